@@ -1,0 +1,110 @@
+// What a kernel, the runtime and the master agree on. For authors of kernels;
+// no ABI promise.
+#ifndef SWAMP_KERNEL_H_
+#define SWAMP_KERNEL_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace swamp {
+
+// A kernel is named by id, because a host pointer means nothing on a slave
+// core: each side looks it up in its own table. slave/kernel_id.h has the list.
+using KernelId = std::uint16_t;
+
+enum class Access : std::uint8_t { in, out, inout };
+
+// Stream describes one array of an operation: of every segment one such array
+// is read, written or both.
+struct Stream {
+  std::uint16_t element_bytes;
+  Access access;
+};
+
+inline constexpr int kMaxStreams = 6;
+
+// Operation is made once per dtype or parameter group and shared by segments.
+struct Operation {
+  KernelId kernel;
+  std::uint8_t stream_count;
+  Stream streams[kMaxStreams];
+  std::uint32_t args_bytes;
+  const void* args;  // trivially copyable; alive until the join
+};
+
+// Segment is one tensor: `count` elements in each stream. The stream_count
+// array addresses lie directly behind it, so that a segment is no longer than
+// its operation needs (24 bytes for one stream).
+struct Segment {
+  const Operation* operation;
+  std::size_t count;
+
+  std::byte** data() noexcept { return reinterpret_cast<std::byte**>(this + 1); }
+  std::byte* const* data() const noexcept {
+    return reinterpret_cast<std::byte* const*>(this + 1);
+  }
+};
+
+constexpr std::size_t segment_bytes(int stream_count) noexcept {
+  return sizeof(Segment) +
+         static_cast<std::size_t>(stream_count) * sizeof(std::byte*);
+}
+
+// Result is what one slave found. It is written by that slave alone and folded
+// by the master after the join: no shared flags, no atomics.
+struct alignas(128) Result {
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+
+  std::uint64_t segment = kNone;  // the current one; set by the tile loop
+  std::uint64_t flagged_elements = 0;
+  std::uint64_t flagged_segments = 0;
+  std::uint64_t first_segment = kNone;  // lowest flagged (segment, index)
+  std::uint64_t first_index = 0;
+  std::uint64_t last_segment = kNone;  // highest flagged segment
+
+  // flag() records `count` more elements of the current segment, the first of
+  // them at `index`. A slave visits its elements in list order.
+  void flag(std::uint64_t index, std::uint64_t count) noexcept {
+    if (first_segment == kNone) {
+      first_segment = segment;
+      first_index = index;
+    }
+    if (last_segment != segment) {
+      last_segment = segment;
+      ++flagged_segments;
+    }
+    flagged_elements += count;
+  }
+};
+
+// KernelFunction computes one tile: tiles[s] is `count` elements of stream s,
+// the first of which is element `first` of its tensor. It allocates nothing,
+// fails never, and touches nothing but its tiles, its args and its result.
+using KernelFunction = void (*)(const void* args, void* const* tiles,
+                                std::size_t count, std::size_t first,
+                                Result& result);
+
+struct KernelRow {
+  const char* name;
+  KernelFunction function;
+};
+
+// KernelTable holds all kernels, compiled for one ISA.
+struct KernelTable {
+  const char* isa;  // as in SWAMP_ISA
+  bool runnable;    // on this CPU
+  const KernelRow* rows;  // indexed by KernelId
+};
+
+struct KernelTables {
+  const KernelTable* tables;  // best first
+  std::size_t count;
+};
+
+// kernel_tables() lists what this build was compiled for. Defined by the side
+// that runs the kernels (slave/dispatch.cpp; a test may bring its own).
+KernelTables kernel_tables() noexcept;
+
+}  // namespace swamp
+
+#endif  // SWAMP_KERNEL_H_

@@ -1,0 +1,72 @@
+#ifndef SWAMP_MACHINE_H_
+#define SWAMP_MACHINE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "swamp/export.h"
+
+namespace swamp {
+
+// MachineConfig says what machine to make. A field that is empty or 0 takes the
+// value of its environment variable, else the default. The fields are those of
+// swamp_config.
+struct MachineConfig {
+  std::string machine;             // SWAMP_MACHINE: host, sw26010, sw26010pro
+  std::string backend;             // SWAMP_BACKEND: openmp, serial, threads
+  std::string transfer;            // SWAMP_TRANSFER: view, copy, check
+  std::uint32_t core_groups = 0;   // SWAMP_CORE_GROUPS: 1..4096
+  std::uint32_t slaves_per_group = 0;  // SWAMP_SLAVES_PER_GROUP: 1..4096
+  std::size_t ldm_bytes = 0;       // SWAMP_LDM_BYTES: 1 KiB..1 GiB
+  std::string isa;                 // SWAMP_ISA: scalar ... avx512
+  std::string bind;                // SWAMP_BIND: none, core
+};
+
+// MachineInfo describes a machine, and what this build offers on this CPU.
+struct MachineInfo {
+  MachineConfig chosen;              // every field filled in
+  std::string cpu;                   // the CPU's model name, or "unknown"
+  std::uint32_t cores = 0;           // cores this process may run on
+  std::uint32_t threads = 0;         // OS threads a spawn from here would use
+  std::string topology;              // "hwloc 2.9.0" or "plain"
+  std::vector<std::string> machines;  // what the fields of `chosen` accept here
+  std::vector<std::string> backends;
+  std::vector<std::string> transfers;
+  std::vector<std::string> isas;
+  std::vector<std::string> binds;
+};
+
+// Machine is the emulated many-core machine: core groups of slaves, each with a
+// scratchpad (LDM), and the threads and kernels that stand for them. Any thread
+// may use it, also several at once. Nothing may be running on it when it is
+// destroyed.
+class SWAMP_API Machine {
+ public:
+  // Reads the environment now. Throws Error: kInvalidArgument for a bad value
+  // (the text lists the good ones), kUnsupported for what this build or CPU
+  // lacks.
+  explicit Machine(const MachineConfig& config = {});
+  ~Machine();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  MachineInfo info() const;
+
+  // default_machine() is the process's own, made from the environment at the
+  // first call. A failure throws and is not remembered.
+  static Machine& default_machine();
+
+  // impl() is for swamp's own sources.
+  struct Impl;
+  Impl& impl() noexcept { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace swamp
+
+#endif  // SWAMP_MACHINE_H_

@@ -1,0 +1,12 @@
+// swamp.h includes every C++ doorway of swamp.
+#ifndef SWAMP_SWAMP_H_
+#define SWAMP_SWAMP_H_
+
+#include "swamp/amp.h"
+#include "swamp/c_api.h"
+#include "swamp/error.h"
+#include "swamp/float_formats.h"
+#include "swamp/machine.h"
+#include "swamp/tensor.h"
+
+#endif  // SWAMP_SWAMP_H_

@@ -1,0 +1,47 @@
+#ifndef SWAMP_TENSOR_H_
+#define SWAMP_TENSOR_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "swamp/c_api.h"
+
+namespace swamp {
+
+// ScalarType is the element type of a tensor. The C++ and the C API share the
+// type, so that a list passes between them without a copy.
+using ScalarType = swamp_dtype;
+inline constexpr ScalarType kFloat16 = SWAMP_FLOAT16;
+inline constexpr ScalarType kBFloat16 = SWAMP_BFLOAT16;
+inline constexpr ScalarType kFloat32 = SWAMP_FLOAT32;
+inline constexpr ScalarType kFloat64 = SWAMP_FLOAT64;
+
+// Tensor is {data, count, dtype}: one contiguous array that the caller owns.
+using Tensor = swamp_tensor;
+
+// TensorList is a view of an array of tensors, as ATen's. It owns nothing and
+// lives as long as what it was made from.
+class TensorList {
+ public:
+  constexpr TensorList() noexcept = default;
+  constexpr TensorList(const Tensor* data, std::size_t count) noexcept
+      : data_(data), count_(count) {}
+  TensorList(const std::vector<Tensor>& tensors) noexcept
+      : data_(tensors.data()), count_(tensors.size()) {}
+  template <std::size_t kCount>
+  constexpr TensorList(const Tensor (&tensors)[kCount]) noexcept
+      : data_(tensors), count_(kCount) {}
+
+  constexpr const Tensor* data() const noexcept { return data_; }
+  constexpr std::size_t count() const noexcept { return count_; }
+  constexpr const Tensor* begin() const noexcept { return data_; }
+  constexpr const Tensor* end() const noexcept { return data_ + count_; }
+
+ private:
+  const Tensor* data_ = nullptr;
+  std::size_t count_ = 0;
+};
+
+}  // namespace swamp
+
+#endif  // SWAMP_TENSOR_H_

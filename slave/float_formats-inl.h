@@ -1,0 +1,128 @@
+// Per-target conversions of vectors of float16 and bfloat16 to and from float,
+// exact on every target. Re-included once per target, as Highway's own -inl.h.
+#if defined(SWAMP_SLAVE_FLOAT_FORMATS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SWAMP_SLAVE_FLOAT_FORMATS_INL_H_
+#undef SWAMP_SLAVE_FLOAT_FORMATS_INL_H_
+#else
+#define SWAMP_SLAVE_FLOAT_FORMATS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace swamp::slave::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// kHasF16c says that the target's own f16 <-> f32 conversions are IEEE's.
+// Highway 1.0.3's emulation below AVX2 turns inf into 65536 and truncates.
+inline constexpr bool kHasF16c =
+    HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;
+
+// widen_float16() takes the bits of as many halves as `df` has lanes.
+template <class DF>
+HWY_INLINE hn::Vec<DF> widen_float16(
+    DF df, hn::Vec<hn::Rebind<std::uint16_t, DF>> half) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  const hn::Rebind<hwy::float16_t, DF> dh;
+  return hn::PromoteTo(df, hn::BitCast(dh, half));
+#else
+  const hn::RebindToSigned<DF> di;
+  const auto bits = hn::BitCast(di, hn::PromoteTo(hn::RebindToUnsigned<DF>(),
+                                                  half));
+  const auto magnitude = hn::And(bits, hn::Set(di, 0x7fff));
+  const auto sign = hn::ShiftLeft<16>(hn::Xor(bits, magnitude));
+  const auto shifted = hn::ShiftLeft<13>(magnitude);
+  const auto normal = hn::Add(shifted, hn::Set(di, 112 << 23));
+  const auto special = hn::Or(shifted, hn::Set(di, 0x7f800000));
+  // By an int -> float conversion, because a float subnormal would be lost
+  // under denormals-are-zero.
+  const auto subnormal = hn::BitCast(
+      di, hn::Mul(hn::ConvertTo(df, magnitude), hn::Set(df, 0x1p-24f)));
+  const auto is_subnormal = hn::Lt(magnitude, hn::Set(di, 0x0400));
+  const auto is_special = hn::Gt(magnitude, hn::Set(di, 0x7bff));
+  const auto value = hn::IfThenElse(
+      is_special, special, hn::IfThenElse(is_subnormal, subnormal, normal));
+  return hn::BitCast(df, hn::Or(value, sign));
+#endif
+}
+
+// narrow_float16() rounds to nearest, ties to even.
+template <class DF>
+HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> narrow_float16(
+    DF df, hn::Vec<DF> value) {
+  const hn::Rebind<std::uint16_t, DF> d16;
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  const hn::Rebind<hwy::float16_t, DF> dh;
+  (void)df;
+  return hn::BitCast(d16, hn::DemoteTo(dh, value));
+#else
+  const hn::RebindToSigned<DF> di;
+  const auto bits = hn::BitCast(di, value);
+  const auto magnitude = hn::And(bits, hn::Set(di, 0x7fffffff));
+  const auto sign =
+      hn::And(hn::ShiftRight<16>(bits), hn::Set(di, 0x8000));
+  const auto one = hn::Set(di, 1);
+
+  // Normal results: rebias, round the 13 bits away; a carry gives inf.
+  const auto odd = hn::And(hn::ShiftRight<13>(magnitude), one);
+  const auto rebiased =
+      hn::Add(magnitude, hn::Set(di, 0xfff - (112 << 23)));
+  const auto normal = hn::ShiftRight<13>(hn::Add(rebiased, odd));
+
+  // Subnormal results: |x| * 2^24 is exact, and so are the truncation and the
+  // fraction, whatever the rounding mode of the caller.
+  const auto scaled =
+      hn::Mul(hn::BitCast(df, magnitude), hn::Set(df, 0x1p24f));
+  const auto truncated = hn::ConvertTo(di, scaled);
+  const auto fraction = hn::Sub(scaled, hn::ConvertTo(df, truncated));
+  const auto half = hn::Set(df, 0.5f);
+  const auto is_odd = hn::Eq(hn::And(truncated, one), one);
+  const auto up = hn::Or(hn::RebindMask(di, hn::Gt(fraction, half)),
+                         hn::And(hn::RebindMask(di, hn::Eq(fraction, half)),
+                                 is_odd));
+  const auto subnormal = hn::Sub(truncated, hn::VecFromMask(di, up));
+
+  const auto nan = hn::Or(
+      hn::Set(di, 0x7e00),
+      hn::And(hn::ShiftRight<13>(magnitude), hn::Set(di, 0x3ff)));
+  const auto is_nan = hn::Gt(magnitude, hn::Set(di, 0x7f800000));
+  const auto is_huge = hn::Gt(magnitude, hn::Set(di, 0x477fffff));
+  const auto is_tiny = hn::Lt(magnitude, hn::Set(di, 0x38800000));
+  auto result = hn::IfThenElse(is_tiny, subnormal, normal);
+  result = hn::IfThenElse(is_huge, hn::Set(di, 0x7c00), result);
+  result = hn::IfThenElse(is_nan, nan, result);
+  const hn::RebindToUnsigned<DF> du;
+  return hn::TruncateTo(d16, hn::BitCast(du, hn::Or(result, sign)));
+#endif
+}
+
+template <class DF>
+HWY_INLINE hn::Vec<DF> widen_bfloat16(
+    DF df, hn::Vec<hn::Rebind<std::uint16_t, DF>> bits) {
+  const hn::RebindToUnsigned<DF> du;
+  return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
+}
+
+// narrow_bfloat16() rounds to nearest, ties to even. The CPU's own vcvtneps2bf16
+// takes subnormals for zero.
+template <class DF>
+HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> narrow_bfloat16(
+    DF df, hn::Vec<DF> value) {
+  const hn::RebindToUnsigned<DF> du;
+  const hn::Rebind<std::uint16_t, DF> d16;
+  (void)df;
+  const auto bits = hn::BitCast(du, value);
+  const auto high = hn::ShiftRight<16>(bits);
+  const auto odd = hn::And(high, hn::Set(du, 1u));
+  const auto rounded = hn::ShiftRight<16>(
+      hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd));
+  const auto nan = hn::Or(high, hn::Set(du, 0x40u));
+  const auto is_nan = hn::RebindMask(du, hn::IsNaN(value));
+  return hn::TruncateTo(d16, hn::IfThenElse(is_nan, nan, rounded));
+}
+
+}  // namespace swamp::slave::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // SWAMP_SLAVE_FLOAT_FORMATS_INL_H_

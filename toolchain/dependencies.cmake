@@ -1,0 +1,27 @@
+# What swamp is built from. libswamp needs Highway; OpenMP and hwloc are parts
+# that may be switched off; the rest belongs to the program, tests and bench.
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+
+# Debian's Highway brings a CMake package, upstream's 1.0.3 only a .pc file.
+find_package(hwy 1.0.3 QUIET)
+if(NOT hwy_FOUND)
+  pkg_check_modules(libhwy REQUIRED IMPORTED_TARGET GLOBAL libhwy>=1.0.3)
+  add_library(hwy::hwy ALIAS PkgConfig::libhwy)
+endif()
+
+if(SWAMP_WITH_OPENMP)
+  find_package(OpenMP COMPONENTS CXX)
+  if(NOT OpenMP_CXX_FOUND)
+    message(STATUS "swamp: no OpenMP; the default backend will be 'threads'")
+    set(SWAMP_WITH_OPENMP OFF)
+  endif()
+endif()
+
+if(SWAMP_WITH_HWLOC)
+  pkg_check_modules(hwloc IMPORTED_TARGET hwloc>=2.9)
+  if(NOT hwloc_FOUND)
+    message(STATUS "swamp: no hwloc; one core group of all cores is assumed")
+    set(SWAMP_WITH_HWLOC OFF)
+  endif()
+endif()

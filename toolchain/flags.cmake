@@ -1,0 +1,22 @@
+# swamp_flags is linked, privately, by everything that is compiled here.
+add_library(swamp_flags INTERFACE)
+target_compile_features(swamp_flags INTERFACE cxx_std_17 c_std_99)
+# -ffp-contract=off: the same bits on every ISA (g++ fuses multiply-add where it
+# can). Errors are made of warnings by CMAKE_COMPILE_WARNING_AS_ERROR, in CI.
+target_compile_options(swamp_flags INTERFACE
+  -ffp-contract=off -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
+
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+
+# swamp_room(NAME SOURCES...) makes the object library of one room.
+function(swamp_room name)
+  add_library(${name} OBJECT ${ARGN})
+  target_include_directories(${name} PUBLIC
+    ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(${name} PRIVATE swamp_flags)
+endfunction()
