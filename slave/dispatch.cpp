@@ -5,7 +5,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/dispatch.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
-
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -42,25 +41,25 @@ KernelTable table(const char* isa, const KernelRow* rows, std::int64_t target) {
 KernelTables kernel_tables() noexcept {
   static const KernelTable tables[] = {
 #if HWY_TARGETS & HWY_AVX3
-      table("avx512", slave::N_AVX3::kernel_rows(), HWY_AVX3),
+    table("avx512", slave::N_AVX3::kernel_rows(), HWY_AVX3),
 #endif
 #if HWY_TARGETS & HWY_AVX2
-      table("avx2", slave::N_AVX2::kernel_rows(), HWY_AVX2),
+    table("avx2", slave::N_AVX2::kernel_rows(), HWY_AVX2),
 #endif
 #if HWY_TARGETS & HWY_SSE4
-      table("sse4", slave::N_SSE4::kernel_rows(), HWY_SSE4),
+    table("sse4", slave::N_SSE4::kernel_rows(), HWY_SSE4),
 #endif
 #if HWY_TARGETS & HWY_SSSE3
-      table("ssse3", slave::N_SSSE3::kernel_rows(), HWY_SSSE3),
+    table("ssse3", slave::N_SSSE3::kernel_rows(), HWY_SSSE3),
 #endif
 #if HWY_TARGETS & HWY_NEON
-      table("neon", slave::N_NEON::kernel_rows(), HWY_NEON),
+    table("neon", slave::N_NEON::kernel_rows(), HWY_NEON),
 #endif
 // g++ 12 cannot compile EMU128 (GCC bug, mended in 12.3) and gets SCALAR.
 #if HWY_TARGETS & HWY_EMU128
-      table("scalar", slave::N_EMU128::kernel_rows(), HWY_EMU128),
+    table("scalar", slave::N_EMU128::kernel_rows(), HWY_EMU128),
 #elif HWY_TARGETS & HWY_SCALAR
-      table("scalar", slave::N_SCALAR::kernel_rows(), HWY_SCALAR),
+    table("scalar", slave::N_SCALAR::kernel_rows(), HWY_SCALAR),
 #endif
   };
   return {tables, sizeof tables / sizeof tables[0]};

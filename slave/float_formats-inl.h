@@ -28,8 +28,8 @@ HWY_INLINE hn::Vec<DF> widen_float16(
   return hn::PromoteTo(df, hn::BitCast(dh, half));
 #else
   const hn::RebindToSigned<DF> di;
-  const auto bits = hn::BitCast(di, hn::PromoteTo(hn::RebindToUnsigned<DF>(),
-                                                  half));
+  const auto bits =
+      hn::BitCast(di, hn::PromoteTo(hn::RebindToUnsigned<DF>(), half));
   const auto magnitude = hn::And(bits, hn::Set(di, 0x7fff));
   const auto sign = hn::ShiftLeft<16>(hn::Xor(bits, magnitude));
   const auto shifted = hn::ShiftLeft<13>(magnitude);
@@ -60,32 +60,29 @@ HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> narrow_float16(
   const hn::RebindToSigned<DF> di;
   const auto bits = hn::BitCast(di, value);
   const auto magnitude = hn::And(bits, hn::Set(di, 0x7fffffff));
-  const auto sign =
-      hn::And(hn::ShiftRight<16>(bits), hn::Set(di, 0x8000));
+  const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(di, 0x8000));
   const auto one = hn::Set(di, 1);
 
   // Normal results: rebias, round the 13 bits away; a carry gives inf.
   const auto odd = hn::And(hn::ShiftRight<13>(magnitude), one);
-  const auto rebiased =
-      hn::Add(magnitude, hn::Set(di, 0xfff - (112 << 23)));
+  const auto rebiased = hn::Add(magnitude, hn::Set(di, 0xfff - (112 << 23)));
   const auto normal = hn::ShiftRight<13>(hn::Add(rebiased, odd));
 
   // Subnormal results: |x| * 2^24 is exact, and so are the truncation and the
   // fraction, whatever the rounding mode of the caller.
-  const auto scaled =
-      hn::Mul(hn::BitCast(df, magnitude), hn::Set(df, 0x1p24f));
+  const auto scaled = hn::Mul(hn::BitCast(df, magnitude), hn::Set(df, 0x1p24f));
   const auto truncated = hn::ConvertTo(di, scaled);
   const auto fraction = hn::Sub(scaled, hn::ConvertTo(df, truncated));
   const auto half = hn::Set(df, 0.5f);
   const auto is_odd = hn::Eq(hn::And(truncated, one), one);
-  const auto up = hn::Or(hn::RebindMask(di, hn::Gt(fraction, half)),
-                         hn::And(hn::RebindMask(di, hn::Eq(fraction, half)),
-                                 is_odd));
+  const auto up =
+      hn::Or(hn::RebindMask(di, hn::Gt(fraction, half)),
+             hn::And(hn::RebindMask(di, hn::Eq(fraction, half)), is_odd));
   const auto subnormal = hn::Sub(truncated, hn::VecFromMask(di, up));
 
-  const auto nan = hn::Or(
-      hn::Set(di, 0x7e00),
-      hn::And(hn::ShiftRight<13>(magnitude), hn::Set(di, 0x3ff)));
+  const auto nan =
+      hn::Or(hn::Set(di, 0x7e00),
+             hn::And(hn::ShiftRight<13>(magnitude), hn::Set(di, 0x3ff)));
   const auto is_nan = hn::Gt(magnitude, hn::Set(di, 0x7f800000));
   const auto is_huge = hn::Gt(magnitude, hn::Set(di, 0x477fffff));
   const auto is_tiny = hn::Lt(magnitude, hn::Set(di, 0x38800000));
@@ -104,8 +101,8 @@ HWY_INLINE hn::Vec<DF> widen_bfloat16(
   return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
 }
 
-// narrow_bfloat16() rounds to nearest, ties to even. The CPU's own vcvtneps2bf16
-// takes subnormals for zero.
+// narrow_bfloat16() rounds to nearest, ties to even. The CPU's own
+// vcvtneps2bf16 takes subnormals for zero.
 template <class DF>
 HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> narrow_bfloat16(
     DF df, hn::Vec<DF> value) {
@@ -115,8 +112,8 @@ HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> narrow_bfloat16(
   const auto bits = hn::BitCast(du, value);
   const auto high = hn::ShiftRight<16>(bits);
   const auto odd = hn::And(high, hn::Set(du, 1u));
-  const auto rounded = hn::ShiftRight<16>(
-      hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd));
+  const auto rounded =
+      hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd));
   const auto nan = hn::Or(high, hn::Set(du, 0x40u));
   const auto is_nan = hn::RebindMask(du, hn::IsNaN(value));
   return hn::TruncateTo(d16, hn::IfThenElse(is_nan, nan, rounded));

@@ -9,8 +9,8 @@
 
 namespace swamp::slave::reference {
 
-#define SWAMP_KERNEL(name, args_type, access, element)                       \
-  void name(const void* args, void* const* tiles, std::size_t count,         \
+#define SWAMP_KERNEL(name, args_type, access, element)               \
+  void name(const void* args, void* const* tiles, std::size_t count, \
             std::size_t first, Result& result);
 #include "slave/kernels.inc"
 #undef SWAMP_KERNEL

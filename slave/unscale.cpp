@@ -9,9 +9,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/unscale.cpp"
-#include <hwy/foreach_target.h>  // IWYU pragma: keep
-
 #include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
 #include "slave/float_formats-inl.h"
@@ -137,8 +136,7 @@ HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
   const typename Format::DB db;
   const std::size_t lanes = hn::Lanes(db);
   const UnscaleArgs& unscale = *static_cast<const UnscaleArgs*>(args);
-  const auto inv_scale =
-      static_cast<typename Format::Scale>(unscale.inv_scale);
+  const auto inv_scale = static_cast<typename Format::Scale>(unscale.inv_scale);
   Bits* data = static_cast<Bits*>(tiles[0]);
 
   const std::size_t ahead = unscale.prefetch_bytes;
@@ -156,9 +154,9 @@ HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
     const auto x1 = hn::LoadU(db, block + lanes);
     const auto x2 = hn::LoadU(db, block + 2 * lanes);
     const auto x3 = hn::LoadU(db, block + 3 * lanes);
-    const auto bad = hn::Or(
-        hn::Or(is_nonfinite<Format>(x0), is_nonfinite<Format>(x1)),
-        hn::Or(is_nonfinite<Format>(x2), is_nonfinite<Format>(x3)));
+    const auto bad =
+        hn::Or(hn::Or(is_nonfinite<Format>(x0), is_nonfinite<Format>(x1)),
+               hn::Or(is_nonfinite<Format>(x2), is_nonfinite<Format>(x3)));
     if (HWY_UNLIKELY(!hn::AllFalse(db, bad))) {
       flag_block<Bits>(block, 4 * lanes, Format::kExponent, first + i, result);
     }
@@ -183,16 +181,15 @@ HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
 
 }  // namespace
 
-#define SWAMP_UNSCALE_KERNELS(Format, suffix)                             \
-  void unscale_##suffix(const void* args, void* const* tiles,             \
-                        std::size_t count, std::size_t first,             \
-                        Result& result) {                                 \
-    run<Format, true>(args, tiles, count, first, result);                 \
-  }                                                                       \
-  void check_##suffix(const void* args, void* const* tiles,               \
-                      std::size_t count, std::size_t first,               \
-                      Result& result) {                                   \
-    run<Format, false>(args, tiles, count, first, result);                \
+#define SWAMP_UNSCALE_KERNELS(Format, suffix)                                  \
+  void unscale_##suffix(const void* args, void* const* tiles,                  \
+                        std::size_t count, std::size_t first,                  \
+                        Result& result) {                                      \
+    run<Format, true>(args, tiles, count, first, result);                      \
+  }                                                                            \
+  void check_##suffix(const void* args, void* const* tiles, std::size_t count, \
+                      std::size_t first, Result& result) {                     \
+    run<Format, false>(args, tiles, count, first, result);                     \
   }
 SWAMP_UNSCALE_KERNELS(Float16, float16)
 SWAMP_UNSCALE_KERNELS(BFloat16, bfloat16)

@@ -52,15 +52,15 @@ void unscale(const void* args, void* const* tiles, std::size_t count,
 
 }  // namespace
 
-#define SWAMP_UNSCALE_REFERENCE(format, suffix)                               \
-  void unscale_##suffix(const void* args, void* const* tiles,                 \
-                        std::size_t count, std::size_t first,                 \
-                        Result& result) {                                     \
-    unscale<format>(args, tiles, count, first, result);                       \
-  }                                                                           \
-  void check_##suffix(const void*, void* const* tiles, std::size_t count,     \
-                      std::size_t first, Result& result) {                    \
-    check<format>(tiles, count, first, result);                               \
+#define SWAMP_UNSCALE_REFERENCE(format, suffix)                           \
+  void unscale_##suffix(const void* args, void* const* tiles,             \
+                        std::size_t count, std::size_t first,             \
+                        Result& result) {                                 \
+    unscale<format>(args, tiles, count, first, result);                   \
+  }                                                                       \
+  void check_##suffix(const void*, void* const* tiles, std::size_t count, \
+                      std::size_t first, Result& result) {                \
+    check<format>(tiles, count, first, result);                           \
   }
 SWAMP_UNSCALE_REFERENCE(Float16, float16)
 SWAMP_UNSCALE_REFERENCE(BFloat16, bfloat16)

@@ -24,8 +24,9 @@ struct OverflowReport {
 // element is inf or nan; equal to PyTorch's CPU operator bit for bit:
 //
 //   for (t : tensors) for (x : t) {
-//     if (!isfinite(x)) found_inf = 1.0f;       // the value before the multiply
-//     if (inv_scale != 1.0f) x = round_to_dtype(opmath(x) * inv_scale);
+//     if (!isfinite(x)) found_inf = 1.0f;       // the value before the
+//     multiply if (inv_scale != 1.0f) x = round_to_dtype(opmath(x) *
+//     inv_scale);
 //   }
 //
 // found_inf is never cleared. inv_scale == 1 only reads. Dtypes may be mixed;

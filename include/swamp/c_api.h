@@ -65,9 +65,9 @@ typedef struct swamp_machine swamp_machine;
 /* swamp_unscale_report says where the overflow was. Indices are 0-based. When
  * `element_count` is 0 the other fields are 0. */
 typedef struct {
-  uint32_t struct_size; /* in: sizeof(swamp_unscale_report) */
-  uint64_t tensor;      /* the first tensor in list order that held inf/nan */
-  uint64_t index;       /* flat index of the first inf/nan in that tensor */
+  uint32_t struct_size;   /* in: sizeof(swamp_unscale_report) */
+  uint64_t tensor;        /* the first tensor in list order that held inf/nan */
+  uint64_t index;         /* flat index of the first inf/nan in that tensor */
   uint64_t tensor_count;  /* tensors that held at least one */
   uint64_t element_count; /* inf/nan elements in the whole list */
 } swamp_unscale_report;
@@ -89,8 +89,8 @@ SWAMP_API void swamp_machine_destroy(swamp_machine* machine);
  * operator _amp_foreach_non_finite_check_and_unscale_:
  *
  *   for each tensor t, for each element x of t:
- *     if (!isfinite(x)) *found_inf = 1.0f;      // the value before the multiply
- *     if (*inv_scale != 1.0f) x = round_to_dtype(opmath(x) * *inv_scale);
+ *     if (!isfinite(x)) *found_inf = 1.0f;      // the value before the
+ * multiply if (*inv_scale != 1.0f) x = round_to_dtype(opmath(x) * *inv_scale);
  *
  * opmath is float for float16, bfloat16 and float32, double for float64.
  * *found_inf is never cleared: that is the caller's business. With
@@ -123,12 +123,9 @@ SWAMP_API swamp_status swamp_amp_foreach_non_finite_check_and_unscale_report(
  *
  * Checks only that no pointer is NULL, as PyTorch's operator; the scaler
  * classes check their factors. */
-SWAMP_API swamp_status swamp_amp_update_scale(float* scale,
-                                              int32_t* growth_tracker,
-                                              const float* found_inf,
-                                              double growth_factor,
-                                              double backoff_factor,
-                                              int64_t growth_interval);
+SWAMP_API swamp_status swamp_amp_update_scale(
+    float* scale, int32_t* growth_tracker, const float* found_inf,
+    double growth_factor, double backoff_factor, int64_t growth_interval);
 
 /* swamp_check_report_count returns how many reports the checking emulation
  * (SWAMP_TRANSFER=check) has collected in this process so far. */

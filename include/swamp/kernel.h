@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace swamp {
 
@@ -25,11 +26,25 @@ inline constexpr int kMaxStreams = 6;
 
 // Operation is made once per dtype or parameter group and shared by segments.
 struct Operation {
-  KernelId kernel;
-  std::uint8_t stream_count;
-  Stream streams[kMaxStreams];
-  std::uint32_t args_bytes;
-  const void* args;  // trivially copyable; alive until the join
+  KernelId kernel = 0;
+  std::uint8_t stream_count = 0;
+  Stream streams[kMaxStreams] = {};
+  std::uint32_t traffic_bytes = 0;  // that one element moves; add_stream() sums
+  std::uint32_t args_bytes = 0;
+  const void* args = nullptr;  // trivially copyable; alive until the join
+
+  constexpr Operation() noexcept = default;
+  template <class Args>
+  Operation(KernelId id, const Args& kernel_args) noexcept
+      : kernel(id), args_bytes(sizeof(Args)), args(&kernel_args) {
+    static_assert(std::is_trivially_copyable_v<Args>);
+    static_assert(sizeof(Args) % 4 == 0, "arguments travel by DMA");
+  }
+  constexpr void add_stream(std::uint16_t element_bytes,
+                            Access access) noexcept {
+    streams[stream_count++] = {element_bytes, access};
+    traffic_bytes += element_bytes * (access == Access::inout ? 2u : 1u);
+  }
 };
 
 // Segment is one tensor: `count` elements in each stream. The stream_count
@@ -39,12 +54,15 @@ struct Segment {
   const Operation* operation;
   std::size_t count;
 
-  std::byte** data() noexcept { return reinterpret_cast<std::byte**>(this + 1); }
+  std::byte** data() noexcept {
+    return reinterpret_cast<std::byte**>(this + 1);
+  }
   std::byte* const* data() const noexcept {
     return reinterpret_cast<std::byte* const*>(this + 1);
   }
 };
 
+// segment_bytes() is how far apart segments of so many streams lie.
 constexpr std::size_t segment_bytes(int stream_count) noexcept {
   return sizeof(Segment) +
          static_cast<std::size_t>(stream_count) * sizeof(std::byte*);
@@ -91,8 +109,8 @@ struct KernelRow {
 
 // KernelTable holds all kernels, compiled for one ISA.
 struct KernelTable {
-  const char* isa;  // as in SWAMP_ISA
-  bool runnable;    // on this CPU
+  const char* isa;        // as in SWAMP_ISA
+  bool runnable;          // on this CPU
   const KernelRow* rows;  // indexed by KernelId
 };
 

@@ -15,23 +15,23 @@ namespace swamp {
 // value of its environment variable, else the default. The fields are those of
 // swamp_config.
 struct MachineConfig {
-  std::string machine;             // SWAMP_MACHINE: host, sw26010, sw26010pro
-  std::string backend;             // SWAMP_BACKEND: openmp, serial, threads
-  std::string transfer;            // SWAMP_TRANSFER: view, copy, check
-  std::uint32_t core_groups = 0;   // SWAMP_CORE_GROUPS: 1..4096
+  std::string machine;            // SWAMP_MACHINE: host, sw26010, sw26010pro
+  std::string backend;            // SWAMP_BACKEND: openmp, serial, threads
+  std::string transfer;           // SWAMP_TRANSFER: view, copy, check
+  std::uint32_t core_groups = 0;  // SWAMP_CORE_GROUPS: 1..4096
   std::uint32_t slaves_per_group = 0;  // SWAMP_SLAVES_PER_GROUP: 1..4096
-  std::size_t ldm_bytes = 0;       // SWAMP_LDM_BYTES: 1 KiB..1 GiB
-  std::string isa;                 // SWAMP_ISA: scalar ... avx512
-  std::string bind;                // SWAMP_BIND: none, core
+  std::size_t ldm_bytes = 0;           // SWAMP_LDM_BYTES: 1 KiB..1 GiB
+  std::string isa;                     // SWAMP_ISA: scalar ... avx512
+  std::string bind;                    // SWAMP_BIND: none, core
 };
 
 // MachineInfo describes a machine, and what this build offers on this CPU.
 struct MachineInfo {
-  MachineConfig chosen;              // every field filled in
-  std::string cpu;                   // the CPU's model name, or "unknown"
-  std::uint32_t cores = 0;           // cores this process may run on
-  std::uint32_t threads = 0;         // OS threads a spawn from here would use
-  std::string topology;              // "hwloc 2.9.0" or "plain"
+  MachineConfig chosen;               // every field filled in
+  std::string cpu;                    // the CPU's model name, or "unknown"
+  std::uint32_t cores = 0;            // cores this process may run on
+  std::uint32_t threads = 0;          // OS threads a spawn from here would use
+  std::string topology;               // "hwloc 2.9.0" or "plain"
   std::vector<std::string> machines;  // what the fields of `chosen` accept here
   std::vector<std::string> backends;
   std::vector<std::string> transfers;

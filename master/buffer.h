@@ -1,0 +1,51 @@
+#ifndef SWAMP_MASTER_BUFFER_H_
+#define SWAMP_MASTER_BUFFER_H_
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+#include "swamp/error.h"
+
+namespace swamp::master {
+
+// Buffer is uninitialised memory that only grows, so that a caller's second
+// list of a size allocates nothing.
+template <class T>
+class Buffer {
+  static_assert(std::is_trivially_destructible_v<T>);
+
+ public:
+  // reserve() makes room for `count` elements; their old content is lost when
+  // it grows. Throws Error SWAMP_OUT_OF_MEMORY.
+  T* reserve(std::size_t count) {
+    if (count > capacity_) {
+      const std::size_t bytes =
+          (count * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
+      data_.reset();
+      capacity_ = 0;
+      data_.reset(static_cast<T*>(std::aligned_alloc(kAlignment, bytes)));
+      if (!data_) {
+        throw Error(
+            SWAMP_OUT_OF_MEMORY,
+            "cannot allocate " + std::to_string(bytes) + " bytes for the plan");
+      }
+      capacity_ = count;
+    }
+    return data_.get();
+  }
+
+ private:
+  static constexpr std::size_t kAlignment = 128;
+  struct Free {
+    void operator()(T* data) const noexcept { std::free(data); }
+  };
+  std::unique_ptr<T[], Free> data_;
+  std::size_t capacity_ = 0;
+};
+
+}  // namespace swamp::master
+
+#endif  // SWAMP_MASTER_BUFFER_H_

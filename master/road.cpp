@@ -1,0 +1,41 @@
+#include "master/road.h"
+
+#include "master/plan.h"
+
+namespace swamp::master {
+
+Road& Road::of_this_thread() {
+  thread_local Road road;
+  return road;
+}
+
+Result Road::run(Machine::Impl& machine, const SegmentList& list) {
+  const bool alone = list.traffic_bytes < machine.tuning.spawn_traffic_bytes;
+  const int slaves = alone ? 1 : machine.slaves();
+  const auto count = static_cast<std::size_t>(slaves);
+  runtime::SlaveRange* ranges = ranges_.reserve(count);
+  Result* results = results_.reserve(count);
+  const int used = cut(list.table, list.traffic_bytes, slaves, ranges);
+  runtime::run_job(machine, {list.table, ranges, used, results}, arenas_);
+  return fold(results, used);
+}
+
+Result fold(const Result* results, int count) noexcept {
+  Result all;
+  for (int i = 0; i < count; ++i) {
+    const Result& one = results[i];
+    if (one.flagged_elements == 0) continue;
+    all.flagged_elements += one.flagged_elements;
+    all.flagged_segments += one.flagged_segments;
+    if (all.first_segment == Result::kNone) {
+      all.first_segment = one.first_segment;
+      all.first_index = one.first_index;
+    } else if (one.first_segment == all.last_segment) {
+      --all.flagged_segments;
+    }
+    all.last_segment = one.last_segment;
+  }
+  return all;
+}
+
+}  // namespace swamp::master

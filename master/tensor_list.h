@@ -1,0 +1,29 @@
+#ifndef SWAMP_MASTER_TENSOR_LIST_H_
+#define SWAMP_MASTER_TENSOR_LIST_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "master/buffer.h"
+#include "master/scalar_type.h"
+#include "runtime/spawn.h"
+#include "swamp/tensor.h"
+
+namespace swamp::master {
+
+// SegmentList is a list of tensors, validated, as the runtime wants it.
+struct SegmentList {
+  runtime::SegmentTable table;
+  std::uint64_t traffic_bytes = 0;  // read and written, all streams
+};
+
+// make_segments() validates every tensor and makes a segment of each, with the
+// operation of its dtype: operations[scalar type]. The table lies in `memory`.
+// Throws Error that names the tensor's index, the value and what was expected.
+SegmentList make_segments(TensorList tensors,
+                          const Operation (&operations)[kScalarTypeCount],
+                          Buffer<std::byte>& memory);
+
+}  // namespace swamp::master
+
+#endif  // SWAMP_MASTER_TENSOR_LIST_H_

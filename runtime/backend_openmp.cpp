@@ -1,0 +1,70 @@
+// The openmp backend: slaves multiplexed on the caller's OpenMP threads.
+#include <omp.h>
+
+#include <algorithm>
+
+#include "runtime/backend.h"
+#include "runtime/fork_guard.h"
+
+namespace swamp::runtime {
+namespace {
+
+class OpenmpBackend final : public Backend {
+ public:
+  explicit OpenmpBackend(const BackendOptions& options)
+      : topology_(options.topology), bind_(options.bind) {}
+
+  // The team is the caller's own, whatever the number of slaves: libgomp ends
+  // the threads that a smaller team leaves over, and the caller's next region
+  // would start them again. Only a caller who asks for more threads than there
+  // are CPUs gets fewer: the rest would do nothing but wait.
+  int worker_count() const noexcept override {
+    // libgomp hangs in a forked child; inside a parallel region the threads
+    // are already busy.
+    if (fork_generation() != 0 || omp_in_parallel() != 0) return 1;
+    return std::max(1, std::min(omp_get_max_threads(), omp_get_num_procs()));
+  }
+
+  void run(int slave_count, WorkerEntry entry,
+           void* context) noexcept override {
+    const int workers = worker_count();
+    if (workers == 1 || slave_count == 1) {
+      entry(context, 0, slave_count, 0);
+      return;
+    }
+#pragma omp parallel num_threads(workers)
+    {
+      const int worker = omp_get_thread_num();
+      const int team = omp_get_num_threads();
+      if (bind_ && worker != 0) bind_worker(worker);
+      const int begin = share(slave_count, worker, team);
+      const int end = share(slave_count, worker + 1, team);
+      if (begin < end) entry(context, begin, end, worker);
+    }
+  }
+
+ private:
+  static int share(int slaves, int worker, int team) noexcept {
+    return static_cast<int>(static_cast<long long>(slaves) * worker / team);
+  }
+
+  // Binds once per thread. Never the calling thread: it is the caller's, and
+  // the threads it starts would inherit the binding.
+  void bind_worker(int worker) const noexcept {
+    thread_local const OpenmpBackend* bound_by = nullptr;
+    if (bound_by == this) return;
+    bound_by = this;
+    bind_this_thread(*topology_, static_cast<std::uint32_t>(worker));
+  }
+
+  const Topology* topology_;
+  bool bind_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_openmp_backend(const BackendOptions& options) {
+  return std::make_unique<OpenmpBackend>(options);
+}
+
+}  // namespace swamp::runtime

@@ -1,0 +1,130 @@
+// The threads backend: one parked OS thread per slave, as on the real machine.
+#include <semaphore.h>
+
+#include <atomic>
+#include <cerrno>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "runtime/backend.h"
+#include "runtime/fork_guard.h"
+#include "swamp/error.h"
+
+namespace swamp::runtime {
+namespace {
+
+class Semaphore {
+ public:
+  Semaphore() noexcept { sem_init(&semaphore_, 0, 0); }
+  ~Semaphore() { sem_destroy(&semaphore_); }
+  Semaphore(const Semaphore&) = delete;
+  Semaphore& operator=(const Semaphore&) = delete;
+  void post() noexcept { sem_post(&semaphore_); }
+  void wait() noexcept {
+    while (sem_wait(&semaphore_) != 0 && errno == EINTR) {
+    }
+  }
+
+ private:
+  sem_t semaphore_;
+};
+
+class ThreadsBackend final : public Backend {
+ public:
+  explicit ThreadsBackend(const BackendOptions& options)
+      : slaves_(options.slaves),
+        generation_(fork_generation()),
+        start_(std::make_unique<Semaphore[]>(
+            static_cast<std::size_t>(options.slaves))) {
+    threads_.reserve(static_cast<std::size_t>(slaves_));
+    try {
+      for (int slave = 0; slave < slaves_; ++slave) {
+        threads_.emplace_back([this, slave, options] {
+          if (options.bind) {
+            bind_this_thread(*options.topology,
+                             static_cast<std::uint32_t>(slave));
+          }
+          serve(slave);
+        });
+      }
+    } catch (const std::system_error& error) {
+      stop();
+      throw Error(SWAMP_OUT_OF_MEMORY, "backend threads: cannot start thread " +
+                                           std::to_string(threads_.size() + 1) +
+                                           " of " + std::to_string(slaves_) +
+                                           ": " + error.what());
+    }
+  }
+
+  ~ThreadsBackend() override { stop(); }
+
+  int worker_count() const noexcept override {
+    return is_parent() ? slaves_ : 1;
+  }
+
+  void run(int slave_count, WorkerEntry entry,
+           void* context) noexcept override {
+    if (!is_parent()) {  // the threads did not come along through fork()
+      entry(context, 0, slave_count, 0);
+      return;
+    }
+    // One run at a time: a slave is one thread.
+    const std::lock_guard<std::mutex> lock(run_mutex_);
+    entry_ = entry;
+    context_ = context;
+    remaining_.store(slave_count, std::memory_order_relaxed);
+    for (int slave = 0; slave < slave_count; ++slave)
+      start_[slave_index(slave)].post();
+    done_.wait();
+  }
+
+ private:
+  static std::size_t slave_index(int slave) noexcept {
+    return static_cast<std::size_t>(slave);
+  }
+
+  bool is_parent() const noexcept { return fork_generation() == generation_; }
+
+  void serve(int slave) noexcept {
+    for (;;) {
+      start_[slave_index(slave)].wait();
+      if (stopping_.load(std::memory_order_acquire)) return;
+      entry_(context_, slave, slave + 1, slave);
+      if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) done_.post();
+    }
+  }
+
+  void stop() noexcept {
+    if (!is_parent()) {
+      // Joining threads that do not exist here would hang; leave the handles.
+      new std::vector<std::thread>(std::move(threads_));
+      return;
+    }
+    stopping_.store(true, std::memory_order_release);
+    for (std::size_t i = 0; i < threads_.size(); ++i) start_[i].post();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  const int slaves_;
+  const int generation_;
+  std::unique_ptr<Semaphore[]> start_;
+  Semaphore done_;
+  std::mutex run_mutex_;
+  std::atomic<int> remaining_{0};
+  std::atomic<bool> stopping_{false};
+  WorkerEntry entry_ = nullptr;
+  void* context_ = nullptr;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_threads_backend(const BackendOptions& options) {
+  return std::make_unique<ThreadsBackend>(options);
+}
+
+}  // namespace swamp::runtime

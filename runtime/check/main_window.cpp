@@ -1,0 +1,54 @@
+#include "runtime/check/main_window.h"
+
+#include <algorithm>
+
+#include "runtime/spawn.h"
+
+namespace swamp::runtime {
+
+MainWindow::MainWindow(const SegmentTable& table) {
+  add(table.base, table.count * table.stride, false);
+  for (std::size_t i = 0; i < table.operation_count; ++i) {
+    const Operation& operation = table.operations[i];
+    add(&operation, sizeof operation, false);
+    add(operation.args, operation.args_bytes, false);
+  }
+  for (std::size_t i = 0; i < table.count; ++i) {
+    const Segment& segment = table[i];
+    for (int s = 0; s < segment.operation->stream_count; ++s) {
+      const Stream& stream = segment.operation->streams[s];
+      add(segment.data()[s], segment.count * stream.element_bytes,
+          stream.access != Access::in);
+    }
+  }
+  std::sort(ranges_.begin(), ranges_.end(),
+            [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  std::uintptr_t reach = 0;
+  for (Range& range : ranges_) {
+    reach = std::max(reach, range.end);
+    range.reach = reach;
+  }
+}
+
+void MainWindow::add(const void* address, std::size_t bytes, bool writable) {
+  if (bytes == 0) return;
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  ranges_.push_back({begin, begin + bytes, 0, writable});
+}
+
+bool MainWindow::allows(const void* address, std::size_t bytes,
+                        bool write) const noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  auto next = std::upper_bound(
+      ranges_.begin(), ranges_.end(), begin,
+      [](std::uintptr_t at, const Range& range) { return at < range.begin; });
+  // Where a caller's arrays overlap, any that holds the transfer will do.
+  while (next != ranges_.begin()) {
+    --next;
+    if (begin + bytes <= next->end && (next->writable || !write)) return true;
+    if (next->reach < begin + bytes) break;
+  }
+  return false;
+}
+
+}  // namespace swamp::runtime

@@ -1,0 +1,38 @@
+#ifndef SWAMP_RUNTIME_CHECK_MAIN_WINDOW_H_
+#define SWAMP_RUNTIME_CHECK_MAIN_WINDOW_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "swamp/kernel.h"
+
+namespace swamp::runtime {
+
+struct SegmentTable;
+
+// MainWindow is the main memory that a spawn's transfers may touch: exactly its
+// streams, its segment table, its operations and their arguments.
+class MainWindow {
+ public:
+  explicit MainWindow(const SegmentTable& table);
+
+  // allows() says whether [address, address + bytes) lies inside one array that
+  // may be read (or, `write`, written).
+  bool allows(const void* address, std::size_t bytes,
+              bool write) const noexcept;
+
+ private:
+  struct Range {
+    std::uintptr_t begin, end;
+    std::uintptr_t reach;  // the highest end of this and all ranges before it
+    bool writable;
+  };
+  void add(const void* address, std::size_t bytes, bool writable);
+
+  std::vector<Range> ranges_;  // by begin
+};
+
+}  // namespace swamp::runtime
+
+#endif  // SWAMP_RUNTIME_CHECK_MAIN_WINDOW_H_

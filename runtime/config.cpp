@@ -1,0 +1,183 @@
+#include "runtime/config.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+
+#include "swamp/error.h"
+
+namespace swamp::runtime {
+namespace {
+
+// A machine is a row. Sizes of 0 are read from the topology.
+struct MachineRow {
+  const char* name;
+  std::uint32_t core_groups;
+  std::uint32_t slaves_per_group;
+  std::size_t ldm_bytes;
+};
+constexpr MachineRow kMachines[] = {
+    {"host", 0, 0, 256 * 1024},
+    {"sw26010", 4, 64, 64 * 1024},
+    {"sw26010pro", 6, 64, 256 * 1024},
+};
+constexpr const char* kTransfers[] = {"view", "copy", "check"};
+constexpr const char* kBinds[] = {"none", "core"};
+
+constexpr std::uint32_t kMaxCount = 4096;
+constexpr std::uint32_t kMaxSlaves = 65536;
+constexpr std::size_t kMinLdm = 1024;
+constexpr std::size_t kMaxLdm = std::size_t{1} << 30;
+
+std::string join(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) {
+    text += text.empty() ? name : ", " + name;
+  }
+  return text;
+}
+
+// Setting is a value and where it came from, for error texts.
+struct Setting {
+  std::string source;
+  std::string value;
+  bool given() const { return !value.empty(); }
+};
+
+// setting() prefers the config's field; an empty variable counts as unset.
+Setting setting(const char* field, const std::string& value,
+                const char* variable) {
+  if (!value.empty()) return {std::string("config.") + field, value};
+  const char* env = std::getenv(variable);
+  return {variable, env == nullptr ? "" : env};
+}
+
+[[noreturn]] void fail(swamp_status status, const Setting& setting,
+                       const std::string& text) {
+  throw Error(status, setting.source + ": \"" + setting.value + "\" " + text);
+}
+
+// choose() returns the index of the setting's value in `names`, 0 if not given.
+// `known` are names that another build or CPU would have.
+std::size_t choose(const Setting& setting,
+                   const std::vector<std::string>& names,
+                   std::initializer_list<const char*> known = {}) {
+  if (!setting.given()) return 0;
+  const auto found = std::find(names.begin(), names.end(), setting.value);
+  if (found != names.end()) {
+    return static_cast<std::size_t>(found - names.begin());
+  }
+  const bool is_known =
+      std::any_of(known.begin(), known.end(),
+                  [&](const char* name) { return setting.value == name; });
+  if (is_known) {
+    fail(SWAMP_UNSUPPORTED, setting,
+         "is not available here; this build on this CPU has: " + join(names));
+  }
+  fail(SWAMP_INVALID_ARGUMENT, setting,
+       "is unknown; expected one of: " + join(names));
+}
+
+std::size_t choose_size(const Setting& setting, std::size_t fallback,
+                        std::size_t lowest, std::size_t highest) {
+  if (!setting.given()) return fallback;
+  const std::string& text = setting.value;
+  const bool digits = text.size() <= 18 &&
+                      text.find_first_not_of("0123456789") == std::string::npos;
+  const std::size_t number = digits ? std::stoull(text) : 0;
+  if (!digits || number < lowest || number > highest) {
+    fail(SWAMP_INVALID_ARGUMENT, setting,
+         "is out of range; expected a whole number from " +
+             std::to_string(lowest) + " to " + std::to_string(highest));
+  }
+  return number;
+}
+
+std::string number(std::size_t value) {
+  return value == 0 ? "" : std::to_string(value);
+}
+
+void configure_sizes(const MachineConfig& config, Machine::Impl& impl) {
+  const MachineRow& row = kMachines[choose(
+      setting("machine", config.machine, "SWAMP_MACHINE"), machine_names())];
+  impl.name = row.name;
+  const bool host = row.core_groups == 0;
+  impl.core_groups = static_cast<std::uint32_t>(choose_size(
+      setting("core_groups", number(config.core_groups), "SWAMP_CORE_GROUPS"),
+      host ? impl.topology.groups : row.core_groups, 1, kMaxCount));
+  const Setting slaves =
+      setting("slaves_per_group", number(config.slaves_per_group),
+              "SWAMP_SLAVES_PER_GROUP");
+  impl.slaves_per_group = static_cast<std::uint32_t>(choose_size(
+      slaves, host ? impl.topology.cores_per_group() : row.slaves_per_group, 1,
+      kMaxCount));
+  if (impl.core_groups * impl.slaves_per_group > kMaxSlaves) {
+    throw Error(
+        SWAMP_INVALID_ARGUMENT,
+        "core_groups * slaves_per_group: " + std::to_string(impl.core_groups) +
+            " * " + std::to_string(impl.slaves_per_group) +
+            " slaves; expected at most " + std::to_string(kMaxSlaves));
+  }
+  impl.ldm_bytes = choose_size(
+      setting("ldm_bytes", number(config.ldm_bytes), "SWAMP_LDM_BYTES"),
+      row.ldm_bytes, kMinLdm, kMaxLdm);
+}
+
+}  // namespace
+
+std::vector<std::string> machine_names() {
+  std::vector<std::string> names;
+  for (const MachineRow& row : kMachines) names.emplace_back(row.name);
+  return names;
+}
+
+std::vector<std::string> backend_names() {
+  std::vector<std::string> names;
+  const BackendRows rows = backend_rows();
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    names.emplace_back(rows.rows[i].name);
+  }
+  return names;
+}
+
+std::vector<std::string> transfer_names() {
+  return {std::begin(kTransfers), std::end(kTransfers)};
+}
+
+std::vector<std::string> isa_names() {
+  std::vector<std::string> names;
+  const KernelTables tables = kernel_tables();
+  for (std::size_t i = 0; i < tables.count; ++i) {
+    if (tables.tables[i].runnable) names.emplace_back(tables.tables[i].isa);
+  }
+  return names;
+}
+
+std::vector<std::string> bind_names() {
+  return {std::begin(kBinds), std::end(kBinds)};
+}
+
+void configure(const MachineConfig& config, Machine::Impl& impl) {
+  impl.topology = read_topology();
+  configure_sizes(config, impl);
+  impl.transfer = static_cast<Transfer>(
+      choose(setting("transfer", config.transfer, "SWAMP_TRANSFER"),
+             transfer_names()));
+  impl.bind =
+      choose(setting("bind", config.bind, "SWAMP_BIND"), bind_names()) != 0;
+  impl.backend_row = backend_rows().rows +
+                     choose(setting("backend", config.backend, "SWAMP_BACKEND"),
+                            backend_names(), {"openmp", "athread"});
+
+  const std::vector<std::string> isas = isa_names();
+  const std::string& isa =
+      isas[choose(setting("isa", config.isa, "SWAMP_ISA"), isas,
+                  {"ssse3", "sse4", "avx2", "avx512", "neon"})];
+  const KernelTables tables = kernel_tables();
+  for (std::size_t i = 0; i < tables.count; ++i) {
+    if (isa == tables.tables[i].isa) impl.kernels = &tables.tables[i];
+  }
+}
+
+}  // namespace swamp::runtime

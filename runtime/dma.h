@@ -1,0 +1,81 @@
+// DMA between main memory and LDM, with reply counters as on the real machine:
+// every completed transfer adds one to its reply word, and wait() returns when
+// the word has reached a value.
+#ifndef SWAMP_RUNTIME_DMA_H_
+#define SWAMP_RUNTIME_DMA_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "runtime/check/main_window.h"
+#include "runtime/check/reports.h"
+#include "runtime/ldm.h"
+
+namespace swamp::runtime {
+
+using Reply = std::int32_t;
+
+// EagerDma carries a transfer out when it is issued: transfer mode `copy`.
+class EagerDma {
+ public:
+  void get(void* ldm, const void* main, std::size_t bytes,
+           Reply* reply) noexcept {
+    std::memcpy(ldm, main, bytes);
+    ++*reply;
+  }
+  void put(void* main, const void* ldm, std::size_t bytes,
+           Reply* reply) noexcept {
+    std::memcpy(main, ldm, bytes);
+    ++*reply;
+  }
+  void wait(const Reply*, Reply) noexcept {}  // all is done when issued
+};
+
+// DeferredDma carries a transfer out when it is waited for, and poisons what a
+// get will write until then: transfer mode `check`. A kernel that forgets a
+// wait computes nan, as on the real machine it computes stale data. What breaks
+// a rule is reported and not carried out.
+class DeferredDma {
+ public:
+  DeferredDma(const Ldm& ldm, const MainWindow& window, int core_group,
+              int slave) noexcept
+      : ldm_(ldm), window_(window), core_group_(core_group), slave_(slave) {}
+  // Reports every transfer that nobody waited for.
+  ~DeferredDma();
+  DeferredDma(const DeferredDma&) = delete;
+  DeferredDma& operator=(const DeferredDma&) = delete;
+
+  void get(void* ldm, const void* main, std::size_t bytes, Reply* reply,
+           const char* file = __builtin_FILE(), int line = __builtin_LINE());
+  void put(void* main, const void* ldm, std::size_t bytes, Reply* reply,
+           const char* file = __builtin_FILE(), int line = __builtin_LINE());
+  void wait(const Reply* reply, Reply value,
+            const char* file = __builtin_FILE(), int line = __builtin_LINE());
+
+ private:
+  struct Pending {
+    void* destination;
+    const void* source;
+    std::size_t bytes;
+    Reply* reply;
+    const char* file;
+    int line;
+  };
+  bool legal(const void* ldm, const void* main, std::size_t bytes,
+             const Reply* reply, bool write, const char* file, int line);
+  Where where(const char* file, int line) const noexcept {
+    return {file, line, core_group_, slave_};
+  }
+
+  const Ldm& ldm_;
+  const MainWindow& window_;
+  int core_group_;
+  int slave_;
+  std::vector<Pending> pending_;
+};
+
+}  // namespace swamp::runtime
+
+#endif  // SWAMP_RUNTIME_DMA_H_

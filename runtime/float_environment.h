@@ -1,0 +1,63 @@
+// The floating-point environment of a thread: rounding mode, flush-to-zero,
+// denormals-are-zero. A spawn carries the caller's to every slave.
+#ifndef SWAMP_RUNTIME_FLOAT_ENVIRONMENT_H_
+#define SWAMP_RUNTIME_FLOAT_ENVIRONMENT_H_
+
+#include <cstdint>
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+namespace swamp::runtime {
+
+#if defined(__SSE__)
+// The bits that say how to compute; the others are sticky flags, which differ
+// all the time and stay each thread's own.
+inline constexpr unsigned kMxcsrControl = 0xffc0;
+#endif
+
+inline std::uint64_t read_float_environment() noexcept {
+#if defined(__SSE__)
+  return _mm_getcsr() & kMxcsrControl;
+#elif defined(__aarch64__)
+  std::uint64_t fpcr;
+  asm volatile("mrs %0, fpcr" : "=r"(fpcr));
+  return fpcr;
+#else
+  return 0;
+#endif
+}
+
+inline void write_float_environment(std::uint64_t value) noexcept {
+#if defined(__SSE__)
+  _mm_setcsr((_mm_getcsr() & ~kMxcsrControl) | static_cast<unsigned>(value));
+#elif defined(__aarch64__)
+  asm volatile("msr fpcr, %0" : : "r"(value));
+#else
+  (void)value;
+#endif
+}
+
+// FloatEnvironmentScope gives this thread another thread's environment and
+// restores its own at the end. Costs a read when they are equal.
+class FloatEnvironmentScope {
+ public:
+  explicit FloatEnvironmentScope(std::uint64_t value) noexcept
+      : own_(read_float_environment()), differs_(own_ != value) {
+    if (differs_) write_float_environment(value);
+  }
+  ~FloatEnvironmentScope() {
+    if (differs_) write_float_environment(own_);
+  }
+  FloatEnvironmentScope(const FloatEnvironmentScope&) = delete;
+  FloatEnvironmentScope& operator=(const FloatEnvironmentScope&) = delete;
+
+ private:
+  std::uint64_t own_;
+  bool differs_;
+};
+
+}  // namespace swamp::runtime
+
+#endif  // SWAMP_RUNTIME_FLOAT_ENVIRONMENT_H_

@@ -1,0 +1,85 @@
+#include "runtime/ldm.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <new>
+#include <string>
+
+#include "swamp/error.h"
+
+namespace swamp::runtime {
+
+bool Ldm::contains(const void* address, std::size_t bytes) const noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(base_);
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  return at >= begin && at - begin <= bytes_ && bytes <= bytes_ - (at - begin);
+}
+
+void LdmArenas::Free::operator()(std::byte* arena) const noexcept {
+  ::operator delete[](arena, std::align_val_t{kLdmAlignment});
+}
+
+void LdmArenas::reserve(int workers, std::size_t bytes) {
+  const auto count = static_cast<std::size_t>(workers);
+  if (bytes == bytes_ && count <= arenas_.size()) return;
+  try {
+    if (bytes != bytes_) {
+      arenas_.clear();
+      bytes_ = bytes;
+    }
+    arenas_.reserve(count);
+    while (arenas_.size() < count) {
+      arenas_.emplace_back(static_cast<std::byte*>(
+          ::operator new[](bytes, std::align_val_t{kLdmAlignment})));
+    }
+  } catch (const std::bad_alloc&) {
+    throw Error(SWAMP_OUT_OF_MEMORY,
+                "cannot allocate the LDM of " + std::to_string(workers) +
+                    " workers, " + std::to_string(bytes) + " bytes each");
+  }
+}
+
+std::size_t LdmLayout::slot_bytes(const Operation& operation,
+                                  std::size_t tile_elements) noexcept {
+  std::size_t bytes = align_up(sizeof(Operation), kLdmAlignment) +
+                      align_up(operation.args_bytes, kLdmAlignment);
+  for (int s = 0; s < operation.stream_count; ++s) {
+    // A line more, because a tile starts as far behind a 4-byte boundary as its
+    // array in main memory.
+    bytes += align_up(tile_elements * operation.streams[s].element_bytes,
+                      kLdmAlignment) +
+             kLdmAlignment;
+  }
+  return bytes;
+}
+
+LdmLayout LdmLayout::make(const Operation& operation, std::size_t ldm_bytes,
+                          std::size_t tile_bytes) noexcept {
+  std::size_t narrowest = ~std::size_t{0};
+  std::size_t widest = 1;
+  std::size_t sum = 0;
+  for (int s = 0; s < operation.stream_count; ++s) {
+    const std::size_t element_bytes = operation.streams[s].element_bytes;
+    narrowest = std::min(narrowest, element_bytes);
+    widest = std::max(widest, element_bytes);
+    sum += element_bytes;
+  }
+  // Whole lines of every stream: a put of part of a line costs the real machine
+  // up to 12 times as much.
+  const std::size_t step = kMinTileBytes / narrowest;
+  const std::size_t fixed =
+      align_up(kSegmentBatch * segment_bytes(operation.stream_count),
+               kLdmAlignment) +
+      kLdmAlignment;
+
+  LdmLayout layout;
+  layout.bytes_needed = fixed + 2 * slot_bytes(operation, step);
+  if (layout.bytes_needed > ldm_bytes) return layout;
+  const std::size_t spare = ldm_bytes - layout.bytes_needed;
+  const std::size_t by_ldm = step + spare / (2 * sum) / step * step;
+  const std::size_t by_tile = std::max(step, tile_bytes / widest / step * step);
+  layout.tile_elements = std::min(by_ldm, by_tile);
+  return layout;
+}
+
+}  // namespace swamp::runtime

@@ -1,0 +1,117 @@
+#include "runtime/spawn.h"
+
+#include <optional>
+#include <string>
+
+#include "runtime/check/main_window.h"
+#include "runtime/dma.h"
+#include "runtime/float_environment.h"
+#include "runtime/tile_loop.h"
+#include "swamp/error.h"
+
+namespace swamp::runtime {
+
+void run_view(const SegmentTable& table, const SlaveRange& range,
+              const KernelRow* kernels, Result& result) noexcept {
+  std::size_t begin = range.begin_element;
+  const auto run = [&](std::size_t i, std::size_t end) {
+    const Segment& segment = table[i];
+    const Operation& operation = *segment.operation;
+    void* tiles[kMaxStreams];
+    for (int s = 0; s < operation.stream_count; ++s) {
+      tiles[s] = segment.data()[s] + begin * operation.streams[s].element_bytes;
+    }
+    result.segment = i;
+    kernels[operation.kernel].function(operation.args, tiles, end - begin,
+                                       begin, result);
+    begin = 0;
+  };
+  for (std::size_t i = range.begin_segment; i < range.end_segment; ++i) {
+    run(i, table[i].count);
+  }
+  if (range.end_element != 0) run(range.end_segment, range.end_element);
+}
+
+namespace {
+
+// Spawned is what the workers of one spawn share.
+struct Spawned {
+  const Machine::Impl* machine;
+  const Job* job;
+  const LdmArenas* arenas;
+  const MainWindow* window;
+  std::uint64_t float_environment;
+};
+
+void run_slave(const Spawned& spawned, int slave, int worker) noexcept {
+  const Machine::Impl& machine = *spawned.machine;
+  const Job& job = *spawned.job;
+  const auto index = static_cast<std::size_t>(slave);
+  const SlaveRange& range = job.ranges[index];
+  Result& result = job.results[index];
+  result = Result{};
+  const KernelRow* kernels = machine.kernels->rows;
+  if (machine.transfer == Transfer::view) {
+    run_view(job.table, range, kernels, result);
+    return;
+  }
+  Ldm ldm = spawned.arenas->arena(worker);
+  const std::size_t tile_bytes = machine.tuning.tile_bytes;
+  if (machine.transfer == Transfer::copy) {
+    EagerDma dma;
+    TileLoop<EagerDma>(job.table, range, kernels, tile_bytes, ldm, dma, result)
+        .run();
+    return;
+  }
+  std::memset(ldm.base(), 0xff, ldm.bytes());  // nothing left of the last slave
+  const auto group_slaves = static_cast<int>(machine.slaves_per_group);
+  DeferredDma dma(ldm, *spawned.window, slave / group_slaves,
+                  slave % group_slaves);
+  TileLoop<DeferredDma>(job.table, range, kernels, tile_bytes, ldm, dma, result)
+      .run();
+}
+
+void run_worker(void* context, int slave_begin, int slave_end,
+                int worker) noexcept {
+  const auto& spawned = *static_cast<const Spawned*>(context);
+  const FloatEnvironmentScope scope(spawned.float_environment);
+  for (int slave = slave_begin; slave < slave_end; ++slave) {
+    run_slave(spawned, slave, worker);
+  }
+}
+
+void require_ldm(const Machine::Impl& machine, const SegmentTable& table) {
+  for (std::size_t i = 0; i < table.operation_count; ++i) {
+    const Operation& operation = table.operations[i];
+    const LdmLayout layout = LdmLayout::make(operation, machine.ldm_bytes,
+                                             machine.tuning.tile_bytes);
+    if (layout.fits()) continue;
+    throw Error(SWAMP_INVALID_ARGUMENT,
+                std::string("kernel ") +
+                    machine.kernels->rows[operation.kernel].name +
+                    " asks for " + std::to_string(layout.bytes_needed) +
+                    " bytes of LDM; a slave has " +
+                    std::to_string(machine.ldm_bytes) + " (SWAMP_LDM_BYTES)");
+  }
+}
+
+}  // namespace
+
+void run_job(Machine::Impl& machine, const Job& job, LdmArenas& arenas) {
+  std::optional<MainWindow> window;
+  if (machine.transfer != Transfer::view) {
+    require_ldm(machine, job.table);
+    const int workers = job.slaves == 1 ? 1 : machine.backend->worker_count();
+    arenas.reserve(workers, machine.ldm_bytes);
+    if (machine.transfer == Transfer::check) window.emplace(job.table);
+  }
+  Spawned spawned{&machine, &job, &arenas, window ? &*window : nullptr,
+                  read_float_environment()};
+  if (job.slaves == 1) {
+    run_worker(&spawned, 0, 1, 0);
+  } else {
+    machine.backend->run(job.slaves, &run_worker, &spawned);
+  }
+}
+
+}  // namespace swamp::runtime

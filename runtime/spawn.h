@@ -1,0 +1,55 @@
+// The one road through the machine: spawn, tile loop, join.
+#ifndef SWAMP_RUNTIME_SPAWN_H_
+#define SWAMP_RUNTIME_SPAWN_H_
+
+#include <cstddef>
+
+#include "runtime/ldm.h"
+#include "runtime/machine_impl.h"
+#include "swamp/kernel.h"
+
+namespace swamp::runtime {
+
+// SegmentTable is a list of segments, `stride` bytes apart, and the operations
+// that they point to. All operations of a table have the same stream_count. It
+// owns nothing.
+struct SegmentTable {
+  const std::byte* base = nullptr;
+  std::size_t stride = 0;
+  std::size_t count = 0;
+  const Operation* operations = nullptr;
+  std::size_t operation_count = 0;
+
+  const Segment& operator[](std::size_t i) const noexcept {
+    return *reinterpret_cast<const Segment*>(base + i * stride);
+  }
+};
+
+// SlaveRange is one slave's part of a table: from element `begin_element` of
+// segment `begin_segment` up to, not including, element `end_element` of
+// segment `end_segment`. An end_element of 0 ends before that segment.
+struct SlaveRange {
+  std::size_t begin_segment = 0;
+  std::size_t begin_element = 0;
+  std::size_t end_segment = 0;
+  std::size_t end_element = 0;
+};
+
+// Job is what one spawn does. ranges[i] belongs to slave i, and so does
+// results[i], which the slave clears first.
+struct Job {
+  SegmentTable table;
+  const SlaveRange* ranges = nullptr;
+  int slaves = 0;  // 1..the machine's
+  Result* results = nullptr;
+};
+
+// run_job() runs a job: on the calling thread when it has one slave, else by
+// a spawn and a join. `arenas` are the calling thread's. Throws Error, before
+// the first slave starts, when a kernel asks for more LDM than there is or when
+// memory runs out.
+void run_job(Machine::Impl& machine, const Job& job, LdmArenas& arenas);
+
+}  // namespace swamp::runtime
+
+#endif  // SWAMP_RUNTIME_SPAWN_H_

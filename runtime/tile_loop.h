@@ -1,0 +1,250 @@
+// The tile loop: what a slave does with its part of the segment table. Written
+// once, for every operation and every transfer mode.
+#ifndef SWAMP_RUNTIME_TILE_LOOP_H_
+#define SWAMP_RUNTIME_TILE_LOOP_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "runtime/dma.h"
+#include "runtime/ldm.h"
+#include "runtime/spawn.h"
+#include "swamp/kernel.h"
+
+namespace swamp::runtime {
+
+// run_view() is the tile loop of transfer mode `view`: the host's caches are
+// the scratchpad, a get is a pointer into main memory, a put is nothing, and a
+// tile is all of a segment that falls to this slave.
+void run_view(const SegmentTable& table, const SlaveRange& range,
+              const KernelRow* kernels, Result& result) noexcept;
+
+// run_tiles() is the tile loop through LDM: for each tile get, kernel, put, in
+// two slots, so that the next tile travels in while this one is computed.
+template <class Dma>
+class TileLoop {
+ public:
+  TileLoop(const SegmentTable& table, const SlaveRange& range,
+           const KernelRow* kernels, std::size_t tile_bytes, Ldm& ldm, Dma& dma,
+           Result& result)
+      : table_(table),
+        range_(range),
+        kernels_(kernels),
+        tile_bytes_(tile_bytes),
+        ldm_(ldm),
+        dma_(dma),
+        result_(result),
+        segment_(range.begin_segment),
+        element_(range.begin_element) {}
+
+  // run() needs an LDM that LdmLayout found large enough for every operation of
+  // the table.
+  void run() {
+    allocate();
+    int current = 0;
+    bool have = next_tile(slots_[0]);
+    if (have) begin_get(slots_[0]);
+    while (have) {
+      Slot& slot = slots_[current];
+      Slot& other = slots_[1 - current];
+      const bool have_next = next_tile(other);
+      if (have_next) begin_get(other);
+      wait(slot.get);
+      compute(slot);
+      begin_put(slot);
+      current = 1 - current;
+      have = have_next;
+    }
+    wait(slots_[0].put);
+    wait(slots_[1].put);
+  }
+
+ private:
+  // Channel is a reply word in LDM and the value it will have reached when all
+  // transfers issued on it are done: the cumulative counter of athread code.
+  struct Channel {
+    Reply* reply = nullptr;
+    Reply issued = 0;
+  };
+  struct Slot {
+    std::byte* memory = nullptr;        // its part of LDM
+    Operation* operation = nullptr;     // copies in LDM of ...
+    const Operation* source = nullptr;  // ... this one
+    std::byte* args = nullptr;
+    std::byte* main[kMaxStreams] = {};
+    void* tiles[kMaxStreams] = {};
+    std::size_t count = 0;
+    std::size_t first = 0;
+    std::size_t segment = 0;
+    std::size_t tile_elements = 0;
+    Channel get, put;
+  };
+
+  void allocate() {
+    const std::size_t batch = std::min(LdmLayout::kSegmentBatch, table_.count);
+    batch_ = static_cast<std::byte*>(ldm_.allocate(batch * table_.stride));
+    auto* replies = static_cast<Reply*>(ldm_.allocate(5 * sizeof(Reply)));
+    std::fill(replies, replies + 5, 0);
+    batch_channel_.reply = replies;
+    // The slots share what is left, whatever operation they will hold.
+    const std::size_t half =
+        (ldm_.bytes() - ldm_.used()) / 2 / kLdmAlignment * kLdmAlignment;
+    for (int i = 0; i < 2; ++i) {
+      slots_[i].memory = static_cast<std::byte*>(ldm_.allocate(half));
+      slots_[i].get.reply = replies + 1 + 2 * i;
+      slots_[i].put.reply = replies + 2 + 2 * i;
+    }
+  }
+
+  void wait(const Channel& channel) {
+    dma_.wait(channel.reply, channel.issued);
+  }
+  void get(void* ldm, const void* main, std::size_t bytes, Channel& channel) {
+    dma_.get(ldm, main, bytes, channel.reply);
+    ++channel.issued;
+  }
+
+  // segment_at() returns a copy in LDM of segment i; they come a batch at a
+  // time.
+  const Segment& segment_at(std::size_t i) {
+    if (i < batch_begin_ || i >= batch_end_) {
+      batch_begin_ = i;
+      batch_end_ = std::min(i + LdmLayout::kSegmentBatch, table_.count);
+      get(batch_, table_.base + i * table_.stride,
+          (batch_end_ - batch_begin_) * table_.stride, batch_channel_);
+      wait(batch_channel_);
+    }
+    return *reinterpret_cast<const Segment*>(batch_ + (i - batch_begin_) *
+                                                          table_.stride);
+  }
+
+  // next_tile() moves on to the next tile of this slave and describes it in
+  // `slot`, whose last put must first have left LDM.
+  bool next_tile(Slot& slot) {
+    for (;; ++segment_, element_ = 0) {
+      const bool last = segment_ == range_.end_segment;
+      if (segment_ > range_.end_segment || (last && range_.end_element == 0)) {
+        return false;
+      }
+      const Segment& segment = segment_at(segment_);
+      const std::size_t end = last ? range_.end_element : segment.count;
+      if (element_ >= end) {
+        if (last) return false;
+        continue;
+      }
+      wait(slot.put);
+      if (slot.source != segment.operation) load_operation(slot, segment);
+      slot.segment = segment_;
+      slot.first = element_;
+      slot.count = std::min(slot.tile_elements, end - element_);
+      place_tiles(slot, segment);
+      element_ += slot.count;
+      return true;
+    }
+  }
+
+  void load_operation(Slot& slot, const Segment& segment) {
+    slot.source = segment.operation;
+    slot.operation = reinterpret_cast<Operation*>(slot.memory);
+    get(slot.operation, slot.source, sizeof(Operation), slot.get);
+    wait(slot.get);
+    slot.args = slot.memory + align_up(sizeof(Operation), kLdmAlignment);
+    if (slot.operation->args_bytes != 0) {
+      get(slot.args, slot.operation->args, slot.operation->args_bytes,
+          slot.get);
+      wait(slot.get);
+    }
+    slot.tile_elements =
+        LdmLayout::make(*slot.operation, ldm_.bytes(), tile_bytes_)
+            .tile_elements;
+  }
+
+  // A tile lies in LDM as far behind a 4-byte boundary as in main memory.
+  void place_tiles(Slot& slot, const Segment& segment) {
+    std::byte* at =
+        slot.args + align_up(slot.operation->args_bytes, kLdmAlignment);
+    for (int s = 0; s < slot.operation->stream_count; ++s) {
+      const std::size_t bytes = slot.operation->streams[s].element_bytes;
+      slot.main[s] = segment.data()[s] + slot.first * bytes;
+      slot.tiles[s] = at + reinterpret_cast<std::uintptr_t>(slot.main[s]) % 4;
+      at += align_up(slot.tile_elements * bytes, kLdmAlignment) + kLdmAlignment;
+    }
+  }
+
+  // for_words() splits a tile of stream s into the whole 4-byte words in the
+  // middle, which go by DMA, and the odd 16-bit elements at its edges, which
+  // share a word with a neighbour and are read and written directly.
+  template <class Words, class Edge>
+  static void for_words(const Slot& slot, int s, Words words, Edge edge) {
+    auto* main = slot.main[s];
+    auto* tile = static_cast<std::byte*>(slot.tiles[s]);
+    std::size_t bytes = slot.count * slot.operation->streams[s].element_bytes;
+    const std::size_t head =
+        reinterpret_cast<std::uintptr_t>(main) % 4 == 0 ? 0 : 2;
+    if (head != 0) {
+      edge(main, tile);
+      main += head;
+      tile += head;
+      bytes -= head;
+    }
+    const std::size_t middle = bytes / 4 * 4;
+    if (middle != 0) words(main, tile, middle);
+    if (middle != bytes) edge(main + middle, tile + middle);
+  }
+
+  void begin_get(Slot& slot) {
+    for (int s = 0; s < slot.operation->stream_count; ++s) {
+      if (slot.operation->streams[s].access == Access::out) continue;
+      for_words(
+          slot, s,
+          [&](std::byte* main, std::byte* tile, std::size_t bytes) {
+            get(tile, main, bytes, slot.get);
+          },
+          [](const std::byte* main, std::byte* tile) {
+            std::memcpy(tile, main, 2);
+          });
+    }
+  }
+
+  void begin_put(Slot& slot) {
+    for (int s = 0; s < slot.operation->stream_count; ++s) {
+      if (slot.operation->streams[s].access == Access::in) continue;
+      for_words(
+          slot, s,
+          [&](std::byte* main, std::byte* tile, std::size_t bytes) {
+            dma_.put(main, tile, bytes, slot.put.reply);
+            ++slot.put.issued;
+          },
+          [](std::byte* main, const std::byte* tile) {
+            std::memcpy(main, tile, 2);
+          });
+    }
+  }
+
+  void compute(Slot& slot) {
+    result_.segment = slot.segment;
+    kernels_[slot.operation->kernel].function(slot.args, slot.tiles, slot.count,
+                                              slot.first, result_);
+  }
+
+  const SegmentTable& table_;
+  const SlaveRange& range_;
+  const KernelRow* kernels_;
+  std::size_t tile_bytes_;
+  Ldm& ldm_;
+  Dma& dma_;
+  Result& result_;
+
+  std::size_t segment_;  // the next tile
+  std::size_t element_;
+  std::byte* batch_ = nullptr;
+  std::size_t batch_begin_ = 0;
+  std::size_t batch_end_ = 0;
+  Channel batch_channel_;
+  Slot slots_[2];
+};
+
+}  // namespace swamp::runtime
+
+#endif  // SWAMP_RUNTIME_TILE_LOOP_H_

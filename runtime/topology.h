@@ -1,0 +1,37 @@
+#ifndef SWAMP_RUNTIME_TOPOLOGY_H_
+#define SWAMP_RUNTIME_TOPOLOGY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace swamp::runtime {
+
+// Topology is the cores that this process may run on, as the machine `host`
+// sees them. read_topology() is in topology_hwloc.cpp or topology_plain.cpp.
+struct Topology {
+  std::string source;          // "hwloc 2.9.0" or "plain"
+  std::uint32_t groups = 1;    // NUMA nodes that have cores
+  std::vector<int> core_pus;   // OS index of each core's first PU, by group
+  bool is_this_system = true;  // false: synthetic, nothing can be bound
+
+  std::uint32_t cores() const {
+    return static_cast<std::uint32_t>(core_pus.size());
+  }
+  // Cores per group; rounded up where the nodes differ.
+  std::uint32_t cores_per_group() const {
+    return (cores() + groups - 1) / groups;
+  }
+};
+
+// read_topology() honours taskset and HWLOC_SYNTHETIC. Throws Error for a
+// HWLOC_SYNTHETIC that hwloc does not understand.
+Topology read_topology();
+
+// bind_this_thread() binds the calling thread to core `index` modulo the number
+// of cores. Does nothing where the system will not have it.
+void bind_this_thread(const Topology& topology, std::uint32_t index) noexcept;
+
+}  // namespace swamp::runtime
+
+#endif  // SWAMP_RUNTIME_TOPOLOGY_H_

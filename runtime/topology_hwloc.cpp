@@ -1,0 +1,90 @@
+// The topology by hwloc: a group per NUMA node that has cores.
+#include <hwloc.h>
+
+#include <cstdlib>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "runtime/topology.h"
+#include "swamp/error.h"
+
+namespace swamp::runtime {
+namespace {
+
+struct Destroy {
+  void operator()(hwloc_topology_t topology) const {
+    hwloc_topology_destroy(topology);
+  }
+};
+using Handle = std::unique_ptr<hwloc_topology, Destroy>;
+
+Handle load() {
+  hwloc_topology_t raw = nullptr;
+  if (hwloc_topology_init(&raw) != 0) {
+    throw Error(SWAMP_OUT_OF_MEMORY, "hwloc_topology_init failed");
+  }
+  Handle topology(raw);
+  // hwloc itself would fall back to the real machine without a word.
+  const char* synthetic = std::getenv("HWLOC_SYNTHETIC");
+  if (synthetic != nullptr && *synthetic != '\0') {
+    if (hwloc_topology_set_synthetic(raw, synthetic) != 0) {
+      throw Error(SWAMP_INVALID_ARGUMENT,
+                  "HWLOC_SYNTHETIC: \"" + std::string(synthetic) +
+                      "\" is not a topology; expected one like "
+                      "\"Package:2 Core:4 PU:1\"");
+    }
+  } else if (std::getenv("HWLOC_XMLFILE") == nullptr) {
+    // Only the PUs of this thread's binding (taskset), not all of the cgroup's.
+    hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_RESTRICT_TO_CPUBINDING |
+                                      HWLOC_TOPOLOGY_FLAG_IS_THISSYSTEM);
+  }
+  if (hwloc_topology_load(raw) != 0) {
+    throw Error(SWAMP_INTERNAL, "hwloc_topology_load failed");
+  }
+  return topology;
+}
+
+// add_cores() appends the first PU of every core of `node`. On CPUs whose cores
+// hwloc cannot see, every PU counts as a core.
+void add_cores(hwloc_topology_t topology, hwloc_const_cpuset_t node,
+               std::set<int>& seen, Topology& out) {
+  const bool has_cores = hwloc_get_nbobjs_inside_cpuset_by_type(
+                             topology, node, HWLOC_OBJ_CORE) > 0;
+  const hwloc_obj_type_t type = has_cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
+  hwloc_obj_t core = nullptr;
+  while ((core = hwloc_get_next_obj_inside_cpuset_by_type(topology, node, type,
+                                                          core)) != nullptr) {
+    const int pu = hwloc_bitmap_first(core->cpuset);
+    if (pu >= 0 && seen.insert(pu).second) out.core_pus.push_back(pu);
+  }
+}
+
+}  // namespace
+
+Topology read_topology() {
+  const Handle handle = load();
+  hwloc_topology_t topology = handle.get();
+  Topology out;
+  out.source = "hwloc " HWLOC_VERSION;
+  out.is_this_system = hwloc_topology_is_thissystem(topology) != 0;
+  out.groups = 0;
+  std::set<int> seen;
+  hwloc_obj_t node = nullptr;
+  while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE,
+                                            node)) != nullptr) {
+    // Memory-only nodes, and a second memory of the same cores, add no group.
+    const std::size_t before = out.core_pus.size();
+    add_cores(topology, node->cpuset, seen, out);
+    if (out.core_pus.size() > before) ++out.groups;
+  }
+  if (out.core_pus.empty()) {
+    add_cores(topology, hwloc_topology_get_topology_cpuset(topology), seen,
+              out);
+    out.groups = 1;
+  }
+  if (out.core_pus.empty()) out.core_pus.push_back(0);
+  return out;
+}
+
+}  // namespace swamp::runtime

@@ -1,0 +1,25 @@
+// The measured numbers of the runtime, and the bench that gave them. A machine
+// row may override them.
+#ifndef SWAMP_RUNTIME_TUNING_H_
+#define SWAMP_RUNTIME_TUNING_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace swamp::runtime {
+
+struct Tuning {
+  // Below this traffic the master works alone: a spawn would cost more than it
+  // saves. swamp_bench --benchmark_filter=threshold.
+  std::size_t spawn_traffic_bytes = 96 * 1024;
+  // Tile of the transfer modes copy and check, of the widest stream: beyond the
+  // host's L1 the copies cost more. swamp_bench --benchmark_filter=transfer.
+  std::size_t tile_bytes = 8 * 1024;
+  // How far ahead the kernels prefetch in view mode.
+  // swamp_bench --benchmark_filter=roof.
+  std::uint32_t prefetch_bytes = 2 * 1024;
+};
+
+}  // namespace swamp::runtime
+
+#endif  // SWAMP_RUNTIME_TUNING_H_
