@@ -143,6 +143,7 @@ CommandLine parse_command_line(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("swamp {}", swamp_version()),
                        "print the version and exit");
   app.get_formatter()->column_width(36);
+  app.require_subcommand(0, 1);
   CLI::App* info = app.add_subcommand("info", "show the machine");
   info->add_flag("--json", info_options.json, "print one JSON object");
   CLI::App* train = app.add_subcommand(

@@ -51,6 +51,7 @@ TEST(Usage, CommandIsNeeded) {
   expect_error(run_program({}), 2, {"no command"});
   expect_error(run_program({"trian"}), 2, {"trian"});
   expect_error(run_program({"info", "more"}), 2, {"more"});
+  expect_error(run_program({"info", "train"}), 2, {"train"});
   expect_error(run_program({"info", "--jsn"}), 2, {"--jsn"});
   expect_error(run_program({"train", "a", "b"}), 2, {"b"});
 }

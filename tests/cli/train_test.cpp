@@ -42,6 +42,9 @@ TEST(Train, LogHasOneObjectAStep) {
   }
   EXPECT_EQ(training.skipped, skipped);
   EXPECT_EQ(training.underflow, underflow);
+  EXPECT_EQ(training.weights.size(), 16u);
+  EXPECT_EQ(training.weights.find_first_not_of("0123456789abcdef"),
+            std::string::npos);
 }
 
 TEST(Train, PrintsEveryNthOverflowAndLastStep) {

@@ -1,19 +1,20 @@
 #include "tests/cli/training.h"
 
 #include <cstdint>
-#include <regex>
 #include <stdexcept>
 
 namespace swamp::test {
 namespace {
 
-std::string captured(const std::string& text, const char* pattern) {
-  std::smatch match;
-  if (!std::regex_search(text, match, std::regex(pattern))) {
-    throw std::runtime_error(std::string("not in the output: ") + pattern +
-                             "\n" + text);
+// value_after() is the word behind a line's first words.
+std::string value_after(const std::string& text, const std::string& words) {
+  const std::string marker = "\n" + words + " ";
+  const std::size_t place = text.find(marker);
+  if (place == std::string::npos) {
+    throw std::runtime_error("no '" + words + "' in the output:\n" + text);
   }
-  return match[1];
+  const std::size_t start = place + marker.size();
+  return text.substr(start, text.find_first_of(" \n", start) - start);
 }
 
 }  // namespace
@@ -35,10 +36,10 @@ Training run_training(const std::vector<std::string>& arguments,
   for (const std::string& line : lines_of(log.read())) {
     training.steps.push_back(nlohmann::json::parse(line));
   }
-  training.weights = captured(result.out, "\nweights ([0-9a-f]{16})\n");
-  training.final_loss = std::stod(captured(result.out, "\nfinal loss ([^ ]+)"));
-  training.skipped = std::stoll(captured(result.out, "\nskipped (\\d+) of"));
-  training.underflow = std::stoll(captured(result.out, "\nunderflow (\\d+) "));
+  training.weights = value_after(result.out, "weights");
+  training.final_loss = std::stod(value_after(result.out, "final loss"));
+  training.skipped = std::stoll(value_after(result.out, "skipped"));
+  training.underflow = std::stoll(value_after(result.out, "underflow"));
   return training;
 }
 
