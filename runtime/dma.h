@@ -20,9 +20,20 @@ using Reply = std::int32_t;
 // EagerDma carries a transfer out when it is issued: transfer mode `copy`.
 class EagerDma {
  public:
+  // The get goes in pieces: for a whole tile memcpy() would turn to `rep
+  // movsb`, which reads memory at half the speed of loads that prefetch
+  // (measured: 8 KiB tiles 33 GB/s, in pieces 60, directly 65).
   void get(void* ldm, const void* main, std::size_t bytes,
            Reply* reply) noexcept {
-    std::memcpy(ldm, main, bytes);
+    auto* to = static_cast<std::byte*>(ldm);
+    const auto* from = static_cast<const std::byte*>(main);
+    for (; bytes >= kPiece; bytes -= kPiece, to += kPiece, from += kPiece) {
+      for (std::size_t line = 0; line < kPiece; line += 64) {
+        __builtin_prefetch(from + kPrefetch + line);
+      }
+      std::memcpy(to, from, kPiece);
+    }
+    std::memcpy(to, from, bytes);
     ++*reply;
   }
   void put(void* main, const void* ldm, std::size_t bytes,
@@ -31,6 +42,10 @@ class EagerDma {
     ++*reply;
   }
   void wait(const Reply*, Reply) noexcept {}  // all is done when issued
+
+ private:
+  static constexpr std::size_t kPiece = 512;
+  static constexpr std::size_t kPrefetch = 4096;
 };
 
 // DeferredDma carries a transfer out when it is waited for, and poisons what a

@@ -28,6 +28,10 @@ struct Topology {
 // HWLOC_SYNTHETIC that hwloc does not understand.
 Topology read_topology();
 
+// allowed_pus() lists the OS indices of the PUs that the calling thread, or the
+// threads of its OpenMP pool, may run on.
+std::vector<int> allowed_pus();
+
 // bind_this_thread() binds the calling thread to core `index` modulo the number
 // of cores. Does nothing where the system will not have it.
 void bind_this_thread(const Topology& topology, std::uint32_t index) noexcept;

@@ -19,6 +19,17 @@ struct Destroy {
 };
 using Handle = std::unique_ptr<hwloc_topology, Destroy>;
 
+// restrict_to_allowed() leaves the PUs of taskset and the like, where hwloc
+// itself knows those of the cgroup.
+void restrict_to_allowed(hwloc_topology_t topology) {
+  hwloc_bitmap_t set = hwloc_bitmap_alloc();
+  for (const int pu : allowed_pus()) {
+    hwloc_bitmap_set(set, static_cast<unsigned>(pu));
+  }
+  (void)hwloc_topology_restrict(topology, set, 0);
+  hwloc_bitmap_free(set);
+}
+
 Handle load() {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) {
@@ -34,14 +45,11 @@ Handle load() {
                       "\" is not a topology; expected one like "
                       "\"Package:2 Core:4 PU:1\"");
     }
-  } else if (std::getenv("HWLOC_XMLFILE") == nullptr) {
-    // Only the PUs of this thread's binding (taskset), not all of the cgroup's.
-    hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_RESTRICT_TO_CPUBINDING |
-                                      HWLOC_TOPOLOGY_FLAG_IS_THISSYSTEM);
   }
   if (hwloc_topology_load(raw) != 0) {
     throw Error(SWAMP_INTERNAL, "hwloc_topology_load failed");
   }
+  if (hwloc_topology_is_thissystem(raw) != 0) restrict_to_allowed(raw);
   return topology;
 }
 

@@ -14,12 +14,9 @@ namespace swamp::slave::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// kHasF16c says that the target's own f16 <-> f32 conversions are IEEE's.
-// Highway 1.0.3's emulation below AVX2 turns inf into 65536 and truncates.
-inline constexpr bool kHasF16c =
-    HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;
-
-// widen_float16() takes the bits of as many halves as `df` has lanes.
+// widen_float16() takes the bits of as many halves as `df` has lanes. With F16C
+// the target's own conversions are IEEE's; Highway 1.0.3's emulation below AVX2
+// turns inf into 65536 and truncates.
 template <class DF>
 HWY_INLINE hn::Vec<DF> widen_float16(
     DF df, hn::Vec<hn::Rebind<std::uint16_t, DF>> half) {
@@ -94,29 +91,19 @@ HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> narrow_float16(
 #endif
 }
 
-template <class DF>
-HWY_INLINE hn::Vec<DF> widen_bfloat16(
-    DF df, hn::Vec<hn::Rebind<std::uint16_t, DF>> bits) {
-  const hn::RebindToUnsigned<DF> du;
-  return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
-}
-
-// narrow_bfloat16() rounds to nearest, ties to even. The CPU's own
+// round_bfloat16() rounds to nearest, ties to even, and leaves the bfloat16 in
+// the upper half of each float's bits; the lower half is noise. The CPU's own
 // vcvtneps2bf16 takes subnormals for zero.
 template <class DF>
-HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> narrow_bfloat16(
-    DF df, hn::Vec<DF> value) {
-  const hn::RebindToUnsigned<DF> du;
-  const hn::Rebind<std::uint16_t, DF> d16;
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bfloat16(DF df,
+                                                            hn::Vec<DF> value) {
   (void)df;
+  const hn::RebindToUnsigned<DF> du;
   const auto bits = hn::BitCast(du, value);
-  const auto high = hn::ShiftRight<16>(bits);
-  const auto odd = hn::And(high, hn::Set(du, 1u));
-  const auto rounded =
-      hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd));
-  const auto nan = hn::Or(high, hn::Set(du, 0x40u));
-  const auto is_nan = hn::RebindMask(du, hn::IsNaN(value));
-  return hn::TruncateTo(d16, hn::IfThenElse(is_nan, nan, rounded));
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd);
+  const auto nan = hn::Or(bits, hn::Set(du, 0x400000u));
+  return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(value)), nan, rounded);
 }
 
 }  // namespace swamp::slave::HWY_NAMESPACE

@@ -19,9 +19,9 @@ HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
 namespace {
 
-// A format says how elements lie in memory (unsigned integers `Bits`, in
-// vectors of tag DB), which exponent bits are all ones in inf and nan, and what
-// an element becomes when it is multiplied by inv_scale.
+// A format says how elements lie in memory (unsigned integers `Bits`), which
+// exponent bits are all ones in inf and nan, and how a vector of tag DB, of as
+// many elements as the format likes best, is multiplied by inv_scale.
 struct Float32 {
   using Bits = std::uint32_t;
   using Scale = float;
@@ -52,7 +52,7 @@ struct Float16 {
   using Bits = std::uint16_t;
   using Scale = float;
   using DF = hn::ScalableTag<float>;
-  using DB = hn::Rebind<std::uint16_t, DF>;
+  using DB = hn::Rebind<Bits, DF>;
   static constexpr Bits kExponent = 0x7c00u;
   static HWY_INLINE hn::Vec<DB> scale(hn::Vec<DB> x, Scale inv_scale) {
     const DF df;
@@ -65,12 +65,36 @@ struct BFloat16 {
   using Bits = std::uint16_t;
   using Scale = float;
   using DF = hn::ScalableTag<float>;
-  using DB = hn::Rebind<std::uint16_t, DF>;
   static constexpr Bits kExponent = 0x7f80u;
+#if HWY_TARGET == HWY_SCALAR
+  using DB = hn::Rebind<Bits, DF>;
   static HWY_INLINE hn::Vec<DB> scale(hn::Vec<DB> x, Scale inv_scale) {
+    const hn::RebindToUnsigned<DF> du;
+    const auto wide = hn::ShiftLeft<16>(hn::PromoteTo(du, x));
+    return hn::TruncateTo(DB(),
+                          hn::ShiftRight<16>(scale_high(wide, inv_scale)));
+  }
+#else
+  // The odd elements of a vector are the upper halves of floats, the even ones
+  // become so by a shift: no element changes its place.
+  using DB = hn::ScalableTag<Bits>;
+  static HWY_INLINE hn::Vec<DB> scale(hn::Vec<DB> x, Scale inv_scale) {
+    const hn::RebindToUnsigned<DF> du;
+    const auto pairs = hn::BitCast(du, x);
+    const auto upper = hn::Set(du, 0xffff0000u);
+    const auto even = scale_high(hn::ShiftLeft<16>(pairs), inv_scale);
+    const auto odd = scale_high(hn::And(pairs, upper), inv_scale);
+    return hn::BitCast(DB(),
+                       hn::Or(hn::ShiftRight<16>(even), hn::And(odd, upper)));
+  }
+#endif
+  // Multiplies float bits and rounds them to the upper half; what is left in
+  // the lower half is noise.
+  static HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> scale_high(
+      hn::Vec<hn::RebindToUnsigned<DF>> x, Scale inv_scale) {
     const DF df;
-    return narrow_bfloat16(
-        df, hn::Mul(widen_bfloat16(df, x), hn::Set(df, inv_scale)));
+    return round_bfloat16(df,
+                          hn::Mul(hn::BitCast(df, x), hn::Set(df, inv_scale)));
   }
 };
 
@@ -90,12 +114,22 @@ HWY_NOINLINE void flag_block(const Bits* data, std::size_t count, Bits exponent,
   if (flagged != 0) result.flag(first + lowest, flagged);
 }
 
-template <class Format>
-HWY_INLINE hn::Mask<typename Format::DB> is_nonfinite(
-    hn::Vec<typename Format::DB> x) {
-  const typename Format::DB db;
-  const auto exponent = hn::Set(db, Format::kExponent);
+template <class Format, class D>
+HWY_INLINE hn::Mask<D> is_nonfinite(D d, hn::Vec<D> x) {
+  const auto exponent = hn::Set(d, Format::kExponent);
   return hn::Eq(hn::And(x, exponent), exponent);
+}
+
+// is_dirty() tests a whole block at once, in full vectors.
+template <class Format>
+HWY_INLINE bool is_dirty(const typename Format::Bits* block) {
+  const hn::ScalableTag<typename Format::Bits> d;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto test = [&](std::size_t k) HWY_ATTR {
+    return is_nonfinite<Format>(d, hn::LoadU(d, block + k * lanes));
+  };
+  const auto bad = hn::Or(hn::Or(test(0), test(1)), hn::Or(test(2), test(3)));
+  return !hn::AllFalse(d, bad);
 }
 
 // The last elements, fewer than a vector. Masked where the target can do that
@@ -109,7 +143,7 @@ HWY_INLINE void tail(typename Format::Bits* data, std::size_t count,
 #if HWY_TARGET == HWY_AVX3
   const auto mask = hn::FirstN(db, count);
   const auto x = hn::MaskedLoad(mask, db, data);
-  if (HWY_UNLIKELY(!hn::AllFalse(db, is_nonfinite<Format>(x)))) {
+  if (HWY_UNLIKELY(!hn::AllFalse(db, is_nonfinite<Format>(db, x)))) {
     flag_block<Bits>(data, count, Format::kExponent, first, result);
   }
   if (kWrite) {
@@ -119,7 +153,7 @@ HWY_INLINE void tail(typename Format::Bits* data, std::size_t count,
   HWY_ALIGN Bits buffer[hn::MaxLanes(typename Format::DB())] = {};
   std::memcpy(buffer, data, count * sizeof(Bits));
   const auto x = hn::Load(db, buffer);
-  if (HWY_UNLIKELY(!hn::AllFalse(db, is_nonfinite<Format>(x)))) {
+  if (HWY_UNLIKELY(!hn::AllFalse(db, is_nonfinite<Format>(db, x)))) {
     flag_block<Bits>(data, count, Format::kExponent, first, result);
   }
   if (kWrite) {
@@ -139,37 +173,32 @@ HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
   const auto inv_scale = static_cast<typename Format::Scale>(unscale.inv_scale);
   Bits* data = static_cast<Bits*>(tiles[0]);
 
+  const std::size_t block_count = 4 * hn::Lanes(hn::ScalableTag<Bits>());
   const std::size_t ahead = unscale.prefetch_bytes;
   std::size_t i = 0;
-  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+  for (; i + block_count <= count; i += block_count) {
     Bits* block = data + i;
     if (ahead != 0) {
       // Prefetching beyond the array is harmless: it cannot fault.
       const auto* next = reinterpret_cast<const std::uint8_t*>(block) + ahead;
-      for (std::size_t b = 0; b < 4 * lanes * sizeof(Bits); b += 64) {
+      for (std::size_t b = 0; b < block_count * sizeof(Bits); b += 64) {
         hwy::Prefetch(next + b);
       }
     }
-    const auto x0 = hn::LoadU(db, block);
-    const auto x1 = hn::LoadU(db, block + lanes);
-    const auto x2 = hn::LoadU(db, block + 2 * lanes);
-    const auto x3 = hn::LoadU(db, block + 3 * lanes);
-    const auto bad =
-        hn::Or(hn::Or(is_nonfinite<Format>(x0), is_nonfinite<Format>(x1)),
-               hn::Or(is_nonfinite<Format>(x2), is_nonfinite<Format>(x3)));
-    if (HWY_UNLIKELY(!hn::AllFalse(db, bad))) {
-      flag_block<Bits>(block, 4 * lanes, Format::kExponent, first + i, result);
+    if (HWY_UNLIKELY(is_dirty<Format>(block))) {
+      flag_block<Bits>(block, block_count, Format::kExponent, first + i,
+                       result);
     }
     if (kWrite) {
-      hn::StoreU(Format::scale(x0, inv_scale), db, block);
-      hn::StoreU(Format::scale(x1, inv_scale), db, block + lanes);
-      hn::StoreU(Format::scale(x2, inv_scale), db, block + 2 * lanes);
-      hn::StoreU(Format::scale(x3, inv_scale), db, block + 3 * lanes);
+      for (std::size_t k = 0; k < block_count; k += lanes) {
+        const auto x = hn::LoadU(db, block + k);
+        hn::StoreU(Format::scale(x, inv_scale), db, block + k);
+      }
     }
   }
   for (; i + lanes <= count; i += lanes) {
     const auto x = hn::LoadU(db, data + i);
-    if (HWY_UNLIKELY(!hn::AllFalse(db, is_nonfinite<Format>(x)))) {
+    if (HWY_UNLIKELY(!hn::AllFalse(db, is_nonfinite<Format>(db, x)))) {
       flag_block<Bits>(data + i, lanes, Format::kExponent, first + i, result);
     }
     if (kWrite) hn::StoreU(Format::scale(x, inv_scale), db, data + i);

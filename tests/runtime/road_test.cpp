@@ -1,0 +1,147 @@
+// The road, with trivial kernels, x backend x transfer x slaves.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "runtime/check/reports.h"
+#include "swamp/error.h"
+#include "tests/runtime/test_kernels.h"
+
+namespace swamp::test {
+namespace {
+
+// Every combination of backend, transfer mode and number of slaves.
+template <class Body>
+void for_each_machine(std::size_t ldm_bytes, Body body) {
+  for (const std::string& backend : backends()) {
+    for (const std::string& transfer : transfers()) {
+      for (const std::uint32_t slaves : {1u, 2u, 64u, 384u}) {
+        SCOPED_TRACE(backend + " " + transfer + " " + std::to_string(slaves));
+        Machine machine(machine_config(backend, transfer, slaves, ldm_bytes));
+        body(machine);
+      }
+    }
+  }
+}
+
+constexpr std::size_t kCounts[] = {1,  0,    3, 16,   100, 8192, 5000,
+                                   17, 9000, 0, 4097, 2,   1,    20000};
+
+TEST(RoadTest, EveryElementOnce) {
+  const std::size_t before = runtime::report_count();
+  // The small LDM gives many tiles, the default few.
+  for (const std::size_t ldm_bytes : {std::size_t{4096}, std::size_t{0}}) {
+    for_each_machine(ldm_bytes, [](Machine& machine) {
+      const Args args{7};
+      Operation operation(kAdd, args);
+      operation.add_stream(4, Access::inout);
+      TestList list(operation);
+      std::vector<std::vector<std::uint32_t>> arrays;
+      for (const std::size_t count : kCounts) {
+        arrays.emplace_back(count);
+        std::iota(arrays.back().begin(), arrays.back().end(), 1u);
+        list.add(count, {arrays.back().data()});
+      }
+      arrays[4][99] = arrays[8][0] = arrays[8][8999] = kFlagged;
+      std::uint64_t flagged = 0;
+      for (const Result& result : run(machine, list)) {
+        flagged += result.flagged_elements;
+      }
+      EXPECT_EQ(flagged, 3u);
+      for (std::size_t t = 0; t < arrays.size(); ++t) {
+        for (std::size_t i = 0; i < arrays[t].size(); ++i) {
+          const bool was_flagged =
+              (t == 4 && i == 99) || (t == 8 && (i == 0 || i == 8999));
+          const std::uint32_t was =
+              was_flagged ? kFlagged : static_cast<std::uint32_t>(i + 1);
+          ASSERT_EQ(arrays[t][i], was + 7) << t << " " << i;
+        }
+      }
+    });
+  }
+  EXPECT_EQ(runtime::report_count(), before);
+}
+
+TEST(RoadTest, SeveralStreamsAndOddEdges) {
+  const std::size_t before = runtime::report_count();
+  for_each_machine(4096, [](Machine& machine) {
+    const Args args{0x10000};
+    Operation operation(kWiden, args);
+    operation.add_stream(2, Access::in);
+    operation.add_stream(4, Access::out);
+    operation.add_stream(8, Access::inout);
+    TestList list(operation);
+    struct Tensor {
+      std::vector<std::uint16_t> in;
+      std::vector<std::uint32_t> out;
+      std::vector<std::uint64_t> sum;
+      std::size_t skip;
+    };
+    std::vector<Tensor> tensors;
+    std::size_t skip = 0;
+    for (const std::size_t count : kCounts) {
+      Tensor tensor{std::vector<std::uint16_t>(count + skip),
+                    std::vector<std::uint32_t>(count),
+                    std::vector<std::uint64_t>(count, 5), skip};
+      std::iota(tensor.in.begin(), tensor.in.end(), std::uint16_t{3});
+      tensors.push_back(std::move(tensor));
+      Tensor& t = tensors.back();
+      list.add(count, {t.in.data() + skip, t.out.data(), t.sum.data()});
+      skip = 1 - skip;  // every second array begins in the middle of a word
+    }
+    run(machine, list);
+    for (const Tensor& t : tensors) {
+      for (std::size_t i = 0; i < t.out.size(); ++i) {
+        ASSERT_EQ(t.out[i], t.in[i + t.skip] + 0x10000u) << i;
+        ASSERT_EQ(t.sum[i], t.in[i + t.skip] + 5u) << i;
+      }
+    }
+  });
+  EXPECT_EQ(runtime::report_count(), before);
+}
+
+TEST(RoadTest, OddEdgesAreNotRoundedIntoTheNeighbour) {
+  // An array of 16-bit elements between two neighbours in the same words.
+  for_each_machine(4096, [](Machine& machine) {
+    const Args args{1};
+    Operation operation(kWiden, args);
+    operation.add_stream(2, Access::in);
+    operation.add_stream(4, Access::out);
+    operation.add_stream(8, Access::inout);
+    std::vector<std::uint16_t> in(1003, 9);
+    std::vector<std::uint32_t> out(1001 + 2, 77);
+    std::vector<std::uint64_t> sum(1001 + 2, 88);
+    TestList list(operation);
+    list.add(1001, {in.data() + 1, out.data() + 1, sum.data() + 1});
+    run(machine, list);
+    EXPECT_EQ(out.front(), 77u);
+    EXPECT_EQ(out.back(), 77u);
+    EXPECT_EQ(sum.front(), 88u);
+    EXPECT_EQ(sum.back(), 88u);
+  });
+}
+
+TEST(RoadTest, TooLittleLdmIsAnErrorBeforeTheFirstWrite) {
+  for (const std::string transfer : {"copy", "check"}) {
+    Machine machine(machine_config("serial", transfer, 4, 1024));
+    const Args args{1};
+    Operation operation(kAdd, args);
+    operation.add_stream(4, Access::inout);
+    std::vector<std::uint32_t> data(100, 1);
+    TestList list(operation);
+    list.add(100, {data.data()});
+    try {
+      run(machine, list);
+      FAIL() << "expected an error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), SWAMP_INVALID_ARGUMENT);
+      const std::string text = error.what();
+      EXPECT_NE(text.find("kernel add asks for "), std::string::npos) << text;
+      EXPECT_NE(text.find("a slave has 1024 "), std::string::npos) << text;
+    }
+    EXPECT_EQ(data, std::vector<std::uint32_t>(100, 1));
+  }
+}
+
+}  // namespace
+}  // namespace swamp::test

@@ -1,0 +1,115 @@
+#include "tests/runtime/test_kernels.h"
+
+#include <algorithm>
+
+#include "runtime/config.h"
+#include "runtime/float_environment.h"
+
+namespace swamp {
+namespace {
+
+void add(const void* args, void* const* tiles, std::size_t count,
+         std::size_t first, Result& result) {
+  auto* data = static_cast<std::uint32_t*>(tiles[0]);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (data[i] == test::kFlagged) result.flag(first + i, 1);
+    data[i] += static_cast<const test::Args*>(args)->value;
+  }
+}
+
+void widen(const void* args, void* const* tiles, std::size_t count, std::size_t,
+           Result&) {
+  const auto* in = static_cast<const std::uint16_t*>(tiles[0]);
+  auto* out = static_cast<std::uint32_t*>(tiles[1]);
+  auto* sum = static_cast<std::uint64_t*>(tiles[2]);
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = in[i] + static_cast<const test::Args*>(args)->value;
+    sum[i] += in[i];
+  }
+}
+
+void environment(const void*, void* const* tiles, std::size_t count,
+                 std::size_t, Result&) {
+  auto* out = static_cast<std::uint32_t*>(tiles[0]);
+  std::fill(out, out + count,
+            static_cast<std::uint32_t>(runtime::read_float_environment()));
+}
+
+constexpr KernelRow kRows[test::kKernelCount] = {
+    {"add", &add}, {"widen", &widen}, {"environment", &environment}};
+constexpr KernelTable kTables[] = {
+    {"first", true, kRows}, {"absent", false, kRows}, {"second", true, kRows}};
+
+}  // namespace
+
+KernelTables kernel_tables() noexcept { return {kTables, 3}; }
+
+namespace test {
+
+void TestList::add(std::size_t count, std::initializer_list<void*> data) {
+  counts_.push_back(count);
+  words_.push_back(reinterpret_cast<std::uint64_t>(&operation_));
+  words_.push_back(count);
+  for (void* address : data) {
+    words_.push_back(reinterpret_cast<std::uint64_t>(address));
+  }
+}
+
+runtime::SegmentTable TestList::table() const {
+  return {reinterpret_cast<const std::byte*>(words_.data()),
+          segment_bytes(operation_.stream_count), counts_.size(), &operation_,
+          1};
+}
+
+std::vector<runtime::SlaveRange> TestList::split(int slaves) const {
+  std::size_t total = 0;
+  for (std::size_t count : counts_) total += count;
+  std::vector<runtime::SlaveRange> ranges;
+  std::size_t segment = 0;
+  std::size_t element = 0;
+  for (int slave = 0; slave < slaves; ++slave) {
+    const auto n = static_cast<std::size_t>(slaves);
+    const auto s = static_cast<std::size_t>(slave);
+    std::size_t share = total * (s + 1) / n - total * s / n;
+    runtime::SlaveRange range{segment, element, 0, 0};
+    while (segment < counts_.size() && share >= counts_[segment] - element) {
+      share -= counts_[segment] - element;
+      ++segment;
+      element = 0;
+    }
+    element += share;
+    range.end_segment = segment;
+    range.end_element = element;
+    ranges.push_back(range);
+  }
+  return ranges;
+}
+
+MachineConfig machine_config(const std::string& backend,
+                             const std::string& transfer, std::uint32_t slaves,
+                             std::size_t ldm_bytes) {
+  MachineConfig config;
+  config.backend = backend;
+  config.transfer = transfer;
+  config.core_groups = slaves % 64 == 0 ? slaves / 64 : 1;
+  config.slaves_per_group = slaves / config.core_groups;
+  config.ldm_bytes = ldm_bytes;
+  return config;
+}
+
+std::vector<Result> run(Machine& machine, const TestList& list) {
+  const int slaves = machine.impl().slaves();
+  const std::vector<runtime::SlaveRange> ranges = list.split(slaves);
+  std::vector<Result> results(static_cast<std::size_t>(slaves));
+  runtime::LdmArenas arenas;
+  runtime::run_job(machine.impl(),
+                   {list.table(), ranges.data(), slaves, results.data()},
+                   arenas);
+  return results;
+}
+
+std::vector<std::string> backends() { return runtime::backend_names(); }
+std::vector<std::string> transfers() { return runtime::transfer_names(); }
+
+}  // namespace test
+}  // namespace swamp

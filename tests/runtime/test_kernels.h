@@ -1,0 +1,57 @@
+// Trivial kernels, a machine and a list for the tests of the road.
+#ifndef SWAMP_TESTS_RUNTIME_TEST_KERNELS_H_
+#define SWAMP_TESTS_RUNTIME_TEST_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/spawn.h"
+#include "swamp/kernel.h"
+#include "swamp/machine.h"
+
+namespace swamp::test {
+
+// kAdd: one inout stream of uint32; adds args.value, flags elements that were
+// kFlagged. kWiden: in uint16, out uint32, inout uint64: out = in + value and
+// sum += in. kEnvironment: one out stream of uint32, set to the slave's control
+// bits of the floating-point environment.
+enum : KernelId { kAdd, kWiden, kEnvironment, kKernelCount };
+inline constexpr std::uint32_t kFlagged = 0xdeadbeef;
+
+struct Args {
+  std::uint32_t value;
+};
+
+// TestList owns a segment table of one operation.
+class TestList {
+ public:
+  TestList(Operation operation) : operation_(operation) {}
+  TestList(const TestList&) = delete;
+  TestList& operator=(const TestList&) = delete;
+
+  void add(std::size_t count, std::initializer_list<void*> data);
+  runtime::SegmentTable table() const;
+  // split() cuts the list into `slaves` ranges of as equal a count as can be.
+  std::vector<runtime::SlaveRange> split(int slaves) const;
+
+ private:
+  Operation operation_;
+  std::vector<std::size_t> counts_;
+  std::vector<std::uint64_t> words_;
+};
+
+MachineConfig machine_config(const std::string& backend,
+                             const std::string& transfer, std::uint32_t slaves,
+                             std::size_t ldm_bytes = 0);
+
+// run() takes `list` over `machine` and returns the results of its slaves.
+std::vector<Result> run(Machine& machine, const TestList& list);
+
+std::vector<std::string> backends();
+std::vector<std::string> transfers();
+
+}  // namespace swamp::test
+
+#endif  // SWAMP_TESTS_RUNTIME_TEST_KERNELS_H_

@@ -1,0 +1,171 @@
+// What a spawn owes its caller: its threads, its floating-point environment,
+// its right to call from anywhere.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "runtime/float_environment.h"
+#include "tests/runtime/test_kernels.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#ifdef __SANITIZE_THREAD__
+constexpr bool kThreadSanitizer = true;
+#else
+constexpr bool kThreadSanitizer = false;
+#endif
+
+namespace swamp::test {
+namespace {
+
+// sum_of() adds 1 to `count` zeros on `machine` and returns their sum.
+std::uint64_t sum_of(Machine& machine, std::size_t count) {
+  const Args args{1};
+  Operation operation(kAdd, args);
+  operation.add_stream(4, Access::inout);
+  std::vector<std::uint32_t> data(count);
+  TestList list(operation);
+  list.add(count, {data.data()});
+  run(machine, list);
+  std::uint64_t sum = 0;
+  for (const std::uint32_t value : data) sum += value;
+  return sum;
+}
+
+#if defined(__SSE__)
+TEST(ThreadsTest, EverySlaveHasTheCallersFloatEnvironment) {
+  constexpr unsigned kFlushToZeroUpward = 0x8000 | 0x0040 | 0x4000;
+  for (const std::string& backend : backends()) {
+    SCOPED_TRACE(backend);
+    Machine machine(machine_config(backend, "view", 8));
+    Operation operation;
+    operation.kernel = kEnvironment;
+    operation.add_stream(4, Access::out);
+    std::vector<std::uint32_t> data(8);
+    TestList list(operation);
+    list.add(8, {data.data()});
+
+    const auto own = runtime::read_float_environment();
+    const unsigned wanted = static_cast<unsigned>(own) | kFlushToZeroUpward;
+    runtime::write_float_environment(wanted);
+    run(machine, list);
+    const auto after = runtime::read_float_environment();
+    runtime::write_float_environment(own);
+    EXPECT_EQ(after, wanted);
+    EXPECT_EQ(data, std::vector<std::uint32_t>(8, wanted));
+    // The threads have theirs back.
+    run(machine, list);
+    EXPECT_EQ(data,
+              std::vector<std::uint32_t>(8, static_cast<std::uint32_t>(own)));
+  }
+}
+#endif
+
+TEST(ThreadsTest, EightCallersAtOnceOnOneMachine) {
+  for (const std::string& backend : backends()) {
+    for (const std::string& transfer : transfers()) {
+      SCOPED_TRACE(backend + " " + transfer);
+      Machine machine(machine_config(backend, transfer, 16));
+      std::atomic<int> right{0};
+      std::vector<std::thread> callers;
+      for (int c = 0; c < 8; ++c) {
+        callers.emplace_back([&] {
+          for (int round = 0; round < 5; ++round) {
+            right += sum_of(machine, 30000) == 30000;
+          }
+        });
+      }
+      for (std::thread& caller : callers) caller.join();
+      EXPECT_EQ(right, 40);
+    }
+  }
+}
+
+TEST(ThreadsTest, WorksInAForkedChild) {
+  if (kThreadSanitizer) GTEST_SKIP() << "TSan cannot fork with threads";
+  for (const std::string& backend : backends()) {
+    SCOPED_TRACE(backend);
+    Machine machine(machine_config(backend, "copy", 4));
+    ASSERT_EQ(sum_of(machine, 50000), 50000u);  // the pool is up
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      alarm(20);  // a hang is a failure
+      bool good = sum_of(machine, 50000) == 50000;
+      {
+        // One made, used and destroyed here.
+        Machine own(machine_config(backend, "view", 4));
+        good = good && sum_of(own, 50000) == 50000;
+      }
+      _exit(good ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    EXPECT_EQ(sum_of(machine, 50000), 50000u);  // the parent goes on
+  }
+}
+
+TEST(ThreadsTest, ParentsMachineMayBeDestroyedInAForkedChild) {
+  if (kThreadSanitizer) GTEST_SKIP() << "TSan cannot fork with threads";
+  auto machine =
+      std::make_unique<Machine>(machine_config("threads", "view", 4));
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(20);
+    machine.reset();
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+#ifdef _OPENMP
+TEST(ThreadsTest, ObeysTheCallersThreadCount) {
+  Machine machine(machine_config("openmp", "view", 8));
+  const int own = omp_get_max_threads();
+  omp_set_num_threads(1);
+  EXPECT_EQ(machine.impl().backend->worker_count(), 1);
+  EXPECT_EQ(sum_of(machine, 50000), 50000u);
+  omp_set_num_threads(1000);  // not more than there are CPUs
+  EXPECT_EQ(machine.impl().backend->worker_count(), omp_get_num_procs());
+  EXPECT_EQ(sum_of(machine, 50000), 50000u);
+  omp_set_num_threads(own);
+}
+
+TEST(ThreadsTest, WorksInsideACallersParallelRegion) {
+  for (const std::string& backend : backends()) {
+    SCOPED_TRACE(backend);
+    Machine machine(machine_config(backend, "copy", 8));
+    std::atomic<int> right{0};
+#pragma omp parallel num_threads(3)
+    right += sum_of(machine, 30000) == 30000;
+    EXPECT_EQ(right, 3);
+  }
+}
+#endif
+
+TEST(ThreadsTest, BindingLeavesTheCallerUnbound) {
+  cpu_set_t before, after;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  for (const std::string& backend : backends()) {
+    MachineConfig config = machine_config(backend, "view", 4);
+    config.bind = "core";
+    Machine machine(config);
+    EXPECT_EQ(sum_of(machine, 50000), 50000u);
+    ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
+    EXPECT_TRUE(CPU_EQUAL(&before, &after)) << backend;
+  }
+}
+
+}  // namespace
+}  // namespace swamp::test
