@@ -1,0 +1,46 @@
+// The commands of the program, and how they fail.
+#ifndef SWAMP_MASTER_CLI_COMMAND_H_
+#define SWAMP_MASTER_CLI_COMMAND_H_
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "master/cli/train_options.h"
+#include "swamp/swamp.h"
+
+namespace swamp::cli {
+
+inline constexpr int kExitFailure = 2;
+// kExitReports is what a run ends with where it would have ended with 0, had
+// the checking emulation found nothing.
+inline constexpr int kExitReports = 86;
+
+// Failure is a fault of the user or of the system: what() is one line.
+class Failure : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// UsageError is a Failure that `swamp COMMAND --help` would have prevented.
+class UsageError : public Failure {
+ public:
+  explicit UsageError(const std::string& text, std::string command = "")
+      : Failure(text), command_(std::move(command)) {}
+
+  const std::string& command() const noexcept { return command_; }
+
+ private:
+  std::string command_;
+};
+
+struct InfoOptions {
+  bool json = false;
+};
+
+void run_info(const InfoOptions& options, Machine& machine);
+void run_train(const TrainOptions& options, Machine& machine);
+
+}  // namespace swamp::cli
+
+#endif  // SWAMP_MASTER_CLI_COMMAND_H_

@@ -1,0 +1,60 @@
+#include "master/cli/console.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "master/cli/command.h"
+
+namespace swamp::cli {
+
+void prepare_console() {
+  std::signal(SIGPIPE, SIG_IGN);
+  // Read-only: a write to a stdout that was closed must still fail.
+  int descriptor = open("/dev/null", O_RDONLY);
+  while (descriptor >= 0 && descriptor <= STDERR_FILENO) {
+    descriptor = open("/dev/null", O_RDONLY);
+  }
+  if (descriptor >= 0) close(descriptor);
+}
+
+void print(const std::string& text) {
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() ||
+      std::fflush(stdout) != 0) {
+    throw Failure(
+        fmt::format("cannot write to stdout: {}", std::strerror(errno)));
+  }
+}
+
+void print_error(const std::string& text) {
+  std::string line = text;
+  for (char& character : line) {
+    const auto byte = static_cast<unsigned char>(character);
+    if (byte < 0x20 || byte == 0x7f) character = '?';
+  }
+  line += '\n';
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+Progress::Progress() : terminal_(isatty(STDERR_FILENO) == 1) {}
+
+void Progress::show(const std::string& text) {
+  if (!terminal_) return;
+  const std::string line = "\r" + text + "\033[K";
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  shown_ = true;
+}
+
+void Progress::clear() {
+  if (!shown_) return;
+  std::fputs("\r\033[K", stderr);
+  shown_ = false;
+}
+
+}  // namespace swamp::cli

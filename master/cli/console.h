@@ -1,0 +1,38 @@
+// Standard output and standard error of the program.
+#ifndef SWAMP_MASTER_CLI_CONSOLE_H_
+#define SWAMP_MASTER_CLI_CONSOLE_H_
+
+#include <string>
+
+namespace swamp::cli {
+
+// prepare_console() makes a failing write come back as an error: a closed pipe
+// must not kill, and a file opened later must not become a closed stdout.
+void prepare_console();
+
+// print() writes to stdout and flushes; throws Failure where that fails.
+void print(const std::string& text);
+
+// print_error() writes one line to stderr, whatever is in `text`.
+void print_error(const std::string& text);
+
+// Progress is a line on stderr that overwrites itself; nothing where stderr is
+// not a terminal.
+class Progress {
+ public:
+  Progress();
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void show(const std::string& text);
+  void clear();
+
+ private:
+  bool terminal_;
+  bool shown_ = false;
+};
+
+}  // namespace swamp::cli
+
+#endif  // SWAMP_MASTER_CLI_CONSOLE_H_

@@ -1,0 +1,63 @@
+// The program swamp: one command a run. An error is one line on stderr, and one
+// more that points at --help where that helps; the exit code is then 2.
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "master/cli/command_line.h"
+#include "master/cli/console.h"
+
+namespace swamp::cli {
+namespace {
+
+void print_report(void* /*user*/, const char* text) { print_error(text); }
+
+// Runner makes the machine before any work: a bad SWAMP_* value is an error of
+// every command.
+struct Runner {
+  void operator()(const Answer& answer) const { print(answer.text); }
+
+  void operator()(const InfoOptions& options) const {
+    Machine machine;
+    run_info(options, machine);
+  }
+
+  void operator()(const TrainOptions& options) const {
+    Machine machine;
+    run_train(options, machine);
+  }
+};
+
+void run(int argc, char** argv) {
+  try {
+    std::visit(Runner(), parse_command_line(argc, argv));
+  } catch (const UsageError& error) {
+    print_error(std::string("swamp: ") + error.what());
+    const std::string& command = error.command();
+    print_error("Try 'swamp " + command + (command.empty() ? "" : " ") +
+                "--help'.");
+    throw;
+  } catch (const std::bad_alloc&) {
+    print_error("swamp: out of memory");
+    throw;
+  } catch (const std::exception& error) {
+    print_error(std::string("swamp: ") + error.what());
+    throw;
+  }
+}
+
+}  // namespace
+}  // namespace swamp::cli
+
+int main(int argc, char** argv) {
+  using namespace swamp::cli;
+  prepare_console();
+  swamp_check_set_callback(print_report, nullptr);
+  try {
+    run(argc, argv);
+  } catch (...) {
+    return kExitFailure;
+  }
+  return swamp_check_report_count() > 0 ? kExitReports : EXIT_SUCCESS;
+}

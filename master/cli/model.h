@@ -1,0 +1,69 @@
+#ifndef SWAMP_MASTER_CLI_MODEL_H_
+#define SWAMP_MASTER_CLI_MODEL_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "master/cli/matrix.h"
+#include "master/cli/random.h"
+#include "master/cli/text_data.h"
+#include "swamp/tensor.h"
+
+namespace swamp::cli {
+
+// Parameter has the float32 master weights that the optimizer moves, and the
+// model's copy of them, rounded to its dtype. The gradient too is rounded to
+// that dtype, but kept widened: as float32 it is Megatron's main gradient,
+// which can be unscaled without losing small values a second time.
+struct Parameter {
+  const char* name;
+  std::vector<float> master;
+  Matrix weight;
+  Matrix gradient;
+};
+
+// Model guesses the next byte of a text: an embedding of each byte of the
+// context, one hidden layer with ReLU (no libm, the same bits everywhere), and
+// logits for the 256 bytes. Products are float32; every result is rounded to
+// the dtype.
+class Model {
+ public:
+  Model(ScalarType dtype, Random& random);
+
+  // loss_and_gradients() returns the mean loss of the batch and sets the
+  // gradients of scale * loss.
+  double loss_and_gradients(const Batch& batch, float scale);
+
+  // round_weights() brings the model's weights up to date with the masters.
+  void round_weights();
+
+  std::vector<Parameter>& parameters() noexcept { return parameters_; }
+  std::uint64_t parameter_count() const noexcept;
+  // underflow() is how many gradient elements the last rounding made 0.
+  std::uint64_t underflow() const noexcept { return underflow_; }
+
+ private:
+  enum : std::size_t { kEmbedding, kW1, kB1, kW2, kB2 };
+
+  void add_parameter(const char* name, std::size_t rows, std::size_t columns,
+                     float limit, Random& random);
+  void forward(const Batch& batch);
+  void backward(const Batch& batch);
+  void linear(const Matrix& in, std::size_t weight, std::size_t bias,
+              Matrix& out);
+  void linear_gradients(const Matrix& in, const Matrix& out_gradient,
+                        std::size_t weight, std::size_t bias);
+
+  ScalarType dtype_;
+  std::vector<Parameter> parameters_;
+  std::uint64_t underflow_ = 0;
+  Matrix input_;
+  Matrix hidden_;
+  Matrix logits_;  // and their gradient
+  Matrix hidden_gradient_;
+  Matrix input_gradient_;
+};
+
+}  // namespace swamp::cli
+
+#endif  // SWAMP_MASTER_CLI_MODEL_H_

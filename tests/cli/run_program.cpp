@@ -1,0 +1,113 @@
+#include "tests/cli/run_program.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <stdexcept>
+
+namespace swamp::test {
+namespace {
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<std::string> child_environment(const Environment& added) {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (std::strncmp(*variable, "SWAMP_", 6) == 0) continue;
+    variables.emplace_back(*variable);
+  }
+  for (const auto& [name, value] : added) {
+    variables.push_back(name + "=" + value);
+  }
+  return variables;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (std::string& text : texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+}  // namespace
+
+ProgramResult run_program(const std::vector<std::string>& arguments,
+                          const Environment& environment,
+                          const std::string& out_path) {
+  const TemporaryFile out_file;
+  const TemporaryFile err_file;
+  const std::string& out = out_path.empty() ? out_file.path() : out_path;
+  std::vector<std::string> words = {"swamp"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> variables = child_environment(environment);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
+                                   O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(),
+                                   O_WRONLY | O_CREAT, 0600);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO,
+                                   err_file.path().c_str(), O_WRONLY | O_CREAT,
+                                   0600);
+  pid_t child = 0;
+  const int failure =
+      posix_spawn(&child, SWAMP_PROGRAM, &actions, nullptr,
+                  pointers(words).data(), pointers(variables).data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (failure != 0) {
+    throw std::runtime_error(std::string(SWAMP_PROGRAM) + ": " +
+                             std::strerror(failure));
+  }
+  int status = 0;
+  if (waitpid(child, &status, 0) != child) {
+    throw std::runtime_error("waitpid failed");
+  }
+  ProgramResult result;
+  result.exit_code =
+      WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (out_path.empty()) result.out = out_file.read();
+  result.err = err_file.read();
+  return result;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+TemporaryFile::TemporaryFile() {
+  std::string name =
+      (std::filesystem::temp_directory_path() / "swamp_cli_XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) {
+    throw std::runtime_error("no temporary folder");
+  }
+  folder_ = name;
+  path_ = folder_ + "/file";
+}
+
+TemporaryFile::TemporaryFile(const std::string& content) : TemporaryFile() {
+  std::ofstream(path_, std::ios::binary) << content;
+}
+
+TemporaryFile::~TemporaryFile() {
+  std::error_code none;
+  std::filesystem::remove_all(folder_, none);
+}
+
+std::string TemporaryFile::read() const { return read_file(path_); }
+
+}  // namespace swamp::test

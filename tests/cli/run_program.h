@@ -1,0 +1,45 @@
+#ifndef SWAMP_TESTS_CLI_RUN_PROGRAM_H_
+#define SWAMP_TESTS_CLI_RUN_PROGRAM_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace swamp::test {
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+struct ProgramResult {
+  int exit_code = -1;  // 128 + signal where it was killed
+  std::string out;
+  std::string err;
+};
+
+// run_program() runs the built `swamp` and waits for it. Every SWAMP_* variable
+// of this process is taken away first. With `out_path`, stdout goes there.
+ProgramResult run_program(const std::vector<std::string>& arguments,
+                          const Environment& environment = {},
+                          const std::string& out_path = "");
+
+std::vector<std::string> lines_of(const std::string& text);
+
+// TemporaryFile is a path in a folder of its own, removed at the end.
+class TemporaryFile {
+ public:
+  TemporaryFile();
+  explicit TemporaryFile(const std::string& content);
+  ~TemporaryFile();
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  const std::string& path() const noexcept { return path_; }
+  std::string read() const;
+
+ private:
+  std::string folder_;
+  std::string path_;
+};
+
+}  // namespace swamp::test
+
+#endif  // SWAMP_TESTS_CLI_RUN_PROGRAM_H_

@@ -1,0 +1,135 @@
+// The log of a training, and how the loss scale moves.
+#include <gtest/gtest.h>
+
+#include "tests/cli/training.h"
+
+namespace swamp::test {
+namespace {
+
+using nlohmann::json;
+
+// expect_window() checks every move of a dynamic scale.
+void expect_window(const std::vector<json>& steps, int window) {
+  int clean = 0;
+  for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
+    const double scale = steps[i].at("scale");
+    double expected = scale;
+    if (steps[i].at("found_inf") != 0.0) {
+      expected = scale * 0.5;
+      clean = 0;
+    } else if (++clean == window) {
+      expected = scale * 2;
+      clean = 0;
+    }
+    ASSERT_EQ(steps[i + 1].at("scale").get<double>(), expected) << steps[i];
+  }
+}
+
+TEST(Train, LogHasOneObjectAStep) {
+  const Training training =
+      run_training({"--steps", "25", "--batch", "4", "--log-interval", "7"});
+  ASSERT_EQ(training.steps.size(), 25u);
+  long long skipped = 0;
+  long long underflow = 0;
+  for (std::size_t i = 0; i < training.steps.size(); ++i) {
+    const json& step = training.steps[i];
+    EXPECT_EQ(step.at("step"), i + 1);
+    EXPECT_GT(step.at("loss").get<double>(), 0.0);
+    EXPECT_EQ(step.at("skipped").get<bool>(), step.at("found_inf") == 1.0);
+    EXPECT_EQ(step.contains("overflow_tensor"), step.at("skipped").get<bool>());
+    skipped += step.at("skipped").get<bool>() ? 1 : 0;
+    underflow += step.at("underflow").get<long long>();
+  }
+  EXPECT_EQ(training.skipped, skipped);
+  EXPECT_EQ(training.underflow, underflow);
+  EXPECT_EQ(training.weights.size(), 16u);
+  EXPECT_EQ(training.weights.find_first_not_of("0123456789abcdef"),
+            std::string::npos);
+}
+
+TEST(Train, PrintsEveryNthOverflowAndLastStep) {
+  const Training training =
+      run_training({"--steps", "25", "--batch", "4", "--log-interval", "7"});
+  for (std::size_t i = 0; i < 25; ++i) {
+    const bool last = i + 1 == 25;
+    const bool printed =
+        (i + 1) % 7 == 0 || last ||
+        training.steps[i].at("skipped").get<bool>() ||
+        training.steps[i].at("scale") != training.steps[i + 1].at("scale");
+    const std::string number = std::to_string(i + 1);
+    const std::string line =
+        "\nstep " + std::string(2 - number.size(), ' ') + number + "  ";
+    EXPECT_EQ(training.out.find(line) != std::string::npos, printed) << line;
+  }
+}
+
+TEST(Train, FirstStepsOverflowThenTheScaleGrowsAgain) {
+  const Training training = run_training(
+      {"--steps", "60", "--batch", "8", "--loss-scale-window", "10"});
+  const std::vector<json>& steps = training.steps;
+  EXPECT_EQ(steps[0].at("scale"), 4294967296.0);
+  EXPECT_TRUE(steps[0].at("skipped").get<bool>());
+  EXPECT_EQ(steps[0].at("overflow_tensor"), "embedding");
+  EXPECT_GT(steps[0].at("overflow_elements").get<long long>(), 0);
+  EXPECT_EQ(steps[1].at("scale"), 2147483648.0);
+  EXPECT_GT(training.skipped, 4);
+  EXPECT_LT(training.skipped, 30);
+  bool grew = false;
+  for (std::size_t i = 1; i < steps.size(); ++i) {
+    grew = grew || steps[i].at("scale") > steps[i - 1].at("scale");
+  }
+  EXPECT_TRUE(grew);
+  expect_window(steps, 10);
+}
+
+TEST(Train, InitialScaleIsTheFirst) {
+  const Training training = run_training(
+      {"--steps", "3", "--batch", "4", "--initial-loss-scale", "1024"});
+  EXPECT_EQ(training.steps[0].at("scale"), 1024.0);
+  EXPECT_EQ(training.skipped, 0);
+}
+
+TEST(Train, ConstantScaleNeverMoves) {
+  const Training training = run_training(
+      {"--steps", "4", "--batch", "4", "--loss-scale", "4294967296"});
+  EXPECT_EQ(training.skipped, 4);
+  for (const json& step : training.steps) {
+    EXPECT_EQ(step.at("scale"), 4294967296.0);
+  }
+  EXPECT_NE(training.out.find("final loss nan"), std::string::npos);
+}
+
+TEST(Train, OtherDtypesAreNotScaled) {
+  for (const char* dtype : {"bfloat16", "float32"}) {
+    const Training training =
+        run_training({"--steps", "3", "--batch", "4", "--dtype", dtype});
+    EXPECT_EQ(training.skipped, 0) << dtype;
+    for (const json& step : training.steps) {
+      EXPECT_EQ(step.at("scale"), 1.0) << dtype;
+    }
+    const Training scaled =
+        run_training({"--steps", "3", "--batch", "4", "--dtype", dtype,
+                      "--loss-scale", "256"});
+    EXPECT_EQ(scaled.steps[2].at("scale"), 256.0) << dtype;
+  }
+}
+
+TEST(Train, InfinityAndNanAreStringsAndEndAnEndlessDivergence) {
+  const TemporaryFile text(sample_text());
+  const TemporaryFile log;
+  // The first step makes the weights so large that all later losses are nan.
+  const ProgramResult result = run_program(
+      {"train", text.path(), "--steps", "300", "--batch", "1", "--lr", "1e30",
+       "--initial-loss-scale", "1", "--log", log.path()});
+  EXPECT_EQ(result.exit_code, 2);
+  ASSERT_EQ(lines_of(result.err).size(), 1u) << result.err;
+  EXPECT_NE(result.err.find("diverged"), std::string::npos) << result.err;
+  const std::vector<std::string> lines = lines_of(log.read());
+  ASSERT_GT(lines.size(), 2u);
+  EXPECT_LT(lines.size(), 300u);
+  EXPECT_EQ(json::parse(lines.back()).at("loss"), "nan");
+  EXPECT_TRUE(json::parse(lines.back()).at("skipped").get<bool>());
+}
+
+}  // namespace
+}  // namespace swamp::test
