@@ -12,7 +12,9 @@ namespace {
 class OpenmpBackend final : public Backend {
  public:
   explicit OpenmpBackend(const BackendOptions& options)
-      : topology_(options.topology), bind_(options.bind) {}
+      : topology_(options.topology),
+        bind_(options.bind),
+        cpus_(omp_get_num_procs()) {}
 
   // The team is the caller's own, whatever the number of slaves: libgomp ends
   // the threads that a smaller team leaves over, and the caller's next region
@@ -22,7 +24,7 @@ class OpenmpBackend final : public Backend {
     // libgomp hangs in a forked child; inside a parallel region the threads
     // are already busy.
     if (fork_generation() != 0 || omp_in_parallel() != 0) return 1;
-    return std::max(1, std::min(omp_get_max_threads(), omp_get_num_procs()));
+    return std::max(1, std::min(omp_get_max_threads(), cpus_));
   }
 
   void run(int slave_count, WorkerEntry entry,
@@ -59,6 +61,7 @@ class OpenmpBackend final : public Backend {
 
   const Topology* topology_;
   bool bind_;
+  int cpus_;  // kept, because asking is a system call
 };
 
 }  // namespace
