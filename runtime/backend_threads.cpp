@@ -39,11 +39,12 @@ class ThreadsBackend final : public Backend {
       : slaves_(options.slaves),
         generation_(fork_generation()),
         start_(std::make_unique<Semaphore[]>(
-            static_cast<std::size_t>(options.slaves))) {
-    threads_.reserve(static_cast<std::size_t>(slaves_));
+            static_cast<std::size_t>(options.slaves))),
+        threads_(std::make_unique<std::vector<std::thread>>()) {
+    threads_->reserve(static_cast<std::size_t>(slaves_));
     try {
       for (int slave = 0; slave < slaves_; ++slave) {
-        threads_.emplace_back([this, slave, options] {
+        threads_->emplace_back([this, slave, options] {
           if (options.bind) {
             bind_this_thread(*options.topology,
                              static_cast<std::uint32_t>(slave));
@@ -53,10 +54,10 @@ class ThreadsBackend final : public Backend {
       }
     } catch (const std::system_error& error) {
       stop();
-      throw Error(SWAMP_OUT_OF_MEMORY, "backend threads: cannot start thread " +
-                                           std::to_string(threads_.size() + 1) +
-                                           " of " + std::to_string(slaves_) +
-                                           ": " + error.what());
+      throw Error(SWAMP_OUT_OF_MEMORY,
+                  "backend threads: cannot start thread " +
+                      std::to_string(threads_->size() + 1) + " of " +
+                      std::to_string(slaves_) + ": " + error.what());
     }
   }
 
@@ -101,12 +102,12 @@ class ThreadsBackend final : public Backend {
   void stop() noexcept {
     if (!is_parent()) {
       // Joining threads that do not exist here would hang; leave the handles.
-      new std::vector<std::thread>(std::move(threads_));
+      (void)threads_.release();
       return;
     }
     stopping_.store(true, std::memory_order_release);
-    for (std::size_t i = 0; i < threads_.size(); ++i) start_[i].post();
-    for (std::thread& thread : threads_) thread.join();
+    for (std::size_t i = 0; i < threads_->size(); ++i) start_[i].post();
+    for (std::thread& thread : *threads_) thread.join();
   }
 
   const int slaves_;
@@ -118,7 +119,7 @@ class ThreadsBackend final : public Backend {
   std::atomic<bool> stopping_{false};
   WorkerEntry entry_ = nullptr;
   void* context_ = nullptr;
-  std::vector<std::thread> threads_;
+  std::unique_ptr<std::vector<std::thread>> threads_;
 };
 
 }  // namespace

@@ -44,8 +44,9 @@ typedef struct {
 /* swamp_config says what machine swamp_machine_create() makes. A field that is
  * 0 or NULL takes the value of its environment variable (SWAMP_MACHINE,
  * SWAMP_BACKEND, SWAMP_TRANSFER, SWAMP_CORE_GROUPS, SWAMP_SLAVES_PER_GROUP,
- * SWAMP_LDM_BYTES, SWAMP_ISA, SWAMP_BIND), else the default. `struct_size` must
- * be sizeof(swamp_config). The strings are copied. */
+ * SWAMP_LDM_BYTES, SWAMP_ISA, SWAMP_BIND), else the default; an empty variable
+ * counts as unset. `struct_size` must be sizeof(swamp_config). The strings are
+ * copied. */
 typedef struct {
   uint32_t struct_size;
   const char* machine;       /* "host", "sw26010", "sw26010pro" */
@@ -128,7 +129,8 @@ SWAMP_API swamp_status swamp_amp_update_scale(
     double growth_factor, double backoff_factor, int64_t growth_interval);
 
 /* swamp_check_report_count returns how many reports the checking emulation
- * (SWAMP_TRANSFER=check) has collected in this process so far. */
+ * (SWAMP_TRANSFER=check) has collected in this process so far; notes on speed
+ * do not count. A program that ends well but has some should exit with 86. */
 SWAMP_API size_t swamp_check_report_count(void);
 
 /* swamp_check_set_callback has `callback` called with every new report, one

@@ -45,9 +45,9 @@ struct MachineInfo {
 // destroyed.
 class SWAMP_API Machine {
  public:
-  // Reads the environment now. Throws Error: kInvalidArgument for a bad value
-  // (the text lists the good ones), kUnsupported for what this build or CPU
-  // lacks.
+  // Reads the environment now. Throws Error: SWAMP_INVALID_ARGUMENT for a bad
+  // value (the text lists the good ones), SWAMP_UNSUPPORTED for what this build
+  // or CPU lacks.
   explicit Machine(const MachineConfig& config = {});
   ~Machine();
   Machine(const Machine&) = delete;
