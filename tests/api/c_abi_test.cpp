@@ -1,0 +1,48 @@
+#include "c_abi.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "swamp/c_api.h"
+
+namespace swamp::test {
+namespace {
+
+TEST(CAbi, Version) { EXPECT_EQ(c_abi_version(), 0); }
+TEST(CAbi, MachineCreate) { EXPECT_EQ(c_abi_machine_create(), 0); }
+TEST(CAbi, MachineErrors) { EXPECT_EQ(c_abi_machine_errors(), 0); }
+TEST(CAbi, Unscale) { EXPECT_EQ(c_abi_unscale(), 0); }
+TEST(CAbi, UnscaleReport) { EXPECT_EQ(c_abi_unscale_report(), 0); }
+TEST(CAbi, UnscaleNulls) { EXPECT_EQ(c_abi_unscale_nulls(), 0); }
+TEST(CAbi, UnscaleBadTensors) { EXPECT_EQ(c_abi_unscale_bad_tensors(), 0); }
+TEST(CAbi, UpdateScale) { EXPECT_EQ(c_abi_update_scale(), 0); }
+TEST(CAbi, CheckReports) { EXPECT_EQ(c_abi_check_reports(), 0); }
+
+TEST(CAbi, LastErrorBelongsToTheThread) {
+  EXPECT_EQ(swamp_machine_create(nullptr, nullptr), SWAMP_INVALID_ARGUMENT);
+  ASSERT_STRNE(swamp_last_error(), "");
+  std::thread([] {
+    EXPECT_STREQ(swamp_last_error(), "");
+    EXPECT_EQ(swamp_amp_update_scale(nullptr, nullptr, nullptr, 2, 0.5, 1),
+              SWAMP_INVALID_ARGUMENT);
+    EXPECT_NE(std::strstr(swamp_last_error(), "scale"), nullptr);
+  }).join();
+  EXPECT_NE(std::strstr(swamp_last_error(), "out"), nullptr);
+}
+
+// The text is of fixed length; a long value may be cut, no more than that.
+TEST(CAbi, LongValuesInTexts) {
+  const std::string name(100000, 'x');
+  swamp_config config = {};
+  config.struct_size = sizeof config;
+  config.backend = name.c_str();
+  swamp_machine* machine = nullptr;
+  EXPECT_EQ(swamp_machine_create(&config, &machine), SWAMP_INVALID_ARGUMENT);
+  EXPECT_NE(std::strstr(swamp_last_error(), "backend"), nullptr);
+  EXPECT_NE(std::strstr(swamp_last_error(), "xxxx"), nullptr);
+}
+
+}  // namespace
+}  // namespace swamp::test

@@ -1,0 +1,98 @@
+#include "golden.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+
+namespace swamp::test {
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<Json> read_lines(const std::string& name) {
+  const std::string path = std::string(SWAMP_GOLDEN_DIR) + "/" + name;
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error("cannot open " + path);
+  std::vector<Json> lines;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty()) lines.push_back(Json::parse(line));
+  }
+  return lines;
+}
+
+double number(const Json& text) {
+  return std::strtod(text.get<std::string>().c_str(), nullptr);
+}
+
+std::vector<std::uint64_t> bit_patterns(const Json& text) {
+  std::istringstream words(text.get<std::string>());
+  std::vector<std::uint64_t> bits;
+  for (std::string word; words >> word;) {
+    bits.push_back(std::stoull(word, nullptr, 16));
+  }
+  return bits;
+}
+
+// An entry is a step, [start, count] or [start, count, stride].
+void mark(const Json& entry, std::vector<bool>& overflow) {
+  if (entry.is_number()) {
+    overflow.at(entry.get<std::size_t>()) = true;
+    return;
+  }
+  const auto start = entry.at(0).get<std::size_t>();
+  const auto count = entry.at(1).get<std::size_t>();
+  const auto stride =
+      entry.size() > 2 ? entry.at(2).get<std::size_t>() : std::size_t{1};
+  for (std::size_t i = 0; i < count; ++i) {
+    overflow.at(start + i * stride) = true;
+  }
+}
+
+}  // namespace
+
+std::vector<UnscaleRecord> read_unscale_records() {
+  std::vector<UnscaleRecord> records;
+  for (const Json& line : read_lines("unscale.extra.jsonl")) {
+    const std::string dtype = line.at("dtype");
+    UnscaleRecord record;
+    record.type = dtype == "f16"    ? kFloat16
+                  : dtype == "bf16" ? kBFloat16
+                                    : kFloat32;
+    record.inv_scale = static_cast<float>(number(line.at("inv_f32")));
+    record.found_inf = line.at("torch").at(0).get<int>() != 0;
+    record.input = bit_patterns(line.at("grad"));
+    record.output = bit_patterns(line.at("torch").at(1));
+    records.push_back(record);
+  }
+  return records;
+}
+
+std::vector<ScalerTrace> read_scaler_traces() {
+  std::vector<ScalerTrace> traces;
+  for (const Json& line : read_lines("torch.amp.GradScaler.jsonl")) {
+    ScalerTrace trace;
+    trace.id = line.at("id");
+    const Json& params = line.at("params");
+    trace.growth_factor = params.at("growth_factor");
+    trace.backoff_factor = params.at("backoff_factor");
+    trace.growth_interval = params.at("growth_interval");
+    trace.overflow.resize(line.at("n").get<std::size_t>());
+    for (const Json& entry : line.at("overflow")) mark(entry, trace.overflow);
+    trace.found_inf_value = line.value("found_inf_value", 1.0f);
+    trace.init = {-1, number(line.at("init").at(0)), line.at("init").at(1)};
+    for (const Json& row : line.at("rows")) {
+      trace.rows.push_back({row.at(0), number(row.at(1)), row.at(2)});
+    }
+    for (const Json& digest : line.at("digest")) {
+      trace.digests.push_back(
+          {digest.at(0),
+           std::stoull(digest.at(1).get<std::string>(), nullptr, 16)});
+    }
+    traces.push_back(trace);
+  }
+  return traces;
+}
+
+}  // namespace swamp::test

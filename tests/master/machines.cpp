@@ -1,0 +1,46 @@
+#include "machines.h"
+
+#include "runtime/machine_impl.h"
+
+namespace swamp::test {
+
+std::unique_ptr<Machine> make_machine(MachineConfig config) {
+  auto machine = std::make_unique<Machine>(config);
+  machine->impl().tuning.spawn_traffic_bytes = 0;
+  return machine;
+}
+
+std::vector<MachineConfig> machine_configs(
+    const std::vector<MachineShape>& shapes, bool all_isas) {
+  MachineConfig smallest;
+  smallest.backend = "serial";
+  const MachineInfo info = Machine(smallest).info();
+  std::vector<MachineConfig> configs;
+  for (const std::string& backend : info.backends) {
+    for (const std::string& transfer : info.transfers) {
+      for (const std::string& isa : info.isas) {
+        for (const MachineShape& shape : shapes) {
+          MachineConfig config;
+          config.backend = backend;
+          config.transfer = transfer;
+          config.isa = isa;
+          config.core_groups = shape.core_groups;
+          config.slaves_per_group = shape.slaves_per_group;
+          config.ldm_bytes = shape.ldm_bytes;
+          configs.push_back(config);
+        }
+        if (!all_isas) break;  // the first is the best
+      }
+    }
+  }
+  return configs;
+}
+
+std::string to_text(const MachineConfig& config) {
+  return config.backend + " " + config.transfer + " " + config.isa + " " +
+         std::to_string(config.core_groups) + "x" +
+         std::to_string(config.slaves_per_group) + " LDM " +
+         std::to_string(config.ldm_bytes);
+}
+
+}  // namespace swamp::test

@@ -1,0 +1,158 @@
+// Errors name what is wrong, and come before the first write.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "machines.h"
+#include "sample_list.h"
+#include "swamp/error.h"
+
+namespace swamp::test {
+namespace {
+
+// Good data that would be changed, and found_inf set, if a call wrote anything.
+struct Good {
+  alignas(8) float data[4] = {1.0f, std::numeric_limits<float>::infinity(),
+                              3.0f, 4.0f};
+  float found_inf = 0.0f;
+  OverflowReport report{5, 6, 7, 8};
+};
+
+// expect_error() expects that `list` fails with all the words, and that neither
+// `good` nor the caller's report has changed.
+void expect_error(TensorList list, Good& good, Machine& machine,
+                  std::initializer_list<const char*> words) {
+  const Good before = good;
+  for (const float inv_scale : {0.5f, 1.0f}) {
+    try {
+      amp_foreach_non_finite_check_and_unscale_(list, good.found_inf, inv_scale,
+                                                &good.report, &machine);
+      FAIL() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), SWAMP_INVALID_ARGUMENT);
+      for (const char* word : words) {
+        EXPECT_NE(std::string(error.what()).find(word), std::string::npos)
+            << "no '" << word << "' in: " << error.what();
+      }
+    }
+    EXPECT_EQ(std::memcmp(good.data, before.data, sizeof good.data), 0);
+    EXPECT_EQ(good.found_inf, 0.0f);
+    EXPECT_TRUE(same_report(good.report, before.report));
+  }
+}
+
+class UnscaleErrors : public testing::Test {
+ protected:
+  // The bad tensor is the third; those before it are good.
+  void expect_bad(Tensor bad, std::initializer_list<const char*> words) {
+    for (const MachineConfig& config :
+         machine_configs({{1, 2, 16384}}, false)) {
+      SCOPED_TRACE(to_text(config));
+      const auto machine = make_machine(config);
+      Good good;
+      const Tensor list[] = {
+          {good.data, 4, kFloat32}, {nullptr, 0, kFloat16}, bad};
+      expect_error(list, good, *machine, words);
+    }
+  }
+
+  // A dtype that no C++ enum could hold: as a C caller may pass it.
+  static Tensor with_dtype(std::int32_t dtype, std::size_t count) {
+    static float data[4];
+    Tensor tensor{data, count, kFloat32};
+    std::memcpy(static_cast<void*>(&tensor.dtype), &dtype, sizeof dtype);
+    return tensor;
+  }
+};
+
+TEST_F(UnscaleErrors, UnknownDtypeAlsoWithoutElements) {
+  expect_bad(with_dtype(99, 4),
+             {"tensors[2].dtype", "99", "expected", "0", "3"});
+  expect_bad(with_dtype(99, 0), {"tensors[2].dtype", "99"});
+  expect_bad(with_dtype(-1, 0), {"tensors[2].dtype", "-1", "float64"});
+  expect_bad(with_dtype(4, 1), {"tensors[2].dtype", "4"});
+}
+
+TEST_F(UnscaleErrors, NullDataWithACount) {
+  expect_bad({nullptr, 17, kFloat16}, {"tensors[2].data", "null", "17"});
+}
+
+TEST_F(UnscaleErrors, MisalignedData) {
+  alignas(8) static std::byte memory[64];
+  expect_bad({memory + 1, 3, kFloat16}, {"tensors[2].data", "misaligned", "2"});
+  expect_bad({memory + 3, 3, kBFloat16}, {"tensors[2].data", "misaligned"});
+  expect_bad({memory + 2, 3, kFloat32}, {"tensors[2].data", "misaligned", "4"});
+  expect_bad({memory + 4, 3, kFloat64}, {"tensors[2].data", "misaligned", "8"});
+}
+
+TEST_F(UnscaleErrors, CountsWhoseBytesOverflow) {
+  alignas(8) static std::byte memory[64];
+  const std::size_t all = ~std::size_t{0};
+  expect_bad({memory, all, kFloat16},
+             {"tensors[2].count", std::to_string(all).c_str(), "expected"});
+  expect_bad({memory, all / 2 + 1, kFloat16}, {"tensors[2].count"});
+  expect_bad({memory, all / 8 + 1, kFloat64}, {"tensors[2].count"});
+  expect_bad({memory, all / 4, kFloat64}, {"tensors[2].count"});
+}
+
+TEST_F(UnscaleErrors, NullListWithACount) {
+  const auto machine = make_machine({});
+  Good good;
+  expect_error({nullptr, 3}, good, *machine, {"tensors", "null", "3"});
+  // Without one it is the empty list.
+  amp_foreach_non_finite_check_and_unscale_({nullptr, 0}, good.found_inf, 0.5f,
+                                            nullptr, machine.get());
+  EXPECT_EQ(good.found_inf, 0.0f);
+}
+
+// Every one of a long list is looked at.
+TEST_F(UnscaleErrors, TheIndexIsTheTensors) {
+  const auto machine = make_machine({});
+  Good good;
+  std::vector<Tensor> list(1000, Tensor{nullptr, 0, kFloat64});
+  list[0] = {good.data, 4, kFloat32};
+  list[999] = {nullptr, 1, kFloat64};
+  expect_error(list, good, *machine, {"tensors[999].data"});
+  list[500] = with_dtype(7, 0);
+  expect_error(list, good, *machine, {"tensors[500].dtype", "7"});
+}
+
+TEST_F(UnscaleErrors, TooLittleLdmNamesKernelAndBytes) {
+  for (MachineConfig config : machine_configs({{1, 2, 1024}}, false)) {
+    SCOPED_TRACE(to_text(config));
+    const auto machine = make_machine(config);
+    Good good;
+    const Tensor list[] = {{good.data, 4, kFloat32}};
+    if (config.transfer == "view") {  // needs none
+      amp_foreach_non_finite_check_and_unscale_(list, good.found_inf, 0.5f,
+                                                nullptr, machine.get());
+      EXPECT_EQ(good.data[0], 0.5f);
+      continue;
+    }
+    expect_error(list, good, *machine,
+                 {"kernel ", "1024", "LDM", "SWAMP_LDM_BYTES", "float"});
+  }
+}
+
+// A failed call leaves nothing behind that harms the next one.
+TEST_F(UnscaleErrors, TheNextCallIsFine) {
+  for (const MachineConfig& config : machine_configs({{1, 2, 16384}}, false)) {
+    const auto machine = make_machine(config);
+    Good good;
+    const Tensor bad[] = {{good.data, 4, kFloat32}, {nullptr, 1, kFloat32}};
+    EXPECT_THROW(amp_foreach_non_finite_check_and_unscale_(
+                     bad, good.found_inf, 0.5f, nullptr, machine.get()),
+                 Error);
+    amp_foreach_non_finite_check_and_unscale_({bad, 1}, good.found_inf, 0.5f,
+                                              &good.report, machine.get());
+    EXPECT_EQ(good.data[0], 0.5f);
+    EXPECT_EQ(good.data[3], 2.0f);
+    EXPECT_EQ(good.found_inf, 1.0f);
+    EXPECT_TRUE(same_report(good.report, {0, 1, 1, 1}));
+  }
+}
+
+}  // namespace
+}  // namespace swamp::test
