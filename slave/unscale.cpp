@@ -22,29 +22,20 @@ namespace {
 // A format says how elements lie in memory (unsigned integers `Bits`), which
 // exponent bits are all ones in inf and nan, and how a vector of tag DB, of as
 // many elements as the format likes best, is multiplied by inv_scale.
-struct Float32 {
-  using Bits = std::uint32_t;
-  using Scale = float;
+template <class Float, class Unsigned, Unsigned kExponentBits>
+struct FullFloat {
+  using Bits = Unsigned;
+  using Scale = Float;
   using DB = hn::ScalableTag<Bits>;
-  static constexpr Bits kExponent = 0x7f800000u;
+  static constexpr Bits kExponent = kExponentBits;
   static HWY_INLINE hn::Vec<DB> scale(hn::Vec<DB> x, Scale inv_scale) {
-    const hn::ScalableTag<float> df;
+    const hn::ScalableTag<Float> df;
     return hn::BitCast(DB(),
                        hn::Mul(hn::BitCast(df, x), hn::Set(df, inv_scale)));
   }
 };
-
-struct Float64 {
-  using Bits = std::uint64_t;
-  using Scale = double;
-  using DB = hn::ScalableTag<Bits>;
-  static constexpr Bits kExponent = 0x7ff0000000000000u;
-  static HWY_INLINE hn::Vec<DB> scale(hn::Vec<DB> x, Scale inv_scale) {
-    const hn::ScalableTag<double> df;
-    return hn::BitCast(DB(),
-                       hn::Mul(hn::BitCast(df, x), hn::Set(df, inv_scale)));
-  }
-};
+using Float32 = FullFloat<float, std::uint32_t, 0x7f800000u>;
+using Float64 = FullFloat<double, std::uint64_t, 0x7ff0000000000000u>;
 
 // The 16-bit formats are multiplied in float and rounded again: two roundings,
 // as PyTorch does it.
