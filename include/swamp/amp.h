@@ -33,8 +33,8 @@ struct OverflowReport {
 // arrays must not overlap. `report`, if not null, is filled. `machine` null
 // means Machine::default_machine(). Any thread may call. Throws Error, before
 // anything is written, for an unknown dtype, null data with a count, a count
-// whose bytes overflow, or data not aligned to its element; the text names the
-// tensor's index.
+// whose bytes overflow, or data not aligned to its element, and
+// SWAMP_UNSUPPORTED for a float8 dtype; the text names the tensor's index.
 SWAMP_API void amp_foreach_non_finite_check_and_unscale_(
     TensorList tensors, float& found_inf, const float& inv_scale,
     OverflowReport* report = nullptr, Machine* machine = nullptr);

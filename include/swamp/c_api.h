@@ -23,18 +23,21 @@ typedef enum {
   SWAMP_INTERNAL = 4 /* a bug of swamp: please report it */
 } swamp_status;
 
-/* The element types of a tensor, as ATen's Half, BFloat16, Float, Double. The
- * list may grow. */
+/* The element types of a tensor, as ATen's Half, BFloat16, Float, Double,
+ * Float8_e4m3fn, Float8_e5m2. The list may grow. An operator that does not take
+ * one of them says SWAMP_UNSUPPORTED. */
 typedef enum {
   SWAMP_FLOAT16 = 0,  /* IEEE binary16, 2 bytes */
   SWAMP_BFLOAT16 = 1, /* upper half of a binary32, 2 bytes */
   SWAMP_FLOAT32 = 2,
-  SWAMP_FLOAT64 = 3
+  SWAMP_FLOAT64 = 3,
+  SWAMP_FLOAT8_E4M3FN = 4, /* no inf; nan is 0x7f and 0xff */
+  SWAMP_FLOAT8_E5M2 = 5    /* upper half of a binary16 */
 } swamp_dtype;
 
 /* swamp_tensor describes one contiguous array of `count` elements. The caller
- * owns the memory. `data` must be aligned to the element's size (2, 4 or 8
- * bytes) and may be NULL only when `count` is 0. */
+ * owns the memory. `data` must be aligned to the element's size (1, 2, 4 or
+ * 8 bytes) and may be NULL only when `count` is 0. */
 typedef struct {
   void* data;
   size_t count; /* elements, not bytes */
@@ -100,7 +103,8 @@ SWAMP_API void swamp_machine_destroy(swamp_machine* machine);
  * not overlap each other. Everything is checked before the first write:
  * SWAMP_INVALID_ARGUMENT for a NULL found_inf or inv_scale, a NULL list with
  * tensor_count > 0, and, naming the tensor's index, for an unknown dtype, NULL
- * data with count > 0, a count whose bytes overflow, misaligned data. */
+ * data with count > 0, a count whose bytes overflow, misaligned data;
+ * SWAMP_UNSUPPORTED for a float8 dtype. */
 SWAMP_API swamp_status swamp_amp_foreach_non_finite_check_and_unscale(
     swamp_machine* machine, const swamp_tensor* tensors, size_t tensor_count,
     float* found_inf, const float* inv_scale);

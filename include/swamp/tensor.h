@@ -15,6 +15,8 @@ inline constexpr ScalarType kFloat16 = SWAMP_FLOAT16;
 inline constexpr ScalarType kBFloat16 = SWAMP_BFLOAT16;
 inline constexpr ScalarType kFloat32 = SWAMP_FLOAT32;
 inline constexpr ScalarType kFloat64 = SWAMP_FLOAT64;
+inline constexpr ScalarType kFloat8E4M3FN = SWAMP_FLOAT8_E4M3FN;
+inline constexpr ScalarType kFloat8E5M2 = SWAMP_FLOAT8_E5M2;
 
 // Tensor is {data, count, dtype}: one contiguous array that the caller owns.
 using Tensor = swamp_tensor;
