@@ -117,6 +117,11 @@ Json statistics_json(const FileTensor& tensor, const TensorStatistics& found) {
 
 void read_json(std::string_view text, std::size_t max_depth,
                JsonEvents& events) {
+  // The parser would take a zero byte for the end of the text.
+  const std::size_t zero = text.find('\0');
+  if (zero != std::string_view::npos) {
+    throw Failure(fmt::format("JSON: an error at byte {}", zero + 1));
+  }
   Sax sax(events, max_depth);
   nlohmann::json::sax_parse(text.begin(), text.end(), &sax);
 }

@@ -56,9 +56,13 @@ std::string shape_text(const std::vector<std::uint64_t>& shape) {
 }
 
 std::string quoted(std::string_view text) {
-  if (text.size() <= kMaxShown) return fmt::format("'{}'", text);
-  return fmt::format("'{}...' ({} bytes)", text.substr(0, kMaxShown),
-                     text.size());
+  std::string shown(text.substr(0, kMaxShown));
+  for (char& character : shown) {
+    const auto byte = static_cast<unsigned char>(character);
+    if (byte < 0x20 || byte == 0x7f) character = '?';
+  }
+  if (shown.size() == text.size()) return fmt::format("'{}'", shown);
+  return fmt::format("'{}...' ({} bytes)", shown, text.size());
 }
 
 }  // namespace swamp::cli
