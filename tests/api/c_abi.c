@@ -302,6 +302,32 @@ int c_abi_unscale_bad_tensors(void) {
   return failed;
 }
 
+/* Lists longer than memory: refused before the first tensor is looked at. */
+int c_abi_unscale_too_many(void) {
+  int failed = 0;
+  float data[] = {4.0f};
+  swamp_tensor list[1];
+  float found_inf = 0.0f;
+  const float inv_scale = 0.5f;
+  list[0].data = data;
+  list[0].count = 1;
+  list[0].dtype = SWAMP_FLOAT32;
+  CHECK(swamp_amp_foreach_non_finite_check_and_unscale(
+            NULL, list, (size_t)-1, &found_inf, &inv_scale) ==
+        SWAMP_INVALID_ARGUMENT);
+  CHECK(says("tensor_count") && says("expected"));
+  CHECK(swamp_amp_foreach_non_finite_check_and_unscale(
+            NULL, list, ((size_t)-1 >> 1) / 24, &found_inf, &inv_scale) ==
+        SWAMP_OUT_OF_MEMORY);
+  CHECK(says("memory") || says("allocate"));
+  CHECK(data[0] == 4.0f && found_inf == 0.0f);
+  /* The next call is fine. */
+  CHECK(swamp_amp_foreach_non_finite_check_and_unscale(
+            NULL, list, 1, &found_inf, &inv_scale) == SWAMP_OK);
+  CHECK(data[0] == 2.0f);
+  return failed;
+}
+
 int c_abi_update_scale(void) {
   int failed = 0;
   float scale = 4.0f;
