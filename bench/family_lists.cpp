@@ -1,4 +1,5 @@
 // list/: lists of many tensors, as an optimizer hands them over.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -64,8 +65,11 @@ void add_list_case(Suite& suite, const Shape& shape, const Dtype& dtype,
   // Of small tensors the cost of a tensor tells; of large ones, the roof.
   constexpr std::size_t kSmallCount = 4096;
   if (shape.counts.front() > kSmallCount) {
+    // What is larger than "memory" has its roof, and there it is cheaper.
+    const std::size_t roof_bytes =
+        std::min(elements, suite.options().memory_bytes);
     suite.row(
-        speed_row(what, name, "roof", scale_roof(suite, elements, threads)));
+        speed_row(what, name, "roof", scale_roof(suite, roof_bytes, threads)));
     return;
   }
   const bool aimed = shape.counts.front() == 16;

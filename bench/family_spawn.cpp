@@ -9,6 +9,7 @@
 #include "bench/operator.h"
 #include "bench/suite.h"
 #include "bench/threads.h"
+#include "bench/timed.h"
 #include "runtime/machine_impl.h"
 #include "runtime/spawn.h"
 
@@ -48,10 +49,10 @@ Machine::Impl& impl_of(const SpawnMachine& spawn) {
 
 // The backend alone: threads start, call an empty function, and are joined.
 void run_backend(benchmark::State& state, Machine::Impl& impl) {
-  for (auto _ : state) {
+  timed(state, kSpawnBatch, [&] {
     impl.backend->run(
         impl.slaves(), [](void*, int, int, int) noexcept {}, nullptr);
-  }
+  });
 }
 
 // A whole job whose slaves find an empty range: with it come the results to
@@ -62,7 +63,7 @@ void run_empty_job(benchmark::State& state, Machine::Impl& impl) {
   std::vector<Result> results(slaves);
   runtime::LdmArenas arenas;
   const runtime::Job job{{}, ranges.data(), impl.slaves(), results.data()};
-  for (auto _ : state) runtime::run_job(impl, job, arenas);
+  timed(state, kSpawnBatch, [&] { runtime::run_job(impl, job, arenas); });
 }
 
 void add_machine(Suite& suite, const SpawnMachine& spawn, int threads) {
@@ -96,12 +97,12 @@ void add_operator(Suite& suite, const std::string& name, std::size_t threshold,
 #if defined(SWAMP_HAS_OPENMP)
 void add_openmp(Suite& suite, int threads) {
   suite.add("spawn/empty_omp", threads, {}, [](benchmark::State& state) {
-    for (auto _ : state) {
+    timed(state, kSpawnBatch, [] {
 #pragma omp parallel for
       for (int i = 0; i < omp_get_max_threads(); ++i) {
         asm volatile("" : : "r"(i) : "memory");
       }
-    }
+    });
   });
   const SpawnMachine one = host("openmp");
   const SpawnMachine all = many("openmp", 6);

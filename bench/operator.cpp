@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bench/memory.h"
+#include "bench/timed.h"
 #include "swamp/amp.h"
 #include "swamp/error.h"
 
@@ -12,6 +13,7 @@ namespace swamp::bench {
 namespace {
 
 constexpr std::size_t kLineBytes = 64;
+constexpr std::size_t kDtypeBytes[] = {2, 2, 4, 8};  // by swamp_dtype
 
 std::size_t tensor_bytes(const Dtype& dtype, std::size_t count) {
   return (count * dtype.bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
@@ -72,28 +74,37 @@ swamp_machine* c_machine(int threads, const std::string& transfer) {
   return machine.get();
 }
 
+namespace {
+
+// timed_operator() calls the operator by call(found_inf), in batches.
+template <class Call>
+void timed_operator(benchmark::State& state, const List& list, Call call) {
+  std::size_t bytes = 0;
+  for (const swamp_tensor& tensor : list) {
+    bytes += tensor.count * kDtypeBytes[tensor.dtype];
+  }
+  float found_inf = 0;
+  timed(state, batch_of_bytes(bytes), [&] { call(found_inf); });
+  if (found_inf != 0) state.SkipWithError("the shared memory is not finite");
+}
+
+}  // namespace
+
 void run_operator(benchmark::State& state, swamp_machine* machine,
                   const List& list, float inv_scale) {
-  float found_inf = 0;
-  for (auto _ : state) {
+  timed_operator(state, list, [&](float& found_inf) {
     const swamp_status status = swamp_amp_foreach_non_finite_check_and_unscale(
         machine, list.data(), list.size(), &found_inf, &inv_scale);
-    if (status != SWAMP_OK) {
-      state.SkipWithError(swamp_last_error());
-      return;
-    }
-  }
-  if (found_inf != 0) state.SkipWithError("the shared memory is not finite");
+    if (status != SWAMP_OK) state.SkipWithError(swamp_last_error());
+  });
 }
 
 void run_operator(benchmark::State& state, Machine& machine, const List& list,
                   float inv_scale) {
-  float found_inf = 0;
-  for (auto _ : state) {
+  timed_operator(state, list, [&](float& found_inf) {
     amp_foreach_non_finite_check_and_unscale_(list, found_inf, inv_scale,
                                               nullptr, &machine);
-  }
-  if (found_inf != 0) state.SkipWithError("the shared memory is not finite");
+  });
 }
 
 }  // namespace swamp::bench

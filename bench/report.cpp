@@ -67,6 +67,9 @@ bool Reporter::ReportContext(const Context& context) {
     GetOutputStream() << fmt::format("{:<9} {}\n", key, value);
   }
   GetOutputStream() << '\n' << std::flush;
+  GetErrorStream() << "swamp_bench: measuring; the repetitions of all cases "
+                      "are shuffled, so results come late\n"
+                   << std::flush;
   // As the base does it, without Google Benchmark's own header: its context is
   // said above, and that the library was built for debugging changes nothing
   // that is measured here.
