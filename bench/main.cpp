@@ -55,6 +55,7 @@ int run(int argc, char** argv) {
   add_transfer(suite);
   add_spawn(suite);
   add_threshold(suite);
+  add_tuning(suite);
 
   Reporter reporter(suite, facts);
   if (benchmark::RunSpecifiedBenchmarks(&reporter) == 0) return kBadUse;

@@ -35,8 +35,9 @@ std::size_t element_bytes(const Dtype& dtype,
   return bytes;
 }
 
-List make_list(const Dtype& dtype, const std::vector<std::size_t>& counts) {
-  std::byte* at = shared_memory(list_bytes(dtype, counts));
+List make_list(const Dtype& dtype, const std::vector<std::size_t>& counts,
+               std::size_t offset) {
+  std::byte* at = shared_memory(offset + list_bytes(dtype, counts)) + offset;
   List list;
   list.reserve(counts.size());
   for (const std::size_t count : counts) {
@@ -104,6 +105,16 @@ void run_operator(benchmark::State& state, Machine& machine, const List& list,
   timed_operator(state, list, [&](float& found_inf) {
     amp_foreach_non_finite_check_and_unscale_(list, found_inf, inv_scale,
                                               nullptr, &machine);
+  });
+}
+
+void run_operator(benchmark::State& state, Machine& machine,
+                  const std::vector<List>& lists, float inv_scale) {
+  std::size_t next = 0;
+  timed_operator(state, lists.front(), [&](float& found_inf) {
+    amp_foreach_non_finite_check_and_unscale_(lists[next], found_inf, inv_scale,
+                                              nullptr, &machine);
+    next = next + 1 == lists.size() ? 0 : next + 1;
   });
 }
 

@@ -26,8 +26,9 @@ inline constexpr Dtype kDtypes[] = {{"float32", SWAMP_FLOAT32, 4},
 using List = std::vector<swamp_tensor>;
 
 // make_list() lays tensors of these counts into shared memory, one behind the
-// other, each on a line of its own as allocators do it.
-List make_list(const Dtype& dtype, const std::vector<std::size_t>& counts);
+// other from `offset` on, each on a line of its own as allocators do it.
+List make_list(const Dtype& dtype, const std::vector<std::size_t>& counts,
+               std::size_t offset = 0);
 // list_bytes() is how much shared memory that takes.
 std::size_t list_bytes(const Dtype& dtype,
                        const std::vector<std::size_t>& counts);
@@ -45,6 +46,9 @@ void run_operator(benchmark::State& state, swamp_machine* machine,
                   const List& list, float inv_scale);
 void run_operator(benchmark::State& state, Machine& machine, const List& list,
                   float inv_scale);
+// The same with another of the lists, all alike, every time.
+void run_operator(benchmark::State& state, Machine& machine,
+                  const std::vector<List>& lists, float inv_scale);
 
 }  // namespace swamp::bench
 

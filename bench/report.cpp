@@ -103,7 +103,9 @@ void Reporter::ReportRuns(const std::vector<Run>& runs) {
 }
 
 std::string table_text(const Suite& suite, const Results& results) {
-  std::string text;
+  std::string text = fmt::format("{:<36} {:>16}  {:<34} {:>7}  {}\n", "",
+                                 "measured", "against", "ratio", "aim");
+  const std::size_t empty = text.size();
   for (const Section& section : suite.sections()) {
     std::string lines;
     for (const Row& row : section.rows) {
@@ -112,9 +114,9 @@ std::string table_text(const Suite& suite, const Results& results) {
       }
     }
     if (lines.empty()) continue;
-    text += (text.empty() ? "" : "\n") + section.title + "\n" + lines;
+    text += (text.size() == empty ? "" : "\n") + section.title + "\n" + lines;
   }
-  return text;
+  return text.size() == empty ? "" : text;
 }
 
 }  // namespace swamp::bench

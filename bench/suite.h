@@ -52,9 +52,10 @@ void add_lists(Suite& suite);
 void add_transfer(Suite& suite);
 void add_spawn(Suite& suite);
 void add_threshold(Suite& suite);
+void add_tuning(Suite& suite);
 
-// roof_cases() adds the roof for an array of `bytes`, all its variants, and
-// returns their names.
+// scale_roof(), read_roof() add the roof for an array of `bytes`, all its
+// variants, and returns their names.
 std::vector<std::string> scale_roof(Suite& suite, std::size_t bytes,
                                     int threads);
 std::vector<std::string> read_roof(Suite& suite, std::size_t bytes,
