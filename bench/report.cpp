@@ -47,7 +47,7 @@ Facts machine_facts() {
   const MachineInfo info = Machine::default_machine().info();
   return {{"swamp", std::string(swamp_version()) + " (" SWAMP_GIT_DESCRIBE ")"},
           {"cpu", info.cpu},
-          {"caches", caches_text()},
+          {"cache", caches_text()},
           {"cores", std::to_string(info.cores)},
           {"threads", std::to_string(max_threads())},
           {"isa", info.chosen.isa},

@@ -44,21 +44,23 @@ class ThreadsScope {
 template <class Part>
 void for_each_part(int threads, std::size_t count, std::size_t unit,
                    Part part) {
+  if (threads == 1) {
+    part(std::size_t{0}, count);
+    return;
+  }
+#if defined(SWAMP_HAS_OPENMP)
   const std::size_t units = count / unit;
   const auto edge = [&](int thread) {
     if (thread == threads) return count;
     return units * static_cast<std::size_t>(thread) /
            static_cast<std::size_t>(threads) * unit;
   };
-  if (threads == 1) {
-    part(std::size_t{0}, count);
-    return;
-  }
-#if defined(SWAMP_HAS_OPENMP)
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
   for (int thread = 0; thread < threads; ++thread) {
     part(edge(thread), edge(thread + 1));
   }
+#else
+  static_cast<void>(unit);
 #endif
 }
 
