@@ -16,9 +16,6 @@
 namespace swamp::bench {
 namespace {
 
-constexpr double kHostAim = 1.3;  // of an empty parallel for
-constexpr double kManyAim = 3;    // of the host machine's spawn
-
 struct SpawnMachine {
   std::string name;  // "openmp/host"
   MachineConfig config;
@@ -95,6 +92,9 @@ void add_operator(Suite& suite, const std::string& name, std::size_t threshold,
 }
 
 #if defined(SWAMP_HAS_OPENMP)
+constexpr double kHostAim = 1.3;  // of an empty parallel for
+constexpr double kManyAim = 3;    // of the host machine's spawn
+
 void add_openmp(Suite& suite, int threads) {
   suite.add("spawn/empty_omp", threads, {}, [](benchmark::State& state) {
     timed(state, kSpawnBatch, [] {
