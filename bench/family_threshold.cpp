@@ -118,6 +118,8 @@ void add_sweep(Suite& suite, const Dtype& dtype, bool warm) {
   std::vector<std::size_t> measured;
   for (const std::size_t traffic : kTraffic) {
     if (splittable_counts(traffic / 2 / dtype.bytes).empty()) continue;
+    const bool doubled = (traffic & (traffic - 1)) == 0;
+    if (suite.quick() && !warm && !doubled) continue;
     measured.push_back(traffic);
     add_case(suite, dtype, warm, traffic, false);
     add_case(suite, dtype, warm, traffic, true);

@@ -80,7 +80,7 @@ Options parse_options(int argc, char** argv) {
   // is more likely to be left alone. What the caller gave comes later, and
   // wins.
   options.rest = {"--benchmark_enable_random_interleaving=true"};
-  options.rest.push_back(options.quick ? "--benchmark_repetitions=15"
+  options.rest.push_back(options.quick ? "--benchmark_repetitions=7"
                                        : "--benchmark_repetitions=9");
   options.rest.push_back(options.quick ? "--benchmark_min_time=0.002"
                                        : "--benchmark_min_time=0.01");
