@@ -12,7 +12,7 @@ namespace swamp::bench {
 // Passes that take no time to speak of come in batches. Google Benchmark
 // chooses the number of iterations by its first try; when that try is
 // interrupted, it would settle on a single, cold pass.
-inline constexpr std::size_t kSpawnBatch = 100;
+inline constexpr std::size_t kSpawnBatch = 20;
 constexpr std::size_t batch_of_bytes(std::size_t bytes) noexcept {
   constexpr std::size_t kBatchBytes = std::size_t{4} << 20;
   return std::clamp<std::size_t>(kBatchBytes / std::max<std::size_t>(bytes, 1),
