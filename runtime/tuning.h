@@ -15,9 +15,11 @@ struct Tuning {
   // Tile of the transfer modes copy and check, of the widest stream: beyond the
   // host's L1 the copies cost more. swamp_bench --benchmark_filter=transfer.
   std::size_t tile_bytes = 8 * 1024;
-  // How far ahead the kernels prefetch in view mode.
-  // swamp_bench --benchmark_filter=roof.
-  std::uint32_t prefetch_bytes = 2 * 1024;
+  // How far ahead the kernels prefetch in view mode, in lists of more traffic
+  // than prefetch_traffic_bytes: in memory 4 KiB gave 10 %, in L1 and L2 the
+  // instructions cost up to 40 %. swamp_bench --benchmark_filter=roof.
+  std::uint32_t prefetch_bytes = 4 * 1024;
+  std::size_t prefetch_traffic_bytes = 2 * 1024 * 1024;
 };
 
 }  // namespace swamp::runtime
