@@ -55,7 +55,7 @@ TEST_F(Synthetic, AGroupPerNumaNodeASlavePerCore) {
     const Topology topology = read(c.description);
     EXPECT_EQ(topology.groups, c.groups);
     EXPECT_EQ(topology.cores(), c.cores);
-    EXPECT_EQ(topology.cores_per_group(), c.cores_per_group);
+    EXPECT_EQ(topology.slaves_per_group(), c.cores_per_group);
     EXPECT_FALSE(topology.is_this_system);
   }
 }
