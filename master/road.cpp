@@ -11,6 +11,8 @@ Road& Road::of_this_thread() {
 
 Result Road::run(Machine::Impl& machine, const SegmentList& list,
                  std::size_t partial_bytes) {
+  used_ = 0;
+  if (list.traffic_bytes == 0) return {};  // nothing to touch
   const bool alone = list.traffic_bytes < machine.tuning.spawn_traffic_bytes;
   const int slaves = alone ? 1 : machine.slaves();
   const auto count = static_cast<std::size_t>(slaves);

@@ -72,8 +72,7 @@ void scan_non_finite(TensorList tensors, TensorStatistics* out,
   }
   Machine::Impl& impl =
       (machine != nullptr ? *machine : Machine::default_machine()).impl();
-  const bool in_view = impl.transfer == runtime::Transfer::view;
-  const slave::ScanArgs args{in_view ? impl.tuning.prefetch_bytes : 0};
+  slave::ScanArgs args{0};
   Operation operations[master::kScalarTypeCount];
   for (int type = 0; type < master::kScalarTypeCount; ++type) {
     operations[type] = Operation(
@@ -84,6 +83,10 @@ void scan_non_finite(TensorList tensors, TensorStatistics* out,
   master::Road& road = master::Road::of_this_thread();
   const master::SegmentList list =
       master::make_segments(tensors, operations, road.segment_memory());
+  if (impl.transfer == runtime::Transfer::view &&
+      list.traffic_bytes > impl.tuning.prefetch_traffic_bytes) {
+    args.prefetch_bytes = impl.tuning.prefetch_bytes;
+  }
   road.run(impl, list, sizeof(slave::ScanPartial));
   for (std::size_t i = 0; i < tensors.count(); ++i) out[i] = {};
   road.for_each_partial<slave::ScanPartial>(

@@ -92,6 +92,7 @@ SegmentList make_segments(TensorList tensors, const Operation* operations,
   }
   std::byte* base = memory.reserve(tensors.count() * kStride);
   SegmentList list;
+  std::uint32_t used = 0;
   std::byte* at = base;
   for (std::size_t i = 0; i < tensors.count(); ++i, at += kStride) {
     const Tensor& tensor = tensors.data()[i];
@@ -99,9 +100,11 @@ SegmentList make_segments(TensorList tensors, const Operation* operations,
     if (!is_valid(tensor, type, type_count)) fail_tensor(i, tensor, type_count);
     auto* segment = new (at) Segment{&operations[type], tensor.count};
     segment->data()[0] = static_cast<std::byte*>(tensor.data);
+    used |= static_cast<std::uint32_t>(tensor.count != 0) << type;
     list.traffic_bytes += tensor.count * operations[type].traffic_bytes;
   }
-  list.table = {base, kStride, tensors.count(), operations, type_count};
+  list.table = {base,       kStride,    tensors.count(),
+                operations, type_count, used};
   return list;
 }
 

@@ -87,6 +87,7 @@ void run_worker(void* context, int slave_begin, int slave_end,
 void require_ldm(const Machine::Impl& machine, const Job& job) {
   const SegmentTable& table = job.table;
   for (std::size_t i = 0; i < table.operation_count; ++i) {
+    if ((table.operations_used >> i & 1u) == 0) continue;
     const Operation& operation = table.operations[i];
     const LdmLayout layout =
         LdmLayout::make(operation, machine.ldm_bytes, machine.tuning.tile_bytes,
@@ -109,10 +110,17 @@ void run_job(Machine::Impl& machine, const Job& job, LdmArenas& arenas) {
     require_ldm(machine, job);
     const int workers = job.slaves == 1 ? 1 : machine.backend->worker_count();
     arenas.reserve(workers, machine.ldm_bytes);
-    if (machine.transfer == Transfer::check)
-      window.emplace(job.table, job.partials.base,
-                     Partials::slot_count(job.table.count, job.slaves) *
-                         job.partials.bytes);
+    if (machine.transfer == Transfer::check) {
+      try {
+        window.emplace(job.table, job.partials.base,
+                       Partials::slot_count(job.table.count, job.slaves) *
+                           job.partials.bytes);
+      } catch (const std::bad_alloc&) {
+        throw Error(
+            SWAMP_OUT_OF_MEMORY,
+            "cannot allocate the ranges that transfer mode check needs");
+      }
+    }
   }
   Spawned spawned{&machine, &job, &arenas, window ? &*window : nullptr,
                   read_float_environment()};
