@@ -210,7 +210,7 @@ int run(std::uint64_t cases, std::uint64_t first_seed) {
 
 int main(int argc, char** argv) {
   const std::uint64_t cases =
-      argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 20000;
+      argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 200000;
   const std::uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
   return swamp::test::run(cases, seed);
 }

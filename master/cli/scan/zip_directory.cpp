@@ -6,20 +6,14 @@
 
 #include "master/cli/command.h"
 #include "master/cli/scan/tensor_file.h"
+#include "master/cli/scan/zip_end.h"
 
 namespace swamp::cli {
 namespace {
 
 constexpr std::uint32_t kLocalSignature = 0x04034b50;
 constexpr std::uint32_t kEntrySignature = 0x02014b50;
-constexpr std::uint32_t kEndSignature = 0x06054b50;
-constexpr std::uint32_t kEnd64Signature = 0x06064b50;
-constexpr std::uint32_t kLocatorSignature = 0x07064b50;
 constexpr std::size_t kLocalBytes = 30;
-constexpr std::size_t kEntryBytes = 46;
-constexpr std::size_t kEndBytes = 22;
-constexpr std::size_t kEnd64Bytes = 56;
-constexpr std::size_t kLocatorBytes = 20;
 constexpr std::uint32_t kIn64 = 0xffffffff;  // "see the zip64 field"
 constexpr std::uint16_t kZip64Field = 1;
 constexpr std::uint16_t kEncrypted = 0x2041;  // any of three kinds
@@ -27,71 +21,6 @@ constexpr std::uint64_t kMaxRatio = 1032;     // of deflate
 
 [[noreturn]] void fail(const std::string& text) {
   throw Failure("zip: " + text);
-}
-
-struct Directory {
-  std::uint64_t offset;
-  std::uint64_t bytes;
-  std::uint64_t entries;
-};
-
-// find_end() returns the offset of the end record, which the comment's length
-// must lead to the end of the file.
-std::size_t find_end(Bytes file) {
-  if (file.size() < kEndBytes) {
-    fail(fmt::format("{} bytes, expected an archive of at least {}",
-                     file.size(), kEndBytes));
-  }
-  const std::size_t last = file.size() - kEndBytes;
-  for (std::size_t back = 0; back <= last && back <= 0xffff; ++back) {
-    const std::size_t at = last - back;
-    if (load_little<std::uint32_t>(file, at) == kEndSignature &&
-        load_little<std::uint16_t>(file, at + 20) == back) {
-      return at;
-    }
-  }
-  fail(
-      "no end of a central directory, expected one at the end of the file; is "
-      "it truncated?");
-}
-
-// find_directory() reads the end records; what they say must fill the file.
-Directory find_directory(Bytes file) {
-  const std::size_t end = find_end(file);
-  const auto disk = load_little<std::uint32_t>(file, end + 4);
-  Directory found{load_little<std::uint32_t>(file, end + 16),
-                  load_little<std::uint32_t>(file, end + 12),
-                  load_little<std::uint16_t>(file, end + 10)};
-  if (load_little<std::uint16_t>(file, end + 8) != found.entries) {
-    fail("an archive of several disks, expected one");
-  }
-  std::uint64_t behind = end;
-  if (found.offset == kIn64 || found.bytes == kIn64 ||
-      found.entries == 0xffff || disk != 0) {
-    if (end < kLocatorBytes + kEnd64Bytes) fail("no room for a zip64 record");
-    const std::size_t locator = end - kLocatorBytes;
-    const std::size_t end64 = locator - kEnd64Bytes;
-    if (load_little<std::uint32_t>(file, locator) != kLocatorSignature ||
-        load_little<std::uint64_t>(file, locator + 8) != end64 ||
-        load_little<std::uint32_t>(file, end64) != kEnd64Signature) {
-      fail("no zip64 record directly before the end record");
-    }
-    found = {load_little<std::uint64_t>(file, end64 + 48),
-             load_little<std::uint64_t>(file, end64 + 40),
-             load_little<std::uint64_t>(file, end64 + 32)};
-    behind = end64;
-  }
-  if (found.offset > behind || found.bytes != behind - found.offset) {
-    fail(
-        fmt::format("the central directory is said to be {} bytes at {}, "
-                    "expected it to end at {}",
-                    found.bytes, found.offset, behind));
-  }
-  if (found.entries > found.bytes / kEntryBytes) {
-    fail(fmt::format("{} entries in a central directory of {} bytes",
-                     found.entries, found.bytes));
-  }
-  return found;
 }
 
 // Sizes are 32 bits wide, or in a zip64 field, in this order.
@@ -152,8 +81,8 @@ struct Entry {
 
 // read_entry() reads the entry at the start of `rest`, which it removes, and
 // the member's own header, which must say the same.
-Entry read_entry(Bytes file, const Directory& directory, Bytes& rest) {
-  if (rest.size() < kEntryBytes ||
+Entry read_entry(Bytes file, const ZipEnd& directory, Bytes& rest) {
+  if (rest.size() < kZipEntryBytes ||
       load_little<std::uint32_t>(rest, 0) != kEntrySignature) {
     fail("a broken entry in the central directory");
   }
@@ -161,7 +90,7 @@ Entry read_entry(Bytes file, const Directory& directory, Bytes& rest) {
   const std::size_t extra_bytes = load_little<std::uint16_t>(rest, 30);
   const std::size_t comment_bytes = load_little<std::uint16_t>(rest, 32);
   const std::size_t entry_bytes =
-      kEntryBytes + name_bytes + extra_bytes + comment_bytes;
+      kZipEntryBytes + name_bytes + extra_bytes + comment_bytes;
   if (entry_bytes > rest.size()) {
     fail("an entry reaches beyond the central directory");
   }
@@ -170,12 +99,12 @@ Entry read_entry(Bytes file, const Directory& directory, Bytes& rest) {
   const auto flags = load_little<std::uint16_t>(rest, 8);
   member.method = load_little<std::uint16_t>(rest, 10);
   member.crc = load_little<std::uint32_t>(rest, 16);
-  member.name = rest.substr(kEntryBytes, name_bytes);
+  member.name = rest.substr(kZipEntryBytes, name_bytes);
   const std::string name = quoted(member.name);
   Sizes sizes{load_little<std::uint32_t>(rest, 24),
               load_little<std::uint32_t>(rest, 20),
               load_little<std::uint32_t>(rest, 42)};
-  read_zip64_field(rest.substr(kEntryBytes + name_bytes, extra_bytes), name,
+  read_zip64_field(rest.substr(kZipEntryBytes + name_bytes, extra_bytes), name,
                    sizes);
   rest.remove_prefix(entry_bytes);
   member.bytes = sizes.bytes;
@@ -229,7 +158,7 @@ void check_overlaps(std::vector<const Entry*> entries) {
 }  // namespace
 
 std::vector<ZipMember> read_zip_directory(Bytes file) {
-  const Directory directory = find_directory(file);
+  const ZipEnd directory = read_zip_end(file);
   Bytes rest = file.substr(static_cast<std::size_t>(directory.offset),
                            static_cast<std::size_t>(directory.bytes));
   std::vector<Entry> entries;
