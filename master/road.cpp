@@ -10,6 +10,7 @@ Road& Road::of_this_thread() {
 }
 
 Result Road::run(Machine::Impl& machine, const SegmentList& list) {
+  if (list.traffic_bytes == 0) return {};  // nothing to touch
   const bool alone = list.traffic_bytes < machine.tuning.spawn_traffic_bytes;
   const int slaves = alone ? 1 : machine.slaves();
   const auto count = static_cast<std::size_t>(slaves);

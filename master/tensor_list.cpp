@@ -73,6 +73,7 @@ SegmentList make_segments(TensorList tensors,
   }
   std::byte* base = memory.reserve(tensors.count() * kStride);
   SegmentList list;
+  std::uint32_t used = 0;
   std::byte* at = base;
   for (std::size_t i = 0; i < tensors.count(); ++i, at += kStride) {
     const Tensor& tensor = tensors.data()[i];
@@ -80,9 +81,11 @@ SegmentList make_segments(TensorList tensors,
     if (!is_valid(tensor, type)) fail_tensor(i, tensor);
     auto* segment = new (at) Segment{&operations[type], tensor.count};
     segment->data()[0] = static_cast<std::byte*>(tensor.data);
+    used |= static_cast<std::uint32_t>(tensor.count != 0) << type;
     list.traffic_bytes += tensor.count * operations[type].traffic_bytes;
   }
-  list.table = {base, kStride, tensors.count(), operations, kScalarTypeCount};
+  list.table = {base,       kStride,          tensors.count(),
+                operations, kScalarTypeCount, used};
   return list;
 }
 

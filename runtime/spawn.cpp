@@ -82,6 +82,7 @@ void run_worker(void* context, int slave_begin, int slave_end,
 
 void require_ldm(const Machine::Impl& machine, const SegmentTable& table) {
   for (std::size_t i = 0; i < table.operation_count; ++i) {
+    if ((table.operations_used >> i & 1u) == 0) continue;
     const Operation& operation = table.operations[i];
     const LdmLayout layout = LdmLayout::make(operation, machine.ldm_bytes,
                                              machine.tuning.tile_bytes);

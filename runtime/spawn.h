@@ -3,6 +3,7 @@
 #define SWAMP_RUNTIME_SPAWN_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "runtime/ldm.h"
 #include "runtime/machine_impl.h"
@@ -19,6 +20,7 @@ struct SegmentTable {
   std::size_t count = 0;
   const Operation* operations = nullptr;
   std::size_t operation_count = 0;
+  std::uint32_t operations_used = ~0u;  // bit i: some segment has operation i
 
   const Segment& operator[](std::size_t i) const noexcept {
     return *reinterpret_cast<const Segment*>(base + i * stride);

@@ -14,6 +14,7 @@ int c_abi_unscale(void);
 int c_abi_unscale_report(void);
 int c_abi_unscale_nulls(void);
 int c_abi_unscale_bad_tensors(void);
+int c_abi_unscale_too_many(void);
 int c_abi_update_scale(void);
 int c_abi_check_reports(void);
 

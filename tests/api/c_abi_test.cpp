@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <string>
 #include <thread>
 
 #include "swamp/c_api.h"
@@ -17,6 +18,7 @@ TEST(CAbi, Unscale) { EXPECT_EQ(c_abi_unscale(), 0); }
 TEST(CAbi, UnscaleReport) { EXPECT_EQ(c_abi_unscale_report(), 0); }
 TEST(CAbi, UnscaleNulls) { EXPECT_EQ(c_abi_unscale_nulls(), 0); }
 TEST(CAbi, UnscaleBadTensors) { EXPECT_EQ(c_abi_unscale_bad_tensors(), 0); }
+TEST(CAbi, UnscaleTooMany) { EXPECT_EQ(c_abi_unscale_too_many(), 0); }
 TEST(CAbi, UpdateScale) { EXPECT_EQ(c_abi_update_scale(), 0); }
 TEST(CAbi, CheckReports) { EXPECT_EQ(c_abi_check_reports(), 0); }
 

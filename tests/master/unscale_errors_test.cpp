@@ -132,7 +132,11 @@ TEST_F(UnscaleErrors, TooLittleLdmNamesKernelAndBytes) {
       continue;
     }
     expect_error(list, good, *machine,
-                 {"kernel ", "1024", "LDM", "SWAMP_LDM_BYTES", "float"});
+                 {"kernel unscale_float32 ", "1024", "LDM", "SWAMP_LDM_BYTES"});
+    // A list without elements needs no LDM.
+    const Tensor empty[] = {{nullptr, 0, kFloat16}, {nullptr, 0, kFloat64}};
+    amp_foreach_non_finite_check_and_unscale_(empty, good.found_inf, 0.5f,
+                                              nullptr, machine.get());
   }
 }
 

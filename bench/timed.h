@@ -1,0 +1,37 @@
+// The timed loop of every case.
+#ifndef SWAMP_BENCH_TIMED_H_
+#define SWAMP_BENCH_TIMED_H_
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace swamp::bench {
+
+// Passes that take no time to speak of come in batches. Google Benchmark
+// chooses the number of iterations by its first try; when that try is
+// interrupted, it would settle on a single, cold pass.
+inline constexpr std::size_t kSpawnBatch = 20;
+constexpr std::size_t batch_of_bytes(std::size_t bytes) noexcept {
+  constexpr std::size_t kBatchBytes = std::size_t{4} << 20;
+  return std::clamp<std::size_t>(kBatchBytes / std::max<std::size_t>(bytes, 1),
+                                 1, kSpawnBatch);
+}
+
+// timed() measures pass(). One pass goes before, untimed: threads wake up,
+// plans and caches get warm. SkipWithError() in a pass ends the case.
+template <class Pass>
+void timed(benchmark::State& state, std::size_t batch, Pass pass) {
+  pass();
+  if (state.error_occurred()) return;
+  while (
+      state.KeepRunningBatch(static_cast<benchmark::IterationCount>(batch))) {
+    for (std::size_t i = 0; i < batch; ++i) pass();
+    benchmark::ClobberMemory();
+  }
+}
+
+}  // namespace swamp::bench
+
+#endif  // SWAMP_BENCH_TIMED_H_
