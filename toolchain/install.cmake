@@ -1,10 +1,13 @@
 # What `cmake --install` lays down: the library, its headers, a CMake package and
 # a pkg-config file. None of it holds an absolute path: the tree may be moved.
 include(CMakePackageConfigHelpers)
+block()
 
-# The components of the CMake package. An adapter (aten, mpi) appends its name
-# here and installs its targets as swamp_<name>Targets.cmake.
-set(SWAMP_COMPONENTS swamp)
+# The components of the CMake package. An adapter (aten, mpi) appends its name to
+# this property and installs, beside swampConfig.cmake, a swamp_<name>.cmake that
+# finds what it needs and includes its targets.
+get_property(SWAMP_COMPONENTS GLOBAL PROPERTY SWAMP_COMPONENTS)
+list(PREPEND SWAMP_COMPONENTS swamp)
 
 # What a static libswamp needs of its users at link time, for CMake and for
 # pkg-config. A shared one has found it all itself.
@@ -58,6 +61,7 @@ install(FILES ${PROJECT_BINARY_DIR}/swampConfig.cmake
 # pcfiledir is where pkg-config found the file: the prefix follows the tree.
 set(pc_folder ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig)
 file(RELATIVE_PATH SWAMP_PC_PREFIX ${pc_folder} ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" SWAMP_PC_PREFIX "${SWAMP_PC_PREFIX}")
 cmake_path(APPEND SWAMP_PC_LIBDIR "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
 cmake_path(APPEND SWAMP_PC_INCLUDEDIR "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
 set(SWAMP_PC_LIBS "")
@@ -74,3 +78,5 @@ configure_file(${CMAKE_CURRENT_LIST_DIR}/swamp.pc.in
   ${PROJECT_BINARY_DIR}/swamp.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/swamp.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+endblock()
