@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -13,6 +14,7 @@
 #include "bench/options.h"
 #include "bench/report.h"
 #include "bench/suite.h"
+#include "bench/timed.h"
 
 namespace swamp::bench {
 namespace {
@@ -57,8 +59,17 @@ int run(int argc, char** argv) {
   add_threshold(suite);
   add_tuning(suite);
 
+  if (options.quick) {
+    deadline = std::chrono::steady_clock::now() + std::chrono::seconds(45);
+  }
   Reporter reporter(suite, facts);
   if (benchmark::RunSpecifiedBenchmarks(&reporter) == 0) return kBadUse;
+  if (reporter.left_out() != 0) {
+    fmt::print(stderr,
+               "swamp_bench: the machine is busy: {} repetitions left out to "
+               "end within a minute\n",
+               reporter.left_out());
+  }
   const std::string table = table_text(suite, suite.results());
   if (!table.empty()) {
     fmt::print("{}{}", options.table_only ? "" : "\n", table);

@@ -6,6 +6,7 @@
 
 #include "bench/git_describe.h"
 #include "bench/threads.h"
+#include "bench/timed.h"
 #include "swamp/c_api.h"
 #include "swamp/machine.h"
 
@@ -84,6 +85,10 @@ void Reporter::ReportRuns(const std::vector<Run>& runs) {
   for (const Run& run : runs) {
     if (run.run_type != Run::RT_Iteration) continue;
     if (run.error_occurred) {
+      if (run.error_message == kOutOfTime) {
+        ++left_out_;
+        continue;
+      }
       GetErrorStream() << "swamp_bench: " << run.benchmark_name() << ": "
                        << run.error_message << '\n';
       continue;

@@ -25,8 +25,10 @@ class Reporter : public benchmark::ConsoleReporter {
 
   bool ReportContext(const Context& context) override;
   void ReportRuns(const std::vector<Run>& runs) override;
+  int left_out() const { return left_out_; }
 
  private:
+  int left_out_ = 0;
   Suite& suite_;
   Facts facts_;
 };

@@ -5,6 +5,7 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 
 namespace swamp::bench {
@@ -19,10 +20,23 @@ constexpr std::size_t batch_of_bytes(std::size_t bytes) noexcept {
                                  1, kSpawnBatch);
 }
 
+// kOutOfTime is the error of a repetition that came after the deadline, and was
+// left out. They are shuffled, so those before it still cover most cases.
+inline constexpr const char* kOutOfTime = "out of time";
+inline auto deadline = std::chrono::steady_clock::time_point::max();
+
 // timed() measures pass(). One pass goes before, untimed: threads wake up,
 // plans and caches get warm. SkipWithError() in a pass ends the case.
 template <class Pass>
 void timed(benchmark::State& state, std::size_t batch, Pass pass) {
+  if (std::chrono::steady_clock::now() > deadline) {
+    // Google Benchmark insists on equal iterations in all repetitions.
+    while (
+        state.KeepRunningBatch(static_cast<benchmark::IterationCount>(batch))) {
+    }
+    state.SkipWithError(kOutOfTime);
+    return;
+  }
   pass();
   if (state.error_occurred()) return;
   while (

@@ -16,9 +16,7 @@ void amp_foreach_non_finite_check_and_unscale_(TensorList tensors,
                                                Machine* machine) {
   Machine::Impl& impl =
       (machine != nullptr ? *machine : Machine::default_machine()).impl();
-  const bool in_view = impl.transfer == runtime::Transfer::view;
-  const slave::UnscaleArgs args{inv_scale,
-                                in_view ? impl.tuning.prefetch_bytes : 0};
+  slave::UnscaleArgs args{inv_scale, 0};
   // Multiplying by 1 changes no bit: reading will do.
   const bool check = inv_scale == 1.0f;
   const KernelId first = check ? slave::kernel_id::check_float16
@@ -33,6 +31,10 @@ void amp_foreach_non_finite_check_and_unscale_(TensorList tensors,
   master::Road& road = master::Road::of_this_thread();
   const master::SegmentList list =
       master::make_segments(tensors, operations, road.segment_memory());
+  if (impl.transfer == runtime::Transfer::view &&
+      list.traffic_bytes > impl.tuning.prefetch_traffic_bytes) {
+    args.prefetch_bytes = impl.tuning.prefetch_bytes;
+  }
   const Result result = road.run(impl, list);
   if (result.flagged_elements != 0) found_inf = 1.0f;
   if (report != nullptr) {

@@ -10,14 +10,18 @@ namespace swamp::runtime {
 
 struct Tuning {
   // Below this traffic the master works alone: a spawn would cost more than it
-  // saves. swamp_bench --benchmark_filter=threshold.
-  std::size_t spawn_traffic_bytes = 96 * 1024;
+  // saves. Measured on 2 cores of an AMD EPYC with warm data: a spawn pays from
+  // 512 KiB of float32 and from 128 KiB of bfloat16, whose bytes take longer;
+  // in between little is won or lost. swamp_bench --benchmark_filter=threshold.
+  std::size_t spawn_traffic_bytes = 256 * 1024;
   // Tile of the transfer modes copy and check, of the widest stream: beyond the
   // host's L1 the copies cost more. swamp_bench --benchmark_filter=transfer.
   std::size_t tile_bytes = 8 * 1024;
-  // How far ahead the kernels prefetch in view mode.
-  // swamp_bench --benchmark_filter=roof.
-  std::uint32_t prefetch_bytes = 2 * 1024;
+  // How far ahead the kernels prefetch in view mode, in lists of more traffic
+  // than prefetch_traffic_bytes: in memory 4 KiB gave 10 %, in L1 and L2 the
+  // instructions cost up to 40 %. swamp_bench --benchmark_filter=roof.
+  std::uint32_t prefetch_bytes = 4 * 1024;
+  std::size_t prefetch_traffic_bytes = 2 * 1024 * 1024;
 };
 
 }  // namespace swamp::runtime

@@ -132,7 +132,7 @@ TEST_F(UnscaleErrors, TooLittleLdmNamesKernelAndBytes) {
       continue;
     }
     expect_error(list, good, *machine,
-                 {"kernel unscale_float32 ", "1024", "LDM", "SWAMP_LDM_BYTES"});
+                 {"_float32 asks for ", "kernel ", "1024", "SWAMP_LDM_BYTES"});
     // A list without elements needs no LDM.
     const Tensor empty[] = {{nullptr, 0, kFloat16}, {nullptr, 0, kFloat64}};
     amp_foreach_non_finite_check_and_unscale_(empty, good.found_inf, 0.5f,
