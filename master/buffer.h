@@ -2,8 +2,8 @@
 #define SWAMP_MASTER_BUFFER_H_
 
 #include <cstddef>
-#include <cstdlib>
 #include <memory>
+#include <new>
 #include <string>
 #include <type_traits>
 
@@ -22,11 +22,11 @@ class Buffer {
   // it grows. Throws Error SWAMP_OUT_OF_MEMORY.
   T* reserve(std::size_t count) {
     if (count > capacity_) {
-      const std::size_t bytes =
-          (count * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
+      const std::size_t bytes = count * sizeof(T);
       data_.reset();
       capacity_ = 0;
-      data_.reset(static_cast<T*>(std::aligned_alloc(kAlignment, bytes)));
+      data_.reset(
+          static_cast<T*>(::operator new(bytes, kAlignment, std::nothrow)));
       if (!data_) {
         throw Error(
             SWAMP_OUT_OF_MEMORY,
@@ -38,9 +38,11 @@ class Buffer {
   }
 
  private:
-  static constexpr std::size_t kAlignment = 128;
+  static constexpr std::align_val_t kAlignment{128};
   struct Free {
-    void operator()(T* data) const noexcept { std::free(data); }
+    void operator()(T* data) const noexcept {
+      ::operator delete(data, kAlignment);
+    }
   };
   std::unique_ptr<T[], Free> data_;
   std::size_t capacity_ = 0;

@@ -53,11 +53,15 @@ class ThreadsBackend final : public Backend {
         });
       }
     } catch (const std::system_error& error) {
+      const std::size_t started = threads_->size();
       stop();
-      throw Error(SWAMP_OUT_OF_MEMORY,
-                  "backend threads: cannot start thread " +
-                      std::to_string(threads_->size() + 1) + " of " +
-                      std::to_string(slaves_) + ": " + error.what());
+      throw Error(SWAMP_OUT_OF_MEMORY, "backend threads: cannot start thread " +
+                                           std::to_string(started + 1) +
+                                           " of " + std::to_string(slaves_) +
+                                           ": " + error.what());
+    } catch (...) {
+      stop();  // or the threads that run would end the process
+      throw;
     }
   }
 

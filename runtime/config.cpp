@@ -110,7 +110,7 @@ void configure_sizes(const MachineConfig& config, Machine::Impl& impl) {
       setting("slaves_per_group", number(config.slaves_per_group),
               "SWAMP_SLAVES_PER_GROUP");
   impl.slaves_per_group = static_cast<std::uint32_t>(choose_size(
-      slaves, host ? impl.topology.cores_per_group() : row.slaves_per_group, 1,
+      slaves, host ? impl.topology.slaves_per_group() : row.slaves_per_group, 1,
       kMaxCount));
   if (impl.core_groups * impl.slaves_per_group > kMaxSlaves) {
     throw Error(

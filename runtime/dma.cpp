@@ -1,59 +1,65 @@
 #include "runtime/dma.h"
 
-#include <string>
+#include <algorithm>
 
 namespace swamp::runtime {
 namespace {
 
 constexpr int kPoison = 0xff;  // nan in every float format, -1 in integers
 
-std::string describe(const void* main, std::size_t bytes) {
-  char address[32];
-  std::snprintf(address, sizeof address, "%p", main);
-  return std::to_string(bytes) + " bytes at " + address;
-}
-
 }  // namespace
 
 DeferredDma::~DeferredDma() {
-  for (const Pending& transfer : pending_) {
+  for (std::size_t i = 0; i < pending_count_; ++i) {
+    const Pending& transfer = pending_[i];
     report(where(transfer.file, transfer.line), "missing-wait",
-           "a transfer of " + std::to_string(transfer.bytes) +
-               " bytes was never waited for; wait for its reply before the "
-               "slave ends");
+           "a transfer of %zu bytes was never waited for; wait for its reply "
+           "before the slave ends",
+           transfer.bytes);
   }
 }
 
 bool DeferredDma::legal(const void* ldm, const void* main, std::size_t bytes,
                         const Reply* reply, bool write, const char* file,
                         int line) {
+  const Where at = where(file, line);
   const auto bits = reinterpret_cast<std::uintptr_t>(ldm) |
                     reinterpret_cast<std::uintptr_t>(main) | bytes;
-  const char* category = nullptr;
-  std::string text;
   if (bytes == 0 || bytes > ldm_.bytes()) {
-    category = "bad-length";
-    text = describe(main, bytes) + ": expected 1.." +
-           std::to_string(ldm_.bytes()) + " bytes";
+    report(at, "bad-length", "%zu bytes at %p; expected 1..%zu bytes", bytes,
+           main, ldm_.bytes());
   } else if (bits % 4 != 0) {
-    category = "misaligned";
-    text = describe(main, bytes) +
-           ": main and LDM address and length must be multiples of 4";
+    report(at, "misaligned",
+           "%zu bytes at %p, LDM %p; both addresses and the length must be "
+           "multiples of 4",
+           bytes, main, ldm);
   } else if (!ldm_.contains(ldm, bytes)) {
-    category = "ldm-range";
-    text = std::to_string(bytes) + " bytes beyond the LDM of " +
-           std::to_string(ldm_.bytes());
+    report(at, "ldm-range", "%zu bytes at LDM %p lie outside the LDM of %zu",
+           bytes, ldm, ldm_.bytes());
   } else if (!ldm_.contains(reply, sizeof *reply)) {
-    category = "reply-not-ldm";
-    text = "the reply word lies outside LDM";
+    report(at, "reply-not-ldm", "the reply word lies outside LDM");
   } else if (!window_.allows(main, bytes, write)) {
-    category = "main-range";
-    text = describe(main, bytes) + (write ? " (put)" : " (get)") +
-           " lie in no array of the spawn";
+    report(at, "main-range",
+           "%zu bytes at %p (%s) lie in no array of the spawn", bytes, main,
+           write ? "put" : "get");
+  } else {
+    return true;
   }
-  if (category == nullptr) return true;
-  report(where(file, line), category, text);
   return false;
+}
+
+void DeferredDma::issue(const Pending& transfer) {
+  // A full queue works off its oldest transfer first, as the hardware would.
+  if (pending_count_ == kMaxPending) complete(0);
+  pending_[pending_count_++] = transfer;
+}
+
+void DeferredDma::complete(std::size_t i) {
+  const Pending transfer = pending_[i];
+  std::memcpy(transfer.destination, transfer.source, transfer.bytes);
+  ++*transfer.reply;
+  std::copy(pending_ + i + 1, pending_ + pending_count_, pending_ + i);
+  --pending_count_;
 }
 
 void DeferredDma::get(void* ldm, const void* main, std::size_t bytes,
@@ -63,7 +69,7 @@ void DeferredDma::get(void* ldm, const void* main, std::size_t bytes,
     return;
   }
   std::memset(ldm, kPoison, bytes);
-  pending_.push_back({ldm, main, bytes, reply, file, line});
+  issue({ldm, main, bytes, reply, file, line});
 }
 
 void DeferredDma::put(void* main, const void* ldm, std::size_t bytes,
@@ -72,22 +78,20 @@ void DeferredDma::put(void* main, const void* ldm, std::size_t bytes,
     ++*reply;
     return;
   }
-  pending_.push_back({main, ldm, bytes, reply, file, line});
+  issue({main, ldm, bytes, reply, file, line});
 }
 
 void DeferredDma::wait(const Reply* reply, Reply value, const char* file,
                        int line) {
-  for (auto next = pending_.begin(); *reply < value;) {
-    while (next != pending_.end() && next->reply != reply) ++next;
-    if (next == pending_.end()) {
+  for (std::size_t i = 0; *reply < value;) {
+    while (i < pending_count_ && pending_[i].reply != reply) ++i;
+    if (i == pending_count_) {
       report(where(file, line), "hang",
-             "waits for reply " + std::to_string(value) + ", but only " +
-                 std::to_string(*reply) + " transfers were issued on it");
+             "waits for reply %d, but only %d transfers were issued on it",
+             value, *reply);
       return;
     }
-    std::memcpy(next->destination, next->source, next->bytes);
-    ++*next->reply;
-    next = pending_.erase(next);
+    complete(i);
   }
 }
 

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 #include "runtime/check/main_window.h"
 #include "runtime/check/reports.h"
@@ -80,6 +79,8 @@ class DeferredDma {
   };
   bool legal(const void* ldm, const void* main, std::size_t bytes,
              const Reply* reply, bool write, const char* file, int line);
+  void issue(const Pending& transfer);
+  void complete(std::size_t i);
   Where where(const char* file, int line) const noexcept {
     return {file, line, core_group_, slave_};
   }
@@ -88,7 +89,11 @@ class DeferredDma {
   const MainWindow& window_;
   int core_group_;
   int slave_;
-  std::vector<Pending> pending_;
+  // In the order of issue. Fixed, because a slave cannot fail; the tile loop
+  // has two tiles of kMaxStreams in flight, each way.
+  static constexpr std::size_t kMaxPending = 64;
+  Pending pending_[kMaxPending];
+  std::size_t pending_count_ = 0;
 };
 
 }  // namespace swamp::runtime

@@ -104,7 +104,15 @@ void run_job(Machine::Impl& machine, const Job& job, LdmArenas& arenas) {
     require_ldm(machine, job.table);
     const int workers = job.slaves == 1 ? 1 : machine.backend->worker_count();
     arenas.reserve(workers, machine.ldm_bytes);
-    if (machine.transfer == Transfer::check) window.emplace(job.table);
+    if (machine.transfer == Transfer::check) {
+      try {
+        window.emplace(job.table);
+      } catch (const std::bad_alloc&) {
+        throw Error(
+            SWAMP_OUT_OF_MEMORY,
+            "cannot allocate the ranges that transfer mode check needs");
+      }
+    }
   }
   Spawned spawned{&machine, &job, &arenas, window ? &*window : nullptr,
                   read_float_environment()};

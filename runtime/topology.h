@@ -10,17 +10,21 @@ namespace swamp::runtime {
 // Topology is the cores that this process may run on, as the machine `host`
 // sees them. read_topology() is in topology_hwloc.cpp or topology_plain.cpp.
 struct Topology {
-  std::string source;          // "hwloc 2.9.0" or "plain"
-  std::uint32_t groups = 1;    // NUMA nodes that have cores
-  std::vector<int> core_pus;   // OS index of each core's first PU, by group
-  bool is_this_system = true;  // false: synthetic, nothing can be bound
+  std::string source;           // "hwloc 2.9.0" or "plain"
+  std::uint32_t groups = 1;     // NUMA nodes that have cores
+  std::vector<int> core_pus;    // OS index of each core's first PU, by group
+  bool is_this_system = true;   // false: synthetic, nothing can be bound
+  std::uint32_t cpu_limit = 0;  // of the cgroup, in CPUs; 0: none
 
   std::uint32_t cores() const {
     return static_cast<std::uint32_t>(core_pus.size());
   }
-  // Cores per group; rounded up where the nodes differ.
-  std::uint32_t cores_per_group() const {
-    return (cores() + groups - 1) / groups;
+  // Slaves per group of the machine `host`: one a core, but not more than the
+  // cgroup gives time for; rounded up where the nodes differ.
+  std::uint32_t slaves_per_group() const {
+    const std::uint32_t all =
+        cpu_limit != 0 && cpu_limit < cores() ? cpu_limit : cores();
+    return (all + groups - 1) / groups;
   }
 };
 

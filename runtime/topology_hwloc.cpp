@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "runtime/cgroup.h"
 #include "runtime/topology.h"
 #include "swamp/error.h"
 
@@ -76,6 +77,7 @@ Topology read_topology() {
   Topology out;
   out.source = "hwloc " HWLOC_VERSION;
   out.is_this_system = hwloc_topology_is_thissystem(topology) != 0;
+  if (out.is_this_system) out.cpu_limit = cgroup_cpu_limit();
   out.groups = 0;
   std::set<int> seen;
   hwloc_obj_t node = nullptr;

@@ -1,5 +1,7 @@
 #include "runtime/check/reports.h"
 
+#include <cstdarg>
+#include <cstdio>
 #include <mutex>
 
 namespace swamp::runtime {
@@ -20,15 +22,20 @@ Collector& collector() {
 
 }  // namespace
 
-void report(const Where& where, const char* category, const std::string& text) {
-  const std::string line =
-      std::string(where.file) + ":" + std::to_string(where.line) + ": " +
-      category + ": cg " + std::to_string(where.core_group) + " slave " +
-      std::to_string(where.slave) + ": " + text;
+void report(const Where& where, const char* category, const char* format,
+            ...) noexcept {
+  char text[256];
+  std::va_list args;
+  va_start(args, format);
+  std::vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  char line[512];
+  std::snprintf(line, sizeof line, "%s:%d: %s: cg %d slave %d: %s", where.file,
+                where.line, category, where.core_group, where.slave, text);
   Collector& all = collector();
   const std::lock_guard<std::mutex> lock(all.mutex);
   ++all.count;
-  if (all.callback != nullptr) all.callback(all.user, line.c_str());
+  if (all.callback != nullptr) all.callback(all.user, line);
 }
 
 std::size_t report_count() noexcept {

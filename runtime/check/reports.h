@@ -4,7 +4,6 @@
 #define SWAMP_RUNTIME_CHECK_REPORTS_H_
 
 #include <cstddef>
-#include <string>
 
 #include "swamp/c_api.h"
 
@@ -18,9 +17,12 @@ struct Where {
   int slave;
 };
 
-// report() collects one line: "file:line: category: cg 0 slave 12: text".
-// Categories are those of design 3.9. Any thread may call.
-void report(const Where& where, const char* category, const std::string& text);
+// report() collects one line: "file:line: category: cg 0 slave 12: text", the
+// text as by printf(). Categories are those of design 3.9. Any thread may call;
+// it allocates nothing, because a slave cannot fail.
+[[gnu::format(printf, 3, 4)]] void report(const Where& where,
+                                          const char* category,
+                                          const char* format, ...) noexcept;
 
 std::size_t report_count() noexcept;
 

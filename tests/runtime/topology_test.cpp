@@ -27,6 +27,18 @@ TEST(TopologyTest, ObeysTheBindingOfThisProcess) {
   EXPECT_EQ(topology.core_pus[0], first);
 }
 
+TEST(TopologyTest, ACpuLimitIsSharedByTheGroups) {
+  Topology topology;
+  topology.groups = 2;
+  topology.core_pus.assign(8, 0);
+  const std::uint32_t expected[][2] = {{0, 4}, {8, 4}, {100, 4},
+                                       {7, 4}, {6, 3}, {1, 1}};
+  for (const auto& [limit, slaves] : expected) {
+    topology.cpu_limit = limit;
+    EXPECT_EQ(topology.slaves_per_group(), slaves) << limit;
+  }
+}
+
 #ifdef SWAMP_HAS_HWLOC
 class Synthetic : public ::testing::Test {
  protected:
@@ -41,7 +53,7 @@ class Synthetic : public ::testing::Test {
 TEST_F(Synthetic, AGroupPerNumaNodeASlavePerCore) {
   const struct {
     const char* description;
-    std::uint32_t groups, cores, cores_per_group;
+    std::uint32_t groups, cores, slaves_per_group;
   } cases[] = {
       {"NUMANode:1 Core:1 PU:1", 1, 1, 1},
       {"Package:2 NUMANode:1 Core:4 PU:1", 2, 8, 4},
@@ -55,7 +67,7 @@ TEST_F(Synthetic, AGroupPerNumaNodeASlavePerCore) {
     const Topology topology = read(c.description);
     EXPECT_EQ(topology.groups, c.groups);
     EXPECT_EQ(topology.cores(), c.cores);
-    EXPECT_EQ(topology.cores_per_group(), c.cores_per_group);
+    EXPECT_EQ(topology.slaves_per_group(), c.slaves_per_group);
     EXPECT_FALSE(topology.is_this_system);
   }
 }

@@ -1,0 +1,76 @@
+// Machines that come and go while others work.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "runtime/machine_impl.h"
+#include "swamp/amp.h"
+
+namespace swamp::test {
+namespace {
+
+std::unique_ptr<Machine> make(const std::string& backend,
+                              const std::string& transfer,
+                              std::uint32_t slaves) {
+  MachineConfig config;
+  config.backend = backend;
+  config.transfer = transfer;
+  config.slaves_per_group = slaves;
+  auto machine = std::make_unique<Machine>(config);
+  machine->impl().tuning.spawn_traffic_bytes = 0;
+  return machine;
+}
+
+bool unscale_is_right(Machine& machine) {
+  std::vector<float> values(30000, 8.0f);
+  const Tensor tensors[] = {{values.data(), values.size(), kFloat32}};
+  float found_inf = 0.0f;
+  amp_foreach_non_finite_check_and_unscale_(tensors, found_inf, 0.5f, nullptr,
+                                            &machine);
+  return found_inf == 0.0f && values == std::vector<float>(30000, 4.0f);
+}
+
+TEST(MachinesTest, DestroyedWhileOthersWorkOnAnother) {
+  const MachineInfo info = Machine().info();
+  std::vector<std::unique_ptr<Machine>> shared;
+  for (const std::string& backend : info.backends) {
+    shared.push_back(make(backend, "copy", 4));
+  }
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      for (unsigned round = 0; round < 6; ++round) {
+        Machine& other = *shared[(t + round) % shared.size()];
+        if (!unscale_is_right(other)) ++wrong;
+        if (t % 2 == 0) continue;
+        // One of its own, of another LDM size, made, used and destroyed.
+        const auto own =
+            make(info.backends[(t + round) % info.backends.size()],
+                 info.transfers[round % info.transfers.size()], 1 + round);
+        if (!unscale_is_right(*own)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+// A thread's memory outlives the machine it was used on.
+TEST(MachinesTest, OneThreadManyMachines) {
+  for (int round = 0; round < 50; ++round) {
+    MachineConfig config;
+    config.backend = "serial";
+    config.transfer = round % 2 == 0 ? "copy" : "check";
+    config.core_groups = 1 + static_cast<std::uint32_t>(round) % 3;
+    config.ldm_bytes = std::size_t{2048} << round % 7;
+    Machine machine(config);
+    ASSERT_TRUE(unscale_is_right(machine)) << round;
+  }
+}
+
+}  // namespace
+}  // namespace swamp::test
