@@ -18,8 +18,8 @@ struct Where {
 };
 
 // report() collects one line: "file:line: category: cg 0 slave 12: text", the
-// text in the format of printf. Categories are those of design 3.9. Any thread
-// may call; it allocates nothing, because a slave cannot fail.
+// text formatted as in C. Categories are those of design 3.9. Any thread may
+// call; it allocates nothing, because a slave cannot fail.
 [[gnu::format(printf, 3, 4)]] void report(const Where& where,
                                           const char* category,
                                           const char* format, ...) noexcept;
