@@ -23,8 +23,9 @@ using Handle = std::unique_ptr<hwloc_topology, Destroy>;
 // restrict_to_allowed() leaves the PUs of taskset and the like, where hwloc
 // itself knows those of the cgroup.
 void restrict_to_allowed(hwloc_topology_t topology) {
+  const std::vector<int> pus = allowed_pus();  // may throw: nothing to free yet
   hwloc_bitmap_t set = hwloc_bitmap_alloc();
-  for (const int pu : allowed_pus()) {
+  for (const int pu : pus) {
     hwloc_bitmap_set(set, static_cast<unsigned>(pu));
   }
   (void)hwloc_topology_restrict(topology, set, 0);

@@ -1,17 +1,20 @@
 # What swamp is built from. libswamp needs Highway; OpenMP and hwloc are parts
 # that may be switched off; the rest belongs to the program, tests and bench.
-find_package(Threads REQUIRED)
+#
+# GLOBAL: a static libswamp names these targets to whoever links it, also from
+# outside this folder (add_subdirectory).
+find_package(Threads REQUIRED GLOBAL)
 find_package(PkgConfig REQUIRED)
 
 # Debian's Highway brings a CMake package, upstream's 1.0.3 only a .pc file.
-find_package(hwy 1.0.3 QUIET)
+find_package(hwy 1.0.3 QUIET GLOBAL)
 if(NOT hwy_FOUND)
   pkg_check_modules(libhwy REQUIRED IMPORTED_TARGET GLOBAL libhwy>=1.0.3)
   add_library(hwy::hwy ALIAS PkgConfig::libhwy)
 endif()
 
 if(SWAMP_WITH_OPENMP)
-  find_package(OpenMP COMPONENTS CXX)
+  find_package(OpenMP COMPONENTS CXX GLOBAL)
   if(NOT OpenMP_CXX_FOUND)
     message(STATUS "swamp: no OpenMP; the default backend will be 'threads'")
     set(SWAMP_WITH_OPENMP OFF)
@@ -19,9 +22,19 @@ if(SWAMP_WITH_OPENMP)
 endif()
 
 if(SWAMP_WITH_HWLOC)
-  pkg_check_modules(hwloc IMPORTED_TARGET hwloc>=2.9)
+  pkg_check_modules(hwloc IMPORTED_TARGET GLOBAL hwloc>=2.9)
   if(NOT hwloc_FOUND)
     message(STATUS "swamp: no hwloc; one core group of all cores is assumed")
     set(SWAMP_WITH_HWLOC OFF)
   endif()
+endif()
+
+# swamp_room_libraries is what the objects of the rooms need at link time.
+add_library(swamp_room_libraries INTERFACE)
+target_link_libraries(swamp_room_libraries INTERFACE hwy::hwy Threads::Threads)
+if(SWAMP_WITH_OPENMP)
+  target_link_libraries(swamp_room_libraries INTERFACE OpenMP::OpenMP_CXX)
+endif()
+if(SWAMP_WITH_HWLOC)
+  target_link_libraries(swamp_room_libraries INTERFACE PkgConfig::hwloc)
 endif()

@@ -6,6 +6,13 @@ target_compile_features(swamp_flags INTERFACE cxx_std_17 c_std_99)
 target_compile_options(swamp_flags INTERFACE
   -ffp-contract=off -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
 
+# For everything below this folder: translation units that disagree about
+# Highway's targets would break the one-definition rule.
+if(SWAMP_PORTABLE)
+  add_compile_definitions(
+    "HWY_DISABLED_TARGETS=(HWY_AVX2|HWY_AVX3|HWY_AVX3_DL)")
+endif()
+
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_C_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)

@@ -1,3 +1,5 @@
+/// @file
+/// The two operators of mixed-precision training, as PyTorch's on CPUs.
 #ifndef SWAMP_AMP_H_
 #define SWAMP_AMP_H_
 
@@ -9,40 +11,54 @@
 
 namespace swamp {
 
-// OverflowReport says where inf/nan was found: the lowest (tensor, flat index)
-// in list order, and how much there was. element_count == 0: nothing found, the
-// rest is 0.
+/// OverflowReport says where inf/nan was found. element_count == 0: nothing
+/// found, the rest is 0. Indices are 0-based.
 struct OverflowReport {
-  std::uint64_t tensor = 0;
-  std::uint64_t index = 0;
-  std::uint64_t tensor_count = 0;
-  std::uint64_t element_count = 0;
+  std::uint64_t tensor = 0;         ///< the first in list order that held any
+  std::uint64_t index = 0;          ///< flat, of the first in that tensor
+  std::uint64_t tensor_count = 0;   ///< tensors that held any
+  std::uint64_t element_count = 0;  ///< inf/nan elements in the whole list
 };
 
-// amp_foreach_non_finite_check_and_unscale_() multiplies every element of every
-// tensor by inv_scale, in place, and sets found_inf to 1.0f if an incoming
-// element is inf or nan; equal to PyTorch's CPU operator bit for bit:
-//
-//   for (t : tensors) for (x : t) {
-//     if (!isfinite(x)) found_inf = 1.0f;       // the value before the
-//     multiply if (inv_scale != 1.0f) x = round_to_dtype(opmath(x) *
-//     inv_scale);
-//   }
-//
-// found_inf is never cleared. inv_scale == 1 only reads. Dtypes may be mixed;
-// arrays must not overlap. `report`, if not null, is filled. `machine` null
-// means Machine::default_machine(). Any thread may call. Throws Error, before
-// anything is written, for an unknown dtype, null data with a count, a count
-// whose bytes overflow, or data not aligned to its element, and
-// SWAMP_UNSUPPORTED for a float8 dtype; the text names the tensor's index.
+/// amp_foreach_non_finite_check_and_unscale_() multiplies every element of
+/// every tensor by inv_scale, in place, and sets found_inf to 1.0f if an
+/// incoming element is inf or nan; equal to PyTorch's CPU operator of that name
+/// (AmpGradScalerKernels.cpp) bit for bit, but for the payload of a 16-bit nan:
+///
+///     for (t : tensors) for (x : t) {
+///       if (!isfinite(x)) found_inf = 1.0f;  // before the multiply
+///       if (inv_scale != 1.0f) x = round_to_dtype(opmath(x) * inv_scale);
+///     }
+///
+/// opmath is double for float64, else float. inv_scale == 1 only reads. Any
+/// thread may call, also several at once on one machine.
+///
+/// @param tensors the caller's arrays; dtypes may be mixed, the arrays must not
+///   overlap; the list and its tensors may be empty
+/// @param[in,out] found_inf set to 1.0f or left alone, never cleared
+/// @param inv_scale usually 1 / loss scale; its value is not checked
+/// @param[out] report filled, if not null
+/// @param machine where to run; null: Machine::default_machine()
+/// @throws Error before anything is written, with the tensor's index in the
+///   text: SWAMP_INVALID_ARGUMENT for an unknown dtype, null data with a count,
+///   a count whose bytes overflow, or data not aligned to its element;
+///   SWAMP_UNSUPPORTED for a float8 dtype
 SWAMP_API void amp_foreach_non_finite_check_and_unscale_(
     TensorList tensors, float& found_inf, const float& inv_scale,
     OverflowReport* report = nullptr, Machine* machine = nullptr);
 
-// amp_update_scale_() moves the loss scale as PyTorch's _amp_update_scale_ and
-// returns the new scale: backed off when found_inf is not 0, grown after
-// growth_interval clean calls in a row unless that would make it infinite.
-// Products are formed in double and rounded once. Checks nothing.
+/// amp_update_scale_() moves the loss scale as PyTorch's CPU operator
+/// _amp_update_scale_: backed off when found_inf is not 0, grown after
+/// growth_interval clean calls in a row unless that would make it infinite.
+/// Products are formed in double and rounded once. Checks nothing.
+///
+/// @param[in,out] scale the loss scale
+/// @param[in,out] growth_tracker clean calls in a row
+/// @param found_inf as the unscale has left it; nan counts as found
+/// @param growth_factor usually above 1
+/// @param backoff_factor usually between 0 and 1
+/// @param growth_interval in calls; 0 or less: it never grows
+/// @return the new scale
 SWAMP_API float amp_update_scale_(float& scale, std::int32_t& growth_tracker,
                                   float found_inf, double growth_factor,
                                   double backoff_factor,

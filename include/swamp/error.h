@@ -1,3 +1,5 @@
+/// @file
+/// What the C++ API throws.
 #ifndef SWAMP_ERROR_H_
 #define SWAMP_ERROR_H_
 
@@ -9,14 +11,17 @@
 
 namespace swamp {
 
-// Error is what the C++ API throws. what() names the argument, its value and
-// what was expected; status() is what the C ABI would have returned. A call
-// that throws has written nothing.
+/// Error is what the C++ API throws. what() names the argument, its value and
+/// what was expected. A call that throws has written nothing. The C++ API may
+/// also throw std::bad_alloc.
 class SWAMP_API Error : public std::runtime_error {
  public:
+  /// @param status of the same failure in the C ABI
+  /// @param text for what(); copied
   Error(swamp_status status, const std::string& text)
       : std::runtime_error(text), status_(status) {}
 
+  /// What the C ABI would have returned.
   swamp_status status() const noexcept { return status_; }
 
  private:

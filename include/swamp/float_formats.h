@@ -1,5 +1,8 @@
-// Conversions between float and the 16-bit formats, on integer bits: exact for
-// inf, nan and subnormals, independent of CPU, rounding mode and flush-to-zero.
+/// @file
+/// Conversions between float and the 16-bit formats, on integer bits: exact for
+/// inf, nan and subnormals, independent of CPU, rounding mode and
+/// flush-to-zero. A 16-bit number is its bits. The rounding is that of ATen's
+/// c10::Half and c10::BFloat16.
 #ifndef SWAMP_FLOAT_FORMATS_H_
 #define SWAMP_FLOAT_FORMATS_H_
 
@@ -8,19 +11,21 @@
 
 namespace swamp {
 
+/// float_to_bits() returns the bits of an IEEE binary32.
 inline std::uint32_t float_to_bits(float value) noexcept {
   std::uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
   return bits;
 }
 
+/// float_from_bits() is the inverse of float_to_bits().
 inline float float_from_bits(std::uint32_t bits) noexcept {
   float value;
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
 
-// float16_to_float() widens an IEEE binary16; every value is exact.
+/// float16_to_float() widens an IEEE binary16; every value is exact.
 inline float float16_to_float(std::uint16_t half) noexcept {
   const std::uint32_t sign = (half & 0x8000u) << 16;
   const std::uint32_t magnitude = half & 0x7fffu;
@@ -35,8 +40,8 @@ inline float float16_to_float(std::uint16_t half) noexcept {
   return float_from_bits(sign | float_to_bits(value));
 }
 
-// float16_from_float() rounds to nearest, ties to even; overflow gives inf; a
-// nan stays a (quiet) nan.
+/// float16_from_float() rounds to nearest, ties to even; overflow gives inf; a
+/// nan stays a (quiet) nan.
 inline std::uint16_t float16_from_float(float value) noexcept {
   const std::uint32_t bits = float_to_bits(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u;
@@ -60,12 +65,13 @@ inline std::uint16_t float16_from_float(float value) noexcept {
   return static_cast<std::uint16_t>(sign | half);
 }
 
-// bfloat16_to_float() widens a bfloat16; every value is exact.
+/// bfloat16_to_float() widens a bfloat16; every value is exact.
 inline float bfloat16_to_float(std::uint16_t value) noexcept {
   return float_from_bits(static_cast<std::uint32_t>(value) << 16);
 }
 
-// bfloat16_from_float() rounds to nearest, ties to even; a nan stays a nan.
+/// bfloat16_from_float() rounds to nearest, ties to even; overflow gives inf; a
+/// nan stays a (quiet) nan.
 inline std::uint16_t bfloat16_from_float(float value) noexcept {
   const std::uint32_t bits = float_to_bits(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) {

@@ -1,5 +1,6 @@
-// What a kernel, the runtime and the master agree on. For authors of kernels;
-// no ABI promise.
+/// @file
+/// What a kernel, the runtime and the master agree on. For authors of kernels;
+/// no ABI promise.
 #ifndef SWAMP_KERNEL_H_
 #define SWAMP_KERNEL_H_
 
@@ -9,37 +10,42 @@
 
 namespace swamp {
 
-// A kernel is named by id, because a host pointer means nothing on a slave
-// core: each side looks it up in its own table. slave/kernel_id.h has the list.
+/// A kernel is named by id, because a host pointer means nothing on a slave
+/// core: each side looks it up in its own table. slave/kernel_id.h has the
+/// list.
 using KernelId = std::uint16_t;
 
+/// What a kernel does with a stream.
 enum class Access : std::uint8_t { in, out, inout };
 
-// Stream describes one array of an operation: of every segment one such array
-// is read, written or both.
+/// Stream describes one array of an operation: of every segment one such array
+/// is read, written or both.
 struct Stream {
-  std::uint16_t element_bytes;
-  Access access;
+  std::uint16_t element_bytes;  ///< of one element: 2, 4 or 8
+  Access access;                ///< of the kernel
 };
 
+/// Streams that one operation may have.
 inline constexpr int kMaxStreams = 6;
 
-// Operation is made once per dtype or parameter group and shared by segments.
+/// Operation is made once per dtype or parameter group and shared by segments.
 struct Operation {
-  KernelId kernel = 0;
-  std::uint8_t stream_count = 0;
-  Stream streams[kMaxStreams] = {};
-  std::uint32_t traffic_bytes = 0;  // that one element moves; add_stream() sums
-  std::uint32_t args_bytes = 0;
-  const void* args = nullptr;  // trivially copyable; alive until the join
+  KernelId kernel = 0;               ///< what to do
+  std::uint8_t stream_count = 0;     ///< streams in use
+  Stream streams[kMaxStreams] = {};  ///< see add_stream()
+  std::uint32_t traffic_bytes = 0;   ///< that one element moves
+  std::uint32_t args_bytes = 0;      ///< a multiple of 4
+  const void* args = nullptr;  ///< trivially copyable; alive until the join
 
   constexpr Operation() noexcept = default;
+  /// An operation without streams yet. `kernel_args` is not copied.
   template <class Args>
   Operation(KernelId id, const Args& kernel_args) noexcept
       : kernel(id), args_bytes(sizeof(Args)), args(&kernel_args) {
     static_assert(std::is_trivially_copyable_v<Args>);
     static_assert(sizeof(Args) % 4 == 0, "arguments travel by DMA");
   }
+  /// Adds the next stream; at most kMaxStreams.
   constexpr void add_stream(std::uint16_t element_bytes,
                             Access access) noexcept {
     streams[stream_count++] = {element_bytes, access};
@@ -47,45 +53,48 @@ struct Operation {
   }
 };
 
-// Segment is one tensor: `count` elements in each stream. The stream_count
-// array addresses lie directly behind it, so that a segment is no longer than
-// its operation needs (24 bytes for one stream).
+/// Segment is one tensor: `count` elements in each stream. The stream_count
+/// array addresses lie directly behind it, so that a segment is no longer than
+/// its operation needs (24 bytes for one stream).
 struct Segment {
-  const Operation* operation;
-  std::size_t count;
+  const Operation* operation;  ///< shared; alive until the join
+  std::size_t count;           ///< elements in each stream
 
+  /// stream_count addresses.
   std::byte** data() noexcept {
     return reinterpret_cast<std::byte**>(this + 1);
   }
+  /// stream_count addresses.
   std::byte* const* data() const noexcept {
     return reinterpret_cast<std::byte* const*>(this + 1);
   }
 };
 
-// segment_bytes() is how far apart segments of so many streams lie.
+/// segment_bytes() is how far apart segments of so many streams lie.
 constexpr std::size_t segment_bytes(int stream_count) noexcept {
   return sizeof(Segment) +
          static_cast<std::size_t>(stream_count) * sizeof(std::byte*);
 }
 
-// Result is what one slave found. It is written by that slave alone and folded
-// by the master after the join: no shared flags, no atomics.
+/// Result is what one slave found. It is written by that slave alone and folded
+/// by the master after the join: no shared flags, no atomics.
 struct alignas(128) Result {
+  /// No segment.
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
 
-  std::uint64_t segment = kNone;  // the current one; set by the tile loop
-  std::uint64_t flagged_elements = 0;
-  std::uint64_t flagged_segments = 0;
-  std::uint64_t first_segment = kNone;  // lowest flagged (segment, index)
-  std::uint64_t first_index = 0;
-  std::uint64_t last_segment = kNone;  // highest flagged segment
-  // What the operation gathers of the current segment, where it does that: the
-  // slave's own partial result, zero when the segment begins. Set by the tile
-  // loop.
+  std::uint64_t segment = kNone;  ///< the current one; set by the tile loop
+  std::uint64_t flagged_elements = 0;   ///< as flag() has counted
+  std::uint64_t flagged_segments = 0;   ///< segments that held any
+  std::uint64_t first_segment = kNone;  ///< lowest flagged (segment, index)
+  std::uint64_t first_index = 0;        ///< in the first segment
+  std::uint64_t last_segment = kNone;   ///< highest flagged segment
+  /// What the operation gathers of the current segment, where it does that: the
+  /// slave's own partial result, zero when the segment begins. Set by the tile
+  /// loop.
   void* partial = nullptr;
 
-  // flag() records `count` more elements of the current segment, the first of
-  // them at `index`. A slave visits its elements in list order.
+  /// flag() records `count` more elements of the current segment, the first of
+  /// them at `index`. A slave visits its elements in list order.
   void flag(std::uint64_t index, std::uint64_t count) noexcept {
     if (first_segment == kNone) {
       first_segment = segment;
@@ -99,32 +108,34 @@ struct alignas(128) Result {
   }
 };
 
-// KernelFunction computes one tile: tiles[s] is `count` elements of stream s,
-// the first of which is element `first` of its tensor. It allocates nothing,
-// fails never, and touches nothing but its tiles, its args and its result.
+/// KernelFunction computes one tile: tiles[s] is `count` elements of stream s,
+/// the first of which is element `first` of its tensor. It allocates nothing,
+/// fails never, and touches nothing but its tiles, its args and its result.
 using KernelFunction = void (*)(const void* args, void* const* tiles,
                                 std::size_t count, std::size_t first,
                                 Result& result);
 
+/// KernelRow is one kernel of a table.
 struct KernelRow {
-  const char* name;
-  KernelFunction function;
+  const char* name;         ///< as in slave/kernels.inc
+  KernelFunction function;  ///< never null
 };
 
-// KernelTable holds all kernels, compiled for one ISA.
+/// KernelTable holds all kernels, compiled for one ISA.
 struct KernelTable {
-  const char* isa;        // as in SWAMP_ISA
-  bool runnable;          // on this CPU
-  const KernelRow* rows;  // indexed by KernelId
+  const char* isa;        ///< as in SWAMP_ISA
+  bool runnable;          ///< on this CPU
+  const KernelRow* rows;  ///< indexed by KernelId
 };
 
+/// KernelTables is what kernel_tables() returns; it lives for ever.
 struct KernelTables {
-  const KernelTable* tables;  // best first
-  std::size_t count;
+  const KernelTable* tables;  ///< best first
+  std::size_t count;          ///< tables, not kernels
 };
 
-// kernel_tables() lists what this build was compiled for. Defined by the side
-// that runs the kernels (slave/dispatch.cpp; a test may bring its own).
+/// kernel_tables() lists what this build was compiled for. Defined by the side
+/// that runs the kernels (slave/dispatch.cpp; a test may bring its own).
 KernelTables kernel_tables() noexcept;
 
 }  // namespace swamp

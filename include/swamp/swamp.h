@@ -1,4 +1,5 @@
-// swamp.h includes every C++ doorway of swamp.
+/// @file
+/// swamp.h includes every C++ doorway of swamp.
 #ifndef SWAMP_SWAMP_H_
 #define SWAMP_SWAMP_H_
 

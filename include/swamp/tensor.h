@@ -1,3 +1,5 @@
+/// @file
+/// Tensors and lists of them, as the C++ API takes them.
 #ifndef SWAMP_TENSOR_H_
 #define SWAMP_TENSOR_H_
 
@@ -8,35 +10,45 @@
 
 namespace swamp {
 
-// ScalarType is the element type of a tensor. The C++ and the C API share the
-// type, so that a list passes between them without a copy.
+/// ScalarType is the element type of a tensor. The C++ and the C API share the
+/// type, so that a list passes between them without a copy.
 using ScalarType = swamp_dtype;
-inline constexpr ScalarType kFloat16 = SWAMP_FLOAT16;
-inline constexpr ScalarType kBFloat16 = SWAMP_BFLOAT16;
-inline constexpr ScalarType kFloat32 = SWAMP_FLOAT32;
-inline constexpr ScalarType kFloat64 = SWAMP_FLOAT64;
+inline constexpr ScalarType kFloat16 = SWAMP_FLOAT16;    ///< IEEE binary16
+inline constexpr ScalarType kBFloat16 = SWAMP_BFLOAT16;  ///< ATen BFloat16
+inline constexpr ScalarType kFloat32 = SWAMP_FLOAT32;    ///< IEEE binary32
+inline constexpr ScalarType kFloat64 = SWAMP_FLOAT64;    ///< IEEE binary64
+/// ATen Float8_e4m3fn
 inline constexpr ScalarType kFloat8E4M3FN = SWAMP_FLOAT8_E4M3FN;
+/// ATen Float8_e5m2
 inline constexpr ScalarType kFloat8E5M2 = SWAMP_FLOAT8_E5M2;
 
-// Tensor is {data, count, dtype}: one contiguous array that the caller owns.
+/// Tensor is {data, count, dtype}: one contiguous array that the caller owns.
 using Tensor = swamp_tensor;
 
-// TensorList is a view of an array of tensors, as ATen's. It owns nothing and
-// lives as long as what it was made from.
+/// TensorList is a view of an array of tensors, as ATen's. It owns nothing and
+/// lives as long as what it was made from.
 class TensorList {
  public:
+  /// An empty list.
   constexpr TensorList() noexcept = default;
+  /// `data` may be null when `count`, of tensors, is 0.
   constexpr TensorList(const Tensor* data, std::size_t count) noexcept
       : data_(data), count_(count) {}
+  /// All of a vector; it must not grow while the list is in use.
   TensorList(const std::vector<Tensor>& tensors) noexcept
       : data_(tensors.data()), count_(tensors.size()) {}
+  /// All of an array.
   template <std::size_t kCount>
   constexpr TensorList(const Tensor (&tensors)[kCount]) noexcept
       : data_(tensors), count_(kCount) {}
 
+  /// The first tensor.
   constexpr const Tensor* data() const noexcept { return data_; }
+  /// Tensors in the list.
   constexpr std::size_t count() const noexcept { return count_; }
+  /// For range-for.
   constexpr const Tensor* begin() const noexcept { return data_; }
+  /// For range-for.
   constexpr const Tensor* end() const noexcept { return data_ + count_; }
 
  private:

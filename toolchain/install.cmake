@@ -1,0 +1,82 @@
+# What `cmake --install` lays down: the library, its headers, a CMake package and
+# a pkg-config file. None of it holds an absolute path: the tree may be moved.
+include(CMakePackageConfigHelpers)
+block()
+
+# The components of the CMake package. An adapter (aten, mpi) appends its name to
+# this property and installs, beside swampConfig.cmake, a swamp_<name>.cmake that
+# finds what it needs and includes its targets.
+get_property(SWAMP_COMPONENTS GLOBAL PROPERTY SWAMP_COMPONENTS)
+list(PREPEND SWAMP_COMPONENTS swamp)
+
+# What a static libswamp needs of its users at link time, for CMake and for
+# pkg-config. A shared one has found it all itself.
+set(link_names "")     # for -l
+set(link_packages "")  # pkg-config's
+get_target_property(type swamp TYPE)
+if(type STREQUAL "STATIC_LIBRARY")
+  set(SWAMP_IS_STATIC TRUE)
+  set(link_packages libhwy)
+  if(SWAMP_WITH_HWLOC)
+    list(APPEND link_packages hwloc)
+  endif()
+  # By name (gomp), not as OpenMP::OpenMP_CXX: the user's compiler need not be
+  # ours, and a C project finds no C++ OpenMP.
+  if(SWAMP_WITH_OPENMP)
+    set(link_names ${OpenMP_CXX_LIB_NAMES})
+    list(REMOVE_ITEM link_names pthread)
+  endif()
+else()
+  set(SWAMP_IS_STATIC FALSE)
+endif()
+foreach(name IN LISTS link_names)
+  target_link_libraries(swamp PRIVATE $<INSTALL_INTERFACE:${name}>)
+endforeach()
+foreach(package IN LISTS link_packages)
+  target_link_libraries(swamp PRIVATE
+    $<INSTALL_INTERFACE:PkgConfig::swamp_${package}>)
+endforeach()
+if(SWAMP_IS_STATIC)
+  target_link_libraries(swamp PRIVATE $<INSTALL_INTERFACE:Threads::Threads>)
+endif()
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/swamp)
+install(TARGETS swamp EXPORT swampTargets)
+install(EXPORT swampTargets NAMESPACE swamp:: DESTINATION ${package_folder})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/swamp
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
+  PATTERN aten.h EXCLUDE PATTERN mpi.h EXCLUDE)
+
+set(SWAMP_LINK_PACKAGES ${link_packages})
+# The C++ runtime is for users that link with a C compiler.
+set(SWAMP_CXX_RUNTIME ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
+list(FILTER SWAMP_CXX_RUNTIME INCLUDE REGEX "^(stdc\\+\\+|c\\+\\+|m)$")
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/swampConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/swampConfig.cmake INSTALL_DESTINATION ${package_folder})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/swampConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/swampConfig.cmake
+  ${PROJECT_BINARY_DIR}/swampConfigVersion.cmake DESTINATION ${package_folder})
+
+# pcfiledir is where pkg-config found the file: the prefix follows the tree.
+set(pc_folder ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH SWAMP_PC_PREFIX ${pc_folder} ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" SWAMP_PC_PREFIX "${SWAMP_PC_PREFIX}")
+cmake_path(APPEND SWAMP_PC_LIBDIR "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
+cmake_path(APPEND SWAMP_PC_INCLUDEDIR "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
+set(SWAMP_PC_LIBS "")
+if(SWAMP_IS_STATIC)
+  # By name, not as Requires.private: `pkg-config --static` would also want what
+  # a static libhwloc needs, and Debian's libhwloc-dev does not bring libudev.
+  list(TRANSFORM link_packages REPLACE "^lib" "")
+  list(APPEND link_names ${link_packages} ${SWAMP_CXX_RUNTIME})
+  list(TRANSFORM link_names PREPEND "-l")
+  list(JOIN link_names " " SWAMP_PC_LIBS)
+  string(APPEND SWAMP_PC_LIBS " -pthread")
+endif()
+configure_file(${CMAKE_CURRENT_LIST_DIR}/swamp.pc.in
+  ${PROJECT_BINARY_DIR}/swamp.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/swamp.pc
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+endblock()
