@@ -103,8 +103,7 @@ SegmentList make_segments(TensorList tensors, const Operation* operations,
     used |= static_cast<std::uint32_t>(tensor.count != 0) << type;
     list.traffic_bytes += tensor.count * operations[type].traffic_bytes;
   }
-  list.table = {base,       kStride,    tensors.count(),
-                operations, type_count, used};
+  list.table = {base, kStride, tensors.count(), operations, type_count, used};
   return list;
 }
 
