@@ -23,8 +23,8 @@ void amp_foreach_non_finite_check_and_unscale_(TensorList tensors,
   const bool check = inv_scale == 1.0f;
   const KernelId first = check ? slave::kernel_id::check_float16
                                : slave::kernel_id::unscale_float16;
-  Operation operations[master::kScalarTypeCount];
-  for (int type = 0; type < master::kScalarTypeCount; ++type) {
+  Operation operations[master::kComputeTypeCount];
+  for (int type = 0; type < master::kComputeTypeCount; ++type) {
     operations[type] = Operation(static_cast<KernelId>(first + type), args);
     operations[type].add_stream(master::kScalarTypeBytes[type],
                                 check ? Access::in : Access::inout);

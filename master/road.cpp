@@ -27,16 +27,25 @@ Road& Road::of_this_thread() {
   return *road_of_this_thread;
 }
 
-Result Road::run(Machine::Impl& machine, const SegmentList& list) {
+Result Road::run(Machine::Impl& machine, const SegmentList& list,
+                 std::size_t partial_bytes) {
+  used_ = 0;
   if (list.traffic_bytes == 0) return {};  // nothing to touch
   const bool alone = list.traffic_bytes < machine.tuning.spawn_traffic_bytes;
   const int slaves = alone ? 1 : machine.slaves();
   const auto count = static_cast<std::size_t>(slaves);
   runtime::SlaveRange* ranges = ranges_.reserve(count);
   Result* results = results_.reserve(count);
-  const int used = cut(list.table, list.traffic_bytes, slaves, ranges);
-  runtime::run_job(machine, {list.table, ranges, used, results}, arenas_);
-  return fold(results, used);
+  used_ = cut(list.table, list.traffic_bytes, slaves, ranges);
+  last_partials_ = {};
+  if (partial_bytes != 0) {
+    const std::size_t slots =
+        runtime::Partials::slot_count(list.table.count, used_);
+    last_partials_ = {partials_.reserve(slots * partial_bytes), partial_bytes};
+  }
+  runtime::run_job(
+      machine, {list.table, ranges, used_, results, last_partials_}, arenas_);
+  return fold(results, used_);
 }
 
 Result fold(const Result* results, int count) noexcept {

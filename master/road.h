@@ -21,14 +21,35 @@ class Road {
   Buffer<std::byte>& segment_memory() { return segments_; }
 
   // run() takes a list down the road and returns the slaves' results, folded.
-  // Throws Error before anything is written.
-  Result run(Machine::Impl& machine, const SegmentList& list);
+  // With `partial_bytes` the slaves also leave a partial result of that size
+  // for every segment they met. Throws Error before anything is written.
+  Result run(Machine::Impl& machine, const SegmentList& list,
+             std::size_t partial_bytes = 0);
+
+  // for_each_partial() visits what the last run() left: the partial results of
+  // one segment in the order of slaves, which is that of its elements. Segments
+  // without elements have none.
+  template <class Partial, class Visit>
+  void for_each_partial(const SegmentList& list, Visit visit) {
+    for (int i = 0; i < used_; ++i) {
+      const runtime::SlaveRange& range =
+          ranges_.reserve(0)[static_cast<std::size_t>(i)];
+      for (std::size_t s = range.begin_segment;
+           s < range.end_segment + (range.end_element != 0 ? 1 : 0); ++s) {
+        if (list.table[s].count == 0) continue;
+        visit(s, *reinterpret_cast<const Partial*>(last_partials_.slot(s, i)));
+      }
+    }
+  }
 
  private:
   Buffer<std::byte> segments_;
   Buffer<runtime::SlaveRange> ranges_;
   Buffer<Result> results_;
+  Buffer<std::byte> partials_;
   runtime::LdmArenas arenas_;
+  runtime::Partials last_partials_;
+  int used_ = 0;
 };
 
 // fold() joins the results of slaves whose ranges follow each other in list

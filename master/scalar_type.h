@@ -8,9 +8,12 @@
 
 namespace swamp::master {
 
-inline constexpr int kScalarTypeCount = 4;
+inline constexpr int kScalarTypeCount = 6;
 inline constexpr std::uint16_t kScalarTypeBytes[kScalarTypeCount] = {2, 2, 4,
-                                                                     8};
+                                                                     8, 1, 1};
+// The operators that compute take the first so many of the list; float8 is a
+// format of storage.
+inline constexpr int kComputeTypeCount = 4;
 
 // scalar_type_index() reads a dtype that a C caller may have set to anything;
 // as an enum, a value outside of its list could not even be looked at.

@@ -11,21 +11,40 @@ namespace {
 // No array is larger than a pointer difference can say.
 constexpr std::size_t kMaxBytes = ~std::size_t{0} >> 1;
 
+constexpr const char* kScalarTypeNames[kScalarTypeCount] = {
+    "float16", "bfloat16",      "float32",
+    "float64", "float8_e4m3fn", "float8_e5m2"};
+
 [[noreturn]] void fail(std::size_t index, const char* field,
-                       const std::string& text) {
-  throw Error(SWAMP_INVALID_ARGUMENT,
+                       const std::string& text,
+                       swamp_status status = SWAMP_INVALID_ARGUMENT) {
+  throw Error(status,
               "tensors[" + std::to_string(index) + "]." + field + ": " + text);
 }
 
-// fail_tensor() says what is wrong with a tensor that is known to be.
-[[noreturn]] void fail_tensor(std::size_t index, const Tensor& tensor) {
-  const std::uint32_t type = scalar_type_index(tensor);
-  if (type >= kScalarTypeCount) {
-    fail(index, "dtype",
-         std::to_string(static_cast<std::int32_t>(type)) +
-             " is unknown; expected 0 (float16), 1 (bfloat16), 2 (float32) or "
-             "3 (float64)");
+[[noreturn]] void fail_dtype(std::size_t index, std::uint32_t type,
+                             std::uint32_t type_count) {
+  std::string expected = "; expected ";
+  for (std::uint32_t i = 0; i < type_count; ++i) {
+    if (i != 0) expected += i + 1 == type_count ? " or " : ", ";
+    expected += std::to_string(i) + " (" + kScalarTypeNames[i] + ")";
   }
+  if (type < kScalarTypeCount) {
+    fail(index, "dtype",
+         std::to_string(type) + " (" + kScalarTypeNames[type] +
+             ") is not taken by this operator" + expected,
+         SWAMP_UNSUPPORTED);
+  }
+  fail(index, "dtype",
+       std::to_string(static_cast<std::int32_t>(type)) + " is unknown" +
+           expected);
+}
+
+// fail_tensor() says what is wrong with a tensor that is known to be.
+[[noreturn]] void fail_tensor(std::size_t index, const Tensor& tensor,
+                              std::uint32_t type_count) {
+  const std::uint32_t type = scalar_type_index(tensor);
+  if (type >= type_count) fail_dtype(index, type, type_count);
   const std::size_t bytes = kScalarTypeBytes[type];
   if (tensor.data == nullptr) {
     fail(index, "data",
@@ -45,8 +64,9 @@ constexpr std::size_t kMaxBytes = ~std::size_t{0} >> 1;
            std::to_string(bytes) + ", the size of an element");
 }
 
-bool is_valid(const Tensor& tensor, std::uint32_t type) noexcept {
-  if (type >= kScalarTypeCount) return false;
+bool is_valid(const Tensor& tensor, std::uint32_t type,
+              std::uint32_t type_count) noexcept {
+  if (type >= type_count) return false;
   const std::size_t bytes = kScalarTypeBytes[type];
   if (tensor.count == 0) return true;
   return tensor.data != nullptr && tensor.count <= kMaxBytes / bytes &&
@@ -55,9 +75,8 @@ bool is_valid(const Tensor& tensor, std::uint32_t type) noexcept {
 
 }  // namespace
 
-SegmentList make_segments(TensorList tensors,
-                          const Operation (&operations)[kScalarTypeCount],
-                          Buffer<std::byte>& memory) {
+SegmentList make_segments(TensorList tensors, const Operation* operations,
+                          std::uint32_t type_count, Buffer<std::byte>& memory) {
   if (tensors.data() == nullptr && tensors.count() != 0) {
     throw Error(SWAMP_INVALID_ARGUMENT,
                 "tensors: null with a tensor_count of " +
@@ -78,14 +97,14 @@ SegmentList make_segments(TensorList tensors,
   for (std::size_t i = 0; i < tensors.count(); ++i, at += kStride) {
     const Tensor& tensor = tensors.data()[i];
     const std::uint32_t type = scalar_type_index(tensor);
-    if (!is_valid(tensor, type)) fail_tensor(i, tensor);
+    if (!is_valid(tensor, type, type_count)) fail_tensor(i, tensor, type_count);
     auto* segment = new (at) Segment{&operations[type], tensor.count};
     segment->data()[0] = static_cast<std::byte*>(tensor.data);
     used |= static_cast<std::uint32_t>(tensor.count != 0) << type;
     list.traffic_bytes += tensor.count * operations[type].traffic_bytes;
   }
-  list.table = {base,       kStride,          tensors.count(),
-                operations, kScalarTypeCount, used};
+  list.table = {base,       kStride,    tensors.count(),
+                operations, type_count, used};
   return list;
 }
 

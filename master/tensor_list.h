@@ -18,11 +18,20 @@ struct SegmentList {
 };
 
 // make_segments() validates every tensor and makes a segment of each, with the
-// operation of its dtype: operations[scalar type]. The table lies in `memory`.
-// Throws Error that names the tensor's index, the value and what was expected.
+// operation of its dtype: operations[scalar type], of `type_count` dtypes that
+// the operator takes. The table lies in `memory`. Throws Error that names the
+// tensor's index, the value and what was expected.
+SegmentList make_segments(TensorList tensors, const Operation* operations,
+                          std::uint32_t type_count, Buffer<std::byte>& memory);
+
+template <std::size_t kTypeCount>
 SegmentList make_segments(TensorList tensors,
-                          const Operation (&operations)[kScalarTypeCount],
-                          Buffer<std::byte>& memory);
+                          const Operation (&operations)[kTypeCount],
+                          Buffer<std::byte>& memory) {
+  static_assert(kTypeCount <= kScalarTypeCount);
+  return make_segments(tensors, operations,
+                       static_cast<std::uint32_t>(kTypeCount), memory);
+}
 
 }  // namespace swamp::master
 

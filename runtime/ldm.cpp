@@ -54,7 +54,8 @@ std::size_t LdmLayout::slot_bytes(const Operation& operation,
 }
 
 LdmLayout LdmLayout::make(const Operation& operation, std::size_t ldm_bytes,
-                          std::size_t tile_bytes) noexcept {
+                          std::size_t tile_bytes,
+                          std::size_t partial_bytes) noexcept {
   std::size_t narrowest = ~std::size_t{0};
   std::size_t widest = 1;
   std::size_t sum = 0;
@@ -70,7 +71,7 @@ LdmLayout LdmLayout::make(const Operation& operation, std::size_t ldm_bytes,
   const std::size_t fixed =
       align_up(kSegmentBatch * segment_bytes(operation.stream_count),
                kLdmAlignment) +
-      kLdmAlignment;
+      kLdmAlignment + 2 * align_up(partial_bytes, kLdmAlignment);
 
   LdmLayout layout;
   layout.bytes_needed = fixed + 2 * slot_bytes(operation, step);

@@ -66,7 +66,7 @@ class LdmArenas {
 // LdmLayout says what the tile loop puts into LDM for an operation. Two slots,
 // for double buffering, each with a copy of the operation, of its arguments and
 // with a tile of every stream; before them the slave's part of the segment
-// table, a batch at a time, and the reply words.
+// table, a batch at a time, the reply words, and two partial results.
 struct LdmLayout {
   static constexpr std::size_t kSegmentBatch = 16;
   static constexpr std::size_t kMinTileBytes = 128;  // of the narrowest stream
@@ -76,7 +76,8 @@ struct LdmLayout {
 
   bool fits() const noexcept { return tile_elements != 0; }
   static LdmLayout make(const Operation& operation, std::size_t ldm_bytes,
-                        std::size_t tile_bytes) noexcept;
+                        std::size_t tile_bytes,
+                        std::size_t partial_bytes = 0) noexcept;
   // slot_bytes() is what one slot takes with tiles of `tile_elements`.
   static std::size_t slot_bytes(const Operation& operation,
                                 std::size_t tile_elements) noexcept;

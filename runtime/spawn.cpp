@@ -1,5 +1,6 @@
 #include "runtime/spawn.h"
 
+#include <cstring>
 #include <optional>
 #include <string>
 
@@ -12,7 +13,8 @@
 namespace swamp::runtime {
 
 void run_view(const SegmentTable& table, const SlaveRange& range,
-              const KernelRow* kernels, Result& result) noexcept {
+              const Partials& partials, int slave, const KernelRow* kernels,
+              Result& result) noexcept {
   std::size_t begin = range.begin_element;
   const auto run = [&](std::size_t i, std::size_t end) {
     const Segment& segment = table[i];
@@ -22,6 +24,10 @@ void run_view(const SegmentTable& table, const SlaveRange& range,
       tiles[s] = segment.data()[s] + begin * operation.streams[s].element_bytes;
     }
     result.segment = i;
+    if (partials.bytes != 0) {
+      result.partial = partials.slot(i, slave);
+      std::memset(result.partial, 0, partials.bytes);
+    }
     kernels[operation.kernel].function(operation.args, tiles, end - begin,
                                        begin, result);
     begin = 0;
@@ -52,23 +58,21 @@ void run_slave(const Spawned& spawned, int slave, int worker) noexcept {
   result = Result{};
   const KernelRow* kernels = machine.kernels->rows;
   if (machine.transfer == Transfer::view) {
-    run_view(job.table, range, kernels, result);
+    run_view(job.table, range, job.partials, slave, kernels, result);
     return;
   }
   Ldm ldm = spawned.arenas->arena(worker, machine.ldm_bytes);
   const std::size_t tile_bytes = machine.tuning.tile_bytes;
   if (machine.transfer == Transfer::copy) {
     EagerDma dma;
-    TileLoop<EagerDma>(job.table, range, kernels, tile_bytes, ldm, dma, result)
-        .run();
+    TileLoop<EagerDma>(job, slave, kernels, tile_bytes, ldm, dma).run();
     return;
   }
   std::memset(ldm.base(), 0xff, ldm.bytes());  // nothing left of the last slave
   const auto group_slaves = static_cast<int>(machine.slaves_per_group);
   DeferredDma dma(ldm, *spawned.window, slave / group_slaves,
                   slave % group_slaves);
-  TileLoop<DeferredDma>(job.table, range, kernels, tile_bytes, ldm, dma, result)
-      .run();
+  TileLoop<DeferredDma>(job, slave, kernels, tile_bytes, ldm, dma).run();
 }
 
 void run_worker(void* context, int slave_begin, int slave_end,
@@ -80,12 +84,14 @@ void run_worker(void* context, int slave_begin, int slave_end,
   }
 }
 
-void require_ldm(const Machine::Impl& machine, const SegmentTable& table) {
+void require_ldm(const Machine::Impl& machine, const Job& job) {
+  const SegmentTable& table = job.table;
   for (std::size_t i = 0; i < table.operation_count; ++i) {
     if ((table.operations_used >> i & 1u) == 0) continue;
     const Operation& operation = table.operations[i];
-    const LdmLayout layout = LdmLayout::make(operation, machine.ldm_bytes,
-                                             machine.tuning.tile_bytes);
+    const LdmLayout layout =
+        LdmLayout::make(operation, machine.ldm_bytes, machine.tuning.tile_bytes,
+                        job.partials.bytes);
     if (layout.fits()) continue;
     throw Error(SWAMP_INVALID_ARGUMENT,
                 std::string("kernel ") +
@@ -101,12 +107,14 @@ void require_ldm(const Machine::Impl& machine, const SegmentTable& table) {
 void run_job(Machine::Impl& machine, const Job& job, LdmArenas& arenas) {
   std::optional<MainWindow> window;
   if (machine.transfer != Transfer::view) {
-    require_ldm(machine, job.table);
+    require_ldm(machine, job);
     const int workers = job.slaves == 1 ? 1 : machine.backend->worker_count();
     arenas.reserve(workers, machine.ldm_bytes);
     if (machine.transfer == Transfer::check) {
       try {
-        window.emplace(job.table);
+        window.emplace(job.table, job.partials.base,
+                       Partials::slot_count(job.table.count, job.slaves) *
+                           job.partials.bytes);
       } catch (const std::bad_alloc&) {
         throw Error(
             SWAMP_OUT_OF_MEMORY,

@@ -37,6 +37,22 @@ struct SlaveRange {
   std::size_t end_element = 0;
 };
 
+// Partials is memory for partial results: one slot of `bytes` (0: none) for
+// every pair of a slave and a segment that it meets. Only neighbours in the
+// order of slaves meet the same segment, so segments + slaves slots are enough.
+// A slave writes the slots of the segments of which it has elements.
+struct Partials {
+  std::byte* base = nullptr;  // a multiple of 8, as is `bytes`
+  std::size_t bytes = 0;
+
+  static std::size_t slot_count(std::size_t segments, int slaves) noexcept {
+    return segments + static_cast<std::size_t>(slaves);
+  }
+  std::byte* slot(std::size_t segment, int slave) const noexcept {
+    return base + (segment + static_cast<std::size_t>(slave)) * bytes;
+  }
+};
+
 // Job is what one spawn does. ranges[i] belongs to slave i, and so does
 // results[i], which the slave clears first.
 struct Job {
@@ -44,6 +60,7 @@ struct Job {
   const SlaveRange* ranges = nullptr;
   int slaves = 0;  // 1..the machine's
   Result* results = nullptr;
+  Partials partials = {};
 };
 
 // run_job() runs a job: on the calling thread when it has one slave, else by

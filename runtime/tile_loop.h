@@ -18,25 +18,27 @@ namespace swamp::runtime {
 // the scratchpad, a get is a pointer into main memory, a put is nothing, and a
 // tile is all of a segment that falls to this slave.
 void run_view(const SegmentTable& table, const SlaveRange& range,
-              const KernelRow* kernels, Result& result) noexcept;
+              const Partials& partials, int slave, const KernelRow* kernels,
+              Result& result) noexcept;
 
 // run_tiles() is the tile loop through LDM: for each tile get, kernel, put, in
 // two slots, so that the next tile travels in while this one is computed.
 template <class Dma>
 class TileLoop {
  public:
-  TileLoop(const SegmentTable& table, const SlaveRange& range,
-           const KernelRow* kernels, std::size_t tile_bytes, Ldm& ldm, Dma& dma,
-           Result& result)
-      : table_(table),
-        range_(range),
+  TileLoop(const Job& job, int slave, const KernelRow* kernels,
+           std::size_t tile_bytes, Ldm& ldm, Dma& dma)
+      : table_(job.table),
+        range_(job.ranges[slave]),
+        partials_(job.partials),
+        slave_(slave),
         kernels_(kernels),
         tile_bytes_(tile_bytes),
         ldm_(ldm),
         dma_(dma),
-        result_(result),
-        segment_(range.begin_segment),
-        element_(range.begin_element) {}
+        result_(job.results[slave]),
+        segment_(range_.begin_segment),
+        element_(range_.begin_element) {}
 
   // run() needs an LDM that LdmLayout found large enough for every operation of
   // the table.
@@ -56,8 +58,11 @@ class TileLoop {
       current = 1 - current;
       have = have_next;
     }
-    wait(slots_[0].put);
-    wait(slots_[1].put);
+    end_partial();
+    for (int i = 0; i < 2; ++i) {
+      wait(slots_[i].put);
+      wait(partial_slots_[i].put);
+    }
   }
 
  private:
@@ -81,12 +86,24 @@ class TileLoop {
     Channel get, put;
   };
 
+  // PartialSlot is a partial result in LDM. There are two: the last segment's
+  // may still be on its way out.
+  struct PartialSlot {
+    std::byte* memory = nullptr;
+    Channel put;
+  };
+
   void allocate() {
     const std::size_t batch = std::min(LdmLayout::kSegmentBatch, table_.count);
     batch_ = static_cast<std::byte*>(ldm_.allocate(batch * table_.stride));
-    auto* replies = static_cast<Reply*>(ldm_.allocate(5 * sizeof(Reply)));
-    std::fill(replies, replies + 5, 0);
+    auto* replies = static_cast<Reply*>(ldm_.allocate(7 * sizeof(Reply)));
+    std::fill(replies, replies + 7, 0);
     batch_channel_.reply = replies;
+    for (int i = 0; i < 2; ++i) {
+      partial_slots_[i].memory =
+          static_cast<std::byte*>(ldm_.allocate(partials_.bytes));
+      partial_slots_[i].put.reply = replies + 5 + i;
+    }
     // The slots share what is left, whatever operation they will hold.
     const std::size_t half =
         (ldm_.bytes() - ldm_.used()) / 2 / kLdmAlignment * kLdmAlignment;
@@ -155,9 +172,9 @@ class TileLoop {
           slot.get);
       wait(slot.get);
     }
-    slot.tile_elements =
-        LdmLayout::make(*slot.operation, ldm_.bytes(), tile_bytes_)
-            .tile_elements;
+    slot.tile_elements = LdmLayout::make(*slot.operation, ldm_.bytes(),
+                                         tile_bytes_, partials_.bytes)
+                             .tile_elements;
   }
 
   // A tile lies in LDM as far behind a 4-byte boundary as in main memory.
@@ -173,24 +190,24 @@ class TileLoop {
   }
 
   // for_words() splits a tile of stream s into the whole 4-byte words in the
-  // middle, which go by DMA, and the odd 16-bit elements at its edges, which
-  // share a word with a neighbour and are read and written directly.
+  // middle, which go by DMA, and the odd elements of 1 or 2 bytes at its edges,
+  // which share a word with a neighbour and are read and written directly.
   template <class Words, class Edge>
   static void for_words(const Slot& slot, int s, Words words, Edge edge) {
     auto* main = slot.main[s];
     auto* tile = static_cast<std::byte*>(slot.tiles[s]);
     std::size_t bytes = slot.count * slot.operation->streams[s].element_bytes;
     const std::size_t head =
-        reinterpret_cast<std::uintptr_t>(main) % 4 == 0 ? 0 : 2;
+        std::min(-reinterpret_cast<std::uintptr_t>(main) % 4, bytes);
     if (head != 0) {
-      edge(main, tile);
+      edge(main, tile, head);
       main += head;
       tile += head;
       bytes -= head;
     }
     const std::size_t middle = bytes / 4 * 4;
     if (middle != 0) words(main, tile, middle);
-    if (middle != bytes) edge(main + middle, tile + middle);
+    if (middle != bytes) edge(main + middle, tile + middle, bytes - middle);
   }
 
   void begin_get(Slot& slot) {
@@ -201,8 +218,8 @@ class TileLoop {
           [&](std::byte* main, std::byte* tile, std::size_t bytes) {
             get(tile, main, bytes, slot.get);
           },
-          [](const std::byte* main, std::byte* tile) {
-            std::memcpy(tile, main, 2);
+          [](const std::byte* main, std::byte* tile, std::size_t bytes) {
+            std::memcpy(tile, main, bytes);
           });
     }
   }
@@ -216,20 +233,47 @@ class TileLoop {
             dma_.put(main, tile, bytes, slot.put.reply);
             ++slot.put.issued;
           },
-          [](std::byte* main, const std::byte* tile) {
-            std::memcpy(main, tile, 2);
+          [](std::byte* main, const std::byte* tile, std::size_t bytes) {
+            std::memcpy(main, tile, bytes);
           });
     }
   }
 
+  // begin_partial() hands the kernel a zero partial result for `segment`.
+  void begin_partial(std::size_t segment) {
+    end_partial();
+    partial_segment_ = segment;
+    partial_index_ = 1 - partial_index_;
+    PartialSlot& slot = partial_slots_[partial_index_];
+    wait(slot.put);
+    std::memset(slot.memory, 0, partials_.bytes);
+    result_.partial = slot.memory;
+  }
+
+  // end_partial() sends the last one out, if there is one.
+  void end_partial() {
+    if (partial_segment_ == kNoSegment) return;
+    PartialSlot& slot = partial_slots_[partial_index_];
+    dma_.put(partials_.slot(partial_segment_, slave_), slot.memory,
+             partials_.bytes, slot.put.reply);
+    ++slot.put.issued;
+  }
+
   void compute(Slot& slot) {
     result_.segment = slot.segment;
+    if (partials_.bytes != 0 && slot.segment != partial_segment_) {
+      begin_partial(slot.segment);
+    }
     kernels_[slot.operation->kernel].function(slot.args, slot.tiles, slot.count,
                                               slot.first, result_);
   }
 
+  static constexpr std::size_t kNoSegment = ~std::size_t{0};
+
   const SegmentTable& table_;
   const SlaveRange& range_;
+  const Partials& partials_;
+  int slave_;
   const KernelRow* kernels_;
   std::size_t tile_bytes_;
   Ldm& ldm_;
@@ -243,6 +287,9 @@ class TileLoop {
   std::size_t batch_end_ = 0;
   Channel batch_channel_;
   Slot slots_[2];
+  std::size_t partial_segment_ = kNoSegment;
+  int partial_index_ = 0;
+  PartialSlot partial_slots_[2];
 };
 
 }  // namespace swamp::runtime

@@ -41,7 +41,8 @@ struct OverflowReport {
 /// @param machine where to run; null: Machine::default_machine()
 /// @throws Error before anything is written, with the tensor's index in the
 ///   text: SWAMP_INVALID_ARGUMENT for an unknown dtype, null data with a count,
-///   a count whose bytes overflow, or data not aligned to its element
+///   a count whose bytes overflow, or data not aligned to its element;
+///   SWAMP_UNSUPPORTED for a float8 dtype
 SWAMP_API void amp_foreach_non_finite_check_and_unscale_(
     TensorList tensors, float& found_inf, const float& inv_scale,
     OverflowReport* report = nullptr, Machine* machine = nullptr);

@@ -27,19 +27,22 @@ typedef enum {
   SWAMP_INTERNAL = 4          /**< a bug of swamp: please report it */
 } swamp_status;
 
-/** The element types of a tensor, as ATen's Half, BFloat16, Float, Double. The
- * list may grow. */
+/** The element types of a tensor, as ATen's Half, BFloat16, Float, Double,
+ * Float8_e4m3fn, Float8_e5m2. The list may grow. An operator that does not take
+ * one of them returns SWAMP_UNSUPPORTED. */
 typedef enum {
-  SWAMP_FLOAT16 = 0,  /**< IEEE binary16, 2 bytes */
-  SWAMP_BFLOAT16 = 1, /**< upper half of a binary32, 2 bytes */
-  SWAMP_FLOAT32 = 2,  /**< IEEE binary32, 4 bytes */
-  SWAMP_FLOAT64 = 3   /**< IEEE binary64, 8 bytes */
+  SWAMP_FLOAT16 = 0,       /**< IEEE binary16, 2 bytes */
+  SWAMP_BFLOAT16 = 1,      /**< upper half of a binary32, 2 bytes */
+  SWAMP_FLOAT32 = 2,       /**< IEEE binary32, 4 bytes */
+  SWAMP_FLOAT64 = 3,       /**< IEEE binary64, 8 bytes */
+  SWAMP_FLOAT8_E4M3FN = 4, /**< 1 byte; no inf, nan is 0x7f and 0xff */
+  SWAMP_FLOAT8_E5M2 = 5    /**< upper half of a binary16, 1 byte */
 } swamp_dtype;
 
 /** swamp_tensor describes one contiguous array of any shape; the shape itself
  * does not matter here. The caller owns the memory. */
 typedef struct {
-  /** Aligned to the element (2, 4 or 8 bytes); NULL only when count is 0. */
+  /** Aligned to the element (1, 2, 4 or 8 bytes); NULL only when count is 0. */
   void* data;
   size_t count;      /**< elements, not bytes */
   swamp_dtype dtype; /**< of every element */
@@ -117,7 +120,8 @@ SWAMP_API void swamp_machine_destroy(swamp_machine* machine);
  * @return SWAMP_INVALID_ARGUMENT for a NULL found_inf or inv_scale, a NULL list
  *   with tensor_count > 0, and, naming the tensor's index, for an unknown
  *   dtype, NULL data with count > 0, a count whose bytes overflow, misaligned
- *   data; and what swamp_machine_create() returns, for the default machine */
+ *   data; SWAMP_UNSUPPORTED for a float8 dtype; and what
+ *   swamp_machine_create() returns, for the default machine */
 SWAMP_API swamp_status swamp_amp_foreach_non_finite_check_and_unscale(
     swamp_machine* machine, const swamp_tensor* tensors, size_t tensor_count,
     float* found_inf, const float* inv_scale);

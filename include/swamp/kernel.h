@@ -88,6 +88,10 @@ struct alignas(128) Result {
   std::uint64_t first_segment = kNone;  ///< lowest flagged (segment, index)
   std::uint64_t first_index = 0;        ///< in the first segment
   std::uint64_t last_segment = kNone;   ///< highest flagged segment
+  /// What the operation gathers of the current segment, where it does that: the
+  /// slave's own partial result, zero when the segment begins. Set by the tile
+  /// loop.
+  void* partial = nullptr;
 
   /// flag() records `count` more elements of the current segment, the first of
   /// them at `index`. A slave visits its elements in list order.

@@ -8,6 +8,7 @@
 #include "swamp/error.h"
 #include "swamp/float_formats.h"
 #include "swamp/machine.h"
+#include "swamp/scan.h"
 #include "swamp/tensor.h"
 
 #endif  // SWAMP_SWAMP_H_

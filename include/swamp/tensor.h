@@ -17,6 +17,10 @@ inline constexpr ScalarType kFloat16 = SWAMP_FLOAT16;    ///< IEEE binary16
 inline constexpr ScalarType kBFloat16 = SWAMP_BFLOAT16;  ///< ATen BFloat16
 inline constexpr ScalarType kFloat32 = SWAMP_FLOAT32;    ///< IEEE binary32
 inline constexpr ScalarType kFloat64 = SWAMP_FLOAT64;    ///< IEEE binary64
+/// ATen Float8_e4m3fn
+inline constexpr ScalarType kFloat8E4M3FN = SWAMP_FLOAT8_E4M3FN;
+/// ATen Float8_e5m2
+inline constexpr ScalarType kFloat8E5M2 = SWAMP_FLOAT8_E5M2;
 
 /// Tensor is {data, count, dtype}: one contiguous array that the caller owns.
 using Tensor = swamp_tensor;

@@ -6,11 +6,14 @@
 #include <string>
 #include <utility>
 
+#include "master/cli/scan_options.h"
 #include "master/cli/train_options.h"
 #include "swamp/swamp.h"
 
 namespace swamp::cli {
 
+// kExitFound is what a scan that found inf or nan ends with.
+inline constexpr int kExitFound = 1;
 inline constexpr int kExitFailure = 2;
 // kExitReports is what a run ends with where it would have ended with 0, had
 // the checking emulation found nothing.
@@ -39,6 +42,8 @@ struct InfoOptions {
 };
 
 void run_info(const InfoOptions& options, Machine& machine);
+// run_scan() returns the exit code: several files may fail and the others not.
+int run_scan(const ScanOptions& options, Machine& machine);
 void run_train(const TrainOptions& options, Machine& machine);
 
 }  // namespace swamp::cli

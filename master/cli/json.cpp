@@ -1,9 +1,13 @@
 // nlohmann-json is slow to compile: it is included here and nowhere else.
 #include "master/cli/json.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "master/cli/command.h"
+#include "master/cli/json_events.h"
 #include "swamp/c_api.h"
 
 namespace swamp::cli {
@@ -22,7 +26,120 @@ std::string line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+// Sax passes the parser's events on, and none that lies too deep. The parser
+// itself is a loop: depth costs no stack.
+class Sax final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  Sax(JsonEvents& events, std::size_t max_depth)
+      : events_(events), max_depth_(max_depth) {}
+
+  bool null() override { return other("null"); }
+  bool boolean(bool) override { return other("a boolean"); }
+  bool number_integer(number_integer_t) override {
+    return other("a negative number");
+  }
+  bool number_float(number_float_t, const string_t&) override {
+    return other("a fraction");
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    events_.integer(value);
+    return true;
+  }
+  bool string(string_t& value) override {
+    events_.string(value);
+    return true;
+  }
+  bool binary(binary_t&) override { return false; }  // not in JSON
+  bool start_object(std::size_t) override {
+    enter();
+    events_.begin_object();
+    return true;
+  }
+  bool key(string_t& name) override {
+    events_.key(name);
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    events_.end_object();
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    enter();
+    events_.begin_array();
+    return true;
+  }
+  bool end_array() override {
+    --depth_;
+    events_.end_array();
+    return true;
+  }
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
+    throw Failure(fmt::format("JSON: an error at byte {}", position));
+  }
+
+ private:
+  bool other(const char* kind) {
+    events_.other(kind);
+    return true;
+  }
+  void enter() {
+    if (++depth_ <= max_depth_) return;
+    throw Failure(fmt::format("JSON: nested deeper than {}", max_depth_));
+  }
+
+  JsonEvents& events_;
+  std::size_t max_depth_;
+  std::size_t depth_ = 0;
+};
+
+Json statistics_json(const FileTensor& tensor, const TensorStatistics& found) {
+  Json json;
+  const bool finite = found.finite_count() != 0;
+  json["count"] = tensor.count;
+  if (tensor.element.kind != Element::Kind::scanned) {
+    json["scanned"] = false;
+    return json;
+  }
+  json["scanned"] = true;
+  json["inf"] = found.inf_count;
+  json["nan"] = found.nan_count;
+  json["first"] = nullptr;
+  if (found.non_finite_count() != 0) json["first"] = found.first_non_finite;
+  json["min"] = finite ? number(found.min) : Json();
+  json["max"] = finite ? number(found.max) : Json();
+  json["absmax"] = finite ? number(found.absmax) : Json();
+  return json;
+}
+
 }  // namespace
+
+void read_json(std::string_view text, std::size_t max_depth,
+               JsonEvents& events) {
+  // The parser would take a zero byte for the end of the text.
+  const std::size_t zero = text.find('\0');
+  if (zero != std::string_view::npos) {
+    throw Failure(fmt::format("JSON: an error at byte {}", zero + 1));
+  }
+  Sax sax(events, max_depth);
+  nlohmann::json::sax_parse(text.begin(), text.end(), &sax);
+}
+
+std::string scan_json(const ScannedFile& file) {
+  std::string lines;
+  for (std::size_t i = 0; i < file.tensors.size(); ++i) {
+    const FileTensor& tensor = file.tensors[i];
+    Json json;
+    json["file"] = file.path;
+    json["name"] = tensor.name;
+    json["dtype"] = tensor.element.name;
+    json["shape"] = tensor.shape;
+    json.update(statistics_json(tensor, file.statistics[i]));
+    lines += line(json) + "\n";
+  }
+  return lines;
+}
 
 std::string info_json(const MachineInfo& info) {
   const MachineConfig& chosen = info.chosen;

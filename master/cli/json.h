@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "master/cli/scan/report.h"
 #include "master/cli/step_record.h"
 #include "swamp/machine.h"
 
@@ -14,6 +15,8 @@ const char* compiler_version();
 
 std::string info_json(const MachineInfo& info);
 std::string step_json(const StepRecord& record);
+// scan_json() is a line for every tensor.
+std::string scan_json(const ScannedFile& file);
 
 }  // namespace swamp::cli
 

@@ -16,22 +16,32 @@ void print_report(void* /*user*/, const char* text) { print_error(text); }
 // Runner makes the machine before any work: a bad SWAMP_* value is an error of
 // every command.
 struct Runner {
-  void operator()(const Answer& answer) const { print(answer.text); }
-
-  void operator()(const InfoOptions& options) const {
-    Machine machine;
-    run_info(options, machine);
+  int operator()(const Answer& answer) const {
+    print(answer.text);
+    return EXIT_SUCCESS;
   }
 
-  void operator()(const TrainOptions& options) const {
+  int operator()(const InfoOptions& options) const {
+    Machine machine;
+    run_info(options, machine);
+    return EXIT_SUCCESS;
+  }
+
+  int operator()(const ScanOptions& options) const {
+    Machine machine;
+    return run_scan(options, machine);
+  }
+
+  int operator()(const TrainOptions& options) const {
     Machine machine;
     run_train(options, machine);
+    return EXIT_SUCCESS;
   }
 };
 
-void run(int argc, char** argv) {
+int run(int argc, char** argv) {
   try {
-    std::visit(Runner(), parse_command_line(argc, argv));
+    return std::visit(Runner(), parse_command_line(argc, argv));
   } catch (const UsageError& error) {
     print_error(std::string("swamp: ") + error.what());
     const std::string& command = error.command();
@@ -54,10 +64,12 @@ int main(int argc, char** argv) {
   using namespace swamp::cli;
   prepare_console();
   swamp_check_set_callback(print_report, nullptr);
+  int exit_code = kExitFailure;
   try {
-    run(argc, argv);
+    exit_code = run(argc, argv);
   } catch (...) {
     return kExitFailure;
   }
+  if (exit_code != EXIT_SUCCESS) return exit_code;
   return swamp_check_report_count() > 0 ? kExitReports : EXIT_SUCCESS;
 }

@@ -35,6 +35,10 @@ inline const char* dtype_name(ScalarType dtype) {
       return "float32";
     case kFloat64:
       return "float64";
+    case kFloat8E4M3FN:
+      return "float8_e4m3fn";
+    case kFloat8E5M2:
+      return "float8_e5m2";
   }
   return "?";
 }

@@ -6,7 +6,9 @@
 
 namespace swamp::runtime {
 
-MainWindow::MainWindow(const SegmentTable& table) {
+MainWindow::MainWindow(const SegmentTable& table, const void* partials,
+                       std::size_t partials_bytes) {
+  add(partials, partials_bytes, true);
   add(table.base, table.count * table.stride, false);
   for (std::size_t i = 0; i < table.operation_count; ++i) {
     const Operation& operation = table.operations[i];

@@ -12,10 +12,12 @@ namespace swamp::runtime {
 struct SegmentTable;
 
 // MainWindow is the main memory that a spawn's transfers may touch: exactly its
-// streams, its segment table, its operations and their arguments.
+// streams, its segment table, its operations, their arguments and its partial
+// results.
 class MainWindow {
  public:
-  explicit MainWindow(const SegmentTable& table);
+  explicit MainWindow(const SegmentTable& table, const void* partials = nullptr,
+                      std::size_t partials_bytes = 0);
 
   // allows() says whether [address, address + bytes) lies inside one array that
   // may be read (or, `write`, written).

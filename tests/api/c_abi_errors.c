@@ -35,7 +35,7 @@ int c_abi_unscale_nulls(void) {
 
 int c_abi_unscale_bad_tensors(void) {
   int failed = 0, i;
-  const int dtypes[] = {99, -1, 4, 1 << 30};
+  const int dtypes[] = {99, -1, 6, 1 << 30};
   double memory[2] = {0.0, 0.0};
   float good[] = {1.0f, NAN};
   swamp_tensor list[2];
@@ -62,6 +62,16 @@ int c_abi_unscale_bad_tensors(void) {
     CHECK(REFUSED());
     bad->data = NULL;
     CHECK(REFUSED());
+  }
+  /* known, but not of this operator */
+  for (i = 0; i < 2; ++i) {
+    bad->data = memory;
+    bad->count = 2;
+    bad->dtype = i == 0 ? SWAMP_FLOAT8_E4M3FN : SWAMP_FLOAT8_E5M2;
+    CHECK(swamp_amp_foreach_non_finite_check_and_unscale(
+              NULL, list, 2, &found_inf, &inv_scale) == SWAMP_UNSUPPORTED);
+    CHECK(says("tensors[1].dtype") && says("float8") && says("float64"));
+    CHECK(good[0] == 1.0f && found_inf == 0.0f);
   }
   bad->dtype = SWAMP_FLOAT64;
   bad->data = NULL;

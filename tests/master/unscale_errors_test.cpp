@@ -23,7 +23,8 @@ struct Good {
 // expect_error() expects that `list` fails with all the words, and that neither
 // `good` nor the caller's report has changed.
 void expect_error(TensorList list, Good& good, Machine& machine,
-                  std::initializer_list<const char*> words) {
+                  std::initializer_list<const char*> words,
+                  swamp_status status = SWAMP_INVALID_ARGUMENT) {
   const Good before = good;
   for (const float inv_scale : {0.5f, 1.0f}) {
     try {
@@ -31,7 +32,7 @@ void expect_error(TensorList list, Good& good, Machine& machine,
                                                 &good.report, &machine);
       FAIL() << "no error";
     } catch (const Error& error) {
-      EXPECT_EQ(error.status(), SWAMP_INVALID_ARGUMENT);
+      EXPECT_EQ(error.status(), status);
       for (const char* word : words) {
         EXPECT_NE(std::string(error.what()).find(word), std::string::npos)
             << "no '" << word << "' in: " << error.what();
@@ -46,7 +47,8 @@ void expect_error(TensorList list, Good& good, Machine& machine,
 class UnscaleErrors : public testing::Test {
  protected:
   // The bad tensor is the third; those before it are good.
-  void expect_bad(Tensor bad, std::initializer_list<const char*> words) {
+  void expect_bad(Tensor bad, std::initializer_list<const char*> words,
+                  swamp_status status = SWAMP_INVALID_ARGUMENT) {
     for (const MachineConfig& config :
          machine_configs({{1, 2, 16384}}, false)) {
       SCOPED_TRACE(to_text(config));
@@ -54,7 +56,7 @@ class UnscaleErrors : public testing::Test {
       Good good;
       const Tensor list[] = {
           {good.data, 4, kFloat32}, {nullptr, 0, kFloat16}, bad};
-      expect_error(list, good, *machine, words);
+      expect_error(list, good, *machine, words, status);
     }
   }
 
@@ -72,7 +74,19 @@ TEST_F(UnscaleErrors, UnknownDtypeAlsoWithoutElements) {
              {"tensors[2].dtype", "99", "expected", "0", "3"});
   expect_bad(with_dtype(99, 0), {"tensors[2].dtype", "99"});
   expect_bad(with_dtype(-1, 0), {"tensors[2].dtype", "-1", "float64"});
-  expect_bad(with_dtype(4, 1), {"tensors[2].dtype", "4"});
+  expect_bad(with_dtype(6, 1), {"tensors[2].dtype", "6", "unknown"});
+}
+
+TEST_F(UnscaleErrors, Float8IsKnownButNotTaken) {
+  for (const std::size_t count : {0u, 1u}) {
+    expect_bad(with_dtype(4, count),
+               {"tensors[2].dtype", "4 (float8_e4m3fn)", "0 (float16)",
+                "1 (bfloat16)", "2 (float32)", "3 (float64)"},
+               SWAMP_UNSUPPORTED);
+    expect_bad(with_dtype(5, count),
+               {"tensors[2].dtype", "5 (float8_e5m2)", "float64"},
+               SWAMP_UNSUPPORTED);
+  }
 }
 
 TEST_F(UnscaleErrors, NullDataWithACount) {

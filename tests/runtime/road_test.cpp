@@ -121,6 +121,68 @@ TEST(RoadTest, OddEdgesAreNotRoundedIntoTheNeighbour) {
   });
 }
 
+// Bytes begin and end anywhere in a word, also twice in one word, and every
+// slave leaves a partial result for each segment it met.
+TEST(RoadTest, BytesAnywhereAndPartialResults) {
+  const std::size_t before = runtime::report_count();
+  for_each_machine(4096, [](Machine& machine) {
+    const Args args{3};
+    Operation operation(kTally, args);
+    operation.add_stream(1, Access::inout);
+    TestList list(operation);
+    std::vector<std::vector<std::uint8_t>> arrays;
+    std::vector<std::size_t> skips, counts;
+    std::uint64_t filled = 1;
+    std::size_t skip = 0;
+    for (const std::size_t count : {1u, 2u, 3u, 0u, 5u, 7u, 1000u, 20001u, 1u,
+                                    4096u, 30003u, 2u, 6u, 0u, 9u}) {
+      arrays.emplace_back(count + skip + 5);
+      for (std::uint8_t& byte : arrays.back()) {
+        byte = static_cast<std::uint8_t>(filled = filled * 1103515245 + 12345);
+      }
+      skips.push_back(skip);
+      counts.push_back(count);
+      list.add(count, {arrays.back().data() + skip});
+      skip = (skip + 1) % 4;
+    }
+    const auto original = arrays;
+    const int slaves = machine.impl().slaves();
+    std::vector<std::uint64_t> memory(
+        runtime::Partials::slot_count(arrays.size(), slaves),
+        ~std::uint64_t{0});
+    const runtime::Partials partials{
+        reinterpret_cast<std::byte*>(memory.data()), sizeof memory[0]};
+    run(machine, list, partials);
+
+    std::vector<std::uint64_t> sums(arrays.size());
+    const std::vector<runtime::SlaveRange> ranges = list.split(slaves);
+    for (int s = 0; s < slaves; ++s) {
+      const runtime::SlaveRange& range = ranges[static_cast<std::size_t>(s)];
+      for (std::size_t t = range.begin_segment; t <= range.end_segment; ++t) {
+        const std::size_t begin =
+            t == range.begin_segment ? range.begin_element : 0;
+        if (t == arrays.size()) break;
+        const std::size_t end =
+            t == range.end_segment ? range.end_element : counts[t];
+        if (begin >= end) continue;
+        sums[t] += *reinterpret_cast<std::uint64_t*>(partials.slot(t, s));
+      }
+    }
+    for (std::size_t t = 0; t < arrays.size(); ++t) {
+      std::uint64_t sum = 0;
+      for (std::size_t i = 0; i < arrays[t].size(); ++i) {
+        const bool inside = i >= skips[t] && i < skips[t] + counts[t];
+        if (inside) sum += original[t][i];
+        ASSERT_EQ(arrays[t][i],
+                  static_cast<std::uint8_t>(original[t][i] + (inside ? 3 : 0)))
+            << t << " " << i;
+      }
+      EXPECT_EQ(sums[t], sum) << "segment " << t;
+    }
+  });
+  EXPECT_EQ(runtime::report_count(), before);
+}
+
 TEST(RoadTest, TooLittleLdmIsAnErrorBeforeTheFirstWrite) {
   for (const std::string transfer : {"copy", "check"}) {
     Machine machine(machine_config("serial", transfer, 4, 1024));

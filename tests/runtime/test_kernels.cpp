@@ -35,8 +35,21 @@ void environment(const void*, void* const* tiles, std::size_t count,
             static_cast<std::uint32_t>(runtime::read_float_environment()));
 }
 
-constexpr KernelRow kRows[test::kKernelCount] = {
-    {"add", &add}, {"widen", &widen}, {"environment", &environment}};
+void tally(const void* args, void* const* tiles, std::size_t count, std::size_t,
+           Result& result) {
+  auto* data = static_cast<std::uint8_t*>(tiles[0]);
+  auto& sum = *static_cast<std::uint64_t*>(result.partial);
+  for (std::size_t i = 0; i < count; ++i) {
+    sum += data[i];
+    data[i] = static_cast<std::uint8_t>(
+        data[i] + static_cast<const test::Args*>(args)->value);
+  }
+}
+
+constexpr KernelRow kRows[test::kKernelCount] = {{"add", &add},
+                                                 {"widen", &widen},
+                                                 {"environment", &environment},
+                                                 {"tally", &tally}};
 constexpr KernelTable kTables[] = {
     {"first", true, kRows}, {"absent", false, kRows}, {"second", true, kRows}};
 
@@ -97,14 +110,15 @@ MachineConfig machine_config(const std::string& backend,
   return config;
 }
 
-std::vector<Result> run(Machine& machine, const TestList& list) {
+std::vector<Result> run(Machine& machine, const TestList& list,
+                        runtime::Partials partials) {
   const int slaves = machine.impl().slaves();
   const std::vector<runtime::SlaveRange> ranges = list.split(slaves);
   std::vector<Result> results(static_cast<std::size_t>(slaves));
   runtime::LdmArenas arenas;
-  runtime::run_job(machine.impl(),
-                   {list.table(), ranges.data(), slaves, results.data()},
-                   arenas);
+  runtime::run_job(
+      machine.impl(),
+      {list.table(), ranges.data(), slaves, results.data(), partials}, arenas);
   return results;
 }
 

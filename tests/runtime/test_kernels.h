@@ -16,8 +16,10 @@ namespace swamp::test {
 // kAdd: one inout stream of uint32; adds args.value, flags elements that were
 // kFlagged. kWiden: in uint16, out uint32, inout uint64: out = in + value and
 // sum += in. kEnvironment: one out stream of uint32, set to the slave's control
-// bits of the floating-point environment.
-enum : KernelId { kAdd, kWiden, kEnvironment, kKernelCount };
+// bits of the floating-point environment. kTally: one inout stream of uint8;
+// adds args.value, and the sum of what was there to the partial result, a
+// uint64.
+enum : KernelId { kAdd, kWiden, kEnvironment, kTally, kKernelCount };
 inline constexpr std::uint32_t kFlagged = 0xdeadbeef;
 
 struct Args {
@@ -47,7 +49,8 @@ MachineConfig machine_config(const std::string& backend,
                              std::size_t ldm_bytes = 0);
 
 // run() takes `list` over `machine` and returns the results of its slaves.
-std::vector<Result> run(Machine& machine, const TestList& list);
+std::vector<Result> run(Machine& machine, const TestList& list,
+                        runtime::Partials partials = {});
 
 std::vector<std::string> backends();
 std::vector<std::string> transfers();

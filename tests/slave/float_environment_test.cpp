@@ -40,7 +40,7 @@ TEST_P(KernelEnvironments, SameBitsOnEveryIsa) {
       SCOPED_TRACE(std::string(environment.name) + ", " + args.text);
       std::vector<std::byte> actual = original;
       std::vector<std::byte> expected = original;
-      Result got, want;
+      KernelResult got, want;
       {
         const MxcsrScope scope(environment.mxcsr);
         got = run_kernel(GetParam().function(), args, actual.data(), count);

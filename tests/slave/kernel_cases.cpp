@@ -7,11 +7,13 @@
 
 #include "slave/kernel_id.h"
 #include "slave/reference.h"
+#include "slave/scan.h"
 #include "slave/unscale.h"
 
 namespace swamp::test {
 namespace {
 
+using slave::ScanArgs;
 using slave::UnscaleArgs;
 
 constexpr std::uint64_t kSegment = 5;
@@ -38,6 +40,21 @@ std::vector<ArgsSample> sample_args<UnscaleArgs>() {
       sample.nan_payload = !std::isnan(scale);
       samples.push_back(sample);
     }
+  }
+  return samples;
+}
+
+template <>
+std::vector<ArgsSample> sample_args<ScanArgs>() {
+  std::vector<ArgsSample> samples;
+  for (const std::uint32_t prefetch_bytes : {0u, 2048u}) {
+    const ScanArgs args{prefetch_bytes};
+    ArgsSample sample;
+    sample.text = "prefetch " + std::to_string(prefetch_bytes);
+    sample.bytes.resize(sizeof args);
+    std::memcpy(sample.bytes.data(), &args, sizeof args);
+    sample.nan_payload = true;  // nothing is written
+    samples.push_back(sample);
   }
   return samples;
 }
@@ -87,17 +104,33 @@ void PrintTo(const KernelOnIsa& value, std::ostream* out) {
   *out << value.kernel->name << " on " << value.table->isa;
 }
 
-Result run_kernel(KernelFunction function, const ArgsSample& args, void* data,
-                  std::size_t count, std::size_t first) {
-  Result result;
+KernelResult run_kernel(KernelFunction function, const ArgsSample& args,
+                        void* data, std::size_t count, std::size_t first) {
+  KernelResult result;
+  static_assert(sizeof(slave::ScanPartial) <= sizeof result.partial_bytes);
+  result.partial = result.partial_bytes;
   result.segment = kSegment;
   void* const tiles[kMaxStreams] = {data};
   function(args.bytes.data(), tiles, count, first, result);
+  result.partial = nullptr;
   return result;
 }
 
-testing::AssertionResult same_result(const Result& actual,
-                                     const Result& expected) {
+testing::AssertionResult same_result(const KernelResult& actual,
+                                     const KernelResult& expected) {
+  if (std::memcmp(actual.partial_bytes, expected.partial_bytes,
+                  sizeof actual.partial_bytes) != 0) {
+    slave::ScanPartial a, e;  // the only kind so far
+    std::memcpy(&a, actual.partial_bytes, sizeof a);
+    std::memcpy(&e, expected.partial_bytes, sizeof e);
+    return testing::AssertionFailure()
+           << "partial result: inf " << a.inf_count << " nan " << a.nan_count
+           << " first " << a.first_nonfinite << " finite " << a.finite_count
+           << " keys " << a.min_key << " " << a.max_key << ", expected inf "
+           << e.inf_count << " nan " << e.nan_count << " first "
+           << e.first_nonfinite << " finite " << e.finite_count << " keys "
+           << e.min_key << " " << e.max_key;
+  }
   if (actual.flagged_elements == expected.flagged_elements &&
       actual.flagged_segments == expected.flagged_segments &&
       actual.first_segment == expected.first_segment &&

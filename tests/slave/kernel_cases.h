@@ -47,12 +47,18 @@ std::string kernel_on_isa_name(const testing::TestParamInfo<KernelOnIsa>& info);
 // PrintTo() keeps addresses out of the names of tests.
 void PrintTo(const KernelOnIsa& value, std::ostream* out);
 
-// run_kernel() runs a kernel on one tile.
-Result run_kernel(KernelFunction function, const ArgsSample& args, void* data,
-                  std::size_t count, std::size_t first = 0);
+// KernelResult is a result and the partial result that it points to: zero where
+// the operation gathers none.
+struct KernelResult : Result {
+  alignas(8) std::byte partial_bytes[64] = {};
+};
 
-testing::AssertionResult same_result(const Result& actual,
-                                     const Result& expected);
+// run_kernel() runs a kernel on one tile.
+KernelResult run_kernel(KernelFunction function, const ArgsSample& args,
+                        void* data, std::size_t count, std::size_t first = 0);
+
+testing::AssertionResult same_result(const KernelResult& actual,
+                                     const KernelResult& expected);
 
 }  // namespace swamp::test
 

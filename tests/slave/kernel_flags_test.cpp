@@ -32,8 +32,14 @@ class KernelFlags : public testing::TestWithParam<KernelOnIsa> {
     for (std::size_t i = 0; i < bits.size(); ++i) {
       store_bits(format(), data.data(), i, bits[i]);
     }
-    return run_kernel(GetParam().function(), GetParam().kernel->args[2],
-                      data.data(), bits.size(), kFirst);
+    return run_kernel(GetParam().function(), args(), data.data(), bits.size(),
+                      kFirst);
+  }
+
+  // Not the first, where there are several: unscale by 1 multiplies nothing.
+  const ArgsSample& args() const {
+    const std::vector<ArgsSample>& all = GetParam().kernel->args;
+    return all[std::min<std::size_t>(2, all.size() - 1)];
   }
 
   // inf, nan, signalling nan and their negatives, in turn.

@@ -27,9 +27,9 @@ class KernelPatterns : public testing::TestWithParam<KernelOnIsa> {
     for (const ArgsSample& args : kernel.args) {
       SCOPED_TRACE(args.text);
       actual = expected = original;
-      const Result got = run_kernel(GetParam().function(), args, actual.data(),
-                                    input.size(), 77);
-      const Result want =
+      const KernelResult got = run_kernel(GetParam().function(), args,
+                                          actual.data(), input.size(), 77);
+      const KernelResult want =
           run_kernel(kernel.reference, args, expected.data(), input.size(), 77);
       ASSERT_TRUE(same_result(got, want));
       ASSERT_TRUE(same_elements(format, actual.data(), expected.data(),
@@ -47,9 +47,10 @@ TEST_P(KernelPatterns, RowIsTheKernelOfItsName) {
   EXPECT_STREQ(param.table->rows[param.kernel->id].name, param.kernel->name);
 }
 
-TEST_P(KernelPatterns, EverySixteenBitPattern) {
-  if (GetParam().kernel->format->bytes != 2) return;
-  std::vector<std::uint64_t> input(65536);
+TEST_P(KernelPatterns, EveryPatternOfANarrowFormat) {
+  const unsigned bytes = GetParam().kernel->format->bytes;
+  if (bytes > 2) return;
+  std::vector<std::uint64_t> input(std::size_t{1} << (8 * bytes));
   for (std::size_t i = 0; i < input.size(); ++i) input[i] = i;
   expect_reference(input);
 }

@@ -1,0 +1,106 @@
+// swamp scan: inf and nan in files of tensors.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <unordered_set>
+
+#include "master/cli/command.h"
+#include "master/cli/console.h"
+#include "master/cli/json.h"
+#include "master/cli/scan/file_list.h"
+#include "master/cli/scan/mapped_file.h"
+#include "master/cli/scan/report.h"
+#include "master/cli/scan/scanner.h"
+
+namespace swamp::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint64_t kProgressBytes = std::uint64_t{1} << 30;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void check_expected(const std::vector<FileTensor>& tensors,
+                    const std::vector<std::string>& expected) {
+  std::unordered_set<std::string> names;
+  for (const FileTensor& tensor : tensors) names.insert(tensor.name);
+  for (const std::string& name : expected) {
+    if (names.count(name) != 0) continue;
+    throw Failure(fmt::format(
+        "no tensor {}, expected it because the index says so", quoted(name)));
+  }
+}
+
+ScannedFile scan_file(const ScanFile& input, Machine& machine) {
+  const Clock::time_point start = Clock::now();
+  const MappedFile file(input.path);
+  const std::uint64_t total = file.bytes().size();
+  ScannedFile scanned;
+  scanned.path = input.path;
+  try {
+    scanned.tensors = read_tensors(input.format, file.bytes());
+  } catch (const Failure&) {
+    file.check();  // the better reason
+    throw;
+  }
+  check_expected(scanned.tensors, input.expected);
+  Progress progress;
+  Scanner scanner(machine, [&](std::uint64_t bytes) {
+    if (total <= kProgressBytes) return;
+    progress.show(fmt::format(
+        "{}: {:.0f} %, {}", printable(input.path),
+        100.0 * static_cast<double>(bytes) / static_cast<double>(total),
+        speed_text(bytes, seconds_since(start))));
+  });
+  try {
+    scanned.statistics = scanner.scan(scanned.tensors);
+  } catch (const Failure&) {
+    file.check();
+    throw;
+  }
+  file.check();
+  for (FileTensor& tensor : scanned.tensors) tensor.data = {};
+  scanned.bytes = scanner.bytes();
+  scanned.seconds = seconds_since(start);
+  return scanned;
+}
+
+bool has_found(const ScannedFile& file) {
+  for (const TensorStatistics& found : file.statistics) {
+    if (found.non_finite_count() != 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int run_scan(const ScanOptions& options, Machine& machine) {
+  bool failed = false;
+  bool found = false;
+  const auto complain = [&](const std::string& text) {
+    print_error("swamp: " + text);
+    failed = true;
+  };
+  for (const ScanFile& input :
+       list_files(options.files, options.recursive, complain)) {
+    ScannedFile file;
+    try {
+      file = scan_file(input, machine);
+    } catch (const Failure& failure) {
+      complain(fmt::format("{}: {}", input.path, failure.what()));
+      continue;
+    } catch (const std::bad_alloc&) {
+      complain(fmt::format("{}: out of memory", input.path));
+      continue;
+    }
+    found |= has_found(file);
+    print(options.json ? scan_json(file) : file_text(file, options.all));
+  }
+  if (failed) return kExitFailure;
+  return found ? kExitFound : 0;
+}
+
+}  // namespace swamp::cli

@@ -1,0 +1,49 @@
+#ifndef SWAMP_MASTER_CLI_SCAN_SCANNER_H_
+#define SWAMP_MASTER_CLI_SCAN_SCANNER_H_
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "master/cli/scan/tensor_file.h"
+#include "swamp/swamp.h"
+
+namespace swamp::cli {
+
+// Scanner scans the tensors of a file on a machine of swamp. What lies in
+// memory as the machine wants it goes there in lists, as it is; what is packed,
+// misaligned or in the other byte order goes by way of a buffer.
+class Scanner {
+ public:
+  // `progress` is told now and then how many bytes have been scanned.
+  using Progress = std::function<void(std::uint64_t bytes)>;
+  Scanner(Machine& machine, Progress progress)
+      : machine_(machine), progress_(std::move(progress)) {}
+
+  // scan() returns the statistics of each tensor, empty ones of those that are
+  // not floats. first_non_finite is a flat index in C order, whatever the
+  // tensor's order. Throws Failure where a packed tensor is broken.
+  std::vector<TensorStatistics> scan(const std::vector<FileTensor>& tensors);
+
+  // How many bytes of elements scan() has read so far.
+  std::uint64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  void add_pieces(const FileTensor& tensor, std::size_t owner);
+  void flush();
+  void scan_stream(const FileTensor& tensor, TensorStatistics& out);
+  void count(std::uint64_t bytes);
+
+  Machine& machine_;
+  Progress progress_;
+  std::uint64_t bytes_ = 0;
+  std::vector<TensorStatistics> results_;
+  std::vector<Tensor> pieces_;  // waiting for flush()
+  std::vector<std::size_t> owners_;
+  std::vector<TensorStatistics> piece_results_;
+  std::uint64_t piece_bytes_ = 0;
+};
+
+}  // namespace swamp::cli
+
+#endif  // SWAMP_MASTER_CLI_SCAN_SCANNER_H_

@@ -1,0 +1,68 @@
+#include "master/cli/scan/tensor_file.h"
+
+#include <fmt/format.h>
+
+#include "master/cli/command.h"
+#include "master/cli/scan/npy.h"
+#include "master/cli/scan/npz.h"
+#include "master/cli/scan/safetensors.h"
+#include "master/cli/scan/zip_member.h"
+
+namespace swamp::cli {
+namespace {
+
+constexpr std::size_t kMaxDimensions = 64;  // as numpy
+constexpr std::size_t kMaxShown = 200;
+
+}  // namespace
+
+std::vector<FileTensor> read_tensors(FileFormat format, Bytes file) {
+  if (format == FileFormat::safetensors) return read_safetensors(file);
+  if (format == FileFormat::npz) return read_npz(file);
+  return {read_npy(file)};
+}
+
+std::unique_ptr<ByteStream> open_stream(const FileTensor& tensor) {
+  if (!tensor.member) return std::make_unique<MemoryStream>(tensor.data);
+  std::unique_ptr<ByteStream> stream = open_member(*tensor.member);
+  read_up_to(*stream, static_cast<std::size_t>(tensor.member_offset));
+  return stream;
+}
+
+void settle_count(FileTensor& tensor) {
+  if (tensor.shape.size() > kMaxDimensions) {
+    throw Failure(
+        fmt::format("tensor {}: shape: {} dimensions, expected at "
+                    "most {}",
+                    quoted(tensor.name), tensor.shape.size(), kMaxDimensions));
+  }
+  std::uint64_t count = 1;
+  std::uint64_t bytes = 0;
+  bool overflow = false;
+  for (const std::uint64_t length : tensor.shape) {
+    overflow |= __builtin_mul_overflow(count, length, &count);
+  }
+  overflow |= __builtin_mul_overflow(count, tensor.element.bytes, &bytes);
+  if (overflow) {
+    throw Failure(fmt::format(
+        "tensor {}: shape: {} of {} overflows, expected less than 2^64 bytes",
+        quoted(tensor.name), shape_text(tensor.shape), tensor.element.name));
+  }
+  tensor.count = count;
+}
+
+std::string shape_text(const std::vector<std::uint64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+std::string quoted(std::string_view text) {
+  std::string shown(text.substr(0, kMaxShown));
+  for (char& character : shown) {
+    const auto byte = static_cast<unsigned char>(character);
+    if (byte < 0x20 || byte == 0x7f) character = '?';
+  }
+  if (shown.size() == text.size()) return fmt::format("'{}'", shown);
+  return fmt::format("'{}...' ({} bytes)", shown, text.size());
+}
+
+}  // namespace swamp::cli

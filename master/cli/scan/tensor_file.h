@@ -1,0 +1,66 @@
+// A file of tensors, as its header describes it. Headers are not to be trusted:
+// the readers of all formats check them before anything is believed.
+#ifndef SWAMP_MASTER_CLI_SCAN_TENSOR_FILE_H_
+#define SWAMP_MASTER_CLI_SCAN_TENSOR_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "master/cli/scan/byte_stream.h"
+#include "master/cli/scan/zip_directory.h"
+#include "swamp/tensor.h"
+
+namespace swamp::cli {
+
+// Element is what a tensor is made of.
+struct Element {
+  enum class Kind : std::uint8_t { scanned, integer, boolean, other };
+
+  std::string name;            // as swamp calls it: float16, int64, V2
+  std::uint64_t bytes = 0;     // of one
+  Kind kind = Kind::other;     // only `scanned` ones are looked at
+  ScalarType type = kFloat32;  // of a scanned one
+  bool swapped = false;        // in the other byte order than this machine's
+};
+
+// FileTensor is a tensor and where its elements are: in `data`, or behind the
+// first `member_offset` bytes of `member`, a file in a zip archive.
+struct FileTensor {
+  std::string name;
+  Element element;
+  std::vector<std::uint64_t> shape;
+  bool fortran_order = false;
+  std::uint64_t count = 0;  // elements
+  Bytes data;
+  std::shared_ptr<const ZipMember> member;
+  std::uint64_t member_offset = 0;
+
+  std::uint64_t bytes() const noexcept { return count * element.bytes; }
+};
+
+enum class FileFormat : std::uint8_t { safetensors, npy, npz };
+
+// read_tensors() reads the header of a file whose content is `file`, which must
+// outlive the result. Throws Failure, without the file's name.
+std::vector<FileTensor> read_tensors(FileFormat format, Bytes file);
+
+// open_stream() begins to read a tensor's elements.
+std::unique_ptr<ByteStream> open_stream(const FileTensor& tensor);
+
+// settle_count() fills in the tensor's count from its shape; throws Failure
+// where its bytes overflow or there are too many dimensions.
+void settle_count(FileTensor& tensor);
+
+std::string shape_text(const std::vector<std::uint64_t>& shape);
+
+// quoted() is a name from a file in an error: in quotes, and cut when long.
+std::string quoted(std::string_view text);
+
+inline constexpr bool kLittleEndianMachine =
+    __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+
+}  // namespace swamp::cli
+
+#endif  // SWAMP_MASTER_CLI_SCAN_TENSOR_FILE_H_

@@ -1,0 +1,99 @@
+#include "swamp/scan.h"
+
+#include <string>
+
+#include "master/road.h"
+#include "master/tensor_list.h"
+#include "slave/kernel_id.h"
+#include "slave/scan.h"
+#include "swamp/error.h"
+
+namespace swamp {
+namespace {
+
+// magnitude() and the order of keys: no arithmetic of doubles, which a caller's
+// flush-to-zero would change.
+double magnitude(double value) noexcept {
+  const std::int64_t key = slave::order_key(value);
+  return slave::from_order_key(key < 0 ? ~key : key);
+}
+
+double higher(double a, double b) noexcept {
+  return slave::order_key(a) > slave::order_key(b) ? a : b;
+}
+
+TensorStatistics statistics(const slave::ScanPartial& partial) noexcept {
+  TensorStatistics out;
+  out.inf_count = partial.inf_count;
+  out.nan_count = partial.nan_count;
+  out.count = partial.finite_count + out.non_finite_count();
+  if (out.non_finite_count() != 0) {
+    out.first_non_finite = partial.first_nonfinite;
+  }
+  if (partial.finite_count == 0) return out;
+  out.min = slave::from_order_key(partial.min_key);
+  out.max = slave::from_order_key(partial.max_key);
+  out.absmax = higher(magnitude(out.min), magnitude(out.max));
+  return out;
+}
+
+// append() is TensorStatistics::add() for `first` counted from the start of the
+// whole tensor.
+void append(TensorStatistics& all, const TensorStatistics& next,
+            std::uint64_t first) noexcept {
+  if (all.non_finite_count() == 0 && next.non_finite_count() != 0) {
+    all.first_non_finite = first;
+  }
+  if (next.finite_count() != 0) {
+    const bool none = all.finite_count() == 0;
+    all.max = none ? next.max : higher(all.max, next.max);
+    all.absmax = none ? next.absmax : higher(all.absmax, next.absmax);
+    if (none || slave::order_key(next.min) < slave::order_key(all.min)) {
+      all.min = next.min;
+    }
+  }
+  all.count += next.count;
+  all.inf_count += next.inf_count;
+  all.nan_count += next.nan_count;
+}
+
+}  // namespace
+
+void TensorStatistics::add(const TensorStatistics& next) noexcept {
+  append(*this, next, count + next.first_non_finite);
+}
+
+void scan_non_finite(TensorList tensors, TensorStatistics* out,
+                     Machine* machine) {
+  if (out == nullptr && tensors.count() != 0) {
+    throw Error(SWAMP_INVALID_ARGUMENT, "out: null with a list of " +
+                                            std::to_string(tensors.count()) +
+                                            " tensors; expected an address");
+  }
+  Machine::Impl& impl =
+      (machine != nullptr ? *machine : Machine::default_machine()).impl();
+  slave::ScanArgs args{0};
+  Operation operations[master::kScalarTypeCount];
+  for (int type = 0; type < master::kScalarTypeCount; ++type) {
+    operations[type] = Operation(
+        static_cast<KernelId>(slave::kernel_id::scan_float16 + type), args);
+    operations[type].add_stream(master::kScalarTypeBytes[type], Access::in);
+  }
+
+  master::Road& road = master::Road::of_this_thread();
+  const master::SegmentList list =
+      master::make_segments(tensors, operations, road.segment_memory());
+  if (impl.transfer == runtime::Transfer::view &&
+      list.traffic_bytes > impl.tuning.prefetch_traffic_bytes) {
+    args.prefetch_bytes = impl.tuning.prefetch_bytes;
+  }
+  road.run(impl, list, sizeof(slave::ScanPartial));
+  for (std::size_t i = 0; i < tensors.count(); ++i) out[i] = {};
+  road.for_each_partial<slave::ScanPartial>(
+      list, [&](std::size_t segment, const slave::ScanPartial& partial) {
+        // The kernels already count indices from the tensor's start.
+        append(out[segment], statistics(partial), partial.first_nonfinite);
+      });
+}
+
+}  // namespace swamp

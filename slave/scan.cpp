@@ -1,0 +1,177 @@
+// The scan kernels, compiled once per target by Highway. Only integers are
+// compared, so that every target and float environment gives the same bits.
+#include "slave/scan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "swamp/kernel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "slave/scan.cpp"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace swamp::slave::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// A format is the signed integer that an element lies in memory as, the bits of
+// its mantissa, its bias and the magnitudes that begin infinity and nan. The
+// key of an element orders as its value: its bits, inverted below the sign when
+// negative; the finite ones are -kInfinity <= key < kInfinity.
+template <class Signed, int mantissa_bits, int bias, Signed infinity,
+          Signed nan>
+struct Format {
+  using Key = Signed;
+  static constexpr int kMantissaBits = mantissa_bits;
+  static constexpr int kBias = bias;
+  static constexpr Key kInfinity = infinity;
+  static constexpr Key kNan = nan;
+  static constexpr Key kMagnitude = std::numeric_limits<Key>::max();
+};
+using Float16 = Format<std::int16_t, 10, 15, 0x7c00, 0x7c01>;
+using BFloat16 = Format<std::int16_t, 7, 127, 0x7f80, 0x7f81>;
+using Float32 = Format<std::int32_t, 23, 127, 0x7f800000, 0x7f800001>;
+using Float64 =
+    Format<std::int64_t, 52, 1023, 0x7ff0000000000000, 0x7ff0000000000001>;
+using Float8E4M3FN = Format<std::int8_t, 3, 7, 0x7f, 0x7f>;  // no infinity
+using Float8E5M2 = Format<std::int8_t, 2, 15, 0x7c, 0x7d>;
+
+// double_key() widens a key: exactly, because the parts of an element are
+// small integers and the double is never subnormal.
+template <class F>
+std::int64_t double_key(typename F::Key key) {
+  if constexpr (std::is_same_v<F, Float64>) {
+    return key;
+  } else {
+    const std::int64_t wide = key;
+    const std::int64_t magnitude = wide < 0 ? ~wide : wide;
+    const std::int64_t unit = std::int64_t{1} << F::kMantissaBits;
+    const std::int64_t exponent = magnitude / unit;
+    const std::int64_t mantissa = magnitude % unit + (exponent != 0 ? unit : 0);
+    const int power =
+        static_cast<int>(std::max<std::int64_t>(exponent, 1)) - F::kBias;
+    const double value =
+        std::ldexp(static_cast<double>(mantissa), power - F::kMantissaBits);
+    return wide < 0 ? ~order_key(value) : order_key(value);
+  }
+}
+
+// Tally is what a tile has given so far.
+template <class F>
+struct Tally {
+  typename F::Key low = F::kInfinity - 1;  // the highest finite key
+  typename F::Key high = -F::kInfinity;
+  std::uint64_t inf_count = 0;
+  std::uint64_t nan_count = 0;
+  std::uint64_t first_nonfinite = 0;
+};
+
+// tally_some() counts one by one: blocks that are known to hold inf or nan, and
+// the last elements.
+template <class F>
+HWY_NOINLINE void tally_some(const typename F::Key* data, std::size_t count,
+                             std::uint64_t first, Tally<F>& tally) {
+  for (std::size_t i = 0; i < count; ++i) {
+    using Key = typename F::Key;
+    const Key bits = data[i];
+    const Key magnitude = static_cast<Key>(bits & F::kMagnitude);
+    if (magnitude >= F::kInfinity) {
+      if (tally.inf_count + tally.nan_count == 0) {
+        tally.first_nonfinite = first + i;
+      }
+      ++(magnitude >= F::kNan ? tally.nan_count : tally.inf_count);
+    } else {
+      const Key key = bits < 0 ? static_cast<Key>(~magnitude) : bits;
+      tally.low = std::min(tally.low, key);
+      tally.high = std::max(tally.high, key);
+    }
+  }
+}
+
+template <class F>
+HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
+                    std::size_t first, Result& result) {
+  using Key = typename F::Key;
+  const hn::ScalableTag<Key> d;
+  const std::size_t lanes = hn::Lanes(d);
+  const Key* data = static_cast<const Key*>(tiles[0]);
+  const std::size_t ahead = static_cast<const ScanArgs*>(args)->prefetch_bytes;
+  const auto magnitude = hn::Set(d, F::kMagnitude);
+  const auto highest = hn::Set(d, static_cast<Key>(F::kInfinity - 1));
+  const auto lowest = hn::Set(d, static_cast<Key>(-F::kInfinity));
+  const auto key_at = [&](const Key* at) HWY_ATTR {
+    const auto bits = hn::LoadU(d, at);
+    return hn::Xor(bits, hn::And(hn::BroadcastSignBit(bits), magnitude));
+  };
+
+  Tally<F> tally;
+  auto low = highest;
+  auto high = lowest;
+  const std::size_t block_count = 4 * lanes;
+  std::size_t i = 0;
+  for (; i + block_count <= count; i += block_count) {
+    const Key* block = data + i;
+    if (ahead != 0) {
+      // Prefetching beyond the array is harmless: it cannot fault.
+      const auto* next = reinterpret_cast<const std::uint8_t*>(block) + ahead;
+      for (std::size_t b = 0; b < block_count * sizeof(Key); b += 64) {
+        hwy::Prefetch(next + b);
+      }
+    }
+    const auto k0 = key_at(block);
+    const auto k1 = key_at(block + lanes);
+    const auto k2 = key_at(block + 2 * lanes);
+    const auto k3 = key_at(block + 3 * lanes);
+    const auto block_low = hn::Min(hn::Min(k0, k1), hn::Min(k2, k3));
+    const auto block_high = hn::Max(hn::Max(k0, k1), hn::Max(k2, k3));
+    const auto bad =
+        hn::Or(hn::Lt(block_low, lowest), hn::Gt(block_high, highest));
+    if (HWY_UNLIKELY(!hn::AllFalse(d, bad))) {
+      tally_some<F>(block, block_count, first + i, tally);
+    } else {
+      low = hn::Min(low, block_low);
+      high = hn::Max(high, block_high);
+    }
+  }
+  tally_some<F>(data + i, count - i, first + i, tally);
+
+  HWY_ALIGN Key lows[hn::MaxLanes(d)];
+  HWY_ALIGN Key highs[hn::MaxLanes(d)];
+  hn::Store(low, d, lows);
+  hn::Store(high, d, highs);
+  for (std::size_t lane = 0; lane < lanes; ++lane) {
+    tally.low = std::min(tally.low, lows[lane]);
+    tally.high = std::max(tally.high, highs[lane]);
+  }
+  const std::uint64_t flagged = tally.inf_count + tally.nan_count;
+  if (flagged != 0) result.flag(tally.first_nonfinite, flagged);
+  static_cast<ScanPartial*>(result.partial)
+      ->add({tally.inf_count, tally.nan_count, count - flagged,
+             tally.first_nonfinite, double_key<F>(tally.low),
+             double_key<F>(tally.high)});
+}
+
+}  // namespace
+
+#define SWAMP_SCAN_KERNEL(Format, suffix)                                     \
+  void scan_##suffix(const void* args, void* const* tiles, std::size_t count, \
+                     std::size_t first, Result& result) {                     \
+    run<Format>(args, tiles, count, first, result);                           \
+  }
+SWAMP_SCAN_KERNEL(Float16, float16)
+SWAMP_SCAN_KERNEL(BFloat16, bfloat16)
+SWAMP_SCAN_KERNEL(Float32, float32)
+SWAMP_SCAN_KERNEL(Float64, float64)
+SWAMP_SCAN_KERNEL(Float8E4M3FN, float8_e4m3fn)
+SWAMP_SCAN_KERNEL(Float8E5M2, float8_e5m2)
+#undef SWAMP_SCAN_KERNEL
+
+}  // namespace swamp::slave::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

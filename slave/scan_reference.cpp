@@ -1,0 +1,116 @@
+#include <cmath>
+#include <cstdint>
+
+#include "slave/reference.h"
+#include "slave/scan.h"
+#include "swamp/float_formats.h"
+
+namespace swamp::slave::reference {
+namespace {
+
+// value_of() is sign * mantissa * 2^exponent of a finite element, in parts that
+// no float environment can change.
+double value_of(bool negative, std::uint32_t mantissa, int exponent) {
+  const double magnitude = std::ldexp(mantissa, exponent);
+  return negative ? -magnitude : magnitude;
+}
+
+enum class Kind { finite, infinite, nan };
+Kind kind_of(bool special, bool zero_mantissa) {
+  if (!special) return Kind::finite;
+  return zero_mantissa ? Kind::infinite : Kind::nan;
+}
+
+// Each format says what an element is and, where finite, its value.
+struct Float32 {
+  using Storage = std::uint32_t;
+  static Kind kind(Storage x) {
+    return kind_of((x & 0x7f800000u) == 0x7f800000u, (x & 0x7fffffu) == 0);
+  }
+  static double value(Storage x) {
+    const int exponent = static_cast<int>(x >> 23 & 0xffu);
+    const std::uint32_t fraction = x & 0x7fffffu;
+    return exponent == 0
+               ? value_of(x >> 31 != 0, fraction, -149)
+               : value_of(x >> 31 != 0, fraction | 0x800000u, exponent - 150);
+  }
+};
+struct Float16 {  // by way of float
+  using Storage = std::uint16_t;
+  static std::uint32_t wide(Storage x) {
+    return float_to_bits(float16_to_float(x));
+  }
+  static Kind kind(Storage x) { return Float32::kind(wide(x)); }
+  static double value(Storage x) { return Float32::value(wide(x)); }
+};
+struct BFloat16 {
+  using Storage = std::uint16_t;
+  static std::uint32_t wide(Storage x) { return std::uint32_t{x} << 16; }
+  static Kind kind(Storage x) { return Float32::kind(wide(x)); }
+  static double value(Storage x) { return Float32::value(wide(x)); }
+};
+struct Float64 {
+  using Storage = std::uint64_t;
+  static Kind kind(Storage x) {
+    return kind_of((x << 1 >> 53) == 0x7ff, x << 12 == 0);
+  }
+  static double value(Storage x) {
+    double value;
+    std::memcpy(&value, &x, sizeof value);
+    return value;
+  }
+};
+struct Float8E4M3FN {  // sign, 4 bits of exponent, 3 of mantissa
+  using Storage = std::uint8_t;
+  static Kind kind(Storage x) {
+    return (x & 0x7fu) == 0x7fu ? Kind::nan : Kind::finite;
+  }
+  static double value(Storage x) {
+    const int exponent = x >> 3 & 0xf;
+    return exponent == 0 ? value_of(x >= 0x80, x & 0x7u, -9)
+                         : value_of(x >= 0x80, (x & 0x7u) | 8u, exponent - 10);
+  }
+};
+struct Float8E5M2 {  // the upper half of a float16
+  using Storage = std::uint8_t;
+  static Float16::Storage wide(Storage x) {
+    return static_cast<Float16::Storage>(x << 8);
+  }
+  static Kind kind(Storage x) { return Float16::kind(wide(x)); }
+  static double value(Storage x) { return Float16::value(wide(x)); }
+};
+
+template <class Format>
+void scan(void* const* tiles, std::size_t count, std::size_t first,
+          Result& result) {
+  auto& partial = *static_cast<ScanPartial*>(result.partial);
+  const auto* data = static_cast<const typename Format::Storage*>(tiles[0]);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Kind kind = Format::kind(data[i]);
+    if (kind == Kind::finite) {
+      const std::int64_t key = order_key(Format::value(data[i]));
+      partial.add({0, 0, 1, 0, key, key});
+    } else {
+      const bool nan = kind == Kind::nan;
+      partial.add({nan ? 0u : 1u, nan ? 1u : 0u, 0, first + i, 0, 0});
+      result.flag(first + i, 1);
+    }
+  }
+}
+
+}  // namespace
+
+#define SWAMP_SCAN_REFERENCE(format, suffix)                             \
+  void scan_##suffix(const void*, void* const* tiles, std::size_t count, \
+                     std::size_t first, Result& result) {                \
+    scan<format>(tiles, count, first, result);                           \
+  }
+SWAMP_SCAN_REFERENCE(Float16, float16)
+SWAMP_SCAN_REFERENCE(BFloat16, bfloat16)
+SWAMP_SCAN_REFERENCE(Float32, float32)
+SWAMP_SCAN_REFERENCE(Float64, float64)
+SWAMP_SCAN_REFERENCE(Float8E4M3FN, float8_e4m3fn)
+SWAMP_SCAN_REFERENCE(Float8E5M2, float8_e5m2)
+#undef SWAMP_SCAN_REFERENCE
+
+}  // namespace swamp::slave::reference

@@ -1,0 +1,56 @@
+// Files for the tests of scan, written without the libraries that others use.
+#ifndef SWAMP_TESTS_CLI_SCAN_FILES_H_
+#define SWAMP_TESTS_CLI_SCAN_FILES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace swamp::test {
+
+// little() is an integer of `bytes` bytes, the lowest first; big() the other
+// way round.
+std::string little(std::uint64_t value, std::size_t bytes);
+std::string big(std::uint64_t value, std::size_t bytes);
+
+// elements() is the bytes of values, one after the other.
+template <class T>
+std::string elements(const std::vector<T>& values) {
+  std::string bytes(values.size() * sizeof(T), '\0');
+  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+// safetensors() is the length, a JSON header and the buffer.
+std::string safetensors(const std::string& header, const std::string& buffer);
+
+// npy() is an npy file of format version `major`.
+std::string npy(const std::string& descr, const std::string& shape,
+                const std::string& data, bool fortran = false, int major = 1);
+// npy_with() takes the whole header dictionary.
+std::string npy_with(const std::string& dictionary, const std::string& data,
+                     int major = 1);
+
+// ZipEntry is a member as it stands in an archive; what is left 0 is filled in
+// from `data`.
+struct ZipEntry {
+  std::string name;
+  std::string data;  // as packed
+  unsigned method = 0;
+  std::uint32_t crc = 0;
+  std::uint64_t bytes = 0;
+  bool zip64 = false;
+};
+std::uint32_t crc32_of(const std::string& data);
+std::string zip(const std::vector<ZipEntry>& entries);
+// stored() is a member that is not packed, with its right CRC.
+ZipEntry stored(const std::string& name, const std::string& data);
+// deflated() is `data` in the form of deflate, in blocks that pack
+// nothing: what any inflate reads, without a library here.
+ZipEntry deflated(const std::string& name, const std::string& data);
+
+}  // namespace swamp::test
+
+#endif  // SWAMP_TESTS_CLI_SCAN_FILES_H_

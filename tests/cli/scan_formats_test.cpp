@@ -1,0 +1,316 @@
+// scan of files of every format, dtype and order.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/run_program.h"
+#include "tests/cli/scan_files.h"
+
+namespace swamp::test {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// Folder is a temporary folder to write files into.
+class Folder {
+ public:
+  std::string add(const std::string& name, const std::string& content) {
+    const std::filesystem::path path =
+        std::filesystem::path(file_.path()).parent_path() / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << content;
+    return path.string();
+  }
+  std::string path() const {
+    return std::filesystem::path(file_.path()).parent_path().string();
+  }
+
+ private:
+  TemporaryFile file_;  // never written, but its folder is there
+};
+
+// scan_lines() scans with --json and expects `exit_code` and no complaint.
+std::vector<Json> scan_lines(const std::string& path, int exit_code,
+                             const Environment& environment = {}) {
+  const ProgramResult result =
+      run_program({"scan", "--json", path}, environment);
+  EXPECT_EQ(result.exit_code, exit_code) << result.err;
+  EXPECT_EQ(result.err, "");
+  std::vector<Json> lines;
+  for (const std::string& line : lines_of(result.out)) {
+    lines.push_back(Json::parse(line));
+  }
+  return lines;
+}
+
+Json scan_one(const std::string& name, const std::string& content,
+              int exit_code, const Environment& environment = {}) {
+  Folder folder;
+  const std::vector<Json> lines =
+      scan_lines(folder.add(name, content), exit_code, environment);
+  EXPECT_EQ(lines.size(), 1u);
+  return lines.empty() ? Json() : lines[0];
+}
+
+void expect_found(const Json& json, int inf, int nan, Json first, Json min,
+                  Json max, Json absmax) {
+  EXPECT_EQ(json["inf"], inf) << json;
+  EXPECT_EQ(json["nan"], nan) << json;
+  EXPECT_EQ(json["first"], first) << json;
+  EXPECT_EQ(json["min"], min) << json;
+  EXPECT_EQ(json["max"], max) << json;
+  EXPECT_EQ(json["absmax"], absmax) << json;
+}
+
+std::string header_of(const std::string& dtype, std::size_t count,
+                      std::size_t bytes) {
+  return R"({"w":{"dtype":")" + dtype + R"(","shape":[)" +
+         std::to_string(count) + R"(],"data_offsets":[0,)" +
+         std::to_string(bytes) + "]}}";
+}
+
+TEST(ScanSafetensors, EveryFloatDtype) {
+  const auto scan = [](const char* dtype, const std::string& data,
+                       std::size_t count, const char* name) {
+    const Json json =
+        scan_one("x.safetensors",
+                 safetensors(header_of(dtype, count, data.size()), data), 1);
+    EXPECT_EQ(json["dtype"], name);
+    EXPECT_EQ(json["shape"], Json::array({count}));
+    EXPECT_EQ(json["count"], count);
+    return json;
+  };
+  using U16 = std::vector<std::uint16_t>;
+  using U8 = std::vector<std::uint8_t>;
+  expect_found(
+      scan("F16", elements(U16{0x3c00, 0xfc00, 0x7c01, 0xc000}), 4, "float16"),
+      1, 1, 1, -2.0, 1.0, 2.0);
+  expect_found(
+      scan("BF16", elements(U16{0x3f80, 0xc000, 0x7fc0}), 3, "bfloat16"), 0, 1,
+      2, -2.0, 1.0, 2.0);
+  expect_found(
+      scan("F32", elements(std::vector<float>{kInf, 0.1f, kNan}), 3, "float32"),
+      1, 1, 0, double{0.1f}, double{0.1f}, double{0.1f});
+  expect_found(scan("F64", elements(std::vector<double>{1e300, -1e-300, kNan}),
+                    3, "float64"),
+               0, 1, 2, -1e-300, 1e300, 1e300);
+  expect_found(
+      scan("F8_E4M3", elements(U8{0x7e, 0xff, 0x78, 0x81}), 4, "float8_e4m3fn"),
+      0, 1, 1, -0.001953125, 448.0, 448.0);
+  expect_found(
+      scan("F8_E5M2", elements(U8{0x7b, 0xfc, 0x7d, 0x01}), 4, "float8_e5m2"),
+      1, 1, 1, 0.0000152587890625, 57344.0, 57344.0);
+}
+
+TEST(ScanSafetensors, NothingFiniteHasNoExtremes) {
+  const std::string data = elements(std::vector<float>{kNan, -kInf});
+  expect_found(
+      scan_one("x.safetensors", safetensors(header_of("F32", 2, 8), data), 1),
+      1, 1, 0, nullptr, nullptr, nullptr);
+}
+
+TEST(ScanSafetensors, MisalignedTensorsAndIntegersBesideThem) {
+  const std::vector<float> floats = {1, kNan, -3};
+  const std::vector<double> doubles = {4, 5, kInf};
+  const std::string header =
+      R"({"__metadata__":{"format":"pt"},)"
+      R"("d":{"dtype":"F64","shape":[3,1],"data_offsets":[13,37]},)"
+      R"("i":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+      R"("f":{"dtype":"F32","shape":[],"data_offsets":[37,41],"new":[{"a":1}]},)"
+      R"("e":{"dtype":"F16","shape":[0,7],"data_offsets":[13,13]},)"
+      R"("g":{"dtype":"F32","shape":[3],"data_offsets":[1,13]}}   )";
+  Folder folder;
+  const std::string path = folder.add(
+      "x.safetensors",
+      safetensors(header, "\x07" + elements(floats) + elements(doubles) +
+                              elements(std::vector<float>{9})));
+  const std::vector<Json> lines = scan_lines(path, 1);
+  ASSERT_EQ(lines.size(), 5u);  // in the order of the buffer
+  EXPECT_EQ(lines[0]["name"], "i");
+  EXPECT_EQ(lines[0]["scanned"], false);
+  expect_found(lines[1], 0, 1, 1, -3.0, 1.0, 3.0);
+  EXPECT_EQ(lines[2]["count"], 0);
+  expect_found(lines[2], 0, 0, nullptr, nullptr, nullptr, nullptr);
+  expect_found(lines[3], 1, 0, 2, 4.0, 5.0, 5.0);
+  expect_found(lines[4], 0, 0, nullptr, 9.0, 9.0, 9.0);
+}
+
+TEST(ScanSafetensors, TextListsWhatMatters) {
+  Folder folder;
+  const std::string header =
+      R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+      R"("b\u001b":{"dtype":"I32","shape":[1],"data_offsets":[8,12]},)"
+      R"("c":{"dtype":"F32","shape":[1],"data_offsets":[12,16]}})";
+  const std::string path = folder.add(
+      "x.safetensors",
+      safetensors(header, elements(std::vector<float>{1, kInf, 0, 5})));
+  const std::vector<std::string> lines =
+      lines_of(run_program({"scan", path}).out);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0],
+            "a  float32 [2]  inf 1 nan 0 first 1  min 1 max 1 absmax 1");
+  EXPECT_EQ(lines[1], "b?  int32 [1]  integer, not scanned");
+  EXPECT_EQ(lines[2].rfind(path + ": 3 tensors, 1 with inf or nan, 1 not "
+                                  "scanned; 3 elements, inf 1 nan 0  min 1 "
+                                  "max 5 absmax 5; ",
+                           0),
+            0u)
+      << lines[2];
+  EXPECT_NE(lines[2].find(" GB/s"), std::string::npos);
+  EXPECT_EQ(lines_of(run_program({"scan", "--all", path}).out).size(), 4u);
+}
+
+TEST(ScanNpy, VersionsOrdersAndByteOrders) {
+  // C order: 1 2 inf / nan 5 6; the first is at 2.
+  const std::vector<float> c = {1, 2, kInf, kNan, 5, 6};
+  const std::vector<float> f = {1, kNan, 2, 5, kInf, 6};
+  for (const int major : {1, 2, 3}) {
+    expect_found(
+        scan_one("x.npy", npy("<f4", "(2, 3)", elements(c), false, major), 1),
+        1, 1, 2, 1.0, 6.0, 6.0);
+    expect_found(
+        scan_one("x.npy", npy("<f4", "(2, 3)", elements(f), true, major), 1), 1,
+        1, 2, 1.0, 6.0, 6.0);
+  }
+  std::string swapped;
+  for (const float value : c) {
+    std::uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    swapped += big(bits, 4);
+  }
+  expect_found(scan_one("x.npy", npy(">f4", "(6,)", swapped), 1), 1, 1, 2, 1.0,
+               6.0, 6.0);
+  expect_found(scan_one("x.npy", npy(">f2", "()", big(0x7c00, 2)), 1), 1, 0, 0,
+               nullptr, nullptr, nullptr);
+  expect_found(
+      scan_one("x.npy", npy(">f8", "(1,)", big(0xfff0000000000000u, 8)), 1), 1,
+      0, 0, nullptr, nullptr, nullptr);
+  expect_found(
+      scan_one("x.npy", npy("=f8", "(1,)", elements(std::vector<double>{-0.5})),
+               0),
+      0, 0, nullptr, -0.5, -0.5, 0.5);
+}
+
+TEST(ScanNpy, WhatIsNoFloatIsListed) {
+  for (const auto& [descr, name, bytes] :
+       {std::tuple<const char*, const char*, std::size_t>{"|i1", "int8", 1},
+        {">u8", "uint64", 8},
+        {"|b1", "bool", 1},
+        {"<V2", "V2", 2},
+        {"<f1", "f1", 1},
+        {"<c8", "c8", 8},
+        {"|S3", "S3", 3},
+        {"<U2", "U2", 8},
+        {"<M8[ns]", "M8", 8},
+        {"|O", "object", 99}}) {
+    const Json json =
+        scan_one("x.npy", npy(descr, "(1,)", std::string(bytes, '\xff')), 0);
+    EXPECT_EQ(json["dtype"], name);
+    EXPECT_EQ(json["scanned"], false);
+  }
+}
+
+TEST(ScanNpz, StoredDeflatedAndZip64) {
+  std::vector<float> large(700000, 3);  // several buffers
+  large[600001] = kNan;
+  const std::string dirty = npy("<f4", "(700000,)", elements(large));
+  const std::string clean =
+      npy("<f2", "(2,)", elements(std::vector<std::uint16_t>{0, 1}));
+  ZipEntry in64 = stored("c.npy", dirty);
+  in64.zip64 = true;
+  Folder folder;
+  const std::string path = folder.add(
+      "x.npz", zip({stored("a.npy", clean), deflated("b.npy", dirty), in64,
+                    deflated("empty.npy", npy("<f4", "(0,)", ""))}));
+  const std::vector<Json> lines = scan_lines(path, 1);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0]["name"], "a");
+  EXPECT_EQ(lines[0]["inf"], 0);
+  for (const std::size_t i : {1u, 2u}) {
+    expect_found(lines[i], 0, 1, 600001, 3.0, 3.0, 3.0);
+  }
+  EXPECT_EQ(lines[3]["count"], 0);
+}
+
+TEST(ScanNpz, FortranOrderOfAPackedMember) {
+  const std::vector<float> f = {1, kNan, 2, 5, kInf, 6};
+  const std::string member = npy("<f4", "(2, 3)", elements(f), true);
+  for (const ZipEntry& entry :
+       {stored("a.npy", member), deflated("a.npy", member)}) {
+    expect_found(scan_one("x.npz", zip({entry}), 1), 1, 1, 2, 1.0, 6.0, 6.0);
+  }
+}
+
+TEST(ScanFolders, IndexAndShardsComeOnce) {
+  const std::string good =
+      safetensors(header_of("F32", 1, 4), elements(std::vector<float>{1}));
+  Folder folder;
+  folder.add("m/a-1.safetensors", good);
+  folder.add("m/b.npy", npy("<f4", "(1,)", elements(std::vector<float>{2})));
+  folder.add("m/other.txt", "not looked at");
+  folder.add("m/deep/c.npy",
+             npy("<f4", "(1,)", elements(std::vector<float>{kInf})));
+  const std::string index = folder.add(
+      "m/m.safetensors.index.json",
+      R"({"metadata":{"total_size":4},"weight_map":{"w":"a-1.safetensors"}})");
+  EXPECT_EQ(scan_lines(folder.path() + "/m", 0).size(), 2u);
+  EXPECT_EQ(scan_lines(index, 0).size(), 1u);
+  const ProgramResult deep =
+      run_program({"scan", "--json", "--recursive", folder.path()});
+  EXPECT_EQ(deep.exit_code, 1) << deep.err;
+  EXPECT_EQ(lines_of(deep.out).size(), 3u);
+}
+
+TEST(ScanFiles, ABadOneDoesNotHideTheOthers) {
+  Folder folder;
+  const std::string bad = folder.add("bad.npy", "no");
+  const std::string dirty = folder.add(
+      "dirty.npy", npy("<f4", "(1,)", elements(std::vector<float>{kInf})));
+  const ProgramResult result = run_program({"scan", "--json", bad, dirty});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(lines_of(result.out).size(), 1u);
+  ASSERT_EQ(lines_of(result.err).size(), 1u);
+  EXPECT_NE(result.err.find(bad), std::string::npos);
+}
+
+TEST(ScanFiles, FormatByContentWhereTheNameSaysNothing) {
+  const std::string one = elements(std::vector<float>{1});
+  EXPECT_EQ(scan_one("model", npy("<f4", "(1,)", one), 0)["count"], 1);
+  EXPECT_EQ(
+      scan_one("model", safetensors(header_of("F32", 1, 4), one), 0)["name"],
+      "w");
+  EXPECT_EQ(scan_one("model", zip({stored("a.npy", npy("<f4", "(1,)", one))}),
+                     0)["name"],
+            "a");
+}
+
+TEST(ScanMachines, SameAnswersEverywhere) {
+  std::vector<float> values(100000);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = std::sin(static_cast<float>(i)) * 1e-40f;  // subnormal
+  }
+  values[77777] = kNan;
+  Folder folder;
+  const std::string path =
+      folder.add("x.npy", npy("<f4", "(100000,)", elements(values)));
+  const std::vector<Json> expected = scan_lines(path, 1);
+  ASSERT_EQ(expected.size(), 1u);
+  EXPECT_EQ(expected[0]["first"], 77777);
+  for (const Environment& environment :
+       {Environment{{"SWAMP_BACKEND", "serial"}},
+        {{"SWAMP_BACKEND", "threads"}, {"SWAMP_TRANSFER", "copy"}},
+        {{"SWAMP_MACHINE", "sw26010"}, {"SWAMP_TRANSFER", "check"}},
+        {{"SWAMP_ISA", "scalar"}}}) {
+    EXPECT_EQ(scan_lines(path, 1, environment), expected);
+  }
+}
+
+}  // namespace
+}  // namespace swamp::test

@@ -1,0 +1,162 @@
+// scan_non_finite: the same statistics on every machine, and its errors.
+#include "swamp/scan.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "machines.h"
+#include "runtime/check/reports.h"
+#include "sample_list.h"
+#include "slave/reference.h"
+#include "slave/scan.h"
+#include "swamp/error.h"
+
+namespace swamp::test {
+namespace {
+
+constexpr KernelFunction kReferences[] = {
+    &slave::reference::scan_float16,       &slave::reference::scan_bfloat16,
+    &slave::reference::scan_float32,       &slave::reference::scan_float64,
+    &slave::reference::scan_float8_e4m3fn, &slave::reference::scan_float8_e5m2};
+
+// expected_of() is one tensor by the scalar reference, in one piece.
+TensorStatistics expected_of(const Tensor& tensor) {
+  slave::ScanPartial partial{};
+  Result result;
+  result.partial = &partial;
+  const slave::ScanArgs args{0};
+  void* const tiles[] = {tensor.data};
+  kReferences[static_cast<std::size_t>(tensor.dtype)](&args, tiles,
+                                                      tensor.count, 0, result);
+  TensorStatistics out;
+  out.count = tensor.count;
+  out.inf_count = partial.inf_count;
+  out.nan_count = partial.nan_count;
+  out.first_non_finite = partial.first_nonfinite;
+  if (partial.finite_count != 0) {
+    out.min = slave::from_order_key(partial.min_key);
+    out.max = slave::from_order_key(partial.max_key);
+    out.absmax = std::fmax(std::fabs(out.min), std::fabs(out.max));
+  }
+  return out;
+}
+
+bool same(const TensorStatistics& a, const TensorStatistics& b) {
+  return std::memcmp(&a, &b, sizeof a) == 0;  // also the sign of zero
+}
+
+// A list of all dtypes at odd places: float8 begins at any byte of a word.
+SampleList scan_list(std::size_t planted) {
+  Random random(41 + planted);
+  SampleList list;
+  for (std::size_t t = 0; t < 90; ++t) {
+    const auto type = static_cast<ScalarType>(t % 6);
+    std::size_t count = random.below(300);
+    if (t % 9 == 4) count = 8000 + random.below(30000);
+    if (t % 11 == 7) count = 0;
+    list.add(type, count, random.below(8), random);
+  }
+  for (std::size_t i = 0; i < planted;) {
+    const std::size_t t = random.below(list.tensor_count());
+    if (list.element_count(t) == 0) continue;
+    const Format& format = format_of(list.type(t));
+    list.set(t, random.below(list.element_count(t)),
+             random.below(2) * format.sign() |
+                 (i % 2 == 0 ? format.infinity() : format.quiet_nan()));
+    ++i;
+  }
+  return list;
+}
+
+TEST(Scan, SameBitsOnEveryMachine) {
+  struct Case {
+    SampleList list;
+    std::vector<TensorStatistics> expected;
+  };
+  std::vector<Case> cases;
+  for (const std::size_t planted : {0u, 60u}) {
+    Case made{scan_list(planted), {}};
+    std::uint64_t found = 0;
+    for (const Tensor& tensor : made.list.tensors()) {
+      made.expected.push_back(expected_of(tensor));
+      found += made.expected.back().non_finite_count();
+    }
+    ASSERT_EQ(found != 0, planted != 0);
+    cases.push_back(std::move(made));
+  }
+  const std::size_t reports = runtime::report_count();
+  const std::vector<MachineShape> shapes = {
+      {1, 1, 4096}, {1, 2, 4096}, {1, 64, 16384}, {6, 64, 4096}};
+  for (const MachineConfig& config : machine_configs(shapes, true)) {
+    SCOPED_TRACE(to_text(config));
+    const auto machine = make_machine(config);
+    for (Case& one : cases) {
+      const SampleList before = one.list;
+      std::vector<TensorStatistics> out(one.expected.size());
+      std::memset(static_cast<void*>(out.data()), 0x77,
+                  out.size() * sizeof out[0]);
+      scan_non_finite(one.list.tensors(), out.data(), machine.get());
+      for (std::size_t t = 0; t < out.size(); ++t) {
+        EXPECT_TRUE(same(out[t], one.expected[t])) << "tensor " << t;
+      }
+      EXPECT_TRUE(one.list.same_as(before));
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_EQ(runtime::report_count(), reports);  // of transfer check
+}
+
+TEST(Scan, AddJoinsWhatFollows) {
+  SampleList list = scan_list(60);
+  for (const Tensor& tensor : list.tensors()) {
+    const std::size_t cut = tensor.count / 3;
+    const std::size_t bytes = format_of(tensor.dtype).bytes;
+    if (tensor.count == 0) continue;
+    const Tensor parts[] = {{tensor.data, cut, tensor.dtype},
+                            {static_cast<std::byte*>(tensor.data) + cut * bytes,
+                             tensor.count - cut, tensor.dtype}};
+    TensorStatistics out[2];
+    scan_non_finite(parts, out);
+    TensorStatistics all;
+    all.add(out[0]);
+    all.add(out[1]);
+    EXPECT_TRUE(same(all, expected_of(tensor)));
+  }
+}
+
+TEST(Scan, ErrorsNameTheTensorAndChangeNothing) {
+  float good[4] = {1, 2, 3, 4};
+  const auto expect_error = [&](Tensor bad,
+                                std::initializer_list<const char*> words) {
+    const Tensor list[] = {{good, 4, kFloat32}, bad};
+    TensorStatistics out[2];
+    out[0].count = 77;
+    try {
+      scan_non_finite(list, out);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), SWAMP_INVALID_ARGUMENT);
+      for (const char* word : words) {
+        EXPECT_NE(std::string(error.what()).find(word), std::string::npos)
+            << "no '" << word << "' in: " << error.what();
+      }
+    }
+    EXPECT_EQ(out[0].count, 77u);
+  };
+  Tensor unknown{good, 1, kFloat32};
+  const int six = 6;
+  std::memcpy(static_cast<void*>(&unknown.dtype), &six, sizeof six);
+  expect_error(unknown, {"tensors[1].dtype", "6", "5 (float8_e5m2)"});
+  expect_error({nullptr, 3, kFloat8E5M2}, {"tensors[1].data", "null", "3"});
+  expect_error({reinterpret_cast<std::byte*>(good) + 1, 1, kFloat16},
+               {"tensors[1].data", "misaligned"});
+  expect_error({good, ~std::size_t{0}, kFloat8E4M3FN}, {"tensors[1].count"});
+  const Tensor list[] = {{good, 4, kFloat32}};
+  EXPECT_THROW(scan_non_finite(list, nullptr), Error);
+  scan_non_finite({}, nullptr);  // the empty list needs no room
+}
+
+}  // namespace
+}  // namespace swamp::test
