@@ -4,9 +4,27 @@
 
 namespace swamp::master {
 
+namespace {
+
+// A raw pointer, because it outlives what ends it: destructors of the caller's
+// statics and thread-locals may still call swamp, and then get a new road.
+thread_local Road* road_of_this_thread = nullptr;
+
+struct RoadOwner {
+  ~RoadOwner() {
+    delete road_of_this_thread;
+    road_of_this_thread = nullptr;
+  }
+};
+
+}  // namespace
+
 Road& Road::of_this_thread() {
-  thread_local Road road;
-  return road;
+  if (road_of_this_thread == nullptr) {
+    road_of_this_thread = new Road;
+    thread_local RoadOwner owner;
+  }
+  return *road_of_this_thread;
 }
 
 Result Road::run(Machine::Impl& machine, const SegmentList& list,

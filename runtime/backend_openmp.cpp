@@ -16,10 +16,7 @@ class OpenmpBackend final : public Backend {
         bind_(options.bind),
         cpus_(omp_get_num_procs()) {}
 
-  // The team is the caller's own, whatever the number of slaves: libgomp ends
-  // the threads that a smaller team leaves over, and the caller's next region
-  // would start them again. Only a caller who asks for more threads than there
-  // are CPUs gets fewer: the rest would do nothing but wait.
+  // More threads than CPUs get no slaves: they would only take turns.
   int worker_count() const noexcept override {
     // libgomp hangs in a forked child; inside a parallel region the threads
     // are already busy.
@@ -34,14 +31,19 @@ class OpenmpBackend final : public Backend {
       entry(context, 0, slave_count, 0);
       return;
     }
-#pragma omp parallel num_threads(workers)
+    // The team is the caller's own, whatever is needed of it: libgomp ends the
+    // threads that a smaller team leaves over, and the caller's next region
+    // would have to start them again.
+#pragma omp parallel
     {
       const int worker = omp_get_thread_num();
-      const int team = omp_get_num_threads();
-      if (bind_ && worker != 0) bind_worker(worker);
-      const int begin = share(slave_count, worker, team);
-      const int end = share(slave_count, worker + 1, team);
-      if (begin < end) entry(context, begin, end, worker);
+      const int team = std::min(workers, omp_get_num_threads());
+      if (worker < team) {
+        if (bind_ && worker != 0) bind_worker(worker);
+        const int begin = share(slave_count, worker, team);
+        const int end = share(slave_count, worker + 1, team);
+        if (begin < end) entry(context, begin, end, worker);
+      }
     }
   }
 

@@ -1,5 +1,6 @@
 // The threads backend: one parked OS thread per slave, as on the real machine.
 #include <semaphore.h>
+#include <signal.h>
 
 #include <atomic>
 #include <cerrno>
@@ -33,6 +34,23 @@ class Semaphore {
   sem_t semaphore_;
 };
 
+// SignalsBlocked has the threads that are started in its scope take none of the
+// process's signals: they are the caller's business.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &own_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &own_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t own_;
+};
+
 class ThreadsBackend final : public Backend {
  public:
   explicit ThreadsBackend(const BackendOptions& options)
@@ -42,6 +60,7 @@ class ThreadsBackend final : public Backend {
             static_cast<std::size_t>(options.slaves))),
         threads_(std::make_unique<std::vector<std::thread>>()) {
     threads_->reserve(static_cast<std::size_t>(slaves_));
+    const SignalsBlocked blocked;
     try {
       for (int slave = 0; slave < slaves_; ++slave) {
         threads_->emplace_back([this, slave, options] {

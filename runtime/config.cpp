@@ -27,6 +27,7 @@ constexpr const char* kBinds[] = {"none", "core"};
 
 constexpr std::uint32_t kMaxCount = 4096;
 constexpr std::uint32_t kMaxSlaves = 65536;
+constexpr std::size_t kMaxEcho = 100;
 constexpr std::size_t kMinLdm = 1024;
 constexpr std::size_t kMaxLdm = std::size_t{1} << 30;
 
@@ -55,7 +56,10 @@ Setting setting(const char* field, const std::string& value,
 
 [[noreturn]] void fail(swamp_status status, const Setting& setting,
                        const std::string& text) {
-  throw Error(status, setting.source + ": \"" + setting.value + "\" " + text);
+  // The text must hold the good values, however long the bad one is.
+  std::string value = setting.value.substr(0, kMaxEcho);
+  if (value != setting.value) value += "...";
+  throw Error(status, setting.source + ": \"" + value + "\" " + text);
 }
 
 // choose() returns the index of the setting's value in `names`, 0 if not given.
@@ -112,7 +116,7 @@ void configure_sizes(const MachineConfig& config, Machine::Impl& impl) {
   impl.slaves_per_group = static_cast<std::uint32_t>(choose_size(
       slaves, host ? impl.topology.slaves_per_group() : row.slaves_per_group, 1,
       kMaxCount));
-  if (impl.core_groups * impl.slaves_per_group > kMaxSlaves) {
+  if (std::uint64_t{impl.core_groups} * impl.slaves_per_group > kMaxSlaves) {
     throw Error(
         SWAMP_INVALID_ARGUMENT,
         "core_groups * slaves_per_group: " + std::to_string(impl.core_groups) +
@@ -173,7 +177,7 @@ void configure(const MachineConfig& config, Machine::Impl& impl) {
   const std::vector<std::string> isas = isa_names();
   const std::string& isa =
       isas[choose(setting("isa", config.isa, "SWAMP_ISA"), isas,
-                  {"ssse3", "sse4", "avx2", "avx512", "neon"})];
+                  {"scalar", "ssse3", "sse4", "avx2", "avx512", "neon"})];
   const KernelTables tables = kernel_tables();
   for (std::size_t i = 0; i < tables.count; ++i) {
     if (isa == tables.tables[i].isa) impl.kernels = &tables.tables[i];

@@ -21,16 +21,16 @@ void LdmArenas::Free::operator()(std::byte* arena) const noexcept {
 
 void LdmArenas::reserve(int workers, std::size_t bytes) {
   const auto count = static_cast<std::size_t>(workers);
-  if (bytes == bytes_ && count <= arenas_.size()) return;
+  if (bytes <= bytes_ && count <= arenas_.size()) return;
   try {
-    if (bytes != bytes_) {
+    if (bytes > bytes_) {
       arenas_.clear();
       bytes_ = bytes;
     }
     arenas_.reserve(count);
     while (arenas_.size() < count) {
       arenas_.emplace_back(static_cast<std::byte*>(
-          ::operator new[](bytes, std::align_val_t{kLdmAlignment})));
+          ::operator new[](bytes_, std::align_val_t{kLdmAlignment})));
     }
   } catch (const std::bad_alloc&) {
     throw Error(SWAMP_OUT_OF_MEMORY,

@@ -47,11 +47,12 @@ class Ldm {
 // calling thread, so that they are all there before the first slave writes.
 class LdmArenas {
  public:
-  // reserve() makes at least `workers` arenas of `bytes` each. Throws Error
-  // SWAMP_OUT_OF_MEMORY. Allocates nothing when they are there.
+  // reserve() makes at least `workers` arenas of at least `bytes` each. Throws
+  // Error SWAMP_OUT_OF_MEMORY. Allocates nothing when they are there.
   void reserve(int workers, std::size_t bytes);
-  Ldm arena(int worker) const noexcept {
-    return Ldm(arenas_[static_cast<std::size_t>(worker)].get(), bytes_);
+  // arena() is worker's arena, of exactly `bytes`.
+  Ldm arena(int worker, std::size_t bytes) const noexcept {
+    return Ldm(arenas_[static_cast<std::size_t>(worker)].get(), bytes);
   }
 
  private:

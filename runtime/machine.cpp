@@ -5,7 +5,9 @@
 #include <mutex>
 
 #include "runtime/backend.h"
+#include "runtime/cancel_guard.h"
 #include "runtime/config.h"
+#include "runtime/fork_guard.h"
 #include "runtime/machine_impl.h"
 
 namespace swamp {
@@ -26,12 +28,19 @@ std::string cpu_model() {
 
 Machine::Machine(const MachineConfig& config)
     : impl_(std::make_unique<Impl>()) {
-  runtime::configure(config, *impl_);
+  const runtime::CancelGuard guard;
+  {
+    const std::lock_guard<std::mutex> lock(runtime::fork_mutexes().topology);
+    runtime::configure(config, *impl_);
+  }
   impl_->backend = impl_->backend_row->make(
       {impl_->slaves(), impl_->bind, &impl_->topology});
 }
 
-Machine::~Machine() = default;
+Machine::~Machine() {
+  const runtime::CancelGuard guard;
+  impl_.reset();
+}
 
 MachineInfo Machine::info() const {
   MachineInfo info;
@@ -59,11 +68,11 @@ MachineInfo Machine::info() const {
 Machine& Machine::default_machine() {
   // Never destroyed: other threads, and destructors of the caller's statics,
   // may still use it while the process exits.
-  static std::mutex mutex;
   static std::atomic<Machine*> machine{nullptr};
   Machine* made = machine.load(std::memory_order_acquire);
   if (made == nullptr) {
-    const std::lock_guard<std::mutex> lock(mutex);
+    const std::lock_guard<std::mutex> lock(
+        runtime::fork_mutexes().default_machine);
     made = machine.load(std::memory_order_relaxed);
     if (made == nullptr) {
       made = new Machine();

@@ -61,7 +61,7 @@ void run_slave(const Spawned& spawned, int slave, int worker) noexcept {
     run_view(job.table, range, job.partials, slave, kernels, result);
     return;
   }
-  Ldm ldm = spawned.arenas->arena(worker);
+  Ldm ldm = spawned.arenas->arena(worker, machine.ldm_bytes);
   const std::size_t tile_bytes = machine.tuning.tile_bytes;
   if (machine.transfer == Transfer::copy) {
     EagerDma dma;

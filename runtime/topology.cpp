@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #ifdef SWAMP_HAS_OPENMP
 #include <omp.h>
@@ -13,6 +14,11 @@ std::vector<int> allowed_pus() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   (void)sched_getaffinity(0, sizeof allowed, &allowed);
+  // A caller may have pinned the thread that comes here first, not the process.
+  cpu_set_t main_thread;
+  CPU_ZERO(&main_thread);
+  (void)sched_getaffinity(getpid(), sizeof main_thread, &main_thread);
+  CPU_OR(&allowed, &allowed, &main_thread);
 #ifdef SWAMP_HAS_OPENMP
   // With OMP_PROC_BIND the calling thread is bound to one place of many.
   if (omp_get_proc_bind() != omp_proc_bind_false) {

@@ -32,8 +32,8 @@ struct Topology {
 // HWLOC_SYNTHETIC that hwloc does not understand.
 Topology read_topology();
 
-// allowed_pus() lists the OS indices of the PUs that the calling thread, or the
-// threads of its OpenMP pool, may run on.
+// allowed_pus() lists the OS indices of the PUs that the calling thread, the
+// main thread or the threads of the OpenMP pool may run on.
 std::vector<int> allowed_pus();
 
 // bind_this_thread() binds the calling thread to core `index` modulo the number

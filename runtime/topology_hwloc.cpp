@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <set>
 #include <string>
 
@@ -23,11 +24,10 @@ using Handle = std::unique_ptr<hwloc_topology, Destroy>;
 // restrict_to_allowed() leaves the PUs of taskset and the like, where hwloc
 // itself knows those of the cgroup.
 void restrict_to_allowed(hwloc_topology_t topology) {
-  const std::vector<int> pus = allowed_pus();  // may throw: nothing to free yet
+  const std::vector<int> pus = allowed_pus();
   hwloc_bitmap_t set = hwloc_bitmap_alloc();
-  for (const int pu : pus) {
-    hwloc_bitmap_set(set, static_cast<unsigned>(pu));
-  }
+  if (set == nullptr) throw std::bad_alloc();
+  for (const int pu : pus) hwloc_bitmap_set(set, static_cast<unsigned>(pu));
   (void)hwloc_topology_restrict(topology, set, 0);
   hwloc_bitmap_free(set);
 }

@@ -66,8 +66,11 @@ HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> narrow_float16(
   const auto normal = hn::ShiftRight<13>(hn::Add(rebiased, odd));
 
   // Subnormal results: |x| * 2^24 is exact, and so are the truncation and the
-  // fraction, whatever the rounding mode of the caller.
-  const auto scaled = hn::Mul(hn::BitCast(df, magnitude), hn::Set(df, 0x1p24f));
+  // fraction, whatever the rounding mode of the caller. Other lanes are zeroed:
+  // what does not fit into an int would raise the invalid flag.
+  const auto is_tiny = hn::Lt(magnitude, hn::Set(di, 0x38800000));
+  const auto tiny = hn::IfThenElseZero(is_tiny, magnitude);
+  const auto scaled = hn::Mul(hn::BitCast(df, tiny), hn::Set(df, 0x1p24f));
   const auto truncated = hn::ConvertTo(di, scaled);
   const auto fraction = hn::Sub(scaled, hn::ConvertTo(df, truncated));
   const auto half = hn::Set(df, 0.5f);
@@ -82,7 +85,6 @@ HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> narrow_float16(
              hn::And(hn::ShiftRight<13>(magnitude), hn::Set(di, 0x3ff)));
   const auto is_nan = hn::Gt(magnitude, hn::Set(di, 0x7f800000));
   const auto is_huge = hn::Gt(magnitude, hn::Set(di, 0x477fffff));
-  const auto is_tiny = hn::Lt(magnitude, hn::Set(di, 0x38800000));
   auto result = hn::IfThenElse(is_tiny, subnormal, normal);
   result = hn::IfThenElse(is_huge, hn::Set(di, 0x7c00), result);
   result = hn::IfThenElse(is_nan, nan, result);

@@ -124,7 +124,8 @@ HWY_INLINE bool is_dirty(const typename Format::Bits* block) {
 }
 
 // The last elements, fewer than a vector. Masked where the target can do that
-// without touching its neighbours, else by a copy.
+// without touching its neighbours, else by a copy. The other lanes hold the
+// first of them again, so that they raise no flag of their own (0 * inf).
 template <class Format, bool kWrite>
 HWY_INLINE void tail(typename Format::Bits* data, std::size_t count,
                      typename Format::Scale inv_scale, std::size_t first,
@@ -133,7 +134,8 @@ HWY_INLINE void tail(typename Format::Bits* data, std::size_t count,
   const typename Format::DB db;
 #if HWY_TARGET == HWY_AVX3
   const auto mask = hn::FirstN(db, count);
-  const auto x = hn::MaskedLoad(mask, db, data);
+  const auto x = hn::IfThenElse(mask, hn::MaskedLoad(mask, db, data),
+                                hn::Set(db, data[0]));
   if (HWY_UNLIKELY(!hn::AllFalse(db, is_nonfinite<Format>(db, x)))) {
     flag_block<Bits>(data, count, Format::kExponent, first, result);
   }
@@ -141,7 +143,8 @@ HWY_INLINE void tail(typename Format::Bits* data, std::size_t count,
     hn::BlendedStore(Format::scale(x, inv_scale), mask, db, data);
   }
 #else
-  HWY_ALIGN Bits buffer[hn::MaxLanes(typename Format::DB())] = {};
+  HWY_ALIGN Bits buffer[hn::MaxLanes(typename Format::DB())];
+  hn::Store(hn::Set(db, data[0]), db, buffer);
   std::memcpy(buffer, data, count * sizeof(Bits));
   const auto x = hn::Load(db, buffer);
   if (HWY_UNLIKELY(!hn::AllFalse(db, is_nonfinite<Format>(db, x)))) {

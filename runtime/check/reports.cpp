@@ -4,20 +4,21 @@
 #include <cstdio>
 #include <mutex>
 
+#include "runtime/fork_guard.h"
+
 namespace swamp::runtime {
 namespace {
 
+// All under fork_mutexes().reports.
 struct Collector {
-  std::mutex mutex;
   std::size_t count = 0;
   swamp_check_callback callback = nullptr;
   void* user = nullptr;
 };
+Collector all;
 
-// Never destroyed: a slave may report while the process exits.
-Collector& collector() {
-  static Collector* instance = new Collector;
-  return *instance;
+std::lock_guard<std::mutex> locked() {
+  return std::lock_guard<std::mutex>(fork_mutexes().reports);
 }
 
 }  // namespace
@@ -32,21 +33,18 @@ void report(const Where& where, const char* category, const char* format,
   char line[512];
   std::snprintf(line, sizeof line, "%s:%d: %s: cg %d slave %d: %s", where.file,
                 where.line, category, where.core_group, where.slave, text);
-  Collector& all = collector();
-  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto lock = locked();
   ++all.count;
   if (all.callback != nullptr) all.callback(all.user, line);
 }
 
 std::size_t report_count() noexcept {
-  Collector& all = collector();
-  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto lock = locked();
   return all.count;
 }
 
 void set_report_callback(swamp_check_callback callback, void* user) noexcept {
-  Collector& all = collector();
-  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto lock = locked();
   all.callback = callback;
   all.user = user;
 }

@@ -32,13 +32,17 @@ TEST(LdmTest, Contains) {
 TEST(LdmTest, ArenasAreOfTheMachinesSizeAndKept) {
   LdmArenas arenas;
   arenas.reserve(3, 4096);
-  std::byte* first = arenas.arena(0).base();
-  EXPECT_EQ(arenas.arena(2).bytes(), 4096u);
-  EXPECT_NE(arenas.arena(1).base(), first);
+  std::byte* first = arenas.arena(0, 4096).base();
+  EXPECT_EQ(arenas.arena(2, 4096).bytes(), 4096u);
+  EXPECT_NE(arenas.arena(1, 4096).base(), first);
   arenas.reserve(2, 4096);
-  EXPECT_EQ(arenas.arena(0).base(), first);
+  EXPECT_EQ(arenas.arena(0, 4096).base(), first);
   arenas.reserve(3, 8192);
-  EXPECT_EQ(arenas.arena(0).bytes(), 8192u);
+  EXPECT_EQ(arenas.arena(0, 8192).bytes(), 8192u);
+  // Machines of different sizes may take turns.
+  std::byte* large = arenas.arena(2, 8192).base();
+  arenas.reserve(3, 4096);
+  EXPECT_EQ(arenas.arena(2, 4096).base(), large);
 }
 
 TEST(LdmLayoutTest, FitsItsLdmAndGrowsToTheTile) {

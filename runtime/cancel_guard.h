@@ -1,0 +1,26 @@
+#ifndef SWAMP_RUNTIME_CANCEL_GUARD_H_
+#define SWAMP_RUNTIME_CANCEL_GUARD_H_
+
+#include <pthread.h>
+
+namespace swamp::runtime {
+
+// CancelGuard puts a pthread_cancel() of this thread off until the call into
+// swamp has ended: unwinding through a noexcept function would end the process.
+// No system call.
+class CancelGuard {
+ public:
+  CancelGuard() noexcept {
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state_);
+  }
+  ~CancelGuard() { pthread_setcancelstate(state_, nullptr); }
+  CancelGuard(const CancelGuard&) = delete;
+  CancelGuard& operator=(const CancelGuard&) = delete;
+
+ private:
+  int state_ = PTHREAD_CANCEL_ENABLE;
+};
+
+}  // namespace swamp::runtime
+
+#endif  // SWAMP_RUNTIME_CANCEL_GUARD_H_

@@ -1,0 +1,149 @@
+// What a process may do around its calls of swamp; one case a run, named by the
+// argument. Ends with 0 when all went well.
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "swamp/swamp.h"
+
+namespace {
+
+bool unscale_is_right(swamp::Machine* machine) {
+  std::vector<float> values(200000, 8.0f);
+  const swamp::Tensor tensors[] = {
+      {values.data(), values.size(), swamp::kFloat32}};
+  float found_inf = 0.0f;
+  swamp::amp_foreach_non_finite_check_and_unscale_(tensors, found_inf, 0.5f,
+                                                   nullptr, machine);
+  return found_inf == 0.0f && values == std::vector<float>(200000, 4.0f);
+}
+
+swamp::MachineConfig config(const char* backend, const char* transfer) {
+  swamp::MachineConfig out;
+  out.backend = backend;
+  out.transfer = transfer;
+  out.slaves_per_group = 4;
+  return out;
+}
+
+// Late calls swamp when it is destroyed, which is after swamp's own memory of
+// the thread is gone.
+struct Late {
+  bool active = false;
+  ~Late() {
+    if (active && !unscale_is_right(nullptr)) {
+      std::fputs("late call: wrong result\n", stderr);
+      _exit(1);
+    }
+  }
+};
+Late late_static;
+thread_local Late late_thread_local;
+
+int late_destructors() {
+  setenv("SWAMP_TRANSFER", "copy", 1);
+  late_static.active = true;
+  std::thread([] {
+    late_thread_local.active = true;
+    if (!unscale_is_right(nullptr)) _exit(1);
+  }).join();
+  return unscale_is_right(nullptr) ? 0 : 1;
+}
+
+// A signal that every thread of the program blocks must wait for sigwait(), not
+// land on a slave's thread.
+int signals() {
+  swamp::Machine machine(config("threads", "view"));
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  kill(getpid(), SIGTERM);
+  int taken = 0;
+  return sigwait(&set, &taken) == 0 && taken == SIGTERM &&
+                 unscale_is_right(&machine)
+             ? 0
+             : 1;
+}
+
+// A child that is forked while another thread makes the default machine must
+// find no lock held.
+int fork_while_made() {
+  for (int delay = 0; delay < 4000; delay += 400) {
+    const pid_t round = fork();  // a process without a default machine
+    if (round == 0) {
+      std::thread first([] { unscale_is_right(nullptr); });
+      std::this_thread::sleep_for(std::chrono::microseconds(delay));
+      const pid_t child = fork();
+      if (child == 0) {
+        alarm(20);
+        _exit(unscale_is_right(nullptr) ? 0 : 1);
+      }
+      int status = 1;
+      waitpid(child, &status, 0);
+      first.join();
+      _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 2);
+    }
+    int status = 1;
+    waitpid(round, &status, 0);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return 1;
+  }
+  return 0;
+}
+
+// A cancellation that is pending when swamp is called must not end the process.
+int cancel() {
+  for (const char* backend : {"threads", "serial"}) {
+    for (const bool own_machine : {true, false}) {
+      struct Call {
+        const char* backend;
+        bool own_machine, done;
+      } call = {backend, own_machine, false};
+      pthread_t thread;
+      const auto body = [](void* argument) -> void* {
+        auto* it = static_cast<Call*>(argument);
+        pthread_cancel(pthread_self());
+        int state = 0;
+        {
+          if (it->own_machine) {
+            swamp::Machine machine(config(it->backend, "copy"));
+            it->done = unscale_is_right(&machine);
+          } else {
+            it->done = unscale_is_right(nullptr);
+          }
+        }
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+        return nullptr;
+      };
+      if (pthread_create(&thread, nullptr, body, &call) != 0) return 1;
+      pthread_join(thread, nullptr);
+      if (!call.done) return 1;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const struct {
+    const char* name;
+    int (*run)();
+  } cases[] = {{"late_destructors", late_destructors},
+               {"signals", signals},
+               {"fork_while_made", fork_while_made},
+               {"cancel", cancel}};
+  for (const auto& one : cases) {
+    if (argc == 2 && std::strcmp(argv[1], one.name) == 0) return one.run();
+  }
+  std::fprintf(stderr, "usage: %s CASE\n", argv[0]);
+  return 2;
+}
