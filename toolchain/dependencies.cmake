@@ -1,4 +1,5 @@
-# What swamp is built from. libswamp needs Highway; OpenMP and hwloc are parts
+# What swamp is built from. libswamp needs Highway, and nlohmann-json while it is
+# built; OpenMP and hwloc are parts
 # that may be switched off; the rest belongs to the program, tests and bench.
 #
 # GLOBAL: a static libswamp names these targets to whoever links it, also from
@@ -12,6 +13,8 @@ if(NOT hwy_FOUND)
   pkg_check_modules(libhwy REQUIRED IMPORTED_TARGET GLOBAL libhwy>=1.0.3)
   add_library(hwy::hwy ALIAS PkgConfig::libhwy)
 endif()
+
+find_package(nlohmann_json 3 REQUIRED GLOBAL)
 
 if(SWAMP_WITH_OPENMP)
   find_package(OpenMP COMPONENTS CXX GLOBAL)

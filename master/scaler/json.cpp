@@ -1,0 +1,223 @@
+// Options and checkpoints as JSON. nlohmann-json is header-only, private, and
+// included by libswamp here alone.
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "master/scaler/preset.h"
+
+namespace swamp::scaler {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kVersion = 1;           // of the object "swamp" in a checkpoint
+constexpr double kMaxCount = 0x1p53;  // up to here a double counts exactly
+
+[[noreturn]] void fail(const std::string& text) {
+  throw Error(SWAMP_INVALID_ARGUMENT, text);
+}
+
+// parse() reads one object that is not deep: its recursive parts are bounded.
+Json parse(const std::string& name, const std::string& text) {
+  constexpr int kMaxDepth = 8;
+  // The parser would take a zero byte for the end of the text.
+  if (text.find('\0') != std::string::npos) fail(name + ": a zero byte");
+  try {
+    Json json = Json::parse(text, [&](int depth, Json::parse_event_t, Json&) {
+      if (depth > kMaxDepth) fail(name + ": nested too deep");
+      return true;
+    });
+    if (!json.is_object()) fail(name + ": expected a JSON object");
+    return json;
+  } catch (const Json::exception&) {
+    fail(name + ": not JSON");
+  }
+}
+
+// word_number() is what a string means as a number, as "inf" or "0x1p+4".
+bool word_number(const std::string& text, double& value) {
+  if (text == "inf" || text == "-inf" || text == "nan") {
+    value = std::strtod(text.c_str(), nullptr);
+    return true;
+  }
+  const std::size_t digits = text.compare(0, 1, "-") == 0 ? 1 : 0;
+  if (text.compare(digits, 2, "0x") != 0) return false;
+  char* end = nullptr;
+  value = std::strtod(text.c_str(), &end);
+  return end == text.c_str() + text.size();
+}
+
+ScalerValue option_value(const std::string& name, const Json& json) {
+  if (json.is_null()) return std::monostate();
+  if (json.is_boolean()) return json.get<bool>();
+  if (json.is_number_unsigned() &&
+      json.get<std::uint64_t>() > std::uint64_t{INT64_MAX}) {
+    return json.get<double>();
+  }
+  if (json.is_number_integer()) return json.get<std::int64_t>();
+  if (json.is_number()) return json.get<double>();
+  if (json.is_string()) {
+    const auto& text = json.get_ref<const std::string&>();
+    double value = 0;
+    if (word_number(text, value)) return value;
+    return text;
+  }
+  if (json.is_array()) {
+    std::vector<std::int64_t> list;
+    for (const Json& entry : json) {
+      if (!entry.is_number_integer()) {
+        fail("option " + name + ": expected a list of integers");
+      }
+      list.push_back(entry.get<std::int64_t>());
+    }
+    return list;
+  }
+  fail("option " + name + ": got an object, expected a value");
+}
+
+Json number(double value, Kind kind) {
+  if (kind == Kind::boolean) return value != 0.0;
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  if (kind == Kind::integer && std::abs(value) <= kMaxCount &&
+      value == std::trunc(value)) {
+    return static_cast<std::int64_t>(value);
+  }
+  return value;
+}
+
+double read_number(const std::string& name, const Json& json, Kind kind) {
+  // A tensor of one element may have become a list.
+  if (json.is_array() && json.size() == 1) {
+    return read_number(name, json.front(), kind);
+  }
+  double value = 0;
+  if (kind == Kind::boolean) {
+    if (json.is_boolean()) return json.get<bool>() ? 1.0 : 0.0;
+    fail(name + ": expected true or false");
+  }
+  if (json.is_number()) {
+    value = json.get<double>();
+  } else if (!json.is_string() ||
+             !word_number(json.get_ref<const std::string&>(), value)) {
+    fail(name + ": expected a number");
+  }
+  return value;
+}
+
+// check_count(): a tracker of an integer must be one.
+double check_count(const std::string& name, double value) {
+  if (std::abs(value) <= kMaxCount && value == std::trunc(value)) return value;
+  fail(name + ": got " + python_text(value) + ", expected an integer");
+}
+
+// forgotten() are the trackers that the original's checkpoint lacks.
+std::vector<Tracker> forgotten(const Preset& preset) {
+  std::vector<Tracker> trackers;
+  for (const Tracker& tracker : preset.trackers) {
+    bool kept = false;
+    for (const Key& key : preset.keys) {
+      kept = kept || key.member == tracker.member;
+    }
+    if (!kept) trackers.push_back(tracker);
+  }
+  return trackers;
+}
+
+void read_own(const Preset& preset, const std::string& where, const Json& own,
+              Scaler& scaler) {
+  if (!own.is_object() || !own.contains("version") ||
+      own["version"] != kVersion) {
+    fail(where + "swamp: expected an object of version " +
+         std::to_string(kVersion));
+  }
+  if (!own.contains("scaler") || own["scaler"] != preset.name) {
+    fail(where + "swamp.scaler: expected '" + std::string(preset.name) + "'");
+  }
+  for (const Tracker& tracker : forgotten(preset)) {
+    const std::string name = where + "swamp." + tracker.name;
+    if (!own.contains(tracker.name)) fail(name + ": missing");
+    const double value = read_number(name, own[tracker.name], Kind::real);
+    scaler.*tracker.member = tracker.integer ? check_count(name, value) : value;
+  }
+}
+
+void check_index(const Preset& preset, const std::string& where,
+                 const Scaler& scaler) {
+  const auto count = static_cast<double>(scaler.window_list.size());
+  const double index = scaler.list_index;
+  if (index == 0 || (index == -1 && preset.rule == update_mindformers) ||
+      (index > 0 && index < count)) {
+    return;
+  }
+  fail(where + "list_index: got " + python_text(index) +
+       ", expected one of the window list");
+}
+
+}  // namespace
+
+std::string write_state(const Preset& preset, const Scaler& scaler) {
+  Json json = Json::object();
+  for (const Key& key : preset.keys) {
+    json[Json::json_pointer(key.pointer)] =
+        number(scaler.*key.member, key.kind);
+  }
+  Json& own = json["swamp"];
+  own["version"] = kVersion;
+  own["scaler"] = preset.name;
+  for (const Tracker& tracker : forgotten(preset)) {
+    own[tracker.name] = number(scaler.*tracker.member,
+                               tracker.integer ? Kind::integer : Kind::real);
+  }
+  return json.dump();
+}
+
+void read_state(const Preset& preset, const std::string& text, Scaler& scaler) {
+  const std::string where = std::string(preset.name) + ": state_dict: ";
+  const Json json = parse(where + "text", text);
+  if (json.empty() && !preset.keys.empty()) {
+    raise(scaler, "RuntimeError",
+          "The source state dict is empty, possibly because it was saved from "
+          "a disabled instance of GradScaler.");
+  }
+  Scaler loaded = scaler;
+  const bool is_own = json.contains("swamp");
+  for (const Key& key : preset.keys) {
+    if (!is_own && !std::isnan(key.foreign)) {
+      loaded.*key.member = key.foreign;
+      continue;
+    }
+    const Json::json_pointer pointer(key.pointer);
+    if (!json.contains(pointer)) {
+      fail(where + std::string(key.pointer + 1) + ": missing");
+    }
+    const double value =
+        read_number(where + (key.pointer + 1), json.at(pointer), key.kind);
+    loaded.*key.member = value;
+  }
+  if (is_own) read_own(preset, where, json["swamp"], loaded);
+  for (const Tracker& tracker : preset.trackers) {
+    if (tracker.integer) {
+      check_count(where + tracker.name, loaded.*tracker.member);
+    }
+  }
+  check_index(preset, where, loaded);
+  if (loaded.float_rule != FloatRule::d)
+    loaded.scale = to_float32(loaded.scale);
+  scaler = loaded;
+}
+
+}  // namespace swamp::scaler
+
+namespace swamp {
+
+ScalerOptions scaler_options_from_json(const std::string& json) {
+  ScalerOptions options;
+  const scaler::Json parsed = scaler::parse("options", json);
+  for (const auto& [name, value] : parsed.items()) {
+    options[name] = scaler::option_value(name, value);
+  }
+  return options;
+}
+
+}  // namespace swamp

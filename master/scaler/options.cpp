@@ -1,0 +1,138 @@
+// From options to the numbers of a scaler.
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+
+#include "master/scaler/preset.h"
+
+namespace swamp::scaler {
+namespace {
+
+[[noreturn]] void fail(const Preset& preset, const std::string& text) {
+  throw Error(SWAMP_INVALID_ARGUMENT, std::string(preset.name) + ": " + text);
+}
+
+void refuse_unknown(const Preset& preset, const ScalerOptions& options) {
+  for (const auto& [name, value] : options) {
+    bool known = false;
+    std::string names;
+    for (const Option& option : preset.options) {
+      known = known || name == option.name;
+      names += (names.empty() ? "" : ", ") + std::string(option.name);
+    }
+    if (!known) {
+      fail(preset, "no option '" + name + "', expected one of " + names);
+    }
+  }
+}
+
+// read() is the number that an option's value means.
+double read(const Preset& preset, const Option& option,
+            const ScalerValue& value) {
+  if (std::holds_alternative<std::monostate>(value)) {
+    if (!std::isnan(option.none)) return option.none;
+  } else if (const bool* truth = std::get_if<bool>(&value)) {
+    if (option.kind == Kind::boolean) return *truth ? 1.0 : 0.0;
+  } else if (option.kind != Kind::boolean) {
+    if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+      return static_cast<double>(*integer);
+    }
+    if (const double* real = std::get_if<double>(&value)) return *real;
+    // apex.amp's loss_scale="dynamic".
+    const auto* text = std::get_if<std::string>(&value);
+    if (text != nullptr && *text == "dynamic" &&
+        option.member == &Scaler::constant_scale) {
+      return 0.0;
+    }
+  }
+  fail(preset, std::string(option.name) + ": got " + python_text(value) +
+                   (option.kind == Kind::boolean ? ", expected true or false"
+                                                 : ", expected a number"));
+}
+
+// decimal_digits() are the fewest that read back the same; they are written as
+// d.ddde+xx.
+std::string shortest(double value) {
+  char text[40];
+  for (int digits = 0; digits <= 16; ++digits) {
+    std::snprintf(text, sizeof text, "%.*e", digits, value);
+    if (std::strtod(text, nullptr) == value) break;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string python_text(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  std::string text = shortest(value);
+  const std::size_t e = text.find('e');
+  const int exponent = std::atoi(text.c_str() + e + 1);
+  if (exponent < -4 || exponent >= 16) return text;
+  const std::size_t digits = e - (value < 0 ? 1 : 0) - (e > 2 ? 1 : 0);
+  int decimals = static_cast<int>(digits) - 1 - exponent;
+  if (decimals < 1) decimals = 1;
+  char plain[64];
+  std::snprintf(plain, sizeof plain, "%.*f", decimals, value);
+  return plain;
+}
+
+std::string python_text(const ScalerValue& value) {
+  struct Printer {
+    std::string operator()(std::monostate) const { return "None"; }
+    std::string operator()(bool truth) const {
+      return truth ? "True" : "False";
+    }
+    std::string operator()(std::int64_t integer) const {
+      return std::to_string(integer);
+    }
+    std::string operator()(double real) const { return python_text(real); }
+    std::string operator()(const std::string& text) const {
+      return "'" + text + "'";
+    }
+    std::string operator()(const std::vector<std::int64_t>& list) const {
+      std::string text = "[";
+      for (const std::int64_t integer : list) {
+        text += (text.size() > 1 ? ", " : "") + std::to_string(integer);
+      }
+      return text + "]";
+    }
+  };
+  return std::visit(Printer(), value);
+}
+
+std::string option_text(const ScalerOptions& options, const char* name,
+                        double preset) {
+  const auto given = options.find(name);
+  return given == options.end() ? python_text(preset)
+                                : python_text(given->second);
+}
+
+void require(bool good, const Scaler& scaler, const char* type,
+             const std::string& message, const std::string& detail) {
+  if (!good) raise(scaler, type, message, detail);
+}
+
+Scaler make_scaler(const Preset& preset, const ScalerOptions& options) {
+  refuse_unknown(preset, options);
+  Scaler scaler;
+  scaler.name = preset.name;
+  scaler.float_rule = preset.float_rule;
+  scaler.guard = preset.guard;
+  scaler.overflow_test = preset.overflow_test;
+  for (const Option& option : preset.options) {
+    if (option.member == nullptr) continue;  // prepare reads it
+    const auto given = options.find(option.name);
+    scaler.*option.member = given == options.end()
+                                ? option.preset
+                                : read(preset, option, given->second);
+  }
+  scaler.scale = scaler.float_rule == FloatRule::d
+                     ? scaler.initial_scale
+                     : to_float32(scaler.initial_scale);
+  preset.prepare(options, scaler);
+  return scaler;
+}
+
+}  // namespace swamp::scaler
