@@ -6,13 +6,15 @@
 #include <string>
 #include <utility>
 
+#include "master/cli/replay_options.h"
 #include "master/cli/scan_options.h"
 #include "master/cli/train_options.h"
 #include "swamp/swamp.h"
 
 namespace swamp::cli {
 
-// kExitFound is what a scan that found inf or nan ends with.
+// kExitFound is what a scan that found inf or nan ends with, and a replay that
+// found a difference.
 inline constexpr int kExitFound = 1;
 inline constexpr int kExitFailure = 2;
 // kExitReports is what a run ends with where it would have ended with 0, had
@@ -42,6 +44,8 @@ struct InfoOptions {
 };
 
 void run_info(const InfoOptions& options, Machine& machine);
+// run_replay() returns the exit code: kExitFound where --check fails.
+int run_replay(const ReplayOptions& options);
 // run_scan() returns the exit code: several files may fail and the others not.
 int run_scan(const ScanOptions& options, Machine& machine);
 void run_train(const TrainOptions& options, Machine& machine);

@@ -127,6 +127,21 @@ ScaleOptions add_train_options(CLI::App* train, TrainOptions& options) {
   return scale;
 }
 
+void add_replay_options(CLI::App* replay, ReplayOptions& options) {
+  replay
+      ->add_option("FILE", options.files,
+                   "traces, one JSON object a line (tests/golden/FORMAT.md)")
+      ->type_name("")
+      ->required();
+  replay->add_flag("--check", options.check,
+                   "compare with the file's own rows, digests and events");
+  replay->footer(
+      "Runs swamp's scaler of the same name and prints one JSON line a trace;\n"
+      "with --check prints what differs and ends with how many passed and\n"
+      "failed. Records of other kinds are skipped.\n"
+      "Exit code: 0; 1 when a check fails; 2 for a bad file or option.");
+}
+
 void add_scan_options(CLI::App* scan, ScanOptions& options) {
   scan->add_option("FILE", options.files,
                    "safetensors, *.index.json, npy or npz, or a folder of them")
@@ -155,6 +170,7 @@ std::string chosen_command(const CLI::App& app) {
 
 CommandLine parse_command_line(int argc, char** argv) {
   InfoOptions info_options;
+  ReplayOptions replay_options;
   ScanOptions scan_options;
   TrainOptions train_options;
   CLI::App app("Mixed-precision training on CPUs, in the way of Sunway.",
@@ -165,6 +181,8 @@ CommandLine parse_command_line(int argc, char** argv) {
   app.require_subcommand(0, 1);
   CLI::App* info = app.add_subcommand("info", "show the machine");
   info->add_flag("--json", info_options.json, "print one JSON object");
+  CLI::App* replay = app.add_subcommand("replay", "run traces of loss scalers");
+  add_replay_options(replay, replay_options);
   CLI::App* scan = app.add_subcommand("scan", "look for inf and nan in files");
   add_scan_options(scan, scan_options);
   CLI::App* train = app.add_subcommand(
@@ -174,7 +192,8 @@ CommandLine parse_command_line(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (chosen_command(app).empty()) {
-      throw UsageError("no command given, expected info, scan or train");
+      throw UsageError(
+          "no command given, expected info, replay, scan or train");
     }
     settle_scale(scale, train_options);
   } catch (const CLI::CallForHelp&) {
@@ -187,6 +206,7 @@ CommandLine parse_command_line(int argc, char** argv) {
     throw UsageError(error.what(), chosen_command(app));
   }
   if (info->parsed()) return info_options;
+  if (replay->parsed()) return replay_options;
   if (scan->parsed()) return scan_options;
   return train_options;
 }

@@ -14,7 +14,7 @@ struct Answer {
 };
 
 using CommandLine =
-    std::variant<Answer, InfoOptions, ScanOptions, TrainOptions>;
+    std::variant<Answer, InfoOptions, ReplayOptions, ScanOptions, TrainOptions>;
 
 // parse_command_line() throws UsageError.
 CommandLine parse_command_line(int argc, char** argv);

@@ -27,6 +27,11 @@ struct Runner {
     return EXIT_SUCCESS;
   }
 
+  int operator()(const ReplayOptions& options) const {
+    const Machine machine;
+    return run_replay(options);
+  }
+
   int operator()(const ScanOptions& options) const {
     Machine machine;
     return run_scan(options, machine);
