@@ -89,11 +89,22 @@ void add_case(Suite& suite, const Dtype& dtype, bool warm, std::size_t traffic,
 Row crossing_row(const Dtype& dtype, bool warm,
                  std::vector<std::size_t> traffic) {
   return [=](const Results& results) -> std::optional<Line> {
+    const auto tuned =
+        static_cast<double>(runtime::Tuning{}.spawn_traffic_bytes);
+    Line line;
+    line.what = std::string(dtype.name) + (warm ? " warm" : " cold") +
+                ", spawn wins from";
+    line.against = "Tuning has " + bytes_text(tuned);
     std::size_t crossing = 0;
     for (const std::size_t bytes : traffic) {
-      const auto spawn =
-          results.find(threshold_name(dtype, warm, bytes, false));
-      const auto alone = results.find(threshold_name(dtype, warm, bytes, true));
+      const std::string spawn_name = threshold_name(dtype, warm, bytes, false);
+      const std::string alone_name = threshold_name(dtype, warm, bytes, true);
+      if (results.too_few({spawn_name, alone_name})) {
+        line.aim = kTooFew;
+        return line;
+      }
+      const auto spawn = results.find(spawn_name);
+      const auto alone = results.find(alone_name);
       if (!spawn || !alone) return std::nullopt;
       if (spawn->seconds >= alone->seconds) {
         crossing = 0;
@@ -101,14 +112,8 @@ Row crossing_row(const Dtype& dtype, bool warm,
         crossing = bytes;
       }
     }
-    const auto tuned =
-        static_cast<double>(runtime::Tuning{}.spawn_traffic_bytes);
-    Line line;
-    line.what = std::string(dtype.name) + (warm ? " warm" : " cold") +
-                ", spawn wins from";
     line.measured = crossing == 0 ? "nowhere yet"
                                   : bytes_text(static_cast<double>(crossing));
-    line.against = "Tuning has " + bytes_text(tuned);
     if (crossing != 0) line.ratio = static_cast<double>(crossing) / tuned;
     return line;
   };

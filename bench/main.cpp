@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -35,13 +36,41 @@ void initialize_benchmark(const Options& options, char* program) {
   }
 }
 
+// EarlyErrors holds what Google Benchmark says before the first case, to put
+// one line of ours in its place; where it exits by itself, it is still said.
+struct EarlyErrors {
+  std::ostringstream stream;
+  ~EarlyErrors() { std::fputs(stream.str().c_str(), stderr); }
+};
+
+EarlyErrors& early_errors() {
+  static EarlyErrors errors;
+  return errors;
+}
+
+int no_case() {
+  std::ostringstream& held = early_errors().stream;
+  // Else it was no regular expression, or there is nothing to list.
+  if (held.str().rfind("Failed to match", 0) == 0) {
+    held.str("");
+    fmt::print(stderr, "swamp_bench: no case matches --benchmark_filter={}\n",
+               benchmark::GetBenchmarkFilter());
+  }
+  return kBadUse;
+}
+
+std::string left_out_text(int count) {
+  if (count == 0) return "";
+  return fmt::format(
+      "swamp_bench: the machine is busy: {} repetition{} left out to end "
+      "within a minute\n",
+      count, count == 1 ? "" : "s");
+}
+
 int run(int argc, char** argv) {
   const Options options = parse_options(argc, argv);
   if (options.help) {
     std::fputs(kOwnHelp, stdout);
-    std::fputs("\nGoogle Benchmark's options:\n", stdout);
-    std::fflush(stdout);
-    benchmark::PrintDefaultHelp();
     return 0;
   }
   initialize_benchmark(options, argv[0]);
@@ -63,16 +92,14 @@ int run(int argc, char** argv) {
     deadline = std::chrono::steady_clock::now() + std::chrono::seconds(45);
   }
   Reporter reporter(suite, facts);
-  if (benchmark::RunSpecifiedBenchmarks(&reporter) == 0) return kBadUse;
-  if (reporter.left_out() != 0) {
-    fmt::print(stderr,
-               "swamp_bench: the machine is busy: {} repetitions left out to "
-               "end within a minute\n",
-               reporter.left_out());
-  }
+  reporter.SetErrorStream(&early_errors().stream);
+  if (benchmark::RunSpecifiedBenchmarks(&reporter) == 0) return no_case();
+  const std::string warning = left_out_text(reporter.left_out());
+  std::fputs(warning.c_str(), stderr);
   const std::string table = table_text(suite, suite.results());
   if (!table.empty()) {
-    fmt::print("{}{}", options.table_only ? "" : "\n", table);
+    // Once more under the table, which may be all that somebody keeps.
+    fmt::print("{}{}{}", options.table_only ? "" : "\n", table, warning);
   }
   benchmark::Shutdown();
   return 0;

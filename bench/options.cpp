@@ -34,7 +34,7 @@ const char* const kOwnHelp =
 
   swamp_bench [--quick] [--table] [--memory-mib N] [--benchmark_...]
 
-  --quick         the most telling cases only; within a minute and 2 GiB
+  --quick         the most telling cases only; within a minute, 0.5 GiB
   --table         print the table of ratios only, not every case
   --memory-mib N  size of the cases "in memory", in MiB (quick: 256, else 1024);
                   lists that are longer are left out
@@ -42,6 +42,14 @@ const char* const kOwnHelp =
 
 Names of cases begin with roof/ unscale/ check/ list/ spawn/ threshold/
 transfer/, for --benchmark_filter. The SWAMP_* variables choose the machine.
+
+Google Benchmark's options (without --benchmark_format; the display is ours):
+  --benchmark_filter=REGEX        --benchmark_list_tests
+  --benchmark_min_time=SECONDS    --benchmark_repetitions=N
+  --benchmark_out=FILE            --benchmark_out_format=json|console|csv
+  --benchmark_color=auto|true|false
+  --benchmark_enable_random_interleaving=true|false
+  --benchmark_context=KEY=VALUE,...
 )";
 
 Options parse_options(int argc, char** argv) {

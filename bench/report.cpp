@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <ostream>
+#include <iostream>
 
 #include "bench/git_describe.h"
 #include "bench/threads.h"
@@ -12,6 +12,11 @@
 
 namespace swamp::bench {
 namespace {
+
+constexpr const char* kLegend =
+    "\nok: the aim is reached; below, above: it is missed, which the exit code "
+    "does not tell.\nThreshold: time with a forced spawn over time of the "
+    "master alone; below 1 the spawn wins.\n";
 
 std::string caches_text() {
   std::string text;
@@ -68,6 +73,7 @@ bool Reporter::ReportContext(const Context& context) {
     GetOutputStream() << fmt::format("{:<9} {}\n", key, value);
   }
   GetOutputStream() << '\n' << std::flush;
+  SetErrorStream(&std::cerr);  // a case matched: nothing is held back now
   GetErrorStream() << "swamp_bench: measuring; the repetitions of all cases "
                       "are shuffled, so results come late\n"
                    << std::flush;
@@ -87,6 +93,7 @@ void Reporter::ReportRuns(const std::vector<Run>& runs) {
     if (run.error_occurred) {
       if (run.error_message == kOutOfTime) {
         ++left_out_;
+        suite_.results().leave_out(run.run_name.function_name);
         continue;
       }
       GetErrorStream() << "swamp_bench: " << run.benchmark_name() << ": "
@@ -121,7 +128,7 @@ std::string table_text(const Suite& suite, const Results& results) {
     if (lines.empty()) continue;
     text += (text.size() == empty ? "" : "\n") + section.title + "\n" + lines;
   }
-  return text.size() == empty ? "" : text;
+  return text.size() == empty ? "" : text + kLegend;
 }
 
 }  // namespace swamp::bench

@@ -7,6 +7,7 @@
 namespace swamp::bench {
 
 void Results::add(const std::string& name, double seconds) {
+  ++taken_[name];
   const auto [at, is_new] = seconds_.emplace(name, seconds);
   if (!is_new) at->second = std::min(at->second, seconds);
 }
@@ -16,6 +17,18 @@ std::optional<Measured> Results::find(const std::string& name) const {
   const auto work = work_.find(name);
   if (seconds == seconds_.end() || work == work_.end()) return std::nullopt;
   return Measured{name, seconds->second, work->second};
+}
+
+bool Results::too_few(const std::string& name) const {
+  constexpr int kEnough = 3;
+  if (left_out_.count(name) == 0) return false;
+  const auto taken = taken_.find(name);
+  return taken == taken_.end() || taken->second < kEnough;
+}
+
+bool Results::too_few(const std::vector<std::string>& names) const {
+  return std::any_of(names.begin(), names.end(),
+                     [this](const std::string& name) { return too_few(name); });
 }
 
 std::optional<Measured> Results::fastest(
@@ -63,6 +76,20 @@ std::string variant_text(const std::string& name) {
   return " " + name.substr(begin, name.find('/', begin) - begin);
 }
 
+// The line of a case that did not run, if any: one that should have, had there
+// been time, must not vanish from the table.
+std::optional<Line> missing_line(const Results& results,
+                                 const std::string& what,
+                                 const std::string& name) {
+  if (!results.too_few(name)) return std::nullopt;
+  return Line{what, "", "", std::nullopt, kTooFew};
+}
+
+void judge(Line& line, double ratio, const Aim& aim, bool too_few) {
+  if (!too_few) line.ratio = ratio;
+  line.aim = too_few ? kTooFew : aim_text(aim, ratio);
+}
+
 }  // namespace
 
 Row speed_row(std::string what, std::string name, std::string label,
@@ -70,14 +97,16 @@ Row speed_row(std::string what, std::string name, std::string label,
   return [=](const Results& results) -> std::optional<Line> {
     const std::optional<Measured> measured = results.find(name);
     const std::optional<Measured> other = results.fastest(against);
-    if (!measured) return std::nullopt;
-    Line line{what, speed_text(*measured), "", std::nullopt, ""};
+    if (!measured) return missing_line(results, what, name);
+    const bool too_few = results.too_few(name) || results.too_few(against);
+    Line line{what, speed_text(*measured), "", std::nullopt,
+              too_few ? kTooFew : ""};
     if (other) {
-      line.ratio =
-          measured->gigabytes_per_second() / other->gigabytes_per_second();
       line.against =
           label + " " + speed_text(*other) + variant_text(other->name);
-      line.aim = aim_text(aim, *line.ratio);
+      judge(line,
+            measured->gigabytes_per_second() / other->gigabytes_per_second(),
+            aim, too_few);
     }
     return line;
   };
@@ -88,12 +117,13 @@ Row time_row(std::string what, std::string name, std::string label,
   return [=](const Results& results) -> std::optional<Line> {
     const std::optional<Measured> measured = results.find(name);
     const std::optional<Measured> other = results.find(against);
-    if (!measured) return std::nullopt;
-    Line line{what, time_text(measured->seconds), "", std::nullopt, ""};
+    if (!measured) return missing_line(results, what, name);
+    const bool too_few = results.too_few(name) || results.too_few(against);
+    Line line{what, time_text(measured->seconds), "", std::nullopt,
+              too_few ? kTooFew : ""};
     if (other) {
-      line.ratio = measured->seconds / other->seconds;
       line.against = label + " " + time_text(other->seconds);
-      line.aim = aim_text(aim, *line.ratio);
+      judge(line, measured->seconds / other->seconds, aim, too_few);
     }
     return line;
   };
@@ -102,11 +132,11 @@ Row time_row(std::string what, std::string name, std::string label,
 Row item_row(std::string what, std::string name, Aim aim) {
   return [=](const Results& results) -> std::optional<Line> {
     const std::optional<Measured> measured = results.find(name);
-    if (!measured) return std::nullopt;
+    if (!measured) return missing_line(results, what, name);
     const double nanoseconds = measured->seconds / measured->work.items * 1e9;
     return Line{what, fmt::format("{:.1f} ns a tensor", nanoseconds),
                 speed_text(*measured), std::nullopt,
-                aim_text(aim, nanoseconds)};
+                results.too_few(name) ? kTooFew : aim_text(aim, nanoseconds)};
   };
 }
 

@@ -33,15 +33,24 @@ class Results {
     return work_.count(name) != 0;
   }
   void add(const std::string& name, double seconds);
+  // leave_out() is a repetition for which no time was left.
+  void leave_out(const std::string& name) { ++left_out_[name]; }
 
   // find() is empty for what did not run.
   std::optional<Measured> find(const std::string& name) const;
+  // too_few() is a case that was cut short with so few repetitions that its
+  // fastest one says nothing; fewer that were asked for are the caller's
+  // choice.
+  bool too_few(const std::string& name) const;
+  bool too_few(const std::vector<std::string>& names) const;
   // fastest() of some cases that do the same work.
   std::optional<Measured> fastest(const std::vector<std::string>& names) const;
 
  private:
   std::map<std::string, Work> work_;
   std::map<std::string, double> seconds_;
+  std::map<std::string, int> taken_;
+  std::map<std::string, int> left_out_;
 };
 
 // Aim is what a ratio, or a figure, should reach.
@@ -56,8 +65,10 @@ struct Line {
   std::string measured;
   std::string against;
   std::optional<double> ratio;
-  std::string aim;  // "" or ">= 0.90 ok"
+  std::string aim;  // "", ">= 0.90 ok" or kTooFew
 };
+
+inline constexpr const char* kTooFew = "(too few)";
 
 // Row makes a line, or nothing when one of its cases did not run.
 using Row = std::function<std::optional<Line>(const Results&)>;

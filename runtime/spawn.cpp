@@ -102,6 +102,16 @@ void require_ldm(const Machine::Impl& machine, const Job& job) {
   }
 }
 
+void require_no_overlap(const MainWindow& window) {
+  const MainWindow::Overlap& overlap = window.overlap();
+  if (!overlap.found) return;
+  throw Error(SWAMP_INVALID_ARGUMENT,
+              "arrays " + std::to_string(overlap.first) + " and " +
+                  std::to_string(overlap.second) +
+                  " of the list overlap; expected arrays that share no byte "
+                  "(found by transfer mode check)");
+}
+
 }  // namespace
 
 void run_job(Machine::Impl& machine, const Job& job, LdmArenas& arenas) {
@@ -120,6 +130,7 @@ void run_job(Machine::Impl& machine, const Job& job, LdmArenas& arenas) {
             SWAMP_OUT_OF_MEMORY,
             "cannot allocate the ranges that transfer mode check needs");
       }
+      require_no_overlap(*window);
     }
   }
   Spawned spawned{&machine, &job, &arenas, window ? &*window : nullptr,

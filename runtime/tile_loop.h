@@ -4,12 +4,12 @@
 #define SWAMP_RUNTIME_TILE_LOOP_H_
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 
 #include "runtime/dma.h"
 #include "runtime/ldm.h"
 #include "runtime/spawn.h"
+#include "runtime/tile_slot.h"
 #include "swamp/kernel.h"
 
 namespace swamp::runtime {
@@ -21,7 +21,7 @@ void run_view(const SegmentTable& table, const SlaveRange& range,
               const Partials& partials, int slave, const KernelRow* kernels,
               Result& result) noexcept;
 
-// run_tiles() is the tile loop through LDM: for each tile get, kernel, put, in
+// TileLoop is the tile loop through LDM: for each tile get, kernel, put, in
 // two slots, so that the next tile travels in while this one is computed.
 template <class Dma>
 class TileLoop {
@@ -48,8 +48,8 @@ class TileLoop {
     bool have = next_tile(slots_[0]);
     if (have) begin_get(slots_[0]);
     while (have) {
-      Slot& slot = slots_[current];
-      Slot& other = slots_[1 - current];
+      TileSlot& slot = slots_[current];
+      TileSlot& other = slots_[1 - current];
       const bool have_next = next_tile(other);
       if (have_next) begin_get(other);
       wait(slot.get);
@@ -66,33 +66,6 @@ class TileLoop {
   }
 
  private:
-  // Channel is a reply word in LDM and the value it will have reached when all
-  // transfers issued on it are done: the cumulative counter of athread code.
-  struct Channel {
-    Reply* reply = nullptr;
-    Reply issued = 0;
-  };
-  struct Slot {
-    std::byte* memory = nullptr;        // its part of LDM
-    Operation* operation = nullptr;     // copies in LDM of ...
-    const Operation* source = nullptr;  // ... this one
-    std::byte* args = nullptr;
-    std::byte* main[kMaxStreams] = {};
-    void* tiles[kMaxStreams] = {};
-    std::size_t count = 0;
-    std::size_t first = 0;
-    std::size_t segment = 0;
-    std::size_t tile_elements = 0;
-    Channel get, put;
-  };
-
-  // PartialSlot is a partial result in LDM. There are two: the last segment's
-  // may still be on its way out.
-  struct PartialSlot {
-    std::byte* memory = nullptr;
-    Channel put;
-  };
-
   void allocate() {
     const std::size_t batch = std::min(LdmLayout::kSegmentBatch, table_.count);
     batch_ = static_cast<std::byte*>(ldm_.allocate(batch * table_.stride));
@@ -138,7 +111,7 @@ class TileLoop {
 
   // next_tile() moves on to the next tile of this slave and describes it in
   // `slot`, whose last put must first have left LDM.
-  bool next_tile(Slot& slot) {
+  bool next_tile(TileSlot& slot) {
     for (;; ++segment_, element_ = 0) {
       const bool last = segment_ == range_.end_segment;
       if (segment_ > range_.end_segment || (last && range_.end_element == 0)) {
@@ -155,13 +128,13 @@ class TileLoop {
       slot.segment = segment_;
       slot.first = element_;
       slot.count = std::min(slot.tile_elements, end - element_);
-      place_tiles(slot, segment);
+      slot.place_tiles(segment);
       element_ += slot.count;
       return true;
     }
   }
 
-  void load_operation(Slot& slot, const Segment& segment) {
+  void load_operation(TileSlot& slot, const Segment& segment) {
     slot.source = segment.operation;
     slot.operation = reinterpret_cast<Operation*>(slot.memory);
     get(slot.operation, slot.source, sizeof(Operation), slot.get);
@@ -177,44 +150,11 @@ class TileLoop {
                              .tile_elements;
   }
 
-  // A tile lies in LDM as far behind a 4-byte boundary as in main memory.
-  void place_tiles(Slot& slot, const Segment& segment) {
-    std::byte* at =
-        slot.args + align_up(slot.operation->args_bytes, kLdmAlignment);
-    for (int s = 0; s < slot.operation->stream_count; ++s) {
-      const std::size_t bytes = slot.operation->streams[s].element_bytes;
-      slot.main[s] = segment.data()[s] + slot.first * bytes;
-      slot.tiles[s] = at + reinterpret_cast<std::uintptr_t>(slot.main[s]) % 4;
-      at += align_up(slot.tile_elements * bytes, kLdmAlignment) + kLdmAlignment;
-    }
-  }
-
-  // for_words() splits a tile of stream s into the whole 4-byte words in the
-  // middle, which go by DMA, and the odd elements of 1 or 2 bytes at its edges,
-  // which share a word with a neighbour and are read and written directly.
-  template <class Words, class Edge>
-  static void for_words(const Slot& slot, int s, Words words, Edge edge) {
-    auto* main = slot.main[s];
-    auto* tile = static_cast<std::byte*>(slot.tiles[s]);
-    std::size_t bytes = slot.count * slot.operation->streams[s].element_bytes;
-    const std::size_t head =
-        std::min(-reinterpret_cast<std::uintptr_t>(main) % 4, bytes);
-    if (head != 0) {
-      edge(main, tile, head);
-      main += head;
-      tile += head;
-      bytes -= head;
-    }
-    const std::size_t middle = bytes / 4 * 4;
-    if (middle != 0) words(main, tile, middle);
-    if (middle != bytes) edge(main + middle, tile + middle, bytes - middle);
-  }
-
-  void begin_get(Slot& slot) {
+  void begin_get(TileSlot& slot) {
     for (int s = 0; s < slot.operation->stream_count; ++s) {
       if (slot.operation->streams[s].access == Access::out) continue;
-      for_words(
-          slot, s,
+      slot.for_words(
+          s,
           [&](std::byte* main, std::byte* tile, std::size_t bytes) {
             get(tile, main, bytes, slot.get);
           },
@@ -224,11 +164,11 @@ class TileLoop {
     }
   }
 
-  void begin_put(Slot& slot) {
+  void begin_put(TileSlot& slot) {
     for (int s = 0; s < slot.operation->stream_count; ++s) {
       if (slot.operation->streams[s].access == Access::in) continue;
-      for_words(
-          slot, s,
+      slot.for_words(
+          s,
           [&](std::byte* main, std::byte* tile, std::size_t bytes) {
             dma_.put(main, tile, bytes, slot.put.reply);
             ++slot.put.issued;
@@ -259,7 +199,7 @@ class TileLoop {
     ++slot.put.issued;
   }
 
-  void compute(Slot& slot) {
+  void compute(TileSlot& slot) {
     result_.segment = slot.segment;
     if (partials_.bytes != 0 && slot.segment != partial_segment_) {
       begin_partial(slot.segment);
@@ -286,7 +226,7 @@ class TileLoop {
   std::size_t batch_begin_ = 0;
   std::size_t batch_end_ = 0;
   Channel batch_channel_;
-  Slot slots_[2];
+  TileSlot slots_[2];
   std::size_t partial_segment_ = kNoSegment;
   int partial_index_ = 0;
   PartialSlot partial_slots_[2];

@@ -1,5 +1,4 @@
-// The measured numbers of the runtime, and the bench that gave them. A machine
-// row may override them.
+// The measured numbers of the runtime, and the bench that gave them.
 #ifndef SWAMP_RUNTIME_TUNING_H_
 #define SWAMP_RUNTIME_TUNING_H_
 

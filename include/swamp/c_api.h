@@ -3,8 +3,9 @@
  * The C ABI of swamp: stable, C99, no exception passes through it.
  *
  * Every function may be called from any thread, also several at once on one
- * machine. The library never aborts, prints or exits. A call that fails has
- * written nothing; its text is in swamp_last_error(). Memory that is passed in
+ * machine. The library never aborts, prints or exits (but libgomp does, when the
+ * system refuses it threads: the backends serial and threads do not use it). A
+ * call that fails has written nothing; its text is in swamp_last_error(). Memory that is passed in
  * stays the caller's; the library keeps no pointer to it beyond the call. */
 #ifndef SWAMP_C_API_H_
 #define SWAMP_C_API_H_
@@ -112,7 +113,7 @@ SWAMP_API void swamp_machine_destroy(swamp_machine* machine);
  *
  * @param machine where to run; NULL: the default machine
  * @param[in,out] tensors the list; dtypes may be mixed, the arrays must not
- *   overlap each other; may be NULL when tensor_count is 0
+ *   overlap each other (transfer mode check refuses those that do); may be NULL when tensor_count is 0
  * @param tensor_count tensors in the list; 0 is fine
  * @param[in,out] found_inf one float, set to 1.0f or left alone: to clear it is
  *   the caller's business
@@ -188,8 +189,8 @@ SWAMP_API void swamp_check_set_callback(swamp_check_callback callback,
                                         void* user);
 
 /** swamp_last_error returns the text of the calling thread's last failed call,
- * "" if none failed. The library owns it; valid until the thread's next swamp
- * call. */
+ * "" if none failed; a call that succeeds leaves it. The library owns it; valid
+ * until the thread's next call that fails. */
 SWAMP_API const char* swamp_last_error(void);
 
 /** swamp_version returns "major.minor.patch", a constant. */

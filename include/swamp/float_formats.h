@@ -6,6 +6,10 @@
 #ifndef SWAMP_FLOAT_FORMATS_H_
 #define SWAMP_FLOAT_FORMATS_H_
 
+#if __cplusplus < 201703L
+#error "swamp's C++ headers need C++17; its C header is swamp/c_api.h"
+#endif
+
 #include <cstdint>
 #include <cstring>
 

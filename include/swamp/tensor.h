@@ -3,6 +3,7 @@
 #ifndef SWAMP_TENSOR_H_
 #define SWAMP_TENSOR_H_
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -37,6 +38,13 @@ class TensorList {
   /// All of a vector; it must not grow while the list is in use.
   TensorList(const std::vector<Tensor>& tensors) noexcept
       : data_(tensors.data()), count_(tensors.size()) {}
+  /// One tensor; a temporary lives to the end of the call it is made in.
+  constexpr TensorList(const Tensor& tensor) noexcept
+      : data_(&tensor), count_(1) {}
+  /// All of an array.
+  template <std::size_t kCount>
+  constexpr TensorList(const std::array<Tensor, kCount>& tensors) noexcept
+      : data_(tensors.data()), count_(kCount) {}
   /// All of an array.
   template <std::size_t kCount>
   constexpr TensorList(const Tensor (&tensors)[kCount]) noexcept

@@ -175,6 +175,7 @@ std::string step_json(const StepRecord& record) {
   json["found_inf"] = number(double{record.found_inf});
   json["skipped"] = record.skipped;
   json["underflow"] = record.underflow;
+  json["activation_underflow"] = record.activation_underflow;
   if (record.overflow_elements > 0) {
     json["overflow_tensor"] = record.overflow_tensor;
     json["overflow_index"] = record.overflow_index;

@@ -69,7 +69,8 @@ std::uint64_t Model::parameter_count() const noexcept {
 double Model::loss_and_gradients(const Batch& batch, float scale) {
   forward(batch);
   const double loss = cross_entropy(logits_, batch.targets, scale);
-  round_values(dtype_, logits_.values);
+  activation_underflow_ = 0;
+  round_activation_gradient(logits_);
   backward(batch);
   underflow_ = 0;
   for (Parameter& parameter : parameters_) {
@@ -95,12 +96,12 @@ void Model::backward(const Batch& batch) {
   for (std::size_t i = 0; i < hidden_.values.size(); ++i) {
     if (hidden_.values[i] == 0.0f) hidden_gradient_.values[i] = 0.0f;
   }
-  round_values(dtype_, hidden_gradient_.values);
+  round_activation_gradient(hidden_gradient_);
 
   linear_gradients(input_, hidden_gradient_, kW1, kB1);
   multiply_right_transposed(hidden_gradient_, parameters_[kW1].weight,
                             input_gradient_);
-  round_values(dtype_, input_gradient_.values);
+  round_activation_gradient(input_gradient_);
 
   Matrix& gradient = parameters_[kEmbedding].gradient;
   std::fill(gradient.values.begin(), gradient.values.end(), 0.0f);
@@ -109,6 +110,10 @@ void Model::backward(const Batch& batch) {
     float* row = gradient.row(batch.contexts[i]);
     for (std::size_t j = 0; j < kEmbeddingColumns; ++j) row[j] += from[j];
   }
+}
+
+void Model::round_activation_gradient(Matrix& gradient) {
+  activation_underflow_ += round_gradient(dtype_, gradient.values);
 }
 
 void Model::linear(const Matrix& in, std::size_t weight, std::size_t bias,

@@ -39,8 +39,13 @@ class Model {
 
   std::vector<Parameter>& parameters() noexcept { return parameters_; }
   std::uint64_t parameter_count() const noexcept;
-  // underflow() is how many gradient elements the last rounding made 0.
+  // underflow() is how many elements of the parameters' gradients the last
+  // rounding made 0; activation_underflow() the same of the gradients that flow
+  // back. What is lost there reaches no parameter, and no later count sees it.
   std::uint64_t underflow() const noexcept { return underflow_; }
+  std::uint64_t activation_underflow() const noexcept {
+    return activation_underflow_;
+  }
 
  private:
   enum : std::size_t { kEmbedding, kW1, kB1, kW2, kB2 };
@@ -49,6 +54,7 @@ class Model {
                      float limit, Random& random);
   void forward(const Batch& batch);
   void backward(const Batch& batch);
+  void round_activation_gradient(Matrix& gradient);
   void linear(const Matrix& in, std::size_t weight, std::size_t bias,
               Matrix& out);
   void linear_gradients(const Matrix& in, const Matrix& out_gradient,
@@ -57,6 +63,7 @@ class Model {
   ScalarType dtype_;
   std::vector<Parameter> parameters_;
   std::uint64_t underflow_ = 0;
+  std::uint64_t activation_underflow_ = 0;
   Matrix input_;
   Matrix hidden_;
   Matrix logits_;  // and their gradient

@@ -14,7 +14,10 @@ struct StepRecord {
   float next_scale = 1;
   float found_inf = 0;
   bool skipped = false;
-  std::uint64_t underflow = 0;  // gradient elements that rounding made 0
+  // Elements that rounding made 0: of the parameters' gradients, and of those
+  // of the activations.
+  std::uint64_t underflow = 0;
+  std::uint64_t activation_underflow = 0;
   // Where the first inf/nan was; meaningful when overflow_elements > 0.
   std::string overflow_tensor;
   std::uint64_t overflow_index = 0;

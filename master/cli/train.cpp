@@ -18,10 +18,15 @@ std::string header(const TrainOptions& options, const std::string& text,
                    const Trainer& trainer, const Machine& machine) {
   const MachineConfig chosen = machine.info().chosen;
   return fmt::format(
-      "text {}, {} bytes; {} parameters in {}; machine {} {}x{}, {}, {}, {}\n",
+      "text {}, {} bytes; {} parameters in {}{}; machine {} {}x{}, {}, {}, "
+      "{}\n",
       options.text, text.size(), trainer.model().parameter_count(),
-      dtype_name(options.dtype), chosen.machine, chosen.core_groups,
-      chosen.slaves_per_group, chosen.backend, chosen.transfer, chosen.isa);
+      dtype_name(options.dtype),
+      options.dtype == kFloat32
+          ? ""
+          : " (float32 master weights and main gradients)",
+      chosen.machine, chosen.core_groups, chosen.slaves_per_group,
+      chosen.backend, chosen.transfer, chosen.isa);
 }
 
 bool worth_a_line(const StepRecord& record, const TrainOptions& options) {
@@ -34,15 +39,17 @@ std::string closing(const Summary& summary, const TrainOptions& options,
   const double share =
       seconds > 0 ? 100 * trainer.unscale_seconds() / seconds : 0.0;
   return fmt::format(
-      "final loss {:.4f} (mean of the last {} steps taken)\n"
-      "skipped {} of {} steps\n"
+      "{}"
+      "skipped {} of {} step{}\n"
       "final scale {}\n"
-      "underflow {} gradient elements\n"
+      "underflow {} parameter-gradient elements, {} activation-gradient "
+      "elements\n"
       "time {:.2f} s, unscale {:.2f} %\n"
       "weights {:016x}\n",
-      summary.final_loss(), summary.final_steps(), summary.skipped(),
-      options.steps, scale_text(trainer.scale()), summary.underflow(), seconds,
-      share, trainer.weights_digest());
+      summary.loss_lines(), summary.skipped(), options.steps,
+      options.steps == 1 ? "" : "s", scale_text(trainer.scale()),
+      summary.underflow(), summary.activation_underflow(), seconds, share,
+      trainer.weights_digest());
 }
 
 }  // namespace
@@ -64,8 +71,8 @@ void run_train(const TrainOptions& options, Machine& machine) {
       progress.clear();
       print(step_text(record, options.steps));
     }
-    progress.show(fmt::format("step {} of {}, loss {:.4f}", step, options.steps,
-                              record.loss));
+    progress.show(fmt::format("step {} of {}, loss {}", step, options.steps,
+                              loss_text(record.loss)));
   }
   const std::chrono::duration<double> taken = Clock::now() - start;
   progress.clear();

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <numeric>
 #include <system_error>
 
@@ -45,9 +45,10 @@ void StepLog::write(const StepRecord& record) {
 }
 
 std::string step_text(const StepRecord& record, std::uint64_t steps) {
-  std::string text = fmt::format("step {:>{}}  loss {:.4f}  scale {}",
-                                 record.step, fmt::formatted_size("{}", steps),
-                                 record.loss, scale_text(record.scale));
+  std::string text =
+      fmt::format("step {:>{}}  loss {}  scale {}", record.step,
+                  fmt::formatted_size("{}", steps), loss_text(record.loss),
+                  scale_text(record.scale));
   if (record.skipped) {
     text += fmt::format(
         "  found_inf {}  skipped  (first in {}[{}], {} element{})",
@@ -60,21 +61,51 @@ std::string step_text(const StepRecord& record, std::uint64_t steps) {
   return text + "\n";
 }
 
+std::string loss_text(double loss) {
+  return std::isnan(loss) ? "nan" : fmt::format("{:.4f}", loss);
+}
+
 void Summary::add(const StepRecord& record) {
   underflow_ += record.underflow;
+  activation_underflow_ += record.activation_underflow;
+  // A scale that is too large spoils gradients only: a loss that is not finite
+  // is always the weights' fault, whether the step is skipped or taken.
+  const bool finite = std::isfinite(record.loss);
+  if (finite) {
+    diverged_from_ = 0;
+  } else if (diverged_from_ == 0) {
+    diverged_from_ = record.step;
+  }
   if (record.skipped) {
     ++skipped_;
     return;
   }
+  if (!finite && diverged_taken_++ == 0) diverged_first_ = record.step;
   last_losses_.push_back(record.loss);
   if (last_losses_.size() > kFinalSteps) last_losses_.pop_front();
 }
 
-double Summary::final_loss() const {
-  if (last_losses_.empty()) return std::numeric_limits<double>::quiet_NaN();
+std::string Summary::final_loss_line() const {
+  const std::size_t count = last_losses_.size();
+  if (count == 0) return "final loss none: every step was skipped\n";
   const double sum =
       std::accumulate(last_losses_.begin(), last_losses_.end(), 0.0);
-  return sum / static_cast<double>(last_losses_.size());
+  return fmt::format("final loss {} (mean of the last {} step{} taken)\n",
+                     loss_text(sum / static_cast<double>(count)), count,
+                     count == 1 ? "" : "s");
+}
+
+std::string Summary::loss_lines() const {
+  std::string text = final_loss_line();
+  if (diverged_from_ != 0) {
+    text += fmt::format("the loss was not finite from step {} on\n",
+                        diverged_from_);
+  } else if (diverged_taken_ != 0) {
+    text += fmt::format(
+        "the loss was not finite in {} step{} taken, first in step {}\n",
+        diverged_taken_, diverged_taken_ == 1 ? "" : "s", diverged_first_);
+  }
+  return text;
 }
 
 }  // namespace swamp::cli

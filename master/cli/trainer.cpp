@@ -13,6 +13,8 @@ Trainer::Trainer(const TrainOptions& options, const std::string& text,
       model_(options.dtype, random_),
       adam_(options.lr),
       scale_(options) {
+  // float32 whatever the dtype: the main gradients, widened from the rounded
+  // ones, are what Megatron's Float16OptimizerWithFloat16Params unscales.
   for (Parameter& parameter : model_.parameters()) {
     gradients_.push_back({parameter.gradient.values.data(),
                           parameter.gradient.values.size(), kFloat32});
@@ -26,6 +28,7 @@ StepRecord Trainer::step() {
   sample_batch(text_, batch_count_, random_, batch_);
   record.loss = model_.loss_and_gradients(batch_, record.scale);
   record.underflow = model_.underflow();
+  record.activation_underflow = model_.activation_underflow();
   unscale(record);
   if (record.found_inf == 0.0f) {
     adam_.step(model_.parameters());

@@ -20,22 +20,29 @@ MainWindow::MainWindow(const SegmentTable& table, const void* partials,
     for (int s = 0; s < segment.operation->stream_count; ++s) {
       const Stream& stream = segment.operation->streams[s];
       add(segment.data()[s], segment.count * stream.element_bytes,
-          stream.access != Access::in);
+          stream.access != Access::in, i);
     }
   }
   std::sort(ranges_.begin(), ranges_.end(),
             [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  std::uintptr_t reach = 0;
+  const Range* farthest = nullptr;
   for (Range& range : ranges_) {
-    reach = std::max(reach, range.end);
-    range.reach = reach;
+    if (farthest != nullptr && range.begin < farthest->end &&
+        (range.writable || farthest->writable) && !overlap_.found &&
+        range.segment != kNoSegment && farthest->segment != kNoSegment) {
+      overlap_ = {true, std::min(range.segment, farthest->segment),
+                  std::max(range.segment, farthest->segment)};
+    }
+    if (farthest == nullptr || range.end > farthest->end) farthest = &range;
+    range.reach = farthest->end;
   }
 }
 
-void MainWindow::add(const void* address, std::size_t bytes, bool writable) {
+void MainWindow::add(const void* address, std::size_t bytes, bool writable,
+                     std::size_t segment) {
   if (bytes == 0) return;
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
-  ranges_.push_back({begin, begin + bytes, 0, writable});
+  ranges_.push_back({begin, begin + bytes, 0, segment, writable});
 }
 
 bool MainWindow::allows(const void* address, std::size_t bytes,

@@ -24,15 +24,28 @@ class MainWindow {
   bool allows(const void* address, std::size_t bytes,
               bool write) const noexcept;
 
+  // Overlap names two segments whose arrays share bytes that one of them
+  // writes: what comes out would depend on the order of the slaves.
+  struct Overlap {
+    bool found = false;
+    std::size_t first = 0;
+    std::size_t second = 0;
+  };
+  const Overlap& overlap() const noexcept { return overlap_; }
+
  private:
+  static constexpr std::size_t kNoSegment = ~std::size_t{0};
   struct Range {
     std::uintptr_t begin, end;
     std::uintptr_t reach;  // the highest end of this and all ranges before it
+    std::size_t segment;
     bool writable;
   };
-  void add(const void* address, std::size_t bytes, bool writable);
+  void add(const void* address, std::size_t bytes, bool writable,
+           std::size_t segment = kNoSegment);
 
   std::vector<Range> ranges_;  // by begin
+  Overlap overlap_;
 };
 
 }  // namespace swamp::runtime

@@ -1,6 +1,7 @@
 // The C++ doorways of the operators, as a user calls them.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <limits>
 #include <stdexcept>
 #include <type_traits>
@@ -18,6 +19,11 @@ TEST(Operators, ListsOfAllKinds) {
   amp_foreach_non_finite_check_and_unscale_(array, found_inf, 0.5f);
   const std::vector<Tensor> vector(array, array + 1);
   amp_foreach_non_finite_check_and_unscale_(vector, found_inf, 0.5f);
+  amp_foreach_non_finite_check_and_unscale_(array[0], found_inf, 0.5f);
+  amp_foreach_non_finite_check_and_unscale_({{data, 2, kFloat32}}, found_inf,
+                                            0.5f);
+  amp_foreach_non_finite_check_and_unscale_(std::array<Tensor, 1>{array[0]},
+                                            found_inf, 4.0f);
   amp_foreach_non_finite_check_and_unscale_({array, 1}, found_inf, 0.5f);
   amp_foreach_non_finite_check_and_unscale_({}, found_inf, 0.5f);
   EXPECT_EQ(data[0], 0.25f);

@@ -96,7 +96,10 @@ INSTANTIATE_TEST_SUITE_P(
                     BadOption{"--log-interval", "0", "1 to"},
                     BadOption{"--log", "", "file"},
                     BadOption{"--dtype", "float64", "bfloat16"},
-                    BadOption{"--dtype", "", "bfloat16"}));
+                    BadOption{"--dtype", "", "bfloat16"}),
+    [](const testing::TestParamInfo<BadOption>& it) {
+      return test_name(std::string(it.param.option) + " " + it.param.value);
+    });
 
 TEST(Options, ScalesThatContradictEachOther) {
   expect_error(
@@ -130,7 +133,10 @@ INSTANTIATE_TEST_SUITE_P(Swamp, BadVariables,
                                          "SWAMP_TRANSFER", "SWAMP_CORE_GROUPS",
                                          "SWAMP_SLAVES_PER_GROUP",
                                          "SWAMP_LDM_BYTES", "SWAMP_ISA",
-                                         "SWAMP_BIND"));
+                                         "SWAMP_BIND"),
+                         [](const testing::TestParamInfo<const char*>& it) {
+                           return test_name(it.param);
+                         });
 
 TEST(Text, MustBeAReadableFileThatIsLongEnough) {
   const TemporaryFile empty("");

@@ -53,10 +53,19 @@ TEST(Numerics, ScalingSavesSmallGradients) {
   EXPECT_EQ(plain.skipped, 0);
 }
 
+TEST(Numerics, WhatIsLostOnTheWayBackIsCountedToo) {
+  const Training training =
+      run_training({"--steps", "3", "--batch", "4", "--loss-scale", "1e-30"});
+  // All 256 logits of a batch of 4: nothing is left for anyone behind them.
+  EXPECT_EQ(training.activation_underflow, 3 * 4 * 256);
+  EXPECT_EQ(training.underflow, 0);
+}
+
 TEST(Numerics, Float32LosesNothing) {
   const Training training =
       run_training({"--steps", "20", "--batch", "32", "--dtype", "float32"});
   EXPECT_EQ(training.underflow, 0);
+  EXPECT_EQ(training.activation_underflow, 0);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -87,6 +89,15 @@ std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
+}
+
+std::string test_name(std::string text) {
+  for (char& character : text) {
+    if (std::isalnum(static_cast<unsigned char>(character)) == 0) {
+      character = '_';
+    }
+  }
+  return text.substr(std::min(text.find_first_not_of('_'), text.size()));
 }
 
 TemporaryFile::TemporaryFile() {

@@ -23,6 +23,10 @@ ProgramResult run_program(const std::vector<std::string>& arguments,
 
 std::vector<std::string> lines_of(const std::string& text);
 
+// test_name() is `text` as the name of a parameterised test, "_" for what such
+// a name must not have. Without one CTest's names would have addresses.
+std::string test_name(std::string text);
+
 // TemporaryFile is a path in a folder of its own, removed at the end.
 class TemporaryFile {
  public:

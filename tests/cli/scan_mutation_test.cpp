@@ -104,7 +104,8 @@ void mutate(std::string& file, const std::string& other, Random& random) {
   switch (random.below(9)) {
     case 0:
       if (at < file.size()) {
-        file[at] = static_cast<char>(file[at] ^ (1u << random.below(8)));
+        file[at] = static_cast<char>(static_cast<unsigned char>(file[at]) ^
+                                     (1u << random.below(8)));
       }
       break;
     case 1:

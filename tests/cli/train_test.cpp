@@ -31,6 +31,7 @@ TEST(Train, LogHasOneObjectAStep) {
   ASSERT_EQ(training.steps.size(), 25u);
   long long skipped = 0;
   long long underflow = 0;
+  long long activation_underflow = 0;
   for (std::size_t i = 0; i < training.steps.size(); ++i) {
     const json& step = training.steps[i];
     EXPECT_EQ(step.at("step"), i + 1);
@@ -39,9 +40,11 @@ TEST(Train, LogHasOneObjectAStep) {
     EXPECT_EQ(step.contains("overflow_tensor"), step.at("skipped").get<bool>());
     skipped += step.at("skipped").get<bool>() ? 1 : 0;
     underflow += step.at("underflow").get<long long>();
+    activation_underflow += step.at("activation_underflow").get<long long>();
   }
   EXPECT_EQ(training.skipped, skipped);
   EXPECT_EQ(training.underflow, underflow);
+  EXPECT_EQ(training.activation_underflow, activation_underflow);
   EXPECT_EQ(training.weights.size(), 16u);
   EXPECT_EQ(training.weights.find_first_not_of("0123456789abcdef"),
             std::string::npos);
@@ -96,7 +99,50 @@ TEST(Train, ConstantScaleNeverMoves) {
   for (const json& step : training.steps) {
     EXPECT_EQ(step.at("scale"), 4294967296.0);
   }
-  EXPECT_NE(training.out.find("final loss nan"), std::string::npos);
+  EXPECT_NE(training.out.find("\nfinal loss none: every step was skipped\n"),
+            std::string::npos);
+  EXPECT_EQ(training.out.find("not finite"), std::string::npos);
+}
+
+TEST(Train, OneStepIsNotCalledSteps) {
+  const Training training = run_training(
+      {"--steps", "1", "--batch", "4", "--initial-loss-scale", "1024"});
+  EXPECT_NE(training.out.find("(mean of the last 1 step taken)\n"
+                              "skipped 0 of 1 step\n"),
+            std::string::npos)
+      << training.out;
+}
+
+TEST(Train, DivergenceIsSaidAndNanHasNoSign) {
+  const Training training =
+      run_training({"--steps", "6", "--batch", "1", "--lr", "1e30",
+                    "--initial-loss-scale", "1"});
+  EXPECT_EQ(training.skipped, 5);
+  EXPECT_NE(training.out.find("\nstep 2  loss nan  "), std::string::npos);
+  EXPECT_EQ(training.out.find("-nan"), std::string::npos) << training.out;
+  EXPECT_NE(training.out.find("\nthe loss was not finite from step 2 on\n"),
+            std::string::npos)
+      << training.out;
+}
+
+// A target that the model holds to be impossible: the loss is infinite, its
+// gradients are not, and so the step is taken.
+TEST(Train, InfiniteLossOfAStepTakenIsSaid) {
+  const auto train = [](const char* steps) {
+    return run_training(
+        {"--steps", steps, "--batch", "2", "--lr", "1", "--loss-scale", "1"});
+  };
+  const Training recovered = train("12");
+  EXPECT_EQ(recovered.steps[5].at("loss"), "inf");
+  EXPECT_FALSE(recovered.steps[5].at("skipped").get<bool>());
+  EXPECT_NE(recovered.out.find("\nthe loss was not finite in 1 step taken, "
+                               "first in step 6\n"),
+            std::string::npos)
+      << recovered.out;
+  const Training ended = train("6");
+  EXPECT_NE(ended.out.find("\nthe loss was not finite from step 6 on\n"),
+            std::string::npos)
+      << ended.out;
 }
 
 TEST(Train, OtherDtypesAreNotScaled) {

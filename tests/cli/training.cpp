@@ -37,9 +37,13 @@ Training run_training(const std::vector<std::string>& arguments,
     training.steps.push_back(nlohmann::json::parse(line));
   }
   training.weights = value_after(result.out, "weights");
-  training.final_loss = std::stod(value_after(result.out, "final loss"));
+  const std::string loss = value_after(result.out, "final loss");
+  training.final_loss = std::stod(loss == "none:" ? "nan" : loss);
   training.skipped = std::stoll(value_after(result.out, "skipped"));
-  training.underflow = std::stoll(value_after(result.out, "underflow"));
+  const std::string underflow = value_after(result.out, "underflow");
+  training.underflow = std::stoll(underflow);
+  training.activation_underflow = std::stoll(value_after(
+      result.out, "underflow " + underflow + " parameter-gradient elements,"));
   return training;
 }
 

@@ -15,9 +15,10 @@ struct Training {
   std::vector<nlohmann::json> steps;
   std::string out;
   std::string weights;
-  double final_loss = 0;
+  double final_loss = 0;  // nan where every step was skipped
   long long skipped = -1;
   long long underflow = -1;
+  long long activation_underflow = -1;
 };
 
 // run_training() throws where the run fails or its output cannot be read.

@@ -154,6 +154,34 @@ TEST_F(UnscaleErrors, TooLittleLdmNamesKernelAndBytes) {
   }
 }
 
+// Transfer mode check finds arrays that share bytes; reading them is allowed.
+TEST_F(UnscaleErrors, CheckFindsOverlap) {
+  for (const MachineConfig& config : machine_configs({{1, 2, 16384}}, false)) {
+    if (config.transfer != "check") continue;
+    const auto machine = make_machine(config);
+    float values[100] = {};
+    const Tensor list[] = {{values + 90, 10, kFloat32},
+                           {values, 40, kFloat32},
+                           {nullptr, 0, kFloat16},
+                           {values + 39, 2, kFloat32}};
+    float found_inf = 0.0f;
+    try {
+      amp_foreach_non_finite_check_and_unscale_(list, found_inf, 0.5f, nullptr,
+                                                machine.get());
+      ADD_FAILURE() << "expected an error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), SWAMP_INVALID_ARGUMENT);
+      EXPECT_NE(std::string(error.what()).find("arrays 1 and 3 "),
+                std::string::npos)
+          << error.what();
+    }
+    amp_foreach_non_finite_check_and_unscale_(list, found_inf, 1.0f, nullptr,
+                                              machine.get());
+    amp_foreach_non_finite_check_and_unscale_({list, 3}, found_inf, 0.5f,
+                                              nullptr, machine.get());
+  }
+}
+
 // A failed call leaves nothing behind that harms the next one.
 TEST_F(UnscaleErrors, TheNextCallIsFine) {
   for (const MachineConfig& config : machine_configs({{1, 2, 16384}}, false)) {
