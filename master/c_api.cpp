@@ -1,61 +1,22 @@
 // The C ABI: the C++ API with status codes for exceptions.
 #include "swamp/c_api.h"
 
-#include <cstdio>
-#include <memory>
-#include <new>
 #include <string>
 
+#include "master/c_guard.h"
 #include "runtime/check/reports.h"
 #include "swamp/amp.h"
-#include "swamp/error.h"
 #include "swamp/machine.h"
 
 struct swamp_machine {
   swamp::Machine machine;
 };
 
+using swamp::guarded;
+using swamp::require;
+using swamp::require_struct_size;
+
 namespace {
-
-// Fixed memory: saying that memory ran out must not allocate.
-thread_local char last_error[1024] = "";
-
-swamp_status fail(swamp_status status, const char* text) noexcept {
-  std::snprintf(last_error, sizeof last_error, "%s", text);
-  return status;
-}
-
-// guarded() runs `body` and turns what it throws into a status.
-template <class Body>
-swamp_status guarded(Body body) noexcept {
-  try {
-    body();
-    return SWAMP_OK;
-  } catch (const swamp::Error& error) {
-    return fail(error.status(), error.what());
-  } catch (const std::bad_alloc&) {
-    return fail(SWAMP_OUT_OF_MEMORY, "out of memory");
-  } catch (const std::exception& error) {
-    return fail(SWAMP_INTERNAL, error.what());
-  } catch (...) {
-    return fail(SWAMP_INTERNAL, "an unknown exception");
-  }
-}
-
-void require(const void* pointer, const char* name) {
-  if (pointer != nullptr) return;
-  throw swamp::Error(SWAMP_INVALID_ARGUMENT,
-                     std::string(name) + ": null; expected an address");
-}
-
-void require_struct_size(const char* name, std::uint32_t given,
-                         std::size_t known) {
-  if (given == known) return;
-  throw swamp::Error(SWAMP_INVALID_ARGUMENT,
-                     std::string(name) +
-                         ".struct_size: " + std::to_string(given) +
-                         "; expected " + std::to_string(known));
-}
 
 std::string text(const char* value) { return value == nullptr ? "" : value; }
 
@@ -135,6 +96,6 @@ void swamp_check_set_callback(swamp_check_callback callback, void* user) {
   swamp::runtime::set_report_callback(callback, user);
 }
 
-const char* swamp_last_error(void) { return last_error; }
+const char* swamp_last_error(void) { return swamp::last_error(); }
 
 const char* swamp_version(void) { return SWAMP_VERSION; }

@@ -1,6 +1,6 @@
 # What swamp is built from. libswamp needs Highway, and nlohmann-json while it is
-# built; OpenMP and hwloc are parts
-# that may be switched off; the rest belongs to the program, tests and bench.
+# built; OpenMP and hwloc are parts that may be switched off; the rest belongs to
+# the program, tests and bench.
 #
 # GLOBAL: a static libswamp names these targets to whoever links it, also from
 # outside this folder (add_subdirectory).

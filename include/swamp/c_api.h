@@ -3,10 +3,11 @@
  * The C ABI of swamp: stable, C99, no exception passes through it.
  *
  * Every function may be called from any thread, also several at once on one
- * machine. The library never aborts, prints or exits (but libgomp does, when the
- * system refuses it threads: the backends serial and threads do not use it). A
- * call that fails has written nothing; its text is in swamp_last_error(). Memory that is passed in
- * stays the caller's; the library keeps no pointer to it beyond the call. */
+ * machine. The library never aborts, prints or exits (but libgomp does, when
+ * the system refuses it threads: the backends serial and threads do not use
+ * it). A call that fails has written nothing; its text is in
+ * swamp_last_error(). Memory that is passed in stays the caller's; the library
+ * keeps no pointer to it beyond the call. */
 #ifndef SWAMP_C_API_H_
 #define SWAMP_C_API_H_
 
@@ -113,7 +114,8 @@ SWAMP_API void swamp_machine_destroy(swamp_machine* machine);
  *
  * @param machine where to run; NULL: the default machine
  * @param[in,out] tensors the list; dtypes may be mixed, the arrays must not
- *   overlap each other (transfer mode check refuses those that do); may be NULL when tensor_count is 0
+ *   overlap each other (transfer mode check refuses those that do); may be NULL
+ * when tensor_count is 0
  * @param tensor_count tensors in the list; 0 is fine
  * @param[in,out] found_inf one float, set to 1.0f or left alone: to clear it is
  *   the caller's business
@@ -166,6 +168,88 @@ SWAMP_API swamp_status swamp_amp_foreach_non_finite_check_and_unscale_report(
 SWAMP_API swamp_status swamp_amp_update_scale(
     float* scale, int32_t* growth_tracker, const float* found_inf,
     double growth_factor, double backoff_factor, int64_t growth_interval);
+
+/** swamp_scaler is a loss scaler: the scale of the loss, and the rule that
+ * moves it as one of the known systems does, bit for bit. One scaler is not for
+ * several threads at once. */
+typedef struct swamp_scaler swamp_scaler;
+
+/** swamp_scaler_step says what an update did. */
+typedef struct {
+  uint32_t struct_size; /**< in: sizeof(swamp_scaler_step) */
+  uint8_t found_inf;    /**< 1: found_inf was not 0 */
+  uint8_t skipped;      /**< 1: the optimizer's step is to be skipped */
+  uint8_t warned;       /**< 1: the policy "warn" of swamp's own has spoken */
+  double old_scale;     /**< with which this step's loss was scaled */
+  double new_scale;     /**< for the next step */
+} swamp_scaler_step;
+
+/** swamp_scaler_create makes a scaler.
+ *
+ * @param name of the system, as "megatron.DynamicGradScaler",
+ *   "torch.amp.GradScaler", "swamp.LossScaler"; a wrong one lists all
+ * @param options a JSON object of the original's constructor arguments, or NULL
+ *   for its defaults: {"growth_interval": 100}
+ * @param[out] out the scaler; the caller owns it (swamp_scaler_destroy())
+ * @return SWAMP_INVALID_ARGUMENT for a NULL name or out, an unknown name or
+ *   option, or a value that the original refuses (its text is in ours) */
+SWAMP_API swamp_status swamp_scaler_create(const char* name,
+                                           const char* options,
+                                           swamp_scaler** out);
+
+/** swamp_scaler_destroy frees a scaler.
+ *
+ * @param scaler from swamp_scaler_create(); NULL does nothing */
+SWAMP_API void swamp_scaler_destroy(swamp_scaler* scaler);
+
+/** swamp_scaler_scale gives the factor of the loss.
+ *
+ * @param scaler from swamp_scaler_create()
+ * @param[out] scale a float32 widened, but for the systems that keep a double
+ * @return SWAMP_INVALID_ARGUMENT when a pointer is NULL */
+SWAMP_API swamp_status swamp_scaler_scale(const swamp_scaler* scaler,
+                                          double* scale);
+
+/** swamp_scaler_inv_scale gives 1 / scale, formed in double and rounded once.
+ *
+ * @param scaler from swamp_scaler_create()
+ * @param[out] inv_scale for swamp_amp_foreach_non_finite_check_and_unscale()
+ * @return SWAMP_INVALID_ARGUMENT when a pointer is NULL */
+SWAMP_API swamp_status swamp_scaler_inv_scale(const swamp_scaler* scaler,
+                                              float* inv_scale);
+
+/** swamp_scaler_update moves the scale after a step.
+ *
+ * @param scaler from swamp_scaler_create()
+ * @param found_inf as the unscale has left it
+ * @param[in,out] step filled, if not NULL; its struct_size must be set
+ * @return SWAMP_INVALID_ARGUMENT for a NULL scaler, a wrong struct_size, and
+ *   where the original raises (the text has its words): the scaler is then in
+ *   the state that the original's exception leaves behind, and step is as it
+ *   was */
+SWAMP_API swamp_status swamp_scaler_update(swamp_scaler* scaler,
+                                           float found_inf,
+                                           swamp_scaler_step* step);
+
+/** swamp_scaler_state_dict gives the state as a JSON object with the original's
+ * keys; what the original forgets is in the object "swamp".
+ *
+ * @param scaler from swamp_scaler_create()
+ * @param[out] json owned by the scaler, valid until its next
+ *   swamp_scaler_state_dict() or its end
+ * @return SWAMP_INVALID_ARGUMENT when a pointer is NULL */
+SWAMP_API swamp_status swamp_scaler_state_dict(swamp_scaler* scaler,
+                                               const char** json);
+
+/** swamp_scaler_load_state_dict takes what swamp_scaler_state_dict() gave, or
+ * the original's own checkpoint as JSON.
+ *
+ * @param scaler from swamp_scaler_create()
+ * @param json the text
+ * @return SWAMP_INVALID_ARGUMENT when a pointer is NULL and for a bad text,
+ *   naming the key; nothing is changed then */
+SWAMP_API swamp_status swamp_scaler_load_state_dict(swamp_scaler* scaler,
+                                                    const char* json);
 
 /** swamp_check_report_count returns how many reports the checking emulation
  * (SWAMP_TRANSFER=check) has collected in this process so far; notes on speed

@@ -70,7 +70,7 @@ int run_replay(const ReplayOptions& options) {
   }
   if (!options.check) {
     if (counts.skipped != 0) {
-      print_error(fmt::format("swamp: {} records of other kinds skipped",
+      print_error(fmt::format("swamp: records of other kinds skipped: {}",
                               counts.skipped));
     }
     return EXIT_SUCCESS;

@@ -71,6 +71,9 @@ std::vector<Preset> mindspore_presets();   // presets_mindspore.cpp
 std::vector<Preset> host_presets();        // presets_host.cpp
 std::vector<Preset> swamp_presets();       // presets_swamp.cpp
 
+// The window list of MindFormers' adaptive cell. presets_mindspore.cpp
+std::vector<double> mindformers_windows(double max, double min);
+
 // make_scaler() is the state of a new scaler. options.cpp
 Scaler make_scaler(const Preset& preset, const ScalerOptions& options);
 // python_text() is how Python prints a value: 0.5, 4.0, 1e-05, inf.

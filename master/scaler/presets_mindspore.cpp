@@ -44,25 +44,6 @@ void prepare_amp(const ScalerOptions& options, Scaler& s) {
   s.min_scale = 1.0;
 }
 
-// window_list() is _get_window_list(max, min, 100, 2) of MindFormers, its
-// surprises included: a maximum of 101..199 gives [0, max].
-std::vector<double> window_list(double max, double min) {
-  constexpr double kInterval = 100;
-  constexpr double kFactor = 2;
-  std::vector<double> reversed = {max};
-  while (max > min) {
-    if (max > kInterval) {
-      max = std::trunc(max / kFactor / kInterval) * kInterval;
-    } else if (max == kInterval) {
-      max = 50.0;
-    } else {
-      max -= min / kFactor;
-    }
-    reversed.push_back(std::trunc(max));
-  }
-  return {reversed.rbegin(), reversed.rend()};
-}
-
 void require_integer(const ScalerOptions& options, const Scaler& s,
                      const char* name) {
   const auto given = options.find(name);
@@ -82,7 +63,7 @@ void prepare_mindformers(const ScalerOptions& options, Scaler& s) {
               ", min_scale_window: got " + python_text(s.min_window));
   require_integer(options, s, "max_scale_window");
   require_integer(options, s, "min_scale_window");
-  s.window_list = window_list(s.max_window, s.min_window);
+  s.window_list = mindformers_windows(s.max_window, s.min_window);
   // A window that is not in the list means the first.
   s.list_index = 0;
   for (std::size_t i = 0; i < s.window_list.size(); ++i) {
@@ -122,6 +103,25 @@ std::vector<Tracker> cell_trackers(std::vector<Tracker> more = {}) {
 void prepare_nothing(const ScalerOptions&, Scaler&) {}
 
 }  // namespace
+
+// mindformers_windows() is _get_window_list(max, min, 100, 2) of MindFormers,
+// its surprises included: a maximum of 101..199 gives [0, max].
+std::vector<double> mindformers_windows(double max, double min) {
+  constexpr double kInterval = 100;
+  constexpr double kFactor = 2;
+  std::vector<double> reversed = {max};
+  while (max > min) {
+    if (max > kInterval) {
+      max = std::trunc(max / kFactor / kInterval) * kInterval;
+    } else if (max == kInterval) {
+      max = 50.0;
+    } else {
+      max -= min / kFactor;
+    }
+    reversed.push_back(std::trunc(max));
+  }
+  return {reversed.rbegin(), reversed.rend()};
+}
 
 std::vector<Preset> mindspore_presets() {
   constexpr GrowthGuard none = GrowthGuard::none;

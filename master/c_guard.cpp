@@ -1,0 +1,35 @@
+#include "master/c_guard.h"
+
+#include <cstdio>
+#include <string>
+
+namespace swamp {
+namespace {
+
+// Fixed memory: saying that memory ran out must not allocate.
+thread_local char last_error_text[1024] = "";
+
+}  // namespace
+
+swamp_status fail(swamp_status status, const char* text) noexcept {
+  std::snprintf(last_error_text, sizeof last_error_text, "%s", text);
+  return status;
+}
+
+const char* last_error() noexcept { return last_error_text; }
+
+void require(const void* pointer, const char* name) {
+  if (pointer != nullptr) return;
+  throw Error(SWAMP_INVALID_ARGUMENT,
+              std::string(name) + ": null; expected an address");
+}
+
+void require_struct_size(const char* name, std::uint32_t given,
+                         std::size_t known) {
+  if (given == known) return;
+  throw Error(SWAMP_INVALID_ARGUMENT,
+              std::string(name) + ".struct_size: " + std::to_string(given) +
+                  "; expected " + std::to_string(known));
+}
+
+}  // namespace swamp

@@ -1,0 +1,42 @@
+// What every function of the C ABI stands behind: exceptions become a status
+// and a text, null pointers become exceptions.
+#ifndef SWAMP_MASTER_C_GUARD_H_
+#define SWAMP_MASTER_C_GUARD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <new>
+
+#include "swamp/error.h"
+
+namespace swamp {
+
+// fail() keeps the text for the calling thread and returns the status.
+swamp_status fail(swamp_status status, const char* text) noexcept;
+const char* last_error() noexcept;
+
+// guarded() runs `body` and turns what it throws into a status.
+template <class Body>
+swamp_status guarded(Body body) noexcept {
+  try {
+    body();
+    return SWAMP_OK;
+  } catch (const Error& error) {
+    return fail(error.status(), error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(SWAMP_OUT_OF_MEMORY, "out of memory");
+  } catch (const std::exception& error) {
+    return fail(SWAMP_INTERNAL, error.what());
+  } catch (...) {
+    return fail(SWAMP_INTERNAL, "an unknown exception");
+  }
+}
+
+void require(const void* pointer, const char* name);
+void require_struct_size(const char* name, std::uint32_t given,
+                         std::size_t known);
+
+}  // namespace swamp
+
+#endif  // SWAMP_MASTER_C_GUARD_H_
