@@ -17,6 +17,8 @@ int c_abi_unscale_bad_tensors(void);
 int c_abi_unscale_too_many(void);
 int c_abi_update_scale(void);
 int c_abi_check_reports(void);
+int c_abi_scaler(void);
+int c_abi_scaler_errors(void);
 
 #ifdef __cplusplus
 }

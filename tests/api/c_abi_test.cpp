@@ -21,6 +21,8 @@ TEST(CAbi, UnscaleBadTensors) { EXPECT_EQ(c_abi_unscale_bad_tensors(), 0); }
 TEST(CAbi, UnscaleTooMany) { EXPECT_EQ(c_abi_unscale_too_many(), 0); }
 TEST(CAbi, UpdateScale) { EXPECT_EQ(c_abi_update_scale(), 0); }
 TEST(CAbi, CheckReports) { EXPECT_EQ(c_abi_check_reports(), 0); }
+TEST(CAbi, Scaler) { EXPECT_EQ(c_abi_scaler(), 0); }
+TEST(CAbi, ScalerErrors) { EXPECT_EQ(c_abi_scaler_errors(), 0); }
 
 TEST(CAbi, LastErrorBelongsToTheThread) {
   EXPECT_EQ(swamp_machine_create(nullptr, nullptr), SWAMP_INVALID_ARGUMENT);

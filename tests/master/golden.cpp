@@ -1,6 +1,7 @@
 #include "golden.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -33,6 +34,15 @@ std::vector<std::uint64_t> bit_patterns(const Json& text) {
     bits.push_back(std::stoull(word, nullptr, 16));
   }
   return bits;
+}
+
+// values() reads [scale, tracker...].
+std::vector<double> values(const Json& init) {
+  std::vector<double> out;
+  for (const Json& entry : init) {
+    out.push_back(entry.is_string() ? number(entry) : entry.get<double>());
+  }
+  return out;
 }
 
 // An entry is a step, [start, count] or [start, count, stride].
@@ -93,6 +103,55 @@ std::vector<ScalerTrace> read_scaler_traces() {
     traces.push_back(trace);
   }
   return traces;
+}
+
+std::vector<StepTrace> read_step_traces() {
+  std::vector<StepTrace> traces;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(SWAMP_GOLDEN_DIR)) {
+    if (entry.path().extension() != ".jsonl") continue;
+    for (const Json& line : read_lines(entry.path().filename().string())) {
+      if (line.contains("kind")) continue;
+      StepTrace trace;
+      trace.id = line.at("id");
+      trace.scaler = line.at("scaler");
+      trace.params = line.at("params").dump();
+      trace.overflow.resize(line.at("n").get<std::size_t>());
+      for (const Json& step : line.at("overflow")) mark(step, trace.overflow);
+      trace.found_inf_value = line.value("found_inf_value", 1.0f);
+      traces.push_back(trace);
+    }
+  }
+  return traces;
+}
+
+std::vector<CheckpointRecord> read_checkpoint_records() {
+  std::vector<CheckpointRecord> records;
+  for (const Json& line : read_lines("checkpoint.extra.jsonl")) {
+    records.push_back({line.at("id"), line.at("scaler"),
+                       line.at("params").dump(), line.at("state_dict").dump(),
+                       values(line.at("init"))});
+  }
+  return records;
+}
+
+std::vector<ValidationRecord> read_validation_records() {
+  std::vector<ValidationRecord> records;
+  for (const Json& line : read_lines("validation.extra.jsonl")) {
+    records.push_back({line.at("scaler"), line.at("params").dump(),
+                       line.at("ok"), values(line.value("init", Json::array())),
+                       line.value("type", ""), line.value("message", "")});
+  }
+  return records;
+}
+
+std::vector<WindowListRecord> read_window_lists() {
+  std::vector<WindowListRecord> records;
+  for (const Json& line : read_lines("window_lists.extra.jsonl")) {
+    records.push_back({line.at("max_scale_window"), line.at("min_scale_window"),
+                       line.at("list").get<std::vector<double>>()});
+  }
+  return records;
 }
 
 }  // namespace swamp::test

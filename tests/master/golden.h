@@ -43,6 +43,45 @@ struct ScalerTrace {
 };
 std::vector<ScalerTrace> read_scaler_traces();
 
+// StepTrace is what a trace of any scaler does to it.
+struct StepTrace {
+  std::string id;
+  std::string scaler;
+  std::string params;          // JSON
+  std::vector<bool> overflow;  // by step
+  float found_inf_value;
+};
+std::vector<StepTrace> read_step_traces();
+
+// CheckpointRecord is a line of checkpoint.extra.jsonl.
+struct CheckpointRecord {
+  std::string id;
+  std::string scaler;
+  std::string params;      // JSON
+  std::string state_dict;  // JSON
+  std::vector<double> init;
+};
+std::vector<CheckpointRecord> read_checkpoint_records();
+
+// ValidationRecord is a line of validation.extra.jsonl.
+struct ValidationRecord {
+  std::string scaler;
+  std::string params;  // JSON
+  bool ok;
+  std::vector<double> init;  // scale and trackers
+  std::string type;          // of the exception
+  std::string message;
+};
+std::vector<ValidationRecord> read_validation_records();
+
+// WindowListRecord is a line of window_lists.extra.jsonl.
+struct WindowListRecord {
+  double max;
+  double min;
+  std::vector<double> list;
+};
+std::vector<WindowListRecord> read_window_lists();
+
 }  // namespace swamp::test
 
 #endif  // SWAMP_TESTS_MASTER_GOLDEN_H_
