@@ -7,7 +7,7 @@ namespace swamp {
 namespace {
 
 // Fixed memory: saying that memory ran out must not allocate.
-thread_local char last_error_text[1024] = "";
+thread_local char last_error_text[2048] = "";
 
 }  // namespace
 

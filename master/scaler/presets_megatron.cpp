@@ -116,7 +116,7 @@ std::vector<Preset> megatron_presets() {
        {{"/scale", &Scaler::scale},
         {"/growth_factor", &Scaler::growth_factor},
         {"/backoff_factor", &Scaler::backoff_factor},
-        {"/hysteresis", &Scaler::hysteresis}},
+        {"/hysteresis", &Scaler::hysteresis, Kind::integer}},
        prepare_colossalai},
   };
 }

@@ -65,7 +65,7 @@ bool is_overflow(const Scaler& scaler, float found_inf) {
 
 double modulo(const Scaler& scaler, double value, double divisor) {
   if (divisor == 0.0) {
-    raise(scaler, "ZeroDivisionError", "integer division or modulo by zero");
+    raise(scaler, "ZeroDivisionError", "integer modulo by zero");
   }
   return std::fmod(value, divisor);
 }

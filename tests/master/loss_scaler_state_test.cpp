@@ -31,7 +31,7 @@ TEST(LossScalerState, HasTheKeysOfTheOriginal) {
 TEST(LossScalerState, HoldsWhatTheOriginalForgets) {
   EXPECT_EQ(saved("colossalai.DynamicGradScaler"),
             R"({"scale":65536.0,"growth_factor":2.0,"backoff_factor":0.5,)"
-            R"("hysteresis":2.0,"swamp":{"version":1,)"
+            R"("hysteresis":2,"swamp":{"version":1,)"
             R"("scaler":"colossalai.DynamicGradScaler","growth_step":0,)"
             R"("hysteresis_step":0}})");
   EXPECT_EQ(saved("metaseq.DynamicLossScaler"),

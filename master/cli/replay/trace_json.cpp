@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // A trace holds a row a step, at worst.
-constexpr std::uint64_t kMaxSteps = 10000000;
+constexpr std::uint64_t kMaxSteps = 1000000;
 
 // parse() bounds the depth: nlohmann's dump() recurses.
 Json parse(const std::string& line) {
