@@ -3,78 +3,14 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <limits>
-#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
-#include "tests/cli/run_program.h"
 #include "tests/cli/scan_files.h"
+#include "tests/cli/scan_lines.h"
 
 namespace swamp::test {
 namespace {
-
-using Json = nlohmann::json;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-// Folder is a temporary folder to write files into.
-class Folder {
- public:
-  std::string add(const std::string& name, const std::string& content) {
-    const std::filesystem::path path =
-        std::filesystem::path(file_.path()).parent_path() / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path, std::ios::binary) << content;
-    return path.string();
-  }
-  std::string path() const {
-    return std::filesystem::path(file_.path()).parent_path().string();
-  }
-
- private:
-  TemporaryFile file_;  // never written, but its folder is there
-};
-
-// scan_lines() scans with --json and expects `exit_code` and no complaint.
-std::vector<Json> scan_lines(const std::string& path, int exit_code,
-                             const Environment& environment = {}) {
-  const ProgramResult result =
-      run_program({"scan", "--json", path}, environment);
-  EXPECT_EQ(result.exit_code, exit_code) << result.err;
-  EXPECT_EQ(result.err, "");
-  std::vector<Json> lines;
-  for (const std::string& line : lines_of(result.out)) {
-    lines.push_back(Json::parse(line));
-  }
-  return lines;
-}
-
-Json scan_one(const std::string& name, const std::string& content,
-              int exit_code, const Environment& environment = {}) {
-  Folder folder;
-  const std::vector<Json> lines =
-      scan_lines(folder.add(name, content), exit_code, environment);
-  EXPECT_EQ(lines.size(), 1u);
-  return lines.empty() ? Json() : lines[0];
-}
-
-void expect_found(const Json& json, int inf, int nan, Json first, Json min,
-                  Json max, Json absmax) {
-  EXPECT_EQ(json["inf"], inf) << json;
-  EXPECT_EQ(json["nan"], nan) << json;
-  EXPECT_EQ(json["first"], first) << json;
-  EXPECT_EQ(json["min"], min) << json;
-  EXPECT_EQ(json["max"], max) << json;
-  EXPECT_EQ(json["absmax"], absmax) << json;
-}
-
-std::string header_of(const std::string& dtype, std::size_t count,
-                      std::size_t bytes) {
-  return R"({"w":{"dtype":")" + dtype + R"(","shape":[)" +
-         std::to_string(count) + R"(],"data_offsets":[0,)" +
-         std::to_string(bytes) + "]}}";
-}
 
 TEST(ScanSafetensors, EveryFloatDtype) {
   const auto scan = [](const char* dtype, const std::string& data,
@@ -245,70 +181,6 @@ TEST(ScanNpz, FortranOrderOfAPackedMember) {
   for (const ZipEntry& entry :
        {stored("a.npy", member), deflated("a.npy", member)}) {
     expect_found(scan_one("x.npz", zip({entry}), 1), 1, 1, 2, 1.0, 6.0, 6.0);
-  }
-}
-
-TEST(ScanFolders, IndexAndShardsComeOnce) {
-  const std::string good =
-      safetensors(header_of("F32", 1, 4), elements(std::vector<float>{1}));
-  Folder folder;
-  folder.add("m/a-1.safetensors", good);
-  folder.add("m/b.npy", npy("<f4", "(1,)", elements(std::vector<float>{2})));
-  folder.add("m/other.txt", "not looked at");
-  folder.add("m/deep/c.npy",
-             npy("<f4", "(1,)", elements(std::vector<float>{kInf})));
-  const std::string index = folder.add(
-      "m/m.safetensors.index.json",
-      R"({"metadata":{"total_size":4},"weight_map":{"w":"a-1.safetensors"}})");
-  EXPECT_EQ(scan_lines(folder.path() + "/m", 0).size(), 2u);
-  EXPECT_EQ(scan_lines(index, 0).size(), 1u);
-  const ProgramResult deep =
-      run_program({"scan", "--json", "--recursive", folder.path()});
-  EXPECT_EQ(deep.exit_code, 1) << deep.err;
-  EXPECT_EQ(lines_of(deep.out).size(), 3u);
-}
-
-TEST(ScanFiles, ABadOneDoesNotHideTheOthers) {
-  Folder folder;
-  const std::string bad = folder.add("bad.npy", "no");
-  const std::string dirty = folder.add(
-      "dirty.npy", npy("<f4", "(1,)", elements(std::vector<float>{kInf})));
-  const ProgramResult result = run_program({"scan", "--json", bad, dirty});
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_EQ(lines_of(result.out).size(), 1u);
-  ASSERT_EQ(lines_of(result.err).size(), 1u);
-  EXPECT_NE(result.err.find(bad), std::string::npos);
-}
-
-TEST(ScanFiles, FormatByContentWhereTheNameSaysNothing) {
-  const std::string one = elements(std::vector<float>{1});
-  EXPECT_EQ(scan_one("model", npy("<f4", "(1,)", one), 0)["count"], 1);
-  EXPECT_EQ(
-      scan_one("model", safetensors(header_of("F32", 1, 4), one), 0)["name"],
-      "w");
-  EXPECT_EQ(scan_one("model", zip({stored("a.npy", npy("<f4", "(1,)", one))}),
-                     0)["name"],
-            "a");
-}
-
-TEST(ScanMachines, SameAnswersEverywhere) {
-  std::vector<float> values(100000);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = std::sin(static_cast<float>(i)) * 1e-40f;  // subnormal
-  }
-  values[77777] = kNan;
-  Folder folder;
-  const std::string path =
-      folder.add("x.npy", npy("<f4", "(100000,)", elements(values)));
-  const std::vector<Json> expected = scan_lines(path, 1);
-  ASSERT_EQ(expected.size(), 1u);
-  EXPECT_EQ(expected[0]["first"], 77777);
-  for (const Environment& environment :
-       {Environment{{"SWAMP_BACKEND", "serial"}},
-        {{"SWAMP_BACKEND", "threads"}, {"SWAMP_TRANSFER", "copy"}},
-        {{"SWAMP_MACHINE", "sw26010"}, {"SWAMP_TRANSFER", "check"}},
-        {{"SWAMP_ISA", "scalar"}}}) {
-    EXPECT_EQ(scan_lines(path, 1, environment), expected);
   }
 }
 

@@ -130,7 +130,8 @@ void mutate(std::string& file, const std::string& other, Random& random) {
     }
     case 7:  // a little number more or less, where sizes stand
       if (at < file.size()) {
-        file[at] = static_cast<char>(file[at] + 1 - 2 * (random.next() & 1));
+        file[at] =
+            static_cast<char>(file[at] + (random.next() % 2 == 0 ? 1 : -1));
       }
       break;
     default:

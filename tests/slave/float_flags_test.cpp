@@ -4,6 +4,7 @@
 
 #include <cfenv>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -19,6 +20,11 @@ void expect_no_invalid(KernelId kernel, T value, float inv_scale) {
   const KernelTables tables = kernel_tables();
   for (std::size_t t = 0; t < tables.count; ++t) {
     if (!tables.tables[t].runnable) continue;
+#ifdef __clang__
+    // clang vectorises the plain loops of EMU128 and computes on lanes that
+    // nobody asked for; it does not know of flags.
+    if (std::strcmp(tables.tables[t].isa, "scalar") == 0) continue;
+#endif
     const KernelRow& row = tables.tables[t].rows[kernel];
     for (std::size_t count = 1; count < 300; ++count) {
       std::vector<T> data(count, value);
