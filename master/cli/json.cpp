@@ -1,4 +1,5 @@
-// nlohmann-json is slow to compile: it is included here and nowhere else.
+// nlohmann-json is slow to compile: it is included here and in
+// replay/trace_json.cpp.
 #include "master/cli/json.h"
 
 #include <fmt/format.h>
