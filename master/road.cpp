@@ -1,19 +1,26 @@
 #include "master/road.h"
 
+#include <pthread.h>
+
 #include "master/plan.h"
 
 namespace swamp::master {
 
 namespace {
 
-// A raw pointer, because it outlives what ends it: destructors of the caller's
-// statics and thread-locals may still call swamp, and then get a new road.
 thread_local Road* road_of_this_thread = nullptr;
 
-struct RoadOwner {
-  ~RoadOwner() {
-    delete road_of_this_thread;
-    road_of_this_thread = nullptr;
+// Key ends a thread's road by way of a POSIX key, whose destructors run after
+// those of all thread-locals, and not at all at the end of the process: the
+// destructors of the caller's own thread-locals and statics may still call
+// swamp.
+struct Key {
+  pthread_key_t key;
+  Key() {
+    pthread_key_create(&key, [](void* road) {
+      delete static_cast<Road*>(road);
+      road_of_this_thread = nullptr;
+    });
   }
 };
 
@@ -21,8 +28,9 @@ struct RoadOwner {
 
 Road& Road::of_this_thread() {
   if (road_of_this_thread == nullptr) {
+    static const Key key;
     road_of_this_thread = new Road;
-    thread_local RoadOwner owner;
+    pthread_setspecific(key.key, road_of_this_thread);
   }
   return *road_of_this_thread;
 }
