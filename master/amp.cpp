@@ -33,10 +33,7 @@ void amp_foreach_non_finite_check_and_unscale_(TensorList tensors,
   master::Road& road = master::Road::of_this_thread();
   const master::SegmentList list =
       master::make_segments(tensors, operations, road.segment_memory());
-  if (impl.transfer == runtime::Transfer::view &&
-      list.traffic_bytes > impl.tuning.prefetch_traffic_bytes) {
-    args.prefetch_bytes = impl.tuning.prefetch_bytes;
-  }
+  args.prefetch_bytes = master::prefetch_bytes(impl, list);
   const Result result = road.run(impl, list);
   if (result.flagged_elements != 0) found_inf = 1.0f;
   if (report != nullptr) {

@@ -56,6 +56,14 @@ Result Road::run(Machine::Impl& machine, const SegmentList& list,
   return fold(results, used_);
 }
 
+std::uint32_t prefetch_bytes(const Machine::Impl& machine,
+                             const SegmentList& list) noexcept {
+  const runtime::Tuning& tuning = machine.tuning;
+  const bool far = machine.transfer == runtime::Transfer::view &&
+                   list.traffic_bytes > tuning.prefetch_traffic_bytes;
+  return far ? tuning.prefetch_bytes : 0;
+}
+
 Result fold(const Result* results, int count) noexcept {
   Result all;
   for (int i = 0; i < count; ++i) {

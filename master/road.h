@@ -52,6 +52,11 @@ class Road {
   int used_ = 0;
 };
 
+// prefetch_bytes() is how far ahead the kernels of a list prefetch; 0 for lists
+// that fit into the caches, and where tiles come to LDM by DMA.
+std::uint32_t prefetch_bytes(const Machine::Impl& machine,
+                             const SegmentList& list) noexcept;
+
 // fold() joins the results of slaves whose ranges follow each other in list
 // order; a tensor that was cut between two of them counts once.
 Result fold(const Result* results, int count) noexcept;

@@ -83,10 +83,7 @@ void scan_non_finite(TensorList tensors, TensorStatistics* out,
   master::Road& road = master::Road::of_this_thread();
   const master::SegmentList list =
       master::make_segments(tensors, operations, road.segment_memory());
-  if (impl.transfer == runtime::Transfer::view &&
-      list.traffic_bytes > impl.tuning.prefetch_traffic_bytes) {
-    args.prefetch_bytes = impl.tuning.prefetch_bytes;
-  }
+  args.prefetch_bytes = master::prefetch_bytes(impl, list);
   road.run(impl, list, sizeof(slave::ScanPartial));
   for (std::size_t i = 0; i < tensors.count(); ++i) out[i] = {};
   road.for_each_partial<slave::ScanPartial>(

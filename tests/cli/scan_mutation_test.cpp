@@ -10,26 +10,11 @@
 #include "master/cli/command.h"
 #include "master/cli/scan/index_file.h"
 #include "master/cli/scan/scanner.h"
+#include "support/random.h"
 #include "tests/cli/scan_files.h"
 
 namespace swamp::test {
 namespace {
-
-// Random is splitmix64.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-  std::size_t below(std::size_t limit) { return next() % limit; }
-
- private:
-  std::uint64_t state_;
-};
 
 enum class Kind { safetensors, npy, npz, index };
 struct Seed {
