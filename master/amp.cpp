@@ -4,7 +4,6 @@
 
 #include "master/road.h"
 #include "master/tensor_list.h"
-#include "runtime/cancel_guard.h"
 #include "slave/kernel_id.h"
 #include "slave/unscale.h"
 
@@ -15,7 +14,6 @@ void amp_foreach_non_finite_check_and_unscale_(TensorList tensors,
                                                const float& inv_scale,
                                                OverflowReport* report,
                                                Machine* machine) {
-  const runtime::CancelGuard guard;
   Machine::Impl& impl =
       (machine != nullptr ? *machine : Machine::default_machine()).impl();
   slave::UnscaleArgs args{inv_scale, 0};

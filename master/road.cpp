@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "master/plan.h"
+#include "runtime/cancel_guard.h"
 
 namespace swamp::master {
 
@@ -37,6 +38,7 @@ Road& Road::of_this_thread() {
 
 Result Road::run(Machine::Impl& machine, const SegmentList& list,
                  std::size_t partial_bytes) {
+  const runtime::CancelGuard guard;
   used_ = 0;
   if (list.traffic_bytes == 0) return {};  // nothing to touch
   const bool alone = list.traffic_bytes < machine.tuning.spawn_traffic_bytes;

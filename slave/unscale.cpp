@@ -1,7 +1,6 @@
 // The unscale and check kernels, compiled once per target by Highway.
 #include "slave/unscale.h"
 
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 

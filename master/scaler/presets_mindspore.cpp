@@ -22,25 +22,27 @@ void prepare_fixed_manager(const ScalerOptions& options, Scaler& s) {
   s.skips = s.dynamic;  // drop_overflow_update
 }
 
-// The same file, DynamicLossScaleManager.__init__().
-void prepare_manager(const ScalerOptions& options, Scaler& s) {
+// What the two dynamic scalers of the host check alike; their names and
+// defaults differ.
+void require_dynamic(const ScalerOptions& options, const Scaler& s,
+                     const char* scale_name, double scale, double window) {
   require(!(s.initial_scale < 1), s, kValueError,
-          argument(options, "init_loss_scale", 16777216.0, "> 1"), "");
+          argument(options, scale_name, scale, "> 1"), "");
   require(s.growth_factor > 0, s, kValueError,
           argument(options, "scale_factor", 2.0, "> 0"), "");
   require(s.growth_interval > 0, s, kValueError,
-          argument(options, "scale_window", 2000.0, "> 0"), "");
+          argument(options, "scale_window", window, "> 0"), "");
+}
+
+// The same file, DynamicLossScaleManager.__init__().
+void prepare_manager(const ScalerOptions& options, Scaler& s) {
+  require_dynamic(options, s, "init_loss_scale", 16777216.0, 2000.0);
   s.iteration = 1;
 }
 
 // mindspore/amp.py, DynamicLossScaler.__init__().
 void prepare_amp(const ScalerOptions& options, Scaler& s) {
-  require(!(s.initial_scale < 1), s, kValueError,
-          argument(options, "scale_value", 65536.0, "> 1"), "");
-  require(s.growth_factor > 0, s, kValueError,
-          argument(options, "scale_factor", 2.0, "> 0"), "");
-  require(s.growth_interval > 0, s, kValueError,
-          argument(options, "scale_window", 1000.0, "> 0"), "");
+  require_dynamic(options, s, "scale_value", 65536.0, 1000.0);
   s.min_scale = 1.0;
 }
 
