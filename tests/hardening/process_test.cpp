@@ -26,6 +26,15 @@ bool unscale_is_right(swamp::Machine* machine) {
   return found_inf == 0.0f && values == std::vector<float>(200000, 4.0f);
 }
 
+bool scan_is_right(swamp::Machine* machine) {
+  std::vector<float> values(200000, 8.0f);
+  const swamp::Tensor tensors[] = {
+      {values.data(), values.size(), swamp::kFloat32}};
+  swamp::TensorStatistics statistics;
+  swamp::scan_non_finite(tensors, &statistics, machine);
+  return statistics.max == 8.0;
+}
+
 swamp::MachineConfig config(const char* backend, const char* transfer) {
   swamp::MachineConfig out;
   out.backend = backend;
@@ -115,7 +124,7 @@ int cancel() {
         {
           if (it->own_machine) {
             swamp::Machine machine(config(it->backend, "copy"));
-            it->done = unscale_is_right(&machine);
+            it->done = unscale_is_right(&machine) && scan_is_right(&machine);
           } else {
             it->done = unscale_is_right(nullptr);
           }
