@@ -15,6 +15,18 @@ std::size_t blocks_per_grain(const runtime::SegmentTable& table) noexcept {
   return std::max<std::size_t>(1, (blocks + kMaxGrains - 1) / kMaxGrains);
 }
 
+Grains number_grains(std::byte* base, const runtime::SegmentTable& table) {
+  Grains grains{0, blocks_per_grain(table) * kBlockElements};
+  for_each_grain_run(table, [&](const GrainRun& run) {
+    for (std::size_t i = run.begin_segment; i < run.end_segment; ++i) {
+      reinterpret_cast<Segment*>(base + i * table.stride)->first_grain() =
+          grains.count;
+    }
+    if (run.bytes != 0) grains.count += run.grains;
+  });
+  return grains;
+}
+
 namespace {
 
 // Position is a place between two grains.

@@ -55,6 +55,16 @@ void for_each_grain_run(const runtime::SegmentTable& table, Visit visit) {
   }
 }
 
+// Grains is how the grains of a list are numbered.
+struct Grains {
+  std::size_t count = 0;
+  std::size_t elements = 0;  // of every grain but the last of a large tensor
+};
+
+// number_grains() numbers the grains that have elements in list order and
+// writes every segment's first_grain(), for which the table has room.
+Grains number_grains(std::byte* base, const runtime::SegmentTable& table);
+
 // cut() is step two, grains -> slaves: contiguous ranges of nearly equal bytes,
 // at most `slaves` of them, none empty unless the list is. `ranges` has room
 // for `slaves`. Returns how many were made, at least 1.

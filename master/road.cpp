@@ -39,22 +39,46 @@ Road& Road::of_this_thread() {
 Result Road::run(Machine::Impl& machine, const SegmentList& list,
                  std::size_t partial_bytes) {
   const runtime::CancelGuard guard;
-  used_ = 0;
-  if (list.traffic_bytes == 0) return {};  // nothing to touch
-  const bool alone = list.traffic_bytes < machine.tuning.spawn_traffic_bytes;
-  const int slaves = alone ? 1 : machine.slaves();
-  const auto count = static_cast<std::size_t>(slaves);
-  runtime::SlaveRange* ranges = ranges_.reserve(count);
-  Result* results = results_.reserve(count);
-  used_ = cut(list.table, list.traffic_bytes, slaves, ranges);
   last_partials_ = {};
+  used_ = cut_list(machine, list);
   if (partial_bytes != 0) {
     const std::size_t slots =
-        runtime::Partials::slot_count(list.table.count, used_);
-    last_partials_ = {partials_.reserve(slots * partial_bytes), partial_bytes};
+        list.table.count + static_cast<std::size_t>(used_);
+    last_partials_ = {partials_.reserve(slots * partial_bytes), partial_bytes,
+                      slots};
   }
+  return run_cut(machine, list);
+}
+
+Result Road::run_by_grain(Machine::Impl& machine, const SegmentList& list,
+                          std::size_t partial_bytes) {
+  const runtime::CancelGuard guard;
+  last_partials_ = {};
+  used_ = cut_list(machine, list);
+  const Grains grains = number_grains(segments_.reserve(0), list.table);
+  last_partials_ = {partials_.reserve(grains.count * partial_bytes),
+                    partial_bytes, grains.count, grains.elements};
+  return run_cut(machine, list);
+}
+
+// cut_list() fills ranges_ and returns how many slaves have one; none when
+// there is nothing to touch.
+int Road::cut_list(const Machine::Impl& machine, const SegmentList& list) {
+  if (list.traffic_bytes == 0) return 0;
+  const bool alone = list.traffic_bytes < machine.tuning.spawn_traffic_bytes;
+  const int slaves = alone ? 1 : machine.slaves();
+  runtime::SlaveRange* ranges =
+      ranges_.reserve(static_cast<std::size_t>(slaves));
+  return cut(list.table, list.traffic_bytes, slaves, ranges);
+}
+
+Result Road::run_cut(Machine::Impl& machine, const SegmentList& list) {
+  if (used_ == 0) return {};
+  Result* results = results_.reserve(static_cast<std::size_t>(used_));
   runtime::run_job(
-      machine, {list.table, ranges, used_, results, last_partials_}, arenas_);
+      machine,
+      {list.table, ranges_.reserve(0), used_, results, last_partials_},
+      arenas_);
   return fold(results, used_);
 }
 

@@ -42,7 +42,24 @@ class Road {
     }
   }
 
+  // run_by_grain() is run() with a partial result for every grain of the list,
+  // whose table was made with room for first_grain().
+  Result run_by_grain(Machine::Impl& machine, const SegmentList& list,
+                      std::size_t partial_bytes);
+
+  // for_each_grain() visits what the last run_by_grain() left, in list order.
+  template <class Partial, class Visit>
+  void for_each_grain(Visit visit) const {
+    for (std::size_t i = 0; i < last_partials_.slots; ++i) {
+      visit(*reinterpret_cast<const Partial*>(last_partials_.base +
+                                              i * last_partials_.bytes));
+    }
+  }
+
  private:
+  int cut_list(const Machine::Impl& machine, const SegmentList& list);
+  Result run_cut(Machine::Impl& machine, const SegmentList& list);
+
   Buffer<std::byte> segments_;
   Buffer<runtime::SlaveRange> ranges_;
   Buffer<Result> results_;

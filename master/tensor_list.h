@@ -33,6 +33,28 @@ SegmentList make_segments(TensorList tensors,
                        static_cast<std::uint32_t>(kTypeCount), memory);
 }
 
+// StreamList is one stream of an operation over a list: its name in messages,
+// and the tensor of every segment.
+struct StreamList {
+  const char* name;
+  TensorList tensors;
+};
+
+// OperationRow is an operation and the dtypes of its streams.
+struct OperationRow {
+  Operation operation;
+  ScalarType types[kMaxStreams];
+};
+
+// make_segments() for operations of several streams, all of them with as many:
+// segment i is tensor i of every stream list, whose counts must agree and whose
+// dtypes must be those of one row. With `by_grain` the table has room for
+// first_grain(). Throws Error that names list and index, the value and what was
+// expected.
+SegmentList make_segments(const StreamList* streams, const OperationRow* rows,
+                          std::size_t row_count, bool by_grain,
+                          Buffer<std::byte>& memory);
+
 }  // namespace swamp::master
 
 #endif  // SWAMP_MASTER_TENSOR_LIST_H_

@@ -1,5 +1,6 @@
 #include "runtime/spawn.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -16,20 +17,31 @@ void run_view(const SegmentTable& table, const SlaveRange& range,
               const Partials& partials, int slave, const KernelRow* kernels,
               Result& result) noexcept {
   std::size_t begin = range.begin_element;
+  std::byte* last_slot = nullptr;
   const auto run = [&](std::size_t i, std::size_t end) {
     const Segment& segment = table[i];
     const Operation& operation = *segment.operation;
-    void* tiles[kMaxStreams];
-    for (int s = 0; s < operation.stream_count; ++s) {
-      tiles[s] = segment.data()[s] + begin * operation.streams[s].element_bytes;
-    }
     result.segment = i;
-    if (partials.bytes != 0) {
-      result.partial = partials.slot(i, slave);
-      std::memset(result.partial, 0, partials.bytes);
+    while (begin < end) {
+      std::size_t tile_end = end;
+      if (partials.bytes != 0) {
+        const Partials::Place place = partials.place(
+            segment, operation.stream_count, i, slave, begin);
+        tile_end = std::min(end, place.end);
+        if (place.slot != last_slot) {
+          std::memset(place.slot, 0, partials.bytes);
+          result.partial = last_slot = place.slot;
+        }
+      }
+      void* tiles[kMaxStreams];
+      for (int s = 0; s < operation.stream_count; ++s) {
+        tiles[s] =
+            segment.data()[s] + begin * operation.streams[s].element_bytes;
+      }
+      kernels[operation.kernel].function(operation.args, tiles,
+                                         tile_end - begin, begin, result);
+      begin = tile_end;
     }
-    kernels[operation.kernel].function(operation.args, tiles, end - begin,
-                                       begin, result);
     begin = 0;
   };
   for (std::size_t i = range.begin_segment; i < range.end_segment; ++i) {
@@ -123,8 +135,7 @@ void run_job(Machine::Impl& machine, const Job& job, LdmArenas& arenas) {
     if (machine.transfer == Transfer::check) {
       try {
         window.emplace(job.table, job.partials.base,
-                       Partials::slot_count(job.table.count, job.slaves) *
-                           job.partials.bytes);
+                       job.partials.slots * job.partials.bytes);
       } catch (const std::bad_alloc&) {
         throw Error(
             SWAMP_OUT_OF_MEMORY,

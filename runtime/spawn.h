@@ -37,19 +37,34 @@ struct SlaveRange {
   std::size_t end_element = 0;
 };
 
-// Partials is memory for partial results: one slot of `bytes` (0: none) for
-// every pair of a slave and a segment that it meets. Only neighbours in the
-// order of slaves meet the same segment, so segments + slaves slots are enough.
-// A slave writes the slots of the segments of which it has elements.
+// Partials is memory for partial results, `slots` of `bytes` each (0: none).
+// Without grain_elements there is a slot for every pair of a slave and a segment
+// that it meets: only neighbours in the order of slaves meet the same segment,
+// so segments + slaves slots are enough. With grain_elements there is one for
+// every grain, and no grain is cut between slaves: those of a segment are its
+// runs of so many elements, the first of them its first_grain(). A slave writes
+// the slots of what it has elements of.
 struct Partials {
   std::byte* base = nullptr;  // a multiple of 8, as is `bytes`
   std::size_t bytes = 0;
+  std::size_t slots = 0;
+  std::size_t grain_elements = 0;
 
-  static std::size_t slot_count(std::size_t segments, int slaves) noexcept {
-    return segments + static_cast<std::size_t>(slaves);
-  }
   std::byte* slot(std::size_t segment, int slave) const noexcept {
     return base + (segment + static_cast<std::size_t>(slave)) * bytes;
+  }
+  // Place is a slot, and the element of the segment that it does not reach.
+  struct Place {
+    std::byte* slot;
+    std::size_t end;
+  };
+  // place() is where the results of `element` of segment i go.
+  Place place(const Segment& segment, int streams, std::size_t i, int slave,
+              std::size_t element) const noexcept {
+    if (grain_elements == 0) return {slot(i, slave), ~std::size_t{0}};
+    const std::size_t grain = element / grain_elements;
+    return {base + (segment.first_grain(streams) + grain) * bytes,
+            (grain + 1) * grain_elements};
   }
 };
 

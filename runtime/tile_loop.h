@@ -128,6 +128,13 @@ class TileLoop {
       slot.segment = segment_;
       slot.first = element_;
       slot.count = std::min(slot.tile_elements, end - element_);
+      if (partials_.bytes != 0) {
+        const Partials::Place place =
+            partials_.place(segment, slot.operation->stream_count, segment_,
+                            slave_, element_);
+        slot.partial = place.slot;
+        slot.count = std::min(slot.count, place.end - element_);
+      }
       slot.place_tiles(segment);
       element_ += slot.count;
       return true;
@@ -179,10 +186,11 @@ class TileLoop {
     }
   }
 
-  // begin_partial() hands the kernel a zero partial result for `segment`.
-  void begin_partial(std::size_t segment) {
+  // begin_partial() hands the kernel a zero partial result that will go to
+  // `main`.
+  void begin_partial(std::byte* main) {
     end_partial();
-    partial_segment_ = segment;
+    partial_main_ = main;
     partial_index_ = 1 - partial_index_;
     PartialSlot& slot = partial_slots_[partial_index_];
     wait(slot.put);
@@ -192,23 +200,18 @@ class TileLoop {
 
   // end_partial() sends the last one out, if there is one.
   void end_partial() {
-    if (partial_segment_ == kNoSegment) return;
+    if (partial_main_ == nullptr) return;
     PartialSlot& slot = partial_slots_[partial_index_];
-    dma_.put(partials_.slot(partial_segment_, slave_), slot.memory,
-             partials_.bytes, slot.put.reply);
+    dma_.put(partial_main_, slot.memory, partials_.bytes, slot.put.reply);
     ++slot.put.issued;
   }
 
   void compute(TileSlot& slot) {
     result_.segment = slot.segment;
-    if (partials_.bytes != 0 && slot.segment != partial_segment_) {
-      begin_partial(slot.segment);
-    }
+    if (slot.partial != partial_main_) begin_partial(slot.partial);
     kernels_[slot.operation->kernel].function(slot.args, slot.tiles, slot.count,
                                               slot.first, result_);
   }
-
-  static constexpr std::size_t kNoSegment = ~std::size_t{0};
 
   const SegmentTable& table_;
   const SlaveRange& range_;
@@ -227,7 +230,7 @@ class TileLoop {
   std::size_t batch_end_ = 0;
   Channel batch_channel_;
   TileSlot slots_[2];
-  std::size_t partial_segment_ = kNoSegment;
+  std::byte* partial_main_ = nullptr;
   int partial_index_ = 0;
   PartialSlot partial_slots_[2];
 };

@@ -31,6 +31,7 @@ struct TileSlot {
   std::size_t count = 0;
   std::size_t first = 0;
   std::size_t segment = 0;
+  std::byte* partial = nullptr;  // in main memory; null: none is gathered
   std::size_t tile_elements = 0;
   Channel get, put;
 
@@ -68,8 +69,8 @@ struct TileSlot {
   }
 };
 
-// PartialSlot is a partial result in LDM. There are two: the last segment's may
-// still be on its way out.
+// PartialSlot is a partial result in LDM. There are two: the last one may still
+// be on its way out.
 struct PartialSlot {
   std::byte* memory = nullptr;
   Channel put;

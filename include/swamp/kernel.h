@@ -55,7 +55,8 @@ struct Operation {
 
 /// Segment is one tensor: `count` elements in each stream. The stream_count
 /// array addresses lie directly behind it, so that a segment is no longer than
-/// its operation needs (24 bytes for one stream).
+/// its operation needs (24 bytes for one stream). Where partial results are
+/// gathered by grain, the number of the segment's first grain lies behind them.
 struct Segment {
   const Operation* operation;  ///< shared; alive until the join
   std::size_t count;           ///< elements in each stream
@@ -67,6 +68,15 @@ struct Segment {
   /// stream_count addresses.
   std::byte* const* data() const noexcept {
     return reinterpret_cast<std::byte* const*>(this + 1);
+  }
+  /// The number of the segment's first grain, where there is one.
+  std::uint64_t& first_grain() noexcept {
+    return *reinterpret_cast<std::uint64_t*>(data() + operation->stream_count);
+  }
+  /// The number of the segment's first grain, where there is one; `streams` is
+  /// its operation's stream_count, which on a slave lies elsewhere.
+  std::uint64_t first_grain(int streams) const noexcept {
+    return *reinterpret_cast<const std::uint64_t*>(data() + streams);
   }
 };
 
@@ -88,9 +98,9 @@ struct alignas(128) Result {
   std::uint64_t first_segment = kNone;  ///< lowest flagged (segment, index)
   std::uint64_t first_index = 0;        ///< in the first segment
   std::uint64_t last_segment = kNone;   ///< highest flagged segment
-  /// What the operation gathers of the current segment, where it does that: the
-  /// slave's own partial result, zero when the segment begins. Set by the tile
-  /// loop.
+  /// What the operation gathers of the current segment or grain, where it does
+  /// that: the slave's own partial result, zero when that begins. Set by the
+  /// tile loop.
   void* partial = nullptr;
 
   /// flag() records `count` more elements of the current segment, the first of

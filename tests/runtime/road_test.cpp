@@ -148,10 +148,10 @@ TEST(RoadTest, BytesAnywhereAndPartialResults) {
     const auto original = arrays;
     const int slaves = machine.impl().slaves();
     std::vector<std::uint64_t> memory(
-        runtime::Partials::slot_count(arrays.size(), slaves),
-        ~std::uint64_t{0});
+        arrays.size() + static_cast<std::size_t>(slaves), ~std::uint64_t{0});
     const runtime::Partials partials{
-        reinterpret_cast<std::byte*>(memory.data()), sizeof memory[0]};
+        reinterpret_cast<std::byte*>(memory.data()), sizeof memory[0],
+        memory.size()};
     run(machine, list, partials);
 
     std::vector<std::uint64_t> sums(arrays.size());
