@@ -2,8 +2,7 @@
 
 #include <cmath>
 
-#include "master/road.h"
-#include "master/tensor_list.h"
+#include "master/operation_run.h"
 #include "slave/kernel_id.h"
 #include "slave/unscale.h"
 
@@ -14,8 +13,7 @@ void amp_foreach_non_finite_check_and_unscale_(TensorList tensors,
                                                const float& inv_scale,
                                                OverflowReport* report,
                                                Machine* machine) {
-  Machine::Impl& impl =
-      (machine != nullptr ? *machine : Machine::default_machine()).impl();
+  Machine::Impl& impl = master::impl_of(machine);
   slave::UnscaleArgs args{inv_scale, 0};
   // Multiplying by 1 changes no bit: reading will do.
   const bool check = inv_scale == 1.0f;
@@ -34,13 +32,7 @@ void amp_foreach_non_finite_check_and_unscale_(TensorList tensors,
   args.prefetch_bytes = master::prefetch_bytes(impl, list);
   const Result result = road.run(impl, list);
   if (result.flagged_elements != 0) found_inf = 1.0f;
-  if (report != nullptr) {
-    *report = OverflowReport{};
-    if (result.flagged_elements != 0) {
-      *report = {result.first_segment, result.first_index,
-                 result.flagged_segments, result.flagged_elements};
-    }
-  }
+  if (report != nullptr) *report = master::overflow_report(result);
 }
 
 float amp_update_scale_(float& scale, std::int32_t& growth_tracker,

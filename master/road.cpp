@@ -76,8 +76,7 @@ Result Road::run_cut(Machine::Impl& machine, const SegmentList& list) {
   if (used_ == 0) return {};
   Result* results = results_.reserve(static_cast<std::size_t>(used_));
   runtime::run_job(
-      machine,
-      {list.table, ranges_.reserve(0), used_, results, last_partials_},
+      machine, {list.table, ranges_.reserve(0), used_, results, last_partials_},
       arenas_);
   return fold(results, used_);
 }

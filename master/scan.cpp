@@ -2,8 +2,7 @@
 
 #include <string>
 
-#include "master/road.h"
-#include "master/tensor_list.h"
+#include "master/operation_run.h"
 #include "slave/kernel_id.h"
 #include "slave/scan.h"
 #include "swamp/error.h"
@@ -70,8 +69,7 @@ void scan_non_finite(TensorList tensors, TensorStatistics* out,
                                             std::to_string(tensors.count()) +
                                             " tensors; expected an address");
   }
-  Machine::Impl& impl =
-      (machine != nullptr ? *machine : Machine::default_machine()).impl();
+  Machine::Impl& impl = master::impl_of(machine);
   slave::ScanArgs args{0};
   Operation operations[master::kScalarTypeCount];
   for (int type = 0; type < master::kScalarTypeCount; ++type) {

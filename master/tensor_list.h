@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 #include "master/buffer.h"
 #include "master/scalar_type.h"
@@ -40,19 +41,41 @@ struct StreamList {
   TensorList tensors;
 };
 
-// OperationRow is an operation and the dtypes of its streams.
-struct OperationRow {
-  Operation operation;
-  ScalarType types[kMaxStreams];
+// TypedStream is a stream and the dtype of its elements.
+struct TypedStream {
+  ScalarType type;
+  Access access;
 };
 
-// make_segments() for operations of several streams, all of them with as many:
-// segment i is tensor i of every stream list, whose counts must agree and whose
-// dtypes must be those of one row. With `by_grain` the table has room for
-// first_grain(). Throws Error that names list and index, the value and what was
-// expected.
-SegmentList make_segments(const StreamList* streams, const OperationRow* rows,
-                          std::size_t row_count, bool by_grain,
+// OperationTable is the operations of a list of several streams, one a
+// combination of dtypes; all have as many streams.
+struct OperationTable {
+  static constexpr std::size_t kMaxOperations = 9;
+
+  std::size_t count = 0;
+  Operation operations[kMaxOperations];
+  ScalarType types[kMaxOperations][kMaxStreams];
+
+  // add() keeps the address of `args`.
+  template <class Args>
+  void add(std::size_t kernel, const Args& args,
+           std::initializer_list<TypedStream> streams) {
+    Operation& operation = operations[count];
+    operation = Operation(static_cast<KernelId>(kernel), args);
+    for (const TypedStream& stream : streams) {
+      types[count][operation.stream_count] = stream.type;
+      operation.add_stream(kScalarTypeBytes[stream.type], stream.access);
+    }
+    ++count;
+  }
+};
+
+// make_segments() for operations of several streams: segment i is tensor i of
+// every stream list, whose counts must agree and whose dtypes must be those of
+// one operation. With `by_grain` the table has room for first_grain(). Throws
+// Error that names list and index, the value and what was expected.
+SegmentList make_segments(const StreamList* streams,
+                          const OperationTable& operations, bool by_grain,
                           Buffer<std::byte>& memory);
 
 }  // namespace swamp::master

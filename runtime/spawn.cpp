@@ -25,8 +25,8 @@ void run_view(const SegmentTable& table, const SlaveRange& range,
     while (begin < end) {
       std::size_t tile_end = end;
       if (partials.bytes != 0) {
-        const Partials::Place place = partials.place(
-            segment, operation.stream_count, i, slave, begin);
+        const Partials::Place place =
+            partials.place(segment, operation.stream_count, i, slave, begin);
         tile_end = std::min(end, place.end);
         if (place.slot != last_slot) {
           std::memset(place.slot, 0, partials.bytes);

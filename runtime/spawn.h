@@ -38,12 +38,12 @@ struct SlaveRange {
 };
 
 // Partials is memory for partial results, `slots` of `bytes` each (0: none).
-// Without grain_elements there is a slot for every pair of a slave and a segment
-// that it meets: only neighbours in the order of slaves meet the same segment,
-// so segments + slaves slots are enough. With grain_elements there is one for
-// every grain, and no grain is cut between slaves: those of a segment are its
-// runs of so many elements, the first of them its first_grain(). A slave writes
-// the slots of what it has elements of.
+// Without grain_elements there is a slot for every pair of a slave and a
+// segment that it meets: only neighbours in the order of slaves meet the same
+// segment, so segments + slaves slots are enough. With grain_elements there is
+// one for every grain, and no grain is cut between slaves: those of a segment
+// are its runs of so many elements, the first of them its first_grain(). A
+// slave writes the slots of what it has elements of.
 struct Partials {
   std::byte* base = nullptr;  // a multiple of 8, as is `bytes`
   std::size_t bytes = 0;

@@ -129,9 +129,8 @@ class TileLoop {
       slot.first = element_;
       slot.count = std::min(slot.tile_elements, end - element_);
       if (partials_.bytes != 0) {
-        const Partials::Place place =
-            partials_.place(segment, slot.operation->stream_count, segment_,
-                            slave_, element_);
+        const Partials::Place place = partials_.place(
+            segment, slot.operation->stream_count, segment_, slave_, element_);
         slot.partial = place.slot;
         slot.count = std::min(slot.count, place.end - element_);
       }

@@ -7,6 +7,7 @@
 #include "swamp/c_api.h"
 #include "swamp/error.h"
 #include "swamp/float_formats.h"
+#include "swamp/foreach.h"
 #include "swamp/loss_scaler.h"
 #include "swamp/machine.h"
 #include "swamp/scan.h"

@@ -1,0 +1,150 @@
+/// @file
+/// What a mixed-precision optimizer does to lists of tensors between backward
+/// and the next forward: cast, accumulate, norm, count of zeros, step. Every
+/// function goes over its lists once, on all slaves; its results are the same
+/// bits on every machine, backend, transfer mode, ISA and number of slaves.
+///
+/// Common to all: any thread may call, also several at once on one machine.
+/// Arrays are contiguous, belong to the caller and must not overlap (but for
+/// one that is given twice to be read). Lists that go together have as many
+/// tensors, and tensor i of each as many elements. Every function throws Error
+/// before anything is written, with the list's name and the tensor's index in
+/// the text: SWAMP_INVALID_ARGUMENT for lists that do not agree, an unknown
+/// dtype, null data with a count, or data not aligned to its element;
+/// SWAMP_UNSUPPORTED for a dtype that the function does not take. `machine` is
+/// where to run; null: Machine::default_machine().
+#ifndef SWAMP_FOREACH_H_
+#define SWAMP_FOREACH_H_
+
+#include <cstdint>
+
+#include "swamp/amp.h"
+#include "swamp/export.h"
+#include "swamp/machine.h"
+#include "swamp/tensor.h"
+
+namespace swamp {
+
+/// foreach_cast_() sets out = cast(in / divisor): FSDP's post-divide and cast
+/// of reduced gradients, or, with a divisor of 1, the copy between model and
+/// main parameters. The quotient is rounded to the dtype of `in` before the
+/// cast.
+///
+/// @param out float32 for 16-bit `in`; float16, bfloat16 or float32 for float32
+/// @param in float16, bfloat16 or float32; only read
+/// @param divisor 1: no division
+/// @param machine see above
+SWAMP_API void foreach_cast_(TensorList out, TensorList in, float divisor = 1,
+                             Machine* machine = nullptr);
+
+/// foreach_accumulate_() sets sum = (sum + in) / divisor in float32: gradient
+/// accumulation over micro batches, whose last call may divide by their number.
+///
+/// @param sum float32
+/// @param in float16, bfloat16 or float32; only read
+/// @param divisor 1: no division
+/// @param machine see above
+SWAMP_API void foreach_accumulate_(TensorList sum, TensorList in,
+                                   float divisor = 1,
+                                   Machine* machine = nullptr);
+
+/// foreach_norm() returns the 2-norm of the unscaled gradients: the square root
+/// of the sum of double(f32(g * inv_scale))^2. Squares and sums are double: 16
+/// lanes by the index in the tensor, added as a fixed binary tree for every
+/// grain of the list, and the grains in list order. Finds inf and nan in the
+/// same pass, as amp_foreach_non_finite_check_and_unscale_() does; reads only.
+///
+/// @param tensors float16, bfloat16, float32 or float64 (whose product with
+///   inv_scale is double)
+/// @param inv_scale usually 1 / loss scale; 1: the norm of what is there
+/// @param[in,out] found_inf set to 1.0f if an element is inf or nan, else left
+///   alone; may be null
+/// @param[out] report filled, if not null
+/// @param machine see above
+/// @return not finite when an unscaled element is not; 0 for an empty list
+SWAMP_API double foreach_norm(TensorList tensors, float inv_scale = 1,
+                              float* found_inf = nullptr,
+                              OverflowReport* report = nullptr,
+                              Machine* machine = nullptr);
+
+/// foreach_count_zeros() returns how many elements are +0 or -0.
+///
+/// @param tensors float16, bfloat16 or float32; only read
+/// @param machine see above
+SWAMP_API std::uint64_t foreach_count_zeros(TensorList tensors,
+                                            Machine* machine = nullptr);
+
+/// SgdStep is the numbers of one step of torch.optim.SGD.
+struct SgdStep {
+  double lr = 1e-3;         ///< learning rate
+  double momentum = 0;      ///< 0: momentum_buffers is empty
+  double dampening = 0;     ///< of the momentum
+  double weight_decay = 0;  ///< L2 penalty
+  bool nesterov = false;    ///< needs a momentum
+  /// The momentum buffers are set, not moved: the first step.
+  bool first = false;
+};
+
+/// AdamStep is the numbers of one step of Adam or AdamW.
+struct AdamStep {
+  double lr = 1e-3;         ///< learning rate
+  double beta1 = 0.9;       ///< of the first moment
+  double beta2 = 0.999;     ///< of the second moment
+  double eps = 1e-8;        ///< added to the root
+  double weight_decay = 0;  ///< L2 penalty, or AdamW's decay
+  bool decoupled = false;   ///< AdamW
+  std::int64_t step = 1;    ///< counted from 1; for the bias corrections
+};
+
+/// StepScaling is what happens to a gradient before it is used:
+/// g = f32(f32(g * inv_scale) * clip_coefficient). Gradients are never written.
+struct StepScaling {
+  float inv_scale = 1;         ///< usually 1 / loss scale
+  float clip_coefficient = 1;  ///< see clip_coefficient()
+};
+
+/// clip_coefficient() is max_norm / (norm + 1e-6) as a float where that is
+/// below 1, else 1: Megatron's and torch.nn.utils.clip_grad_norm_'s.
+///
+/// @param max_norm 0 or less: 1
+/// @param norm of all gradients
+SWAMP_API float clip_coefficient(double max_norm, double norm) noexcept;
+
+/// foreach_sgd_() takes a step as torch.optim.SGD(foreach=False, fused=False)
+/// does, in its vectorised form (add with alpha is one fused multiply-add).
+///
+/// @param params float32 (master) weights
+/// @param gradients float16, bfloat16 or float32; only read
+/// @param momentum_buffers float32; an empty list without momentum
+/// @param model_params float16 or bfloat16: set to the new weights, rounded; or
+///   an empty list
+/// @param step numbers; not checked
+/// @param scaling see StepScaling
+/// @param machine see above
+SWAMP_API void foreach_sgd_(TensorList params, TensorList gradients,
+                            TensorList momentum_buffers,
+                            TensorList model_params, const SgdStep& step,
+                            const StepScaling& scaling = {},
+                            Machine* machine = nullptr);
+
+/// foreach_adam_() takes a step by the formula of torch's fused CPU Adam and
+/// AdamW kernel (FusedAdamKernel.cpp, its vector body).
+///
+/// @param params float32 (master) weights
+/// @param gradients float16, bfloat16 or float32; only read
+/// @param exp_avgs float32: first moments
+/// @param exp_avg_sqs float32: second moments
+/// @param model_params float16 or bfloat16: set to the new weights, rounded; or
+///   an empty list
+/// @param step numbers; not checked
+/// @param scaling see StepScaling
+/// @param machine see above
+SWAMP_API void foreach_adam_(TensorList params, TensorList gradients,
+                             TensorList exp_avgs, TensorList exp_avg_sqs,
+                             TensorList model_params, const AdamStep& step,
+                             const StepScaling& scaling = {},
+                             Machine* machine = nullptr);
+
+}  // namespace swamp
+
+#endif  // SWAMP_FOREACH_H_
