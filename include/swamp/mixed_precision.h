@@ -1,0 +1,207 @@
+/// @file
+/// MixedPrecisionOptimizer: everything between backward and the next forward,
+/// as Megatron-LM's Float16OptimizerWithFloat16Params
+/// (megatron/core/optimizer/optimizer.py) does it.
+#ifndef SWAMP_MIXED_PRECISION_H_
+#define SWAMP_MIXED_PRECISION_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "swamp/amp.h"
+#include "swamp/communicator.h"
+#include "swamp/export.h"
+#include "swamp/loss_scaler.h"
+#include "swamp/optimizer_state.h"
+#include "swamp/step_observer.h"
+#include "swamp/tensor.h"
+
+namespace swamp {
+
+/// ModelParameter is one parameter of the model. Its arrays belong to the
+/// caller and stay where they are as long as the optimizer lives.
+struct ModelParameter {
+  std::string name;  ///< for reports and state dicts; no two are the same
+  /// The weights that the model computes with, written by every step: float16
+  /// or bfloat16 (the optimizer then keeps a float32 master copy), or float32.
+  Tensor data;
+  /// As many elements; float16, bfloat16 or float32, read by every step. A
+  /// float32 gradient is Megatron's main_grad: without accumulation it is
+  /// unscaled and clipped in place.
+  Tensor gradient;
+};
+
+/// ParameterGroup is parameters that share options, as torch.optim's
+/// param_groups.
+struct ParameterGroup {
+  std::vector<ModelParameter> parameters;  ///< may be empty
+  std::optional<double> lr;                ///< instead of the optimizer's
+  std::optional<double> weight_decay;      ///< instead of the optimizer's
+};
+
+/// SgdOptions are those of torch.optim.SGD.
+struct SgdOptions {
+  double lr = 1e-3;         ///< at least 0
+  double momentum = 0;      ///< at least 0
+  double dampening = 0;     ///< of the momentum
+  double weight_decay = 0;  ///< L2 penalty; at least 0
+  bool nesterov = false;    ///< needs a momentum and no dampening
+};
+
+/// AdamOptions are those of torch.optim.Adam and AdamW.
+struct AdamOptions {
+  double lr = 1e-3;            ///< at least 0
+  double beta1 = 0.9;          ///< in [0, 1)
+  double beta2 = 0.999;        ///< in [0, 1)
+  double eps = 1e-8;           ///< at least 0
+  double weight_decay = 0.01;  ///< at least 0
+  bool decoupled = true;       ///< AdamW; false: Adam's L2 penalty
+};
+
+/// How the gradients of several micro batches, or ranks, become one.
+enum class GradientReduction {
+  mean,  ///< their sum, divided by their number
+  sum    ///< their sum
+};
+
+/// MixedPrecisionOptions have Megatron's names and defaults.
+struct MixedPrecisionOptions {
+  bool fp16 = false;  ///< the 16-bit parameters are float16
+  bool bf16 = false;  ///< the 16-bit parameters are bfloat16
+  /// A constant loss scale; 0 is unset, as in Megatron. Without one, fp16 has
+  /// the dynamic scaler of the next four, and bf16 none.
+  double loss_scale = 0;
+  double initial_loss_scale = 4294967296.0;  ///< 2^32
+  double min_loss_scale = 1.0;               ///< of the dynamic scaler
+  double loss_scale_window = 1000;           ///< growth interval
+  std::int64_t hysteresis = 2;               ///< of the dynamic scaler
+  /// Any other rule, by a name of LossScaler::names(), instead of the above.
+  std::string scaler;
+  ScalerOptions scaler_options;  ///< of `scaler`
+
+  double clip_grad = 1.0;  ///< largest global 2-norm; 0: no clipping
+  bool log_num_zeros_in_grad = false;  ///< count the zeros of the gradients
+  std::variant<AdamOptions, SgdOptions> optimizer;  ///< the inner one
+
+  /// Micro batches in a step: above 1, accumulate_gradients() is called after
+  /// each backward.
+  std::int64_t micro_batches = 1;
+  GradientReduction reduction = GradientReduction::mean;  ///< of micro batches
+
+  /// The ranks that step together. Each has parameters of its own
+  /// (model-parallel), or, with `shard`, all have the same ones.
+  Communicator* communicator = nullptr;  ///< null: alone
+  /// ZeRO: every rank comes with the gradients of its own part of the batch,
+  /// owns a shard of master weights and moments, and all gather the weights.
+  bool shard = false;
+
+  Machine* machine = nullptr;        ///< null: Machine::default_machine()
+  StepObserver* observer = nullptr;  ///< hears timers and events; may be null
+};
+
+/// StepResult is what a step did: Megatron's (success, grad_norm, num_zeros),
+/// and why.
+struct StepResult {
+  bool success = false;  ///< false: overflow; no weight or moment has moved
+  std::optional<double> grad_norm;         ///< before clipping; 0: clip_grad is
+  std::optional<std::uint64_t> num_zeros;  ///< 0: not counted
+  double loss_scale = 1;                   ///< of the step's loss
+  double next_loss_scale = 1;              ///< for the next step
+  OverflowReport overflow;    ///< of this rank; indices of its own gradients
+  std::string overflow_name;  ///< the first parameter with inf or nan; or ""
+  std::string warning;        ///< of the loss scaler; usually ""
+};
+
+/// MixedPrecisionOptimizer moves the weights of a model in mixed precision. One
+/// thread at a time, but for get_loss_scale(), which any thread may call while
+/// a step runs.
+class SWAMP_API MixedPrecisionOptimizer {
+ public:
+  /// Copies the weights into float32 masters.
+  ///
+  /// @param groups the model's parameters
+  /// @param options all of it
+  /// @throws Error SWAMP_INVALID_ARGUMENT that names option or parameter, value
+  ///   and what was expected; ScalerError for what the scaler refuses;
+  ///   SWAMP_OUT_OF_MEMORY. Nothing is written then.
+  MixedPrecisionOptimizer(std::vector<ParameterGroup> groups,
+                          const MixedPrecisionOptions& options);
+  ~MixedPrecisionOptimizer();
+  MixedPrecisionOptimizer(const MixedPrecisionOptimizer&) = delete;
+  MixedPrecisionOptimizer& operator=(const MixedPrecisionOptimizer&) = delete;
+
+  /// scale_loss() is loss * get_loss_scale() in float32.
+  ///
+  /// @param loss of a micro batch
+  float scale_loss(float loss) const noexcept;
+
+  /// The loss scale: 1 without a scaler. Any thread.
+  double get_loss_scale() const noexcept;
+
+  /// The scaler; null without one. Not while a step runs.
+  const LossScaler* loss_scaler() const noexcept;
+
+  /// accumulate_gradients() adds the gradients of a micro batch to the main
+  /// gradients, in float32.
+  ///
+  /// @throws Error SWAMP_INVALID_ARGUMENT when micro_batches is 1, or so many
+  ///   have been added since the last step
+  void accumulate_gradients();
+
+  /// step() goes from the model's gradients to its next weights, in Megatron's
+  /// order: copy to main, unscale and check, found_inf of all ranks, update of
+  /// the scaler; then, unless there was an overflow, clip, count zeros, the
+  /// inner step, copy to the model. With `shard` or other ranks it is
+  /// collective.
+  ///
+  /// @throws Error SWAMP_INVALID_ARGUMENT when micro batches are missing;
+  ///   ScalerError of the scaler's policy, with no weight moved; what the
+  ///   communicator throws
+  StepResult step();
+
+  /// Steps taken: those that were skipped do not count.
+  std::int64_t step_count() const noexcept;
+
+  /// set_lr() changes the learning rate of a group, for schedules.
+  ///
+  /// @param group index in the constructor's groups
+  /// @param lr at least 0
+  void set_lr(std::size_t group, double lr);
+  /// The learning rate of a group.
+  ///
+  /// @param group index in the constructor's groups
+  double lr(std::size_t group) const;
+
+  /// reload_model_params() copies the model's weights into the masters again,
+  /// as Megatron does after loading a model without its optimizer.
+  void reload_model_params();
+
+  /// state_dict() is Megatron's: entries below "optimizer", "grad_scaler"
+  /// (where there is a scaler) and "fp32_from_fp16_params"; see OptimizerState.
+  /// With `shard` it is collective and gives every rank the whole state.
+  OptimizerState state_dict() const;
+
+  /// load_state_dict() takes what state_dict() gave, on any number of ranks,
+  /// and writes the masters into the model's 16-bit weights. Old names are
+  /// understood as Megatron understands them.
+  ///
+  /// @param state with the same parameters
+  /// @return Megatron's warnings about old checkpoints; usually none
+  /// @throws Error SWAMP_INVALID_ARGUMENT that names the key; nothing has
+  ///   changed then
+  std::vector<std::string> load_state_dict(const OptimizerState& state);
+
+  /// For swamp's own sources.
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace swamp
+
+#endif  // SWAMP_MIXED_PRECISION_H_

@@ -1,0 +1,121 @@
+#include "master/mixed_precision/impl.h"
+
+#include <utility>
+
+#include "master/scalar_type.h"
+#include "swamp/foreach.h"
+
+namespace swamp {
+
+using master::MainSlice;
+using master::Slice;
+
+namespace {
+
+template <class Visit>
+void for_each_parameter(std::vector<ParameterGroup>& groups, Visit visit) {
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    for (ModelParameter& parameter : groups[g].parameters) visit(g, parameter);
+  }
+}
+
+Tensor float32_tensor(std::vector<float>& values) {
+  return {values.data(), values.size(), kFloat32};
+}
+
+}  // namespace
+
+MixedPrecisionOptimizer::Impl::Impl(std::vector<ParameterGroup> model_groups,
+                                    const MixedPrecisionOptions& given)
+    : options(given),
+      communicator(given.communicator != nullptr ? *given.communicator
+                                                 : Communicator::alone()) {
+  master::check_options(options);
+  master::check_parameters(model_groups, options);
+  scaler = master::choose_scaler(options);
+  if (scaler) loss_scale = scaler->scale();
+  for (const ParameterGroup& group : model_groups) {
+    groups.push_back(master::group_options(options.optimizer, group));
+  }
+  for_each_parameter(model_groups, [&](std::size_t g, ModelParameter& p) {
+    parameters.push_back(std::move(p));
+    group_of_parameter.push_back(g);
+  });
+  make_slices();
+  make_lists();
+  foreach_cast_(masters, rounded_masters, 1, options.machine);
+}
+
+Tensor MixedPrecisionOptimizer::Impl::slice_of(const Tensor& tensor,
+                                               const Slice& slice) {
+  auto* data = static_cast<std::byte*>(tensor.data);
+  if (slice.begin != 0) {
+    data += slice.begin * master::kScalarTypeBytes[tensor.dtype];
+  }
+  return {data, slice.count, tensor.dtype};
+}
+
+Tensor MixedPrecisionOptimizer::Impl::main_param(MainSlice& main) const {
+  if (is_16_bit(main.slice.parameter)) return float32_tensor(main.master);
+  return slice_of(parameters[main.slice.parameter].data, main.slice);
+}
+
+Tensor MixedPrecisionOptimizer::Impl::main_gradient(MainSlice& main) const {
+  const std::size_t parameter = main.slice.parameter;
+  if (!unscales_in_place(parameter)) return float32_tensor(main.gradient);
+  return slice_of(parameters[parameter].gradient, main.slice);
+}
+
+void MixedPrecisionOptimizer::Impl::make_slices() {
+  std::vector<std::size_t> counts;
+  for (const ModelParameter& p : parameters) counts.push_back(p.data.count);
+  std::size_t mine = 0;
+  if (options.shard) {
+    shards = master::cut_slices(counts, communicator.size());
+    mine = static_cast<std::size_t>(communicator.rank());
+  } else {
+    shards.push_back(master::whole_slices(counts));
+  }
+  const std::size_t states = master::state_names(options.optimizer).size();
+  for (const Slice& slice : shards[mine]) {
+    MainSlice main;
+    main.slice = slice;
+    main.group = group_of_parameter[slice.parameter];
+    if (is_16_bit(slice.parameter)) main.master.resize(slice.count);
+    for (std::size_t s = 0; s < states; ++s) main.states[s].resize(slice.count);
+    if (!unscales_in_place(slice.parameter)) main.gradient.resize(slice.count);
+    slices.push_back(std::move(main));
+  }
+}
+
+void MixedPrecisionOptimizer::Impl::make_lists() {
+  const std::size_t states = master::state_names(options.optimizer).size();
+  step_lists.resize(groups.size());
+  for (MainSlice& main : slices) {
+    const ModelParameter& parameter = parameters[main.slice.parameter];
+    const Tensor gradient = main_gradient(main);
+    main_gradients.push_back(gradient);
+    if (!options.shard && gradient.data != parameter.gradient.data) {
+      model_gradients.push_back(parameter.gradient);
+      gradient_sums.push_back(gradient);
+    }
+    if (is_16_bit(main.slice.parameter)) {
+      masters.push_back(float32_tensor(main.master));
+      rounded_masters.push_back(slice_of(parameter.data, main.slice));
+    }
+    master::StepLists& lists = step_lists[main.group];
+    lists.params.push_back(main_param(main));
+    lists.gradients.push_back(gradient);
+    for (std::size_t s = 0; s < states; ++s) {
+      lists.states[s].push_back(float32_tensor(main.states[s]));
+    }
+  }
+  if (!options.shard || options.micro_batches == 1) return;
+  for (const ModelParameter& parameter : parameters) {
+    local_sums.emplace_back(parameter.gradient.count);
+    model_gradients.push_back(parameter.gradient);
+    gradient_sums.push_back(float32_tensor(local_sums.back()));
+  }
+}
+
+}  // namespace swamp

@@ -1,0 +1,112 @@
+// The inside of a MixedPrecisionOptimizer.
+#ifndef SWAMP_MASTER_MIXED_PRECISION_IMPL_H_
+#define SWAMP_MASTER_MIXED_PRECISION_IMPL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "master/mixed_precision/inner_optimizer.h"
+#include "master/mixed_precision/slices.h"
+#include "swamp/mixed_precision.h"
+
+namespace swamp::master {
+
+// check_options() throws Error that names the option.
+void check_options(const MixedPrecisionOptions& options);
+
+// check_parameters() throws Error that names the parameter.
+void check_parameters(const std::vector<ParameterGroup>& groups,
+                      const MixedPrecisionOptions& options);
+
+// choose_scaler() is Megatron's get_megatron_optimizer(): a constant loss scale
+// first, then the dynamic one of fp16, else none; before all, a named one.
+std::optional<LossScaler> choose_scaler(const MixedPrecisionOptions& options);
+
+// MainSlice is a slice with what the optimizer keeps of it. An array is empty
+// where the model's own is used in its place.
+struct MainSlice {
+  Slice slice;
+  std::size_t group;
+  std::vector<float> master;    // of 16-bit weights
+  std::vector<float> gradient;  // of what is not unscaled in place
+  std::vector<float> states[2];
+};
+
+}  // namespace swamp::master
+
+namespace swamp {
+
+struct MixedPrecisionOptimizer::Impl {
+  Impl(std::vector<ParameterGroup> groups,
+       const MixedPrecisionOptions& options);
+
+  MixedPrecisionOptions options;
+  Communicator& communicator;
+  std::vector<ModelParameter> parameters;       // of all groups
+  std::vector<std::size_t> group_of_parameter;  // in the order of parameters
+  std::vector<master::InnerOptions> groups;
+  std::optional<LossScaler> scaler;
+  std::atomic<double> loss_scale{1.0};
+  std::int64_t steps = 0;
+  std::int64_t accumulated = 0;  // micro batches since the last step
+
+  std::vector<std::vector<master::Slice>>
+      shards;                                  // by rank; one if not sharded
+  std::vector<master::MainSlice> slices;       // this rank's
+  std::vector<std::vector<float>> local_sums;  // micro batches, before sharding
+
+  // The lists of every step, made once.
+  std::vector<Tensor> model_gradients;  // what is copied or accumulated ...
+  std::vector<Tensor> gradient_sums;    // ... into these
+  std::vector<Tensor> main_gradients;   // of all slices
+  std::vector<Tensor> masters;          // float32, of the 16-bit slices
+  std::vector<Tensor> rounded_masters;  // the model's weights of the same
+  std::vector<master::StepLists> step_lists;  // by group
+
+  // The parts of a step.
+  void accumulate(float divisor);
+  void copy_model_grads_to_main_grads();
+  bool unscale_and_check(StepResult& result);
+  double clip_grad_norm();
+  std::uint64_t count_zeros();
+  void inner_step();
+  void copy_main_params_to_model_params();
+
+  // What only a sharded one does. sharding.cpp
+  void reduce_scatter_gradients();
+  void gather_model_params();
+
+  // gather_slices() makes whole parameters of the ranks' slices: `mine` are
+  // this rank's arrays, in the order of its slices. Collective when sharded.
+  std::vector<std::vector<float>> gather_slices(
+      const std::vector<const float*>& mine) const;
+
+  bool is_16_bit(std::size_t parameter) const {
+    return parameters[parameter].data.dtype != kFloat32;
+  }
+  // unscales_in_place() says whether the model's gradient is the main one.
+  bool unscales_in_place(std::size_t parameter) const {
+    return parameters[parameter].gradient.dtype == kFloat32 && !options.shard &&
+           options.micro_batches == 1;
+  }
+  // slice_of() is a tensor's part that the slice covers.
+  static Tensor slice_of(const Tensor& tensor, const master::Slice& slice);
+  // main_param() and main_gradient() are float32, of slice.count elements.
+  Tensor main_param(master::MainSlice& main) const;
+  Tensor main_gradient(master::MainSlice& main) const;
+
+  void event(const std::string& what) {
+    if (options.observer != nullptr) options.observer->event(what);
+  }
+
+ private:
+  void make_slices();
+  void make_lists();
+};
+
+}  // namespace swamp
+
+#endif  // SWAMP_MASTER_MIXED_PRECISION_IMPL_H_

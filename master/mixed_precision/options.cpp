@@ -1,0 +1,109 @@
+// Which options and parameters a MixedPrecisionOptimizer takes, and which loss
+// scaler follows from them.
+#include <set>
+#include <string>
+
+#include "master/mixed_precision/impl.h"
+#include "master/mixed_precision/number_text.h"
+#include "master/tensor_check.h"
+#include "swamp/error.h"
+
+namespace swamp::master {
+namespace {
+
+[[noreturn]] void fail(const std::string& text) {
+  throw Error(SWAMP_INVALID_ARGUMENT, text);
+}
+
+void check_parameter(const std::string& where, const ModelParameter& parameter,
+                     const MixedPrecisionOptions& options) {
+  constexpr std::uint32_t kTaken =
+      1u << kFloat16 | 1u << kBFloat16 | 1u << kFloat32;
+  const std::string data = where + ".data";
+  const std::string gradient = where + ".gradient";
+  const auto check = [&](const std::string& name, const Tensor& tensor) {
+    const std::uint32_t type = scalar_type_index(tensor);
+    if (type >= 32 || (kTaken >> type & 1u) == 0) {
+      fail(name + ".dtype: " + std::to_string(static_cast<int>(type)) +
+           "; expected 0 (float16), 1 (bfloat16) or 2 (float32)");
+    }
+    if (is_valid_data(tensor, type)) return;
+    fail(name + ".data: " + (tensor.data == nullptr ? "null" : "misaligned") +
+         " with a count of " + std::to_string(tensor.count) +
+         "; expected the address of so many elements");
+  };
+  check(data, parameter.data);
+  check(gradient, parameter.gradient);
+  if (parameter.gradient.count != parameter.data.count) {
+    fail(gradient + ".count: " + std::to_string(parameter.gradient.count) +
+         "; expected " + std::to_string(parameter.data.count) +
+         ", as the data");
+  }
+  if (parameter.data.dtype == kFloat16 && !options.fp16) {
+    fail(data + ".dtype: float16 without fp16; expected the option fp16");
+  }
+  if (parameter.data.dtype == kBFloat16 && !options.bf16) {
+    fail(data + ".dtype: bfloat16 without bf16; expected the option bf16");
+  }
+}
+
+}  // namespace
+
+void check_options(const MixedPrecisionOptions& options) {
+  if (options.fp16 && options.bf16) {
+    fail("fp16: true with bf16; expected one of them");
+  }
+  if (!(options.clip_grad >= 0)) {
+    fail("clip_grad: " + number_text(options.clip_grad) +
+         "; expected a number, at least 0");
+  }
+  if (options.micro_batches < 1) {
+    fail("micro_batches: " + std::to_string(options.micro_batches) +
+         "; expected at least 1");
+  }
+  if (options.shard && options.communicator == nullptr) {
+    fail("shard: true without a communicator; expected one");
+  }
+  if (options.scaler.empty() && !options.scaler_options.empty()) {
+    fail("scaler_options: given without a scaler; expected its name in scaler");
+  }
+  check_inner_options(options.optimizer, "");
+}
+
+void check_parameters(const std::vector<ParameterGroup>& groups,
+                      const MixedPrecisionOptions& options) {
+  std::set<std::string> names;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const std::string group = "groups[" + std::to_string(g) + "].";
+    check_inner_options(group_options(options.optimizer, groups[g]), group);
+    for (std::size_t p = 0; p < groups[g].parameters.size(); ++p) {
+      const ModelParameter& parameter = groups[g].parameters[p];
+      const std::string where = group + "parameters[" + std::to_string(p) + "]";
+      check_parameter(where, parameter, options);
+      if (!names.insert(parameter.name).second) {
+        fail(where + ".name: '" + parameter.name +
+             "' again; expected a name that no other parameter has");
+      }
+    }
+  }
+}
+
+std::optional<LossScaler> choose_scaler(const MixedPrecisionOptions& options) {
+  if (!options.scaler.empty()) {
+    return LossScaler::from_name(options.scaler, options.scaler_options);
+  }
+  if (options.loss_scale != 0) {
+    return LossScaler::from_name("megatron.ConstantGradScaler",
+                                 {{"initial_scale", options.loss_scale}});
+  }
+  if (!options.fp16) return std::nullopt;
+  return LossScaler::from_name("megatron.DynamicGradScaler",
+                               {{"initial_scale", options.initial_loss_scale},
+                                {"min_scale", options.min_loss_scale},
+                                {"growth_factor", 2.0},
+                                {"backoff_factor", 0.5},
+                                {"growth_interval", options.loss_scale_window},
+                                {"hysteresis", options.hysteresis}});
+}
+
+}  // namespace swamp::master

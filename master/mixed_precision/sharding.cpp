@@ -1,0 +1,158 @@
+// What ranks send each other when each owns a shard of the optimizer.
+#include <algorithm>
+#include <cstring>
+
+#include "master/mixed_precision/impl.h"
+#include "master/scalar_type.h"
+#include "swamp/foreach.h"
+
+namespace swamp {
+
+using master::Slice;
+
+namespace {
+
+// Pieces lie in a buffer one behind the other, each at a multiple of 4 bytes.
+std::size_t piece_bytes(ScalarType type, std::size_t count) {
+  return (count * master::kScalarTypeBytes[type] + 3) / 4 * 4;
+}
+
+}  // namespace
+
+// reduce_scatter_gradients() gives every rank its shard of the gradients of all
+// ranks, added in the order of the ranks: the bits are those of one rank that
+// accumulates as many micro batches.
+void MixedPrecisionOptimizer::Impl::reduce_scatter_gradients() {
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  const auto source = [&](std::size_t parameter) {
+    return options.micro_batches == 1
+               ? parameters[parameter].gradient
+               : Tensor{local_sums[parameter].data(),
+                        local_sums[parameter].size(), kFloat32};
+  };
+  const auto shard_bytes = [&](const std::vector<Slice>& shard) {
+    std::size_t bytes = 0;
+    for (const Slice& slice : shard) {
+      bytes += piece_bytes(source(slice.parameter).dtype, slice.count);
+    }
+    return bytes;
+  };
+  std::size_t all_bytes = 0;
+  for (const auto& shard : shards) all_bytes += shard_bytes(shard);
+  const auto mine = static_cast<std::size_t>(communicator.rank());
+  const std::size_t my_bytes = shard_bytes(shards[mine]);
+  std::vector<float> send_memory(all_bytes / sizeof(float));
+  std::vector<float> receive_memory(ranks * my_bytes / sizeof(float));
+  auto* out = reinterpret_cast<std::byte*>(send_memory.data());
+  auto* in = reinterpret_cast<std::byte*>(receive_memory.data());
+  std::vector<ConstBytes> send;
+  std::vector<MutableBytes> receive;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const std::byte* begin = out;
+    for (const Slice& slice : shards[r]) {
+      const Tensor piece = slice_of(source(slice.parameter), slice);
+      const std::size_t bytes =
+          piece.count * master::kScalarTypeBytes[piece.dtype];
+      if (bytes != 0) std::memcpy(out, piece.data, bytes);
+      out += piece_bytes(piece.dtype, piece.count);
+    }
+    send.push_back({begin, static_cast<std::size_t>(out - begin)});
+    receive.push_back({in + r * my_bytes, my_bytes});
+  }
+  communicator.exchange(send.data(), receive.data());
+
+  for (std::size_t r = 0; r < ranks; ++r) {
+    std::vector<Tensor> pieces;
+    std::byte* at = in + r * my_bytes;
+    for (const Slice& slice : shards[mine]) {
+      const ScalarType type = source(slice.parameter).dtype;
+      pieces.push_back({at, slice.count, type});
+      at += piece_bytes(type, slice.count);
+    }
+    const bool divide =
+        r + 1 == ranks && options.reduction == GradientReduction::mean;
+    if (r == 0) {
+      foreach_cast_(main_gradients, pieces, 1, options.machine);
+    } else {
+      foreach_accumulate_(main_gradients, pieces,
+                          divide ? static_cast<float>(ranks) : 1,
+                          options.machine);
+    }
+  }
+}
+
+// gather_model_params() brings the weights that other ranks have moved.
+void MixedPrecisionOptimizer::Impl::gather_model_params() {
+  std::vector<std::size_t> bytes;
+  std::size_t all_bytes = 0;
+  for (const auto& shard : shards) {
+    std::size_t of_rank = 0;
+    for (const Slice& slice : shard) {
+      of_rank +=
+          piece_bytes(parameters[slice.parameter].data.dtype, slice.count);
+    }
+    bytes.push_back(of_rank);
+    all_bytes += of_rank;
+  }
+  std::vector<float> memory(all_bytes / sizeof(float));
+  auto* base = reinterpret_cast<std::byte*>(memory.data());
+  const auto mine = static_cast<std::size_t>(communicator.rank());
+  std::byte* my_piece = nullptr;
+  const auto visit = [&](auto copy) {
+    std::byte* at = base;
+    for (std::size_t r = 0; r < shards.size(); ++r) {
+      if (r == mine) my_piece = at;
+      for (const Slice& slice : shards[r]) {
+        const Tensor piece = slice_of(parameters[slice.parameter].data, slice);
+        copy(r, at, piece, piece.count * master::kScalarTypeBytes[piece.dtype]);
+        at += piece_bytes(piece.dtype, piece.count);
+      }
+    }
+  };
+  visit([&](std::size_t r, std::byte* at, const Tensor& piece,
+            std::size_t count) {
+    if (r == mine && count != 0) std::memcpy(at, piece.data, count);
+  });
+  communicator.all_gather_varied(my_piece, bytes.data(), base);
+  visit([&](std::size_t r, const std::byte* at, const Tensor& piece,
+            std::size_t count) {
+    if (r != mine && count != 0) std::memcpy(piece.data, at, count);
+  });
+}
+
+std::vector<std::vector<float>> MixedPrecisionOptimizer::Impl::gather_slices(
+    const std::vector<const float*>& mine) const {
+  std::vector<float> piece;
+  std::size_t i = 0;
+  for (const master::MainSlice& main : slices) {
+    if (main.slice.count != 0) {
+      piece.insert(piece.end(), mine[i], mine[i] + main.slice.count);
+    }
+    ++i;
+  }
+  std::vector<std::size_t> bytes;
+  std::size_t all = 0;
+  for (const auto& shard : shards) {
+    std::size_t count = 0;
+    for (const Slice& slice : shard) count += slice.count;
+    bytes.push_back(count * sizeof(float));
+    all += count;
+  }
+  std::vector<float> memory(all);
+  const float* at = piece.data();
+  if (options.shard) {
+    communicator.all_gather_varied(piece.data(), bytes.data(), memory.data());
+    at = memory.data();
+  }
+  std::vector<std::vector<float>> whole(parameters.size());
+  for (const auto& shard : shards) {
+    for (const Slice& slice : shard) {
+      whole[slice.parameter].insert(whole[slice.parameter].end(), at,
+                                    at + slice.count);
+      at += slice.count;
+    }
+  }
+  return whole;
+}
+
+}  // namespace swamp

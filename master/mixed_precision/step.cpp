@@ -1,0 +1,98 @@
+// The parts of a step, each of which is one operation over lists.
+#include <cmath>
+
+#include "master/mixed_precision/impl.h"
+#include "master/operation_run.h"
+#include "swamp/foreach.h"
+
+namespace swamp {
+
+// accumulate() adds the model's gradients to the sums; the first micro batch
+// sets them.
+void MixedPrecisionOptimizer::Impl::accumulate(float divisor) {
+  if (accumulated == 0) {
+    foreach_cast_(gradient_sums, model_gradients, 1, options.machine);
+  } else {
+    foreach_accumulate_(gradient_sums, model_gradients, divisor,
+                        options.machine);
+  }
+}
+
+void MixedPrecisionOptimizer::Impl::copy_model_grads_to_main_grads() {
+  event("_copy_model_grads_to_main_grads");
+  if (options.micro_batches == 1) accumulate(1);
+  accumulated = 0;
+  if (options.shard) reduce_scatter_gradients();
+}
+
+bool MixedPrecisionOptimizer::Impl::unscale_and_check(StepResult& result) {
+  float found_inf = 0;
+  const float inv_scale = scaler->inv_scale();
+  amp_foreach_non_finite_check_and_unscale_(
+      main_gradients, found_inf, inv_scale, &result.overflow, options.machine);
+  event("unscale_and_check(" + std::to_string(main_gradients.size()) +
+        " grads)");
+  if (result.overflow.element_count != 0) {
+    const master::Slice& slice = slices[result.overflow.tensor].slice;
+    result.overflow.tensor = slice.parameter;
+    result.overflow.index += slice.begin;
+    result.overflow_name = parameters[slice.parameter].name;
+  }
+  found_inf = communicator.max(found_inf);
+  event("all_reduce(MAX,found_inf)");
+  return found_inf > 0;
+}
+
+double MixedPrecisionOptimizer::Impl::clip_grad_norm() {
+  event("clip_grad_norm");
+  // The sums of the grains, not of the ranks, are added in the order of the
+  // ranks: so a sharded model has the norm of one that is not.
+  std::vector<double> sums;
+  master::run_norm(
+      main_gradients, 1.0f, [&](double grain) { sums.push_back(grain); },
+      options.machine);
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  std::vector<std::size_t> bytes(ranks);
+  const std::size_t mine = sums.size() * sizeof(double);
+  communicator.all_gather(&mine, sizeof mine, bytes.data());
+  std::size_t all_bytes = 0;
+  for (const std::size_t b : bytes) all_bytes += b;
+  std::vector<double> all(all_bytes / sizeof(double));
+  communicator.all_gather_varied(sums.data(), bytes.data(), all.data());
+  double sum = 0;
+  for (const double grain : all) sum += grain;
+  const double norm = std::sqrt(sum);
+  event("all_reduce(SUM,norm^2)");
+
+  const float coefficient = clip_coefficient(options.clip_grad, norm);
+  if (coefficient < 1) {
+    float ignored = 0;
+    amp_foreach_non_finite_check_and_unscale_(
+        main_gradients, ignored, coefficient, nullptr, options.machine);
+  }
+  return norm;
+}
+
+std::uint64_t MixedPrecisionOptimizer::Impl::count_zeros() {
+  event("count_zeros");
+  const std::uint64_t zeros =
+      communicator.sum(foreach_count_zeros(main_gradients, options.machine));
+  event("all_reduce(SUM,num_zeros)");
+  return zeros;
+}
+
+void MixedPrecisionOptimizer::Impl::inner_step() {
+  event("inner optimizer.step");
+  ++steps;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    master::inner_step(groups[g], step_lists[g], steps, options.machine);
+  }
+}
+
+void MixedPrecisionOptimizer::Impl::copy_main_params_to_model_params() {
+  event("_copy_main_params_to_model_params");
+  foreach_cast_(rounded_masters, masters, 1, options.machine);
+  if (options.shard) gather_model_params();
+}
+
+}  // namespace swamp
