@@ -5,6 +5,7 @@
 
 #include "swamp/amp.h"
 #include "swamp/c_api.h"
+#include "swamp/communicator.h"
 #include "swamp/error.h"
 #include "swamp/float_formats.h"
 #include "swamp/foreach.h"

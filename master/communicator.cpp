@@ -1,0 +1,168 @@
+#include "swamp/communicator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace swamp {
+namespace {
+
+// Elements of each shard that are reduced at once: 1 MiB from every rank.
+constexpr std::size_t kReduceCount = std::size_t{1} << 18;
+
+class Alone final : public Communicator {
+ public:
+  int rank() const noexcept override { return 0; }
+  int size() const noexcept override { return 1; }
+
+ private:
+  void exchange_pieces(const ConstBytes*, const MutableBytes*) override {}
+};
+
+std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+
+[[noreturn]] void fail(const char* function, const std::string& text) {
+  throw Error(SWAMP_INVALID_ARGUMENT,
+              std::string("Communicator::") + function + ": " + text);
+}
+
+// require() takes data of that many bytes; `piece` is its index, if it has one.
+void require(const char* function, const char* argument, const void* data,
+             std::size_t bytes, int piece = -1) {
+  if (data != nullptr || bytes == 0) return;
+  std::string name = argument;
+  if (piece >= 0) name += "[" + std::to_string(piece) + "].data";
+  fail(function, name + " is null; expected " + std::to_string(bytes) +
+                     (bytes == 1 ? " byte" : " bytes"));
+}
+
+template <class Value>
+std::vector<Value> gather(Communicator& communicator, Value value) {
+  std::vector<Value> all(index(communicator.size()));
+  communicator.all_gather(&value, sizeof(Value), all.data());
+  return all;
+}
+
+template <class Value>
+Value sum_in_order(Communicator& communicator, Value value) {
+  const std::vector<Value> all = gather(communicator, value);
+  // From rank 0's own value: 0 + -0 would lose its sign.
+  Value sum = all[0];
+  for (std::size_t rank = 1; rank < all.size(); ++rank) sum += all[rank];
+  return sum;
+}
+
+}  // namespace
+
+Communicator::~Communicator() = default;
+
+Communicator& Communicator::alone() noexcept {
+  static Alone alone;
+  return alone;
+}
+
+void Communicator::exchange(const ConstBytes* send,
+                            const MutableBytes* receive) {
+  if (send == nullptr) fail("exchange", "send is null");
+  if (receive == nullptr) fail("exchange", "receive is null");
+  for (int r = 0; r < size(); ++r) {
+    require("exchange", "send", send[r].data, send[r].bytes, r);
+    require("exchange", "receive", receive[r].data, receive[r].bytes, r);
+  }
+  const ConstBytes& mine = send[rank()];
+  const MutableBytes& own = receive[rank()];
+  if (mine.bytes != own.bytes) {
+    fail("exchange", "rank " + std::to_string(rank()) + " sends itself " +
+                         std::to_string(mine.bytes) + " bytes and expects " +
+                         std::to_string(own.bytes));
+  }
+  if (size() > 1) exchange_pieces(send, receive);
+  if (own.bytes != 0) std::memmove(own.data, mine.data, own.bytes);
+}
+
+float Communicator::max(float value) {
+  float largest = -std::numeric_limits<float>::infinity();
+  for (const float each : gather(*this, value)) {
+    if (std::isnan(each)) return std::numeric_limits<float>::quiet_NaN();
+    largest = std::max(largest, each);
+  }
+  return largest;
+}
+
+double Communicator::sum(double value) { return sum_in_order(*this, value); }
+
+std::uint64_t Communicator::sum(std::uint64_t value) {
+  return sum_in_order(*this, value);
+}
+
+void Communicator::barrier() { gather(*this, std::uint8_t{0}); }
+
+void Communicator::all_gather(const void* mine, std::size_t bytes, void* all) {
+  const std::vector<std::size_t> equal(index(size()), bytes);
+  all_gather_varied(mine, equal.data(), all);
+}
+
+void Communicator::all_gather_varied(const void* mine, const std::size_t* bytes,
+                                     void* all) {
+  if (bytes == nullptr) fail("all_gather", "bytes is null");
+  const std::size_t ranks = index(size());
+  std::size_t total = 0;
+  for (std::size_t r = 0; r < ranks; ++r) total += bytes[r];
+  require("all_gather", "mine", mine, bytes[rank()]);
+  require("all_gather", "all", all, total);
+
+  const std::vector<ConstBytes> send(ranks, {mine, bytes[rank()]});
+  std::vector<MutableBytes> receive(ranks);
+  std::size_t offset = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    if (bytes[r] == 0) continue;
+    receive[r] = {static_cast<std::byte*>(all) + offset, bytes[r]};
+    offset += bytes[r];
+  }
+  exchange(send.data(), receive.data());
+}
+
+void Communicator::reduce_scatter_sum(const float* mine,
+                                      const std::size_t* counts, float* out) {
+  if (counts == nullptr) fail("reduce_scatter_sum", "counts is null");
+  const std::size_t ranks = index(size());
+  std::vector<std::size_t> offsets(ranks);
+  std::size_t total = 0;
+  std::size_t longest = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    offsets[r] = total;
+    total += counts[r];
+    longest = std::max(longest, counts[r]);
+  }
+  const std::size_t own = counts[rank()];
+  require("reduce_scatter_sum", "mine", mine, total * sizeof(float));
+  require("reduce_scatter_sum", "out", out, own * sizeof(float));
+
+  // As many rounds as the longest shard needs: every rank counts the same.
+  std::vector<float> parts(ranks * std::min(own, kReduceCount));
+  std::vector<ConstBytes> send(ranks);
+  std::vector<MutableBytes> receive(ranks);
+  for (std::size_t first = 0; first < longest; first += kReduceCount) {
+    const auto length = [&](std::size_t count) {
+      return first < count ? std::min(count - first, kReduceCount) : 0;
+    };
+    const std::size_t count = length(own);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const std::size_t theirs = length(counts[r]);
+      send[r] = {theirs == 0 ? nullptr : mine + offsets[r] + first,
+                 theirs * sizeof(float)};
+      receive[r] = {parts.data() + r * count, count * sizeof(float)};
+    }
+    exchange(send.data(), receive.data());
+    for (std::size_t i = 0; i < count; ++i) {
+      float sum = parts[i];
+      for (std::size_t r = 1; r < ranks; ++r) sum += parts[r * count + i];
+      out[first + i] = sum;
+    }
+  }
+}
+
+}  // namespace swamp

@@ -1,0 +1,138 @@
+#include "master/mpi/exchange.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "swamp/error.h"
+
+namespace swamp::mpi {
+namespace {
+
+constexpr int kHeaderTag = 1;
+constexpr int kPieceTag = 2;
+
+std::string list(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (const int rank : ranks) {
+    if (rank != ranks.front()) text += ", ";
+    text += std::to_string(rank);
+  }
+  return text;
+}
+
+// for_messages() cuts a piece into messages: visit(offset, bytes).
+template <class Visit>
+void for_messages(std::size_t bytes, std::size_t message_bytes, Visit visit) {
+  for (std::size_t first = 0; first < bytes; first += message_bytes) {
+    visit(first, static_cast<int>(std::min(bytes - first, message_bytes)));
+  }
+}
+
+}  // namespace
+
+Exchange::Exchange(MPI_Comm comm, int rank, int size, const MpiOptions& options)
+    : comm_(comm),
+      rank_(rank),
+      size_(size),
+      options_(options),
+      sent_(static_cast<std::size_t>(size)),
+      received_(static_cast<std::size_t>(size)) {}
+
+void Exchange::run(const ConstBytes* send, const MutableBytes* receive) {
+  try {
+    requests_ = Requests();
+    send_headers(send, receive);
+    complete(false);
+    check_headers(send, receive);
+    requests_ = Requests();
+    post_large(send, receive);
+    complete(true);
+  } catch (...) {
+    requests_.cancel();
+    throw;
+  }
+  for (int r = 0; r < size_; ++r) {
+    const std::size_t bytes = receive[r].bytes;
+    if (r == rank_ || bytes == 0 || bytes > Header::kSmall) continue;
+    std::memcpy(receive[r].data, received_[static_cast<std::size_t>(r)].small,
+                bytes);
+  }
+}
+
+void Exchange::send_headers(const ConstBytes* send,
+                            const MutableBytes* receive) {
+  // Each rank begins with the one after it: rank 0 is not everyone's first.
+  for (int step = 1; step < size_; ++step) {
+    const int r = (rank_ + step) % size_;
+    const auto at = static_cast<std::size_t>(r);
+    Header& header = sent_[at];
+    header = {send[r].bytes, receive[r].bytes, options_.message_bytes, {}};
+    if (send[r].bytes != 0 && send[r].bytes <= Header::kSmall) {
+      std::memcpy(header.small, send[r].data, send[r].bytes);
+    }
+    requests_.receive(&received_[at], sizeof(Header), r, kHeaderTag, comm_);
+    requests_.send(&header, sizeof(Header), r, kHeaderTag, comm_);
+  }
+}
+
+void Exchange::check_headers(const ConstBytes* send,
+                             const MutableBytes* receive) const {
+  const auto mismatch = [](int from, std::uint64_t sent, int to,
+                           std::uint64_t expected) {
+    throw Error(SWAMP_INVALID_ARGUMENT,
+                "MpiCommunicator: rank " + std::to_string(from) + " sends " +
+                    std::to_string(sent) + " bytes to rank " +
+                    std::to_string(to) + ", which expects " +
+                    std::to_string(expected));
+  };
+  for (int r = 0; r < size_; ++r) {
+    if (r == rank_) continue;
+    const Header& header = received_[static_cast<std::size_t>(r)];
+    if (header.sent_bytes != receive[r].bytes) {
+      mismatch(r, header.sent_bytes, rank_, receive[r].bytes);
+    }
+    if (header.expected_bytes != send[r].bytes) {
+      mismatch(rank_, send[r].bytes, r, header.expected_bytes);
+    }
+  }
+}
+
+void Exchange::post_large(const ConstBytes* send, const MutableBytes* receive) {
+  for (int step = 1; step < size_; ++step) {
+    const int to = (rank_ + step) % size_;
+    const int from = (rank_ + size_ - step) % size_;
+    const auto message_bytes = [&](int r) {
+      return std::min<std::size_t>(
+          options_.message_bytes,
+          received_[static_cast<std::size_t>(r)].message_bytes);
+    };
+    if (receive[from].bytes > Header::kSmall) {
+      auto* data = static_cast<std::byte*>(receive[from].data);
+      for_messages(receive[from].bytes, message_bytes(from),
+                   [&](std::size_t first, int bytes) {
+                     requests_.receive(data + first, bytes, from, kPieceTag,
+                                       comm_);
+                   });
+    }
+    if (send[to].bytes > Header::kSmall) {
+      const auto* data = static_cast<const std::byte*>(send[to].data);
+      for_messages(send[to].bytes, message_bytes(to),
+                   [&](std::size_t first, int bytes) {
+                     requests_.send(data + first, bytes, to, kPieceTag, comm_);
+                   });
+    }
+  }
+}
+
+void Exchange::complete(bool large) {
+  if (requests_.wait(options_.timeout_seconds, large)) return;
+  throw Error(SWAMP_INTERNAL, "MpiCommunicator: rank " + std::to_string(rank_) +
+                                  " of " + std::to_string(size_) +
+                                  " has waited " +
+                                  std::to_string(options_.timeout_seconds) +
+                                  " s (SWAMP_MPI_TIMEOUT) in vain for " +
+                                  list(requests_.missing()));
+}
+
+}  // namespace swamp::mpi

@@ -1,0 +1,169 @@
+#include <mpi.h>
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "master/mpi/check.h"
+#include "master/mpi/exchange.h"
+#include "master/mpi/options.h"
+#include "master/mpi/requests.h"
+#include "master/mpi/session.h"
+#include "swamp/mpi.h"
+
+namespace swamp {
+
+struct MpiCommunicator::Impl {
+  Impl(std::unique_ptr<mpi::Session> session_, MPI_Comm comm_, int rank_,
+       int size_, const MpiOptions& options)
+      : session(std::move(session_)),
+        comm(comm_),
+        rank(rank_),
+        size(size_),
+        exchange(comm_, rank_, size_, options) {}
+
+  std::unique_ptr<mpi::Session> session;
+  MPI_Comm comm;
+  int rank;
+  int size;
+  mpi::Exchange exchange;
+  std::string failure;  // the text of the first one
+  int exceptions = std::uncaught_exceptions();
+};
+
+namespace {
+
+// Errors of `comm`, which is not ours, return for as long as this lives.
+class ReturnErrors {
+ public:
+  explicit ReturnErrors(MPI_Comm comm) : comm_(comm) {
+    mpi::check(MPI_Comm_get_errhandler(comm, &before_),
+               "MPI_Comm_get_errhandler");
+    mpi::check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN),
+               "MPI_Comm_set_errhandler");
+  }
+  ~ReturnErrors() {
+    MPI_Comm_set_errhandler(comm_, before_);
+    MPI_Errhandler_free(&before_);
+  }
+  ReturnErrors(const ReturnErrors&) = delete;
+  ReturnErrors& operator=(const ReturnErrors&) = delete;
+
+ private:
+  MPI_Comm comm_;
+  MPI_Errhandler before_ = MPI_ERRHANDLER_NULL;
+};
+
+MPI_Comm duplicate(MPI_Comm comm, int timeout_seconds) {
+  // Not on the stack: MPI may write to it after the wait was given up.
+  auto copy = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
+  MPI_Request request = MPI_REQUEST_NULL;
+  mpi::check(MPI_Comm_idup(comm, copy.get(), &request), "MPI_Comm_idup");
+  mpi::Requests requests;
+  requests.add(request);
+  if (!requests.wait(timeout_seconds, false)) {
+    static_cast<void>(copy.release());
+    throw Error(SWAMP_INTERNAL,
+                "MpiCommunicator: not all ranks have made one; waited " +
+                    std::to_string(timeout_seconds) + " s (SWAMP_MPI_TIMEOUT)");
+  }
+  mpi::check(MPI_Comm_set_errhandler(*copy, MPI_ERRORS_RETURN),
+             "MPI_Comm_set_errhandler");
+  return *copy;
+}
+
+std::unique_ptr<MpiCommunicator::Impl> join(
+    std::unique_ptr<mpi::Session> session, MPI_Comm comm,
+    const MpiOptions& options) {
+  const ReturnErrors guard(comm);
+  int rank = 0;
+  int size = 0;
+  mpi::check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  mpi::check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  try {
+    const MPI_Comm copy = duplicate(comm, options.timeout_seconds);
+    return std::make_unique<MpiCommunicator::Impl>(std::move(session), copy,
+                                                   rank, size, options);
+  } catch (...) {
+    mpi::Session::give_up();
+    throw;
+  }
+}
+
+std::unique_ptr<MpiCommunicator::Impl> join_world(const MpiOptions& options) {
+  const MpiOptions checked = mpi::checked(options);
+  auto session = std::make_unique<mpi::Session>(true);
+  return join(std::move(session), MPI_COMM_WORLD, checked);
+}
+
+std::unique_ptr<MpiCommunicator::Impl> join_fortran(int handle,
+                                                    const MpiOptions& options) {
+  const MpiOptions checked = mpi::checked(options);
+  auto session = std::make_unique<mpi::Session>(false);
+  const MPI_Comm comm = MPI_Comm_f2c(handle);
+  int inter = 0;
+  if (comm != MPI_COMM_NULL) {
+    const ReturnErrors guard(comm);
+    mpi::check(MPI_Comm_test_inter(comm, &inter), "MPI_Comm_test_inter");
+  }
+  if (comm == MPI_COMM_NULL || inter != 0) {
+    throw Error(
+        SWAMP_INVALID_ARGUMENT,
+        "MpiCommunicator::from_fortran: handle " + std::to_string(handle) +
+            (inter != 0 ? " is an intercommunicator" : " is no communicator") +
+            "; expected that of an intracommunicator");
+  }
+  return join(std::move(session), comm, checked);
+}
+
+}  // namespace
+
+MpiCommunicator::MpiCommunicator(const MpiOptions& options)
+    : MpiCommunicator(join_world(options)) {}
+
+MpiCommunicator::MpiCommunicator(std::unique_ptr<Impl> impl) noexcept
+    : impl_(std::move(impl)) {}
+
+MpiCommunicator MpiCommunicator::from_fortran(int handle,
+                                              const MpiOptions& options) {
+  return MpiCommunicator(join_fortran(handle, options));
+}
+
+MpiCommunicator::~MpiCommunicator() {
+  if (!impl_->failure.empty() ||
+      std::uncaught_exceptions() > impl_->exceptions) {
+    mpi::Session::give_up();
+    // Lost on purpose: MPI may still write into it.
+    static_cast<void>(impl_.release());
+    return;
+  }
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized == 0) MPI_Comm_free(&impl_->comm);
+}
+
+int MpiCommunicator::rank() const noexcept { return impl_->rank; }
+
+int MpiCommunicator::size() const noexcept { return impl_->size; }
+
+void MpiCommunicator::abort_all(int code) noexcept {
+  MPI_Abort(impl_->comm, code);
+  std::terminate();  // not reached
+}
+
+void MpiCommunicator::exchange_pieces(const ConstBytes* send,
+                                      const MutableBytes* receive) {
+  if (!impl_->failure.empty()) {
+    throw Error(SWAMP_INTERNAL,
+                "MpiCommunicator: of no more use after: " + impl_->failure);
+  }
+  try {
+    impl_->exchange.run(send, receive);
+  } catch (const std::exception& error) {
+    impl_->failure = error.what();
+    mpi::Session::give_up();
+    throw;
+  }
+}
+
+}  // namespace swamp
