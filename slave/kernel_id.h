@@ -9,7 +9,7 @@ namespace swamp::slave {
 // spelled kernel_id::unscale_float16.
 namespace kernel_id {
 enum : KernelId {
-#define SWAMP_KERNEL(name, args, access, element) name,
+#define SWAMP_KERNEL(name, ...) name,
 #include "slave/kernels.inc"
 #undef SWAMP_KERNEL
   count
