@@ -10,7 +10,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
 
-#define SWAMP_KERNEL(name, args_type, access, element)               \
+#define SWAMP_KERNEL(name, ...)                                      \
   void name(const void* args, void* const* tiles, std::size_t count, \
             std::size_t first, Result& result);
 #include "slave/kernels.inc"
@@ -18,7 +18,7 @@ namespace swamp::slave::HWY_NAMESPACE {
 
 const KernelRow* kernel_rows() noexcept {
   static const KernelRow rows[] = {
-#define SWAMP_KERNEL(name, args_type, access, element) {#name, &name},
+#define SWAMP_KERNEL(name, ...) {#name, &name},
 #include "slave/kernels.inc"
 #undef SWAMP_KERNEL
   };

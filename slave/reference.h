@@ -9,7 +9,7 @@
 
 namespace swamp::slave::reference {
 
-#define SWAMP_KERNEL(name, args_type, access, element)               \
+#define SWAMP_KERNEL(name, ...)                                      \
   void name(const void* args, void* const* tiles, std::size_t count, \
             std::size_t first, Result& result);
 #include "slave/kernels.inc"

@@ -13,6 +13,7 @@
 #include <hwy/highway.h>
 
 #include "slave/float_formats-inl.h"
+#include "slave/nonfinite-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
@@ -88,40 +89,6 @@ struct BFloat16 {
   }
 };
 
-// flag_block() counts the non-finite elements of a block that is known to hold
-// some. Out of line: clean blocks never come here.
-template <class Bits>
-HWY_NOINLINE void flag_block(const Bits* data, std::size_t count, Bits exponent,
-                             std::size_t first, Result& result) {
-  std::size_t flagged = 0;
-  std::size_t lowest = 0;
-  for (std::size_t i = count; i-- > 0;) {
-    if ((data[i] & exponent) == exponent) {
-      ++flagged;
-      lowest = i;
-    }
-  }
-  if (flagged != 0) result.flag(first + lowest, flagged);
-}
-
-template <class Format, class D>
-HWY_INLINE hn::Mask<D> is_nonfinite(D d, hn::Vec<D> x) {
-  const auto exponent = hn::Set(d, Format::kExponent);
-  return hn::Eq(hn::And(x, exponent), exponent);
-}
-
-// is_dirty() tests a whole block at once, in full vectors.
-template <class Format>
-HWY_INLINE bool is_dirty(const typename Format::Bits* block) {
-  const hn::ScalableTag<typename Format::Bits> d;
-  const std::size_t lanes = hn::Lanes(d);
-  const auto test = [&](std::size_t k) HWY_ATTR {
-    return is_nonfinite<Format>(d, hn::LoadU(d, block + k * lanes));
-  };
-  const auto bad = hn::Or(hn::Or(test(0), test(1)), hn::Or(test(2), test(3)));
-  return !hn::AllFalse(d, bad);
-}
-
 // The last elements, fewer than a vector. Masked where the target can do that
 // without touching its neighbours, else by a copy. The other lanes hold the
 // first of them again, so that they raise no flag of their own (0 * inf).
@@ -135,7 +102,7 @@ HWY_INLINE void tail(typename Format::Bits* data, std::size_t count,
   const auto mask = hn::FirstN(db, count);
   const auto x = hn::IfThenElse(mask, hn::MaskedLoad(mask, db, data),
                                 hn::Set(db, data[0]));
-  if (HWY_UNLIKELY(!hn::AllFalse(db, is_nonfinite<Format>(db, x)))) {
+  if (HWY_UNLIKELY(!hn::AllFalse(db, is_nonfinite(db, x, Format::kExponent)))) {
     flag_block<Bits>(data, count, Format::kExponent, first, result);
   }
   if (kWrite) {
@@ -146,7 +113,7 @@ HWY_INLINE void tail(typename Format::Bits* data, std::size_t count,
   hn::Store(hn::Set(db, data[0]), db, buffer);
   std::memcpy(buffer, data, count * sizeof(Bits));
   const auto x = hn::Load(db, buffer);
-  if (HWY_UNLIKELY(!hn::AllFalse(db, is_nonfinite<Format>(db, x)))) {
+  if (HWY_UNLIKELY(!hn::AllFalse(db, is_nonfinite(db, x, Format::kExponent)))) {
     flag_block<Bits>(data, count, Format::kExponent, first, result);
   }
   if (kWrite) {
@@ -178,7 +145,7 @@ HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
         hwy::Prefetch(next + b);
       }
     }
-    if (HWY_UNLIKELY(is_dirty<Format>(block))) {
+    if (HWY_UNLIKELY(is_dirty(block, Format::kExponent))) {
       flag_block<Bits>(block, block_count, Format::kExponent, first + i,
                        result);
     }
@@ -191,7 +158,8 @@ HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
   }
   for (; i + lanes <= count; i += lanes) {
     const auto x = hn::LoadU(db, data + i);
-    if (HWY_UNLIKELY(!hn::AllFalse(db, is_nonfinite<Format>(db, x)))) {
+    if (HWY_UNLIKELY(
+            !hn::AllFalse(db, is_nonfinite(db, x, Format::kExponent)))) {
       flag_block<Bits>(data + i, lanes, Format::kExponent, first + i, result);
     }
     if (kWrite) hn::StoreU(Format::scale(x, inv_scale), db, data + i);

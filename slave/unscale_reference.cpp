@@ -1,34 +1,11 @@
 #include <cmath>
-#include <cstdint>
 
 #include "slave/reference.h"
+#include "slave/reference_formats.h"
 #include "slave/unscale.h"
-#include "swamp/float_formats.h"
 
 namespace swamp::slave::reference {
 namespace {
-
-// Each format says how it is stored and what it computes in.
-struct Float16 {
-  using Storage = std::uint16_t;
-  static float load(Storage x) { return float16_to_float(x); }
-  static Storage store(float x) { return float16_from_float(x); }
-};
-struct BFloat16 {
-  using Storage = std::uint16_t;
-  static float load(Storage x) { return bfloat16_to_float(x); }
-  static Storage store(float x) { return bfloat16_from_float(x); }
-};
-struct Float32 {
-  using Storage = float;
-  static float load(float x) { return x; }
-  static float store(float x) { return x; }
-};
-struct Float64 {
-  using Storage = double;
-  static double load(double x) { return x; }
-  static double store(double x) { return x; }
-};
 
 template <class Format>
 void check(void* const* tiles, std::size_t count, std::size_t first,

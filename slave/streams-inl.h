@@ -1,0 +1,167 @@
+// Per-target streams of an operation: how the elements of a format become
+// vectors of float and come back, and the loop over the vectors of several
+// tiles. Re-included once per target, as Highway's own -inl.h.
+#if defined(SWAMP_SLAVE_STREAMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SWAMP_SLAVE_STREAMS_INL_H_
+#undef SWAMP_SLAVE_STREAMS_INL_H_
+#else
+#define SWAMP_SLAVE_STREAMS_INL_H_
+#endif
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "slave/float_formats-inl.h"
+#include "swamp/kernel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace swamp::slave::HWY_NAMESPACE {
+
+// A format loads and stores as many elements as `df` has lanes; round() gives
+// a float the precision of the format.
+struct Float32Stream {
+  using Element = float;
+  template <class DF>
+  static HWY_INLINE hn::Vec<DF> load(DF df, const Element* at) {
+    return hn::LoadU(df, at);
+  }
+  template <class DF>
+  static HWY_INLINE void store(DF df, hn::Vec<DF> value, Element* at) {
+    hn::StoreU(value, df, at);
+  }
+  template <class DF>
+  static HWY_INLINE hn::Vec<DF> round(DF, hn::Vec<DF> value) {
+    return value;
+  }
+};
+
+struct Float16Stream {
+  using Element = std::uint16_t;
+  template <class DF>
+  static HWY_INLINE hn::Vec<DF> load(DF df, const Element* at) {
+    return widen_float16(df, hn::LoadU(hn::Rebind<Element, DF>(), at));
+  }
+  template <class DF>
+  static HWY_INLINE void store(DF df, hn::Vec<DF> value, Element* at) {
+    hn::StoreU(narrow_float16(df, value), hn::Rebind<Element, DF>(), at);
+  }
+  template <class DF>
+  static HWY_INLINE hn::Vec<DF> round(DF df, hn::Vec<DF> value) {
+    return widen_float16(df, narrow_float16(df, value));
+  }
+};
+
+struct BFloat16Stream {
+  using Element = std::uint16_t;
+  template <class DF>
+  static HWY_INLINE hn::Vec<DF> load(DF df, const Element* at) {
+    const hn::RebindToUnsigned<DF> du;
+    const auto bits = hn::LoadU(hn::Rebind<Element, DF>(), at);
+    return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
+  }
+  template <class DF>
+  static HWY_INLINE void store(DF df, hn::Vec<DF> value, Element* at) {
+    const hn::Rebind<Element, DF> d16;
+    const auto upper = hn::ShiftRight<16>(round_bfloat16(df, value));
+    hn::StoreU(hn::TruncateTo(d16, upper), d16, at);
+  }
+  template <class DF>
+  static HWY_INLINE hn::Vec<DF> round(DF df, hn::Vec<DF> value) {
+    const hn::RebindToUnsigned<DF> du;
+    return hn::BitCast(
+        df, hn::And(round_bfloat16(df, value), hn::Set(du, 0xffff0000u)));
+  }
+};
+
+// StreamTile is one stream's tile.
+template <class Format, Access kAccess>
+class StreamTile {
+ public:
+  using Element = typename Format::Element;
+  static constexpr bool kRead = kAccess != Access::out;
+  static constexpr bool kWritten = kAccess != Access::in;
+
+  explicit StreamTile(void* tile) : data_(static_cast<Element*>(tile)) {}
+
+  HWY_INLINE Element* at(std::size_t i) const { return data_ + i; }
+
+  // Prefetching beyond the array is harmless: it cannot fault.
+  HWY_INLINE void prefetch(std::size_t i, std::size_t count,
+                           std::size_t ahead) const {
+    if (!kRead) return;
+    const auto* next = reinterpret_cast<const std::uint8_t*>(data_ + i) + ahead;
+    for (std::size_t b = 0; b < count * sizeof(Element); b += 64) {
+      hwy::Prefetch(next + b);
+    }
+  }
+
+ private:
+  Element* data_;
+};
+template <class Format>
+using InTile = StreamTile<Format, Access::in>;
+template <class Format>
+using InOutTile = StreamTile<Format, Access::inout>;
+template <class Format>
+using OutTile = StreamTile<Format, Access::out>;
+
+// TailCopy is a copy of a tile's last elements, fewer than a vector. The other
+// lanes hold the first of them again, so that they raise no flag of their own.
+template <class Tile>
+class TailCopy {
+ public:
+  using Element = typename Tile::Element;
+
+  HWY_INLINE TailCopy(Element* from, std::size_t count) : data_(from) {
+    if (!Tile::kRead) return;
+    for (Element& one : copy_) one = from[0];
+    std::memcpy(copy_, from, count * sizeof(Element));
+  }
+  HWY_INLINE Element* at() { return copy_; }
+  HWY_INLINE void put(std::size_t count) const {
+    if (Tile::kWritten) std::memcpy(data_, copy_, count * sizeof(Element));
+  }
+
+ private:
+  Element* data_;
+  HWY_ALIGN Element copy_[hn::MaxLanes(hn::ScalableTag<float>())];
+};
+
+template <class Compute, class... Tiles>
+HWY_INLINE void compute_tail(std::size_t count, const Compute& compute,
+                             TailCopy<Tiles>&&... copies) {
+  compute(copies.at()...);
+  (copies.put(count), ...);
+}
+
+// for_each_vector() calls compute(at0, at1, ...), which loads, computes and
+// stores one vector of each stream, for all of the `count` elements.
+template <class Compute, class... Tiles>
+HWY_INLINE void for_each_vector(std::size_t count, std::size_t prefetch_bytes,
+                                const Compute& compute, Tiles... tiles) {
+  const std::size_t lanes = hn::Lanes(hn::ScalableTag<float>());
+  const std::size_t block = 2 * lanes;
+  std::size_t i = 0;
+  for (; i + block <= count; i += block) {
+    if (prefetch_bytes != 0) (tiles.prefetch(i, block, prefetch_bytes), ...);
+    compute(tiles.at(i)...);
+    compute(tiles.at(i + lanes)...);
+  }
+  if (i + lanes <= count) {
+    compute(tiles.at(i)...);
+    i += lanes;
+  }
+  if (i < count) {
+    compute_tail<Compute, Tiles...>(count - i, compute,
+                                    TailCopy<Tiles>(tiles.at(i), count - i)...);
+  }
+}
+
+}  // namespace swamp::slave::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // SWAMP_SLAVE_STREAMS_INL_H_
