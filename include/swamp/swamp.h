@@ -11,7 +11,10 @@
 #include "swamp/foreach.h"
 #include "swamp/loss_scaler.h"
 #include "swamp/machine.h"
+#include "swamp/mixed_precision.h"
+#include "swamp/optimizer_state.h"
 #include "swamp/scan.h"
+#include "swamp/step_observer.h"
 #include "swamp/tensor.h"
 
 #endif  // SWAMP_SWAMP_H_
