@@ -82,6 +82,33 @@ struct WindowListRecord {
 };
 std::vector<WindowListRecord> read_window_lists();
 
+// MegatronStepRecord is a line of megatron_step.extra.jsonl: one 16-bit
+// parameter and one of float32.
+struct MegatronStepRecord {
+  struct Step {
+    double loss_scale_used;
+    std::vector<std::uint64_t> model_gradient;
+    std::vector<std::uint64_t> main_gradient;  // of the float32 parameter
+    std::vector<std::string> events;
+    bool success;
+    double grad_norm;         // where success
+    std::uint64_t num_zeros;  // where success
+    double loss_scale_after;
+    std::vector<std::uint64_t> main_param, model_param, fp32_param;
+  };
+  std::string id;
+  ScalarType type;
+  double clip_grad;
+  bool log_num_zeros_in_grad;
+  double lr;
+  std::string scaler;  // "": none
+  std::vector<float> model_params;
+  std::vector<float> fp32_params;
+  std::vector<Step> steps;
+  std::vector<std::string> state_dict_keys;
+};
+std::vector<MegatronStepRecord> read_megatron_steps();
+
 }  // namespace swamp::test
 
 #endif  // SWAMP_TESTS_MASTER_GOLDEN_H_
