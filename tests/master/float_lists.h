@@ -45,8 +45,7 @@ class FormatList {
   std::vector<Tensor> tensors() {
     std::vector<Tensor> list;
     for (const Place& place : places_) {
-      list.push_back(
-          {bytes_.data() + place.offset, place.count, format_.type});
+      list.push_back({bytes_.data() + place.offset, place.count, format_.type});
     }
     return list;
   }

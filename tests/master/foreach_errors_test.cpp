@@ -44,8 +44,8 @@ TEST(ForeachErrors, ListsOfDifferentLength) {
 
 TEST(ForeachErrors, TensorsOfDifferentCount) {
   Floats floats;
-  expect_error(SWAMP_INVALID_ARGUMENT, "sum[1].count: 7; expected 8 (as 'in' has)",
-               [&] {
+  expect_error(SWAMP_INVALID_ARGUMENT,
+               "sum[1].count: 7; expected 8 (as 'in' has)", [&] {
                  float other[8] = {};
                  const Tensor sum[] = {{other, 8, kFloat32}, floats.of_b(7)};
                  const Tensor in[] = {floats.of_a(), floats.of_a()};
@@ -82,7 +82,9 @@ TEST(ForeachErrors, Dtypes) {
   expect_error(SWAMP_UNSUPPORTED,
                "tensors[0].dtype: 3 (float64) is not taken by this operator; "
                "expected 0 (float16), 1 (bfloat16) or 2 (float32)",
-               [&] { foreach_count_zeros(Tensor{floats.a, 4, kFloat64}); });
+               [&] {
+                 foreach_count_zeros(Tensor{floats.a, 4, kFloat64});
+               });
   floats.expect_untouched();
 }
 
@@ -94,15 +96,16 @@ TEST(ForeachErrors, Data) {
                [&] {
                  foreach_cast_(Tensor{nullptr, 8, kFloat32}, floats.of_a());
                });
-  EXPECT_THROW(
-      foreach_cast_(Tensor{reinterpret_cast<std::byte*>(floats.b) + 1, 4,
-                           kFloat32},
-                    floats.of_a(4)),
-      Error);
+  EXPECT_THROW(foreach_cast_(Tensor{reinterpret_cast<std::byte*>(floats.b) + 1,
+                                    4, kFloat32},
+                             floats.of_a(4)),
+               Error);
   expect_error(SWAMP_INVALID_ARGUMENT,
                "in: null with a tensor count of 3; expected the address of so "
                "many tensors",
-               [&] { foreach_cast_(TensorList(nullptr, 3), {nullptr, 3}); });
+               [&] {
+                 foreach_cast_(TensorList(nullptr, 3), {nullptr, 3});
+               });
   floats.expect_untouched();
 }
 
@@ -110,11 +113,10 @@ TEST(ForeachErrors, MomentumBuffersAreMissing) {
   Floats floats;
   SgdStep step;
   step.momentum = 0.9;
-  expect_error(SWAMP_INVALID_ARGUMENT,
-               "momentum_buffers: a list of 0 tensors; expected 1 (as 'gradients' has)",
-               [&] {
-                 foreach_sgd_(floats.of_b(), floats.of_a(), {}, {}, step);
-               });
+  expect_error(
+      SWAMP_INVALID_ARGUMENT,
+      "momentum_buffers: a list of 0 tensors; expected 1 (as 'gradients' has)",
+      [&] { foreach_sgd_(floats.of_b(), floats.of_a(), {}, {}, step); });
   floats.expect_untouched();
 }
 

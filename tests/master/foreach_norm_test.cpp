@@ -122,14 +122,13 @@ TEST(ForeachNorm, ChecksLikeUnscale) {
   SampleList list = mixed_list(32, 5);
   SampleList unscaled = list;
   const OverflowReport expected = unscaled.unscale(0.5f);
-  for (const MachineConfig& config :
-       machine_configs({{1, 3, 4096}}, false)) {
+  for (const MachineConfig& config : machine_configs({{1, 3, 4096}}, false)) {
     SCOPED_TRACE(to_text(config));
     const auto machine = make_machine(config);
     float found_inf = 0;
     OverflowReport report;
-    const double norm = foreach_norm(list.tensors(), 0.5f, &found_inf, &report,
-                                     machine.get());
+    const double norm =
+        foreach_norm(list.tensors(), 0.5f, &found_inf, &report, machine.get());
     EXPECT_FALSE(std::isfinite(norm));
     EXPECT_EQ(found_inf, 1.0f);
     EXPECT_TRUE(same_report(report, expected));

@@ -91,8 +91,8 @@ TEST(ForeachAdam, SameBitsOnEveryMachine) {
       {kFloat32, kFloat16, &reference::adam_float32_float16},
       {kFloat32, kBFloat16, &reference::adam_float32_bfloat16}};
   const std::size_t reports = runtime::report_count();
-  for (const MachineConfig& config : machine_configs(
-           {{1, 1, 8192}, {1, 2, 8192}, {6, 64, 16384}}, true)) {
+  for (const MachineConfig& config :
+       machine_configs({{1, 1, 8192}, {1, 2, 8192}, {6, 64, 16384}}, true)) {
     SCOPED_TRACE(to_text(config));
     const auto machine = make_machine(config);
     for (const Case& one : cases) {
@@ -156,10 +156,10 @@ TEST(ForeachSgd, FusedIsUnfused) {
               step.nesterov = momentum != 0;
               step.weight_decay = 0.01;
               step.first = first;
-              foreach_sgd_(a.params.tensors(), gradients,
-                           momentum != 0 ? a.first.tensors()
-                                         : std::vector<Tensor>(),
-                           model, step, scaling);
+              foreach_sgd_(
+                  a.params.tensors(), gradients,
+                  momentum != 0 ? a.first.tensors() : std::vector<Tensor>(),
+                  model, step, scaling);
             });
       }
     }

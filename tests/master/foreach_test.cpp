@@ -1,5 +1,7 @@
 // Cast, accumulate and the count of zeros over lists, on every machine, against
 // the scalar references of the kernels.
+#include "swamp/foreach.h"
+
 #include <gtest/gtest.h>
 
 #include "float_lists.h"
@@ -8,7 +10,6 @@
 #include "slave/cast.h"
 #include "slave/reference.h"
 #include "support/float_environment_scope.h"
-#include "swamp/foreach.h"
 
 namespace swamp::test {
 namespace {

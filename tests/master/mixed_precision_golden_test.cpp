@@ -30,8 +30,7 @@ class Heard : public StepObserver {
 // expected_events() leaves one out: once in a run Megatron's ranks ask each
 // other whether any has parameters for multi-token prediction, which it then
 // clips apart. swamp has no such group and nothing to ask.
-std::vector<std::string> expected_events(
-    const MegatronStepRecord::Step& step) {
+std::vector<std::string> expected_events(const MegatronStepRecord::Step& step) {
   std::vector<std::string> events;
   for (const std::string& event : step.events) {
     if (event != "all_reduce(MAX,mtp_group_flag)") events.push_back(event);

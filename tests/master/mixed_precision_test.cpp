@@ -100,7 +100,8 @@ TEST(MixedPrecision, AStepIsItsParts) {
     cast([&](auto i) { return main.tensors()[i]; },
          [&](auto i) { return weights[i].gradient; });
     float found_inf = 0;
-    amp_foreach_non_finite_check_and_unscale_(main.tensors(), found_inf, 0.125f);
+    amp_foreach_non_finite_check_and_unscale_(main.tensors(), found_inf,
+                                              0.125f);
     const double norm = foreach_norm(main.tensors());
     EXPECT_EQ(result.grad_norm, norm);
     const float clip = clip_coefficient(0.5, norm);
@@ -152,7 +153,8 @@ TEST(MixedPrecision, AccumulatesInFloat32) {
   // 2048 + 1 is no float16; in float32 nothing of it is lost.
   std::uint16_t weight = float16_from_float(1);
   std::uint16_t gradient = 0;
-  for (const auto reduction : {GradientReduction::sum, GradientReduction::mean}) {
+  for (const auto reduction :
+       {GradientReduction::sum, GradientReduction::mean}) {
     weight = float16_from_float(1);
     MixedPrecisionOptions options;
     options.fp16 = true;
@@ -171,8 +173,8 @@ TEST(MixedPrecision, AccumulatesInFloat32) {
       optimizer.accumulate_gradients();
     }
     ASSERT_TRUE(optimizer.step().success);
-    const float sum = reduction == GradientReduction::sum ? 2050.0f
-                                                          : 2050.0f / 3;
+    const float sum =
+        reduction == GradientReduction::sum ? 2050.0f : 2050.0f / 3;
     EXPECT_EQ(optimizer.state_dict().tensors.at("fp32_from_fp16_params.w")[0],
               std::fmaf(sum, -0x1p-12f, 1));
   }
@@ -264,21 +266,20 @@ TEST(MixedPrecision, RefusesParameters) {
       "groups[0].parameters[0].data.dtype: float16 without fp16; expected the "
       "option fp16",
       [](Options&, Groups& g) { g[0].parameters[0].data.dtype = kFloat16; });
-  expect_refused("groups[0].parameters[0].gradient.count: 0; expected 1, as "
-                 "the data",
-                 [](Options&, Groups& g) {
-                   g[0].parameters[0].gradient.count = 0;
-                 });
-  expect_refused("groups[0].parameters[1].name: 'w' again; expected a name "
-                 "that no other parameter has",
-                 [](Options&, Groups& g) {
-                   g[0].parameters.push_back(g[0].parameters[0]);
-                 });
-  expect_refused("groups[0].parameters[0].data.data: null with a count of 1; "
-                 "expected the address of so many elements",
-                 [](Options&, Groups& g) {
-                   g[0].parameters[0].data.data = nullptr;
-                 });
+  expect_refused(
+      "groups[0].parameters[0].gradient.count: 0; expected 1, as "
+      "the data",
+      [](Options&, Groups& g) { g[0].parameters[0].gradient.count = 0; });
+  expect_refused(
+      "groups[0].parameters[1].name: 'w' again; expected a name "
+      "that no other parameter has",
+      [](Options&, Groups& g) {
+        g[0].parameters.push_back(g[0].parameters[0]);
+      });
+  expect_refused(
+      "groups[0].parameters[0].data.data: null with a count of 1; "
+      "expected the address of so many elements",
+      [](Options&, Groups& g) { g[0].parameters[0].data.data = nullptr; });
 }
 
 }  // namespace
