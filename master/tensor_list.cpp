@@ -97,7 +97,7 @@ SegmentList make_segments(const StreamList* streams,
                   std::string(streams[s].name) + ": a list of " +
                       std::to_string(other) + " tensors; expected " +
                       std::to_string(count) + " (as '" + streams[0].name +
-                    "' has)");
+                      "' has)");
     }
   }
   std::byte* base = memory.reserve(count * stride);

@@ -7,6 +7,7 @@
 #include "swamp/c_api.h"
 #include "swamp/communicator.h"
 #include "swamp/error.h"
+#include "swamp/flat_shards.h"
 #include "swamp/float_formats.h"
 #include "swamp/foreach.h"
 #include "swamp/loss_scaler.h"

@@ -23,12 +23,12 @@ class FormatList {
  public:
   FormatList(ScalarType type, const std::vector<std::size_t>& counts,
              std::size_t skip = 0)
-      : format_(format_of(type)) {
+      : format_(&format_of(type)) {
     for (std::size_t i = 0; i < counts.size(); ++i) {
       const std::size_t offset =
-          (bytes_.size() + 63) / 64 * 64 + (i % 3 + skip) * format_.bytes;
+          (bytes_.size() + 63) / 64 * 64 + (i % 3 + skip) * format_->bytes;
       places_.push_back({offset, counts[i]});
-      bytes_.resize(offset + counts[i] * format_.bytes);
+      bytes_.resize(offset + counts[i] * format_->bytes);
     }
     bytes_.resize(bytes_.size() + 64, std::byte{0xa5});
   }
@@ -37,7 +37,7 @@ class FormatList {
   void fill_values(double magnitude, Random& random);
   void fill_any_bits(Random& random) {
     for (std::size_t t = 0; t < places_.size(); ++t) {
-      fill_any(format_, bytes_.data() + places_[t].offset, places_[t].count,
+      fill_any(*format_, bytes_.data() + places_[t].offset, places_[t].count,
                random);
     }
   }
@@ -45,7 +45,7 @@ class FormatList {
   std::vector<Tensor> tensors() {
     std::vector<Tensor> list;
     for (const Place& place : places_) {
-      list.push_back({bytes_.data() + place.offset, place.count, format_.type});
+      list.push_back({bytes_.data() + place.offset, place.count, format_->type});
     }
     return list;
   }
@@ -58,7 +58,7 @@ class FormatList {
     std::size_t offset;
     std::size_t count;
   };
-  const Format& format_;
+  const Format* format_;
   std::vector<Place> places_;
   std::vector<std::byte> bytes_;
 };
@@ -69,9 +69,9 @@ inline void FormatList::fill_values(double magnitude, Random& random) {
       const double unit =
           static_cast<double>(random.next() >> 11) * 0x1p-52 - 1;
       const auto value = static_cast<float>(unit * magnitude);
-      store_bits(format_, tensor.data, i,
-                 format_.type == kFloat16    ? float16_from_float(value)
-                 : format_.type == kBFloat16 ? bfloat16_from_float(value)
+      store_bits(*format_, tensor.data, i,
+                 format_->type == kFloat16    ? float16_from_float(value)
+                 : format_->type == kBFloat16 ? bfloat16_from_float(value)
                                              : float_to_bits(value));
     }
   }

@@ -7,6 +7,7 @@
 #include "golden.h"
 #include "machines.h"
 #include "support/formats.h"
+#include "swamp/float_formats.h"
 #include "swamp/mixed_precision.h"
 
 namespace swamp::test {

@@ -19,18 +19,18 @@ std::uint64_t seed_of(std::uint64_t step, int rank) {
   return step * 100 + static_cast<std::uint64_t>(rank);
 }
 
-// Run is what a run leaves.
-struct Run {
-  explicit Run(ScalarType type) : model(type) {}
+// Outcome is what a run leaves.
+struct Outcome {
+  explicit Outcome(ScalarType type) : model(type) {}
   SmallModel model;
   std::vector<StepResult> results;
   OptimizerState state;
 };
 
 // train_alone() accumulates as many micro batches as there are ranks.
-Run train_alone(ScalarType type, int micro_batches, GradientReduction reduction,
-                int planted_rank) {
-  Run run(type);
+Outcome train_alone(ScalarType type, int micro_batches,
+                    GradientReduction reduction, int planted_rank) {
+  Outcome run(type);
   MixedPrecisionOptions options = small_options(type);
   options.micro_batches = micro_batches;
   options.reduction = reduction;
@@ -39,7 +39,7 @@ Run train_alone(ScalarType type, int micro_batches, GradientReduction reduction,
   for (std::uint64_t step = 1; step <= kSteps; ++step) {
     for (int rank = 0; rank < micro_batches; ++rank) {
       run.model.set_gradients(seed_of(step, rank));
-      if (step == 3 && rank == planted_rank) run.model.plant(12, 9);
+      if (step == 3 && rank == planted_rank) run.model.plant(11, 12009);
       if (micro_batches != 1) optimizer.accumulate_gradients();
     }
     run.results.push_back(optimizer.step());
@@ -48,9 +48,9 @@ Run train_alone(ScalarType type, int micro_batches, GradientReduction reduction,
   return run;
 }
 
-Run train_rank(Communicator& communicator, ScalarType type,
-               GradientReduction reduction, int planted_rank) {
-  Run run(type);
+Outcome train_rank(Communicator& communicator, ScalarType type,
+                   GradientReduction reduction, int planted_rank) {
+  Outcome run(type);
   MixedPrecisionOptions options = small_options(type);
   options.communicator = &communicator;
   options.shard = true;
@@ -60,7 +60,7 @@ Run train_rank(Communicator& communicator, ScalarType type,
   for (std::uint64_t step = 1; step <= kSteps; ++step) {
     run.model.set_gradients(seed_of(step, communicator.rank()));
     if (step == 3 && communicator.rank() == planted_rank) {
-      run.model.plant(12, 9);
+      run.model.plant(11, 12009);
     }
     run.results.push_back(optimizer.step());
   }
@@ -68,7 +68,7 @@ Run train_rank(Communicator& communicator, ScalarType type,
   return run;
 }
 
-void expect_same(const Run& sharded, const Run& alone) {
+void expect_same(const Outcome& sharded, const Outcome& alone) {
   EXPECT_TRUE(sharded.model.same_weights(alone.model));
   EXPECT_EQ(sharded.state.texts, alone.state.texts);
   EXPECT_EQ(sharded.state.tensors, alone.state.tensors);
@@ -88,11 +88,12 @@ TEST(MixedPrecisionShard, RanksGiveTheBitsOfOneThatAccumulates) {
            {GradientReduction::mean, GradientReduction::sum}) {
         SCOPED_TRACE(std::to_string(type) + " ranks " + std::to_string(ranks));
         const int planted = type == kFloat16 ? ranks - 1 : -1;
-        const Run alone = train_alone(type, ranks, reduction, planted);
+        const Outcome alone = train_alone(type, ranks, reduction, planted);
         EXPECT_EQ(alone.results[2].success, planted < 0);
         std::mutex mutex;
         run_ranks(ranks, [&](Communicator& communicator) {
-          const Run run = train_rank(communicator, type, reduction, planted);
+          const Outcome run =
+              train_rank(communicator, type, reduction, planted);
           const std::lock_guard<std::mutex> lock(mutex);
           expect_same(run, alone);
         });
@@ -106,16 +107,16 @@ TEST(MixedPrecisionShard, OneRankReportsTheOverflow) {
   std::mutex mutex;
   int reports = 0;
   run_ranks(3, [&](Communicator& communicator) {
-    const Run run =
+    const Outcome run =
         train_rank(communicator, kFloat16, GradientReduction::mean, 1);
     const StepResult& skipped = run.results[2];
     const std::lock_guard<std::mutex> lock(mutex);
     EXPECT_FALSE(skipped.success);
     if (skipped.overflow.element_count == 0) return;
     ++reports;
-    EXPECT_EQ(skipped.overflow_name, "p12");
-    EXPECT_EQ(skipped.overflow.tensor, 12u);
-    EXPECT_EQ(skipped.overflow.index, 9u);
+    EXPECT_EQ(skipped.overflow_name, "p11");
+    EXPECT_EQ(skipped.overflow.tensor, 11u);
+    EXPECT_EQ(skipped.overflow.index, 12009u);
   });
   EXPECT_EQ(reports, 1);
 }
@@ -166,7 +167,7 @@ TEST(MixedPrecisionShard, ALostRankIsAnError) {
 
 // A checkpoint of four ranks goes on with two, or with one.
 TEST(MixedPrecisionShard, AStateMovesBetweenNumbersOfRanks) {
-  const Run alone = train_alone(kFloat16, 1, GradientReduction::mean, -1);
+  const Outcome alone = train_alone(kFloat16, 1, GradientReduction::mean, -1);
   run_ranks(3, [&](Communicator& communicator) {
     SmallModel model(kFloat16);
     MixedPrecisionOptions options = small_options(kFloat16);
