@@ -21,15 +21,30 @@ namespace swamp::slave::HWY_NAMESPACE {
 namespace {
 
 using DD = hn::ScalableTag<double>;
-using DF = hn::Rebind<float, DD>;  // as many lanes
 
-// A format unscales: one element, or as many as a vector of doubles has.
+// Pair is a vector of floats, widened.
+struct Pair {
+  hn::Vec<DD> low, high;
+};
+
+// A format unscales: one element, or the next two vectors of doubles. Those in
+// one multiplication of a whole vector: lanes that nobody asked for would raise
+// flags of their own (0 * inf).
 template <class Stream>
-HWY_INLINE hn::Vec<DD> unscale_vector(const typename Stream::Element* at,
-                                      float inv_scale) {
-  const DF df;
-  return hn::PromoteTo(DD(),
-                       hn::Mul(Stream::load(df, at), hn::Set(df, inv_scale)));
+HWY_INLINE Pair unscale_pair(const typename Stream::Element* at,
+                             float inv_scale) {
+  const DD dd;
+  const hn::ScalableTag<float> df;
+  const auto scale = hn::Set(df, inv_scale);
+#if HWY_TARGET == HWY_SCALAR
+  return {hn::PromoteTo(dd, hn::Mul(Stream::load(df, at), scale)),
+          hn::PromoteTo(dd, hn::Mul(Stream::load(df, at + 1), scale))};
+#else
+  const hn::Half<decltype(df)> dh;
+  const auto value = hn::Mul(Stream::load(df, at), scale);
+  return {hn::PromoteTo(dd, hn::LowerHalf(dh, value)),
+          hn::PromoteTo(dd, hn::UpperHalf(dh, value))};
+#endif
 }
 struct Float16 : Float16Stream {
   using Bits = std::uint16_t;
@@ -37,8 +52,8 @@ struct Float16 : Float16Stream {
   static double one(Element x, float inv_scale) {
     return float16_to_float(x) * inv_scale;
   }
-  static HWY_INLINE hn::Vec<DD> vector(const Element* at, float inv_scale) {
-    return unscale_vector<Float16Stream>(at, inv_scale);
+  static HWY_INLINE Pair pair(const Element* at, float inv_scale) {
+    return unscale_pair<Float16Stream>(at, inv_scale);
   }
 };
 struct BFloat16 : BFloat16Stream {
@@ -47,16 +62,16 @@ struct BFloat16 : BFloat16Stream {
   static double one(Element x, float inv_scale) {
     return bfloat16_to_float(x) * inv_scale;
   }
-  static HWY_INLINE hn::Vec<DD> vector(const Element* at, float inv_scale) {
-    return unscale_vector<BFloat16Stream>(at, inv_scale);
+  static HWY_INLINE Pair pair(const Element* at, float inv_scale) {
+    return unscale_pair<BFloat16Stream>(at, inv_scale);
   }
 };
 struct Float32 : Float32Stream {
   using Bits = std::uint32_t;
   static constexpr Bits kExponent = 0x7f800000u;
   static double one(Element x, float inv_scale) { return x * inv_scale; }
-  static HWY_INLINE hn::Vec<DD> vector(const Element* at, float inv_scale) {
-    return unscale_vector<Float32Stream>(at, inv_scale);
+  static HWY_INLINE Pair pair(const Element* at, float inv_scale) {
+    return unscale_pair<Float32Stream>(at, inv_scale);
   }
 };
 struct Float64 {
@@ -66,10 +81,11 @@ struct Float64 {
   static double one(Element x, float inv_scale) {
     return x * static_cast<double>(inv_scale);
   }
-  static HWY_INLINE hn::Vec<DD> vector(const Element* at, float inv_scale) {
+  static HWY_INLINE Pair pair(const Element* at, float inv_scale) {
     const DD dd;
-    return hn::Mul(hn::LoadU(dd, at),
-                   hn::Set(dd, static_cast<double>(inv_scale)));
+    const auto scale = hn::Set(dd, static_cast<double>(inv_scale));
+    return {hn::Mul(hn::LoadU(dd, at), scale),
+            hn::Mul(hn::LoadU(dd, at + hn::Lanes(dd)), scale)};
   }
 };
 
@@ -108,9 +124,10 @@ HWY_INLINE void add_rounds(const typename Format::Element* data,
         hwy::Prefetch(next + ahead + b);
       }
     }
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      const auto value = Format::vector(data + i + v * kStep, inv_scale);
-      sums[v] = hn::Add(sums[v], hn::Mul(value, value));
+    for (std::size_t v = 0; v < kVectors; v += 2) {
+      const Pair value = Format::pair(data + i + v * kStep, inv_scale);
+      sums[v] = hn::Add(sums[v], hn::Mul(value.low, value.low));
+      sums[v + 1] = hn::Add(sums[v + 1], hn::Mul(value.high, value.high));
     }
   }
   for (std::size_t v = 0; v < kVectors; ++v) {
