@@ -14,13 +14,13 @@
 namespace swamp {
 
 struct MpiCommunicator::Impl {
-  Impl(std::unique_ptr<mpi::Session> session_, MPI_Comm comm_, int rank_,
-       int size_, const MpiOptions& options)
-      : session(std::move(session_)),
-        comm(comm_),
-        rank(rank_),
-        size(size_),
-        exchange(comm_, rank_, size_, options) {}
+  Impl(std::unique_ptr<mpi::Session> share, MPI_Comm copy, int own_rank,
+       int ranks, const MpiOptions& options)
+      : session(std::move(share)),
+        comm(copy),
+        rank(own_rank),
+        size(ranks),
+        exchange(copy, own_rank, ranks, options) {}
 
   std::unique_ptr<mpi::Session> session;
   MPI_Comm comm;
