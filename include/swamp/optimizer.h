@@ -33,11 +33,6 @@ class SWAMP_API Optimizer {
   /// step() moves the parameters. What it throws passes through
   /// GradScaler::step().
   virtual void step() = 0;
-
- protected:
-  Optimizer() = default;
-  Optimizer(const Optimizer&) = default;
-  Optimizer& operator=(const Optimizer&) = default;
 };
 
 /// FunctionOptimizer makes an Optimizer of a list of gradients and a function.
@@ -52,6 +47,7 @@ class SWAMP_API FunctionOptimizer final : public Optimizer {
   ///   are names but not as many as gradients
   FunctionOptimizer(TensorList gradients, std::function<void()> step,
                     std::vector<std::string> names = {});
+  /// Not to be copied.
   FunctionOptimizer(const FunctionOptimizer&) = delete;
   /// Not to be copied.
   FunctionOptimizer& operator=(const FunctionOptimizer&) = delete;
