@@ -1,8 +1,7 @@
 // The protocol of GradScaler: scale, unscale_, step, update.
 #include "swamp/grad_scaler.h"
 
-#include <cmath>
-#include <limits>
+#include <utility>
 
 #include "master/grad_scaler_impl.h"
 
@@ -19,57 +18,6 @@ bool holds_float16(TensorList tensors) {
 }
 
 }  // namespace
-
-void raise_protocol(const char* type, const std::string& message,
-                    const std::string& detail) {
-  throw ScalerError("GradScaler", type, message, detail);
-}
-
-void GradScaler::Impl::check_range(const scaler::Scaler& scaler, double scale) {
-  constexpr double kMax = std::numeric_limits<float>::max();
-  if (scaler.float_rule == scaler::FloatRule::d || !std::isfinite(scale) ||
-      std::fabs(scale) <= kMax) {
-    return;
-  }
-  raise_protocol("RuntimeError",
-                 "value cannot be converted to type float without overflow",
-                 "scale: got " + scaler::python_text(scale));
-}
-
-void GradScaler::Impl::set_scale(double new_scale) {
-  check_range(state(), new_scale);
-  state().scale = new_scale;
-  scaler::round_scale(state());
-}
-
-void GradScaler::Impl::init_scale() {
-  if (scaled) return;
-  set_scale(state().scale);
-  scaled = true;
-}
-
-void GradScaler::Impl::check_scaled(const std::string& call) {
-  if (scaled) return;
-  raise_protocol("AssertionError",
-                 "Attempted " + call +
-                     " but _scale is None.  This may indicate your script did "
-                     "not use scaler.scale(loss or outputs) earlier in the "
-                     "iteration.");
-}
-
-GradScaler::Impl::Entry GradScaler::Impl::entry_of(const Optimizer& optimizer) {
-  Entry& entry = entries[&optimizer];
-  if (entry == nullptr) entry = std::make_shared<PerOptimizer>();
-  return entry;
-}
-
-std::optional<float> GradScaler::Impl::found_inf_of_all() const {
-  std::optional<float> sum;
-  for (const auto& [optimizer, entry] : entries) {
-    if (entry->found_inf) sum = sum.value_or(0.0f) + *entry->found_inf;
-  }
-  return sum;
-}
 
 float GradScaler::scale(float loss) {
   if (!impl_->enabled) return loss;

@@ -31,30 +31,6 @@ std::int64_t to_count(double value) {
 
 }  // namespace
 
-double& GradScaler::Impl::setting(const std::string& name) {
-  const scaler::Member member = scaler::setting(preset(), name);
-  if (member != nullptr) return state().*member;
-  throw Error(SWAMP_UNSUPPORTED, "GradScaler: " + name + " of " + rule.name() +
-                                     ": its original cannot change it, "
-                                     "expected a scaler that can, as "
-                                     "torch.amp.GradScaler");
-}
-
-double GradScaler::Impl::get(const std::string& name) {
-  if (!enabled) {
-    raise_protocol("AttributeError",
-                   "'GradScaler' object has no attribute '_" + name + "'");
-  }
-  const Lock lock(mutex);
-  return setting(name);
-}
-
-void GradScaler::Impl::set(const std::string& name, double value) {
-  if (!enabled) return;
-  const Lock lock(mutex);
-  setting(name) = value;
-}
-
 GradScaler::GradScaler(const GradScalerOptions& options)
     : GradScaler(torch_rule(options), options.enabled) {
   // It becomes a float32 at the first scale().
