@@ -7,8 +7,10 @@
 #include "swamp/c_api.h"
 #include "swamp/error.h"
 #include "swamp/float_formats.h"
+#include "swamp/grad_scaler.h"
 #include "swamp/loss_scaler.h"
 #include "swamp/machine.h"
+#include "swamp/optimizer.h"
 #include "swamp/scan.h"
 #include "swamp/tensor.h"
 
