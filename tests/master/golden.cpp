@@ -190,4 +190,39 @@ std::vector<MegatronStepRecord> read_megatron_steps() {
   return records;
 }
 
+std::vector<ProtocolRecord> read_protocol_records() {
+  std::vector<ProtocolRecord> records;
+  Json errors;
+  for (const Json& line : read_lines("grad_scaler/protocol.jsonl")) {
+    if (line.contains("errors")) {
+      errors = line.at("errors");
+      continue;
+    }
+    const Json& options = line.at("options");
+    ProtocolRecord record = {options.at(0),
+                             options.at(1),
+                             options.at(2),
+                             options.at(3),
+                             options.at(4),
+                             {},
+                             {}};
+    for (const Json& op : line.at("ops")) {
+      record.calls.push_back(
+          {op.at(0), op.size() > 1 ? op.at(1).get<double>() : 0.0});
+    }
+    for (const Json& row : line.at("rows")) {
+      const auto error = row.at(0).get<int>();
+      const auto said = error < 0 ? std::vector<std::string>{"", ""}
+                                  : errors.at(static_cast<std::size_t>(error))
+                                        .get<std::vector<std::string>>();
+      record.rows.push_back({said.at(0), said.at(1), row.at(1), row.at(2),
+                             row.at(3),
+                             static_cast<std::uint32_t>(std::stoul(
+                                 row.at(4).get<std::string>(), nullptr, 16))});
+    }
+    records.push_back(record);
+  }
+  return records;
+}
+
 }  // namespace swamp::test

@@ -109,6 +109,28 @@ struct MegatronStepRecord {
 };
 std::vector<MegatronStepRecord> read_megatron_steps();
 
+// ProtocolRecord is a line of grad_scaler/protocol.jsonl; see record.py there.
+struct ProtocolRecord {
+  struct Call {
+    std::string name;  // and an optimizer's index
+    double number;
+  };
+  struct Row {
+    std::string error_type;  // "": none
+    std::string error_text;
+    double scale;
+    std::int64_t tracker;
+    std::vector<int> steps;
+    std::uint32_t digest;
+  };
+  double init_scale, growth_factor, backoff_factor;
+  std::int64_t growth_interval;
+  bool enabled;
+  std::vector<Call> calls;
+  std::vector<Row> rows;
+};
+std::vector<ProtocolRecord> read_protocol_records();
+
 }  // namespace swamp::test
 
 #endif  // SWAMP_TESTS_MASTER_GOLDEN_H_
