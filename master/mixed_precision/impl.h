@@ -39,7 +39,8 @@ struct MainSlice {
 
 namespace swamp {
 
-struct MixedPrecisionOptimizer::Impl {
+// Impl would be exported with the class that it is the inside of.
+struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
   Impl(std::vector<ParameterGroup> groups,
        const MixedPrecisionOptions& options);
 
@@ -69,7 +70,7 @@ struct MixedPrecisionOptimizer::Impl {
   // The parts of a step.
   void accumulate(float divisor);
   void copy_model_grads_to_main_grads();
-  bool unscale_and_check(StepResult& result);
+  bool unscale_and_check(StepResult & result);
   double clip_grad_norm();
   std::uint64_t count_zeros();
   void inner_step();
@@ -95,8 +96,8 @@ struct MixedPrecisionOptimizer::Impl {
   // slice_of() is a tensor's part that the slice covers.
   static Tensor slice_of(const Tensor& tensor, const master::Slice& slice);
   // main_param() and main_gradient() are float32, of slice.count elements.
-  Tensor main_param(master::MainSlice& main) const;
-  Tensor main_gradient(master::MainSlice& main) const;
+  Tensor main_param(master::MainSlice & main) const;
+  Tensor main_gradient(master::MainSlice & main) const;
 
   void event(const std::string& what) {
     if (options.observer != nullptr) options.observer->event(what);
