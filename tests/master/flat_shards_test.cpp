@@ -40,7 +40,7 @@ TEST(FlatShards, CoverTheArrayOnce) {
 TEST(FlatShards, PaddingIsNeverAnOverflow) {
   constexpr int kRanks = 4;
   const FlatShards shards(10, kRanks);  // 3, 3, 3 and 1 with 2 of padding
-  const std::uint16_t nan = float16_from_float(std::nan(""));
+  const std::uint16_t nan = float16_from_float(std::nanf(""));
   for (int rank = 0; rank < kRanks; ++rank) {
     std::vector<std::uint16_t> reduced(shards.shard_count(), nan);
     std::vector<float> main(shards.shard_count(),

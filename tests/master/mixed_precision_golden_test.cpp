@@ -102,7 +102,8 @@ MixedPrecisionOptions options_of(const MegatronStepRecord& record) {
   return options;
 }
 
-void replay(const MegatronStepRecord& record, const MachineConfig& config) {
+void replay(const MegatronStepRecord& record, const MachineConfig& config,
+            bool fused) {
   const auto machine = make_machine(config);
   Array model(record.type, record.model_params.size());
   Array model_gradient(record.type, record.model_params.size());
@@ -114,6 +115,7 @@ void replay(const MegatronStepRecord& record, const MachineConfig& config) {
   MixedPrecisionOptions options = options_of(record);
   options.machine = machine.get();
   options.observer = &heard;
+  options.fused = fused;
   MixedPrecisionOptimizer optimizer(
       {{{{"model", model.tensor(), model_gradient.tensor()},
          {"fp32", fp32.tensor(), fp32_gradient.tensor()}},
@@ -161,7 +163,8 @@ TEST(MixedPrecisionGolden, EveryRecordOnEveryMachine) {
     SCOPED_TRACE(to_text(config));
     for (const MegatronStepRecord& record : records) {
       SCOPED_TRACE(record.id);
-      replay(record, config);
+      replay(record, config, false);
+      replay(record, config, true);
     }
     if (HasFailure()) return;
   }
