@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "swamp/float_formats.h"
 #include "swamp/kernel.h"
@@ -101,21 +102,28 @@ HWY_NOINLINE void add_some(const typename Format::Element* data,
   }
 }
 
-// add_rounds() adds whole rounds: 16 elements, the first of them for lane 0.
+// add_pair() adds the squares of the elements at `at` to two vectors of lanes.
 template <class Format>
+HWY_INLINE void add_pair(const typename Format::Element* at, float inv_scale,
+                         hn::Vec<DD>& low, hn::Vec<DD>& high) {
+  const Pair value = Format::pair(at, inv_scale);
+  low = hn::Add(low, hn::Mul(value.low, value.low));
+  high = hn::Add(high, hn::Mul(value.high, value.high));
+}
+
+// add_rounds() adds whole rounds: 16 elements, the first of them for lane 0. It
+// is unrolled by hand, because g++ keeps an array in memory that it loops over.
+template <class Format, std::size_t... kPairs>
 HWY_INLINE void add_rounds(const typename Format::Element* data,
                            std::size_t count, const NormArgs& args,
-                           double* lanes) {
+                           double* lanes, std::index_sequence<kPairs...>) {
   const DD dd;
   constexpr std::size_t kLanes = NormPartial::kLanes;
   constexpr std::size_t kStep = hn::MaxLanes(DD());
-  constexpr std::size_t kVectors = kLanes / kStep;
   const float inv_scale = args.inv_scale;
   const std::size_t ahead = args.prefetch_bytes;
-  hn::Vec<DD> sums[kVectors];
-  for (std::size_t v = 0; v < kVectors; ++v) {
-    sums[v] = hn::LoadU(dd, lanes + v * kStep);
-  }
+  hn::Vec<DD> low[] = {hn::LoadU(dd, lanes + 2 * kPairs * kStep)...};
+  hn::Vec<DD> high[] = {hn::LoadU(dd, lanes + (2 * kPairs + 1) * kStep)...};
   for (std::size_t i = 0; i < count; i += kLanes) {
     if (ahead != 0) {
       // Prefetching beyond the array is harmless: it cannot fault.
@@ -124,15 +132,12 @@ HWY_INLINE void add_rounds(const typename Format::Element* data,
         hwy::Prefetch(next + ahead + b);
       }
     }
-    for (std::size_t v = 0; v < kVectors; v += 2) {
-      const Pair value = Format::pair(data + i + v * kStep, inv_scale);
-      sums[v] = hn::Add(sums[v], hn::Mul(value.low, value.low));
-      sums[v + 1] = hn::Add(sums[v + 1], hn::Mul(value.high, value.high));
-    }
+    (add_pair<Format>(data + i + 2 * kPairs * kStep, inv_scale, low[kPairs],
+                      high[kPairs]),
+     ...);
   }
-  for (std::size_t v = 0; v < kVectors; ++v) {
-    hn::StoreU(sums[v], dd, lanes + v * kStep);
-  }
+  (hn::StoreU(low[kPairs], dd, lanes + 2 * kPairs * kStep), ...);
+  (hn::StoreU(high[kPairs], dd, lanes + (2 * kPairs + 1) * kStep), ...);
 }
 
 // flag_all() goes through a tile again, to flag what is inf or nan.
@@ -177,7 +182,10 @@ HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
   const std::size_t rounds = (count - head) / kLanes * kLanes;
   const std::size_t tail = head + rounds;
   add_some<Format>(data, head, first, norm.inv_scale, lanes);
-  if (rounds != 0) add_rounds<Format>(data + head, rounds, norm, lanes);
+  if (rounds != 0) {
+    using Pairs = std::make_index_sequence<kLanes / 2 / hn::MaxLanes(DD())>;
+    add_rounds<Format>(data + head, rounds, norm, lanes, Pairs());
+  }
   add_some<Format>(data + tail, count - tail, first + tail, norm.inv_scale,
                    lanes);
   if (HWY_UNLIKELY(!all_finite(lanes))) {
