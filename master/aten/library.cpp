@@ -33,6 +33,13 @@ class QuietOverride final : public c10::WarningHandler {
       "Overriding a previously registered kernel";
 };
 
+// A list without tensors has no device; nor have other devices a kernel.
+at::Tensor check_finite_elsewhere(at::TensorList tensors) {
+  TORCH_CHECK_NOT_IMPLEMENTED(tensors.empty(),
+                              "swamp::check_finite takes strided CPU tensors");
+  return check_finite(tensors);
+}
+
 // The answer has no gradient.
 at::Tensor check_finite_autograd(at::TensorList tensors) {
   static const auto operation =
@@ -61,9 +68,8 @@ TORCH_LIBRARY(swamp, m) {
 
 TORCH_LIBRARY_IMPL(swamp, CPU, m) { m.impl("check_finite", &check_finite); }
 
-// A list without tensors has no dispatch key.
-TORCH_LIBRARY_IMPL(swamp, Undefined, m) {
-  m.impl("check_finite", &check_finite);
+TORCH_LIBRARY_IMPL(swamp, CompositeExplicitAutograd, m) {
+  m.impl("check_finite", &check_finite_elsewhere);
 }
 
 TORCH_LIBRARY_IMPL(swamp, Meta, m) {

@@ -16,6 +16,12 @@ except ImportError:
     print("skipped: this python has no torch")
     sys.exit(77)
 
+built_for = os.environ.get("SWAMP_ATEN_TORCH", "")
+if not torch.__version__.startswith(built_for):
+    print(f"skipped: libswamp_aten was built for PyTorch {built_for}, and this "
+          f"python has {torch.__version__}")
+    sys.exit(77)
+
 BITS = {torch.float16: torch.int16, torch.bfloat16: torch.int16,
         torch.float32: torch.int32, torch.float64: torch.int64}
 UNSCALE = "aten::_amp_foreach_non_finite_check_and_unscale_"
