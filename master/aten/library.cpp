@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
+#include <torch/version.h>
 
 #include <string>
 
@@ -18,6 +19,7 @@ at::Tensor check_finite_meta(at::TensorList) {
                            .device(at::DeviceType::Meta));
 }
 
+#if TORCH_VERSION_MAJOR >= 2
 // QuietOverride keeps one warning back while kernels are registered: that they
 // take the place of PyTorch's, which is what the library is loaded for.
 class QuietOverride final : public c10::WarningHandler {
@@ -32,6 +34,7 @@ class QuietOverride final : public c10::WarningHandler {
   static constexpr const char* kOverride =
       "Overriding a previously registered kernel";
 };
+#endif
 
 // A list without tensors has no device; nor have other devices a kernel.
 at::Tensor check_finite_elsewhere(at::TensorList tensors) {
@@ -53,8 +56,10 @@ at::Tensor check_finite_autograd(at::TensorList tensors) {
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, CPU, m) {
+#if TORCH_VERSION_MAJOR >= 2  // 1.13 has no kernels there
   QuietOverride handler;
   const c10::WarningUtils::WarningHandlerGuard guard(&handler);
+#endif
   m.impl("_amp_foreach_non_finite_check_and_unscale_",
          &amp_foreach_non_finite_check_and_unscale_);
   m.impl("_amp_update_scale_", &amp_update_scale_);
