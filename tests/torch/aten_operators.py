@@ -292,6 +292,17 @@ def many_tensors_in_any_order():
 
 
 @case
+def large_overlap():
+    """Beyond what one thread does alone: two would lose updates."""
+    seen = []
+    for dtype in DTYPES:
+        base = torch.linspace(1, 2, 100).to(dtype)
+        unscale([base[9:], base[:-9]] * 5000, f32(), f32(1.0001))
+        seen.append(base)
+    return seen
+
+
+@case
 def found_inf_in_the_list():
     seen = []
     for start in (3.0, 0.5, INF, NAN):

@@ -55,10 +55,12 @@ class CountOfThreads(unittest.TestCase):
         """A new OpenMP master would take all CPUs, had nobody told it."""
         torch.set_num_threads(1)
         seen = []
+        # Made here: any other operation of the new thread would tell it.
+        tensor, inverse = torch.ones(400000), torch.tensor(0.5)
+        found = torch.zeros(())
 
         def work():
-            tensor, inverse = torch.ones(400000), torch.tensor(0.5)
-            found, before = torch.zeros(()), threads_of_process()
+            before = threads_of_process()
             unscale([tensor], found, inverse)
             seen.append(threads_of_process() - before)
 
