@@ -1,0 +1,95 @@
+/// @file
+/// The operators on ATen's tensors: the component `aten`, libswamp_aten.
+///
+/// Loading the library, by linking it or by `torch.ops.load_library()`, puts
+/// swamp's kernels in the place of PyTorch's own: from then on
+/// `at::_amp_foreach_non_finite_check_and_unscale_()` and
+/// `at::_amp_update_scale_()` of CPU tensors are swamp's, for every caller in
+/// the process. It also registers the operators `swamp::version`, `swamp::info`
+/// and `swamp::check_finite`. The functions below are the same kernels without
+/// the dispatcher: no autograd, no tracing.
+///
+/// A linker that is told `--as-needed` drops a library of which nothing is
+/// called; a call of swamp::aten::version() keeps it.
+#ifndef SWAMP_ATEN_H_
+#define SWAMP_ATEN_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+#include "swamp/export.h"
+
+namespace swamp::aten {
+
+/// amp_foreach_non_finite_check_and_unscale_() is
+/// at::_amp_foreach_non_finite_check_and_unscale_() of CPU tensors: every
+/// element of every tensor is multiplied by inv_scale, in place, and found_inf
+/// is set to 1 if an incoming element is inf or nan. Bit for bit as PyTorch
+/// 2.13's kernel (but for the payload of a 16-bit nan), with two differences:
+/// everything is validated before the first write, and inv_scale == 1 only
+/// reads. Runs on the default machine, on the threads of
+/// `at::set_num_threads()`. Any thread may call; two calls at once must not
+/// share a tensor.
+///
+/// @param tensors of any shapes and strides; float16, bfloat16, float32 or
+///   float64, which may be mixed; they may overlap each other (then they are
+///   worked through in order); an empty list returns at once
+/// @param found_inf one float32 of any shape; set to 1 or left alone
+/// @param inv_scale one float32 of any shape
+/// @throws c10::Error with PyTorch's words, before anything is written: a
+///   tensor that is not on the CPU, not strided or with elements that share
+///   memory by a stride of 0; found_inf or inv_scale of another dtype or count.
+///   c10::NotImplementedError for another dtype of a tensor
+SWAMP_API void amp_foreach_non_finite_check_and_unscale_(
+    at::TensorList tensors, at::Tensor& found_inf, const at::Tensor& inv_scale);
+
+/// amp_update_scale_() is at::_amp_update_scale_() of CPU tensors: backs the
+/// scale off when found_inf is not 0 (nan counts), else grows it after
+/// growth_interval clean calls in a row unless that would make it infinite.
+/// Products are formed in double and rounded once.
+///
+/// @param current_scale one float32 of any shape, written
+/// @param growth_tracker one int32 of any shape, written
+/// @param found_inf one float32 of any shape
+/// @param growth_factor usually above 1; not checked
+/// @param backoff_factor usually between 0 and 1; not checked
+/// @param growth_interval in calls; 0 or less: it never grows
+/// @return current_scale
+/// @throws c10::Error with PyTorch's words, before anything is written: a
+///   tensor that is not on the CPU, or of another dtype or count
+SWAMP_API at::Tensor& amp_update_scale_(at::Tensor& current_scale,
+                                        at::Tensor& growth_tracker,
+                                        const at::Tensor& found_inf,
+                                        double growth_factor,
+                                        double backoff_factor,
+                                        std::int64_t growth_interval);
+
+/// check_finite() is the operator `swamp::check_finite`: looks for inf and nan
+/// and writes nothing.
+///
+/// @param tensors of any shapes and strides, also expanded ones; float16,
+///   bfloat16, float32 or float64, which may be mixed; the list may be empty
+/// @return a new float32 CPU tensor without dimensions: 1 if any element is inf
+///   or nan, else 0
+/// @throws c10::Error for a tensor that is not on the CPU or not strided;
+///   c10::NotImplementedError for another dtype
+SWAMP_API at::Tensor check_finite(at::TensorList tensors);
+
+/// version() is the operator `swamp::version`.
+///
+/// @return the version of libswamp, as "0.1.0"
+SWAMP_API std::string version();
+
+/// info() is the operator `swamp::info`: the default machine, and what this was
+/// built for.
+///
+/// @return a JSON object with the keys of `swamp info --json`, and "torch", the
+///   PyTorch version this library was built for
+/// @throws c10::Error for a bad value of a variable SWAMP_*
+SWAMP_API std::string info();
+
+}  // namespace swamp::aten
+
+#endif  // SWAMP_ATEN_H_

@@ -1,0 +1,179 @@
+#include "master/aten/elements.h"
+
+#include <ATen/TensorIterator.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "master/aten/layout.h"
+#include "master/aten/tensor.h"
+#include "swamp/float_formats.h"
+
+namespace swamp::aten {
+namespace {
+
+// A format is how elements are stored, and the type they are computed in.
+struct Float64 {
+  using Stored = double;
+  static double widen(double x) noexcept { return x; }
+  static double round(double x) noexcept { return x; }
+};
+struct Float32 {
+  using Stored = float;
+  static float widen(float x) noexcept { return x; }
+  static float round(float x) noexcept { return x; }
+};
+struct Float16 {
+  using Stored = std::uint16_t;
+  static float widen(Stored x) noexcept { return float16_to_float(x); }
+  static Stored round(float x) noexcept { return float16_from_float(x); }
+};
+struct BFloat16 {
+  using Stored = std::uint16_t;
+  static float widen(Stored x) noexcept { return bfloat16_to_float(x); }
+  static Stored round(float x) noexcept { return bfloat16_from_float(x); }
+};
+
+template <class Format>
+typename Format::Stored scaled(typename Format::Stored x,
+                               float inv_scale) noexcept {
+  return Format::round(Format::widen(x) * inv_scale);
+}
+
+template <class Format>
+bool finite(typename Format::Stored x) noexcept {
+  return std::isfinite(Format::widen(x));
+}
+
+// with_format() calls `run` with the format of a tensor that was validated.
+template <class Run>
+void with_format(at::ScalarType type, Run run) {
+  switch (type) {
+    case at::ScalarType::Half:
+      return run(Float16{});
+    case at::ScalarType::BFloat16:
+      return run(BFloat16{});
+    case at::ScalarType::Float:
+      return run(Float32{});
+    default:
+      return run(Float64{});
+  }
+}
+
+template <class Format>
+bool unscale_run(char* data, std::int64_t stride, std::int64_t count,
+                 float inv_scale) noexcept {
+  using Stored = typename Format::Stored;
+  bool dirty = false;
+  for (std::int64_t i = 0; i < count; ++i, data += stride) {
+    const auto x = load<Stored>(data);
+    dirty |= !finite<Format>(x);
+    if (inv_scale != 1.0f) store<Stored>(data, scaled<Format>(x, inv_scale));
+  }
+  return dirty;
+}
+
+// Aliased is one run of elements whose neighbours may be the parameters.
+template <class Format>
+struct Aliased {
+  using Stored = typename Format::Stored;
+  static constexpr std::int64_t kBytes = sizeof(Stored);
+  static constexpr std::int64_t kVector = 32 / kBytes;
+
+  void* found_inf;
+  const void* inv_scale;
+
+  // compute() leaves the results of `count` elements in `out`.
+  void compute(const char* in, std::int64_t count, Stored* out) const {
+    for (std::int64_t i = 0; i < count; ++i) {
+      out[i] = load<Stored>(in + i * kBytes);
+      if (!finite<Format>(out[i])) store<float>(found_inf, 1.0f);
+    }
+    const auto factor = load<float>(inv_scale);
+    if (factor == 1.0f) return;
+    for (std::int64_t i = 0; i < count; ++i) {
+      out[i] = scaled<Format>(out[i], factor);
+    }
+  }
+
+  void run(char* data, std::int64_t stride, std::int64_t count) const {
+    std::int64_t i = 0;
+    Stored out[2 * kVector];
+    if (stride == kBytes) {
+      for (; i + 2 * kVector <= count; i += 2 * kVector) {
+        char* at = data + i * kBytes;
+        // Both are read before either is written, but for found_inf.
+        Stored second[kVector];
+        std::memcpy(second, at + kVector * kBytes, sizeof second);
+        compute(at, kVector, out);
+        compute(reinterpret_cast<const char*>(second), kVector, out + kVector);
+        std::memcpy(at, out, sizeof out);
+      }
+    }
+    for (; i < count; ++i) {
+      compute(data + i * stride, 1, out);
+      store<Stored>(data + i * stride, out[0]);
+    }
+  }
+};
+
+// in_place(): what is written was found to have no element twice; what is only
+// read may have.
+at::TensorIterator in_place(const at::Tensor& tensor) {
+  return at::TensorIteratorConfig()
+      .set_check_mem_overlap(false)
+      .add_output(tensor)
+      .add_input(tensor)
+      .build();
+}
+
+// outer_stride() of an iterator with two operands: their inner strides go
+// first.
+std::int64_t outer_stride(const std::int64_t* strides) noexcept {
+  return strides[2];
+}
+
+}  // namespace
+
+bool unscale_elements(const at::Tensor& tensor, float inv_scale) {
+  std::atomic<bool> dirty{false};
+  at::TensorIterator iterator = in_place(tensor);
+  with_format(tensor.scalar_type(), [&](auto format) {
+    const auto loop = [&](char** data, const std::int64_t* strides,
+                          std::int64_t count, std::int64_t rows) {
+      bool found = false;
+      for (std::int64_t row = 0; row < rows; ++row) {
+        found |=
+            unscale_run<decltype(format)>(data[0] + row * outer_stride(strides),
+                                          strides[0], count, inv_scale);
+      }
+      if (found) dirty.store(true, std::memory_order_relaxed);
+    };
+    if (Layout(tensor).disjoint) {
+      iterator.for_each(loop);
+    } else {
+      iterator.serial_for_each(loop, {0, iterator.numel()});
+    }
+  });
+  return dirty.load(std::memory_order_relaxed);
+}
+
+void unscale_aliased(const at::Tensor& tensor, void* found_inf,
+                     const void* inv_scale) {
+  if (tensor.numel() == 0) return;
+  at::TensorIterator iterator = in_place(tensor);
+  with_format(tensor.scalar_type(), [&](auto format) {
+    const Aliased<decltype(format)> aliased{found_inf, inv_scale};
+    const auto loop = [&](char** data, const std::int64_t* strides,
+                          std::int64_t count, std::int64_t rows) {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        aliased.run(data[0] + row * outer_stride(strides), strides[0], count);
+      }
+    };
+    iterator.serial_for_each(loop, {0, iterator.numel()});
+  });
+}
+
+}  // namespace swamp::aten

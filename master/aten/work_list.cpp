@@ -1,0 +1,96 @@
+#include "master/aten/work_list.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <c10/util/Exception.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "master/aten/layout.h"
+#include "master/aten/tensor.h"
+
+namespace swamp::aten {
+namespace {
+
+// Rows of fewer elements cost more as arrays of the list than one by one.
+constexpr std::int64_t kMinRowCount = 32;
+
+// require() refuses what the operators do not take.
+ScalarType require(const at::Tensor& tensor, const ListWords& words,
+                   bool written) {
+  TORCH_CHECK(tensor.is_cpu(), "one of ", words.list, " was not a CPU tensor.");
+  TORCH_CHECK(tensor.layout() == at::kStrided, "one of ", words.list,
+              " was not a strided tensor.");
+  if (written &&
+      !tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense()) {
+    at::assert_no_internal_overlap(tensor);
+  }
+  const std::optional<ScalarType> type = scalar_type(tensor.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(type.has_value(), '"', words.operation,
+                              "\" not implemented for '",
+                              c10::toString(tensor.scalar_type()), "'");
+  return *type;
+}
+
+}  // namespace
+
+WorkList& WorkList::of_this_thread() {
+  thread_local WorkList list;
+  return list;
+}
+
+void WorkList::assign(at::TensorList tensors, const ListWords& words,
+                      bool written) {
+  road_.clear();
+  rest_.clear();
+  extents_.clear();
+  road_.reserve(tensors.size());
+  extents_.reserve(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor& tensor = tensors[i];
+    const ScalarType type = require(tensor, words, written);
+    if (tensor.numel() != 0) add(tensor, i, type, written);
+  }
+}
+
+void WorkList::add(const at::Tensor& tensor, std::size_t index, ScalarType type,
+                   bool written) {
+  // What is only read is never written through this address.
+  void* data =
+      written ? mutable_data(tensor) : const_cast<void*>(const_data(tensor));
+  TORCH_CHECK(data != nullptr, "tensor ", index, " of the list has no memory");
+  const std::size_t bytes = element_bytes(type);
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  const bool aligned = begin % bytes == 0;
+  if (aligned && tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense()) {
+    const auto count = static_cast<std::size_t>(tensor.numel());
+    road_.push_back({data, count, type});
+    extents_.push_back({begin, begin + count * bytes});
+    return;
+  }
+  const Layout layout(tensor);
+  extents_.push_back(
+      {begin, begin + static_cast<std::size_t>(layout.extent) * bytes});
+  if (!aligned || !layout.disjoint || layout.row_count() < kMinRowCount) {
+    rest_.push_back(index);
+    return;
+  }
+  const auto row_count = static_cast<std::size_t>(layout.row_count());
+  layout.for_each_row([&](std::int64_t offset) {
+    road_.push_back({static_cast<std::byte*>(data) +
+                         static_cast<std::size_t>(offset) * bytes,
+                     row_count, type});
+  });
+}
+
+bool WorkList::holds_float(const void* address) const noexcept {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  bool holds = false;
+  for (const Extent& extent : extents_) {
+    holds |= (at < extent.end) & (extent.begin < at + sizeof(float));
+  }
+  return holds;
+}
+
+}  // namespace swamp::aten

@@ -1,0 +1,89 @@
+"""Random lists of random views, against stock."""
+
+import random
+
+from twice import AnyNan, BITS, main, unscale
+
+import torch
+
+SEED = 20261121
+ROUNDS = 400
+INV_SCALES = [1.0, 0.5, 2.0 ** -16, 0.7, 1 / 3, 65536.0, 0.0, -1.0, 1e-40]
+
+
+def storage(rng, dtype, count):
+    """Random bits, mostly finite."""
+    info = torch.iinfo(BITS[dtype])
+    generator = torch.Generator().manual_seed(rng.getrandbits(40))
+    bits = torch.randint(info.min, info.max, (count,), dtype=BITS[dtype],
+                         generator=generator).view(dtype)
+    if rng.random() < 0.6:
+        bits = torch.where(torch.isfinite(bits), bits,
+                           torch.ones((), dtype=dtype))
+    return bits.clone()
+
+
+def view(rng, base):
+    """Any view that stock takes, also such as meet an element twice."""
+    count = base.numel()
+    kind = rng.randrange(7)
+    if kind <= 1:
+        begin = rng.randrange(count)
+        return base[begin:rng.randrange(begin, count + 1)]
+    if kind == 2:
+        return base[rng.randrange(9)::rng.randrange(1, 6)]
+    if kind == 3:
+        return base[rng.randrange(count)]  # 0-dim
+    rows = rng.randrange(1, 9)
+    matrix = base[:count // rows * rows].view(rows, -1)
+    if kind == 4:
+        return matrix.t()
+    if kind == 5:
+        column = rng.randrange(matrix.shape[1])
+        return matrix[rng.randrange(rows):, column:][::rng.choice([1, 1, 2])]
+    size = [rng.randrange(0, 5) for _ in range(rng.randrange(1, 4))]
+    stride = [rng.randrange(1, 12) for _ in size]
+    return base.as_strided(size, stride, rng.randrange(count // 2))
+
+
+def one_round(seed):
+    rng = random.Random(SEED + seed)
+    # Beyond 32768 elements stock's threads race where elements are shared.
+    large = seed % 10 == 0
+    count = rng.choice([40000, 70001] if large else [150, 300, 2000, 20000])
+    bases = [storage(rng, rng.choice(list(BITS)), count)
+             for _ in range(rng.randrange(1, 5))]
+    if large:
+        tensors = [base[rng.randrange(9)::rng.randrange(1, 4)]
+                   for base in bases]
+    else:
+        tensors = [view(rng, rng.choice(bases))
+                   for _ in range(rng.choice([1, 2, 5, 40, 300]))]
+        # Where lists are long, leave some without overlap.
+        if rng.random() < 0.5:
+            tensors = [t for t in bases[0].split(rng.randrange(1, 70))]
+            rng.shuffle(tensors)
+    scale = rng.choice(INV_SCALES + [min(3e38, rng.lognormvariate(0, 20))])
+    found, inv_scale = torch.tensor(0.0), torch.tensor(scale)
+    any_nan = False
+    floats = [b for b in bases if b.dtype == torch.float32]
+    if floats and not large and rng.random() < 0.15:
+        place = rng.choice(floats)
+        where = rng.randrange(count)
+        if rng.random() < 0.5:
+            found = place[where]
+        else:
+            inv_scale, any_nan = place[where], True
+    unscale(tensors, found, inv_scale)
+    if any_nan:  # inv_scale itself may have been nan
+        return [AnyNan(base) for base in bases], AnyNan(found.clone())
+    return bases, found.clone()
+
+
+def fuzz(first):
+    return lambda: [one_round(seed) for seed in range(first, first + 20)]
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(2)
+    main({f"rounds {first}..": fuzz(first) for first in range(0, ROUNDS, 20)})

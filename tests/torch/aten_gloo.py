@@ -1,0 +1,169 @@
+"""Two processes over gloo: the bits of stock, with swamp in each.
+
+usage: aten_gloo.py LIBSWAMP_ATEN
+"""
+
+import os
+import sys
+import tempfile
+import warnings
+
+from twice import load, same, unscale
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+from torch.nn.parallel import DistributedDataParallel
+
+WORLD = 2
+STEPS = 6
+
+
+def model():
+    torch.manual_seed(5)
+    return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(),
+                               torch.nn.Linear(32, 4))
+
+
+def batch(rank, step):
+    generator = torch.Generator().manual_seed(100 * step + rank)
+    return torch.randn(8, 16, generator=generator)
+
+
+def train(net, scaler, optimizer, rank, bad):
+    """bad(rank, step): an inf goes into this rank's gradients."""
+    seen = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss = net(batch(rank, step)).square().mean()
+        scaler.scale(loss).backward()
+        if bad(rank, step):
+            next(net.parameters()).grad.view(-1)[0] = float("inf")
+        before = [p.detach().clone() for p in net.parameters()]
+        scaler.step(optimizer)
+        scaler.update()
+        moved = not all(map(torch.equal, before, net.parameters()))
+        seen.append([loss.detach(), scaler.get_scale(), moved,
+                     [p.detach().clone() for p in net.parameters()]])
+    return seen
+
+
+def sharded_ddp(rank):
+    """An inf on one rank alone: both back off, both keep their weights."""
+    net = DistributedDataParallel(model())
+    scaler = ShardedGradScaler(device="cpu", init_scale=1024.0,
+                               growth_interval=2)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    seen = train(net, scaler, optimizer, rank,
+                 lambda rank, step: rank == 0 and step % 3 == 1)
+    assert [s[2] for s in seen] == [True, False, True, True, False, True]
+    return seen
+
+
+def sharded_fsdp(rank):
+    net = FullyShardedDataParallel(model(), device_id=torch.device("cpu"),
+                                   use_orig_params=False)
+    scaler = ShardedGradScaler(device="cpu", init_scale=1024.0,
+                               growth_interval=2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    seen = train(net, scaler, optimizer, rank,
+                 lambda rank, step: rank == 1 and step in (0, 3))
+    assert [s[2] for s in seen] == [False, True, True, False, True, True]
+    return seen
+
+
+def plain_ddp(rank):
+    """DDP's own all-reduce makes the inf everybody's."""
+    class Spoiled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.factor = model(), 1.0
+
+        def forward(self, x):
+            return self.inner(x) * self.factor
+
+    net = DistributedDataParallel(Spoiled())
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    seen = []
+    for step in range(STEPS):
+        net.module.factor = 1e38 if rank == 1 and step == 2 else 1.0
+        seen += train_once(net, scaler, optimizer, batch(rank, step))
+    assert [s[1] for s in seen] == [1024.0, 2048.0, 1024.0, 1024.0, 2048.0,
+                                    2048.0], seen
+    return seen
+
+
+def train_once(net, scaler, optimizer, inputs):
+    optimizer.zero_grad()
+    scaler.scale(net(inputs).square().mean()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    return [[[p.detach().clone() for p in net.parameters()],
+             scaler.get_scale()]]
+
+
+def found_by_max(rank):
+    """A hand-written loop, as Megatron's: found_inf reduced by MAX."""
+    seen = []
+    for step in range(4):
+        grads = [batch(rank, step), batch(rank, step)[:, ::2].bfloat16()]
+        if rank == step % 3:
+            grads[rank][3, 1] = float("nan")
+        found = torch.zeros(1)
+        unscale(grads, found, torch.tensor([0.125]))
+        dist.all_reduce(found, op=dist.ReduceOp.MAX)
+        scale, tracker = torch.tensor([8.0]), torch.tensor([1]).int()
+        torch._amp_update_scale_(scale, tracker, found, 2.0, 0.5, 2)
+        assert found.item() == (0.0 if step % 3 == 2 else 1.0)
+        seen += [grads, found, scale, tracker]
+    return seen
+
+
+FLOWS = (sharded_ddp, sharded_fsdp, plain_ddp, found_by_max)
+
+
+def work(rank, library, folder):
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    if library:
+        load(library)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous",
+                            rank=rank, world_size=WORLD)
+    seen = {flow.__name__: flow(rank) for flow in FLOWS}
+    torch.save(seen, f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+def run(library):
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(work, (library, folder), nprocs=WORLD)
+        return [torch.load(f"{folder}/{rank}.pt") for rank in range(WORLD)]
+
+
+def main(library):
+    # The address of this host may not be one that gloo can reach.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    stock, ours = run(""), run(library)
+    failures = 0
+    for rank in range(WORLD):
+        for flow in FLOWS:
+            name = flow.__name__
+            if not same(stock[rank][name], ours[rank][name]):
+                failures += 1
+                print(f"FAILED {name}, rank {rank}:\n  stock "
+                      f"{stock[rank][name]}\n  swamp {ours[rank][name]}")
+    print(f"{len(FLOWS)} flows of {WORLD} processes: {failures} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        print(__doc__.strip(), file=sys.stderr)
+        sys.exit(2)
+    if not (dist.is_available() and dist.is_gloo_available()):
+        print("skipped: this torch has no gloo")
+        sys.exit(77)
+    sys.exit(main(os.path.abspath(sys.argv[1])))

@@ -1,0 +1,416 @@
+"""GradScaler and ShardedGradScaler on the CPU, from loss to weights, against
+stock: upstream's tests, rebuilt, and the flows that users have."""
+
+import math
+import pickle
+import warnings
+
+from twice import main
+
+import torch
+from torch.amp import GradScaler
+from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+
+cases = {}
+
+
+def case(function):
+    cases[function.__name__] = function
+    return function
+
+
+def model(seed=0):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+
+
+def batches(count=4):
+    generator = torch.Generator().manual_seed(7)
+    return [(torch.randn(8, 8, generator=generator),
+             torch.randn(8, 8, generator=generator)) for _ in range(count)]
+
+
+def weights(net):
+    return [p.detach().clone() for p in net.parameters()]
+
+
+def gradients(net):
+    return [None if p.grad is None else p.grad.clone()
+            for p in net.parameters()]
+
+
+def state(optimizer):
+    return [{k: v.clone() if torch.is_tensor(v) else v for k, v in s.items()}
+            for s in optimizer.state.values()]
+
+
+def scaler_of(**options):
+    options = {"init_scale": 128.0, "growth_factor": 2.0, "growth_interval": 1,
+               **options}
+    return GradScaler("cpu", **options)
+
+
+def mse(output, target):
+    return torch.nn.functional.mse_loss(output, target)
+
+
+def spoil(optimizer, value=math.inf):
+    optimizer.param_groups[0]["params"][1].grad.fill_(value)
+
+
+def train(step, make_optimizer=None, skip=2, scaler=None):
+    """Four batches, an inf in one; step(net, optimizer, scaler) does the rest."""
+    net = model()
+    optimizer = (make_optimizer or
+                 (lambda p: torch.optim.SGD(p, lr=1.0)))(net.parameters())
+    scaler = scaler or scaler_of()
+    seen = []
+    for index, (batch, target) in enumerate(batches()):
+        optimizer.zero_grad()
+        loss = mse(net(batch), target)
+        scaler.scale(loss).backward()
+        if index == skip:
+            spoil(optimizer)
+        before = weights(net)
+        step(net, optimizer, scaler)
+        scaler.update()
+        skipped = all(map(torch.equal, before, weights(net)))
+        assert skipped == (index == skip), index
+        seen += [loss, scaler.get_scale(), gradients(net), weights(net)]
+    return seen, scaler.state_dict(), state(optimizer)
+
+
+def plain(net, optimizer, scaler):
+    scaler.step(optimizer)
+
+
+def clip(net, optimizer, scaler):
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1 * scaler.get_scale())
+    scaler.step(optimizer)
+
+
+def unscale_clip(net, optimizer, scaler):
+    scaler.unscale_(optimizer)
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1,
+                                   error_if_nonfinite=False)
+    scaler.step(optimizer)
+
+
+@case
+def three_growths_and_a_backoff():
+    seen = train(plain)
+    assert seen[1]["scale"] == 128.0 * 2 ** 3 * 0.5
+    return seen
+
+
+@case
+def clipping():
+    return train(clip), train(unscale_clip)
+
+
+@case
+def equal_to_training_without_a_scaler():
+    scaled = train(plain)[0][-1]
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+    for index, (batch, target) in enumerate(batches()):
+        optimizer.zero_grad()
+        mse(net(batch), target).backward()
+        if index != 2:
+            optimizer.step()
+    for ours, control in zip(scaled, weights(net)):
+        torch.testing.assert_close(ours, control, rtol=1e-5, atol=1e-6)
+
+
+OPTIMIZERS = {
+    "SGD": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+    "SGD foreach": lambda p: torch.optim.SGD(p, lr=0.1, foreach=True),
+    "SGD fused": lambda p: torch.optim.SGD(p, lr=0.1, fused=True),
+    "Adam": lambda p: torch.optim.Adam(p, lr=0.1),
+    "Adam fused": lambda p: torch.optim.Adam(p, lr=0.1, fused=True),
+    "AdamW foreach": lambda p: torch.optim.AdamW(p, lr=0.1, foreach=True),
+    "AdamW fused": lambda p: torch.optim.AdamW(p, lr=0.1, fused=True),
+    "Adagrad fused": lambda p: torch.optim.Adagrad(p, lr=0.1, fused=True),
+}
+
+
+def with_optimizer(name):
+    def run():
+        return [train(how, OPTIMIZERS[name]) for how in (plain, unscale_clip)]
+    return run
+
+
+for name in OPTIMIZERS:
+    cases[f"optimizer {name}"] = with_optimizer(name)
+
+
+@case
+def autocast_with_pickled_scaler():
+    seen = []
+    for dtype in (torch.bfloat16, torch.float16):
+        net, scaler = model(), scaler_of()
+        optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+        for batch, target in batches():
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=dtype):
+                loss = mse(net(batch), target)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            scaler = pickle.loads(pickle.dumps(scaler))
+            seen += [loss, scaler.get_scale(), weights(net)]
+    return seen
+
+
+@case
+def bfloat16_and_float64_models():
+    seen = []
+    for dtype in (torch.bfloat16, torch.float64):
+        net, scaler = model().to(dtype), scaler_of()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for batch, target in batches():
+            optimizer.zero_grad()
+            loss = mse(net(batch.to(dtype)), target.to(dtype))
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            seen += [gradients(net), scaler.get_scale()]
+    return seen
+
+
+@case
+def float16_gradients_are_refused():
+    net, scaler = model().half(), scaler_of()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for p in net.parameters():
+        p.grad = torch.ones_like(p)
+    scaler.scale(torch.tensor(1.0))
+    scaler.unscale_(optimizer)
+
+
+@case
+def mixed_gradients_with_slices():
+    """"Perfect storm": dense, sliced and 16-bit gradients, an inf in each."""
+    seen = []
+    for dirty in range(-1, 5):
+        params, scaler = [], scaler_of()
+        for make in (lambda: torch.ones(6, 6), lambda: torch.ones(6, 6)[:, :3],
+                     lambda: torch.ones(6, 6).t(),
+                     lambda: torch.ones(6, 6).bfloat16(),
+                     lambda: torch.ones(6, 6).half()):
+            grad = make() * 4
+            param = torch.zeros_like(grad)
+            param.grad = grad
+            params.append(param)
+        if dirty >= 0:
+            params[dirty].grad[1, 1] = math.inf
+        optimizer = torch.optim.SGD(params, lr=1.0)
+        found = scaler._unscale_grads_(optimizer, torch.tensor(0.25),
+                                       torch.tensor(0.0), True)
+        total = sum(v.item() for v in found.values())
+        assert total == (0.0 if dirty < 0 else 1.0)
+        seen += [total, [p.grad for p in params]]
+    return seen
+
+
+@case
+def sparse_gradients():
+    seen = []
+    index = torch.tensor([[0, 1, 1], [2, 0, 2]])
+    for dtype, values in ((torch.float32, [16.0, 32.0, 64.0]),
+                          (torch.float32, [16.0, math.inf, 64.0]),
+                          (torch.float32, [16.0, math.nan, 64.0]),
+                          (torch.float16, [16.0, 32.0, 64.0])):
+        param = torch.zeros(2, 3, dtype=dtype)
+        param.grad = torch.sparse_coo_tensor(
+            index, torch.tensor(values, dtype=dtype), (2, 3))
+        scaler = scaler_of()
+        found = scaler._unscale_grads_(torch.optim.SGD([param], lr=1.0),
+                                       torch.tensor(0.25), torch.tensor(0.0),
+                                       True)
+        seen += [[v.item() for v in found.values()], param.grad.to_dense()]
+    duplicate = torch.tensor([[1, 1], [2, 2]])
+    param = torch.zeros(2, 3, dtype=torch.float16)
+    param.grad = torch.sparse_coo_tensor(
+        duplicate, torch.tensor([64000.0, 64000.0]).half(), (2, 3))
+    found = scaler_of()._unscale_grads_(torch.optim.SGD([param], lr=1.0),
+                                        torch.tensor(0.25), torch.tensor(0.0),
+                                        True)
+    assert [v.item() for v in found.values()] == [1.0]
+    return seen
+
+
+@case
+def spoiled_between_unscale_and_step():
+    """The step runs: what was found before counts."""
+    net, scaler = model(), scaler_of()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+    batch, target = batches()[0]
+    scaler.scale(mse(net(batch), target)).backward()
+    scaler.unscale_(optimizer)
+    spoil(optimizer)
+    scaler.step(optimizer)
+    scaler.update()
+    assert not all(torch.isfinite(p).all() for p in net.parameters())
+    return weights(net), scaler.state_dict()
+
+
+@case
+def scale_does_not_overflow():
+    scaler = scaler_of(init_scale=1e38, growth_factor=16.0)
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+    scaler.scale(net(batches()[0][0]).sum() * 1e-30).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert math.isfinite(scaler.get_scale())
+    return scaler.state_dict()
+
+
+@case
+def accumulation():
+    net, scaler, seen = model(), scaler_of(), []
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for index, (batch, target) in enumerate(batches()):
+        scaler.scale(mse(net(batch), target) / 2).backward()
+        if index % 2 == 1:
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+            seen += [weights(net), scaler.get_scale()]
+    assert scaler.get_scale() == 128.0 * 4
+    return seen
+
+
+@case
+def penalty():
+    net, scaler, seen = model(), scaler_of(), []
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for batch, target in batches():
+        optimizer.zero_grad()
+        loss = mse(net(batch), target)
+        grads = torch.autograd.grad(scaler.scale(loss), net.parameters(),
+                                    create_graph=True)
+        inverse = 1.0 / scaler.get_scale()
+        loss = loss + sum((g * inverse).pow(2).sum() for g in grads).sqrt()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        seen += [loss, weights(net)]
+    return seen
+
+
+@case
+def two_models_two_optimizers():
+    nets, scaler, seen = [model(0), model(1)], scaler_of(), []
+    optimizers = [torch.optim.SGD(n.parameters(), lr=1.0) for n in nets]
+    for index, (batch, target) in enumerate(batches()):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        outputs = [n(batch) for n in nets]
+        loss = mse(outputs[0] + 0.3 * outputs[1], target)
+        scaler.scale(loss).backward(retain_graph=True)
+        scaler.scale(mse(outputs[1], target)).backward()
+        if index == 2:
+            spoil(optimizers[1])
+        scaler.unscale_(optimizers[0])
+        before = [weights(n) for n in nets]
+        for optimizer in optimizers:
+            scaler.step(optimizer)
+        scaler.update()
+        moved = [not torch.equal(b[0], weights(n)[0])
+                 for b, n in zip(before, nets)]
+        assert moved == [True, index != 2]
+        seen += [weights(n) for n in nets] + [scaler.get_scale()]
+    assert scaler.get_scale() == 128.0 * 2 ** 3 * 0.5
+    return seen
+
+
+@case
+def shared_parameters():
+    """Two optimizers over one parameter: it is unscaled twice."""
+    net, scaler = model(), scaler_of()
+    optimizers = [torch.optim.SGD(net.parameters(), lr=0.1) for _ in range(2)]
+    batch, target = batches()[0]
+    scaler.scale(mse(net(batch), target)).backward()
+    for optimizer in optimizers:
+        scaler.unscale_(optimizer)
+    return gradients(net)
+
+
+@case
+def loaded_state():
+    seen = []
+    for warm in (False, True):
+        scaler = scaler_of(init_scale=3.0, growth_interval=2)
+        if warm:
+            scaler.scale(torch.ones(1))
+        scaler.load_state_dict({"scale": 4.0, "growth_factor": 8.0,
+                                "backoff_factor": 0.125, "growth_interval": 3,
+                                "_growth_tracker": 2})
+        seen += [train(plain, scaler=scaler)]
+    return seen
+
+
+@case
+def step_that_takes_the_scaler():
+    class Passed(torch.optim.SGD):
+        def step(self, closure=None, *, grad_scaler=None):
+            seen.append(grad_scaler.get_scale())
+
+    class Tensors(torch.optim.SGD):
+        def step(self, closure=None):
+            seen.append((self.grad_scale.item(), self.found_inf.item()))
+
+    seen = []
+    for kind in (Passed, Tensors):
+        net, scaler = model(), scaler_of()
+        optimizer = kind(net.parameters(), lr=1.0)
+        optimizer._step_supports_amp_scaling = True
+        batch, target = batches()[0]
+        scaler.scale(mse(net(batch), target)).backward()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scaler.step(optimizer)
+    return seen
+
+
+@case
+def scaler_errors():
+    seen = []
+    net, scaler = model(), scaler_of()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+    batch, target = batches()[0]
+    for act in (lambda: scaler.unscale_(optimizer),
+                lambda: scaler.step(optimizer), scaler.update,
+                lambda: scaler.scale(mse(net(batch), target)).backward(),
+                lambda: scaler.unscale_(optimizer),
+                lambda: scaler.unscale_(optimizer),
+                lambda: scaler.step(optimizer),
+                lambda: scaler.step(optimizer),
+                lambda: scaler.unscale_(optimizer), scaler.update,
+                scaler.update):
+        try:
+            act()
+        except (AssertionError, RuntimeError) as error:
+            seen.append((type(error).__name__, str(error)))
+    assert len(seen) == 7, seen
+    return seen
+
+
+@case
+def sharded_scaler_of_one_process():
+    import torch.distributed as dist
+    store = dist.HashStore()
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        scaler = ShardedGradScaler(device="cpu", init_scale=128.0,
+                                   growth_interval=1)
+        return train(plain, scaler=scaler)
+    finally:
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(2)
+    main(cases)

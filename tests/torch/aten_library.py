@@ -1,0 +1,227 @@
+"""What the library adds to PyTorch: quiet loading, its own operators, errors that
+change nothing, the environment.
+
+usage: aten_library.py LIBSWAMP_ATEN
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import unittest
+import warnings
+
+from twice import load
+
+import torch
+
+LIBRARY = sys.argv.pop(1)
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def python(code, **environment):
+    """Runs code in a process of its own, with the library's path as argument."""
+    return subprocess.run([sys.executable, "-c", code, LIBRARY],
+                          env={**os.environ, **environment}, text=True,
+                          stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=120)
+
+
+def check(tensors):
+    return torch.ops.swamp.check_finite(tensors)
+
+
+class Loading(unittest.TestCase):
+    def test_prints_nothing(self):
+        done = python("import sys, torch\n"
+                      "torch.ops.load_library(sys.argv[1])\n",
+                      PYTHONWARNINGS="ignore")  # torch's own, of a lack of numpy
+        self.assertEqual((done.returncode, done.stdout, done.stderr),
+                         (0, "", ""))
+
+    def test_other_warnings_pass(self):
+        done = python("import sys, torch\n"
+                      "torch.ops.load_library(sys.argv[1])\n"
+                      "torch.ones(2, 2).to_sparse_csr()\n")
+        self.assertIn("Sparse CSR tensor support is in beta", done.stderr)
+
+    def test_twice(self):
+        torch.ops.load_library(LIBRARY)
+
+    def test_bad_environment_is_an_error_with_words(self):
+        code = ("import sys, torch\n"
+                "torch.ops.load_library(sys.argv[1])\n"
+                "x = torch.ones(3)\n"
+                "try:\n"
+                "  torch._amp_foreach_non_finite_check_and_unscale_(\n"
+                "      [x], torch.zeros(()), torch.tensor(.5))\n"
+                "except RuntimeError as error:\n"
+                "  print(type(error).__name__, error, x)\n")
+        done = python(code, SWAMP_ISA="quick")
+        self.assertRegex(done.stdout, "^RuntimeError swamp: .*SWAMP_ISA.*quick"
+                         "(?s:.*)1., 1., 1.")
+        done = python(code, SWAMP_BACKEND="athread")
+        self.assertIn("SWAMP_BACKEND", done.stdout)
+
+    def test_other_machines(self):
+        code = ("import sys, torch\n"
+                "torch.ops.load_library(sys.argv[1])\n"
+                "x = torch.arange(0., 5000.).bfloat16()\n"
+                "torch._amp_foreach_non_finite_check_and_unscale_(\n"
+                "    [x, x[5:9], x[::2]], f := torch.zeros(()),\n"
+                "    torch.tensor(.3))\n"
+                "c = torch.ops.swamp.check_finite([x, x])\n"
+                "print(x.double().sum().item(), f.item(), c.item())\n")
+        lines = {python(code, **e).stdout for e in (
+            {}, {"SWAMP_TRANSFER": "check", "SWAMP_MACHINE": "sw26010pro"},
+            {"SWAMP_BACKEND": "threads", "SWAMP_ISA": "scalar"})}
+        self.assertEqual(len(lines), 1, lines)
+        self.assertTrue(lines.pop().endswith(" 0.0 0.0\n"))
+
+
+class Information(unittest.TestCase):
+    def test_version(self):
+        self.assertRegex(torch.ops.swamp.version(), r"^\d+\.\d+\.\d+$")
+
+    def test_info(self):
+        info = json.loads(torch.ops.swamp.info())
+        self.assertEqual(info["version"], torch.ops.swamp.version())
+        self.assertEqual(info["torch"], torch.__version__.split("+")[0])
+        self.assertIn(info["isa"], info["available"]["isa"])
+        for key in ("machine", "core_groups", "slaves_per_group", "ldm_bytes",
+                    "backend", "transfer", "bind", "cpu", "cores", "threads",
+                    "topology", "compiler"):
+            self.assertIn(key, info)
+
+
+class CheckFinite(unittest.TestCase):
+    def test_answers(self):
+        for dtype in DTYPES:
+            for value, expected in ((1.0, 0.0), (math.inf, 1.0),
+                                    (-math.inf, 1.0), (math.nan, 1.0)):
+                tensors = [torch.ones(100, dtype=dtype),
+                           torch.full((40, 50), value, dtype=dtype)]
+                answer = check(tensors)
+                self.assertEqual(answer.item(), expected)
+                self.assertEqual((answer.dtype, answer.shape, answer.device),
+                                 (torch.float32, (), torch.device("cpu")))
+
+    def test_empty(self):
+        for tensors in ([], [torch.empty(0)], [torch.empty(3, 0)]):
+            answer = check(tensors)
+            self.assertEqual((answer.item(), answer.device.type), (0, "cpu"))
+
+    def test_every_place(self):
+        for dtype in DTYPES:
+            for place in range(67):
+                tensor = torch.ones(67, dtype=dtype)
+                tensor[place] = math.nan
+                self.assertEqual(check([tensor]).item(), 1.0)
+                self.assertEqual(check([tensor[:place]]).item(), 0.0)
+
+    def test_views(self):
+        base = torch.ones(60, 80)
+        base[7, 9] = math.inf
+        for view, expected in ((base[:, 10:], 0), (base[:, 9:], 1),
+                               (base.t()[9], 1), (base[::7], 1),
+                               (base[::2], 0), (base[7, 9].expand(5, 5), 1),
+                               (base[0, :1].expand(5), 0),
+                               (base[7].expand(3, 80), 1)):
+            self.assertEqual(check([base[0], view, view]).item(), expected)
+
+    def test_writes_nothing(self):
+        values = torch.tensor([1.0, math.nan, 2.0]).half()
+        bits = values.view(torch.int16).clone()
+        check([values, values])
+        self.assertTrue(torch.equal(values.view(torch.int16), bits))
+        self.assertEqual(values._version, 0)
+
+    def test_gradients(self):
+        leaf = torch.ones(3, requires_grad=True)
+        product = leaf * 2
+        self.assertFalse(check([product, leaf]).requires_grad)
+        product.sum().backward()
+        self.assertEqual(leaf.grad.tolist(), [2.0, 2.0, 2.0])
+
+    def test_errors(self):
+        with self.assertRaisesRegex(
+                NotImplementedError,
+                "^\"check_finite_cpu\" not implemented for 'Int'"):
+            check([torch.ones(3), torch.ones(3, dtype=torch.int32)])
+        with self.assertRaisesRegex(NotImplementedError, "takes strided CPU"):
+            check([torch.eye(3).to_sparse()])
+
+    def test_meta(self):
+        answer = check([torch.ones(3, device="meta")])
+        self.assertEqual((answer.device.type, answer.dtype, answer.shape),
+                         ("meta", torch.float32, ()))
+
+    def test_fake(self):
+        from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+        with FakeTensorMode() as mode:
+            answer = check([torch.ones(3), torch.ones(4).half()])
+            self.assertIsInstance(answer, FakeTensor)
+            self.assertEqual((answer.device.type, answer.shape), ("cpu", ()))
+
+    def test_opcheck(self):
+        for tensors in ([torch.ones(3)], [torch.ones(2, 3), torch.ones(4).half()],
+                        [torch.ones(3, requires_grad=True)],
+                        [torch.ones(8, 8)[:, ::2], torch.empty(0)]):
+            results = torch.library.opcheck(torch.ops.swamp.check_finite,
+                                            (tensors,))
+            self.assertEqual(set(results.values()), {"SUCCESS"}, results)
+
+    def test_compile(self):
+        def step(x, y):
+            return check([x * 2, y]) + 1, x + 1
+
+        compiled = torch.compile(step, backend="aot_eager", fullgraph=True)
+        for y, expected in ((1.0, 1.0), (math.inf, 2.0)):
+            answer, _ = compiled(torch.ones(5), torch.full((3,), y))
+            self.assertEqual(answer.item(), expected)
+
+    def test_compile_of_the_overridden(self):
+        def step(x, found, inv_scale):
+            y = x * 3
+            torch._amp_foreach_non_finite_check_and_unscale_([y], found,
+                                                             inv_scale)
+            return y
+
+        compiled = torch.compile(step, backend="aot_eager", fullgraph=True)
+        found = torch.zeros(())
+        answer = compiled(torch.tensor([1.0, math.inf]), found,
+                          torch.tensor(0.5))
+        self.assertEqual((answer.tolist(), found.item()),
+                         ([1.5, math.inf], 1.0))
+
+
+class Errors(unittest.TestCase):
+    """Unlike stock, an error changes nothing."""
+
+    def test_nothing_is_written(self):
+        for bad, error in ((torch.ones(3, dtype=torch.int32),
+                            NotImplementedError),
+                           (torch.ones(1).expand(4), RuntimeError)):
+            good = torch.tensor([1.0, math.inf])
+            found = torch.zeros(())
+            with self.assertRaises(error):
+                torch._amp_foreach_non_finite_check_and_unscale_(
+                    [good, good[:1], bad], found, torch.tensor(0.5))
+            self.assertEqual((good.tolist(), found.item()),
+                             ([1.0, math.inf], 0.0))
+
+    def test_inv_scale_one_only_reads(self):
+        # 0x7f81 is a signalling nan that stock rewrites.
+        bits = torch.tensor([0x7f81, 0x3f80, 0x7f80], dtype=torch.int16)
+        grads, found = bits.view(torch.bfloat16), torch.zeros(())
+        torch._amp_foreach_non_finite_check_and_unscale_(
+            [grads, grads[::2]], found, torch.tensor(1.0))
+        self.assertEqual(bits.tolist(), [0x7f81, 0x3f80, 0x7f80])
+        self.assertEqual(found.item(), 1.0)
+
+
+if __name__ == "__main__":
+    load(LIBRARY)
+    warnings.simplefilter("ignore")
+    unittest.main()

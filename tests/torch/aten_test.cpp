@@ -1,0 +1,128 @@
+// The C++ door without the dispatcher, and work inside at::parallel_for.
+#include "swamp/aten.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace swamp::aten {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+// expect_error() looks at the beginning of PyTorch's text.
+template <class Error, class Call>
+void expect_error(const std::string& text, Call call) {
+  try {
+    call();
+    FAIL() << "expected: " << text;
+  } catch (const Error& error) {
+    EXPECT_EQ(
+        std::string(error.what_without_backtrace()).substr(0, text.size()),
+        text);
+  }
+}
+
+void unscale(const std::vector<at::Tensor>& tensors, at::Tensor found_inf,
+             const at::Tensor& inv_scale) {
+  amp_foreach_non_finite_check_and_unscale_(tensors, found_inf, inv_scale);
+}
+
+TEST(AtenDoor, Unscales) {
+  const std::vector<at::Tensor> tensors = {
+      at::full({3, 4}, 8.0), at::full({5}, 8.0, at::kHalf),
+      at::full({70}, 8.0, at::kDouble).slice(0, 0, 70, 3)};
+  at::Tensor found_inf = at::zeros({});
+  unscale(tensors, found_inf, at::full({1, 1}, 0.25));
+  for (const at::Tensor& tensor : tensors) {
+    EXPECT_TRUE(tensor.eq(2.0).all().item<bool>());
+  }
+  EXPECT_EQ(found_inf.item<float>(), 0.0f);
+  tensors[2][20] = -kInf;
+  EXPECT_EQ(check_finite(tensors).item<float>(), 1.0f);
+  unscale(tensors, found_inf, at::ones({}));
+  EXPECT_EQ(found_inf.item<float>(), 1.0f);
+}
+
+TEST(AtenDoor, UpdatesTheScale) {
+  at::Tensor scale = at::full({}, 4.0);
+  at::Tensor tracker = at::zeros({1}, at::kInt);
+  EXPECT_TRUE(amp_update_scale_(scale, tracker, at::zeros({1}), 2.0, 0.5, 1)
+                  .is_same(scale));
+  EXPECT_EQ(scale.item<float>(), 8.0f);
+}
+
+// What the dispatcher keeps away from a CPU kernel, a direct call does not.
+TEST(AtenDoor, Errors) {
+  const at::Tensor good = at::ones({3});
+  const at::Tensor one = at::zeros({});
+  const at::Tensor meta = at::empty({}, at::device(at::kMeta));
+  const at::Tensor sparse = at::eye(3).to_sparse();
+  expect_error<c10::Error>("inv_scale must be a CPU tensor.",
+                           [&] { unscale({good}, meta, meta); });
+  expect_error<c10::Error>("found_inf must be a CPU tensor.",
+                           [&] { unscale({good}, meta, one); });
+  expect_error<c10::Error>("one of scaled_grads was not a CPU tensor.", [&] {
+    unscale({good, meta}, one, one);
+  });
+  expect_error<c10::Error>("one of scaled_grads was not a CPU tensor.", [&] {
+    unscale({good, at::Tensor()}, one, one);
+  });
+  expect_error<c10::Error>("one of scaled_grads was not a strided tensor.",
+                           [&] {
+                             unscale({good, sparse}, one, one);
+                           });
+  expect_error<c10::Error>("one of tensors was not a strided tensor.", [&] {
+    check_finite({good, sparse});
+  });
+  expect_error<c10::NotImplementedError>(
+      "\"_amp_foreach_non_finite_check_and_unscale_cpu\" not implemented for "
+      "'Long'",
+      [&] {
+        unscale({good, at::zeros({2}, at::kLong)}, one, one);
+      });
+  EXPECT_TRUE(good.eq(1.0).all().item<bool>());
+
+  at::Tensor tracker = at::zeros({}, at::kInt);
+  at::Tensor scale = meta;
+  expect_error<c10::Error>("current_scale must be a CPU tensor.", [&] {
+    amp_update_scale_(scale, tracker, one, 2.0, 0.5, 1);
+  });
+  expect_error<c10::Error>("found_inf must be a CPU tensor.", [&] {
+    amp_update_scale_(tracker, tracker, meta, 2.0, 0.5, 1);
+  });
+}
+
+TEST(AtenThreads, InsideParallelFor) {
+  constexpr std::int64_t kJobs = 16;
+  at::set_num_threads(2);
+  std::vector<at::Tensor> all;
+  for (std::int64_t i = 0; i < kJobs; ++i) {
+    all.push_back(at::full({200000 + i}, 8.0));
+  }
+  all[5][99] = kInf;
+  std::atomic<int> found{0};
+  at::parallel_for(0, kJobs, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const at::Tensor& tensor = all[static_cast<std::size_t>(i)];
+      at::Tensor found_inf = at::zeros({});
+      // Rows, for the road; and single elements.
+      unscale({tensor, at::full({300, 200}, 8.0).slice(1, 0, 200, 2)},
+              found_inf, at::full({}, 0.25));
+      found += found_inf.item<float>() != 0.0f ? 1 : 0;
+    }
+  });
+  EXPECT_EQ(found.load(), 1);
+  all[5][99] = 2.0;
+  for (const at::Tensor& tensor : all) {
+    EXPECT_TRUE(tensor.eq(2.0).all().item<bool>());
+  }
+}
+
+}  // namespace
+}  // namespace swamp::aten

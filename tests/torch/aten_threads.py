@@ -1,0 +1,183 @@
+"""Threads as PyTorch's: its number of threads, Python threads, fork.
+
+usage: aten_threads.py LIBSWAMP_ATEN
+"""
+
+import os
+import sys
+import threading
+import unittest
+
+from twice import load, unscale
+
+import torch
+
+LIBRARY = sys.argv.pop(1)
+
+
+def threads_of_process():
+    return len(os.listdir("/proc/self/task"))
+
+
+def in_child(work):
+    """Runs work() in a fork; whether it returned True within 30 s."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            import faulthandler
+            faulthandler.dump_traceback_later(30, exit=True)
+            code = 0 if work() else 1
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def once(count=400000, dtype=torch.float32):
+    """Unscales something large; whether the result is right."""
+    tensors = [torch.full((count,), 8.0, dtype=dtype),
+               torch.full((600, 700), 8.0, dtype=dtype)[:, ::2]]
+    found = torch.zeros(())
+    unscale(tensors, found, torch.tensor(0.25))
+    return found.item() == 0 and all(bool((t == 2).all()) for t in tensors)
+
+
+class CountOfThreads(unittest.TestCase):
+    """Runs first, by its name: the process must have had no workers."""
+
+    def test_1_one(self):
+        torch.set_num_threads(1)
+        before = threads_of_process()
+        self.assertTrue(once())
+        self.assertEqual(threads_of_process(), before)
+
+    def test_2_one_in_a_new_thread(self):
+        """A new OpenMP master would take all CPUs, had nobody told it."""
+        torch.set_num_threads(1)
+        seen = []
+        # Made here: any other operation of the new thread would tell it.
+        tensor, inverse = torch.ones(400000), torch.tensor(0.5)
+        found = torch.zeros(())
+
+        def work():
+            before = threads_of_process()
+            unscale([tensor], found, inverse)
+            seen.append(threads_of_process() - before)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        self.assertEqual(seen, [0])
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one CPU")
+    def test_3_two(self):
+        torch.set_num_threads(2)
+        before = threads_of_process()
+        tensor = torch.empty(400000)
+        unscale([tensor], torch.zeros(()), torch.tensor(0.5))
+        self.assertEqual(threads_of_process(), before + 1)
+
+
+class PythonThreads(unittest.TestCase):
+    def test_many_at_once(self):
+        torch.set_num_threads(2)
+        failures = []
+
+        def work(number):
+            dtype = (torch.float32, torch.bfloat16, torch.float16)[number % 3]
+            for turn in range(20):
+                if not once(1000 * (turn % 5) + 20000 * number, dtype):
+                    failures.append((number, turn))
+                if torch.ops.swamp.check_finite([torch.ones(5000)]).item():
+                    failures.append((number, turn, "check"))
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+
+    def test_the_interpreter_is_free_meanwhile(self):
+        """The lock is released: another thread counts on."""
+        torch.set_num_threads(1)
+        tensor, turns, done = torch.ones(1 << 24), [0], threading.Event()
+
+        def count():
+            while not done.is_set():
+                turns[0] += 1
+
+        counter = threading.Thread(target=count)
+        counter.start()
+        before = turns[0]
+        for _ in range(5):
+            unscale([tensor], torch.zeros(()), torch.tensor(1.0000001))
+        after = turns[0]
+        done.set()
+        counter.join()
+        self.assertGreater(after, before)
+
+
+class Fork(unittest.TestCase):
+    def test_after_work_on_threads(self):
+        torch.set_num_threads(2)
+        self.assertTrue(once())
+        # The strided part is PyTorch's own loop, whose pool hangs in a fork
+        # unless it is told, as DataLoader tells it.
+        self.assertTrue(in_child(lambda: torch.set_num_threads(1) or once()))
+
+    def test_road_alone(self):
+        torch.set_num_threads(2)
+        self.assertTrue(once())
+        tensor = torch.full((400000,), 8.0)
+
+        def work():
+            unscale([tensor], torch.zeros(()), torch.tensor(0.25))
+            return tensor[0].item() == 2.0 and tensor[-1].item() == 2.0
+
+        self.assertTrue(in_child(work))
+        self.assertEqual(tensor[0].item(), 8.0)
+        self.assertTrue(once())
+
+    def test_with_threads_running(self):
+        torch.set_num_threads(2)
+        stop, good = threading.Event(), []
+
+        def work():
+            while not stop.is_set():
+                good.append(once(30000))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        children = [in_child(lambda: torch.set_num_threads(1) or once(30000))
+                    for _ in range(5)]
+        stop.set()
+        thread.join()
+        self.assertTrue(all(children) and all(good) and good)
+
+
+class Items(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        tensor = torch.full((100000,), float(index))
+        found = torch.zeros(())
+        unscale([tensor], found, torch.tensor(0.5))
+        active = torch.ops.swamp.check_finite([tensor]).item() == 0.0
+        return tensor[[0, -1]], found, active
+
+
+class DataLoaderWorkers(unittest.TestCase):
+    def test_workers(self):
+        self.assertTrue(once())
+        loader = torch.utils.data.DataLoader(Items(), num_workers=2, timeout=60,
+                                             multiprocessing_context="fork")
+        values = sorted(value[0, 1].item() for value, found, active in loader
+                        if active.item() and found.item() == 0)
+        self.assertEqual(values, [index / 2 for index in range(8)])
+
+
+if __name__ == "__main__":
+    load(LIBRARY)
+    unittest.main()
