@@ -5,9 +5,10 @@
 /// swamp's kernels in the place of PyTorch's own: from then on
 /// `at::_amp_foreach_non_finite_check_and_unscale_()` and
 /// `at::_amp_update_scale_()` of CPU tensors are swamp's, for every caller in
-/// the process. It also registers the operators `swamp::version`, `swamp::info`
-/// and `swamp::check_finite`. The functions below are the same kernels without
-/// the dispatcher: no autograd, no tracing.
+/// the process. It also registers the operators `swamp::version`,
+/// `swamp::info`, `swamp::check_finite`, `swamp::grad_norm_and_check` and
+/// `swamp::mixed_precision_adamw_`. The functions below are the same kernels
+/// without the dispatcher: no autograd, no tracing.
 ///
 /// A linker that is told `--as-needed` drops a library of which nothing is
 /// called; a call of swamp::aten::version() keeps it.
@@ -17,6 +18,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "swamp/export.h"
@@ -76,6 +78,53 @@ SWAMP_API at::Tensor& amp_update_scale_(at::Tensor& current_scale,
 /// @throws c10::Error for a tensor that is not on the CPU or not strided;
 ///   c10::NotImplementedError for another dtype
 SWAMP_API at::Tensor check_finite(at::TensorList tensors);
+
+/// grad_norm_and_check() is the operator `swamp::grad_norm_and_check`: the
+/// 2-norm of the unscaled gradients and the check for inf and nan in one pass
+/// that only reads; see swamp::foreach_norm(). Elements are taken in the order
+/// of their memory where a tensor has no holes.
+///
+/// @param grads float16, bfloat16, float32 or float64, which may be mixed; the
+///   list may be empty
+/// @param found_inf one float32 of any shape; set to 1 or left alone
+/// @param inv_scale one float32 of any shape
+/// @return a new float64 CPU tensor without dimensions
+/// @throws c10::Error before anything is written
+SWAMP_API at::Tensor grad_norm_and_check(at::TensorList grads,
+                                         at::Tensor found_inf,
+                                         const at::Tensor& inv_scale);
+
+/// mixed_precision_adamw_() is the operator `swamp::mixed_precision_adamw_`: a
+/// step of AdamW, as torch.optim.AdamW(fused=True) takes it, from scaled
+/// gradients to the model's weights in one pass. Does nothing at all when
+/// found_inf is not 0. Gradients are not written.
+///
+/// @param master_params float32, written
+/// @param grads float16, bfloat16 or float32, of the masters' shapes
+/// @param exp_avgs float32, of the masters' shapes, written
+/// @param exp_avg_sqs float32, of the masters' shapes, written
+/// @param model_params empty, or float16 or bfloat16 of the masters' shapes:
+/// set
+///   to the rounded masters
+/// @param step one float32: the steps taken; 1 is added
+/// @param found_inf one float32 of any shape
+/// @param inv_scale one float32 of any shape
+/// @param grad_norm one float32 or float64: the norm of the unscaled gradients;
+///   without it, it is computed where max_norm asks for it
+/// @param lr the learning rate; not checked, as the rest
+/// @param beta1 of the first moment
+/// @param beta2 of the second moment
+/// @param weight_decay decoupled
+/// @param eps added to the root
+/// @param max_norm above 0: gradients are multiplied by
+///   max_norm / (grad_norm + 1e-6) where that is below 1
+/// @throws c10::Error before anything is written
+SWAMP_API void mixed_precision_adamw_(
+    at::TensorList master_params, at::TensorList grads, at::TensorList exp_avgs,
+    at::TensorList exp_avg_sqs, at::TensorList model_params, at::Tensor step,
+    const at::Tensor& found_inf, const at::Tensor& inv_scale,
+    const std::optional<at::Tensor>& grad_norm, double lr, double beta1,
+    double beta2, double weight_decay, double eps, double max_norm);
 
 /// version() is the operator `swamp::version`.
 ///

@@ -1,0 +1,298 @@
+"""swamp::grad_norm_and_check and swamp::mixed_precision_adamw_ against what
+PyTorch 2.13 computes with its own operators, bit for bit."""
+
+import itertools
+import math
+import sys
+import unittest
+
+try:
+    import torch
+except ImportError:
+    print("no torch")
+    sys.exit(77)
+
+LIBRARY = sys.argv.pop(1)
+torch.ops.load_library(LIBRARY)
+norm_and_check = torch.ops.swamp.grad_norm_and_check
+adamw = torch.ops.swamp.mixed_precision_adamw_
+
+# Multiples of 64: PyTorch's vector body, whose bits are promised.
+SHAPES = [(64,), (128, 96), (3, 64), (0,), (32768,)]
+HYPER = dict(lr=1e-2, beta1=0.9, beta2=0.999, weight_decay=0.1, eps=1e-8)
+
+
+def same(a, b):
+    return a.dtype == b.dtype and a.shape == b.shape and bool(
+        (a.view(torch.int16 if a.element_size() == 2 else torch.int32)
+         == b.view(torch.int16 if b.element_size() == 2 else torch.int32)).all())
+
+
+class Model:
+    """Masters, moments, 16-bit weights and gradients of some parameters."""
+
+    def __init__(self, seed, gradient_dtype, model_dtype, scale=1024.0):
+        torch.manual_seed(seed)
+        self.params = [torch.randn(s) for s in SHAPES]
+        self.exp_avgs = [torch.randn(s) * 0.1 for s in SHAPES]
+        self.exp_avg_sqs = [torch.rand(s) * 0.01 for s in SHAPES]
+        self.grads = [(torch.randn(s) * scale).to(gradient_dtype)
+                      for s in SHAPES]
+        self.model = [] if model_dtype is None else [
+            torch.zeros(s, dtype=model_dtype) for s in SHAPES]
+        self.step = torch.tensor(3.0)
+
+    def lists(self):
+        return (self.params, self.grads, self.exp_avgs, self.exp_avg_sqs,
+                self.model)
+
+    def all(self):
+        return [t for some in self.lists() for t in some] + [self.step]
+
+
+def expected_step(m, inv_scale, max_norm, norm):
+    """PyTorch's own operators, one after another."""
+    grads = [g.float() * inv_scale for g in m.grads]
+    if max_norm > 0:
+        coefficient = max_norm / (norm + 1e-6)
+        if coefficient < 1:
+            grads = [g * coefficient for g in grads]
+    m.step += 1
+    steps = [m.step.clone() for _ in m.params]
+    torch._fused_adamw_(
+        m.params, grads, m.exp_avgs, m.exp_avg_sqs, [], steps,
+        lr=HYPER["lr"], beta1=HYPER["beta1"], beta2=HYPER["beta2"],
+        weight_decay=HYPER["weight_decay"], eps=HYPER["eps"], amsgrad=False,
+        maximize=False)
+    for weight, master in zip(m.model, m.params):
+        weight.copy_(master)
+
+
+class Adamw(unittest.TestCase):
+    def test_bits(self):
+        for gradient, model, max_norm in itertools.product(
+                (torch.float32, torch.float16, torch.bfloat16),
+                (None, torch.float16, torch.bfloat16), (0.0, 0.5, 1e9)):
+            with self.subTest(gradient=gradient, model=model, max_norm=max_norm):
+                ours, theirs = (Model(7, gradient, model) for _ in range(2))
+                inv_scale = torch.tensor(1 / 1024)
+                found = torch.zeros(())
+                norm = norm_and_check(ours.grads, found, inv_scale)
+                self.assertEqual(found.item(), 0)
+                before = [g.clone() for g in ours.grads]
+                adamw(*ours.lists(), ours.step, found, inv_scale, norm,
+                      max_norm=max_norm, **HYPER)
+                expected_step(theirs, 1 / 1024, max_norm, norm.item())
+                for a, b in zip(ours.all(), theirs.all()):
+                    self.assertTrue(same(a, b), (a, b))
+                for a, b in zip(ours.grads, before):
+                    self.assertTrue(same(a, b))
+
+    def test_norm_is_computed_where_it_is_missing(self):
+        a, b = (Model(8, torch.float16, torch.float16) for _ in range(2))
+        inv_scale, found = torch.tensor(1 / 1024), torch.zeros(1)
+        norm = norm_and_check(a.grads, found, inv_scale)
+        adamw(*a.lists(), a.step, found, inv_scale, norm, max_norm=0.1, **HYPER)
+        adamw(*b.lists(), b.step, found, inv_scale, max_norm=0.1, **HYPER)
+        for x, y in zip(a.all(), b.all()):
+            self.assertTrue(same(x, y))
+
+    def test_overflow_touches_nothing(self):
+        for found in (1.0, 2.0, -1.0, math.nan):
+            m, untouched = (Model(9, torch.float16, torch.float16)
+                            for _ in range(2))
+            adamw(*m.lists(), m.step, torch.tensor(found), torch.tensor(1.0),
+                  max_norm=1.0, **HYPER)
+            for a, b in zip(m.all(), untouched.all()):
+                self.assertTrue(same(a, b))
+
+    def test_layouts(self):
+        """Transposed, sliced and expanded tensors give the bits of contiguous
+        ones."""
+        torch.manual_seed(1)
+        base = [torch.randn(64, 32) for _ in range(3)]
+        base[2] = base[2].abs()
+        grad = torch.randn(64, 32).half()
+        plain = [t.clone() for t in base] + [grad.clone(),
+                                             torch.zeros(64, 32).bfloat16()]
+        one = (torch.zeros(()), torch.ones(()))
+
+        def run(p, m, v, g, w):
+            adamw([p], [g], [m], [v], [w], torch.zeros(()), *one, **HYPER)
+
+        run(*plain)
+
+        def transposed(t):
+            return t.t().clone().t()
+
+        def sliced(t):
+            wide = torch.zeros(64, 64, dtype=t.dtype)
+            wide[:, ::2] = t
+            return wide[:, ::2]
+
+        for layouts in itertools.product((torch.clone, transposed, sliced),
+                                         repeat=5):
+            args = [f(t) for f, t in zip(
+                layouts, base + [grad, torch.zeros(64, 32).bfloat16()])]
+            run(*args)
+            for a, b in zip(args, plain):
+                self.assertTrue(same(a.contiguous(), b), layouts)
+        g = torch.tensor([2.0]).expand(4)
+        p, m, v = torch.ones(4), torch.zeros(4), torch.zeros(4)
+        adamw([p], [g], [m], [v], [], torch.zeros(()), *one, **HYPER)
+        self.assertEqual(len(set(p.tolist())), 1)
+
+    def refused(self, text, change):
+        m = Model(10, torch.float16, torch.float16)
+        args = dict(master_params=m.params, grads=m.grads, exp_avgs=m.exp_avgs,
+                    exp_avg_sqs=m.exp_avg_sqs, model_params=m.model,
+                    step=m.step, found_inf=torch.zeros(()),
+                    inv_scale=torch.ones(()), **HYPER)
+        change(args)
+        before = [t.clone() for t in m.all()]
+        with self.assertRaisesRegex(RuntimeError, text):
+            adamw(**args)
+        for a, b in zip(m.all(), before):
+            self.assertTrue(same(a, b))
+
+    def test_refused(self):
+        def drop(name):
+            return lambda a: a.update({name: a[name][:-1]})
+
+        for name in ("grads", "exp_avgs", "exp_avg_sqs", "model_params"):
+            self.refused(f"{name} has 4 tensors; expected 5, as master_params",
+                         drop(name))
+
+        def last(name, tensor):
+            return lambda a: a.update({name: a[name][:-1] + [tensor]})
+
+        self.refused(r"grads\[4\] has the shape \[3\]; expected \[32768\]",
+                     last("grads", torch.zeros(3).half()))
+        self.refused(r"grads\[4\] has the dtype Double; expected Half or "
+                     "BFloat16 or Float", last("grads",
+                                               torch.zeros(32768).double()))
+        self.refused(r"model_params\[4\] has the dtype Float; expected Half or "
+                     "BFloat16", last("model_params", torch.zeros(32768)))
+        self.refused("unsupported operation: more than one element",
+                     last("exp_avgs", torch.zeros(1).expand(32768)))
+        self.refused("found_inf must be a 1-element tensor",
+                     lambda a: a.update(found_inf=torch.zeros(2)))
+        self.refused("inv_scale must be a float tensor",
+                     lambda a: a.update(inv_scale=torch.ones(()).double()))
+        self.refused("step must be a float tensor",
+                     lambda a: a.update(step=torch.tensor(3)))
+        self.refused("step is 0.5; expected a whole number",
+                     lambda a: a.update(step=torch.tensor(0.5)))
+        self.refused("grad_norm must be a 1-element tensor",
+                     lambda a: a.update(grad_norm=torch.zeros(2)))
+
+    def test_versions_and_leaves(self):
+        m = Model(11, torch.float32, None)
+        versions = [t._version for t in m.all()]
+        one = (torch.zeros(()), torch.ones(()))
+        adamw(*m.lists(), m.step, *one, **HYPER)
+        grads = {id(g) for g in m.grads}
+        for t, version in zip(m.all(), versions):
+            self.assertEqual(t._version, version + (id(t) not in grads))
+        m.params[0].requires_grad_()
+        with self.assertRaisesRegex(RuntimeError, "a leaf Variable"):
+            adamw(*m.lists(), m.step, *one, **HYPER)
+        with torch.no_grad():
+            adamw(*m.lists(), m.step, *one, **HYPER)
+
+
+class Norm(unittest.TestCase):
+    def test_against_double(self):
+        torch.manual_seed(2)
+        grads = [torch.randn(1000).to(d) for d in
+                 (torch.float16, torch.bfloat16, torch.float32, torch.float64)]
+        found = torch.zeros(())
+        norm = norm_and_check(grads, found, torch.tensor(0.25))
+        self.assertEqual((norm.dtype, norm.shape, found.item()),
+                         (torch.float64, (), 0.0))
+        expected = math.sqrt(sum(
+            float(((g.double() if g.dtype == torch.float64 else g.float())
+                   * 0.25).double().square().sum()) for g in grads))
+        self.assertTrue(math.isclose(norm.item(), expected, rel_tol=1e-12))
+
+    def test_threads_do_not_matter(self):
+        torch.manual_seed(3)
+        grads = [torch.randn(n) for n in (100, 300000, 8192, 70000, 5)]
+        norms = set()
+        threads = torch.get_num_threads()
+        for n in (1, 2, 3):
+            torch.set_num_threads(n)
+            norms.add(norm_and_check(grads, torch.zeros(()),
+                                     torch.tensor(0.3)).item())
+        torch.set_num_threads(threads)
+        self.assertEqual(len(norms), 1)
+
+    def test_finds(self):
+        for bad in (math.inf, -math.inf, math.nan):
+            for dtype in (torch.float16, torch.bfloat16, torch.float32,
+                          torch.float64):
+                grads = [torch.ones(300, dtype=dtype), torch.ones(20, 20)]
+                grads[0][299] = bad
+                found = torch.zeros(1)
+                norm = norm_and_check(grads, found, torch.ones(1))
+                self.assertEqual(found.item(), 1)
+                self.assertFalse(math.isfinite(norm.item()))
+                grads[0][299] = 0
+                norm_and_check(grads, found, torch.ones(1))
+                self.assertEqual(found.item(), 1)  # never cleared
+
+    def test_empty(self):
+        found = torch.zeros(())
+        self.assertEqual(norm_and_check([], found, torch.ones(())).item(), 0)
+        self.assertEqual(
+            norm_and_check([torch.zeros(0)], found, torch.ones(())).item(), 0)
+
+    def test_layouts(self):
+        x = torch.randn(40, 50)
+        want = norm_and_check([x.clone()], torch.zeros(()), torch.ones(()))
+        for y in (x.repeat_interleave(2, 1)[:, ::2], x.expand(40, 50)):
+            got = norm_and_check([y], torch.zeros(()), torch.ones(()))
+            self.assertEqual(got.item(), want.item())
+        got = norm_and_check([x.t()], torch.zeros(()), torch.ones(()))
+        self.assertEqual(got.item(), want.item())  # in the order of its memory
+
+    def test_refused(self):
+        with self.assertRaisesRegex(RuntimeError, r"grads\[0\] has the dtype Int"):
+            norm_and_check([torch.ones(3, dtype=torch.int32)], torch.zeros(()),
+                           torch.ones(()))
+        with self.assertRaisesRegex(RuntimeError, "found_inf must be a 1-element"):
+            norm_and_check([torch.ones(3)], torch.zeros(2), torch.ones(()))
+
+
+class Compile(unittest.TestCase):
+    def test_opcheck(self):
+        results = torch.library.opcheck(
+            norm_and_check, ([torch.ones(3), torch.ones(4).half()],
+                             torch.zeros(()), torch.ones(())))
+        self.assertEqual(set(results.values()), {"SUCCESS"}, results)
+        for model in (None, torch.bfloat16):
+            m = Model(12, torch.float16, model)
+            results = torch.library.opcheck(
+                adamw, (*m.lists(), m.step, torch.zeros(()), torch.ones(())),
+                HYPER)
+            self.assertEqual(set(results.values()), {"SUCCESS"}, results)
+
+    def test_compile(self):
+        def step(m, found, inv_scale):
+            norm = norm_and_check(m.grads, found, inv_scale)
+            adamw(*m.lists(), m.step, found, inv_scale, norm, max_norm=1.0,
+                  **HYPER)
+            return norm + 1
+
+        eager, compiled = (Model(13, torch.bfloat16, torch.bfloat16)
+                           for _ in range(2))
+        want = step(eager, torch.zeros(()), torch.tensor(0.5))
+        got = torch.compile(step, backend="aot_eager", fullgraph=True)(
+            compiled, torch.zeros(()), torch.tensor(0.5))
+        self.assertEqual(got.item(), want.item())
+        for a, b in zip(compiled.all(), eager.all()):
+            self.assertTrue(same(a, b))
+
+
+if __name__ == "__main__":
+    unittest.main()
