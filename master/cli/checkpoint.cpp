@@ -204,18 +204,23 @@ bool read_checkpoint(const std::string& path, std::string& content) {
 
 void check_options(const std::map<std::string, std::string>& made_with,
                    const std::map<std::string, std::string>& given) {
-  const auto value = [](const auto& options, const std::string& name) {
-    const auto found = options.find(name);
-    return found == options.end() ? "none" : found->second;
-  };
-  std::map<std::string, std::string> all = made_with;
-  all.insert(given.begin(), given.end());
-  for (const auto& [name, text] : all) {
-    const std::string before = value(made_with, name);
-    const std::string now = value(given, name);
-    if (before == now) continue;
+  const auto refuse = [](const std::string& name, const std::string& before,
+                         const std::string& now) {
     throw Failure(
         fmt::format("made with {} {}, expected {}", name, before, now));
+  };
+  // First what both have: of another scaler the other options follow.
+  for (const auto& [name, before] : made_with) {
+    const auto found = given.find(name);
+    if (found != given.end() && found->second != before) {
+      refuse(name, before, found->second);
+    }
+  }
+  for (const auto& [name, before] : made_with) {
+    if (given.count(name) == 0) refuse(name, before, "none");
+  }
+  for (const auto& [name, now] : given) {
+    if (made_with.count(name) == 0) refuse(name, "none", now);
   }
 }
 

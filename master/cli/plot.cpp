@@ -36,7 +36,9 @@ set key top right noenhanced textcolor '#333333' samplen 2 spacing 1.2
 set tmargin at screen 0.92
 set bmargin at screen 0.46
 set title heading noenhanced font ',15' textcolor '#222222'
-set ylabel 'loss' textcolor '#333333'
+set label 1 'loss' at screen 0.02, screen 0.69 rotate center \
+  textcolor '#333333'
+set format y '%.1f'
 set format x ''
 plot $taken using 1:2 with lines linewidth 2 linecolor '#2563a8' \
        title 'loss', \
@@ -47,7 +49,7 @@ set tmargin at screen 0.42
 set bmargin at screen 0.09
 unset title
 set xlabel 'step' textcolor '#333333'
-set ylabel 'log2 of the loss scale' textcolor '#333333'
+set label 1 'log2 of the loss scale' at screen 0.02, screen 0.255
 set format x '%g'
 set format y '%g'
 set yrange [low - 1:high + 1]

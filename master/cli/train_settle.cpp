@@ -193,8 +193,8 @@ void TrainArguments::note_decisive() {
   decisive["--batch"] = fmt::to_string(options_.batch);
   decisive["--seed"] = fmt::to_string(options_.seed);
   note("--clip-grad", o.clip_grad);
+  decisive["--scaler"] = o.scaler.empty() ? "none" : o.scaler;
   if (!o.scaler.empty()) {
-    decisive["--scaler"] = o.scaler;
     for (const std::string& text : given_.at("--scaler-option")->results()) {
       std::string key;
       parse_scaler_option(text, key);
