@@ -2,15 +2,9 @@
 
 #include <utility>
 
-#include "master/scaler/preset.h"
+#include "master/scaler/engine.h"
 
 namespace swamp {
-
-struct LossScaler::Impl {
-  const scaler::Preset& preset;
-  scaler::Scaler scaler;
-};
-
 namespace {
 
 std::string error_text(const std::string& scaler, const std::string& type,
@@ -90,16 +84,7 @@ float LossScaler::inv_scale() const noexcept {
 }
 
 ScalerStep LossScaler::update(float found_inf) {
-  scaler::Scaler& state = impl_->scaler;
-  ScalerStep step;
-  step.found_inf = found_inf != 0.0f;
-  step.skipped = step.found_inf && state.skips != 0.0;
-  step.old_scale = state.scale;
-  state.warning.clear();
-  impl_->preset.rule(state, found_inf);
-  step.new_scale = state.scale;
-  step.warning = state.warning;
-  return step;
+  return scaler::update(impl_->preset, impl_->scaler, found_inf);
 }
 
 std::vector<std::string> LossScaler::tracker_names() const {
@@ -128,6 +113,7 @@ std::string LossScaler::state_dict() const {
 
 void LossScaler::load_state_dict(const std::string& json) {
   scaler::read_state(impl_->preset, json, impl_->scaler);
+  scaler::round_scale(impl_->scaler);
 }
 
 }  // namespace swamp

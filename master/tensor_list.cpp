@@ -76,7 +76,8 @@ void require_same_counts(const StreamList* streams, int stream_count,
     throw Error(SWAMP_INVALID_ARGUMENT,
                 std::string(streams[s].name) + "[" + std::to_string(i) +
                     "].count: " + std::to_string(other) + "; expected " +
-                    std::to_string(count) + ", as " + streams[0].name);
+                    std::to_string(count) + " (as '" + streams[0].name +
+                    "' has)");
   }
 }
 
@@ -95,7 +96,8 @@ SegmentList make_segments(const StreamList* streams,
       throw Error(SWAMP_INVALID_ARGUMENT,
                   std::string(streams[s].name) + ": a list of " +
                       std::to_string(other) + " tensors; expected " +
-                      std::to_string(count) + ", as " + streams[0].name);
+                      std::to_string(count) + " (as '" + streams[0].name +
+                      "' has)");
     }
   }
   std::byte* base = memory.reserve(count * stride);

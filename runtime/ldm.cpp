@@ -68,9 +68,10 @@ LdmLayout LdmLayout::make(const Operation& operation, std::size_t ldm_bytes,
   // Whole lines of every stream: a put of part of a line costs the real machine
   // up to 12 times as much.
   const std::size_t step = kMinTileBytes / narrowest;
+  // A segment that gathers may have the number of its grain behind it.
+  const int segment_words = operation.stream_count + (partial_bytes != 0);
   const std::size_t fixed =
-      align_up(kSegmentBatch * segment_bytes(operation.stream_count),
-               kLdmAlignment) +
+      align_up(kSegmentBatch * segment_bytes(segment_words), kLdmAlignment) +
       kLdmAlignment + 2 * align_up(partial_bytes, kLdmAlignment);
 
   LdmLayout layout;

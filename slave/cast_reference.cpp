@@ -1,9 +1,16 @@
 #include "slave/cast.h"
 #include "slave/reference.h"
 #include "slave/reference_formats.h"
+#include "swamp/float_formats.h"
 
 namespace swamp::slave::reference {
 namespace {
+
+// divides() compares bits: clang takes x / 1 for x, and then divides always,
+// though under flush-to-zero that is not the same.
+bool divides(float divisor) {
+  return float_to_bits(divisor) != float_to_bits(1.0f);
+}
 
 template <class In, class Out>
 void cast(const void* args, void* const* tiles, std::size_t count) {
@@ -12,7 +19,7 @@ void cast(const void* args, void* const* tiles, std::size_t count) {
   auto* out = static_cast<typename Out::Storage*>(tiles[1]);
   for (std::size_t i = 0; i < count; ++i) {
     float value = In::load(in[i]);
-    if (divisor != 1.0f) value = In::load(In::store(value / divisor));
+    if (divides(divisor)) value = In::load(In::store(value / divisor));
     out[i] = Out::store(value);
   }
 }
@@ -24,7 +31,7 @@ void accumulate(const void* args, void* const* tiles, std::size_t count) {
   auto* sum = static_cast<float*>(tiles[1]);
   for (std::size_t i = 0; i < count; ++i) {
     sum[i] += In::load(in[i]);
-    if (divisor != 1.0f) sum[i] /= divisor;
+    if (divides(divisor)) sum[i] /= divisor;
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "swamp/float_formats.h"
 #include "swamp/kernel.h"
@@ -21,15 +22,30 @@ namespace swamp::slave::HWY_NAMESPACE {
 namespace {
 
 using DD = hn::ScalableTag<double>;
-using DF = hn::Rebind<float, DD>;  // as many lanes
 
-// A format unscales: one element, or as many as a vector of doubles has.
+// Pair is a vector of floats, widened.
+struct Pair {
+  hn::Vec<DD> low, high;
+};
+
+// A format unscales: one element, or the next two vectors of doubles. Those in
+// one multiplication of a whole vector: lanes that nobody asked for would raise
+// flags of their own (0 * inf).
 template <class Stream>
-HWY_INLINE hn::Vec<DD> unscale_vector(const typename Stream::Element* at,
-                                      float inv_scale) {
-  const DF df;
-  return hn::PromoteTo(DD(),
-                       hn::Mul(Stream::load(df, at), hn::Set(df, inv_scale)));
+HWY_INLINE Pair unscale_pair(const typename Stream::Element* at,
+                             float inv_scale) {
+  const DD dd;
+  const hn::ScalableTag<float> df;
+  const auto scale = hn::Set(df, inv_scale);
+#if HWY_TARGET == HWY_SCALAR
+  return {hn::PromoteTo(dd, hn::Mul(Stream::load(df, at), scale)),
+          hn::PromoteTo(dd, hn::Mul(Stream::load(df, at + 1), scale))};
+#else
+  const hn::Half<decltype(df)> dh;
+  const auto value = hn::Mul(Stream::load(df, at), scale);
+  return {hn::PromoteTo(dd, hn::LowerHalf(dh, value)),
+          hn::PromoteTo(dd, hn::UpperHalf(dh, value))};
+#endif
 }
 struct Float16 : Float16Stream {
   using Bits = std::uint16_t;
@@ -37,8 +53,8 @@ struct Float16 : Float16Stream {
   static double one(Element x, float inv_scale) {
     return float16_to_float(x) * inv_scale;
   }
-  static HWY_INLINE hn::Vec<DD> vector(const Element* at, float inv_scale) {
-    return unscale_vector<Float16Stream>(at, inv_scale);
+  static HWY_INLINE Pair pair(const Element* at, float inv_scale) {
+    return unscale_pair<Float16Stream>(at, inv_scale);
   }
 };
 struct BFloat16 : BFloat16Stream {
@@ -47,16 +63,16 @@ struct BFloat16 : BFloat16Stream {
   static double one(Element x, float inv_scale) {
     return bfloat16_to_float(x) * inv_scale;
   }
-  static HWY_INLINE hn::Vec<DD> vector(const Element* at, float inv_scale) {
-    return unscale_vector<BFloat16Stream>(at, inv_scale);
+  static HWY_INLINE Pair pair(const Element* at, float inv_scale) {
+    return unscale_pair<BFloat16Stream>(at, inv_scale);
   }
 };
 struct Float32 : Float32Stream {
   using Bits = std::uint32_t;
   static constexpr Bits kExponent = 0x7f800000u;
   static double one(Element x, float inv_scale) { return x * inv_scale; }
-  static HWY_INLINE hn::Vec<DD> vector(const Element* at, float inv_scale) {
-    return unscale_vector<Float32Stream>(at, inv_scale);
+  static HWY_INLINE Pair pair(const Element* at, float inv_scale) {
+    return unscale_pair<Float32Stream>(at, inv_scale);
   }
 };
 struct Float64 {
@@ -66,10 +82,11 @@ struct Float64 {
   static double one(Element x, float inv_scale) {
     return x * static_cast<double>(inv_scale);
   }
-  static HWY_INLINE hn::Vec<DD> vector(const Element* at, float inv_scale) {
+  static HWY_INLINE Pair pair(const Element* at, float inv_scale) {
     const DD dd;
-    return hn::Mul(hn::LoadU(dd, at),
-                   hn::Set(dd, static_cast<double>(inv_scale)));
+    const auto scale = hn::Set(dd, static_cast<double>(inv_scale));
+    return {hn::Mul(hn::LoadU(dd, at), scale),
+            hn::Mul(hn::LoadU(dd, at + hn::Lanes(dd)), scale)};
   }
 };
 
@@ -85,21 +102,28 @@ HWY_NOINLINE void add_some(const typename Format::Element* data,
   }
 }
 
-// add_rounds() adds whole rounds: 16 elements, the first of them for lane 0.
+// add_pair() adds the squares of the elements at `at` to two vectors of lanes.
 template <class Format>
+HWY_INLINE void add_pair(const typename Format::Element* at, float inv_scale,
+                         hn::Vec<DD>& low, hn::Vec<DD>& high) {
+  const Pair value = Format::pair(at, inv_scale);
+  low = hn::Add(low, hn::Mul(value.low, value.low));
+  high = hn::Add(high, hn::Mul(value.high, value.high));
+}
+
+// add_rounds() adds whole rounds: 16 elements, the first of them for lane 0. It
+// is unrolled by hand, because g++ keeps an array in memory that it loops over.
+template <class Format, std::size_t... kPairs>
 HWY_INLINE void add_rounds(const typename Format::Element* data,
                            std::size_t count, const NormArgs& args,
-                           double* lanes) {
+                           double* lanes, std::index_sequence<kPairs...>) {
   const DD dd;
   constexpr std::size_t kLanes = NormPartial::kLanes;
   constexpr std::size_t kStep = hn::MaxLanes(DD());
-  constexpr std::size_t kVectors = kLanes / kStep;
   const float inv_scale = args.inv_scale;
   const std::size_t ahead = args.prefetch_bytes;
-  hn::Vec<DD> sums[kVectors];
-  for (std::size_t v = 0; v < kVectors; ++v) {
-    sums[v] = hn::LoadU(dd, lanes + v * kStep);
-  }
+  hn::Vec<DD> low[] = {hn::LoadU(dd, lanes + 2 * kPairs * kStep)...};
+  hn::Vec<DD> high[] = {hn::LoadU(dd, lanes + (2 * kPairs + 1) * kStep)...};
   for (std::size_t i = 0; i < count; i += kLanes) {
     if (ahead != 0) {
       // Prefetching beyond the array is harmless: it cannot fault.
@@ -108,14 +132,12 @@ HWY_INLINE void add_rounds(const typename Format::Element* data,
         hwy::Prefetch(next + ahead + b);
       }
     }
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      const auto value = Format::vector(data + i + v * kStep, inv_scale);
-      sums[v] = hn::Add(sums[v], hn::Mul(value, value));
-    }
+    (add_pair<Format>(data + i + 2 * kPairs * kStep, inv_scale, low[kPairs],
+                      high[kPairs]),
+     ...);
   }
-  for (std::size_t v = 0; v < kVectors; ++v) {
-    hn::StoreU(sums[v], dd, lanes + v * kStep);
-  }
+  (hn::StoreU(low[kPairs], dd, lanes + 2 * kPairs * kStep), ...);
+  (hn::StoreU(high[kPairs], dd, lanes + (2 * kPairs + 1) * kStep), ...);
 }
 
 // flag_all() goes through a tile again, to flag what is inf or nan.
@@ -160,7 +182,10 @@ HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
   const std::size_t rounds = (count - head) / kLanes * kLanes;
   const std::size_t tail = head + rounds;
   add_some<Format>(data, head, first, norm.inv_scale, lanes);
-  if (rounds != 0) add_rounds<Format>(data + head, rounds, norm, lanes);
+  if (rounds != 0) {
+    using Pairs = std::make_index_sequence<kLanes / 2 / hn::MaxLanes(DD())>;
+    add_rounds<Format>(data + head, rounds, norm, lanes, Pairs());
+  }
   add_some<Format>(data + tail, count - tail, first + tail, norm.inv_scale,
                    lanes);
   if (HWY_UNLIKELY(!all_finite(lanes))) {

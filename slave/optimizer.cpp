@@ -1,8 +1,6 @@
 // The kernels of the optimizers' steps, compiled once per target by Highway.
 #include "slave/optimizer.h"
 
-#include <cmath>
-
 #include "swamp/kernel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -106,7 +104,8 @@ struct Adam {
   ClippedGradient<Gradient> gradient;
   VF lerp_factor, beta2, one_minus_beta2, minus_step_size;
   VF bias_correction2_sqrt, eps, weight_decay, decay;
-  bool lerp_is_small, decays;
+  hn::Mask<DF> lerp_is_small;
+  bool decays;
 
   explicit HWY_INLINE Adam(const AdamArgs& args)
       : gradient{set(args.inv_scale), set(args.clip_coefficient)},
@@ -117,11 +116,12 @@ struct Adam {
         eps(set(args.eps)),
         weight_decay(set(args.weight_decay)),
         decay(set(args.decay)),
-        lerp_is_small(std::fabs(args.one_minus_beta1) < 0.5f),
+        lerp_is_small(hn::Lt(hn::Abs(set(args.one_minus_beta1)), set(0.5f))),
         decays(args.weight_decay != 0.0f) {
     // torch's lerp starts from the nearer end.
+    const VF factor = set(args.one_minus_beta1);
     lerp_factor =
-        set(lerp_is_small ? args.one_minus_beta1 : args.one_minus_beta1 - 1.0f);
+        hn::IfThenElse(lerp_is_small, factor, hn::Sub(factor, set(1.0f)));
   }
 
   HWY_INLINE void operator()(const typename Gradient::Element* at_gradient,
@@ -133,7 +133,7 @@ struct Adam {
     weight = hn::Mul(weight, decay);
 
     VF m = load(at_m);
-    m = fma(lerp_factor, hn::Sub(g, m), lerp_is_small ? m : g);
+    m = fma(lerp_factor, hn::Sub(g, m), hn::IfThenElse(lerp_is_small, m, g));
     store(m, at_m);
     const VF v =
         fma(hn::Mul(one_minus_beta2, g), g, hn::Mul(load(at_v), beta2));

@@ -32,6 +32,15 @@ if(SWAMP_WITH_HWLOC)
   endif()
 endif()
 
+# For libswamp_mpi: the C interface; Debian's is Open MPI.
+if(SWAMP_WITH_MPI)
+  find_package(MPI QUIET COMPONENTS C GLOBAL)
+  if(NOT MPI_C_FOUND)
+    message(STATUS "swamp: no MPI; libswamp_mpi is not built")
+    set(SWAMP_WITH_MPI OFF)
+  endif()
+endif()
+
 # swamp_room_libraries is what the objects of the rooms need at link time.
 add_library(swamp_room_libraries INTERFACE)
 target_link_libraries(swamp_room_libraries INTERFACE hwy::hwy Threads::Threads)

@@ -175,6 +175,8 @@ class SWAMP_API LossScaler {
 
   /// For swamp's own sources.
   struct Impl;
+  /// For swamp's own sources.
+  Impl& impl() noexcept { return *impl_; }
 
  private:
   explicit LossScaler(std::unique_ptr<Impl> impl) noexcept;

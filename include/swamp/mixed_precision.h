@@ -29,9 +29,9 @@ struct ModelParameter {
   /// The weights that the model computes with, written by every step: float16
   /// or bfloat16 (the optimizer then keeps a float32 master copy), or float32.
   Tensor data;
-  /// As many elements; float16, bfloat16 or float32, read by every step. A
-  /// float32 gradient is Megatron's main_grad: without accumulation it is
-  /// unscaled and clipped in place.
+  /// As many elements; float16, bfloat16 or float32, read by every step. Where
+  /// the step is not fused, a float32 gradient is Megatron's main_grad: without
+  /// accumulation it is unscaled and clipped in place.
   Tensor gradient;
 };
 
@@ -98,6 +98,11 @@ struct MixedPrecisionOptions {
   /// ZeRO: every rank comes with the gradients of its own part of the batch,
   /// owns a shard of master weights and moments, and all gather the weights.
   bool shard = false;
+
+  /// Two passes instead of Megatron's six: one reads the gradients (inf, nan
+  /// and norm), one does all the rest, and no main gradients are kept. The same
+  /// bits. Counting zeros needs the six.
+  bool fused = true;
 
   Machine* machine = nullptr;        ///< null: Machine::default_machine()
   StepObserver* observer = nullptr;  ///< hears timers and events; may be null

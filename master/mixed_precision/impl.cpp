@@ -29,7 +29,8 @@ MixedPrecisionOptimizer::Impl::Impl(std::vector<ParameterGroup> model_groups,
                                     const MixedPrecisionOptions& given)
     : options(given),
       communicator(given.communicator != nullptr ? *given.communicator
-                                                 : Communicator::alone()) {
+                                                 : Communicator::alone()),
+      fused(given.fused && !given.log_num_zeros_in_grad) {
   master::check_options(options);
   master::check_parameters(model_groups, options);
   scaler = master::choose_scaler(options);
@@ -62,7 +63,7 @@ Tensor MixedPrecisionOptimizer::Impl::main_param(MainSlice& main) const {
 
 Tensor MixedPrecisionOptimizer::Impl::main_gradient(MainSlice& main) const {
   const std::size_t parameter = main.slice.parameter;
-  if (!unscales_in_place(parameter)) return float32_tensor(main.gradient);
+  if (!uses_model_gradient(parameter)) return float32_tensor(main.gradient);
   return slice_of(parameters[parameter].gradient, main.slice);
 }
 
@@ -83,27 +84,43 @@ void MixedPrecisionOptimizer::Impl::make_slices() {
     main.group = group_of_parameter[slice.parameter];
     if (is_16_bit(slice.parameter)) main.master.resize(slice.count);
     for (std::size_t s = 0; s < states; ++s) main.states[s].resize(slice.count);
-    if (!unscales_in_place(slice.parameter)) main.gradient.resize(slice.count);
+    if (!uses_model_gradient(slice.parameter))
+      main.gradient.resize(slice.count);
     slices.push_back(std::move(main));
   }
 }
 
+// step_lists_of() are the lists that a slice belongs to: one a group; in a
+// fused step, whose 16-bit model weights are written with their masters, two.
+master::StepLists& MixedPrecisionOptimizer::Impl::step_lists_of(
+    const MainSlice& main) {
+  const bool with_model = fused && is_16_bit(main.slice.parameter);
+  for (master::StepLists& lists : step_lists) {
+    if (lists.group == main.group && lists.model_params.empty() != with_model) {
+      return lists;
+    }
+  }
+  step_lists.push_back({main.group, {}, {}, {}, {}});
+  return step_lists.back();
+}
+
 void MixedPrecisionOptimizer::Impl::make_lists() {
   const std::size_t states = master::state_names(options.optimizer).size();
-  step_lists.resize(groups.size());
   for (MainSlice& main : slices) {
     const ModelParameter& parameter = parameters[main.slice.parameter];
     const Tensor gradient = main_gradient(main);
     main_gradients.push_back(gradient);
-    if (!options.shard && gradient.data != parameter.gradient.data) {
+    if (!options.shard && !uses_model_gradient(main.slice.parameter)) {
       model_gradients.push_back(parameter.gradient);
       gradient_sums.push_back(gradient);
     }
+    master::StepLists& lists = step_lists_of(main);
     if (is_16_bit(main.slice.parameter)) {
+      const Tensor rounded = slice_of(parameter.data, main.slice);
       masters.push_back(float32_tensor(main.master));
-      rounded_masters.push_back(slice_of(parameter.data, main.slice));
+      rounded_masters.push_back(rounded);
+      if (fused) lists.model_params.push_back(rounded);
     }
-    master::StepLists& lists = step_lists[main.group];
     lists.params.push_back(main_param(main));
     lists.gradients.push_back(gradient);
     for (std::size_t s = 0; s < states; ++s) {

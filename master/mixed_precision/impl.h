@@ -39,7 +39,8 @@ struct MainSlice {
 
 namespace swamp {
 
-struct MixedPrecisionOptimizer::Impl {
+// Impl would be exported with the class that it is the inside of.
+struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
   Impl(std::vector<ParameterGroup> groups,
        const MixedPrecisionOptions& options);
 
@@ -64,12 +65,18 @@ struct MixedPrecisionOptimizer::Impl {
   std::vector<Tensor> main_gradients;   // of all slices
   std::vector<Tensor> masters;          // float32, of the 16-bit slices
   std::vector<Tensor> rounded_masters;  // the model's weights of the same
-  std::vector<master::StepLists> step_lists;  // by group
+  std::vector<master::StepLists> step_lists;
+
+  // What a fused step leaves to its last pass.
+  bool fused;
+  StepScaling scaling;
+  std::vector<double> squares;  // of the norm, by grain
 
   // The parts of a step.
   void accumulate(float divisor);
   void copy_model_grads_to_main_grads();
-  bool unscale_and_check(StepResult& result);
+  bool unscale_and_check(StepResult & result);
+  bool check_fused(OverflowReport & report);
   double clip_grad_norm();
   std::uint64_t count_zeros();
   void inner_step();
@@ -87,16 +94,18 @@ struct MixedPrecisionOptimizer::Impl {
   bool is_16_bit(std::size_t parameter) const {
     return parameters[parameter].data.dtype != kFloat32;
   }
-  // unscales_in_place() says whether the model's gradient is the main one.
-  bool unscales_in_place(std::size_t parameter) const {
-    return parameters[parameter].gradient.dtype == kFloat32 && !options.shard &&
-           options.micro_batches == 1;
+  // uses_model_gradient() says whether the model's gradient is the main one:
+  // it is only read, or float32 and unscaled in place.
+  bool uses_model_gradient(std::size_t parameter) const {
+    return !options.shard && options.micro_batches == 1 &&
+           (fused || parameters[parameter].gradient.dtype == kFloat32);
   }
   // slice_of() is a tensor's part that the slice covers.
   static Tensor slice_of(const Tensor& tensor, const master::Slice& slice);
-  // main_param() and main_gradient() are float32, of slice.count elements.
-  Tensor main_param(master::MainSlice& main) const;
-  Tensor main_gradient(master::MainSlice& main) const;
+  // main_param() is float32, main_gradient() too but where a fused step reads
+  // the model's; both have slice.count elements.
+  Tensor main_param(master::MainSlice & main) const;
+  Tensor main_gradient(master::MainSlice & main) const;
 
   void event(const std::string& what) {
     if (options.observer != nullptr) options.observer->event(what);
@@ -105,6 +114,7 @@ struct MixedPrecisionOptimizer::Impl {
  private:
   void make_slices();
   void make_lists();
+  master::StepLists& step_lists_of(const master::MainSlice& main);
 };
 
 }  // namespace swamp

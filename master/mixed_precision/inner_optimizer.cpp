@@ -2,7 +2,6 @@
 
 #include "master/mixed_precision/number_text.h"
 #include "swamp/error.h"
-#include "swamp/foreach.h"
 
 namespace swamp::master {
 namespace {
@@ -90,7 +89,8 @@ std::vector<const char*> state_names(const InnerOptions& options) {
 }
 
 void inner_step(const InnerOptions& options, const StepLists& lists,
-                std::int64_t step, Machine* machine) {
+                std::int64_t step, const StepScaling& scaling,
+                Machine* machine) {
   if (const auto* adam = std::get_if<AdamOptions>(&options)) {
     AdamStep numbers;
     numbers.lr = adam->lr;
@@ -101,7 +101,8 @@ void inner_step(const InnerOptions& options, const StepLists& lists,
     numbers.decoupled = adam->decoupled;
     numbers.step = step;
     foreach_adam_(lists.params, lists.gradients, lists.states[0],
-                  lists.states[1], {}, numbers, {}, machine);
+                  lists.states[1], lists.model_params, numbers, scaling,
+                  machine);
     return;
   }
   const auto& sgd = std::get<SgdOptions>(options);
@@ -112,8 +113,8 @@ void inner_step(const InnerOptions& options, const StepLists& lists,
   numbers.weight_decay = sgd.weight_decay;
   numbers.nesterov = sgd.nesterov;
   numbers.first = step == 1;
-  foreach_sgd_(lists.params, lists.gradients, lists.states[0], {}, numbers, {},
-               machine);
+  foreach_sgd_(lists.params, lists.gradients, lists.states[0],
+               lists.model_params, numbers, scaling, machine);
 }
 
 }  // namespace swamp::master

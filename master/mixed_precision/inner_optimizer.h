@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "swamp/foreach.h"
 #include "swamp/mixed_precision.h"
 
 namespace swamp::master {
@@ -32,16 +33,20 @@ std::vector<std::pair<const char*, double*>> option_fields(
 // state_names() are the arrays beside a weight, in the order of StepLists.
 std::vector<const char*> state_names(const InnerOptions& options);
 
-// StepLists is what a step of one group moves: float32 all, tensor by tensor.
+// StepLists is what a step of one group moves, tensor by tensor; params and
+// states are float32.
 struct StepLists {
+  std::size_t group;
   std::vector<Tensor> params;
   std::vector<Tensor> gradients;
   std::vector<Tensor> states[2];
+  std::vector<Tensor> model_params;  // 16-bit, written too; or empty
 };
 
 // inner_step() takes the step number `step`, counted from 1, of the states.
 void inner_step(const InnerOptions& options, const StepLists& lists,
-                std::int64_t step, Machine* machine);
+                std::int64_t step, const StepScaling& scaling,
+                Machine* machine);
 
 }  // namespace swamp::master
 

@@ -28,8 +28,14 @@ void MixedPrecisionOptimizer::Impl::copy_model_grads_to_main_grads() {
 bool MixedPrecisionOptimizer::Impl::unscale_and_check(StepResult& result) {
   float found_inf = 0;
   const float inv_scale = scaler->inv_scale();
-  amp_foreach_non_finite_check_and_unscale_(
-      main_gradients, found_inf, inv_scale, &result.overflow, options.machine);
+  if (fused) {
+    scaling.inv_scale = inv_scale;
+    if (check_fused(result.overflow)) found_inf = 1;
+  } else {
+    amp_foreach_non_finite_check_and_unscale_(main_gradients, found_inf,
+                                              inv_scale, &result.overflow,
+                                              options.machine);
+  }
   event("unscale_and_check(" + std::to_string(main_gradients.size()) +
         " grads)");
   if (result.overflow.element_count != 0) {
@@ -43,29 +49,50 @@ bool MixedPrecisionOptimizer::Impl::unscale_and_check(StepResult& result) {
   return found_inf > 0;
 }
 
+// check_fused() also gathers the squares of the norm, where it will be wanted:
+// that is the same pass.
+bool MixedPrecisionOptimizer::Impl::check_fused(OverflowReport& report) {
+  if (!(options.clip_grad > 0)) {
+    float found_inf = 0;
+    amp_foreach_non_finite_check_and_unscale_(main_gradients, found_inf, 1.0f,
+                                              &report, options.machine);
+    return found_inf != 0;
+  }
+  squares.clear();
+  report = master::overflow_report(master::run_norm(
+      main_gradients, scaling.inv_scale,
+      [&](double grain) { squares.push_back(grain); }, options.machine));
+  return report.element_count != 0;
+}
+
 double MixedPrecisionOptimizer::Impl::clip_grad_norm() {
   event("clip_grad_norm");
+  // Without a scaler nobody has looked at the gradients yet.
+  if (!fused || !scaler) {
+    squares.clear();
+    master::run_norm(
+        main_gradients, 1.0f, [&](double grain) { squares.push_back(grain); },
+        options.machine);
+  }
   // The sums of the grains, not of the ranks, are added in the order of the
   // ranks: so a sharded model has the norm of one that is not.
-  std::vector<double> sums;
-  master::run_norm(
-      main_gradients, 1.0f, [&](double grain) { sums.push_back(grain); },
-      options.machine);
   const auto ranks = static_cast<std::size_t>(communicator.size());
   std::vector<std::size_t> bytes(ranks);
-  const std::size_t mine = sums.size() * sizeof(double);
+  const std::size_t mine = squares.size() * sizeof(double);
   communicator.all_gather(&mine, sizeof mine, bytes.data());
   std::size_t all_bytes = 0;
   for (const std::size_t b : bytes) all_bytes += b;
   std::vector<double> all(all_bytes / sizeof(double));
-  communicator.all_gather_varied(sums.data(), bytes.data(), all.data());
+  communicator.all_gather_varied(squares.data(), bytes.data(), all.data());
   double sum = 0;
   for (const double grain : all) sum += grain;
   const double norm = std::sqrt(sum);
   event("all_reduce(SUM,norm^2)");
 
   const float coefficient = clip_coefficient(options.clip_grad, norm);
-  if (coefficient < 1) {
+  if (fused) {
+    scaling.clip_coefficient = coefficient;
+  } else if (coefficient < 1) {
     float ignored = 0;
     amp_foreach_non_finite_check_and_unscale_(
         main_gradients, ignored, coefficient, nullptr, options.machine);
@@ -84,14 +111,15 @@ std::uint64_t MixedPrecisionOptimizer::Impl::count_zeros() {
 void MixedPrecisionOptimizer::Impl::inner_step() {
   event("inner optimizer.step");
   ++steps;
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    master::inner_step(groups[g], step_lists[g], steps, options.machine);
+  for (const master::StepLists& lists : step_lists) {
+    master::inner_step(groups[lists.group], lists, steps, scaling,
+                       options.machine);
   }
 }
 
 void MixedPrecisionOptimizer::Impl::copy_main_params_to_model_params() {
   event("_copy_main_params_to_model_params");
-  foreach_cast_(rounded_masters, masters, 1, options.machine);
+  if (!fused) foreach_cast_(rounded_masters, masters, 1, options.machine);
   if (options.shard) gather_model_params();
 }
 

@@ -14,13 +14,13 @@
 namespace swamp {
 
 struct MpiCommunicator::Impl {
-  Impl(std::unique_ptr<mpi::Session> session_, MPI_Comm comm_, int rank_,
-       int size_, const MpiOptions& options)
-      : session(std::move(session_)),
-        comm(comm_),
-        rank(rank_),
-        size(size_),
-        exchange(comm_, rank_, size_, options) {}
+  Impl(std::unique_ptr<mpi::Session> share, MPI_Comm copy, int own_rank,
+       int ranks, const MpiOptions& options)
+      : session(std::move(share)),
+        comm(copy),
+        rank(own_rank),
+        size(ranks),
+        exchange(copy, own_rank, ranks, options) {}
 
   std::unique_ptr<mpi::Session> session;
   MPI_Comm comm;
@@ -101,12 +101,14 @@ std::unique_ptr<MpiCommunicator::Impl> join_fortran(int handle,
   const MpiOptions checked = mpi::checked(options);
   auto session = std::make_unique<mpi::Session>(false);
   const MPI_Comm comm = MPI_Comm_f2c(handle);
+  // Open MPI has a null pointer for a handle that it does not know.
+  const bool none = comm == MPI_COMM_NULL || comm == MPI_Comm{};
   int inter = 0;
-  if (comm != MPI_COMM_NULL) {
+  if (!none) {
     const ReturnErrors guard(comm);
     mpi::check(MPI_Comm_test_inter(comm, &inter), "MPI_Comm_test_inter");
   }
-  if (comm == MPI_COMM_NULL || inter != 0) {
+  if (none || inter != 0) {
     throw Error(
         SWAMP_INVALID_ARGUMENT,
         "MpiCommunicator::from_fortran: handle " + std::to_string(handle) +

@@ -202,8 +202,6 @@ void read_state(const Preset& preset, const std::string& text, Scaler& scaler) {
     }
   }
   check_index(preset, where, loaded);
-  if (loaded.float_rule != FloatRule::d)
-    loaded.scale = to_float32(loaded.scale);
   scaler = loaded;
 }
 

@@ -128,9 +128,8 @@ Scaler make_scaler(const Preset& preset, const ScalerOptions& options) {
                                 ? option.preset
                                 : read(preset, option, given->second);
   }
-  scaler.scale = scaler.float_rule == FloatRule::d
-                     ? scaler.initial_scale
-                     : to_float32(scaler.initial_scale);
+  scaler.scale = scaler.initial_scale;
+  round_scale(scaler);
   preset.prepare(options, scaler);
   return scaler;
 }

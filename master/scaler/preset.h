@@ -86,7 +86,7 @@ std::string option_text(const ScalerOptions& options, const char* name,
 void require(bool good, const Scaler& scaler, const char* type,
              const std::string& message, const std::string& detail);
 
-// The two ways of JSON. json.cpp
+// The two ways of JSON; a scale is read as it is written. json.cpp
 std::string write_state(const Preset& preset, const Scaler& scaler);
 void read_state(const Preset& preset, const std::string& json, Scaler& scaler);
 

@@ -6,6 +6,12 @@
 
 namespace swamp::scaler {
 
+void round_scale(Scaler& scaler) {
+  if (scaler.float_rule != FloatRule::d) {
+    scaler.scale = to_float32(scaler.scale);
+  }
+}
+
 double times(const Scaler& scaler, double factor) {
   switch (scaler.float_rule) {
     case FloatRule::a:

@@ -85,6 +85,9 @@ inline double to_float32(double value) {
   return static_cast<double>(static_cast<float>(value));
 }
 
+// round_scale() makes the scale what the system can keep.
+void round_scale(Scaler& scaler);
+
 // times() is scale * factor in the float rule of the system.
 double times(const Scaler& scaler, double factor);
 // divided_by() is scale / factor, for the systems that divide.

@@ -154,4 +154,75 @@ std::vector<WindowListRecord> read_window_lists() {
   return records;
 }
 
+std::vector<MegatronStepRecord> read_megatron_steps() {
+  std::vector<MegatronStepRecord> records;
+  for (const Json& line : read_lines("megatron_step.extra.jsonl")) {
+    MegatronStepRecord record;
+    record.id = line.at("id");
+    record.type = line.at("dtype") == "float16" ? kFloat16 : kBFloat16;
+    record.clip_grad = line.at("clip_grad");
+    record.log_num_zeros_in_grad = line.at("log_num_zeros_in_grad");
+    record.lr = line.at("lr");
+    if (!line.at("scaler").is_null()) record.scaler = line.at("scaler");
+    record.model_params = line.at("model_params").get<std::vector<float>>();
+    record.fp32_params = line.at("fp32_params").get<std::vector<float>>();
+    record.state_dict_keys =
+        line.at("state_dict_keys").get<std::vector<std::string>>();
+    for (const Json& from : line.at("steps")) {
+      MegatronStepRecord::Step step;
+      step.loss_scale_used = number(from.at("loss_scale_used"));
+      step.model_gradient = bit_patterns(from.at("model_grad_bits"));
+      step.main_gradient = bit_patterns(from.at("main_grad_f32_bits"));
+      step.events = from.at("events").get<std::vector<std::string>>();
+      const Json& returned = from.at("ret");
+      step.success = returned.at(0);
+      step.grad_norm = step.success ? number(returned.at(1)) : 0;
+      step.num_zeros =
+          step.success ? returned.at(2).get<std::uint64_t>() : std::uint64_t{0};
+      step.loss_scale_after = number(from.at("loss_scale_after"));
+      step.main_param = bit_patterns(from.at("main_param_bits"));
+      step.model_param = bit_patterns(from.at("model_param_bits"));
+      step.fp32_param = bit_patterns(from.at("fp32_param_bits"));
+      record.steps.push_back(step);
+    }
+    records.push_back(record);
+  }
+  return records;
+}
+
+std::vector<ProtocolRecord> read_protocol_records() {
+  std::vector<ProtocolRecord> records;
+  Json errors;
+  for (const Json& line : read_lines("grad_scaler/protocol.jsonl")) {
+    if (line.contains("errors")) {
+      errors = line.at("errors");
+      continue;
+    }
+    const Json& options = line.at("options");
+    ProtocolRecord record = {options.at(0),
+                             options.at(1),
+                             options.at(2),
+                             options.at(3),
+                             options.at(4),
+                             {},
+                             {}};
+    for (const Json& op : line.at("ops")) {
+      record.calls.push_back(
+          {op.at(0), op.size() > 1 ? op.at(1).get<double>() : 0.0});
+    }
+    for (const Json& row : line.at("rows")) {
+      const auto error = row.at(0).get<int>();
+      const auto said = error < 0 ? std::vector<std::string>{"", ""}
+                                  : errors.at(static_cast<std::size_t>(error))
+                                        .get<std::vector<std::string>>();
+      record.rows.push_back({said.at(0), said.at(1), row.at(1), row.at(2),
+                             row.at(3),
+                             static_cast<std::uint32_t>(std::stoul(
+                                 row.at(4).get<std::string>(), nullptr, 16))});
+    }
+    records.push_back(record);
+  }
+  return records;
+}
+
 }  // namespace swamp::test

@@ -82,6 +82,55 @@ struct WindowListRecord {
 };
 std::vector<WindowListRecord> read_window_lists();
 
+// MegatronStepRecord is a line of megatron_step.extra.jsonl: one 16-bit
+// parameter and one of float32.
+struct MegatronStepRecord {
+  struct Step {
+    double loss_scale_used;
+    std::vector<std::uint64_t> model_gradient;
+    std::vector<std::uint64_t> main_gradient;  // of the float32 parameter
+    std::vector<std::string> events;
+    bool success;
+    double grad_norm;         // where success
+    std::uint64_t num_zeros;  // where success
+    double loss_scale_after;
+    std::vector<std::uint64_t> main_param, model_param, fp32_param;
+  };
+  std::string id;
+  ScalarType type;
+  double clip_grad;
+  bool log_num_zeros_in_grad;
+  double lr;
+  std::string scaler;  // "": none
+  std::vector<float> model_params;
+  std::vector<float> fp32_params;
+  std::vector<Step> steps;
+  std::vector<std::string> state_dict_keys;
+};
+std::vector<MegatronStepRecord> read_megatron_steps();
+
+// ProtocolRecord is a line of grad_scaler/protocol.jsonl; see record.py there.
+struct ProtocolRecord {
+  struct Call {
+    std::string name;  // and an optimizer's index
+    double number;
+  };
+  struct Row {
+    std::string error_type;  // "": none
+    std::string error_text;
+    double scale;
+    std::int64_t tracker;
+    std::vector<int> steps;
+    std::uint32_t digest;
+  };
+  double init_scale, growth_factor, backoff_factor;
+  std::int64_t growth_interval;
+  bool enabled;
+  std::vector<Call> calls;
+  std::vector<Row> rows;
+};
+std::vector<ProtocolRecord> read_protocol_records();
+
 }  // namespace swamp::test
 
 #endif  // SWAMP_TESTS_MASTER_GOLDEN_H_

@@ -5,7 +5,11 @@
 #include <limits>
 #include <ostream>
 
+#include "slave/cast.h"
+#include "slave/count_zeros.h"
 #include "slave/kernel_id.h"
+#include "slave/norm.h"
+#include "slave/optimizer.h"
 #include "slave/reference.h"
 #include "slave/scan.h"
 #include "slave/unscale.h"
@@ -13,60 +17,55 @@
 namespace swamp::test {
 namespace {
 
-using slave::ScanArgs;
-using slave::UnscaleArgs;
+using namespace slave;  // the types of arguments
 
 constexpr std::uint64_t kSegment = 5;
 
-template <class Args>
-std::vector<ArgsSample> sample_args();
-
-template <>
-std::vector<ArgsSample> sample_args<UnscaleArgs>() {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  const float scales[] = {1.0f,      0.5f,    0x1p-16f, 0.7f,  1.0f / 3.0f,
-                          1e-3f,     65536.f, 0.0f,     -0.0f, -1.0f,
-                          kInfinity, 1e-40f,  3.4e38f,  kNan};
-  std::vector<ArgsSample> samples;
-  for (const float scale : scales) {
-    for (const std::uint32_t prefetch_bytes : {0u, 2048u}) {
-      const UnscaleArgs args{scale, prefetch_bytes};
-      ArgsSample sample;
-      sample.text = "inv_scale " + std::to_string(scale) + " prefetch " +
-                    std::to_string(prefetch_bytes);
-      sample.bytes.resize(sizeof args);
-      std::memcpy(sample.bytes.data(), &args, sizeof args);
-      sample.nan_payload = !std::isnan(scale);
-      samples.push_back(sample);
-    }
-  }
-  return samples;
-}
-
-template <>
-std::vector<ArgsSample> sample_args<ScanArgs>() {
-  std::vector<ArgsSample> samples;
-  for (const std::uint32_t prefetch_bytes : {0u, 2048u}) {
-    const ScanArgs args{prefetch_bytes};
-    ArgsSample sample;
-    sample.text = "prefetch " + std::to_string(prefetch_bytes);
-    sample.bytes.resize(sizeof args);
-    std::memcpy(sample.bytes.data(), &args, sizeof args);
-    sample.nan_payload = true;  // nothing is written
-    samples.push_back(sample);
-  }
-  return samples;
-}
-
 std::vector<KernelCase> make_kernel_cases() {
+#define in(element) \
+  StreamCase { Access::in, &k##element##Format }
+#define out(element) \
+  StreamCase { Access::out, &k##element##Format }
+#define inout(element) \
+  StreamCase { Access::inout, &k##element##Format }
   return {
-#define SWAMP_KERNEL(name, args_type, access, element)              \
-  {#name,          slave::kernel_id::name, &slave::reference::name, \
-   Access::access, &k##element##Format,    sample_args<args_type>()},
+#define SWAMP_KERNEL(name, args_type, ...) \
+  {#name,                                  \
+   kernel_id::name,                        \
+   &reference::name,                       \
+   args_family<args_type>(),               \
+   {__VA_ARGS__}},
 #include "slave/kernels.inc"
 #undef SWAMP_KERNEL
   };
+#undef in
+#undef out
+#undef inout
+}
+
+testing::AssertionResult different_partial(Partial kind,
+                                           const std::byte* actual,
+                                           const std::byte* expected) {
+  if (kind == Partial::scan) {
+    ScanPartial a, e;
+    std::memcpy(&a, actual, sizeof a);
+    std::memcpy(&e, expected, sizeof e);
+    return testing::AssertionFailure()
+           << "partial result: inf " << a.inf_count << " nan " << a.nan_count
+           << " first " << a.first_nonfinite << " finite " << a.finite_count
+           << " keys " << a.min_key << " " << a.max_key << ", expected inf "
+           << e.inf_count << " nan " << e.nan_count << " first "
+           << e.first_nonfinite << " finite " << e.finite_count << " keys "
+           << e.min_key << " " << e.max_key;
+  }
+  NormPartial a, e;
+  std::memcpy(&a, actual, sizeof a);
+  std::memcpy(&e, expected, sizeof e);
+  auto failure = testing::AssertionFailure() << std::hexfloat << "lanes";
+  for (int lane = 0; lane < NormPartial::kLanes; ++lane) {
+    failure << "\n  " << a.lanes[lane] << ", expected " << e.lanes[lane];
+  }
+  return failure;
 }
 
 }  // namespace
@@ -104,32 +103,34 @@ void PrintTo(const KernelOnIsa& value, std::ostream* out) {
   *out << value.kernel->name << " on " << value.table->isa;
 }
 
-KernelResult run_kernel(KernelFunction function, const ArgsSample& args,
-                        void* data, std::size_t count, std::size_t first) {
+KernelResult run_kernel(const KernelCase& kernel, KernelFunction function,
+                        const ArgsSample& args, void* const* tiles,
+                        std::size_t count, std::size_t first) {
   KernelResult result;
-  static_assert(sizeof(slave::ScanPartial) <= sizeof result.partial_bytes);
+  static_assert(sizeof(ScanPartial) <= sizeof result.partial_bytes);
+  static_assert(sizeof(NormPartial) <= sizeof result.partial_bytes);
   result.partial = result.partial_bytes;
   result.segment = kSegment;
-  void* const tiles[kMaxStreams] = {data};
   function(args.bytes.data(), tiles, count, first, result);
   result.partial = nullptr;
+  if (kernel.family.partial == Partial::norm) {
+    NormPartial partial;
+    std::memcpy(&partial, result.partial_bytes, sizeof partial);
+    for (double& lane : partial.lanes) {
+      if (std::isnan(lane)) lane = std::numeric_limits<double>::quiet_NaN();
+    }
+    std::memcpy(result.partial_bytes, &partial, sizeof partial);
+  }
   return result;
 }
 
-testing::AssertionResult same_result(const KernelResult& actual,
+testing::AssertionResult same_result(const KernelCase& kernel,
+                                     const KernelResult& actual,
                                      const KernelResult& expected) {
   if (std::memcmp(actual.partial_bytes, expected.partial_bytes,
                   sizeof actual.partial_bytes) != 0) {
-    slave::ScanPartial a, e;  // the only kind so far
-    std::memcpy(&a, actual.partial_bytes, sizeof a);
-    std::memcpy(&e, expected.partial_bytes, sizeof e);
-    return testing::AssertionFailure()
-           << "partial result: inf " << a.inf_count << " nan " << a.nan_count
-           << " first " << a.first_nonfinite << " finite " << a.finite_count
-           << " keys " << a.min_key << " " << a.max_key << ", expected inf "
-           << e.inf_count << " nan " << e.nan_count << " first "
-           << e.first_nonfinite << " finite " << e.finite_count << " keys "
-           << e.min_key << " " << e.max_key;
+    return different_partial(kernel.family.partial, actual.partial_bytes,
+                             expected.partial_bytes);
   }
   if (actual.flagged_elements == expected.flagged_elements &&
       actual.flagged_segments == expected.flagged_segments &&

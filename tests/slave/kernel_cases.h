@@ -1,6 +1,6 @@
 // Every kernel of slave/kernels.inc, with arguments to try it with, on every
 // ISA that this CPU can run. A new kernel is tested without a new line here; a
-// new type of arguments needs its sample_args() in kernel_cases.cpp.
+// new type of arguments needs its traits and samples in kernel_samples.cpp.
 #ifndef SWAMP_TESTS_SLAVE_KERNEL_CASES_H_
 #define SWAMP_TESTS_SLAVE_KERNEL_CASES_H_
 
@@ -22,13 +22,32 @@ struct ArgsSample {
   bool nan_payload;  // promised with these arguments
 };
 
+enum class Flagged { nothing, nonfinite, zeros };
+enum class Partial { none, scan, norm };
+
+// ArgsFamily is what kernels with the same type of arguments have in common.
+struct ArgsFamily {
+  Flagged flagged;
+  Partial partial;
+  std::vector<ArgsSample> samples;
+};
+
+// args_family() is specialised in kernel_samples.cpp for every type of
+// arguments in the list.
+template <class Args>
+ArgsFamily args_family();
+
+struct StreamCase {
+  Access access;
+  const Format* format;
+};
+
 struct KernelCase {
   const char* name;
   KernelId id;
   KernelFunction reference;
-  Access access;
-  const Format* format;
-  std::vector<ArgsSample> args;
+  ArgsFamily family;
+  std::vector<StreamCase> streams;
 };
 
 const std::vector<KernelCase>& kernel_cases();
@@ -50,14 +69,17 @@ void PrintTo(const KernelOnIsa& value, std::ostream* out);
 // KernelResult is a result and the partial result that it points to: zero where
 // the operation gathers none.
 struct KernelResult : Result {
-  alignas(8) std::byte partial_bytes[64] = {};
+  alignas(8) std::byte partial_bytes[128] = {};
 };
 
-// run_kernel() runs a kernel on one tile.
-KernelResult run_kernel(KernelFunction function, const ArgsSample& args,
-                        void* data, std::size_t count, std::size_t first = 0);
+// run_kernel() runs a kernel, or its reference, on one tile of each stream. Of
+// a nan in its partial result only is told that it is one.
+KernelResult run_kernel(const KernelCase& kernel, KernelFunction function,
+                        const ArgsSample& args, void* const* tiles,
+                        std::size_t count, std::size_t first = 0);
 
-testing::AssertionResult same_result(const KernelResult& actual,
+testing::AssertionResult same_result(const KernelCase& kernel,
+                                     const KernelResult& actual,
                                      const KernelResult& expected);
 
 }  // namespace swamp::test

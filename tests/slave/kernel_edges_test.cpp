@@ -2,11 +2,12 @@
 // byte read or written outside.
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "kernel_cases.h"
-#include "support/compare.h"
+#include "kernel_tiles.h"
 #include "support/guarded_pages.h"
 #include "support/random.h"
 
@@ -14,92 +15,148 @@ namespace swamp::test {
 namespace {
 
 constexpr std::size_t kMaxCount = 200;
+constexpr std::size_t kFirst = 1000;
 
 class KernelEdges : public testing::TestWithParam<KernelOnIsa> {
  protected:
-  // A few sets of arguments: a plain factor, with and without prefetch, and one
-  // that makes 0 of what lies outside of a masked vector nan.
+  const std::vector<StreamCase>& streams() const {
+    return GetParam().kernel->streams;
+  }
+
+  // A few sets of arguments. Of unscale a plain factor, with and without
+  // prefetch, and one that makes 0 of what lies outside of a masked vector nan.
   std::vector<const ArgsSample*> some_args() const {
     std::vector<const ArgsSample*> some;
-    const std::vector<ArgsSample>& all = GetParam().kernel->args;
+    const std::vector<ArgsSample>& all = GetParam().kernel->family.samples;
     for (std::size_t i = 6; i < all.size() && some.size() < 4; i += 5) {
       some.push_back(&all[i]);
     }
-    if (some.empty()) {  // kernels that have only a few
+    if (some.size() < 2) {  // kernels that have only a few
+      some.clear();
       for (const ArgsSample& args : all) some.push_back(&args);
     }
     return some;
   }
 
-  // expect_tile() tests a tile of `count` elements at `tile`, which must lie in
-  // memory that may be written.
-  void expect_tile(std::byte* tile, std::size_t count, const ArgsSample& args,
-                   Random& random) {
-    const KernelCase& kernel = *GetParam().kernel;
-    const Format& format = *kernel.format;
-    std::vector<std::byte> expected(count * format.bytes);
-    fill_any(format, expected.data(), count, random);
-    if (count != 0) std::memcpy(tile, expected.data(), expected.size());
-    const KernelResult got =
-        run_kernel(GetParam().function(), args, tile, count, 1000);
-    const KernelResult want =
-        run_kernel(kernel.reference, args, expected.data(), count, 1000);
-    ASSERT_TRUE(same_result(got, want)) << "count " << count;
-    ASSERT_TRUE(same_elements(format, tile, expected.data(), count,
-                              format.nan_payload && args.nan_payload))
-        << "count " << count;
+  // expect_tiles() tests tiles of `count` elements at `tiles`, which must lie
+  // in memory that may be written.
+  void expect_tiles(void* const* tiles, std::size_t count,
+                    const ArgsSample& args, Random& random) {
+    const KernelTiles original(*GetParam().kernel, count, fill_any, random);
+    ASSERT_TRUE(run_against_reference(GetParam(), args, original, tiles,
+                                      kFirst + count))
+        << "count " << count << ", " << args.text;
   }
 };
 
-TEST_P(KernelEdges, EveryCountBetweenGuardBytes) {
-  const std::size_t bytes = GetParam().kernel->format->bytes;
-  constexpr std::size_t kGuard = 128;
+// Guarded is the memory of one stream's tile: bytes that must stay lie around
+// it.
+class Guarded {
+ public:
+  static constexpr std::byte kGuard{0xa5};
+
+  std::byte* place(std::size_t offset, std::size_t bytes) {
+    std::fill(std::begin(memory_), std::end(memory_), kGuard);
+    std::byte* begin = memory_ + kMargin + offset;
+    begin_ = begin;
+    end_ = begin + bytes;
+    return begin;
+  }
+  bool intact() const {
+    const auto is_guard = [](std::byte b) { return b == kGuard; };
+    return std::all_of(std::begin(memory_), begin_, is_guard) &&
+           std::all_of(end_, std::end(memory_), is_guard);
+  }
+
+ private:
+  static constexpr std::size_t kMargin = 128;
   alignas(64)
-      std::byte memory[kGuard + (kMaxCount + 16) * sizeof(double) + kGuard];
+      std::byte memory_[kMargin + (kMaxCount + 32) * sizeof(double) + kMargin];
+  const std::byte* begin_ = memory_;
+  const std::byte* end_ = memory_;
+};
+
+TEST_P(KernelEdges, EveryCountBetweenGuardBytes) {
+  std::vector<Guarded> memory(streams().size());
   Random random(1);
   for (const ArgsSample* args : some_args()) {
-    SCOPED_TRACE(args->text);
     for (std::size_t count = 0; count <= kMaxCount; ++count) {
       for (const std::size_t offset : {0u, 1u, 3u, 7u, 11u}) {
-        std::memset(memory, 0xa5, sizeof memory);
-        std::byte* tile = memory + kGuard + offset * bytes;
-        expect_tile(tile, count, *args, random);
+        void* tiles[kMaxStreams] = {};
+        for (std::size_t s = 0; s < streams().size(); ++s) {
+          const std::size_t bytes = streams()[s].format->bytes;
+          tiles[s] =
+              memory[s].place((offset + 5 * s) % 17 * bytes, count * bytes);
+        }
+        expect_tiles(tiles, count, *args, random);
         if (HasFatalFailure()) return;
-        const std::byte* end = tile + count * bytes;
-        for (const std::byte* at = memory; at < memory + sizeof memory; ++at) {
-          if (at == tile && count != 0) at = end;
-          ASSERT_EQ(*at, std::byte{0xa5})
-              << "byte " << at - end << " behind the end of " << count;
+        for (std::size_t s = 0; s < streams().size(); ++s) {
+          ASSERT_TRUE(memory[s].intact())
+              << "stream " << s << ", count " << count << ", " << args->text;
         }
       }
     }
   }
 }
 
-TEST_P(KernelEdges, EveryCountDirectlyBeforeForbiddenMemory) {
-  const std::size_t bytes = GetParam().kernel->format->bytes;
-  GuardedPages pages(kMaxCount * bytes);
-  Random random(2);
-  for (const ArgsSample* args : some_args()) {
-    for (std::size_t count = 0; count <= kMaxCount; ++count) {
-      expect_tile(pages.end() - count * bytes, count, *args, random);
-      if (HasFatalFailure()) return;
+class KernelPages : public KernelEdges {
+ protected:
+  // expect_every_count() puts the tiles at the ends of pages, or the
+  // beginnings.
+  void expect_every_count(bool at_end) {
+    std::vector<std::unique_ptr<GuardedPages>> pages;
+    for (const StreamCase& stream : streams()) {
+      pages.push_back(
+          std::make_unique<GuardedPages>(kMaxCount * stream.format->bytes));
+    }
+    Random random(2);
+    for (const ArgsSample* args : some_args()) {
+      for (std::size_t count = 0; count <= kMaxCount; ++count) {
+        void* tiles[kMaxStreams] = {};
+        for (std::size_t s = 0; s < streams().size(); ++s) {
+          tiles[s] = at_end
+                         ? pages[s]->end() - count * streams()[s].format->bytes
+                         : pages[s]->begin();
+        }
+        expect_tiles(tiles, count, *args, random);
+        if (HasFatalFailure()) return;
+      }
     }
   }
+};
+
+TEST_P(KernelPages, EveryCountDirectlyBeforeForbiddenMemory) {
+  expect_every_count(true);
 }
 
-TEST_P(KernelEdges, EveryCountDirectlyBehindForbiddenMemory) {
-  GuardedPages pages(kMaxCount * GetParam().kernel->format->bytes);
+TEST_P(KernelPages, EveryCountDirectlyBehindForbiddenMemory) {
+  expect_every_count(false);
+}
+
+// The streams that are only read may lie in memory that cannot be written.
+TEST_P(KernelPages, ReadsReadOnlyMemory) {
+  const KernelCase& kernel = *GetParam().kernel;
   Random random(3);
+  const KernelTiles original(kernel, kMaxCount - 1, fill_any, random);
+  KernelTiles actual = original;
+  std::vector<std::unique_ptr<GuardedPages>> pages;
+  void* tiles[kMaxStreams] = {};
+  for (std::size_t s = 0; s < streams().size(); ++s) {
+    tiles[s] = actual.stream(s);
+    if (streams()[s].access != Access::in) continue;
+    pages.push_back(std::make_unique<GuardedPages>(original.bytes(s)));
+    tiles[s] = pages.back()->begin();
+    std::copy_n(original.stream(s), original.bytes(s), pages.back()->begin());
+    pages.back()->make_read_only();
+  }
   for (const ArgsSample* args : some_args()) {
-    for (std::size_t count = 0; count <= kMaxCount; ++count) {
-      expect_tile(pages.begin(), count, *args, random);
-      if (HasFatalFailure()) return;
-    }
+    run_kernel(kernel, GetParam().function(), *args, tiles, original.count());
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, KernelEdges, testing::ValuesIn(kernels_on_isas()),
+                         kernel_on_isa_name);
+INSTANTIATE_TEST_SUITE_P(All, KernelPages, testing::ValuesIn(kernels_on_isas()),
                          kernel_on_isa_name);
 
 }  // namespace

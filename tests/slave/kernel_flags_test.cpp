@@ -1,10 +1,12 @@
-// What the kernels report of inf and nan, without asking the references.
+// What the kernels report of inf and nan, or of zeros, without asking the
+// references.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "kernel_cases.h"
+#include "kernel_tiles.h"
 #include "support/random.h"
 
 namespace swamp::test {
@@ -14,45 +16,65 @@ constexpr std::size_t kFirst = 123456789;
 
 class KernelFlags : public testing::TestWithParam<KernelOnIsa> {
  protected:
-  const Format& format() const { return *GetParam().kernel->format; }
+  const KernelCase& kernel() const { return *GetParam().kernel; }
+  const Format& format() const { return *kernel().streams[0].format; }
 
-  std::vector<std::uint64_t> finite(std::size_t count) const {
-    std::vector<std::byte> data(count * format().bytes);
+  // is_marked() is what this kernel flags.
+  bool is_marked(std::uint64_t bits) const {
+    return kernel().family.flagged == Flagged::zeros
+               ? (bits & ~format().sign()) == 0
+               : format().is_nonfinite(bits);
+  }
+
+  // Elements that this kernel does not flag.
+  std::vector<std::uint64_t> clean(std::size_t count) const {
     Random random(count);
-    fill_finite(format(), data.data(), count, random);
+    const KernelTiles tiles(kernel(), count, fill_finite, random);
     std::vector<std::uint64_t> bits(count);
     for (std::size_t i = 0; i < count; ++i) {
-      bits[i] = load_bits(format(), data.data(), i);
+      bits[i] = load_bits(format(), tiles.stream(0), i);
+      if (is_marked(bits[i])) bits[i] |= 1;
     }
     return bits;
   }
 
   Result flags(const std::vector<std::uint64_t>& bits) const {
-    std::vector<std::byte> data(bits.size() * format().bytes);
-    for (std::size_t i = 0; i < bits.size(); ++i) {
-      store_bits(format(), data.data(), i, bits[i]);
-    }
-    return run_kernel(GetParam().function(), args(), data.data(), bits.size(),
-                      kFirst);
+    Random random(0);
+    KernelTiles tiles(kernel(), bits.size(), fill_finite, random);
+    tiles.set(bits);
+    return tiles.run(GetParam().function(), args(), kFirst);
   }
 
   // Not the first, where there are several: unscale by 1 multiplies nothing.
   const ArgsSample& args() const {
-    const std::vector<ArgsSample>& all = GetParam().kernel->args;
+    const std::vector<ArgsSample>& all = kernel().family.samples;
     return all[std::min<std::size_t>(2, all.size() - 1)];
   }
 
-  // inf, nan, signalling nan and their negatives, in turn.
-  std::uint64_t nonfinite(std::size_t turn) const {
+  // inf, nan, signalling nan and their negatives, in turn; or both zeros.
+  std::uint64_t marked(std::size_t turn) const {
+    const std::uint64_t sign = turn % 2 == 0 ? 0 : format().sign();
+    if (kernel().family.flagged == Flagged::zeros) return sign;
     const std::uint64_t kinds[] = {format().infinity(), format().quiet_nan(),
                                    format().infinity() | 1};
-    return kinds[turn % 3] | (turn % 2 == 0 ? 0 : format().sign());
+    return kinds[turn % 3] | sign;
   }
 };
 
+std::vector<KernelOnIsa> flagging_kernels() {
+  std::vector<KernelOnIsa> all = kernels_on_isas();
+  all.erase(std::remove_if(all.begin(), all.end(),
+                           [](const KernelOnIsa& one) {
+                             return one.kernel->family.flagged ==
+                                    Flagged::nothing;
+                           }),
+            all.end());
+  return all;
+}
+
 TEST_P(KernelFlags, CleanTilesFlagNothing) {
   for (std::size_t count = 0; count <= 300; ++count) {
-    const Result result = flags(finite(count));
+    const Result result = flags(clean(count));
     ASSERT_EQ(result.flagged_elements, 0u) << "count " << count;
     ASSERT_EQ(result.flagged_segments, 0u);
     ASSERT_EQ(result.first_segment, Result::kNone);
@@ -65,8 +87,8 @@ TEST_P(KernelFlags, CleanTilesFlagNothing) {
 TEST_P(KernelFlags, OneAtEveryPosition) {
   for (const std::size_t count : {1u, 2u, 7u, 31u, 66u, 100u, 159u, 167u}) {
     for (std::size_t at = 0; at < count; ++at) {
-      std::vector<std::uint64_t> bits = finite(count);
-      bits[at] = nonfinite(at);
+      std::vector<std::uint64_t> bits = clean(count);
+      bits[at] = marked(at);
       const Result result = flags(bits);
       ASSERT_EQ(result.flagged_elements, 1u) << at << " of " << count;
       ASSERT_EQ(result.first_index, kFirst + at) << at << " of " << count;
@@ -81,15 +103,15 @@ TEST_P(KernelFlags, SeveralAreAllCounted) {
   Random random(4);
   for (int round = 0; round < 300; ++round) {
     const std::size_t count = 1 + random.below(500);
-    std::vector<std::uint64_t> bits = finite(count);
+    std::vector<std::uint64_t> bits = clean(count);
     const std::size_t planted = 1 + random.below(20);
     for (std::size_t i = 0; i < planted; ++i) {
-      bits[random.below(count)] = nonfinite(i);
+      bits[random.below(count)] = marked(i);
     }
     std::size_t lowest = count;
     std::size_t total = 0;
     for (std::size_t i = count; i-- > 0;) {
-      if (!format().is_nonfinite(bits[i])) continue;
+      if (!is_marked(bits[i])) continue;
       lowest = i;
       ++total;
     }
@@ -100,15 +122,16 @@ TEST_P(KernelFlags, SeveralAreAllCounted) {
   }
 }
 
-TEST_P(KernelFlags, EveryElementNonFinite) {
+TEST_P(KernelFlags, EveryElement) {
   std::vector<std::uint64_t> bits(1003);
-  for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = nonfinite(i);
+  for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = marked(i);
   const Result result = flags(bits);
   EXPECT_EQ(result.flagged_elements, bits.size());
   EXPECT_EQ(result.first_index, kFirst);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, KernelFlags, testing::ValuesIn(kernels_on_isas()),
+INSTANTIATE_TEST_SUITE_P(All, KernelFlags,
+                         testing::ValuesIn(flagging_kernels()),
                          kernel_on_isa_name);
 
 }  // namespace

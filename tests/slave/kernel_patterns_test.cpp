@@ -1,12 +1,11 @@
 // Every kernel against its scalar reference, on many bit patterns.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <vector>
 
 #include "kernel_cases.h"
+#include "kernel_tiles.h"
 #include "slave/kernel_id.h"
-#include "support/compare.h"
 #include "support/random.h"
 
 namespace swamp::test {
@@ -14,30 +13,14 @@ namespace {
 
 class KernelPatterns : public testing::TestWithParam<KernelOnIsa> {
  protected:
-  // expect_reference() runs kernel and reference on copies of `input`, with
-  // every sample of arguments.
-  void expect_reference(const std::vector<std::uint64_t>& input) {
-    const KernelCase& kernel = *GetParam().kernel;
-    const Format& format = *kernel.format;
-    const std::size_t bytes = input.size() * format.bytes;
-    std::vector<std::byte> original(bytes), actual, expected;
-    for (std::size_t i = 0; i < input.size(); ++i) {
-      store_bits(format, original.data(), i, input[i]);
-    }
-    for (const ArgsSample& args : kernel.args) {
-      SCOPED_TRACE(args.text);
-      actual = expected = original;
-      const KernelResult got = run_kernel(GetParam().function(), args,
-                                          actual.data(), input.size(), 77);
-      const KernelResult want =
-          run_kernel(kernel.reference, args, expected.data(), input.size(), 77);
-      ASSERT_TRUE(same_result(got, want));
-      ASSERT_TRUE(same_elements(format, actual.data(), expected.data(),
-                                input.size(),
-                                format.nan_payload && args.nan_payload));
-      if (kernel.access == Access::in) {
-        ASSERT_EQ(actual, original);
-      }
+  const KernelCase& kernel() const { return *GetParam().kernel; }
+
+  // expect_reference() runs kernel and reference with every sample of
+  // arguments.
+  void expect_reference(const KernelTiles& original) {
+    for (const ArgsSample& args : kernel().family.samples) {
+      ASSERT_TRUE(run_against_reference(GetParam(), args, original, 77))
+          << args.text;
     }
   }
 };
@@ -48,31 +31,33 @@ TEST_P(KernelPatterns, RowIsTheKernelOfItsName) {
 }
 
 TEST_P(KernelPatterns, EveryPatternOfANarrowFormat) {
-  const unsigned bytes = GetParam().kernel->format->bytes;
+  const unsigned bytes = kernel().streams[0].format->bytes;
   if (bytes > 2) return;
   std::vector<std::uint64_t> input(std::size_t{1} << (8 * bytes));
   for (std::size_t i = 0; i < input.size(); ++i) input[i] = i;
-  expect_reference(input);
+  Random random(1);
+  KernelTiles tiles(kernel(), input.size(), fill_ordinary, random);
+  tiles.set(input);
+  expect_reference(tiles);
 }
 
 TEST_P(KernelPatterns, SpecialAndRandomPatterns) {
-  const Format& format = *GetParam().kernel->format;
-  std::vector<std::uint64_t> input = special_bits(format);
   Random random(20011);
-  while (input.size() < 20011) input.push_back(random.next());
-  expect_reference(input);
+  KernelTiles tiles(kernel(), 20011, fill_any, random);
+  tiles.set(special_bits(*kernel().streams[0].format));
+  expect_reference(tiles);
 }
 
 // Without inf and nan, so that the kernels' quick path is the one that runs.
 TEST_P(KernelPatterns, FinitePatterns) {
-  const Format& format = *GetParam().kernel->format;
-  std::vector<std::uint64_t> input = special_bits(format);
   Random random(20021);
-  while (input.size() < 20021) input.push_back(random.next());
-  for (std::uint64_t& bits : input) {
-    if (format.is_nonfinite(bits)) bits &= ~(format.exponent() / 2);
-  }
-  expect_reference(input);
+  expect_reference(KernelTiles(kernel(), 20021, fill_finite, random));
+}
+
+// Near 1 in all streams, so that every term of a sum is seen in its last bits.
+TEST_P(KernelPatterns, OrdinaryPatterns) {
+  Random random(20023);
+  expect_reference(KernelTiles(kernel(), 20023, fill_ordinary, random));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, KernelPatterns,

@@ -23,7 +23,7 @@ ScanPartial scan(const KernelTable& table, const Format& format,
     store_bits(format, data.data(), i, bits[i]);
   }
   for (const KernelCase& kernel : kernel_cases()) {
-    if (kernel.format != &format ||
+    if (kernel.streams[0].format != &format ||
         std::string(kernel.name).rfind("scan_", 0) != 0) {
       continue;
     }

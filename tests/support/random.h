@@ -47,6 +47,20 @@ inline void fill_finite(const Format& format, void* data, std::size_t count,
   }
 }
 
+// fill_ordinary() draws numbers of magnitudes from 1/16 to 32, three of four
+// positive.
+inline void fill_ordinary(const Format& format, void* data, std::size_t count,
+                          Random& random) {
+  const std::uint64_t step = format.mantissa() + 1;
+  const std::uint64_t one = format.exponent() / 2 / step * step;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t draw = random.next();
+    const std::uint64_t exponent = one + random.below(9) * step - 4 * step;
+    const std::uint64_t sign = draw >> 62 == 0 ? format.sign() : 0;
+    store_bits(format, data, i, sign | exponent | (draw & format.mantissa()));
+  }
+}
+
 }  // namespace swamp::test
 
 #endif  // SWAMP_TESTS_SUPPORT_RANDOM_H_

@@ -1,0 +1,204 @@
+/// @file
+/// GradScaler: the protocol of torch.amp.GradScaler for C++.
+#ifndef SWAMP_GRAD_SCALER_H_
+#define SWAMP_GRAD_SCALER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "swamp/amp.h"
+#include "swamp/export.h"
+#include "swamp/loss_scaler.h"
+#include "swamp/machine.h"
+#include "swamp/optimizer.h"
+#include "swamp/tensor.h"
+
+namespace swamp {
+
+/// GradScalerOptions are the arguments of torch.amp.GradScaler.
+struct GradScalerOptions {
+  double init_scale = 65536.0;          ///< not checked, as in PyTorch
+  double growth_factor = 2.0;           ///< above 1
+  double backoff_factor = 0.5;          ///< below 1
+  std::int64_t growth_interval = 2000;  ///< clean updates in a row
+  bool enabled = true;                  ///< false: nothing is done or checked
+};
+
+/// GradScalerStep is the report of one GradScaler::step().
+struct GradScalerStep {
+  bool found_inf = false;     ///< on this rank or, by the reduction, on another
+  bool skipped = false;       ///< the optimizer's step() was not called
+  double scale_before = 1.0;  ///< with which these gradients were scaled
+  /// What update() makes of the scale if it is called next, with what all
+  /// optimizers have found since the last one; scale_before where it will
+  /// throw. The scale itself moves in update() only.
+  double scale_after = 1.0;
+  /// Where inf/nan was on this rank, as indices into gradients().
+  OverflowReport overflow;
+  /// Name of the first gradient that held any; "" if there is no name.
+  std::string gradient_name;
+};
+
+/// GradScaler is torch.amp.GradScaler, call for call:
+///
+///     float scaled = scaler.scale(loss);   // then the backward pass
+///     scaler.unscale_(optimizer);          // optional, e.g. before clipping
+///     scaler.step(optimizer);              // skipped when inf/nan was found
+///     scaler.update();                     // once, after all optimizers
+///
+/// Calls in the wrong order throw ScalerError with PyTorch's exception and
+/// words. Gradients may be accumulated over several scale() before one
+/// unscale_() or step(). Several losses and optimizers share one scale: only
+/// the optimizer that overflowed is skipped, and the scale backs off once.
+///
+/// One thread at a time may make the calls that change something: scale(),
+/// scale_(), unscale_(), step(), update(), load_state_dict(), the setters.
+/// The const ones may be called from any thread meanwhile, also while a step
+/// runs and from within the optimizer's step(): a lock is held only while
+/// numbers are copied.
+class SWAMP_API GradScaler {
+ public:
+  /// The rule and the checks of torch.amp.GradScaler.
+  ///
+  /// @param options all of it; not checked when not enabled
+  /// @throws ScalerError as PyTorch: AssertionError for a growth_factor not
+  ///   above 1 or a backoff_factor not below 1
+  explicit GradScaler(const GradScalerOptions& options = {});
+
+  /// The same protocol with another rule.
+  ///
+  /// @param rule moves the scale, and says whether an overflow skips the step
+  /// @param enabled as GradScalerOptions::enabled
+  explicit GradScaler(LossScaler rule, bool enabled = true);
+
+  /// The state goes with it; what is left can only be destroyed or assigned.
+  GradScaler(GradScaler&& other) noexcept;
+  /// As the constructor.
+  GradScaler& operator=(GradScaler&& other) noexcept;
+  ~GradScaler();
+
+  /// scale() is the loss times the scale, in the type of the loss.
+  ///
+  /// @param loss of float32
+  /// @throws ScalerError RuntimeError when init_scale is no float32
+  float scale(float loss);
+  /// As for float.
+  double scale(double loss);
+
+  /// scale_() multiplies every element of every tensor by the scale, in place;
+  /// PyTorch's scale() makes new tensors of the same bits.
+  ///
+  /// @param outputs as for amp_foreach_non_finite_check_and_unscale_()
+  /// @throws Error as that; ScalerError as scale()
+  void scale_(TensorList outputs);
+
+  /// unscale_() multiplies the optimizer's gradients by 1 / scale (the double
+  /// reciprocal, rounded to float32 once) and notes whether any was inf or nan.
+  /// At most once between two update().
+  ///
+  /// @param optimizer one gradient list, one call of the operator
+  /// @throws ScalerError in the wrong order (RuntimeError, AssertionError), or
+  ///   for float16 gradients (ValueError; see allow_fp16()); Error as
+  ///   amp_foreach_non_finite_check_and_unscale_(). Gradients are untouched
+  ///   then. What the reduction throws passes through; the gradients are then
+  ///   unscaled, and a step() says that nothing was recorded.
+  void unscale_(Optimizer& optimizer);
+
+  /// step() calls unscale_() if it was not called, then the optimizer's step()
+  /// unless inf or nan was found. If that throws, step() may be called again.
+  ///
+  /// @return what was found and done; also kept for last_step()
+  /// @throws ScalerError as unscale_(); AssertionError when the optimizer has
+  ///   no gradients
+  GradScalerStep step(Optimizer& optimizer);
+
+  /// update() moves the scale by what all optimizers have found since the last
+  /// update(), and begins a new iteration.
+  ///
+  /// @return the scale before and after
+  /// @throws ScalerError AssertionError when nothing was unscaled; what the
+  ///   rule throws
+  ScalerStep update();
+
+  /// update() sets the scale, as a float32 where the rule keeps one, and begins
+  /// a new iteration. Counters stay.
+  ///
+  /// @param new_scale not checked, but that a float32 can hold it
+  /// @throws ScalerError AssertionError before the first scale(), RuntimeError
+  ///   when a float32 overflows
+  ScalerStep update(double new_scale);
+
+  /// get_scale() is the scale: as given before the first scale(), 1 when not
+  /// enabled.
+  double get_scale() const;
+  /// PyTorch's _get_growth_tracker(): clean updates in a row; 0 when not
+  /// enabled.
+  ///
+  /// @throws Error SWAMP_UNSUPPORTED if the rule has no such counter
+  std::int64_t get_growth_tracker() const;
+  /// Whether the scaler does anything.
+  bool is_enabled() const noexcept;
+
+  /// get_growth_factor() and the next five are plain reads and writes.
+  ///
+  /// @throws ScalerError AttributeError when not enabled, as PyTorch; Error
+  ///   SWAMP_UNSUPPORTED if the rule's original cannot change this number
+  double get_growth_factor() const;
+  /// As get_growth_factor().
+  double get_backoff_factor() const;
+  /// As get_growth_factor().
+  std::int64_t get_growth_interval() const;
+  /// As get_growth_factor(), but does nothing when not enabled.
+  ///
+  /// @param new_factor not checked, as in PyTorch
+  void set_growth_factor(double new_factor);
+  /// As set_growth_factor().
+  void set_backoff_factor(double new_factor);
+  /// As set_growth_factor(). Below the counter it is never met until the next
+  /// overflow.
+  void set_growth_interval(std::int64_t new_interval);
+
+  /// last_step() is the report of the last step() that returned.
+  GradScalerStep last_step() const;
+
+  /// state_dict() is one JSON object with PyTorch's keys (scale, growth_factor,
+  /// backoff_factor, growth_interval, _growth_tracker; another rule's own), and
+  /// an object "swamp"; "{}" when not enabled.
+  std::string state_dict() const;
+  /// load_state_dict() takes what state_dict() gave, or PyTorch's as JSON.
+  ///
+  /// @param json the text; not read when not enabled
+  /// @throws ScalerError RuntimeError for "{}"; Error SWAMP_INVALID_ARGUMENT
+  ///   that names the key; nothing is changed then
+  void load_state_dict(const std::string& json);
+
+  /// Not in PyTorch: float16 gradients are unscaled in place.
+  ///
+  /// @param allow false at first: unscale_() throws ValueError
+  void set_allow_fp16(bool allow);
+
+  /// Not in PyTorch: how ranks agree. Called by unscale_() with this rank's
+  /// finding (0 or 1), also when the optimizer has no gradients here; what it
+  /// returns counts instead, non-zero or nan being an overflow. It must give
+  /// the same on all ranks, as MPI_Allreduce with MPI_MAX.
+  ///
+  /// @param reduction an empty one: this rank alone
+  void set_found_inf_reduction(std::function<float(float)> reduction);
+
+  /// Not in PyTorch: where scale_() and unscale_() run.
+  ///
+  /// @param machine must outlive this; null: Machine::default_machine()
+  void set_machine(Machine* machine);
+
+  /// For swamp's own sources.
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace swamp
+
+#endif  // SWAMP_GRAD_SCALER_H_

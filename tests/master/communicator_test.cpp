@@ -1,0 +1,120 @@
+// Communicator alone and over threads: what its functions fold, and what a
+// caller may not ask.
+#include "swamp/communicator.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "support/communicator_contract.h"
+#include "support/thread_communicator.h"
+
+namespace swamp::test {
+namespace {
+
+TEST(Communicator, AloneKeepsTheContract) {
+  EXPECT_EQ(Communicator::alone().rank(), 0);
+  EXPECT_EQ(Communicator::alone().size(), 1);
+  EXPECT_EQ(&Communicator::alone(), &Communicator::alone());
+  check_communicator(Communicator::alone());
+}
+
+TEST(Communicator, AloneServesThreadsAtOnce) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([] { check_sum(Communicator::alone()); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Communicator, RanksKeepTheContract) {
+  for (const int count : {2, 3, 4, 8}) run_ranks(count, check_communicator);
+}
+
+TEST(Communicator, BarrierWaitsForAll) {
+  std::atomic<int> arrived{0};
+  run_ranks(4, [&](Communicator& ranks) {
+    for (int round = 1; round <= 50; ++round) {
+      ++arrived;
+      ranks.barrier();
+      EXPECT_GE(arrived.load(), 4 * round);
+      ranks.barrier();
+    }
+  });
+}
+
+// The text of the Error that `call` throws, and its status.
+template <class Call>
+std::string failure(Call call, swamp_status status = SWAMP_INVALID_ARGUMENT) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), status) << error.what();
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Communicator, NamesTheBadArgument) {
+  Communicator& alone = Communicator::alone();
+  float value = 7.0f;
+  const std::size_t one = 1;
+  const ConstBytes send = {&value, 4};
+  const ConstBytes null_send = {nullptr, 1};
+  const MutableBytes receive = {&value, 4};
+  const MutableBytes null_receive = {nullptr, 4};
+  const MutableBytes shorter = {&value, 3};
+  EXPECT_EQ(failure([&] { alone.exchange(nullptr, &receive); }),
+            "Communicator::exchange: send is null");
+  EXPECT_EQ(failure([&] { alone.exchange(&send, nullptr); }),
+            "Communicator::exchange: receive is null");
+  EXPECT_EQ(failure([&] { alone.exchange(&null_send, &receive); }),
+            "Communicator::exchange: send[0].data is null; expected 1 byte");
+  EXPECT_EQ(
+      failure([&] { alone.exchange(&send, &null_receive); }),
+      "Communicator::exchange: receive[0].data is null; expected 4 bytes");
+  EXPECT_EQ(
+      failure([&] { alone.exchange(&send, &shorter); }),
+      "Communicator::exchange: rank 0 sends itself 4 bytes and expects 3");
+  EXPECT_EQ(failure([&] { alone.all_gather(nullptr, 4, &value); }),
+            "Communicator::all_gather: mine is null; expected 4 bytes");
+  EXPECT_EQ(failure([&] { alone.all_gather(&value, 4, nullptr); }),
+            "Communicator::all_gather: all is null; expected 4 bytes");
+  EXPECT_EQ(failure([&] { alone.all_gather_varied(&value, nullptr, &value); }),
+            "Communicator::all_gather: bytes is null");
+  EXPECT_EQ(failure([&] { alone.reduce_scatter_sum(&value, nullptr, &value); }),
+            "Communicator::reduce_scatter_sum: counts is null");
+  EXPECT_EQ(failure([&] { alone.reduce_scatter_sum(nullptr, &one, &value); }),
+            "Communicator::reduce_scatter_sum: mine is null; expected 4 bytes");
+  EXPECT_EQ(failure([&] { alone.reduce_scatter_sum(&value, &one, nullptr); }),
+            "Communicator::reduce_scatter_sum: out is null; expected 4 bytes");
+  EXPECT_EQ(value, 7.0f);
+}
+
+// The ranks of the tests fail as those of MPI do.
+TEST(ThreadCommunicator, RefusesDifferentLengths) {
+  EXPECT_EQ(failure([] {
+              run_ranks(2, [](Communicator& ranks) {
+                const std::size_t bytes = 4 + rank_of(ranks);
+                std::vector<char> mine(bytes);
+                std::vector<char> all(2 * bytes);
+                ranks.all_gather(mine.data(), bytes, all.data());
+              });
+            }),
+            "rank 1 sends 5 bytes to rank 0, which expects 4");
+}
+
+TEST(ThreadCommunicator, ARankThatEndsIsAnErrorForTheOthers) {
+  EXPECT_EQ(failure(
+                [] {
+                  run_ranks(3, [](Communicator& ranks) {
+                    if (ranks.rank() != 1) ranks.barrier();
+                  });
+                },
+                SWAMP_INTERNAL),
+            "a rank has ended");
+}
+
+}  // namespace
+}  // namespace swamp::test

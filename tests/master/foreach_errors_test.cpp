@@ -1,0 +1,136 @@
+// Lists that do not go together are refused before anything is written.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "swamp/error.h"
+#include "swamp/foreach.h"
+
+namespace swamp::test {
+namespace {
+
+template <class Call>
+void expect_error(swamp_status status, const std::string& text, Call call) {
+  try {
+    call();
+    ADD_FAILURE() << "no error: " << text;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), status);
+    EXPECT_EQ(std::string(error.what()), text);
+  }
+}
+
+struct Floats {
+  alignas(64) float a[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  alignas(64) float b[8] = {9, 9, 9, 9, 9, 9, 9, 9};
+
+  Tensor of_a(std::size_t count = 8) { return {a, count, kFloat32}; }
+  Tensor of_b(std::size_t count = 8) { return {b, count, kFloat32}; }
+  void expect_untouched() const {
+    for (const float x : b) EXPECT_EQ(x, 9.0f);
+  }
+};
+
+TEST(ForeachErrors, ListsOfDifferentLength) {
+  Floats floats;
+  expect_error(SWAMP_INVALID_ARGUMENT,
+               "out: a list of 1 tensors; expected 2 (as 'in' has)", [&] {
+                 const Tensor in[] = {floats.of_a(), floats.of_a()};
+                 foreach_cast_(floats.of_b(), in);
+               });
+  floats.expect_untouched();
+}
+
+TEST(ForeachErrors, TensorsOfDifferentCount) {
+  Floats floats;
+  expect_error(SWAMP_INVALID_ARGUMENT,
+               "sum[1].count: 7; expected 8 (as 'in' has)", [&] {
+                 float other[8] = {};
+                 const Tensor sum[] = {{other, 8, kFloat32}, floats.of_b(7)};
+                 const Tensor in[] = {floats.of_a(), floats.of_a()};
+                 foreach_accumulate_(sum, in);
+               });
+  floats.expect_untouched();
+}
+
+TEST(ForeachErrors, Dtypes) {
+  Floats floats;
+  expect_error(SWAMP_UNSUPPORTED,
+               "in[0].dtype: 3 (float64) is not taken by this operator; "
+               "expected 0 (float16), 1 (bfloat16) or 2 (float32)",
+               [&] {
+                 foreach_cast_(floats.of_b(4), Tensor{floats.a, 4, kFloat64});
+               });
+  // A 16-bit source goes to float32 only.
+  expect_error(SWAMP_UNSUPPORTED,
+               "out[0].dtype: 1 (bfloat16) is not taken by this operator; "
+               "expected 2 (float32)",
+               [&] {
+                 foreach_cast_(Tensor{floats.b, 4, kBFloat16},
+                               Tensor{floats.a, 4, kFloat16});
+               });
+  expect_error(SWAMP_INVALID_ARGUMENT,
+               "tensors[0].dtype: 77 is unknown; expected 0 (float16), 1 "
+               "(bfloat16), 2 (float32) or 3 (float64)",
+               [&] {
+                 Tensor odd = floats.of_a();
+                 const std::uint32_t type = 77;
+                 std::memcpy(&odd.dtype, &type, sizeof type);
+                 foreach_norm(odd);
+               });
+  expect_error(SWAMP_UNSUPPORTED,
+               "tensors[0].dtype: 3 (float64) is not taken by this operator; "
+               "expected 0 (float16), 1 (bfloat16) or 2 (float32)",
+               [&] {
+                 foreach_count_zeros(Tensor{floats.a, 4, kFloat64});
+               });
+  floats.expect_untouched();
+}
+
+TEST(ForeachErrors, Data) {
+  Floats floats;
+  expect_error(SWAMP_INVALID_ARGUMENT,
+               "out[0].data: null with a count of 8; expected the address of "
+               "so many elements",
+               [&] {
+                 foreach_cast_(Tensor{nullptr, 8, kFloat32}, floats.of_a());
+               });
+  EXPECT_THROW(foreach_cast_(Tensor{reinterpret_cast<std::byte*>(floats.b) + 1,
+                                    4, kFloat32},
+                             floats.of_a(4)),
+               Error);
+  expect_error(SWAMP_INVALID_ARGUMENT,
+               "in: null with a tensor count of 3; expected the address of so "
+               "many tensors",
+               [&] {
+                 foreach_cast_(TensorList(nullptr, 3), {nullptr, 3});
+               });
+  floats.expect_untouched();
+}
+
+TEST(ForeachErrors, MomentumBuffersAreMissing) {
+  Floats floats;
+  SgdStep step;
+  step.momentum = 0.9;
+  expect_error(
+      SWAMP_INVALID_ARGUMENT,
+      "momentum_buffers: a list of 0 tensors; expected 1 (as 'gradients' has)",
+      [&] { foreach_sgd_(floats.of_b(), floats.of_a(), {}, {}, step); });
+  floats.expect_untouched();
+}
+
+// In `check`, arrays that overlap are found.
+TEST(ForeachErrors, OverlapInCheck) {
+  MachineConfig config;
+  config.transfer = "check";
+  Machine machine(config);
+  Floats floats;
+  EXPECT_THROW(foreach_cast_(floats.of_b(4), Tensor{floats.b + 2, 4, kFloat32},
+                             1, &machine),
+               Error);
+  floats.expect_untouched();
+}
+
+}  // namespace
+}  // namespace swamp::test

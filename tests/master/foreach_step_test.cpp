@@ -1,0 +1,186 @@
+// The steps of the optimizers over lists, on every machine, against the scalar
+// references of the kernels; and all of their forms against each other.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "float_lists.h"
+#include "machines.h"
+#include "runtime/check/reports.h"
+#include "slave/optimizer.h"
+#include "slave/reference.h"
+#include "swamp/foreach.h"
+
+namespace swamp::test {
+namespace {
+
+namespace reference = slave::reference;
+
+// Arrays is what a step works on.
+struct Arrays {
+  Arrays(ScalarType gradient_type, ScalarType model_type)
+      : gradients(gradient_type, kListCounts, 1),
+        params(kFloat32, kListCounts),
+        first(kFloat32, kListCounts, 2),
+        second(kFloat32, kListCounts),
+        model(model_type, kListCounts, 1) {
+    Random random(17);
+    gradients.fill_values(3, random);
+    params.fill_values(1, random);
+    first.fill_values(0.1, random);
+    second.fill_values(0.1, random);
+    for (const Tensor& tensor : second.tensors()) {  // no negative squares
+      auto* v = static_cast<float*>(tensor.data);
+      for (std::size_t i = 0; i < tensor.count; ++i) v[i] = std::fabs(v[i]);
+    }
+  }
+  bool operator==(const Arrays& other) const {
+    return gradients == other.gradients && params == other.params &&
+           first == other.first && second == other.second &&
+           model == other.model;
+  }
+  FormatList gradients, params, first, second, model;
+};
+
+constexpr StepScaling kScaling{0.125f, 0.7f};
+
+AdamStep adam_step() {
+  AdamStep step;
+  step.lr = 0.01;
+  step.weight_decay = 0.1;
+  step.decoupled = true;
+  step.step = 3;
+  return step;
+}
+
+// expect_adam() is the reference with the arguments as the formula has them.
+void expect_adam(Arrays& arrays, KernelFunction kernel) {
+  const AdamStep step = adam_step();
+  slave::AdamArgs args{};
+  args.inv_scale = kScaling.inv_scale;
+  args.clip_coefficient = kScaling.clip_coefficient;
+  args.one_minus_beta1 = static_cast<float>(1 - step.beta1);
+  args.beta2 = static_cast<float>(step.beta2);
+  args.one_minus_beta2 = static_cast<float>(1 - step.beta2);
+  args.step_size = static_cast<float>(step.lr / (1 - std::pow(step.beta1, 3)));
+  args.bias_correction2_sqrt =
+      static_cast<float>(std::sqrt(1 - std::pow(step.beta2, 3)));
+  args.eps = static_cast<float>(step.eps);
+  args.decay = static_cast<float>(1 - step.lr * step.weight_decay);
+  Result result;
+  const auto g = arrays.gradients.tensors();
+  const auto p = arrays.params.tensors();
+  const auto m = arrays.first.tensors();
+  const auto v = arrays.second.tensors();
+  const auto w = arrays.model.tensors();
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    void* const tiles[] = {g[i].data, p[i].data, m[i].data, v[i].data,
+                           w[i].data};
+    kernel(&args, tiles, g[i].count, 0, result);
+  }
+}
+
+TEST(ForeachAdam, SameBitsOnEveryMachine) {
+  struct Case {
+    ScalarType gradient, model;
+    KernelFunction kernel;
+  };
+  const Case cases[] = {
+      {kFloat16, kFloat16, &reference::adam_float16_float16},
+      {kBFloat16, kBFloat16, &reference::adam_bfloat16_bfloat16},
+      {kFloat32, kFloat16, &reference::adam_float32_float16},
+      {kFloat32, kBFloat16, &reference::adam_float32_bfloat16}};
+  const std::size_t reports = runtime::report_count();
+  for (const MachineConfig& config :
+       machine_configs({{1, 1, 8192}, {1, 2, 8192}, {6, 64, 16384}}, true)) {
+    SCOPED_TRACE(to_text(config));
+    const auto machine = make_machine(config);
+    for (const Case& one : cases) {
+      SCOPED_TRACE(std::to_string(one.gradient) + " " +
+                   std::to_string(one.model));
+      Arrays actual(one.gradient, one.model);
+      Arrays expected = actual;
+      expect_adam(expected, one.kernel);
+      foreach_adam_(actual.params.tensors(), actual.gradients.tensors(),
+                    actual.first.tensors(), actual.second.tensors(),
+                    actual.model.tensors(), adam_step(), kScaling,
+                    machine.get());
+      EXPECT_TRUE(actual == expected);
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_EQ(runtime::report_count(), reports);
+}
+
+// What the one pass does is what the passes do one after another.
+template <class Step>
+void expect_fused_is_unfused(ScalarType gradient, Step step) {
+  Arrays fused(gradient, kBFloat16);
+  Arrays split = fused;
+  step(fused, fused.gradients.tensors(), fused.model.tensors(), kScaling);
+
+  FormatList main(kFloat32, kListCounts);
+  foreach_cast_(main.tensors(), split.gradients.tensors());
+  float found_inf = 0;
+  amp_foreach_non_finite_check_and_unscale_(main.tensors(), found_inf,
+                                            kScaling.inv_scale);
+  amp_foreach_non_finite_check_and_unscale_(main.tensors(), found_inf,
+                                            kScaling.clip_coefficient);
+  step(split, main.tensors(), std::vector<Tensor>(), StepScaling{});
+  foreach_cast_(split.model.tensors(), split.params.tensors());
+  EXPECT_TRUE(fused == split);
+}
+
+TEST(ForeachAdam, FusedIsUnfused) {
+  for (const ScalarType gradient : {kFloat16, kBFloat16, kFloat32}) {
+    expect_fused_is_unfused(
+        gradient, [](Arrays& a, const std::vector<Tensor>& gradients,
+                     const std::vector<Tensor>& model, StepScaling scaling) {
+          foreach_adam_(a.params.tensors(), gradients, a.first.tensors(),
+                        a.second.tensors(), model, adam_step(), scaling);
+        });
+  }
+}
+
+TEST(ForeachSgd, FusedIsUnfused) {
+  for (const ScalarType gradient : {kFloat16, kBFloat16, kFloat32}) {
+    for (const double momentum : {0.0, 0.9}) {
+      for (const bool first : {true, false}) {
+        expect_fused_is_unfused(
+            gradient,
+            [&](Arrays& a, const std::vector<Tensor>& gradients,
+                const std::vector<Tensor>& model, StepScaling scaling) {
+              SgdStep step;
+              step.lr = 0.1;
+              step.momentum = momentum;
+              step.nesterov = momentum != 0;
+              step.weight_decay = 0.01;
+              step.first = first;
+              foreach_sgd_(
+                  a.params.tensors(), gradients,
+                  momentum != 0 ? a.first.tensors() : std::vector<Tensor>(),
+                  model, step, scaling);
+            });
+      }
+    }
+  }
+}
+
+// The plain formula on one element.
+TEST(ForeachSgd, Momentum) {
+  float p = 1, g = 0.5, b = 2;
+  SgdStep step;
+  step.lr = 0.25;
+  step.momentum = 0.5;
+  const auto one = [](float& x) { return Tensor{&x, 1, kFloat32}; };
+  foreach_sgd_(one(p), one(g), one(b), {}, step);
+  EXPECT_EQ(b, 1.5f);
+  EXPECT_EQ(p, 1 - 0.25f * 1.5f);
+  step.first = true;
+  foreach_sgd_(one(p), one(g), one(b), {}, step);
+  EXPECT_EQ(b, 0.5f);
+  EXPECT_EQ(g, 0.5f);
+}
+
+}  // namespace
+}  // namespace swamp::test

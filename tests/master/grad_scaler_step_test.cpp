@@ -1,0 +1,207 @@
+// What a step() does and reports: several optimizers, ranks, names, outputs.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <limits>
+
+#include "support/formats.h"
+#include "swamp/grad_scaler.h"
+
+namespace swamp::test {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// Two is an optimizer of two gradients.
+struct Two : Optimizer {
+  std::array<float, 4> weight{1, 2, 3, 4};
+  std::array<float, 2> bias{5, 6};
+  int steps = 0;
+
+  TensorList gradients() override {
+    list_ = {Tensor{weight.data(), weight.size(), kFloat32},
+             Tensor{bias.data(), bias.size(), kFloat32}};
+    return list_;
+  }
+  std::string gradient_name(std::size_t index) const override {
+    return index == 0 ? "weight" : "bias";
+  }
+  void step() override { ++steps; }
+
+ private:
+  std::array<Tensor, 2> list_{};
+};
+
+TEST(GradScalerStep, ReportsWhereAndHowMany) {
+  GradScaler scaler;
+  Two optimizer;
+  optimizer.bias = {kInf, kNan};
+  scaler.scale(1.0f);
+  const GradScalerStep step = scaler.step(optimizer);
+  EXPECT_TRUE(step.found_inf);
+  EXPECT_TRUE(step.skipped);
+  EXPECT_EQ(step.scale_before, 65536.0);
+  EXPECT_EQ(step.scale_after, 32768.0);
+  EXPECT_EQ(step.overflow.tensor, 1u);
+  EXPECT_EQ(step.overflow.index, 0u);
+  EXPECT_EQ(step.overflow.tensor_count, 1u);
+  EXPECT_EQ(step.overflow.element_count, 2u);
+  EXPECT_EQ(step.gradient_name, "bias");
+  EXPECT_EQ(scaler.last_step().gradient_name, "bias");
+  EXPECT_EQ(optimizer.steps, 0);
+  EXPECT_EQ(scaler.get_scale(), 65536.0);  // it moves in update()
+  EXPECT_EQ(scaler.update().new_scale, 32768.0);
+
+  optimizer.weight[3] = kInf;
+  EXPECT_EQ(scaler.step(optimizer).gradient_name, "weight");
+  EXPECT_EQ(scaler.last_step().overflow.index, 3u);
+  scaler.update();
+
+  optimizer = Two();
+  const GradScalerStep clean = scaler.step(optimizer);
+  EXPECT_FALSE(clean.found_inf || clean.skipped);
+  EXPECT_EQ(clean.overflow.element_count, 0u);
+  EXPECT_EQ(clean.gradient_name, "");
+  EXPECT_EQ(optimizer.steps, 1);
+  EXPECT_EQ(optimizer.weight[1], 2.0f / 16384);
+}
+
+// test_grad_scaling_multiple: the other optimizer steps, the scale backs off
+// once, in either order.
+TEST(GradScalerStep, SeveralOptimizersShareAScale) {
+  for (const bool bad_first : {true, false}) {
+    GradScaler scaler;
+    Two good;
+    Two bad;
+    bad.weight[0] = kInf;
+    scaler.scale(1.0f);
+    scaler.scale(2.0f);  // a loss each
+    scaler.unscale_(good);
+    const GradScalerStep first = scaler.step(bad_first ? bad : good);
+    const GradScalerStep second = scaler.step(bad_first ? good : bad);
+    EXPECT_EQ(first.skipped, bad_first);
+    EXPECT_EQ(second.skipped, !bad_first);
+    EXPECT_EQ(good.steps, 1);
+    EXPECT_EQ(bad.steps, 0);
+    // What an overflow of one does to the scale is in the next one's report.
+    EXPECT_EQ(first.scale_after, bad_first ? 32768.0 : 65536.0);
+    EXPECT_EQ(second.scale_after, 32768.0);
+    const ScalerStep update = scaler.update();
+    EXPECT_TRUE(update.found_inf);
+    EXPECT_EQ(update.old_scale, 65536.0);
+    EXPECT_EQ(update.new_scale, 32768.0);
+  }
+}
+
+// Both overflow: found_inf is 2, which is still one overflow.
+TEST(GradScalerStep, TwoOverflowsBackOffOnce) {
+  GradScaler scaler;
+  Two one;
+  Two two;
+  one.bias[1] = two.bias[1] = kNan;
+  scaler.scale(1.0f);
+  EXPECT_EQ(scaler.step(one).scale_after, 32768.0);
+  EXPECT_EQ(scaler.step(two).scale_after, 32768.0);
+  EXPECT_EQ(scaler.update().new_scale, 32768.0);
+}
+
+TEST(GradScalerStep, RanksDecideTogether) {
+  GradScaler scaler;
+  Two optimizer;
+  float elsewhere = 1.0f;
+  std::vector<float> asked;
+  scaler.set_found_inf_reduction([&](float found_inf) {
+    asked.push_back(found_inf);
+    return elsewhere;
+  });
+  scaler.scale(1.0f);
+  GradScalerStep step = scaler.step(optimizer);
+  EXPECT_TRUE(step.found_inf && step.skipped);
+  EXPECT_EQ(step.overflow.element_count, 0u);  // not on this rank
+  EXPECT_EQ(step.gradient_name, "");
+  EXPECT_EQ(scaler.update().new_scale, 32768.0);
+  elsewhere = kNan;
+  EXPECT_TRUE(scaler.step(optimizer).skipped);
+  scaler.update();
+  elsewhere = 0.0f;
+  scaler.unscale_(optimizer);
+  EXPECT_FALSE(scaler.step(optimizer).skipped);
+  scaler.update();
+  // A rank without gradients takes part, too.
+  FunctionOptimizer none({}, [] {});
+  EXPECT_FALSE(scaler.step(none).skipped);
+  EXPECT_EQ(asked, (std::vector<float>{0, 0, 0, 0}));
+}
+
+// Static scalers of some systems let the optimizer step.
+TEST(GradScalerStep, TheRuleSaysWhetherToSkip) {
+  GradScaler scaler(LossScaler::from_name("deepspeed.LossScaler"));
+  Two optimizer;
+  optimizer.bias[0] = kInf;
+  scaler.scale(1.0f);
+  const GradScalerStep step = scaler.step(optimizer);
+  EXPECT_TRUE(step.found_inf);
+  EXPECT_FALSE(step.skipped);
+  EXPECT_EQ(optimizer.steps, 1);
+}
+
+// Zero-size gradients are gradients: PyTorch records a check of them.
+TEST(GradScalerStep, EmptyGradientsAreChecked) {
+  GradScaler scaler;
+  FunctionOptimizer optimizer(Tensor{nullptr, 0, kFloat32}, [] {});
+  scaler.scale(1.0f);
+  EXPECT_FALSE(scaler.step(optimizer).found_inf);
+  EXPECT_NO_THROW(scaler.update());
+}
+
+// Only a checking machine refuses arrays that overlap.
+TEST(GradScalerStep, RunsOnTheMachineItIsGiven) {
+  MachineConfig config;
+  config.backend = "serial";
+  config.transfer = "check";
+  Machine machine(config);
+  GradScaler scaler;
+  float gradient[] = {1, 2, 3};
+  const Tensor list[] = {{gradient, 2, kFloat32}, {gradient + 1, 2, kFloat32}};
+  FunctionOptimizer optimizer(list, [] {});
+  scaler.scale(1.0f);
+  EXPECT_NO_THROW(scaler.unscale_(optimizer));
+  scaler.update(1.0);
+  scaler.scale_(list);
+  scaler.set_machine(&machine);
+  scaler.update(2.0);
+  EXPECT_THROW(scaler.unscale_(optimizer), Error);
+  EXPECT_THROW(scaler.scale_(list), Error);
+  scaler.set_machine(nullptr);
+  EXPECT_NO_THROW(scaler.unscale_(optimizer));
+}
+
+// An update() from within the optimizer's step() begins a new iteration.
+TEST(GradScalerStep, MayBeCalledFromWithinTheOptimizer) {
+  GradScaler scaler;
+  float gradient = 1.0f;
+  double seen = 0.0;
+  FunctionOptimizer optimizer(Tensor{&gradient, 1, kFloat32}, [&] {
+    seen = scaler.get_scale();
+    scaler.update();
+  });
+  scaler.scale(1.0f);
+  scaler.step(optimizer);
+  EXPECT_EQ(seen, 65536.0);
+  EXPECT_NO_THROW(scaler.step(optimizer));
+  EXPECT_EQ(scaler.get_growth_tracker(), 2);
+}
+
+TEST(GradScalerStep, MovesWithItsState) {
+  GradScaler from;
+  Two optimizer;
+  from.scale(1.0f);
+  from.unscale_(optimizer);
+  GradScaler to(std::move(from));
+  EXPECT_THROW(to.unscale_(optimizer), ScalerError);
+  EXPECT_FALSE(to.step(optimizer).skipped);
+}
+
+}  // namespace
+}  // namespace swamp::test

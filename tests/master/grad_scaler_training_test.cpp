@@ -1,0 +1,194 @@
+// PyTorch's test_grad_scaling_* (test/test_torch.py), rebuilt: a small network
+// trained with a scaler must end with the bits of one trained without, because
+// all scales are powers of two.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "small_net.h"
+#include "swamp/grad_scaler.h"
+
+namespace swamp::test {
+namespace {
+
+constexpr int kSkip = 2;  // the batch whose gradients overflow
+
+// A Run trains a net; an overflow is injected, or the step left out, at kSkip.
+using Run = std::function<void(Net&, GradScaler&, bool scaled)>;
+
+GradScaler make(bool enabled) {
+  GradScalerOptions options;
+  options.init_scale = 128.0;
+  options.growth_interval = 1;
+  options.enabled = enabled;
+  return GradScaler(options);
+}
+
+void run_scaling_case(const Run& run, int unskipped, int skipped) {
+  for (const bool enabled : {true, false}) {
+    GradScaler scaler = make(enabled);
+    GradScaler unused = make(false);
+    Net scaled(7);
+    Net control(7);
+    const Net untrained(7);
+    run(control, unused, enabled);  // leaves out what an overflow will skip
+    run(scaled, scaler, enabled);
+    EXPECT_EQ(scaler.get_scale(), enabled ? 128.0 * std::pow(2.0, unskipped) *
+                                                std::pow(0.5, skipped)
+                                          : 1.0);
+    EXPECT_EQ(scaled.weights(), control.weights());
+    EXPECT_NE(scaled.weights(), untrained.weights());
+  }
+}
+
+// finish() ends an iteration; `overflow` spoils it.
+void finish(Net& net, GradScaler& scaler, bool overflow) {
+  if (overflow && !scaler.is_enabled()) return;  // the control
+  if (overflow) {
+    net.grads[1][2][2] = std::numeric_limits<float>::infinity();
+  }
+  EXPECT_EQ(scaler.step(net).skipped, overflow);
+  scaler.update();
+}
+
+TEST(GradScalerTraining, Autocast) {
+  run_scaling_case(
+      [](Net& net, GradScaler& scaler, bool inject) {
+        int i = 0;
+        for (const Batch& batch : batches()) {
+          net.zero_grad();
+          net.backward(batch, scaler.scale(1.0f));
+          finish(net, scaler, inject && i++ == kSkip);
+        }
+      },
+      3, 1);
+}
+
+TEST(GradScalerTraining, ClippingOfScaledGradients) {
+  run_scaling_case(
+      [](Net& net, GradScaler& scaler, bool inject) {
+        int i = 0;
+        for (const Batch& batch : batches()) {
+          net.zero_grad();
+          net.backward(batch, scaler.scale(1.0f));
+          net.clip(0.2 * scaler.get_scale());
+          finish(net, scaler, inject && i++ == kSkip);
+        }
+      },
+      3, 1);
+}
+
+TEST(GradScalerTraining, ClippingAfterUnscale) {
+  run_scaling_case(
+      [](Net& net, GradScaler& scaler, bool inject) {
+        int i = 0;
+        for (const Batch& batch : batches()) {
+          const bool overflow = inject && i++ == kSkip;
+          net.zero_grad();
+          net.backward(batch, scaler.scale(1.0f));
+          if (overflow) {
+            if (!scaler.is_enabled()) continue;
+            net.grads[0][0][0] = std::numeric_limits<float>::quiet_NaN();
+          }
+          scaler.unscale_(net);
+          net.clip(0.2);
+          EXPECT_EQ(scaler.step(net).skipped, overflow);
+          scaler.update();
+        }
+      },
+      3, 1);
+}
+
+TEST(GradScalerTraining, Accumulation) {
+  run_scaling_case(
+      [](Net& net, GradScaler& scaler, bool) {
+        int i = 0;
+        for (const Batch& batch : batches()) {
+          net.backward(batch, scaler.scale(0.5f));
+          if (++i % 2 != 0) continue;
+          finish(net, scaler, false);
+          net.zero_grad();
+        }
+      },
+      2, 0);
+}
+
+// test_grad_scaling_multiple: two nets, one scale; only one overflows.
+TEST(GradScalerTraining, TwoOptimizers) {
+  GradScaler scaler = make(true);
+  Net nets[2] = {Net(7), Net(8)};
+  Net controls[2] = {Net(7), Net(8)};
+  int i = 0;
+  for (const Batch& batch : batches()) {
+    const float seed = scaler.scale(1.0f);
+    for (int n = 0; n < 2; ++n) {
+      nets[n].zero_grad();
+      nets[n].backward(batch, seed);
+      controls[n].zero_grad();
+      controls[n].backward(batch, 1.0f);
+    }
+    const bool overflow = i++ == kSkip;
+    if (overflow) {
+      nets[1].grads[0][7][7] = std::numeric_limits<float>::infinity();
+    }
+    scaler.unscale_(nets[0]);
+    EXPECT_FALSE(scaler.step(nets[0]).skipped);
+    EXPECT_EQ(scaler.step(nets[1]).skipped, overflow);
+    scaler.update();
+    controls[0].step();
+    if (!overflow) controls[1].step();
+  }
+  EXPECT_EQ(scaler.get_scale(), 128.0 * 8.0 * 0.5);
+  EXPECT_EQ(nets[0].weights(), controls[0].weights());
+  EXPECT_EQ(nets[1].weights(), controls[1].weights());
+}
+
+// test_params_invalidated_with_grads_invalidated_between_unscale_and_step
+TEST(GradScalerTraining, SpoiledAfterUnscaleIsNotSeen) {
+  GradScaler scaler = make(true);
+  Net net(7);
+  net.backward(batches()[0], scaler.scale(1.0f));
+  scaler.unscale_(net);
+  net.grads[0][0][0] = std::numeric_limits<float>::infinity();
+  EXPECT_FALSE(scaler.step(net).skipped);
+  EXPECT_TRUE(std::isinf(net.weights()[0][0][0]));
+}
+
+// test_grad_scale_will_not_overflow
+TEST(GradScalerTraining, TheScaleStaysFinite) {
+  GradScalerOptions options;
+  options.init_scale = 1e38;
+  options.growth_factor = 16.0;
+  options.growth_interval = 1;
+  GradScaler scaler(options);
+  Net net(7);
+  scaler.scale(1.0f);
+  EXPECT_EQ(scaler.step(net).scale_after, static_cast<double>(1e38f));
+  EXPECT_EQ(scaler.update().new_scale, static_cast<double>(1e38f));
+}
+
+// After 144 overflows in a row 1 / scale is inf, after 166 the scale is 0: a
+// zero gradient then becomes nan unnoticed, as in PyTorch.
+TEST(GradScalerTraining, AScaleOfZero) {
+  GradScaler scaler;
+  float gradient = 0.0f;
+  int steps = 0;
+  FunctionOptimizer optimizer(Tensor{&gradient, 1, kFloat32}, [&] { ++steps; });
+  scaler.scale(1.0f);
+  for (int i = 0; i < 166; ++i) {
+    EXPECT_GT(scaler.get_scale(), 0.0) << i;
+    gradient = std::numeric_limits<float>::infinity();
+    scaler.step(optimizer);
+    scaler.update();
+  }
+  EXPECT_EQ(scaler.get_scale(), 0.0);
+  gradient = 0.0f;
+  EXPECT_FALSE(scaler.step(optimizer).found_inf);
+  EXPECT_TRUE(std::isnan(gradient));
+  EXPECT_EQ(steps, 1);
+}
+
+}  // namespace
+}  // namespace swamp::test

@@ -1,0 +1,213 @@
+// Ranks: all take or skip the same steps; shards give the bits of one rank.
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "master/mixed_precision/slices.h"
+#include "small_model.h"
+#include "support/thread_communicator.h"
+#include "swamp/error.h"
+#include "swamp/foreach.h"
+
+namespace swamp::test {
+namespace {
+
+constexpr std::uint64_t kSteps = 5;
+
+// The gradients of micro batch `rank` of a step.
+std::uint64_t seed_of(std::uint64_t step, int rank) {
+  return step * 100 + static_cast<std::uint64_t>(rank);
+}
+
+// Outcome is what a run leaves.
+struct Outcome {
+  explicit Outcome(ScalarType type) : model(type) {}
+  SmallModel model;
+  std::vector<StepResult> results;
+  OptimizerState state;
+};
+
+// train_alone() accumulates as many micro batches as there are ranks.
+Outcome train_alone(ScalarType type, int micro_batches,
+                    GradientReduction reduction, int planted_rank) {
+  Outcome run(type);
+  MixedPrecisionOptions options = small_options(type);
+  options.micro_batches = micro_batches;
+  options.reduction = reduction;
+  MixedPrecisionOptimizer optimizer({{run.model.parameters(), {}, {}}},
+                                    options);
+  for (std::uint64_t step = 1; step <= kSteps; ++step) {
+    for (int rank = 0; rank < micro_batches; ++rank) {
+      run.model.set_gradients(seed_of(step, rank));
+      if (step == 3 && rank == planted_rank) run.model.plant(11, 12009);
+      if (micro_batches != 1) optimizer.accumulate_gradients();
+    }
+    run.results.push_back(optimizer.step());
+  }
+  run.state = optimizer.state_dict();
+  return run;
+}
+
+Outcome train_rank(Communicator& communicator, ScalarType type,
+                   GradientReduction reduction, int planted_rank) {
+  Outcome run(type);
+  MixedPrecisionOptions options = small_options(type);
+  options.communicator = &communicator;
+  options.shard = true;
+  options.reduction = reduction;
+  MixedPrecisionOptimizer optimizer({{run.model.parameters(), {}, {}}},
+                                    options);
+  for (std::uint64_t step = 1; step <= kSteps; ++step) {
+    run.model.set_gradients(seed_of(step, communicator.rank()));
+    if (step == 3 && communicator.rank() == planted_rank) {
+      run.model.plant(11, 12009);
+    }
+    run.results.push_back(optimizer.step());
+  }
+  run.state = optimizer.state_dict();
+  return run;
+}
+
+void expect_same(const Outcome& sharded, const Outcome& alone) {
+  EXPECT_TRUE(sharded.model.same_weights(alone.model));
+  EXPECT_EQ(sharded.state.texts, alone.state.texts);
+  EXPECT_EQ(sharded.state.tensors, alone.state.tensors);
+  for (std::size_t i = 0; i < kSteps; ++i) {
+    EXPECT_EQ(sharded.results[i].success, alone.results[i].success) << i;
+    EXPECT_EQ(sharded.results[i].grad_norm, alone.results[i].grad_norm) << i;
+    EXPECT_EQ(sharded.results[i].num_zeros, alone.results[i].num_zeros) << i;
+    EXPECT_EQ(sharded.results[i].next_loss_scale,
+              alone.results[i].next_loss_scale);
+  }
+}
+
+TEST(MixedPrecisionShard, RanksGiveTheBitsOfOneThatAccumulates) {
+  for (const ScalarType type : {kFloat16, kBFloat16}) {
+    for (const int ranks : {1, 2, 4, 7}) {
+      for (const auto reduction :
+           {GradientReduction::mean, GradientReduction::sum}) {
+        SCOPED_TRACE(std::to_string(type) + " ranks " + std::to_string(ranks));
+        const int planted = type == kFloat16 ? ranks - 1 : -1;
+        const Outcome alone = train_alone(type, ranks, reduction, planted);
+        EXPECT_EQ(alone.results[2].success, planted < 0);
+        std::mutex mutex;
+        run_ranks(ranks, [&](Communicator& communicator) {
+          const Outcome run =
+              train_rank(communicator, type, reduction, planted);
+          const std::lock_guard<std::mutex> lock(mutex);
+          expect_same(run, alone);
+        });
+      }
+    }
+  }
+}
+
+// An overflow is reported by the rank whose shard it fell to, once.
+TEST(MixedPrecisionShard, OneRankReportsTheOverflow) {
+  std::mutex mutex;
+  int reports = 0;
+  run_ranks(3, [&](Communicator& communicator) {
+    const Outcome run =
+        train_rank(communicator, kFloat16, GradientReduction::mean, 1);
+    const StepResult& skipped = run.results[2];
+    const std::lock_guard<std::mutex> lock(mutex);
+    EXPECT_FALSE(skipped.success);
+    if (skipped.overflow.element_count == 0) return;
+    ++reports;
+    EXPECT_EQ(skipped.overflow_name, "p11");
+    EXPECT_EQ(skipped.overflow.tensor, 11u);
+    EXPECT_EQ(skipped.overflow.index, 12009u);
+  });
+  EXPECT_EQ(reports, 1);
+}
+
+// Model-parallel ranks: each has parameters of its own; one has none at all.
+TEST(MixedPrecisionShard, RanksWithTheirOwnParameters) {
+  std::mutex mutex;
+  std::vector<double> norms;
+  double squares = 0;
+  run_ranks(3, [&](Communicator& communicator) {
+    std::vector<std::size_t> counts(
+        static_cast<std::size_t>(communicator.rank()), 9000);
+    SmallModel model(kFloat16, counts);
+    MixedPrecisionOptions options = small_options(kFloat16);
+    options.communicator = &communicator;
+    MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}}, options);
+    model.set_gradients(1);
+    if (communicator.rank() == 2) model.plant(1, 3);
+    EXPECT_FALSE(optimizer.step().success);
+    EXPECT_EQ(optimizer.get_loss_scale(), 512);
+    model.set_gradients(2);
+    std::vector<Tensor> gradients;
+    for (const ModelParameter& p : model.parameters()) {
+      gradients.push_back(p.gradient);
+    }
+    const double mine = foreach_norm(gradients, 1.0f / 512);
+    const StepResult result = optimizer.step();
+    const std::lock_guard<std::mutex> lock(mutex);
+    norms.push_back(result.grad_norm.value());
+    squares += mine * mine;
+  });
+  ASSERT_EQ(norms.size(), 3u);
+  EXPECT_EQ(norms[0], norms[1]);
+  EXPECT_EQ(norms[0], norms[2]);
+  EXPECT_NEAR(norms[0] * norms[0] / squares, 1, 1e-12);
+}
+
+// A rank that leaves ends the others with an error.
+TEST(MixedPrecisionShard, ALostRankIsAnError) {
+  EXPECT_THROW(run_ranks(3,
+                         [&](Communicator& communicator) {
+                           if (communicator.rank() == 1) return;
+                           train_rank(communicator, kFloat16,
+                                      GradientReduction::mean, -1);
+                         }),
+               Error);
+}
+
+// A checkpoint of four ranks goes on with two, or with one.
+TEST(MixedPrecisionShard, AStateMovesBetweenNumbersOfRanks) {
+  const Outcome alone = train_alone(kFloat16, 1, GradientReduction::mean, -1);
+  run_ranks(3, [&](Communicator& communicator) {
+    SmallModel model(kFloat16);
+    MixedPrecisionOptions options = small_options(kFloat16);
+    options.communicator = &communicator;
+    options.shard = true;
+    MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}}, options);
+    optimizer.load_state_dict(alone.state);
+    const OptimizerState state = optimizer.state_dict();
+    EXPECT_EQ(state.tensors, alone.state.tensors);
+    EXPECT_EQ(state.texts, alone.state.texts);
+  });
+}
+
+TEST(CutSlices, CoversEverythingOnceInOrder) {
+  const std::vector<std::vector<std::size_t>> lists = {
+      {}, {0}, {5}, {0, 0, 3}, kListCounts, {100000}, {8192, 8193, 1, 50000}};
+  for (const auto& counts : lists) {
+    for (const int ranks : {1, 2, 3, 4, 16, 100}) {
+      const auto shards = master::cut_slices(counts, ranks);
+      ASSERT_EQ(shards.size(), static_cast<std::size_t>(ranks));
+      std::size_t parameter = 0, element = 0;
+      for (const auto& shard : shards) {
+        for (const master::Slice& slice : shard) {
+          ASSERT_EQ(slice.parameter, parameter);
+          ASSERT_EQ(slice.begin, element);
+          element += slice.count;
+          ASSERT_LE(element, counts[parameter]);
+          if (element != counts[parameter]) {
+            EXPECT_EQ(element % 8192, 0u);
+            EXPECT_GE(counts[parameter] - element, 8192u);
+            continue;
+          }
+          ++parameter;
+          element = 0;
+        }
+      }
+      EXPECT_EQ(parameter, counts.size());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace swamp::test

@@ -1,0 +1,174 @@
+// The state dict: a run that goes on from one has the bits of the run that was
+// never interrupted; what does not fit changes nothing.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "small_model.h"
+#include "swamp/error.h"
+
+namespace swamp::test {
+namespace {
+
+struct Trainer {
+  explicit Trainer(const MixedPrecisionOptions& options)
+      : model(kFloat16), optimizer({{model.parameters(), {}, {}}}, options) {}
+  void steps(std::uint64_t first, std::uint64_t last) {
+    for (std::uint64_t step = first; step <= last; ++step) {
+      model.set_gradients(step);
+      if (step % 4 == 3) model.plant(4, 0);
+      optimizer.step();
+    }
+  }
+  SmallModel model;
+  MixedPrecisionOptimizer optimizer;
+};
+
+std::vector<MixedPrecisionOptions> all_options() {
+  MixedPrecisionOptions adam = small_options(kFloat16);
+  MixedPrecisionOptions sgd = adam;
+  sgd.optimizer = SgdOptions{0.1, 0, 0, 0.01, false};
+  MixedPrecisionOptions momentum = adam;
+  momentum.optimizer = SgdOptions{0.1, 0.9, 0, 0.01, true};
+  MixedPrecisionOptions adaptive = adam;
+  adaptive.scaler = "mindformers.AdaptiveLossScaleUpdateCell";
+  adaptive.scaler_options = {{"loss_scale_value", 1024.0},
+                             {"scale_factor", std::int64_t{2}},
+                             {"scale_window", std::int64_t{20}}};
+  return {adam, sgd, momentum, adaptive};
+}
+
+TEST(MixedPrecisionState, GoesOnWithTheSameBits) {
+  for (const MixedPrecisionOptions& options : all_options()) {
+    Trainer first(options);
+    first.steps(1, 5);
+    first.optimizer.set_lr(0, 0.02);
+    Trainer resumed(options);
+    const OptimizerState state = first.optimizer.state_dict();
+    EXPECT_TRUE(resumed.optimizer.load_state_dict(state).empty());
+    EXPECT_EQ(resumed.optimizer.lr(0), 0.02);
+    EXPECT_EQ(resumed.optimizer.get_loss_scale(),
+              first.optimizer.get_loss_scale());
+    // The model's own checkpoint brings its float32 weights.
+    for (std::size_t p = 0; p < kListCounts.size(); ++p) {
+      const Tensor to = resumed.model.parameters()[p].data;
+      const Tensor from = first.model.parameters()[p].data;
+      if (!SmallModel::is_16_bit(p) && to.count != 0) {
+        std::memcpy(to.data, from.data, to.count * sizeof(float));
+      }
+    }
+    EXPECT_TRUE(resumed.model.same_weights(first.model));
+    resumed.steps(6, 9);
+    first.steps(6, 9);
+    EXPECT_TRUE(resumed.model.same_weights(first.model));
+    EXPECT_EQ(resumed.optimizer.state_dict().tensors,
+              first.optimizer.state_dict().tensors);
+    EXPECT_EQ(resumed.optimizer.state_dict().texts,
+              first.optimizer.state_dict().texts);
+  }
+}
+
+TEST(MixedPrecisionState, HasMegatronsKeys) {
+  Trainer trainer(small_options(kFloat16));
+  trainer.steps(1, 1);
+  const OptimizerState state = trainer.optimizer.state_dict();
+  EXPECT_EQ(state.texts.at("optimizer.step"), "1");
+  EXPECT_EQ(state.texts.at("optimizer.param_groups.0.lr"), "0.01");
+  EXPECT_EQ(state.texts.at("optimizer.param_groups.0.betas.1"), "0.999");
+  EXPECT_EQ(state.texts.count("grad_scaler"), 1u);
+  EXPECT_EQ(state.tensors.at("optimizer.state.p3.exp_avg").size(), 64u);
+  EXPECT_EQ(state.tensors.at("optimizer.state.p3.exp_avg_sq").size(), 64u);
+  EXPECT_EQ(state.tensors.at("fp32_from_fp16_params.p3").size(), 64u);
+  EXPECT_EQ(state.tensors.count("fp32_from_fp16_params.p2"), 0u);  // float32
+}
+
+// The names of old checkpoints, with Megatron's words.
+TEST(MixedPrecisionState, OldCheckpoints) {
+  Trainer trainer(small_options(kFloat16));
+  trainer.steps(1, 2);
+  const OptimizerState state = trainer.optimizer.state_dict();
+  OptimizerState old;
+  const auto rename = [](std::string key) {
+    if (key.rfind("optimizer.", 0) == 0) {
+      key.replace(0, 9, "optimizer_state_dict");
+    } else if (key.rfind("fp32_from_fp16_params.", 0) == 0) {
+      key.replace(0, 21, "fp32_from_fp16");
+    }
+    return key;
+  };
+  for (const auto& [key, text] : state.texts) {
+    if (key != "grad_scaler") old.texts[rename(key)] = text;
+  }
+  for (const auto& [key, values] : state.tensors) {
+    old.tensors[rename(key)] = values;
+  }
+  Trainer loaded(small_options(kFloat16));
+  const std::vector<std::string> expected = {
+      "***WARNING*** loading optimizer from an old checkpoint ...",
+      "***WARNING*** found an old checkpoint, will not load grad scaler ..."};
+  EXPECT_EQ(loaded.optimizer.load_state_dict(old), expected);
+  EXPECT_EQ(loaded.optimizer.state_dict().tensors, state.tensors);
+  EXPECT_EQ(loaded.optimizer.get_loss_scale(), 1024);
+}
+
+TEST(MixedPrecisionState, AScalerThatIsNotWanted) {
+  MixedPrecisionOptions with = small_options(kBFloat16);
+  with.loss_scale = 4;
+  SmallModel model(kBFloat16), other(kBFloat16);
+  const MixedPrecisionOptimizer saved({{model.parameters(), {}, {}}}, with);
+  MixedPrecisionOptimizer loaded({{other.parameters(), {}, {}}},
+                                 small_options(kBFloat16));
+  const std::vector<std::string> expected = {
+      "***WARNING*** fould the grad scaler in the checkpoint but it is None "
+      "in the class. Skipping loading grad scaler ..."};
+  EXPECT_EQ(loaded.load_state_dict(saved.state_dict()), expected);
+}
+
+TEST(MixedPrecisionState, WhatDoesNotFitChangesNothing) {
+  Trainer trainer(small_options(kFloat16));
+  trainer.steps(1, 4);
+  const OptimizerState good = trainer.optimizer.state_dict();
+  Trainer other(small_options(kFloat16));
+  other.steps(5, 6);
+  const SmallModel before = other.model;
+  const OptimizerState own = other.optimizer.state_dict();
+  const auto expect_refused = [&](const std::string& text, auto change) {
+    OptimizerState bad = good;
+    change(bad);
+    try {
+      other.optimizer.load_state_dict(bad);
+      ADD_FAILURE() << "no error: " << text;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos)
+          << error.what();
+    }
+    EXPECT_TRUE(other.model.same_weights(before));
+    EXPECT_EQ(other.optimizer.state_dict().tensors, own.tensors);
+    EXPECT_EQ(other.optimizer.state_dict().texts, own.texts);
+  };
+  expect_refused("optimizer.step: missing",
+                 [](OptimizerState& s) { s.texts.erase("optimizer.step"); });
+  expect_refused("optimizer.step: 1.5; expected a whole number",
+                 [](OptimizerState& s) { s.texts["optimizer.step"] = "1.5"; });
+  expect_refused("optimizer.param_groups.0.lr: 'fast'; expected a number",
+                 [](OptimizerState& s) {
+                   s.texts["optimizer.param_groups.0.lr"] = "fast";
+                 });
+  expect_refused("lr: -1; expected", [](OptimizerState& s) {
+    s.texts["optimizer.param_groups.0.lr"] = "-1";
+  });
+  expect_refused("optimizer.state.p17.exp_avg_sq: missing; expected 65",
+                 [](OptimizerState& s) {
+                   s.tensors.erase("optimizer.state.p17.exp_avg_sq");
+                 });
+  expect_refused("fp32_from_fp16_params.p3: 63 elements; expected 64",
+                 [](OptimizerState& s) {
+                   s.tensors["fp32_from_fp16_params.p3"].pop_back();
+                 });
+  expect_refused("scale", [](OptimizerState& s) {
+    s.texts["grad_scaler"] = "{\"growth_tracker\": 1}";
+  });
+}
+
+}  // namespace
+}  // namespace swamp::test

@@ -1,0 +1,349 @@
+// MixedPrecisionOptimizer: its choices, accumulation, overflow, and what it
+// refuses. The order of a step's events is in mixed_precision_golden_test.cpp.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "machines.h"
+#include "small_model.h"
+#include "swamp/error.h"
+#include "swamp/foreach.h"
+
+namespace swamp::test {
+namespace {
+
+std::string scaler_of(MixedPrecisionOptions options) {
+  const MixedPrecisionOptimizer optimizer({}, options);
+  const LossScaler* scaler = optimizer.loss_scaler();
+  return scaler == nullptr ? "" : scaler->name();
+}
+
+// Megatron's get_megatron_optimizer(): loss_scale first, 0 is unset.
+TEST(MixedPrecision, ChoosesTheScaler) {
+  MixedPrecisionOptions options;
+  EXPECT_EQ(scaler_of(options), "");
+  options.bf16 = true;
+  EXPECT_EQ(scaler_of(options), "");
+  options.loss_scale = 128;
+  EXPECT_EQ(scaler_of(options), "megatron.ConstantGradScaler");
+  options.bf16 = false;
+  options.fp16 = true;
+  EXPECT_EQ(scaler_of(options), "megatron.ConstantGradScaler");
+  options.loss_scale = 0;
+  EXPECT_EQ(scaler_of(options), "megatron.DynamicGradScaler");
+  options.scaler = "torch.amp.GradScaler";
+  EXPECT_EQ(scaler_of(options), "torch.amp.GradScaler");
+}
+
+TEST(MixedPrecision, MegatronsDefaults) {
+  MixedPrecisionOptions options;
+  options.fp16 = true;
+  const MixedPrecisionOptimizer optimizer({}, options);
+  EXPECT_EQ(optimizer.get_loss_scale(), 4294967296.0);
+  EXPECT_EQ(optimizer.scale_loss(0.5f), 2147483648.0f);
+}
+
+TEST(MixedPrecision, OverflowSkipsEverythingAndIsReported) {
+  SmallModel model(kFloat16);
+  MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}},
+                                    small_options(kFloat16));
+  SmallModel before = model;
+  model.set_gradients(1);
+  model.plant(6, 5);
+  model.plant(11, 12000);
+  const StepResult result = optimizer.step();
+  EXPECT_FALSE(result.success);
+  EXPECT_FALSE(result.grad_norm);
+  EXPECT_FALSE(result.num_zeros);
+  EXPECT_EQ(result.overflow_name, "p6");
+  EXPECT_EQ(result.overflow.tensor, 6u);
+  EXPECT_EQ(result.overflow.index, 5u);
+  EXPECT_EQ(result.overflow.tensor_count, 2u);
+  EXPECT_EQ(result.overflow.element_count, 2u);
+  EXPECT_EQ(result.loss_scale, 1024);
+  EXPECT_EQ(result.next_loss_scale, 512);
+  EXPECT_EQ(optimizer.get_loss_scale(), 512);
+  EXPECT_EQ(optimizer.step_count(), 0);
+  EXPECT_TRUE(model.same_weights(before));
+  model.set_gradients(2);
+  EXPECT_TRUE(optimizer.step().success);
+  EXPECT_EQ(optimizer.step_count(), 1);
+  EXPECT_FALSE(model.same_weights(before));
+}
+
+// The whole step, done by hand with the operators.
+TEST(MixedPrecision, AStepIsItsParts) {
+  SmallModel model(kBFloat16);
+  MixedPrecisionOptions options = small_options(kBFloat16);
+  options.loss_scale = 8;
+  options.clip_grad = 0.5;
+  options.log_num_zeros_in_grad = true;
+  MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}}, options);
+  SmallModel by_hand = model;
+  FormatList masters(kFloat32, kListCounts), main(kFloat32, kListCounts);
+  FormatList m(kFloat32, kListCounts), v(kFloat32, kListCounts);
+  const auto cast = [&](auto out, auto in) {
+    for (std::size_t i = 0; i < kListCounts.size(); ++i) {
+      foreach_cast_(out(i), in(i));
+    }
+  };
+  auto weights = by_hand.parameters();
+  cast([&](auto i) { return masters.tensors()[i]; },
+       [&](auto i) { return weights[i].data; });
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    model.set_gradients(static_cast<std::uint64_t>(step));
+    by_hand.set_gradients(static_cast<std::uint64_t>(step));
+    const StepResult result = optimizer.step();
+    ASSERT_TRUE(result.success);
+
+    cast([&](auto i) { return main.tensors()[i]; },
+         [&](auto i) { return weights[i].gradient; });
+    float found_inf = 0;
+    amp_foreach_non_finite_check_and_unscale_(main.tensors(), found_inf,
+                                              0.125f);
+    const double norm = foreach_norm(main.tensors());
+    EXPECT_EQ(result.grad_norm, norm);
+    const float clip = clip_coefficient(0.5, norm);
+    ASSERT_LT(clip, 1.0f);
+    amp_foreach_non_finite_check_and_unscale_(main.tensors(), found_inf, clip);
+    EXPECT_EQ(result.num_zeros, foreach_count_zeros(main.tensors()));
+    AdamStep adam;
+    adam.lr = 0.01;
+    adam.weight_decay = 0.01;
+    adam.decoupled = true;
+    adam.step = step;
+    foreach_adam_(masters.tensors(), main.tensors(), m.tensors(), v.tensors(),
+                  {}, adam);
+    cast([&](auto i) { return weights[i].data; },
+         [&](auto i) { return masters.tensors()[i]; });
+    EXPECT_TRUE(model.same_weights(by_hand)) << step;
+  }
+}
+
+TEST(MixedPrecision, SameBitsOnEveryMachine) {
+  SmallModel expected(kFloat16);
+  std::vector<double> norms;
+  bool first = true;
+  for (const MachineConfig& config :
+       machine_configs({{1, 1, 8192}, {1, 3, 8192}, {6, 64, 16384}}, false)) {
+    SCOPED_TRACE(to_text(config));
+    const auto machine = make_machine(config);
+    SmallModel model(kFloat16);
+    MixedPrecisionOptions options = small_options(kFloat16);
+    options.machine = machine.get();
+    MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}}, options);
+    std::vector<double> found;
+    for (std::uint64_t step = 1; step <= 4; ++step) {
+      model.set_gradients(step);
+      if (step == 2) model.plant(3, 2);
+      found.push_back(optimizer.step().grad_norm.value_or(-1));
+    }
+    if (first) {
+      expected = model;
+      norms = found;
+    }
+    first = false;
+    EXPECT_TRUE(model.same_weights(expected));
+    EXPECT_EQ(found, norms);
+  }
+}
+
+// Everything that a run leaves is the same, fused or not.
+void expect_fused_is_unfused(ScalarType type, MixedPrecisionOptions options,
+                             ScalarType gradient_type) {
+  SmallModel models[2] = {SmallModel(type), SmallModel(type)};
+  OptimizerState states[2];
+  std::vector<double> norms[2];
+  for (const int fused : {0, 1}) {
+    options.fused = fused != 0;
+    SmallModel& model = models[fused];
+    std::vector<ModelParameter> parameters = model.parameters();
+    FormatList gradients(gradient_type, kListCounts);
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      parameters[p].gradient = gradients.tensors()[p];
+    }
+    MixedPrecisionOptimizer optimizer({{parameters, {}, {}}}, options);
+    for (std::uint64_t step = 1; step <= 5; ++step) {
+      for (std::int64_t batch = 0; batch < options.micro_batches; ++batch) {
+        Random random(step * 10 + static_cast<std::uint64_t>(batch));
+        gradients.fill_values(3, random);
+        if (step == 3 && options.fp16) {
+          store_bits(format_of(gradient_type), parameters[11].gradient.data,
+                     15000, format_of(gradient_type).infinity());
+        }
+        if (options.micro_batches != 1) optimizer.accumulate_gradients();
+      }
+      const StepResult result = optimizer.step();
+      norms[fused].push_back(result.grad_norm.value_or(-1));
+      norms[fused].push_back(result.next_loss_scale);
+      EXPECT_EQ(result.success, step != 3 || !options.fp16);
+      EXPECT_EQ(result.overflow_name, result.success ? "" : "p11");
+    }
+    states[fused] = optimizer.state_dict();
+  }
+  EXPECT_TRUE(models[0].same_weights(models[1]));
+  EXPECT_EQ(states[0].texts, states[1].texts);
+  EXPECT_EQ(states[0].tensors, states[1].tensors);
+  EXPECT_EQ(norms[0], norms[1]);
+}
+
+TEST(MixedPrecision, FusedIsUnfused) {
+  MixedPrecisionOptions adam = small_options(kFloat16);
+  MixedPrecisionOptions l2 = adam;
+  l2.optimizer = AdamOptions{0.01, 0.8, 0.99, 1e-6, 0.1, false};
+  MixedPrecisionOptions sgd = adam;
+  sgd.optimizer = SgdOptions{0.1, 0, 0, 0.01, false};
+  MixedPrecisionOptions momentum = adam;
+  momentum.optimizer = SgdOptions{0.1, 0.9, 0.1, 0.01, false};
+  MixedPrecisionOptions unclipped = adam;
+  unclipped.clip_grad = 0;
+  MixedPrecisionOptions accumulated = adam;
+  accumulated.micro_batches = 3;
+  for (const MixedPrecisionOptions& options :
+       {adam, l2, sgd, momentum, unclipped, accumulated}) {
+    for (const ScalarType gradient : {kFloat16, kFloat32}) {
+      expect_fused_is_unfused(kFloat16, options, gradient);
+    }
+    MixedPrecisionOptions bf16 = options;
+    bf16.fp16 = false;
+    bf16.bf16 = true;
+    expect_fused_is_unfused(kBFloat16, bf16, kBFloat16);
+  }
+}
+
+TEST(MixedPrecision, AccumulatesInFloat32) {
+  // 2048 + 1 is no float16; in float32 nothing of it is lost.
+  std::uint16_t weight = float16_from_float(1);
+  std::uint16_t gradient = 0;
+  for (const auto reduction :
+       {GradientReduction::sum, GradientReduction::mean}) {
+    weight = float16_from_float(1);
+    MixedPrecisionOptions options;
+    options.fp16 = true;
+    options.loss_scale = 1;
+    options.clip_grad = 0;
+    options.micro_batches = 3;
+    options.reduction = reduction;
+    SgdOptions sgd;
+    sgd.lr = 0x1p-12;
+    options.optimizer = sgd;
+    MixedPrecisionOptimizer optimizer(
+        {{{{"w", {&weight, 1, kFloat16}, {&gradient, 1, kFloat16}}}, {}, {}}},
+        options);
+    for (const float g : {2048.0f, 1.0f, 1.0f}) {
+      gradient = float16_from_float(g);
+      optimizer.accumulate_gradients();
+    }
+    ASSERT_TRUE(optimizer.step().success);
+    const float sum =
+        reduction == GradientReduction::sum ? 2050.0f : 2050.0f / 3;
+    EXPECT_EQ(optimizer.state_dict().tensors.at("fp32_from_fp16_params.w")[0],
+              std::fmaf(sum, -0x1p-12f, 1));
+  }
+}
+
+TEST(MixedPrecision, AccumulationIsCounted) {
+  SmallModel model(kFloat16);
+  MixedPrecisionOptions options = small_options(kFloat16);
+  options.micro_batches = 2;
+  MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}}, options);
+  EXPECT_THROW(optimizer.step(), Error);
+  optimizer.accumulate_gradients();
+  EXPECT_THROW(optimizer.step(), Error);
+  optimizer.accumulate_gradients();
+  EXPECT_THROW(optimizer.accumulate_gradients(), Error);
+  optimizer.step();
+  EXPECT_THROW(optimizer.step(), Error);
+}
+
+TEST(MixedPrecision, GroupsHaveTheirOwnOptions) {
+  float weights[2] = {1, 1};
+  float gradients[2] = {1, 1};
+  MixedPrecisionOptions options;
+  options.clip_grad = 0;
+  SgdOptions sgd;
+  sgd.lr = 0.5;
+  options.optimizer = sgd;
+  const auto parameter = [&](int i) {
+    return ModelParameter{std::to_string(i),
+                          {&weights[i], 1, kFloat32},
+                          {&gradients[i], 1, kFloat32}};
+  };
+  MixedPrecisionOptimizer optimizer(
+      {{{parameter(0)}, {}, {}}, {{parameter(1)}, 0.25, 0.5}}, options);
+  optimizer.step();
+  EXPECT_EQ(weights[0], 0.5f);
+  EXPECT_EQ(weights[1], 1 - 0.25f * 1.5f);
+  EXPECT_EQ(optimizer.lr(1), 0.25);
+  optimizer.set_lr(0, 1);
+  optimizer.step();
+  EXPECT_EQ(weights[0], -0.5f);
+  EXPECT_THROW(optimizer.set_lr(2, 1), Error);
+  EXPECT_THROW(optimizer.set_lr(0, -1), Error);
+}
+
+template <class Change>
+void expect_refused(const std::string& text, Change change) {
+  float weight = 1, gradient = 1;
+  MixedPrecisionOptions options;
+  std::vector<ParameterGroup> groups = {
+      {{{"w", {&weight, 1, kFloat32}, {&gradient, 1, kFloat32}}}, {}, {}}};
+  change(options, groups);
+  try {
+    const MixedPrecisionOptimizer optimizer(groups, options);
+    ADD_FAILURE() << "no error: " << text;
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()), text);
+  }
+}
+
+using Options = MixedPrecisionOptions;
+using Groups = std::vector<ParameterGroup>;
+
+TEST(MixedPrecision, RefusesOptions) {
+  expect_refused("fp16: true with bf16; expected one of them",
+                 [](Options& o, Groups&) { o.fp16 = o.bf16 = true; });
+  expect_refused("clip_grad: -1; expected a number, at least 0",
+                 [](Options& o, Groups&) { o.clip_grad = -1; });
+  expect_refused("micro_batches: 0; expected at least 1",
+                 [](Options& o, Groups&) { o.micro_batches = 0; });
+  expect_refused("shard: true without a communicator; expected one",
+                 [](Options& o, Groups&) { o.shard = true; });
+  expect_refused("beta1: 1; expected a number in [0, 1)",
+                 [](Options& o, Groups&) {
+                   std::get<AdamOptions>(o.optimizer).beta1 = 1;
+                 });
+  expect_refused("momentum: 0; expected a momentum above 0 with nesterov",
+                 [](Options& o, Groups&) {
+                   SgdOptions sgd;
+                   sgd.nesterov = true;
+                   o.optimizer = sgd;
+                 });
+  expect_refused("groups[0].lr: -2; expected a finite number, at least 0",
+                 [](Options&, Groups& g) { g[0].lr = -2; });
+}
+
+TEST(MixedPrecision, RefusesParameters) {
+  expect_refused(
+      "groups[0].parameters[0].data.dtype: float16 without fp16; expected the "
+      "option fp16",
+      [](Options&, Groups& g) { g[0].parameters[0].data.dtype = kFloat16; });
+  expect_refused(
+      "groups[0].parameters[0].gradient.count: 0; expected 1, as "
+      "the data",
+      [](Options&, Groups& g) { g[0].parameters[0].gradient.count = 0; });
+  expect_refused(
+      "groups[0].parameters[1].name: 'w' again; expected a name "
+      "that no other parameter has",
+      [](Options&, Groups& g) {
+        g[0].parameters.push_back(g[0].parameters[0]);
+      });
+  expect_refused(
+      "groups[0].parameters[0].data.data: null with a count of 1; "
+      "expected the address of so many elements",
+      [](Options&, Groups& g) { g[0].parameters[0].data.data = nullptr; });
+}
+
+}  // namespace
+}  // namespace swamp::test

@@ -1,0 +1,76 @@
+// A model of a few parameters, with gradients to order.
+#ifndef SWAMP_TESTS_MASTER_SMALL_MODEL_H_
+#define SWAMP_TESTS_MASTER_SMALL_MODEL_H_
+
+#include "float_lists.h"
+#include "swamp/mixed_precision.h"
+
+namespace swamp::test {
+
+// SmallModel has 16-bit parameters and, every third, one of float32.
+class SmallModel {
+ public:
+  explicit SmallModel(ScalarType type,
+                      const std::vector<std::size_t>& counts = kListCounts)
+      : type_(type),
+        counts_(counts),
+        weights_(type, counts),
+        gradients_(type, counts),
+        float_weights_(kFloat32, counts),
+        float_gradients_(kFloat32, counts) {
+    Random random(23);
+    weights_.fill_values(1, random);
+    float_weights_.fill_values(1, random);
+  }
+
+  static bool is_16_bit(std::size_t parameter) { return parameter % 3 != 2; }
+
+  // set_gradients() draws those of a micro batch; they depend on the seed only.
+  void set_gradients(std::uint64_t seed, double magnitude = 1) {
+    Random random(seed);
+    gradients_.fill_values(magnitude, random);
+    float_gradients_.fill_values(magnitude, random);
+  }
+  // plant() makes one element of a gradient infinite.
+  void plant(std::size_t parameter, std::size_t index) {
+    const Tensor gradient = parameters()[parameter].gradient;
+    const Format& format = format_of(gradient.dtype);
+    store_bits(format, gradient.data, index, format.infinity());
+  }
+
+  std::vector<ModelParameter> parameters() {
+    std::vector<ModelParameter> all;
+    for (std::size_t i = 0; i < counts_.size(); ++i) {
+      FormatList& weights = is_16_bit(i) ? weights_ : float_weights_;
+      FormatList& gradients = is_16_bit(i) ? gradients_ : float_gradients_;
+      all.push_back({"p" + std::to_string(i), weights.tensors()[i],
+                     gradients.tensors()[i]});
+    }
+    return all;
+  }
+  bool same_weights(const SmallModel& other) const {
+    return weights_ == other.weights_ && float_weights_ == other.float_weights_;
+  }
+
+ private:
+  ScalarType type_;
+  std::vector<std::size_t> counts_;
+  FormatList weights_, gradients_, float_weights_, float_gradients_;
+};
+
+inline MixedPrecisionOptions small_options(ScalarType type) {
+  MixedPrecisionOptions options;
+  options.fp16 = type == kFloat16;
+  options.bf16 = type == kBFloat16;
+  options.initial_loss_scale = 1024;
+  options.hysteresis = 1;
+  options.loss_scale_window = 3;
+  AdamOptions adam;
+  adam.lr = 0.01;
+  options.optimizer = adam;
+  return options;
+}
+
+}  // namespace swamp::test
+
+#endif  // SWAMP_TESTS_MASTER_SMALL_MODEL_H_

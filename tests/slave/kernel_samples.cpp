@@ -1,0 +1,146 @@
+// The arguments that the kernels are tried with.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <sstream>
+
+#include "kernel_cases.h"
+#include "slave/cast.h"
+#include "slave/count_zeros.h"
+#include "slave/norm.h"
+#include "slave/optimizer.h"
+#include "slave/scan.h"
+#include "slave/unscale.h"
+
+namespace swamp::test {
+namespace {
+
+using namespace slave;  // the types of arguments
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr std::uint32_t kPrefetch = 2048;
+
+template <class Args>
+ArgsSample sample(const Args& args, const std::string& text,
+                  bool nan_payload = false) {
+  ArgsSample one{text, std::vector<std::byte>(sizeof args), nan_payload};
+  std::memcpy(one.bytes.data(), &args, sizeof args);
+  return one;
+}
+
+template <class... Values>
+std::string text_of(Values... values) {
+  std::ostringstream text;
+  ((text << values << " "), ...);
+  return text.str();
+}
+
+// numbers() is for arguments that are one number, with and without prefetch.
+template <class Args>
+std::vector<ArgsSample> numbers(std::vector<float> values, const char* name,
+                                bool nan_payload) {
+  std::vector<ArgsSample> samples;
+  for (const float value : values) {
+    for (const std::uint32_t prefetch_bytes : {0u, kPrefetch}) {
+      samples.push_back(sample(Args{value, prefetch_bytes},
+                               text_of(name, value, "prefetch", prefetch_bytes),
+                               nan_payload && !std::isnan(value)));
+    }
+  }
+  return samples;
+}
+
+// prefetches() is for arguments that are nothing else; nothing is written.
+template <class Args>
+std::vector<ArgsSample> prefetches() {
+  return {sample(Args{0}, "no prefetch", true),
+          sample(Args{kPrefetch}, "prefetch", true)};
+}
+
+const std::vector<float> kScales = {
+    1.0f, 0.5f,  0x1p-16f, 0.7f,      1.0f / 3.0f, 1e-3f,   65536.f,
+    0.0f, -0.0f, -1.0f,    kInfinity, 1e-40f,      3.4e38f, kNan};
+const std::vector<float> kDivisors = {1.0f, 2.0f,   3.0f,      -7.0f,
+                                      0.0f, 1e-40f, kInfinity, kNan};
+
+}  // namespace
+
+template <>
+ArgsFamily args_family<UnscaleArgs>() {
+  return {Flagged::nonfinite, Partial::none,
+          numbers<UnscaleArgs>(kScales, "inv_scale", true)};
+}
+
+template <>
+ArgsFamily args_family<ScanArgs>() {
+  return {Flagged::nonfinite, Partial::scan, prefetches<ScanArgs>()};
+}
+
+template <>
+ArgsFamily args_family<NormArgs>() {
+  return {Flagged::nonfinite, Partial::norm,
+          numbers<NormArgs>(kScales, "inv_scale", true)};
+}
+
+template <>
+ArgsFamily args_family<CountZerosArgs>() {
+  return {Flagged::zeros, Partial::none, prefetches<CountZerosArgs>()};
+}
+
+template <>
+ArgsFamily args_family<CastArgs>() {
+  return {Flagged::nothing, Partial::none,
+          numbers<CastArgs>(kDivisors, "divisor", false)};
+}
+
+template <>
+ArgsFamily args_family<AccumulateArgs>() {
+  return {Flagged::nothing, Partial::none,
+          numbers<AccumulateArgs>(kDivisors, "divisor", false)};
+}
+
+// Every branch of the formula, with rounded factors and with exact ones.
+template <>
+ArgsFamily args_family<SgdArgs>() {
+  const SgdArgs all[] = {
+      {1.0f, 1.0f, 0.1f, 0.9f, 1.0f, 0.0f, 0, 1, 0},
+      {1.0f, 1.0f, 0.1f, 0.9f, 0.7f, 0.0f, 0, 0, kPrefetch},
+      {1.0f / 3, 0.3f, 0.01f, 0.9f, 0.7f, 0.1f, 0, 0, 0},
+      {1e-3f, 1.0f, 0.01f, 0.9f, 1.0f, 0.1f, 1, 0, kPrefetch},
+      {0x1p-16f, 0.25f, 1.0f, 0.5f, 1.0f, 0.01f, 1, 1, 0},
+      {1.0f, 1.0f, 3.0f, 0.0f, 1.0f, 0.0f, 0, 0, kPrefetch},
+      {0x1p16f, 0.9f, 1e-30f, 0.3f, 1.0f, 1e-30f, 1, 0, 0}};
+  ArgsFamily family{Flagged::nothing, Partial::none, {}};
+  for (const SgdArgs& a : all) {
+    family.samples.push_back(
+        sample(a, text_of("inv_scale", a.inv_scale, "clip", a.clip_coefficient,
+                          "lr", a.lr, "momentum", a.momentum, "1 - dampening",
+                          a.one_minus_dampening, "decay", a.weight_decay,
+                          "nesterov", a.nesterov, "first", a.first_step)));
+  }
+  return family;
+}
+
+template <>
+ArgsFamily args_family<AdamArgs>() {
+  const AdamArgs all[] = {
+      {1.0f, 1.0f, 0.1f, 0.999f, 1e-3f, 1e-3f, 0.5f, 1e-8f, 0.0f, 1.0f, 0},
+      {1.0f, 0.3f, 0.1f, 0.99f, 1e-2f, 0.3f, 0.7f, 0.1f, 0.0f, 0.99f,
+       kPrefetch},
+      {0.7f, 0.9f, 0.6f, 0.9f, 0.1f, 0.01f, 1.0f, 1e-8f, 0.1f, 1.0f, 0},
+      {0x1p-16f, 1.0f, 0.5f, 0.5f, 0.5f, 1.0f, 0.3f, 1e-3f, 0.3f, 1.0f,
+       kPrefetch},
+      {1e-3f, 1.0f, 0.9f, 0.95f, 0.05f, 3.0f, 0.1f, 0.0f, 0.0f, 0.9f, 0},
+      {1.0f, 1.0f, 1.0f, 0.0f, 1.0f, 1.0f, 1.0f, 1e-30f, 1e-30f, 1.0f, 0}};
+  ArgsFamily family{Flagged::nothing, Partial::none, {}};
+  for (const AdamArgs& a : all) {
+    family.samples.push_back(sample(
+        a, text_of("inv_scale", a.inv_scale, "clip", a.clip_coefficient,
+                   "1 - beta1", a.one_minus_beta1, "beta2", a.beta2, "step",
+                   a.step_size, "L2", a.weight_decay, "decay", a.decay)));
+  }
+  return family;
+}
+
+}  // namespace swamp::test

@@ -1,0 +1,141 @@
+// The norm kernels' meaning, without asking the references: lanes that do not
+// depend on how a tensor is cut into tiles, or on the ISA.
+#include "slave/norm.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernel_cases.h"
+#include "kernel_tiles.h"
+#include "slave/kernel_id.h"
+#include "support/random.h"
+
+namespace swamp::test {
+namespace {
+
+using slave::NormArgs;
+using slave::NormPartial;
+
+// NormRun is a grain: tiles of tensors, one after another.
+class NormRun {
+ public:
+  NormRun(const KernelTable& table, KernelId kernel, float inv_scale)
+      : function_(table.rows[kernel].function), args_{inv_scale, 512} {
+    result_.partial = &partial_;
+    result_.segment = 0;
+  }
+  void tile(std::byte* data, std::size_t count, std::size_t first) {
+    void* const tiles[] = {data};
+    function_(&args_, tiles, count, first, result_);
+  }
+  const NormPartial& partial() const { return partial_; }
+  const Result& result() const { return result_; }
+
+ private:
+  KernelFunction function_;
+  NormArgs args_;
+  NormPartial partial_{};
+  Result result_;
+};
+
+void expect_same(const NormPartial& actual, const NormPartial& expected) {
+  for (int lane = 0; lane < NormPartial::kLanes; ++lane) {
+    ASSERT_EQ(actual.lanes[lane], expected.lanes[lane]) << "lane " << lane;
+  }
+}
+
+constexpr KernelId kKernels[] = {
+    slave::kernel_id::norm_float16, slave::kernel_id::norm_bfloat16,
+    slave::kernel_id::norm_float32, slave::kernel_id::norm_float64};
+
+TEST(Norm, LanesDoNotDependOnTilesOrIsa) {
+  constexpr std::size_t kCount = 5003;
+  for (const KernelId id : kKernels) {
+    const KernelCase& kernel = kernel_cases()[id];
+    SCOPED_TRACE(kernel.name);
+    Random random(id);
+    KernelTiles data(kernel, kCount, fill_ordinary, random);
+    const std::size_t bytes = kernel.streams[0].format->bytes;
+    NormRun whole(*runnable_tables().back(), id, 0.7f);
+    whole.tile(data.stream(0), kCount, 0);
+    whole.tile(data.stream(0), 100, 0);  // the grain's next tensor
+    for (const KernelTable* table : runnable_tables()) {
+      for (int round = 0; round < 50; ++round) {
+        NormRun cut(*table, id, 0.7f);
+        for (std::size_t at = 0; at < kCount;) {
+          const std::size_t left = kCount - at;
+          const std::size_t next =
+              1 + random.below(std::min(left, left / 8 + 9));
+          cut.tile(data.stream(0) + at * bytes, next, at);
+          at += next;
+        }
+        cut.tile(data.stream(0), 37, 0);
+        cut.tile(data.stream(0) + 37 * bytes, 63, 37);
+        expect_same(cut.partial(), whole.partial());
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(Norm, IsTheRootOfTheSumOfSquares) {
+  for (const KernelTable* table : runnable_tables()) {
+    // Squares that float cannot hold, and a factor that is no power of two.
+    std::vector<float> g(1000, 3e30f);
+    NormRun run(*table, slave::kernel_id::norm_float32, 1.0f);
+    run.tile(reinterpret_cast<std::byte*>(g.data()), g.size(), 0);
+    const double value = 3e30f;
+    EXPECT_NEAR(std::sqrt(run.partial().total()) / (value * std::sqrt(1000.0)),
+                1.0, 1e-14);
+    EXPECT_EQ(run.result().flagged_elements, 0u);
+
+    // One element: rounded to float before it is squared.
+    for (std::size_t first : {0u, 5u, 16u, 31u, 1000003u}) {
+      float one = 0.1f;
+      NormRun single(*table, slave::kernel_id::norm_float32, 0.3f);
+      single.tile(reinterpret_cast<std::byte*>(&one), 1, first);
+      const volatile float product = 0.1f * 0.3f;
+      const double rounded = product;
+      NormPartial expected{};
+      expected.lanes[first % 16] = rounded * rounded;
+      expect_same(single.partial(), expected);
+    }
+  }
+}
+
+TEST(Norm, TotalAddsTheLanesAsATree) {
+  NormPartial partial{};
+  for (int lane = 0; lane < 16; ++lane) partial.lanes[lane] = 1 << lane;
+  EXPECT_EQ(partial.total(), 65535.0);
+  // 2^53 + 1 is lost, 1 + 1 is not: lanes 1 and 9 meet before lane 0 does.
+  partial = {};
+  partial.lanes[0] = 0x1p53;
+  partial.lanes[1] = partial.lanes[9] = 1.0;
+  EXPECT_EQ(partial.total(), 0x1p53 + 2);
+}
+
+// A lane that is not finite stays so; what comes later is flagged once, and
+// what is finite is not.
+TEST(Norm, FlagsEachTileOnceAfterAnInf) {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const KernelTable* table : runnable_tables()) {
+    for (const float inv_scale : {1.0f, 0.0f, inf, 3e38f}) {
+      std::vector<float> g(3000, 2.0f);
+      g[700] = inf;
+      g[2999] = -inf;
+      NormRun run(*table, slave::kernel_id::norm_float32, inv_scale);
+      for (std::size_t at = 0; at < g.size(); at += 500) {
+        run.tile(reinterpret_cast<std::byte*>(g.data() + at), 500, at);
+      }
+      EXPECT_EQ(run.result().flagged_elements, 2u) << table->isa;
+      EXPECT_EQ(run.result().first_index, 700u);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace swamp::test

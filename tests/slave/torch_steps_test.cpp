@@ -1,0 +1,105 @@
+// The optimizers' kernels against what torch's own optimizers computed, on
+// every ISA.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "kernel_cases.h"
+#include "slave/kernel_id.h"
+#include "slave/optimizer.h"
+#include "swamp/float_formats.h"
+
+namespace swamp::test {
+namespace {
+
+constexpr std::size_t kCount = 32;
+
+enum class Step { adam, sgd, sgd_momentum };
+
+// TorchStep is one step from the shared weight, gradient and moments.
+struct TorchStep {
+  const char* text;
+  Step step;
+  bool fresh;                    // the moments begin as 0
+  std::uint32_t args[8];         // in the order of AdamArgs or SgdArgs
+  std::uint32_t out[3][kCount];  // weight and moments
+};
+
+#include "torch_steps.inc"
+
+slave::AdamArgs adam_args(const std::uint32_t* bits) {
+  float a[8];
+  std::memcpy(a, bits, sizeof a);
+  return {1.0f, 1.0f, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], 0};
+}
+
+slave::SgdArgs sgd_args(const std::uint32_t* bits) {
+  float a[6];
+  std::memcpy(a, bits, sizeof a);
+  return {1.0f,
+          1.0f,
+          a[0],
+          a[1],
+          a[2],
+          a[3],
+          a[4] != 0 ? 1u : 0u,
+          a[5] != 0 ? 1u : 0u,
+          0};
+}
+
+// replay() does one step by `function` and compares all that is written.
+void replay(const TorchStep& torch, KernelFunction function) {
+  std::uint32_t gradient[kCount], state[3][kCount] = {};
+  std::memcpy(gradient, kGradient, sizeof gradient);
+  std::memcpy(state[0], kWeight, sizeof kWeight);
+  if (!torch.fresh) {
+    std::memcpy(state[1], kFirst, sizeof kFirst);
+    std::memcpy(state[2], kSecond, sizeof kSecond);
+  }
+  const slave::AdamArgs adam = adam_args(torch.args);
+  const slave::SgdArgs sgd = sgd_args(torch.args);
+  const bool is_adam = torch.step == Step::adam;
+  void* const tiles[] = {gradient, state[0], state[1], state[2]};
+  Result result;
+  function(is_adam ? static_cast<const void*>(&adam) : &sgd, tiles, kCount, 0,
+           result);
+  const int written = is_adam ? 3 : torch.step == Step::sgd ? 1 : 2;
+  for (int s = 0; s < written; ++s) {
+    for (std::size_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(state[s][i], torch.out[s][i])
+          << std::hexfloat << "stream " << s + 1 << " element " << i << ": "
+          << float_from_bits(state[s][i]) << ", torch has "
+          << float_from_bits(torch.out[s][i]);
+    }
+  }
+}
+
+KernelId kernel_of(Step step) {
+  namespace id = slave::kernel_id;
+  switch (step) {
+    case Step::adam:
+      return id::adam_float32;
+    case Step::sgd:
+      return id::sgd_float32;
+    default:
+      return id::sgd_momentum_float32;
+  }
+}
+
+TEST(TorchSteps, SameBitsOnEveryIsa) {
+  for (const TorchStep& torch : kTorchSteps) {
+    SCOPED_TRACE(torch.text);
+    const KernelId kernel = kernel_of(torch.step);
+    for (const KernelTable* table : runnable_tables()) {
+      SCOPED_TRACE(table->isa);
+      replay(torch, table->rows[kernel].function);
+    }
+    SCOPED_TRACE("reference");
+    replay(torch, kernel_cases()[kernel].reference);
+  }
+}
+
+}  // namespace
+}  // namespace swamp::test
