@@ -88,16 +88,14 @@ std::string script_of(const std::string& title, const History& history) {
       range = {std::min(range.low, log2), std::max(range.high, log2)};
       scale += fmt::format("{} {}\n", i + 1, log2);
     }
+    // gnuplot draws no NaN, and breaks the line there.
     const double loss = history.loss(i);
-    if (history.skipped(i)) ++skips;
-    if (!std::isfinite(loss)) {
-      taken += "\n";  // the line is broken there
-      continue;
-    }
-    taken += fmt::format("{} {}\n", i + 1, loss);
-    if (history.skipped(i)) {
-      skipped += fmt::format("{} {} {}\n", i + 1, loss, has_scale ? log2 : 0);
-    }
+    const std::string point = fmt::format(
+        "{} {}", i + 1, std::isfinite(loss) ? fmt::to_string(loss) : "NaN");
+    taken += point + "\n";
+    if (!history.skipped(i)) continue;
+    ++skips;
+    skipped += fmt::format("{} {}\n", point, has_scale ? log2 : 0);
   }
   if (range.low > range.high) range = {0, 0};
   std::string script;
