@@ -7,9 +7,20 @@
 namespace swamp::cli {
 namespace {
 
-bool contains_only(const std::string& text, const char* characters) {
-  return !text.empty() &&
-         text.find_first_not_of(characters) == std::string::npos;
+constexpr char kWord[] =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+
+// read_value() reads one JSON value, and nothing beside it.
+bool read_value(const std::string& json, ScalerValue& value) {
+  try {
+    ScalerOptions read =
+        scaler_options_from_json(fmt::format("{{\"value\":{}}}", json));
+    if (read.size() != 1) return false;
+    value = read.at("value");
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 }  // namespace
@@ -18,23 +29,13 @@ ScalerValue parse_scaler_option(const std::string& text, std::string& key) {
   const std::size_t equals = text.find('=');
   if (equals != std::string::npos && equals != 0) {
     key = text.substr(0, equals);
-    const std::string value = text.substr(equals + 1);
-    // A word, inf and nan are strings in JSON.
-    for (const char* form : {"{{\"value\":{}}}", "{{\"value\":\"{}\"}}"}) {
-      if (form[11] == '"' &&
-          !contains_only(value,
-                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                         "0123456789_-.")) {
-        break;
-      }
-      try {
-        ScalerOptions read =
-            scaler_options_from_json(fmt::format(fmt::runtime(form), value));
-        if (read.size() == 1) return read.at("value");
-      } catch (const Error&) {
-        continue;  // perhaps a word
-      }
-    }
+    const std::string given = text.substr(equals + 1);
+    ScalerValue value;
+    if (read_value(given, value)) return value;
+    // Words, inf and nan are strings in JSON.
+    const bool word =
+        !given.empty() && given.find_first_not_of(kWord) == std::string::npos;
+    if (word && read_value(fmt::format("\"{}\"", given), value)) return value;
   }
   throw UsageError(fmt::format(
       "--scaler-option: got '{}', expected KEY=VALUE with a number, true, "

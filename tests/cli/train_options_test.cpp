@@ -62,6 +62,9 @@ TEST(TrainOptions, ScalersAndTheirOptions) {
   expect_refused(torch("init_scale"), {"'init_scale'", "KEY=VALUE"});
   expect_refused(torch("=2"), {"'=2'", "KEY=VALUE"});
   expect_refused(torch("init_scale=1,\"a\":2"), {"KEY=VALUE"});
+  expect_refused(torch("init_scale=two words"), {"KEY=VALUE"});
+  expect_refused(torch("init_scale="), {"KEY=VALUE"});
+  expect_refused(torch("init_scale=word"), {"init_scale", "'word'"});
   expect_refused(torch("init_scal=2"), {"init_scal", "init_scale"});
   expect_refused(torch("growth_factor=0.5"), {"growth factor must be > 1.0"});
   expect_refused({"--scaler", "torch.amp.GradScaler", "--scaler-option",
