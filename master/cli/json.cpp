@@ -172,8 +172,9 @@ std::string step_json(const StepRecord& record) {
   Json json;
   json["step"] = record.step;
   json["loss"] = number(record.loss);
-  json["scale"] = number(double{record.scale});
-  json["found_inf"] = number(double{record.found_inf});
+  json["scale"] = number(record.scale);
+  json["grad_norm"] = record.skipped ? Json() : number(record.grad_norm);
+  json["found_inf"] = record.skipped ? 1.0 : 0.0;
   json["skipped"] = record.skipped;
   json["underflow"] = record.underflow;
   json["activation_underflow"] = record.activation_underflow;
@@ -181,6 +182,22 @@ std::string step_json(const StepRecord& record) {
     json["overflow_tensor"] = record.overflow_tensor;
     json["overflow_index"] = record.overflow_index;
     json["overflow_elements"] = record.overflow_elements;
+  }
+  return line(json);
+}
+
+std::string safetensors_header_json(const Metadata& metadata,
+                                    const std::vector<TensorPlace>& tensors) {
+  Json json;
+  if (!metadata.empty()) json["__metadata__"] = metadata;
+  std::uint64_t begin = 0;
+  for (const TensorPlace& tensor : tensors) {
+    Json& entry = json[tensor.name];
+    const std::uint64_t end = begin + tensor.bytes.size();
+    entry["dtype"] = tensor.dtype;
+    entry["shape"] = tensor.shape;
+    entry["data_offsets"] = {begin, end};
+    begin = end;
   }
   return line(json);
 }

@@ -4,7 +4,9 @@
 #define SWAMP_MASTER_CLI_JSON_H_
 
 #include <string>
+#include <vector>
 
+#include "master/cli/safetensors_writer.h"
 #include "master/cli/scan/report.h"
 #include "master/cli/step_record.h"
 #include "swamp/machine.h"
@@ -15,6 +17,10 @@ const char* compiler_version();
 
 std::string info_json(const MachineInfo& info);
 std::string step_json(const StepRecord& record);
+// safetensors_header_json() is the header of a file that holds the tensors, one
+// after another, and the texts.
+std::string safetensors_header_json(const Metadata& metadata,
+                                    const std::vector<TensorPlace>& tensors);
 // scan_json() is a line for every tensor.
 std::string scan_json(const ScannedFile& file);
 

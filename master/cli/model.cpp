@@ -37,7 +37,7 @@ Model::Model(ScalarType dtype, Random& random) : dtype_(dtype) {
   add_parameter("b1", 1, kHidden, 0.0f, random);
   add_parameter("w2", kHidden, kBytes, kW2Limit, random);
   add_parameter("b2", 1, kBytes, 0.0f, random);
-  round_weights();
+  widen_weights();
 }
 
 void Model::add_parameter(const char* name, std::size_t rows,
@@ -46,22 +46,47 @@ void Model::add_parameter(const char* name, std::size_t rows,
   parameter.name = name;
   parameter.weight.resize(rows, columns);
   parameter.gradient.resize(rows, columns);
-  parameter.master.resize(rows * columns);
-  for (float& value : parameter.master) value = random.between(limit);
+  for (float& value : parameter.weight.values) value = random.between(limit);
+  if (dtype_ != kFloat32) {
+    narrow_values(dtype_, parameter.weight.values, parameter.weight_bits);
+    parameter.gradient_bits.resize(rows * columns);
+  }
   parameters_.push_back(std::move(parameter));
 }
 
-void Model::round_weights() {
+std::vector<ModelParameter> Model::tensors() {
+  const auto tensor = [&](Matrix& values, std::vector<std::uint16_t>& bits) {
+    void* data = values.values.data();
+    if (dtype_ != kFloat32) data = bits.data();
+    return Tensor{data, values.values.size(), dtype_};
+  };
+  std::vector<ModelParameter> tensors;
   for (Parameter& parameter : parameters_) {
-    parameter.weight.values = parameter.master;
-    round_values(dtype_, parameter.weight.values);
+    tensors.push_back({parameter.name,
+                       tensor(parameter.weight, parameter.weight_bits),
+                       tensor(parameter.gradient, parameter.gradient_bits)});
   }
+  return tensors;
+}
+
+void Model::widen_weights() {
+  if (dtype_ == kFloat32) return;
+  for (Parameter& parameter : parameters_) {
+    widen_values(dtype_, parameter.weight_bits, parameter.weight.values);
+  }
+}
+
+std::vector<const char*> Model::parameter_names() const {
+  std::vector<const char*> names;
+  for (const Parameter& parameter : parameters_)
+    names.push_back(parameter.name);
+  return names;
 }
 
 std::uint64_t Model::parameter_count() const noexcept {
   std::uint64_t count = 0;
   for (const Parameter& parameter : parameters_) {
-    count += parameter.master.size();
+    count += parameter.weight.values.size();
   }
   return count;
 }
@@ -73,8 +98,10 @@ double Model::loss_and_gradients(const Batch& batch, float scale) {
   round_activation_gradient(logits_);
   backward(batch);
   underflow_ = 0;
+  if (dtype_ == kFloat32) return loss;
   for (Parameter& parameter : parameters_) {
-    underflow_ += round_gradient(dtype_, parameter.gradient.values);
+    underflow_ += narrow_values(dtype_, parameter.gradient.values,
+                                parameter.gradient_bits);
   }
   return loss;
 }
@@ -113,7 +140,7 @@ void Model::backward(const Batch& batch) {
 }
 
 void Model::round_activation_gradient(Matrix& gradient) {
-  activation_underflow_ += round_gradient(dtype_, gradient.values);
+  activation_underflow_ += round_values(dtype_, gradient.values);
 }
 
 void Model::linear(const Matrix& in, std::size_t weight, std::size_t bias,

@@ -7,19 +7,20 @@
 #include "master/cli/matrix.h"
 #include "master/cli/random.h"
 #include "master/cli/text_data.h"
+#include "swamp/mixed_precision.h"
 #include "swamp/tensor.h"
 
 namespace swamp::cli {
 
-// Parameter has the float32 master weights that the optimizer moves, and the
-// model's copy of them, rounded to its dtype. The gradient too is rounded to
-// that dtype, but kept widened: as float32 it is Megatron's main gradient,
-// which can be unscaled without losing small values a second time.
+// Parameter has the weights that the optimizer writes and the gradient that it
+// reads. In a 16-bit model both are 16-bit; `weight` and `gradient` then hold
+// the same values widened, which is what Eigen can multiply.
 struct Parameter {
   const char* name;
-  std::vector<float> master;
   Matrix weight;
   Matrix gradient;
+  std::vector<std::uint16_t> weight_bits;  // empty in a float32 model
+  std::vector<std::uint16_t> gradient_bits;
 };
 
 // Model guesses the next byte of a text: an embedding of each byte of the
@@ -29,15 +30,21 @@ struct Parameter {
 class Model {
  public:
   Model(ScalarType dtype, Random& random);
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
 
   // loss_and_gradients() returns the mean loss of the batch and sets the
   // gradients of scale * loss.
   double loss_and_gradients(const Batch& batch, float scale);
 
-  // round_weights() brings the model's weights up to date with the masters.
-  void round_weights();
+  // tensors() are the parameters as an optimizer takes them; they stay where
+  // they are as long as the model lives.
+  std::vector<ModelParameter> tensors();
 
-  std::vector<Parameter>& parameters() noexcept { return parameters_; }
+  // widen_weights() follows a write to the 16-bit weights.
+  void widen_weights();
+
+  std::vector<const char*> parameter_names() const;
   std::uint64_t parameter_count() const noexcept;
   // underflow() is how many elements of the parameters' gradients the last
   // rounding made 0; activation_underflow() the same of the gradients that flow

@@ -11,6 +11,9 @@ class Random {
  public:
   explicit Random(std::uint64_t seed) noexcept : state_(seed) {}
 
+  // state() is the seed with which another one goes on as this one.
+  std::uint64_t state() const noexcept { return state_; }
+
   std::uint64_t next() noexcept {
     state_ += 0x9e3779b97f4a7c15u;
     std::uint64_t mixed = state_;

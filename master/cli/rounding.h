@@ -1,5 +1,6 @@
-// Rounding to the dtype of the model. Values stay in float arrays, which hold
-// every float16 and bfloat16 exactly, so that Eigen can multiply them.
+// Rounding to the dtype of the model, to nearest even; what is too large
+// becomes inf. Values in float arrays hold every float16 and bfloat16 exactly,
+// so that Eigen can multiply them.
 #ifndef SWAMP_MASTER_CLI_ROUNDING_H_
 #define SWAMP_MASTER_CLI_ROUNDING_H_
 
@@ -10,13 +11,18 @@
 
 namespace swamp::cli {
 
-// round_values() rounds every value to `dtype`, to nearest even; what is too
-// large becomes inf.
-void round_values(ScalarType dtype, std::vector<float>& values);
+// round_values() rounds every value in its place, and returns how many that
+// were not 0 became 0. float32 is left alone.
+std::uint64_t round_values(ScalarType dtype, std::vector<float>& values);
 
-// round_gradient() does the same and returns how many values that were not 0
-// became 0.
-std::uint64_t round_gradient(ScalarType dtype, std::vector<float>& values);
+// narrow_values() sets `bits`, of float16 or bfloat16, to the rounded values,
+// and returns how many that were not 0 became 0.
+std::uint64_t narrow_values(ScalarType dtype, const std::vector<float>& values,
+                            std::vector<std::uint16_t>& bits);
+
+// widen_values() is the way back, which loses nothing.
+void widen_values(ScalarType dtype, const std::vector<std::uint16_t>& bits,
+                  std::vector<float>& values);
 
 }  // namespace swamp::cli
 

@@ -6,14 +6,14 @@
 
 namespace swamp::cli {
 
-// StepRecord is what one training step did.
+// StepRecord is what one training step did, on all ranks together.
 struct StepRecord {
   std::uint64_t step = 0;  // counted from 1
-  double loss = 0;         // before the step
-  float scale = 1;         // the one used
-  float next_scale = 1;
-  float found_inf = 0;
-  bool skipped = false;
+  double loss = 0;         // before the step: the mean of the micro batches
+  double scale = 1;        // the one used
+  double next_scale = 1;
+  double grad_norm = 0;  // before clipping; 0 where the step was skipped
+  bool skipped = false;  // inf or nan was found
   // Elements that rounding made 0: of the parameters' gradients, and of those
   // of the activations.
   std::uint64_t underflow = 0;
@@ -22,6 +22,7 @@ struct StepRecord {
   std::string overflow_tensor;
   std::uint64_t overflow_index = 0;
   std::uint64_t overflow_elements = 0;
+  std::string warning;  // of the loss scaler; usually ""
 };
 
 }  // namespace swamp::cli

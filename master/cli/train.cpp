@@ -4,79 +4,106 @@
 #include <chrono>
 
 #include "master/cli/command.h"
-#include "master/cli/console.h"
-#include "master/cli/text_data.h"
-#include "master/cli/train_log.h"
-#include "master/cli/trainer.h"
+#include "master/cli/plot.h"
+#include "master/cli/summary.h"
+#include "master/cli/training_run.h"
 
 namespace swamp::cli {
-namespace {
 
-using Clock = std::chrono::steady_clock;
+void TrainingRun::say(const std::string& text) {
+  if (!ranks_.first()) return;
+  progress_.clear();
+  print(text);
+}
 
-std::string header(const TrainOptions& options, const std::string& text,
-                   const Trainer& trainer, const Machine& machine) {
-  const MachineConfig chosen = machine.info().chosen;
+std::string TrainingRun::header() {
+  const MachineConfig chosen = machine_.info().chosen;
+  std::string ranks;
+  if (ranks_.count() > 1) ranks = fmt::format("{} ranks; ", ranks_.count());
   return fmt::format(
-      "text {}, {} bytes; {} parameters in {}{}; machine {} {}x{}, {}, {}, "
-      "{}\n",
-      options.text, text.size(), trainer.model().parameter_count(),
-      dtype_name(options.dtype),
-      options.dtype == kFloat32
+      "text {}, {} bytes; {} parameters in {}{}; scaler {}; {}machine {} "
+      "{}x{}, {}, {}, {}\n",
+      options_.text, text_.size(), trainer_->model().parameter_count(),
+      dtype_name(options_.dtype),
+      options_.dtype == kFloat32
           ? ""
           : " (float32 master weights and main gradients)",
-      chosen.machine, chosen.core_groups, chosen.slaves_per_group,
-      chosen.backend, chosen.transfer, chosen.isa);
+      trainer_->scaler_name(), ranks, chosen.machine, chosen.core_groups,
+      chosen.slaves_per_group, chosen.backend, chosen.transfer, chosen.isa);
 }
 
-bool worth_a_line(const StepRecord& record, const TrainOptions& options) {
-  return record.step % options.log_interval == 0 || record.skipped ||
-         record.next_scale != record.scale || record.step == options.steps;
+void TrainingRun::train() {
+  const auto start = std::chrono::steady_clock::now();
+  while (trainer_->steps() < options_.steps) {
+    step();
+    const std::uint64_t done = trainer_->steps();
+    if (!options_.checkpoint.empty() &&
+        (done % options_.save_interval == 0 || done == options_.steps)) {
+      save();
+    }
+  }
+  const std::chrono::duration<double> taken =
+      std::chrono::steady_clock::now() - start;
+  close(taken.count());
+  if (ranks_.first() && !options_.plot.empty()) plot();
 }
 
-std::string closing(const Summary& summary, const TrainOptions& options,
-                    Trainer& trainer, double seconds) {
-  const double share =
-      seconds > 0 ? 100 * trainer.unscale_seconds() / seconds : 0.0;
-  return fmt::format(
+void TrainingRun::step() {
+  const StepRecord record = trainer_->step();
+  history_.add(record);
+  log_->write(record);
+  skipped_ += record.skipped ? 1 : 0;
+  if (record.step % options_.log_interval == 0 || record.skipped ||
+      record.next_scale != record.scale || !record.warning.empty() ||
+      record.step == options_.steps) {
+    say(step_text(record, options_.steps, skipped_));
+  }
+  if (!ranks_.first()) return;
+  progress_.show(fmt::format("step {} of {}, loss {}, scale {}, skipped {}",
+                             record.step, options_.steps,
+                             loss_text(record.loss), scale_text(record.scale),
+                             skipped_));
+}
+
+void TrainingRun::close(double seconds) {
+  const Summary summary(history_);
+  const std::uint64_t digest =
+      weights_digest(trainer_->model(), trainer_->state());
+  const auto share = [&](double part) {
+    return seconds > 0 ? 100 * part / seconds : 0.0;
+  };
+  say(fmt::format(
       "{}"
       "skipped {} of {} step{}\n"
       "final scale {}\n"
       "underflow {} parameter-gradient elements, {} activation-gradient "
       "elements\n"
-      "time {:.2f} s, unscale {:.2f} %\n"
+      "time {:.2f} s, optimizer {:.2f} %, unscale {:.2f} %\n"
+      "log {:016x}\n"
       "weights {:016x}\n",
-      summary.loss_lines(), summary.skipped(), options.steps,
-      options.steps == 1 ? "" : "s", scale_text(trainer.scale()),
-      summary.underflow(), summary.activation_underflow(), seconds, share,
-      trainer.weights_digest());
+      summary.loss_lines(), summary.skipped(), options_.steps,
+      options_.steps == 1 ? "" : "s", scale_text(trainer_->scale()),
+      summary.underflow(), summary.activation_underflow(), seconds,
+      share(trainer_->optimizer_seconds()), share(trainer_->unscale_seconds()),
+      log_->place().digest, digest));
 }
 
-}  // namespace
+void TrainingRun::plot() {
+  const std::string problem = plot_history(
+      options_.plot,
+      fmt::format("swamp train: {}, {}", dtype_name(options_.dtype),
+                  trainer_->scaler_name()),
+      history_);
+  if (!problem.empty()) print_error(fmt::format("swamp: {}", problem));
+}
 
 void run_train(const TrainOptions& options, Machine& machine) {
-  const std::string text = read_text(options.text);
-  StepLog log(options.log, options.text);
-  Trainer trainer(options, text, machine);
-  Summary summary;
-  Progress progress;
-  print(header(options, text, trainer, machine));
-
-  const auto start = Clock::now();
-  for (std::uint64_t step = 1; step <= options.steps; ++step) {
-    const StepRecord record = trainer.step();
-    summary.add(record);
-    log.write(record);
-    if (worth_a_line(record, options)) {
-      progress.clear();
-      print(step_text(record, options.steps));
-    }
-    progress.show(fmt::format("step {} of {}, loss {}", step, options.steps,
-                              loss_text(record.loss)));
+  Ranks ranks;
+  try {
+    TrainingRun(options, machine, ranks).run();
+  } catch (...) {
+    ranks.end_all(std::current_exception());
   }
-  const std::chrono::duration<double> taken = Clock::now() - start;
-  progress.clear();
-  print(closing(summary, options, trainer, taken.count()));
 }
 
 }  // namespace swamp::cli

@@ -3,26 +3,33 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 
+#include "swamp/mixed_precision.h"
 #include "swamp/tensor.h"
 
 namespace swamp::cli {
 
-// TrainOptions is what `swamp train` was asked for, already validated.
+// TrainOptions is what `swamp train` was asked for, already validated. A name
+// of a file that is empty means none.
 struct TrainOptions {
   std::string text = "/usr/share/common-licenses/GPL-3";
-  std::string log;  // empty: none
+  std::string log;
+  std::string checkpoint;
+  std::string plot;
+  bool resume = false;
+  std::uint64_t save_interval = 100;  // steps between two checkpoints
   ScalarType dtype = kFloat16;
   std::uint64_t steps = 300;
-  std::size_t batch = 128;
-  std::uint64_t seed = 1;
   std::uint64_t log_interval = 10;
-  double lr = 1e-3;
-  // dynamic_scale: the scale starts at `scale` and moves; else it stays there.
-  bool dynamic_scale = true;
-  double scale = 4294967296.0;  // 2^32, as Megatron's
-  std::int64_t scale_window = 50;
+  std::uint64_t seed = 1;
+  std::size_t batch = 128;     // examples in a micro batch
+  std::size_t accumulate = 1;  // micro batches of a rank in a step
+  MixedPrecisionOptions optimizer;
+  // What decides the bits of a run, in the words of the command line, by
+  // option: a run that is resumed must have the same.
+  std::map<std::string, std::string> decisive;
 };
 
 inline const char* dtype_name(ScalarType dtype) {

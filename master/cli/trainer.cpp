@@ -1,71 +1,167 @@
 #include "master/cli/trainer.h"
 
-#include <chrono>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
 
 namespace swamp::cli {
+namespace {
+
+// Megatron's dynamic scale stops at its minimum: a run whose weights are lost
+// would skip its steps for ever.
+constexpr std::uint64_t kDiverged = 100;
+
+// RankRecord is what a rank tells the others of its step, before its losses.
+struct RankRecord {
+  std::uint64_t underflow;
+  std::uint64_t activation_underflow;
+  std::uint64_t overflow_tensor;
+  std::uint64_t overflow_index;
+  std::uint64_t overflow_elements;
+};
+
+}  // namespace
 
 Trainer::Trainer(const TrainOptions& options, const std::string& text,
-                 Machine& machine)
-    : batch_count_(options.batch),
+                 Machine& machine, Ranks& ranks)
+    : batch_(options.batch),
+      accumulate_(options.accumulate),
+      dtype_(options.dtype),
       text_(text),
-      machine_(machine),
+      ranks_(ranks),
       random_(options.seed),
       model_(options.dtype, random_),
-      adam_(options.lr),
-      scale_(options) {
-  // float32 whatever the dtype: the main gradients, widened from the rounded
-  // ones, are what Megatron's Float16OptimizerWithFloat16Params unscales.
-  for (Parameter& parameter : model_.parameters()) {
-    gradients_.push_back({parameter.gradient.values.data(),
-                          parameter.gradient.values.size(), kFloat32});
-  }
+      tensors_(model_.tensors()),
+      optimizer_({{tensors_, {}, {}}}, optimizer_options(options, machine)) {}
+
+MixedPrecisionOptions Trainer::optimizer_options(const TrainOptions& options,
+                                                 Machine& machine) {
+  MixedPrecisionOptions chosen = options.optimizer;
+  chosen.micro_batches = static_cast<std::int64_t>(options.accumulate);
+  chosen.machine = &machine;
+  chosen.observer = &timers_;
+  chosen.communicator = &ranks_.communicator();
+  chosen.shard = ranks_.count() > 1;
+  return chosen;
 }
 
 StepRecord Trainer::step() {
+  check_scale();
   StepRecord record;
   record.step = ++steps_;
-  record.scale = scale_.scale();
-  sample_batch(text_, batch_count_, random_, batch_);
-  record.loss = model_.loss_and_gradients(batch_, record.scale);
-  record.underflow = model_.underflow();
-  record.activation_underflow = model_.activation_underflow();
-  unscale(record);
-  if (record.found_inf == 0.0f) {
-    adam_.step(model_.parameters());
-    model_.round_weights();
+  std::vector<double> losses;
+  backward(record, losses);
+  StepResult result;
+  try {
+    result = optimizer_.step();
+  } catch (const ScalerError& error) {  // found_inf was that of all ranks
+    throw CommonFailure(fmt::format("step {}: {}", steps_, error.what()));
   }
-  record.skipped = record.found_inf != 0.0f;
-  scale_.update(record.found_inf);
-  record.next_scale = scale_.scale();
+  if (result.success) model_.widen_weights();
+  record.skipped = !result.success;
+  record.scale = result.loss_scale;
+  record.next_scale = result.next_loss_scale;
+  record.grad_norm = result.grad_norm.value_or(0.0);
+  record.warning = result.warning;
+  join(result.overflow, losses, record);
+  nonfinite_losses_ = std::isfinite(record.loss) ? 0 : nonfinite_losses_ + 1;
   return record;
 }
 
-void Trainer::unscale(StepRecord& record) {
-  const float inv_scale = scale_.inverse();
-  OverflowReport report;
-  const auto start = std::chrono::steady_clock::now();
-  amp_foreach_non_finite_check_and_unscale_(gradients_, record.found_inf,
-                                            inv_scale, &report, &machine_);
-  const std::chrono::duration<double> taken =
-      std::chrono::steady_clock::now() - start;
-  unscale_seconds_ += taken.count();
-  if (report.element_count == 0) return;
-  record.overflow_tensor = model_.parameters()[report.tensor].name;
-  record.overflow_index = report.index;
-  record.overflow_elements = report.element_count;
+void Trainer::check_scale() const {
+  if (nonfinite_losses_ >= kDiverged) {
+    throw CommonFailure(
+        fmt::format("training has diverged: the loss has not been finite for "
+                    "{} steps",
+                    nonfinite_losses_));
+  }
+  const LossScaler* scaler = optimizer_.loss_scaler();
+  if (scaler == nullptr) return;
+  const float inverse = scaler->inv_scale();
+  if (!std::isfinite(inverse)) {
+    throw CommonFailure(fmt::format(
+        "training has diverged: gradients overflow even at loss scale {}",
+        scale_text(scale())));
+  }
+  if (inverse == 0.0f) {
+    throw CommonFailure(fmt::format(
+        "the loss scale has grown to {}, which has no inverse in float32",
+        scale_text(scale())));
+  }
 }
 
-std::uint64_t Trainer::weights_digest() {
-  std::uint64_t digest = 0xcbf29ce484222325u;
-  for (const Parameter& parameter : model_.parameters()) {
-    for (const float weight : parameter.master) {
-      const std::uint32_t bits = float_to_bits(weight);
-      for (int shift = 0; shift < 32; shift += 8) {
-        digest = (digest ^ ((bits >> shift) & 0xffu)) * 0x100000001b3u;
-      }
+void Trainer::backward(StepRecord& record, std::vector<double>& losses) {
+  const auto loss_scale = static_cast<float>(scale());
+  for (std::size_t r = 0; r < ranks_.count(); ++r) {
+    for (std::size_t a = 0; a < accumulate_; ++a) {
+      sample_batch(text_, batch_, random_, examples_);
+      if (r != ranks_.rank()) continue;
+      losses.push_back(model_.loss_and_gradients(examples_, loss_scale));
+      record.underflow += model_.underflow();
+      record.activation_underflow += model_.activation_underflow();
+      if (accumulate_ > 1) optimizer_.accumulate_gradients();
     }
   }
-  return digest;
+}
+
+void Trainer::join(const OverflowReport& overflow,
+                   const std::vector<double>& losses, StepRecord& record) {
+  const RankRecord mine = {record.underflow, record.activation_underflow,
+                           overflow.tensor, overflow.index,
+                           overflow.element_count};
+  const std::size_t loss_bytes = losses.size() * sizeof(double);
+  const std::size_t bytes = sizeof mine + loss_bytes;
+  std::string sent(bytes, '\0');
+  std::memcpy(sent.data(), &mine, sizeof mine);
+  std::memcpy(sent.data() + sizeof mine, losses.data(), loss_bytes);
+  std::string all(ranks_.count() * bytes, '\0');
+  ranks_.communicator().all_gather(sent.data(), bytes, all.data());
+
+  record.underflow = record.activation_underflow = 0;
+  double sum = 0;
+  for (std::size_t at = 0; at < all.size(); at += bytes) {
+    RankRecord rank;
+    std::memcpy(&rank, &all[at], sizeof rank);
+    record.underflow += rank.underflow;
+    record.activation_underflow += rank.activation_underflow;
+    // The shards follow each other as the ranks do.
+    if (record.overflow_elements == 0 && rank.overflow_elements != 0) {
+      record.overflow_tensor = tensors_[rank.overflow_tensor].name;
+      record.overflow_index = rank.overflow_index;
+    }
+    record.overflow_elements += rank.overflow_elements;
+    for (std::size_t a = 0; a < losses.size(); ++a) {
+      double loss;
+      std::memcpy(&loss, &all[at + sizeof rank + a * sizeof loss], sizeof loss);
+      sum += loss;
+    }
+  }
+  record.loss = sum / static_cast<double>(ranks_.count() * losses.size());
+}
+
+std::string Trainer::scaler_name() const {
+  const LossScaler* scaler = optimizer_.loss_scaler();
+  return scaler == nullptr ? "none" : scaler->name();
+}
+
+double Trainer::optimizer_seconds() const {
+  double sum = 0;
+  for (const auto& [timer, seconds] : timers_.seconds()) sum += seconds;
+  return sum;
+}
+
+double Trainer::unscale_seconds() const {
+  const auto found = timers_.seconds().find("optimizer-unscale-and-check-inf");
+  return found == timers_.seconds().end() ? 0.0 : found->second;
+}
+
+std::string scale_text(double scale) {
+  int exponent = 0;
+  if (std::frexp(scale, &exponent) == 0.5) {
+    return fmt::format("2^{}", exponent - 1);
+  }
+  return fmt::to_string(scale);
 }
 
 }  // namespace swamp::cli

@@ -2,12 +2,12 @@
 #define SWAMP_MASTER_CLI_TRAINER_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "master/cli/adam.h"
-#include "master/cli/loss_scale.h"
 #include "master/cli/model.h"
+#include "master/cli/ranks.h"
 #include "master/cli/step_record.h"
 #include "master/cli/text_data.h"
 #include "master/cli/train_options.h"
@@ -15,39 +15,72 @@
 
 namespace swamp::cli {
 
-// Trainer is the training job: model, optimizer, loss scale and data. The same
-// options and text give the same bits on every machine of swamp.
+// TrainerState is all that a trainer must know to go on.
+struct TrainerState {
+  std::uint64_t steps = 0;
+  std::uint64_t random = 0;
+  std::uint64_t nonfinite_losses = 0;  // in a row
+  OptimizerState optimizer;            // without the weights of a float32 model
+  std::map<std::string, std::vector<float>> weights;  // those
+};
+
+// Trainer is the training job: model, optimizer and data. The same options and
+// text give the same bits on every machine of swamp, and as many ranks as one
+// rank has micro batches give the bits of that rank.
 class Trainer {
  public:
-  // `text` and `machine` must outlive the trainer.
+  // `text`, `machine` and `ranks` must outlive the trainer.
   Trainer(const TrainOptions& options, const std::string& text,
-          Machine& machine);
+          Machine& machine, Ranks& ranks);
 
+  // step() throws CommonFailure for a run that has diverged: on all ranks.
   StepRecord step();
 
+  // state() is the same on every rank, and collective; so is restore(), which
+  // throws Error for a state of another model.
+  TrainerState state() const;
+  void restore(const TrainerState& state);
+
+  std::uint64_t steps() const noexcept { return steps_; }
   const Model& model() const noexcept { return model_; }
-  float scale() const noexcept { return scale_.scale(); }
-  double unscale_seconds() const noexcept { return unscale_seconds_; }
-  // weights_digest() is FNV-1a of the master weights' bits.
-  std::uint64_t weights_digest();
+  double scale() const noexcept { return optimizer_.get_loss_scale(); }
+  // scaler_name() is "none" without one.
+  std::string scaler_name() const;
+  // Seconds in the optimizer, and in its unscale alone.
+  double optimizer_seconds() const;
+  double unscale_seconds() const;
 
  private:
-  // unscale() divides all gradients by the scale and looks for inf/nan, in one
-  // call of swamp.
-  void unscale(StepRecord& record);
+  MixedPrecisionOptions optimizer_options(const TrainOptions& options,
+                                          Machine& machine);
+  void check_scale() const;
+  // backward() runs this rank's micro batches; the data of all ranks is drawn,
+  // so that their random states stay the same.
+  void backward(StepRecord& record, std::vector<double>& losses);
+  // join() makes one record of the ranks' own.
+  void join(const OverflowReport& overflow, const std::vector<double>& losses,
+            StepRecord& record);
 
-  std::size_t batch_count_;
+  std::size_t batch_;
+  std::size_t accumulate_;
+  ScalarType dtype_;
   const std::string& text_;
-  Machine& machine_;
+  Ranks& ranks_;
   Random random_;
   Model model_;
-  Adam adam_;
-  LossScale scale_;
-  Batch batch_;
-  std::vector<Tensor> gradients_;
+  std::vector<ModelParameter> tensors_;
+  Timers timers_;
+  MixedPrecisionOptimizer optimizer_;
+  Batch examples_;
   std::uint64_t steps_ = 0;
-  double unscale_seconds_ = 0;
+  std::uint64_t nonfinite_losses_ = 0;
 };
+
+// weights_digest() is FNV-1a of the float32 weights' bits.
+std::uint64_t weights_digest(const Model& model, const TrainerState& state);
+
+// scale_text() is "2^20", or a decimal for what is no power of two.
+std::string scale_text(double scale);
 
 }  // namespace swamp::cli
 

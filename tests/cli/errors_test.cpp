@@ -72,46 +72,42 @@ TEST_P(BadOptions, NamesOptionValueAndRange) {
 
 INSTANTIATE_TEST_SUITE_P(
     Train, BadOptions,
-    testing::Values(BadOption{"--steps", "0", "1 to"},
-                    BadOption{"--steps", "-5", "1 to"},
-                    BadOption{"--steps", "ten", "integer"},
-                    BadOption{"--steps", "10x", "integer"},
-                    BadOption{"--steps", "", "integer"},
-                    BadOption{"--steps", "99999999999999999999", "integer"},
-                    BadOption{"--batch", "0", "1 to 4096"},
-                    BadOption{"--batch", "4097", "1 to 4096"},
-                    BadOption{"--seed", "-1", "0 to 18446744073709551615"},
-                    BadOption{"--seed", "18446744073709551616", "0 to"},
-                    BadOption{"--lr", "0", "number"},
-                    BadOption{"--lr", "-1e-3", "number"},
-                    BadOption{"--lr", "nan", "number"},
-                    BadOption{"--lr", "1e-3 ", "number"},
-                    BadOption{"--loss-scale", "0", "number"},
-                    BadOption{"--loss-scale", "-2", "number"},
-                    BadOption{"--loss-scale", "inf", "number"},
-                    BadOption{"--loss-scale", "1e39", "number"},
-                    BadOption{"--initial-loss-scale", "nan", "number"},
-                    BadOption{"--initial-loss-scale", "0x10", "number"},
-                    BadOption{"--loss-scale-window", "0", "1 to 2147483647"},
-                    BadOption{"--log-interval", "0", "1 to"},
-                    BadOption{"--log", "", "file"},
-                    BadOption{"--dtype", "float64", "bfloat16"},
-                    BadOption{"--dtype", "", "bfloat16"}),
+    testing::Values(
+        BadOption{"--steps", "0", "1 to"}, BadOption{"--steps", "-5", "1 to"},
+        BadOption{"--steps", "ten", "integer"},
+        BadOption{"--steps", "10x", "integer"},
+        BadOption{"--steps", "", "integer"},
+        BadOption{"--steps", "99999999999999999999", "integer"},
+        BadOption{"--batch", "0", "1 to 4096"},
+        BadOption{"--batch", "4097", "1 to 4096"},
+        BadOption{"--seed", "-1", "0 to 18446744073709551615"},
+        BadOption{"--seed", "18446744073709551616", "0 to"},
+        BadOption{"--lr", "0", "number"}, BadOption{"--lr", "-1e-3", "number"},
+        BadOption{"--lr", "nan", "number"},
+        BadOption{"--lr", "1e-3 ", "number"},
+        BadOption{"--loss-scale", "-2", "number"},
+        BadOption{"--loss-scale", "inf", "number"},
+        BadOption{"--loss-scale", "1e39", "number"},
+        BadOption{"--initial-loss-scale", "nan", "number"},
+        BadOption{"--initial-loss-scale", "0x10", "number"},
+        BadOption{"--loss-scale-window", "0", "number"},
+        BadOption{"--min-loss-scale", "0", "number"},
+        BadOption{"--hysteresis", "0", "1 to"},
+        BadOption{"--hysteresis", "1.5", "integer"},
+        BadOption{"--clip-grad", "-1", "number"},
+        BadOption{"--accumulate", "0", "1 to"},
+        BadOption{"--optimizer", "adamax", "adamw, adam or sgd"},
+        BadOption{"--weight-decay", "-1", "number"},
+        BadOption{"--adam-beta1", "1", "number"},
+        BadOption{"--save-interval", "0", "1 to"},
+        BadOption{"--checkpoint", "", "file"}, BadOption{"--plot", "", "file"},
+        BadOption{"--log-interval", "0", "1 to"},
+        BadOption{"--log", "", "file"},
+        BadOption{"--dtype", "float64", "bfloat16"},
+        BadOption{"--dtype", "", "bfloat16"}),
     [](const testing::TestParamInfo<BadOption>& it) {
       return test_name(std::string(it.param.option) + " " + it.param.value);
     });
-
-TEST(Options, ScalesThatContradictEachOther) {
-  expect_error(
-      run_program({"train", "--loss-scale", "2", "--initial-loss-scale", "4"}),
-      2, {"--loss-scale", "--initial-loss-scale"});
-  expect_error(
-      run_program({"train", "--loss-scale", "2", "--loss-scale-window", "4"}),
-      2, {"--loss-scale", "--loss-scale-window"});
-  expect_error(run_program({"train", "--dtype", "bfloat16",
-                            "--initial-loss-scale", "4"}),
-               2, {"--initial-loss-scale", "bfloat16", "float16"});
-}
 
 class BadVariables : public testing::TestWithParam<const char*> {};
 

@@ -8,12 +8,15 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <stdexcept>
+#include <thread>
 
 namespace swamp::test {
 namespace {
@@ -27,6 +30,12 @@ std::vector<std::string> child_environment(const Environment& added) {
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (std::strncmp(*variable, "SWAMP_", 6) == 0) continue;
+    const std::string text = *variable;
+    const std::string name = text.substr(0, text.find('='));
+    if (std::any_of(added.begin(), added.end(),
+                    [&](const auto& own) { return own.first == name; })) {
+      continue;
+    }
     variables.emplace_back(*variable);
   }
   for (const auto& [name, value] : added) {
@@ -42,16 +51,45 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
+// wait_for() returns the status of a child, which it kills when it is late.
+int wait_for(pid_t child, int kill_after_ms) {
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + std::chrono::milliseconds(kill_after_ms);
+  int status = 0;
+  while (kill_after_ms >= 0) {
+    const pid_t ended = waitpid(child, &status, WNOHANG);
+    if (ended == child) return status;
+    if (Clock::now() >= deadline) {
+      kill(child, SIGKILL);
+      break;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+  }
+  if (waitpid(child, &status, 0) != child) {
+    throw std::runtime_error("waitpid failed");
+  }
+  return status;
+}
+
 }  // namespace
+
+const char* const kProgram = SWAMP_PROGRAM;
 
 ProgramResult run_program(const std::vector<std::string>& arguments,
                           const Environment& environment,
                           const std::string& out_path) {
+  std::vector<std::string> words = {kProgram};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return run_command(words, environment, out_path);
+}
+
+ProgramResult run_command(const std::vector<std::string>& given,
+                          const Environment& environment,
+                          const std::string& out_path, int kill_after_ms) {
   const TemporaryFile out_file;
   const TemporaryFile err_file;
   const std::string& out = out_path.empty() ? out_file.path() : out_path;
-  std::vector<std::string> words = {"swamp"};
-  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> words = given;
   std::vector<std::string> variables = child_environment(environment);
 
   posix_spawn_file_actions_t actions;
@@ -65,17 +103,13 @@ ProgramResult run_program(const std::vector<std::string>& arguments,
                                    0600);
   pid_t child = 0;
   const int failure =
-      posix_spawn(&child, SWAMP_PROGRAM, &actions, nullptr,
+      posix_spawn(&child, words[0].c_str(), &actions, nullptr,
                   pointers(words).data(), pointers(variables).data());
   posix_spawn_file_actions_destroy(&actions);
   if (failure != 0) {
-    throw std::runtime_error(std::string(SWAMP_PROGRAM) + ": " +
-                             std::strerror(failure));
+    throw std::runtime_error(words[0] + ": " + std::strerror(failure));
   }
-  int status = 0;
-  if (waitpid(child, &status, 0) != child) {
-    throw std::runtime_error("waitpid failed");
-  }
+  const int status = wait_for(child, kill_after_ms);
   ProgramResult result;
   result.exit_code =
       WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

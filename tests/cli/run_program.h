@@ -21,6 +21,17 @@ ProgramResult run_program(const std::vector<std::string>& arguments,
                           const Environment& environment = {},
                           const std::string& out_path = "");
 
+// run_command() does so with any program: the first word is its path. One that
+// still runs after `kill_after_ms` milliseconds is killed (SIGKILL); negative:
+// never.
+ProgramResult run_command(const std::vector<std::string>& words,
+                          const Environment& environment = {},
+                          const std::string& out_path = "",
+                          int kill_after_ms = -1);
+
+// kProgram is the path of the built `swamp`.
+extern const char* const kProgram;
+
 std::vector<std::string> lines_of(const std::string& text);
 
 // test_name() is `text` as the name of a parameterised test, "_" for what such

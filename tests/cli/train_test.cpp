@@ -67,8 +67,9 @@ TEST(Train, PrintsEveryNthOverflowAndLastStep) {
 }
 
 TEST(Train, FirstStepsOverflowThenTheScaleGrowsAgain) {
-  const Training training = run_training(
-      {"--steps", "60", "--batch", "8", "--loss-scale-window", "10"});
+  const Training training =
+      run_training({"--steps", "60", "--batch", "8", "--loss-scale-window",
+                    "10", "--hysteresis", "1"});
   const std::vector<json>& steps = training.steps;
   EXPECT_EQ(steps[0].at("scale"), 4294967296.0);
   EXPECT_TRUE(steps[0].at("skipped").get<bool>());
@@ -129,8 +130,9 @@ TEST(Train, DivergenceIsSaidAndNanHasNoSign) {
 // gradients are not, and so the step is taken.
 TEST(Train, InfiniteLossOfAStepTakenIsSaid) {
   const auto train = [](const char* steps) {
-    return run_training(
-        {"--steps", steps, "--batch", "2", "--lr", "1", "--loss-scale", "1"});
+    return run_training({"--steps", steps, "--batch", "2", "--lr", "1",
+                         "--loss-scale", "1", "--clip-grad", "0",
+                         "--weight-decay", "0"});
   };
   const Training recovered = train("12");
   EXPECT_EQ(recovered.steps[5].at("loss"), "inf");
@@ -158,6 +160,43 @@ TEST(Train, OtherDtypesAreNotScaled) {
                       "--loss-scale", "256"});
     EXPECT_EQ(scaled.steps[2].at("scale"), 256.0) << dtype;
   }
+}
+
+TEST(Train, TheNormIsLoggedBeforeClipping) {
+  const auto norm = [](const char* clip) {
+    const Training training =
+        run_training({"--steps", "1", "--batch", "4", "--initial-loss-scale",
+                      "1024", "--clip-grad", clip});
+    return training.steps[0].at("grad_norm").get<double>();
+  };
+  EXPECT_GT(norm("0.25"), 0.25);
+  EXPECT_EQ(norm("0.25"), norm("100"));
+  EXPECT_EQ(norm("0"), 0.0);  // as Megatron: not looked at
+  const Training skipped = run_training({"--steps", "1", "--batch", "4"});
+  EXPECT_TRUE(skipped.steps[0].at("grad_norm").is_null());
+}
+
+TEST(Train, AScaleWithoutAnInverseEndsTheRun) {
+  const TemporaryFile text(sample_text());
+  const ProgramResult small = run_program(
+      {"train", text.path(), "--batch", "1", "--lr", "1e30", "--scaler",
+       "torch.amp.GradScaler", "--scaler-option", "init_scale=1e-20"});
+  EXPECT_EQ(small.exit_code, 2);
+  EXPECT_NE(small.err.find("overflow even at loss scale"), std::string::npos)
+      << small.err;
+  const ProgramResult large =
+      run_program({"train",           text.path(),
+                   "--batch",         "1",
+                   "--scaler",        "megatron.DynamicGradScaler",
+                   "--scaler-option", "growth_interval=1",
+                   "--dtype",         "float32",
+                   "--scaler-option", "initial_scale=1e30",
+                   "--scaler-option", "min_scale=1.0",
+                   "--scaler-option", "hysteresis=1000",
+                   "--scaler-option", "growth_factor=1e20",
+                   "--scaler-option", "backoff_factor=0.5"});
+  EXPECT_EQ(large.exit_code, 2);
+  EXPECT_NE(large.err.find("has grown to inf"), std::string::npos) << large.err;
 }
 
 TEST(Train, InfinityAndNanAreStringsAndEndAnEndlessDivergence) {

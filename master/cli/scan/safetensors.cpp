@@ -119,10 +119,11 @@ void check_cover(const std::vector<SafetensorsEntry>& entries, Bytes buffer) {
 
 }  // namespace
 
-std::vector<FileTensor> read_safetensors(Bytes file) {
+std::vector<FileTensor> read_safetensors(Bytes file, Metadata* metadata) {
   const Bytes header = header_of(file);
   const Bytes buffer = file.substr(kLengthBytes + header.size());
-  std::vector<SafetensorsEntry> entries = parse_safetensors_header(header);
+  std::vector<SafetensorsEntry> entries =
+      parse_safetensors_header(header, metadata);
   std::sort(entries.begin(), entries.end(),
             [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
               return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;

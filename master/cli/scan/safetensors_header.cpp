@@ -18,6 +18,8 @@ constexpr const char* kMetadata = "__metadata__";
 
 class Header final : public JsonEvents {
  public:
+  explicit Header(Metadata* metadata) : metadata_(metadata) {}
+
   std::vector<SafetensorsEntry> take() { return std::move(entries_); }
 
   void begin_object() override {
@@ -31,7 +33,9 @@ class Header final : public JsonEvents {
       if (!names_.insert(name).second) {
         fail("is there twice, expected unique names");
       }
-    } else if (depth_ == 2 && name_ != kMetadata) {
+    } else if (depth_ == 2 && in_metadata()) {
+      text_ = name;
+    } else if (depth_ == 2) {
       field_ = field_of(name);
       if (field_ == unknown) return;
       if ((seen_ & field_) != 0) fail(fmt::format("{} twice", name));
@@ -63,7 +67,12 @@ class Header final : public JsonEvents {
 
   void string(const std::string& text) override {
     value("a string", depth_ == 2 && (in_metadata() || field_ == dtype));
-    if (depth_ == 2 && !in_metadata() && field_ == dtype) entry_.dtype = text;
+    if (depth_ != 2) return;
+    if (!in_metadata()) {
+      if (field_ == dtype) entry_.dtype = text;
+    } else if (metadata_ != nullptr) {
+      (*metadata_)[text_] = text;
+    }
   }
 
   void integer(std::uint64_t number) override {
@@ -115,6 +124,8 @@ class Header final : public JsonEvents {
   std::unordered_set<std::string> names_;
   std::size_t depth_ = 0;
   std::string name_;
+  std::string text_;  // the name of a text in the metadata
+  Metadata* metadata_;
   Field field_ = unknown;
   unsigned seen_ = 0;
   SafetensorsEntry entry_;
@@ -123,8 +134,9 @@ class Header final : public JsonEvents {
 
 }  // namespace
 
-std::vector<SafetensorsEntry> parse_safetensors_header(Bytes json) {
-  Header header;
+std::vector<SafetensorsEntry> parse_safetensors_header(Bytes json,
+                                                       Metadata* metadata) {
+  Header header(metadata);
   read_json(json, kMaxDepth, header);
   return header.take();
 }

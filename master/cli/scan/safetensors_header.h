@@ -2,6 +2,7 @@
 #define SWAMP_MASTER_CLI_SCAN_SAFETENSORS_HEADER_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,14 @@ struct SafetensorsEntry {
   std::uint64_t end = 0;
 };
 
-// parse_safetensors_header() reads the JSON of a header. Throws Failure where
-// it is not of the form that every header has.
-std::vector<SafetensorsEntry> parse_safetensors_header(Bytes json);
+// Metadata is the texts of a header that belong to no tensor.
+using Metadata = std::map<std::string, std::string>;
+
+// parse_safetensors_header() reads the JSON of a header, and, if it is not
+// null, into `metadata` its texts. Throws Failure where it is not of the form
+// that every header has.
+std::vector<SafetensorsEntry> parse_safetensors_header(
+    Bytes json, Metadata* metadata = nullptr);
 
 }  // namespace swamp::cli
 

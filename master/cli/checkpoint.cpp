@@ -1,0 +1,189 @@
+#include "master/cli/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "master/cli/digest.h"
+#include "master/cli/number.h"
+#include "master/cli/safetensors_writer.h"
+#include "master/cli/scan/safetensors.h"
+
+namespace swamp::cli {
+namespace {
+
+static_assert(kLittleEndianMachine, "tensors are written as they lie");
+
+constexpr char kFormat[] = "swamp.format";
+constexpr char kFormatText[] = "swamp train 1";
+constexpr char kDigest[] = "swamp.digest";
+constexpr char kOption[] = "option.";
+constexpr char kRun[] = "run.";
+constexpr char kModel[] = "model.";
+constexpr char kHistory[] = "history";
+
+bool take_prefix(std::string& text, const char* prefix) {
+  if (text.rfind(prefix, 0) != 0) return false;
+  text.erase(0, std::strlen(prefix));
+  return true;
+}
+
+template <class Number>
+Bytes bytes_of(const std::vector<Number>& values) {
+  return {reinterpret_cast<const char*>(values.data()),
+          values.size() * sizeof(Number)};
+}
+
+template <class Number>
+std::vector<Number> values_of(const FileTensor& tensor, const char* dtype) {
+  if (tensor.element.name != dtype) {
+    throw Failure(fmt::format("tensor {}: {}, expected {}",
+                              cli::quoted(tensor.name), tensor.element.name,
+                              dtype));
+  }
+  std::vector<Number> values(static_cast<std::size_t>(tensor.count));
+  if (!values.empty()) {
+    std::memcpy(values.data(), tensor.data.data(), tensor.data.size());
+  }
+  return values;
+}
+
+// Digest is of all texts but itself, and of all tensors.
+class Digest {
+ public:
+  void add(Bytes bytes) {
+    const std::uint64_t size = bytes.size();
+    value_ = add_to_digest(value_,
+                           {reinterpret_cast<const char*>(&size), sizeof size});
+    value_ = add_to_digest(value_, bytes);
+  }
+  void add(const Metadata& texts) {
+    for (const auto& [name, text] : texts) {
+      if (name == kDigest) continue;
+      add(Bytes(name));
+      add(Bytes(text));
+    }
+  }
+  std::string text() const { return fmt::format("{:016x}", value_); }
+
+ private:
+  std::uint64_t value_ = kDigestStart;
+};
+
+// run_numbers() are the numbers of a checkpoint that are its own.
+std::vector<std::pair<const char*, std::uint64_t*>> run_numbers(
+    Checkpoint& checkpoint) {
+  return {{"steps", &checkpoint.trainer.steps},
+          {"random", &checkpoint.trainer.random},
+          {"nonfinite_losses", &checkpoint.trainer.nonfinite_losses},
+          {"log_bytes", &checkpoint.log.bytes},
+          {"log_digest", &checkpoint.log.digest}};
+}
+
+Metadata texts_of(const Checkpoint& checkpoint) {
+  Metadata texts = checkpoint.trainer.optimizer.texts;
+  texts[kFormat] = kFormatText;
+  for (const auto& [name, value] : checkpoint.options) {
+    texts[kOption + name] = value;
+  }
+  for (const auto& [name, number] :
+       run_numbers(const_cast<Checkpoint&>(checkpoint))) {
+    texts[std::string(kRun) + name] = fmt::to_string(*number);
+  }
+  return texts;
+}
+
+void take_texts(const Metadata& texts, Checkpoint& checkpoint) {
+  for (const auto& [name, number] : run_numbers(checkpoint)) {
+    const auto found = texts.find(std::string(kRun) + name);
+    *number =
+        parse_integer(fmt::format("{}{}", kRun, name),
+                      found == texts.end() ? "" : found->second, 0, UINT64_MAX);
+  }
+  for (const auto& [name, text] : texts) {
+    std::string rest = name;
+    if (name == kFormat || name == kDigest || take_prefix(rest, kRun)) continue;
+    if (take_prefix(rest, kOption)) {
+      checkpoint.options[rest] = text;
+    } else {
+      checkpoint.trainer.optimizer.texts[name] = text;
+    }
+  }
+}
+
+void take_tensor(const FileTensor& tensor, Checkpoint& checkpoint) {
+  std::string rest = tensor.name;
+  if (tensor.name == kHistory) {
+    if (tensor.shape.size() != 2 || tensor.shape[1] != History::kColumns) {
+      throw Failure(fmt::format("tensor 'history': {}, expected {} columns",
+                                shape_text(tensor.shape), History::kColumns));
+    }
+    checkpoint.history = History(values_of<double>(tensor, "float64"));
+  } else if (take_prefix(rest, kModel)) {
+    checkpoint.trainer.weights[rest] = values_of<float>(tensor, "float32");
+  } else {
+    checkpoint.trainer.optimizer.tensors[rest] =
+        values_of<float>(tensor, "float32");
+  }
+}
+
+}  // namespace
+
+std::string encode_checkpoint(const Checkpoint& checkpoint) {
+  std::vector<TensorPlace> tensors;
+  const auto add = [&](const std::string& name,
+                       const std::vector<float>& values) {
+    tensors.push_back({name, "F32", {values.size()}, bytes_of(values)});
+  };
+  // float64 first: every tensor is aligned.
+  tensors.push_back({kHistory,
+                     "F64",
+                     {checkpoint.history.steps(), History::kColumns},
+                     bytes_of(checkpoint.history.values())});
+  for (const auto& [name, values] : checkpoint.trainer.weights) {
+    add(kModel + name, values);
+  }
+  for (const auto& [name, values] : checkpoint.trainer.optimizer.tensors) {
+    add(name, values);
+  }
+  Metadata texts = texts_of(checkpoint);
+  Digest digest;
+  digest.add(texts);
+  for (const TensorPlace& tensor : tensors) {
+    digest.add(tensor.name);
+    digest.add(tensor.bytes);
+  }
+  texts[kDigest] = digest.text();
+  return write_safetensors(texts, tensors);
+}
+
+Checkpoint decode_checkpoint(Bytes file) {
+  Metadata texts;
+  const std::vector<FileTensor> tensors = read_safetensors(file, &texts);
+  const std::string format = texts[kFormat];
+  if (format != kFormatText) {
+    throw Failure(fmt::format("{}: {}, expected '{}'", kFormat,
+                              cli::quoted(format), kFormatText));
+  }
+  Checkpoint checkpoint;
+  Digest digest;
+  digest.add(texts);
+  for (const FileTensor& tensor : tensors) {
+    digest.add(tensor.name);
+    digest.add(tensor.data);
+    take_tensor(tensor, checkpoint);
+  }
+  if (digest.text() != texts[kDigest]) {
+    throw Failure(fmt::format("a digest of {}, expected {}: it is damaged",
+                              digest.text(), cli::quoted(texts[kDigest])));
+  }
+  take_texts(texts, checkpoint);
+  if (checkpoint.history.steps() != checkpoint.trainer.steps) {
+    throw Failure(fmt::format("a history of {} steps, expected {}",
+                              checkpoint.history.steps(),
+                              checkpoint.trainer.steps));
+  }
+  return checkpoint;
+}
+
+}  // namespace swamp::cli

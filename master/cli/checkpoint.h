@@ -1,0 +1,48 @@
+// The checkpoint of a run: one safetensors file.
+//
+//     texts    swamp.*      what it is, and the digest of all the rest
+//              option.*     what a run that goes on must have been given, too
+//              run.*        steps, random state, log
+//              optimizer.*, grad_scaler
+//     tensors  optimizer.state.*, fp32_from_fp16_params.*  (OptimizerState)
+//              model.*      the weights of a float32 model
+//              history      float64, a row a step
+#ifndef SWAMP_MASTER_CLI_CHECKPOINT_H_
+#define SWAMP_MASTER_CLI_CHECKPOINT_H_
+
+#include <map>
+#include <string>
+
+#include "master/cli/history.h"
+#include "master/cli/scan/byte_stream.h"
+#include "master/cli/train_log.h"
+#include "master/cli/trainer.h"
+
+namespace swamp::cli {
+
+struct Checkpoint {
+  std::map<std::string, std::string> options;
+  TrainerState trainer;
+  LogPlace log;
+  History history;
+};
+
+// The same checkpoint gives the same bytes.
+std::string encode_checkpoint(const Checkpoint& checkpoint);
+
+// decode_checkpoint() throws Failure, without the file's name, for anything but
+// what encode_checkpoint() made, down to a flipped bit.
+Checkpoint decode_checkpoint(Bytes file);
+
+// read_checkpoint() is the content of a file; false where there is none. Throws
+// Failure where it cannot be read.
+bool read_checkpoint(const std::string& path, std::string& content);
+
+// check_options() throws Failure for the first option in which a run differs
+// from the one that made a checkpoint.
+void check_options(const std::map<std::string, std::string>& made_with,
+                   const std::map<std::string, std::string>& given);
+
+}  // namespace swamp::cli
+
+#endif  // SWAMP_MASTER_CLI_CHECKPOINT_H_

@@ -1,0 +1,200 @@
+// A run that is killed and resumed ends with the bits of one that was not.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "tests/cli/training.h"
+
+namespace swamp::test {
+namespace {
+
+// Folder is a run's files: text, log and checkpoint.
+struct Folder {
+  TemporaryFile text{sample_text()};
+  TemporaryFile log;
+  TemporaryFile checkpoint;
+
+  std::vector<std::string> arguments(std::vector<std::string> more) const {
+    std::vector<std::string> all = {
+        kProgram,   "train",        text.path(),      "--log",
+        log.path(), "--checkpoint", checkpoint.path()};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  ProgramResult run(std::vector<std::string> more,
+                    int kill_after_ms = -1) const {
+    return run_command(arguments(std::move(more)), {}, "", kill_after_ms);
+  }
+  bool has_checkpoint() const {
+    return std::filesystem::exists(checkpoint.path());
+  }
+};
+
+// without_time() is the closing lines of a run but the one that differs.
+std::string closing(const ProgramResult& result) {
+  std::string text;
+  bool found = false;
+  for (const std::string& line : lines_of(result.out)) {
+    found = found || line.rfind("final loss", 0) == 0;
+    if (found && line.rfind("time ", 0) != 0) text += line + "\n";
+  }
+  return text;
+}
+
+std::vector<std::string> join(std::vector<std::string> a,
+                              const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+class Resume : public testing::TestWithParam<std::vector<std::string>> {};
+
+TEST_P(Resume, KilledAtAnyMomentEndsWithTheSameBits) {
+  const std::vector<std::string> options = join(
+      {"--steps", "60", "--batch", "4", "--save-interval", "3"}, GetParam());
+  const Folder whole;
+  const ProgramResult uninterrupted = whole.run(options);
+  ASSERT_EQ(uninterrupted.exit_code, 0) << uninterrupted.err;
+
+  const Folder cut;
+  std::mt19937 random(20261121);
+  int kills = 0;
+  ProgramResult last;
+  for (int tries = 0; tries < 200; ++tries) {
+    // Ever longer, so that every machine comes to the end.
+    last = cut.run(join(options, {"--resume"}),
+                   static_cast<int>(random() % 40) + 10 + 10 * tries);
+    EXPECT_EQ(last.err, "");
+    if (last.exit_code == 0) break;
+    ASSERT_EQ(last.exit_code, 128 + 9);
+    ++kills;
+  }
+  ASSERT_EQ(last.exit_code, 0);
+  EXPECT_GT(kills, 2);
+  EXPECT_EQ(closing(last), closing(uninterrupted));
+  EXPECT_EQ(cut.log.read(), whole.log.read());
+  EXPECT_EQ(cut.checkpoint.read(), whole.checkpoint.read());
+
+  // Nothing is left to do, and nothing changes.
+  const ProgramResult again = cut.run(join(options, {"--resume"}));
+  EXPECT_EQ(closing(again), closing(uninterrupted));
+  EXPECT_EQ(cut.checkpoint.read(), whole.checkpoint.read());
+  EXPECT_FALSE(std::filesystem::exists(cut.checkpoint.path() + ".partial"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Train, Resume,
+    testing::Values(
+        std::vector<std::string>{"--initial-loss-scale", "67108864",
+                                 "--loss-scale-window", "7"},
+        std::vector<std::string>{"--dtype", "float32", "--optimizer", "sgd"},
+        std::vector<std::string>{"--bf16", "--accumulate", "2"},
+        std::vector<std::string>{"--scaler", "fairseq.DynamicLossScaler",
+                                 "--scaler-option", "init_scale=67108864"}),
+    [](const testing::TestParamInfo<std::vector<std::string>>& it) {
+      return test_name(it.param[0] + it.param[1]);
+    });
+
+TEST(Checkpoint, MoreStepsGoOnAndTheFirstRunSaysThatItIsOne) {
+  const Folder cut;
+  const std::vector<std::string> options = {"--batch", "4", "--fp16"};
+  const ProgramResult first =
+      cut.run(join(options, {"--steps", "5", "--resume"}));
+  EXPECT_NE(first.out.find("\nno checkpoint '" + cut.checkpoint.path() +
+                           "' yet: from the beginning\n"),
+            std::string::npos)
+      << first.out;
+  const ProgramResult second =
+      cut.run(join(options, {"--steps", "9", "--resume"}));
+  EXPECT_NE(second.out.find("\nresumed after step 5\n"), std::string::npos)
+      << second.out;
+  const Folder whole;
+  EXPECT_EQ(closing(whole.run(join(options, {"--steps", "9"}))),
+            closing(second));
+}
+
+void expect_refused(const ProgramResult& result, const std::string& part) {
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(lines_of(result.err).size(), 1u) << result.err;
+  EXPECT_NE(result.err.find(part), std::string::npos)
+      << "'" << part << "' is not in: " << result.err;
+}
+
+TEST(Checkpoint, AnotherRunIsRefusedInWords) {
+  const Folder folder;
+  ASSERT_EQ(folder.run({"--steps", "4", "--batch", "4"}).exit_code, 0);
+  const std::string before = folder.checkpoint.read();
+  const auto refused = [&](std::vector<std::string> more,
+                           const std::string& part) {
+    expect_refused(folder.run(join({"--resume"}, more)), part);
+  };
+  refused({"--steps", "4", "--batch", "8"}, "made with --batch 4, expected 8");
+  refused({"--batch", "4", "--dtype", "bfloat16"},
+          "made with --dtype float16, expected bfloat16");
+  refused({"--batch", "4", "--lr", "0.5"},
+          "made with --lr 0.001, expected 0.5");
+  refused({"--batch", "4", "--accumulate", "2"},
+          "made with micro batches in a step 1, expected 2");
+  refused({"--batch", "4", "--scaler", "torch.amp.GradScaler"},
+          "made with --scaler none, expected torch.amp.GradScaler");
+  refused({"--batch", "4", "--optimizer", "sgd"},
+          "made with --optimizer adamw, expected sgd");
+  refused({"--batch", "4", "--loss-scale", "64"},
+          "made with --hysteresis 2, expected none");
+  refused({"--batch", "4", "--steps", "3"}, "made after 4 steps");
+  std::ofstream(folder.log.path(), std::ios::app) << "more\n";
+  EXPECT_EQ(folder.run({"--resume", "--batch", "4", "--steps", "4"}).exit_code,
+            0);  // what lies behind the checkpoint is cut off
+  std::ofstream(folder.log.path()) << "another log\n";
+  refused({"--batch", "4"}, "expected the log of the run that is resumed");
+  EXPECT_EQ(folder.log.read(), "another log\n");
+  std::ofstream(folder.text.path(), std::ios::app) << "more";
+  refused({"--batch", "4"}, "made with text of 2");
+  EXPECT_EQ(folder.checkpoint.read(), before);
+}
+
+TEST(Checkpoint, DamageIsRefused) {
+  const Folder folder;
+  const std::vector<std::string> options = {"--steps", "2", "--batch", "4"};
+  ASSERT_EQ(folder.run(options).exit_code, 0);
+  const std::string good = folder.checkpoint.read();
+  ASSERT_GT(good.size(), 4000000u);
+  std::vector<std::string> bad = {"", "{}", good + "x"};
+  for (const std::size_t size :
+       {std::size_t{7}, std::size_t{100}, good.size() / 2, good.size() - 1}) {
+    bad.push_back(good.substr(0, size));
+  }
+  std::mt19937 random(7);
+  for (int i = 0; i < 20; ++i) {
+    // Half of them in the header.
+    const std::size_t place = random() % (i % 2 == 0 ? 3000 : good.size());
+    bad.push_back(good);
+    bad.back()[place] = static_cast<char>(bad.back()[place] ^ 1 << i % 7);
+  }
+  for (const std::string& content : bad) {
+    std::ofstream(folder.checkpoint.path(), std::ios::binary) << content;
+    expect_refused(folder.run(join(options, {"--resume"})),
+                   "--resume: '" + folder.checkpoint.path() + "': ");
+  }
+  std::ofstream(folder.checkpoint.path(), std::ios::binary) << good;
+  EXPECT_EQ(folder.run(join(options, {"--resume"})).exit_code, 0);
+}
+
+TEST(Checkpoint, WhatCannotBeWrittenIsSaidBeforeAnyStep) {
+  const TemporaryFile text(sample_text());
+  for (const char* option : {"--checkpoint", "--plot"}) {
+    for (const std::string& path :
+         {std::string("/nonexistent/file"), std::string("/tmp"),
+          std::string("/dev/full"), text.path()}) {
+      expect_refused(run_program({"train", text.path(), option, path}),
+                     std::string(option) + ": got '" + path + "'");
+    }
+  }
+  EXPECT_EQ(text.read(), sample_text());
+}
+
+}  // namespace
+}  // namespace swamp::test

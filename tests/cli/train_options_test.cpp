@@ -1,0 +1,170 @@
+// Options of `swamp train` that do not go together, and what they choose.
+#include <gtest/gtest.h>
+
+#include "tests/cli/training.h"
+
+namespace swamp::test {
+namespace {
+
+void expect_refused(std::vector<std::string> arguments,
+                    const std::vector<std::string>& parts) {
+  arguments.insert(arguments.begin(), "train");
+  const ProgramResult result = run_program(arguments);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.out, "");
+  const std::vector<std::string> lines = lines_of(result.err);
+  ASSERT_EQ(lines.size(), 2u) << result.err;
+  for (const std::string& part : parts) {
+    EXPECT_NE(lines[0].find(part), std::string::npos)
+        << "'" << part << "' is not in: " << lines[0];
+  }
+  EXPECT_NE(lines[1].find("train --help"), std::string::npos);
+}
+
+TEST(TrainOptions, DtypesThatContradictEachOther) {
+  expect_refused({"--fp16", "--bf16"}, {"--fp16", "--bf16"});
+  expect_refused({"--fp16", "--dtype", "float32"},
+                 {"--dtype", "float32", "--fp16"});
+  expect_refused({"--bf16", "--dtype", "float16"},
+                 {"--dtype", "float16", "--bf16"});
+}
+
+TEST(TrainOptions, ScalesThatContradictEachOther) {
+  expect_refused({"--loss-scale", "2", "--initial-loss-scale", "4"},
+                 {"--loss-scale 2", "--initial-loss-scale"});
+  expect_refused({"--loss-scale", "2", "--loss-scale-window", "4"},
+                 {"--loss-scale", "--loss-scale-window"});
+  expect_refused({"--loss-scale", "2", "--hysteresis", "4"},
+                 {"--loss-scale", "--hysteresis"});
+  expect_refused({"--dtype", "bfloat16", "--initial-loss-scale", "4"},
+                 {"--initial-loss-scale", "bfloat16", "float16"});
+  expect_refused({"--bf16", "--min-loss-scale", "1"},
+                 {"--min-loss-scale", "bfloat16"});
+  expect_refused({"--min-loss-scale", "8", "--initial-loss-scale", "4"},
+                 {"--min-loss-scale", "8", "at most 4"});
+  expect_refused({"--loss-scale", "1e-39"}, {"--loss-scale", "1e-39"});
+}
+
+TEST(TrainOptions, ScalersAndTheirOptions) {
+  expect_refused({"--scaler", "torch"},
+                 {"--scaler", "'torch'", "torch.amp.GradScaler",
+                  "megatron.DynamicGradScaler"});
+  expect_refused({"--scaler", "torch.amp.GradScaler", "--loss-scale", "2"},
+                 {"--loss-scale", "--scaler torch.amp.GradScaler"});
+  expect_refused({"--scaler", "torch.amp.GradScaler", "--hysteresis", "2"},
+                 {"--hysteresis", "--scaler-option"});
+  expect_refused({"--scaler-option", "init_scale=2"},
+                 {"--scaler-option", "--scaler"});
+  const auto torch = [](const std::string& option) {
+    return std::vector<std::string>{"--scaler", "torch.amp.GradScaler",
+                                    "--scaler-option", option};
+  };
+  expect_refused(torch("init_scale"), {"'init_scale'", "KEY=VALUE"});
+  expect_refused(torch("=2"), {"'=2'", "KEY=VALUE"});
+  expect_refused(torch("init_scale=1,\"a\":2"), {"KEY=VALUE"});
+  expect_refused(torch("init_scale=two words"), {"KEY=VALUE"});
+  expect_refused(torch("init_scale="), {"KEY=VALUE"});
+  expect_refused(torch("init_scale=word"), {"init_scale", "'word'"});
+  expect_refused(torch("init_scal=2"), {"init_scal", "init_scale"});
+  expect_refused(torch("growth_factor=0.5"), {"growth factor must be > 1.0"});
+  expect_refused({"--scaler", "torch.amp.GradScaler", "--scaler-option",
+                  "init_scale=2", "--scaler-option", "init_scale=4"},
+                 {"init_scale", "twice"});
+}
+
+TEST(TrainOptions, OptimizersAndFiles) {
+  expect_refused({"--sgd-momentum", "0.5"}, {"--sgd-momentum", "adamw", "sgd"});
+  expect_refused({"--optimizer", "sgd", "--adam-eps", "1"},
+                 {"--adam-eps", "sgd"});
+  expect_refused({"--resume"}, {"--resume", "--checkpoint"});
+  expect_refused({"--save-interval", "3"}, {"--save-interval", "--checkpoint"});
+  expect_refused({"--checkpoint", "/tmp/x", "--plot", "/tmp/x"},
+                 {"--plot", "/tmp/x"});
+}
+
+std::string weights(std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), {"--steps", "4", "--batch", "4"});
+  return run_training(arguments).weights;
+}
+
+TEST(TrainOptions, MegatronsFlagsAreThoseOfDtype) {
+  EXPECT_EQ(weights({"--fp16", "--initial-loss-scale", "1024"}),
+            weights({"--dtype", "float16", "--initial-loss-scale", "1024"}));
+  EXPECT_EQ(weights({"--bf16"}), weights({"--dtype", "bfloat16"}));
+  EXPECT_EQ(weights({"--bf16", "--dtype", "bfloat16"}), weights({"--bf16"}));
+}
+
+TEST(TrainOptions, ALossScaleOfZeroIsNone) {
+  EXPECT_EQ(weights({"--loss-scale", "0", "--initial-loss-scale", "1024"}),
+            weights({"--initial-loss-scale", "1024"}));
+}
+
+TEST(TrainOptions, TheFlagsAreTheScalerMegatrons) {
+  const std::vector<std::string> steps = {"--steps", "20", "--batch", "4"};
+  std::vector<std::string> flags = {
+      "--initial-loss-scale", "67108864", "--loss-scale-window", "3",
+      "--min-loss-scale",     "4194304",  "--hysteresis",        "3"};
+  std::vector<std::string> named = {"--scaler", "megatron.DynamicGradScaler"};
+  for (const char* option :
+       {"initial_scale=67108864", "growth_interval=3.0", "min_scale=4194304.0",
+        "hysteresis=3", "growth_factor=2.0", "backoff_factor=0.5"}) {
+    named.insert(named.end(), {"--scaler-option", option});
+  }
+  for (auto* options : {&flags, &named}) {
+    options->insert(options->end(), steps.begin(), steps.end());
+  }
+  const Training by_flags = run_training(flags);
+  const Training by_name = run_training(named);
+  EXPECT_GT(by_flags.skipped, 3);
+  EXPECT_EQ(by_flags.weights, by_name.weights);
+  EXPECT_EQ(by_flags.steps, by_name.steps);
+  // A hysteresis of 3 forgives the first two; the minimum holds.
+  EXPECT_EQ(by_flags.steps[2].at("scale"), 67108864.0);
+  EXPECT_EQ(by_flags.steps[3].at("scale"), 33554432.0);
+  for (const auto& step : by_flags.steps)
+    EXPECT_GE(step.at("scale"), 4194304.0);
+}
+
+TEST(TrainOptions, EveryOptimizerLearnsInItsOwnWay) {
+  const auto train = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--steps", "60", "--batch", "16",
+                                       "--initial-loss-scale", "1024"});
+    return run_training(arguments);
+  };
+  std::vector<std::string> seen;
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--optimizer", "adamw"},
+        {"--optimizer", "adam"},
+        {"--optimizer", "adamw", "--weight-decay", "0.5"},
+        {"--optimizer", "adamw", "--adam-beta1", "0.5"},
+        {"--optimizer", "adamw", "--adam-beta2", "0.9"},
+        {"--optimizer", "adamw", "--adam-eps", "1e-3"},
+        {"--optimizer", "adamw", "--clip-grad", "0.5"},
+        {"--optimizer", "sgd", "--lr", "0.1"},
+        {"--optimizer", "sgd", "--lr", "0.1", "--sgd-momentum", "0"}}) {
+    const Training training = train(arguments);
+    EXPECT_LT(training.final_loss, 4.5) << arguments[1];  // a guess: 5.55
+    for (const std::string& other : seen) EXPECT_NE(training.weights, other);
+    seen.push_back(training.weights);
+  }
+  EXPECT_EQ(train({}).weights, seen[0]);  // the default
+}
+
+TEST(TrainOptions, AccumulatedBatchesAreOneStep) {
+  const Training training =
+      run_training({"--steps", "30", "--batch", "4", "--accumulate", "4",
+                    "--initial-loss-scale", "1024"});
+  EXPECT_EQ(training.steps.size(), 30u);
+  EXPECT_NE(training.weights, run_training({"--steps", "30", "--batch", "4",
+                                            "--initial-loss-scale", "1024"})
+                                  .weights);
+  // Nearly the bits of one batch of 16, whose examples are the same.
+  const Training whole = run_training(
+      {"--steps", "30", "--batch", "16", "--initial-loss-scale", "1024"});
+  EXPECT_NEAR(training.steps[0].at("loss").get<double>(),
+              whole.steps[0].at("loss").get<double>(), 1e-6);
+  EXPECT_NEAR(training.final_loss / whole.final_loss, 1.0, 0.01);
+}
+
+}  // namespace
+}  // namespace swamp::test

@@ -1,0 +1,180 @@
+// Ranks of mpirun: as many as one rank has micro batches give its bits. Without
+// MPI, several are refused.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/cli/training.h"
+
+namespace swamp::test {
+namespace {
+
+#ifdef SWAMP_MPIRUN
+
+// A rank that hangs must not hang the test.
+constexpr int kLimitMs = 120000;
+
+struct Ranked {
+  ProgramResult result;
+  std::string log;
+  std::string checkpoint;
+};
+
+Ranked run_ranks(int ranks, const std::vector<std::string>& options,
+                 const std::string& text = sample_text()) {
+  const TemporaryFile file(text);
+  const TemporaryFile log;
+  const TemporaryFile checkpoint;
+  std::vector<std::string> words = {
+      kProgram,   "train",        file.path(),      "--log",
+      log.path(), "--checkpoint", checkpoint.path()};
+  if (ranks > 1) {
+    words.insert(words.begin(), {SWAMP_MPIRUN, "-n", std::to_string(ranks)});
+  }
+  words.insert(words.end(), options.begin(), options.end());
+  Ranked ranked;
+  ranked.result =
+      run_command(words, {{"SWAMP_MPI_TIMEOUT", "60"}}, "", kLimitMs);
+  ranked.log = log.read();
+  ranked.checkpoint = checkpoint.read();
+  return ranked;
+}
+
+// A log that cannot be written is known to the first rank alone.
+TEST(RanksFailure, OfOneRankEndsTheOthers) {
+  const TemporaryFile text(sample_text());
+  const ProgramResult result =
+      run_command({SWAMP_MPIRUN, "-n", "3", kProgram, "train", text.path(),
+                   "--batch", "4", "--log", "/dev/full"},
+                  {}, "", kLimitMs);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_LT(result.exit_code, 128) << "hung";
+  EXPECT_NE(result.err.find("swamp: rank 0: cannot write to '/dev/full'"),
+            std::string::npos)
+      << result.err;
+}
+
+class Ranks : public testing::TestWithParam<std::vector<std::string>> {};
+
+TEST_P(Ranks, GiveTheBitsOfOneThatAccumulates) {
+  std::vector<std::string> options = {"--steps",         "14", "--batch", "4",
+                                      "--save-interval", "5"};
+  options.insert(options.end(), GetParam().begin(), GetParam().end());
+  const Ranked four = run_ranks(4, options);
+  ASSERT_EQ(four.result.exit_code, 0) << four.result.err;
+  EXPECT_NE(four.result.out.find("; 4 ranks;"), std::string::npos);
+  options.insert(options.end(), {"--accumulate", "4"});
+  const Ranked one = run_ranks(1, options);
+  ASSERT_EQ(one.result.exit_code, 0) << one.result.err;
+  EXPECT_EQ(lines_of(one.log).size(), 14u);
+  EXPECT_EQ(four.log, one.log);
+  EXPECT_TRUE(four.checkpoint == one.checkpoint);
+  EXPECT_EQ(lines_of(four.result.out).back(), lines_of(one.result.out).back());
+  EXPECT_EQ(lines_of(four.result.out).back().rfind("weights ", 0), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Mpi, Ranks,
+    testing::Values(std::vector<std::string>{"--initial-loss-scale",
+                                             "16777216"},
+                    std::vector<std::string>{"--bf16", "--optimizer", "sgd"},
+                    std::vector<std::string>{"--dtype", "float32"}),
+    [](const testing::TestParamInfo<std::vector<std::string>>& it) {
+      return test_name(it.param[0]);
+    });
+
+// One micro batch at a time, on weights that do not move, says which overflow.
+int overflowing_batches(const std::string& scale) {
+  const Training training =
+      run_training({"--steps", "4", "--batch", "4", "--lr", "1e-30",
+                    "--weight-decay", "0", "--loss-scale", scale});
+  return static_cast<int>(training.skipped);
+}
+
+TEST(RanksOverflow, OnOneRankSkipsTheStepOfAll) {
+  for (int exponent = 12; exponent < 32; ++exponent) {
+    const std::string scale = std::to_string(1ll << exponent);
+    const int count = overflowing_batches(scale);
+    if (count == 0 || count == 4) continue;
+    const std::vector<std::string> options = {
+        "--steps", "1", "--batch", "4", "--loss-scale", scale};
+    const Ranked four = run_ranks(4, options);
+    ASSERT_EQ(four.result.exit_code, 0) << four.result.err;
+    EXPECT_TRUE(nlohmann::json::parse(lines_of(four.log)[0])["skipped"]);
+    std::vector<std::string> accumulate = options;
+    accumulate.insert(accumulate.end(), {"--accumulate", "4"});
+    EXPECT_EQ(four.log, run_ranks(1, accumulate).log);
+    return;
+  }
+  FAIL() << "no scale at which some micro batches overflow and some do not";
+}
+
+TEST(RanksFailure, EndsThemAllAndIsSaidOnce) {
+  const auto said = [](const Ranked& ranked, const std::string& text) {
+    EXPECT_NE(ranked.result.exit_code, 0);
+    EXPECT_LT(ranked.result.exit_code, 128) << "hung";
+    int times = 0;
+    for (const std::string& line : lines_of(ranked.result.err)) {
+      times += line.rfind("swamp: " + text, 0) == 0 ? 1 : 0;
+    }
+    EXPECT_EQ(times, 1) << ranked.result.err;
+  };
+  said(run_ranks(3, {"--steps", "1"}, "short"), "text '");
+  said(run_ranks(3, {"--steps", "300", "--batch", "1", "--lr", "1e30"}),
+       "training has diverged");
+  said(run_ranks(3, {"--scaler", "fairseq.DynamicLossScaler", "--scaler-option",
+                     "init_scale=4294967296", "--scaler-option",
+                     "min_loss_scale=2147483648.0"}),
+       "step ");
+  // The picture is the first rank's alone.
+  said(run_ranks(3, {"--steps", "2", "--plot", "/nonexistent/picture"}),
+       "--plot: got '/nonexistent/picture'");
+}
+
+TEST(RanksResume, GoOnWhereOneHasStopped) {
+  const TemporaryFile text(sample_text());
+  const TemporaryFile checkpoint;
+  const auto run = [&](int ranks, const char* accumulate, const char* steps) {
+    std::vector<std::string> words = {kProgram,
+                                      "train",
+                                      text.path(),
+                                      "--batch",
+                                      "4",
+                                      "--steps",
+                                      steps,
+                                      "--accumulate",
+                                      accumulate,
+                                      "--checkpoint",
+                                      checkpoint.path(),
+                                      "--resume",
+                                      "--fp16",
+                                      "--initial-loss-scale",
+                                      "16777216"};
+    if (ranks > 1) {
+      words.insert(words.begin(), {SWAMP_MPIRUN, "-n", std::to_string(ranks)});
+    }
+    const ProgramResult result = run_command(words, {}, "", kLimitMs);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out.empty() ? "" : lines_of(result.out).back();
+  };
+  run(1, "4", "8");
+  run(4, "1", "12");
+  const std::string changed = run(1, "4", "16");
+  std::filesystem::remove(checkpoint.path());
+  EXPECT_EQ(run(1, "4", "16"), changed);
+}
+
+#else
+
+TEST(Ranks, AreRefusedWithoutMpi) {
+  const ProgramResult result =
+      run_program({"train", "--steps", "1"}, {{"PMI_SIZE", "4"}});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.err.find("4 ranks"), std::string::npos) << result.err;
+  EXPECT_EQ(lines_of(result.err).size(), 1u);
+}
+
+#endif
+
+}  // namespace
+}  // namespace swamp::test
