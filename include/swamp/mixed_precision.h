@@ -111,7 +111,9 @@ struct MixedPrecisionOptions {
 /// StepResult is what a step did: Megatron's (success, grad_norm, num_zeros),
 /// and why.
 struct StepResult {
-  bool success = false;  ///< false: overflow; no weight or moment has moved
+  /// False: overflow; no weight or moment has moved. A few rules, as DeepSpeed's
+  /// static one, take the step all the same.
+  bool success = false;
   std::optional<double> grad_norm;         ///< before clipping; 0: clip_grad is
   std::optional<std::uint64_t> num_zeros;  ///< 0: not counted
   double loss_scale = 1;                   ///< of the step's loss

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "master/operation_run.h"
 #include "master/scalar_type.h"
 #include "swamp/foreach.h"
 
@@ -23,6 +24,14 @@ Tensor float32_tensor(std::vector<float>& values) {
   return {values.data(), values.size(), kFloat32};
 }
 
+// has_room_for_fused() asks for the LDM that the five arrays of a fused step
+// need with small tiles.
+bool has_room_for_fused(const Machine::Impl& machine) {
+  constexpr std::size_t kLdmBytes = 8192;
+  return machine.transfer == runtime::Transfer::view ||
+         machine.ldm_bytes >= kLdmBytes;
+}
+
 }  // namespace
 
 MixedPrecisionOptimizer::Impl::Impl(std::vector<ParameterGroup> model_groups,
@@ -30,7 +39,8 @@ MixedPrecisionOptimizer::Impl::Impl(std::vector<ParameterGroup> model_groups,
     : options(given),
       communicator(given.communicator != nullptr ? *given.communicator
                                                  : Communicator::alone()),
-      fused(given.fused && !given.log_num_zeros_in_grad) {
+      fused(given.fused && !given.log_num_zeros_in_grad &&
+            has_room_for_fused(master::impl_of(given.machine))) {
   master::check_options(options);
   master::check_parameters(model_groups, options);
   scaler = master::choose_scaler(options);

@@ -89,12 +89,13 @@ StepResult MixedPrecisionOptimizer::step() {
       const TimerScope timer(observer, "optimizer-unscale-and-check-inf");
       found_inf = impl.unscale_and_check(result);
     }
-    result.warning = impl.scaler->update(found_inf ? 1.0f : 0.0f).warning;
+    const ScalerStep update = impl.scaler->update(found_inf ? 1.0f : 0.0f);
+    result.warning = update.warning;
     impl.event(found_inf ? "grad_scaler.update(True)"
                          : "grad_scaler.update(False)");
     result.next_loss_scale = impl.scaler->scale();
     impl.loss_scale.store(result.next_loss_scale, std::memory_order_relaxed);
-    if (found_inf) return result;
+    if (update.skipped) return result;
   }
   {
     const TimerScope timer(observer, "optimizer-clip-main-grad");

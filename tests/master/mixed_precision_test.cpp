@@ -72,6 +72,42 @@ TEST(MixedPrecision, OverflowSkipsEverythingAndIsReported) {
   EXPECT_FALSE(model.same_weights(before));
 }
 
+// Rules that never skip do not skip here.
+TEST(MixedPrecision, TheScalerDecidesWhatIsSkipped) {
+  for (const bool fused : {true, false}) {
+    SmallModel model(kFloat16);
+    MixedPrecisionOptions options = small_options(kFloat16);
+    options.fused = fused;
+    options.scaler = "deepspeed.LossScaler";
+    MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}}, options);
+    model.set_gradients(1);
+    model.plant(6, 5);
+    const StepResult result = optimizer.step();
+    EXPECT_TRUE(result.success);
+    EXPECT_EQ(result.overflow_name, "p6");
+    EXPECT_EQ(optimizer.step_count(), 1);
+  }
+}
+
+// A fused step has more arrays at once than the smallest LDM holds.
+TEST(MixedPrecision, LittleLdmIsNotFused) {
+  MachineConfig config;
+  config.transfer = "copy";
+  config.ldm_bytes = 4096;
+  const auto machine = make_machine(config);
+  SmallModel model(kFloat16), expected(kFloat16);
+  MixedPrecisionOptions options = small_options(kFloat16);
+  MixedPrecisionOptimizer other({{expected.parameters(), {}, {}}}, options);
+  options.machine = machine.get();
+  MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}}, options);
+  for (std::uint64_t step = 1; step <= 2; ++step) {
+    model.set_gradients(step);
+    expected.set_gradients(step);
+    EXPECT_EQ(optimizer.step().grad_norm, other.step().grad_norm);
+  }
+  EXPECT_TRUE(model.same_weights(expected));
+}
+
 // The whole step, done by hand with the operators.
 TEST(MixedPrecision, AStepIsItsParts) {
   SmallModel model(kBFloat16);
