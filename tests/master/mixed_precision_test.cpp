@@ -360,6 +360,72 @@ TEST(MixedPrecision, RefusesOptions) {
                  [](Options&, Groups& g) { g[0].lr = -2; });
 }
 
+TEST(MixedPrecision, RefusesTiedArraysAndLittleLdm) {
+  expect_refused(
+      "groups: the data of 'w' and the data of 'v' overlap; expected arrays "
+      "that share no memory",
+      [](Options&, Groups& g) {
+        static float gradient;
+        ModelParameter tied = g[0].parameters[0];
+        tied.name = "v";
+        tied.gradient.data = &gradient;
+        g[0].parameters.push_back(tied);
+      });
+  expect_refused(
+      "loss_scale: 8 with the scaler torch.amp.GradScaler; expected "
+      "one of them",
+      [](Options& o, Groups&) {
+        o.loss_scale = 8;
+        o.scaler = "torch.amp.GradScaler";
+      });
+  MachineConfig config;
+  config.transfer = "copy";
+  config.ldm_bytes = 2048;
+  const auto machine = make_machine(config);
+  expect_refused(
+      "machine: 2048 bytes of LDM; expected at least 4096 for the "
+      "arrays of a step (SWAMP_LDM_BYTES)",
+      [&](Options& o, Groups&) { o.machine = machine.get(); });
+}
+
+// Where the rule throws it has moved the scale: the next loss must know.
+TEST(MixedPrecision, LossScaleAfterTheScalersError) {
+  SmallModel model(kFloat16);
+  MixedPrecisionOptions options = small_options(kFloat16);
+  options.scaler = "mindspore.DynamicLossScaleManager";
+  options.scaler_options = {{"init_loss_scale", 16777216.0},
+                            {"scale_factor", 1.001},
+                            {"scale_window", std::int64_t{2000}}};
+  MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}}, options);
+  bool thrown = false;
+  for (int step = 0; step < 1100 && !thrown; ++step) {
+    model.plant(1, 0);
+    try {
+      optimizer.step();
+    } catch (const ScalerError&) {
+      thrown = true;
+    }
+    ASSERT_EQ(optimizer.get_loss_scale(), optimizer.loss_scaler()->scale());
+  }
+  EXPECT_TRUE(thrown);
+}
+
+TEST(MixedPrecision, MoreThanThereIsMemoryFor) {
+  float weight = 1, gradient = 1;
+  MixedPrecisionOptions options;
+  options.bf16 = true;
+  const std::size_t count = std::size_t{1} << 61;
+  try {
+    const MixedPrecisionOptimizer optimizer(
+        {{{{"w", {&weight, count, kBFloat16}, {&gradient, count, kBFloat16}}},
+          {},
+          {}}},
+        options);
+    ADD_FAILURE() << "no error";
+  } catch (const Error&) {  // out of memory, or that the arrays overlap
+  }
+}
+
 TEST(MixedPrecision, RefusesParameters) {
   expect_refused(
       "groups[0].parameters[0].data.dtype: float16 without fp16; expected the "
