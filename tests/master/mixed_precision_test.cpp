@@ -89,25 +89,6 @@ TEST(MixedPrecision, TheScalerDecidesWhatIsSkipped) {
   }
 }
 
-// A fused step has more arrays at once than the smallest LDM holds.
-TEST(MixedPrecision, LittleLdmIsNotFused) {
-  MachineConfig config;
-  config.transfer = "copy";
-  config.ldm_bytes = 4096;
-  const auto machine = make_machine(config);
-  SmallModel model(kFloat16), expected(kFloat16);
-  MixedPrecisionOptions options = small_options(kFloat16);
-  MixedPrecisionOptimizer other({{expected.parameters(), {}, {}}}, options);
-  options.machine = machine.get();
-  MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}}, options);
-  for (std::uint64_t step = 1; step <= 2; ++step) {
-    model.set_gradients(step);
-    expected.set_gradients(step);
-    EXPECT_EQ(optimizer.step().grad_norm, other.step().grad_norm);
-  }
-  EXPECT_TRUE(model.same_weights(expected));
-}
-
 // The whole step, done by hand with the operators.
 TEST(MixedPrecision, AStepIsItsParts) {
   SmallModel model(kBFloat16);
@@ -185,69 +166,6 @@ TEST(MixedPrecision, SameBitsOnEveryMachine) {
   }
 }
 
-// Everything that a run leaves is the same, fused or not.
-void expect_fused_is_unfused(ScalarType type, MixedPrecisionOptions options,
-                             ScalarType gradient_type) {
-  SmallModel models[2] = {SmallModel(type), SmallModel(type)};
-  OptimizerState states[2];
-  std::vector<double> norms[2];
-  for (const int fused : {0, 1}) {
-    options.fused = fused != 0;
-    SmallModel& model = models[fused];
-    std::vector<ModelParameter> parameters = model.parameters();
-    FormatList gradients(gradient_type, kListCounts);
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-      parameters[p].gradient = gradients.tensors()[p];
-    }
-    MixedPrecisionOptimizer optimizer({{parameters, {}, {}}}, options);
-    for (std::uint64_t step = 1; step <= 5; ++step) {
-      for (std::int64_t batch = 0; batch < options.micro_batches; ++batch) {
-        Random random(step * 10 + static_cast<std::uint64_t>(batch));
-        gradients.fill_values(3, random);
-        if (step == 3 && options.fp16) {
-          store_bits(format_of(gradient_type), parameters[11].gradient.data,
-                     15000, format_of(gradient_type).infinity());
-        }
-        if (options.micro_batches != 1) optimizer.accumulate_gradients();
-      }
-      const StepResult result = optimizer.step();
-      norms[fused].push_back(result.grad_norm.value_or(-1));
-      norms[fused].push_back(result.next_loss_scale);
-      EXPECT_EQ(result.success, step != 3 || !options.fp16);
-      EXPECT_EQ(result.overflow_name, result.success ? "" : "p11");
-    }
-    states[fused] = optimizer.state_dict();
-  }
-  EXPECT_TRUE(models[0].same_weights(models[1]));
-  EXPECT_EQ(states[0].texts, states[1].texts);
-  EXPECT_EQ(states[0].tensors, states[1].tensors);
-  EXPECT_EQ(norms[0], norms[1]);
-}
-
-TEST(MixedPrecision, FusedIsUnfused) {
-  MixedPrecisionOptions adam = small_options(kFloat16);
-  MixedPrecisionOptions l2 = adam;
-  l2.optimizer = AdamOptions{0.01, 0.8, 0.99, 1e-6, 0.1, false};
-  MixedPrecisionOptions sgd = adam;
-  sgd.optimizer = SgdOptions{0.1, 0, 0, 0.01, false};
-  MixedPrecisionOptions momentum = adam;
-  momentum.optimizer = SgdOptions{0.1, 0.9, 0.1, 0.01, false};
-  MixedPrecisionOptions unclipped = adam;
-  unclipped.clip_grad = 0;
-  MixedPrecisionOptions accumulated = adam;
-  accumulated.micro_batches = 3;
-  for (const MixedPrecisionOptions& options :
-       {adam, l2, sgd, momentum, unclipped, accumulated}) {
-    for (const ScalarType gradient : {kFloat16, kFloat32}) {
-      expect_fused_is_unfused(kFloat16, options, gradient);
-    }
-    MixedPrecisionOptions bf16 = options;
-    bf16.fp16 = false;
-    bf16.bf16 = true;
-    expect_fused_is_unfused(kBFloat16, bf16, kBFloat16);
-  }
-}
-
 TEST(MixedPrecision, AccumulatesInFloat32) {
   // 2048 + 1 is no float16; in float32 nothing of it is lost.
   std::uint16_t weight = float16_from_float(1);
@@ -319,75 +237,6 @@ TEST(MixedPrecision, GroupsHaveTheirOwnOptions) {
   EXPECT_THROW(optimizer.set_lr(0, -1), Error);
 }
 
-template <class Change>
-void expect_refused(const std::string& text, Change change) {
-  float weight = 1, gradient = 1;
-  MixedPrecisionOptions options;
-  std::vector<ParameterGroup> groups = {
-      {{{"w", {&weight, 1, kFloat32}, {&gradient, 1, kFloat32}}}, {}, {}}};
-  change(options, groups);
-  try {
-    const MixedPrecisionOptimizer optimizer(groups, options);
-    ADD_FAILURE() << "no error: " << text;
-  } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()), text);
-  }
-}
-
-using Options = MixedPrecisionOptions;
-using Groups = std::vector<ParameterGroup>;
-
-TEST(MixedPrecision, RefusesOptions) {
-  expect_refused("fp16: true with bf16; expected one of them",
-                 [](Options& o, Groups&) { o.fp16 = o.bf16 = true; });
-  expect_refused("clip_grad: -1; expected a number, at least 0",
-                 [](Options& o, Groups&) { o.clip_grad = -1; });
-  expect_refused("micro_batches: 0; expected at least 1",
-                 [](Options& o, Groups&) { o.micro_batches = 0; });
-  expect_refused("shard: true without a communicator; expected one",
-                 [](Options& o, Groups&) { o.shard = true; });
-  expect_refused("beta1: 1; expected a number in [0, 1)",
-                 [](Options& o, Groups&) {
-                   std::get<AdamOptions>(o.optimizer).beta1 = 1;
-                 });
-  expect_refused("momentum: 0; expected a momentum above 0 with nesterov",
-                 [](Options& o, Groups&) {
-                   SgdOptions sgd;
-                   sgd.nesterov = true;
-                   o.optimizer = sgd;
-                 });
-  expect_refused("groups[0].lr: -2; expected a finite number, at least 0",
-                 [](Options&, Groups& g) { g[0].lr = -2; });
-}
-
-TEST(MixedPrecision, RefusesTiedArraysAndLittleLdm) {
-  expect_refused(
-      "groups: the data of 'w' and the data of 'v' overlap; expected arrays "
-      "that share no memory",
-      [](Options&, Groups& g) {
-        static float gradient;
-        ModelParameter tied = g[0].parameters[0];
-        tied.name = "v";
-        tied.gradient.data = &gradient;
-        g[0].parameters.push_back(tied);
-      });
-  expect_refused(
-      "loss_scale: 8 with the scaler torch.amp.GradScaler; expected "
-      "one of them",
-      [](Options& o, Groups&) {
-        o.loss_scale = 8;
-        o.scaler = "torch.amp.GradScaler";
-      });
-  MachineConfig config;
-  config.transfer = "copy";
-  config.ldm_bytes = 2048;
-  const auto machine = make_machine(config);
-  expect_refused(
-      "machine: 2048 bytes of LDM; expected at least 4096 for the "
-      "arrays of a step (SWAMP_LDM_BYTES)",
-      [&](Options& o, Groups&) { o.machine = machine.get(); });
-}
-
 // Where the rule throws it has moved the scale: the next loss must know.
 TEST(MixedPrecision, LossScaleAfterTheScalersError) {
   SmallModel model(kFloat16);
@@ -408,43 +257,6 @@ TEST(MixedPrecision, LossScaleAfterTheScalersError) {
     ASSERT_EQ(optimizer.get_loss_scale(), optimizer.loss_scaler()->scale());
   }
   EXPECT_TRUE(thrown);
-}
-
-TEST(MixedPrecision, MoreThanThereIsMemoryFor) {
-  float weight = 1, gradient = 1;
-  MixedPrecisionOptions options;
-  options.bf16 = true;
-  const std::size_t count = std::size_t{1} << 61;
-  try {
-    const MixedPrecisionOptimizer optimizer(
-        {{{{"w", {&weight, count, kBFloat16}, {&gradient, count, kBFloat16}}},
-          {},
-          {}}},
-        options);
-    ADD_FAILURE() << "no error";
-  } catch (const Error&) {  // out of memory, or that the arrays overlap
-  }
-}
-
-TEST(MixedPrecision, RefusesParameters) {
-  expect_refused(
-      "groups[0].parameters[0].data.dtype: float16 without fp16; expected the "
-      "option fp16",
-      [](Options&, Groups& g) { g[0].parameters[0].data.dtype = kFloat16; });
-  expect_refused(
-      "groups[0].parameters[0].gradient.count: 0; expected 1, as "
-      "the data",
-      [](Options&, Groups& g) { g[0].parameters[0].gradient.count = 0; });
-  expect_refused(
-      "groups[0].parameters[1].name: 'w' again; expected a name "
-      "that no other parameter has",
-      [](Options&, Groups& g) {
-        g[0].parameters.push_back(g[0].parameters[0]);
-      });
-  expect_refused(
-      "groups[0].parameters[0].data.data: null with a count of 1; "
-      "expected the address of so many elements",
-      [](Options&, Groups& g) { g[0].parameters[0].data.data = nullptr; });
 }
 
 }  // namespace
