@@ -10,6 +10,7 @@ Before that both make one call on equal tensors, and their bits are compared.
 """
 
 import argparse
+import importlib.metadata
 import json
 import os
 import platform
@@ -81,11 +82,11 @@ def text_of(seconds):
     return f"{seconds * 1e9:.0f} ns"
 
 
-def row(case, threads, best):
+def row(case, threads, best, quick):
     """A line of the table; the last column is GB/s of an unscale, of which an
     element counts read and written, or ns a tensor where tensors are short."""
     ratio = best["stock"] / best["swamp"]
-    floor = case.floor if threads > 1 else None
+    floor = case.floor if threads > 1 and not quick else None
     if case.elements < 1000:
         speed = " / ".join(f"{best[s] / case.count * 1e9:.0f}" for s in SIDES)
         speed += " ns a tensor"
@@ -118,7 +119,8 @@ def run_case(sides, index, case, options):
                     calls=1 if options.quick else 3, pause=options.pause_ms / 1e3)
                 best[threads, name] = min(best[threads, name], time)
     for threads in options.threads:
-        print(row(case, threads, {s: best[threads, s] for s in SIDES}),
+        print(row(case, threads, {s: best[threads, s] for s in SIDES},
+                  options.quick),
               flush=True)
 
 
@@ -162,6 +164,20 @@ def parse(arguments):
     return options
 
 
+def require_torch():
+    """Exits with 77, CTest's "skipped", where nothing can be measured."""
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        print("aten_bench: this python has no torch")
+        sys.exit(77)
+    built_for = os.environ.get("SWAMP_ATEN_TORCH", "")
+    if not version.startswith(built_for):
+        print(f"aten_bench: libswamp_aten was built for PyTorch {built_for}, "
+              f"and this python has {version}")
+        sys.exit(77)
+
+
 def main():
     options = parse(sys.argv[1:])
     if options.worker:
@@ -173,6 +189,7 @@ def main():
         if options.filter.search(f"{c.name} {c.dtype}")]
     if not chosen:
         sys.exit(f"aten_bench: no case matches {options.filter.pattern!r}")
+    require_torch()
     library = os.path.abspath(options.library)
     sides = {"stock": Process("stock", options),
              "swamp": Process(library, options)}
