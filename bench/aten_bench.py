@@ -116,7 +116,8 @@ def run_case(sides, index, case, options):
             for name in SIDES[::1 if turn % 2 == 0 else -1]:
                 time = sides[name].ask(
                     threads=threads, seconds=options.slice_ms / 1e3,
-                    calls=1 if options.quick else 3, pause=options.pause_ms / 1e3)
+                    calls=1 if options.quick else 3,
+                    pause=options.pause_ms / 1e3)
                 best[threads, name] = min(best[threads, name], time)
     for threads in options.threads:
         print(row(case, threads, {s: best[threads, s] for s in SIDES},
@@ -152,7 +153,8 @@ def parse(arguments):
         if getattr(options, name) < (0 if name.endswith("_ms") else 1):
             parser.error(f"--{name.replace('_', '-')}: too small")
     try:
-        options.threads = [int(n) for n in (options.threads or "1,2").split(",")]
+        options.threads = [int(n)
+                           for n in (options.threads or "1,2").split(",")]
     except ValueError:
         parser.error(f"--threads {options.threads}: expected numbers")
     if min(options.threads) < 1:

@@ -1,5 +1,5 @@
 """What aten_bench.py measures, and the process that runs it: stock PyTorch, or
-PyTorch with libswamp_aten. Commands come as lines of JSON, and so do answers."""
+PyTorch with libswamp_aten. Commands come as lines of JSON, as do answers."""
 
 import ctypes
 import json
