@@ -71,10 +71,18 @@ void identify(const Slave& slave) {
 }
 
 [[gnu::noinline]] void run_function(Slave& slave) {
-  slave.stack_top = static_cast<std::byte*>(__builtin_frame_address(0));
+  // Below all that begin_launch() could not poison: its own frame.
+  auto* below = static_cast<volatile char*>(__builtin_alloca(kPage));
+  below[0] = 0;
+  slave.stack_top = const_cast<std::byte*>(
+      reinterpret_cast<volatile std::byte*>(below));
+  slave.function(slave.argument);
+}
+
+void run_launch(Slave& slave) {
   _MYID = slave.thread_number;
   if (slave.check) slave.check->begin_launch();
-  slave.function(slave.argument);
+  run_function(slave);
   if (slave.check) slave.check->end_launch();
 }
 
@@ -93,7 +101,7 @@ void* serve(void* argument) {
       Wait turn{Wait::Kind::turn, nullptr, "its turn", [] { return true; }};
       block(slave, turn, lock);
     }
-    run_function(slave);
+    run_launch(slave);
     const std::lock_guard<std::mutex> lock(all.mutex);
     Group& group = all.groups[static_cast<std::size_t>(slave.group)];
     if (--group.remaining == 0) group.state = Group::State::ended;

@@ -25,7 +25,7 @@ std::size_t number_of(const Slave& slave) {
 }
 
 bool comes_before(const Touch& a, const Touch& b) {
-  return (*b.before)[number_of(*a.slave)] > a.done;
+  return (*b.before)[number_of(*a.slave)] >= a.done;
 }
 
 bool clash(const Touch& a, const Touch& b) {

@@ -1,4 +1,7 @@
 // Every load and store of a slave's own instructions: what they clash with.
+#include <chrono>
+#include <thread>
+
 #include "runtime/sunway/check/args.h"
 #include "runtime/sunway/check/footprint.h"
 #include "runtime/sunway/check/report.h"
@@ -7,6 +10,8 @@
 
 namespace swamp::sunway::check {
 namespace {
+
+constexpr int kPatience = 10000;
 
 std::uintptr_t number(const volatile void* address) {
   return reinterpret_cast<std::uintptr_t>(address);
@@ -44,7 +49,12 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
   const std::uintptr_t end = begin + bytes;
   if (begin != last_read_) {
     last_read_ = begin;
+    looks_ = 0;
     step();
+  } else if (++looks_ > kPatience) {
+    // It waits for somebody, who needs the cores.
+    looks_ = 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   if (!slave_.in_ldm(address, bytes)) {
     if (settings().main_access) direct(begin, end, false, pc);

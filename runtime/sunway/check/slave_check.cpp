@@ -65,9 +65,8 @@ void SlaveCheck::enter(const void* pc) {
 void SlaveCheck::begin_launch() {
   step();
   clock_.restart();
-  // What lies below belongs to no frame yet. The libraries' own frames below
-  // this one are shorter than the margin.
-  constexpr std::size_t kMargin = 16 * 1024;
+  // What lies below belongs to no frame yet, but for those that this one calls.
+  constexpr std::size_t kMargin = 1024;
   auto* here = static_cast<std::byte*>(__builtin_frame_address(0));
   const auto room = static_cast<std::size_t>(here - slave_.stack);
   const std::size_t bytes =

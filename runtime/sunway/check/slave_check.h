@@ -108,6 +108,7 @@ class SlaveCheck {
   std::vector<Pending> pending_;  // in the order of issue
   std::atomic<std::uint64_t> progress_{0};
   std::uintptr_t last_read_ = 0;
+  int looks_ = 0;  // at that place, one after another
   bool stack_reported_ = false;
 };
 

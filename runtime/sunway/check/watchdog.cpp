@@ -25,12 +25,13 @@ class Watch {
     const Lock lock(all.mutex);
     if (all.live == 0) {
       still_ = 0;
+      patience_ = kSilentTicks;
       return;
     }
     const std::uint64_t moved = progress();
     still_ = moved == moved_ ? still_ + 1 : 0;
     moved_ = moved;
-    if (still_ < kSilentTicks) return;
+    if (still_ < patience_) return;
     if (all.held) {
       release_slaves();
       return;
@@ -38,6 +39,7 @@ class Watch {
     if (all.turn != nullptr && all.turn->wait == nullptr) {
       all.turn->loose = true;
       all.turn = nullptr;
+      patience_ = 1;  // the next one will most likely loop there, too
       changed();
     }
     const auto timeout = std::chrono::seconds(settings().timeout_seconds);
@@ -64,6 +66,7 @@ class Watch {
 
   std::uint64_t moved_ = 0;
   std::int64_t still_ = 0;
+  std::int64_t patience_ = kSilentTicks;
 };
 
 }  // namespace
