@@ -95,6 +95,7 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
     all.held = all.check;
     for_groups(all, mask, [&](Group& group) {
       group.state = Group::State::running;
+      group.singles = false;
       group.launched = all.num_threads;
       group.remaining = all.num_threads;
       group.spawned_at = pc;
@@ -155,11 +156,12 @@ int launch_one(int id, void* function, void* argument, const void* pc) {
   {
     const Lock lock(all.mutex);
     Group& group = all.groups[0];
-    if (slave.live || group.state == Group::State::ended) {
+    if (slave.live || (group.state != Group::State::idle && !group.singles)) {
       check::bad_launch(pc, "starts a slave that was not waited for");
       return EBUSY;
     }
     if (group.remaining == 0) prepare_barriers(group);
+    group.singles = true;
     group.state = Group::State::running;
     ++group.remaining;
     group.spawned_at = pc;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "runtime/sunway/api.h"
+#include "runtime/sunway/check/registry.h"
 #include "runtime/sunway/check/slave_check.h"
 #include "runtime/sunway/clock.h"
 #include "runtime/sunway/schedule.h"
@@ -15,10 +16,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 
-void* aligned(std::size_t bytes, std::size_t alignment) {
-  void* memory = nullptr;
-  return posix_memalign(&memory, alignment, bytes) == 0 ? memory : nullptr;
-}
+constexpr std::size_t kPlain = 16;  // malloc's
 
 template <class Word>
 bool try_lock(volatile Word* word) {
@@ -79,19 +77,23 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-void* _sw_xmalloc(std::size_t bytes) { return std::malloc(bytes); }
+void* _sw_xmalloc(std::size_t bytes) {
+  return sunway::check::allocate(kPlain, bytes, SWAMP_SUNWAY_CALLER());
+}
 void _sw_xfree(void* memory) { std::free(memory); }
 void* libc_aligned_malloc(std::size_t bytes) {
-  return aligned(bytes, kAlignment);
+  return sunway::check::allocate(kAlignment, bytes, SWAMP_SUNWAY_CALLER());
 }
 void libc_aligned_free(void* memory) { std::free(memory); }
 void* libc_set_aligned_malloc(std::size_t bytes, std::size_t alignment) {
-  return aligned(bytes, alignment);
+  return sunway::check::allocate(alignment, bytes, SWAMP_SUNWAY_CALLER());
 }
-void* libc_uncached_malloc(std::size_t bytes) { return std::malloc(bytes); }
+void* libc_uncached_malloc(std::size_t bytes) {
+  return sunway::check::allocate(kPlain, bytes, SWAMP_SUNWAY_CALLER());
+}
 void libc_uncached_free(void* memory) { std::free(memory); }
 void* libc_uncached_aligned_malloc(std::size_t bytes) {
-  return aligned(bytes, kAlignment);
+  return sunway::check::allocate(kAlignment, bytes, SWAMP_SUNWAY_CALLER());
 }
 void libc_uncached_aligned_free(void* memory) { std::free(memory); }
 

@@ -81,6 +81,7 @@ struct Slave {
 struct Group {
   enum class State { idle, running, ended };
   State state = State::idle;
+  bool singles = false;  // of athread_create(), each waited for alone
   int launched = 0;
   int remaining = 0;
   std::vector<std::unique_ptr<Slave>> slaves;

@@ -151,8 +151,10 @@ std::string describe(std::uintptr_t address) {
   }
   const Block block = find_block(address);
   if (block.bytes != 0) {
-    return "the " + std::to_string(block.bytes) + " bytes allocated at " +
-           locate(block.pc).file + ":" + std::to_string(locate(block.pc).line) +
+    const Location at = locate(block.pc);
+    return "the " + std::to_string(block.bytes) + " bytes allocated" +
+           (at.line == 0 ? ""
+                         : " at " + at.file + ":" + std::to_string(at.line)) +
            " + " + std::to_string(address - block.begin);
   }
   char text[32];

@@ -35,6 +35,14 @@ void* aligned(std::size_t alignment, std::size_t bytes, const void* pc) {
 
 }  // namespace
 
+namespace swamp::sunway::check {
+
+void* allocate(std::size_t alignment, std::size_t bytes, const void* pc) {
+  return aligned(alignment, bytes, pc);
+}
+
+}  // namespace swamp::sunway::check
+
 extern "C" {
 
 #pragma GCC visibility push(default)

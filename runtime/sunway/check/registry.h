@@ -21,6 +21,9 @@ struct Block {
 void add_block(const void* memory, std::size_t bytes, const void* pc) noexcept;
 void remove_block(const void* memory) noexcept;
 
+// allocate() is memalign() that was called where `pc` returns to.
+void* allocate(std::size_t alignment, std::size_t bytes, const void* pc);
+
 // find_block() finds the block that holds an address.
 Block find_block(std::uintptr_t address);
 

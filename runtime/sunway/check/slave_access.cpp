@@ -1,4 +1,5 @@
 // Every load and store of a slave's own instructions: what they clash with.
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -12,6 +13,7 @@ namespace swamp::sunway::check {
 namespace {
 
 constexpr int kPatience = 10000;
+constexpr int kLongestRest = 64;
 
 std::uintptr_t number(const volatile void* address) {
   return reinterpret_cast<std::uintptr_t>(address);
@@ -50,11 +52,13 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
   if (begin != last_read_) {
     last_read_ = begin;
     looks_ = 0;
+    rest_ms_ = 1;
     step();
   } else if (++looks_ > kPatience) {
     // It waits for somebody, who needs the cores.
     looks_ = 0;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    rest_ms_ = std::min(2 * rest_ms_, kLongestRest);
+    std::this_thread::sleep_for(std::chrono::milliseconds(rest_ms_));
   }
   if (!slave_.in_ldm(address, bytes)) {
     if (settings().main_access) direct(begin, end, false, pc);

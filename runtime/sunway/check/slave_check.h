@@ -109,6 +109,7 @@ class SlaveCheck {
   std::atomic<std::uint64_t> progress_{0};
   std::uintptr_t last_read_ = 0;
   int looks_ = 0;  // at that place, one after another
+  int rest_ms_ = 1;
   bool stack_reported_ = false;
 };
 

@@ -8,8 +8,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #ifdef __cplusplus
 #define SWAMP_SUNWAY_BEGIN extern "C" {
@@ -41,8 +39,7 @@
 #endif
 
 /* LDM that all slaves of an array address is not emulated. */
-#define __thread_local_share                                                \
-  _Pragma("GCC error \"swcc: __thread_local_share (LDM shared by the array) " \
-          "is not emulated\"")
+#define __thread_local_share \
+  _Pragma("GCC error \"swcc: __thread_local_share is not emulated\"")
 
 #endif /* SWAMP_SUNWAY_SIDE_H_ */
