@@ -46,6 +46,8 @@ void set_off(World& all, Slave& slave, SlaveFunction function, void* argument,
   slave.argument = argument;
   slave.thread_number = thread_number;
   slave.live = true;
+  slave.loose = false;
+  if (all.check) slave.wait = &slave.first_turn;
   ++all.live;
 }
 

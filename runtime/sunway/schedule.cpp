@@ -87,7 +87,10 @@ void block(Slave& slave, const Wait& wait, Lock& lock) {
   const auto may_run = [&] {
     return wait.ready() && (!all.check || all.turn == &slave);
   };
-  if (may_run()) return;
+  if (may_run()) {
+    slave.wait = nullptr;
+    return;
+  }
   slave.wait = &wait;
   if (all.check) {
     if (all.turn == &slave) all.turn = nullptr;
@@ -118,8 +121,7 @@ void release_slaves() {
 void take_turn(Slave& slave) {
   if (!slave.loose) return;
   Lock lock(world().mutex);
-  Wait wait{Wait::Kind::turn, nullptr, "its turn", [] { return true; }};
-  block(slave, wait, lock);
+  block(slave, slave.first_turn, lock);
 }
 
 }  // namespace swamp::sunway

@@ -98,8 +98,7 @@ void* serve(void* argument) {
     World& all = world();
     if (all.check) {
       Lock lock(all.mutex);
-      Wait turn{Wait::Kind::turn, nullptr, "its turn", [] { return true; }};
-      block(slave, turn, lock);
+      block(slave, slave.first_turn, lock);
     }
     run_launch(slave);
     const std::lock_guard<std::mutex> lock(all.mutex);

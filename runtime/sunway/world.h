@@ -69,6 +69,9 @@ struct Slave {
   int thread_number = 0;  // _MYID
   bool live = false;
   bool loose = false;  // runs without the turn
+  // Until its thread has come: who is first must not depend on the system.
+  const Wait first_turn{Wait::Kind::turn, nullptr, "its turn",
+                        [] { return true; }};
   const Wait* wait = nullptr;
   std::condition_variable wake;
   std::vector<std::uint32_t> peers;  // meetings with each slave of its group
