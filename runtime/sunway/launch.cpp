@@ -79,6 +79,7 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
     check::bad_launch(pc, "names core groups that are not there");
     return ENODEV;
   }
+  start_groups(mask);
   {
     const Lock lock(all.mutex);
     bool busy = false;

@@ -74,8 +74,8 @@ void identify(const Slave& slave) {
   // Below all that begin_launch() could not poison: its own frame.
   auto* below = static_cast<volatile char*>(__builtin_alloca(kPage));
   below[0] = 0;
-  slave.stack_top = const_cast<std::byte*>(
-      reinterpret_cast<volatile std::byte*>(below));
+  slave.stack_top =
+      const_cast<std::byte*>(reinterpret_cast<volatile std::byte*>(below));
   slave.function(slave.argument);
 }
 
@@ -121,8 +121,6 @@ void start_thread(Slave& slave, std::size_t stack_bytes) {
                 " of core group " + std::to_string(slave.group) + ": " +
                 std::strerror(error));
   }
-  while (sem_wait(&slave.ready) != 0 && errno == EINTR) {
-  }
 }
 
 void make_group(World& all, int number) {
@@ -150,6 +148,10 @@ void make_group(World& all, int number) {
     start_thread(*slave, all.slot_bytes - stack_offset);
     group.slaves.push_back(std::move(slave));
   }
+  for (const auto& slave : group.slaves) {
+    while (sem_wait(&slave->ready) != 0 && errno == EINTR) {
+    }
+  }
 }
 
 World* make_world() {
@@ -163,10 +165,18 @@ World* make_world() {
                 std::to_string(all->static_bytes) + " bytes; a slave of " +
                 asked.machine + " has " + std::to_string(all->ldm_bytes));
   }
+  all->slaves_of_group = asked.slaves_per_group;
   all->num_threads = asked.slaves_per_group;
   all->slot_bytes = up_to_page(all->ldm_bytes) + kPage +
                     up_to_page(2 * all->ldm_bytes) + kStackSlack;
   all->groups = std::vector<Group>(static_cast<std::size_t>(asked.core_groups));
+  return all;
+}
+
+}  // namespace
+
+void start_groups(unsigned mask) {
+  World& all = world();
   // The program's signals are its master's business.
   sigset_t blocked;
   sigset_t own;
@@ -175,14 +185,13 @@ World* make_world() {
     sigdelset(&blocked, fault);
   }
   pthread_sigmask(SIG_SETMASK, &blocked, &own);
-  for (int group = 0; group < asked.core_groups; ++group) {
-    make_group(*all, group);
+  for (std::size_t i = 0; i < all.groups.size(); ++i) {
+    if ((mask >> i & 1u) != 0 && all.groups[i].slaves.empty()) {
+      make_group(all, static_cast<int>(i));
+    }
   }
   pthread_sigmask(SIG_SETMASK, &own, nullptr);
-  return all;
 }
-
-}  // namespace
 
 bool Slave::in_ldm(const volatile void* address,
                    std::size_t bytes) const noexcept {
@@ -201,6 +210,7 @@ World& world() {
     if (all == nullptr) {
       all = make_world();
       made.store(all, std::memory_order_release);
+      start_groups(1);
     }
   }
   return *all;

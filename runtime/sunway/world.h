@@ -103,6 +103,7 @@ class World {
   std::size_t ldm_bytes = 0;
   std::size_t static_bytes = 0;  // of the program's TLS, in every LDM
   std::size_t slot_bytes = 0;
+  int slaves_of_group = 0;
   int num_threads = 0;  // of later spawns
   bool check = false;
 
@@ -119,15 +120,15 @@ class World {
     return *groups[static_cast<std::size_t>(group)]
                 .slaves[static_cast<std::size_t>(id)];
   }
-  int slaves_per_group() const noexcept {
-    return static_cast<int>(groups[0].slaves.size());
-  }
+  int slaves_per_group() const noexcept { return slaves_of_group; }
 };
 
-// world() makes the machine, all its threads parked, at the first call. It is
+// world() makes the machine, core group 0 parked, at the first call. It is
 // never destroyed: slaves may run while the process exits.
 World& world();
 bool has_world() noexcept;
+// start_groups() starts the threads of the core groups of `mask`, once.
+void start_groups(unsigned mask);
 
 // self() is the slave that the calling thread is, or nullptr for a master.
 Slave* self() noexcept;

@@ -4,69 +4,83 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <thread>
 
 #include "runtime/sunway/check/hang.h"
 #include "runtime/sunway/check/slave_check.h"
+#include "runtime/sunway/clock.h"
 #include "runtime/sunway/schedule.h"
 #include "runtime/sunway/settings.h"
 
 namespace swamp::sunway::check {
 namespace {
 
+constexpr unsigned long kMillisecond = 1000000;
 constexpr auto kTick = std::chrono::milliseconds(5);
-constexpr int kSilentTicks = 4;  // 20 ms
+constexpr unsigned long kSilence = 20 * kMillisecond;  // costs the turn
+// A slave that waits long for another is no hang: all must have been silent for
+// some time before the longest silence counts.
+constexpr unsigned long kAllSilent = 1000 * kMillisecond;
 
-// Watch remembers what it saw a tick ago.
+// Watch remembers when it saw each slave move.
 class Watch {
  public:
   void tick() {
     World& all = world();
     const Lock lock(all.mutex);
+    const unsigned long now = nanoseconds();
     if (all.live == 0) {
-      still_ = 0;
-      patience_ = kSilentTicks;
+      patience_ = kSilence;
+      last_move_ = now;
       return;
     }
-    const std::uint64_t moved = progress();
-    still_ = moved == moved_ ? still_ + 1 : 0;
-    moved_ = moved;
-    if (still_ < patience_) return;
-    if (all.held) {
-      release_slaves();
-      return;
-    }
-    if (all.turn != nullptr && all.turn->wait == nullptr) {
-      all.turn->loose = true;
+    look(now);
+    if (all.held && now - last_move_ > kSilence) release_slaves();
+    Slave* running = all.turn;
+    if (running != nullptr && running->wait == nullptr &&
+        now - seen_[running].moved > patience_) {
+      patience_ = 0;  // the next one will most likely loop there, too
+      running->loose = true;
       all.turn = nullptr;
-      patience_ = 1;  // the next one will most likely loop there, too
       changed();
     }
-    const auto timeout = std::chrono::seconds(settings().timeout_seconds);
-    if (still_ * kTick < timeout) return;
-    for (const Group& group : all.groups) {
+    const auto timeout = static_cast<unsigned long>(settings().timeout_seconds);
+    if (oldest_ != nullptr && now - last_move_ > kAllSilent &&
+        now - seen_[oldest_].moved > timeout * 1000 * kMillisecond) {
+      report_silence(*oldest_, settings().timeout_seconds);
+    }
+  }
+
+ private:
+  struct Seen {
+    std::uint64_t progress = 0;
+    unsigned long moved = 0;
+  };
+
+  // look() finds who moved since the last tick, and who has been silent longest
+  // of those that do not wait.
+  void look(unsigned long now) {
+    oldest_ = nullptr;
+    for (const Group& group : world().groups) {
       for (const auto& slave : group.slaves) {
-        if (slave->live && slave->wait == nullptr) {
-          report_silence(*slave, settings().timeout_seconds);
+        if (!slave->live) continue;
+        Seen& seen = seen_[slave.get()];
+        const std::uint64_t progress = slave->check->progress();
+        if (progress != seen.progress || slave->wait != nullptr) {
+          if (progress != seen.progress) last_move_ = now;
+          seen = {progress, now};
+        } else if (oldest_ == nullptr || seen.moved < seen_[oldest_].moved) {
+          oldest_ = slave.get();
         }
       }
     }
   }
 
- private:
-  static std::uint64_t progress() {
-    std::uint64_t sum = 0;
-    for (const Group& group : world().groups) {
-      for (const auto& slave : group.slaves) {
-        if (slave->check) sum += slave->check->progress();
-      }
-    }
-    return sum;
-  }
-
-  std::uint64_t moved_ = 0;
-  std::int64_t still_ = 0;
-  std::int64_t patience_ = kSilentTicks;
+  std::map<const Slave*, Seen> seen_;
+  const Slave* oldest_ = nullptr;
+  unsigned long last_move_ = 0;
+  unsigned long patience_ = kSilence;
 };
 
 }  // namespace
