@@ -25,8 +25,10 @@ void meet_slaves(const void* pc) {
   }
   const std::uint64_t mine = group.master.arrive();
   all.master_in = "CRTS_sync_master_array";
+  all.master_pc = pc;
   sunway::release_slaves();
   sunway::changed();
+  sunway::require_progress();
   all.master_wake.wait(lock, [&] { return group.master.passed(mine); });
   all.master_in = nullptr;
   sunway::check::master_met();
@@ -123,8 +125,10 @@ void CRTS_sync_master_spe(int id) {
   sunway::Slave& slave = all.slave(0, id);
   const std::uint64_t mine = slave.with_master.arrive();
   all.master_in = "CRTS_sync_master_spe";
+  all.master_pc = SWAMP_SUNWAY_CALLER();
   sunway::release_slaves();
   sunway::changed();
+  sunway::require_progress();
   all.master_wake.wait(lock, [&] { return slave.with_master.passed(mine); });
   all.master_in = nullptr;
   sunway::check::master_met();

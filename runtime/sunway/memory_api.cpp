@@ -36,6 +36,7 @@ void lock(volatile Word* word, const void* pc) {
   sunway::Lock guard(all.mutex);
   if (slave == nullptr) {
     all.master_in = "a lock";
+    all.master_pc = pc;
     sunway::release_slaves();
     all.master_wake.wait(guard, [&] { return try_lock(word); });
     all.master_in = nullptr;

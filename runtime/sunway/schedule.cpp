@@ -45,6 +45,22 @@ Slave* choose() {
   return chosen;
 }
 
+// choose_after() picks the next by number that can run, or nullptr.
+Slave* choose_after(const Slave& slave) {
+  Slave* first = nullptr;
+  Slave* next = nullptr;
+  bool passed = false;
+  for_live([&](Slave& other) {
+    if (&other == &slave) {
+      passed = true;
+    } else if (is_ready(other)) {
+      if (first == nullptr) first = &other;
+      if (passed && next == nullptr) next = &other;
+    }
+  });
+  return next != nullptr ? next : first;
+}
+
 void pass_turn() {
   World& all = world();
   if (all.held || all.turn != nullptr) return;
@@ -66,8 +82,26 @@ void changed() {
   });
 }
 
+bool yield_turn(Slave& slave) {
+  World& all = world();
+  Lock lock(all.mutex);
+  if (all.turn != &slave) return false;
+  // In turn, not by seed: else two who wait would go on for ever.
+  Slave* next = choose_after(slave);
+  if (next == nullptr) return false;
+  slave.wait = &slave.first_turn;
+  all.turn = next;
+  next->wake.notify_one();
+  slave.wake.wait(lock, [&] { return all.turn == &slave; });
+  slave.wait = nullptr;
+  return true;
+}
+
 void require_progress() {
   World& all = world();
+  if (all.live == 0 && all.master_in != nullptr && !all.master_joins) {
+    check::report_master_alone();
+  }
   if (all.held || all.live == 0) return;
   bool stuck = true;
   bool waits_for_master = false;

@@ -28,6 +28,10 @@ void release_slaves();
 // take_turn() is what a slave that runs without the turn does at its next call.
 void take_turn(Slave& slave);
 
+// yield_turn() lets others run before the slave goes on, in check mode. Returns
+// false when nobody else can.
+bool yield_turn(Slave& slave);
+
 // require_progress() ends the program with a report when all live slaves wait
 // for what cannot come.
 void require_progress();

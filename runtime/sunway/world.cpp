@@ -29,8 +29,8 @@ namespace swamp::sunway {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-// Of the system's stack beyond what an LDM can hold: printf() and the kernel's
-// signal frames need more than a slave core's would.
+// Of the system's stack beyond what an LDM can hold: the C library's functions
+// and signal frames need more than a slave core's would.
 constexpr std::size_t kStackSlack = 256 * 1024;
 
 __thread Slave* this_slave = nullptr;

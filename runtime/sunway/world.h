@@ -109,6 +109,7 @@ class World {
 
   // What the master waits in, or nullptr; and for whom.
   const char* master_in = nullptr;
+  const void* master_pc = nullptr;
   bool master_joins = false;
 
   // Check mode: slaves run one at a time, and not before the master waits.

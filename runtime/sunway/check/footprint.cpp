@@ -28,9 +28,15 @@ bool comes_before(const Touch& a, const Touch& b) {
   return (*b.before)[number_of(*a.slave)] >= a.done;
 }
 
+// is_uniform() is a variable into which several slaves write the same.
+bool is_uniform(const Touch& a, const Touch& b) {
+  return a.direct && b.direct && a.begin == b.begin && a.end == b.end &&
+         a.value == b.value;
+}
+
 bool clash(const Touch& a, const Touch& b) {
-  return a.slave != b.slave && (a.write || b.write) && !comes_before(a, b) &&
-         !comes_before(b, a);
+  return !is_uniform(a, b) && a.slave != b.slave && (a.write || b.write) &&
+         !comes_before(a, b) && !comes_before(b, a);
 }
 
 void report_clash(const Touch& first, const Touch& second) {
@@ -112,6 +118,7 @@ void add_touch(const Touch& touch) {
         last.pc == touch.pc && last.write == touch.write &&
         last.done == touch.done && last.before == touch.before) {
       last.end = touch.end;
+      last.value = last.value * 31 + touch.value;
       return;
     }
   }

@@ -18,7 +18,8 @@ struct Touch {
   const Slave* slave;
   const void* pc;
   bool write;
-  bool direct;  // by the slave's own instruction, not by DMA
+  bool direct;          // by the slave's own instruction, not by DMA
+  std::uint64_t value;  // of a direct write, hashed
   std::shared_ptr<const Clock> before;  // what came before its start
   std::uint32_t done;                   // the slave's clock when it ended
 };

@@ -106,6 +106,12 @@ void report_hang(bool waits_for_master) {
            others(all, place)});
 }
 
+void report_master_alone() {
+  end({"hang", world().master_pc, nullptr,
+       std::string(world().master_in) +
+           " waits for slaves, but all have returned"});
+}
+
 void report_silence(const Slave& slave, int seconds) {
   end({"hang", slave.last_pc, &slave,
        "this is its last call; for " + std::to_string(seconds) +

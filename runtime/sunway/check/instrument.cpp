@@ -13,14 +13,19 @@ using swamp::sunway::Slave;
 
 namespace {
 
-void saw_read(const volatile void* address, std::size_t bytes, const void* pc) {
+void saw_read(const volatile void* address, std::size_t bytes, const void* pc,
+              bool is_volatile = false) {
   Slave* slave = self();
-  if (slave != nullptr && slave->check) slave->check->read(address, bytes, pc);
+  if (slave != nullptr && slave->check) {
+    slave->check->read(address, bytes, pc, is_volatile);
+  }
 }
-void saw_write(const volatile void* address, std::size_t bytes,
-               const void* pc) {
+void saw_write(const volatile void* address, std::size_t bytes, const void* pc,
+               bool is_volatile = false) {
   Slave* slave = self();
-  if (slave != nullptr && slave->check) slave->check->write(address, bytes, pc);
+  if (slave != nullptr && slave->check) {
+    slave->check->write(address, bytes, pc, is_volatile);
+  }
 }
 void saw_atomic(const volatile void* address) {
   Slave* slave = self();
@@ -43,6 +48,21 @@ void __tsan_func_exit() {}
   }                                                   \
   void __tsan_write##suffix(void* address) {          \
     saw_write(address, bytes, SWAMP_SUNWAY_CALLER()); \
+  }
+SWAMP_ACCESS(1, 1)
+SWAMP_ACCESS(2, 2)
+SWAMP_ACCESS(4, 4)
+SWAMP_ACCESS(8, 8)
+SWAMP_ACCESS(16, 16)
+#undef SWAMP_ACCESS
+
+// Of volatile words: how programs wait for each other in main memory.
+#define SWAMP_ACCESS(suffix, bytes)                         \
+  void __tsan_volatile_read##suffix(void* address) {        \
+    saw_read(address, bytes, SWAMP_SUNWAY_CALLER(), true);  \
+  }                                                         \
+  void __tsan_volatile_write##suffix(void* address) {       \
+    saw_write(address, bytes, SWAMP_SUNWAY_CALLER(), true); \
   }
 SWAMP_ACCESS(1, 1)
 SWAMP_ACCESS(2, 2)

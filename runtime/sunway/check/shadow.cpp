@@ -27,18 +27,38 @@ void Shadow::written(std::byte* begin, std::size_t bytes) noexcept {
             std::uint8_t{0});
 }
 
+std::size_t Shadow::words(const std::byte* begin, std::size_t bytes) noexcept {
+  const auto first = reinterpret_cast<std::uintptr_t>(begin);
+  return (first + bytes + kWord - 1) / kWord - first / kWord;
+}
+
+bool Shadow::is_unwritten(std::size_t word) const noexcept {
+  if (unwritten_[word] == 0) return false;
+  std::uint32_t value = 0;
+  std::memcpy(&value, slot_ + word * kWord, kWord);
+  return value == 0xffffffffu;
+}
+
 std::size_t Shadow::unwritten_words(const std::byte* begin,
                                     std::size_t bytes) const noexcept {
-  const auto first = static_cast<std::size_t>(begin - slot_);
+  const std::size_t first = static_cast<std::size_t>(begin - slot_) / kWord;
   std::size_t count = 0;
-  for (std::size_t i = first / kWord; i < (first + bytes + kWord - 1) / kWord;
-       ++i) {
-    if (unwritten_[i] == 0) continue;
-    std::uint32_t word = 0;
-    std::memcpy(&word, slot_ + i * kWord, kWord);
-    if (word == 0xffffffffu) ++count;
+  for (std::size_t i = 0; i < words(begin, bytes); ++i) {
+    if (is_unwritten(first + i)) ++count;
   }
   return count;
+}
+
+std::size_t Shadow::unwritten_run(const std::byte* begin,
+                                  std::size_t bytes) const noexcept {
+  const std::size_t first = static_cast<std::size_t>(begin - slot_) / kWord;
+  std::size_t longest = 0;
+  std::size_t run = 0;
+  for (std::size_t i = 0; i < words(begin, bytes); ++i) {
+    run = is_unwritten(first + i) ? run + 1 : 0;
+    longest = std::max(longest, run);
+  }
+  return longest;
 }
 
 }  // namespace swamp::sunway::check

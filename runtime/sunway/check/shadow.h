@@ -19,11 +19,18 @@ class Shadow {
 
   void poison(std::byte* begin, std::size_t bytes) noexcept;
   void written(std::byte* begin, std::size_t bytes) noexcept;
+  // words() is how many words [begin, begin + bytes) touches.
+  static std::size_t words(const std::byte* begin, std::size_t bytes) noexcept;
   // unwritten_words() counts the words of [begin, begin + bytes) never written.
   std::size_t unwritten_words(const std::byte* begin,
                               std::size_t bytes) const noexcept;
+  // unwritten_run() is the longest run of them.
+  std::size_t unwritten_run(const std::byte* begin,
+                            std::size_t bytes) const noexcept;
 
  private:
+  bool is_unwritten(std::size_t word) const noexcept;
+
   std::byte* slot_;
   std::vector<std::uint8_t> unwritten_;
 };

@@ -5,24 +5,18 @@
 
 #include "runtime/sunway/check/args.h"
 #include "runtime/sunway/check/footprint.h"
+#include "runtime/sunway/check/hash.h"
+#include "runtime/sunway/check/ranges.h"
 #include "runtime/sunway/check/report.h"
 #include "runtime/sunway/check/slave_check.h"
+#include "runtime/sunway/schedule.h"
 #include "runtime/sunway/settings.h"
 
 namespace swamp::sunway::check {
 namespace {
 
-constexpr int kPatience = 10000;
+constexpr int kPatience = 100;
 constexpr int kLongestRest = 64;
-
-std::uintptr_t number(const volatile void* address) {
-  return reinterpret_cast<std::uintptr_t>(address);
-}
-
-bool meet(std::uintptr_t begin, std::uintptr_t end, const volatile void* other,
-          std::size_t bytes) {
-  return begin < number(other) + bytes && number(other) < end;
-}
 
 }  // namespace
 
@@ -45,22 +39,39 @@ void SlaveCheck::look_at_replies(std::uintptr_t begin, std::uintptr_t end,
   }
 }
 
+void SlaveCheck::again() {
+  if (++looks_ <= kPatience) return;
+  looks_ = 0;
+  if (yield_turn(slave_)) return;
+  // Nobody here can help; whoever can needs the cores.
+  rest_ms_ = std::min(2 * rest_ms_, kLongestRest);
+  std::this_thread::sleep_for(std::chrono::milliseconds(rest_ms_ / 2));
+}
+
+void SlaveCheck::settle() {
+  if (written_.end == 0) return;
+  add_touch({written_.begin, written_.end, &slave_, written_.pc, true, true,
+             hash(reinterpret_cast<const std::byte*>(written_.begin),
+                  written_.end - written_.begin),
+             clock_.snapshot(), clock_.now()});
+  written_ = {};
+}
+
 void SlaveCheck::read(const volatile void* address, std::size_t bytes,
-                      const void* pc) {
+                      const void* pc, bool is_volatile) {
   const std::uintptr_t begin = number(address);
   const std::uintptr_t end = begin + bytes;
+  settle();
   if (begin != last_read_) {
     last_read_ = begin;
     looks_ = 0;
     rest_ms_ = 1;
     step();
-  } else if (++looks_ > kPatience) {
-    // It waits for somebody, who needs the cores.
-    looks_ = 0;
-    rest_ms_ = std::min(2 * rest_ms_, kLongestRest);
-    std::this_thread::sleep_for(std::chrono::milliseconds(rest_ms_));
+  } else {
+    again();
   }
   if (!slave_.in_ldm(address, bytes)) {
+    if (is_volatile) clock_.take(address);
     if (settings().main_access) direct(begin, end, false, pc);
     return;
   }
@@ -80,12 +91,15 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
 }
 
 void SlaveCheck::write(const volatile void* address, std::size_t bytes,
-                       const void* pc) {
+                       const void* pc, bool is_volatile) {
   const std::uintptr_t begin = number(address);
   const std::uintptr_t end = begin + bytes;
+  settle();
   step();
   if (!slave_.in_ldm(address, bytes)) {
+    if (is_volatile) clock_.give(address);
     direct(begin, end, true, pc);
+    if (is_volatile) written_ = {};  // a flag, not a result
     return;
   }
   for (Pending& pending : pending_) {
@@ -137,8 +151,8 @@ void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
     return;
   }
   if (offset >= world().ldm_bytes) return;
-  // A read of less than a word counts when all of the word is poison.
-  if (shadow_.unwritten_words(at, bytes) != 0) {
+  // Not all of a struct need be written: some of it is padding.
+  if (shadow_.unwritten_words(at, bytes) == Shadow::words(at, bytes)) {
     report({"uninitialised", pc, &slave_,
             "reads memory of ldm_malloc to which nothing was written: on the "
             "machine it holds what the last program left"});
@@ -151,8 +165,7 @@ void SlaveCheck::direct(std::uintptr_t begin, std::uintptr_t end, bool write,
   auto* address = reinterpret_cast<void*>(begin);
   if (write) {
     args_written(address, end - begin);
-    add_touch(
-        {begin, end, &slave_, pc, true, true, clock_.snapshot(), clock_.now()});
+    written_ = {begin, end, pc};
   }
   if (settings().main_access) {
     report({"main-access", pc, &slave_,

@@ -50,15 +50,20 @@ class SlaveCheck {
   void freed_all();
 
   // Meetings, locks, atomics.
-  void arrive(const volatile void* object) { clock_.give(object); }
+  void arrive(const volatile void* object) {
+    settle();
+    clock_.give(object);
+  }
   void leave(const volatile void* object) { clock_.take(object); }
   void acquire(const volatile void* word);
   void release(const volatile void* word);
   void atomic(const volatile void* word);
 
   // Every load and store of the slave's own instructions.
-  void read(const volatile void* address, std::size_t bytes, const void* pc);
-  void write(const volatile void* address, std::size_t bytes, const void* pc);
+  void read(const volatile void* address, std::size_t bytes, const void* pc,
+            bool is_volatile);
+  void write(const volatile void* address, std::size_t bytes, const void* pc,
+             bool is_volatile);
 
   // progress() moves whenever the slave does more than look at one word again
   // and again.
@@ -100,6 +105,10 @@ class SlaveCheck {
                    const void* pc);
   void direct(std::uintptr_t begin, std::uintptr_t end, bool write,
               const void* pc);
+  // settle() enters the last direct write, whose value is there by now.
+  void settle();
+  // again() is another look at the same word: who waits lets others run.
+  void again();
   static void end_wait_without_reply(volatile void* reply, int value);
 
   Slave& slave_;
@@ -111,6 +120,12 @@ class SlaveCheck {
   int looks_ = 0;  // at that place, one after another
   int rest_ms_ = 1;
   bool stack_reported_ = false;
+  struct Direct {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    const void* pc = nullptr;
+  };
+  Direct written_;
 };
 
 }  // namespace swamp::sunway::check

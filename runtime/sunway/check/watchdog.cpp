@@ -33,6 +33,7 @@ class Watch {
     if (all.live == 0) {
       patience_ = kSilence;
       last_move_ = now;
+      seen_.clear();
       return;
     }
     look(now);
@@ -58,16 +59,24 @@ class Watch {
     unsigned long moved = 0;
   };
 
+  // Who only waits for its turn could run.
+  static bool waits(const Slave& slave) {
+    return slave.wait != nullptr && slave.wait->kind != Wait::Kind::turn;
+  }
+
   // look() finds who moved since the last tick, and who has been silent longest
   // of those that do not wait.
   void look(unsigned long now) {
     oldest_ = nullptr;
     for (const Group& group : world().groups) {
       for (const auto& slave : group.slaves) {
-        if (!slave->live) continue;
-        Seen& seen = seen_[slave.get()];
+        if (!slave->live) {
+          seen_.erase(slave.get());
+          continue;
+        }
+        Seen& seen = seen_.emplace(slave.get(), Seen{0, now}).first->second;
         const std::uint64_t progress = slave->check->progress();
-        if (progress != seen.progress || slave->wait != nullptr) {
+        if (progress != seen.progress || waits(*slave)) {
           if (progress != seen.progress) last_move_ = now;
           seen = {progress, now};
         } else if (oldest_ == nullptr || seen.moved < seen_[oldest_].moved) {
@@ -79,7 +88,7 @@ class Watch {
 
   std::map<const Slave*, Seen> seen_;
   const Slave* oldest_ = nullptr;
-  unsigned long last_move_ = 0;
+  unsigned long last_move_ = nanoseconds();
   unsigned long patience_ = kSilence;
 };
 

@@ -69,7 +69,7 @@ void add_checked(const Options& options, const std::string& source,
                  const std::string& object) {
   Words before = flags(options, source);
   for (const char* flag :
-       {"-fsanitize=thread", "-fno-builtin-memcpy", "-fno-builtin-memset",
+       {"-fsanitize=thread", "--param=tsan-distinguish-volatile=1", "-fno-builtin-memcpy", "-fno-builtin-memset",
         "-fno-builtin-memmove", "-w"}) {
     before.push_back(flag);
   }
