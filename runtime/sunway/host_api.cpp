@@ -24,13 +24,9 @@ void meet_slaves(const void* pc) {
     return;
   }
   const std::uint64_t mine = group.master.arrive();
-  all.master_in = "CRTS_sync_master_array";
-  all.master_pc = pc;
-  sunway::release_slaves();
-  sunway::changed();
-  sunway::require_progress();
-  all.master_wake.wait(lock, [&] { return group.master.passed(mine); });
-  all.master_in = nullptr;
+  sunway::master_waits(
+      "CRTS_sync_master_array", pc, [&] { return group.master.passed(mine); },
+      lock);
   sunway::check::master_met();
 }
 
@@ -124,13 +120,9 @@ void CRTS_sync_master_spe(int id) {
   }
   sunway::Slave& slave = all.slave(0, id);
   const std::uint64_t mine = slave.with_master.arrive();
-  all.master_in = "CRTS_sync_master_spe";
-  all.master_pc = SWAMP_SUNWAY_CALLER();
-  sunway::release_slaves();
-  sunway::changed();
-  sunway::require_progress();
-  all.master_wake.wait(lock, [&] { return slave.with_master.passed(mine); });
-  all.master_in = nullptr;
+  sunway::master_waits(
+      "CRTS_sync_master_spe", SWAMP_SUNWAY_CALLER(),
+      [&] { return slave.with_master.passed(mine); }, lock);
   sunway::check::master_met();
 }
 

@@ -32,14 +32,10 @@ void lock(volatile Word* word, const void* pc) {
     if (slave != nullptr && slave->check) slave->check->acquire(word);
     return;
   }
-  sunway::World& all = sunway::world();
-  sunway::Lock guard(all.mutex);
+  sunway::Lock guard(sunway::world().mutex);
   if (slave == nullptr) {
-    all.master_in = "a lock";
-    all.master_pc = pc;
-    sunway::release_slaves();
-    all.master_wake.wait(guard, [&] { return try_lock(word); });
-    all.master_in = nullptr;
+    sunway::master_waits(
+        "a lock", pc, [&] { return try_lock(word); }, guard);
     return;
   }
   bool mine = false;

@@ -99,7 +99,7 @@ bool yield_turn(Slave& slave) {
 
 void require_progress() {
   World& all = world();
-  if (all.live == 0 && all.master_in != nullptr && !all.master_joins) {
+  if (all.live == 0 && all.master_ready != nullptr && !(*all.master_ready)()) {
     check::report_master_alone();
   }
   if (all.held || all.live == 0) return;
@@ -150,6 +150,20 @@ void release_slaves() {
   if (!all.held) return;
   all.held = false;
   pass_turn();
+}
+
+void master_waits(const char* what, const void* pc,
+                  const std::function<bool()>& ready, Lock& lock) {
+  World& all = world();
+  all.master_in = what;
+  all.master_pc = pc;
+  all.master_ready = &ready;
+  release_slaves();
+  changed();
+  require_progress();
+  all.master_wake.wait(lock, ready);
+  all.master_in = nullptr;
+  all.master_ready = nullptr;
 }
 
 void take_turn(Slave& slave) {

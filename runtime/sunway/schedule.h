@@ -4,6 +4,7 @@
 #ifndef SWAMP_RUNTIME_SUNWAY_SCHEDULE_H_
 #define SWAMP_RUNTIME_SUNWAY_SCHEDULE_H_
 
+#include <functional>
 #include <mutex>
 
 #include "runtime/sunway/world.h"
@@ -24,6 +25,11 @@ void ended(Slave& slave);
 
 // release_slaves() lets slaves run that were held until the master waits.
 void release_slaves();
+
+// master_waits() is the master's wait for slaves inside a launch; it lets them
+// run.
+void master_waits(const char* what, const void* pc,
+                  const std::function<bool()>& ready, Lock& lock);
 
 // take_turn() is what a slave that runs without the turn does at its next call.
 void take_turn(Slave& slave);

@@ -110,6 +110,7 @@ class World {
   // What the master waits in, or nullptr; and for whom.
   const char* master_in = nullptr;
   const void* master_pc = nullptr;
+  const std::function<bool()>* master_ready = nullptr;
   bool master_joins = false;
 
   // Check mode: slaves run one at a time, and not before the master waits.
