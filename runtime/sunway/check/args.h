@@ -1,0 +1,24 @@
+// The argument structs of running launches, as they were when they were
+// spawned.
+#ifndef SWAMP_RUNTIME_SUNWAY_CHECK_ARGS_H_
+#define SWAMP_RUNTIME_SUNWAY_CHECK_ARGS_H_
+
+#include <cstddef>
+
+#include "runtime/sunway/world.h"
+
+namespace swamp::sunway::check {
+
+void remember_args(const void* argument, const void* pc);
+void forget_args();
+// args_written() is a slave's or, after a meeting with it, the master's write.
+void args_written(const volatile void* address, std::size_t bytes);
+// check_args() reports when what a slave gets is no longer what was spawned.
+void check_args(const Slave& slave, const void* main, std::size_t bytes,
+                const void* pc);
+// check_args_alive() is the master's join, in a function of `frame`.
+void check_args_alive(const void* frame, const void* pc);
+
+}  // namespace swamp::sunway::check
+
+#endif  // SWAMP_RUNTIME_SUNWAY_CHECK_ARGS_H_

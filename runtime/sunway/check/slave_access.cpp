@@ -1,0 +1,179 @@
+// Every load and store of a slave's own instructions: what they clash with.
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "runtime/sunway/check/args.h"
+#include "runtime/sunway/check/footprint.h"
+#include "runtime/sunway/check/hash.h"
+#include "runtime/sunway/check/ranges.h"
+#include "runtime/sunway/check/report.h"
+#include "runtime/sunway/check/slave_check.h"
+#include "runtime/sunway/schedule.h"
+#include "runtime/sunway/settings.h"
+
+namespace swamp::sunway::check {
+namespace {
+
+constexpr int kPatience = 100;
+constexpr int kLongestRest = 64;
+
+}  // namespace
+
+void SlaveCheck::look_at_replies(std::uintptr_t begin, std::uintptr_t end,
+                                 const void* pc) {
+  for (std::size_t i = 0; i < pending_.size(); ++i) {
+    Pending& pending = pending_[i];
+    if (!meet(begin, end, pending.transfer.reply, 4)) continue;
+    // The first look sees the old count; who looks again waits.
+    if (pending.looks++ == 0) {
+      pending.passed_by = pc;
+      continue;
+    }
+    note({"raw-spin", pc, &slave_,
+          "waits by reading the reply word; use dma_wait_value, which the "
+          "compiler cannot move or remove",
+          pending.pc});
+    complete(i);
+    return;
+  }
+}
+
+void SlaveCheck::again() {
+  if (++looks_ <= kPatience) return;
+  looks_ = 0;
+  if (yield_turn(slave_)) return;
+  // Nobody here can help; whoever can needs the cores.
+  rest_ms_ = std::min(2 * rest_ms_, kLongestRest);
+  std::this_thread::sleep_for(std::chrono::milliseconds(rest_ms_ / 2));
+}
+
+void SlaveCheck::settle() {
+  if (written_.end == 0) return;
+  add_touch({written_.begin, written_.end, &slave_, written_.pc, true, true,
+             hash(reinterpret_cast<const std::byte*>(written_.begin),
+                  written_.end - written_.begin),
+             clock_.snapshot(), clock_.now()});
+  written_ = {};
+}
+
+void SlaveCheck::read(const volatile void* address, std::size_t bytes,
+                      const void* pc, bool is_volatile) {
+  const std::uintptr_t begin = number(address);
+  const std::uintptr_t end = begin + bytes;
+  settle();
+  if (begin != last_read_) {
+    last_read_ = begin;
+    looks_ = 0;
+    rest_ms_ = 1;
+    step();
+  } else {
+    again();
+  }
+  if (!slave_.in_ldm(address, bytes)) {
+    if (is_volatile) clock_.take(address);
+    if (settings().main_access) direct(begin, end, false, pc);
+    return;
+  }
+  if (!pending_.empty()) {
+    look_at_replies(begin, end, pc);
+    for (Pending& pending : pending_) {
+      const Transfer& t = pending.transfer;
+      if (!t.writes_main() &&
+          meet(begin, end, t.ldm, static_cast<std::size_t>(t.length))) {
+        report_unwaited(pending, pc,
+                        std::string("reads what ") + t.call +
+                            " is still bringing: wait for its reply first");
+      }
+    }
+  }
+  heap_access(address, bytes, false, pc);
+}
+
+void SlaveCheck::write(const volatile void* address, std::size_t bytes,
+                       const void* pc, bool is_volatile) {
+  const std::uintptr_t begin = number(address);
+  const std::uintptr_t end = begin + bytes;
+  settle();
+  step();
+  if (!slave_.in_ldm(address, bytes)) {
+    if (is_volatile) clock_.give(address);
+    direct(begin, end, true, pc);
+    if (is_volatile) written_ = {};  // a flag, not a result
+    return;
+  }
+  for (Pending& pending : pending_) {
+    const Transfer& t = pending.transfer;
+    if (meet(begin, end, t.reply, 4)) {
+      pending.looks = 0;
+      if (!pending.reported) {
+        pending.reported = true;
+        report({"stale-reply", pc, &slave_,
+                std::string("writes the reply word of a ") + t.call +
+                    " in flight: whether its count is lost depends on when it "
+                    "ends; reset the word before the transfer",
+                pending.pc});
+      }
+    }
+    if (!meet(begin, end, t.ldm, static_cast<std::size_t>(t.length)) ||
+        pending.reported) {
+      continue;
+    }
+    pending.reported = true;
+    if (t.writes_main()) {
+      report({"source-modified", pc, &slave_,
+              std::string("writes into what ") + t.call +
+                  " is still sending: wait for its reply first",
+              pending.pc});
+    } else {
+      report({"reuse-in-flight", pc, &slave_,
+              std::string("writes into what ") + t.call +
+                  " is still filling: wait for its reply first",
+              pending.pc});
+    }
+  }
+  heap_access(address, bytes, true, pc);
+}
+
+void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
+                             bool write, const void* pc) {
+  auto* at = static_cast<std::byte*>(const_cast<void*>(address));
+  const auto offset = static_cast<std::size_t>(at - slave_.slot);
+  if (offset < world().ldm_bytes && !slave_.heap.holds(offset, bytes)) {
+    report({"ldm-range", pc, &slave_,
+            std::string(write ? "writes" : "reads") +
+                " outside what ldm_malloc gave, at byte " +
+                std::to_string(offset) + " of its memory"});
+    return;
+  }
+  if (write) {
+    shadow_.written(at, bytes);
+    return;
+  }
+  if (offset >= world().ldm_bytes) return;
+  // Not all of a struct need be written: some of it is padding.
+  if (shadow_.unwritten_words(at, bytes) == Shadow::words(at, bytes)) {
+    report({"uninitialised", pc, &slave_,
+            "reads memory of ldm_malloc to which nothing was written: on the "
+            "machine it holds what the last program left"});
+    shadow_.written(at, bytes);
+  }
+}
+
+void SlaveCheck::direct(std::uintptr_t begin, std::uintptr_t end, bool write,
+                        const void* pc) {
+  auto* address = reinterpret_cast<void*>(begin);
+  if (write) {
+    args_written(address, end - begin);
+    written_ = {begin, end, pc};
+  }
+  if (settings().main_access) {
+    report({"main-access", pc, &slave_,
+            std::string(write ? "writes" : "reads") + " main memory at " +
+                describe(begin) +
+                " directly: hundreds of cycles, and not coherent with other "
+                "slaves' caches; use DMA"});
+  }
+}
+
+}  // namespace swamp::sunway::check

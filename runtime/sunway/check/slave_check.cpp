@@ -1,0 +1,202 @@
+#include "runtime/sunway/check/slave_check.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/sunway/check/args.h"
+#include "runtime/sunway/check/footprint.h"
+#include "runtime/sunway/check/hash.h"
+#include "runtime/sunway/check/ranges.h"
+#include "runtime/sunway/check/report.h"
+#include "runtime/sunway/ids.h"
+#include "runtime/sunway/schedule.h"
+#include "runtime/sunway/settings.h"
+
+namespace swamp::sunway::check {
+namespace {
+
+std::size_t number_of(const Slave& slave) {
+  return static_cast<std::size_t>(slave.group * settings().slaves_per_group +
+                                  slave.id);
+}
+
+}  // namespace
+
+SlaveCheck::SlaveCheck(Slave& slave, std::size_t slot_bytes)
+    : slave_(slave),
+      clock_(number_of(slave),
+             static_cast<std::size_t>(settings().core_groups) *
+                 static_cast<std::size_t>(settings().slaves_per_group)),
+      shadow_(slave.slot, slot_bytes) {}
+
+void SlaveCheck::enter(const void* pc) {
+  slave_.last_pc = pc;
+  settle();
+  step();
+  take_turn(slave_);
+}
+
+void SlaveCheck::begin_launch() {
+  step();
+  clock_.restart();
+  // What lies below belongs to no frame yet, but for those that this one calls.
+  constexpr std::size_t kMargin = 1024;
+  auto* here = static_cast<std::byte*>(__builtin_frame_address(0));
+  const auto room = static_cast<std::size_t>(here - slave_.stack);
+  const std::size_t bytes =
+      std::min(room - std::min(room, kMargin), world().ldm_bytes) / 4 * 4;
+  std::byte* begin = here - kMargin - bytes;
+  begin -= number(begin) % 4;
+  shadow_.poison(begin, bytes);
+}
+
+void SlaveCheck::end_launch() {
+  settle();
+  step();
+  for (Pending& pending : pending_) {
+    report_unwaited(pending, pending.pc,
+                    "the transfer is not waited for before the slave ends: "
+                    "wait for its reply, with a count that includes it");
+  }
+  finish_all();
+}
+
+void SlaveCheck::report_unwaited(Pending& pending, const void* pc,
+                                 const std::string& what) {
+  if (pending.reported) return;
+  pending.reported = true;
+  if (pending.passed_by != nullptr) {
+    report(
+        {"stale-reply", pending.passed_by, &slave_,
+         "the wait passes at once, on the count of an older transfer, while " +
+             std::string(pending.transfer.call) +
+             " is still in flight; reset the reply word to 0 before the "
+             "transfer, or wait for a growing count",
+         pending.pc});
+    return;
+  }
+  report({"missing-wait", pc, &slave_, what,
+          pc == pending.pc ? nullptr : pending.pc});
+}
+
+void SlaveCheck::log(const Transfer& t, const void* pc,
+                     const std::shared_ptr<const Clock>& before) {
+  if (t.kind == Transfer::Kind::remote_get) return;
+  for_blocks(t, [&](std::byte* main, std::byte*, std::size_t bytes) {
+    add_touch({number(main), number(main) + bytes, &slave_, pc, t.writes_main(),
+               false, 0, before, clock_.now()});
+  });
+  if (t.writes_main()) {
+    args_written(t.main, t.extent());
+  }
+}
+
+void SlaveCheck::issue(const Transfer& t, const void* pc) {
+  if (t.reply == nullptr) {
+    enter(pc);
+    (void)check_reply(nullptr, t.call, pc);
+    return;
+  }
+  if (!allows(t, pc)) {
+    if (slave_.in_ldm(t.reply, 4)) add_reply(t.reply);
+    return;  // counted, or the slave would hang on top of it
+  }
+  check_clashes(t, pc);
+  check_written(t, pc);
+  if (t.kind == Transfer::Kind::get) {
+    check_args(slave_, t.main, bytes_of(t), pc);
+  }
+  Pending pending{t, pc, clock_.snapshot(), 0};
+  if (t.writes_main()) {
+    pending.source_hash = hash(t.ldm, bytes_of(t));
+  } else {
+    shadow_.written(t.ldm, bytes_of(t));
+    std::memset(t.ldm, Shadow::kPoison, bytes_of(t));
+    pending.source_hash = hash(t.ldm, bytes_of(t));
+  }
+  pending_.push_back(std::move(pending));
+}
+
+void SlaveCheck::at_once(const Transfer& t, const void* pc) {
+  if (!allows(t, pc)) return;
+  check_clashes(t, pc);
+  check_written(t, pc);
+  if (t.kind == Transfer::Kind::get) {
+    check_args(slave_, t.main, bytes_of(t), pc);
+  }
+  carry_out(t);
+  if (!t.writes_main()) shadow_.written(t.ldm, bytes_of(t));
+  log(t, pc, clock_.snapshot());
+}
+
+void SlaveCheck::complete(std::size_t index) {
+  const Pending pending = pending_[index];
+  const Transfer& t = pending.transfer;
+  pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(index));
+  // The slave's own stores were seen as they happened; this finds what the
+  // system's libraries wrote.
+  if (hash(t.ldm, bytes_of(t)) != pending.source_hash && !pending.reported) {
+    report({t.writes_main() ? "source-modified" : "reuse-in-flight", pending.pc,
+            &slave_,
+            std::string(t.call) + "'s buffer was written before its wait"});
+  }
+  carry_out(t);
+  log(t, pending.pc, pending.before);
+  if (slave_.in_ldm(t.reply, 4)) add_reply(t.reply);
+}
+
+void SlaveCheck::finish_all() {
+  while (!pending_.empty()) complete(0);
+}
+
+void SlaveCheck::before_wait(volatile void* reply, int value, const char* call,
+                             const void* pc) {
+  enter(pc);
+  check_stack(pc);
+  if (!check_reply(reply, call, pc)) {
+    finish_all();
+    end_wait_without_reply(reply, value);
+    return;
+  }
+  if (read_reply(reply) >= value) {
+    for (Pending& pending : pending_) {
+      if (pending.transfer.reply == reply) pending.passed_by = pc;
+    }
+  }
+  for (std::size_t i = 0; i < pending_.size() && read_reply(reply) < value;) {
+    if (pending_[i].transfer.reply == reply) {
+      complete(i);
+    } else {
+      ++i;
+    }
+  }
+}
+
+void SlaveCheck::end_wait_without_reply(volatile void* reply, int value) {
+  // The transfers were not carried out on this word; let the slave go on.
+  if (reply != nullptr && read_reply(reply) < value) {
+    __atomic_store_n(static_cast<volatile int*>(reply), value,
+                     __ATOMIC_RELEASE);
+  }
+}
+
+void SlaveCheck::after_wait(volatile void*) { clock_.take(&slave_); }
+
+void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
+                          const void* pc) {
+  const Transfer t{
+      Transfer::Kind::get, ldm, nullptr, length, 0, 0, nullptr, ""};
+  for (Pending& pending : pending_) {
+    if (!meet(t, pending.transfer) || pending.reported) continue;
+    pending.reported = true;
+    report({"reuse-in-flight", pc, &sender,
+            "writes into slave " + std::to_string(slave_.id) +
+                "'s buffer while " + pending.transfer.call +
+                " is in flight there",
+            pending.pc});
+  }
+  shadow_.written(ldm, static_cast<std::size_t>(length));
+  if (&sender != &slave_) sender.check->clock_.give(&slave_);
+}
+
+}  // namespace swamp::sunway::check

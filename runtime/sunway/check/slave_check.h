@@ -1,0 +1,133 @@
+// What the checking emulation keeps of one slave: its transfers in flight,
+// which of its LDM is allocated and written, and its clock. Transfers are
+// carried out when they are waited for; until then a get's destination is
+// poison.
+#ifndef SWAMP_RUNTIME_SUNWAY_CHECK_SLAVE_CHECK_H_
+#define SWAMP_RUNTIME_SUNWAY_CHECK_SLAVE_CHECK_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/sunway/check/clocks.h"
+#include "runtime/sunway/check/location.h"
+#include "runtime/sunway/check/registry.h"
+#include "runtime/sunway/check/shadow.h"
+#include "runtime/sunway/transfer.h"
+#include "runtime/sunway/world.h"
+
+namespace swamp::sunway::check {
+
+class SlaveCheck {
+ public:
+  SlaveCheck(Slave& slave, std::size_t slot_bytes);
+
+  void begin_launch();
+  void end_launch();
+
+  // Transfers of DMA. issue() and at_once() carry out nothing that breaks a
+  // rule; allows() only reports.
+  void issue(const Transfer& transfer, const void* pc);
+  void at_once(const Transfer& transfer, const void* pc);
+  bool allows(const Transfer& transfer, const void* pc);
+  bool allows_rma(void* local, void* remote, long length,
+                  volatile void* local_reply, volatile void* remote_reply,
+                  const char* call, const void* pc);
+  void before_wait(volatile void* reply, int value, const char* call,
+                   const void* pc);
+  void after_wait(volatile void* reply);
+  void finish_all();
+  // received() is data that `sender` wrote into this slave's LDM.
+  void received(std::byte* ldm, long length, Slave& sender, const void* pc);
+
+  // LDM memory.
+  void allocated(std::size_t offset, std::size_t bytes, const void* pc);
+  void freed(std::size_t offset, std::size_t held, std::size_t said,
+             const void* pc);
+  void freed_all();
+
+  // Meetings, locks, atomics.
+  void arrive(const volatile void* object) {
+    settle();
+    clock_.give(object);
+  }
+  void leave(const volatile void* object) { clock_.take(object); }
+  void acquire(const volatile void* word);
+  void release(const volatile void* word);
+  void atomic(const volatile void* word);
+
+  // Every load and store of the slave's own instructions.
+  void read(const volatile void* address, std::size_t bytes, const void* pc,
+            bool is_volatile);
+  void write(const volatile void* address, std::size_t bytes, const void* pc,
+             bool is_volatile);
+
+  // progress() moves whenever the slave does more than look at one word again
+  // and again.
+  std::uint64_t progress() const noexcept {
+    return progress_.load(std::memory_order_relaxed);
+  }
+  std::size_t in_flight() const noexcept { return pending_.size(); }
+
+ private:
+  struct Pending {
+    Transfer transfer;
+    const void* pc;
+    std::shared_ptr<const Clock> before;
+    std::uint64_t source_hash;
+    const void* passed_by = nullptr;  // a wait that an old count satisfied
+    bool reported = false;
+    int looks = 0;  // at its reply word
+  };
+
+  void step() noexcept {
+    progress_.store(progress_.load(std::memory_order_relaxed) + 1,
+                    std::memory_order_relaxed);
+  }
+  void enter(const void* pc);
+  std::string where_ldm(const volatile void* address) const;
+  std::string why_not_ldm(const std::byte* ldm, std::size_t bytes) const;
+  bool check_reply(volatile void* reply, const char* call, const void* pc);
+  void check_stack(const void* pc);
+  void check_clashes(const Transfer& transfer, const void* pc);
+  void check_written(const Transfer& transfer, const void* pc);
+  void complete(std::size_t index);
+  void log(const Transfer& transfer, const void* pc,
+           const std::shared_ptr<const Clock>& before);
+  void report_unwaited(Pending& pending, const void* pc,
+                       const std::string& what);
+  void look_at_replies(std::uintptr_t begin, std::uintptr_t end,
+                       const void* pc);
+  void heap_access(const volatile void* address, std::size_t bytes, bool write,
+                   const void* pc);
+  void direct(std::uintptr_t begin, std::uintptr_t end, bool write,
+              const void* pc);
+  // settle() enters the last direct write, whose value is there by now.
+  void settle();
+  // again() is another look at the same word: who waits lets others run.
+  void again();
+  static void end_wait_without_reply(volatile void* reply, int value);
+
+  Slave& slave_;
+  SlaveClock clock_;
+  Shadow shadow_;
+  std::vector<Pending> pending_;  // in the order of issue
+  std::atomic<std::uint64_t> progress_{0};
+  std::uintptr_t last_read_ = 0;
+  int looks_ = 0;  // at that place, one after another
+  int rest_ms_ = 1;
+  bool stack_reported_ = false;
+  struct Direct {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    const void* pc = nullptr;
+  };
+  Direct written_;
+};
+
+}  // namespace swamp::sunway::check
+
+#endif  // SWAMP_RUNTIME_SUNWAY_CHECK_SLAVE_CHECK_H_

@@ -1,0 +1,81 @@
+// ldm_malloc() and what orders slaves in main memory: locks and atomics.
+#include <string>
+
+#include "runtime/sunway/check/ranges.h"
+#include "runtime/sunway/check/report.h"
+#include "runtime/sunway/check/slave_check.h"
+#include "runtime/sunway/schedule.h"
+
+namespace swamp::sunway::check {
+
+void SlaveCheck::allocated(std::size_t offset, std::size_t bytes,
+                           const void* pc) {
+  enter(pc);
+  if (offset != LdmHeap::kNone) {
+    shadow_.poison(slave_.slot + offset, (bytes + 3) / 4 * 4);
+    check_stack(pc);
+    return;
+  }
+  report({"ldm-range", pc, &slave_,
+          "ldm_malloc(" + std::to_string(bytes) + ") returns NULL: of " +
+              std::to_string(world().ldm_bytes) +
+              " bytes of LDM static "
+              "variables take " +
+              std::to_string(world().static_bytes) +
+              " and ldm_malloc has given " +
+              std::to_string(slave_.heap.in_use())});
+}
+
+void SlaveCheck::freed(std::size_t offset, std::size_t held, std::size_t said,
+                       const void* pc) {
+  enter(pc);
+  if (held == LdmHeap::kNone) {
+    report({"ldm-range", pc, &slave_,
+            "ldm_free of what ldm_malloc did not give, or that is free"});
+    return;
+  }
+  if (held != said) {
+    report({"bad-length", pc, &slave_,
+            "ldm_free says " + std::to_string(said) + " bytes of a piece of " +
+                std::to_string(held)});
+  }
+  std::byte* begin = slave_.slot + offset;
+  for (Pending& pending : pending_) {
+    if (meet(number(begin), number(begin) + held, pending.transfer.ldm,
+             bytes_of(pending.transfer)) &&
+        !pending.reported) {
+      pending.reported = true;
+      report({"reuse-in-flight", pc, &slave_,
+              std::string("ldm_free of a buffer that ") +
+                  pending.transfer.call + " still uses",
+              pending.pc});
+    }
+  }
+}
+
+void SlaveCheck::freed_all() { step(); }
+
+void SlaveCheck::acquire(const volatile void* word) {
+  settle();
+  step();
+  clock_.take(word);
+}
+void SlaveCheck::release(const volatile void* word) {
+  settle();
+  step();
+  clock_.give(word);
+}
+void SlaveCheck::atomic(const volatile void* word) {
+  settle();
+  if (number(word) != last_read_) {
+    last_read_ = number(word);
+    step();
+  } else {
+    again();
+  }
+  take_turn(slave_);
+  clock_.take(word);
+  clock_.give(word);
+}
+
+}  // namespace swamp::sunway::check

@@ -1,0 +1,131 @@
+// What the master core calls: toolchain/sunway/include/swamp_sunway/host_api.h.
+#include <cerrno>
+#include <cstdint>
+#include <string>
+
+#include "runtime/sunway/api.h"
+#include "runtime/sunway/check/host_check.h"
+#include "runtime/sunway/clock.h"
+#include "runtime/sunway/launch.h"
+#include "runtime/sunway/schedule.h"
+#include "runtime/sunway/world.h"
+
+namespace sunway = swamp::sunway;
+
+namespace {
+
+// meet_slaves() is the master's side of a meeting with all slaves of group 0.
+void meet_slaves(const void* pc) {
+  sunway::World& all = sunway::world();
+  sunway::Lock lock(all.mutex);
+  sunway::Group& group = all.groups[0];
+  if (group.state != sunway::Group::State::running) {
+    sunway::check::bad_launch(pc, "waits for slaves that do not run");
+    return;
+  }
+  const std::uint64_t mine = group.master.arrive();
+  sunway::master_waits(
+      "CRTS_sync_master_array", pc, [&] { return group.master.passed(mine); },
+      lock);
+  sunway::check::master_met();
+}
+
+}  // namespace
+
+extern "C" {
+
+#pragma GCC visibility push(default)
+
+int swamp_athread_init() {
+  (void)sunway::world();
+  return 0;
+}
+int swamp_athread_init_cgs() { return swamp_athread_init(); }
+int CRTS_init() { return swamp_athread_init(); }
+int CRTS_init_all() { return swamp_athread_init(); }
+
+int swamp_athread_halt() {
+  sunway::check::halting(SWAMP_SUNWAY_CALLER());
+  return 0;
+}
+int athread_leave() { return 0; }
+
+int __real_athread_spawn(void* function, void* argument, int) {
+  return sunway::launch(1, function, argument, SWAMP_SUNWAY_CALLER());
+}
+int __real_athread_spawn_cgs(void* function, void* argument, int) {
+  return sunway::launch(sunway::all_groups_mask(), function, argument,
+                        SWAMP_SUNWAY_CALLER());
+}
+int __real_athread_spawn_cgmask(unsigned mask, void* function, void* argument,
+                                int) {
+  return sunway::launch(mask, function, argument, SWAMP_SUNWAY_CALLER());
+}
+int __real_athread_spawn64_cgmask(unsigned mask, void* function,
+                                  void* argument) {
+  return sunway::launch(mask, function, argument, SWAMP_SUNWAY_CALLER());
+}
+int __real_athread_create(int id, void* function, void* argument) {
+  return sunway::launch_one(id, function, argument, SWAMP_SUNWAY_CALLER());
+}
+
+int athread_join() { return sunway::join(1, SWAMP_SUNWAY_CALLER()); }
+int athread_join_cgs() {
+  return sunway::join(sunway::all_groups_mask(), SWAMP_SUNWAY_CALLER());
+}
+int athread_join_cgmask(unsigned mask) {
+  return sunway::join(mask, SWAMP_SUNWAY_CALLER());
+}
+int athread_enter64() { return 0; }
+int athread_enter64_arg() { return 0; }
+int athread_join64() { return sunway::join(1, SWAMP_SUNWAY_CALLER()); }
+int athread_join64_arg() { return sunway::join(1, SWAMP_SUNWAY_CALLER()); }
+int athread_join64_cgmask(unsigned mask) {
+  return sunway::join(mask, SWAMP_SUNWAY_CALLER());
+}
+int athread_leave64() { return 0; }
+int athread_leave64_arg() { return 0; }
+int athread_wait(int id) { return sunway::join_one(id, SWAMP_SUNWAY_CALLER()); }
+int athread_end(int) { return 0; }
+
+int athread_idle() {
+  sunway::World& all = sunway::world();
+  const sunway::Lock lock(all.mutex);
+  return all.slaves_per_group() - all.groups[0].remaining;
+}
+int athread_set_num_threads(int count) {
+  sunway::World& all = sunway::world();
+  const sunway::Lock lock(all.mutex);
+  if (count < 1 || count > all.slaves_per_group()) return EINVAL;
+  all.num_threads = count;
+  return 0;
+}
+int athread_get_num_threads() {
+  sunway::World& all = sunway::world();
+  const sunway::Lock lock(all.mutex);
+  return all.num_threads;
+}
+int athread_get_max_threads() { return sunway::world().slaves_per_group(); }
+int current_array_id() { return 0; }
+
+void CRTS_sync_master_array() { meet_slaves(SWAMP_SUNWAY_CALLER()); }
+
+void CRTS_sync_master_spe(int id) {
+  sunway::World& all = sunway::world();
+  sunway::Lock lock(all.mutex);
+  if (id < 0 || id >= all.slaves_per_group() || !all.slave(0, id).live) {
+    sunway::check::bad_launch(SWAMP_SUNWAY_CALLER(),
+                              "waits for a slave that does not run");
+    return;
+  }
+  sunway::Slave& slave = all.slave(0, id);
+  const std::uint64_t mine = slave.with_master.arrive();
+  sunway::master_waits(
+      "CRTS_sync_master_spe", SWAMP_SUNWAY_CALLER(),
+      [&] { return slave.with_master.passed(mine); }, lock);
+  sunway::check::master_met();
+}
+
+#pragma GCC visibility pop
+
+}  // extern "C"

@@ -1,0 +1,197 @@
+#include "runtime/sunway/launch.h"
+
+#include <cerrno>
+
+#include "runtime/sunway/check/host_check.h"
+#include "runtime/sunway/ids.h"
+#include "runtime/sunway/output.h"
+#include "runtime/sunway/schedule.h"
+
+namespace swamp::sunway {
+namespace {
+
+// for_groups() visits the groups of the mask that there are.
+template <class Visit>
+void for_groups(World& all, unsigned mask, Visit visit) {
+  for (std::size_t i = 0; i < all.groups.size(); ++i) {
+    if ((mask >> i & 1u) != 0) visit(all.groups[i]);
+  }
+}
+
+void prepare_barriers(Group& group) {
+  // Meetings are of the whole array: the hardware's sets do not shrink with
+  // athread_set_num_threads().
+  const auto slaves = static_cast<int>(group.slaves.size());
+  group.array = Barrier{slaves, 0, group.array.generation};
+  group.master = Barrier{slaves + 1, 0, group.master.generation};
+  const int rows = (slaves + kRowLength - 1) / kRowLength;
+  group.rows.resize(static_cast<std::size_t>(rows));
+  group.columns.resize(static_cast<std::size_t>(kRowLength));
+  for (int i = 0; i < rows; ++i) {
+    const int left = slaves - i * kRowLength;
+    Barrier& row = group.rows[static_cast<std::size_t>(i)];
+    row = Barrier{left < kRowLength ? left : kRowLength, 0, row.generation};
+  }
+  for (int i = 0; i < kRowLength; ++i) {
+    Barrier& column = group.columns[static_cast<std::size_t>(i)];
+    column = Barrier{(slaves - i + kRowLength - 1) / kRowLength, 0,
+                     column.generation};
+  }
+  for (auto& slave : group.slaves) slave->peers.assign(slave->peers.size(), 0);
+}
+
+void set_off(World& all, Slave& slave, SlaveFunction function, void* argument,
+             int thread_number) {
+  slave.function = function;
+  slave.argument = argument;
+  slave.thread_number = thread_number;
+  slave.live = true;
+  slave.loose = false;
+  if (all.check) slave.wait = &slave.first_turn;
+  ++all.live;
+}
+
+// MasterWaits says what the master waits in, and lets held slaves run.
+class MasterWaits {
+ public:
+  explicit MasterWaits(const char* what) {
+    World& all = world();
+    all.master_in = what;
+    all.master_joins = true;
+    release_slaves();
+    require_progress();
+  }
+  ~MasterWaits() {
+    world().master_in = nullptr;
+    world().master_joins = false;
+  }
+  MasterWaits(const MasterWaits&) = delete;
+  MasterWaits& operator=(const MasterWaits&) = delete;
+};
+
+}  // namespace
+
+unsigned all_groups_mask() { return (1u << world().groups.size()) - 1u; }
+
+int launch(unsigned mask, void* function, void* argument, const void* pc) {
+  World& all = world();
+  if ((mask & ~all_groups_mask()) != 0 || mask == 0) {
+    check::bad_launch(pc, "names core groups that are not there");
+    return ENODEV;
+  }
+  start_groups(mask);
+  {
+    const Lock lock(all.mutex);
+    bool busy = false;
+    for_groups(all, mask, [&](Group& group) {
+      if (group.state != Group::State::idle) busy = true;
+    });
+    if (busy) {
+      check::bad_launch(
+          pc,
+          "spawns on a core group that was not joined; the machine refuses "
+          "with EBUSY and runs nothing: join first");
+      return EBUSY;
+    }
+    all.node = Barrier{0, 0, all.node.generation};
+    int number = 0;
+    all.held = all.check;
+    for_groups(all, mask, [&](Group& group) {
+      group.state = Group::State::running;
+      group.singles = false;
+      group.launched = all.num_threads;
+      group.remaining = all.num_threads;
+      group.spawned_at = pc;
+      all.node.size += static_cast<int>(group.slaves.size());
+      prepare_barriers(group);
+      for (int i = 0; i < group.launched; ++i) {
+        Slave& slave = *group.slaves[static_cast<std::size_t>(i)];
+        set_off(all, slave, reinterpret_cast<SlaveFunction>(function), argument,
+                number + i);
+      }
+      number += static_cast<int>(group.slaves.size());
+    });
+    check::launched(argument, pc);
+  }
+  for_groups(all, mask, [&](Group& group) {
+    for (int i = 0; i < group.launched; ++i) {
+      sem_post(&group.slaves[static_cast<std::size_t>(i)]->start);
+    }
+  });
+  return 0;
+}
+
+int join(unsigned mask, const void* pc) {
+  World& all = world();
+  mask &= all_groups_mask();
+  Lock lock(all.mutex);
+  bool idle = false;
+  for_groups(all, mask, [&](Group& group) {
+    if (group.state == Group::State::idle) idle = true;
+  });
+  if (idle) {
+    check::bad_launch(pc, "joins a core group on which nothing was spawned");
+    return ESRCH;
+  }
+  check::joining(pc, __builtin_frame_address(0));
+  {
+    const MasterWaits waits("athread_join");
+    all.master_wake.wait(lock, [&] {
+      bool ended = true;
+      for_groups(all, mask, [&](Group& group) {
+        if (group.state == Group::State::running) ended = false;
+      });
+      return ended;
+    });
+  }
+  for_groups(all, mask, [](Group& group) { group.state = Group::State::idle; });
+  check::joined();
+  return 0;
+}
+
+int launch_one(int id, void* function, void* argument, const void* pc) {
+  World& all = world();
+  if (id < 0 || id >= all.slaves_per_group()) {
+    check::bad_launch(pc, "names a slave that is not there");
+    return EINVAL;
+  }
+  Slave& slave = all.slave(0, id);
+  {
+    const Lock lock(all.mutex);
+    Group& group = all.groups[0];
+    if (slave.live || (group.state != Group::State::idle && !group.singles)) {
+      check::bad_launch(pc, "starts a slave that was not waited for");
+      return EBUSY;
+    }
+    if (group.remaining == 0) prepare_barriers(group);
+    group.singles = true;
+    group.state = Group::State::running;
+    ++group.remaining;
+    group.spawned_at = pc;
+    set_off(all, slave, reinterpret_cast<SlaveFunction>(function), argument,
+            id);
+    check::launched(argument, pc);
+  }
+  sem_post(&slave.start);
+  return 0;
+}
+
+int join_one(int id, const void* pc) {
+  World& all = world();
+  if (id < 0 || id >= all.slaves_per_group()) {
+    check::bad_launch(pc, "names a slave that is not there");
+    return EINVAL;
+  }
+  Lock lock(all.mutex);
+  const Slave& slave = all.slave(0, id);
+  const MasterWaits waits("athread_wait");
+  all.master_wake.wait(lock, [&] { return !slave.live; });
+  Group& group = all.groups[0];
+  if (group.remaining == 0) {
+    group.state = Group::State::idle;
+    check::joined();
+  }
+  return 0;
+}
+
+}  // namespace swamp::sunway

@@ -1,0 +1,140 @@
+// Main memory by the vendor's names; locks and atomics in it. All of main
+// memory is one and coherent here.
+#include <cstdint>
+#include <cstdlib>
+
+#include "runtime/sunway/api.h"
+#include "runtime/sunway/check/registry.h"
+#include "runtime/sunway/check/slave_check.h"
+#include "runtime/sunway/clock.h"
+#include "runtime/sunway/schedule.h"
+#include "runtime/sunway/world.h"
+
+namespace sunway = swamp::sunway;
+
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+constexpr std::size_t kPlain = 16;  // malloc's
+
+template <class Word>
+bool try_lock(volatile Word* word) {
+  Word free = 0;
+  return __atomic_compare_exchange_n(word, &free, Word{1}, false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+template <class Word>
+void lock(volatile Word* word, const void* pc) {
+  sunway::Slave* slave = sunway::self();
+  if (try_lock(word)) {
+    if (slave != nullptr && slave->check) slave->check->acquire(word);
+    return;
+  }
+  sunway::Lock guard(sunway::world().mutex);
+  if (slave == nullptr) {
+    sunway::master_waits(
+        "a lock", pc, [&] { return try_lock(word); }, guard);
+    return;
+  }
+  bool mine = false;
+  const sunway::Wait wait{sunway::Wait::Kind::lock, pc, "a lock", [&] {
+                            return __atomic_load_n(word, __ATOMIC_ACQUIRE) == 0;
+                          }};
+  while (!mine) {
+    sunway::block(*slave, wait, guard);
+    mine = try_lock(word);
+  }
+  if (slave->check) slave->check->acquire(word);
+}
+
+template <class Word>
+void unlock(volatile Word* word) {
+  sunway::Slave* slave = sunway::self();
+  if (slave != nullptr && slave->check) slave->check->release(word);
+  sunway::World& all = sunway::world();
+  const sunway::Lock guard(all.mutex);
+  __atomic_store_n(word, Word{0}, __ATOMIC_RELEASE);
+  sunway::changed();
+}
+
+template <class Word>
+Word add(volatile Word* word, Word value) {
+  sunway::Slave* slave = sunway::self();
+  if (slave != nullptr && slave->check) slave->check->atomic(word);
+  return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
+}
+
+volatile long array_locks[6];
+
+}  // namespace
+
+extern "C" {
+
+#pragma GCC visibility push(default)
+
+void* _sw_xmalloc(std::size_t bytes) {
+  return sunway::check::allocate(kPlain, bytes, SWAMP_SUNWAY_CALLER());
+}
+void _sw_xfree(void* memory) { std::free(memory); }
+void* libc_aligned_malloc(std::size_t bytes) {
+  return sunway::check::allocate(kAlignment, bytes, SWAMP_SUNWAY_CALLER());
+}
+void libc_aligned_free(void* memory) { std::free(memory); }
+void* libc_set_aligned_malloc(std::size_t bytes, std::size_t alignment) {
+  return sunway::check::allocate(alignment, bytes, SWAMP_SUNWAY_CALLER());
+}
+void* libc_uncached_malloc(std::size_t bytes) {
+  return sunway::check::allocate(kPlain, bytes, SWAMP_SUNWAY_CALLER());
+}
+void libc_uncached_free(void* memory) { std::free(memory); }
+void* libc_uncached_aligned_malloc(std::size_t bytes) {
+  return sunway::check::allocate(kAlignment, bytes, SWAMP_SUNWAY_CALLER());
+}
+void libc_uncached_aligned_free(void* memory) { std::free(memory); }
+
+int CRTS_mutex_lock(volatile std::int64_t* word) {
+  lock(word, SWAMP_SUNWAY_CALLER());
+  return 0;
+}
+int CRTS_mutex_trylock(volatile std::int64_t* word) {
+  if (!try_lock(word)) return 1;
+  sunway::Slave* slave = sunway::self();
+  if (slave != nullptr && slave->check) slave->check->acquire(word);
+  return 0;
+}
+int CRTS_mutex_unlock(volatile std::int64_t* word) {
+  unlock(word);
+  return 0;
+}
+int athread_lock(volatile long* word) {
+  lock(word, SWAMP_SUNWAY_CALLER());
+  return 0;
+}
+int athread_unlock(volatile long* word) {
+  unlock(word);
+  return 0;
+}
+int CRTS_smutex_lock_array() {
+  lock(&array_locks[sunway::require_self("CRTS_smutex_lock_array").group],
+       SWAMP_SUNWAY_CALLER());
+  return 0;
+}
+int CRTS_smutex_unlock_array() {
+  unlock(&array_locks[sunway::require_self("CRTS_smutex_unlock_array").group]);
+  return 0;
+}
+
+int faaw(volatile int* word, int value) { return add(word, value); }
+long faal(volatile long* word, long value) { return add(word, value); }
+int updt_addw(int value, volatile int* word) { return add(word, value); }
+long updt_addl(long value, volatile long* word) { return add(word, value); }
+
+unsigned long CRTS_time_cycle() {  // 2.1 GHz
+  return sunway::nanoseconds() / 10 * 21;
+}
+
+#pragma GCC visibility pop
+
+}  // extern "C"

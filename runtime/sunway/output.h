@@ -1,0 +1,23 @@
+// The few places where an emulated program's runtime speaks or ends it.
+#ifndef SWAMP_RUNTIME_SUNWAY_OUTPUT_H_
+#define SWAMP_RUNTIME_SUNWAY_OUTPUT_H_
+
+#include <string>
+
+namespace swamp::sunway {
+
+inline constexpr int kReportedExit = 86;
+
+// say() writes one line to stderr, whole, whatever other threads write.
+void say(const std::string& line);
+
+// fail() says the line, after "swamp: ", and ends the program.
+[[noreturn]] void fail(int exit_code, const std::string& line);
+
+// end_now() flushes what the program printed and ends it, without destructors:
+// slaves may still run.
+[[noreturn]] void end_now(int exit_code);
+
+}  // namespace swamp::sunway
+
+#endif  // SWAMP_RUNTIME_SUNWAY_OUTPUT_H_

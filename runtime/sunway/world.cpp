@@ -1,0 +1,234 @@
+#include "runtime/sunway/world.h"
+
+#include <link.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "runtime/sunway/check/slave_check.h"
+#include "runtime/sunway/ids.h"
+#include "runtime/sunway/output.h"
+#include "runtime/sunway/schedule.h"
+#include "runtime/sunway/settings.h"
+
+extern "C" {
+__thread char _PEN;
+__thread char _ROW;
+__thread char _COL;
+__thread char _CGN;
+__thread int _MYID;
+__thread int _cache_size;
+}
+
+namespace swamp::sunway {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+// Of the system's stack beyond what an LDM can hold: the C library's functions
+// and signal frames need more than a slave core's would.
+constexpr std::size_t kStackSlack = 256 * 1024;
+
+__thread Slave* this_slave = nullptr;
+std::atomic<World*> made{nullptr};
+
+std::size_t up_to_page(std::size_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+// ProgramTls is the program's block of thread-local variables: its first entry
+// of dl_iterate_phdr().
+struct ProgramTls {
+  std::size_t bytes = 0;
+  std::byte* here = nullptr;  // the calling thread's
+};
+
+ProgramTls program_tls() {
+  ProgramTls tls;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* out) {
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          if (info->dlpi_phdr[i].p_type != PT_TLS) continue;
+          *static_cast<ProgramTls*>(out) = {
+              info->dlpi_phdr[i].p_memsz,
+              static_cast<std::byte*>(info->dlpi_tls_data)};
+        }
+        return 1;  // the program alone
+      },
+      &tls);
+  return tls;
+}
+
+void identify(const Slave& slave) {
+  _PEN = static_cast<char>(slave.id);
+  _ROW = static_cast<char>(slave.id / kRowLength);
+  _COL = static_cast<char>(slave.id % kRowLength);
+  _CGN = static_cast<char>(slave.group);
+}
+
+[[gnu::noinline]] void run_function(Slave& slave) {
+  // Below all that begin_launch() could not poison: its own frame.
+  auto* below = static_cast<volatile char*>(__builtin_alloca(kPage));
+  below[0] = 0;
+  slave.stack_top =
+      const_cast<std::byte*>(reinterpret_cast<volatile std::byte*>(below));
+  slave.function(slave.argument);
+}
+
+void run_launch(Slave& slave) {
+  _MYID = slave.thread_number;
+  if (slave.check) slave.check->begin_launch();
+  run_function(slave);
+  if (slave.check) slave.check->end_launch();
+}
+
+void* serve(void* argument) {
+  Slave& slave = *static_cast<Slave*>(argument);
+  this_slave = &slave;
+  identify(slave);
+  slave.statics = program_tls().here;
+  sem_post(&slave.ready);
+  for (;;) {
+    while (sem_wait(&slave.start) != 0 && errno == EINTR) {
+    }
+    World& all = world();
+    if (all.check) {
+      Lock lock(all.mutex);
+      block(slave, slave.first_turn, lock);
+    }
+    run_launch(slave);
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    Group& group = all.groups[static_cast<std::size_t>(slave.group)];
+    if (--group.remaining == 0) group.state = Group::State::ended;
+    ended(slave);
+  }
+}
+
+void start_thread(Slave& slave, std::size_t stack_bytes) {
+  sem_init(&slave.start, 0, 0);
+  sem_init(&slave.ready, 0, 0);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstack(&attributes, slave.stack, stack_bytes);
+  const int error = pthread_create(&slave.thread, &attributes, &serve, &slave);
+  pthread_attr_destroy(&attributes);
+  if (error != 0) {
+    fail(1, "cannot start the thread of slave " + std::to_string(slave.id) +
+                " of core group " + std::to_string(slave.group) + ": " +
+                std::strerror(error));
+  }
+}
+
+void make_group(World& all, int number) {
+  const Settings& asked = settings();
+  Group& group = all.groups[static_cast<std::size_t>(number)];
+  const auto count = static_cast<std::size_t>(asked.slaves_per_group);
+  const std::size_t heap_bytes = up_to_page(all.ldm_bytes);
+  const std::size_t stack_offset = heap_bytes + kPage;
+  void* memory = mmap(nullptr, count * all.slot_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) fail(1, "cannot allocate the LDM of the slaves");
+  for (std::size_t i = 0; i < count; ++i) {
+    auto slave = std::make_unique<Slave>();
+    slave->group = number;
+    slave->id = static_cast<int>(i);
+    slave->slot = static_cast<std::byte*>(memory) + i * all.slot_bytes;
+    slave->stack = slave->slot + stack_offset;
+    mprotect(slave->slot + heap_bytes, kPage, PROT_NONE);
+    slave->heap.set_capacity(all.ldm_bytes - all.static_bytes);
+    slave->peers.assign(count, 0);
+    if (all.check) {
+      slave->check =
+          std::make_unique<check::SlaveCheck>(*slave, all.slot_bytes);
+    }
+    start_thread(*slave, all.slot_bytes - stack_offset);
+    group.slaves.push_back(std::move(slave));
+  }
+  for (const auto& slave : group.slaves) {
+    while (sem_wait(&slave->ready) != 0 && errno == EINTR) {
+    }
+  }
+}
+
+World* make_world() {
+  const Settings& asked = settings();
+  auto* all = new World;
+  all->check = asked.check;
+  all->ldm_bytes = asked.ldm_bytes;
+  all->static_bytes = program_tls().bytes;
+  if (all->static_bytes > all->ldm_bytes) {
+    fail(1, "static LDM variables (__thread_local) take " +
+                std::to_string(all->static_bytes) + " bytes; a slave of " +
+                asked.machine + " has " + std::to_string(all->ldm_bytes));
+  }
+  all->slaves_of_group = asked.slaves_per_group;
+  all->num_threads = asked.slaves_per_group;
+  all->slot_bytes = up_to_page(all->ldm_bytes) + kPage +
+                    up_to_page(2 * all->ldm_bytes) + kStackSlack;
+  all->groups = std::vector<Group>(static_cast<std::size_t>(asked.core_groups));
+  return all;
+}
+
+}  // namespace
+
+void start_groups(unsigned mask) {
+  World& all = world();
+  // The program's signals are its master's business.
+  sigset_t blocked;
+  sigset_t own;
+  sigfillset(&blocked);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) {
+    sigdelset(&blocked, fault);
+  }
+  pthread_sigmask(SIG_SETMASK, &blocked, &own);
+  for (std::size_t i = 0; i < all.groups.size(); ++i) {
+    if ((mask >> i & 1u) != 0 && all.groups[i].slaves.empty()) {
+      make_group(all, static_cast<int>(i));
+    }
+  }
+  pthread_sigmask(SIG_SETMASK, &own, nullptr);
+}
+
+bool Slave::in_ldm(const volatile void* address,
+                   std::size_t bytes) const noexcept {
+  const auto offset = reinterpret_cast<std::uintptr_t>(address) -
+                      reinterpret_cast<std::uintptr_t>(slot);
+  const std::size_t end = world().slot_bytes;
+  return offset < end && bytes <= end - offset;
+}
+
+World& world() {
+  World* all = made.load(std::memory_order_acquire);
+  if (all == nullptr) {
+    static std::mutex mutex;
+    const std::lock_guard<std::mutex> lock(mutex);
+    all = made.load(std::memory_order_relaxed);
+    if (all == nullptr) {
+      all = make_world();
+      made.store(all, std::memory_order_release);
+      start_groups(1);
+    }
+  }
+  return *all;
+}
+
+bool has_world() noexcept {
+  return made.load(std::memory_order_acquire) != nullptr;
+}
+
+Slave* self() noexcept { return this_slave; }
+
+Slave& require_self(const char* what) {
+  if (this_slave == nullptr) {
+    fail(1, std::string(what) +
+                "() is for slaves; the master called it (or a slave function "
+                "was called without athread_spawn)");
+  }
+  return *this_slave;
+}
+
+}  // namespace swamp::sunway

@@ -1,0 +1,142 @@
+// The emulated chip: core groups of slaves, each slave an OS thread with an LDM
+// of its own, and the master, who is the program's own thread.
+#ifndef SWAMP_RUNTIME_SUNWAY_WORLD_H_
+#define SWAMP_RUNTIME_SUNWAY_WORLD_H_
+
+#include <pthread.h>
+#include <semaphore.h>
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/sunway/barrier.h"
+#include "runtime/sunway/ldm_heap.h"
+
+namespace swamp::sunway {
+
+namespace check {
+class SlaveCheck;
+}
+
+using SlaveFunction = void (*)(void*);
+
+// Wait is what a blocked slave waits for, and where.
+struct Wait {
+  enum class Kind { turn, reply, sync, master, lock };
+  Kind kind;
+  const void* pc;
+  const char* what;  // "ssync_array"
+  std::function<bool()> ready;
+  volatile const void* reply = nullptr;
+  int value = 0;
+};
+
+// Counters are the DMA traffic of one slave, for the cost model.
+struct Counters {
+  std::uint64_t get_requests = 0, put_requests = 0, rma_requests = 0;
+  std::uint64_t get_bytes = 0, put_bytes = 0, rma_bytes = 0;
+  std::uint64_t lines_read = 0, lines_full = 0, lines_partial = 0;
+  std::uint64_t get_latency = 0, put_latency = 0;  // cycles, one at a time
+  std::uint64_t syncs = 0;
+};
+
+// Slave is one emulated slave core. Its LDM is a slot of address space of the
+// same layout as every other slave's: the heap, a guard page, then the stack
+// with the thread's static variables (TLS) above it.
+struct Slave {
+  int group = 0;
+  int id = 0;  // in its group
+  std::byte* slot = nullptr;
+  std::byte* stack = nullptr;      // lowest address, slot < stack
+  std::byte* statics = nullptr;    // the program's TLS block
+  std::byte* stack_top = nullptr;  // where the slave's function began
+  const void* last_pc = nullptr;   // of its calls, in check mode
+  LdmHeap heap;
+  pthread_t thread = {};
+  sem_t start = {};
+  sem_t ready = {};
+  Counters counters;
+  std::unique_ptr<check::SlaveCheck> check;  // in check mode
+
+  // Under the world's mutex.
+  SlaveFunction function = nullptr;
+  void* argument = nullptr;
+  int thread_number = 0;  // _MYID
+  bool live = false;
+  bool loose = false;  // runs without the turn
+  // Until its thread has come: who is first must not depend on the system.
+  const Wait first_turn{Wait::Kind::turn, nullptr, "its turn",
+                        [] { return true; }};
+  const Wait* wait = nullptr;
+  std::condition_variable wake;
+  std::vector<std::uint32_t> peers;  // meetings with each slave of its group
+  Barrier with_master{2, 0, 0};
+
+  bool in_ldm(const volatile void* address, std::size_t bytes) const noexcept;
+};
+
+// Group is a core group. Under the world's mutex.
+struct Group {
+  enum class State { idle, running, ended };
+  State state = State::idle;
+  bool singles = false;  // of athread_create(), each waited for alone
+  int launched = 0;
+  int remaining = 0;
+  std::vector<std::unique_ptr<Slave>> slaves;
+  Barrier array;
+  Barrier master;  // with the master
+  std::vector<Barrier> rows, columns;
+  const void* spawned_at = nullptr;
+};
+
+class World {
+ public:
+  std::mutex mutex;
+  std::condition_variable master_wake;
+  std::vector<Group> groups;
+  Barrier node;
+  std::size_t ldm_bytes = 0;
+  std::size_t static_bytes = 0;  // of the program's TLS, in every LDM
+  std::size_t slot_bytes = 0;
+  int slaves_of_group = 0;
+  int num_threads = 0;  // of later spawns
+  bool check = false;
+
+  // What the master waits in, or nullptr; and for whom.
+  const char* master_in = nullptr;
+  const void* master_pc = nullptr;
+  const std::function<bool()>* master_ready = nullptr;
+  bool master_joins = false;
+
+  // Check mode: slaves run one at a time, and not before the master waits.
+  Slave* turn = nullptr;
+  bool held = false;
+  int live = 0;
+
+  Slave& slave(int group, int id) noexcept {
+    return *groups[static_cast<std::size_t>(group)]
+                .slaves[static_cast<std::size_t>(id)];
+  }
+  int slaves_per_group() const noexcept { return slaves_of_group; }
+};
+
+// world() makes the machine, core group 0 parked, at the first call. It is
+// never destroyed: slaves may run while the process exits.
+World& world();
+bool has_world() noexcept;
+// start_groups() starts the threads of the core groups of `mask`, once.
+void start_groups(unsigned mask);
+
+// self() is the slave that the calling thread is, or nullptr for a master.
+Slave* self() noexcept;
+// require_self() ends the program when the master calls `what`.
+Slave& require_self(const char* what);
+
+}  // namespace swamp::sunway
+
+#endif  // SWAMP_RUNTIME_SUNWAY_WORLD_H_

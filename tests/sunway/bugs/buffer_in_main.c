@@ -1,0 +1,24 @@
+#include <slave.h>
+
+#include "common.h"
+
+__thread_local args_t args;
+__thread_local double part[kPart] __attribute__((aligned(128)));
+__thread_local crts_rply_t reply;
+
+static void compute(void) {
+  for (int i = 0; i < kPart; ++i) part[i] = 2 * part[i] + 1;
+}
+
+#ifdef RIGHT
+static __thread_local double buffer[kPart];
+#else
+static double buffer[kPart];
+#endif
+
+void kernel(args_t* from) {
+  athread_dma_get(&args, from, sizeof args);
+  athread_dma_get(buffer, args.in + _PEN * kPart, sizeof buffer); /* BUG: ldm-range */
+  for (int i = 0; i < kPart; ++i) part[i] = 2 * buffer[i] + 1;
+  athread_dma_put(args.out + _PEN * kPart, part, sizeof part);
+}

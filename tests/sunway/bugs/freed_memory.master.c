@@ -1,0 +1,32 @@
+#include <athread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common.h"
+
+double in[kCount] __attribute__((aligned(128)));
+double out[kCount] __attribute__((aligned(128)));
+long flag[kSlaves];
+
+extern SLAVE_FUN(kernel)(args_t*);
+
+int main(void) {
+  int wrong = 0;
+  for (int i = 0; i < kCount; ++i) in[i] = i;
+  athread_init();
+  double* mine = (double*)malloc(kCount * sizeof(double));
+  memcpy(mine, in, kCount * sizeof(double));
+  args_t args = {mine, out, flag};
+#ifndef RIGHT
+  free(mine);
+#endif
+  athread_spawn(kernel, &args);
+  athread_join();
+#ifdef RIGHT
+  free(mine);
+#endif
+  for (int i = 0; i < kCount; ++i) wrong += out[i] != 2.0 * i + 1;
+  printf("%s\n", wrong == 0 ? "right" : "wrong");
+  athread_halt();
+  return 0;
+}

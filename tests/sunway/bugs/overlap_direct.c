@@ -1,0 +1,25 @@
+#include <slave.h>
+
+#include "common.h"
+
+__thread_local args_t args;
+__thread_local double part[kPart] __attribute__((aligned(128)));
+__thread_local crts_rply_t reply;
+
+static void compute(void) {
+  for (int i = 0; i < kPart; ++i) part[i] = 2 * part[i] + 1;
+}
+
+extern long flag[kSlaves];
+
+void kernel(args_t* from) {
+  athread_dma_get(&args, from, sizeof args);
+#ifdef RIGHT
+  flag[_PEN] += _PEN;
+#else
+  flag[0] += _PEN; /* BUG: overlap */
+#endif
+  athread_dma_get(part, args.in + _PEN * kPart, sizeof part);
+  compute();
+  athread_dma_put(args.out + _PEN * kPart, part, sizeof part);
+}

@@ -1,0 +1,27 @@
+#include <slave.h>
+
+#include "common.h"
+
+__thread_local args_t args;
+__thread_local double part[kPart] __attribute__((aligned(128)));
+__thread_local crts_rply_t reply;
+
+static void compute(void) {
+  for (int i = 0; i < kPart; ++i) part[i] = 2 * part[i] + 1;
+}
+
+#ifdef RIGHT
+static __thread_local crts_rply_t word;
+#else
+static crts_rply_t word;
+#endif
+
+void kernel(args_t* from) {
+  athread_dma_get(&args, from, sizeof args);
+  word = 0;
+  CRTS_dma_iget(part, args.in + _PEN * kPart, sizeof part, &word); /* BUG: reply-not-ldm */
+  CRTS_dma_wait_value(&word, 1);
+  athread_dma_get(part, args.in + _PEN * kPart, sizeof part);
+  compute();
+  athread_dma_put(args.out + _PEN * kPart, part, sizeof part);
+}

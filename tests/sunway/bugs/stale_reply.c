@@ -1,0 +1,29 @@
+#include <slave.h>
+
+#include "common.h"
+
+__thread_local args_t args;
+__thread_local double part[kPart] __attribute__((aligned(128)));
+__thread_local crts_rply_t reply;
+
+static void compute(void) {
+  for (int i = 0; i < kPart; ++i) part[i] = 2 * part[i] + 1;
+}
+
+void kernel(args_t* from) {
+  const int half = kPart / 2;
+  athread_dma_get(&args, from, sizeof args);
+  reply = 0;
+  for (int i = 0; i < 2; ++i) {
+#ifdef RIGHT
+    reply = 0;
+#endif
+    athread_get(PE_MODE, args.in + _PEN * kPart + i * half, part + i * half,
+                half * sizeof part[0], &reply, 0, 0, 0);
+    CRTS_dma_wait_value(&reply, 1); /* BUG: stale-reply */
+    for (int j = 0; j < half; ++j) {
+      part[i * half + j] = 2 * part[i * half + j] + 1;
+    }
+  }
+  athread_dma_put(args.out + _PEN * kPart, part, sizeof part);
+}

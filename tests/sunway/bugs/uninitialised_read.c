@@ -1,0 +1,25 @@
+#include <slave.h>
+
+#include "common.h"
+
+__thread_local args_t args;
+__thread_local double part[kPart] __attribute__((aligned(128)));
+__thread_local crts_rply_t reply;
+
+static void compute(void) {
+  for (int i = 0; i < kPart; ++i) part[i] = 2 * part[i] + 1;
+}
+
+void kernel(args_t* from) {
+  athread_dma_get(&args, from, sizeof args);
+  athread_dma_get(part, args.in + _PEN * kPart, sizeof part);
+  double* sum = (double*)ldm_malloc(sizeof *sum);
+#ifdef RIGHT
+  *sum = 1;
+#endif
+  for (int i = 0; i < kPart; ++i) {
+    part[i] = 2 * part[i] + *sum; /* BUG: uninitialised */
+  }
+  ldm_free(sum, sizeof *sum);
+  athread_dma_put(args.out + _PEN * kPart, part, sizeof part);
+}

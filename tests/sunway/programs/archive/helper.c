@@ -1,0 +1,3 @@
+#include <slave.h>
+
+int helper(int x) { return x & 31; }

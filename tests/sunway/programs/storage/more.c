@@ -1,0 +1,3 @@
+#include <slave.h>
+
+__thread_local int elsewhere = 2;

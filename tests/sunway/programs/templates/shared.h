@@ -1,0 +1,12 @@
+#pragma once
+// Compiled for both sides: each must get its own.
+template <class T>
+__attribute__((noinline)) T square(T x) {
+  return x * x;
+}
+
+struct Job {
+  float* floats;
+  double* doubles;
+  int count;
+};

@@ -1,0 +1,13 @@
+/* athread.h: the athread interface, of the side that is being compiled. */
+#ifndef SWAMP_SUNWAY_ATHREAD_H_
+#define SWAMP_SUNWAY_ATHREAD_H_
+
+#include <swamp_sunway/side.h>
+
+#ifdef __sw_slave__
+#include <swamp_sunway/slave_api.h>
+#else
+#include <swamp_sunway/host_api.h>
+#endif
+
+#endif /* SWAMP_SUNWAY_ATHREAD_H_ */

@@ -1,0 +1,7 @@
+/* dma.h: the descriptors of SW26010, in <swamp_sunway/dma.h>. */
+#ifndef SWAMP_SUNWAY_OLD_DMA_H_
+#define SWAMP_SUNWAY_OLD_DMA_H_
+
+#include <athread.h>
+
+#endif /* SWAMP_SUNWAY_OLD_DMA_H_ */

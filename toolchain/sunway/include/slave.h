@@ -1,0 +1,7 @@
+/* slave.h: as athread.h; host code includes it too and gets the host's calls. */
+#ifndef SWAMP_SUNWAY_SLAVE_H_
+#define SWAMP_SUNWAY_SLAVE_H_
+
+#include <athread.h>
+
+#endif /* SWAMP_SUNWAY_SLAVE_H_ */

@@ -1,0 +1,113 @@
+/* dma.h: transfers between main memory and LDM. Lengths, block sizes and
+ * strides are bytes; a stride is the gap between two blocks in main memory. */
+#ifndef SWAMP_SUNWAY_DMA_H_
+#define SWAMP_SUNWAY_DMA_H_
+
+#include <swamp_sunway/side.h>
+
+SWAMP_SUNWAY_BEGIN
+
+int athread_dma_get(void* ldm, void* main, int length);
+int athread_dma_get_stride(void* ldm, void* main, int length, int block,
+                           int stride);
+int athread_dma_iget(void* ldm, void* main, int length, volatile void* reply);
+int athread_dma_iget_stride(void* ldm, void* main, int length, int block,
+                            int stride, volatile void* reply);
+int athread_dma_put(void* main, void* ldm, int length);
+int athread_dma_put_stride(void* main, void* ldm, int length, int block,
+                           int stride);
+int athread_dma_iput(void* main, void* ldm, int length, volatile void* reply);
+int athread_dma_iput_stride(void* main, void* ldm, int length, int block,
+                            int stride, volatile void* reply);
+/* Returns when *reply >= value. */
+int athread_dma_wait_value(volatile void* reply, int value);
+int athread_dma_barrier(void);
+int athread_dma_all_barrier(void);
+
+/* One slave calls, all of its array (row, column) receive. */
+int athread_dma_bcast(void* ldm, void* main, int length, volatile void* reply);
+int athread_dma_ibcast(void* ldm, void* main, int length, volatile void* reply);
+int athread_dma_ibcast_stride(void* ldm, void* main, int length, int block,
+                              int stride, volatile void* reply);
+int athread_dma_row_ibcast(void* ldm, void* main, int length,
+                           volatile void* reply);
+int athread_dma_col_ibcast(void* ldm, void* main, int length,
+                           volatile void* reply);
+/* All of the array (row, column) call. */
+int athread_dma_bcast_coll(void* ldm, void* main, int length);
+int athread_dma_bcast_stride_coll(void* ldm, void* main, int length, int block,
+                                  int stride);
+int athread_dma_row_bcast_coll(void* ldm, void* main, int length);
+int athread_dma_col_bcast_coll(void* ldm, void* main, int length);
+
+/* Copies between LDM and main memory, by the slave itself. */
+int athread_memcpy_sldm(void* to, void* from, int length, int direction);
+
+#define CRTS_dma_get athread_dma_get
+#define CRTS_dma_get_stride athread_dma_get_stride
+#define CRTS_dma_iget athread_dma_iget
+#define CRTS_dma_iget_stride athread_dma_iget_stride
+#define CRTS_dma_put athread_dma_put
+#define CRTS_dma_put_stride athread_dma_put_stride
+#define CRTS_dma_iput athread_dma_iput
+#define CRTS_dma_iput_stride athread_dma_iput_stride
+#define CRTS_dma_wait_value athread_dma_wait_value
+#define CRTS_dma_barrier athread_dma_barrier
+#define CRTS_dma_all_barrier athread_dma_all_barrier
+#define CRTS_dma_ibcast athread_dma_ibcast
+#define CRTS_dma_ibcast_stride athread_dma_ibcast_stride
+#define CRTS_dma_row_ibcast athread_dma_row_ibcast
+#define CRTS_dma_col_ibcast athread_dma_col_ibcast
+#define CRTS_dma_bcast_coll athread_dma_bcast_coll
+#define CRTS_dma_bcast_stride_coll athread_dma_bcast_stride_coll
+#define CRTS_dma_row_bcast_coll athread_dma_row_bcast_coll
+#define CRTS_dma_col_bcast_coll athread_dma_col_bcast_coll
+#define CRTS_memcpy_sldm athread_memcpy_sldm
+
+/* The calls of SW26010: source first, stride before block. */
+typedef enum {
+  PE_MODE,
+  BCAST_MODE, /* all slaves of the array receive */
+  COL_MODE,   /* Pro: the slave's column receives */
+  BROW_MODE   /* the slave's row receives */
+} dma_mode;
+typedef enum {
+  DMA_PUT,
+  DMA_GET,
+  DMA_BARRIER = 5,
+  ALL_BARRIER = 6
+} DMA_OP;
+int swamp_dma_distributed(void)
+    SWAMP_SUNWAY_REFUSE("ROW_MODE and RANK_MODE DMA are not emulated");
+#define ROW_MODE ((dma_mode)swamp_dma_distributed())
+#define RANK_MODE ((dma_mode)swamp_dma_distributed())
+int athread_get(dma_mode mode, void* main, void* ldm, int length,
+                volatile void* reply, char mask, int stride, int block);
+int athread_put(dma_mode mode, void* ldm, void* main, int length,
+                volatile void* reply, int stride, int block);
+
+/* Descriptors of SW26010's <dma.h>. */
+typedef struct {
+  DMA_OP op;
+  dma_mode mode;
+  int length, block, stride;
+  volatile void* reply;
+} dma_desc;
+#define dma_set_op(d, value) ((d)->op = (value))
+#define dma_set_mode(d, value) ((d)->mode = (value))
+#define dma_set_size(d, value) ((d)->length = (int)(value))
+#define dma_set_bsize(d, value) ((d)->block = (int)(value))
+#define dma_set_stepsize(d, value) ((d)->stride = (int)(value))
+#define dma_set_mask(d, value) ((void)(value))
+#define dma_set_reply(d, value) ((d)->reply = (value))
+void swamp_dma_descriptor(const dma_desc* descriptor, void* main, void* ldm);
+#define dma_descriptor_init(d, word)                          \
+  ((d)->op = DMA_PUT, (d)->mode = PE_MODE, (d)->length = 0,   \
+   (d)->block = 0, (d)->stride = 0, (d)->reply = (word))
+#define dma(d, main, ldm) \
+  swamp_dma_descriptor(&(d), (void*)(main), (void*)(ldm))
+#define dma_wait(reply, value) ((void)athread_dma_wait_value(reply, value))
+
+SWAMP_SUNWAY_END
+
+#endif /* SWAMP_SUNWAY_DMA_H_ */

@@ -1,0 +1,112 @@
+/* host_api.h: what the master core calls. Returns 0 for success; the spawns
+ * return EBUSY where the core group still runs or was not joined. */
+#ifndef SWAMP_SUNWAY_HOST_API_H_
+#define SWAMP_SUNWAY_HOST_API_H_
+
+#include <swamp_sunway/side.h>
+
+#ifdef __sw_host__
+typedef volatile long crts_rply_t;
+typedef volatile long athread_rply_t;
+#endif
+
+#define SLAVE_FUN(name) slave_##name
+
+SWAMP_SUNWAY_BEGIN
+
+/* Starting and ending. _init is core group 0, _init_cgs all of the machine. */
+int swamp_athread_init(void);
+int swamp_athread_init_cgs(void);
+#define athread_init() swamp_athread_init()
+#define athread_init_cgs() swamp_athread_init_cgs()
+#define athread_init_all() swamp_athread_init_cgs()
+int CRTS_init(void);
+int CRTS_init_all(void);
+int swamp_athread_halt(void);
+#define athread_halt() swamp_athread_halt()
+int athread_leave(void);
+
+/* Launches. The forms of C add the prefix slave_, those of C++ do not. */
+int __real_athread_spawn(void* function, void* argument, int flush);
+int __real_athread_spawn_cgs(void* function, void* argument, int flush);
+int __real_athread_spawn_cgmask(unsigned mask, void* function, void* argument,
+                                int flush);
+int __real_athread_spawn64_cgmask(unsigned mask, void* function,
+                                  void* argument);
+int __real_athread_create(int id, void* function, void* argument);
+#ifdef __cplusplus
+#define SWAMP_SUNWAY_SLAVE(name) ((void*)(name))
+#else
+#define SWAMP_SUNWAY_SLAVE(name) ((void*)slave_##name)
+#endif
+#define athread_spawn(function, argument) \
+  __real_athread_spawn(SWAMP_SUNWAY_SLAVE(function), (void*)(argument), 1)
+#define athread_spawn_noflush(function, argument) \
+  __real_athread_spawn(SWAMP_SUNWAY_SLAVE(function), (void*)(argument), 0)
+#define athread_spawn_cgs(function, argument) \
+  __real_athread_spawn_cgs(SWAMP_SUNWAY_SLAVE(function), (void*)(argument), 1)
+#define athread_spawn_cgs_noflush(function, argument) \
+  __real_athread_spawn_cgs(SWAMP_SUNWAY_SLAVE(function), (void*)(argument), 0)
+#define athread_spawn_noflush_cgs athread_spawn_cgs_noflush
+#define athread_spawn_mpecg athread_spawn_cgs
+#define athread_spawn_cgmask(mask, function, argument)                       \
+  __real_athread_spawn_cgmask(mask, SWAMP_SUNWAY_SLAVE(function),            \
+                              (void*)(argument), 1)
+#define athread_spawn64(function) \
+  __real_athread_spawn(SWAMP_SUNWAY_SLAVE(function), (void*)0, 0)
+#define athread_spawn64_arg(function, argument) \
+  __real_athread_spawn(SWAMP_SUNWAY_SLAVE(function), (void*)(argument), 0)
+#define athread_create(id, function, argument)                 \
+  __real_athread_create(id, SWAMP_SUNWAY_SLAVE(function),      \
+                        (void*)(argument))
+#define CRTS_athread_spawn athread_spawn
+#define CRTS_athread_join athread_join
+int athread_join(void);
+int athread_join_cgs(void);
+int athread_join_cgmask(unsigned mask);
+#define athread_join_mpecg athread_join_cgs
+int athread_enter64(void);
+int athread_enter64_arg(void);
+int athread_join64(void);
+int athread_join64_arg(void);
+int athread_join64_cgmask(unsigned mask);
+int athread_leave64(void);
+int athread_leave64_arg(void);
+int athread_wait(int id);
+int athread_end(int id);
+int athread_idle(void); /* slaves that have nothing to do */
+int athread_set_num_threads(int count);
+int athread_get_num_threads(void);
+int athread_get_max_threads(void);
+int current_array_id(void);
+
+/* Meeting the slaves inside a launch. */
+void CRTS_sync_master_array(void);
+void CRTS_sync_master_spe(int id);
+#define athread_sync_master_array CRTS_sync_master_array
+#define athread_sync_master_spe CRTS_sync_master_spe
+
+/* Locks in main memory, also called by slaves. */
+int CRTS_mutex_lock(volatile int64_t* lock);
+int CRTS_mutex_trylock(volatile int64_t* lock);
+int CRTS_mutex_unlock(volatile int64_t* lock);
+int athread_lock(volatile long* lock);
+int athread_unlock(volatile long* lock);
+
+/* Main memory; all of it is one here. */
+void* _sw_xmalloc(size_t bytes);
+void _sw_xfree(void* memory);
+void* libc_aligned_malloc(size_t bytes); /* 64-byte aligned */
+void libc_aligned_free(void* memory);
+void* libc_set_aligned_malloc(size_t bytes, size_t alignment);
+void* libc_uncached_malloc(size_t bytes);
+void libc_uncached_free(void* memory);
+void* libc_uncached_aligned_malloc(size_t bytes);
+void libc_uncached_aligned_free(void* memory);
+
+unsigned long CRTS_time_cycle(void); /* at the master's 2.1 GHz */
+#define athread_time_cycle CRTS_time_cycle
+
+SWAMP_SUNWAY_END
+
+#endif /* SWAMP_SUNWAY_HOST_API_H_ */

@@ -1,0 +1,2 @@
+/* mark.h: swcc includes it into all slave code, and knows it by this section. */
+__asm__(".pushsection .swamp.slave,\"e\",@progbits\n\t.byte 1\n\t.popsection");

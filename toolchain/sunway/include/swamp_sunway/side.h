@@ -1,0 +1,45 @@
+/* side.h: which side is compiled, and the storage keywords of both. */
+#ifndef SWAMP_SUNWAY_SIDE_H_
+#define SWAMP_SUNWAY_SIDE_H_
+
+#if !defined(__sw_host__) && !defined(__sw_slave__)
+#error "Sunway headers are for swcc: compile with swcc -mhost or swcc -mslave"
+#endif
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define SWAMP_SUNWAY_BEGIN extern "C" {
+#define SWAMP_SUNWAY_END }
+#define SWAMP_SUNWAY_THREAD thread_local
+#else
+#define SWAMP_SUNWAY_BEGIN
+#define SWAMP_SUNWAY_END
+#define SWAMP_SUNWAY_THREAD _Thread_local
+#endif
+
+/* What is not emulated: a message at compile time, never a silent nothing. */
+#define SWAMP_SUNWAY_REFUSE(text) __attribute__((error("swcc: " text)))
+
+/* Main memory is one and coherent here, so the kinds of it are all the same. */
+#define __cross
+#define __uncached
+#define __atomic
+
+#define CRTS_MAX_LDM_SIZE (256 * 1024)
+
+#ifdef __sw_slave__
+/* One each slave, in its LDM, kept from launch to launch. */
+#define __thread_local SWAMP_SUNWAY_THREAD
+#define __thread_local_fix SWAMP_SUNWAY_THREAD
+#define __ldm SWAMP_SUNWAY_THREAD
+#define __ldm_fix SWAMP_SUNWAY_THREAD
+#define __thread_kernel(...) SWAMP_SUNWAY_THREAD
+#endif
+
+/* LDM that all slaves of an array address is not emulated. */
+#define __thread_local_share \
+  _Pragma("GCC error \"swcc: __thread_local_share is not emulated\"")
+
+#endif /* SWAMP_SUNWAY_SIDE_H_ */

@@ -1,0 +1,130 @@
+#include "toolchain/sunway/swcc/compile.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "toolchain/sunway/swcc/places.h"
+#include "toolchain/sunway/swcc/process.h"
+
+namespace swcc {
+namespace {
+
+bool has(const Words& words, const char* word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// without_dependencies() drops -MD and the like: the second pass writes none.
+Words without_dependencies(const Words& words) {
+  Words kept;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "-MF" || word == "-MT" || word == "-MQ") {
+      ++i;
+    } else if (word != "-MD" && word != "-MMD" && word != "-MP") {
+      kept.push_back(word);
+    }
+  }
+  return kept;
+}
+
+// flags() come before the user's own.
+Words flags(const Options& options, const std::string& source) {
+  const bool slave = options.side == Options::Side::slave;
+  Words all{"-isystem",
+            places().include,
+            "-pthread",
+            "-Wno-psabi",
+            "-fno-optimize-sibling-calls",
+            slave ? "-D__sw_slave__" : "-D__sw_host__"};
+  if (options.simd) all.push_back(slave ? "-D_SIMD_SLAVE" : "-D_SIMD_HOST");
+  if (!options.debug) all.push_back("-g1");  // lines, for reports
+  const bool cplusplus = options.cplusplus || is_cplusplus(source);
+  if (!cplusplus) all.push_back("-fcommon");  // as the vendor's GCC 7
+  if (!slave) return all;
+  if (cplusplus) all.push_back("-fno-extern-tls-init");
+  const std::string ending = std::filesystem::path(source).extension();
+  if (ending != ".s" && ending != ".S") {
+    all.push_back("-include");
+    all.push_back(places().include + "/swamp_sunway/mark.h");
+  }
+  return all;
+}
+
+Words command(const Options& options, const Words& before, const Words& user,
+              const std::string& source, const std::string& output) {
+  Words all{compiler(options)};
+  all.insert(all.end(), before.begin(), before.end());
+  all.insert(all.end(), user.begin(), user.end());
+  all.push_back(source);
+  if (!output.empty()) {
+    all.push_back("-o");
+    all.push_back(output);
+  }
+  return all;
+}
+
+// add_checked() compiles a slave's source once more, every load and store of it
+// a call, and puts that into the object.
+void add_checked(const Options& options, const std::string& source,
+                 const std::string& object) {
+  Words before = flags(options, source);
+  for (const char* flag :
+       {"-fsanitize=thread", "--param=tsan-distinguish-volatile=1", "-fno-builtin-memcpy", "-fno-builtin-memset",
+        "-fno-builtin-memmove", "-w"}) {
+    before.push_back(flag);
+  }
+  Words user = without_dependencies(options.rest);
+  user.erase(std::remove(user.begin(), user.end(), "-Werror"), user.end());
+  const std::string checked = folder().file(".o");
+  run_or_exit(command(options, before, user, source, checked));
+  run_or_exit({"objcopy", "--add-section", ".swamp.check=" + checked,
+               "--set-section-flags", ".swamp.check=exclude", object});
+}
+
+void compile_one(const Options& options, const std::string& source,
+                 const std::string& output) {
+  run_or_exit(
+      command(options, flags(options, source), options.rest, source, output));
+  const bool object = has(options.rest, "-c") && !has(options.rest, "-S") &&
+                      !has(options.rest, "-E") && !has(options.rest, "-M") &&
+                      !has(options.rest, "-MM");
+  const std::string ending = std::filesystem::path(source).extension();
+  if (options.side == Options::Side::slave && object && ending != ".s" &&
+      ending != ".S") {
+    add_checked(options, source, output);
+  }
+}
+
+}  // namespace
+
+std::string compiler(const Options& options) {
+  return options.cplusplus ? "g++" : "gcc";
+}
+
+void compile(const Options& options) {
+  Words sources;
+  for (const std::string& input : options.inputs) {
+    if (input.rfind("-l", 0) != 0) sources.push_back(input);
+  }
+  if (sources.empty()) fail("no input files");
+  if (!options.output.empty() && sources.size() > 1 &&
+      has(options.rest, "-c")) {
+    fail("-o with -c and several files");
+  }
+  for (const std::string& source : sources) {
+    std::string output = options.output;
+    if (output.empty() && has(options.rest, "-c")) {
+      output = std::filesystem::path(source).stem().string() + ".o";
+    }
+    compile_one(options, source, output);
+  }
+}
+
+void compile_file(const Options& options, const std::string& source,
+                  const std::string& object) {
+  Options one = options;
+  one.rest.push_back("-c");
+  compile_one(one, source, object);
+}
+
+}  // namespace swcc

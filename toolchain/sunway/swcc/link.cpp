@@ -1,0 +1,214 @@
+#include "toolchain/sunway/swcc/link.h"
+
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "toolchain/sunway/swcc/archive.h"
+#include "toolchain/sunway/swcc/compile.h"
+#include "toolchain/sunway/swcc/elf_object.h"
+#include "toolchain/sunway/swcc/places.h"
+#include "toolchain/sunway/swcc/process.h"
+
+namespace swcc {
+namespace {
+
+// Part is one input of the linker.
+struct Part {
+  std::string word;        // a file or -lNAME
+  bool rewritten = false;  // holds slave code
+  bool archive = false;
+  std::vector<Member> members;  // one for an object
+};
+
+using Names = std::map<std::string, std::string>;
+
+// archive_of() is the file of -lNAME in the user's own folders, or nothing.
+std::string archive_of(const Options& options, const std::string& word) {
+  for (const std::string& folder_name : options.library_folders) {
+    const std::string file = folder_name + "/lib" + word.substr(2) + ".a";
+    if (std::filesystem::exists(file)) return file;
+  }
+  return "";
+}
+
+Part read_part(const Options& options, const std::string& input) {
+  Part part{input, false, false, {}};
+  std::string file = input;
+  if (input.rfind("-l", 0) == 0) {
+    file = archive_of(options, input);
+    if (file.empty()) return part;
+  } else if (is_source(input)) {
+    if (options.side == Options::Side::slave) {
+      fail(input +
+           ": slave code alone is no program; compile it with -mslave "
+           "-c and link with -mhybrid");
+    }
+    part.word = file = folder().file(".o");
+    compile_file(options, input, file);
+  }
+  const std::string image = read_file(file);
+  if (is_archive(image)) {
+    part.archive = true;
+    part.members = read_archive(image);
+  } else if (ElfObject::is_one(image)) {
+    part.members = {{std::filesystem::path(file).filename().string(), image}};
+  }
+  for (const Member& member : part.members) {
+    part.rewritten = part.rewritten || (ElfObject::is_one(member.image) &&
+                                        ElfObject(member.image).is_slave());
+  }
+  return part;
+}
+
+template <class Visit>
+void for_objects(const std::vector<Part>& parts, Visit visit) {
+  for (const Part& part : parts) {
+    for (const Member& member : part.members) {
+      if (ElfObject::is_one(member.image)) {
+        visit(member, ElfObject(member.image));
+      }
+    }
+  }
+}
+
+// slave_names() are the functions of slave objects, and what they become.
+Names slave_names(const std::vector<Part>& parts) {
+  Names names;
+  for_objects(parts, [&](const Member& member, const ElfObject& object) {
+    if (!object.is_slave()) return;
+    const std::string checked = object.checked();
+    for (const std::string& image : {member.image, checked}) {
+      if (image.empty()) continue;
+      const ElfObject one(image);
+      for (const std::string& name : one.functions()) {
+        names[name] = "slave_" + name;
+      }
+      for (const std::string& name : one.code_groups()) {
+        names[name] = "slave_" + name;
+      }
+    }
+  });
+  if (names.count("main") != 0) {
+    fail("main() is compiled for slaves (-mslave); it is the master's: -mhost");
+  }
+  return names;
+}
+
+// require_slave_code() refuses what the real linker would: slaves that call a
+// function which is there for the master only.
+void require_slave_code(const std::vector<Part>& parts, const Names& names) {
+  std::set<std::string> host;
+  for_objects(parts, [&](const Member&, const ElfObject& object) {
+    if (object.is_slave()) return;
+    const std::set<std::string> some = object.functions();
+    host.insert(some.begin(), some.end());
+  });
+  for_objects(parts, [&](const Member& member, const ElfObject& object) {
+    if (!object.is_slave()) return;
+    for (const std::string& name : object.undefined()) {
+      if (names.count(name) == 0 && host.count(name) != 0) {
+        fail(member.name + ": slave code calls " + name +
+             "(), which is compiled for the master only; compile it with "
+             "-mslave, too");
+      }
+    }
+  });
+}
+
+std::string rewritten(const Member& member, const Names& names, bool check) {
+  if (!ElfObject::is_one(member.image)) return member.image;
+  const ElfObject object(member.image);
+  if (!object.is_slave()) return member.image;
+  const std::string checked = object.checked();
+  if (!check || checked.empty()) return object.renamed(names);
+  Names more = names;
+  for (const char* name : {"memcpy", "memmove", "memset"}) {
+    more.emplace(name, std::string("swamp_slave_") + name);
+  }
+  return ElfObject(checked).renamed(more);
+}
+
+// word_of() is what the linker gets for a part.
+std::string word_of(const Part& part, const Names& names, bool check) {
+  if (!part.rewritten) return part.word;
+  Words files;
+  for (const Member& member : part.members) {
+    files.push_back(folder().file("-" + member.name));
+    write_file(files.back(), rewritten(member, names, check));
+  }
+  if (!part.archive) return files[0];
+  const std::string archive = folder().file(".a");
+  Words command{"ar", "rcs", archive};
+  command.insert(command.end(), files.begin(), files.end());
+  run_or_exit(command);
+  return archive;
+}
+
+Words link_command(const Options& options, const std::vector<Part>& parts,
+                   const Names& names, bool check, const std::string& output) {
+  Words command{"g++", "-pthread"};
+  command.insert(command.end(), options.rest.begin(), options.rest.end());
+  command.push_back("-o");
+  command.push_back(output);
+  for (const Part& part : parts) {
+    command.push_back(word_of(part, names, check));
+  }
+  for (const std::string& name : options.library_folders) {
+    command.push_back("-L" + name);
+  }
+  command.push_back("-L" + places().library);
+  command.push_back("-Wl,--no-as-needed,-rpath," + places().library);
+  command.push_back("-lswamp_sunway");
+  command.push_back("-lm");
+  return command;
+}
+
+// image_object() is an object that holds a file between two symbols.
+std::string image_object(const std::string& file) {
+  const std::string source = folder().file(".s");
+  write_file(source,
+             "\t.section .rodata.swamp_check,\"a\",@progbits\n"
+             "\t.balign 16\n"
+             "\t.globl swamp_check_image, swamp_check_image_end\n"
+             "swamp_check_image:\n"
+             "\t.incbin \"" +
+                 file +
+                 "\"\n"
+                 "swamp_check_image_end:\n"
+                 "\t.section .note.GNU-stack,\"\",@progbits\n");
+  const std::string object = folder().file(".o");
+  run_or_exit({"gcc", "-c", source, "-o", object});
+  return object;
+}
+
+}  // namespace
+
+void link(const Options& options) {
+  if (options.inputs.empty()) fail("no input files");
+  std::vector<Part> parts;
+  bool slaves = false;
+  for (const std::string& input : options.inputs) {
+    parts.push_back(read_part(options, input));
+    slaves = slaves || parts.back().rewritten;
+  }
+  if (slaves && options.shared) {
+    fail(
+        "-shared: slave code in a shared library is not emulated; make a "
+        "static one");
+  }
+  const Names names = slave_names(parts);
+  require_slave_code(parts, names);
+  const std::string output = options.output.empty() ? "a.out" : options.output;
+  Words command = link_command(options, parts, names, false, output);
+  if (slaves) {
+    const std::string checked = folder().file("");
+    // First the program itself: what is missing is said once.
+    run_or_exit(command);
+    run_or_exit(link_command(options, parts, names, true, checked));
+    command.push_back(image_object(checked));
+  }
+  run_or_exit(command);
+}
+
+}  // namespace swcc

@@ -1,0 +1,37 @@
+// swcc: the compiler driver of the emulated Sunway machine.
+#include <cstdio>
+#include <filesystem>
+
+#include "toolchain/sunway/swcc/compile.h"
+#include "toolchain/sunway/swcc/link.h"
+#include "toolchain/sunway/swcc/options.h"
+#include "toolchain/sunway/swcc/process.h"
+
+int main(int argc, char** argv) {
+  const swcc::Words words(argv + 1, argv + argc);
+  for (const std::string& word : words) {
+    if (word == "--help") {
+      std::fputs(swcc::usage().c_str(), stdout);
+      return 0;
+    }
+  }
+  const std::string name = std::filesystem::path(argv[0]).filename().string();
+  const swcc::Options options = swcc::read_options(name, words);
+  if (words.empty()) swcc::fail("no input files; see --help");
+  switch (options.action) {
+    case swcc::Options::Action::pass: {
+      swcc::Words command{swcc::compiler(options)};
+      command.insert(command.end(), options.rest.begin(), options.rest.end());
+      command.insert(command.end(), options.inputs.begin(),
+                     options.inputs.end());
+      swcc::become(command);
+    }
+    case swcc::Options::Action::compile:
+      swcc::compile(options);
+      break;
+    case swcc::Options::Action::link:
+      swcc::link(options);
+      break;
+  }
+  return 0;
+}

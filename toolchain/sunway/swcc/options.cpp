@@ -1,0 +1,180 @@
+#include "toolchain/sunway/swcc/options.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+namespace swcc {
+namespace {
+
+bool starts(const std::string& text, const char* with) {
+  return text.rfind(with, 0) == 0;
+}
+
+bool one_of(const std::string& text, std::initializer_list<const char*> list) {
+  return std::any_of(list.begin(), list.end(),
+                     [&](const char* entry) { return text == entry; });
+}
+
+std::string extension(const std::string& file) {
+  const std::size_t dot = file.rfind('.');
+  const std::size_t slash = file.rfind('/');
+  if (dot == std::string::npos || (slash != std::string::npos && dot < slash)) {
+    return "";
+  }
+  return file.substr(dot + 1);
+}
+
+bool is_fortran(const std::string& file) {
+  return one_of(extension(file),
+                {"f", "F", "for", "FOR", "ftn", "f77", "F77", "f90", "F90",
+                 "f95", "F95", "f03", "F03", "f08", "F08"});
+}
+
+// ignored() are the vendor's options that say nothing to the emulation.
+bool ignored(const std::string& word) {
+  return starts(word, "-faddress_align") || starts(word, "-OPT:") ||
+         starts(word, "-LNO:") || starts(word, "-TENV:") ||
+         starts(word, "-CG:") || starts(word, "-WOPT:") ||
+         starts(word, "-IPA:") || starts(word, "-msw") ||
+         one_of(word, {"-mdynamic", "-static", "-lm_slave", "-lathread",
+                       "-lcrts", "-fcheck-ldm-stack", "-mieee", "-mftz",
+                       "-Wl,--stack-analysis", "-allshare", "-ipa"});
+}
+
+// takes_value() are gcc's options whose value is the next word.
+bool takes_value(const std::string& word) {
+  return one_of(word, {"-include", "-isystem",    "-idirafter",
+                       "-iquote",  "-imacros",    "-x",
+                       "-Xlinker", "-Xassembler", "-Xpreprocessor",
+                       "-MF",      "-MT",         "-MQ",
+                       "-T",       "-u",          "-z",
+                       "-I",       "-D",          "-U",
+                       "--param",  "-aux-info",   "-e"});
+}
+
+bool set_side(const std::string& word, Options& options) {
+  using Side = Options::Side;
+  if (word == "-mhost" || word == "-host") {
+    options.side = Side::host;
+  } else if (word == "-mslave" || word == "-slave") {
+    options.side = Side::slave;
+  } else if (word == "-mhybrid" || word == "-hybrid") {
+    options.side = Side::hybrid;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void fail(const std::string& line) {
+  std::fprintf(stderr, "swcc: %s\n", line.c_str());
+  std::exit(1);
+}
+
+bool is_source(const std::string& file) {
+  return is_cplusplus(file) ||
+         one_of(extension(file), {"c", "i", "s", "S", "sx"});
+}
+
+bool is_cplusplus(const std::string& file) {
+  return one_of(extension(file),
+                {"cc", "cp", "cxx", "cpp", "CPP", "c++", "C", "ii"});
+}
+
+std::string usage() {
+  return "usage: swcc [-mhost | -mslave | -mhybrid] [OPTION...] FILE...\n"
+         "\n"
+         "Compiles and links athread/CRTS programs, in C and C++, for the "
+         "Sunway\n"
+         "machine that swamp emulates on this computer. Other options are "
+         "gcc's.\n"
+         "\n"
+         "  -mhost,   -host     compile for the master core (the default)\n"
+         "  -mslave,  -slave    compile for the slave cores\n"
+         "  -mhybrid, -hybrid   link both\n"
+         "  -msimd              short vectors (<simd.h>)\n"
+         "\n"
+         "  swcc -mhost -c main.c && swcc -mslave -c kernel.c\n"
+         "  swcc -mhybrid main.o kernel.o -o program\n"
+         "  SWAMP_MACHINE=sw26010 ./program     4 core groups, 64 KiB of LDM\n"
+         "  SWAMP_TRANSFER=check ./program      find bugs; exit code 86 if "
+         "any\n"
+         "  SWAMP_PREDICT=1 ./program           transfers and their time\n"
+         "\n"
+         "As swg++, sw++ or sw9g++ it takes all files for C++. The "
+         "environment:\n"
+         "  SWAMP_MACHINE          sw26010pro (default), sw26010\n"
+         "  SWAMP_CORE_GROUPS      1 to 6; SWAMP_LDM_BYTES\n"
+         "  SWAMP_TRANSFER         copy (default), check\n"
+         "  SWAMP_CHECK_SEED       another order of the slaves: 1, 2, ...\n"
+         "  SWAMP_CHECK_HALT=1     end at the first report\n"
+         "  SWAMP_CHECK_REPORT     a file for the reports, in JSON lines\n"
+         "  SWAMP_CHECK_TIMEOUT    seconds without progress that are a hang: "
+         "8\n"
+         "  SWAMP_CHECK_MAIN_ACCESS=1  report direct access to main memory\n";
+}
+
+Options read_options(const std::string& name, const Words& words) {
+  Options options;
+  options.cplusplus = name.size() > 2 && name.substr(name.size() - 2) == "++";
+  if (name.find("fort") != std::string::npos ||
+      name.find("f90") != std::string::npos) {
+    fail(name + ": Fortran is not emulated; swcc compiles C and C++");
+  }
+  using Action = Options::Action;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const auto next = [&]() -> const std::string& {
+      if (i + 1 == words.size()) fail("expected a value after " + word);
+      return words[++i];
+    };
+    if (set_side(word, options) || ignored(word)) continue;
+    if (word == "-msimd") {
+      options.simd = true;
+    } else if (word == "-mslave-bf16") {
+      fail("-mslave-bf16: bf16 as _Float16 is not emulated");
+    } else if (word == "-lgfortran") {
+      fail("-lgfortran: Fortran is not emulated; swcc compiles C and C++");
+    } else if (word == "-c" || word == "-S" || word == "-E" || word == "-M" ||
+               word == "-MM") {
+      options.action = Action::compile;
+      options.rest.push_back(word);
+    } else if (word == "--version" || word == "-v" || word == "-###" ||
+               starts(word, "-dump") || starts(word, "-print-") ||
+               starts(word, "--print-")) {
+      options.rest.push_back(word);
+      if (word != "-v" || words.size() == 1) options.action = Action::pass;
+    } else if (word == "-o") {
+      options.output = next();
+    } else if (starts(word, "-o") && word.size() > 2 && word != "-openmp") {
+      options.output = word.substr(2);
+    } else if (word == "-L") {
+      options.library_folders.push_back(next());
+    } else if (starts(word, "-L")) {
+      options.library_folders.push_back(word.substr(2));
+    } else if (word == "-l") {
+      const std::string library = "-l" + next();
+      if (library != "-lm_slave") options.inputs.push_back(library);
+    } else if (starts(word, "-l") || word == "-") {
+      options.inputs.push_back(word);
+    } else if (takes_value(word)) {
+      options.rest.push_back(word);
+      options.rest.push_back(next());
+    } else if (starts(word, "-")) {
+      if (starts(word, "-g")) options.debug = true;
+      if (word == "-shared") options.shared = true;
+      options.rest.push_back(word);
+    } else {
+      if (is_fortran(word)) {
+        fail(word + ": Fortran is not emulated; swcc compiles C and C++");
+      }
+      options.inputs.push_back(word);
+    }
+  }
+  return options;
+}
+
+}  // namespace swcc

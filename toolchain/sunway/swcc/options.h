@@ -1,0 +1,39 @@
+#ifndef SWAMP_TOOLCHAIN_SWCC_OPTIONS_H_
+#define SWAMP_TOOLCHAIN_SWCC_OPTIONS_H_
+
+#include <string>
+#include <vector>
+
+namespace swcc {
+
+using Words = std::vector<std::string>;
+
+// Options is a command line, sorted.
+struct Options {
+  enum class Side { none, host, slave, hybrid };
+  enum class Action { link, compile, pass };  // pass: gcc answers alone
+  Side side = Side::none;
+  Action action = Action::link;
+  bool cplusplus = false;  // called by a name that ends in ++
+  bool simd = false;
+  bool debug = false;  // a -g was given
+  bool shared = false;
+  std::string output;
+  Words inputs;  // files and -l, in order
+  Words library_folders;
+  Words rest;  // for gcc, compiling and linking
+};
+
+// read_options() ends the program with a message for what is not emulated.
+Options read_options(const std::string& name, const Words& words);
+
+bool is_source(const std::string& file);
+bool is_cplusplus(const std::string& file);
+std::string usage();
+
+// fail() says the line on stderr and ends swcc with exit code 1.
+[[noreturn]] void fail(const std::string& line);
+
+}  // namespace swcc
+
+#endif  // SWAMP_TOOLCHAIN_SWCC_OPTIONS_H_
