@@ -16,14 +16,15 @@ def _is_ours(grad: torch.Tensor) -> bool:
 
 def _multiply(grads: List[torch.Tensor], factor: float) -> None:
     """Each gradient times the factor, in its own dtype."""
-    singles = [g for g in grads if g.dtype is torch.float32]
-    others = [g for g in grads if g.dtype is not torch.float32]
-    if singles:
-        # For float32 the unscale is this product, and one job for all of them.
-        torch._amp_foreach_non_finite_check_and_unscale_(
-            singles, torch.zeros(()), torch.tensor(factor, dtype=torch.float32))
+    doubles = [g for g in grads if g.dtype is torch.float64]
+    others = [g for g in grads if g.dtype is not torch.float64]
+    if doubles:
+        torch._foreach_mul_(doubles, factor)
     if others:
-        torch._foreach_mul_(others, factor)
+        # The unscale is this product, for all of them in one job: formed in
+        # float32, rounded once more for 16 bits.
+        torch._amp_foreach_non_finite_check_and_unscale_(
+            others, torch.zeros(()), torch.tensor(factor, dtype=torch.float32))
 
 
 @torch.no_grad()
