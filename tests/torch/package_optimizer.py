@@ -373,6 +373,25 @@ class Protocol(Base):
         with self.assertRaisesRegex(RuntimeError, "sparse gradients"):
             optimizer.step()
 
+    def test_pytorchs_defaults_do_not_matter(self):
+        """set_default_dtype() and set_default_device() are for the user's."""
+        plain, other = params(torch.bfloat16), params(torch.bfloat16)
+        for some, dtype, device in ((plain, torch.float32, "cpu"),
+                                    (other, torch.float64, "meta")):
+            give_grads(some, 0)
+            torch.set_default_dtype(dtype)
+            torch.set_default_device(device)
+            try:
+                optimizer = MixedPrecisionAdamW(some, max_norm=0.5, **HYPER)
+                optimizer.step()
+                clip_grad_norm_(some, 0.1)
+                optimizer.load_state_dict(optimizer.state_dict())
+                optimizer.step()
+            finally:
+                torch.set_default_dtype(torch.float32)
+                torch.set_default_device(None)
+        self.equal(plain, other)
+
     def test_named_parameters(self):
         model = torch.nn.Linear(8, 8)
         optimizer = MixedPrecisionAdamW(model.named_parameters())

@@ -4,9 +4,10 @@ from typing import Iterable, List, Optional, Union
 
 import torch
 
+from ._number import number
+
 _DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32,
                      torch.float64))
-_ONE = torch.ones(())
 
 
 def _is_ours(grad: torch.Tensor) -> bool:
@@ -24,7 +25,7 @@ def _multiply(grads: List[torch.Tensor], factor: float) -> None:
         # The unscale is this product, for all of them in one job: formed in
         # float32, rounded once more for 16 bits.
         torch._amp_foreach_non_finite_check_and_unscale_(
-            others, torch.zeros(()), torch.tensor(factor, dtype=torch.float32))
+            others, number(0.0), number(factor))
 
 
 @torch.no_grad()
@@ -65,7 +66,8 @@ def clip_grad_norm_(parameters: Union[torch.Tensor, Iterable[torch.Tensor]],
     if not grads or norm_type != 2.0 or not all(map(_is_ours, grads)):
         return torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type,
                                               error_if_nonfinite, foreach)
-    norm = torch.ops.swamp.grad_norm_and_check(grads, torch.zeros(()), _ONE)
+    norm: torch.Tensor = torch.ops.swamp.grad_norm_and_check(
+        grads, number(0.0), number(1.0))
     if error_if_nonfinite and not bool(torch.isfinite(norm)):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from "

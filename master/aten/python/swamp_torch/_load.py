@@ -49,7 +49,8 @@ def load() -> None:
     # ends the process; its own first copy is as good.
     if not hasattr(torch.ops.swamp, "version"):
         here = os.path.dirname(os.path.abspath(__file__))
-        torch.ops.load_library(os.path.join(here, _build.LIBRARY))
+        path = os.path.join(here, _build.LIBRARY)
+        torch.ops.load_library(path)  # type: ignore[no-untyped-call]
     if not hasattr(torch.ops.swamp, "set_active"):
         raise ImportError(
             "another libswamp_aten has been loaded, too old for swamp_torch "

@@ -6,10 +6,10 @@ from typing import (Any, Callable, Dict, Iterable, Optional, Tuple, Union,
 import torch
 from torch import Tensor
 
+from ._number import number
+from ._optimizer_checks import check_numbers, check_param
 from ._optimizer_state import (MASTER, collect, keep_as_it_is, restore,
                                share_steps)
-
-_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class MixedPrecisionAdamW(torch.optim.Optimizer):
@@ -77,7 +77,7 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
                  max_norm: float = 0.0) -> None:
         defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
                         max_norm=max_norm)
-        _check_numbers(defaults)
+        check_numbers(defaults)
         super().__init__(params, defaults)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
@@ -89,9 +89,9 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
         super().add_param_group(param_group)
         try:
             group = self.param_groups[-1]
-            _check_numbers(group)
+            check_numbers(group)
             for index, param in enumerate(group["params"]):
-                _check_param(param, index)
+                check_param(param, index)
         except ValueError:
             self.param_groups.pop()
             raise
@@ -134,11 +134,11 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
         buckets = collect(self.param_groups, self.state)
         self.grad_norm = None
         # The caller's found_inf is not for the norm: nothing is checked here.
-        clean = torch.zeros(())
+        clean = number(0.0)
         if any(bucket.group["max_norm"] > 0 for bucket in buckets):
             grads = [g for bucket in buckets for g in bucket.grads]
             self.grad_norm = torch.ops.swamp.grad_norm_and_check(
-                grads, torch.zeros(()), inv_scale)
+                grads, number(0.0), inv_scale)
         for bucket in buckets:
             group = bucket.group
             beta1, beta2 = map(float, group["betas"])
@@ -187,33 +187,5 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
 def _inverse(scale: Optional[Tensor]) -> Tensor:
     """1 / scale as GradScaler.unscale_() forms it, a float32."""
     if scale is None:
-        return torch.ones(())
+        return number(1.0)
     return scale.double().reciprocal().float()
-
-
-def _check_numbers(group: Dict[str, Any]) -> None:
-    lr = group["lr"]
-    if isinstance(lr, Tensor) and lr.numel() != 1:
-        raise ValueError("Tensor lr must be 1-element")
-    if not 0.0 <= float(lr):
-        raise ValueError(f"Invalid learning rate: {lr}")
-    if not 0.0 <= group["eps"]:
-        raise ValueError(f"Invalid epsilon value: {group['eps']}")
-    for index, beta in enumerate(group["betas"]):
-        if not 0.0 <= beta < 1.0:
-            raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
-    if not 0.0 <= group["weight_decay"]:
-        raise ValueError(f"Invalid weight_decay value: {group['weight_decay']}")
-    if not 0.0 <= group["max_norm"]:
-        raise ValueError(f"Invalid max_norm value: {group['max_norm']}; expected "
-                         "a number, at least 0 (0: no clipping)")
-
-
-def _check_param(param: Tensor, index: int) -> None:
-    if (param.dtype in _DTYPES and param.device.type == "cpu"
-            and param.layout is torch.strided):
-        return
-    raise ValueError(
-        f"params[{index}] is {param.dtype}, {param.layout}, on {param.device}; "
-        "expected torch.float32, torch.float16 or torch.bfloat16, "
-        "torch.strided, on cpu")

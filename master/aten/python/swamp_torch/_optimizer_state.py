@@ -5,6 +5,8 @@ from typing import Any, Dict, Iterable, List, Set, Tuple
 import torch
 from torch import Tensor
 
+from ._number import number
+
 STEP, EXP_AVG, EXP_AVG_SQ = "step", "exp_avg", "exp_avg_sq"
 MASTER = "master_param"
 
@@ -65,7 +67,7 @@ def collect(groups: Iterable[Dict[str, Any]], all_states: State) -> List[Bucket]
             state = all_states[param]
             if not state:
                 if single not in first:
-                    first[single] = torch.zeros(())
+                    first[single] = number(0.0)
                 state.update(_begin(param, first[single]))
             step = state[STEP]
             if (bucket is None or step is not last_step
@@ -108,7 +110,7 @@ def share_steps(groups: Iterable[Dict[str, Any]], all_states: State) -> None:
                 step = state[STEP]
                 key = float(step), param.dtype is torch.float32
                 if key not in shared:
-                    shared[key] = torch.tensor(key[0])
+                    shared[key] = number(key[0])
                 state[STEP] = shared[key]
 
 
