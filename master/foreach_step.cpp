@@ -1,9 +1,11 @@
 // The steps of the optimizers over lists of tensors.
 #include <cmath>
+#include <string>
 
 #include "master/operation_run.h"
 #include "slave/kernel_id.h"
 #include "slave/optimizer.h"
+#include "swamp/error.h"
 #include "swamp/foreach.h"
 
 namespace swamp {
@@ -65,6 +67,12 @@ void foreach_sgd_(TensorList params, TensorList gradients,
   args.nesterov = step.nesterov;
   args.first_step = step.first;
   const bool with_momentum = step.momentum != 0;
+  if (!with_momentum && momentum_buffers.count() != 0) {
+    throw Error(SWAMP_INVALID_ARGUMENT,
+                "momentum_buffers: a list of " +
+                    std::to_string(momentum_buffers.count()) +
+                    " tensors; expected none without a momentum");
+  }
   const bool with_model = model_params.count() != 0;
   const OperationTable table =
       with_momentum

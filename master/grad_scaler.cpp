@@ -151,9 +151,9 @@ ScalerStep GradScaler::update() {
     raise_protocol("AssertionError",
                    "No inf checks were recorded prior to update.");
   }
-  step = impl_->rule.update(*found_inf);
+  // Also where the rule throws: the iteration has ended.
   impl_->entries.clear();
-  return step;
+  return impl_->rule.update(*found_inf);
 }
 
 ScalerStep GradScaler::update(double new_scale) {

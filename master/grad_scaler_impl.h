@@ -14,7 +14,8 @@
 
 namespace swamp {
 
-struct GradScaler::Impl {
+// Impl would be exported with the class that it is the inside of.
+struct [[gnu::visibility("hidden")]] GradScaler::Impl {
   enum class Stage { ready, unscaled, stepped };
 
   // PerOptimizer is what is known of one optimizer since the last update().

@@ -100,7 +100,7 @@ struct AdamStep {
 /// g = f32(f32(g * inv_scale) * clip_coefficient). Gradients are never written.
 struct StepScaling {
   float inv_scale = 1;         ///< usually 1 / loss scale
-  float clip_coefficient = 1;  ///< see clip_coefficient()
+  float clip_coefficient = 1;  ///< at most 1: see clip_coefficient()
 };
 
 /// clip_coefficient() is max_norm / (norm + 1e-6) as a float where that is

@@ -79,7 +79,8 @@ struct MixedPrecisionOptions {
   double min_loss_scale = 1.0;               ///< of the dynamic scaler
   double loss_scale_window = 1000;           ///< growth interval
   std::int64_t hysteresis = 2;               ///< of the dynamic scaler
-  /// Any other rule, by a name of LossScaler::names(), instead of the above.
+  /// Any other rule, by a name of LossScaler::names(), instead of the above;
+  /// it also says which overflows are skipped.
   std::string scaler;
   ScalerOptions scaler_options;  ///< of `scaler`
 
@@ -111,7 +112,9 @@ struct MixedPrecisionOptions {
 /// StepResult is what a step did: Megatron's (success, grad_norm, num_zeros),
 /// and why.
 struct StepResult {
-  bool success = false;  ///< false: overflow; no weight or moment has moved
+  /// False: overflow; no weight or moment has moved. A few rules, as DeepSpeed's
+  /// static one, take the step all the same.
+  bool success = false;
   std::optional<double> grad_norm;         ///< before clipping; 0: clip_grad is
   std::optional<std::uint64_t> num_zeros;  ///< 0: not counted
   double loss_scale = 1;                   ///< of the step's loss
@@ -126,7 +129,9 @@ struct StepResult {
 /// a step runs.
 class SWAMP_API MixedPrecisionOptimizer {
  public:
-  /// Copies the weights into float32 masters.
+  /// Copies the weights into float32 masters. The arrays of the parameters must
+  /// not overlap; they, the communicator, the machine and the observer must
+  /// outlive the optimizer.
   ///
   /// @param groups the model's parameters
   /// @param options all of it
@@ -163,6 +168,9 @@ class SWAMP_API MixedPrecisionOptimizer {
   /// inner step, copy to the model. With `shard` or other ranks it is
   /// collective.
   ///
+  /// After an error the gradients are spent (they may be unscaled already, and
+  /// accumulated ones are forgotten): go on with new ones.
+  ///
   /// @throws Error SWAMP_INVALID_ARGUMENT when micro batches are missing;
   ///   ScalerError of the scaler's policy, with no weight moved; what the
   ///   communicator throws
@@ -192,7 +200,8 @@ class SWAMP_API MixedPrecisionOptimizer {
 
   /// load_state_dict() takes what state_dict() gave, on any number of ranks,
   /// and writes the masters into the model's 16-bit weights. Old names are
-  /// understood as Megatron understands them.
+  /// understood as Megatron understands them. With `shard` it is collective:
+  /// what one rank refuses, none loads.
   ///
   /// @param state with the same parameters
   /// @return Megatron's warnings about old checkpoints; usually none

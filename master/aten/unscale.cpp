@@ -64,7 +64,7 @@ void amp_foreach_non_finite_check_and_unscale_(at::TensorList tensors,
   at::get_num_threads();
   WorkList& work = WorkList::of_this_thread();
   work.assign(tensors, kWords, true);
-  if (found == factor || work.holds_float(found) || work.holds_float(factor)) {
+  if (found == factor || work.holds_float(found, factor)) {
     for (const at::Tensor& tensor : tensors) {
       unscale_aliased(tensor, found, factor);
     }

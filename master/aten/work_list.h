@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <vector>
 
 #include "master/aten/overlap.h"
@@ -34,15 +35,16 @@ class WorkList {
   const std::vector<std::size_t>& rest() const noexcept { return rest_; }
 
   // holds_float() is true when some tensor may share a byte with the float at
-  // this address.
-  bool holds_float(const void* address) const noexcept;
+  // one of these addresses.
+  bool holds_float(const void* a, const void* b) const noexcept;
   // overlaps() is true when two tensors may share a byte. Its call reorders
   // what holds_float() reads; the list stays as it is.
   bool overlaps() { return any_overlap(extents_, scratch_); }
 
  private:
-  void add(const at::Tensor& tensor, std::size_t index, ScalarType type,
-           bool written);
+  // add_rows() takes a tensor with holes, or of a misaligned address.
+  void add_rows(const at::Tensor& tensor, std::size_t index, std::byte* data,
+                ScalarType type, bool aligned);
 
   std::vector<Tensor> road_;
   std::vector<std::size_t> rest_;

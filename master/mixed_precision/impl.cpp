@@ -1,8 +1,11 @@
 #include "master/mixed_precision/impl.h"
 
+#include <string>
 #include <utility>
 
+#include "master/operation_run.h"
 #include "master/scalar_type.h"
+#include "swamp/error.h"
 #include "swamp/foreach.h"
 
 namespace swamp {
@@ -23,6 +26,29 @@ Tensor float32_tensor(std::vector<float>& values) {
   return {values.data(), values.size(), kFloat32};
 }
 
+// require_room() refuses a machine on which a step would stop half-way: the
+// four arrays of Adam need so much LDM with small tiles.
+void require_room(const Machine::Impl& machine) {
+  constexpr std::size_t kLdmBytes = 4096;
+  if (machine.transfer == runtime::Transfer::view ||
+      machine.ldm_bytes >= kLdmBytes) {
+    return;
+  }
+  throw Error(SWAMP_INVALID_ARGUMENT,
+              "machine: " + std::to_string(machine.ldm_bytes) +
+                  " bytes of LDM; expected at least " +
+                  std::to_string(kLdmBytes) +
+                  " for the arrays of a step (SWAMP_LDM_BYTES)");
+}
+
+// has_room_for_fused() asks for the LDM that the five arrays of a fused step
+// need with small tiles.
+bool has_room_for_fused(const Machine::Impl& machine) {
+  constexpr std::size_t kLdmBytes = 8192;
+  return machine.transfer == runtime::Transfer::view ||
+         machine.ldm_bytes >= kLdmBytes;
+}
+
 }  // namespace
 
 MixedPrecisionOptimizer::Impl::Impl(std::vector<ParameterGroup> model_groups,
@@ -30,9 +56,11 @@ MixedPrecisionOptimizer::Impl::Impl(std::vector<ParameterGroup> model_groups,
     : options(given),
       communicator(given.communicator != nullptr ? *given.communicator
                                                  : Communicator::alone()),
-      fused(given.fused && !given.log_num_zeros_in_grad) {
+      fused(given.fused && !given.log_num_zeros_in_grad &&
+            has_room_for_fused(master::impl_of(given.machine))) {
   master::check_options(options);
   master::check_parameters(model_groups, options);
+  require_room(master::impl_of(options.machine));
   scaler = master::choose_scaler(options);
   if (scaler) loss_scale = scaler->scale();
   for (const ParameterGroup& group : model_groups) {

@@ -72,6 +72,8 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
   StepScaling scaling;
   std::vector<double> squares;  // of the norm, by grain
 
+  StepResult step();
+
   // The parts of a step.
   void accumulate(float divisor);
   void copy_model_grads_to_main_grads();

@@ -1,5 +1,7 @@
 #include "master/mixed_precision/inner_optimizer.h"
 
+#include <cmath>
+
 #include "master/mixed_precision/number_text.h"
 #include "swamp/error.h"
 
@@ -40,8 +42,8 @@ void check_inner_options(const InnerOptions& options,
   require_not_negative(group + "lr", sgd.lr);
   require_not_negative(group + "momentum", sgd.momentum);
   require_not_negative(group + "weight_decay", sgd.weight_decay);
-  require(sgd.dampening == sgd.dampening, group + "dampening", sgd.dampening,
-          "a number");
+  require(std::isfinite(sgd.dampening), group + "dampening", sgd.dampening,
+          "a finite number");
   require(!sgd.nesterov || sgd.momentum > 0, group + "momentum", sgd.momentum,
           "a momentum above 0 with nesterov");
   require(!sgd.nesterov || sgd.dampening == 0, group + "dampening",
@@ -78,6 +80,13 @@ std::vector<std::pair<const char*, double*>> option_fields(
           {"momentum", &sgd.momentum},
           {"dampening", &sgd.dampening},
           {"weight_decay", &sgd.weight_decay}};
+}
+
+std::pair<const char*, bool*> option_flag(InnerOptions& options) {
+  if (auto* adam = std::get_if<AdamOptions>(&options)) {
+    return {"decoupled_weight_decay", &adam->decoupled};
+  }
+  return {"nesterov", &std::get<SgdOptions>(options).nesterov};
 }
 
 std::vector<const char*> state_names(const InnerOptions& options) {

@@ -30,6 +30,9 @@ double& lr_of(InnerOptions& options);
 std::vector<std::pair<const char*, double*>> option_fields(
     InnerOptions& options);
 
+// option_flag() is the one that is no number, by torch's name.
+std::pair<const char*, bool*> option_flag(InnerOptions& options);
+
 // state_names() are the arrays beside a weight, in the order of StepLists.
 std::vector<const char*> state_names(const InnerOptions& options);
 

@@ -1,5 +1,7 @@
 #include "swamp/mixed_precision.h"
 
+#include <new>
+#include <stdexcept>
 #include <utility>
 
 #include "master/mixed_precision/impl.h"
@@ -27,11 +29,39 @@ class TimerScope {
   const char* timer_;
 };
 
+// LossScaleScope ends in what get_loss_scale() says.
+class LossScaleScope {
+ public:
+  explicit LossScaleScope(MixedPrecisionOptimizer::Impl& impl) : impl_(impl) {}
+  ~LossScaleScope() {
+    impl_.loss_scale.store(impl_.scaler->scale(), std::memory_order_relaxed);
+  }
+  LossScaleScope(const LossScaleScope&) = delete;
+  LossScaleScope& operator=(const LossScaleScope&) = delete;
+
+ private:
+  MixedPrecisionOptimizer::Impl& impl_;
+};
+
+// or_out_of_memory() makes an Error of what the standard library throws.
+template <class Call>
+decltype(auto) or_out_of_memory(Call call) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+  } catch (const std::length_error&) {
+  }
+  throw Error(SWAMP_OUT_OF_MEMORY,
+              "cannot allocate the arrays of a mixed-precision optimizer");
+}
+
 }  // namespace
 
 MixedPrecisionOptimizer::MixedPrecisionOptimizer(
     std::vector<ParameterGroup> groups, const MixedPrecisionOptions& options)
-    : impl_(std::make_unique<Impl>(std::move(groups), options)) {}
+    : impl_(or_out_of_memory([&] {
+        return std::make_unique<Impl>(std::move(groups), options);
+      })) {}
 
 MixedPrecisionOptimizer::~MixedPrecisionOptimizer() = default;
 
@@ -68,7 +98,11 @@ void MixedPrecisionOptimizer::accumulate_gradients() {
 }
 
 StepResult MixedPrecisionOptimizer::step() {
-  Impl& impl = *impl_;
+  return or_out_of_memory([&] { return impl_->step(); });
+}
+
+StepResult MixedPrecisionOptimizer::Impl::step() {
+  Impl& impl = *this;
   StepObserver* observer = impl.options.observer;
   const std::int64_t micro_batches = impl.options.micro_batches;
   if (micro_batches != 1 && impl.accumulated != micro_batches) {
@@ -78,7 +112,7 @@ StepResult MixedPrecisionOptimizer::step() {
                     std::to_string(micro_batches));
   }
   StepResult result;
-  result.loss_scale = result.next_loss_scale = get_loss_scale();
+  result.loss_scale = result.next_loss_scale = impl.loss_scale;
   {
     const TimerScope timer(observer, "optimizer-copy-to-main-grad");
     impl.copy_model_grads_to_main_grads();
@@ -89,12 +123,17 @@ StepResult MixedPrecisionOptimizer::step() {
       const TimerScope timer(observer, "optimizer-unscale-and-check-inf");
       found_inf = impl.unscale_and_check(result);
     }
-    result.warning = impl.scaler->update(found_inf ? 1.0f : 0.0f).warning;
+    ScalerStep update;
+    {
+      // Also where the rule throws it may have moved the scale.
+      const LossScaleScope scope(impl);
+      update = impl.scaler->update(found_inf ? 1.0f : 0.0f);
+    }
+    result.warning = update.warning;
+    result.next_loss_scale = impl.loss_scale;
     impl.event(found_inf ? "grad_scaler.update(True)"
                          : "grad_scaler.update(False)");
-    result.next_loss_scale = impl.scaler->scale();
-    impl.loss_scale.store(result.next_loss_scale, std::memory_order_relaxed);
-    if (found_inf) return result;
+    if (update.skipped) return result;
   }
   {
     const TimerScope timer(observer, "optimizer-clip-main-grad");

@@ -1,5 +1,7 @@
 // Which options and parameters a MixedPrecisionOptimizer takes, and which loss
 // scaler follows from them.
+#include <algorithm>
+#include <cstdint>
 #include <set>
 #include <string>
 
@@ -28,6 +30,11 @@ void check_parameter(const std::string& where, const ModelParameter& parameter,
            "; expected 0 (float16), 1 (bfloat16) or 2 (float32)");
     }
     if (is_valid_data(tensor, type)) return;
+    if (tensor.count > kMaxBytes / kScalarTypeBytes[type]) {
+      fail(name + ".count: " + std::to_string(tensor.count) +
+           "; expected at most " +
+           std::to_string(kMaxBytes / kScalarTypeBytes[type]));
+    }
     fail(name + ".data: " + (tensor.data == nullptr ? "null" : "misaligned") +
          " with a count of " + std::to_string(tensor.count) +
          "; expected the address of so many elements");
@@ -47,6 +54,37 @@ void check_parameter(const std::string& where, const ModelParameter& parameter,
   }
 }
 
+// Array is one of a model's, and how it is named.
+struct Array {
+  std::uintptr_t begin, end;
+  std::string name;
+};
+
+// check_overlap() refuses arrays that share memory, as tied weights that are
+// given twice: they would be stepped twice.
+void check_overlap(const std::vector<ParameterGroup>& groups) {
+  std::vector<Array> arrays;
+  const auto add = [&](const Tensor& tensor, const std::string& name) {
+    if (tensor.count == 0) return;
+    const auto begin = reinterpret_cast<std::uintptr_t>(tensor.data);
+    arrays.push_back(
+        {begin, begin + tensor.count * kScalarTypeBytes[tensor.dtype], name});
+  };
+  for (const ParameterGroup& group : groups) {
+    for (const ModelParameter& parameter : group.parameters) {
+      add(parameter.data, "the data of '" + parameter.name + "'");
+      add(parameter.gradient, "the gradient of '" + parameter.name + "'");
+    }
+  }
+  std::sort(arrays.begin(), arrays.end(),
+            [](const Array& a, const Array& b) { return a.begin < b.begin; });
+  for (std::size_t i = 1; i < arrays.size(); ++i) {
+    if (arrays[i].begin >= arrays[i - 1].end) continue;
+    fail("groups: " + arrays[i - 1].name + " and " + arrays[i].name +
+         " overlap; expected arrays that share no memory");
+  }
+}
+
 }  // namespace
 
 void check_options(const MixedPrecisionOptions& options) {
@@ -63,6 +101,10 @@ void check_options(const MixedPrecisionOptions& options) {
   }
   if (options.shard && options.communicator == nullptr) {
     fail("shard: true without a communicator; expected one");
+  }
+  if (!options.scaler.empty() && options.loss_scale != 0) {
+    fail("loss_scale: " + number_text(options.loss_scale) +
+         " with the scaler " + options.scaler + "; expected one of them");
   }
   if (options.scaler.empty() && !options.scaler_options.empty()) {
     fail("scaler_options: given without a scaler; expected its name in scaler");
@@ -86,6 +128,7 @@ void check_parameters(const std::vector<ParameterGroup>& groups,
       }
     }
   }
+  check_overlap(groups);
 }
 
 std::optional<LossScaler> choose_scaler(const MixedPrecisionOptions& options) {

@@ -110,11 +110,11 @@ std::uint64_t MixedPrecisionOptimizer::Impl::count_zeros() {
 
 void MixedPrecisionOptimizer::Impl::inner_step() {
   event("inner optimizer.step");
-  ++steps;
   for (const master::StepLists& lists : step_lists) {
-    master::inner_step(groups[lists.group], lists, steps, scaling,
+    master::inner_step(groups[lists.group], lists, steps + 1, scaling,
                        options.machine);
   }
+  ++steps;
 }
 
 void MixedPrecisionOptimizer::Impl::copy_main_params_to_model_params() {

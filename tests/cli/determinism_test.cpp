@@ -32,7 +32,7 @@ TEST(Determinism, MachineBackendTransferAndIsaChangeNothing) {
        {"SWAMP_TRANSFER", "check"}},
       {{"SWAMP_CORE_GROUPS", "3"},
        {"SWAMP_SLAVES_PER_GROUP", "7"},
-       {"SWAMP_LDM_BYTES", "8192"},
+       {"SWAMP_LDM_BYTES", "4096"},
        {"SWAMP_TRANSFER", "copy"}}};
   for (const Environment& environment : environments) {
     std::string named = "with";

@@ -120,6 +120,19 @@ TEST(ForeachErrors, MomentumBuffersAreMissing) {
   floats.expect_untouched();
 }
 
+TEST(ForeachErrors, MomentumBuffersWithoutAMomentum) {
+  Floats floats;
+  expect_error(SWAMP_INVALID_ARGUMENT,
+               "momentum_buffers: a list of 1 tensors; expected none without a "
+               "momentum",
+               [&] {
+                 float buffer[8] = {};
+                 foreach_sgd_(floats.of_b(), floats.of_a(),
+                              Tensor{buffer, 8, kFloat32}, {}, SgdStep{});
+               });
+  floats.expect_untouched();
+}
+
 // In `check`, arrays that overlap are found.
 TEST(ForeachErrors, OverlapInCheck) {
   MachineConfig config;

@@ -181,6 +181,31 @@ TEST(MixedPrecisionShard, AStateMovesBetweenNumbersOfRanks) {
   });
 }
 
+// What one rank refuses, none loads; nobody waits.
+TEST(MixedPrecisionShard, AStateThatOneRankRefuses) {
+  const Outcome alone = train_alone(kFloat16, 1, GradientReduction::mean, -1);
+  std::mutex mutex;
+  int refused = 0;
+  run_ranks(3, [&](Communicator& communicator) {
+    SmallModel model(kFloat16);
+    const SmallModel before = model;
+    MixedPrecisionOptions options = small_options(kFloat16);
+    options.communicator = &communicator;
+    options.shard = true;
+    MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}}, options);
+    OptimizerState state = alone.state;
+    if (communicator.rank() == 1) state.texts.erase("optimizer.step");
+    try {
+      optimizer.load_state_dict(state);
+    } catch (const Error&) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      ++refused;
+    }
+    EXPECT_TRUE(model.same_weights(before));
+  });
+  EXPECT_EQ(refused, 3);
+}
+
 TEST(CutSlices, CoversEverythingOnceInOrder) {
   const std::vector<std::vector<std::size_t>> lists = {
       {}, {0}, {5}, {0, 0, 3}, kListCounts, {100000}, {8192, 8193, 1, 50000}};

@@ -124,6 +124,49 @@ TEST(MixedPrecisionState, AScalerThatIsNotWanted) {
   EXPECT_EQ(loaded.load_state_dict(saved.state_dict()), expected);
 }
 
+// Megatron's constant scaler loads nothing.
+TEST(MixedPrecisionState, ADynamicScalersStateIntoAConstantOne) {
+  Trainer dynamic(small_options(kFloat16));
+  dynamic.steps(1, 3);
+  MixedPrecisionOptions options = small_options(kFloat16);
+  options.loss_scale = 8;
+  Trainer constant(options);
+  EXPECT_TRUE(constant.optimizer.load_state_dict(dynamic.optimizer.state_dict())
+                  .empty());
+  EXPECT_EQ(constant.optimizer.get_loss_scale(), 8);
+}
+
+// An optimizer without momentum has no buffers to load.
+TEST(MixedPrecisionState, AMomentumThatWasNotMade) {
+  MixedPrecisionOptions plain = small_options(kFloat16);
+  plain.optimizer = SgdOptions{};
+  MixedPrecisionOptions momentum = plain;
+  momentum.optimizer = SgdOptions{0.1, 0.9, 0, 0, true};
+  Trainer saved(momentum), loaded(plain);
+  saved.steps(1, 1);
+  try {
+    loaded.optimizer.load_state_dict(saved.optimizer.state_dict());
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "state dict: optimizer.param_groups.0.momentum: 0.9; expected 0, "
+              "as the optimizer was made");
+  }
+}
+
+// nesterov and AdamW's decay go with the state, as in torch.
+TEST(MixedPrecisionState, FlagsAreLoaded) {
+  MixedPrecisionOptions nesterov = small_options(kFloat16);
+  nesterov.optimizer = SgdOptions{0.1, 0.9, 0, 0, true};
+  MixedPrecisionOptions plain = nesterov;
+  plain.optimizer = SgdOptions{0.1, 0.9, 0, 0, false};
+  Trainer saved(nesterov), loaded(plain);
+  saved.steps(1, 2);
+  loaded.optimizer.load_state_dict(saved.optimizer.state_dict());
+  EXPECT_EQ(loaded.optimizer.state_dict().texts,
+            saved.optimizer.state_dict().texts);
+}
+
 TEST(MixedPrecisionState, WhatDoesNotFitChangesNothing) {
   Trainer trainer(small_options(kFloat16));
   trainer.steps(1, 4);
@@ -165,9 +208,22 @@ TEST(MixedPrecisionState, WhatDoesNotFitChangesNothing) {
                  [](OptimizerState& s) {
                    s.tensors["fp32_from_fp16_params.p3"].pop_back();
                  });
-  expect_refused("scale", [](OptimizerState& s) {
+  expect_refused("grad_scaler: ", [](OptimizerState& s) {
     s.texts["grad_scaler"] = "{\"growth_tracker\": 1}";
   });
+  expect_refused(
+      "optimizer.param_groups.1: there; expected 1 groups",
+      [](OptimizerState& s) { s.texts["optimizer.param_groups.1.lr"] = "1"; });
+  expect_refused(
+      "decoupled_weight_decay: 2; expected 0 or 1", [](OptimizerState& s) {
+        s.texts["optimizer.param_groups.0.decoupled_weight_decay"] = "2";
+      });
+  expect_refused("37 tensors; expected 36", [](OptimizerState& s) {
+    s.tensors["optimizer.state.other.exp_avg"] = {};
+  });
+  expect_refused(
+      "optimizer.step: 1e300; expected a whole number",
+      [](OptimizerState& s) { s.texts["optimizer.step"] = "1e300"; });
 }
 
 }  // namespace
