@@ -5,8 +5,9 @@
 /// swamp's kernels in the place of PyTorch's own: from then on
 /// `at::_amp_foreach_non_finite_check_and_unscale_()` and
 /// `at::_amp_update_scale_()` of CPU tensors are swamp's, for every caller in
-/// the process. It also registers the operators `swamp::version`,
-/// `swamp::info`, `swamp::check_finite`, `swamp::grad_norm_and_check` and
+/// the process, until set_active() gives them back. It also registers the
+/// operators `swamp::version`, `swamp::info`, `swamp::set_active`,
+/// `swamp::is_active`, `swamp::check_finite`, `swamp::grad_norm_and_check` and
 /// `swamp::mixed_precision_adamw_`. The functions below are the same kernels
 /// without the dispatcher: no autograd, no tracing.
 ///
@@ -125,6 +126,22 @@ SWAMP_API void mixed_precision_adamw_(
     const at::Tensor& found_inf, const at::Tensor& inv_scale,
     const std::optional<at::Tensor>& grad_norm, double lr, double beta1,
     double beta2, double weight_decay, double eps, double max_norm);
+
+/// set_active() is the operator `swamp::set_active`: says whose kernels
+/// PyTorch's two operators are from now on, for every caller in the process:
+/// swamp's (true, and so from the start) or the ones that PyTorch brings. Any
+/// thread may call, also while operators run: a call of one uses the one or the
+/// other. What is called by swamp's own name stays swamp's. PyTorch 1.13 has no
+/// such kernels; there its operators then throw c10::NotImplementedError.
+///
+/// @param active true for swamp's
+/// @return what it was before
+SWAMP_API bool set_active(bool active);
+
+/// is_active() is the operator `swamp::is_active`.
+///
+/// @return whether PyTorch's two operators are swamp's
+SWAMP_API bool is_active();
 
 /// version() is the operator `swamp::version`.
 ///

@@ -8,6 +8,7 @@
 
 #include <string>
 
+#include "master/aten/active.h"
 #include "swamp/aten.h"
 
 namespace swamp::aten {
@@ -60,14 +61,15 @@ TORCH_LIBRARY_IMPL(aten, CPU, m) {
   QuietOverride handler;
   const c10::WarningUtils::WarningHandlerGuard guard(&handler);
 #endif
-  m.impl("_amp_foreach_non_finite_check_and_unscale_",
-         &amp_foreach_non_finite_check_and_unscale_);
-  m.impl("_amp_update_scale_", &amp_update_scale_);
+  m.impl("_amp_foreach_non_finite_check_and_unscale_", &unscale_kernel);
+  m.impl("_amp_update_scale_", &update_scale_kernel);
 }
 
 TORCH_LIBRARY(swamp, m) {
   m.def("version() -> str", &version);
   m.def("info() -> str", &info);
+  m.def("set_active(bool active) -> bool", &set_active);
+  m.def("is_active() -> bool", &is_active);
   m.def("check_finite(Tensor[] tensors) -> Tensor");
 }
 

@@ -57,6 +57,26 @@ TEST(AtenDoor, UpdatesTheScale) {
   EXPECT_EQ(scale.item<float>(), 8.0f);
 }
 
+// Stock works through a list until a tensor is bad; swamp looks at all first.
+TEST(AtenDoor, GoesBackToStock) {
+  const auto first_is_written = [] {
+    const std::vector<at::Tensor> tensors = {at::full({3}, 8.0),
+                                             at::ones({3}, at::kInt)};
+    at::Tensor found_inf = at::zeros({});
+    EXPECT_THROW(at::_amp_foreach_non_finite_check_and_unscale_(
+                     tensors, found_inf, at::full({}, 0.5)),
+                 c10::Error);
+    return tensors[0][0].item<float>() == 4.0f;
+  };
+  EXPECT_TRUE(is_active());
+  EXPECT_FALSE(first_is_written());
+  EXPECT_TRUE(set_active(false));
+  EXPECT_FALSE(is_active());
+  EXPECT_TRUE(first_is_written());
+  EXPECT_FALSE(set_active(true));
+  EXPECT_FALSE(first_is_written());
+}
+
 // What the dispatcher keeps away from a CPU kernel, a direct call does not.
 TEST(AtenDoor, Errors) {
   const at::Tensor good = at::ones({3});

@@ -1,0 +1,36 @@
+"""swamp's mixed-precision kernels in PyTorch, on CPUs.
+
+Importing the package loads libswamp_aten: from then on PyTorch's own operators
+``_amp_foreach_non_finite_check_and_unscale_`` and ``_amp_update_scale_`` of CPU
+tensors are swamp's, with the same bits, for every caller in the process:
+``torch.amp.GradScaler("cpu")``, ``ShardedGradScaler``, fused optimizers.
+:func:`disable` gives stock PyTorch's back.
+
+What stock PyTorch lacks is called by name: :func:`check_finite`,
+:func:`grad_norm_and_check`, :func:`clip_grad_norm_` and the optimizer
+:class:`MixedPrecisionAdamW`.
+
+An ImportError says what to do where PyTorch is missing or is not the version
+that the package was built for.
+"""
+
+from ._load import __version__, load
+
+load()
+
+from ._clip import clip_grad_norm_  # noqa: E402
+from ._operators import (check_finite, disable, enable,  # noqa: E402
+                         grad_norm_and_check, info, is_active)
+from ._optimizer import MixedPrecisionAdamW  # noqa: E402
+
+__all__ = [
+    "MixedPrecisionAdamW",
+    "__version__",
+    "check_finite",
+    "clip_grad_norm_",
+    "disable",
+    "enable",
+    "grad_norm_and_check",
+    "info",
+    "is_active",
+]

@@ -1,0 +1,148 @@
+"""The state of MixedPrecisionAdamW: who steps together, and how it is loaded."""
+
+from typing import Any, Dict, Iterable, List, Set, Tuple
+
+import torch
+from torch import Tensor
+
+from ._number import number
+
+STEP, EXP_AVG, EXP_AVG_SQ = "step", "exp_avg", "exp_avg_sq"
+MASTER = "master_param"
+
+State = Dict[Tensor, Dict[str, Any]]
+
+
+class Bucket:
+    """Parameters of one group that share a step count: one call of swamp."""
+
+    __slots__ = ("group", "step", "states", "masters", "grads", "exp_avgs",
+                 "exp_avg_sqs", "model_params")
+
+    def __init__(self, group: Dict[str, Any], step: Tensor) -> None:
+        self.group = group
+        self.step = step
+        self.states: List[Dict[str, Any]] = []
+        self.masters: List[Tensor] = []
+        self.grads: List[Tensor] = []
+        self.exp_avgs: List[Tensor] = []
+        self.exp_avg_sqs: List[Tensor] = []
+        self.model_params: List[Tensor] = []  # empty, or 16-bit
+
+    def own_step(self) -> None:
+        """A step count that nobody outside shares."""
+        self.step = self.step.clone()
+        for state in self.states:
+            state[STEP] = self.step
+
+
+def _begin(param: Tensor, step: Tensor) -> Dict[str, Any]:
+    def zeros() -> Tensor:
+        return torch.zeros_like(param, dtype=torch.float32,
+                                memory_format=torch.preserve_format)
+
+    return {STEP: step, EXP_AVG: zeros(), EXP_AVG_SQ: zeros()}
+
+
+def collect(groups: Iterable[Dict[str, Any]], all_states: State) -> List[Bucket]:
+    """The buckets of a step. Parameters with a first gradient get their state;
+    a shared step count is parted where some of its owners have no gradient."""
+    buckets: List[Bucket] = []
+    absent: Set[int] = set()  # steps of parameters without a gradient
+    for group in groups:
+        first: Dict[bool, Tensor] = {}  # the steps of those that begin
+        by_step: Dict[Tuple[int, bool], Bucket] = {}
+        last_step, last_single, bucket = None, None, None
+        for param in group["params"]:
+            grad = param.grad
+            if grad is None:
+                state = all_states.get(param)
+                if state:
+                    absent.add(id(state[STEP]))
+                continue
+            if grad.layout is not torch.strided:
+                raise RuntimeError(
+                    "MixedPrecisionAdamW does not support sparse gradients")
+            single = param.dtype is torch.float32
+            state = all_states[param]
+            if not state:
+                if single not in first:
+                    first[single] = number(0.0)
+                state.update(_begin(param, first[single]))
+            step = state[STEP]
+            if (bucket is None or step is not last_step
+                    or single is not last_single):
+                last_step, last_single = step, single
+                bucket = by_step.get((id(step), single))
+                if bucket is None:
+                    bucket = Bucket(group, step)
+                    by_step[id(step), single] = bucket
+                    buckets.append(bucket)
+            bucket.states.append(state)
+            bucket.grads.append(grad)
+            bucket.exp_avgs.append(state[EXP_AVG])
+            bucket.exp_avg_sqs.append(state[EXP_AVG_SQ])
+            if single:
+                bucket.masters.append(param)
+            else:
+                master = state.get(MASTER)
+                if master is None:
+                    master = param.detach().to(torch.float32)
+                    state[MASTER] = master
+                bucket.masters.append(master)
+                bucket.model_params.append(param)
+    taken = absent
+    for bucket in buckets:
+        if id(bucket.step) in taken:
+            bucket.own_step()
+        taken.add(id(bucket.step))
+    return buckets
+
+
+def share_steps(groups: Iterable[Dict[str, Any]], all_states: State) -> None:
+    """Gives the parameters of a group with equal step counts one Tensor for it,
+    which makes them one bucket."""
+    for group in groups:
+        shared: Dict[Tuple[float, bool], Tensor] = {}
+        for param in group["params"]:
+            state = all_states.get(param)
+            if state:
+                step = state[STEP]
+                key = float(step), param.dtype is torch.float32
+                if key not in shared:
+                    shared[key] = number(key[0])
+                state[STEP] = shared[key]
+
+
+class _Kept:
+    """A Tensor that torch.optim.Optimizer does not see, and so does not cast to
+    the dtype of its parameter."""
+
+    def __init__(self, value: Tensor) -> None:
+        self.value = value
+
+
+def keep_as_it_is(_: torch.optim.Optimizer,
+                  state_dict: Dict[str, Any]) -> Dict[str, Any]:
+    """The hook before loading."""
+    for index, group in enumerate(state_dict["param_groups"]):
+        for name in ("amsgrad", "maximize"):
+            if group.get(name):
+                raise ValueError(f"param_groups[{index}] has {name}={group[name]}"
+                                 "; MixedPrecisionAdamW has no such rule")
+
+    def keep(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: keep(one) for name, one in value.items()}
+        return _Kept(value) if isinstance(value, Tensor) else value
+
+    return {**state_dict, "state": keep(state_dict["state"])}
+
+
+def restore(all_states: State) -> None:
+    """Unpacks what keep_as_it_is() has hidden, as float32 copies."""
+    for state in all_states.values():
+        for name, value in list(state.items()):
+            if isinstance(value, _Kept):
+                state[name] = value.value.detach().to(
+                    device="cpu", dtype=torch.float32, copy=True)

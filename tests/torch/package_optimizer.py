@@ -1,0 +1,413 @@
+"""swamp_torch.MixedPrecisionAdamW against PyTorch's own operators, bit for bit.
+
+usage: package_optimizer.py FOLDER
+"""
+
+import math
+import unittest
+import warnings
+
+from package import same
+
+import torch
+
+from swamp_torch import MixedPrecisionAdamW, clip_grad_norm_
+
+# Multiples of 64: PyTorch's vector body, whose bits are promised.
+SHAPES = [(64,), (128, 96), (3, 64), (0,), (32768,)]
+HYPER = dict(lr=1e-2, betas=(0.8, 0.99), eps=1e-7, weight_decay=0.1)
+
+
+def params(dtype=torch.float32, seed=1, shapes=SHAPES):
+    torch.manual_seed(seed)
+    return [torch.nn.Parameter(torch.randn(s).to(dtype)) for s in shapes]
+
+
+def give_grads(some, seed, factor=1.0):
+    torch.manual_seed(seed)
+    for p in some:
+        p.grad = (torch.randn(p.shape) * factor).to(p.dtype)
+
+
+class Reference:
+    """AdamW with masters, out of PyTorch's operators."""
+
+    def __init__(self, weights):
+        self.weights = weights
+        self.masters = [p.detach().float() for p in weights]
+        self.moments = [[torch.zeros(p.shape) for p in weights]
+                        for _ in range(2)]
+        self.steps = [torch.zeros(()) for _ in weights]
+
+    @torch.no_grad()
+    def step(self, inv_scale=1.0, coefficient=1.0):
+        grads = [p.grad.float() * inv_scale for p in self.weights]
+        if coefficient < 1:
+            grads = [g * coefficient for g in grads]
+        torch._foreach_add_(self.steps, 1)
+        torch._fused_adamw_(
+            self.masters, grads, *self.moments, [], self.steps, lr=HYPER["lr"],
+            beta1=HYPER["betas"][0], beta2=HYPER["betas"][1],
+            weight_decay=HYPER["weight_decay"], eps=HYPER["eps"],
+            amsgrad=False, maximize=False)
+        for p, master in zip(self.weights, self.masters):
+            p.copy_(master)
+
+
+class Base(unittest.TestCase):
+    def equal(self, ours, theirs):
+        for a, b in zip(ours, theirs, strict=True):
+            self.assertTrue(same(a, b), (a, b))
+
+
+class Bits(Base):
+    def test_float32_is_fused_adamw(self):
+        for lr in (1e-2, torch.tensor(1e-2)):
+            hyper = {**HYPER, "lr": lr}
+            ours, theirs = params(), params()
+            a = MixedPrecisionAdamW(ours, **hyper)
+            b = torch.optim.AdamW(theirs, fused=True, **hyper)
+            for step in range(5):
+                for some, optimizer in ((ours, a), (theirs, b)):
+                    give_grads(some, step)
+                    self.assertIsNone(optimizer.step())
+                if isinstance(lr, torch.Tensor):
+                    lr.mul_(0.9)
+                self.equal(ours, theirs)
+            for p, q in zip(ours, theirs):
+                for name in ("step", "exp_avg", "exp_avg_sq"):
+                    self.assertTrue(same(a.state[p][name], b.state[q][name]))
+                self.assertNotIn("master_param", a.state[p])
+
+    def test_groups_and_missing_gradients(self):
+        """Step counts are each parameter's own, as in PyTorch."""
+        def make(optimizer, **options):
+            some = params(shapes=[(64,), (128,), (192,), (256,), (320,)])
+            groups = [{"params": some[:3]},
+                      {"params": some[3:], "lr": 3e-3, "betas": (0.5, 0.9),
+                       "weight_decay": 0.0, "eps": 1e-4}]
+            return some, optimizer(groups, **HYPER, **options)
+
+        ours, a = make(MixedPrecisionAdamW)
+        theirs, b = make(torch.optim.AdamW, fused=True)
+        present = [[0, 1, 2, 3], [0, 2], [], [1, 2, 3, 4], [4], [0, 1, 2, 3, 4],
+                   [2], [0, 1, 2, 3, 4]]
+        for turn, indices in enumerate(present):
+            for some, optimizer in ((ours, a), (theirs, b)):
+                give_grads(some, turn)
+                for i, p in enumerate(some):
+                    if i not in indices:
+                        p.grad = None
+                optimizer.step()
+            self.equal(ours, theirs)
+        for p, q in zip(ours, theirs):
+            self.assertEqual(a.state[p]["step"], b.state[q]["step"])
+
+    def test_16_bit(self):
+        for dtype in (torch.float16, torch.bfloat16):
+            ours, weights = params(dtype), params(dtype)
+            optimizer, reference = (MixedPrecisionAdamW(ours, **HYPER),
+                                    Reference(weights))
+            for step in range(4):
+                give_grads(ours, step)
+                give_grads(weights, step)
+                before = [p.grad.clone() for p in ours]
+                optimizer.step()
+                reference.step()
+                self.equal(ours, weights)
+                self.equal([p.grad for p in ours], before)
+            for p, master in zip(ours, reference.masters):
+                self.assertTrue(same(optimizer.state[p]["master_param"], master))
+
+    def test_mixed_dtypes_in_one_group(self):
+        mixed = params(torch.float32) + params(torch.bfloat16, 2)
+        mixed[1], mixed[7] = mixed[7], mixed[1]
+        alone = [p.detach().clone().requires_grad_() for p in mixed]
+        optimizer = MixedPrecisionAdamW(mixed, **HYPER)
+        singles = [MixedPrecisionAdamW([p], **HYPER) for p in alone]
+        for step in range(3):
+            give_grads(mixed, step)
+            give_grads(alone, step)
+            optimizer.step()
+            for one in singles:
+                one.step()
+        self.equal(mixed, alone)
+
+    def test_clipping(self):
+        """In float32: swamp's clip_grad_norm_, then PyTorch's step."""
+        for max_norm in (0.5, 1e9):
+            ours, theirs = params(), params()
+            a = MixedPrecisionAdamW(
+                [{"params": ours[:2]}, {"params": ours[2:]}], max_norm=max_norm,
+                **HYPER)
+            b = torch.optim.AdamW(theirs, fused=True, **HYPER)
+            for step in range(3):
+                give_grads(ours, step)
+                give_grads(theirs, step)
+                a.step()
+                norm = clip_grad_norm_(theirs, max_norm)
+                b.step()
+                self.assertEqual(a.grad_norm.float(), norm)
+                self.equal(ours, theirs)
+
+    def test_clipping_of_one_group(self):
+        ours, theirs = params(), params()
+        a = MixedPrecisionAdamW([{"params": ours[:2], "max_norm": 0.25},
+                                 {"params": ours[2:]}], **HYPER)
+        b = torch.optim.AdamW(theirs, fused=True, **HYPER)
+        give_grads(ours, 0)
+        give_grads(theirs, 0)
+        a.step()
+        coefficient = 0.25 / (a.grad_norm.item() + 1e-6)
+        for p in theirs[:2]:
+            p.grad *= coefficient
+        b.step()
+        self.equal(ours, theirs)
+
+    def test_layouts(self):
+        base = params(shapes=[(64, 32)])[0].detach()
+        grad = torch.randn(64, 32)
+        plain = torch.nn.Parameter(base.clone())
+        turned = torch.nn.Parameter(base.t().clone().t())
+        for p in (plain, turned):
+            p.grad = grad.clone()
+            optimizer = MixedPrecisionAdamW([p], **HYPER)
+            optimizer.step()
+            self.assertEqual(optimizer.state[p]["exp_avg"].stride(), p.stride())
+        self.equal([plain], [turned])
+
+
+def train(make, dtype=torch.float32, unscale=False, bad_steps=(2,), steps=6):
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(),
+                                torch.nn.Linear(64, 64)).to(dtype)
+    optimizer = make(model.parameters())
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
+    log = []
+    for step in range(steps):
+        x = torch.randn(16, 64).to(dtype)
+        optimizer.zero_grad()
+        scaler.scale((model(x) - x).float().square().mean()).backward()
+        if step in bad_steps:
+            next(model.parameters()).grad[0, 5] = math.inf
+        if unscale:
+            scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        log.append((scaler.get_scale(), getattr(optimizer, "skipped", None)))
+    return list(model.parameters()), log
+
+
+class Scaler(Base):
+    def test_as_fused_adamw(self):
+        for unscale in (False, True):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                ours, log = train(lambda p: MixedPrecisionAdamW(p, **HYPER),
+                                  unscale=unscale)
+            theirs, expected = train(
+                lambda p: torch.optim.AdamW(p, fused=True, **HYPER),
+                unscale=unscale)
+            self.equal(ours, theirs)
+            self.assertEqual([s for s, _ in log], [s for s, _ in expected])
+            self.assertEqual([skipped for _, skipped in log],
+                             [step == 2 for step in range(6)])
+
+    def test_float16_weights(self):
+        """A skipped step leaves no trace: the run equals one without scaler."""
+        weights, references = params(torch.float16), params(torch.float16)
+        optimizer = MixedPrecisionAdamW(weights, max_norm=0.5, **HYPER)
+        reference = Reference(references)
+        scaler = torch.amp.GradScaler("cpu", init_scale=512.0)
+        scaler.scale(torch.ones(()))
+        for step in range(4):
+            scale = scaler.get_scale()
+            give_grads(weights, step, scale)
+            give_grads(references, step, scale)
+            if step == 1:
+                weights[4].grad[30000] = math.nan
+            before = [p.detach().clone() for p in weights]
+            scaler.step(optimizer)
+            scaler.update()
+            self.assertEqual(optimizer.skipped, step == 1)
+            self.assertFalse(hasattr(optimizer, "found_inf"))
+            if step == 1:
+                self.equal(weights, before)
+                self.assertEqual(scaler.get_scale(), scale / 2)
+                continue
+            coefficient = 0.5 / (optimizer.grad_norm.item() + 1e-6)
+            reference.step(1 / scale, coefficient)
+            self.equal(weights, references)
+        self.assertEqual(optimizer.state[weights[0]]["step"], 3)
+
+    def test_any_found_inf_skips(self):
+        for found in (1.0, 2.0, -1.0, math.inf, math.nan):
+            some = params(torch.bfloat16)
+            give_grads(some, 0)
+            before = [p.detach().clone() for p in some]
+            optimizer = MixedPrecisionAdamW(some, max_norm=1.0, **HYPER)
+            optimizer.grad_scale = torch.tensor(4.0)
+            optimizer.found_inf = torch.full((1,), found)
+            optimizer.step()
+            self.equal(some, before)
+            self.assertEqual(len(optimizer.state), 0)
+            self.assertTrue(optimizer.skipped)
+        optimizer.found_inf = 0  # GradScaler's, where there are no gradients
+        optimizer.step()
+        self.assertFalse(optimizer.skipped)
+        self.assertEqual(len(optimizer.state), len(some))
+
+    def test_no_gradients(self):
+        some = params()
+        optimizer = MixedPrecisionAdamW(some, max_norm=1.0, **HYPER)
+        scaler = torch.amp.GradScaler("cpu")
+        scaler.scale(torch.ones(()))
+        scaler.step(optimizer)
+        optimizer.step()
+        self.assertEqual(len(optimizer.state), 0)
+
+    def test_odd_scales(self):
+        """Unscaled as scaler.unscale_() does it."""
+        ours, theirs = params(), params()
+        scale = torch.tensor(1000.0 / 3)
+        give_grads(ours, 0, 300)
+        give_grads(theirs, 0, 300)
+        a = MixedPrecisionAdamW(ours, **HYPER)
+        a.grad_scale, a.found_inf = scale, torch.zeros(())
+        a.step()
+        torch._amp_foreach_non_finite_check_and_unscale_(
+            [p.grad for p in theirs], torch.zeros(()),
+            scale.double().reciprocal().float())
+        torch.optim.AdamW(theirs, fused=True, **HYPER).step()
+        self.equal(ours, theirs)
+
+    def test_alone_nothing_is_checked(self):
+        p = params(shapes=[(64,)])[0]
+        p.grad = torch.full((64,), math.nan)
+        optimizer = MixedPrecisionAdamW([p])
+        optimizer.step()
+        self.assertTrue(p.isnan().all())
+        self.assertFalse(optimizer.skipped)
+
+
+class Protocol(Base):
+    def test_closure(self):
+        p = params(shapes=[(64,)])[0]
+        optimizer = MixedPrecisionAdamW([p])
+
+        def closure():
+            optimizer.zero_grad()
+            loss = p.square().sum()
+            loss.backward()
+            return loss
+
+        first = optimizer.step(closure)
+        self.assertTrue(first.requires_grad)
+        self.assertLess(optimizer.step(closure), first)
+
+    def test_zero_grad_and_hooks(self):
+        p = params(shapes=[(64,)])[0]
+        optimizer = MixedPrecisionAdamW([p])
+        calls = []
+        optimizer.register_step_pre_hook(lambda *_: calls.append("pre"))
+        optimizer.register_step_post_hook(lambda *_: calls.append("post"))
+        p.square().sum().backward()
+        optimizer.step()
+        self.assertEqual(calls, ["pre", "post"])
+        optimizer.zero_grad(set_to_none=False)
+        self.assertEqual(p.grad.abs().sum(), 0)
+        optimizer.zero_grad()
+        self.assertIsNone(p.grad)
+
+    def test_schedulers(self):
+        ours, theirs = params(), params()
+        a = MixedPrecisionAdamW(ours, **HYPER)
+        b = torch.optim.AdamW(theirs, fused=True, **HYPER)
+        for some, optimizer in ((ours, a), (theirs, b)):
+            schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1,
+                                                           total_steps=5)
+            for step in range(4):
+                give_grads(some, step)
+                optimizer.step()
+                schedule.step()
+        self.equal(ours, theirs)
+
+    def test_add_param_group(self):
+        ours, theirs = params(), params()
+        a = MixedPrecisionAdamW(ours[:2], **HYPER)
+        b = torch.optim.AdamW(theirs[:2], fused=True, **HYPER)
+        for some, optimizer in ((ours, a), (theirs, b)):
+            give_grads(some, 0)
+            optimizer.step()
+            optimizer.add_param_group({"params": some[2:], "lr": 0.5})
+            give_grads(some, 1)
+            optimizer.step()
+        self.equal(ours, theirs)
+        self.assertEqual(a.param_groups[1]["max_norm"], 0.0)
+
+    def test_refused(self):
+        p = params(shapes=[(64,)])[0]
+        for numbers, words in (
+                (dict(lr=-1.0), "Invalid learning rate: -1.0"),
+                (dict(lr=torch.ones(2)), "Tensor lr must be 1-element"),
+                (dict(lr=math.nan), "Invalid learning rate: nan"),
+                (dict(betas=(1.0, 0.9)), "Invalid beta parameter at index 0: 1"),
+                (dict(betas=(0.9, -1.0)), "Invalid beta parameter at index 1"),
+                (dict(eps=-1.0), "Invalid epsilon value: -1.0"),
+                (dict(weight_decay=-1.0), "Invalid weight_decay value: -1.0"),
+                (dict(max_norm=-1.0), "Invalid max_norm value: -1.0")):
+            with self.assertRaisesRegex(ValueError, words):
+                MixedPrecisionAdamW([p], **numbers)
+        optimizer = MixedPrecisionAdamW([p])
+        for bad in (torch.ones(3).double(), torch.ones(3, device="meta"),
+                    torch.ones(3, dtype=torch.complex64)):
+            with self.assertRaisesRegex(ValueError, r"params\[1\] is torch."):
+                optimizer.add_param_group({"params": [
+                    torch.ones(2), bad.requires_grad_()]})
+            self.assertEqual(len(optimizer.param_groups), 1)
+        with self.assertRaisesRegex(TypeError, "params argument given"):
+            MixedPrecisionAdamW(p)
+        with self.assertRaisesRegex(ValueError, "empty parameter list"):
+            MixedPrecisionAdamW([])
+        p.grad = torch.ones(64).to_sparse()
+        with self.assertRaisesRegex(RuntimeError, "sparse gradients"):
+            optimizer.step()
+
+    def test_pytorchs_defaults_do_not_matter(self):
+        """set_default_dtype() and set_default_device() are for the user's."""
+        plain, other = params(torch.bfloat16), params(torch.bfloat16)
+        for some, dtype, device in ((plain, torch.float32, "cpu"),
+                                    (other, torch.float64, "meta")):
+            give_grads(some, 0)
+            torch.set_default_dtype(dtype)
+            torch.set_default_device(device)
+            try:
+                optimizer = MixedPrecisionAdamW(some, max_norm=0.5, **HYPER)
+                optimizer.step()
+                clip_grad_norm_(some, 0.1)
+                optimizer.load_state_dict(optimizer.state_dict())
+                optimizer.step()
+            finally:
+                torch.set_default_dtype(torch.float32)
+                torch.set_default_device(None)
+        self.equal(plain, other)
+
+    def test_named_parameters(self):
+        model = torch.nn.Linear(8, 8)
+        optimizer = MixedPrecisionAdamW(model.named_parameters())
+        model(torch.ones(8)).sum().backward()
+        optimizer.step()
+        self.assertEqual(optimizer.state_dict()["param_groups"][0]
+                         ["param_names"], ["weight", "bias"])
+
+    def test_backward_sees_the_write(self):
+        p = params(shapes=[(64,)])[0]
+        loss = p.square().sum()
+        p.grad = torch.ones(64)
+        MixedPrecisionAdamW([p]).step()
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace"):
+            loss.backward()
+
+
+if __name__ == "__main__":
+    unittest.main()

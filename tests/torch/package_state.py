@@ -1,0 +1,198 @@
+"""The state of swamp_torch.MixedPrecisionAdamW: saved, loaded, copied, pickled.
+
+usage: package_state.py FOLDER
+"""
+
+import copy
+import io
+import math
+import pickle
+import unittest
+
+from package import same
+
+import torch
+
+from swamp_torch import MixedPrecisionAdamW
+
+SHAPES = [(64,), (128, 64), (192,)]
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def params():
+    torch.manual_seed(1)
+    return [torch.nn.Parameter(torch.randn(s).to(d))
+            for s, d in zip(SHAPES, DTYPES)]
+
+
+def make(some, **options):
+    return MixedPrecisionAdamW([{"params": some[:2]},
+                                {"params": some[2:], "lr": 5e-3}],
+                               lr=1e-2, weight_decay=0.1, **options)
+
+
+def run(optimizer, first, count=3, some=None):
+    some = some or [p for g in optimizer.param_groups for p in g["params"]]
+    for step in range(first, first + count):
+        torch.manual_seed(100 + step)
+        for p in some:
+            p.grad = torch.randn(p.shape).to(p.dtype)
+        optimizer.step()
+    return some
+
+
+def tensors(optimizer):
+    some = [p for g in optimizer.param_groups for p in g["params"]]
+    return [t for p in some for _, t in sorted(optimizer.state[p].items())] + some
+
+
+class State(unittest.TestCase):
+    def equal(self, a, b):
+        a, b = tensors(a), tensors(b)
+        self.assertEqual(len(a), len(b))
+        for x, y in zip(a, b):
+            self.assertTrue(same(x, y), (x, y))
+
+    def going_on(self, copied):
+        """A run that goes on from a copy has the bits of one that never
+        stopped; and neither touches the other."""
+        straight = make(params(), max_norm=0.7)
+        run(straight, 0, 6)
+        stopped = make(params(), max_norm=0.7)
+        run(stopped, 0)
+        resumed = copied(stopped)
+        before = [t.clone() for t in tensors(stopped)]
+        run(resumed, 3)
+        for x, y in zip(tensors(stopped), before):
+            self.assertTrue(same(x, y))
+        self.equal(resumed, straight)
+        self.assertEqual(resumed.param_groups[0]["max_norm"], 0.7)
+        self.assertTrue(resumed._step_supports_amp_scaling)
+
+    def loaded(self, optimizer, state_dict):
+        some = params()
+        with torch.no_grad():
+            for p, q in zip(some, [q for g in optimizer.param_groups
+                                   for q in g["params"]]):
+                p.copy_(q)
+        result = make(some)
+        result.load_state_dict(state_dict)
+        for state in result.state.values():
+            self.assertIs(state["exp_avg"].dtype, torch.float32)
+        return result
+
+    def test_state_dict(self):
+        self.going_on(lambda o: self.loaded(o, o.state_dict()))
+
+    def test_torch_save(self):
+        def through_a_file(optimizer):
+            file = io.BytesIO()
+            torch.save(optimizer.state_dict(), file)
+            file.seek(0)
+            return self.loaded(optimizer, torch.load(file, weights_only=True))
+
+        self.going_on(through_a_file)
+
+    def test_deepcopy(self):
+        self.going_on(copy.deepcopy)
+
+    def test_pickle(self):
+        self.going_on(lambda o: pickle.loads(pickle.dumps(o)))
+
+    def test_names_and_shapes(self):
+        optimizer = make(params())
+        run(optimizer, 0)
+        state = optimizer.state_dict()["state"]
+        for index, (shape, dtype) in enumerate(zip(SHAPES, DTYPES)):
+            one = state[index]
+            names = {"step", "exp_avg", "exp_avg_sq"}
+            if dtype is not torch.float32:
+                names.add("master_param")
+            self.assertEqual(set(one), names)
+            self.assertEqual((one["step"].item(), one["step"].shape), (3.0, ()))
+            for name in names - {"step"}:
+                self.assertEqual((one[name].dtype, one[name].shape),
+                                 (torch.float32, shape))
+
+    def test_one_call_for_what_steps_together(self):
+        """Also after loading, where every parameter has a count of its own."""
+        some = [torch.nn.Parameter(torch.ones(64)) for _ in range(9)]
+        other = torch.optim.AdamW(some, fused=True)
+        run(other, 0, 2)
+        ours = MixedPrecisionAdamW(some)
+        ours.load_state_dict(other.state_dict())
+        self.assertEqual(
+            len({id(state["step"]) for state in ours.state.values()}), 1)
+
+    def test_from_torch(self):
+        """Goes on from torch.optim.AdamW; masters are made of the weights."""
+        for dtype in (torch.float32, torch.bfloat16):
+            torch.manual_seed(2)
+            first = torch.nn.Parameter(torch.randn(128).to(dtype))
+            second = torch.nn.Parameter(first.detach().clone())
+            theirs = torch.optim.AdamW([first], fused=dtype is torch.float32)
+            run(theirs, 0, 2)
+            with torch.no_grad():
+                second.copy_(first)
+            ours = MixedPrecisionAdamW([second], max_norm=0.0)
+            ours.load_state_dict(theirs.state_dict())
+            self.assertEqual(ours.param_groups[0]["max_norm"], 0.0)
+            self.assertIs(ours.state[second]["exp_avg"].dtype, torch.float32)
+            run(ours, 2, 2)
+            self.assertEqual(ours.state[second]["step"], 4)
+            if dtype is torch.float32:
+                run(theirs, 2, 2)
+                self.assertTrue(same(first, second))
+            else:
+                self.assertIn("master_param", ours.state[second])
+
+    def test_refused(self):
+        some = params()[:1]
+        other = torch.optim.AdamW(some, amsgrad=True)
+        run(other, 0)
+        ours = MixedPrecisionAdamW(some)
+        run(ours, 0)
+        before = [t.clone() for t in tensors(ours)]
+        with self.assertRaisesRegex(ValueError, r"param_groups\[0\] has amsgrad"):
+            ours.load_state_dict(other.state_dict())
+        with self.assertRaisesRegex(ValueError, "number of parameter groups"):
+            ours.load_state_dict(make(params()).state_dict())
+        for x, y in zip(tensors(ours), before):
+            self.assertTrue(same(x, y))
+        run(ours, 3)
+
+    def test_users_hooks_see_tensors(self):
+        optimizer = make(params())
+        run(optimizer, 0)
+        seen = []
+        optimizer.register_load_state_dict_pre_hook(
+            lambda _, d: seen.append(type(d["state"][0]["exp_avg"])))
+        optimizer.register_load_state_dict_post_hook(
+            lambda o: seen.append(type(next(iter(o.state.values()))["exp_avg"])))
+        optimizer.load_state_dict(optimizer.state_dict())
+        self.assertEqual(seen, [torch.Tensor] * 2)
+
+    def test_reload_model_params(self):
+        optimizer = make(params())
+        some = run(optimizer, 0)
+        with torch.no_grad():
+            for p in some:
+                p.fill_(2.5)
+        optimizer.reload_model_params()
+        for p in some[1:]:
+            self.assertTrue((optimizer.state[p]["master_param"] == 2.5).all())
+            self.assertEqual(optimizer.state[p]["step"], 3)
+
+    def test_small_steps_are_not_lost(self):
+        """What masters are for: 1000 steps, each below half a unit of the
+        weight's last place."""
+        p = torch.nn.Parameter(torch.ones(64, dtype=torch.bfloat16))
+        optimizer = MixedPrecisionAdamW([p], lr=1e-4, weight_decay=0.0)
+        for _ in range(1000):
+            p.grad = torch.ones(64, dtype=torch.bfloat16)
+            optimizer.step()
+        self.assertTrue(math.isclose(p[0].item(), 0.9, rel_tol=1e-2))
+
+
+if __name__ == "__main__":
+    unittest.main()
