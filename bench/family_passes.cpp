@@ -6,6 +6,7 @@
 
 #include "bench/memory.h"
 #include "bench/operator.h"
+#include "bench/passes.h"
 #include "bench/stream_roof.h"
 #include "bench/suite.h"
 #include "bench/threads.h"
@@ -31,7 +32,7 @@ struct Pass {
   ScalarType in;
   std::size_t inout;
   const ScalarType* out;  // null: none
-  void (*call)(const Arrays& arrays);
+  void (*call)(const Arrays& arrays, Machine* machine);
 
   Streams streams() const {
     return {bytes_of(in), inout, out != nullptr ? bytes_of(*out) : 0};
@@ -43,7 +44,7 @@ struct Pass {
 
 // The steps leave every bit where it is, and so do not drift into subnormals:
 // the gradient's share is too small, the learning rate 0.
-void call_adam(const Arrays& a) {
+void call_adam(const Arrays& a, Machine* machine) {
   AdamStep step;
   step.lr = 0;
   step.beta1 = step.beta2 = 1 - 1e-12;
@@ -53,21 +54,26 @@ void call_adam(const Arrays& a) {
   scaling.clip_coefficient = 0.5f;
   foreach_adam_(a.inout[0], a.in, a.inout[1], a.inout[2],
                 a.out.count != 0 ? TensorList(a.out) : TensorList(), step,
-                scaling);
+                scaling, machine);
 }
 
-void call_sgd(const Arrays& a) {
+void call_sgd(const Arrays& a, Machine* machine) {
   SgdStep step;
   step.lr = 0;
   step.momentum = a.inout.size() == 2 ? 1 : 0;
   step.dampening = step.momentum;
   foreach_sgd_(a.inout[0], a.in,
                a.inout.size() == 2 ? TensorList(a.inout[1]) : TensorList(),
-               a.out.count != 0 ? TensorList(a.out) : TensorList(), step);
+               a.out.count != 0 ? TensorList(a.out) : TensorList(), step, {},
+               machine);
 }
 
-void call_cast(const Arrays& a) { foreach_cast_(a.out, a.in); }
-void call_accumulate(const Arrays& a) { foreach_accumulate_(a.inout[0], a.in); }
+void call_cast(const Arrays& a, Machine* machine) {
+  foreach_cast_(a.out, a.in, 1, machine);
+}
+void call_accumulate(const Arrays& a, Machine* machine) {
+  foreach_accumulate_(a.inout[0], a.in, 1, machine);
+}
 
 // Of float16 and bfloat16 only one in a quick run: bytes are what counts.
 std::vector<Pass> passes(bool quick) {
@@ -109,22 +115,30 @@ Arrays place(const Pass& pass, std::byte* memory, const StreamArrays& at,
   return arrays;
 }
 
-void add_pass(Suite& suite, const Pass& pass, const Size& size, int threads) {
+void add_case(Suite& suite, const Pass& pass, const std::string& name,
+              std::size_t bytes, int threads,
+              const std::function<Machine*()>& machine) {
   const Streams streams = pass.streams();
-  const std::size_t count = stream_count(size.bytes, streams.bytes());
+  const std::size_t count = stream_count(bytes, streams.bytes());
   const StreamArrays at(streams, count);
-  const std::string name = pass.name + "/bytes:" + std::to_string(size.bytes) +
-                           threads_name(threads);
   suite.add(name, threads, {static_cast<double>(count * streams.traffic()), 0},
             [=](benchmark::State& state) {
               const PristineMemory memory(at.bytes);
               const Arrays arrays = place(pass, memory.data(), at, count);
-              timed(state, batch_of_bytes(size.bytes),
-                    [&] { pass.call(arrays); });
+              Machine* const where = machine();
+              timed(state, batch_of_bytes(bytes),
+                    [&] { pass.call(arrays, where); });
             });
+}
+
+void add_pass(Suite& suite, const Pass& pass, const Size& size, int threads) {
+  const std::string name = pass.name + "/bytes:" + std::to_string(size.bytes) +
+                           threads_name(threads);
+  add_case(suite, pass, name, size.bytes, threads,
+           []() -> Machine* { return nullptr; });
   suite.row(speed_row(
       pass.name + " " + size.name + ", " + threads_text(threads), name, "loop",
-      stream_roof(suite, streams, size.bytes, threads)));
+      stream_roof(suite, pass.streams(), size.bytes, threads)));
 }
 
 void add_norm(Suite& suite, const Dtype& dtype, const Size& size, int threads) {
@@ -149,6 +163,14 @@ void add_norm(Suite& suite, const Dtype& dtype, const Size& size, int threads) {
 }
 
 }  // namespace
+
+void add_pass_case(Suite& suite, const std::string& pass,
+                   const std::string& name, std::size_t bytes, int threads,
+                   std::function<Machine*()> machine) {
+  for (const Pass& one : passes(false)) {
+    if (one.name == pass) add_case(suite, one, name, bytes, threads, machine);
+  }
+}
 
 void add_passes(Suite& suite) {
   for (const Size& size : sizes(suite.options())) {

@@ -74,6 +74,11 @@ class Road {
 std::uint32_t prefetch_bytes(const Machine::Impl& machine,
                              const SegmentList& list) noexcept;
 
+// stores_past_caches() says whether arrays that are only written are too long
+// to be found in the caches again.
+bool stores_past_caches(const Machine::Impl& machine,
+                        const SegmentList& list) noexcept;
+
 // fold() joins the results of slaves whose ranges follow each other in list
 // order; a tensor that was cut between two of them counts once.
 Result fold(const Result* results, int count) noexcept;

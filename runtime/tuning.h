@@ -20,7 +20,10 @@ struct Tuning {
   // than prefetch_traffic_bytes: in memory 4 KiB gave 10 %, in L1 and L2 the
   // instructions cost up to 40 %. swamp_bench --benchmark_filter=roof.
   std::uint32_t prefetch_bytes = 4 * 1024;
+  std::uint32_t read_prefetch_bytes = 512;
+  std::uint32_t streams_prefetch_bytes = 2048;
   std::size_t prefetch_traffic_bytes = 2 * 1024 * 1024;
+  std::size_t past_caches_traffic_bytes = 40 * 1024 * 1024;
 };
 
 }  // namespace swamp::runtime
