@@ -1,6 +1,7 @@
 // The steps of the optimizers over lists of tensors.
 #include <cmath>
 
+#include "master/adam_lists.h"
 #include "master/operation_run.h"
 #include "slave/kernel_id.h"
 #include "slave/optimizer.h"
@@ -47,6 +48,23 @@ OperationTable step_table(std::size_t kernel, const Args& args, int states,
     }
   }
   return table;
+}
+
+// AdamStreams are the lists in the order of the kernels' streams.
+struct AdamStreams {
+  explicit AdamStreams(const master::AdamLists& lists)
+      : streams{{"gradients", lists.gradients},
+                {lists.params_name, lists.params},
+                {"exp_avgs", lists.exp_avgs},
+                {"exp_avg_sqs", lists.exp_avg_sqs},
+                {"model_params", lists.model_params}} {}
+  StreamList streams[5];
+};
+
+OperationTable adam_table(const master::AdamLists& lists,
+                          const slave::AdamArgs& args) {
+  return step_table(kernel_id::adam_float16, args, 2,
+                    lists.model_params.count() != 0);
 }
 
 }  // namespace
@@ -97,15 +115,16 @@ void foreach_adam_(TensorList params, TensorList gradients, TensorList exp_avgs,
       step.decoupled ? 0 : static_cast<float>(step.weight_decay);
   args.decay =
       step.decoupled ? static_cast<float>(1 - step.lr * step.weight_decay) : 1;
-  const bool with_model = model_params.count() != 0;
-  const OperationTable table =
-      step_table(kernel_id::adam_float16, args, 2, with_model);
-  const StreamList streams[] = {{"gradients", gradients},
-                                {"params", params},
-                                {"exp_avgs", exp_avgs},
-                                {"exp_avg_sqs", exp_avg_sqs},
-                                {"model_params", model_params}};
-  master::run_operations(streams, table, args, machine);
+  const master::AdamLists lists{params, gradients, exp_avgs, exp_avg_sqs,
+                                model_params};
+  const OperationTable table = adam_table(lists, args);
+  master::run_operations(AdamStreams(lists).streams, table, args, machine);
+}
+
+void master::check(const AdamLists& lists) {
+  const OperationTable table = adam_table(lists, slave::AdamArgs{});
+  make_segments(AdamStreams(lists).streams, table, false,
+                Road::of_this_thread().segment_memory());
 }
 
 }  // namespace swamp
