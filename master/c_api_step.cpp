@@ -93,6 +93,15 @@ swamp_status swamp_foreach_norm(swamp_machine* machine,
   });
 }
 
+swamp_status swamp_foreach_cast(swamp_machine* machine, size_t tensor_count,
+                                const swamp_tensor* out, const swamp_tensor* in,
+                                float divisor) {
+  return guarded([&] {
+    swamp::foreach_cast_({out, tensor_count}, {in, tensor_count}, divisor,
+                         swamp::machine_of(machine));
+  });
+}
+
 swamp_status swamp_mixed_precision_step(
     swamp_machine* machine, const swamp_mixed_precision_step_options* options,
     size_t tensor_count, const swamp_tensor* masters,

@@ -189,6 +189,24 @@ SWAMP_API swamp_status swamp_foreach_norm(swamp_machine* machine,
                                           const float* inv_scale,
                                           float* found_inf, double* norm);
 
+/** swamp_foreach_cast sets out = cast(in / divisor); see foreach_cast_() in
+ * foreach.h.
+ *
+ * @param machine where to run; NULL: the default machine
+ * @param tensor_count tensors in each of the lists; tensor i of both has as
+ * many elements; the arrays do not overlap
+ * @param[out] out float32 for 16-bit tensors of in; float16, bfloat16 or
+ *   float32 for float32 ones; may be NULL when tensor_count is 0
+ * @param in float16, bfloat16 or float32; only read
+ * @param divisor 1: no division
+ * @return as swamp_amp_foreach_non_finite_check_and_unscale(); also
+ *   SWAMP_INVALID_ARGUMENT for lists that do not agree */
+SWAMP_API swamp_status swamp_foreach_cast(swamp_machine* machine,
+                                          size_t tensor_count,
+                                          const swamp_tensor* out,
+                                          const swamp_tensor* in,
+                                          float divisor);
+
 /** swamp_mixed_precision_step_options is the numbers of one step of Adam or
  * AdamW. */
 typedef struct {

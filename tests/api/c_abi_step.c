@@ -142,6 +142,28 @@ int c_abi_step_overflow(void) {
   return failed;
 }
 
+int c_abi_cast(void) {
+  int failed = 0;
+  float wide[3] = {1.0f, -2.0f, 3.0f};
+  uint16_t narrow[3] = {0, 0, 0};
+  swamp_tensor in, out;
+  in.data = wide;
+  out.data = narrow;
+  in.count = out.count = 3;
+  in.dtype = SWAMP_FLOAT32;
+  out.dtype = SWAMP_BFLOAT16;
+  CHECK(swamp_foreach_cast(NULL, 1, &out, &in, 2.0f) == SWAMP_OK);
+  CHECK(narrow[0] == 0x3f00 && narrow[1] == 0xbf80 && narrow[2] == 0x3fc0);
+  CHECK(swamp_foreach_cast(NULL, 1, &in, &out, 1.0f) == SWAMP_OK);
+  CHECK(wide[0] == 0.5f && wide[1] == -1.0f && wide[2] == 1.5f);
+  out.count = 2;
+  CHECK(swamp_foreach_cast(NULL, 1, &out, &in, 1.0f) == SWAMP_INVALID_ARGUMENT);
+  CHECK(says("out[0].count: 2"));
+  CHECK(swamp_foreach_cast(NULL, 1, NULL, &in, 1.0f) == SWAMP_INVALID_ARGUMENT);
+  CHECK(narrow[0] == 0x3f00);
+  return failed;
+}
+
 int c_abi_step_errors(void) {
   int failed = 0;
   arrays a;
