@@ -86,6 +86,7 @@ int run(int argc, char** argv) {
   add_unscale(suite);
   add_passes(suite);
   add_lists(suite);
+  add_scaling(suite);
   add_transfer(suite);
   add_spawn(suite);
   add_threshold(suite);

@@ -50,6 +50,7 @@ class Suite {
 void add_unscale(Suite& suite);
 void add_passes(Suite& suite);
 void add_lists(Suite& suite);
+void add_scaling(Suite& suite);
 void add_transfer(Suite& suite);
 void add_spawn(Suite& suite);
 void add_threshold(Suite& suite);

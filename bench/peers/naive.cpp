@@ -220,7 +220,7 @@ int eigen_step(const Lists* lists, const Numbers* numbers) {
 // The traffic of a step in two passes, on the same arrays, whose values it
 // leaves alone: the gradients are read; then they are read again, three arrays
 // are read and written, and the model's weights written. Returns what it read.
-std::uint32_t roof_step(const Lists* lists) {
+std::uint32_t roof_step(const Lists* lists, float one) {
   const Lists& l = *lists;
   std::uint32_t all = 0;
   const auto words = [](const Tensor& t) {
@@ -251,9 +251,9 @@ std::uint32_t roof_step(const Lists* lists) {
         const std::ptrdiff_t end = begin + 512 < count ? begin + 512 : count;
         for (std::ptrdiff_t i = begin; i < end; ++i) all |= g[i];
         for (std::ptrdiff_t i = begin * per_word; i < end * per_word; ++i) {
-          p[i] = -p[i];
-          m[i] = -m[i];
-          v[i] = -v[i];
+          p[i] *= one;
+          m[i] *= one;
+          v[i] *= one;
         }
         if (out == nullptr) continue;
         for (std::ptrdiff_t i = begin; i < end; ++i) out[i] = 0x3f803f80u;
