@@ -2,7 +2,7 @@
 #ifndef SWAMP_MASTER_ADAM_LISTS_H_
 #define SWAMP_MASTER_ADAM_LISTS_H_
 
-#include "swamp/tensor.h"
+#include "swamp/foreach.h"
 
 namespace swamp::master {
 
@@ -15,8 +15,19 @@ struct AdamLists {
   const char* params_name = "params";  // in messages
 };
 
-// check() throws what foreach_adam_() would throw of these lists.
-void check(const AdamLists& lists);
+// AdamLook is asked, once the lists are known to be good, for the factor of the
+// unscaled gradients; false: no step. It may run other lists.
+class AdamLook {
+ public:
+  virtual bool look(float& clip_coefficient) = 0;
+
+ protected:
+  ~AdamLook() = default;
+};
+
+// adam_step_() is foreach_adam_() that looks at the gradients first.
+void adam_step_(const AdamLists& lists, const AdamStep& step, float inv_scale,
+                AdamLook& look, Machine* machine);
 
 }  // namespace swamp::master
 

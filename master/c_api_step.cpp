@@ -61,23 +61,37 @@ swamp::AdamStep adam_step(const Options& options) {
   return step;
 }
 
-// look() is the first pass; false: there is inf or nan. The norm costs more
-// than the check alone, so it is left out where nobody asks for it.
-bool look(const Options& options, swamp::TensorList gradients, float* clip,
-          float* found_inf, double* grad_norm, swamp::Machine* machine) {
-  float found = 0;
-  if (options.max_norm > 0 || grad_norm != nullptr) {
-    const double norm = swamp::foreach_norm(gradients, options.inv_scale,
-                                            &found, nullptr, machine);
-    *clip = swamp::clip_coefficient(options.max_norm, norm);
-    if (grad_norm != nullptr) *grad_norm = norm;
-  } else {
-    swamp::amp_foreach_non_finite_check_and_unscale_(gradients, found, 1.0f,
-                                                     nullptr, machine);
+// FirstPass looks at the gradients. The norm costs more than the check alone,
+// so it is left out where nobody asks for it.
+struct FirstPass final : swamp::master::AdamLook {
+  const Options& options;
+  swamp::TensorList gradients;
+  float* found_inf;
+  double* grad_norm;
+  swamp::Machine* machine;
+
+  FirstPass(const Options& o, swamp::TensorList g, float* f, double* n,
+            swamp::Machine* m)
+      : options(o), gradients(g), found_inf(f), grad_norm(n), machine(m) {}
+
+  bool look(float& clip) override {
+    clip = options.clip_coefficient;
+    if (clip != 0) return true;  // the caller has looked
+    clip = 1;
+    float found = 0;
+    if (options.max_norm > 0 || grad_norm != nullptr) {
+      const double norm = swamp::foreach_norm(gradients, options.inv_scale,
+                                              &found, nullptr, machine);
+      clip = swamp::clip_coefficient(options.max_norm, norm);
+      if (grad_norm != nullptr) *grad_norm = norm;
+    } else {
+      swamp::amp_foreach_non_finite_check_and_unscale_(gradients, found, 1.0f,
+                                                       nullptr, machine);
+    }
+    if (found != 0) *found_inf = 1.0f;
+    return found == 0;
   }
-  if (found != 0) *found_inf = 1.0f;
-  return found == 0;
-}
+};
 
 }  // namespace
 
@@ -118,20 +132,9 @@ swamp_status swamp_mixed_precision_step(
         {exp_avg_sqs, tensor_count},
         {model_params, model_params != nullptr ? tensor_count : 0},
         "masters"};
-    swamp::master::check(lists);
-    swamp::StepScaling scaling;
-    scaling.inv_scale = options->inv_scale;
-    scaling.clip_coefficient = options->clip_coefficient;
-    if (options->clip_coefficient == 0) {
-      scaling.clip_coefficient = 1;
-      if (!look(*options, lists.gradients, &scaling.clip_coefficient, found_inf,
-                grad_norm, swamp::machine_of(machine))) {
-        return;
-      }
-    }
-    swamp::foreach_adam_(lists.params, lists.gradients, lists.exp_avgs,
-                         lists.exp_avg_sqs, lists.model_params,
-                         adam_step(*options), scaling,
-                         swamp::machine_of(machine));
+    FirstPass first(*options, lists.gradients, found_inf, grad_norm,
+                    swamp::machine_of(machine));
+    swamp::master::adam_step_(lists, adam_step(*options), options->inv_scale,
+                              first, swamp::machine_of(machine));
   });
 }

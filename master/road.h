@@ -19,6 +19,8 @@ class Road {
   static Road& of_this_thread();
 
   Buffer<std::byte>& segment_memory() { return segments_; }
+  // waiting_memory() is for a list that waits until another has been run.
+  Buffer<std::byte>& waiting_memory() { return waiting_; }
 
   // run() takes a list down the road and returns the slaves' results, folded.
   // With `partial_bytes` the slaves also leave a partial result of that size
@@ -61,6 +63,7 @@ class Road {
   Result run_cut(Machine::Impl& machine, const SegmentList& list);
 
   Buffer<std::byte> segments_;
+  Buffer<std::byte> waiting_;
   Buffer<runtime::SlaveRange> ranges_;
   Buffer<Result> results_;
   Buffer<std::byte> partials_;

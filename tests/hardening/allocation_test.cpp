@@ -156,6 +156,7 @@ TEST(AllocationTest, StepsOfAMixedPrecisionOptimizerNeedNoneOnceWarm) {
       options.clip_grad = 1;
       options.fused = fused;
       options.shard = shard;
+      options.communicator = &Communicator::alone();
       MixedPrecisionOptimizer optimizer({data.group()}, options);
       expect_none_once_warm([&] { EXPECT_TRUE(optimizer.step().success); });
     }
