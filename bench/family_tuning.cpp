@@ -8,9 +8,13 @@
 
 #include "bench/memory.h"
 #include "bench/operator.h"
+#include "bench/passes.h"
 #include "bench/roof.h"
 #include "bench/suite.h"
+#include "bench/threads.h"
+#include "bench/timed.h"
 #include "runtime/machine_impl.h"
+#include "swamp/foreach.h"
 
 namespace swamp::bench {
 namespace {
@@ -19,13 +23,13 @@ constexpr std::size_t kTileBytes[] = {2048, 4096, 8192, 16384, 32768, 65536};
 
 // tuned_machine() is the environment's machine but for one number.
 template <class Tune>
-Machine& tuned_machine(const std::string& name, const char* transfer,
-                       Tune tune) {
+Machine& tuned_machine(const std::string& name, const char* transfer, Tune tune,
+                       const char* backend = "serial") {
   static std::map<std::string, std::unique_ptr<Machine>> machines;
   std::unique_ptr<Machine>& machine = machines[name];
   if (!machine) {
     MachineConfig config;
-    config.backend = "serial";
+    config.backend = backend;
     config.transfer = transfer;
     machine = std::make_unique<Machine>(config);
     tune(machine->impl().tuning);
@@ -52,6 +56,84 @@ void add_prefetch(Suite& suite, const Size& size, int prefetch) {
   const auto tuned = static_cast<int>(runtime::Tuning{}.prefetch_bytes);
   suite.row(speed_row(fmt::format("{}, prefetch {} bytes", size.name, prefetch),
                       name(prefetch), "Tuning", {name(tuned)}));
+}
+
+// Several arrays, and one that is only read, like other distances.
+constexpr int kNearBytes[] = {0, 256, 512, 1024, 2048, 4096};
+
+void add_read_prefetch(Suite& suite, std::size_t bytes, int prefetch,
+                       int threads) {
+  const auto name = [&](int distance) {
+    return fmt::format("norm/prefetch:{}/bytes:{}{}", distance, bytes,
+                       threads_name(threads));
+  };
+  suite.add(name(prefetch), threads, {static_cast<double>(bytes), 0},
+            [=](benchmark::State& state) {
+              Machine& machine = tuned_machine(
+                  fmt::format("read:{}", prefetch), "view",
+                  [=](runtime::Tuning& tuning) {
+                    tuning.read_prefetch_bytes =
+                        static_cast<std::uint32_t>(prefetch);
+                  },
+                  "");
+              const List list = make_list(kDtypes[0], {bytes / 4});
+              timed(state, batch_of_bytes(bytes), [&] {
+                benchmark::DoNotOptimize(
+                    foreach_norm(list, 0.5f, nullptr, nullptr, &machine));
+              });
+            });
+  suite.row(speed_row(
+      fmt::format("norm, {}, prefetch {} bytes", threads_text(threads),
+                  prefetch),
+      name(prefetch), "Tuning",
+      {name(static_cast<int>(runtime::Tuning{}.read_prefetch_bytes))}));
+}
+
+// add_streams() measures an accumulate (two arrays) or an Adam step (four or
+// five) with another distance.
+void add_streams_prefetch(Suite& suite, const std::string& pass,
+                          std::size_t bytes, int prefetch, int threads) {
+  const auto name = [&](int distance) {
+    return fmt::format("{}/prefetch:{}/bytes:{}{}", pass, distance, bytes,
+                       threads_name(threads));
+  };
+  add_pass_case(suite, pass, name(prefetch), bytes, threads, [=]() -> Machine* {
+    return &tuned_machine(
+        fmt::format("streams:{}", prefetch), "view",
+        [=](runtime::Tuning& tuning) {
+          tuning.streams_prefetch_bytes = static_cast<std::uint32_t>(prefetch);
+        },
+        "");
+  });
+  suite.row(speed_row(
+      fmt::format("{}, {}, prefetch {} bytes", pass, threads_text(threads),
+                  prefetch),
+      name(prefetch), "Tuning",
+      {name(static_cast<int>(runtime::Tuning{}.streams_prefetch_bytes))}));
+}
+
+// add_past_caches() is a cast of so much traffic, stored past the caches or
+// not.
+void add_past_caches(Suite& suite, const std::string& pass, std::size_t bytes,
+                     int threads) {
+  const auto name = [&](bool past) {
+    return fmt::format("{}/{}/bytes:{}{}", pass, past ? "past" : "cached",
+                       bytes, threads_name(threads));
+  };
+  for (const bool past : {false, true}) {
+    add_pass_case(suite, pass, name(past), bytes, threads, [=]() -> Machine* {
+      return &tuned_machine(
+          past ? "past" : "cached", "view",
+          [=](runtime::Tuning& tuning) {
+            tuning.past_caches_traffic_bytes = past ? 0 : ~std::size_t{0};
+          },
+          "");
+    });
+  }
+  suite.row(time_row(
+      fmt::format("{} {}, {}", pass, bytes_text(static_cast<double>(bytes)),
+                  threads_text(threads)),
+      name(true), "through the caches", name(false)));
 }
 
 void add_tile(Suite& suite, const Size& size, std::size_t tile) {
@@ -81,6 +163,28 @@ void add_tuning(Suite& suite) {
     if (suite.quick() && size.name != "memory") continue;
     for (const int prefetch : kPrefetchBytes) {
       add_prefetch(suite, size, prefetch);
+    }
+  }
+  const int all = thread_counts().back();
+  const std::size_t memory = suite.options().memory_bytes;
+  suite.section("Tuning: prefetch distance of norm and of several arrays");
+  for (const int prefetch : kNearBytes) {
+    if (suite.quick()) break;
+    for (const int threads : thread_counts()) {
+      add_read_prefetch(suite, memory, prefetch, threads);
+      for (const char* pass :
+           {"accumulate/bfloat16", "cast/bfloat16_float32", "step/adam/float32",
+            "step/adam/bfloat16_bfloat16"}) {
+        add_streams_prefetch(suite, pass, memory, prefetch, threads);
+      }
+    }
+  }
+  suite.section("Tuning: time of stores past the caches, by bytes");
+  for (std::size_t bytes = 2 * kMib; bytes <= memory; bytes *= 2) {
+    if (suite.quick()) break;
+    for (const char* pass : {"cast/bfloat16_float32", "cast/float32_bfloat16",
+                             "step/adam/bfloat16_bfloat16"}) {
+      add_past_caches(suite, pass, bytes, all);
     }
   }
   suite.section("Tuning: tile in copy, float32, 1 thread");

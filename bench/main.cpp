@@ -74,7 +74,9 @@ int run(int argc, char** argv) {
     return 0;
   }
   initialize_benchmark(options, argv[0]);
-  limit_shared_memory(std::max(options.memory_bytes, options.list_limit_bytes));
+  // Beside the arrays of a pass there is room between them.
+  limit_shared_memory(
+      std::max(options.memory_bytes + kMib, options.list_limit_bytes));
 
   const Facts facts = machine_facts();
   for (const auto& [key, value] : facts) {
@@ -82,7 +84,9 @@ int run(int argc, char** argv) {
   }
   Suite suite(options);
   add_unscale(suite);
+  add_passes(suite);
   add_lists(suite);
+  add_scaling(suite);
   add_transfer(suite);
   add_spawn(suite);
   add_threshold(suite);

@@ -26,6 +26,15 @@ std::byte* reserve() {
   return static_cast<std::byte*>(address);
 }
 
+// By the threads that will use it: a page lies on the node of its first.
+void fill(std::byte* at, std::size_t bytes) {
+  auto* const begin = reinterpret_cast<float*>(at);
+  for_each_part(thread_counts().back(), bytes / sizeof(float),
+                kPage / sizeof(float), [&](std::size_t i, std::size_t end) {
+                  std::fill(begin + i, begin + end, 1.0f);
+                });
+}
+
 }  // namespace
 
 void limit_shared_memory(std::size_t bytes) { limit = whole_pages(bytes); }
@@ -35,16 +44,18 @@ std::byte* shared_memory(std::size_t bytes) {
   static std::size_t filled = 0;
   if (bytes > limit) throw std::bad_alloc();
   if (bytes > filled) {
-    auto* const begin = reinterpret_cast<float*>(base + filled);
     const std::size_t more = whole_pages(bytes - filled);
-    // By the threads that will use it: a page lies on the node of its first.
-    for_each_part(thread_counts().back(), more / sizeof(float),
-                  kPage / sizeof(float), [&](std::size_t i, std::size_t end) {
-                    std::fill(begin + i, begin + end, 1.0f);
-                  });
+    fill(base + filled, more);
     filled += more;
   }
   return base;
 }
+
+PristineMemory::PristineMemory(std::size_t bytes)
+    : bytes_(whole_pages(bytes)), data_(shared_memory(bytes)) {
+  fill(data_, bytes_);
+}
+
+PristineMemory::~PristineMemory() { fill(data_, bytes_); }
 
 }  // namespace swamp::bench

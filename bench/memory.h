@@ -19,6 +19,21 @@ void limit_shared_memory(std::size_t bytes);
 // zero, in all four dtypes. So no case slows another down by inf or subnormals.
 std::byte* shared_memory(std::size_t bytes);
 
+// PristineMemory is the first `bytes` of the shared memory for a case that
+// leaves other values than those: it is filled again before and after.
+class PristineMemory {
+ public:
+  explicit PristineMemory(std::size_t bytes);
+  ~PristineMemory();
+  PristineMemory(const PristineMemory&) = delete;
+  PristineMemory& operator=(const PristineMemory&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  std::size_t bytes_;
+  std::byte* data_;
+};
+
 inline constexpr float kFlipSign = -1.0f;  // inv_scale of the unscale cases
 inline constexpr float kOnlyCheck = 1.0f;  // inv_scale of the check cases
 

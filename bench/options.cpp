@@ -40,8 +40,8 @@ const char* const kOwnHelp =
                   lists that are longer are left out
   --help          this text
 
-Names of cases begin with roof/ unscale/ check/ list/ spawn/ threshold/
-transfer/, for --benchmark_filter. The SWAMP_* variables choose the machine.
+Names of cases begin with roof/ unscale/ check/ norm/ cast/ accumulate/ step/
+list/ scaling/ spawn/ threshold/ transfer/, for --benchmark_filter. The SWAMP_* variables choose the machine.
 
 Google Benchmark's options (without --benchmark_format; the display is ours):
   --benchmark_filter=REGEX        --benchmark_list_tests

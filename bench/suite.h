@@ -48,7 +48,9 @@ class Suite {
 
 // The families. Each has one file, adds its cases and its rows.
 void add_unscale(Suite& suite);
+void add_passes(Suite& suite);
 void add_lists(Suite& suite);
+void add_scaling(Suite& suite);
 void add_transfer(Suite& suite);
 void add_spawn(Suite& suite);
 void add_threshold(Suite& suite);

@@ -8,10 +8,6 @@
 #include "swamp/amp.h"
 #include "swamp/machine.h"
 
-struct swamp_machine {
-  swamp::Machine machine;
-};
-
 using swamp::guarded;
 using swamp::require;
 using swamp::require_struct_size;
@@ -59,8 +55,7 @@ swamp_status swamp_amp_foreach_non_finite_check_and_unscale_report(
     swamp::OverflowReport overflow;
     swamp::amp_foreach_non_finite_check_and_unscale_(
         {tensors, tensor_count}, *found_inf, *inv_scale,
-        report != nullptr ? &overflow : nullptr,
-        machine != nullptr ? &machine->machine : nullptr);
+        report != nullptr ? &overflow : nullptr, swamp::machine_of(machine));
     if (report != nullptr) {
       report->tensor = overflow.tensor;
       report->index = overflow.index;

@@ -9,8 +9,18 @@
 #include <new>
 
 #include "swamp/error.h"
+#include "swamp/machine.h"
+
+struct swamp_machine {
+  swamp::Machine machine;
+};
 
 namespace swamp {
+
+// machine_of() is what the C++ API takes: null stays null.
+inline Machine* machine_of(swamp_machine* machine) noexcept {
+  return machine != nullptr ? &machine->machine : nullptr;
+}
 
 // fail() keeps the text for the calling thread and returns the status.
 swamp_status fail(swamp_status status, const char* text) noexcept;

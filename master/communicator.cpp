@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "master/per_rank.h"
+
 namespace swamp {
 namespace {
 
@@ -39,16 +41,18 @@ void require(const char* function, const char* argument, const void* data,
                      (bytes == 1 ? " byte" : " bytes"));
 }
 
+// Gathered is a value of every rank.
 template <class Value>
-std::vector<Value> gather(Communicator& communicator, Value value) {
-  std::vector<Value> all(index(communicator.size()));
-  communicator.all_gather(&value, sizeof(Value), all.data());
-  return all;
-}
+struct Gathered : master::PerRank<Value> {
+  Gathered(Communicator& communicator, Value value)
+      : master::PerRank<Value>(index(communicator.size())) {
+    communicator.all_gather(&value, sizeof(Value), this->data());
+  }
+};
 
 template <class Value>
 Value sum_in_order(Communicator& communicator, Value value) {
-  const std::vector<Value> all = gather(communicator, value);
+  Gathered<Value> all(communicator, value);
   // From rank 0's own value: 0 + -0 would lose its sign.
   Value sum = all[0];
   for (std::size_t rank = 1; rank < all.size(); ++rank) sum += all[rank];
@@ -85,7 +89,7 @@ void Communicator::exchange(const ConstBytes* send,
 
 float Communicator::max(float value) {
   float largest = -std::numeric_limits<float>::infinity();
-  for (const float each : gather(*this, value)) {
+  for (const float each : Gathered<float>(*this, value)) {
     if (std::isnan(each)) return std::numeric_limits<float>::quiet_NaN();
     largest = std::max(largest, each);
   }
@@ -98,10 +102,10 @@ std::uint64_t Communicator::sum(std::uint64_t value) {
   return sum_in_order(*this, value);
 }
 
-void Communicator::barrier() { gather(*this, std::uint8_t{0}); }
+void Communicator::barrier() { const Gathered<std::uint8_t> all(*this, 0); }
 
 void Communicator::all_gather(const void* mine, std::size_t bytes, void* all) {
-  const std::vector<std::size_t> equal(index(size()), bytes);
+  master::PerRank<std::size_t> equal(index(size()), bytes);
   all_gather_varied(mine, equal.data(), all);
 }
 
@@ -114,8 +118,8 @@ void Communicator::all_gather_varied(const void* mine, const std::size_t* bytes,
   require("all_gather", "mine", mine, bytes[rank()]);
   require("all_gather", "all", all, total);
 
-  const std::vector<ConstBytes> send(ranks, {mine, bytes[rank()]});
-  std::vector<MutableBytes> receive(ranks);
+  master::PerRank<ConstBytes> send(ranks, {mine, bytes[rank()]});
+  master::PerRank<MutableBytes> receive(ranks);
   std::size_t offset = 0;
   for (std::size_t r = 0; r < ranks; ++r) {
     if (bytes[r] == 0) continue;

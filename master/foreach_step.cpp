@@ -2,6 +2,7 @@
 #include <cmath>
 #include <string>
 
+#include "master/adam_lists.h"
 #include "master/operation_run.h"
 #include "slave/kernel_id.h"
 #include "slave/optimizer.h"
@@ -51,6 +52,25 @@ OperationTable step_table(std::size_t kernel, const Args& args, int states,
   return table;
 }
 
+slave::AdamArgs adam_args(const AdamStep& step, float inv_scale) {
+  const auto steps = static_cast<double>(step.step);
+  slave::AdamArgs args{};
+  args.inv_scale = inv_scale;
+  args.one_minus_beta1 = static_cast<float>(1 - step.beta1);
+  args.beta2 = static_cast<float>(step.beta2);
+  args.one_minus_beta2 = static_cast<float>(1 - step.beta2);
+  args.step_size =
+      static_cast<float>(step.lr / (1 - std::pow(step.beta1, steps)));
+  args.bias_correction2_sqrt =
+      static_cast<float>(std::sqrt(1 - std::pow(step.beta2, steps)));
+  args.eps = static_cast<float>(step.eps);
+  args.weight_decay =
+      step.decoupled ? 0 : static_cast<float>(step.weight_decay);
+  args.decay =
+      step.decoupled ? static_cast<float>(1 - step.lr * step.weight_decay) : 1;
+  return args;
+}
+
 }  // namespace
 
 void foreach_sgd_(TensorList params, TensorList gradients,
@@ -89,31 +109,37 @@ void foreach_adam_(TensorList params, TensorList gradients, TensorList exp_avgs,
                    TensorList exp_avg_sqs, TensorList model_params,
                    const AdamStep& step, const StepScaling& scaling,
                    Machine* machine) {
-  const auto steps = static_cast<double>(step.step);
-  slave::AdamArgs args{};
-  args.inv_scale = scaling.inv_scale;
-  args.clip_coefficient = scaling.clip_coefficient;
-  args.one_minus_beta1 = static_cast<float>(1 - step.beta1);
-  args.beta2 = static_cast<float>(step.beta2);
-  args.one_minus_beta2 = static_cast<float>(1 - step.beta2);
-  args.step_size =
-      static_cast<float>(step.lr / (1 - std::pow(step.beta1, steps)));
-  args.bias_correction2_sqrt =
-      static_cast<float>(std::sqrt(1 - std::pow(step.beta2, steps)));
-  args.eps = static_cast<float>(step.eps);
-  args.weight_decay =
-      step.decoupled ? 0 : static_cast<float>(step.weight_decay);
-  args.decay =
-      step.decoupled ? static_cast<float>(1 - step.lr * step.weight_decay) : 1;
-  const bool with_model = model_params.count() != 0;
+  struct Known final : master::AdamLook {
+    explicit Known(float given) : clip(given) {}
+    bool look(float& clip_coefficient) override {
+      clip_coefficient = clip;
+      return true;
+    }
+    float clip;
+  } known(scaling.clip_coefficient);
+  master::adam_step_({params, gradients, exp_avgs, exp_avg_sqs, model_params},
+                     step, scaling.inv_scale, known, machine);
+}
+
+void master::adam_step_(const AdamLists& lists, const AdamStep& step,
+                        float inv_scale, AdamLook& look, Machine* machine) {
+  slave::AdamArgs args = adam_args(step, inv_scale);
+  const bool with_model = lists.model_params.count() != 0;
   const OperationTable table =
       step_table(kernel_id::adam_float16, args, 2, with_model);
-  const StreamList streams[] = {{"gradients", gradients},
-                                {"params", params},
-                                {"exp_avgs", exp_avgs},
-                                {"exp_avg_sqs", exp_avg_sqs},
-                                {"model_params", model_params}};
-  master::run_operations(streams, table, args, machine);
+  const StreamList streams[] = {{"gradients", lists.gradients},
+                                {lists.params_name, lists.params},
+                                {"exp_avgs", lists.exp_avgs},
+                                {"exp_avg_sqs", lists.exp_avg_sqs},
+                                {"model_params", lists.model_params}};
+  Machine::Impl& impl = impl_of(machine);
+  Road& road = Road::of_this_thread();
+  const SegmentList list =
+      make_segments(streams, table, false, road.waiting_memory());
+  if (!look.look(args.clip_coefficient)) return;
+  args.prefetch_bytes = prefetch_bytes(impl, list);
+  set_past_caches(args, stores_past_caches(impl, list));
+  road.run(impl, list);
 }
 
 }  // namespace swamp

@@ -5,6 +5,8 @@
 
 #include "master/road.h"
 #include "master/tensor_list.h"
+#include "slave/cast.h"
+#include "slave/count_zeros.h"
 #include "slave/kernel_id.h"
 #include "slave/norm.h"
 #include "swamp/amp.h"
@@ -23,6 +25,15 @@ inline OverflowReport overflow_report(const Result& result) noexcept {
           result.flagged_elements};
 }
 
+// set_past_caches() is for arguments that can ask for it.
+template <class Args>
+auto set_past_caches(Args& args, bool past)
+    -> decltype(args.past_caches = 0, void()) {
+  args.past_caches = past ? 1 : 0;
+}
+inline void set_past_caches(slave::AccumulateArgs&, bool) {}
+inline void set_past_caches(slave::CountZerosArgs&, bool) {}
+
 // run_operations() runs a table, all operations of which have `args`, over its
 // streams.
 template <class Args>
@@ -33,6 +44,7 @@ Result run_operations(const StreamList* streams, const OperationTable& table,
   const SegmentList list =
       make_segments(streams, table, false, road.segment_memory());
   args.prefetch_bytes = prefetch_bytes(impl, list);
+  set_past_caches(args, stores_past_caches(impl, list));
   return road.run(impl, list);
 }
 

@@ -17,7 +17,7 @@ std::size_t blocks_per_grain(const runtime::SegmentTable& table) noexcept {
 
 Grains number_grains(std::byte* base, const runtime::SegmentTable& table) {
   Grains grains{0, blocks_per_grain(table) * kBlockElements};
-  for_each_grain_run(table, [&](const GrainRun& run) {
+  for_each_grain_run(table, grains.elements, [&](const GrainRun& run) {
     for (std::size_t i = run.begin_segment; i < run.end_segment; ++i) {
       reinterpret_cast<Segment*>(base + i * table.stride)->first_grain() =
           grains.count;
@@ -69,7 +69,11 @@ int cut(const runtime::SegmentTable& table, std::uint64_t traffic_bytes,
     std::uint64_t before = 0;
     std::uint64_t slave = 1;
     std::uint64_t next = target(1);
-    for_each_grain_run(table, [&](const GrainRun& run) {
+    // A list of less traffic has fewer blocks than kMaxGrains, without a look.
+    const bool few = traffic_bytes < kMaxGrains * kBlockElements / 2;
+    const std::size_t grain_elements =
+        (few ? 1 : blocks_per_grain(table)) * kBlockElements;
+    for_each_grain_run(table, grain_elements, [&](const GrainRun& run) {
       while (slave < n && next < before + run.bytes) {
         close(nearest_edge(table, run, next - before));
         next = target(++slave);

@@ -29,9 +29,10 @@ std::size_t blocks_per_grain(const runtime::SegmentTable& table) noexcept;
 // for_each_grain_run() is step one, list -> grains, a function of the counts
 // alone, never of the machine: whole blocks of a tensor, counted from its
 // start, or a run of tensors below kBlockElements, together not above it.
+// `grain_elements` is blocks_per_grain() * kBlockElements.
 template <class Visit>
-void for_each_grain_run(const runtime::SegmentTable& table, Visit visit) {
-  const std::size_t grain_elements = blocks_per_grain(table) * kBlockElements;
+void for_each_grain_run(const runtime::SegmentTable& table,
+                        std::size_t grain_elements, Visit visit) {
   for (std::size_t i = 0; i < table.count;) {
     const Segment& segment = table[i];
     GrainRun run{i, i + 1, grain_elements, 1,
@@ -53,6 +54,11 @@ void for_each_grain_run(const runtime::SegmentTable& table, Visit visit) {
     visit(run);
     i = run.end_segment;
   }
+}
+
+template <class Visit>
+void for_each_grain_run(const runtime::SegmentTable& table, Visit visit) {
+  for_each_grain_run(table, blocks_per_grain(table) * kBlockElements, visit);
 }
 
 // Grains is how the grains of a list are numbered.

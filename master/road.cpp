@@ -86,7 +86,17 @@ std::uint32_t prefetch_bytes(const Machine::Impl& machine,
   const runtime::Tuning& tuning = machine.tuning;
   const bool far = machine.transfer == runtime::Transfer::view &&
                    list.traffic_bytes > tuning.prefetch_traffic_bytes;
-  return far ? tuning.prefetch_bytes : 0;
+  if (!far) return 0;
+  const Operation& operation = list.table.operations[0];
+  if (operation.stream_count > 1) return tuning.streams_prefetch_bytes;
+  const bool only_read = operation.streams[0].access == Access::in;
+  return only_read ? tuning.read_prefetch_bytes : tuning.prefetch_bytes;
+}
+
+bool stores_past_caches(const Machine::Impl& machine,
+                        const SegmentList& list) noexcept {
+  return machine.transfer == runtime::Transfer::view &&
+         list.traffic_bytes > machine.tuning.past_caches_traffic_bytes;
 }
 
 Result fold(const Result* results, int count) noexcept {

@@ -19,6 +19,8 @@ class Road {
   static Road& of_this_thread();
 
   Buffer<std::byte>& segment_memory() { return segments_; }
+  // waiting_memory() is for a list that waits until another has been run.
+  Buffer<std::byte>& waiting_memory() { return waiting_; }
 
   // run() takes a list down the road and returns the slaves' results, folded.
   // With `partial_bytes` the slaves also leave a partial result of that size
@@ -61,6 +63,7 @@ class Road {
   Result run_cut(Machine::Impl& machine, const SegmentList& list);
 
   Buffer<std::byte> segments_;
+  Buffer<std::byte> waiting_;
   Buffer<runtime::SlaveRange> ranges_;
   Buffer<Result> results_;
   Buffer<std::byte> partials_;
@@ -73,6 +76,11 @@ class Road {
 // that fit into the caches, and where tiles come to LDM by DMA.
 std::uint32_t prefetch_bytes(const Machine::Impl& machine,
                              const SegmentList& list) noexcept;
+
+// stores_past_caches() says whether arrays that are only written are too long
+// to be found in the caches again.
+bool stores_past_caches(const Machine::Impl& machine,
+                        const SegmentList& list) noexcept;
 
 // fold() joins the results of slaves whose ranges follow each other in list
 // order; a tensor that was cut between two of them counts once.

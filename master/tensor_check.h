@@ -13,12 +13,18 @@ namespace swamp::master {
 // No array is larger than a pointer difference can say.
 inline constexpr std::size_t kMaxBytes = ~std::size_t{0} >> 1;
 
-// is_valid_data() looks at a tensor of a known dtype.
+inline constexpr std::size_t kMaxElements[kScalarTypeCount] = {
+    kMaxBytes / 2, kMaxBytes / 2, kMaxBytes / 4,
+    kMaxBytes / 8, kMaxBytes,     kMaxBytes};
+
+// is_valid_data() looks at a tensor of a known dtype. Without divisions: two
+// of them were a third of what a small tensor costs.
 inline bool is_valid_data(const Tensor& tensor, std::uint32_t type) noexcept {
   const std::size_t bytes = kScalarTypeBytes[type];
+  const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
   if (tensor.count == 0) return true;
-  return tensor.data != nullptr && tensor.count <= kMaxBytes / bytes &&
-         reinterpret_cast<std::uintptr_t>(tensor.data) % bytes == 0;
+  return tensor.data != nullptr && (address & (bytes - 1)) == 0 &&
+         tensor.count <= kMaxElements[type];
 }
 
 // fail_data() throws what is_valid_data() found in tensor `index` of `list`.

@@ -56,15 +56,39 @@ std::size_t find_row(const StreamList* streams, int stream_count,
   return row;
 }
 
-bool fits(const StreamList* streams, int stream_count, const ScalarType* types,
-          std::size_t i) noexcept {
+// Expected is what the tensors of a stream mostly are.
+struct Expected {
+  const Tensor* tensors;
+  std::uint32_t type;
+  std::uintptr_t misaligned;  // bits of an address
+};
+
+void expect_row(const StreamList* streams, int stream_count,
+                const ScalarType* types, Expected* expected) {
   for (int s = 0; s < stream_count; ++s) {
-    if (scalar_type_index(streams[s].tensors.data()[i]) !=
-        static_cast<std::uint32_t>(types[s])) {
-      return false;
-    }
+    expected[s] = {streams[s].tensors.data(),
+                   static_cast<std::uint32_t>(types[s]),
+                   kScalarTypeBytes[types[s]] - 1u};
   }
-  return true;
+}
+
+// place_expected() writes the addresses of tensor i of every stream and says
+// whether all is as expected. What is not may still be right: an empty tensor,
+// or other dtypes.
+inline bool place_expected(const Expected* expected, int stream_count,
+                           std::size_t i, std::byte** data) noexcept {
+  const std::size_t count = expected[0].tensors[i].count;
+  bool good = count <= kMaxBytes / 8;  // of any dtype
+  for (int s = 0; s < stream_count; ++s) {
+    const Tensor& tensor = expected[s].tensors[i];
+    const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
+    good &= scalar_type_index(tensor) == expected[s].type;
+    good &= tensor.count == count;
+    good &= address != 0;
+    good &= (address & expected[s].misaligned) == 0;
+    data[s] = static_cast<std::byte*>(tensor.data);
+  }
+  return good;
 }
 
 void require_same_counts(const StreamList* streams, int stream_count,
@@ -104,24 +128,26 @@ SegmentList make_segments(const StreamList* streams,
   SegmentList list;
   std::uint32_t used = 0;
   std::size_t row = 0;
+  Expected expected[kMaxStreams];
+  expect_row(streams, stream_count, operations.types[row], expected);
   std::byte* at = base;
   for (std::size_t i = 0; i < count; ++i, at += stride) {
-    if (!fits(streams, stream_count, operations.types[row], i)) {
-      row = find_row(streams, stream_count, operations, i);
-    }
-    require_same_counts(streams, stream_count, i);
-    const Operation& operation = operations.operations[row];
     const std::size_t elements = streams[0].tensors.data()[i].count;
-    auto* segment = new (at) Segment{&operation, elements};
-    for (int s = 0; s < stream_count; ++s) {
-      const Tensor& tensor = streams[s].tensors.data()[i];
-      if (!is_valid_data(tensor, scalar_type_index(tensor))) {
-        fail_data(streams[s].name, i, tensor);
+    auto* segment = new (at) Segment{&operations.operations[row], elements};
+    if (!place_expected(expected, stream_count, i, segment->data())) {
+      row = find_row(streams, stream_count, operations, i);
+      expect_row(streams, stream_count, operations.types[row], expected);
+      segment->operation = &operations.operations[row];
+      require_same_counts(streams, stream_count, i);
+      for (int s = 0; s < stream_count; ++s) {
+        const Tensor& tensor = streams[s].tensors.data()[i];
+        if (!is_valid_data(tensor, scalar_type_index(tensor))) {
+          fail_data(streams[s].name, i, tensor);
+        }
       }
-      segment->data()[s] = static_cast<std::byte*>(tensor.data);
     }
     used |= static_cast<std::uint32_t>(elements != 0) << row;
-    list.traffic_bytes += elements * operation.traffic_bytes;
+    list.traffic_bytes += elements * segment->operation->traffic_bytes;
   }
   list.table = {base, stride, count, operations.operations, operations.count,
                 used};

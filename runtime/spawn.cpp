@@ -18,33 +18,50 @@ void run_view(const SegmentTable& table, const SlaveRange& range,
               Result& result) noexcept {
   std::size_t begin = range.begin_element;
   std::byte* last_slot = nullptr;
+  result.grain_elements = partials.grain_elements;
   const auto run = [&](std::size_t i, std::size_t end) {
     const Segment& segment = table[i];
     const Operation& operation = *segment.operation;
     result.segment = i;
-    while (begin < end) {
-      std::size_t tile_end = end;
+    if (begin < end) {
       if (partials.bytes != 0) {
         const Partials::Place place =
             partials.place(segment, operation.stream_count, i, slave, begin);
-        tile_end = std::min(end, place.end);
-        if (place.slot != last_slot) {
-          std::memset(place.slot, 0, partials.bytes);
-          result.partial = last_slot = place.slot;
+        // One slot, or those of all the grains up to `end`.
+        std::size_t slots = 1;
+        if (place.end < end) {
+          slots += (end - place.end - 1) / partials.grain_elements + 1;
         }
+        std::byte* slot = place.slot;
+        std::byte* const next = slot + slots * partials.bytes;
+        if (slot == last_slot) slot += partials.bytes;
+        std::memset(slot, 0, static_cast<std::size_t>(next - slot));
+        result.partial = place.slot;
+        last_slot = next - partials.bytes;
       }
       void* tiles[kMaxStreams];
       for (int s = 0; s < operation.stream_count; ++s) {
         tiles[s] =
             segment.data()[s] + begin * operation.streams[s].element_bytes;
       }
-      kernels[operation.kernel].function(operation.args, tiles,
-                                         tile_end - begin, begin, result);
-      begin = tile_end;
+      kernels[operation.kernel].function(operation.args, tiles, end - begin,
+                                         begin, result);
     }
     begin = 0;
   };
+  // Small tensors lie anywhere: where each has several arrays, their first
+  // lines are asked for in good time (10 to 20 % of an Adam step of 16
+  // elements; with one array it cost as much).
+  constexpr std::size_t kAhead = 4;
+  const int streams = table.count != 0 ? table.operations->stream_count : 0;
+  const std::size_t last = streams > 1 && range.end_segment > kAhead
+                               ? range.end_segment - kAhead
+                               : 0;
   for (std::size_t i = range.begin_segment; i < range.end_segment; ++i) {
+    if (i < last) {
+      const Segment& next = table[i + kAhead];
+      for (int s = 0; s < streams; ++s) __builtin_prefetch(next.data()[s]);
+    }
     run(i, table[i].count);
   }
   if (range.end_element != 0) run(range.end_segment, range.end_element);

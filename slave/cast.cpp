@@ -18,7 +18,7 @@ namespace {
 
 using DF = hn::ScalableTag<float>;
 
-template <class In, class Out, bool kDivide>
+template <class In, class Out, bool kDivide, bool kPast = false>
 struct Cast {
   hn::Vec<DF> divisor;
 
@@ -27,22 +27,32 @@ struct Cast {
     const DF df;
     auto value = In::load(df, in);
     if (kDivide) value = In::round(df, hn::Div(value, divisor));
-    Out::store(df, value, out);
+    store_as<Out, kPast>(df, value, out);
   }
 };
 
-template <class In, class Out>
-HWY_INLINE void cast(const void* args, void* const* tiles, std::size_t count) {
-  const CastArgs& cast = *static_cast<const CastArgs*>(args);
-  const auto divisor = hn::Set(DF(), cast.divisor);
+template <class In, class Out, bool kDivide>
+HWY_INLINE void cast(const CastArgs& args, void* const* tiles,
+                     std::size_t count) {
+  const auto divisor = hn::Set(DF(), args.divisor);
   const InTile<In> in(tiles[0]);
   const OutTile<Out> out(tiles[1]);
-  if (cast.divisor == 1.0f) {
-    for_each_vector(count, cast.prefetch_bytes, Cast<In, Out, false>{divisor},
-                    in, out);
+  const Cast<In, Out, kDivide> compute{divisor};
+  if (args.past_caches != 0) {
+    for_each_vector_past(count, args.prefetch_bytes, compute,
+                         Cast<In, Out, kDivide, true>{divisor}, out, in, out);
   } else {
-    for_each_vector(count, cast.prefetch_bytes, Cast<In, Out, true>{divisor},
-                    in, out);
+    for_each_vector(count, args.prefetch_bytes, compute, in, out);
+  }
+}
+
+template <class In, class Out>
+HWY_INLINE void cast(const void* args, void* const* tiles, std::size_t count) {
+  const CastArgs& numbers = *static_cast<const CastArgs*>(args);
+  if (numbers.divisor == 1.0f) {
+    cast<In, Out, false>(numbers, tiles, count);
+  } else {
+    cast<In, Out, true>(numbers, tiles, count);
   }
 }
 

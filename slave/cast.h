@@ -1,5 +1,6 @@
 // The cast kernels: an in stream, converted into an out stream of another
-// dtype, and the accumulate kernels, which add it to an inout stream of float32.
+// dtype, and the accumulate kernels, which add it to an inout stream of
+// float32.
 #ifndef SWAMP_SLAVE_CAST_H_
 #define SWAMP_SLAVE_CAST_H_
 
@@ -10,8 +11,9 @@ namespace swamp::slave {
 // out = cast(in / divisor). The quotient is rounded to in's dtype before it is
 // cast, as FSDP divides in place and then casts.
 struct CastArgs {
-  float divisor;                 // 1: only the cast
-  std::uint32_t prefetch_bytes;  // how far ahead to prefetch; 0: not at all
+  float divisor;                  // 1: only the cast
+  std::uint32_t prefetch_bytes;   // how far ahead to prefetch; 0: not at all
+  std::uint32_t past_caches = 0;  // 1: the out stream is stored past the caches
 };
 
 // sum = (sum + widened in) / divisor, both in float32.

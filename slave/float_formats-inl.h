@@ -93,18 +93,26 @@ HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> narrow_float16(
 #endif
 }
 
+// round_bfloat16_number() is round_bfloat16() of what is no nan.
+template <class DF>
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bfloat16_number(
+    DF df, hn::Vec<DF> value) {
+  (void)df;
+  const hn::RebindToUnsigned<DF> du;
+  const auto bits = hn::BitCast(du, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  return hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd);
+}
+
 // round_bfloat16() rounds to nearest, ties to even, and leaves the bfloat16 in
 // the upper half of each float's bits; the lower half is noise. The CPU's own
 // vcvtneps2bf16 takes subnormals for zero.
 template <class DF>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bfloat16(DF df,
                                                             hn::Vec<DF> value) {
-  (void)df;
   const hn::RebindToUnsigned<DF> du;
-  const auto bits = hn::BitCast(du, value);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-  const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd);
-  const auto nan = hn::Or(bits, hn::Set(du, 0x400000u));
+  const auto rounded = round_bfloat16_number(df, value);
+  const auto nan = hn::Or(hn::BitCast(du, value), hn::Set(du, 0x400000u));
   return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(value)), nan, rounded);
 }
 

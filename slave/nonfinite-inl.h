@@ -45,6 +45,18 @@ template <class Bits>
 HWY_INLINE bool is_dirty(const Bits* block, Bits exponent) {
   const hn::ScalableTag<Bits> d;
   const std::size_t lanes = hn::Lanes(d);
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  // All ones are the largest that the exponent can be; masks are dearer.
+  if (sizeof(Bits) < 8) {
+    const auto all_ones = hn::Set(d, exponent);
+    const auto part = [&](std::size_t k) HWY_ATTR {
+      return hn::And(hn::LoadU(d, block + k * lanes), all_ones);
+    };
+    const auto largest =
+        hn::Max(hn::Max(part(0), part(1)), hn::Max(part(2), part(3)));
+    return !hn::AllFalse(d, hn::Eq(largest, all_ones));
+  }
+#endif
   const auto test = [&](std::size_t k) HWY_ATTR {
     return is_nonfinite(d, hn::LoadU(d, block + k * lanes), exponent);
   };

@@ -36,7 +36,7 @@ struct ClippedGradient {
 
 // What the arguments say of all elements alike is asked once a vector: such
 // branches cost nothing beside the memory, and blends would change bits.
-template <class Gradient, class... Model>
+template <bool kPast, class Gradient, class... Model>
 struct Sgd {
   ClippedGradient<Gradient> gradient;
   VF minus_lr, momentum, one_minus_dampening, weight_decay;
@@ -84,14 +84,14 @@ struct Sgd {
                        typename Model::Element*... model) const {
     weight = fma(g, minus_lr, weight);
     store(weight, at_weight);
-    (Model::store(DF(), weight, model), ...);
+    (store_as<Model, kPast>(DF(), weight, model), ...);
   }
 };
 
-template <class Gradient, class... Model>
-struct SgdMomentum : Sgd<Gradient, Model...> {
+template <bool kPast, class Gradient, class... Model>
+struct SgdMomentum : Sgd<kPast, Gradient, Model...> {
   explicit HWY_INLINE SgdMomentum(const SgdArgs& args)
-      : Sgd<Gradient, Model...>(args) {}
+      : Sgd<kPast, Gradient, Model...>(args) {}
   HWY_INLINE void operator()(const typename Gradient::Element* at_gradient,
                              float* at_weight, float* at_buffer,
                              typename Model::Element*... model) const {
@@ -99,7 +99,7 @@ struct SgdMomentum : Sgd<Gradient, Model...> {
   }
 };
 
-template <class Gradient, class... Model>
+template <bool kPast, class Gradient, class... Model>
 struct Adam {
   ClippedGradient<Gradient> gradient;
   VF lerp_factor, beta2, one_minus_beta2, minus_step_size;
@@ -143,40 +143,52 @@ struct Adam {
         hn::Add(hn::Div(hn::Sqrt(v), bias_correction2_sqrt), eps);
     weight = hn::Add(weight, hn::Div(hn::Mul(minus_step_size, m), denominator));
     store(weight, at_weight);
-    (Model::store(DF(), weight, model), ...);
+    (store_as<Model, kPast>(DF(), weight, model), ...);
   }
 };
 
+// run_step() moves the weights of a tile; the model's are the last stream,
+// where they are written at all.
+template <template <bool, class, class...> class Step, class Gradient,
+          class... Model, class Args, class... Tiles>
+HWY_INLINE void run_step(const Args& args, std::size_t count,
+                         void* const* model, Tiles... tiles) {
+  const Step<false, Gradient, Model...> step(args);
+  if constexpr (sizeof...(Model) == 0) {
+    for_each_vector(count, args.prefetch_bytes, step, tiles...);
+  } else if (args.past_caches != 0) {
+    const Step<true, Gradient, Model...> past(args);
+    for_each_vector_past(count, args.prefetch_bytes, step, past,
+                         OutTile<Model>(*model)..., tiles...,
+                         OutTile<Model>(*model)...);
+  } else {
+    for_each_vector(count, args.prefetch_bytes, step, tiles...,
+                    OutTile<Model>(*model)...);
+  }
+}
+
 template <class Gradient, class... Model>
 HWY_INLINE void sgd(const void* args, void* const* tiles, std::size_t count) {
-  const SgdArgs& sgd = *static_cast<const SgdArgs*>(args);
-  int next = 2;
-  for_each_vector(count, sgd.prefetch_bytes, Sgd<Gradient, Model...>(sgd),
-                  InTile<Gradient>(tiles[0]),
-                  InOutTile<Float32Stream>(tiles[1]),
-                  OutTile<Model>(tiles[next++])...);
+  run_step<Sgd, Gradient, Model...>(*static_cast<const SgdArgs*>(args), count,
+                                    tiles + 2, InTile<Gradient>(tiles[0]),
+                                    InOutTile<Float32Stream>(tiles[1]));
 }
 
 template <class Gradient, class... Model>
 HWY_INLINE void sgd_momentum(const void* args, void* const* tiles,
                              std::size_t count) {
-  const SgdArgs& sgd = *static_cast<const SgdArgs*>(args);
-  int next = 3;
-  for_each_vector(
-      count, sgd.prefetch_bytes, SgdMomentum<Gradient, Model...>(sgd),
+  run_step<SgdMomentum, Gradient, Model...>(
+      *static_cast<const SgdArgs*>(args), count, tiles + 3,
       InTile<Gradient>(tiles[0]), InOutTile<Float32Stream>(tiles[1]),
-      InOutTile<Float32Stream>(tiles[2]), OutTile<Model>(tiles[next++])...);
+      InOutTile<Float32Stream>(tiles[2]));
 }
 
 template <class Gradient, class... Model>
 HWY_INLINE void adam(const void* args, void* const* tiles, std::size_t count) {
-  const AdamArgs& adam = *static_cast<const AdamArgs*>(args);
-  int next = 4;
-  for_each_vector(
-      count, adam.prefetch_bytes, Adam<Gradient, Model...>(adam),
+  run_step<Adam, Gradient, Model...>(
+      *static_cast<const AdamArgs*>(args), count, tiles + 4,
       InTile<Gradient>(tiles[0]), InOutTile<Float32Stream>(tiles[1]),
-      InOutTile<Float32Stream>(tiles[2]), InOutTile<Float32Stream>(tiles[3]),
-      OutTile<Model>(tiles[next++])...);
+      InOutTile<Float32Stream>(tiles[2]), InOutTile<Float32Stream>(tiles[3]));
 }
 
 }  // namespace

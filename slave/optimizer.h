@@ -22,28 +22,29 @@ struct SgdArgs {
   float momentum;
   float one_minus_dampening;
   float weight_decay;
-  std::uint32_t nesterov;        // 0 or 1
-  std::uint32_t first_step;      // 0 or 1
-  std::uint32_t prefetch_bytes;  // how far ahead to prefetch; 0: not at all
+  std::uint32_t nesterov;         // 0 or 1
+  std::uint32_t first_step;       // 0 or 1
+  std::uint32_t prefetch_bytes;   // how far ahead to prefetch; 0: not at all
+  std::uint32_t past_caches = 0;  // 1: the out stream is stored past the caches
 };
 
 // torch's fused CPU Adam and AdamW, the vector body (FusedAdamKernel.cpp):
-//   Adam: g = g + p * weight_decay; AdamW: p = p * decay    if weight_decay != 0
-//   m = lerp(m, g, 1 - beta1)
-//   v = fma(one_minus_beta2 * g, g, v * beta2)
-//   p = p + (-step_size * m) / (sqrt(v) / bias_correction2_sqrt + eps)
+//   Adam: g = g + p * weight_decay; AdamW: p = p * decay    if weight_decay !=
+//   0 m = lerp(m, g, 1 - beta1) v = fma(one_minus_beta2 * g, g, v * beta2) p =
+//   p + (-step_size * m) / (sqrt(v) / bias_correction2_sqrt + eps)
 struct AdamArgs {
   float inv_scale;
   float clip_coefficient;
   float one_minus_beta1;
   float beta2;
   float one_minus_beta2;
-  float step_size;  // lr / (1 - beta1^step)
+  float step_size;              // lr / (1 - beta1^step)
   float bias_correction2_sqrt;  // sqrt(1 - beta2^step)
   float eps;
-  float weight_decay;  // Adam's; 0: none
-  float decay;         // AdamW's 1 - lr * weight_decay; 1: none
-  std::uint32_t prefetch_bytes;  // how far ahead to prefetch; 0: not at all
+  float weight_decay;             // Adam's; 0: none
+  float decay;                    // AdamW's 1 - lr * weight_decay; 1: none
+  std::uint32_t prefetch_bytes;   // how far ahead to prefetch; 0: not at all
+  std::uint32_t past_caches = 0;  // 1: the out stream is stored past the caches
 };
 
 }  // namespace swamp::slave

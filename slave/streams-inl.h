@@ -21,8 +21,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
 
-// A format loads and stores as many elements as `df` has lanes; round() gives
-// a float the precision of the format.
+// A format loads and stores as many elements as `df` has lanes; narrow() is
+// what it stores, round() gives a float the precision of the format.
 struct Float32Stream {
   using Element = float;
   template <class DF>
@@ -30,8 +30,8 @@ struct Float32Stream {
     return hn::LoadU(df, at);
   }
   template <class DF>
-  static HWY_INLINE void store(DF df, hn::Vec<DF> value, Element* at) {
-    hn::StoreU(value, df, at);
+  static HWY_INLINE hn::Vec<DF> narrow(DF, hn::Vec<DF> value) {
+    return value;
   }
   template <class DF>
   static HWY_INLINE hn::Vec<DF> round(DF, hn::Vec<DF> value) {
@@ -46,8 +46,9 @@ struct Float16Stream {
     return widen_float16(df, hn::LoadU(hn::Rebind<Element, DF>(), at));
   }
   template <class DF>
-  static HWY_INLINE void store(DF df, hn::Vec<DF> value, Element* at) {
-    hn::StoreU(narrow_float16(df, value), hn::Rebind<Element, DF>(), at);
+  static HWY_INLINE hn::Vec<hn::Rebind<Element, DF>> narrow(DF df,
+                                                            hn::Vec<DF> value) {
+    return narrow_float16(df, value);
   }
   template <class DF>
   static HWY_INLINE hn::Vec<DF> round(DF df, hn::Vec<DF> value) {
@@ -64,10 +65,10 @@ struct BFloat16Stream {
     return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
   }
   template <class DF>
-  static HWY_INLINE void store(DF df, hn::Vec<DF> value, Element* at) {
-    const hn::Rebind<Element, DF> d16;
+  static HWY_INLINE hn::Vec<hn::Rebind<Element, DF>> narrow(DF df,
+                                                            hn::Vec<DF> value) {
     const auto upper = hn::ShiftRight<16>(round_bfloat16(df, value));
-    hn::StoreU(hn::TruncateTo(d16, upper), d16, at);
+    return hn::TruncateTo(hn::Rebind<Element, DF>(), upper);
   }
   template <class DF>
   static HWY_INLINE hn::Vec<DF> round(DF df, hn::Vec<DF> value) {
@@ -76,6 +77,26 @@ struct BFloat16Stream {
         df, hn::And(round_bfloat16(df, value), hn::Set(du, 0xffff0000u)));
   }
 };
+
+// store_as() writes a vector in a format; with kPast past the caches, which is
+// for arrays that are only written and are too long to be found there again.
+// That needs an aligned address. Below AVX2 Highway would write beyond a narrow
+// vector.
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+inline constexpr bool kCanPassCaches = true;
+#else
+inline constexpr bool kCanPassCaches = false;
+#endif
+template <class Format, bool kPast = false, class DF>
+HWY_INLINE void store_as(DF df, hn::Vec<DF> value,
+                         typename Format::Element* at) {
+  const hn::Rebind<typename Format::Element, DF> d;
+  if (kPast && kCanPassCaches) {
+    hn::Stream(Format::narrow(df, value), d, at);
+  } else {
+    hn::StoreU(Format::narrow(df, value), d, at);
+  }
+}
 
 // StreamTile is one stream's tile.
 template <class Format, Access kAccess>
@@ -138,14 +159,14 @@ HWY_INLINE void compute_tail(std::size_t count, const Compute& compute,
   (copies.put(count), ...);
 }
 
-// for_each_vector() calls compute(at0, at1, ...), which loads, computes and
-// stores one vector of each stream, for all of the `count` elements.
+// for_each_whole() calls compute for the whole vectors of [i, count) and
+// returns the element behind them.
 template <class Compute, class... Tiles>
-HWY_INLINE void for_each_vector(std::size_t count, std::size_t prefetch_bytes,
-                                const Compute& compute, Tiles... tiles) {
+HWY_INLINE std::size_t for_each_whole(std::size_t i, std::size_t count,
+                                      std::size_t prefetch_bytes,
+                                      const Compute& compute, Tiles... tiles) {
   const std::size_t lanes = hn::Lanes(hn::ScalableTag<float>());
   const std::size_t block = 2 * lanes;
-  std::size_t i = 0;
   for (; i + block <= count; i += block) {
     if (prefetch_bytes != 0) (tiles.prefetch(i, block, prefetch_bytes), ...);
     compute(tiles.at(i)...);
@@ -155,10 +176,47 @@ HWY_INLINE void for_each_vector(std::size_t count, std::size_t prefetch_bytes,
     compute(tiles.at(i)...);
     i += lanes;
   }
-  if (i < count) {
-    compute_tail<Compute, Tiles...>(count - i, compute,
-                                    TailCopy<Tiles>(tiles.at(i), count - i)...);
-  }
+  return i;
+}
+
+// compute_some() calls compute for fewer elements than a vector has.
+template <class Compute, class... Tiles>
+HWY_INLINE void compute_some(std::size_t i, std::size_t count,
+                             const Compute& compute, Tiles... tiles) {
+  if (count == 0) return;
+  compute_tail<Compute, Tiles...>(count, compute,
+                                  TailCopy<Tiles>(tiles.at(i), count)...);
+}
+
+// for_each_vector() calls compute(at0, at1, ...), which loads, computes and
+// stores one vector of each stream, for all of the `count` elements.
+template <class Compute, class... Tiles>
+HWY_INLINE void for_each_vector(std::size_t count, std::size_t prefetch_bytes,
+                                const Compute& compute, Tiles... tiles) {
+  const std::size_t i =
+      for_each_whole(0, count, prefetch_bytes, compute, tiles...);
+  compute_some(i, count - i, compute, tiles...);
+}
+
+// for_each_vector_past() is the same with `past`, which stores what goes to
+// `out` past the caches; what lies before out's first whole vector and behind
+// its last is computed by `compute`.
+template <class Compute, class Past, class Out, class... Tiles>
+HWY_INLINE void for_each_vector_past(std::size_t count,
+                                     std::size_t prefetch_bytes,
+                                     const Compute& compute, const Past& past,
+                                     Out out, Tiles... tiles) {
+  constexpr std::size_t kBytes = sizeof(typename Out::Element);
+  const std::size_t vector_bytes = hn::Lanes(hn::ScalableTag<float>()) * kBytes;
+  const auto address = reinterpret_cast<std::uintptr_t>(out.at(0));
+  const std::size_t before =
+      (vector_bytes - address % vector_bytes) % vector_bytes / kBytes;
+  const std::size_t head = before < count ? before : count;
+  compute_some(0, head, compute, tiles...);
+  const std::size_t i =
+      for_each_whole(head, count, prefetch_bytes, past, tiles...);
+  compute_some(i, count - i, compute, tiles...);
+  hwy::FlushStream();  // before another thread is told that all is written
 }
 
 }  // namespace swamp::slave::HWY_NAMESPACE

@@ -1,6 +1,7 @@
 // The unscale and check kernels, compiled once per target by Highway.
 #include "slave/unscale.h"
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -21,7 +22,8 @@ namespace {
 
 // A format says how elements lie in memory (unsigned integers `Bits`), which
 // exponent bits are all ones in inf and nan, and how a vector of tag DB, of as
-// many elements as the format likes best, is multiplied by inv_scale.
+// many elements as the format likes best, is multiplied by inv_scale;
+// scale_finite() where all of them are finite, and inv_scale too.
 template <class Float, class Unsigned, Unsigned kExponentBits>
 struct FullFloat {
   using Bits = Unsigned;
@@ -32,6 +34,9 @@ struct FullFloat {
     const hn::ScalableTag<Float> df;
     return hn::BitCast(DB(),
                        hn::Mul(hn::BitCast(df, x), hn::Set(df, inv_scale)));
+  }
+  static HWY_INLINE hn::Vec<DB> scale_finite(hn::Vec<DB> x, Scale inv_scale) {
+    return scale(x, inv_scale);
   }
 };
 using Float32 = FullFloat<float, std::uint32_t, 0x7f800000u>;
@@ -50,42 +55,60 @@ struct Float16 {
     return narrow_float16(
         df, hn::Mul(widen_float16(df, x), hn::Set(df, inv_scale)));
   }
+  static HWY_INLINE hn::Vec<DB> scale_finite(hn::Vec<DB> x, Scale inv_scale) {
+    return scale(x, inv_scale);
+  }
 };
 
 struct BFloat16 {
   using Bits = std::uint16_t;
   using Scale = float;
   using DF = hn::ScalableTag<float>;
+  using DU = hn::RebindToUnsigned<DF>;
   static constexpr Bits kExponent = 0x7f80u;
 #if HWY_TARGET == HWY_SCALAR
   using DB = hn::Rebind<Bits, DF>;
-  static HWY_INLINE hn::Vec<DB> scale(hn::Vec<DB> x, Scale inv_scale) {
-    const hn::RebindToUnsigned<DF> du;
-    const auto wide = hn::ShiftLeft<16>(hn::PromoteTo(du, x));
-    return hn::TruncateTo(DB(),
-                          hn::ShiftRight<16>(scale_high(wide, inv_scale)));
+  template <class Round>
+  static HWY_INLINE hn::Vec<DB> scale(hn::Vec<DB> x, Scale inv_scale,
+                                      Round round) {
+    const auto wide = hn::ShiftLeft<16>(hn::PromoteTo(DU(), x));
+    return hn::TruncateTo(
+        DB(), hn::ShiftRight<16>(scale_high(wide, inv_scale, round)));
   }
 #else
   // The odd elements of a vector are the upper halves of floats, the even ones
   // become so by a shift: no element changes its place.
   using DB = hn::ScalableTag<Bits>;
-  static HWY_INLINE hn::Vec<DB> scale(hn::Vec<DB> x, Scale inv_scale) {
-    const hn::RebindToUnsigned<DF> du;
+  template <class Round>
+  static HWY_INLINE hn::Vec<DB> scale(hn::Vec<DB> x, Scale inv_scale,
+                                      Round round) {
+    const DU du;
     const auto pairs = hn::BitCast(du, x);
     const auto upper = hn::Set(du, 0xffff0000u);
-    const auto even = scale_high(hn::ShiftLeft<16>(pairs), inv_scale);
-    const auto odd = scale_high(hn::And(pairs, upper), inv_scale);
+    const auto even = scale_high(hn::ShiftLeft<16>(pairs), inv_scale, round);
+    const auto odd = scale_high(hn::And(pairs, upper), inv_scale, round);
     return hn::BitCast(DB(),
                        hn::Or(hn::ShiftRight<16>(even), hn::And(odd, upper)));
   }
 #endif
   // Multiplies float bits and rounds them to the upper half; what is left in
   // the lower half is noise.
-  static HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> scale_high(
-      hn::Vec<hn::RebindToUnsigned<DF>> x, Scale inv_scale) {
+  template <class Round>
+  static HWY_INLINE hn::Vec<DU> scale_high(hn::Vec<DU> x, Scale inv_scale,
+                                           Round round) {
     const DF df;
-    return round_bfloat16(df,
-                          hn::Mul(hn::BitCast(df, x), hn::Set(df, inv_scale)));
+    return round(hn::Mul(hn::BitCast(df, x), hn::Set(df, inv_scale)));
+  }
+  static HWY_INLINE hn::Vec<DB> scale(hn::Vec<DB> x, Scale inv_scale) {
+    return scale(x, inv_scale, [](hn::Vec<DF> value) HWY_ATTR {
+      return round_bfloat16(DF(), value);
+    });
+  }
+  // A product of finite numbers is no nan.
+  static HWY_INLINE hn::Vec<DB> scale_finite(hn::Vec<DB> x, Scale inv_scale) {
+    return scale(x, inv_scale, [](hn::Vec<DF> value) HWY_ATTR {
+      return round_bfloat16_number(DF(), value);
+    });
   }
 };
 
@@ -135,6 +158,7 @@ HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
 
   const std::size_t block_count = 4 * hn::Lanes(hn::ScalableTag<Bits>());
   const std::size_t ahead = unscale.prefetch_bytes;
+  const bool finite_scale = !kWrite || std::isfinite(unscale.inv_scale);
   std::size_t i = 0;
   for (; i + block_count <= count; i += block_count) {
     Bits* block = data + i;
@@ -145,14 +169,18 @@ HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
         hwy::Prefetch(next + b);
       }
     }
-    if (HWY_UNLIKELY(is_dirty(block, Format::kExponent))) {
+    if (HWY_UNLIKELY(is_dirty(block, Format::kExponent) || !finite_scale)) {
       flag_block<Bits>(block, block_count, Format::kExponent, first + i,
                        result);
-    }
-    if (kWrite) {
+      if (!kWrite) continue;
       for (std::size_t k = 0; k < block_count; k += lanes) {
         const auto x = hn::LoadU(db, block + k);
         hn::StoreU(Format::scale(x, inv_scale), db, block + k);
+      }
+    } else if (kWrite) {
+      for (std::size_t k = 0; k < block_count; k += lanes) {
+        const auto x = hn::LoadU(db, block + k);
+        hn::StoreU(Format::scale_finite(x, inv_scale), db, block + k);
       }
     }
   }

@@ -169,6 +169,99 @@ SWAMP_API swamp_status swamp_amp_update_scale(
     float* scale, int32_t* growth_tracker, const float* found_inf,
     double growth_factor, double backoff_factor, int64_t growth_interval);
 
+/** swamp_foreach_norm gives the 2-norm of the unscaled gradients, and finds inf
+ * and nan in the same pass, which only reads. See foreach_norm() in foreach.h:
+ * the same bits on every machine.
+ *
+ * @param machine where to run; NULL: the default machine
+ * @param tensors float16, bfloat16, float32 or float64; may be NULL when
+ *   tensor_count is 0
+ * @param tensor_count tensors in the list
+ * @param inv_scale one float, usually 1 / loss scale
+ * @param[in,out] found_inf one float, set to 1.0f if an incoming element is inf
+ *   or nan, else left alone; may be NULL
+ * @param[out] norm one double; not finite when an unscaled element is not
+ * @return as swamp_amp_foreach_non_finite_check_and_unscale(); also
+ *   SWAMP_INVALID_ARGUMENT for a NULL norm */
+SWAMP_API swamp_status swamp_foreach_norm(swamp_machine* machine,
+                                          const swamp_tensor* tensors,
+                                          size_t tensor_count,
+                                          const float* inv_scale,
+                                          float* found_inf, double* norm);
+
+/** swamp_foreach_cast sets out = cast(in / divisor); see foreach_cast_() in
+ * foreach.h.
+ *
+ * @param machine where to run; NULL: the default machine
+ * @param tensor_count tensors in each of the lists; tensor i of both has as
+ * many elements; the arrays do not overlap
+ * @param[out] out float32 for 16-bit tensors of in; float16, bfloat16 or
+ *   float32 for float32 ones; may be NULL when tensor_count is 0
+ * @param in float16, bfloat16 or float32; only read
+ * @param divisor 1: no division
+ * @return as swamp_amp_foreach_non_finite_check_and_unscale(); also
+ *   SWAMP_INVALID_ARGUMENT for lists that do not agree */
+SWAMP_API swamp_status swamp_foreach_cast(swamp_machine* machine,
+                                          size_t tensor_count,
+                                          const swamp_tensor* out,
+                                          const swamp_tensor* in,
+                                          float divisor);
+
+/** swamp_mixed_precision_step_options is the numbers of one step of Adam or
+ * AdamW. */
+typedef struct {
+  uint32_t struct_size; /**< sizeof(swamp_mixed_precision_step_options) */
+  float inv_scale;      /**< of the gradients, usually 1 / loss scale */
+  double max_norm;      /**< of all gradients together; 0: no clipping */
+  double lr;            /**< at least 0 */
+  double beta1;         /**< in [0, 1) */
+  double beta2;         /**< in [0, 1) */
+  double eps;           /**< at least 0 */
+  double weight_decay;  /**< at least 0 */
+  int64_t step;         /**< of this step, the first is 1 */
+  int32_t decoupled;    /**< 1: AdamW's weight decay; 0: Adam's */
+  /** 0: the call makes both passes. Above 0: the caller has made the first with
+   * swamp_foreach_norm(), because ranks had to agree, and gives the factor of
+   * the unscaled gradients: (float)(max_norm / (norm + 1e-6)) where that is
+   * below 1, else 1. found_inf, grad_norm and max_norm are then not used. */
+  float clip_coefficient;
+} swamp_mixed_precision_step_options;
+
+/** swamp_mixed_precision_step is everything between backward and the next
+ * forward, in two passes. The first only reads the gradients: is one inf or
+ * nan, and, where it is wanted, what is their norm. If one is, *found_inf is
+ * set, and nothing else happens. Else the second unscales and clips each
+ * gradient, moves the moments and the float32 weight, and rounds it to the
+ * model's, all in registers. Bits are those of torch's fused CPU Adam and AdamW
+ * (see foreach_adam_() in foreach.h), the same on every machine. The state is
+ * the caller's: step and scale are not advanced.
+ *
+ * @param machine where to run; NULL: the default machine
+ * @param options the numbers
+ * @param tensor_count tensors in each of the lists; tensor i of each has as
+ * many elements as that of the others; no two arrays overlap
+ * @param[in,out] masters float32 weights
+ * @param gradients float16, bfloat16 or float32; only read
+ * @param[in,out] exp_avgs float32: first moments, 0 before the first step
+ * @param[in,out] exp_avg_sqs float32: second moments
+ * @param[out] model_params float16 or bfloat16: set to the new weights; NULL
+ *   where the masters are the model's weights
+ * @param[in,out] found_inf one float, set to 1.0f when the step was not taken,
+ *   else left alone
+ * @param[out] grad_norm one double, the norm of the unscaled gradients before
+ *   clipping, also when it was not taken; may be NULL
+ * @return SWAMP_INVALID_ARGUMENT for a NULL options or found_inf, a wrong
+ *   struct_size, a number out of its range, lists that do not agree, and what
+ *   swamp_amp_foreach_non_finite_check_and_unscale() says of tensors;
+ *   SWAMP_UNSUPPORTED for a dtype that is not taken. Nothing has been written
+ *   then */
+SWAMP_API swamp_status swamp_mixed_precision_step(
+    swamp_machine* machine, const swamp_mixed_precision_step_options* options,
+    size_t tensor_count, const swamp_tensor* masters,
+    const swamp_tensor* gradients, const swamp_tensor* exp_avgs,
+    const swamp_tensor* exp_avg_sqs, const swamp_tensor* model_params,
+    float* found_inf, double* grad_norm);
+
 /** swamp_scaler is a loss scaler: the scale of the loss, and the rule that
  * moves it as one of the known systems does, bit for bit. One scaler is not for
  * several threads at once. */

@@ -102,6 +102,10 @@ struct alignas(128) Result {
   /// that: the slave's own partial result, zero when that begins. Set by the
   /// tile loop.
   void* partial = nullptr;
+  /// Above 0 where a tile may hold several grains of its tensor, so many
+  /// elements each: their partial results follow each other. Set by the tile
+  /// loop.
+  std::uint64_t grain_elements = 0;
 
   /// flag() records `count` more elements of the current segment, the first of
   /// them at `index`. A slave visits its elements in list order.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "master/buffer.h"
 #include "master/mixed_precision/inner_optimizer.h"
 #include "master/mixed_precision/slices.h"
 #include "swamp/mixed_precision.h"
@@ -72,6 +73,15 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
   StepScaling scaling;
   std::vector<double> squares;  // of the norm, by grain
 
+  // What a step sends and receives, kept so that it allocates nothing.
+  std::vector<std::size_t> rank_bytes;
+  std::vector<double> all_squares;
+  master::Buffer<std::byte> send_memory;
+  master::Buffer<std::byte> receive_memory;
+  std::vector<ConstBytes> send;
+  std::vector<MutableBytes> receive;
+  std::vector<Tensor> pieces;
+
   StepResult step();
 
   // The parts of a step.
@@ -109,7 +119,7 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
   Tensor main_param(master::MainSlice & main) const;
   Tensor main_gradient(master::MainSlice & main) const;
 
-  void event(const std::string& what) {
+  void event(const char* what) {
     if (options.observer != nullptr) options.observer->event(what);
   }
 

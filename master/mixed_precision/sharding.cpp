@@ -41,12 +41,10 @@ void MixedPrecisionOptimizer::Impl::reduce_scatter_gradients() {
   for (const auto& shard : shards) all_bytes += shard_bytes(shard);
   const auto mine = static_cast<std::size_t>(communicator.rank());
   const std::size_t my_bytes = shard_bytes(shards[mine]);
-  std::vector<float> send_memory(all_bytes / sizeof(float));
-  std::vector<float> receive_memory(ranks * my_bytes / sizeof(float));
-  auto* out = reinterpret_cast<std::byte*>(send_memory.data());
-  auto* in = reinterpret_cast<std::byte*>(receive_memory.data());
-  std::vector<ConstBytes> send;
-  std::vector<MutableBytes> receive;
+  std::byte* out = send_memory.reserve(all_bytes);
+  std::byte* in = receive_memory.reserve(ranks * my_bytes);
+  send.clear();
+  receive.clear();
   for (std::size_t r = 0; r < ranks; ++r) {
     const std::byte* begin = out;
     for (const Slice& slice : shards[r]) {
@@ -62,7 +60,7 @@ void MixedPrecisionOptimizer::Impl::reduce_scatter_gradients() {
   communicator.exchange(send.data(), receive.data());
 
   for (std::size_t r = 0; r < ranks; ++r) {
-    std::vector<Tensor> pieces;
+    pieces.clear();
     std::byte* at = in + r * my_bytes;
     for (const Slice& slice : shards[mine]) {
       const ScalarType type = source(slice.parameter).dtype;
@@ -83,7 +81,8 @@ void MixedPrecisionOptimizer::Impl::reduce_scatter_gradients() {
 
 // gather_model_params() brings the weights that other ranks have moved.
 void MixedPrecisionOptimizer::Impl::gather_model_params() {
-  std::vector<std::size_t> bytes;
+  std::vector<std::size_t>& bytes = rank_bytes;
+  bytes.clear();
   std::size_t all_bytes = 0;
   for (const auto& shard : shards) {
     std::size_t of_rank = 0;
@@ -94,8 +93,7 @@ void MixedPrecisionOptimizer::Impl::gather_model_params() {
     bytes.push_back(of_rank);
     all_bytes += of_rank;
   }
-  std::vector<float> memory(all_bytes / sizeof(float));
-  auto* base = reinterpret_cast<std::byte*>(memory.data());
+  std::byte* base = send_memory.reserve(all_bytes);
   const auto mine = static_cast<std::size_t>(communicator.rank());
   std::byte* my_piece = nullptr;
   const auto visit = [&](auto copy) {

@@ -36,8 +36,10 @@ bool MixedPrecisionOptimizer::Impl::unscale_and_check(StepResult& result) {
                                               inv_scale, &result.overflow,
                                               options.machine);
   }
-  event("unscale_and_check(" + std::to_string(main_gradients.size()) +
-        " grads)");
+  if (options.observer != nullptr) {
+    options.observer->event("unscale_and_check(" +
+                            std::to_string(main_gradients.size()) + " grads)");
+  }
   if (result.overflow.element_count != 0) {
     const master::Slice& slice = slices[result.overflow.tensor].slice;
     result.overflow.tensor = slice.parameter;
@@ -77,12 +79,14 @@ double MixedPrecisionOptimizer::Impl::clip_grad_norm() {
   // The sums of the grains, not of the ranks, are added in the order of the
   // ranks: so a sharded model has the norm of one that is not.
   const auto ranks = static_cast<std::size_t>(communicator.size());
-  std::vector<std::size_t> bytes(ranks);
+  std::vector<std::size_t>& bytes = rank_bytes;
+  bytes.resize(ranks);
   const std::size_t mine = squares.size() * sizeof(double);
   communicator.all_gather(&mine, sizeof mine, bytes.data());
   std::size_t all_bytes = 0;
   for (const std::size_t b : bytes) all_bytes += b;
-  std::vector<double> all(all_bytes / sizeof(double));
+  std::vector<double>& all = all_squares;
+  all.resize(all_bytes / sizeof(double));
   communicator.all_gather_varied(squares.data(), bytes.data(), all.data());
   double sum = 0;
   for (const double grain : all) sum += grain;

@@ -19,6 +19,10 @@ int c_abi_update_scale(void);
 int c_abi_check_reports(void);
 int c_abi_scaler(void);
 int c_abi_scaler_errors(void);
+int c_abi_cast(void);
+int c_abi_step(void);
+int c_abi_step_overflow(void);
+int c_abi_step_errors(void);
 
 #ifdef __cplusplus
 }

@@ -24,6 +24,11 @@ TEST(CAbi, CheckReports) { EXPECT_EQ(c_abi_check_reports(), 0); }
 TEST(CAbi, Scaler) { EXPECT_EQ(c_abi_scaler(), 0); }
 TEST(CAbi, ScalerErrors) { EXPECT_EQ(c_abi_scaler_errors(), 0); }
 
+TEST(CAbi, Cast) { EXPECT_EQ(c_abi_cast(), 0); }
+TEST(CAbi, Step) { EXPECT_EQ(c_abi_step(), 0); }
+TEST(CAbi, StepOverflow) { EXPECT_EQ(c_abi_step_overflow(), 0); }
+TEST(CAbi, StepErrors) { EXPECT_EQ(c_abi_step_errors(), 0); }
+
 TEST(CAbi, LastErrorBelongsToTheThread) {
   EXPECT_EQ(swamp_machine_create(nullptr, nullptr), SWAMP_INVALID_ARGUMENT);
   ASSERT_STRNE(swamp_last_error(), "");

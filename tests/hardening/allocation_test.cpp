@@ -2,6 +2,7 @@
 // and has changed nothing.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <thread>
@@ -11,6 +12,9 @@
 #include "runtime/machine_impl.h"
 #include "swamp/amp.h"
 #include "swamp/c_api.h"
+#include "swamp/float_formats.h"
+#include "swamp/foreach.h"
+#include "swamp/mixed_precision.h"
 
 namespace swamp::test {
 namespace {
@@ -72,6 +76,128 @@ TEST(AllocationTest, NoneOnceWarm) {
     const std::size_t taken = allocations() - before;
     if (one.transfer != "check") {
       EXPECT_EQ(taken, 0u);
+    }
+  }
+}
+
+// StepData is a model of a few tensors, one of them float32, and what a step of
+// its own needs beside.
+struct StepData {
+  StepData() {
+    for (std::size_t i = 0; i < 8; ++i) {
+      const std::size_t count = 1000 + 9000 * i;
+      weights.emplace_back(count, bfloat16_from_float(1.0f));
+      gradients.emplace_back(count, bfloat16_from_float(2.0f));
+      for (auto* list : {&masters, &exp_avgs, &exp_avg_sqs}) {
+        list->emplace_back(count, 1.0f);
+      }
+      model.push_back({weights[i].data(), count, kBFloat16});
+      grads.push_back({gradients[i].data(), count, kBFloat16});
+      params.push_back({masters[i].data(), count, kFloat32});
+      m.push_back({exp_avgs[i].data(), count, kFloat32});
+      v.push_back({exp_avg_sqs[i].data(), count, kFloat32});
+    }
+  }
+  ParameterGroup group() const {
+    ParameterGroup all;
+    for (std::size_t i = 0; i < model.size(); ++i) {
+      all.parameters.push_back({"p" + std::to_string(i), model[i], grads[i]});
+    }
+    return all;
+  }
+  std::vector<std::vector<std::uint16_t>> weights, gradients;
+  std::vector<std::vector<float>> masters, exp_avgs, exp_avg_sqs;
+  std::vector<Tensor> model, grads, params, m, v;
+};
+
+// expect_none_once_warm() calls twice, then counts.
+template <class Call>
+void expect_none_once_warm(Call call) {
+  call();
+  call();
+  const std::size_t before = allocations();
+  for (int i = 0; i < 10; ++i) call();
+  EXPECT_EQ(allocations() - before, 0u);
+}
+
+TEST(AllocationTest, PassesOfAnOptimizerNeedNoneOnceWarm) {
+  for (const Case& one : cases()) {
+    if (one.transfer == "check") continue;
+    SCOPED_TRACE(one.backend + " " + one.transfer);
+    MachineConfig config;
+    config.backend = one.backend;
+    config.transfer = one.transfer;
+    config.slaves_per_group = 8;
+    Machine machine(config);
+    StepData data;
+    expect_none_once_warm([&] {
+      float found_inf = 0;
+      EXPECT_GT(foreach_norm(data.grads, 0.5f, &found_inf, nullptr, &machine),
+                0);
+      AdamStep step;
+      step.step = 1;
+      foreach_adam_(data.params, data.grads, data.m, data.v, data.model, step,
+                    {}, &machine);
+      foreach_cast_(data.model, data.params, 1, &machine);
+      foreach_accumulate_(data.m, data.grads, 1, &machine);
+    });
+  }
+}
+
+TEST(AllocationTest, StepsOfAMixedPrecisionOptimizerNeedNoneOnceWarm) {
+  for (const bool fused : {true, false}) {
+    for (const bool shard : {false, true}) {
+      SCOPED_TRACE(testing::Message()
+                   << "fused " << fused << " shard " << shard);
+      StepData data;
+      MixedPrecisionOptions options;
+      options.bf16 = true;
+      options.loss_scale = 2;
+      options.clip_grad = 1;
+      options.fused = fused;
+      options.shard = shard;
+      options.communicator = &Communicator::alone();
+      MixedPrecisionOptimizer optimizer({data.group()}, options);
+      expect_none_once_warm([&] { EXPECT_TRUE(optimizer.step().success); });
+    }
+  }
+}
+
+// All that cold calls ask for, freed or not, on a thread that has called
+// nothing before: a hundredth of the tensors' bytes, and a MiB.
+TEST(AllocationTest, CallsNeedLittleMemoryBesideTheTensors) {
+  const std::vector<float> values(5000000, 1.0f);
+  auto* const data = const_cast<float*>(values.data());  // only read
+  for (const std::size_t count :
+       {std::size_t{16}, std::size_t{5000}, std::size_t{5000000}}) {
+    std::vector<Tensor> tensors;
+    const std::size_t most =
+        std::min<std::size_t>(values.size() / count, 10000);
+    for (std::size_t i = 0; i < most; ++i) {
+      tensors.push_back({data + i * count, count, kFloat32});
+    }
+    for (const Case& one : cases()) {
+      if (one.transfer == "check") continue;
+      SCOPED_TRACE(one.backend + " " + one.transfer + " " +
+                   std::to_string(count));
+      MachineConfig config;
+      config.backend = one.backend;
+      config.transfer = one.transfer;
+      config.core_groups = 6;
+      config.slaves_per_group = 8;
+      config.ldm_bytes = 8192;
+      Machine machine(config);
+      std::size_t taken = 0;
+      std::thread([&] {
+        const std::size_t before = allocated_bytes();
+        float found_inf = 0;
+        amp_foreach_non_finite_check_and_unscale_(tensors, found_inf, 1.0f,
+                                                  nullptr, &machine);
+        foreach_norm(tensors, 1, nullptr, nullptr, &machine);
+        taken = allocated_bytes() - before;
+      }).join();
+      EXPECT_GT(taken, 0u);
+      EXPECT_LE(taken, most * count * sizeof(float) / 100 + (1u << 20));
     }
   }
 }

@@ -9,9 +9,11 @@ namespace {
 constexpr std::size_t kUnlimited = ~std::size_t{0};
 std::atomic<std::size_t> count{0};
 std::atomic<std::size_t> limit{kUnlimited};
+std::atomic<std::size_t> all_bytes{0};
 
 void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
   if (count.fetch_add(1) >= limit.load()) return nullptr;
+  all_bytes.fetch_add(bytes);
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   return std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
 }
@@ -74,6 +76,7 @@ void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
 namespace swamp::test {
 
 std::size_t allocations() { return count.load(); }
+std::size_t allocated_bytes() { return all_bytes.load(); }
 void fail_after(std::size_t allowed) { limit.store(count.load() + allowed); }
 void fail_never() { limit.store(kUnlimited); }
 

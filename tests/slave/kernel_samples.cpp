@@ -58,6 +58,22 @@ std::vector<ArgsSample> prefetches() {
           sample(Args{kPrefetch}, "prefetch", true)};
 }
 
+// with_past_caches() is all samples twice, the second time with outputs that
+// are stored past the caches.
+template <class Args>
+ArgsFamily with_past_caches(ArgsFamily family) {
+  const std::vector<ArgsSample> samples = family.samples;
+  for (ArgsSample one : samples) {
+    Args args;
+    std::memcpy(&args, one.bytes.data(), sizeof args);
+    args.past_caches = 1;
+    std::memcpy(one.bytes.data(), &args, sizeof args);
+    one.text += "past the caches ";
+    family.samples.push_back(one);
+  }
+  return family;
+}
+
 const std::vector<float> kScales = {
     1.0f, 0.5f,  0x1p-16f, 0.7f,      1.0f / 3.0f, 1e-3f,   65536.f,
     0.0f, -0.0f, -1.0f,    kInfinity, 1e-40f,      3.4e38f, kNan};
@@ -90,8 +106,9 @@ ArgsFamily args_family<CountZerosArgs>() {
 
 template <>
 ArgsFamily args_family<CastArgs>() {
-  return {Flagged::nothing, Partial::none,
-          numbers<CastArgs>(kDivisors, "divisor", false)};
+  return with_past_caches<CastArgs>(
+      {Flagged::nothing, Partial::none,
+       numbers<CastArgs>(kDivisors, "divisor", false)});
 }
 
 template <>
@@ -119,7 +136,7 @@ ArgsFamily args_family<SgdArgs>() {
                           a.one_minus_dampening, "decay", a.weight_decay,
                           "nesterov", a.nesterov, "first", a.first_step)));
   }
-  return family;
+  return with_past_caches<SgdArgs>(family);
 }
 
 template <>
@@ -140,7 +157,7 @@ ArgsFamily args_family<AdamArgs>() {
                    "1 - beta1", a.one_minus_beta1, "beta2", a.beta2, "step",
                    a.step_size, "L2", a.weight_decay, "decay", a.decay)));
   }
-  return family;
+  return with_past_caches<AdamArgs>(family);
 }
 
 }  // namespace swamp::test

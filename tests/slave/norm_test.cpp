@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -77,6 +78,68 @@ TEST(Norm, LanesDoNotDependOnTilesOrIsa) {
         cut.tile(data.stream(0) + 37 * bytes, 63, 37);
         expect_same(cut.partial(), whole.partial());
         if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// A tile of several grains has the partial results, and the flags, of its
+// grains one by one; the last of them may be short.
+TEST(Norm, GrainsOfATileAreAsIfAlone) {
+  constexpr std::size_t kGrain = 512;
+  constexpr std::size_t kFirst = 3 * kGrain;
+  for (const KernelId id : kKernels) {
+    const KernelCase& kernel = kernel_cases()[id];
+    SCOPED_TRACE(kernel.name);
+    const std::size_t bytes = kernel.streams[0].format->bytes;
+    for (const KernelTable* table : runnable_tables()) {
+      SCOPED_TRACE(table->isa);
+      for (const std::size_t count : {std::size_t{600}, 4 * kGrain, 11 * kGrain,
+                                      13 * kGrain + 37, 8 * kGrain - 1}) {
+        for (const bool dirty : {false, true}) {
+          Random random(id + count);
+          KernelTiles data(kernel, count, fill_ordinary, random);
+          // All ones in the exponent: the last element of the second grain, and
+          // the first of the last one.
+          if (dirty) {
+            for (const std::size_t at : {std::min(count, 2 * kGrain) - 1,
+                                         (count - 1) / kGrain * kGrain}) {
+              for (std::size_t b = 0; b < bytes; ++b) {
+                data.stream(0)[at * bytes + b] =
+                    b + 1 == bytes ? std::byte{0x7f} : std::byte{0xf0};
+              }
+            }
+          }
+          const std::size_t grains = (count + kGrain - 1) / kGrain;
+          std::vector<NormPartial> partials(grains);
+          const NormArgs args{0.7f, 512};
+          Result result;
+          result.segment = 0;
+          result.partial = partials.data();
+          result.grain_elements = kGrain;
+          void* const tiles[] = {data.stream(0)};
+          table->rows[id].function(&args, tiles, count, kFirst, result);
+
+          std::uint64_t flagged = 0;
+          std::uint64_t first_index = 0;
+          for (std::size_t g = 0; g < grains; ++g) {
+            NormRun alone(*table, id, 0.7f);
+            alone.tile(data.stream(0) + g * kGrain * bytes,
+                       std::min(kGrain, count - g * kGrain),
+                       kFirst + g * kGrain);
+            if (flagged == 0) first_index = alone.result().first_index;
+            flagged += alone.result().flagged_elements;
+            ASSERT_EQ(std::memcmp(&partials[g], &alone.partial(),
+                                  sizeof(NormPartial)),
+                      0)
+                << "grain " << g << " of " << count;
+          }
+          ASSERT_EQ(result.flagged_elements, flagged);
+          ASSERT_EQ(flagged != 0, dirty);
+          if (dirty) {
+            ASSERT_EQ(result.first_index, first_index);
+          }
+        }
       }
     }
   }

@@ -1,0 +1,140 @@
+// The passes of an optimizer through the C ABI.
+#include <string>
+
+#include "master/adam_lists.h"
+#include "master/c_guard.h"
+#include "master/mixed_precision/inner_optimizer.h"
+#include "master/mixed_precision/number_text.h"
+#include "swamp/amp.h"
+#include "swamp/c_api.h"
+#include "swamp/foreach.h"
+
+using swamp::guarded;
+using swamp::require;
+using swamp::require_struct_size;
+
+namespace {
+
+using Options = swamp_mixed_precision_step_options;
+
+void require_option(bool good, const char* name, const std::string& value,
+                    const char* expected) {
+  if (good) return;
+  throw swamp::Error(
+      SWAMP_INVALID_ARGUMENT,
+      std::string("options.") + name + ": " + value + "; expected " + expected);
+}
+
+void check_options(const Options* options) {
+  require(options, "options");
+  require_struct_size("options", options->struct_size, sizeof *options);
+  swamp::AdamOptions adam;
+  adam.lr = options->lr;
+  adam.beta1 = options->beta1;
+  adam.beta2 = options->beta2;
+  adam.eps = options->eps;
+  adam.weight_decay = options->weight_decay;
+  swamp::master::check_inner_options(adam, "options.");
+  require_option(options->max_norm >= 0, "max_norm",
+                 swamp::master::number_text(options->max_norm),
+                 "a number, at least 0");
+  require_option(options->step >= 1, "step", std::to_string(options->step),
+                 "1 for the first step");
+  const int decoupled = options->decoupled;
+  require_option(decoupled == 0 || decoupled == 1, "decoupled",
+                 std::to_string(decoupled), "0 or 1");
+  const float coefficient = options->clip_coefficient;
+  require_option(coefficient >= 0 && coefficient <= 1, "clip_coefficient",
+                 swamp::master::number_text(coefficient),
+                 "0, or a factor up to 1");
+}
+
+swamp::AdamStep adam_step(const Options& options) {
+  swamp::AdamStep step;
+  step.lr = options.lr;
+  step.beta1 = options.beta1;
+  step.beta2 = options.beta2;
+  step.eps = options.eps;
+  step.weight_decay = options.weight_decay;
+  step.decoupled = options.decoupled != 0;
+  step.step = options.step;
+  return step;
+}
+
+// FirstPass looks at the gradients. The norm costs more than the check alone,
+// so it is left out where nobody asks for it.
+struct FirstPass final : swamp::master::AdamLook {
+  const Options& options;
+  swamp::TensorList gradients;
+  float* found_inf;
+  double* grad_norm;
+  swamp::Machine* machine;
+
+  FirstPass(const Options& o, swamp::TensorList g, float* f, double* n,
+            swamp::Machine* m)
+      : options(o), gradients(g), found_inf(f), grad_norm(n), machine(m) {}
+
+  bool look(float& clip) override {
+    clip = options.clip_coefficient;
+    if (clip != 0) return true;  // the caller has looked
+    clip = 1;
+    float found = 0;
+    if (options.max_norm > 0 || grad_norm != nullptr) {
+      const double norm = swamp::foreach_norm(gradients, options.inv_scale,
+                                              &found, nullptr, machine);
+      clip = swamp::clip_coefficient(options.max_norm, norm);
+      if (grad_norm != nullptr) *grad_norm = norm;
+    } else {
+      swamp::amp_foreach_non_finite_check_and_unscale_(gradients, found, 1.0f,
+                                                       nullptr, machine);
+    }
+    if (found != 0) *found_inf = 1.0f;
+    return found == 0;
+  }
+};
+
+}  // namespace
+
+swamp_status swamp_foreach_norm(swamp_machine* machine,
+                                const swamp_tensor* tensors,
+                                size_t tensor_count, const float* inv_scale,
+                                float* found_inf, double* norm) {
+  return guarded([&] {
+    require(inv_scale, "inv_scale");
+    require(norm, "norm");
+    *norm = swamp::foreach_norm({tensors, tensor_count}, *inv_scale, found_inf,
+                                nullptr, swamp::machine_of(machine));
+  });
+}
+
+swamp_status swamp_foreach_cast(swamp_machine* machine, size_t tensor_count,
+                                const swamp_tensor* out, const swamp_tensor* in,
+                                float divisor) {
+  return guarded([&] {
+    swamp::foreach_cast_({out, tensor_count}, {in, tensor_count}, divisor,
+                         swamp::machine_of(machine));
+  });
+}
+
+swamp_status swamp_mixed_precision_step(
+    swamp_machine* machine, const swamp_mixed_precision_step_options* options,
+    size_t tensor_count, const swamp_tensor* masters,
+    const swamp_tensor* gradients, const swamp_tensor* exp_avgs,
+    const swamp_tensor* exp_avg_sqs, const swamp_tensor* model_params,
+    float* found_inf, double* grad_norm) {
+  return guarded([&] {
+    check_options(options);
+    require(found_inf, "found_inf");
+    const swamp::master::AdamLists lists{
+        {masters, tensor_count},
+        {gradients, tensor_count},
+        {exp_avgs, tensor_count},
+        {exp_avg_sqs, tensor_count},
+        {model_params, model_params != nullptr ? tensor_count : 0},
+        "masters"};
+    FirstPass first(*options, lists.gradients, found_inf, grad_norm,
+                    swamp::machine_of(machine));
+    swamp::master::adam_step_(lists, adam_step(*options), options->inv_scale,
+                              first, swamp::machine_of(machine));
+  });
+}

@@ -1,0 +1,227 @@
+/* The passes of an optimizer through the C ABI. */
+#include <math.h>
+#include <string.h>
+
+#include "c_abi.h"
+#include "c_abi_check.h"
+#include "swamp/c_api.h"
+
+/* Two parameters: one whose model weight is bfloat16, and its gradient too; an
+   element more than a vector has. */
+enum { kCount = 37, kLists = 5 };
+typedef struct {
+  float weight[2][kCount], m[2][kCount], v[2][kCount];
+  uint16_t gradient[2][kCount], model[2][kCount];
+  swamp_tensor tensors[kLists][2];
+} arrays;
+
+enum { kMasters, kGradients, kExpAvgs, kExpAvgSqs, kModel };
+
+static void fill(arrays* a) {
+  int i, k;
+  memset(a, 0, sizeof *a);
+  for (k = 0; k < 2; ++k) {
+    for (i = 0; i < kCount; ++i) {
+      a->weight[k][i] = 1.0f;
+      a->gradient[k][i] = k == 0 ? 0x4080 : 0xc080; /* 4, -4 */
+      a->model[k][i] = 0x1234;
+    }
+    a->tensors[kMasters][k].data = a->weight[k];
+    a->tensors[kGradients][k].data = a->gradient[k];
+    a->tensors[kExpAvgs][k].data = a->m[k];
+    a->tensors[kExpAvgSqs][k].data = a->v[k];
+    a->tensors[kModel][k].data = a->model[k];
+    for (i = 0; i < kLists; ++i) {
+      a->tensors[i][k].count = kCount;
+      a->tensors[i][k].dtype =
+          i == kGradients || i == kModel ? SWAMP_BFLOAT16 : SWAMP_FLOAT32;
+    }
+  }
+}
+
+static swamp_mixed_precision_step_options some_options(void) {
+  swamp_mixed_precision_step_options options;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.inv_scale = 0.25f;
+  options.lr = 0.5;
+  options.beta1 = 0.5;
+  options.beta2 = 0.5;
+  options.step = 1;
+  options.decoupled = 1;
+  return options;
+}
+
+static swamp_status take(arrays* a,
+                         const swamp_mixed_precision_step_options* options,
+                         int with_model, float* found_inf, double* norm) {
+  return swamp_mixed_precision_step(
+      NULL, options, 2, a->tensors[kMasters], a->tensors[kGradients],
+      a->tensors[kExpAvgs], a->tensors[kExpAvgSqs],
+      with_model ? a->tensors[kModel] : NULL, found_inf, norm);
+}
+
+/* All elements of both parameters are alike, but for the sign of the step. */
+static int all_are(const arrays* a, float first, float second, float m, float v,
+                   uint16_t first_model, uint16_t second_model) {
+  int i;
+  for (i = 0; i < kCount; ++i) {
+    if (a->weight[0][i] != first || a->weight[1][i] != second) return 0;
+    if (a->m[0][i] != m || a->m[1][i] != -m) return 0;
+    if (a->v[0][i] != v || a->v[1][i] != v) return 0;
+    if (a->model[0][i] != first_model || a->model[1][i] != second_model) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+int c_abi_step(void) {
+  int failed = 0;
+  arrays a;
+  float found_inf = 0.0f;
+  double norm = 0.0;
+  swamp_mixed_precision_step_options options = some_options();
+
+  /* Unscaled gradients of 1 and -1: the first step is lr. */
+  fill(&a);
+  CHECK(take(&a, &options, 1, &found_inf, &norm) == SWAMP_OK);
+  CHECK(found_inf == 0.0f && norm == sqrt(2.0 * kCount));
+  CHECK(all_are(&a, 0.5f, 1.5f, 0.5f, 0.5f, 0x3f00, 0x3fc0));
+
+  /* Without the model's weights, and without a norm. */
+  fill(&a);
+  CHECK(take(&a, &options, 0, &found_inf, NULL) == SWAMP_OK);
+  CHECK(all_are(&a, 0.5f, 1.5f, 0.5f, 0.5f, 0x1234, 0x1234));
+
+  /* Clipped: the moments show it. The coefficient by hand gives the same. */
+  fill(&a);
+  options.max_norm = sqrt(2.0 * kCount) / 4;
+  CHECK(take(&a, &options, 1, &found_inf, &norm) == SWAMP_OK);
+  CHECK(norm == sqrt(2.0 * kCount));
+  CHECK(fabsf(a.m[0][36] - 0.125f) < 1e-6f && a.m[1][36] == -a.m[0][36]);
+  {
+    arrays b;
+    const float inv_scale = 0.25f;
+    double by_hand = 0.0;
+    fill(&b);
+    CHECK(swamp_foreach_norm(NULL, b.tensors[kGradients], 2, &inv_scale,
+                             &found_inf, &by_hand) == SWAMP_OK);
+    CHECK(by_hand == norm && found_inf == 0.0f);
+    options.clip_coefficient = (float)(options.max_norm / (by_hand + 1e-6));
+    by_hand = -1.0;
+    CHECK(take(&b, &options, 1, &found_inf, &by_hand) == SWAMP_OK);
+    CHECK(by_hand == -1.0);
+    CHECK(memcmp(a.weight, b.weight, sizeof a.weight) == 0);
+    CHECK(memcmp(a.m, b.m, sizeof a.m) == 0);
+    CHECK(memcmp(a.v, b.v, sizeof a.v) == 0);
+    CHECK(memcmp(a.model, b.model, sizeof a.model) == 0);
+  }
+  CHECK(swamp_mixed_precision_step(NULL, &options, 0, NULL, NULL, NULL, NULL,
+                                   NULL, &found_inf, &norm) == SWAMP_OK);
+  return failed;
+}
+
+int c_abi_step_overflow(void) {
+  int failed = 0;
+  int with_norm;
+  swamp_mixed_precision_step_options options = some_options();
+  for (with_norm = 0; with_norm < 2; ++with_norm) {
+    arrays a;
+    float found_inf = 0.0f;
+    double norm = 0.0;
+    fill(&a);
+    a.gradient[1][36] = 0x7f80; /* inf */
+    options.max_norm = with_norm;
+    CHECK(take(&a, &options, 1, &found_inf, with_norm ? &norm : NULL) ==
+          SWAMP_OK);
+    CHECK(found_inf == 1.0f);
+    CHECK(all_are(&a, 1.0f, 1.0f, 0.0f, 0.0f, 0x1234, 0x1234));
+    CHECK(!with_norm || !isfinite(norm));
+  }
+  return failed;
+}
+
+int c_abi_cast(void) {
+  int failed = 0;
+  float wide[3] = {1.0f, -2.0f, 3.0f};
+  uint16_t narrow[3] = {0, 0, 0};
+  swamp_tensor in, out;
+  in.data = wide;
+  out.data = narrow;
+  in.count = out.count = 3;
+  in.dtype = SWAMP_FLOAT32;
+  out.dtype = SWAMP_BFLOAT16;
+  CHECK(swamp_foreach_cast(NULL, 1, &out, &in, 2.0f) == SWAMP_OK);
+  CHECK(narrow[0] == 0x3f00 && narrow[1] == 0xbf80 && narrow[2] == 0x3fc0);
+  CHECK(swamp_foreach_cast(NULL, 1, &in, &out, 1.0f) == SWAMP_OK);
+  CHECK(wide[0] == 0.5f && wide[1] == -1.0f && wide[2] == 1.5f);
+  out.count = 2;
+  CHECK(swamp_foreach_cast(NULL, 1, &out, &in, 1.0f) == SWAMP_INVALID_ARGUMENT);
+  CHECK(says("out[0].count: 2"));
+  CHECK(swamp_foreach_cast(NULL, 1, NULL, &in, 1.0f) == SWAMP_INVALID_ARGUMENT);
+  CHECK(narrow[0] == 0x3f00);
+  return failed;
+}
+
+int c_abi_step_errors(void) {
+  int failed = 0;
+  arrays a;
+  float found_inf = 0.0f;
+  const float inv_scale = 1.0f;
+  double norm = 0.0;
+  swamp_mixed_precision_step_options options = some_options();
+  fill(&a);
+  a.gradient[0][0] = 0x7f80; /* a bad list counts more than an overflow */
+
+  CHECK(take(&a, NULL, 1, &found_inf, &norm) == SWAMP_INVALID_ARGUMENT);
+  CHECK(says("options"));
+  CHECK(take(&a, &options, 1, NULL, &norm) == SWAMP_INVALID_ARGUMENT);
+  CHECK(says("found_inf"));
+#define BAD(field, value, word)                                              \
+  options = some_options();                                                  \
+  options.field = value;                                                     \
+  CHECK(take(&a, &options, 1, &found_inf, &norm) == SWAMP_INVALID_ARGUMENT); \
+  CHECK(says(word))
+  BAD(struct_size, 8, "options.struct_size");
+  BAD(max_norm, -1.0, "options.max_norm: -1");
+  BAD(max_norm, (double)NAN, "options.max_norm: nan");
+  BAD(lr, -0.5, "options.lr: -0.5");
+  BAD(beta1, 1.0, "options.beta1: 1");
+  BAD(beta2, -0.5, "options.beta2");
+  BAD(eps, (double)INFINITY, "options.eps");
+  BAD(weight_decay, (double)NAN, "options.weight_decay");
+  BAD(step, 0, "options.step: 0");
+  BAD(decoupled, 2, "options.decoupled: 2");
+  BAD(clip_coefficient, 1.5f, "options.clip_coefficient: 1.5");
+#undef BAD
+  options = some_options();
+  a.tensors[kExpAvgSqs][1].count = 36;
+  CHECK(take(&a, &options, 1, &found_inf, &norm) == SWAMP_INVALID_ARGUMENT);
+  CHECK(says("exp_avg_sqs[1].count: 36"));
+  a.tensors[kExpAvgSqs][1].count = kCount;
+  a.tensors[kMasters][0].dtype = SWAMP_FLOAT64;
+  CHECK(take(&a, &options, 1, &found_inf, &norm) == SWAMP_UNSUPPORTED);
+  a.tensors[kMasters][0].dtype = SWAMP_FLOAT32;
+  a.tensors[kModel][1].data = NULL;
+  CHECK(take(&a, &options, 1, &found_inf, &norm) == SWAMP_INVALID_ARGUMENT);
+  CHECK(says("model_params[1].data"));
+  CHECK(swamp_mixed_precision_step(NULL, &options, 2, NULL,
+                                   a.tensors[kGradients], a.tensors[kExpAvgs],
+                                   a.tensors[kExpAvgSqs], NULL, &found_inf,
+                                   &norm) == SWAMP_INVALID_ARGUMENT);
+  CHECK(says("masters: null"));
+
+  CHECK(swamp_foreach_norm(NULL, a.tensors[kGradients], 2, NULL, &found_inf,
+                           &norm) == SWAMP_INVALID_ARGUMENT);
+  CHECK(says("inv_scale"));
+  CHECK(swamp_foreach_norm(NULL, a.tensors[kGradients], 2, &inv_scale,
+                           &found_inf, NULL) == SWAMP_INVALID_ARGUMENT);
+  CHECK(says("norm"));
+  CHECK(swamp_foreach_norm(NULL, NULL, 2, &inv_scale, &found_inf, &norm) ==
+        SWAMP_INVALID_ARGUMENT);
+
+  CHECK(found_inf == 0.0f && norm == 0.0);
+  CHECK(all_are(&a, 1.0f, 1.0f, 0.0f, 0.0f, 0x1234, 0x1234));
+  return failed;
+}
