@@ -12,7 +12,7 @@ struct Tuning {
   // saves. Measured on 2 cores of an AMD EPYC with warm data: a spawn pays from
   // 512 KiB of float32 and from 128 KiB of bfloat16, whose bytes take longer;
   // in between little is won or lost. swamp_bench --benchmark_filter=threshold.
-  std::size_t spawn_traffic_bytes = 256 * 1024;
+  std::size_t spawn_traffic_bytes = 512 * 1024;
   // Tile of the transfer modes copy and check, of the widest stream: beyond the
   // host's L1 the copies cost more. swamp_bench --benchmark_filter=transfer.
   std::size_t tile_bytes = 8 * 1024;
