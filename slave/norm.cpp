@@ -121,17 +121,26 @@ HWY_INLINE void add_pair(const typename Format::Element* at, float inv_scale,
   high = add_square<Format>(high, value.high);
 }
 
-// A sum waits for the one before it, so several grains are added side by side,
-// as many as there are registers for.
-#if HWY_TARGET == HWY_AVX3
-inline constexpr std::size_t kSideBySide = 4;
-#elif HWY_TARGET == HWY_AVX2
+// A sum waits for the one before it, so several grains are added side by side;
+// four were no faster than two.
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 inline constexpr std::size_t kSideBySide = 2;
 #else
 inline constexpr std::size_t kSideBySide = 1;
 #endif
 inline constexpr std::size_t kPairsOfGrain =
     NormPartial::kLanes / 2 / hn::MaxLanes(DD());
+
+// prefetch() of what is far ahead goes to L2 only: L1 has forgotten it when it
+// is wanted.
+template <std::size_t kGrains>
+HWY_INLINE void prefetch(const std::uint8_t* at) {
+#if defined(__GNUC__)
+  __builtin_prefetch(at, 0, kGrains == 1 ? 3 : 2);
+#else
+  hwy::Prefetch(at);
+#endif
+}
 
 // add_rounds() adds whole rounds: 16 elements, the first of them for lane 0; of
 // several grains at once, `distance` elements apart. Pair k is pair
@@ -169,7 +178,7 @@ HWY_INLINE void add_rounds(const typename Format::Element* data,
       const auto* next =
           reinterpret_cast<const std::uint8_t*>(data + i * kGrains) + ahead;
       for (std::size_t b = 0; b < kGrains * kTurn * sizeof *data; b += 64) {
-        hwy::Prefetch(next + b);
+        prefetch<kGrains>(next + b);
       }
     }
     for (std::size_t k = 0; k < kTurn; k += kLanes) round(i + k);
