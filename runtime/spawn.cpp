@@ -49,7 +49,19 @@ void run_view(const SegmentTable& table, const SlaveRange& range,
     }
     begin = 0;
   };
+  // Small tensors lie anywhere: where each has several arrays, their first
+  // lines are asked for in good time (10 to 20 % of an Adam step of 16
+  // elements; with one array it cost as much).
+  constexpr std::size_t kAhead = 4;
+  const int streams = table.count != 0 ? table.operations->stream_count : 0;
+  const std::size_t last = streams > 1 && range.end_segment > kAhead
+                               ? range.end_segment - kAhead
+                               : 0;
   for (std::size_t i = range.begin_segment; i < range.end_segment; ++i) {
+    if (i < last) {
+      const Segment& next = table[i + kAhead];
+      for (int s = 0; s < streams; ++s) __builtin_prefetch(next.data()[s]);
+    }
     run(i, table[i].count);
   }
   if (range.end_element != 0) run(range.end_segment, range.end_element);

@@ -25,8 +25,8 @@ def table(results):
              if any(p in times for times in results["steps"].values())]
     versions = ", ".join(f"{n} {v}" for n, v in facts["versions"].items())
     text = (f"Milliseconds of one step, {facts['cpu']}, {facts['threads']} "
-            f"threads, {versions}, {facts['date']}. *Roof* is a loop that only "
-            "moves the bytes of two passes; *of fused* is PyTorch's fused "
+            f"threads, {versions}, {facts['date']}. *Roof* is a plain loop that only "
+            "moves the bytes of the two passes, through the caches; *of fused* is PyTorch's fused "
             "step over swamp's.\n\n")
     text += cells(["parameters", "gradients", "clip"] + peers + ["of fused"])
     text += cells(["---"] * 3 + ["--:"] * (len(peers) + 1))
@@ -75,6 +75,7 @@ set yrange [0.5:*]
 set ylabel "time of a step with clipping, of the roof's"
 set grid ytics
 set key outside top horizontal
+set bmargin 4
 set arrow from graph 0, first 1 to graph 1, first 1 nohead lw 2 dt 2 front
 plot for [i=2:{len(peers) + 1}] "{data}" using i:xtic(1) title columnheader(i)
 """
