@@ -16,6 +16,7 @@ struct MachineRow {
   std::uint32_t core_groups;
   std::uint32_t slaves_per_group;
   std::size_t ldm_bytes;
+  Tuning tuning = {};  // where its numbers are not those of tuning.h
 };
 constexpr MachineRow kMachines[] = {
     {"host", 0, 0, 256 * 1024},
@@ -106,6 +107,7 @@ void configure_sizes(const MachineConfig& config, Machine::Impl& impl) {
   const MachineRow& row = kMachines[choose(
       setting("machine", config.machine, "SWAMP_MACHINE"), machine_names())];
   impl.name = row.name;
+  impl.tuning = row.tuning;
   const bool host = row.core_groups == 0;
   impl.core_groups = static_cast<std::uint32_t>(choose_size(
       setting("core_groups", number(config.core_groups), "SWAMP_CORE_GROUPS"),

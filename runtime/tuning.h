@@ -1,4 +1,5 @@
-// The measured numbers of the runtime, and the bench that gave them.
+// The measured numbers of the runtime, and the bench that gave them. A machine
+// whose numbers are others has them in its row in config.cpp.
 #ifndef SWAMP_RUNTIME_TUNING_H_
 #define SWAMP_RUNTIME_TUNING_H_
 
