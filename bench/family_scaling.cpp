@@ -17,6 +17,7 @@ namespace swamp::bench {
 namespace {
 
 constexpr std::size_t kTensorElements = 16;
+constexpr std::size_t kSlaveBytes = std::size_t{1000} * 10048 * 4;
 
 // cost_row() is the time of one of the case's items, and of the whole case.
 Row cost_row(std::string what, std::string name, std::string item) {
@@ -84,8 +85,7 @@ void add_slaves(Suite& suite, std::uint32_t slaves, int threads) {
   const auto name = [&](std::uint32_t count) {
     return fmt::format("scaling/slaves:{}{}", count, threads_name(threads));
   };
-  const std::size_t bytes = std::size_t{1000} * 10000 * 4;
-  suite.add(name(slaves), threads, {2.0 * static_cast<double>(bytes), 0},
+  suite.add(name(slaves), threads, {2.0 * static_cast<double>(kSlaveBytes), 0},
             [=](benchmark::State& state) {
               static std::map<std::uint32_t, std::unique_ptr<Machine>> machines;
               std::unique_ptr<Machine>& machine = machines[slaves];
@@ -121,6 +121,7 @@ void add_scaling(Suite& suite) {
     }
     suite.section("Scaling with tensors, float32: 16 elements each");
     for (std::size_t tensors = 1; tensors <= 1000000; tensors *= 10) {
+      if (tensors * 64 > suite.options().list_limit_bytes) break;
       for (const int threads : thread_counts()) {
         add_tensors(suite, tensors, threads);
       }
@@ -129,6 +130,7 @@ void add_scaling(Suite& suite) {
   suite.section("Scaling with logical slaves, float32 (time)");
   for (const std::uint32_t slaves : {2u, 8u, 64u, 384u}) {
     if (suite.quick() && slaves != 2 && slaves != 384) continue;
+    if (kSlaveBytes > suite.options().list_limit_bytes) break;
     add_slaves(suite, slaves, all);
   }
 }
