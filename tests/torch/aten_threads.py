@@ -17,7 +17,12 @@ LIBRARY = sys.argv.pop(1)
 
 
 def threads_of_process():
-    return len(os.listdir("/proc/self/task"))
+    """Once it does not change: one that was joined may still be ending."""
+    count = -1
+    while count != (now := len(os.listdir("/proc/self/task"))):
+        count = now
+        time.sleep(0.05)
+    return count
 
 
 def in_child(work):
