@@ -12,8 +12,7 @@ class SmallModel {
  public:
   explicit SmallModel(ScalarType type,
                       const std::vector<std::size_t>& counts = kListCounts)
-      : type_(type),
-        counts_(counts),
+      : counts_(counts),
         weights_(type, counts),
         gradients_(type, counts),
         float_weights_(kFloat32, counts),
@@ -53,7 +52,6 @@ class SmallModel {
   }
 
  private:
-  ScalarType type_;
   std::vector<std::size_t> counts_;
   FormatList weights_, gradients_, float_weights_, float_gradients_;
 };
