@@ -6,14 +6,11 @@
 #include "slave/cast.h"
 #include "slave/count_zeros.h"
 #include "slave/kernel_id.h"
-#include "slave/norm.h"
 
 namespace swamp {
 
 namespace kernel_id = slave::kernel_id;
 using master::OperationTable;
-using master::Road;
-using master::SegmentList;
 using master::StreamList;
 
 void foreach_cast_(TensorList out, TensorList in, float divisor,

@@ -137,9 +137,7 @@ void master::adam_step_(const AdamLists& lists, const AdamStep& step,
   const SegmentList list =
       make_segments(streams, table, false, road.waiting_memory());
   if (!look.look(args.clip_coefficient)) return;
-  args.prefetch_bytes = prefetch_bytes(impl, list);
-  set_past_caches(args, stores_past_caches(impl, list));
-  road.run(impl, list);
+  run_list(impl, road, list, args);
 }
 
 }  // namespace swamp

@@ -27,12 +27,20 @@ inline OverflowReport overflow_report(const Result& result) noexcept {
 
 // set_past_caches() is for arguments that can ask for it.
 template <class Args>
-auto set_past_caches(Args& args, bool past)
-    -> decltype(args.past_caches = 0, void()) {
+void set_past_caches(Args& args, bool past) {
   args.past_caches = past ? 1 : 0;
 }
 inline void set_past_caches(slave::AccumulateArgs&, bool) {}
 inline void set_past_caches(slave::CountZerosArgs&, bool) {}
+
+// run_list() runs a list whose operations all have `args`.
+template <class Args>
+Result run_list(Machine::Impl& impl, Road& road, const SegmentList& list,
+                Args& args) {
+  args.prefetch_bytes = prefetch_bytes(impl, list);
+  set_past_caches(args, stores_past_caches(impl, list));
+  return road.run(impl, list);
+}
 
 // run_operations() runs a table, all operations of which have `args`, over its
 // streams.
@@ -43,9 +51,7 @@ Result run_operations(const StreamList* streams, const OperationTable& table,
   Road& road = Road::of_this_thread();
   const SegmentList list =
       make_segments(streams, table, false, road.segment_memory());
-  args.prefetch_bytes = prefetch_bytes(impl, list);
-  set_past_caches(args, stores_past_caches(impl, list));
-  return road.run(impl, list);
+  return run_list(impl, road, list, args);
 }
 
 // run_norm() visits the sum of squares of every grain, in list order.

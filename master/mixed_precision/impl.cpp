@@ -26,27 +26,24 @@ Tensor float32_tensor(std::vector<float>& values) {
   return {values.data(), values.size(), kFloat32};
 }
 
-// require_room() refuses a machine on which a step would stop half-way: the
-// four arrays of Adam need so much LDM with small tiles.
+// What the arrays of a step need of LDM with small tiles: the four of Adam, and
+// the five of its fused step.
+constexpr std::size_t kStepLdmBytes = 4096;
+constexpr std::size_t kFusedLdmBytes = 8192;
+
+bool has_room(const Machine::Impl& machine, std::size_t ldm_bytes) {
+  return machine.transfer == runtime::Transfer::view ||
+         machine.ldm_bytes >= ldm_bytes;
+}
+
+// require_room() refuses a machine on which a step would stop half-way.
 void require_room(const Machine::Impl& machine) {
-  constexpr std::size_t kLdmBytes = 4096;
-  if (machine.transfer == runtime::Transfer::view ||
-      machine.ldm_bytes >= kLdmBytes) {
-    return;
-  }
+  if (has_room(machine, kStepLdmBytes)) return;
   throw Error(SWAMP_INVALID_ARGUMENT,
               "machine: " + std::to_string(machine.ldm_bytes) +
                   " bytes of LDM; expected at least " +
-                  std::to_string(kLdmBytes) +
+                  std::to_string(kStepLdmBytes) +
                   " for the arrays of a step (SWAMP_LDM_BYTES)");
-}
-
-// has_room_for_fused() asks for the LDM that the five arrays of a fused step
-// need with small tiles.
-bool has_room_for_fused(const Machine::Impl& machine) {
-  constexpr std::size_t kLdmBytes = 8192;
-  return machine.transfer == runtime::Transfer::view ||
-         machine.ldm_bytes >= kLdmBytes;
 }
 
 }  // namespace
@@ -57,7 +54,7 @@ MixedPrecisionOptimizer::Impl::Impl(std::vector<ParameterGroup> model_groups,
       communicator(given.communicator != nullptr ? *given.communicator
                                                  : Communicator::alone()),
       fused(given.fused && !given.log_num_zeros_in_grad &&
-            has_room_for_fused(master::impl_of(given.machine))) {
+            has_room(master::impl_of(given.machine), kFusedLdmBytes)) {
   master::check_options(options);
   master::check_parameters(model_groups, options);
   require_room(master::impl_of(options.machine));
@@ -109,7 +106,6 @@ void MixedPrecisionOptimizer::Impl::make_slices() {
   for (const Slice& slice : shards[mine]) {
     MainSlice main;
     main.slice = slice;
-    main.group = group_of_parameter[slice.parameter];
     if (is_16_bit(slice.parameter)) main.master.resize(slice.count);
     for (std::size_t s = 0; s < states; ++s) main.states[s].resize(slice.count);
     if (!uses_model_gradient(slice.parameter))
@@ -122,13 +118,14 @@ void MixedPrecisionOptimizer::Impl::make_slices() {
 // fused step, whose 16-bit model weights are written with their masters, two.
 master::StepLists& MixedPrecisionOptimizer::Impl::step_lists_of(
     const MainSlice& main) {
+  const std::size_t group = group_of_parameter[main.slice.parameter];
   const bool with_model = fused && is_16_bit(main.slice.parameter);
   for (master::StepLists& lists : step_lists) {
-    if (lists.group == main.group && lists.model_params.empty() != with_model) {
+    if (lists.group == group && lists.model_params.empty() != with_model) {
       return lists;
     }
   }
-  step_lists.push_back({main.group, {}, {}, {}, {}});
+  step_lists.push_back({group, {}, {}, {}, {}});
   return step_lists.back();
 }
 

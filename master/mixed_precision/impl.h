@@ -11,6 +11,7 @@
 #include "master/buffer.h"
 #include "master/mixed_precision/inner_optimizer.h"
 #include "master/mixed_precision/slices.h"
+#include "swamp/kernel.h"
 #include "swamp/mixed_precision.h"
 
 namespace swamp::master {
@@ -30,7 +31,6 @@ std::optional<LossScaler> choose_scaler(const MixedPrecisionOptions& options);
 // where the model's own is used in its place.
 struct MainSlice {
   Slice slice;
-  std::size_t group;
   std::vector<float> master;    // of 16-bit weights
   std::vector<float> gradient;  // of what is not unscaled in place
   std::vector<float> states[2];
@@ -89,12 +89,14 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
   void copy_model_grads_to_main_grads();
   bool unscale_and_check(StepResult & result);
   bool check_fused(OverflowReport & report);
+  Result find_squares(float inv_scale);
   double clip_grad_norm();
   std::uint64_t count_zeros();
   void inner_step();
   void copy_main_params_to_model_params();
 
   // What only a sharded one does. sharding.cpp
+  Tensor local_gradient(std::size_t parameter);
   void reduce_scatter_gradients();
   void gather_model_params();
 

@@ -102,55 +102,52 @@ StepResult MixedPrecisionOptimizer::step() {
 }
 
 StepResult MixedPrecisionOptimizer::Impl::step() {
-  Impl& impl = *this;
-  StepObserver* observer = impl.options.observer;
-  const std::int64_t micro_batches = impl.options.micro_batches;
-  if (micro_batches != 1 && impl.accumulated != micro_batches) {
+  StepObserver* observer = options.observer;
+  const std::int64_t micro_batches = options.micro_batches;
+  if (micro_batches != 1 && accumulated != micro_batches) {
     throw Error(SWAMP_INVALID_ARGUMENT,
-                "step(): called after " + std::to_string(impl.accumulated) +
+                "step(): called after " + std::to_string(accumulated) +
                     " accumulate_gradients(); expected micro_batches, " +
                     std::to_string(micro_batches));
   }
   StepResult result;
-  result.loss_scale = result.next_loss_scale = impl.loss_scale;
+  result.loss_scale = result.next_loss_scale = loss_scale;
   {
     const TimerScope timer(observer, "optimizer-copy-to-main-grad");
-    impl.copy_model_grads_to_main_grads();
+    copy_model_grads_to_main_grads();
   }
-  if (impl.scaler) {
+  if (scaler) {
     bool found_inf;
     {
       const TimerScope timer(observer, "optimizer-unscale-and-check-inf");
-      found_inf = impl.unscale_and_check(result);
+      found_inf = unscale_and_check(result);
     }
     ScalerStep update;
     {
       // Also where the rule throws it may have moved the scale.
-      const LossScaleScope scope(impl);
-      update = impl.scaler->update(found_inf ? 1.0f : 0.0f);
+      const LossScaleScope scope(*this);
+      update = scaler->update(found_inf ? 1.0f : 0.0f);
     }
     result.warning = update.warning;
-    result.next_loss_scale = impl.loss_scale;
-    impl.event(found_inf ? "grad_scaler.update(True)"
-                         : "grad_scaler.update(False)");
+    result.next_loss_scale = loss_scale;
+    event(found_inf ? "grad_scaler.update(True)" : "grad_scaler.update(False)");
     if (update.skipped) return result;
   }
   {
     const TimerScope timer(observer, "optimizer-clip-main-grad");
-    result.grad_norm = impl.options.clip_grad > 0 ? impl.clip_grad_norm() : 0.0;
+    result.grad_norm = options.clip_grad > 0 ? clip_grad_norm() : 0.0;
   }
   {
     const TimerScope timer(observer, "optimizer-count-zeros");
-    result.num_zeros =
-        impl.options.log_num_zeros_in_grad ? impl.count_zeros() : 0;
+    result.num_zeros = options.log_num_zeros_in_grad ? count_zeros() : 0;
   }
   {
     const TimerScope timer(observer, "optimizer-inner-step");
-    impl.inner_step();
+    inner_step();
   }
   {
     const TimerScope timer(observer, "optimizer-copy-main-to-model-params");
-    impl.copy_main_params_to_model_params();
+    copy_main_params_to_model_params();
   }
   result.success = true;
   return result;

@@ -17,30 +17,36 @@ std::size_t piece_bytes(ScalarType type, std::size_t count) {
   return (count * master::kScalarTypeBytes[type] + 3) / 4 * 4;
 }
 
+// shard_bytes() is what the pieces of a shard take; array(parameter) is the
+// tensor that they are cut from.
+template <class Array>
+std::size_t shard_bytes(const std::vector<Slice>& shard, Array array) {
+  std::size_t bytes = 0;
+  for (const Slice& slice : shard) {
+    bytes += piece_bytes(array(slice.parameter).dtype, slice.count);
+  }
+  return bytes;
+}
+
 }  // namespace
+
+// local_gradient() is what this rank has of a parameter's gradient.
+Tensor MixedPrecisionOptimizer::Impl::local_gradient(std::size_t parameter) {
+  if (options.micro_batches == 1) return parameters[parameter].gradient;
+  std::vector<float>& sum = local_sums[parameter];
+  return {sum.data(), sum.size(), kFloat32};
+}
 
 // reduce_scatter_gradients() gives every rank its shard of the gradients of all
 // ranks, added in the order of the ranks: the bits are those of one rank that
 // accumulates as many micro batches.
 void MixedPrecisionOptimizer::Impl::reduce_scatter_gradients() {
   const auto ranks = static_cast<std::size_t>(communicator.size());
-  const auto source = [&](std::size_t parameter) {
-    return options.micro_batches == 1
-               ? parameters[parameter].gradient
-               : Tensor{local_sums[parameter].data(),
-                        local_sums[parameter].size(), kFloat32};
-  };
-  const auto shard_bytes = [&](const std::vector<Slice>& shard) {
-    std::size_t bytes = 0;
-    for (const Slice& slice : shard) {
-      bytes += piece_bytes(source(slice.parameter).dtype, slice.count);
-    }
-    return bytes;
-  };
+  const auto source = [&](std::size_t p) { return local_gradient(p); };
   std::size_t all_bytes = 0;
-  for (const auto& shard : shards) all_bytes += shard_bytes(shard);
+  for (const auto& shard : shards) all_bytes += shard_bytes(shard, source);
   const auto mine = static_cast<std::size_t>(communicator.rank());
-  const std::size_t my_bytes = shard_bytes(shards[mine]);
+  const std::size_t my_bytes = shard_bytes(shards[mine], source);
   std::byte* out = send_memory.reserve(all_bytes);
   std::byte* in = receive_memory.reserve(ranks * my_bytes);
   send.clear();
@@ -84,14 +90,10 @@ void MixedPrecisionOptimizer::Impl::gather_model_params() {
   std::vector<std::size_t>& bytes = rank_bytes;
   bytes.clear();
   std::size_t all_bytes = 0;
+  const auto source = [&](std::size_t p) { return parameters[p].data; };
   for (const auto& shard : shards) {
-    std::size_t of_rank = 0;
-    for (const Slice& slice : shard) {
-      of_rank +=
-          piece_bytes(parameters[slice.parameter].data.dtype, slice.count);
-    }
-    bytes.push_back(of_rank);
-    all_bytes += of_rank;
+    bytes.push_back(shard_bytes(shard, source));
+    all_bytes += bytes.back();
   }
   std::byte* base = send_memory.reserve(all_bytes);
   const auto mine = static_cast<std::size_t>(communicator.rank());

@@ -115,11 +115,9 @@ void read_groups(const OptimizerState& state,
                ", as the optimizer was made");
     }
   }
-  const std::string next = group_key(loaded.groups.size(), "");
-  if (has_entry(state,
-                (loaded.optimizer + next)
-                    .substr(0, loaded.optimizer.size() + next.size() - 1))) {
-    fail(loaded.optimizer + next.substr(0, next.size() - 1),
+  const std::string next = loaded.optimizer + group_key(loaded.groups.size());
+  if (has_entry(state, next)) {
+    fail(next,
          "there; expected " + std::to_string(loaded.groups.size()) + " groups");
   }
 }

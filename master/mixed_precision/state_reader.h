@@ -17,8 +17,12 @@ inline constexpr char kMasters[] = "fp32_from_fp16_params";
 inline constexpr char kOldMasters[] = "fp32_from_fp16";
 inline constexpr char kScaler[] = "grad_scaler";
 
+inline std::string group_key(std::size_t group) {
+  return ".param_groups." + std::to_string(group);
+}
+
 inline std::string group_key(std::size_t group, const char* field) {
-  return ".param_groups." + std::to_string(group) + "." + field;
+  return group_key(group) + "." + field;
 }
 
 inline std::string state_key(const ModelParameter& parameter,

@@ -60,22 +60,22 @@ bool MixedPrecisionOptimizer::Impl::check_fused(OverflowReport& report) {
                                               &report, options.machine);
     return found_inf != 0;
   }
-  squares.clear();
-  report = master::overflow_report(master::run_norm(
-      main_gradients, scaling.inv_scale,
-      [&](double grain) { squares.push_back(grain); }, options.machine));
+  report = master::overflow_report(find_squares(scaling.inv_scale));
   return report.element_count != 0;
+}
+
+// find_squares() fills `squares` with those of the unscaled main gradients.
+Result MixedPrecisionOptimizer::Impl::find_squares(float inv_scale) {
+  squares.clear();
+  return master::run_norm(
+      main_gradients, inv_scale,
+      [&](double grain) { squares.push_back(grain); }, options.machine);
 }
 
 double MixedPrecisionOptimizer::Impl::clip_grad_norm() {
   event("clip_grad_norm");
   // Without a scaler nobody has looked at the gradients yet.
-  if (!fused || !scaler) {
-    squares.clear();
-    master::run_norm(
-        main_gradients, 1.0f, [&](double grain) { squares.push_back(grain); },
-        options.machine);
-  }
+  if (!fused || !scaler) find_squares(1.0f);
   // The sums of the grains, not of the ranks, are added in the order of the
   // ranks: so a sharded model has the norm of one that is not.
   const auto ranks = static_cast<std::size_t>(communicator.size());
