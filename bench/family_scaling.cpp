@@ -112,7 +112,7 @@ void add_scaling(Suite& suite) {
     suite.section("Scaling with threads, float32");
     add_threads(suite);
     suite.section("Scaling with bytes, float32: one tensor");
-    constexpr std::size_t kMost = 512 * kMib;
+    constexpr std::size_t kMost = 1024 * kMib;
     for (std::size_t bytes = 1024; bytes <= kMost; bytes *= 4) {
       if (bytes > suite.options().memory_bytes) break;
       for (const int threads : thread_counts()) {

@@ -1,8 +1,8 @@
 // The passes of an optimizer through the C ABI.
 #include <string>
 
-#include "master/adam_lists.h"
 #include "master/c_guard.h"
+#include "master/looking_step.h"
 #include "master/mixed_precision/inner_optimizer.h"
 #include "master/mixed_precision/number_text.h"
 #include "swamp/amp.h"
@@ -25,45 +25,61 @@ void require_option(bool good, const char* name, const std::string& value,
       std::string("options.") + name + ": " + value + "; expected " + expected);
 }
 
+// adam_options() and sgd_options() are the numbers of one optimizer; those of
+// the other are not looked at.
+swamp::AdamOptions adam_options(const Options& options) {
+  swamp::AdamOptions adam;
+  adam.lr = options.lr;
+  adam.beta1 = options.beta1;
+  adam.beta2 = options.beta2;
+  adam.eps = options.eps;
+  adam.weight_decay = options.weight_decay;
+  adam.decoupled = options.decoupled != 0;
+  return adam;
+}
+
+swamp::SgdOptions sgd_options(const Options& options) {
+  swamp::SgdOptions sgd;
+  sgd.lr = options.lr;
+  sgd.momentum = options.momentum;
+  sgd.dampening = options.dampening;
+  sgd.weight_decay = options.weight_decay;
+  sgd.nesterov = options.nesterov != 0;
+  return sgd;
+}
+
+void require_flag(int value, const char* name) {
+  require_option(value == 0 || value == 1, name, std::to_string(value),
+                 "0 or 1");
+}
+
 void check_options(const Options* options) {
   require(options, "options");
   require_struct_size("options", options->struct_size, sizeof *options);
-  swamp::AdamOptions adam;
-  adam.lr = options->lr;
-  adam.beta1 = options->beta1;
-  adam.beta2 = options->beta2;
-  adam.eps = options->eps;
-  adam.weight_decay = options->weight_decay;
-  swamp::master::check_inner_options(adam, "options.");
+  const int optimizer = options->optimizer;
+  require_option(optimizer == SWAMP_ADAM || optimizer == SWAMP_SGD, "optimizer",
+                 std::to_string(optimizer), "SWAMP_ADAM (0) or SWAMP_SGD (1)");
+  if (optimizer == SWAMP_ADAM) {
+    require_flag(options->decoupled, "decoupled");
+    swamp::master::check_inner_options(adam_options(*options), "options.");
+  } else {
+    require_flag(options->nesterov, "nesterov");
+    swamp::master::check_inner_options(sgd_options(*options), "options.");
+  }
   require_option(options->max_norm >= 0, "max_norm",
                  swamp::master::number_text(options->max_norm),
                  "a number, at least 0");
   require_option(options->step >= 1, "step", std::to_string(options->step),
                  "1 for the first step");
-  const int decoupled = options->decoupled;
-  require_option(decoupled == 0 || decoupled == 1, "decoupled",
-                 std::to_string(decoupled), "0 or 1");
   const float coefficient = options->clip_coefficient;
   require_option(coefficient >= 0 && coefficient <= 1, "clip_coefficient",
                  swamp::master::number_text(coefficient),
                  "0, or a factor up to 1");
 }
 
-swamp::AdamStep adam_step(const Options& options) {
-  swamp::AdamStep step;
-  step.lr = options.lr;
-  step.beta1 = options.beta1;
-  step.beta2 = options.beta2;
-  step.eps = options.eps;
-  step.weight_decay = options.weight_decay;
-  step.decoupled = options.decoupled != 0;
-  step.step = options.step;
-  return step;
-}
-
 // FirstPass looks at the gradients. The norm costs more than the check alone,
 // so it is left out where nobody asks for it.
-struct FirstPass final : swamp::master::AdamLook {
+struct FirstPass final : swamp::master::StepLook {
   const Options& options;
   swamp::TensorList gradients;
   float* found_inf;
@@ -125,16 +141,36 @@ swamp_status swamp_mixed_precision_step(
   return guarded([&] {
     check_options(options);
     require(found_inf, "found_inf");
-    const swamp::master::AdamLists lists{
-        {masters, tensor_count},
-        {gradients, tensor_count},
-        {exp_avgs, tensor_count},
-        {exp_avg_sqs, tensor_count},
-        {model_params, model_params != nullptr ? tensor_count : 0},
-        "masters"};
-    FirstPass first(*options, lists.gradients, found_inf, grad_norm,
-                    swamp::machine_of(machine));
-    swamp::master::adam_step_(lists, adam_step(*options), options->inv_scale,
-                              first, swamp::machine_of(machine));
+    const auto list_of = [&](const swamp_tensor* list, bool optional) {
+      return swamp::TensorList{list,
+                               optional && list == nullptr ? 0 : tensor_count};
+    };
+    const bool is_adam = options->optimizer == SWAMP_ADAM;
+    const bool has_first = is_adam || options->momentum != 0;
+    const swamp::master::OptimizerLists lists{
+        list_of(masters, false),
+        list_of(gradients, false),
+        {list_of(exp_avgs, !has_first), list_of(exp_avg_sqs, !is_adam)},
+        list_of(model_params, true),
+        "masters",
+        "exp_avgs"};
+    swamp::Machine* const where = swamp::machine_of(machine);
+    FirstPass first(*options, lists.gradients, found_inf, grad_norm, where);
+    if (is_adam) {
+      swamp::master::adam_step_(
+          lists,
+          swamp::master::adam_step_of(adam_options(*options), options->step),
+          options->inv_scale, first, where);
+      return;
+    }
+    if (lists.states[1].count() != 0) {
+      throw swamp::Error(SWAMP_INVALID_ARGUMENT,
+                         "exp_avg_sqs: a list of " +
+                             std::to_string(tensor_count) +
+                             " tensors; expected NULL with SWAMP_SGD");
+    }
+    swamp::master::sgd_step_(
+        lists, swamp::master::sgd_step_of(sgd_options(*options), options->step),
+        options->inv_scale, first, where);
   });
 }

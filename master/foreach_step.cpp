@@ -2,7 +2,7 @@
 #include <cmath>
 #include <string>
 
-#include "master/adam_lists.h"
+#include "master/looking_step.h"
 #include "master/operation_run.h"
 #include "slave/kernel_id.h"
 #include "slave/optimizer.h"
@@ -71,73 +71,97 @@ slave::AdamArgs adam_args(const AdamStep& step, float inv_scale) {
   return args;
 }
 
-}  // namespace
-
-void foreach_sgd_(TensorList params, TensorList gradients,
-                  TensorList momentum_buffers, TensorList model_params,
-                  const SgdStep& step, const StepScaling& scaling,
-                  Machine* machine) {
+slave::SgdArgs sgd_args(const SgdStep& step, float inv_scale) {
   slave::SgdArgs args{};
-  args.inv_scale = scaling.inv_scale;
-  args.clip_coefficient = scaling.clip_coefficient;
+  args.inv_scale = inv_scale;
   args.lr = static_cast<float>(step.lr);
   args.momentum = static_cast<float>(step.momentum);
   args.one_minus_dampening = static_cast<float>(1 - step.dampening);
   args.weight_decay = static_cast<float>(step.weight_decay);
   args.nesterov = step.nesterov;
   args.first_step = step.first;
-  const bool with_momentum = step.momentum != 0;
-  if (!with_momentum && momentum_buffers.count() != 0) {
-    throw Error(SWAMP_INVALID_ARGUMENT,
-                "momentum_buffers: a list of " +
-                    std::to_string(momentum_buffers.count()) +
-                    " tensors; expected none without a momentum");
+  return args;
+}
+
+// Known is what needs no look.
+struct Known final : master::StepLook {
+  explicit Known(float given) : clip(given) {}
+  bool look(float& clip_coefficient) override {
+    clip_coefficient = clip;
+    return true;
   }
-  const bool with_model = model_params.count() != 0;
-  const OperationTable table =
-      with_momentum
-          ? step_table(kernel_id::sgd_momentum_float16, args, 1, with_model)
-          : step_table(kernel_id::sgd_float16, args, 0, with_model);
-  StreamList streams[4] = {{"gradients", gradients}, {"params", params}};
-  int count = 2;
-  if (with_momentum) streams[count++] = {"momentum_buffers", momentum_buffers};
-  if (with_model) streams[count++] = {"model_params", model_params};
-  master::run_operations(streams, table, args, machine);
+  float clip;
+};
+
+// run_step() runs a table, all operations of which have `args`, once it has
+// looked.
+template <class Args>
+void run_step(const StreamList* streams, const OperationTable& table,
+              Args& args, master::StepLook& look, Machine* machine) {
+  Machine::Impl& impl = master::impl_of(machine);
+  master::Road& road = master::Road::of_this_thread();
+  const master::SegmentList list =
+      master::make_segments(streams, table, false, road.waiting_memory());
+  if (!look.look(args.clip_coefficient)) return;
+  master::run_list(impl, road, list, args);
+}
+
+}  // namespace
+
+void foreach_sgd_(TensorList params, TensorList gradients,
+                  TensorList momentum_buffers, TensorList model_params,
+                  const SgdStep& step, const StepScaling& scaling,
+                  Machine* machine) {
+  Known known(scaling.clip_coefficient);
+  master::sgd_step_({params, gradients, {momentum_buffers, {}}, model_params},
+                    step, scaling.inv_scale, known, machine);
 }
 
 void foreach_adam_(TensorList params, TensorList gradients, TensorList exp_avgs,
                    TensorList exp_avg_sqs, TensorList model_params,
                    const AdamStep& step, const StepScaling& scaling,
                    Machine* machine) {
-  struct Known final : master::AdamLook {
-    explicit Known(float given) : clip(given) {}
-    bool look(float& clip_coefficient) override {
-      clip_coefficient = clip;
-      return true;
-    }
-    float clip;
-  } known(scaling.clip_coefficient);
-  master::adam_step_({params, gradients, exp_avgs, exp_avg_sqs, model_params},
+  Known known(scaling.clip_coefficient);
+  master::adam_step_({params, gradients, {exp_avgs, exp_avg_sqs}, model_params},
                      step, scaling.inv_scale, known, machine);
 }
 
-void master::adam_step_(const AdamLists& lists, const AdamStep& step,
-                        float inv_scale, AdamLook& look, Machine* machine) {
+void master::sgd_step_(const OptimizerLists& lists, const SgdStep& step,
+                       float inv_scale, StepLook& look, Machine* machine) {
+  slave::SgdArgs args = sgd_args(step, inv_scale);
+  const bool with_momentum = step.momentum != 0;
+  const TensorList buffers = lists.states[0];
+  if (!with_momentum && buffers.count() != 0) {
+    throw Error(SWAMP_INVALID_ARGUMENT,
+                std::string(lists.momentum_name) + ": a list of " +
+                    std::to_string(buffers.count()) +
+                    " tensors; expected none without a momentum");
+  }
+  const bool with_model = lists.model_params.count() != 0;
+  const OperationTable table =
+      with_momentum
+          ? step_table(kernel_id::sgd_momentum_float16, args, 1, with_model)
+          : step_table(kernel_id::sgd_float16, args, 0, with_model);
+  StreamList streams[4] = {{"gradients", lists.gradients},
+                           {lists.params_name, lists.params}};
+  int count = 2;
+  if (with_momentum) streams[count++] = {lists.momentum_name, buffers};
+  if (with_model) streams[count++] = {"model_params", lists.model_params};
+  run_step(streams, table, args, look, machine);
+}
+
+void master::adam_step_(const OptimizerLists& lists, const AdamStep& step,
+                        float inv_scale, StepLook& look, Machine* machine) {
   slave::AdamArgs args = adam_args(step, inv_scale);
   const bool with_model = lists.model_params.count() != 0;
   const OperationTable table =
       step_table(kernel_id::adam_float16, args, 2, with_model);
   const StreamList streams[] = {{"gradients", lists.gradients},
                                 {lists.params_name, lists.params},
-                                {"exp_avgs", lists.exp_avgs},
-                                {"exp_avg_sqs", lists.exp_avg_sqs},
+                                {"exp_avgs", lists.states[0]},
+                                {"exp_avg_sqs", lists.states[1]},
                                 {"model_params", lists.model_params}};
-  Machine::Impl& impl = impl_of(machine);
-  Road& road = Road::of_this_thread();
-  const SegmentList list =
-      make_segments(streams, table, false, road.waiting_memory());
-  if (!look.look(args.clip_coefficient)) return;
-  run_list(impl, road, list, args);
+  run_step(streams, table, args, look, machine);
 }
 
 }  // namespace swamp

@@ -207,24 +207,34 @@ SWAMP_API swamp_status swamp_foreach_cast(swamp_machine* machine,
                                           const swamp_tensor* in,
                                           float divisor);
 
-/** swamp_mixed_precision_step_options is the numbers of one step of Adam or
- * AdamW. */
+/** swamp_optimizer names the rule of a step. */
+typedef enum {
+  SWAMP_ADAM = 0, /**< Adam, or AdamW where `decoupled` is 1 */
+  SWAMP_SGD = 1   /**< torch.optim.SGD */
+} swamp_optimizer;
+
+/** swamp_mixed_precision_step_options is the numbers of one step. Those of
+ * another optimizer are not looked at. */
 typedef struct {
   uint32_t struct_size; /**< sizeof(swamp_mixed_precision_step_options) */
   float inv_scale;      /**< of the gradients, usually 1 / loss scale */
   double max_norm;      /**< of all gradients together; 0: no clipping */
   double lr;            /**< at least 0 */
-  double beta1;         /**< in [0, 1) */
-  double beta2;         /**< in [0, 1) */
-  double eps;           /**< at least 0 */
+  double beta1;         /**< Adam, in [0, 1) */
+  double beta2;         /**< Adam, in [0, 1) */
+  double eps;           /**< Adam, at least 0 */
   double weight_decay;  /**< at least 0 */
   int64_t step;         /**< of this step, the first is 1 */
-  int32_t decoupled;    /**< 1: AdamW's weight decay; 0: Adam's */
+  int32_t decoupled;    /**< Adam, 1: AdamW's weight decay; 0: Adam's */
   /** 0: the call makes both passes. Above 0: the caller has made the first with
    * swamp_foreach_norm(), because ranks had to agree, and gives the factor of
    * the unscaled gradients: (float)(max_norm / (norm + 1e-6)) where that is
    * below 1, else 1. found_inf, grad_norm and max_norm are then not used. */
   float clip_coefficient;
+  int32_t optimizer; /**< a swamp_optimizer; 0: Adam, AdamW */
+  int32_t nesterov;  /**< SGD, 1: with a momentum and without dampening */
+  double momentum;   /**< SGD, at least 0 */
+  double dampening;  /**< SGD, of the momentum */
 } swamp_mixed_precision_step_options;
 
 /** swamp_mixed_precision_step is everything between backward and the next
@@ -233,8 +243,9 @@ typedef struct {
  * set, and nothing else happens. Else the second unscales and clips each
  * gradient, moves the moments and the float32 weight, and rounds it to the
  * model's, all in registers. Bits are those of torch's fused CPU Adam and AdamW
- * (see foreach_adam_() in foreach.h), the same on every machine. The state is
- * the caller's: step and scale are not advanced.
+ * and of its SGD (see foreach_adam_() and foreach_sgd_() in foreach.h), the
+ * same on every machine. The state is the caller's: step and scale are not
+ * advanced.
  *
  * @param machine where to run; NULL: the default machine
  * @param options the numbers
@@ -242,8 +253,9 @@ typedef struct {
  * many elements as that of the others; no two arrays overlap
  * @param[in,out] masters float32 weights
  * @param gradients float16, bfloat16 or float32; only read
- * @param[in,out] exp_avgs float32: first moments, 0 before the first step
- * @param[in,out] exp_avg_sqs float32: second moments
+ * @param[in,out] exp_avgs float32: first moments, 0 before the first step; of
+ *   SGD the momentum buffers, which the first step sets, or NULL without one
+ * @param[in,out] exp_avg_sqs float32: second moments; NULL for SGD
  * @param[out] model_params float16 or bfloat16: set to the new weights; NULL
  *   where the masters are the model's weights
  * @param[in,out] found_inf one float, set to 1.0f when the step was not taken,

@@ -97,33 +97,41 @@ std::vector<const char*> state_names(const InnerOptions& options) {
   return {"momentum_buffer"};
 }
 
+AdamStep adam_step_of(const AdamOptions& options, std::int64_t step) {
+  AdamStep numbers;
+  numbers.lr = options.lr;
+  numbers.beta1 = options.beta1;
+  numbers.beta2 = options.beta2;
+  numbers.eps = options.eps;
+  numbers.weight_decay = options.weight_decay;
+  numbers.decoupled = options.decoupled;
+  numbers.step = step;
+  return numbers;
+}
+
+SgdStep sgd_step_of(const SgdOptions& options, std::int64_t step) {
+  SgdStep numbers;
+  numbers.lr = options.lr;
+  numbers.momentum = options.momentum;
+  numbers.dampening = options.dampening;
+  numbers.weight_decay = options.weight_decay;
+  numbers.nesterov = options.nesterov;
+  numbers.first = step == 1;
+  return numbers;
+}
+
 void inner_step(const InnerOptions& options, const StepLists& lists,
                 std::int64_t step, const StepScaling& scaling,
                 Machine* machine) {
   if (const auto* adam = std::get_if<AdamOptions>(&options)) {
-    AdamStep numbers;
-    numbers.lr = adam->lr;
-    numbers.beta1 = adam->beta1;
-    numbers.beta2 = adam->beta2;
-    numbers.eps = adam->eps;
-    numbers.weight_decay = adam->weight_decay;
-    numbers.decoupled = adam->decoupled;
-    numbers.step = step;
     foreach_adam_(lists.params, lists.gradients, lists.states[0],
-                  lists.states[1], lists.model_params, numbers, scaling,
-                  machine);
+                  lists.states[1], lists.model_params,
+                  adam_step_of(*adam, step), scaling, machine);
     return;
   }
-  const auto& sgd = std::get<SgdOptions>(options);
-  SgdStep numbers;
-  numbers.lr = sgd.lr;
-  numbers.momentum = sgd.momentum;
-  numbers.dampening = sgd.dampening;
-  numbers.weight_decay = sgd.weight_decay;
-  numbers.nesterov = sgd.nesterov;
-  numbers.first = step == 1;
-  foreach_sgd_(lists.params, lists.gradients, lists.states[0],
-               lists.model_params, numbers, scaling, machine);
+  foreach_sgd_(
+      lists.params, lists.gradients, lists.states[0], lists.model_params,
+      sgd_step_of(std::get<SgdOptions>(options), step), scaling, machine);
 }
 
 }  // namespace swamp::master

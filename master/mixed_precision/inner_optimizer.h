@@ -36,6 +36,11 @@ std::pair<const char*, bool*> option_flag(InnerOptions& options);
 // state_names() are the arrays beside a weight, in the order of StepLists.
 std::vector<const char*> state_names(const InnerOptions& options);
 
+// adam_step_of() and sgd_step_of() are the numbers of step `step`, counted
+// from 1.
+AdamStep adam_step_of(const AdamOptions& options, std::int64_t step);
+SgdStep sgd_step_of(const SgdOptions& options, std::int64_t step);
+
 // StepLists is what a step of one group moves, tensor by tensor; params and
 // states are float32.
 struct StepLists {

@@ -21,6 +21,7 @@ int c_abi_scaler(void);
 int c_abi_scaler_errors(void);
 int c_abi_cast(void);
 int c_abi_step(void);
+int c_abi_step_sgd(void);
 int c_abi_step_overflow(void);
 int c_abi_step_errors(void);
 

@@ -122,6 +122,66 @@ int c_abi_step(void) {
   return failed;
 }
 
+/* Unscaled gradients are 1 and -1. */
+int c_abi_step_sgd(void) {
+  int failed = 0;
+  arrays a;
+  float found_inf = 0.0f;
+  double norm = 0.0;
+  swamp_mixed_precision_step_options options = some_options();
+  options.optimizer = SWAMP_SGD;
+  options.beta1 = 2.0; /* not of SGD */
+#define TAKE(momenta)                                                \
+  swamp_mixed_precision_step(NULL, &options, 2, a.tensors[kMasters], \
+                             a.tensors[kGradients], momenta, NULL,   \
+                             a.tensors[kModel], &found_inf, &norm)
+
+  fill(&a);
+  CHECK(TAKE(NULL) == SWAMP_OK);
+  CHECK(norm == sqrt(2.0 * kCount));
+  CHECK(all_are(&a, 0.5f, 1.5f, 0.0f, 0.0f, 0x3f00, 0x3fc0));
+
+  /* The first step sets the momentum, whatever the buffer holds. */
+  fill(&a);
+  options.momentum = 0.5;
+  a.m[0][0] = 77.0f;
+  CHECK(TAKE(a.tensors[kExpAvgs]) == SWAMP_OK);
+  CHECK(all_are(&a, 0.5f, 1.5f, 1.0f, 0.0f, 0x3f00, 0x3fc0));
+  options.step = 2;
+  CHECK(TAKE(a.tensors[kExpAvgs]) == SWAMP_OK);
+  CHECK(all_are(&a, -0.25f, 2.25f, 1.5f, 0.0f, 0xbe80, 0x4010));
+  options.nesterov = 1; /* m = 1.75, moved by 1 + 0.875 */
+  CHECK(TAKE(a.tensors[kExpAvgs]) == SWAMP_OK);
+  CHECK(all_are(&a, -1.1875f, 3.1875f, 1.75f, 0.0f, 0xbf98, 0x404c));
+
+  a.gradient[1][3] = 0x7fc0; /* nan */
+  CHECK(TAKE(a.tensors[kExpAvgs]) == SWAMP_OK && found_inf == 1.0f);
+  a.gradient[1][3] = 0xc080;
+  found_inf = 0.0f;
+  norm = 0.0;
+
+  options.dampening = 0.5;
+  CHECK(TAKE(a.tensors[kExpAvgs]) == SWAMP_INVALID_ARGUMENT);
+  CHECK(says("options.dampening: 0.5"));
+  options.dampening = 0.0;
+  options.nesterov = 2;
+  CHECK(TAKE(a.tensors[kExpAvgs]) == SWAMP_INVALID_ARGUMENT);
+  CHECK(says("options.nesterov: 2"));
+  options.nesterov = 0;
+  CHECK(TAKE(NULL) == SWAMP_INVALID_ARGUMENT && says("exp_avgs: null"));
+  options.momentum = 0.0;
+  CHECK(TAKE(a.tensors[kExpAvgs]) == SWAMP_INVALID_ARGUMENT);
+  CHECK(says("exp_avgs: a list of 2 tensors"));
+  CHECK(take(&a, &options, 1, &found_inf, &norm) == SWAMP_INVALID_ARGUMENT);
+  CHECK(says("exp_avg_sqs: a list of 2 tensors"));
+  options.optimizer = 2;
+  CHECK(TAKE(NULL) == SWAMP_INVALID_ARGUMENT && says("options.optimizer: 2"));
+#undef TAKE
+  CHECK(found_inf == 0.0f && norm == 0.0);
+  CHECK(all_are(&a, -1.1875f, 3.1875f, 1.75f, 0.0f, 0xbf98, 0x404c));
+  return failed;
+}
+
 int c_abi_step_overflow(void) {
   int failed = 0;
   int with_norm;

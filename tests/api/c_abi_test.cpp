@@ -26,6 +26,7 @@ TEST(CAbi, ScalerErrors) { EXPECT_EQ(c_abi_scaler_errors(), 0); }
 
 TEST(CAbi, Cast) { EXPECT_EQ(c_abi_cast(), 0); }
 TEST(CAbi, Step) { EXPECT_EQ(c_abi_step(), 0); }
+TEST(CAbi, StepSgd) { EXPECT_EQ(c_abi_step_sgd(), 0); }
 TEST(CAbi, StepOverflow) { EXPECT_EQ(c_abi_step_overflow(), 0); }
 TEST(CAbi, StepErrors) { EXPECT_EQ(c_abi_step_errors(), 0); }
 
