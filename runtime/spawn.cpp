@@ -8,6 +8,7 @@
 #include "runtime/check/main_window.h"
 #include "runtime/dma.h"
 #include "runtime/float_environment.h"
+#include "runtime/predict/job_counter.h"
 #include "runtime/tile_loop.h"
 #include "swamp/error.h"
 
@@ -149,6 +150,10 @@ void run_job(Machine::Impl& machine, const Job& job, LdmArenas& arenas) {
     require_ldm(machine, job);
     const int workers = job.slaves == 1 ? 1 : machine.backend->worker_count();
     arenas.reserve(workers, machine.ldm_bytes);
+    if (machine.job_counter != nullptr) {
+      machine.job_counter->count(machine, job, arenas);
+      return;
+    }
     if (machine.transfer == Transfer::check) {
       try {
         window.emplace(job.table, job.partials.base,
