@@ -43,7 +43,8 @@ inline std::uint64_t get_cycles(const Lines& lines) noexcept {
   return lines.touched == 1 ? 441 : 470 + lines.touched * 727 / 100;
 }
 inline std::uint64_t put_cycles(const Lines& lines) noexcept {
-  return 235 + lines.touched * 685 / 100 + (lines.partial() != 0 ? 125 : 0);
+  const bool ragged = lines.partial() != 0 && lines.touched > 1;
+  return 235 + lines.touched * 685 / 100 + (ragged ? 125 : 0);
 }
 
 // Cycles of a load or store that goes to main memory directly. Not measured:
