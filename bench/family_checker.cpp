@@ -7,6 +7,7 @@
 
 #include "bench/memory.h"
 #include "bench/operator.h"
+#include "bench/passes.h"
 #include "bench/suite.h"
 #include "bench/threads.h"
 #include "bench/timed.h"
@@ -75,6 +76,18 @@ void add_operation(Suite& suite, const std::string& operation,
                      {Aim::at_most, kCheckAim}));
 }
 
+void add_pass(Suite& suite, const std::string& pass, std::size_t bytes,
+              int threads) {
+  for (const std::string transfer : {"copy", "check"}) {
+    add_pass_case(suite, pass, operation_name(pass, transfer, bytes, threads),
+                  bytes, threads, [=] { return &machine_of(transfer); });
+  }
+  suite.row(time_row(pass + " memory, " + threads_text(threads),
+                     operation_name(pass, "check", bytes, threads), "copy",
+                     operation_name(pass, "copy", bytes, threads),
+                     {Aim::at_most, kCheckAim}));
+}
+
 // CopyJob is one float32 tensor to unscale, as the road makes it.
 class CopyJob {
  public:
@@ -132,7 +145,7 @@ void run_copy(benchmark::State& state, std::size_t bytes, bool alone) {
   Machine::Impl& machine = machine_of("copy").impl();
   const CopyJob made(machine, bytes);
   const runtime::Job& job = made.job();
-  runtime::LdmArenas arenas;
+  static runtime::LdmArenas arenas;  // the same pages for both
   arenas.reserve(machine.backend->worker_count(), machine.ldm_bytes);
   CopyAlone copy{machine, job, arenas};
   timed(state, batch_of_bytes(bytes), [&] {
@@ -169,6 +182,12 @@ void add_checker(Suite& suite) {
     if (suite.quick() && threads != thread_counts().back()) continue;
     for (const std::string operation : {"unscale", "check", "norm"}) {
       add_operation(suite, operation, suite.options().memory_bytes, threads);
+    }
+    for (const std::string pass :
+         {"cast/float32_bfloat16", "accumulate/bfloat16",
+          "step/adam/bfloat16_bfloat16"}) {
+      if (suite.quick()) continue;
+      add_pass(suite, pass, suite.options().memory_bytes, threads);
     }
     for (const Size& size : sizes(suite.options())) {
       if (size.name == "L2" || size.name == "memory") {
