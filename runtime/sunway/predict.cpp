@@ -43,8 +43,8 @@ void say_prediction() {
         line, sizeof line,
         "swamp: predict: cg %zu: PC3_REQ_DMA_GET %llu (%llu bytes, %llu "
         "lines), PC2_REQ_DMA_PUT %llu (%llu bytes, %llu whole lines, %llu "
-        "partial), RMA %llu (%llu bytes), syncs %llu; transfers on "
-        "SW26010-Pro: %.3f us overlapped, %.3f us one after another",
+        "partial), RMA %llu (%llu bytes), syncs %llu, spawns %llu; transfers "
+        "on SW26010-Pro: %.3f us overlapped, %.3f us one after another",
         i, static_cast<unsigned long long>(c.get_requests),
         static_cast<unsigned long long>(c.get_bytes),
         static_cast<unsigned long long>(c.lines_read),
@@ -55,6 +55,7 @@ void say_prediction() {
         static_cast<unsigned long long>(sums.rma_requests),
         static_cast<unsigned long long>(sums.rma_bytes),
         static_cast<unsigned long long>(sums.syncs),
+        static_cast<unsigned long long>(all.groups[i].spawns),
         cycles.overlapped / predict::kHertz * 1e6,
         cycles.one_after_another / predict::kHertz * 1e6);
     say(line);

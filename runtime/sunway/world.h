@@ -84,6 +84,7 @@ struct Group {
   State state = State::idle;
   bool singles = false;  // of athread_create(), each waited for alone
   int launched = 0;
+  std::uint64_t spawns = 0;
   int remaining = 0;
   std::vector<std::unique_ptr<Slave>> slaves;
   Barrier array;
