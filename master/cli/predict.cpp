@@ -109,6 +109,10 @@ void print_predictions(const PredictOptions& options) {
 
 void run_predict(const PredictOptions& options) {
   try {
+    if (options.table && !(options.files.empty() && options.list.empty())) {
+      throw UsageError(
+          "--table: with a list, expected none: it shows the model");
+    }
     if (options.table) {
       print_measured(options.json);
     } else {

@@ -322,6 +322,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {"unscale: ", "tensors[0]"}},
         BadCall{"offset", {"--list", "1", "--offset", "128"}, {"0 to 127"}},
         BadCall{"file", {"/nonexistent/x.npy"}, {"/nonexistent/x.npy"}},
+        BadCall{"table_and_list", {"--table", "--list", "1"}, {"--table"}},
         BadCall{"option", {"--lits", "1"}, {"--lits"}}),
     [](const testing::TestParamInfo<BadCall>& it) {
       return std::string(it.param.name);
