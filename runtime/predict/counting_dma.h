@@ -43,11 +43,11 @@ class CountingDma {
     ++*reply;
   }
   void wait(const Reply*, Reply) noexcept {}
-  void load(void*, const void*, std::size_t) noexcept {
-    ++traffic_.direct_loads;
+  void load(void*, const void*, std::size_t bytes) noexcept {
+    traffic_.load(bytes);
   }
-  void store(void*, const void*, std::size_t) noexcept {
-    ++traffic_.direct_stores;
+  void store(void*, const void*, std::size_t bytes) noexcept {
+    traffic_.store(bytes);
   }
 
  private:

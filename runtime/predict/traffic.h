@@ -71,6 +71,9 @@ struct Traffic {
     lines_partial += lines.partial();
     put_latency += put_cycles(lines);
   }
+  // A word of 8 bytes at a time.
+  void load(std::uint64_t bytes) noexcept { direct_loads += (bytes + 7) / 8; }
+  void store(std::uint64_t bytes) noexcept { direct_stores += (bytes + 7) / 8; }
   void add(const Traffic& more) noexcept {
     get_requests += more.get_requests;
     put_requests += more.put_requests;

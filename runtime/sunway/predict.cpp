@@ -36,14 +36,23 @@ void say_prediction() {
   for (std::size_t i = 0; i < all.groups.size(); ++i) {
     const Sums sums = sums_of(all.groups[i]);
     const predict::Traffic& c = sums.traffic.all;
-    if (c.get_requests + c.put_requests + sums.rma_requests == 0) continue;
+    const std::uint64_t direct = c.direct_loads + c.direct_stores;
+    if (c.get_requests + c.put_requests + sums.rma_requests + direct == 0) {
+      continue;
+    }
     const predict::Cycles cycles = predict::cycles_of(sums.traffic);
+    // Only check mode sees them.
+    std::string past_dma;
+    if (all.check) {
+      past_dma = ", PC2_GLD " + std::to_string(c.direct_loads) + ", PC3_GST " +
+                 std::to_string(c.direct_stores);
+    }
     char line[512];
     std::snprintf(
         line, sizeof line,
         "swamp: predict: cg %zu: PC3_REQ_DMA_GET %llu (%llu bytes, %llu "
         "lines), PC2_REQ_DMA_PUT %llu (%llu bytes, %llu whole lines, %llu "
-        "partial), RMA %llu (%llu bytes), syncs %llu, spawns %llu; transfers "
+        "partial)%s, RMA %llu (%llu bytes), syncs %llu, spawns %llu; transfers "
         "on SW26010-Pro: %.3f us overlapped, %.3f us one after another",
         i, static_cast<unsigned long long>(c.get_requests),
         static_cast<unsigned long long>(c.get_bytes),
@@ -51,7 +60,7 @@ void say_prediction() {
         static_cast<unsigned long long>(c.put_requests),
         static_cast<unsigned long long>(c.put_bytes),
         static_cast<unsigned long long>(c.lines_full),
-        static_cast<unsigned long long>(c.lines_partial),
+        static_cast<unsigned long long>(c.lines_partial), past_dma.c_str(),
         static_cast<unsigned long long>(sums.rma_requests),
         static_cast<unsigned long long>(sums.rma_bytes),
         static_cast<unsigned long long>(sums.syncs),
