@@ -100,6 +100,7 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
       group.state = Group::State::running;
       group.singles = false;
       group.launched = all.num_threads;
+      ++group.spawns;
       group.remaining = all.num_threads;
       group.spawned_at = pc;
       all.node.size += static_cast<int>(group.slaves.size());
@@ -167,6 +168,7 @@ int launch_one(int id, void* function, void* argument, const void* pc) {
     group.singles = true;
     group.state = Group::State::running;
     ++group.remaining;
+    ++group.spawns;
     group.spawned_at = pc;
     set_off(all, slave, reinterpret_cast<SlaveFunction>(function), argument,
             id);

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <vector>
 
+#include "runtime/predict/traffic.h"
 #include "runtime/sunway/barrier.h"
 #include "runtime/sunway/ldm_heap.h"
 
@@ -36,12 +37,9 @@ struct Wait {
   int value = 0;
 };
 
-// Counters are the DMA traffic of one slave, for the cost model.
-struct Counters {
-  std::uint64_t get_requests = 0, put_requests = 0, rma_requests = 0;
-  std::uint64_t get_bytes = 0, put_bytes = 0, rma_bytes = 0;
-  std::uint64_t lines_read = 0, lines_full = 0, lines_partial = 0;
-  std::uint64_t get_latency = 0, put_latency = 0;  // cycles, one at a time
+// Counters are the traffic of one slave, for the cost model.
+struct Counters : predict::Traffic {
+  std::uint64_t rma_requests = 0, rma_bytes = 0;
   std::uint64_t syncs = 0;
 };
 
@@ -86,6 +84,7 @@ struct Group {
   State state = State::idle;
   bool singles = false;  // of athread_create(), each waited for alone
   int launched = 0;
+  std::uint64_t spawns = 0;
   int remaining = 0;
   std::vector<std::unique_ptr<Slave>> slaves;
   Barrier array;
