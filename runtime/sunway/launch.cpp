@@ -40,6 +40,23 @@ void prepare_barriers(Group& group) {
   for (auto& slave : group.slaves) slave->peers.assign(slave->peers.size(), 0);
 }
 
+// require_one_group() refuses what two arrays would do with shared LDM, which
+// is there once.
+void require_one_group(World& all, unsigned mask) {
+  if (all.shared_bytes == 0) return;
+  int running = 0;
+  for (std::size_t i = 0; i < all.groups.size(); ++i) {
+    if ((mask >> i & 1u) != 0 || all.groups[i].state != Group::State::idle) {
+      ++running;
+    }
+  }
+  if (running > 1) {
+    fail(1,
+         "__thread_local_share is emulated for one core group at a time; "
+         "SWAMP_CORE_GROUPS=1 makes a machine of one");
+  }
+}
+
 void set_off(World& all, Slave& slave, SlaveFunction function, void* argument,
              int thread_number) {
   slave.function = function;
@@ -82,6 +99,7 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
   start_groups(mask);
   {
     const Lock lock(all.mutex);
+    require_one_group(all, mask);
     bool busy = false;
     for_groups(all, mask, [&](Group& group) {
       if (group.state != Group::State::idle) busy = true;

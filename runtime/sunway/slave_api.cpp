@@ -77,6 +77,8 @@ void evict_slave_cache() {}
 void evict_slave_cache_cont(volatile void*, volatile void*) {}
 int set_cache_size(int) { return 0; }
 int set_ptr_uncached(void**) { return 0; }
+int set_ptr_cached(void**) { return 0; }
+long get_slave_cache_size() { return 0; }
 void CRTS_memb() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 #pragma GCC visibility pop

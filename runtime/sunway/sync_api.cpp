@@ -117,7 +117,8 @@ int athread_ssync_master_spe() {
   return 0;
 }
 
-int athread_syn(int scope, int) {
+int athread_syn(int scope, int mask) {
+  if (scope == 3) return athread_ssync_peer(mask);
   const Range range = scope == 0   ? Range::row
                       : scope == 1 ? Range::column
                                    : Range::array;

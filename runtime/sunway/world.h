@@ -102,6 +102,7 @@ class World {
   Barrier node;
   std::size_t ldm_bytes = 0;
   std::size_t static_bytes = 0;  // of the program's TLS, in every LDM
+  std::size_t shared_bytes = 0;  // of every LDM, for __thread_local_share
   std::size_t slot_bytes = 0;
   int slaves_of_group = 0;
   int num_threads = 0;  // of later spawns

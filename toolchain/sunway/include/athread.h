@@ -2,6 +2,11 @@
 #ifndef SWAMP_SUNWAY_ATHREAD_H_
 #define SWAMP_SUNWAY_ATHREAD_H_
 
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <swamp_sunway/side.h>
 
 #ifdef __sw_slave__

@@ -40,12 +40,16 @@ Words flags(const Options& options, const std::string& source) {
   if (!options.debug) all.push_back("-g1");  // lines, for reports
   const bool cplusplus = options.cplusplus || is_cplusplus(source);
   if (!cplusplus) all.push_back("-fcommon");  // as the vendor's GCC 7
-  if (!slave) return all;
-  if (cplusplus) all.push_back("-fno-extern-tls-init");
+  if (slave && cplusplus) all.push_back("-fno-extern-tls-init");
   const std::string ending = std::filesystem::path(source).extension();
-  if (ending != ".s" && ending != ".S") {
+  if (ending == ".s" || ending == ".S") return all;
+  // Inline assembly pushes onto the stack.
+  all.push_back("-mno-red-zone");
+  Words headers{"assembly.h"};
+  if (slave) headers.push_back("mark.h");
+  for (const std::string& header : headers) {
     all.push_back("-include");
-    all.push_back(places().include + "/swamp_sunway/mark.h");
+    all.push_back(places().include + "/swamp_sunway/" + header);
   }
   return all;
 }
