@@ -1,10 +1,13 @@
 #include "toolchain/sunway/swcc/compile.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "toolchain/sunway/swcc/places.h"
 #include "toolchain/sunway/swcc/process.h"
+#include "toolchain/sunway/swcc/vectors.h"
 
 namespace swcc {
 namespace {
@@ -43,6 +46,7 @@ Words flags(const Options& options, const std::string& source) {
   if (slave && cplusplus) all.push_back("-fno-extern-tls-init");
   const std::string ending = std::filesystem::path(source).extension();
   if (ending == ".s" || ending == ".S") return all;
+  if (ending == ".i" || ending == ".ii") return all;  // has them
   // Inline assembly pushes onto the stack.
   all.push_back("-mno-red-zone");
   Words headers{"assembly.h"};
@@ -73,8 +77,9 @@ void add_checked(const Options& options, const std::string& source,
                  const std::string& object) {
   Words before = flags(options, source);
   for (const char* flag :
-       {"-fsanitize=thread", "--param=tsan-distinguish-volatile=1", "-fno-builtin-memcpy", "-fno-builtin-memset",
-        "-fno-builtin-memmove", "-w"}) {
+       {"-fsanitize=thread", "--param=tsan-distinguish-volatile=1",
+        "-fno-builtin-memcpy", "-fno-builtin-memset", "-fno-builtin-memmove",
+        "-w"}) {
     before.push_back(flag);
   }
   Words user = without_dependencies(options.rest);
@@ -85,17 +90,64 @@ void add_checked(const Options& options, const std::string& source,
                "--set-section-flags", ".swamp.check=exclude", object});
 }
 
+// preprocessed() is the source after gcc -E, or nothing.
+std::string preprocessed(const Options& options, const std::string& source) {
+  Words user = without_dependencies(options.rest);
+  user.erase(std::remove(user.begin(), user.end(), "-c"), user.end());
+  user.push_back("-E");
+  const std::string text = folder().file(".i");
+  const std::string errors = folder().file(".txt");
+  const int code =
+      run(command(options, flags(options, source), user, source, text), errors);
+  return code == 0 ? read_file(text) : "";
+}
+
+// compiled() compiles the source and returns what was compiled: itself, or,
+// when gcc refuses its vectors, the same with the conversions spelled out.
+std::string compiled(const Options& options, const std::string& source,
+                     const std::string& output) {
+  const Words whole =
+      command(options, flags(options, source), options.rest, source, output);
+  const bool cplusplus = options.cplusplus || is_cplusplus(source);
+  if (cplusplus || !has(options.rest, "-c") ||
+      !mentions_vectors(read_file(source))) {
+    run_or_exit(whole);
+    return source;
+  }
+  const std::string errors = folder().file(".txt");
+  const int code = run(whole, errors);
+  if (code == 0) {
+    std::fputs(read_file(errors).c_str(), stderr);
+    return source;
+  }
+  const std::string text = preprocessed(options, source);
+  const std::string spelled = with_conversions(text);
+  const std::string file = folder().file(".i");
+  const std::string more = folder().file(".txt");
+  if (spelled != text) {
+    write_file(file, spelled);
+    Words before = flags(options, file);
+    if (run(command(options, before, without_dependencies(options.rest), file,
+                    output),
+            more) == 0) {
+      std::fputs(read_file(more).c_str(), stderr);
+      return file;
+    }
+  }
+  std::fputs(read_file(errors).c_str(), stderr);
+  std::exit(code);
+}
+
 void compile_one(const Options& options, const std::string& source,
                  const std::string& output) {
-  run_or_exit(
-      command(options, flags(options, source), options.rest, source, output));
+  const std::string what = compiled(options, source, output);
   const bool object = has(options.rest, "-c") && !has(options.rest, "-S") &&
                       !has(options.rest, "-E") && !has(options.rest, "-M") &&
                       !has(options.rest, "-MM");
   const std::string ending = std::filesystem::path(source).extension();
   if (options.side == Options::Side::slave && object && ending != ".s" &&
       ending != ".S") {
-    add_checked(options, source, output);
+    add_checked(options, what, output);
   }
 }
 

@@ -71,3 +71,7 @@ __asm__(
     "  .endm\n"
     ".endr\n");
 #undef SWAMP_CYCLES
+
+/* Two readings of a counter are two, also where the program forgot to say
+ * volatile. */
+#define asm(...) __asm__ __volatile__(__VA_ARGS__)

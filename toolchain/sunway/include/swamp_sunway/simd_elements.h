@@ -69,7 +69,12 @@ SWAMP_SIMD float16v32 simd_set_float16v32(_Float16 x0, _Float16 x1, _Float16 x2,
 #define simd_vcpyw(x) ((int)(x) + (intv8){})
 #define simd_vcpyl(x) ((long)(x) + (int256){})
 #endif
-#define simd_vcpyh(x) ((_Float16)(x) - (float16v32){})
+SWAMP_SIMD float16v32 simd_vcpyh(_Float16 x) {
+  float16v32 v;
+  int i;
+  for (i = 0; i < 32; ++i) v[i] = x;
+  return v;
+}
 
 /* Lane n of a vector, and a vector with another lane n. */
 #define SWAMP_SIMD_INSERT(e, v, n) \
