@@ -73,6 +73,8 @@ volatile long row_locks[kGroups][64];
 volatile long column_locks[kGroups][sunway::kRowLength];
 volatile long node_lock;
 
+unsigned long counted_from = 0;  // by penv_host0_cycle_init()
+
 volatile long* row_lock(const char* call) {
   const sunway::Slave& slave = sunway::require_self(call);
   return &row_locks[slave.group][slave.id / sunway::kRowLength];
@@ -178,6 +180,10 @@ long updt_addl(long value, volatile long* word) { return add(word, value); }
 
 unsigned long CRTS_time_cycle() {  // 2.1 GHz
   return sunway::nanoseconds() / 10 * 21;
+}
+void penv_host0_cycle_init() { counted_from = CRTS_time_cycle(); }
+void penv_host0_cycle_count(unsigned long* cycles) {
+  *cycles = CRTS_time_cycle() - counted_from;
 }
 
 #pragma GCC visibility pop

@@ -11,6 +11,7 @@ namespace sunway = swamp::sunway;
 namespace {
 
 __thread unsigned long last_cycle = 0;
+__thread unsigned long counted_from = 0;  // by penv_slave0_cycle_init()
 
 }  // namespace
 
@@ -70,6 +71,11 @@ unsigned long athread_stime_cycle() {  // 2.25 GHz
   if (now <= last_cycle) now = last_cycle + 1;
   last_cycle = now;
   return now;
+}
+
+void penv_slave0_cycle_init() { counted_from = athread_stime_cycle(); }
+void penv_slave0_cycle_count(unsigned long* cycles) {
+  *cycles = athread_stime_cycle() - counted_from;
 }
 
 void flush_slave_cache() {}

@@ -43,6 +43,8 @@ Words flags(const Options& options, const std::string& source) {
   if (!options.debug) all.push_back("-g1");  // lines, for reports
   const bool cplusplus = options.cplusplus || is_cplusplus(source);
   if (!cplusplus) all.push_back("-fcommon");  // as the vendor's GCC 7
+  if (!cplusplus && options.old && options.standard.empty())
+    all.push_back("-fgnu89-inline");
   if (slave && cplusplus) all.push_back("-fno-extern-tls-init");
   const std::string ending = std::filesystem::path(source).extension();
   if (ending == ".s" || ending == ".S") return all;
@@ -91,11 +93,12 @@ void add_checked(const Options& options, const std::string& source,
 }
 
 // preprocessed() is the source after gcc -E, or nothing.
-std::string preprocessed(const Options& options, const std::string& source) {
+std::string preprocessed(const Options& options, const std::string& source,
+                         bool cplusplus) {
   Words user = without_dependencies(options.rest);
   user.erase(std::remove(user.begin(), user.end(), "-c"), user.end());
   user.push_back("-E");
-  const std::string text = folder().file(".i");
+  const std::string text = folder().file(cplusplus ? ".ii" : ".i");
   const std::string errors = folder().file(".txt");
   const int code =
       run(command(options, flags(options, source), user, source, text), errors);
@@ -109,8 +112,7 @@ std::string compiled(const Options& options, const std::string& source,
   const Words whole =
       command(options, flags(options, source), options.rest, source, output);
   const bool cplusplus = options.cplusplus || is_cplusplus(source);
-  if (cplusplus || !has(options.rest, "-c") ||
-      !mentions_vectors(read_file(source))) {
+  if (!has(options.rest, "-c") || !mentions_vectors(read_file(source))) {
     run_or_exit(whole);
     return source;
   }
@@ -120,9 +122,9 @@ std::string compiled(const Options& options, const std::string& source,
     std::fputs(read_file(errors).c_str(), stderr);
     return source;
   }
-  const std::string text = preprocessed(options, source);
-  const std::string spelled = with_conversions(text);
-  const std::string file = folder().file(".i");
+  const std::string text = preprocessed(options, source, cplusplus);
+  const std::string spelled = with_conversions(text, cplusplus);
+  const std::string file = folder().file(cplusplus ? ".ii" : ".i");
   const std::string more = folder().file(".txt");
   if (spelled != text) {
     write_file(file, spelled);

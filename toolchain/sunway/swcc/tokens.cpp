@@ -73,17 +73,30 @@ bool closes(const std::string& text) {
   return text == ")" || text == "]" || text == "}";
 }
 
+// is_foreign() is what the last line marker in `space` says, or as it was.
+bool is_foreign(const std::string& space, bool was) {
+  const std::size_t close = space.rfind('"');
+  if (close == std::string::npos || close == 0) return was;
+  const std::size_t open = space.rfind('"', close - 1);
+  const std::string file = space.substr(open + 1, close - open - 1);
+  return file.rfind("/usr/", 0) == 0 ||
+         file.find("/swamp/sunway/include/") != std::string::npos;
+}
+
 }  // namespace
 
 std::vector<Token> tokens_of(const std::string& source) {
   std::vector<Token> tokens;
   std::size_t at = 0;
+  bool foreign = false;
   do {
     const std::size_t begin = end_of_space(source, at);
     const std::size_t end =
         begin < source.size() ? end_of_token(source, begin) : begin;
     Token token{source.substr(at, begin - at),
-                source.substr(begin, end - begin), false};
+                source.substr(begin, end - begin), false, false};
+    foreign = is_foreign(token.before, foreign);
+    token.foreign = foreign;
     token.is_name =
         !token.text.empty() && is_word(token.text[0]) &&
         std::isdigit(static_cast<unsigned char>(token.text[0])) == 0;

@@ -13,6 +13,7 @@ struct Token {
   std::string before;
   std::string text;
   bool is_name = false;
+  bool foreign = false;  // of a header of the system's or swcc's
 };
 
 // tokens_of() ends with a token whose text is empty.

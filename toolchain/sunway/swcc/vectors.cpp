@@ -34,13 +34,15 @@ constexpr Kind kKinds[] = {
 std::string spelled(const Kind& kind) {
   return std::string("swcc_") + kind.name;
 }
-std::string converter(const Kind& to, const std::string& from) {
-  return spelled(to) + "_of_" + from;
+std::string converter(const Kind& to, const std::string& from, bool cplusplus) {
+  return spelled(to) + "_of" + (cplusplus ? "" : "_" + from);
 }
 
-// conversions() are functions, from every type to every type that can be.
-std::string conversions() {
+// conversions() are functions, from every type to every type that can be. In
+// C++ they are overloads of one name for each result.
+std::string conversions(bool cplusplus) {
   std::string text = "# 1 \"<swcc>\"\n";
+  if (cplusplus) text += "extern \"C++\" {";
   for (const Kind& kind : kKinds) {
     text += std::string("typedef ") + kind.element + " " + spelled(kind) +
             " __attribute__((vector_size(" + std::to_string(kind.bytes) +
@@ -52,13 +54,14 @@ std::string conversions() {
     const std::string name = spelled(to);
     const bool real = std::string("float double _Float16").find(to.element) !=
                       std::string::npos;
-    text += head + name + " " + converter(to, "number") + "(" +
+    text += head + name + " " + converter(to, "number", cplusplus) + "(" +
             (real ? "double" : "long") + " x) { " + name +
             " v; int i; for (i = 0; i < " + std::to_string(to.lanes) +
             "; ++i) v[i] = (" + to.element + ")x; return v; }";
     for (const Kind& from : kKinds) {
-      const std::string start = head + name + " " + converter(to, from.name) +
-                                "(" + spelled(from) + " x) { return ";
+      const std::string start = head + name + " " +
+                                converter(to, from.name, cplusplus) + "(" +
+                                spelled(from) + " x) { return ";
       if (from.bytes == to.bytes) {
         text += start + "(" + name + ")x; }";
       } else if (from.lanes == to.lanes) {
@@ -66,17 +69,31 @@ std::string conversions() {
       }
     }
   }
-  return text + "\n";
+  return text + (cplusplus ? "}\n" : "\n");
 }
 
 class Rewriter {
  public:
-  explicit Rewriter(const std::string& source) : tokens_(tokens_of(source)) {
+  Rewriter(const std::string& source, bool is_cplusplus)
+      : tokens_(tokens_of(source)), cplusplus(is_cplusplus) {
     for (const Kind& kind : kKinds) types_[kind.name] = &kind;
     find_types();
-    find_variables();
   }
-  std::string result() { return rewritten(0, tokens_.size()); }
+  // result() goes from one function or declaration to the next.
+  std::string result() {
+    std::string all;
+    std::size_t begin = 0;
+    while (begin < tokens_.size()) {
+      const std::size_t end = end_of_outermost(begin);
+      local_ = {};
+      find_variables(begin, end);
+      all += rewritten(begin, end);
+      const bool function = end > begin && text(end - 1) == "}";
+      if (!function) global_.add(local_);
+      begin = end;
+    }
+    return all;
+  }
   bool found() const { return found_; }
 
  private:
@@ -85,7 +102,44 @@ class Rewriter {
     int depth;  // stars and dimensions
   };
 
+  // Names are those of variables, and of those that a name does not tell.
+  struct Names {
+    std::map<std::string, Variable> variables;
+    std::set<std::string> others;
+    void add(const Names& more) {
+      variables.insert(more.variables.begin(), more.variables.end());
+      others.insert(more.others.begin(), more.others.end());
+    }
+    bool has(const std::string& name) const {
+      return variables.count(name) != 0 || others.count(name) != 0;
+    }
+    const Variable* find(const std::string& name) const {
+      const auto found = variables.find(name);
+      return found == variables.end() || others.count(name) != 0
+                 ? nullptr
+                 : &found->second;
+    }
+  };
+
   const std::string& text(std::size_t i) const { return tokens_[i].text; }
+
+  // end_of_outermost() is the place behind the next function, or ; outside.
+  std::size_t end_of_outermost(std::size_t at) const {
+    while (at + 1 < tokens_.size()) {
+      const std::string& word = text(at);
+      if (word == ";") return at + 1;
+      if (word == "(" || word == "[") {
+        at = matching(tokens_, at);
+      } else if (word == "{") {
+        const bool body = at > 0 && text(at - 1) == ")";
+        at = matching(tokens_, at);
+        if (body) return at + 1;
+      }
+      ++at;
+    }
+    return tokens_.size();
+  }
+
   const Kind* type_at(std::size_t i) const {
     const auto found = types_.find(text(i));
     return found == types_.end() ? nullptr : found->second;
@@ -122,18 +176,19 @@ class Rewriter {
       name->clear();
       return at;
     }
-    const auto known = variables_.find(*name);
-    if (known == variables_.end()) {
-      variables_[*name] = variable;
+    const auto known = local_.variables.find(*name);
+    if (known == local_.variables.end()) {
+      local_.variables[*name] = variable;
     } else if (known->second.kind != kind ||
                known->second.depth != variable.depth) {
-      unclear_.insert(*name);
+      local_.others.insert(*name);
     }
     return at;
   }
 
-  void find_variables() {
-    for (std::size_t i = 0; i + 1 < tokens_.size(); ++i) {
+  void find_variables(std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i + 1 < end; ++i) {
+      if (tokens_[i].foreign) continue;
       const Kind* kind = type_at(i);
       if (kind != nullptr) {
         std::string name;
@@ -156,7 +211,7 @@ class Rewriter {
       if (!tokens_[at].is_name) return;
       const std::string& name = text(at++);
       if (text(at) == "(") return;  // a function
-      others_.insert(name);
+      local_.others.insert(name);
       at = end_of_expression(at);
       if (text(at) != ",") return;
       ++at;
@@ -228,14 +283,18 @@ class Rewriter {
 
   std::string converted(const Kind& to, const std::string& expression) {
     found_ = true;
+    if (cplusplus) {
+      return " " + converter(to, "", cplusplus) + "(" + expression + ")";
+    }
     std::string chosen = "_Generic((" + expression + ")";
     for (const Kind& from : kKinds) {
       if (from.bytes == to.bytes || from.lanes == to.lanes) {
-        chosen += ", " + spelled(from) + ": " + converter(to, from.name);
+        chosen +=
+            ", " + spelled(from) + ": " + converter(to, from.name, cplusplus);
       }
     }
-    return " " + chosen + ", default: " + converter(to, "number") + ")(" +
-           expression + ")";
+    return " " + chosen + ", default: " + converter(to, "number", cplusplus) +
+           ")(" + expression + ")";
   }
 
   // list() is a constant initializer: at file scope nothing is called.
@@ -259,16 +318,13 @@ class Rewriter {
       if (i == 0) return nullptr;
       --i;
     }
-    const auto found = variables_.find(text(i));
-    if (found == variables_.end() || unclear_.count(text(i)) != 0 ||
-        others_.count(text(i)) != 0) {
-      return nullptr;
-    }
+    const Variable* found =
+        (local_.has(text(i)) ? local_ : global_).find(text(i));
+    if (found == nullptr) return nullptr;
     const bool star = i > 1 && text(i - 1) == "*" &&
                       (text(i - 2) == ";" || text(i - 2) == "{" ||
                        text(i - 2) == "}" || text(i - 2) == ")");
-    return depth + (star ? 1 : 0) == found->second.depth ? &found->second
-                                                         : nullptr;
+    return depth + (star ? 1 : 0) == found->depth ? found : nullptr;
   }
 
   std::string rewritten(std::size_t begin, std::size_t end) {
@@ -277,7 +333,7 @@ class Rewriter {
       const std::string& word = text(i);
       if (word == "{") ++braces_;
       if (word == "}") --braces_;
-      const bool cast = word == "(" && i + 3 < end &&
+      const bool cast = !tokens_[i].foreign && word == "(" && i + 3 < end &&
                         type_at(i + 1) != nullptr && text(i + 2) == ")" &&
                         text(i + 3) != "{" && is_cast_after(i);
       if (cast) {
@@ -288,7 +344,9 @@ class Rewriter {
         continue;
       }
       out += tokens_[i].before + word;
-      if (word != "=" || i + 1 >= end || text(i + 1) == "{") continue;
+      if (tokens_[i].foreign || word != "=" || i + 1 >= end ||
+          text(i + 1) == "{")
+        continue;
       const Variable* variable = assigned(i);
       if (variable == nullptr) continue;
       const std::size_t stop = end_of_expression(i + 1);
@@ -309,9 +367,9 @@ class Rewriter {
   }
 
   std::vector<Token> tokens_;
+  const bool cplusplus;
   std::map<std::string, const Kind*> types_;
-  std::map<std::string, Variable> variables_;
-  std::set<std::string> unclear_, others_;
+  Names local_, global_;
   int braces_ = 0;
   bool found_ = false;
 };
@@ -326,10 +384,10 @@ bool mentions_vectors(const std::string& source) {
   return false;
 }
 
-std::string with_conversions(const std::string& preprocessed) {
-  Rewriter rewriter(preprocessed);
+std::string with_conversions(const std::string& preprocessed, bool cplusplus) {
+  Rewriter rewriter(preprocessed, cplusplus);
   const std::string text = rewriter.result();
-  return rewriter.found() ? conversions() + text : preprocessed;
+  return rewriter.found() ? conversions(cplusplus) + text : preprocessed;
 }
 
 }  // namespace swcc

@@ -8,12 +8,12 @@ namespace swcc {
 // mentions_vectors() says whether a source has one of <simd.h>'s types.
 bool mentions_vectors(const std::string& source);
 
-// with_conversions() spells out, in preprocessed C, what Sunway's compilers do
-// by themselves and gcc refuses: a number becomes a vector of it in an
+// with_conversions() spells out, in preprocessed code, what Sunway's compilers
+// do by themselves and gcc refuses: a number becomes a vector of it in an
 // assignment, an initializer and a cast; a cast between vectors of as many
 // elements converts each. It knows variables by their names alone, so swcc asks
 // for it only where gcc has refused the source.
-std::string with_conversions(const std::string& preprocessed);
+std::string with_conversions(const std::string& preprocessed, bool cplusplus);
 
 }  // namespace swcc
 
