@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "runtime/sunway/api.h"
+#include "runtime/sunway/arrival.h"
 #include "runtime/sunway/check/slave_check.h"
 #include "runtime/sunway/dma_modes.h"
 #include "runtime/sunway/meeting.h"
@@ -56,6 +57,7 @@ int spread(const Transfer& t, sunway::Range range, const void* pc) {
   Slave& slave = sunway::require_self(t.call);
   sunway::count(slave, t);
   if (slave.check && !slave.check->allows(t, pc)) return 0;
+  sunway::before_arrival(slave, range, ~0u);
   sunway::for_range(slave, range, ~0u, [&](Slave& other) {
     Transfer own = t;
     own.ldm = sunway::as_seen_by(other, slave, t.ldm);

@@ -64,6 +64,7 @@ void set_off(World& all, Slave& slave, SlaveFunction function, void* argument,
   slave.thread_number = thread_number;
   slave.live = true;
   slave.loose = false;
+  slave.patience = 0;
   if (all.check) slave.wait = &slave.first_turn;
   ++all.live;
 }

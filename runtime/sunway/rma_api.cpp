@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/sunway/api.h"
+#include "runtime/sunway/arrival.h"
 #include "runtime/sunway/check/slave_check.h"
 #include "runtime/sunway/meeting.h"
 #include "runtime/sunway/output.h"
@@ -66,7 +67,10 @@ bool start(Slave& slave, const Rma& rma) {
 int put(const Rma& rma, int id) {
   Slave& slave = sunway::require_self(rma.call);
   Slave& other = peer(slave, id, rma.call);
-  if (start(slave, rma)) send(slave, other, rma);
+  if (start(slave, rma)) {
+    sunway::before_arrival(slave, other);
+    send(slave, other, rma);
+  }
   if (rma.local_reply != nullptr) sunway::add_reply(rma.local_reply);
   sunway::replies_came();
   return 0;
@@ -103,6 +107,7 @@ int get(const Rma& rma, int id, bool wait) {
 int spread(const Rma& rma, Range range, unsigned mask, bool others = false) {
   Slave& slave = sunway::require_self(rma.call);
   if (start(slave, rma)) {
+    sunway::before_arrival(slave, range, mask);
     sunway::for_range(slave, range, mask, [&](Slave& other) {
       if (&other != &slave) send(slave, other, rma);
     });

@@ -61,6 +61,7 @@ struct Slave {
   sem_t start = {};
   sem_t ready = {};
   Counters counters;
+  unsigned long patience = 0;  // nanoseconds of this launch, for receivers
   std::unique_ptr<check::SlaveCheck> check;  // in check mode
 
   // Under the world's mutex.
@@ -68,7 +69,8 @@ struct Slave {
   void* argument = nullptr;
   int thread_number = 0;  // _MYID
   bool live = false;
-  bool loose = false;  // runs without the turn
+  bool loose = false;    // runs without the turn
+  bool sending = false;  // lets receivers go on first: arrival.h
   // Until its thread has come: who is first must not depend on the system.
   const Wait first_turn{Wait::Kind::turn, nullptr, "its turn",
                         [] { return true; }};
