@@ -37,7 +37,11 @@ void prepare_barriers(Group& group) {
     column = Barrier{(slaves - i + kRowLength - 1) / kRowLength, 0,
                      column.generation};
   }
-  for (auto& slave : group.slaves) slave->peers.assign(slave->peers.size(), 0);
+  for (auto& slave : group.slaves) {
+    slave->peers.assign(slave->peers.size(), 0);
+    slave->from_row.clear();
+    slave->from_column.clear();
+  }
 }
 
 // require_one_group() refuses what two arrays would do with shared LDM, which

@@ -6,9 +6,11 @@
 #include <pthread.h>
 #include <semaphore.h>
 
+#include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -45,6 +47,11 @@ struct Counters {
   std::uint64_t syncs = 0;
 };
 
+// Packet is what one slave puts into another's register, for getr and getc.
+struct Packet {
+  std::array<std::byte, 64> bytes;
+};
+
 // Slave is one emulated slave core. Its LDM is a slot of address space of the
 // same layout as every other slave's: the heap, a guard page, then the stack
 // with the thread's static variables (TLS) above it.
@@ -78,6 +85,7 @@ struct Slave {
   std::condition_variable wake;
   std::vector<std::uint32_t> peers;  // meetings with each slave of its group
   Barrier with_master{2, 0, 0};
+  std::deque<Packet> from_row, from_column;
 
   bool in_ldm(const volatile void* address, std::size_t bytes) const noexcept;
 };

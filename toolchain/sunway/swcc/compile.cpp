@@ -1,5 +1,7 @@
 #include "toolchain/sunway/swcc/compile.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -7,6 +9,7 @@
 
 #include "toolchain/sunway/swcc/places.h"
 #include "toolchain/sunway/swcc/process.h"
+#include "toolchain/sunway/swcc/registers.h"
 #include "toolchain/sunway/swcc/vectors.h"
 
 namespace swcc {
@@ -106,15 +109,19 @@ std::string preprocessed(const Options& options, const std::string& source,
 }
 
 // compiled() compiles the source and returns what was compiled: itself, or,
-// when gcc refuses its vectors, the same with the conversions spelled out.
+// when gcc refuses its vectors or registers, the same with those spelled out.
 std::string compiled(const Options& options, const std::string& source,
                      const std::string& output) {
-  const Words whole =
-      command(options, flags(options, source), options.rest, source, output);
   const bool cplusplus = options.cplusplus || is_cplusplus(source);
-  if (!has(options.rest, "-c") || !mentions_vectors(read_file(source))) {
+  const std::string ending = std::filesystem::path(source).extension();
+  Words whole =
+      command(options, flags(options, source), options.rest, source, output);
+  if (!has(options.rest, "-c") || ending == ".s" || ending == ".S") {
     run_or_exit(whole);
     return source;
+  }
+  if (isatty(STDERR_FILENO) != 0) {
+    whole.insert(whole.begin() + 1, "-fdiagnostics-color=always");
   }
   const std::string errors = folder().file(".txt");
   const int code = run(whole, errors);
@@ -123,20 +130,27 @@ std::string compiled(const Options& options, const std::string& source,
     return source;
   }
   const std::string text = preprocessed(options, source, cplusplus);
-  const std::string spelled = with_conversions(text, cplusplus);
+  const std::string spelled =
+      with_conversions(with_register_calls(text, cplusplus), cplusplus);
   const std::string file = folder().file(cplusplus ? ".ii" : ".i");
   const std::string more = folder().file(".txt");
   if (spelled != text) {
     write_file(file, spelled);
-    Words before = flags(options, file);
-    if (run(command(options, before, without_dependencies(options.rest), file,
-                    output),
+    if (run(command(options, flags(options, file),
+                    without_dependencies(options.rest), file, output),
             more) == 0) {
       std::fputs(read_file(more).c_str(), stderr);
       return file;
     }
   }
-  std::fputs(read_file(errors).c_str(), stderr);
+  const std::string said = read_file(errors);
+  std::fputs(said.c_str(), stderr);
+  if (said.find("no such instruction") != std::string::npos ||
+      said.find("impossible constraint in") != std::string::npos) {
+    fail(source +
+         ": inline assembly of the machine is not emulated, but for rtc, rcsr, "
+         "memb, putr, putc, getr and getc");
+  }
   std::exit(code);
 }
 

@@ -376,14 +376,6 @@ class Rewriter {
 
 }  // namespace
 
-bool mentions_vectors(const std::string& source) {
-  if (source.find("simd") != std::string::npos) return true;
-  for (const Kind& kind : kKinds) {
-    if (source.find(kind.name) != std::string::npos) return true;
-  }
-  return false;
-}
-
 std::string with_conversions(const std::string& preprocessed, bool cplusplus) {
   Rewriter rewriter(preprocessed, cplusplus);
   const std::string text = rewriter.result();

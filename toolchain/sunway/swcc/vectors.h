@@ -5,9 +5,6 @@
 
 namespace swcc {
 
-// mentions_vectors() says whether a source has one of <simd.h>'s types.
-bool mentions_vectors(const std::string& source);
-
 // with_conversions() spells out, in preprocessed code, what Sunway's compilers
 // do by themselves and gcc refuses: a number becomes a vector of it in an
 // assignment, an initializer and a cast; a cast between vectors of as many

@@ -62,7 +62,7 @@ __asm__(
     ".endm\n"
     ".irp name, getr, getc, putr, putc\n"
     "  .macro \\name rest:vararg\n"
-    "    .error \"swcc: register communication is not emulated\"\n"
+    "    .error \"swcc: putr, putc, getr, getc are emulated alone in an asm\"\n"
     "  .endm\n"
     ".endr\n"
     ".irp name, synr, sync, synp, dma, rma, faaw, faal, updt, lldw, lstw\n"

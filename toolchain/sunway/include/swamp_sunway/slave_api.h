@@ -131,15 +131,6 @@ int swamp_slave_spawn(void)
     SWAMP_SUNWAY_REFUSE("athread_spawn is the host's: compile with -mhost");
 #define athread_spawn(function, argument) swamp_slave_spawn()
 #define athread_join() swamp_slave_spawn()
-/* Register communication of SW26010. */
-int swamp_register_communication(void)
-    SWAMP_SUNWAY_REFUSE("register communication (putr, getr...) is not emulated");
-#define REG_PUTR(...) swamp_register_communication()
-#define REG_PUTC(...) swamp_register_communication()
-#define REG_GETR(...) swamp_register_communication()
-#define REG_GETC(...) swamp_register_communication()
-#define SIMD_REG(...) swamp_register_communication()
-
 /* printf, one line at a time. */
 #define ordered_printf printf
 
