@@ -5,72 +5,10 @@
 #include <vector>
 
 #include "toolchain/sunway/swcc/tokens.h"
+#include "toolchain/sunway/swcc/vector_kinds.h"
 
 namespace swcc {
 namespace {
-
-struct Kind {
-  const char* name;
-  const char* element;
-  int lanes;
-  int bytes;
-};
-constexpr Kind kKinds[] = {
-    {"floatv4", "float", 4, 16},
-    {"floatv8", "float", 8, 32},
-    {"doublev4", "double", 4, 32},
-    {"doublev8", "double", 8, 64},
-    {"intv8", "int", 8, 32},
-    {"intv16", "int", 16, 64},
-    {"uintv8", "unsigned", 8, 32},
-    {"uintv16", "unsigned", 16, 64},
-    {"int256", "long", 4, 32},
-    {"int512", "long", 8, 64},
-    {"uint256", "unsigned long", 4, 32},
-    {"uint512", "unsigned long", 8, 64},
-    {"float16v32", "_Float16", 32, 64},
-};
-
-std::string spelled(const Kind& kind) {
-  return std::string("swcc_") + kind.name;
-}
-std::string converter(const Kind& to, const std::string& from, bool cplusplus) {
-  return spelled(to) + "_of" + (cplusplus ? "" : "_" + from);
-}
-
-// conversions() are functions, from every type to every type that can be. In
-// C++ they are overloads of one name for each result.
-std::string conversions(bool cplusplus) {
-  std::string text = "# 1 \"<swcc>\"\n";
-  if (cplusplus) text += "extern \"C++\" {";
-  for (const Kind& kind : kKinds) {
-    text += std::string("typedef ") + kind.element + " " + spelled(kind) +
-            " __attribute__((vector_size(" + std::to_string(kind.bytes) +
-            "), may_alias));";
-  }
-  const std::string head =
-      "static inline __attribute__((always_inline, unused)) ";
-  for (const Kind& to : kKinds) {
-    const std::string name = spelled(to);
-    const bool real = std::string("float double _Float16").find(to.element) !=
-                      std::string::npos;
-    text += head + name + " " + converter(to, "number", cplusplus) + "(" +
-            (real ? "double" : "long") + " x) { " + name +
-            " v; int i; for (i = 0; i < " + std::to_string(to.lanes) +
-            "; ++i) v[i] = (" + to.element + ")x; return v; }";
-    for (const Kind& from : kKinds) {
-      const std::string start = head + name + " " +
-                                converter(to, from.name, cplusplus) + "(" +
-                                spelled(from) + " x) { return ";
-      if (from.bytes == to.bytes) {
-        text += start + "(" + name + ")x; }";
-      } else if (from.lanes == to.lanes) {
-        text += start + "__builtin_convertvector(x, " + name + "); }";
-      }
-    }
-  }
-  return text + (cplusplus ? "}\n" : "\n");
-}
 
 class Rewriter {
  public:
