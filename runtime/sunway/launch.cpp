@@ -37,6 +37,7 @@ void prepare_barriers(Group& group) {
     column = Barrier{(slaves - i + kRowLength - 1) / kRowLength, 0,
                      column.generation};
   }
+  group.parts.clear();
   for (auto& slave : group.slaves) {
     slave->peers.assign(slave->peers.size(), 0);
     slave->from_row.clear();

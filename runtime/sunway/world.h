@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -101,6 +102,8 @@ struct Group {
   Barrier array;
   Barrier master;  // with the master
   std::vector<Barrier> rows, columns;
+  // Some slaves of a row (0) or column (1): scope, its number, mask.
+  std::map<std::array<int, 3>, Barrier> parts;
   const void* spawned_at = nullptr;
 };
 

@@ -28,6 +28,7 @@ void slave_reverse(job* main_job) {
   athread_redurt(&sum, &sum, 1, athread_double, OP_add, buffer, 64);
   CRTS_ssync_2spc();
   CRTS_ssync_32spe();
+  athread_ssync(ROW_SCOPE, CRTS_cid < 3 ? 0x07 : 0xf8);
   CRTS_smutex_lock_row();
   CRTS_smutex_unlock_row();
   penv_slave0_cycle_count(&cycles);

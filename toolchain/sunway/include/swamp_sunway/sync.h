@@ -37,10 +37,12 @@ int athread_ssync_master_spe(void);
 #define athread_ssync_sldm() athread_ssync_array()
 
 typedef enum { ROW_SCOPE, COL_SCOPE, ARRAY_SCOPE, PP_SCOPE } scope;
-/* The mask must name the whole row, column or array; for PP_SCOPE it is the
- * slave to meet. */
+/* The mask names the slaves of the caller's row or column, the caller among
+ * them, or the whole array (0xffff); for PP_SCOPE it is the slave to meet. */
 int athread_syn(scope what, int mask);
 #define athread_ssync(what, mask) athread_syn(what, mask)
+#define CRTS_ssync_col_left() athread_syn(COL_SCOPE, 0x0f)
+#define CRTS_ssync_col_right() athread_syn(COL_SCOPE, 0xf0)
 
 /* Types and operations of reductions. */
 #define CRTS_int 0x0
