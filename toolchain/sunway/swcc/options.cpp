@@ -37,8 +37,9 @@ bool ignored(const std::string& word) {
          starts(word, "-LNO:") || starts(word, "-TENV:") ||
          starts(word, "-CG:") || starts(word, "-WOPT:") ||
          starts(word, "-IPA:") || starts(word, "-msw") ||
+         starts(word, "-mieee") || starts(word, "-mgprel-size") ||
          one_of(word, {"-mdynamic", "-static", "-lm_slave", "-lathread",
-                       "-lcrts", "-fcheck-ldm-stack", "-mieee", "-mftz",
+                       "-lcrts", "-lswperf", "-fcheck-ldm-stack", "-mftz",
                        "-Wl,--stack-analysis", "-allshare", "-ipa"});
 }
 
