@@ -37,7 +37,29 @@ void prepare_barriers(Group& group) {
     column = Barrier{(slaves - i + kRowLength - 1) / kRowLength, 0,
                      column.generation};
   }
-  for (auto& slave : group.slaves) slave->peers.assign(slave->peers.size(), 0);
+  group.parts.clear();
+  for (auto& slave : group.slaves) {
+    slave->peers.assign(slave->peers.size(), 0);
+    slave->from_row.clear();
+    slave->from_column.clear();
+  }
+}
+
+// require_one_group() refuses what two arrays would do with shared LDM, which
+// is there once.
+void require_one_group(World& all, unsigned mask) {
+  if (all.shared_bytes == 0) return;
+  int running = 0;
+  for (std::size_t i = 0; i < all.groups.size(); ++i) {
+    if ((mask >> i & 1u) != 0 || all.groups[i].state != Group::State::idle) {
+      ++running;
+    }
+  }
+  if (running > 1) {
+    fail(1,
+         "__thread_local_share is emulated for one core group at a time; "
+         "SWAMP_CORE_GROUPS=1 makes a machine of one");
+  }
 }
 
 void set_off(World& all, Slave& slave, SlaveFunction function, void* argument,
@@ -47,6 +69,7 @@ void set_off(World& all, Slave& slave, SlaveFunction function, void* argument,
   slave.thread_number = thread_number;
   slave.live = true;
   slave.loose = false;
+  slave.patience = 0;
   if (all.check) slave.wait = &slave.first_turn;
   ++all.live;
 }
@@ -82,6 +105,7 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
   start_groups(mask);
   {
     const Lock lock(all.mutex);
+    require_one_group(all, mask);
     bool busy = false;
     for_groups(all, mask, [&](Group& group) {
       if (group.state != Group::State::idle) busy = true;

@@ -6,10 +6,13 @@
 #include <pthread.h>
 #include <semaphore.h>
 
+#include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -43,6 +46,11 @@ struct Counters : predict::Traffic {
   std::uint64_t syncs = 0;
 };
 
+// Packet is what one slave puts into another's register, for getr and getc.
+struct Packet {
+  std::array<std::byte, 64> bytes;
+};
+
 // Slave is one emulated slave core. Its LDM is a slot of address space of the
 // same layout as every other slave's: the heap, a guard page, then the stack
 // with the thread's static variables (TLS) above it.
@@ -59,6 +67,7 @@ struct Slave {
   sem_t start = {};
   sem_t ready = {};
   Counters counters;
+  unsigned long patience = 0;  // nanoseconds of this launch, for receivers
   std::unique_ptr<check::SlaveCheck> check;  // in check mode
 
   // Under the world's mutex.
@@ -66,7 +75,8 @@ struct Slave {
   void* argument = nullptr;
   int thread_number = 0;  // _MYID
   bool live = false;
-  bool loose = false;  // runs without the turn
+  bool loose = false;    // runs without the turn
+  bool sending = false;  // lets receivers go on first: arrival.h
   // Until its thread has come: who is first must not depend on the system.
   const Wait first_turn{Wait::Kind::turn, nullptr, "its turn",
                         [] { return true; }};
@@ -74,6 +84,7 @@ struct Slave {
   std::condition_variable wake;
   std::vector<std::uint32_t> peers;  // meetings with each slave of its group
   Barrier with_master{2, 0, 0};
+  std::deque<Packet> from_row, from_column;
 
   bool in_ldm(const volatile void* address, std::size_t bytes) const noexcept;
 };
@@ -90,6 +101,8 @@ struct Group {
   Barrier array;
   Barrier master;  // with the master
   std::vector<Barrier> rows, columns;
+  // Some slaves of a row (0) or column (1): scope, its number, mask.
+  std::map<std::array<int, 3>, Barrier> parts;
   const void* spawned_at = nullptr;
 };
 
@@ -101,6 +114,7 @@ class World {
   Barrier node;
   std::size_t ldm_bytes = 0;
   std::size_t static_bytes = 0;  // of the program's TLS, in every LDM
+  std::size_t shared_bytes = 0;  // of every LDM, for __thread_local_share
   std::size_t slot_bytes = 0;
   int slaves_of_group = 0;
   int num_threads = 0;  // of later spawns
