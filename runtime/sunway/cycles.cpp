@@ -1,7 +1,5 @@
 // The counters that inline assembly reads (swamp_sunway/assembly.h): the
 // processor's own, by these factors, which are 32.32 fixed-point numbers.
-#include <x86intrin.h>
-
 #include "runtime/sunway/api.h"
 #include "runtime/sunway/clock.h"
 
@@ -18,10 +16,10 @@ namespace {
 __attribute__((constructor)) void measure() {
   constexpr unsigned long kNanoseconds = 200000;
   const unsigned long begin = sunway::nanoseconds();
-  const unsigned long first = __rdtsc();
+  const unsigned long first = __builtin_ia32_rdtsc();
   unsigned long now = begin;
   while (now - begin < kNanoseconds) now = sunway::nanoseconds();
-  const unsigned long ticks = __rdtsc() - first;
+  const unsigned long ticks = __builtin_ia32_rdtsc() - first;
   const double of_tick = static_cast<double>(now - begin) /
                          static_cast<double>(ticks) * 4294967296.0;
   swamp_slave_cycles = static_cast<unsigned long>(of_tick * 2.25);
