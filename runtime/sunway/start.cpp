@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "runtime/sunway/check/host_check.h"
+#include "runtime/sunway/check/replay.h"
 #include "runtime/sunway/check/report.h"
 #include "runtime/sunway/output.h"
 #include "runtime/sunway/predict.h"
@@ -42,6 +43,7 @@ void become_checked(char** argv, char** environment) {
 }
 
 void at_end(int status, void*) {
+  if (check::is_replay()) _exit(0);
   check::exiting();
   if (settings().predict) say_prediction();
   if (!settings().check) return;

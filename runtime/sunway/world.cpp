@@ -5,9 +5,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <string>
 
 #include "runtime/sunway/check/slave_check.h"
@@ -86,6 +88,11 @@ void run_launch(Slave& slave) {
   if (slave.check) slave.check->end_launch();
 }
 
+void wait_for(sem_t& semaphore) {
+  while (sem_wait(&semaphore) != 0 && errno == EINTR) {
+  }
+}
+
 void* serve(void* argument) {
   Slave& slave = *static_cast<Slave*>(argument);
   this_slave = &slave;
@@ -93,8 +100,7 @@ void* serve(void* argument) {
   slave.statics = program_tls().here;
   sem_post(&slave.ready);
   for (;;) {
-    while (sem_wait(&slave.start) != 0 && errno == EINTR) {
-    }
+    wait_for(slave.start);
     World& all = world();
     if (all.check) {
       Lock lock(all.mutex);
@@ -108,12 +114,17 @@ void* serve(void* argument) {
   }
 }
 
-void start_thread(Slave& slave, std::size_t stack_bytes) {
+// stack_bytes() is what of a slot is stack, above the heap and a guard page.
+std::size_t stack_bytes(const World& all) {
+  return all.slot_bytes - up_to_page(all.ldm_bytes) - kPage;
+}
+
+void start_thread(Slave& slave, std::size_t bytes) {
   sem_init(&slave.start, 0, 0);
   sem_init(&slave.ready, 0, 0);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
-  pthread_attr_setstack(&attributes, slave.stack, stack_bytes);
+  pthread_attr_setstack(&attributes, slave.stack, bytes);
   const int error = pthread_create(&slave.thread, &attributes, &serve, &slave);
   pthread_attr_destroy(&attributes);
   if (error != 0) {
@@ -145,12 +156,11 @@ void make_group(World& all, int number) {
       slave->check =
           std::make_unique<check::SlaveCheck>(*slave, all.slot_bytes);
     }
-    start_thread(*slave, all.slot_bytes - stack_offset);
+    start_thread(*slave, stack_bytes(all));
     group.slaves.push_back(std::move(slave));
   }
   for (const auto& slave : group.slaves) {
-    while (sem_wait(&slave->ready) != 0 && errno == EINTR) {
-    }
+    wait_for(slave->ready);
   }
 }
 
@@ -158,6 +168,7 @@ World* make_world() {
   const Settings& asked = settings();
   auto* all = new World;
   all->check = asked.check;
+  all->order = Order::of_seed(asked.seed);
   all->ldm_bytes = asked.ldm_bytes;
   all->static_bytes = program_tls().bytes;
   if (all->static_bytes > all->ldm_bytes) {
@@ -199,6 +210,23 @@ bool Slave::in_ldm(const volatile void* address,
                       reinterpret_cast<std::uintptr_t>(slot);
   const std::size_t end = world().slot_bytes;
   return offset < end && bytes <= end - offset;
+}
+
+void restart_slaves() {
+  World& all = world();
+  for (Group& group : all.groups) {
+    for (const auto& slave : group.slaves) {
+      if (!slave->live) continue;
+      // Its threads waited on this in the parent and never will here.
+      new (&slave->wake) std::condition_variable;
+      const std::vector<std::byte> kept(slave->statics,
+                                        slave->statics + all.static_bytes);
+      start_thread(*slave, stack_bytes(all));
+      wait_for(slave->ready);
+      std::copy(kept.begin(), kept.end(), slave->statics);
+      sem_post(&slave->start);
+    }
+  }
 }
 
 World& world() {

@@ -2,6 +2,7 @@
 
 #include "runtime/sunway/check/args.h"
 #include "runtime/sunway/check/footprint.h"
+#include "runtime/sunway/check/replay.h"
 #include "runtime/sunway/check/report.h"
 #include "runtime/sunway/check/watchdog.h"
 #include "runtime/sunway/settings.h"
@@ -37,6 +38,7 @@ void joining(const void* pc, const void* frame) {
 void joined() {
   if (!world().check || world().live != 0) return;
   search_touches();
+  end_replays();
   forget_objects();
   forget_args();
 }

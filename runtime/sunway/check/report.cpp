@@ -23,6 +23,7 @@ struct All {
   std::mutex mutex;
   std::map<Key, Said> said;
   bool reported = false;
+  Forward forward = nullptr;
 };
 All& all() {
   static All* const made = new All;  // outlives every destructor
@@ -66,6 +67,7 @@ void emit(const Finding& finding, bool is_note) {
   All& state = all();
   const std::lock_guard<std::mutex> lock(state.mutex);
   if (!is_note) state.reported = true;
+  if (state.forward != nullptr) return state.forward(finding, is_note);
   Said& said = state.said[{finding.category, finding.pc, finding.clash}];
   said.is_note = is_note;
   if (said.count++ != 0) return;
@@ -98,8 +100,14 @@ bool reported() {
   return all().reported;
 }
 
+void forward_findings(Forward forward) {
+  const std::lock_guard<std::mutex> lock(all().mutex);
+  all().forward = forward;
+}
+
 void say_totals() {
   const std::lock_guard<std::mutex> lock(all().mutex);
+  if (all().forward != nullptr) return;
   std::size_t repeated = 0;
   for (const auto& [key, said] : all().said) {
     if (!said.is_note) repeated += said.count - 1;

@@ -26,6 +26,10 @@ void note(const Finding& finding);
 // reported() says whether report() said anything.
 bool reported();
 
+// Forward is where findings go instead, in a child that runs a launch again.
+using Forward = void (*)(const Finding& finding, bool is_note);
+void forward_findings(Forward forward);
+
 // say_totals() ends the program's reports.
 void say_totals();
 

@@ -9,6 +9,7 @@
 #include "runtime/sunway/check/ranges.h"
 #include "runtime/sunway/check/report.h"
 #include "runtime/sunway/check/slave_check.h"
+#include "runtime/sunway/check/written.h"
 #include "runtime/sunway/schedule.h"
 #include "runtime/sunway/settings.h"
 
@@ -50,6 +51,7 @@ void SlaveCheck::again() {
 
 void SlaveCheck::settle() {
   if (written_.end == 0) return;
+  add_written({written_.begin, written_.end, written_.pc, &slave_});
   add_touch({written_.begin, written_.end, &slave_, written_.pc, true, true,
              hash(reinterpret_cast<const std::byte*>(written_.begin),
                   written_.end - written_.begin),
@@ -99,7 +101,10 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
   if (!slave_.in_ldm(address, bytes)) {
     if (is_volatile) clock_.give(address);
     direct(begin, end, true, pc);
-    if (is_volatile) written_ = {};  // a flag, not a result
+    if (is_volatile) {  // a flag, for its order
+      add_written({begin, end, pc, &slave_});
+      written_ = {};
+    }
     return;
   }
   for (Pending& pending : pending_) {

@@ -8,6 +8,7 @@
 #include "runtime/sunway/check/hash.h"
 #include "runtime/sunway/check/ranges.h"
 #include "runtime/sunway/check/report.h"
+#include "runtime/sunway/check/written.h"
 #include "runtime/sunway/ids.h"
 #include "runtime/sunway/schedule.h"
 #include "runtime/sunway/settings.h"
@@ -83,12 +84,24 @@ void SlaveCheck::log(const Transfer& t, const void* pc,
                      const std::shared_ptr<const Clock>& before) {
   if (t.kind == Transfer::Kind::remote_get) return;
   for_blocks(t, [&](std::byte* main, std::byte*, std::size_t bytes) {
+    if (t.writes_main()) {
+      add_written({number(main), number(main) + bytes, pc, &slave_});
+    }
     add_touch({number(main), number(main) + bytes, &slave_, pc, t.writes_main(),
                false, 0, before, clock_.now()});
   });
   if (t.writes_main()) {
     args_written(t.main, t.extent());
   }
+}
+
+void SlaveCheck::log_unknown(const Transfer& t) const {
+  if (!keeps_written()) return;
+  for_blocks(t, [&](std::byte* main, std::byte* ldm, std::size_t bytes) {
+    shadow_.for_unwritten(ldm, bytes, [&](std::size_t i) {
+      add_written({number(main) + i, number(main) + i + 1, nullptr, &slave_});
+    });
+  });
 }
 
 void SlaveCheck::issue(const Transfer& t, const void* pc) {
@@ -107,13 +120,15 @@ void SlaveCheck::issue(const Transfer& t, const void* pc) {
     check_args(slave_, t.main, bytes_of(t), pc);
   }
   Pending pending{t, pc, clock_.snapshot(), 0};
+  pending.moved = world().order.eager;
   if (t.writes_main()) {
-    pending.source_hash = hash(t.ldm, bytes_of(t));
+    log_unknown(t);
   } else {
     shadow_.written(t.ldm, bytes_of(t));
     std::memset(t.ldm, Shadow::kPoison, bytes_of(t));
-    pending.source_hash = hash(t.ldm, bytes_of(t));
   }
+  if (pending.moved) carry_out(t);
+  pending.source_hash = hash(t.ldm, bytes_of(t));
   pending_.push_back(std::move(pending));
 }
 
@@ -124,6 +139,7 @@ void SlaveCheck::at_once(const Transfer& t, const void* pc) {
   if (t.kind == Transfer::Kind::get) {
     check_args(slave_, t.main, bytes_of(t), pc);
   }
+  if (t.writes_main()) log_unknown(t);
   carry_out(t);
   if (!t.writes_main()) shadow_.written(t.ldm, bytes_of(t));
   log(t, pc, clock_.snapshot());
@@ -140,7 +156,7 @@ void SlaveCheck::complete(std::size_t index) {
             &slave_,
             std::string(t.call) + "'s buffer was written before its wait"});
   }
-  carry_out(t);
+  if (!pending.moved) carry_out(t);
   log(t, pending.pc, pending.before);
   if (slave_.in_ldm(t.reply, 4)) add_reply(t.reply);
 }

@@ -57,7 +57,8 @@ class SlaveCheck {
   void leave(const volatile void* object) { clock_.take(object); }
   void acquire(const volatile void* word);
   void release(const volatile void* word);
-  void atomic(const volatile void* word);
+  void atomic(const volatile void* word, std::size_t bytes, bool writes,
+              const void* pc);
 
   // Every load and store of the slave's own instructions.
   void read(const volatile void* address, std::size_t bytes, const void* pc,
@@ -77,7 +78,8 @@ class SlaveCheck {
     Transfer transfer;
     const void* pc;
     std::shared_ptr<const Clock> before;
-    std::uint64_t source_hash;
+    std::uint64_t source_hash;        // of its LDM, when it was issued
+    bool moved = false;               // carried out when it was issued
     const void* passed_by = nullptr;  // a wait that an old count satisfied
     bool reported = false;
     int looks = 0;  // at its reply word
@@ -97,6 +99,8 @@ class SlaveCheck {
   void complete(std::size_t index);
   void log(const Transfer& transfer, const void* pc,
            const std::shared_ptr<const Clock>& before);
+  // log_unknown() enters what a put sends without that it was ever written.
+  void log_unknown(const Transfer& transfer) const;
   void report_unwaited(Pending& pending, const void* pc,
                        const std::string& what);
   void look_at_replies(std::uintptr_t begin, std::uintptr_t end,

@@ -94,20 +94,24 @@ class Watch {
 
 }  // namespace
 
+void restart_watchdog() {
+  sigset_t blocked;
+  sigset_t own;
+  sigfillset(&blocked);
+  pthread_sigmask(SIG_SETMASK, &blocked, &own);
+  std::thread([] {
+    Watch watch;
+    for (;;) {
+      std::this_thread::sleep_for(kTick);
+      watch.tick();
+    }
+  }).detach();
+  pthread_sigmask(SIG_SETMASK, &own, nullptr);
+}
+
 void start_watchdog() {
   static const bool started = [] {
-    sigset_t blocked;
-    sigset_t own;
-    sigfillset(&blocked);
-    pthread_sigmask(SIG_SETMASK, &blocked, &own);
-    std::thread([] {
-      Watch watch;
-      for (;;) {
-        std::this_thread::sleep_for(kTick);
-        watch.tick();
-      }
-    }).detach();
-    pthread_sigmask(SIG_SETMASK, &own, nullptr);
+    restart_watchdog();
     return true;
   }();
   (void)started;
