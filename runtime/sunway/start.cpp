@@ -12,6 +12,7 @@
 #include "runtime/sunway/check/host_check.h"
 #include "runtime/sunway/check/replay.h"
 #include "runtime/sunway/check/report.h"
+#include "runtime/sunway/ldm_peak.h"
 #include "runtime/sunway/output.h"
 #include "runtime/sunway/predict.h"
 #include "runtime/sunway/settings.h"
@@ -46,6 +47,7 @@ void at_end(int status, void*) {
   if (check::is_replay()) _exit(0);
   check::exiting();
   if (settings().predict) say_prediction();
+  say_ldm_peaks();
   if (!settings().check) return;
   check::say_totals();
   if (status == 0 && check::reported()) {

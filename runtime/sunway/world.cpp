@@ -14,6 +14,7 @@
 
 #include "runtime/sunway/check/slave_check.h"
 #include "runtime/sunway/ids.h"
+#include "runtime/sunway/ldm_peak.h"
 #include "runtime/sunway/output.h"
 #include "runtime/sunway/schedule.h"
 #include "runtime/sunway/settings.h"
@@ -83,9 +84,11 @@ void identify(const Slave& slave) {
 
 void run_launch(Slave& slave) {
   _MYID = slave.thread_number;
+  begin_ldm_peak(slave);
   if (slave.check) slave.check->begin_launch();
   run_function(slave);
   if (slave.check) slave.check->end_launch();
+  end_ldm_peak(slave);
 }
 
 void wait_for(sem_t& semaphore) {

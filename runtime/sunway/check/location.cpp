@@ -21,10 +21,13 @@
 namespace swamp::sunway::check {
 namespace {
 
+constexpr char kSlavePrefix[] = "slave_";  // swcc's, as the vendor's linker's
+
 // Variables is the program's symbol table, of what is no function.
 struct Variables {
   std::vector<Symbol> statics;  // by begin, as loaded
   std::vector<Symbol> ldm;      // by begin, in the TLS block
+  std::vector<Symbol> slave_functions;
 };
 
 std::uintptr_t program_base() {
@@ -79,6 +82,12 @@ Variables read_variables() {
       } else if (type == STT_TLS) {
         all.ldm.push_back(
             {plain(names + symbol.st_name), symbol.st_value, symbol.st_size});
+      } else if (type == STT_FUNC &&
+                 std::strncmp(names + symbol.st_name, kSlavePrefix,
+                              sizeof kSlavePrefix - 1) == 0) {
+        all.slave_functions.push_back(
+            {plain(names + symbol.st_name + sizeof kSlavePrefix - 1),
+             base + symbol.st_value, symbol.st_size});
       }
     }
   }
@@ -87,6 +96,7 @@ Variables read_variables() {
   };
   std::sort(all.statics.begin(), all.statics.end(), by_begin);
   std::sort(all.ldm.begin(), all.ldm.end(), by_begin);
+  std::sort(all.slave_functions.begin(), all.slave_functions.end(), by_begin);
   return all;
 }
 
@@ -142,6 +152,14 @@ Symbol find_variable(std::uintptr_t address) {
 
 Symbol find_ldm_variable(std::uintptr_t offset) {
   return find_in(variables().ldm, offset);
+}
+
+std::string name_of_function(const void* function) {
+  const Symbol symbol = find_in(variables().slave_functions,
+                                reinterpret_cast<std::uintptr_t>(function));
+  if (!symbol.name.empty()) return symbol.name;
+  const Location at = locate(static_cast<const char*>(function) + 1);
+  return at.file + ":" + std::to_string(at.line);
 }
 
 std::string describe(std::uintptr_t address) {

@@ -31,6 +31,9 @@ Symbol find_variable(std::uintptr_t address);
 // program's TLS block.
 Symbol find_ldm_variable(std::uintptr_t offset);
 
+// name_of_function() is what the program calls a slave function.
+std::string name_of_function(const void* function);
+
 // describe() names an address for people: "grid + 1024", "0x7f...".
 std::string describe(std::uintptr_t address);
 

@@ -152,6 +152,9 @@ void begin_child(int channel, const Order& order, pid_t parent) {
   forward_findings([](const Finding& finding, bool is_note) {
     if (!is_note) send_finding(own_channel, finding);
   });
+  // Only when the parent's own run has found nothing is this one worth it.
+  char go = 0;
+  if (recv(channel, &go, 1, 0) != 1) _exit(0);
   World& all = world();
   new (&all.master_wake) std::condition_variable;
   all.order = order;
@@ -227,7 +230,11 @@ void end_replays() {
   State& all = state();
   if (all.replays.empty()) return;
   const unsigned long now = nanoseconds();
-  const unsigned long patience = kSecond + (now - all.started) / 2;
+  const unsigned long patience = kSecond + 4 * (now - all.started);
+  for (const Replay& replay : all.replays) {
+    const char go = 1;
+    if (!reported()) (void)send(replay.channel, &go, 1, MSG_NOSIGNAL);
+  }
   for (const Replay& replay : all.replays) {
     if (!reported()) {
       const unsigned long deadline = settings().schedules < 0

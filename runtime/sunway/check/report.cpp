@@ -1,5 +1,6 @@
 #include "runtime/sunway/check/report.h"
 
+#include <atomic>
 #include <cstdio>
 #include <map>
 #include <mutex>
@@ -22,6 +23,7 @@ using Key = std::tuple<std::string, const void*, const void*>;
 struct All {
   std::mutex mutex;
   std::map<Key, Said> said;
+  std::atomic<bool> reporting{false};
   bool reported = false;
   Forward forward = nullptr;
 };
@@ -71,6 +73,7 @@ void emit(const Finding& finding, bool is_note) {
   Said& said = state.said[{finding.category, finding.pc, finding.clash}];
   said.is_note = is_note;
   if (said.count++ != 0) return;
+  state.reporting = true;
   const Location at = locate(finding.pc);
   std::string text = finding.text;
   if (finding.clash != nullptr) {
@@ -87,6 +90,7 @@ void emit(const Finding& finding, bool is_note) {
               finding.category + ": " + who + ": " + text;
   say(said.line);
   append_json(finding, at, is_note, text);
+  state.reporting = false;
   if (!is_note && settings().halt) end_now(kReportedExit);
 }
 
@@ -99,6 +103,8 @@ bool reported() {
   const std::lock_guard<std::mutex> lock(all().mutex);
   return all().reported;
 }
+
+bool is_reporting() noexcept { return all().reporting; }
 
 void forward_findings(Forward forward) {
   const std::lock_guard<std::mutex> lock(all().mutex);

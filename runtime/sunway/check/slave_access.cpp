@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kPatience = 100;
 constexpr int kLongestRest = 64;
+constexpr int kMostReads = 16 * 1024;  // of a slave's in a launch
 
 }  // namespace
 
@@ -73,10 +74,16 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
     again();
   }
   if (!slave_.in_ldm(address, bytes)) {
-    if (is_volatile) clock_.take(address);
+    if (is_volatile) {
+      clock_.take(address);
+    } else {
+      direct_read(begin, end, pc);
+    }
+    if (!pending_.empty()) direct_in_flight(begin, end, false, pc);
     if (settings().main_access) direct(begin, end, false, pc);
     return;
   }
+  if (begin >= number(slave_.stack)) lowest_ = std::min(lowest_, begin);
   if (!pending_.empty()) {
     look_at_replies(begin, end, pc);
     for (Pending& pending : pending_) {
@@ -100,6 +107,7 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
   step();
   if (!slave_.in_ldm(address, bytes)) {
     if (is_volatile) clock_.give(address);
+    if (!pending_.empty()) direct_in_flight(begin, end, true, pc);
     direct(begin, end, true, pc);
     if (is_volatile) {  // a flag, for its order
       add_written({begin, end, pc, &slave_});
@@ -107,6 +115,7 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
     }
     return;
   }
+  if (begin >= number(slave_.stack)) lowest_ = std::min(lowest_, begin);
   for (Pending& pending : pending_) {
     const Transfer& t = pending.transfer;
     if (meet(begin, end, t.reply, 4)) {
@@ -163,6 +172,55 @@ void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
             "machine it holds what the last program left"});
     shadow_.written(at, bytes);
   }
+}
+
+void SlaveCheck::direct_in_flight(std::uintptr_t begin, std::uintptr_t end,
+                                  bool write, const void* pc) {
+  for (Pending& pending : pending_) {
+    const Transfer& t = pending.transfer;
+    if (pending.reported || t.kind == Transfer::Kind::remote_get ||
+        (!write && !t.writes_main()) || !meet_main(t, begin, end)) {
+      continue;
+    }
+    if (!write) {
+      report_unwaited(pending, pc,
+                      std::string("reads main memory that the slave's own ") +
+                          t.call + " still writes: wait for its reply first");
+      continue;
+    }
+    pending.reported = true;
+    report({t.writes_main() ? "reuse-in-flight" : "source-modified", pc,
+            &slave_,
+            std::string("writes main memory that the slave's own ") + t.call +
+                " still " + (t.writes_main() ? "writes" : "reads") +
+                ": wait for its reply first",
+            pending.pc});
+  }
+}
+
+void SlaveCheck::direct_read(std::uintptr_t begin, std::uintptr_t end,
+                             const void* pc) {
+  if (begin == reads_.end && reads_.done == clock_.now() &&
+      reads_.before == clock_.snapshot()) {
+    reads_.end = end;
+    return;
+  }
+  Seen& seen = seen_[begin / 8 % seen_.size()];
+  if (seen.begin <= begin && end <= seen.end && seen.done == clock_.now() &&
+      seen.launch == launch_) {
+    return;
+  }
+  enter_reads();
+  reads_ = {begin, end, pc, clock_.snapshot(), clock_.now()};
+  seen = {begin, end, clock_.now(), launch_};
+}
+
+void SlaveCheck::enter_reads() {
+  if (reads_.end != 0 && entered_++ < kMostReads) {
+    add_touch({reads_.begin, reads_.end, &slave_, reads_.pc, false, true, 0,
+               reads_.before, reads_.done});
+  }
+  reads_ = {};
 }
 
 void SlaveCheck::direct(std::uintptr_t begin, std::uintptr_t end, bool write,

@@ -42,17 +42,32 @@ void SlaveCheck::begin_launch() {
   clock_.restart();
   // What lies below belongs to no frame yet, but for those that this one calls.
   constexpr std::size_t kMargin = 1024;
+  // Of the C library's functions, whose accesses are not seen.
+  constexpr std::size_t kBelow = 8192;
   auto* here = static_cast<std::byte*>(__builtin_frame_address(0));
   const auto room = static_cast<std::size_t>(here - slave_.stack);
   const std::size_t bytes =
       std::min(room - std::min(room, kMargin), world().ldm_bytes) / 4 * 4;
   std::byte* begin = here - kMargin - bytes;
   begin -= number(begin) % 4;
-  shadow_.poison(begin, bytes);
+  // Far below of what the last launch used it is poison still.
+  std::byte* first = begin;
+  if (launch_++ != 0 && lowest_ > number(begin) + kBelow) {
+    first += (lowest_ - kBelow - number(begin)) / 4 * 4;
+  }
+  const auto done = std::min(static_cast<std::size_t>(first - begin), bytes);
+  shadow_.poison(begin + done, bytes - done);
+  lowest_ = number(here);
+  entered_ = 0;
+}
+
+std::size_t SlaveCheck::stack_bytes() const noexcept {
+  return number(slave_.stack_top) - std::min(lowest_, number(slave_.stack_top));
 }
 
 void SlaveCheck::end_launch() {
   settle();
+  enter_reads();
   step();
   for (Pending& pending : pending_) {
     report_unwaited(pending, pending.pc,

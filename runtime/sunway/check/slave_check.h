@@ -5,6 +5,7 @@
 #ifndef SWAMP_RUNTIME_SUNWAY_CHECK_SLAVE_CHECK_H_
 #define SWAMP_RUNTIME_SUNWAY_CHECK_SLAVE_CHECK_H_
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -71,6 +72,8 @@ class SlaveCheck {
   std::uint64_t progress() const noexcept {
     return progress_.load(std::memory_order_relaxed);
   }
+  // stack_bytes() is how deep the launch's stack has been seen to be.
+  std::size_t stack_bytes() const noexcept;
   std::size_t in_flight() const noexcept { return pending_.size(); }
 
  private:
@@ -109,6 +112,13 @@ class SlaveCheck {
                    const void* pc);
   void direct(std::uintptr_t begin, std::uintptr_t end, bool write,
               const void* pc);
+  // direct_in_flight() is about the slave's own transfers.
+  void direct_in_flight(std::uintptr_t begin, std::uintptr_t end, bool write,
+                        const void* pc);
+  // direct_read() is a look at main memory that others may write; neighbours
+  // make one, and what was seen since the last meeting is not entered again.
+  void direct_read(std::uintptr_t begin, std::uintptr_t end, const void* pc);
+  void enter_reads();
   // settle() enters the last direct write, whose value is there by now.
   void settle();
   // again() is another look at the same word: who waits lets others run.
@@ -130,6 +140,24 @@ class SlaveCheck {
     const void* pc = nullptr;
   };
   Direct written_;
+  struct Reads {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    const void* pc = nullptr;
+    std::shared_ptr<const Clock> before;
+    std::uint32_t done = 0;
+  };
+  Reads reads_;
+  int entered_ = 0;
+  struct Seen {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    std::uint32_t done = 0;
+    std::uint64_t launch = 0;
+  };
+  std::array<Seen, 256> seen_{};
+  std::uint64_t launch_ = 0;
+  std::uintptr_t lowest_ = ~std::uintptr_t{0};  // of the stack, this launch
 };
 
 }  // namespace swamp::sunway::check

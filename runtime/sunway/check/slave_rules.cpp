@@ -1,4 +1,5 @@
 // The rules that a transfer must keep, before anything is moved.
+#include <algorithm>
 #include <string>
 
 #include "runtime/sunway/check/ranges.h"
@@ -109,6 +110,7 @@ bool SlaveCheck::allows(const Transfer& t, const void* pc) {
                   ": addresses, length, block and stride must be multiples of "
                   "4 bytes");
   }
+  if (t.ldm >= slave_.stack) lowest_ = std::min(lowest_, number(t.ldm));
   const std::string ldm = why_not_ldm(t.ldm, bytes_of(t));
   if (!ldm.empty()) return is("ldm-range", ldm);
   if (t.reply != nullptr && !check_reply(t.reply, t.call, pc)) return false;
@@ -158,14 +160,24 @@ void SlaveCheck::check_clashes(const Transfer& t, const void* pc) {
                             other.call + " still fills: wait for that first");
       }
     }
-    if (!t.writes_main() && other.writes_main() &&
-        t.kind == Transfer::Kind::get &&
-        meet(number(t.main), number(t.main) + t.extent(), other.main,
-             other.extent())) {
+    if (t.kind == Transfer::Kind::remote_get ||
+        other.kind == Transfer::Kind::remote_get ||
+        (!t.writes_main() && !other.writes_main()) || !meet_main(t, other)) {
+      continue;
+    }
+    if (!t.writes_main()) {
       report_unwaited(pending, pc,
                       std::string(t.call) +
                           " reads main memory that the slave's own " +
                           other.call + " still writes: wait for that first");
+    } else if (!pending.reported) {
+      pending.reported = true;
+      report({"reuse-in-flight", pc, &slave_,
+              std::string(t.call) +
+                  " writes main memory that the slave's own " + other.call +
+                  " still " + (other.writes_main() ? "writes" : "reads") +
+                  ": the two may come in either order; wait for that first",
+              pending.pc});
     }
   }
 }

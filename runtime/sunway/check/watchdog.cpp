@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "runtime/sunway/check/hang.h"
+#include "runtime/sunway/check/report.h"
 #include "runtime/sunway/check/slave_check.h"
 #include "runtime/sunway/clock.h"
 #include "runtime/sunway/schedule.h"
@@ -30,7 +31,7 @@ class Watch {
     World& all = world();
     const Lock lock(all.mutex);
     const unsigned long now = nanoseconds();
-    if (all.live == 0) {
+    if (all.live == 0 || is_reporting()) {
       patience_ = kSilence;
       last_move_ = now;
       seen_.clear();
