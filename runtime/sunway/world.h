@@ -56,6 +56,7 @@ struct Slave {
   std::byte* statics = nullptr;    // the program's TLS block
   std::byte* stack_top = nullptr;  // where the slave's function began
   const void* last_pc = nullptr;   // of its calls, in check mode
+  const void* look_pc = nullptr;   // of a loop on one word, since that call
   LdmHeap heap;
   pthread_t thread = {};
   sem_t start = {};

@@ -138,9 +138,12 @@ Location locate(const void* pc) {
       state, reinterpret_cast<std::uintptr_t>(pc) - 1,
       [](void* out, std::uintptr_t, const char* file, int line, const char*) {
         if (file == nullptr) return 0;
-        // The innermost of inlined frames comes first.
-        *static_cast<Location*>(out) = {from_here(file), line};
-        return 1;
+        // The innermost of inlined frames comes first: the user's own, if one
+        // is, and not the C++ library's.
+        auto& found = *static_cast<Location*>(out);
+        const bool system = std::strncmp(file, "/usr/", 5) == 0;
+        if (!system || found.line == 0) found = {from_here(file), line};
+        return system ? 0 : 1;
       },
       [](void*, const char*, int) {}, &at);
   return at;

@@ -24,7 +24,7 @@ struct All {
   std::mutex mutex;
   std::map<Key, Said> said;
   std::atomic<bool> reporting{false};
-  bool reported = false;
+  std::atomic<bool> reported{false};
   Forward forward = nullptr;
 };
 All& all() {
@@ -99,10 +99,7 @@ void emit(const Finding& finding, bool is_note) {
 void report(const Finding& finding) { emit(finding, false); }
 void note(const Finding& finding) { emit(finding, true); }
 
-bool reported() {
-  const std::lock_guard<std::mutex> lock(all().mutex);
-  return all().reported;
-}
+bool reported() noexcept { return all().reported; }
 
 bool is_reporting() noexcept { return all().reporting; }
 

@@ -24,7 +24,7 @@ void report(const Finding& finding);
 void note(const Finding& finding);
 
 // reported() says whether report() said anything.
-bool reported();
+bool reported() noexcept;
 
 // is_reporting() is true while a finding is being put into words: to read the
 // program's debug information takes a while.

@@ -69,8 +69,10 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
     last_read_ = begin;
     looks_ = 0;
     rest_ms_ = 1;
+    slave_.look_pc = nullptr;
     step();
   } else {
+    slave_.look_pc = pc;
     again();
   }
   if (!slave_.in_ldm(address, bytes)) {
@@ -80,6 +82,7 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
       direct_read(begin, end, pc);
     }
     if (!pending_.empty()) direct_in_flight(begin, end, false, pc);
+    if (may_have_changed()) check_args(slave_, address, bytes, pc);
     if (settings().main_access) direct(begin, end, false, pc);
     return;
   }

@@ -32,6 +32,7 @@ SlaveCheck::SlaveCheck(Slave& slave, std::size_t slot_bytes)
 
 void SlaveCheck::enter(const void* pc) {
   slave_.last_pc = pc;
+  slave_.look_pc = nullptr;
   settle();
   step();
   take_turn(slave_);
