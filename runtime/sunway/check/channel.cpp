@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "runtime/sunway/clock.h"
+#include "runtime/sunway/output.h"
 
 namespace swamp::sunway::check {
 namespace {
@@ -84,14 +85,14 @@ void send_finding(int channel, const Finding& finding) {
   head.text = finding.text.size();
   if (!send_all(channel, &head, sizeof head) ||
       !send_all(channel, finding.text.data(), head.text)) {
-    _exit(0);  // the parent has gone
+    leave(0);  // the parent has gone
   }
 }
 
 void send_end(int channel) {
   const std::vector<Written>* list = written();
   const std::vector<Use> all = uses();
-  if (list == nullptr) _exit(0);
+  if (list == nullptr) leave(0);
   Head head{};
   head.is_end = true;
   head.written = list->size();
@@ -99,7 +100,7 @@ void send_end(int channel) {
   if (!send_all(channel, &head, sizeof head) ||
       !send_all(channel, list->data(), list->size() * sizeof(Written)) ||
       !send_all(channel, all.data(), all.size() * sizeof(Use))) {
-    _exit(0);
+    leave(0);
   }
 }
 
@@ -109,7 +110,7 @@ void serve_bytes(int channel) {
          send_all(channel, reinterpret_cast<const void*>(request.address),
                   request.bytes)) {
   }
-  _exit(0);
+  leave(0);
 }
 
 Outcome receive(int channel, unsigned long deadline) {

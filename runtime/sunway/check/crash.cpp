@@ -13,7 +13,7 @@ void crashed(int signal_number) {
   if (reported()) {
     constexpr char kText[] = "swamp: then the program crashed\n";
     (void)!write(STDERR_FILENO, kText, sizeof kText - 1);
-    _exit(kReportedExit);
+    leave(kReportedExit);
   }
   signal(signal_number, SIG_DFL);
   raise(signal_number);

@@ -1,26 +1,22 @@
 #include "runtime/sunway/check/replay.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "runtime/sunway/check/channel.h"
 #include "runtime/sunway/check/difference.h"
+#include "runtime/sunway/check/replay_child.h"
 #include "runtime/sunway/check/report.h"
 #include "runtime/sunway/check/schedule_report.h"
-#include "runtime/sunway/check/watchdog.h"
 #include "runtime/sunway/check/written.h"
 #include "runtime/sunway/clock.h"
 #include "runtime/sunway/settings.h"
@@ -52,8 +48,6 @@ State& state() {
   static State* const made = new State;
   return *made;
 }
-
-int own_channel = -1;  // in a child
 
 // order_of() is that of the i-th replay: first the same with transfers at the
 // other time, then the reverse, then by lot.
@@ -122,46 +116,6 @@ int runs_of(unsigned mask) {
   return std::max(1, std::min(kRuns, kSlaves / slaves));
 }
 
-// silence() keeps what the slaves print, and files that they may have, from
-// being written twice.
-void silence(int channel) {
-  const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-  std::vector<int> files;
-  if (DIR* folder = opendir("/proc/self/fd")) {
-    while (const dirent* entry = readdir(folder)) {
-      files.push_back(std::atoi(entry->d_name));
-    }
-    closedir(folder);
-  }
-  for (const int file : files) {
-    if (file > 0 && file != channel && file != nothing && nothing >= 0 &&
-        fcntl(file, F_GETFD) >= 0) {
-      dup2(nothing, file);
-    }
-  }
-}
-
-void begin_child(int channel, const Order& order, pid_t parent) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(0);
-  own_channel = channel;
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
-    signal(fault, SIG_DFL);
-  }
-  silence(channel);
-  forward_findings([](const Finding& finding, bool is_note) {
-    if (!is_note) send_finding(own_channel, finding);
-  });
-  // Only when the parent's own run has found nothing is this one worth it.
-  char go = 0;
-  if (recv(channel, &go, 1, 0) != 1) _exit(0);
-  World& all = world();
-  new (&all.master_wake) std::condition_variable;
-  all.order = order;
-  restart_slaves();
-  restart_watchdog();
-}
-
 // end_child() returns the signal that ended it, or 0.
 int end_child(const Replay& replay) {
   close(replay.channel);
@@ -195,8 +149,6 @@ bool judge(const Replay& replay, Outcome& outcome) {
 
 }  // namespace
 
-bool is_replay() noexcept { return own_channel >= 0; }
-
 void start_replays(unsigned mask) {
   const int runs = runs_of(mask);
   if (runs == 0) return;
@@ -223,10 +175,7 @@ void start_replays(unsigned mask) {
 }
 
 void end_replays() {
-  if (is_replay()) {
-    send_end(own_channel);
-    serve_bytes(own_channel);
-  }
+  if (is_replay()) finish_child();
   State& all = state();
   if (all.replays.empty()) return;
   const unsigned long now = nanoseconds();
