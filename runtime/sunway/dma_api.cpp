@@ -60,7 +60,10 @@ int spread(const Transfer& t, sunway::Range range, const void* pc) {
     Transfer own = t;
     own.ldm = sunway::as_seen_by(other, slave, t.ldm);
     sunway::carry_out(own);
-    if (other.check) other.check->received(own.ldm, t.length, slave, pc);
+    if (other.check)
+      other.check->received(own.ldm, t.length, slave,
+                            sunway::as_seen_by(other, slave, t.reply), t.call,
+                            pc);
     sunway::add_reply(sunway::as_seen_by(other, slave, t.reply));
   });
   sunway::replies_came();

@@ -74,6 +74,7 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
     return;
   }
   if (begin >= number(slave_.stack)) lowest_ = std::min(lowest_, begin);
+  if (!arrivals_.empty()) check_arrivals(begin, end, is_volatile, pc);
   if (!pending_.empty()) {
     look_at_replies(begin, end, pc);
     for (Pending& pending : pending_) {

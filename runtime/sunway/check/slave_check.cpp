@@ -60,6 +60,7 @@ void SlaveCheck::begin_launch() {
   shadow_.poison(begin + done, bytes - done);
   lowest_ = number(here);
   entered_ = 0;
+  arrivals_.clear();
 }
 
 std::size_t SlaveCheck::stack_bytes() const noexcept {
@@ -212,9 +213,42 @@ void SlaveCheck::end_wait_without_reply(volatile void* reply, int value) {
   }
 }
 
-void SlaveCheck::after_wait(volatile void*) { clock_.take(&slave_); }
+void SlaveCheck::after_wait(volatile void* reply) {
+  clock_.take(reply);
+  clock_.take(&slave_);
+}
+
+void SlaveCheck::check_arrivals(std::uintptr_t begin, std::uintptr_t end,
+                                bool is_volatile, const void* pc) {
+  // A look at the reply word is how old programs wait, or at a flag.
+  for (const Arrival& arrival : arrivals_) {
+    if (meet(begin, end, arrival.reply, 4)) clock_.take(arrival.reply);
+  }
+  const auto heard = [&](const Arrival& arrival) {
+    return clock_.knows(arrival.sender) >= arrival.sent ||
+           (is_volatile && begin < arrival.end && arrival.begin < end);
+  };
+  arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(), heard),
+                  arrivals_.end());
+  for (std::size_t i = 0; i < arrivals_.size(); ++i) {
+    const Arrival arrival = arrivals_[i];
+    if (begin >= arrival.end || arrival.begin >= end) continue;
+    arrivals_.erase(arrivals_.begin() + static_cast<std::ptrdiff_t>(i));
+    report(
+        {"missing-wait", pc, &slave_,
+         std::string("reads what slave ") +
+             std::to_string(arrival.sender % static_cast<std::size_t>(
+                                                 settings().slaves_per_group)) +
+             " sends by " + arrival.call +
+             ", and has not waited for it: wait for the reply word here, or "
+             "meet the sender (ssync)",
+         arrival.pc});
+    return;
+  }
+}
 
 void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
+                          const volatile void* reply, const char* call,
                           const void* pc) {
   const Transfer t{
       Transfer::Kind::get, ldm, nullptr, length, 0, 0, nullptr, ""};
@@ -228,7 +262,17 @@ void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
             pending.pc});
   }
   shadow_.written(ldm, static_cast<std::size_t>(length));
-  if (&sender != &slave_) sender.check->clock_.give(&slave_);
+  if (&sender == &slave_) return;
+  const std::uintptr_t begin = number(ldm);
+  const std::uintptr_t end = begin + static_cast<std::uintptr_t>(length);
+  arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(),
+                                 [&](const Arrival& old) {
+                                   return old.begin >= begin && old.end <= end;
+                                 }),
+                  arrivals_.end());
+  arrivals_.push_back({begin, end, number_of(sender),
+                       sender.check->clock_.now(), reply, call, pc});
+  sender.check->clock_.give(reply != nullptr ? reply : &slave_);
 }
 
 }  // namespace swamp::sunway::check

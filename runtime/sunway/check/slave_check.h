@@ -41,8 +41,10 @@ class SlaveCheck {
                    const void* pc);
   void after_wait(volatile void* reply);
   void finish_all();
-  // received() is data that `sender` wrote into this slave's LDM.
-  void received(std::byte* ldm, long length, Slave& sender, const void* pc);
+  // received() is data that `sender` wrote into this slave's LDM, and the reply
+  // word there, or nullptr.
+  void received(std::byte* ldm, long length, Slave& sender,
+                const volatile void* reply, const char* call, const void* pc);
 
   // LDM memory.
   void allocated(std::size_t offset, std::size_t bytes, const void* pc);
@@ -108,6 +110,9 @@ class SlaveCheck {
                        const std::string& what);
   void look_at_replies(std::uintptr_t begin, std::uintptr_t end,
                        const void* pc);
+  // check_arrivals() is a look at LDM that others may have sent to.
+  void check_arrivals(std::uintptr_t begin, std::uintptr_t end,
+                      bool is_volatile, const void* pc);
   void heap_access(const volatile void* address, std::size_t bytes, bool write,
                    const void* pc);
   void direct(std::uintptr_t begin, std::uintptr_t end, bool write,
@@ -125,7 +130,19 @@ class SlaveCheck {
   void again();
   static void end_wait_without_reply(volatile void* reply, int value);
 
+  // Arrival is what another slave sent here: known to be there once this slave
+  // has heard from the sender.
+  struct Arrival {
+    std::uintptr_t begin, end;
+    std::size_t sender;
+    std::uint32_t sent;  // the sender's clock
+    const volatile void* reply;
+    const char* call;
+    const void* pc;
+  };
+
   Slave& slave_;
+  std::vector<Arrival> arrivals_;
   SlaveClock clock_;
   Shadow shadow_;
   std::vector<Pending> pending_;  // in the order of issue

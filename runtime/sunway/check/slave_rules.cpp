@@ -144,6 +144,9 @@ bool SlaveCheck::allows_rma(void* local, void* remote, long length,
 }
 
 void SlaveCheck::check_clashes(const Transfer& t, const void* pc) {
+  if (t.writes_main() && !arrivals_.empty()) {
+    check_arrivals(number(t.ldm), number(t.ldm) + bytes_of(t), false, pc);
+  }
   for (Pending& pending : pending_) {
     const Transfer& other = pending.transfer;
     if (meet(t, other)) {
