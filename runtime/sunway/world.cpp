@@ -12,6 +12,7 @@
 #include <new>
 #include <string>
 
+#include "runtime/sunway/check/report.h"
 #include "runtime/sunway/check/slave_check.h"
 #include "runtime/sunway/ids.h"
 #include "runtime/sunway/ldm_peak.h"
@@ -175,9 +176,13 @@ World* make_world() {
   all->ldm_bytes = asked.ldm_bytes;
   all->static_bytes = program_tls().bytes;
   if (all->static_bytes > all->ldm_bytes) {
-    fail(1, "static LDM variables (__thread_local) take " +
-                std::to_string(all->static_bytes) + " bytes; a slave of " +
-                asked.machine + " has " + std::to_string(all->ldm_bytes));
+    const std::string text = "static LDM variables (__thread_local) take " +
+                             std::to_string(all->static_bytes) +
+                             " bytes; a slave of " + asked.machine + " has " +
+                             std::to_string(all->ldm_bytes);
+    if (!all->check) fail(1, text);
+    check::report({"ldm-range", nullptr, nullptr, text});
+    end_now(kReportedExit);
   }
   all->slaves_of_group = asked.slaves_per_group;
   all->num_threads = asked.slaves_per_group;

@@ -99,6 +99,9 @@ class SlaveCheck {
   std::string why_not_ldm(const std::byte* ldm, std::size_t bytes) const;
   bool check_reply(volatile void* reply, const char* call, const void* pc);
   void check_stack(const void* pc);
+  void check_depth(std::size_t depth, const void* pc);
+  // deepen() is an access to the stack below all others of this launch.
+  void deepen(std::uintptr_t lowest, const void* pc);
   void check_clashes(const Transfer& transfer, const void* pc);
   void check_written(const Transfer& transfer, const void* pc);
   void complete(std::size_t index);

@@ -60,9 +60,17 @@ bool SlaveCheck::check_reply(volatile void* reply, const char* call,
   return true;
 }
 
+void SlaveCheck::deepen(std::uintptr_t lowest, const void* pc) {
+  lowest_ = lowest;
+  check_depth(number(slave_.stack_top) - lowest, pc);
+}
+
 void SlaveCheck::check_stack(const void* pc) {
   const auto* here = static_cast<std::byte*>(__builtin_frame_address(0));
-  const auto depth = static_cast<std::size_t>(slave_.stack_top - here);
+  check_depth(static_cast<std::size_t>(slave_.stack_top - here), pc);
+}
+
+void SlaveCheck::check_depth(std::size_t depth, const void* pc) {
   const std::size_t used = depth + world().static_bytes + slave_.heap.in_use();
   // The system's frames above and the checker's own.
   constexpr std::size_t kOwn = 1024;
