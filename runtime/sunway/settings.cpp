@@ -86,8 +86,8 @@ Settings read() {
 }  // namespace
 
 const Settings& settings() {
-  static const Settings all = read();
-  return all;
+  static const Settings* const all = new Settings(read());  // until the end
+  return *all;
 }
 
 bool is_check_asked() noexcept {

@@ -12,6 +12,7 @@
 #include <new>
 #include <string>
 
+#include "runtime/sunway/check/crash.h"
 #include "runtime/sunway/check/report.h"
 #include "runtime/sunway/check/slave_check.h"
 #include "runtime/sunway/ids.h"
@@ -102,6 +103,7 @@ void* serve(void* argument) {
   this_slave = &slave;
   identify(slave);
   slave.statics = program_tls().here;
+  if (slave.check) check::have_signal_stack();
   sem_post(&slave.ready);
   for (;;) {
     wait_for(slave.start);

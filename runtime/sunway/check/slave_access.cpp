@@ -73,7 +73,7 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
     if (settings().main_access) direct(begin, end, false, pc);
     return;
   }
-  if (begin < lowest_ && begin >= number(slave_.stack)) deepen(begin, pc);
+  if (begin < accessed_ && begin >= number(slave_.stack)) deepen(begin, pc);
   if (!arrivals_.empty()) check_arrivals(begin, end, is_volatile, pc);
   if (!pending_.empty()) {
     look_at_replies(begin, end, pc);
@@ -106,7 +106,7 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
     }
     return;
   }
-  if (begin < lowest_ && begin >= number(slave_.stack)) deepen(begin, pc);
+  if (begin < accessed_ && begin >= number(slave_.stack)) deepen(begin, pc);
   for (Pending& pending : pending_) {
     const Transfer& t = pending.transfer;
     if (meet(begin, end, t.reply, 4)) {

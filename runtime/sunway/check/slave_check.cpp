@@ -59,6 +59,8 @@ void SlaveCheck::begin_launch() {
   const auto done = std::min(static_cast<std::size_t>(first - begin), bytes);
   shadow_.poison(begin + done, bytes - done);
   lowest_ = number(here);
+  accessed_ = lowest_;
+  deep_ = 0;
   entered_ = 0;
   arrivals_.clear();
 }
@@ -70,6 +72,7 @@ std::size_t SlaveCheck::stack_bytes() const noexcept {
 void SlaveCheck::end_launch() {
   settle();
   enter_reads();
+  check_depth(deep_, deep_pc_);
   step();
   for (Pending& pending : pending_) {
     report_unwaited(pending, pending.pc,

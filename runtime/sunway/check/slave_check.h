@@ -69,6 +69,12 @@ class SlaveCheck {
   void write(const volatile void* address, std::size_t bytes, const void* pc,
              bool is_volatile);
 
+  // entered() is the beginning of one of the slave's functions.
+  void entered(const void* frame) {
+    const auto at = reinterpret_cast<std::uintptr_t>(frame);
+    if (at < lowest_) lowest_ = at;
+  }
+
   // progress() moves whenever the slave does more than look at one word again
   // and again.
   std::uint64_t progress() const noexcept {
@@ -177,6 +183,9 @@ class SlaveCheck {
   };
   std::array<Seen, 256> seen_{};
   std::uint64_t launch_ = 0;
+  std::size_t deep_ = 0;  // how deep the deepest access was, and where
+  const void* deep_pc_ = nullptr;
+  std::uintptr_t accessed_ = ~std::uintptr_t{0};
   std::uintptr_t lowest_ = ~std::uintptr_t{0};  // of the stack, this launch
 };
 

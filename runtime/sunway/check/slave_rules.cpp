@@ -61,8 +61,16 @@ bool SlaveCheck::check_reply(volatile void* reply, const char* call,
 }
 
 void SlaveCheck::deepen(std::uintptr_t lowest, const void* pc) {
-  lowest_ = lowest;
-  check_depth(number(slave_.stack_top) - lowest, pc);
+  accessed_ = lowest;
+  lowest_ = std::min(lowest_, lowest);
+  // The next call is the place to name, if it comes; what never ends does not.
+  const std::size_t depth = number(slave_.stack_top) - lowest;
+  if (depth > 2 * world().ldm_bytes - world().ldm_bytes / 4) {
+    check_depth(depth, pc);
+  } else {
+    deep_ = depth;
+    deep_pc_ = pc;
+  }
 }
 
 void SlaveCheck::check_stack(const void* pc) {
