@@ -181,7 +181,7 @@ class SlaveCheck {
     std::uint32_t done = 0;
     std::uint64_t launch = 0;
   };
-  std::array<Seen, 256> seen_{};
+  std::array<Seen, 1024> seen_{};
   std::uint64_t launch_ = 0;
   std::size_t deep_ = 0;  // how deep the deepest access was, and where
   const void* deep_pc_ = nullptr;

@@ -82,6 +82,9 @@ void SlaveCheck::direct(std::uintptr_t begin, std::uintptr_t end, bool write,
   if (write) {
     args_written(address, end - begin);
     written_ = {begin, end, pc};
+    // Who reads what it has just written itself is no news: another's write of
+    // that would clash with this one.
+    seen_[begin / 8 % seen_.size()] = {begin, end, clock_.now(), launch_};
   }
   if (settings().main_access) {
     report({"main-access", pc, &slave_,
