@@ -23,11 +23,15 @@ namespace {
 
 constexpr char kSlavePrefix[] = "slave_";  // swcc's, as the vendor's linker's
 
+// What the assembler's macro for the slaves' counter refers to.
+constexpr char kClock[] = "swamp_slave_cycles";
+
 // Variables is the program's symbol table, of what is no function.
 struct Variables {
   std::vector<Symbol> statics;  // by begin, as loaded
   std::vector<Symbol> ldm;      // by begin, in the TLS block
   std::vector<Symbol> slave_functions;
+  bool unseen_clock = false;
 };
 
 std::uintptr_t program_base() {
@@ -75,6 +79,10 @@ Variables read_variables() {
     for (std::size_t s = 0; s < sections[i].sh_size / sizeof(Elf64_Sym); ++s) {
       const Elf64_Sym& symbol = symbols[s];
       const auto type = ELF64_ST_TYPE(symbol.st_info);
+      if (symbol.st_shndx == SHN_UNDEF &&
+          std::strcmp(names + symbol.st_name, kClock) == 0) {
+        all.unseen_clock = true;
+      }
       if (symbol.st_shndx == SHN_UNDEF || symbol.st_size == 0) continue;
       if (type == STT_OBJECT) {
         all.statics.push_back({plain(names + symbol.st_name),
@@ -164,6 +172,8 @@ std::string name_of_function(const void* function) {
   const Location at = locate(static_cast<const char*>(function) + 1);
   return at.file + ":" + std::to_string(at.line);
 }
+
+bool reads_clock_unseen() { return variables().unseen_clock; }
 
 std::string describe(std::uintptr_t address) {
   const Symbol symbol = find_variable(address);
