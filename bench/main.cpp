@@ -88,7 +88,9 @@ int run(int argc, char** argv) {
   add_lists(suite);
   add_scaling(suite);
   add_transfer(suite);
+  add_checker(suite);
   add_spawn(suite);
+  add_athread(suite);
   add_threshold(suite);
   add_tuning(suite);
 

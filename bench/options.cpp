@@ -41,7 +41,7 @@ const char* const kOwnHelp =
   --help          this text
 
 Names of cases begin with roof/ unscale/ check/ norm/ cast/ accumulate/ step/
-list/ scaling/ spawn/ threshold/ transfer/, for --benchmark_filter. The SWAMP_* variables choose the machine.
+list/ scaling/ spawn/ threshold/ transfer/ checker/, for --benchmark_filter. The SWAMP_* variables choose the machine.
 
 Google Benchmark's options (without --benchmark_format; the display is ours):
   --benchmark_filter=REGEX        --benchmark_list_tests

@@ -52,7 +52,10 @@ void add_passes(Suite& suite);
 void add_lists(Suite& suite);
 void add_scaling(Suite& suite);
 void add_transfer(Suite& suite);
+void add_checker(Suite& suite);
 void add_spawn(Suite& suite);
+// add_athread() goes on with the section of add_spawn().
+void add_athread(Suite& suite);
 void add_threshold(Suite& suite);
 void add_tuning(Suite& suite);
 

@@ -1,4 +1,6 @@
 // The passes of an optimizer through the C ABI.
+#include <cstddef>
+#include <cstring>
 #include <string>
 
 #include "master/c_guard.h"
@@ -53,25 +55,37 @@ void require_flag(int value, const char* name) {
                  "0 or 1");
 }
 
-void check_options(const Options* options) {
-  require(options, "options");
-  require_struct_size("options", options->struct_size, sizeof *options);
-  const int optimizer = options->optimizer;
+// known_options() is the caller's options, whose first version ended before
+// `optimizer`; what they do not have is 0.
+Options known_options(const Options* given) {
+  require(given, "options");
+  constexpr std::size_t kFirstVersion = offsetof(Options, optimizer);
+  Options options{};
+  if (given->struct_size != kFirstVersion) {
+    require_struct_size("options", given->struct_size, sizeof options);
+    return *given;
+  }
+  std::memcpy(&options, given, kFirstVersion);
+  return options;
+}
+
+void check_options(const Options& options) {
+  const int optimizer = options.optimizer;
   require_option(optimizer == SWAMP_ADAM || optimizer == SWAMP_SGD, "optimizer",
                  std::to_string(optimizer), "SWAMP_ADAM (0) or SWAMP_SGD (1)");
   if (optimizer == SWAMP_ADAM) {
-    require_flag(options->decoupled, "decoupled");
-    swamp::master::check_inner_options(adam_options(*options), "options.");
+    require_flag(options.decoupled, "decoupled");
+    swamp::master::check_inner_options(adam_options(options), "options.");
   } else {
-    require_flag(options->nesterov, "nesterov");
-    swamp::master::check_inner_options(sgd_options(*options), "options.");
+    require_flag(options.nesterov, "nesterov");
+    swamp::master::check_inner_options(sgd_options(options), "options.");
   }
-  require_option(options->max_norm >= 0, "max_norm",
-                 swamp::master::number_text(options->max_norm),
+  require_option(options.max_norm >= 0, "max_norm",
+                 swamp::master::number_text(options.max_norm),
                  "a number, at least 0");
-  require_option(options->step >= 1, "step", std::to_string(options->step),
+  require_option(options.step >= 1, "step", std::to_string(options.step),
                  "1 for the first step");
-  const float coefficient = options->clip_coefficient;
+  const float coefficient = options.clip_coefficient;
   require_option(coefficient >= 0 && coefficient <= 1, "clip_coefficient",
                  swamp::master::number_text(coefficient),
                  "0, or a factor up to 1");
@@ -133,20 +147,21 @@ swamp_status swamp_foreach_cast(swamp_machine* machine, size_t tensor_count,
 }
 
 swamp_status swamp_mixed_precision_step(
-    swamp_machine* machine, const swamp_mixed_precision_step_options* options,
+    swamp_machine* machine, const swamp_mixed_precision_step_options* given,
     size_t tensor_count, const swamp_tensor* masters,
     const swamp_tensor* gradients, const swamp_tensor* exp_avgs,
     const swamp_tensor* exp_avg_sqs, const swamp_tensor* model_params,
     float* found_inf, double* grad_norm) {
   return guarded([&] {
+    const Options options = known_options(given);
     check_options(options);
     require(found_inf, "found_inf");
     const auto list_of = [&](const swamp_tensor* list, bool optional) {
       return swamp::TensorList{list,
                                optional && list == nullptr ? 0 : tensor_count};
     };
-    const bool is_adam = options->optimizer == SWAMP_ADAM;
-    const bool has_first = is_adam || options->momentum != 0;
+    const bool is_adam = options.optimizer == SWAMP_ADAM;
+    const bool has_first = is_adam || options.momentum != 0;
     const swamp::master::OptimizerLists lists{
         list_of(masters, false),
         list_of(gradients, false),
@@ -155,12 +170,12 @@ swamp_status swamp_mixed_precision_step(
         "masters",
         "exp_avgs"};
     swamp::Machine* const where = swamp::machine_of(machine);
-    FirstPass first(*options, lists.gradients, found_inf, grad_norm, where);
+    FirstPass first(options, lists.gradients, found_inf, grad_norm, where);
     if (is_adam) {
       swamp::master::adam_step_(
           lists,
-          swamp::master::adam_step_of(adam_options(*options), options->step),
-          options->inv_scale, first, where);
+          swamp::master::adam_step_of(adam_options(options), options.step),
+          options.inv_scale, first, where);
       return;
     }
     if (lists.states[1].count() != 0) {
@@ -170,7 +185,7 @@ swamp_status swamp_mixed_precision_step(
                              " tensors; expected NULL with SWAMP_SGD");
     }
     swamp::master::sgd_step_(
-        lists, swamp::master::sgd_step_of(sgd_options(*options), options->step),
-        options->inv_scale, first, where);
+        lists, swamp::master::sgd_step_of(sgd_options(options), options.step),
+        options.inv_scale, first, where);
   });
 }

@@ -41,6 +41,14 @@ class EagerDma {
     ++*reply;
   }
   void wait(const Reply*, Reply) noexcept {}  // all is done when issued
+  // load() and store() go to main memory directly: an element that shares
+  // its 4-byte word with a neighbour.
+  static void load(void* ldm, const void* main, std::size_t bytes) noexcept {
+    std::memcpy(ldm, main, bytes);
+  }
+  static void store(void* main, const void* ldm, std::size_t bytes) noexcept {
+    std::memcpy(main, ldm, bytes);
+  }
 
  private:
   static constexpr std::size_t kPiece = 512;
@@ -67,6 +75,12 @@ class DeferredDma {
            const char* file = __builtin_FILE(), int line = __builtin_LINE());
   void wait(const Reply* reply, Reply value,
             const char* file = __builtin_FILE(), int line = __builtin_LINE());
+  static void load(void* ldm, const void* main, std::size_t bytes) noexcept {
+    std::memcpy(ldm, main, bytes);
+  }
+  static void store(void* main, const void* ldm, std::size_t bytes) noexcept {
+    std::memcpy(main, ldm, bytes);
+  }
 
  private:
   struct Pending {

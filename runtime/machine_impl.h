@@ -14,6 +14,7 @@
 namespace swamp {
 
 namespace runtime {
+class JobCounter;
 enum class Transfer : std::uint8_t { view, copy, check };
 }  // namespace runtime
 
@@ -29,6 +30,7 @@ struct Machine::Impl {
   const KernelTable* kernels = nullptr;
   runtime::Topology topology;
   runtime::Tuning tuning;
+  runtime::JobCounter* job_counter = nullptr;  // jobs are counted, not done
   const runtime::BackendRow* backend_row = nullptr;
   std::unique_ptr<runtime::Backend> backend;  // last: its threads use the rest
 

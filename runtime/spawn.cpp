@@ -8,6 +8,7 @@
 #include "runtime/check/main_window.h"
 #include "runtime/dma.h"
 #include "runtime/float_environment.h"
+#include "runtime/predict/job_counter.h"
 #include "runtime/tile_loop.h"
 #include "swamp/error.h"
 
@@ -78,6 +79,27 @@ struct Spawned {
   std::uint64_t float_environment;
 };
 
+// A function each: the compiler then makes of the one what it would make of it
+// alone.
+[[gnu::noinline]] void run_copy(const Machine::Impl& machine, const Job& job,
+                                int slave, Ldm& ldm) noexcept {
+  EagerDma dma;
+  TileLoop<EagerDma>(job, slave, machine.kernels->rows,
+                     machine.tuning.tile_bytes, ldm, dma)
+      .run();
+}
+
+[[gnu::noinline]] void run_check(const Machine::Impl& machine, const Job& job,
+                                 int slave, Ldm& ldm,
+                                 const MainWindow& window) noexcept {
+  std::memset(ldm.base(), 0xff, ldm.bytes());  // nothing left of the last slave
+  const auto group_slaves = static_cast<int>(machine.slaves_per_group);
+  DeferredDma dma(ldm, window, slave / group_slaves, slave % group_slaves);
+  TileLoop<DeferredDma>(job, slave, machine.kernels->rows,
+                        machine.tuning.tile_bytes, ldm, dma)
+      .run();
+}
+
 void run_slave(const Spawned& spawned, int slave, int worker) noexcept {
   const Machine::Impl& machine = *spawned.machine;
   const Job& job = *spawned.job;
@@ -91,17 +113,11 @@ void run_slave(const Spawned& spawned, int slave, int worker) noexcept {
     return;
   }
   Ldm ldm = spawned.arenas->arena(worker, machine.ldm_bytes);
-  const std::size_t tile_bytes = machine.tuning.tile_bytes;
   if (machine.transfer == Transfer::copy) {
-    EagerDma dma;
-    TileLoop<EagerDma>(job, slave, kernels, tile_bytes, ldm, dma).run();
-    return;
+    run_copy(machine, job, slave, ldm);
+  } else {
+    run_check(machine, job, slave, ldm, *spawned.window);
   }
-  std::memset(ldm.base(), 0xff, ldm.bytes());  // nothing left of the last slave
-  const auto group_slaves = static_cast<int>(machine.slaves_per_group);
-  DeferredDma dma(ldm, *spawned.window, slave / group_slaves,
-                  slave % group_slaves);
-  TileLoop<DeferredDma>(job, slave, kernels, tile_bytes, ldm, dma).run();
 }
 
 void run_worker(void* context, int slave_begin, int slave_end,
@@ -149,6 +165,10 @@ void run_job(Machine::Impl& machine, const Job& job, LdmArenas& arenas) {
     require_ldm(machine, job);
     const int workers = job.slaves == 1 ? 1 : machine.backend->worker_count();
     arenas.reserve(workers, machine.ldm_bytes);
+    if (machine.job_counter != nullptr) {
+      machine.job_counter->count(machine, job, arenas);
+      return;
+    }
     if (machine.transfer == Transfer::check) {
       try {
         window.emplace(job.table, job.partials.base,

@@ -164,8 +164,8 @@ class TileLoop {
           [&](std::byte* main, std::byte* tile, std::size_t bytes) {
             get(tile, main, bytes, slot.get);
           },
-          [](const std::byte* main, std::byte* tile, std::size_t bytes) {
-            std::memcpy(tile, main, bytes);
+          [&](const std::byte* main, std::byte* tile, std::size_t bytes) {
+            dma_.load(tile, main, bytes);
           });
     }
   }
@@ -179,8 +179,8 @@ class TileLoop {
             dma_.put(main, tile, bytes, slot.put.reply);
             ++slot.put.issued;
           },
-          [](std::byte* main, const std::byte* tile, std::size_t bytes) {
-            std::memcpy(main, tile, bytes);
+          [&](std::byte* main, const std::byte* tile, std::size_t bytes) {
+            dma_.store(main, tile, bytes);
           });
     }
   }

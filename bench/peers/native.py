@@ -17,7 +17,9 @@ class Options(Structure):
                 ("max_norm", c_double), ("lr", c_double), ("beta1", c_double),
                 ("beta2", c_double), ("eps", c_double),
                 ("weight_decay", c_double), ("step", c_int64),
-                ("decoupled", c_int32), ("clip_coefficient", c_float)]
+                ("decoupled", c_int32), ("clip_coefficient", c_float),
+                ("optimizer", c_int32), ("nesterov", c_int32),
+                ("momentum", c_double), ("dampening", c_double)]
 
 
 class Lists(Structure):

@@ -216,16 +216,18 @@ typedef enum {
 /** swamp_mixed_precision_step_options is the numbers of one step. Those of
  * another optimizer are not looked at. */
 typedef struct {
-  uint32_t struct_size; /**< sizeof(swamp_mixed_precision_step_options) */
-  float inv_scale;      /**< of the gradients, usually 1 / loss scale */
-  double max_norm;      /**< of all gradients together; 0: no clipping */
-  double lr;            /**< at least 0 */
-  double beta1;         /**< Adam, in [0, 1) */
-  double beta2;         /**< Adam, in [0, 1) */
-  double eps;           /**< Adam, at least 0 */
-  double weight_decay;  /**< at least 0 */
-  int64_t step;         /**< of this step, the first is 1 */
-  int32_t decoupled;    /**< Adam, 1: AdamW's weight decay; 0: Adam's */
+  /** sizeof(swamp_mixed_precision_step_options), or its first version's, which
+   * ended before `optimizer` */
+  uint32_t struct_size;
+  float inv_scale;     /**< of the gradients, usually 1 / loss scale */
+  double max_norm;     /**< of all gradients together; 0: no clipping */
+  double lr;           /**< at least 0 */
+  double beta1;        /**< Adam, in [0, 1) */
+  double beta2;        /**< Adam, in [0, 1) */
+  double eps;          /**< Adam, at least 0 */
+  double weight_decay; /**< at least 0 */
+  int64_t step;        /**< of this step, the first is 1 */
+  int32_t decoupled;   /**< Adam, 1: AdamW's weight decay; 0: Adam's */
   /** 0: the call makes both passes. Above 0: the caller has made the first with
    * swamp_foreach_norm(), because ranks had to agree, and gives the factor of
    * the unscaled gradients: (float)(max_norm / (norm + 1e-6)) where that is

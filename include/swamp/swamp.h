@@ -16,6 +16,7 @@
 #include "swamp/mixed_precision.h"
 #include "swamp/optimizer.h"
 #include "swamp/optimizer_state.h"
+#include "swamp/predict.h"
 #include "swamp/scan.h"
 #include "swamp/step_observer.h"
 #include "swamp/tensor.h"

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "master/cli/predict_options.h"
 #include "master/cli/replay_options.h"
 #include "master/cli/scan_options.h"
 #include "master/cli/train_options.h"
@@ -44,6 +45,7 @@ struct InfoOptions {
 };
 
 void run_info(const InfoOptions& options, Machine& machine);
+void run_predict(const PredictOptions& options);
 // run_replay() returns the exit code: kExitFound where --check fails.
 int run_replay(const ReplayOptions& options);
 // run_scan() returns the exit code: several files may fail and the others not.

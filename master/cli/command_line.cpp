@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "master/cli/predict_arguments.h"
 #include "master/cli/train_arguments.h"
 
 namespace swamp::cli {
@@ -52,6 +53,7 @@ std::string chosen_command(const CLI::App& app) {
 
 CommandLine parse_command_line(int argc, char** argv) {
   InfoOptions info_options;
+  PredictOptions predict_options;
   ReplayOptions replay_options;
   ScanOptions scan_options;
   CLI::App app("Mixed-precision training on CPUs, in the way of Sunway.",
@@ -62,6 +64,9 @@ CommandLine parse_command_line(int argc, char** argv) {
   app.require_subcommand(0, 1);
   CLI::App* info = app.add_subcommand("info", "show the machine");
   info->add_flag("--json", info_options.json, "print one JSON object");
+  CLI::App* predict = app.add_subcommand(
+      "predict", "say what an operation would cost on SW26010-Pro");
+  add_predict_options(predict, predict_options);
   CLI::App* replay = app.add_subcommand("replay", "run traces of loss scalers");
   add_replay_options(replay, replay_options);
   CLI::App* scan = app.add_subcommand("scan", "look for inf and nan in files");
@@ -75,7 +80,7 @@ CommandLine parse_command_line(int argc, char** argv) {
     app.parse(argc, argv);
     if (chosen_command(app).empty()) {
       throw UsageError(
-          "no command given, expected info, replay, scan or train");
+          "no command given, expected info, predict, replay, scan or train");
     }
     if (train->parsed()) train_options = train_arguments.settle();
   } catch (const CLI::CallForHelp&) {
@@ -88,6 +93,7 @@ CommandLine parse_command_line(int argc, char** argv) {
     throw UsageError(error.what(), chosen_command(app));
   }
   if (info->parsed()) return info_options;
+  if (predict->parsed()) return predict_options;
   if (replay->parsed()) return replay_options;
   if (scan->parsed()) return scan_options;
   return train_options;

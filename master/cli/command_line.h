@@ -13,8 +13,8 @@ struct Answer {
   std::string text;
 };
 
-using CommandLine =
-    std::variant<Answer, InfoOptions, ReplayOptions, ScanOptions, TrainOptions>;
+using CommandLine = std::variant<Answer, InfoOptions, PredictOptions,
+                                 ReplayOptions, ScanOptions, TrainOptions>;
 
 // parse_command_line() throws UsageError.
 CommandLine parse_command_line(int argc, char** argv);

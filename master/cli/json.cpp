@@ -114,6 +114,29 @@ Json statistics_json(const FileTensor& tensor, const TensorStatistics& found) {
   return json;
 }
 
+Json traffic_json(const PredictedTraffic& traffic) {
+  Json json;
+  json["PC3_REQ_DMA_GET"] = traffic.get_requests;
+  json["get_bytes"] = traffic.get_bytes;
+  json["get_lines"] = traffic.get_lines;
+  json["PC2_REQ_DMA_PUT"] = traffic.put_requests;
+  json["put_bytes"] = traffic.put_bytes;
+  json["put_whole_lines"] = traffic.put_whole_lines;
+  json["put_partial_lines"] = traffic.put_partial_lines;
+  json["PC2_GLD"] = traffic.direct_loads;
+  json["PC3_GST"] = traffic.direct_stores;
+  return json;
+}
+
+Json group_json(const PredictedGroup& group) {
+  Json json;
+  json["slaves"] = group.slaves;
+  json.update(traffic_json(group.traffic));
+  json["overlapped_seconds"] = number(group.overlapped_seconds);
+  json["serial_seconds"] = number(group.serial_seconds);
+  return json;
+}
+
 }  // namespace
 
 void read_json(std::string_view text, std::size_t max_depth,
@@ -140,6 +163,54 @@ std::string scan_json(const ScannedFile& file) {
     lines += line(json) + "\n";
   }
   return lines;
+}
+
+std::string prediction_json(const Predicted& predicted) {
+  const Prediction& prediction = predicted.prediction;
+  Json json;
+  json["operation"] = predicted.operation;
+  json["dtype"] = predicted.dtype;
+  json["to"] = predicted.to.empty() ? Json() : Json(predicted.to);
+  json["tensors"] = predicted.tensors;
+  json["elements"] = predicted.elements;
+  json["machine"] = predicted.machine.machine;
+  json["core_groups"] = predicted.machine.core_groups;
+  json["slaves_per_group"] = predicted.machine.slaves_per_group;
+  json["ldm_bytes"] = predicted.machine.ldm_bytes;
+  json["tile_asked"] =
+      predicted.tile_asked == 0 ? Json() : Json(predicted.tile_asked);
+  json["tile_bytes"] = prediction.tile_bytes;
+  json["spawns"] = prediction.spawns;
+  json.update(traffic_json(sum_of(prediction)));
+  json["overlapped_seconds"] = number(prediction.overlapped_seconds);
+  json["serial_seconds"] = number(prediction.serial_seconds);
+  json["groups"] = Json::array();
+  for (const PredictedGroup& group : prediction.groups) {
+    json["groups"].push_back(group_json(group));
+  }
+  return line(json);
+}
+
+std::string measured_json(const std::vector<MeasuredPoint>& points) {
+  std::string lines;
+  for (const MeasuredPoint& point : points) {
+    Json json;
+    json["table"] = point.table;
+    json["direction"] = point.put ? "put" : "get";
+    json["slaves"] = point.slaves;
+    json["bytes"] = point.bytes;
+    json["offset"] = point.offset;
+    json["measured"] = point.measured;
+    json["predicted"] = point.predicted;
+    json["error"] = point.error();
+    lines += line(json) + "\n";
+  }
+  const ErrorSummary summary = summary_of(points);
+  Json json;
+  json["points"] = summary.points;
+  json["median_error"] = summary.median;
+  json["worst_error"] = summary.worst;
+  return lines + line(json) + "\n";
 }
 
 std::string info_json(const MachineInfo& info) {

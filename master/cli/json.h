@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "master/cli/predict/report.h"
 #include "master/cli/safetensors_writer.h"
 #include "master/cli/scan/report.h"
 #include "master/cli/step_record.h"
@@ -16,6 +17,9 @@ namespace swamp::cli {
 const char* compiler_version();
 
 std::string info_json(const MachineInfo& info);
+std::string prediction_json(const Predicted& predicted);
+// measured_json() is a line for every point, and one for the median error.
+std::string measured_json(const std::vector<MeasuredPoint>& points);
 std::string step_json(const StepRecord& record);
 // safetensors_header_json() is the header of a file that holds the tensors, one
 // after another, and the texts.

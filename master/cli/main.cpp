@@ -27,6 +27,12 @@ struct Runner {
     return EXIT_SUCCESS;
   }
 
+  int operator()(const PredictOptions& options) const {
+    const Machine machine;
+    run_predict(options);
+    return EXIT_SUCCESS;
+  }
+
   int operator()(const ReplayOptions& options) const {
     const Machine machine;
     return run_replay(options);

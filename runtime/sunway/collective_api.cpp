@@ -12,7 +12,21 @@ namespace sunway = swamp::sunway;
 namespace {
 
 enum Type { kInt, kUnsigned, kLong, kUnsignedLong, kFloat, kDouble };
-enum Operation { kAdd, kAnd, kOr, kXor, kMin, kMax };
+enum Operation { kAdd = 1, kAnd, kOr, kXor, kEqv, kMin, kMax };
+
+// A vector type is so many elements of a scalar one.
+struct Elements {
+  Type type;
+  int count;
+};
+constexpr Elements kTypes[] = {
+    {kInt, 1},   {kUnsigned, 1},     {kLong, 1},  {kUnsignedLong, 1},
+    {kFloat, 1}, {kDouble, 1},       {kInt, 8},   {kUnsigned, 8},
+    {kLong, 4},  {kUnsignedLong, 4}, {kFloat, 4}, {kDouble, 4},
+    {kInt, 16},  {kUnsigned, 16},    {kLong, 8},  {kUnsignedLong, 8},
+    {kFloat, 8}, {kDouble, 8},
+};
+constexpr int kTypeCount = sizeof kTypes / sizeof kTypes[0];
 
 // What each slave of each core group has brought to the reduction.
 const void* brought[6][64];
@@ -20,7 +34,8 @@ const void* brought[6][64];
 template <class T>
 T bits(T a, T b, int operation) {
   if (operation == kAnd) return a & b;
-  return operation == kOr ? a | b : a ^ b;
+  if (operation == kOr) return a | b;
+  return operation == kXor ? a ^ b : static_cast<T>(~(a ^ b));
 }
 float bits(float a, float, int) { return a; }
 double bits(double a, double, int) { return a; }
@@ -64,16 +79,18 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-int CRTS_scoll_redurt(void* from, void* to, int count, int type, int operation,
-                      void*, int) {
+int CRTS_scoll_redurt(void* from, void* to, int units, int vector,
+                      int operation, void*, int) {
   constexpr const char* kCall = "CRTS_scoll_redurt";
   const void* pc = SWAMP_SUNWAY_CALLER();
   sunway::Slave& slave = sunway::require_self(kCall);
-  if (count <= 0 || type < kInt || type > kDouble || operation < kAdd ||
-      operation > kMax ||
-      (type >= kFloat && operation >= kAnd && operation <= kXor)) {
+  if (units <= 0 || vector < 0 || vector >= kTypeCount || operation < kAdd ||
+      operation > kMax) {
     return 1;
   }
+  const Type type = kTypes[vector].type;
+  const int count = units * kTypes[vector].count;
+  if (type >= kFloat && operation >= kAnd && operation <= kEqv) return 1;
   brought[slave.group][slave.id] = from;
   sunway::meet(slave, sunway::Range::array, kCall, pc);
   switch (type) {
@@ -96,6 +113,29 @@ int CRTS_scoll_redurt(void* from, void* to, int count, int type, int operation,
       reduce<double>(slave, to, count, operation, kCall, pc, slave);
       break;
   }
+  return 0;
+}
+
+int CRTS_scoll_alltoall(void* from, void* to, int length) {
+  constexpr const char* kCall = "CRTS_scoll_alltoall";
+  const void* pc = SWAMP_SUNWAY_CALLER();
+  sunway::Slave& slave = sunway::require_self(kCall);
+  if (length <= 0) return 1;
+  const auto bytes = static_cast<std::size_t>(length);
+  brought[slave.group][slave.id] = from;
+  sunway::meet(slave, sunway::Range::array, kCall, pc);
+  std::vector<std::byte> pieces(
+      bytes * static_cast<std::size_t>(sunway::world().slaves_per_group()));
+  sunway::for_range(
+      slave, sunway::Range::array, ~0u, [&](const sunway::Slave& other) {
+        std::memcpy(
+            pieces.data() + bytes * static_cast<std::size_t>(other.id),
+            static_cast<const std::byte*>(brought[other.group][other.id]) +
+                bytes * static_cast<std::size_t>(slave.id),
+            bytes);
+      });
+  sunway::meet(slave, sunway::Range::array, kCall, pc);
+  std::memcpy(to, pieces.data(), pieces.size());
   return 0;
 }
 

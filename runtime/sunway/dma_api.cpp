@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "runtime/sunway/api.h"
+#include "runtime/sunway/arrival.h"
 #include "runtime/sunway/check/slave_check.h"
 #include "runtime/sunway/dma_modes.h"
 #include "runtime/sunway/meeting.h"
@@ -56,6 +57,7 @@ int spread(const Transfer& t, sunway::Range range, const void* pc) {
   Slave& slave = sunway::require_self(t.call);
   sunway::count(slave, t);
   if (slave.check && !slave.check->allows(t, pc)) return 0;
+  sunway::before_arrival(slave, range, ~0u);
   sunway::for_range(slave, range, ~0u, [&](Slave& other) {
     Transfer own = t;
     own.ldm = sunway::as_seen_by(other, slave, t.ldm);
@@ -77,6 +79,19 @@ int collect(const Transfer& t, sunway::Range range, const void* pc) {
   at_once(t, pc);
   sunway::meet(slave, range, t.call, pc);
   return 0;
+}
+
+int get_by_mode(int mode, const Transfer& t, const void* pc) {
+  switch (mode) {
+    case sunway::kBroadcastMode:
+      return spread(t, sunway::Range::array, pc);
+    case sunway::kColumnMode:
+      return spread(t, sunway::Range::column, pc);
+    case sunway::kRowBroadcastMode:
+      return spread(t, sunway::Range::row, pc);
+    default:
+      return issue(t, pc);
+  }
 }
 
 }  // namespace
@@ -191,25 +206,45 @@ int athread_dma_col_bcast_coll(void* ldm, void* main, int length) {
                  sunway::Range::column, SWAMP_SUNWAY_CALLER());
 }
 
+int athread_dma_row_ibcast_stride(void* ldm, void* main, int length, int block,
+                                  int stride, volatile void* reply) {
+  return spread(transfer(Kind::get, ldm, main, length, block, stride, reply,
+                         "dma_row_ibcast_stride"),
+                sunway::Range::row, SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_col_ibcast_stride(void* ldm, void* main, int length, int block,
+                                  int stride, volatile void* reply) {
+  return spread(transfer(Kind::get, ldm, main, length, block, stride, reply,
+                         "dma_col_ibcast_stride"),
+                sunway::Range::column, SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_row_bcast_stride_coll(void* ldm, void* main, int length,
+                                      int block, int stride) {
+  return collect(transfer(Kind::get, ldm, main, length, block, stride, nullptr,
+                          "dma_row_bcast_stride_coll"),
+                 sunway::Range::row, SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_col_bcast_stride_coll(void* ldm, void* main, int length,
+                                      int block, int stride) {
+  return collect(transfer(Kind::get, ldm, main, length, block, stride, nullptr,
+                          "dma_col_bcast_stride_coll"),
+                 sunway::Range::column, SWAMP_SUNWAY_CALLER());
+}
+
 int athread_memcpy_sldm(void* to, void* from, int length, int) {
   if (length > 0) std::memcpy(to, from, static_cast<std::size_t>(length));
   return 0;
 }
+int athread_sldm_get(void* to, void* from, int length) {
+  return athread_memcpy_sldm(to, from, length, 0);
+}
 
 int athread_get(int mode, void* main, void* ldm, int length,
                 volatile void* reply, char, int stride, int block) {
-  const Transfer t = transfer(Kind::get, ldm, main, length, block, stride,
-                              reply, "athread_get");
-  switch (mode) {
-    case sunway::kBroadcastMode:
-      return spread(t, sunway::Range::array, SWAMP_SUNWAY_CALLER());
-    case sunway::kColumnMode:
-      return spread(t, sunway::Range::column, SWAMP_SUNWAY_CALLER());
-    case sunway::kRowBroadcastMode:
-      return spread(t, sunway::Range::row, SWAMP_SUNWAY_CALLER());
-    default:
-      return issue(t, SWAMP_SUNWAY_CALLER());
-  }
+  return get_by_mode(mode,
+                     transfer(Kind::get, ldm, main, length, block, stride,
+                              reply, "athread_get"),
+                     SWAMP_SUNWAY_CALLER());
 }
 int athread_put(int, void* ldm, void* main, int length, volatile void* reply,
                 int stride, int block) {
@@ -221,9 +256,10 @@ int athread_put(int, void* ldm, void* main, int length, volatile void* reply,
 void swamp_dma_descriptor(const sunway::DmaDescriptor* d, void* main,
                           void* ldm) {
   const bool get = d->op == sunway::kDmaGet;
-  (void)issue(transfer(get ? Kind::get : Kind::put, ldm, main, d->length,
-                       d->block, d->stride, d->reply, "dma"),
-              SWAMP_SUNWAY_CALLER());
+  (void)get_by_mode(get ? d->mode : sunway::kPrivateMode,
+                    transfer(get ? Kind::get : Kind::put, ldm, main, d->length,
+                             d->block, d->stride, d->reply, "dma"),
+                    SWAMP_SUNWAY_CALLER());
 }
 
 #pragma GCC visibility pop

@@ -108,6 +108,7 @@ int athread_get_num_threads() {
 int athread_get_max_threads() { return sunway::world().slaves_per_group(); }
 int current_array_id() { return 0; }
 
+void CRTS_sync_node() {}
 void CRTS_sync_master_array() { meet_slaves(SWAMP_SUNWAY_CALLER()); }
 
 void CRTS_sync_master_spe(int id) {

@@ -11,6 +11,8 @@ SWAMP_SUNWAY_API extern __thread char _COL;
 SWAMP_SUNWAY_API extern __thread char _CGN;
 SWAMP_SUNWAY_API extern __thread int _MYID;
 SWAMP_SUNWAY_API extern __thread int _cache_size;
+SWAMP_SUNWAY_API extern __thread int _ldm_share_mode;
+SWAMP_SUNWAY_API extern __thread int _ldm_share_size;
 }
 
 namespace swamp::sunway {

@@ -40,7 +40,29 @@ void prepare_barriers(Group& group) {
     column = Barrier{(slaves - i + kRowLength - 1) / kRowLength, 0,
                      column.generation};
   }
-  for (auto& slave : group.slaves) slave->peers.assign(slave->peers.size(), 0);
+  group.parts.clear();
+  for (auto& slave : group.slaves) {
+    slave->peers.assign(slave->peers.size(), 0);
+    slave->from_row.clear();
+    slave->from_column.clear();
+  }
+}
+
+// require_one_group() refuses what two arrays would do with shared LDM, which
+// is there once.
+void require_one_group(World& all, unsigned mask) {
+  if (all.shared_bytes == 0) return;
+  int running = 0;
+  for (std::size_t i = 0; i < all.groups.size(); ++i) {
+    if ((mask >> i & 1u) != 0 || all.groups[i].state != Group::State::idle) {
+      ++running;
+    }
+  }
+  if (running > 1) {
+    fail(1,
+         "__thread_local_share is emulated for one core group at a time; "
+         "SWAMP_CORE_GROUPS=1 makes a machine of one");
+  }
 }
 
 void set_off(World& all, Slave& slave, SlaveFunction function, void* argument,
@@ -53,6 +75,7 @@ void set_off(World& all, Slave& slave, SlaveFunction function, void* argument,
   slave.cycle = std::max<std::uint64_t>(slave.cycle, nanoseconds() / 4 * 9);
   slave.clock_reads = 0;
   slave.tickets = 0;
+  slave.patience = 0;
   if (all.check) slave.wait = &slave.first_turn;
   ++all.live;
 }
@@ -88,6 +111,7 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
   start_groups(mask);
   {
     const Lock lock(all.mutex);
+    require_one_group(all, mask);
     bool busy = false;
     for_groups(all, mask, [&](Group& group) {
       if (group.state != Group::State::idle) busy = true;
@@ -106,6 +130,7 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
       group.state = Group::State::running;
       group.singles = false;
       group.launched = all.num_threads;
+      ++group.spawns;
       group.remaining = all.num_threads;
       group.spawned_at = pc;
       all.node.size += static_cast<int>(group.slaves.size());
@@ -174,6 +199,7 @@ int launch_one(int id, void* function, void* argument, const void* pc) {
     group.singles = true;
     group.state = Group::State::running;
     ++group.remaining;
+    ++group.spawns;
     group.spawned_at = pc;
     set_off(all, slave, reinterpret_cast<SlaveFunction>(function), argument,
             id);

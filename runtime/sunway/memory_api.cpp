@@ -7,6 +7,7 @@
 #include "runtime/sunway/check/registry.h"
 #include "runtime/sunway/check/slave_check.h"
 #include "runtime/sunway/clock.h"
+#include "runtime/sunway/ids.h"
 #include "runtime/sunway/schedule.h"
 #include "runtime/sunway/world.h"
 
@@ -68,7 +69,22 @@ Word add(volatile Word* word, Word value, const void* pc) {
   return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
 }
 
-volatile long array_locks[6];
+constexpr int kGroups = 6;
+volatile long array_locks[kGroups];
+volatile long row_locks[kGroups][64];
+volatile long column_locks[kGroups][sunway::kRowLength];
+volatile long node_lock;
+
+unsigned long counted_from = 0;  // by penv_host0_cycle_init()
+
+volatile long* row_lock(const char* call) {
+  const sunway::Slave& slave = sunway::require_self(call);
+  return &row_locks[slave.group][slave.id / sunway::kRowLength];
+}
+volatile long* column_lock(const char* call) {
+  const sunway::Slave& slave = sunway::require_self(call);
+  return &column_locks[slave.group][slave.id % sunway::kRowLength];
+}
 
 }  // namespace
 
@@ -127,6 +143,36 @@ int CRTS_smutex_unlock_array() {
   unlock(&array_locks[sunway::require_self("CRTS_smutex_unlock_array").group]);
   return 0;
 }
+int CRTS_smutex_lock_row() {
+  lock(row_lock("CRTS_smutex_lock_row"), SWAMP_SUNWAY_CALLER());
+  return 0;
+}
+int CRTS_smutex_unlock_row() {
+  unlock(row_lock("CRTS_smutex_unlock_row"));
+  return 0;
+}
+int CRTS_smutex_lock_col() {
+  lock(column_lock("CRTS_smutex_lock_col"), SWAMP_SUNWAY_CALLER());
+  return 0;
+}
+int CRTS_smutex_unlock_col() {
+  unlock(column_lock("CRTS_smutex_unlock_col"));
+  return 0;
+}
+int CRTS_mutex_lock_node() {
+  lock(&node_lock, SWAMP_SUNWAY_CALLER());
+  return 0;
+}
+int CRTS_mutex_trylock_node() {
+  if (!try_lock(&node_lock)) return 1;
+  sunway::Slave* slave = sunway::self();
+  if (slave != nullptr && slave->check) slave->check->acquire(&node_lock);
+  return 0;
+}
+int CRTS_mutex_unlock_node() {
+  unlock(&node_lock);
+  return 0;
+}
 
 int faaw(volatile int* word, int value) {
   return add(word, value, SWAMP_SUNWAY_CALLER());
@@ -136,6 +182,9 @@ long faal(volatile long* word, long value) {
 }
 int updt_addw(int value, volatile int* word) {
   return add(word, value, SWAMP_SUNWAY_CALLER());
+}
+int updt_subw(int value, volatile int* word) {
+  return add(word, -value, SWAMP_SUNWAY_CALLER());
 }
 long updt_addl(long value, volatile long* word) {
   return add(word, value, SWAMP_SUNWAY_CALLER());
@@ -148,6 +197,10 @@ unsigned long CRTS_time_cycle() {  // 2.1 GHz
     return slave->cycle += sunway::kCyclesOfALook;
   }
   return sunway::nanoseconds() / 10 * 21;
+}
+void penv_host0_cycle_init() { counted_from = CRTS_time_cycle(); }
+void penv_host0_cycle_count(unsigned long* cycles) {
+  *cycles = CRTS_time_cycle() - counted_from;
 }
 
 #pragma GCC visibility pop

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/sunway/api.h"
+#include "runtime/sunway/arrival.h"
 #include "runtime/sunway/check/slave_check.h"
 #include "runtime/sunway/meeting.h"
 #include "runtime/sunway/output.h"
@@ -68,7 +69,10 @@ bool start(Slave& slave, const Rma& rma) {
 int put(const Rma& rma, int id) {
   Slave& slave = sunway::require_self(rma.call);
   Slave& other = peer(slave, id, rma.call);
-  if (start(slave, rma)) send(slave, other, rma);
+  if (start(slave, rma)) {
+    sunway::before_arrival(slave, other);
+    send(slave, other, rma);
+  }
   if (rma.local_reply != nullptr) sunway::add_reply(rma.local_reply);
   sunway::replies_came();
   return 0;
@@ -103,17 +107,18 @@ int get(const Rma& rma, int id, bool wait) {
   return 0;
 }
 
-// spread() sends to all of the range, the sender included.
-int spread(const Rma& rma, Range range, unsigned mask) {
+// spread() sends to all of the range, the sender included unless `others`.
+int spread(const Rma& rma, Range range, unsigned mask, bool others = false) {
   Slave& slave = sunway::require_self(rma.call);
   if (start(slave, rma)) {
+    sunway::before_arrival(slave, range, mask);
     sunway::for_range(slave, range, mask, [&](Slave& other) {
       if (&other != &slave) send(slave, other, rma);
     });
     bool own = false;
     sunway::for_range(slave, range, mask,
                       [&](Slave& other) { own |= &other == &slave; });
-    if (own) send(slave, slave, rma);
+    if (own && !others) send(slave, slave, rma);
   }
   if (rma.local_reply != nullptr) {
     sunway::add_reply(rma.local_reply);
@@ -201,6 +206,42 @@ int athread_rma_col_ibcast(void* to, void* from, int length,
   return spread({from, local, length, to, remote, "rma_col_ibcast",
                  SWAMP_SUNWAY_CALLER()},
                 Range::column, ~0u);
+}
+int athread_rma_bcast_other(void* to, void* from, int length,
+                            volatile void* remote) {
+  return spread({from, nullptr, length, to, remote, "rma_bcast_other",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::array, ~0u, true);
+}
+int athread_rma_ibcast_other(void* to, void* from, volatile void* local,
+                             int length, volatile void* remote) {
+  return spread({from, local, length, to, remote, "rma_ibcast_other",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::array, ~0u, true);
+}
+int athread_rma_row_bcast_other(void* to, void* from, int length,
+                                volatile void* remote) {
+  return spread({from, nullptr, length, to, remote, "rma_row_bcast_other",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::row, ~0u, true);
+}
+int athread_rma_col_bcast_other(void* to, void* from, int length,
+                                volatile void* remote) {
+  return spread({from, nullptr, length, to, remote, "rma_col_bcast_other",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::column, ~0u, true);
+}
+int athread_rma_row_ibcast_other(void* to, void* from, int length,
+                                 volatile void* local, volatile void* remote) {
+  return spread({from, local, length, to, remote, "rma_row_ibcast_other",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::row, ~0u, true);
+}
+int athread_rma_col_ibcast_other(void* to, void* from, int length,
+                                 volatile void* local, volatile void* remote) {
+  return spread({from, local, length, to, remote, "rma_col_ibcast_other",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::column, ~0u, true);
 }
 int athread_rma_row_mcast(void* to, void* from, int length, int mask,
                           volatile void* remote) {

@@ -11,6 +11,7 @@ namespace sunway = swamp::sunway;
 namespace {
 
 __thread unsigned long last_cycle = 0;
+__thread unsigned long counted_from = 0;  // by penv_slave0_cycle_init()
 
 unsigned long checked_cycle(sunway::Slave& slave) {
   sunway::take_turn(slave);
@@ -78,11 +79,18 @@ unsigned long athread_stime_cycle() {  // 2.25 GHz
   return now;
 }
 
+void penv_slave0_cycle_init() { counted_from = athread_stime_cycle(); }
+void penv_slave0_cycle_count(unsigned long* cycles) {
+  *cycles = athread_stime_cycle() - counted_from;
+}
+
 void flush_slave_cache() {}
 void evict_slave_cache() {}
 void evict_slave_cache_cont(volatile void*, volatile void*) {}
 int set_cache_size(int) { return 0; }
 int set_ptr_uncached(void**) { return 0; }
+int set_ptr_cached(void**) { return 0; }
+long get_slave_cache_size() { return 0; }
 void CRTS_memb() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 #pragma GCC visibility pop

@@ -1,10 +1,13 @@
 // Meetings of slaves: toolchain/sunway/include/swamp_sunway/sync.h.
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <string>
 
 #include "runtime/sunway/api.h"
 #include "runtime/sunway/check/slave_check.h"
 #include "runtime/sunway/meeting.h"
+#include "runtime/sunway/output.h"
 #include "runtime/sunway/schedule.h"
 
 namespace swamp::sunway {
@@ -53,6 +56,29 @@ namespace {
 int meet(Range range, const char* call, const void* pc) {
   sunway::meet(sunway::require_self(call), range, call, pc);
   return 0;
+}
+
+// meet_some() is a meeting of those slaves of a row or column whose bits the
+// mask has.
+void meet_some(int scope, int mask, const void* pc) {
+  sunway::Slave& slave = sunway::require_self("athread_syn");
+  const int row = slave.id / sunway::kRowLength;
+  const int column = slave.id % sunway::kRowLength;
+  const int own = scope == 0 ? column : row;
+  if (scope == 2 || (mask >> own & 1) == 0) {
+    char text[16];
+    std::snprintf(text, sizeof text, "0x%x", static_cast<unsigned>(mask));
+    sunway::fail(1, std::string("athread_syn(): the mask ") + text +
+                        (scope == 2 ? " of ARRAY_SCOPE is not emulated: 0xffff"
+                                    : " does not name the calling slave"));
+  }
+  sunway::Barrier* barrier = nullptr;
+  {
+    const sunway::Lock lock(sunway::world().mutex);
+    barrier = &sunway::group_of(slave).parts[{scope, row + column - own, mask}];
+    barrier->size = __builtin_popcount(static_cast<unsigned>(mask));
+  }
+  sunway::pass(slave, *barrier, sunway::Wait::Kind::sync, "athread_syn", pc);
 }
 
 }  // namespace
@@ -117,7 +143,13 @@ int athread_ssync_master_spe() {
   return 0;
 }
 
-int athread_syn(int scope, int) {
+int athread_syn(int scope, int mask) {
+  if (scope == 3) return athread_ssync_peer(mask);
+  constexpr int kAll = 0xff;
+  if ((mask & kAll) != kAll) {
+    meet_some(scope, mask & kAll, SWAMP_SUNWAY_CALLER());
+    return 0;
+  }
   const Range range = scope == 0   ? Range::row
                       : scope == 1 ? Range::column
                                    : Range::array;

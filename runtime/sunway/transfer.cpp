@@ -35,37 +35,19 @@ int read_reply(const volatile void* reply) noexcept {
 }
 
 void count(Slave& slave, const Transfer& transfer) noexcept {
-  constexpr std::uintptr_t kLine = 128;
   Counters& all = slave.counters;
   if (transfer.length <= 0) return;
-  std::uint64_t lines = 0;
-  std::uint64_t full = 0;
-  std::uint64_t partial = 0;
+  predict::Lines lines;
   for_blocks(transfer, [&](std::byte* main, std::byte*, std::size_t bytes) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(main);
-    const std::uintptr_t end = begin + bytes;
-    const std::uint64_t touched = (end + kLine - 1) / kLine - begin / kLine;
-    const std::uintptr_t first = (begin + kLine - 1) / kLine;
-    const std::uintptr_t last = end / kLine;
-    const std::uint64_t whole = last > first ? last - first : 0;
-    lines += touched;
-    full += whole;
-    partial += touched - whole;
+    lines.add(predict::lines_of(main, bytes));
   });
   const auto bytes = static_cast<std::uint64_t>(transfer.length);
   switch (transfer.kind) {
     case Transfer::Kind::get:
-      ++all.get_requests;
-      all.get_bytes += bytes;
-      all.lines_read += lines;
-      all.get_latency += lines == 1 ? 441 : 470 + lines * 727 / 100;
+      all.get(bytes, lines);
       break;
     case Transfer::Kind::put:
-      ++all.put_requests;
-      all.put_bytes += bytes;
-      all.lines_full += full;
-      all.lines_partial += partial;
-      all.put_latency += 235 + lines * 685 / 100 + (partial != 0 ? 125 : 0);
+      all.put(bytes, lines);
       break;
     case Transfer::Kind::remote_get:
       ++all.rma_requests;

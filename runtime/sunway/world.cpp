@@ -20,6 +20,7 @@
 #include "runtime/sunway/output.h"
 #include "runtime/sunway/schedule.h"
 #include "runtime/sunway/settings.h"
+#include "runtime/sunway/shared_ldm.h"
 
 extern "C" {
 __thread char _PEN;
@@ -28,6 +29,8 @@ __thread char _COL;
 __thread char _CGN;
 __thread int _MYID;
 __thread int _cache_size;
+__thread int _ldm_share_mode;
+__thread int _ldm_share_size;
 }
 
 namespace swamp::sunway {
@@ -73,6 +76,7 @@ void identify(const Slave& slave) {
   _ROW = static_cast<char>(slave.id / kRowLength);
   _COL = static_cast<char>(slave.id % kRowLength);
   _CGN = static_cast<char>(slave.group);
+  _ldm_share_size = static_cast<int>(world().shared_bytes / 1024);
 }
 
 [[gnu::noinline]] void run_function(Slave& slave) {
@@ -156,7 +160,8 @@ void make_group(World& all, int number) {
     slave->slot = static_cast<std::byte*>(memory) + i * all.slot_bytes;
     slave->stack = slave->slot + stack_offset;
     mprotect(slave->slot + heap_bytes, kPage, PROT_NONE);
-    slave->heap.set_capacity(all.ldm_bytes - all.static_bytes);
+    slave->heap.set_capacity(all.ldm_bytes - all.static_bytes -
+                             all.shared_bytes);
     slave->peers.assign(count, 0);
     if (all.check) {
       slave->check =
@@ -177,11 +182,16 @@ World* make_world() {
   all->order = Order::of_seed(asked.seed);
   all->ldm_bytes = asked.ldm_bytes;
   all->static_bytes = program_tls().bytes;
-  if (all->static_bytes > all->ldm_bytes) {
-    const std::string text = "static LDM variables (__thread_local) take " +
-                             std::to_string(all->static_bytes) +
-                             " bytes; a slave of " + asked.machine + " has " +
-                             std::to_string(all->ldm_bytes);
+  all->shared_bytes = shared_ldm_bytes();
+  if (all->static_bytes + all->shared_bytes > all->ldm_bytes) {
+    const std::string text =
+        "static LDM variables (__thread_local" +
+        std::string(all->shared_bytes != 0
+                        ? ", and its part of __thread_local_share"
+                        : "") +
+        ") take " + std::to_string(all->static_bytes + all->shared_bytes) +
+        " bytes; a slave of " + asked.machine + " has " +
+        std::to_string(all->ldm_bytes);
     if (!all->check) fail(1, text);
     check::report({"ldm-range", nullptr, nullptr, text});
     end_now(kReportedExit);

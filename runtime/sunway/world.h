@@ -6,14 +6,18 @@
 #include <pthread.h>
 #include <semaphore.h>
 
+#include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "runtime/predict/traffic.h"
 #include "runtime/sunway/barrier.h"
 #include "runtime/sunway/ldm_heap.h"
 
@@ -36,13 +40,15 @@ struct Wait {
   int value = 0;
 };
 
-// Counters are the DMA traffic of one slave, for the cost model.
-struct Counters {
-  std::uint64_t get_requests = 0, put_requests = 0, rma_requests = 0;
-  std::uint64_t get_bytes = 0, put_bytes = 0, rma_bytes = 0;
-  std::uint64_t lines_read = 0, lines_full = 0, lines_partial = 0;
-  std::uint64_t get_latency = 0, put_latency = 0;  // cycles, one at a time
+// Counters are the traffic of one slave, for the cost model.
+struct Counters : predict::Traffic {
+  std::uint64_t rma_requests = 0, rma_bytes = 0;
   std::uint64_t syncs = 0;
+};
+
+// Packet is what one slave puts into another's register, for getr and getc.
+struct Packet {
+  std::array<std::byte, 64> bytes;
 };
 
 // Slave is one emulated slave core. Its LDM is a slot of address space of the
@@ -62,9 +68,10 @@ struct Slave {
   sem_t start = {};
   sem_t ready = {};
   Counters counters;
-  std::uint64_t cycle = 0;                   // of its clock, in check mode
-  std::uint64_t clock_reads = 0;             // of this launch
-  std::uint64_t tickets = 0;                 // locks and atomics of this launch
+  std::uint64_t cycle = 0;        // of its clock, in check mode
+  std::uint64_t clock_reads = 0;  // of this launch
+  std::uint64_t tickets = 0;      // locks and atomics of this launch
+  unsigned long patience = 0;     // nanoseconds of this launch, for receivers
   std::unique_ptr<check::SlaveCheck> check;  // in check mode
 
   // Under the world's mutex.
@@ -72,7 +79,8 @@ struct Slave {
   void* argument = nullptr;
   int thread_number = 0;  // _MYID
   bool live = false;
-  bool loose = false;  // runs without the turn
+  bool loose = false;    // runs without the turn
+  bool sending = false;  // lets receivers go on first: arrival.h
   // Until its thread has come: who is first must not depend on the system.
   const Wait first_turn{Wait::Kind::turn, nullptr, "its turn",
                         [] { return true; }};
@@ -80,6 +88,7 @@ struct Slave {
   std::condition_variable wake;
   std::vector<std::uint32_t> peers;  // meetings with each slave of its group
   Barrier with_master{2, 0, 0};
+  std::deque<Packet> from_row, from_column;
 
   bool in_ldm(const volatile void* address, std::size_t bytes) const noexcept;
 };
@@ -90,11 +99,14 @@ struct Group {
   State state = State::idle;
   bool singles = false;  // of athread_create(), each waited for alone
   int launched = 0;
+  std::uint64_t spawns = 0;
   int remaining = 0;
   std::vector<std::unique_ptr<Slave>> slaves;
   Barrier array;
   Barrier master;  // with the master
   std::vector<Barrier> rows, columns;
+  // Some slaves of a row (0) or column (1): scope, its number, mask.
+  std::map<std::array<int, 3>, Barrier> parts;
   const void* spawned_at = nullptr;
 };
 
@@ -118,6 +130,7 @@ class World {
   Barrier node;
   std::size_t ldm_bytes = 0;
   std::size_t static_bytes = 0;  // of the program's TLS, in every LDM
+  std::size_t shared_bytes = 0;  // of every LDM, for __thread_local_share
   std::size_t slot_bytes = 0;
   int slaves_of_group = 0;
   int num_threads = 0;  // of later spawns

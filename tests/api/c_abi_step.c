@@ -1,5 +1,6 @@
 /* The passes of an optimizer through the C ABI. */
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "c_abi.h"
@@ -93,6 +94,14 @@ int c_abi_step(void) {
   fill(&a);
   CHECK(take(&a, &options, 0, &found_inf, NULL) == SWAMP_OK);
   CHECK(all_are(&a, 0.5f, 1.5f, 0.5f, 0.5f, 0x1234, 0x1234));
+
+  /* The first version of the options: what lies behind it is not read. */
+  fill(&a);
+  options.struct_size = offsetof(swamp_mixed_precision_step_options, optimizer);
+  options.optimizer = 77;
+  CHECK(take(&a, &options, 1, &found_inf, &norm) == SWAMP_OK);
+  CHECK(all_are(&a, 0.5f, 1.5f, 0.5f, 0.5f, 0x3f00, 0x3fc0));
+  options = some_options();
 
   /* Clipped: the moments show it. The coefficient by hand gives the same. */
   fill(&a);

@@ -17,6 +17,7 @@ void saw_read(const volatile void* address, std::size_t bytes, const void* pc,
               bool is_volatile = false) {
   Slave* slave = self();
   if (slave != nullptr && slave->check) {
+    if (!slave->in_ldm(address, bytes)) slave->counters.load(bytes);
     slave->check->read(address, bytes, pc, is_volatile);
   }
 }
@@ -24,6 +25,7 @@ void saw_write(const volatile void* address, std::size_t bytes, const void* pc,
                bool is_volatile = false) {
   Slave* slave = self();
   if (slave != nullptr && slave->check) {
+    if (!slave->in_ldm(address, bytes)) slave->counters.store(bytes);
     slave->check->write(address, bytes, pc, is_volatile);
   }
 }

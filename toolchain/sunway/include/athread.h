@@ -2,6 +2,14 @@
 #ifndef SWAMP_SUNWAY_ATHREAD_H_
 #define SWAMP_SUNWAY_ATHREAD_H_
 
+/* Programs have come to rely on these. */
+#include <stdlib.h>
+#if defined(__sw_host__) || defined(__cplusplus)
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#endif
 #include <swamp_sunway/side.h>
 
 #ifdef __sw_slave__

@@ -1,10 +1,16 @@
 #include "toolchain/sunway/swcc/compile.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "toolchain/sunway/swcc/places.h"
 #include "toolchain/sunway/swcc/process.h"
+#include "toolchain/sunway/swcc/registers.h"
+#include "toolchain/sunway/swcc/vectors.h"
 
 namespace swcc {
 namespace {
@@ -40,12 +46,19 @@ Words flags(const Options& options, const std::string& source) {
   if (!options.debug) all.push_back("-g1");  // lines, for reports
   const bool cplusplus = options.cplusplus || is_cplusplus(source);
   if (!cplusplus) all.push_back("-fcommon");  // as the vendor's GCC 7
-  if (!slave) return all;
-  if (cplusplus) all.push_back("-fno-extern-tls-init");
+  if (!cplusplus && options.old && options.standard.empty())
+    all.push_back("-fgnu89-inline");
+  if (slave && cplusplus) all.push_back("-fno-extern-tls-init");
   const std::string ending = std::filesystem::path(source).extension();
-  if (ending != ".s" && ending != ".S") {
+  if (ending == ".s" || ending == ".S") return all;
+  if (ending == ".i" || ending == ".ii") return all;  // has them
+  // Inline assembly pushes onto the stack.
+  all.push_back("-mno-red-zone");
+  Words headers{"assembly.h"};
+  if (slave) headers.push_back("mark.h");
+  for (const std::string& header : headers) {
     all.push_back("-include");
-    all.push_back(places().include + "/swamp_sunway/mark.h");
+    all.push_back(places().include + "/swamp_sunway/" + header);
   }
   return all;
 }
@@ -69,8 +82,9 @@ void add_checked(const Options& options, const std::string& source,
                  const std::string& object) {
   Words before = flags(options, source);
   for (const char* flag :
-       {"-fsanitize=thread", "--param=tsan-distinguish-volatile=1", "-fno-builtin-memcpy", "-fno-builtin-memset",
-        "-fno-builtin-memmove", "-w"}) {
+       {"-fsanitize=thread", "--param=tsan-distinguish-volatile=1",
+        "-fno-builtin-memcpy", "-fno-builtin-memset", "-fno-builtin-memmove",
+        "-w"}) {
     before.push_back(flag);
   }
   Words user = without_dependencies(options.rest);
@@ -81,17 +95,75 @@ void add_checked(const Options& options, const std::string& source,
                "--set-section-flags", ".swamp.check=exclude", object});
 }
 
+// preprocessed() is the source after gcc -E, or nothing.
+std::string preprocessed(const Options& options, const std::string& source,
+                         bool cplusplus) {
+  Words user = without_dependencies(options.rest);
+  user.erase(std::remove(user.begin(), user.end(), "-c"), user.end());
+  user.push_back("-E");
+  const std::string text = folder().file(cplusplus ? ".ii" : ".i");
+  const std::string errors = folder().file(".txt");
+  const int code =
+      run(command(options, flags(options, source), user, source, text), errors);
+  return code == 0 ? read_file(text) : "";
+}
+
+// compiled() compiles the source and returns what was compiled: itself, or,
+// when gcc refuses its vectors or registers, the same with those spelled out.
+std::string compiled(const Options& options, const std::string& source,
+                     const std::string& output) {
+  const bool cplusplus = options.cplusplus || is_cplusplus(source);
+  const std::string ending = std::filesystem::path(source).extension();
+  Words whole =
+      command(options, flags(options, source), options.rest, source, output);
+  if (!has(options.rest, "-c") || ending == ".s" || ending == ".S") {
+    run_or_exit(whole);
+    return source;
+  }
+  if (isatty(STDERR_FILENO) != 0) {
+    whole.insert(whole.begin() + 1, "-fdiagnostics-color=always");
+  }
+  const std::string errors = folder().file(".txt");
+  const int code = run(whole, errors);
+  if (code == 0) {
+    std::fputs(read_file(errors).c_str(), stderr);
+    return source;
+  }
+  const std::string text = preprocessed(options, source, cplusplus);
+  const std::string spelled =
+      with_conversions(with_register_calls(text, cplusplus), cplusplus);
+  const std::string file = folder().file(cplusplus ? ".ii" : ".i");
+  const std::string more = folder().file(".txt");
+  if (spelled != text) {
+    write_file(file, spelled);
+    if (run(command(options, flags(options, file),
+                    without_dependencies(options.rest), file, output),
+            more) == 0) {
+      std::fputs(read_file(more).c_str(), stderr);
+      return file;
+    }
+  }
+  const std::string said = read_file(errors);
+  std::fputs(said.c_str(), stderr);
+  if (said.find("no such instruction") != std::string::npos ||
+      said.find("impossible constraint in") != std::string::npos) {
+    fail(source +
+         ": inline assembly of the machine is not emulated, but for rtc, rcsr, "
+         "memb, putr, putc, getr and getc");
+  }
+  std::exit(code);
+}
+
 void compile_one(const Options& options, const std::string& source,
                  const std::string& output) {
-  run_or_exit(
-      command(options, flags(options, source), options.rest, source, output));
+  const std::string what = compiled(options, source, output);
   const bool object = has(options.rest, "-c") && !has(options.rest, "-S") &&
                       !has(options.rest, "-E") && !has(options.rest, "-M") &&
                       !has(options.rest, "-MM");
   const std::string ending = std::filesystem::path(source).extension();
   if (options.side == Options::Side::slave && object && ending != ".s" &&
       ending != ".S") {
-    add_checked(options, source, output);
+    add_checked(options, what, output);
   }
 }
 

@@ -28,9 +28,9 @@ class ElfObject {
   std::string renamed(const std::map<std::string, std::string>& names) const;
   // code_groups() are the names of the groups that hold code.
   std::set<std::string> code_groups() const;
+  bool has_section(const std::string& name) const;
 
  private:
-  bool has_section(const std::string& name) const;
   std::string section(const std::string& name) const;
 
   std::string image_;

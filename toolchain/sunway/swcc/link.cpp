@@ -72,9 +72,24 @@ void for_objects(const std::vector<Part>& parts, Visit visit) {
   }
 }
 
+// prefixed() is what a slave's function is called in the program. A name that
+// has the prefix keeps it, unless the master knows it with two.
+std::string prefixed(const std::string& name,
+                     const std::set<std::string>& wanted) {
+  const std::string with = "slave_" + name;
+  const bool has = name.rfind("slave_", 0) == 0;
+  return has && wanted.count(with) == 0 ? name : with;
+}
+
 // slave_names() are the functions of slave objects, and what they become.
 Names slave_names(const std::vector<Part>& parts) {
   Names names;
+  std::set<std::string> wanted;
+  for_objects(parts, [&](const Member&, const ElfObject& object) {
+    if (object.is_slave()) return;
+    const std::set<std::string> some = object.undefined();
+    wanted.insert(some.begin(), some.end());
+  });
   for_objects(parts, [&](const Member& member, const ElfObject& object) {
     if (!object.is_slave()) return;
     const std::string checked = object.checked();
@@ -82,10 +97,10 @@ Names slave_names(const std::vector<Part>& parts) {
       if (image.empty()) continue;
       const ElfObject one(image);
       for (const std::string& name : one.functions()) {
-        names[name] = "slave_" + name;
+        names[name] = prefixed(name, wanted);
       }
       for (const std::string& name : one.code_groups()) {
-        names[name] = "slave_" + name;
+        names[name] = prefixed(name, wanted);
       }
     }
   });
@@ -164,6 +179,22 @@ Words link_command(const Options& options, const std::vector<Part>& parts,
   return command;
 }
 
+// share_object() is an object that says where the section of the variables
+// begins and ends that all slaves share.
+std::string share_object() {
+  const std::string source = folder().file(".s");
+  write_file(source,
+             "\t.section .data.rel.ro,\"aw\",@progbits\n"
+             "\t.balign 8\n"
+             "\t.globl swamp_shared_ldm_bounds\n"
+             "swamp_shared_ldm_bounds:\n"
+             "\t.quad __start_swamp_shared_ldm, __stop_swamp_shared_ldm\n"
+             "\t.section .note.GNU-stack,\"\",@progbits\n");
+  const std::string object = folder().file(".o");
+  run_or_exit({"gcc", "-c", source, "-o", object});
+  return object;
+}
+
 // image_object() is an object that holds a file between two symbols.
 std::string image_object(const std::string& file) {
   const std::string source = folder().file(".s");
@@ -199,6 +230,11 @@ void link(const Options& options) {
   }
   const Names names = slave_names(parts);
   require_slave_code(parts, names);
+  bool shares = false;
+  for_objects(parts, [&](const Member&, const ElfObject& object) {
+    shares = shares || object.has_section("swamp_shared_ldm");
+  });
+  if (shares) parts.push_back({share_object(), false, false, {}});
   const std::string output = options.output.empty() ? "a.out" : options.output;
   Words command = link_command(options, parts, names, false, output);
   if (slaves) {

@@ -37,8 +37,9 @@ bool ignored(const std::string& word) {
          starts(word, "-LNO:") || starts(word, "-TENV:") ||
          starts(word, "-CG:") || starts(word, "-WOPT:") ||
          starts(word, "-IPA:") || starts(word, "-msw") ||
+         starts(word, "-mieee") || starts(word, "-mgprel-size") ||
          one_of(word, {"-mdynamic", "-static", "-lm_slave", "-lathread",
-                       "-lcrts", "-fcheck-ldm-stack", "-mieee", "-mftz",
+                       "-lcrts", "-lswperf", "-fcheck-ldm-stack", "-mftz",
                        "-Wl,--stack-analysis", "-allshare", "-ipa"});
 }
 
@@ -64,6 +65,7 @@ bool set_side(const std::string& word, Options& options) {
   } else {
     return false;
   }
+  if (word[1] != 'm') options.old = true;
   return true;
 }
 
@@ -126,6 +128,7 @@ Options read_options(const std::string& name, const Words& words) {
       name.find("f90") != std::string::npos) {
     fail(name + ": Fortran is not emulated; swcc compiles C and C++");
   }
+  options.old = name == "sw5cc";
   using Action = Options::Action;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
@@ -168,6 +171,8 @@ Options read_options(const std::string& name, const Words& words) {
     } else if (starts(word, "-")) {
       if (starts(word, "-g")) options.debug = true;
       if (word == "-shared") options.shared = true;
+      // Before C99, inline functions are there for all.
+      if (starts(word, "-std=")) options.standard = word.substr(5);
       options.rest.push_back(word);
     } else {
       if (is_fortran(word)) {

@@ -16,10 +16,12 @@ struct Options {
   Action action = Action::link;
   bool cplusplus = false;  // called by a name that ends in ++
   bool simd = false;
+  bool old = false;    // sw5cc, or its options
   bool debug = false;  // a -g was given
   bool shared = false;
   std::string output;
-  Words inputs;  // files and -l, in order
+  std::string standard;  // of -std=
+  Words inputs;          // files and -l, in order
   Words library_folders;
   Words rest;  // for gcc, compiling and linking
 };

@@ -1,5 +1,6 @@
 #include "toolchain/sunway/swcc/process.h"
 
+#include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,11 +28,18 @@ std::vector<char*> pointers(const Words& command) {
 
 }  // namespace
 
-int run(const Words& command) {
+int run(const Words& command, const std::string& errors) {
   std::vector<char*> list = pointers(command);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  if (!errors.empty()) {
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors.c_str(),
+                                     O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  }
   pid_t child = 0;
   const int error =
-      posix_spawnp(&child, list[0], nullptr, nullptr, list.data(), environ);
+      posix_spawnp(&child, list[0], &actions, nullptr, list.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
   if (error != 0) fail(command[0] + ": " + std::strerror(error));
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {

@@ -7,8 +7,9 @@
 
 namespace swcc {
 
-// run() runs a program to its end and returns its exit code.
-int run(const Words& command);
+// run() runs a program to its end and returns its exit code. What it says on
+// stderr goes to `errors`, where that is a file.
+int run(const Words& command, const std::string& errors = "");
 // run_or_exit() ends swcc with the program's exit code when that is not 0.
 void run_or_exit(const Words& command);
 // become() is run() in this process's place.

@@ -32,7 +32,7 @@ void gemm() {
     for (int i = 0; i < B; ++i)
       for (int l = 0; l < B; ++l)
         for (int j = 0; j < B; j += 8) {
-          floatv8 vb, vc, va = simd_vcpys(row_a[i][l]);
+          floatv8 vb, vc, va = simd_vcpyfs(row_a[i][l]);
           simd_load(vb, &col_b[l][j]);
           simd_loadu(vc, &mine_c[i][j]);
           vc = simd_vmas(va, vb, vc);

@@ -33,15 +33,28 @@ int athread_dma_row_ibcast(void* ldm, void* main, int length,
                            volatile void* reply);
 int athread_dma_col_ibcast(void* ldm, void* main, int length,
                            volatile void* reply);
+int athread_dma_row_ibcast_stride(void* ldm, void* main, int length, int block,
+                                  int stride, volatile void* reply);
+int athread_dma_col_ibcast_stride(void* ldm, void* main, int length, int block,
+                                  int stride, volatile void* reply);
 /* All of the array (row, column) call. */
 int athread_dma_bcast_coll(void* ldm, void* main, int length);
 int athread_dma_bcast_stride_coll(void* ldm, void* main, int length, int block,
                                   int stride);
 int athread_dma_row_bcast_coll(void* ldm, void* main, int length);
 int athread_dma_col_bcast_coll(void* ldm, void* main, int length);
+int athread_dma_row_bcast_stride_coll(void* ldm, void* main, int length,
+                                      int block, int stride);
+int athread_dma_col_bcast_stride_coll(void* ldm, void* main, int length,
+                                      int block, int stride);
 
-/* Copies between LDM and main memory, by the slave itself. */
+/* Copies into and out of LDM that the array shares (__thread_local_share). */
+#define MEM_TO_CACHE 0x90001000
+#define CACHE_TO_MEM 0x90002000
+#define MEM_TO_LDM MEM_TO_CACHE
+#define LDM_TO_MEM CACHE_TO_MEM
 int athread_memcpy_sldm(void* to, void* from, int length, int direction);
+int athread_sldm_get(void* to, void* from, int length);
 
 #define CRTS_dma_get athread_dma_get
 #define CRTS_dma_get_stride athread_dma_get_stride
@@ -62,7 +75,12 @@ int athread_memcpy_sldm(void* to, void* from, int length, int direction);
 #define CRTS_dma_bcast_stride_coll athread_dma_bcast_stride_coll
 #define CRTS_dma_row_bcast_coll athread_dma_row_bcast_coll
 #define CRTS_dma_col_bcast_coll athread_dma_col_bcast_coll
+#define CRTS_dma_row_ibcast_stride athread_dma_row_ibcast_stride
+#define CRTS_dma_col_ibcast_stride athread_dma_col_ibcast_stride
+#define CRTS_dma_row_bcast_stride_coll athread_dma_row_bcast_stride_coll
+#define CRTS_dma_col_bcast_stride_coll athread_dma_col_bcast_stride_coll
 #define CRTS_memcpy_sldm athread_memcpy_sldm
+#define CRTS_sldm_get athread_sldm_get
 
 /* The calls of SW26010: source first, stride before block. */
 typedef enum {

@@ -26,8 +26,13 @@ int swamp_athread_halt(void);
 #define athread_halt() swamp_athread_halt()
 int athread_leave(void);
 
-/* Launches. The forms of C add the prefix slave_, those of C++ do not. */
-int __real_athread_spawn(void* function, void* argument, int flush);
+/* Launches. The forms of C add the prefix slave_, those of C++ do not. The
+ * first has no third parameter on SW26010. */
+#ifdef __cplusplus
+int __real_athread_spawn(void* function, void* argument, int flush = 1);
+#else
+int __real_athread_spawn();
+#endif
 int __real_athread_spawn_cgs(void* function, void* argument, int flush);
 int __real_athread_spawn_cgmask(unsigned mask, void* function, void* argument,
                                 int flush);
@@ -48,6 +53,20 @@ int __real_athread_create(int id, void* function, void* argument);
 #define athread_spawn_cgs_noflush(function, argument) \
   __real_athread_spawn_cgs(SWAMP_SUNWAY_SLAVE(function), (void*)(argument), 0)
 #define athread_spawn_noflush_cgs athread_spawn_cgs_noflush
+#define athread_spawn_all athread_spawn_cgs
+#define athread_spawn_all_noflush athread_spawn_cgs_noflush
+#define athread_spawn64_cgs(function) \
+  __real_athread_spawn_cgs(SWAMP_SUNWAY_SLAVE(function), (void*)0, 0)
+#define athread_spawn_cgmask_noflush athread_spawn_cgmask
+#define athread_spawn_group athread_spawn_cgmask
+#define athread_spawn64_cgmask(mask, function, argument)            \
+  __real_athread_spawn64_cgmask(mask, SWAMP_SUNWAY_SLAVE(function), \
+                                (void*)(argument))
+#define __real_athread_spawn_all __real_athread_spawn_cgs
+#define __real_athread_spawn64(function) \
+  __real_athread_spawn(function, (void*)0, 0)
+#define __real_athread_spawn64_arg(function, argument) \
+  __real_athread_spawn(function, argument, 0)
 #define athread_spawn_mpecg athread_spawn_cgs
 #define athread_spawn_cgmask(mask, function, argument)                       \
   __real_athread_spawn_cgmask(mask, SWAMP_SUNWAY_SLAVE(function),            \
@@ -60,11 +79,22 @@ int __real_athread_create(int id, void* function, void* argument);
   __real_athread_create(id, SWAMP_SUNWAY_SLAVE(function),      \
                         (void*)(argument))
 #define CRTS_athread_spawn athread_spawn
+#define CRTS_athread_spawn_noflush athread_spawn_noflush
 #define CRTS_athread_join athread_join
+#define CRTS_athread_create athread_create
+#define CRTS_athread_wait athread_wait
+#define CRTS_athread_end athread_end
+#define CRTS_athread_halt athread_halt
+#define CRTS_athread_get_max_threads athread_get_max_threads
 int athread_join(void);
 int athread_join_cgs(void);
 int athread_join_cgmask(unsigned mask);
 #define athread_join_mpecg athread_join_cgs
+#define athread_join_all athread_join_cgs
+#define athread_join64_cgs athread_join_cgs
+#define athread_join_group athread_join_cgmask
+#define athread_enter64_cgs athread_enter64
+#define athread_leave64_cgs athread_leave64
 int athread_enter64(void);
 int athread_enter64_arg(void);
 int athread_join64(void);
@@ -85,17 +115,32 @@ void CRTS_sync_master_array(void);
 void CRTS_sync_master_spe(int id);
 #define athread_sync_master_array CRTS_sync_master_array
 #define athread_sync_master_spe CRTS_sync_master_spe
+/* With the other processes of the node: there is one. */
+void CRTS_sync_node(void);
+#define athread_sync_node CRTS_sync_node
 
 /* Locks in main memory, also called by slaves. */
 int CRTS_mutex_lock(volatile int64_t* lock);
 int CRTS_mutex_trylock(volatile int64_t* lock);
 int CRTS_mutex_unlock(volatile int64_t* lock);
+int CRTS_mutex_lock_node(void);
+int CRTS_mutex_trylock_node(void);
+int CRTS_mutex_unlock_node(void);
+#define athread_mutex_lock CRTS_mutex_lock
+#define athread_mutex_trylock CRTS_mutex_trylock
+#define athread_mutex_unlock CRTS_mutex_unlock
+#define athread_mutex_lock_node CRTS_mutex_lock_node
+#define athread_mutex_trylock_node CRTS_mutex_trylock_node
+#define athread_mutex_unlock_node CRTS_mutex_unlock_node
 int athread_lock(volatile long* lock);
 int athread_unlock(volatile long* lock);
 
 /* Main memory; all of it is one here. */
 void* _sw_xmalloc(size_t bytes);
 void _sw_xfree(void* memory);
+#define cross_malloc _sw_xmalloc
+#define malloc_cross _sw_xmalloc
+#define cross_free _sw_xfree
 void* libc_aligned_malloc(size_t bytes); /* 64-byte aligned */
 void libc_aligned_free(void* memory);
 void* libc_set_aligned_malloc(size_t bytes, size_t alignment);

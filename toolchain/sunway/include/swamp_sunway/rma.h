@@ -53,6 +53,28 @@ int athread_rma_bcast_coll(void* to, void* from, int length, int root);
 int athread_rma_row_bcast_coll(void* to, void* from, int length, int root);
 int athread_rma_col_bcast_coll(void* to, void* from, int length, int root);
 
+/* The same, and the sender does not receive. */
+int athread_rma_bcast_other(void* to, void* from, int length,
+                            volatile void* remote_reply);
+int athread_rma_ibcast_other(void* to, void* from, volatile void* local_reply,
+                             int length, volatile void* remote_reply);
+int athread_rma_row_bcast_other(void* to, void* from, int length,
+                                volatile void* remote_reply);
+int athread_rma_col_bcast_other(void* to, void* from, int length,
+                                volatile void* remote_reply);
+int athread_rma_row_ibcast_other(void* to, void* from, int length,
+                                 volatile void* local_reply,
+                                 volatile void* remote_reply);
+int athread_rma_col_ibcast_other(void* to, void* from, int length,
+                                 volatile void* local_reply,
+                                 volatile void* remote_reply);
+
+#define CRTS_rma_bcast_other athread_rma_bcast_other
+#define CRTS_rma_ibcast_other athread_rma_ibcast_other
+#define CRTS_rma_row_bcast_other athread_rma_row_bcast_other
+#define CRTS_rma_col_bcast_other athread_rma_col_bcast_other
+#define CRTS_rma_row_ibcast_other athread_rma_row_ibcast_other
+#define CRTS_rma_col_ibcast_other athread_rma_col_ibcast_other
 #define CRTS_rma_iget athread_rma_iget
 #define CRTS_rma_iput athread_rma_iput
 #define CRTS_rma_get athread_rma_get

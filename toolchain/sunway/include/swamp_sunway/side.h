@@ -26,20 +26,30 @@
 #define __cross
 #define __uncached
 #define __atomic
+#define __uncached_cross
+#define __atomic_cross
 
 #define CRTS_MAX_LDM_SIZE (256 * 1024)
+#define CRTS_MAX_MPE_NUM 6
+#define CRTS_MAX_SPE_NUM 64
+#define CRTS_SMAK_ALL 0x3f
 
 #ifdef __sw_slave__
 /* One each slave, in its LDM, kept from launch to launch. */
 #define __thread_local SWAMP_SUNWAY_THREAD
 #define __thread_local_fix SWAMP_SUNWAY_THREAD
+#define __thread_mix SWAMP_SUNWAY_THREAD
+#define __uncached_thread SWAMP_SUNWAY_THREAD
+#define __atomic_thread SWAMP_SUNWAY_THREAD
 #define __ldm SWAMP_SUNWAY_THREAD
 #define __ldm_fix SWAMP_SUNWAY_THREAD
+#define __ldm_kernel(...) SWAMP_SUNWAY_THREAD
 #define __thread_kernel(...) SWAMP_SUNWAY_THREAD
 #endif
 
-/* LDM that all slaves of an array address is not emulated. */
-#define __thread_local_share \
-  _Pragma("GCC error \"swcc: __thread_local_share is not emulated\"")
+/* LDM that all slaves of an array address: one here, so one core group at a
+ * time runs such a program. */
+#define __thread_local_share __attribute__((section("swamp_shared_ldm")))
+#define __ldm_share __thread_local_share
 
 #endif /* SWAMP_SUNWAY_SIDE_H_ */

@@ -22,6 +22,8 @@ extern SWAMP_SUNWAY_THREAD char _COL;  /* 0..7 */
 extern SWAMP_SUNWAY_THREAD char _CGN;  /* core group */
 extern SWAMP_SUNWAY_THREAD int _MYID;  /* 0.. over all groups of the launch */
 extern SWAMP_SUNWAY_THREAD int _cache_size; /* KiB; always 0 */
+extern SWAMP_SUNWAY_THREAD int _ldm_share_mode;
+extern SWAMP_SUNWAY_THREAD int _ldm_share_size;
 #define athread_tid _PEN
 #define athread_rid _ROW
 #define athread_cid _COL
@@ -30,6 +32,19 @@ extern SWAMP_SUNWAY_THREAD int _cache_size; /* KiB; always 0 */
 #define CRTS_rid _ROW
 #define CRTS_cid _COL
 #define CRTS_cgn _CGN
+#define CRTS_CGN _CGN
+#define CRTS_smng_get_tid() _PEN
+#define CRTS_smng_get_rid() _ROW
+#define CRTS_smng_get_cid() _COL
+#define CRTS_smng_get_cgn() _CGN
+#define CRTS_array_trank _PEN
+#define CRTS_node_trank _MYID
+#define CRTS_array_tsize 64
+/* In the order of the clusters of two by two slaves. */
+#define CRTS_spc_tid ((_PEN & 0x31) | (_PEN & 6) << 1 | (_PEN & 8) >> 2)
+#define CRTS_spcn (CRTS_spc_tid >> 2)
+#define CRTS_smng_get_spc_tid() CRTS_spc_tid
+#define CRTS_smng_get_spcn() CRTS_spcn
 int athread_get_id(int core); /* its own for -1 */
 int athread_get_tid(void);
 int athread_get_rid(void);
@@ -46,6 +61,11 @@ unsigned long athread_stime_cycle(void);
 #define CRTS_stime_cycle athread_stime_cycle
 #define CRTS_time_cycle athread_stime_cycle
 #define athread_time_cycle athread_stime_cycle
+#define RTC() athread_stime_cycle()
+#define RPCC(x)                 \
+  {                             \
+    (x) = athread_stime_cycle(); \
+  }
 
 /* There is no cache to flush: main memory is coherent here. */
 void flush_slave_cache(void);
@@ -53,6 +73,15 @@ void evict_slave_cache(void);
 void evict_slave_cache_cont(volatile void* begin, volatile void* end);
 int set_cache_size(int kib);
 int set_ptr_uncached(void** pointer);
+int set_ptr_cached(void** pointer);
+long get_slave_cache_size(void); /* bytes; 0 */
+#define sw_slave_evictd(x) ((void)(x))
+#define sw_slave_flushd(x) ((void)(x))
+#define sw_slave_write_hint(x) ((void)(x))
+#define sw_slave_private_section0(start, end) ((void)(start), (void)(end))
+#define sw_slave_private_section1 sw_slave_private_section0
+#define sw_slave_private_section2 sw_slave_private_section0
+#define sw_slave_private_section3 sw_slave_private_section0
 void CRTS_memb(void);
 #define CRTS_MEMB() CRTS_memb()
 
@@ -64,12 +93,35 @@ int CRTS_mutex_trylock(volatile int64_t* lock);
 int CRTS_mutex_unlock(volatile int64_t* lock);
 int CRTS_smutex_lock_array(void);
 int CRTS_smutex_unlock_array(void);
+int CRTS_smutex_lock_row(void);
+int CRTS_smutex_unlock_row(void);
+int CRTS_smutex_lock_col(void);
+int CRTS_smutex_unlock_col(void);
+int CRTS_mutex_lock_node(void);
+int CRTS_mutex_trylock_node(void);
+int CRTS_mutex_unlock_node(void);
+#define CRTS_smutex_lock_node CRTS_mutex_lock_node
+#define CRTS_smutex_unlock_node CRTS_mutex_unlock_node
+#define CRTS_smutex_lock_8spe CRTS_smutex_lock_row
+#define CRTS_smutex_unlock_8spe CRTS_smutex_unlock_row
+#define CRTS_smutex_lock_custom athread_lock
+#define CRTS_smutex_unlock_custom athread_unlock
+#define lock_long athread_lock
+#define unlock_long athread_unlock
+#define athread_mutex_lock CRTS_mutex_lock
+#define athread_mutex_trylock CRTS_mutex_trylock
+#define athread_mutex_unlock CRTS_mutex_unlock
 #define athread_smutex_lock_array CRTS_smutex_lock_array
 #define athread_smutex_unlock_array CRTS_smutex_unlock_array
 /* Each adds in one step and returns what was there before. */
 int faaw(volatile int* word, int value);
 long faal(volatile long* word, long value);
+#define atomic_inc1_w(word) faaw((volatile int*)(word), 1)
+#define atomic_inc1_l(word) faal((volatile long*)(word), 1)
 int updt_addw(int value, volatile int* word);
+int updt_subw(int value, volatile int* word);
+#define updt_addw_i updt_addw
+#define updt_subw_i updt_subw
 long updt_addl(long value, volatile long* word);
 
 /* Half precision in another format than IEEE's is not emulated. */
@@ -79,14 +131,8 @@ int swamp_slave_spawn(void)
     SWAMP_SUNWAY_REFUSE("athread_spawn is the host's: compile with -mhost");
 #define athread_spawn(function, argument) swamp_slave_spawn()
 #define athread_join() swamp_slave_spawn()
-/* Register communication of SW26010. */
-int swamp_register_communication(void)
-    SWAMP_SUNWAY_REFUSE("register communication (putr, getr...) is not emulated");
-#define REG_PUTR(...) swamp_register_communication()
-#define REG_PUTC(...) swamp_register_communication()
-#define REG_GETR(...) swamp_register_communication()
-#define REG_GETC(...) swamp_register_communication()
-#define SIMD_REG(...) swamp_register_communication()
+/* printf, one line at a time. */
+#define ordered_printf printf
 
 SWAMP_SUNWAY_END
 

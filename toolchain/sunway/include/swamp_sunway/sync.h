@@ -22,26 +22,82 @@ int athread_ssync_master_spe(void);
 #define CRTS_ssync_master_array athread_ssync_master_array
 #define CRTS_ssync_master_spe athread_ssync_master_spe
 
-typedef enum { ROW_SCOPE, COL_SCOPE, ARRAY_SCOPE } scope;
-/* The mask must name the whole row, column or array. */
+/* Parts of the array: n slaves in order, or n clusters of two by two. Partners
+ * meet in pairs, over one bit of their numbers after the other. */
+#define CRTS_ssync_2spe() athread_ssync_peer(_PEN ^ 1)
+#define CRTS_ssync_4spe() (CRTS_ssync_2spe(), athread_ssync_peer(_PEN ^ 2))
+#define CRTS_ssync_8spe() athread_ssync_row()
+#define CRTS_ssync_16spe() (athread_ssync_row(), athread_ssync_peer(_PEN ^ 8))
+#define CRTS_ssync_32spe() (CRTS_ssync_16spe(), athread_ssync_peer(_PEN ^ 16))
+#define CRTS_ssync_1spc() (CRTS_ssync_2spe(), athread_ssync_peer(_PEN ^ 8))
+#define CRTS_ssync_2spc() (CRTS_ssync_4spe(), athread_ssync_peer(_PEN ^ 8))
+#define CRTS_ssync_4spc() CRTS_ssync_16spe()
+#define CRTS_ssync_8spc() CRTS_ssync_32spe()
+#define CRTS_ssync_sldm() athread_ssync_array()
+#define athread_ssync_sldm() athread_ssync_array()
+
+typedef enum { ROW_SCOPE, COL_SCOPE, ARRAY_SCOPE, PP_SCOPE } scope;
+/* The mask names the slaves of the caller's row or column, the caller among
+ * them, or the whole array (0xffff); for PP_SCOPE it is the slave to meet. */
 int athread_syn(scope what, int mask);
 #define athread_ssync(what, mask) athread_syn(what, mask)
+#define CRTS_ssync_col_left() athread_syn(COL_SCOPE, 0x0f)
+#define CRTS_ssync_col_right() athread_syn(COL_SCOPE, 0xf0)
 
-typedef enum {
-  CRTS_int,
-  CRTS_unsigned_int,
-  CRTS_long,
-  CRTS_unsigned_long,
-  CRTS_float,
-  CRTS_double
-} crts_type;
-typedef enum { OP_add, OP_and, OP_or, OP_xor, OP_min, OP_max } crts_operation;
+/* Types and operations of reductions. */
+#define CRTS_int 0x0
+#define CRTS_uint 0x1
+#define CRTS_long 0x2
+#define CRTS_ulong 0x3
+#define CRTS_float 0x4
+#define CRTS_double 0x5
+#define CRTS_intv8 0x6
+#define CRTS_uintv8 0x7
+#define CRTS_int256 0x8
+#define CRTS_uint256 0x9
+#define CRTS_floatv4 0xa
+#define CRTS_doublev4 0xb
+#define CRTS_intv16 0xc
+#define CRTS_uintv16 0xd
+#define CRTS_int512 0xe
+#define CRTS_uint512 0xf
+#define CRTS_floatv8 0x10
+#define CRTS_doublev8 0x11
+#define athread_int CRTS_int
+#define athread_uint CRTS_uint
+#define athread_long CRTS_long
+#define athread_ulong CRTS_ulong
+#define athread_float CRTS_float
+#define athread_double CRTS_double
+#define athread_intv8 CRTS_intv8
+#define athread_uintv8 CRTS_uintv8
+#define athread_int256 CRTS_int256
+#define athread_uint256 CRTS_uint256
+#define athread_floatv4 CRTS_floatv4
+#define athread_doublev4 CRTS_doublev4
+#define athread_intv16 CRTS_intv16
+#define athread_uintv16 CRTS_uintv16
+#define athread_int512 CRTS_int512
+#define athread_uint512 CRTS_uint512
+#define athread_floatv8 CRTS_floatv8
+#define athread_doublev8 CRTS_doublev8
+#define OP_add 0x1
+#define OP_and 0x2
+#define OP_or 0x3
+#define OP_xor 0x4
+#define OP_eqv 0x5
+#define OP_min 0x6
+#define OP_max 0x7
 /* All slaves of the array call; all receive the reduction of `count` elements.
  * The buffer is the vendor's; it is not used here. */
-int CRTS_scoll_redurt(void* from, void* to, int count, crts_type type,
-                      crts_operation operation, void* buffer, int buffer_count);
+int CRTS_scoll_redurt(void* from, void* to, int count, int type, int operation,
+                      void* buffer, int buffer_count);
 #define athread_redurt CRTS_scoll_redurt
 #define athread_scoll_redurt CRTS_scoll_redurt
+/* All call: slave j receives, as its piece i, piece j of slave i. A piece has
+ * `bytes` bytes. */
+int CRTS_scoll_alltoall(void* from, void* to, int bytes);
+#define athread_alltoall CRTS_scoll_alltoall
 
 SWAMP_SUNWAY_END
 

@@ -1,0 +1,3 @@
+#include <slave.h>
+
+void nothing(void* unused) { (void)unused; }

@@ -1,0 +1,125 @@
+#include "master/cli/predict/lists.h"
+
+#include <fmt/format.h>
+
+#include "master/cli/command.h"
+#include "master/cli/number.h"
+#include "master/cli/predict/models.h"
+#include "master/cli/scan/file_list.h"
+#include "master/cli/scan/mapped_file.h"
+
+namespace swamp::cli {
+namespace {
+
+constexpr ScalarType kDtypes[] = {kFloat16, kBFloat16,     kFloat32,
+                                  kFloat64, kFloat8E4M3FN, kFloat8E5M2};
+
+constexpr char kForm[] =
+    "expected TENSORSxELEMENTS, ELEMENTS or a model, separated by commas";
+
+// Adder keeps a list within its limits. Throws Failure.
+class Adder {
+ public:
+  explicit Adder(std::vector<Shape>& list) : list_(list) {}
+
+  void add(std::uint64_t count, ScalarType dtype) {
+    if (list_.size() == kMaxTensors) {
+      throw Failure(fmt::format(
+          "the list has more than {} tensors, expected at most so many",
+          kMaxTensors));
+    }
+    if (count > kMaxListElements - elements_) {
+      throw Failure(fmt::format(
+          "the list has more than {} elements, expected at most so many",
+          kMaxListElements));
+    }
+    elements_ += count;
+    list_.push_back({count, dtype});
+  }
+
+ private:
+  std::vector<Shape>& list_;
+  std::uint64_t elements_ = 0;
+};
+
+[[noreturn]] void fail_form(const std::string& item) {
+  throw UsageError(fmt::format("--list: got '{}', {} ({})", item, kForm,
+                               fmt::join(model_names(), ", ")));
+}
+
+// parse_item() adds one part of the text.
+void parse_item(const std::string& item, ScalarType dtype, Adder& adder) {
+  const std::vector<std::uint64_t> model = model_counts(item);
+  for (const std::uint64_t count : model) adder.add(count, dtype);
+  if (!model.empty()) return;
+  if (item.empty() || item.find_first_not_of("0123456789x") != item.npos) {
+    fail_form(item);
+  }
+  const std::size_t x = item.find('x');
+  const std::string elements = x == item.npos ? item : item.substr(x + 1);
+  std::uint64_t tensors = 1;
+  if (x != item.npos) {
+    tensors =
+        parse_integer("--list: tensors", item.substr(0, x), 1, kMaxTensors);
+  }
+  const std::uint64_t count =
+      parse_integer("--list: elements", elements, 0, kMaxListElements);
+  for (std::uint64_t i = 0; i < tensors; ++i) adder.add(count, dtype);
+}
+
+}  // namespace
+
+ScalarType dtype_of(const std::string& option, const std::string& name) {
+  std::vector<std::string> names;
+  for (const ScalarType dtype : kDtypes) {
+    if (name == dtype_name(dtype)) return dtype;
+    names.emplace_back(dtype_name(dtype));
+  }
+  throw UsageError(fmt::format("{}: got '{}', expected one of {}", option, name,
+                               fmt::join(names, ", ")));
+}
+
+std::vector<Shape> list_of_text(const std::string& text, ScalarType dtype) {
+  std::vector<Shape> list;
+  Adder adder(list);
+  try {
+    for (std::size_t begin = 0; begin <= text.size();) {
+      const std::size_t comma = std::min(text.find(',', begin), text.size());
+      parse_item(text.substr(begin, comma - begin), dtype, adder);
+      begin = comma + 1;
+    }
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Failure& failure) {
+    throw UsageError(fmt::format("--list: got '{}', {}", text, failure.what()));
+  }
+  return list;
+}
+
+std::vector<Shape> list_of_files(const std::vector<std::string>& files,
+                                 std::optional<ScalarType> dtype) {
+  std::vector<Shape> list;
+  Adder adder(list);
+  const auto complain = [](const std::string& text) { throw Failure(text); };
+  for (const ScanFile& input : list_files(files, false, complain)) {
+    try {
+      const MappedFile file(input.path);
+      for (const FileTensor& tensor :
+           read_tensors(input.format, file.bytes())) {
+        if (tensor.element.kind != Element::Kind::scanned) continue;
+        adder.add(tensor.count, dtype.value_or(tensor.element.type));
+      }
+      file.check();
+    } catch (const Failure& failure) {
+      throw Failure(fmt::format("{}: {}", input.path, failure.what()));
+    }
+  }
+  if (list.empty()) {
+    throw Failure(
+        fmt::format("{}: no tensor of floats, expected one to predict",
+                    fmt::join(files, ", ")));
+  }
+  return list;
+}
+
+}  // namespace swamp::cli

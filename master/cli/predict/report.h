@@ -1,0 +1,46 @@
+// What `swamp predict` prints, for people.
+#ifndef SWAMP_MASTER_CLI_PREDICT_REPORT_H_
+#define SWAMP_MASTER_CLI_PREDICT_REPORT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "swamp/machine.h"
+#include "swamp/predict.h"
+
+namespace swamp::cli {
+
+// Predicted is one prediction, and what it is of.
+struct Predicted {
+  std::string operation;
+  std::string dtype;
+  std::string to;  // "" where there is none
+  std::uint64_t tensors = 0;
+  std::uint64_t elements = 0;
+  std::uint64_t tile_asked = 0;  // bytes; 0: the machine's own
+  MachineConfig machine;
+  Prediction prediction;
+};
+
+// prediction_text() shows one, core group by core group.
+std::string prediction_text(const Predicted& predicted);
+// predictions_text() is a table of several that differ in core groups or tile.
+std::string predictions_text(const std::vector<Predicted>& predicted);
+// measured_text() is the model beside the measured machine, with the medians.
+std::string measured_text(const std::vector<MeasuredPoint>& points);
+
+PredictedTraffic sum_of(const Prediction& prediction);
+
+// ErrorSummary is of points of one table, or of all.
+struct ErrorSummary {
+  std::size_t points = 0;
+  double median = 0;  // magnitudes
+  double worst = 0;
+};
+ErrorSummary summary_of(const std::vector<MeasuredPoint>& points,
+                        const std::string& table = "");
+
+}  // namespace swamp::cli
+
+#endif  // SWAMP_MASTER_CLI_PREDICT_REPORT_H_

@@ -1,0 +1,19 @@
+// What one slave sends to others takes time on the machine, in which the others
+// go on: often they reset the reply word just then.
+#ifndef SWAMP_RUNTIME_SUNWAY_ARRIVAL_H_
+#define SWAMP_RUNTIME_SUNWAY_ARRIVAL_H_
+
+#include "runtime/sunway/meeting.h"
+#include "runtime/sunway/world.h"
+
+namespace swamp::sunway {
+
+// before_arrival() returns when the receivers wait for something, have ended,
+// or had long enough. In check mode only seed 0 has such patience: the other
+// orders show who relies on it.
+void before_arrival(Slave& slave, Slave& receiver);
+void before_arrival(Slave& slave, Range range, unsigned mask);
+
+}  // namespace swamp::sunway
+
+#endif  // SWAMP_RUNTIME_SUNWAY_ARRIVAL_H_

@@ -1,0 +1,56 @@
+#include <simd.h>
+#include <slave.h>
+
+#define GET_ROW(row) asm volatile("rcsr %0, 1" : "=r"(row))
+#define GET_COLUMN(column) asm volatile("rcsr %0, 2" : "=r"(column))
+#define REG_PUTR(value, to) \
+  asm volatile("putr %0,%1\n" ::"r"(value), "r"(to) : "memory")
+#define REG_PUTC(value, to) asm volatile("putc %0,%1\n" ::"r"(value), "r"(to))
+#define REG_GETR(value) asm volatile("getr %0\n" : "=r"(value)::"memory")
+#define REG_GETC(value) asm volatile("getc %0\n" : "=r"(value))
+
+extern double panels[64][4];
+extern long sums[64];
+
+__thread_local double panel[4] __attribute__((aligned(32)));
+
+void share() {
+  volatile int reply = 0;
+  doublev4 mine, other, sum = 0;
+  long total, part;
+  int row, column, k;
+  GET_ROW(row);
+  GET_COLUMN(column);
+  athread_get(PE_MODE, panels[row * 8 + column], panel, sizeof panel,
+              (void*)&reply, 0, 0, 0);
+  dma_wait(&reply, 1);
+  simd_load(mine, panel);
+  /* Each column's slave in turn shows the row what it has. */
+  for (k = 0; k < 8; ++k) {
+    if (column == k) {
+      REG_PUTR(mine, 8);
+      other = mine;
+    } else {
+      REG_GETR(other);
+    }
+    sum = sum + other;
+  }
+  total = sum[0] + sum[1] + sum[2] + sum[3];
+  /* And down a column, from one to the next, and back to all. */
+  if (row != 0) {
+    REG_GETC(part);
+    total += part;
+  }
+  if (row != 7) {
+    REG_PUTC(total, row + 1);
+    REG_GETC(total);
+  } else {
+    REG_PUTC(total, 8);
+  }
+  reply = 0;
+  panel[0] = 0;
+  *(long*)panel = total;
+  athread_put(PE_MODE, panel, &sums[row * 8 + column], sizeof(long),
+              (void*)&reply, 0, 0);
+  dma_wait(&reply, 1);
+}

@@ -1,0 +1,84 @@
+#include <simd.h>
+#include <slave.h>
+#include <stdio.h>
+
+typedef floatv8 row;
+typedef struct {
+  row sum;
+  int count;
+} state;
+
+static __thread_local row ones = 1.0; /* a number is a vector of it */
+static __thread_local float ldm[64] __attribute__((aligned(64)));
+static __thread_local float16 half[32] __attribute__((aligned(64)));
+
+/* Fields of `bits` bits, one after another, into a mask. */
+static intv16 mask_of(const int* fields, int count, int bits) {
+  union {
+    unsigned words[16];
+    intv16 vector;
+  } mask = {{0}};
+  for (int i = 0; i < count * bits; ++i) {
+    const unsigned bit = (unsigned)fields[i / bits] >> (i % bits) & 1u;
+    mask.words[i / 32] |= bit << (i % 32);
+  }
+  return mask.vector;
+}
+
+static row scaled(row v, double by) {
+  state s;
+  s.count = 1;
+  s.sum = by;          /* to a member */
+  row all[2], *p = all;
+  all[0] = v * s.sum;  /* and an element */
+  p[1] = 0.5f;
+  return all[0] + p[1] * ones;
+}
+
+static void halves(void) {
+  row f[4];
+  float16v32 h = simd_vcpyh(0);
+  int order[32];
+  for (int i = 0; i < 4; ++i) {
+    simd_load(f[i], ldm + 8 * i);
+    h += simd_vfcvtsh(f[i], i);
+  }
+  /* Lane 4 i + part is element i of f[part]: sort them. */
+  for (int i = 0; i < 32; ++i) order[i] = 4 * (i % 8) + i / 8;
+  h = simd_vshfh(h, h, mask_of(order, 32, 6));
+  simd_store(h, half);
+  printf("halves %g %g %g, sum %g\n", (double)half[1], (double)half[9],
+         (double)half[31], (double)simd_reduc_plush(h));
+  f[0] = simd_vfcvths(h, 3);
+  printf("part 3 of them %g %g\n", simd_vextfs0(f[0]), simd_vextfs7(f[0]));
+}
+
+void vectors(float* in) {
+  row a, b, c;
+  doublev8 d, e;
+  intv16 w;
+  athread_dma_get(ldm, in, sizeof ldm);
+  if (_PEN != 0) return;
+  simd_load(a, ldm), simd_load(b, ldm + 8);
+  /* A float is two words of the register, for a mask. */
+  const int pairs[16] = {0, 1, 16, 17, 2, 3, 18, 19, 4, 5, 20, 21, 6, 7, 22, 23};
+  c = simd_vshfs(a, b, mask_of(pairs, 16, 5));
+  simd_print_floatv8(c);
+  c = scaled(a, 2);
+  printf("scaled %g %g\n", simd_vextfs(c, 0), simd_reduc_pluss(c));
+  d = (doublev8)a; /* element by element */
+  e = simd_vmad(d, d, d) - 3.0;
+  e = simd_vinsfd3(-1.0, e);
+  e = simd_vfselltd(e, simd_vcpyfd(0), simd_vsqrtd(e));
+  printf("double %g %g %g\n", e[2], e[3], simd_reduc_smaxd(e));
+  b = (floatv8)e;
+  b = simd_vfseleqs(simd_vfcmplts(b, a), a, b);
+  printf("less %g %g\n", b[1], b[7]);
+  w = simd_vcpyw(5);
+  w = simd_vsllwi(w, 2) + simd_vcmpltw(w, w + 1);
+  printf("words %d %d\n", w[0], simd_reduc_plusw(w));
+  doublev4 q = {1, 2, 3, 4};
+  q = simd_vshff(q, q + 10, 0x44);
+  printf("four %g %g %g %g\n", q[0], q[1], q[2], q[3]);
+  halves();
+}

@@ -1,0 +1,77 @@
+/* assembly.h: swcc includes it into all code. Instructions of the machine that
+ * programs have in inline assembly, as macros of the assembler: the counter of
+ * cycles, a slave's numbers, the memory barrier. */
+#ifdef __sw_slave__
+#define SWAMP_CYCLES "swamp_slave_cycles"
+#else
+#define SWAMP_CYCLES "swamp_master_cycles"
+#endif
+
+__asm__(
+    /* A result that is left in rax, behind rdx and rax as they were, to a
+     * register of any size. */
+    ".macro swamp_result to\n"
+    "  movq %rax, 16(%rsp)\n"
+    "  popq %rdx\n"
+    "  popq %rax\n"
+    "  mov (%rsp), \\to\n"
+    "  leaq 8(%rsp), %rsp\n"
+    ".endm\n"
+    ".macro swamp_begin\n"
+    "  pushq %rax\n"
+    "  pushq %rax\n"
+    "  pushq %rdx\n"
+    ".endm\n"
+    ".macro rtc to:req\n"
+    "  swamp_begin\n"
+    "  rdtsc\n"
+    "  shlq $32, %rdx\n"
+    "  orq %rdx, %rax\n"
+    "  movq " SWAMP_CYCLES
+    "@GOTPCREL(%rip), %rdx\n"
+    "  mulq (%rdx)\n"
+    "  shrdq $32, %rdx, %rax\n"
+    "  swamp_result \\to\n"
+    ".endm\n"
+    ".macro swamp_number to, name\n"
+    "  swamp_begin\n"
+    "  movq \\name@GOTTPOFF(%rip), %rax\n"
+    "  movsbq %fs:(%rax), %rax\n"
+    "  swamp_result \\to\n"
+    ".endm\n"
+    ".macro rcsr to:req, which:req\n"
+    "  .if (\\which) == 0\n"
+    "    swamp_number \\to, _PEN\n"
+    "  .elseif (\\which) == 1\n"
+    "    swamp_number \\to, _ROW\n"
+    "  .elseif (\\which) == 2\n"
+    "    swamp_number \\to, _COL\n"
+    "  .elseif (\\which) == 3\n"
+    "    swamp_number \\to, _CGN\n"
+    "  .elseif (\\which) == 4\n"
+    "    rtc \\to\n"
+    "  .else\n"
+    "    .error \"swcc: rcsr of this register is not emulated\"\n"
+    "  .endif\n"
+    ".endm\n"
+    ".macro memb\n"
+    "  mfence\n"
+    ".endm\n"
+    ".macro wmemb\n"
+    "  mfence\n"
+    ".endm\n"
+    ".irp name, getr, getc, putr, putc\n"
+    "  .macro \\name rest:vararg\n"
+    "    .error \"swcc: putr, putc, getr, getc are emulated alone in an asm\"\n"
+    "  .endm\n"
+    ".endr\n"
+    ".irp name, synr, sync, synp, dma, rma, faaw, faal, updt, lldw, lstw\n"
+    "  .macro \\name rest:vararg\n"
+    "    .error \"swcc: this instruction is not emulated: call the function\"\n"
+    "  .endm\n"
+    ".endr\n");
+#undef SWAMP_CYCLES
+
+/* Two readings of a counter are two, also where the program forgot to say
+ * volatile. */
+#define asm(...) __asm__ __volatile__(__VA_ARGS__)

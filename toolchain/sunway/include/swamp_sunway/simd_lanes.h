@@ -1,0 +1,244 @@
+/* simd_lanes.h: arithmetic lane by lane, over lanes, and between lanes. The last
+ * letter of a name says the element; all of them take any vector of it. */
+#ifndef SWAMP_SUNWAY_SIMD_LANES_H_
+#define SWAMP_SUNWAY_SIMD_LANES_H_
+
+#ifdef __cplusplus
+#define SWAMP_AUTO auto
+#else
+#define SWAMP_AUTO __auto_type
+#endif
+
+/* A vector of `x`'s type: lane i is `expression` of x[i], y[i], z[i]. */
+#define SWAMP_LANES(vector) ((int)(sizeof(vector) / sizeof((vector)[0])))
+#define SWAMP_SIMD_MAP(a, b, c, expression)                           \
+  ({                                                                  \
+    SWAMP_AUTO swamp_x = (a);                                              \
+    SWAMP_AUTO swamp_y = (b);                                              \
+    SWAMP_AUTO swamp_z = (c);                                              \
+    int swamp_i;                                                           \
+    for (swamp_i = 0; swamp_i < SWAMP_LANES(swamp_x); ++swamp_i) swamp_x[swamp_i] = (expression);   \
+    (void)swamp_y;                                                         \
+    (void)swamp_z;                                                         \
+    swamp_x;                                                               \
+  })
+/* The fold of all lanes, from lane 0 up; `r` is the result so far. */
+#define SWAMP_SIMD_FOLD(type, a, expression)                          \
+  ({                                                                  \
+    SWAMP_AUTO swamp_x = (a);                                              \
+    type swamp_r = (type)swamp_x[0];                                            \
+    int swamp_i;                                                           \
+    for (swamp_i = 1; swamp_i < SWAMP_LANES(swamp_x); ++swamp_i) swamp_r = (type)(expression); \
+    swamp_r;                                                               \
+  })
+
+#define simd_vaddd(a, b) ((a) + (b))
+#define simd_vadds(a, b) ((a) + (b))
+#define simd_vaddh(a, b) ((a) + (b))
+#define simd_vaddw(a, b) ((a) + (b))
+#define simd_vaddl(a, b) ((a) + (b))
+#define simd_vsubd(a, b) ((a) - (b))
+#define simd_vsubs(a, b) ((a) - (b))
+#define simd_vsubh(a, b) ((a) - (b))
+#define simd_vsubw(a, b) ((a) - (b))
+#define simd_vsubl(a, b) ((a) - (b))
+#define simd_vmuld(a, b) ((a) * (b))
+#define simd_vmuls(a, b) ((a) * (b))
+#define simd_vmulh(a, b) ((a) * (b))
+#define simd_vmulw(a, b) ((a) * (b))
+#define simd_vdivd(a, b) ((a) / (b))
+#define simd_vdivs(a, b) ((a) / (b))
+#define simd_vdivh(a, b) ((a) / (b))
+#define simd_vdivw(a, b) ((a) / (b))
+#define simd_vaddwi(a, b) ((a) + (b))
+#define simd_vsubwi(a, b) ((a) - (b))
+#define simd_vandw(a, b) ((a) & (b))
+#define simd_vbicw(a, b) ((a) & ~(b))
+#define simd_vbisw(a, b) ((a) | (b))
+#define simd_vornotw(a, b) ((a) | ~(b))
+#define simd_vxorw(a, b) ((a) ^ (b))
+#define simd_veqvw(a, b) (~((a) ^ (b)))
+#define simd_vnotw(a) (~(a))
+#define simd_vaddli(a, b) ((a) + (b))
+#define simd_vsubli(a, b) ((a) - (b))
+#define simd_vandl(a, b) ((a) & (b))
+#define simd_vbicl(a, b) ((a) & ~(b))
+#define simd_vbisl(a, b) ((a) | (b))
+#define simd_vornotl(a, b) ((a) | ~(b))
+#define simd_vxorl(a, b) ((a) ^ (b))
+#define simd_veqvl(a, b) (~((a) ^ (b)))
+#define simd_vnotl(a) (~(a))
+
+/* Rounded once: a*b+c, a*b-c, -a*b+c, -a*b-c. */
+#define SWAMP_SIMD_FMA(a, b, c, sx, sz)                                   \
+  SWAMP_SIMD_MAP(a, b, c,                                                 \
+                 sizeof(swamp_x[0]) == 4                                       \
+                     ? __builtin_fmaf(sx swamp_x[swamp_i], swamp_y[swamp_i], sz swamp_z[swamp_i])       \
+                     : __builtin_fma(sx swamp_x[swamp_i], swamp_y[swamp_i], sz swamp_z[swamp_i]))
+#define simd_vmad(a, b, c) SWAMP_SIMD_FMA(a, b, c, +, +)
+#define simd_vmsd(a, b, c) SWAMP_SIMD_FMA(a, b, c, +, -)
+#define simd_vnmad(a, b, c) SWAMP_SIMD_FMA(a, b, c, -, +)
+#define simd_vnmsd(a, b, c) SWAMP_SIMD_FMA(a, b, c, -, -)
+#define simd_vmas(a, b, c) SWAMP_SIMD_FMA(a, b, c, +, +)
+#define simd_vmss(a, b, c) SWAMP_SIMD_FMA(a, b, c, +, -)
+#define simd_vnmas(a, b, c) SWAMP_SIMD_FMA(a, b, c, -, +)
+#define simd_vnmss(a, b, c) SWAMP_SIMD_FMA(a, b, c, -, -)
+#define simd_vmah(a, b, c) SWAMP_SIMD_FMA(a, b, c, +, +)
+#define simd_vmsh(a, b, c) SWAMP_SIMD_FMA(a, b, c, +, -)
+#define simd_vnmah(a, b, c) SWAMP_SIMD_FMA(a, b, c, -, +)
+#define simd_vnmsh(a, b, c) SWAMP_SIMD_FMA(a, b, c, -, -)
+
+#define SWAMP_SIMD_MAX(a, b) \
+  SWAMP_SIMD_MAP(a, b, 0, swamp_x[swamp_i] < swamp_y[swamp_i] ? swamp_y[swamp_i] : swamp_x[swamp_i])
+#define SWAMP_SIMD_MIN(a, b) \
+  SWAMP_SIMD_MAP(a, b, 0, swamp_y[swamp_i] < swamp_x[swamp_i] ? swamp_y[swamp_i] : swamp_x[swamp_i])
+#define SWAMP_SIMD_SQRT(a) SWAMP_SIMD_MAP(a, 0, 0, __builtin_sqrt(swamp_x[swamp_i]))
+#define SWAMP_SIMD_RECIPROCAL(a) SWAMP_SIMD_MAP(a, 0, 0, 1.0 / swamp_x[swamp_i])
+#define SWAMP_SIMD_RSQRT(a) \
+  SWAMP_SIMD_MAP(a, 0, 0, 1.0 / __builtin_sqrt(swamp_x[swamp_i]))
+#define SWAMP_SIMD_ABS(a) SWAMP_SIMD_MAP(a, 0, 0, __builtin_fabs(swamp_x[swamp_i]))
+/* The sign of a, and what is not the sign of b. */
+#define SWAMP_SIMD_COPYSIGN(a, b, sign) \
+  SWAMP_SIMD_MAP(b, a, 0, __builtin_copysign(swamp_x[swamp_i], sign swamp_y[swamp_i]))
+#define SWAMP_SIMD_SUM(type, a) SWAMP_SIMD_FOLD(type, a, swamp_r + swamp_x[swamp_i])
+#define SWAMP_SIMD_GREATEST(type, a) \
+  SWAMP_SIMD_FOLD(type, a, swamp_r < swamp_x[swamp_i] ? swamp_x[swamp_i] : swamp_r)
+#define SWAMP_SIMD_LEAST(type, a) \
+  SWAMP_SIMD_FOLD(type, a, swamp_x[swamp_i] < swamp_r ? swamp_x[swamp_i] : swamp_r)
+#define simd_smaxd(a, b) SWAMP_SIMD_MAX(a, b)
+#define simd_smind(a, b) SWAMP_SIMD_MIN(a, b)
+#define simd_reduc_plusd(a) SWAMP_SIMD_SUM(double, a)
+#define simd_reduc_smaxd(a) SWAMP_SIMD_GREATEST(double, a)
+#define simd_reduc_smind(a) SWAMP_SIMD_LEAST(double, a)
+#define simd_smaxs(a, b) SWAMP_SIMD_MAX(a, b)
+#define simd_smins(a, b) SWAMP_SIMD_MIN(a, b)
+#define simd_reduc_pluss(a) ((float)SWAMP_SIMD_SUM(double, a))
+#define simd_reduc_smaxs(a) SWAMP_SIMD_GREATEST(float, a)
+#define simd_reduc_smins(a) SWAMP_SIMD_LEAST(float, a)
+#define simd_smaxh(a, b) SWAMP_SIMD_MAX(a, b)
+#define simd_sminh(a, b) SWAMP_SIMD_MIN(a, b)
+#define simd_reduc_plush(a) ((_Float16)SWAMP_SIMD_SUM(double, a))
+#define simd_reduc_smaxh(a) SWAMP_SIMD_GREATEST(_Float16, a)
+#define simd_reduc_sminh(a) SWAMP_SIMD_LEAST(_Float16, a)
+#define simd_smaxw(a, b) SWAMP_SIMD_MAX(a, b)
+#define simd_sminw(a, b) SWAMP_SIMD_MIN(a, b)
+#define simd_umaxw(a, b) SWAMP_SIMD_MAX(a, b)
+#define simd_uminw(a, b) SWAMP_SIMD_MIN(a, b)
+#define simd_reduc_plusw(a) SWAMP_SIMD_SUM(int, a)
+#define simd_reduc_smaxw(a) SWAMP_SIMD_GREATEST(int, a)
+#define simd_reduc_sminw(a) SWAMP_SIMD_LEAST(int, a)
+#define simd_reduc_umaxw(a) SWAMP_SIMD_GREATEST(unsigned, a)
+#define simd_reduc_uminw(a) SWAMP_SIMD_LEAST(unsigned, a)
+#define simd_vsqrtd(a) SWAMP_SIMD_SQRT(a)
+#define simd_vcpysd(a, b) SWAMP_SIMD_COPYSIGN(a, b, +)
+#define simd_vcpysnd(a, b) SWAMP_SIMD_COPYSIGN(a, b, -)
+#define simd_vfrecd(a) SWAMP_SIMD_RECIPROCAL(a)
+#define simd_vfrecpd(a) SWAMP_SIMD_RECIPROCAL(a)
+#define simd_vrsqrtd(a) SWAMP_SIMD_RSQRT(a)
+#define simd_vabsd(a) SWAMP_SIMD_ABS(a)
+#define simd_vsqrts(a) SWAMP_SIMD_SQRT(a)
+#define simd_vcpyss(a, b) SWAMP_SIMD_COPYSIGN(a, b, +)
+#define simd_vcpysns(a, b) SWAMP_SIMD_COPYSIGN(a, b, -)
+#define simd_vfrecs(a) SWAMP_SIMD_RECIPROCAL(a)
+#define simd_vfrecps(a) SWAMP_SIMD_RECIPROCAL(a)
+#define simd_vrsqrts(a) SWAMP_SIMD_RSQRT(a)
+#define simd_vabss(a) SWAMP_SIMD_ABS(a)
+#define simd_vsqrth(a) SWAMP_SIMD_SQRT(a)
+#define simd_vcpysh(a, b) SWAMP_SIMD_COPYSIGN(a, b, +)
+#define simd_vcpysnh(a, b) SWAMP_SIMD_COPYSIGN(a, b, -)
+#define simd_vfsqrtrecd(a) SWAMP_SIMD_RSQRT(a)
+#define simd_vnprsqrtd(a) SWAMP_SIMD_RSQRT(a)
+
+/* True is 2.0 of floating point and -1 of integers. */
+#define SWAMP_SIMD_TEST(a, b, op) \
+  SWAMP_SIMD_MAP(a, b, 0, swamp_x[swamp_i] op swamp_y[swamp_i] ? 2 : 0)
+#define SWAMP_SIMD_UNORDERED(a, b) \
+  SWAMP_SIMD_MAP(a, b, 0, __builtin_isunordered(swamp_x[swamp_i], swamp_y[swamp_i]) ? 2 : 0)
+#define SWAMP_SIMD_TEST_INTEGER(a, b, op) ((__typeof__(a))((a) op (b)))
+/* Where the lane of `test` is (equal to zero), that of a, else that of b. */
+#define SWAMP_SIMD_SELECT(test, a, b, op) \
+  SWAMP_SIMD_MAP(test, a, b, swamp_x[swamp_i] op 0 ? swamp_y[swamp_i] : swamp_z[swamp_i])
+#define simd_vfcmpeq(a, b) SWAMP_SIMD_TEST(a, b, ==)
+#define simd_vfcmple(a, b) SWAMP_SIMD_TEST(a, b, <=)
+#define simd_vfcmplt(a, b) SWAMP_SIMD_TEST(a, b, <)
+#define simd_vfcmpun(a, b) SWAMP_SIMD_UNORDERED(a, b)
+#define simd_vfcmpeqd(a, b) SWAMP_SIMD_TEST(a, b, ==)
+#define simd_vfcmpled(a, b) SWAMP_SIMD_TEST(a, b, <=)
+#define simd_vfcmpltd(a, b) SWAMP_SIMD_TEST(a, b, <)
+#define simd_vfcmpund(a, b) SWAMP_SIMD_UNORDERED(a, b)
+#define simd_vfcmpeqs(a, b) SWAMP_SIMD_TEST(a, b, ==)
+#define simd_vfcmples(a, b) SWAMP_SIMD_TEST(a, b, <=)
+#define simd_vfcmplts(a, b) SWAMP_SIMD_TEST(a, b, <)
+#define simd_vfcmpuns(a, b) SWAMP_SIMD_UNORDERED(a, b)
+#define simd_vfcmpeqh(a, b) SWAMP_SIMD_TEST(a, b, ==)
+#define simd_vfcmpleh(a, b) SWAMP_SIMD_TEST(a, b, <=)
+#define simd_vfcmplth(a, b) SWAMP_SIMD_TEST(a, b, <)
+#define simd_vfcmpunh(a, b) SWAMP_SIMD_UNORDERED(a, b)
+#define simd_vcmpeqw(a, b) SWAMP_SIMD_TEST_INTEGER(a, b, ==)
+#define simd_vcmpeqwi(a, b) SWAMP_SIMD_TEST_INTEGER(a, b, ==)
+#define simd_vcmplew(a, b) SWAMP_SIMD_TEST_INTEGER(a, b, <=)
+#define simd_vcmplewi(a, b) SWAMP_SIMD_TEST_INTEGER(a, b, <=)
+#define simd_vcmpltw(a, b) SWAMP_SIMD_TEST_INTEGER(a, b, <)
+#define simd_vcmpltwi(a, b) SWAMP_SIMD_TEST_INTEGER(a, b, <)
+#define simd_vcmpulew(a, b) SWAMP_SIMD_TEST_INTEGER(a, b, <=)
+#define simd_vcmpulewi(a, b) SWAMP_SIMD_TEST_INTEGER(a, b, <=)
+#define simd_vcmpultw(a, b) SWAMP_SIMD_TEST_INTEGER(a, b, <)
+#define simd_vcmpultwi(a, b) SWAMP_SIMD_TEST_INTEGER(a, b, <)
+#define simd_vseleq(t, a, b) SWAMP_SIMD_SELECT(t, a, b, ==)
+#define simd_vseleqw(t, a, b) SWAMP_SIMD_SELECT(t, a, b, ==)
+#define simd_vseleqd(t, a, b) SWAMP_SIMD_SELECT(t, a, b, ==)
+#define simd_vseleqs(t, a, b) SWAMP_SIMD_SELECT(t, a, b, ==)
+#define simd_vseleqh(t, a, b) SWAMP_SIMD_SELECT(t, a, b, ==)
+#define simd_vfseleqd(t, a, b) SWAMP_SIMD_SELECT(t, a, b, ==)
+#define simd_vfseleqs(t, a, b) SWAMP_SIMD_SELECT(t, a, b, ==)
+#define simd_vselne(t, a, b) SWAMP_SIMD_SELECT(t, a, b, !=)
+#define simd_vselnew(t, a, b) SWAMP_SIMD_SELECT(t, a, b, !=)
+#define simd_vselned(t, a, b) SWAMP_SIMD_SELECT(t, a, b, !=)
+#define simd_vselnes(t, a, b) SWAMP_SIMD_SELECT(t, a, b, !=)
+#define simd_vselneh(t, a, b) SWAMP_SIMD_SELECT(t, a, b, !=)
+#define simd_vfselned(t, a, b) SWAMP_SIMD_SELECT(t, a, b, !=)
+#define simd_vfselnes(t, a, b) SWAMP_SIMD_SELECT(t, a, b, !=)
+#define simd_vsellt(t, a, b) SWAMP_SIMD_SELECT(t, a, b, <)
+#define simd_vselltw(t, a, b) SWAMP_SIMD_SELECT(t, a, b, <)
+#define simd_vselltd(t, a, b) SWAMP_SIMD_SELECT(t, a, b, <)
+#define simd_vsellts(t, a, b) SWAMP_SIMD_SELECT(t, a, b, <)
+#define simd_vsellth(t, a, b) SWAMP_SIMD_SELECT(t, a, b, <)
+#define simd_vfselltd(t, a, b) SWAMP_SIMD_SELECT(t, a, b, <)
+#define simd_vfsellts(t, a, b) SWAMP_SIMD_SELECT(t, a, b, <)
+#define simd_vselle(t, a, b) SWAMP_SIMD_SELECT(t, a, b, <=)
+#define simd_vsellew(t, a, b) SWAMP_SIMD_SELECT(t, a, b, <=)
+#define simd_vselled(t, a, b) SWAMP_SIMD_SELECT(t, a, b, <=)
+#define simd_vselles(t, a, b) SWAMP_SIMD_SELECT(t, a, b, <=)
+#define simd_vselleh(t, a, b) SWAMP_SIMD_SELECT(t, a, b, <=)
+#define simd_vfselled(t, a, b) SWAMP_SIMD_SELECT(t, a, b, <=)
+#define simd_vfselles(t, a, b) SWAMP_SIMD_SELECT(t, a, b, <=)
+#define simd_vselgt(t, a, b) SWAMP_SIMD_SELECT(t, a, b, >)
+#define simd_vselgtw(t, a, b) SWAMP_SIMD_SELECT(t, a, b, >)
+#define simd_vselgtd(t, a, b) SWAMP_SIMD_SELECT(t, a, b, >)
+#define simd_vselgts(t, a, b) SWAMP_SIMD_SELECT(t, a, b, >)
+#define simd_vselgth(t, a, b) SWAMP_SIMD_SELECT(t, a, b, >)
+#define simd_vfselgtd(t, a, b) SWAMP_SIMD_SELECT(t, a, b, >)
+#define simd_vfselgts(t, a, b) SWAMP_SIMD_SELECT(t, a, b, >)
+#define simd_vselge(t, a, b) SWAMP_SIMD_SELECT(t, a, b, >=)
+#define simd_vselgew(t, a, b) SWAMP_SIMD_SELECT(t, a, b, >=)
+#define simd_vselged(t, a, b) SWAMP_SIMD_SELECT(t, a, b, >=)
+#define simd_vselges(t, a, b) SWAMP_SIMD_SELECT(t, a, b, >=)
+#define simd_vselgeh(t, a, b) SWAMP_SIMD_SELECT(t, a, b, >=)
+#define simd_vfselged(t, a, b) SWAMP_SIMD_SELECT(t, a, b, >=)
+#define simd_vfselges(t, a, b) SWAMP_SIMD_SELECT(t, a, b, >=)
+
+/* Shifts by the lanes of another vector, and (i) by a number. */
+#define SWAMP_SIMD_ROTATE(x, n) \
+  ((int)((unsigned)(x) << ((n) & 31) | (unsigned)(x) >> (-(n) & 31)))
+#define simd_vsllw(a, b) SWAMP_SIMD_MAP(a, b, 0, swamp_x[swamp_i] << swamp_y[swamp_i])
+#define simd_vsrlw(a, b) SWAMP_SIMD_MAP(a, b, 0, (unsigned)swamp_x[swamp_i] >> swamp_y[swamp_i])
+#define simd_vsraw(a, b) SWAMP_SIMD_MAP(a, b, 0, (int)swamp_x[swamp_i] >> swamp_y[swamp_i])
+#define simd_vrolw(a, b) \
+  SWAMP_SIMD_MAP(a, b, 0, SWAMP_SIMD_ROTATE(swamp_x[swamp_i], swamp_y[swamp_i]))
+#define simd_vsllwi(a, n) SWAMP_SIMD_MAP(a, n, 0, swamp_x[swamp_i] << swamp_y)
+#define simd_vsrlwi(a, n) SWAMP_SIMD_MAP(a, n, 0, (unsigned)swamp_x[swamp_i] >> swamp_y)
+#define simd_vsrawi(a, n) SWAMP_SIMD_MAP(a, n, 0, (int)swamp_x[swamp_i] >> swamp_y)
+#define simd_vrolwi(a, n) \
+  SWAMP_SIMD_MAP(a, n, 0, SWAMP_SIMD_ROTATE(swamp_x[swamp_i], swamp_y))
+
+#endif /* SWAMP_SUNWAY_SIMD_LANES_H_ */

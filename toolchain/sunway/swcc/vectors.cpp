@@ -1,0 +1,323 @@
+#include "toolchain/sunway/swcc/vectors.h"
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "toolchain/sunway/swcc/tokens.h"
+#include "toolchain/sunway/swcc/vector_kinds.h"
+
+namespace swcc {
+namespace {
+
+class Rewriter {
+ public:
+  Rewriter(const std::string& source, bool is_cplusplus)
+      : tokens_(tokens_of(source)), cplusplus(is_cplusplus) {
+    for (const Kind& kind : kKinds) types_[kind.name] = &kind;
+    find_types();
+  }
+  // result() goes from one function or declaration to the next.
+  std::string result() {
+    std::string all;
+    std::size_t begin = 0;
+    while (begin < tokens_.size()) {
+      const std::size_t end = end_of_outermost(begin);
+      local_ = {};
+      find_variables(begin, end);
+      all += rewritten(begin, end);
+      const bool function = end > begin && text(end - 1) == "}";
+      if (!function) global_.add(local_);
+      begin = end;
+    }
+    return all;
+  }
+  bool found() const { return found_; }
+
+ private:
+  struct Variable {
+    const Kind* kind;
+    int depth;  // stars and dimensions
+  };
+
+  // Names are those of variables, and of those that a name does not tell.
+  struct Names {
+    std::map<std::string, Variable> variables;
+    std::set<std::string> others;
+    void add(const Names& more) {
+      variables.insert(more.variables.begin(), more.variables.end());
+      others.insert(more.others.begin(), more.others.end());
+    }
+    bool has(const std::string& name) const {
+      return variables.count(name) != 0 || others.count(name) != 0;
+    }
+    const Variable* find(const std::string& name) const {
+      const auto found = variables.find(name);
+      return found == variables.end() || others.count(name) != 0
+                 ? nullptr
+                 : &found->second;
+    }
+  };
+
+  const std::string& text(std::size_t i) const { return tokens_[i].text; }
+
+  // end_of_outermost() is the place behind the next function, or ; outside.
+  std::size_t end_of_outermost(std::size_t at) const {
+    while (at + 1 < tokens_.size()) {
+      const std::string& word = text(at);
+      if (word == ";") return at + 1;
+      if (word == "(" || word == "[") {
+        at = matching(tokens_, at);
+      } else if (word == "{") {
+        const bool body = at > 0 && text(at - 1) == ")";
+        at = matching(tokens_, at);
+        if (body) return at + 1;
+      }
+      ++at;
+    }
+    return tokens_.size();
+  }
+
+  const Kind* type_at(std::size_t i) const {
+    const auto found = types_.find(text(i));
+    return found == types_.end() ? nullptr : found->second;
+  }
+
+  void find_types() {
+    for (std::size_t i = 0; i + 3 < tokens_.size(); ++i) {
+      if (text(i) == "typedef" && type_at(i + 1) != nullptr &&
+          text(i + 3) == ";") {
+        types_[text(i + 2)] = type_at(i + 1);
+      }
+    }
+  }
+
+  // declarator() reads one from `at` on and returns the place behind it, and
+  // the variable's name; none where there is none.
+  std::size_t declarator(std::size_t at, const Kind* kind, std::string* name) {
+    Variable variable{kind, 0};
+    name->clear();
+    while (text(at) == "*" || text(at) == "const" || text(at) == "restrict") {
+      if (text(at) == "*") ++variable.depth;
+      ++at;
+    }
+    if (!tokens_[at].is_name || type_at(at) != nullptr) return at;
+    *name = text(at++);
+    while (text(at) == "[") {
+      ++variable.depth;
+      at = matching(tokens_, at) + 1;
+    }
+    if (text(at) == "__attribute__" || text(at) == "__attribute") {
+      at = matching(tokens_, at + 1) + 1;
+    }
+    if (text(at) == "(") {  // a function
+      name->clear();
+      return at;
+    }
+    const auto known = local_.variables.find(*name);
+    if (known == local_.variables.end()) {
+      local_.variables[*name] = variable;
+    } else if (known->second.kind != kind ||
+               known->second.depth != variable.depth) {
+      local_.others.insert(*name);
+    }
+    return at;
+  }
+
+  void find_variables(std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i + 1 < end; ++i) {
+      if (tokens_[i].foreign) continue;
+      const Kind* kind = type_at(i);
+      if (kind != nullptr) {
+        std::string name;
+        std::size_t at = declarator(i + 1, kind, &name);
+        while (!name.empty()) {
+          if (text(at) == "=") at = end_of_expression(at + 1);
+          if (text(at) != ",") break;
+          at = declarator(at + 1, kind, &name);
+        }
+      } else if (tokens_[i].is_name && is_type_like(i)) {
+        note_others(i + 1);
+      }
+    }
+  }
+
+  // note_others() reads the declarators of a type that is no vector.
+  void note_others(std::size_t at) {
+    for (;;) {
+      while (text(at) == "*") ++at;
+      if (!tokens_[at].is_name) return;
+      const std::string& name = text(at++);
+      if (text(at) == "(") return;  // a function
+      local_.others.insert(name);
+      at = end_of_expression(at);
+      if (text(at) != ",") return;
+      ++at;
+    }
+  }
+
+  // is_type_like() is a name that could begin a declaration of the next one.
+  bool is_type_like(std::size_t i) const {
+    static const std::set<std::string> kNot{
+        "return",   "else",   "case",   "goto",     "sizeof",        "do",
+        "const",    "static", "extern", "volatile", "_Thread_local", "inline",
+        "register", "if",     "while"};
+    return kNot.count(text(i)) == 0 && type_at(i) == nullptr &&
+           tokens_[i + 1].is_name && type_at(i + 1) == nullptr;
+  }
+
+  // end_of_expression() is the place of the comma, semicolon or closing bracket
+  // behind it.
+  std::size_t end_of_expression(std::size_t at) const {
+    while (at + 1 < tokens_.size()) {
+      const std::string& word = text(at);
+      if (word == "," || word == ";" || word == ")" || word == "]" ||
+          word == "}") {
+        return at;
+      }
+      at = word == "(" || word == "[" || word == "{" ? matching(tokens_, at) + 1
+                                                     : at + 1;
+    }
+    return at;
+  }
+
+  // end_of_operand() is the place behind what a cast before `at` applies to.
+  std::size_t end_of_operand(std::size_t at) const {
+    for (;;) {
+      const std::string& word = text(at);
+      const bool prefix = word == "-" || word == "+" || word == "!" ||
+                          word == "~" || word == "*" || word == "&" ||
+                          word == "++" || word == "--";
+      if (prefix) {
+        ++at;
+      } else if (word == "(" &&
+                 (type_at(at + 1) != nullptr || is_builtin_type(at + 1))) {
+        at = matching(tokens_, at) + 1;  // another cast
+      } else {
+        break;
+      }
+    }
+    at = text(at) == "(" ? matching(tokens_, at) + 1 : at + 1;
+    for (;;) {
+      const std::string& word = text(at);
+      if (word == "(" || word == "[") {
+        at = matching(tokens_, at) + 1;
+      } else if (word == "." || word == "->") {
+        at += 2;
+      } else if (word == "++" || word == "--") {
+        ++at;
+      } else {
+        return at;
+      }
+    }
+  }
+
+  bool is_builtin_type(std::size_t i) const {
+    static const std::set<std::string> kTypes{
+        "int",      "long",   "float",    "double", "char", "short",
+        "unsigned", "signed", "_Float16", "void",   "const"};
+    return kTypes.count(text(i)) != 0;
+  }
+
+  std::string converted(const Kind& to, const std::string& expression) {
+    found_ = true;
+    if (cplusplus) {
+      return " " + converter(to, "", cplusplus) + "(" + expression + ")";
+    }
+    std::string chosen = "_Generic((" + expression + ")";
+    for (const Kind& from : kKinds) {
+      if (from.bytes == to.bytes || from.lanes == to.lanes) {
+        chosen +=
+            ", " + spelled(from) + ": " + converter(to, from.name, cplusplus);
+      }
+    }
+    return " " + chosen + ", default: " + converter(to, "number", cplusplus) +
+           ")(" + expression + ")";
+  }
+
+  // list() is a constant initializer: at file scope nothing is called.
+  std::string list(const Kind& kind, const std::string& expression) {
+    found_ = true;
+    std::string all = " {";
+    for (int i = 0; i < kind.lanes; ++i) all += "(" + expression + "), ";
+    return all + "}";
+  }
+
+  // assigned() is the variable whose element, or which itself, stands before
+  // the = at `at`, or nullptr.
+  const Variable* assigned(std::size_t at) const {
+    int depth = 0;
+    std::size_t i = at;
+    if (i == 0) return nullptr;
+    --i;
+    while (i > 0 && text(i) == "]") {
+      ++depth;
+      i = opening(tokens_, i);
+      if (i == 0) return nullptr;
+      --i;
+    }
+    const Variable* found =
+        (local_.has(text(i)) ? local_ : global_).find(text(i));
+    if (found == nullptr) return nullptr;
+    const bool star = i > 1 && text(i - 1) == "*" &&
+                      (text(i - 2) == ";" || text(i - 2) == "{" ||
+                       text(i - 2) == "}" || text(i - 2) == ")");
+    return depth + (star ? 1 : 0) == found->depth ? found : nullptr;
+  }
+
+  std::string rewritten(std::size_t begin, std::size_t end) {
+    std::string out;
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::string& word = text(i);
+      if (word == "{") ++braces_;
+      if (word == "}") --braces_;
+      const bool cast = !tokens_[i].foreign && word == "(" && i + 3 < end &&
+                        type_at(i + 1) != nullptr && text(i + 2) == ")" &&
+                        text(i + 3) != "{" && is_cast_after(i);
+      if (cast) {
+        const std::size_t stop = end_of_operand(i + 3);
+        const Kind& kind = *type_at(i + 1);
+        out += tokens_[i].before + converted(kind, rewritten(i + 3, stop));
+        i = stop - 1;
+        continue;
+      }
+      out += tokens_[i].before + word;
+      if (tokens_[i].foreign || word != "=" || i + 1 >= end ||
+          text(i + 1) == "{")
+        continue;
+      const Variable* variable = assigned(i);
+      if (variable == nullptr) continue;
+      const std::size_t stop = end_of_expression(i + 1);
+      const std::string value = rewritten(i + 1, stop);
+      out += braces_ == 0 ? list(*variable->kind, value)
+                          : converted(*variable->kind, value);
+      i = stop - 1;
+    }
+    return out;
+  }
+
+  // is_cast_after() tells a cast from a function's parameters and sizeof.
+  bool is_cast_after(std::size_t i) const {
+    if (i == 0) return false;
+    const Token& last = tokens_[i - 1];
+    return last.text == "return" ||
+           (!last.is_name && last.text != "]" && last.text != ")");
+  }
+
+  std::vector<Token> tokens_;
+  const bool cplusplus;
+  std::map<std::string, const Kind*> types_;
+  Names local_, global_;
+  int braces_ = 0;
+  bool found_ = false;
+};
+
+}  // namespace
+
+std::string with_conversions(const std::string& preprocessed, bool cplusplus) {
+  Rewriter rewriter(preprocessed, cplusplus);
+  const std::string text = rewriter.result();
+  return rewriter.found() ? conversions(cplusplus) + text : preprocessed;
+}
+
+}  // namespace swcc
