@@ -13,6 +13,10 @@ inline unsigned long nanoseconds() noexcept {
          static_cast<unsigned long>(now.tv_nsec);
 }
 
+// In check mode time is what slaves have done: every look at the clock is a
+// step of it, so that times are the same however the slaves are scheduled.
+inline constexpr unsigned long kCyclesOfALook = 225;
+
 }  // namespace swamp::sunway
 
 #endif  // SWAMP_RUNTIME_SUNWAY_CLOCK_H_

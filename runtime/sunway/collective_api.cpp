@@ -20,12 +20,11 @@ struct Elements {
   int count;
 };
 constexpr Elements kTypes[] = {
-    {kInt, 1},           {kUnsigned, 1},     {kLong, 1},
-    {kUnsignedLong, 1},  {kFloat, 1},        {kDouble, 1},
-    {kInt, 8},           {kUnsigned, 8},     {kLong, 4},
-    {kUnsignedLong, 4},  {kFloat, 4},        {kDouble, 4},
-    {kInt, 16},          {kUnsigned, 16},    {kLong, 8},
-    {kUnsignedLong, 8},  {kFloat, 8},        {kDouble, 8},
+    {kInt, 1},   {kUnsigned, 1},     {kLong, 1},  {kUnsignedLong, 1},
+    {kFloat, 1}, {kDouble, 1},       {kInt, 8},   {kUnsigned, 8},
+    {kLong, 4},  {kUnsignedLong, 4}, {kFloat, 4}, {kDouble, 4},
+    {kInt, 16},  {kUnsigned, 16},    {kLong, 8},  {kUnsignedLong, 8},
+    {kFloat, 8}, {kDouble, 8},
 };
 constexpr int kTypeCount = sizeof kTypes / sizeof kTypes[0];
 

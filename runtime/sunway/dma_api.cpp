@@ -62,7 +62,10 @@ int spread(const Transfer& t, sunway::Range range, const void* pc) {
     Transfer own = t;
     own.ldm = sunway::as_seen_by(other, slave, t.ldm);
     sunway::carry_out(own);
-    if (other.check) other.check->received(own.ldm, t.length, slave, pc);
+    if (other.check)
+      other.check->received(own.ldm, t.length, slave,
+                            sunway::as_seen_by(other, slave, t.reply), t.call,
+                            pc);
     sunway::add_reply(sunway::as_seen_by(other, slave, t.reply));
   });
   sunway::replies_came();
@@ -253,11 +256,10 @@ int athread_put(int, void* ldm, void* main, int length, volatile void* reply,
 void swamp_dma_descriptor(const sunway::DmaDescriptor* d, void* main,
                           void* ldm) {
   const bool get = d->op == sunway::kDmaGet;
-  (void)get_by_mode(
-      get ? d->mode : sunway::kPrivateMode,
-      transfer(get ? Kind::get : Kind::put, ldm, main, d->length, d->block,
-               d->stride, d->reply, "dma"),
-      SWAMP_SUNWAY_CALLER());
+  (void)get_by_mode(get ? d->mode : sunway::kPrivateMode,
+                    transfer(get ? Kind::get : Kind::put, ldm, main, d->length,
+                             d->block, d->stride, d->reply, "dma"),
+                    SWAMP_SUNWAY_CALLER());
 }
 
 #pragma GCC visibility pop

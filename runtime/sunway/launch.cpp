@@ -1,8 +1,11 @@
 #include "runtime/sunway/launch.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "runtime/sunway/check/host_check.h"
+#include "runtime/sunway/check/replay.h"
+#include "runtime/sunway/clock.h"
 #include "runtime/sunway/ids.h"
 #include "runtime/sunway/output.h"
 #include "runtime/sunway/schedule.h"
@@ -69,6 +72,9 @@ void set_off(World& all, Slave& slave, SlaveFunction function, void* argument,
   slave.thread_number = thread_number;
   slave.live = true;
   slave.loose = false;
+  slave.cycle = std::max<std::uint64_t>(slave.cycle, nanoseconds() / 4 * 9);
+  slave.clock_reads = 0;
+  slave.tickets = 0;
   slave.patience = 0;
   if (all.check) slave.wait = &slave.first_turn;
   ++all.live;
@@ -159,6 +165,7 @@ int join(unsigned mask, const void* pc) {
     return ESRCH;
   }
   check::joining(pc, __builtin_frame_address(0));
+  if (all.check) check::start_replays(mask);
   {
     const MasterWaits waits("athread_join");
     all.master_wake.wait(lock, [&] {

@@ -35,6 +35,11 @@ std::size_t LdmHeap::release(std::size_t offset) {
   return bytes;
 }
 
+void LdmHeap::restart_high_water() noexcept {
+  high_water_ =
+      pieces_.empty() ? 0 : pieces_.rbegin()->first + pieces_.rbegin()->second;
+}
+
 std::size_t LdmHeap::largest() const {
   std::size_t at = 0;
   std::size_t best = 0;

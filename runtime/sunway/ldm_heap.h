@@ -25,6 +25,8 @@ class LdmHeap {
   // holds() says whether [offset, offset + bytes) lies in one piece.
   bool holds(std::size_t offset, std::size_t bytes) const;
   std::size_t in_use() const;
+  // high_water() is how far the pieces have reached since the last restart.
+  void restart_high_water() noexcept;
   std::size_t high_water() const noexcept { return high_water_; }
 
  private:

@@ -61,9 +61,11 @@ void unlock(volatile Word* word) {
 }
 
 template <class Word>
-Word add(volatile Word* word, Word value) {
+Word add(volatile Word* word, Word value, const void* pc) {
   sunway::Slave* slave = sunway::self();
-  if (slave != nullptr && slave->check) slave->check->atomic(word);
+  if (slave != nullptr && slave->check) {
+    slave->check->atomic(word, sizeof(Word), true, pc);
+  }
   return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
 }
 
@@ -172,13 +174,28 @@ int CRTS_mutex_unlock_node() {
   return 0;
 }
 
-int faaw(volatile int* word, int value) { return add(word, value); }
-long faal(volatile long* word, long value) { return add(word, value); }
-int updt_addw(int value, volatile int* word) { return add(word, value); }
-int updt_subw(int value, volatile int* word) { return add(word, -value); }
-long updt_addl(long value, volatile long* word) { return add(word, value); }
+int faaw(volatile int* word, int value) {
+  return add(word, value, SWAMP_SUNWAY_CALLER());
+}
+long faal(volatile long* word, long value) {
+  return add(word, value, SWAMP_SUNWAY_CALLER());
+}
+int updt_addw(int value, volatile int* word) {
+  return add(word, value, SWAMP_SUNWAY_CALLER());
+}
+int updt_subw(int value, volatile int* word) {
+  return add(word, -value, SWAMP_SUNWAY_CALLER());
+}
+long updt_addl(long value, volatile long* word) {
+  return add(word, value, SWAMP_SUNWAY_CALLER());
+}
 
 unsigned long CRTS_time_cycle() {  // 2.1 GHz
+  sunway::Slave* slave = sunway::self();
+  if (slave != nullptr && slave->check) {
+    ++slave->clock_reads;
+    return slave->cycle += sunway::kCyclesOfALook;
+  }
   return sunway::nanoseconds() / 10 * 21;
 }
 void penv_host0_cycle_init() { counted_from = CRTS_time_cycle(); }

@@ -27,6 +27,8 @@ void end_now(int exit_code) {
   _exit(exit_code);
 }
 
+void leave(int exit_code) { _exit(exit_code); }
+
 void fail(int exit_code, const std::string& line) {
   say("swamp: " + line);
   end_now(exit_code);

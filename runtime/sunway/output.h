@@ -18,6 +18,10 @@ void say(const std::string& line);
 // slaves may still run.
 [[noreturn]] void end_now(int exit_code);
 
+// leave() ends the process and flushes nothing: what was printed is another's
+// to print, or cannot be trusted. A signal handler may call it.
+[[noreturn]] void leave(int exit_code);
+
 }  // namespace swamp::sunway
 
 #endif  // SWAMP_RUNTIME_SUNWAY_OUTPUT_H_

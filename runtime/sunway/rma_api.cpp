@@ -46,7 +46,9 @@ void send(Slave& slave, Slave& other, const Rma& rma) {
   std::byte* to = sunway::as_seen_by(other, slave, rma.remote);
   std::memmove(to, rma.local, static_cast<std::size_t>(rma.length));
   if (other.check) {
-    other.check->received(to, rma.length, slave, rma.pc);
+    other.check->received(to, rma.length, slave,
+                          sunway::as_seen_by(other, slave, rma.remote_reply),
+                          rma.call, rma.pc);
   }
   reply(other, slave, rma.remote_reply);
 }
@@ -95,7 +97,9 @@ int get(const Rma& rma, int id, bool wait) {
     slave.check->issue(t, rma.pc);
   } else {
     sunway::carry_out(t);
-    if (slave.check) slave.check->received(t.ldm, t.length, slave, rma.pc);
+    if (slave.check) {
+      slave.check->received(t.ldm, t.length, slave, nullptr, rma.call, rma.pc);
+    }
     if (rma.local_reply != nullptr) sunway::add_reply(rma.local_reply);
   }
   reply(other, slave, rma.remote_reply);

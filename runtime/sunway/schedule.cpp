@@ -1,7 +1,6 @@
 #include "runtime/sunway/schedule.h"
 
 #include "runtime/sunway/check/hang.h"
-#include "runtime/sunway/settings.h"
 
 namespace swamp::sunway {
 namespace {
@@ -21,7 +20,7 @@ bool is_ready(const Slave& slave) {
 }
 
 std::uint64_t next_random() {
-  static std::uint64_t state = settings().seed * 0x9e3779b97f4a7c15u + 1;
+  std::uint64_t& state = world().order.lot;
   state ^= state << 13;
   state ^= state >> 7;
   state ^= state << 17;
@@ -36,7 +35,7 @@ Slave* choose() {
   for_live([&](Slave& slave) {
     if (!is_ready(slave)) return;
     ++candidates;
-    const std::uint64_t seed = settings().seed;
+    const std::uint64_t seed = world().order.seed;
     if (chosen == nullptr || seed == 1 ||
         (seed > 1 && next_random() % candidates == 0)) {
       chosen = &slave;

@@ -73,6 +73,10 @@ Settings read() {
   all.halt = flag("SWAMP_CHECK_HALT");
   all.main_access = flag("SWAMP_CHECK_MAIN_ACCESS");
   all.seed = number("SWAMP_CHECK_SEED", 0, 0, 999999999);
+  if (value_of("SWAMP_CHECK_SCHEDULES") != nullptr) {
+    all.schedules =
+        static_cast<int>(number("SWAMP_CHECK_SCHEDULES", 0, 0, 1000));
+  }
   all.timeout_seconds =
       static_cast<int>(number("SWAMP_CHECK_TIMEOUT", 8, 1, 3600));
   if (const char* file = value_of("SWAMP_CHECK_REPORT")) all.report_file = file;
@@ -82,8 +86,8 @@ Settings read() {
 }  // namespace
 
 const Settings& settings() {
-  static const Settings all = read();
-  return all;
+  static const Settings* const all = new Settings(read());  // until the end
+  return *all;
 }
 
 bool is_check_asked() noexcept {

@@ -18,6 +18,7 @@ struct Settings {
   bool halt = false;         // SWAMP_CHECK_HALT=1: end at the first report
   bool main_access = false;  // SWAMP_CHECK_MAIN_ACCESS=1
   std::uint64_t seed = 0;    // SWAMP_CHECK_SEED: the order of the slaves
+  int schedules = -1;        // SWAMP_CHECK_SCHEDULES; -1: as seems right
   int timeout_seconds = 8;   // SWAMP_CHECK_TIMEOUT: silence that is a hang
   std::string report_file;   // SWAMP_CHECK_REPORT
 };

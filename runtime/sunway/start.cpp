@@ -10,7 +10,9 @@
 #include <cstring>
 
 #include "runtime/sunway/check/host_check.h"
+#include "runtime/sunway/check/replay.h"
 #include "runtime/sunway/check/report.h"
+#include "runtime/sunway/ldm_peak.h"
 #include "runtime/sunway/output.h"
 #include "runtime/sunway/predict.h"
 #include "runtime/sunway/settings.h"
@@ -42,8 +44,10 @@ void become_checked(char** argv, char** environment) {
 }
 
 void at_end(int status, void*) {
+  if (check::is_replay()) _exit(0);
   check::exiting();
   if (settings().predict) say_prediction();
+  say_ldm_peaks();
   if (!settings().check) return;
   check::say_totals();
   if (status == 0 && check::reported()) {

@@ -5,13 +5,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <string>
 
+#include "runtime/sunway/check/crash.h"
+#include "runtime/sunway/check/report.h"
 #include "runtime/sunway/check/slave_check.h"
 #include "runtime/sunway/ids.h"
+#include "runtime/sunway/ldm_peak.h"
 #include "runtime/sunway/output.h"
 #include "runtime/sunway/schedule.h"
 #include "runtime/sunway/settings.h"
@@ -85,9 +90,16 @@ void identify(const Slave& slave) {
 
 void run_launch(Slave& slave) {
   _MYID = slave.thread_number;
+  begin_ldm_peak(slave);
   if (slave.check) slave.check->begin_launch();
   run_function(slave);
   if (slave.check) slave.check->end_launch();
+  end_ldm_peak(slave);
+}
+
+void wait_for(sem_t& semaphore) {
+  while (sem_wait(&semaphore) != 0 && errno == EINTR) {
+  }
 }
 
 void* serve(void* argument) {
@@ -95,10 +107,10 @@ void* serve(void* argument) {
   this_slave = &slave;
   identify(slave);
   slave.statics = program_tls().here;
+  if (slave.check) check::have_signal_stack();
   sem_post(&slave.ready);
   for (;;) {
-    while (sem_wait(&slave.start) != 0 && errno == EINTR) {
-    }
+    wait_for(slave.start);
     World& all = world();
     if (all.check) {
       Lock lock(all.mutex);
@@ -112,12 +124,17 @@ void* serve(void* argument) {
   }
 }
 
-void start_thread(Slave& slave, std::size_t stack_bytes) {
+// stack_bytes() is what of a slot is stack, above the heap and a guard page.
+std::size_t stack_bytes(const World& all) {
+  return all.slot_bytes - up_to_page(all.ldm_bytes) - kPage;
+}
+
+void start_thread(Slave& slave, std::size_t bytes) {
   sem_init(&slave.start, 0, 0);
   sem_init(&slave.ready, 0, 0);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
-  pthread_attr_setstack(&attributes, slave.stack, stack_bytes);
+  pthread_attr_setstack(&attributes, slave.stack, bytes);
   const int error = pthread_create(&slave.thread, &attributes, &serve, &slave);
   pthread_attr_destroy(&attributes);
   if (error != 0) {
@@ -150,12 +167,11 @@ void make_group(World& all, int number) {
       slave->check =
           std::make_unique<check::SlaveCheck>(*slave, all.slot_bytes);
     }
-    start_thread(*slave, all.slot_bytes - stack_offset);
+    start_thread(*slave, stack_bytes(all));
     group.slaves.push_back(std::move(slave));
   }
   for (const auto& slave : group.slaves) {
-    while (sem_wait(&slave->ready) != 0 && errno == EINTR) {
-    }
+    wait_for(slave->ready);
   }
 }
 
@@ -163,18 +179,22 @@ World* make_world() {
   const Settings& asked = settings();
   auto* all = new World;
   all->check = asked.check;
+  all->order = Order::of_seed(asked.seed);
   all->ldm_bytes = asked.ldm_bytes;
   all->static_bytes = program_tls().bytes;
   all->shared_bytes = shared_ldm_bytes();
   if (all->static_bytes + all->shared_bytes > all->ldm_bytes) {
-    fail(1, "static LDM variables (__thread_local" +
-                std::string(all->shared_bytes != 0 ? ", and its part of "
-                                                     "__thread_local_share"
-                                                   : "") +
-                ") take " +
-                std::to_string(all->static_bytes + all->shared_bytes) +
-                " bytes; a slave of " + asked.machine + " has " +
-                std::to_string(all->ldm_bytes));
+    const std::string text =
+        "static LDM variables (__thread_local" +
+        std::string(all->shared_bytes != 0
+                        ? ", and its part of __thread_local_share"
+                        : "") +
+        ") take " + std::to_string(all->static_bytes + all->shared_bytes) +
+        " bytes; a slave of " + asked.machine + " has " +
+        std::to_string(all->ldm_bytes);
+    if (!all->check) fail(1, text);
+    check::report({"ldm-range", nullptr, nullptr, text});
+    end_now(kReportedExit);
   }
   all->slaves_of_group = asked.slaves_per_group;
   all->num_threads = asked.slaves_per_group;
@@ -210,6 +230,23 @@ bool Slave::in_ldm(const volatile void* address,
                       reinterpret_cast<std::uintptr_t>(slot);
   const std::size_t end = world().slot_bytes;
   return offset < end && bytes <= end - offset;
+}
+
+void restart_slaves() {
+  World& all = world();
+  for (Group& group : all.groups) {
+    for (const auto& slave : group.slaves) {
+      if (!slave->live) continue;
+      // Its threads waited on this in the parent and never will here.
+      new (&slave->wake) std::condition_variable;
+      const std::vector<std::byte> kept(slave->statics,
+                                        slave->statics + all.static_bytes);
+      start_thread(*slave, stack_bytes(all));
+      wait_for(slave->ready);
+      std::copy(kept.begin(), kept.end(), slave->statics);
+      sem_post(&slave->start);
+    }
+  }
 }
 
 World& world() {

@@ -62,12 +62,16 @@ struct Slave {
   std::byte* statics = nullptr;    // the program's TLS block
   std::byte* stack_top = nullptr;  // where the slave's function began
   const void* last_pc = nullptr;   // of its calls, in check mode
+  const void* look_pc = nullptr;   // of a loop on one word, since that call
   LdmHeap heap;
   pthread_t thread = {};
   sem_t start = {};
   sem_t ready = {};
   Counters counters;
-  unsigned long patience = 0;  // nanoseconds of this launch, for receivers
+  std::uint64_t cycle = 0;        // of its clock, in check mode
+  std::uint64_t clock_reads = 0;  // of this launch
+  std::uint64_t tickets = 0;      // locks and atomics of this launch
+  unsigned long patience = 0;     // nanoseconds of this launch, for receivers
   std::unique_ptr<check::SlaveCheck> check;  // in check mode
 
   // Under the world's mutex.
@@ -106,6 +110,18 @@ struct Group {
   const void* spawned_at = nullptr;
 };
 
+// Order is what a run leaves to chance on the machine: which slave is first,
+// and whether a transfer happens when it is issued (eager) or waited for.
+struct Order {
+  std::uint64_t seed = 0;
+  bool eager = false;
+  std::uint64_t lot = 1;  // of the lots drawn for seeds above 1
+
+  static Order of_seed(std::uint64_t seed) noexcept {
+    return {seed, seed % 2 == 1, seed * 0x9e3779b97f4a7c15u + 1};
+  }
+};
+
 class World {
  public:
   std::mutex mutex;
@@ -130,6 +146,7 @@ class World {
   Slave* turn = nullptr;
   bool held = false;
   int live = 0;
+  Order order;
 
   Slave& slave(int group, int id) noexcept {
     return *groups[static_cast<std::size_t>(group)]
@@ -144,6 +161,9 @@ World& world();
 bool has_world() noexcept;
 // start_groups() starts the threads of the core groups of `mask`, once.
 void start_groups(unsigned mask);
+// restart_slaves() gives a child of fork() threads for the slaves that were
+// launched and had not begun.
+void restart_slaves();
 
 // self() is the slave that the calling thread is, or nullptr for a master.
 Slave* self() noexcept;

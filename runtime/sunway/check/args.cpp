@@ -1,5 +1,6 @@
 #include "runtime/sunway/check/args.h"
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <mutex>
@@ -22,6 +23,7 @@ struct Args {
 };
 
 std::mutex mutex;
+std::atomic<bool> changed{false};
 std::vector<Args>& all() {
   static auto* const made = new std::vector<Args>;
   return *made;
@@ -44,6 +46,7 @@ void remember_args(const void* argument, const void* pc) {
 void forget_args() {
   const std::lock_guard<std::mutex> lock(mutex);
   all().clear();
+  changed = false;
 }
 
 void args_written(const volatile void* address, std::size_t bytes) {
@@ -57,8 +60,8 @@ void args_written(const volatile void* address, std::size_t bytes) {
   }
 }
 
-void check_args(const Slave& slave, const void* main, std::size_t bytes,
-                const void* pc) {
+void check_args(const Slave& slave, const volatile void* main,
+                std::size_t bytes, const void* pc) {
   const std::lock_guard<std::mutex> lock(mutex);
   const auto begin = reinterpret_cast<std::uintptr_t>(main);
   for (const Args& args : all()) {
@@ -67,13 +70,18 @@ void check_args(const Slave& slave, const void* main, std::size_t bytes,
     for (std::size_t i = begin - base; i < begin - base + bytes; ++i) {
       if (!args.known[i] || args.address[i] == args.bytes[i]) continue;
       report({"args-changed", pc, &slave,
-              "gets the arguments of its spawn, but byte " + std::to_string(i) +
+              "reads the arguments of its spawn, but byte " +
+                  std::to_string(i) +
                   " of them is no longer what it was then: they must live and "
                   "stay as they are until the join",
               args.pc});
       return;
     }
   }
+}
+
+bool may_have_changed() noexcept {
+  return changed.load(std::memory_order_relaxed);
 }
 
 void check_args_alive(const void* frame, const void* pc) {
@@ -84,7 +92,13 @@ void check_args_alive(const void* frame, const void* pc) {
     const auto at = reinterpret_cast<std::uintptr_t>(args.address);
     const bool gone = args.on_heap ? find_block(at).bytes == 0
                                    : at < here && here - at < kStack;
-    if (!gone) continue;
+    if (!gone) {
+      if (std::memcmp(args.address, args.bytes.data(), args.bytes.size()) !=
+          0) {
+        changed = true;
+      }
+      continue;
+    }
     report({"args-changed", args.pc, nullptr,
             args.on_heap
                 ? "the argument struct was freed before the join; slaves may "

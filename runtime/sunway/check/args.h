@@ -14,8 +14,11 @@ void forget_args();
 // args_written() is a slave's or, after a meeting with it, the master's write.
 void args_written(const volatile void* address, std::size_t bytes);
 // check_args() reports when what a slave gets is no longer what was spawned.
-void check_args(const Slave& slave, const void* main, std::size_t bytes,
-                const void* pc);
+void check_args(const Slave& slave, const volatile void* main,
+                std::size_t bytes, const void* pc);
+// may_have_changed() is true when the master has, before the join, changed
+// arguments that slaves may read with their own instructions.
+bool may_have_changed() noexcept;
 // check_args_alive() is the master's join, in a function of `frame`.
 void check_args_alive(const void* frame, const void* pc);
 

@@ -22,6 +22,10 @@ class SlaveClock {
   void take(const volatile void* object);
 
   std::uint32_t now() const noexcept { return (*clock_)[slave_]; }
+  // knows() is the last of another's clock that this slave has heard of.
+  std::uint32_t knows(std::size_t slave) const noexcept {
+    return (*clock_)[slave];
+  }
   // snapshot() stays as it is while the clock goes on.
   std::shared_ptr<const Clock> snapshot() noexcept { return clock_; }
   // restart() begins a launch: everything before it is past.

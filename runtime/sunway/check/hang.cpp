@@ -113,10 +113,13 @@ void report_master_alone() {
 }
 
 void report_silence(const Slave& slave, int seconds) {
-  end({"hang", slave.last_pc, &slave,
-       "this is its last call; for " + std::to_string(seconds) +
+  const bool looks = slave.look_pc != nullptr;
+  end({"hang", looks ? slave.look_pc : slave.last_pc, &slave,
+       std::string(looks ? "" : "this is its last call; ") + "for " +
+           std::to_string(seconds) +
            " s it has done nothing but look at one place: it waits for what "
-           "cannot come (SWAMP_CHECK_TIMEOUT sets the time)"});
+           "cannot come (SWAMP_CHECK_TIMEOUT sets the time)",
+       looks ? slave.last_pc : nullptr});
 }
 
 }  // namespace swamp::sunway::check

@@ -1,7 +1,9 @@
 #include "runtime/sunway/check/host_check.h"
 
 #include "runtime/sunway/check/args.h"
+#include "runtime/sunway/check/crash.h"
 #include "runtime/sunway/check/footprint.h"
+#include "runtime/sunway/check/replay.h"
 #include "runtime/sunway/check/report.h"
 #include "runtime/sunway/check/watchdog.h"
 #include "runtime/sunway/settings.h"
@@ -27,6 +29,7 @@ void bad_launch(const void* pc, const char* text) {
 void launched(const void* argument, const void* pc) {
   if (!world().check) return;
   start_watchdog();
+  watch_crashes();
   remember_args(argument, pc);
 }
 
@@ -37,6 +40,7 @@ void joining(const void* pc, const void* frame) {
 void joined() {
   if (!world().check || world().live != 0) return;
   search_touches();
+  end_replays();
   forget_objects();
   forget_args();
 }

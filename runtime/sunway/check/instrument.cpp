@@ -29,9 +29,12 @@ void saw_write(const volatile void* address, std::size_t bytes, const void* pc,
     slave->check->write(address, bytes, pc, is_volatile);
   }
 }
-void saw_atomic(const volatile void* address) {
+void saw_atomic(const volatile void* address, std::size_t bytes, bool writes,
+                const void* pc) {
   Slave* slave = self();
-  if (slave != nullptr && slave->check) slave->check->atomic(address);
+  if (slave != nullptr && slave->check) {
+    slave->check->atomic(address, bytes, writes, pc);
+  }
 }
 
 }  // namespace
@@ -41,7 +44,13 @@ void saw_atomic(const volatile void* address) {
 extern "C" {
 
 void __tsan_init() {}
-void __tsan_func_entry(void*) {}
+// A function's own frame is there by now.
+void __tsan_func_entry(void*) {
+  Slave* slave = self();
+  if (slave != nullptr && slave->check) {
+    slave->check->entered(__builtin_frame_address(0));
+  }
+}
 void __tsan_func_exit() {}
 
 #define SWAMP_ACCESS(suffix, bytes)                   \
@@ -89,31 +98,31 @@ void __tsan_vptr_update(void** address, void*) {
 #define SWAMP_FETCH(bits, word, name)                                    \
   word __tsan_atomic##bits##_fetch_##name(volatile word* at, word value, \
                                           int) {                         \
-    saw_atomic(at);                                                      \
+    saw_atomic(at, sizeof(word), true, SWAMP_SUNWAY_CALLER());           \
     return __atomic_fetch_##name(at, value, __ATOMIC_SEQ_CST);           \
   }
 #define SWAMP_ATOMIC(bits, word)                                            \
   word __tsan_atomic##bits##_load(const volatile word* at, int) {           \
-    saw_atomic(at);                                                         \
+    saw_atomic(at, sizeof(word), false, SWAMP_SUNWAY_CALLER());             \
     return __atomic_load_n(at, __ATOMIC_SEQ_CST);                           \
   }                                                                         \
   void __tsan_atomic##bits##_store(volatile word* at, word value, int) {    \
-    saw_atomic(at);                                                         \
+    saw_atomic(at, sizeof(word), true, SWAMP_SUNWAY_CALLER());              \
     __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                          \
   }                                                                         \
   word __tsan_atomic##bits##_exchange(volatile word* at, word value, int) { \
-    saw_atomic(at);                                                         \
+    saw_atomic(at, sizeof(word), true, SWAMP_SUNWAY_CALLER());              \
     return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                \
   }                                                                         \
   int __tsan_atomic##bits##_compare_exchange_strong(                        \
       volatile word* at, word* expected, word value, int, int) {            \
-    saw_atomic(at);                                                         \
+    saw_atomic(at, sizeof(word), true, SWAMP_SUNWAY_CALLER());              \
     return __atomic_compare_exchange_n(at, expected, value, false,          \
                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
   }                                                                         \
   int __tsan_atomic##bits##_compare_exchange_weak(                          \
       volatile word* at, word* expected, word value, int, int) {            \
-    saw_atomic(at);                                                         \
+    saw_atomic(at, sizeof(word), true, SWAMP_SUNWAY_CALLER());              \
     return __atomic_compare_exchange_n(at, expected, value, false,          \
                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
   }                                                                         \

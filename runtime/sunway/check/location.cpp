@@ -21,10 +21,17 @@
 namespace swamp::sunway::check {
 namespace {
 
+constexpr char kSlavePrefix[] = "slave_";  // swcc's, as the vendor's linker's
+
+// What the assembler's macro for the slaves' counter refers to.
+constexpr char kClock[] = "swamp_slave_cycles";
+
 // Variables is the program's symbol table, of what is no function.
 struct Variables {
   std::vector<Symbol> statics;  // by begin, as loaded
   std::vector<Symbol> ldm;      // by begin, in the TLS block
+  std::vector<Symbol> slave_functions;
+  bool unseen_clock = false;
 };
 
 std::uintptr_t program_base() {
@@ -72,6 +79,10 @@ Variables read_variables() {
     for (std::size_t s = 0; s < sections[i].sh_size / sizeof(Elf64_Sym); ++s) {
       const Elf64_Sym& symbol = symbols[s];
       const auto type = ELF64_ST_TYPE(symbol.st_info);
+      if (symbol.st_shndx == SHN_UNDEF &&
+          std::strcmp(names + symbol.st_name, kClock) == 0) {
+        all.unseen_clock = true;
+      }
       if (symbol.st_shndx == SHN_UNDEF || symbol.st_size == 0) continue;
       if (type == STT_OBJECT) {
         all.statics.push_back({plain(names + symbol.st_name),
@@ -79,6 +90,12 @@ Variables read_variables() {
       } else if (type == STT_TLS) {
         all.ldm.push_back(
             {plain(names + symbol.st_name), symbol.st_value, symbol.st_size});
+      } else if (type == STT_FUNC &&
+                 std::strncmp(names + symbol.st_name, kSlavePrefix,
+                              sizeof kSlavePrefix - 1) == 0) {
+        all.slave_functions.push_back(
+            {plain(names + symbol.st_name + sizeof kSlavePrefix - 1),
+             base + symbol.st_value, symbol.st_size});
       }
     }
   }
@@ -87,6 +104,7 @@ Variables read_variables() {
   };
   std::sort(all.statics.begin(), all.statics.end(), by_begin);
   std::sort(all.ldm.begin(), all.ldm.end(), by_begin);
+  std::sort(all.slave_functions.begin(), all.slave_functions.end(), by_begin);
   return all;
 }
 
@@ -128,9 +146,12 @@ Location locate(const void* pc) {
       state, reinterpret_cast<std::uintptr_t>(pc) - 1,
       [](void* out, std::uintptr_t, const char* file, int line, const char*) {
         if (file == nullptr) return 0;
-        // The innermost of inlined frames comes first.
-        *static_cast<Location*>(out) = {from_here(file), line};
-        return 1;
+        // The innermost of inlined frames comes first: the user's own, if one
+        // is, and not the C++ library's.
+        auto& found = *static_cast<Location*>(out);
+        const bool system = std::strncmp(file, "/usr/", 5) == 0;
+        if (!system || found.line == 0) found = {from_here(file), line};
+        return system ? 0 : 1;
       },
       [](void*, const char*, int) {}, &at);
   return at;
@@ -143,6 +164,16 @@ Symbol find_variable(std::uintptr_t address) {
 Symbol find_ldm_variable(std::uintptr_t offset) {
   return find_in(variables().ldm, offset);
 }
+
+std::string name_of_function(const void* function) {
+  const Symbol symbol = find_in(variables().slave_functions,
+                                reinterpret_cast<std::uintptr_t>(function));
+  if (!symbol.name.empty()) return symbol.name;
+  const Location at = locate(static_cast<const char*>(function) + 1);
+  return at.file + ":" + std::to_string(at.line);
+}
+
+bool reads_clock_unseen() { return variables().unseen_clock; }
 
 std::string describe(std::uintptr_t address) {
   const Symbol symbol = find_variable(address);

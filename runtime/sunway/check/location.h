@@ -31,6 +31,13 @@ Symbol find_variable(std::uintptr_t address);
 // program's TLS block.
 Symbol find_ldm_variable(std::uintptr_t offset);
 
+// name_of_function() is what the program calls a slave function.
+std::string name_of_function(const void* function);
+
+// reads_clock_unseen() is a program whose slaves read the cycle counter by
+// inline assembly.
+bool reads_clock_unseen();
+
 // describe() names an address for people: "grid + 1024", "0x7f...".
 std::string describe(std::uintptr_t address);
 

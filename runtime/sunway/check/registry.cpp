@@ -97,6 +97,8 @@ std::size_t mapped_bytes(std::uintptr_t address, std::size_t want, bool write) {
   return have;
 }
 
+}  // namespace
+
 bool in_any_ldm(std::uintptr_t address) {
   const World& all = world();
   for (const Group& group : all.groups) {
@@ -107,8 +109,6 @@ bool in_any_ldm(std::uintptr_t address) {
   }
   return false;
 }
-
-}  // namespace
 
 void add_block(const void* memory, std::size_t bytes, const void* pc) noexcept {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);

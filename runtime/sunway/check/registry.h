@@ -31,6 +31,9 @@ Block find_block(std::uintptr_t address);
 // memory to read (or, `write`, to write); empty when nothing is.
 std::string why_not_main(std::uintptr_t address, std::size_t bytes, bool write);
 
+// in_any_ldm() says whether an address is some slave's LDM.
+bool in_any_ldm(std::uintptr_t address);
+
 // readable_bytes() is how much of one variable, block or mapping there is from
 // an address on, at most `most`.
 std::size_t readable_bytes(std::uintptr_t address, std::size_t most);

@@ -1,5 +1,6 @@
 #include "runtime/sunway/check/report.h"
 
+#include <atomic>
 #include <cstdio>
 #include <map>
 #include <mutex>
@@ -22,7 +23,9 @@ using Key = std::tuple<std::string, const void*, const void*>;
 struct All {
   std::mutex mutex;
   std::map<Key, Said> said;
-  bool reported = false;
+  std::atomic<bool> reporting{false};
+  std::atomic<bool> reported{false};
+  Forward forward = nullptr;
 };
 All& all() {
   static All* const made = new All;  // outlives every destructor
@@ -66,9 +69,11 @@ void emit(const Finding& finding, bool is_note) {
   All& state = all();
   const std::lock_guard<std::mutex> lock(state.mutex);
   if (!is_note) state.reported = true;
+  if (state.forward != nullptr) return state.forward(finding, is_note);
   Said& said = state.said[{finding.category, finding.pc, finding.clash}];
   said.is_note = is_note;
   if (said.count++ != 0) return;
+  state.reporting = true;
   const Location at = locate(finding.pc);
   std::string text = finding.text;
   if (finding.clash != nullptr) {
@@ -85,6 +90,7 @@ void emit(const Finding& finding, bool is_note) {
               finding.category + ": " + who + ": " + text;
   say(said.line);
   append_json(finding, at, is_note, text);
+  state.reporting = false;
   if (!is_note && settings().halt) end_now(kReportedExit);
 }
 
@@ -93,13 +99,18 @@ void emit(const Finding& finding, bool is_note) {
 void report(const Finding& finding) { emit(finding, false); }
 void note(const Finding& finding) { emit(finding, true); }
 
-bool reported() {
+bool reported() noexcept { return all().reported; }
+
+bool is_reporting() noexcept { return all().reporting; }
+
+void forward_findings(Forward forward) {
   const std::lock_guard<std::mutex> lock(all().mutex);
-  return all().reported;
+  all().forward = forward;
 }
 
 void say_totals() {
   const std::lock_guard<std::mutex> lock(all().mutex);
+  if (all().forward != nullptr) return;
   std::size_t repeated = 0;
   for (const auto& [key, said] : all().said) {
     if (!said.is_note) repeated += said.count - 1;

@@ -24,7 +24,15 @@ void report(const Finding& finding);
 void note(const Finding& finding);
 
 // reported() says whether report() said anything.
-bool reported();
+bool reported() noexcept;
+
+// is_reporting() is true while a finding is being put into words: to read the
+// program's debug information takes a while.
+bool is_reporting() noexcept;
+
+// Forward is where findings go instead, in a child that runs a launch again.
+using Forward = void (*)(const Finding& finding, bool is_note);
+void forward_findings(Forward forward);
 
 // say_totals() ends the program's reports.
 void say_totals();

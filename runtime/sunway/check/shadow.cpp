@@ -7,6 +7,7 @@ namespace swamp::sunway::check {
 namespace {
 
 constexpr std::size_t kWord = 4;
+constexpr std::uint8_t kWhole = 0xf;
 
 }  // namespace
 
@@ -17,14 +18,25 @@ void Shadow::poison(std::byte* begin, std::size_t bytes) noexcept {
   std::memset(begin, kPoison, bytes);
   const auto first = static_cast<std::size_t>(begin - slot_);
   std::fill(unwritten_.data() + first / kWord,
-            unwritten_.data() + (first + bytes) / kWord, std::uint8_t{1});
+            unwritten_.data() + (first + bytes) / kWord, kWhole);
 }
 
 void Shadow::written(std::byte* begin, std::size_t bytes) noexcept {
   const auto first = static_cast<std::size_t>(begin - slot_);
-  std::fill(unwritten_.data() + first / kWord,
-            unwritten_.data() + (first + bytes + kWord - 1) / kWord,
-            std::uint8_t{0});
+  const std::size_t end = first + bytes;
+  const auto above = static_cast<unsigned>(kWhole << first % kWord);
+  const auto below = static_cast<unsigned>(kWhole >> (kWord - end % kWord));
+  std::uint8_t* words = unwritten_.data();
+  const auto clear = [&](std::size_t word, unsigned mask) {
+    words[word] = static_cast<std::uint8_t>(words[word] & ~mask);
+  };
+  if (first / kWord == end / kWord) {
+    clear(first / kWord, above & below);
+    return;
+  }
+  clear(first / kWord, above);
+  std::fill(words + first / kWord + 1, words + end / kWord, std::uint8_t{0});
+  if (end % kWord != 0) clear(end / kWord, below);
 }
 
 std::size_t Shadow::words(const std::byte* begin, std::size_t bytes) noexcept {
@@ -33,7 +45,7 @@ std::size_t Shadow::words(const std::byte* begin, std::size_t bytes) noexcept {
 }
 
 bool Shadow::is_unwritten(std::size_t word) const noexcept {
-  if (unwritten_[word] == 0) return false;
+  if (unwritten_[word] != kWhole) return false;
   std::uint32_t value = 0;
   std::memcpy(&value, slot_ + word * kWord, kWord);
   return value == 0xffffffffu;

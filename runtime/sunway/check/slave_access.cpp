@@ -4,11 +4,10 @@
 #include <thread>
 
 #include "runtime/sunway/check/args.h"
-#include "runtime/sunway/check/footprint.h"
-#include "runtime/sunway/check/hash.h"
 #include "runtime/sunway/check/ranges.h"
 #include "runtime/sunway/check/report.h"
 #include "runtime/sunway/check/slave_check.h"
+#include "runtime/sunway/check/written.h"
 #include "runtime/sunway/schedule.h"
 #include "runtime/sunway/settings.h"
 
@@ -48,15 +47,6 @@ void SlaveCheck::again() {
   std::this_thread::sleep_for(std::chrono::milliseconds(rest_ms_ / 2));
 }
 
-void SlaveCheck::settle() {
-  if (written_.end == 0) return;
-  add_touch({written_.begin, written_.end, &slave_, written_.pc, true, true,
-             hash(reinterpret_cast<const std::byte*>(written_.begin),
-                  written_.end - written_.begin),
-             clock_.snapshot(), clock_.now()});
-  written_ = {};
-}
-
 void SlaveCheck::read(const volatile void* address, std::size_t bytes,
                       const void* pc, bool is_volatile) {
   const std::uintptr_t begin = number(address);
@@ -66,15 +56,25 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
     last_read_ = begin;
     looks_ = 0;
     rest_ms_ = 1;
+    slave_.look_pc = nullptr;
     step();
   } else {
+    slave_.look_pc = pc;
     again();
   }
   if (!slave_.in_ldm(address, bytes)) {
-    if (is_volatile) clock_.take(address);
+    if (is_volatile) {
+      clock_.take(address);
+    } else {
+      direct_read(begin, end, pc);
+    }
+    if (!pending_.empty()) direct_in_flight(begin, end, false, pc);
+    if (may_have_changed()) check_args(slave_, address, bytes, pc);
     if (settings().main_access) direct(begin, end, false, pc);
     return;
   }
+  if (begin < accessed_ && begin >= number(slave_.stack)) deepen(begin, pc);
+  if (!arrivals_.empty()) check_arrivals(begin, end, is_volatile, pc);
   if (!pending_.empty()) {
     look_at_replies(begin, end, pc);
     for (Pending& pending : pending_) {
@@ -98,10 +98,15 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
   step();
   if (!slave_.in_ldm(address, bytes)) {
     if (is_volatile) clock_.give(address);
+    if (!pending_.empty()) direct_in_flight(begin, end, true, pc);
     direct(begin, end, true, pc);
-    if (is_volatile) written_ = {};  // a flag, not a result
+    if (is_volatile) {  // a flag, for its order
+      add_written({begin, end, pc, &slave_});
+      written_ = {};
+    }
     return;
   }
+  if (begin < accessed_ && begin >= number(slave_.stack)) deepen(begin, pc);
   for (Pending& pending : pending_) {
     const Transfer& t = pending.transfer;
     if (meet(begin, end, t.reply, 4)) {
@@ -157,22 +162,6 @@ void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
             "reads memory of ldm_malloc to which nothing was written: on the "
             "machine it holds what the last program left"});
     shadow_.written(at, bytes);
-  }
-}
-
-void SlaveCheck::direct(std::uintptr_t begin, std::uintptr_t end, bool write,
-                        const void* pc) {
-  auto* address = reinterpret_cast<void*>(begin);
-  if (write) {
-    args_written(address, end - begin);
-    written_ = {begin, end, pc};
-  }
-  if (settings().main_access) {
-    report({"main-access", pc, &slave_,
-            std::string(write ? "writes" : "reads") + " main memory at " +
-                describe(begin) +
-                " directly: hundreds of cycles, and not coherent with other "
-                "slaves' caches; use DMA"});
   }
 }
 

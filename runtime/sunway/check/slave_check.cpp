@@ -8,6 +8,7 @@
 #include "runtime/sunway/check/hash.h"
 #include "runtime/sunway/check/ranges.h"
 #include "runtime/sunway/check/report.h"
+#include "runtime/sunway/check/written.h"
 #include "runtime/sunway/ids.h"
 #include "runtime/sunway/schedule.h"
 #include "runtime/sunway/settings.h"
@@ -31,6 +32,7 @@ SlaveCheck::SlaveCheck(Slave& slave, std::size_t slot_bytes)
 
 void SlaveCheck::enter(const void* pc) {
   slave_.last_pc = pc;
+  slave_.look_pc = nullptr;
   settle();
   step();
   take_turn(slave_);
@@ -41,17 +43,36 @@ void SlaveCheck::begin_launch() {
   clock_.restart();
   // What lies below belongs to no frame yet, but for those that this one calls.
   constexpr std::size_t kMargin = 1024;
+  // Of the C library's functions, whose accesses are not seen.
+  constexpr std::size_t kBelow = 8192;
   auto* here = static_cast<std::byte*>(__builtin_frame_address(0));
   const auto room = static_cast<std::size_t>(here - slave_.stack);
   const std::size_t bytes =
       std::min(room - std::min(room, kMargin), world().ldm_bytes) / 4 * 4;
   std::byte* begin = here - kMargin - bytes;
   begin -= number(begin) % 4;
-  shadow_.poison(begin, bytes);
+  // Far below of what the last launch used it is poison still.
+  std::byte* first = begin;
+  if (launch_++ != 0 && lowest_ > number(begin) + kBelow) {
+    first += (lowest_ - kBelow - number(begin)) / 4 * 4;
+  }
+  const auto done = std::min(static_cast<std::size_t>(first - begin), bytes);
+  shadow_.poison(begin + done, bytes - done);
+  lowest_ = number(here);
+  accessed_ = lowest_;
+  deep_ = 0;
+  entered_ = 0;
+  arrivals_.clear();
+}
+
+std::size_t SlaveCheck::stack_bytes() const noexcept {
+  return number(slave_.stack_top) - std::min(lowest_, number(slave_.stack_top));
 }
 
 void SlaveCheck::end_launch() {
   settle();
+  enter_reads();
+  check_depth(deep_, deep_pc_);
   step();
   for (Pending& pending : pending_) {
     report_unwaited(pending, pending.pc,
@@ -83,12 +104,24 @@ void SlaveCheck::log(const Transfer& t, const void* pc,
                      const std::shared_ptr<const Clock>& before) {
   if (t.kind == Transfer::Kind::remote_get) return;
   for_blocks(t, [&](std::byte* main, std::byte*, std::size_t bytes) {
+    if (t.writes_main()) {
+      add_written({number(main), number(main) + bytes, pc, &slave_});
+    }
     add_touch({number(main), number(main) + bytes, &slave_, pc, t.writes_main(),
                false, 0, before, clock_.now()});
   });
   if (t.writes_main()) {
     args_written(t.main, t.extent());
   }
+}
+
+void SlaveCheck::log_unknown(const Transfer& t) const {
+  if (!keeps_written()) return;
+  for_blocks(t, [&](std::byte* main, std::byte* ldm, std::size_t bytes) {
+    shadow_.for_unwritten(ldm, bytes, [&](std::size_t i) {
+      add_written({number(main) + i, number(main) + i + 1, nullptr, &slave_});
+    });
+  });
 }
 
 void SlaveCheck::issue(const Transfer& t, const void* pc) {
@@ -107,13 +140,15 @@ void SlaveCheck::issue(const Transfer& t, const void* pc) {
     check_args(slave_, t.main, bytes_of(t), pc);
   }
   Pending pending{t, pc, clock_.snapshot(), 0};
+  pending.moved = world().order.eager;
   if (t.writes_main()) {
-    pending.source_hash = hash(t.ldm, bytes_of(t));
+    log_unknown(t);
   } else {
     shadow_.written(t.ldm, bytes_of(t));
     std::memset(t.ldm, Shadow::kPoison, bytes_of(t));
-    pending.source_hash = hash(t.ldm, bytes_of(t));
   }
+  if (pending.moved) carry_out(t);
+  pending.source_hash = hash(t.ldm, bytes_of(t));
   pending_.push_back(std::move(pending));
 }
 
@@ -124,6 +159,7 @@ void SlaveCheck::at_once(const Transfer& t, const void* pc) {
   if (t.kind == Transfer::Kind::get) {
     check_args(slave_, t.main, bytes_of(t), pc);
   }
+  if (t.writes_main()) log_unknown(t);
   carry_out(t);
   if (!t.writes_main()) shadow_.written(t.ldm, bytes_of(t));
   log(t, pc, clock_.snapshot());
@@ -140,7 +176,7 @@ void SlaveCheck::complete(std::size_t index) {
             &slave_,
             std::string(t.call) + "'s buffer was written before its wait"});
   }
-  carry_out(t);
+  if (!pending.moved) carry_out(t);
   log(t, pending.pc, pending.before);
   if (slave_.in_ldm(t.reply, 4)) add_reply(t.reply);
 }
@@ -180,9 +216,42 @@ void SlaveCheck::end_wait_without_reply(volatile void* reply, int value) {
   }
 }
 
-void SlaveCheck::after_wait(volatile void*) { clock_.take(&slave_); }
+void SlaveCheck::after_wait(volatile void* reply) {
+  clock_.take(reply);
+  clock_.take(&slave_);
+}
+
+void SlaveCheck::check_arrivals(std::uintptr_t begin, std::uintptr_t end,
+                                bool is_volatile, const void* pc) {
+  // A look at the reply word is how old programs wait, or at a flag.
+  for (const Arrival& arrival : arrivals_) {
+    if (meet(begin, end, arrival.reply, 4)) clock_.take(arrival.reply);
+  }
+  const auto heard = [&](const Arrival& arrival) {
+    return clock_.knows(arrival.sender) >= arrival.sent ||
+           (is_volatile && begin < arrival.end && arrival.begin < end);
+  };
+  arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(), heard),
+                  arrivals_.end());
+  for (std::size_t i = 0; i < arrivals_.size(); ++i) {
+    const Arrival arrival = arrivals_[i];
+    if (begin >= arrival.end || arrival.begin >= end) continue;
+    arrivals_.erase(arrivals_.begin() + static_cast<std::ptrdiff_t>(i));
+    report(
+        {"missing-wait", pc, &slave_,
+         std::string("reads what slave ") +
+             std::to_string(arrival.sender % static_cast<std::size_t>(
+                                                 settings().slaves_per_group)) +
+             " sends by " + arrival.call +
+             ", and has not waited for it: wait for the reply word here, or "
+             "meet the sender (ssync)",
+         arrival.pc});
+    return;
+  }
+}
 
 void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
+                          const volatile void* reply, const char* call,
                           const void* pc) {
   const Transfer t{
       Transfer::Kind::get, ldm, nullptr, length, 0, 0, nullptr, ""};
@@ -196,7 +265,17 @@ void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
             pending.pc});
   }
   shadow_.written(ldm, static_cast<std::size_t>(length));
-  if (&sender != &slave_) sender.check->clock_.give(&slave_);
+  if (&sender == &slave_) return;
+  const std::uintptr_t begin = number(ldm);
+  const std::uintptr_t end = begin + static_cast<std::uintptr_t>(length);
+  arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(),
+                                 [&](const Arrival& old) {
+                                   return old.begin >= begin && old.end <= end;
+                                 }),
+                  arrivals_.end());
+  arrivals_.push_back({begin, end, number_of(sender),
+                       sender.check->clock_.now(), reply, call, pc});
+  sender.check->clock_.give(reply != nullptr ? reply : &slave_);
 }
 
 }  // namespace swamp::sunway::check

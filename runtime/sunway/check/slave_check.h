@@ -5,6 +5,7 @@
 #ifndef SWAMP_RUNTIME_SUNWAY_CHECK_SLAVE_CHECK_H_
 #define SWAMP_RUNTIME_SUNWAY_CHECK_SLAVE_CHECK_H_
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -40,8 +41,10 @@ class SlaveCheck {
                    const void* pc);
   void after_wait(volatile void* reply);
   void finish_all();
-  // received() is data that `sender` wrote into this slave's LDM.
-  void received(std::byte* ldm, long length, Slave& sender, const void* pc);
+  // received() is data that `sender` wrote into this slave's LDM, and the reply
+  // word there, or nullptr.
+  void received(std::byte* ldm, long length, Slave& sender,
+                const volatile void* reply, const char* call, const void* pc);
 
   // LDM memory.
   void allocated(std::size_t offset, std::size_t bytes, const void* pc);
@@ -57,7 +60,8 @@ class SlaveCheck {
   void leave(const volatile void* object) { clock_.take(object); }
   void acquire(const volatile void* word);
   void release(const volatile void* word);
-  void atomic(const volatile void* word);
+  void atomic(const volatile void* word, std::size_t bytes, bool writes,
+              const void* pc);
 
   // Every load and store of the slave's own instructions.
   void read(const volatile void* address, std::size_t bytes, const void* pc,
@@ -65,11 +69,19 @@ class SlaveCheck {
   void write(const volatile void* address, std::size_t bytes, const void* pc,
              bool is_volatile);
 
+  // entered() is the beginning of one of the slave's functions.
+  void entered(const void* frame) {
+    const auto at = reinterpret_cast<std::uintptr_t>(frame);
+    if (at < lowest_) lowest_ = at;
+  }
+
   // progress() moves whenever the slave does more than look at one word again
   // and again.
   std::uint64_t progress() const noexcept {
     return progress_.load(std::memory_order_relaxed);
   }
+  // stack_bytes() is how deep the launch's stack has been seen to be.
+  std::size_t stack_bytes() const noexcept;
   std::size_t in_flight() const noexcept { return pending_.size(); }
 
  private:
@@ -77,7 +89,8 @@ class SlaveCheck {
     Transfer transfer;
     const void* pc;
     std::shared_ptr<const Clock> before;
-    std::uint64_t source_hash;
+    std::uint64_t source_hash;        // of its LDM, when it was issued
+    bool moved = false;               // carried out when it was issued
     const void* passed_by = nullptr;  // a wait that an old count satisfied
     bool reported = false;
     int looks = 0;  // at its reply word
@@ -92,26 +105,53 @@ class SlaveCheck {
   std::string why_not_ldm(const std::byte* ldm, std::size_t bytes) const;
   bool check_reply(volatile void* reply, const char* call, const void* pc);
   void check_stack(const void* pc);
+  void check_depth(std::size_t depth, const void* pc);
+  // deepen() is an access to the stack below all others of this launch.
+  void deepen(std::uintptr_t lowest, const void* pc);
   void check_clashes(const Transfer& transfer, const void* pc);
   void check_written(const Transfer& transfer, const void* pc);
   void complete(std::size_t index);
   void log(const Transfer& transfer, const void* pc,
            const std::shared_ptr<const Clock>& before);
+  // log_unknown() enters what a put sends without that it was ever written.
+  void log_unknown(const Transfer& transfer) const;
   void report_unwaited(Pending& pending, const void* pc,
                        const std::string& what);
   void look_at_replies(std::uintptr_t begin, std::uintptr_t end,
                        const void* pc);
+  // check_arrivals() is a look at LDM that others may have sent to.
+  void check_arrivals(std::uintptr_t begin, std::uintptr_t end,
+                      bool is_volatile, const void* pc);
   void heap_access(const volatile void* address, std::size_t bytes, bool write,
                    const void* pc);
   void direct(std::uintptr_t begin, std::uintptr_t end, bool write,
               const void* pc);
+  // direct_in_flight() is about the slave's own transfers.
+  void direct_in_flight(std::uintptr_t begin, std::uintptr_t end, bool write,
+                        const void* pc);
+  // direct_read() is a look at main memory that others may write; neighbours
+  // make one, and what was seen since the last meeting is not entered again.
+  void direct_read(std::uintptr_t begin, std::uintptr_t end, const void* pc);
+  void enter_reads();
   // settle() enters the last direct write, whose value is there by now.
   void settle();
   // again() is another look at the same word: who waits lets others run.
   void again();
   static void end_wait_without_reply(volatile void* reply, int value);
 
+  // Arrival is what another slave sent here: known to be there once this slave
+  // has heard from the sender.
+  struct Arrival {
+    std::uintptr_t begin, end;
+    std::size_t sender;
+    std::uint32_t sent;  // the sender's clock
+    const volatile void* reply;
+    const char* call;
+    const void* pc;
+  };
+
   Slave& slave_;
+  std::vector<Arrival> arrivals_;
   SlaveClock clock_;
   Shadow shadow_;
   std::vector<Pending> pending_;  // in the order of issue
@@ -126,6 +166,27 @@ class SlaveCheck {
     const void* pc = nullptr;
   };
   Direct written_;
+  struct Reads {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    const void* pc = nullptr;
+    std::shared_ptr<const Clock> before;
+    std::uint32_t done = 0;
+  };
+  Reads reads_;
+  int entered_ = 0;
+  struct Seen {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    std::uint32_t done = 0;
+    std::uint64_t launch = 0;
+  };
+  std::array<Seen, 1024> seen_{};
+  std::uint64_t launch_ = 0;
+  std::size_t deep_ = 0;  // how deep the deepest access was, and where
+  const void* deep_pc_ = nullptr;
+  std::uintptr_t accessed_ = ~std::uintptr_t{0};
+  std::uintptr_t lowest_ = ~std::uintptr_t{0};  // of the stack, this launch
 };
 
 }  // namespace swamp::sunway::check

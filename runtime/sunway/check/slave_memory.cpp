@@ -4,6 +4,7 @@
 #include "runtime/sunway/check/ranges.h"
 #include "runtime/sunway/check/report.h"
 #include "runtime/sunway/check/slave_check.h"
+#include "runtime/sunway/check/written.h"
 #include "runtime/sunway/schedule.h"
 
 namespace swamp::sunway::check {
@@ -58,6 +59,7 @@ void SlaveCheck::freed_all() { step(); }
 void SlaveCheck::acquire(const volatile void* word) {
   settle();
   step();
+  ++slave_.tickets;
   clock_.take(word);
 }
 void SlaveCheck::release(const volatile void* word) {
@@ -65,8 +67,13 @@ void SlaveCheck::release(const volatile void* word) {
   step();
   clock_.give(word);
 }
-void SlaveCheck::atomic(const volatile void* word) {
+void SlaveCheck::atomic(const volatile void* word, std::size_t bytes,
+                        bool writes, const void* pc) {
   settle();
+  if (writes) {
+    ++slave_.tickets;
+    add_written({number(word), number(word) + bytes, pc, &slave_});
+  }
   if (number(word) != last_read_) {
     last_read_ = number(word);
     step();

@@ -1,4 +1,5 @@
 // The rules that a transfer must keep, before anything is moved.
+#include <algorithm>
 #include <string>
 
 #include "runtime/sunway/check/ranges.h"
@@ -59,9 +60,25 @@ bool SlaveCheck::check_reply(volatile void* reply, const char* call,
   return true;
 }
 
+void SlaveCheck::deepen(std::uintptr_t lowest, const void* pc) {
+  accessed_ = lowest;
+  lowest_ = std::min(lowest_, lowest);
+  // The next call is the place to name, if it comes; what never ends does not.
+  const std::size_t depth = number(slave_.stack_top) - lowest;
+  if (depth > 2 * world().ldm_bytes - world().ldm_bytes / 4) {
+    check_depth(depth, pc);
+  } else {
+    deep_ = depth;
+    deep_pc_ = pc;
+  }
+}
+
 void SlaveCheck::check_stack(const void* pc) {
   const auto* here = static_cast<std::byte*>(__builtin_frame_address(0));
-  const auto depth = static_cast<std::size_t>(slave_.stack_top - here);
+  check_depth(static_cast<std::size_t>(slave_.stack_top - here), pc);
+}
+
+void SlaveCheck::check_depth(std::size_t depth, const void* pc) {
   const std::size_t used = depth + world().static_bytes + slave_.heap.in_use();
   // The system's frames above and the checker's own.
   constexpr std::size_t kOwn = 1024;
@@ -101,14 +118,15 @@ bool SlaveCheck::allows(const Transfer& t, const void* pc) {
       number(t.ldm) | number(t.main) | static_cast<std::uintptr_t>(t.length) |
       (blocks ? static_cast<std::uintptr_t>(t.block | t.stride) : 0u);
   if (bits % 4 != 0) {
-    return is("misaligned",
-              "main memory " + describe(number(t.main)) + ", LDM address " +
-                  std::to_string(number(t.ldm) % 128) +
-                  " beyond a 128-byte line, length " +
-                  std::to_string(t.length) +
-                  ": addresses, length, block and stride must be multiples of "
-                  "4 bytes");
+    // Carried out all the same: what would follow from that is no news.
+    (void)is("misaligned",
+             "main memory " + describe(number(t.main)) + ", LDM address " +
+                 std::to_string(number(t.ldm) % 128) +
+                 " beyond a 128-byte line, length " + std::to_string(t.length) +
+                 ": addresses, length, block and stride must be multiples of "
+                 "4 bytes");
   }
+  if (t.ldm >= slave_.stack) lowest_ = std::min(lowest_, number(t.ldm));
   const std::string ldm = why_not_ldm(t.ldm, bytes_of(t));
   if (!ldm.empty()) return is("ldm-range", ldm);
   if (t.reply != nullptr && !check_reply(t.reply, t.call, pc)) return false;
@@ -142,6 +160,9 @@ bool SlaveCheck::allows_rma(void* local, void* remote, long length,
 }
 
 void SlaveCheck::check_clashes(const Transfer& t, const void* pc) {
+  if (t.writes_main() && !arrivals_.empty()) {
+    check_arrivals(number(t.ldm), number(t.ldm) + bytes_of(t), false, pc);
+  }
   for (Pending& pending : pending_) {
     const Transfer& other = pending.transfer;
     if (meet(t, other)) {
@@ -158,14 +179,24 @@ void SlaveCheck::check_clashes(const Transfer& t, const void* pc) {
                             other.call + " still fills: wait for that first");
       }
     }
-    if (!t.writes_main() && other.writes_main() &&
-        t.kind == Transfer::Kind::get &&
-        meet(number(t.main), number(t.main) + t.extent(), other.main,
-             other.extent())) {
+    if (t.kind == Transfer::Kind::remote_get ||
+        other.kind == Transfer::Kind::remote_get ||
+        (!t.writes_main() && !other.writes_main()) || !meet_main(t, other)) {
+      continue;
+    }
+    if (!t.writes_main()) {
       report_unwaited(pending, pc,
                       std::string(t.call) +
                           " reads main memory that the slave's own " +
                           other.call + " still writes: wait for that first");
+    } else if (!pending.reported) {
+      pending.reported = true;
+      report({"reuse-in-flight", pc, &slave_,
+              std::string(t.call) +
+                  " writes main memory that the slave's own " + other.call +
+                  " still " + (other.writes_main() ? "writes" : "reads") +
+                  ": the two may come in either order; wait for that first",
+              pending.pc});
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "runtime/sunway/check/hang.h"
+#include "runtime/sunway/check/report.h"
 #include "runtime/sunway/check/slave_check.h"
 #include "runtime/sunway/clock.h"
 #include "runtime/sunway/schedule.h"
@@ -30,7 +31,7 @@ class Watch {
     World& all = world();
     const Lock lock(all.mutex);
     const unsigned long now = nanoseconds();
-    if (all.live == 0) {
+    if (all.live == 0 || is_reporting()) {
       patience_ = kSilence;
       last_move_ = now;
       seen_.clear();
@@ -94,20 +95,24 @@ class Watch {
 
 }  // namespace
 
+void restart_watchdog() {
+  sigset_t blocked;
+  sigset_t own;
+  sigfillset(&blocked);
+  pthread_sigmask(SIG_SETMASK, &blocked, &own);
+  std::thread([] {
+    Watch watch;
+    for (;;) {
+      std::this_thread::sleep_for(kTick);
+      watch.tick();
+    }
+  }).detach();
+  pthread_sigmask(SIG_SETMASK, &own, nullptr);
+}
+
 void start_watchdog() {
   static const bool started = [] {
-    sigset_t blocked;
-    sigset_t own;
-    sigfillset(&blocked);
-    pthread_sigmask(SIG_SETMASK, &blocked, &own);
-    std::thread([] {
-      Watch watch;
-      for (;;) {
-        std::this_thread::sleep_for(kTick);
-        watch.tick();
-      }
-    }).detach();
-    pthread_sigmask(SIG_SETMASK, &own, nullptr);
+    restart_watchdog();
     return true;
   }();
   (void)started;

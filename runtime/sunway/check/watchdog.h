@@ -7,6 +7,8 @@ namespace swamp::sunway::check {
 // that loops without a call, lets held slaves go when the master does not wait,
 // and reports when nothing has moved for SWAMP_CHECK_TIMEOUT seconds.
 void start_watchdog();
+// restart_watchdog() is for a child of fork().
+void restart_watchdog();
 
 }  // namespace swamp::sunway::check
 

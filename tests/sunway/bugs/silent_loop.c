@@ -16,9 +16,9 @@ void kernel(args_t* from) {
   athread_dma_get(&args, from, sizeof args);
   athread_dma_get(part, args.in + _PEN * kPart, sizeof part);
   compute();
-  athread_dma_put(args.out + _PEN * kPart, part, sizeof part); /* BUG: hang */
+  athread_dma_put(args.out + _PEN * kPart, part, sizeof part);
 #ifndef RIGHT
-  while (never == 0) {
+  while (never == 0) { /* BUG: hang */
   }
 #endif
 }

@@ -112,6 +112,8 @@ std::string usage() {
          "  SWAMP_CORE_GROUPS      1 to 6; SWAMP_LDM_BYTES\n"
          "  SWAMP_TRANSFER         copy (default), check\n"
          "  SWAMP_CHECK_SEED       another order of the slaves: 1, 2, ...\n"
+         "  SWAMP_CHECK_SCHEDULES  in how many more orders each spawn is run, "
+         "0 to 1000\n"
          "  SWAMP_CHECK_HALT=1     end at the first report\n"
          "  SWAMP_CHECK_REPORT     a file for the reports, in JSON lines\n"
          "  SWAMP_CHECK_TIMEOUT    seconds without progress that are a hang: "

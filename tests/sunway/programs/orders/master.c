@@ -1,0 +1,47 @@
+/* Right whatever the order: work by ticket, times, counts under a lock, padding,
+   strides side by side in flight, a ring. */
+#include <athread.h>
+#include <stdio.h>
+
+#include "shared.h"
+
+int next_tile;
+long lock_word, sum;
+int taken[kSlaves];
+float tiles[kTiles * kTile];
+float matrix[kSlaves * kSlaves];
+unsigned long times[kSlaves];
+result_t results[kSlaves];
+double ring[kSlaves];
+
+extern SLAVE_FUN(share)(void*);
+extern SLAVE_FUN(columns)(void*);
+extern SLAVE_FUN(pass_on)(void*);
+
+int main(void) {
+  int all = 0, timed = 0;
+  double values = 0;
+  for (int i = 0; i < kTiles * kTile; ++i) tiles[i] = i;
+  for (int i = 0; i < kSlaves * kSlaves; ++i) matrix[i] = i;
+  athread_init();
+  for (int round = 0; round < 3; ++round) {
+    next_tile = 0;
+    athread_spawn(share, NULL);
+    athread_join();
+  }
+  athread_set_num_threads(16);
+  athread_spawn(columns, NULL);
+  athread_join();
+  athread_set_num_threads(kSlaves);
+  athread_spawn(pass_on, NULL);
+  athread_join();
+  for (int i = 0; i < kSlaves; ++i) {
+    all += taken[i];
+    timed += times[i] != 0;
+    values += results[i].value;
+  }
+  printf("tiles %d, last %g, sum %ld\n", all, tiles[kTiles * kTile - 1], sum);
+  printf("matrix %g, times %d, values %g, ring %g\n", matrix[kSlaves + 7], timed,
+         values, ring[kSlaves - 1]);
+  return 0;
+}
