@@ -88,8 +88,10 @@ void swamp_slave_run(void* call) {
   // An allocation is a multiple of 64 only.
   const std::size_t bytes =
       frame.call.remote.ldm_bytes + swamp::runtime::kLdmAlignment;
+  // The program's own code may hold LDM; the master runs what was not run.
+  if (get_allocatable_size() < bytes) return;
   void* memory = ldm_malloc(bytes);
-  if (memory == nullptr) return;  // the master runs what was not
+  if (memory == nullptr) return;
   const std::size_t skip =
       -reinterpret_cast<std::uintptr_t>(memory) % swamp::runtime::kLdmAlignment;
   {

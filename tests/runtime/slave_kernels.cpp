@@ -37,6 +37,17 @@ void environment(const void*, void* const* tiles, std::size_t count,
             static_cast<std::uint32_t>(runtime::read_float_environment()));
 }
 
+void side(const void*, void* const* tiles, std::size_t count, std::size_t,
+          Result&) {
+#ifdef __sw_slave__
+  constexpr std::uint32_t kSlave = 1;
+#else
+  constexpr std::uint32_t kSlave = 0;
+#endif
+  auto* out = static_cast<std::uint32_t*>(tiles[0]);
+  std::fill(out, out + count, kSlave);
+}
+
 void tally(const void* args, void* const* tiles, std::size_t count, std::size_t,
            Result& result) {
   auto* data = static_cast<std::uint8_t*>(tiles[0]);
@@ -51,7 +62,8 @@ void tally(const void* args, void* const* tiles, std::size_t count, std::size_t,
 constexpr KernelRow kRows[test::kKernelCount] = {{"add", &add},
                                                  {"widen", &widen},
                                                  {"environment", &environment},
-                                                 {"tally", &tally}};
+                                                 {"tally", &tally},
+                                                 {"side", &side}};
 constexpr KernelTable kTables[] = {
     {"first", true, kRows}, {"absent", false, kRows}, {"second", true, kRows}};
 

@@ -13,8 +13,8 @@ namespace swamp::test {
 // sum += in. kEnvironment: one out stream of uint32, set to the slave's control
 // bits of the floating-point environment. kTally: one inout stream of uint8;
 // adds args.value, and the sum of what was there to the partial result, a
-// uint64.
-enum : KernelId { kAdd, kWiden, kEnvironment, kTally, kKernelCount };
+// uint64. kSide: one out stream of uint32, set to 1 by code of swcc's slaves.
+enum : KernelId { kAdd, kWiden, kEnvironment, kTally, kSide, kKernelCount };
 inline constexpr std::uint32_t kFlagged = 0xdeadbeef;
 
 struct Args {
