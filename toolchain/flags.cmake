@@ -14,9 +14,13 @@ if(SWAMP_PORTABLE)
 endif()
 
 # Sunway's slaves have no vectors that Highway knows, nor has its master: a rule of
-# Highway's own for compilers as old as theirs.
+# Highway's own for compilers as old as theirs. The vendor's driver is told which
+# side each file is for.
 if(SWAMP_WITH_ATHREAD)
   add_compile_definitions(HWY_COMPILE_ONLY_SCALAR)
+  target_compile_options(swamp_flags INTERFACE
+    "$<IF:$<BOOL:$<TARGET_PROPERTY:SWAMP_SLAVE>>,-mslave;-msimd,-mhost>")
+  add_link_options(-mhybrid)
 endif()
 
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -38,6 +42,7 @@ endfunction()
 # There is no C++ library there: what would need one must not compile.
 function(swamp_slave_room name)
   swamp_room(${name} ${ARGN})
+  set_target_properties(${name} PROPERTIES SWAMP_SLAVE ON)
   target_compile_options(${name} PRIVATE
-    -mslave -msimd -fno-exceptions -fno-rtti -fno-threadsafe-statics)
+    -fno-exceptions -fno-rtti -fno-threadsafe-statics)
 endfunction()
