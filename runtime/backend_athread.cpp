@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "runtime/athread/protocol.h"
 #include "runtime/backend.h"
@@ -35,12 +36,24 @@ struct Chip {
   std::size_t ldm_bytes = 0;  // that each can have for a job
 };
 
-// find_chip() asks the slaves.
+// What slaves get is never on the master's stack: other core groups may not see
+// it.
+struct RollCall {
+  athread::GreetingCall call;
+  Greeting greetings[kMaxSlaves];
+};
+
+// find_chip() asks the slaves. In a child after fork() there are none.
 Chip find_chip() {
+  Chip chip;
+  chip.generation = fork_generation();
+  chip.ldm_bytes = ~std::size_t{0};
+  if (chip.generation != 0) return chip;
   athread_init_cgs();
-  const std::unique_ptr<Greeting[]> greetings(new Greeting[kMaxSlaves]);
-  athread::GreetingCall call{greetings.get()};
-  const int status = athread_spawn_cgs(SLAVE_FUN(swamp_slave_greet), &call);
+  const auto roll = std::make_unique<RollCall>();
+  roll->call.greetings = roll->greetings;
+  const int status =
+      athread_spawn_cgs(SLAVE_FUN(swamp_slave_greet), &roll->call);
   if (status != 0) {
     throw Error(SWAMP_INTERNAL,
                 "backend athread: athread_spawn_cgs() returned " +
@@ -48,12 +61,9 @@ Chip find_chip() {
                     "; expected slaves of which none is running");
   }
   athread_join_cgs();
-  Chip chip;
-  chip.generation = fork_generation();
-  chip.ldm_bytes = ~std::size_t{0};
   int groups = 0;
   for (int i = 0; i < kMaxSlaves; ++i) {
-    const Greeting& greeting = greetings[static_cast<std::size_t>(i)];
+    const Greeting& greeting = roll->greetings[i];
     if (greeting.present == 0) continue;
     groups = i / athread::kSlavesPerGroup + 1;
     chip.group_cores =
@@ -70,8 +80,7 @@ Chip find_chip() {
 // The slaves are one, whatever machines are made of them.
 struct Slaves {
   std::mutex mutex;
-  JobCall
-      call;  // not on the master's stack, which other core groups may not see
+  JobCall call;
 };
 Slaves& slaves() {
   static Slaves all;
@@ -108,7 +117,7 @@ class AthreadBackend final : public Backend {
 
  private:
   void spawn_and_join(const RemoteJob& remote) const noexcept {
-    if (fork_generation() != chip_.generation) return;
+    if (chip_.slave_cores == 0 || fork_generation() != chip_.generation) return;
     const std::lock_guard<std::mutex> lock(slaves().mutex);
     JobCall& call = slaves().call;
     call = JobCall{remote, chip_.group_cores, chip_.slave_cores};
