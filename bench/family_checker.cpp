@@ -12,6 +12,8 @@
 #include "bench/threads.h"
 #include "bench/timed.h"
 #include "master/plan.h"
+#include "runtime/dma.h"
+#include "runtime/ldm_arenas.h"
 #include "runtime/tile_loop.h"
 #include "slave/kernel_id.h"
 #include "slave/unscale.h"
@@ -134,7 +136,7 @@ struct CopyAlone {
       runtime::Ldm ldm = self.arenas.arena(worker, self.machine.ldm_bytes);
       runtime::EagerDma dma;
       runtime::TileLoop<runtime::EagerDma>(
-          self.job, slave, self.machine.kernels->rows,
+          runtime::part_of(self.job, slave), self.machine.kernels->rows,
           self.machine.tuning.tile_bytes, ldm, dma)
           .run();
     }

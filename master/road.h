@@ -6,7 +6,7 @@
 
 #include "master/buffer.h"
 #include "master/tensor_list.h"
-#include "runtime/ldm.h"
+#include "runtime/ldm_arenas.h"
 #include "runtime/machine_impl.h"
 #include "runtime/spawn.h"
 

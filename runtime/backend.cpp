@@ -4,6 +4,9 @@ namespace swamp::runtime {
 
 BackendRows backend_rows() noexcept {
   static const BackendRow rows[] = {
+#ifdef SWAMP_HAS_ATHREAD
+      {"athread", &make_athread_backend, "sw26010pro"},
+#endif
 #ifdef SWAMP_HAS_OPENMP
       {"openmp", &make_openmp_backend},
 #endif

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "runtime/job.h"
 #include "runtime/topology.h"
 
 namespace swamp::runtime {
@@ -29,6 +30,16 @@ class Backend {
   // and join. Any thread may call it, also several at once.
   virtual void run(int slave_count, WorkerEntry entry,
                    void* context) noexcept = 0;
+
+  // run_job() does the same. Slaves that run no code of the master's side do it
+  // by their own, and find in `job` all that `entry` finds in `context`.
+  virtual void run_job(const RemoteJob& job, WorkerEntry entry,
+                       void* context) noexcept {
+    run(job.job.slaves, entry, context);
+  }
+
+  // ldm_limit() bounds what a slave has for tiles, whatever was asked for.
+  virtual std::size_t ldm_limit() const noexcept { return ~std::size_t{0}; }
 };
 
 struct BackendOptions {
@@ -42,6 +53,9 @@ struct BackendOptions {
 struct BackendRow {
   const char* name;
   std::unique_ptr<Backend> (*make)(const BackendOptions& options);
+  // The machine that the slaves are, where they are no threads of the host: the
+  // default there. Transfers are then real ones, and `view` means `copy`.
+  const char* machine = nullptr;
 };
 struct BackendRows {
   const BackendRow* rows;
@@ -49,6 +63,7 @@ struct BackendRows {
 };
 BackendRows backend_rows() noexcept;
 
+std::unique_ptr<Backend> make_athread_backend(const BackendOptions& options);
 std::unique_ptr<Backend> make_openmp_backend(const BackendOptions& options);
 std::unique_ptr<Backend> make_serial_backend(const BackendOptions& options);
 std::unique_ptr<Backend> make_threads_backend(const BackendOptions& options);

@@ -114,8 +114,11 @@ std::string number(std::size_t value) {
 }
 
 void configure_sizes(const MachineConfig& config, Machine::Impl& impl) {
-  const MachineRow& row = kMachines[choose(
-      setting("machine", config.machine, "SWAMP_MACHINE"), machine_names())];
+  Setting machine = setting("machine", config.machine, "SWAMP_MACHINE");
+  if (!machine.given() && impl.backend_row->machine != nullptr) {
+    machine.value = impl.backend_row->machine;
+  }
+  const MachineRow& row = kMachines[choose(machine, machine_names())];
   impl.name = row.name;
   impl.tuning = row.tuning;
   const bool host = row.core_groups == 0;
@@ -176,15 +179,18 @@ std::vector<std::string> bind_names() {
 
 void configure(const MachineConfig& config, Machine::Impl& impl) {
   impl.topology = read_topology();
+  impl.backend_row = backend_rows().rows +
+                     choose(setting("backend", config.backend, "SWAMP_BACKEND"),
+                            backend_names(), {"openmp", "athread"});
   configure_sizes(config, impl);
   impl.transfer = static_cast<Transfer>(
       choose(setting("transfer", config.transfer, "SWAMP_TRANSFER"),
              transfer_names()));
+  if (impl.backend_row->machine != nullptr && impl.transfer == Transfer::view) {
+    impl.transfer = Transfer::copy;
+  }
   impl.bind =
       choose(setting("bind", config.bind, "SWAMP_BIND"), bind_names()) != 0;
-  impl.backend_row = backend_rows().rows +
-                     choose(setting("backend", config.backend, "SWAMP_BACKEND"),
-                            backend_names(), {"openmp", "athread"});
 
   const std::vector<std::string> isas = isa_names();
   const std::string& isa =

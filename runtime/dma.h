@@ -14,8 +14,6 @@
 
 namespace swamp::runtime {
 
-using Reply = std::int32_t;
-
 // EagerDma carries a transfer out when it is issued: transfer mode `copy`.
 class EagerDma {
  public:

@@ -1,11 +1,8 @@
+// Compiled for slaves, too, where the backend is athread.
 #include "runtime/ldm.h"
 
 #include <algorithm>
 #include <cstdint>
-#include <new>
-#include <string>
-
-#include "swamp/error.h"
 
 namespace swamp::runtime {
 
@@ -13,30 +10,6 @@ bool Ldm::contains(const void* address, std::size_t bytes) const noexcept {
   const auto begin = reinterpret_cast<std::uintptr_t>(base_);
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   return at >= begin && at - begin <= bytes_ && bytes <= bytes_ - (at - begin);
-}
-
-void LdmArenas::Free::operator()(std::byte* arena) const noexcept {
-  ::operator delete[](arena, std::align_val_t{kLdmAlignment});
-}
-
-void LdmArenas::reserve(int workers, std::size_t bytes) {
-  const auto count = static_cast<std::size_t>(workers);
-  if (bytes <= bytes_ && count <= arenas_.size()) return;
-  try {
-    if (bytes > bytes_) {
-      arenas_.clear();
-      bytes_ = bytes;
-    }
-    arenas_.reserve(count);
-    while (arenas_.size() < count) {
-      arenas_.emplace_back(static_cast<std::byte*>(
-          ::operator new[](bytes_, std::align_val_t{kLdmAlignment})));
-    }
-  } catch (const std::bad_alloc&) {
-    throw Error(SWAMP_OUT_OF_MEMORY,
-                "cannot allocate the LDM of " + std::to_string(workers) +
-                    " workers, " + std::to_string(bytes) + " bytes each");
-  }
 }
 
 std::size_t LdmLayout::slot_bytes(const Operation& operation,
@@ -81,6 +54,7 @@ LdmLayout LdmLayout::make(const Operation& operation, std::size_t ldm_bytes,
   const std::size_t by_ldm = step + spare / (2 * sum) / step * step;
   const std::size_t by_tile = std::max(step, tile_bytes / widest / step * step);
   layout.tile_elements = std::min(by_ldm, by_tile);
+  layout.bytes_used = fixed + 2 * slot_bytes(operation, layout.tile_elements);
   return layout;
 }
 

@@ -3,14 +3,16 @@
 #define SWAMP_RUNTIME_LDM_H_
 
 #include <cstddef>
-#include <memory>
-#include <vector>
+#include <cstdint>
 
 #include "swamp/kernel.h"
 
 namespace swamp::runtime {
 
 inline constexpr std::size_t kLdmAlignment = 128;  // a line of main memory
+
+// Reply is a reply word, which lies in LDM: every transfer that is done adds 1.
+using Reply = std::int32_t;
 
 constexpr std::size_t align_up(std::size_t bytes,
                                std::size_t alignment) noexcept {
@@ -43,26 +45,6 @@ class Ldm {
   std::size_t used_ = 0;
 };
 
-// LdmArenas owns the arenas of the OS threads of a run. They belong to the
-// calling thread, so that they are all there before the first slave writes.
-class LdmArenas {
- public:
-  // reserve() makes at least `workers` arenas of at least `bytes` each. Throws
-  // Error SWAMP_OUT_OF_MEMORY. Allocates nothing when they are there.
-  void reserve(int workers, std::size_t bytes);
-  // arena() is worker's arena, of exactly `bytes`.
-  Ldm arena(int worker, std::size_t bytes) const noexcept {
-    return Ldm(arenas_[static_cast<std::size_t>(worker)].get(), bytes);
-  }
-
- private:
-  struct Free {
-    void operator()(std::byte* arena) const noexcept;
-  };
-  std::vector<std::unique_ptr<std::byte[], Free>> arenas_;
-  std::size_t bytes_ = 0;
-};
-
 // LdmLayout says what the tile loop puts into LDM for an operation. Two slots,
 // for double buffering, each with a copy of the operation, of its arguments and
 // with a tile of every stream; before them the slave's part of the segment
@@ -73,6 +55,7 @@ struct LdmLayout {
 
   std::size_t tile_elements = 0;
   std::size_t bytes_needed = 0;  // with the smallest possible tile
+  std::size_t bytes_used = 0;    // with tile_elements
 
   bool fits() const noexcept { return tile_elements != 0; }
   static LdmLayout make(const Operation& operation, std::size_t ldm_bytes,

@@ -84,7 +84,7 @@ struct Spawned {
 [[gnu::noinline]] void run_copy(const Machine::Impl& machine, const Job& job,
                                 int slave, Ldm& ldm) noexcept {
   EagerDma dma;
-  TileLoop<EagerDma>(job, slave, machine.kernels->rows,
+  TileLoop<EagerDma>(part_of(job, slave), machine.kernels->rows,
                      machine.tuning.tile_bytes, ldm, dma)
       .run();
 }
@@ -95,7 +95,7 @@ struct Spawned {
   std::memset(ldm.base(), 0xff, ldm.bytes());  // nothing left of the last slave
   const auto group_slaves = static_cast<int>(machine.slaves_per_group);
   DeferredDma dma(ldm, window, slave / group_slaves, slave % group_slaves);
-  TileLoop<DeferredDma>(job, slave, machine.kernels->rows,
+  TileLoop<DeferredDma>(part_of(job, slave), machine.kernels->rows,
                         machine.tuning.tile_bytes, ldm, dma)
       .run();
 }
@@ -129,22 +129,27 @@ void run_worker(void* context, int slave_begin, int slave_end,
   }
 }
 
-void require_ldm(const Machine::Impl& machine, const Job& job) {
+// require_ldm() returns what of a slave's LDM the job uses.
+std::size_t require_ldm(const Machine::Impl& machine, const Job& job) {
+  const std::size_t available =
+      std::min(machine.ldm_bytes, machine.backend->ldm_limit());
   const SegmentTable& table = job.table;
+  std::size_t used = 0;
   for (std::size_t i = 0; i < table.operation_count; ++i) {
     if ((table.operations_used >> i & 1u) == 0) continue;
     const Operation& operation = table.operations[i];
-    const LdmLayout layout =
-        LdmLayout::make(operation, machine.ldm_bytes, machine.tuning.tile_bytes,
-                        job.partials.bytes);
+    const LdmLayout layout = LdmLayout::make(
+        operation, available, machine.tuning.tile_bytes, job.partials.bytes);
+    used = std::max(used, layout.bytes_used);
     if (layout.fits()) continue;
     throw Error(SWAMP_INVALID_ARGUMENT,
                 std::string("kernel ") +
                     machine.kernels->rows[operation.kernel].name +
                     " asks for " + std::to_string(layout.bytes_needed) +
-                    " bytes of LDM; a slave has " +
-                    std::to_string(machine.ldm_bytes) + " (SWAMP_LDM_BYTES)");
+                    " bytes of LDM; a slave has " + std::to_string(available) +
+                    " (SWAMP_LDM_BYTES)");
   }
+  return used;
 }
 
 void require_no_overlap(const MainWindow& window) {
@@ -161,8 +166,9 @@ void require_no_overlap(const MainWindow& window) {
 
 void run_job(Machine::Impl& machine, const Job& job, LdmArenas& arenas) {
   std::optional<MainWindow> window;
+  std::size_t ldm_bytes = 0;
   if (machine.transfer != Transfer::view) {
-    require_ldm(machine, job);
+    ldm_bytes = require_ldm(machine, job);
     const int workers = job.slaves == 1 ? 1 : machine.backend->worker_count();
     arenas.reserve(workers, machine.ldm_bytes);
     if (machine.job_counter != nullptr) {
@@ -181,12 +187,15 @@ void run_job(Machine::Impl& machine, const Job& job, LdmArenas& arenas) {
       require_no_overlap(*window);
     }
   }
+  const std::uint64_t environment = read_float_environment();
   Spawned spawned{&machine, &job, &arenas, window ? &*window : nullptr,
-                  read_float_environment()};
+                  environment};
   if (job.slaves == 1) {
     run_worker(&spawned, 0, 1, 0);
   } else {
-    machine.backend->run(job.slaves, &run_worker, &spawned);
+    machine.backend->run_job(
+        {job, ldm_bytes, machine.tuning.tile_bytes, environment}, &run_worker,
+        &spawned);
   }
 }
 

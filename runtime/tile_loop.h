@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/dma.h"
+#include "runtime/job.h"
 #include "runtime/ldm.h"
-#include "runtime/spawn.h"
 #include "runtime/tile_slot.h"
 #include "swamp/kernel.h"
 
@@ -26,17 +25,17 @@ void run_view(const SegmentTable& table, const SlaveRange& range,
 template <class Dma>
 class TileLoop {
  public:
-  TileLoop(const Job& job, int slave, const KernelRow* kernels,
+  TileLoop(const SlavePart& part, const KernelRow* kernels,
            std::size_t tile_bytes, Ldm& ldm, Dma& dma)
-      : table_(job.table),
-        range_(job.ranges[slave]),
-        partials_(job.partials),
-        slave_(slave),
+      : table_(part.table),
+        range_(part.range),
+        partials_(part.partials),
+        slave_(part.slave),
         kernels_(kernels),
         tile_bytes_(tile_bytes),
         ldm_(ldm),
         dma_(dma),
-        result_(job.results[slave]),
+        result_(part.result),
         segment_(range_.begin_segment),
         element_(range_.begin_element) {}
 
@@ -151,6 +150,7 @@ class TileLoop {
           slot.get);
       wait(slot.get);
     }
+    slot.kernel = kernels_[slot.operation->kernel].function;
     slot.tile_elements = LdmLayout::make(*slot.operation, ldm_.bytes(),
                                          tile_bytes_, partials_.bytes)
                              .tile_elements;
@@ -208,8 +208,7 @@ class TileLoop {
   void compute(TileSlot& slot) {
     result_.segment = slot.segment;
     if (slot.partial != partial_main_) begin_partial(slot.partial);
-    kernels_[slot.operation->kernel].function(slot.args, slot.tiles, slot.count,
-                                              slot.first, result_);
+    slot.kernel(slot.args, slot.tiles, slot.count, slot.first, result_);
   }
 
   const SegmentTable& table_;

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/dma.h"
 #include "runtime/ldm.h"
 #include "swamp/kernel.h"
 
@@ -25,6 +24,7 @@ struct TileSlot {
   std::byte* memory = nullptr;        // its part of LDM
   Operation* operation = nullptr;     // copies in LDM of ...
   const Operation* source = nullptr;  // ... this one
+  KernelFunction kernel = nullptr;    // its function, on this side
   std::byte* args = nullptr;
   std::byte* main[kMaxStreams] = {};
   void* tiles[kMaxStreams] = {};

@@ -13,6 +13,16 @@ if(SWAMP_PORTABLE)
     "HWY_DISABLED_TARGETS=(HWY_AVX2|HWY_AVX3|HWY_AVX3_DL)")
 endif()
 
+# Sunway's slaves have no vectors that Highway knows, nor has its master: a rule of
+# Highway's own for compilers as old as theirs. The vendor's driver is told which
+# side each file is for.
+if(SWAMP_WITH_ATHREAD)
+  add_compile_definitions(HWY_COMPILE_ONLY_SCALAR)
+  target_compile_options(swamp_flags INTERFACE
+    "$<IF:$<BOOL:$<TARGET_PROPERTY:SWAMP_SLAVE>>,-mslave;-msimd,-mhost>")
+  add_link_options(-mhybrid)
+endif()
+
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_C_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
@@ -26,4 +36,13 @@ function(swamp_room name)
   target_include_directories(${name} PUBLIC
     ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${name} PRIVATE swamp_flags)
+endfunction()
+
+# swamp_slave_room(NAME SOURCES...) makes one of code for Sunway's slave cores.
+# There is no C++ library there: what would need one must not compile.
+function(swamp_slave_room name)
+  swamp_room(${name} ${ARGN})
+  set_target_properties(${name} PROPERTIES SWAMP_SLAVE ON)
+  target_compile_options(${name} PRIVATE
+    -fno-exceptions -fno-rtti -fno-threadsafe-statics)
 endfunction()

@@ -58,7 +58,7 @@ typedef struct {
 typedef struct {
   uint32_t struct_size;      /**< sizeof(swamp_config) */
   const char* machine;       /**< "host", "sw26010", "sw26010pro" */
-  const char* backend;       /**< "openmp", "serial", "threads" */
+  const char* backend;       /**< "openmp", "serial", "threads", "athread" */
   const char* transfer;      /**< "view", "copy", "check" */
   uint32_t core_groups;      /**< 1..4096 */
   uint32_t slaves_per_group; /**< 1..4096 */

@@ -18,7 +18,8 @@ namespace swamp {
 /// those of swamp_config.
 struct MachineConfig {
   std::string machine;            ///< SWAMP_MACHINE: host, sw26010, sw26010pro
-  std::string backend;            ///< SWAMP_BACKEND: openmp, serial, threads
+  std::string backend;            ///< SWAMP_BACKEND: openmp, serial, threads,
+                                  ///< athread (where swcc is the compiler)
   std::string transfer;           ///< SWAMP_TRANSFER: view, copy, check
   std::uint32_t core_groups = 0;  ///< SWAMP_CORE_GROUPS: 1..4096
   std::uint32_t slaves_per_group = 0;  ///< SWAMP_SLAVES_PER_GROUP: 1..4096

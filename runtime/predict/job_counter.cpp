@@ -52,8 +52,8 @@ void JobCounter::count(const Machine::Impl& machine, const Job& job,
     Ldm ldm = arenas.arena(0, machine.ldm_bytes);
     predict::Traffic own;
     CountingDma dma(job, own);
-    TileLoop<CountingDma>(job, slave, kernels.data(), machine.tuning.tile_bytes,
-                          ldm, dma)
+    TileLoop<CountingDma>(part_of(job, slave), kernels.data(),
+                          machine.tuning.tile_bytes, ldm, dma)
         .run();
     const std::size_t group =
         static_cast<std::size_t>(slave) / machine.slaves_per_group;

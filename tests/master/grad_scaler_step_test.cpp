@@ -157,6 +157,9 @@ TEST(GradScalerStep, EmptyGradientsAreChecked) {
 
 // Only a checking machine refuses arrays that overlap.
 TEST(GradScalerStep, RunsOnTheMachineItIsGiven) {
+  if (Machine::default_machine().info().chosen.transfer == "check") {
+    GTEST_SKIP() << "the default machine refuses what only the given one may";
+  }
   MachineConfig config;
   config.backend = "serial";
   config.transfer = "check";

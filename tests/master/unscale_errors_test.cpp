@@ -139,7 +139,7 @@ TEST_F(UnscaleErrors, TooLittleLdmNamesKernelAndBytes) {
     const auto machine = make_machine(config);
     Good good;
     const Tensor list[] = {{good.data, 4, kFloat32}};
-    if (config.transfer == "view") {  // needs none
+    if (machine->info().chosen.transfer == "view") {  // needs none
       amp_foreach_non_finite_check_and_unscale_(list, good.found_inf, 0.5f,
                                                 nullptr, machine.get());
       EXPECT_EQ(good.data[0], 0.5f);

@@ -1,7 +1,6 @@
-#include "runtime/ldm.h"
-
 #include <gtest/gtest.h>
 
+#include "runtime/ldm_arenas.h"
 #include "tests/runtime/test_kernels.h"
 
 namespace swamp::runtime {

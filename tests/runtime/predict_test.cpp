@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "runtime/dma.h"
 #include "runtime/predict/cost_model.h"
 #include "runtime/predict/job_counter.h"
 #include "runtime/tile_loop.h"
@@ -159,7 +160,7 @@ TEST(PredictTest, CountsWhatAWorkingMachineTransfers) {
     for (int slave = 0; slave < job.slaves; ++slave) {
       Ldm ldm = arenas.arena(0, impl.ldm_bytes);
       LoggingDma dma(table.operations, worked);
-      TileLoop<LoggingDma>(job, slave, impl.kernels->rows,
+      TileLoop<LoggingDma>(part_of(job, slave), impl.kernels->rows,
                            impl.tuning.tile_bytes, ldm, dma)
           .run();
     }

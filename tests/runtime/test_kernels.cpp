@@ -1,62 +1,8 @@
 #include "tests/runtime/test_kernels.h"
 
-#include <algorithm>
-
 #include "runtime/config.h"
-#include "runtime/float_environment.h"
 
 namespace swamp {
-namespace {
-
-void add(const void* args, void* const* tiles, std::size_t count,
-         std::size_t first, Result& result) {
-  auto* data = static_cast<std::uint32_t*>(tiles[0]);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (data[i] == test::kFlagged) result.flag(first + i, 1);
-    data[i] += static_cast<const test::Args*>(args)->value;
-  }
-}
-
-void widen(const void* args, void* const* tiles, std::size_t count, std::size_t,
-           Result&) {
-  const auto* in = static_cast<const std::uint16_t*>(tiles[0]);
-  auto* out = static_cast<std::uint32_t*>(tiles[1]);
-  auto* sum = static_cast<std::uint64_t*>(tiles[2]);
-  for (std::size_t i = 0; i < count; ++i) {
-    out[i] = in[i] + static_cast<const test::Args*>(args)->value;
-    sum[i] += in[i];
-  }
-}
-
-void environment(const void*, void* const* tiles, std::size_t count,
-                 std::size_t, Result&) {
-  auto* out = static_cast<std::uint32_t*>(tiles[0]);
-  std::fill(out, out + count,
-            static_cast<std::uint32_t>(runtime::read_float_environment()));
-}
-
-void tally(const void* args, void* const* tiles, std::size_t count, std::size_t,
-           Result& result) {
-  auto* data = static_cast<std::uint8_t*>(tiles[0]);
-  auto& sum = *static_cast<std::uint64_t*>(result.partial);
-  for (std::size_t i = 0; i < count; ++i) {
-    sum += data[i];
-    data[i] = static_cast<std::uint8_t>(
-        data[i] + static_cast<const test::Args*>(args)->value);
-  }
-}
-
-constexpr KernelRow kRows[test::kKernelCount] = {{"add", &add},
-                                                 {"widen", &widen},
-                                                 {"environment", &environment},
-                                                 {"tally", &tally}};
-constexpr KernelTable kTables[] = {
-    {"first", true, kRows}, {"absent", false, kRows}, {"second", true, kRows}};
-
-}  // namespace
-
-KernelTables kernel_tables() noexcept { return {kTables, 3}; }
-
 namespace test {
 
 void TestList::add(std::size_t count, std::initializer_list<void*> data) {

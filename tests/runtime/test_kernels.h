@@ -1,4 +1,4 @@
-// Trivial kernels, a machine and a list for the tests of the road.
+// A machine and a list of the trivial kernels, for the tests of the road.
 #ifndef SWAMP_TESTS_RUNTIME_TEST_KERNELS_H_
 #define SWAMP_TESTS_RUNTIME_TEST_KERNELS_H_
 
@@ -10,21 +10,9 @@
 #include "runtime/spawn.h"
 #include "swamp/kernel.h"
 #include "swamp/machine.h"
+#include "tests/runtime/test_kernel_ids.h"
 
 namespace swamp::test {
-
-// kAdd: one inout stream of uint32; adds args.value, flags elements that were
-// kFlagged. kWiden: in uint16, out uint32, inout uint64: out = in + value and
-// sum += in. kEnvironment: one out stream of uint32, set to the slave's control
-// bits of the floating-point environment. kTally: one inout stream of uint8;
-// adds args.value, and the sum of what was there to the partial result, a
-// uint64.
-enum : KernelId { kAdd, kWiden, kEnvironment, kTally, kKernelCount };
-inline constexpr std::uint32_t kFlagged = 0xdeadbeef;
-
-struct Args {
-  std::uint32_t value;
-};
 
 // TestList owns a segment table of one operation.
 class TestList {

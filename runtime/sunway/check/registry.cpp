@@ -1,5 +1,7 @@
 #include "runtime/sunway/check/registry.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -42,6 +44,13 @@ Blocks& blocks() {
   alignas(Blocks) static unsigned char memory[sizeof(Blocks)];
   static Blocks* const all = new (memory) Blocks;  // never destroyed
   return *all;
+}
+
+// A fork() waits for who holds the books: a child has no one to give them back,
+// and could not allocate.
+[[gnu::constructor]] void register_fork_handlers() {
+  pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); },
+                 [] { mutex.unlock(); });
 }
 
 // Mapping is a line of /proc/self/maps.

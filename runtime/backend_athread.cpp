@@ -1,0 +1,140 @@
+// The athread backend: slaves are the slave cores of a Sunway machine, or of
+// the one that swcc emulates. It knows the vendor's calls only. Their side of
+// it is runtime/athread/slave.cpp.
+#include <athread.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "runtime/athread/protocol.h"
+#include "runtime/backend.h"
+#include "runtime/fork_guard.h"
+#include "swamp/error.h"
+
+extern "C" {
+void SLAVE_FUN(swamp_slave_greet)(void*);
+void SLAVE_FUN(swamp_slave_run)(void*);
+}
+
+namespace swamp::runtime {
+namespace {
+
+using athread::Greeting;
+using athread::JobCall;
+using athread::kMaxSlaves;
+
+// Of a slave's LDM, for its stack.
+constexpr std::size_t kStackBytes = 16 * 1024;
+
+// Chip is the slaves that a program has, of all core groups that it was given.
+struct Chip {
+  int generation = 0;  // of forks
+  int group_cores = 0;
+  int slave_cores = 0;
+  std::size_t ldm_bytes = 0;  // that each can have for a job
+};
+
+// What slaves get is never on the master's stack: other core groups may not see
+// it.
+struct RollCall {
+  athread::GreetingCall call;
+  Greeting greetings[kMaxSlaves];
+};
+
+// find_chip() asks the slaves. In a child after fork() there are none.
+Chip find_chip() {
+  Chip chip;
+  chip.generation = fork_generation();
+  chip.ldm_bytes = ~std::size_t{0};
+  if (chip.generation != 0) return chip;
+  athread_init_cgs();
+  const auto roll = std::make_unique<RollCall>();
+  roll->call.greetings = roll->greetings;
+  const int status =
+      athread_spawn_cgs(SLAVE_FUN(swamp_slave_greet), &roll->call);
+  if (status != 0) {
+    throw Error(SWAMP_INTERNAL,
+                "backend athread: athread_spawn_cgs() returned " +
+                    std::to_string(status) +
+                    "; expected slaves of which none is running");
+  }
+  athread_join_cgs();
+  int groups = 0;
+  for (int i = 0; i < kMaxSlaves; ++i) {
+    const Greeting& greeting = roll->greetings[i];
+    if (greeting.present == 0) continue;
+    groups = i / athread::kSlavesPerGroup + 1;
+    chip.group_cores =
+        std::max(chip.group_cores, i % athread::kSlavesPerGroup + 1);
+    chip.ldm_bytes = std::min<std::size_t>(chip.ldm_bytes, greeting.ldm_bytes);
+  }
+  chip.slave_cores = groups * chip.group_cores;
+  // What rounds a job's memory up to a line is not its own either.
+  const std::size_t kept = kStackBytes + kLdmAlignment;
+  chip.ldm_bytes = chip.ldm_bytes > kept ? chip.ldm_bytes - kept : 0;
+  return chip;
+}
+
+// The slaves are one, whatever machines are made of them.
+struct Slaves {
+  std::mutex mutex;
+  JobCall call;
+};
+Slaves& slaves() {
+  static Slaves all;
+  return all;
+}
+
+class AthreadBackend final : public Backend {
+ public:
+  explicit AthreadBackend(const Chip& chip) : chip_(chip) {}
+
+  int worker_count() const noexcept override { return 1; }
+  std::size_t ldm_limit() const noexcept override { return chip_.ldm_bytes; }
+
+  // Host code runs on the master.
+  void run(int slave_count, WorkerEntry entry,
+           void* context) noexcept override {
+    entry(context, 0, slave_count, 0);
+  }
+
+  void run_job(const RemoteJob& remote, WorkerEntry entry,
+               void* context) noexcept override {
+    const Job& job = remote.job;
+    for (int i = 0; i < job.slaves; ++i)
+      job.results[i].segment = athread::kNotRun;
+    spawn_and_join(remote);
+    // A slave may have had no LDM left, because the program's own code holds
+    // it, or may not have been there: after fork() none is.
+    for (int i = 0; i < job.slaves; ++i) {
+      if (job.results[i].segment == athread::kNotRun) {
+        entry(context, i, i + 1, 0);
+      }
+    }
+  }
+
+ private:
+  void spawn_and_join(const RemoteJob& remote) const noexcept {
+    if (chip_.slave_cores == 0 || fork_generation() != chip_.generation) return;
+    const std::lock_guard<std::mutex> lock(slaves().mutex);
+    JobCall& call = slaves().call;
+    call = JobCall{remote, chip_.group_cores, chip_.slave_cores};
+    if (athread_spawn_cgs(SLAVE_FUN(swamp_slave_run), &call) == 0) {
+      athread_join_cgs();
+    }
+  }
+
+  Chip chip_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_athread_backend(const BackendOptions&) {
+  const std::lock_guard<std::mutex> lock(slaves().mutex);
+  static const Chip chip = find_chip();
+  return std::make_unique<AthreadBackend>(chip);
+}
+
+}  // namespace swamp::runtime

@@ -1,0 +1,34 @@
+#include "runtime/ldm_arenas.h"
+
+#include <new>
+#include <string>
+
+#include "swamp/error.h"
+
+namespace swamp::runtime {
+
+void LdmArenas::Free::operator()(std::byte* arena) const noexcept {
+  ::operator delete[](arena, std::align_val_t{kLdmAlignment});
+}
+
+void LdmArenas::reserve(int workers, std::size_t bytes) {
+  const auto count = static_cast<std::size_t>(workers);
+  if (bytes <= bytes_ && count <= arenas_.size()) return;
+  try {
+    if (bytes > bytes_) {
+      arenas_.clear();
+      bytes_ = bytes;
+    }
+    arenas_.reserve(count);
+    while (arenas_.size() < count) {
+      arenas_.emplace_back(static_cast<std::byte*>(
+          ::operator new[](bytes_, std::align_val_t{kLdmAlignment})));
+    }
+  } catch (const std::bad_alloc&) {
+    throw Error(SWAMP_OUT_OF_MEMORY,
+                "cannot allocate the LDM of " + std::to_string(workers) +
+                    " workers, " + std::to_string(bytes) + " bytes each");
+  }
+}
+
+}  // namespace swamp::runtime

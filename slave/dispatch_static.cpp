@@ -1,0 +1,33 @@
+// The dispatch table where there is one target only, known when compiled: on
+// Sunway, for the master and, compiled once more, for the slaves. Highway has
+// no such target, so it is its SCALAR; what asks the CPU (dispatch.cpp) needs
+// code of the library.
+#include <hwy/highway.h>
+
+#include "swamp/kernel.h"
+
+namespace swamp::slave::HWY_NAMESPACE {
+
+#define SWAMP_KERNEL(name, ...)                                      \
+  void name(const void* args, void* const* tiles, std::size_t count, \
+            std::size_t first, Result& result);
+#include "slave/kernels.inc"
+#undef SWAMP_KERNEL
+
+}  // namespace swamp::slave::HWY_NAMESPACE
+
+namespace swamp {
+namespace {
+
+constexpr KernelRow kRows[] = {
+#define SWAMP_KERNEL(name, ...) {#name, &slave::HWY_NAMESPACE::name},
+#include "slave/kernels.inc"
+#undef SWAMP_KERNEL
+};
+constexpr KernelTable kTables[] = {{"scalar", true, kRows}};
+
+}  // namespace
+
+KernelTables kernel_tables() noexcept { return {kTables, 1}; }
+
+}  // namespace swamp

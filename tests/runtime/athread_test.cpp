@@ -1,0 +1,64 @@
+// What is the athread backend's alone: who runs what.
+#include <athread.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/runtime/test_kernels.h"
+
+extern "C" {
+void SLAVE_FUN(test_take_ldm)(void*);
+void SLAVE_FUN(test_give_ldm)(void*);
+}
+
+namespace swamp::test {
+namespace {
+
+// sides() is what kSide says of `count` elements on a machine of so many
+// slaves.
+std::vector<std::uint32_t> sides(std::uint32_t slaves, std::size_t count) {
+  Machine machine(machine_config("athread", "view", slaves));
+  Operation operation;
+  operation.kernel = kSide;
+  operation.add_stream(4, Access::out);
+  std::vector<std::uint32_t> data(count, 7);
+  TestList list(operation);
+  list.add(count, {data.data()});
+  run(machine, list);
+  return data;
+}
+
+std::ptrdiff_t count_of(const std::vector<std::uint32_t>& all,
+                        std::uint32_t value) {
+  return std::count(all.begin(), all.end(), value);
+}
+
+// Also more slaves than there are slave cores: they take turns.
+TEST(AthreadTest, SlavesRunTheJob) {
+  for (const std::uint32_t slaves : {2u, 64u, 384u, 1000u}) {
+    EXPECT_EQ(count_of(sides(slaves, 50000), 1), 50000) << slaves;
+  }
+}
+
+TEST(AthreadTest, AJobOfOneSlaveIsTheMasters) {
+  EXPECT_EQ(count_of(sides(1, 50000), 0), 50000);
+}
+
+// What the program's own code holds of an LDM is not swamp's.
+TEST(AthreadTest, TheMasterRunsThePartsOfSlavesWithoutLdm) {
+  sides(2, 1000);  // swamp has asked how much there is
+  athread_spawn_cgs(SLAVE_FUN(test_take_ldm), nullptr);
+  athread_join_cgs();
+  const std::vector<std::uint32_t> without = sides(4, 40000);
+  athread_spawn_cgs(SLAVE_FUN(test_give_ldm), nullptr);
+  athread_join_cgs();
+  EXPECT_EQ(count_of(without, 0), 10000);
+  EXPECT_EQ(count_of(without, 1), 30000);
+  EXPECT_EQ(std::count(without.begin() + 10000, without.begin() + 20000, 0u),
+            10000);  // slave 1
+  EXPECT_EQ(count_of(sides(4, 40000), 1), 40000);
+}
+
+}  // namespace
+}  // namespace swamp::test

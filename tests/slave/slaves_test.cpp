@@ -1,0 +1,303 @@
+// The kernels as they were compiled for Sunway's slaves, run there, against the
+// references: every count, odd alignments, every pattern of a narrow format,
+// every float environment. Many tensors a spawn.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <limits>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernel_cases.h"
+#include "kernel_tiles.h"
+#include "runtime/machine_impl.h"
+#include "runtime/spawn.h"
+#include "slave/norm.h"
+#include "slave/scan.h"
+#include "support/float_environment_scope.h"
+#include "support/random.h"
+#include "swamp/machine.h"
+
+namespace swamp::test {
+
+// PrintTo() keeps addresses out of the names of tests.
+void PrintTo(const KernelCase& value, std::ostream* out) { *out << value.name; }
+
+namespace {
+
+constexpr int kSlaves = 5;
+constexpr std::size_t kMaxCount = 200;
+constexpr std::size_t kMargin = 64;
+constexpr std::byte kGuard{0xa5};
+
+#ifndef SWAMP_TEST_HAS_MXCSR
+struct FloatEnvironment {
+  const char* name;
+  unsigned mxcsr;
+};
+constexpr FloatEnvironment kFloatEnvironments[] = {{"default", 0}};
+struct MxcsrScope {
+  explicit MxcsrScope(unsigned) {}
+};
+#endif
+
+// What the master would run in a slave's stead.
+void on_the_master(const void*, void* const*, std::size_t, std::size_t,
+                   Result&) {
+  ADD_FAILURE() << "a part of the list was run by the master";
+}
+
+MachineConfig config() {
+  MachineConfig config;
+  config.backend = "athread";
+  config.transfer = "copy";
+  config.core_groups = 1;
+  config.slaves_per_group = kSlaves;
+  return config;
+}
+
+// machine() has no kernels of the master's.
+Machine& machine() {
+  static Machine made(config());
+  static std::vector<KernelRow> rows;
+  static KernelTable table{"none", true, nullptr};
+  if (rows.empty()) {
+    for (const KernelCase& kernel : kernel_cases()) {
+      rows.push_back({kernel.name, &on_the_master});
+    }
+    table.rows = rows.data();
+    made.impl().kernels = &table;
+  }
+  return made;
+}
+
+// Tensor is one array of each stream, guard bytes around them.
+class Tensor {
+ public:
+  Tensor(const KernelCase& kernel, KernelTiles original, std::size_t turn)
+      : original_(std::move(original)) {
+    for (std::size_t s = 0; s < kernel.streams.size(); ++s) {
+      const std::size_t element = kernel.streams[s].format->bytes;
+      const std::size_t before = kMargin + (turn * 7 + s * 5) % 17 * element;
+      std::vector<std::byte> bytes(before + original_.bytes(s) + kMargin,
+                                   kGuard);
+      std::copy_n(original_.stream(s), original_.bytes(s),
+                  bytes.begin() + static_cast<std::ptrdiff_t>(before));
+      before_.push_back(before);
+      memory_.push_back(std::move(bytes));
+    }
+  }
+  const KernelTiles& original() const { return original_; }
+  std::size_t count() const { return original_.count(); }
+  std::byte* stream(std::size_t s) { return memory_[s].data() + before_[s]; }
+
+  bool intact() const {
+    const auto is_guard = [](std::byte b) { return b == kGuard; };
+    for (std::size_t s = 0; s < memory_.size(); ++s) {
+      const auto begin = memory_[s].begin();
+      const auto data = begin + static_cast<std::ptrdiff_t>(before_[s]);
+      if (!std::all_of(begin, data, is_guard) ||
+          !std::all_of(data + static_cast<std::ptrdiff_t>(original_.bytes(s)),
+                       memory_[s].end(), is_guard)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  KernelTiles original_;
+  std::vector<std::vector<std::byte>> memory_;
+  std::vector<std::size_t> before_;
+};
+
+std::size_t partial_bytes(Partial kind) {
+  return kind == Partial::norm   ? sizeof(slave::NormPartial)
+         : kind == Partial::scan ? sizeof(slave::ScanPartial)
+                                 : 0;
+}
+
+// SlaveRun is a list of tensors, and what the slaves say of it.
+class SlaveRun {
+ public:
+  SlaveRun(const KernelCase& kernel, const ArgsSample& args,
+           std::vector<Tensor>& tensors)
+      : kernel_(kernel), tensors_(tensors) {
+    operation_.kernel = kernel.id;
+    operation_.args = args.bytes.data();
+    operation_.args_bytes = static_cast<std::uint32_t>(args.bytes.size());
+    for (const StreamCase& stream : kernel.streams) {
+      operation_.add_stream(static_cast<std::uint16_t>(stream.format->bytes),
+                            stream.access);
+    }
+    for (Tensor& tensor : tensors) {
+      words_.push_back(reinterpret_cast<std::uint64_t>(&operation_));
+      words_.push_back(tensor.count());
+      for (std::size_t s = 0; s < kernel.streams.size(); ++s) {
+        words_.push_back(reinterpret_cast<std::uint64_t>(tensor.stream(s)));
+      }
+    }
+    for (int i = 0; i < kSlaves; ++i) {
+      ranges_.push_back({share(i), 0, share(i + 1), 0});
+    }
+    const std::size_t bytes = partial_bytes(kernel.family.partial);
+    const std::size_t slots = tensors.size() + kSlaves;
+    partial_memory_.resize(slots * bytes / sizeof(double));
+    partials_ = {reinterpret_cast<std::byte*>(partial_memory_.data()), bytes,
+                 slots};
+  }
+
+  void run() {
+    runtime::LdmArenas arenas;
+    runtime::run_job(machine().impl(),
+                     {{reinterpret_cast<const std::byte*>(words_.data()),
+                       segment_bytes(operation_.stream_count), tensors_.size(),
+                       &operation_, 1},
+                      ranges_.data(),
+                      kSlaves,
+                      results_,
+                      partials_},
+                     arenas);
+  }
+
+  const Result& result(int slave) const { return results_[slave]; }
+  const runtime::SlaveRange& range(int slave) const {
+    return ranges_[static_cast<std::size_t>(slave)];
+  }
+  // partial() is what was gathered of a tensor; of a nan only that it is one.
+  std::vector<std::byte> partial(std::size_t tensor, int slave) const {
+    std::vector<std::byte> bytes(sizeof KernelResult{}.partial_bytes);
+    std::memcpy(bytes.data(), partials_.slot(tensor, slave), partials_.bytes);
+    if (kernel_.family.partial == Partial::norm) {
+      slave::NormPartial norm;
+      std::memcpy(&norm, bytes.data(), sizeof norm);
+      for (double& lane : norm.lanes) {
+        if (std::isnan(lane)) lane = std::numeric_limits<double>::quiet_NaN();
+      }
+      std::memcpy(bytes.data(), &norm, sizeof norm);
+    }
+    return bytes;
+  }
+
+ private:
+  std::size_t share(int slave) const {
+    return tensors_.size() * static_cast<std::size_t>(slave) / kSlaves;
+  }
+
+  const KernelCase& kernel_;
+  std::vector<Tensor>& tensors_;
+  Operation operation_;
+  std::vector<std::uint64_t> words_;
+  std::vector<runtime::SlaveRange> ranges_;
+  std::vector<double> partial_memory_;
+  runtime::Partials partials_;
+  Result results_[kSlaves];
+};
+
+class SlaveKernels : public testing::TestWithParam<KernelCase> {
+ protected:
+  static std::vector<Tensor> make_tensors(Fill fill) {
+    const KernelCase& kernel = GetParam();
+    Random random(9);
+    std::vector<Tensor> tensors;
+    for (std::size_t count = 0; count <= kMaxCount; ++count) {
+      tensors.emplace_back(kernel, KernelTiles(kernel, count, fill, random),
+                           count);
+    }
+    const unsigned bytes = kernel.streams[0].format->bytes;
+    const std::size_t patterns =
+        bytes <= 2 ? std::size_t{1} << (8 * bytes) : 20011;
+    KernelTiles every(kernel, patterns, fill, random);
+    if (bytes <= 2 && fill == fill_any) {
+      std::vector<std::uint64_t> bits(patterns);
+      for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = i;
+      every.set(bits);
+    }
+    tensors.emplace_back(kernel, std::move(every), 1);
+    return tensors;
+  }
+
+  // expect_reference() runs the list there and, tensor by tensor, here.
+  static void expect_reference(const ArgsSample& args, Fill fill,
+                               unsigned mxcsr) {
+    const KernelCase& kernel = GetParam();
+    std::vector<Tensor> tensors = make_tensors(fill);
+    SlaveRun actual(kernel, args, tensors);
+    {
+      const MxcsrScope scope(mxcsr);
+      actual.run();
+    }
+    for (int slave = 0; slave < kSlaves; ++slave) {
+      KernelResult want;
+      for (std::size_t t = actual.range(slave).begin_segment;
+           t < actual.range(slave).end_segment; ++t) {
+        SCOPED_TRACE("tensor " + std::to_string(t));
+        Tensor& tensor = tensors[t];
+        KernelTiles expected = tensor.original();
+        expected.flip_out();
+        KernelResult one;
+        {
+          const MxcsrScope scope(mxcsr);
+          one = expected.run(kernel.reference, args, 0);
+        }
+        if (one.flagged_elements != 0) {
+          want.segment = t;
+          want.flag(one.first_index, one.flagged_elements);
+        }
+        void* tiles[kMaxStreams] = {};
+        for (std::size_t s = 0; s < kernel.streams.size(); ++s) {
+          tiles[s] = tensor.stream(s);
+        }
+        ASSERT_TRUE(
+            compare_written(kernel, args, tiles, expected, tensor.original()));
+        ASSERT_TRUE(tensor.intact());
+        if (partial_bytes(kernel.family.partial) == 0 || tensor.count() == 0) {
+          continue;
+        }
+        KernelResult gathered = one;
+        const std::vector<std::byte> bytes = actual.partial(t, slave);
+        std::copy(bytes.begin(), bytes.end(), gathered.partial_bytes);
+        ASSERT_TRUE(same_result(kernel, gathered, one));
+      }
+      const Result& got = actual.result(slave);
+      EXPECT_EQ(got.flagged_elements, want.flagged_elements);
+      EXPECT_EQ(got.flagged_segments, want.flagged_segments);
+      EXPECT_EQ(got.first_segment, want.first_segment);
+      EXPECT_EQ(got.first_index, want.first_index);
+      EXPECT_EQ(got.last_segment, want.last_segment);
+    }
+  }
+};
+
+TEST_P(SlaveKernels, AsTheReference) {
+  // A turn through the environments; each kernel meets most of them.
+  std::size_t turn = 0;
+  for (const ArgsSample& args : GetParam().family.samples) {
+    for (const Fill fill : {fill_any, fill_finite, fill_ordinary}) {
+      const FloatEnvironment& environment =
+          kFloatEnvironments[turn++ % std::size(kFloatEnvironments)];
+      SCOPED_TRACE(args.text + ", " + environment.name);
+      expect_reference(args, fill, environment.mxcsr);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(SlaveKernels, Once) {
+  expect_reference(GetParam().family.samples.back(), fill_any, 0);
+}
+
+std::string name_of(const testing::TestParamInfo<KernelCase>& param) {
+  return param.param.name;
+}
+INSTANTIATE_TEST_SUITE_P(All, SlaveKernels, testing::ValuesIn(kernel_cases()),
+                         name_of);
+
+}  // namespace
+
+}  // namespace swamp::test
