@@ -93,7 +93,9 @@ int get(const Rma& rma, int id, bool wait) {
                    0,
                    rma.local_reply,
                    rma.call};
-  if (slave.check && !wait) {
+  // A get onto its own source has nothing to bring, and must not poison it.
+  const bool onto_itself = t.ldm == t.main;
+  if (slave.check && !wait && !onto_itself) {
     slave.check->issue(t, rma.pc);
   } else {
     sunway::carry_out(t);
