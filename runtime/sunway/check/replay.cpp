@@ -164,7 +164,8 @@ void start_replays(unsigned mask) {
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return;
     const Order order = order_of(i);
     const pid_t parent = getpid();
-    const pid_t child = fork();
+    // Without the handlers of fork(): the master may hold what they lock.
+    const pid_t child = _Fork();
     if (child == 0) {
       close(ends[0]);
       begin_child(ends[1], order, parent);
@@ -184,13 +185,17 @@ void end_replays() {
   State& all = state();
   if (all.replays.empty()) return;
   const unsigned long now = nanoseconds();
-  const unsigned long patience = kSecond + 4 * (now - all.started);
+  const unsigned long took = now - all.started;
+  const unsigned long patience = kSecond + 4 * took;
+  // The runs take a multiple of what the launch took.
+  const bool wanted =
+      !reported() && (settings().schedules >= 0 || took <= kMostTime / 2);
   for (const Replay& replay : all.replays) {
     const char go = 1;
-    if (!reported()) (void)send(replay.channel, &go, 1, MSG_NOSIGNAL);
+    if (wanted) (void)send(replay.channel, &go, 1, MSG_NOSIGNAL);
   }
   for (const Replay& replay : all.replays) {
-    if (!reported()) {
+    if (wanted && !reported()) {
       const unsigned long deadline = settings().schedules < 0
                                          ? now + patience
                                          : nanoseconds() + 10 * patience;
