@@ -54,6 +54,14 @@ std::string operation_name(const std::string& operation,
          "/bytes:" + std::to_string(bytes) + threads_name(threads);
 }
 
+void add_row(Suite& suite, const std::string& operation, std::size_t bytes,
+             int threads) {
+  suite.row(time_row(operation + " memory, " + threads_text(threads),
+                     operation_name(operation, "check", bytes, threads), "copy",
+                     operation_name(operation, "copy", bytes, threads),
+                     {Aim::at_most, kCheckAim}));
+}
+
 void add_operation(Suite& suite, const std::string& operation,
                    std::size_t bytes, int threads) {
   const Dtype& dtype = kDtypes[0];
@@ -72,10 +80,7 @@ void add_operation(Suite& suite, const std::string& operation,
                 }
               });
   }
-  suite.row(time_row(operation + " memory, " + threads_text(threads),
-                     operation_name(operation, "check", bytes, threads), "copy",
-                     operation_name(operation, "copy", bytes, threads),
-                     {Aim::at_most, kCheckAim}));
+  add_row(suite, operation, bytes, threads);
 }
 
 void add_pass(Suite& suite, const std::string& pass, std::size_t bytes,
@@ -84,10 +89,7 @@ void add_pass(Suite& suite, const std::string& pass, std::size_t bytes,
     add_pass_case(suite, pass, operation_name(pass, transfer, bytes, threads),
                   bytes, threads, [=] { return &machine_of(transfer); });
   }
-  suite.row(time_row(pass + " memory, " + threads_text(threads),
-                     operation_name(pass, "check", bytes, threads), "copy",
-                     operation_name(pass, "copy", bytes, threads),
-                     {Aim::at_most, kCheckAim}));
+  add_row(suite, pass, bytes, threads);
 }
 
 // CopyJob is one float32 tensor to unscale, as the road makes it.

@@ -7,6 +7,7 @@
 #include "bench/operator.h"
 #include "bench/suite.h"
 #include "bench/threads.h"
+#include "master/cli/predict/models.h"
 
 namespace swamp::bench {
 namespace {
@@ -18,25 +19,6 @@ struct Shape {
   std::vector<std::size_t> counts;
 };
 
-// The parameters of GPT-2 small in the order of its state dict.
-std::vector<std::size_t> gpt2_small() {
-  constexpr std::size_t kWidth = 768;
-  constexpr std::size_t kVocabulary = 50257;
-  constexpr std::size_t kPositions = 1024;
-  constexpr int kLayers = 12;
-  std::vector<std::size_t> counts{kVocabulary * kWidth, kPositions * kWidth};
-  for (int layer = 0; layer < kLayers; ++layer) {
-    counts.insert(counts.end(), {kWidth, kWidth,                   // ln_1
-                                 kWidth * 3 * kWidth, 3 * kWidth,  // c_attn
-                                 kWidth * kWidth, kWidth,          // c_proj
-                                 kWidth, kWidth,                   // ln_2
-                                 kWidth * 4 * kWidth, 4 * kWidth,  // c_fc
-                                 4 * kWidth * kWidth, kWidth});    // c_proj
-  }
-  counts.insert(counts.end(), {kWidth, kWidth});  // ln_f
-  return counts;
-}
-
 std::vector<Shape> shapes() {
   const auto equal = [](std::size_t tensors, std::size_t count) {
     return std::vector<std::size_t>(tensors, count);
@@ -45,7 +27,7 @@ std::vector<Shape> shapes() {
           {"1000x100", equal(1000, 100)},
           {"1000x10000", equal(1000, 10000)},
           {"148x100000", equal(148, 100000)},
-          {"gpt2", gpt2_small()}};
+          {"gpt2", cli::model_counts("gpt2-small")}};
 }
 
 void add_list_case(Suite& suite, const Shape& shape, const Dtype& dtype,

@@ -1,5 +1,6 @@
 #include "master/cli/predict_arguments.h"
 
+#include "master/cli/comma_list.h"
 #include "master/cli/command.h"
 #include "master/cli/option_adder.h"
 #include "master/cli/predict/models.h"
@@ -19,12 +20,9 @@ std::vector<std::uint64_t> integers(const std::string& option,
                                     const std::string& text, std::uint64_t low,
                                     std::uint64_t high) {
   std::vector<std::uint64_t> values;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', begin), text.size());
-    values.push_back(
-        parse_integer(option, text.substr(begin, comma - begin), low, high));
-    begin = comma + 1;
-  }
+  for_each_item(text, [&](const std::string& item) {
+    values.push_back(parse_integer(option, item, low, high));
+  });
   if (values.size() > kMostValues) {
     throw UsageError(fmt::format("{}: got {} values, expected at most {}",
                                  option, values.size(), kMostValues));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "master/cli/comma_list.h"
 #include "master/cli/command.h"
 #include "master/cli/number.h"
 #include "master/cli/predict/models.h"
@@ -83,11 +84,8 @@ std::vector<Shape> list_of_text(const std::string& text, ScalarType dtype) {
   std::vector<Shape> list;
   Adder adder(list);
   try {
-    for (std::size_t begin = 0; begin <= text.size();) {
-      const std::size_t comma = std::min(text.find(',', begin), text.size());
-      parse_item(text.substr(begin, comma - begin), dtype, adder);
-      begin = comma + 1;
-    }
+    for_each_item(
+        text, [&](const std::string& item) { parse_item(item, dtype, adder); });
   } catch (const UsageError&) {
     throw;
   } catch (const Failure& failure) {

@@ -1,27 +1,12 @@
-#include <athread.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "common.h"
-
-double in[kCount] __attribute__((aligned(128)));
-double out[kCount] __attribute__((aligned(128)));
-long flag[kSlaves];
-
-extern SLAVE_FUN(kernel)(args_t*);
+#include "host.h"
 
 int main(void) {
-  int wrong = 0;
-  for (int i = 0; i < kCount; ++i) in[i] = i;
-  athread_init();
+  begin();
   args_t args = {in, out, flag};
   athread_spawn(kernel, &args);
 #ifndef RIGHT
   args.flag = NULL;
 #endif
   athread_join();
-  for (int i = 0; i < kCount; ++i) wrong += out[i] != 2.0 * i + 1;
-  printf("%s\n", wrong == 0 ? "right" : "wrong");
-  athread_halt();
-  return 0;
+  return finish();
 }

@@ -1,14 +1,4 @@
-#include <athread.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "common.h"
-
-double in[kCount] __attribute__((aligned(128)));
-double out[kCount] __attribute__((aligned(128)));
-long flag[kSlaves];
-
-extern SLAVE_FUN(kernel)(args_t*);
+#include "host.h"
 
 static __attribute__((noinline)) void start(void) {
   args_t args = {in, out, flag};
@@ -16,9 +6,7 @@ static __attribute__((noinline)) void start(void) {
 }
 
 int main(void) {
-  int wrong = 0;
-  for (int i = 0; i < kCount; ++i) in[i] = i;
-  athread_init();
+  begin();
 #ifdef RIGHT
   args_t args = {in, out, flag};
   athread_spawn(kernel, &args);
@@ -26,8 +14,5 @@ int main(void) {
   start();
 #endif
   athread_join();
-  for (int i = 0; i < kCount; ++i) wrong += out[i] != 2.0 * i + 1;
-  printf("%s\n", wrong == 0 ? "right" : "wrong");
-  athread_halt();
-  return 0;
+  return finish();
 }

@@ -1,19 +1,7 @@
-#include <athread.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "common.h"
-
-double in[kCount] __attribute__((aligned(128)));
-double out[kCount] __attribute__((aligned(128)));
-long flag[kSlaves];
-
-extern SLAVE_FUN(kernel)(args_t*);
+#include "host.h"
 
 int main(void) {
-  int wrong = 0;
-  for (int i = 0; i < kCount; ++i) in[i] = i;
-  athread_init();
+  begin();
   double* mine = (double*)malloc(kCount * sizeof(double));
 #ifdef RIGHT
   double* copy = (double*)malloc(kCount * sizeof(double));
@@ -28,8 +16,5 @@ int main(void) {
   for (int i = kCount - 8; i < kCount; ++i) out[i] = 2.0 * i + 1;
   free(mine);
   free(copy);
-  for (int i = 0; i < kCount; ++i) wrong += out[i] != 2.0 * i + 1;
-  printf("%s\n", wrong == 0 ? "right" : "wrong");
-  athread_halt();
-  return 0;
+  return finish();
 }

@@ -1,24 +1,10 @@
 /* The master of most of the gallery: out is to become 2 * in + 1. */
-#include <athread.h>
-#include <stdio.h>
-
-#include "common.h"
-
-double in[kCount] __attribute__((aligned(128)));
-double out[kCount] __attribute__((aligned(128)));
-long flag[kSlaves];
-
-extern SLAVE_FUN(kernel)(args_t*);
+#include "host.h"
 
 int main(void) {
   args_t args = {in, out, flag};
-  int wrong = 0;
-  for (int i = 0; i < kCount; ++i) in[i] = i;
-  athread_init();
+  begin();
   athread_spawn(kernel, &args);
   athread_join();
-  for (int i = 0; i < kCount; ++i) wrong += out[i] != 2.0 * i + 1;
-  printf("%s\n", wrong == 0 ? "right" : "wrong");
-  athread_halt();
-  return 0;
+  return finish();
 }
