@@ -1,6 +1,7 @@
 // The passes of an optimizer through the C ABI.
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "master/c_guard.h"
@@ -83,8 +84,8 @@ void check_options(const Options& options) {
   require_option(options.max_norm >= 0, "max_norm",
                  swamp::master::number_text(options.max_norm),
                  "a number, at least 0");
-  require_option(options.step >= 1, "step", std::to_string(options.step),
-                 "1 for the first step");
+  require_option(swamp::master::is_step(options.step), "step",
+                 std::to_string(options.step), swamp::master::kStepRange);
   const float coefficient = options.clip_coefficient;
   require_option(coefficient >= 0 && coefficient <= 1, "clip_coefficient",
                  swamp::master::number_text(coefficient),
@@ -96,30 +97,34 @@ void check_options(const Options& options) {
 struct FirstPass final : swamp::master::StepLook {
   const Options& options;
   swamp::TensorList gradients;
-  float* found_inf;
-  double* grad_norm;
+  bool with_norm;
   swamp::Machine* machine;
+  // What it found; write() gives it to the caller, because the second pass may
+  // still fail.
+  float found = 0;
+  std::optional<double> norm;
 
-  FirstPass(const Options& o, swamp::TensorList g, float* f, double* n,
-            swamp::Machine* m)
-      : options(o), gradients(g), found_inf(f), grad_norm(n), machine(m) {}
+  FirstPass(const Options& o, swamp::TensorList g, bool n, swamp::Machine* m)
+      : options(o), gradients(g), with_norm(n), machine(m) {}
 
   bool look(float& clip) override {
     clip = options.clip_coefficient;
     if (clip != 0) return true;  // the caller has looked
     clip = 1;
-    float found = 0;
-    if (options.max_norm > 0 || grad_norm != nullptr) {
-      const double norm = swamp::foreach_norm(gradients, options.inv_scale,
-                                              &found, nullptr, machine);
-      clip = swamp::clip_coefficient(options.max_norm, norm);
-      if (grad_norm != nullptr) *grad_norm = norm;
+    if (options.max_norm > 0 || with_norm) {
+      norm = swamp::foreach_norm(gradients, options.inv_scale, &found, nullptr,
+                                 machine);
+      clip = swamp::clip_coefficient(options.max_norm, *norm);
     } else {
       swamp::amp_foreach_non_finite_check_and_unscale_(gradients, found, 1.0f,
                                                        nullptr, machine);
     }
-    if (found != 0) *found_inf = 1.0f;
     return found == 0;
+  }
+
+  void write(float* found_inf, double* grad_norm) const {
+    if (found != 0) *found_inf = 1.0f;
+    if (grad_norm != nullptr && norm) *grad_norm = *norm;
   }
 };
 
@@ -170,12 +175,13 @@ swamp_status swamp_mixed_precision_step(
         "masters",
         "exp_avgs"};
     swamp::Machine* const where = swamp::machine_of(machine);
-    FirstPass first(options, lists.gradients, found_inf, grad_norm, where);
+    FirstPass first(options, lists.gradients, grad_norm != nullptr, where);
     if (is_adam) {
       swamp::master::adam_step_(
           lists,
           swamp::master::adam_step_of(adam_options(options), options.step),
           options.inv_scale, first, where);
+      first.write(found_inf, grad_norm);
       return;
     }
     if (lists.states[1].count() != 0) {
@@ -187,5 +193,6 @@ swamp_status swamp_mixed_precision_step(
     swamp::master::sgd_step_(
         lists, swamp::master::sgd_step_of(sgd_options(options), options.step),
         options.inv_scale, first, where);
+    first.write(found_inf, grad_norm);
   });
 }

@@ -152,6 +152,11 @@ void master::sgd_step_(const OptimizerLists& lists, const SgdStep& step,
 
 void master::adam_step_(const OptimizerLists& lists, const AdamStep& step,
                         float inv_scale, StepLook& look, Machine* machine) {
+  if (!is_step(step.step)) {
+    throw Error(
+        SWAMP_INVALID_ARGUMENT,
+        "step: got " + std::to_string(step.step) + ", expected " + kStepRange);
+  }
   slave::AdamArgs args = adam_args(step, inv_scale);
   const bool with_model = lists.model_params.count() != 0;
   const OperationTable table =

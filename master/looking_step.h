@@ -3,9 +3,19 @@
 #ifndef SWAMP_MASTER_LOOKING_STEP_H_
 #define SWAMP_MASTER_LOOKING_STEP_H_
 
+#include <cstdint>
+
 #include "swamp/foreach.h"
 
 namespace swamp::master {
+
+// is_step() returns whether a step, counted from 1, is exact as a double, which
+// the bias corrections take.
+inline bool is_step(std::int64_t step) {
+  return step >= 1 && step < std::int64_t{1} << 53;
+}
+inline constexpr char kStepRange[] =
+    "a whole number from 1, the first step, to 2^53 - 1";
 
 // OptimizerLists is what a step moves; names are those in messages.
 struct OptimizerLists {
