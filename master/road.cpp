@@ -2,8 +2,13 @@
 
 #include <pthread.h>
 
+#include <memory>
+#include <new>
+#include <string>
+
 #include "master/plan.h"
 #include "runtime/cancel_guard.h"
+#include "swamp/error.h"
 
 namespace swamp::master {
 
@@ -11,27 +16,30 @@ namespace {
 
 thread_local Road* road_of_this_thread = nullptr;
 
-// Key ends a thread's road by way of a POSIX key, whose destructors run after
-// those of all thread-locals, and not at all at the end of the process: the
-// destructors of the caller's own thread-locals and statics may still call
-// swamp.
-struct Key {
+// make_key() returns the POSIX key that ends a thread's road. Its destructor
+// runs after those of all thread-locals, and not at all at the end of the
+// process: the destructors of the caller's own thread-locals and statics may
+// still call swamp.
+pthread_key_t make_key() {
   pthread_key_t key;
-  Key() {
-    pthread_key_create(&key, [](void* road) {
-      delete static_cast<Road*>(road);
-      road_of_this_thread = nullptr;
-    });
-  }
-};
+  const int error = pthread_key_create(&key, [](void* road) {
+    delete static_cast<Road*>(road);
+    road_of_this_thread = nullptr;
+  });
+  if (error == 0) return key;
+  throw Error(SWAMP_OUT_OF_MEMORY,
+              "pthread_key_create: got error " + std::to_string(error) +
+                  ", expected a key that other libraries have not used up");
+}
 
 }  // namespace
 
 Road& Road::of_this_thread() {
   if (road_of_this_thread == nullptr) {
-    static const Key key;
-    road_of_this_thread = new Road;
-    pthread_setspecific(key.key, road_of_this_thread);
+    static const pthread_key_t key = make_key();  // tried again if it throws
+    auto road = std::make_unique<Road>();
+    if (pthread_setspecific(key, road.get()) != 0) throw std::bad_alloc();
+    road_of_this_thread = road.release();
   }
   return *road_of_this_thread;
 }

@@ -34,14 +34,20 @@ class Semaphore {
   sem_t semaphore_;
 };
 
-// SignalsBlocked has the threads that are started in its scope take none of the
-// process's signals: they are the caller's business.
+// SignalsBlocked keeps the signals of the process away from the threads that
+// are started in its scope: they are for the caller's threads. Signals that a
+// thread causes itself stay unblocked, because the kernel kills a process that
+// blocks them, whatever handler it has.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &own_);
+    sigset_t blocked;
+    sigfillset(&blocked);
+    for (const int signal :
+         {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
+      sigdelset(&blocked, signal);
+    }
+    pthread_sigmask(SIG_SETMASK, &blocked, &own_);
   }
   ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &own_, nullptr); }
   SignalsBlocked(const SignalsBlocked&) = delete;
