@@ -77,15 +77,8 @@ Chip find_chip() {
   return chip;
 }
 
-// The slaves are one, whatever machines are made of them.
-struct Slaves {
-  std::mutex mutex;
-  JobCall call;
-};
-Slaves& slaves() {
-  static Slaves all;
-  return all;
-}
+// All machines share the slaves, and this call to them: fork_mutexes().slaves.
+JobCall shared_call;
 
 class AthreadBackend final : public Backend {
  public:
@@ -118,10 +111,9 @@ class AthreadBackend final : public Backend {
  private:
   void spawn_and_join(const RemoteJob& remote) const noexcept {
     if (chip_.slave_cores == 0 || fork_generation() != chip_.generation) return;
-    const std::lock_guard<std::mutex> lock(slaves().mutex);
-    JobCall& call = slaves().call;
-    call = JobCall{remote, chip_.group_cores, chip_.slave_cores};
-    if (athread_spawn_cgs(SLAVE_FUN(swamp_slave_run), &call) == 0) {
+    const std::lock_guard<std::mutex> lock(fork_mutexes().slaves);
+    shared_call = JobCall{remote, chip_.group_cores, chip_.slave_cores};
+    if (athread_spawn_cgs(SLAVE_FUN(swamp_slave_run), &shared_call) == 0) {
       athread_join_cgs();
     }
   }
@@ -132,7 +124,7 @@ class AthreadBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_athread_backend(const BackendOptions&) {
-  const std::lock_guard<std::mutex> lock(slaves().mutex);
+  const std::lock_guard<std::mutex> lock(fork_mutexes().slaves);
   static const Chip chip = find_chip();
   return std::make_unique<AthreadBackend>(chip);
 }
