@@ -11,7 +11,7 @@
 namespace swamp::master {
 
 // ClassicLocale gives the calling thread the locale "C" as long as it lives:
-// strtod(), printf() and nlohmann-json use the decimal point of the locale.
+// strtod(), snprintf() and nlohmann-json use the decimal point of the locale.
 class ClassicLocale {
  public:
   ClassicLocale() noexcept
