@@ -1,4 +1,4 @@
-// swamp::check_finite.
+// swamp::any_nonfinite.
 #include <ATen/Parallel.h>
 #include <ATen/ops/scalar_tensor.h>
 
@@ -6,6 +6,7 @@
 
 #include "master/aten/elements.h"
 #include "master/aten/error.h"
+#include "master/aten/thread_work.h"
 #include "master/aten/work_list.h"
 #include "swamp/amp.h"
 #include "swamp/aten.h"
@@ -13,17 +14,16 @@
 namespace swamp::aten {
 namespace {
 
-constexpr ListWords kWords{"check_finite_cpu", "tensors"};
+constexpr ListWords kWords{"any_nonfinite_cpu", "tensors"};
 
 // check() reads only, so the order does not matter; but the machine of transfer
 // mode check takes no list of tensors that overlap.
-bool check(at::TensorList tensors) {
-  WorkList& work = WorkList::of_this_thread();
+bool check(at::TensorList tensors, WorkList& work) {
   work.assign(tensors, kWords, false);
   if (tensors.size() > 1 && work.overlaps()) {
     bool found = false;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      found |= check(tensors.slice(i, 1));
+      found |= check(tensors.slice(i, 1), work);
     }
     return found;
   }
@@ -41,10 +41,15 @@ bool check(at::TensorList tensors) {
 
 }  // namespace
 
-at::Tensor check_finite(at::TensorList tensors) {
+at::Tensor any_nonfinite(at::TensorList tensors) {
   at::get_num_threads();  // as the unscale
-  const bool found = check(tensors);
+  const ThreadWork<WorkList> work;
+  const bool found = check(tensors, *work);
   return at::scalar_tensor(found ? 1.0 : 0.0, at::ScalarType::Float);
+}
+
+at::Tensor check_finite(at::TensorList tensors) {
+  return any_nonfinite(tensors);
 }
 
 }  // namespace swamp::aten
