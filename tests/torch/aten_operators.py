@@ -319,10 +319,11 @@ def found_inf_in_the_list():
     return seen
 
 
-@each("found_inf within", DTYPES)
-def found_inf_at_every_place(dtype):
+@each("found_inf within", itertools.product(DTYPES, (0.5, 1.0)))
+def found_inf_at_every_place(parameter):
     """Every place of found_inf and of a bad element, in a tensor of two pairs
     of vectors and a tail."""
+    dtype, inv_scale = parameter
     seen = []
     words = 37
     count = words * 4 // dtype.itemsize
@@ -330,7 +331,7 @@ def found_inf_at_every_place(dtype):
         memory = torch.linspace(1, 2, 40 * 4 // dtype.itemsize).to(dtype)
         base, found = memory[:count], memory.view(torch.float32)[place]
         base[bad] = INF
-        unscale([base], found, f32(0.5))
+        unscale([base], found, f32(inv_scale))
         seen.append(memory)
     return torch.stack(seen)
 
