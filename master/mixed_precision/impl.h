@@ -98,6 +98,7 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
   // What only a sharded one does. sharding.cpp
   Tensor local_gradient(std::size_t parameter);
   void reduce_scatter_gradients();
+  int overflowing_rank(const OverflowReport& overflow);
   void gather_model_params();
 
   // gather_slices() makes whole parameters of the ranks' slices: `mine` are

@@ -42,6 +42,8 @@ bool MixedPrecisionOptimizer::Impl::unscale_and_check(StepResult& result) {
   }
   if (result.overflow.element_count != 0) {
     const master::Slice& slice = slices[result.overflow.tensor].slice;
+    result.overflow_rank =
+        options.shard ? overflowing_rank(result.overflow) : communicator.rank();
     result.overflow.tensor = slice.parameter;
     result.overflow.index += slice.begin;
     result.overflow_name = parameters[slice.parameter].name;
