@@ -213,7 +213,8 @@ std::string measured_json(const std::vector<MeasuredPoint>& points) {
   return lines + line(json) + "\n";
 }
 
-std::string info_json(const MachineInfo& info) {
+std::string info_json(const MachineInfo& info,
+                      const std::vector<std::string>& unknown_variables) {
   const MachineConfig& chosen = info.chosen;
   Json json;
   json["version"] = swamp_version();
@@ -236,6 +237,7 @@ std::string info_json(const MachineInfo& info) {
   available["transfer"] = info.transfers;
   available["isa"] = info.isas;
   available["bind"] = info.binds;
+  json["unknown_variables"] = unknown_variables;
   return line(json);
 }
 

@@ -16,7 +16,9 @@ namespace swamp::cli {
 
 const char* compiler_version();
 
-std::string info_json(const MachineInfo& info);
+// info_json() also lists the environment's SWAMP_* variables that are unknown.
+std::string info_json(const MachineInfo& info,
+                      const std::vector<std::string>& unknown_variables);
 std::string prediction_json(const Predicted& predicted);
 // measured_json() is a line for every point, and one for the median error.
 std::string measured_json(const std::vector<MeasuredPoint>& points);
