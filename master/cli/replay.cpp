@@ -2,8 +2,9 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
+#include <memory>
 
 #include "master/cli/command.h"
 #include "master/cli/console.h"
@@ -37,27 +38,46 @@ void replay_line(const std::string& line, const ReplayOptions& options,
   }
 }
 
+// A trace of the most steps that read_trace() allows needs less.
+constexpr std::size_t kMaxLineBytes = std::size_t{1} << 27;
+
+[[noreturn]] void fail_read() {
+  throw Failure(fmt::format("cannot be read: {}",
+                            std::strerror(errno != 0 ? errno : EIO)));
+}
+
+// read_line() returns false at the end of the file. A line is bounded, because
+// the file may be a device that never ends it.
+bool read_line(std::FILE* file, std::string& line) {
+  line.clear();
+  errno = 0;
+  int character = getc_unlocked(file);
+  if (character == EOF && std::ferror(file) == 0) return false;
+  for (; character != EOF && character != '\n';
+       character = getc_unlocked(file)) {
+    if (line.size() == kMaxLineBytes) {
+      throw Failure(fmt::format("got a longer line, expected at most {} bytes",
+                                kMaxLineBytes));
+    }
+    line += static_cast<char>(character);
+  }
+  if (std::ferror(file) != 0) fail_read();
+  if (!line.empty() && line.back() == '\r') line.pop_back();
+  return true;
+}
+
 void replay_file(const std::string& path, const ReplayOptions& options,
                  Counts& counts) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string line;
-  std::uint64_t number = 0;
-  while (std::getline(file, line)) {
-    ++number;
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (line.empty()) continue;
-    try {
-      replay_line(line, options, counts);
-    } catch (const UsageError&) {
-      throw;
-    } catch (const Failure& failure) {
-      throw Failure(fmt::format("{}:{}: {}", path, number, failure.what()));
+  std::uint64_t number = 1;
+  try {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
+        std::fopen(path.c_str(), "rbe"), &std::fclose);
+    if (!file) fail_read();
+    for (std::string line; read_line(file.get(), line); ++number) {
+      if (!line.empty()) replay_line(line, options, counts);
     }
-  }
-  if (!file.eof()) {
-    throw Failure(fmt::format("{}:{}: cannot be read: {}", path, number + 1,
-                              std::strerror(errno != 0 ? errno : EIO)));
+  } catch (const Failure& failure) {
+    throw Failure(fmt::format("{}:{}: {}", path, number, failure.what()));
   }
 }
 

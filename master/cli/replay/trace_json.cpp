@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A trace holds a row a step, at worst.
+// A trace holds at most one row a step.
 constexpr std::uint64_t kMaxSteps = 1000000;
 
 // parse() bounds the depth: nlohmann's dump() recurses.
@@ -66,13 +66,26 @@ std::uint64_t count(const Json& value, const char* name, std::uint64_t low,
                             value.dump(), low, high));
 }
 
-// mark() takes a step, [start, count] or [start, count, stride].
+void mark_step(std::uint64_t step, std::vector<bool>& overflow) {
+  if (step >= overflow.size()) {
+    throw Failure(fmt::format("overflow: got step {}, expected less than n, {}",
+                              step, overflow.size()));
+  }
+  if (overflow[step]) {
+    throw Failure(
+        fmt::format("overflow: got step {} twice, expected once", step));
+  }
+  overflow[step] = true;
+}
+
+// mark() takes a step, [start, count] or [start, count, stride]. It refuses to
+// mark a step twice, so that a list of any length is read in bounded time.
 void mark(const Json& entry, std::vector<bool>& overflow) {
   constexpr const char* kName = "overflow";
   const std::uint64_t steps = overflow.size();
   if (steps == 0) throw Failure("overflow: got a step, expected none: n is 0");
   if (!entry.is_array()) {
-    overflow[count(entry, kName, 0, steps - 1)] = true;
+    mark_step(count(entry, kName, 0, steps - 1), overflow);
     return;
   }
   if (entry.size() != 2 && entry.size() != 3) {
@@ -85,12 +98,7 @@ void mark(const Json& entry, std::vector<bool>& overflow) {
   const std::uint64_t stride =
       entry.size() == 3 ? count(entry[2], kName, 1, steps) : 1;
   for (std::uint64_t i = 0; i < times; ++i) {
-    const std::uint64_t step = start + i * stride;
-    if (step >= steps) {
-      throw Failure(fmt::format("overflow: step {}, expected less than n, {}",
-                                step, steps));
-    }
-    overflow[step] = true;
+    mark_step(start + i * stride, overflow);
   }
 }
 
