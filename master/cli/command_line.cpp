@@ -33,16 +33,19 @@ void add_scan_options(CLI::App* scan, ScanOptions& options) {
       ->type_name("")
       ->required();
   scan->add_flag("--all", options.all, "list clean tensors, too");
-  scan->add_flag("--json", options.json, "print one JSON object a tensor");
+  scan->add_flag("--json", options.json,
+                 "print one JSON object a tensor, then the totals");
   scan->add_flag("--recursive", options.recursive, "also folders in folders");
   scan->footer(
       "Lists every tensor that holds inf or nan: how many, the flat index (in "
       "C\n"
       "order) of the first, and the extremes of what is finite; then a line a\n"
-      "file. Integers are listed and not scanned. Headers are checked before\n"
-      "they are believed: a safetensors buffer must be covered exactly.\n"
-      "Exit code: 0 clean, 1 inf or nan found, 2 a bad file or option; a bad\n"
-      "file does not keep the others from being scanned.");
+      "file. A complex number counts as two floats. Integers, booleans and\n"
+      "text are listed and not scanned. Headers are checked before they are\n"
+      "believed: a safetensors buffer must be covered exactly.\n"
+      "Exit code: 0 clean, 1 inf or nan found, 2 a bad file or option, or a\n"
+      "tensor of another dtype, which is listed and cannot be scanned. All\n"
+      "other files are scanned.");
 }
 
 // check_command() throws UsageError if the first word of the command line is

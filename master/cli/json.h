@@ -27,8 +27,11 @@ std::string step_json(const StepRecord& record);
 // after another, and the texts.
 std::string safetensors_header_json(const Metadata& metadata,
                                     const std::vector<TensorPlace>& tensors);
-// scan_json() is a line for every tensor.
+// scan_json() is a line for every tensor. Every line of scan has the member
+// "schema", which grows if the meaning of another member changes.
 std::string scan_json(const ScannedFile& file);
+// scan_totals_json() is the last line of a scan.
+std::string scan_totals_json(const ScanTotals& totals);
 
 }  // namespace swamp::cli
 

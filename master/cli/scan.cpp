@@ -43,7 +43,7 @@ ScannedFile scan_file(const ScanFile& input, Machine& machine) {
   try {
     scanned.tensors = read_tensors(input.format, file.bytes());
   } catch (const Failure&) {
-    file.check();  // the better reason
+    file.check();  // a file that changed explains any other error
     throw;
   }
   check_expected(scanned.tensors, input.expected);
@@ -68,21 +68,29 @@ ScannedFile scan_file(const ScanFile& input, Machine& machine) {
   return scanned;
 }
 
-bool has_found(const ScannedFile& file) {
-  for (const TensorStatistics& found : file.statistics) {
-    if (found.non_finite_count() != 0) return true;
+// unsupported_text() is an error that names the first unsupported tensor of a
+// file, "" if there is none.
+std::string unsupported_text(const ScannedFile& file) {
+  const FileTensor* first = nullptr;
+  std::size_t count = 0;
+  for (const FileTensor& tensor : file.tensors) {
+    if (!is_unsupported(tensor)) continue;
+    if (++count == 1) first = &tensor;
   }
-  return false;
+  if (count == 0) return "";
+  return fmt::format(
+      "{}: tensor {}: got dtype {}, expected one that swamp can scan{}",
+      file.path, quoted(first->name), first->element.name,
+      count == 1 ? "" : fmt::format("; {} tensors are like that", count));
 }
 
 }  // namespace
 
 int run_scan(const ScanOptions& options, Machine& machine) {
-  bool failed = false;
-  bool found = false;
+  ScanTotals totals;
   const auto complain = [&](const std::string& text) {
     print_error("swamp: " + text);
-    failed = true;
+    ++totals.errors;
   };
   for (const ScanFile& input :
        list_files(options.files, options.recursive, complain)) {
@@ -96,11 +104,14 @@ int run_scan(const ScanOptions& options, Machine& machine) {
       complain(fmt::format("{}: out of memory", input.path));
       continue;
     }
-    found |= has_found(file);
+    totals.add(file);
     print(options.json ? scan_json(file) : file_text(file, options.all));
+    const std::string unsupported = unsupported_text(file);
+    if (!unsupported.empty()) complain(unsupported);
   }
-  if (failed) return kExitFailure;
-  return found ? kExitFound : 0;
+  if (options.json) print(scan_totals_json(totals));
+  if (totals.errors != 0) return kExitFailure;
+  return totals.found != 0 ? kExitFound : 0;
 }
 
 }  // namespace swamp::cli

@@ -37,7 +37,7 @@ class Walk {
   std::uint64_t index_ = 0;
 };
 
-// npy has these three float formats only.
+// npy has only these three float formats.
 bool is_finite(const void* data, std::size_t i, ScalarType type) {
   if (type == kFloat64) {
     return std::isfinite(static_cast<const double*>(data)[i]);
@@ -64,11 +64,13 @@ std::uint64_t first_in_c_order(const FileTensor& tensor) {
   Walk walk(tensor.shape);
   ElementStream stream(tensor);
   while (const std::size_t elements = stream.next()) {
-    for (std::size_t i = 0; i < elements; ++i, walk.step()) {
-      if (walk.index() >= lowest) continue;
-      if (!is_finite(stream.data(), i, tensor.element.type)) {
+    for (std::size_t i = 0; i < elements; ++i) {
+      if (walk.index() < lowest &&
+          !is_finite(stream.data(), i, tensor.element.type)) {
         lowest = walk.index();
       }
+      // A buffer never ends between the parts of an element.
+      if ((i + 1) % tensor.element.parts == 0) walk.step();
     }
   }
   return lowest;

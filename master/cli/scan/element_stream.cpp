@@ -64,7 +64,7 @@ std::size_t ElementStream::next() {
     filled += piece.size();
   }
   left_ -= filled;
-  const auto width = static_cast<std::size_t>(tensor_.element.bytes);
+  const auto width = static_cast<std::size_t>(tensor_.element.part_bytes());
   if (tensor_.element.swapped) swap_bytes(data, filled, width);
   return filled / width;
 }

@@ -13,14 +13,15 @@ inline bool is_aligned(const void* data, std::uint64_t bytes) noexcept {
   return reinterpret_cast<std::uintptr_t>(data) % bytes == 0;
 }
 
-// ElementStream hands out a tensor's elements in the order of memory, a buffer
-// full at a time, aligned and in this machine's byte order.
+// ElementStream reads a tensor's elements in the order of memory, a buffer at a
+// time, aligned and in this machine's byte order. A complex element counts as
+// two, its real and its imaginary part.
 class ElementStream {
  public:
   explicit ElementStream(const FileTensor& tensor);
 
   // next() returns how many elements are at data() now, 0 at the end. Throws
-  // Failure where there are more or fewer than the tensor has.
+  // Failure if there are more or fewer than the tensor has.
   std::size_t next();
   void* data() noexcept { return buffer_.data(); }
 

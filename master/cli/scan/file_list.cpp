@@ -24,7 +24,7 @@ bool ends_with(const std::string& text, const std::string& suffix) {
          text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
 }
 
-// format_of_name() says whether a name tells the format.
+// format_of_name() returns whether a name tells the format.
 bool format_of_name(const std::string& path, FileFormat& format) {
   const std::pair<const char*, FileFormat> suffixes[] = {
       {".safetensors", FileFormat::safetensors},
@@ -38,9 +38,30 @@ bool format_of_name(const std::string& path, FileFormat& format) {
   return false;
 }
 
-// format_of_content() looks at a file that another name was given.
+// is_torch_save() returns whether a file begins as torch.save() writes it: as a
+// zip archive whose first member is NAME/data.pkl, or, before PyTorch 1.6, as a
+// pickle of a magic number.
+bool is_torch_save(Bytes file) {
+  constexpr std::size_t kZipHeaderBytes = 30;
+  constexpr Bytes kMember = "/data.pkl";
+  constexpr Bytes kMagic =
+      "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
+  if (file.substr(0, kMagic.size()) == kMagic) return true;
+  if (file.size() < kZipHeaderBytes || file.substr(0, 4) != "PK\3\4") {
+    return false;
+  }
+  const Bytes name =
+      file.substr(kZipHeaderBytes, load_little<std::uint16_t>(file, 26));
+  return name.size() >= kMember.size() &&
+         name.substr(name.size() - kMember.size()) == kMember;
+}
+
+// format_of_content() tells the format of a file whose name does not.
 FileFormat format_of_content(const std::string& path) {
   const MappedFile file(path);
+  if (is_torch_save(file.bytes())) {
+    throw Failure("a torch.save file: export it as safetensors");
+  }
   const Bytes start = file.bytes().substr(0, 9);
   if (start.substr(0, 6) == "\x93NUMPY") return FileFormat::npy;
   if (start.substr(0, 2) == "PK") return FileFormat::npz;
@@ -64,14 +85,21 @@ void add_folder(const std::string& path, bool recursive,
                 std::vector<ScanFile>& files, const Complain& complain) {
   std::vector<std::string> names;
   std::vector<std::string> folders;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
+  std::error_code error;
+  fs::directory_iterator entry(path, error);
+  while (!error && entry != fs::directory_iterator()) {
     std::error_code gone;
-    if (entry.is_directory(gone)) {
-      // No links: they may lead in a circle.
-      if (!entry.is_symlink(gone)) folders.push_back(entry.path().string());
+    if (entry->is_directory(gone)) {
+      // Links to folders are not followed: they may form a cycle.
+      if (!entry->is_symlink(gone)) folders.push_back(entry->path().string());
     } else {
-      names.push_back(entry.path().string());
+      names.push_back(entry->path().string());
     }
+    entry.increment(error);
+  }
+  if (error) {
+    complain(
+        fmt::format("{}: cannot list the folder: {}", path, error.message()));
   }
   std::sort(names.begin(), names.end());
   std::sort(folders.begin(), folders.end());
@@ -132,8 +160,6 @@ std::vector<ScanFile> list_files(const std::vector<std::string>& arguments,
   for (const std::string& path : arguments) {
     try {
       add_argument(path, recursive, files, complain);
-    } catch (const fs::filesystem_error& error) {
-      complain(fmt::format("{}: {}", path, error.code().message()));
     } catch (const Failure& failure) {
       complain(fmt::format("{}: {}", path, failure.what()));
     }

@@ -18,8 +18,8 @@ bool is_one_of(std::uint64_t value, std::initializer_list<unsigned> values) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
-// element_of() reads a descr: byte order, kind, size. What numpy writes for
-// bfloat16 and float8 of ml_dtypes ("<V2", "<f1") does not say which they are.
+// element_of() reads a descr: byte order, kind, size. numpy writes bfloat16 and
+// float8 of ml_dtypes as "<V2" and "<f1", which do not tell what they are.
 Element element_of(const std::string& descr) {
   std::size_t at = 0;
   const bool has_order =
@@ -48,19 +48,27 @@ Element element_of(const std::string& descr) {
     element.kind = Element::Kind::scanned;
     element.type = size == 2 ? kFloat16 : size == 4 ? kFloat32 : kFloat64;
     element.name = fmt::format("float{}", size * 8);
+  } else if (kind == 'c' && is_one_of(size, {8, 16})) {
+    element.kind = Element::Kind::scanned;
+    element.type = size == 8 ? kFloat32 : kFloat64;
+    element.parts = 2;
+    element.name = fmt::format("complex{}", size * 8);
+  } else if ((kind == 'f' && is_one_of(size, {12, 16})) ||
+             (kind == 'c' && is_one_of(size, {24, 32}))) {  // long double
+    element.name =
+        fmt::format("{}{}", kind == 'f' ? "float" : "complex", size * 8);
   } else if ((kind == 'i' || kind == 'u') && is_one_of(size, {1, 2, 4, 8})) {
     element.kind = Element::Kind::integer;
     element.name = fmt::format("{}int{}", kind == 'u' ? "u" : "", size * 8);
   } else if (kind == 'b' && size == 1) {
     element.kind = Element::Kind::boolean;
     element.name = "bool";
-  } else if (kind == 'U') {
-    element.bytes = size * 4;
+  } else if (kind == 'U' || kind == 'S' || (is_time && size == 8)) {
+    element.kind = Element::Kind::not_number;
+    if (kind == 'U') element.bytes = size * 4;
   } else if (kind == 'O') {
     element.name = "object";
-  } else if (!(kind == 'f' && is_one_of(size, {1, 12, 16})) &&
-             !(kind == 'c' && is_one_of(size, {8, 16, 24, 32})) &&
-             !(is_time && size == 8) && kind != 'S' && kind != 'V') {
+  } else if (!(kind == 'f' && size == 1) && kind != 'V') {
     fail_descr(descr);
   }
   return element;

@@ -15,15 +15,9 @@ std::string tensor_text(const FileTensor& tensor,
                         const TensorStatistics& found) {
   std::string text = fmt::format("{}  {} {}", printable(tensor.name),
                                  tensor.element.name, shape_text(tensor.shape));
-  switch (tensor.element.kind) {
-    case Element::Kind::integer:
-      return text + "  integer, not scanned\n";
-    case Element::Kind::boolean:
-      return text + "  boolean, not scanned\n";
-    case Element::Kind::other:
-      return text + "  not a float that swamp knows, not scanned\n";
-    case Element::Kind::scanned:
-      break;
+  if (tensor.element.kind != Element::Kind::scanned) {
+    return fmt::format("{}  {}, not scanned\n", text,
+                       why_not_scanned(tensor.element.kind));
   }
   text += fmt::format("  inf {} nan {}", found.inf_count, found.nan_count);
   if (found.non_finite_count() != 0) {
@@ -36,25 +30,41 @@ const char* plural(std::size_t count) { return count == 1 ? "" : "s"; }
 
 }  // namespace
 
+void ScanTotals::add(const ScannedFile& file) {
+  ++files;
+  tensors += file.tensors.size();
+  for (std::size_t i = 0; i < file.tensors.size(); ++i) {
+    const FileTensor& tensor = file.tensors[i];
+    found += file.statistics[i].non_finite_count() != 0 ? 1 : 0;
+    not_scanned += tensor.element.kind != Element::Kind::scanned ? 1 : 0;
+    unsupported += is_unsupported(tensor) ? 1 : 0;
+    sum.add(file.statistics[i]);
+  }
+}
+
+bool is_unsupported(const FileTensor& tensor) noexcept {
+  return tensor.element.kind == Element::Kind::unsupported && tensor.count != 0;
+}
+
 std::string file_text(const ScannedFile& file, bool all) {
   std::string text;
-  TensorStatistics sum;
-  std::size_t dirty = 0;
-  std::size_t skipped = 0;
   for (std::size_t i = 0; i < file.tensors.size(); ++i) {
     const FileTensor& tensor = file.tensors[i];
     const TensorStatistics& found = file.statistics[i];
-    const bool scanned = tensor.element.kind == Element::Kind::scanned;
-    const bool clean = found.non_finite_count() == 0;
-    dirty += clean ? 0 : 1;
-    skipped += scanned ? 0 : 1;
-    sum.add(found);
-    if (all || !scanned || !clean) text += tensor_text(tensor, found);
+    if (all || tensor.element.kind != Element::Kind::scanned ||
+        found.non_finite_count() != 0) {
+      text += tensor_text(tensor, found);
+    }
   }
-  const std::size_t tensors = file.tensors.size();
-  text += fmt::format("{}: {} tensor{}, {} with inf or nan",
-                      printable(file.path), tensors, plural(tensors), dirty);
-  if (skipped != 0) text += fmt::format(", {} not scanned", skipped);
+  ScanTotals totals;
+  totals.add(file);
+  const TensorStatistics& sum = totals.sum;
+  text +=
+      fmt::format("{}: {} tensor{}, {} with inf or nan", printable(file.path),
+                  totals.tensors, plural(totals.tensors), totals.found);
+  if (totals.not_scanned != 0) {
+    text += fmt::format(", {} not scanned", totals.not_scanned);
+  }
   text += fmt::format("; {} element{}, inf {} nan {}{}; {}\n", sum.count,
                       plural(sum.count), sum.inf_count, sum.nan_count,
                       extremes(sum), speed_text(file.bytes, file.seconds));

@@ -16,10 +16,12 @@ struct Dtype {
   const char* name;
   std::uint64_t bytes;
   Element::Kind kind;
-  ScalarType type;
+  ScalarType type = kFloat32;
+  unsigned parts = 1;
 };
 constexpr auto kFloat = Element::Kind::scanned;
 constexpr auto kInteger = Element::Kind::integer;
+constexpr auto kUnsupported = Element::Kind::unsupported;
 constexpr Dtype kDtypes[] = {
     {"F64", "float64", 8, kFloat, kFloat64},
     {"F32", "float32", 4, kFloat, kFloat32},
@@ -27,27 +29,48 @@ constexpr Dtype kDtypes[] = {
     {"BF16", "bfloat16", 2, kFloat, kBFloat16},
     {"F8_E4M3", "float8_e4m3fn", 1, kFloat, kFloat8E4M3FN},
     {"F8_E5M2", "float8_e5m2", 1, kFloat, kFloat8E5M2},
-    {"I64", "int64", 8, kInteger, {}},
-    {"I32", "int32", 4, kInteger, {}},
-    {"I16", "int16", 2, kInteger, {}},
-    {"I8", "int8", 1, kInteger, {}},
-    {"U64", "uint64", 8, kInteger, {}},
-    {"U32", "uint32", 4, kInteger, {}},
-    {"U16", "uint16", 2, kInteger, {}},
-    {"U8", "uint8", 1, kInteger, {}},
-    {"BOOL", "bool", 1, Element::Kind::boolean, {}}};
+    {"C64", "complex64", 8, kFloat, kFloat32, 2},
+    {"F8_E4M3FNUZ", "float8_e4m3fnuz", 1, kUnsupported},
+    {"F8_E5M2FNUZ", "float8_e5m2fnuz", 1, kUnsupported},
+    {"F8_E8M0", "float8_e8m0fnu", 1, kUnsupported},
+    {"I64", "int64", 8, kInteger},
+    {"I32", "int32", 4, kInteger},
+    {"I16", "int16", 2, kInteger},
+    {"I8", "int8", 1, kInteger},
+    {"U64", "uint64", 8, kInteger},
+    {"U32", "uint32", 4, kInteger},
+    {"U16", "uint16", 2, kInteger},
+    {"U8", "uint8", 1, kInteger},
+    {"BOOL", "bool", 1, Element::Kind::boolean}};
+
+// is_tag() returns whether a text has the form of a dtype: F4, F8_E5M2.
+bool is_tag(const std::string& text) {
+  constexpr std::size_t kMaxTag = 32;
+  return !text.empty() && text.size() <= kMaxTag &&
+         text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") ==
+             std::string::npos;
+}
 
 Element element_of(const SafetensorsEntry& entry) {
-  std::string known;
+  Element element;
   for (const Dtype& dtype : kDtypes) {
-    if (entry.dtype == dtype.tag) {
-      return {dtype.name, dtype.bytes, dtype.kind, dtype.type,
-              !kLittleEndianMachine && dtype.bytes > 1};
-    }
-    known += known.empty() ? dtype.tag : fmt::format(", {}", dtype.tag);
+    if (entry.dtype != dtype.tag) continue;
+    element.name = dtype.name;
+    element.bytes = dtype.bytes;
+    element.kind = dtype.kind;
+    element.type = dtype.type;
+    element.parts = dtype.parts;
+    element.swapped = !kLittleEndianMachine && element.part_bytes() > 1;
+    return element;
   }
-  throw Failure(fmt::format("header: tensor {}: dtype {}, expected one of {}",
-                            quoted(entry.name), quoted(entry.dtype), known));
+  if (!is_tag(entry.dtype)) {
+    throw Failure(
+        fmt::format("header: tensor {}: dtype: got {}, expected one "
+                    "such as F32 or BF16",
+                    quoted(entry.name), quoted(entry.dtype)));
+  }
+  element.name = entry.dtype;  // a newer one, of unknown size
+  return element;
 }
 
 Bytes header_of(Bytes file) {
@@ -85,7 +108,8 @@ FileTensor tensor_of(const SafetensorsEntry& entry, Bytes buffer) {
         "inside the buffer of {} bytes",
         quoted(entry.name), entry.begin, entry.end, buffer.size()));
   }
-  if (entry.end - entry.begin != tensor.bytes()) {
+  const std::uint64_t bytes = entry.end - entry.begin;
+  if (tensor.element.bytes != 0 && bytes != tensor.bytes()) {
     throw Failure(fmt::format(
         "header: tensor {}: data_offsets [{}, {}], expected the {} bytes of {} "
         "{} between them",
@@ -93,7 +117,7 @@ FileTensor tensor_of(const SafetensorsEntry& entry, Bytes buffer) {
         tensor.element.name, shape_text(tensor.shape)));
   }
   tensor.data = buffer.substr(static_cast<std::size_t>(entry.begin),
-                              static_cast<std::size_t>(tensor.bytes()));
+                              static_cast<std::size_t>(bytes));
   return tensor;
 }
 

@@ -55,7 +55,8 @@ class Header final : public JsonEvents {
   }
 
   void begin_array() override {
-    value("an array", depth_ == 2 && (field_ == shape || field_ == offsets));
+    value("an array", depth_ == 2 && !in_metadata() &&
+                          (field_ == shape || field_ == offsets));
     ++depth_;
   }
 
@@ -99,8 +100,8 @@ class Header final : public JsonEvents {
 
   bool in_metadata() const { return name_ == kMetadata; }
 
-  // value() refuses a value that is not `fine` where it stands, but for those
-  // of unknown fields.
+  // value() refuses a value that is not `fine` at this place. The values of
+  // unknown fields may be anything.
   void value(const char* kind, bool fine) const {
     if (fine) return;
     if (depth_ == 0) {

@@ -15,7 +15,7 @@ constexpr std::uint64_t kPieceBytes = std::uint64_t{64} << 20;
 
 bool is_ready(const FileTensor& tensor) {
   return !tensor.member && !tensor.element.swapped &&
-         is_aligned(tensor.data.data(), tensor.element.bytes);
+         is_aligned(tensor.data.data(), tensor.element.part_bytes());
 }
 
 }  // namespace
@@ -35,7 +35,9 @@ std::vector<TensorStatistics> Scanner::scan(
   flush();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     TensorStatistics& result = results_[i];
-    if (result.non_finite_count() != 0 && differs_from_c_order(tensors[i])) {
+    if (result.non_finite_count() == 0) continue;
+    result.first_non_finite /= tensors[i].element.parts;
+    if (differs_from_c_order(tensors[i])) {
       result.first_non_finite = first_in_c_order(tensors[i]);
     }
   }
@@ -43,16 +45,17 @@ std::vector<TensorStatistics> Scanner::scan(
 }
 
 void Scanner::add_pieces(const FileTensor& tensor, std::size_t owner) {
-  const std::uint64_t most = kPieceBytes / tensor.element.bytes;
-  for (std::uint64_t first = 0; first < tensor.count;) {
-    const std::uint64_t elements = std::min(most, tensor.count - first);
-    const char* data = tensor.data.data() + first * tensor.element.bytes;
+  const std::uint64_t width = tensor.element.part_bytes();
+  const std::uint64_t count = tensor.count * tensor.element.parts;
+  for (std::uint64_t first = 0; first < count;) {
+    const std::uint64_t elements = std::min(kPieceBytes / width, count - first);
+    const char* data = tensor.data.data() + first * width;
     // Read only: Tensor is the type of operators that write, too.
     pieces_.push_back({const_cast<char*>(data),
                        static_cast<std::size_t>(elements),
                        tensor.element.type});
     owners_.push_back(owner);
-    piece_bytes_ += elements * tensor.element.bytes;
+    piece_bytes_ += elements * width;
     first += elements;
     if (piece_bytes_ >= kListBytes) flush();
   }
@@ -77,7 +80,7 @@ void Scanner::scan_stream(const FileTensor& tensor, TensorStatistics& out) {
     TensorStatistics result;
     scan_non_finite(piece, &result, &machine_);
     out.add(result);
-    count(elements * tensor.element.bytes);
+    count(elements * tensor.element.part_bytes());
   }
 }
 

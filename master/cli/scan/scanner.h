@@ -20,9 +20,10 @@ class Scanner {
   Scanner(Machine& machine, Progress progress)
       : machine_(machine), progress_(std::move(progress)) {}
 
-  // scan() returns the statistics of each tensor, empty ones of those that are
-  // not floats. first_non_finite is a flat index in C order, whatever the
-  // tensor's order. Throws Failure where a packed tensor is broken.
+  // scan() returns the statistics of each tensor; they are empty if it is not
+  // scanned. The parts of complex elements are counted one by one, but
+  // first_non_finite is the flat index of an element, in C order whatever the
+  // tensor's order. Throws Failure if a packed tensor is broken.
   std::vector<TensorStatistics> scan(const std::vector<FileTensor>& tensors);
 
   // How many bytes of elements scan() has read so far.

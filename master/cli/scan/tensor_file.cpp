@@ -29,6 +29,22 @@ std::unique_ptr<ByteStream> open_stream(const FileTensor& tensor) {
   return stream;
 }
 
+const char* why_not_scanned(Element::Kind kind) noexcept {
+  switch (kind) {
+    case Element::Kind::integer:
+      return "integer";
+    case Element::Kind::boolean:
+      return "boolean";
+    case Element::Kind::not_number:
+      return "not a number";
+    case Element::Kind::unsupported:
+      return "unsupported dtype";
+    case Element::Kind::scanned:
+      break;
+  }
+  return "";
+}
+
 void settle_count(FileTensor& tensor) {
   if (tensor.shape.size() > kMaxDimensions) {
     throw Failure(

@@ -14,16 +14,30 @@
 
 namespace swamp::cli {
 
-// Element is what a tensor is made of.
+// Element is the dtype of a tensor.
 struct Element {
-  enum class Kind : std::uint8_t { scanned, integer, boolean, other };
+  // Only `scanned` tensors are read. An `unsupported` one may hold inf or nan
+  // that swamp cannot find, so it is never reported as clean.
+  enum class Kind : std::uint8_t {
+    scanned,
+    integer,
+    boolean,
+    not_number,  // text, times
+    unsupported
+  };
 
-  std::string name;            // as swamp calls it: float16, int64, V2
-  std::uint64_t bytes = 0;     // of one
-  Kind kind = Kind::other;     // only `scanned` ones are looked at
-  ScalarType type = kFloat32;  // of a scanned one
+  std::string name;         // as numpy and ml_dtypes call it: float16, int64
+  std::uint64_t bytes = 0;  // of one element; 0 if unknown
+  Kind kind = Kind::unsupported;
+  ScalarType type = kFloat32;  // of a part, if scanned
+  unsigned parts = 1;          // 2 if complex: the real and the imaginary part
   bool swapped = false;        // in the other byte order than this machine's
+
+  std::uint64_t part_bytes() const noexcept { return bytes / parts; }
 };
+
+// why_not_scanned() is a few words for a kind that is not scanned.
+const char* why_not_scanned(Element::Kind kind) noexcept;
 
 // FileTensor is a tensor and where its elements are: in `data`, or behind the
 // first `member_offset` bytes of `member`, a file in a zip archive.
