@@ -62,7 +62,10 @@ ScannedFile scan_file(const ScanFile& input, Machine& machine) {
     throw;
   }
   file.check();
-  for (FileTensor& tensor : scanned.tensors) tensor.data = {};
+  for (FileTensor& tensor : scanned.tensors) {  // they refer to `file`
+    tensor.data = {};
+    tensor.member = nullptr;
+  }
   scanned.bytes = scanner.bytes();
   scanned.seconds = seconds_since(start);
   return scanned;

@@ -6,7 +6,6 @@
 #include "master/cli/scan/npy.h"
 #include "master/cli/scan/npz.h"
 #include "master/cli/scan/safetensors.h"
-#include "master/cli/scan/zip_member.h"
 
 namespace swamp::cli {
 namespace {
@@ -24,7 +23,7 @@ std::vector<FileTensor> read_tensors(FileFormat format, Bytes file) {
 
 std::unique_ptr<ByteStream> open_stream(const FileTensor& tensor) {
   if (!tensor.member) return std::make_unique<MemoryStream>(tensor.data);
-  std::unique_ptr<ByteStream> stream = open_member(*tensor.member);
+  std::unique_ptr<ByteStream> stream = open_member(tensor.member);
   read_up_to(*stream, static_cast<std::size_t>(tensor.member_offset));
   return stream;
 }

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "master/cli/scan/byte_stream.h"
-#include "master/cli/scan/zip_directory.h"
 #include "swamp/tensor.h"
 
 namespace swamp::cli {
@@ -39,7 +38,9 @@ struct Element {
 // why_not_scanned() is a few words for a kind that is not scanned.
 const char* why_not_scanned(Element::Kind kind) noexcept;
 
-// FileTensor is a tensor and where its elements are: in `data`, or behind the
+struct NpzMember;
+
+// FileTensor is a tensor and where its elements are: in `data`, or after the
 // first `member_offset` bytes of `member`, a file in a zip archive.
 struct FileTensor {
   std::string name;
@@ -48,7 +49,7 @@ struct FileTensor {
   bool fortran_order = false;
   std::uint64_t count = 0;  // elements
   Bytes data;
-  std::shared_ptr<const ZipMember> member;
+  std::shared_ptr<const NpzMember> member;
   std::uint64_t member_offset = 0;
 
   std::uint64_t bytes() const noexcept { return count * element.bytes; }
