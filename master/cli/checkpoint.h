@@ -14,7 +14,7 @@
 #include <string>
 
 #include "master/cli/history.h"
-#include "master/cli/scan/byte_stream.h"
+#include "master/cli/scan/tensor_file.h"
 #include "master/cli/train_log.h"
 #include "master/cli/trainer.h"
 

@@ -1,5 +1,5 @@
 // nlohmann-json is slow to compile: it is included here and in
-// replay/trace_json.cpp.
+// replay/trace.cpp.
 #include "master/cli/json.h"
 
 #include <fmt/format.h>

@@ -8,7 +8,7 @@
 
 #include "master/cli/predict/report.h"
 #include "master/cli/safetensors_writer.h"
-#include "master/cli/scan/report.h"
+#include "master/cli/scan/scan.h"
 #include "master/cli/step_record.h"
 #include "swamp/machine.h"
 

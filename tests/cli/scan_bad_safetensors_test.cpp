@@ -1,7 +1,7 @@
 // Lying safetensors headers and indices are one-line errors.
 #include <gtest/gtest.h>
 
-#include "master/cli/scan/index_file.h"
+#include "master/cli/scan/file_list.h"
 #include "tests/cli/scan_files.h"
 #include "tests/cli/scan_refusal.h"
 

@@ -8,7 +8,7 @@
 #include <exception>
 
 #include "master/cli/command.h"
-#include "master/cli/scan/index_file.h"
+#include "master/cli/scan/file_list.h"
 #include "master/cli/scan/scanner.h"
 #include "support/random.h"
 #include "tests/cli/scan_files.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "master/cli/scan/byte_stream.h"
+#include "master/cli/scan/tensor_file.h"
 
 namespace swamp::cli {
 

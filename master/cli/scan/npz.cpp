@@ -1,9 +1,8 @@
-#include "master/cli/scan/npz.h"
-
+// npz files: zip archives of npy files, read with libzip.
 #include <fmt/format.h>
 
 #include "master/cli/command.h"
-#include "master/cli/scan/npy.h"
+#include "master/cli/scan/tensor_file.h"
 
 #ifdef SWAMP_HAS_LIBZIP
 #include <zip.h>
@@ -182,12 +181,10 @@ FileTensor read_member(const std::shared_ptr<const NpzMember>& member) {
     throw Failure("expected the name of an .npy file");
   }
   MemberStream stream(*member);
-  const NpyHeader header = read_npy_header(stream);
-  FileTensor tensor = npy_tensor(
-      header, std::string(name.substr(0, name.size() - kSuffix.size())),
+  FileTensor tensor = read_npy(
+      stream, std::string(name.substr(0, name.size() - kSuffix.size())),
       member->bytes);
   tensor.member = member;
-  tensor.member_offset = header.bytes;
   return tensor;
 }
 
@@ -208,9 +205,8 @@ std::vector<FileTensor> read_npz(Bytes file) {
   return tensors;
 }
 
-std::unique_ptr<ByteStream> open_member(
-    const std::shared_ptr<const NpzMember>& member) {
-  return std::make_unique<MemberStream>(*member);
+std::unique_ptr<ByteStream> open_member(const NpzMember& member) {
+  return std::make_unique<MemberStream>(member);
 }
 
 #else
@@ -219,8 +215,7 @@ std::vector<FileTensor> read_npz(Bytes) {
   throw Failure("npz: unsupported here: this swamp was built without libzip");
 }
 
-std::unique_ptr<ByteStream> open_member(
-    const std::shared_ptr<const NpzMember>&) {
+std::unique_ptr<ByteStream> open_member(const NpzMember&) {
   return nullptr;  // read_npz() makes no members
 }
 

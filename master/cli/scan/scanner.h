@@ -10,12 +10,12 @@
 
 namespace swamp::cli {
 
-// Scanner scans the tensors of a file on a machine of swamp. What lies in
-// memory as the machine wants it goes there in lists, as it is; what is packed,
-// misaligned or in the other byte order goes by way of a buffer.
+// Scanner scans the tensors of a file on a machine of swamp. Tensors that are
+// aligned and in this machine's byte order are scanned in place, in lists;
+// packed, misaligned and swapped ones are copied to a buffer first.
 class Scanner {
  public:
-  // `progress` is told now and then how many bytes have been scanned.
+  // `progress` is called now and then with the number of bytes scanned so far.
   using Progress = std::function<void(std::uint64_t bytes)>;
   Scanner(Machine& machine, Progress progress)
       : machine_(machine), progress_(std::move(progress)) {}
@@ -26,7 +26,7 @@ class Scanner {
   // tensor's order. Throws Failure if a packed tensor is broken.
   std::vector<TensorStatistics> scan(const std::vector<FileTensor>& tensors);
 
-  // How many bytes of elements scan() has read so far.
+  // bytes() returns how many bytes of elements scan() has read so far.
   std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:

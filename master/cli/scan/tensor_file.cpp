@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include "master/cli/command.h"
-#include "master/cli/scan/npy.h"
-#include "master/cli/scan/npz.h"
 #include "master/cli/scan/safetensors.h"
 
 namespace swamp::cli {
@@ -18,12 +16,25 @@ constexpr std::size_t kMaxShown = 200;
 std::vector<FileTensor> read_tensors(FileFormat format, Bytes file) {
   if (format == FileFormat::safetensors) return read_safetensors(file);
   if (format == FileFormat::npz) return read_npz(file);
-  return {read_npy(file)};
+  MemoryStream stream(file);
+  FileTensor tensor = read_npy(stream, "array", file.size());
+  tensor.data = file.substr(static_cast<std::size_t>(tensor.member_offset));
+  return {tensor};
+}
+
+std::string read_up_to(ByteStream& stream, std::size_t count) {
+  std::string all;
+  while (all.size() < count) {
+    const Bytes piece = stream.next(count - all.size());
+    if (piece.empty()) break;
+    all += piece;
+  }
+  return all;
 }
 
 std::unique_ptr<ByteStream> open_stream(const FileTensor& tensor) {
   if (!tensor.member) return std::make_unique<MemoryStream>(tensor.data);
-  std::unique_ptr<ByteStream> stream = open_member(tensor.member);
+  std::unique_ptr<ByteStream> stream = open_member(*tensor.member);
   read_up_to(*stream, static_cast<std::size_t>(tensor.member_offset));
   return stream;
 }

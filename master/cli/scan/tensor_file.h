@@ -1,17 +1,62 @@
-// A file of tensors, as its header describes it. Headers are not to be trusted:
-// the readers of all formats check them before anything is believed.
+// Files of tensors, as their headers describe them. A header may lie: the
+// readers of all formats check it against the file before they use it.
 #ifndef SWAMP_MASTER_CLI_SCAN_TENSOR_FILE_H_
 #define SWAMP_MASTER_CLI_SCAN_TENSOR_FILE_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "master/cli/scan/byte_stream.h"
 #include "swamp/tensor.h"
 
 namespace swamp::cli {
+
+// Bytes is memory that the caller owns.
+using Bytes = std::string_view;
+
+// ByteStream reads bytes once, from their start to their end.
+class ByteStream {
+ public:
+  ByteStream() = default;
+  virtual ~ByteStream() = default;
+  ByteStream(const ByteStream&) = delete;
+  ByteStream& operator=(const ByteStream&) = delete;
+
+  // next() returns up to `most` more bytes, none at the end; they are valid
+  // until the next call. Throws Failure if the bytes are damaged.
+  virtual Bytes next(std::size_t most) = 0;
+};
+
+class MemoryStream final : public ByteStream {
+ public:
+  explicit MemoryStream(Bytes bytes) noexcept : bytes_(bytes) {}
+
+  Bytes next(std::size_t most) override {
+    const Bytes piece = bytes_.substr(0, most);
+    bytes_.remove_prefix(piece.size());
+    return piece;
+  }
+
+ private:
+  Bytes bytes_;
+};
+
+// read_up_to() returns `count` bytes, fewer only if the stream ends.
+std::string read_up_to(ByteStream& stream, std::size_t count);
+
+// load_little() reads an unsigned little-endian integer; `bytes` must hold it.
+template <class Unsigned>
+Unsigned load_little(Bytes bytes, std::size_t offset) noexcept {
+  std::uint64_t value = 0;
+  for (std::size_t i = sizeof(Unsigned); i-- > 0;) {
+    value = value << 8 | static_cast<unsigned char>(bytes[offset + i]);
+  }
+  return static_cast<Unsigned>(value);
+}
 
 // Element is the dtype of a tensor.
 struct Element {
@@ -40,8 +85,8 @@ const char* why_not_scanned(Element::Kind kind) noexcept;
 
 struct NpzMember;
 
-// FileTensor is a tensor and where its elements are: in `data`, or after the
-// first `member_offset` bytes of `member`, a file in a zip archive.
+// FileTensor is a tensor and the place of its elements: `data`, or `member` of
+// a zip archive after its first `member_offset` bytes.
 struct FileTensor {
   std::string name;
   Element element;
@@ -61,16 +106,28 @@ enum class FileFormat : std::uint8_t { safetensors, npy, npz };
 // outlive the result. Throws Failure, without the file's name.
 std::vector<FileTensor> read_tensors(FileFormat format, Bytes file);
 
+// read_npy() reads an npy file of `bytes` bytes, header included, from the
+// start of a stream up to its elements; `member_offset` is then the header's
+// length. Throws Failure if the elements would not fill the rest exactly.
+FileTensor read_npy(ByteStream& stream, std::string name, std::uint64_t bytes);
+
+// read_npz() reads the headers of an npz: a zip archive of npy files.
+std::vector<FileTensor> read_npz(Bytes file);
+
+// open_member() begins to unpack a member of an npz. The stream throws Failure
+// if the member is damaged, or longer or shorter than the archive says.
+std::unique_ptr<ByteStream> open_member(const NpzMember& member);
+
 // open_stream() begins to read a tensor's elements.
 std::unique_ptr<ByteStream> open_stream(const FileTensor& tensor);
 
-// settle_count() fills in the tensor's count from its shape; throws Failure
-// where its bytes overflow or there are too many dimensions.
+// settle_count() computes the tensor's count from its shape. Throws Failure if
+// its bytes overflow or there are too many dimensions.
 void settle_count(FileTensor& tensor);
 
 std::string shape_text(const std::vector<std::uint64_t>& shape);
 
-// quoted() is a name from a file in an error: in quotes, and cut when long.
+// quoted() is a name from a file in an error: in quotes, and cut if long.
 std::string quoted(std::string_view text);
 
 inline constexpr bool kLittleEndianMachine =

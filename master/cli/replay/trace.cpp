@@ -1,5 +1,7 @@
-// Traces as JSON. nlohmann-json is slow to compile: of the replay's files this
-// one alone includes it.
+// Traces as JSON. nlohmann-json is slow to compile, so of the sources of replay
+// only this one includes it.
+#include "master/cli/replay/trace.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -7,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "master/cli/command.h"
-#include "master/cli/replay/trace.h"
 
 namespace swamp::cli {
 namespace {
