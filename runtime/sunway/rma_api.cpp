@@ -104,6 +104,9 @@ int get(const Rma& rma, int id, bool wait) {
     }
     if (rma.local_reply != nullptr) sunway::add_reply(rma.local_reply);
   }
+  if (slave.check && rma.remote_reply != nullptr) {
+    slave.check->replies(sunway::as_seen_by(other, slave, rma.remote_reply));
+  }
   reply(other, slave, rma.remote_reply);
   sunway::replies_came();
   return 0;

@@ -111,10 +111,9 @@ std::size_t mapped_bytes(std::uintptr_t address, std::size_t want, bool write) {
 bool in_any_ldm(std::uintptr_t address) {
   const World& all = world();
   for (const Group& group : all.groups) {
-    if (group.slaves.empty()) continue;
-    const auto begin =
-        reinterpret_cast<std::uintptr_t>(group.slaves.front()->slot);
-    if (address - begin < all.slot_bytes * group.slaves.size()) return true;
+    const auto begin = reinterpret_cast<std::uintptr_t>(group.memory.load());
+    const auto slaves = static_cast<std::size_t>(all.slaves_per_group());
+    if (begin != 0 && address - begin < all.slot_bytes * slaves) return true;
   }
   return false;
 }

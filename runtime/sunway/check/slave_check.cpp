@@ -33,14 +33,16 @@ SlaveCheck::SlaveCheck(Slave& slave, std::size_t slot_bytes)
 void SlaveCheck::enter(const void* pc) {
   slave_.last_pc = pc;
   slave_.look_pc = nullptr;
+  looked_at_.clear();
+  accesses_ = 0;
   settle();
   step();
-  take_turn(slave_);
+  attend();
 }
 
 void SlaveCheck::begin_launch() {
   step();
-  clock_.restart();
+  attend();
   // What lies below belongs to no frame yet, but for those that this one calls.
   constexpr std::size_t kMargin = 1024;
   // Of the C library's functions, whose accesses are not seen.
@@ -70,6 +72,7 @@ std::size_t SlaveCheck::stack_bytes() const noexcept {
 }
 
 void SlaveCheck::end_launch() {
+  attend();
   settle();
   enter_reads();
   check_depth(deep_, deep_pc_);
@@ -216,8 +219,8 @@ void SlaveCheck::end_wait_without_reply(volatile void* reply, int value) {
   }
 }
 
-void SlaveCheck::after_wait(volatile void* reply) {
-  clock_.take(reply);
+void SlaveCheck::after_wait(volatile void* reply, int value) {
+  clock_.take_messages(reply, static_cast<std::uint64_t>(std::max(value, 0)));
   clock_.take(&slave_);
 }
 
@@ -225,10 +228,12 @@ void SlaveCheck::check_arrivals(std::uintptr_t begin, std::uintptr_t end,
                                 bool is_volatile, const void* pc) {
   // A look at the reply word is how old programs wait, or at a flag.
   for (const Arrival& arrival : arrivals_) {
-    if (meet(begin, end, arrival.reply, 4)) clock_.take(arrival.reply);
+    if (!meet(begin, end, arrival.reply, 4)) continue;
+    const int count = std::max(read_reply(arrival.reply), 0);
+    clock_.take_messages(arrival.reply, static_cast<std::uint64_t>(count));
   }
   const auto heard = [&](const Arrival& arrival) {
-    return clock_.knows(arrival.sender) >= arrival.sent ||
+    return clock_.knows(number_of(*arrival.sender)) >= arrival.sent ||
            (is_volatile && begin < arrival.end && arrival.begin < end);
   };
   arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(), heard),
@@ -237,15 +242,13 @@ void SlaveCheck::check_arrivals(std::uintptr_t begin, std::uintptr_t end,
     const Arrival arrival = arrivals_[i];
     if (begin >= arrival.end || arrival.begin >= end) continue;
     arrivals_.erase(arrivals_.begin() + static_cast<std::ptrdiff_t>(i));
-    report(
-        {"missing-wait", pc, &slave_,
-         std::string("reads what slave ") +
-             std::to_string(arrival.sender % static_cast<std::size_t>(
-                                                 settings().slaves_per_group)) +
-             " sends by " + arrival.call +
-             ", and has not waited for it: wait for the reply word here, or "
-             "meet the sender (ssync)",
-         arrival.pc});
+    report({"missing-wait", pc, &slave_,
+            std::string("reads what slave ") +
+                std::to_string(arrival.sender->id) + " sends by " +
+                arrival.call +
+                ", and has not waited for it: wait for the reply word here, or "
+                "meet the sender (ssync)",
+            arrival.pc});
     return;
   }
 }
@@ -253,29 +256,62 @@ void SlaveCheck::check_arrivals(std::uintptr_t begin, std::uintptr_t end,
 void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
                           const volatile void* reply, const char* call,
                           const void* pc) {
-  const Transfer t{
-      Transfer::Kind::get, ldm, nullptr, length, 0, 0, nullptr, ""};
-  for (Pending& pending : pending_) {
-    if (!meet(t, pending.transfer) || pending.reported) continue;
-    pending.reported = true;
-    report({"reuse-in-flight", pc, &sender,
-            "writes into slave " + std::to_string(slave_.id) +
-                "'s buffer while " + pending.transfer.call +
-                " is in flight there",
-            pending.pc});
-  }
-  shadow_.written(ldm, static_cast<std::size_t>(length));
-  if (&sender == &slave_) return;
   const std::uintptr_t begin = number(ldm);
-  const std::uintptr_t end = begin + static_cast<std::uintptr_t>(length);
-  arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(),
-                                 [&](const Arrival& old) {
-                                   return old.begin >= begin && old.end <= end;
-                                 }),
-                  arrivals_.end());
-  arrivals_.push_back({begin, end, number_of(sender),
-                       sender.check->clock_.now(), reply, call, pc});
-  sender.check->clock_.give(reply != nullptr ? reply : &slave_);
+  {
+    const std::lock_guard<std::mutex> lock(mail_mutex_);
+    mail_.push_back({begin, begin + static_cast<std::uintptr_t>(length),
+                     &sender, sender.check->clock_.now(), reply, call, pc});
+  }
+  has_mail_.store(true, std::memory_order_release);
+  if (&sender == &slave_) {
+    open_mail();
+  } else if (reply != nullptr) {
+    sender.check->replies(reply);
+  } else {
+    sender.check->clock_.give(&slave_);
+  }
+}
+
+void SlaveCheck::replies(const volatile void* reply) {
+  clock_.give(reply, static_cast<std::uint64_t>(read_reply(reply)) + 1);
+}
+
+void SlaveCheck::open_mail() {
+  std::vector<Arrival> all;
+  {
+    const std::lock_guard<std::mutex> lock(mail_mutex_);
+    has_mail_.store(false, std::memory_order_relaxed);
+    all.swap(mail_);
+  }
+  for (const Arrival& mail : all) {
+    for (Pending& pending : pending_) {
+      const Transfer& t = pending.transfer;
+      if (pending.reported || !meet(mail.begin, mail.end, t.ldm, bytes_of(t))) {
+        continue;
+      }
+      pending.reported = true;
+      report({"reuse-in-flight", mail.pc, mail.sender,
+              "writes into slave " + std::to_string(slave_.id) +
+                  "'s buffer while " + t.call + " is in flight there",
+              pending.pc});
+    }
+    shadow_.written(reinterpret_cast<std::byte*>(mail.begin),
+                    mail.end - mail.begin);
+    if (mail.sender == &slave_) continue;
+    arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(),
+                                   [&](const Arrival& old) {
+                                     return old.begin >= mail.begin &&
+                                            old.end <= mail.end;
+                                   }),
+                    arrivals_.end());
+    arrivals_.push_back(mail);
+  }
+}
+
+void SlaveCheck::regained() {
+  // The flag may have been set after it was looked at here and before the
+  // slave's own instruction read it.
+  if (last_flag_ != 0) clock_.take(reinterpret_cast<const void*>(last_flag_));
 }
 
 }  // namespace swamp::sunway::check
