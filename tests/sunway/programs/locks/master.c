@@ -1,4 +1,4 @@
-/* Locks that the master and the slaves take: LOCK_ROUNDS rounds (40). */
+/* Locks that the master and the slaves take: LOCK_ROUNDS rounds (100). */
 #include <athread.h>
 #include <crts.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ long counter, tries, handed[2];
 
 int main(void) {
   const char* asked = getenv("LOCK_ROUNDS");
-  int rounds = asked ? atoi(asked) : 40;
+  int rounds = asked ? atoi(asked) : 100;
   int wrong = 0;
   order_t order;
   athread_init();
