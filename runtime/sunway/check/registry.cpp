@@ -56,7 +56,7 @@ Blocks& blocks() {
 // Mapping is a line of /proc/self/maps.
 struct Mapping {
   std::uintptr_t begin, end;
-  bool read, write, is_heap;
+  bool read, write, shared, is_heap;
 };
 
 std::vector<Mapping> read_mappings() {
@@ -71,7 +71,7 @@ std::vector<Mapping> read_mappings() {
     if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s", &begin, &end,
                     access) == 3) {
       all.push_back({begin, end, access[0] == 'r', access[1] == 'w',
-                     std::strstr(line, "[heap]") != nullptr});
+                     access[3] == 's', std::strstr(line, "[heap]") != nullptr});
     }
   }
   std::fclose(file);
@@ -117,6 +117,13 @@ bool in_any_ldm(std::uintptr_t address) {
     if (address - begin < all.slot_bytes * group.slaves.size()) return true;
   }
   return false;
+}
+
+bool shares_memory() {
+  const std::vector<Mapping> all = read_mappings();
+  return std::any_of(all.begin(), all.end(), [](const Mapping& mapping) {
+    return mapping.shared && mapping.write;
+  });
 }
 
 void add_block(const void* memory, std::size_t bytes, const void* pc) noexcept {

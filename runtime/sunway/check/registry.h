@@ -34,6 +34,10 @@ std::string why_not_main(std::uintptr_t address, std::size_t bytes, bool write);
 // in_any_ldm() says whether an address is some slave's LDM.
 bool in_any_ldm(std::uintptr_t address);
 
+// shares_memory() returns whether the process has writable memory that a child
+// would share with it (MAP_SHARED).
+bool shares_memory();
+
 // readable_bytes() is how much of one variable, block or mapping there is from
 // an address on, at most `most`.
 std::size_t readable_bytes(std::uintptr_t address, std::size_t most);

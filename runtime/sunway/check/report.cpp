@@ -87,7 +87,8 @@ void emit(const Finding& finding, bool is_note) {
                                     " slave " +
                                     std::to_string(finding.slave->id);
   said.line = at.file + ":" + std::to_string(at.line) + ": " +
-              finding.category + ": " + who + ": " + text;
+              (is_note ? "note: " : "") + finding.category + ": " + who + ": " +
+              text;
   say(said.line);
   append_json(finding, at, is_note, text);
   state.reporting = false;
