@@ -107,7 +107,7 @@ void* serve(void* argument) {
   this_slave = &slave;
   identify(slave);
   slave.statics = program_tls().here;
-  if (slave.check) check::have_signal_stack();
+  check::have_signal_stack();
   sem_post(&slave.ready);
   for (;;) {
     wait_for(slave.start);
@@ -208,6 +208,7 @@ World* make_world() {
 
 void start_groups(unsigned mask) {
   World& all = world();
+  check::watch_crashes();
   // The program's signals are its master's business.
   sigset_t blocked;
   sigset_t own;

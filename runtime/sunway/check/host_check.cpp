@@ -1,7 +1,6 @@
 #include "runtime/sunway/check/host_check.h"
 
 #include "runtime/sunway/check/args.h"
-#include "runtime/sunway/check/crash.h"
 #include "runtime/sunway/check/footprint.h"
 #include "runtime/sunway/check/replay.h"
 #include "runtime/sunway/check/report.h"
@@ -29,7 +28,6 @@ void bad_launch(const void* pc, const char* text) {
 void launched(const void* argument, const void* pc) {
   if (!world().check) return;
   start_watchdog();
-  watch_crashes();
   remember_args(argument, pc);
 }
 
