@@ -117,7 +117,7 @@ std::vector<Difference> find_differences(const std::vector<Written>& here,
   const std::vector<Range> unknown = merged(here, there.written, false);
   std::vector<std::byte> bytes;
   for (Range range : merged(here, there.written, true)) {
-    if (in_any_ldm(range.begin)) continue;
+    if (ldm_owner(range.begin) != nullptr) continue;
     for (; range.begin < range.end && found.size() < kMost;
          range.begin += bytes.size()) {
       bytes.resize(std::min(kPiece, range.end - range.begin));

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "runtime/sunway/check/location.h"
-#include "runtime/sunway/world.h"
 
 extern "C" void* __libc_malloc(std::size_t bytes);
 extern "C" void __libc_free(void* memory);
@@ -108,15 +107,16 @@ std::size_t mapped_bytes(std::uintptr_t address, std::size_t want, bool write) {
 
 }  // namespace
 
-bool in_any_ldm(std::uintptr_t address) {
+const Slave* ldm_owner(std::uintptr_t address) {
   const World& all = world();
   for (const Group& group : all.groups) {
     if (group.slaves.empty()) continue;
     const auto begin =
         reinterpret_cast<std::uintptr_t>(group.slaves.front()->slot);
-    if (address - begin < all.slot_bytes * group.slaves.size()) return true;
+    const std::size_t number = (address - begin) / all.slot_bytes;
+    if (number < group.slaves.size()) return group.slaves[number].get();
   }
-  return false;
+  return nullptr;
 }
 
 bool shares_memory() {
@@ -164,7 +164,7 @@ std::string why_not_main(std::uintptr_t address, std::size_t bytes,
              std::to_string(variable.bytes) + " bytes)";
     }
   }
-  if (in_any_ldm(address)) return "is in LDM, not in main memory";
+  if (ldm_owner(address) != nullptr) return "is in LDM, not in main memory";
   if (mapped_bytes(address, bytes, write) < bytes) {
     return "is no memory of the program's: not allocated, freed, or not to "
            "be " +

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/sunway/world.h"
+
 namespace swamp::sunway::check {
 
 // Block is a piece of malloc's; bytes 0: none.
@@ -31,8 +33,8 @@ Block find_block(std::uintptr_t address);
 // memory to read (or, `write`, to write); empty when nothing is.
 std::string why_not_main(std::uintptr_t address, std::size_t bytes, bool write);
 
-// in_any_ldm() says whether an address is some slave's LDM.
-bool in_any_ldm(std::uintptr_t address);
+// ldm_owner() is the slave in whose LDM an address is, or nullptr.
+const Slave* ldm_owner(std::uintptr_t address);
 
 // shares_memory() returns whether the process has writable memory that a child
 // would share with it (MAP_SHARED).

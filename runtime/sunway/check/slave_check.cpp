@@ -36,6 +36,7 @@ void SlaveCheck::enter(const void* pc) {
   settle();
   step();
   take_turn(slave_);
+  called_ = clock_.now();
 }
 
 void SlaveCheck::begin_launch() {
@@ -102,7 +103,13 @@ void SlaveCheck::report_unwaited(Pending& pending, const void* pc,
 
 void SlaveCheck::log(const Transfer& t, const void* pc,
                      const std::shared_ptr<const Clock>& before) {
-  if (t.kind == Transfer::Kind::remote_get) return;
+  if (t.kind == Transfer::Kind::remote_get) {
+    const Slave* owner = ldm_owner(number(t.main));
+    if (owner == nullptr || owner == &slave_) return;
+    touch_ldm(*owner, {number(t.main), number(t.main) + bytes_of(t), &slave_,
+                       pc, false, false, 0, before, clock_.now()});
+    return;
+  }
   for_blocks(t, [&](std::byte* main, std::byte*, std::size_t bytes) {
     if (t.writes_main()) {
       add_written({number(main), number(main) + bytes, pc, &slave_});
@@ -124,7 +131,7 @@ void SlaveCheck::log_unknown(const Transfer& t) const {
   });
 }
 
-void SlaveCheck::issue(const Transfer& t, const void* pc) {
+void SlaveCheck::issue(const Transfer& t, const void* pc, bool now) {
   if (t.reply == nullptr) {
     enter(pc);
     (void)check_reply(nullptr, t.call, pc);
@@ -140,7 +147,7 @@ void SlaveCheck::issue(const Transfer& t, const void* pc) {
     check_args(slave_, t.main, bytes_of(t), pc);
   }
   Pending pending{t, pc, clock_.snapshot(), 0};
-  pending.moved = world().order.eager;
+  pending.moved = now || world().order.eager;
   if (t.writes_main()) {
     log_unknown(t);
   } else {
@@ -148,6 +155,8 @@ void SlaveCheck::issue(const Transfer& t, const void* pc) {
     std::memset(t.ldm, Shadow::kPoison, bytes_of(t));
   }
   if (pending.moved) carry_out(t);
+  pending.logged = now;
+  if (now) log(t, pc, pending.before);
   pending.source_hash = hash(t.ldm, bytes_of(t));
   pending_.push_back(std::move(pending));
 }
@@ -165,6 +174,32 @@ void SlaveCheck::at_once(const Transfer& t, const void* pc) {
   log(t, pc, clock_.snapshot());
 }
 
+void SlaveCheck::broadcast(const Transfer& t, const void* pc) {
+  check_clashes(t, pc);
+  check_args(slave_, t.main, bytes_of(t), pc);
+  log(t, pc, clock_.snapshot());
+}
+
+void SlaveCheck::sends(const void* local, long length, const char* call,
+                       const void* pc) {
+  const std::uintptr_t begin = number(local);
+  const std::uintptr_t end = begin + static_cast<std::uintptr_t>(length);
+  if (!arrivals_.empty()) check_arrivals(begin, end, false, pc);
+  for (Pending& pending : pending_) {
+    const Transfer& t = pending.transfer;
+    if (!t.writes_main() && meet(begin, end, t.ldm, bytes_of(t))) {
+      report_unwaited(pending, pc,
+                      std::string(call) + " sends a buffer that " + t.call +
+                          " still fills: wait for that first");
+    }
+  }
+}
+
+void SlaveCheck::fetched(const Transfer& t, const void* pc) {
+  received(t.ldm, t.length, slave_, nullptr, t.call, pc);
+  log(t, pc, clock_.snapshot());
+}
+
 void SlaveCheck::complete(std::size_t index) {
   const Pending pending = pending_[index];
   const Transfer& t = pending.transfer;
@@ -177,7 +212,7 @@ void SlaveCheck::complete(std::size_t index) {
             std::string(t.call) + "'s buffer was written before its wait"});
   }
   if (!pending.moved) carry_out(t);
-  log(t, pending.pc, pending.before);
+  if (!pending.logged) log(t, pending.pc, pending.before);
   if (slave_.in_ldm(t.reply, 4)) add_reply(t.reply);
 }
 
@@ -224,12 +259,16 @@ void SlaveCheck::after_wait(volatile void* reply) {
 void SlaveCheck::check_arrivals(std::uintptr_t begin, std::uintptr_t end,
                                 bool is_volatile, const void* pc) {
   // A look at the reply word is how old programs wait, or at a flag.
+  const auto is_flag = [&](const Arrival& arrival) {
+    return is_volatile && begin < arrival.end && arrival.begin < end;
+  };
   for (const Arrival& arrival : arrivals_) {
-    if (meet(begin, end, arrival.reply, 4)) clock_.take(arrival.reply);
+    if (meet(begin, end, arrival.reply, 4) || is_flag(arrival)) {
+      clock_.take(arrival.reply != nullptr ? arrival.reply : &slave_);
+    }
   }
   const auto heard = [&](const Arrival& arrival) {
-    return clock_.knows(arrival.sender) >= arrival.sent ||
-           (is_volatile && begin < arrival.end && arrival.begin < end);
+    return clock_.knows(arrival.sender) >= arrival.sent || is_flag(arrival);
   };
   arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(), heard),
                   arrivals_.end());
@@ -273,6 +312,9 @@ void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
                                    return old.begin >= begin && old.end <= end;
                                  }),
                   arrivals_.end());
+  // All that one call sends to several slaves counts as sent at one time.
+  touch_ldm(slave_, {begin, end, &sender, pc, true, false, 0,
+                     sender.check->clock_.snapshot(), sender.check->called_});
   arrivals_.push_back({begin, end, number_of(sender),
                        sender.check->clock_.now(), reply, call, pc});
   sender.check->clock_.give(reply != nullptr ? reply : &slave_);
