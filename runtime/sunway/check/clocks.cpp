@@ -4,6 +4,8 @@
 #include <map>
 #include <mutex>
 
+#include "runtime/sunway/check/registry.h"
+
 namespace swamp::sunway::check {
 namespace {
 
@@ -11,6 +13,35 @@ std::mutex mutex;
 std::map<const volatile void*, Clock>& objects() {
   static auto* const all = new std::map<const volatile void*, Clock>;
   return *all;
+}
+
+// Freed is memory that a slave of this launch freed, and what it knew then.
+struct Freed {
+  std::uintptr_t end;
+  std::shared_ptr<const Clock> clock;
+};
+std::map<std::uintptr_t, Freed>& freed() {  // by begin, apart
+  static auto* const all = new std::map<std::uintptr_t, Freed>;
+  return *all;
+}
+
+// carve() takes a range out of the freed memory and visits the clocks there.
+template <class Visit>
+void carve(std::uintptr_t begin, std::uintptr_t end, Visit visit) {
+  auto next = freed().upper_bound(begin);
+  if (next != freed().begin()) --next;
+  while (next != freed().end() && next->first < end) {
+    if (next->second.end <= begin) {
+      ++next;
+      continue;
+    }
+    const std::uintptr_t from = next->first;
+    const Freed old = next->second;
+    visit(*old.clock);
+    next = freed().erase(next);
+    if (from < begin) freed()[from] = {begin, old.clock};
+    if (old.end > end) freed()[end] = old;
+  }
 }
 
 void join(Clock& to, const Clock& from) {
@@ -38,6 +69,7 @@ void SlaveClock::restart() {
 }
 
 void SlaveClock::give(const volatile void* object) {
+  const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
   Clock& told = objects()[object];
   if (told.empty()) told.resize(clock_->size());
@@ -46,14 +78,37 @@ void SlaveClock::give(const volatile void* object) {
 }
 
 void SlaveClock::take(const volatile void* object) {
+  const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
   const auto found = objects().find(object);
   if (found != objects().end()) join(writable(), found->second);
 }
 
+void SlaveClock::retire(std::uintptr_t begin, std::uintptr_t end) {
+  constexpr std::size_t kMost = 16 * 1024;
+  const OwnAllocations own;
+  const std::lock_guard<std::mutex> lock(mutex);
+  carve(begin, end, [](const Clock&) {});
+  freed()[begin] = {end, clock_};
+  if (freed().size() > kMost) {  // one for all, which orders more
+    auto all = std::make_shared<Clock>(*clock_);
+    for (const auto& [from, memory] : freed()) join(*all, *memory.clock);
+    freed().clear();
+    freed()[0] = {~std::uintptr_t{0}, all};
+  }
+  ++writable()[slave_];
+}
+
+void SlaveClock::reuse(std::uintptr_t begin, std::uintptr_t end) {
+  const OwnAllocations own;
+  const std::lock_guard<std::mutex> lock(mutex);
+  carve(begin, end, [&](const Clock& clock) { join(writable(), clock); });
+}
+
 void forget_objects() {
   const std::lock_guard<std::mutex> lock(mutex);
   objects().clear();
+  freed().clear();
 }
 
 }  // namespace swamp::sunway::check

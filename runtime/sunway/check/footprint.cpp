@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/sunway/check/location.h"
+#include "runtime/sunway/check/registry.h"
 #include "runtime/sunway/check/report.h"
 
 namespace swamp::sunway::check {
@@ -115,6 +116,7 @@ void search(std::vector<Touch>& all) {
 }  // namespace
 
 void add_touch(const Touch& touch) {
+  const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
   std::vector<Touch>& all = touches();
   // Neighbours of one call make one touch.
@@ -133,6 +135,7 @@ void add_touch(const Touch& touch) {
 }
 
 void touch_ldm(const Slave& owner, const Touch& touch) {
+  const OwnAllocations own;
   constexpr std::size_t kMost = 4096;
   const std::lock_guard<std::mutex> lock(mutex);
   std::vector<Touch>& all = ldm_touches()[&owner];

@@ -59,6 +59,7 @@ struct Mapping {
 };
 
 std::vector<Mapping> read_mappings() {
+  const OwnAllocations own;
   std::vector<Mapping> all;
   std::FILE* file = std::fopen("/proc/self/maps", "r");
   if (file == nullptr) return all;
@@ -132,9 +133,13 @@ void add_block(const void* memory, std::size_t bytes, const void* pc) noexcept {
   blocks()[begin] = {begin, bytes, pc};
 }
 
-void remove_block(const void* memory) noexcept {
+Block remove_block(const void* memory) noexcept {
   const std::lock_guard<std::mutex> lock(mutex);
-  blocks().erase(reinterpret_cast<std::uintptr_t>(memory));
+  const auto found = blocks().find(reinterpret_cast<std::uintptr_t>(memory));
+  if (found == blocks().end()) return {};
+  const Block block = found->second;
+  blocks().erase(found);
+  return block;
 }
 
 Block find_block(std::uintptr_t address) {

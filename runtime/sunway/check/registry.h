@@ -21,7 +21,21 @@ struct Block {
 // add_block() and remove_block() are for malloc's own calls; they allocate by
 // the C library's inner functions.
 void add_block(const void* memory, std::size_t bytes, const void* pc) noexcept;
-void remove_block(const void* memory) noexcept;
+// remove_block() returns what the block was.
+Block remove_block(const void* memory) noexcept;
+
+// While an OwnAllocations lives, what the calling thread allocates and frees is
+// the checker's, not the slave's.
+class OwnAllocations {
+ public:
+  OwnAllocations() noexcept;
+  ~OwnAllocations();
+  OwnAllocations(const OwnAllocations&) = delete;
+  OwnAllocations& operator=(const OwnAllocations&) = delete;
+
+ private:
+  bool outer_;
+};
 
 // allocate() is memalign() that was called where `pc` returns to.
 void* allocate(std::size_t alignment, std::size_t bytes, const void* pc);

@@ -59,6 +59,11 @@ class SlaveCheck {
              const void* pc);
   void freed_all();
 
+  // main_allocated() and main_freed() are malloc's for the slave: who gets what
+  // another freed comes after it, and what it holds is not compared.
+  void main_allocated(const void* memory, std::size_t bytes);
+  void main_freed(const void* memory, std::size_t bytes);
+
   // Meetings, locks, atomics.
   void arrive(const volatile void* object) {
     settle();

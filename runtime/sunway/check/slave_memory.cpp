@@ -1,4 +1,5 @@
-// ldm_malloc() and what orders slaves in main memory: locks and atomics.
+// ldm_malloc(), malloc(), and what orders slaves in main memory: locks and
+// atomics.
 #include <string>
 
 #include "runtime/sunway/check/ranges.h"
@@ -55,6 +56,20 @@ void SlaveCheck::freed(std::size_t offset, std::size_t held, std::size_t said,
 }
 
 void SlaveCheck::freed_all() { step(); }
+
+void SlaveCheck::main_allocated(const void* memory, std::size_t bytes) {
+  settle();
+  const std::uintptr_t begin = number(memory);
+  clock_.reuse(begin, begin + bytes);
+  add_written({begin, begin + bytes, nullptr, &slave_});
+}
+
+void SlaveCheck::main_freed(const void* memory, std::size_t bytes) {
+  settle();
+  const std::uintptr_t begin = number(memory);
+  clock_.retire(begin, begin + bytes);
+  add_written({begin, begin + bytes, nullptr, &slave_});
+}
 
 void SlaveCheck::acquire(const volatile void* word) {
   settle();
