@@ -122,7 +122,7 @@ void* serve(void* argument) {
   this_slave = &slave;
   identify(slave);
   slave.statics = program_tls().here;
-  if (slave.check) check::have_signal_stack();
+  check::have_signal_stack();
   sem_post(&slave.ready);
   for (;;) {
     wait_for(slave.start);
@@ -229,6 +229,7 @@ void start_groups(unsigned mask) {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> one_at_a_time(mutex);
   World& all = world();
+  check::watch_crashes();
   // The program's signals are its master's business.
   sigset_t blocked;
   sigset_t own;

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <utility>
 
+#include "runtime/sunway/check/registry.h"
+
 namespace swamp::sunway::check {
 namespace {
 
@@ -17,6 +19,35 @@ std::map<Key, Clock>& objects() {
 std::uint64_t epoch = 1;  // of forget_objects()
 
 const Key kMasters{&epoch, 0};
+
+// Freed is memory that a slave of this launch freed, and what it knew then.
+struct Freed {
+  std::uintptr_t end;
+  std::shared_ptr<const Clock> clock;
+};
+std::map<std::uintptr_t, Freed>& freed() {  // by begin, apart
+  static auto* const all = new std::map<std::uintptr_t, Freed>;
+  return *all;
+}
+
+// carve() takes a range out of the freed memory and visits the clocks there.
+template <class Visit>
+void carve(std::uintptr_t begin, std::uintptr_t end, Visit visit) {
+  auto next = freed().upper_bound(begin);
+  if (next != freed().begin()) --next;
+  while (next != freed().end() && next->first < end) {
+    if (next->second.end <= begin) {
+      ++next;
+      continue;
+    }
+    const std::uintptr_t from = next->first;
+    const Freed old = next->second;
+    visit(*old.clock);
+    next = freed().erase(next);
+    if (from < begin) freed()[from] = {begin, old.clock};
+    if (old.end > end) freed()[end] = old;
+  }
+}
 
 void join(Clock& to, const Clock& from) {
   if (to.empty()) to.resize(from.size());
@@ -55,12 +86,14 @@ void SlaveClock::joined() {
 }
 
 void SlaveClock::give(const volatile void* object, std::uint64_t number) {
+  const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
   join(objects()[{object, number}], *clock_);
   ++writable()[slave_];
 }
 
 void SlaveClock::take(const volatile void* object, std::uint64_t number) {
+  const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
   const auto found = objects().find({object, number});
   if (found != objects().end()) join(writable(), found->second);
@@ -90,10 +123,32 @@ void masters_take(const volatile void* object, std::uint64_t number) {
   if (found != objects().end()) join(objects()[kMasters], found->second);
 }
 
+void SlaveClock::retire(std::uintptr_t begin, std::uintptr_t end) {
+  constexpr std::size_t kMost = 16 * 1024;
+  const OwnAllocations own;
+  const std::lock_guard<std::mutex> lock(mutex);
+  carve(begin, end, [](const Clock&) {});
+  freed()[begin] = {end, clock_};
+  if (freed().size() > kMost) {  // one for all, which orders more
+    auto all = std::make_shared<Clock>(*clock_);
+    for (const auto& [from, memory] : freed()) join(*all, *memory.clock);
+    freed().clear();
+    freed()[0] = {~std::uintptr_t{0}, all};
+  }
+  ++writable()[slave_];
+}
+
+void SlaveClock::reuse(std::uintptr_t begin, std::uintptr_t end) {
+  const OwnAllocations own;
+  const std::lock_guard<std::mutex> lock(mutex);
+  carve(begin, end, [&](const Clock& clock) { join(writable(), clock); });
+}
+
 void forget_objects() {
   const std::lock_guard<std::mutex> lock(mutex);
   objects().clear();
   ++epoch;
+  freed().clear();
 }
 
 }  // namespace swamp::sunway::check

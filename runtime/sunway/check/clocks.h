@@ -26,6 +26,11 @@ class SlaveClock {
   // the only receiver, and forgets them.
   void take_messages(const volatile void* object, std::uint64_t last);
 
+  // retire() gives with memory that is freed; reuse() takes what was given with
+  // memory that is allocated.
+  void retire(std::uintptr_t begin, std::uintptr_t end);
+  void reuse(std::uintptr_t begin, std::uintptr_t end);
+
   std::uint32_t now() const noexcept { return (*clock_)[slave_]; }
   // knows() is the last of another's clock that this slave has heard of.
   std::uint32_t knows(std::size_t slave) const noexcept {

@@ -2,7 +2,6 @@
 
 #include "runtime/sunway/check/args.h"
 #include "runtime/sunway/check/clocks.h"
-#include "runtime/sunway/check/crash.h"
 #include "runtime/sunway/check/footprint.h"
 #include "runtime/sunway/check/replay.h"
 #include "runtime/sunway/check/report.h"
@@ -31,7 +30,6 @@ void bad_launch(const void* pc, const char* text) {
 void launched(unsigned mask, const void* argument, const void* pc) {
   if (!world().check) return;
   start_watchdog();
-  watch_crashes();
   remember_args(mask, argument, pc);
 }
 

@@ -36,12 +36,19 @@ class SlaveCheck {
 
   // Transfers of DMA. issue() and at_once() carry out nothing that breaks a
   // rule; allows() only reports.
-  void issue(const Transfer& transfer, const void* pc);
+  // With `now` the data of a get moves at once, because its owner is told so.
+  void issue(const Transfer& transfer, const void* pc, bool now = false);
   void at_once(const Transfer& transfer, const void* pc);
+  // broadcast() is a get for several slaves, before it is carried out. sends()
+  // is about the source of what the slave sends to others.
+  void broadcast(const Transfer& transfer, const void* pc);
+  void sends(const void* local, long length, const char* call, const void* pc);
   bool allows(const Transfer& transfer, const void* pc);
   bool allows_rma(void* local, void* remote, long length,
                   volatile void* local_reply, volatile void* remote_reply,
                   const char* call, const void* pc);
+  // fetched() is a get from another's LDM that has been carried out.
+  void fetched(const Transfer& transfer, const void* pc);
   void before_wait(volatile void* reply, int value, const char* call,
                    const void* pc);
   void after_wait(volatile void* reply, int value);
@@ -62,6 +69,10 @@ class SlaveCheck {
 
   // regained() is after the slave had lost the turn and got it again.
   void regained();
+  // main_allocated() and main_freed() are malloc's for the slave: who gets what
+  // another freed comes after it, and what it holds is not compared.
+  void main_allocated(const void* memory, std::size_t bytes);
+  void main_freed(const void* memory, std::size_t bytes);
 
   // Meetings, locks, atomics.
   // `number` is which meeting or message of the object.
@@ -110,6 +121,7 @@ class SlaveCheck {
     std::shared_ptr<const Clock> before;
     std::uint64_t source_hash;        // of its LDM, when it was issued
     bool moved = false;               // carried out when it was issued
+    bool logged = false;              // entered then, too
     const void* passed_by = nullptr;  // a wait that an old count satisfied
     bool reported = false;
     int looks = 0;  // at its reply word
@@ -175,6 +187,7 @@ class SlaveCheck {
     Slave* sender;
     std::uint32_t sent;  // the sender's clock
     const volatile void* reply;
+    std::uint64_t number;  // of the reply
     const char* call;
     const void* pc;
   };
@@ -205,11 +218,12 @@ class SlaveCheck {
   std::atomic<bool> has_mail_{false};
   std::vector<Arrival> arrivals_;
   SlaveClock clock_;
+  std::uint32_t called_ = 0;  // its own time, at the last call
   Shadow shadow_;
   std::vector<Pending> pending_;  // in the order of issue
   std::atomic<std::uint64_t> progress_{0};
   std::uintptr_t last_read_ = 0;
-  std::uintptr_t last_flag_ = 0;  // the last volatile read of main memory
+  std::uintptr_t last_flag_ = 0;  // the last volatile read
   Words looked_at_;
   int looks_ = 0;     // at those places, without another
   int accesses_ = 0;  // since the last call

@@ -1,4 +1,5 @@
-// ldm_malloc() and what orders slaves in main memory: locks and atomics.
+// ldm_malloc(), malloc(), and what orders slaves in main memory: locks and
+// atomics.
 #include <string>
 
 #include "runtime/sunway/check/ranges.h"
@@ -59,6 +60,20 @@ void SlaveCheck::freed_all() { step(); }
 void SlaveCheck::tried(const volatile void* word, const void* pc) {
   attend();
   look(number(word), pc, true);
+}
+
+void SlaveCheck::main_allocated(const void* memory, std::size_t bytes) {
+  settle();
+  const std::uintptr_t begin = number(memory);
+  clock_.reuse(begin, begin + bytes);
+  add_written({begin, begin + bytes, nullptr, &slave_});
+}
+
+void SlaveCheck::main_freed(const void* memory, std::size_t bytes) {
+  settle();
+  const std::uintptr_t begin = number(memory);
+  clock_.retire(begin, begin + bytes);
+  add_written({begin, begin + bytes, nullptr, &slave_});
 }
 
 void SlaveCheck::acquire(const volatile void* word) {
