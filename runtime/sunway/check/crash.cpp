@@ -15,6 +15,7 @@
 #include <string>
 
 #include "runtime/sunway/check/location.h"
+#include "runtime/sunway/check/registry.h"
 #include "runtime/sunway/check/report.h"
 #include "runtime/sunway/output.h"
 #include "runtime/sunway/world.h"
@@ -115,6 +116,7 @@ void end_by(int signal_number) {
 // by the alarm if it stands still here.
 void say_crash(const Slave& slave, const siginfo_t& info,
                const ucontext_t& context) {
+  const OwnAllocations own;
   signal(SIGALRM, [](int) { end_by(fault); });
   alarm(kPatience);
   const Location at = locate(program_call(context));

@@ -1,4 +1,5 @@
 // The malloc family, recorded in check mode; without it one test of a flag.
+#include <dlfcn.h>
 #include <malloc.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -6,7 +7,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <new>
 
 #include "runtime/sunway/api.h"
@@ -84,15 +84,18 @@ OwnAllocations::~OwnAllocations() { own_allocations = outer_; }
 }  // namespace swamp::sunway::check
 
 // This library's own new and delete: hidden.map keeps them from the program.
+// They call the program's, as what the C++ library allocates is freed here too.
 void* operator new(std::size_t bytes) {
+  static auto* const next =
+      reinterpret_cast<void* (*)(std::size_t)>(dlsym(RTLD_DEFAULT, "_Znwm"));
   const check::OwnAllocations own;
-  void* memory = std::malloc(bytes != 0 ? bytes : 1);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
+  return next(bytes);
 }
 void operator delete(void* memory) noexcept {
+  static auto* const next =
+      reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "_ZdlPv"));
   const check::OwnAllocations own;
-  std::free(memory);
+  next(memory);
 }
 void operator delete(void* memory, std::size_t) noexcept {
   operator delete(memory);
