@@ -91,12 +91,13 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
   const std::uintptr_t begin = number(address);
   const std::uintptr_t end = begin + bytes;
   settle();
-  attend();
+  take_turn(slave_);
   look(begin, pc, is_volatile);
+  attend();  // others may have run since
+  if (is_volatile) last_flag_ = begin;
   if (!slave_.in_ldm(address, bytes)) {
     if (is_volatile) {
       clock_.take(address);
-      last_flag_ = begin;
     } else {
       direct_read(begin, end, pc);
     }

@@ -311,7 +311,14 @@ void SlaveCheck::open_mail() {
 void SlaveCheck::regained() {
   // The flag may have been set after it was looked at here and before the
   // slave's own instruction read it.
-  if (last_flag_ != 0) clock_.take(reinterpret_cast<const void*>(last_flag_));
+  if (last_flag_ == 0) return;
+  const auto* flag = reinterpret_cast<const void*>(last_flag_);
+  if (slave_.in_ldm(flag, 1)) {
+    open_mail();
+    check_arrivals(last_flag_, last_flag_ + 1, true, nullptr);
+  } else {
+    clock_.take(flag);
+  }
 }
 
 }  // namespace swamp::sunway::check

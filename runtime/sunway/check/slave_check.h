@@ -209,7 +209,7 @@ class SlaveCheck {
   std::vector<Pending> pending_;  // in the order of issue
   std::atomic<std::uint64_t> progress_{0};
   std::uintptr_t last_read_ = 0;
-  std::uintptr_t last_flag_ = 0;  // the last volatile read of main memory
+  std::uintptr_t last_flag_ = 0;  // the last volatile read
   Words looked_at_;
   int looks_ = 0;     // at those places, without another
   int accesses_ = 0;  // since the last call

@@ -1,4 +1,5 @@
-/* A slave waits for the sum of two words of main memory. */
+/* A slave waits for the sum of two words of main memory.
+ * RUN: SWAMP_CHECK_TIMEOUT=3 */
 #include <slave.h>
 
 #include "common.h"
