@@ -6,7 +6,6 @@
 
 #include "runtime/sunway/clock.h"
 #include "runtime/sunway/schedule.h"
-#include "runtime/sunway/settings.h"
 
 namespace swamp::sunway {
 namespace {
@@ -56,8 +55,10 @@ void give_way(Slave& slave, const std::vector<Slave*>& receivers) {
 }
 
 void wait_for(Slave& slave, const std::vector<Slave*>& receivers) {
-  const bool other_order = slave.check != nullptr && settings().seed != 0;
-  if (other_order || slave.patience > kTogether || receivers.empty()) return;
+  const Order& order = world().order;
+  const bool at_once =
+      slave.check != nullptr && (order.seed != 0 || order.eager);
+  if (at_once || slave.patience > kTogether || receivers.empty()) return;
   if (any_goes_on(receivers)) give_way(slave, receivers);
 }
 
