@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "master/scaler/preset.h"
+#include "master/scaler/scaler.h"
 
 namespace swamp::scaler {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "master/scaler/preset.h"
+#include "master/scaler/scaler.h"
 
 namespace swamp::scaler {
 namespace {
