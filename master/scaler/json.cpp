@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "master/mixed_precision/number_text.h"
-#include "master/scaler/preset.h"
+#include "master/scaler/scaler.h"
 
 namespace swamp::scaler {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "master/mixed_precision/number_text.h"
-#include "master/scaler/preset.h"
+#include "master/scaler/scaler.h"
 
 namespace swamp::scaler {
 namespace {

@@ -1,9 +1,47 @@
-// Rows of torch and its relatives. Their constructor arguments have the same
-// names in all of them; an interval of 0 and a negative scale pass.
-#include "master/scaler/preset.h"
+// torch.amp.GradScaler and the scalers derived from it: the sharded scalers,
+// torch_npu, Keras 3, NeMo and apex's hysteresis kernel. They have the same
+// constructor arguments and differ in rounding, guard and overflow test. An
+// interval of 0 and a negative scale are accepted, as in the originals.
+#include "master/scaler/scaler.h"
 
 namespace swamp::scaler {
 namespace {
+
+// torch_step() is pytorch aten/src/ATen/native/cpu/AmpGradScalerKernels.cpp,
+// _amp_update_scale_cpu_kernel: equality, so that an interval of 0 never grows.
+void torch_step(Scaler& s, bool overflow) {
+  if (overflow) {
+    s.scale = times(s, s.backoff_factor);
+    s.good_steps = 0;
+    return;
+  }
+  s.good_steps += 1;
+  if (s.good_steps == s.growth_interval) {
+    grow(s, s.growth_factor);
+    s.good_steps = 0;  // also where the guard kept the scale
+  }
+}
+
+void update_torch(Scaler& s, float found_inf) {
+  if (s.dynamic == 0.0) return;  // torch_npu
+  torch_step(s, is_overflow(s, found_inf));
+}
+
+// update_nemo() is apex csrc/update_scale_hysteresis.cu, and NeMo's
+// GradScaler.update() around torch's kernel: tolerated overflows keep the
+// scale; any clean step forgives them. A nan is an overflow that hysteresis
+// neither counts nor forgives.
+void update_nemo(Scaler& s, float found_inf) {
+  if (found_inf > 0.0f) {
+    s.hysteresis_left -= 1;
+    if (s.hysteresis_left > 0) {
+      s.good_steps = 0;
+      return;
+    }
+  }
+  torch_step(s, is_overflow(s, found_inf));
+  if (found_inf <= 0.0f) s.hysteresis_left = s.hysteresis;
+}
 
 // torch/amp/grad_scaler.py, GradScaler.__init__().
 void check_factors(const Scaler& s, const char* type) {
@@ -67,7 +105,7 @@ std::vector<Preset> torch_presets() {
   return {
       {"torch.amp.GradScaler",
        update_torch,
-       FloatRule::a,
+       FloatRule::round_once,
        GrowthGuard::finite,
        OverflowTest::non_zero,
        options(),
@@ -78,7 +116,7 @@ std::vector<Preset> torch_presets() {
       // found_inf is a sum over ranks, and fairscale takes 2.0 for clean.
       {"torch.fsdp.ShardedGradScaler[cpu]",
        update_torch,
-       FloatRule::b,
+       FloatRule::round_factor,
        GrowthGuard::none,
        OverflowTest::at_least_one,
        options(),
@@ -87,7 +125,7 @@ std::vector<Preset> torch_presets() {
        prepare_torch},
       {"fairscale.ShardedGradScaler[cpu]",
        update_torch,
-       FloatRule::b,
+       FloatRule::round_factor,
        GrowthGuard::none,
        OverflowTest::equal_to_one,
        options(),
@@ -96,7 +134,7 @@ std::vector<Preset> torch_presets() {
        prepare_torch},
       {"torch_npu.GradScaler",
        update_torch,
-       FloatRule::b,
+       FloatRule::round_factor,
        GrowthGuard::finite,
        OverflowTest::non_zero,
        options({{"dynamic", &Scaler::dynamic, 1.0, kNan, Kind::boolean}}),
@@ -107,7 +145,7 @@ std::vector<Preset> torch_presets() {
       // sets 1.
       {"nemo.GradScaler",
        update_nemo,
-       FloatRule::a,
+       FloatRule::round_once,
        GrowthGuard::finite,
        OverflowTest::non_zero,
        options({kHysteresis}),
@@ -117,7 +155,7 @@ std::vector<Preset> torch_presets() {
        prepare_nemo},
       {"apex.update_scale_hysteresis",
        update_nemo,
-       FloatRule::a,
+       FloatRule::round_once,
        GrowthGuard::finite,
        OverflowTest::non_zero,
        options({kHysteresis}),
@@ -128,7 +166,7 @@ std::vector<Preset> torch_presets() {
        prepare_apex_kernel},
       {"keras.LossScaleOptimizer",
        update_torch,
-       FloatRule::b,
+       FloatRule::round_factor,
        GrowthGuard::none,
        OverflowTest::non_zero,
        {{"initial_scale", &Scaler::initial_scale, 32768.0},

@@ -1,5 +1,5 @@
-// The rules of fairseq and of metaseq, which was derived from it:
-// fairseq/optim/dynamic_loss_scaler.py, check_overflow() and update().
+// fairseq/optim/dynamic_loss_scaler.py, check_overflow() and update(), and
+// metaseq, which was derived from it. The scale is a Python float.
 #include <algorithm>
 #include <cmath>
 
@@ -37,8 +37,6 @@ bool window_is_full(const Scaler& s) {
   return modulo(s, s.iteration - s.last_overflow, s.window) == 0;
 }
 
-}  // namespace
-
 // update_fairseq() gives up at the minimum; the iteration is not counted then.
 void update_fairseq(Scaler& s, float found_inf) {
   if (is_overflow(s, found_inf)) {
@@ -74,6 +72,60 @@ void update_metaseq(Scaler& s, float found_inf) {
     s.last_rescale = s.iteration;
   }
   s.iteration += 1;
+}
+
+void prepare_fairseq(const ScalerOptions& options, Scaler& s) {
+  s.min_text = option_text(options, "min_loss_scale", s.min_scale);
+  s.window = s.growth_interval;
+  s.last_overflow = -1;
+  s.last_rescale = -1;
+}
+
+std::vector<Option> fairseq_options() {
+  return {{"init_scale", &Scaler::initial_scale, 32768.0},
+          {"scale_factor", &Scaler::growth_factor, 2.0},
+          {"scale_window", &Scaler::growth_interval, 2000.0},
+          {"tolerance", &Scaler::tolerance, 0.0},
+          {"threshold", &Scaler::threshold, -kInfinity, -kInfinity},
+          {"min_loss_scale", &Scaler::min_scale, 1e-4}};
+}
+
+std::vector<Tracker> fairseq_trackers(std::vector<Tracker> more = {}) {
+  std::vector<Tracker> all = {{"iter", &Scaler::iteration},
+                              {"last_overflow_iter", &Scaler::last_overflow},
+                              {"last_rescale_iter", &Scaler::last_rescale},
+                              {"overflows_since_rescale", &Scaler::bad_steps}};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+}  // namespace
+
+std::vector<Preset> fairseq_presets() {
+  constexpr FloatRule d = FloatRule::exact;
+  constexpr GrowthGuard none = GrowthGuard::none;
+  constexpr OverflowTest test = OverflowTest::non_zero;
+  return {
+      // These two keep nothing but the scale.
+      {"fairseq.DynamicLossScaler",
+       update_fairseq,
+       d,
+       none,
+       test,
+       fairseq_options(),
+       fairseq_trackers(),
+       {{"/loss_scale", &Scaler::scale}},
+       prepare_fairseq},
+      {"metaseq.DynamicLossScaler",
+       update_metaseq,
+       d,
+       none,
+       test,
+       fairseq_options(),
+       fairseq_trackers({{"scale_window", &Scaler::window, false}}),
+       {{"/loss_scale", &Scaler::scale}},
+       prepare_fairseq},
+  };
 }
 
 }  // namespace swamp::scaler

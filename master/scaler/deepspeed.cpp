@@ -1,11 +1,112 @@
-// Rows of the scalers that are Python floats: DeepSpeed, apex, fairseq, metaseq
-// and BMTrain.
+// DeepSpeed, apex and BMTrain: the scale is a Python float, so all arithmetic
+// is double.
 #include <algorithm>
+#include <cmath>
 
-#include "master/scaler/preset.h"
+#include "master/scaler/scaler.h"
 
 namespace swamp::scaler {
 namespace {
+
+// print_as_integer() is int(scale) in DeepSpeed's log line, which fails at inf.
+void print_as_integer(const Scaler& s) {
+  if (std::isfinite(s.scale)) return;
+  raise(s, "OverflowError", "cannot convert float infinity to integer");
+}
+
+// deepspeed_grows(): the first growth takes one step more than the others.
+bool deepspeed_grows(const Scaler& s) {
+  const double stable = s.iteration - s.last_overflow - 1;
+  return stable > 0 && modulo(s, stable, s.growth_interval) == 0;
+}
+
+// update_deepspeed() is deepspeed/runtime/fp16/loss_scaler.py,
+// DynamicLossScaler.update_scale().
+void update_deepspeed(Scaler& s, float found_inf) {
+  if (is_overflow(s, found_inf)) {
+    if (s.hysteresis == 1 || s.hysteresis_left == 1) {
+      if (s.scale == s.min_scale && s.raise_at_min != 0.0) {
+        raise(s, "Exception",
+              "Current loss scale already at minimum - cannot decrease scale "
+              "anymore. Exiting run.");
+      }
+      print_as_integer(s);
+      s.scale = std::max(s.scale / 2, s.min_scale);
+    } else {
+      print_as_integer(s);
+      s.hysteresis_left -= 1;
+    }
+    s.last_overflow = s.iteration;
+  } else {
+    if (s.consecutive != 0.0) s.hysteresis_left = s.hysteresis;
+    if (deepspeed_grows(s)) {
+      s.hysteresis_left = s.hysteresis;
+      s.scale *= 2;
+    }
+  }
+  s.iteration += 1;
+}
+
+// update_fp16_optimizer() is deepspeed/runtime/fp16/fused_optimizer.py,
+// FP16_Optimizer._update_scale(); unfused with another minimum.
+void update_fp16_optimizer(Scaler& s, float found_inf) {
+  if (is_overflow(s, found_inf)) {
+    s.scale = std::max(s.scale / 2, s.min_scale);
+    s.last_overflow = s.iteration;
+  } else if (deepspeed_grows(s)) {
+    s.scale *= 2;
+  }
+  s.iteration += 1;
+}
+
+// update_apex_utils() is apex/fp16_utils/loss_scaler.py,
+// DynamicLossScaler.update_scale().
+void update_apex_utils(Scaler& s, float found_inf) {
+  if (is_overflow(s, found_inf)) {
+    s.scale = std::max(divided_by(s, s.growth_factor), 1.0);
+    s.last_overflow = s.iteration;
+  } else if (modulo(s, s.iteration - s.last_overflow, s.growth_interval) == 0) {
+    s.scale *= s.growth_factor;
+  }
+  s.iteration += 1;
+}
+
+// update_apex_amp() is apex/amp/scaler.py, LossScaler.update_scale(). Its
+// unscale has divided by the scale before: a scale of 0 raises there.
+void update_apex_amp(Scaler& s, float found_inf) {
+  if (s.scale == 0.0) {
+    raise(s, "ZeroDivisionError", "float division by zero");
+  }
+  const bool dynamic = s.constant_scale == 0.0;
+  if (is_overflow(s, found_inf) && dynamic) {
+    s.scale = std::max(s.min_scale, s.scale / 2);
+    s.good_steps = 0;
+  } else {
+    s.good_steps += 1;
+  }
+  if (s.good_steps == s.growth_interval && dynamic) {
+    s.scale = std::min(s.max_scale, s.scale * 2);
+    s.good_steps = 0;
+  }
+}
+
+// update_bmtrain() is bmtrain/optim/optim_manager.py: the bounds stop a move
+// from beyond them only, so that the scale may end outside.
+void update_bmtrain(Scaler& s, float found_inf) {
+  if (s.dynamic == 0.0) return;
+  if (is_overflow(s, found_inf)) {
+    if (s.scale > s.min_scale) {
+      s.scale /= s.growth_factor;
+      s.good_steps = 0;
+    }
+    return;
+  }
+  s.good_steps += 1;
+  if (s.good_steps >= s.growth_interval && s.scale < s.max_scale) {
+    s.scale *= s.growth_factor;
+    s.good_steps = 0;
+  }
+}
 
 void no_overflow_yet(const ScalerOptions&, Scaler& s) { s.last_overflow = -1; }
 
@@ -29,13 +130,6 @@ void prepare_apex_amp(const ScalerOptions&, Scaler& s) {
   }
 }
 
-void prepare_fairseq(const ScalerOptions& options, Scaler& s) {
-  s.min_text = option_text(options, "min_loss_scale", s.min_scale);
-  s.window = s.growth_interval;
-  s.last_overflow = -1;
-  s.last_rescale = -1;
-}
-
 // bmtrain OptimManager.__init__(): None switches scaling off, and a factor
 // below 1 is taken for its inverse.
 void prepare_bmtrain(const ScalerOptions&, Scaler& s) {
@@ -49,24 +143,6 @@ void prepare_bmtrain(const ScalerOptions&, Scaler& s) {
             "loss_scale_factor: got 0");
     s.growth_factor = 1 / s.growth_factor;
   }
-}
-
-std::vector<Option> fairseq_options() {
-  return {{"init_scale", &Scaler::initial_scale, 32768.0},
-          {"scale_factor", &Scaler::growth_factor, 2.0},
-          {"scale_window", &Scaler::growth_interval, 2000.0},
-          {"tolerance", &Scaler::tolerance, 0.0},
-          {"threshold", &Scaler::threshold, -kInfinity, -kInfinity},
-          {"min_loss_scale", &Scaler::min_scale, 1e-4}};
-}
-
-std::vector<Tracker> fairseq_trackers(std::vector<Tracker> more = {}) {
-  std::vector<Tracker> all = {{"iter", &Scaler::iteration},
-                              {"last_overflow_iter", &Scaler::last_overflow},
-                              {"last_rescale_iter", &Scaler::last_rescale},
-                              {"overflows_since_rescale", &Scaler::bad_steps}};
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
 }
 
 std::vector<Tracker> iterations(std::vector<Tracker> more = {}) {
@@ -89,8 +165,8 @@ std::vector<Key> attributes(std::vector<Key> more = {}) {
 
 }  // namespace
 
-std::vector<Preset> host_presets() {
-  constexpr FloatRule d = FloatRule::d;
+std::vector<Preset> deepspeed_presets() {
+  constexpr FloatRule d = FloatRule::exact;
   constexpr GrowthGuard none = GrowthGuard::none;
   constexpr OverflowTest test = OverflowTest::non_zero;
   return {
@@ -163,25 +239,6 @@ std::vector<Preset> host_presets() {
        {{"/loss_scaler0/loss_scale", &Scaler::scale},
         {"/loss_scaler0/unskipped", &Scaler::good_steps, Kind::integer}},
        prepare_apex_amp},
-      // These two keep nothing but the scale.
-      {"fairseq.DynamicLossScaler",
-       update_fairseq,
-       d,
-       none,
-       test,
-       fairseq_options(),
-       fairseq_trackers(),
-       {{"/loss_scale", &Scaler::scale}},
-       prepare_fairseq},
-      {"metaseq.DynamicLossScaler",
-       update_metaseq,
-       d,
-       none,
-       test,
-       fairseq_options(),
-       fairseq_trackers({{"scale_window", &Scaler::window, false}}),
-       {{"/loss_scale", &Scaler::scale}},
-       prepare_fairseq},
       {"bmtrain.OptimManager",
        update_bmtrain,
        d,

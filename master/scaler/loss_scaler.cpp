@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "master/scaler/engine.h"
+#include "master/scaler/scaler.h"
 
 namespace swamp {
 namespace {
