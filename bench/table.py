@@ -48,13 +48,13 @@ AIMS = [
     (r"list/10000x16/.*/threads:1$", 6),
 ]
 QUICK = "|".join([
-    r"unscale/b?float(32|16)/bytes:{memory}/",
+    r"unscale/(float32|bfloat16)/bytes:{memory}/",
     r"roofline/scale/prefetch:(0|4096)/bytes:{memory}/",
     r"list/10000x16/float32/",
     r"step/adam/(float32|bfloat16_bfloat16)/bytes:{memory}/",
     r"roofline/in:2/inout:3/out:2/prefetch:(0|4096)/.*/bytes:{memory}/",
     r"roofline/in:4/inout:3/out:0/prefetch:(0|4096)/.*/bytes:{memory}/",
-    r"spawn/(empty_omp|job/openmp)",
+    r"spawn/(empty_omp|job/(openmp|threads/host))",
 ])
 
 
@@ -89,7 +89,7 @@ def read(report):
     for line in sorted(report["benchmarks"], key=lambda line: (
             line["family_index"], line["per_family_instance_index"])):
         if line.get("error_occurred"):
-            print(f"{line['name']}: {line['error_message']}", file=sys.stderr)
+            sys.exit(f"table.py: {line['name']}: {line['error_message']}")
         elif line.get("run_type") != "aggregate":
             name = line["run_name"].removesuffix("/real_time")
             runs.setdefault(name, []).append(line)
@@ -231,8 +231,8 @@ def main():
             report = json.loads(options.json.read_text())
         else:
             mib = options.memory_mib or (256 if options.quick else 512)
-            own = ([f"--memory_mib={mib}", "--benchmark_repetitions=7",
-                    "--benchmark_min_time=0.0001", "--benchmark_filter=^("
+            own = ([f"--memory_mib={mib}", "--benchmark_repetitions=9",
+                    "--benchmark_min_time=0.00001", "--benchmark_filter=^("
                     + QUICK.format(memory=mib * MIB) + ")"] if options.quick
                    else [f"--memory_mib={mib}", "--benchmark_repetitions=9",
                          "--benchmark_min_time=0.01"])
