@@ -84,10 +84,10 @@ def swamp_torch_step(arrays, max_norm):
     optimizer = swamp_torch.MixedPrecisionAdamW(
         params, lr=LR, betas=BETAS, eps=EPS, weight_decay=DECAY,
         max_norm=max_norm)
+    count = torch.tensor(float(STEP))  # shared, as after equally many steps
     for p, master, m, v in zip(params, arrays.masters, arrays.exp_avgs,
                                arrays.exp_avg_sqs):
-        state = {"step": torch.tensor(float(STEP)), "exp_avg": m,
-                 "exp_avg_sq": v}
+        state = {"step": count, "exp_avg": m, "exp_avg_sq": v}
         if arrays.mixed:
             state["master_param"] = master.detach()
         optimizer.state[p] = state
