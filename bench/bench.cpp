@@ -21,7 +21,7 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
 }
 
 // Reserves addresses for the largest case; pages come when they are filled.
-// StreamArrays needs some more than the bytes of its arrays.
+// OperandArrays needs some more than the bytes of its arrays.
 std::byte* reserve() {
   void* const address =
       mmap(nullptr, memory_bytes() + kMib, PROT_READ | PROT_WRITE,

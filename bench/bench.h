@@ -191,10 +191,10 @@ void run_pass(State& state, const std::string& pass, std::size_t bytes,
 
 // ---- The roofline of passes over several arrays ----------------------------
 
-// Streams is what a pass does to its arrays: one is read, some of float32 are
+// Operands is what a pass does to its arrays: one is read, some of float32 are
 // updated in place, one is written; `in` and `out` are bytes of an element, 2,
 // 4 or 0 for none.
-struct Streams {
+struct Operands {
   std::size_t in;
   std::size_t inout;
   std::size_t out;
@@ -210,11 +210,11 @@ struct Streams {
   }
 };
 
-// StreamArrays places the arrays of a pass, `bytes` together, each on a page of
-// its own and at another distance from a multiple of 4 KiB.
-struct StreamArrays {
+// OperandArrays places the arrays of a pass, `bytes` together, each on a page
+// of its own and at another distance from a multiple of 4 KiB.
+struct OperandArrays {
   static constexpr std::size_t kUnit = 32;  // divides `count`: whole lines
-  StreamArrays(const Streams& streams, std::size_t wanted_bytes);
+  OperandArrays(const Operands& operands, std::size_t wanted_bytes);
   std::size_t count;                 // elements of each
   std::size_t bytes = 0;             // of memory, all of them
   std::vector<std::size_t> offsets;  // in, inout ..., out

@@ -25,7 +25,7 @@ struct Pass {
   const ScalarType* out;  // null: none
   void (*call)(const Arrays& arrays, Machine* machine);
 
-  Streams streams() const {
+  Operands operands() const {
     const auto bytes = [](ScalarType type) -> std::size_t {
       return type == kFloat32 ? 4 : 2;
     };
@@ -96,10 +96,10 @@ constexpr Pass kPasses[] = {
 };
 
 void run(State& state, const Pass& pass, std::size_t bytes, Machine* machine) {
-  const Streams streams = pass.streams();
-  const StreamArrays place(streams, bytes);
-  std::byte* const memory = streams.reads_only() ? shared_memory(place.bytes)
-                                                 : scratch_memory(place.bytes);
+  const Operands operands = pass.operands();
+  const OperandArrays place(operands, bytes);
+  std::byte* const memory = operands.reads_only() ? shared_memory(place.bytes)
+                                                  : scratch_memory(place.bytes);
   Arrays arrays{};
   arrays.in = {memory + place.offsets[0], place.count, pass.in};
   for (std::size_t s = 0; s < pass.inout; ++s) {
@@ -110,7 +110,7 @@ void run(State& state, const Pass& pass, std::size_t bytes, Machine* machine) {
     arrays.out = {memory + place.offsets[1 + pass.inout], place.count,
                   *pass.out};
   }
-  timed(state, static_cast<double>(place.count * streams.traffic()),
+  timed(state, static_cast<double>(place.count * operands.traffic()),
         [&] { pass.call(arrays, machine); });
 }
 
@@ -126,9 +126,10 @@ void run_pass(State& state, const std::string& name, std::size_t bytes,
 
 void register_passes() {
   for (const Pass& pass : kPasses) {
-    const Streams streams = pass.streams();
+    const Operands operands = pass.operands();
     add({pass.name, sizes(), thread_counts(),
-         streams.reads_only() ? "roofline/read" : "roofline/" + streams.name()},
+         operands.reads_only() ? "roofline/read"
+                               : "roofline/" + operands.name()},
         [&pass](State& state, const Run& r) {
           run(state, pass, r.bytes, nullptr);
         });

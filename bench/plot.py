@@ -112,7 +112,7 @@ def main():
         draw(script_of(found), options.out)
     except (OSError, ValueError, KeyError,
             subprocess.CalledProcessError) as error:
-        sys.exit(f"plot.py: {error!r}")
+        sys.exit(f"plot.py: {type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":

@@ -89,14 +89,15 @@ SWAMP_INLINE void store(const Line& value, Line* to) {
   *to = value;
 }
 
-// Stream goes over the arrays of Streams{kIn, kInout, kOut}. What it reads goes
-// into the arrays that it updates or writes, so that no read can be left out.
+// PassLoop goes over the arrays of Operands{kIn, kInout, kOut}. What it reads
+// goes into the arrays that it updates or writes, so that no read can be left
+// out.
 template <std::size_t kIn, std::size_t kInout, std::size_t kOut, int kAhead,
           bool kNonTemporal>
-struct Stream {
+struct PassLoop {
   static SWAMP_INLINE void run(std::byte* const* arrays, std::size_t begin,
                                std::size_t end) {
-    constexpr std::size_t kUnit = StreamArrays::kUnit;
+    constexpr std::size_t kUnit = OperandArrays::kUnit;
     constexpr std::size_t kInLines = kIn * kUnit / kLineBytes;
     constexpr std::size_t kOutLines = kOut * kUnit / kLineBytes;
     auto* in = reinterpret_cast<const Line*>(arrays[0] + begin * kIn);
@@ -192,21 +193,21 @@ void add_line_loops() {
   add_line_loop("roofline/read", kAhead, best<Read<kAhead>>(), 1);
 }
 
-void add_stream_loop(const Streams& streams, int ahead, bool non_temporal,
-                     Loop loop) {
-  add({"roofline/" + streams.name() + "/prefetch:" + std::to_string(ahead) +
+void add_pass_loop(const Operands& operands, int ahead, bool non_temporal,
+                   Loop loop) {
+  add({"roofline/" + operands.name() + "/prefetch:" + std::to_string(ahead) +
            "/non_temporal:" + std::to_string(non_temporal),
        sizes(), thread_counts()},
       [=](State& state, const Run& run) {
-        const StreamArrays arrays(streams, run.bytes);
+        const OperandArrays arrays(operands, run.bytes);
         std::byte* const memory = scratch_memory(arrays.bytes);
         std::vector<std::byte*> at;
         for (const std::size_t offset : arrays.offsets) {
           at.push_back(memory + offset);
         }
-        timed(state, static_cast<double>(arrays.count * streams.traffic()),
+        timed(state, static_cast<double>(arrays.count * operands.traffic()),
               [&] {
-                for_each_part(run.threads, arrays.count, StreamArrays::kUnit,
+                for_each_part(run.threads, arrays.count, OperandArrays::kUnit,
                               [&](std::size_t begin, std::size_t end) {
                                 loop(at.data(), begin, end);
                               });
@@ -215,29 +216,29 @@ void add_stream_loop(const Streams& streams, int ahead, bool non_temporal,
 }
 
 template <std::size_t kIn, std::size_t kInout, std::size_t kOut, int kAhead>
-void add_stream_loops() {
-  const Streams streams{kIn, kInout, kOut};
-  add_stream_loop(streams, kAhead, false,
-                  best<Stream<kIn, kInout, kOut, kAhead, false>>());
+void add_pass_loops() {
+  const Operands operands{kIn, kInout, kOut};
+  add_pass_loop(operands, kAhead, false,
+                best<PassLoop<kIn, kInout, kOut, kAhead, false>>());
 #if defined(__SSE2__)
   if constexpr (kOut != 0) {
-    add_stream_loop(streams, kAhead, true,
-                    best<Stream<kIn, kInout, kOut, kAhead, true>>());
+    add_pass_loop(operands, kAhead, true,
+                  best<PassLoop<kIn, kInout, kOut, kAhead, true>>());
   }
 #endif
 }
 
 template <std::size_t kIn, std::size_t kInout, std::size_t kOut>
-void add_streams() {
-  add_stream_loops<kIn, kInout, kOut, 0>();
-  add_stream_loops<kIn, kInout, kOut, 1024>();
-  add_stream_loops<kIn, kInout, kOut, 4096>();
+void add_operands() {
+  add_pass_loops<kIn, kInout, kOut, 0>();
+  add_pass_loops<kIn, kInout, kOut, 1024>();
+  add_pass_loops<kIn, kInout, kOut, 4096>();
 }
 
 }  // namespace
 
-StreamArrays::StreamArrays(const Streams& streams, std::size_t wanted_bytes)
-    : count(wanted_bytes / (streams.in + 4 * streams.inout + streams.out) /
+OperandArrays::OperandArrays(const Operands& operands, std::size_t wanted_bytes)
+    : count(wanted_bytes / (operands.in + 4 * operands.inout + operands.out) /
             kUnit * kUnit) {
   constexpr std::size_t kPage = 4096;
   const auto add_array = [&](std::size_t element_bytes) {
@@ -246,9 +247,9 @@ StreamArrays::StreamArrays(const Streams& streams, std::size_t wanted_bytes)
     const std::size_t end = offsets.back() + count * element_bytes;
     bytes = (end + kPage - 1) / kPage * kPage;
   };
-  add_array(streams.in);
-  for (std::size_t s = 0; s < streams.inout; ++s) add_array(4);
-  add_array(streams.out);
+  add_array(operands.in);
+  for (std::size_t s = 0; s < operands.inout; ++s) add_array(4);
+  add_array(operands.out);
 }
 
 void register_roofline() {
@@ -258,17 +259,17 @@ void register_roofline() {
   add_line_loops<2048>();
   add_line_loops<4096>();
   // The combinations of passes.cpp.
-  add_streams<2, 0, 4>();
-  add_streams<4, 0, 2>();
-  add_streams<4, 0, 4>();
-  add_streams<2, 1, 0>();
-  add_streams<4, 1, 0>();
-  add_streams<2, 1, 2>();
-  add_streams<2, 2, 2>();
-  add_streams<4, 2, 0>();
-  add_streams<2, 3, 2>();
-  add_streams<4, 3, 0>();
-  add_streams<4, 3, 2>();
+  add_operands<2, 0, 4>();
+  add_operands<4, 0, 2>();
+  add_operands<4, 0, 4>();
+  add_operands<2, 1, 0>();
+  add_operands<4, 1, 0>();
+  add_operands<2, 1, 2>();
+  add_operands<2, 2, 2>();
+  add_operands<4, 2, 0>();
+  add_operands<2, 3, 2>();
+  add_operands<4, 3, 0>();
+  add_operands<4, 3, 2>();
 }
 
 }  // namespace swamp::bench

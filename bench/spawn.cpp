@@ -151,10 +151,12 @@ void register_spawn() {
 
 void register_threshold() {
   if (all_threads() == 1) return;  // a spawn has no second thread
+  constexpr std::size_t kTrafficKib[] = {8,   16,   32,   48,  64,  80,
+                                         96,  128,  192,  256, 384, 512,
+                                         768, 1024, 2048, 4096};
   for (const Dtype& dtype : {kDtypes[0], kDtypes[2]}) {
     for (const bool warm : {true, false}) {
-      for (const std::size_t kib : {8, 16, 32, 48, 64, 80, 96, 128, 192, 256,
-                                    384, 512, 768, 1024, 2048, 4096}) {
+      for (const std::size_t kib : kTrafficKib) {
         add_threshold(dtype, warm, kib * kKib);
       }
     }

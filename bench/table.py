@@ -221,7 +221,7 @@ def main():
                         help="some telling cases only, without aims: 15 s, 256 MiB")
     parser.add_argument("--json", metavar="FILE", type=pathlib.Path,
                         help="what a run has written with --benchmark_out")
-    parser.add_argument("--memory-mib", metavar="N", type=int,
+    parser.add_argument("--memory_mib", metavar="N", type=int,
                         help="size of the cases in memory (quick: 256, else 512)")
     parser.add_argument("--bench", metavar="PROGRAM", default=PROGRAM,
                         help="default: build/release/bin/swamp_bench")
@@ -242,7 +242,7 @@ def main():
             report = measure(options.bench, own + others)
         print_tables(report, aims=not options.quick)
     except (OSError, ValueError, KeyError) as error:
-        sys.exit(f"table.py: {error!r}")
+        sys.exit(f"table.py: {type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ void add_tile() {
   config.backend = "serial";
   const std::string name = "tuning/transfer/tile:";
   const std::string tuned = name + std::to_string(runtime::Tuning{}.tile_bytes);
-  for (const std::size_t tile : {2048, 4096, 8192, 16384, 32768, 65536}) {
+  for (std::size_t tile = 2 * kKib; tile <= 64 * kKib; tile *= 2) {
     add_tuning(
         name + std::to_string(tile), tuned, sizes(), {1}, config,
         [=](runtime::Tuning& t) { t.tile_bytes = tile; }, unscale_float32);
