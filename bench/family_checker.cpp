@@ -118,10 +118,10 @@ class CopyJob {
     Segment segment;
     std::byte* data;
   } segment_{};
-  slave::UnscaleArgs args_{kFlipSign, 0};
+  slave::UnscaleArgs args_{kFlipSign};
   Operation operation_;
   std::vector<runtime::SlaveRange> ranges_;
-  std::vector<Result> results_;
+  std::vector<runtime::SlaveResult> results_;
   runtime::Job job_;
 };
 
@@ -134,7 +134,7 @@ struct CopyAlone {
   static void work(void* context, int begin, int end, int worker) noexcept {
     const auto& self = *static_cast<const CopyAlone*>(context);
     for (int slave = begin; slave < end; ++slave) {
-      self.job.results[slave] = Result{};
+      self.job.results[slave] = runtime::SlaveResult{};
       runtime::Ldm ldm = self.arenas.arena(worker, self.machine.ldm_bytes);
       runtime::EagerDma dma;
       runtime::TileLoop<runtime::EagerDma>(

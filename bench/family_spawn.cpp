@@ -57,7 +57,7 @@ void run_backend(benchmark::State& state, Machine::Impl& impl) {
 void run_empty_job(benchmark::State& state, Machine::Impl& impl) {
   const auto slaves = static_cast<std::size_t>(impl.slaves());
   const std::vector<runtime::SlaveRange> ranges(slaves);
-  std::vector<Result> results(slaves);
+  std::vector<runtime::SlaveResult> results(slaves);
   runtime::LdmArenas arenas;
   const runtime::Job job{{}, ranges.data(), impl.slaves(), results.data()};
   timed(state, kSpawnBatch, [&] { runtime::run_job(impl, job, arenas); });

@@ -101,7 +101,7 @@ void add_streams_prefetch(Suite& suite, const std::string& pass,
     return &tuned_machine(
         fmt::format("streams:{}", prefetch), "view",
         [=](runtime::Tuning& tuning) {
-          tuning.streams_prefetch_bytes = static_cast<std::uint32_t>(prefetch);
+          tuning.operands_prefetch_bytes = static_cast<std::uint32_t>(prefetch);
         },
         "");
   });
@@ -109,26 +109,28 @@ void add_streams_prefetch(Suite& suite, const std::string& pass,
       fmt::format("{}, {}, prefetch {} bytes", pass, threads_text(threads),
                   prefetch),
       name(prefetch), "Tuning",
-      {name(static_cast<int>(runtime::Tuning{}.streams_prefetch_bytes))}));
+      {name(static_cast<int>(runtime::Tuning{}.operands_prefetch_bytes))}));
 }
 
-// add_past_caches() is a cast of so much traffic, stored past the caches or
-// not.
-void add_past_caches(Suite& suite, const std::string& pass, std::size_t bytes,
-                     int threads) {
-  const auto name = [&](bool past) {
-    return fmt::format("{}/{}/bytes:{}{}", pass, past ? "past" : "cached",
-                       bytes, threads_name(threads));
+// add_non_temporal() measures a pass with and without non-temporal stores.
+void add_non_temporal(Suite& suite, const std::string& pass, std::size_t bytes,
+                      int threads) {
+  const auto name = [&](bool non_temporal) {
+    return fmt::format("{}/{}/bytes:{}{}", pass,
+                       non_temporal ? "non_temporal" : "cached", bytes,
+                       threads_name(threads));
   };
-  for (const bool past : {false, true}) {
-    add_pass_case(suite, pass, name(past), bytes, threads, [=]() -> Machine* {
-      return &tuned_machine(
-          past ? "past" : "cached", "view",
-          [=](runtime::Tuning& tuning) {
-            tuning.past_caches_traffic_bytes = past ? 0 : ~std::size_t{0};
-          },
-          "");
-    });
+  for (const bool non_temporal : {false, true}) {
+    add_pass_case(suite, pass, name(non_temporal), bytes, threads,
+                  [=]() -> Machine* {
+                    return &tuned_machine(
+                        non_temporal ? "non_temporal" : "cached", "view",
+                        [=](runtime::Tuning& tuning) {
+                          tuning.non_temporal_traffic_bytes =
+                              non_temporal ? 0 : ~std::size_t{0};
+                        },
+                        "");
+                  });
   }
   suite.row(time_row(
       fmt::format("{} {}, {}", pass, bytes_text(static_cast<double>(bytes)),
@@ -179,12 +181,12 @@ void add_tuning(Suite& suite) {
       }
     }
   }
-  suite.section("Tuning: time of stores past the caches, by bytes");
+  suite.section("Tuning: time of non-temporal stores, by bytes");
   for (std::size_t bytes = 2 * kMib; bytes <= memory; bytes *= 2) {
     if (suite.quick()) break;
     for (const char* pass : {"cast/bfloat16_float32", "cast/float32_bfloat16",
                              "step/adam/bfloat16_bfloat16"}) {
-      add_past_caches(suite, pass, bytes, all);
+      add_non_temporal(suite, pass, bytes, all);
     }
   }
   suite.section("Tuning: tile in copy, float32, 1 thread");

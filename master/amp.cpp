@@ -14,8 +14,8 @@ void amp_foreach_non_finite_check_and_unscale_(TensorList tensors,
                                                OverflowReport* report,
                                                Machine* machine) {
   Machine::Impl& impl = master::impl_of(machine);
-  slave::UnscaleArgs args{inv_scale, 0};
-  // Multiplying by 1 changes no bit: reading will do.
+  const slave::UnscaleArgs args{inv_scale};
+  // inv_scale == 1 changes nothing, so only check.
   const bool check = inv_scale == 1.0f;
   const KernelId first = check ? slave::kernel_id::check_float16
                                : slave::kernel_id::unscale_float16;
@@ -29,8 +29,7 @@ void amp_foreach_non_finite_check_and_unscale_(TensorList tensors,
   master::Road& road = master::Road::of_this_thread();
   const master::SegmentList list =
       master::make_segments(tensors, operations, road.segment_memory());
-  args.prefetch_bytes = master::prefetch_bytes(impl, list);
-  const Result result = road.run(impl, list);
+  const runtime::SlaveResult result = road.run(impl, list);
   if (result.flagged_elements != 0) found_inf = 1.0f;
   if (report != nullptr) *report = master::overflow_report(result);
 }

@@ -103,7 +103,7 @@ void run_step(const StreamList* streams, const OperationTable& table,
   const master::SegmentList list =
       master::make_segments(streams, table, false, road.waiting_memory());
   if (!look.look(args.clip_coefficient)) return;
-  master::run_list(impl, road, list, args);
+  road.run(impl, list);
 }
 
 }  // namespace

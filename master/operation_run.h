@@ -18,47 +18,30 @@ inline Machine::Impl& impl_of(Machine* machine) {
   return (machine != nullptr ? *machine : Machine::default_machine()).impl();
 }
 
-// overflow_report() puts what was flagged into the words of the API.
-inline OverflowReport overflow_report(const Result& result) noexcept {
+// overflow_report() converts a result to the public OverflowReport.
+inline OverflowReport overflow_report(
+    const runtime::SlaveResult& result) noexcept {
   if (result.flagged_elements == 0) return {};
   return {result.first_segment, result.first_index, result.flagged_segments,
           result.flagged_elements};
 }
 
-// set_past_caches() is for arguments that can ask for it.
-template <class Args>
-void set_past_caches(Args& args, bool past) {
-  args.past_caches = past ? 1 : 0;
-}
-inline void set_past_caches(slave::AccumulateArgs&, bool) {}
-inline void set_past_caches(slave::CountZerosArgs&, bool) {}
-
-// run_list() runs a list whose operations all have `args`.
-template <class Args>
-Result run_list(Machine::Impl& impl, Road& road, const SegmentList& list,
-                Args& args) {
-  args.prefetch_bytes = prefetch_bytes(impl, list);
-  set_past_caches(args, stores_past_caches(impl, list));
-  return road.run(impl, list);
-}
-
-// run_operations() runs a table, all operations of which have `args`, over its
-// streams.
-template <class Args>
-Result run_operations(const StreamList* streams, const OperationTable& table,
-                      Args& args, Machine* machine) {
+// run_operations() runs a table of operations over lists of tensors.
+inline runtime::SlaveResult run_operations(const StreamList* streams,
+                                           const OperationTable& table,
+                                           Machine* machine) {
   Machine::Impl& impl = impl_of(machine);
   Road& road = Road::of_this_thread();
   const SegmentList list =
       make_segments(streams, table, false, road.segment_memory());
-  return run_list(impl, road, list, args);
+  return road.run(impl, list);
 }
 
 // run_norm() visits the sum of squares of every grain, in list order.
 template <class Visit>
-Result run_norm(TensorList tensors, float inv_scale, Visit visit,
-                Machine* machine) {
-  slave::NormArgs args{inv_scale, 0};
+runtime::SlaveResult run_norm(TensorList tensors, float inv_scale, Visit visit,
+                              Machine* machine) {
+  const slave::NormArgs args{inv_scale};
   OperationTable table;
   for (int type = 0; type < kComputeTypeCount; ++type) {
     table.add(slave::kernel_id::norm_float16 + static_cast<std::size_t>(type),
@@ -69,8 +52,7 @@ Result run_norm(TensorList tensors, float inv_scale, Visit visit,
   Road& road = Road::of_this_thread();
   const SegmentList list =
       make_segments(streams, table, true, road.segment_memory());
-  args.prefetch_bytes = prefetch_bytes(impl, list);
-  const Result result =
+  const runtime::SlaveResult result =
       road.run_by_grain(impl, list, sizeof(slave::NormPartial));
   road.for_each_grain<slave::NormPartial>(
       [&](const slave::NormPartial& partial) { visit(partial.total()); });

@@ -7,6 +7,8 @@
 
 namespace swamp::master {
 
+using runtime::SlaveResult;
+
 namespace {
 
 thread_local Road* road_of_this_thread = nullptr;
@@ -36,8 +38,8 @@ Road& Road::of_this_thread() {
   return *road_of_this_thread;
 }
 
-Result Road::run(Machine::Impl& machine, const SegmentList& list,
-                 std::size_t partial_bytes) {
+SlaveResult Road::run(Machine::Impl& machine, const SegmentList& list,
+                      std::size_t partial_bytes) {
   const runtime::CancelGuard guard;
   last_partials_ = {};
   used_ = cut_list(machine, list);
@@ -50,8 +52,8 @@ Result Road::run(Machine::Impl& machine, const SegmentList& list,
   return run_cut(machine, list);
 }
 
-Result Road::run_by_grain(Machine::Impl& machine, const SegmentList& list,
-                          std::size_t partial_bytes) {
+SlaveResult Road::run_by_grain(Machine::Impl& machine, const SegmentList& list,
+                               std::size_t partial_bytes) {
   const runtime::CancelGuard guard;
   last_partials_ = {};
   used_ = cut_list(machine, list);
@@ -72,41 +74,24 @@ int Road::cut_list(const Machine::Impl& machine, const SegmentList& list) {
   return cut(list.table, list.traffic_bytes, slaves, ranges);
 }
 
-Result Road::run_cut(Machine::Impl& machine, const SegmentList& list) {
+SlaveResult Road::run_cut(Machine::Impl& machine, const SegmentList& list) {
   if (used_ == 0) return {};
-  Result* results = results_.reserve(static_cast<std::size_t>(used_));
-  runtime::run_job(
-      machine, {list.table, ranges_.reserve(0), used_, results, last_partials_},
-      arenas_);
+  SlaveResult* results = results_.reserve(static_cast<std::size_t>(used_));
+  runtime::run_job(machine,
+                   {list.table, ranges_.reserve(0), used_, results,
+                    last_partials_, list.traffic_bytes},
+                   arenas_);
   return fold(results, used_);
 }
 
-std::uint32_t prefetch_bytes(const Machine::Impl& machine,
-                             const SegmentList& list) noexcept {
-  const runtime::Tuning& tuning = machine.tuning;
-  const bool far = machine.transfer == runtime::Transfer::view &&
-                   list.traffic_bytes > tuning.prefetch_traffic_bytes;
-  if (!far) return 0;
-  const Operation& operation = list.table.operations[0];
-  if (operation.stream_count > 1) return tuning.streams_prefetch_bytes;
-  const bool only_read = operation.streams[0].access == Access::in;
-  return only_read ? tuning.read_prefetch_bytes : tuning.prefetch_bytes;
-}
-
-bool stores_past_caches(const Machine::Impl& machine,
-                        const SegmentList& list) noexcept {
-  return machine.transfer == runtime::Transfer::view &&
-         list.traffic_bytes > machine.tuning.past_caches_traffic_bytes;
-}
-
-Result fold(const Result* results, int count) noexcept {
-  Result all;
+SlaveResult fold(const SlaveResult* results, int count) noexcept {
+  SlaveResult all;
   for (int i = 0; i < count; ++i) {
-    const Result& one = results[i];
+    const SlaveResult& one = results[i];
     if (one.flagged_elements == 0) continue;
     all.flagged_elements += one.flagged_elements;
     all.flagged_segments += one.flagged_segments;
-    if (all.first_segment == Result::kNone) {
+    if (all.first_segment == SlaveResult::kNone) {
       all.first_segment = one.first_segment;
       all.first_index = one.first_index;
     } else if (one.first_segment == all.last_segment) {

@@ -25,8 +25,8 @@ class Road {
   // run() takes a list down the road and returns the slaves' results, folded.
   // With `partial_bytes` the slaves also leave a partial result of that size
   // for every segment they met. Throws Error before anything is written.
-  Result run(Machine::Impl& machine, const SegmentList& list,
-             std::size_t partial_bytes = 0);
+  runtime::SlaveResult run(Machine::Impl& machine, const SegmentList& list,
+                           std::size_t partial_bytes = 0);
 
   // for_each_partial() visits what the last run() left: the partial results of
   // one segment in the order of slaves, which is that of its elements. Segments
@@ -46,8 +46,9 @@ class Road {
 
   // run_by_grain() is run() with a partial result for every grain of the list,
   // whose table was made with room for first_grain().
-  Result run_by_grain(Machine::Impl& machine, const SegmentList& list,
-                      std::size_t partial_bytes);
+  runtime::SlaveResult run_by_grain(Machine::Impl& machine,
+                                    const SegmentList& list,
+                                    std::size_t partial_bytes);
 
   // for_each_grain() visits what the last run_by_grain() left, in list order.
   template <class Partial, class Visit>
@@ -60,31 +61,22 @@ class Road {
 
  private:
   int cut_list(const Machine::Impl& machine, const SegmentList& list);
-  Result run_cut(Machine::Impl& machine, const SegmentList& list);
+  runtime::SlaveResult run_cut(Machine::Impl& machine, const SegmentList& list);
 
   Buffer<std::byte> segments_;
   Buffer<std::byte> waiting_;
   Buffer<runtime::SlaveRange> ranges_;
-  Buffer<Result> results_;
+  Buffer<runtime::SlaveResult> results_;
   Buffer<std::byte> partials_;
   runtime::LdmArenas arenas_;
   runtime::Partials last_partials_;
   int used_ = 0;
 };
 
-// prefetch_bytes() is how far ahead the kernels of a list prefetch; 0 for lists
-// that fit into the caches, and where tiles come to LDM by DMA.
-std::uint32_t prefetch_bytes(const Machine::Impl& machine,
-                             const SegmentList& list) noexcept;
-
-// stores_past_caches() says whether arrays that are only written are too long
-// to be found in the caches again.
-bool stores_past_caches(const Machine::Impl& machine,
-                        const SegmentList& list) noexcept;
-
 // fold() joins the results of slaves whose ranges follow each other in list
 // order; a tensor that was cut between two of them counts once.
-Result fold(const Result* results, int count) noexcept;
+runtime::SlaveResult fold(const runtime::SlaveResult* results,
+                          int count) noexcept;
 
 }  // namespace swamp::master
 

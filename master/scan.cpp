@@ -70,7 +70,7 @@ void scan_non_finite(TensorList tensors, TensorStatistics* out,
                                             " tensors; expected an address");
   }
   Machine::Impl& impl = master::impl_of(machine);
-  slave::ScanArgs args{0};
+  const slave::ScanArgs args{};
   Operation operations[master::kScalarTypeCount];
   for (int type = 0; type < master::kScalarTypeCount; ++type) {
     operations[type] = Operation(
@@ -81,7 +81,6 @@ void scan_non_finite(TensorList tensors, TensorStatistics* out,
   master::Road& road = master::Road::of_this_thread();
   const master::SegmentList list =
       master::make_segments(tensors, operations, road.segment_memory());
-  args.prefetch_bytes = master::prefetch_bytes(impl, list);
   road.run(impl, list, sizeof(slave::ScanPartial));
   for (std::size_t i = 0; i < tensors.count(); ++i) out[i] = {};
   road.for_each_partial<slave::ScanPartial>(

@@ -104,12 +104,12 @@ class AthreadBackend final : public Backend {
                void* context) noexcept override {
     const Job& job = remote.job;
     for (int i = 0; i < job.slaves; ++i)
-      job.results[i].segment = athread::kNotRun;
+      job.results[i].first_segment = athread::kNotRun;
     spawn_and_join(remote);
     // A slave may have had no LDM left, because the program's own code holds
     // it, or may not have been there: after fork() none is.
     for (int i = 0; i < job.slaves; ++i) {
-      if (job.results[i].segment == athread::kNotRun) {
+      if (job.results[i].first_segment == athread::kNotRun) {
         entry(context, i, i + 1, 0);
       }
     }

@@ -67,14 +67,43 @@ struct Partials {
   }
 };
 
+// SlaveResult is what one slave found in its part of a list. Only that slave
+// writes it; the master reduces the results after the join, so there are no
+// shared flags and no atomics.
+struct alignas(128) SlaveResult {
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};  // no segment
+
+  std::uint64_t flagged_elements = 0;
+  std::uint64_t flagged_segments = 0;   // segments that hold a flagged element
+  std::uint64_t first_segment = kNone;  // lowest flagged (segment, index)
+  std::uint64_t first_index = 0;
+  std::uint64_t last_segment = kNone;  // highest flagged segment
+
+  // add() adds the result of a tile of `segment`. Tiles must be added in the
+  // order of the list.
+  void add(std::uint64_t segment, const Result& tile) noexcept {
+    if (tile.flagged_elements == 0) return;
+    if (first_segment == kNone) {
+      first_segment = segment;
+      first_index = tile.first_index;
+    }
+    if (last_segment != segment) {
+      last_segment = segment;
+      ++flagged_segments;
+    }
+    flagged_elements += tile.flagged_elements;
+  }
+};
+
 // Job is what one spawn does. ranges[i] belongs to slave i, and so does
 // results[i], which the slave clears first.
 struct Job {
   SegmentTable table;
   const SlaveRange* ranges = nullptr;
   int slaves = 0;  // 1..the machine's
-  Result* results = nullptr;
+  SlaveResult* results = nullptr;
   Partials partials = {};
+  std::uint64_t traffic_bytes = 0;  // read and written by all slaves together
 };
 
 // RemoteJob is a job with all that a slave must know beside it, to be run by
@@ -92,7 +121,7 @@ struct SlavePart {
   const SlaveRange& range;
   const Partials& partials;
   int slave;
-  Result& result;
+  SlaveResult& result;
 };
 inline SlavePart part_of(const Job& job, int slave) noexcept {
   return {job.table, job.ranges[slave], job.partials, slave,

@@ -14,21 +14,27 @@
 
 namespace swamp::runtime {
 
-void run_view(const SegmentTable& table, const SlaveRange& range,
-              const Partials& partials, int slave, const KernelRow* kernels,
-              Result& result) noexcept {
+void run_view(const SlavePart& part, const KernelRow* kernels,
+              const MemoryHints& hints) noexcept {
+  const SegmentTable& table = part.table;
+  const SlaveRange& range = part.range;
+  const Partials& partials = part.partials;
   std::size_t begin = range.begin_element;
   std::byte* last_slot = nullptr;
-  result.grain_elements = partials.grain_elements;
+  void* operands[kMaxStreams];
+  Tile tile;
+  tile.operands = operands;
+  tile.grain_elements = partials.grain_elements;
+  tile.prefetch_bytes = hints.prefetch_bytes;
+  tile.non_temporal = hints.non_temporal;
   const auto run = [&](std::size_t i, std::size_t end) {
     const Segment& segment = table[i];
     const Operation& operation = *segment.operation;
-    result.segment = i;
     if (begin < end) {
       if (partials.bytes != 0) {
-        const Partials::Place place =
-            partials.place(segment, operation.stream_count, i, slave, begin);
-        // One slot, or those of all the grains up to `end`.
+        const Partials::Place place = partials.place(
+            segment, operation.stream_count, i, part.slave, begin);
+        // One slot, or those of all grains up to `end`.
         std::size_t slots = 1;
         if (place.end < end) {
           slots += (end - place.end - 1) / partials.grain_elements + 1;
@@ -37,22 +43,24 @@ void run_view(const SegmentTable& table, const SlaveRange& range,
         std::byte* const next = slot + slots * partials.bytes;
         if (slot == last_slot) slot += partials.bytes;
         std::memset(slot, 0, static_cast<std::size_t>(next - slot));
-        result.partial = place.slot;
+        tile.partial = place.slot;
         last_slot = next - partials.bytes;
       }
-      void* tiles[kMaxStreams];
       for (int s = 0; s < operation.stream_count; ++s) {
-        tiles[s] =
+        operands[s] =
             segment.data()[s] + begin * operation.streams[s].element_bytes;
       }
-      kernels[operation.kernel].function(operation.args, tiles, end - begin,
-                                         begin, result);
+      tile.count = end - begin;
+      tile.first = begin;
+      Result result;
+      kernels[operation.kernel].function(operation.args, tile, result);
+      part.result.add(i, result);
     }
     begin = 0;
   };
-  // Small tensors lie anywhere: where each has several arrays, their first
-  // lines are asked for in good time (10 to 20 % of an Adam step of 16
-  // elements; with one array it cost as much).
+  // Small tensors may lie anywhere: with several operands, prefetching their
+  // first lines kAhead segments early gained 10 to 20 % of an Adam step of 16
+  // elements. With one operand it cost as much as it gained.
   constexpr std::size_t kAhead = 4;
   const int streams = table.count != 0 ? table.operations->stream_count : 0;
   const std::size_t last = streams > 1 && range.end_segment > kAhead
@@ -77,6 +85,7 @@ struct Spawned {
   const LdmArenas* arenas;
   const MainWindow* window;
   std::uint64_t float_environment;
+  MemoryHints hints;  // of view mode
 };
 
 // A function each: the compiler then makes of the one what it would make of it
@@ -103,13 +112,10 @@ struct Spawned {
 void run_slave(const Spawned& spawned, int slave, int worker) noexcept {
   const Machine::Impl& machine = *spawned.machine;
   const Job& job = *spawned.job;
-  const auto index = static_cast<std::size_t>(slave);
-  const SlaveRange& range = job.ranges[index];
-  Result& result = job.results[index];
-  result = Result{};
-  const KernelRow* kernels = machine.kernels->rows;
+  const SlavePart part = part_of(job, slave);
+  part.result = SlaveResult{};
   if (machine.transfer == Transfer::view) {
-    run_view(job.table, range, job.partials, slave, kernels, result);
+    run_view(part, machine.kernels->rows, spawned.hints);
     return;
   }
   Ldm ldm = spawned.arenas->arena(worker, machine.ldm_bytes);
@@ -188,8 +194,12 @@ void run_job(Machine::Impl& machine, const Job& job, LdmArenas& arenas) {
     }
   }
   const std::uint64_t environment = read_float_environment();
-  Spawned spawned{&machine, &job, &arenas, window ? &*window : nullptr,
-                  environment};
+  Spawned spawned{&machine,    &job, &arenas, window ? &*window : nullptr,
+                  environment, {}};
+  if (machine.transfer == Transfer::view && job.table.operation_count != 0) {
+    spawned.hints =
+        view_hints(machine.tuning, job.table.operations[0], job.traffic_bytes);
+  }
   if (job.slaves == 1) {
     run_worker(&spawned, 0, 1, 0);
   } else {

@@ -9,16 +9,16 @@
 #include "runtime/job.h"
 #include "runtime/ldm.h"
 #include "runtime/tile_slot.h"
+#include "runtime/tuning.h"
 #include "swamp/kernel.h"
 
 namespace swamp::runtime {
 
 // run_view() is the tile loop of transfer mode `view`: the host's caches are
 // the scratchpad, a get is a pointer into main memory, a put is nothing, and a
-// tile is all of a segment that falls to this slave.
-void run_view(const SegmentTable& table, const SlaveRange& range,
-              const Partials& partials, int slave, const KernelRow* kernels,
-              Result& result) noexcept;
+// tile is all of a segment that belongs to this slave.
+void run_view(const SlavePart& part, const KernelRow* kernels,
+              const MemoryHints& hints) noexcept;
 
 // TileLoop is the tile loop through LDM: for each tile get, kernel, put, in
 // two slots, so that the next tile travels in while this one is computed.
@@ -194,7 +194,7 @@ class TileLoop {
     PartialSlot& slot = partial_slots_[partial_index_];
     wait(slot.put);
     std::memset(slot.memory, 0, partials_.bytes);
-    result_.partial = slot.memory;
+    partial_ = slot.memory;
   }
 
   // end_partial() sends the last one out, if there is one.
@@ -206,9 +206,15 @@ class TileLoop {
   }
 
   void compute(TileSlot& slot) {
-    result_.segment = slot.segment;
     if (slot.partial != partial_main_) begin_partial(slot.partial);
-    slot.kernel(slot.args, slot.tiles, slot.count, slot.first, result_);
+    Tile tile;
+    tile.operands = slot.tiles;
+    tile.count = slot.count;
+    tile.first = slot.first;
+    tile.partial = partial_;
+    Result result;
+    slot.kernel(slot.args, tile, result);
+    result_.add(slot.segment, result);
   }
 
   const SegmentTable& table_;
@@ -219,7 +225,7 @@ class TileLoop {
   std::size_t tile_bytes_;
   Ldm& ldm_;
   Dma& dma_;
-  Result& result_;
+  SlaveResult& result_;
 
   std::size_t segment_;  // the next tile
   std::size_t element_;
@@ -229,6 +235,7 @@ class TileLoop {
   Channel batch_channel_;
   TileSlot slots_[2];
   std::byte* partial_main_ = nullptr;
+  void* partial_ = nullptr;  // the current one in LDM
   int partial_index_ = 0;
   PartialSlot partial_slots_[2];
 };

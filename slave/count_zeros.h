@@ -7,9 +7,7 @@
 
 namespace swamp::slave {
 
-struct CountZerosArgs {
-  std::uint32_t prefetch_bytes;  // how far ahead to prefetch; 0: not at all
-};
+struct CountZerosArgs {};
 
 }  // namespace swamp::slave
 

@@ -8,9 +8,8 @@
 
 namespace swamp::slave::HWY_NAMESPACE {
 
-#define SWAMP_KERNEL(name, ...)                                      \
-  void name(const void* args, void* const* tiles, std::size_t count, \
-            std::size_t first, Result& result);
+#define SWAMP_KERNEL(name, ...) \
+  void name(const void* args, const Tile& tile, Result& result);
 #include "slave/kernels.inc"
 #undef SWAMP_KERNEL
 

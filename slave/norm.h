@@ -10,7 +10,6 @@ namespace swamp::slave {
 
 struct NormArgs {
   float inv_scale;
-  std::uint32_t prefetch_bytes;  // how far ahead to prefetch; 0: not at all
 };
 
 // NormPartial is what a norm gathers of a grain: lane i has the squares of the

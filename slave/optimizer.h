@@ -22,10 +22,8 @@ struct SgdArgs {
   float momentum;
   float one_minus_dampening;
   float weight_decay;
-  std::uint32_t nesterov;         // 0 or 1
-  std::uint32_t first_step;       // 0 or 1
-  std::uint32_t prefetch_bytes;   // how far ahead to prefetch; 0: not at all
-  std::uint32_t past_caches = 0;  // 1: the out stream is stored past the caches
+  std::uint32_t nesterov;    // 0 or 1
+  std::uint32_t first_step;  // 0 or 1
 };
 
 // torch's fused CPU Adam and AdamW, the vector body (FusedAdamKernel.cpp):
@@ -41,10 +39,8 @@ struct AdamArgs {
   float step_size;              // lr / (1 - beta1^step)
   float bias_correction2_sqrt;  // sqrt(1 - beta2^step)
   float eps;
-  float weight_decay;             // Adam's; 0: none
-  float decay;                    // AdamW's 1 - lr * weight_decay; 1: none
-  std::uint32_t prefetch_bytes;   // how far ahead to prefetch; 0: not at all
-  std::uint32_t past_caches = 0;  // 1: the out stream is stored past the caches
+  float weight_decay;  // Adam's; 0: none
+  float decay;         // AdamW's 1 - lr * weight_decay; 1: none
 };
 
 }  // namespace swamp::slave

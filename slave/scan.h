@@ -9,9 +9,7 @@
 
 namespace swamp::slave {
 
-struct ScanArgs {
-  std::uint32_t prefetch_bytes;  // how far ahead to prefetch; 0: not at all
-};
+struct ScanArgs {};
 
 // order_key() maps doubles to integers of the same order, -0 below +0.
 // Integers, because comparing doubles would depend on the float environment.

@@ -9,8 +9,7 @@
 namespace swamp::slave {
 
 struct UnscaleArgs {
-  float inv_scale;               // not read by check
-  std::uint32_t prefetch_bytes;  // how far ahead to prefetch; 0: not at all
+  float inv_scale;  // not read by check
 };
 
 }  // namespace swamp::slave

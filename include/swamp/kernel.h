@@ -38,12 +38,16 @@ struct Operation {
   const void* args = nullptr;  ///< trivially copyable; alive until the join
 
   constexpr Operation() noexcept = default;
-  /// An operation without streams yet. `kernel_args` is not copied.
+  /// An operation without streams yet. `kernel_args` is not copied; an empty
+  /// struct is no arguments.
   template <class Args>
   Operation(KernelId id, const Args& kernel_args) noexcept
-      : kernel(id), args_bytes(sizeof(Args)), args(&kernel_args) {
+      : kernel(id),
+        args_bytes(std::is_empty_v<Args> ? 0 : sizeof(Args)),
+        args(&kernel_args) {
     static_assert(std::is_trivially_copyable_v<Args>);
-    static_assert(sizeof(Args) % 4 == 0, "arguments travel by DMA");
+    static_assert(std::is_empty_v<Args> || sizeof(Args) % 4 == 0,
+                  "arguments are transferred by DMA");
   }
   /// Adds the next stream; at most kMaxStreams.
   constexpr void add_stream(std::uint16_t element_bytes,
@@ -86,48 +90,51 @@ constexpr std::size_t segment_bytes(int stream_count) noexcept {
          static_cast<std::size_t>(stream_count) * sizeof(std::byte*);
 }
 
-/// Result is what one slave found. It is written by that slave alone and folded
-/// by the master after the join: no shared flags, no atomics.
-struct alignas(128) Result {
-  /// No segment.
-  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
-
-  std::uint64_t segment = kNone;  ///< the current one; set by the tile loop
-  std::uint64_t flagged_elements = 0;   ///< as flag() has counted
-  std::uint64_t flagged_segments = 0;   ///< segments that held any
-  std::uint64_t first_segment = kNone;  ///< lowest flagged (segment, index)
-  std::uint64_t first_index = 0;        ///< in the first segment
-  std::uint64_t last_segment = kNone;   ///< highest flagged segment
-  /// What the operation gathers of the current segment or grain, where it does
-  /// that: the slave's own partial result, zero when that begins. Set by the
-  /// tile loop.
+/// Tile is the input of a kernel: the part of a segment that it computes now,
+/// and hints about memory. All positions and hints are here, none are in the
+/// arguments.
+struct Tile {
+  void* const* operands = nullptr;  ///< `count` elements of each operand
+  std::size_t count = 0;            ///< elements of each operand
+  std::size_t first = 0;  ///< index in its tensor of the first element
+  /// Where the partial result of these elements accumulates; null if the
+  /// operation has none. It is zero before the first tile.
   void* partial = nullptr;
-  /// Above 0 where a tile may hold several grains of its tensor, so many
-  /// elements each: their partial results follow each other. Set by the tile
-  /// loop.
-  std::uint64_t grain_elements = 0;
+  /// 0: all elements belong to the partial result at `partial`. Otherwise the
+  /// tile may hold several grains of its tensor, each of so many elements, and
+  /// their partial results are consecutive.
+  std::size_t grain_elements = 0;
+  /// Hint: how far ahead to prefetch operands that are read; 0: not at all.
+  std::uint32_t prefetch_bytes = 0;
+  /// Hint: store operands that are only written past the caches.
+  bool non_temporal = false;
+};
 
-  /// flag() records `count` more elements of the current segment, the first of
-  /// them at `index`. A slave visits its elements in list order.
+/// Result is the output of a kernel: what it found in one tile.
+struct Result {
+  std::uint64_t flagged_elements = 0;  ///< the sum of the counts of flag()
+  std::uint64_t first_index = 0;       ///< of the first flagged element
+
+  /// flag() records `count` more elements, the first of them at `index` of
+  /// their tensor. Calls must have ascending indices.
   void flag(std::uint64_t index, std::uint64_t count) noexcept {
-    if (first_segment == kNone) {
-      first_segment = segment;
-      first_index = index;
-    }
-    if (last_segment != segment) {
-      last_segment = segment;
-      ++flagged_segments;
-    }
+    if (flagged_elements == 0) first_index = index;
     flagged_elements += count;
   }
 };
 
-/// KernelFunction computes one tile: tiles[s] is `count` elements of stream s,
-/// the first of which is element `first` of its tensor. It allocates nothing,
-/// fails never, and touches nothing but its tiles, its args and its result.
-using KernelFunction = void (*)(const void* args, void* const* tiles,
-                                std::size_t count, std::size_t first,
+/// KernelFunction computes one tile. It allocates nothing, cannot fail, and
+/// accesses nothing but its arguments, the tile's operands and partial result,
+/// and `result`.
+using KernelFunction = void (*)(const void* args, const Tile& tile,
                                 Result& result);
+
+/// SWAMP_DEFINE_KERNEL(name, function) defines kernel `name` as a call of
+/// `function`, usually an instance of a template.
+#define SWAMP_DEFINE_KERNEL(name, ...)                            \
+  void name(const void* args, const Tile& tile, Result& result) { \
+    __VA_ARGS__(args, tile, result);                              \
+  }
 
 /// KernelRow is one kernel of a table.
 struct KernelRow {

@@ -65,7 +65,8 @@ bool MixedPrecisionOptimizer::Impl::check_fused(OverflowReport& report) {
 }
 
 // find_squares() fills `squares` with those of the unscaled main gradients.
-Result MixedPrecisionOptimizer::Impl::find_squares(float inv_scale) {
+runtime::SlaveResult MixedPrecisionOptimizer::Impl::find_squares(
+    float inv_scale) {
   squares.clear();
   return master::run_norm(
       main_gradients, inv_scale,

@@ -35,9 +35,9 @@ struct JobCall {
   std::int32_t slave_cores = 0;
 };
 
-// Slaves clear the result of a part before they run it. What still has this
-// segment after the join was not run.
-inline constexpr std::uint64_t kNotRun = Result::kNone - 1;
+// Slaves clear the result of a part before they run it. A part whose result
+// still has this first segment after the join was not run.
+inline constexpr std::uint64_t kNotRun = SlaveResult::kNone - 1;
 
 }  // namespace swamp::runtime::athread
 

@@ -22,7 +22,7 @@ namespace {
 struct Frame {
   JobCall call;
   SlaveRange range;
-  Result result;
+  SlaveResult result;
   GreetingCall greeting_call;
   Greeting greeting;
   Reply reply;
@@ -45,7 +45,7 @@ void put(void* main, const void* ldm, std::size_t bytes) {
 void run_part(int slave, std::byte* memory) {
   const Job& job = frame.call.remote.job;
   get(&frame.range, job.ranges + slave, sizeof frame.range);
-  frame.result = Result{};
+  frame.result = SlaveResult{};
   const SlavePart part{job.table, frame.range, job.partials, slave,
                        frame.result};
   Ldm ldm(memory, frame.call.remote.ldm_bytes);
@@ -53,7 +53,6 @@ void run_part(int slave, std::byte* memory) {
   TileLoop<AthreadDma>(part, kernel_tables().tables[0].rows,
                        frame.call.remote.tile_bytes, ldm, dma)
       .run();
-  frame.result.partial = nullptr;  // it pointed into LDM
   put(job.results + slave, &frame.result, sizeof frame.result);
 }
 

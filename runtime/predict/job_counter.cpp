@@ -8,7 +8,7 @@
 namespace swamp::runtime {
 namespace {
 
-void do_nothing(const void*, void* const*, std::size_t, std::size_t, Result&) {}
+void do_nothing(const void*, const Tile&, Result&) {}
 
 // idle_kernels() is a table in which every kernel of the job does nothing.
 std::vector<KernelRow> idle_kernels(const Job& job) {
@@ -48,7 +48,7 @@ void JobCounter::count(const Machine::Impl& machine, const Job& job,
   std::vector<predict::GroupTraffic> traffic(groups_.size());
   std::vector<std::uint64_t> slaves(groups_.size());
   for (int slave = 0; slave < job.slaves; ++slave) {
-    job.results[slave] = Result{};
+    job.results[slave] = SlaveResult{};
     Ldm ldm = arenas.arena(0, machine.ldm_bytes);
     predict::Traffic own;
     CountingDma dma(job, own);

@@ -74,9 +74,9 @@ void expect_adam(Arrays& arrays, KernelFunction kernel) {
   const auto v = arrays.second.tensors();
   const auto w = arrays.model.tensors();
   for (std::size_t i = 0; i < g.size(); ++i) {
-    void* const tiles[] = {g[i].data, p[i].data, m[i].data, v[i].data,
-                           w[i].data};
-    kernel(&args, tiles, g[i].count, 0, result);
+    void* const operands[] = {g[i].data, p[i].data, m[i].data, v[i].data,
+                              w[i].data};
+    kernel(&args, Tile{operands, g[i].count}, result);
   }
 }
 

@@ -145,7 +145,7 @@ TEST(PredictTest, CountsWhatAWorkingMachineTransfers) {
     }
     const SegmentTable table = list.table();
     const std::vector<SlaveRange> ranges = list.split(static_cast<int>(slaves));
-    std::vector<Result> results(ranges.size());
+    std::vector<runtime::SlaveResult> results(ranges.size());
     Job job;
     job.table = table;
     job.ranges = ranges.data();

@@ -44,7 +44,7 @@ TEST(RoadTest, EveryElementOnce) {
       }
       arrays[4][99] = arrays[8][0] = arrays[8][8999] = kFlagged;
       std::uint64_t flagged = 0;
-      for (const Result& result : run(machine, list)) {
+      for (const runtime::SlaveResult& result : run(machine, list)) {
         flagged += result.flagged_elements;
       }
       EXPECT_EQ(flagged, 3u);

@@ -56,11 +56,11 @@ MachineConfig machine_config(const std::string& backend,
   return config;
 }
 
-std::vector<Result> run(Machine& machine, const TestList& list,
-                        runtime::Partials partials) {
+std::vector<runtime::SlaveResult> run(Machine& machine, const TestList& list,
+                                      runtime::Partials partials) {
   const int slaves = machine.impl().slaves();
   const std::vector<runtime::SlaveRange> ranges = list.split(slaves);
-  std::vector<Result> results(static_cast<std::size_t>(slaves));
+  std::vector<runtime::SlaveResult> results(static_cast<std::size_t>(slaves));
   runtime::LdmArenas arenas;
   runtime::run_job(
       machine.impl(),

@@ -37,8 +37,8 @@ MachineConfig machine_config(const std::string& backend,
                              std::size_t ldm_bytes = 0);
 
 // run() takes `list` over `machine` and returns the results of its slaves.
-std::vector<Result> run(Machine& machine, const TestList& list,
-                        runtime::Partials partials = {});
+std::vector<runtime::SlaveResult> run(Machine& machine, const TestList& list,
+                                      runtime::Partials partials = {});
 
 std::vector<std::string> backends();
 std::vector<std::string> transfers();

@@ -19,8 +19,6 @@ namespace {
 
 using namespace slave;  // the types of arguments
 
-constexpr std::uint64_t kSegment = 5;
-
 std::vector<KernelCase> make_kernel_cases() {
 #define in(element) \
   StreamCase { Access::in, &k##element##Format }
@@ -104,15 +102,19 @@ void PrintTo(const KernelOnIsa& value, std::ostream* out) {
 }
 
 KernelResult run_kernel(const KernelCase& kernel, KernelFunction function,
-                        const ArgsSample& args, void* const* tiles,
+                        const ArgsSample& args, void* const* operands,
                         std::size_t count, std::size_t first) {
   KernelResult result;
   static_assert(sizeof(ScanPartial) <= sizeof result.partial_bytes);
   static_assert(sizeof(NormPartial) <= sizeof result.partial_bytes);
-  result.partial = result.partial_bytes;
-  result.segment = kSegment;
-  function(args.bytes.data(), tiles, count, first, result);
-  result.partial = nullptr;
+  Tile tile;
+  tile.operands = operands;
+  tile.count = count;
+  tile.first = first;
+  tile.partial = result.partial_bytes;
+  tile.prefetch_bytes = args.prefetch_bytes;
+  tile.non_temporal = args.non_temporal;
+  function(args.bytes.data(), tile, result);
   if (kernel.family.partial == Partial::norm) {
     NormPartial partial;
     std::memcpy(&partial, result.partial_bytes, sizeof partial);
@@ -133,10 +135,7 @@ testing::AssertionResult same_result(const KernelCase& kernel,
                              expected.partial_bytes);
   }
   if (actual.flagged_elements == expected.flagged_elements &&
-      actual.flagged_segments == expected.flagged_segments &&
-      actual.first_segment == expected.first_segment &&
-      actual.first_index == expected.first_index &&
-      actual.last_segment == expected.last_segment) {
+      actual.first_index == expected.first_index) {
     return testing::AssertionSuccess();
   }
   return testing::AssertionFailure()

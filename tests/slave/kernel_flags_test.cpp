@@ -76,9 +76,6 @@ TEST_P(KernelFlags, CleanTilesFlagNothing) {
   for (std::size_t count = 0; count <= 300; ++count) {
     const Result result = flags(clean(count));
     ASSERT_EQ(result.flagged_elements, 0u) << "count " << count;
-    ASSERT_EQ(result.flagged_segments, 0u);
-    ASSERT_EQ(result.first_segment, Result::kNone);
-    ASSERT_EQ(result.last_segment, Result::kNone);
   }
 }
 
@@ -92,9 +89,6 @@ TEST_P(KernelFlags, OneAtEveryPosition) {
       const Result result = flags(bits);
       ASSERT_EQ(result.flagged_elements, 1u) << at << " of " << count;
       ASSERT_EQ(result.first_index, kFirst + at) << at << " of " << count;
-      ASSERT_EQ(result.first_segment, 5u);
-      ASSERT_EQ(result.last_segment, 5u);
-      ASSERT_EQ(result.flagged_segments, 1u);
     }
   }
 }
@@ -118,7 +112,6 @@ TEST_P(KernelFlags, SeveralAreAllCounted) {
     const Result result = flags(bits);
     ASSERT_EQ(result.flagged_elements, total) << "round " << round;
     ASSERT_EQ(result.first_index, kFirst + lowest) << "round " << round;
-    ASSERT_EQ(result.flagged_segments, 1u);
   }
 }
 

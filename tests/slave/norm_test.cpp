@@ -25,13 +25,10 @@ using slave::NormPartial;
 class NormRun {
  public:
   NormRun(const KernelTable& table, KernelId kernel, float inv_scale)
-      : function_(table.rows[kernel].function), args_{inv_scale, 512} {
-    result_.partial = &partial_;
-    result_.segment = 0;
-  }
+      : function_(table.rows[kernel].function), args_{inv_scale} {}
   void tile(std::byte* data, std::size_t count, std::size_t first) {
-    void* const tiles[] = {data};
-    function_(&args_, tiles, count, first, result_);
+    void* const operands[] = {data};
+    function_(&args_, Tile{operands, count, first, &partial_, 0, 512}, result_);
   }
   const NormPartial& partial() const { return partial_; }
   const Result& result() const { return result_; }
@@ -112,13 +109,12 @@ TEST(Norm, GrainsOfATileAreAsIfAlone) {
           }
           const std::size_t grains = (count + kGrain - 1) / kGrain;
           std::vector<NormPartial> partials(grains);
-          const NormArgs args{0.7f, 512};
+          const NormArgs args{0.7f};
+          void* const operands[] = {data.stream(0)};
+          const Tile tile{operands,        count,  kFirst,
+                          partials.data(), kGrain, 512};
           Result result;
-          result.segment = 0;
-          result.partial = partials.data();
-          result.grain_elements = kGrain;
-          void* const tiles[] = {data.stream(0)};
-          table->rows[id].function(&args, tiles, count, kFirst, result);
+          table->rows[id].function(&args, tile, result);
 
           std::uint64_t flagged = 0;
           std::uint64_t first_index = 0;

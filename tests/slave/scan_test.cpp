@@ -30,12 +30,12 @@ ScanPartial scan(const KernelTable& table, const Format& format,
     const KernelFunction function = table.rows[kernel.id].function;
     ScanPartial partial{};
     Result result;
-    result.partial = &partial;
-    const slave::ScanArgs args{0};
-    void* const head[] = {data.data()};
-    void* const tail[] = {data.data() + cut * format.bytes};
-    if (cut != 0) function(&args, head, cut, 0, result);
-    function(&args, tail, bits.size() - cut, cut, result);
+    const auto run = [&](std::size_t begin, std::size_t end) {
+      void* const operands[] = {data.data() + begin * format.bytes};
+      function(nullptr, Tile{operands, end - begin, begin, &partial}, result);
+    };
+    if (cut != 0) run(0, cut);
+    run(cut, bits.size());
     EXPECT_EQ(result.flagged_elements, partial.inf_count + partial.nan_count);
     return partial;
   }

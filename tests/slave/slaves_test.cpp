@@ -47,8 +47,7 @@ struct MxcsrScope {
 #endif
 
 // What the master would run in a slave's stead.
-void on_the_master(const void*, void* const*, std::size_t, std::size_t,
-                   Result&) {
+void on_the_master(const void*, const Tile&, Result&) {
   ADD_FAILURE() << "a part of the list was run by the master";
 }
 
@@ -130,7 +129,8 @@ class SlaveRun {
       : kernel_(kernel), tensors_(tensors) {
     operation_.kernel = kernel.id;
     operation_.args = args.bytes.data();
-    operation_.args_bytes = static_cast<std::uint32_t>(args.bytes.size());
+    operation_.args_bytes =
+        static_cast<std::uint32_t>(args.bytes.size() / 4 * 4);
     for (const StreamCase& stream : kernel.streams) {
       operation_.add_stream(static_cast<std::uint16_t>(stream.format->bytes),
                             stream.access);
@@ -165,7 +165,9 @@ class SlaveRun {
                      arenas);
   }
 
-  const Result& result(int slave) const { return results_[slave]; }
+  const runtime::SlaveResult& result(int slave) const {
+    return results_[slave];
+  }
   const runtime::SlaveRange& range(int slave) const {
     return ranges_[static_cast<std::size_t>(slave)];
   }
@@ -196,7 +198,7 @@ class SlaveRun {
   std::vector<runtime::SlaveRange> ranges_;
   std::vector<double> partial_memory_;
   runtime::Partials partials_;
-  Result results_[kSlaves];
+  runtime::SlaveResult results_[kSlaves];
 };
 
 class SlaveKernels : public testing::TestWithParam<KernelCase> {
@@ -233,7 +235,7 @@ class SlaveKernels : public testing::TestWithParam<KernelCase> {
       actual.run();
     }
     for (int slave = 0; slave < kSlaves; ++slave) {
-      KernelResult want;
+      runtime::SlaveResult want;
       for (std::size_t t = actual.range(slave).begin_segment;
            t < actual.range(slave).end_segment; ++t) {
         SCOPED_TRACE("tensor " + std::to_string(t));
@@ -245,10 +247,7 @@ class SlaveKernels : public testing::TestWithParam<KernelCase> {
           const MxcsrScope scope(mxcsr);
           one = expected.run(kernel.reference, args, 0);
         }
-        if (one.flagged_elements != 0) {
-          want.segment = t;
-          want.flag(one.first_index, one.flagged_elements);
-        }
+        want.add(t, one);
         void* tiles[kMaxStreams] = {};
         for (std::size_t s = 0; s < kernel.streams.size(); ++s) {
           tiles[s] = tensor.stream(s);
@@ -264,7 +263,7 @@ class SlaveKernels : public testing::TestWithParam<KernelCase> {
         std::copy(bytes.begin(), bytes.end(), gathered.partial_bytes);
         ASSERT_TRUE(same_result(kernel, gathered, one));
       }
-      const Result& got = actual.result(slave);
+      const runtime::SlaveResult& got = actual.result(slave);
       EXPECT_EQ(got.flagged_elements, want.flagged_elements);
       EXPECT_EQ(got.flagged_segments, want.flagged_segments);
       EXPECT_EQ(got.first_segment, want.first_segment);
