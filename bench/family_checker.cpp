@@ -15,8 +15,8 @@
 #include "runtime/dma.h"
 #include "runtime/ldm_arenas.h"
 #include "runtime/tile_loop.h"
-#include "slave/kernel_id.h"
-#include "slave/unscale.h"
+#include "slave/kernel_args.h"
+#include "slave/kernel_list.h"
 #include "swamp/foreach.h"
 
 namespace swamp::bench {
@@ -96,10 +96,9 @@ void add_pass(Suite& suite, const std::string& pass, std::size_t bytes,
 class CopyJob {
  public:
   CopyJob(Machine::Impl& machine, std::size_t bytes)
-      : operation_(slave::kernel_id::unscale_float32, args_),
+      : operation_(slave::kKernels[slave::kernel_id::unscale_float32], &args_),
         ranges_(static_cast<std::size_t>(machine.slaves())),
         results_(ranges_.size()) {
-    operation_.add_stream(4, Access::inout);
     segment_ = {{&operation_, bytes / 4}, shared_memory(bytes)};
     job_.table = {reinterpret_cast<const std::byte*>(&segment_),
                   sizeof segment_, 1, &operation_, 1};

@@ -4,53 +4,14 @@
 
 #include "master/looking_step.h"
 #include "master/operation_run.h"
-#include "slave/kernel_id.h"
-#include "slave/optimizer.h"
 #include "swamp/error.h"
 #include "swamp/foreach.h"
 
 namespace swamp {
 namespace {
 
-namespace kernel_id = slave::kernel_id;
+using master::OperandList;
 using master::OperationTable;
-using master::StreamList;
-
-// The kernels of a gradient dtype follow each other at this distance in
-// slave/kernels.inc, float16, bfloat16, float32; within it, each step is
-// followed by those that also write the model's weight in float16 and bfloat16.
-constexpr std::size_t kGradientStride =
-    kernel_id::sgd_bfloat16 - kernel_id::sgd_float16;
-constexpr ScalarType kGradientTypes[] = {kFloat16, kBFloat16, kFloat32};
-constexpr ScalarType kModelTypes[] = {kFloat16, kBFloat16};
-
-// step_table() has the operations of `kernel`, which is that of float16
-// gradients and no model weights, for `states` float32 states beside params.
-template <class Args>
-OperationTable step_table(std::size_t kernel, const Args& args, int states,
-                          bool with_model) {
-  OperationTable table;
-  for (std::size_t g = 0; g < 3; ++g) {
-    const auto add = [&](std::size_t offset, const ScalarType* model) {
-      const std::size_t row = table.count;
-      table.add(kernel + g * kGradientStride + offset, args,
-                {{kGradientTypes[g], Access::in}});
-      Operation& operation = table.operations[row];
-      const auto add_stream = [&](ScalarType type, Access access) {
-        table.types[row][operation.stream_count] = type;
-        operation.add_stream(master::kScalarTypeBytes[type], access);
-      };
-      for (int s = 0; s < 1 + states; ++s) add_stream(kFloat32, Access::inout);
-      if (model != nullptr) add_stream(*model, Access::out);
-    };
-    if (!with_model) {
-      add(0, nullptr);
-    } else {
-      for (std::size_t m = 0; m < 2; ++m) add(1 + m, &kModelTypes[m]);
-    }
-  }
-  return table;
-}
 
 slave::AdamArgs adam_args(const AdamStep& step, float inv_scale) {
   const auto steps = static_cast<double>(step.step);
@@ -96,14 +57,22 @@ struct Known final : master::StepLook {
 // run_step() runs a table, all operations of which have `args`, once it has
 // looked.
 template <class Args>
-void run_step(const StreamList* streams, const OperationTable& table,
+void run_step(const OperandList* lists, const OperationTable& operations,
               Args& args, master::StepLook& look, Machine* machine) {
   Machine::Impl& impl = master::impl_of(machine);
   master::Road& road = master::Road::of_this_thread();
   const master::SegmentList list =
-      master::make_segments(streams, table, false, road.waiting_memory());
+      master::make_segments(lists, operations, false, road.waiting_memory());
   if (!look.look(args.clip_coefficient)) return;
   road.run(impl, list);
+}
+
+// step_operations() has the operations of a step with `kMoments` moments, with
+// or without a model's weight.
+template <KernelFamily kFamily, int kMoments, class Args>
+OperationTable step_operations(const Args& args, bool with_model) {
+  return with_model ? master::operations_of<kFamily, 3 + kMoments>(args)
+                    : master::operations_of<kFamily, 2 + kMoments>(args);
 }
 
 }  // namespace
@@ -138,30 +107,30 @@ void master::sgd_step_(const OptimizerLists& lists, const SgdStep& step,
                     " tensors; expected none without a momentum");
   }
   const bool with_model = lists.model_params.count() != 0;
-  const OperationTable table =
+  const OperationTable operations =
       with_momentum
-          ? step_table(kernel_id::sgd_momentum_float16, args, 1, with_model)
-          : step_table(kernel_id::sgd_float16, args, 0, with_model);
-  StreamList streams[4] = {{"gradients", lists.gradients},
-                           {lists.params_name, lists.params}};
+          ? step_operations<KernelFamily::sgd_momentum, 1>(args, with_model)
+          : step_operations<KernelFamily::sgd, 0>(args, with_model);
+  OperandList operand_lists[4] = {{"gradients", lists.gradients},
+                                  {lists.params_name, lists.params}};
   int count = 2;
-  if (with_momentum) streams[count++] = {lists.momentum_name, buffers};
-  if (with_model) streams[count++] = {"model_params", lists.model_params};
-  run_step(streams, table, args, look, machine);
+  if (with_momentum) operand_lists[count++] = {lists.momentum_name, buffers};
+  if (with_model) operand_lists[count++] = {"model_params", lists.model_params};
+  run_step(operand_lists, operations, args, look, machine);
 }
 
 void master::adam_step_(const OptimizerLists& lists, const AdamStep& step,
                         float inv_scale, StepLook& look, Machine* machine) {
   slave::AdamArgs args = adam_args(step, inv_scale);
   const bool with_model = lists.model_params.count() != 0;
-  const OperationTable table =
-      step_table(kernel_id::adam_float16, args, 2, with_model);
-  const StreamList streams[] = {{"gradients", lists.gradients},
-                                {lists.params_name, lists.params},
-                                {"exp_avgs", lists.states[0]},
-                                {"exp_avg_sqs", lists.states[1]},
-                                {"model_params", lists.model_params}};
-  run_step(streams, table, args, look, machine);
+  const OperationTable operations =
+      step_operations<KernelFamily::adam, 2>(args, with_model);
+  const OperandList operand_lists[] = {{"gradients", lists.gradients},
+                                       {lists.params_name, lists.params},
+                                       {"exp_avgs", lists.states[0]},
+                                       {"exp_avg_sqs", lists.states[1]},
+                                       {"model_params", lists.model_params}};
+  run_step(operand_lists, operations, args, look, machine);
 }
 
 }  // namespace swamp

@@ -5,10 +5,8 @@
 
 #include "master/road.h"
 #include "master/tensor_list.h"
-#include "slave/cast.h"
-#include "slave/count_zeros.h"
-#include "slave/kernel_id.h"
-#include "slave/norm.h"
+#include "slave/kernel_args.h"
+#include "slave/kernel_list.h"
 #include "swamp/amp.h"
 #include "swamp/machine.h"
 
@@ -27,14 +25,13 @@ inline OverflowReport overflow_report(
 }
 
 // run_operations() runs a table of operations over lists of tensors.
-inline runtime::SlaveResult run_operations(const StreamList* streams,
-                                           const OperationTable& table,
+inline runtime::SlaveResult run_operations(const OperandList* lists,
+                                           const OperationTable& operations,
                                            Machine* machine) {
   Machine::Impl& impl = impl_of(machine);
   Road& road = Road::of_this_thread();
-  const SegmentList list =
-      make_segments(streams, table, false, road.segment_memory());
-  return road.run(impl, list);
+  return road.run(
+      impl, make_segments(lists, operations, false, road.segment_memory()));
 }
 
 // run_norm() visits the sum of squares of every grain, in list order.
@@ -42,18 +39,13 @@ template <class Visit>
 runtime::SlaveResult run_norm(TensorList tensors, float inv_scale, Visit visit,
                               Machine* machine) {
   const slave::NormArgs args{inv_scale};
-  OperationTable table;
-  for (int type = 0; type < kComputeTypeCount; ++type) {
-    table.add(slave::kernel_id::norm_float16 + static_cast<std::size_t>(type),
-              args, {{static_cast<ScalarType>(type), Access::in}});
-  }
-  const StreamList streams[] = {{"tensors", tensors}};
+  const OperationTable operations = operations_of<KernelFamily::norm, 1>(args);
+  const OperandList list{"tensors", tensors};
   Machine::Impl& impl = impl_of(machine);
   Road& road = Road::of_this_thread();
-  const SegmentList list =
-      make_segments(streams, table, true, road.segment_memory());
-  const runtime::SlaveResult result =
-      road.run_by_grain(impl, list, sizeof(slave::NormPartial));
+  const runtime::SlaveResult result = road.run_by_grain(
+      impl, make_segments(&list, operations, true, road.segment_memory()),
+      sizeof(slave::NormPartial));
   road.for_each_grain<slave::NormPartial>(
       [&](const slave::NormPartial& partial) { visit(partial.total()); });
   return result;

@@ -3,8 +3,6 @@
 #include <string>
 
 #include "master/operation_run.h"
-#include "slave/kernel_id.h"
-#include "slave/scan.h"
 #include "swamp/error.h"
 
 namespace swamp {
@@ -71,16 +69,12 @@ void scan_non_finite(TensorList tensors, TensorStatistics* out,
   }
   Machine::Impl& impl = master::impl_of(machine);
   const slave::ScanArgs args{};
-  Operation operations[master::kScalarTypeCount];
-  for (int type = 0; type < master::kScalarTypeCount; ++type) {
-    operations[type] = Operation(
-        static_cast<KernelId>(slave::kernel_id::scan_float16 + type), args);
-    operations[type].add_stream(master::kScalarTypeBytes[type], Access::in);
-  }
-
+  const master::OperationTable operations =
+      master::operations_of<KernelFamily::scan, 1>(args);
+  const master::OperandList tensor_list{"tensors", tensors, "tensor_count"};
   master::Road& road = master::Road::of_this_thread();
-  const master::SegmentList list =
-      master::make_segments(tensors, operations, road.segment_memory());
+  const master::SegmentList list = master::make_segments(
+      &tensor_list, operations, false, road.segment_memory());
   road.run(impl, list, sizeof(slave::ScanPartial));
   for (std::size_t i = 0; i < tensors.count(); ++i) out[i] = {};
   road.for_each_partial<slave::ScanPartial>(

@@ -102,7 +102,7 @@ class DeferredDma {
   int core_group_;
   int slave_;
   // In the order of issue. Fixed, because a slave cannot fail; the tile loop
-  // has two tiles of kMaxStreams in flight, each way.
+  // has two tiles of kMaxOperands in flight, each way.
   static constexpr std::size_t kMaxPending = 64;
   Pending pending_[kMaxPending];
   std::size_t pending_count_ = 0;

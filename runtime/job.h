@@ -6,12 +6,70 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
+
+namespace swamp {
+
+// Operation is a kernel with its arguments. It is made once for each
+// combination of dtypes, and shared by the segments.
+struct Operation {
+  KernelId kernel = 0;
+  std::uint8_t operand_count = 0;
+  Operand operands[kMaxOperands] = {};
+  std::uint32_t traffic_bytes = 0;  // read and written for one element
+  std::uint32_t args_bytes = 0;     // a multiple of 4
+  const void* args = nullptr;       // alive until the join
+
+  Operation() noexcept = default;
+  // `kernel_args` are of the type that the kernel was listed with, and are not
+  // copied.
+  Operation(const KernelInfo& info, const void* kernel_args) noexcept
+      : kernel(info.id),
+        operand_count(info.operand_count),
+        traffic_bytes(info.traffic_bytes),
+        args_bytes(info.args_bytes),
+        args(kernel_args) {
+    for (int s = 0; s < kMaxOperands; ++s) operands[s] = info.operands[s];
+  }
+};
+
+// Segment is one tensor: `count` elements of each operand. The addresses of the
+// operands lie directly after it, so that a segment is no longer than its
+// operation needs (24 bytes with one operand). If partial results are gathered
+// by grain, the number of the segment's first grain follows them.
+struct Segment {
+  const Operation* operation;  // shared; alive until the join
+  std::size_t count;           // elements of each operand
+
+  // operand_count addresses.
+  std::byte** data() noexcept {
+    return reinterpret_cast<std::byte**>(this + 1);
+  }
+  std::byte* const* data() const noexcept {
+    return reinterpret_cast<std::byte* const*>(this + 1);
+  }
+  // The number of the segment's first grain, if the table has room for it.
+  std::uint64_t& first_grain() noexcept {
+    return *reinterpret_cast<std::uint64_t*>(data() + operation->operand_count);
+  }
+  // The same for a slave, whose copy of the operation is elsewhere.
+  std::uint64_t first_grain(int operand_count) const noexcept {
+    return *reinterpret_cast<const std::uint64_t*>(data() + operand_count);
+  }
+};
+
+// segment_bytes() is the distance of segments with so many operands.
+constexpr std::size_t segment_bytes(int operand_count) noexcept {
+  return sizeof(Segment) +
+         static_cast<std::size_t>(operand_count) * sizeof(std::byte*);
+}
+
+}  // namespace swamp
 
 namespace swamp::runtime {
 
 // SegmentTable is a list of segments, `stride` bytes apart, and the operations
-// that they point to. All operations of a table have the same stream_count. It
+// that they point to. All operations of a table have the same operand_count. It
 // owns nothing.
 struct SegmentTable {
   const std::byte* base = nullptr;
@@ -58,11 +116,11 @@ struct Partials {
     std::size_t end;
   };
   // place() is where the results of `element` of segment i go.
-  Place place(const Segment& segment, int streams, std::size_t i, int slave,
+  Place place(const Segment& segment, int operands, std::size_t i, int slave,
               std::size_t element) const noexcept {
     if (grain_elements == 0) return {slot(i, slave), ~std::size_t{0}};
     const std::size_t grain = element / grain_elements;
-    return {base + (segment.first_grain(streams) + grain) * bytes,
+    return {base + (segment.first_grain(operands) + grain) * bytes,
             (grain + 1) * grain_elements};
   }
 };
@@ -111,7 +169,7 @@ struct Job {
 struct RemoteJob {
   Job job;
   std::size_t ldm_bytes;   // of a slave, for tiles and all that goes with them
-  std::size_t tile_bytes;  // of the widest stream
+  std::size_t tile_bytes;  // of the widest operand
   std::uint64_t float_environment;  // the caller's
 };
 

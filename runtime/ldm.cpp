@@ -16,10 +16,10 @@ std::size_t LdmLayout::slot_bytes(const Operation& operation,
                                   std::size_t tile_elements) noexcept {
   std::size_t bytes = align_up(sizeof(Operation), kLdmAlignment) +
                       align_up(operation.args_bytes, kLdmAlignment);
-  for (int s = 0; s < operation.stream_count; ++s) {
+  for (int s = 0; s < operation.operand_count; ++s) {
     // A line more, because a tile starts as far behind a 4-byte boundary as its
     // array in main memory.
-    bytes += align_up(tile_elements * operation.streams[s].element_bytes,
+    bytes += align_up(tile_elements * operation.operands[s].element_bytes,
                       kLdmAlignment) +
              kLdmAlignment;
   }
@@ -32,17 +32,17 @@ LdmLayout LdmLayout::make(const Operation& operation, std::size_t ldm_bytes,
   std::size_t narrowest = ~std::size_t{0};
   std::size_t widest = 1;
   std::size_t sum = 0;
-  for (int s = 0; s < operation.stream_count; ++s) {
-    const std::size_t element_bytes = operation.streams[s].element_bytes;
+  for (int s = 0; s < operation.operand_count; ++s) {
+    const std::size_t element_bytes = operation.operands[s].element_bytes;
     narrowest = std::min(narrowest, element_bytes);
     widest = std::max(widest, element_bytes);
     sum += element_bytes;
   }
-  // Whole lines of every stream: a put of part of a line costs the real machine
-  // up to 12 times as much.
+  // Whole lines of every operand: a put of part of a line costs the real
+  // machine up to 12 times as much.
   const std::size_t step = kMinTileBytes / narrowest;
   // A segment that gathers may have the number of its grain behind it.
-  const int segment_words = operation.stream_count + (partial_bytes != 0);
+  const int segment_words = operation.operand_count + (partial_bytes != 0);
   const std::size_t fixed =
       align_up(kSegmentBatch * segment_bytes(segment_words), kLdmAlignment) +
       kLdmAlignment + 2 * align_up(partial_bytes, kLdmAlignment);

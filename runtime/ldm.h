@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "swamp/kernel.h"
+#include "runtime/job.h"
 
 namespace swamp::runtime {
 
@@ -47,11 +47,11 @@ class Ldm {
 
 // LdmLayout says what the tile loop puts into LDM for an operation. Two slots,
 // for double buffering, each with a copy of the operation, of its arguments and
-// with a tile of every stream; before them the slave's part of the segment
+// with a tile of every operand; before them the slave's part of the segment
 // table, a batch at a time, the reply words, and two partial results.
 struct LdmLayout {
   static constexpr std::size_t kSegmentBatch = 16;
-  static constexpr std::size_t kMinTileBytes = 128;  // of the narrowest stream
+  static constexpr std::size_t kMinTileBytes = 128;  // of the narrowest operand
 
   std::size_t tile_elements = 0;
   std::size_t bytes_needed = 0;  // with the smallest possible tile

@@ -8,7 +8,7 @@
 #include "runtime/backend.h"
 #include "runtime/topology.h"
 #include "runtime/tuning.h"
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 #include "swamp/machine.h"
 
 namespace swamp {

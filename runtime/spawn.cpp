@@ -21,7 +21,7 @@ void run_view(const SlavePart& part, const KernelRow* kernels,
   const Partials& partials = part.partials;
   std::size_t begin = range.begin_element;
   std::byte* last_slot = nullptr;
-  void* operands[kMaxStreams];
+  void* operands[kMaxOperands];
   Tile tile;
   tile.operands = operands;
   tile.grain_elements = partials.grain_elements;
@@ -33,7 +33,7 @@ void run_view(const SlavePart& part, const KernelRow* kernels,
     if (begin < end) {
       if (partials.bytes != 0) {
         const Partials::Place place = partials.place(
-            segment, operation.stream_count, i, part.slave, begin);
+            segment, operation.operand_count, i, part.slave, begin);
         // One slot, or those of all grains up to `end`.
         std::size_t slots = 1;
         if (place.end < end) {
@@ -46,9 +46,9 @@ void run_view(const SlavePart& part, const KernelRow* kernels,
         tile.partial = place.slot;
         last_slot = next - partials.bytes;
       }
-      for (int s = 0; s < operation.stream_count; ++s) {
+      for (int s = 0; s < operation.operand_count; ++s) {
         operands[s] =
-            segment.data()[s] + begin * operation.streams[s].element_bytes;
+            segment.data()[s] + begin * operation.operands[s].element_bytes;
       }
       tile.count = end - begin;
       tile.first = begin;
@@ -62,14 +62,16 @@ void run_view(const SlavePart& part, const KernelRow* kernels,
   // first lines kAhead segments early gained 10 to 20 % of an Adam step of 16
   // elements. With one operand it cost as much as it gained.
   constexpr std::size_t kAhead = 4;
-  const int streams = table.count != 0 ? table.operations->stream_count : 0;
-  const std::size_t last = streams > 1 && range.end_segment > kAhead
+  const int operand_count =
+      table.count != 0 ? table.operations->operand_count : 0;
+  const std::size_t last = operand_count > 1 && range.end_segment > kAhead
                                ? range.end_segment - kAhead
                                : 0;
   for (std::size_t i = range.begin_segment; i < range.end_segment; ++i) {
     if (i < last) {
       const Segment& next = table[i + kAhead];
-      for (int s = 0; s < streams; ++s) __builtin_prefetch(next.data()[s]);
+      for (int s = 0; s < operand_count; ++s)
+        __builtin_prefetch(next.data()[s]);
     }
     run(i, table[i].count);
   }

@@ -10,7 +10,7 @@
 #include "runtime/ldm.h"
 #include "runtime/tile_slot.h"
 #include "runtime/tuning.h"
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 
 namespace swamp::runtime {
 
@@ -129,7 +129,7 @@ class TileLoop {
       slot.count = std::min(slot.tile_elements, end - element_);
       if (partials_.bytes != 0) {
         const Partials::Place place = partials_.place(
-            segment, slot.operation->stream_count, segment_, slave_, element_);
+            segment, slot.operation->operand_count, segment_, slave_, element_);
         slot.partial = place.slot;
         slot.count = std::min(slot.count, place.end - element_);
       }
@@ -157,8 +157,8 @@ class TileLoop {
   }
 
   void begin_get(TileSlot& slot) {
-    for (int s = 0; s < slot.operation->stream_count; ++s) {
-      if (slot.operation->streams[s].access == Access::out) continue;
+    for (int s = 0; s < slot.operation->operand_count; ++s) {
+      if (slot.operation->operands[s].access == Access::out) continue;
       slot.for_words(
           s,
           [&](std::byte* main, std::byte* tile, std::size_t bytes) {
@@ -171,8 +171,8 @@ class TileLoop {
   }
 
   void begin_put(TileSlot& slot) {
-    for (int s = 0; s < slot.operation->stream_count; ++s) {
-      if (slot.operation->streams[s].access == Access::in) continue;
+    for (int s = 0; s < slot.operation->operand_count; ++s) {
+      if (slot.operation->operands[s].access == Access::in) continue;
       slot.for_words(
           s,
           [&](std::byte* main, std::byte* tile, std::size_t bytes) {

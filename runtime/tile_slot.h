@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/job.h"
 #include "runtime/ldm.h"
-#include "swamp/kernel.h"
 
 namespace swamp::runtime {
 
@@ -19,15 +19,15 @@ struct Channel {
   Reply issued = 0;
 };
 
-// TileSlot is a tile of every stream, with the operation that works on it.
+// TileSlot is a tile of every operand, with the operation that works on it.
 struct TileSlot {
   std::byte* memory = nullptr;        // its part of LDM
   Operation* operation = nullptr;     // copies in LDM of ...
   const Operation* source = nullptr;  // ... this one
   KernelFunction kernel = nullptr;    // its function, on this side
   std::byte* args = nullptr;
-  std::byte* main[kMaxStreams] = {};
-  void* tiles[kMaxStreams] = {};
+  std::byte* main[kMaxOperands] = {};
+  void* tiles[kMaxOperands] = {};
   std::size_t count = 0;
   std::size_t first = 0;
   std::size_t segment = 0;
@@ -39,22 +39,22 @@ struct TileSlot {
   // in LDM as far behind a 4-byte boundary as in main memory.
   void place_tiles(const Segment& in) noexcept {
     std::byte* at = args + align_up(operation->args_bytes, kLdmAlignment);
-    for (int s = 0; s < operation->stream_count; ++s) {
-      const std::size_t bytes = operation->streams[s].element_bytes;
+    for (int s = 0; s < operation->operand_count; ++s) {
+      const std::size_t bytes = operation->operands[s].element_bytes;
       main[s] = in.data()[s] + first * bytes;
       tiles[s] = at + reinterpret_cast<std::uintptr_t>(main[s]) % 4;
       at += align_up(tile_elements * bytes, kLdmAlignment) + kLdmAlignment;
     }
   }
 
-  // for_words() splits a tile of stream s into the whole 4-byte words in the
+  // for_words() splits a tile of operand s into the whole 4-byte words in the
   // middle, which go by DMA, and the odd elements of 1 or 2 bytes at its edges,
   // which share a word with a neighbour and are read and written directly.
   template <class Words, class Edge>
   void for_words(int s, Words words, Edge edge) const {
     std::byte* at = main[s];
     auto* tile = static_cast<std::byte*>(tiles[s]);
-    std::size_t bytes = count * operation->streams[s].element_bytes;
+    std::size_t bytes = count * operation->operands[s].element_bytes;
     const std::size_t head =
         std::min(-reinterpret_cast<std::uintptr_t>(at) % 4, bytes);
     if (head != 0) {

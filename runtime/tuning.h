@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "swamp/kernel.h"
+#include "runtime/job.h"
 
 namespace swamp::runtime {
 
@@ -54,9 +54,9 @@ inline MemoryHints view_hints(const Tuning& tuning, const Operation& operation,
   MemoryHints hints;
   hints.non_temporal = traffic_bytes > tuning.non_temporal_traffic_bytes;
   if (traffic_bytes <= tuning.prefetch_traffic_bytes) return hints;
-  if (operation.stream_count > 1) {
+  if (operation.operand_count > 1) {
     hints.prefetch_bytes = tuning.operands_prefetch_bytes;
-  } else if (operation.streams[0].access == Access::in) {
+  } else if (operation.operands[0].access == Access::in) {
     hints.prefetch_bytes = tuning.read_prefetch_bytes;
   } else {
     hints.prefetch_bytes = tuning.prefetch_bytes;

@@ -1,16 +1,15 @@
 // The cast and accumulate kernels, compiled once per target by Highway.
-#include "slave/cast.h"
-
 #include <cstdint>
 
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
+#include "slave/kernel_args.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/cast.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "slave/streams-inl.h"
+#include "slave/operands-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {

@@ -1,4 +1,4 @@
-#include "slave/cast.h"
+#include "slave/kernel_args.h"
 #include "slave/reference.h"
 #include "slave/reference_formats.h"
 #include "swamp/float_formats.h"

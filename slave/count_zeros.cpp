@@ -1,10 +1,9 @@
 // The kernels that count zeros, compiled once per target by Highway. Only
 // integers are compared: under denormals-are-zero a subnormal is no zero.
-#include "slave/count_zeros.h"
-
 #include <cstdint>
 
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
+#include "slave/kernel_args.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/count_zeros.cpp"

@@ -1,6 +1,6 @@
 #include <cstdint>
 
-#include "slave/count_zeros.h"
+#include "slave/kernel_args.h"
 #include "slave/reference.h"
 
 namespace swamp::slave::reference {

@@ -1,6 +1,6 @@
 // The dispatch tables: every kernel of the list, for every target this build
 // was compiled for.
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/dispatch.cpp"

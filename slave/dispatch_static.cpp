@@ -4,7 +4,7 @@
 // code of the library.
 #include <hwy/highway.h>
 
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 
 namespace swamp::slave::HWY_NAMESPACE {
 

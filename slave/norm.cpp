@@ -1,12 +1,11 @@
 // The norm kernels, compiled once per target by Highway.
-#include "slave/norm.h"
-
 #include <cstdint>
 #include <cstring>
 #include <utility>
 
+#include "slave/kernel.h"
+#include "slave/kernel_args.h"
 #include "swamp/float_formats.h"
-#include "swamp/kernel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/norm.cpp"
@@ -15,7 +14,7 @@
 #include <hwy/highway.h>
 
 #include "slave/nonfinite-inl.h"
-#include "slave/streams-inl.h"
+#include "slave/operands-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {

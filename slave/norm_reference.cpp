@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "slave/norm.h"
+#include "slave/kernel_args.h"
 #include "slave/reference.h"
 #include "slave/reference_formats.h"
 

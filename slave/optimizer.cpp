@@ -1,7 +1,6 @@
 // The kernels of the optimizers' steps, compiled once per target by Highway.
-#include "slave/optimizer.h"
-
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
+#include "slave/kernel_args.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/optimizer.cpp"
@@ -9,7 +8,7 @@
 #include <hwy/highway.h>
 
 #include "slave/exact_fma-inl.h"
-#include "slave/streams-inl.h"
+#include "slave/operands-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 
 namespace swamp::slave::reference {
 

@@ -1,13 +1,12 @@
 // The scan kernels, compiled once per target by Highway. Only integers are
 // compared, so that every target and float environment gives the same bits.
-#include "slave/scan.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
 
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
+#include "slave/kernel_args.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/scan.cpp"

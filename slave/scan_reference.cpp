@@ -1,8 +1,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "slave/kernel_args.h"
 #include "slave/reference.h"
-#include "slave/scan.h"
 #include "swamp/float_formats.h"
 
 namespace swamp::slave::reference {

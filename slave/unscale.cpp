@@ -1,11 +1,10 @@
 // The unscale and check kernels, compiled once per target by Highway.
-#include "slave/unscale.h"
-
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
+#include "slave/kernel_args.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/unscale.cpp"

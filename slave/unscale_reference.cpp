@@ -1,8 +1,8 @@
 #include <cmath>
 
+#include "slave/kernel_args.h"
 #include "slave/reference.h"
 #include "slave/reference_formats.h"
-#include "slave/unscale.h"
 
 namespace swamp::slave::reference {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "master/operation_run.h"
-#include "master/scalar_type.h"
+#include "master/tensor_list.h"
 #include "swamp/error.h"
 #include "swamp/foreach.h"
 

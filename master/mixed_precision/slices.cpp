@@ -1,7 +1,7 @@
 #include "master/mixed_precision/slices.h"
 
 #include "master/plan.h"
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 
 namespace swamp::master {
 namespace {
@@ -29,7 +29,7 @@ std::vector<std::vector<Slice>> cut_slices(
     const std::vector<std::size_t>& counts, int ranks) {
   // The plan cuts tables of segments; it looks at their counts and traffic.
   Operation operation;
-  operation.add_stream(sizeof(float), Access::in);
+  operation.traffic_bytes = sizeof(float);
   constexpr std::size_t kStride = segment_bytes(1);
   std::vector<std::uint64_t> memory(counts.size() * kStride /
                                     sizeof(std::uint64_t));

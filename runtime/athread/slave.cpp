@@ -12,7 +12,7 @@
 #include "runtime/job.h"
 #include "runtime/ldm.h"
 #include "runtime/tile_loop.h"
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 
 namespace swamp::runtime::athread {
 namespace {

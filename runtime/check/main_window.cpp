@@ -17,10 +17,10 @@ MainWindow::MainWindow(const SegmentTable& table, const void* partials,
   }
   for (std::size_t i = 0; i < table.count; ++i) {
     const Segment& segment = table[i];
-    for (int s = 0; s < segment.operation->stream_count; ++s) {
-      const Stream& stream = segment.operation->streams[s];
-      add(segment.data()[s], segment.count * stream.element_bytes,
-          stream.access != Access::in, i);
+    for (int s = 0; s < segment.operation->operand_count; ++s) {
+      const Operand& operand = segment.operation->operands[s];
+      add(segment.data()[s], segment.count * operand.element_bytes,
+          operand.access != Access::in, i);
     }
   }
   std::sort(ranges_.begin(), ranges_.end(),

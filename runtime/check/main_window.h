@@ -5,14 +5,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "swamp/kernel.h"
+#include "runtime/job.h"
 
 namespace swamp::runtime {
 
-struct SegmentTable;
-
 // MainWindow is the main memory that a spawn's transfers may touch: exactly its
-// streams, its segment table, its operations, their arguments and its partial
+// operands, its segment table, its operations, their arguments and its partial
 // results.
 class MainWindow {
  public:

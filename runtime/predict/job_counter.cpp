@@ -31,9 +31,9 @@ void JobCounter::note_tiles(const Machine::Impl& machine, const Job& job) {
     if ((job.table.operations_used >> i & 1u) == 0) continue;
     const Operation& operation = job.table.operations[i];
     std::size_t widest = 0;
-    for (int s = 0; s < operation.stream_count; ++s) {
+    for (int s = 0; s < operation.operand_count; ++s) {
       widest =
-          std::max<std::size_t>(widest, operation.streams[s].element_bytes);
+          std::max<std::size_t>(widest, operation.operands[s].element_bytes);
     }
     const LdmLayout layout =
         LdmLayout::make(operation, machine.ldm_bytes, machine.tuning.tile_bytes,

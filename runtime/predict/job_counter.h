@@ -32,7 +32,7 @@ class JobCounter {
   const predict::Cycles& cycles() const noexcept { return cycles_; }
   std::uint64_t jobs() const noexcept { return jobs_; }
   std::uint64_t spawns() const noexcept { return spawns_; }
-  // Of the widest stream, the largest there was: less than the machine's where
+  // Of the widest operand, the largest there was: less than the machine's where
   // LDM is short.
   std::size_t tile_bytes() const noexcept { return tile_bytes_; }
 

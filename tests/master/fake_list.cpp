@@ -6,12 +6,11 @@ namespace swamp::test {
 
 FakeList::FakeList(const std::vector<FakeTensor>& tensors)
     : operations_(std::make_unique<Operation[]>(kOperations)) {
-  // Two streams: the plan must not care how long a segment is.
+  // Two operands: the plan must not care how long a segment is.
   const std::uint16_t bytes[kOperations] = {2, 2, 4, 8};
-  for (int i = 0; i < kOperations; ++i) {
-    operations_[static_cast<std::size_t>(i)].add_stream(bytes[i],
-                                                        Access::inout);
-    operations_[static_cast<std::size_t>(i)].add_stream(4, Access::out);
+  for (std::size_t i = 0; i < kOperations; ++i) {
+    operations_[i].operand_count = 2;
+    operations_[i].traffic_bytes = 2u * bytes[i] + 4;
   }
   const std::size_t stride = segment_bytes(2);
   memory_.resize(tensors.size() * stride / sizeof(std::uint64_t) + 1);

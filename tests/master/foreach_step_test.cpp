@@ -7,7 +7,7 @@
 #include "float_lists.h"
 #include "machines.h"
 #include "runtime/check/reports.h"
-#include "slave/optimizer.h"
+#include "slave/kernel_args.h"
 #include "slave/reference.h"
 #include "swamp/foreach.h"
 

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
+#include "slave/kernel_args.h"
 #include "slave/reference.h"
-#include "slave/unscale.h"
 #include "support/compare.h"
 
 namespace swamp::test {

@@ -9,8 +9,8 @@
 #include "machines.h"
 #include "runtime/check/reports.h"
 #include "sample_list.h"
+#include "slave/kernel_args.h"
 #include "slave/reference.h"
-#include "slave/scan.h"
 #include "swamp/error.h"
 
 namespace swamp::test {

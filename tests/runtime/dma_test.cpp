@@ -33,10 +33,9 @@ class DmaTest : public ::testing::Test {
 
   static Operation make_operation() {
     static const test::Args args{0};
-    Operation operation(test::kAdd, args);
-    operation.add_stream(4, Access::in);
-    operation.add_stream(4, Access::out);
-    return operation;
+    constexpr KernelInfo kCopy = kernel_info<test::Args>(
+        "copy", 0, test::kNoFamily, {in(kFloat32), out(kFloat32)});
+    return Operation(kCopy, &args);
   }
 
   // expect() wants exactly one report so far, of this category.

@@ -129,10 +129,7 @@ TEST(PredictTest, CountsWhatAWorkingMachineTransfers) {
     Machine machine(test::machine_config("serial", "copy", slaves, 4096));
     Machine::Impl& impl = machine.impl();
     const test::Args args{5};
-    Operation operation(test::kWiden, args);
-    operation.add_stream(2, Access::in);
-    operation.add_stream(4, Access::out);
-    operation.add_stream(8, Access::inout);
+    const Operation operation(test::kWiden, &args);
     test::TestList list(operation);
     const std::size_t counts[] = {1, 0, 777, 20000, 3, 64};
     alignas(128) static std::uint16_t in[30000];

@@ -33,8 +33,7 @@ TEST(RoadTest, EveryElementOnce) {
   for (const std::size_t ldm_bytes : {std::size_t{4096}, std::size_t{0}}) {
     for_each_machine(ldm_bytes, [](Machine& machine) {
       const Args args{7};
-      Operation operation(kAdd, args);
-      operation.add_stream(4, Access::inout);
+      const Operation operation(kAdd, &args);
       TestList list(operation);
       std::vector<std::vector<std::uint32_t>> arrays;
       for (const std::size_t count : kCounts) {
@@ -66,10 +65,7 @@ TEST(RoadTest, SeveralStreamsAndOddEdges) {
   const std::size_t before = runtime::report_count();
   for_each_machine(4096, [](Machine& machine) {
     const Args args{0x10000};
-    Operation operation(kWiden, args);
-    operation.add_stream(2, Access::in);
-    operation.add_stream(4, Access::out);
-    operation.add_stream(8, Access::inout);
+    const Operation operation(kWiden, &args);
     TestList list(operation);
     struct Tensor {
       std::vector<std::uint16_t> in;
@@ -104,10 +100,7 @@ TEST(RoadTest, OddEdgesAreNotRoundedIntoTheNeighbour) {
   // An array of 16-bit elements between two neighbours in the same words.
   for_each_machine(4096, [](Machine& machine) {
     const Args args{1};
-    Operation operation(kWiden, args);
-    operation.add_stream(2, Access::in);
-    operation.add_stream(4, Access::out);
-    operation.add_stream(8, Access::inout);
+    const Operation operation(kWiden, &args);
     std::vector<std::uint16_t> in(1003, 9);
     std::vector<std::uint32_t> out(1001 + 2, 77);
     std::vector<std::uint64_t> sum(1001 + 2, 88);
@@ -127,8 +120,7 @@ TEST(RoadTest, BytesAnywhereAndPartialResults) {
   const std::size_t before = runtime::report_count();
   for_each_machine(4096, [](Machine& machine) {
     const Args args{3};
-    Operation operation(kTally, args);
-    operation.add_stream(1, Access::inout);
+    const Operation operation(kTally, &args);
     TestList list(operation);
     std::vector<std::vector<std::uint8_t>> arrays;
     std::vector<std::size_t> skips, counts;
@@ -187,8 +179,7 @@ TEST(RoadTest, TooLittleLdmIsAnErrorBeforeTheFirstWrite) {
   for (const std::string transfer : {"copy", "check"}) {
     Machine machine(machine_config("serial", transfer, 4, 1024));
     const Args args{1};
-    Operation operation(kAdd, args);
-    operation.add_stream(4, Access::inout);
+    const Operation operation(kAdd, &args);
     std::vector<std::uint32_t> data(100, 1);
     TestList list(operation);
     list.add(100, {data.data()});

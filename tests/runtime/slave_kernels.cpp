@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "runtime/float_environment.h"
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 #include "tests/runtime/test_kernel_ids.h"
 
 namespace swamp {
@@ -54,11 +54,13 @@ void tally(const void* args, const Tile& tile, Result&) {
   }
 }
 
-constexpr KernelRow kRows[test::kKernelCount] = {{"add", &add},
-                                                 {"widen", &widen},
-                                                 {"environment", &environment},
-                                                 {"tally", &tally},
-                                                 {"side", &side}};
+// By id.
+constexpr KernelRow kRows[test::kKernelCount] = {
+    {test::kAdd.name, &add},
+    {test::kWiden.name, &widen},
+    {test::kEnvironment.name, &environment},
+    {test::kTally.name, &tally},
+    {test::kSide.name, &side}};
 constexpr KernelTable kTables[] = {
     {"first", true, kRows}, {"absent", false, kRows}, {"second", true, kRows}};
 

@@ -16,7 +16,7 @@ void TestList::add(std::size_t count, std::initializer_list<void*> data) {
 
 runtime::SegmentTable TestList::table() const {
   return {reinterpret_cast<const std::byte*>(words_.data()),
-          segment_bytes(operation_.stream_count), counts_.size(), &operation_,
+          segment_bytes(operation_.operand_count), counts_.size(), &operation_,
           1};
 }
 

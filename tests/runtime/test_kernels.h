@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/spawn.h"
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 #include "swamp/machine.h"
 #include "tests/runtime/test_kernel_ids.h"
 

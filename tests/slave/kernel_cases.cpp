@@ -5,14 +5,9 @@
 #include <limits>
 #include <ostream>
 
-#include "slave/cast.h"
-#include "slave/count_zeros.h"
-#include "slave/kernel_id.h"
-#include "slave/norm.h"
-#include "slave/optimizer.h"
+#include "slave/kernel_args.h"
+#include "slave/kernel_list.h"
 #include "slave/reference.h"
-#include "slave/scan.h"
-#include "slave/unscale.h"
 
 namespace swamp::test {
 namespace {
@@ -20,25 +15,20 @@ namespace {
 using namespace slave;  // the types of arguments
 
 std::vector<KernelCase> make_kernel_cases() {
-#define in(element) \
-  StreamCase { Access::in, &k##element##Format }
-#define out(element) \
-  StreamCase { Access::out, &k##element##Format }
-#define inout(element) \
-  StreamCase { Access::inout, &k##element##Format }
-  return {
-#define SWAMP_KERNEL(name, args_type, ...) \
-  {#name,                                  \
-   kernel_id::name,                        \
-   &reference::name,                       \
-   args_family<args_type>(),               \
-   {__VA_ARGS__}},
+  std::vector<KernelCase> cases = {
+#define SWAMP_KERNEL(name, family, args_type, ...) \
+  {#name, kernel_id::name, &reference::name, args_family<args_type>(), {}},
 #include "slave/kernels.inc"
 #undef SWAMP_KERNEL
   };
-#undef in
-#undef out
-#undef inout
+  for (KernelCase& one : cases) {
+    const KernelInfo& info = kKernels[one.id];
+    for (int s = 0; s < info.operand_count; ++s) {
+      one.operands.push_back(
+          {info.operands[s].access, &format_of(info.types[s])});
+    }
+  }
+  return cases;
 }
 
 testing::AssertionResult different_partial(Partial kind,

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "slave/kernel.h"
 #include "support/formats.h"
-#include "swamp/kernel.h"
 
 namespace swamp::test {
 
@@ -39,7 +39,7 @@ struct ArgsFamily {
 template <class Args>
 ArgsFamily args_family();
 
-struct StreamCase {
+struct OperandCase {
   Access access;
   const Format* format;
 };
@@ -49,7 +49,7 @@ struct KernelCase {
   KernelId id;
   KernelFunction reference;
   ArgsFamily family;
-  std::vector<StreamCase> streams;
+  std::vector<OperandCase> operands;
 };
 
 const std::vector<KernelCase>& kernel_cases();
@@ -74,7 +74,7 @@ struct KernelResult : Result {
   alignas(8) std::byte partial_bytes[128] = {};
 };
 
-// run_kernel() runs a kernel, or its reference, on one tile of each stream. Of
+// run_kernel() runs a kernel, or its reference, on one tile of each operand. Of
 // a nan in its partial result only is told that it is one.
 KernelResult run_kernel(const KernelCase& kernel, KernelFunction function,
                         const ArgsSample& args, void* const* operands,

@@ -17,7 +17,7 @@ constexpr std::size_t kFirst = 123456789;
 class KernelFlags : public testing::TestWithParam<KernelOnIsa> {
  protected:
   const KernelCase& kernel() const { return *GetParam().kernel; }
-  const Format& format() const { return *kernel().streams[0].format; }
+  const Format& format() const { return *kernel().operands[0].format; }
 
   // is_marked() is what this kernel flags.
   bool is_marked(std::uint64_t bits) const {
@@ -32,7 +32,7 @@ class KernelFlags : public testing::TestWithParam<KernelOnIsa> {
     const KernelTiles tiles(kernel(), count, fill_finite, random);
     std::vector<std::uint64_t> bits(count);
     for (std::size_t i = 0; i < count; ++i) {
-      bits[i] = load_bits(format(), tiles.stream(0), i);
+      bits[i] = load_bits(format(), tiles.operand(0), i);
       if (is_marked(bits[i])) bits[i] |= 1;
     }
     return bits;

@@ -5,12 +5,7 @@
 #include <sstream>
 
 #include "kernel_cases.h"
-#include "slave/cast.h"
-#include "slave/count_zeros.h"
-#include "slave/norm.h"
-#include "slave/optimizer.h"
-#include "slave/scan.h"
-#include "slave/unscale.h"
+#include "slave/kernel_args.h"
 
 namespace swamp::test {
 namespace {

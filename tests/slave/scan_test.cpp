@@ -1,6 +1,4 @@
 // The scan kernels' meaning, without asking the references.
-#include "slave/scan.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "kernel_cases.h"
+#include "slave/kernel_args.h"
 
 namespace swamp::test {
 namespace {
@@ -23,7 +22,7 @@ ScanPartial scan(const KernelTable& table, const Format& format,
     store_bits(format, data.data(), i, bits[i]);
   }
   for (const KernelCase& kernel : kernel_cases()) {
-    if (kernel.streams[0].format != &format ||
+    if (kernel.operands[0].format != &format ||
         std::string(kernel.name).rfind("scan_", 0) != 0) {
       continue;
     }

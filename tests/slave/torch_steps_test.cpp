@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "kernel_cases.h"
-#include "slave/kernel_id.h"
-#include "slave/optimizer.h"
+#include "slave/kernel_args.h"
+#include "slave/kernel_list.h"
 #include "swamp/float_formats.h"
 
 namespace swamp::test {
@@ -68,7 +68,7 @@ void replay(const TorchStep& torch, KernelFunction function) {
   for (int s = 0; s < written; ++s) {
     for (std::size_t i = 0; i < kCount; ++i) {
       ASSERT_EQ(state[s][i], torch.out[s][i])
-          << std::hexfloat << "stream " << s + 1 << " element " << i << ": "
+          << std::hexfloat << "operand " << s + 1 << " element " << i << ": "
           << float_from_bits(state[s][i]) << ", torch has "
           << float_from_bits(torch.out[s][i]);
     }

@@ -1,11 +1,11 @@
-// Per-target streams of an operation: how the elements of a format become
+// Per-target operands of an operation: how the elements of a format become
 // vectors of float and come back, and the loop over the vectors of several
 // tiles. Re-included once per target, as Highway's own -inl.h.
-#if defined(SWAMP_SLAVE_STREAMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SWAMP_SLAVE_STREAMS_INL_H_
-#undef SWAMP_SLAVE_STREAMS_INL_H_
+#if defined(SWAMP_SLAVE_OPERANDS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SWAMP_SLAVE_OPERANDS_INL_H_
+#undef SWAMP_SLAVE_OPERANDS_INL_H_
 #else
-#define SWAMP_SLAVE_STREAMS_INL_H_
+#define SWAMP_SLAVE_OPERANDS_INL_H_
 #endif
 
 #include <hwy/cache_control.h>
@@ -16,7 +16,7 @@
 #include <cstring>
 
 #include "slave/float_formats-inl.h"
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
@@ -222,4 +222,4 @@ HWY_INLINE void for_each_vector_non_temporal(const Tile& tile,
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#endif  // SWAMP_SLAVE_STREAMS_INL_H_
+#endif  // SWAMP_SLAVE_OPERANDS_INL_H_
