@@ -13,7 +13,7 @@
 #include "bench/timed.h"
 #include "master/plan.h"
 #include "runtime/dma.h"
-#include "runtime/ldm_arenas.h"
+#include "runtime/machine_impl.h"
 #include "runtime/tile_loop.h"
 #include "slave/kernel_args.h"
 #include "slave/kernel_list.h"
@@ -92,25 +92,26 @@ void add_pass(Suite& suite, const std::string& pass, std::size_t bytes,
   add_row(suite, pass, bytes, threads);
 }
 
-// CopyJob is one float32 tensor to unscale, as the road makes it.
-class CopyJob {
+// CopyLaunch unscales one float32 tensor, as the master does it.
+class CopyLaunch {
  public:
-  CopyJob(Machine::Impl& machine, std::size_t bytes)
+  CopyLaunch(Machine::Impl& machine, std::size_t bytes)
       : operation_(slave::kKernels[slave::kernel_id::unscale_float32], &args_),
         ranges_(static_cast<std::size_t>(machine.slaves())),
         results_(ranges_.size()) {
     segment_ = {{&operation_, bytes / 4}, shared_memory(bytes)};
-    job_.table = {reinterpret_cast<const std::byte*>(&segment_),
-                  sizeof segment_, 1, &operation_, 1};
-    job_.ranges = ranges_.data();
-    job_.results = results_.data();
-    job_.slaves =
-        master::cut(job_.table, 2 * bytes, machine.slaves(), ranges_.data());
+    launch_.table = {reinterpret_cast<const std::byte*>(&segment_),
+                     sizeof segment_, 1, &operation_, 1};
+    launch_.traffic_bytes = 2 * bytes;
+    launch_.ranges = ranges_.data();
+    launch_.results = results_.data();
+    launch_.slaves =
+        master::cut(launch_.table, 2 * bytes, machine.slaves(), ranges_.data());
   }
-  CopyJob(const CopyJob&) = delete;
-  CopyJob& operator=(const CopyJob&) = delete;
+  CopyLaunch(const CopyLaunch&) = delete;
+  CopyLaunch& operator=(const CopyLaunch&) = delete;
 
-  const runtime::Job& job() const { return job_; }
+  runtime::Launch& launch() { return launch_; }
 
  private:
   struct {
@@ -121,41 +122,33 @@ class CopyJob {
   Operation operation_;
   std::vector<runtime::SlaveRange> ranges_;
   std::vector<runtime::SlaveResult> results_;
-  runtime::Job job_;
+  runtime::Launch launch_;
 };
 
-// CopyAlone is what run_job() does in mode copy, and no other mode.
-struct CopyAlone {
-  const Machine::Impl& machine;
-  const runtime::Job& job;
-  const runtime::LdmArenas& arenas;
-
-  static void work(void* context, int begin, int end, int worker) noexcept {
-    const auto& self = *static_cast<const CopyAlone*>(context);
-    for (int slave = begin; slave < end; ++slave) {
-      self.job.results[slave] = runtime::SlaveResult{};
-      runtime::Ldm ldm = self.arenas.arena(worker, self.machine.ldm_bytes);
-      runtime::EagerDma dma;
-      runtime::TileLoop<runtime::EagerDma>(
-          runtime::part_of(self.job, slave), self.machine.kernels->rows,
-          self.machine.tuning.tile_bytes, ldm, dma)
-          .run();
-    }
-  }
-};
+// copy_only() is a slave in transfer mode copy, in a function that is compiled
+// without the other modes.
+void copy_only(const runtime::Launch& launch, int slave, int worker) noexcept {
+  launch.results[slave] = runtime::SlaveResult{};
+  runtime::Ldm ldm = launch.arenas->arena(worker, launch.ldm_bytes);
+  runtime::CopyDma dma;
+  runtime::TileLoop<runtime::CopyDma>(launch, slave, launch.ranges[slave],
+                                      launch.kernels, ldm, dma,
+                                      launch.results[slave])
+      .run();
+}
 
 void run_copy(benchmark::State& state, std::size_t bytes, bool alone) {
   Machine::Impl& machine = machine_of("copy").impl();
-  const CopyJob made(machine, bytes);
-  const runtime::Job& job = made.job();
+  CopyLaunch made(machine, bytes);
+  runtime::Launch& launch = made.launch();
   static runtime::LdmArenas arenas;  // the same pages for both
-  arenas.reserve(machine.backend->worker_count(), machine.ldm_bytes);
-  CopyAlone copy{machine, job, arenas};
+  runtime::run(machine, launch, arenas);
+  if (alone) launch.run_slave = &copy_only;
   timed(state, batch_of_bytes(bytes), [&] {
     if (alone) {
-      machine.backend->run(job.slaves, &CopyAlone::work, &copy);
+      machine.backend->run(launch);
     } else {
-      runtime::run_job(machine, job, arenas);
+      runtime::run(machine, launch, arenas);
     }
   });
 }

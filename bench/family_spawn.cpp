@@ -10,8 +10,8 @@
 #include "bench/suite.h"
 #include "bench/threads.h"
 #include "bench/timed.h"
+#include "runtime/float_environment.h"
 #include "runtime/machine_impl.h"
-#include "runtime/spawn.h"
 
 namespace swamp::bench {
 namespace {
@@ -44,32 +44,38 @@ Machine::Impl& impl_of(const SpawnMachine& spawn) {
   return machine->impl();
 }
 
-// The backend alone: threads start, call an empty function, and are joined.
+// The backend alone: threads start, call an empty function for each slave, and
+// are joined.
 void run_backend(benchmark::State& state, Machine::Impl& impl) {
-  timed(state, kSpawnBatch, [&] {
-    impl.backend->run(
-        impl.slaves(), [](void*, int, int, int) noexcept {}, nullptr);
-  });
+  runtime::Launch launch;
+  launch.slaves = impl.slaves();
+  launch.float_environment = runtime::read_float_environment();
+  launch.run_slave = [](const runtime::Launch&, int, int) noexcept {};
+  timed(state, kSpawnBatch, [&] { impl.backend->run(launch); });
 }
 
-// A whole job whose slaves find an empty range: with it come the results to
-// clear, the floating-point environment and the tile loop.
-void run_empty_job(benchmark::State& state, Machine::Impl& impl) {
+// A whole launch whose slaves have empty ranges: also results to clear, the
+// floating-point environment and the tile loop.
+void run_empty_launch(benchmark::State& state, Machine::Impl& impl) {
   const auto slaves = static_cast<std::size_t>(impl.slaves());
   const std::vector<runtime::SlaveRange> ranges(slaves);
   std::vector<runtime::SlaveResult> results(slaves);
   runtime::LdmArenas arenas;
-  const runtime::Job job{{}, ranges.data(), impl.slaves(), results.data()};
-  timed(state, kSpawnBatch, [&] { runtime::run_job(impl, job, arenas); });
+  runtime::Launch launch;
+  launch.ranges = ranges.data();
+  launch.slaves = impl.slaves();
+  launch.results = results.data();
+  timed(state, kSpawnBatch, [&] { runtime::run(impl, launch, arenas); });
 }
 
 void add_machine(Suite& suite, const SpawnMachine& spawn, int threads) {
   suite.add(
       "spawn/backend/" + spawn.name, threads, {},
       [=](benchmark::State& state) { run_backend(state, impl_of(spawn)); });
-  suite.add(
-      "spawn/job/" + spawn.name, threads, {},
-      [=](benchmark::State& state) { run_empty_job(state, impl_of(spawn)); });
+  suite.add("spawn/job/" + spawn.name, threads, {},
+            [=](benchmark::State& state) {
+              run_empty_launch(state, impl_of(spawn));
+            });
 }
 
 // The smallest lists that an operator splits between two slaves, and so the

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/spawn.h"
+#include "runtime/launch.h"
 
 namespace swamp::master {
 

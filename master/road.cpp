@@ -77,10 +77,14 @@ int Road::cut_list(const Machine::Impl& machine, const SegmentList& list) {
 SlaveResult Road::run_cut(Machine::Impl& machine, const SegmentList& list) {
   if (used_ == 0) return {};
   SlaveResult* results = results_.reserve(static_cast<std::size_t>(used_));
-  runtime::run_job(machine,
-                   {list.table, ranges_.reserve(0), used_, results,
-                    last_partials_, list.traffic_bytes},
-                   arenas_);
+  runtime::Launch launch;
+  launch.table = list.table;
+  launch.traffic_bytes = list.traffic_bytes;
+  launch.ranges = ranges_.reserve(0);
+  launch.slaves = used_;
+  launch.results = results;
+  launch.partials = last_partials_;
+  runtime::run(machine, launch, arenas_);
   return fold(results, used_);
 }
 

@@ -6,9 +6,8 @@
 
 #include "master/buffer.h"
 #include "master/tensor_list.h"
-#include "runtime/ldm_arenas.h"
+#include "runtime/launch.h"
 #include "runtime/machine_impl.h"
-#include "runtime/spawn.h"
 
 namespace swamp::master {
 

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "master/buffer.h"
-#include "runtime/job.h"
+#include "runtime/launch.h"
 #include "slave/kernel_list.h"
 #include "swamp/tensor.h"
 

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/job.h"
+#include "runtime/launch.h"
 
 namespace swamp::runtime {
 
@@ -40,20 +40,14 @@ struct Tuning {
   std::size_t non_temporal_traffic_bytes = 40 * 1024 * 1024;
 };
 
-// MemoryHints are what the runtime tells the kernels of a list about memory, in
-// every Tile.
-struct MemoryHints {
-  std::uint32_t prefetch_bytes = 0;
-  bool non_temporal = false;
-};
-
-// view_hints() returns the hints of a list in view mode. `operation` is any of
-// its operations. Tiles in LDM need no hints.
-inline MemoryHints view_hints(const Tuning& tuning, const Operation& operation,
-                              std::uint64_t traffic_bytes) noexcept {
+// view_hints() returns the hints of a launch in transfer mode view. Tiles in
+// LDM need no hints.
+inline MemoryHints view_hints(const Tuning& tuning,
+                              const Launch& launch) noexcept {
   MemoryHints hints;
-  hints.non_temporal = traffic_bytes > tuning.non_temporal_traffic_bytes;
-  if (traffic_bytes <= tuning.prefetch_traffic_bytes) return hints;
+  hints.non_temporal = launch.traffic_bytes > tuning.non_temporal_traffic_bytes;
+  if (launch.traffic_bytes <= tuning.prefetch_traffic_bytes) return hints;
+  const Operation& operation = launch.table.operations[0];
   if (operation.operand_count > 1) {
     hints.prefetch_bytes = tuning.operands_prefetch_bytes;
   } else if (operation.operands[0].access == Access::in) {

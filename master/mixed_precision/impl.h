@@ -11,7 +11,7 @@
 #include "master/buffer.h"
 #include "master/mixed_precision/inner_optimizer.h"
 #include "master/mixed_precision/slices.h"
-#include "runtime/job.h"
+#include "runtime/launch.h"
 #include "swamp/mixed_precision.h"
 
 namespace swamp::master {

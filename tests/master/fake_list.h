@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "master/plan.h"
-#include "runtime/spawn.h"
+#include "runtime/launch.h"
 #include "support/random.h"
 
 namespace swamp::test {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "runtime/ldm_arenas.h"
+#include "runtime/tile_loop.h"
 #include "tests/runtime/test_kernels.h"
 
 namespace swamp::runtime {

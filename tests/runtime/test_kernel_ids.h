@@ -1,4 +1,4 @@
-// Trivial kernels for the tests of the road.
+// Trivial kernels for the tests of launches.
 #ifndef SWAMP_TESTS_RUNTIME_TEST_KERNEL_IDS_H_
 #define SWAMP_TESTS_RUNTIME_TEST_KERNEL_IDS_H_
 

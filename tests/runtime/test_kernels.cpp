@@ -62,9 +62,13 @@ std::vector<runtime::SlaveResult> run(Machine& machine, const TestList& list,
   const std::vector<runtime::SlaveRange> ranges = list.split(slaves);
   std::vector<runtime::SlaveResult> results(static_cast<std::size_t>(slaves));
   runtime::LdmArenas arenas;
-  runtime::run_job(
-      machine.impl(),
-      {list.table(), ranges.data(), slaves, results.data(), partials}, arenas);
+  runtime::Launch launch;
+  launch.table = list.table();
+  launch.ranges = ranges.data();
+  launch.slaves = slaves;
+  launch.results = results.data();
+  launch.partials = partials;
+  runtime::run(machine.impl(), launch, arenas);
   return results;
 }
 

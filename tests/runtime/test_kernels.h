@@ -1,4 +1,4 @@
-// A machine and a list of the trivial kernels, for the tests of the road.
+// A machine and a list of the trivial kernels, for the tests of launches.
 #ifndef SWAMP_TESTS_RUNTIME_TEST_KERNELS_H_
 #define SWAMP_TESTS_RUNTIME_TEST_KERNELS_H_
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/spawn.h"
+#include "runtime/machine_impl.h"
 #include "slave/kernel.h"
 #include "swamp/machine.h"
 #include "tests/runtime/test_kernel_ids.h"

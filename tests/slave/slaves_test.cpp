@@ -15,8 +15,8 @@
 
 #include "kernel_cases.h"
 #include "kernel_tiles.h"
+#include "runtime/launch.h"
 #include "runtime/machine_impl.h"
-#include "runtime/spawn.h"
 #include "slave/kernel_list.h"
 #include "support/float_environment_scope.h"
 #include "support/random.h"
@@ -146,15 +146,15 @@ class SlaveRun {
 
   void run() {
     runtime::LdmArenas arenas;
-    runtime::run_job(machine().impl(),
-                     {{reinterpret_cast<const std::byte*>(words_.data()),
-                       segment_bytes(operation_.operand_count), tensors_.size(),
-                       &operation_, 1},
-                      ranges_.data(),
-                      kSlaves,
-                      results_,
-                      partials_},
-                     arenas);
+    runtime::Launch launch;
+    launch.table = {reinterpret_cast<const std::byte*>(words_.data()),
+                    segment_bytes(operation_.operand_count), tensors_.size(),
+                    &operation_, 1};
+    launch.ranges = ranges_.data();
+    launch.slaves = kSlaves;
+    launch.results = results_;
+    launch.partials = partials_;
+    runtime::run(machine().impl(), launch, arenas);
   }
 
   const runtime::SlaveResult& result(int slave) const {

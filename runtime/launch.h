@@ -1,7 +1,7 @@
-// What one spawn does, as plain data: slaves that run no code of the master's
-// side get it by DMA.
-#ifndef SWAMP_RUNTIME_JOB_H_
-#define SWAMP_RUNTIME_JOB_H_
+// What one launch does, as plain data, so that slaves that cannot run code of
+// the host can get it by DMA.
+#ifndef SWAMP_RUNTIME_LAUNCH_H_
+#define SWAMP_RUNTIME_LAUNCH_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -69,15 +69,15 @@ constexpr std::size_t segment_bytes(int operand_count) noexcept {
 namespace swamp::runtime {
 
 // SegmentTable is a list of segments, `stride` bytes apart, and the operations
-// that they point to. All operations of a table have the same operand_count. It
-// owns nothing.
+// that they point to, all of which have the same operand_count. It owns
+// nothing.
 struct SegmentTable {
   const std::byte* base = nullptr;
   std::size_t stride = 0;
   std::size_t count = 0;
   const Operation* operations = nullptr;
   std::size_t operation_count = 0;
-  std::uint32_t operations_used = ~0u;  // bit i: some segment has operation i
+  std::uint32_t operations_used = ~0u;  // bit i: a segment has operation i
 
   const Segment& operator[](std::size_t i) const noexcept {
     return *reinterpret_cast<const Segment*>(base + i * stride);
@@ -95,12 +95,13 @@ struct SlaveRange {
 };
 
 // Partials is memory for partial results, `slots` of `bytes` each (0: none).
-// Without grain_elements there is a slot for every pair of a slave and a
-// segment that it meets: only neighbours in the order of slaves meet the same
-// segment, so segments + slaves slots are enough. With grain_elements there is
-// one for every grain, and no grain is cut between slaves: those of a segment
-// are its runs of so many elements, the first of them its first_grain(). A
-// slave writes the slots of what it has elements of.
+// - grain_elements == 0: one slot for each pair of a slave and a segment of
+//   which it has elements. A segment is shared by neighbouring slaves only, so
+//   segments + slaves slots are enough.
+// - Otherwise: one slot for each grain. The grains of a segment are runs of so
+//   many elements, numbered from its first_grain(). No grain is split between
+//   slaves.
+// A slave writes only the slots of elements that it has.
 struct Partials {
   std::byte* base = nullptr;  // a multiple of 8, as is `bytes`
   std::size_t bytes = 0;
@@ -110,17 +111,17 @@ struct Partials {
   std::byte* slot(std::size_t segment, int slave) const noexcept {
     return base + (segment + static_cast<std::size_t>(slave)) * bytes;
   }
-  // Place is a slot, and the element of the segment that it does not reach.
+  // Place is a slot, and the end of its elements in the segment.
   struct Place {
     std::byte* slot;
     std::size_t end;
   };
-  // place() is where the results of `element` of segment i go.
-  Place place(const Segment& segment, int operands, std::size_t i, int slave,
-              std::size_t element) const noexcept {
+  // place() returns the slot of `element` of segment i.
+  Place place(const Segment& segment, int operand_count, std::size_t i,
+              int slave, std::size_t element) const noexcept {
     if (grain_elements == 0) return {slot(i, slave), ~std::size_t{0}};
     const std::size_t grain = element / grain_elements;
-    return {base + (segment.first_grain(operands) + grain) * bytes,
+    return {base + (segment.first_grain(operand_count) + grain) * bytes,
             (grain + 1) * grain_elements};
   }
 };
@@ -153,39 +154,47 @@ struct alignas(128) SlaveResult {
   }
 };
 
-// Job is what one spawn does. ranges[i] belongs to slave i, and so does
-// results[i], which the slave clears first.
-struct Job {
+// MemoryHints are what the runtime tells the kernels of a launch about memory,
+// in every Tile.
+struct MemoryHints {
+  std::uint32_t prefetch_bytes = 0;
+  bool non_temporal = false;
+};
+
+class LdmArenas;
+class MainWindow;
+struct Launch;
+
+// SlaveFunction runs one slave on OS thread `worker` of this launch.
+using SlaveFunction = void (*)(const Launch& launch, int slave,
+                               int worker) noexcept;
+
+// Launch describes spawn, tile loop and join, for every backend, the checker,
+// the cost model and the slaves of athread, which get a copy by DMA.
+struct Launch {
+  // Set by the master. ranges[i] and results[i] belong to slave i, which
+  // clears its result first.
   SegmentTable table;
+  std::uint64_t traffic_bytes = 0;  // read and written by all slaves together
   const SlaveRange* ranges = nullptr;
   int slaves = 0;  // 1..the machine's
   SlaveResult* results = nullptr;
   Partials partials = {};
-  std::uint64_t traffic_bytes = 0;  // read and written by all slaves together
-};
 
-// RemoteJob is a job with all that a slave must know beside it, to be run by
-// code that is not the master's.
-struct RemoteJob {
-  Job job;
-  std::size_t ldm_bytes;   // of a slave, for tiles and all that goes with them
-  std::size_t tile_bytes;  // of the widest operand
-  std::uint64_t float_environment;  // the caller's
+  // Set by runtime::run().
+  int slaves_per_group = 1;
+  std::size_t ldm_bytes = 0;            // of a slave
+  std::size_t ldm_used_bytes = 0;       // of them, needed by this launch
+  std::size_t tile_bytes = 0;           // of the widest operand
+  std::uint64_t float_environment = 0;  // of the caller
+  MemoryHints hints;                    // of transfer mode view
+  // Of slaves that are threads of the host; meaningless on a slave core.
+  SlaveFunction run_slave = nullptr;  // by transfer mode
+  const KernelRow* kernels = nullptr;
+  const LdmArenas* arenas = nullptr;
+  const MainWindow* window = nullptr;  // of transfer mode check
 };
-
-// SlavePart is what one slave does of a job.
-struct SlavePart {
-  const SegmentTable& table;
-  const SlaveRange& range;
-  const Partials& partials;
-  int slave;
-  SlaveResult& result;
-};
-inline SlavePart part_of(const Job& job, int slave) noexcept {
-  return {job.table, job.ranges[slave], job.partials, slave,
-          job.results[slave]};
-}
 
 }  // namespace swamp::runtime
 
-#endif  // SWAMP_RUNTIME_JOB_H_
+#endif  // SWAMP_RUNTIME_LAUNCH_H_

@@ -1,9 +1,9 @@
-// The road, with trivial kernels, x backend x transfer x slaves.
+// Launches of trivial kernels, x backend x transfer x slaves.
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "runtime/check/reports.h"
+#include "runtime/check.h"
 #include "swamp/error.h"
 #include "tests/runtime/test_kernels.h"
 
@@ -27,7 +27,7 @@ void for_each_machine(std::size_t ldm_bytes, Body body) {
 constexpr std::size_t kCounts[] = {1,  0,    3, 16,   100, 8192, 5000,
                                    17, 9000, 0, 4097, 2,   1,    20000};
 
-TEST(RoadTest, EveryElementOnce) {
+TEST(LaunchTest, EveryElementOnce) {
   const std::size_t before = runtime::report_count();
   // The small LDM gives many tiles, the default few.
   for (const std::size_t ldm_bytes : {std::size_t{4096}, std::size_t{0}}) {
@@ -61,7 +61,7 @@ TEST(RoadTest, EveryElementOnce) {
   EXPECT_EQ(runtime::report_count(), before);
 }
 
-TEST(RoadTest, SeveralStreamsAndOddEdges) {
+TEST(LaunchTest, SeveralStreamsAndOddEdges) {
   const std::size_t before = runtime::report_count();
   for_each_machine(4096, [](Machine& machine) {
     const Args args{0x10000};
@@ -96,7 +96,7 @@ TEST(RoadTest, SeveralStreamsAndOddEdges) {
   EXPECT_EQ(runtime::report_count(), before);
 }
 
-TEST(RoadTest, OddEdgesAreNotRoundedIntoTheNeighbour) {
+TEST(LaunchTest, OddEdgesAreNotRoundedIntoTheNeighbour) {
   // An array of 16-bit elements between two neighbours in the same words.
   for_each_machine(4096, [](Machine& machine) {
     const Args args{1};
@@ -116,7 +116,7 @@ TEST(RoadTest, OddEdgesAreNotRoundedIntoTheNeighbour) {
 
 // Bytes begin and end anywhere in a word, also twice in one word, and every
 // slave leaves a partial result for each segment it met.
-TEST(RoadTest, BytesAnywhereAndPartialResults) {
+TEST(LaunchTest, BytesAnywhereAndPartialResults) {
   const std::size_t before = runtime::report_count();
   for_each_machine(4096, [](Machine& machine) {
     const Args args{3};
@@ -175,7 +175,7 @@ TEST(RoadTest, BytesAnywhereAndPartialResults) {
   EXPECT_EQ(runtime::report_count(), before);
 }
 
-TEST(RoadTest, TooLittleLdmIsAnErrorBeforeTheFirstWrite) {
+TEST(LaunchTest, TooLittleLdmIsAnErrorBeforeTheFirstWrite) {
   for (const std::string transfer : {"copy", "check"}) {
     Machine machine(machine_config("serial", transfer, 4, 1024));
     const Args args{1};
