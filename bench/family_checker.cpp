@@ -11,7 +11,7 @@
 #include "bench/suite.h"
 #include "bench/threads.h"
 #include "bench/timed.h"
-#include "master/plan.h"
+#include "master/partition.h"
 #include "runtime/dma.h"
 #include "runtime/machine_impl.h"
 #include "runtime/tile_loop.h"
@@ -106,7 +106,8 @@ class CopyLaunch {
     launch_.ranges = ranges_.data();
     launch_.results = results_.data();
     launch_.slaves =
-        master::cut(launch_.table, 2 * bytes, machine.slaves(), ranges_.data());
+        master::partition(master::SegmentCounts(launch_.table), 2 * bytes,
+                          machine.slaves(), ranges_.data());
   }
   CopyLaunch(const CopyLaunch&) = delete;
   CopyLaunch& operator=(const CopyLaunch&) = delete;

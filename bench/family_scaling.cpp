@@ -80,7 +80,7 @@ void add_tensors(Suite& suite, std::size_t tensors, int threads) {
                      name, "a tensor"));
 }
 
-// As many threads as ever; only the plan and the results grow.
+// As many threads as ever; only the ranges and the results grow.
 void add_slaves(Suite& suite, std::uint32_t slaves, int threads) {
   const auto name = [&](std::uint32_t count) {
     return fmt::format("scaling/slaves:{}{}", count, threads_name(threads));

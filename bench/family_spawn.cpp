@@ -79,7 +79,7 @@ void add_machine(Suite& suite, const SpawnMachine& spawn, int threads) {
 }
 
 // The smallest lists that an operator splits between two slaves, and so the
-// whole way of a call: C++ API, list, plan, spawn, join, fold.
+// whole way of a call: C++ API, list, partition, spawn, join, reduce.
 void add_operator(Suite& suite, const std::string& name, std::size_t threshold,
                   int threads) {
   suite.add("spawn/operator/" + name, threads, {},

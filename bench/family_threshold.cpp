@@ -11,7 +11,7 @@
 #include "bench/operator.h"
 #include "bench/suite.h"
 #include "bench/threads.h"
-#include "master/plan.h"
+#include "master/partition.h"
 #include "runtime/machine_impl.h"
 
 namespace swamp::bench {
@@ -23,7 +23,7 @@ constexpr std::size_t kTraffic[] = {
     96 * kKib,  128 * kKib,  192 * kKib,  256 * kKib, 384 * kKib, 512 * kKib,
     768 * kKib, 1024 * kKib, 2048 * kKib, 4096 * kKib};
 
-// A list of this many elements that the plan can cut into as many equal parts
+// A list of this many elements that can be partitioned into as many equal parts
 // as any: tensors of just over half a grain, so that none shares one. A list
 // that is one grain cannot be split at all, whatever the threshold.
 std::vector<std::size_t> splittable_counts(std::size_t elements) {

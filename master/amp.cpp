@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "master/operation_run.h"
+#include "master/launch.h"
 
 namespace swamp {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "master/c_guard.h"
-#include "master/looking_step.h"
+#include "master/foreach.h"
 #include "master/mixed_precision/inner_optimizer.h"
 #include "master/mixed_precision/number_text.h"
 #include "swamp/amp.h"
@@ -27,8 +27,8 @@ void require_option(bool good, const char* name, const std::string& value,
       std::string("options.") + name + ": " + value + "; expected " + expected);
 }
 
-// adam_options() and sgd_options() are the numbers of one optimizer; those of
-// the other are not looked at.
+// adam_options() and sgd_options() return the options of one optimizer; those
+// of the other are not used.
 swamp::AdamOptions adam_options(const Options& options) {
   swamp::AdamOptions adam;
   adam.lr = options.lr;
@@ -91,37 +91,29 @@ void check_options(const Options& options) {
                  "0, or a factor up to 1");
 }
 
-// FirstPass looks at the gradients. The norm costs more than the check alone,
-// so it is left out where nobody asks for it.
-struct FirstPass final : swamp::master::StepLook {
-  const Options& options;
-  swamp::TensorList gradients;
-  float* found_inf;
-  double* grad_norm;
-  swamp::Machine* machine;
-
-  FirstPass(const Options& o, swamp::TensorList g, float* f, double* n,
-            swamp::Machine* m)
-      : options(o), gradients(g), found_inf(f), grad_norm(n), machine(m) {}
-
-  bool look(float& clip) override {
-    clip = options.clip_coefficient;
-    if (clip != 0) return true;  // the caller has looked
-    clip = 1;
-    float found = 0;
-    if (options.max_norm > 0 || grad_norm != nullptr) {
-      const double norm = swamp::foreach_norm(gradients, options.inv_scale,
-                                              &found, nullptr, machine);
-      clip = swamp::clip_coefficient(options.max_norm, norm);
-      if (grad_norm != nullptr) *grad_norm = norm;
-    } else {
-      swamp::amp_foreach_non_finite_check_and_unscale_(gradients, found, 1.0f,
-                                                       nullptr, machine);
-    }
-    if (found != 0) *found_inf = 1.0f;
-    return found == 0;
+// check_gradients() runs the pass before the step, unless the caller already
+// did. Returns whether all gradients are finite, and sets the factor of the
+// unscaled gradients. The norm costs more than the check alone, so it is
+// computed only if it is needed.
+bool check_gradients(const Options& options, swamp::TensorList gradients,
+                     float* found_inf, double* grad_norm,
+                     swamp::Machine* machine, float& clip) {
+  clip = options.clip_coefficient;
+  if (clip != 0) return true;  // the caller already ran the check and norm pass
+  clip = 1;
+  float found = 0;
+  if (options.max_norm > 0 || grad_norm != nullptr) {
+    const double norm = swamp::foreach_norm(gradients, options.inv_scale,
+                                            &found, nullptr, machine);
+    clip = swamp::clip_coefficient(options.max_norm, norm);
+    if (grad_norm != nullptr) *grad_norm = norm;
+  } else {
+    swamp::amp_foreach_non_finite_check_and_unscale_(gradients, found, 1.0f,
+                                                     nullptr, machine);
   }
-};
+  if (found != 0) *found_inf = 1.0f;
+  return found == 0;
+}
 
 }  // namespace
 
@@ -170,22 +162,27 @@ swamp_status swamp_mixed_precision_step(
         "masters",
         "exp_avgs"};
     swamp::Machine* const where = swamp::machine_of(machine);
-    FirstPass first(options, lists.gradients, found_inf, grad_norm, where);
+    swamp::master::PreparedStep step;
     if (is_adam) {
-      swamp::master::adam_step_(
+      step.prepare(
           lists,
           swamp::master::adam_step_of(adam_options(options), options.step),
-          options.inv_scale, first, where);
-      return;
+          options.inv_scale, where);
+    } else {
+      if (lists.states[1].count() != 0) {
+        throw swamp::Error(SWAMP_INVALID_ARGUMENT,
+                           "exp_avg_sqs: a list of " +
+                               std::to_string(tensor_count) +
+                               " tensors; expected NULL with SWAMP_SGD");
+      }
+      step.prepare(
+          lists, swamp::master::sgd_step_of(sgd_options(options), options.step),
+          options.inv_scale, where);
     }
-    if (lists.states[1].count() != 0) {
-      throw swamp::Error(SWAMP_INVALID_ARGUMENT,
-                         "exp_avg_sqs: a list of " +
-                             std::to_string(tensor_count) +
-                             " tensors; expected NULL with SWAMP_SGD");
+    float clip = 1;
+    if (check_gradients(options, lists.gradients, found_inf, grad_norm, where,
+                        clip)) {
+      step.run(clip);
     }
-    swamp::master::sgd_step_(
-        lists, swamp::master::sgd_step_of(sgd_options(options), options.step),
-        options.inv_scale, first, where);
   });
 }

@@ -1,12 +1,18 @@
 #include "swamp/foreach.h"
 
 #include <cmath>
+#include <string>
 
-#include "master/operation_run.h"
+#include "master/foreach.h"
+#include "master/launch.h"
+#include "swamp/error.h"
 
 namespace swamp {
 
 using master::OperandList;
+using master::OperationTable;
+using master::OptimizerLists;
+using master::PreparedStep;
 
 void foreach_cast_(TensorList out, TensorList in, float divisor,
                    Machine* machine) {
@@ -47,6 +53,119 @@ float clip_coefficient(double max_norm, double norm) noexcept {
   if (!(max_norm > 0)) return 1;
   const double coefficient = max_norm / (norm + 1e-6);
   return coefficient < 1 ? static_cast<float>(coefficient) : 1;
+}
+
+namespace {
+
+slave::AdamArgs adam_args(const AdamStep& step, float inv_scale) {
+  const auto steps = static_cast<double>(step.step);
+  slave::AdamArgs args{};
+  args.inv_scale = inv_scale;
+  args.one_minus_beta1 = static_cast<float>(1 - step.beta1);
+  args.beta2 = static_cast<float>(step.beta2);
+  args.one_minus_beta2 = static_cast<float>(1 - step.beta2);
+  args.step_size =
+      static_cast<float>(step.lr / (1 - std::pow(step.beta1, steps)));
+  args.bias_correction2_sqrt =
+      static_cast<float>(std::sqrt(1 - std::pow(step.beta2, steps)));
+  args.eps = static_cast<float>(step.eps);
+  args.weight_decay =
+      step.decoupled ? 0 : static_cast<float>(step.weight_decay);
+  args.decay =
+      step.decoupled ? static_cast<float>(1 - step.lr * step.weight_decay) : 1;
+  return args;
+}
+
+slave::SgdArgs sgd_args(const SgdStep& step, float inv_scale) {
+  slave::SgdArgs args{};
+  args.inv_scale = inv_scale;
+  args.lr = static_cast<float>(step.lr);
+  args.momentum = static_cast<float>(step.momentum);
+  args.one_minus_dampening = static_cast<float>(1 - step.dampening);
+  args.weight_decay = static_cast<float>(step.weight_decay);
+  args.nesterov = step.nesterov;
+  args.first_step = step.first;
+  return args;
+}
+
+// step_operations() returns the operations of a step with kMoments moments,
+// with or without a model's weight.
+template <KernelFamily kFamily, int kMoments, class Args>
+OperationTable step_operations(const Args& args, bool with_model) {
+  return with_model ? master::operations_of<kFamily, 3 + kMoments>(args)
+                    : master::operations_of<kFamily, 2 + kMoments>(args);
+}
+
+}  // namespace
+
+void PreparedStep::prepare(const OptimizerLists& lists, const SgdStep& step,
+                           float inv_scale, Machine* machine) {
+  const bool with_momentum = step.momentum != 0;
+  const TensorList buffers = lists.states[0];
+  if (!with_momentum && buffers.count() != 0) {
+    throw Error(SWAMP_INVALID_ARGUMENT,
+                std::string(lists.momentum_name) + ": a list of " +
+                    std::to_string(buffers.count()) +
+                    " tensors; expected none without a momentum");
+  }
+  sgd_args_ = sgd_args(step, inv_scale);
+  const bool with_model = lists.model_params.count() != 0;
+  operations_ = with_momentum ? step_operations<KernelFamily::sgd_momentum, 1>(
+                                    sgd_args_, with_model)
+                              : step_operations<KernelFamily::sgd, 0>(
+                                    sgd_args_, with_model);
+  OperandList operand_lists[4] = {{"gradients", lists.gradients},
+                                  {lists.params_name, lists.params}};
+  int count = 2;
+  if (with_momentum) operand_lists[count++] = {lists.momentum_name, buffers};
+  if (with_model) operand_lists[count++] = {"model_params", lists.model_params};
+  make_segments(operand_lists, machine);
+}
+
+void PreparedStep::prepare(const OptimizerLists& lists, const AdamStep& step,
+                           float inv_scale, Machine* machine) {
+  adam_args_ = adam_args(step, inv_scale);
+  const bool with_model = lists.model_params.count() != 0;
+  operations_ = step_operations<KernelFamily::adam, 2>(adam_args_, with_model);
+  const OperandList operand_lists[] = {{"gradients", lists.gradients},
+                                       {lists.params_name, lists.params},
+                                       {"exp_avgs", lists.states[0]},
+                                       {"exp_avg_sqs", lists.states[1]},
+                                       {"model_params", lists.model_params}};
+  make_segments(operand_lists, machine);
+}
+
+void PreparedStep::make_segments(const OperandList* lists, Machine* machine) {
+  machine_ = &master::impl_of(machine);
+  list_ = master::make_segments(
+      lists, operations_, false,
+      master::Workspace::of_this_thread().prepared_segments());
+}
+
+void PreparedStep::run(float clip_coefficient) {
+  adam_args_.clip_coefficient = clip_coefficient;
+  sgd_args_.clip_coefficient = clip_coefficient;
+  master::Workspace::of_this_thread().run(*machine_, list_);
+}
+
+void foreach_sgd_(TensorList params, TensorList gradients,
+                  TensorList momentum_buffers, TensorList model_params,
+                  const SgdStep& step, const StepScaling& scaling,
+                  Machine* machine) {
+  PreparedStep prepared;
+  prepared.prepare({params, gradients, {momentum_buffers, {}}, model_params},
+                   step, scaling.inv_scale, machine);
+  prepared.run(scaling.clip_coefficient);
+}
+
+void foreach_adam_(TensorList params, TensorList gradients, TensorList exp_avgs,
+                   TensorList exp_avg_sqs, TensorList model_params,
+                   const AdamStep& step, const StepScaling& scaling,
+                   Machine* machine) {
+  PreparedStep prepared;
+  prepared.prepare({params, gradients, {exp_avgs, exp_avg_sqs}, model_params},
+                   step, scaling.inv_scale, machine);
+  prepared.run(scaling.clip_coefficient);
 }
 
 }  // namespace swamp

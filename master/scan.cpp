@@ -2,14 +2,14 @@
 
 #include <string>
 
-#include "master/operation_run.h"
+#include "master/launch.h"
 #include "swamp/error.h"
 
 namespace swamp {
 namespace {
 
-// magnitude() and the order of keys: no arithmetic of doubles, which a caller's
-// flush-to-zero would change.
+// magnitude() and higher() use keys: a caller's flush-to-zero would change
+// arithmetic on doubles.
 double magnitude(double value) noexcept {
   const std::int64_t key = slave::order_key(value);
   return slave::from_order_key(key < 0 ? ~key : key);
@@ -34,8 +34,8 @@ TensorStatistics statistics(const slave::ScanPartial& partial) noexcept {
   return out;
 }
 
-// append() is TensorStatistics::add() for `first` counted from the start of the
-// whole tensor.
+// append() is TensorStatistics::add() with `first` counted from the start of
+// the tensor.
 void append(TensorStatistics& all, const TensorStatistics& next,
             std::uint64_t first) noexcept {
   if (all.non_finite_count() == 0 && next.non_finite_count() != 0) {
@@ -72,12 +72,12 @@ void scan_non_finite(TensorList tensors, TensorStatistics* out,
   const master::OperationTable operations =
       master::operations_of<KernelFamily::scan, 1>(args);
   const master::OperandList tensor_list{"tensors", tensors, "tensor_count"};
-  master::Road& road = master::Road::of_this_thread();
+  master::Workspace& workspace = master::Workspace::of_this_thread();
   const master::SegmentList list = master::make_segments(
-      &tensor_list, operations, false, road.segment_memory());
-  road.run(impl, list, sizeof(slave::ScanPartial));
+      &tensor_list, operations, false, workspace.segments());
+  workspace.run(impl, list, sizeof(slave::ScanPartial));
   for (std::size_t i = 0; i < tensors.count(); ++i) out[i] = {};
-  road.for_each_partial<slave::ScanPartial>(
+  workspace.for_each_partial<slave::ScanPartial>(
       list, [&](std::size_t segment, const slave::ScanPartial& partial) {
         // The kernels already count indices from the tensor's start.
         append(out[segment], statistics(partial), partial.first_nonfinite);

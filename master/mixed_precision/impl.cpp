@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "master/operation_run.h"
+#include "master/launch.h"
 #include "master/tensor_list.h"
 #include "swamp/error.h"
 #include "swamp/foreach.h"

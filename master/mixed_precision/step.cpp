@@ -1,8 +1,8 @@
 // The parts of a step, each of which is one operation over lists.
 #include <cmath>
 
+#include "master/launch.h"
 #include "master/mixed_precision/impl.h"
-#include "master/operation_run.h"
 #include "swamp/foreach.h"
 
 namespace swamp {
