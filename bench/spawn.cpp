@@ -1,9 +1,8 @@
 // spawn/: what it costs to start all slaves and to wait for them, with nothing
 // to do, compared with OpenMP's own parallel loop. threshold/: the traffic from
 // which a spawn pays.
-#include "runtime/spawn.h"
-
 #include "bench/bench.h"
+#include "runtime/float_environment.h"
 #include "runtime/machine_impl.h"
 
 namespace swamp::bench {
@@ -19,10 +18,11 @@ MachineConfig host(const std::string& backend) {
 
 // A backend alone: threads start, call an empty function, and are joined.
 void run_backend(State& state, Machine::Impl& machine) {
-  timed(state, 0, [&] {
-    machine.backend->run(
-        machine.slaves(), [](void*, int, int, int) noexcept {}, nullptr);
-  });
+  runtime::Launch launch;
+  launch.slaves = machine.slaves();
+  launch.float_environment = runtime::read_float_environment();
+  launch.run_slave = [](const runtime::Launch&, int, int) noexcept {};
+  timed(state, 0, [&] { machine.backend->run(launch); });
 }
 
 // A launch whose slaves have empty ranges: also clears the results, sets the
@@ -30,10 +30,13 @@ void run_backend(State& state, Machine::Impl& machine) {
 void run_empty_launch(State& state, Machine::Impl& machine) {
   const auto slaves = static_cast<std::size_t>(machine.slaves());
   const std::vector<runtime::SlaveRange> ranges(slaves);
-  std::vector<Result> results(slaves);
+  std::vector<runtime::SlaveResult> results(slaves);
   runtime::LdmArenas arenas;
-  const runtime::Job job{{}, ranges.data(), machine.slaves(), results.data()};
-  timed(state, 0, [&] { runtime::run_job(machine, job, arenas); });
+  runtime::Launch launch;
+  launch.ranges = ranges.data();
+  launch.slaves = machine.slaves();
+  launch.results = results.data();
+  timed(state, 0, [&] { runtime::run(machine, launch, arenas); });
 }
 
 // `name` is BACKEND/host or BACKEND/slaves:N.

@@ -53,13 +53,13 @@ void add_pass_prefetch(const std::string& pass, bool reads_only) {
   const std::string name = "tuning/" + pass + "/prefetch:";
   const std::string tuned =
       name + std::to_string(reads_only ? defaults.read_prefetch_bytes
-                                       : defaults.streams_prefetch_bytes);
+                                       : defaults.operands_prefetch_bytes);
   for (const std::uint32_t ahead : {0u, 256u, 512u, 1024u, 2048u, 4096u}) {
     add_tuning(
         name + std::to_string(ahead), tuned, {sizes().back()}, thread_counts(),
         transfer_config("view"),
         [=](runtime::Tuning& t) {
-          t.read_prefetch_bytes = t.streams_prefetch_bytes = ahead;
+          t.read_prefetch_bytes = t.operands_prefetch_bytes = ahead;
         },
         [=](State& state, const Run& run, Machine& machine) {
           run_pass(state, pass, run.bytes, &machine);
@@ -78,7 +78,7 @@ void add_non_temporal(const std::string& pass) {
         name + std::to_string(always), name + "0", bytes, {all_threads()},
         transfer_config("view"),
         [=](runtime::Tuning& t) {
-          t.past_caches_traffic_bytes = always ? 0 : ~std::size_t{0};
+          t.non_temporal_traffic_bytes = always ? 0 : ~std::size_t{0};
         },
         [=](State& state, const Run& run, Machine& machine) {
           run_pass(state, pass, run.bytes, &machine);

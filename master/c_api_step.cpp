@@ -5,7 +5,7 @@
 #include <string>
 
 #include "master/c_guard.h"
-#include "master/looking_step.h"
+#include "master/foreach.h"
 #include "master/mixed_precision/inner_optimizer.h"
 #include "master/mixed_precision/number_text.h"
 #include "swamp/amp.h"
@@ -28,8 +28,8 @@ void require_option(bool good, const char* name, const std::string& value,
       std::string("options.") + name + ": " + value + "; expected " + expected);
 }
 
-// adam_options() and sgd_options() are the numbers of one optimizer; those of
-// the other are not looked at.
+// adam_options() and sgd_options() return the options of one optimizer; those
+// of the other are not used.
 swamp::AdamOptions adam_options(const Options& options) {
   swamp::AdamOptions adam;
   adam.lr = options.lr;
@@ -92,41 +92,30 @@ void check_options(const Options& options) {
                  "0, or a factor up to 1");
 }
 
-// FirstPass looks at the gradients. The norm costs more than the check alone,
-// so it is left out where nobody asks for it.
-struct FirstPass final : swamp::master::StepLook {
-  const Options& options;
-  swamp::TensorList gradients;
-  bool with_norm;
-  swamp::Machine* machine;
-  // What it found; write() gives it to the caller, because the second pass may
-  // still fail.
-  float found = 0;
+// FirstPass is the result of the pass that checks the gradients.
+struct FirstPass {
+  float found_inf = 0;
   std::optional<double> norm;
-
-  FirstPass(const Options& o, swamp::TensorList g, bool n, swamp::Machine* m)
-      : options(o), gradients(g), with_norm(n), machine(m) {}
-
-  bool look(float& clip) override {
-    clip = options.clip_coefficient;
-    if (clip != 0) return true;  // the caller has looked
-    clip = 1;
-    if (options.max_norm > 0 || with_norm) {
-      norm = swamp::foreach_norm(gradients, options.inv_scale, &found, nullptr,
-                                 machine);
-      clip = swamp::clip_coefficient(options.max_norm, *norm);
-    } else {
-      swamp::amp_foreach_non_finite_check_and_unscale_(gradients, found, 1.0f,
-                                                       nullptr, machine);
-    }
-    return found == 0;
-  }
-
-  void write(float* found_inf, double* grad_norm) const {
-    if (found != 0) *found_inf = 1.0f;
-    if (grad_norm != nullptr && norm) *grad_norm = *norm;
-  }
+  float clip = 1;  // factor of the unscaled gradients
 };
+
+// check_gradients() runs that pass, unless the caller already did. The norm
+// costs more than the check alone, so it is computed only if it is needed.
+FirstPass check_gradients(const Options& options, swamp::TensorList gradients,
+                          bool with_norm, swamp::Machine* machine) {
+  FirstPass first;
+  if (options.clip_coefficient != 0) {
+    first.clip = options.clip_coefficient;
+  } else if (options.max_norm > 0 || with_norm) {
+    first.norm = swamp::foreach_norm(gradients, options.inv_scale,
+                                     &first.found_inf, nullptr, machine);
+    first.clip = swamp::clip_coefficient(options.max_norm, *first.norm);
+  } else {
+    swamp::amp_foreach_non_finite_check_and_unscale_(
+        gradients, first.found_inf, 1.0f, nullptr, machine);
+  }
+  return first;
+}
 
 }  // namespace
 
@@ -175,24 +164,28 @@ swamp_status swamp_mixed_precision_step(
         "masters",
         "exp_avgs"};
     swamp::Machine* const where = swamp::machine_of(machine);
-    FirstPass first(options, lists.gradients, grad_norm != nullptr, where);
+    swamp::master::PreparedStep step;
     if (is_adam) {
-      swamp::master::adam_step_(
+      step.prepare(
           lists,
           swamp::master::adam_step_of(adam_options(options), options.step),
-          options.inv_scale, first, where);
-      first.write(found_inf, grad_norm);
-      return;
+          options.inv_scale, where);
+    } else {
+      if (lists.states[1].count() != 0) {
+        throw swamp::Error(SWAMP_INVALID_ARGUMENT,
+                           "exp_avg_sqs: a list of " +
+                               std::to_string(tensor_count) +
+                               " tensors; expected NULL with SWAMP_SGD");
+      }
+      step.prepare(
+          lists, swamp::master::sgd_step_of(sgd_options(options), options.step),
+          options.inv_scale, where);
     }
-    if (lists.states[1].count() != 0) {
-      throw swamp::Error(SWAMP_INVALID_ARGUMENT,
-                         "exp_avg_sqs: a list of " +
-                             std::to_string(tensor_count) +
-                             " tensors; expected NULL with SWAMP_SGD");
-    }
-    swamp::master::sgd_step_(
-        lists, swamp::master::sgd_step_of(sgd_options(options), options.step),
-        options.inv_scale, first, where);
-    first.write(found_inf, grad_norm);
+    const FirstPass first = check_gradients(options, lists.gradients,
+                                            grad_norm != nullptr, where);
+    if (first.found_inf == 0) step.run(first.clip);
+    // After run(), which may fail.
+    if (first.found_inf != 0) *found_inf = 1.0f;
+    if (grad_norm != nullptr && first.norm) *grad_norm = *first.norm;
   });
 }

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "master/mixed_precision/impl.h"
-#include "master/scalar_type.h"
+#include "master/tensor_list.h"
 #include "swamp/float_formats.h"
 #include "swamp/foreach.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <string>
 
-#include "master/looking_step.h"
+#include "master/foreach.h"
 #include "master/mixed_precision/number_text.h"
 #include "swamp/error.h"
 

@@ -1,8 +1,8 @@
 // The parts of a step, each of which is one operation over lists.
 #include <cmath>
 
+#include "master/launch.h"
 #include "master/mixed_precision/impl.h"
-#include "master/operation_run.h"
 #include "swamp/foreach.h"
 
 namespace swamp {
@@ -67,7 +67,8 @@ bool MixedPrecisionOptimizer::Impl::check_fused(OverflowReport& report) {
 }
 
 // find_squares() fills `squares` with those of the unscaled main gradients.
-Result MixedPrecisionOptimizer::Impl::find_squares(float inv_scale) {
+runtime::SlaveResult MixedPrecisionOptimizer::Impl::find_squares(
+    float inv_scale) {
   squares.clear();
   return master::run_norm(
       main_gradients, inv_scale,

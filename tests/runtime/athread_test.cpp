@@ -23,9 +23,7 @@ namespace {
 // slaves.
 std::vector<std::uint32_t> sides(std::uint32_t slaves, std::size_t count) {
   Machine machine(machine_config("athread", "view", slaves));
-  Operation operation;
-  operation.kernel = kSide;
-  operation.add_stream(4, Access::out);
+  const Operation operation(kSide, nullptr);
   std::vector<std::uint32_t> data(count, 7);
   TestList list(operation);
   list.add(count, {data.data()});

@@ -1,4 +1,4 @@
-// Step one of the plan: list -> grains.
+// Step one of the partition: list -> grains.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -15,28 +15,27 @@ using master::kMaxGrains;
 constexpr std::uint64_t kSeed = 2024;
 
 void expect_grains(const FakeList& list) {
-  const runtime::SegmentTable& table = list.table();
-  const std::size_t blocks = master::blocks_per_grain(table);
+  const std::size_t blocks = master::blocks_per_grain(list);
   ASSERT_GE(blocks, 1u);
   std::size_t segment = 0;
   std::size_t grains = 0;
   for (const GrainRun& run : grain_runs(list)) {
-    ASSERT_EQ(run.begin_segment, segment);  // every tensor once and in order
-    ASSERT_GT(run.end_segment, run.begin_segment);
-    ASSERT_LE(run.end_segment, table.count);
-    segment = run.end_segment;
+    ASSERT_EQ(run.begin_tensor, segment);  // every tensor once and in order
+    ASSERT_GT(run.end_tensor, run.begin_tensor);
+    ASSERT_LE(run.end_tensor, list.size());
+    segment = run.end_tensor;
     grains += run.grains;
 
     std::uint64_t bytes = 0;
     std::size_t elements = 0;
-    for (std::size_t i = run.begin_segment; i < run.end_segment; ++i) {
-      bytes += list.bytes_of(i, table[i].count);
-      elements += table[i].count;
+    for (std::size_t i = run.begin_tensor; i < run.end_tensor; ++i) {
+      bytes += list.bytes_of(i, list.count(i));
+      elements += list.count(i);
     }
     ASSERT_EQ(run.bytes, bytes);
-    if (table[run.begin_segment].count >= kBlockElements) {
+    if (list.count(run.begin_tensor) >= kBlockElements) {
       // Whole blocks of one tensor.
-      ASSERT_EQ(run.end_segment, run.begin_segment + 1);
+      ASSERT_EQ(run.end_tensor, run.begin_tensor + 1);
       ASSERT_EQ(run.grain_elements, blocks * kBlockElements);
       ASSERT_GE(run.grains * run.grain_elements, elements);
       ASSERT_LT((run.grains - 1) * run.grain_elements, elements);
@@ -44,20 +43,20 @@ void expect_grains(const FakeList& list) {
       // A run of small tensors, as long as it may be.
       ASSERT_EQ(run.grains, 1u);
       ASSERT_LE(elements, kBlockElements);
-      for (std::size_t i = run.begin_segment; i < run.end_segment; ++i) {
-        ASSERT_LT(table[i].count, kBlockElements);
+      for (std::size_t i = run.begin_tensor; i < run.end_tensor; ++i) {
+        ASSERT_LT(list.count(i), kBlockElements);
       }
-      if (run.end_segment < table.count &&
-          table[run.end_segment].count < kBlockElements) {
-        ASSERT_GT(elements + table[run.end_segment].count, kBlockElements);
+      if (run.end_tensor < list.size() &&
+          list.count(run.end_tensor) < kBlockElements) {
+        ASSERT_GT(elements + list.count(run.end_tensor), kBlockElements);
       }
     }
   }
-  ASSERT_EQ(segment, table.count);
-  ASSERT_LE(grains, kMaxGrains + table.count);
+  ASSERT_EQ(segment, list.size());
+  ASSERT_LE(grains, kMaxGrains + list.size());
 }
 
-TEST(PlanGrains, RandomLists) {
+TEST(PartitionGrains, RandomLists) {
   Random random(kSeed);
   for (int round = 0; round < 2000; ++round) {
     const FakeList list(random_tensors(random));
@@ -68,9 +67,9 @@ TEST(PlanGrains, RandomLists) {
   }
 }
 
-TEST(PlanGrains, BlocksPerGrainGrowsOnlyAboveTheLimit) {
+TEST(PartitionGrains, BlocksPerGrainGrowsOnlyAboveTheLimit) {
   const auto blocks_of = [](std::vector<FakeTensor> tensors) {
-    return master::blocks_per_grain(FakeList(tensors).table());
+    return master::blocks_per_grain(FakeList(tensors));
   };
   EXPECT_EQ(blocks_of({}), 1u);
   EXPECT_EQ(blocks_of({{kMaxGrains * kBlockElements, 2}}), 1u);
@@ -87,7 +86,7 @@ TEST(PlanGrains, BlocksPerGrainGrowsOnlyAboveTheLimit) {
             blocks_of({{kMaxGrains * kBlockElements + 1, 3}}));
 }
 
-TEST(PlanGrains, HugeCounts) {
+TEST(PartitionGrains, HugeCounts) {
   const std::size_t kHuge = std::size_t{1} << 40;
   for (const std::vector<FakeTensor>& tensors :
        {std::vector<FakeTensor>{{kHuge, 3}},
@@ -99,7 +98,7 @@ TEST(PlanGrains, HugeCounts) {
   }
 }
 
-TEST(PlanGrains, KnownLists) {
+TEST(PartitionGrains, KnownLists) {
   const FakeList list({{8192, 2},
                        {8193, 2},
                        {8000, 0},
@@ -112,10 +111,10 @@ TEST(PlanGrains, KnownLists) {
   ASSERT_EQ(runs.size(), 5u);
   EXPECT_EQ(runs[0].grains, 1u);
   EXPECT_EQ(runs[1].grains, 2u);
-  EXPECT_EQ(runs[2].begin_segment, 2u);  // 8000 + 192 + 0
-  EXPECT_EQ(runs[2].end_segment, 5u);
-  EXPECT_EQ(runs[3].end_segment, 7u);  // 1 + 0
-  EXPECT_EQ(runs[4].end_segment, 8u);
+  EXPECT_EQ(runs[2].begin_tensor, 2u);  // 8000 + 192 + 0
+  EXPECT_EQ(runs[2].end_tensor, 5u);
+  EXPECT_EQ(runs[3].end_tensor, 7u);  // 1 + 0
+  EXPECT_EQ(runs[4].end_tensor, 8u);
 }
 
 }  // namespace

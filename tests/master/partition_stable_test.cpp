@@ -8,10 +8,10 @@
 namespace swamp::test {
 namespace {
 
-std::vector<runtime::SlaveRange> cut_of(const FakeList& list, int slaves) {
+std::vector<runtime::SlaveRange> ranges_of(const FakeList& list, int slaves) {
   std::vector<runtime::SlaveRange> ranges(static_cast<std::size_t>(slaves));
   const int made =
-      master::cut(list.table(), list.traffic_bytes(), slaves, ranges.data());
+      master::partition(list, list.traffic_bytes(), slaves, ranges.data());
   ranges.resize(static_cast<std::size_t>(made));
   return ranges;
 }
@@ -23,16 +23,16 @@ bool same(const runtime::SlaveRange& a, const runtime::SlaveRange& b) {
 }
 
 // Passes of a step differ in the bytes of an element; the lists are the same.
-TEST(PlanStable, EveryPassGivesASlaveTheSameElements) {
+TEST(PartitionStable, EveryPassGivesASlaveTheSameElements) {
   Random random(77);
   for (int round = 0; round < 200; ++round) {
     std::vector<FakeTensor> tensors = random_tensors(random);
     for (const int slaves : {2, 3, 8, 64, 384}) {
       std::vector<runtime::SlaveRange> first;
-      for (int type = 0; type < FakeList::kOperations; ++type) {
+      for (int type = 0; type < FakeList::kTypes; ++type) {
         for (FakeTensor& tensor : tensors) tensor.type = type;
         const FakeList list(tensors);
-        const auto ranges = cut_of(list, slaves);
+        const auto ranges = ranges_of(list, slaves);
         if (type == 0) first = ranges;
         ASSERT_EQ(ranges.size(), first.size()) << list.text();
         for (std::size_t i = 0; i < ranges.size(); ++i) {
@@ -46,12 +46,12 @@ TEST(PlanStable, EveryPassGivesASlaveTheSameElements) {
 
 // Groups are slaves that follow each other: with more groups, the border
 // between two nodes moves only where the number of nodes does.
-TEST(PlanStable, ACoreGroupHasOneStretchOfTheList) {
+TEST(PartitionStable, ACoreGroupHasOneStretchOfTheList) {
   const FakeList list(std::vector<FakeTensor>(40, {1u << 18, 2}));
   for (const int groups : {2, 4}) {
     for (const int per_group : {1, 2, 16}) {
-      const auto nodes = cut_of(list, groups);
-      const auto slaves = cut_of(list, groups * per_group);
+      const auto nodes = ranges_of(list, groups);
+      const auto slaves = ranges_of(list, groups * per_group);
       ASSERT_EQ(slaves.size(), static_cast<std::size_t>(groups * per_group));
       for (int g = 0; g < groups; ++g) {
         const auto& node = nodes[static_cast<std::size_t>(g)];

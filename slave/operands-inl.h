@@ -1,11 +1,11 @@
-// Per-target streams of an operation: how the elements of a format become
+// Per-target operands of an operation: how the elements of a format become
 // vectors of float and come back, and the loop over the vectors of several
 // tiles. Re-included once per target, as Highway's own -inl.h.
-#if defined(SWAMP_SLAVE_STREAMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SWAMP_SLAVE_STREAMS_INL_H_
-#undef SWAMP_SLAVE_STREAMS_INL_H_
+#if defined(SWAMP_SLAVE_OPERANDS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SWAMP_SLAVE_OPERANDS_INL_H_
+#undef SWAMP_SLAVE_OPERANDS_INL_H_
 #else
-#define SWAMP_SLAVE_STREAMS_INL_H_
+#define SWAMP_SLAVE_OPERANDS_INL_H_
 #endif
 
 #include <hwy/cache_control.h>
@@ -16,7 +16,7 @@
 #include <cstring>
 
 #include "slave/float_formats-inl.h"
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
@@ -78,35 +78,34 @@ struct BFloat16Stream {
   }
 };
 
-// store_as() writes a vector in a format; with kPast past the caches, which is
-// for arrays that are only written and are too long to be found there again.
-// That needs an aligned address. Below AVX2 Highway would write beyond a narrow
-// vector.
+// store_as() stores a vector in a format; with kNonTemporal past the caches,
+// which needs an aligned address. Below AVX2 Highway's Stream() would write
+// beyond a narrow vector.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-inline constexpr bool kCanPassCaches = true;
+inline constexpr bool kCanStoreNonTemporal = true;
 #else
-inline constexpr bool kCanPassCaches = false;
+inline constexpr bool kCanStoreNonTemporal = false;
 #endif
-template <class Format, bool kPast = false, class DF>
+template <class Format, bool kNonTemporal = false, class DF>
 HWY_INLINE void store_as(DF df, hn::Vec<DF> value,
                          typename Format::Element* at) {
   const hn::Rebind<typename Format::Element, DF> d;
-  if (kPast && kCanPassCaches) {
+  if (kNonTemporal && kCanStoreNonTemporal) {
     hn::Stream(Format::narrow(df, value), d, at);
   } else {
     hn::StoreU(Format::narrow(df, value), d, at);
   }
 }
 
-// StreamTile is one stream's tile.
+// OperandData is the elements of one operand of a tile.
 template <class Format, Access kAccess>
-class StreamTile {
+class OperandData {
  public:
   using Element = typename Format::Element;
   static constexpr bool kRead = kAccess != Access::out;
   static constexpr bool kWritten = kAccess != Access::in;
 
-  explicit StreamTile(void* tile) : data_(static_cast<Element*>(tile)) {}
+  explicit OperandData(void* data) : data_(static_cast<Element*>(data)) {}
 
   HWY_INLINE Element* at(std::size_t i) const { return data_ + i; }
 
@@ -124,27 +123,27 @@ class StreamTile {
   Element* data_;
 };
 template <class Format>
-using InTile = StreamTile<Format, Access::in>;
+using Input = OperandData<Format, Access::in>;
 template <class Format>
-using InOutTile = StreamTile<Format, Access::inout>;
+using InOut = OperandData<Format, Access::inout>;
 template <class Format>
-using OutTile = StreamTile<Format, Access::out>;
+using Output = OperandData<Format, Access::out>;
 
 // TailCopy is a copy of a tile's last elements, fewer than a vector. The other
 // lanes hold the first of them again, so that they raise no flag of their own.
-template <class Tile>
+template <class Data>
 class TailCopy {
  public:
-  using Element = typename Tile::Element;
+  using Element = typename Data::Element;
 
   HWY_INLINE TailCopy(Element* from, std::size_t count) : data_(from) {
-    if (!Tile::kRead) return;
+    if (!Data::kRead) return;
     for (Element& one : copy_) one = from[0];
     std::memcpy(copy_, from, count * sizeof(Element));
   }
   HWY_INLINE Element* at() { return copy_; }
   HWY_INLINE void put(std::size_t count) const {
-    if (Tile::kWritten) std::memcpy(data_, copy_, count * sizeof(Element));
+    if (Data::kWritten) std::memcpy(data_, copy_, count * sizeof(Element));
   }
 
  private:
@@ -152,74 +151,75 @@ class TailCopy {
   HWY_ALIGN Element copy_[hn::MaxLanes(hn::ScalableTag<float>())];
 };
 
-template <class Compute, class... Tiles>
+template <class Compute, class... Data>
 HWY_INLINE void compute_tail(std::size_t count, const Compute& compute,
-                             TailCopy<Tiles>&&... copies) {
+                             TailCopy<Data>&&... copies) {
   compute(copies.at()...);
   (copies.put(count), ...);
 }
 
 // for_each_whole() calls compute for the whole vectors of [i, count) and
 // returns the element behind them.
-template <class Compute, class... Tiles>
+template <class Compute, class... Data>
 HWY_INLINE std::size_t for_each_whole(std::size_t i, std::size_t count,
                                       std::size_t prefetch_bytes,
-                                      const Compute& compute, Tiles... tiles) {
+                                      const Compute& compute,
+                                      Data... operands) {
   const std::size_t lanes = hn::Lanes(hn::ScalableTag<float>());
   const std::size_t block = 2 * lanes;
   for (; i + block <= count; i += block) {
-    if (prefetch_bytes != 0) (tiles.prefetch(i, block, prefetch_bytes), ...);
-    compute(tiles.at(i)...);
-    compute(tiles.at(i + lanes)...);
+    if (prefetch_bytes != 0) (operands.prefetch(i, block, prefetch_bytes), ...);
+    compute(operands.at(i)...);
+    compute(operands.at(i + lanes)...);
   }
   if (i + lanes <= count) {
-    compute(tiles.at(i)...);
+    compute(operands.at(i)...);
     i += lanes;
   }
   return i;
 }
 
 // compute_some() calls compute for fewer elements than a vector has.
-template <class Compute, class... Tiles>
+template <class Compute, class... Data>
 HWY_INLINE void compute_some(std::size_t i, std::size_t count,
-                             const Compute& compute, Tiles... tiles) {
+                             const Compute& compute, Data... operands) {
   if (count == 0) return;
-  compute_tail<Compute, Tiles...>(count, compute,
-                                  TailCopy<Tiles>(tiles.at(i), count)...);
+  compute_tail<Compute, Data...>(count, compute,
+                                 TailCopy<Data>(operands.at(i), count)...);
 }
 
 // for_each_vector() calls compute(at0, at1, ...), which loads, computes and
-// stores one vector of each stream, for all of the `count` elements.
-template <class Compute, class... Tiles>
-HWY_INLINE void for_each_vector(std::size_t count, std::size_t prefetch_bytes,
-                                const Compute& compute, Tiles... tiles) {
+// stores one vector of each operand, for all elements of the tile.
+template <class Compute, class... Data>
+HWY_INLINE void for_each_vector(const Tile& tile, const Compute& compute,
+                                Data... operands) {
   const std::size_t i =
-      for_each_whole(0, count, prefetch_bytes, compute, tiles...);
-  compute_some(i, count - i, compute, tiles...);
+      for_each_whole(0, tile.count, tile.prefetch_bytes, compute, operands...);
+  compute_some(i, tile.count - i, compute, operands...);
 }
 
-// for_each_vector_past() is the same with `past`, which stores what goes to
-// `out` past the caches; what lies before out's first whole vector and behind
-// its last is computed by `compute`.
-template <class Compute, class Past, class Out, class... Tiles>
-HWY_INLINE void for_each_vector_past(std::size_t count,
-                                     std::size_t prefetch_bytes,
-                                     const Compute& compute, const Past& past,
-                                     Out out, Tiles... tiles) {
+// for_each_vector_non_temporal() does the same. The whole vectors of `out` are
+// computed by `non_temporal`, which stores them past the caches; the elements
+// before and after them by `compute`.
+template <class Compute, class NonTemporal, class Out, class... Data>
+HWY_INLINE void for_each_vector_non_temporal(const Tile& tile,
+                                             const Compute& compute,
+                                             const NonTemporal& non_temporal,
+                                             Out out, Data... operands) {
   constexpr std::size_t kBytes = sizeof(typename Out::Element);
   const std::size_t vector_bytes = hn::Lanes(hn::ScalableTag<float>()) * kBytes;
   const auto address = reinterpret_cast<std::uintptr_t>(out.at(0));
   const std::size_t before =
       (vector_bytes - address % vector_bytes) % vector_bytes / kBytes;
-  const std::size_t head = before < count ? before : count;
-  compute_some(0, head, compute, tiles...);
-  const std::size_t i =
-      for_each_whole(head, count, prefetch_bytes, past, tiles...);
-  compute_some(i, count - i, compute, tiles...);
+  const std::size_t head = before < tile.count ? before : tile.count;
+  compute_some(0, head, compute, operands...);
+  const std::size_t i = for_each_whole(head, tile.count, tile.prefetch_bytes,
+                                       non_temporal, operands...);
+  compute_some(i, tile.count - i, compute, operands...);
   hwy::FlushStream();  // before another thread is told that all is written
 }
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#endif  // SWAMP_SLAVE_STREAMS_INL_H_
+#endif  // SWAMP_SLAVE_OPERANDS_INL_H_

@@ -1,9 +1,9 @@
-// The road, with trivial kernels, x backend x transfer x slaves.
+// Launches of trivial kernels, x backend x transfer x slaves.
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "runtime/check/reports.h"
+#include "runtime/check.h"
 #include "swamp/error.h"
 #include "tests/runtime/test_kernels.h"
 
@@ -27,14 +27,13 @@ void for_each_machine(std::size_t ldm_bytes, Body body) {
 constexpr std::size_t kCounts[] = {1,  0,    3, 16,   100, 8192, 5000,
                                    17, 9000, 0, 4097, 2,   1,    20000};
 
-TEST(RoadTest, EveryElementOnce) {
+TEST(LaunchTest, EveryElementOnce) {
   const std::size_t before = runtime::report_count();
   // The small LDM gives many tiles, the default few.
   for (const std::size_t ldm_bytes : {std::size_t{4096}, std::size_t{0}}) {
     for_each_machine(ldm_bytes, [](Machine& machine) {
       const Args args{7};
-      Operation operation(kAdd, args);
-      operation.add_stream(4, Access::inout);
+      const Operation operation(kAdd, &args);
       TestList list(operation);
       std::vector<std::vector<std::uint32_t>> arrays;
       for (const std::size_t count : kCounts) {
@@ -44,7 +43,7 @@ TEST(RoadTest, EveryElementOnce) {
       }
       arrays[4][99] = arrays[8][0] = arrays[8][8999] = kFlagged;
       std::uint64_t flagged = 0;
-      for (const Result& result : run(machine, list)) {
+      for (const runtime::SlaveResult& result : run(machine, list)) {
         flagged += result.flagged_elements;
       }
       EXPECT_EQ(flagged, 3u);
@@ -62,14 +61,11 @@ TEST(RoadTest, EveryElementOnce) {
   EXPECT_EQ(runtime::report_count(), before);
 }
 
-TEST(RoadTest, SeveralStreamsAndOddEdges) {
+TEST(LaunchTest, SeveralStreamsAndOddEdges) {
   const std::size_t before = runtime::report_count();
   for_each_machine(4096, [](Machine& machine) {
     const Args args{0x10000};
-    Operation operation(kWiden, args);
-    operation.add_stream(2, Access::in);
-    operation.add_stream(4, Access::out);
-    operation.add_stream(8, Access::inout);
+    const Operation operation(kWiden, &args);
     TestList list(operation);
     struct Tensor {
       std::vector<std::uint16_t> in;
@@ -100,14 +96,11 @@ TEST(RoadTest, SeveralStreamsAndOddEdges) {
   EXPECT_EQ(runtime::report_count(), before);
 }
 
-TEST(RoadTest, OddEdgesAreNotRoundedIntoTheNeighbour) {
+TEST(LaunchTest, OddEdgesAreNotRoundedIntoTheNeighbour) {
   // An array of 16-bit elements between two neighbours in the same words.
   for_each_machine(4096, [](Machine& machine) {
     const Args args{1};
-    Operation operation(kWiden, args);
-    operation.add_stream(2, Access::in);
-    operation.add_stream(4, Access::out);
-    operation.add_stream(8, Access::inout);
+    const Operation operation(kWiden, &args);
     std::vector<std::uint16_t> in(1003, 9);
     std::vector<std::uint32_t> out(1001 + 2, 77);
     std::vector<std::uint64_t> sum(1001 + 2, 88);
@@ -123,12 +116,11 @@ TEST(RoadTest, OddEdgesAreNotRoundedIntoTheNeighbour) {
 
 // Bytes begin and end anywhere in a word, also twice in one word, and every
 // slave leaves a partial result for each segment it met.
-TEST(RoadTest, BytesAnywhereAndPartialResults) {
+TEST(LaunchTest, BytesAnywhereAndPartialResults) {
   const std::size_t before = runtime::report_count();
   for_each_machine(4096, [](Machine& machine) {
     const Args args{3};
-    Operation operation(kTally, args);
-    operation.add_stream(1, Access::inout);
+    const Operation operation(kTally, &args);
     TestList list(operation);
     std::vector<std::vector<std::uint8_t>> arrays;
     std::vector<std::size_t> skips, counts;
@@ -183,12 +175,11 @@ TEST(RoadTest, BytesAnywhereAndPartialResults) {
   EXPECT_EQ(runtime::report_count(), before);
 }
 
-TEST(RoadTest, TooLittleLdmIsAnErrorBeforeTheFirstWrite) {
+TEST(LaunchTest, TooLittleLdmIsAnErrorBeforeTheFirstWrite) {
   for (const std::string transfer : {"copy", "check"}) {
     Machine machine(machine_config("serial", transfer, 4, 1024));
     const Args args{1};
-    Operation operation(kAdd, args);
-    operation.add_stream(4, Access::inout);
+    const Operation operation(kAdd, &args);
     std::vector<std::uint32_t> data(100, 1);
     TestList list(operation);
     list.add(100, {data.data()});
