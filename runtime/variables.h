@@ -26,8 +26,7 @@ inline constexpr const char* kVariables[] = {
     "SWAMP_CHECK_SCHEDULES", "SWAMP_CHECK_SEED", "SWAMP_CHECK_TIMEOUT",
     "SWAMP_PREDICT",
     // scripts, the Python package and the benches
-    "SWAMP_ATEN_TORCH", "SWAMP_PEERS_VENV", "SWAMP_TORCH",
-    "SWAMP_TORCH_PYTHON"};
+    "SWAMP_PEERS_LIBRARY", "SWAMP_TORCH", "SWAMP_TORCH_PYTHON"};
 
 // edit_distance() is the number of insertions, deletions, replacements and
 // swaps of two neighbouring characters that make one text the other.
