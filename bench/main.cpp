@@ -1,127 +1,107 @@
-// swamp_bench: measures the roof of this machine and swamp's operators side by
-// side, and ends with a table of ratios.
-#include <benchmark/benchmark.h>
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <chrono>
+// swamp_bench: Google Benchmark cases of swamp's operators and of the roofline
+// of this machine. bench/table.py makes tables of ratios from its JSON.
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
-#include <sstream>
-#include <string>
-#include <vector>
 
-#include "bench/memory.h"
-#include "bench/options.h"
-#include "bench/report.h"
-#include "bench/suite.h"
-#include "bench/timed.h"
+#include "bench/bench.h"
+#include "swamp/c_api.h"
 
 namespace swamp::bench {
 namespace {
 
-constexpr int kBadUse = 2;
+std::size_t memory_mib = 512;
 
-// Google Benchmark takes its options out of the command line; what is left,
-// nobody knows.
-void initialize_benchmark(const Options& options, char* program) {
-  std::vector<std::string> texts = options.rest;
-  std::vector<char*> arguments{program};
-  for (std::string& text : texts) arguments.push_back(text.data());
-  int count = static_cast<int>(arguments.size());
-  arguments.push_back(nullptr);
-  benchmark::Initialize(&count, arguments.data());
-  if (count > 1) {
-    throw UsageError("unknown option \"" + std::string(arguments[1]) + "\"");
+constexpr char kOption[] = "--memory_mib=";
+constexpr unsigned long kMinMib = 16;  // the cases of L3 need 8
+constexpr unsigned long kMaxMib = 64 * 1024;
+
+void print_help() {
+  benchmark::PrintDefaultHelp();
+  std::printf(
+      "          [%s<size of the cases in memory; longer lists are left out; "
+      "default 512>]\n",
+      kOption);
+}
+
+// Returns false, and says why, for a value out of range.
+bool take_memory_mib(int& argc, char** argv) {
+  int kept = 1;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strncmp(argv[i], kOption, sizeof kOption - 1) != 0) {
+      argv[kept++] = argv[i];
+      continue;
+    }
+    const char* const value = argv[i] + sizeof kOption - 1;
+    char* end = nullptr;
+    memory_mib = std::strtoul(value, &end, 10);
+    if (*value < '0' || *value > '9' || *end != '\0' || memory_mib < kMinMib ||
+        memory_mib > kMaxMib) {
+      std::fprintf(stderr,
+                   "swamp_bench: --memory_mib: got \"%s\", expected a whole "
+                   "number from %lu to %lu\n",
+                   value, kMinMib, kMaxMib);
+      return false;
+    }
   }
+  argc = kept;
+  return true;
 }
 
-// EarlyErrors holds what Google Benchmark says before the first case, to put
-// one line of ours in its place; where it exits by itself, it is still said.
-struct EarlyErrors {
-  std::ostringstream stream;
-  ~EarlyErrors() { std::fputs(stream.str().c_str(), stderr); }
-};
-
-EarlyErrors& early_errors() {
-  static EarlyErrors errors;
-  return errors;
-}
-
-int no_case() {
-  std::ostringstream& held = early_errors().stream;
-  // Else it was no regular expression, or there is nothing to list.
-  if (held.str().rfind("Failed to match", 0) == 0) {
-    held.str("");
-    fmt::print(stderr, "swamp_bench: no case matches --benchmark_filter={}\n",
-               benchmark::GetBenchmarkFilter());
-  }
-  return kBadUse;
-}
-
-std::string left_out_text(int count) {
-  if (count == 0) return "";
-  return fmt::format(
-      "swamp_bench: the machine is busy: {} repetition{} left out to end "
-      "within a minute\n",
-      count, count == 1 ? "" : "s");
+void add_context() {
+  const MachineInfo info = Machine::default_machine().info();
+  const auto add_fact = [](const char* key, const std::string& value) {
+    benchmark::AddCustomContext(key, value);
+  };
+  add_fact("cpu", info.cpu);
+  add_fact("machine", info.chosen.machine + " " +
+                          std::to_string(info.chosen.core_groups) + "x" +
+                          std::to_string(info.chosen.slaves_per_group) + ", " +
+                          info.chosen.backend + ", " + info.chosen.transfer +
+                          ", " + info.chosen.isa);
+  add_fact("memory_mib", std::to_string(memory_mib));
+  add_fact("threads", std::to_string(all_threads()));
+  add_fact("version", swamp_version());
+#if defined(__clang__)
+  add_fact("compiler", "clang " __clang_version__);
+#else
+  add_fact("compiler", "gcc " __VERSION__);
+#endif
 }
 
 int run(int argc, char** argv) {
-  const Options options = parse_options(argc, argv);
-  if (options.help) {
-    std::fputs(kOwnHelp, stdout);
-    return 0;
+  constexpr int kBadUse = 2;
+  benchmark::Initialize(&argc, argv, print_help);
+  if (!take_memory_mib(argc, argv) ||
+      benchmark::ReportUnrecognizedArguments(argc, argv)) {
+    return kBadUse;
   }
-  initialize_benchmark(options, argv[0]);
-  // Beside the arrays of a pass there is room between them.
-  limit_shared_memory(
-      std::max(options.memory_bytes + kMib, options.list_limit_bytes));
-
-  const Facts facts = machine_facts();
-  for (const auto& [key, value] : facts) {
-    benchmark::AddCustomContext(key, value);
-  }
-  Suite suite(options);
-  add_unscale(suite);
-  add_passes(suite);
-  add_lists(suite);
-  add_scaling(suite);
-  add_transfer(suite);
-  add_checker(suite);
-  add_spawn(suite);
-  add_athread(suite);
-  add_threshold(suite);
-  add_tuning(suite);
-
-  if (options.quick) {
-    deadline = std::chrono::steady_clock::now() + std::chrono::seconds(45);
-  }
-  Reporter reporter(suite, facts);
-  reporter.SetErrorStream(&early_errors().stream);
-  if (benchmark::RunSpecifiedBenchmarks(&reporter) == 0) return no_case();
-  const std::string warning = left_out_text(reporter.left_out());
-  std::fputs(warning.c_str(), stderr);
-  const std::string table = table_text(suite, suite.results());
-  if (!table.empty()) {
-    // Once more under the table, which may be all that somebody keeps.
-    fmt::print("{}{}{}", options.table_only ? "" : "\n", table, warning);
-  }
+  add_context();
+  register_roofline();
+  register_unscale();
+  register_passes();
+  register_transfer();
+  register_spawn();
+  register_threshold();
+  register_tuning();
+  // Google Benchmark has said why nothing ran.
+  const int code = benchmark::RunSpecifiedBenchmarks() == 0 ? kBadUse : 0;
   benchmark::Shutdown();
-  return 0;
+  return code;
 }
 
 }  // namespace
+
+std::size_t memory_bytes() { return memory_mib * kMib; }
+
 }  // namespace swamp::bench
 
 int main(int argc, char** argv) {
   try {
     return swamp::bench::run(argc, argv);
-  } catch (const swamp::bench::UsageError& error) {
-    std::fprintf(stderr, "swamp_bench: %s; see swamp_bench --help\n",
-                 error.what());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "swamp_bench: %s\n", error.what());
+    return 2;
   }
-  return swamp::bench::kBadUse;
 }

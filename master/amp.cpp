@@ -2,9 +2,7 @@
 
 #include <cmath>
 
-#include "master/operation_run.h"
-#include "slave/kernel_id.h"
-#include "slave/unscale.h"
+#include "master/launch.h"
 
 namespace swamp {
 
@@ -13,24 +11,14 @@ void amp_foreach_non_finite_check_and_unscale_(TensorList tensors,
                                                const float& inv_scale,
                                                OverflowReport* report,
                                                Machine* machine) {
-  Machine::Impl& impl = master::impl_of(machine);
-  slave::UnscaleArgs args{inv_scale, 0};
-  // Multiplying by 1 changes no bit: reading will do.
-  const bool check = inv_scale == 1.0f;
-  const KernelId first = check ? slave::kernel_id::check_float16
-                               : slave::kernel_id::unscale_float16;
-  Operation operations[master::kComputeTypeCount];
-  for (int type = 0; type < master::kComputeTypeCount; ++type) {
-    operations[type] = Operation(static_cast<KernelId>(first + type), args);
-    operations[type].add_stream(master::kScalarTypeBytes[type],
-                                check ? Access::in : Access::inout);
-  }
-
-  master::Road& road = master::Road::of_this_thread();
-  const master::SegmentList list =
-      master::make_segments(tensors, operations, road.segment_memory());
-  args.prefetch_bytes = master::prefetch_bytes(impl, list);
-  const Result result = road.run(impl, list);
+  const slave::UnscaleArgs args{inv_scale};
+  // inv_scale == 1 changes nothing, so only check.
+  const master::OperationTable operations =
+      inv_scale == 1.0f ? master::operations_of<KernelFamily::check, 1>(args)
+                        : master::operations_of<KernelFamily::unscale, 1>(args);
+  const master::OperandList list{"tensors", tensors, "tensor_count"};
+  const runtime::SlaveResult result =
+      master::run_operations(&list, operations, machine);
   if (result.flagged_elements != 0) found_inf = 1.0f;
   if (report != nullptr) *report = master::overflow_report(result);
 }

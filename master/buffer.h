@@ -11,15 +11,15 @@
 
 namespace swamp::master {
 
-// Buffer is uninitialised memory that only grows, so that a caller's second
-// list of a size allocates nothing.
+// Buffer is uninitialised memory that only grows, so that a second list of the
+// same size allocates nothing.
 template <class T>
 class Buffer {
   static_assert(std::is_trivially_destructible_v<T>);
 
  public:
-  // reserve() makes room for `count` elements; their old content is lost when
-  // it grows. Throws Error SWAMP_OUT_OF_MEMORY.
+  // reserve() makes room for `count` elements. If it grows, their contents are
+  // lost. Throws Error SWAMP_OUT_OF_MEMORY.
   T* reserve(std::size_t count) {
     if (count > capacity_) {
       const std::size_t bytes = count * sizeof(T);

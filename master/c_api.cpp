@@ -4,7 +4,7 @@
 #include <string>
 
 #include "master/c_guard.h"
-#include "runtime/check/reports.h"
+#include "runtime/check.h"
 #include "swamp/amp.h"
 #include "swamp/machine.h"
 

@@ -1,10 +1,11 @@
 // The passes of an optimizer through the C ABI.
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "master/c_guard.h"
-#include "master/looking_step.h"
+#include "master/foreach.h"
 #include "master/mixed_precision/inner_optimizer.h"
 #include "master/mixed_precision/number_text.h"
 #include "swamp/amp.h"
@@ -27,8 +28,8 @@ void require_option(bool good, const char* name, const std::string& value,
       std::string("options.") + name + ": " + value + "; expected " + expected);
 }
 
-// adam_options() and sgd_options() are the numbers of one optimizer; those of
-// the other are not looked at.
+// adam_options() and sgd_options() return the options of one optimizer; those
+// of the other are not used.
 swamp::AdamOptions adam_options(const Options& options) {
   swamp::AdamOptions adam;
   adam.lr = options.lr;
@@ -83,45 +84,38 @@ void check_options(const Options& options) {
   require_option(options.max_norm >= 0, "max_norm",
                  swamp::master::number_text(options.max_norm),
                  "a number, at least 0");
-  require_option(options.step >= 1, "step", std::to_string(options.step),
-                 "1 for the first step");
+  require_option(swamp::master::is_step(options.step), "step",
+                 std::to_string(options.step), swamp::master::kStepRange);
   const float coefficient = options.clip_coefficient;
   require_option(coefficient >= 0 && coefficient <= 1, "clip_coefficient",
                  swamp::master::number_text(coefficient),
                  "0, or a factor up to 1");
 }
 
-// FirstPass looks at the gradients. The norm costs more than the check alone,
-// so it is left out where nobody asks for it.
-struct FirstPass final : swamp::master::StepLook {
-  const Options& options;
-  swamp::TensorList gradients;
-  float* found_inf;
-  double* grad_norm;
-  swamp::Machine* machine;
-
-  FirstPass(const Options& o, swamp::TensorList g, float* f, double* n,
-            swamp::Machine* m)
-      : options(o), gradients(g), found_inf(f), grad_norm(n), machine(m) {}
-
-  bool look(float& clip) override {
-    clip = options.clip_coefficient;
-    if (clip != 0) return true;  // the caller has looked
-    clip = 1;
-    float found = 0;
-    if (options.max_norm > 0 || grad_norm != nullptr) {
-      const double norm = swamp::foreach_norm(gradients, options.inv_scale,
-                                              &found, nullptr, machine);
-      clip = swamp::clip_coefficient(options.max_norm, norm);
-      if (grad_norm != nullptr) *grad_norm = norm;
-    } else {
-      swamp::amp_foreach_non_finite_check_and_unscale_(gradients, found, 1.0f,
-                                                       nullptr, machine);
-    }
-    if (found != 0) *found_inf = 1.0f;
-    return found == 0;
-  }
+// FirstPass is the result of the pass that checks the gradients.
+struct FirstPass {
+  float found_inf = 0;
+  std::optional<double> norm;
+  float clip = 1;  // factor of the unscaled gradients
 };
+
+// check_gradients() runs that pass, unless the caller already did. The norm
+// costs more than the check alone, so it is computed only if it is needed.
+FirstPass check_gradients(const Options& options, swamp::TensorList gradients,
+                          bool with_norm, swamp::Machine* machine) {
+  FirstPass first;
+  if (options.clip_coefficient != 0) {
+    first.clip = options.clip_coefficient;
+  } else if (options.max_norm > 0 || with_norm) {
+    first.norm = swamp::foreach_norm(gradients, options.inv_scale,
+                                     &first.found_inf, nullptr, machine);
+    first.clip = swamp::clip_coefficient(options.max_norm, *first.norm);
+  } else {
+    swamp::amp_foreach_non_finite_check_and_unscale_(
+        gradients, first.found_inf, 1.0f, nullptr, machine);
+  }
+  return first;
+}
 
 }  // namespace
 
@@ -170,22 +164,28 @@ swamp_status swamp_mixed_precision_step(
         "masters",
         "exp_avgs"};
     swamp::Machine* const where = swamp::machine_of(machine);
-    FirstPass first(options, lists.gradients, found_inf, grad_norm, where);
+    swamp::master::PreparedStep step;
     if (is_adam) {
-      swamp::master::adam_step_(
+      step.prepare(
           lists,
           swamp::master::adam_step_of(adam_options(options), options.step),
-          options.inv_scale, first, where);
-      return;
+          options.inv_scale, where);
+    } else {
+      if (lists.states[1].count() != 0) {
+        throw swamp::Error(SWAMP_INVALID_ARGUMENT,
+                           "exp_avg_sqs: a list of " +
+                               std::to_string(tensor_count) +
+                               " tensors; expected NULL with SWAMP_SGD");
+      }
+      step.prepare(
+          lists, swamp::master::sgd_step_of(sgd_options(options), options.step),
+          options.inv_scale, where);
     }
-    if (lists.states[1].count() != 0) {
-      throw swamp::Error(SWAMP_INVALID_ARGUMENT,
-                         "exp_avg_sqs: a list of " +
-                             std::to_string(tensor_count) +
-                             " tensors; expected NULL with SWAMP_SGD");
-    }
-    swamp::master::sgd_step_(
-        lists, swamp::master::sgd_step_of(sgd_options(options), options.step),
-        options.inv_scale, first, where);
+    const FirstPass first = check_gradients(options, lists.gradients,
+                                            grad_norm != nullptr, where);
+    if (first.found_inf == 0) step.run(first.clip);
+    // After run(), which may fail.
+    if (first.found_inf != 0) *found_inf = 1.0f;
+    if (grad_norm != nullptr && first.norm) *grad_norm = *first.norm;
   });
 }

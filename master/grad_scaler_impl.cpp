@@ -13,7 +13,7 @@ void raise_protocol(const char* type, const std::string& message,
 
 void GradScaler::Impl::check_range(const scaler::Scaler& scaler, double scale) {
   constexpr double kMax = std::numeric_limits<float>::max();
-  if (scaler.float_rule == scaler::FloatRule::d || !std::isfinite(scale) ||
+  if (scaler.float_rule == scaler::FloatRule::exact || !std::isfinite(scale) ||
       std::fabs(scale) <= kMax) {
     return;
   }

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "master/scaler/engine.h"
+#include "master/scaler/scaler.h"
 #include "swamp/grad_scaler.h"
 
 namespace swamp {

@@ -2,16 +2,14 @@
 
 #include <string>
 
-#include "master/operation_run.h"
-#include "slave/kernel_id.h"
-#include "slave/scan.h"
+#include "master/launch.h"
 #include "swamp/error.h"
 
 namespace swamp {
 namespace {
 
-// magnitude() and the order of keys: no arithmetic of doubles, which a caller's
-// flush-to-zero would change.
+// magnitude() and higher() use keys: a caller's flush-to-zero would change
+// arithmetic on doubles.
 double magnitude(double value) noexcept {
   const std::int64_t key = slave::order_key(value);
   return slave::from_order_key(key < 0 ? ~key : key);
@@ -36,8 +34,8 @@ TensorStatistics statistics(const slave::ScanPartial& partial) noexcept {
   return out;
 }
 
-// append() is TensorStatistics::add() for `first` counted from the start of the
-// whole tensor.
+// append() is TensorStatistics::add() with `first` counted from the start of
+// the tensor.
 void append(TensorStatistics& all, const TensorStatistics& next,
             std::uint64_t first) noexcept {
   if (all.non_finite_count() == 0 && next.non_finite_count() != 0) {
@@ -70,21 +68,16 @@ void scan_non_finite(TensorList tensors, TensorStatistics* out,
                                             " tensors; expected an address");
   }
   Machine::Impl& impl = master::impl_of(machine);
-  slave::ScanArgs args{0};
-  Operation operations[master::kScalarTypeCount];
-  for (int type = 0; type < master::kScalarTypeCount; ++type) {
-    operations[type] = Operation(
-        static_cast<KernelId>(slave::kernel_id::scan_float16 + type), args);
-    operations[type].add_stream(master::kScalarTypeBytes[type], Access::in);
-  }
-
-  master::Road& road = master::Road::of_this_thread();
-  const master::SegmentList list =
-      master::make_segments(tensors, operations, road.segment_memory());
-  args.prefetch_bytes = master::prefetch_bytes(impl, list);
-  road.run(impl, list, sizeof(slave::ScanPartial));
+  const slave::ScanArgs args{};
+  const master::OperationTable operations =
+      master::operations_of<KernelFamily::scan, 1>(args);
+  const master::OperandList tensor_list{"tensors", tensors, "tensor_count"};
+  master::Workspace& workspace = master::Workspace::of_this_thread();
+  const master::SegmentList list = master::make_segments(
+      &tensor_list, operations, false, workspace.segments());
+  workspace.run(impl, list, sizeof(slave::ScanPartial));
   for (std::size_t i = 0; i < tensors.count(); ++i) out[i] = {};
-  road.for_each_partial<slave::ScanPartial>(
+  workspace.for_each_partial<slave::ScanPartial>(
       list, [&](std::size_t segment, const slave::ScanPartial& partial) {
         // The kernels already count indices from the tensor's start.
         append(out[segment], statistics(partial), partial.first_nonfinite);

@@ -1,85 +1,193 @@
 #include "master/tensor_list.h"
 
+#include <cstdio>
 #include <string>
 
-#include "master/tensor_check.h"
 #include "swamp/error.h"
 
 namespace swamp::master {
-
-SegmentList make_segments(TensorList tensors, const Operation* operations,
-                          std::uint32_t type_count, Buffer<std::byte>& memory) {
-  constexpr std::size_t kStride = segment_bytes(1);
-  require_list("tensors", "tensor_count", tensors, kStride);
-  std::byte* base = memory.reserve(tensors.count() * kStride);
-  SegmentList list;
-  std::uint32_t used = 0;
-  std::byte* at = base;
-  for (std::size_t i = 0; i < tensors.count(); ++i, at += kStride) {
-    const Tensor& tensor = tensors.data()[i];
-    const std::uint32_t type = scalar_type_index(tensor);
-    if (type >= type_count) {
-      fail_dtype("tensors", i, tensor, (1u << type_count) - 1);
-    }
-    if (!is_valid_data(tensor, type)) fail_data("tensors", i, tensor);
-    auto* segment = new (at) Segment{&operations[type], tensor.count};
-    segment->data()[0] = static_cast<std::byte*>(tensor.data);
-    used |= static_cast<std::uint32_t>(tensor.count != 0) << type;
-    list.traffic_bytes += tensor.count * operations[type].traffic_bytes;
-  }
-  list.table = {base, kStride, tensors.count(), operations, type_count, used};
-  return list;
-}
-
 namespace {
 
-// find_row() is the operation that takes tensor i of every stream list; throws
-// that none does, for the first stream that none takes after those before it.
-std::size_t find_row(const StreamList* streams, int stream_count,
-                     const OperationTable& rows, std::size_t i) {
-  std::uint32_t fitting = (1u << rows.count) - 1;  // bit r: row r, so far
-  std::uint32_t left = fitting;
-  for (int s = 0; s < stream_count; ++s, fitting = left) {
-    const Tensor& tensor = streams[s].tensors.data()[i];
-    const std::uint32_t type = scalar_type_index(tensor);
-    std::uint32_t taken = 0;
-    for (std::size_t r = 0; r < rows.count; ++r) {
-      if ((fitting >> r & 1u) == 0) continue;
-      const auto row_type = static_cast<std::uint32_t>(rows.types[r][s]);
-      taken |= 1u << row_type;
-      if (row_type != type) left &= ~(1u << r);
-    }
-    if (left == 0) fail_dtype(streams[s].name, i, tensor, taken);
-  }
-  std::size_t row = 0;
-  while ((left >> row & 1u) == 0) ++row;
-  return row;
+constexpr const char* kScalarTypeNames[kScalarTypeCount] = {
+    "float16", "bfloat16",      "float32",
+    "float64", "float8_e4m3fn", "float8_e5m2"};
+
+[[noreturn]] void fail(const char* list, std::size_t index, const char* field,
+                       const std::string& text,
+                       swamp_status status = SWAMP_INVALID_ARGUMENT) {
+  throw Error(status, std::string(list) + "[" + std::to_string(index) + "]." +
+                          field + ": " + text);
 }
 
-// Expected is what the tensors of a stream mostly are.
+// type_list() is "0 (float16), 1 (bfloat16) or 2 (float32)".
+std::string type_list(std::uint32_t types) {
+  std::string text;
+  for (std::uint32_t i = 0; i < kScalarTypeCount; ++i) {
+    if ((types >> i & 1u) == 0) continue;
+    const bool last = types >> i == 1;
+    if (!text.empty()) text += last ? " or " : ", ";
+    text += std::to_string(i) + " (" + kScalarTypeNames[i] + ")";
+  }
+  return text;
+}
+
+// fail_dtype() throws that a dtype is not one of those in `taken` (bit i: type
+// i).
+[[noreturn]] void fail_dtype(const char* list, std::size_t index,
+                             const Tensor& tensor, std::uint32_t taken) {
+  const std::uint32_t type = scalar_type_index(tensor);
+  const std::string expected = "; expected " + type_list(taken);
+  if (type < kScalarTypeCount) {
+    fail(list, index, "dtype",
+         std::to_string(type) + " (" + kScalarTypeNames[type] +
+             ") is not taken by this operator" + expected,
+         SWAMP_UNSUPPORTED);
+  }
+  fail(list, index, "dtype",
+       std::to_string(static_cast<std::int32_t>(type)) + " is unknown" +
+           expected);
+}
+
+// fail_data() throws why !is_valid_data().
+[[noreturn]] void fail_data(const char* list, std::size_t index,
+                            const Tensor& tensor) {
+  const std::size_t bytes = kScalarTypeBytes[scalar_type_index(tensor)];
+  if (tensor.data == nullptr) {
+    fail(list, index, "data",
+         "null with a count of " + std::to_string(tensor.count) +
+             "; expected the address of so many elements");
+  }
+  if (tensor.count > kMaxBytes / bytes) {
+    fail(list, index, "count",
+         std::to_string(tensor.count) + " elements of " +
+             std::to_string(bytes) + " bytes; expected at most " +
+             std::to_string(kMaxBytes / bytes));
+  }
+  char address[32];
+  std::snprintf(address, sizeof address, "%p", tensor.data);
+  fail(list, index, "data",
+       std::string(address) + " is misaligned; expected a multiple of " +
+           std::to_string(bytes) + ", the size of an element");
+}
+
+// require_list() throws if the list is null, or so long that a table of
+// `stride` bytes per tensor is impossible.
+void require_list(const char* list, const char* count_name, TensorList tensors,
+                  std::size_t stride) {
+  if (tensors.data() == nullptr && tensors.count() != 0) {
+    throw Error(SWAMP_INVALID_ARGUMENT,
+                std::string(list) + ": null with a " + count_name + " of " +
+                    std::to_string(tensors.count()) +
+                    "; expected the address of so many tensors");
+  }
+  if (tensors.count() > kMaxBytes / stride) {
+    throw Error(SWAMP_INVALID_ARGUMENT, std::string(count_name) + ": " +
+                                            std::to_string(tensors.count()) +
+                                            "; expected at most " +
+                                            std::to_string(kMaxBytes / stride));
+  }
+}
+
+// find_operation() returns the index of the operation that takes tensor i of
+// every list. If none does, it throws for the first list whose dtype no
+// operation takes together with those before it.
+int find_operation(const OperandList* lists, const slave::KernelGroup& group,
+                   std::size_t i) {
+  std::uint32_t fitting = (1u << group.count) - 1;  // bit r: operation r
+  for (int s = 0; s < group.operand_count; ++s) {
+    const Tensor& tensor = lists[s].tensors.data()[i];
+    const std::uint32_t type = scalar_type_index(tensor);
+    const std::uint32_t left =
+        type < kScalarTypeCount ? fitting & group.fits[s][type] : 0;
+    if (left == 0) {
+      std::uint32_t taken = 0;
+      for (std::uint32_t t = 0; t < kScalarTypeCount; ++t) {
+        if ((fitting & group.fits[s][t]) != 0) taken |= 1u << t;
+      }
+      fail_dtype(lists[s].name, i, tensor, taken);
+    }
+    fitting = left;
+  }
+  return __builtin_ctz(fitting);
+}
+
+void require_same_counts(const OperandList* lists, int operand_count,
+                         std::size_t i) {
+  const std::size_t count = lists[0].tensors.data()[i].count;
+  for (int s = 1; s < operand_count; ++s) {
+    const std::size_t other = lists[s].tensors.data()[i].count;
+    if (other == count) continue;
+    fail(lists[s].name, i, "count",
+         std::to_string(other) + "; expected " + std::to_string(count) +
+             " (as '" + lists[0].name + "' has)");
+  }
+}
+
+void require_lists(const OperandList* lists, int operand_count,
+                   std::size_t stride) {
+  const std::size_t count = lists[0].tensors.count();
+  for (int s = 0; s < operand_count; ++s) {
+    const std::size_t other = lists[s].tensors.count();
+    require_list(lists[s].name, lists[s].count_name, lists[s].tensors, stride);
+    if (other == count) continue;
+    throw Error(SWAMP_INVALID_ARGUMENT,
+                std::string(lists[s].name) + ": a list of " +
+                    std::to_string(other) + " tensors; expected " +
+                    std::to_string(count) + " (as '" + lists[0].name +
+                    "' has)");
+  }
+}
+
+// fill_one() makes the segments of a list with one operand and returns which
+// operations they use.
+std::uint32_t fill_one(const OperandList& list,
+                       const OperationTable& operations, std::size_t stride,
+                       std::byte* at, std::uint64_t& traffic_bytes) {
+  const slave::KernelGroup& group = *operations.group;
+  std::uint32_t used = 0;
+  std::uint64_t traffic = 0;
+  for (std::size_t i = 0; i < list.tensors.count(); ++i, at += stride) {
+    const Tensor& tensor = list.tensors.data()[i];
+    const std::uint32_t type = scalar_type_index(tensor);
+    const int row = type < kScalarTypeCount && group.fits[0][type] != 0
+                        ? __builtin_ctz(group.fits[0][type])
+                        : find_operation(&list, group, i);
+    if (!is_valid_data(tensor, type)) fail_data(list.name, i, tensor);
+    const Operation& operation = operations.operations[row];
+    auto* segment = new (at) Segment{&operation, tensor.count};
+    segment->data()[0] = static_cast<std::byte*>(tensor.data);
+    used |= static_cast<std::uint32_t>(tensor.count != 0) << row;
+    traffic += tensor.count * operation.traffic_bytes;
+  }
+  traffic_bytes = traffic;
+  return used;
+}
+
+// Expected is the dtype and alignment of the previous tensor of a list: the
+// fast path.
 struct Expected {
   const Tensor* tensors;
   std::uint32_t type;
   std::uintptr_t misaligned;  // bits of an address
 };
 
-void expect_row(const StreamList* streams, int stream_count,
-                const ScalarType* types, Expected* expected) {
-  for (int s = 0; s < stream_count; ++s) {
-    expected[s] = {streams[s].tensors.data(),
-                   static_cast<std::uint32_t>(types[s]),
-                   kScalarTypeBytes[types[s]] - 1u};
+void expect_types(const OperandList* lists, const KernelInfo& kernel,
+                  Expected* expected) {
+  for (int s = 0; s < kernel.operand_count; ++s) {
+    const ScalarType type = kernel.types[s];
+    expected[s] = {lists[s].tensors.data(), static_cast<std::uint32_t>(type),
+                   kScalarTypeBytes[type] - 1u};
   }
 }
 
-// place_expected() writes the addresses of tensor i of every stream and says
-// whether all is as expected. What is not may still be right: an empty tensor,
-// or other dtypes.
-inline bool place_expected(const Expected* expected, int stream_count,
+// place_expected() writes the addresses of tensor i of every list and returns
+// whether all is as expected. If not, the tensors may still be valid: empty, or
+// of other dtypes.
+inline bool place_expected(const Expected* expected, int operand_count,
                            std::size_t i, std::byte** data) noexcept {
   const std::size_t count = expected[0].tensors[i].count;
   bool good = count <= kMaxBytes / 8;  // of any dtype
-  for (int s = 0; s < stream_count; ++s) {
+  for (int s = 0; s < operand_count; ++s) {
     const Tensor& tensor = expected[s].tensors[i];
     const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
     good &= scalar_type_index(tensor) == expected[s].type;
@@ -91,65 +199,58 @@ inline bool place_expected(const Expected* expected, int stream_count,
   return good;
 }
 
-void require_same_counts(const StreamList* streams, int stream_count,
-                         std::size_t i) {
-  const std::size_t count = streams[0].tensors.data()[i].count;
-  for (int s = 1; s < stream_count; ++s) {
-    const std::size_t other = streams[s].tensors.data()[i].count;
-    if (other == count) continue;
-    throw Error(SWAMP_INVALID_ARGUMENT,
-                std::string(streams[s].name) + "[" + std::to_string(i) +
-                    "].count: " + std::to_string(other) + "; expected " +
-                    std::to_string(count) + " (as '" + streams[0].name +
-                    "' has)");
-  }
-}
-
-}  // namespace
-
-SegmentList make_segments(const StreamList* streams,
-                          const OperationTable& operations, bool by_grain,
-                          Buffer<std::byte>& memory) {
-  const int stream_count = operations.operations[0].stream_count;
-  const std::size_t stride = segment_bytes(stream_count + (by_grain ? 1 : 0));
-  const std::size_t count = streams[0].tensors.count();
-  for (int s = 0; s < stream_count; ++s) {
-    const std::size_t other = streams[s].tensors.count();
-    require_list(streams[s].name, "tensor count", streams[s].tensors, stride);
-    if (other != count) {
-      throw Error(SWAMP_INVALID_ARGUMENT,
-                  std::string(streams[s].name) + ": a list of " +
-                      std::to_string(other) + " tensors; expected " +
-                      std::to_string(count) + " (as '" + streams[0].name +
-                      "' has)");
-    }
-  }
-  std::byte* base = memory.reserve(count * stride);
-  SegmentList list;
+// fill_several() is fill_one() for several operands.
+std::uint32_t fill_several(const OperandList* lists,
+                           const OperationTable& operations, std::size_t stride,
+                           std::byte* at, std::uint64_t& traffic_bytes) {
+  const slave::KernelGroup& group = *operations.group;
+  const int operand_count = group.operand_count;
   std::uint32_t used = 0;
-  std::size_t row = 0;
-  Expected expected[kMaxStreams];
-  expect_row(streams, stream_count, operations.types[row], expected);
-  std::byte* at = base;
+  int row = 0;
+  Expected expected[kMaxOperands];
+  expect_types(lists, slave::kKernels[group.ids[row]], expected);
+  const std::size_t count = lists[0].tensors.count();
   for (std::size_t i = 0; i < count; ++i, at += stride) {
-    const std::size_t elements = streams[0].tensors.data()[i].count;
+    const std::size_t elements = lists[0].tensors.data()[i].count;
     auto* segment = new (at) Segment{&operations.operations[row], elements};
-    if (!place_expected(expected, stream_count, i, segment->data())) {
-      row = find_row(streams, stream_count, operations, i);
-      expect_row(streams, stream_count, operations.types[row], expected);
+    if (!place_expected(expected, operand_count, i, segment->data())) {
+      row = find_operation(lists, group, i);
+      expect_types(lists, slave::kKernels[group.ids[row]], expected);
       segment->operation = &operations.operations[row];
-      require_same_counts(streams, stream_count, i);
-      for (int s = 0; s < stream_count; ++s) {
-        const Tensor& tensor = streams[s].tensors.data()[i];
+      require_same_counts(lists, operand_count, i);
+      for (int s = 0; s < operand_count; ++s) {
+        const Tensor& tensor = lists[s].tensors.data()[i];
         if (!is_valid_data(tensor, scalar_type_index(tensor))) {
-          fail_data(streams[s].name, i, tensor);
+          fail_data(lists[s].name, i, tensor);
         }
       }
     }
     used |= static_cast<std::uint32_t>(elements != 0) << row;
-    list.traffic_bytes += elements * segment->operation->traffic_bytes;
+    traffic_bytes += elements * segment->operation->traffic_bytes;
   }
-  list.table = {base, stride, count, operations.operations, operations.count,
+  return used;
+}
+
+}  // namespace
+
+SegmentList make_segments(const OperandList* lists,
+                          const OperationTable& operations, bool by_grain,
+                          Buffer<std::byte>& memory) {
+  const int operand_count = operations.group->operand_count;
+  const std::size_t stride = segment_bytes(operand_count + (by_grain ? 1 : 0));
+  require_lists(lists, operand_count, stride);
+  const std::size_t count = lists[0].tensors.count();
+  std::byte* base = memory.reserve(count * stride);
+  SegmentList list;
+  const std::uint32_t used =
+      operand_count == 1
+          ? fill_one(lists[0], operations, stride, base, list.traffic_bytes)
+          : fill_several(lists, operations, stride, base, list.traffic_bytes);
+  list.table = {base,
+                stride,
+                count,
+                operations.operations,
+                static_cast<std::size_t>(operations.group->count),
                 used};
   return list;
 }

@@ -1,80 +1,87 @@
+// Lists of tensors: validated, and converted to the segment table of a launch.
 #ifndef SWAMP_MASTER_TENSOR_LIST_H_
 #define SWAMP_MASTER_TENSOR_LIST_H_
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
+#include <cstring>
 
 #include "master/buffer.h"
-#include "master/scalar_type.h"
-#include "runtime/spawn.h"
+#include "runtime/launch.h"
+#include "slave/kernel_list.h"
 #include "swamp/tensor.h"
 
 namespace swamp::master {
 
-// SegmentList is a list of tensors, validated, as the runtime wants it.
-struct SegmentList {
-  runtime::SegmentTable table;
-  std::uint64_t traffic_bytes = 0;  // read and written, all streams
-};
+using swamp::kScalarTypeBytes;
+using swamp::kScalarTypeCount;
 
-// make_segments() validates every tensor and makes a segment of each, with the
-// operation of its dtype: operations[scalar type], of `type_count` dtypes that
-// the operator takes. The table lies in `memory`. Throws Error that names the
-// tensor's index, the value and what was expected.
-SegmentList make_segments(TensorList tensors, const Operation* operations,
-                          std::uint32_t type_count, Buffer<std::byte>& memory);
+// No array is larger than a pointer difference can express.
+inline constexpr std::size_t kMaxBytes = ~std::size_t{0} >> 1;
 
-template <std::size_t kTypeCount>
-SegmentList make_segments(TensorList tensors,
-                          const Operation (&operations)[kTypeCount],
-                          Buffer<std::byte>& memory) {
-  static_assert(kTypeCount <= kScalarTypeCount);
-  return make_segments(tensors, operations,
-                       static_cast<std::uint32_t>(kTypeCount), memory);
+// scalar_type_index() reads a dtype that a C caller may have set to anything.
+// Reading such a value as an enum would be undefined.
+inline std::uint32_t scalar_type_index(const Tensor& tensor) noexcept {
+  static_assert(sizeof(ScalarType) == sizeof(std::uint32_t));
+  std::uint32_t index;
+  std::memcpy(&index, &tensor.dtype, sizeof index);
+  return index;
 }
 
-// StreamList is one stream of an operation over a list: its name in messages,
-// and the tensor of every segment.
-struct StreamList {
+// is_valid_data() returns whether data is aligned, in range and, unless count
+// is 0, not null. `type` is the tensor's dtype, which must be known.
+inline bool is_valid_data(const Tensor& tensor, std::uint32_t type) noexcept {
+  const std::size_t bytes = kScalarTypeBytes[type];  // a power of two
+  const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
+  if (tensor.count == 0) return true;
+  // A shift: divisions took a third of the time of a small tensor.
+  return tensor.data != nullptr && (address & (bytes - 1)) == 0 &&
+         tensor.count <= kMaxBytes >> __builtin_ctzll(bytes);
+}
+
+// OperandList is the tensors of one operand, and its name in error texts.
+struct OperandList {
   const char* name;
   TensorList tensors;
+  const char* count_name = "tensor count";
 };
 
-// TypedStream is a stream and the dtype of its elements.
-struct TypedStream {
-  ScalarType type;
-  Access access;
-};
-
-// OperationTable is the operations of a list of several streams, one a
-// combination of dtypes; all have as many streams.
+// OperationTable is the operations of a list: those of a family of kernels, one
+// for each combination of dtypes.
 struct OperationTable {
-  static constexpr std::size_t kMaxOperations = 9;
-
-  std::size_t count = 0;
-  Operation operations[kMaxOperations];
-  ScalarType types[kMaxOperations][kMaxStreams];
-
-  // add() keeps the address of `args`.
-  template <class Args>
-  void add(std::size_t kernel, const Args& args,
-           std::initializer_list<TypedStream> streams) {
-    Operation& operation = operations[count];
-    operation = Operation(static_cast<KernelId>(kernel), args);
-    for (const TypedStream& stream : streams) {
-      types[count][operation.stream_count] = stream.type;
-      operation.add_stream(kScalarTypeBytes[stream.type], stream.access);
-    }
-    ++count;
-  }
+  const slave::KernelGroup* group;
+  Operation operations[slave::KernelGroup::kMaxKernels];
 };
 
-// make_segments() for operations of several streams: segment i is tensor i of
-// every stream list, whose counts must agree and whose dtypes must be those of
-// one operation. With `by_grain` the table has room for first_grain(). Throws
-// Error that names list and index, the value and what was expected.
-SegmentList make_segments(const StreamList* streams,
+// operations_of() makes the operations of the kernels of kFamily that have
+// kOperands operands. `args` is not copied.
+template <KernelFamily kFamily, int kOperands, class Args>
+OperationTable operations_of(const Args& args) noexcept {
+  static constexpr slave::KernelGroup kGroup =
+      slave::kernel_group(kFamily, kOperands);
+  static_assert(kGroup.count != 0, "no such kernel");
+  static_assert(
+      slave::kKernels[kGroup.ids[0]].args_bytes == args_bytes_of<Args>(),
+      "not the arguments of this family");
+  OperationTable table{&kGroup, {}};
+  for (int i = 0; i < kGroup.count; ++i) {
+    table.operations[i] = Operation(slave::kKernels[kGroup.ids[i]], &args);
+  }
+  return table;
+}
+
+// SegmentList is a validated list.
+struct SegmentList {
+  runtime::SegmentTable table;
+  std::uint64_t traffic_bytes = 0;  // read and written, of all operands
+};
+
+// make_segments() validates the lists, of which there is one for each operand,
+// and makes their segment table in `memory`: segment i consists of tensor i of
+// every list and has the operation of their dtypes. With `by_grain` the table
+// has room for first_grain(). Keeps the address of `operations`. Throws Error
+// that names the list, the index, the value and what was expected.
+SegmentList make_segments(const OperandList* lists,
                           const OperationTable& operations, bool by_grain,
                           Buffer<std::byte>& memory);
 

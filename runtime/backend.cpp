@@ -1,5 +1,10 @@
 #include "runtime/backend.h"
 
+#include <new>
+#include <string>
+
+#include "swamp/error.h"
+
 namespace swamp::runtime {
 
 BackendRows backend_rows() noexcept {
@@ -14,6 +19,30 @@ BackendRows backend_rows() noexcept {
       {"serial", &make_serial_backend},
   };
   return {rows, sizeof rows / sizeof rows[0]};
+}
+
+void LdmArenas::Free::operator()(std::byte* arena) const noexcept {
+  ::operator delete[](arena, std::align_val_t{kLdmAlignment});
+}
+
+void LdmArenas::reserve(int workers, std::size_t bytes) {
+  const auto count = static_cast<std::size_t>(workers);
+  if (bytes <= bytes_ && count <= arenas_.size()) return;
+  try {
+    if (bytes > bytes_) {
+      arenas_.clear();
+      bytes_ = bytes;
+    }
+    arenas_.reserve(count);
+    while (arenas_.size() < count) {
+      arenas_.emplace_back(static_cast<std::byte*>(
+          ::operator new[](bytes_, std::align_val_t{kLdmAlignment})));
+    }
+  } catch (const std::bad_alloc&) {
+    throw Error(SWAMP_OUT_OF_MEMORY,
+                "cannot allocate the LDM of " + std::to_string(workers) +
+                    " workers, " + std::to_string(bytes) + " bytes each");
+  }
 }
 
 }  // namespace swamp::runtime

@@ -1,20 +1,42 @@
-// A backend stands for the slave cores with the threads it has. Each has one
-// file, backend_NAME.cpp, that fills these few functions.
+// A backend runs the slaves of a launch. Each is one file, backend_NAME.cpp,
+// that implements Backend::run().
 #ifndef SWAMP_RUNTIME_BACKEND_H_
 #define SWAMP_RUNTIME_BACKEND_H_
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
-#include "runtime/job.h"
+#include "runtime/launch.h"
+#include "runtime/ldm.h"
 #include "runtime/topology.h"
 
 namespace swamp::runtime {
 
-// WorkerEntry runs slaves [slave_begin, slave_end) one after another on the
-// calling OS thread, which is number `worker` of this run.
-using WorkerEntry = void (*)(void* context, int slave_begin, int slave_end,
-                             int worker) noexcept;
+// LdmArenas is the LDM of slaves that are threads of the host, one arena for
+// each OS thread of a launch. It belongs to the calling thread, so that all
+// arenas exist before the first slave writes.
+class LdmArenas {
+ public:
+  // reserve() makes at least `workers` arenas of at least `bytes` each; if they
+  // exist, it allocates nothing. Throws Error SWAMP_OUT_OF_MEMORY.
+  void reserve(int workers, std::size_t bytes);
+  // arena() is the arena of `worker`, of exactly `bytes`.
+  Ldm arena(int worker, std::size_t bytes) const noexcept {
+    return Ldm(arenas_[static_cast<std::size_t>(worker)].get(), bytes);
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* arena) const noexcept;
+  };
+  std::vector<std::unique_ptr<std::byte[], Free>> arenas_;
+  std::size_t bytes_ = 0;
+};
+
+// run_slaves() runs slaves [begin, end) one after another on the calling OS
+// thread, which is number `worker` of this launch.
+void run_slaves(const Launch& launch, int begin, int end, int worker) noexcept;
 
 class Backend {
  public:
@@ -23,23 +45,23 @@ class Backend {
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
-  // worker_count() bounds the `worker` of a run from the calling thread.
-  virtual int worker_count() const noexcept = 0;
+  // run() is spawn and join: it runs all slaves of the launch, by run_slaves()
+  // if they are threads of the host. A launch of one slave runs on the calling
+  // thread. Any thread may call it, also several at once.
+  virtual void run(const Launch& launch) = 0;
 
-  // run() runs slaves [0, slave_count) and returns when all have ended: spawn
-  // and join. Any thread may call it, also several at once.
-  virtual void run(int slave_count, WorkerEntry entry,
-                   void* context) noexcept = 0;
+  // worker_count() is how many OS threads a launch from the calling thread may
+  // use.
+  virtual int worker_count() const noexcept { return 1; }
 
-  // run_job() does the same. Slaves that run no code of the master's side do it
-  // by their own, and find in `job` all that `entry` finds in `context`.
-  virtual void run_job(const RemoteJob& job, WorkerEntry entry,
-                       void* context) noexcept {
-    run(job.job.slaves, entry, context);
-  }
+  // ldm_limit() is the largest LDM that a slave can have, in bytes.
+  std::size_t ldm_limit() const noexcept { return ldm_limit_; }
 
-  // ldm_limit() bounds what a slave has for tiles, whatever was asked for.
-  virtual std::size_t ldm_limit() const noexcept { return ~std::size_t{0}; }
+ protected:
+  explicit Backend(std::size_t ldm_limit) noexcept : ldm_limit_(ldm_limit) {}
+
+ private:
+  std::size_t ldm_limit_ = ~std::size_t{0};
 };
 
 struct BackendOptions {
@@ -48,13 +70,13 @@ struct BackendOptions {
   const Topology* topology;  // outlives the backend
 };
 
-// BackendRow is a backend this build has. The list is in backend.cpp, the
+// BackendRow is a backend of this build. The list is in backend.cpp, the
 // default first.
 struct BackendRow {
   const char* name;
   std::unique_ptr<Backend> (*make)(const BackendOptions& options);
-  // The machine that the slaves are, where they are no threads of the host: the
-  // default there. Transfers are then real ones, and `view` means `copy`.
+  // Set if the slaves are not threads of the host: the default machine.
+  // Transfers are then real, and `view` means `copy`.
   const char* machine = nullptr;
 };
 struct BackendRows {

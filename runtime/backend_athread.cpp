@@ -22,8 +22,8 @@ namespace swamp::runtime {
 namespace {
 
 using athread::Greeting;
-using athread::JobCall;
 using athread::kMaxSlaves;
+using athread::LaunchCall;
 
 // Of a slave's LDM, for its stack.
 constexpr std::size_t kStackBytes = 16 * 1024;
@@ -33,11 +33,11 @@ struct Chip {
   int generation = 0;  // of forks
   int group_cores = 0;
   int slave_cores = 0;
-  std::size_t ldm_bytes = 0;  // that each can have for a job
+  std::size_t ldm_bytes = 0;  // that each can have for a launch
 };
 
-// What slaves get is never on the master's stack: other core groups may not see
-// it.
+// Slaves get nothing from the master's stack, which other core groups may not
+// be able to read.
 struct RollCall {
   athread::GreetingCall call;
   Greeting greetings[kMaxSlaves];
@@ -71,57 +71,45 @@ Chip find_chip() {
     chip.ldm_bytes = std::min<std::size_t>(chip.ldm_bytes, greeting.ldm_bytes);
   }
   chip.slave_cores = groups * chip.group_cores;
-  // What rounds a job's memory up to a line is not its own either.
+  // Also subtract what aligns a launch's memory to a line.
   const std::size_t kept = kStackBytes + kLdmAlignment;
   chip.ldm_bytes = chip.ldm_bytes > kept ? chip.ldm_bytes - kept : 0;
   return chip;
 }
 
-// The slaves are one, whatever machines are made of them.
-struct Slaves {
-  std::mutex mutex;
-  JobCall call;
-};
-Slaves& slaves() {
-  static Slaves all;
-  return all;
-}
+// All machines share the slaves and this call to them; fork_mutexes().slaves
+// guards both.
+LaunchCall shared_call;
 
 class AthreadBackend final : public Backend {
  public:
-  explicit AthreadBackend(const Chip& chip) : chip_(chip) {}
+  explicit AthreadBackend(const Chip& chip)
+      : Backend(chip.ldm_bytes), chip_(chip) {}
 
-  int worker_count() const noexcept override { return 1; }
-  std::size_t ldm_limit() const noexcept override { return chip_.ldm_bytes; }
-
-  // Host code runs on the master.
-  void run(int slave_count, WorkerEntry entry,
-           void* context) noexcept override {
-    entry(context, 0, slave_count, 0);
-  }
-
-  void run_job(const RemoteJob& remote, WorkerEntry entry,
-               void* context) noexcept override {
-    const Job& job = remote.job;
-    for (int i = 0; i < job.slaves; ++i)
-      job.results[i].segment = athread::kNotRun;
-    spawn_and_join(remote);
-    // A slave may have had no LDM left, because the program's own code holds
-    // it, or may not have been there: after fork() none is.
-    for (int i = 0; i < job.slaves; ++i) {
-      if (job.results[i].segment == athread::kNotRun) {
-        entry(context, i, i + 1, 0);
+  void run(const Launch& launch) noexcept override {
+    if (launch.slaves == 1) {
+      run_slaves(launch, 0, 1, 0);
+      return;
+    }
+    for (int i = 0; i < launch.slaves; ++i) {
+      launch.results[i].first_segment = athread::kNotRun;
+    }
+    spawn_and_join(launch);
+    // The master runs the parts of slaves that had no LDM left, because the
+    // program's own code holds it, or that do not exist, as after fork().
+    for (int i = 0; i < launch.slaves; ++i) {
+      if (launch.results[i].first_segment == athread::kNotRun) {
+        run_slaves(launch, i, i + 1, 0);
       }
     }
   }
 
  private:
-  void spawn_and_join(const RemoteJob& remote) const noexcept {
+  void spawn_and_join(const Launch& launch) const noexcept {
     if (chip_.slave_cores == 0 || fork_generation() != chip_.generation) return;
-    const std::lock_guard<std::mutex> lock(slaves().mutex);
-    JobCall& call = slaves().call;
-    call = JobCall{remote, chip_.group_cores, chip_.slave_cores};
-    if (athread_spawn_cgs(SLAVE_FUN(swamp_slave_run), &call) == 0) {
+    const std::lock_guard<std::mutex> lock(fork_mutexes().slaves);
+    shared_call = LaunchCall{launch, chip_.group_cores, chip_.slave_cores};
+    if (athread_spawn_cgs(SLAVE_FUN(swamp_slave_run), &shared_call) == 0) {
       athread_join_cgs();
     }
   }
@@ -132,7 +120,7 @@ class AthreadBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_athread_backend(const BackendOptions&) {
-  const std::lock_guard<std::mutex> lock(slaves().mutex);
+  const std::lock_guard<std::mutex> lock(fork_mutexes().slaves);
   static const Chip chip = find_chip();
   return std::make_unique<AthreadBackend>(chip);
 }

@@ -1,4 +1,4 @@
-// The openmp backend: slaves multiplexed on the caller's OpenMP threads.
+// Backend openmp: slaves multiplexed on the caller's OpenMP threads.
 #include <omp.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ class OpenmpBackend final : public Backend {
         bind_(options.bind),
         cpus_(omp_get_num_procs()) {}
 
-  // More threads than CPUs get no slaves: they would only take turns.
+  // Not more threads than CPUs: they would only take turns.
   int worker_count() const noexcept override {
     // libgomp hangs in a forked child; inside a parallel region the threads
     // are already busy.
@@ -24,25 +24,24 @@ class OpenmpBackend final : public Backend {
     return std::max(1, std::min(omp_get_max_threads(), cpus_));
   }
 
-  void run(int slave_count, WorkerEntry entry,
-           void* context) noexcept override {
-    const int workers = worker_count();
-    if (workers == 1 || slave_count == 1) {
-      entry(context, 0, slave_count, 0);
+  void run(const Launch& launch) noexcept override {
+    const int workers = launch.slaves == 1 ? 1 : worker_count();
+    if (workers == 1) {
+      run_slaves(launch, 0, launch.slaves, 0);
       return;
     }
-    // The team is the caller's own, whatever is needed of it: libgomp ends the
-    // threads that a smaller team leaves over, and the caller's next region
-    // would have to start them again.
+    // All of the caller's team, even if fewer threads are needed: libgomp ends
+    // the threads that a smaller team does not use, and the caller's next
+    // region would have to start them again.
 #pragma omp parallel
     {
       const int worker = omp_get_thread_num();
       const int team = std::min(workers, omp_get_num_threads());
       if (worker < team) {
         if (bind_ && worker != 0) bind_worker(worker);
-        const int begin = share(slave_count, worker, team);
-        const int end = share(slave_count, worker + 1, team);
-        if (begin < end) entry(context, begin, end, worker);
+        const int begin = share(launch.slaves, worker, team);
+        const int end = share(launch.slaves, worker + 1, team);
+        if (begin < end) run_slaves(launch, begin, end, worker);
       }
     }
   }
@@ -52,8 +51,8 @@ class OpenmpBackend final : public Backend {
     return static_cast<int>(static_cast<long long>(slaves) * worker / team);
   }
 
-  // Binds once per thread. Never the calling thread: it is the caller's, and
-  // the threads it starts would inherit the binding.
+  // Binds once per thread, and never the calling thread, because the threads
+  // that it starts would inherit the binding.
   void bind_worker(int worker) const noexcept {
     thread_local const OpenmpBackend* bound_by = nullptr;
     if (bound_by == this) return;

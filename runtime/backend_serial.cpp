@@ -1,4 +1,4 @@
-// The serial backend: all slaves on the calling thread, in order.
+// Backend serial: all slaves on the calling thread, in order.
 #include "runtime/backend.h"
 
 namespace swamp::runtime {
@@ -6,10 +6,8 @@ namespace {
 
 class SerialBackend final : public Backend {
  public:
-  int worker_count() const noexcept override { return 1; }
-  void run(int slave_count, WorkerEntry entry,
-           void* context) noexcept override {
-    entry(context, 0, slave_count, 0);
+  void run(const Launch& launch) noexcept override {
+    run_slaves(launch, 0, launch.slaves, 0);
   }
 };
 

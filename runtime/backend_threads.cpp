@@ -1,4 +1,4 @@
-// The threads backend: one parked OS thread per slave, as on the real machine.
+// Backend threads: one parked OS thread per slave, as on the real machine.
 #include <semaphore.h>
 #include <signal.h>
 
@@ -34,14 +34,20 @@ class Semaphore {
   sem_t semaphore_;
 };
 
-// SignalsBlocked has the threads that are started in its scope take none of the
-// process's signals: they are the caller's business.
+// SignalsBlocked keeps the signals of the process away from the threads that
+// are started in its scope: they are for the caller's threads. Signals that a
+// thread causes itself stay unblocked, because the kernel kills a process that
+// blocks them, whatever handler it has.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &own_);
+    sigset_t blocked;
+    sigfillset(&blocked);
+    for (const int signal :
+         {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
+      sigdelset(&blocked, signal);
+    }
+    pthread_sigmask(SIG_SETMASK, &blocked, &own_);
   }
   ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &own_, nullptr); }
   SignalsBlocked(const SignalsBlocked&) = delete;
@@ -90,18 +96,17 @@ class ThreadsBackend final : public Backend {
     return is_parent() ? slaves_ : 1;
   }
 
-  void run(int slave_count, WorkerEntry entry,
-           void* context) noexcept override {
-    if (!is_parent()) {  // the threads did not come along through fork()
-      entry(context, 0, slave_count, 0);
+  void run(const Launch& launch) noexcept override {
+    if (launch.slaves == 1 ||
+        !is_parent()) {  // a child of fork() has no slaves
+      run_slaves(launch, 0, launch.slaves, 0);
       return;
     }
     // One run at a time: a slave is one thread.
     const std::lock_guard<std::mutex> lock(run_mutex_);
-    entry_ = entry;
-    context_ = context;
-    remaining_.store(slave_count, std::memory_order_relaxed);
-    for (int slave = 0; slave < slave_count; ++slave)
+    launch_ = &launch;
+    remaining_.store(launch.slaves, std::memory_order_relaxed);
+    for (int slave = 0; slave < launch.slaves; ++slave)
       start_[slave_index(slave)].post();
     done_.wait();
   }
@@ -117,7 +122,7 @@ class ThreadsBackend final : public Backend {
     for (;;) {
       start_[slave_index(slave)].wait();
       if (stopping_.load(std::memory_order_acquire)) return;
-      entry_(context_, slave, slave + 1, slave);
+      run_slaves(*launch_, slave, slave + 1, slave);
       if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) done_.post();
     }
   }
@@ -140,8 +145,7 @@ class ThreadsBackend final : public Backend {
   std::mutex run_mutex_;
   std::atomic<int> remaining_{0};
   std::atomic<bool> stopping_{false};
-  WorkerEntry entry_ = nullptr;
-  void* context_ = nullptr;
+  const Launch* launch_ = nullptr;
   std::unique_ptr<std::vector<std::thread>> threads_;
 };
 

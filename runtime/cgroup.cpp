@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <locale>
 
 namespace swamp::runtime {
 namespace {
@@ -11,9 +12,14 @@ namespace {
 // in two. False where they are not there, or "max", or -1: no limit.
 bool read_pair(const std::string& first, const std::string& second,
                double& quota, double& period) {
-  std::ifstream file(first);
+  const auto open = [](const std::string& name) {
+    std::ifstream file(name);
+    file.imbue(std::locale::classic());  // the program's may group digits
+    return file;
+  };
+  std::ifstream file = open(first);
   if (!(file >> quota)) return false;
-  if (!second.empty()) file = std::ifstream(second);
+  if (!second.empty()) file = open(second);
   return (file >> period) && quota > 0 && period > 0;
 }
 

@@ -9,7 +9,7 @@ constexpr int kPoison = 0xff;  // nan in every float format, -1 in integers
 
 }  // namespace
 
-DeferredDma::~DeferredDma() {
+CheckedDma::~CheckedDma() {
   for (std::size_t i = 0; i < pending_count_; ++i) {
     const Pending& transfer = pending_[i];
     report(where(transfer.file, transfer.line), "missing-wait",
@@ -19,9 +19,9 @@ DeferredDma::~DeferredDma() {
   }
 }
 
-bool DeferredDma::legal(const void* ldm, const void* main, std::size_t bytes,
-                        const Reply* reply, bool write, const char* file,
-                        int line) {
+bool CheckedDma::legal(const void* ldm, const void* main, std::size_t bytes,
+                       const Reply* reply, bool write, const char* file,
+                       int line) {
   const Where at = where(file, line);
   const auto bits = reinterpret_cast<std::uintptr_t>(ldm) |
                     reinterpret_cast<std::uintptr_t>(main) | bytes;
@@ -48,13 +48,13 @@ bool DeferredDma::legal(const void* ldm, const void* main, std::size_t bytes,
   return false;
 }
 
-void DeferredDma::issue(const Pending& transfer) {
-  // A full queue works off its oldest transfer first, as the hardware would.
+void CheckedDma::issue(const Pending& transfer) {
+  // A full queue completes its oldest transfer, as the hardware would.
   if (pending_count_ == kMaxPending) complete(0);
   pending_[pending_count_++] = transfer;
 }
 
-void DeferredDma::complete(std::size_t i) {
+void CheckedDma::complete(std::size_t i) {
   const Pending transfer = pending_[i];
   std::memcpy(transfer.destination, transfer.source, transfer.bytes);
   ++*transfer.reply;
@@ -62,18 +62,18 @@ void DeferredDma::complete(std::size_t i) {
   --pending_count_;
 }
 
-void DeferredDma::get(void* ldm, const void* main, std::size_t bytes,
-                      Reply* reply, const char* file, int line) {
+void CheckedDma::get(void* ldm, const void* main, std::size_t bytes,
+                     Reply* reply, const char* file, int line) {
   if (!legal(ldm, main, bytes, reply, false, file, line)) {
-    ++*reply;  // or the slave would hang on top of it
+    ++*reply;  // Count it as complete, or wait() would hang as well.
     return;
   }
   std::memset(ldm, kPoison, bytes);
   issue({ldm, main, bytes, reply, file, line});
 }
 
-void DeferredDma::put(void* main, const void* ldm, std::size_t bytes,
-                      Reply* reply, const char* file, int line) {
+void CheckedDma::put(void* main, const void* ldm, std::size_t bytes,
+                     Reply* reply, const char* file, int line) {
   if (!legal(ldm, main, bytes, reply, true, file, line)) {
     ++*reply;
     return;
@@ -81,8 +81,8 @@ void DeferredDma::put(void* main, const void* ldm, std::size_t bytes,
   issue({main, ldm, bytes, reply, file, line});
 }
 
-void DeferredDma::wait(const Reply* reply, Reply value, const char* file,
-                       int line) {
+void CheckedDma::wait(const Reply* reply, Reply value, const char* file,
+                      int line) {
   for (std::size_t i = 0; *reply < value;) {
     while (i < pending_count_ && pending_[i].reply != reply) ++i;
     if (i == pending_count_) {

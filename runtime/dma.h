@@ -1,5 +1,5 @@
 // DMA between main memory and LDM, with reply counters as on the real machine:
-// every completed transfer adds one to its reply word, and wait() returns when
+// every completed transfer adds 1 to its reply word, and wait() returns when
 // the word has reached a value.
 #ifndef SWAMP_RUNTIME_DMA_H_
 #define SWAMP_RUNTIME_DMA_H_
@@ -8,18 +8,17 @@
 #include <cstdint>
 #include <cstring>
 
-#include "runtime/check/main_window.h"
-#include "runtime/check/reports.h"
+#include "runtime/check.h"
 #include "runtime/ldm.h"
 
 namespace swamp::runtime {
 
-// EagerDma carries a transfer out when it is issued: transfer mode `copy`.
-class EagerDma {
+// CopyDma performs a transfer when it is issued: transfer mode `copy`.
+class CopyDma {
  public:
-  // The get goes in pieces: for a whole tile memcpy() would turn to `rep
-  // movsb`, which reads memory at half the speed of loads that prefetch
-  // (measured: 8 KiB tiles 33 GB/s, in pieces 60, directly 65).
+  // In pieces: memcpy() of a whole tile would use `rep movsb`, which reads
+  // memory at half the speed of loads with prefetches (8 KiB tiles: 33 GB/s, in
+  // pieces 60, directly 65).
   void get(void* ldm, const void* main, std::size_t bytes,
            Reply* reply) noexcept {
     auto* to = static_cast<std::byte*>(ldm);
@@ -38,9 +37,9 @@ class EagerDma {
     std::memcpy(main, ldm, bytes);
     ++*reply;
   }
-  void wait(const Reply*, Reply) noexcept {}  // all is done when issued
-  // load() and store() go to main memory directly: an element that shares
-  // its 4-byte word with a neighbour.
+  void wait(const Reply*, Reply) noexcept {}  // complete when issued
+  // load() and store() access main memory directly, for elements that share
+  // their 4-byte word with a neighbour.
   static void load(void* ldm, const void* main, std::size_t bytes) noexcept {
     std::memcpy(ldm, main, bytes);
   }
@@ -53,19 +52,19 @@ class EagerDma {
   static constexpr std::size_t kPrefetch = 4096;
 };
 
-// DeferredDma carries a transfer out when it is waited for, and poisons what a
-// get will write until then: transfer mode `check`. A kernel that forgets a
-// wait computes nan, as on the real machine it computes stale data. What breaks
-// a rule is reported and not carried out.
-class DeferredDma {
+// CheckedDma performs a transfer when it is waited for, and poisons the
+// destination of a get until then: transfer mode `check`. A kernel that forgets
+// a wait computes nan, where it would compute stale data on the real machine. A
+// transfer that breaks a rule is reported and not performed.
+class CheckedDma {
  public:
-  DeferredDma(const Ldm& ldm, const MainWindow& window, int core_group,
-              int slave) noexcept
+  CheckedDma(const Ldm& ldm, const MainWindow& window, int core_group,
+             int slave) noexcept
       : ldm_(ldm), window_(window), core_group_(core_group), slave_(slave) {}
-  // Reports every transfer that nobody waited for.
-  ~DeferredDma();
-  DeferredDma(const DeferredDma&) = delete;
-  DeferredDma& operator=(const DeferredDma&) = delete;
+  // Reports every transfer that was not waited for.
+  ~CheckedDma();
+  CheckedDma(const CheckedDma&) = delete;
+  CheckedDma& operator=(const CheckedDma&) = delete;
 
   void get(void* ldm, const void* main, std::size_t bytes, Reply* reply,
            const char* file = __builtin_FILE(), int line = __builtin_LINE());
@@ -101,8 +100,8 @@ class DeferredDma {
   const MainWindow& window_;
   int core_group_;
   int slave_;
-  // In the order of issue. Fixed, because a slave cannot fail; the tile loop
-  // has two tiles of kMaxStreams in flight, each way.
+  // In the order of issue. The size is fixed, because a slave cannot fail; the
+  // tile loop has at most two tiles in flight in each direction.
   static constexpr std::size_t kMaxPending = 64;
   Pending pending_[kMaxPending];
   std::size_t pending_count_ = 0;

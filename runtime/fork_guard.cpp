@@ -13,11 +13,13 @@ ForkMutexes mutexes;
 void lock_all() {
   mutexes.default_machine.lock();
   mutexes.topology.lock();
+  mutexes.slaves.lock();
   mutexes.reports.lock();
 }
 
 void unlock_all() {
   mutexes.reports.unlock();
+  mutexes.slaves.unlock();
   mutexes.topology.unlock();
   mutexes.default_machine.unlock();
 }

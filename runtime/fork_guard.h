@@ -17,6 +17,7 @@ int fork_generation() noexcept;
 struct ForkMutexes {
   std::mutex default_machine;
   std::mutex topology;  // also hwloc's own locks, while it is read
+  std::mutex slaves;    // of the athread backend
   std::mutex reports;
 };
 ForkMutexes& fork_mutexes() noexcept;

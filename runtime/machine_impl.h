@@ -8,18 +8,17 @@
 #include "runtime/backend.h"
 #include "runtime/topology.h"
 #include "runtime/tuning.h"
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 #include "swamp/machine.h"
 
 namespace swamp {
 
 namespace runtime {
-class JobCounter;
 enum class Transfer : std::uint8_t { view, copy, check };
 }  // namespace runtime
 
-// Machine::Impl is what the runtime and the master know of a machine. Constant
-// once made, but for `tuning`, which tests and benches may change before use.
+// Machine::Impl is what the runtime and the master know of a machine. It is
+// constant once made, except that tests and benches may change `tuning`.
 struct Machine::Impl {
   std::string name;
   std::uint32_t core_groups = 1;
@@ -30,7 +29,6 @@ struct Machine::Impl {
   const KernelTable* kernels = nullptr;
   runtime::Topology topology;
   runtime::Tuning tuning;
-  runtime::JobCounter* job_counter = nullptr;  // jobs are counted, not done
   const runtime::BackendRow* backend_row = nullptr;
   std::unique_ptr<runtime::Backend> backend;  // last: its threads use the rest
 
@@ -39,6 +37,14 @@ struct Machine::Impl {
   }
 };
 
+namespace runtime {
+
+// run() performs a launch, whose first part the caller has set: spawn, tile
+// loop, join. `arenas` are the calling thread's. Throws Error before the first
+// slave starts if a kernel needs more LDM than there is, or if memory runs out.
+void run(Machine::Impl& machine, Launch& launch, LdmArenas& arenas);
+
+}  // namespace runtime
 }  // namespace swamp
 
 #endif  // SWAMP_RUNTIME_MACHINE_IMPL_H_

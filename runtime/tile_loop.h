@@ -1,46 +1,245 @@
 // The tile loop: what a slave does with its part of the segment table. Written
-// once, for every operation and every transfer mode.
+// once for every operation, with one loop for tiles in LDM and one for view.
 #ifndef SWAMP_RUNTIME_TILE_LOOP_H_
 #define SWAMP_RUNTIME_TILE_LOOP_H_
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 
-#include "runtime/job.h"
+#include "runtime/launch.h"
 #include "runtime/ldm.h"
-#include "runtime/tile_slot.h"
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 
 namespace swamp::runtime {
 
 // run_view() is the tile loop of transfer mode `view`: the host's caches are
 // the scratchpad, a get is a pointer into main memory, a put is nothing, and a
-// tile is all of a segment that falls to this slave.
-void run_view(const SegmentTable& table, const SlaveRange& range,
-              const Partials& partials, int slave, const KernelRow* kernels,
-              Result& result) noexcept;
+// tile is all of a segment that belongs to this slave.
+inline void run_view(const Launch& launch, int slave) noexcept {
+  const SegmentTable& table = launch.table;
+  const SlaveRange& range = launch.ranges[slave];
+  const Partials& partials = launch.partials;
+  SlaveResult& slave_result = launch.results[slave];
+  std::size_t begin = range.begin_element;
+  std::byte* last_slot = nullptr;
+  void* operands[kMaxOperands];
+  Tile tile;
+  tile.operands = operands;
+  tile.grain_elements = partials.grain_elements;
+  tile.prefetch_bytes = launch.hints.prefetch_bytes;
+  tile.non_temporal = launch.hints.non_temporal;
+  const auto run = [&](std::size_t i, std::size_t end) {
+    const Segment& segment = table[i];
+    const Operation& operation = *segment.operation;
+    if (begin < end) {
+      if (partials.bytes != 0) {
+        const Partials::Place place =
+            partials.place(segment, operation.operand_count, i, slave, begin);
+        // One slot, or those of all grains up to `end`.
+        std::size_t slots = 1;
+        if (place.end < end) {
+          slots += (end - place.end - 1) / partials.grain_elements + 1;
+        }
+        std::byte* slot = place.slot;
+        std::byte* const next = slot + slots * partials.bytes;
+        if (slot == last_slot) slot += partials.bytes;
+        std::memset(slot, 0, static_cast<std::size_t>(next - slot));
+        tile.partial = place.slot;
+        last_slot = next - partials.bytes;
+      }
+      for (int s = 0; s < operation.operand_count; ++s) {
+        operands[s] =
+            segment.data()[s] + begin * operation.operands[s].element_bytes;
+      }
+      tile.count = end - begin;
+      tile.first = begin;
+      Result result;
+      launch.kernels[operation.kernel].function(operation.args, tile, result);
+      slave_result.add(i, result);
+    }
+    begin = 0;
+  };
+  // Small tensors may lie anywhere: with several operands, prefetching their
+  // first lines kAhead segments early gained 10 to 20 % of an Adam step of 16
+  // elements. With one operand it cost as much as it gained.
+  constexpr std::size_t kAhead = 4;
+  const int operand_count =
+      table.count != 0 ? table.operations->operand_count : 0;
+  const std::size_t last = operand_count > 1 && range.end_segment > kAhead
+                               ? range.end_segment - kAhead
+                               : 0;
+  for (std::size_t i = range.begin_segment; i < range.end_segment; ++i) {
+    if (i < last) {
+      const Segment& next = table[i + kAhead];
+      for (int s = 0; s < operand_count; ++s) {
+        __builtin_prefetch(next.data()[s]);
+      }
+    }
+    run(i, table[i].count);
+  }
+  if (range.end_element != 0) run(range.end_segment, range.end_element);
+}
+
+// LdmLayout is what the tile loop puts into LDM for an operation: first a batch
+// of the segment table, the reply words and two partial results; then two slots
+// for double buffering, each with a copy of the operation, of its arguments,
+// and a tile of every operand.
+struct LdmLayout {
+  static constexpr std::size_t kSegmentBatch = 16;
+  static constexpr std::size_t kMinTileBytes = 128;  // of the narrowest operand
+  static constexpr std::size_t kReplies = 7;
+
+  std::size_t tile_elements = 0;
+  std::size_t bytes_needed = 0;  // with the smallest possible tile
+  std::size_t bytes_used = 0;    // with tile_elements
+
+  bool fits() const noexcept { return tile_elements != 0; }
+
+  // make() lays out LDM of `ldm_bytes`. `tile_bytes` limits the tile of the
+  // widest operand.
+  static LdmLayout make(const Operation& operation, std::size_t ldm_bytes,
+                        std::size_t tile_bytes,
+                        std::size_t partial_bytes = 0) noexcept {
+    std::size_t narrowest = ~std::size_t{0};
+    std::size_t widest = 1;
+    std::size_t sum = 0;
+    for (int s = 0; s < operation.operand_count; ++s) {
+      const std::size_t element_bytes = operation.operands[s].element_bytes;
+      narrowest = std::min(narrowest, element_bytes);
+      widest = std::max(widest, element_bytes);
+      sum += element_bytes;
+    }
+    // Whole lines of every operand: putting part of a line costs the real
+    // machine up to 12 times as much.
+    const std::size_t step = kMinTileBytes / narrowest;
+    // The number of its first grain may follow a segment.
+    const int segment_words = operation.operand_count + (partial_bytes != 0);
+    const std::size_t fixed =
+        align_up(kSegmentBatch * segment_bytes(segment_words), kLdmAlignment) +
+        kLdmAlignment + 2 * align_up(partial_bytes, kLdmAlignment);
+
+    LdmLayout layout;
+    layout.bytes_needed = fixed + 2 * slot_bytes(operation, step);
+    if (layout.bytes_needed > ldm_bytes) return layout;
+    const std::size_t spare = ldm_bytes - layout.bytes_needed;
+    const std::size_t by_ldm = step + spare / (2 * sum) / step * step;
+    const std::size_t by_tile =
+        std::max(step, tile_bytes / widest / step * step);
+    layout.tile_elements = std::min(by_ldm, by_tile);
+    layout.bytes_used = fixed + 2 * slot_bytes(operation, layout.tile_elements);
+    return layout;
+  }
+
+  // slot_bytes() returns the size of a slot with tiles of `tile_elements`.
+  static std::size_t slot_bytes(const Operation& operation,
+                                std::size_t tile_elements) noexcept {
+    std::size_t bytes = args_offset() + args_bytes(operation);
+    for (int s = 0; s < operation.operand_count; ++s) {
+      bytes += tile_stride(operation, s, tile_elements);
+    }
+    return bytes;
+  }
+  // A slot is the operation, the arguments at args_offset(), and the tiles.
+  static std::size_t args_offset() noexcept {
+    return align_up(sizeof(Operation), kLdmAlignment);
+  }
+  static std::size_t args_bytes(const Operation& operation) noexcept {
+    return align_up(operation.args_bytes, kLdmAlignment);
+  }
+  // One extra line: a tile keeps its array's offset from a 4-byte boundary.
+  static std::size_t tile_stride(const Operation& operation, int s,
+                                 std::size_t tile_elements) noexcept {
+    return align_up(tile_elements * operation.operands[s].element_bytes,
+                    kLdmAlignment) +
+           kLdmAlignment;
+  }
+};
+
+// Channel is a reply word in LDM and the value that it has when all transfers
+// issued on it are complete: the cumulative counter of athread code.
+struct Channel {
+  Reply* reply = nullptr;
+  Reply issued = 0;
+};
+
+// TileSlot is a tile of every operand, with the operation that computes it.
+struct TileSlot {
+  std::byte* memory = nullptr;        // the slot, in LDM
+  Operation* operation = nullptr;     // copy in LDM of ...
+  const Operation* source = nullptr;  // ... this one
+  KernelFunction kernel = nullptr;    // its function, on this side
+  std::byte* args = nullptr;
+  std::byte* main[kMaxOperands] = {};
+  void* tiles[kMaxOperands] = {};
+  std::size_t count = 0;
+  std::size_t first = 0;
+  std::size_t segment = 0;
+  std::byte* partial = nullptr;  // in main memory; null: there is none
+  std::size_t tile_elements = 0;
+  Channel get, put;
+
+  // place_tiles() sets the addresses of elements [first, first + count).
+  void place_tiles(const Segment& in) noexcept {
+    std::byte* at = args + LdmLayout::args_bytes(*operation);
+    for (int s = 0; s < operation->operand_count; ++s) {
+      main[s] = in.data()[s] + first * operation->operands[s].element_bytes;
+      tiles[s] = at + reinterpret_cast<std::uintptr_t>(main[s]) % 4;
+      at += LdmLayout::tile_stride(*operation, s, tile_elements);
+    }
+  }
+
+  // for_words() splits a tile of operand s into the whole 4-byte words in the
+  // middle, which are transferred by DMA, and the elements of 1 or 2 bytes at
+  // its edges, which share a word with a neighbour and are accessed directly.
+  template <class Words, class Edge>
+  void for_words(int s, Words words, Edge edge) const {
+    std::byte* at = main[s];
+    auto* tile = static_cast<std::byte*>(tiles[s]);
+    std::size_t bytes = count * operation->operands[s].element_bytes;
+    const std::size_t head =
+        std::min(-reinterpret_cast<std::uintptr_t>(at) % 4, bytes);
+    if (head != 0) {
+      edge(at, tile, head);
+      at += head;
+      tile += head;
+      bytes -= head;
+    }
+    const std::size_t middle = bytes / 4 * 4;
+    if (middle != 0) words(at, tile, middle);
+    if (middle != bytes) edge(at + middle, tile + middle, bytes - middle);
+  }
+};
+
+// PartialSlot is a partial result in LDM. There are two, because the previous
+// one may still be in flight to main memory.
+struct PartialSlot {
+  std::byte* memory = nullptr;
+  Channel put;
+};
 
 // TileLoop is the tile loop through LDM: for each tile get, kernel, put, in
-// two slots, so that the next tile travels in while this one is computed.
+// two slots, so that the next tile is transferred while this one is computed.
 template <class Dma>
 class TileLoop {
  public:
-  TileLoop(const SlavePart& part, const KernelRow* kernels,
-           std::size_t tile_bytes, Ldm& ldm, Dma& dma)
-      : table_(part.table),
-        range_(part.range),
-        partials_(part.partials),
-        slave_(part.slave),
+  // `range` and `result` are those of `slave`, on this side. `ldm` must be
+  // large enough for every operation of the table, by LdmLayout.
+  TileLoop(const Launch& launch, int slave, const SlaveRange& range,
+           const KernelRow* kernels, Ldm& ldm, Dma& dma, SlaveResult& result)
+      : table_(launch.table),
+        partials_(launch.partials),
+        tile_bytes_(launch.tile_bytes),
+        slave_(slave),
+        range_(range),
         kernels_(kernels),
-        tile_bytes_(tile_bytes),
         ldm_(ldm),
         dma_(dma),
-        result_(part.result),
+        result_(result),
         segment_(range_.begin_segment),
         element_(range_.begin_element) {}
 
-  // run() needs an LDM that LdmLayout found large enough for every operation of
-  // the table.
   void run() {
     allocate();
     int current = 0;
@@ -68,15 +267,16 @@ class TileLoop {
   void allocate() {
     const std::size_t batch = std::min(LdmLayout::kSegmentBatch, table_.count);
     batch_ = static_cast<std::byte*>(ldm_.allocate(batch * table_.stride));
-    auto* replies = static_cast<Reply*>(ldm_.allocate(7 * sizeof(Reply)));
-    std::fill(replies, replies + 7, 0);
+    auto* replies =
+        static_cast<Reply*>(ldm_.allocate(LdmLayout::kReplies * sizeof(Reply)));
+    std::fill(replies, replies + LdmLayout::kReplies, 0);
     batch_channel_.reply = replies;
     for (int i = 0; i < 2; ++i) {
       partial_slots_[i].memory =
           static_cast<std::byte*>(ldm_.allocate(partials_.bytes));
       partial_slots_[i].put.reply = replies + 5 + i;
     }
-    // The slots share what is left, whatever operation they will hold.
+    // The slots share the rest, because they hold any of the operations.
     const std::size_t half =
         (ldm_.bytes() - ldm_.used()) / 2 / kLdmAlignment * kLdmAlignment;
     for (int i = 0; i < 2; ++i) {
@@ -94,8 +294,8 @@ class TileLoop {
     ++channel.issued;
   }
 
-  // segment_at() returns a copy in LDM of segment i; they come a batch at a
-  // time.
+  // segment_at() returns a copy in LDM of segment i. Segments are transferred
+  // in batches.
   const Segment& segment_at(std::size_t i) {
     if (i < batch_begin_ || i >= batch_end_) {
       batch_begin_ = i;
@@ -108,8 +308,8 @@ class TileLoop {
                                                           table_.stride);
   }
 
-  // next_tile() moves on to the next tile of this slave and describes it in
-  // `slot`, whose last put must first have left LDM.
+  // next_tile() describes the next tile of this slave in `slot`, after the
+  // slot's previous put has completed. Returns false if there is none.
   bool next_tile(TileSlot& slot) {
     for (;; ++segment_, element_ = 0) {
       const bool last = segment_ == range_.end_segment;
@@ -129,7 +329,7 @@ class TileLoop {
       slot.count = std::min(slot.tile_elements, end - element_);
       if (partials_.bytes != 0) {
         const Partials::Place place = partials_.place(
-            segment, slot.operation->stream_count, segment_, slave_, element_);
+            segment, slot.operation->operand_count, segment_, slave_, element_);
         slot.partial = place.slot;
         slot.count = std::min(slot.count, place.end - element_);
       }
@@ -144,7 +344,7 @@ class TileLoop {
     slot.operation = reinterpret_cast<Operation*>(slot.memory);
     get(slot.operation, slot.source, sizeof(Operation), slot.get);
     wait(slot.get);
-    slot.args = slot.memory + align_up(sizeof(Operation), kLdmAlignment);
+    slot.args = slot.memory + LdmLayout::args_offset();
     if (slot.operation->args_bytes != 0) {
       get(slot.args, slot.operation->args, slot.operation->args_bytes,
           slot.get);
@@ -157,8 +357,8 @@ class TileLoop {
   }
 
   void begin_get(TileSlot& slot) {
-    for (int s = 0; s < slot.operation->stream_count; ++s) {
-      if (slot.operation->streams[s].access == Access::out) continue;
+    for (int s = 0; s < slot.operation->operand_count; ++s) {
+      if (slot.operation->operands[s].access == Access::out) continue;
       slot.for_words(
           s,
           [&](std::byte* main, std::byte* tile, std::size_t bytes) {
@@ -171,8 +371,8 @@ class TileLoop {
   }
 
   void begin_put(TileSlot& slot) {
-    for (int s = 0; s < slot.operation->stream_count; ++s) {
-      if (slot.operation->streams[s].access == Access::in) continue;
+    for (int s = 0; s < slot.operation->operand_count; ++s) {
+      if (slot.operation->operands[s].access == Access::in) continue;
       slot.for_words(
           s,
           [&](std::byte* main, std::byte* tile, std::size_t bytes) {
@@ -185,8 +385,7 @@ class TileLoop {
     }
   }
 
-  // begin_partial() hands the kernel a zero partial result that will go to
-  // `main`.
+  // begin_partial() begins a partial result, zero, that will be put to `main`.
   void begin_partial(std::byte* main) {
     end_partial();
     partial_main_ = main;
@@ -194,10 +393,10 @@ class TileLoop {
     PartialSlot& slot = partial_slots_[partial_index_];
     wait(slot.put);
     std::memset(slot.memory, 0, partials_.bytes);
-    result_.partial = slot.memory;
+    partial_ = slot.memory;
   }
 
-  // end_partial() sends the last one out, if there is one.
+  // end_partial() puts the current partial result, if there is one.
   void end_partial() {
     if (partial_main_ == nullptr) return;
     PartialSlot& slot = partial_slots_[partial_index_];
@@ -206,20 +405,26 @@ class TileLoop {
   }
 
   void compute(TileSlot& slot) {
-    result_.segment = slot.segment;
     if (slot.partial != partial_main_) begin_partial(slot.partial);
-    slot.kernel(slot.args, slot.tiles, slot.count, slot.first, result_);
+    Tile tile;
+    tile.operands = slot.tiles;
+    tile.count = slot.count;
+    tile.first = slot.first;
+    tile.partial = partial_;
+    Result result;
+    slot.kernel(slot.args, tile, result);
+    result_.add(slot.segment, result);
   }
 
   const SegmentTable& table_;
-  const SlaveRange& range_;
   const Partials& partials_;
-  int slave_;
-  const KernelRow* kernels_;
   std::size_t tile_bytes_;
+  int slave_;
+  const SlaveRange& range_;
+  const KernelRow* kernels_;
   Ldm& ldm_;
   Dma& dma_;
-  Result& result_;
+  SlaveResult& result_;
 
   std::size_t segment_;  // the next tile
   std::size_t element_;
@@ -229,6 +434,7 @@ class TileLoop {
   Channel batch_channel_;
   TileSlot slots_[2];
   std::byte* partial_main_ = nullptr;
+  void* partial_ = nullptr;  // the current one in LDM
   int partial_index_ = 0;
   PartialSlot partial_slots_[2];
 };

@@ -1,38 +1,62 @@
-// The measured numbers of the runtime, and the bench that gave them. A machine
-// whose numbers are others has them in its row in config.cpp.
+// The measured numbers of the runtime, the benches that gave them, and what is
+// decided by them. A machine with other numbers has them in its row in
+// config.cpp.
 #ifndef SWAMP_RUNTIME_TUNING_H_
 #define SWAMP_RUNTIME_TUNING_H_
 
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/launch.h"
+
 namespace swamp::runtime {
 
 struct Tuning {
-  // Below this traffic the master works alone: a spawn would cost more than it
-  // saves. Measured on 2 cores of an AMD EPYC: with warm data a spawn pays from
-  // 512 KiB to 1 MiB of float32, with cold data from 512 KiB; what computes
-  // more for a byte is better off sooner. swamp_bench
+  // Below this traffic the master computes alone, because a spawn would cost
+  // more than it saves. Measured on 2 cores of an AMD EPYC: a spawn pays from
+  // 512 KiB to 1 MiB of float32 with warm data, from 512 KiB with cold data,
+  // and earlier for kernels that compute more per byte. swamp_bench
   // --benchmark_filter=threshold.
   std::size_t spawn_traffic_bytes = 512 * 1024;
-  // Tile of the transfer modes copy and check, of the widest stream: beyond the
-  // host's L1 the copies cost more. swamp_bench --benchmark_filter=transfer.
+  // Tile of the widest operand in transfer modes copy and check. Copies cost
+  // more if the tiles exceed the host's L1 cache. swamp_bench
+  // --benchmark_filter=transfer.
   std::size_t tile_bytes = 8 * 1024;
   // How far ahead the kernels prefetch in view mode, in lists of more traffic
-  // than prefetch_traffic_bytes: one array that is moved in place, where 4 KiB
-  // gave 10 % in memory; one that is only read, where it disturbs the CPU's own
-  // prefetching least when it is near; several arrays, where 2 KiB were best
-  // for an Adam step (8 to 14 % over 1 KiB). In L1 and L2 the instructions cost
-  // up to 40 %. swamp_bench --benchmark_filter=prefetch.
+  // than prefetch_traffic_bytes; prefetch instructions on data in L1 and L2
+  // cost up to 40 %. swamp_bench --benchmark_filter=prefetch.
+  // One operand, updated in place: 4 KiB gained 10 % on data in memory.
   std::uint32_t prefetch_bytes = 4 * 1024;
+  // One operand, only read: short, because long distances defeat the hardware
+  // prefetcher.
   std::uint32_t read_prefetch_bytes = 512;
-  std::uint32_t streams_prefetch_bytes = 2 * 1024;
+  // Several operands: 2 KiB was best for an Adam step (8 to 14 % over 1 KiB).
+  std::uint32_t operands_prefetch_bytes = 2 * 1024;
   std::size_t prefetch_traffic_bytes = 2 * 1024 * 1024;
-  // From this traffic on arrays that are only written are stored past the
+  // From this traffic on, operands that are only written are stored past the
   // caches: a cast took 0.6 to 0.8 of the time from twice the L3 (of 32 MiB)
-  // on, but twice the time in L2. swamp_bench --benchmark_filter='past|cached'.
-  std::size_t past_caches_traffic_bytes = 40 * 1024 * 1024;
+  // on, but twice the time in L2. swamp_bench
+  // --benchmark_filter='non_temporal|cached'.
+  std::size_t non_temporal_traffic_bytes = 40 * 1024 * 1024;
 };
+
+// view_hints() returns the hints of a launch in transfer mode view. Tiles in
+// LDM need no hints.
+inline MemoryHints view_hints(const Tuning& tuning,
+                              const Launch& launch) noexcept {
+  MemoryHints hints;
+  hints.non_temporal = launch.traffic_bytes > tuning.non_temporal_traffic_bytes;
+  if (launch.traffic_bytes <= tuning.prefetch_traffic_bytes) return hints;
+  const Operation& operation = launch.table.operations[0];
+  if (operation.operand_count > 1) {
+    hints.prefetch_bytes = tuning.operands_prefetch_bytes;
+  } else if (operation.operands[0].access == Access::in) {
+    hints.prefetch_bytes = tuning.read_prefetch_bytes;
+  } else {
+    hints.prefetch_bytes = tuning.prefetch_bytes;
+  }
+  return hints;
+}
 
 }  // namespace swamp::runtime
 

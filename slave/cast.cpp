@@ -1,16 +1,15 @@
 // The cast and accumulate kernels, compiled once per target by Highway.
-#include "slave/cast.h"
-
 #include <cstdint>
 
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
+#include "slave/kernel_args.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/cast.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "slave/streams-inl.h"
+#include "slave/operands-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
@@ -18,7 +17,7 @@ namespace {
 
 using DF = hn::ScalableTag<float>;
 
-template <class In, class Out, bool kDivide, bool kPast = false>
+template <class In, class Out, bool kDivide, bool kNonTemporal = false>
 struct Cast {
   hn::Vec<DF> divisor;
 
@@ -27,32 +26,31 @@ struct Cast {
     const DF df;
     auto value = In::load(df, in);
     if (kDivide) value = In::round(df, hn::Div(value, divisor));
-    store_as<Out, kPast>(df, value, out);
+    store_as<Out, kNonTemporal>(df, value, out);
   }
 };
 
 template <class In, class Out, bool kDivide>
-HWY_INLINE void cast(const CastArgs& args, void* const* tiles,
-                     std::size_t count) {
+HWY_INLINE void cast(const CastArgs& args, const Tile& tile) {
   const auto divisor = hn::Set(DF(), args.divisor);
-  const InTile<In> in(tiles[0]);
-  const OutTile<Out> out(tiles[1]);
+  const Input<In> in(tile.operands[0]);
+  const Output<Out> out(tile.operands[1]);
   const Cast<In, Out, kDivide> compute{divisor};
-  if (args.past_caches != 0) {
-    for_each_vector_past(count, args.prefetch_bytes, compute,
-                         Cast<In, Out, kDivide, true>{divisor}, out, in, out);
+  if (tile.non_temporal) {
+    for_each_vector_non_temporal(
+        tile, compute, Cast<In, Out, kDivide, true>{divisor}, out, in, out);
   } else {
-    for_each_vector(count, args.prefetch_bytes, compute, in, out);
+    for_each_vector(tile, compute, in, out);
   }
 }
 
 template <class In, class Out>
-HWY_INLINE void cast(const void* args, void* const* tiles, std::size_t count) {
+HWY_INLINE void cast(const void* args, const Tile& tile, Result&) {
   const CastArgs& numbers = *static_cast<const CastArgs*>(args);
   if (numbers.divisor == 1.0f) {
-    cast<In, Out, false>(numbers, tiles, count);
+    cast<In, Out, false>(numbers, tile);
   } else {
-    cast<In, Out, true>(numbers, tiles, count);
+    cast<In, Out, true>(numbers, tile);
   }
 }
 
@@ -69,44 +67,28 @@ struct Accumulate {
 };
 
 template <class In>
-HWY_INLINE void accumulate(const void* args, void* const* tiles,
-                           std::size_t count) {
-  const AccumulateArgs& accumulate = *static_cast<const AccumulateArgs*>(args);
-  const auto divisor = hn::Set(DF(), accumulate.divisor);
-  const InTile<In> in(tiles[0]);
-  const InOutTile<Float32Stream> sum(tiles[1]);
-  if (accumulate.divisor == 1.0f) {
-    for_each_vector(count, accumulate.prefetch_bytes,
-                    Accumulate<In, false>{divisor}, in, sum);
+HWY_INLINE void accumulate(const void* args, const Tile& tile, Result&) {
+  const float number = static_cast<const AccumulateArgs*>(args)->divisor;
+  const auto divisor = hn::Set(DF(), number);
+  const Input<In> in(tile.operands[0]);
+  const InOut<Float32Stream> sum(tile.operands[1]);
+  if (number == 1.0f) {
+    for_each_vector(tile, Accumulate<In, false>{divisor}, in, sum);
   } else {
-    for_each_vector(count, accumulate.prefetch_bytes,
-                    Accumulate<In, true>{divisor}, in, sum);
+    for_each_vector(tile, Accumulate<In, true>{divisor}, in, sum);
   }
 }
 
 }  // namespace
 
-#define SWAMP_CAST_KERNEL(In, Out, suffix)                                    \
-  void cast_##suffix(const void* args, void* const* tiles, std::size_t count, \
-                     std::size_t, Result&) {                                  \
-    cast<In##Stream, Out##Stream>(args, tiles, count);                        \
-  }
-SWAMP_CAST_KERNEL(Float16, Float32, float16_float32)
-SWAMP_CAST_KERNEL(BFloat16, Float32, bfloat16_float32)
-SWAMP_CAST_KERNEL(Float32, Float32, float32_float32)
-SWAMP_CAST_KERNEL(Float32, Float16, float32_float16)
-SWAMP_CAST_KERNEL(Float32, BFloat16, float32_bfloat16)
-#undef SWAMP_CAST_KERNEL
-
-#define SWAMP_ACCUMULATE_KERNEL(In, suffix)                           \
-  void accumulate_##suffix(const void* args, void* const* tiles,      \
-                           std::size_t count, std::size_t, Result&) { \
-    accumulate<In##Stream>(args, tiles, count);                       \
-  }
-SWAMP_ACCUMULATE_KERNEL(Float16, float16)
-SWAMP_ACCUMULATE_KERNEL(BFloat16, bfloat16)
-SWAMP_ACCUMULATE_KERNEL(Float32, float32)
-#undef SWAMP_ACCUMULATE_KERNEL
+SWAMP_DEFINE_KERNEL(cast_float16_float32, cast<Float16Stream, Float32Stream>)
+SWAMP_DEFINE_KERNEL(cast_bfloat16_float32, cast<BFloat16Stream, Float32Stream>)
+SWAMP_DEFINE_KERNEL(cast_float32_float32, cast<Float32Stream, Float32Stream>)
+SWAMP_DEFINE_KERNEL(cast_float32_float16, cast<Float32Stream, Float16Stream>)
+SWAMP_DEFINE_KERNEL(cast_float32_bfloat16, cast<Float32Stream, BFloat16Stream>)
+SWAMP_DEFINE_KERNEL(accumulate_float16, accumulate<Float16Stream>)
+SWAMP_DEFINE_KERNEL(accumulate_bfloat16, accumulate<BFloat16Stream>)
+SWAMP_DEFINE_KERNEL(accumulate_float32, accumulate<Float32Stream>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

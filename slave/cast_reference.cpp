@@ -1,4 +1,4 @@
-#include "slave/cast.h"
+#include "slave/kernel_args.h"
 #include "slave/reference.h"
 #include "slave/reference_formats.h"
 #include "swamp/float_formats.h"
@@ -13,11 +13,11 @@ bool divides(float divisor) {
 }
 
 template <class In, class Out>
-void cast(const void* args, void* const* tiles, std::size_t count) {
+void cast(const void* args, const Tile& tile, Result&) {
   const float divisor = static_cast<const CastArgs*>(args)->divisor;
-  const auto* in = static_cast<const typename In::Storage*>(tiles[0]);
-  auto* out = static_cast<typename Out::Storage*>(tiles[1]);
-  for (std::size_t i = 0; i < count; ++i) {
+  const auto* in = static_cast<const typename In::Storage*>(tile.operands[0]);
+  auto* out = static_cast<typename Out::Storage*>(tile.operands[1]);
+  for (std::size_t i = 0; i < tile.count; ++i) {
     float value = In::load(in[i]);
     if (divides(divisor)) value = In::load(In::store(value / divisor));
     out[i] = Out::store(value);
@@ -25,11 +25,11 @@ void cast(const void* args, void* const* tiles, std::size_t count) {
 }
 
 template <class In>
-void accumulate(const void* args, void* const* tiles, std::size_t count) {
+void accumulate(const void* args, const Tile& tile, Result&) {
   const float divisor = static_cast<const AccumulateArgs*>(args)->divisor;
-  const auto* in = static_cast<const typename In::Storage*>(tiles[0]);
-  auto* sum = static_cast<float*>(tiles[1]);
-  for (std::size_t i = 0; i < count; ++i) {
+  const auto* in = static_cast<const typename In::Storage*>(tile.operands[0]);
+  auto* sum = static_cast<float*>(tile.operands[1]);
+  for (std::size_t i = 0; i < tile.count; ++i) {
     sum[i] += In::load(in[i]);
     if (divides(divisor)) sum[i] /= divisor;
   }
@@ -37,26 +37,13 @@ void accumulate(const void* args, void* const* tiles, std::size_t count) {
 
 }  // namespace
 
-#define SWAMP_CAST_REFERENCE(In, Out, suffix)                                 \
-  void cast_##suffix(const void* args, void* const* tiles, std::size_t count, \
-                     std::size_t, Result&) {                                  \
-    cast<In, Out>(args, tiles, count);                                        \
-  }
-SWAMP_CAST_REFERENCE(Float16, Float32, float16_float32)
-SWAMP_CAST_REFERENCE(BFloat16, Float32, bfloat16_float32)
-SWAMP_CAST_REFERENCE(Float32, Float32, float32_float32)
-SWAMP_CAST_REFERENCE(Float32, Float16, float32_float16)
-SWAMP_CAST_REFERENCE(Float32, BFloat16, float32_bfloat16)
-#undef SWAMP_CAST_REFERENCE
-
-#define SWAMP_ACCUMULATE_REFERENCE(In, suffix)                        \
-  void accumulate_##suffix(const void* args, void* const* tiles,      \
-                           std::size_t count, std::size_t, Result&) { \
-    accumulate<In>(args, tiles, count);                               \
-  }
-SWAMP_ACCUMULATE_REFERENCE(Float16, float16)
-SWAMP_ACCUMULATE_REFERENCE(BFloat16, bfloat16)
-SWAMP_ACCUMULATE_REFERENCE(Float32, float32)
-#undef SWAMP_ACCUMULATE_REFERENCE
+SWAMP_DEFINE_KERNEL(cast_float16_float32, cast<Float16, Float32>)
+SWAMP_DEFINE_KERNEL(cast_bfloat16_float32, cast<BFloat16, Float32>)
+SWAMP_DEFINE_KERNEL(cast_float32_float32, cast<Float32, Float32>)
+SWAMP_DEFINE_KERNEL(cast_float32_float16, cast<Float32, Float16>)
+SWAMP_DEFINE_KERNEL(cast_float32_bfloat16, cast<Float32, BFloat16>)
+SWAMP_DEFINE_KERNEL(accumulate_float16, accumulate<Float16>)
+SWAMP_DEFINE_KERNEL(accumulate_bfloat16, accumulate<BFloat16>)
+SWAMP_DEFINE_KERNEL(accumulate_float32, accumulate<Float32>)
 
 }  // namespace swamp::slave::reference

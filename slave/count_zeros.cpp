@@ -1,10 +1,9 @@
 // The kernels that count zeros, compiled once per target by Highway. Only
 // integers are compared: under denormals-are-zero a subnormal is no zero.
-#include "slave/count_zeros.h"
-
 #include <cstdint>
 
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
+#include "slave/kernel_args.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/count_zeros.cpp"
@@ -29,14 +28,13 @@ HWY_INLINE hn::Mask<D> is_zero(D d, const hn::TFromD<D>* at) {
 }
 
 template <class Bits>
-HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
-                    std::size_t first, Result& result) {
+HWY_INLINE void count_zeros(const void*, const Tile& tile, Result& result) {
   const hn::ScalableTag<Bits> d;
   const std::size_t lanes = hn::Lanes(d);
   const std::size_t block = 4 * lanes;
-  const Bits* data = static_cast<const Bits*>(tiles[0]);
-  const std::size_t ahead =
-      static_cast<const CountZerosArgs*>(args)->prefetch_bytes;
+  const Bits* data = static_cast<const Bits*>(tile.operands[0]);
+  const std::size_t count = tile.count;
+  const std::size_t ahead = tile.prefetch_bytes;
   const auto prefetch = [&](std::size_t i) HWY_ATTR {
     if (ahead == 0) return;
     // Prefetching beyond the array is harmless: it cannot fault.
@@ -72,21 +70,14 @@ HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
     zeros += hn::CountTrue(d, is_zero(d, data + i));
   }
   for (; i < count; ++i) zeros += is_zero(data[i]) ? 1 : 0;
-  if (zeros != 0) result.flag(first + lowest, zeros);
+  if (zeros != 0) result.flag(tile.first + lowest, zeros);
 }
 
 }  // namespace
 
-#define SWAMP_COUNT_ZEROS_KERNEL(Bits, suffix)                    \
-  void count_zeros_##suffix(const void* args, void* const* tiles, \
-                            std::size_t count, std::size_t first, \
-                            Result& result) {                     \
-    run<Bits>(args, tiles, count, first, result);                 \
-  }
-SWAMP_COUNT_ZEROS_KERNEL(std::uint16_t, float16)
-SWAMP_COUNT_ZEROS_KERNEL(std::uint16_t, bfloat16)
-SWAMP_COUNT_ZEROS_KERNEL(std::uint32_t, float32)
-#undef SWAMP_COUNT_ZEROS_KERNEL
+SWAMP_DEFINE_KERNEL(count_zeros_float16, count_zeros<std::uint16_t>)
+SWAMP_DEFINE_KERNEL(count_zeros_bfloat16, count_zeros<std::uint16_t>)
+SWAMP_DEFINE_KERNEL(count_zeros_float32, count_zeros<std::uint32_t>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -1,6 +1,6 @@
 #include <cstdint>
 
-#include "slave/count_zeros.h"
+#include "slave/kernel_args.h"
 #include "slave/reference.h"
 
 namespace swamp::slave::reference {
@@ -8,28 +8,19 @@ namespace {
 
 // A zero has no bit but the sign's. Not by a comparison of floats, to which a
 // subnormal is 0 under denormals-are-zero.
-template <class Bits>
-void count_zeros(Bits sign, void* const* tiles, std::size_t count,
-                 std::size_t first, Result& result) {
-  const auto* data = static_cast<const Bits*>(tiles[0]);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (data[i] == 0 || data[i] == sign) result.flag(first + i, 1);
+template <class Bits, Bits sign>
+void count_zeros(const void*, const Tile& tile, Result& result) {
+  const auto* data = static_cast<const Bits*>(tile.operands[0]);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    if (data[i] == 0 || data[i] == sign) result.flag(tile.first + i, 1);
   }
 }
 
 }  // namespace
 
-void count_zeros_float16(const void*, void* const* tiles, std::size_t count,
-                         std::size_t first, Result& result) {
-  count_zeros<std::uint16_t>(0x8000u, tiles, count, first, result);
-}
-void count_zeros_bfloat16(const void*, void* const* tiles, std::size_t count,
-                          std::size_t first, Result& result) {
-  count_zeros<std::uint16_t>(0x8000u, tiles, count, first, result);
-}
-void count_zeros_float32(const void*, void* const* tiles, std::size_t count,
-                         std::size_t first, Result& result) {
-  count_zeros<std::uint32_t>(0x80000000u, tiles, count, first, result);
-}
+SWAMP_DEFINE_KERNEL(count_zeros_float16, count_zeros<std::uint16_t, 0x8000u>)
+SWAMP_DEFINE_KERNEL(count_zeros_bfloat16, count_zeros<std::uint16_t, 0x8000u>)
+SWAMP_DEFINE_KERNEL(count_zeros_float32,
+                    count_zeros<std::uint32_t, 0x80000000u>)
 
 }  // namespace swamp::slave::reference

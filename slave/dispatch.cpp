@@ -1,6 +1,6 @@
 // The dispatch tables: every kernel of the list, for every target this build
 // was compiled for.
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/dispatch.cpp"
@@ -10,9 +10,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
 
-#define SWAMP_KERNEL(name, ...)                                      \
-  void name(const void* args, void* const* tiles, std::size_t count, \
-            std::size_t first, Result& result);
+#define SWAMP_KERNEL(name, ...) \
+  void name(const void* args, const Tile& tile, Result& result);
 #include "slave/kernels.inc"
 #undef SWAMP_KERNEL
 

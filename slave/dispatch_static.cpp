@@ -4,13 +4,12 @@
 // code of the library.
 #include <hwy/highway.h>
 
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 
 namespace swamp::slave::HWY_NAMESPACE {
 
-#define SWAMP_KERNEL(name, ...)                                      \
-  void name(const void* args, void* const* tiles, std::size_t count, \
-            std::size_t first, Result& result);
+#define SWAMP_KERNEL(name, ...) \
+  void name(const void* args, const Tile& tile, Result& result);
 #include "slave/kernels.inc"
 #undef SWAMP_KERNEL
 

@@ -11,7 +11,7 @@
 
 #include <cstddef>
 
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {

@@ -1,12 +1,11 @@
 // The norm kernels, compiled once per target by Highway.
-#include "slave/norm.h"
-
 #include <cstdint>
 #include <cstring>
 #include <utility>
 
+#include "slave/kernel.h"
+#include "slave/kernel_args.h"
 #include "swamp/float_formats.h"
-#include "swamp/kernel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/norm.cpp"
@@ -15,7 +14,7 @@
 #include <hwy/highway.h>
 
 #include "slave/nonfinite-inl.h"
-#include "slave/streams-inl.h"
+#include "slave/operands-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
@@ -149,19 +148,18 @@ HWY_INLINE void prefetch(const std::uint8_t* at) {
 template <class Format, std::size_t... kPairs>
 HWY_INLINE void add_rounds(const typename Format::Element* data,
                            std::size_t count, std::size_t distance,
-                           const NormArgs& args, double* lanes,
-                           std::index_sequence<kPairs...>) {
+                           float inv_scale, std::size_t prefetch_bytes,
+                           double* lanes, std::index_sequence<kPairs...>) {
   const DD dd;
   constexpr std::size_t kLanes = NormPartial::kLanes;
   constexpr std::size_t kStep = hn::MaxLanes(DD());
   constexpr std::size_t kLine = 64 / sizeof *data;
   constexpr std::size_t kTurn = kLine > kLanes ? kLine : kLanes;
-  const float inv_scale = args.inv_scale;
   // Memory gives most when it is read straight on: of several grains the next
   // ones are brought, one behind the other.
   constexpr std::size_t kGrains = sizeof...(kPairs) / kPairsOfGrain;
-  const std::size_t ahead = kGrains == 1 || args.prefetch_bytes == 0
-                                ? args.prefetch_bytes
+  const std::size_t ahead = kGrains == 1 || prefetch_bytes == 0
+                                ? prefetch_bytes
                                 : kGrains * distance * sizeof *data;
   hn::Vec<DD> low[] = {hn::LoadU(dd, lanes + 2 * kPairs * kStep)...};
   hn::Vec<DD> high[] = {hn::LoadU(dd, lanes + (2 * kPairs + 1) * kStep)...};
@@ -219,23 +217,22 @@ HWY_INLINE bool all_finite(const double* lanes) {
 
 // run_grain() adds a tile that lies in one grain.
 template <class Format>
-HWY_NOINLINE void run_grain(const NormArgs& norm,
-                            const typename Format::Element* data,
-                            std::size_t count, std::size_t first, double* lanes,
-                            Result& result) {
+HWY_NOINLINE void run_grain(const typename Format::Element* data,
+                            std::size_t count, std::size_t first,
+                            float inv_scale, std::size_t prefetch_bytes,
+                            double* lanes, Result& result) {
   constexpr std::size_t kLanes = NormPartial::kLanes;
   const std::size_t skip = (kLanes - first % kLanes) % kLanes;
   const std::size_t head = skip < count ? skip : count;
   const std::size_t rounds = (count - head) / kLanes * kLanes;
   const std::size_t tail = head + rounds;
-  if (head != 0) add_some<Format>(data, head, first, norm.inv_scale, lanes);
+  if (head != 0) add_some<Format>(data, head, first, inv_scale, lanes);
   if (rounds != 0) {
-    add_rounds<Format>(data + head, rounds, 0, norm, lanes,
+    add_rounds<Format>(data + head, rounds, 0, inv_scale, prefetch_bytes, lanes,
                        std::make_index_sequence<kPairsOfGrain>());
   }
   if (tail != count) {
-    add_some<Format>(data + tail, count - tail, first + tail, norm.inv_scale,
-                     lanes);
+    add_some<Format>(data + tail, count - tail, first + tail, inv_scale, lanes);
   }
   if (HWY_UNLIKELY(!all_finite(lanes))) {
     flag_all<Format>(data, count, first, result);
@@ -243,20 +240,24 @@ HWY_NOINLINE void run_grain(const NormArgs& norm,
 }
 
 template <class Format>
-HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
-                    std::size_t first, Result& result) {
-  const NormArgs& norm = *static_cast<const NormArgs*>(args);
-  const auto* data = static_cast<const typename Format::Element*>(tiles[0]);
-  auto* partial = static_cast<NormPartial*>(result.partial);
-  const std::size_t grain = result.grain_elements;
+HWY_INLINE void norm(const void* args, const Tile& tile, Result& result) {
+  const float inv_scale = static_cast<const NormArgs*>(args)->inv_scale;
+  const auto* data =
+      static_cast<const typename Format::Element*>(tile.operands[0]);
+  const std::size_t count = tile.count;
+  const std::size_t first = tile.first;
+  auto* partial = static_cast<NormPartial*>(tile.partial);
+  const std::size_t grain = tile.grain_elements;
   if (grain == 0 || first % grain + count <= grain) {
-    run_grain<Format>(norm, data, count, first, partial->lanes, result);
+    run_grain<Format>(data, count, first, inv_scale, tile.prefetch_bytes,
+                      partial->lanes, result);
     return;
   }
   // The slave's tile begins with a grain and holds several.
   std::size_t i = 0;
   for (; i + kSideBySide * grain <= count; i += kSideBySide * grain) {
-    add_rounds<Format>(data + i, grain, grain, norm, partial->lanes,
+    add_rounds<Format>(data + i, grain, grain, inv_scale, tile.prefetch_bytes,
+                       partial->lanes,
                        std::make_index_sequence<kSideBySide * kPairsOfGrain>());
     for (std::size_t g = 0; g < kSideBySide; ++g, ++partial) {
       if (HWY_LIKELY(all_finite(partial->lanes))) continue;
@@ -266,22 +267,17 @@ HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
   }
   for (; i < count; i += grain, ++partial) {
     const std::size_t left = count - i < grain ? count - i : grain;
-    run_grain<Format>(norm, data + i, left, first + i, partial->lanes, result);
+    run_grain<Format>(data + i, left, first + i, inv_scale, tile.prefetch_bytes,
+                      partial->lanes, result);
   }
 }
 
 }  // namespace
 
-#define SWAMP_NORM_KERNEL(Format, suffix)                                     \
-  void norm_##suffix(const void* args, void* const* tiles, std::size_t count, \
-                     std::size_t first, Result& result) {                     \
-    run<Format>(args, tiles, count, first, result);                           \
-  }
-SWAMP_NORM_KERNEL(Float16, float16)
-SWAMP_NORM_KERNEL(BFloat16, bfloat16)
-SWAMP_NORM_KERNEL(Float32, float32)
-SWAMP_NORM_KERNEL(Float64, float64)
-#undef SWAMP_NORM_KERNEL
+SWAMP_DEFINE_KERNEL(norm_float16, norm<Float16>)
+SWAMP_DEFINE_KERNEL(norm_bfloat16, norm<BFloat16>)
+SWAMP_DEFINE_KERNEL(norm_float32, norm<Float32>)
+SWAMP_DEFINE_KERNEL(norm_float64, norm<Float64>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

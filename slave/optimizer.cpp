@@ -1,7 +1,6 @@
 // The kernels of the optimizers' steps, compiled once per target by Highway.
-#include "slave/optimizer.h"
-
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
+#include "slave/kernel_args.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/optimizer.cpp"
@@ -9,7 +8,7 @@
 #include <hwy/highway.h>
 
 #include "slave/exact_fma-inl.h"
-#include "slave/streams-inl.h"
+#include "slave/operands-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
@@ -36,7 +35,7 @@ struct ClippedGradient {
 
 // What the arguments say of all elements alike is asked once a vector: such
 // branches cost nothing beside the memory, and blends would change bits.
-template <bool kPast, class Gradient, class... Model>
+template <bool kNonTemporal, class Gradient, class... Model>
 struct Sgd {
   ClippedGradient<Gradient> gradient;
   VF minus_lr, momentum, one_minus_dampening, weight_decay;
@@ -84,14 +83,14 @@ struct Sgd {
                        typename Model::Element*... model) const {
     weight = fma(g, minus_lr, weight);
     store(weight, at_weight);
-    (store_as<Model, kPast>(DF(), weight, model), ...);
+    (store_as<Model, kNonTemporal>(DF(), weight, model), ...);
   }
 };
 
-template <bool kPast, class Gradient, class... Model>
-struct SgdMomentum : Sgd<kPast, Gradient, Model...> {
+template <bool kNonTemporal, class Gradient, class... Model>
+struct SgdMomentum : Sgd<kNonTemporal, Gradient, Model...> {
   explicit HWY_INLINE SgdMomentum(const SgdArgs& args)
-      : Sgd<kPast, Gradient, Model...>(args) {}
+      : Sgd<kNonTemporal, Gradient, Model...>(args) {}
   HWY_INLINE void operator()(const typename Gradient::Element* at_gradient,
                              float* at_weight, float* at_buffer,
                              typename Model::Element*... model) const {
@@ -99,7 +98,7 @@ struct SgdMomentum : Sgd<kPast, Gradient, Model...> {
   }
 };
 
-template <bool kPast, class Gradient, class... Model>
+template <bool kNonTemporal, class Gradient, class... Model>
 struct Adam {
   ClippedGradient<Gradient> gradient;
   VF lerp_factor, beta2, one_minus_beta2, minus_step_size;
@@ -143,75 +142,90 @@ struct Adam {
         hn::Add(hn::Div(hn::Sqrt(v), bias_correction2_sqrt), eps);
     weight = hn::Add(weight, hn::Div(hn::Mul(minus_step_size, m), denominator));
     store(weight, at_weight);
-    (store_as<Model, kPast>(DF(), weight, model), ...);
+    (store_as<Model, kNonTemporal>(DF(), weight, model), ...);
   }
 };
 
-// run_step() moves the weights of a tile; the model's are the last stream,
-// where they are written at all.
+// run_step() moves the weights of a tile. The model's weights, if they are
+// written at all, are the last operand, at `model`.
 template <template <bool, class, class...> class Step, class Gradient,
-          class... Model, class Args, class... Tiles>
-HWY_INLINE void run_step(const Args& args, std::size_t count,
-                         void* const* model, Tiles... tiles) {
+          class... Model, class Args, class... Data>
+HWY_INLINE void run_step(const Args& args, const Tile& tile, void* const* model,
+                         Data... operands) {
   const Step<false, Gradient, Model...> step(args);
   if constexpr (sizeof...(Model) == 0) {
-    for_each_vector(count, args.prefetch_bytes, step, tiles...);
-  } else if (args.past_caches != 0) {
-    const Step<true, Gradient, Model...> past(args);
-    for_each_vector_past(count, args.prefetch_bytes, step, past,
-                         OutTile<Model>(*model)..., tiles...,
-                         OutTile<Model>(*model)...);
+    for_each_vector(tile, step, operands...);
+  } else if (tile.non_temporal) {
+    const Step<true, Gradient, Model...> non_temporal(args);
+    for_each_vector_non_temporal(tile, step, non_temporal,
+                                 Output<Model>(*model)..., operands...,
+                                 Output<Model>(*model)...);
   } else {
-    for_each_vector(count, args.prefetch_bytes, step, tiles...,
-                    OutTile<Model>(*model)...);
+    for_each_vector(tile, step, operands..., Output<Model>(*model)...);
   }
 }
 
 template <class Gradient, class... Model>
-HWY_INLINE void sgd(const void* args, void* const* tiles, std::size_t count) {
-  run_step<Sgd, Gradient, Model...>(*static_cast<const SgdArgs*>(args), count,
-                                    tiles + 2, InTile<Gradient>(tiles[0]),
-                                    InOutTile<Float32Stream>(tiles[1]));
+HWY_INLINE void sgd(const void* args, const Tile& tile, Result&) {
+  run_step<Sgd, Gradient, Model...>(*static_cast<const SgdArgs*>(args), tile,
+                                    tile.operands + 2,
+                                    Input<Gradient>(tile.operands[0]),
+                                    InOut<Float32Stream>(tile.operands[1]));
 }
 
 template <class Gradient, class... Model>
-HWY_INLINE void sgd_momentum(const void* args, void* const* tiles,
-                             std::size_t count) {
+HWY_INLINE void sgd_momentum(const void* args, const Tile& tile, Result&) {
   run_step<SgdMomentum, Gradient, Model...>(
-      *static_cast<const SgdArgs*>(args), count, tiles + 3,
-      InTile<Gradient>(tiles[0]), InOutTile<Float32Stream>(tiles[1]),
-      InOutTile<Float32Stream>(tiles[2]));
+      *static_cast<const SgdArgs*>(args), tile, tile.operands + 3,
+      Input<Gradient>(tile.operands[0]), InOut<Float32Stream>(tile.operands[1]),
+      InOut<Float32Stream>(tile.operands[2]));
 }
 
 template <class Gradient, class... Model>
-HWY_INLINE void adam(const void* args, void* const* tiles, std::size_t count) {
+HWY_INLINE void adam(const void* args, const Tile& tile, Result&) {
   run_step<Adam, Gradient, Model...>(
-      *static_cast<const AdamArgs*>(args), count, tiles + 4,
-      InTile<Gradient>(tiles[0]), InOutTile<Float32Stream>(tiles[1]),
-      InOutTile<Float32Stream>(tiles[2]), InOutTile<Float32Stream>(tiles[3]));
+      *static_cast<const AdamArgs*>(args), tile, tile.operands + 4,
+      Input<Gradient>(tile.operands[0]), InOut<Float32Stream>(tile.operands[1]),
+      InOut<Float32Stream>(tile.operands[2]),
+      InOut<Float32Stream>(tile.operands[3]));
 }
 
 }  // namespace
 
-#define SWAMP_STEP(step, name, ...)                                           \
-  void step##_##name(const void* args, void* const* tiles, std::size_t count, \
-                     std::size_t, Result&) {                                  \
-    step<__VA_ARGS__>(args, tiles, count);                                    \
-  }
-#define SWAMP_STEPS(step, gradient, Gradient)                           \
-  SWAMP_STEP(step, gradient, Gradient##Stream)                          \
-  SWAMP_STEP(step, gradient##_float16, Gradient##Stream, Float16Stream) \
-  SWAMP_STEP(step, gradient##_bfloat16, Gradient##Stream, BFloat16Stream)
-#define SWAMP_ALL_STEPS(gradient, Gradient)     \
-  SWAMP_STEPS(sgd, gradient, Gradient)          \
-  SWAMP_STEPS(sgd_momentum, gradient, Gradient) \
-  SWAMP_STEPS(adam, gradient, Gradient)
-SWAMP_ALL_STEPS(float16, Float16)
-SWAMP_ALL_STEPS(bfloat16, BFloat16)
-SWAMP_ALL_STEPS(float32, Float32)
-#undef SWAMP_ALL_STEPS
-#undef SWAMP_STEPS
-#undef SWAMP_STEP
+SWAMP_DEFINE_KERNEL(sgd_float16, sgd<Float16Stream>)
+SWAMP_DEFINE_KERNEL(sgd_float16_float16, sgd<Float16Stream, Float16Stream>)
+SWAMP_DEFINE_KERNEL(sgd_float16_bfloat16, sgd<Float16Stream, BFloat16Stream>)
+SWAMP_DEFINE_KERNEL(sgd_bfloat16, sgd<BFloat16Stream>)
+SWAMP_DEFINE_KERNEL(sgd_bfloat16_float16, sgd<BFloat16Stream, Float16Stream>)
+SWAMP_DEFINE_KERNEL(sgd_bfloat16_bfloat16, sgd<BFloat16Stream, BFloat16Stream>)
+SWAMP_DEFINE_KERNEL(sgd_float32, sgd<Float32Stream>)
+SWAMP_DEFINE_KERNEL(sgd_float32_float16, sgd<Float32Stream, Float16Stream>)
+SWAMP_DEFINE_KERNEL(sgd_float32_bfloat16, sgd<Float32Stream, BFloat16Stream>)
+SWAMP_DEFINE_KERNEL(sgd_momentum_float16, sgd_momentum<Float16Stream>)
+SWAMP_DEFINE_KERNEL(sgd_momentum_float16_float16,
+                    sgd_momentum<Float16Stream, Float16Stream>)
+SWAMP_DEFINE_KERNEL(sgd_momentum_float16_bfloat16,
+                    sgd_momentum<Float16Stream, BFloat16Stream>)
+SWAMP_DEFINE_KERNEL(sgd_momentum_bfloat16, sgd_momentum<BFloat16Stream>)
+SWAMP_DEFINE_KERNEL(sgd_momentum_bfloat16_float16,
+                    sgd_momentum<BFloat16Stream, Float16Stream>)
+SWAMP_DEFINE_KERNEL(sgd_momentum_bfloat16_bfloat16,
+                    sgd_momentum<BFloat16Stream, BFloat16Stream>)
+SWAMP_DEFINE_KERNEL(sgd_momentum_float32, sgd_momentum<Float32Stream>)
+SWAMP_DEFINE_KERNEL(sgd_momentum_float32_float16,
+                    sgd_momentum<Float32Stream, Float16Stream>)
+SWAMP_DEFINE_KERNEL(sgd_momentum_float32_bfloat16,
+                    sgd_momentum<Float32Stream, BFloat16Stream>)
+SWAMP_DEFINE_KERNEL(adam_float16, adam<Float16Stream>)
+SWAMP_DEFINE_KERNEL(adam_float16_float16, adam<Float16Stream, Float16Stream>)
+SWAMP_DEFINE_KERNEL(adam_float16_bfloat16, adam<Float16Stream, BFloat16Stream>)
+SWAMP_DEFINE_KERNEL(adam_bfloat16, adam<BFloat16Stream>)
+SWAMP_DEFINE_KERNEL(adam_bfloat16_float16, adam<BFloat16Stream, Float16Stream>)
+SWAMP_DEFINE_KERNEL(adam_bfloat16_bfloat16,
+                    adam<BFloat16Stream, BFloat16Stream>)
+SWAMP_DEFINE_KERNEL(adam_float32, adam<Float32Stream>)
+SWAMP_DEFINE_KERNEL(adam_float32_float16, adam<Float32Stream, Float16Stream>)
+SWAMP_DEFINE_KERNEL(adam_float32_bfloat16, adam<Float32Stream, BFloat16Stream>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

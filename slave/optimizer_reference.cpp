@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "slave/optimizer.h"
+#include "slave/kernel_args.h"
 #include "slave/reference.h"
 #include "slave/reference_formats.h"
 
@@ -27,27 +27,26 @@ float clipped_gradient(const Args& args, const void* tile, std::size_t i) {
 }
 
 template <class Gradient, class Model>
-void sgd(const void* args_bytes, void* const* tiles, std::size_t count) {
+void sgd(const void* args_bytes, const Tile& tile, Result&) {
   const SgdArgs& args = *static_cast<const SgdArgs*>(args_bytes);
-  auto* weights = static_cast<float*>(tiles[1]);
-  for (std::size_t i = 0; i < count; ++i) {
-    float g = clipped_gradient<Gradient>(args, tiles[0], i);
+  auto* weights = static_cast<float*>(tile.operands[1]);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    float g = clipped_gradient<Gradient>(args, tile.operands[0], i);
     if (args.weight_decay != 0.0f) {
       g = std::fma(weights[i], args.weight_decay, g);
     }
     weights[i] = std::fma(g, -args.lr, weights[i]);
-    store_model<Model>(tiles[2], i, weights[i]);
+    store_model<Model>(tile.operands[2], i, weights[i]);
   }
 }
 
 template <class Gradient, class Model>
-void sgd_momentum(const void* args_bytes, void* const* tiles,
-                  std::size_t count) {
+void sgd_momentum(const void* args_bytes, const Tile& tile, Result&) {
   const SgdArgs& args = *static_cast<const SgdArgs*>(args_bytes);
-  auto* weights = static_cast<float*>(tiles[1]);
-  auto* buffer = static_cast<float*>(tiles[2]);
-  for (std::size_t i = 0; i < count; ++i) {
-    float g = clipped_gradient<Gradient>(args, tiles[0], i);
+  auto* weights = static_cast<float*>(tile.operands[1]);
+  auto* buffer = static_cast<float*>(tile.operands[2]);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    float g = clipped_gradient<Gradient>(args, tile.operands[0], i);
     if (args.weight_decay != 0.0f) {
       g = std::fma(weights[i], args.weight_decay, g);
     }
@@ -56,7 +55,7 @@ void sgd_momentum(const void* args_bytes, void* const* tiles,
                                                 buffer[i] * args.momentum);
     g = args.nesterov != 0 ? std::fma(buffer[i], args.momentum, g) : buffer[i];
     weights[i] = std::fma(g, -args.lr, weights[i]);
-    store_model<Model>(tiles[3], i, weights[i]);
+    store_model<Model>(tile.operands[3], i, weights[i]);
   }
 }
 
@@ -67,13 +66,13 @@ float lerp(float from, float to, float weight) {
 }
 
 template <class Gradient, class Model>
-void adam(const void* args_bytes, void* const* tiles, std::size_t count) {
+void adam(const void* args_bytes, const Tile& tile, Result&) {
   const AdamArgs& args = *static_cast<const AdamArgs*>(args_bytes);
-  auto* weights = static_cast<float*>(tiles[1]);
-  auto* m = static_cast<float*>(tiles[2]);
-  auto* v = static_cast<float*>(tiles[3]);
-  for (std::size_t i = 0; i < count; ++i) {
-    float g = clipped_gradient<Gradient>(args, tiles[0], i);
+  auto* weights = static_cast<float*>(tile.operands[1]);
+  auto* m = static_cast<float*>(tile.operands[2]);
+  auto* v = static_cast<float*>(tile.operands[3]);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    float g = clipped_gradient<Gradient>(args, tile.operands[0], i);
     if (args.weight_decay != 0.0f) {
       g = std::fma(weights[i], args.weight_decay, g);
     }
@@ -82,30 +81,44 @@ void adam(const void* args_bytes, void* const* tiles, std::size_t count) {
     const float denominator =
         std::sqrt(v[i]) / args.bias_correction2_sqrt + args.eps;
     weights[i] = weights[i] * args.decay + -args.step_size * m[i] / denominator;
-    store_model<Model>(tiles[4], i, weights[i]);
+    store_model<Model>(tile.operands[4], i, weights[i]);
   }
 }
 
 }  // namespace
 
-#define SWAMP_STEP(step, name, Gradient, Model)                               \
-  void step##_##name(const void* args, void* const* tiles, std::size_t count, \
-                     std::size_t, Result&) {                                  \
-    step<Gradient, Model>(args, tiles, count);                                \
-  }
-#define SWAMP_STEPS(step, gradient, Gradient)             \
-  SWAMP_STEP(step, gradient, Gradient, None)              \
-  SWAMP_STEP(step, gradient##_float16, Gradient, Float16) \
-  SWAMP_STEP(step, gradient##_bfloat16, Gradient, BFloat16)
-#define SWAMP_ALL_STEPS(gradient, Gradient)     \
-  SWAMP_STEPS(sgd, gradient, Gradient)          \
-  SWAMP_STEPS(sgd_momentum, gradient, Gradient) \
-  SWAMP_STEPS(adam, gradient, Gradient)
-SWAMP_ALL_STEPS(float16, Float16)
-SWAMP_ALL_STEPS(bfloat16, BFloat16)
-SWAMP_ALL_STEPS(float32, Float32)
-#undef SWAMP_ALL_STEPS
-#undef SWAMP_STEPS
-#undef SWAMP_STEP
+SWAMP_DEFINE_KERNEL(sgd_float16, sgd<Float16, None>)
+SWAMP_DEFINE_KERNEL(sgd_float16_float16, sgd<Float16, Float16>)
+SWAMP_DEFINE_KERNEL(sgd_float16_bfloat16, sgd<Float16, BFloat16>)
+SWAMP_DEFINE_KERNEL(sgd_bfloat16, sgd<BFloat16, None>)
+SWAMP_DEFINE_KERNEL(sgd_bfloat16_float16, sgd<BFloat16, Float16>)
+SWAMP_DEFINE_KERNEL(sgd_bfloat16_bfloat16, sgd<BFloat16, BFloat16>)
+SWAMP_DEFINE_KERNEL(sgd_float32, sgd<Float32, None>)
+SWAMP_DEFINE_KERNEL(sgd_float32_float16, sgd<Float32, Float16>)
+SWAMP_DEFINE_KERNEL(sgd_float32_bfloat16, sgd<Float32, BFloat16>)
+SWAMP_DEFINE_KERNEL(sgd_momentum_float16, sgd_momentum<Float16, None>)
+SWAMP_DEFINE_KERNEL(sgd_momentum_float16_float16,
+                    sgd_momentum<Float16, Float16>)
+SWAMP_DEFINE_KERNEL(sgd_momentum_float16_bfloat16,
+                    sgd_momentum<Float16, BFloat16>)
+SWAMP_DEFINE_KERNEL(sgd_momentum_bfloat16, sgd_momentum<BFloat16, None>)
+SWAMP_DEFINE_KERNEL(sgd_momentum_bfloat16_float16,
+                    sgd_momentum<BFloat16, Float16>)
+SWAMP_DEFINE_KERNEL(sgd_momentum_bfloat16_bfloat16,
+                    sgd_momentum<BFloat16, BFloat16>)
+SWAMP_DEFINE_KERNEL(sgd_momentum_float32, sgd_momentum<Float32, None>)
+SWAMP_DEFINE_KERNEL(sgd_momentum_float32_float16,
+                    sgd_momentum<Float32, Float16>)
+SWAMP_DEFINE_KERNEL(sgd_momentum_float32_bfloat16,
+                    sgd_momentum<Float32, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_float16, adam<Float16, None>)
+SWAMP_DEFINE_KERNEL(adam_float16_float16, adam<Float16, Float16>)
+SWAMP_DEFINE_KERNEL(adam_float16_bfloat16, adam<Float16, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_bfloat16, adam<BFloat16, None>)
+SWAMP_DEFINE_KERNEL(adam_bfloat16_float16, adam<BFloat16, Float16>)
+SWAMP_DEFINE_KERNEL(adam_bfloat16_bfloat16, adam<BFloat16, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_float32, adam<Float32, None>)
+SWAMP_DEFINE_KERNEL(adam_float32_float16, adam<Float32, Float16>)
+SWAMP_DEFINE_KERNEL(adam_float32_bfloat16, adam<Float32, BFloat16>)
 
 }  // namespace swamp::slave::reference

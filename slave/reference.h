@@ -5,13 +5,12 @@
 
 #include <cstddef>
 
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 
 namespace swamp::slave::reference {
 
-#define SWAMP_KERNEL(name, ...)                                      \
-  void name(const void* args, void* const* tiles, std::size_t count, \
-            std::size_t first, Result& result);
+#define SWAMP_KERNEL(name, ...) \
+  void name(const void* args, const Tile& tile, Result& result);
 #include "slave/kernels.inc"
 #undef SWAMP_KERNEL
 

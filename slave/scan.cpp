@@ -1,13 +1,12 @@
 // The scan kernels, compiled once per target by Highway. Only integers are
 // compared, so that every target and float environment gives the same bits.
-#include "slave/scan.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
 
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
+#include "slave/kernel_args.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/scan.cpp"
@@ -96,13 +95,14 @@ HWY_NOINLINE void tally_some(const typename F::Key* data, std::size_t count,
 }
 
 template <class F>
-HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
-                    std::size_t first, Result& result) {
+HWY_INLINE void scan(const void*, const Tile& tile, Result& result) {
   using Key = typename F::Key;
   const hn::ScalableTag<Key> d;
   const std::size_t lanes = hn::Lanes(d);
-  const Key* data = static_cast<const Key*>(tiles[0]);
-  const std::size_t ahead = static_cast<const ScanArgs*>(args)->prefetch_bytes;
+  const Key* data = static_cast<const Key*>(tile.operands[0]);
+  const std::size_t count = tile.count;
+  const std::size_t first = tile.first;
+  const std::size_t ahead = tile.prefetch_bytes;
   const auto magnitude = hn::Set(d, F::kMagnitude);
   const auto highest = hn::Set(d, static_cast<Key>(F::kInfinity - 1));
   const auto lowest = hn::Set(d, static_cast<Key>(-F::kInfinity));
@@ -152,7 +152,7 @@ HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
   }
   const std::uint64_t flagged = tally.inf_count + tally.nan_count;
   if (flagged != 0) result.flag(tally.first_nonfinite, flagged);
-  static_cast<ScanPartial*>(result.partial)
+  static_cast<ScanPartial*>(tile.partial)
       ->add({tally.inf_count, tally.nan_count, count - flagged,
              tally.first_nonfinite, double_key<F>(tally.low),
              double_key<F>(tally.high)});
@@ -160,18 +160,12 @@ HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
 
 }  // namespace
 
-#define SWAMP_SCAN_KERNEL(Format, suffix)                                     \
-  void scan_##suffix(const void* args, void* const* tiles, std::size_t count, \
-                     std::size_t first, Result& result) {                     \
-    run<Format>(args, tiles, count, first, result);                           \
-  }
-SWAMP_SCAN_KERNEL(Float16, float16)
-SWAMP_SCAN_KERNEL(BFloat16, bfloat16)
-SWAMP_SCAN_KERNEL(Float32, float32)
-SWAMP_SCAN_KERNEL(Float64, float64)
-SWAMP_SCAN_KERNEL(Float8E4M3FN, float8_e4m3fn)
-SWAMP_SCAN_KERNEL(Float8E5M2, float8_e5m2)
-#undef SWAMP_SCAN_KERNEL
+SWAMP_DEFINE_KERNEL(scan_float16, scan<Float16>)
+SWAMP_DEFINE_KERNEL(scan_bfloat16, scan<BFloat16>)
+SWAMP_DEFINE_KERNEL(scan_float32, scan<Float32>)
+SWAMP_DEFINE_KERNEL(scan_float64, scan<Float64>)
+SWAMP_DEFINE_KERNEL(scan_float8_e4m3fn, scan<Float8E4M3FN>)
+SWAMP_DEFINE_KERNEL(scan_float8_e5m2, scan<Float8E5M2>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

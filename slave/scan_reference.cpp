@@ -1,8 +1,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "slave/kernel_args.h"
 #include "slave/reference.h"
-#include "slave/scan.h"
 #include "swamp/float_formats.h"
 
 namespace swamp::slave::reference {
@@ -81,36 +81,30 @@ struct Float8E5M2 {  // the upper half of a float16
 };
 
 template <class Format>
-void scan(void* const* tiles, std::size_t count, std::size_t first,
-          Result& result) {
-  auto& partial = *static_cast<ScanPartial*>(result.partial);
-  const auto* data = static_cast<const typename Format::Storage*>(tiles[0]);
-  for (std::size_t i = 0; i < count; ++i) {
+void scan(const void*, const Tile& tile, Result& result) {
+  auto& partial = *static_cast<ScanPartial*>(tile.partial);
+  const auto* data =
+      static_cast<const typename Format::Storage*>(tile.operands[0]);
+  for (std::size_t i = 0; i < tile.count; ++i) {
     const Kind kind = Format::kind(data[i]);
     if (kind == Kind::finite) {
       const std::int64_t key = order_key(Format::value(data[i]));
       partial.add({0, 0, 1, 0, key, key});
     } else {
       const bool nan = kind == Kind::nan;
-      partial.add({nan ? 0u : 1u, nan ? 1u : 0u, 0, first + i, 0, 0});
-      result.flag(first + i, 1);
+      partial.add({nan ? 0u : 1u, nan ? 1u : 0u, 0, tile.first + i, 0, 0});
+      result.flag(tile.first + i, 1);
     }
   }
 }
 
 }  // namespace
 
-#define SWAMP_SCAN_REFERENCE(format, suffix)                             \
-  void scan_##suffix(const void*, void* const* tiles, std::size_t count, \
-                     std::size_t first, Result& result) {                \
-    scan<format>(tiles, count, first, result);                           \
-  }
-SWAMP_SCAN_REFERENCE(Float16, float16)
-SWAMP_SCAN_REFERENCE(BFloat16, bfloat16)
-SWAMP_SCAN_REFERENCE(Float32, float32)
-SWAMP_SCAN_REFERENCE(Float64, float64)
-SWAMP_SCAN_REFERENCE(Float8E4M3FN, float8_e4m3fn)
-SWAMP_SCAN_REFERENCE(Float8E5M2, float8_e5m2)
-#undef SWAMP_SCAN_REFERENCE
+SWAMP_DEFINE_KERNEL(scan_float16, scan<Float16>)
+SWAMP_DEFINE_KERNEL(scan_bfloat16, scan<BFloat16>)
+SWAMP_DEFINE_KERNEL(scan_float32, scan<Float32>)
+SWAMP_DEFINE_KERNEL(scan_float64, scan<Float64>)
+SWAMP_DEFINE_KERNEL(scan_float8_e4m3fn, scan<Float8E4M3FN>)
+SWAMP_DEFINE_KERNEL(scan_float8_e5m2, scan<Float8E5M2>)
 
 }  // namespace swamp::slave::reference

@@ -1,11 +1,10 @@
 // The unscale and check kernels, compiled once per target by Highway.
-#include "slave/unscale.h"
-
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
+#include "slave/kernel_args.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/unscale.cpp"
@@ -147,18 +146,19 @@ HWY_INLINE void tail(typename Format::Bits* data, std::size_t count,
 }
 
 template <class Format, bool kWrite>
-HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
-                    std::size_t first, Result& result) {
+HWY_INLINE void run(const void* args, const Tile& tile, Result& result) {
   using Bits = typename Format::Bits;
   const typename Format::DB db;
   const std::size_t lanes = hn::Lanes(db);
-  const UnscaleArgs& unscale = *static_cast<const UnscaleArgs*>(args);
-  const auto inv_scale = static_cast<typename Format::Scale>(unscale.inv_scale);
-  Bits* data = static_cast<Bits*>(tiles[0]);
+  const float factor = static_cast<const UnscaleArgs*>(args)->inv_scale;
+  const auto inv_scale = static_cast<typename Format::Scale>(factor);
+  Bits* data = static_cast<Bits*>(tile.operands[0]);
+  const std::size_t count = tile.count;
+  const std::size_t first = tile.first;
 
   const std::size_t block_count = 4 * hn::Lanes(hn::ScalableTag<Bits>());
-  const std::size_t ahead = unscale.prefetch_bytes;
-  const bool finite_scale = !kWrite || std::isfinite(unscale.inv_scale);
+  const std::size_t ahead = tile.prefetch_bytes;
+  const bool finite_scale = !kWrite || std::isfinite(factor);
   std::size_t i = 0;
   for (; i + block_count <= count; i += block_count) {
     Bits* block = data + i;
@@ -197,23 +197,26 @@ HWY_INLINE void run(const void* args, void* const* tiles, std::size_t count,
   }
 }
 
+template <class Format>
+HWY_INLINE void unscale(const void* args, const Tile& tile, Result& result) {
+  run<Format, true>(args, tile, result);
+}
+
+template <class Format>
+HWY_INLINE void check(const void* args, const Tile& tile, Result& result) {
+  run<Format, false>(args, tile, result);
+}
+
 }  // namespace
 
-#define SWAMP_UNSCALE_KERNELS(Format, suffix)                                  \
-  void unscale_##suffix(const void* args, void* const* tiles,                  \
-                        std::size_t count, std::size_t first,                  \
-                        Result& result) {                                      \
-    run<Format, true>(args, tiles, count, first, result);                      \
-  }                                                                            \
-  void check_##suffix(const void* args, void* const* tiles, std::size_t count, \
-                      std::size_t first, Result& result) {                     \
-    run<Format, false>(args, tiles, count, first, result);                     \
-  }
-SWAMP_UNSCALE_KERNELS(Float16, float16)
-SWAMP_UNSCALE_KERNELS(BFloat16, bfloat16)
-SWAMP_UNSCALE_KERNELS(Float32, float32)
-SWAMP_UNSCALE_KERNELS(Float64, float64)
-#undef SWAMP_UNSCALE_KERNELS
+SWAMP_DEFINE_KERNEL(unscale_float16, unscale<Float16>)
+SWAMP_DEFINE_KERNEL(unscale_bfloat16, unscale<BFloat16>)
+SWAMP_DEFINE_KERNEL(unscale_float32, unscale<Float32>)
+SWAMP_DEFINE_KERNEL(unscale_float64, unscale<Float64>)
+SWAMP_DEFINE_KERNEL(check_float16, check<Float16>)
+SWAMP_DEFINE_KERNEL(check_bfloat16, check<BFloat16>)
+SWAMP_DEFINE_KERNEL(check_float32, check<Float32>)
+SWAMP_DEFINE_KERNEL(check_float64, check<Float64>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

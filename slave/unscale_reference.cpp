@@ -1,48 +1,40 @@
 #include <cmath>
 
+#include "slave/kernel_args.h"
 #include "slave/reference.h"
 #include "slave/reference_formats.h"
-#include "slave/unscale.h"
 
 namespace swamp::slave::reference {
 namespace {
 
 template <class Format>
-void check(void* const* tiles, std::size_t count, std::size_t first,
-           Result& result) {
-  const auto* data = static_cast<const typename Format::Storage*>(tiles[0]);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (!std::isfinite(Format::load(data[i]))) result.flag(first + i, 1);
+void check(const void*, const Tile& tile, Result& result) {
+  const auto* data =
+      static_cast<const typename Format::Storage*>(tile.operands[0]);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    if (!std::isfinite(Format::load(data[i]))) result.flag(tile.first + i, 1);
   }
 }
 
 template <class Format>
-void unscale(const void* args, void* const* tiles, std::size_t count,
-             std::size_t first, Result& result) {
-  check<Format>(tiles, count, first, result);
+void unscale(const void* args, const Tile& tile, Result& result) {
+  check<Format>(args, tile, result);
   const float inv_scale = static_cast<const UnscaleArgs*>(args)->inv_scale;
-  auto* data = static_cast<typename Format::Storage*>(tiles[0]);
-  for (std::size_t i = 0; i < count; ++i) {
+  auto* data = static_cast<typename Format::Storage*>(tile.operands[0]);
+  for (std::size_t i = 0; i < tile.count; ++i) {
     data[i] = Format::store(Format::load(data[i]) * inv_scale);
   }
 }
 
 }  // namespace
 
-#define SWAMP_UNSCALE_REFERENCE(format, suffix)                           \
-  void unscale_##suffix(const void* args, void* const* tiles,             \
-                        std::size_t count, std::size_t first,             \
-                        Result& result) {                                 \
-    unscale<format>(args, tiles, count, first, result);                   \
-  }                                                                       \
-  void check_##suffix(const void*, void* const* tiles, std::size_t count, \
-                      std::size_t first, Result& result) {                \
-    check<format>(tiles, count, first, result);                           \
-  }
-SWAMP_UNSCALE_REFERENCE(Float16, float16)
-SWAMP_UNSCALE_REFERENCE(BFloat16, bfloat16)
-SWAMP_UNSCALE_REFERENCE(Float32, float32)
-SWAMP_UNSCALE_REFERENCE(Float64, float64)
-#undef SWAMP_UNSCALE_REFERENCE
+SWAMP_DEFINE_KERNEL(unscale_float16, unscale<Float16>)
+SWAMP_DEFINE_KERNEL(unscale_bfloat16, unscale<BFloat16>)
+SWAMP_DEFINE_KERNEL(unscale_float32, unscale<Float32>)
+SWAMP_DEFINE_KERNEL(unscale_float64, unscale<Float64>)
+SWAMP_DEFINE_KERNEL(check_float16, check<Float16>)
+SWAMP_DEFINE_KERNEL(check_bfloat16, check<BFloat16>)
+SWAMP_DEFINE_KERNEL(check_float32, check<Float32>)
+SWAMP_DEFINE_KERNEL(check_float64, check<Float64>)
 
 }  // namespace swamp::slave::reference

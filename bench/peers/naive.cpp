@@ -1,10 +1,13 @@
-// What a user without swamp would write: a plain OpenMP loop, and Eigen, for
-// each pass and tensor. And the roof: the memory traffic of the step alone.
+// What a user without swamp would write: a plain OpenMP loop, or Eigen, for
+// each pass and tensor; and the roofline, the memory traffic of the step alone.
 #include <Eigen/Core>
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+
+#include "master/cli/predict/models.h"
 
 namespace {
 
@@ -123,7 +126,17 @@ HalfArray<Half> halves(const Tensor& tensor) {
 
 extern "C" {
 
-// Returns 1 when it found inf or nan.
+// Writes the elements of the model's parameters, at most `most`, and returns
+// how many there are.
+std::size_t model_counts(const char* name, std::uint64_t* counts,
+                         std::size_t most) {
+  const std::vector<std::uint64_t> all = swamp::cli::model_counts(name);
+  const std::size_t count = std::min(most, all.size());
+  std::copy_n(all.begin(), count, counts);
+  return count;
+}
+
+// Returns 1 if it found inf or nan.
 int naive_step(const Lists* lists, const Numbers* numbers) {
   const Lists& l = *lists;
   const Numbers& n = *numbers;
@@ -220,7 +233,7 @@ int eigen_step(const Lists* lists, const Numbers* numbers) {
 // The traffic of a step in two passes, on the same arrays, whose values it
 // leaves alone: the gradients are read; then they are read again, three arrays
 // are read and written, and the model's weights written. Returns what it read.
-std::uint32_t roof_step(const Lists* lists, float one) {
+std::uint32_t roofline_step(const Lists* lists, float one) {
   const Lists& l = *lists;
   std::uint32_t all = 0;
   const auto words = [](const Tensor& t) {

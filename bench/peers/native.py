@@ -1,7 +1,8 @@
-"""libswamp and the naive loops, called on torch's tensors."""
+"""libswamp's C ABI and the plain loops of naive.cpp, called on torch's tensors."""
 import ctypes
-from ctypes import (POINTER, Structure, byref, c_double, c_float, c_int,
-                    c_int32, c_int64, c_size_t, c_uint32, c_void_p)
+from ctypes import (POINTER, Structure, byref, c_char_p, c_double, c_float,
+                    c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64,
+                    c_void_p)
 
 import torch
 
@@ -13,6 +14,7 @@ class Tensor(Structure):
 
 
 class Options(Structure):
+    """swamp_mixed_precision_step_options"""
     _fields_ = [("struct_size", c_uint32), ("inv_scale", c_float),
                 ("max_norm", c_double), ("lr", c_double), ("beta1", c_double),
                 ("beta2", c_double), ("eps", c_double),
@@ -45,42 +47,19 @@ def tensors(values):
 class Swamp:
     def __init__(self, path):
         self.lib = ctypes.CDLL(path)
-        self.lib.swamp_last_error.restype = ctypes.c_char_p
-        self.lib.swamp_version.restype = ctypes.c_char_p
-        listed = POINTER(Tensor)
+        self.lib.swamp_last_error.restype = c_char_p
         self.lib.swamp_mixed_precision_step.argtypes = (
-            [c_void_p, POINTER(Options), c_size_t] + 5 * [listed] +
+            [c_void_p, POINTER(Options), c_size_t] + 5 * [POINTER(Tensor)] +
             [POINTER(c_float), POINTER(c_double)])
-        self.lib.swamp_foreach_cast.argtypes = [c_void_p, c_size_t, listed,
-                                                listed, c_float]
-        unscale = self.lib.swamp_amp_foreach_non_finite_check_and_unscale
-        unscale.argtypes = [c_void_p, listed, c_size_t, POINTER(c_float),
-                            POINTER(c_float)]
-
-    def version(self):
-        return self.lib.swamp_version().decode()
-
-    def ok(self, status):
-        if status != 0:
-            raise RuntimeError(self.lib.swamp_last_error().decode())
 
     def step(self, lists, options):
-        found = c_float(0)
-        norm = c_double(0)
-        self.ok(self.lib.swamp_mixed_precision_step(
-            None, byref(options), lists.count, lists.masters, lists.gradients,
-            lists.exp_avgs, lists.exp_avg_sqs, lists.model, byref(found),
-            byref(norm) if options.max_norm > 0 else None))
+        found, norm = c_float(0), c_double(0)
+        if self.lib.swamp_mixed_precision_step(
+                None, byref(options), lists.count, lists.masters,
+                lists.gradients, lists.exp_avgs, lists.exp_avg_sqs, lists.model,
+                byref(found), byref(norm) if options.max_norm > 0 else None):
+            raise RuntimeError(self.lib.swamp_last_error().decode())
         assert found.value == 0
-
-    def unscale(self, values, inv_scale):
-        found, factor = c_float(0), c_float(inv_scale)
-        self.ok(self.lib.swamp_amp_foreach_non_finite_check_and_unscale(
-            None, values, len(values), byref(found), byref(factor)))
-        assert found.value == 0
-
-    def cast(self, out, source):
-        self.ok(self.lib.swamp_foreach_cast(None, len(out), out, source, 1.0))
 
 
 class Naive:
@@ -89,10 +68,17 @@ class Naive:
         for name in ("naive_step", "eigen_step"):
             getattr(self.lib, name).argtypes = [POINTER(Lists),
                                                 POINTER(Numbers)]
-        self.lib.roof_step.argtypes = [POINTER(Lists), c_float]
+        self.lib.roofline_step.argtypes = [POINTER(Lists), c_float]
+        self.lib.model_counts.argtypes = [c_char_p, POINTER(c_uint64), c_size_t]
+        self.lib.model_counts.restype = c_size_t
+
+    def counts(self, model):
+        """The elements of the model's parameters, as `swamp predict` has them."""
+        counts = (c_uint64 * 1000)()
+        return counts[:self.lib.model_counts(model.encode(), counts, 1000)]
 
     def step(self, name, lists, numbers):
         assert getattr(self.lib, name)(byref(lists), byref(numbers)) == 0
 
-    def roof(self, lists):
-        self.lib.roof_step(byref(lists), 1.0)
+    def roofline(self, lists):
+        self.lib.roofline_step(byref(lists), 1.0)

@@ -7,7 +7,8 @@
 /// `at::_amp_update_scale_()` of CPU tensors are swamp's, for every caller in
 /// the process, until set_active() gives them back. It also registers the
 /// operators `swamp::version`, `swamp::info`, `swamp::set_active`,
-/// `swamp::is_active`, `swamp::check_finite`, `swamp::grad_norm_and_check` and
+/// `swamp::is_active`, `swamp::any_nonfinite` (also by its old name,
+/// `swamp::check_finite`), `swamp::grad_norm_and_check` and
 /// `swamp::mixed_precision_adamw_`. The functions below are the same kernels
 /// without the dispatcher: no autograd, no tracing.
 ///
@@ -30,11 +31,13 @@ namespace swamp::aten {
 /// at::_amp_foreach_non_finite_check_and_unscale_() of CPU tensors: every
 /// element of every tensor is multiplied by inv_scale, in place, and found_inf
 /// is set to 1 if an incoming element is inf or nan. Bit for bit as PyTorch
-/// 2.13's kernel (but for the payload of a 16-bit nan), with two differences:
-/// everything is validated before the first write, and inv_scale == 1 only
-/// reads. Runs on the default machine, on the threads of
-/// `at::set_num_threads()`. Any thread may call; two calls at once must not
-/// share a tensor.
+/// 2.13's kernel (but for the payload of a 16-bit nan), with three differences:
+/// everything is validated before the first write; inv_scale == 1 only reads;
+/// and under flush-to-zero (`torch.set_flush_denormal(True)`) the results are
+/// flushed on every thread, where PyTorch's kernel flushes on the calling
+/// thread only, so that its bits depend on the number of threads. Runs on the
+/// default machine, on the threads of `at::set_num_threads()`. Any thread may
+/// call; two calls at once must not share a tensor.
 ///
 /// @param tensors of any shapes and strides; float16, bfloat16, float32 or
 ///   float64, which may be mixed; they may overlap each other (then they are
@@ -69,8 +72,8 @@ SWAMP_API at::Tensor& amp_update_scale_(at::Tensor& current_scale,
                                         double backoff_factor,
                                         std::int64_t growth_interval);
 
-/// check_finite() is the operator `swamp::check_finite`: looks for inf and nan
-/// and writes nothing.
+/// any_nonfinite() is the operator `swamp::any_nonfinite`: looks for inf and
+/// nan and writes nothing.
 ///
 /// @param tensors of any shapes and strides, also expanded ones; float16,
 ///   bfloat16, float32 or float64, which may be mixed; the list may be empty
@@ -78,7 +81,15 @@ SWAMP_API at::Tensor& amp_update_scale_(at::Tensor& current_scale,
 ///   or nan, else 0
 /// @throws c10::Error for a tensor that is not on the CPU or not strided;
 ///   c10::NotImplementedError for another dtype
-SWAMP_API at::Tensor check_finite(at::TensorList tensors);
+SWAMP_API at::Tensor any_nonfinite(at::TensorList tensors);
+
+/// check_finite() is any_nonfinite() by its old name, which says the opposite
+/// of what it returns.
+///
+/// @param tensors see any_nonfinite()
+/// @return see any_nonfinite()
+[[deprecated("use any_nonfinite()")]] SWAMP_API at::Tensor check_finite(
+    at::TensorList tensors);
 
 /// grad_norm_and_check() is the operator `swamp::grad_norm_and_check`: the
 /// 2-norm of the unscaled gradients and the check for inf and nan in one pass
@@ -100,14 +111,18 @@ SWAMP_API at::Tensor grad_norm_and_check(at::TensorList grads,
 /// gradients to the model's weights in one pass. Does nothing at all when
 /// found_inf is not 0. Gradients are not written.
 ///
+/// Tensors may overlap those of other parameters, also be given twice: then
+/// the parameters are stepped one after another, in the order of the lists. The
+/// tensors of one parameter must not overlap each other.
+///
 /// @param master_params float32, written
 /// @param grads float16, bfloat16 or float32, of the masters' shapes
 /// @param exp_avgs float32, of the masters' shapes, written
 /// @param exp_avg_sqs float32, of the masters' shapes, written
 /// @param model_params empty, or float16 or bfloat16 of the masters' shapes:
-/// set
-///   to the rounded masters
-/// @param step one float32: the steps taken; 1 is added
+///   set to the rounded masters
+/// @param step one float32: the steps taken, a whole number below 2^53; 1 is
+///   added
 /// @param found_inf one float32 of any shape
 /// @param inv_scale one float32 of any shape
 /// @param grad_norm one float32 or float64: the norm of the unscaled gradients;

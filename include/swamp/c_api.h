@@ -226,7 +226,7 @@ typedef struct {
   double beta2;        /**< Adam, in [0, 1) */
   double eps;          /**< Adam, at least 0 */
   double weight_decay; /**< at least 0 */
-  int64_t step;        /**< of this step, the first is 1 */
+  int64_t step;        /**< of this step: 1 for the first, below 2^53 */
   int32_t decoupled;   /**< Adam, 1: AdamW's weight decay; 0: Adam's */
   /** 0: the call makes both passes. Above 0: the caller has made the first with
    * swamp_foreach_norm(), because ranks had to agree, and gives the factor of

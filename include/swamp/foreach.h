@@ -93,7 +93,8 @@ struct AdamStep {
   double eps = 1e-8;        ///< added to the root
   double weight_decay = 0;  ///< L2 penalty, or AdamW's decay
   bool decoupled = false;   ///< AdamW
-  std::int64_t step = 1;    ///< counted from 1; for the bias corrections
+  /// Counted from 1, below 2^53: for the bias corrections.
+  std::int64_t step = 1;
 };
 
 /// StepScaling is what happens to a gradient before it is used:
@@ -136,7 +137,7 @@ SWAMP_API void foreach_sgd_(TensorList params, TensorList gradients,
 /// @param exp_avg_sqs float32: second moments
 /// @param model_params float16 or bfloat16: set to the new weights, rounded; or
 ///   an empty list
-/// @param step numbers; not checked
+/// @param step numbers; only step.step is checked
 /// @param scaling see StepScaling
 /// @param machine see above
 SWAMP_API void foreach_adam_(TensorList params, TensorList gradients,

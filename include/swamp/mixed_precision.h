@@ -112,16 +112,22 @@ struct MixedPrecisionOptions {
 /// StepResult is what a step did: Megatron's (success, grad_norm, num_zeros),
 /// and why.
 struct StepResult {
-  /// False: overflow; no weight or moment has moved. A few rules, as DeepSpeed's
-  /// static one, take the step all the same.
+  /// False: overflow; no weight or moment has moved. A few rules, as
+  /// DeepSpeed's static one, take the step all the same.
   bool success = false;
   std::optional<double> grad_norm;         ///< before clipping; 0: clip_grad is
   std::optional<std::uint64_t> num_zeros;  ///< 0: not counted
   double loss_scale = 1;                   ///< of the step's loss
   double next_loss_scale = 1;              ///< for the next step
-  OverflowReport overflow;    ///< of this rank; indices of its own gradients
+  /// Of this rank; with `shard`, of the shard that this rank owns: the
+  /// gradients of all ranks, added. Indices are those of this rank's own
+  /// gradients.
+  OverflowReport overflow;
   std::string overflow_name;  ///< the first parameter with inf or nan; or ""
-  std::string warning;        ///< of the loss scaler; usually ""
+  /// The first rank whose own gradient has inf or nan at overflow.index; -1
+  /// without an overflow, or if only the sum of the ranks overflowed.
+  int overflow_rank = -1;
+  std::string warning;  ///< of the loss scaler; usually ""
 };
 
 /// MixedPrecisionOptimizer moves the weights of a model in mixed precision. One

@@ -35,8 +35,10 @@ struct MpiOptions {
 /// and MPI_Finalize themselves is out of reach.
 ///
 /// Any thread may call, one call at a time in the whole process, which is what
-/// MPI_THREAD_SERIALIZED allows; a program that has initialised MPI itself has
-/// asked for that level, or calls from the thread that it did.
+/// MPI_THREAD_SERIALIZED allows. If MPI provides less, because the program has
+/// initialised it so or MPI cannot do more, only the thread that initialised it
+/// may call, and make and destroy an MpiCommunicator; calls of other threads
+/// are errors.
 class SWAMP_API MpiCommunicator final : public Communicator {
  public:
   /// All ranks of mpirun (MPI_COMM_WORLD); started without it, one. Initialises
@@ -44,8 +46,10 @@ class SWAMP_API MpiCommunicator final : public Communicator {
   /// other can be made afterwards. Collective.
   ///
   /// @param options of this rank
-  /// @throws Error SWAMP_INVALID_ARGUMENT for a bad option or SWAMP_MPI_TIMEOUT
-  ///   or when MPI has been finalised, SWAMP_INTERNAL for a failure of MPI
+  /// @throws Error SWAMP_INVALID_ARGUMENT for a bad option or
+  /// SWAMP_MPI_TIMEOUT,
+  ///   on a thread that MPI does not allow to call, or when MPI has been
+  ///   finalised, SWAMP_INTERNAL for a failure of MPI
   explicit MpiCommunicator(const MpiOptions& options = {});
 
   /// from_fortran() takes the ranks of a communicator of the program's own, in

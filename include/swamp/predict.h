@@ -41,7 +41,7 @@ struct PredictedGroup {
 /// core group is taken to work on memory of its own.
 struct Prediction {
   std::vector<PredictedGroup> groups;  ///< every core group of the machine
-  std::uint64_t operations = 0;        ///< lists that went down the road
+  std::uint64_t operations = 0;        ///< operations launched
   std::uint64_t spawns = 0;            ///< fewer where the master worked alone
   std::size_t tile_bytes = 0;     ///< of the widest array; shrinks to fit LDM
   double overlapped_seconds = 0;  ///< transfers hidden behind each other

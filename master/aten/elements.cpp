@@ -9,6 +9,7 @@
 
 #include "master/aten/layout.h"
 #include "master/aten/tensor.h"
+#include "runtime/float_environment.h"
 #include "swamp/float_formats.h"
 
 namespace swamp::aten {
@@ -85,36 +86,35 @@ struct Aliased {
   void* found_inf;
   const void* inv_scale;
 
-  // compute() leaves the results of `count` elements in `out`.
-  void compute(const char* in, std::int64_t count, Stored* out) const {
+  // compute() takes copies of the elements: found_inf, which it writes, may be
+  // one of them, and stock reads all of a vector before.
+  void compute(Stored* values, std::int64_t count) const {
     for (std::int64_t i = 0; i < count; ++i) {
-      out[i] = load<Stored>(in + i * kBytes);
-      if (!finite<Format>(out[i])) store<float>(found_inf, 1.0f);
+      if (!finite<Format>(values[i])) store<float>(found_inf, 1.0f);
     }
     const auto factor = load<float>(inv_scale);
     if (factor == 1.0f) return;
     for (std::int64_t i = 0; i < count; ++i) {
-      out[i] = scaled<Format>(out[i], factor);
+      values[i] = scaled<Format>(values[i], factor);
     }
   }
 
   void run(char* data, std::int64_t stride, std::int64_t count) const {
     std::int64_t i = 0;
-    Stored out[2 * kVector];
     if (stride == kBytes) {
       for (; i + 2 * kVector <= count; i += 2 * kVector) {
         char* at = data + i * kBytes;
-        // Both are read before either is written, but for found_inf.
-        Stored second[kVector];
-        std::memcpy(second, at + kVector * kBytes, sizeof second);
-        compute(at, kVector, out);
-        compute(reinterpret_cast<const char*>(second), kVector, out + kVector);
-        std::memcpy(at, out, sizeof out);
+        Stored values[2 * kVector];
+        std::memcpy(values, at, sizeof values);
+        compute(values, kVector);
+        compute(values + kVector, kVector);
+        std::memcpy(at, values, sizeof values);
       }
     }
     for (; i < count; ++i) {
-      compute(data + i * stride, 1, out);
-      store<Stored>(data + i * stride, out[0]);
+      auto value = load<Stored>(data + i * stride);
+      compute(&value, 1);
+      store<Stored>(data + i * stride, value);
     }
   }
 };
@@ -140,9 +140,12 @@ std::int64_t outer_stride(const std::int64_t* strides) noexcept {
 bool unscale_elements(const at::Tensor& tensor, float inv_scale) {
   std::atomic<bool> dirty{false};
   at::TensorIterator iterator = in_place(tensor);
+  const std::uint64_t environment = runtime::read_float_environment();
   with_format(tensor.scalar_type(), [&](auto format) {
     const auto loop = [&](char** data, const std::int64_t* strides,
                           std::int64_t count, std::int64_t rows) {
+      // ATen's workers have their own.
+      const runtime::FloatEnvironmentScope scope(environment);
       bool found = false;
       for (std::int64_t row = 0; row < rows; ++row) {
         found |=

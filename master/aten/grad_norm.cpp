@@ -6,6 +6,7 @@
 #include "master/aten/error.h"
 #include "master/aten/step_tensors.h"
 #include "master/aten/tensor.h"
+#include "master/aten/thread_work.h"
 #include "swamp/aten.h"
 #include "swamp/foreach.h"
 
@@ -20,14 +21,13 @@ at::Tensor grad_norm_and_check(at::TensorList grads, at::Tensor found_inf,
                 {at::ScalarType::Half, at::ScalarType::BFloat16,
                  at::ScalarType::Float, at::ScalarType::Double});
   at::get_num_threads();  // as the unscale
-  thread_local StepTensors work;
-  work.assign(grads, nullptr, false);
+  const ThreadWork<StepTensors> work;
+  work->assign(grads, nullptr, false);
   float found = 0;
   const double norm = translated([&] {
-    return foreach_norm(work.tensors(), load<float>(const_data(inv_scale)),
+    return foreach_norm(work->tensors(), load<float>(const_data(inv_scale)),
                         &found);
   });
-  work.clear();
   if (found != 0) store<float>(mutable_data(found_inf), 1.0f);
   return at::scalar_tensor(norm, at::ScalarType::Double);
 }

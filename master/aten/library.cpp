@@ -14,7 +14,10 @@
 namespace swamp::aten {
 namespace {
 
-at::Tensor check_finite_meta(at::TensorList) {
+// What the operator was called before; both are registered.
+constexpr const char* kAnyNonfiniteNames[] = {"any_nonfinite", "check_finite"};
+
+at::Tensor any_nonfinite_meta(at::TensorList) {
   return at::empty({}, at::TensorOptions()
                            .dtype(at::ScalarType::Float)
                            .device(at::DeviceType::Meta));
@@ -38,17 +41,17 @@ class QuietOverride final : public c10::WarningHandler {
 #endif
 
 // A list without tensors has no device; nor have other devices a kernel.
-at::Tensor check_finite_elsewhere(at::TensorList tensors) {
+at::Tensor any_nonfinite_elsewhere(at::TensorList tensors) {
   TORCH_CHECK_NOT_IMPLEMENTED(tensors.empty(),
-                              "swamp::check_finite takes strided CPU tensors");
-  return check_finite(tensors);
+                              "swamp::any_nonfinite takes strided CPU tensors");
+  return any_nonfinite(tensors);
 }
 
 // The answer has no gradient.
-at::Tensor check_finite_autograd(at::TensorList tensors) {
+at::Tensor any_nonfinite_autograd(at::TensorList tensors) {
   static const auto operation =
       c10::Dispatcher::singleton()
-          .findSchemaOrThrow("swamp::check_finite", "")
+          .findSchemaOrThrow("swamp::any_nonfinite", "")
           .typed<at::Tensor(at::TensorList)>();
   const at::AutoDispatchBelowAutograd guard;
   return operation.call(tensors);
@@ -70,21 +73,27 @@ TORCH_LIBRARY(swamp, m) {
   m.def("info() -> str", &info);
   m.def("set_active(bool active) -> bool", &set_active);
   m.def("is_active() -> bool", &is_active);
-  m.def("check_finite(Tensor[] tensors) -> Tensor");
+  for (const std::string name : kAnyNonfiniteNames) {
+    m.def((name + "(Tensor[] tensors) -> Tensor").c_str());
+  }
 }
 
-TORCH_LIBRARY_IMPL(swamp, CPU, m) { m.impl("check_finite", &check_finite); }
+TORCH_LIBRARY_IMPL(swamp, CPU, m) {
+  for (const char* name : kAnyNonfiniteNames) m.impl(name, &any_nonfinite);
+}
 
 TORCH_LIBRARY_IMPL(swamp, CompositeExplicitAutograd, m) {
-  m.impl("check_finite", &check_finite_elsewhere);
+  for (const char* name : kAnyNonfiniteNames)
+    m.impl(name, &any_nonfinite_elsewhere);
 }
 
 TORCH_LIBRARY_IMPL(swamp, Meta, m) {
-  m.impl("check_finite", &check_finite_meta);
+  for (const char* name : kAnyNonfiniteNames) m.impl(name, &any_nonfinite_meta);
 }
 
 TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
-  m.impl("check_finite", &check_finite_autograd);
+  for (const char* name : kAnyNonfiniteNames)
+    m.impl(name, &any_nonfinite_autograd);
 }
 
 }  // namespace swamp::aten

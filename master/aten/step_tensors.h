@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "master/aten/thread_work.h"
 #include "swamp/tensor.h"
 
 namespace swamp::aten {
@@ -24,10 +25,14 @@ class StepTensors {
   // copy_back() brings what was written to where it belongs.
   void copy_back();
 
-  // clear() lets the copies go; the memory of the list is kept.
+  // clear() releases the copies; the memory of the list is kept.
   void clear() noexcept {
     tensors_.clear();
     copies_.clear();
+  }
+  bool is_small() const noexcept {
+    return tensors_.capacity() <= kMaxKeptCount &&
+           copies_.capacity() <= kMaxKeptCount;
   }
 
  private:

@@ -7,6 +7,7 @@
 #include "master/aten/elements.h"
 #include "master/aten/error.h"
 #include "master/aten/tensor.h"
+#include "master/aten/thread_work.h"
 #include "master/aten/work_list.h"
 #include "swamp/amp.h"
 #include "swamp/aten.h"
@@ -57,22 +58,24 @@ void amp_foreach_non_finite_check_and_unscale_(at::TensorList tensors,
               "inv_scale must be a float tensor.");
   TORCH_CHECK(found_inf.scalar_type() == at::ScalarType::Float,
               "found_inf must be a float tensor.");
-  void* found = mutable_data(found_inf);
-  const void* factor = const_data(inv_scale);
 
   // A thread's first operation takes over what at::set_num_threads() has set.
   at::get_num_threads();
-  WorkList& work = WorkList::of_this_thread();
-  work.assign(tensors, kWords, true);
-  if (found == factor || work.holds_float(found, factor)) {
+  const ThreadWork<WorkList> work;
+  work->assign(tensors, kWords, true);
+  // After assign(): a lazily copied storage that they share with a tensor gets
+  // other memory there.
+  void* found = mutable_data(found_inf);
+  const void* factor = const_data(inv_scale);
+  if (found == factor || work->holds_float(found, factor)) {
     for (const at::Tensor& tensor : tensors) {
       unscale_aliased(tensor, found, factor);
     }
     return;
   }
   const auto value = load<float>(factor);
-  const bool dirty = work.overlaps() ? run_in_order(tensors, work, value)
-                                     : run(tensors, work, value);
+  const bool dirty = work->overlaps() ? run_in_order(tensors, *work, value)
+                                      : run(tensors, *work, value);
   if (dirty) store<float>(found, 1.0f);
 }
 

@@ -40,16 +40,9 @@ inline Required require(const at::Tensor& tensor, const ListWords& words,
 
 }  // namespace
 
-WorkList& WorkList::of_this_thread() {
-  thread_local WorkList list;
-  return list;
-}
-
 void WorkList::assign(at::TensorList tensors, const ListWords& words,
                       bool written) {
-  road_.clear();
-  rest_.clear();
-  extents_.clear();
+  clear();
   road_.reserve(tensors.size());
   extents_.reserve(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {

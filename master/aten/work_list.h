@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "master/aten/overlap.h"
+#include "master/aten/thread_work.h"
 #include "swamp/tensor.h"
 
 namespace swamp::aten {
@@ -18,12 +19,9 @@ struct ListWords {
 };
 
 // WorkList sorts a list of tensors into what goes down swamp's road as one list
-// and what must be done element by element. It is a calling thread's memory,
-// kept, so that nothing is allocated once warm.
+// and what must be done element by element. It is used as a ThreadWork.
 class WorkList {
  public:
-  static WorkList& of_this_thread();
-
   // assign() validates every tensor, in PyTorch's order and words, and sorts
   // it. Tensors without elements go nowhere. `written`: elements at one address
   // are refused, and lazily copied tensors get their own memory.
@@ -40,6 +38,19 @@ class WorkList {
   // overlaps() is true when two tensors may share a byte. Its call reorders
   // what holds_float() reads; the list stays as it is.
   bool overlaps() { return any_overlap(extents_, scratch_); }
+
+  // For ThreadWork; assign() clears as well.
+  void clear() noexcept {
+    road_.clear();
+    rest_.clear();
+    extents_.clear();
+  }
+  bool is_small() const noexcept {
+    return road_.capacity() <= kMaxKeptCount &&
+           rest_.capacity() <= kMaxKeptCount &&
+           extents_.capacity() <= kMaxKeptCount &&
+           scratch_.capacity() <= kMaxKeptCount;
+  }
 
  private:
   // add_rows() takes a tensor with holes, or of a misaligned address.

@@ -3,17 +3,35 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace swamp::cli {
 
-// AtomicFile becomes the file of its name at once, whole, or not at all, even
-// where the machine loses power: it is written beside it under the name with
-// ".partial", synced, and renamed. A process that is killed leaves at most that
-// one, which the next overwrites.
+// file_exists() returns false only if the system says that there is no such
+// file. For any other error it throws Failure, which names `option`, so that
+// nothing is overwritten because it could not be seen.
+bool file_exists(const char* option, const std::string& path);
+
+// FileName is the path of a file and what a message calls it.
+struct FileName {
+  const char* what;
+  std::string path;
+};
+
+// refuse_same_files() throws Failure if two of the names, none of them empty,
+// are of one file, by whatever spelling or link. The files need not exist.
+void refuse_same_files(const std::vector<FileName>& names);
+
+// AtomicFile appears under its name whole or not at all, even if the machine
+// loses power: it is written to partial_name(), synced, and renamed. A process
+// that is killed leaves at most the partial file, which the next overwrites.
 class AtomicFile {
  public:
-  // Opens the partial file; throws Failure, that names `option`, where it
-  // cannot.
+  static std::string partial_name(const std::string& path) {
+    return path + ".partial";
+  }
+
+  // Opens the partial file; throws Failure, which names `option`, if it cannot.
   AtomicFile(const char* option, const std::string& path);
   // Removes the partial file, unless it was committed.
   ~AtomicFile();

@@ -19,6 +19,7 @@ constexpr char kFormatText[] = "swamp train 1";
 constexpr char kDigest[] = "swamp.digest";
 constexpr char kOption[] = "option.";
 constexpr char kRun[] = "run.";
+constexpr char kSummedApart[] = "summed_apart";
 constexpr char kModel[] = "model.";
 constexpr char kHistory[] = "history";
 
@@ -77,7 +78,8 @@ std::vector<std::pair<const char*, std::uint64_t*>> run_numbers(
           {"random", &checkpoint.trainer.random},
           {"nonfinite_losses", &checkpoint.trainer.nonfinite_losses},
           {"log_bytes", &checkpoint.log.bytes},
-          {"log_digest", &checkpoint.log.digest}};
+          {"log_digest", &checkpoint.log.digest},
+          {kSummedApart, &checkpoint.summed_apart}};
 }
 
 Metadata texts_of(const Checkpoint& checkpoint) {
@@ -96,6 +98,7 @@ Metadata texts_of(const Checkpoint& checkpoint) {
 void take_texts(const Metadata& texts, Checkpoint& checkpoint) {
   for (const auto& [name, number] : run_numbers(checkpoint)) {
     const auto found = texts.find(std::string(kRun) + name);
+    if (found == texts.end() && name == kSummedApart) continue;
     *number =
         parse_integer(fmt::format("{}{}", kRun, name),
                       found == texts.end() ? "" : found->second, 0, UINT64_MAX);

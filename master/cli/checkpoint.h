@@ -2,7 +2,7 @@
 //
 //     texts    swamp.*      what it is, and the digest of all the rest
 //              option.*     what a run that goes on must have been given, too
-//              run.*        steps, random state, log
+//              run.*        steps, random state, log, order of the sums
 //              optimizer.*, grad_scaler
 //     tensors  optimizer.state.*, fp32_from_fp16_params.*  (OptimizerState)
 //              model.*      the weights of a float32 model
@@ -14,7 +14,7 @@
 #include <string>
 
 #include "master/cli/history.h"
-#include "master/cli/scan/byte_stream.h"
+#include "master/cli/scan/tensor_file.h"
 #include "master/cli/train_log.h"
 #include "master/cli/trainer.h"
 
@@ -23,6 +23,9 @@ namespace swamp::cli {
 struct Checkpoint {
   std::map<std::string, std::string> options;
   TrainerState trainer;
+  // Micro batches that a rank adds up before the ranks' sums are added; 0 in a
+  // checkpoint of an older swamp.
+  std::uint64_t summed_apart = 0;
   LogPlace log;
   History history;
 };
@@ -34,8 +37,8 @@ std::string encode_checkpoint(const Checkpoint& checkpoint);
 // what encode_checkpoint() made, down to a flipped bit.
 Checkpoint decode_checkpoint(Bytes file);
 
-// read_checkpoint() is the content of a file; false where there is none. Throws
-// Failure where it cannot be read.
+// read_checkpoint() reads a file, and returns false if there is none. Throws
+// Failure for any other error.
 bool read_checkpoint(const std::string& path, std::string& content);
 
 // check_options() throws Failure for the first option in which a run differs

@@ -3,18 +3,17 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 
+#include "master/cli/atomic_file.h"
 #include "master/cli/checkpoint.h"
 #include "master/cli/command.h"
 
 namespace swamp::cli {
 
 bool read_checkpoint(const std::string& path, std::string& content) {
-  std::error_code none;
-  if (!std::filesystem::exists(path, none)) return false;
+  if (!file_exists("--checkpoint", path)) return false;
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   content.assign(std::istreambuf_iterator<char>(file), {});

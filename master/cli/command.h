@@ -5,10 +5,9 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "master/cli/predict_options.h"
-#include "master/cli/replay_options.h"
-#include "master/cli/scan_options.h"
 #include "master/cli/train_options.h"
 #include "swamp/swamp.h"
 
@@ -42,6 +41,18 @@ class UsageError : public Failure {
 
 struct InfoOptions {
   bool json = false;
+};
+
+struct ReplayOptions {
+  std::vector<std::string> files;
+  bool check = false;
+};
+
+struct ScanOptions {
+  std::vector<std::string> files;  // and folders
+  bool all = false;
+  bool json = false;
+  bool recursive = false;
 };
 
 void run_info(const InfoOptions& options, Machine& machine);

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "master/cli/predict_arguments.h"
 #include "master/cli/train_arguments.h"
+#include "runtime/variables.h"
 
 namespace swamp::cli {
 namespace {
@@ -31,16 +33,55 @@ void add_scan_options(CLI::App* scan, ScanOptions& options) {
       ->type_name("")
       ->required();
   scan->add_flag("--all", options.all, "list clean tensors, too");
-  scan->add_flag("--json", options.json, "print one JSON object a tensor");
+  scan->add_flag("--json", options.json,
+                 "print one JSON object a tensor, then the totals");
   scan->add_flag("--recursive", options.recursive, "also folders in folders");
   scan->footer(
       "Lists every tensor that holds inf or nan: how many, the flat index (in "
       "C\n"
       "order) of the first, and the extremes of what is finite; then a line a\n"
-      "file. Integers are listed and not scanned. Headers are checked before\n"
-      "they are believed: a safetensors buffer must be covered exactly.\n"
-      "Exit code: 0 clean, 1 inf or nan found, 2 a bad file or option; a bad\n"
-      "file does not keep the others from being scanned.");
+      "file. A complex number counts as two floats. Integers, booleans and\n"
+      "text are listed and not scanned. Headers are checked before they are\n"
+      "believed: a safetensors buffer must be covered exactly.\n"
+      "Exit code: 0 clean, 1 inf or nan found, 2 a bad file or option, or a\n"
+      "tensor of another dtype, which is listed and cannot be scanned. All\n"
+      "other files are scanned.");
+}
+
+// check_command() throws UsageError if the first word of the command line is
+// neither an option nor a command.
+void check_command(const std::string& word, const CLI::App& app) {
+  if (word.empty() || word.front() == '-') return;
+  std::vector<std::string> names;
+  for (const CLI::App* command :
+       app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+    if (word == names.back()) return;
+  }
+  throw UsageError(fmt::format("got '{}', expected one of {} or help{}", word,
+                               fmt::join(names, ", "),
+                               runtime::suggestion(word, names)));
+}
+
+// unexpected_text() is about words that the chosen command does not take.
+std::string unexpected_text(const CLI::App& app) {
+  const auto commands = app.get_subcommands();
+  const CLI::App& command = commands.empty() ? app : *commands.front();
+  const std::string word = command.remaining().empty()
+                               ? app.remaining(true).front()
+                               : command.remaining().front();
+  if (word.size() < 2 || word.front() != '-') {
+    return fmt::format("got '{}', expected no more words", word);
+  }
+  std::vector<std::string> names;
+  for (const CLI::Option* option :
+       command.get_options([](const CLI::Option*) { return true; })) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+  }
+  return fmt::format("got '{}', expected an option of swamp {}{}", word,
+                     command.get_name(), runtime::suggestion(word, names));
 }
 
 // chosen_command() is the name of the command that was given, "" for none.
@@ -58,7 +99,7 @@ CommandLine parse_command_line(int argc, char** argv) {
   ScanOptions scan_options;
   CLI::App app("Mixed-precision training on CPUs, in the way of Sunway.",
                "swamp");
-  app.set_version_flag("--version", fmt::format("swamp {}", swamp_version()),
+  app.set_version_flag("-V,--version", fmt::format("swamp {}", swamp_version()),
                        "print the version and exit");
   app.get_formatter()->column_width(36);
   app.require_subcommand(0, 1);
@@ -75,9 +116,17 @@ CommandLine parse_command_line(int argc, char** argv) {
       "train", "train a small language model on a text, end to end");
   TrainArguments train_arguments(train);
   TrainOptions train_options;
+  app.footer("swamp help COMMAND, or swamp COMMAND --help, lists its options.");
 
+  std::vector<std::string> words(argv + 1, argv + std::max(argc, 1));
+  if (words.empty() || words.front() == "help") {
+    if (!words.empty()) words.erase(words.begin());
+    words.push_back("--help");
+  }
   try {
-    app.parse(argc, argv);
+    check_command(words.front(), app);
+    std::reverse(words.begin(), words.end());  // as CLI11 wants them
+    app.parse(words);
     if (chosen_command(app).empty()) {
       throw UsageError(
           "no command given, expected info, predict, replay, scan or train");
@@ -87,6 +136,8 @@ CommandLine parse_command_line(int argc, char** argv) {
     return Answer{app.help()};
   } catch (const CLI::CallForVersion& version) {
     return Answer{fmt::format("{}\n", version.what())};
+  } catch (const CLI::ExtrasError&) {
+    throw UsageError(unexpected_text(app), chosen_command(app));
   } catch (const CLI::ParseError& error) {
     throw UsageError(error.what(), chosen_command(app));
   } catch (const UsageError& error) {

@@ -5,16 +5,15 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 
 #include "master/cli/command.h"
+#include "runtime/variables.h"
 
 namespace swamp::cli {
 
 void prepare_console() {
-  std::signal(SIGPIPE, SIG_IGN);
   // Read-only: a write to a stdout that was closed must still fail.
   int descriptor = open("/dev/null", O_RDONLY);
   while (descriptor >= 0 && descriptor <= STDERR_FILENO) {
@@ -40,6 +39,11 @@ void print_error(const std::string& text) {
   }
   line += '\n';
   std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+void warn_of_unknown_variables() {
+  const std::string warning = runtime::unknown_variables_warning();
+  if (!warning.empty()) print_error(warning);
 }
 
 Progress::Progress() : terminal_(isatty(STDERR_FILENO) == 1) {}

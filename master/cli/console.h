@@ -6,8 +6,9 @@
 
 namespace swamp::cli {
 
-// prepare_console() makes a failing write come back as an error: a closed pipe
-// must not kill, and a file opened later must not become a closed stdout.
+// prepare_console() keeps a file that is opened later from becoming a stdout
+// that was closed. A pipe without a reader ends the program by SIGPIPE,
+// quietly, as it does other tools.
 void prepare_console();
 
 // print() writes to stdout and flushes; throws Failure where that fails.
@@ -15,6 +16,10 @@ void print(const std::string& text);
 
 // print_error() writes one line to stderr, whatever is in `text`.
 void print_error(const std::string& text);
+
+// warn_of_unknown_variables() prints one line if the environment has SWAMP_*
+// variables that are not swamp's.
+void warn_of_unknown_variables();
 
 // Progress is a line on stderr that overwrites itself; nothing where stderr is
 // not a terminal.

@@ -6,6 +6,7 @@
 #include "master/cli/command.h"
 #include "master/cli/console.h"
 #include "master/cli/json.h"
+#include "runtime/variables.h"
 
 namespace swamp::cli {
 namespace {
@@ -21,7 +22,8 @@ void choice(std::string& text, const char* name, const std::string& chosen,
        fmt::format("{:<12}of {}", chosen, fmt::join(available, ", ")));
 }
 
-std::string info_text(const MachineInfo& info) {
+std::string info_text(const MachineInfo& info,
+                      const std::vector<std::string>& unknown) {
   const MachineConfig& chosen = info.chosen;
   std::string text;
   line(text, "swamp", swamp_version());
@@ -38,6 +40,8 @@ std::string info_text(const MachineInfo& info) {
   choice(text, "transfer", chosen.transfer, info.transfers);
   choice(text, "ISA", chosen.isa, info.isas);
   choice(text, "bind", chosen.bind, info.binds);
+  line(text, "unknown variables",
+       unknown.empty() ? "none" : fmt::format("{}", fmt::join(unknown, ", ")));
   return text;
 }
 
@@ -53,7 +57,9 @@ const char* compiler_version() {
 
 void run_info(const InfoOptions& options, Machine& machine) {
   const MachineInfo info = machine.info();
-  print(options.json ? info_json(info) + "\n" : info_text(info));
+  const std::vector<std::string> unknown = runtime::unknown_variables();
+  print(options.json ? info_json(info, unknown) + "\n"
+                     : info_text(info, unknown));
 }
 
 }  // namespace swamp::cli

@@ -1,5 +1,5 @@
 // nlohmann-json is slow to compile: it is included here and in
-// replay/trace_json.cpp.
+// replay/trace.cpp.
 #include "master/cli/json.h"
 
 #include <fmt/format.h>
@@ -95,22 +95,29 @@ class Sax final : public nlohmann::json_sax<nlohmann::json> {
   std::size_t depth_ = 0;
 };
 
+constexpr int kScanSchema = 1;
+
+void add_extremes(const TensorStatistics& found, Json& json) {
+  const bool finite = found.finite_count() != 0;
+  json["min"] = finite ? number(found.min) : Json();
+  json["max"] = finite ? number(found.max) : Json();
+  json["absmax"] = finite ? number(found.absmax) : Json();
+}
+
 Json statistics_json(const FileTensor& tensor, const TensorStatistics& found) {
   Json json;
-  const bool finite = found.finite_count() != 0;
   json["count"] = tensor.count;
-  if (tensor.element.kind != Element::Kind::scanned) {
-    json["scanned"] = false;
+  const bool scanned = tensor.element.kind == Element::Kind::scanned;
+  json["scanned"] = scanned;
+  if (!scanned) {
+    json["reason"] = why_not_scanned(tensor.element.kind);
     return json;
   }
-  json["scanned"] = true;
   json["inf"] = found.inf_count;
   json["nan"] = found.nan_count;
   json["first"] = nullptr;
   if (found.non_finite_count() != 0) json["first"] = found.first_non_finite;
-  json["min"] = finite ? number(found.min) : Json();
-  json["max"] = finite ? number(found.max) : Json();
-  json["absmax"] = finite ? number(found.absmax) : Json();
+  add_extremes(found, json);
   return json;
 }
 
@@ -155,6 +162,7 @@ std::string scan_json(const ScannedFile& file) {
   for (std::size_t i = 0; i < file.tensors.size(); ++i) {
     const FileTensor& tensor = file.tensors[i];
     Json json;
+    json["schema"] = kScanSchema;
     json["file"] = file.path;
     json["name"] = tensor.name;
     json["dtype"] = tensor.element.name;
@@ -163,6 +171,23 @@ std::string scan_json(const ScannedFile& file) {
     lines += line(json) + "\n";
   }
   return lines;
+}
+
+std::string scan_totals_json(const ScanTotals& totals) {
+  Json json;
+  json["schema"] = kScanSchema;
+  Json& sum = json["totals"];
+  sum["files"] = totals.files;
+  sum["errors"] = totals.errors;
+  sum["tensors"] = totals.tensors;
+  sum["found"] = totals.found;
+  sum["not_scanned"] = totals.not_scanned;
+  sum["unsupported"] = totals.unsupported;
+  sum["count"] = totals.sum.count;
+  sum["inf"] = totals.sum.inf_count;
+  sum["nan"] = totals.sum.nan_count;
+  add_extremes(totals.sum, sum);
+  return line(json) + "\n";
 }
 
 std::string prediction_json(const Predicted& predicted) {
@@ -213,7 +238,8 @@ std::string measured_json(const std::vector<MeasuredPoint>& points) {
   return lines + line(json) + "\n";
 }
 
-std::string info_json(const MachineInfo& info) {
+std::string info_json(const MachineInfo& info,
+                      const std::vector<std::string>& unknown_variables) {
   const MachineConfig& chosen = info.chosen;
   Json json;
   json["version"] = swamp_version();
@@ -236,6 +262,7 @@ std::string info_json(const MachineInfo& info) {
   available["transfer"] = info.transfers;
   available["isa"] = info.isas;
   available["bind"] = info.binds;
+  json["unknown_variables"] = unknown_variables;
   return line(json);
 }
 

@@ -8,7 +8,7 @@
 
 #include "master/cli/predict/report.h"
 #include "master/cli/safetensors_writer.h"
-#include "master/cli/scan/report.h"
+#include "master/cli/scan/scan.h"
 #include "master/cli/step_record.h"
 #include "swamp/machine.h"
 
@@ -16,7 +16,9 @@ namespace swamp::cli {
 
 const char* compiler_version();
 
-std::string info_json(const MachineInfo& info);
+// info_json() also lists the environment's SWAMP_* variables that are unknown.
+std::string info_json(const MachineInfo& info,
+                      const std::vector<std::string>& unknown_variables);
 std::string prediction_json(const Predicted& predicted);
 // measured_json() is a line for every point, and one for the median error.
 std::string measured_json(const std::vector<MeasuredPoint>& points);
@@ -25,8 +27,11 @@ std::string step_json(const StepRecord& record);
 // after another, and the texts.
 std::string safetensors_header_json(const Metadata& metadata,
                                     const std::vector<TensorPlace>& tensors);
-// scan_json() is a line for every tensor.
+// scan_json() is a line for every tensor. Every line of scan has the member
+// "schema", which grows if the meaning of another member changes.
 std::string scan_json(const ScannedFile& file);
+// scan_totals_json() is the last line of a scan.
+std::string scan_totals_json(const ScanTotals& totals);
 
 }  // namespace swamp::cli
 

@@ -14,7 +14,8 @@ namespace {
 void print_report(void* /*user*/, const char* text) { print_error(text); }
 
 // Runner makes the machine before any work: a bad SWAMP_* value is an error of
-// every command.
+// every command. An unknown name is a warning of every command; that of train
+// is its first rank's.
 struct Runner {
   int operator()(const Answer& answer) const {
     print(answer.text);
@@ -23,23 +24,27 @@ struct Runner {
 
   int operator()(const InfoOptions& options) const {
     Machine machine;
+    warn_of_unknown_variables();
     run_info(options, machine);
     return EXIT_SUCCESS;
   }
 
   int operator()(const PredictOptions& options) const {
     const Machine machine;
+    warn_of_unknown_variables();
     run_predict(options);
     return EXIT_SUCCESS;
   }
 
   int operator()(const ReplayOptions& options) const {
     const Machine machine;
+    warn_of_unknown_variables();
     return run_replay(options);
   }
 
   int operator()(const ScanOptions& options) const {
     Machine machine;
+    warn_of_unknown_variables();
     return run_scan(options, machine);
   }
 

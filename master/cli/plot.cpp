@@ -5,10 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -18,12 +20,18 @@
 namespace swamp::cli {
 namespace {
 
-// The picture goes to stdout: no name of a file is ever part of a script.
-constexpr const char* kScript = R"(
+constexpr const char* kPng = R"(
 if (strstrt(GPVAL_TERMINALS, ' pngcairo ') > 0) \
   set terminal pngcairo size 1200,800 font 'Sans,13' background '#ffffff'; \
 else \
   set terminal png size 1200,800
+)";
+constexpr const char* kSvg = R"(
+set terminal svg size 1200,800 font 'Sans,13' background '#ffffff'
+)";
+
+// The picture goes to stdout: no name of a file is ever part of a script.
+constexpr const char* kScript = R"(
 set multiplot
 set lmargin at screen 0.085
 set rmargin at screen 0.975
@@ -73,9 +81,9 @@ void add_block(std::string& script, const char* name,
                         lines.empty() ? "-9 0 0\n" : lines);
 }
 
-// script_of() has numbers and our own words in it, and the title, in which
-// nothing but what is_plain() lets through.
-std::string script_of(const std::string& title, const History& history) {
+// script_of() contains numbers, our own words and the title, after plain().
+std::string script_of(const char* terminal, const std::string& title,
+                      const History& history) {
   std::string taken;
   std::string skipped;
   std::string scale;
@@ -107,7 +115,7 @@ std::string script_of(const std::string& title, const History& history) {
       "steps = {}\nlow = {}\nhigh = {}\n",
       title, skips, skips == 1 ? "" : "s", history.steps(), range.low,
       range.high);
-  return script + kScript;
+  return script + terminal + kScript;
 }
 
 std::string plain(std::string title) {
@@ -170,10 +178,23 @@ int run_gnuplot(std::FILE* script, int picture, std::FILE* errors,
 
 }  // namespace
 
+const char* plot_terminal(const std::string& path) {
+  std::string suffix = std::filesystem::path(path).extension();
+  for (char& letter : suffix) {
+    letter =
+        static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  }
+  if (suffix.empty() || suffix == ".png") return kPng;
+  if (suffix == ".svg") return kSvg;
+  throw UsageError(fmt::format(
+      "--plot: got '{}', expected a name that ends in .png or .svg", path));
+}
+
 std::string plot_history(const std::string& path, const std::string& title,
                          const History& history) {
   AtomicFile picture("--plot", path);
-  const File script = temporary_file(script_of(plain(title), history));
+  const File script =
+      temporary_file(script_of(plot_terminal(path), plain(title), history));
   const File errors = temporary_file();
   int status = 0;
   const int failure =

@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "master/cli/scan/byte_stream.h"
-#include "master/cli/scan/safetensors_header.h"
+#include "master/cli/scan/safetensors.h"
 
 namespace swamp::cli {
 

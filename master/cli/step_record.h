@@ -22,6 +22,12 @@ struct StepRecord {
   std::string overflow_tensor;
   std::uint64_t overflow_index = 0;
   std::uint64_t overflow_elements = 0;
+  // The rank that owns the shard with it, and the first whose own gradient had
+  // inf/nan there; -1 if none had, and only the sum overflowed.
+  int overflow_owner = -1;
+  int overflow_rank = -1;
+  // The signal that ends the run after this step, on whatever rank; else 0.
+  int signal = 0;
   std::string warning;  // of the loss scaler; usually ""
 };
 

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <csignal>
+#include <cstring>
 
 #include "master/cli/command.h"
 #include "master/cli/plot.h"
@@ -9,6 +11,29 @@
 #include "master/cli/training_run.h"
 
 namespace swamp::cli {
+
+namespace {
+
+volatile std::sig_atomic_t stop_signal = 0;
+
+void note_signal(int signal) { stop_signal = signal; }
+
+// catch_stop_signals() lets Ctrl-C and SIGTERM end a run after its current
+// step. The second one kills; a signal that was ignored stays ignored.
+void catch_stop_signals() {
+  struct sigaction action = {};
+  action.sa_handler = note_signal;
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction before;
+    if (sigaction(signal, nullptr, &before) == 0 &&
+        before.sa_handler == SIG_DFL) {
+      sigaction(signal, &action, nullptr);
+    }
+  }
+}
+
+}  // namespace
 
 void TrainingRun::say(const std::string& text) {
   if (!ranks_.first()) return;
@@ -32,37 +57,45 @@ std::string TrainingRun::header() {
       chosen.slaves_per_group, chosen.backend, chosen.transfer, chosen.isa);
 }
 
-void TrainingRun::train() {
+int TrainingRun::train() {
   const auto start = std::chrono::steady_clock::now();
-  while (trainer_->steps() < options_.steps) {
-    step();
+  int signal = 0;
+  while (signal == 0 && trainer_->steps() < options_.steps) {
+    signal = step();
     const std::uint64_t done = trainer_->steps();
     if (!options_.checkpoint.empty() &&
-        (done % options_.save_interval == 0 || done == options_.steps)) {
+        (done % options_.save_interval == 0 || done == options_.steps ||
+         signal != 0)) {
       save();
     }
   }
   const std::chrono::duration<double> taken =
       std::chrono::steady_clock::now() - start;
+  if (signal != 0) {
+    say(fmt::format("stopped after step {} of {}: {}\n", trainer_->steps(),
+                    options_.steps, strsignal(signal)));
+  }
   close(taken.count());
   if (ranks_.first() && !options_.plot.empty()) plot();
+  return signal;
 }
 
-void TrainingRun::step() {
-  const StepRecord record = trainer_->step();
+int TrainingRun::step() {
+  const StepRecord record = trainer_->step(stop_signal);
   history_.add(record);
   log_->write(record);
   skipped_ += record.skipped ? 1 : 0;
   if (record.step % options_.log_interval == 0 || record.skipped ||
       record.next_scale != record.scale || !record.warning.empty() ||
       record.step == options_.steps) {
-    say(step_text(record, options_.steps, skipped_));
+    say(step_text(record, options_.steps, skipped_, ranks_.count()));
   }
-  if (!ranks_.first()) return;
+  if (!ranks_.first()) return record.signal;
   progress_.show(fmt::format("step {} of {}, loss {}, scale {}, skipped {}",
                              record.step, options_.steps,
                              loss_text(record.loss), scale_text(record.scale),
                              skipped_));
+  return record.signal;
 }
 
 void TrainingRun::close(double seconds) {
@@ -81,8 +114,8 @@ void TrainingRun::close(double seconds) {
       "time {:.2f} s, optimizer {:.2f} %, unscale {:.2f} %\n"
       "log {:016x}\n"
       "weights {:016x}\n",
-      summary.loss_lines(), summary.skipped(), options_.steps,
-      options_.steps == 1 ? "" : "s", scale_text(trainer_->scale()),
+      summary.loss_lines(), summary.skipped(), trainer_->steps(),
+      trainer_->steps() == 1 ? "" : "s", scale_text(trainer_->scale()),
       summary.underflow(), summary.activation_underflow(), seconds,
       share(trainer_->optimizer_seconds()), share(trainer_->unscale_seconds()),
       log_->place().digest, digest));
@@ -98,12 +131,22 @@ void TrainingRun::plot() {
 }
 
 void run_train(const TrainOptions& options, Machine& machine) {
-  Ranks ranks;
-  try {
-    TrainingRun(options, machine, ranks).run();
-  } catch (...) {
-    ranks.end_all(std::current_exception());
+  catch_stop_signals();
+  int signal = 0;
+  {
+    Ranks ranks;
+    try {
+      if (ranks.first()) warn_of_unknown_variables();
+      signal = TrainingRun(options, machine, ranks).run();
+    } catch (...) {
+      ranks.end_all(std::current_exception());
+    }
   }
+  if (signal == 0) signal = stop_signal;  // while the plot was drawn
+  if (signal == 0) return;
+  // So that a shell sees what has ended the program.
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
 }
 
 }  // namespace swamp::cli

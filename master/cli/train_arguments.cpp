@@ -60,9 +60,12 @@ void TrainArguments::add_run() {
   given_["--save-interval"] =
       add_.integer("--save-interval", options_.save_interval, 1, kMany,
                    "every Nth step, and at the end");
-  add_.flag("--resume", options_.resume,
-            "go on from --checkpoint, if it is there");
-  file("--plot", options_.plot, "draw loss and scale as a PNG (needs gnuplot)");
+  given_["--resume"] = add_.flag("--resume", options_.resume,
+                                 "go on from --checkpoint, if it is there");
+  given_["--overwrite"] = add_.flag("--overwrite", options_.overwrite,
+                                    "replace --checkpoint, if it is there");
+  file("--plot", options_.plot,
+       "draw loss and scale as a .png or .svg (needs gnuplot)");
 }
 
 void TrainArguments::add_numbers() {

@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 
 #include "master/cli/command.h"
 #include "master/cli/json.h"
@@ -32,23 +30,20 @@ std::uint64_t digest_of_start(std::FILE* file, std::uint64_t count) {
   return digest;
 }
 
-}  // namespace
-
-void refuse_text(const char* option, const std::string& path,
-                 const std::string& text) {
-  std::error_code none;
-  if (!std::filesystem::equivalent(path, text, none)) return;
-  throw Failure(
-      fmt::format("{}: got '{}', the text itself, expected another "
-                  "file",
-                  option, path));
+// ranks_text() is which rank overflowed, and whose shard it was.
+std::string ranks_text(const StepRecord& record) {
+  return fmt::format("; {}, in the shard of rank {}",
+                     record.overflow_rank < 0
+                         ? "only in the sum of the ranks"
+                         : fmt::format("of rank {}", record.overflow_rank),
+                     record.overflow_owner);
 }
 
-StepLog::StepLog(const std::string& path, const std::string& text,
-                 const LogPlace& place)
+}  // namespace
+
+StepLog::StepLog(const std::string& path, const LogPlace& place)
     : path_(path), place_(place) {
   if (path_.empty()) return;
-  refuse_text("--log", path_, text);
   if (place_.bytes > 0) {
     go_on();
     return;
@@ -106,17 +101,17 @@ void StepLog::sync() {
 }
 
 std::string step_text(const StepRecord& record, std::uint64_t steps,
-                      std::uint64_t skipped) {
+                      std::uint64_t skipped, std::size_t ranks) {
   std::string text =
       fmt::format("step {:>{}}  loss {}  scale {}", record.step,
                   fmt::formatted_size("{}", steps), loss_text(record.loss),
                   scale_text(record.scale));
   if (record.skipped) {
     text += fmt::format(
-        "  found_inf 1  skipped  (first in {}[{}], {} "
-        "element{})",
+        "  found_inf 1  skipped  (first in {}[{}], {} element{}{})",
         record.overflow_tensor, record.overflow_index, record.overflow_elements,
-        record.overflow_elements == 1 ? "" : "s");
+        record.overflow_elements == 1 ? "" : "s",
+        ranks > 1 ? ranks_text(record) : "");
   } else {
     text += fmt::format("  grad norm {}  skipped so far {}",
                         loss_text(record.grad_norm), skipped);

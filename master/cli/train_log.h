@@ -21,11 +21,10 @@ struct LogPlace {
 // counts.
 class StepLog {
  public:
-  // Begins a log or, with a place, goes on there: what lies behind it in the
-  // file is cut off. Throws Failure where the file cannot be opened, is
-  // `text` itself, or is not the log that came to that place.
-  StepLog(const std::string& path, const std::string& text,
-          const LogPlace& place = {});
+  // Begins a log or, with a place, goes on there: what comes after it in the
+  // file is cut off. Throws Failure if the file cannot be opened or is not the
+  // log that came to that place.
+  explicit StepLog(const std::string& path, const LogPlace& place = {});
   ~StepLog();
   StepLog(const StepLog&) = delete;
   StepLog& operator=(const StepLog&) = delete;
@@ -45,15 +44,11 @@ class StepLog {
   std::FILE* file_ = nullptr;
 };
 
-// refuse_text() throws Failure where the file that `option` would write is the
-// text that is learnt.
-void refuse_text(const char* option, const std::string& path,
-                 const std::string& text);
-
 // step_text() is one line; `steps` sets the width of the first number,
-// `skipped` is how many steps were skipped so far.
+// `skipped` is how many steps were skipped so far. Of several ranks it names
+// those of an overflow, which the log does not: it is the same for any number.
 std::string step_text(const StepRecord& record, std::uint64_t steps,
-                      std::uint64_t skipped);
+                      std::uint64_t skipped, std::size_t ranks);
 
 // loss_text() has no sign before a nan: which one it is depends on the CPU.
 std::string loss_text(double loss);

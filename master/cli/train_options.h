@@ -19,6 +19,7 @@ struct TrainOptions {
   std::string checkpoint;
   std::string plot;
   bool resume = false;
+  bool overwrite = false;             // a checkpoint that exists
   std::uint64_t save_interval = 100;  // steps between two checkpoints
   ScalarType dtype = kFloat16;
   std::uint64_t steps = 300;

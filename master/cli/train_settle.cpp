@@ -1,6 +1,7 @@
 // What the options of `swamp train` mean together: Megatron's rules, said in
 // words.
 #include "master/cli/command.h"
+#include "master/cli/plot.h"
 #include "master/cli/train_arguments.h"
 #include "swamp/error.h"
 
@@ -135,19 +136,12 @@ void TrainArguments::settle_optimizer() {
 
 void TrainArguments::settle_files() const {
   if (options_.checkpoint.empty()) {
-    refuse("--save-interval", "no --checkpoint", "one");
-    if (options_.resume) {
-      throw UsageError("--resume: got no --checkpoint, expected one");
+    for (const char* option : {"--save-interval", "--resume", "--overwrite"}) {
+      refuse(option, "no --checkpoint", "one");
     }
-    return;
   }
-  for (const char* option : {"--log", "--plot"}) {
-    if (given_.at(option)->results() != given_.at("--checkpoint")->results()) {
-      continue;
-    }
-    refuse(option, fmt::format("'{}', the --checkpoint", options_.checkpoint),
-           "another file");
-  }
+  if (options_.resume) refuse("--overwrite", "--resume, too", "one of them");
+  if (!options_.plot.empty()) plot_terminal(options_.plot);
 }
 
 void TrainArguments::note_decisive() {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -19,6 +20,8 @@ struct RankRecord {
   std::uint64_t overflow_tensor;
   std::uint64_t overflow_index;
   std::uint64_t overflow_elements;
+  int overflow_rank;
+  int signal;
 };
 
 }  // namespace
@@ -46,9 +49,10 @@ MixedPrecisionOptions Trainer::optimizer_options(const TrainOptions& options,
   return chosen;
 }
 
-StepRecord Trainer::step() {
+StepRecord Trainer::step(int signal) {
   check_scale();
   StepRecord record;
+  record.signal = signal;
   record.step = ++steps_;
   std::vector<double> losses;
   backward(record, losses);
@@ -64,7 +68,7 @@ StepRecord Trainer::step() {
   record.next_scale = result.next_loss_scale;
   record.grad_norm = result.grad_norm.value_or(0.0);
   record.warning = result.warning;
-  join(result.overflow, losses, record);
+  join(result, losses, record);
   nonfinite_losses_ = std::isfinite(record.loss) ? 0 : nonfinite_losses_ + 1;
   return record;
 }
@@ -105,11 +109,13 @@ void Trainer::backward(StepRecord& record, std::vector<double>& losses) {
   }
 }
 
-void Trainer::join(const OverflowReport& overflow,
-                   const std::vector<double>& losses, StepRecord& record) {
-  const RankRecord mine = {record.underflow, record.activation_underflow,
-                           overflow.tensor, overflow.index,
-                           overflow.element_count};
+void Trainer::join(const StepResult& result, const std::vector<double>& losses,
+                   StepRecord& record) {
+  const OverflowReport& overflow = result.overflow;
+  const RankRecord mine = {record.underflow,       record.activation_underflow,
+                           overflow.tensor,        overflow.index,
+                           overflow.element_count, result.overflow_rank,
+                           record.signal};
   const std::size_t loss_bytes = losses.size() * sizeof(double);
   const std::size_t bytes = sizeof mine + loss_bytes;
   std::string sent(bytes, '\0');
@@ -129,8 +135,11 @@ void Trainer::join(const OverflowReport& overflow,
     if (record.overflow_elements == 0 && rank.overflow_elements != 0) {
       record.overflow_tensor = tensors_[rank.overflow_tensor].name;
       record.overflow_index = rank.overflow_index;
+      record.overflow_owner = static_cast<int>(at / bytes);
+      record.overflow_rank = rank.overflow_rank;
     }
     record.overflow_elements += rank.overflow_elements;
+    record.signal = std::max(record.signal, rank.signal);
     for (std::size_t a = 0; a < losses.size(); ++a) {
       double loss;
       std::memcpy(&loss, &all[at + sizeof rank + a * sizeof loss], sizeof loss);

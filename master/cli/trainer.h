@@ -34,7 +34,8 @@ class Trainer {
           Machine& machine, Ranks& ranks);
 
   // step() throws CommonFailure for a run that has diverged: on all ranks.
-  StepRecord step();
+  // `signal` is the one that this rank has received, or 0.
+  StepRecord step(int signal);
 
   // state() is the same on every rank, and collective; so is restore(), which
   // throws Error for a state of another model.
@@ -58,7 +59,7 @@ class Trainer {
   // so that their random states stay the same.
   void backward(StepRecord& record, std::vector<double>& losses);
   // join() makes one record of the ranks' own.
-  void join(const OverflowReport& overflow, const std::vector<double>& losses,
+  void join(const StepResult& result, const std::vector<double>& losses,
             StepRecord& record);
 
   std::size_t batch_;

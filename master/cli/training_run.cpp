@@ -12,22 +12,21 @@
 
 namespace swamp::cli {
 
-void TrainingRun::run() {
+int TrainingRun::run() {
   ranks_.together([&] { prepare(); });
   if (options_.resume) resume();
   if (!log_) {
-    ranks_.together([&] {
-      log_.emplace(ranks_.first() ? options_.log : "", options_.text);
-    });
+    ranks_.together([&] { log_.emplace(ranks_.first() ? options_.log : ""); });
   }
   say(header());
   if (trainer_->steps() > 0) {
-    say(fmt::format("resumed after step {}\n", trainer_->steps()));
+    say(fmt::format("resumed after step {}\n{}", trainer_->steps(),
+                    resume_note_));
   } else if (options_.resume) {
     say(fmt::format("no checkpoint '{}' yet: from the beginning\n",
                     options_.checkpoint));
   }
-  train();
+  return train();
 }
 
 void TrainingRun::prepare() {
@@ -37,17 +36,43 @@ void TrainingRun::prepare() {
                   add_to_digest(kDigestStart, text_));
   options_.decisive["micro batches in a step"] =
       fmt::to_string(ranks_.count() * options_.accumulate);
-  if (ranks_.first()) {
-    // What cannot be written at the end is said at the beginning.
-    for (const auto& [option, path] :
-         {std::pair("--checkpoint", options_.checkpoint),
-          std::pair("--plot", options_.plot)}) {
-      if (path.empty()) continue;
-      refuse_text(option, path, options_.text);
-      AtomicFile probe(option, path);
-    }
-  }
+  if (ranks_.first()) check_files();
   trainer_.emplace(options_, text_, machine_, ranks_);
+}
+
+// check_files() refuses at the beginning what could not be written at the end,
+// or would destroy another file.
+void TrainingRun::check_files() {
+  const FileName written[] = {{"--checkpoint", options_.checkpoint},
+                              {"--plot", options_.plot}};
+  std::vector<FileName> names = {{"TEXT", options_.text}};
+  if (!options_.log.empty()) names.push_back({"--log", options_.log});
+  for (const FileName& file : written) {
+    if (!file.path.empty()) names.push_back(file);
+  }
+  for (const FileName& file : written) {
+    if (file.path.empty()) continue;
+    names.push_back(
+        {"a temporary file of swamp's", AtomicFile::partial_name(file.path)});
+  }
+  refuse_same_files(names);
+  if (!options_.checkpoint.empty() && !options_.resume && !options_.overwrite &&
+      file_exists("--checkpoint", options_.checkpoint)) {
+    throw Failure(
+        fmt::format("--checkpoint: got '{}', which exists, expected another "
+                    "name, or --resume to go on from it, or --overwrite",
+                    options_.checkpoint));
+  }
+  for (const FileName& file : written) {
+    if (!file.path.empty()) AtomicFile probe(file.what, file.path);
+  }
+}
+
+// summed_apart() is how many micro batches a rank adds up before the ranks'
+// sums are added: what decides the bits of a sum of as many. One rank, or one
+// micro batch a rank, adds them one after another.
+std::uint64_t TrainingRun::summed_apart() {
+  return ranks_.count() == 1 ? 1 : options_.accumulate;
 }
 
 void TrainingRun::resume() {
@@ -81,11 +106,18 @@ void TrainingRun::resume() {
     }
   });
   named([&] { trainer_->restore(checkpoint.trainer); });
+  if (checkpoint.summed_apart != 0 &&
+      checkpoint.summed_apart != summed_apart()) {
+    resume_note_ = fmt::format(
+        "note: the micro batches of a step are now added in another order "
+        "(--accumulate {} on {} rank{}): "
+        "the bits are not those of a run without this change\n",
+        options_.accumulate, ranks_.count(), ranks_.count() == 1 ? "" : "s");
+  }
   history_ = std::move(checkpoint.history);
   skipped_ = Summary(history_).skipped();
   ranks_.together([&] {
-    log_.emplace(ranks_.first() ? options_.log : "", options_.text,
-                 checkpoint.log);
+    log_.emplace(ranks_.first() ? options_.log : "", checkpoint.log);
   });
 }
 
@@ -94,6 +126,7 @@ void TrainingRun::save() {
   checkpoint.trainer = trainer_->state();
   if (!ranks_.first()) return;
   checkpoint.options = options_.decisive;
+  checkpoint.summed_apart = summed_apart();
   checkpoint.log = log_->place();
   checkpoint.history = history_;
   log_->sync();

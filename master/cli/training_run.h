@@ -20,15 +20,18 @@ class TrainingRun {
   TrainingRun(const TrainOptions& options, Machine& machine, Ranks& ranks)
       : options_(options), machine_(machine), ranks_(ranks) {}
 
-  void run();
+  // run() returns the signal that has ended the run before its last step, or 0.
+  int run();
 
  private:
   void prepare();
+  void check_files();
+  std::uint64_t summed_apart();
   void resume();
   void say(const std::string& text);
   std::string header();
-  void train();
-  void step();
+  int train();
+  int step();
   void save();
   void close(double seconds);
   void plot();
@@ -41,6 +44,7 @@ class TrainingRun {
   std::optional<StepLog> log_;
   History history_;
   std::uint64_t skipped_ = 0;
+  std::string resume_note_;
   Progress progress_;
 };
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "master/operation_run.h"
-#include "master/scalar_type.h"
+#include "master/launch.h"
+#include "master/tensor_list.h"
 #include "swamp/error.h"
 #include "swamp/foreach.h"
 

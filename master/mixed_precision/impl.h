@@ -11,7 +11,7 @@
 #include "master/buffer.h"
 #include "master/mixed_precision/inner_optimizer.h"
 #include "master/mixed_precision/slices.h"
-#include "swamp/kernel.h"
+#include "runtime/launch.h"
 #include "swamp/mixed_precision.h"
 
 namespace swamp::master {
@@ -89,7 +89,7 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
   void copy_model_grads_to_main_grads();
   bool unscale_and_check(StepResult & result);
   bool check_fused(OverflowReport & report);
-  Result find_squares(float inv_scale);
+  runtime::SlaveResult find_squares(float inv_scale);
   double clip_grad_norm();
   std::uint64_t count_zeros();
   void inner_step();
@@ -98,6 +98,7 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
   // What only a sharded one does. sharding.cpp
   Tensor local_gradient(std::size_t parameter);
   void reduce_scatter_gradients();
+  int overflowing_rank(const OverflowReport& overflow);
   void gather_model_params();
 
   // gather_slices() makes whole parameters of the ranks' slices: `mine` are

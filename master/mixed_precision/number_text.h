@@ -2,11 +2,32 @@
 #ifndef SWAMP_MASTER_MIXED_PRECISION_NUMBER_TEXT_H_
 #define SWAMP_MASTER_MIXED_PRECISION_NUMBER_TEXT_H_
 
+#include <locale.h>
+
 #include <locale>
 #include <sstream>
 #include <string>
 
 namespace swamp::master {
+
+// ClassicLocale gives the calling thread the locale "C" as long as it lives:
+// strtod(), snprintf() and nlohmann-json use the decimal point of the locale.
+class ClassicLocale {
+ public:
+  ClassicLocale() noexcept
+      : classic_(newlocale(LC_ALL_MASK, "C", nullptr)),
+        before_(uselocale(classic_)) {}
+  ~ClassicLocale() {
+    uselocale(before_);
+    freelocale(classic_);
+  }
+  ClassicLocale(const ClassicLocale&) = delete;
+  ClassicLocale& operator=(const ClassicLocale&) = delete;
+
+ private:
+  locale_t classic_;
+  locale_t before_;
+};
 
 // read_number() wants nothing behind the number.
 inline bool read_number(const std::string& text, double& value) {

@@ -7,7 +7,7 @@
 
 #include "master/mixed_precision/impl.h"
 #include "master/mixed_precision/number_text.h"
-#include "master/tensor_check.h"
+#include "master/tensor_list.h"
 #include "swamp/error.h"
 
 namespace swamp::master {

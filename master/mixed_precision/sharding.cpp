@@ -1,9 +1,11 @@
 // What ranks send each other when each owns a shard of the optimizer.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "master/mixed_precision/impl.h"
-#include "master/scalar_type.h"
+#include "master/tensor_list.h"
+#include "swamp/float_formats.h"
 #include "swamp/foreach.h"
 
 namespace swamp {
@@ -26,6 +28,19 @@ std::size_t shard_bytes(const std::vector<Slice>& shard, Array array) {
     bytes += piece_bytes(array(slice.parameter).dtype, slice.count);
   }
   return bytes;
+}
+
+// is_finite() reads one element of a gradient.
+bool is_finite(const std::byte* element, ScalarType type) {
+  std::uint16_t half = 0;
+  float value = 0;
+  if (type == kFloat32) {
+    std::memcpy(&value, element, sizeof value);
+  } else {
+    std::memcpy(&half, element, sizeof half);
+    value = type == kFloat16 ? float16_to_float(half) : bfloat16_to_float(half);
+  }
+  return std::isfinite(value);
 }
 
 }  // namespace
@@ -83,6 +98,27 @@ void MixedPrecisionOptimizer::Impl::reduce_scatter_gradients() {
                           options.machine);
     }
   }
+}
+
+// overflowing_rank() is the first rank that sent this one an inf or nan for the
+// element of the report, whose tensor is a slice of this rank; -1 if only the
+// sum overflowed. What was received is unchanged since then.
+int MixedPrecisionOptimizer::Impl::overflowing_rank(
+    const OverflowReport& overflow) {
+  const auto source = [&](std::size_t p) { return local_gradient(p); };
+  const auto& shard = shards[static_cast<std::size_t>(communicator.rank())];
+  const auto slice =
+      shard.begin() + static_cast<std::ptrdiff_t>(overflow.tensor);
+  const std::size_t before = shard_bytes({shard.begin(), slice}, source);
+  const ScalarType type = source(slice->parameter).dtype;
+  const std::size_t width = master::kScalarTypeBytes[type];
+  for (std::size_t r = 0; r < receive.size(); ++r) {
+    const auto* bytes = static_cast<const std::byte*>(receive[r].data);
+    if (!is_finite(bytes + before + overflow.index * width, type)) {
+      return static_cast<int>(r);
+    }
+  }
+  return -1;
 }
 
 // gather_model_params() brings the weights that other ranks have moved.

@@ -1,12 +1,22 @@
 #include "master/mixed_precision/slices.h"
 
-#include "master/plan.h"
-#include "swamp/kernel.h"
+#include "master/partition.h"
 
 namespace swamp::master {
 namespace {
 
-// close_to_end() moves a cut behind a tensor of which too little would be left.
+// MasterWeights is the list of the float32 weights, for partition().
+struct MasterWeights {
+  const std::vector<std::size_t>& counts;
+
+  std::size_t size() const noexcept { return counts.size(); }
+  std::size_t count(std::size_t i) const noexcept { return counts[i]; }
+  static std::uint64_t element_bytes(std::size_t) noexcept {
+    return sizeof(float);
+  }
+};
+
+// close_to_end() moves a cut to the tensor's end if less than a block remains.
 void close_to_end(const std::vector<std::size_t>& counts, std::size_t& segment,
                   std::size_t& element) {
   if (element != 0 && counts[segment] - element < kBlockElements) {
@@ -27,22 +37,11 @@ std::vector<Slice> whole_slices(const std::vector<std::size_t>& counts) {
 
 std::vector<std::vector<Slice>> cut_slices(
     const std::vector<std::size_t>& counts, int ranks) {
-  // The plan cuts tables of segments; it looks at their counts and traffic.
-  Operation operation;
-  operation.add_stream(sizeof(float), Access::in);
-  constexpr std::size_t kStride = segment_bytes(1);
-  std::vector<std::uint64_t> memory(counts.size() * kStride /
-                                    sizeof(std::uint64_t));
-  auto* base = reinterpret_cast<std::byte*>(memory.data());
-  std::uint64_t traffic_bytes = 0;
-  for (std::size_t p = 0; p < counts.size(); ++p) {
-    new (base + p * kStride) Segment{&operation, counts[p]};
-    traffic_bytes += counts[p] * sizeof(float);
-  }
-  const runtime::SegmentTable table{base, kStride, counts.size(), &operation,
-                                    1};
+  std::uint64_t bytes = 0;
+  for (const std::size_t count : counts) bytes += count * sizeof(float);
   std::vector<runtime::SlaveRange> ranges(static_cast<std::size_t>(ranks));
-  const int used = cut(table, traffic_bytes, ranks, ranges.data());
+  const int used =
+      partition(MasterWeights{counts}, bytes, ranks, ranges.data());
 
   std::vector<std::vector<Slice>> shards(static_cast<std::size_t>(ranks));
   std::size_t segment = 0;

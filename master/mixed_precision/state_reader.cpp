@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "master/foreach.h"
 #include "master/mixed_precision/number_text.h"
 #include "swamp/error.h"
 
@@ -97,10 +98,12 @@ void read_groups(const OptimizerState& state,
                  const std::vector<const char*>& states, LoadedState& loaded) {
   const std::string key = loaded.optimizer + ".step";
   const double steps = number_at(state, key);
-  if (!(steps >= 0 && steps < 9e15) || std::floor(steps) != steps) {
-    fail(key, state.texts.at(key) + "; expected a whole number, at least 0");
+  const bool whole = steps >= 0 && steps < 0x1p53 && std::floor(steps) == steps;
+  loaded.steps = whole ? static_cast<std::int64_t>(steps) : -1;
+  if (!is_step(loaded.steps + 1)) {  // the next one
+    fail(key, "got " + state.texts.at(key) +
+                  ", expected a whole number from 0 to 2^53 - 2");
   }
-  loaded.steps = static_cast<std::int64_t>(steps);
   for (std::size_t g = 0; g < loaded.groups.size(); ++g) {
     for (auto& [field, value] : option_fields(loaded.groups[g])) {
       *value = number_at(state, loaded.optimizer + group_key(g, field));

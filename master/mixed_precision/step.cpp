@@ -1,8 +1,8 @@
 // The parts of a step, each of which is one operation over lists.
 #include <cmath>
 
+#include "master/launch.h"
 #include "master/mixed_precision/impl.h"
-#include "master/operation_run.h"
 #include "swamp/foreach.h"
 
 namespace swamp {
@@ -42,6 +42,8 @@ bool MixedPrecisionOptimizer::Impl::unscale_and_check(StepResult& result) {
   }
   if (result.overflow.element_count != 0) {
     const master::Slice& slice = slices[result.overflow.tensor].slice;
+    result.overflow_rank =
+        options.shard ? overflowing_rank(result.overflow) : communicator.rank();
     result.overflow.tensor = slice.parameter;
     result.overflow.index += slice.begin;
     result.overflow_name = parameters[slice.parameter].name;
@@ -65,7 +67,8 @@ bool MixedPrecisionOptimizer::Impl::check_fused(OverflowReport& report) {
 }
 
 // find_squares() fills `squares` with those of the unscaled main gradients.
-Result MixedPrecisionOptimizer::Impl::find_squares(float inv_scale) {
+runtime::SlaveResult MixedPrecisionOptimizer::Impl::find_squares(
+    float inv_scale) {
   squares.clear();
   return master::run_norm(
       main_gradients, inv_scale,

@@ -132,15 +132,16 @@ MpiCommunicator MpiCommunicator::from_fortran(int handle,
 }
 
 MpiCommunicator::~MpiCommunicator() {
+  int finalized = 0;
+  MPI_Finalized(&finalized);
   if (!impl_->failure.empty() ||
-      std::uncaught_exceptions() > impl_->exceptions) {
+      std::uncaught_exceptions() > impl_->exceptions ||
+      (finalized == 0 && !impl_->session->may_call())) {
     mpi::Session::give_up();
     // Lost on purpose: MPI may still write into it.
     static_cast<void>(impl_.release());
     return;
   }
-  int finalized = 0;
-  MPI_Finalized(&finalized);
   if (finalized == 0) MPI_Comm_free(&impl_->comm);
 }
 
@@ -159,6 +160,7 @@ void MpiCommunicator::exchange_pieces(const ConstBytes* send,
     throw Error(SWAMP_INTERNAL,
                 "MpiCommunicator: of no more use after: " + impl_->failure);
   }
+  impl_->session->require_thread();
   try {
     impl_->exchange.run(send, receive);
   } catch (const std::exception& error) {

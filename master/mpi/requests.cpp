@@ -62,7 +62,9 @@ int Requests::test() {
   const int code =
       MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
                    done_.data(), statuses_.data());
-  if (code == MPI_ERR_IN_STATUS) {
+  int error_class = MPI_SUCCESS;
+  if (code != MPI_SUCCESS) MPI_Error_class(code, &error_class);
+  if (error_class == MPI_ERR_IN_STATUS) {
     for (int i = 0; i < count; ++i) {
       const auto at = static_cast<std::size_t>(i);
       const int peer = peers_[static_cast<std::size_t>(done_[at])];

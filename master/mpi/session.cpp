@@ -48,7 +48,23 @@ Session::Session(bool may_start) {
     check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN),
           "MPI_Comm_set_errhandler");
   }
+  check(MPI_Query_thread(&level_), "MPI_Query_thread");
+  require_thread();
   ++process().sessions;
+}
+
+bool Session::may_call() const noexcept {
+  if (level_ >= MPI_THREAD_SERIALIZED) return true;
+  int is_main = 0;
+  return MPI_Is_thread_main(&is_main) == MPI_SUCCESS && is_main != 0;
+}
+
+void Session::require_thread() const {
+  if (may_call()) return;
+  throw Error(SWAMP_INVALID_ARGUMENT,
+              "MpiCommunicator: thread: got another one than that which "
+              "initialised MPI, expected that one, because MPI provides less "
+              "than MPI_THREAD_SERIALIZED");
 }
 
 Session::~Session() {

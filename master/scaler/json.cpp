@@ -3,7 +3,8 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "master/scaler/preset.h"
+#include "master/mixed_precision/number_text.h"
+#include "master/scaler/scaler.h"
 
 namespace swamp::scaler {
 namespace {
@@ -20,6 +21,7 @@ constexpr double kMaxCount = 0x1p53;  // up to here a double counts exactly
 // parse() reads one object that is not deep: its recursive parts are bounded.
 Json parse(const std::string& name, const std::string& text) {
   constexpr int kMaxDepth = 8;
+  const master::ClassicLocale scope;
   // The parser would take a zero byte for the end of the text.
   if (text.find('\0') != std::string::npos) fail(name + ": a zero byte");
   try {
@@ -36,6 +38,7 @@ Json parse(const std::string& name, const std::string& text) {
 
 // word_number() is what a string means as a number, as "inf" or "0x1p+4".
 bool word_number(const std::string& text, double& value) {
+  const master::ClassicLocale scope;
   if (text == "inf" || text == "-inf" || text == "nan") {
     value = std::strtod(text.c_str(), nullptr);
     return true;
@@ -202,7 +205,7 @@ void read_state(const Preset& preset, const std::string& text, Scaler& scaler) {
     }
   }
   check_index(preset, where, loaded);
-  scaler = loaded;
+  scaler = std::move(loaded);  // cannot fail half-way
 }
 
 }  // namespace swamp::scaler

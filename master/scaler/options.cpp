@@ -3,7 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "master/scaler/preset.h"
+#include "master/mixed_precision/number_text.h"
+#include "master/scaler/scaler.h"
 
 namespace swamp::scaler {
 namespace {
@@ -66,6 +67,7 @@ std::string shortest(double value) {
 std::string python_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  const master::ClassicLocale scope;
   std::string text = shortest(value);
   const std::size_t e = text.find('e');
   const int exponent = std::atoi(text.c_str() + e + 1);

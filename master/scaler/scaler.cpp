@@ -1,33 +1,52 @@
+// The arithmetic that the rules share, the table of all scalers, and an update.
 #include "master/scaler/scaler.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "swamp/loss_scaler.h"
 
 namespace swamp::scaler {
+namespace {
+
+// table() is never destroyed: a scaler may outlive the statics of a program.
+const std::vector<Preset>& table() {
+  static const std::vector<Preset>* const all = [] {
+    auto* presets = new std::vector<Preset>;
+    for (auto* part : {torch_presets, megatron_presets, tensorflow_presets,
+                       mindspore_presets, deepspeed_presets, fairseq_presets,
+                       swamp_presets}) {
+      for (Preset& preset : part()) presets->push_back(std::move(preset));
+    }
+    return presets;
+  }();
+  return *all;
+}
+
+}  // namespace
 
 void round_scale(Scaler& scaler) {
-  if (scaler.float_rule != FloatRule::d) {
+  if (scaler.float_rule != FloatRule::exact) {
     scaler.scale = to_float32(scaler.scale);
   }
 }
 
 double times(const Scaler& scaler, double factor) {
   switch (scaler.float_rule) {
-    case FloatRule::a:
+    case FloatRule::round_once:
       return to_float32(scaler.scale * factor);
-    case FloatRule::b:
-    case FloatRule::c:
+    case FloatRule::round_factor:
+    case FloatRule::round_reciprocal:
       return static_cast<double>(static_cast<float>(scaler.scale) *
                                  static_cast<float>(factor));
-    case FloatRule::d:
+    case FloatRule::exact:
       break;
   }
   return scaler.scale * factor;
 }
 
 double divided_by(const Scaler& scaler, double factor) {
-  if (scaler.float_rule == FloatRule::d) {
+  if (scaler.float_rule == FloatRule::exact) {
     if (factor == 0.0) {
       raise(scaler, "ZeroDivisionError", "float division by zero");
     }
@@ -35,7 +54,7 @@ double divided_by(const Scaler& scaler, double factor) {
   }
   const auto scale = static_cast<float>(scaler.scale);
   const auto divisor = static_cast<float>(factor);
-  if (scaler.float_rule == FloatRule::c) {
+  if (scaler.float_rule == FloatRule::round_reciprocal) {
     const float reciprocal = 1.0f / divisor;
     return static_cast<double>(scale * reciprocal);
   }
@@ -79,6 +98,50 @@ double modulo(const Scaler& scaler, double value, double divisor) {
 void raise(const Scaler& scaler, const char* type, const std::string& message,
            const std::string& detail) {
   throw ScalerError(scaler.name, type, message, detail);
+}
+
+void update_constant(Scaler&, float) {}
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& preset : table()) names.emplace_back(preset.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+const Preset& find_preset(const std::string& name) {
+  for (const Preset& preset : table()) {
+    if (name == preset.name) return preset;
+  }
+  std::string text = "scaler: got '" + name + "', expected one of";
+  const char* comma = " ";
+  for (const std::string& known : preset_names()) {
+    text += comma + known;
+    comma = ", ";
+  }
+  throw Error(SWAMP_INVALID_ARGUMENT, text);
+}
+
+ScalerStep update(const Preset& preset, Scaler& scaler, float found_inf) {
+  ScalerStep step;
+  step.found_inf = found_inf != 0.0f;
+  step.skipped = step.found_inf && scaler.skips != 0.0;
+  step.old_scale = scaler.scale;
+  scaler.warning.clear();
+  preset.rule(scaler, found_inf);
+  step.new_scale = scaler.scale;
+  step.warning = scaler.warning;
+  return step;
+}
+
+Member setting(const Preset& preset, const std::string& name) {
+  for (const Option& option : preset.options) {
+    if (name != option.name) continue;
+    for (const Key& key : preset.keys) {
+      if (key.member == option.member) return key.member;
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace swamp::scaler

@@ -1,24 +1,33 @@
-// What every loss scaler is made of: numbers from its options, and a state. A
-// rule (rules_*.cpp) is a function that moves the state; a row of the table
-// (presets_*.cpp) names a rule and where its numbers come from.
+// A loss scaler is a Scaler (the values of its options, and its state) and a
+// Preset: a row that names the rule, a function that updates the state, and
+// describes options, trackers and checkpoint keys. The file of a family
+// (torch.cpp, megatron.cpp, ...) has its rules and its rows.
 #ifndef SWAMP_MASTER_SCALER_SCALER_H_
 #define SWAMP_MASTER_SCALER_SCALER_H_
 
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
+
+#include "swamp/loss_scaler.h"
 
 namespace swamp::scaler {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// FloatRule is how a system forms scale * factor. They differ for every factor
-// that is not a power of two (loss_scalers.md, section 0).
+// FloatRule is how a system computes scale * factor. The results differ for
+// every factor that is not a power of two.
 enum class FloatRule {
-  a,  // f32(double(scale) * double(factor)): torch's kernels
-  b,  // f32(scale * f32(factor)): systems that hold the factor as float32
-  c,  // b, but a decrease multiplies with f32(1 / f32(factor)): MindSpore cells
-  d   // plain double, never rounded: Python floats on the host
+  // f32(double(scale) * double(factor)): torch's kernels
+  round_once,
+  // f32(scale * f32(factor)): systems that hold the factor as float32
+  round_factor,
+  // as round_factor, but a decrease multiplies by f32(1 / f32(factor)):
+  // MindSpore's cells
+  round_reciprocal,
+  // double, not rounded: Python floats
+  exact
 };
 
 // GrowthGuard is what keeps a scale from growing to infinity.
@@ -28,21 +37,21 @@ enum class GrowthGuard {
   below_3e38,  // scale < f32(3.4e38 / factor): Ascend's TensorFlow adapters
 };
 
-// OverflowTest is what a system takes for an overflow.
+// OverflowTest is the values of found_inf that a system treats as an overflow.
 enum class OverflowTest { non_zero, at_least_one, equal_to_one };
 
-// Scaler is the numbers and the state of one scaler. All are doubles, counts
-// too: they are exact, a fractional interval stays one, and a table of options,
-// trackers or checkpoint keys is a table of members.
+// Scaler is the options and the state of one scaler. All fields are double,
+// counts too, so that the tables of options, trackers and checkpoint keys can
+// hold member pointers, and a fractional interval keeps its value.
 struct Scaler {
   std::string name;
 
   // Traits of the system, from its row.
-  FloatRule float_rule = FloatRule::b;
+  FloatRule float_rule = FloatRule::round_factor;
   GrowthGuard guard = GrowthGuard::none;
   OverflowTest overflow_test = OverflowTest::non_zero;
 
-  // Numbers, from the options.
+  // Values of the options.
   double initial_scale = 65536.0;
   double growth_factor = 2.0;
   double backoff_factor = 0.5;
@@ -74,7 +83,7 @@ struct Scaler {
   double iteration = 0.0;
   double last_overflow = 0.0;
   double last_rescale = 0.0;
-  double window = 0.0;  // where it moves
+  double window = 0.0;  // growth interval, if it changes
   double list_index = 0.0;
   double up_count = 0.0;
   double down_count = 0.0;
@@ -85,18 +94,18 @@ inline double to_float32(double value) {
   return static_cast<double>(static_cast<float>(value));
 }
 
-// round_scale() makes the scale what the system can keep.
+// round_scale() rounds the scale to the type in which the system keeps it.
 void round_scale(Scaler& scaler);
 
-// times() is scale * factor in the float rule of the system.
+// scale * factor with the rounding of the system.
 double times(const Scaler& scaler, double factor);
-// divided_by() is scale / factor, for the systems that divide.
+// scale / factor, for the systems that divide.
 double divided_by(const Scaler& scaler, double factor);
 // grow() multiplies the scale, unless the guard forbids it.
 void grow(Scaler& scaler, double factor);
 bool is_overflow(const Scaler& scaler, float found_inf);
 
-// modulo() is Python's, of numbers that are not negative.
+// Python's %, for numbers that are not negative.
 double modulo(const Scaler& scaler, double value, double divisor);
 
 // raise() throws the exception of the original.
@@ -106,29 +115,107 @@ double modulo(const Scaler& scaler, double value, double divisor);
 
 using Rule = void (*)(Scaler&, float found_inf);
 
-// The rules, one function a family.
-void update_constant(Scaler&, float);  // rules_torch.cpp
-void update_torch(Scaler&, float);     // torch and its relatives
-void update_nemo(Scaler&, float);      // torch + hysteresis
-void update_megatron(Scaler&, float);  // rules_megatron.cpp
-void update_colossalai(Scaler&, float);
-void update_paddle(Scaler&, float);  // rules_tensorflow.cpp
-void update_paddle_op(Scaler&, float);
-void update_exponential(Scaler&, float);
-void update_keras2(Scaler&, float);
-void update_jmp(Scaler&, float);
-void update_mindspore_cell(Scaler&, float);  // rules_mindspore.cpp
-void update_mindspore_manager(Scaler&, float);
-void update_mindformers(Scaler&, float);
-void update_deepspeed(Scaler&, float);  // rules_host.cpp
-void update_fp16_optimizer(Scaler&, float);
-void update_apex_utils(Scaler&, float);
-void update_apex_amp(Scaler&, float);
-void update_bmtrain(Scaler&, float);
-void update_fairseq(Scaler&, float);  // rules_fairseq.cpp
-void update_metaseq(Scaler&, float);
-void update_swamp(Scaler&, float);  // rules_swamp.cpp
+// Rules that more than one file names.
+void update_constant(Scaler&, float);     // never changes the scale
+void update_jmp(Scaler&, float);          // tensorflow.cpp
+void update_mindformers(Scaler&, float);  // mindspore.cpp
+
+using Member = double Scaler::*;
+
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+enum class Kind { real, integer, boolean };
+
+// Option is a constructor argument of the original.
+struct Option {
+  const char* name;
+  Member member;
+  double preset;           // the original's default
+  double none = kNan;      // the value of null; nan: null is refused
+  Kind kind = Kind::real;  // boolean: true or false; else any number
+};
+
+// Tracker is a counter that users may read.
+struct Tracker {
+  const char* name;
+  Member member;
+  bool integer = true;
+};
+
+// Key is an entry of the original's state_dict(), as a JSON pointer.
+struct Key {
+  const char* pointer;
+  Member member;
+  Kind kind = Kind::real;
+  // The value that loading the original's checkpoint sets; nan: the value
+  // there.
+  double foreign = kNan;
+};
+
+// Prepare checks the options as the original's constructor does, and sets what
+// is not a plain copy of an option.
+using Prepare = void (*)(const ScalerOptions&, Scaler&);
+
+struct Preset {
+  const char* name;
+  Rule rule;
+  FloatRule float_rule;
+  GrowthGuard guard;
+  OverflowTest overflow_test;
+  std::vector<Option> options;
+  std::vector<Tracker> trackers;
+  std::vector<Key> keys;
+  Prepare prepare;
+};
+
+// find_preset() throws Error, with the list of all names, for an unknown name.
+const Preset& find_preset(const std::string& name);
+std::vector<std::string> preset_names();
+
+// The rows of one family, each in the file of its name.
+std::vector<Preset> torch_presets();
+std::vector<Preset> megatron_presets();
+std::vector<Preset> tensorflow_presets();
+std::vector<Preset> mindspore_presets();
+std::vector<Preset> deepspeed_presets();
+std::vector<Preset> fairseq_presets();
+std::vector<Preset> swamp_presets();
+
+// The window list of MindFormers' adaptive cell. mindspore.cpp
+std::vector<double> mindformers_windows(double max, double min);
+
+// make_scaler() returns a new scaler. options.cpp
+Scaler make_scaler(const Preset& preset, const ScalerOptions& options);
+// python_text() formats a value as Python does: 0.5, 4.0, 1e-05, inf.
+std::string python_text(const ScalerValue& value);
+std::string python_text(double value);
+// option_text() formats a given option, or its default if it is not given.
+std::string option_text(const ScalerOptions& options, const char* name,
+                        double preset);
+// require() raises the original's exception if `good` is false.
+void require(bool good, const Scaler& scaler, const char* type,
+             const std::string& message, const std::string& detail);
+
+// The state as JSON, and back. json.cpp
+std::string write_state(const Preset& preset, const Scaler& scaler);
+void read_state(const Preset& preset, const std::string& json, Scaler& scaler);
+
+// update() applies the rule once; see LossScaler::update().
+ScalerStep update(const Preset& preset, Scaler& scaler, float found_inf);
+
+// setting() returns the option of that name if it may be changed later, which
+// is if the original's load_state_dict() overwrites it; else null.
+Member setting(const Preset& preset, const std::string& name);
 
 }  // namespace swamp::scaler
+
+namespace swamp {
+
+struct LossScaler::Impl {
+  const scaler::Preset& preset;
+  scaler::Scaler scaler;
+};
+
+}  // namespace swamp
 
 #endif  // SWAMP_MASTER_SCALER_SCALER_H_

@@ -1,11 +1,11 @@
-// What the master and the slaves of the athread backend tell each other: plain
-// data, which a slave gets by DMA and answers by DMA.
+// The messages between the master and the slaves of backend athread: plain
+// data, transferred by DMA.
 #ifndef SWAMP_RUNTIME_ATHREAD_PROTOCOL_H_
 #define SWAMP_RUNTIME_ATHREAD_PROTOCOL_H_
 
 #include <cstdint>
 
-#include "runtime/job.h"
+#include "runtime/launch.h"
 #include "runtime/ldm.h"
 
 namespace swamp::runtime::athread {
@@ -15,7 +15,7 @@ inline constexpr int kMaxGroups = 6;
 inline constexpr int kSlavesPerGroup = 64;
 inline constexpr int kMaxSlaves = kMaxGroups * kSlavesPerGroup;
 
-// Greeting is what a slave says of itself, in a line of main memory of its own.
+// Greeting describes a slave, in a line of main memory of its own.
 struct alignas(kLdmAlignment) Greeting {
   std::uint32_t present = 0;
   std::uint32_t ldm_bytes = 0;  // that ldm_malloc() would give
@@ -27,17 +27,17 @@ struct GreetingCall {
   Greeting* greetings;
 };
 
-// JobCall hands out a job: slave `i` of the job is run by slave core
-// i % slave_cores, counted over core groups of group_cores each.
-struct JobCall {
-  RemoteJob remote;
+// LaunchCall passes a launch to the slave cores: slave i of the launch runs on
+// slave core i % slave_cores, counted over core groups of group_cores each.
+struct LaunchCall {
+  Launch launch;
   std::int32_t group_cores = 0;
   std::int32_t slave_cores = 0;
 };
 
-// Slaves clear the result of a part before they run it. What still has this
-// segment after the join was not run.
-inline constexpr std::uint64_t kNotRun = Result::kNone - 1;
+// Slaves clear the result of a part before they run it. A part whose result
+// still has this first segment after the join was not run.
+inline constexpr std::uint64_t kNotRun = SlaveResult::kNone - 1;
 
 }  // namespace swamp::runtime::athread
 

@@ -9,20 +9,20 @@
 #include "runtime/athread/dma.h"
 #include "runtime/athread/protocol.h"
 #include "runtime/float_environment.h"
-#include "runtime/job.h"
+#include "runtime/launch.h"
 #include "runtime/ldm.h"
 #include "runtime/tile_loop.h"
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 
 namespace swamp::runtime::athread {
 namespace {
 
-// Frame is a slave's in LDM, never its stack's: where a program is started
-// without `-b`, stacks lie in main memory, and no DMA may go there.
+// Frame lies in LDM, not on the stack: if a program is started without `-b`,
+// stacks lie in main memory, which is no target for DMA.
 struct Frame {
-  JobCall call;
+  LaunchCall call;
   SlaveRange range;
-  Result result;
+  SlaveResult result;
   GreetingCall greeting_call;
   Greeting greeting;
   Reply reply;
@@ -41,23 +41,20 @@ void put(void* main, const void* ldm, std::size_t bytes) {
   dma.wait(&frame.reply, ++frame.issued);
 }
 
-// run_part() is one slave of the job, in the LDM at `memory`.
+// run_part() is one slave of the launch, in the LDM at `memory`.
 void run_part(int slave, std::byte* memory) {
-  const Job& job = frame.call.remote.job;
-  get(&frame.range, job.ranges + slave, sizeof frame.range);
-  frame.result = Result{};
-  const SlavePart part{job.table, frame.range, job.partials, slave,
-                       frame.result};
-  Ldm ldm(memory, frame.call.remote.ldm_bytes);
+  const Launch& launch = frame.call.launch;
+  get(&frame.range, launch.ranges + slave, sizeof frame.range);
+  frame.result = SlaveResult{};
+  Ldm ldm(memory, launch.ldm_used_bytes);
   AthreadDma dma;
-  TileLoop<AthreadDma>(part, kernel_tables().tables[0].rows,
-                       frame.call.remote.tile_bytes, ldm, dma)
+  TileLoop<AthreadDma>(launch, slave, frame.range,
+                       kernel_tables().tables[0].rows, ldm, dma, frame.result)
       .run();
-  frame.result.partial = nullptr;  // it pointed into LDM
-  put(job.results + slave, &frame.result, sizeof frame.result);
+  put(launch.results + slave, &frame.result, sizeof frame.result);
 }
 
-// begin() makes the frame's reply word that of this launch.
+// begin() resets the frame's reply word for this launch.
 void begin() {
   frame.reply = 0;
   frame.issued = 0;
@@ -82,13 +79,13 @@ void swamp_slave_run(void* call) {
   using namespace swamp::runtime::athread;
   begin();
   get(&frame.call, call, sizeof frame.call);
-  const int slaves = frame.call.remote.job.slaves;
+  const int slaves = frame.call.launch.slaves;
   const int first = _CGN * frame.call.group_cores + _PEN;
   if (first >= slaves) return;
   // An allocation is a multiple of 64 only.
   const std::size_t bytes =
-      frame.call.remote.ldm_bytes + swamp::runtime::kLdmAlignment;
-  // The program's own code may hold LDM; the master runs what was not run.
+      frame.call.launch.ldm_used_bytes + swamp::runtime::kLdmAlignment;
+  // The program's own code may hold LDM. The master then runs this part.
   if (get_allocatable_size() < bytes) return;
   void* memory = ldm_malloc(bytes);
   if (memory == nullptr) return;
@@ -96,7 +93,7 @@ void swamp_slave_run(void* call) {
       -reinterpret_cast<std::uintptr_t>(memory) % swamp::runtime::kLdmAlignment;
   {
     const swamp::runtime::FloatEnvironmentScope environment(
-        frame.call.remote.float_environment);
+        frame.call.launch.float_environment);
     for (int slave = first; slave < slaves; slave += frame.call.slave_cores) {
       run_part(slave, static_cast<std::byte*>(memory) + skip);
     }

@@ -1,7 +1,9 @@
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "runtime/machine_impl.h"
-#include "runtime/predict/job_counter.h"
+#include "runtime/predict/counting_backend.h"
 #include "swamp/error.h"
 #include "swamp/predict.h"
 
@@ -36,13 +38,16 @@ PredictedTraffic public_traffic(const predict::Traffic& traffic) {
 
 struct Predictor::Impl {
   Impl(const MachineConfig& config, std::size_t tile_bytes)
-      : machine(counting_config(config)), counter(machine.impl().core_groups) {
-    if (tile_bytes != 0) machine.impl().tuning.tile_bytes = tile_bytes;
-    machine.impl().job_counter = &counter;
+      : machine(counting_config(config)) {
+    Machine::Impl& impl = machine.impl();
+    if (tile_bytes != 0) impl.tuning.tile_bytes = tile_bytes;
+    auto backend = std::make_unique<runtime::CountingBackend>(impl.core_groups);
+    counter = backend.get();
+    impl.backend = std::move(backend);
   }
 
   Machine machine;
-  runtime::JobCounter counter;
+  const runtime::CountingBackend* counter;  // the machine's
 };
 
 Predictor::Predictor(const MachineConfig& config, std::size_t tile_bytes)
@@ -53,15 +58,15 @@ Predictor::~Predictor() = default;
 Machine& Predictor::machine() noexcept { return impl_->machine; }
 
 Prediction Predictor::prediction() const {
-  const runtime::JobCounter& counter = impl_->counter;
+  const runtime::CountingBackend& counter = *impl_->counter;
   Prediction out;
-  for (const runtime::JobCounter::Group& group : counter.groups()) {
+  for (const runtime::CountingBackend::Group& group : counter.groups()) {
     out.groups.push_back({static_cast<std::uint32_t>(group.slaves),
                           public_traffic(group.traffic),
                           seconds(group.cycles.overlapped),
                           seconds(group.cycles.one_after_another)});
   }
-  out.operations = counter.jobs();
+  out.operations = counter.launches();
   out.spawns = counter.spawns();
   out.tile_bytes = counter.tile_bytes();
   out.overlapped_seconds = seconds(counter.cycles().overlapped);

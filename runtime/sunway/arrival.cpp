@@ -1,33 +1,50 @@
 #include "runtime/sunway/arrival.h"
 
+#include <pthread.h>
 #include <sched.h>
+#include <time.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "runtime/sunway/clock.h"
 #include "runtime/sunway/schedule.h"
-#include "runtime/sunway/settings.h"
 
 namespace swamp::sunway {
 namespace {
 
-// A receiver that computes is not waited for longer than this, nor all of a
-// launch's together than the second.
-constexpr unsigned long kOnce = 1000000;  // nanoseconds
+// How long a sender waits for receivers that compute, in nanoseconds: until
+// each has had kOnce of CPU time, or after kAtMost; in one launch kTogether of
+// CPU time. CPU time, because on a busy computer a thread may not run for long.
+constexpr unsigned long kOnce = 1000000;
+constexpr unsigned long kAtMost = 1000000000;
 constexpr unsigned long kTogether = 300000000;
 
-// goes_on() says whether a slave may still do something before it waits.
+// cpu_time() returns the CPU time of a slave's thread in nanoseconds.
+unsigned long cpu_time(const Slave& slave) {
+  clockid_t clock = 0;
+  timespec time = {};
+  if (pthread_getcpuclockid(slave.thread, &clock) == 0) {
+    clock_gettime(clock, &time);
+  }
+  return static_cast<unsigned long>(time.tv_sec) * 1000000000 +
+         static_cast<unsigned long>(time.tv_nsec);
+}
+
+// goes_on() returns whether a slave may still do something before it waits.
 bool goes_on(const Slave& slave) {
   if (!slave.live || slave.sending) return false;
   return slave.wait == nullptr || slave.wait->ready();
 }
 
-bool any_goes_on(const std::vector<Slave*>& receivers) {
+bool goes_on_now(const Slave& slave) {
   const Lock lock(world().mutex);
-  for (const Slave* receiver : receivers) {
-    if (goes_on(*receiver)) return true;
-  }
-  return false;
+  return goes_on(slave);
+}
+
+bool any_goes_on(const std::vector<Slave*>& receivers) {
+  return std::any_of(receivers.begin(), receivers.end(),
+                     [](const Slave* slave) { return goes_on_now(*slave); });
 }
 
 void set_sending(Slave& slave, bool value) {
@@ -45,19 +62,30 @@ void give_way(Slave& slave, const std::vector<Slave*>& receivers) {
     }
   } else {
     const unsigned long begin = nanoseconds();
-    unsigned long now = begin;
-    while (now - begin < kOnce && any_goes_on(receivers)) {
-      sched_yield();
-      now = nanoseconds();
+    std::vector<unsigned long> cpu_begin;
+    for (const Slave* receiver : receivers) {
+      cpu_begin.push_back(cpu_time(*receiver));
     }
-    slave.patience += now - begin;
+    unsigned long used = 0;  // by the receiver that has had least
+    while (used < kOnce && nanoseconds() - begin < kAtMost &&
+           any_goes_on(receivers)) {
+      sched_yield();
+      used = kOnce;
+      for (std::size_t i = 0; i < receivers.size(); ++i) {
+        if (!goes_on_now(*receivers[i])) continue;
+        used = std::min(used, cpu_time(*receivers[i]) - cpu_begin[i]);
+      }
+    }
+    slave.patience += used;
   }
   set_sending(slave, false);
 }
 
 void wait_for(Slave& slave, const std::vector<Slave*>& receivers) {
-  const bool other_order = slave.check != nullptr && settings().seed != 0;
-  if (other_order || slave.patience > kTogether || receivers.empty()) return;
+  const Order& order = world().order;
+  const bool at_once =
+      slave.check != nullptr && (order.seed != 0 || order.eager);
+  if (at_once || slave.patience > kTogether || receivers.empty()) return;
   if (any_goes_on(receivers)) give_way(slave, receivers);
 }
 

@@ -9,8 +9,8 @@
 namespace swamp::sunway {
 
 // before_arrival() returns when the receivers wait for something, have ended,
-// or had long enough. In check mode only seed 0 has such patience: the other
-// orders show who relies on it.
+// or had long enough. In check mode only seed 0 with late transfers does that:
+// the other orders, those of replays too, show who relies on it.
 void before_arrival(Slave& slave, Slave& receiver);
 void before_arrival(Slave& slave, Range range, unsigned mask);
 

@@ -58,6 +58,7 @@ int spread(const Transfer& t, sunway::Range range, const void* pc) {
   sunway::count(slave, t);
   if (slave.check && !slave.check->allows(t, pc)) return 0;
   sunway::before_arrival(slave, range, ~0u);
+  if (slave.check) slave.check->broadcast(t, pc);
   sunway::for_range(slave, range, ~0u, [&](Slave& other) {
     Transfer own = t;
     own.ldm = sunway::as_seen_by(other, slave, t.ldm);

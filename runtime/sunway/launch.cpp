@@ -5,6 +5,7 @@
 
 #include "runtime/sunway/check/host_check.h"
 #include "runtime/sunway/check/replay.h"
+#include "runtime/sunway/check/slave_check.h"
 #include "runtime/sunway/clock.h"
 #include "runtime/sunway/ids.h"
 #include "runtime/sunway/output.h"
@@ -77,30 +78,18 @@ void set_off(World& all, Slave& slave, SlaveFunction function, void* argument,
   slave.tickets = 0;
   slave.patience = 0;
   if (all.check) slave.wait = &slave.first_turn;
+  if (slave.check) slave.check->launched();
   ++all.live;
 }
-
-// MasterWaits says what the master waits in, and lets held slaves run.
-class MasterWaits {
- public:
-  explicit MasterWaits(const char* what) {
-    World& all = world();
-    all.master_in = what;
-    all.master_joins = true;
-    release_slaves();
-    require_progress();
-  }
-  ~MasterWaits() {
-    world().master_in = nullptr;
-    world().master_joins = false;
-  }
-  MasterWaits(const MasterWaits&) = delete;
-  MasterWaits& operator=(const MasterWaits&) = delete;
-};
 
 }  // namespace
 
 unsigned all_groups_mask() { return (1u << world().groups.size()) - 1u; }
+
+unsigned own_group_mask(bool take) {
+  const Lock lock(world().mutex);
+  return 1u << own_group(take);
+}
 
 int launch(unsigned mask, void* function, void* argument, const void* pc) {
   World& all = world();
@@ -123,9 +112,10 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
           "with EBUSY and runs nothing: join first");
       return EBUSY;
     }
-    all.node = Barrier{0, 0, all.node.generation};
+    count_master();
     int number = 0;
-    all.held = all.check;
+    // Slaves that another host thread has launched go on.
+    if (all.live == 0) all.held = all.check;
     for_groups(all, mask, [&](Group& group) {
       group.state = Group::State::running;
       group.singles = false;
@@ -133,7 +123,6 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
       ++group.spawns;
       group.remaining = all.num_threads;
       group.spawned_at = pc;
-      all.node.size += static_cast<int>(group.slaves.size());
       prepare_barriers(group);
       for (int i = 0; i < group.launched; ++i) {
         Slave& slave = *group.slaves[static_cast<std::size_t>(i)];
@@ -142,7 +131,7 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
       }
       number += static_cast<int>(group.slaves.size());
     });
-    check::launched(argument, pc);
+    check::launched(mask, argument, pc);
   }
   for_groups(all, mask, [&](Group& group) {
     for (int i = 0; i < group.launched; ++i) {
@@ -164,20 +153,18 @@ int join(unsigned mask, const void* pc) {
     check::bad_launch(pc, "joins a core group on which nothing was spawned");
     return ESRCH;
   }
-  check::joining(pc, __builtin_frame_address(0));
+  check::joining(mask, pc, __builtin_frame_address(0));
   if (all.check) check::start_replays(mask);
-  {
-    const MasterWaits waits("athread_join");
-    all.master_wake.wait(lock, [&] {
-      bool ended = true;
-      for_groups(all, mask, [&](Group& group) {
-        if (group.state == Group::State::running) ended = false;
-      });
-      return ended;
+  const auto ended = [&] {
+    bool all_ended = true;
+    for_groups(all, mask, [&](Group& group) {
+      if (group.state == Group::State::running) all_ended = false;
     });
-  }
+    return all_ended;
+  };
+  master_waits({Wait::Kind::master, pc, "athread_join", ended}, lock);
   for_groups(all, mask, [](Group& group) { group.state = Group::State::idle; });
-  check::joined();
+  check::joined(mask);
   return 0;
 }
 
@@ -187,25 +174,29 @@ int launch_one(int id, void* function, void* argument, const void* pc) {
     check::bad_launch(pc, "names a slave that is not there");
     return EINVAL;
   }
-  Slave& slave = all.slave(0, id);
+  start_groups(own_group_mask(true));
+  int own = 0;
   {
     const Lock lock(all.mutex);
-    Group& group = all.groups[0];
+    own = own_group(true);
+    Group& group = all.groups[static_cast<std::size_t>(own)];
+    const Slave& slave = *group.slaves[static_cast<std::size_t>(id)];
     if (slave.live || (group.state != Group::State::idle && !group.singles)) {
       check::bad_launch(pc, "starts a slave that was not waited for");
       return EBUSY;
     }
+    count_master();
     if (group.remaining == 0) prepare_barriers(group);
     group.singles = true;
     group.state = Group::State::running;
     ++group.remaining;
     ++group.spawns;
     group.spawned_at = pc;
-    set_off(all, slave, reinterpret_cast<SlaveFunction>(function), argument,
-            id);
-    check::launched(argument, pc);
+    set_off(all, all.slave(own, id), reinterpret_cast<SlaveFunction>(function),
+            argument, id);
+    check::launched(1u << own, argument, pc);
   }
-  sem_post(&slave.start);
+  sem_post(&all.slave(own, id).start);
   return 0;
 }
 
@@ -216,13 +207,16 @@ int join_one(int id, const void* pc) {
     return EINVAL;
   }
   Lock lock(all.mutex);
-  const Slave& slave = all.slave(0, id);
-  const MasterWaits waits("athread_wait");
-  all.master_wake.wait(lock, [&] { return !slave.live; });
-  Group& group = all.groups[0];
+  const int own = own_group(false);
+  Group& group = all.groups[static_cast<std::size_t>(own)];
+  if (group.slaves.empty()) return 0;
+  const Slave& slave = all.slave(own, id);
+  master_waits(
+      {Wait::Kind::master, pc, "athread_wait", [&] { return !slave.live; }},
+      lock);
   if (group.remaining == 0) {
     group.state = Group::State::idle;
-    check::joined();
+    check::joined(1u << own);
   }
   return 0;
 }

@@ -13,11 +13,14 @@ int launch(unsigned mask, void* function, void* argument, const void* pc);
 // join() waits for the groups of `mask`; ESRCH when one was not launched.
 int join(unsigned mask, const void* pc);
 
-// launch_one() and join_one() are for single slaves of core group 0.
+// launch_one() and join_one() are for single slaves of the host thread's own
+// core group.
 int launch_one(int id, void* function, void* argument, const void* pc);
 int join_one(int id, const void* pc);
 
 unsigned all_groups_mask();
+// own_group_mask() is own_group() of world.h as a mask.
+unsigned own_group_mask(bool take);
 
 }  // namespace swamp::sunway
 

@@ -1,13 +1,17 @@
 // Main memory by the vendor's names; locks and atomics in it. All of main
 // memory is one and coherent here.
+#include <sched.h>
+
 #include <cstdint>
 #include <cstdlib>
 
 #include "runtime/sunway/api.h"
+#include "runtime/sunway/check/host_check.h"
 #include "runtime/sunway/check/registry.h"
 #include "runtime/sunway/check/slave_check.h"
 #include "runtime/sunway/clock.h"
 #include "runtime/sunway/ids.h"
+#include "runtime/sunway/launch.h"
 #include "runtime/sunway/schedule.h"
 #include "runtime/sunway/world.h"
 
@@ -26,36 +30,70 @@ bool try_lock(volatile Word* word) {
                                      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
+// took() and gives() are for the checker; gives() is before the lock is free.
+void took(const volatile void* word) {
+  sunway::Slave* slave = sunway::self();
+  if (slave == nullptr) {
+    const sunway::Lock guard(sunway::world().mutex);
+    sunway::count_master();
+    sunway::check::master_takes(word, 0);
+  } else if (slave->check) {
+    slave->check->acquire(word);
+  }
+}
+
+void gives(const volatile void* word) {
+  sunway::Slave* slave = sunway::self();
+  if (slave == nullptr) {
+    sunway::check::master_gives(word, 0);
+    // The slaves may see what the master has written.
+    sunway::check::master_met(sunway::all_groups_mask());
+  } else if (slave->check) {
+    slave->check->release(word);
+  }
+}
+
 template <class Word>
 void lock(volatile Word* word, const void* pc) {
   sunway::Slave* slave = sunway::self();
-  if (try_lock(word)) {
-    if (slave != nullptr && slave->check) slave->check->acquire(word);
-    return;
+  if (slave != nullptr) sunway::take_turn(*slave);
+  if (!try_lock(word)) {
+    const auto is_free = [word] {
+      return __atomic_load_n(word, __ATOMIC_ACQUIRE) == 0;
+    };
+    constexpr auto kLock = sunway::Wait::Kind::lock;
+    sunway::Lock guard(sunway::world().mutex);
+    do {
+      if (slave == nullptr) {
+        sunway::master_waits({kLock, pc, "a lock", is_free}, guard);
+      } else {
+        sunway::block(*slave, {kLock, pc, "a lock", is_free}, guard);
+      }
+    } while (!try_lock(word));
   }
-  sunway::Lock guard(sunway::world().mutex);
-  if (slave == nullptr) {
-    sunway::master_waits(
-        "a lock", pc, [&] { return try_lock(word); }, guard);
-    return;
+  took(word);
+}
+
+template <class Word>
+bool trylock(volatile Word* word, const void* pc) {
+  sunway::Slave* slave = sunway::self();
+  if (slave != nullptr) sunway::take_turn(*slave);
+  const bool mine = try_lock(word);
+  if (mine) {
+    took(word);
+  } else if (slave != nullptr && slave->check) {
+    slave->check->tried(word, pc);
+  } else {
+    sched_yield();  // whoever has it may wait for a processor
   }
-  bool mine = false;
-  const sunway::Wait wait{sunway::Wait::Kind::lock, pc, "a lock", [&] {
-                            return __atomic_load_n(word, __ATOMIC_ACQUIRE) == 0;
-                          }};
-  while (!mine) {
-    sunway::block(*slave, wait, guard);
-    mine = try_lock(word);
-  }
-  if (slave->check) slave->check->acquire(word);
+  return mine;
 }
 
 template <class Word>
 void unlock(volatile Word* word) {
-  sunway::Slave* slave = sunway::self();
-  if (slave != nullptr && slave->check) slave->check->release(word);
   sunway::World& all = sunway::world();
   const sunway::Lock guard(all.mutex);
+  gives(word);
   __atomic_store_n(word, Word{0}, __ATOMIC_RELEASE);
   sunway::changed();
 }
@@ -117,10 +155,7 @@ int CRTS_mutex_lock(volatile std::int64_t* word) {
   return 0;
 }
 int CRTS_mutex_trylock(volatile std::int64_t* word) {
-  if (!try_lock(word)) return 1;
-  sunway::Slave* slave = sunway::self();
-  if (slave != nullptr && slave->check) slave->check->acquire(word);
-  return 0;
+  return trylock(word, SWAMP_SUNWAY_CALLER()) ? 0 : 1;
 }
 int CRTS_mutex_unlock(volatile std::int64_t* word) {
   unlock(word);
@@ -164,10 +199,7 @@ int CRTS_mutex_lock_node() {
   return 0;
 }
 int CRTS_mutex_trylock_node() {
-  if (!try_lock(&node_lock)) return 1;
-  sunway::Slave* slave = sunway::self();
-  if (slave != nullptr && slave->check) slave->check->acquire(&node_lock);
-  return 0;
+  return trylock(&node_lock, SWAMP_SUNWAY_CALLER()) ? 0 : 1;
 }
 int CRTS_mutex_unlock_node() {
   unlock(&node_lock);

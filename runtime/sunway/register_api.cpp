@@ -2,6 +2,7 @@
 // getc in inline assembly.
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "runtime/sunway/api.h"
 #include "runtime/sunway/check/slave_check.h"
@@ -21,34 +22,36 @@ std::deque<Packet>& buffer(Slave& slave, sunway::Range range) {
   return range == sunway::Range::row ? slave.from_row : slave.from_column;
 }
 
-void put_one(Slave& slave, Slave& other, sunway::Range range,
-             const Packet& packet, const char* call, const void* pc) {
-  std::deque<Packet>& to = buffer(other, range);
-  sunway::Lock lock(sunway::world().mutex);
-  sunway::block(slave,
-                {sunway::Wait::Kind::sync, pc, call,
-                 [&] { return to.size() < kOnTheWay; }},
-                lock);
-  if (slave.check) slave.check->arrive(&to);
-  to.push_back(packet);
-  sunway::changed();
-}
-
 // put() sends to the slave of that number in the row or column; 8 is all
-// others of it.
+// others of it, at once: packets of two senders come everywhere in one order.
 void put(sunway::Range range, const void* value, std::size_t bytes, int to,
          const char* call, const void* pc) {
   Slave& slave = sunway::require_self(call);
   sunway::take_turn(slave);
   Packet packet{};
   std::memcpy(packet.bytes.data(), value, std::min(bytes, packet.bytes.size()));
+  std::vector<std::deque<Packet>*> receivers;
   sunway::for_range(slave, range, ~0u, [&](Slave& other) {
     const int place = range == sunway::Range::row
                           ? other.id % sunway::kRowLength
                           : other.id / sunway::kRowLength;
     if (&other == &slave || (to < sunway::kRowLength && place != to)) return;
-    put_one(slave, other, range, packet, call, pc);
+    receivers.push_back(&buffer(other, range));
   });
+  const auto have_room = [&] {
+    return std::all_of(
+        receivers.begin(), receivers.end(),
+        [](const auto* packets) { return packets->size() < kOnTheWay; });
+  };
+  sunway::World& all = sunway::world();
+  sunway::Lock lock(all.mutex);
+  sunway::block(slave, {sunway::Wait::Kind::sync, pc, call, have_room}, lock);
+  packet.number = ++all.packets;
+  for (std::deque<Packet>* packets : receivers) {
+    if (slave.check) slave.check->arrive(packets, packet.number);
+    packets->push_back(packet);
+  }
+  sunway::changed();
 }
 
 void get(sunway::Range range, void* value, std::size_t bytes, const char* call,
@@ -61,7 +64,7 @@ void get(sunway::Range range, void* value, std::size_t bytes, const char* call,
       slave,
       {sunway::Wait::Kind::sync, pc, call, [&] { return !from.empty(); }},
       lock);
-  if (slave.check) slave.check->leave(&from);
+  if (slave.check) slave.check->leave_message(&from, from.front().number);
   std::memcpy(value, from.front().bytes.data(),
               std::min(bytes, from.front().bytes.size()));
   from.pop_front();

@@ -66,10 +66,17 @@ bool start(Slave& slave, const Rma& rma) {
   return rma.length > 0;
 }
 
+void look_at_source(Slave& slave, const Rma& rma) {
+  if (slave.check) {
+    slave.check->sends(rma.local, rma.length, rma.call, rma.pc);
+  }
+}
+
 int put(const Rma& rma, int id) {
   Slave& slave = sunway::require_self(rma.call);
   Slave& other = peer(slave, id, rma.call);
   if (start(slave, rma)) {
+    look_at_source(slave, rma);
     sunway::before_arrival(slave, other);
     send(slave, other, rma);
   }
@@ -96,13 +103,16 @@ int get(const Rma& rma, int id, bool wait) {
   // A get onto its own source has nothing to bring, and must not poison it.
   const bool onto_itself = t.ldm == t.main;
   if (slave.check && !wait && !onto_itself) {
-    slave.check->issue(t, rma.pc);
+    slave.check->issue(t, rma.pc, rma.remote_reply != nullptr);
   } else {
     sunway::carry_out(t);
     if (slave.check) {
-      slave.check->received(t.ldm, t.length, slave, nullptr, rma.call, rma.pc);
+      slave.check->fetched(t, rma.pc);
     }
     if (rma.local_reply != nullptr) sunway::add_reply(rma.local_reply);
+  }
+  if (slave.check && rma.remote_reply != nullptr) {
+    slave.check->replies(sunway::as_seen_by(other, slave, rma.remote_reply));
   }
   reply(other, slave, rma.remote_reply);
   sunway::replies_came();
@@ -113,6 +123,7 @@ int get(const Rma& rma, int id, bool wait) {
 int spread(const Rma& rma, Range range, unsigned mask, bool others = false) {
   Slave& slave = sunway::require_self(rma.call);
   if (start(slave, rma)) {
+    look_at_source(slave, rma);
     sunway::before_arrival(slave, range, mask);
     sunway::for_range(slave, range, mask, [&](Slave& other) {
       if (&other != &slave) send(slave, other, rma);

@@ -1,6 +1,9 @@
 #include "runtime/sunway/schedule.h"
 
+#include <algorithm>
+
 #include "runtime/sunway/check/hang.h"
+#include "runtime/sunway/check/slave_check.h"
 
 namespace swamp::sunway {
 namespace {
@@ -44,8 +47,10 @@ Slave* choose() {
   return chosen;
 }
 
-// choose_after() picks the next by number that can run, or nullptr.
+// choose_after() picks the next that can run, or nullptr: by number upwards,
+// for seed 1 downwards.
 Slave* choose_after(const Slave& slave) {
+  const bool down = world().order.seed == 1;
   Slave* first = nullptr;
   Slave* next = nullptr;
   bool passed = false;
@@ -53,8 +58,8 @@ Slave* choose_after(const Slave& slave) {
     if (&other == &slave) {
       passed = true;
     } else if (is_ready(other)) {
-      if (first == nullptr) first = &other;
-      if (passed && next == nullptr) next = &other;
+      if (first == nullptr || (down && passed)) first = &other;
+      if (passed != down && (next == nullptr || down)) next = &other;
     }
   });
   return next != nullptr ? next : first;
@@ -65,6 +70,53 @@ void pass_turn() {
   if (all.held || all.turn != nullptr) return;
   all.turn = choose();
   if (all.turn != nullptr) all.turn->wake.notify_one();
+}
+
+// any_master_runs() returns whether a host thread may still do something.
+bool any_master_runs() {
+  const std::vector<const MasterWait*>& waits = world().master_waits;
+  const auto stuck =
+      std::count_if(waits.begin(), waits.end(),
+                    [](const MasterWait* wait) { return !wait->ready(); });
+  return world().masters > stuck;
+}
+
+bool all_groups_run() {
+  const std::vector<Group>& groups = world().groups;
+  return std::all_of(groups.begin(), groups.end(), [](const Group& group) {
+    return group.state != Group::State::idle;
+  });
+}
+
+// end_node_meeting() ends the meeting of all slaves that are launched and not
+// joined when all have come. Not while a master may launch more of them: that
+// they are late must change nothing.
+bool end_node_meeting(bool more_may_come) {
+  World& all = world();
+  int members = 0;
+  for (const Group& group : all.groups) {
+    if (group.state != Group::State::idle) {
+      members += static_cast<int>(group.slaves.size());
+    }
+  }
+  if (more_may_come || members == 0 || all.node.arrived < members) return false;
+  all.node.arrived = 0;
+  ++all.node.generation;
+  changed();
+  return true;
+}
+
+// master_may_end() returns whether a master that runs could end the wait.
+bool master_may_end(const Slave& slave) {
+  switch (slave.wait->kind) {
+    case Wait::Kind::master:
+    case Wait::Kind::lock:
+      return true;
+    case Wait::Kind::node:
+      return !all_groups_run();
+    default:  // by another slave, if that is still to be started
+      return world().groups[static_cast<std::size_t>(slave.group)].singles;
+  }
 }
 
 }  // namespace
@@ -98,21 +150,28 @@ bool yield_turn(Slave& slave) {
 
 void require_progress() {
   World& all = world();
-  if (all.live == 0 && all.master_ready != nullptr && !(*all.master_ready)()) {
-    check::report_master_alone();
-  }
-  if (all.held || all.live == 0) return;
+  if (all.held) return;
   bool stuck = true;
   bool waits_for_master = false;
+  bool master_helps = false;
   for_live([&](Slave& slave) {
     if (slave.wait == nullptr || slave.wait->ready()) {
       stuck = false;
-    } else if (slave.wait->kind == Wait::Kind::master) {
-      waits_for_master = true;
+      return;
     }
+    if (slave.wait->kind == Wait::Kind::master) waits_for_master = true;
+    if (master_may_end(slave)) master_helps = true;
   });
-  if (!stuck || (waits_for_master && !all.master_joins)) return;
-  check::report_hang(waits_for_master);
+  if (!stuck) return;
+  const bool master_runs = any_master_runs();
+  if (all.live == 0) {
+    if (!master_runs && !all.master_waits.empty()) {
+      check::report_master_alone(*all.master_waits.back());
+    }
+    return;
+  }
+  if (end_node_meeting(master_runs && !all_groups_run())) return;
+  if (!master_runs || !master_helps) check::report_hang(waits_for_master);
 }
 
 void block(Slave& slave, const Wait& wait, Lock& lock) {
@@ -122,6 +181,7 @@ void block(Slave& slave, const Wait& wait, Lock& lock) {
   };
   if (may_run()) {
     slave.wait = nullptr;
+    slave.loose = false;
     return;
   }
   slave.wait = &wait;
@@ -151,24 +211,24 @@ void release_slaves() {
   pass_turn();
 }
 
-void master_waits(const char* what, const void* pc,
-                  const std::function<bool()>& ready, Lock& lock) {
+void master_waits(const MasterWait& wait, Lock& lock) {
   World& all = world();
-  all.master_in = what;
-  all.master_pc = pc;
-  all.master_ready = &ready;
+  count_master();
+  all.master_waits.push_back(&wait);
   release_slaves();
   changed();
   require_progress();
-  all.master_wake.wait(lock, ready);
-  all.master_in = nullptr;
-  all.master_ready = nullptr;
+  all.master_wake.wait(lock, wait.ready);
+  all.master_waits.erase(
+      std::find(all.master_waits.begin(), all.master_waits.end(), &wait));
 }
 
-void take_turn(Slave& slave) {
-  if (!slave.loose) return;
-  Lock lock(world().mutex);
-  block(slave, slave.first_turn, lock);
+void wait_for_turn(Slave& slave) {
+  {
+    Lock lock(world().mutex);
+    block(slave, slave.first_turn, lock);
+  }
+  slave.check->regained();
 }
 
 }  // namespace swamp::sunway

@@ -26,20 +26,21 @@ void ended(Slave& slave);
 // release_slaves() lets slaves run that were held until the master waits.
 void release_slaves();
 
-// master_waits() is the master's wait for slaves inside a launch; it lets them
-// run.
-void master_waits(const char* what, const void* pc,
-                  const std::function<bool()>& ready, Lock& lock);
+// master_waits() is a host thread's wait for slaves; it lets them run.
+void master_waits(const MasterWait& wait, Lock& lock);
 
-// take_turn() is what a slave that runs without the turn does at its next call.
-void take_turn(Slave& slave);
+// take_turn() is for a slave that may have lost the turn: it waits for it.
+void wait_for_turn(Slave& slave);
+inline void take_turn(Slave& slave) {
+  if (slave.loose.load(std::memory_order_relaxed)) wait_for_turn(slave);
+}
 
 // yield_turn() lets others run before the slave goes on, in check mode. Returns
 // false when nobody else can.
 bool yield_turn(Slave& slave);
 
 // require_progress() ends the program with a report when all live slaves wait
-// for what cannot come.
+// for what cannot come, or masters alone do.
 void require_progress();
 
 }  // namespace swamp::sunway

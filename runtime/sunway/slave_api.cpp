@@ -57,6 +57,7 @@ unsigned get_allocatable_size() {
 void* ldm_malloc_max(std::size_t* bytes) {
   sunway::Slave& slave = sunway::require_self("ldm_malloc_max");
   *bytes = slave.heap.largest();
+  if (*bytes == 0) return nullptr;
   const std::size_t offset = slave.heap.allocate(*bytes);
   if (slave.check) {
     slave.check->allocated(offset, *bytes, SWAMP_SUNWAY_CALLER());

@@ -16,6 +16,7 @@
 #include "runtime/sunway/output.h"
 #include "runtime/sunway/predict.h"
 #include "runtime/sunway/settings.h"
+#include "runtime/variables.h"
 
 // In the programs that swcc links. An image of size 0 is the second self.
 extern "C" {
@@ -64,6 +65,8 @@ __attribute__((constructor(101))) void start(int, char** argv,
 
 __attribute__((constructor)) void start_settings() {
   (void)settings();
+  const std::string warning = runtime::unknown_variables_warning();
+  if (!warning.empty()) say(warning);
   on_exit(&at_end, nullptr);
 }
 

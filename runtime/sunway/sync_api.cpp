@@ -30,14 +30,14 @@ void pass(Slave& slave, Barrier& barrier, Wait::Kind kind, const char* call,
   ++slave.counters.syncs;
   take_turn(slave);
   Lock lock(world().mutex);
-  if (slave.check) slave.check->arrive(&barrier);
+  if (slave.check) slave.check->arrive(&barrier, barrier.generation % 2);
   const std::uint64_t mine = barrier.arrive();
   if (barrier.passed(mine)) {
     changed();
   } else {
     block(slave, {kind, pc, call, [&] { return barrier.passed(mine); }}, lock);
   }
-  if (slave.check) slave.check->leave(&barrier);
+  if (slave.check) slave.check->leave(&barrier, mine % 2);
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ int athread_ssync_col() {
 }
 int athread_ssync_node() {
   sunway::Slave& slave = sunway::require_self("ssync_node");
-  sunway::pass(slave, sunway::world().node, sunway::Wait::Kind::sync,
+  sunway::pass(slave, sunway::world().node, sunway::Wait::Kind::node,
                "ssync_node", SWAMP_SUNWAY_CALLER());
   return 0;
 }
@@ -114,17 +114,14 @@ int athread_ssync_peer(int other) {
   sunway::Slave& peer = all.slave(slave.group, other);
   const auto there = static_cast<std::size_t>(slave.id);
   const std::uint32_t mine = ++slave.peers[static_cast<std::size_t>(other)];
-  if (slave.check) slave.check->arrive(&peer.peers[there]);
-  if (slave.check) {
-    slave.check->arrive(&slave.peers[static_cast<std::size_t>(other)]);
-  }
+  if (slave.check) slave.check->arrive(&peer.peers[there], mine % 2);
   sunway::changed();
   sunway::block(slave,
                 {sunway::Wait::Kind::sync, SWAMP_SUNWAY_CALLER(), "ssync_peer",
                  [&] { return peer.peers[there] >= mine; }},
                 lock);
   if (slave.check) {
-    slave.check->leave(&slave.peers[static_cast<std::size_t>(other)]);
+    slave.check->leave(&slave.peers[static_cast<std::size_t>(other)], mine % 2);
   }
   return 0;
 }

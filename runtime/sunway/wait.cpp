@@ -19,7 +19,7 @@ void wait_reply(const char* call, volatile void* reply, int value,
     wait.value = value;
     block(slave, wait, lock);
   }
-  if (slave.check) slave.check->after_wait(reply);
+  if (slave.check) slave.check->after_wait(reply, value);
 }
 
 void replies_came() {

@@ -44,6 +44,21 @@ constexpr std::size_t kStackSlack = 256 * 1024;
 __thread Slave* this_slave = nullptr;
 std::atomic<World*> made{nullptr};
 
+// HostThread is one of the program's own threads. At its end its core group is
+// free for another; the program's first thread keeps its own until the end.
+struct HostThread {
+  bool counted = false;
+  int group = -1;
+  ~HostThread() {
+    if (!counted || gettid() == getpid()) return;
+    World& all = world();
+    const Lock lock(all.mutex);
+    --all.masters;
+    if (group >= 0) all.groups[static_cast<std::size_t>(group)].owned = false;
+  }
+};
+thread_local HostThread this_host_thread;
+
 std::size_t up_to_page(std::size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
 }
@@ -107,7 +122,7 @@ void* serve(void* argument) {
   this_slave = &slave;
   identify(slave);
   slave.statics = program_tls().here;
-  if (slave.check) check::have_signal_stack();
+  check::have_signal_stack();
   sem_post(&slave.ready);
   for (;;) {
     wait_for(slave.start);
@@ -153,6 +168,7 @@ void make_group(World& all, int number) {
   void* memory = mmap(nullptr, count * all.slot_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) fail(1, "cannot allocate the LDM of the slaves");
+  std::vector<std::unique_ptr<Slave>> slaves;
   for (std::size_t i = 0; i < count; ++i) {
     auto slave = std::make_unique<Slave>();
     slave->group = number;
@@ -168,11 +184,14 @@ void make_group(World& all, int number) {
           std::make_unique<check::SlaveCheck>(*slave, all.slot_bytes);
     }
     start_thread(*slave, stack_bytes(all));
-    group.slaves.push_back(std::move(slave));
+    slaves.push_back(std::move(slave));
   }
-  for (const auto& slave : group.slaves) {
+  for (const auto& slave : slaves) {
     wait_for(slave->ready);
   }
+  const Lock lock(all.mutex);
+  group.slaves = std::move(slaves);
+  group.memory = static_cast<std::byte*>(memory);
 }
 
 World* make_world() {
@@ -207,7 +226,10 @@ World* make_world() {
 }  // namespace
 
 void start_groups(unsigned mask) {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> one_at_a_time(mutex);
   World& all = world();
+  check::watch_crashes();
   // The program's signals are its master's business.
   sigset_t blocked;
   sigset_t own;
@@ -222,6 +244,24 @@ void start_groups(unsigned mask) {
     }
   }
   pthread_sigmask(SIG_SETMASK, &own, nullptr);
+}
+
+void count_master() {
+  if (this_host_thread.counted) return;
+  this_host_thread.counted = true;
+  ++world().masters;
+}
+
+int own_group(bool take) {
+  int& own = this_host_thread.group;
+  if (own >= 0 || !take) return std::max(own, 0);
+  std::vector<Group>& groups = world().groups;
+  const auto free = std::find_if(groups.begin(), groups.end(),
+                                 [](const Group& g) { return !g.owned; });
+  if (free == groups.end()) return 0;
+  free->owned = true;
+  own = static_cast<int>(free - groups.begin());
+  return own;
 }
 
 bool Slave::in_ldm(const volatile void* address,

@@ -7,6 +7,7 @@
 #include <semaphore.h>
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -31,13 +32,22 @@ using SlaveFunction = void (*)(void*);
 
 // Wait is what a blocked slave waits for, and where.
 struct Wait {
-  enum class Kind { turn, reply, sync, master, lock };
+  enum class Kind { turn, reply, sync, node, master, lock };
   Kind kind;
   const void* pc;
   const char* what;  // "ssync_array"
   std::function<bool()> ready;
   volatile const void* reply = nullptr;
   int value = 0;
+};
+
+// MasterWait is what a host thread waits for, and where. ready() only looks: it
+// is evaluated by other threads, too.
+struct MasterWait {
+  Wait::Kind kind;
+  const void* pc;
+  const char* what;  // "athread_join"
+  std::function<bool()> ready;
 };
 
 // Counters are the traffic of one slave, for the cost model.
@@ -49,6 +59,7 @@ struct Counters : predict::Traffic {
 // Packet is what one slave puts into another's register, for getr and getc.
 struct Packet {
   std::array<std::byte, 64> bytes;
+  std::uint64_t number;  // of all packets
 };
 
 // Slave is one emulated slave core. Its LDM is a slot of address space of the
@@ -72,6 +83,8 @@ struct Slave {
   std::uint64_t clock_reads = 0;  // of this launch
   std::uint64_t tickets = 0;      // locks and atomics of this launch
   unsigned long patience = 0;     // nanoseconds of this launch, for receivers
+  // Set while the slave runs without the turn.
+  std::atomic<bool> loose{false};
   std::unique_ptr<check::SlaveCheck> check;  // in check mode
 
   // Under the world's mutex.
@@ -79,7 +92,6 @@ struct Slave {
   void* argument = nullptr;
   int thread_number = 0;  // _MYID
   bool live = false;
-  bool loose = false;    // runs without the turn
   bool sending = false;  // lets receivers go on first: arrival.h
   // Until its thread has come: who is first must not depend on the system.
   const Wait first_turn{Wait::Kind::turn, nullptr, "its turn",
@@ -98,10 +110,13 @@ struct Group {
   enum class State { idle, running, ended };
   State state = State::idle;
   bool singles = false;  // of athread_create(), each waited for alone
+  bool owned = false;    // by the host thread whose athread_spawn() it is for
   int launched = 0;
   std::uint64_t spawns = 0;
   int remaining = 0;
   std::vector<std::unique_ptr<Slave>> slaves;
+  // Where the slots of its slaves begin; other threads may read it unlocked.
+  std::atomic<std::byte*> memory{nullptr};
   Barrier array;
   Barrier master;  // with the master
   std::vector<Barrier> rows, columns;
@@ -127,7 +142,7 @@ class World {
   std::mutex mutex;
   std::condition_variable master_wake;
   std::vector<Group> groups;
-  Barrier node;
+  Barrier node;  // of size 0: see end_node_meeting() in schedule.cpp
   std::size_t ldm_bytes = 0;
   std::size_t static_bytes = 0;  // of the program's TLS, in every LDM
   std::size_t shared_bytes = 0;  // of every LDM, for __thread_local_share
@@ -136,11 +151,11 @@ class World {
   int num_threads = 0;  // of later spawns
   bool check = false;
 
-  // What the master waits in, or nullptr; and for whom.
-  const char* master_in = nullptr;
-  const void* master_pc = nullptr;
-  const std::function<bool()>* master_ready = nullptr;
-  bool master_joins = false;
+  // Host threads that have launched slaves or taken a lock, and the waits of
+  // those that wait.
+  int masters = 0;
+  std::vector<const MasterWait*> master_waits;
+  std::uint64_t packets = 0;  // sent by putr and putc
 
   // Check mode: slaves run one at a time, and not before the master waits.
   Slave* turn = nullptr;
@@ -161,6 +176,14 @@ World& world();
 bool has_world() noexcept;
 // start_groups() starts the threads of the core groups of `mask`, once.
 void start_groups(unsigned mask);
+// count_master() counts the calling host thread as one that may still act.
+// Under the world's mutex.
+void count_master();
+// own_group() is the core group of the calling host thread: of athread_spawn(),
+// athread_join() and what else names none. A thread that launches (`take`) gets
+// the lowest that is no other's; one without its own uses core group 0. Under
+// the world's mutex.
+int own_group(bool take);
 // restart_slaves() gives a child of fork() threads for the slaves that were
 // launched and had not begun.
 void restart_slaves();

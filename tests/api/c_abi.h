@@ -24,6 +24,7 @@ int c_abi_step(void);
 int c_abi_step_sgd(void);
 int c_abi_step_overflow(void);
 int c_abi_step_errors(void);
+int c_abi_step_second_pass_fails(void);
 
 #ifdef __cplusplus
 }

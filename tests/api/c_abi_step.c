@@ -211,6 +211,36 @@ int c_abi_step_overflow(void) {
   return failed;
 }
 
+/* The first pass fits into a slave's LDM, the second does not. */
+int c_abi_step_second_pass_fails(void) {
+  int failed = 0;
+  arrays a;
+  float found_inf = 0.0f;
+  const float inv_scale = 0.25f;
+  double norm = -1.0;
+  swamp_mixed_precision_step_options options = some_options();
+  swamp_machine* machine = NULL;
+  swamp_config config;
+  memset(&config, 0, sizeof config);
+  config.struct_size = sizeof config;
+  config.transfer = "copy";
+  config.ldm_bytes = 2048;
+  CHECK(swamp_machine_create(&config, &machine) == SWAMP_OK);
+  fill(&a);
+  CHECK(swamp_mixed_precision_step(
+            machine, &options, 2, a.tensors[kMasters], a.tensors[kGradients],
+            a.tensors[kExpAvgs], a.tensors[kExpAvgSqs], a.tensors[kModel],
+            &found_inf, &norm) == SWAMP_INVALID_ARGUMENT);
+  CHECK(says("kernel adam") && says("LDM"));
+  CHECK(found_inf == 0.0f && norm == -1.0);
+  CHECK(all_are(&a, 1.0f, 1.0f, 0.0f, 0.0f, 0x1234, 0x1234));
+  CHECK(swamp_foreach_norm(machine, a.tensors[kGradients], 2, &inv_scale,
+                           &found_inf, &norm) == SWAMP_OK);
+  CHECK(norm == sqrt(2.0 * kCount));
+  swamp_machine_destroy(machine);
+  return failed;
+}
+
 int c_abi_cast(void) {
   int failed = 0;
   float wide[3] = {1.0f, -2.0f, 3.0f};
@@ -261,6 +291,8 @@ int c_abi_step_errors(void) {
   BAD(eps, (double)INFINITY, "options.eps");
   BAD(weight_decay, (double)NAN, "options.weight_decay");
   BAD(step, 0, "options.step: 0");
+  BAD(step, (int64_t)1 << 53, "options.step: 9007199254740992");
+  BAD(step, INT64_MIN, "options.step: -9223372036854775808");
   BAD(decoupled, 2, "options.decoupled: 2");
   BAD(clip_coefficient, 1.5f, "options.clip_coefficient: 1.5");
 #undef BAD
@@ -275,6 +307,7 @@ int c_abi_step_errors(void) {
   a.tensors[kModel][1].data = NULL;
   CHECK(take(&a, &options, 1, &found_inf, &norm) == SWAMP_INVALID_ARGUMENT);
   CHECK(says("model_params[1].data"));
+  a.tensors[kModel][1].data = a.model[1];
   CHECK(swamp_mixed_precision_step(NULL, &options, 2, NULL,
                                    a.tensors[kGradients], a.tensors[kExpAvgs],
                                    a.tensors[kExpAvgSqs], NULL, &found_inf,

@@ -29,6 +29,9 @@ TEST(CAbi, Step) { EXPECT_EQ(c_abi_step(), 0); }
 TEST(CAbi, StepSgd) { EXPECT_EQ(c_abi_step_sgd(), 0); }
 TEST(CAbi, StepOverflow) { EXPECT_EQ(c_abi_step_overflow(), 0); }
 TEST(CAbi, StepErrors) { EXPECT_EQ(c_abi_step_errors(), 0); }
+TEST(CAbi, StepSecondPassFails) {
+  EXPECT_EQ(c_abi_step_second_pass_fails(), 0);
+}
 
 TEST(CAbi, LastErrorBelongsToTheThread) {
   EXPECT_EQ(swamp_machine_create(nullptr, nullptr), SWAMP_INVALID_ARGUMENT);

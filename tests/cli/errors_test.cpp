@@ -2,6 +2,8 @@
 // cause; a usage error has one more that points at --help.
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 #include "tests/cli/run_program.h"
 
 namespace swamp::test {
@@ -31,6 +33,9 @@ void expect_text_error(const std::string& path, const std::string& cause) {
 TEST(Usage, HelpAndVersionAnswer) {
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"--help"},
+        {},
+        {"help"},
+        {"help", "train"},
         {"info", "--help"},
         {"train", "--help"},
         {"train", "-h"}}) {
@@ -41,19 +46,29 @@ TEST(Usage, HelpAndVersionAnswer) {
   }
   EXPECT_NE(run_program({"train", "--help"}).out.find("--loss-scale-window"),
             std::string::npos);
-  const ProgramResult version = run_program({"--version"});
-  EXPECT_EQ(version.exit_code, 0);
-  EXPECT_EQ(version.out.rfind("swamp ", 0), 0u);
-  EXPECT_EQ(lines_of(version.out).size(), 1u);
+  EXPECT_EQ(run_program({"help", "train"}).out,
+            run_program({"train", "--help"}).out);
+  EXPECT_EQ(run_program({}).out, run_program({"--help"}).out);
+  for (const char* option : {"--version", "-V"}) {
+    const ProgramResult version = run_program({option});
+    EXPECT_EQ(version.exit_code, 0);
+    EXPECT_EQ(version.out.rfind("swamp ", 0), 0u);
+    EXPECT_EQ(lines_of(version.out).size(), 1u);
+  }
 }
 
-TEST(Usage, CommandIsNeeded) {
-  expect_error(run_program({}), 2, {"no command"});
-  expect_error(run_program({"trian"}), 2, {"trian"});
-  expect_error(run_program({"info", "more"}), 2, {"more"});
-  expect_error(run_program({"info", "train"}), 2, {"train"});
-  expect_error(run_program({"info", "--jsn"}), 2, {"--jsn"});
-  expect_error(run_program({"train", "a", "b"}), 2, {"b"});
+TEST(Usage, WhatIsMisspeltIsNamedWithASuggestion) {
+  expect_error(run_program({"trian"}), 2, {"'trian'", "(did you mean train?)"});
+  expect_error(run_program({"scna", "x"}), 2,
+               {"'scna'", "scan, train or help (did you mean scan?)"});
+  expect_error(run_program({"help", "inf"}), 2, {"(did you mean info?)"});
+  expect_error(run_program({"xyzzy"}), 2, {"'xyzzy'", "train or help"});
+  expect_error(run_program({"--", "info"}), 2, {"no command"});
+  expect_error(run_program({"info", "more"}), 2, {"'more'"});
+  expect_error(run_program({"info", "train"}), 2, {"'train'"});
+  expect_error(run_program({"info", "--jsn"}), 2,
+               {"'--jsn'", "(did you mean --json?)"});
+  expect_error(run_program({"train", "a", "b", "c"}), 2, {"'b'"});
 }
 
 struct BadOption {
@@ -177,6 +192,24 @@ TEST(Stdout, FailingWriteIsAnError) {
     EXPECT_EQ(result.exit_code, 2);
     ASSERT_EQ(lines_of(result.err).size(), 1u) << result.err;
     EXPECT_NE(result.err.find("stdout"), std::string::npos) << result.err;
+  }
+}
+
+// As other tools: ended by SIGPIPE, without a word.
+TEST(Stdout, APipeWithoutAReaderEndsQuietly) {
+  const TemporaryFile text("a text of more than seventeen bytes");
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"info"},
+        {"--help"},
+        {"predict", "--list", "1000"},
+        {"train", text.path(), "--steps", "2"}}) {
+    std::vector<std::string> words = {"/bin/bash", "-c",
+                                      "exec 3> >(:); wait $!; exec \"$@\" >&3",
+                                      "bash", kProgram};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    const ProgramResult result = run_command(words);
+    EXPECT_EQ(result.exit_code, 128 + SIGPIPE) << arguments[0];
+    EXPECT_EQ(result.err, "");
   }
 }
 

@@ -1,8 +1,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 
+#include "runtime/variables.h"
 #include "tests/cli/run_program.h"
 
 namespace swamp::test {
@@ -93,6 +99,89 @@ TEST(Info, TextSaysTheSame) {
   EXPECT_TRUE(has_line("ISA", object.at("isa"))) << result.out;
   EXPECT_TRUE(has_line("cpu", object.at("cpu"))) << result.out;
   EXPECT_TRUE(has_line("swamp", object.at("version"))) << result.out;
+}
+
+struct Misspelt {
+  const char* name;
+  const char* text;  // "": not reported
+};
+
+class Variables : public testing::TestWithParam<Misspelt> {};
+
+TEST_P(Variables, UnknownNamesAreOneWarningAndAField) {
+  const auto [name, text] = GetParam();
+  const std::string shown = text;
+  const Environment environment = {{name, "1"}};
+  const ProgramResult object = run_program({"info", "--json"}, environment);
+  EXPECT_EQ(object.exit_code, 0);
+  EXPECT_EQ(object.err, shown.empty()
+                            ? ""
+                            : "swamp: warning: environment: got " + shown +
+                                  ", expected variables that swamp knows\n");
+  EXPECT_EQ(json::parse(object.out).at("unknown_variables"),
+            shown.empty() ? json::array() : json::array({shown}));
+  EXPECT_NE(run_program({"info"}, environment)
+                .out.find("\nunknown variables " +
+                          (shown.empty() ? "none" : shown) + "\n"),
+            std::string::npos);
+  const TemporaryFile text_file("a text of more than seventeen bytes");
+  EXPECT_EQ(
+      run_program({"train", text_file.path(), "--steps", "1"}, environment).err,
+      object.err);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Info, Variables,
+    testing::Values(
+        Misspelt{"SWAMP_TRANSFR",
+                 "SWAMP_TRANSFR (did you mean SWAMP_TRANSFER?)"},
+        Misspelt{"SWAMP_BAKCEND",
+                 "SWAMP_BAKCEND (did you mean SWAMP_BACKEND?)"},
+        Misspelt{"SWAMP_CORES", "SWAMP_CORES"},
+        Misspelt{"SWAMP_SLAVES",
+                 "SWAMP_SLAVES (did you mean SWAMP_SLAVES_PER_GROUP?)"},
+        Misspelt{"SWAMP_", "SWAMP_"},
+        Misspelt{"SWAMP_ENTIRELY_DIFFERENT", "SWAMP_ENTIRELY_DIFFERENT"},
+        Misspelt{"SWAMP_TORCH_PYTHON", ""}, Misspelt{"SWAMP_CHECK_SEED", ""},
+        Misspelt{"SWAMPY", ""}),
+    [](const testing::TestParamInfo<Misspelt>& it) {
+      return test_name(it.param.name);
+    });
+
+TEST(Info, AnEmptyVariableIsUnset) {
+  EXPECT_EQ(info({{"SWAMP_TRANSFR", ""}}).at("unknown_variables"),
+            json::array());
+}
+
+// names_in() adds what a source reads of the environment: in C++ and Python a
+// quoted name, in a script $NAME or ${NAME}, in CMake ENV{NAME}.
+void names_in(const std::filesystem::path& path, std::set<std::string>& names) {
+  const std::string suffix = path.extension();
+  const bool quoted = suffix == ".cpp" || suffix == ".h" || suffix == ".py";
+  if (!quoted && suffix != "" && suffix != ".cmake") return;
+  if (path.filename() == "variables.h") return;
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::regex pattern(quoted               ? "\"(SWAMP_[A-Z_]+)\""
+                           : suffix == ".cmake" ? "ENV\\{(SWAMP_[A-Z_]+)"
+                                                : "\\$\\{?(SWAMP_[A-Z_]+)");
+  for (std::sregex_iterator found(text.begin(), text.end(), pattern), end;
+       found != end; ++found) {
+    names.insert((*found)[1]);
+  }
+}
+
+TEST(Info, KnownVariablesAreThoseOfTheSources) {
+  std::set<std::string> found;
+  for (const char* folder :
+       {"master", "runtime", "toolchain", "bench", ".ci"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(
+             std::filesystem::path(SWAMP_GOLDEN_DIR) / "../.." / folder)) {
+      if (entry.is_regular_file()) names_in(entry.path(), found);
+    }
+  }
+  EXPECT_EQ(found, std::set<std::string>(std::begin(runtime::kVariables),
+                                         std::end(runtime::kVariables)));
 }
 
 }  // namespace

@@ -134,6 +134,8 @@ TEST(Replay, BadFilesAreOneLineWithItsNumber) {
       spoiled("[1]", "[[1,3]]"),
       spoiled("[1]", "[[1,2,18446744073709551615]]"),
       spoiled("[1]", "[[1,2,0]]"),
+      spoiled("[1]", "[1,1]"),
+      spoiled("[1]", "[[0,3],[0,3],[0,3,1]]"),
       spoiled("[1]", "[\"1\"]"),
       spoiled("[1]", "{}"),
       spoiled("f32", "f16"),
@@ -162,6 +164,14 @@ TEST(Replay, CheckWantsSomethingToCompare) {
   const ProgramResult result = run_program({"replay", "--check", file.path()});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.err, "swamp: " + file.path() + ":1: init: missing\n");
+}
+
+TEST(Replay, ADeviceWithoutEndIsAnError) {
+  const ProgramResult result = run_program({"replay", "/dev/zero"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.err,
+            "swamp: /dev/zero:1: got a longer line, expected at most 134217728 "
+            "bytes\n");
 }
 
 TEST(Replay, FilesThatCannotBeRead) {

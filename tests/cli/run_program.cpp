@@ -52,14 +52,19 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 }
 
 // wait_for() returns the status of a child, which it kills when it is late.
-int wait_for(pid_t child, int kill_after_ms) {
+int wait_for(pid_t child, int kill_after_ms,
+             std::function<bool()> interrupt_if) {
   using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + std::chrono::milliseconds(kill_after_ms);
   int status = 0;
-  while (kill_after_ms >= 0) {
+  while (kill_after_ms >= 0 || interrupt_if) {
     const pid_t ended = waitpid(child, &status, WNOHANG);
     if (ended == child) return status;
-    if (Clock::now() >= deadline) {
+    if (interrupt_if && interrupt_if()) {
+      kill(child, SIGINT);
+      interrupt_if = {};
+    }
+    if (kill_after_ms >= 0 && Clock::now() >= deadline) {
       kill(child, SIGKILL);
       break;
     }
@@ -85,7 +90,8 @@ ProgramResult run_program(const std::vector<std::string>& arguments,
 
 ProgramResult run_command(const std::vector<std::string>& given,
                           const Environment& environment,
-                          const std::string& out_path, int kill_after_ms) {
+                          const std::string& out_path, int kill_after_ms,
+                          std::function<bool()> interrupt_if) {
   const TemporaryFile out_file;
   const TemporaryFile err_file;
   const std::string& out = out_path.empty() ? out_file.path() : out_path;
@@ -109,7 +115,7 @@ ProgramResult run_command(const std::vector<std::string>& given,
   if (failure != 0) {
     throw std::runtime_error(words[0] + ": " + std::strerror(failure));
   }
-  const int status = wait_for(child, kill_after_ms);
+  const int status = wait_for(child, kill_after_ms, std::move(interrupt_if));
   ProgramResult result;
   result.exit_code =
       WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

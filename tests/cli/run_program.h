@@ -1,6 +1,7 @@
 #ifndef SWAMP_TESTS_CLI_RUN_PROGRAM_H_
 #define SWAMP_TESTS_CLI_RUN_PROGRAM_H_
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,11 +24,12 @@ ProgramResult run_program(const std::vector<std::string>& arguments,
 
 // run_command() does so with any program: the first word is its path. One that
 // still runs after `kill_after_ms` milliseconds is killed (SIGKILL); negative:
-// never.
+// never. When `interrupt_if` first returns true, it is sent a SIGINT.
 ProgramResult run_command(const std::vector<std::string>& words,
                           const Environment& environment = {},
                           const std::string& out_path = "",
-                          int kill_after_ms = -1);
+                          int kill_after_ms = -1,
+                          std::function<bool()> interrupt_if = {});
 
 // kProgram is the path of the built `swamp`.
 extern const char* const kProgram;

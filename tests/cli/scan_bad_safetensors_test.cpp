@@ -1,7 +1,7 @@
 // Lying safetensors headers and indices are one-line errors.
 #include <gtest/gtest.h>
 
-#include "master/cli/scan/index_file.h"
+#include "master/cli/scan/file_list.h"
 #include "tests/cli/scan_files.h"
 #include "tests/cli/scan_refusal.h"
 
@@ -66,9 +66,14 @@ TEST(BadSafetensors, ShapesAndDtypes) {
   expect_bad_header(one("4", "F32"), "expected an array");
   expect_bad_header(one("[[4]]", "F32"), "an array, expected an array of int");
   expect_bad_header(one("[\"4\"]", "F32"), "a string");
-  expect_bad_header(one("[4]", "F31"), "dtype 'F31', expected one of F64");
-  expect_bad_header(one("[4]", "f32"), "dtype 'f32'");
-  expect_bad_header(one("[4]", ""), "dtype ''");
+  expect_bad_header(one("[4]", "f32"), "dtype: got 'f32', expected one such");
+  expect_bad_header(one("[4]", ""), "dtype: got ''");
+  expect_bad_header(one("[4]", std::string(33, 'F')), "dtype: got 'FFF");
+  // A dtype of unknown size must still lie in the buffer and cover it.
+  expect_bad_header("{" + entry("a", "0", "24", "[4]", "F31") + "}",
+                    "inside the buffer");
+  expect_bad_header("{" + entry("a", "0", "8", "[4]", "F31") + "}",
+                    "end at 8 of the buffer");
 }
 
 TEST(BadSafetensors, Json) {
@@ -80,6 +85,11 @@ TEST(BadSafetensors, Json) {
   expect_bad_header(R"({"a":7})", "expected an object");
   expect_bad_header(R"({"__metadata__":{"a":1}})", "expected strings");
   expect_bad_header(R"({"__metadata__":[]})", "expected an object");
+  expect_bad_header("{" + a + R"(,"__metadata__":{"x":[1,2]}})",
+                    "an array, expected strings");
+  expect_bad_header(R"({"a":{"dtype":"F32","data_offsets":[0,16],"shape":[4]},)"
+                    R"("__metadata__":{"x":[4]}})",
+                    "an array, expected strings");
   expect_bad_header("{" + a, "JSON: an error at byte");
   expect_bad_header("{" + a + "}}", "JSON: an error at byte");
   expect_bad_header("{" + a + "}" + std::string(1, '\0'), "JSON: an error");

@@ -9,6 +9,7 @@
 
 #include "master/cli/command.h"
 #include "master/cli/scan/mapped_file.h"
+#include "master/cli/scan/scanner.h"
 #include "tests/cli/run_program.h"
 #include "tests/cli/scan_files.h"
 
@@ -39,6 +40,46 @@ TEST(ShrinkingFile, IsAnErrorAndNoSignal) {
   }
 }
 
+// Slaves of every backend must take the signal.
+TEST(ShrinkingFile, IsAnErrorOnEveryBackend) {
+  constexpr std::size_t kBytes = std::size_t{64} << 20;
+  for (const char* backend : {"serial", "openmp", "threads"}) {
+    SCOPED_TRACE(backend);
+    const TemporaryFile file("");
+    std::filesystem::resize_file(file.path(), kBytes);
+    const cli::MappedFile mapped(file.path());
+    std::filesystem::resize_file(file.path(), 5000);
+    cli::FileTensor tensor;
+    tensor.element.bytes = 4;
+    tensor.element.kind = cli::Element::Kind::scanned;
+    tensor.count = kBytes / 4;
+    tensor.data = mapped.bytes();
+    MachineConfig config;
+    config.backend = backend;
+    config.slaves_per_group = 4;
+    Machine machine(config);
+    cli::Scanner(machine, [](std::uint64_t) {}).scan({tensor});
+    EXPECT_THROW(mapped.check(), Failure);
+  }
+}
+
+// The signal of a file that has its size again, or of an I/O error.
+TEST(ShrinkingFile, ThatGrewAgain) {
+  const TemporaryFile file(std::string(1 << 20, 'x'));
+  const cli::MappedFile mapped(file.path());
+  std::filesystem::resize_file(file.path(), 0);
+  EXPECT_EQ(mapped.bytes()[99999], '\0');
+  std::filesystem::resize_file(file.path(), 1 << 20);
+  try {
+    mapped.check();
+    FAIL() << "no error";
+  } catch (const Failure& failure) {
+    EXPECT_STREQ(failure.what(),
+                 "a part of the file could not be read: an I/O error, or the "
+                 "file was rewritten meanwhile");
+  }
+}
+
 // The last page of the file stays, so there is no signal to tell.
 TEST(ShrinkingFile, ByLessThanAPage) {
   const TemporaryFile file(std::string(100, 'x'));
@@ -64,10 +105,36 @@ TEST(ScanErrors, AreOneLineThatNamesTheFile) {
   expect_error("/dev/null", "not a regular file");
   const TemporaryFile empty("");
   expect_error(empty.path(), "unknown format");
+  const TemporaryFile torch(zip({stored("model/data.pkl", "\x80\2}q.")}));
+  expect_error(torch.path(), "a torch.save file: export it as safetensors");
+  const TemporaryFile old_torch(
+      "\x80\2\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.");
+  expect_error(old_torch.path(), "a torch.save file: export it as safetensors");
   const std::string folder =
       std::filesystem::path(empty.path()).parent_path().string();
   expect_error(folder, "a folder without");
   EXPECT_EQ(run_program({"scan"}).exit_code, 2);
+}
+
+TEST(ScanErrors, UnsupportedTensorsAreNotClean) {
+  const std::string object = npy("|O", "(1,)", "pickle");
+  const TemporaryFile file(
+      zip({stored("a.npy", npy("<f4", "(1,)", std::string(4, '\0'))),
+           stored("b.npy", object), stored("c.npy", object)}));
+  const ProgramResult result = run_program({"scan", file.path()});
+  EXPECT_EQ(result.exit_code, 2);
+  const std::vector<std::string> lines = lines_of(result.out);
+  ASSERT_EQ(lines.size(), 3u) << result.out;
+  EXPECT_EQ(lines[0], "b  object [1]  unsupported dtype, not scanned");
+  EXPECT_EQ(
+      lines[2].rfind(file.path() + ": 3 tensors, 0 with inf or nan, 2 not "
+                                   "scanned; 1 element, ",
+                     0),
+      0u);
+  EXPECT_EQ(result.err,
+            "swamp: " + file.path() +
+                ": tensor 'b': got dtype object, expected one that swamp can "
+                "scan; 2 tensors are like that\n");
 }
 
 TEST(ScanErrors, TensorThatTheIndexPromises) {

@@ -77,14 +77,18 @@ std::string zip(const std::vector<ZipEntry>& entries) {
     const std::string sizes =
         entry.zip64 ? little(kIn64, 4) + little(kIn64, 4)
                     : little(entry.data.size(), 4) + little(entry.bytes, 4);
+    const std::string sizes64 =
+        little(entry.bytes, 8) + little(entry.data.size(), 8);
+    const std::string local_extra =
+        entry.zip64 ? little(1, 2) + little(16, 2) + sizes64 : "";
     const std::string extra =
-        entry.zip64 ? little(1, 2) + little(24, 2) + little(entry.bytes, 8) +
-                          little(entry.data.size(), 8) + little(offset, 8)
+        entry.zip64 ? little(1, 2) + little(24, 2) + sizes64 + little(offset, 8)
                     : "";
     const std::string common =
         little(45, 2) + little(0, 2) + little(entry.method, 2) + little(0, 4) +
         little(entry.crc, 4) + sizes + little(entry.name.size(), 2);
-    file += "PK\3\4" + common + little(0, 2) + entry.name + entry.data;
+    file += "PK\3\4" + common + little(local_extra.size(), 2) + entry.name +
+            local_extra + entry.data;
     directory += "PK\1\2" + little(45, 2) + common + little(extra.size(), 2) +
                  little(0, 10) + little(entry.zip64 ? kIn64 : offset, 4) +
                  entry.name + extra;

@@ -1,5 +1,8 @@
 // scan of folders, of several files, and on every machine.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -29,7 +32,32 @@ TEST(ScanFolders, IndexAndShardsComeOnce) {
   const ProgramResult deep =
       run_program({"scan", "--json", "--recursive", folder.path()});
   EXPECT_EQ(deep.exit_code, 1) << deep.err;
-  EXPECT_EQ(lines_of(deep.out).size(), 3u);
+  EXPECT_EQ(lines_of(deep.out).size(), 4u);  // and the totals
+}
+
+// A folder whose path is too long cannot be read, not even by root.
+TEST(ScanFolders, AnUnreadableOneDoesNotHideTheOthers) {
+  Folder folder;
+  folder.add("z/x.npy", npy("<f4", "(1,)", elements(std::vector<float>{kInf})));
+  const std::string name(255, 'n');
+  int parent = open(folder.path().c_str(), O_RDONLY | O_DIRECTORY);
+  for (int depth = 0; depth < 20; ++depth) {
+    ASSERT_EQ(mkdirat(parent, name.c_str(), 0700), 0);
+    const int child = openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY);
+    ASSERT_GE(child, 0);
+    close(parent);
+    parent = child;
+  }
+  close(parent);
+  const ProgramResult result =
+      run_program({"scan", "--json", "--recursive", folder.path()});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(lines_of(result.out).size(), 2u) << result.out;
+  ASSERT_EQ(lines_of(result.err).size(), 1u);
+  EXPECT_EQ(result.err.rfind(
+                "swamp: " + folder.path() + "/" + name + "/" + name + "/", 0),
+            0u);
+  EXPECT_NE(result.err.find(": cannot list the folder: "), std::string::npos);
 }
 
 TEST(ScanFiles, ABadOneDoesNotHideTheOthers) {
@@ -39,7 +67,12 @@ TEST(ScanFiles, ABadOneDoesNotHideTheOthers) {
       "dirty.npy", npy("<f4", "(1,)", elements(std::vector<float>{kInf})));
   const ProgramResult result = run_program({"scan", "--json", bad, dirty});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_EQ(lines_of(result.out).size(), 1u);
+  const std::vector<std::string> lines = lines_of(result.out);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[1],
+            R"({"schema":1,"totals":{"files":1,"errors":1,"tensors":1,)"
+            R"("found":1,"not_scanned":0,"unsupported":0,"count":1,"inf":1,)"
+            R"("nan":0,"min":null,"max":null,"absmax":null}})");
   ASSERT_EQ(lines_of(result.err).size(), 1u);
   EXPECT_NE(result.err.find(bad), std::string::npos);
 }

@@ -45,6 +45,42 @@ TEST(ScanSafetensors, EveryFloatDtype) {
       1, 1, 1, 0.0000152587890625, 57344.0, 57344.0);
 }
 
+TEST(ScanSafetensors, ComplexIsScannedInParts) {
+  const std::string data =
+      elements(std::vector<float>{1, 2, -3, kNan, kInf, 0});
+  const Json json =
+      scan_one("x.safetensors", safetensors(header_of("C64", 3, 24), data), 1);
+  EXPECT_EQ(json["dtype"], "complex64");
+  EXPECT_EQ(json["count"], 3);
+  expect_found(json, 1, 1, 1, -3.0, 2.0, 3.0);
+}
+
+TEST(ScanSafetensors, UnsupportedDtypesAreListedAndNotClean) {
+  for (const auto& [dtype, name, bytes] :
+       {std::tuple<const char*, const char*, std::size_t>{"F8_E8M0",
+                                                          "float8_e8m0fnu", 4},
+        {"F8_E4M3FNUZ", "float8_e4m3fnuz", 4},
+        {"F8_E5M2FNUZ", "float8_e5m2fnuz", 4},
+        {"F4", "F4", 2}}) {
+    Folder folder;
+    const std::string path = folder.add(
+        "x.safetensors",
+        safetensors(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                    R"("w":{"dtype":")" +
+                        std::string(dtype) +
+                        R"(","shape":[4],"data_offsets":[4,)" +
+                        std::to_string(4 + bytes) + "]}}",
+                    std::string(4 + bytes, '\0')));
+    const std::vector<Json> lines = scan_lines(path, 2);
+    ASSERT_EQ(lines.size(), 2u);
+    expect_found(lines[0], 0, 0, nullptr, 0.0, 0.0, 0.0);
+    EXPECT_EQ(lines[1]["dtype"], name);
+    EXPECT_EQ(lines[1]["count"], 4);
+    EXPECT_EQ(lines[1]["scanned"], false);
+    EXPECT_EQ(lines[1]["reason"], "unsupported dtype");
+  }
+}
+
 TEST(ScanSafetensors, NothingFiniteHasNoExtremes) {
   const std::string data = elements(std::vector<float>{kNan, -kInf});
   expect_found(
@@ -134,22 +170,61 @@ TEST(ScanNpy, VersionsOrdersAndByteOrders) {
       0, 0, nullptr, -0.5, -0.5, 0.5);
 }
 
-TEST(ScanNpy, WhatIsNoFloatIsListed) {
-  for (const auto& [descr, name, bytes] :
-       {std::tuple<const char*, const char*, std::size_t>{"|i1", "int8", 1},
-        {">u8", "uint64", 8},
-        {"|b1", "bool", 1},
-        {"<V2", "V2", 2},
-        {"<f1", "f1", 1},
-        {"<c8", "c8", 8},
-        {"|S3", "S3", 3},
-        {"<U2", "U2", 8},
-        {"<M8[ns]", "M8", 8},
-        {"|O", "object", 99}}) {
-    const Json json =
-        scan_one("x.npy", npy(descr, "(1,)", std::string(bytes, '\xff')), 0);
-    EXPECT_EQ(json["dtype"], name);
+TEST(ScanNpy, ComplexIsScannedInParts) {
+  expect_found(
+      scan_one("x.npy",
+               npy("<c8", "(3,)",
+                   elements(std::vector<float>{1, 2, 3, kNan, kInf, -4})),
+               1),
+      1, 1, 1, -4.0, 3.0, 4.0);
+  const std::uint64_t one = 0x3ff0000000000000u;
+  const std::uint64_t inf = 0x7ff0000000000000u;
+  expect_found(
+      scan_one("x.npy", npy(">c16", "(1,)", big(one, 8) + big(inf, 8)), 1), 1,
+      0, 0, 1.0, 1.0, 1.0);
+  // (2, 2) in Fortran order: memory's element 2 is element 1 in C order.
+  expect_found(
+      scan_one(
+          "x.npy",
+          npy("<c8", "(2, 2)",
+              elements(std::vector<float>{0, 0, 0, 0, 0, kInf, 0, 0}), true),
+          1),
+      1, 0, 1, 0.0, 0.0, 0.0);
+  expect_found(
+      scan_one("x.npy",
+               npy("<c16", "(1,)", elements(std::vector<double>{-1, 2})), 0),
+      0, 0, nullptr, -1.0, 2.0, 2.0);
+}
+
+// Only arrays that can hold no inf or nan are clean without a scan.
+TEST(ScanNpy, WhatIsNotScannedIsListed) {
+  struct Row {
+    const char* descr;
+    const char* name;
+    std::size_t bytes;
+    const char* reason;
+  };
+  for (const Row& row : {Row{"|i1", "int8", 1, "integer"},
+                         {">u8", "uint64", 8, "integer"},
+                         {"|b1", "bool", 1, "boolean"},
+                         {"|S3", "S3", 3, "not a number"},
+                         {"<U2", "U2", 8, "not a number"},
+                         {"<M8[ns]", "M8", 8, "not a number"},
+                         {"<V2", "V2", 2, "unsupported dtype"},
+                         {"<f1", "f1", 1, "unsupported dtype"},
+                         {"<f12", "float96", 12, "unsupported dtype"},
+                         {"<f16", "float128", 16, "unsupported dtype"},
+                         {"<c24", "complex192", 24, "unsupported dtype"},
+                         {"<c32", "complex256", 32, "unsupported dtype"},
+                         {"|O", "object", 99, "unsupported dtype"}}) {
+    const bool unsupported = std::string(row.reason) == "unsupported dtype";
+    const Json json = scan_one(
+        "x.npy", npy(row.descr, "(1,)", std::string(row.bytes, '\xff')),
+        unsupported ? 2 : 0);
+    EXPECT_EQ(json["dtype"], row.name);
     EXPECT_EQ(json["scanned"], false);
+    EXPECT_EQ(json["reason"], row.reason);
+    scan_one("empty.npy", npy(row.descr, "(0,)", ""), 0);
   }
 }
 

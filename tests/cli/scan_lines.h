@@ -38,17 +38,34 @@ class Folder {
   TemporaryFile file_;  // never written, but its folder is there
 };
 
-// scan_lines() scans with --json and expects `exit_code` and no complaint.
+// scan_lines() scans with --json and returns the lines of the tensors. Expects
+// `exit_code`, one line on stderr if that is 2, else none, and totals that fit.
 inline std::vector<Json> scan_lines(const std::string& path, int exit_code,
                                     const Environment& environment = {}) {
   const ProgramResult result =
       run_program({"scan", "--json", path}, environment);
   EXPECT_EQ(result.exit_code, exit_code) << result.err;
-  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(lines_of(result.err).size(), exit_code == 2 ? 1u : 0u)
+      << result.err;
   std::vector<Json> lines;
+  std::uint64_t inf = 0;
+  std::uint64_t nan = 0;
   for (const std::string& line : lines_of(result.out)) {
     lines.push_back(Json::parse(line));
+    EXPECT_EQ(lines.back()["schema"], 1);
+    inf += lines.back().value("inf", std::uint64_t{0});
+    nan += lines.back().value("nan", std::uint64_t{0});
   }
+  if (lines.empty()) {
+    ADD_FAILURE() << "no totals";
+    return lines;
+  }
+  const Json totals = lines.back()["totals"];
+  lines.pop_back();
+  EXPECT_EQ(totals["tensors"], lines.size());
+  EXPECT_EQ(totals["errors"], exit_code == 2 ? 1 : 0);
+  EXPECT_EQ(totals["inf"], inf);
+  EXPECT_EQ(totals["nan"], nan);
   return lines;
 }
 

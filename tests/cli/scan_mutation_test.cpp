@@ -8,7 +8,7 @@
 #include <exception>
 
 #include "master/cli/command.h"
-#include "master/cli/scan/index_file.h"
+#include "master/cli/scan/file_list.h"
 #include "master/cli/scan/scanner.h"
 #include "support/random.h"
 #include "tests/cli/scan_files.h"
@@ -39,6 +39,7 @@ std::vector<Seed> seeds() {
       {Kind::npy, f4},
       {Kind::npy, npy(">f8", "(2, 2, 2)", floats, true, 2)},
       {Kind::npy, npy("<f2", "(32,)", floats, false, 3)},
+      {Kind::npy, npy(">c8", "(4, 2)", floats, true)},
       {Kind::npz, zip({stored("a.npy", f4), deflated("b.npy", f4)})},
       {Kind::npz, zip({in64, deflated("d.npy", npy("|O", "(1,)", floats))})},
       {Kind::index,
@@ -143,9 +144,9 @@ bool run_case(Kind kind, const std::string& content, Machine& machine) {
     cli::Scanner scanner(machine, [](std::uint64_t) {});
     const std::vector<TensorStatistics> found = scanner.scan(tensors);
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      const bool scanned =
-          tensors[i].element.kind == cli::Element::Kind::scanned;
-      if (found[i].count != (scanned ? tensors[i].count : 0)) {
+      const cli::Element& element = tensors[i].element;
+      const bool scanned = element.kind == cli::Element::Kind::scanned;
+      if (found[i].count != (scanned ? tensors[i].count * element.parts : 0)) {
         std::fprintf(stderr, "a tensor was scanned in part\n");
         std::exit(1);
       }

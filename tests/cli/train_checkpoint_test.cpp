@@ -1,10 +1,13 @@
 // A run that is killed and resumed ends with the bits of one that was not.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <random>
 
+#include "master/cli/checkpoint.h"
+#include "master/cli/command.h"
 #include "tests/cli/training.h"
 
 namespace swamp::test {
@@ -194,6 +197,136 @@ TEST(Checkpoint, WhatCannotBeWrittenIsSaidBeforeAnyStep) {
     }
   }
   EXPECT_EQ(text.read(), sample_text());
+}
+
+TEST(Checkpoint, AnErrorThatIsNotEnoentIsNotAMissingFile) {
+  const Folder folder;
+  std::filesystem::create_symlink(folder.checkpoint.path(),
+                                  folder.checkpoint.path());
+  const std::string below_a_file = folder.text.path() + "/file";
+  std::string content;
+  for (const std::string& path :
+       {folder.checkpoint.path(), below_a_file, std::string(5000, 'x')}) {
+    EXPECT_THROW(cli::read_checkpoint(path, content), cli::Failure);
+    expect_refused(run_program({"train", folder.text.path(), "--steps", "1",
+                                "--resume", "--checkpoint", path}),
+                   "--checkpoint: got '" + path + "'");
+  }
+  EXPECT_FALSE(cli::read_checkpoint("/nonexistent/file", content));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder.checkpoint.path()));
+}
+
+TEST(Checkpoint, IsOverwrittenOnlyIfAsked) {
+  const Folder folder;
+  ASSERT_EQ(folder.run({"--steps", "4", "--batch", "4"}).exit_code, 0);
+  const std::string checkpoint = folder.checkpoint.read();
+  const std::string log = folder.log.read();
+  const ProgramResult refused = folder.run({"--steps", "2", "--batch", "4"});
+  expect_refused(refused,
+                 "--checkpoint: got '" + folder.checkpoint.path() + "'");
+  expect_refused(refused, "--resume");
+  expect_refused(refused, "--overwrite");
+  EXPECT_EQ(folder.checkpoint.read(), checkpoint);
+  EXPECT_EQ(folder.log.read(), log);
+  for (int i = 0; i < 2; ++i) {  // with a file, and without one
+    EXPECT_EQ(
+        folder.run({"--steps", "2", "--batch", "4", "--overwrite"}).exit_code,
+        0);
+    EXPECT_NE(folder.checkpoint.read(), checkpoint);
+    std::filesystem::remove(folder.checkpoint.path());
+  }
+}
+
+// Every row is one file by two names, and leaves all files as they were.
+TEST(Checkpoint, OneFileByTwoNamesIsRefused) {
+  const TemporaryFile folder;
+  std::filesystem::create_directories(folder.path() + "/sub");
+  const auto file = [&](const char* name) {
+    return folder.path() + "/" + name;
+  };
+  const auto make = [&](const char* name) {
+    std::ofstream(file(name)) << name;
+  };
+  make("a");
+  std::filesystem::create_hard_link(file("a"), file("hard"));
+  std::filesystem::create_symlink("a", file("soft"));
+  std::filesystem::create_symlink("new", file("dangling"));
+  std::filesystem::create_symlink("sub/../new", file("dangling_too"));
+  std::filesystem::create_symlink(".", file("folder"));
+  std::ofstream(file("text.partial")) << sample_text();
+  std::filesystem::create_hard_link(file("text.partial"), file("text"));
+  std::filesystem::create_hard_link(file("text"), file("drawn.png"));
+  struct Row {
+    const char* text;
+    const char* option;
+    const char* path;
+    const char* other;
+    const char* other_path;
+  };
+  for (const Row& row :
+       {Row{"text", "--log", "a", "--plot", "hard"},
+        {"text", "--log", "soft", "--plot", "a"},
+        {"text", "--log", "new", "--checkpoint", "new"},
+        {"text", "--log", "new", "--checkpoint", "./new"},
+        {"text", "--log", "new", "--checkpoint", "sub/../new"},
+        {"text", "--log", "new", "--checkpoint", "folder/new"},
+        {"text", "--log", "dangling", "--checkpoint", "new"},
+        {"text", "--log", "dangling", "--checkpoint", "dangling_too"},
+        {"text", "--plot", "new", "--checkpoint", "./new"},
+        {"text", "--log", "new.partial", "--checkpoint", "new"},
+        {"text", "--log", "folder/new.partial", "--plot", "new"},
+        {"text", "--log", "new.png.partial", "--plot", "./new.png"},
+        {"text", "--checkpoint", "text", "--log", "b"},
+        {"text", "--log", "folder/text", "--plot", "b"},
+        {"text", "--plot", "drawn.png", "--log", "b"},
+        {"sub/../text", "--plot", "folder/text", "--log", "b"},
+        {"text.partial", "--checkpoint", "./text", "--overwrite", ""},
+        {"text", "--checkpoint", "./text", "--overwrite", ""}}) {
+    SCOPED_TRACE(std::string(row.option) + " " + row.path + " " + row.other);
+    std::vector<std::string> words = {"train",  file(row.text), "--steps",
+                                      "1",      row.option,     file(row.path),
+                                      row.other};
+    if (*row.other_path != '\0') words.push_back(file(row.other_path));
+    expect_refused(run_program(words), "the same file as ");
+    EXPECT_FALSE(std::filesystem::exists(file("new")));
+    EXPECT_FALSE(std::filesystem::exists(file("new.partial")));
+    EXPECT_FALSE(std::filesystem::exists(file("b")));
+    EXPECT_EQ(run_command({"/bin/cat", file("a")}).out, "a");
+    EXPECT_EQ(run_command({"/bin/cat", file("text")}).out, sample_text());
+  }
+}
+
+// Ctrl-C ends a run after its step: nothing is lost, and a shell sees the
+// signal.
+TEST(Checkpoint, AnInterruptedRunIsFinishedInOrder) {
+  const Folder folder;
+  const std::vector<std::string> options = {"--batch", "4", "--fp16",
+                                            "--save-interval", "100000"};
+  const TemporaryFile picture;
+  const ProgramResult result = run_command(
+      folder.arguments(join(options, {"--steps", "1000000", "--plot",
+                                      picture.path(), "--log-interval", "1"})),
+      {{"PATH", "/nonexistent"}}, "", -1,
+      [&] { return lines_of(folder.log.read()).size() >= 3; });
+  EXPECT_EQ(result.exit_code, 128 + SIGINT);
+  EXPECT_EQ(result.err, "swamp: --plot: no gnuplot here; '" + picture.path() +
+                            "' is not written\n");
+  const std::string steps = std::to_string(lines_of(folder.log.read()).size());
+  EXPECT_EQ(folder.log.read().back(), '\n');
+  EXPECT_NE(result.out.find("\nstopped after step " + steps +
+                            " of 1000000: Interrupt\n"),
+            std::string::npos)
+      << result.out;
+  EXPECT_NE(closing(result).find(" of " + steps + " steps\n"),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder.checkpoint.path() + ".partial"));
+  EXPECT_FALSE(std::filesystem::exists(picture.path() + ".partial"));
+  // What was saved is the run up to here.
+  const Folder whole;
+  const std::vector<std::string> same = join(options, {"--steps", steps});
+  EXPECT_EQ(closing(folder.run(join(same, {"--resume"}))),
+            closing(whole.run(same)));
+  EXPECT_EQ(folder.log.read(), whole.log.read());
 }
 
 }  // namespace

@@ -78,8 +78,13 @@ TEST(TrainOptions, OptimizersAndFiles) {
                  {"--adam-eps", "sgd"});
   expect_refused({"--resume"}, {"--resume", "--checkpoint"});
   expect_refused({"--save-interval", "3"}, {"--save-interval", "--checkpoint"});
-  expect_refused({"--checkpoint", "/tmp/x", "--plot", "/tmp/x"},
-                 {"--plot", "/tmp/x"});
+  expect_refused({"--overwrite"}, {"--overwrite", "--checkpoint"});
+  expect_refused({"--checkpoint", "/nonexistent/x", "--resume", "--overwrite"},
+                 {"--overwrite", "--resume", "one of them"});
+  for (const char* name : {"/nonexistent/x.jpg", "/nonexistent/x.svg.gz",
+                           "/nonexistent/x.pdf", "/nonexistent.png/x.PN"}) {
+    expect_refused({"--plot", name}, {"--plot", name, ".png or .svg"});
+  }
 }
 
 std::string weights(std::vector<std::string> arguments) {

@@ -2,7 +2,10 @@
 // MPI, several are refused.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
+#include <regex>
+#include <set>
 
 #include "tests/cli/training.h"
 
@@ -83,24 +86,36 @@ INSTANTIATE_TEST_SUITE_P(
       return test_name(it.param[0]);
     });
 
-// One micro batch at a time, on weights that do not move, says which overflow.
-int overflowing_batches(const std::string& scale) {
+// One micro batch at a time, on weights that do not move: which ones overflow.
+std::set<int> overflowing_batches(const std::string& scale) {
   const Training training =
       run_training({"--steps", "4", "--batch", "4", "--lr", "1e-30",
                     "--weight-decay", "0", "--loss-scale", scale});
-  return static_cast<int>(training.skipped);
+  std::set<int> batches;
+  for (int i = 0; i < 4; ++i) {
+    if (training.steps[static_cast<std::size_t>(i)].at("skipped")) {
+      batches.insert(i);
+    }
+  }
+  return batches;
 }
 
 TEST(RanksOverflow, OnOneRankSkipsTheStepOfAll) {
   for (int exponent = 12; exponent < 32; ++exponent) {
     const std::string scale = std::to_string(1ll << exponent);
-    const int count = overflowing_batches(scale);
-    if (count == 0 || count == 4) continue;
+    const std::set<int> batches = overflowing_batches(scale);
+    if (batches.empty() || batches.size() == 4) continue;
     const std::vector<std::string> options = {
         "--steps", "1", "--batch", "4", "--loss-scale", scale};
     const Ranked four = run_ranks(4, options);
     ASSERT_EQ(four.result.exit_code, 0) << four.result.err;
     EXPECT_TRUE(nlohmann::json::parse(lines_of(four.log)[0])["skipped"]);
+    std::smatch ranks;
+    ASSERT_TRUE(std::regex_search(
+        four.result.out, ranks,
+        std::regex("; of rank ([0-3]), in the shard of rank [0-3]\\)\n")))
+        << four.result.out;
+    EXPECT_EQ(batches.count(std::stoi(ranks[1])), 1u) << four.result.out;
     std::vector<std::string> accumulate = options;
     accumulate.insert(accumulate.end(), {"--accumulate", "4"});
     EXPECT_EQ(four.log, run_ranks(1, accumulate).log);
@@ -155,13 +170,54 @@ TEST(RanksResume, GoOnWhereOneHasStopped) {
     }
     const ProgramResult result = run_command(words, {}, "", kLimitMs);
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    return result.out.empty() ? "" : lines_of(result.out).back();
+    return result.out;
   };
-  run(1, "4", "8");
-  run(4, "1", "12");
+  const auto weights = [](const std::string& out) {
+    return out.empty() ? "" : lines_of(out).back();
+  };
+  // Other sums than before have other bits, which is said.
+  const auto has_note = [](const std::string& out) {
+    return out.find("\nnote: ") != std::string::npos &&
+           out.find("the bits are not those of") != std::string::npos;
+  };
+  EXPECT_FALSE(has_note(run(1, "4", "8")));
+  EXPECT_FALSE(has_note(run(4, "1", "12")));
   const std::string changed = run(1, "4", "16");
+  EXPECT_FALSE(has_note(changed));
+  EXPECT_TRUE(has_note(run(2, "2", "17")));
+  EXPECT_FALSE(has_note(run(2, "2", "18")));
+  EXPECT_TRUE(has_note(run(4, "1", "19")));
   std::filesystem::remove(checkpoint.path());
-  EXPECT_EQ(run(1, "4", "16"), changed);
+  EXPECT_EQ(weights(run(1, "4", "16")), weights(changed));
+}
+
+// Ctrl-C on one rank ends the run of all, after the same step.
+TEST(RanksInterrupted, AllStopAfterTheSameStep) {
+  const TemporaryFile text(sample_text());
+  const TemporaryFile log;
+  const TemporaryFile checkpoint;
+  const TemporaryFile rank;
+  bool sent = false;
+  const ProgramResult result = run_command(
+      {SWAMP_MPIRUN, "-n", "2", "/bin/bash", "-c",
+       "[[ ${OMPI_COMM_WORLD_RANK:-0} == 0 ]] || echo $$ >" + rank.path() +
+           "; exec \"$@\"",
+       "bash", kProgram, "train", text.path(), "--batch", "4", "--steps",
+       "1000000", "--log", log.path(), "--checkpoint", checkpoint.path()},
+      {}, "", kLimitMs, [&] {
+        if (lines_of(log.read()).size() < 3) return false;
+        if (!sent) kill(std::stoi(rank.read()), SIGINT);
+        sent = true;
+        return false;
+      });
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.exit_code, 128 + SIGKILL) << "hung";
+  const std::string steps = std::to_string(lines_of(log.read()).size());
+  EXPECT_NE(result.out.find("\nstopped after step " + steps +
+                            " of 1000000: Interrupt\n"),
+            std::string::npos)
+      << result.out;
+  EXPECT_TRUE(std::filesystem::exists(checkpoint.path()));
 }
 
 #else

@@ -2,13 +2,19 @@
 // argument. Ends with 0 when all went well.
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -83,6 +89,97 @@ int signals() {
              : 1;
 }
 
+// A page that is not there yet, as of a memory that is filled at its first use.
+struct LazyPage {
+  std::byte* page;
+  std::size_t bytes;
+  std::atomic<int> faults;
+  std::atomic<int> on_slaves;
+} lazy;
+
+void on_segv(int, siginfo_t* info, void*) {
+  auto* address = static_cast<std::byte*>(info->si_addr);
+  if (address < lazy.page || address >= lazy.page + lazy.bytes) _exit(3);
+  mprotect(lazy.page, lazy.bytes, PROT_READ | PROT_WRITE);
+  ++lazy.faults;
+  lazy.on_slaves += syscall(SYS_gettid) != getpid();
+}
+
+// blocks_faults() returns whether a thread of the process blocks a signal that
+// it causes itself.
+bool blocks_faults() {
+  std::uint64_t faults = 0;
+  for (const int signal :
+       {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
+    faults |= std::uint64_t{1} << (signal - 1);
+  }
+  int threads = 0;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream file(task.path() / "status");
+    for (std::string line; std::getline(file, line);) {
+      if (line.rfind("SigBlk:", 0) != 0) continue;
+      ++threads;
+      if ((std::stoull(line.substr(7), nullptr, 16) & faults) != 0) return true;
+    }
+  }
+  return threads < 2;  // the slaves' are missing
+}
+
+// A handler of the program must see the faults of slaves.
+int faults() {
+  swamp::Machine machine(config("threads", "view"));
+  if (!unscale_is_right(&machine) || blocks_faults()) return 1;
+  struct sigaction action = {};
+  action.sa_sigaction = &on_segv;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &action, nullptr);
+  lazy.bytes = std::size_t{1} << 20;
+  lazy.page = static_cast<std::byte*>(
+      mmap(nullptr, lazy.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  const swamp::Tensor tensors[] = {
+      {lazy.page, lazy.bytes / sizeof(float), swamp::kFloat32}};
+  swamp::TensorStatistics statistics;
+  swamp::scan_non_finite(tensors, &statistics, &machine);
+  return statistics.count == tensors[0].count && statistics.max == 0.0 &&
+                 lazy.faults > 0 && lazy.faults == lazy.on_slaves
+             ? 0
+             : 1;
+}
+
+// A program that has used up all thread-specific keys gets an error, its keys
+// keep their values, and swamp works as soon as a key is free.
+int keys() {
+  std::vector<pthread_key_t> keys;
+  pthread_key_t key;
+  while (pthread_key_create(&key, nullptr) == 0) keys.push_back(key);
+  static int value;
+  for (const pthread_key_t each : keys) pthread_setspecific(each, &value);
+  swamp::Machine machine(config("serial", "view"));
+  for (int round = 0; round < 2; ++round) {
+    try {
+      unscale_is_right(&machine);
+      return 1;
+    } catch (const swamp::Error& error) {
+      if (error.status() != SWAMP_OUT_OF_MEMORY ||
+          std::strstr(error.what(), "pthread_key_create: got error ") ==
+              nullptr) {
+        return 1;
+      }
+    }
+    for (const pthread_key_t each : keys) {
+      if (pthread_getspecific(each) != &value) return 1;
+    }
+  }
+  pthread_key_delete(keys.back());
+  keys.pop_back();
+  if (!unscale_is_right(&machine)) return 1;
+  for (const pthread_key_t each : keys) {
+    if (pthread_getspecific(each) != &value) return 1;
+  }
+  return 0;
+}
+
 // A child that is forked while another thread makes the default machine must
 // find no lock held.
 int fork_while_made() {
@@ -148,6 +245,8 @@ int main(int argc, char** argv) {
     int (*run)();
   } cases[] = {{"late_destructors", late_destructors},
                {"signals", signals},
+               {"faults", faults},
+               {"keys", keys},
                {"fork_while_made", fork_while_made},
                {"cancel", cancel}};
   for (const auto& one : cases) {

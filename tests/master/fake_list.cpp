@@ -1,38 +1,25 @@
 #include "fake_list.h"
 
-#include <new>
-
 namespace swamp::test {
 
-FakeList::FakeList(const std::vector<FakeTensor>& tensors)
-    : operations_(std::make_unique<Operation[]>(kOperations)) {
-  // Two streams: the plan must not care how long a segment is.
-  const std::uint16_t bytes[kOperations] = {2, 2, 4, 8};
-  for (int i = 0; i < kOperations; ++i) {
-    operations_[static_cast<std::size_t>(i)].add_stream(bytes[i],
-                                                        Access::inout);
-    operations_[static_cast<std::size_t>(i)].add_stream(4, Access::out);
+FakeList::FakeList(const std::vector<FakeTensor>& tensors) : tensors_(tensors) {
+  for (std::size_t i = 0; i < size(); ++i) {
+    traffic_bytes_ += bytes_of(i, count(i));
   }
-  const std::size_t stride = segment_bytes(2);
-  memory_.resize(tensors.size() * stride / sizeof(std::uint64_t) + 1);
-  auto* base = reinterpret_cast<std::byte*>(memory_.data());
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const Operation* operation =
-        &operations_[static_cast<std::size_t>(tensors[i].type)];
-    new (base + i * stride) Segment{operation, tensors[i].count};
-    traffic_bytes_ += tensors[i].count * operation->traffic_bytes;
-    elements_ += tensors[i].count;
-  }
-  table_ = {base, stride, tensors.size(), operations_.get(), kOperations};
+}
+
+std::uint64_t FakeList::element_bytes(std::size_t i) const {
+  constexpr std::uint64_t kBytes[kTypes] = {8, 8, 12, 20};
+  return kBytes[tensors_[i].type];
 }
 
 std::string FakeList::text() const {
   std::string text;
-  for (std::size_t i = 0; i < table_.count && i < 40; ++i) {
-    text += std::to_string(table_[i].count) + "x" +
-            std::to_string(table_[i].operation->traffic_bytes) + " ";
+  for (std::size_t i = 0; i < size() && i < 40; ++i) {
+    text +=
+        std::to_string(count(i)) + "x" + std::to_string(element_bytes(i)) + " ";
   }
-  return text + "(" + std::to_string(table_.count) + " tensors)";
+  return text + "(" + std::to_string(size()) + " tensors)";
 }
 
 std::vector<FakeTensor> random_tensors(Random& random) {
@@ -70,7 +57,7 @@ std::vector<FakeTensor> random_tensors(Random& random) {
 std::vector<master::GrainRun> grain_runs(const FakeList& list) {
   std::vector<master::GrainRun> runs;
   master::for_each_grain_run(
-      list.table(), [&](const master::GrainRun& run) { runs.push_back(run); });
+      list, [&](const master::GrainRun& run) { runs.push_back(run); });
   return runs;
 }
 

@@ -1,4 +1,4 @@
-// Lists of arrays that belong together, for operations of several streams.
+// Lists of arrays that belong together, for operations of several operands.
 #ifndef SWAMP_TESTS_MASTER_FLOAT_LISTS_H_
 #define SWAMP_TESTS_MASTER_FLOAT_LISTS_H_
 
@@ -45,7 +45,8 @@ class FormatList {
   std::vector<Tensor> tensors() {
     std::vector<Tensor> list;
     for (const Place& place : places_) {
-      list.push_back({bytes_.data() + place.offset, place.count, format_->type});
+      list.push_back(
+          {bytes_.data() + place.offset, place.count, format_->type});
     }
     return list;
   }
@@ -72,7 +73,7 @@ inline void FormatList::fill_values(double magnitude, Random& random) {
       store_bits(*format_, tensor.data, i,
                  format_->type == kFloat16    ? float16_from_float(value)
                  : format_->type == kBFloat16 ? bfloat16_from_float(value)
-                                             : float_to_bits(value));
+                                              : float_to_bits(value));
     }
   }
 }

@@ -133,7 +133,7 @@ TEST(ForeachErrors, MomentumBuffersWithoutAMomentum) {
   floats.expect_untouched();
 }
 
-// In `check`, arrays that overlap are found.
+// In transfer mode check, arrays that overlap are found.
 TEST(ForeachErrors, OverlapInCheck) {
   MachineConfig config;
   config.transfer = "check";
@@ -142,6 +142,25 @@ TEST(ForeachErrors, OverlapInCheck) {
   EXPECT_THROW(foreach_cast_(floats.of_b(4), Tensor{floats.b + 2, 4, kFloat32},
                              1, &machine),
                Error);
+  floats.expect_untouched();
+}
+
+TEST(ForeachErrors, Steps) {
+  Floats floats;
+  for (const std::int64_t step :
+       {std::int64_t{0}, std::int64_t{1} << 53, INT64_MIN}) {
+    expect_error(
+        SWAMP_INVALID_ARGUMENT,
+        "step: got " + std::to_string(step) +
+            ", expected a whole number from 1, the first step, to 2^53 - 1",
+        [&] {
+          float m[8] = {}, v[8] = {};
+          AdamStep numbers;
+          numbers.step = step;
+          foreach_adam_(floats.of_b(), floats.of_a(), Tensor{m, 8, kFloat32},
+                        Tensor{v, 8, kFloat32}, {}, numbers);
+        });
+  }
   floats.expect_untouched();
 }
 

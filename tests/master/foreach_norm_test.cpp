@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "machines.h"
-#include "runtime/check/reports.h"
+#include "runtime/check.h"
 #include "sample_list.h"
 #include "support/formats.h"
 #include "swamp/float_formats.h"

@@ -6,8 +6,8 @@
 
 #include "float_lists.h"
 #include "machines.h"
-#include "runtime/check/reports.h"
-#include "slave/optimizer.h"
+#include "runtime/check.h"
+#include "slave/kernel_args.h"
 #include "slave/reference.h"
 #include "swamp/foreach.h"
 
@@ -74,9 +74,9 @@ void expect_adam(Arrays& arrays, KernelFunction kernel) {
   const auto v = arrays.second.tensors();
   const auto w = arrays.model.tensors();
   for (std::size_t i = 0; i < g.size(); ++i) {
-    void* const tiles[] = {g[i].data, p[i].data, m[i].data, v[i].data,
-                           w[i].data};
-    kernel(&args, tiles, g[i].count, 0, result);
+    void* const operands[] = {g[i].data, p[i].data, m[i].data, v[i].data,
+                              w[i].data};
+    kernel(&args, Tile{operands, g[i].count}, result);
   }
 }
 

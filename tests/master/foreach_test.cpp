@@ -6,8 +6,8 @@
 
 #include "float_lists.h"
 #include "machines.h"
-#include "runtime/check/reports.h"
-#include "slave/cast.h"
+#include "runtime/check.h"
+#include "slave/kernel_args.h"
 #include "slave/reference.h"
 #include "support/float_environment_scope.h"
 
@@ -19,14 +19,14 @@ namespace reference = slave::reference;
 const std::vector<MachineShape> kShapes = {
     {1, 1, 4096}, {1, 2, 4096}, {6, 64, 4096}};
 
-// apply() runs a reference over lists of two streams.
+// apply() runs a reference over lists of two operands.
 template <class Args>
 void apply(KernelFunction kernel, const Args& args,
            const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   Result result;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    void* const tiles[] = {a[i].data, b[i].data};
-    kernel(&args, tiles, a[i].count, 0, result);
+    void* const operands[] = {a[i].data, b[i].data};
+    kernel(&args, Tile{operands, a[i].count}, result);
   }
 }
 
@@ -51,7 +51,7 @@ TEST(ForeachCast, SameBitsOnEveryMachine) {
         FormatList in(one.from, kListCounts, 1);
         in.fill_values(100, random);
         FormatList out(one.to, kListCounts), expected(one.to, kListCounts);
-        apply(one.kernel, slave::CastArgs{divisor, 0}, in.tensors(),
+        apply(one.kernel, slave::CastArgs{divisor}, in.tensors(),
               expected.tensors());
         foreach_cast_(out.tensors(), in.tensors(), divisor, machine.get());
         EXPECT_TRUE(out == expected) << one.from << " to " << one.to;
@@ -99,7 +99,7 @@ TEST(ForeachAccumulate, SameBitsOnEveryMachine) {
         FormatList sum(kFloat32, kListCounts);
         sum.fill_values(1, random);
         FormatList expected = sum;
-        apply(one.kernel, slave::AccumulateArgs{divisor, 0}, in.tensors(),
+        apply(one.kernel, slave::AccumulateArgs{divisor}, in.tensors(),
               expected.tensors());
         foreach_accumulate_(sum.tensors(), in.tensors(), divisor,
                             machine.get());

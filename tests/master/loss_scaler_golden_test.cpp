@@ -5,7 +5,7 @@
 #include <set>
 
 #include "golden.h"
-#include "master/scaler/preset.h"
+#include "master/scaler/scaler.h"
 #include "swamp/loss_scaler.h"
 
 namespace swamp::test {

@@ -2,6 +2,7 @@
 // what is refused.
 #include <gtest/gtest.h>
 
+#include "support/comma_locale.h"
 #include "swamp/loss_scaler.h"
 
 namespace swamp::test {
@@ -64,6 +65,40 @@ TEST(LossScalerState, NemoForgetsItsHysteresis) {
   EXPECT_EQ(other.trackers(), (std::vector<double>{0, 4}));
   other.load_state_dict(own.substr(0, own.find(R"(,"swamp")")) + "}");
   EXPECT_EQ(other.trackers(), (std::vector<double>{0, 1}));
+}
+
+// Options, states and messages are the same with any decimal point of the
+// program; the second one has two bytes.
+TEST(LossScalerState, TheProgramsLocaleDoesNotMatter) {
+  const std::string expected =
+      R"({"scale":1.5,"growth_tracker":0,"hysteresis_tracker":2,)"
+      R"("swamp":{"version":1,"scaler":"megatron.DynamicGradScaler"}})";
+  for (const char* point : {".", ",", "\u066b"}) {
+    SCOPED_TRACE(point);
+    const DecimalPointScope scope(point);
+    if (!scope.is_set()) GTEST_SKIP() << "not glibc's locales";
+    for (const char* number : {"1.5", R"("0x1.8p+0")"}) {
+      LossScaler scaler = LossScaler::from_name(
+          "megatron.DynamicGradScaler",
+          scaler_options_from_json(std::string(R"({"min_scale":1.25,)") +
+                                   R"("initial_scale":)" + number + "}"));
+      EXPECT_EQ(scaler.scale(), 1.5);
+      EXPECT_EQ(scaler.state_dict(), expected);
+      LossScaler loaded = LossScaler::from_name("megatron.DynamicGradScaler");
+      loaded.load_state_dict(
+          std::string(R"({"growth_tracker":0,"hysteresis_tracker":2,)") +
+          R"("scale":)" + number + "}");
+      EXPECT_EQ(loaded.state_dict(), expected);
+    }
+    try {
+      LossScaler::from_name("torch.amp.GradScaler",
+                            {{"growth_factor", 0.0625}});
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("0.0625"), std::string::npos)
+          << error.what();
+    }
+  }
 }
 
 TEST(LossScalerState, RefusedStatesChangeNothing) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <mutex>
+#include <set>
 
 #include "master/mixed_precision/slices.h"
 #include "small_model.h"
@@ -102,23 +103,70 @@ TEST(MixedPrecisionShard, RanksGiveTheBitsOfOneThatAccumulates) {
   }
 }
 
-// An overflow is reported by the rank whose shard it fell to, once.
+// An overflow is reported once, by the rank that owns the shard, and names the
+// rank whose gradient it was.
 TEST(MixedPrecisionShard, OneRankReportsTheOverflow) {
-  std::mutex mutex;
-  int reports = 0;
-  run_ranks(3, [&](Communicator& communicator) {
-    const Outcome run =
-        train_rank(communicator, kFloat16, GradientReduction::mean, 1);
-    const StepResult& skipped = run.results[2];
-    const std::lock_guard<std::mutex> lock(mutex);
-    EXPECT_FALSE(skipped.success);
-    if (skipped.overflow.element_count == 0) return;
-    ++reports;
-    EXPECT_EQ(skipped.overflow_name, "p11");
-    EXPECT_EQ(skipped.overflow.tensor, 11u);
-    EXPECT_EQ(skipped.overflow.index, 12009u);
-  });
-  EXPECT_EQ(reports, 1);
+  std::set<int> owners;
+  for (const int planted : {0, 1, 2}) {
+    std::mutex mutex;
+    int reports = 0;
+    run_ranks(3, [&](Communicator& communicator) {
+      const Outcome run =
+          train_rank(communicator, kFloat16, GradientReduction::mean, planted);
+      const StepResult& skipped = run.results[2];
+      const std::lock_guard<std::mutex> lock(mutex);
+      EXPECT_FALSE(skipped.success);
+      EXPECT_EQ(skipped.overflow_rank,
+                skipped.overflow.element_count == 0 ? -1 : planted);
+      if (skipped.overflow.element_count == 0) return;
+      ++reports;
+      owners.insert(communicator.rank());
+      EXPECT_EQ(skipped.overflow_name, "p11");
+      EXPECT_EQ(skipped.overflow.tensor, 11u);
+      EXPECT_EQ(skipped.overflow.index, 12009u);
+    });
+    EXPECT_EQ(reports, 1);
+  }
+  EXPECT_EQ(owners.size(), 1u);
+}
+
+// Of p10 (16-bit) and p11 (float32), with and without accumulation.
+TEST(MixedPrecisionShard, AnOverflowOfTheSumIsOfNoRank) {
+  for (const std::size_t parameter : {std::size_t{10}, std::size_t{11}}) {
+    for (const int micro_batches : {1, 2}) {
+      for (const bool finite : {true, false}) {
+        std::mutex mutex;
+        int reports = 0;
+        run_ranks(3, [&](Communicator& communicator) {
+          SmallModel model(kBFloat16);
+          MixedPrecisionOptions options = small_options(kBFloat16);
+          options.communicator = &communicator;
+          options.shard = true;
+          options.loss_scale = 1;
+          options.micro_batches = micro_batches;
+          options.reduction = GradientReduction::sum;
+          MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}},
+                                            options);
+          for (int i = 0; i < micro_batches; ++i) {
+            model.set_gradients(7);
+            if (i == 0 && communicator.rank() != 0) {
+              model.plant(parameter, 3, finite);
+            }
+            if (micro_batches > 1) optimizer.accumulate_gradients();
+          }
+          const StepResult result = optimizer.step();
+          const std::lock_guard<std::mutex> lock(mutex);
+          EXPECT_FALSE(result.success);
+          if (result.overflow.element_count == 0) return;
+          ++reports;
+          EXPECT_EQ(result.overflow.tensor, parameter);
+          EXPECT_EQ(result.overflow.index, 3u);
+          EXPECT_EQ(result.overflow_rank, finite ? -1 : 1);
+        });
+        EXPECT_EQ(reports, 1);
+      }
+    }
+  }
 }
 
 // Model-parallel ranks: each has parameters of its own; one has none at all.

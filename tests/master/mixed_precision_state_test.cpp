@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "small_model.h"
+#include "support/comma_locale.h"
 #include "swamp/error.h"
 
 namespace swamp::test {
@@ -80,6 +81,18 @@ TEST(MixedPrecisionState, HasMegatronsKeys) {
   EXPECT_EQ(state.tensors.at("optimizer.state.p3.exp_avg_sq").size(), 64u);
   EXPECT_EQ(state.tensors.at("fp32_from_fp16_params.p3").size(), 64u);
   EXPECT_EQ(state.tensors.count("fp32_from_fp16_params.p2"), 0u);  // float32
+}
+
+TEST(MixedPrecisionState, TheProgramsLocaleDoesNotMatter) {
+  Trainer trainer(small_options(kFloat16));
+  trainer.steps(1, 1);
+  const OptimizerState expected = trainer.optimizer.state_dict();
+  const DecimalPointScope scope(",");
+  if (!scope.is_set()) GTEST_SKIP() << "not glibc's locales";
+  EXPECT_EQ(trainer.optimizer.state_dict().texts, expected.texts);
+  trainer.optimizer.set_lr(0, 0.25);
+  trainer.optimizer.load_state_dict(expected);
+  EXPECT_EQ(trainer.optimizer.state_dict().texts, expected.texts);
 }
 
 // The names of old checkpoints, with Megatron's words.
@@ -191,7 +204,7 @@ TEST(MixedPrecisionState, WhatDoesNotFitChangesNothing) {
   };
   expect_refused("optimizer.step: missing",
                  [](OptimizerState& s) { s.texts.erase("optimizer.step"); });
-  expect_refused("optimizer.step: 1.5; expected a whole number",
+  expect_refused("optimizer.step: got 1.5, expected a whole number",
                  [](OptimizerState& s) { s.texts["optimizer.step"] = "1.5"; });
   expect_refused("optimizer.param_groups.0.lr: 'fast'; expected a number",
                  [](OptimizerState& s) {
@@ -221,9 +234,13 @@ TEST(MixedPrecisionState, WhatDoesNotFitChangesNothing) {
   expect_refused("37 tensors; expected 36", [](OptimizerState& s) {
     s.tensors["optimizer.state.other.exp_avg"] = {};
   });
-  expect_refused(
-      "optimizer.step: 1e300; expected a whole number",
-      [](OptimizerState& s) { s.texts["optimizer.step"] = "1e300"; });
+  for (const std::string step : {"1e300", "9007199254740991", "-1", "nan"}) {
+    expect_refused(
+        step == "nan" ? "optimizer.step: 'nan'; expected a number"
+                      : "optimizer.step: got " + step +
+                            ", expected a whole number from 0 to 2^53 - 2",
+        [&](OptimizerState& s) { s.texts["optimizer.step"] = step; });
+  }
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
+#include "slave/kernel_args.h"
 #include "slave/reference.h"
-#include "slave/unscale.h"
 #include "support/compare.h"
 
 namespace swamp::test {
@@ -78,11 +78,11 @@ OverflowReport SampleList::unscale(float inv_scale) {
     report.element_count += found;
     report.tensor_count += found != 0 ? 1 : 0;
     if (inv_scale == 1.0f) continue;
-    const slave::UnscaleArgs args{inv_scale, 0};
-    void* const tiles[] = {base() + place.offset};
+    const slave::UnscaleArgs args{inv_scale};
+    void* const operands[] = {base() + place.offset};
     Result ignored;
-    kReferences[static_cast<std::size_t>(place.type)](&args, tiles, place.count,
-                                                      0, ignored);
+    kReferences[static_cast<std::size_t>(place.type)](
+        &args, Tile{operands, place.count}, ignored);
   }
   return report;
 }

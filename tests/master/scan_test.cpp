@@ -7,10 +7,10 @@
 #include <cstring>
 
 #include "machines.h"
-#include "runtime/check/reports.h"
+#include "runtime/check.h"
 #include "sample_list.h"
+#include "slave/kernel_args.h"
 #include "slave/reference.h"
-#include "slave/scan.h"
 #include "swamp/error.h"
 
 namespace swamp::test {
@@ -25,11 +25,9 @@ constexpr KernelFunction kReferences[] = {
 TensorStatistics expected_of(const Tensor& tensor) {
   slave::ScanPartial partial{};
   Result result;
-  result.partial = &partial;
-  const slave::ScanArgs args{0};
-  void* const tiles[] = {tensor.data};
-  kReferences[static_cast<std::size_t>(tensor.dtype)](&args, tiles,
-                                                      tensor.count, 0, result);
+  void* const operands[] = {tensor.data};
+  kReferences[static_cast<std::size_t>(tensor.dtype)](
+      nullptr, Tile{operands, tensor.count, 0, &partial}, result);
   TensorStatistics out;
   out.count = tensor.count;
   out.inf_count = partial.inf_count;

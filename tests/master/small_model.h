@@ -30,11 +30,13 @@ class SmallModel {
     gradients_.fill_values(magnitude, random);
     float_gradients_.fill_values(magnitude, random);
   }
-  // plant() makes one element of a gradient infinite.
-  void plant(std::size_t parameter, std::size_t index) {
+  // plant() makes one element of a gradient infinite, or the largest finite
+  // one.
+  void plant(std::size_t parameter, std::size_t index, bool finite = false) {
     const Tensor gradient = parameters()[parameter].gradient;
     const Format& format = format_of(gradient.dtype);
-    store_bits(format, gradient.data, index, format.infinity());
+    store_bits(format, gradient.data, index,
+               format.infinity() - (finite ? 1 : 0));
   }
 
   std::vector<ModelParameter> parameters() {

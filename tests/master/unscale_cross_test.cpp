@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "machines.h"
-#include "runtime/check/reports.h"
+#include "runtime/check.h"
 #include "sample_list.h"
 #include "support/float_environment_scope.h"
 

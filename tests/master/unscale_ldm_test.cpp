@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "machines.h"
-#include "runtime/check/reports.h"
+#include "runtime/check.h"
 #include "runtime/machine_impl.h"
 #include "sample_list.h"
 #include "swamp/error.h"

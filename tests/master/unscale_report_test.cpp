@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "machines.h"
-#include "master/road.h"
+#include "master/launch.h"
 #include "sample_list.h"
 
 namespace swamp::test {
@@ -104,22 +104,24 @@ TEST(UnscaleReport, AllElementsNonFinite) {
   });
 }
 
-// fold() by hand: the same tensor in neighbours, with clean slaves between.
-TEST(UnscaleReport, FoldCountsATensorOnce) {
-  Result results[5];
+// reduce() by hand: the same tensor in neighbours, with clean slaves between.
+TEST(UnscaleReport, ReduceCountsATensorOnce) {
+  runtime::SlaveResult results[5];
   const auto flag = [&](int slave, std::uint64_t segment, std::uint64_t index,
                         std::uint64_t count) {
-    results[slave].segment = segment;
-    results[slave].flag(index, count);
+    Result tile;
+    tile.flag(index, count);
+    results[slave].add(segment, tile);
   };
-  EXPECT_EQ(master::fold(results, 5).flagged_elements, 0u);
-  EXPECT_EQ(master::fold(results, 5).first_segment, Result::kNone);
+  EXPECT_EQ(master::reduce(results, 5).flagged_elements, 0u);
+  EXPECT_EQ(master::reduce(results, 5).first_segment,
+            runtime::SlaveResult::kNone);
   flag(1, 2, 50, 1);
   flag(1, 4, 10, 2);
   flag(3, 4, 900, 3);
   flag(4, 4, 1800, 1);
   flag(4, 5, 0, 1);
-  const Result all = master::fold(results, 5);
+  const runtime::SlaveResult all = master::reduce(results, 5);
   EXPECT_EQ(all.first_segment, 2u);
   EXPECT_EQ(all.first_index, 50u);
   EXPECT_EQ(all.flagged_segments, 3u);

@@ -109,6 +109,29 @@ void unmade(MpiCommunicator& ranks) {
   MpiCommunicator::from_fortran(MPI_Comm_c2f(MPI_COMM_WORLD));
 }
 
+// MPI was initialised with MPI_THREAD_FUNNELED by main().
+void funneled(MpiCommunicator& ranks) {
+  ranks.barrier();
+  std::string text;
+  std::thread([&] {
+    try {
+      ranks.barrier();
+    } catch (const swamp::Error& error) {
+      text = error.what();
+    }
+  }).join();
+  ranks.barrier();  // the error was the thread's alone
+  throw std::runtime_error(text);
+}
+
+// MPI_Testsome(), below, fails as MPICH's does: the code is not the class
+// itself.
+bool testsome_fails = false;
+void status(MpiCommunicator& ranks) {
+  testsome_fails = true;
+  ranks.barrier();
+}
+
 struct Case {
   const char* name;
   void (*run)(MpiCommunicator& ranks);
@@ -117,16 +140,34 @@ constexpr Case kCases[] = {
     {"killed", killed}, {"stopped", stopped}, {"thrown", thrown},
     {"ended", ended},   {"aborted", aborted}, {"mismatch", mismatch},
     {"late", late},     {"unread", unread},   {"again", again},
-    {"unmade", unmade}, {"variable", late},
+    {"unmade", unmade}, {"variable", late},   {"funneled", funneled},
+    {"status", status},
 };
 
 }  // namespace
+
+extern "C" int MPI_Testsome(int count, MPI_Request requests[], int* done,
+                            int indices[], MPI_Status statuses[]) {
+  if (!testsome_fails) {
+    return PMPI_Testsome(count, requests, done, indices, statuses);
+  }
+  int code = 0;
+  MPI_Add_error_code(MPI_ERR_IN_STATUS, &code);
+  *done = 1;
+  indices[0] = 0;
+  statuses[0].MPI_ERROR = MPI_ERR_TRUNCATE;
+  return code;
+}
 
 int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "";
   for (const Case& each : kCases) {
     if (name != each.name) continue;
     try {
+      if (name == "funneled") {
+        int provided = 0;
+        MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+      }
       MpiCommunicator ranks;
       each.run(ranks);
     } catch (const std::exception& error) {

@@ -1,8 +1,12 @@
 // What is the athread backend's alone: who runs what.
 #include <athread.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 #include <vector>
 
 #include "tests/runtime/test_kernels.h"
@@ -19,9 +23,7 @@ namespace {
 // slaves.
 std::vector<std::uint32_t> sides(std::uint32_t slaves, std::size_t count) {
   Machine machine(machine_config("athread", "view", slaves));
-  Operation operation;
-  operation.kernel = kSide;
-  operation.add_stream(4, Access::out);
+  const Operation operation(kSide, nullptr);
   std::vector<std::uint32_t> data(count, 7);
   TestList list(operation);
   list.add(count, {data.data()});
@@ -43,6 +45,32 @@ TEST(AthreadTest, SlavesRunTheJob) {
 
 TEST(AthreadTest, AJobOfOneSlaveIsTheMasters) {
   EXPECT_EQ(count_of(sides(1, 50000), 0), 50000);
+}
+
+// A child must not find the lock of the slaves held by a thread that it does
+// not have.
+TEST(AthreadTest, AForkWaitsForTheSlaves) {
+  sides(64, 1000);
+  std::atomic<bool> done{false};
+  std::thread caller([&] {
+    while (!done) sides(64, 50000);
+  });
+  int good = 0;
+  for (int round = 0; round < 20; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);  // a hang is a failure
+      const Machine own(machine_config("athread", "view", 64));
+      _exit(0);
+    }
+    int status = 1;
+    waitpid(child, &status, 0);
+    good += WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (good != round + 1) break;
+  }
+  done = true;
+  caller.join();
+  EXPECT_EQ(good, 20);
 }
 
 // What the program's own code holds of an LDM is not swamp's.

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <locale>
 
 namespace swamp::runtime {
 namespace {
@@ -57,6 +58,21 @@ TEST_F(CgroupTest, Version1) {
   EXPECT_EQ(limit("5:memory:/docker/x\n3:cpu,cpuacct:/docker/x\n"), 4u);
   write("cpu/docker/x/cpu.cfs_quota_us", "-1\n");
   EXPECT_EQ(limit("3:cpuacct,cpu:/docker/x\n"), 0u);
+}
+
+// GCC's locale fr_FR.UTF-8 groups digits by a space, which also separates the
+// two numbers.
+TEST_F(CgroupTest, TheProgramsLocaleDoesNotMatter) {
+  struct French : std::numpunct<char> {
+    char do_thousands_sep() const override { return ' '; }
+    std::string do_grouping() const override { return "\3"; }
+  };
+  write("a/cpu.max", "300000 100000\n");
+  const std::locale own =
+      std::locale::global(std::locale(std::locale::classic(), new French));
+  const std::uint32_t found = limit("0::/a\n");
+  std::locale::global(own);
+  EXPECT_EQ(found, 3u);
 }
 
 TEST_F(CgroupTest, GarbageAndNothingMeanNoLimit) {

@@ -33,10 +33,9 @@ class DmaTest : public ::testing::Test {
 
   static Operation make_operation() {
     static const test::Args args{0};
-    Operation operation(test::kAdd, args);
-    operation.add_stream(4, Access::in);
-    operation.add_stream(4, Access::out);
-    return operation;
+    constexpr KernelInfo kCopy = kernel_info<test::Args>(
+        "copy", 0, test::kNoFamily, {in(kFloat32), out(kFloat32)});
+    return Operation(kCopy, &args);
   }
 
   // expect() wants exactly one report so far, of this category.
@@ -60,8 +59,8 @@ class DmaTest : public ::testing::Test {
   std::vector<std::string> reports_;
 };
 
-TEST_F(DmaTest, EagerTransfersCountTheirReplies) {
-  EagerDma dma;
+TEST_F(DmaTest, CopiesCountTheirReplies) {
+  CopyDma dma;
   std::vector<std::uint32_t> from(5000), to(5000);
   for (std::uint32_t i = 0; i < 5000; ++i) from[i] = i;
   for (const std::size_t count : {1u, 127u, 128u, 129u, 5000u}) {
@@ -80,8 +79,8 @@ TEST_F(DmaTest, EagerTransfersCountTheirReplies) {
   }
 }
 
-TEST_F(DmaTest, DeferredGetArrivesAtTheWait) {
-  DeferredDma dma(ldm_, window_, 2, 12);
+TEST_F(DmaTest, CheckedGetArrivesAtTheWait) {
+  CheckedDma dma(ldm_, window_, 2, 12);
   dma.get(tile_, in_, 256, reply_);
   EXPECT_EQ(*reply_, 0);
   EXPECT_EQ(tile_[0],
@@ -92,8 +91,8 @@ TEST_F(DmaTest, DeferredGetArrivesAtTheWait) {
   EXPECT_TRUE(reports_.empty());
 }
 
-TEST_F(DmaTest, DeferredPutLeavesAtTheWait) {
-  DeferredDma dma(ldm_, window_, 2, 12);
+TEST_F(DmaTest, CheckedPutLeavesAtTheWait) {
+  CheckedDma dma(ldm_, window_, 2, 12);
   tile_[0] = 1;
   dma.put(out_, tile_, 4, reply_);
   EXPECT_EQ(out_[0], 100u);
@@ -103,7 +102,7 @@ TEST_F(DmaTest, DeferredPutLeavesAtTheWait) {
 }
 
 TEST_F(DmaTest, WaitTakesOnlyAsManyAsItCounts) {
-  DeferredDma dma(ldm_, window_, 2, 12);
+  CheckedDma dma(ldm_, window_, 2, 12);
   dma.get(tile_, in_, 4, reply_);
   dma.get(tile_ + 1, in_ + 1, 4, reply_);
   dma.wait(reply_, 1);
@@ -115,52 +114,52 @@ TEST_F(DmaTest, WaitTakesOnlyAsManyAsItCounts) {
 }
 
 TEST_F(DmaTest, MissingWait) {
-  { DeferredDma(ldm_, window_, 2, 12).get(tile_, in_, 4, reply_); }
+  { CheckedDma(ldm_, window_, 2, 12).get(tile_, in_, 4, reply_); }
   expect("missing-wait");
 }
 
 TEST_F(DmaTest, Hang) {
-  DeferredDma dma(ldm_, window_, 2, 12);
+  CheckedDma dma(ldm_, window_, 2, 12);
   dma.get(tile_, in_, 4, reply_);
   dma.wait(reply_, 2);
   expect("hang");
 }
 
 TEST_F(DmaTest, MainRange) {
-  DeferredDma dma(ldm_, window_, 2, 12);
+  CheckedDma dma(ldm_, window_, 2, 12);
   dma.get(tile_, in_ + 60, 20, reply_);  // one word beyond the array
   dma.wait(reply_, 1);
   expect("main-range");
 }
 
 TEST_F(DmaTest, PutIntoAnArrayThatIsOnlyRead) {
-  DeferredDma dma(ldm_, window_, 2, 12);
+  CheckedDma dma(ldm_, window_, 2, 12);
   dma.put(in_, tile_, 4, reply_);
   expect("main-range");
   EXPECT_EQ(in_[0], 100u);
 }
 
 TEST_F(DmaTest, LdmRange) {
-  DeferredDma dma(ldm_, window_, 2, 12);
+  CheckedDma dma(ldm_, window_, 2, 12);
   dma.get(memory_ + 4092, in_, 8, reply_);
   expect("ldm-range");
 }
 
 TEST_F(DmaTest, ReplyNotLdm) {
-  DeferredDma dma(ldm_, window_, 2, 12);
+  CheckedDma dma(ldm_, window_, 2, 12);
   Reply outside = 0;
   dma.get(tile_, in_, 4, &outside);
   expect("reply-not-ldm");
 }
 
 TEST_F(DmaTest, Misaligned) {
-  DeferredDma dma(ldm_, window_, 2, 12);
+  CheckedDma dma(ldm_, window_, 2, 12);
   dma.get(reinterpret_cast<char*>(tile_) + 2, in_, 4, reply_);
   expect("misaligned");
 }
 
 TEST_F(DmaTest, BadLength) {
-  DeferredDma dma(ldm_, window_, 2, 12);
+  CheckedDma dma(ldm_, window_, 2, 12);
   dma.get(tile_, in_, 0, reply_);
   expect("bad-length");
 }

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "runtime/ldm_arenas.h"
+#include "runtime/tile_loop.h"
 #include "tests/runtime/test_kernels.h"
 
 namespace swamp::runtime {
@@ -46,14 +46,13 @@ TEST(LdmTest, ArenasAreOfTheMachinesSizeAndKept) {
 
 TEST(LdmLayoutTest, FitsItsLdmAndGrowsToTheTile) {
   const test::Args args{0};
-  Operation step(test::kAdd, args);  // the streams of a fused optimizer step
-  step.add_stream(2, Access::in);
-  step.add_stream(4, Access::inout);
-  step.add_stream(4, Access::inout);
-  step.add_stream(4, Access::inout);
-  step.add_stream(2, Access::out);
-  Operation unscale(test::kAdd, args);
-  unscale.add_stream(4, Access::inout);
+  // The operands of a fused optimizer step.
+  const Operation step(
+      kernel_info<test::Args>("step", 0, test::kNoFamily,
+                              {in(kFloat16), inout(kFloat32), inout(kFloat32),
+                               inout(kFloat32), out(kBFloat16)}),
+      &args);
+  const Operation unscale(test::kAdd, &args);
   for (const Operation& operation : {step, unscale}) {
     const std::size_t needed = LdmLayout::make(operation, 1, 8192).bytes_needed;
     EXPECT_FALSE(LdmLayout::make(operation, needed - 1, 8192).fits());
@@ -63,18 +62,18 @@ TEST(LdmLayoutTest, FitsItsLdmAndGrowsToTheTile) {
       ASSERT_TRUE(layout.fits());
       const std::size_t used =
           align_up(
-              LdmLayout::kSegmentBatch * segment_bytes(operation.stream_count),
+              LdmLayout::kSegmentBatch * segment_bytes(operation.operand_count),
               kLdmAlignment) +
           kLdmAlignment +
           2 * LdmLayout::slot_bytes(operation, layout.tile_elements);
       ASSERT_LE(used, bytes);
       ASSERT_GE(layout.tile_elements, last);
-      // Whole 128-byte lines of every stream.
-      ASSERT_EQ(layout.tile_elements * operation.streams[0].element_bytes % 128,
-                0u);
+      // Whole 128-byte lines of every operand.
+      ASSERT_EQ(
+          layout.tile_elements * operation.operands[0].element_bytes % 128, 0u);
       last = layout.tile_elements;
     }
-    EXPECT_EQ(last, 2048u);  // 8 KiB of the widest stream
+    EXPECT_EQ(last, 2048u);  // 8 KiB of the widest operand
   }
 }
 

@@ -7,7 +7,7 @@
 
 #include "runtime/dma.h"
 #include "runtime/predict/cost_model.h"
-#include "runtime/predict/job_counter.h"
+#include "runtime/predict/counting_backend.h"
 #include "runtime/tile_loop.h"
 #include "tests/runtime/test_kernels.h"
 
@@ -77,7 +77,7 @@ TEST(PredictTest, OneSlaveIsBoundByLatency) {
   EXPECT_EQ(group.slowest, 441 + 241 + 3 * predict::kDirectCycles);
 }
 
-// LoggingDma is EagerDma that counts. Operations lie anywhere, and are counted
+// LoggingDma is CopyDma that counts. Operations lie anywhere, and are counted
 // as if on a line.
 class LoggingDma {
  public:
@@ -107,7 +107,7 @@ class LoggingDma {
  private:
   const Operation* operation_;
   Traffic& traffic_;
-  EagerDma dma_;
+  CopyDma dma_;
 };
 
 void expect_equal(const Traffic& a, const Traffic& b) {
@@ -129,10 +129,7 @@ TEST(PredictTest, CountsWhatAWorkingMachineTransfers) {
     Machine machine(test::machine_config("serial", "copy", slaves, 4096));
     Machine::Impl& impl = machine.impl();
     const test::Args args{5};
-    Operation operation(test::kWiden, args);
-    operation.add_stream(2, Access::in);
-    operation.add_stream(4, Access::out);
-    operation.add_stream(8, Access::inout);
+    const Operation operation(test::kWiden, &args);
     test::TestList list(operation);
     const std::size_t counts[] = {1, 0, 777, 20000, 3, 64};
     alignas(128) static std::uint16_t in[30000];
@@ -145,42 +142,45 @@ TEST(PredictTest, CountsWhatAWorkingMachineTransfers) {
     }
     const SegmentTable table = list.table();
     const std::vector<SlaveRange> ranges = list.split(static_cast<int>(slaves));
-    std::vector<Result> results(ranges.size());
-    Job job;
-    job.table = table;
-    job.ranges = ranges.data();
-    job.slaves = static_cast<int>(ranges.size());
-    job.results = results.data();
+    std::vector<runtime::SlaveResult> results(ranges.size());
+    Launch launch;
+    launch.table = table;
+    launch.ranges = ranges.data();
+    launch.slaves = static_cast<int>(ranges.size());
+    launch.results = results.data();
+    launch.ldm_bytes = impl.ldm_bytes;
+    launch.tile_bytes = impl.tuning.tile_bytes;
 
     LdmArenas arenas;
     arenas.reserve(1, impl.ldm_bytes);
     std::fill(std::begin(sum), std::end(sum), 0);
     std::iota(std::begin(in), std::end(in), std::uint16_t{1});
     Traffic worked;
-    for (int slave = 0; slave < job.slaves; ++slave) {
+    for (int slave = 0; slave < launch.slaves; ++slave) {
       Ldm ldm = arenas.arena(0, impl.ldm_bytes);
       LoggingDma dma(table.operations, worked);
-      TileLoop<LoggingDma>(part_of(job, slave), impl.kernels->rows,
-                           impl.tuning.tile_bytes, ldm, dma)
+      TileLoop<LoggingDma>(launch, slave, launch.ranges[slave],
+                           impl.kernels->rows, ldm, dma, launch.results[slave])
           .run();
     }
     EXPECT_EQ(sum[1], in[1]);  // it did work
     EXPECT_GT(worked.direct_loads, 0u);
 
     std::fill(std::begin(out), std::end(out), 0);
-    JobCounter counter(impl.core_groups);
-    impl.job_counter = &counter;
-    run_job(impl, job, arenas);
+    auto backend = std::make_unique<CountingBackend>(impl.core_groups);
+    const CountingBackend& counter = *backend;
+    impl.backend = std::move(backend);
+    run(impl, launch, arenas);
     EXPECT_EQ(out[1], 0u);  // and this did not
     Traffic counted;
     std::uint64_t used = 0;
-    for (const JobCounter::Group& group : counter.groups()) {
+    for (const CountingBackend::Group& group : counter.groups()) {
       counted.add(group.traffic);
       used += group.slaves;
     }
     expect_equal(counted, worked);
     EXPECT_EQ(used, ranges.size());
-    EXPECT_EQ(counter.jobs(), 1u);
+    EXPECT_EQ(counter.launches(), 1u);
     EXPECT_EQ(counter.spawns(), slaves > 1 ? 1u : 0u);
   }
 }

@@ -1,25 +1,41 @@
-// Trivial kernels for the tests of the road.
+// Trivial kernels for the tests of launches.
 #ifndef SWAMP_TESTS_RUNTIME_TEST_KERNEL_IDS_H_
 #define SWAMP_TESTS_RUNTIME_TEST_KERNEL_IDS_H_
 
 #include <cstdint>
 
-#include "swamp/kernel.h"
+#include "slave/kernel.h"
 
 namespace swamp::test {
 
-// kAdd: one inout stream of uint32; adds args.value, flags elements that were
-// kFlagged. kWiden: in uint16, out uint32, inout uint64: out = in + value and
-// sum += in. kEnvironment: one out stream of uint32, set to the slave's control
-// bits of the floating-point environment. kTally: one inout stream of uint8;
-// adds args.value, and the sum of what was there to the partial result, a
-// uint64. kSide: one out stream of uint32, set to 1 by code of swcc's slaves.
-enum : KernelId { kAdd, kWiden, kEnvironment, kTally, kSide, kKernelCount };
 inline constexpr std::uint32_t kFlagged = 0xdeadbeef;
 
 struct Args {
   std::uint32_t value;
 };
+struct NoArgs {};
+
+constexpr KernelFamily kNoFamily{};
+
+// Integers stand in for floats of their size.
+// add: data = data + value; flags elements that were kFlagged.
+inline constexpr KernelInfo kAdd =
+    kernel_info<Args>("add", 0, kNoFamily, {inout(kFloat32)});
+// widen: a uint16, a uint32 and a uint64: out = in + value; sum += in.
+inline constexpr KernelInfo kWiden = kernel_info<Args>(
+    "widen", 1, kNoFamily, {in(kBFloat16), out(kFloat32), inout(kFloat64)});
+// environment: sets the elements to the control bits of the slave's
+// floating-point environment.
+inline constexpr KernelInfo kEnvironment =
+    kernel_info<NoArgs>("environment", 2, kNoFamily, {out(kFloat32)});
+// tally: bytes; adds value to each, and the sum of what was there to the
+// partial result, a uint64.
+inline constexpr KernelInfo kTally =
+    kernel_info<Args>("tally", 3, kNoFamily, {inout(kFloat8E5M2)});
+// side: sets the elements to 1 in code that swcc compiled for slaves, else 0.
+inline constexpr KernelInfo kSide =
+    kernel_info<NoArgs>("side", 4, kNoFamily, {out(kFloat32)});
+inline constexpr int kKernelCount = 5;
 
 }  // namespace swamp::test
 

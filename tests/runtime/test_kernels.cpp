@@ -16,7 +16,7 @@ void TestList::add(std::size_t count, std::initializer_list<void*> data) {
 
 runtime::SegmentTable TestList::table() const {
   return {reinterpret_cast<const std::byte*>(words_.data()),
-          segment_bytes(operation_.stream_count), counts_.size(), &operation_,
+          segment_bytes(operation_.operand_count), counts_.size(), &operation_,
           1};
 }
 
@@ -56,15 +56,19 @@ MachineConfig machine_config(const std::string& backend,
   return config;
 }
 
-std::vector<Result> run(Machine& machine, const TestList& list,
-                        runtime::Partials partials) {
+std::vector<runtime::SlaveResult> run(Machine& machine, const TestList& list,
+                                      runtime::Partials partials) {
   const int slaves = machine.impl().slaves();
   const std::vector<runtime::SlaveRange> ranges = list.split(slaves);
-  std::vector<Result> results(static_cast<std::size_t>(slaves));
+  std::vector<runtime::SlaveResult> results(static_cast<std::size_t>(slaves));
   runtime::LdmArenas arenas;
-  runtime::run_job(
-      machine.impl(),
-      {list.table(), ranges.data(), slaves, results.data(), partials}, arenas);
+  runtime::Launch launch;
+  launch.table = list.table();
+  launch.ranges = ranges.data();
+  launch.slaves = slaves;
+  launch.results = results.data();
+  launch.partials = partials;
+  runtime::run(machine.impl(), launch, arenas);
   return results;
 }
 

@@ -1,4 +1,4 @@
-// A machine and a list of the trivial kernels, for the tests of the road.
+// A machine and a list of the trivial kernels, for the tests of launches.
 #ifndef SWAMP_TESTS_RUNTIME_TEST_KERNELS_H_
 #define SWAMP_TESTS_RUNTIME_TEST_KERNELS_H_
 
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/spawn.h"
-#include "swamp/kernel.h"
+#include "runtime/machine_impl.h"
+#include "slave/kernel.h"
 #include "swamp/machine.h"
 #include "tests/runtime/test_kernel_ids.h"
 
@@ -37,8 +37,8 @@ MachineConfig machine_config(const std::string& backend,
                              std::size_t ldm_bytes = 0);
 
 // run() takes `list` over `machine` and returns the results of its slaves.
-std::vector<Result> run(Machine& machine, const TestList& list,
-                        runtime::Partials partials = {});
+std::vector<runtime::SlaveResult> run(Machine& machine, const TestList& list,
+                                      runtime::Partials partials = {});
 
 std::vector<std::string> backends();
 std::vector<std::string> transfers();

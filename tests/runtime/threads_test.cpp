@@ -28,8 +28,7 @@ namespace {
 // sum_of() adds 1 to `count` zeros on `machine` and returns their sum.
 std::uint64_t sum_of(Machine& machine, std::size_t count) {
   const Args args{1};
-  Operation operation(kAdd, args);
-  operation.add_stream(4, Access::inout);
+  const Operation operation(kAdd, &args);
   std::vector<std::uint32_t> data(count);
   TestList list(operation);
   list.add(count, {data.data()});
@@ -45,9 +44,7 @@ TEST(ThreadsTest, EverySlaveHasTheCallersFloatEnvironment) {
   for (const std::string& backend : backends()) {
     SCOPED_TRACE(backend);
     Machine machine(machine_config(backend, "view", 8));
-    Operation operation;
-    operation.kernel = kEnvironment;
-    operation.add_stream(4, Access::out);
+    const Operation operation(kEnvironment, nullptr);
     std::vector<std::uint32_t> data(8);
     TestList list(operation);
     list.add(8, {data.data()});

@@ -6,7 +6,7 @@
 
 #include "kernel_cases.h"
 #include "kernel_tiles.h"
-#include "slave/kernel_id.h"
+#include "slave/kernel_list.h"
 #include "support/float_environment_scope.h"
 #include "support/random.h"
 
@@ -19,7 +19,7 @@ class KernelEnvironments : public testing::TestWithParam<KernelOnIsa> {};
 
 TEST_P(KernelEnvironments, SameBitsOnEveryIsa) {
   const KernelCase& kernel = *GetParam().kernel;
-  const bool narrow = kernel.streams[0].format->bytes == 2;
+  const bool narrow = kernel.operands[0].format->bytes == 2;
   const std::size_t count = (narrow ? 65536 : 20000) + 13;  // and a tail
   for (const Fill fill : {fill_any, fill_ordinary}) {
     Random random(6);

@@ -5,42 +5,30 @@
 #include <limits>
 #include <ostream>
 
-#include "slave/cast.h"
-#include "slave/count_zeros.h"
-#include "slave/kernel_id.h"
-#include "slave/norm.h"
-#include "slave/optimizer.h"
+#include "slave/kernel_args.h"
+#include "slave/kernel_list.h"
 #include "slave/reference.h"
-#include "slave/scan.h"
-#include "slave/unscale.h"
 
 namespace swamp::test {
 namespace {
 
 using namespace slave;  // the types of arguments
 
-constexpr std::uint64_t kSegment = 5;
-
 std::vector<KernelCase> make_kernel_cases() {
-#define in(element) \
-  StreamCase { Access::in, &k##element##Format }
-#define out(element) \
-  StreamCase { Access::out, &k##element##Format }
-#define inout(element) \
-  StreamCase { Access::inout, &k##element##Format }
-  return {
-#define SWAMP_KERNEL(name, args_type, ...) \
-  {#name,                                  \
-   kernel_id::name,                        \
-   &reference::name,                       \
-   args_family<args_type>(),               \
-   {__VA_ARGS__}},
+  std::vector<KernelCase> cases = {
+#define SWAMP_KERNEL(name, family, args_type, ...) \
+  {#name, kernel_id::name, &reference::name, args_family<args_type>(), {}},
 #include "slave/kernels.inc"
 #undef SWAMP_KERNEL
   };
-#undef in
-#undef out
-#undef inout
+  for (KernelCase& one : cases) {
+    const KernelInfo& info = kKernels[one.id];
+    for (int s = 0; s < info.operand_count; ++s) {
+      one.operands.push_back(
+          {info.operands[s].access, &format_of(info.types[s])});
+    }
+  }
+  return cases;
 }
 
 testing::AssertionResult different_partial(Partial kind,
@@ -104,15 +92,19 @@ void PrintTo(const KernelOnIsa& value, std::ostream* out) {
 }
 
 KernelResult run_kernel(const KernelCase& kernel, KernelFunction function,
-                        const ArgsSample& args, void* const* tiles,
+                        const ArgsSample& args, void* const* operands,
                         std::size_t count, std::size_t first) {
   KernelResult result;
   static_assert(sizeof(ScanPartial) <= sizeof result.partial_bytes);
   static_assert(sizeof(NormPartial) <= sizeof result.partial_bytes);
-  result.partial = result.partial_bytes;
-  result.segment = kSegment;
-  function(args.bytes.data(), tiles, count, first, result);
-  result.partial = nullptr;
+  Tile tile;
+  tile.operands = operands;
+  tile.count = count;
+  tile.first = first;
+  tile.partial = result.partial_bytes;
+  tile.prefetch_bytes = args.prefetch_bytes;
+  tile.non_temporal = args.non_temporal;
+  function(args.bytes.data(), tile, result);
   if (kernel.family.partial == Partial::norm) {
     NormPartial partial;
     std::memcpy(&partial, result.partial_bytes, sizeof partial);
@@ -133,10 +125,7 @@ testing::AssertionResult same_result(const KernelCase& kernel,
                              expected.partial_bytes);
   }
   if (actual.flagged_elements == expected.flagged_elements &&
-      actual.flagged_segments == expected.flagged_segments &&
-      actual.first_segment == expected.first_segment &&
-      actual.first_index == expected.first_index &&
-      actual.last_segment == expected.last_segment) {
+      actual.first_index == expected.first_index) {
     return testing::AssertionSuccess();
   }
   return testing::AssertionFailure()

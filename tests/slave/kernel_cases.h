@@ -10,16 +10,18 @@
 #include <string>
 #include <vector>
 
+#include "slave/kernel.h"
 #include "support/formats.h"
-#include "swamp/kernel.h"
 
 namespace swamp::test {
 
-// ArgsSample is one set of arguments, as bytes.
+// ArgsSample is one set of arguments, as bytes, and the hints of the tile.
 struct ArgsSample {
   std::string text;
   std::vector<std::byte> bytes;
   bool nan_payload;  // promised with these arguments
+  std::uint32_t prefetch_bytes = 0;
+  bool non_temporal = false;
 };
 
 enum class Flagged { nothing, nonfinite, zeros };
@@ -37,7 +39,7 @@ struct ArgsFamily {
 template <class Args>
 ArgsFamily args_family();
 
-struct StreamCase {
+struct OperandCase {
   Access access;
   const Format* format;
 };
@@ -47,7 +49,7 @@ struct KernelCase {
   KernelId id;
   KernelFunction reference;
   ArgsFamily family;
-  std::vector<StreamCase> streams;
+  std::vector<OperandCase> operands;
 };
 
 const std::vector<KernelCase>& kernel_cases();
@@ -66,16 +68,16 @@ std::string kernel_on_isa_name(const testing::TestParamInfo<KernelOnIsa>& info);
 // PrintTo() keeps addresses out of the names of tests.
 void PrintTo(const KernelOnIsa& value, std::ostream* out);
 
-// KernelResult is a result and the partial result that it points to: zero where
-// the operation gathers none.
+// KernelResult is a result and a partial result, which stays zero if the
+// operation has none.
 struct KernelResult : Result {
   alignas(8) std::byte partial_bytes[128] = {};
 };
 
-// run_kernel() runs a kernel, or its reference, on one tile of each stream. Of
+// run_kernel() runs a kernel, or its reference, on one tile of each operand. Of
 // a nan in its partial result only is told that it is one.
 KernelResult run_kernel(const KernelCase& kernel, KernelFunction function,
-                        const ArgsSample& args, void* const* tiles,
+                        const ArgsSample& args, void* const* operands,
                         std::size_t count, std::size_t first = 0);
 
 testing::AssertionResult same_result(const KernelCase& kernel,

@@ -19,8 +19,8 @@ constexpr std::size_t kFirst = 1000;
 
 class KernelEdges : public testing::TestWithParam<KernelOnIsa> {
  protected:
-  const std::vector<StreamCase>& streams() const {
-    return GetParam().kernel->streams;
+  const std::vector<OperandCase>& operands() const {
+    return GetParam().kernel->operands;
   }
 
   // A few sets of arguments. Of unscale a plain factor, with and without
@@ -49,7 +49,7 @@ class KernelEdges : public testing::TestWithParam<KernelOnIsa> {
   }
 };
 
-// Guarded is the memory of one stream's tile: bytes that must stay lie around
+// Guarded is the memory of one operand's tile: bytes that must stay lie around
 // it.
 class Guarded {
  public:
@@ -77,22 +77,22 @@ class Guarded {
 };
 
 TEST_P(KernelEdges, EveryCountBetweenGuardBytes) {
-  std::vector<Guarded> memory(streams().size());
+  std::vector<Guarded> memory(operands().size());
   Random random(1);
   for (const ArgsSample* args : some_args()) {
     for (std::size_t count = 0; count <= kMaxCount; ++count) {
       for (const std::size_t offset : {0u, 1u, 3u, 7u, 11u}) {
-        void* tiles[kMaxStreams] = {};
-        for (std::size_t s = 0; s < streams().size(); ++s) {
-          const std::size_t bytes = streams()[s].format->bytes;
+        void* tiles[kMaxOperands] = {};
+        for (std::size_t s = 0; s < operands().size(); ++s) {
+          const std::size_t bytes = operands()[s].format->bytes;
           tiles[s] =
               memory[s].place((offset + 5 * s) % 17 * bytes, count * bytes);
         }
         expect_tiles(tiles, count, *args, random);
         if (HasFatalFailure()) return;
-        for (std::size_t s = 0; s < streams().size(); ++s) {
+        for (std::size_t s = 0; s < operands().size(); ++s) {
           ASSERT_TRUE(memory[s].intact())
-              << "stream " << s << ", count " << count << ", " << args->text;
+              << "operand " << s << ", count " << count << ", " << args->text;
         }
       }
     }
@@ -105,17 +105,17 @@ class KernelPages : public KernelEdges {
   // beginnings.
   void expect_every_count(bool at_end) {
     std::vector<std::unique_ptr<GuardedPages>> pages;
-    for (const StreamCase& stream : streams()) {
+    for (const OperandCase& operand : operands()) {
       pages.push_back(
-          std::make_unique<GuardedPages>(kMaxCount * stream.format->bytes));
+          std::make_unique<GuardedPages>(kMaxCount * operand.format->bytes));
     }
     Random random(2);
     for (const ArgsSample* args : some_args()) {
       for (std::size_t count = 0; count <= kMaxCount; ++count) {
-        void* tiles[kMaxStreams] = {};
-        for (std::size_t s = 0; s < streams().size(); ++s) {
+        void* tiles[kMaxOperands] = {};
+        for (std::size_t s = 0; s < operands().size(); ++s) {
           tiles[s] = at_end
-                         ? pages[s]->end() - count * streams()[s].format->bytes
+                         ? pages[s]->end() - count * operands()[s].format->bytes
                          : pages[s]->begin();
         }
         expect_tiles(tiles, count, *args, random);
@@ -133,20 +133,20 @@ TEST_P(KernelPages, EveryCountDirectlyBehindForbiddenMemory) {
   expect_every_count(false);
 }
 
-// The streams that are only read may lie in memory that cannot be written.
+// The operands that are only read may lie in memory that cannot be written.
 TEST_P(KernelPages, ReadsReadOnlyMemory) {
   const KernelCase& kernel = *GetParam().kernel;
   Random random(3);
   const KernelTiles original(kernel, kMaxCount - 1, fill_any, random);
   KernelTiles actual = original;
   std::vector<std::unique_ptr<GuardedPages>> pages;
-  void* tiles[kMaxStreams] = {};
-  for (std::size_t s = 0; s < streams().size(); ++s) {
-    tiles[s] = actual.stream(s);
-    if (streams()[s].access != Access::in) continue;
+  void* tiles[kMaxOperands] = {};
+  for (std::size_t s = 0; s < operands().size(); ++s) {
+    tiles[s] = actual.operand(s);
+    if (operands()[s].access != Access::in) continue;
     pages.push_back(std::make_unique<GuardedPages>(original.bytes(s)));
     tiles[s] = pages.back()->begin();
-    std::copy_n(original.stream(s), original.bytes(s), pages.back()->begin());
+    std::copy_n(original.operand(s), original.bytes(s), pages.back()->begin());
     pages.back()->make_read_only();
   }
   for (const ArgsSample* args : some_args()) {

@@ -5,7 +5,7 @@
 
 #include "kernel_cases.h"
 #include "kernel_tiles.h"
-#include "slave/kernel_id.h"
+#include "slave/kernel_list.h"
 #include "support/random.h"
 
 namespace swamp::test {
@@ -31,7 +31,7 @@ TEST_P(KernelPatterns, RowIsTheKernelOfItsName) {
 }
 
 TEST_P(KernelPatterns, EveryPatternOfANarrowFormat) {
-  const unsigned bytes = kernel().streams[0].format->bytes;
+  const unsigned bytes = kernel().operands[0].format->bytes;
   if (bytes > 2) return;
   std::vector<std::uint64_t> input(std::size_t{1} << (8 * bytes));
   for (std::size_t i = 0; i < input.size(); ++i) input[i] = i;
@@ -44,7 +44,7 @@ TEST_P(KernelPatterns, EveryPatternOfANarrowFormat) {
 TEST_P(KernelPatterns, SpecialAndRandomPatterns) {
   Random random(20011);
   KernelTiles tiles(kernel(), 20011, fill_any, random);
-  tiles.set(special_bits(*kernel().streams[0].format));
+  tiles.set(special_bits(*kernel().operands[0].format));
   expect_reference(tiles);
 }
 
@@ -54,7 +54,7 @@ TEST_P(KernelPatterns, FinitePatterns) {
   expect_reference(KernelTiles(kernel(), 20021, fill_finite, random));
 }
 
-// Near 1 in all streams, so that every term of a sum is seen in its last bits.
+// Near 1 in all operands, so that every term of a sum is seen in its last bits.
 TEST_P(KernelPatterns, OrdinaryPatterns) {
   Random random(20023);
   expect_reference(KernelTiles(kernel(), 20023, fill_ordinary, random));

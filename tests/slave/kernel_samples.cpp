@@ -5,12 +5,7 @@
 #include <sstream>
 
 #include "kernel_cases.h"
-#include "slave/cast.h"
-#include "slave/count_zeros.h"
-#include "slave/norm.h"
-#include "slave/optimizer.h"
-#include "slave/scan.h"
-#include "slave/unscale.h"
+#include "slave/kernel_args.h"
 
 namespace swamp::test {
 namespace {
@@ -23,8 +18,10 @@ constexpr std::uint32_t kPrefetch = 2048;
 
 template <class Args>
 ArgsSample sample(const Args& args, const std::string& text,
-                  bool nan_payload = false) {
-  ArgsSample one{text, std::vector<std::byte>(sizeof args), nan_payload};
+                  bool nan_payload = false, std::uint32_t prefetch_bytes = 0) {
+  ArgsSample one{text, std::vector<std::byte>(sizeof args), nan_payload,
+                 prefetch_bytes};
+  if (prefetch_bytes != 0) one.text += "prefetch ";
   std::memcpy(one.bytes.data(), &args, sizeof args);
   return one;
 }
@@ -36,39 +33,34 @@ std::string text_of(Values... values) {
   return text.str();
 }
 
-// numbers() is for arguments that are one number, with and without prefetch.
+// numbers() makes samples of arguments that are one number.
 template <class Args>
 std::vector<ArgsSample> numbers(std::vector<float> values, const char* name,
                                 bool nan_payload) {
   std::vector<ArgsSample> samples;
   for (const float value : values) {
     for (const std::uint32_t prefetch_bytes : {0u, kPrefetch}) {
-      samples.push_back(sample(Args{value, prefetch_bytes},
-                               text_of(name, value, "prefetch", prefetch_bytes),
-                               nan_payload && !std::isnan(value)));
+      samples.push_back(sample(Args{value}, text_of(name, value),
+                               nan_payload && !std::isnan(value),
+                               prefetch_bytes));
     }
   }
   return samples;
 }
 
-// prefetches() is for arguments that are nothing else; nothing is written.
+// no_arguments() makes samples that differ in the prefetch only.
 template <class Args>
-std::vector<ArgsSample> prefetches() {
-  return {sample(Args{0}, "no prefetch", true),
-          sample(Args{kPrefetch}, "prefetch", true)};
+std::vector<ArgsSample> no_arguments() {
+  return {sample(Args{}, "", true), sample(Args{}, "", true, kPrefetch)};
 }
 
-// with_past_caches() is all samples twice, the second time with outputs that
-// are stored past the caches.
-template <class Args>
-ArgsFamily with_past_caches(ArgsFamily family) {
+// with_non_temporal() is all samples twice, the second time with non-temporal
+// stores.
+ArgsFamily with_non_temporal(ArgsFamily family) {
   const std::vector<ArgsSample> samples = family.samples;
   for (ArgsSample one : samples) {
-    Args args;
-    std::memcpy(&args, one.bytes.data(), sizeof args);
-    args.past_caches = 1;
-    std::memcpy(one.bytes.data(), &args, sizeof args);
-    one.text += "past the caches ";
+    one.non_temporal = true;
+    one.text += "non-temporal ";
     family.samples.push_back(one);
   }
   return family;
@@ -90,7 +82,7 @@ ArgsFamily args_family<UnscaleArgs>() {
 
 template <>
 ArgsFamily args_family<ScanArgs>() {
-  return {Flagged::nonfinite, Partial::scan, prefetches<ScanArgs>()};
+  return {Flagged::nonfinite, Partial::scan, no_arguments<ScanArgs>()};
 }
 
 template <>
@@ -101,14 +93,13 @@ ArgsFamily args_family<NormArgs>() {
 
 template <>
 ArgsFamily args_family<CountZerosArgs>() {
-  return {Flagged::zeros, Partial::none, prefetches<CountZerosArgs>()};
+  return {Flagged::zeros, Partial::none, no_arguments<CountZerosArgs>()};
 }
 
 template <>
 ArgsFamily args_family<CastArgs>() {
-  return with_past_caches<CastArgs>(
-      {Flagged::nothing, Partial::none,
-       numbers<CastArgs>(kDivisors, "divisor", false)});
+  return with_non_temporal({Flagged::nothing, Partial::none,
+                            numbers<CastArgs>(kDivisors, "divisor", false)});
 }
 
 template <>
@@ -120,44 +111,45 @@ ArgsFamily args_family<AccumulateArgs>() {
 // Every branch of the formula, with rounded factors and with exact ones.
 template <>
 ArgsFamily args_family<SgdArgs>() {
-  const SgdArgs all[] = {
-      {1.0f, 1.0f, 0.1f, 0.9f, 1.0f, 0.0f, 0, 1, 0},
-      {1.0f, 1.0f, 0.1f, 0.9f, 0.7f, 0.0f, 0, 0, kPrefetch},
-      {1.0f / 3, 0.3f, 0.01f, 0.9f, 0.7f, 0.1f, 0, 0, 0},
-      {1e-3f, 1.0f, 0.01f, 0.9f, 1.0f, 0.1f, 1, 0, kPrefetch},
-      {0x1p-16f, 0.25f, 1.0f, 0.5f, 1.0f, 0.01f, 1, 1, 0},
-      {1.0f, 1.0f, 3.0f, 0.0f, 1.0f, 0.0f, 0, 0, kPrefetch},
-      {0x1p16f, 0.9f, 1e-30f, 0.3f, 1.0f, 1e-30f, 1, 0, 0}};
+  const SgdArgs all[] = {{1.0f, 1.0f, 0.1f, 0.9f, 1.0f, 0.0f, 0, 1},
+                         {1.0f, 1.0f, 0.1f, 0.9f, 0.7f, 0.0f, 0, 0},
+                         {1.0f / 3, 0.3f, 0.01f, 0.9f, 0.7f, 0.1f, 0, 0},
+                         {1e-3f, 1.0f, 0.01f, 0.9f, 1.0f, 0.1f, 1, 0},
+                         {0x1p-16f, 0.25f, 1.0f, 0.5f, 1.0f, 0.01f, 1, 1},
+                         {1.0f, 1.0f, 3.0f, 0.0f, 1.0f, 0.0f, 0, 0},
+                         {0x1p16f, 0.9f, 1e-30f, 0.3f, 1.0f, 1e-30f, 1, 0}};
   ArgsFamily family{Flagged::nothing, Partial::none, {}};
   for (const SgdArgs& a : all) {
     family.samples.push_back(
-        sample(a, text_of("inv_scale", a.inv_scale, "clip", a.clip_coefficient,
-                          "lr", a.lr, "momentum", a.momentum, "1 - dampening",
-                          a.one_minus_dampening, "decay", a.weight_decay,
-                          "nesterov", a.nesterov, "first", a.first_step)));
+        sample(a,
+               text_of("inv_scale", a.inv_scale, "clip", a.clip_coefficient,
+                       "lr", a.lr, "momentum", a.momentum, "1 - dampening",
+                       a.one_minus_dampening, "decay", a.weight_decay,
+                       "nesterov", a.nesterov, "first", a.first_step),
+               false, family.samples.size() % 2 == 0 ? 0 : kPrefetch));
   }
-  return with_past_caches<SgdArgs>(family);
+  return with_non_temporal(family);
 }
 
 template <>
 ArgsFamily args_family<AdamArgs>() {
   const AdamArgs all[] = {
-      {1.0f, 1.0f, 0.1f, 0.999f, 1e-3f, 1e-3f, 0.5f, 1e-8f, 0.0f, 1.0f, 0},
-      {1.0f, 0.3f, 0.1f, 0.99f, 1e-2f, 0.3f, 0.7f, 0.1f, 0.0f, 0.99f,
-       kPrefetch},
-      {0.7f, 0.9f, 0.6f, 0.9f, 0.1f, 0.01f, 1.0f, 1e-8f, 0.1f, 1.0f, 0},
-      {0x1p-16f, 1.0f, 0.5f, 0.5f, 0.5f, 1.0f, 0.3f, 1e-3f, 0.3f, 1.0f,
-       kPrefetch},
-      {1e-3f, 1.0f, 0.9f, 0.95f, 0.05f, 3.0f, 0.1f, 0.0f, 0.0f, 0.9f, 0},
-      {1.0f, 1.0f, 1.0f, 0.0f, 1.0f, 1.0f, 1.0f, 1e-30f, 1e-30f, 1.0f, 0}};
+      {1.0f, 1.0f, 0.1f, 0.999f, 1e-3f, 1e-3f, 0.5f, 1e-8f, 0.0f, 1.0f},
+      {1.0f, 0.3f, 0.1f, 0.99f, 1e-2f, 0.3f, 0.7f, 0.1f, 0.0f, 0.99f},
+      {0.7f, 0.9f, 0.6f, 0.9f, 0.1f, 0.01f, 1.0f, 1e-8f, 0.1f, 1.0f},
+      {0x1p-16f, 1.0f, 0.5f, 0.5f, 0.5f, 1.0f, 0.3f, 1e-3f, 0.3f, 1.0f},
+      {1e-3f, 1.0f, 0.9f, 0.95f, 0.05f, 3.0f, 0.1f, 0.0f, 0.0f, 0.9f},
+      {1.0f, 1.0f, 1.0f, 0.0f, 1.0f, 1.0f, 1.0f, 1e-30f, 1e-30f, 1.0f}};
   ArgsFamily family{Flagged::nothing, Partial::none, {}};
   for (const AdamArgs& a : all) {
-    family.samples.push_back(sample(
-        a, text_of("inv_scale", a.inv_scale, "clip", a.clip_coefficient,
-                   "1 - beta1", a.one_minus_beta1, "beta2", a.beta2, "step",
-                   a.step_size, "L2", a.weight_decay, "decay", a.decay)));
+    family.samples.push_back(
+        sample(a,
+               text_of("inv_scale", a.inv_scale, "clip", a.clip_coefficient,
+                       "1 - beta1", a.one_minus_beta1, "beta2", a.beta2, "step",
+                       a.step_size, "L2", a.weight_decay, "decay", a.decay),
+               false, family.samples.size() % 2 == 0 ? 0 : kPrefetch));
   }
-  return with_past_caches<AdamArgs>(family);
+  return with_non_temporal(family);
 }
 
 }  // namespace swamp::test

@@ -1,4 +1,4 @@
-// One tile of each stream of a kernel: filled, run on, compared.
+// One tile of each operand of a kernel: filled, run on, compared.
 #ifndef SWAMP_TESTS_SLAVE_KERNEL_TILES_H_
 #define SWAMP_TESTS_SLAVE_KERNEL_TILES_H_
 
@@ -16,21 +16,21 @@ namespace swamp::test {
 using Fill = void (*)(const Format& format, void* data, std::size_t count,
                       Random& random);
 
-// KernelTiles is `count` elements of each stream, in memory of its own.
+// KernelTiles is `count` elements of each operand, in memory of its own.
 class KernelTiles {
  public:
   KernelTiles(const KernelCase& kernel, std::size_t count, Fill fill,
               Random& random);
 
   std::size_t count() const { return count_; }
-  std::byte* stream(std::size_t s) { return streams_[s].data(); }
-  const std::byte* stream(std::size_t s) const { return streams_[s].data(); }
-  std::size_t bytes(std::size_t s) const { return streams_[s].size(); }
-  // set() replaces elements of the first stream, from the first on.
+  std::byte* operand(std::size_t s) { return operands_[s].data(); }
+  const std::byte* operand(std::size_t s) const { return operands_[s].data(); }
+  std::size_t bytes(std::size_t s) const { return operands_[s].size(); }
+  // set() replaces elements of the first operand, from the first on.
   void set(const std::vector<std::uint64_t>& bits);
 
-  // flip_out() changes every bit of the streams that a kernel only writes: what
-  // it leaves out is seen by a comparison with one that began so.
+  // flip_out() changes every bit of the operands that a kernel only writes:
+  // what it leaves out is seen by a comparison with one that began so.
   void flip_out();
 
   KernelResult run(KernelFunction function, const ArgsSample& args,
@@ -39,7 +39,7 @@ class KernelTiles {
  private:
   const KernelCase* kernel_;
   std::size_t count_;
-  std::vector<std::vector<std::byte>> streams_;
+  std::vector<std::vector<std::byte>> operands_;
 };
 
 // run_against_reference() runs a kernel on copies of `original` at `tiles`,
@@ -56,8 +56,8 @@ testing::AssertionResult run_against_reference(const KernelOnIsa& param,
                                                const KernelTiles& original,
                                                std::size_t first);
 
-// compare_written() compares the streams at `tiles` with the expected ones, and
-// those that are only read with what they were.
+// compare_written() compares the operands at `tiles` with the expected ones,
+// and those that are only read with what they were.
 testing::AssertionResult compare_written(const KernelCase& kernel,
                                          const ArgsSample& args,
                                          void* const* tiles,

@@ -1,7 +1,5 @@
 // The norm kernels' meaning, without asking the references: lanes that do not
 // depend on how a tensor is cut into tiles, or on the ISA.
-#include "slave/norm.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +10,8 @@
 
 #include "kernel_cases.h"
 #include "kernel_tiles.h"
-#include "slave/kernel_id.h"
+#include "slave/kernel_args.h"
+#include "slave/kernel_list.h"
 #include "support/random.h"
 
 namespace swamp::test {
@@ -25,13 +24,10 @@ using slave::NormPartial;
 class NormRun {
  public:
   NormRun(const KernelTable& table, KernelId kernel, float inv_scale)
-      : function_(table.rows[kernel].function), args_{inv_scale, 512} {
-    result_.partial = &partial_;
-    result_.segment = 0;
-  }
+      : function_(table.rows[kernel].function), args_{inv_scale} {}
   void tile(std::byte* data, std::size_t count, std::size_t first) {
-    void* const tiles[] = {data};
-    function_(&args_, tiles, count, first, result_);
+    void* const operands[] = {data};
+    function_(&args_, Tile{operands, count, first, &partial_, 0, 512}, result_);
   }
   const NormPartial& partial() const { return partial_; }
   const Result& result() const { return result_; }
@@ -60,10 +56,10 @@ TEST(Norm, LanesDoNotDependOnTilesOrIsa) {
     SCOPED_TRACE(kernel.name);
     Random random(id);
     KernelTiles data(kernel, kCount, fill_ordinary, random);
-    const std::size_t bytes = kernel.streams[0].format->bytes;
+    const std::size_t bytes = kernel.operands[0].format->bytes;
     NormRun whole(*runnable_tables().back(), id, 0.7f);
-    whole.tile(data.stream(0), kCount, 0);
-    whole.tile(data.stream(0), 100, 0);  // the grain's next tensor
+    whole.tile(data.operand(0), kCount, 0);
+    whole.tile(data.operand(0), 100, 0);  // the grain's next tensor
     for (const KernelTable* table : runnable_tables()) {
       for (int round = 0; round < 50; ++round) {
         NormRun cut(*table, id, 0.7f);
@@ -71,11 +67,11 @@ TEST(Norm, LanesDoNotDependOnTilesOrIsa) {
           const std::size_t left = kCount - at;
           const std::size_t next =
               1 + random.below(std::min(left, left / 8 + 9));
-          cut.tile(data.stream(0) + at * bytes, next, at);
+          cut.tile(data.operand(0) + at * bytes, next, at);
           at += next;
         }
-        cut.tile(data.stream(0), 37, 0);
-        cut.tile(data.stream(0) + 37 * bytes, 63, 37);
+        cut.tile(data.operand(0), 37, 0);
+        cut.tile(data.operand(0) + 37 * bytes, 63, 37);
         expect_same(cut.partial(), whole.partial());
         if (HasFatalFailure()) return;
       }
@@ -91,7 +87,7 @@ TEST(Norm, GrainsOfATileAreAsIfAlone) {
   for (const KernelId id : kKernels) {
     const KernelCase& kernel = kernel_cases()[id];
     SCOPED_TRACE(kernel.name);
-    const std::size_t bytes = kernel.streams[0].format->bytes;
+    const std::size_t bytes = kernel.operands[0].format->bytes;
     for (const KernelTable* table : runnable_tables()) {
       SCOPED_TRACE(table->isa);
       for (const std::size_t count : {std::size_t{600}, 4 * kGrain, 11 * kGrain,
@@ -105,26 +101,25 @@ TEST(Norm, GrainsOfATileAreAsIfAlone) {
             for (const std::size_t at : {std::min(count, 2 * kGrain) - 1,
                                          (count - 1) / kGrain * kGrain}) {
               for (std::size_t b = 0; b < bytes; ++b) {
-                data.stream(0)[at * bytes + b] =
+                data.operand(0)[at * bytes + b] =
                     b + 1 == bytes ? std::byte{0x7f} : std::byte{0xf0};
               }
             }
           }
           const std::size_t grains = (count + kGrain - 1) / kGrain;
           std::vector<NormPartial> partials(grains);
-          const NormArgs args{0.7f, 512};
+          const NormArgs args{0.7f};
+          void* const operands[] = {data.operand(0)};
+          const Tile tile{operands,        count,  kFirst,
+                          partials.data(), kGrain, 512};
           Result result;
-          result.segment = 0;
-          result.partial = partials.data();
-          result.grain_elements = kGrain;
-          void* const tiles[] = {data.stream(0)};
-          table->rows[id].function(&args, tiles, count, kFirst, result);
+          table->rows[id].function(&args, tile, result);
 
           std::uint64_t flagged = 0;
           std::uint64_t first_index = 0;
           for (std::size_t g = 0; g < grains; ++g) {
             NormRun alone(*table, id, 0.7f);
-            alone.tile(data.stream(0) + g * kGrain * bytes,
+            alone.tile(data.operand(0) + g * kGrain * bytes,
                        std::min(kGrain, count - g * kGrain),
                        kFirst + g * kGrain);
             if (flagged == 0) first_index = alone.result().first_index;

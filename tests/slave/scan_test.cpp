@@ -1,6 +1,4 @@
 // The scan kernels' meaning, without asking the references.
-#include "slave/scan.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "kernel_cases.h"
+#include "slave/kernel_args.h"
 
 namespace swamp::test {
 namespace {
@@ -23,19 +22,19 @@ ScanPartial scan(const KernelTable& table, const Format& format,
     store_bits(format, data.data(), i, bits[i]);
   }
   for (const KernelCase& kernel : kernel_cases()) {
-    if (kernel.streams[0].format != &format ||
+    if (kernel.operands[0].format != &format ||
         std::string(kernel.name).rfind("scan_", 0) != 0) {
       continue;
     }
     const KernelFunction function = table.rows[kernel.id].function;
     ScanPartial partial{};
     Result result;
-    result.partial = &partial;
-    const slave::ScanArgs args{0};
-    void* const head[] = {data.data()};
-    void* const tail[] = {data.data() + cut * format.bytes};
-    if (cut != 0) function(&args, head, cut, 0, result);
-    function(&args, tail, bits.size() - cut, cut, result);
+    const auto run = [&](std::size_t begin, std::size_t end) {
+      void* const operands[] = {data.data() + begin * format.bytes};
+      function(nullptr, Tile{operands, end - begin, begin, &partial}, result);
+    };
+    if (cut != 0) run(0, cut);
+    run(cut, bits.size());
     EXPECT_EQ(result.flagged_elements, partial.inf_count + partial.nan_count);
     return partial;
   }

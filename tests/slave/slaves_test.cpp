@@ -15,10 +15,9 @@
 
 #include "kernel_cases.h"
 #include "kernel_tiles.h"
+#include "runtime/launch.h"
 #include "runtime/machine_impl.h"
-#include "runtime/spawn.h"
-#include "slave/norm.h"
-#include "slave/scan.h"
+#include "slave/kernel_list.h"
 #include "support/float_environment_scope.h"
 #include "support/random.h"
 #include "swamp/machine.h"
@@ -47,8 +46,7 @@ struct MxcsrScope {
 #endif
 
 // What the master would run in a slave's stead.
-void on_the_master(const void*, void* const*, std::size_t, std::size_t,
-                   Result&) {
+void on_the_master(const void*, const Tile&, Result&) {
   ADD_FAILURE() << "a part of the list was run by the master";
 }
 
@@ -76,17 +74,17 @@ Machine& machine() {
   return made;
 }
 
-// Tensor is one array of each stream, guard bytes around them.
+// Tensor is one array of each operand, guard bytes around them.
 class Tensor {
  public:
   Tensor(const KernelCase& kernel, KernelTiles original, std::size_t turn)
       : original_(std::move(original)) {
-    for (std::size_t s = 0; s < kernel.streams.size(); ++s) {
-      const std::size_t element = kernel.streams[s].format->bytes;
+    for (std::size_t s = 0; s < kernel.operands.size(); ++s) {
+      const std::size_t element = kernel.operands[s].format->bytes;
       const std::size_t before = kMargin + (turn * 7 + s * 5) % 17 * element;
       std::vector<std::byte> bytes(before + original_.bytes(s) + kMargin,
                                    kGuard);
-      std::copy_n(original_.stream(s), original_.bytes(s),
+      std::copy_n(original_.operand(s), original_.bytes(s),
                   bytes.begin() + static_cast<std::ptrdiff_t>(before));
       before_.push_back(before);
       memory_.push_back(std::move(bytes));
@@ -94,7 +92,7 @@ class Tensor {
   }
   const KernelTiles& original() const { return original_; }
   std::size_t count() const { return original_.count(); }
-  std::byte* stream(std::size_t s) { return memory_[s].data() + before_[s]; }
+  std::byte* operand(std::size_t s) { return memory_[s].data() + before_[s]; }
 
   bool intact() const {
     const auto is_guard = [](std::byte b) { return b == kGuard; };
@@ -128,18 +126,12 @@ class SlaveRun {
   SlaveRun(const KernelCase& kernel, const ArgsSample& args,
            std::vector<Tensor>& tensors)
       : kernel_(kernel), tensors_(tensors) {
-    operation_.kernel = kernel.id;
-    operation_.args = args.bytes.data();
-    operation_.args_bytes = static_cast<std::uint32_t>(args.bytes.size());
-    for (const StreamCase& stream : kernel.streams) {
-      operation_.add_stream(static_cast<std::uint16_t>(stream.format->bytes),
-                            stream.access);
-    }
+    operation_ = Operation(slave::kKernels[kernel.id], args.bytes.data());
     for (Tensor& tensor : tensors) {
       words_.push_back(reinterpret_cast<std::uint64_t>(&operation_));
       words_.push_back(tensor.count());
-      for (std::size_t s = 0; s < kernel.streams.size(); ++s) {
-        words_.push_back(reinterpret_cast<std::uint64_t>(tensor.stream(s)));
+      for (std::size_t s = 0; s < kernel.operands.size(); ++s) {
+        words_.push_back(reinterpret_cast<std::uint64_t>(tensor.operand(s)));
       }
     }
     for (int i = 0; i < kSlaves; ++i) {
@@ -154,18 +146,20 @@ class SlaveRun {
 
   void run() {
     runtime::LdmArenas arenas;
-    runtime::run_job(machine().impl(),
-                     {{reinterpret_cast<const std::byte*>(words_.data()),
-                       segment_bytes(operation_.stream_count), tensors_.size(),
-                       &operation_, 1},
-                      ranges_.data(),
-                      kSlaves,
-                      results_,
-                      partials_},
-                     arenas);
+    runtime::Launch launch;
+    launch.table = {reinterpret_cast<const std::byte*>(words_.data()),
+                    segment_bytes(operation_.operand_count), tensors_.size(),
+                    &operation_, 1};
+    launch.ranges = ranges_.data();
+    launch.slaves = kSlaves;
+    launch.results = results_;
+    launch.partials = partials_;
+    runtime::run(machine().impl(), launch, arenas);
   }
 
-  const Result& result(int slave) const { return results_[slave]; }
+  const runtime::SlaveResult& result(int slave) const {
+    return results_[slave];
+  }
   const runtime::SlaveRange& range(int slave) const {
     return ranges_[static_cast<std::size_t>(slave)];
   }
@@ -196,7 +190,7 @@ class SlaveRun {
   std::vector<runtime::SlaveRange> ranges_;
   std::vector<double> partial_memory_;
   runtime::Partials partials_;
-  Result results_[kSlaves];
+  runtime::SlaveResult results_[kSlaves];
 };
 
 class SlaveKernels : public testing::TestWithParam<KernelCase> {
@@ -209,7 +203,7 @@ class SlaveKernels : public testing::TestWithParam<KernelCase> {
       tensors.emplace_back(kernel, KernelTiles(kernel, count, fill, random),
                            count);
     }
-    const unsigned bytes = kernel.streams[0].format->bytes;
+    const unsigned bytes = kernel.operands[0].format->bytes;
     const std::size_t patterns =
         bytes <= 2 ? std::size_t{1} << (8 * bytes) : 20011;
     KernelTiles every(kernel, patterns, fill, random);
@@ -233,7 +227,7 @@ class SlaveKernels : public testing::TestWithParam<KernelCase> {
       actual.run();
     }
     for (int slave = 0; slave < kSlaves; ++slave) {
-      KernelResult want;
+      runtime::SlaveResult want;
       for (std::size_t t = actual.range(slave).begin_segment;
            t < actual.range(slave).end_segment; ++t) {
         SCOPED_TRACE("tensor " + std::to_string(t));
@@ -245,13 +239,10 @@ class SlaveKernels : public testing::TestWithParam<KernelCase> {
           const MxcsrScope scope(mxcsr);
           one = expected.run(kernel.reference, args, 0);
         }
-        if (one.flagged_elements != 0) {
-          want.segment = t;
-          want.flag(one.first_index, one.flagged_elements);
-        }
-        void* tiles[kMaxStreams] = {};
-        for (std::size_t s = 0; s < kernel.streams.size(); ++s) {
-          tiles[s] = tensor.stream(s);
+        want.add(t, one);
+        void* tiles[kMaxOperands] = {};
+        for (std::size_t s = 0; s < kernel.operands.size(); ++s) {
+          tiles[s] = tensor.operand(s);
         }
         ASSERT_TRUE(
             compare_written(kernel, args, tiles, expected, tensor.original()));
@@ -264,7 +255,7 @@ class SlaveKernels : public testing::TestWithParam<KernelCase> {
         std::copy(bytes.begin(), bytes.end(), gathered.partial_bytes);
         ASSERT_TRUE(same_result(kernel, gathered, one));
       }
-      const Result& got = actual.result(slave);
+      const runtime::SlaveResult& got = actual.result(slave);
       EXPECT_EQ(got.flagged_elements, want.flagged_elements);
       EXPECT_EQ(got.flagged_segments, want.flagged_segments);
       EXPECT_EQ(got.first_segment, want.first_segment);

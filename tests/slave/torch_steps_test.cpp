@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "kernel_cases.h"
-#include "slave/kernel_id.h"
-#include "slave/optimizer.h"
+#include "slave/kernel_args.h"
+#include "slave/kernel_list.h"
 #include "swamp/float_formats.h"
 
 namespace swamp::test {
@@ -32,7 +32,7 @@ struct TorchStep {
 slave::AdamArgs adam_args(const std::uint32_t* bits) {
   float a[8];
   std::memcpy(a, bits, sizeof a);
-  return {1.0f, 1.0f, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], 0};
+  return {1.0f, 1.0f, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]};
 }
 
 slave::SgdArgs sgd_args(const std::uint32_t* bits) {
@@ -45,8 +45,7 @@ slave::SgdArgs sgd_args(const std::uint32_t* bits) {
           a[2],
           a[3],
           a[4] != 0 ? 1u : 0u,
-          a[5] != 0 ? 1u : 0u,
-          0};
+          a[5] != 0 ? 1u : 0u};
 }
 
 // replay() does one step by `function` and compares all that is written.
@@ -61,15 +60,15 @@ void replay(const TorchStep& torch, KernelFunction function) {
   const slave::AdamArgs adam = adam_args(torch.args);
   const slave::SgdArgs sgd = sgd_args(torch.args);
   const bool is_adam = torch.step == Step::adam;
-  void* const tiles[] = {gradient, state[0], state[1], state[2]};
+  void* const operands[] = {gradient, state[0], state[1], state[2]};
   Result result;
-  function(is_adam ? static_cast<const void*>(&adam) : &sgd, tiles, kCount, 0,
-           result);
+  function(is_adam ? static_cast<const void*>(&adam) : &sgd,
+           Tile{operands, kCount}, result);
   const int written = is_adam ? 3 : torch.step == Step::sgd ? 1 : 2;
   for (int s = 0; s < written; ++s) {
     for (std::size_t i = 0; i < kCount; ++i) {
       ASSERT_EQ(state[s][i], torch.out[s][i])
-          << std::hexfloat << "stream " << s + 1 << " element " << i << ": "
+          << std::hexfloat << "operand " << s + 1 << " element " << i << ": "
           << float_from_bits(state[s][i]) << ", torch has "
           << float_from_bits(torch.out[s][i]);
     }

@@ -29,7 +29,7 @@ def python(code, **environment):
 
 
 def check(tensors):
-    return torch.ops.swamp.check_finite(tensors)
+    return torch.ops.swamp.any_nonfinite(tensors)
 
 
 class Loading(unittest.TestCase):
@@ -71,7 +71,7 @@ class Loading(unittest.TestCase):
                 "torch._amp_foreach_non_finite_check_and_unscale_(\n"
                 "    [x, x[5:9], x[::2]], f := torch.zeros(()),\n"
                 "    torch.tensor(.3))\n"
-                "c = torch.ops.swamp.check_finite([x, x])\n"
+                "c = torch.ops.swamp.any_nonfinite([x, x])\n"
                 "print(x.double().sum().item(), f.item(), c.item())\n")
         lines = {python(code, **e).stdout for e in (
             {}, {"SWAMP_TRANSFER": "check", "SWAMP_MACHINE": "sw26010pro"},
@@ -95,7 +95,7 @@ class Information(unittest.TestCase):
             self.assertIn(key, info)
 
 
-class CheckFinite(unittest.TestCase):
+class AnyNonfinite(unittest.TestCase):
     def test_answers(self):
         for dtype in DTYPES:
             for value, expected in ((1.0, 0.0), (math.inf, 1.0),
@@ -106,6 +106,11 @@ class CheckFinite(unittest.TestCase):
                 self.assertEqual(answer.item(), expected)
                 self.assertEqual((answer.dtype, answer.shape, answer.device),
                                  (torch.float32, (), torch.device("cpu")))
+
+    def test_old_name(self):
+        for value, expected in ((1.0, 0.0), (math.nan, 1.0)):
+            self.assertEqual(torch.ops.swamp.check_finite(
+                [torch.full((3,), value)]).item(), expected)
 
     def test_empty(self):
         for tensors in ([], [torch.empty(0)], [torch.empty(3, 0)]):
@@ -147,7 +152,7 @@ class CheckFinite(unittest.TestCase):
     def test_errors(self):
         with self.assertRaisesRegex(
                 NotImplementedError,
-                "^\"check_finite_cpu\" not implemented for 'Int'"):
+                "^\"any_nonfinite_cpu\" not implemented for 'Int'"):
             check([torch.ones(3), torch.ones(3, dtype=torch.int32)])
         with self.assertRaisesRegex(NotImplementedError, "takes strided CPU"):
             check([torch.eye(3).to_sparse()])
@@ -168,7 +173,7 @@ class CheckFinite(unittest.TestCase):
         for tensors in ([torch.ones(3)], [torch.ones(2, 3), torch.ones(4).half()],
                         [torch.ones(3, requires_grad=True)],
                         [torch.ones(8, 8)[:, ::2], torch.empty(0)]):
-            results = torch.library.opcheck(torch.ops.swamp.check_finite,
+            results = torch.library.opcheck(torch.ops.swamp.any_nonfinite,
                                             (tensors,))
             self.assertEqual(set(results.values()), {"SUCCESS"}, results)
 

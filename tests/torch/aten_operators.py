@@ -4,7 +4,8 @@ import itertools
 import math
 import warnings
 
-from twice import AnyNan, main, unscale, update_scale
+from twice import (AnyNan, is_active, main, same_tensor, unscale,
+                   update_scale)
 
 import torch
 
@@ -318,6 +319,23 @@ def found_inf_in_the_list():
     return seen
 
 
+@each("found_inf within", itertools.product(DTYPES, (0.5, 1.0)))
+def found_inf_at_every_place(parameter):
+    """Every place of found_inf and of a bad element, in a tensor of two pairs
+    of vectors and a tail."""
+    dtype, inv_scale = parameter
+    seen = []
+    words = 37
+    count = words * 4 // dtype.itemsize
+    for place, bad in itertools.product(range(words), range(count)):
+        memory = torch.linspace(1, 2, 40 * 4 // dtype.itemsize).to(dtype)
+        base, found = memory[:count], memory.view(torch.float32)[place]
+        base[bad] = INF
+        unscale([base], found, f32(inv_scale))
+        seen.append(memory)
+    return torch.stack(seen)
+
+
 @case
 def inv_scale_in_the_list():
     seen = []
@@ -372,6 +390,43 @@ def lazily_copied():
     other = torch._lazy_clone(tensor)
     unscale([tensor, other], f32(), f32(0.25))
     return tensor, copy, other
+
+
+@case
+def lazily_copied_inv_scale():
+    """inv_scale gets another address when its storage gets its own memory."""
+    seen = []
+    for place in (0, 9, 39):
+        base = torch.linspace(1, 2, 40)
+        copy = torch._lazy_clone(base)
+        found = f32()
+        unscale([copy, torch.ones(3)], found, copy[place])
+        seen += [base, copy, found]
+    return seen
+
+
+@case
+def flushed_on_every_thread():
+    """Where PyTorch's workers run, they flush like the caller."""
+    seen = []
+    threads = torch.get_num_threads()
+    torch.ones(1 << 20).mul_(2)  # starts the workers without flush-to-zero
+    for count in (1, threads) if is_active() else (1,):
+        torch.set_num_threads(count)
+        found_here = []
+        for dtype in DTYPES:
+            tiny = torch.finfo(dtype).tiny
+            base = torch.linspace(0, 4 * tiny, 300000, dtype=torch.float64)
+            base = base.to(dtype)
+            torch.set_flush_denormal(True)
+            unscale([base[::2]], f32(), f32(0.3))
+            unscale([base.view(3, -1)[:, 1::3]], f32(), f32(0.3))
+            torch.set_flush_denormal(False)
+            found_here.append(base)
+        assert not seen or all(map(same_tensor, seen, found_here))
+        seen = found_here
+    torch.set_num_threads(threads)
+    return seen
 
 
 @case

@@ -3,6 +3,8 @@ PyTorch 2.13 computes with its own operators, bit for bit."""
 
 import itertools
 import math
+import os
+import subprocess
 import sys
 import unittest
 
@@ -142,6 +144,99 @@ class Adamw(unittest.TestCase):
         adamw([p], [g], [m], [v], [], torch.zeros(()), *one, **HYPER)
         self.assertEqual(len(set(p.tolist())), 1)
 
+    def test_overlapping_lists(self):
+        """Tensors that share memory are stepped in the order of the list, as by
+        PyTorch's operator."""
+        views = {"twice": lambda t: [t[:12800]] * 20 + [t[12800:]],
+                 "partly": lambda t: [t[64 * i:64 * i + 12800]
+                                      for i in range(20)],
+                 "interleaved": lambda t: [t.view(-1, 2)[:, i % 2]
+                                           for i in range(20)]}
+        for name, view in views.items():
+            torch.manual_seed(14)
+            bases = [torch.randn(25600), torch.randn(25600), torch.rand(25600)]
+            ours, theirs = ([view(b.clone()) for b in bases] for _ in range(2))
+            grads = [torch.randn(p.shape) for p in ours[0]]
+            adamw(ours[0], grads, *ours[1:], [], torch.zeros(()),
+                  torch.zeros(()), torch.ones(()), **HYPER)
+            for p, g, m, v in zip(theirs[0], grads, *theirs[1:]):
+                dense = [t.clone() for t in (p, m, v)]
+                torch._fused_adamw_(
+                    *([t] for t in (dense[0], g, *dense[1:])), [],
+                    [torch.ones(())], amsgrad=False, maximize=False, **HYPER)
+                for t, d in zip((p, m, v), dense):
+                    t.copy_(d)
+            for a, b in zip(itertools.chain(*ours), itertools.chain(*theirs)):
+                self.assertTrue(same(a.contiguous(), b.contiguous()), name)
+
+    def test_one_parameters_own_tensors_overlap(self):
+        flat = torch.rand(2, 64)
+        columns = torch.rand(64, 4)
+        model = torch.zeros(128, dtype=torch.float16)
+        good = dict(step=torch.zeros(()), found_inf=torch.zeros(()),
+                    inv_scale=torch.ones(()), **HYPER)
+
+        def lists(*tensors, model=()):
+            names = ("master_params", "grads", "exp_avgs", "exp_avg_sqs")
+            return dict(zip(names, [[t] for t in tensors]),
+                        model_params=list(model))
+
+        def own():
+            return torch.rand(64)
+
+        for bad, words in (
+                (lists(flat[0], own(), flat[0], own()),
+                 r"exp_avgs\[0\]: got memory of master_params\[0\], expected"),
+                (lists(own(), flat[1], own(), flat.view(-1)[32:96]),
+                 r"exp_avg_sqs\[0\]: got memory of grads\[0\], expected"),
+                (lists(model.view(torch.float32), own(), own(), own(),
+                       model=[model[:64]]),
+                 r"model_params\[0\]: got memory of master_params\[0\], exp")):
+            before = {name: [t.clone() for t in some]
+                      for name, some in bad.items()}
+            with self.assertRaisesRegex(RuntimeError, words):
+                adamw(**bad, **good)
+            for name, some in bad.items():
+                for a, b in zip(some, before[name]):
+                    self.assertTrue(same(a, b), words)
+        # Only the holes of the one hold the other.
+        dense = [c.clone() for c in columns.unbind(1)]
+        adamw(**lists(*dense), **good)
+        adamw(**lists(*columns.unbind(1)), **{**good, "step": torch.zeros(())})
+        for a, b in zip(columns.unbind(1), dense):
+            self.assertTrue(same(a.contiguous(), b))
+
+    def test_lazily_copied(self):
+        """Addresses are taken after every list has its own memory."""
+        def run(clone):
+            base = torch.linspace(1, 2, 192)
+            one, other = clone(base), clone(base)
+            del base
+            p = torch.zeros(64)
+            adamw([p], [one[:64]], [one[64:128]], [other[8:72]], [],
+                  torch.zeros(()), torch.zeros(()), torch.ones(()), **HYPER)
+            return p, one, other
+
+        for a, b in zip(run(torch._lazy_clone), run(torch.clone)):
+            self.assertTrue(same(a, b))
+
+    def test_an_error_keeps_no_copies(self):
+        code = ("import sys, torch\n"
+                "torch.ops.load_library(sys.argv[1])\n"
+                "wide = [torch.ones(64, 2) for _ in range(4)]\n"
+                "p, g, m, v = [w[:, 0] for w in wide]\n"
+                "before = p._use_count()\n"
+                "try:\n"
+                "  torch.ops.swamp.mixed_precision_adamw_([p], [g], [m], [v], [],"
+                " torch.zeros(()), torch.zeros(()), torch.ones(()), lr=1., "
+                "beta1=.9, beta2=.9, weight_decay=0., eps=1.)\n"
+                "except RuntimeError as error:\n"
+                "  print('SWAMP_ISA' in str(error), p._use_count() - before)\n")
+        done = subprocess.run([sys.executable, "-c", code, LIBRARY], text=True,
+                              env={**os.environ, "SWAMP_ISA": "quick"},
+                              capture_output=True, timeout=120)
+        self.assertEqual(done.stdout, "True 0\n", done.stderr)
+
     def refused(self, text, change):
         m = Model(10, torch.float16, torch.float16)
         args = dict(master_params=m.params, grads=m.grads, exp_avgs=m.exp_avgs,
@@ -181,8 +276,10 @@ class Adamw(unittest.TestCase):
                      lambda a: a.update(inv_scale=torch.ones(()).double()))
         self.refused("step must be a float tensor",
                      lambda a: a.update(step=torch.tensor(3)))
-        self.refused("step is 0.5; expected a whole number",
-                     lambda a: a.update(step=torch.tensor(0.5)))
+        for step in (0.5, -1.0, math.nan, math.inf, 2.0 ** 53, 1e30):
+            self.refused(f"step: got {step:.6g}, expected a whole number from 0 to "
+                         r"2\^53 - 1".replace("+", r"\+"),
+                         lambda a: a.update(step=torch.tensor(step)))
         self.refused("grad_norm must be a 1-element tensor",
                      lambda a: a.update(grad_norm=torch.zeros(2)))
 

@@ -17,7 +17,7 @@ for step in range(20):
     scaler.scale(loss).backward()
     scaler.unscale_(optimizer)
     grads = [p.grad for p in model.parameters()]
-    found_inf = torch.ops.swamp.check_finite(grads)
+    found_inf = torch.ops.swamp.any_nonfinite(grads)
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     scaler.step(optimizer)
     scaler.update()

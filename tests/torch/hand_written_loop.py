@@ -63,5 +63,5 @@ def train():
 print("torch", torch.__version__, "swamp", torch.ops.swamp.version())
 expect_operator()
 train()
-print("check_finite", torch.ops.swamp.check_finite([]).item(),
-      torch.ops.swamp.check_finite([torch.tensor([math.nan])]).item())
+print("any_nonfinite", torch.ops.swamp.any_nonfinite([]).item(),
+      torch.ops.swamp.any_nonfinite([torch.tensor([math.nan])]).item())

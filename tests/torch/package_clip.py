@@ -130,6 +130,12 @@ class Clip(unittest.TestCase):
                 outcomes.append((type(error), str(error)))
         self.assertEqual(outcomes[0], outcomes[1])
 
+    def test_refused(self):
+        for some in (params(torch.float32), []):
+            with self.assertRaisesRegex(TypeError,
+                                        "^max_norm: got None, expected a number"):
+                swamp_torch.clip_grad_norm_(some, None)
+
     def test_nothing(self):
         p = torch.nn.Parameter(torch.ones(3))
         for nothing in ([], [p]):

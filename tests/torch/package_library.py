@@ -138,19 +138,38 @@ class Active(unittest.TestCase):
 
     def test_by_name_stays(self):
         swamp_torch.disable()
-        self.assertEqual(swamp_torch.check_finite(torch.tensor(torch.inf)), 1)
+        self.assertEqual(swamp_torch.any_nonfinite(torch.tensor(torch.inf)), 1)
 
 
 class Functions(unittest.TestCase):
-    def test_check_finite(self):
+    def test_any_nonfinite(self):
         good, bad = torch.ones(3, 4), torch.tensor([1.0, torch.nan]).half()
         for tensors, want in ((good, 0), (bad, 1), ([good, bad], 1), ([], 0),
                               ((t for t in (bad, good)), 1)):
-            found = swamp_torch.check_finite(tensors)
+            found = swamp_torch.any_nonfinite(tensors)
             self.assertEqual((found.dtype, found.shape, found.item()),
                              (torch.float32, (), want))
         with self.assertRaises(NotImplementedError):
-            swamp_torch.check_finite([torch.ones(3, dtype=torch.int32)])
+            swamp_torch.any_nonfinite([torch.ones(3, dtype=torch.int32)])
+
+    def test_check_finite_is_deprecated(self):
+        for value, want in ((1.0, 0), (torch.nan, 1)):
+            with self.assertWarnsRegex(FutureWarning, "use any_nonfinite") as w:
+                found = swamp_torch.check_finite(torch.tensor([value]))
+            self.assertEqual((found.item(), w.filename), (want, __file__))
+
+    def test_not_a_tensor(self):
+        one = torch.ones(())
+        for call, name in (
+                (swamp_torch.any_nonfinite, "tensors"),
+                (lambda t: swamp_torch.grad_norm_and_check(t, one, one), "grads")):
+            for value, words in ((None, "None"), (1.0, "float"), ([], "list")):
+                with self.assertRaisesRegex(
+                        TypeError,
+                        rf"^{name}\[1\]: got {words}, expected a Tensor$"):
+                    call([torch.ones(3), value])
+            with self.assertRaisesRegex(TypeError, f"^{name}: got None, expected"):
+                call(None)
 
     def test_grad_norm_and_check(self):
         found = torch.zeros(1)
@@ -177,8 +196,9 @@ class Functions(unittest.TestCase):
                 members = [m for n, m in vars(thing).items()
                            if inspect.isfunction(m) and n in (
                                "__init__", "add_param_group", "step",
-                               "load_state_dict", "reload_model_params")]
-                self.assertEqual(len(members), 5)
+                               "load_state_dict", "reload_model_params",
+                               "state_dict")]
+                self.assertEqual(len(members), 6)
             for member in members:
                 hints = typing.get_type_hints(inspect.unwrap(member))
                 self.assertIn("return", hints, member)

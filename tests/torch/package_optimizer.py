@@ -164,6 +164,17 @@ class Bits(Base):
         b.step()
         self.equal(ours, theirs)
 
+    def test_no_clipping(self):
+        ours, theirs = params(), params()
+        a = MixedPrecisionAdamW([{"params": ours[:2], "max_norm": None},
+                                 {"params": ours[2:]}], max_norm=None, **HYPER)
+        b = MixedPrecisionAdamW(theirs, **HYPER)
+        for some, optimizer in ((ours, a), (theirs, b)):
+            give_grads(some, 0)
+            optimizer.step()
+            self.assertIsNone(optimizer.grad_norm)
+        self.equal(ours, theirs)
+
     def test_layouts(self):
         base = params(shapes=[(64, 32)])[0].detach()
         grad = torch.randn(64, 32)
@@ -358,6 +369,16 @@ class Protocol(Base):
                 (dict(max_norm=-1.0), "Invalid max_norm value: -1.0")):
             with self.assertRaisesRegex(ValueError, words):
                 MixedPrecisionAdamW([p], **numbers)
+        other = torch.nn.Parameter(torch.ones(64))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch's, of the same
+            with self.assertRaisesRegex(
+                    ValueError, r"params\[2\]: got params\[0\] again, expected"):
+                MixedPrecisionAdamW([p, other, p])
+        with self.assertRaisesRegex(ValueError, "more than one parameter group"):
+            MixedPrecisionAdamW([{"params": [p]}, {"params": [other, p]}])
+        with self.assertRaisesRegex(ValueError, r"amsgrad: got True, expected"):
+            MixedPrecisionAdamW([{"params": [p], "amsgrad": True}])
         optimizer = MixedPrecisionAdamW([p])
         for bad in (torch.ones(3).double(), torch.ones(3, device="meta"),
                     torch.ones(3, dtype=torch.complex64)):

@@ -8,6 +8,7 @@ import io
 import math
 import pickle
 import unittest
+import warnings
 
 from package import same
 
@@ -146,15 +147,64 @@ class State(unittest.TestCase):
             else:
                 self.assertIn("master_param", ours.state[second])
 
+    def test_there_and_back(self):
+        """Groups carry what torch.optim.AdamW and GradScaler look for; step
+        counts are each parameter's own there."""
+        def scaled(optimizer, first, count=3):
+            some = [p for g in optimizer.param_groups for p in g["params"]]
+            scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+            scaler.scale(torch.ones(()))
+            for step in range(first, first + count):
+                torch.manual_seed(step)
+                for p in some:
+                    p.grad = torch.randn(p.shape) * 8
+                scaler.step(optimizer)
+                scaler.update()
+            return some
+
+        def twins():
+            torch.manual_seed(4)
+            weights = [torch.randn(64) for _ in range(3)]
+            return [torch.nn.Parameter(w.clone()) for w in weights]
+
+        torch_adamw = torch.optim.AdamW
+        for options in (dict(fused=True), dict(foreach=True), {}, None):
+            ours = MixedPrecisionAdamW(twins())
+            theirs = (torch_adamw(twins(), **options) if options is not None
+                      else MixedPrecisionAdamW(twins()))
+            run(theirs, 0)
+            fused = torch_adamw(twins(), fused=True)
+            for one, other in ((theirs, ours), (ours, fused)):
+                other.load_state_dict(copy.deepcopy(one.state_dict()))
+                with torch.no_grad():
+                    for p, q in zip(one.param_groups[0]["params"],
+                                    other.param_groups[0]["params"]):
+                        q.copy_(p)
+            self.assertLessEqual(set(theirs.param_groups[0]),
+                                 set(ours.param_groups[0]))
+            for a, b in zip(scaled(ours, 3), scaled(fused, 3)):
+                self.assertTrue(same(a, b), options)
+                self.assertEqual(ours.state[a]["step"], 6)
+                self.assertEqual(fused.state[b]["step"], 6)
+
     def test_refused(self):
         some = params()[:1]
-        other = torch.optim.AdamW(some, amsgrad=True)
-        run(other, 0)
         ours = MixedPrecisionAdamW(some)
         run(ours, 0)
         before = [t.clone() for t in tensors(ours)]
-        with self.assertRaisesRegex(ValueError, r"param_groups\[0\] has amsgrad"):
-            ours.load_state_dict(other.state_dict())
+        for name in ("amsgrad", "maximize", "differentiable"):
+            other = torch.optim.AdamW(params()[:1])
+            run(other, 0)
+            other.param_groups[0][name] = True
+            with self.assertRaisesRegex(
+                    ValueError, rf"param_groups\[0\]\['{name}'\]: got True"):
+                ours.load_state_dict(other.state_dict())
+        for step in (1e30, 2.0 ** 53, -1.0, 0.5, math.nan, 10 ** 400, None,
+                     torch.ones(2)):
+            state = ours.state_dict()
+            state["state"][0]["step"] = step
+            with self.assertRaisesRegex(ValueError, r"state\[0\]\['step'\]: got "):
+                ours.load_state_dict(state)
         with self.assertRaisesRegex(ValueError, "number of parameter groups"):
             ours.load_state_dict(make(params()).state_dict())
         for x, y in zip(tensors(ours), before):
@@ -182,6 +232,94 @@ class State(unittest.TestCase):
         for p in some[1:]:
             self.assertTrue((optimizer.state[p]["master_param"] == 2.5).all())
             self.assertEqual(optimizer.state[p]["step"], 3)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            run(optimizer, 3)
+
+    def written_by_others(self, write, *, noticed=True):
+        """The next step is the one of an optimizer that begins with the written
+        weights and the same moments."""
+        ours = make(params())
+        some = run(ours, 0)
+        write(ours, some)
+        state = ours.state_dict()
+        for index, p in enumerate(some):
+            master = state["state"][index].get("master_param")
+            if master is not None:
+                state["state"][index]["master_param"] = torch.where(
+                    p == master.to(p.dtype), master, p.detach().float())
+        expected = self.loaded(ours, state)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for first in (3, 4):
+                run(ours, first, 1)
+                run(expected, first, 1)
+        self.equal(ours, expected)
+        self.assertEqual(len(caught), 1 if noticed else 0, caught)
+        for warning in caught:
+            self.assertRegex(str(warning.message), r"^param_groups\[0\]\['params'"
+                             r"\]\[1\]: was written since the last step")
+            self.assertEqual(warning.filename, __file__)
+
+    def test_written_by_others(self):
+        def load(_, some):
+            module = torch.nn.ParameterList(some)
+            module.load_state_dict({str(i): torch.full(p.shape, i + 2.5)
+                                    for i, p in enumerate(some)})
+
+        def merge(_, some):
+            with torch.no_grad():
+                for p in some:
+                    p += 1
+
+        def replace(_, some):
+            for p in some:
+                p.data = torch.full(p.shape, 3.0).to(p.dtype)
+
+        for write in (load, merge, replace):
+            self.written_by_others(write)
+
+    def test_written_and_restored(self):
+        """Nothing of the masters is lost, and nothing is said."""
+        def swap(_, some):
+            saved = [p.detach().clone() for p in some]
+            with torch.no_grad():
+                for p, q in zip(some, saved):
+                    p.zero_()
+                    p.copy_(q)
+
+        self.written_by_others(swap, noticed=False)
+
+    def test_one_element_written(self):
+        ours = make(params())
+        some = run(ours, 0)
+        before = ours.state[some[1]]["master_param"].clone()
+        with torch.no_grad():
+            some[1][7, 3] = 10.0
+        for group in ours.param_groups:
+            group.update(lr=0.0, weight_decay=0.0)
+        with self.assertWarnsRegex(UserWarning, "takes the new value"):
+            run(ours, 3, 1)
+        before[7, 3] = 10.0
+        self.assertTrue(same(ours.state[some[1]]["master_param"], before))
+
+    def test_written_before_a_load(self):
+        """Weights that were loaded without their optimizer state, or with
+        another's."""
+        first = make(params())
+        run(first, 0)
+        ours = make(params())
+        with torch.no_grad():
+            for group in ours.param_groups:
+                for p in group["params"]:
+                    p.fill_(4.0)
+        ours.load_state_dict(first.state_dict())
+        for group in ours.param_groups:
+            group.update(lr=0.0, weight_decay=0.0)
+        with self.assertWarnsRegex(UserWarning, "takes the new value"):
+            some = run(ours, 3, 1)
+        for p in some:
+            self.assertTrue((p == 4.0).all())
 
     def test_small_steps_are_not_lost(self):
         """What masters are for: 1000 steps, each below half a unit of the

@@ -1,5 +1,5 @@
-// A trace of a loss scaler, and what our scaler makes of it. The format is
-// tests/golden/FORMAT.md.
+// A trace of a loss scaler, and the results of ours. tests/golden/FORMAT.md
+// describes the format.
 #ifndef SWAMP_MASTER_CLI_REPLAY_TRACE_H_
 #define SWAMP_MASTER_CLI_REPLAY_TRACE_H_
 
@@ -18,7 +18,7 @@ struct Trace {
   std::string saved_by;        // JSON, of a checkpoint; "" for none
   std::string state_dict;      // JSON, of a checkpoint; "" for none
   std::vector<bool> overflow;  // by step
-  float found_inf = 1.0f;      // its value where there is an overflow
+  float found_inf = 1.0f;      // its value in a step that overflows
   bool is_float32 = true;
   std::vector<std::string> trackers;
 };
@@ -42,25 +42,22 @@ struct Event {
 };
 
 struct Replay {
-  Row init;                      // its step means nothing
+  Row init;                      // before the first step; its step is unused
   std::vector<bool> is_integer;  // by tracker
   std::vector<Row> rows;
   std::vector<Digest> digests;
   std::optional<Event> event;
 };
 
-// play() runs the trace; throws Failure for one that our scaler refuses.
-Replay play(const Trace& trace);
-
-// read_trace() reads a line; nothing for a record of another kind. Throws
-// Failure that says what is bad.
+// read_trace() reads a line. Returns nothing for a record of another kind.
+// Throws Failure if the record is bad.
 std::optional<Trace> read_trace(const std::string& line);
 
 // replay_json() is a replay as a line without its end.
 std::string replay_json(const Trace& trace, const Replay& replay);
 
-// difference() is "" where `line` has the rows, digests and event of the
-// replay, else what differs. Throws Failure where it has none of them.
+// difference() returns "" if `line` has the rows, digests and event of the
+// replay, else the first difference. Throws Failure if it has none of them.
 std::string difference(const std::string& line, const Trace& trace,
                        const Replay& replay);
 

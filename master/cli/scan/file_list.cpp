@@ -5,9 +5,10 @@
 #include <filesystem>
 #include <set>
 #include <system_error>
+#include <unordered_set>
 
 #include "master/cli/command.h"
-#include "master/cli/scan/index_file.h"
+#include "master/cli/json_events.h"
 #include "master/cli/scan/mapped_file.h"
 
 namespace swamp::cli {
@@ -18,13 +19,96 @@ using Complain = std::function<void(const std::string& text)>;
 
 constexpr const char* kIndexSuffix = ".index.json";
 constexpr const char* kFolderIndexSuffix = ".safetensors.index.json";
+constexpr std::size_t kMaxIndexBytes = 100000000;
+constexpr std::size_t kMaxDepth = 8;
+
+// check_name() refuses names that lead out of the index's folder.
+void check_name(const std::string& tensor, const std::string& file) {
+  bool leads_out =
+      file.empty() || file[0] == '/' || file.find('\0') != std::string::npos;
+  for (std::size_t begin = 0; begin <= file.size();) {
+    const std::size_t end = std::min(file.find('/', begin), file.size());
+    leads_out |= file.compare(begin, end - begin, "..") == 0;
+    begin = end + 1;
+  }
+  if (!leads_out) return;
+  throw Failure(
+      fmt::format("weight_map: tensor {}: file {}, expected one in the folder "
+                  "of the index",
+                  cli::quoted(tensor), cli::quoted(file)));
+}
+
+// Index keeps the weight_map, whose entries are at depth 2, and skips
+// everything else.
+class Index final : public JsonEvents {
+ public:
+  ShardMap take() {
+    if (!seen_)
+      throw Failure("no weight_map, expected {\"weight_map\": {...}}");
+    return std::move(shards_);
+  }
+
+  void begin_object() override {
+    value("an object", depth_ == 0 || (depth_ == 1 && in_map_));
+    ++depth_;
+  }
+  void key(const std::string& name) override {
+    if (depth_ == 1) {
+      in_map_ = name == "weight_map";
+      if (in_map_ && seen_) throw Failure("weight_map twice");
+      seen_ |= in_map_;
+    } else if (depth_ == 2 && in_map_) {
+      tensor_ = name;
+      if (!tensors_.insert(name).second) {
+        throw Failure(fmt::format("weight_map: tensor {} is there twice",
+                                  cli::quoted(name)));
+      }
+    }
+  }
+  void end_object() override { --depth_; }
+  void begin_array() override {
+    value("an array", false);
+    ++depth_;
+  }
+  void end_array() override { --depth_; }
+  void string(const std::string& text) override {
+    value("a string", depth_ == 2);
+    if (depth_ != 2 || !in_map_) return;
+    check_name(tensor_, text);
+    shards_[text].push_back(tensor_);
+  }
+  void integer(std::uint64_t) override { value("a number", false); }
+  void other(const char* kind) override { value(kind, false); }
+
+ private:
+  // value() refuses a value that is not `fine` at this place.
+  void value(const char* kind, bool fine) const {
+    if (fine) return;
+    if (depth_ == 0) throw Failure(fmt::format("{}, expected an object", kind));
+    if (!in_map_) return;
+    if (depth_ == 1) {
+      throw Failure(fmt::format("weight_map: {}, expected an object", kind));
+    }
+    throw Failure(
+        fmt::format("weight_map: tensor {}: {}, expected the name of "
+                    "a file",
+                    cli::quoted(tensor_), kind));
+  }
+
+  ShardMap shards_;
+  std::unordered_set<std::string> tensors_;
+  std::string tensor_;
+  std::size_t depth_ = 0;
+  bool in_map_ = false;
+  bool seen_ = false;
+};
 
 bool ends_with(const std::string& text, const std::string& suffix) {
   return text.size() >= suffix.size() &&
          text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
 }
 
-// format_of_name() says whether a name tells the format.
+// format_of_name() returns whether a name tells the format.
 bool format_of_name(const std::string& path, FileFormat& format) {
   const std::pair<const char*, FileFormat> suffixes[] = {
       {".safetensors", FileFormat::safetensors},
@@ -38,9 +122,30 @@ bool format_of_name(const std::string& path, FileFormat& format) {
   return false;
 }
 
-// format_of_content() looks at a file that another name was given.
+// is_torch_save() returns whether a file begins as torch.save() writes it: as a
+// zip archive whose first member is NAME/data.pkl, or, before PyTorch 1.6, as a
+// pickle of a magic number.
+bool is_torch_save(Bytes file) {
+  constexpr std::size_t kZipHeaderBytes = 30;
+  constexpr Bytes kMember = "/data.pkl";
+  constexpr Bytes kMagic =
+      "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
+  if (file.substr(0, kMagic.size()) == kMagic) return true;
+  if (file.size() < kZipHeaderBytes || file.substr(0, 4) != "PK\3\4") {
+    return false;
+  }
+  const Bytes name =
+      file.substr(kZipHeaderBytes, load_little<std::uint16_t>(file, 26));
+  return name.size() >= kMember.size() &&
+         name.substr(name.size() - kMember.size()) == kMember;
+}
+
+// format_of_content() tells the format of a file whose name does not.
 FileFormat format_of_content(const std::string& path) {
   const MappedFile file(path);
+  if (is_torch_save(file.bytes())) {
+    throw Failure("a torch.save file: export it as safetensors");
+  }
   const Bytes start = file.bytes().substr(0, 9);
   if (start.substr(0, 6) == "\x93NUMPY") return FileFormat::npy;
   if (start.substr(0, 2) == "PK") return FileFormat::npz;
@@ -64,14 +169,21 @@ void add_folder(const std::string& path, bool recursive,
                 std::vector<ScanFile>& files, const Complain& complain) {
   std::vector<std::string> names;
   std::vector<std::string> folders;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
+  std::error_code error;
+  fs::directory_iterator entry(path, error);
+  while (!error && entry != fs::directory_iterator()) {
     std::error_code gone;
-    if (entry.is_directory(gone)) {
-      // No links: they may lead in a circle.
-      if (!entry.is_symlink(gone)) folders.push_back(entry.path().string());
+    if (entry->is_directory(gone)) {
+      // Links to folders are not followed: they may form a cycle.
+      if (!entry->is_symlink(gone)) folders.push_back(entry->path().string());
     } else {
-      names.push_back(entry.path().string());
+      names.push_back(entry->path().string());
     }
+    entry.increment(error);
+  }
+  if (error) {
+    complain(
+        fmt::format("{}: cannot list the folder: {}", path, error.message()));
   }
   std::sort(names.begin(), names.end());
   std::sort(folders.begin(), folders.end());
@@ -126,14 +238,22 @@ void add_argument(const std::string& path, bool recursive,
 
 }  // namespace
 
+ShardMap read_index(Bytes json) {
+  if (json.size() > kMaxIndexBytes) {
+    throw Failure(fmt::format("an index of {} bytes, expected at most {}",
+                              json.size(), kMaxIndexBytes));
+  }
+  Index index;
+  read_json(json, kMaxDepth, index);
+  return index.take();
+}
+
 std::vector<ScanFile> list_files(const std::vector<std::string>& arguments,
                                  bool recursive, const Complain& complain) {
   std::vector<ScanFile> files;
   for (const std::string& path : arguments) {
     try {
       add_argument(path, recursive, files, complain);
-    } catch (const fs::filesystem_error& error) {
-      complain(fmt::format("{}: {}", path, error.code().message()));
     } catch (const Failure& failure) {
       complain(fmt::format("{}: {}", path, failure.what()));
     }

@@ -16,10 +16,10 @@
 namespace swamp::cli {
 namespace {
 
-// What the handler knows of the one MappedFile.
+// The state of the one MappedFile, for the signal handler.
 std::atomic<std::uintptr_t> mapped_begin{0};
 std::atomic<std::uintptr_t> mapped_end{0};
-std::atomic<bool> shrunk{false};
+std::atomic<bool> faulted{false};
 
 void on_sigbus(int, siginfo_t* info, void*) {
   const int saved_errno = errno;
@@ -32,12 +32,12 @@ void on_sigbus(int, siginfo_t* info, void*) {
         mmap(reinterpret_cast<void*>(begin), end - begin, PROT_READ,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
     if (zeros != MAP_FAILED) {
-      shrunk = true;
+      faulted = true;
       errno = saved_errno;
       return;
     }
   }
-  // Not ours: the access is tried again and ends the program.
+  // Not in our file: the access is repeated and ends the program.
   std::signal(SIGBUS, SIG_DFL);
   errno = saved_errno;
 }
@@ -77,7 +77,7 @@ MappedFile::MappedFile(const std::string& path) {
   }
   (void)madvise(memory, count, MADV_SEQUENTIAL);
   bytes_ = Bytes(static_cast<const char*>(memory), count);
-  shrunk = false;
+  faulted = false;
   mapped_begin = reinterpret_cast<std::uintptr_t>(memory);
   mapped_end = mapped_begin + count;
   install_handler();
@@ -95,11 +95,18 @@ void MappedFile::check() const {
   struct stat status = {};
   const bool known = fstat(descriptor_, &status) == 0;
   const auto count = static_cast<std::uint64_t>(known ? status.st_size : 0);
-  // Its last page is whole and reads as zeros where the file ends in it.
-  if (!shrunk && count >= bytes_.size()) return;
-  throw Failure(
-      fmt::format("the file shrank from {} to {} bytes while it was read",
-                  bytes_.size(), count));
+  // Compare the size, too: a file that shrank within its last page causes no
+  // signal, but reads as zeros there.
+  if (count < bytes_.size()) {
+    throw Failure(
+        fmt::format("the file shrank from {} to {} bytes while it was read",
+                    bytes_.size(), count));
+  }
+  if (faulted) {
+    throw Failure(
+        "a part of the file could not be read: an I/O error, or the file was "
+        "rewritten meanwhile");
+  }
 }
 
 }  // namespace swamp::cli

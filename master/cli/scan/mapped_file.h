@@ -3,20 +3,20 @@
 
 #include <string>
 
-#include "master/cli/scan/byte_stream.h"
+#include "master/cli/scan/tensor_file.h"
 
 namespace swamp::cli {
 
 // MappedFile is a regular file in memory, read-only.
 //
-// A page that is gone when it is read, because somebody has cut the file short,
-// is a SIGBUS. Our handler puts zeros there and notes it, so that the reading
-// thread, whichever it is, goes on; check() then says that the file shrank, and
-// nothing that was read is used. A SIGBUS elsewhere ends the program as ever.
+// Reading a page that cannot be read, because the file was truncated or the
+// disk failed, raises SIGBUS. Our handler maps zeros there and sets a flag, so
+// that the reading thread, whichever it is, goes on; check() then throws, and
+// nothing that was read is used. A SIGBUS elsewhere ends the program as usual.
 // There is one MappedFile at a time.
 class MappedFile {
  public:
-  // Throws Failure, without the path, where it cannot be opened.
+  // Throws Failure, without the path, if it cannot be opened.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -24,7 +24,8 @@ class MappedFile {
 
   Bytes bytes() const noexcept { return bytes_; }
 
-  // check() throws Failure where the file has shrunk since it was opened.
+  // check() throws Failure if the file has shrunk since it was opened, or if a
+  // part of it could not be read.
   void check() const;
 
  private:

@@ -2,24 +2,159 @@
 
 #include <fmt/format.h>
 
+#include <unordered_set>
+
 #include "master/cli/command.h"
-#include "master/cli/scan/safetensors_header.h"
+#include "master/cli/json_events.h"
 
 namespace swamp::cli {
 namespace {
 
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::uint64_t kMaxHeaderBytes = 100000000;  // the reference's own
+constexpr std::uint64_t kMaxHeaderBytes = 100000000;  // safetensors' own limit
+constexpr std::size_t kMaxDepth = 8;  // an unknown field may be anything
+constexpr const char* kMetadata = "__metadata__";
+
+// SafetensorsEntry is a tensor as the header describes it, unchecked.
+struct SafetensorsEntry {
+  std::string name;
+  std::string dtype;
+  std::vector<std::uint64_t> shape;
+  std::uint64_t begin = 0;  // in the buffer
+  std::uint64_t end = 0;
+};
+
+// Header reads the JSON of a header:
+// {"__metadata__": {"key": "text"},
+//  "name": {"dtype": "F16", "shape": [2], "data_offsets": [0, 4]}}
+class Header final : public JsonEvents {
+ public:
+  explicit Header(Metadata* metadata) : metadata_(metadata) {}
+
+  std::vector<SafetensorsEntry> take() { return std::move(entries_); }
+
+  void begin_object() override {
+    if (depth_ >= 2) value("an object", false);
+    if (++depth_ == 2) seen_ = 0;
+  }
+
+  void key(const std::string& name) override {
+    if (depth_ == 1) {
+      name_ = name;
+      if (!names_.insert(name).second) {
+        fail("is there twice, expected unique names");
+      }
+    } else if (depth_ == 2 && in_metadata()) {
+      text_ = name;
+    } else if (depth_ == 2) {
+      field_ = field_of(name);
+      if (field_ == unknown) return;
+      if ((seen_ & field_) != 0) fail(fmt::format("{} twice", name));
+      seen_ |= field_;
+    }
+  }
+
+  void end_object() override {
+    if (--depth_ != 1 || name_ == kMetadata) return;
+    if (seen_ != (dtype | shape | offsets)) {
+      fail("expected dtype, shape and data_offsets");
+    }
+    entry_.name = name_;
+    entries_.push_back(std::move(entry_));
+    entry_ = {};
+    offset_count_ = 0;
+  }
+
+  void begin_array() override {
+    value("an array", depth_ == 2 && !in_metadata() &&
+                          (field_ == shape || field_ == offsets));
+    ++depth_;
+  }
+
+  void end_array() override {
+    if (--depth_ == 2 && field_ == offsets && offset_count_ != 2) {
+      fail(fmt::format("data_offsets: {} numbers, expected 2", offset_count_));
+    }
+  }
+
+  void string(const std::string& text) override {
+    value("a string", depth_ == 2 && (in_metadata() || field_ == dtype));
+    if (depth_ != 2) return;
+    if (!in_metadata()) {
+      if (field_ == dtype) entry_.dtype = text;
+    } else if (metadata_ != nullptr) {
+      (*metadata_)[text_] = text;
+    }
+  }
+
+  void integer(std::uint64_t number) override {
+    value("a number", depth_ == 3 && (field_ == shape || field_ == offsets));
+    if (depth_ != 3) return;
+    if (field_ == shape) entry_.shape.push_back(number);
+    if (field_ == offsets) {
+      (offset_count_ == 0 ? entry_.begin : entry_.end) = number;
+      if (++offset_count_ > 2) fail("data_offsets: expected 2 numbers");
+    }
+  }
+
+  void other(const char* kind) override { value(kind, false); }
+
+ private:
+  enum Field : unsigned { unknown = 0, dtype = 1, shape = 2, offsets = 4 };
+
+  static Field field_of(const std::string& name) {
+    if (name == "dtype") return dtype;
+    if (name == "shape") return shape;
+    if (name == "data_offsets") return offsets;
+    return unknown;
+  }
+
+  bool in_metadata() const { return name_ == kMetadata; }
+
+  // value() refuses a value that is not `fine` at this place. The values of
+  // unknown fields may be anything.
+  void value(const char* kind, bool fine) const {
+    if (fine) return;
+    if (depth_ == 0) {
+      throw Failure(fmt::format("header: {}, expected an object", kind));
+    }
+    if (depth_ == 1) fail(fmt::format("{}, expected an object", kind));
+    if (in_metadata()) fail(fmt::format("{}, expected strings", kind));
+    if (field_ == dtype)
+      fail(fmt::format("dtype: {}, expected a string", kind));
+    if (field_ == shape || field_ == offsets) {
+      fail(fmt::format("{}: {}, expected an array of integers, 0 or more",
+                       field_ == shape ? "shape" : "data_offsets", kind));
+    }
+  }
+
+  [[noreturn]] void fail(const std::string& text) const {
+    throw Failure(fmt::format("header: tensor {}: {}", quoted(name_), text));
+  }
+
+  std::vector<SafetensorsEntry> entries_;
+  std::unordered_set<std::string> names_;
+  std::size_t depth_ = 0;
+  std::string name_;
+  std::string text_;  // the name of a text in the metadata
+  Metadata* metadata_;
+  Field field_ = unknown;
+  unsigned seen_ = 0;
+  SafetensorsEntry entry_;
+  int offset_count_ = 0;
+};
 
 struct Dtype {
   const char* tag;
   const char* name;
   std::uint64_t bytes;
   Element::Kind kind;
-  ScalarType type;
+  ScalarType type = kFloat32;
+  unsigned parts = 1;
 };
 constexpr auto kFloat = Element::Kind::scanned;
 constexpr auto kInteger = Element::Kind::integer;
+constexpr auto kUnsupported = Element::Kind::unsupported;
 constexpr Dtype kDtypes[] = {
     {"F64", "float64", 8, kFloat, kFloat64},
     {"F32", "float32", 4, kFloat, kFloat32},
@@ -27,27 +162,48 @@ constexpr Dtype kDtypes[] = {
     {"BF16", "bfloat16", 2, kFloat, kBFloat16},
     {"F8_E4M3", "float8_e4m3fn", 1, kFloat, kFloat8E4M3FN},
     {"F8_E5M2", "float8_e5m2", 1, kFloat, kFloat8E5M2},
-    {"I64", "int64", 8, kInteger, {}},
-    {"I32", "int32", 4, kInteger, {}},
-    {"I16", "int16", 2, kInteger, {}},
-    {"I8", "int8", 1, kInteger, {}},
-    {"U64", "uint64", 8, kInteger, {}},
-    {"U32", "uint32", 4, kInteger, {}},
-    {"U16", "uint16", 2, kInteger, {}},
-    {"U8", "uint8", 1, kInteger, {}},
-    {"BOOL", "bool", 1, Element::Kind::boolean, {}}};
+    {"C64", "complex64", 8, kFloat, kFloat32, 2},
+    {"F8_E4M3FNUZ", "float8_e4m3fnuz", 1, kUnsupported},
+    {"F8_E5M2FNUZ", "float8_e5m2fnuz", 1, kUnsupported},
+    {"F8_E8M0", "float8_e8m0fnu", 1, kUnsupported},
+    {"I64", "int64", 8, kInteger},
+    {"I32", "int32", 4, kInteger},
+    {"I16", "int16", 2, kInteger},
+    {"I8", "int8", 1, kInteger},
+    {"U64", "uint64", 8, kInteger},
+    {"U32", "uint32", 4, kInteger},
+    {"U16", "uint16", 2, kInteger},
+    {"U8", "uint8", 1, kInteger},
+    {"BOOL", "bool", 1, Element::Kind::boolean}};
+
+// is_tag() returns whether a text has the form of a dtype: F4, F8_E5M2.
+bool is_tag(const std::string& text) {
+  constexpr std::size_t kMaxTag = 32;
+  return !text.empty() && text.size() <= kMaxTag &&
+         text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") ==
+             std::string::npos;
+}
 
 Element element_of(const SafetensorsEntry& entry) {
-  std::string known;
+  Element element;
   for (const Dtype& dtype : kDtypes) {
-    if (entry.dtype == dtype.tag) {
-      return {dtype.name, dtype.bytes, dtype.kind, dtype.type,
-              !kLittleEndianMachine && dtype.bytes > 1};
-    }
-    known += known.empty() ? dtype.tag : fmt::format(", {}", dtype.tag);
+    if (entry.dtype != dtype.tag) continue;
+    element.name = dtype.name;
+    element.bytes = dtype.bytes;
+    element.kind = dtype.kind;
+    element.type = dtype.type;
+    element.parts = dtype.parts;
+    element.swapped = !kLittleEndianMachine && element.part_bytes() > 1;
+    return element;
   }
-  throw Failure(fmt::format("header: tensor {}: dtype {}, expected one of {}",
-                            quoted(entry.name), quoted(entry.dtype), known));
+  if (!is_tag(entry.dtype)) {
+    throw Failure(
+        fmt::format("header: tensor {}: dtype: got {}, expected one "
+                    "such as F32 or BF16",
+                    quoted(entry.name), quoted(entry.dtype)));
+  }
+  element.name = entry.dtype;  // a newer one, of unknown size
+  return element;
 }
 
 Bytes header_of(Bytes file) {
@@ -85,7 +241,8 @@ FileTensor tensor_of(const SafetensorsEntry& entry, Bytes buffer) {
         "inside the buffer of {} bytes",
         quoted(entry.name), entry.begin, entry.end, buffer.size()));
   }
-  if (entry.end - entry.begin != tensor.bytes()) {
+  const std::uint64_t bytes = entry.end - entry.begin;
+  if (tensor.element.bytes != 0 && bytes != tensor.bytes()) {
     throw Failure(fmt::format(
         "header: tensor {}: data_offsets [{}, {}], expected the {} bytes of {} "
         "{} between them",
@@ -93,11 +250,12 @@ FileTensor tensor_of(const SafetensorsEntry& entry, Bytes buffer) {
         tensor.element.name, shape_text(tensor.shape)));
   }
   tensor.data = buffer.substr(static_cast<std::size_t>(entry.begin),
-                              static_cast<std::size_t>(tensor.bytes()));
+                              static_cast<std::size_t>(bytes));
   return tensor;
 }
 
-// check_cover() wants every byte of the buffer in exactly one tensor.
+// check_cover() throws Failure unless every byte of the buffer is in exactly
+// one tensor; the entries are sorted.
 void check_cover(const std::vector<SafetensorsEntry>& entries, Bytes buffer) {
   std::uint64_t covered = 0;
   for (const SafetensorsEntry& entry : entries) {
@@ -122,8 +280,9 @@ void check_cover(const std::vector<SafetensorsEntry>& entries, Bytes buffer) {
 std::vector<FileTensor> read_safetensors(Bytes file, Metadata* metadata) {
   const Bytes header = header_of(file);
   const Bytes buffer = file.substr(kLengthBytes + header.size());
-  std::vector<SafetensorsEntry> entries =
-      parse_safetensors_header(header, metadata);
+  Header parser(metadata);
+  read_json(header, kMaxDepth, parser);
+  std::vector<SafetensorsEntry> entries = parser.take();
   std::sort(entries.begin(), entries.end(),
             [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
               return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;

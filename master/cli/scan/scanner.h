@@ -10,22 +10,23 @@
 
 namespace swamp::cli {
 
-// Scanner scans the tensors of a file on a machine of swamp. What lies in
-// memory as the machine wants it goes there in lists, as it is; what is packed,
-// misaligned or in the other byte order goes by way of a buffer.
+// Scanner scans the tensors of a file on a machine of swamp. Tensors that are
+// aligned and in this machine's byte order are scanned in place, in lists;
+// packed, misaligned and swapped ones are copied to a buffer first.
 class Scanner {
  public:
-  // `progress` is told now and then how many bytes have been scanned.
+  // `progress` is called now and then with the number of bytes scanned so far.
   using Progress = std::function<void(std::uint64_t bytes)>;
   Scanner(Machine& machine, Progress progress)
       : machine_(machine), progress_(std::move(progress)) {}
 
-  // scan() returns the statistics of each tensor, empty ones of those that are
-  // not floats. first_non_finite is a flat index in C order, whatever the
-  // tensor's order. Throws Failure where a packed tensor is broken.
+  // scan() returns the statistics of each tensor; they are empty if it is not
+  // scanned. The parts of complex elements are counted one by one, but
+  // first_non_finite is the flat index of an element, in C order whatever the
+  // tensor's order. Throws Failure if a packed tensor is broken.
   std::vector<TensorStatistics> scan(const std::vector<FileTensor>& tensors);
 
-  // How many bytes of elements scan() has read so far.
+  // bytes() returns how many bytes of elements scan() has read so far.
   std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:

@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include "master/cli/command.h"
-#include "master/cli/scan/npy.h"
-#include "master/cli/scan/npz.h"
 #include "master/cli/scan/safetensors.h"
-#include "master/cli/scan/zip_member.h"
 
 namespace swamp::cli {
 namespace {
@@ -19,7 +16,20 @@ constexpr std::size_t kMaxShown = 200;
 std::vector<FileTensor> read_tensors(FileFormat format, Bytes file) {
   if (format == FileFormat::safetensors) return read_safetensors(file);
   if (format == FileFormat::npz) return read_npz(file);
-  return {read_npy(file)};
+  MemoryStream stream(file);
+  FileTensor tensor = read_npy(stream, "array", file.size());
+  tensor.data = file.substr(static_cast<std::size_t>(tensor.member_offset));
+  return {tensor};
+}
+
+std::string read_up_to(ByteStream& stream, std::size_t count) {
+  std::string all;
+  while (all.size() < count) {
+    const Bytes piece = stream.next(count - all.size());
+    if (piece.empty()) break;
+    all += piece;
+  }
+  return all;
 }
 
 std::unique_ptr<ByteStream> open_stream(const FileTensor& tensor) {
@@ -27,6 +37,22 @@ std::unique_ptr<ByteStream> open_stream(const FileTensor& tensor) {
   std::unique_ptr<ByteStream> stream = open_member(*tensor.member);
   read_up_to(*stream, static_cast<std::size_t>(tensor.member_offset));
   return stream;
+}
+
+const char* why_not_scanned(Element::Kind kind) noexcept {
+  switch (kind) {
+    case Element::Kind::integer:
+      return "integer";
+    case Element::Kind::boolean:
+      return "boolean";
+    case Element::Kind::not_number:
+      return "not a number";
+    case Element::Kind::unsupported:
+      return "unsupported dtype";
+    case Element::Kind::scanned:
+      break;
+  }
+  return "";
 }
 
 void settle_count(FileTensor& tensor) {

@@ -1,32 +1,92 @@
-// A file of tensors, as its header describes it. Headers are not to be trusted:
-// the readers of all formats check them before anything is believed.
+// Files of tensors, as their headers describe them. A header may lie: the
+// readers of all formats check it against the file before they use it.
 #ifndef SWAMP_MASTER_CLI_SCAN_TENSOR_FILE_H_
 #define SWAMP_MASTER_CLI_SCAN_TENSOR_FILE_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "master/cli/scan/byte_stream.h"
-#include "master/cli/scan/zip_directory.h"
 #include "swamp/tensor.h"
 
 namespace swamp::cli {
 
-// Element is what a tensor is made of.
-struct Element {
-  enum class Kind : std::uint8_t { scanned, integer, boolean, other };
+// Bytes is memory that the caller owns.
+using Bytes = std::string_view;
 
-  std::string name;            // as swamp calls it: float16, int64, V2
-  std::uint64_t bytes = 0;     // of one
-  Kind kind = Kind::other;     // only `scanned` ones are looked at
-  ScalarType type = kFloat32;  // of a scanned one
-  bool swapped = false;        // in the other byte order than this machine's
+// ByteStream reads bytes once, from their start to their end.
+class ByteStream {
+ public:
+  ByteStream() = default;
+  virtual ~ByteStream() = default;
+  ByteStream(const ByteStream&) = delete;
+  ByteStream& operator=(const ByteStream&) = delete;
+
+  // next() returns up to `most` more bytes, none at the end; they are valid
+  // until the next call. Throws Failure if the bytes are damaged.
+  virtual Bytes next(std::size_t most) = 0;
 };
 
-// FileTensor is a tensor and where its elements are: in `data`, or behind the
-// first `member_offset` bytes of `member`, a file in a zip archive.
+class MemoryStream final : public ByteStream {
+ public:
+  explicit MemoryStream(Bytes bytes) noexcept : bytes_(bytes) {}
+
+  Bytes next(std::size_t most) override {
+    const Bytes piece = bytes_.substr(0, most);
+    bytes_.remove_prefix(piece.size());
+    return piece;
+  }
+
+ private:
+  Bytes bytes_;
+};
+
+// read_up_to() returns `count` bytes, fewer only if the stream ends.
+std::string read_up_to(ByteStream& stream, std::size_t count);
+
+// load_little() reads an unsigned little-endian integer; `bytes` must hold it.
+template <class Unsigned>
+Unsigned load_little(Bytes bytes, std::size_t offset) noexcept {
+  std::uint64_t value = 0;
+  for (std::size_t i = sizeof(Unsigned); i-- > 0;) {
+    value = value << 8 | static_cast<unsigned char>(bytes[offset + i]);
+  }
+  return static_cast<Unsigned>(value);
+}
+
+// Element is the dtype of a tensor.
+struct Element {
+  // Only `scanned` tensors are read. An `unsupported` one may hold inf or nan
+  // that swamp cannot find, so it is never reported as clean.
+  enum class Kind : std::uint8_t {
+    scanned,
+    integer,
+    boolean,
+    not_number,  // text, times
+    unsupported
+  };
+
+  std::string name;         // as numpy and ml_dtypes call it: float16, int64
+  std::uint64_t bytes = 0;  // of one element; 0 if unknown
+  Kind kind = Kind::unsupported;
+  ScalarType type = kFloat32;  // of a part, if scanned
+  unsigned parts = 1;          // 2 if complex: the real and the imaginary part
+  bool swapped = false;        // in the other byte order than this machine's
+
+  std::uint64_t part_bytes() const noexcept { return bytes / parts; }
+};
+
+// why_not_scanned() is a few words for a kind that is not scanned.
+const char* why_not_scanned(Element::Kind kind) noexcept;
+
+struct NpzMember;
+
+// FileTensor is a tensor and the place of its elements: `data`, or `member` of
+// a zip archive after its first `member_offset` bytes.
 struct FileTensor {
   std::string name;
   Element element;
@@ -34,7 +94,7 @@ struct FileTensor {
   bool fortran_order = false;
   std::uint64_t count = 0;  // elements
   Bytes data;
-  std::shared_ptr<const ZipMember> member;
+  std::shared_ptr<const NpzMember> member;
   std::uint64_t member_offset = 0;
 
   std::uint64_t bytes() const noexcept { return count * element.bytes; }
@@ -46,16 +106,28 @@ enum class FileFormat : std::uint8_t { safetensors, npy, npz };
 // outlive the result. Throws Failure, without the file's name.
 std::vector<FileTensor> read_tensors(FileFormat format, Bytes file);
 
+// read_npy() reads an npy file of `bytes` bytes, header included, from the
+// start of a stream up to its elements; `member_offset` is then the header's
+// length. Throws Failure if the elements would not fill the rest exactly.
+FileTensor read_npy(ByteStream& stream, std::string name, std::uint64_t bytes);
+
+// read_npz() reads the headers of an npz: a zip archive of npy files.
+std::vector<FileTensor> read_npz(Bytes file);
+
+// open_member() begins to unpack a member of an npz. The stream throws Failure
+// if the member is damaged, or longer or shorter than the archive says.
+std::unique_ptr<ByteStream> open_member(const NpzMember& member);
+
 // open_stream() begins to read a tensor's elements.
 std::unique_ptr<ByteStream> open_stream(const FileTensor& tensor);
 
-// settle_count() fills in the tensor's count from its shape; throws Failure
-// where its bytes overflow or there are too many dimensions.
+// settle_count() computes the tensor's count from its shape. Throws Failure if
+// its bytes overflow or there are too many dimensions.
 void settle_count(FileTensor& tensor);
 
 std::string shape_text(const std::vector<std::uint64_t>& shape);
 
-// quoted() is a name from a file in an error: in quotes, and cut when long.
+// quoted() is a name from a file in an error: in quotes, and cut if long.
 std::string quoted(std::string_view text);
 
 inline constexpr bool kLittleEndianMachine =

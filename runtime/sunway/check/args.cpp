@@ -1,5 +1,6 @@
 #include "runtime/sunway/check/args.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -15,6 +16,7 @@ namespace {
 constexpr std::size_t kMost = 1024;
 
 struct Args {
+  unsigned mask;  // of the core groups that may still read them
   const std::byte* address;
   const void* pc;
   bool on_heap;
@@ -31,22 +33,25 @@ std::vector<Args>& all() {
 
 }  // namespace
 
-void remember_args(const void* argument, const void* pc) {
+void remember_args(unsigned mask, const void* argument, const void* pc) {
   const auto at = reinterpret_cast<std::uintptr_t>(argument);
   const std::size_t bytes = argument == nullptr ? 0 : readable_bytes(at, kMost);
   if (bytes == 0) return;  // a number in the place of a pointer
   const auto* memory = static_cast<const std::byte*>(argument);
   const bool on_heap = find_block(at).bytes != 0;
   const std::lock_guard<std::mutex> lock(mutex);
-  all().push_back({memory, pc, on_heap,
+  all().push_back({mask, memory, pc, on_heap,
                    std::vector<std::byte>(memory, memory + bytes),
                    std::vector<bool>(bytes, true)});
 }
 
-void forget_args() {
+void forget_args(unsigned mask) {
   const std::lock_guard<std::mutex> lock(mutex);
-  all().clear();
-  changed = false;
+  for (Args& args : all()) args.mask &= ~mask;
+  all().erase(std::remove_if(all().begin(), all().end(),
+                             [](const Args& args) { return args.mask == 0; }),
+              all().end());
+  if (all().empty()) changed = false;
 }
 
 void args_written(const volatile void* address, std::size_t bytes) {
@@ -66,7 +71,10 @@ void check_args(const Slave& slave, const volatile void* main,
   const auto begin = reinterpret_cast<std::uintptr_t>(main);
   for (const Args& args : all()) {
     const auto base = reinterpret_cast<std::uintptr_t>(args.address);
-    if (begin < base || begin + bytes > base + args.bytes.size()) continue;
+    if ((args.mask >> slave.group & 1u) == 0 || begin < base ||
+        begin + bytes > base + args.bytes.size()) {
+      continue;
+    }
     for (std::size_t i = begin - base; i < begin - base + bytes; ++i) {
       if (!args.known[i] || args.address[i] == args.bytes[i]) continue;
       report({"args-changed", pc, &slave,
@@ -84,11 +92,12 @@ bool may_have_changed() noexcept {
   return changed.load(std::memory_order_relaxed);
 }
 
-void check_args_alive(const void* frame, const void* pc) {
+void check_args_alive(unsigned mask, const void* frame, const void* pc) {
   constexpr std::uintptr_t kStack = 8 * 1024 * 1024;
   const std::lock_guard<std::mutex> lock(mutex);
   const auto here = reinterpret_cast<std::uintptr_t>(frame);
   for (const Args& args : all()) {
+    if ((args.mask & mask) == 0) continue;
     const auto at = reinterpret_cast<std::uintptr_t>(args.address);
     const bool gone = args.on_heap ? find_block(at).bytes == 0
                                    : at < here && here - at < kStack;

@@ -44,9 +44,12 @@ void send_end(int channel);
 // The parent's. receive() waits until the child has sent its end or the time
 // (in nanoseconds()) is past.
 Outcome receive(int channel, unsigned long deadline);
-// read_bytes() is what the child has in its memory at an address.
-bool read_bytes(int channel, std::uintptr_t address, std::size_t bytes,
+// read_bytes() is what the child has in its memory at an address. Returns how
+// many of the bytes there are, or -1 if the child is gone.
+long read_bytes(int channel, std::uintptr_t address, std::size_t bytes,
                 std::byte* out);
+// read_own_bytes() is the same of this process, where memory may be unmapped.
+long read_own_bytes(std::uintptr_t address, std::size_t bytes, std::byte* out);
 
 }  // namespace swamp::sunway::check
 

@@ -3,8 +3,10 @@
 
 namespace swamp::sunway::check {
 
-// watch_crashes() makes a program that crashes after a report end as reported
-// programs do: most likely the one is why.
+// watch_crashes() installs, once, handlers for the signals of faults for which
+// the program has none. They print which slave does what and where, and end the
+// process by the signal, or, after a report, as reported programs end: most
+// likely what was reported is why.
 void watch_crashes();
 
 // have_signal_stack() lets the calling thread's crashes be seen when it has no

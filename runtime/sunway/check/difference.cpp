@@ -15,6 +15,7 @@ constexpr std::size_t kPiece = std::size_t{1} << 16;
 struct Range {
   std::uintptr_t begin, end;
 };
+using Bytes = std::vector<std::byte>;
 
 // merged() is the ranges that both lists cover, apart and in order.
 std::vector<Range> merged(const std::vector<Written>& a,
@@ -45,15 +46,34 @@ bool covers(const std::vector<Range>& ranges, std::uintptr_t address) {
   return next != ranges.begin() && address < (--next)->end;
 }
 
-// compare() adds the words of a range that differ in bytes that are known.
-void compare(const Range& range, const std::vector<Range>& unknown,
-             const std::vector<std::byte>& bytes,
+// is_pointer() returns whether the word at `i` in both is a pointer into, or to
+// the end of, memory that slaves allocated: where that lies depends on the
+// order of their calls, and what it holds is not known.
+bool is_pointer(const std::vector<Range>& unknown, const Bytes& here,
+                const Bytes& there, std::size_t i) {
+  std::uintptr_t a = 0;
+  std::uintptr_t b = 0;
+  if (i + sizeof a > here.size()) return false;
+  std::memcpy(&a, &here[i], sizeof a);
+  std::memcpy(&b, &there[i], sizeof b);
+  const auto is_there = [&](std::uintptr_t at) {
+    return covers(unknown, at) || covers(unknown, at - 1);
+  };
+  return is_there(a) && is_there(b);
+}
+
+// compare() adds the words from `begin` on that differ in bytes that are known.
+void compare(std::uintptr_t begin, const std::vector<Range>& unknown,
+             const Bytes& here, const Bytes& there,
              std::vector<Difference>& found) {
-  const auto* here = reinterpret_cast<const std::byte*>(range.begin);
-  if (std::memcmp(here, bytes.data(), range.end - range.begin) == 0) return;
-  for (std::uintptr_t at = range.begin; at < range.end; ++at) {
-    const std::uintptr_t i = at - range.begin;
-    if (here[i] == bytes[i] || covers(unknown, at)) continue;
+  if (here == there) return;
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    const std::uintptr_t at = begin + i;
+    if (here[i] == there[i] || covers(unknown, at)) continue;
+    const std::size_t in_pointer = at % sizeof(void*);
+    if (in_pointer <= i && is_pointer(unknown, here, there, i - in_pointer)) {
+      continue;
+    }
     const std::uintptr_t word = at / kWord * kWord;
     if (found.empty() || found.back().address != word) {
       if (found.size() == kMost) return;
@@ -62,7 +82,7 @@ void compare(const Range& range, const std::vector<Range>& unknown,
     }
     const auto shift = static_cast<unsigned>(8 * (at - word));
     found.back().here |= static_cast<std::uint32_t>(here[i]) << shift;
-    found.back().there |= static_cast<std::uint32_t>(bytes[i]) << shift;
+    found.back().there |= static_cast<std::uint32_t>(there[i]) << shift;
   }
 }
 
@@ -115,16 +135,25 @@ std::vector<Difference> find_differences(const std::vector<Written>& here,
                                          const Outcome& there, int channel) {
   std::vector<Difference> found;
   const std::vector<Range> unknown = merged(here, there.written, false);
-  std::vector<std::byte> bytes;
-  for (Range range : merged(here, there.written, true)) {
-    if (in_any_ldm(range.begin)) continue;
-    for (; range.begin < range.end && found.size() < kMost;
-         range.begin += bytes.size()) {
-      bytes.resize(std::min(kPiece, range.end - range.begin));
-      if (!read_bytes(channel, range.begin, bytes.size(), bytes.data())) {
-        return {};
-      }
-      compare({range.begin, range.begin + bytes.size()}, unknown, bytes, found);
+  constexpr std::uintptr_t kPage = 4096;
+  Bytes own;
+  Bytes other;
+  for (const Range& range : merged(here, there.written, true)) {
+    if (ldm_owner(range.begin) != nullptr) continue;
+    std::uintptr_t at = range.begin;
+    while (at < range.end && found.size() < kMost) {
+      const std::size_t piece = std::min(kPiece - at % kPiece, range.end - at);
+      own.resize(piece);
+      other.resize(piece);
+      const long there_is = read_bytes(channel, at, piece, other.data());
+      if (there_is < 0) return {};
+      const long here_is = read_own_bytes(at, piece, own.data());
+      const auto both = static_cast<std::size_t>(std::min(there_is, here_is));
+      own.resize(both);
+      other.resize(both);
+      compare(at, unknown, own, other, found);
+      // What is unmapped in one of them was freed.
+      at = both != 0 ? at + both : (at / kPage + 1) * kPage;
     }
   }
   name_writers(here, &Difference::writer, found);

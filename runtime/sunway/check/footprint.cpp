@@ -1,10 +1,12 @@
 #include "runtime/sunway/check/footprint.h"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <string>
 
 #include "runtime/sunway/check/location.h"
+#include "runtime/sunway/check/registry.h"
 #include "runtime/sunway/check/report.h"
 
 namespace swamp::sunway::check {
@@ -16,6 +18,11 @@ constexpr std::uintptr_t kLine = 128;
 std::mutex mutex;
 std::vector<Touch>& touches() {
   static auto* const all = new std::vector<Touch>;
+  return *all;
+}
+
+std::map<const Slave*, std::vector<Touch>>& ldm_touches() {  // by owner
+  static auto* const all = new std::map<const Slave*, std::vector<Touch>>;
   return *all;
 }
 
@@ -109,6 +116,7 @@ void search(std::vector<Touch>& all) {
 }  // namespace
 
 void add_touch(const Touch& touch) {
+  const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
   std::vector<Touch>& all = touches();
   // Neighbours of one call make one touch.
@@ -126,9 +134,32 @@ void add_touch(const Touch& touch) {
   all.push_back(touch);
 }
 
+void touch_ldm(const Slave& owner, const Touch& touch) {
+  const OwnAllocations own;
+  constexpr std::size_t kMost = 4096;
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::vector<Touch>& all = ldm_touches()[&owner];
+  for (const Touch& other : all) {
+    if (other.begin < touch.end && touch.begin < other.end &&
+        clash(other, touch)) {
+      report_clash(other, touch);
+      break;
+    }
+  }
+  // What clashes with a touch that comes before this one clashes with this one.
+  const auto is_past = [&](const Touch& other) {
+    return touch.begin <= other.begin && other.end <= touch.end &&
+           (touch.write || !other.write) && comes_before(other, touch);
+  };
+  all.erase(std::remove_if(all.begin(), all.end(), is_past), all.end());
+  if (all.size() == kMost) all.erase(all.begin());
+  all.push_back(touch);
+}
+
 void search_touches() {
   const std::lock_guard<std::mutex> lock(mutex);
   search(touches());
+  ldm_touches().clear();
 }
 
 }  // namespace swamp::sunway::check

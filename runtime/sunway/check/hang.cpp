@@ -94,8 +94,11 @@ void report_hang(bool waits_for_master) {
     for (const Place& waiting : all) {
       if (waiting.wait->kind != Wait::Kind::master) continue;
       end({"hang", waiting.wait->pc, waiting.first,
-           std::string(waiting.wait->what) +
-               " waits for the master, who waits in athread_join" +
+           std::string(waiting.wait->what) + " waits for the master" +
+               (world().master_waits.empty()
+                    ? std::string()
+                    : std::string(", who waits in ") +
+                          world().master_waits.back()->what) +
                others(all, waiting)});
     }
   }
@@ -106,10 +109,13 @@ void report_hang(bool waits_for_master) {
            others(all, place)});
 }
 
-void report_master_alone() {
-  end({"hang", world().master_pc, nullptr,
-       std::string(world().master_in) +
-           " waits for slaves, but all have returned"});
+void report_master_alone(const MasterWait& wait) {
+  end({"hang", wait.pc, nullptr,
+       wait.kind == Wait::Kind::lock
+           ? "waits for a lock that nobody who can go on will give back: all "
+             "slaves have returned"
+           : std::string(wait.what) +
+                 " waits for slaves, but all have returned"});
 }
 
 void report_silence(const Slave& slave, int seconds) {
@@ -117,8 +123,8 @@ void report_silence(const Slave& slave, int seconds) {
   end({"hang", looks ? slave.look_pc : slave.last_pc, &slave,
        std::string(looks ? "" : "this is its last call; ") + "for " +
            std::to_string(seconds) +
-           " s it has done nothing but look at one place: it waits for what "
-           "cannot come (SWAMP_CHECK_TIMEOUT sets the time)",
+           " s it has done nothing but look at the same places: it waits for "
+           "what cannot come (SWAMP_CHECK_TIMEOUT sets the time)",
        looks ? slave.last_pc : nullptr});
 }
 

@@ -9,8 +9,8 @@ namespace swamp::sunway::check {
 // mutex. In transfer mode copy, too: the alternative is to wait for ever.
 [[noreturn]] void report_hang(bool waits_for_master);
 
-// report_master_alone() is for a master who waits to meet slaves that are gone.
-[[noreturn]] void report_master_alone();
+// report_master_alone() is for a master that waits for slaves that are gone.
+[[noreturn]] void report_master_alone(const MasterWait& wait);
 
 // report_silence() is for a slave that loops without a call.
 [[noreturn]] void report_silence(const Slave& slave, int seconds);

@@ -1,10 +1,11 @@
 #include "runtime/sunway/check/host_check.h"
 
 #include "runtime/sunway/check/args.h"
-#include "runtime/sunway/check/crash.h"
+#include "runtime/sunway/check/clocks.h"
 #include "runtime/sunway/check/footprint.h"
 #include "runtime/sunway/check/replay.h"
 #include "runtime/sunway/check/report.h"
+#include "runtime/sunway/check/slave_check.h"
 #include "runtime/sunway/check/watchdog.h"
 #include "runtime/sunway/settings.h"
 #include "runtime/sunway/world.h"
@@ -26,27 +27,41 @@ void bad_launch(const void* pc, const char* text) {
   if (world().check) report({"unjoined", pc, nullptr, text});
 }
 
-void launched(const void* argument, const void* pc) {
+void launched(unsigned mask, const void* argument, const void* pc) {
   if (!world().check) return;
   start_watchdog();
-  watch_crashes();
-  remember_args(argument, pc);
+  remember_args(mask, argument, pc);
 }
 
-void joining(const void* pc, const void* frame) {
-  if (world().check) check_args_alive(frame, pc);
+void joining(unsigned mask, const void* pc, const void* frame) {
+  if (world().check) check_args_alive(mask, frame, pc);
 }
 
-void joined() {
-  if (!world().check || world().live != 0) return;
-  search_touches();
-  end_replays();
-  forget_objects();
-  forget_args();
+void joined(unsigned mask) {
+  if (!world().check) return;
+  forget_args(mask);
+  if (world().live == 0) {
+    search_touches();
+    end_replays();
+    forget_objects();
+    return;
+  }
+  for (std::size_t i = 0; i < world().groups.size(); ++i) {
+    if ((mask >> i & 1u) == 0) continue;
+    for (const auto& slave : world().groups[i].slaves) slave->check->joined();
+  }
 }
 
-void master_met() {
-  if (world().check) forget_args();
+void master_met(unsigned mask) {
+  if (world().check) forget_args(mask);
+}
+
+void master_gives(const volatile void* object, std::uint64_t number) {
+  if (world().check) masters_give(object, number);
+}
+
+void master_takes(const volatile void* object, std::uint64_t number) {
+  if (world().check) masters_take(object, number);
 }
 
 void halting(const void* pc) {

@@ -180,6 +180,18 @@ std::string describe(std::uintptr_t address) {
   if (!symbol.name.empty()) {
     return symbol.name + " + " + std::to_string(address - symbol.begin);
   }
+  if (const Slave* slave = has_world() ? ldm_owner(address) : nullptr) {
+    const auto statics = reinterpret_cast<std::uintptr_t>(slave->statics);
+    const Symbol variable = find_ldm_variable(address - statics);
+    return (variable.name.empty()
+                ? "byte " +
+                      std::to_string(address - reinterpret_cast<std::uintptr_t>(
+                                                   slave->slot))
+                : variable.name + " + " +
+                      std::to_string(address - statics - variable.begin)) +
+           " of the LDM of cg " + std::to_string(slave->group) + " slave " +
+           std::to_string(slave->id);
+  }
   const Block block = find_block(address);
   if (block.bytes != 0) {
     const Location at = locate(block.pc);

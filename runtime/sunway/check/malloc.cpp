@@ -1,11 +1,19 @@
 // The malloc family, recorded in check mode; without it one test of a flag.
+#include <dlfcn.h>
+#include <malloc.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 #include "runtime/sunway/api.h"
 #include "runtime/sunway/check/registry.h"
+#include "runtime/sunway/check/slave_check.h"
 #include "runtime/sunway/settings.h"
+#include "runtime/sunway/world.h"
 
 extern "C" void* __libc_malloc(std::size_t bytes);
 extern "C" void* __libc_calloc(std::size_t count, std::size_t bytes);
@@ -13,7 +21,8 @@ extern "C" void* __libc_realloc(void* memory, std::size_t bytes);
 extern "C" void* __libc_memalign(std::size_t alignment, std::size_t bytes);
 extern "C" void __libc_free(void* memory);
 
-namespace check = swamp::sunway::check;
+namespace sunway = swamp::sunway;
+namespace check = sunway::check;
 
 namespace {
 
@@ -24,9 +33,32 @@ bool recording() noexcept {
   return state == 1;
 }
 
+__thread bool own_allocations = false;
+
+// allocating_slave() is the slave that calls, for its program, or nullptr.
+sunway::Slave* allocating_slave() noexcept {
+  sunway::Slave* slave = own_allocations ? nullptr : sunway::self();
+  return slave != nullptr && slave->check ? slave : nullptr;
+}
+
 void* recorded(void* memory, std::size_t bytes, const void* pc) noexcept {
-  if (memory != nullptr && recording()) check::add_block(memory, bytes, pc);
+  if (memory == nullptr || !recording()) return memory;
+  check::add_block(memory, bytes, pc);
+  if (sunway::Slave* slave = allocating_slave()) {
+    slave->check->main_allocated(memory, bytes);
+  }
   return memory;
+}
+
+// releasing() comes before the memory is freed: others may get it at once.
+check::Block releasing(void* memory) noexcept {
+  if (memory == nullptr || !recording()) return {};
+  const check::Block block = check::remove_block(memory);
+  sunway::Slave* slave = allocating_slave();
+  if (slave != nullptr && block.bytes != 0) {
+    slave->check->main_freed(memory, block.bytes);
+  }
+  return block;
 }
 
 void* aligned(std::size_t alignment, std::size_t bytes, const void* pc) {
@@ -37,11 +69,37 @@ void* aligned(std::size_t alignment, std::size_t bytes, const void* pc) {
 
 namespace swamp::sunway::check {
 
+// By the program's memalign(), which may be AddressSanitizer's.
 void* allocate(std::size_t alignment, std::size_t bytes, const void* pc) {
-  return aligned(alignment, bytes, pc);
+  void* memory = ::memalign(alignment, bytes);
+  if (memory != nullptr && recording()) add_block(memory, bytes, pc);
+  return memory;
 }
 
+OwnAllocations::OwnAllocations() noexcept : outer_(own_allocations) {
+  own_allocations = true;
+}
+OwnAllocations::~OwnAllocations() { own_allocations = outer_; }
+
 }  // namespace swamp::sunway::check
+
+// This library's own new and delete: hidden.map keeps them from the program.
+// They call the program's, as what the C++ library allocates is freed here too.
+void* operator new(std::size_t bytes) {
+  static auto* const next =
+      reinterpret_cast<void* (*)(std::size_t)>(dlsym(RTLD_DEFAULT, "_Znwm"));
+  const check::OwnAllocations own;
+  return next(bytes);
+}
+void operator delete(void* memory) noexcept {
+  static auto* const next =
+      reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "_ZdlPv"));
+  const check::OwnAllocations own;
+  next(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  operator delete(memory);
+}
 
 extern "C" {
 
@@ -55,12 +113,22 @@ void* calloc(std::size_t count, std::size_t bytes) {
                   SWAMP_SUNWAY_CALLER());
 }
 void* realloc(void* memory, std::size_t bytes) {
-  if (memory != nullptr && recording()) check::remove_block(memory);
-  return recorded(__libc_realloc(memory, bytes), bytes, SWAMP_SUNWAY_CALLER());
+  const check::Block old = releasing(memory);
+  void* made = __libc_realloc(memory, bytes);
+  if (made == nullptr && bytes != 0 && old.bytes != 0) {  // it is still there
+    check::add_block(memory, old.bytes, old.pc);
+  }
+  return recorded(made, bytes, SWAMP_SUNWAY_CALLER());
 }
 void free(void* memory) {
-  if (memory != nullptr && recording()) check::remove_block(memory);
+  (void)releasing(memory);
   __libc_free(memory);
+}
+int munmap(void* memory, std::size_t bytes) {
+  if (sunway::Slave* slave = recording() ? allocating_slave() : nullptr) {
+    slave->check->main_freed(memory, bytes);
+  }
+  return static_cast<int>(syscall(SYS_munmap, memory, bytes));
 }
 void* memalign(std::size_t alignment, std::size_t bytes) {
   return aligned(alignment, bytes, SWAMP_SUNWAY_CALLER());

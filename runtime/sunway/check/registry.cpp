@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "runtime/sunway/check/location.h"
-#include "runtime/sunway/world.h"
 
 extern "C" void* __libc_malloc(std::size_t bytes);
 extern "C" void __libc_free(void* memory);
@@ -56,10 +55,11 @@ Blocks& blocks() {
 // Mapping is a line of /proc/self/maps.
 struct Mapping {
   std::uintptr_t begin, end;
-  bool read, write, is_heap;
+  bool read, write, shared, is_heap;
 };
 
 std::vector<Mapping> read_mappings() {
+  const OwnAllocations own;
   std::vector<Mapping> all;
   std::FILE* file = std::fopen("/proc/self/maps", "r");
   if (file == nullptr) return all;
@@ -71,7 +71,7 @@ std::vector<Mapping> read_mappings() {
     if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s", &begin, &end,
                     access) == 3) {
       all.push_back({begin, end, access[0] == 'r', access[1] == 'w',
-                     std::strstr(line, "[heap]") != nullptr});
+                     access[3] == 's', std::strstr(line, "[heap]") != nullptr});
     }
   }
   std::fclose(file);
@@ -108,15 +108,23 @@ std::size_t mapped_bytes(std::uintptr_t address, std::size_t want, bool write) {
 
 }  // namespace
 
-bool in_any_ldm(std::uintptr_t address) {
+const Slave* ldm_owner(std::uintptr_t address) {
   const World& all = world();
   for (const Group& group : all.groups) {
-    if (group.slaves.empty()) continue;
-    const auto begin =
-        reinterpret_cast<std::uintptr_t>(group.slaves.front()->slot);
-    if (address - begin < all.slot_bytes * group.slaves.size()) return true;
+    const auto begin = reinterpret_cast<std::uintptr_t>(group.memory.load());
+    const std::size_t number = (address - begin) / all.slot_bytes;
+    if (begin != 0 && number < group.slaves.size()) {
+      return group.slaves[number].get();
+    }
   }
-  return false;
+  return nullptr;
+}
+
+bool shares_memory() {
+  const std::vector<Mapping> all = read_mappings();
+  return std::any_of(all.begin(), all.end(), [](const Mapping& mapping) {
+    return mapping.shared && mapping.write;
+  });
 }
 
 void add_block(const void* memory, std::size_t bytes, const void* pc) noexcept {
@@ -125,9 +133,13 @@ void add_block(const void* memory, std::size_t bytes, const void* pc) noexcept {
   blocks()[begin] = {begin, bytes, pc};
 }
 
-void remove_block(const void* memory) noexcept {
+Block remove_block(const void* memory) noexcept {
   const std::lock_guard<std::mutex> lock(mutex);
-  blocks().erase(reinterpret_cast<std::uintptr_t>(memory));
+  const auto found = blocks().find(reinterpret_cast<std::uintptr_t>(memory));
+  if (found == blocks().end()) return {};
+  const Block block = found->second;
+  blocks().erase(found);
+  return block;
 }
 
 Block find_block(std::uintptr_t address) {
@@ -157,7 +169,7 @@ std::string why_not_main(std::uintptr_t address, std::size_t bytes,
              std::to_string(variable.bytes) + " bytes)";
     }
   }
-  if (in_any_ldm(address)) return "is in LDM, not in main memory";
+  if (ldm_owner(address) != nullptr) return "is in LDM, not in main memory";
   if (mapped_bytes(address, bytes, write) < bytes) {
     return "is no memory of the program's: not allocated, freed, or not to "
            "be " +

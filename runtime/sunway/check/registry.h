@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/sunway/world.h"
+
 namespace swamp::sunway::check {
 
 // Block is a piece of malloc's; bytes 0: none.
@@ -19,7 +21,21 @@ struct Block {
 // add_block() and remove_block() are for malloc's own calls; they allocate by
 // the C library's inner functions.
 void add_block(const void* memory, std::size_t bytes, const void* pc) noexcept;
-void remove_block(const void* memory) noexcept;
+// remove_block() returns what the block was.
+Block remove_block(const void* memory) noexcept;
+
+// While an OwnAllocations lives, what the calling thread allocates and frees is
+// the checker's, not the slave's.
+class OwnAllocations {
+ public:
+  OwnAllocations() noexcept;
+  ~OwnAllocations();
+  OwnAllocations(const OwnAllocations&) = delete;
+  OwnAllocations& operator=(const OwnAllocations&) = delete;
+
+ private:
+  bool outer_;
+};
 
 // allocate() is memalign() that was called where `pc` returns to.
 void* allocate(std::size_t alignment, std::size_t bytes, const void* pc);
@@ -31,8 +47,12 @@ Block find_block(std::uintptr_t address);
 // memory to read (or, `write`, to write); empty when nothing is.
 std::string why_not_main(std::uintptr_t address, std::size_t bytes, bool write);
 
-// in_any_ldm() says whether an address is some slave's LDM.
-bool in_any_ldm(std::uintptr_t address);
+// ldm_owner() is the slave in whose LDM an address is, or nullptr.
+const Slave* ldm_owner(std::uintptr_t address);
+
+// shares_memory() returns whether the process has writable memory that a child
+// would share with it (MAP_SHARED).
+bool shares_memory();
 
 // readable_bytes() is how much of one variable, block or mapping there is from
 // an address on, at most `most`.

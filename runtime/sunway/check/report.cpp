@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "runtime/sunway/check/location.h"
+#include "runtime/sunway/check/registry.h"
 #include "runtime/sunway/output.h"
 #include "runtime/sunway/settings.h"
 
@@ -66,6 +67,7 @@ void append_json(const Finding& finding, const Location& at, bool is_note,
 }
 
 void emit(const Finding& finding, bool is_note) {
+  const OwnAllocations own;
   All& state = all();
   const std::lock_guard<std::mutex> lock(state.mutex);
   if (!is_note) state.reported = true;
@@ -87,7 +89,8 @@ void emit(const Finding& finding, bool is_note) {
                                     " slave " +
                                     std::to_string(finding.slave->id);
   said.line = at.file + ":" + std::to_string(at.line) + ": " +
-              finding.category + ": " + who + ": " + text;
+              (is_note ? "note: " : "") + finding.category + ": " + who + ": " +
+              text;
   say(said.line);
   append_json(finding, at, is_note, text);
   state.reporting = false;

@@ -20,7 +20,8 @@ struct Finding {
 // report() says a finding once for every category and pair of places: what one
 // slave does wrong, usually all do.
 void report(const Finding& finding);
-// note() is a report that leaves the exit code alone.
+// note() is a report that begins with "note: " after the place and leaves the
+// exit code alone.
 void note(const Finding& finding);
 
 // reported() says whether report() said anything.

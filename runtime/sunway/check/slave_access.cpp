@@ -15,6 +15,9 @@ namespace swamp::sunway::check {
 namespace {
 
 constexpr int kPatience = 100;
+// So many accesses without a call let others run, whatever they are: the slave
+// may wait in a way that looks like work.
+constexpr int kLongRun = 100000;
 constexpr int kLongestRest = 64;
 
 }  // namespace
@@ -38,6 +41,42 @@ void SlaveCheck::look_at_replies(std::uintptr_t begin, std::uintptr_t end,
   }
 }
 
+bool SlaveCheck::Words::again(std::uintptr_t word, bool is_volatile) noexcept {
+  if (count_ == 0 && !is_volatile) return false;
+  std::size_t place = word / 4 * 0x9e3779b97f4a7c15u >> 57;
+  while (places_[place] != 0 && places_[place] != word) {
+    place = (place + 1) % places_.size();
+  }
+  if (places_[place] == word) return true;
+  if (count_ == kMost) {
+    clear();
+    return again(word, is_volatile);
+  }
+  places_[place] = word;
+  ++count_;
+  return false;
+}
+
+void SlaveCheck::count_access() {
+  if (++accesses_ < kLongRun) return;
+  accesses_ = 0;
+  (void)yield_turn(slave_);
+}
+
+void SlaveCheck::look(std::uintptr_t word, const void* pc, bool is_volatile) {
+  count_access();
+  if (word == last_read_ || looked_at_.again(word, is_volatile)) {
+    slave_.look_pc = pc;
+    again();
+  } else {
+    looks_ = 0;
+    rest_ms_ = 1;
+    slave_.look_pc = nullptr;
+    step();
+  }
+  last_read_ = word;
+}
+
 void SlaveCheck::again() {
   if (++looks_ <= kPatience) return;
   looks_ = 0;
@@ -52,16 +91,10 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
   const std::uintptr_t begin = number(address);
   const std::uintptr_t end = begin + bytes;
   settle();
-  if (begin != last_read_) {
-    last_read_ = begin;
-    looks_ = 0;
-    rest_ms_ = 1;
-    slave_.look_pc = nullptr;
-    step();
-  } else {
-    slave_.look_pc = pc;
-    again();
-  }
+  take_turn(slave_);
+  look(begin, pc, is_volatile);
+  attend();  // others may have run since
+  if (is_volatile) last_flag_ = begin;
   if (!slave_.in_ldm(address, bytes)) {
     if (is_volatile) {
       clock_.take(address);
@@ -95,7 +128,10 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
   const std::uintptr_t begin = number(address);
   const std::uintptr_t end = begin + bytes;
   settle();
+  attend();
   step();
+  looked_at_.clear();
+  count_access();
   if (!slave_.in_ldm(address, bytes)) {
     if (is_volatile) clock_.give(address);
     if (!pending_.empty()) direct_in_flight(begin, end, true, pc);

@@ -21,6 +21,11 @@ std::size_t number_of(const Slave& slave) {
                                   slave.id);
 }
 
+// next_reply() is what the word will be when the next reply has come.
+std::uint64_t next_reply(const volatile void* reply) {
+  return static_cast<std::uint64_t>(read_reply(reply)) + 1;
+}
+
 }  // namespace
 
 SlaveCheck::SlaveCheck(Slave& slave, std::size_t slot_bytes)
@@ -33,14 +38,17 @@ SlaveCheck::SlaveCheck(Slave& slave, std::size_t slot_bytes)
 void SlaveCheck::enter(const void* pc) {
   slave_.last_pc = pc;
   slave_.look_pc = nullptr;
+  looked_at_.clear();
+  accesses_ = 0;
   settle();
   step();
-  take_turn(slave_);
+  attend();
+  called_ = clock_.now();
 }
 
 void SlaveCheck::begin_launch() {
   step();
-  clock_.restart();
+  attend();
   // What lies below belongs to no frame yet, but for those that this one calls.
   constexpr std::size_t kMargin = 1024;
   // Of the C library's functions, whose accesses are not seen.
@@ -70,6 +78,7 @@ std::size_t SlaveCheck::stack_bytes() const noexcept {
 }
 
 void SlaveCheck::end_launch() {
+  attend();
   settle();
   enter_reads();
   check_depth(deep_, deep_pc_);
@@ -102,7 +111,13 @@ void SlaveCheck::report_unwaited(Pending& pending, const void* pc,
 
 void SlaveCheck::log(const Transfer& t, const void* pc,
                      const std::shared_ptr<const Clock>& before) {
-  if (t.kind == Transfer::Kind::remote_get) return;
+  if (t.kind == Transfer::Kind::remote_get) {
+    const Slave* owner = ldm_owner(number(t.main));
+    if (owner == nullptr || owner == &slave_) return;
+    touch_ldm(*owner, {number(t.main), number(t.main) + bytes_of(t), &slave_,
+                       pc, false, false, 0, before, clock_.now()});
+    return;
+  }
   for_blocks(t, [&](std::byte* main, std::byte*, std::size_t bytes) {
     if (t.writes_main()) {
       add_written({number(main), number(main) + bytes, pc, &slave_});
@@ -124,7 +139,7 @@ void SlaveCheck::log_unknown(const Transfer& t) const {
   });
 }
 
-void SlaveCheck::issue(const Transfer& t, const void* pc) {
+void SlaveCheck::issue(const Transfer& t, const void* pc, bool now) {
   if (t.reply == nullptr) {
     enter(pc);
     (void)check_reply(nullptr, t.call, pc);
@@ -140,7 +155,7 @@ void SlaveCheck::issue(const Transfer& t, const void* pc) {
     check_args(slave_, t.main, bytes_of(t), pc);
   }
   Pending pending{t, pc, clock_.snapshot(), 0};
-  pending.moved = world().order.eager;
+  pending.moved = now || world().order.eager;
   if (t.writes_main()) {
     log_unknown(t);
   } else {
@@ -148,6 +163,8 @@ void SlaveCheck::issue(const Transfer& t, const void* pc) {
     std::memset(t.ldm, Shadow::kPoison, bytes_of(t));
   }
   if (pending.moved) carry_out(t);
+  pending.logged = now;
+  if (now) log(t, pc, pending.before);
   pending.source_hash = hash(t.ldm, bytes_of(t));
   pending_.push_back(std::move(pending));
 }
@@ -165,6 +182,32 @@ void SlaveCheck::at_once(const Transfer& t, const void* pc) {
   log(t, pc, clock_.snapshot());
 }
 
+void SlaveCheck::broadcast(const Transfer& t, const void* pc) {
+  check_clashes(t, pc);
+  check_args(slave_, t.main, bytes_of(t), pc);
+  log(t, pc, clock_.snapshot());
+}
+
+void SlaveCheck::sends(const void* local, long length, const char* call,
+                       const void* pc) {
+  const std::uintptr_t begin = number(local);
+  const std::uintptr_t end = begin + static_cast<std::uintptr_t>(length);
+  if (!arrivals_.empty()) check_arrivals(begin, end, false, pc);
+  for (Pending& pending : pending_) {
+    const Transfer& t = pending.transfer;
+    if (!t.writes_main() && meet(begin, end, t.ldm, bytes_of(t))) {
+      report_unwaited(pending, pc,
+                      std::string(call) + " sends a buffer that " + t.call +
+                          " still fills: wait for that first");
+    }
+  }
+}
+
+void SlaveCheck::fetched(const Transfer& t, const void* pc) {
+  received(t.ldm, t.length, slave_, nullptr, t.call, pc);
+  log(t, pc, clock_.snapshot());
+}
+
 void SlaveCheck::complete(std::size_t index) {
   const Pending pending = pending_[index];
   const Transfer& t = pending.transfer;
@@ -177,7 +220,7 @@ void SlaveCheck::complete(std::size_t index) {
             std::string(t.call) + "'s buffer was written before its wait"});
   }
   if (!pending.moved) carry_out(t);
-  log(t, pending.pc, pending.before);
+  if (!pending.logged) log(t, pending.pc, pending.before);
   if (slave_.in_ldm(t.reply, 4)) add_reply(t.reply);
 }
 
@@ -216,20 +259,29 @@ void SlaveCheck::end_wait_without_reply(volatile void* reply, int value) {
   }
 }
 
-void SlaveCheck::after_wait(volatile void* reply) {
-  clock_.take(reply);
+void SlaveCheck::after_wait(volatile void* reply, int value) {
+  clock_.take_messages(reply, static_cast<std::uint64_t>(std::max(value, 0)));
   clock_.take(&slave_);
 }
 
 void SlaveCheck::check_arrivals(std::uintptr_t begin, std::uintptr_t end,
                                 bool is_volatile, const void* pc) {
   // A look at the reply word is how old programs wait, or at a flag.
+  const auto is_flag = [&](const Arrival& arrival) {
+    return is_volatile && begin < arrival.end && arrival.begin < end;
+  };
   for (const Arrival& arrival : arrivals_) {
-    if (meet(begin, end, arrival.reply, 4)) clock_.take(arrival.reply);
+    if (meet(begin, end, arrival.reply, 4)) {
+      const int count = std::max(read_reply(arrival.reply), 0);
+      clock_.take_messages(arrival.reply, static_cast<std::uint64_t>(count));
+    } else if (is_flag(arrival)) {
+      clock_.take_messages(arrival.reply != nullptr ? arrival.reply : &slave_,
+                           arrival.number);
+    }
   }
   const auto heard = [&](const Arrival& arrival) {
-    return clock_.knows(arrival.sender) >= arrival.sent ||
-           (is_volatile && begin < arrival.end && arrival.begin < end);
+    return clock_.knows(number_of(*arrival.sender)) >= arrival.sent ||
+           is_flag(arrival);
   };
   arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(), heard),
                   arrivals_.end());
@@ -237,15 +289,13 @@ void SlaveCheck::check_arrivals(std::uintptr_t begin, std::uintptr_t end,
     const Arrival arrival = arrivals_[i];
     if (begin >= arrival.end || arrival.begin >= end) continue;
     arrivals_.erase(arrivals_.begin() + static_cast<std::ptrdiff_t>(i));
-    report(
-        {"missing-wait", pc, &slave_,
-         std::string("reads what slave ") +
-             std::to_string(arrival.sender % static_cast<std::size_t>(
-                                                 settings().slaves_per_group)) +
-             " sends by " + arrival.call +
-             ", and has not waited for it: wait for the reply word here, or "
-             "meet the sender (ssync)",
-         arrival.pc});
+    report({"missing-wait", pc, &slave_,
+            std::string("reads what slave ") +
+                std::to_string(arrival.sender->id) + " sends by " +
+                arrival.call +
+                ", and has not waited for it: wait for the reply word here, or "
+                "meet the sender (ssync)",
+            arrival.pc});
     return;
   }
 }
@@ -253,29 +303,75 @@ void SlaveCheck::check_arrivals(std::uintptr_t begin, std::uintptr_t end,
 void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
                           const volatile void* reply, const char* call,
                           const void* pc) {
-  const Transfer t{
-      Transfer::Kind::get, ldm, nullptr, length, 0, 0, nullptr, ""};
-  for (Pending& pending : pending_) {
-    if (!meet(t, pending.transfer) || pending.reported) continue;
-    pending.reported = true;
-    report({"reuse-in-flight", pc, &sender,
-            "writes into slave " + std::to_string(slave_.id) +
-                "'s buffer while " + pending.transfer.call +
-                " is in flight there",
-            pending.pc});
-  }
-  shadow_.written(ldm, static_cast<std::size_t>(length));
-  if (&sender == &slave_) return;
   const std::uintptr_t begin = number(ldm);
   const std::uintptr_t end = begin + static_cast<std::uintptr_t>(length);
-  arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(),
-                                 [&](const Arrival& old) {
-                                   return old.begin >= begin && old.end <= end;
-                                 }),
-                  arrivals_.end());
-  arrivals_.push_back({begin, end, number_of(sender),
-                       sender.check->clock_.now(), reply, call, pc});
-  sender.check->clock_.give(reply != nullptr ? reply : &slave_);
+  {
+    const std::lock_guard<std::mutex> lock(mail_mutex_);
+    mail_.push_back({begin, end, &sender, sender.check->clock_.now(), reply,
+                     reply == nullptr ? 0 : next_reply(reply), call, pc});
+  }
+  has_mail_.store(true, std::memory_order_release);
+  if (&sender == &slave_) {
+    open_mail();
+    return;
+  }
+  // All that one call sends to several slaves counts as sent at one time.
+  touch_ldm(slave_, {begin, end, &sender, pc, true, false, 0,
+                     sender.check->clock_.snapshot(), sender.check->called_});
+  if (reply != nullptr) {
+    sender.check->replies(reply);
+  } else {
+    sender.check->clock_.give(&slave_);
+  }
+}
+
+void SlaveCheck::replies(const volatile void* reply) {
+  clock_.give(reply, next_reply(reply));
+}
+
+void SlaveCheck::open_mail() {
+  std::vector<Arrival> all;
+  {
+    const std::lock_guard<std::mutex> lock(mail_mutex_);
+    has_mail_.store(false, std::memory_order_relaxed);
+    all.swap(mail_);
+  }
+  for (const Arrival& mail : all) {
+    for (Pending& pending : pending_) {
+      const Transfer& t = pending.transfer;
+      if (pending.reported || !meet(mail.begin, mail.end, t.ldm, bytes_of(t))) {
+        continue;
+      }
+      pending.reported = true;
+      report({"reuse-in-flight", mail.pc, mail.sender,
+              "writes into slave " + std::to_string(slave_.id) +
+                  "'s buffer while " + t.call + " is in flight there",
+              pending.pc});
+    }
+    shadow_.written(reinterpret_cast<std::byte*>(mail.begin),
+                    mail.end - mail.begin);
+    if (mail.sender == &slave_) continue;
+    arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(),
+                                   [&](const Arrival& old) {
+                                     return old.begin >= mail.begin &&
+                                            old.end <= mail.end;
+                                   }),
+                    arrivals_.end());
+    arrivals_.push_back(mail);
+  }
+}
+
+void SlaveCheck::regained() {
+  // The flag may have been set after it was looked at here and before the
+  // slave's own instruction read it.
+  if (last_flag_ == 0) return;
+  const auto* flag = reinterpret_cast<const void*>(last_flag_);
+  if (slave_.in_ldm(flag, 1)) {
+    open_mail();
+    check_arrivals(last_flag_, last_flag_ + 1, true, nullptr);
+  } else {
+    clock_.take(flag);
+  }
 }
 
 }  // namespace swamp::sunway::check

@@ -1,4 +1,5 @@
-// ldm_malloc() and what orders slaves in main memory: locks and atomics.
+// ldm_malloc(), malloc(), and what orders slaves in main memory: locks and
+// atomics.
 #include <string>
 
 #include "runtime/sunway/check/ranges.h"
@@ -56,9 +57,29 @@ void SlaveCheck::freed(std::size_t offset, std::size_t held, std::size_t said,
 
 void SlaveCheck::freed_all() { step(); }
 
+void SlaveCheck::tried(const volatile void* word, const void* pc) {
+  attend();
+  look(number(word), pc, true);
+}
+
+void SlaveCheck::main_allocated(const void* memory, std::size_t bytes) {
+  settle();
+  const std::uintptr_t begin = number(memory);
+  clock_.reuse(begin, begin + bytes);
+  add_written({begin, begin + bytes, nullptr, &slave_});
+}
+
+void SlaveCheck::main_freed(const void* memory, std::size_t bytes) {
+  settle();
+  const std::uintptr_t begin = number(memory);
+  clock_.retire(begin, begin + bytes);
+  add_written({begin, begin + bytes, nullptr, &slave_});
+}
+
 void SlaveCheck::acquire(const volatile void* word) {
   settle();
   step();
+  looked_at_.clear();
   ++slave_.tickets;
   clock_.take(word);
 }
@@ -74,13 +95,10 @@ void SlaveCheck::atomic(const volatile void* word, std::size_t bytes,
     ++slave_.tickets;
     add_written({number(word), number(word) + bytes, pc, &slave_});
   }
-  if (number(word) != last_read_) {
-    last_read_ = number(word);
-    step();
-  } else {
-    again();
-  }
-  take_turn(slave_);
+  attend();
+  if (writes && number(word) != last_read_) looked_at_.clear();
+  look(number(word), pc, true);
+  last_flag_ = number(word);
   clock_.take(word);
   clock_.give(word);
 }

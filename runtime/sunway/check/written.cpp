@@ -5,6 +5,8 @@
 #include <mutex>
 #include <tuple>
 
+#include "runtime/sunway/check/registry.h"
+
 namespace swamp::sunway::check {
 namespace {
 
@@ -45,6 +47,7 @@ bool keeps_written() noexcept {
 
 void add_written(const Written& range) {
   if (!keeps_written()) return;
+  const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
   std::vector<Written>& all = list();
   if (!all.empty()) {

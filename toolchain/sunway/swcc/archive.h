@@ -12,8 +12,10 @@ struct Member {
 };
 
 bool is_archive(const std::string& image);
-// read_archive() returns the members that are files, in order.
-std::vector<Member> read_archive(const std::string& image);
+// read_archive() returns the members that are files, in order. Those of a thin
+// archive lie in files of their own, named from the folder of `file`.
+std::vector<Member> read_archive(const std::string& file,
+                                 const std::string& image);
 
 }  // namespace swcc
 

@@ -88,7 +88,13 @@ void add_checked(const Options& options, const std::string& source,
     before.push_back(flag);
   }
   Words user = without_dependencies(options.rest);
-  user.erase(std::remove(user.begin(), user.end(), "-Werror"), user.end());
+  // AddressSanitizer cannot look at the same code; it has the first copy.
+  const auto is_unfit = [](const std::string& word) {
+    return word == "-Werror" || (word.rfind("-fsanitize=", 0) == 0 &&
+                                 (word.find("address") != std::string::npos ||
+                                  word.find("leak") != std::string::npos));
+  };
+  user.erase(std::remove_if(user.begin(), user.end(), is_unfit), user.end());
   const std::string checked = folder().file(".o");
   run_or_exit(command(options, before, user, source, checked));
   run_or_exit({"objcopy", "--add-section", ".swamp.check=" + checked,
@@ -163,7 +169,10 @@ void compile_one(const Options& options, const std::string& source,
   const std::string ending = std::filesystem::path(source).extension();
   if (options.side == Options::Side::slave && object && ending != ".s" &&
       ending != ".S") {
+    // Without its second copy the object must not be linked by a later make.
+    remove_on_failure(output);
     add_checked(options, what, output);
+    remove_on_failure("");
   }
 }
 

@@ -57,6 +57,13 @@ class View {
   Elf64_Ehdr header_;
 };
 
+// is_vtable() returns whether the name is that of a table of virtual functions,
+// or of what is needed to construct one.
+bool is_vtable(const std::string& name) {
+  return name.rfind("_ZTV", 0) == 0 || name.rfind("_ZTC", 0) == 0 ||
+         name.rfind("_ZTT", 0) == 0;
+}
+
 template <class T>
 void put(std::string& image, std::size_t offset, const T& value) {
   std::memcpy(image.data() + offset, &value, sizeof value);
@@ -133,8 +140,9 @@ std::set<std::string> ElfObject::code_groups() const {
     const Elf64_Shdr table = view.section(group.sh_link);
     const auto symbol =
         view.at<Elf64_Sym>(table.sh_offset + group.sh_info * sizeof(Elf64_Sym));
-    if (code)
-      names.insert(view.name(view.section(table.sh_link), symbol.st_name));
+    const std::string name =
+        view.name(view.section(table.sh_link), symbol.st_name);
+    if (code || is_vtable(name)) names.insert(name);
   }
   return names;
 }

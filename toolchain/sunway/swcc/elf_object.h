@@ -26,7 +26,8 @@ class ElfObject {
   // renamed() is the object with other names for its symbols, also where they
   // stand for a group of sections of which the linker keeps one.
   std::string renamed(const std::map<std::string, std::string>& names) const;
-  // code_groups() are the names of the groups that hold code.
+  // code_groups() are the names of the groups that hold code, or tables of
+  // virtual functions: slaves must not get the master's.
   std::set<std::string> code_groups() const;
   bool has_section(const std::string& name) const;
 

@@ -50,7 +50,7 @@ Part read_part(const Options& options, const std::string& input) {
   const std::string image = read_file(file);
   if (is_archive(image)) {
     part.archive = true;
-    part.members = read_archive(image);
+    part.members = read_archive(file, image);
   } else if (ElfObject::is_one(image)) {
     part.members = {{std::filesystem::path(file).filename().string(), image}};
   }
@@ -126,6 +126,26 @@ void require_slave_code(const std::vector<Part>& parts, const Names& names) {
         fail(member.name + ": slave code calls " + name +
              "(), which is compiled for the master only; compile it with "
              "-mslave, too");
+      }
+    }
+  });
+}
+
+// require_slave_side() refuses slave functions that were compiled for the
+// master.
+void require_slave_side(const std::vector<Part>& parts, const Names& names) {
+  std::set<std::string> wanted;
+  for_objects(parts, [&](const Member&, const ElfObject& object) {
+    const std::set<std::string> some = object.undefined();
+    wanted.insert(some.begin(), some.end());
+  });
+  for_objects(parts, [&](const Member& member, const ElfObject& object) {
+    if (object.is_slave()) return;
+    for (const std::string& name : object.functions()) {
+      if (wanted.count("slave_" + name) != 0 && names.count(name) == 0) {
+        fail(member.name + ": the master spawns " + name +
+             "(), which is compiled for the master; compile it with -mslave "
+             "-c, and link with -mhybrid");
       }
     }
   });
@@ -230,6 +250,7 @@ void link(const Options& options) {
   }
   const Names names = slave_names(parts);
   require_slave_code(parts, names);
+  require_slave_side(parts, names);
   bool shares = false;
   for_objects(parts, [&](const Member&, const ElfObject& object) {
     shares = shares || object.has_section("swamp_shared_ldm");
@@ -241,10 +262,12 @@ void link(const Options& options) {
     const std::string checked = folder().file("");
     // First the program itself: what is missing is said once.
     run_or_exit(command);
+    remove_on_failure(output);
     run_or_exit(link_command(options, parts, names, true, checked));
     command.push_back(image_object(checked));
   }
   run_or_exit(command);
+  remove_on_failure("");
 }
 
 }  // namespace swcc

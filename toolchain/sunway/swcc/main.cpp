@@ -8,7 +8,7 @@
 #include "toolchain/sunway/swcc/process.h"
 
 int main(int argc, char** argv) {
-  const swcc::Words words(argv + 1, argv + argc);
+  const swcc::Words words = swcc::expanded({argv + 1, argv + argc});
   for (const std::string& word : words) {
     if (word == "--help") {
       std::fputs(swcc::usage().c_str(), stdout);

@@ -1,8 +1,12 @@
 #include "toolchain/sunway/swcc/options.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
-#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "toolchain/sunway/swcc/process.h"
 
 namespace swcc {
 namespace {
@@ -69,11 +73,41 @@ bool set_side(const std::string& word, Options& options) {
   return true;
 }
 
+// split() cuts a text at white space; quotes and backslashes work as in a
+// shell.
+Words split(const std::string& text) {
+  Words words;
+  std::string word;
+  bool inside = false;
+  char quote = '\0';
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote == '\0' && std::isspace(static_cast<unsigned char>(c)) != 0) {
+      if (inside) words.push_back(word);
+      word.clear();
+      inside = false;
+      continue;
+    }
+    inside = true;
+    if (c == '\\' && i + 1 < text.size()) {
+      word += text[++i];
+    } else if (c == quote) {
+      quote = '\0';
+    } else if (quote == '\0' && (c == '"' || c == '\'')) {
+      quote = c;
+    } else {
+      word += c;
+    }
+  }
+  if (inside) words.push_back(word);
+  return words;
+}
+
 }  // namespace
 
 void fail(const std::string& line) {
   std::fprintf(stderr, "swcc: %s\n", line.c_str());
-  std::exit(1);
+  leave(1);
 }
 
 bool is_source(const std::string& file) {
@@ -121,6 +155,30 @@ std::string usage() {
          "  SWAMP_CHECK_MAIN_ACCESS=1  report direct access to main memory\n";
 }
 
+Words expanded(const Words& words) {
+  constexpr std::size_t kMostFiles = 2000;  // gcc's: a file may name itself
+  Words left(words.rbegin(), words.rend());
+  Words all;
+  std::size_t files = 0;
+  while (!left.empty()) {
+    const std::string word = left.back();
+    left.pop_back();
+    std::ifstream file;
+    if (word.size() > 1 && word[0] == '@') {
+      file.open(word.substr(1), std::ios::binary);
+    }
+    if (!file.is_open()) {
+      all.push_back(word);
+      continue;
+    }
+    if (++files > kMostFiles) fail(word + ": too many @-files");
+    const Words inside =
+        split(std::string((std::istreambuf_iterator<char>(file)), {}));
+    left.insert(left.end(), inside.rbegin(), inside.rend());
+  }
+  return all;
+}
+
 Options read_options(const std::string& name, const Words& words) {
   Options options;
   options.cplusplus = name.size() > 2 && name.substr(name.size() - 2) == "++";
@@ -141,6 +199,12 @@ Options read_options(const std::string& name, const Words& words) {
       options.simd = true;
     } else if (word == "-mslave-bf16") {
       fail("-mslave-bf16: bf16 as _Float16 is not emulated");
+    } else if (starts(word, "-fsanitize=") &&
+               (word.find("thread") != std::string::npos ||
+                word.find("hwaddress") != std::string::npos)) {
+      fail(word +
+           ": not for Sunway programs; SWAMP_TRANSFER=check finds races of "
+           "slaves, -fsanitize=address and undefined are supported");
     } else if (word == "-lgfortran") {
       fail("-lgfortran: Fortran is not emulated; swcc compiles C and C++");
     } else if (word == "-c" || word == "-S" || word == "-E" || word == "-M" ||

@@ -26,6 +26,9 @@ struct Options {
   Words rest;  // for gcc, compiling and linking
 };
 
+// expanded() puts the words of files in the place of @FILE, as gcc does.
+Words expanded(const Words& words);
+
 // read_options() ends the program with a message for what is not emulated.
 Options read_options(const std::string& name, const Words& words);
 

@@ -17,6 +17,8 @@ extern char** environ;
 namespace swcc {
 namespace {
 
+std::string unfinished;  // the output file, while a failure would spoil it
+
 std::vector<char*> pointers(const Words& command) {
   std::vector<char*> list;
   for (const std::string& word : command) {
@@ -49,7 +51,18 @@ int run(const Words& command, const std::string& errors) {
 
 void run_or_exit(const Words& command) {
   const int code = run(command);
-  if (code != 0) std::exit(code);
+  if (code != 0) leave(code);
+}
+
+void remove_on_failure(const std::string& file) { unfinished = file; }
+
+void leave(int code) {
+  std::error_code error;
+  if (!unfinished.empty() &&
+      std::filesystem::is_regular_file(unfinished, error)) {
+    std::filesystem::remove(unfinished, error);
+  }
+  std::exit(code);
 }
 
 void become(const Words& command) {

@@ -12,6 +12,11 @@ namespace swcc {
 int run(const Words& command, const std::string& errors = "");
 // run_or_exit() ends swcc with the program's exit code when that is not 0.
 void run_or_exit(const Words& command);
+// leave() ends swcc with an error.
+[[noreturn]] void leave(int code);
+// remove_on_failure() names the output file, a regular one, to be removed if
+// swcc ends with an error; "" for none any more.
+void remove_on_failure(const std::string& file);
 // become() is run() in this process's place.
 [[noreturn]] void become(const Words& command);
 

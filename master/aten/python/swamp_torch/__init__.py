@@ -6,7 +6,7 @@ tensors are swamp's, with the same bits, for every caller in the process:
 ``torch.amp.GradScaler("cpu")``, ``ShardedGradScaler``, fused optimizers.
 :func:`disable` gives stock PyTorch's back.
 
-What stock PyTorch lacks is called by name: :func:`check_finite`,
+What stock PyTorch lacks is called by name: :func:`any_nonfinite`,
 :func:`grad_norm_and_check`, :func:`clip_grad_norm_` and the optimizer
 :class:`MixedPrecisionAdamW`.
 
@@ -19,13 +19,14 @@ from ._load import __version__, load
 load()
 
 from ._clip import clip_grad_norm_  # noqa: E402
-from ._operators import (check_finite, disable, enable,  # noqa: E402
-                         grad_norm_and_check, info, is_active)
+from ._operators import (any_nonfinite, check_finite, disable,  # noqa: E402
+                         enable, grad_norm_and_check, info, is_active)
 from ._optimizer import MixedPrecisionAdamW  # noqa: E402
 
 __all__ = [
     "MixedPrecisionAdamW",
     "__version__",
+    "any_nonfinite",
     "check_finite",
     "clip_grad_norm_",
     "disable",

@@ -58,7 +58,10 @@ def clip_grad_norm_(parameters: Union[torch.Tensor, Iterable[torch.Tensor]],
 
     Raises:
         RuntimeError: the norm is inf or nan and ``error_if_nonfinite`` is set.
+        TypeError: ``max_norm`` is None.
     """
+    if max_norm is None:
+        raise TypeError("max_norm: got None, expected a number")
     parameters = ([parameters] if isinstance(parameters, torch.Tensor)
                   else list(parameters))
     grads = [p.grad for p in parameters if p.grad is not None]

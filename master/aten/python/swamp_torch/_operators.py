@@ -1,7 +1,8 @@
 """The operators torch.ops.swamp.* as functions with types."""
 
 import json
-from typing import Any, Dict, Iterable, Union
+import warnings
+from typing import Any, Dict, Iterable, List, Union
 
 import torch
 
@@ -21,7 +22,7 @@ def enable() -> None:
 def disable() -> None:
     """Goes back to stock PyTorch's own kernels, in the whole process.
 
-    What is called by swamp's name (:func:`check_finite`,
+    What is called by swamp's name (:func:`any_nonfinite`,
     :func:`grad_norm_and_check`, :func:`clip_grad_norm_`,
     :class:`MixedPrecisionAdamW`) stays swamp's. As for threads and
     ``torch.compile``, see :func:`enable`.
@@ -45,7 +46,27 @@ def info() -> Dict[str, Any]:
     return result
 
 
-def check_finite(
+def _list(tensors: Union[torch.Tensor, Iterable[torch.Tensor]],
+          name: str) -> List[torch.Tensor]:
+    """A tensor or several as a list.
+
+    Raises:
+        TypeError: one that is not a Tensor; PyTorch's own text does not say
+            which, nor what it is.
+    """
+    if isinstance(tensors, torch.Tensor):
+        return [tensors]
+    if tensors is None:
+        raise TypeError(f"{name}: got None, expected a Tensor or several")
+    result = list(tensors)
+    for index, one in enumerate(result):
+        if not isinstance(one, torch.Tensor):
+            got = "None" if one is None else type(one).__name__
+            raise TypeError(f"{name}[{index}]: got {got}, expected a Tensor")
+    return result
+
+
+def any_nonfinite(
         tensors: Union[torch.Tensor, Iterable[torch.Tensor]]) -> torch.Tensor:
     """Looks for inf and nan; writes nothing.
 
@@ -60,11 +81,20 @@ def check_finite(
     Raises:
         RuntimeError: a tensor that is not on the CPU.
         NotImplementedError: one of another dtype or layout.
+        TypeError: an element of the list that is not a Tensor.
     """
-    if isinstance(tensors, torch.Tensor):
-        tensors = [tensors]
-    result: torch.Tensor = _ops.check_finite(list(tensors))
+    result: torch.Tensor = _ops.any_nonfinite(_list(tensors, "tensors"))
     return result
+
+
+def check_finite(
+        tensors: Union[torch.Tensor, Iterable[torch.Tensor]]) -> torch.Tensor:
+    """Deprecated: :func:`any_nonfinite` by its old name, which says the opposite
+    of what it returns."""
+    warnings.warn("swamp_torch.check_finite() is deprecated, as it returns 1 if "
+                  "an element is *not* finite; use any_nonfinite()",
+                  FutureWarning, stacklevel=2)
+    return any_nonfinite(tensors)
 
 
 def grad_norm_and_check(
@@ -87,9 +117,8 @@ def grad_norm_and_check(
     Raises:
         RuntimeError: an argument of another device, dtype, layout or count;
             nothing is written then.
+        TypeError: an element of the list that is not a Tensor.
     """
-    if isinstance(grads, torch.Tensor):
-        grads = [grads]
-    result: torch.Tensor = _ops.grad_norm_and_check(list(grads), found_inf,
-                                                    inv_scale)
+    result: torch.Tensor = _ops.grad_norm_and_check(_list(grads, "grads"),
+                                                    found_inf, inv_scale)
     return result

@@ -1,15 +1,16 @@
 """MixedPrecisionAdamW: AdamW with float32 masters, in one pass of swamp."""
 
-from typing import (Any, Callable, Dict, Iterable, Optional, Tuple, Union,
-                    overload)
+import warnings
+from typing import (Any, Callable, Dict, Iterable, List, Optional, Tuple,
+                    Union, overload)
 
 import torch
 from torch import Tensor
 
 from ._number import number
-from ._optimizer_checks import check_numbers, check_param
-from ._optimizer_state import (MASTER, collect, keep_as_it_is, restore,
-                               share_steps)
+from ._optimizer_checks import check_numbers, check_once, check_param
+from ._optimizer_state import (MASTER, RULES, STEP, Bucket, Writes,
+                               collect, keep_as_it_is, restore, share_steps)
 
 
 class MixedPrecisionAdamW(torch.optim.Optimizer):
@@ -41,7 +42,7 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
         weight_decay: decoupled.
         max_norm: above 0: the group's gradients are multiplied by
             ``max_norm / (norm + 1e-6)`` where that is below 1; the norm is that
-            of the unscaled gradients of all groups. 0: no clipping.
+            of the unscaled gradients of all groups. 0 or None: no clipping.
 
     Attributes:
         skipped: whether the last step was skipped for found_inf.
@@ -52,12 +53,21 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
     The state of a parameter, from its first step with a gradient: ``step`` (a
     float32 Tensor; parameters with the same history share it), ``exp_avg`` and
     ``exp_avg_sq`` (float32, of its shape), and ``master_param`` of a 16-bit one.
-    State dicts of ``torch.optim.AdamW`` can be loaded; masters are then made of
-    the parameters. Loaded tensors are copied.
+    State dicts of ``torch.optim.AdamW`` can be loaded, and AdamW loads those of
+    this class; masters that a state dict lacks are made of the parameters. Loaded
+    tensors are copied.
+
+    A 16-bit parameter that something else has written since the last step
+    (``load_state_dict`` of the model, weights swapped for their average, a merged
+    adapter) keeps what was written: its master takes the elements that differ,
+    and the first time a UserWarning says so. It is noticed by the parameter's
+    version and address; writing through ``param.data`` in place changes neither:
+    call :meth:`reload_model_params` after it.
 
     Raises:
         ValueError: a number out of its range; a parameter of another dtype,
-            device or layout; a state dict with ``amsgrad`` or ``maximize``.
+            device or layout, or given twice; a group or a state dict with
+            ``amsgrad``, ``maximize`` or ``differentiable``.
     """
 
     # What torch.amp.GradScaler asks for; on the class, so that a copy has it.
@@ -74,10 +84,11 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
                  eps: float = 1e-8,
                  weight_decay: float = 1e-2,
                  *,
-                 max_norm: float = 0.0) -> None:
+                 max_norm: Optional[float] = 0.0) -> None:
         defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
-                        max_norm=max_norm)
+                        max_norm=max_norm, **RULES)
         check_numbers(defaults)
+        self._writes = Writes()
         super().__init__(params, defaults)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
@@ -90,6 +101,7 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
         try:
             group = self.param_groups[-1]
             check_numbers(group)
+            check_once(group["params"])
             for index, param in enumerate(group["params"]):
                 check_param(param, index)
         except ValueError:
@@ -133,9 +145,10 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
     def _step(self, inv_scale: Tensor) -> None:
         buckets = collect(self.param_groups, self.state)
         self.grad_norm = None
+        self._follow_others(buckets)
         # The caller's found_inf is not for the norm: nothing is checked here.
         clean = number(0.0)
-        if any(bucket.group["max_norm"] > 0 for bucket in buckets):
+        if any(bucket.group["max_norm"] for bucket in buckets):
             grads = [g for bucket in buckets for g in bucket.grads]
             self.grad_norm = torch.ops.swamp.grad_norm_and_check(
                 grads, number(0.0), inv_scale)
@@ -147,13 +160,29 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
                 bucket.exp_avg_sqs, bucket.model_params, bucket.step, clean,
                 inv_scale, self.grad_norm, lr=float(group["lr"]), beta1=beta1,
                 beta2=beta2, weight_decay=group["weight_decay"],
-                eps=group["eps"], max_norm=group["max_norm"])
+                eps=group["eps"], max_norm=group["max_norm"] or 0.0)
+        # After all: views of one buffer share their version.
+        for bucket in buckets:
+            self._writes.note(bucket.model_params)
+
+    def _follow_others(self, buckets: List[Bucket]) -> None:
+        written = self._writes.take(buckets)
+        if written is None:
+            return
+        place = next(f"param_groups[{g}]['params'][{p}]"
+                     for g, group in enumerate(self.param_groups)
+                     for p, param in enumerate(group["params"])
+                     if param is written)
+        warnings.warn(
+            f"{place}: was written since the last step, not by this "
+            "MixedPrecisionAdamW; its float32 master takes the new value (this is "
+            "said once)", stacklevel=6)
 
     @torch.no_grad()
     def reload_model_params(self) -> None:
-        """Makes the masters of 16-bit parameters anew of the parameters: for
-        when those were written by something else, as ``load_state_dict`` of the
-        model after the first step. Moments and steps stay.
+        """Makes the masters of 16-bit parameters anew of the parameters, without
+        a warning: for parameters that something else wrote, also through
+        ``param.data``. Moments and steps stay.
         """
         for group in self.param_groups:
             for param in group["params"]:
@@ -161,14 +190,25 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
                 if master is not None:
                     master.copy_(param)
 
+    def state_dict(self) -> Dict[str, Any]:
+        """As ``torch.optim.Optimizer.state_dict``, but step counts are copies, of
+        each parameter its own: PyTorch's optimizers add to each.
+        """
+        result = super().state_dict()
+        result["state"] = {
+            index: {**state, STEP: state[STEP].clone()} if STEP in state else state
+            for index, state in result["state"].items()}
+        return result
+
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Loads a state dict of this class or of ``torch.optim.AdamW``, as
         ``torch.optim.Optimizer.load_state_dict``, but float32 stays float32, and
         tensors are copied.
 
         Raises:
-            ValueError: other groups than this optimizer has, or a group with
-                ``amsgrad`` or ``maximize``; nothing is changed then.
+            ValueError: other groups than this optimizer has, a group with
+                ``amsgrad``, ``maximize`` or ``differentiable``, or a step count
+                that is not a whole number below 2^53; nothing is changed then.
         """
         hook = self.register_load_state_dict_pre_hook(keep_as_it_is)
         try:
@@ -180,6 +220,8 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
         super().__setstate__(state)
         for group in self.param_groups:
             group.setdefault("max_norm", self.defaults["max_norm"])
+            group.update(RULES)
+        self._writes = Writes()
         restore(self.state)
         share_steps(self.param_groups, self.state)
 

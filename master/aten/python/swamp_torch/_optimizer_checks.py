@@ -1,6 +1,6 @@
 """What MixedPrecisionAdamW refuses."""
 
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import torch
 from torch import Tensor
@@ -23,9 +23,47 @@ def check_numbers(group: Dict[str, Any]) -> None:
             raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
     if not 0.0 <= group["weight_decay"]:
         raise ValueError(f"Invalid weight_decay value: {group['weight_decay']}")
-    if not 0.0 <= group["max_norm"]:
-        raise ValueError(f"Invalid max_norm value: {group['max_norm']}; expected "
-                         "a number, at least 0 (0: no clipping)")
+    max_norm = group["max_norm"]
+    if max_norm is not None and not 0.0 <= max_norm:
+        raise ValueError(f"Invalid max_norm value: {max_norm}; expected a "
+                         "number, at least 0 (0 or None: no clipping)")
+    check_rules(group, "")
+
+
+def check_rules(group: Dict[str, Any], place: str) -> None:
+    """Raises ValueError for a rule of torch.optim.AdamW that swamp lacks.
+
+    Args:
+        group: of this class or of torch.optim.AdamW.
+        place: of the group, for the text.
+    """
+    for name in ("amsgrad", "maximize", "differentiable"):
+        if group.get(name):
+            where = f"{place}['{name}']" if place else name
+            raise ValueError(f"{where}: got {group[name]}, expected False: "
+                             "MixedPrecisionAdamW has no such rule")
+
+
+def check_step(step: Any, place: str) -> None:
+    """Raises ValueError for a step count that is not a whole number from 0 to
+    2^53 - 1, a Tensor or not."""
+    try:
+        good = float(step).is_integer() and 0 <= float(step) < 2.0 ** 53
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        good = False
+    if not good:
+        raise ValueError(f"{place}: got {step}, expected a whole number from 0 to "
+                         "2^53 - 1")
+
+
+def check_once(params: List[Tensor]) -> None:
+    """Raises ValueError for a parameter that a group has twice."""
+    first: Dict[int, int] = {}
+    for index, param in enumerate(params):
+        other = first.setdefault(id(param), index)
+        if other != index:
+            raise ValueError(f"params[{index}]: got params[{other}] again, "
+                             "expected every parameter once")
 
 
 def check_param(param: Tensor, index: int) -> None:

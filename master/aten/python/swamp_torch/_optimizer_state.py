@@ -1,16 +1,24 @@
 """The state of MixedPrecisionAdamW: who steps together, and how it is loaded."""
 
-from typing import Any, Dict, Iterable, List, Set, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 import torch
 from torch import Tensor
 
 from ._number import number
+from ._optimizer_checks import check_rules, check_step
 
 STEP, EXP_AVG, EXP_AVG_SQ = "step", "exp_avg", "exp_avg_sq"
 MASTER = "master_param"
 
 State = Dict[Tensor, Dict[str, Any]]
+
+
+# What groups have beside numbers: the names that torch.optim.AdamW and GradScaler
+# look for in a state dict.
+RULES: Dict[str, Any] = dict(
+    amsgrad=False, maximize=False, foreach=None, capturable=False,
+    differentiable=False, fused=True, decoupled_weight_decay=True)
 
 
 class Bucket:
@@ -99,6 +107,47 @@ def collect(groups: Iterable[Dict[str, Any]], all_states: State) -> List[Bucket]
     return buckets
 
 
+class Writes:
+    """Finds 16-bit parameters that something else than the optimizer wrote."""
+
+    def __init__(self) -> None:
+        self._marks: Dict[int, Tuple[int, int]] = {}  # by id(parameter)
+        self._told = False
+
+    @staticmethod
+    def _mark(param: Tensor) -> Tuple[int, int]:
+        # Tensors of torch.inference_mode() have no version.
+        version = 0 if param.is_inference() else param._version
+        return version, param.data_ptr()
+
+    def note(self, params: Iterable[Tensor]) -> None:
+        """The optimizer itself wrote the parameters."""
+        for param in params:
+            self._marks[id(param)] = self._mark(param)
+
+    def take(self, buckets: Iterable[Bucket]) -> Optional[Tensor]:
+        """Makes masters follow the parameters that others wrote since the last
+        step: an element whose value is not the rounded master.
+
+        Returns:
+            The first such parameter, once; else None.
+        """
+        told = None
+        for bucket in buckets:
+            for param, master in zip(bucket.model_params, bucket.masters):
+                if self._marks.get(id(param)) == self._mark(param):
+                    continue
+                changed = (master.to(param.dtype) != param) & ~(
+                    master.isnan() & param.isnan())
+                if bool(changed.any()):
+                    master.copy_(torch.where(changed, param.float(), master))
+                    told = param if told is None else told
+        if self._told:
+            return None
+        self._told = told is not None
+        return told
+
+
 def share_steps(groups: Iterable[Dict[str, Any]], all_states: State) -> None:
     """Gives the parameters of a group with equal step counts one Tensor for it,
     which makes them one bucket."""
@@ -126,10 +175,10 @@ def keep_as_it_is(_: torch.optim.Optimizer,
                   state_dict: Dict[str, Any]) -> Dict[str, Any]:
     """The hook before loading."""
     for index, group in enumerate(state_dict["param_groups"]):
-        for name in ("amsgrad", "maximize"):
-            if group.get(name):
-                raise ValueError(f"param_groups[{index}] has {name}={group[name]}"
-                                 "; MixedPrecisionAdamW has no such rule")
+        check_rules(group, f"param_groups[{index}]")
+    for index, state in state_dict["state"].items():
+        if STEP in state:
+            check_step(state[STEP], f"state[{index}]['{STEP}']")
 
     def keep(value: Any) -> Any:
         if isinstance(value, dict):

@@ -26,6 +26,10 @@ int swamp_athread_halt(void);
 #define athread_halt() swamp_athread_halt()
 int athread_leave(void);
 
+/* A host thread has a core group of its own: at its first launch it gets the
+ * lowest that is no other thread's, until it ends. Calls that name no core group
+ * are for that one; a thread without one uses core group 0. */
+
 /* Launches. The forms of C add the prefix slave_, those of C++ do not. The
  * first has no third parameter on SW26010. */
 #ifdef __cplusplus

@@ -11,6 +11,7 @@ void* ldm_malloc(size_t bytes);
 /* `bytes` must be those of the ldm_malloc(). */
 void ldm_free(void* memory, size_t bytes);
 unsigned get_allocatable_size(void);
+/* The largest piece that is left; NULL and 0 bytes if none is. */
 void* ldm_malloc_max(size_t* bytes);
 void ldm_free_all(void);
 #define CRTS_pldm_malloc ldm_malloc

@@ -45,6 +45,15 @@
 #define __ldm_fix SWAMP_SUNWAY_THREAD
 #define __ldm_kernel(...) SWAMP_SUNWAY_THREAD
 #define __thread_kernel(...) SWAMP_SUNWAY_THREAD
+#else
+#define SWAMP_SUNWAY_IS_SLAVE_CODE \
+  _Pragma("GCC error \"slave code: compile it with swcc -mslave -c\"")
+#define __thread_local SWAMP_SUNWAY_IS_SLAVE_CODE SWAMP_SUNWAY_THREAD
+#define __thread_local_fix __thread_local
+#define __ldm __thread_local
+#define __ldm_fix __thread_local
+#define _PEN SWAMP_SUNWAY_IS_SLAVE_CODE 0
+#define _MYID SWAMP_SUNWAY_IS_SLAVE_CODE 0
 #endif
 
 /* LDM that all slaves of an array address: one here, so one core group at a

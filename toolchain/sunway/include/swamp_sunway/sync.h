@@ -9,7 +9,10 @@ SWAMP_SUNWAY_BEGIN
 int athread_ssync_array(void); /* all launched slaves of the core group */
 int athread_ssync_row(void);
 int athread_ssync_col(void);
-int athread_ssync_node(void); /* all launched slaves of all core groups */
+/* All slaves of all core groups that are spawned and not joined. It returns when
+ * the master waits, in a join for instance, or has spawned on all core groups:
+ * before that it may still spawn on others. */
+int athread_ssync_node(void);
 int athread_ssync_peer(int slave); /* both call */
 /* The master calls CRTS_sync_master_array() or _spe(). */
 int athread_ssync_master_array(void);

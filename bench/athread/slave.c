@@ -1,3 +1,0 @@
-#include <slave.h>
-
-void nothing(void* unused) { (void)unused; }

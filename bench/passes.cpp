@@ -1,0 +1,139 @@
+// norm/, cast/, accumulate/ and step/: the passes of a mixed-precision
+// optimizer over one large tensor, compared with a plain loop over as many
+// arrays.
+#include <stdexcept>
+
+#include "bench/bench.h"
+#include "swamp/foreach.h"
+
+namespace swamp::bench {
+namespace {
+
+// The tensors of a pass: the one that is read, those that are updated, the one
+// that is written.
+struct Arrays {
+  Tensor in;
+  std::vector<Tensor> inout;
+  Tensor out;
+};
+
+// A function of swamp/foreach.h.
+struct Pass {
+  const char* name;
+  ScalarType in;
+  std::size_t inout;
+  const ScalarType* out;  // null: none
+  void (*call)(const Arrays& arrays, Machine* machine);
+
+  Operands operands() const {
+    const auto bytes = [](ScalarType type) -> std::size_t {
+      return type == kFloat32 ? 4 : 2;
+    };
+    return {bytes(in), inout, out != nullptr ? bytes(*out) : 0};
+  }
+};
+
+TensorList list_or_empty(const Tensor& tensor) {
+  return tensor.count != 0 ? TensorList(tensor) : TensorList();
+}
+
+void call_norm(const Arrays& a, Machine* machine) {
+  float found_inf = 0;
+  benchmark::DoNotOptimize(
+      foreach_norm(a.in, 0.5f, &found_inf, nullptr, machine));
+}
+void call_cast(const Arrays& a, Machine* machine) {
+  foreach_cast_(a.out, a.in, 1, machine);
+}
+void call_accumulate(const Arrays& a, Machine* machine) {
+  foreach_accumulate_(a.inout[0], a.in, 1, machine);
+}
+
+// The steps change no bit, so that nothing drifts into subnormals: the
+// gradient's weight is too small, the learning rate 0.
+void call_adam(const Arrays& a, Machine* machine) {
+  AdamStep step;
+  step.lr = 0;
+  step.beta1 = step.beta2 = 1 - 1e-12;
+  step.weight_decay = 0;
+  step.step = 1;
+  StepScaling scaling;
+  scaling.clip_coefficient = 0.5f;
+  foreach_adam_(a.inout[0], a.in, a.inout[1], a.inout[2], list_or_empty(a.out),
+                step, scaling, machine);
+}
+void call_sgd(const Arrays& a, Machine* machine) {
+  const bool momentum = a.inout.size() == 2;
+  SgdStep step;
+  step.lr = 0;
+  step.momentum = step.dampening = momentum ? 1 : 0;
+  foreach_sgd_(a.inout[0], a.in,
+               momentum ? TensorList(a.inout[1]) : TensorList(),
+               list_or_empty(a.out), step, {}, machine);
+}
+
+constexpr ScalarType kF16 = kFloat16, kBf16 = kBFloat16, kF32 = kFloat32;
+constexpr Pass kPasses[] = {
+    {"norm/float32", kF32, 0, nullptr, call_norm},
+    {"norm/float16", kF16, 0, nullptr, call_norm},
+    {"norm/bfloat16", kBf16, 0, nullptr, call_norm},
+    {"cast/bfloat16_float32", kBf16, 0, &kF32, call_cast},
+    {"cast/float16_float32", kF16, 0, &kF32, call_cast},
+    {"cast/float32_bfloat16", kF32, 0, &kBf16, call_cast},
+    {"cast/float32_float16", kF32, 0, &kF16, call_cast},
+    {"cast/float32_float32", kF32, 0, &kF32, call_cast},
+    {"accumulate/bfloat16", kBf16, 1, nullptr, call_accumulate},
+    {"accumulate/float16", kF16, 1, nullptr, call_accumulate},
+    {"accumulate/float32", kF32, 1, nullptr, call_accumulate},
+    // step/OPTIMIZER/GRADIENT_MODEL
+    {"step/adam/float32", kF32, 3, nullptr, call_adam},
+    {"step/adam/bfloat16_bfloat16", kBf16, 3, &kBf16, call_adam},
+    {"step/adam/float16_float16", kF16, 3, &kF16, call_adam},
+    {"step/adam/float32_bfloat16", kF32, 3, &kBf16, call_adam},
+    {"step/sgd/bfloat16_bfloat16", kBf16, 1, &kBf16, call_sgd},
+    {"step/sgd_momentum/float32", kF32, 2, nullptr, call_sgd},
+    {"step/sgd_momentum/bfloat16_bfloat16", kBf16, 2, &kBf16, call_sgd},
+};
+
+void run(State& state, const Pass& pass, std::size_t bytes, Machine* machine) {
+  const Operands operands = pass.operands();
+  const OperandArrays place(operands, bytes);
+  std::byte* const memory = operands.reads_only() ? shared_memory(place.bytes)
+                                                  : scratch_memory(place.bytes);
+  Arrays arrays{};
+  arrays.in = {memory + place.offsets[0], place.count, pass.in};
+  for (std::size_t s = 0; s < pass.inout; ++s) {
+    arrays.inout.push_back(
+        {memory + place.offsets[1 + s], place.count, kFloat32});
+  }
+  if (pass.out != nullptr) {
+    arrays.out = {memory + place.offsets[1 + pass.inout], place.count,
+                  *pass.out};
+  }
+  timed(state, static_cast<double>(place.count * operands.traffic()),
+        [&] { pass.call(arrays, machine); });
+}
+
+}  // namespace
+
+void run_pass(State& state, const std::string& name, std::size_t bytes,
+              Machine* machine) {
+  for (const Pass& pass : kPasses) {
+    if (pass.name == name) return run(state, pass, bytes, machine);
+  }
+  throw std::logic_error("no pass " + name);
+}
+
+void register_passes() {
+  for (const Pass& pass : kPasses) {
+    const Operands operands = pass.operands();
+    add({pass.name, sizes(), thread_counts(),
+         operands.reads_only() ? "roofline/read"
+                               : "roofline/" + operands.name()},
+        [&pass](State& state, const Run& r) {
+          run(state, pass, r.bytes, nullptr);
+        });
+  }
+}
+
+}  // namespace swamp::bench

@@ -1,0 +1,369 @@
+"""Measures swamp, PyTorch and others on the same tensors, in turn: see run."""
+import argparse
+import ctypes
+import gc
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True  # the source tree may be read-only
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+
+OUT = ROOT / "build/peers"
+BEGIN = "<!-- made by bench/peers/run, not by hand -->"
+END = "<!-- end of what bench/peers/run made -->"
+MODELS = {"gpt2-small": "GPT-2 small", "bert-base": "BERT-base",
+          "resnet50": "ResNet-50"}
+LISTS = {**MODELS, "10000x16": "10000 x 16", "1000x100": "1000 x 100",
+         "1000x10000": "1000 x 10000", "148x100000": "148 x 100000"}
+DTYPES = ("float32", "bfloat16", "float16")
+FROM_PYTHON = ["swamp_torch", "torch fused", "torch foreach", "DeepSpeed"]
+FROM_C = ["swamp C ABI", "OpenMP loop", "Eigen"]
+
+LR, BETAS, EPS, DECAY, STEP = 1e-5, (0.9, 0.999), 1e-8, 0.01, 10
+SCALE = -1.0  # flips the sign: nobody may skip it, and nothing drifts
+
+
+class Arrays:
+    """Weights, gradients and moments. Float32 gradients belong to float32 weights.
+    Else the float32 weights are masters, and there are 16-bit weights with
+    gradients, and float32 copies of the gradients for those who need them."""
+
+    def __init__(self, counts, dtype):
+        generator = torch.Generator().manual_seed(1)
+        self.mixed = dtype != torch.float32
+
+        def make(scale):
+            return [torch.randn(c, generator=generator) * scale for c in counts]
+
+        self.masters = [torch.nn.Parameter(t) for t in make(0.02)]
+        self.copies = make(1e-3)
+        self.exp_avgs = make(1e-3)
+        self.exp_avg_sqs = [t.square_().add_(1e-7) for t in make(1e-3)]
+        self.gradients = self.copies
+        self.model = None
+        if self.mixed:
+            self.gradients = [t.to(dtype) for t in self.copies]
+            self.model = [torch.nn.Parameter(p.detach().to(dtype))
+                          for p in self.masters]
+            for p, g in zip(self.model, self.gradients):
+                p.grad = g
+        for p, g in zip(self.masters, self.copies):
+            p.grad = g
+        self.norm = torch.linalg.vector_norm(torch.stack(
+            [torch.linalg.vector_norm(g.double()) for g in self.copies])).item()
+
+    def lists(self):
+        return native.Lists(
+            len(self.masters), *(native.tensors(values) for values in (
+                self.masters, self.gradients, self.exp_avgs, self.exp_avg_sqs,
+                self.model, self.copies)))
+
+    def optimizer(self, make, step):
+        """One on the masters; step() makes the step count of its state."""
+        made = make(self.masters)
+        for p, m, v in zip(self.masters, self.exp_avgs, self.exp_avg_sqs):
+            made.state[p] = {"step": step(), "exp_avg": m, "exp_avg_sq": v}
+        return made
+
+
+def scaler():
+    made = torch.amp.GradScaler("cpu", init_scale=SCALE, growth_interval=10**9)
+    made.scale(torch.ones(1))  # makes the scale's tensor
+    return made
+
+
+def swamp_torch_step(arrays, max_norm):
+    """What a user of swamp_torch writes."""
+    params = arrays.model if arrays.mixed else arrays.masters
+    optimizer = swamp_torch.MixedPrecisionAdamW(
+        params, lr=LR, betas=BETAS, eps=EPS, weight_decay=DECAY,
+        max_norm=max_norm)
+    count = torch.tensor(float(STEP))  # shared, as after equally many steps
+    for p, master, m, v in zip(params, arrays.masters, arrays.exp_avgs,
+                               arrays.exp_avg_sqs):
+        state = {"step": count, "exp_avg": m, "exp_avg_sq": v}
+        if arrays.mixed:
+            state["master_param"] = master.detach()
+        optimizer.state[p] = state
+    grad_scaler = scaler()
+
+    def step():
+        # As after backward(): the scaler checks the gradients once a step.
+        grad_scaler.step(optimizer)
+        grad_scaler.update()
+    return with_swamp(step)
+
+
+def torch_step(arrays, optimizer, max_norm):
+    """GradScaler if gradients are float32; else the steps of Megatron-LM, with
+    copies that were allocated before."""
+    if not arrays.mixed:
+        grad_scaler = scaler()
+
+        def step():
+            if max_norm:
+                grad_scaler.unscale_(optimizer)
+                torch.nn.utils.clip_grad_norm_(arrays.masters, max_norm)
+            grad_scaler.step(optimizer)
+            grad_scaler.update()
+        return step
+
+    found = torch.zeros(1)
+    inverse = torch.tensor([1 / SCALE])
+
+    def step():
+        found.zero_()
+        torch._foreach_copy_(arrays.copies, arrays.gradients)
+        torch._amp_foreach_non_finite_check_and_unscale_(arrays.copies, found,
+                                                         inverse)
+        assert found.item() == 0
+        if max_norm:
+            torch.nn.utils.clip_grad_norm_(arrays.masters, max_norm)
+        optimizer.step()
+        torch._foreach_copy_(arrays.model, arrays.masters)
+    return torch.no_grad()(step)
+
+
+def with_swamp(call):
+    """PyTorch's operators are swamp's during the call, and stock before and
+    after it."""
+    def active():
+        torch.ops.swamp.set_active(True)
+        try:
+            call()
+        finally:
+            torch.ops.swamp.set_active(False)
+    return active
+
+
+def step_cases(arrays, clip, swamp, naive):
+    # Larger than the norm: everybody computes it, and no gradient shrinks.
+    max_norm = 2 * arrays.norm if clip else 0.0
+
+    def adamw(**how):
+        return arrays.optimizer(
+            lambda p: torch.optim.AdamW(p, lr=LR, betas=BETAS, eps=EPS,
+                                        weight_decay=DECAY, **how),
+            lambda: torch.tensor(float(STEP)))
+    cases = {"swamp_torch": swamp_torch_step(arrays, max_norm),
+             "torch fused": torch_step(arrays, adamw(fused=True), max_norm),
+             "torch foreach": torch_step(arrays, adamw(foreach=True), max_norm)}
+    if DeepSpeedCPUAdam is not None:
+        cases["DeepSpeed"] = torch_step(arrays, arrays.optimizer(
+            lambda p: DeepSpeedCPUAdam(p, lr=LR, betas=BETAS, eps=EPS,
+                                       weight_decay=DECAY, adamw_mode=True),
+            lambda: STEP), max_norm)
+    lists = arrays.lists()
+    options = native.Options(
+        ctypes.sizeof(native.Options), 1 / SCALE, max_norm, LR, *BETAS, EPS,
+        DECAY, STEP, 1, 0)
+    cases["swamp C ABI"] = lambda: swamp.step(lists, options)
+    if naive:
+        numbers = native.Numbers(1 / SCALE, max_norm, LR, *BETAS, EPS, DECAY,
+                                 STEP)
+        cases["OpenMP loop"] = lambda: naive.step("naive_step", lists, numbers)
+        cases["Eigen"] = lambda: naive.step("eigen_step", lists, numbers)
+        cases["roofline"] = lambda: naive.roofline(lists)
+    return cases
+
+
+def unscale_cases(gradients, inv_scale):
+    """PyTorch's operator, with its own kernel and with swamp's."""
+    found, factor = torch.zeros(1), torch.full((1,), inv_scale)
+
+    def unscale(tensors=gradients):
+        torch._amp_foreach_non_finite_check_and_unscale_(tensors, found, factor)
+    copies = [g.clone() for g in gradients]
+    unscale(copies)
+    with_swamp(unscale)()
+    if found.item() != 0 or not all(map(torch.equal, copies, gradients)):
+        sys.exit("peers: swamp's unscale and PyTorch's give different bits")
+    return {"swamp": with_swamp(unscale), "torch": unscale}
+
+
+def least(cases, rounds, seconds):
+    """Milliseconds of each case: the fastest call of all. They take turns of at
+    least so many seconds, and begin each with an untimed call."""
+    best = dict.fromkeys(cases, float("inf"))
+    for _ in range(rounds):
+        for name, call in cases.items():
+            call()
+            end = time.perf_counter() + seconds
+            now = 0.0
+            while now < end:
+                begin = time.perf_counter()
+                call()
+                now = time.perf_counter()
+                best[name] = min(best[name], (now - begin) * 1e3)
+            # Idle threads of OpenMP spin for a while: not in the next one's time.
+            time.sleep(seconds / 4)
+    return best
+
+
+def counts_of(name, naive):
+    if name in MODELS:
+        return naive.counts(name)
+    tensors, elements = map(int, name.split("x"))
+    return [elements] * tensors
+
+
+def measure(name, dtypes, options, swamp, naive, results):
+    counts = counts_of(name, naive)
+    for dtype in dtypes:
+        arrays = Arrays(counts, getattr(torch, dtype))
+        for clip in (False, True):
+            cases = step_cases(arrays, clip, swamp, naive)
+            key = f"{name}/{dtype}/{'clip' if clip else 'no clip'}"
+            results["steps"][key] = least(cases, options.rounds, options.slice)
+            print("measured", key, flush=True)
+            del cases
+            gc.collect()
+        for inv_scale in (-1.0, 1.0):
+            results["unscale"][f"{name}/{dtype}/{inv_scale:g}"] = least(
+                unscale_cases(arrays.gradients, inv_scale), options.rounds,
+                options.slice)
+        del arrays
+        gc.collect()
+
+
+def facts():
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo")
+                if line.startswith("model name")), platform.machine())
+    versions = {"swamp": torch.ops.swamp.version(), "PyTorch": torch.__version__}
+    if DeepSpeedCPUAdam is not None:
+        versions["DeepSpeed"] = DEEPSPEED
+    return {"cpu": cpu, "threads": torch.get_num_threads(),
+            "versions": versions, "date": time.strftime("%Y-%m-%d")}
+
+
+def time_text(milliseconds):
+    digits = 2 if milliseconds < 10 else 1 if milliseconds < 100 else 0
+    return f"{milliseconds:.{digits}f}"
+
+
+def tables(results):
+    """Two Markdown tables."""
+    def line(cells):
+        return "| " + " | ".join(cells) + " |\n"
+
+    versions = ", ".join(f"{n} {v}" for n, v in results["facts"]["versions"].items())
+    peers = [p for p in FROM_PYTHON + FROM_C + ["roofline"]
+             if any(p in times for times in results["steps"].values())]
+    text = (f"Milliseconds of one step, {results['facts']['cpu']}, "
+            f"{results['facts']['threads']} threads, {versions}, "
+            f"{results['facts']['date']}.\n\n")
+    text += line(["parameters", "gradients", "clip", *peers, "fused / swamp_torch"])
+    text += line(["---"] * 3 + ["--:"] * (len(peers) + 1))
+    for key, times in results["steps"].items():
+        name, dtype, clip = key.split("/")
+        text += line([LISTS.get(name, name), dtype,
+                      "yes" if clip == "clip" else "no",
+                      *(time_text(times[p]) if p in times else "" for p in peers),
+                      f"{times['torch fused'] / times['swamp_torch']:.2f}"])
+    text += ("\nMilliseconds of `_amp_foreach_non_finite_check_and_unscale_`, "
+             "called from Python.\n\n")
+    text += line(["tensors", "dtype", "inv_scale", "swamp", "torch", "torch / swamp"])
+    text += line(["---"] * 3 + ["--:"] * 3)
+    for key, times in results["unscale"].items():
+        name, dtype, inv_scale = key.split("/")
+        text += line([LISTS.get(name, name), dtype, inv_scale,
+                      time_text(times["swamp"]), time_text(times["torch"]),
+                      f"{times['torch'] / times['swamp']:.2f}"])
+    return text
+
+
+def picture(results, out):
+    """Bars: the time of a step with clipping over the roofline's, of the models."""
+    import plot
+    keys = [k for k in results["steps"]
+            if k.endswith("/clip") and k.split("/")[0] in MODELS]
+    peers = [p for p in FROM_PYTHON + FROM_C
+             if keys and all(p in results["steps"][k] for k in keys)]
+    if not peers:
+        return
+    rows = ["label " + " ".join(f'"{p}"' for p in peers)]
+    for key in keys:
+        times = results["steps"][key]
+        name, dtype, _ = key.split("/")
+        rows.append(f'"{MODELS[name]}\\n{dtype}" ' + " ".join(
+            f"{times[p] / times['roofline']:.4f}" for p in peers))
+    script = "\n".join(["$data << END", *rows, "END"]) + f"""
+set terminal svg size 1100,420 font "sans,12" background "white"
+set style data histogram
+set style histogram clustered gap 1
+set style fill solid 0.9 border -1
+set boxwidth 0.95
+set logscale y 2
+set yrange [0.5:*]
+set ylabel "time of a step with clipping over the roofline's"
+set grid ytics
+set key outside top horizontal
+set bmargin 4
+set arrow from graph 0, first 1 to graph 1, first 1 nohead lw 2 dt 2 front
+plot for [i=2:{len(peers) + 1}] $data using i:xtic(1) title columnheader(i)
+"""
+    plot.draw(script, out)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="bench/peers/run")
+    parser.add_argument("--list", action="append", choices=LISTS)
+    parser.add_argument("--gradients", action="append", choices=DTYPES)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--readme", action="store_true")
+    parser.add_argument("--quick", action="store_true",
+                        help="two short lists, one round: that it runs")
+    options = parser.parse_args()
+    options.slice = 0.06
+    naive = None if options.quick else native.Naive(str(OUT / "libnaive.so"))
+    swamp = native.Swamp(os.environ["SWAMP_PEERS_LIBRARY"])
+    torch.ops.swamp.set_active(False)
+    results = {"steps": {}, "unscale": {}}
+    lists = options.list or list(LISTS)
+    if options.quick:
+        options.rounds, options.slice, lists = 1, 0.001, ["100x16", "10x1000"]
+    file = OUT / "results.json"
+    if (options.list or options.gradients) and file.exists():
+        results = json.loads(file.read_text())
+    results["facts"] = facts()
+    for name in lists:
+        measure(name, options.gradients or DTYPES, options, swamp, naive, results)
+        if not options.quick:
+            file.write_text(json.dumps(results, indent=1))
+    text = tables(results)
+    print(text)
+    if options.quick:
+        return
+    (OUT / "table.md").write_text(text)
+    picture(results, OUT / "steps.svg")
+    if options.readme:
+        (ROOT / "bench/peers/steps.svg").write_bytes(
+            (OUT / "steps.svg").read_bytes())
+        page = ROOT / "bench/README.md"
+        before, rest = page.read_text().split(BEGIN)
+        page.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{rest.split(END)[1]}")
+
+
+try:
+    import torch
+    import swamp_torch
+except ImportError as no_torch:
+    print(f"peers: {no_torch}")
+    sys.exit(77)  # CTest's "skipped"
+import native  # noqa: E402
+try:
+    import deepspeed
+    from deepspeed.ops.adam import DeepSpeedCPUAdam
+    DEEPSPEED = deepspeed.__version__
+except Exception as no_deepspeed:  # it raises what it likes
+    print("peers: no DeepSpeed:", str(no_deepspeed).splitlines()[0])
+    DeepSpeedCPUAdam = None
+
+if __name__ == "__main__":
+    main()

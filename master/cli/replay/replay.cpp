@@ -1,0 +1,212 @@
+// `swamp replay`: runs recorded traces of loss scalers through ours.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "master/cli/command.h"
+#include "master/cli/console.h"
+#include "master/cli/digest.h"
+#include "master/cli/replay/trace.h"
+
+namespace swamp::cli {
+namespace {
+
+constexpr std::size_t kDigestInterval = 256;
+constexpr std::size_t kAllRows = 48;  // shorter traces show every step
+
+// A trace of the most steps that read_trace() allows needs less.
+constexpr std::size_t kMaxLineBytes = std::size_t{1} << 27;
+
+// add_number() adds the bytes of a double; the program is little-endian.
+void add_number(double value, std::uint64_t& digest) {
+  char bytes[sizeof value];
+  std::memcpy(bytes, &value, sizeof value);
+  digest = add_to_digest(digest, {bytes, sizeof bytes});
+}
+
+// View is a scaler with its trackers in the order of the trace.
+class View {
+ public:
+  explicit View(const Trace& trace)
+      : scaler_(LossScaler::from_name(trace.scaler,
+                                      scaler_options_from_json(trace.params))) {
+    const std::vector<std::string> known = scaler_.tracker_names();
+    for (const std::string& name : trace.trackers) {
+      const auto found = std::find(known.begin(), known.end(), name);
+      if (found == known.end()) {
+        throw Failure(fmt::format("trackers: got '{}', {} has {}", name,
+                                  trace.scaler, fmt::join(known, ", ")));
+      }
+      order_.push_back(static_cast<std::size_t>(found - known.begin()));
+    }
+  }
+
+  LossScaler& scaler() { return scaler_; }
+
+  std::vector<bool> integers() const {
+    std::vector<bool> out;
+    for (const std::size_t index : order_) {
+      out.push_back(scaler_.tracker_is_integer(index));
+    }
+    return out;
+  }
+
+  Row row(std::size_t step) const {
+    const std::vector<double> values = scaler_.trackers();
+    Row row{step, scaler_.scale(), {}};
+    for (const std::size_t index : order_) {
+      row.trackers.push_back(values[index]);
+    }
+    return row;
+  }
+
+ private:
+  LossScaler scaler_;
+  std::vector<std::size_t> order_;
+};
+
+bool keeps_float32(const Row& row) {
+  return static_cast<double>(static_cast<float>(row.scale)) == row.scale;
+}
+
+Replay play_steps(const Trace& trace, View& view) {
+  Replay replay;
+  replay.init = view.row(0);
+  replay.is_integer = view.integers();
+  if (trace.is_float32 && !keeps_float32(replay.init)) {
+    throw Failure(fmt::format("scale_dtype: got f32, but {} keeps a double",
+                              trace.scaler));
+  }
+  std::uint64_t digest = kDigestStart;
+  double previous = replay.init.scale;
+  const std::size_t count = trace.overflow.size();
+  for (std::size_t step = 0; step < count; ++step) {
+    try {
+      view.scaler().update(trace.overflow[step] ? trace.found_inf : 0.0f);
+    } catch (const ScalerError& error) {
+      replay.rows.push_back(view.row(step));
+      replay.event = Event{step, error.type(), error.message()};
+      return replay;
+    }
+    const Row row = view.row(step);
+    add_number(row.scale, digest);
+    for (const double tracker : row.trackers) add_number(tracker, digest);
+    const bool last = step + 1 == count;
+    if (last || step % kDigestInterval == kDigestInterval - 1) {
+      replay.digests.push_back({step, digest});
+    }
+    if (last || count <= kAllRows || row.scale != previous) {
+      replay.rows.push_back(row);
+    }
+    previous = row.scale;
+  }
+  return replay;
+}
+
+// play() runs a trace. Throws Failure if our scaler refuses it.
+Replay play(const Trace& trace) {
+  try {
+    // The parameters of the object that saved must be valid, too.
+    if (!trace.saved_by.empty()) {
+      LossScaler::from_name(trace.scaler,
+                            scaler_options_from_json(trace.saved_by));
+    }
+    View view(trace);
+    if (!trace.state_dict.empty()) {
+      view.scaler().load_state_dict(trace.state_dict);
+    }
+    return play_steps(trace, view);
+  } catch (const Error& error) {
+    throw Failure(error.what());
+  }
+}
+
+struct Counts {
+  std::uint64_t passed = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t skipped = 0;
+};
+
+void replay_line(const std::string& line, const ReplayOptions& options,
+                 Counts& counts) {
+  const std::optional<Trace> trace = read_trace(line);
+  if (!trace) {
+    ++counts.skipped;
+    return;
+  }
+  const Replay replay = play(*trace);
+  if (!options.check) {
+    print(replay_json(*trace, replay) + "\n");
+    return;
+  }
+  const std::string differs = difference(line, *trace, replay);
+  ++(differs.empty() ? counts.passed : counts.failed);
+  if (!differs.empty()) {
+    print(fmt::format("FAILED {}: {}\n", trace->id, differs));
+  }
+}
+
+[[noreturn]] void fail_read() {
+  throw Failure(fmt::format("cannot be read: {}",
+                            std::strerror(errno != 0 ? errno : EIO)));
+}
+
+// read_line() returns false at the end of the file. A line is bounded, because
+// the file may be a device that never ends it.
+bool read_line(std::FILE* file, std::string& line) {
+  line.clear();
+  errno = 0;
+  int character = getc_unlocked(file);
+  if (character == EOF && std::ferror(file) == 0) return false;
+  for (; character != EOF && character != '\n';
+       character = getc_unlocked(file)) {
+    if (line.size() == kMaxLineBytes) {
+      throw Failure(fmt::format("got a longer line, expected at most {} bytes",
+                                kMaxLineBytes));
+    }
+    line += static_cast<char>(character);
+  }
+  if (std::ferror(file) != 0) fail_read();
+  if (!line.empty() && line.back() == '\r') line.pop_back();
+  return true;
+}
+
+void replay_file(const std::string& path, const ReplayOptions& options,
+                 Counts& counts) {
+  std::uint64_t number = 1;
+  try {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
+        std::fopen(path.c_str(), "rbe"), &std::fclose);
+    if (!file) fail_read();
+    for (std::string line; read_line(file.get(), line); ++number) {
+      if (!line.empty()) replay_line(line, options, counts);
+    }
+  } catch (const Failure& failure) {
+    throw Failure(fmt::format("{}:{}: {}", path, number, failure.what()));
+  }
+}
+
+}  // namespace
+
+int run_replay(const ReplayOptions& options) {
+  Counts counts;
+  for (const std::string& path : options.files) {
+    replay_file(path, options, counts);
+  }
+  if (!options.check) {
+    if (counts.skipped != 0) {
+      print_error(fmt::format("swamp: records of other kinds skipped: {}",
+                              counts.skipped));
+    }
+    return EXIT_SUCCESS;
+  }
+  if (counts.skipped != 0) print(fmt::format("{} skipped\n", counts.skipped));
+  print(fmt::format("{} passed, {} failed\n", counts.passed, counts.failed));
+  return counts.failed == 0 ? EXIT_SUCCESS : kExitFound;
+}
+
+}  // namespace swamp::cli

@@ -1,0 +1,132 @@
+#include "master/launch.h"
+
+#include <pthread.h>
+
+#include <memory>
+#include <new>
+#include <string>
+
+#include "master/partition.h"
+#include "runtime/cancel_guard.h"
+#include "swamp/error.h"
+
+namespace swamp::master {
+
+using runtime::SlaveResult;
+
+namespace {
+
+thread_local Workspace* workspace_of_this_thread = nullptr;
+
+// make_key() returns the POSIX key that deletes a thread's workspace. Its
+// destructor runs after those of all thread-locals, and not at the end of the
+// process: the destructors of the caller's own thread-locals and statics may
+// still call swamp.
+pthread_key_t make_key() {
+  pthread_key_t key;
+  const int error = pthread_key_create(&key, [](void* workspace) {
+    delete static_cast<Workspace*>(workspace);
+    workspace_of_this_thread = nullptr;
+  });
+  if (error == 0) return key;
+  throw Error(SWAMP_OUT_OF_MEMORY,
+              "pthread_key_create: got error " + std::to_string(error) +
+                  ", expected a key that other libraries have not used up");
+}
+
+}  // namespace
+
+Workspace& Workspace::of_this_thread() {
+  if (workspace_of_this_thread == nullptr) {
+    static const pthread_key_t key = make_key();  // tried again if it throws
+    auto workspace = std::make_unique<Workspace>();
+    if (pthread_setspecific(key, workspace.get()) != 0) throw std::bad_alloc();
+    workspace_of_this_thread = workspace.release();
+  }
+  return *workspace_of_this_thread;
+}
+
+SlaveResult Workspace::run(Machine::Impl& machine, const SegmentList& list,
+                           std::size_t partial_bytes) {
+  const runtime::CancelGuard guard;
+  last_partials_ = {};
+  make_ranges(machine, list);
+  if (partial_bytes != 0) {
+    const std::size_t slots =
+        list.table.count + static_cast<std::size_t>(slaves_);
+    last_partials_ = {partials_.reserve(slots * partial_bytes), partial_bytes,
+                      slots};
+  }
+  return launch(machine, list);
+}
+
+SlaveResult Workspace::run_by_grain(Machine::Impl& machine,
+                                    const SegmentList& list,
+                                    std::size_t partial_bytes) {
+  const runtime::CancelGuard guard;
+  last_partials_ = {};
+  make_ranges(machine, list);
+  std::byte* const base = segments_.reserve(0);
+  const Grains grains = number_grains(
+      SegmentCounts(list.table), [&](std::size_t i, std::size_t first) {
+        reinterpret_cast<Segment*>(base + i * list.table.stride)
+            ->first_grain() = first;
+      });
+  last_partials_ = {partials_.reserve(grains.count * partial_bytes),
+                    partial_bytes, grains.count, grains.elements};
+  return launch(machine, list);
+}
+
+// make_ranges() fills ranges_ and sets slaves_, to 0 if there is nothing to do.
+void Workspace::make_ranges(const Machine::Impl& machine,
+                            const SegmentList& list) {
+  slaves_ = 0;
+  if (list.traffic_bytes == 0) return;
+  const bool alone = list.traffic_bytes < machine.tuning.spawn_traffic_bytes;
+  const int slaves = alone ? 1 : machine.slaves();
+  runtime::SlaveRange* ranges =
+      ranges_.reserve(static_cast<std::size_t>(slaves));
+  slaves_ =
+      partition(SegmentCounts(list.table), list.traffic_bytes, slaves, ranges);
+}
+
+SlaveResult Workspace::launch(Machine::Impl& machine, const SegmentList& list) {
+  if (slaves_ == 0) return {};
+  runtime::Launch launch;
+  launch.table = list.table;
+  launch.traffic_bytes = list.traffic_bytes;
+  launch.ranges = ranges_.reserve(0);
+  launch.slaves = slaves_;
+  launch.results = results_.reserve(static_cast<std::size_t>(slaves_));
+  launch.partials = last_partials_;
+  runtime::run(machine, launch, arenas_);
+  return reduce(launch.results, slaves_);
+}
+
+SlaveResult reduce(const SlaveResult* results, int count) noexcept {
+  SlaveResult all;
+  for (int i = 0; i < count; ++i) {
+    const SlaveResult& one = results[i];
+    if (one.flagged_elements == 0) continue;
+    all.flagged_elements += one.flagged_elements;
+    all.flagged_segments += one.flagged_segments;
+    if (all.first_segment == SlaveResult::kNone) {
+      all.first_segment = one.first_segment;
+      all.first_index = one.first_index;
+    } else if (one.first_segment == all.last_segment) {
+      --all.flagged_segments;
+    }
+    all.last_segment = one.last_segment;
+  }
+  return all;
+}
+
+SlaveResult run_operations(const OperandList* lists,
+                           const OperationTable& operations, Machine* machine) {
+  Machine::Impl& impl = impl_of(machine);
+  Workspace& workspace = Workspace::of_this_thread();
+  return workspace.run(
+      impl, make_segments(lists, operations, false, workspace.segments()));
+}
+
+}  // namespace swamp::master

@@ -1,0 +1,107 @@
+#include "runtime/check.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <mutex>
+
+#include "runtime/fork_guard.h"
+
+namespace swamp::runtime {
+namespace {
+
+// All under fork_mutexes().reports.
+struct Collector {
+  std::size_t count = 0;
+  swamp_check_callback callback = nullptr;
+  void* user = nullptr;
+};
+Collector all;
+
+std::lock_guard<std::mutex> locked() {
+  return std::lock_guard<std::mutex>(fork_mutexes().reports);
+}
+
+}  // namespace
+
+void report(const Where& where, const char* category, const char* format,
+            ...) noexcept {
+  char text[256];
+  std::va_list args;
+  va_start(args, format);
+  std::vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  char line[512];
+  std::snprintf(line, sizeof line, "%s:%d: %s: cg %d slave %d: %s", where.file,
+                where.line, category, where.core_group, where.slave, text);
+  const auto lock = locked();
+  ++all.count;
+  if (all.callback != nullptr) all.callback(all.user, line);
+}
+
+std::size_t report_count() noexcept {
+  const auto lock = locked();
+  return all.count;
+}
+
+void set_report_callback(swamp_check_callback callback, void* user) noexcept {
+  const auto lock = locked();
+  all.callback = callback;
+  all.user = user;
+}
+
+MainWindow::MainWindow(const SegmentTable& table, const void* partials,
+                       std::size_t partials_bytes) {
+  add(partials, partials_bytes, true);
+  add(table.base, table.count * table.stride, false);
+  for (std::size_t i = 0; i < table.operation_count; ++i) {
+    const Operation& operation = table.operations[i];
+    add(&operation, sizeof operation, false);
+    add(operation.args, operation.args_bytes, false);
+  }
+  for (std::size_t i = 0; i < table.count; ++i) {
+    const Segment& segment = table[i];
+    for (int s = 0; s < segment.operation->operand_count; ++s) {
+      const Operand& operand = segment.operation->operands[s];
+      add(segment.data()[s], segment.count * operand.element_bytes,
+          operand.access != Access::in, i);
+    }
+  }
+  std::sort(ranges_.begin(), ranges_.end(),
+            [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  const Range* farthest = nullptr;
+  for (Range& range : ranges_) {
+    if (farthest != nullptr && range.begin < farthest->end &&
+        (range.writable || farthest->writable) && !overlap_.found &&
+        range.segment != kNoSegment && farthest->segment != kNoSegment) {
+      overlap_ = {true, std::min(range.segment, farthest->segment),
+                  std::max(range.segment, farthest->segment)};
+    }
+    if (farthest == nullptr || range.end > farthest->end) farthest = &range;
+    range.reach = farthest->end;
+  }
+}
+
+void MainWindow::add(const void* address, std::size_t bytes, bool writable,
+                     std::size_t segment) {
+  if (bytes == 0) return;
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  ranges_.push_back({begin, begin + bytes, 0, segment, writable});
+}
+
+bool MainWindow::allows(const void* address, std::size_t bytes,
+                        bool write) const noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  auto next = std::upper_bound(
+      ranges_.begin(), ranges_.end(), begin,
+      [](std::uintptr_t at, const Range& range) { return at < range.begin; });
+  // A caller's arrays may overlap: any that contains the transfer allows it.
+  while (next != ranges_.begin()) {
+    --next;
+    if (begin + bytes <= next->end && (next->writable || !write)) return true;
+    if (next->reach < begin + bytes) break;
+  }
+  return false;
+}
+
+}  // namespace swamp::runtime

@@ -1,0 +1,123 @@
+#include "runtime/launch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include "runtime/check.h"
+#include "runtime/dma.h"
+#include "runtime/float_environment.h"
+#include "runtime/machine_impl.h"
+#include "runtime/tile_loop.h"
+#include "swamp/error.h"
+
+namespace swamp::runtime {
+namespace {
+
+void view_slave(const Launch& launch, int slave, int) noexcept {
+  launch.results[slave] = SlaveResult{};
+  run_view(launch, slave);
+}
+
+template <class Dma>
+void run_tile_loop(const Launch& launch, int slave, Ldm& ldm, Dma& dma) {
+  launch.results[slave] = SlaveResult{};
+  TileLoop<Dma>(launch, slave, launch.ranges[slave], launch.kernels, ldm, dma,
+                launch.results[slave])
+      .run();
+}
+
+void copy_slave(const Launch& launch, int slave, int worker) noexcept {
+  Ldm ldm = launch.arenas->arena(worker, launch.ldm_bytes);
+  CopyDma dma;
+  run_tile_loop(launch, slave, ldm, dma);
+}
+
+void check_slave(const Launch& launch, int slave, int worker) noexcept {
+  Ldm ldm = launch.arenas->arena(worker, launch.ldm_bytes);
+  std::memset(ldm.base(), 0xff, ldm.bytes());  // poison the previous contents
+  CheckedDma dma(ldm, *launch.window, slave / launch.slaves_per_group,
+                 slave % launch.slaves_per_group);
+  run_tile_loop(launch, slave, ldm, dma);
+}
+
+// By Transfer.
+constexpr SlaveFunction kSlaveFunctions[] = {&view_slave, &copy_slave,
+                                             &check_slave};
+
+// require_ldm() returns how much of a slave's LDM the launch uses.
+std::size_t require_ldm(const Machine::Impl& machine, const Launch& launch) {
+  const SegmentTable& table = launch.table;
+  std::size_t used = 0;
+  for (std::size_t i = 0; i < table.operation_count; ++i) {
+    if ((table.operations_used >> i & 1u) == 0) continue;
+    const Operation& operation = table.operations[i];
+    const LdmLayout layout = LdmLayout::make(
+        operation, launch.ldm_bytes, launch.tile_bytes, launch.partials.bytes);
+    used = std::max(used, layout.bytes_used);
+    if (layout.fits()) continue;
+    throw Error(SWAMP_INVALID_ARGUMENT,
+                std::string("kernel ") +
+                    machine.kernels->rows[operation.kernel].name +
+                    " asks for " + std::to_string(layout.bytes_needed) +
+                    " bytes of LDM; a slave has " +
+                    std::to_string(launch.ldm_bytes) + " (SWAMP_LDM_BYTES)");
+  }
+  return used;
+}
+
+void make_window(std::optional<MainWindow>& window, const Launch& launch) {
+  try {
+    window.emplace(launch.table, launch.partials.base,
+                   launch.partials.slots * launch.partials.bytes);
+  } catch (const std::bad_alloc&) {
+    throw Error(SWAMP_OUT_OF_MEMORY,
+                "cannot allocate the ranges that transfer mode check needs");
+  }
+  const MainWindow::Overlap& overlap = window->overlap();
+  if (!overlap.found) return;
+  throw Error(SWAMP_INVALID_ARGUMENT,
+              "arrays " + std::to_string(overlap.first) + " and " +
+                  std::to_string(overlap.second) +
+                  " of the list overlap; expected arrays that share no byte "
+                  "(found by transfer mode check)");
+}
+
+}  // namespace
+
+void run_slaves(const Launch& launch, int begin, int end, int worker) noexcept {
+  const FloatEnvironmentScope scope(launch.float_environment);
+  for (int slave = begin; slave < end; ++slave) {
+    launch.run_slave(launch, slave, worker);
+  }
+}
+
+void run(Machine::Impl& machine, Launch& launch, LdmArenas& arenas) {
+  launch.slaves_per_group = static_cast<int>(machine.slaves_per_group);
+  launch.kernels = machine.kernels->rows;
+  launch.arenas = &arenas;
+  launch.run_slave =
+      kSlaveFunctions[static_cast<std::size_t>(machine.transfer)];
+  launch.float_environment = read_float_environment();
+  std::optional<MainWindow> window;
+  if (machine.transfer == Transfer::view) {
+    if (launch.table.count != 0) {
+      launch.hints = view_hints(machine.tuning, launch);
+    }
+  } else {
+    launch.ldm_bytes =
+        std::min(machine.ldm_bytes, machine.backend->ldm_limit());
+    launch.tile_bytes = machine.tuning.tile_bytes;
+    launch.ldm_used_bytes = require_ldm(machine, launch);
+    arenas.reserve(launch.slaves == 1 ? 1 : machine.backend->worker_count(),
+                   launch.ldm_bytes);
+    if (machine.transfer == Transfer::check) {
+      make_window(window, launch);
+      launch.window = &*window;
+    }
+  }
+  machine.backend->run(launch);
+}
+
+}  // namespace swamp::runtime

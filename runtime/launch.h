@@ -1,0 +1,200 @@
+// What one launch does, as plain data, so that slaves that cannot run code of
+// the host can get it by DMA.
+#ifndef SWAMP_RUNTIME_LAUNCH_H_
+#define SWAMP_RUNTIME_LAUNCH_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "slave/kernel.h"
+
+namespace swamp {
+
+// Operation is a kernel with its arguments. It is made once for each
+// combination of dtypes, and shared by the segments.
+struct Operation {
+  KernelId kernel = 0;
+  std::uint8_t operand_count = 0;
+  Operand operands[kMaxOperands] = {};
+  std::uint32_t traffic_bytes = 0;  // read and written for one element
+  std::uint32_t args_bytes = 0;     // a multiple of 4
+  const void* args = nullptr;       // alive until the join
+
+  Operation() noexcept = default;
+  // `kernel_args` are of the type that the kernel was listed with, and are not
+  // copied.
+  Operation(const KernelInfo& info, const void* kernel_args) noexcept
+      : kernel(info.id),
+        operand_count(info.operand_count),
+        traffic_bytes(info.traffic_bytes),
+        args_bytes(info.args_bytes),
+        args(kernel_args) {
+    for (int s = 0; s < kMaxOperands; ++s) operands[s] = info.operands[s];
+  }
+};
+
+// Segment is one tensor: `count` elements of each operand. The addresses of the
+// operands lie directly after it, so that a segment is no longer than its
+// operation needs (24 bytes with one operand). If partial results are gathered
+// by grain, the number of the segment's first grain follows them.
+struct Segment {
+  const Operation* operation;  // shared; alive until the join
+  std::size_t count;           // elements of each operand
+
+  // operand_count addresses.
+  std::byte** data() noexcept {
+    return reinterpret_cast<std::byte**>(this + 1);
+  }
+  std::byte* const* data() const noexcept {
+    return reinterpret_cast<std::byte* const*>(this + 1);
+  }
+  // The number of the segment's first grain, if the table has room for it.
+  std::uint64_t& first_grain() noexcept {
+    return *reinterpret_cast<std::uint64_t*>(data() + operation->operand_count);
+  }
+  // The same for a slave, whose copy of the operation is elsewhere.
+  std::uint64_t first_grain(int operand_count) const noexcept {
+    return *reinterpret_cast<const std::uint64_t*>(data() + operand_count);
+  }
+};
+
+// segment_bytes() is the distance of segments with so many operands.
+constexpr std::size_t segment_bytes(int operand_count) noexcept {
+  return sizeof(Segment) +
+         static_cast<std::size_t>(operand_count) * sizeof(std::byte*);
+}
+
+}  // namespace swamp
+
+namespace swamp::runtime {
+
+// SegmentTable is a list of segments, `stride` bytes apart, and the operations
+// that they point to, all of which have the same operand_count. It owns
+// nothing.
+struct SegmentTable {
+  const std::byte* base = nullptr;
+  std::size_t stride = 0;
+  std::size_t count = 0;
+  const Operation* operations = nullptr;
+  std::size_t operation_count = 0;
+  std::uint32_t operations_used = ~0u;  // bit i: a segment has operation i
+
+  const Segment& operator[](std::size_t i) const noexcept {
+    return *reinterpret_cast<const Segment*>(base + i * stride);
+  }
+};
+
+// SlaveRange is one slave's part of a table: from element `begin_element` of
+// segment `begin_segment` up to, not including, element `end_element` of
+// segment `end_segment`. An end_element of 0 ends before that segment.
+struct SlaveRange {
+  std::size_t begin_segment = 0;
+  std::size_t begin_element = 0;
+  std::size_t end_segment = 0;
+  std::size_t end_element = 0;
+};
+
+// Partials is memory for partial results, `slots` of `bytes` each (0: none).
+// - grain_elements == 0: one slot for each pair of a slave and a segment of
+//   which it has elements. A segment is shared by neighbouring slaves only, so
+//   segments + slaves slots are enough.
+// - Otherwise: one slot for each grain. The grains of a segment are runs of so
+//   many elements, numbered from its first_grain(). No grain is split between
+//   slaves.
+// A slave writes only the slots of elements that it has.
+struct Partials {
+  std::byte* base = nullptr;  // a multiple of 8, as is `bytes`
+  std::size_t bytes = 0;
+  std::size_t slots = 0;
+  std::size_t grain_elements = 0;
+
+  std::byte* slot(std::size_t segment, int slave) const noexcept {
+    return base + (segment + static_cast<std::size_t>(slave)) * bytes;
+  }
+  // Place is a slot, and the end of its elements in the segment.
+  struct Place {
+    std::byte* slot;
+    std::size_t end;
+  };
+  // place() returns the slot of `element` of segment i.
+  Place place(const Segment& segment, int operand_count, std::size_t i,
+              int slave, std::size_t element) const noexcept {
+    if (grain_elements == 0) return {slot(i, slave), ~std::size_t{0}};
+    const std::size_t grain = element / grain_elements;
+    return {base + (segment.first_grain(operand_count) + grain) * bytes,
+            (grain + 1) * grain_elements};
+  }
+};
+
+// SlaveResult is what one slave found in its part of a list. Only that slave
+// writes it; the master reduces the results after the join, so there are no
+// shared flags and no atomics.
+struct alignas(128) SlaveResult {
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};  // no segment
+
+  std::uint64_t flagged_elements = 0;
+  std::uint64_t flagged_segments = 0;   // segments that hold a flagged element
+  std::uint64_t first_segment = kNone;  // lowest flagged (segment, index)
+  std::uint64_t first_index = 0;
+  std::uint64_t last_segment = kNone;  // highest flagged segment
+
+  // add() adds the result of a tile of `segment`. Tiles must be added in the
+  // order of the list.
+  void add(std::uint64_t segment, const Result& tile) noexcept {
+    if (tile.flagged_elements == 0) return;
+    if (first_segment == kNone) {
+      first_segment = segment;
+      first_index = tile.first_index;
+    }
+    if (last_segment != segment) {
+      last_segment = segment;
+      ++flagged_segments;
+    }
+    flagged_elements += tile.flagged_elements;
+  }
+};
+
+// MemoryHints are what the runtime tells the kernels of a launch about memory,
+// in every Tile.
+struct MemoryHints {
+  std::uint32_t prefetch_bytes = 0;
+  bool non_temporal = false;
+};
+
+class LdmArenas;
+class MainWindow;
+struct Launch;
+
+// SlaveFunction runs one slave on OS thread `worker` of this launch.
+using SlaveFunction = void (*)(const Launch& launch, int slave,
+                               int worker) noexcept;
+
+// Launch describes spawn, tile loop and join, for every backend, the checker,
+// the cost model and the slaves of athread, which get a copy by DMA.
+struct Launch {
+  // Set by the master. ranges[i] and results[i] belong to slave i, which
+  // clears its result first.
+  SegmentTable table;
+  std::uint64_t traffic_bytes = 0;  // read and written by all slaves together
+  const SlaveRange* ranges = nullptr;
+  int slaves = 0;  // 1..the machine's
+  SlaveResult* results = nullptr;
+  Partials partials = {};
+
+  // Set by runtime::run().
+  int slaves_per_group = 1;
+  std::size_t ldm_bytes = 0;            // of a slave
+  std::size_t ldm_used_bytes = 0;       // of them, needed by this launch
+  std::size_t tile_bytes = 0;           // of the widest operand
+  std::uint64_t float_environment = 0;  // of the caller
+  MemoryHints hints;                    // of transfer mode view
+  // Of slaves that are threads of the host; meaningless on a slave core.
+  SlaveFunction run_slave = nullptr;  // by transfer mode
+  const KernelRow* kernels = nullptr;
+  const LdmArenas* arenas = nullptr;
+  const MainWindow* window = nullptr;  // of transfer mode check
+};
+
+}  // namespace swamp::runtime
+
+#endif  // SWAMP_RUNTIME_LAUNCH_H_

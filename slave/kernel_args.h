@@ -1,0 +1,151 @@
+// The arguments and partial results of the kernels, and the contract of each
+// family. Common to all:
+// - Every operand has tile.count elements. The first element of a tile is
+//   aligned to its type, not more. Operands must not overlap.
+// - Arguments hold numbers of the formula only. They are not checked: any
+//   float, nan included, gives what IEEE arithmetic gives.
+// - Where a family flags elements, it flags incoming values, before it
+// computes.
+#ifndef SWAMP_SLAVE_KERNEL_ARGS_H_
+#define SWAMP_SLAVE_KERNEL_ARGS_H_
+
+#include <cstdint>
+#include <cstring>
+
+namespace swamp::slave {
+
+// unscale: x (inout) = x * inv_scale. 16-bit types multiply in float32 and
+//   round again, float64 multiplies in float64.
+// check: x (in) is only read; inv_scale is not used.
+// Both flag inf and nan.
+struct UnscaleArgs {
+  float inv_scale;
+};
+
+// norm: x (in) is only read. Adds the squares of the unscaled elements, in
+//   double, to NormPartial of their grain. An unscaled element is
+//   f32(widened x * inv_scale); of float64 it is the double product. Flags inf
+//   and nan.
+struct NormArgs {
+  float inv_scale;
+};
+
+// NormPartial: lane i holds the sum of the squares of the elements whose index
+// in their tensor is i mod 16, added in their order.
+struct NormPartial {
+  static constexpr int kLanes = 16;
+  double lanes[kLanes];
+
+  // total() adds the lanes as a fixed binary tree: lanes 8 apart, then 4, 2, 1.
+  double total() const noexcept {
+    double sum[kLanes];
+    for (int i = 0; i < kLanes; ++i) sum[i] = lanes[i];
+    for (int distance = kLanes / 2; distance != 0; distance /= 2) {
+      for (int i = 0; i < distance; ++i) sum[i] += sum[i + distance];
+    }
+    return sum[0];
+  }
+};
+
+// count_zeros: x (in) is only read. Flags +0 and -0, by their bits.
+struct CountZerosArgs {};
+
+// scan: x (in) is only read. Counts inf, nan and finite elements and finds the
+//   extremes of the finite ones, in ScanPartial. Flags inf and nan.
+struct ScanArgs {};
+
+// order_key() maps doubles to integers of the same order, -0 below +0.
+// Integers, because comparing doubles depends on the float environment.
+inline std::int64_t order_key(double value) noexcept {
+  std::int64_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits < 0 ? bits ^ 0x7fffffffffffffff : bits;
+}
+
+inline double from_order_key(std::int64_t key) noexcept {
+  if (key < 0) key ^= 0x7fffffffffffffff;
+  double value;
+  std::memcpy(&value, &key, sizeof value);
+  return value;
+}
+
+// ScanPartial is what a scan found in a segment so far; zero means nothing.
+struct ScanPartial {
+  std::uint64_t inf_count;
+  std::uint64_t nan_count;
+  std::uint64_t finite_count;
+  std::uint64_t first_nonfinite;  // if inf_count + nan_count != 0
+  std::int64_t min_key;           // if finite_count != 0
+  std::int64_t max_key;           // if finite_count != 0
+
+  // add() adds what was found in elements after those of this one.
+  void add(const ScanPartial& later) noexcept {
+    if (inf_count + nan_count == 0) first_nonfinite = later.first_nonfinite;
+    inf_count += later.inf_count;
+    nan_count += later.nan_count;
+    if (later.finite_count == 0) return;
+    if (finite_count == 0 || later.min_key < min_key) min_key = later.min_key;
+    if (finite_count == 0 || later.max_key > max_key) max_key = later.max_key;
+    finite_count += later.finite_count;
+  }
+};
+
+// cast: out = cast(in / divisor). The quotient is rounded to the type of `in`
+//   before it is cast, because FSDP divides in place and then casts. A divisor
+//   of 1 does not divide. Flags nothing.
+struct CastArgs {
+  float divisor;
+};
+
+// accumulate: sum (inout, float32) = (sum + widened in) / divisor. A divisor of
+//   1 does not divide. Flags nothing.
+struct AccumulateArgs {
+  float divisor;
+};
+
+// Steps: gradient (in), weight (inout, float32), the moments (inout, float32)
+// and, if the last type of the name says so, the model's weight (out), which is
+// the new weight rounded. Every step begins with
+//   g = f32(f32(widened gradient * inv_scale) * clip_coefficient)
+// They flag nothing.
+
+// sgd, sgd_momentum (with one moment, b): torch.optim.SGD, its for-loop form on
+// CPUs. add(x, alpha) there is one fused multiply-add:
+//   g = fma(p, weight_decay, g)                            if weight_decay != 0
+//   b = first_step ? g : fma(g, 1 - dampening, b * momentum)    with a momentum
+//   g = nesterov ? fma(b, momentum, g) : b                      with a momentum
+//   p = fma(g, -lr, p)
+struct SgdArgs {
+  float inv_scale;
+  float clip_coefficient;
+  float lr;
+  float momentum;
+  float one_minus_dampening;
+  float weight_decay;
+  std::uint32_t nesterov;    // 0 or 1
+  std::uint32_t first_step;  // 0 or 1
+};
+
+// adam (moments m and v): torch's fused CPU Adam and AdamW, the vector body
+// (FusedAdamKernel.cpp):
+//   g = g + p * weight_decay                         Adam, if weight_decay != 0
+//   p = p * decay                                    AdamW
+//   m = lerp(m, g, 1 - beta1)
+//   v = fma(one_minus_beta2 * g, g, v * beta2)
+//   p = p + (-step_size * m) / (sqrt(v) / bias_correction2_sqrt + eps)
+struct AdamArgs {
+  float inv_scale;
+  float clip_coefficient;
+  float one_minus_beta1;
+  float beta2;
+  float one_minus_beta2;
+  float step_size;              // lr / (1 - beta1^step)
+  float bias_correction2_sqrt;  // sqrt(1 - beta2^step)
+  float eps;
+  float weight_decay;  // of Adam; 0 for AdamW
+  float decay;         // of AdamW, 1 - lr * weight_decay; 1 for Adam
+};
+
+}  // namespace swamp::slave
+
+#endif  // SWAMP_SLAVE_KERNEL_ARGS_H_

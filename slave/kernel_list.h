@@ -1,0 +1,73 @@
+// The list of kernels as constants, generated from kernels.inc.
+#ifndef SWAMP_SLAVE_KERNEL_LIST_H_
+#define SWAMP_SLAVE_KERNEL_LIST_H_
+
+#include "slave/kernel.h"
+#include "slave/kernel_args.h"
+
+namespace swamp {
+
+// Kernels of one family compute the same with operands of different types.
+enum class KernelFamily : std::uint8_t {
+  unscale,
+  check,
+  scan,
+  norm,
+  count_zeros,
+  cast,
+  accumulate,
+  sgd,
+  sgd_momentum,
+  adam
+};
+
+namespace slave {
+
+namespace kernel_id {
+enum : KernelId {
+#define SWAMP_KERNEL(name, ...) name,
+#include "slave/kernels.inc"
+#undef SWAMP_KERNEL
+  count
+};
+}  // namespace kernel_id
+
+// Indexed by KernelId.
+inline constexpr KernelInfo kKernels[] = {
+#define SWAMP_KERNEL(name, family, Args, ...)                     \
+  kernel_info<Args>(#name, kernel_id::name, KernelFamily::family, \
+                    {__VA_ARGS__}),
+#include "slave/kernels.inc"
+#undef SWAMP_KERNEL
+};
+
+// KernelGroup is the kernels of a family that have the same number of operands.
+struct KernelGroup {
+  static constexpr int kMaxKernels = 9;
+
+  int operand_count = 0;
+  int count = 0;
+  KernelId ids[kMaxKernels] = {};
+  // fits[s][type], bit i: operand s of kernel ids[i] is of `type`.
+  std::uint32_t fits[kMaxOperands][kScalarTypeCount] = {};
+};
+
+constexpr KernelGroup kernel_group(KernelFamily family, int operand_count) {
+  KernelGroup group;
+  group.operand_count = operand_count;
+  for (const KernelInfo& kernel : kKernels) {
+    if (kernel.family != family || kernel.operand_count != operand_count) {
+      continue;
+    }
+    for (int s = 0; s < operand_count; ++s) {
+      group.fits[s][kernel.types[s]] |= 1u << group.count;
+    }
+    group.ids[group.count++] = kernel.id;
+  }
+  return group;
+}
+
+}  // namespace slave
+}  // namespace swamp
+
+#endif  // SWAMP_SLAVE_KERNEL_LIST_H_

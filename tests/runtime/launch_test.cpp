@@ -1,0 +1,200 @@
+// Launches of trivial kernels, x backend x transfer x slaves.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "runtime/check.h"
+#include "swamp/error.h"
+#include "tests/runtime/test_kernels.h"
+
+namespace swamp::test {
+namespace {
+
+// Every combination of backend, transfer mode and number of slaves.
+template <class Body>
+void for_each_machine(std::size_t ldm_bytes, Body body) {
+  for (const std::string& backend : backends()) {
+    for (const std::string& transfer : transfers()) {
+      for (const std::uint32_t slaves : {1u, 2u, 64u, 384u}) {
+        SCOPED_TRACE(backend + " " + transfer + " " + std::to_string(slaves));
+        Machine machine(machine_config(backend, transfer, slaves, ldm_bytes));
+        body(machine);
+      }
+    }
+  }
+}
+
+constexpr std::size_t kCounts[] = {1,  0,    3, 16,   100, 8192, 5000,
+                                   17, 9000, 0, 4097, 2,   1,    20000};
+
+TEST(LaunchTest, EveryElementOnce) {
+  const std::size_t before = runtime::report_count();
+  // The small LDM gives many tiles, the default few.
+  for (const std::size_t ldm_bytes : {std::size_t{4096}, std::size_t{0}}) {
+    for_each_machine(ldm_bytes, [](Machine& machine) {
+      const Args args{7};
+      const Operation operation(kAdd, &args);
+      TestList list(operation);
+      std::vector<std::vector<std::uint32_t>> arrays;
+      for (const std::size_t count : kCounts) {
+        arrays.emplace_back(count);
+        std::iota(arrays.back().begin(), arrays.back().end(), 1u);
+        list.add(count, {arrays.back().data()});
+      }
+      arrays[4][99] = arrays[8][0] = arrays[8][8999] = kFlagged;
+      std::uint64_t flagged = 0;
+      for (const runtime::SlaveResult& result : run(machine, list)) {
+        flagged += result.flagged_elements;
+      }
+      EXPECT_EQ(flagged, 3u);
+      for (std::size_t t = 0; t < arrays.size(); ++t) {
+        for (std::size_t i = 0; i < arrays[t].size(); ++i) {
+          const bool was_flagged =
+              (t == 4 && i == 99) || (t == 8 && (i == 0 || i == 8999));
+          const std::uint32_t was =
+              was_flagged ? kFlagged : static_cast<std::uint32_t>(i + 1);
+          ASSERT_EQ(arrays[t][i], was + 7) << t << " " << i;
+        }
+      }
+    });
+  }
+  EXPECT_EQ(runtime::report_count(), before);
+}
+
+TEST(LaunchTest, SeveralStreamsAndOddEdges) {
+  const std::size_t before = runtime::report_count();
+  for_each_machine(4096, [](Machine& machine) {
+    const Args args{0x10000};
+    const Operation operation(kWiden, &args);
+    TestList list(operation);
+    struct Tensor {
+      std::vector<std::uint16_t> in;
+      std::vector<std::uint32_t> out;
+      std::vector<std::uint64_t> sum;
+      std::size_t skip;
+    };
+    std::vector<Tensor> tensors;
+    std::size_t skip = 0;
+    for (const std::size_t count : kCounts) {
+      Tensor tensor{std::vector<std::uint16_t>(count + skip),
+                    std::vector<std::uint32_t>(count),
+                    std::vector<std::uint64_t>(count, 5), skip};
+      std::iota(tensor.in.begin(), tensor.in.end(), std::uint16_t{3});
+      tensors.push_back(std::move(tensor));
+      Tensor& t = tensors.back();
+      list.add(count, {t.in.data() + skip, t.out.data(), t.sum.data()});
+      skip = 1 - skip;  // every second array begins in the middle of a word
+    }
+    run(machine, list);
+    for (const Tensor& t : tensors) {
+      for (std::size_t i = 0; i < t.out.size(); ++i) {
+        ASSERT_EQ(t.out[i], t.in[i + t.skip] + 0x10000u) << i;
+        ASSERT_EQ(t.sum[i], t.in[i + t.skip] + 5u) << i;
+      }
+    }
+  });
+  EXPECT_EQ(runtime::report_count(), before);
+}
+
+TEST(LaunchTest, OddEdgesAreNotRoundedIntoTheNeighbour) {
+  // An array of 16-bit elements between two neighbours in the same words.
+  for_each_machine(4096, [](Machine& machine) {
+    const Args args{1};
+    const Operation operation(kWiden, &args);
+    std::vector<std::uint16_t> in(1003, 9);
+    std::vector<std::uint32_t> out(1001 + 2, 77);
+    std::vector<std::uint64_t> sum(1001 + 2, 88);
+    TestList list(operation);
+    list.add(1001, {in.data() + 1, out.data() + 1, sum.data() + 1});
+    run(machine, list);
+    EXPECT_EQ(out.front(), 77u);
+    EXPECT_EQ(out.back(), 77u);
+    EXPECT_EQ(sum.front(), 88u);
+    EXPECT_EQ(sum.back(), 88u);
+  });
+}
+
+// Bytes begin and end anywhere in a word, also twice in one word, and every
+// slave leaves a partial result for each segment it met.
+TEST(LaunchTest, BytesAnywhereAndPartialResults) {
+  const std::size_t before = runtime::report_count();
+  for_each_machine(4096, [](Machine& machine) {
+    const Args args{3};
+    const Operation operation(kTally, &args);
+    TestList list(operation);
+    std::vector<std::vector<std::uint8_t>> arrays;
+    std::vector<std::size_t> skips, counts;
+    std::uint64_t filled = 1;
+    std::size_t skip = 0;
+    for (const std::size_t count : {1u, 2u, 3u, 0u, 5u, 7u, 1000u, 20001u, 1u,
+                                    4096u, 30003u, 2u, 6u, 0u, 9u}) {
+      arrays.emplace_back(count + skip + 5);
+      for (std::uint8_t& byte : arrays.back()) {
+        byte = static_cast<std::uint8_t>(filled = filled * 1103515245 + 12345);
+      }
+      skips.push_back(skip);
+      counts.push_back(count);
+      list.add(count, {arrays.back().data() + skip});
+      skip = (skip + 1) % 4;
+    }
+    const auto original = arrays;
+    const int slaves = machine.impl().slaves();
+    std::vector<std::uint64_t> memory(
+        arrays.size() + static_cast<std::size_t>(slaves), ~std::uint64_t{0});
+    const runtime::Partials partials{
+        reinterpret_cast<std::byte*>(memory.data()), sizeof memory[0],
+        memory.size()};
+    run(machine, list, partials);
+
+    std::vector<std::uint64_t> sums(arrays.size());
+    const std::vector<runtime::SlaveRange> ranges = list.split(slaves);
+    for (int s = 0; s < slaves; ++s) {
+      const runtime::SlaveRange& range = ranges[static_cast<std::size_t>(s)];
+      for (std::size_t t = range.begin_segment; t <= range.end_segment; ++t) {
+        const std::size_t begin =
+            t == range.begin_segment ? range.begin_element : 0;
+        if (t == arrays.size()) break;
+        const std::size_t end =
+            t == range.end_segment ? range.end_element : counts[t];
+        if (begin >= end) continue;
+        sums[t] += *reinterpret_cast<std::uint64_t*>(partials.slot(t, s));
+      }
+    }
+    for (std::size_t t = 0; t < arrays.size(); ++t) {
+      std::uint64_t sum = 0;
+      for (std::size_t i = 0; i < arrays[t].size(); ++i) {
+        const bool inside = i >= skips[t] && i < skips[t] + counts[t];
+        if (inside) sum += original[t][i];
+        ASSERT_EQ(arrays[t][i],
+                  static_cast<std::uint8_t>(original[t][i] + (inside ? 3 : 0)))
+            << t << " " << i;
+      }
+      EXPECT_EQ(sums[t], sum) << "segment " << t;
+    }
+  });
+  EXPECT_EQ(runtime::report_count(), before);
+}
+
+TEST(LaunchTest, TooLittleLdmIsAnErrorBeforeTheFirstWrite) {
+  for (const std::string transfer : {"copy", "check"}) {
+    Machine machine(machine_config("serial", transfer, 4, 1024));
+    const Args args{1};
+    const Operation operation(kAdd, &args);
+    std::vector<std::uint32_t> data(100, 1);
+    TestList list(operation);
+    list.add(100, {data.data()});
+    try {
+      run(machine, list);
+      FAIL() << "expected an error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), SWAMP_INVALID_ARGUMENT);
+      const std::string text = error.what();
+      EXPECT_NE(text.find("kernel add asks for "), std::string::npos) << text;
+      EXPECT_NE(text.find("a slave has 1024 "), std::string::npos) << text;
+    }
+    EXPECT_EQ(data, std::vector<std::uint32_t>(100, 1));
+  }
+}
+
+}  // namespace
+}  // namespace swamp::test

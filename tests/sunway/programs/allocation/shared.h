@@ -1,0 +1,9 @@
+#pragma once
+struct Node {
+  int value;
+  Node* next;
+};
+struct Result {
+  Node* nodes;
+  long sum;
+};

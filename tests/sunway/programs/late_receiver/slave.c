@@ -1,0 +1,36 @@
+#include <slave.h>
+#include <unistd.h>
+
+enum { kRounds = 2, kMessages = 100 };
+
+extern long sums[64];
+
+__thread_local long mine, box[8][kMessages];
+__thread_local volatile long table[16];
+__thread_local crts_rply_t sent, came;
+
+/* The first of each row receives, and now and then makes no sound. */
+void work(void* unused) {
+  const int row = _PEN / 8 * 8;
+  long sum = _PEN;
+  sent = came = 0;
+  athread_ssync_row();
+  for (int round = 1; round <= kRounds; ++round) {
+    if (_PEN == row) {
+      usleep(30000);
+      for (int i = 0; i < 16; ++i) table[i] = 0;
+      for (int i = 0; i < 4000; ++i) sum += table[i % 16];
+      athread_rma_wait_value(&came, 7 * kMessages * round);
+      for (int i = 1; i < 8; ++i)
+        for (int j = 0; j < kMessages; ++j) sum += box[i][j];
+    } else {
+      for (int j = 0; j < kMessages; ++j) {
+        mine = round - 1 + _PEN % 8;
+        athread_rma_put(&mine, sizeof mine, row, &box[_PEN - row][j],
+                        (void*)&came);
+      }
+    }
+    athread_ssync_row();
+  }
+  sums[_PEN] = _PEN == row ? sum - _PEN : sum;
+}

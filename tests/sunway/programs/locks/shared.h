@@ -1,0 +1,5 @@
+#include <stdint.h>
+
+typedef struct {
+  long step;
+} order_t;

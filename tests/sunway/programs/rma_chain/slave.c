@@ -1,0 +1,34 @@
+/* Who may write a buffer next is known from reply words and flags alone. */
+#include <crts.h>
+
+__thread_local int shown, copy, number;
+__thread_local volatile int go;
+__thread_local crts_rply_t fetched, was_read, sent, came;
+__thread_local int line[2];
+
+void chain(int (*got)[2]) {
+  const int first = _PEN / 3 * 3;
+  shown = 100 + _PEN;
+  go = fetched = was_read = sent = came = 0;
+  number = 7;
+  CRTS_ssync_array();
+  if (first + 2 >= 64) return;
+  if (_PEN == first + 1) { /* takes what the first shows */
+    CRTS_rma_iget(&copy, &fetched, sizeof copy, first, &shown, &was_read);
+    CRTS_rma_wait_value(&fetched, 1);
+    line[0] = copy;
+  } else if (_PEN == first) { /* then lets the third write it */
+    int one = 1;
+    CRTS_rma_wait_value(&was_read, 1);
+    CRTS_rma_iput(&one, &sent, sizeof one, first + 2, (void*)&go, &fetched);
+    CRTS_rma_wait_value(&sent, 1);
+    CRTS_rma_wait_value(&came, 1);
+    line[0] = shown;
+  } else {
+    while (go == 0) {
+    }
+    CRTS_rma_iput(&number, &sent, sizeof number, first, &shown, &came);
+    CRTS_rma_wait_value(&sent, 1);
+  }
+  CRTS_dma_put(got[_PEN], line, sizeof line);
+}
