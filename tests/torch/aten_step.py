@@ -255,18 +255,18 @@ class Adamw(unittest.TestCase):
             return lambda a: a.update({name: a[name][:-1]})
 
         for name in ("grads", "exp_avgs", "exp_avg_sqs", "model_params"):
-            self.refused(f"{name} has 4 tensors; expected 5, as master_params",
+            self.refused(f"{name}: got 4 tensors, expected 5, as master_params",
                          drop(name))
 
         def last(name, tensor):
             return lambda a: a.update({name: a[name][:-1] + [tensor]})
 
-        self.refused(r"grads\[4\] has the shape \[3\]; expected \[32768\]",
+        self.refused(r"grads\[4\]: got the shape \[3\], expected \[32768\]",
                      last("grads", torch.zeros(3).half()))
-        self.refused(r"grads\[4\] has the dtype Double; expected Half or "
+        self.refused(r"grads\[4\]: got the dtype Double, expected Half or "
                      "BFloat16 or Float", last("grads",
                                                torch.zeros(32768).double()))
-        self.refused(r"model_params\[4\] has the dtype Float; expected Half or "
+        self.refused(r"model_params\[4\]: got the dtype Float, expected Half or "
                      "BFloat16", last("model_params", torch.zeros(32768)))
         self.refused("unsupported operation: more than one element",
                      last("exp_avgs", torch.zeros(1).expand(32768)))
@@ -354,7 +354,7 @@ class Norm(unittest.TestCase):
         self.assertEqual(got.item(), want.item())  # in the order of its memory
 
     def test_refused(self):
-        with self.assertRaisesRegex(RuntimeError, r"grads\[0\] has the dtype Int"):
+        with self.assertRaisesRegex(RuntimeError, r"grads\[0\]: got the dtype Int"):
             norm_and_check([torch.ones(3, dtype=torch.int32)], torch.zeros(()),
                            torch.ones(()))
         with self.assertRaisesRegex(RuntimeError, "found_inf must be a 1-element"):

@@ -1,4 +1,4 @@
-#include "master/aten/overlap.h"
+#include "master/aten/layout.h"
 
 #include <gtest/gtest.h>
 
