@@ -114,7 +114,7 @@ struct StepScratch {
 // overlap() returns whether tensors of the lists may share memory. The
 // gradients come last: mutable_data() gives lazily copied tensors other memory.
 bool overlap(const Lists& lists, StepScratch& scratch) {
-  for (const std::size_t l : {0, 2, 3, 4, 1}) {
+  for (const std::size_t l : std::array<std::size_t, 5>{0, 2, 3, 4, kGrads}) {
     for (const at::Tensor& tensor : lists.all[l]) {
       if (tensor.numel() == 0) continue;
       scratch.extents.push_back(extent_of(

@@ -31,7 +31,7 @@ def batch(rank, step):
 
 
 def train(net, scaler, optimizer, rank, bad):
-    """bad(rank, step): an inf goes into this rank's gradients."""
+    """bad(rank, step) returns whether this rank's gradients get an inf."""
     seen = []
     for step in range(STEPS):
         optimizer.zero_grad()
@@ -49,7 +49,7 @@ def train(net, scaler, optimizer, rank, bad):
 
 
 def sharded_ddp(rank):
-    """An inf on one rank alone: both back off, both keep their weights."""
+    """An inf on one rank: both back off, and both keep their weights."""
     net = DistributedDataParallel(model())
     scaler = ShardedGradScaler(device="cpu", init_scale=1024.0,
                                growth_interval=2)

@@ -58,7 +58,7 @@ def spoil(optimizer, value=math.inf):
 
 
 def train(step, make_optimizer=None, skip=2, scaler=None):
-    """Four batches, an inf in one; step(net, optimizer, scaler) does the rest."""
+    """Four batches, one of them with an inf; calls step(net, optimizer, scaler)."""
     net = model()
     optimizer = (make_optimizer or
                  (lambda p: torch.optim.SGD(p, lr=1.0)))(net.parameters())
@@ -230,7 +230,7 @@ class Scaler(unittest.TestCase):
 
     @same_as_stock()
     def test_spoiled_between_unscale_and_step(self):
-        """The step runs: what was found before counts."""
+        """The step runs, because found_inf was determined before."""
         net, scaler = model(), scaler_of()
         optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
         batch, target = batches()[0]

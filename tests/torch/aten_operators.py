@@ -181,7 +181,7 @@ class Unscale(unittest.TestCase):
 
     @same_as_stock(*range(13))
     def test_strided_views(self, index):
-        """Also the holes must stay as they are."""
+        """The holes must not change either."""
         seen = []
         for dtype in DTYPES:
             base, views = strided(dtype)
@@ -235,7 +235,7 @@ class Unscale(unittest.TestCase):
 
     @same_as_stock()
     def test_many_tensors_in_any_order(self):
-        """More than the overlap finder's threshold; a duplicate is found."""
+        """Enough tensors for the radix sort of any_overlap(); finds a duplicate."""
         seen = []
         for twice in (False, True):
             base = torch.linspace(1, 2, 40000)
@@ -249,7 +249,7 @@ class Unscale(unittest.TestCase):
 
     @same_as_stock()
     def test_large_overlap(self):
-        """Beyond what one thread does alone: two would lose updates."""
+        """Large enough for several threads, which would lose updates."""
         seen = []
         for dtype in DTYPES:
             base = torch.linspace(1, 2, 100).to(dtype)
@@ -353,7 +353,7 @@ class Unscale(unittest.TestCase):
 
     @same_as_stock()
     def test_flushed_on_every_thread(self):
-        """Where PyTorch's workers run, they flush like the caller."""
+        """On every thread denormals are flushed as on the caller's."""
         seen = []
         threads = torch.get_num_threads()
         torch.ones(1 << 20).mul_(2)  # starts the workers without flush-to-zero

@@ -40,7 +40,7 @@ class Model:
 
 
 def expected_step(m, inv_scale, max_norm, norm):
-    """PyTorch's own operators, one after another."""
+    """The step by PyTorch's own operators."""
     grads = [g.float() * inv_scale for g in m.grads]
     if max_norm > 0:
         coefficient = max_norm / (norm + 1e-6)
@@ -186,7 +186,7 @@ class Adamw(TestCase):
         self.assert_same(columns.unbind(1), dense)
 
     def test_lazily_copied(self):
-        """Addresses are taken after every list has its own memory."""
+        """Addresses are read after all lazy copies have been made."""
         def run(clone):
             base = torch.linspace(1, 2, 192)
             one, other = clone(base), clone(base)
