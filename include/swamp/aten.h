@@ -35,7 +35,7 @@ namespace swamp::aten {
 /// three differences:
 /// everything is validated before the first write; inv_scale == 1 only reads;
 /// and under flush-to-zero (`torch.set_flush_denormal(True)`) the results are
-/// flushed on every thread, where PyTorch's kernel flushes on the calling
+/// flushed on every thread, while PyTorch's kernel flushes on the calling
 /// thread only, so that its bits depend on the number of threads. Runs on the
 /// default machine, on the threads of `at::set_num_threads()`. Any thread may
 /// call; two calls at once must not share a tensor.

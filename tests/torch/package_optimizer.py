@@ -253,7 +253,7 @@ class Scaler(TestCase):
             self.assert_same(some, before)
             self.assertEqual(len(optimizer.state), 0)
             self.assertTrue(optimizer.skipped)
-        optimizer.found_inf = 0  # GradScaler's, where there are no gradients
+        optimizer.found_inf = 0  # GradScaler's, if there are no gradients
         optimizer.step()
         self.assertFalse(optimizer.skipped)
         self.assertEqual(len(optimizer.state), len(some))
