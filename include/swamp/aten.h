@@ -32,13 +32,12 @@ namespace swamp::aten {
 /// element of every tensor is multiplied by inv_scale, in place, and found_inf
 /// is set to 1 if an element was inf or nan before. The results are those of
 /// PyTorch 2.13's kernel, bit for bit (except the payload of a 16-bit nan), with
-/// three differences:
-/// everything is validated before the first write; inv_scale == 1 only reads;
-/// and under flush-to-zero (`torch.set_flush_denormal(True)`) the results are
-/// flushed on every thread, while PyTorch's kernel flushes on the calling
-/// thread only, so that its bits depend on the number of threads. Runs on the
-/// default machine, on the threads of `at::set_num_threads()`. Any thread may
-/// call; two calls at once must not share a tensor.
+/// three differences: everything is validated before the first write; inv_scale
+/// == 1 only reads; and under flush-to-zero (`torch.set_flush_denormal(True)`)
+/// the results are flushed on every thread, while PyTorch's kernel flushes on
+/// the calling thread only, so that its bits depend on the number of threads.
+/// Runs on the default machine, on the threads of `at::set_num_threads()`. Any
+/// thread may call; two calls at once must not share a tensor.
 ///
 /// @param tensors of any shapes and strides; float16, bfloat16, float32 or
 ///   float64, which may be mixed; they may overlap each other (then they are
