@@ -31,8 +31,9 @@ namespace swamp::aten {
 /// at::_amp_foreach_non_finite_check_and_unscale_() of CPU tensors: every
 /// element of every tensor is multiplied by inv_scale, in place, and found_inf
 /// is set to 1 if an element was inf or nan before. The results are those of
-/// PyTorch 2.13's kernel, bit for bit (except the payload of a 16-bit nan), with
-/// three differences: everything is validated before the first write; inv_scale
+/// PyTorch 2.13's kernel, bit for bit (except the payload of a 16-bit nan),
+/// with three differences: everything is validated before the first write;
+/// inv_scale
 /// == 1 only reads; and under flush-to-zero (`torch.set_flush_denormal(True)`)
 /// the results are flushed on every thread, while PyTorch's kernel flushes on
 /// the calling thread only, so that its bits depend on the number of threads.
