@@ -1,19 +1,19 @@
 /// @file
 /// The operators on ATen's tensors: the component `aten`, libswamp_aten.
 ///
-/// Loading the library, by linking it or by `torch.ops.load_library()`, puts
-/// swamp's kernels in the place of PyTorch's own: from then on
+/// Loading the library, by linking it or by `torch.ops.load_library()`,
+/// replaces PyTorch's own kernels: from then on
 /// `at::_amp_foreach_non_finite_check_and_unscale_()` and
-/// `at::_amp_update_scale_()` of CPU tensors are swamp's, for every caller in
-/// the process, until set_active() gives them back. It also registers the
-/// operators `swamp::version`, `swamp::info`, `swamp::set_active`,
-/// `swamp::is_active`, `swamp::any_nonfinite` (also by its old name,
+/// `at::_amp_update_scale_()` of CPU tensors run swamp's, for every caller in
+/// the process, until set_active(false) restores PyTorch's. It also registers
+/// the operators `swamp::version`, `swamp::info`, `swamp::set_active`,
+/// `swamp::is_active`, `swamp::any_nonfinite` (also under its former name,
 /// `swamp::check_finite`), `swamp::grad_norm_and_check` and
 /// `swamp::mixed_precision_adamw_`. The functions below are the same kernels
 /// without the dispatcher: no autograd, no tracing.
 ///
-/// A linker that is told `--as-needed` drops a library of which nothing is
-/// called; a call of swamp::aten::version() keeps it.
+/// The linker option `--as-needed` drops a library if no function of it is
+/// called; calling swamp::aten::version() keeps it.
 #ifndef SWAMP_ATEN_H_
 #define SWAMP_ATEN_H_
 
@@ -30,18 +30,19 @@ namespace swamp::aten {
 /// amp_foreach_non_finite_check_and_unscale_() is
 /// at::_amp_foreach_non_finite_check_and_unscale_() of CPU tensors: every
 /// element of every tensor is multiplied by inv_scale, in place, and found_inf
-/// is set to 1 if an incoming element is inf or nan. Bit for bit as PyTorch
-/// 2.13's kernel (but for the payload of a 16-bit nan), with three differences:
-/// everything is validated before the first write; inv_scale == 1 only reads;
-/// and under flush-to-zero (`torch.set_flush_denormal(True)`) the results are
-/// flushed on every thread, where PyTorch's kernel flushes on the calling
-/// thread only, so that its bits depend on the number of threads. Runs on the
-/// default machine, on the threads of `at::set_num_threads()`. Any thread may
-/// call; two calls at once must not share a tensor.
+/// is set to 1 if an element was inf or nan before. The results are those of
+/// PyTorch 2.13's kernel, bit for bit (except the payload of a 16-bit nan),
+/// with three differences: everything is validated before the first write;
+/// inv_scale
+/// == 1 only reads; and under flush-to-zero (`torch.set_flush_denormal(True)`)
+/// the results are flushed on every thread, while PyTorch's kernel flushes on
+/// the calling thread only, so that its bits depend on the number of threads.
+/// Runs on the default machine, on the threads of `at::set_num_threads()`. Any
+/// thread may call; two calls at once must not share a tensor.
 ///
 /// @param tensors of any shapes and strides; float16, bfloat16, float32 or
 ///   float64, which may be mixed; they may overlap each other (then they are
-///   worked through in order); an empty list returns at once
+///   unscaled one by one, in order); an empty list returns at once
 /// @param found_inf one float32 of any shape; set to 1 or left alone
 /// @param inv_scale one float32 of any shape
 /// @throws c10::Error with PyTorch's words, before anything is written: a
@@ -72,8 +73,8 @@ SWAMP_API at::Tensor& amp_update_scale_(at::Tensor& current_scale,
                                         double backoff_factor,
                                         std::int64_t growth_interval);
 
-/// any_nonfinite() is the operator `swamp::any_nonfinite`: looks for inf and
-/// nan and writes nothing.
+/// any_nonfinite() is the operator `swamp::any_nonfinite`: it searches for inf
+/// and nan, and writes nothing.
 ///
 /// @param tensors of any shapes and strides, also expanded ones; float16,
 ///   bfloat16, float32 or float64, which may be mixed; the list may be empty
@@ -83,8 +84,8 @@ SWAMP_API at::Tensor& amp_update_scale_(at::Tensor& current_scale,
 ///   c10::NotImplementedError for another dtype
 SWAMP_API at::Tensor any_nonfinite(at::TensorList tensors);
 
-/// check_finite() is any_nonfinite() by its old name, which says the opposite
-/// of what it returns.
+/// check_finite() is any_nonfinite() under its former name, which states the
+/// opposite of what it returns.
 ///
 /// @param tensors see any_nonfinite()
 /// @return see any_nonfinite()
@@ -93,8 +94,8 @@ SWAMP_API at::Tensor any_nonfinite(at::TensorList tensors);
 
 /// grad_norm_and_check() is the operator `swamp::grad_norm_and_check`: the
 /// 2-norm of the unscaled gradients and the check for inf and nan in one pass
-/// that only reads; see swamp::foreach_norm(). Elements are taken in the order
-/// of their memory where a tensor has no holes.
+/// that only reads; see swamp::foreach_norm(). If a tensor has no holes, its
+/// elements are taken in the order of its memory.
 ///
 /// @param grads float16, bfloat16, float32 or float64, which may be mixed; the
 ///   list may be empty
@@ -107,13 +108,13 @@ SWAMP_API at::Tensor grad_norm_and_check(at::TensorList grads,
                                          const at::Tensor& inv_scale);
 
 /// mixed_precision_adamw_() is the operator `swamp::mixed_precision_adamw_`: a
-/// step of AdamW, as torch.optim.AdamW(fused=True) takes it, from scaled
-/// gradients to the model's weights in one pass. Does nothing at all when
-/// found_inf is not 0. Gradients are not written.
+/// step of torch.optim.AdamW(fused=True), from scaled gradients to the model's
+/// weights in one pass. If found_inf is not 0, it does nothing. Gradients are
+/// not written.
 ///
-/// Tensors may overlap those of other parameters, also be given twice: then
-/// the parameters are stepped one after another, in the order of the lists. The
-/// tensors of one parameter must not overlap each other.
+/// Tensors may overlap those of other parameters, or be the same: then the
+/// parameters are stepped one by one, in the order of the lists. The tensors of
+/// one parameter must not overlap each other.
 ///
 /// @param master_params float32, written
 /// @param grads float16, bfloat16 or float32, of the masters' shapes
@@ -121,19 +122,19 @@ SWAMP_API at::Tensor grad_norm_and_check(at::TensorList grads,
 /// @param exp_avg_sqs float32, of the masters' shapes, written
 /// @param model_params empty, or float16 or bfloat16 of the masters' shapes:
 ///   set to the rounded masters
-/// @param step one float32: the steps taken, a whole number below 2^53; 1 is
-///   added
+/// @param step one float32: the steps taken so far, a whole number below 2^53;
+///   increased by 1
 /// @param found_inf one float32 of any shape
 /// @param inv_scale one float32 of any shape
 /// @param grad_norm one float32 or float64: the norm of the unscaled gradients;
-///   without it, it is computed where max_norm asks for it
-/// @param lr the learning rate; not checked, as the rest
-/// @param beta1 of the first moment
-/// @param beta2 of the second moment
-/// @param weight_decay decoupled
-/// @param eps added to the root
-/// @param max_norm above 0: gradients are multiplied by
-///   max_norm / (grad_norm + 1e-6) where that is below 1
+///   if it is missing and max_norm is above 0, it is computed
+/// @param lr the learning rate; like the numbers below, it is not checked
+/// @param beta1 decay rate of the first moment
+/// @param beta2 decay rate of the second moment
+/// @param weight_decay decoupled weight decay
+/// @param eps added to the square root
+/// @param max_norm if above 0, gradients are multiplied by
+///   max_norm / (grad_norm + 1e-6) if that is below 1
 /// @throws c10::Error before anything is written
 SWAMP_API void mixed_precision_adamw_(
     at::TensorList master_params, at::TensorList grads, at::TensorList exp_avgs,
@@ -142,20 +143,20 @@ SWAMP_API void mixed_precision_adamw_(
     const std::optional<at::Tensor>& grad_norm, double lr, double beta1,
     double beta2, double weight_decay, double eps, double max_norm);
 
-/// set_active() is the operator `swamp::set_active`: says whose kernels
-/// PyTorch's two operators are from now on, for every caller in the process:
-/// swamp's (true, and so from the start) or the ones that PyTorch brings. Any
-/// thread may call, also while operators run: a call of one uses the one or the
-/// other. What is called by swamp's own name stays swamp's. PyTorch 1.13 has no
-/// such kernels; there its operators then throw c10::NotImplementedError.
+/// set_active() is the operator `swamp::set_active`: it chooses the kernels of
+/// PyTorch's two operators, for every caller in the process: swamp's (the
+/// initial state) or PyTorch's own. Any thread may call, also while operators
+/// run: each call of an operator uses either kernel. The operators `swamp::*`
+/// are not affected. PyTorch 1.13 has no kernels of its own for the CPU; there
+/// the two operators then throw c10::NotImplementedError.
 ///
 /// @param active true for swamp's
-/// @return what it was before
+/// @return the previous value
 SWAMP_API bool set_active(bool active);
 
 /// is_active() is the operator `swamp::is_active`.
 ///
-/// @return whether PyTorch's two operators are swamp's
+/// @return whether PyTorch's two operators run swamp's kernels
 SWAMP_API bool is_active();
 
 /// version() is the operator `swamp::version`.

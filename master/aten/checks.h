@@ -1,30 +1,65 @@
+// The checks of the operators' one-element arguments, and libswamp's errors as
+// PyTorch's.
 #ifndef SWAMP_MASTER_ATEN_CHECKS_H_
 #define SWAMP_MASTER_ATEN_CHECKS_H_
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
+#include <initializer_list>
+
+#include "swamp/error.h"
+
 namespace swamp::aten {
 
-// require_float() wants one float32 on the CPU, in PyTorch's words.
-inline void require_float(const at::Tensor& tensor, const char* name) {
-  TORCH_CHECK(tensor.is_cpu(), name, " must be a CPU tensor.");
-  TORCH_CHECK(tensor.numel() == 1, name, " must be a 1-element tensor.");
-  TORCH_CHECK(tensor.scalar_type() == at::ScalarType::Float, name,
-              " must be a float tensor.");
+// ScalarDtype is what a one-element argument may hold, and how PyTorch's error
+// texts name it.
+struct ScalarDtype {
+  const char* name;
+  at::ScalarType type;
+  at::ScalarType alternative;  // the same again if there is none
+};
+inline constexpr ScalarDtype kFloat{"a float", at::ScalarType::Float,
+                                    at::ScalarType::Float};
+inline constexpr ScalarDtype kInt{"an int", at::ScalarType::Int,
+                                  at::ScalarType::Int};
+inline constexpr ScalarDtype kFloatOrDouble{
+    "a float or double", at::ScalarType::Float, at::ScalarType::Double};
+
+struct ScalarArgument {
+  const at::Tensor& tensor;
+  const char* name;
+  ScalarDtype dtype = kFloat;
+};
+
+// require_scalars() throws unless every argument is one element on the CPU, of
+// its dtype. The words and the order of the checks are those of PyTorch's
+// kernels: all devices, then all counts, then all dtypes.
+inline void require_scalars(std::initializer_list<ScalarArgument> arguments) {
+  for (const auto& [tensor, name, dtype] : arguments) {
+    TORCH_CHECK(tensor.is_cpu(), name, " must be a CPU tensor.");
+  }
+  for (const auto& [tensor, name, dtype] : arguments) {
+    TORCH_CHECK(tensor.numel() == 1, name, " must be a 1-element tensor.");
+  }
+  for (const auto& [tensor, name, dtype] : arguments) {
+    const at::ScalarType type = tensor.scalar_type();
+    TORCH_CHECK(type == dtype.type || type == dtype.alternative, name,
+                " must be ", dtype.name, " tensor.");
+  }
 }
 
-// require_list() wants CPU tensors, strided, without elements that share memory
-// where they are written.
-void require_list(at::TensorList tensors, const char* name, bool written);
-
-// require_like() wants as many tensors as `like` has, of the same shapes.
-void require_like(at::TensorList tensors, const char* name, at::TensorList like,
-                  const char* like_name);
-
-// require_types() wants every tensor to be one of the dtypes.
-void require_types(at::TensorList tensors, const char* name,
-                   std::initializer_list<at::ScalarType> types);
+// translated() runs `call`, and throws an Error of libswamp as PyTorch's.
+template <class Call>
+decltype(auto) translated(Call call) {
+  try {
+    return call();
+  } catch (const Error& error) {
+    TORCH_CHECK_NOT_IMPLEMENTED(error.status() != SWAMP_UNSUPPORTED,
+                                "swamp: ", error.what());
+    TORCH_CHECK(false, "swamp: ", error.what());
+  }
+}
 
 }  // namespace swamp::aten
 

@@ -1,10 +1,10 @@
-// swamp::version and swamp::info.
+// The operators swamp::version and swamp::info.
 #include <torch/version.h>
 
 #include <string>
 #include <vector>
 
-#include "master/aten/error.h"
+#include "master/aten/checks.h"
 #include "swamp/aten.h"
 #include "swamp/c_api.h"
 #include "swamp/machine.h"
@@ -37,7 +37,7 @@ std::string json(const std::vector<std::string>& values) {
   return '[' + text + ']';
 }
 
-// Object grows by a member at a time.
+// Object is a JSON object, built one member at a time.
 class Object {
  public:
   template <class Value>
@@ -47,7 +47,7 @@ class Object {
   void set_number(const char* name, std::size_t value) {
     set_text(name, std::to_string(value));
   }
-  // `text` is JSON.
+  // `text` must be JSON.
   void set_text(const char* name, const std::string& text) {
     members_ +=
         (members_.empty() ? "" : ",") + json(std::string(name)) + ':' + text;

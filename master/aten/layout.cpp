@@ -1,9 +1,69 @@
 #include "master/aten/layout.h"
 
 #include <algorithm>
-#include <cstddef>
+#include <array>
+
+#include "master/aten/tensor.h"
 
 namespace swamp::aten {
+namespace {
+
+// Below this count std::sort() is as fast as the radix sort.
+constexpr std::size_t kRadixCount = 200;
+constexpr int kDigitBits = 10;
+constexpr std::size_t kBuckets = std::size_t{1} << kDigitBits;
+
+bool rises(const std::vector<Extent>& extents) noexcept {
+  for (std::size_t i = 1; i < extents.size(); ++i) {
+    if (extents[i].begin < extents[i - 1].end) return false;
+  }
+  return true;
+}
+
+bool falls(const std::vector<Extent>& extents) noexcept {
+  for (std::size_t i = 1; i < extents.size(); ++i) {
+    if (extents[i].end > extents[i - 1].begin) return false;
+  }
+  return true;
+}
+
+// sort_by_digit() is one stable pass of a radix sort by the distance of each
+// address from `lowest`.
+void sort_by_digit(const std::vector<Extent>& from, std::vector<Extent>& to,
+                   std::uintptr_t lowest, int shift) {
+  const auto digit = [&](const Extent& extent) {
+    return ((extent.begin - lowest) >> shift) & (kBuckets - 1);
+  };
+  std::array<std::size_t, kBuckets> next{};
+  for (const Extent& extent : from) ++next[digit(extent)];
+  std::size_t sum = 0;
+  for (std::size_t& bucket : next) {
+    const std::size_t count = bucket;
+    bucket = sum;
+    sum += count;
+  }
+  for (const Extent& extent : from) to[next[digit(extent)]++] = extent;
+}
+
+void radix_sort(std::vector<Extent>& extents, std::vector<Extent>& scratch) {
+  std::uintptr_t lowest = extents[0].begin;
+  for (const Extent& extent : extents) lowest = std::min(lowest, extent.begin);
+  // Sort only by the bits that differ: the low ones are equal because the
+  // allocator aligns, and the high ones because a heap is much smaller than the
+  // address space.
+  std::uintptr_t bits = 0;
+  for (const Extent& extent : extents) bits |= extent.begin - lowest;
+  if (bits == 0) return;  // all at one address
+  scratch.resize(extents.size());
+  int shift = __builtin_ctzll(bits);
+  const int end = 64 - __builtin_clzll(bits);
+  for (; shift < end; shift += kDigitBits) {
+    sort_by_digit(extents, scratch, lowest, shift);
+    extents.swap(scratch);
+  }
+}
+
+}  // namespace
 
 Layout::Layout(const at::Tensor& tensor) {
   const at::IntArrayRef sizes = tensor.sizes();
@@ -17,7 +77,8 @@ Layout::Layout(const at::Tensor& tensor) {
               return a.stride < b.stride;
             });
   for (const Dimension& next : sorted) {
-    // A dimension steps over all that the smaller ones reach.
+    // Elements are certainly apart if each dimension steps over everything that
+    // the smaller ones reach.
     disjoint = disjoint && next.stride >= extent;
     extent += (next.count - 1) * next.stride;
     if (!dimensions.empty() &&
@@ -27,6 +88,25 @@ Layout::Layout(const at::Tensor& tensor) {
       dimensions.push_back(next);
     }
   }
+}
+
+Extent extent_of(const at::Tensor& tensor, const void* data) {
+  const std::int64_t count =
+      is_dense(tensor) ? tensor.numel() : Layout(tensor).extent;
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  return {begin, begin + static_cast<std::size_t>(count) * tensor.itemsize()};
+}
+
+bool any_overlap(std::vector<Extent>& extents, std::vector<Extent>& scratch) {
+  if (rises(extents) || falls(extents)) return false;
+  if (extents.size() < kRadixCount) {
+    std::sort(
+        extents.begin(), extents.end(),
+        [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+  } else {
+    radix_sort(extents, scratch);
+  }
+  return !rises(extents);
 }
 
 }  // namespace swamp::aten

@@ -1,31 +1,80 @@
-// What loading libswamp_aten registers with PyTorch's dispatcher.
+// What loading libswamp_aten registers with PyTorch's dispatcher: swamp's
+// kernels for PyTorch's two operators, and the operators swamp::*.
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 #include <torch/version.h>
 
+#include <atomic>
 #include <string>
+#include <type_traits>
 
-#include "master/aten/active.h"
+#if __has_include(<ATen/ops/_amp_update_scale_cpu_dispatch.h>)
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale_cpu_dispatch.h>
+#include <ATen/ops/_amp_update_scale_cpu_dispatch.h>
+#define SWAMP_STOCK_HAS_KERNELS 1
+#else  // PyTorch 1.13
+#define SWAMP_STOCK_HAS_KERNELS 0
+#endif
+
 #include "swamp/aten.h"
 
 namespace swamp::aten {
 namespace {
 
-// What the operator was called before; both are registered.
-constexpr const char* kAnyNonfiniteNames[] = {"any_nonfinite", "check_finite"};
+// A flag rather than a change of the dispatcher's table, because that would
+// free a kernel which another thread may be about to call.
+std::atomic<bool>& active() noexcept {
+  static std::atomic<bool> value{true};
+  return value;
+}
 
-at::Tensor any_nonfinite_meta(at::TensorList) {
-  return at::empty({}, at::TensorOptions()
-                           .dtype(at::ScalarType::Float)
-                           .device(at::DeviceType::Meta));
+#if !SWAMP_STOCK_HAS_KERNELS
+[[noreturn]] void no_stock_kernel(const char* operation) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, operation,
+                              ": swamp is not active, and this PyTorch has no "
+                              "kernel of its own for the CPU");
+}
+#endif
+
+// unscale() and update_scale() are what the dispatcher calls for PyTorch's two
+// operators: swamp's kernels, or PyTorch's own if swamp is not active.
+void unscale(at::TensorList tensors, at::Tensor& found_inf,
+             const at::Tensor& inv_scale) {
+  if (is_active()) {
+    amp_foreach_non_finite_check_and_unscale_(tensors, found_inf, inv_scale);
+    return;
+  }
+#if SWAMP_STOCK_HAS_KERNELS
+  at::cpu::_amp_foreach_non_finite_check_and_unscale_(tensors, found_inf,
+                                                      inv_scale);
+#else
+  no_stock_kernel("_amp_foreach_non_finite_check_and_unscale_");
+#endif
+}
+
+at::Tensor& update_scale(at::Tensor& current_scale, at::Tensor& growth_tracker,
+                         const at::Tensor& found_inf, double growth_factor,
+                         double backoff_factor, std::int64_t growth_interval) {
+  if (is_active()) {
+    return amp_update_scale_(current_scale, growth_tracker, found_inf,
+                             growth_factor, backoff_factor, growth_interval);
+  }
+#if SWAMP_STOCK_HAS_KERNELS
+  return at::cpu::_amp_update_scale_(current_scale, growth_tracker, found_inf,
+                                     growth_factor, backoff_factor,
+                                     growth_interval);
+#else
+  no_stock_kernel("_amp_update_scale_");
+#endif
 }
 
 #if TORCH_VERSION_MAJOR >= 2
-// QuietOverride keeps one warning back while kernels are registered: that they
-// take the place of PyTorch's, which is what the library is loaded for.
+// QuietOverride suppresses one warning: that a kernel takes the place of
+// PyTorch's, which is what the library is loaded for.
 class QuietOverride final : public c10::WarningHandler {
  public:
   void process(const c10::Warning& warning) override {
@@ -40,32 +89,131 @@ class QuietOverride final : public c10::WarningHandler {
 };
 #endif
 
-// A list without tensors has no device; nor have other devices a kernel.
+// The operators swamp::* that take tensors have kernels for four dispatch keys:
+// CPU; Meta, which makes the result for FakeTensor and torch.compile; Autograd,
+// because the results have no gradient; and ADInplaceOrView, which tells
+// autograd what was written.
+
+// require_no_grad() refuses to write a tensor that autograd tracks.
+void require_no_grad(const at::Tensor& tensor) {
+  TORCH_CHECK(
+      !(at::GradMode::is_enabled() && tensor.requires_grad()),
+      tensor.is_leaf()
+          ? "a leaf Variable that requires grad is being used in an "
+            "in-place operation."
+          : "a Variable that requires grad is being used in an in-place "
+            "operation that has no derivative; use torch.no_grad().");
+}
+
+// count_write() does what PyTorch's own in-place operators do: a backward pass
+// that still needs the old values then raises an error.
+void count_write(const at::Tensor& tensor) {
+  if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+}
+
+// for_each_tensor() calls visit(tensor) for the tensors of one argument.
+template <class Visit>
+void for_each_tensor(Visit visit, const at::Tensor& tensor) {
+  visit(tensor);
+}
+template <class Visit>
+void for_each_tensor(Visit visit, at::TensorList tensors) {
+  for (const at::Tensor& tensor : tensors) visit(tensor);
+}
+template <class Visit, class Argument>
+void for_each_tensor(Visit, const Argument&) {}  // not a tensor
+
+// for_each_written() calls visit(tensor) for the tensors of argument i if bit i
+// of kWritten is set.
+template <unsigned kWritten, class Visit, class... Arguments>
+void for_each_written(Visit visit, const Arguments&... arguments) {
+  unsigned bit = 1;
+  const auto one = [&](const auto& argument) {
+    if ((kWritten & bit) != 0) for_each_tensor(visit, argument);
+    bit <<= 1;
+  };
+  (one(arguments), ...);
+}
+
+// Kernels makes an operator's kernels for the keys other than CPU. The result,
+// if there is one, is a tensor without dimensions.
+template <auto kFunction, const char* kName, unsigned kWritten = 0,
+          at::ScalarType kResult = at::ScalarType::Undefined>
+struct Kernels;
+
+template <class Result, class... Arguments, Result (*kFunction)(Arguments...),
+          const char* kName, unsigned kWritten, at::ScalarType kResult>
+struct Kernels<kFunction, kName, kWritten, kResult> {
+  static Result meta(Arguments...) {
+    if constexpr (!std::is_void_v<Result>) {
+      return at::empty(
+          {}, at::TensorOptions().dtype(kResult).device(at::DeviceType::Meta));
+    }
+  }
+
+  static Result autograd(Arguments... arguments) {
+    for_each_written<kWritten>(require_no_grad, arguments...);
+    const at::AutoDispatchBelowAutograd guard;
+    return call(arguments...);
+  }
+
+  static Result in_place(Arguments... arguments) {
+    const auto below = [&] {
+      const at::AutoDispatchBelowADInplaceOrView guard;
+      return call(arguments...);
+    };
+    if constexpr (std::is_void_v<Result>) {
+      below();
+      for_each_written<kWritten>(count_write, arguments...);
+    } else {
+      Result result = below();
+      for_each_written<kWritten>(count_write, arguments...);
+      return result;
+    }
+  }
+
+ private:
+  static Result call(Arguments... arguments) {
+    static const auto operation = c10::Dispatcher::singleton()
+                                      .findSchemaOrThrow(kName, "")
+                                      .template typed<Result(Arguments...)>();
+    return operation.call(arguments...);
+  }
+};
+
+constexpr char kAnyNonfiniteName[] = "swamp::any_nonfinite";
+constexpr char kNormName[] = "swamp::grad_norm_and_check";
+constexpr char kAdamwName[] = "swamp::mixed_precision_adamw_";
+using AnyNonfinite =
+    Kernels<&any_nonfinite, kAnyNonfiniteName, 0, at::ScalarType::Float>;
+using Norm = Kernels<&grad_norm_and_check, kNormName, 0b10,  // found_inf
+                     at::ScalarType::Double>;
+using Adamw =  // all lists but the gradients, and step
+    Kernels<&mixed_precision_adamw_, kAdamwName, 0b111101>;
+
+// For a list without tensors, which has no device, and for other devices.
 at::Tensor any_nonfinite_elsewhere(at::TensorList tensors) {
   TORCH_CHECK_NOT_IMPLEMENTED(tensors.empty(),
                               "swamp::any_nonfinite takes strided CPU tensors");
   return any_nonfinite(tensors);
 }
 
-// The answer has no gradient.
-at::Tensor any_nonfinite_autograd(at::TensorList tensors) {
-  static const auto operation =
-      c10::Dispatcher::singleton()
-          .findSchemaOrThrow("swamp::any_nonfinite", "")
-          .typed<at::Tensor(at::TensorList)>();
-  const at::AutoDispatchBelowAutograd guard;
-  return operation.call(tensors);
-}
+// The second is the former name of the operator.
+constexpr const char* kAnyNonfiniteNames[] = {"any_nonfinite", "check_finite"};
 
 }  // namespace
+
+bool set_active(bool value) { return active().exchange(value); }
+
+bool is_active() { return active().load(std::memory_order_relaxed); }
 
 TORCH_LIBRARY_IMPL(aten, CPU, m) {
 #if TORCH_VERSION_MAJOR >= 2  // 1.13 has no kernels there
   QuietOverride handler;
   const c10::WarningUtils::WarningHandlerGuard guard(&handler);
 #endif
-  m.impl("_amp_foreach_non_finite_check_and_unscale_", &unscale_kernel);
-  m.impl("_amp_update_scale_", &update_scale_kernel);
+  m.impl("_amp_foreach_non_finite_check_and_unscale_", &unscale);
+  m.impl("_amp_update_scale_", &update_scale);
 }
 
 TORCH_LIBRARY(swamp, m) {
@@ -76,24 +224,48 @@ TORCH_LIBRARY(swamp, m) {
   for (const std::string name : kAnyNonfiniteNames) {
     m.def((name + "(Tensor[] tensors) -> Tensor").c_str());
   }
+  m.def(
+      "grad_norm_and_check(Tensor[] grads, Tensor(a!) found_inf, "
+      "Tensor inv_scale) -> Tensor");
+  m.def(
+      "mixed_precision_adamw_(Tensor(a!)[] master_params, Tensor[] grads, "
+      "Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
+      "Tensor(d!)[] model_params, Tensor(e!) step, Tensor found_inf, "
+      "Tensor inv_scale, Tensor? grad_norm=None, *, float lr, float beta1, "
+      "float beta2, float weight_decay, float eps, float max_norm=0.0) -> ()");
 }
 
 TORCH_LIBRARY_IMPL(swamp, CPU, m) {
   for (const char* name : kAnyNonfiniteNames) m.impl(name, &any_nonfinite);
+  m.impl("grad_norm_and_check", &grad_norm_and_check);
+  m.impl("mixed_precision_adamw_", &mixed_precision_adamw_);
 }
 
 TORCH_LIBRARY_IMPL(swamp, CompositeExplicitAutograd, m) {
-  for (const char* name : kAnyNonfiniteNames)
+  for (const char* name : kAnyNonfiniteNames) {
     m.impl(name, &any_nonfinite_elsewhere);
+  }
 }
 
 TORCH_LIBRARY_IMPL(swamp, Meta, m) {
-  for (const char* name : kAnyNonfiniteNames) m.impl(name, &any_nonfinite_meta);
+  for (const char* name : kAnyNonfiniteNames) {
+    m.impl(name, &AnyNonfinite::meta);
+  }
+  m.impl("grad_norm_and_check", &Norm::meta);
+  m.impl("mixed_precision_adamw_", &Adamw::meta);
+}
+
+TORCH_LIBRARY_IMPL(swamp, ADInplaceOrView, m) {
+  m.impl("grad_norm_and_check", &Norm::in_place);
+  m.impl("mixed_precision_adamw_", &Adamw::in_place);
 }
 
 TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
-  for (const char* name : kAnyNonfiniteNames)
-    m.impl(name, &any_nonfinite_autograd);
+  for (const char* name : kAnyNonfiniteNames) {
+    m.impl(name, &AnyNonfinite::autograd);
+  }
+  m.impl("grad_norm_and_check", &Norm::autograd);
+  m.impl("mixed_precision_adamw_", &Adamw::autograd);
 }
 
 }  // namespace swamp::aten

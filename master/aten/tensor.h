@@ -1,4 +1,4 @@
-// What the operators read of an at::Tensor, the same for PyTorch 1.13 and 2.x.
+// How the operators read an at::Tensor; the same for PyTorch 1.13 and 2.x.
 #ifndef SWAMP_MASTER_ATEN_TENSOR_H_
 #define SWAMP_MASTER_ATEN_TENSOR_H_
 
@@ -14,8 +14,8 @@
 
 namespace swamp::aten {
 
-// mutable_data() and const_data(): PyTorch 2 has tensors that are copied when
-// they are first written (torch._lazy_clone).
+// mutable_data() gives a lazily copied tensor (torch._lazy_clone) its own
+// memory first, so call it before const_data() of a tensor that may share it.
 inline void* mutable_data(const at::Tensor& tensor) {
 #if TORCH_VERSION_MAJOR >= 2
   return tensor.unsafeGetTensorImpl()->mutable_data();
@@ -28,7 +28,8 @@ inline const void* const_data(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->data();
 }
 
-// load() and store(): PyTorch's data may be aligned to nothing.
+// load() and store() work at any address: a tensor's data need not be aligned
+// to its elements.
 template <class T>
 T load(const void* from) noexcept {
   T value;
@@ -39,6 +40,12 @@ T load(const void* from) noexcept {
 template <class T>
 void store(void* to, T value) noexcept {
   std::memcpy(to, &value, sizeof value);
+}
+
+// is_dense() returns whether a strided tensor has no holes and no two elements
+// at one address.
+inline bool is_dense(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense();
 }
 
 // scalar_type() is empty for a dtype that the operators do not take.
@@ -57,9 +64,15 @@ inline std::optional<ScalarType> scalar_type(at::ScalarType type) noexcept {
   }
 }
 
-// element_bytes() of the four dtypes that scalar_type() knows.
+// element_bytes() of a dtype that scalar_type() returned.
 inline std::size_t element_bytes(ScalarType type) noexcept {
   return type == kFloat64 ? 8 : type == kFloat32 ? 4 : 2;
+}
+
+// is_aligned() returns whether the address suits elements of that many bytes, a
+// power of two: a division would take as long as the rest of a list's checks.
+inline bool is_aligned(const void* data, std::size_t bytes) noexcept {
+  return (reinterpret_cast<std::uintptr_t>(data) & (bytes - 1)) == 0;
 }
 
 }  // namespace swamp::aten

@@ -1,8 +1,10 @@
-"""Random lists of random views, against stock."""
+"""Random lists of random views, with swamp and with stock."""
 
 import random
+import unittest
 
-from twice import AnyNan, BITS, main, unscale
+from support import (AnyNan, BITS, main, run_with_stock, same_as_stock,
+                     unscale)
 
 import torch
 
@@ -24,7 +26,7 @@ def storage(rng, dtype, count):
 
 
 def view(rng, base):
-    """Any view that stock takes, also such as meet an element twice."""
+    """Any view that stock takes, also with several elements at one address."""
     count = base.numel()
     kind = rng.randrange(7)
     if kind <= 1:
@@ -48,7 +50,7 @@ def view(rng, base):
 
 def one_round(seed):
     rng = random.Random(SEED + seed)
-    # Beyond 32768 elements stock's threads race where elements are shared.
+    # Above 32768 elements stock's threads race for elements that share memory.
     large = seed % 10 == 0
     count = rng.choice([40000, 70001] if large else [150, 300, 2000, 20000])
     bases = [storage(rng, rng.choice(list(BITS)), count)
@@ -59,7 +61,7 @@ def one_round(seed):
     else:
         tensors = [view(rng, rng.choice(bases))
                    for _ in range(rng.choice([1, 2, 5, 40, 300]))]
-        # Where lists are long, leave some without overlap.
+        # Long lists of random views nearly always overlap; make some that do not.
         if rng.random() < 0.5:
             tensors = [t for t in bases[0].split(rng.randrange(1, 70))]
             rng.shuffle(tensors)
@@ -80,10 +82,16 @@ def one_round(seed):
     return bases, found.clone()
 
 
-def fuzz(first):
-    return lambda: [one_round(seed) for seed in range(first, first + 20)]
+class Fuzz(unittest.TestCase):
+    @same_as_stock(*range(ROUNDS))
+    def test_round(self, seed):
+        return one_round(seed)
+
+
+def setUpModule():
+    torch.set_num_threads(2)
+    run_with_stock(Fuzz)
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(2)
-    main({f"rounds {first}..": fuzz(first) for first in range(0, ROUNDS, 20)})
+    main()

@@ -1,14 +1,12 @@
-"""Two processes over gloo: the bits of stock, with swamp in each.
-
-usage: aten_gloo.py LIBSWAMP_ATEN
-"""
+"""Two processes over gloo, with swamp in both, and with stock."""
 
 import os
 import sys
 import tempfile
+import unittest
 import warnings
 
-from twice import load, same, unscale
+from support import difference, load, main, unscale
 
 import torch
 import torch.distributed as dist
@@ -33,7 +31,7 @@ def batch(rank, step):
 
 
 def train(net, scaler, optimizer, rank, bad):
-    """bad(rank, step): an inf goes into this rank's gradients."""
+    """bad(rank, step) returns whether this rank's gradients get an inf."""
     seen = []
     for step in range(STEPS):
         optimizer.zero_grad()
@@ -51,7 +49,7 @@ def train(net, scaler, optimizer, rank, bad):
 
 
 def sharded_ddp(rank):
-    """An inf on one rank alone: both back off, both keep their weights."""
+    """An inf on one rank: both back off, and both keep their weights."""
     net = DistributedDataParallel(model())
     scaler = ShardedGradScaler(device="cpu", init_scale=1024.0,
                                growth_interval=2)
@@ -75,7 +73,7 @@ def sharded_fsdp(rank):
 
 
 def plain_ddp(rank):
-    """DDP's own all-reduce makes the inf everybody's."""
+    """DDP's own all-reduce passes the inf to every rank."""
     class Spoiled(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -125,11 +123,11 @@ def found_by_max(rank):
 FLOWS = (sharded_ddp, sharded_fsdp, plain_ddp, found_by_max)
 
 
-def work(rank, library, folder):
+def work(rank, with_swamp, folder):
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    if library:
-        load(library)
+    if with_swamp:
+        load()
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous",
                             rank=rank, world_size=WORLD)
     seen = {flow.__name__: flow(rank) for flow in FLOWS}
@@ -137,33 +135,27 @@ def work(rank, library, folder):
     dist.destroy_process_group()
 
 
-def run(library):
+def run(with_swamp):
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(work, (library, folder), nprocs=WORLD)
+        mp.spawn(work, (with_swamp, folder), nprocs=WORLD)
         return [torch.load(f"{folder}/{rank}.pt") for rank in range(WORLD)]
 
 
-def main(library):
-    # The address of this host may not be one that gloo can reach.
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    stock, ours = run(""), run(library)
-    failures = 0
-    for rank in range(WORLD):
-        for flow in FLOWS:
-            name = flow.__name__
-            if not same(stock[rank][name], ours[rank][name]):
-                failures += 1
-                print(f"FAILED {name}, rank {rank}:\n  stock "
-                      f"{stock[rank][name]}\n  swamp {ours[rank][name]}")
-    print(f"{len(FLOWS)} flows of {WORLD} processes: {failures} failed")
-    return 1 if failures else 0
+class Gloo(unittest.TestCase):
+    def test_flows(self):
+        # The address of this host may not be one that gloo can reach.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        stock, ours = run(False), run(True)
+        for rank in range(WORLD):
+            for flow in FLOWS:
+                with self.subTest(flow=flow.__name__, rank=rank):
+                    found = difference(stock[rank][flow.__name__],
+                                       ours[rank][flow.__name__])
+                    self.assertIsNone(found, found)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        print(__doc__.strip(), file=sys.stderr)
-        sys.exit(2)
     if not (dist.is_available() and dist.is_gloo_available()):
         print("skipped: this torch has no gloo")
         sys.exit(77)
-    sys.exit(main(os.path.abspath(sys.argv[1])))
+    main()

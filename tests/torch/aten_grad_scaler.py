@@ -1,22 +1,21 @@
-"""GradScaler and ShardedGradScaler on the CPU, from loss to weights, against
-stock: upstream's tests, rebuilt, and the flows that users have."""
+"""GradScaler and ShardedGradScaler on the CPU, from loss to weights, with swamp and
+with stock: PyTorch's own tests, rebuilt, and what users do."""
 
 import math
 import pickle
+import unittest
 import warnings
 
-from twice import main
+from support import caught, main, run_with_stock, same_as_stock
 
 import torch
 from torch.amp import GradScaler
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 
-cases = {}
 
-
-def case(function):
-    cases[function.__name__] = function
-    return function
+def setUpModule():
+    torch.set_num_threads(2)
+    run_with_stock(Scaler)
 
 
 def model(seed=0):
@@ -59,7 +58,7 @@ def spoil(optimizer, value=math.inf):
 
 
 def train(step, make_optimizer=None, skip=2, scaler=None):
-    """Four batches, an inf in one; step(net, optimizer, scaler) does the rest."""
+    """Four batches, one of them with an inf; calls step(net, optimizer, scaler)."""
     net = model()
     optimizer = (make_optimizer or
                  (lambda p: torch.optim.SGD(p, lr=1.0)))(net.parameters())
@@ -96,32 +95,6 @@ def unscale_clip(net, optimizer, scaler):
     scaler.step(optimizer)
 
 
-@case
-def three_growths_and_a_backoff():
-    seen = train(plain)
-    assert seen[1]["scale"] == 128.0 * 2 ** 3 * 0.5
-    return seen
-
-
-@case
-def clipping():
-    return train(clip), train(unscale_clip)
-
-
-@case
-def equal_to_training_without_a_scaler():
-    scaled = train(plain)[0][-1]
-    net = model()
-    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
-    for index, (batch, target) in enumerate(batches()):
-        optimizer.zero_grad()
-        mse(net(batch), target).backward()
-        if index != 2:
-            optimizer.step()
-    for ours, control in zip(scaled, weights(net)):
-        torch.testing.assert_close(ours, control, rtol=1e-5, atol=1e-6)
-
-
 OPTIMIZERS = {
     "SGD": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
     "SGD foreach": lambda p: torch.optim.SGD(p, lr=0.1, foreach=True),
@@ -134,283 +107,288 @@ OPTIMIZERS = {
 }
 
 
-def with_optimizer(name):
-    def run():
-        return [train(how, OPTIMIZERS[name]) for how in (plain, unscale_clip)]
-    return run
+class Scaler(unittest.TestCase):
+    @same_as_stock()
+    def test_three_growths_and_a_backoff(self):
+        seen = train(plain)
+        assert seen[1]["scale"] == 128.0 * 2 ** 3 * 0.5
+        return seen
 
+    @same_as_stock()
+    def test_clipping(self):
+        return train(clip), train(unscale_clip)
 
-for name in OPTIMIZERS:
-    cases[f"optimizer {name}"] = with_optimizer(name)
-
-
-@case
-def autocast_with_pickled_scaler():
-    seen = []
-    for dtype in (torch.bfloat16, torch.float16):
-        net, scaler = model(), scaler_of()
-        optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
-        for batch, target in batches():
+    @same_as_stock()
+    def test_equal_to_training_without_a_scaler(self):
+        scaled = train(plain)[0][-1]
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+        for index, (batch, target) in enumerate(batches()):
             optimizer.zero_grad()
-            with torch.autocast("cpu", dtype=dtype):
-                loss = mse(net(batch), target)
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
-            scaler = pickle.loads(pickle.dumps(scaler))
-            seen += [loss, scaler.get_scale(), weights(net)]
-    return seen
+            mse(net(batch), target).backward()
+            if index != 2:
+                optimizer.step()
+        for ours, control in zip(scaled, weights(net)):
+            torch.testing.assert_close(ours, control, rtol=1e-5, atol=1e-6)
 
+    @same_as_stock(*OPTIMIZERS)
+    def test_optimizer(self, name):
+        return [train(how, OPTIMIZERS[name]) for how in (plain, unscale_clip)]
 
-@case
-def bfloat16_and_float64_models():
-    seen = []
-    for dtype in (torch.bfloat16, torch.float64):
-        net, scaler = model().to(dtype), scaler_of()
+    @same_as_stock()
+    def test_autocast_with_pickled_scaler(self):
+        seen = []
+        for dtype in (torch.bfloat16, torch.float16):
+            net, scaler = model(), scaler_of()
+            optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+            for batch, target in batches():
+                optimizer.zero_grad()
+                with torch.autocast("cpu", dtype=dtype):
+                    loss = mse(net(batch), target)
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+                scaler = pickle.loads(pickle.dumps(scaler))
+                seen += [loss, scaler.get_scale(), weights(net)]
+        return seen
+
+    @same_as_stock()
+    def test_bfloat16_and_float64_models(self):
+        seen = []
+        for dtype in (torch.bfloat16, torch.float64):
+            net, scaler = model().to(dtype), scaler_of()
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            for batch, target in batches():
+                optimizer.zero_grad()
+                loss = mse(net(batch.to(dtype)), target.to(dtype))
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+                seen += [gradients(net), scaler.get_scale()]
+        return seen
+
+    @same_as_stock()
+    def test_float16_gradients_are_refused(self):
+        net, scaler = model().half(), scaler_of()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for p in net.parameters():
+            p.grad = torch.ones_like(p)
+        scaler.scale(torch.tensor(1.0))
+        error = caught(lambda: scaler.unscale_(optimizer))
+        assert error[0] == "ValueError", error
+        return error
+
+    @same_as_stock()
+    def test_mixed_gradients_with_slices(self):
+        """"Perfect storm": dense, sliced and 16-bit gradients, an inf in each."""
+        seen = []
+        for dirty in range(-1, 5):
+            params, scaler = [], scaler_of()
+            for make in (lambda: torch.ones(6, 6), lambda: torch.ones(6, 6)[:, :3],
+                         lambda: torch.ones(6, 6).t(),
+                         lambda: torch.ones(6, 6).bfloat16(),
+                         lambda: torch.ones(6, 6).half()):
+                grad = make() * 4
+                param = torch.zeros_like(grad)
+                param.grad = grad
+                params.append(param)
+            if dirty >= 0:
+                params[dirty].grad[1, 1] = math.inf
+            optimizer = torch.optim.SGD(params, lr=1.0)
+            found = scaler._unscale_grads_(optimizer, torch.tensor(0.25),
+                                           torch.tensor(0.0), True)
+            total = sum(v.item() for v in found.values())
+            assert total == (0.0 if dirty < 0 else 1.0)
+            seen += [total, [p.grad for p in params]]
+        return seen
+
+    @same_as_stock()
+    def test_sparse_gradients(self):
+        seen = []
+        index = torch.tensor([[0, 1, 1], [2, 0, 2]])
+        for dtype, values in ((torch.float32, [16.0, 32.0, 64.0]),
+                              (torch.float32, [16.0, math.inf, 64.0]),
+                              (torch.float32, [16.0, math.nan, 64.0]),
+                              (torch.float16, [16.0, 32.0, 64.0])):
+            param = torch.zeros(2, 3, dtype=dtype)
+            param.grad = torch.sparse_coo_tensor(
+                index, torch.tensor(values, dtype=dtype), (2, 3))
+            scaler = scaler_of()
+            found = scaler._unscale_grads_(torch.optim.SGD([param], lr=1.0),
+                                           torch.tensor(0.25), torch.tensor(0.0),
+                                           True)
+            seen += [[v.item() for v in found.values()], param.grad.to_dense()]
+        duplicate = torch.tensor([[1, 1], [2, 2]])
+        param = torch.zeros(2, 3, dtype=torch.float16)
+        param.grad = torch.sparse_coo_tensor(
+            duplicate, torch.tensor([64000.0, 64000.0]).half(), (2, 3))
+        found = scaler_of()._unscale_grads_(torch.optim.SGD([param], lr=1.0),
+                                            torch.tensor(0.25), torch.tensor(0.0),
+                                            True)
+        assert [v.item() for v in found.values()] == [1.0]
+        return seen
+
+    @same_as_stock()
+    def test_spoiled_between_unscale_and_step(self):
+        """The step runs, because found_inf was determined before."""
+        net, scaler = model(), scaler_of()
+        optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+        batch, target = batches()[0]
+        scaler.scale(mse(net(batch), target)).backward()
+        scaler.unscale_(optimizer)
+        spoil(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        assert not all(torch.isfinite(p).all() for p in net.parameters())
+        return weights(net), scaler.state_dict()
+
+    @same_as_stock()
+    def test_scale_does_not_overflow(self):
+        scaler = scaler_of(init_scale=1e38, growth_factor=16.0)
+        net = model()
+        optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+        scaler.scale(net(batches()[0][0]).sum() * 1e-30).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert math.isfinite(scaler.get_scale())
+        return scaler.state_dict()
+
+    @same_as_stock()
+    def test_accumulation(self):
+        net, scaler, seen = model(), scaler_of(), []
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for index, (batch, target) in enumerate(batches()):
+            scaler.scale(mse(net(batch), target) / 2).backward()
+            if index % 2 == 1:
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad()
+                seen += [weights(net), scaler.get_scale()]
+        assert scaler.get_scale() == 128.0 * 4
+        return seen
+
+    @same_as_stock()
+    def test_penalty(self):
+        net, scaler, seen = model(), scaler_of(), []
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         for batch, target in batches():
             optimizer.zero_grad()
-            loss = mse(net(batch.to(dtype)), target.to(dtype))
+            loss = mse(net(batch), target)
+            grads = torch.autograd.grad(scaler.scale(loss), net.parameters(),
+                                        create_graph=True)
+            inverse = 1.0 / scaler.get_scale()
+            loss = loss + sum((g * inverse).pow(2).sum() for g in grads).sqrt()
             scaler.scale(loss).backward()
             scaler.step(optimizer)
             scaler.update()
-            seen += [gradients(net), scaler.get_scale()]
-    return seen
+            seen += [loss, weights(net)]
+        return seen
 
-
-@case
-def float16_gradients_are_refused():
-    net, scaler = model().half(), scaler_of()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    for p in net.parameters():
-        p.grad = torch.ones_like(p)
-    scaler.scale(torch.tensor(1.0))
-    scaler.unscale_(optimizer)
-
-
-@case
-def mixed_gradients_with_slices():
-    """"Perfect storm": dense, sliced and 16-bit gradients, an inf in each."""
-    seen = []
-    for dirty in range(-1, 5):
-        params, scaler = [], scaler_of()
-        for make in (lambda: torch.ones(6, 6), lambda: torch.ones(6, 6)[:, :3],
-                     lambda: torch.ones(6, 6).t(),
-                     lambda: torch.ones(6, 6).bfloat16(),
-                     lambda: torch.ones(6, 6).half()):
-            grad = make() * 4
-            param = torch.zeros_like(grad)
-            param.grad = grad
-            params.append(param)
-        if dirty >= 0:
-            params[dirty].grad[1, 1] = math.inf
-        optimizer = torch.optim.SGD(params, lr=1.0)
-        found = scaler._unscale_grads_(optimizer, torch.tensor(0.25),
-                                       torch.tensor(0.0), True)
-        total = sum(v.item() for v in found.values())
-        assert total == (0.0 if dirty < 0 else 1.0)
-        seen += [total, [p.grad for p in params]]
-    return seen
-
-
-@case
-def sparse_gradients():
-    seen = []
-    index = torch.tensor([[0, 1, 1], [2, 0, 2]])
-    for dtype, values in ((torch.float32, [16.0, 32.0, 64.0]),
-                          (torch.float32, [16.0, math.inf, 64.0]),
-                          (torch.float32, [16.0, math.nan, 64.0]),
-                          (torch.float16, [16.0, 32.0, 64.0])):
-        param = torch.zeros(2, 3, dtype=dtype)
-        param.grad = torch.sparse_coo_tensor(
-            index, torch.tensor(values, dtype=dtype), (2, 3))
-        scaler = scaler_of()
-        found = scaler._unscale_grads_(torch.optim.SGD([param], lr=1.0),
-                                       torch.tensor(0.25), torch.tensor(0.0),
-                                       True)
-        seen += [[v.item() for v in found.values()], param.grad.to_dense()]
-    duplicate = torch.tensor([[1, 1], [2, 2]])
-    param = torch.zeros(2, 3, dtype=torch.float16)
-    param.grad = torch.sparse_coo_tensor(
-        duplicate, torch.tensor([64000.0, 64000.0]).half(), (2, 3))
-    found = scaler_of()._unscale_grads_(torch.optim.SGD([param], lr=1.0),
-                                        torch.tensor(0.25), torch.tensor(0.0),
-                                        True)
-    assert [v.item() for v in found.values()] == [1.0]
-    return seen
-
-
-@case
-def spoiled_between_unscale_and_step():
-    """The step runs: what was found before counts."""
-    net, scaler = model(), scaler_of()
-    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
-    batch, target = batches()[0]
-    scaler.scale(mse(net(batch), target)).backward()
-    scaler.unscale_(optimizer)
-    spoil(optimizer)
-    scaler.step(optimizer)
-    scaler.update()
-    assert not all(torch.isfinite(p).all() for p in net.parameters())
-    return weights(net), scaler.state_dict()
-
-
-@case
-def scale_does_not_overflow():
-    scaler = scaler_of(init_scale=1e38, growth_factor=16.0)
-    net = model()
-    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
-    scaler.scale(net(batches()[0][0]).sum() * 1e-30).backward()
-    scaler.step(optimizer)
-    scaler.update()
-    assert math.isfinite(scaler.get_scale())
-    return scaler.state_dict()
-
-
-@case
-def accumulation():
-    net, scaler, seen = model(), scaler_of(), []
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    for index, (batch, target) in enumerate(batches()):
-        scaler.scale(mse(net(batch), target) / 2).backward()
-        if index % 2 == 1:
-            scaler.step(optimizer)
+    @same_as_stock()
+    def test_two_models_two_optimizers(self):
+        nets, scaler, seen = [model(0), model(1)], scaler_of(), []
+        optimizers = [torch.optim.SGD(n.parameters(), lr=1.0) for n in nets]
+        for index, (batch, target) in enumerate(batches()):
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            outputs = [n(batch) for n in nets]
+            loss = mse(outputs[0] + 0.3 * outputs[1], target)
+            scaler.scale(loss).backward(retain_graph=True)
+            scaler.scale(mse(outputs[1], target)).backward()
+            if index == 2:
+                spoil(optimizers[1])
+            scaler.unscale_(optimizers[0])
+            before = [weights(n) for n in nets]
+            for optimizer in optimizers:
+                scaler.step(optimizer)
             scaler.update()
-            optimizer.zero_grad()
-            seen += [weights(net), scaler.get_scale()]
-    assert scaler.get_scale() == 128.0 * 4
-    return seen
+            moved = [not torch.equal(b[0], weights(n)[0])
+                     for b, n in zip(before, nets)]
+            assert moved == [True, index != 2]
+            seen += [weights(n) for n in nets] + [scaler.get_scale()]
+        assert scaler.get_scale() == 128.0 * 2 ** 3 * 0.5
+        return seen
 
-
-@case
-def penalty():
-    net, scaler, seen = model(), scaler_of(), []
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    for batch, target in batches():
-        optimizer.zero_grad()
-        loss = mse(net(batch), target)
-        grads = torch.autograd.grad(scaler.scale(loss), net.parameters(),
-                                    create_graph=True)
-        inverse = 1.0 / scaler.get_scale()
-        loss = loss + sum((g * inverse).pow(2).sum() for g in grads).sqrt()
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        seen += [loss, weights(net)]
-    return seen
-
-
-@case
-def two_models_two_optimizers():
-    nets, scaler, seen = [model(0), model(1)], scaler_of(), []
-    optimizers = [torch.optim.SGD(n.parameters(), lr=1.0) for n in nets]
-    for index, (batch, target) in enumerate(batches()):
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        outputs = [n(batch) for n in nets]
-        loss = mse(outputs[0] + 0.3 * outputs[1], target)
-        scaler.scale(loss).backward(retain_graph=True)
-        scaler.scale(mse(outputs[1], target)).backward()
-        if index == 2:
-            spoil(optimizers[1])
-        scaler.unscale_(optimizers[0])
-        before = [weights(n) for n in nets]
-        for optimizer in optimizers:
-            scaler.step(optimizer)
-        scaler.update()
-        moved = [not torch.equal(b[0], weights(n)[0])
-                 for b, n in zip(before, nets)]
-        assert moved == [True, index != 2]
-        seen += [weights(n) for n in nets] + [scaler.get_scale()]
-    assert scaler.get_scale() == 128.0 * 2 ** 3 * 0.5
-    return seen
-
-
-@case
-def shared_parameters():
-    """Two optimizers over one parameter: it is unscaled twice."""
-    net, scaler = model(), scaler_of()
-    optimizers = [torch.optim.SGD(net.parameters(), lr=0.1) for _ in range(2)]
-    batch, target = batches()[0]
-    scaler.scale(mse(net(batch), target)).backward()
-    for optimizer in optimizers:
-        scaler.unscale_(optimizer)
-    return gradients(net)
-
-
-@case
-def loaded_state():
-    seen = []
-    for warm in (False, True):
-        scaler = scaler_of(init_scale=3.0, growth_interval=2)
-        if warm:
-            scaler.scale(torch.ones(1))
-        scaler.load_state_dict({"scale": 4.0, "growth_factor": 8.0,
-                                "backoff_factor": 0.125, "growth_interval": 3,
-                                "_growth_tracker": 2})
-        seen += [train(plain, scaler=scaler)]
-    return seen
-
-
-@case
-def step_that_takes_the_scaler():
-    class Passed(torch.optim.SGD):
-        def step(self, closure=None, *, grad_scaler=None):
-            seen.append(grad_scaler.get_scale())
-
-    class Tensors(torch.optim.SGD):
-        def step(self, closure=None):
-            seen.append((self.grad_scale.item(), self.found_inf.item()))
-
-    seen = []
-    for kind in (Passed, Tensors):
+    @same_as_stock()
+    def test_shared_parameters(self):
+        """Two optimizers over one parameter: it is unscaled twice."""
         net, scaler = model(), scaler_of()
-        optimizer = kind(net.parameters(), lr=1.0)
-        optimizer._step_supports_amp_scaling = True
+        optimizers = [torch.optim.SGD(net.parameters(), lr=0.1) for _ in range(2)]
         batch, target = batches()[0]
         scaler.scale(mse(net(batch), target)).backward()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            scaler.step(optimizer)
-    return seen
+        for optimizer in optimizers:
+            scaler.unscale_(optimizer)
+        return gradients(net)
 
+    @same_as_stock()
+    def test_loaded_state(self):
+        seen = []
+        for warm in (False, True):
+            scaler = scaler_of(init_scale=3.0, growth_interval=2)
+            if warm:
+                scaler.scale(torch.ones(1))
+            scaler.load_state_dict({"scale": 4.0, "growth_factor": 8.0,
+                                    "backoff_factor": 0.125, "growth_interval": 3,
+                                    "_growth_tracker": 2})
+            seen += [train(plain, scaler=scaler)]
+        return seen
 
-@case
-def scaler_errors():
-    seen = []
-    net, scaler = model(), scaler_of()
-    optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
-    batch, target = batches()[0]
-    for act in (lambda: scaler.unscale_(optimizer),
-                lambda: scaler.step(optimizer), scaler.update,
-                lambda: scaler.scale(mse(net(batch), target)).backward(),
-                lambda: scaler.unscale_(optimizer),
-                lambda: scaler.unscale_(optimizer),
-                lambda: scaler.step(optimizer),
-                lambda: scaler.step(optimizer),
-                lambda: scaler.unscale_(optimizer), scaler.update,
-                scaler.update):
+    @same_as_stock()
+    def test_step_that_takes_the_scaler(self):
+        class Passed(torch.optim.SGD):
+            def step(self, closure=None, *, grad_scaler=None):
+                seen.append(grad_scaler.get_scale())
+
+        class Tensors(torch.optim.SGD):
+            def step(self, closure=None):
+                seen.append((self.grad_scale.item(), self.found_inf.item()))
+
+        seen = []
+        for kind in (Passed, Tensors):
+            net, scaler = model(), scaler_of()
+            optimizer = kind(net.parameters(), lr=1.0)
+            optimizer._step_supports_amp_scaling = True
+            batch, target = batches()[0]
+            scaler.scale(mse(net(batch), target)).backward()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                scaler.step(optimizer)
+        return seen
+
+    @same_as_stock()
+    def test_scaler_errors(self):
+        seen = []
+        net, scaler = model(), scaler_of()
+        optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+        batch, target = batches()[0]
+        for act in (lambda: scaler.unscale_(optimizer),
+                    lambda: scaler.step(optimizer), scaler.update,
+                    lambda: scaler.scale(mse(net(batch), target)).backward(),
+                    lambda: scaler.unscale_(optimizer),
+                    lambda: scaler.unscale_(optimizer),
+                    lambda: scaler.step(optimizer),
+                    lambda: scaler.step(optimizer),
+                    lambda: scaler.unscale_(optimizer), scaler.update,
+                    scaler.update):
+            try:
+                act()
+            except (AssertionError, RuntimeError) as error:
+                seen.append((type(error).__name__, str(error)))
+        assert len(seen) == 7, seen
+        return seen
+
+    @same_as_stock()
+    def test_sharded_scaler_of_one_process(self):
+        import torch.distributed as dist
+        store = dist.HashStore()
+        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
         try:
-            act()
-        except (AssertionError, RuntimeError) as error:
-            seen.append((type(error).__name__, str(error)))
-    assert len(seen) == 7, seen
-    return seen
-
-
-@case
-def sharded_scaler_of_one_process():
-    import torch.distributed as dist
-    store = dist.HashStore()
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    try:
-        scaler = ShardedGradScaler(device="cpu", init_scale=128.0,
-                                   growth_interval=1)
-        return train(plain, scaler=scaler)
-    finally:
-        dist.destroy_process_group()
+            scaler = ShardedGradScaler(device="cpu", init_scale=128.0,
+                                       growth_interval=1)
+            return train(plain, scaler=scaler)
+        finally:
+            dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(2)
-    main(cases)
+    main()

@@ -1,31 +1,14 @@
 """What the library adds to PyTorch: quiet loading, its own operators, errors that
-change nothing, the environment.
-
-usage: aten_library.py LIBSWAMP_ATEN
-"""
+change nothing, the environment."""
 
 import json
 import math
-import os
-import subprocess
-import sys
 import unittest
 import warnings
 
-from twice import load
+from support import DTYPES, PATH, load, main, python, unscale
 
 import torch
-
-LIBRARY = sys.argv.pop(1)
-DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
-
-def python(code, **environment):
-    """Runs code in a process of its own, with the library's path as argument."""
-    return subprocess.run([sys.executable, "-c", code, LIBRARY],
-                          env={**os.environ, **environment}, text=True,
-                          stdin=subprocess.DEVNULL, capture_output=True,
-                          timeout=120)
 
 
 def check(tensors):
@@ -36,7 +19,7 @@ class Loading(unittest.TestCase):
     def test_prints_nothing(self):
         done = python("import sys, torch\n"
                       "torch.ops.load_library(sys.argv[1])\n",
-                      PYTHONWARNINGS="ignore")  # torch's own, of a lack of numpy
+                      PYTHONWARNINGS="ignore")  # torch's own: numpy is missing
         self.assertEqual((done.returncode, done.stdout, done.stderr),
                          (0, "", ""))
 
@@ -47,9 +30,9 @@ class Loading(unittest.TestCase):
         self.assertIn("Sparse CSR tensor support is in beta", done.stderr)
 
     def test_twice(self):
-        torch.ops.load_library(LIBRARY)
+        torch.ops.load_library(PATH)
 
-    def test_bad_environment_is_an_error_with_words(self):
+    def test_bad_environment(self):
         code = ("import sys, torch\n"
                 "torch.ops.load_library(sys.argv[1])\n"
                 "x = torch.ones(3)\n"
@@ -211,8 +194,7 @@ class Errors(unittest.TestCase):
             good = torch.tensor([1.0, math.inf])
             found = torch.zeros(())
             with self.assertRaises(error):
-                torch._amp_foreach_non_finite_check_and_unscale_(
-                    [good, good[:1], bad], found, torch.tensor(0.5))
+                unscale([good, good[:1], bad], found, torch.tensor(0.5))
             self.assertEqual((good.tolist(), found.item()),
                              ([1.0, math.inf], 0.0))
 
@@ -220,13 +202,12 @@ class Errors(unittest.TestCase):
         # 0x7f81 is a signalling nan that stock rewrites.
         bits = torch.tensor([0x7f81, 0x3f80, 0x7f80], dtype=torch.int16)
         grads, found = bits.view(torch.bfloat16), torch.zeros(())
-        torch._amp_foreach_non_finite_check_and_unscale_(
-            [grads, grads[::2]], found, torch.tensor(1.0))
+        unscale([grads, grads[::2]], found, torch.tensor(1.0))
         self.assertEqual(bits.tolist(), [0x7f81, 0x3f80, 0x7f80])
         self.assertEqual(found.item(), 1.0)
 
 
 if __name__ == "__main__":
-    load(LIBRARY)
+    load()
     warnings.simplefilter("ignore")
-    unittest.main()
+    main()

@@ -1,33 +1,20 @@
-"""swamp::grad_norm_and_check and swamp::mixed_precision_adamw_ against what
-PyTorch 2.13 computes with its own operators, bit for bit."""
+"""swamp::grad_norm_and_check and swamp::mixed_precision_adamw_ give the bits of
+PyTorch 2.13's own operators, called one after another."""
 
 import itertools
 import math
-import os
-import subprocess
-import sys
-import unittest
 
-try:
-    import torch
-except ImportError:
-    print("no torch")
-    sys.exit(77)
+from support import DTYPES, TestCase, load, main, python
 
-LIBRARY = sys.argv.pop(1)
-torch.ops.load_library(LIBRARY)
+import torch
+
+load()
 norm_and_check = torch.ops.swamp.grad_norm_and_check
 adamw = torch.ops.swamp.mixed_precision_adamw_
 
 # Multiples of 64: PyTorch's vector body, whose bits are promised.
 SHAPES = [(64,), (128, 96), (3, 64), (0,), (32768,)]
 HYPER = dict(lr=1e-2, beta1=0.9, beta2=0.999, weight_decay=0.1, eps=1e-8)
-
-
-def same(a, b):
-    return a.dtype == b.dtype and a.shape == b.shape and bool(
-        (a.view(torch.int16 if a.element_size() == 2 else torch.int32)
-         == b.view(torch.int16 if b.element_size() == 2 else torch.int32)).all())
 
 
 class Model:
@@ -53,7 +40,7 @@ class Model:
 
 
 def expected_step(m, inv_scale, max_norm, norm):
-    """PyTorch's own operators, one after another."""
+    """The step by PyTorch's own operators."""
     grads = [g.float() * inv_scale for g in m.grads]
     if max_norm > 0:
         coefficient = max_norm / (norm + 1e-6)
@@ -70,7 +57,7 @@ def expected_step(m, inv_scale, max_norm, norm):
         weight.copy_(master)
 
 
-class Adamw(unittest.TestCase):
+class Adamw(TestCase):
     def test_bits(self):
         for gradient, model, max_norm in itertools.product(
                 (torch.float32, torch.float16, torch.bfloat16),
@@ -85,19 +72,16 @@ class Adamw(unittest.TestCase):
                 adamw(*ours.lists(), ours.step, found, inv_scale, norm,
                       max_norm=max_norm, **HYPER)
                 expected_step(theirs, 1 / 1024, max_norm, norm.item())
-                for a, b in zip(ours.all(), theirs.all()):
-                    self.assertTrue(same(a, b), (a, b))
-                for a, b in zip(ours.grads, before):
-                    self.assertTrue(same(a, b))
+                self.assert_same(ours.all(), theirs.all())
+                self.assert_same(ours.grads, before)
 
-    def test_norm_is_computed_where_it_is_missing(self):
+    def test_missing_norm_is_computed(self):
         a, b = (Model(8, torch.float16, torch.float16) for _ in range(2))
         inv_scale, found = torch.tensor(1 / 1024), torch.zeros(1)
         norm = norm_and_check(a.grads, found, inv_scale)
         adamw(*a.lists(), a.step, found, inv_scale, norm, max_norm=0.1, **HYPER)
         adamw(*b.lists(), b.step, found, inv_scale, max_norm=0.1, **HYPER)
-        for x, y in zip(a.all(), b.all()):
-            self.assertTrue(same(x, y))
+        self.assert_same(a.all(), b.all())
 
     def test_overflow_touches_nothing(self):
         for found in (1.0, 2.0, -1.0, math.nan):
@@ -105,8 +89,7 @@ class Adamw(unittest.TestCase):
                             for _ in range(2))
             adamw(*m.lists(), m.step, torch.tensor(found), torch.tensor(1.0),
                   max_norm=1.0, **HYPER)
-            for a, b in zip(m.all(), untouched.all()):
-                self.assertTrue(same(a, b))
+            self.assert_same(m.all(), untouched.all())
 
     def test_layouts(self):
         """Transposed, sliced and expanded tensors give the bits of contiguous
@@ -137,8 +120,7 @@ class Adamw(unittest.TestCase):
             args = [f(t) for f, t in zip(
                 layouts, base + [grad, torch.zeros(64, 32).bfloat16()])]
             run(*args)
-            for a, b in zip(args, plain):
-                self.assertTrue(same(a.contiguous(), b), layouts)
+            self.assert_same(args, plain, layouts)
         g = torch.tensor([2.0]).expand(4)
         p, m, v = torch.ones(4), torch.zeros(4), torch.zeros(4)
         adamw([p], [g], [m], [v], [], torch.zeros(()), *one, **HYPER)
@@ -166,10 +148,9 @@ class Adamw(unittest.TestCase):
                     [torch.ones(())], amsgrad=False, maximize=False, **HYPER)
                 for t, d in zip((p, m, v), dense):
                     t.copy_(d)
-            for a, b in zip(itertools.chain(*ours), itertools.chain(*theirs)):
-                self.assertTrue(same(a.contiguous(), b.contiguous()), name)
+            self.assert_same(itertools.chain(*ours), itertools.chain(*theirs), name)
 
-    def test_one_parameters_own_tensors_overlap(self):
+    def test_overlap_within_a_parameter(self):
         flat = torch.rand(2, 64)
         columns = torch.rand(64, 4)
         model = torch.zeros(128, dtype=torch.float16)
@@ -197,17 +178,15 @@ class Adamw(unittest.TestCase):
             with self.assertRaisesRegex(RuntimeError, words):
                 adamw(**bad, **good)
             for name, some in bad.items():
-                for a, b in zip(some, before[name]):
-                    self.assertTrue(same(a, b), words)
+                self.assert_same(some, before[name], words)
         # Only the holes of the one hold the other.
         dense = [c.clone() for c in columns.unbind(1)]
         adamw(**lists(*dense), **good)
         adamw(**lists(*columns.unbind(1)), **{**good, "step": torch.zeros(())})
-        for a, b in zip(columns.unbind(1), dense):
-            self.assertTrue(same(a.contiguous(), b))
+        self.assert_same(columns.unbind(1), dense)
 
     def test_lazily_copied(self):
-        """Addresses are taken after every list has its own memory."""
+        """Addresses are read after all lazy copies have been made."""
         def run(clone):
             base = torch.linspace(1, 2, 192)
             one, other = clone(base), clone(base)
@@ -217,8 +196,7 @@ class Adamw(unittest.TestCase):
                   torch.zeros(()), torch.zeros(()), torch.ones(()), **HYPER)
             return p, one, other
 
-        for a, b in zip(run(torch._lazy_clone), run(torch.clone)):
-            self.assertTrue(same(a, b))
+        self.assert_same(run(torch._lazy_clone), run(torch.clone))
 
     def test_an_error_keeps_no_copies(self):
         code = ("import sys, torch\n"
@@ -232,9 +210,7 @@ class Adamw(unittest.TestCase):
                 "beta1=.9, beta2=.9, weight_decay=0., eps=1.)\n"
                 "except RuntimeError as error:\n"
                 "  print('SWAMP_ISA' in str(error), p._use_count() - before)\n")
-        done = subprocess.run([sys.executable, "-c", code, LIBRARY], text=True,
-                              env={**os.environ, "SWAMP_ISA": "quick"},
-                              capture_output=True, timeout=120)
+        done = python(code, SWAMP_ISA="quick")
         self.assertEqual(done.stdout, "True 0\n", done.stderr)
 
     def refused(self, text, change):
@@ -247,26 +223,25 @@ class Adamw(unittest.TestCase):
         before = [t.clone() for t in m.all()]
         with self.assertRaisesRegex(RuntimeError, text):
             adamw(**args)
-        for a, b in zip(m.all(), before):
-            self.assertTrue(same(a, b))
+        self.assert_same(m.all(), before)
 
     def test_refused(self):
         def drop(name):
             return lambda a: a.update({name: a[name][:-1]})
 
         for name in ("grads", "exp_avgs", "exp_avg_sqs", "model_params"):
-            self.refused(f"{name} has 4 tensors; expected 5, as master_params",
+            self.refused(f"{name}: got 4 tensors, expected 5, as master_params",
                          drop(name))
 
         def last(name, tensor):
             return lambda a: a.update({name: a[name][:-1] + [tensor]})
 
-        self.refused(r"grads\[4\] has the shape \[3\]; expected \[32768\]",
+        self.refused(r"grads\[4\]: got the shape \[3\], expected \[32768\]",
                      last("grads", torch.zeros(3).half()))
-        self.refused(r"grads\[4\] has the dtype Double; expected Half or "
+        self.refused(r"grads\[4\]: got the dtype Double, expected Half or "
                      "BFloat16 or Float", last("grads",
                                                torch.zeros(32768).double()))
-        self.refused(r"model_params\[4\] has the dtype Float; expected Half or "
+        self.refused(r"model_params\[4\]: got the dtype Float, expected Half or "
                      "BFloat16", last("model_params", torch.zeros(32768)))
         self.refused("unsupported operation: more than one element",
                      last("exp_avgs", torch.zeros(1).expand(32768)))
@@ -298,11 +273,10 @@ class Adamw(unittest.TestCase):
             adamw(*m.lists(), m.step, *one, **HYPER)
 
 
-class Norm(unittest.TestCase):
+class Norm(TestCase):
     def test_against_double(self):
         torch.manual_seed(2)
-        grads = [torch.randn(1000).to(d) for d in
-                 (torch.float16, torch.bfloat16, torch.float32, torch.float64)]
+        grads = [torch.randn(1000).to(d) for d in DTYPES]
         found = torch.zeros(())
         norm = norm_and_check(grads, found, torch.tensor(0.25))
         self.assertEqual((norm.dtype, norm.shape, found.item()),
@@ -326,8 +300,7 @@ class Norm(unittest.TestCase):
 
     def test_finds(self):
         for bad in (math.inf, -math.inf, math.nan):
-            for dtype in (torch.float16, torch.bfloat16, torch.float32,
-                          torch.float64):
+            for dtype in DTYPES:
                 grads = [torch.ones(300, dtype=dtype), torch.ones(20, 20)]
                 grads[0][299] = bad
                 found = torch.zeros(1)
@@ -354,14 +327,14 @@ class Norm(unittest.TestCase):
         self.assertEqual(got.item(), want.item())  # in the order of its memory
 
     def test_refused(self):
-        with self.assertRaisesRegex(RuntimeError, r"grads\[0\] has the dtype Int"):
+        with self.assertRaisesRegex(RuntimeError, r"grads\[0\]: got the dtype Int"):
             norm_and_check([torch.ones(3, dtype=torch.int32)], torch.zeros(()),
                            torch.ones(()))
         with self.assertRaisesRegex(RuntimeError, "found_inf must be a 1-element"):
             norm_and_check([torch.ones(3)], torch.zeros(2), torch.ones(()))
 
 
-class Compile(unittest.TestCase):
+class Compile(TestCase):
     def test_opcheck(self):
         results = torch.library.opcheck(
             norm_and_check, ([torch.ones(3), torch.ones(4).half()],
@@ -387,9 +360,8 @@ class Compile(unittest.TestCase):
         got = torch.compile(step, backend="aot_eager", fullgraph=True)(
             compiled, torch.zeros(()), torch.tensor(0.5))
         self.assertEqual(got.item(), want.item())
-        for a, b in zip(compiled.all(), eager.all()):
-            self.assertTrue(same(a, b))
+        self.assert_same(compiled.all(), eager.all())
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

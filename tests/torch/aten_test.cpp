@@ -1,4 +1,4 @@
-// The C++ door without the dispatcher, and work inside at::parallel_for.
+// The C++ API without the dispatcher, threads, and at::parallel_for.
 #include "swamp/aten.h"
 
 #include <ATen/ATen.h>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-// expect_error() looks at the beginning of PyTorch's text.
+// expect_error() compares the beginning of PyTorch's text.
 template <class Error, class Call>
 void expect_error(const std::string& text, Call call) {
   try {
@@ -39,7 +39,7 @@ void unscale(const std::vector<at::Tensor>& tensors, at::Tensor found_inf,
   amp_foreach_non_finite_check_and_unscale_(tensors, found_inf, inv_scale);
 }
 
-TEST(AtenDoor, Unscales) {
+TEST(AtenApi, Unscales) {
   const std::vector<at::Tensor> tensors = {
       at::full({3, 4}, 8.0), at::full({5}, 8.0, at::kHalf),
       at::full({70}, 8.0, at::kDouble).slice(0, 0, 70, 3)};
@@ -55,7 +55,7 @@ TEST(AtenDoor, Unscales) {
   EXPECT_EQ(found_inf.item<float>(), 1.0f);
 }
 
-TEST(AtenDoor, UpdatesTheScale) {
+TEST(AtenApi, UpdatesTheScale) {
   at::Tensor scale = at::full({}, 4.0);
   at::Tensor tracker = at::zeros({1}, at::kInt);
   EXPECT_TRUE(amp_update_scale_(scale, tracker, at::zeros({1}), 2.0, 0.5, 1)
@@ -63,8 +63,8 @@ TEST(AtenDoor, UpdatesTheScale) {
   EXPECT_EQ(scale.item<float>(), 8.0f);
 }
 
-// Stock works through a list until a tensor is bad; swamp looks at all first.
-TEST(AtenDoor, GoesBackToStock) {
+// PyTorch unscales tensors until one is bad; swamp validates all of them first.
+TEST(AtenApi, GoesBackToStock) {
   const auto first_is_written = [] {
     const std::vector<at::Tensor> tensors = {at::full({3}, 8.0),
                                              at::ones({3}, at::kInt)};
@@ -83,8 +83,9 @@ TEST(AtenDoor, GoesBackToStock) {
   EXPECT_FALSE(first_is_written());
 }
 
-// What the dispatcher keeps away from a CPU kernel, a direct call does not.
-TEST(AtenDoor, Errors) {
+// A direct call can pass arguments that the dispatcher does not pass to a CPU
+// kernel.
+TEST(AtenApi, Errors) {
   const at::Tensor good = at::ones({3});
   const at::Tensor one = at::zeros({});
   const at::Tensor meta = at::empty({}, at::device(at::kMeta));
@@ -124,14 +125,14 @@ TEST(AtenDoor, Errors) {
   });
 }
 
-// What a thread keeps for its next call is bounded.
+// The memory that a thread keeps for its next call is bounded.
 TEST(AtenThreads, KeepsLittleMemory) {
   const auto used = [] {
     const struct mallinfo2 info = mallinfo2();
     return info.uordblks + info.hblkhd;
   };
   const at::Tensor one = at::ones({});
-  // 500000 rows: the lists took 19 MB here; libswamp keeps 12 MB of its own.
+  // 500000 rows: the lists take 19 MB; libswamp itself keeps 12 MB.
   const at::Tensor base = at::ones({500000, 33}, at::kHalf);
   unscale({at::ones({3})}, at::zeros({}), one);
   const std::size_t before = used();
@@ -142,8 +143,8 @@ TEST(AtenThreads, KeepsLittleMemory) {
 // UnscalesAtExit unscales after this thread's thread_local objects are gone.
 struct UnscalesAtExit {
   ~UnscalesAtExit() {
-    // Memory that was freed until now is taken, so that another use of it
-    // shows.
+    // Takes the memory that was freed until now, so that a use after free is
+    // detected.
     std::vector<std::vector<unsigned char>> blocks;
     for (std::size_t bytes = 8; bytes < 1000; bytes += 8) {
       for (int i = 0; i < 8; ++i) blocks.emplace_back(bytes, 0xab);
@@ -185,7 +186,7 @@ TEST(AtenThreads, InsideParallelFor) {
     for (std::int64_t i = begin; i < end; ++i) {
       const at::Tensor& tensor = all[static_cast<std::size_t>(i)];
       at::Tensor found_inf = at::zeros({});
-      // Rows, for the road; and single elements.
+      // One tensor for the kernels, one for the fallback.
       unscale({tensor, at::full({300, 200}, 8.0).slice(1, 0, 200, 2)},
               found_inf, at::full({}, 0.25));
       found += found_inf.item<float>() != 0.0f ? 1 : 0;

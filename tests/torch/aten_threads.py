@@ -1,7 +1,4 @@
-"""Threads as PyTorch's: its number of threads, Python threads, fork.
-
-usage: aten_threads.py LIBSWAMP_ATEN
-"""
+"""PyTorch's number of threads, Python threads, fork."""
 
 import os
 import sys
@@ -9,15 +6,13 @@ import threading
 import time
 import unittest
 
-from twice import load, unscale
+from support import load, main, unscale
 
 import torch
 
-LIBRARY = sys.argv.pop(1)
-
 
 def threads_of_process():
-    """Once it does not change: one that was joined may still be ending."""
+    """Waits until the count does not change: a joined thread may still be ending."""
     count = -1
     while count != (now := len(os.listdir("/proc/self/task"))):
         count = now
@@ -26,7 +21,7 @@ def threads_of_process():
 
 
 def in_child(work):
-    """Runs work() in a fork; whether it returned True within 30 s."""
+    """Runs work() in a fork; returns whether it returned True within 30 s."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -40,7 +35,7 @@ def in_child(work):
 
 
 def once(count=400000, dtype=torch.float32):
-    """Unscales something large; whether the result is right."""
+    """Unscales large tensors; returns whether the result is right."""
     tensors = [torch.full((count,), 8.0, dtype=dtype),
                torch.full((600, 700), 8.0, dtype=dtype)[:, ::2]]
     found = torch.zeros(())
@@ -49,7 +44,7 @@ def once(count=400000, dtype=torch.float32):
 
 
 class CountOfThreads(unittest.TestCase):
-    """Runs first, by its name: the process must have had no workers."""
+    """Runs first, because of its name: the process must not have workers yet."""
 
     def test_1_one(self):
         torch.set_num_threads(1)
@@ -58,10 +53,10 @@ class CountOfThreads(unittest.TestCase):
         self.assertEqual(threads_of_process(), before)
 
     def test_2_one_in_a_new_thread(self):
-        """A new OpenMP master would take all CPUs, had nobody told it."""
+        """An OpenMP thread that is new to PyTorch would use all CPUs."""
         torch.set_num_threads(1)
         seen = []
-        # Made here: any other operation of the new thread would tell it.
+        # Made here, because any other operation would set the number of threads.
         tensor, inverse = torch.ones(400000), torch.tensor(0.5)
         found = torch.zeros(())
 
@@ -104,9 +99,9 @@ class PythonThreads(unittest.TestCase):
             thread.join()
         self.assertEqual(failures, [])
 
-    def test_the_interpreter_is_free_meanwhile(self):
-        """The lock is released: another thread counts on. It gets the lock
-        only where this one lets go of it, as no switch is forced."""
+    def test_the_interpreter_lock_is_released(self):
+        """Another thread counts meanwhile. It gets the lock only if this thread
+        releases it, since no switch is forced."""
         torch.set_num_threads(1)
         turns, done = [0], threading.Event()
 
@@ -139,11 +134,11 @@ class Fork(unittest.TestCase):
     def test_after_work_on_threads(self):
         torch.set_num_threads(2)
         self.assertTrue(once())
-        # The strided part is PyTorch's own loop, whose pool hangs in a fork
-        # unless it is told, as DataLoader tells it.
+        # The strided part runs in PyTorch's own loop, whose pool hangs in a fork
+        # unless the number of threads is set, as DataLoader does.
         self.assertTrue(in_child(lambda: torch.set_num_threads(1) or once()))
 
-    def test_road_alone(self):
+    def test_kernels_alone(self):
         torch.set_num_threads(2)
         self.assertTrue(once())
         tensor = torch.full((400000,), 8.0)
@@ -196,5 +191,5 @@ class DataLoaderWorkers(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    load(LIBRARY)
-    unittest.main()
+    load()
+    main()

@@ -1,5 +1,5 @@
-"""A hand-written loss scaler on the two operators, for PyTorch 1.13, whose CPU has
-no kernels for them, and any later one; not part of the tests.
+"""A hand-written loss scaler that uses the two operators, for PyTorch 1.13, which
+has no CPU kernels for them, and later versions; not part of the tests.
 
 usage: hand_written_loop.py LIBSWAMP_ATEN
 """

@@ -1,14 +1,12 @@
-"""import swamp_torch: quiet, right version only, and a way back to stock.
+"""swamp_torch: the import, the switch back to stock PyTorch, and the functions."""
 
-usage: package_library.py FOLDER
-"""
-
+import copy
 import inspect
+import math
 import threading
 import typing
-import unittest
 
-from package import python
+from support import DTYPES, TestCase, main, python, unscale
 
 import torch
 
@@ -16,17 +14,16 @@ import swamp_torch
 
 
 def stock_kernel_runs():
-    """Stock unscales tensor by tensor until one is bad; swamp validates first."""
+    """Stock unscales tensor by tensor until one is bad; swamp validates all first."""
     first, bad = torch.full((3,), 8.0), torch.ones(3, dtype=torch.int32)
     try:
-        torch._amp_foreach_non_finite_check_and_unscale_(
-            [first, bad], torch.zeros(()), torch.tensor(0.5))
+        unscale([first, bad], torch.zeros(()), torch.tensor(0.5))
     except NotImplementedError:
         return first[0].item() == 4.0
     raise AssertionError("an int32 gradient was taken")
 
 
-class Import(unittest.TestCase):
+class Import(TestCase):
     def test_prints_nothing(self):
         done = python("import swamp_torch", PYTHONWARNINGS="ignore")
         self.assertEqual((done.returncode, done.stdout, done.stderr),
@@ -63,7 +60,7 @@ class Import(unittest.TestCase):
                      "there is none: `pip install torch==")
 
     def test_library_is_there_already(self):
-        """A second copy would end the process."""
+        """Registering the operators a second time would end the process."""
         done = python(
             "import os, shutil, sys, tempfile, torch\n"
             "import importlib.util\n"
@@ -78,7 +75,7 @@ class Import(unittest.TestCase):
                          done.stderr)
 
 
-class Active(unittest.TestCase):
+class Active(TestCase):
     def tearDown(self):
         swamp_torch.enable()
 
@@ -95,8 +92,8 @@ class Active(unittest.TestCase):
             self.assertFalse(stock_kernel_runs())
 
     def test_both_operators(self):
-        """Only swamp looks at SWAMP_BACKEND; neither does in update_scale, whose
-        results are the same."""
+        """Only swamp reads SWAMP_BACKEND, and not in update_scale, whose results are
+        the same."""
         done = python(
             "import torch, swamp_torch\n"
             "def run():\n"
@@ -120,8 +117,7 @@ class Active(unittest.TestCase):
             while not stop.is_set():
                 x = [torch.full((4000,), 6.0) for _ in range(5)]
                 found = torch.zeros(())
-                torch._amp_foreach_non_finite_check_and_unscale_(
-                    x, found, torch.tensor(0.5))
+                unscale(x, found, torch.tensor(0.5))
                 if found.item() or any((t != 3.0).any() for t in x):
                     wrong.append(x)
 
@@ -141,7 +137,7 @@ class Active(unittest.TestCase):
         self.assertEqual(swamp_torch.any_nonfinite(torch.tensor(torch.inf)), 1)
 
 
-class Functions(unittest.TestCase):
+class Functions(TestCase):
     def test_any_nonfinite(self):
         good, bad = torch.ones(3, 4), torch.tensor([1.0, torch.nan]).half()
         for tensors, want in ((good, 0), (bad, 1), ([good, bad], 1), ([], 0),
@@ -204,5 +200,151 @@ class Functions(unittest.TestCase):
                 self.assertIn("return", hints, member)
 
 
+STOCK = torch.nn.utils.clip_grad_norm_
+
+
+def clip_params(*dtypes, seed=0, factor=1.0):
+    torch.manual_seed(seed)
+    result = []
+    for i, dtype in enumerate(dtypes):
+        p = torch.nn.Parameter(torch.zeros(7, 9 + i, dtype=dtype))
+        p.grad = (torch.randn(7, 9 + i) * factor).to(dtype)
+        result.append(p)
+    return result
+
+
+def clip_both(make, *args, **kwargs):
+    ours, theirs = make(), make()
+    norm = swamp_torch.clip_grad_norm_(ours, *args, **kwargs)
+    expected = STOCK(theirs, *args, **kwargs)
+    return ours, theirs, norm, expected
+
+
+class Clip(TestCase):
+    def near(self, ours, theirs, rtol):
+        for a, b in zip(ours, theirs):
+            torch.testing.assert_close(a.grad, b.grad, rtol=rtol, atol=0,
+                                       equal_nan=True)
+
+    def test_clipped(self):
+        for dtypes, rtol in (([torch.float32] * 5, 1e-5),
+                             ([torch.float64] * 3, 1e-5),
+                             ([torch.bfloat16] * 3, 1e-2),
+                             ([torch.float16, torch.float32], 2e-3)):
+            ours, theirs, norm, expected = clip_both(
+                lambda: clip_params(*dtypes), 0.5)
+            torch.testing.assert_close(norm.double(), expected.double(),
+                                       rtol=rtol, atol=0)
+            self.near(ours, theirs, rtol)
+            self.assertEqual(norm.shape, ())
+            self.assertIs(norm.dtype, torch.float64 if torch.float64 in dtypes
+                          else torch.float32)
+
+    def test_bits_of_the_product(self):
+        for dtype in DTYPES:
+            ours, before = clip_params(dtype), clip_params(dtype)
+            norm = swamp_torch.grad_norm_and_check(
+                [before[0].grad], torch.zeros(()), torch.ones(())).item()
+            swamp_torch.clip_grad_norm_(ours, 0.3)
+            factor = 0.3 / (norm + 1e-6)
+            if dtype is not torch.float64:
+                factor = torch.tensor(factor).float().item()
+            wide = torch.promote_types(dtype, torch.float32)
+            want = (before[0].grad.to(wide) * factor).to(dtype)
+            self.assert_same(ours[0].grad, want, dtype)
+
+    def test_below_the_limit_nothing_is_written(self):
+        ours = clip_params(torch.float32, torch.float16)
+        versions = [p.grad._version for p in ours]
+        before = [p.grad.clone() for p in ours]
+        swamp_torch.clip_grad_norm_(iter(ours), 1e9)
+        for p, b, version in zip(ours, before, versions):
+            self.assert_same(p.grad, b)
+            self.assertEqual(p.grad._version, version)
+
+    def test_float16_does_not_overflow_the_norm(self):
+        ours = clip_params(torch.float16, factor=2e4)
+        wide = ours[0].grad.double()
+        norm = swamp_torch.clip_grad_norm_(ours[0], 1.0)  # one parameter, bare
+        self.assertAlmostEqual(norm.item(), wide.norm().item(), delta=1.0)
+        self.assertTrue(math.isfinite(norm.item()))
+        self.assertTrue(torch.allclose(ours[0].grad.double(), wide / norm,
+                                       atol=1e-3))
+
+    def test_not_finite(self):
+        for value in (math.inf, -math.inf, math.nan):
+            def make():
+                made = clip_params(torch.float32, torch.float16)
+                made[0].grad[2, 3] = value
+                return made
+
+            ours, theirs, norm, expected = clip_both(make, 1.0)
+            self.assertEqual(norm.isnan(), expected.isnan())
+            self.near(ours, theirs, 0)
+            texts = []
+            for clip in (swamp_torch.clip_grad_norm_, STOCK):
+                made = make()
+                before = [p.grad.clone() for p in made]
+                with self.assertRaises(RuntimeError) as caught:
+                    clip(made, 1.0, error_if_nonfinite=True)
+                texts.append(str(caught.exception))
+                for p, b in zip(made, before):
+                    self.assert_same(p.grad, b)
+            self.assertEqual(texts[0], texts[1])
+
+    def test_other_norms(self):
+        """Other norms and layouts call torch.nn.utils, with the same bits."""
+        def sparse():
+            p = torch.nn.Parameter(torch.zeros(4, 4))
+            p.grad = torch.sparse_coo_tensor(
+                [[0, 2]], torch.tensor([[1.0] * 4, [2.0] * 4]), (4, 4),
+                check_invariants=True)
+            return [p]
+
+        for norm_type in (1.0, 3, math.inf, "inf"):
+            ours, theirs, norm, expected = clip_both(
+                lambda: clip_params(torch.float32, torch.float32), 0.7, norm_type)
+            self.assert_same(norm, expected)
+            for a, b in zip(ours, theirs):
+                self.assert_same(a.grad, b.grad)
+        outcomes = []
+        for clip in (swamp_torch.clip_grad_norm_, STOCK):
+            made = sparse()
+            try:
+                outcomes.append((clip(made, 0.5).item(),
+                                 made[0].grad.to_dense().tolist()))
+            except Exception as error:
+                outcomes.append((type(error), str(error)))
+        self.assertEqual(outcomes[0], outcomes[1])
+
+    def test_refused(self):
+        for some in (clip_params(torch.float32), []):
+            with self.assertRaisesRegex(TypeError,
+                                        "^max_norm: got None, expected a number"):
+                swamp_torch.clip_grad_norm_(some, None)
+
+    def test_nothing(self):
+        p = torch.nn.Parameter(torch.ones(3))
+        for nothing in ([], [p]):
+            norm = swamp_torch.clip_grad_norm_(nothing, 1.0)
+            self.assert_same(norm, STOCK(nothing, 1.0))
+        with_grad = clip_params(torch.float32)
+        alone = copy.deepcopy(with_grad)
+        alone[0].grad = with_grad[0].grad.clone()
+        self.assertEqual(swamp_torch.clip_grad_norm_([p] + with_grad, 0.1),
+                         swamp_torch.clip_grad_norm_(alone, 0.1))
+        self.assert_same(with_grad[0].grad, alone[0].grad)
+
+    def test_stock_kernels_give_the_same(self):
+        ours, theirs = clip_params(torch.float32), clip_params(torch.float32)
+        swamp_torch.clip_grad_norm_(ours, 0.3)
+        swamp_torch.disable()
+        try:
+            swamp_torch.clip_grad_norm_(theirs, 0.3)
+        finally:
+            swamp_torch.enable()
+        self.assert_same(ours[0].grad, theirs[0].grad)
+
+
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -1,13 +1,9 @@
-"""swamp_torch.MixedPrecisionAdamW against PyTorch's own operators, bit for bit.
-
-usage: package_optimizer.py FOLDER
-"""
+"""swamp_torch.MixedPrecisionAdamW gives the bits of PyTorch's own operators."""
 
 import math
-import unittest
 import warnings
 
-from package import same
+from support import TestCase, main
 
 import torch
 
@@ -30,7 +26,7 @@ def give_grads(some, seed, factor=1.0):
 
 
 class Reference:
-    """AdamW with masters, out of PyTorch's operators."""
+    """AdamW with masters, made of PyTorch's operators."""
 
     def __init__(self, weights):
         self.weights = weights
@@ -54,13 +50,7 @@ class Reference:
             p.copy_(master)
 
 
-class Base(unittest.TestCase):
-    def equal(self, ours, theirs):
-        for a, b in zip(ours, theirs, strict=True):
-            self.assertTrue(same(a, b), (a, b))
-
-
-class Bits(Base):
+class Bits(TestCase):
     def test_float32_is_fused_adamw(self):
         for lr in (1e-2, torch.tensor(1e-2)):
             hyper = {**HYPER, "lr": lr}
@@ -73,14 +63,14 @@ class Bits(Base):
                     self.assertIsNone(optimizer.step())
                 if isinstance(lr, torch.Tensor):
                     lr.mul_(0.9)
-                self.equal(ours, theirs)
+                self.assert_same(ours, theirs)
             for p, q in zip(ours, theirs):
                 for name in ("step", "exp_avg", "exp_avg_sq"):
-                    self.assertTrue(same(a.state[p][name], b.state[q][name]))
+                    self.assert_same(a.state[p][name], b.state[q][name])
                 self.assertNotIn("master_param", a.state[p])
 
     def test_groups_and_missing_gradients(self):
-        """Step counts are each parameter's own, as in PyTorch."""
+        """Each parameter has its own step count, as in PyTorch."""
         def make(optimizer, **options):
             some = params(shapes=[(64,), (128,), (192,), (256,), (320,)])
             groups = [{"params": some[:3]},
@@ -99,7 +89,7 @@ class Bits(Base):
                     if i not in indices:
                         p.grad = None
                 optimizer.step()
-            self.equal(ours, theirs)
+            self.assert_same(ours, theirs)
         for p, q in zip(ours, theirs):
             self.assertEqual(a.state[p]["step"], b.state[q]["step"])
 
@@ -114,10 +104,10 @@ class Bits(Base):
                 before = [p.grad.clone() for p in ours]
                 optimizer.step()
                 reference.step()
-                self.equal(ours, weights)
-                self.equal([p.grad for p in ours], before)
+                self.assert_same(ours, weights)
+                self.assert_same([p.grad for p in ours], before)
             for p, master in zip(ours, reference.masters):
-                self.assertTrue(same(optimizer.state[p]["master_param"], master))
+                self.assert_same(optimizer.state[p]["master_param"], master)
 
     def test_mixed_dtypes_in_one_group(self):
         mixed = params(torch.float32) + params(torch.bfloat16, 2)
@@ -131,7 +121,7 @@ class Bits(Base):
             optimizer.step()
             for one in singles:
                 one.step()
-        self.equal(mixed, alone)
+        self.assert_same(mixed, alone)
 
     def test_clipping(self):
         """In float32: swamp's clip_grad_norm_, then PyTorch's step."""
@@ -148,7 +138,7 @@ class Bits(Base):
                 norm = clip_grad_norm_(theirs, max_norm)
                 b.step()
                 self.assertEqual(a.grad_norm.float(), norm)
-                self.equal(ours, theirs)
+                self.assert_same(ours, theirs)
 
     def test_clipping_of_one_group(self):
         ours, theirs = params(), params()
@@ -162,7 +152,7 @@ class Bits(Base):
         for p in theirs[:2]:
             p.grad *= coefficient
         b.step()
-        self.equal(ours, theirs)
+        self.assert_same(ours, theirs)
 
     def test_no_clipping(self):
         ours, theirs = params(), params()
@@ -173,7 +163,7 @@ class Bits(Base):
             give_grads(some, 0)
             optimizer.step()
             self.assertIsNone(optimizer.grad_norm)
-        self.equal(ours, theirs)
+        self.assert_same(ours, theirs)
 
     def test_layouts(self):
         base = params(shapes=[(64, 32)])[0].detach()
@@ -185,7 +175,7 @@ class Bits(Base):
             optimizer = MixedPrecisionAdamW([p], **HYPER)
             optimizer.step()
             self.assertEqual(optimizer.state[p]["exp_avg"].stride(), p.stride())
-        self.equal([plain], [turned])
+        self.assert_same([plain], [turned])
 
 
 def train(make, dtype=torch.float32, unscale=False, bad_steps=(2,), steps=6):
@@ -209,7 +199,7 @@ def train(make, dtype=torch.float32, unscale=False, bad_steps=(2,), steps=6):
     return list(model.parameters()), log
 
 
-class Scaler(Base):
+class Scaler(TestCase):
     def test_as_fused_adamw(self):
         for unscale in (False, True):
             with warnings.catch_warnings():
@@ -219,13 +209,13 @@ class Scaler(Base):
             theirs, expected = train(
                 lambda p: torch.optim.AdamW(p, fused=True, **HYPER),
                 unscale=unscale)
-            self.equal(ours, theirs)
+            self.assert_same(ours, theirs)
             self.assertEqual([s for s, _ in log], [s for s, _ in expected])
             self.assertEqual([skipped for _, skipped in log],
                              [step == 2 for step in range(6)])
 
     def test_float16_weights(self):
-        """A skipped step leaves no trace: the run equals one without scaler."""
+        """A skipped step changes nothing: the run equals one without a scaler."""
         weights, references = params(torch.float16), params(torch.float16)
         optimizer = MixedPrecisionAdamW(weights, max_norm=0.5, **HYPER)
         reference = Reference(references)
@@ -243,12 +233,12 @@ class Scaler(Base):
             self.assertEqual(optimizer.skipped, step == 1)
             self.assertFalse(hasattr(optimizer, "found_inf"))
             if step == 1:
-                self.equal(weights, before)
+                self.assert_same(weights, before)
                 self.assertEqual(scaler.get_scale(), scale / 2)
                 continue
             coefficient = 0.5 / (optimizer.grad_norm.item() + 1e-6)
             reference.step(1 / scale, coefficient)
-            self.equal(weights, references)
+            self.assert_same(weights, references)
         self.assertEqual(optimizer.state[weights[0]]["step"], 3)
 
     def test_any_found_inf_skips(self):
@@ -260,10 +250,10 @@ class Scaler(Base):
             optimizer.grad_scale = torch.tensor(4.0)
             optimizer.found_inf = torch.full((1,), found)
             optimizer.step()
-            self.equal(some, before)
+            self.assert_same(some, before)
             self.assertEqual(len(optimizer.state), 0)
             self.assertTrue(optimizer.skipped)
-        optimizer.found_inf = 0  # GradScaler's, where there are no gradients
+        optimizer.found_inf = 0  # GradScaler's, if there are no gradients
         optimizer.step()
         self.assertFalse(optimizer.skipped)
         self.assertEqual(len(optimizer.state), len(some))
@@ -278,7 +268,7 @@ class Scaler(Base):
         self.assertEqual(len(optimizer.state), 0)
 
     def test_odd_scales(self):
-        """Unscaled as scaler.unscale_() does it."""
+        """Unscaled as by scaler.unscale_()."""
         ours, theirs = params(), params()
         scale = torch.tensor(1000.0 / 3)
         give_grads(ours, 0, 300)
@@ -290,7 +280,7 @@ class Scaler(Base):
             [p.grad for p in theirs], torch.zeros(()),
             scale.double().reciprocal().float())
         torch.optim.AdamW(theirs, fused=True, **HYPER).step()
-        self.equal(ours, theirs)
+        self.assert_same(ours, theirs)
 
     def test_alone_nothing_is_checked(self):
         p = params(shapes=[(64,)])[0]
@@ -301,7 +291,7 @@ class Scaler(Base):
         self.assertFalse(optimizer.skipped)
 
 
-class Protocol(Base):
+class Protocol(TestCase):
     def test_closure(self):
         p = params(shapes=[(64,)])[0]
         optimizer = MixedPrecisionAdamW([p])
@@ -341,7 +331,7 @@ class Protocol(Base):
                 give_grads(some, step)
                 optimizer.step()
                 schedule.step()
-        self.equal(ours, theirs)
+        self.assert_same(ours, theirs)
 
     def test_add_param_group(self):
         ours, theirs = params(), params()
@@ -353,7 +343,7 @@ class Protocol(Base):
             optimizer.add_param_group({"params": some[2:], "lr": 0.5})
             give_grads(some, 1)
             optimizer.step()
-        self.equal(ours, theirs)
+        self.assert_same(ours, theirs)
         self.assertEqual(a.param_groups[1]["max_norm"], 0.0)
 
     def test_refused(self):
@@ -366,7 +356,7 @@ class Protocol(Base):
                 (dict(betas=(0.9, -1.0)), "Invalid beta parameter at index 1"),
                 (dict(eps=-1.0), "Invalid epsilon value: -1.0"),
                 (dict(weight_decay=-1.0), "Invalid weight_decay value: -1.0"),
-                (dict(max_norm=-1.0), "Invalid max_norm value: -1.0")):
+                (dict(max_norm=-1.0), "max_norm: got -1.0, expected a number")):
             with self.assertRaisesRegex(ValueError, words):
                 MixedPrecisionAdamW([p], **numbers)
         other = torch.nn.Parameter(torch.ones(64))
@@ -382,7 +372,7 @@ class Protocol(Base):
         optimizer = MixedPrecisionAdamW([p])
         for bad in (torch.ones(3).double(), torch.ones(3, device="meta"),
                     torch.ones(3, dtype=torch.complex64)):
-            with self.assertRaisesRegex(ValueError, r"params\[1\] is torch."):
+            with self.assertRaisesRegex(ValueError, r"params\[1\]: got torch."):
                 optimizer.add_param_group({"params": [
                     torch.ones(2), bad.requires_grad_()]})
             self.assertEqual(len(optimizer.param_groups), 1)
@@ -395,7 +385,7 @@ class Protocol(Base):
             optimizer.step()
 
     def test_pytorchs_defaults_do_not_matter(self):
-        """set_default_dtype() and set_default_device() are for the user's."""
+        """set_default_dtype() and set_default_device() are for the user's tensors."""
         plain, other = params(torch.bfloat16), params(torch.bfloat16)
         for some, dtype, device in ((plain, torch.float32, "cpu"),
                                     (other, torch.float64, "meta")):
@@ -411,7 +401,7 @@ class Protocol(Base):
             finally:
                 torch.set_default_dtype(torch.float32)
                 torch.set_default_device(None)
-        self.equal(plain, other)
+        self.assert_same(plain, other)
 
     def test_named_parameters(self):
         model = torch.nn.Linear(8, 8)
@@ -431,4 +421,4 @@ class Protocol(Base):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

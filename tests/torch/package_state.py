@@ -1,16 +1,12 @@
-"""The state of swamp_torch.MixedPrecisionAdamW: saved, loaded, copied, pickled.
-
-usage: package_state.py FOLDER
-"""
+"""The state of swamp_torch.MixedPrecisionAdamW: saved, loaded, copied, pickled."""
 
 import copy
 import io
 import math
 import pickle
-import unittest
 import warnings
 
-from package import same
+from support import TestCase, main
 
 import torch
 
@@ -47,16 +43,13 @@ def tensors(optimizer):
     return [t for p in some for _, t in sorted(optimizer.state[p].items())] + some
 
 
-class State(unittest.TestCase):
+class State(TestCase):
     def equal(self, a, b):
-        a, b = tensors(a), tensors(b)
-        self.assertEqual(len(a), len(b))
-        for x, y in zip(a, b):
-            self.assertTrue(same(x, y), (x, y))
+        self.assert_same(tensors(a), tensors(b))
 
-    def going_on(self, copied):
-        """A run that goes on from a copy has the bits of one that never
-        stopped; and neither touches the other."""
+    def continues(self, copied):
+        """A run that continues from a copy has the bits of one that never stopped,
+        and neither writes the other's tensors."""
         straight = make(params(), max_norm=0.7)
         run(straight, 0, 6)
         stopped = make(params(), max_norm=0.7)
@@ -64,8 +57,7 @@ class State(unittest.TestCase):
         resumed = copied(stopped)
         before = [t.clone() for t in tensors(stopped)]
         run(resumed, 3)
-        for x, y in zip(tensors(stopped), before):
-            self.assertTrue(same(x, y))
+        self.assert_same(tensors(stopped), before)
         self.equal(resumed, straight)
         self.assertEqual(resumed.param_groups[0]["max_norm"], 0.7)
         self.assertTrue(resumed._step_supports_amp_scaling)
@@ -83,7 +75,7 @@ class State(unittest.TestCase):
         return result
 
     def test_state_dict(self):
-        self.going_on(lambda o: self.loaded(o, o.state_dict()))
+        self.continues(lambda o: self.loaded(o, o.state_dict()))
 
     def test_torch_save(self):
         def through_a_file(optimizer):
@@ -92,13 +84,13 @@ class State(unittest.TestCase):
             file.seek(0)
             return self.loaded(optimizer, torch.load(file, weights_only=True))
 
-        self.going_on(through_a_file)
+        self.continues(through_a_file)
 
     def test_deepcopy(self):
-        self.going_on(copy.deepcopy)
+        self.continues(copy.deepcopy)
 
     def test_pickle(self):
-        self.going_on(lambda o: pickle.loads(pickle.dumps(o)))
+        self.continues(lambda o: pickle.loads(pickle.dumps(o)))
 
     def test_names_and_shapes(self):
         optimizer = make(params())
@@ -116,7 +108,7 @@ class State(unittest.TestCase):
                                  (torch.float32, shape))
 
     def test_one_call_for_what_steps_together(self):
-        """Also after loading, where every parameter has a count of its own."""
+        """Also after loading, when every parameter has a count of its own."""
         some = [torch.nn.Parameter(torch.ones(64)) for _ in range(9)]
         other = torch.optim.AdamW(some, fused=True)
         run(other, 0, 2)
@@ -126,7 +118,7 @@ class State(unittest.TestCase):
             len({id(state["step"]) for state in ours.state.values()}), 1)
 
     def test_from_torch(self):
-        """Goes on from torch.optim.AdamW; masters are made of the weights."""
+        """Continues from torch.optim.AdamW; masters are copied from the weights."""
         for dtype in (torch.float32, torch.bfloat16):
             torch.manual_seed(2)
             first = torch.nn.Parameter(torch.randn(128).to(dtype))
@@ -143,13 +135,13 @@ class State(unittest.TestCase):
             self.assertEqual(ours.state[second]["step"], 4)
             if dtype is torch.float32:
                 run(theirs, 2, 2)
-                self.assertTrue(same(first, second))
+                self.assert_same(first, second)
             else:
                 self.assertIn("master_param", ours.state[second])
 
     def test_there_and_back(self):
-        """Groups carry what torch.optim.AdamW and GradScaler look for; step
-        counts are each parameter's own there."""
+        """Groups have the options that torch.optim.AdamW and GradScaler read; each
+        parameter has its own step count there."""
         def scaled(optimizer, first, count=3):
             some = [p for g in optimizer.param_groups for p in g["params"]]
             scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
@@ -183,7 +175,7 @@ class State(unittest.TestCase):
             self.assertLessEqual(set(theirs.param_groups[0]),
                                  set(ours.param_groups[0]))
             for a, b in zip(scaled(ours, 3), scaled(fused, 3)):
-                self.assertTrue(same(a, b), options)
+                self.assert_same(a, b, options)
                 self.assertEqual(ours.state[a]["step"], 6)
                 self.assertEqual(fused.state[b]["step"], 6)
 
@@ -207,8 +199,7 @@ class State(unittest.TestCase):
                 ours.load_state_dict(state)
         with self.assertRaisesRegex(ValueError, "number of parameter groups"):
             ours.load_state_dict(make(params()).state_dict())
-        for x, y in zip(tensors(ours), before):
-            self.assertTrue(same(x, y))
+        self.assert_same(tensors(ours), before)
         run(ours, 3)
 
     def test_users_hooks_see_tensors(self):
@@ -237,7 +228,7 @@ class State(unittest.TestCase):
             run(optimizer, 3)
 
     def written_by_others(self, write, *, noticed=True):
-        """The next step is the one of an optimizer that begins with the written
+        """The next step equals that of an optimizer that begins with the written
         weights and the same moments."""
         ours = make(params())
         some = run(ours, 0)
@@ -280,7 +271,7 @@ class State(unittest.TestCase):
             self.written_by_others(write)
 
     def test_written_and_restored(self):
-        """Nothing of the masters is lost, and nothing is said."""
+        """The masters do not change, and there is no warning."""
         def swap(_, some):
             saved = [p.detach().clone() for p in some]
             with torch.no_grad():
@@ -301,11 +292,11 @@ class State(unittest.TestCase):
         with self.assertWarnsRegex(UserWarning, "takes the new value"):
             run(ours, 3, 1)
         before[7, 3] = 10.0
-        self.assertTrue(same(ours.state[some[1]]["master_param"], before))
+        self.assert_same(ours.state[some[1]]["master_param"], before)
 
     def test_written_before_a_load(self):
-        """Weights that were loaded without their optimizer state, or with
-        another's."""
+        """Weights that were loaded without their optimizer state, or with that of
+        another."""
         first = make(params())
         run(first, 0)
         ours = make(params())
@@ -322,8 +313,8 @@ class State(unittest.TestCase):
             self.assertTrue((p == 4.0).all())
 
     def test_small_steps_are_not_lost(self):
-        """What masters are for: 1000 steps, each below half a unit of the
-        weight's last place."""
+        """The purpose of masters: 1000 steps, each below half a unit in the last
+        place of the weight."""
         p = torch.nn.Parameter(torch.ones(64, dtype=torch.bfloat16))
         optimizer = MixedPrecisionAdamW([p], lr=1e-4, weight_decay=0.0)
         for _ in range(1000):
@@ -333,4 +324,4 @@ class State(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -14,8 +14,8 @@ def _torch_version() -> str:
     python = os.environ.get("SWAMP_TORCH_PYTHON")
     if not python:
         raise RuntimeError(
-            "SWAMP_TORCH_PYTHON is not set: it names the python whose PyTorch "
-            "swamp_torch is to be built for. toolchain/wheel does it all.")
+            "SWAMP_TORCH_PYTHON is not set. It must name the python whose PyTorch "
+            "swamp_torch is built for; toolchain/wheel sets it.")
     done = subprocess.run(
         [python, "-c", "import torch; print(torch.__version__)"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

@@ -1,17 +1,17 @@
 """swamp's mixed-precision kernels in PyTorch, on CPUs.
 
 Importing the package loads libswamp_aten: from then on PyTorch's own operators
-``_amp_foreach_non_finite_check_and_unscale_`` and ``_amp_update_scale_`` of CPU
-tensors are swamp's, with the same bits, for every caller in the process:
-``torch.amp.GradScaler("cpu")``, ``ShardedGradScaler``, fused optimizers.
-:func:`disable` gives stock PyTorch's back.
+``_amp_foreach_non_finite_check_and_unscale_`` and ``_amp_update_scale_`` run
+swamp's kernels for CPU tensors, with the same bits, for every caller in the
+process: ``torch.amp.GradScaler("cpu")``, ``ShardedGradScaler``, fused optimizers.
+:func:`disable` restores PyTorch's own kernels.
 
-What stock PyTorch lacks is called by name: :func:`any_nonfinite`,
+The package also has functions that PyTorch lacks: :func:`any_nonfinite`,
 :func:`grad_norm_and_check`, :func:`clip_grad_norm_` and the optimizer
 :class:`MixedPrecisionAdamW`.
 
-An ImportError says what to do where PyTorch is missing or is not the version
-that the package was built for.
+If PyTorch is missing or is not the version that the package was built for, the
+import raises an ImportError with instructions.
 """
 
 from ._load import __version__, load

@@ -4,7 +4,7 @@ from typing import Iterable, List, Optional, Union
 
 import torch
 
-from ._number import number
+from ._operators import number
 
 _DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32,
                      torch.float64))
@@ -16,14 +16,14 @@ def _is_ours(grad: torch.Tensor) -> bool:
 
 
 def _multiply(grads: List[torch.Tensor], factor: float) -> None:
-    """Each gradient times the factor, in its own dtype."""
+    """Multiplies each gradient by the factor, in its own dtype."""
     doubles = [g for g in grads if g.dtype is torch.float64]
     others = [g for g in grads if g.dtype is not torch.float64]
     if doubles:
         torch._foreach_mul_(doubles, factor)
     if others:
-        # The unscale is this product, for all of them in one job: formed in
-        # float32, rounded once more for 16 bits.
+        # The unscale is this product, for the whole list in one launch: computed
+        # in float32, then rounded to the gradient's dtype.
         torch._amp_foreach_non_finite_check_and_unscale_(
             others, number(0.0), number(factor))
 
@@ -37,24 +37,25 @@ def clip_grad_norm_(parameters: Union[torch.Tensor, Iterable[torch.Tensor]],
     """Clips the norm of all gradients together, in place, as
     ``torch.nn.utils.clip_grad_norm_`` does.
 
-    The 2-norm of gradients on the CPU is swamp's: squares and sums in float64,
-    in a fixed order, so its bits do not depend on the number of threads, and
-    16-bit gradients do not overflow it. Gradients are multiplied by
-    ``max_norm / (norm + 1e-6)`` where that is below 1, or nan; otherwise they are
-    not touched. Any other norm, device, layout or dtype is PyTorch's own.
+    swamp computes the 2-norm of gradients on the CPU, with squares and sums in
+    float64 and in a fixed order, so that its bits do not depend on the number of
+    threads and 16-bit gradients do not overflow it. Gradients are multiplied by
+    ``max_norm / (norm + 1e-6)`` if that is below 1, or nan; otherwise they are
+    not written. For any other norm, device, layout or dtype this calls PyTorch's
+    function.
 
     Args:
         parameters: a parameter or several; their ``.grad`` may be None. Without
-            any gradient the answer is 0.
+            any gradient the norm is 0.
         max_norm: the largest norm allowed.
-        norm_type: of the norm; 2 is swamp's.
-        error_if_nonfinite: raise instead of clipping by inf or nan; then no
-            gradient has been changed.
-        foreach: for PyTorch's own; not looked at where the norm is swamp's.
+        norm_type: the order of the norm; swamp computes the norm if it is 2.
+        error_if_nonfinite: raise an error, before any gradient is written, if the
+            norm is inf or nan.
+        foreach: passed to PyTorch's function; ignored if swamp computes the norm.
 
     Returns:
-        The norm before clipping, without dimensions: float64 if a gradient is,
-        else float32, also for 16-bit gradients.
+        The norm before clipping, a tensor without dimensions: float64 if any
+        gradient is float64, else float32, also for 16-bit gradients.
 
     Raises:
         RuntimeError: the norm is inf or nan and ``error_if_nonfinite`` is set.
@@ -78,7 +79,7 @@ def clip_grad_norm_(parameters: Union[torch.Tensor, Iterable[torch.Tensor]],
             "this error and scale the gradients by the non-finite norm anyway, "
             "set `error_if_nonfinite=False`")
     factor = float(max_norm) / (norm.item() + 1e-6)
-    if not factor >= 1.0:  # nan goes to all gradients, as in PyTorch
+    if not factor >= 1.0:  # nan is passed to all gradients, as in PyTorch
         _multiply(grads, factor)
     if any(g.dtype is torch.float64 for g in grads):
         return norm

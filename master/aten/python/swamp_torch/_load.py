@@ -11,15 +11,13 @@ _HOW_TO_BUILD = ("build swamp_torch for yours with swamp's "
 
 
 def require_version(found: str, where: str) -> None:
-    """Raises ImportError, in words, when PyTorch is not the one this was built
-    for.
+    """Raises ImportError, with instructions, unless PyTorch is the version that
+    this was built for: the library of another version fails to load or crashes.
 
     Args:
-        found: the version of PyTorch, as ``torch.__version__``. What stands
-            behind a ``+`` does not matter.
+        found: the version of PyTorch, as ``torch.__version__``. What follows a
+            ``+`` is ignored.
         where: its folder, for the text.
-
-    A library of another version would end the process, or lack symbols.
     """
     if found.split("+")[0] == _build.TORCH:
         return
@@ -45,8 +43,8 @@ def load() -> None:
             f"swamp_torch {__version__} needs PyTorch {_build.TORCH}, and there "
             f"is none: `pip install torch=={_build.TORCH}`.") from error
     require_version(torch.__version__, os.path.dirname(torch.__file__))
-    # A second copy of the library would register the operators twice, which
-    # ends the process; its own first copy is as good.
+    # A second copy of the library would register the operators twice, which ends
+    # the process, so use a copy that is already loaded.
     if not hasattr(torch.ops.swamp, "version"):
         here = os.path.dirname(os.path.abspath(__file__))
         path = os.path.join(here, _build.LIBRARY)

@@ -1,4 +1,4 @@
-"""The operators torch.ops.swamp.* as functions with types."""
+"""The operators torch.ops.swamp.* as typed functions."""
 
 import json
 import warnings
@@ -9,35 +9,41 @@ import torch
 _ops = torch.ops.swamp
 
 
-def enable() -> None:
-    """Makes PyTorch's own two operators of mixed precision swamp's, for CPU
-    tensors, in the whole process; so it is after the import.
+def number(value: float) -> torch.Tensor:
+    """A float32 scalar on the CPU, as swamp's operators take it, independent of
+    PyTorch's default dtype and device."""
+    return torch.full((), value, dtype=torch.float32, device="cpu")
 
-    Any thread may call, also while operators run. It is not for functions under
-    ``torch.compile``.
+
+def enable() -> None:
+    """Makes PyTorch's two mixed-precision operators run swamp's kernels for CPU
+    tensors, in the whole process. This is the state after the import.
+
+    Any thread may call, also while operators run. Do not call it in a function
+    that ``torch.compile`` compiles.
     """
     _ops.set_active(True)
 
 
 def disable() -> None:
-    """Goes back to stock PyTorch's own kernels, in the whole process.
+    """Restores PyTorch's own kernels, in the whole process.
 
-    What is called by swamp's name (:func:`any_nonfinite`,
+    The functions and classes of this package (:func:`any_nonfinite`,
     :func:`grad_norm_and_check`, :func:`clip_grad_norm_`,
-    :class:`MixedPrecisionAdamW`) stays swamp's. As for threads and
-    ``torch.compile``, see :func:`enable`.
+    :class:`MixedPrecisionAdamW`) still use swamp's. For threads and
+    ``torch.compile`` see :func:`enable`.
     """
     _ops.set_active(False)
 
 
 def is_active() -> bool:
-    """Whether PyTorch's own two operators are swamp's now."""
+    """Whether PyTorch's two operators run swamp's kernels now."""
     return bool(_ops.is_active())
 
 
 def info() -> Dict[str, Any]:
-    """The machine that swamp runs on, as ``swamp info --json`` gives it, and
-    under ``"torch"`` the PyTorch version it was built for.
+    """The machine that swamp runs on, with the keys of ``swamp info --json``, and
+    ``"torch"``, the PyTorch version it was built for.
 
     Raises:
         RuntimeError: a bad value of a variable ``SWAMP_*``.
@@ -51,8 +57,8 @@ def _list(tensors: Union[torch.Tensor, Iterable[torch.Tensor]],
     """A tensor or several as a list.
 
     Raises:
-        TypeError: one that is not a Tensor; PyTorch's own text does not say
-            which, nor what it is.
+        TypeError: one that is not a Tensor. PyTorch's own text does not say
+            which one it is, nor its type.
     """
     if isinstance(tensors, torch.Tensor):
         return [tensors]
@@ -68,11 +74,11 @@ def _list(tensors: Union[torch.Tensor, Iterable[torch.Tensor]],
 
 def any_nonfinite(
         tensors: Union[torch.Tensor, Iterable[torch.Tensor]]) -> torch.Tensor:
-    """Looks for inf and nan; writes nothing.
+    """Searches for inf and nan; writes nothing.
 
     Args:
         tensors: CPU tensors of any shapes and strides; float16, bfloat16,
-            float32 or float64, which may be mixed. There may be none.
+            float32 or float64, which may be mixed. The list may be empty.
 
     Returns:
         A new float32 tensor without dimensions: 1 if any element is inf or nan,
@@ -89,8 +95,8 @@ def any_nonfinite(
 
 def check_finite(
         tensors: Union[torch.Tensor, Iterable[torch.Tensor]]) -> torch.Tensor:
-    """Deprecated: :func:`any_nonfinite` by its old name, which says the opposite
-    of what it returns."""
+    """Deprecated: :func:`any_nonfinite` under its former name, which states the
+    opposite of what it returns."""
     warnings.warn("swamp_torch.check_finite() is deprecated, as it returns 1 if "
                   "an element is *not* finite; use any_nonfinite()",
                   FutureWarning, stacklevel=2)
@@ -106,7 +112,7 @@ def grad_norm_and_check(
 
     Args:
         grads: CPU tensors; float16, bfloat16, float32 or float64, which may be
-            mixed. There may be none.
+            mixed. The list may be empty.
         found_inf: one float32 of any shape; set to 1 if any element is inf or
             nan, else left alone.
         inv_scale: one float32 of any shape, 1 over the scale of the gradients.

@@ -1,4 +1,4 @@
-"""MixedPrecisionAdamW: AdamW with float32 masters, in one pass of swamp."""
+"""MixedPrecisionAdamW: AdamW with float32 masters, in one pass over memory."""
 
 import warnings
 from typing import (Any, Callable, Dict, Iterable, List, Optional, Tuple,
@@ -7,7 +7,7 @@ from typing import (Any, Callable, Dict, Iterable, List, Optional, Tuple,
 import torch
 from torch import Tensor
 
-from ._number import number
+from ._operators import number
 from ._optimizer_checks import check_numbers, check_once, check_param
 from ._optimizer_state import (MASTER, RULES, STEP, Bucket, Writes,
                                collect, keep_as_it_is, restore, share_steps)
@@ -20,29 +20,30 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
     the step is taken on the master and rounded to the parameter. A float32
     parameter is its own master. Both moments are float32 always.
 
-    A step reads the gradients once: unscaled, clipped if asked for, widened to
-    float32, never rounded again. Gradients are not written. A float32 parameter
-    gets the bits of ``torch.optim.AdamW(fused=True)`` where PyTorch's kernel
-    takes its vector body (up to the last few elements of a tensor), without
-    ``max_norm`` and for a scale that is a power of two, as GradScaler's.
+    A step reads the gradients once: it widens them to float32, unscales and, if
+    ``max_norm`` is set, clips them, without rounding them to 16 bits again.
+    Gradients are not written. A float32 parameter gets the bits of
+    ``torch.optim.AdamW(fused=True)`` in the elements that PyTorch's kernel
+    computes with vectors (all but the last few of a tensor), without ``max_norm``
+    and if the scale is a power of two, as GradScaler's is.
 
-    It works alone, and under ``torch.amp.GradScaler`` as PyTorch's fused
-    optimizers do: ``scaler.step(optimizer)`` hands it scale and found_inf, and
-    with any found_inf but 0 nothing at all is done. 16-bit parameters must not
-    go through ``scaler.unscale_()``, which refuses float16 gradients; they need
-    not: use ``max_norm``. Alone nothing is checked, as in PyTorch.
+    It works with or without ``torch.amp.GradScaler``, as PyTorch's fused
+    optimizers do: ``scaler.step(optimizer)`` passes it scale and found_inf, and
+    if found_inf is not 0 the step does nothing. ``scaler.unscale_()`` refuses
+    float16 gradients; to clip, set ``max_norm`` instead. Without a scaler the
+    gradients are not checked for inf and nan, as in PyTorch.
 
     Args:
-        params: parameters, or dicts of groups, as every optimizer's; strided,
-            on the CPU. A group may have its own value of all that follows.
+        params: parameters or dicts of groups, as for every optimizer; strided,
+            on the CPU. A group may have its own values of the other arguments.
         lr: the learning rate, as a float or as a Tensor of one element on the
             CPU, which is read at each step.
-        betas: of the two moments, each at least 0 and below 1.
-        eps: added to the root.
-        weight_decay: decoupled.
-        max_norm: above 0: the group's gradients are multiplied by
-            ``max_norm / (norm + 1e-6)`` where that is below 1; the norm is that
-            of the unscaled gradients of all groups. 0 or None: no clipping.
+        betas: decay rates of the two moments, each at least 0 and below 1.
+        eps: added to the square root.
+        weight_decay: decoupled weight decay.
+        max_norm: if above 0, the group's gradients are multiplied by
+            ``max_norm / (norm + 1e-6)`` if that is below 1; the norm is that of
+            the unscaled gradients of all groups. 0 or None: no clipping.
 
     Attributes:
         skipped: whether the last step was skipped for found_inf.
@@ -54,14 +55,14 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
     float32 Tensor; parameters with the same history share it), ``exp_avg`` and
     ``exp_avg_sq`` (float32, of its shape), and ``master_param`` of a 16-bit one.
     State dicts of ``torch.optim.AdamW`` can be loaded, and AdamW loads those of
-    this class; masters that a state dict lacks are made of the parameters. Loaded
-    tensors are copied.
+    this class; if a state dict lacks masters, they are copied from the parameters.
+    Loaded tensors are copied.
 
-    A 16-bit parameter that something else has written since the last step
+    If a 16-bit parameter was written by anything else since the last step
     (``load_state_dict`` of the model, weights swapped for their average, a merged
-    adapter) keeps what was written: its master takes the elements that differ,
-    and the first time a UserWarning says so. It is noticed by the parameter's
-    version and address; writing through ``param.data`` in place changes neither:
+    adapter), the written values stay: they are copied to the master, with a
+    UserWarning the first time. The optimizer detects this by the parameter's
+    version and address. Writing in place through ``param.data`` changes neither;
     call :meth:`reload_model_params` after it.
 
     Raises:
@@ -70,7 +71,7 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
             ``amsgrad``, ``maximize`` or ``differentiable``.
     """
 
-    # What torch.amp.GradScaler asks for; on the class, so that a copy has it.
+    # torch.amp.GradScaler reads this; a class attribute, so that copies have it.
     _step_supports_amp_scaling = True
 
     skipped: bool = False
@@ -117,11 +118,10 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self,
              closure: Optional[Callable[[], float]] = None) -> Optional[float]:
-        """Takes a step with the gradients there are; a parameter without one is
-        left alone.
+        """Takes a step. Parameters without a gradient are not changed.
 
         Args:
-            closure: called first, with gradients enabled: it evaluates the model
+            closure: called first, with gradients enabled; evaluates the model
                 again and returns the loss.
 
         Returns:
@@ -129,7 +129,7 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
 
         Raises:
             RuntimeError: a gradient that is sparse or of a dtype that swamp does
-                not take. Groups before its own may have been stepped.
+                not take. The groups before its own may have been stepped.
         """
         loss = None
         if closure is not None:
@@ -146,7 +146,7 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
         buckets = collect(self.param_groups, self.state)
         self.grad_norm = None
         self._follow_others(buckets)
-        # The caller's found_inf is not for the norm: nothing is checked here.
+        # The caller has decided to step: found_inf of the norm is ignored.
         clean = number(0.0)
         if any(bucket.group["max_norm"] for bucket in buckets):
             grads = [g for bucket in buckets for g in bucket.grads]
@@ -161,7 +161,7 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
                 inv_scale, self.grad_norm, lr=float(group["lr"]), beta1=beta1,
                 beta2=beta2, weight_decay=group["weight_decay"],
                 eps=group["eps"], max_norm=group["max_norm"] or 0.0)
-        # After all: views of one buffer share their version.
+        # After all steps, because views of one buffer share their version.
         for bucket in buckets:
             self._writes.note(bucket.model_params)
 
@@ -175,14 +175,14 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
                      if param is written)
         warnings.warn(
             f"{place}: was written since the last step, not by this "
-            "MixedPrecisionAdamW; its float32 master takes the new value (this is "
-            "said once)", stacklevel=6)
+            "MixedPrecisionAdamW; its float32 master takes the new value (warned "
+            "once)", stacklevel=6)
 
     @torch.no_grad()
     def reload_model_params(self) -> None:
-        """Makes the masters of 16-bit parameters anew of the parameters, without
-        a warning: for parameters that something else wrote, also through
-        ``param.data``. Moments and steps stay.
+        """Copies the 16-bit parameters to their masters, without a warning. Call it
+        if something else wrote them, also through ``param.data``. Moments and
+        steps are not changed.
         """
         for group in self.param_groups:
             for param in group["params"]:
@@ -191,8 +191,8 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
                     master.copy_(param)
 
     def state_dict(self) -> Dict[str, Any]:
-        """As ``torch.optim.Optimizer.state_dict``, but step counts are copies, of
-        each parameter its own: PyTorch's optimizers add to each.
+        """As ``torch.optim.Optimizer.state_dict``, but each parameter has its own
+        copy of its step count, because PyTorch's optimizers increase each.
         """
         result = super().state_dict()
         result["state"] = {
@@ -227,7 +227,7 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
 
 
 def _inverse(scale: Optional[Tensor]) -> Tensor:
-    """1 / scale as GradScaler.unscale_() forms it, a float32."""
+    """1 / scale, computed as by GradScaler.unscale_(), as float32."""
     if scale is None:
         return number(1.0)
     return scale.double().reciprocal().float()

@@ -1,11 +1,12 @@
-"""The state of MixedPrecisionAdamW: who steps together, and how it is loaded."""
+"""The state of MixedPrecisionAdamW: which parameters are stepped together, and
+how state is loaded."""
 
 from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 import torch
 from torch import Tensor
 
-from ._number import number
+from ._operators import number
 from ._optimizer_checks import check_rules, check_step
 
 STEP, EXP_AVG, EXP_AVG_SQ = "step", "exp_avg", "exp_avg_sq"
@@ -13,16 +14,15 @@ MASTER = "master_param"
 
 State = Dict[Tensor, Dict[str, Any]]
 
-
-# What groups have beside numbers: the names that torch.optim.AdamW and GradScaler
-# look for in a state dict.
+# The options of a group that are not numbers: torch.optim.AdamW and GradScaler
+# expect them in a state dict.
 RULES: Dict[str, Any] = dict(
     amsgrad=False, maximize=False, foreach=None, capturable=False,
     differentiable=False, fused=True, decoupled_weight_decay=True)
 
 
 class Bucket:
-    """Parameters of one group that share a step count: one call of swamp."""
+    """Parameters of one group that share a step count: one call of the operator."""
 
     __slots__ = ("group", "step", "states", "masters", "grads", "exp_avgs",
                  "exp_avg_sqs", "model_params")
@@ -38,7 +38,7 @@ class Bucket:
         self.model_params: List[Tensor] = []  # empty, or 16-bit
 
     def own_step(self) -> None:
-        """A step count that nobody outside shares."""
+        """Gives the bucket a step count that no other parameter shares."""
         self.step = self.step.clone()
         for state in self.states:
             state[STEP] = self.step
@@ -53,12 +53,13 @@ def _begin(param: Tensor, step: Tensor) -> Dict[str, Any]:
 
 
 def collect(groups: Iterable[Dict[str, Any]], all_states: State) -> List[Bucket]:
-    """The buckets of a step. Parameters with a first gradient get their state;
-    a shared step count is parted where some of its owners have no gradient."""
+    """The buckets of a step. Parameters get their state with their first gradient.
+    If some parameters that share a step count have no gradient, the others get a
+    count of their own."""
     buckets: List[Bucket] = []
     absent: Set[int] = set()  # steps of parameters without a gradient
     for group in groups:
-        first: Dict[bool, Tensor] = {}  # the steps of those that begin
+        first: Dict[bool, Tensor] = {}  # the step of new parameters
         by_step: Dict[Tuple[int, bool], Bucket] = {}
         last_step, last_single, bucket = None, None, None
         for param in group["params"]:
@@ -108,7 +109,7 @@ def collect(groups: Iterable[Dict[str, Any]], all_states: State) -> List[Bucket]
 
 
 class Writes:
-    """Finds 16-bit parameters that something else than the optimizer wrote."""
+    """Finds 16-bit parameters that were written by anything but the optimizer."""
 
     def __init__(self) -> None:
         self._marks: Dict[int, Tuple[int, int]] = {}  # by id(parameter)
@@ -121,16 +122,16 @@ class Writes:
         return version, param.data_ptr()
 
     def note(self, params: Iterable[Tensor]) -> None:
-        """The optimizer itself wrote the parameters."""
+        """Records that the optimizer itself wrote the parameters."""
         for param in params:
             self._marks[id(param)] = self._mark(param)
 
     def take(self, buckets: Iterable[Bucket]) -> Optional[Tensor]:
-        """Makes masters follow the parameters that others wrote since the last
-        step: an element whose value is not the rounded master.
+        """Copies the elements of parameters that were written since the last step
+        to their masters: those which differ from the rounded master.
 
         Returns:
-            The first such parameter, once; else None.
+            The first such parameter, the first time; else None.
         """
         told = None
         for bucket in buckets:
@@ -149,8 +150,8 @@ class Writes:
 
 
 def share_steps(groups: Iterable[Dict[str, Any]], all_states: State) -> None:
-    """Gives the parameters of a group with equal step counts one Tensor for it,
-    which makes them one bucket."""
+    """Makes the parameters of a group with equal step counts share one Tensor for
+    it, and so one bucket."""
     for group in groups:
         shared: Dict[Tuple[float, bool], Tensor] = {}
         for param in group["params"]:
@@ -164,8 +165,8 @@ def share_steps(groups: Iterable[Dict[str, Any]], all_states: State) -> None:
 
 
 class _Kept:
-    """A Tensor that torch.optim.Optimizer does not see, and so does not cast to
-    the dtype of its parameter."""
+    """Hides a Tensor from torch.optim.Optimizer, which would cast it to the dtype
+    of its parameter."""
 
     def __init__(self, value: Tensor) -> None:
         self.value = value
@@ -173,7 +174,7 @@ class _Kept:
 
 def keep_as_it_is(_: torch.optim.Optimizer,
                   state_dict: Dict[str, Any]) -> Dict[str, Any]:
-    """The hook before loading."""
+    """The hook that runs before a state dict is loaded."""
     for index, group in enumerate(state_dict["param_groups"]):
         check_rules(group, f"param_groups[{index}]")
     for index, state in state_dict["state"].items():
@@ -189,7 +190,7 @@ def keep_as_it_is(_: torch.optim.Optimizer,
 
 
 def restore(all_states: State) -> None:
-    """Unpacks what keep_as_it_is() has hidden, as float32 copies."""
+    """Unpacks the tensors that keep_as_it_is() has hidden, as float32 copies."""
     for state in all_states.values():
         for name, value in list(state.items()):
             if isinstance(value, _Kept):

@@ -1,4 +1,4 @@
-#include "master/aten/overlap.h"
+#include "master/aten/layout.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ bool overlap(std::vector<Extent> extents) {
   return any_overlap(extents, scratch);
 }
 
-// Every pair.
+// Compares every pair.
 bool overlap_reference(const std::vector<Extent>& extents) {
   for (std::size_t i = 0; i < extents.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
@@ -43,7 +43,7 @@ TEST(Overlap, AsEveryPair) {
   int found = 0;
   for (int round = 0; round < 300; ++round) {
     const std::size_t count = 1 + random() % 600;
-    // A heap, and a second one far away, as the allocator's small and large.
+    // One heap, or two far apart, as an allocator's for small and large blocks.
     const std::uintptr_t far = round % 2 == 0 ? 0 : std::uintptr_t{1} << 46;
     const std::uintptr_t alignment = round % 3 == 0 ? 64 : 2;
     std::vector<Extent> extents;
@@ -56,7 +56,7 @@ TEST(Overlap, AsEveryPair) {
     }
     std::shuffle(extents.begin(), extents.end(), random);
     EXPECT_FALSE(overlap(extents)) << round;
-    // One of them moved a little may meet its neighbour.
+    // Move one of them a little, so that it may overlap its neighbour.
     Extent& moved = extents[random() % count];
     const std::uintptr_t by = random() % 100;
     moved = {moved.begin - by, moved.end - by};

@@ -1,4 +1,4 @@
-#include "master/aten/elements.h"
+#include "master/aten/fallback.h"
 
 #include <ATen/TensorIterator.h>
 
@@ -15,7 +15,7 @@
 namespace swamp::aten {
 namespace {
 
-// A format is how elements are stored, and the type they are computed in.
+// A format is how an element is stored, and the type it is computed in.
 struct Float64 {
   using Stored = double;
   static double widen(double x) noexcept { return x; }
@@ -48,7 +48,7 @@ bool finite(typename Format::Stored x) noexcept {
   return std::isfinite(Format::widen(x));
 }
 
-// with_format() calls `run` with the format of a tensor that was validated.
+// with_format() calls `run` with the format of a validated tensor's dtype.
 template <class Run>
 void with_format(at::ScalarType type, Run run) {
   switch (type) {
@@ -76,7 +76,7 @@ bool unscale_run(char* data, std::int64_t stride, std::int64_t count,
   return dirty;
 }
 
-// Aliased is one run of elements whose neighbours may be the parameters.
+// Aliased unscales elements among which found_inf and inv_scale may lie.
 template <class Format>
 struct Aliased {
   using Stored = typename Format::Stored;
@@ -86,8 +86,8 @@ struct Aliased {
   void* found_inf;
   const void* inv_scale;
 
-  // compute() takes copies of the elements: found_inf, which it writes, may be
-  // one of them, and stock reads all of a vector before.
+  // compute() works on copies of the elements: found_inf, which it writes, may
+  // be one of them, and PyTorch reads a whole vector before it writes any.
   void compute(Stored* values, std::int64_t count) const {
     for (std::int64_t i = 0; i < count; ++i) {
       if (!finite<Format>(values[i])) store<float>(found_inf, 1.0f);
@@ -119,8 +119,8 @@ struct Aliased {
   }
 };
 
-// in_place(): what is written was found to have no element twice; what is only
-// read may have.
+// in_place() iterates over one tensor. Its overlap check is off: tensors that
+// are written have passed it already, and ones that are only read need not.
 at::TensorIterator in_place(const at::Tensor& tensor) {
   return at::TensorIteratorConfig()
       .set_check_mem_overlap(false)
@@ -129,8 +129,7 @@ at::TensorIterator in_place(const at::Tensor& tensor) {
       .build();
 }
 
-// outer_stride() of an iterator with two operands: their inner strides go
-// first.
+// outer_stride() of the first of two operands: their inner strides come first.
 std::int64_t outer_stride(const std::int64_t* strides) noexcept {
   return strides[2];
 }
@@ -144,7 +143,7 @@ bool unscale_elements(const at::Tensor& tensor, float inv_scale) {
   with_format(tensor.scalar_type(), [&](auto format) {
     const auto loop = [&](char** data, const std::int64_t* strides,
                           std::int64_t count, std::int64_t rows) {
-      // ATen's workers have their own.
+      // ATen's workers have a float environment of their own.
       const runtime::FloatEnvironmentScope scope(environment);
       bool found = false;
       for (std::int64_t row = 0; row < rows; ++row) {

@@ -1,0 +1,141 @@
+#include "master/aten/tensor_list.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/util/Exception.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "master/aten/tensor.h"
+
+namespace swamp::aten {
+namespace {
+
+// A row of fewer elements takes longer as an array of its own than in the
+// fallback.
+constexpr std::int64_t kMinRowCount = 32;
+
+struct Checked {
+  ScalarType type;
+  bool dense;
+};
+
+// checked() refuses tensors that the operators do not take.
+inline Checked checked(const at::Tensor& tensor, const ListNames& names,
+                       bool written) {
+  TORCH_CHECK(tensor.is_cpu(), "one of ", names.list, " was not a CPU tensor.");
+  TORCH_CHECK(tensor.layout() == at::kStrided, "one of ", names.list,
+              " was not a strided tensor.");
+  const bool dense = is_dense(tensor);
+  if (written && !dense) at::assert_no_internal_overlap(tensor);
+  const std::optional<ScalarType> type = scalar_type(tensor.scalar_type());
+  TORCH_CHECK_NOT_IMPLEMENTED(type.has_value(), '"', names.operation,
+                              "\" not implemented for '",
+                              c10::toString(tensor.scalar_type()), "'");
+  return {*type, dense};
+}
+
+// data_of() a tensor that has elements.
+void* data_of(const at::Tensor& tensor, bool written) {
+  // The const is cast away for the type of swamp::Tensor only.
+  return written ? mutable_data(tensor) : const_cast<void*>(const_data(tensor));
+}
+
+// has_order_of() returns whether element i of the tensor's memory is element i
+// of the memory of `like`.
+bool has_order_of(const at::Tensor& tensor, const at::Tensor& like) {
+  return is_dense(tensor) && (tensor.strides() == like.strides() ||
+                              (tensor.is_contiguous() && like.is_contiguous()));
+}
+
+}  // namespace
+
+void SplitList::assign(at::TensorList tensors, const ListNames& names,
+                       bool written) {
+  clear();
+  for_kernels_.reserve(tensors.size());
+  extents_.reserve(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor& tensor = tensors[i];
+    const auto [type, dense] = checked(tensor, names, written);
+    const std::int64_t count = tensor.numel();
+    if (count == 0) continue;
+    void* data = data_of(tensor, written);
+    TORCH_CHECK(data != nullptr, "tensor ", i, " of the list has no memory");
+    const std::size_t bytes = element_bytes(type);
+    const bool aligned = is_aligned(data, bytes);
+    if (!aligned || !dense) {
+      add_rows(tensor, i, static_cast<std::byte*>(data), type, aligned);
+      continue;
+    }
+    // Assigned field by field: push_back() of a temporary would read back as a
+    // whole what was just written in parts, which stalls the CPU.
+    Tensor& array = for_kernels_.emplace_back();
+    array.data = data;
+    array.count = static_cast<std::size_t>(count);
+    array.dtype = type;
+    Extent& extent = extents_.emplace_back();
+    extent.begin = reinterpret_cast<std::uintptr_t>(data);
+    extent.end = extent.begin + array.count * bytes;
+  }
+}
+
+void SplitList::add_rows(const at::Tensor& tensor, std::size_t index,
+                         std::byte* data, ScalarType type, bool aligned) {
+  const std::size_t bytes = element_bytes(type);
+  const Layout layout(tensor);
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  extents_.push_back(
+      {begin, begin + static_cast<std::size_t>(layout.extent) * bytes});
+  if (!aligned || !layout.disjoint || layout.row_count() < kMinRowCount) {
+    for_fallback_.push_back(index);
+    return;
+  }
+  const auto row_count = static_cast<std::size_t>(layout.row_count());
+  layout.for_each_row([&](std::int64_t offset) {
+    for_kernels_.push_back(
+        {data + static_cast<std::size_t>(offset) * bytes, row_count, type});
+  });
+}
+
+bool SplitList::may_hold_float(const void* a, const void* b) const noexcept {
+  const auto first = reinterpret_cast<std::uintptr_t>(a);
+  const auto second = reinterpret_cast<std::uintptr_t>(b);
+  bool holds = false;
+  for (const Extent& extent : extents_) {
+    holds |= (first < extent.end) & (extent.begin < first + sizeof(float));
+    holds |= (second < extent.end) & (extent.begin < second + sizeof(float));
+  }
+  return holds;
+}
+
+void StepTensors::assign(at::TensorList tensors, const at::TensorList* like,
+                         bool written) {
+  clear();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor& tensor = tensors[i];
+    const at::Tensor& order = like != nullptr ? (*like)[i] : tensor;
+    const ScalarType type = *scalar_type(tensor.scalar_type());
+    at::Tensor used = tensor;
+    if (!has_order_of(tensor, order) ||
+        !is_aligned(const_data(tensor), element_bytes(type))) {
+      used = is_dense(order) ? at::empty_strided(order.sizes(), order.strides(),
+                                                 tensor.options())
+                             : at::empty(order.sizes(), tensor.options());
+      used.copy_(tensor);
+      copies_.push_back({written ? tensor : at::Tensor(), used});
+    }
+    void* data = used.numel() != 0 ? data_of(used, written) : nullptr;
+    tensors_.push_back({data, static_cast<std::size_t>(used.numel()), type});
+  }
+}
+
+void StepTensors::copy_back() {
+  for (Copy& one : copies_) {
+    if (one.original.defined()) one.original.copy_(one.copy);
+  }
+}
+
+}  // namespace swamp::aten

@@ -1,0 +1,149 @@
+// Lists of at::Tensors in the form that swamp's operations take, and the memory
+// for them that a thread keeps between calls.
+#ifndef SWAMP_MASTER_ATEN_TENSOR_LIST_H_
+#define SWAMP_MASTER_ATEN_TENSOR_LIST_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "master/aten/layout.h"
+#include "swamp/tensor.h"
+
+namespace swamp::aten {
+
+// A list with more entries than this is freed after the call.
+inline constexpr std::size_t kMaxKeptCount = std::size_t{1} << 16;
+
+// ListNames is what PyTorch's error texts call an operator and its list.
+struct ListNames {
+  const char* operation;  // in: "NAME" not implemented for 'Int'
+  const char* list;       // in: one of NAME was not a CPU tensor.
+};
+
+// SplitList is a list of tensors in two parts: arrays for the kernels, and
+// tensors that only the fallback can take, element by element.
+class SplitList {
+ public:
+  // assign() validates every tensor, in PyTorch's order and words, and splits
+  // the list. Tensors without elements are in neither part. If they are to be
+  // written, tensors with several elements at one address are refused, and
+  // lazily copied ones get their own memory.
+  void assign(at::TensorList tensors, const ListNames& names, bool written);
+
+  // Dense tensors, and the rows of others if the rows are long enough.
+  TensorList for_kernels() const noexcept { return for_kernels_; }
+  // The other tensors, by their index in the list.
+  const std::vector<std::size_t>& for_fallback() const noexcept {
+    return for_fallback_;
+  }
+
+  // may_hold_float() returns whether a tensor may share a byte with the float
+  // at one of the two addresses. Call it before overlaps().
+  bool may_hold_float(const void* a, const void* b) const noexcept;
+  // overlaps() returns whether two tensors may share a byte. It reorders the
+  // extents, not the two parts.
+  bool overlaps() { return any_overlap(extents_, scratch_); }
+
+  // For ThreadScratch; assign() clears as well.
+  void clear() noexcept {
+    for_kernels_.clear();
+    for_fallback_.clear();
+    extents_.clear();
+  }
+  bool is_small() const noexcept {
+    return for_kernels_.capacity() <= kMaxKeptCount &&
+           for_fallback_.capacity() <= kMaxKeptCount &&
+           extents_.capacity() <= kMaxKeptCount &&
+           scratch_.capacity() <= kMaxKeptCount;
+  }
+
+ private:
+  // add_rows() adds a tensor that has holes or is misaligned.
+  void add_rows(const at::Tensor& tensor, std::size_t index, std::byte* data,
+                ScalarType type, bool aligned);
+
+  std::vector<Tensor> for_kernels_;
+  std::vector<std::size_t> for_fallback_;
+  std::vector<Extent> extents_;
+  std::vector<Extent> scratch_;
+};
+
+// StepTensors is a list of tensors for an optimizer's pass, which reads element
+// i of every list at the same place. A tensor whose elements lie in another
+// order, or not densely, is copied, and copied back if it was written.
+class StepTensors {
+ public:
+  // assign() takes a validated list. Element order follows the memory of the
+  // tensors in `like`, or their indices if they have holes; if `like` is null,
+  // each tensor's own memory.
+  void assign(at::TensorList tensors, const at::TensorList* like, bool written);
+
+  const std::vector<Tensor>& tensors() const noexcept { return tensors_; }
+
+  // copy_back() copies what was written to the original tensors.
+  void copy_back();
+
+  // clear() releases the copies; the memory of the list is kept.
+  void clear() noexcept {
+    tensors_.clear();
+    copies_.clear();
+  }
+  bool is_small() const noexcept {
+    return tensors_.capacity() <= kMaxKeptCount &&
+           copies_.capacity() <= kMaxKeptCount;
+  }
+
+ private:
+  struct Copy {
+    at::Tensor original;  // undefined if it was only read
+    at::Tensor copy;
+  };
+  std::vector<Tensor> tensors_;
+  std::vector<Copy> copies_;
+};
+
+// ThreadScratch gives one call the calling thread's `T`, which is kept between
+// calls, so that a call allocates nothing once warm. At the end of the call,
+// also by an exception, the object is cleared, and freed unless is_small().
+//
+// Destructors of static objects may call an operator after the thread's own
+// objects have been destroyed; then every call makes a new `T`.
+template <class T>
+class ThreadScratch {
+ public:
+  ThreadScratch() : object_(std::exchange(kept_, nullptr)) {
+    if (object_ == nullptr) object_ = std::make_unique<T>();
+  }
+  ~ThreadScratch() {
+    object_->clear();
+    if (ended_ || kept_ != nullptr || !object_->is_small()) return;
+    thread_local const AtThreadEnd at_thread_end;
+    kept_ = object_.release();
+  }
+  ThreadScratch(const ThreadScratch&) = delete;
+  ThreadScratch& operator=(const ThreadScratch&) = delete;
+
+  T& operator*() const noexcept { return *object_; }
+  T* operator->() const noexcept { return object_.get(); }
+
+ private:
+  struct AtThreadEnd {
+    ~AtThreadEnd() {
+      delete std::exchange(kept_, nullptr);
+      ended_ = true;
+    }
+  };
+  // Trivially destructible, so that they can be read after the thread's end.
+  static inline thread_local T* kept_ = nullptr;
+  static inline thread_local bool ended_ = false;
+
+  std::unique_ptr<T> object_;
+};
+
+}  // namespace swamp::aten
+
+#endif  // SWAMP_MASTER_ATEN_TENSOR_LIST_H_

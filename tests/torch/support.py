@@ -1,0 +1,179 @@
+"""What the tests of libswamp, libswamp_aten and swamp_torch share. They are tests of
+the standard library's unittest.
+
+usage: TEST.py PATH [unittest's arguments]
+PATH is the library; for the tests of swamp_torch it is the folder that holds the
+package, or - for the installed one. Exits 77 if torch or its version is missing.
+"""
+
+import functools
+import os
+import subprocess
+import sys
+import unittest
+
+sys.dont_write_bytecode = True  # the source tree may be read-only
+try:
+    import torch
+except ImportError:
+    print("skipped: this python has no torch")
+    sys.exit(77)
+
+built_for = os.environ.get("SWAMP_ATEN_TORCH", "")
+if not torch.__version__.startswith(built_for):
+    print(f"skipped: libswamp_aten was built for PyTorch {built_for}, and this "
+          f"python has {torch.__version__}")
+    sys.exit(77)
+
+if len(sys.argv) < 2:
+    print(f"usage: {os.path.basename(sys.argv[0])} PATH", file=sys.stderr)
+    sys.exit(2)
+PATH = os.path.abspath(sys.argv[1]) if sys.argv[1] != "-" else "-"
+if os.path.isdir(PATH):
+    sys.path.insert(0, PATH)
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+BITS = {torch.float16: torch.int16, torch.bfloat16: torch.int16,
+        torch.float32: torch.int32, torch.float64: torch.int64}
+UNSCALE = "aten::_amp_foreach_non_finite_check_and_unscale_"
+UPDATE = "aten::_amp_update_scale_"
+
+
+def main():
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])
+
+
+def load():
+    """Loads libswamp_aten from PATH."""
+    torch.ops.load_library(PATH)
+    for operator in (UNSCALE, UPDATE):
+        assert is_active(operator), torch._C._dispatch_dump(operator)
+
+
+def is_active(operator=UNSCALE):
+    """Whether the dispatcher calls swamp's kernel for CPU tensors."""
+    for line in torch._C._dispatch_dump(operator).splitlines():
+        if line.startswith("CPU: "):
+            return "master/aten" in line
+    return False
+
+
+def python(code, **environment):
+    """Runs code in a process of its own, which finds the package, or has the
+    library's path as its argument."""
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    if os.path.isdir(PATH):
+        env["PYTHONPATH"] = PATH
+    return subprocess.run([sys.executable, "-c", code, PATH], env=env, text=True,
+                          stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=300)
+
+
+def unscale(tensors, found_inf, inv_scale):
+    torch._amp_foreach_non_finite_check_and_unscale_(tensors, found_inf,
+                                                     inv_scale)
+
+
+def update_scale(*args):
+    return torch._amp_update_scale_(*args)
+
+
+def caught(call):
+    """The type and text of the error that call() raises, else its result."""
+    try:
+        return call()
+    except Exception as error:
+        # What follows lists source files and registered kernels.
+        text = str(error).split("\nException raised")[0]
+        return type(error).__name__, text.split(" This could be because")[0]
+
+
+def same(a, b, any_nan=False):
+    """Whether two tensors have the same dtype, shape and bits; any_nan: a nan may
+    have any payload."""
+    if (a.dtype, a.shape) != (b.dtype, b.shape):
+        return False
+    if a.dtype not in BITS:
+        return torch.equal(a, b)
+    a, b = a.detach().contiguous(), b.detach().contiguous()
+    equal = a.view(BITS[a.dtype]) == b.view(BITS[b.dtype])
+    if any_nan:
+        equal = equal | (torch.isnan(a) & torch.isnan(b))
+    return bool(equal.all())
+
+
+class TestCase(unittest.TestCase):
+    def assert_same(self, ours, theirs, message=None):
+        """Two tensors, or two lists of them, have the same bits."""
+        if isinstance(ours, torch.Tensor):
+            ours, theirs = [ours], [theirs]
+        for a, b in zip(ours, theirs, strict=True):
+            self.assertTrue(same(a, b), (a, b) if message is None else message)
+
+
+class AnyNan:
+    """A tensor in which a nan may have any payload, because inv_scale was nan."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+def difference(stock, ours, place="result"):
+    """Returns where and how two observations differ, or None."""
+    keys = ()
+    if type(stock) is not type(ours):
+        equal = False
+    elif isinstance(stock, AnyNan):
+        equal = same(stock.tensor, ours.tensor, True)
+    elif isinstance(stock, torch.Tensor):
+        # PyTorch's own 16-bit payloads differ between its vectors and the rest.
+        equal = (same(stock, ours, stock.element_size() == 2)
+                 and stock.stride() == ours.stride())
+    elif isinstance(stock, dict):
+        keys, equal = stock.keys(), stock.keys() == ours.keys()
+    elif isinstance(stock, (list, tuple)):
+        keys, equal = range(len(stock)), len(stock) == len(ours)
+    else:  # repr(): 0.0 is not -0.0, and nan is nan
+        equal = repr(stock) == repr(ours)
+    if not equal:
+        return f"{place}: stock {stock}, swamp {ours}"
+    found = (difference(stock[key], ours[key], f"{place}[{key}]")
+             for key in keys)
+    return next(filter(None, found), None)
+
+
+_of_stock = {}
+
+
+def same_as_stock(*parameters):
+    """Makes a test of a method that returns what it observed: tensors, numbers,
+    texts, and lists, tuples and dicts of those. run_with_stock() runs it with
+    PyTorch's own kernels; with swamp's the result must be the same. What it asserts
+    must hold both times. With parameters, the method is called with each.
+    """
+    def decorate(method):
+        @functools.wraps(method)
+        def test(self):
+            def observe(*parameter):
+                torch.manual_seed(1)
+                return method(self, *parameter)
+
+            observed = ({str(p): observe(p) for p in parameters}
+                        if parameters else observe())
+            if not is_active():
+                _of_stock[self.id()] = observed
+                return
+            found = difference(_of_stock.pop(self.id()), observed)
+            self.assertIsNone(found, found)
+        return test
+    return decorate
+
+
+def run_with_stock(*classes):
+    """For setUpModule(): runs the tests with PyTorch's own kernels, then loads the
+    library."""
+    assert not is_active()
+    for one in classes:
+        for name in unittest.defaultTestLoader.getTestCaseNames(one):
+            getattr(one(name), name)()
+    load()
