@@ -8,10 +8,6 @@
 namespace swamp::master {
 namespace {
 
-constexpr const char* kScalarTypeNames[kScalarTypeCount] = {
-    "float16", "bfloat16",      "float32",
-    "float64", "float8_e4m3fn", "float8_e5m2"};
-
 [[noreturn]] void fail(const char* list, std::size_t index, const char* field,
                        const std::string& text,
                        swamp_status status = SWAMP_INVALID_ARGUMENT) {
@@ -26,7 +22,7 @@ std::string type_list(std::uint32_t types) {
     if ((types >> i & 1u) == 0) continue;
     const bool last = types >> i == 1;
     if (!text.empty()) text += last ? " or " : ", ";
-    text += std::to_string(i) + " (" + kScalarTypeNames[i] + ")";
+    text += std::to_string(i) + " (" + kFloatFormats[i].name + ")";
   }
   return text;
 }
@@ -39,7 +35,7 @@ std::string type_list(std::uint32_t types) {
   const std::string expected = "; expected " + type_list(taken);
   if (type < kScalarTypeCount) {
     fail(list, index, "dtype",
-         std::to_string(type) + " (" + kScalarTypeNames[type] +
+         std::to_string(type) + " (" + kFloatFormats[type].name +
              ") is not taken by this operator" + expected,
          SWAMP_UNSUPPORTED);
   }
