@@ -38,7 +38,8 @@ struct Adam {
         hn::IfThenElse(lerp_is_small, factor, hn::Sub(factor, set(1.0f)));
   }
 
-  HWY_INLINE void operator()(bool non_temporal,
+  template <class NonTemporal>
+  HWY_INLINE void operator()(NonTemporal non_temporal,
                              const typename Gradient::Element* at_gradient,
                              float* at_weight, float* at_m, float* at_v,
                              typename Model::Element*... model) const {

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "slave/formats-inl.h"
 #include "slave/kernel.h"
@@ -149,11 +150,11 @@ inline constexpr bool kHasNonTemporalStores = true;
 #else
 inline constexpr bool kHasNonTemporalStores = false;
 #endif
-template <class Format, class DF>
-HWY_INLINE void store_as(DF df, hn::Vec<DF> value, bool non_temporal,
+template <class Format, class NonTemporal, class DF>
+HWY_INLINE void store_as(DF df, hn::Vec<DF> value, NonTemporal,
                          typename Format::Element* at) {
   const hn::Rebind<typename Format::Element, DF> d;
-  if (kHasNonTemporalStores && non_temporal) {
+  if (kHasNonTemporalStores && NonTemporal::value) {
     hn::Stream(Format::narrow(df, value), d, at);
   } else {
     hn::StoreU(Format::narrow(df, value), d, at);
@@ -213,7 +214,7 @@ class TailCopy {
 template <class Compute, class... Data>
 HWY_INLINE void compute_copies(std::size_t count, const Compute& compute,
                                TailCopy<Data>&&... copies) {
-  compute(false, copies.at()...);
+  compute(std::false_type(), copies.at()...);
   (copies.put(count), ...);
 }
 
@@ -227,16 +228,18 @@ HWY_NOINLINE void compute_tail(std::size_t i, std::size_t count,
 }
 
 // for_each_vector_from() calls compute(non_temporal, at...) for all elements of
-// the tile: it must load, compute and store one vector of each operand. `first`
-// is the element from which whole vectors are computed; the tail before it, and
-// that at the end, are computed in copies.
-template <class Compute, class... Data>
-HWY_INLINE void for_each_vector_from(const Tile& tile, std::size_t first,
-                                     bool non_temporal, const Compute& compute,
-                                     Data... operands) {
+// the tile: it must load, compute and store one vector of each operand.
+// `non_temporal` is std::true_type or std::false_type. Whole vectors begin at
+// element `first`; the tail before it, and that at the end, are computed in
+// copies.
+template <class NonTemporal, class Compute, class... Data>
+HWY_INLINE void for_each_vector_from(std::size_t first,
+                                     NonTemporal non_temporal, const Tile& tile,
+                                     const Compute& compute, Data... operands) {
   const std::size_t lanes = hn::Lanes(hn::ScalableTag<float>());
   const std::size_t block = 2 * lanes;
   const std::size_t count = tile.count;
+  const std::size_t ahead = tile.prefetch_bytes;
   std::size_t i = first;
   // A copy: the constants in `compute` must not be in memory that stores of the
   // loops might change.
@@ -244,7 +247,7 @@ HWY_INLINE void for_each_vector_from(const Tile& tile, std::size_t first,
   if (i != 0) compute_tail(0, i, tail_compute, operands...);
   // Whole blocks, of two vectors.
   for (; i + block <= count; i += block) {
-    (operands.prefetch_block(i, block, tile.prefetch_bytes), ...);
+    if (ahead != 0) (operands.prefetch_block(i, block, ahead), ...);
     compute(non_temporal, operands.at(i)...);
     compute(non_temporal, operands.at(i + lanes)...);
   }
@@ -259,7 +262,7 @@ HWY_INLINE void for_each_vector_from(const Tile& tile, std::size_t first,
 template <class Compute, class... Data>
 HWY_INLINE void for_each_vector(const Tile& tile, const Compute& compute,
                                 Data... operands) {
-  for_each_vector_from(tile, 0, false, compute, operands...);
+  for_each_vector_from(0, std::false_type(), tile, compute, operands...);
 }
 
 // for_each_vector_out() is for_each_vector() with an operand `out`, the last
@@ -268,18 +271,18 @@ HWY_INLINE void for_each_vector(const Tile& tile, const Compute& compute,
 template <class Compute, class Out, class... Data>
 HWY_INLINE void for_each_vector_out(const Tile& tile, const Compute& compute,
                                     Out out, Data... operands) {
-  const bool non_temporal = kHasNonTemporalStores && tile.non_temporal;
-  std::size_t first = 0;
-  if (non_temporal) {
-    constexpr std::size_t kBytes = sizeof(typename Out::Element);
-    const std::size_t vector_bytes =
-        hn::Lanes(hn::ScalableTag<float>()) * kBytes;
-    const auto address = reinterpret_cast<std::uintptr_t>(out.at(0));
-    first = (vector_bytes - address % vector_bytes) % vector_bytes / kBytes;
-    if (first > tile.count) first = tile.count;
+  if (!kHasNonTemporalStores || !tile.non_temporal) {
+    for_each_vector(tile, compute, operands..., out);
+    return;
   }
-  for_each_vector_from(tile, first, non_temporal, compute, operands..., out);
-  if (non_temporal) hwy::FlushStream();  // before the join
+  constexpr std::size_t kBytes = sizeof(typename Out::Element);
+  const std::size_t vector_bytes = hn::Lanes(hn::ScalableTag<float>()) * kBytes;
+  const auto address = reinterpret_cast<std::uintptr_t>(out.at(0));
+  const std::size_t before =
+      (vector_bytes - address % vector_bytes) % vector_bytes / kBytes;
+  for_each_vector_from(before < tile.count ? before : tile.count,
+                       std::true_type(), tile, compute, operands..., out);
+  hwy::FlushStream();  // before the join
 }
 
 }  // namespace swamp::slave::HWY_NAMESPACE

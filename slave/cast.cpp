@@ -21,7 +21,9 @@ template <class In, class Out, bool kDivide>
 struct Cast {
   hn::Vec<DF> divisor;
 
-  HWY_INLINE void operator()(bool non_temporal, const typename In::Element* in,
+  template <class NonTemporal>
+  HWY_INLINE void operator()(NonTemporal non_temporal,
+                             const typename In::Element* in,
                              typename Out::Element* out) const {
     const DF df;
     auto value = In::load(df, in);
@@ -47,7 +49,8 @@ template <class In, bool kDivide>
 struct Accumulate {
   hn::Vec<DF> divisor;
 
-  HWY_INLINE void operator()(bool, const typename In::Element* in,
+  template <class NonTemporal>
+  HWY_INLINE void operator()(NonTemporal, const typename In::Element* in,
                              float* sum) const {
     const DF df;
     auto value = hn::Add(hn::LoadU(df, sum), In::load(df, in));

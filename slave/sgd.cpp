@@ -32,7 +32,8 @@ struct Sgd {
         nesterov(args.nesterov != 0),
         first_step(args.first_step != 0) {}
 
-  HWY_INLINE void operator()(bool non_temporal,
+  template <class NonTemporal>
+  HWY_INLINE void operator()(NonTemporal non_temporal,
                              const typename Gradient::Element* at_gradient,
                              float* at_weight,
                              typename Model::Element*... model) const {
@@ -46,7 +47,9 @@ struct Sgd {
     const VF g = gradient(at);
     return decays ? fma(weight, weight_decay, g) : g;
   }
-  HWY_INLINE void move(VF g, VF weight, bool non_temporal, float* at_weight,
+  template <class NonTemporal>
+  HWY_INLINE void move(VF g, VF weight, NonTemporal non_temporal,
+                       float* at_weight,
                        typename Model::Element*... model) const {
     weight = fma(g, minus_lr, weight);
     store(weight, at_weight);
@@ -60,7 +63,8 @@ struct SgdMomentum : Sgd<Gradient, Model...> {
   explicit HWY_INLINE SgdMomentum(const SgdArgs& args)
       : Sgd<Gradient, Model...>(args) {}
 
-  HWY_INLINE void operator()(bool non_temporal,
+  template <class NonTemporal>
+  HWY_INLINE void operator()(NonTemporal non_temporal,
                              const typename Gradient::Element* at_gradient,
                              float* at_weight, float* at_buffer,
                              typename Model::Element*... model) const {
