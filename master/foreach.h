@@ -52,7 +52,7 @@ class PreparedStep {
 
   slave::AdamArgs adam_args_{};
   slave::SgdArgs sgd_args_{};
-  OperationTable operations_{};
+  OperationTable operations_;
   SegmentList list_;
   Machine::Impl* machine_ = nullptr;
 };

@@ -8,10 +8,6 @@
 namespace swamp::master {
 namespace {
 
-constexpr const char* kScalarTypeNames[kScalarTypeCount] = {
-    "float16", "bfloat16",      "float32",
-    "float64", "float8_e4m3fn", "float8_e5m2"};
-
 [[noreturn]] void fail(const char* list, std::size_t index, const char* field,
                        const std::string& text,
                        swamp_status status = SWAMP_INVALID_ARGUMENT) {
@@ -26,7 +22,7 @@ std::string type_list(std::uint32_t types) {
     if ((types >> i & 1u) == 0) continue;
     const bool last = types >> i == 1;
     if (!text.empty()) text += last ? " or " : ", ";
-    text += std::to_string(i) + " (" + kScalarTypeNames[i] + ")";
+    text += std::to_string(i) + " (" + kFloatFormats[i].name + ")";
   }
   return text;
 }
@@ -39,7 +35,7 @@ std::string type_list(std::uint32_t types) {
   const std::string expected = "; expected " + type_list(taken);
   if (type < kScalarTypeCount) {
     fail(list, index, "dtype",
-         std::to_string(type) + " (" + kScalarTypeNames[type] +
+         std::to_string(type) + " (" + kFloatFormats[type].name +
              ") is not taken by this operator" + expected,
          SWAMP_UNSUPPORTED);
   }
@@ -143,21 +139,25 @@ void require_lists(const OperandList* lists, int operand_count,
 std::uint32_t fill_one(const OperandList& list,
                        const OperationTable& operations, std::size_t stride,
                        std::byte* at, std::uint64_t& traffic_bytes) {
-  const slave::KernelGroup& group = *operations.group;
+  const std::uint8_t* const first_fit = operations.group->first_fit;
+  const Tensor* const tensors = list.tensors.data();
+  const std::size_t count = list.tensors.count();
   std::uint32_t used = 0;
   std::uint64_t traffic = 0;
-  for (std::size_t i = 0; i < list.tensors.count(); ++i, at += stride) {
-    const Tensor& tensor = list.tensors.data()[i];
+  for (std::size_t i = 0; i < count; ++i, at += stride) {
+    const Tensor& tensor = tensors[i];
     const std::uint32_t type = scalar_type_index(tensor);
-    const int row = type < kScalarTypeCount && group.fits[0][type] != 0
-                        ? __builtin_ctz(group.fits[0][type])
-                        : find_operation(&list, group, i);
+    const std::uint32_t row =
+        type < kScalarTypeCount ? first_fit[type] : slave::KernelGroup::kNone;
+    if (row == slave::KernelGroup::kNone) {
+      find_operation(&list, *operations.group, i);  // throws
+    }
     if (!is_valid_data(tensor, type)) fail_data(list.name, i, tensor);
     const Operation& operation = operations.operations[row];
+    traffic += tensor.count * operation.traffic_bytes;
+    used |= static_cast<std::uint32_t>(tensor.count != 0) << row;
     auto* segment = new (at) Segment{&operation, tensor.count};
     segment->data()[0] = static_cast<std::byte*>(tensor.data);
-    used |= static_cast<std::uint32_t>(tensor.count != 0) << row;
-    traffic += tensor.count * operation.traffic_bytes;
   }
   traffic_bytes = traffic;
   return used;

@@ -13,12 +13,12 @@ namespace swamp {
 // Operation is a kernel with its arguments. It is made once for each
 // combination of dtypes, and shared by the segments.
 struct Operation {
-  KernelId kernel = 0;
-  std::uint8_t operand_count = 0;
-  Operand operands[kMaxOperands] = {};
-  std::uint32_t traffic_bytes = 0;  // read and written for one element
-  std::uint32_t args_bytes = 0;     // a multiple of 4
-  const void* args = nullptr;       // alive until the join
+  KernelId kernel;
+  std::uint8_t operand_count;
+  Operand operands[kMaxOperands];
+  std::uint32_t traffic_bytes;  // read and written for one element
+  std::uint32_t args_bytes;     // a multiple of 4
+  const void* args;             // alive until the join
 
   Operation() noexcept = default;
   // `kernel_args` are of the type that the kernel was listed with, and are not

@@ -18,9 +18,11 @@ namespace swamp::runtime {
 // the scratchpad, a get is a pointer into main memory, a put is nothing, and a
 // tile is all of a segment that belongs to this slave.
 inline void run_view(const Launch& launch, int slave) noexcept {
-  const SegmentTable& table = launch.table;
-  const SlaveRange& range = launch.ranges[slave];
-  const Partials& partials = launch.partials;
+  // Copies: the compiler knows that kernels do not change them.
+  const SegmentTable table = launch.table;
+  const SlaveRange range = launch.ranges[slave];
+  const Partials partials = launch.partials;
+  const KernelRow* const kernels = launch.kernels;
   SlaveResult& slave_result = launch.results[slave];
   std::size_t begin = range.begin_element;
   std::byte* last_slot = nullptr;
@@ -56,7 +58,7 @@ inline void run_view(const Launch& launch, int slave) noexcept {
       tile.count = end - begin;
       tile.first = begin;
       Result result;
-      launch.kernels[operation.kernel].function(operation.args, tile, result);
+      kernels[operation.kernel].function(operation.args, tile, result);
       slave_result.add(i, result);
     }
     begin = 0;

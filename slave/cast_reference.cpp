@@ -1,13 +1,12 @@
 #include "slave/kernel_args.h"
 #include "slave/reference.h"
-#include "slave/reference_formats.h"
 #include "swamp/float_formats.h"
 
 namespace swamp::slave::reference {
 namespace {
 
-// divides() compares bits: clang takes x / 1 for x, and then divides always,
-// though under flush-to-zero that is not the same.
+// divides() compares bits: clang assumes x / 1 == x and would always divide,
+// which differs under flush-to-zero.
 bool divides(float divisor) {
   return float_to_bits(divisor) != float_to_bits(1.0f);
 }
@@ -15,22 +14,22 @@ bool divides(float divisor) {
 template <class In, class Out>
 void cast(const void* args, const Tile& tile, Result&) {
   const float divisor = static_cast<const CastArgs*>(args)->divisor;
-  const auto* in = static_cast<const typename In::Storage*>(tile.operands[0]);
-  auto* out = static_cast<typename Out::Storage*>(tile.operands[1]);
+  const auto* in = static_cast<const typename In::Element*>(tile.operands[0]);
+  auto* out = static_cast<typename Out::Element*>(tile.operands[1]);
   for (std::size_t i = 0; i < tile.count; ++i) {
-    float value = In::load(in[i]);
-    if (divides(divisor)) value = In::load(In::store(value / divisor));
-    out[i] = Out::store(value);
+    float value = In::widen(in[i]);
+    if (divides(divisor)) value = In::widen(In::narrow(value / divisor));
+    out[i] = Out::narrow(value);
   }
 }
 
 template <class In>
 void accumulate(const void* args, const Tile& tile, Result&) {
   const float divisor = static_cast<const AccumulateArgs*>(args)->divisor;
-  const auto* in = static_cast<const typename In::Storage*>(tile.operands[0]);
+  const auto* in = static_cast<const typename In::Element*>(tile.operands[0]);
   auto* sum = static_cast<float*>(tile.operands[1]);
   for (std::size_t i = 0; i < tile.count; ++i) {
-    sum[i] += In::load(in[i]);
+    sum[i] += In::widen(in[i]);
     if (divides(divisor)) sum[i] /= divisor;
   }
 }

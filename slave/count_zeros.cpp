@@ -1,5 +1,5 @@
 // The kernels that count zeros, compiled once per target by Highway. Only
-// integers are compared: under denormals-are-zero a subnormal is no zero.
+// integers are compared: denormals-are-zero would make a subnormal a zero.
 #include <cstdint>
 
 #include "slave/kernel.h"
@@ -7,17 +7,16 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/count_zeros.cpp"
-#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
+
+#include "slave/block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-// Bits are all but the sign, which is shifted out.
+// The bits are compared without the sign, which is shifted out.
 template <class Bits>
 HWY_INLINE bool is_zero(Bits x) {
   return static_cast<Bits>(x << 1) == 0;
@@ -27,45 +26,33 @@ HWY_INLINE hn::Mask<D> is_zero(D d, const hn::TFromD<D>* at) {
   return hn::Eq(hn::ShiftLeft<1>(hn::LoadU(d, at)), hn::Zero(d));
 }
 
-template <class Bits>
+template <class Format>
 HWY_INLINE void count_zeros(const void*, const Tile& tile, Result& result) {
+  using Bits = typename Format::Bits;
   const hn::ScalableTag<Bits> d;
   const std::size_t lanes = hn::Lanes(d);
-  const std::size_t block = 4 * lanes;
-  const Bits* data = static_cast<const Bits*>(tile.operands[0]);
+  const Bits* const data = operand<Bits>(tile, 0);
   const std::size_t count = tile.count;
-  const std::size_t ahead = tile.prefetch_bytes;
-  const auto prefetch = [&](std::size_t i) HWY_ATTR {
-    if (ahead == 0) return;
-    // Prefetching beyond the array is harmless: it cannot fault.
-    const auto* next = reinterpret_cast<const std::uint8_t*>(data + i) + ahead;
-    for (std::size_t b = 0; b < block * sizeof(Bits); b += 64) {
-      hwy::Prefetch(next + b);
-    }
-  };
-
-  // Up to the first block that has any.
-  std::size_t i = 0;
-  for (; i + block <= count; i += block) {
-    prefetch(i);
-    const auto any =
-        hn::Or(hn::Or(is_zero(d, data + i), is_zero(d, data + i + lanes)),
-               hn::Or(is_zero(d, data + i + 2 * lanes),
-                      is_zero(d, data + i + 3 * lanes)));
-    if (HWY_UNLIKELY(!hn::AllFalse(d, any))) break;
-  }
-  std::size_t lowest = i;
-  while (lowest < count && !is_zero(data[lowest])) ++lowest;
-
-  // From there on they are only counted.
   std::size_t zeros = 0;
-  for (; i + block <= count; i += block) {
-    prefetch(i);
-    zeros += hn::CountTrue(d, is_zero(d, data + i)) +
-             hn::CountTrue(d, is_zero(d, data + i + lanes)) +
-             hn::CountTrue(d, is_zero(d, data + i + 2 * lanes)) +
-             hn::CountTrue(d, is_zero(d, data + i + 3 * lanes));
-  }
+  std::size_t lowest = count;
+  const auto find_lowest = [&](std::size_t i) {
+    while (i < count && !is_zero(data[i])) ++i;
+    lowest = i;
+  };
+  // Whole blocks.
+  std::size_t i = for_each_block(
+      data, count, tile.prefetch_bytes, [&](std::size_t at) HWY_ATTR {
+        const auto k0 = is_zero(d, data + at);
+        const auto k1 = is_zero(d, data + at + lanes);
+        const auto k2 = is_zero(d, data + at + 2 * lanes);
+        const auto k3 = is_zero(d, data + at + 3 * lanes);
+        if (hn::AllFalse(d, hn::Or(hn::Or(k0, k1), hn::Or(k2, k3)))) return;
+        if (zeros == 0) find_lowest(at);
+        zeros += hn::CountTrue(d, k0) + hn::CountTrue(d, k1) +
+                 hn::CountTrue(d, k2) + hn::CountTrue(d, k3);
+      });
+  if (zeros == 0) find_lowest(i);
+  // Whole vectors, then the tail.
   for (; i + lanes <= count; i += lanes) {
     zeros += hn::CountTrue(d, is_zero(d, data + i));
   }
@@ -75,9 +62,9 @@ HWY_INLINE void count_zeros(const void*, const Tile& tile, Result& result) {
 
 }  // namespace
 
-SWAMP_DEFINE_KERNEL(count_zeros_float16, count_zeros<std::uint16_t>)
-SWAMP_DEFINE_KERNEL(count_zeros_bfloat16, count_zeros<std::uint16_t>)
-SWAMP_DEFINE_KERNEL(count_zeros_float32, count_zeros<std::uint32_t>)
+SWAMP_DEFINE_KERNEL(count_zeros_float16, count_zeros<Float16>)
+SWAMP_DEFINE_KERNEL(count_zeros_bfloat16, count_zeros<BFloat16>)
+SWAMP_DEFINE_KERNEL(count_zeros_float32, count_zeros<Float32>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -6,21 +6,22 @@
 namespace swamp::slave::reference {
 namespace {
 
-// A zero has no bit but the sign's. Not by a comparison of floats, to which a
-// subnormal is 0 under denormals-are-zero.
-template <class Bits, Bits sign>
+// A zero has no bit set but the sign. Comparing floats would make a subnormal 0
+// under denormals-are-zero.
+template <class Format>
 void count_zeros(const void*, const Tile& tile, Result& result) {
-  const auto* data = static_cast<const Bits*>(tile.operands[0]);
+  const auto* data =
+      static_cast<const typename Format::Bits*>(tile.operands[0]);
   for (std::size_t i = 0; i < tile.count; ++i) {
-    if (data[i] == 0 || data[i] == sign) result.flag(tile.first + i, 1);
+    if ((data[i] & ~Format::kFormat.sign()) == 0)
+      result.flag(tile.first + i, 1);
   }
 }
 
 }  // namespace
 
-SWAMP_DEFINE_KERNEL(count_zeros_float16, count_zeros<std::uint16_t, 0x8000u>)
-SWAMP_DEFINE_KERNEL(count_zeros_bfloat16, count_zeros<std::uint16_t, 0x8000u>)
-SWAMP_DEFINE_KERNEL(count_zeros_float32,
-                    count_zeros<std::uint32_t, 0x80000000u>)
+SWAMP_DEFINE_KERNEL(count_zeros_float16, count_zeros<Float16>)
+SWAMP_DEFINE_KERNEL(count_zeros_bfloat16, count_zeros<BFloat16>)
+SWAMP_DEFINE_KERNEL(count_zeros_float32, count_zeros<Float32>)
 
 }  // namespace swamp::slave::reference

@@ -28,12 +28,12 @@ HWY_INLINE hn::Vec<DF> exact_fma(DF, hn::Vec<DF> a, hn::Vec<DF> b,
   return hn::MulAdd(a, b, c);
 }
 
-// Elsewhere Highway's MulAdd rounds twice. The product of two floats is exact
-// in double. The sum is rounded to odd: where it is inexact, of the two doubles
-// around it the odd one; rounding that to float is as rounding the exact sum
-// (53 >= 24 + 2 bits). The error of the sum is (small - (sum - large)), whose
-// inner difference is exact whatever the rounding mode, so that its sign is
-// right; inf and nan make it nan, which is neither below nor above 0.
+// On other targets Highway's MulAdd rounds twice. Here the product of two
+// floats is exact in double, and the sum is rounded to odd: if it is inexact,
+// to the odd one of the two doubles around it. Rounding that to float equals
+// rounding the exact sum (53 >= 24 + 2 bits). The error of the sum is small -
+// (sum - large). Its inner difference is exact in every rounding mode, so its
+// sign is right; inf and nan make it nan, which is neither below nor above 0.
 #elif HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
 // One lane in plain C++: Highway's own DemoteTo turns inf into the largest
@@ -94,10 +94,10 @@ HWY_INLINE hn::Vec<DD> sum_to_odd(DD dd, hn::Vec<DD> product,
   const auto bits = hn::BitCast(di, sum);
   const auto one = hn::Set(di, 1);
   const auto even = hn::AndNot(bits, one);
-  // 1 where the error's sign is the sum's, else -1.
+  // 1 if the error has the sign of the sum, else -1.
   const auto step =
       hn::Or(hn::BroadcastSignBit(hn::Xor(hn::BitCast(di, error), bits)), one);
-  // all ones where the sum is even and inexact
+  // All ones if the sum is even and inexact.
   const auto move = hn::And(inexact, hn::Neg(even));
   return hn::BitCast(dd, hn::Add(bits, hn::And(step, move)));
 }

@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <type_traits>
 
+#include "swamp/float_formats.h"
 #include "swamp/tensor.h"
 
 namespace swamp {
@@ -37,10 +38,13 @@ constexpr TypedOperand in(ScalarType type) { return {Access::in, type}; }
 constexpr TypedOperand out(ScalarType type) { return {Access::out, type}; }
 constexpr TypedOperand inout(ScalarType type) { return {Access::inout, type}; }
 
-// Indexed by ScalarType.
-inline constexpr int kScalarTypeCount = 6;
-inline constexpr std::uint16_t kScalarTypeBytes[kScalarTypeCount] = {2, 2, 4,
-                                                                     8, 1, 1};
+inline constexpr int kScalarTypeCount =
+    sizeof kFloatFormats / sizeof kFloatFormats[0];
+// Bytes of an element, indexed by ScalarType: smaller than kFloatFormats, for
+// the validation of lists.
+inline constexpr std::uint16_t kScalarTypeBytes[kScalarTypeCount] = {
+    kFloatFormats[0].bytes, kFloatFormats[1].bytes, kFloatFormats[2].bytes,
+    kFloatFormats[3].bytes, kFloatFormats[4].bytes, kFloatFormats[5].bytes};
 
 // KernelInfo is all that a caller must know of a kernel.
 struct KernelInfo {

@@ -50,6 +50,10 @@ struct KernelGroup {
   KernelId ids[kMaxKernels] = {};
   // fits[s][type], bit i: operand s of kernel ids[i] is of `type`.
   std::uint32_t fits[kMaxOperands][kScalarTypeCount] = {};
+  // The lowest bit of fits[0][type], or kNone.
+  static constexpr std::uint8_t kNone = 0xff;
+  std::uint8_t first_fit[kScalarTypeCount] = {kNone, kNone, kNone,
+                                              kNone, kNone, kNone};
 };
 
 constexpr KernelGroup kernel_group(KernelFamily family, int operand_count) {
@@ -61,6 +65,9 @@ constexpr KernelGroup kernel_group(KernelFamily family, int operand_count) {
     }
     for (int s = 0; s < operand_count; ++s) {
       group.fits[s][kernel.types[s]] |= 1u << group.count;
+    }
+    if (group.first_fit[kernel.types[0]] == KernelGroup::kNone) {
+      group.first_fit[kernel.types[0]] = static_cast<std::uint8_t>(group.count);
     }
     group.ids[group.count++] = kernel.id;
   }

@@ -2,7 +2,6 @@
 
 #include "slave/kernel_args.h"
 #include "slave/reference.h"
-#include "slave/reference_formats.h"
 
 namespace swamp::slave::reference {
 namespace {
@@ -12,9 +11,9 @@ void norm(const void* args, const Tile& tile, Result& result) {
   auto& partial = *static_cast<NormPartial*>(tile.partial);
   const float inv_scale = static_cast<const NormArgs*>(args)->inv_scale;
   const auto* data =
-      static_cast<const typename Format::Storage*>(tile.operands[0]);
+      static_cast<const typename Format::Element*>(tile.operands[0]);
   for (std::size_t i = 0; i < tile.count; ++i) {
-    const auto g = Format::load(data[i]);
+    const auto g = Format::widen(data[i]);
     if (!std::isfinite(g)) result.flag(tile.first + i, 1);
     // Rounded to float, but for float64.
     const decltype(g * inv_scale) unscaled = g * inv_scale;

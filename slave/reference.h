@@ -1,13 +1,14 @@
-// The scalar references: the readable truth that every kernel is tested
-// against. One function per kernel of the list, same name, same signature.
+// The scalar references, which the kernels are tested against: one function for
+// each kernel of the list, with its name and signature.
 #ifndef SWAMP_SLAVE_REFERENCE_H_
 #define SWAMP_SLAVE_REFERENCE_H_
 
-#include <cstddef>
-
+#include "slave/formats.h"
 #include "slave/kernel.h"
 
 namespace swamp::slave::reference {
+
+using namespace element;  // the formats
 
 #define SWAMP_KERNEL(name, ...) \
   void name(const void* args, const Tile& tile, Result& result);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "slave/kernel.h"
@@ -10,59 +11,48 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/scan.cpp"
-#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
+
+#include "slave/block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-// A format is the signed integer that an element lies in memory as, the bits of
-// its mantissa, its bias and the magnitudes that begin infinity and nan. The
-// key of an element orders as its value: its bits, inverted below the sign when
-// negative; the finite ones are -kInfinity <= key < kInfinity.
-template <class Signed, int mantissa_bits, int bias, Signed infinity,
-          Signed nan>
-struct Format {
-  using Key = Signed;
-  static constexpr int kMantissaBits = mantissa_bits;
-  static constexpr int kBias = bias;
-  static constexpr Key kInfinity = infinity;
-  static constexpr Key kNan = nan;
+// Keys order as the values: an element's bits, inverted below the sign if it is
+// negative. Those of finite elements are -kInfinity <= key < kInfinity.
+template <class Format>
+struct Keys {
+  using Key = std::make_signed_t<typename Format::Bits>;
+  static constexpr FloatFormat kFormat = Format::kFormat;
+  static constexpr Key kInfinity = static_cast<Key>(kFormat.infinity());
+  static constexpr Key kNan = static_cast<Key>(kFormat.lowest_nan());
   static constexpr Key kMagnitude = std::numeric_limits<Key>::max();
 };
-using Float16 = Format<std::int16_t, 10, 15, 0x7c00, 0x7c01>;
-using BFloat16 = Format<std::int16_t, 7, 127, 0x7f80, 0x7f81>;
-using Float32 = Format<std::int32_t, 23, 127, 0x7f800000, 0x7f800001>;
-using Float64 =
-    Format<std::int64_t, 52, 1023, 0x7ff0000000000000, 0x7ff0000000000001>;
-using Float8E4M3FN = Format<std::int8_t, 3, 7, 0x7f, 0x7f>;  // no infinity
-using Float8E5M2 = Format<std::int8_t, 2, 15, 0x7c, 0x7d>;
 
-// double_key() widens a key: exactly, because the parts of an element are
+// double_key() widens a key. It is exact, because the parts of an element are
 // small integers and the double is never subnormal.
 template <class F>
 std::int64_t double_key(typename F::Key key) {
-  if constexpr (std::is_same_v<F, Float64>) {
+  if constexpr (sizeof key == sizeof(std::int64_t)) {
     return key;
   } else {
+    constexpr int kMantissaBits = static_cast<int>(F::kFormat.mantissa_bits);
     const std::int64_t wide = key;
     const std::int64_t magnitude = wide < 0 ? ~wide : wide;
-    const std::int64_t unit = std::int64_t{1} << F::kMantissaBits;
+    const std::int64_t unit = std::int64_t{1} << kMantissaBits;
     const std::int64_t exponent = magnitude / unit;
     const std::int64_t mantissa = magnitude % unit + (exponent != 0 ? unit : 0);
-    const int power =
-        static_cast<int>(std::max<std::int64_t>(exponent, 1)) - F::kBias;
+    const int power = static_cast<int>(std::max<std::int64_t>(exponent, 1)) -
+                      F::kFormat.bias();
     const double value =
-        std::ldexp(static_cast<double>(mantissa), power - F::kMantissaBits);
+        std::ldexp(static_cast<double>(mantissa), power - kMantissaBits);
     return wide < 0 ? ~order_key(value) : order_key(value);
   }
 }
 
-// Tally is what a tile has given so far.
+// Tally is what was found in a tile so far.
 template <class F>
 struct Tally {
   typename F::Key low = F::kInfinity - 1;  // the highest finite key
@@ -72,8 +62,8 @@ struct Tally {
   std::uint64_t first_nonfinite = 0;
 };
 
-// tally_some() counts one by one: blocks that are known to hold inf or nan, and
-// the last elements.
+// tally_some() counts elements one by one: those of blocks with inf or nan, and
+// those after the whole blocks.
 template <class F>
 HWY_NOINLINE void tally_some(const typename F::Key* data, std::size_t count,
                              std::uint64_t first, Tally<F>& tally) {
@@ -94,15 +84,15 @@ HWY_NOINLINE void tally_some(const typename F::Key* data, std::size_t count,
   }
 }
 
-template <class F>
+template <class Format>
 HWY_INLINE void scan(const void*, const Tile& tile, Result& result) {
+  using F = Keys<Format>;
   using Key = typename F::Key;
   const hn::ScalableTag<Key> d;
   const std::size_t lanes = hn::Lanes(d);
-  const Key* data = static_cast<const Key*>(tile.operands[0]);
+  const Key* const data = operand<Key>(tile, 0);
   const std::size_t count = tile.count;
   const std::size_t first = tile.first;
-  const std::size_t ahead = tile.prefetch_bytes;
   const auto magnitude = hn::Set(d, F::kMagnitude);
   const auto highest = hn::Set(d, static_cast<Key>(F::kInfinity - 1));
   const auto lowest = hn::Set(d, static_cast<Key>(-F::kInfinity));
@@ -114,32 +104,26 @@ HWY_INLINE void scan(const void*, const Tile& tile, Result& result) {
   Tally<F> tally;
   auto low = highest;
   auto high = lowest;
-  const std::size_t block_count = 4 * lanes;
-  std::size_t i = 0;
-  for (; i + block_count <= count; i += block_count) {
-    const Key* block = data + i;
-    if (ahead != 0) {
-      // Prefetching beyond the array is harmless: it cannot fault.
-      const auto* next = reinterpret_cast<const std::uint8_t*>(block) + ahead;
-      for (std::size_t b = 0; b < block_count * sizeof(Key); b += 64) {
-        hwy::Prefetch(next + b);
-      }
-    }
-    const auto k0 = key_at(block);
-    const auto k1 = key_at(block + lanes);
-    const auto k2 = key_at(block + 2 * lanes);
-    const auto k3 = key_at(block + 3 * lanes);
-    const auto block_low = hn::Min(hn::Min(k0, k1), hn::Min(k2, k3));
-    const auto block_high = hn::Max(hn::Max(k0, k1), hn::Max(k2, k3));
-    const auto bad =
-        hn::Or(hn::Lt(block_low, lowest), hn::Gt(block_high, highest));
-    if (HWY_UNLIKELY(!hn::AllFalse(d, bad))) {
-      tally_some<F>(block, block_count, first + i, tally);
-    } else {
-      low = hn::Min(low, block_low);
-      high = hn::Max(high, block_high);
-    }
-  }
+  // Whole blocks.
+  const std::size_t i = for_each_block(
+      data, count, tile.prefetch_bytes, [&](std::size_t at) HWY_ATTR {
+        const Key* block = data + at;
+        const auto k0 = key_at(block);
+        const auto k1 = key_at(block + lanes);
+        const auto k2 = key_at(block + 2 * lanes);
+        const auto k3 = key_at(block + 3 * lanes);
+        const auto block_low = hn::Min(hn::Min(k0, k1), hn::Min(k2, k3));
+        const auto block_high = hn::Max(hn::Max(k0, k1), hn::Max(k2, k3));
+        const auto bad =
+            hn::Or(hn::Lt(block_low, lowest), hn::Gt(block_high, highest));
+        if (HWY_UNLIKELY(!hn::AllFalse(d, bad))) {
+          tally_some<F>(block, 4 * lanes, first + at, tally);
+        } else {
+          low = hn::Min(low, block_low);
+          high = hn::Max(high, block_high);
+        }
+      });
+  // The rest.
   tally_some<F>(data + i, count - i, first + i, tally);
 
   HWY_ALIGN Key lows[hn::MaxLanes(d)];
@@ -152,10 +136,9 @@ HWY_INLINE void scan(const void*, const Tile& tile, Result& result) {
   }
   const std::uint64_t flagged = tally.inf_count + tally.nan_count;
   if (flagged != 0) result.flag(tally.first_nonfinite, flagged);
-  static_cast<ScanPartial*>(tile.partial)
-      ->add({tally.inf_count, tally.nan_count, count - flagged,
-             tally.first_nonfinite, double_key<F>(tally.low),
-             double_key<F>(tally.high)});
+  partial_result<ScanPartial>(tile)->add(
+      {tally.inf_count, tally.nan_count, count - flagged, tally.first_nonfinite,
+       double_key<F>(tally.low), double_key<F>(tally.high)});
 }
 
 }  // namespace
@@ -164,8 +147,8 @@ SWAMP_DEFINE_KERNEL(scan_float16, scan<Float16>)
 SWAMP_DEFINE_KERNEL(scan_bfloat16, scan<BFloat16>)
 SWAMP_DEFINE_KERNEL(scan_float32, scan<Float32>)
 SWAMP_DEFINE_KERNEL(scan_float64, scan<Float64>)
-SWAMP_DEFINE_KERNEL(scan_float8_e4m3fn, scan<Float8E4M3FN>)
-SWAMP_DEFINE_KERNEL(scan_float8_e5m2, scan<Float8E5M2>)
+SWAMP_DEFINE_KERNEL(scan_float8_e4m3fn, scan<element::Float8E4M3FN>)
+SWAMP_DEFINE_KERNEL(scan_float8_e5m2, scan<element::Float8E5M2>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -2,7 +2,6 @@
 
 #include "slave/kernel_args.h"
 #include "slave/reference.h"
-#include "slave/reference_formats.h"
 
 namespace swamp::slave::reference {
 namespace {
@@ -10,9 +9,9 @@ namespace {
 template <class Format>
 void check(const void*, const Tile& tile, Result& result) {
   const auto* data =
-      static_cast<const typename Format::Storage*>(tile.operands[0]);
+      static_cast<const typename Format::Element*>(tile.operands[0]);
   for (std::size_t i = 0; i < tile.count; ++i) {
-    if (!std::isfinite(Format::load(data[i]))) result.flag(tile.first + i, 1);
+    if (!std::isfinite(Format::widen(data[i]))) result.flag(tile.first + i, 1);
   }
 }
 
@@ -20,9 +19,9 @@ template <class Format>
 void unscale(const void* args, const Tile& tile, Result& result) {
   check<Format>(args, tile, result);
   const float inv_scale = static_cast<const UnscaleArgs*>(args)->inv_scale;
-  auto* data = static_cast<typename Format::Storage*>(tile.operands[0]);
+  auto* data = static_cast<typename Format::Element*>(tile.operands[0]);
   for (std::size_t i = 0; i < tile.count; ++i) {
-    data[i] = Format::store(Format::load(data[i]) * inv_scale);
+    data[i] = Format::narrow(Format::widen(data[i]) * inv_scale);
   }
 }
 

@@ -1,8 +1,8 @@
 /// @file
-/// Conversions between float and the 16-bit formats, on integer bits: exact for
-/// inf, nan and subnormals, independent of CPU, rounding mode and
-/// flush-to-zero. A 16-bit number is its bits. The rounding is that of ATen's
-/// c10::Half and c10::BFloat16.
+/// The floating-point formats, and conversions between float and the 16-bit
+/// ones, on integer bits: exact for inf, nan and subnormals, independent of
+/// CPU, rounding mode and flush-to-zero. A 16-bit number is its bits. The
+/// rounding is that of ATen's c10::Half and c10::BFloat16.
 #ifndef SWAMP_FLOAT_FORMATS_H_
 #define SWAMP_FLOAT_FORMATS_H_
 
@@ -13,7 +13,67 @@
 #include <cstdint>
 #include <cstring>
 
+#include "swamp/tensor.h"
+
 namespace swamp {
+
+/// FloatFormat describes a format by its bits: from the highest, sign, exponent
+/// and mantissa. Patterns are in the low `bytes` of an integer.
+struct FloatFormat {
+  const char* name;        ///< as PyTorch's
+  ScalarType type;         ///< the dtype of a tensor
+  unsigned bytes;          ///< of an element
+  unsigned mantissa_bits;  ///< stored; the leading 1 is not
+  /// If not, all bits set but the sign is the only nan, and the other patterns
+  /// with all exponent bits set are finite.
+  bool has_infinity;
+
+  /// The sign bit.
+  constexpr std::uint64_t sign() const noexcept {
+    return std::uint64_t{1} << (8 * bytes - 1);
+  }
+  /// All mantissa bits.
+  constexpr std::uint64_t mantissa() const noexcept {
+    return (std::uint64_t{1} << mantissa_bits) - 1;
+  }
+  /// All exponent bits.
+  constexpr std::uint64_t exponent() const noexcept {
+    return sign() - mantissa() - 1;
+  }
+  /// What is subtracted from a stored exponent.
+  constexpr int bias() const noexcept {
+    return static_cast<int>(exponent() >> (mantissa_bits + 1));
+  }
+  /// The lowest positive pattern that is not finite: infinity, or nan.
+  constexpr std::uint64_t infinity() const noexcept {
+    return has_infinity ? exponent() : sign() - 1;
+  }
+  /// The lowest positive pattern that is nan.
+  constexpr std::uint64_t lowest_nan() const noexcept {
+    return has_infinity ? exponent() + 1 : sign() - 1;
+  }
+  /// A positive nan whose highest mantissa bit is set.
+  constexpr std::uint64_t quiet_nan() const noexcept {
+    return infinity() | (mantissa() / 2 + 1);
+  }
+  /// is_nonfinite() returns whether a pattern is inf or nan.
+  constexpr bool is_nonfinite(std::uint64_t bits) const noexcept {
+    return (bits & infinity()) == infinity();
+  }
+  /// is_nan() returns whether a pattern is nan.
+  constexpr bool is_nan(std::uint64_t bits) const noexcept {
+    return (bits & (sign() - 1)) >= lowest_nan();
+  }
+};
+
+/// The formats, indexed by ScalarType.
+inline constexpr FloatFormat kFloatFormats[] = {
+    {"float16", kFloat16, 2, 10, true},
+    {"bfloat16", kBFloat16, 2, 7, true},
+    {"float32", kFloat32, 4, 23, true},
+    {"float64", kFloat64, 8, 52, true},
+    {"float8_e4m3fn", kFloat8E4M3FN, 1, 3, false},
+    {"float8_e5m2", kFloat8E5M2, 1, 2, true}};
 
 /// float_to_bits() returns the bits of an IEEE binary32.
 inline std::uint32_t float_to_bits(float value) noexcept {

@@ -46,7 +46,7 @@ testing::AssertionResult compare_written(const KernelCase& kernel,
     const testing::AssertionResult same = same_elements(
         *operand.format, tiles[s],
         read_only ? original.operand(s) : expected.operand(s), expected.count(),
-        read_only || (operand.format->nan_payload && args.nan_payload));
+        read_only || (has_nan_payload(*operand.format) && args.nan_payload));
     if (!same) {
       return testing::AssertionFailure()
              << "operand " << s << ": " << same.message();

@@ -185,7 +185,7 @@ class SlaveRun {
 
   const KernelCase& kernel_;
   std::vector<Tensor>& tensors_;
-  Operation operation_;
+  Operation operation_{};
   std::vector<std::uint64_t> words_;
   std::vector<runtime::SlaveRange> ranges_;
   std::vector<double> partial_memory_;

@@ -36,7 +36,8 @@ inline testing::AssertionResult same_elements(const Format& format,
                                               const void* actual,
                                               const void* expected,
                                               std::size_t count) {
-  return same_elements(format, actual, expected, count, format.nan_payload);
+  return same_elements(format, actual, expected, count,
+                       has_nan_payload(format));
 }
 
 }  // namespace swamp::test

@@ -7,55 +7,23 @@
 #include <cstring>
 #include <vector>
 
+#include "swamp/float_formats.h"
 #include "swamp/tensor.h"
 
 namespace swamp::test {
 
-struct Format {
-  const char* name;
-  ScalarType type;
-  unsigned bytes;
-  unsigned mantissa_bits;
-  bool nan_payload;  // promised: the payload of a nan is one multiply's
-  // Without, all exponent bits set is finite, and all bits but the sign the
-  // nan.
-  bool has_infinity = true;
+using Format = FloatFormat;
 
-  constexpr std::uint64_t sign() const {
-    return std::uint64_t{1} << (8 * bytes - 1);
-  }
-  constexpr std::uint64_t exponent() const {
-    return sign() - (std::uint64_t{1} << mantissa_bits);
-  }
-  constexpr std::uint64_t mantissa() const {
-    return (std::uint64_t{1} << mantissa_bits) - 1;
-  }
-  constexpr bool is_nonfinite(std::uint64_t bits) const {
-    const std::uint64_t special = infinity();
-    return (bits & special) == special;
-  }
-  constexpr bool is_nan(std::uint64_t bits) const {
-    return is_nonfinite(bits) && (bits & mantissa()) != 0;
-  }
-  // infinity() is the lowest pattern that is not finite: nan where there is no
-  // infinity.
-  constexpr std::uint64_t infinity() const {
-    return has_infinity ? exponent() : sign() - 1;
-  }
-  constexpr std::uint64_t quiet_nan() const {
-    return infinity() | (mantissa() / 2 + 1);
-  }
-};
+// Promised: the payload of a nan is that of one multiplication.
+inline bool has_nan_payload(const Format& format) { return format.bytes >= 4; }
 
-inline constexpr Format kFloat16Format{"float16", kFloat16, 2, 10, false};
-inline constexpr Format kBFloat16Format{"bfloat16", kBFloat16, 2, 7, false};
-inline constexpr Format kFloat32Format{"float32", kFloat32, 4, 23, true};
-inline constexpr Format kFloat64Format{"float64", kFloat64, 8, 52, true};
-
-inline constexpr Format kFloat8E4M3FNFormat{
-    "float8_e4m3fn", kFloat8E4M3FN, 1, 3, false, false};
-inline constexpr Format kFloat8E5M2Format{"float8_e5m2", kFloat8E5M2, 1, 2,
-                                          false};
+inline constexpr const Format& kFloat16Format = kFloatFormats[kFloat16];
+inline constexpr const Format& kBFloat16Format = kFloatFormats[kBFloat16];
+inline constexpr const Format& kFloat32Format = kFloatFormats[kFloat32];
+inline constexpr const Format& kFloat64Format = kFloatFormats[kFloat64];
+inline constexpr const Format& kFloat8E4M3FNFormat =
+    kFloatFormats[kFloat8E4M3FN];
+inline constexpr const Format& kFloat8E5M2Format = kFloatFormats[kFloat8E5M2];
 
 // By ScalarType.
 inline constexpr const Format* kAllFormats[] = {

@@ -1,22 +1,26 @@
-// Per-target conversions of vectors of float16 and bfloat16 to and from float,
-// exact on every target. Re-included once per target, as Highway's own -inl.h.
-#if defined(SWAMP_SLAVE_FLOAT_FORMATS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SWAMP_SLAVE_FLOAT_FORMATS_INL_H_
-#undef SWAMP_SLAVE_FLOAT_FORMATS_INL_H_
+// The formats as vectors, per target: conversions to and from float that are
+// exact on every target. Included once per target, like Highway's own -inl.h.
+#if defined(SWAMP_SLAVE_FORMATS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SWAMP_SLAVE_FORMATS_INL_H_
+#undef SWAMP_SLAVE_FORMATS_INL_H_
 #else
-#define SWAMP_SLAVE_FLOAT_FORMATS_INL_H_
+#define SWAMP_SLAVE_FORMATS_INL_H_
 #endif
 
 #include <hwy/highway.h>
+
+#include <cstdint>
+
+#include "slave/formats.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// widen_float16() takes the bits of as many halves as `df` has lanes. With F16C
-// the target's own conversions are IEEE's; Highway 1.0.3's emulation below AVX2
-// turns inf into 65536 and truncates.
+// widen_float16() widens as many float16 as `df` has lanes. With F16C the
+// target's conversions are correct; below AVX2, Highway 1.0.3 emulates them,
+// and converts inf to 65536 and truncates.
 template <class DF>
 HWY_INLINE hn::Vec<DF> widen_float16(
     DF df, hn::Vec<hn::Rebind<std::uint16_t, DF>> half) {
@@ -32,8 +36,8 @@ HWY_INLINE hn::Vec<DF> widen_float16(
   const auto shifted = hn::ShiftLeft<13>(magnitude);
   const auto normal = hn::Add(shifted, hn::Set(di, 112 << 23));
   const auto special = hn::Or(shifted, hn::Set(di, 0x7f800000));
-  // By an int -> float conversion, because a float subnormal would be lost
-  // under denormals-are-zero.
+  // A conversion from int to float: denormals-are-zero would flush a subnormal
+  // float.
   const auto subnormal = hn::BitCast(
       di, hn::Mul(hn::ConvertTo(df, magnitude), hn::Set(df, 0x1p-24f)));
   const auto is_subnormal = hn::Lt(magnitude, hn::Set(di, 0x0400));
@@ -60,14 +64,14 @@ HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> narrow_float16(
   const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(di, 0x8000));
   const auto one = hn::Set(di, 1);
 
-  // Normal results: rebias, round the 13 bits away; a carry gives inf.
+  // Normal results: rebias and round off 13 bits. A carry out gives inf.
   const auto odd = hn::And(hn::ShiftRight<13>(magnitude), one);
   const auto rebiased = hn::Add(magnitude, hn::Set(di, 0xfff - (112 << 23)));
   const auto normal = hn::ShiftRight<13>(hn::Add(rebiased, odd));
 
-  // Subnormal results: |x| * 2^24 is exact, and so are the truncation and the
-  // fraction, whatever the rounding mode of the caller. Other lanes are zeroed:
-  // what does not fit into an int would raise the invalid flag.
+  // Subnormal results: |x| * 2^24, its truncation and its fraction are exact in
+  // every rounding mode. Other lanes are zeroed, because values that do not fit
+  // into an int would raise the invalid flag.
   const auto is_tiny = hn::Lt(magnitude, hn::Set(di, 0x38800000));
   const auto tiny = hn::IfThenElseZero(is_tiny, magnitude);
   const auto scaled = hn::Mul(hn::BitCast(df, tiny), hn::Set(df, 0x1p24f));
@@ -93,7 +97,7 @@ HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> narrow_float16(
 #endif
 }
 
-// round_bfloat16_number() is round_bfloat16() of what is no nan.
+// round_bfloat16_number() is round_bfloat16() for inputs known not to be nan.
 template <class DF>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bfloat16_number(
     DF df, hn::Vec<DF> value) {
@@ -105,8 +109,8 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bfloat16_number(
 }
 
 // round_bfloat16() rounds to nearest, ties to even, and leaves the bfloat16 in
-// the upper half of each float's bits; the lower half is noise. The CPU's own
-// vcvtneps2bf16 takes subnormals for zero.
+// the upper half of each float's bits; the lower half is undefined. The CPU's
+// vcvtneps2bf16 is no alternative, because it flushes subnormals.
 template <class DF>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bfloat16(DF df,
                                                             hn::Vec<DF> value) {
@@ -116,7 +120,64 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bfloat16(DF df,
   return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(value)), nan, rounded);
 }
 
+// A format loads and narrows as many elements as `df` has lanes; round() rounds
+// floats to the precision of the format.
+struct Float16 : element::Float16 {
+  template <class DF>
+  static HWY_INLINE hn::Vec<DF> load(DF df, const Element* at) {
+    return widen_float16(df, hn::LoadU(hn::Rebind<Element, DF>(), at));
+  }
+  template <class DF>
+  static HWY_INLINE hn::Vec<hn::Rebind<Element, DF>> narrow(DF df,
+                                                            hn::Vec<DF> value) {
+    return narrow_float16(df, value);
+  }
+  template <class DF>
+  static HWY_INLINE hn::Vec<DF> round(DF df, hn::Vec<DF> value) {
+    return widen_float16(df, narrow_float16(df, value));
+  }
+};
+
+struct BFloat16 : element::BFloat16 {
+  template <class DF>
+  static HWY_INLINE hn::Vec<DF> load(DF df, const Element* at) {
+    const hn::RebindToUnsigned<DF> du;
+    const auto bits = hn::LoadU(hn::Rebind<Element, DF>(), at);
+    return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
+  }
+  template <class DF>
+  static HWY_INLINE hn::Vec<hn::Rebind<Element, DF>> narrow(DF df,
+                                                            hn::Vec<DF> value) {
+    const auto upper = hn::ShiftRight<16>(round_bfloat16(df, value));
+    return hn::TruncateTo(hn::Rebind<Element, DF>(), upper);
+  }
+  template <class DF>
+  static HWY_INLINE hn::Vec<DF> round(DF df, hn::Vec<DF> value) {
+    const hn::RebindToUnsigned<DF> du;
+    return hn::BitCast(
+        df, hn::And(round_bfloat16(df, value), hn::Set(du, 0xffff0000u)));
+  }
+};
+
+struct Float32 : element::Float32 {
+  template <class DF>
+  static HWY_INLINE hn::Vec<DF> load(DF df, const Element* at) {
+    return hn::LoadU(df, at);
+  }
+  template <class DF>
+  static HWY_INLINE hn::Vec<DF> narrow(DF, hn::Vec<DF> value) {
+    return value;
+  }
+  template <class DF>
+  static HWY_INLINE hn::Vec<DF> round(DF, hn::Vec<DF> value) {
+    return value;
+  }
+};
+
+// Only its bits are loaded.
+using Float64 = element::Float64;
+
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#endif  // SWAMP_SLAVE_FLOAT_FORMATS_INL_H_
+#endif  // SWAMP_SLAVE_FORMATS_INL_H_

@@ -2,19 +2,18 @@
 
 #include "slave/kernel_args.h"
 #include "slave/reference.h"
-#include "slave/reference_formats.h"
 
 namespace swamp::slave::reference {
 namespace {
 
 // No model weight beside the master weight.
 struct None {
-  using Storage = void;
+  using Element = void;
 };
 
 template <class Model>
 void store_model(void* tile, std::size_t i, float weight) {
-  static_cast<typename Model::Storage*>(tile)[i] = Model::store(weight);
+  static_cast<typename Model::Element*>(tile)[i] = Model::narrow(weight);
 }
 template <>
 void store_model<None>(void*, std::size_t, float) {}
@@ -22,7 +21,7 @@ void store_model<None>(void*, std::size_t, float) {}
 template <class Gradient, class Args>
 float clipped_gradient(const Args& args, const void* tile, std::size_t i) {
   const float wide =
-      Gradient::load(static_cast<const typename Gradient::Storage*>(tile)[i]);
+      Gradient::widen(static_cast<const typename Gradient::Element*>(tile)[i]);
   return wide * args.inv_scale * args.clip_coefficient;
 }
 
