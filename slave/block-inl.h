@@ -218,11 +218,10 @@ HWY_INLINE void compute_copies(std::size_t count, const Compute& compute,
   (copies.put(count), ...);
 }
 
-// compute_tail() computes fewer elements than a vector has. Out of line,
-// because the loop calls it twice.
+// compute_tail() computes fewer elements than a vector has.
 template <class Compute, class... Data>
-HWY_NOINLINE void compute_tail(std::size_t i, std::size_t count,
-                               const Compute& compute, Data... operands) {
+HWY_INLINE void compute_tail(std::size_t i, std::size_t count,
+                             const Compute& compute, Data... operands) {
   compute_copies<Compute, Data...>(count, compute,
                                    TailCopy<Data>(operands.at(i), count)...);
 }
@@ -241,10 +240,7 @@ HWY_INLINE void for_each_vector_from(std::size_t first,
   const std::size_t count = tile.count;
   const std::size_t ahead = tile.prefetch_bytes;
   std::size_t i = first;
-  // A copy: the constants in `compute` must not be in memory that stores of the
-  // loops might change.
-  const Compute tail_compute = compute;
-  if (i != 0) compute_tail(0, i, tail_compute, operands...);
+  if (i != 0) compute_tail(0, i, compute, operands...);
   // Whole blocks, of two vectors.
   for (; i + block <= count; i += block) {
     if (ahead != 0) (operands.prefetch_block(i, block, ahead), ...);
@@ -256,7 +252,7 @@ HWY_INLINE void for_each_vector_from(std::size_t first,
     compute(non_temporal, operands.at(i)...);
     i += lanes;
   }
-  if (i != count) compute_tail(i, count - i, tail_compute, operands...);
+  if (i != count) compute_tail(i, count - i, compute, operands...);
 }
 
 template <class Compute, class... Data>
