@@ -6,7 +6,7 @@
 #include <fstream>
 #include <random>
 
-#include "master/cli/checkpoint.h"
+#include "master/cli/train/checkpoint.h"
 #include "master/cli/command.h"
 #include "tests/cli/training.h"
 

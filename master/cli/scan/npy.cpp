@@ -1,8 +1,9 @@
 // npy files: numpy's format of one array.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "master/cli/command.h"
 #include "master/cli/scan/tensor_file.h"
+#include "master/cli/text.h"
 
 namespace swamp::cli {
 namespace {

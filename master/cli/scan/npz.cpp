@@ -1,8 +1,9 @@
 // npz files: zip archives of npy files, read with libzip.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "master/cli/command.h"
 #include "master/cli/scan/tensor_file.h"
+#include "master/cli/text.h"
 
 #ifdef SWAMP_HAS_LIBZIP
 #include <zip.h>

@@ -1,11 +1,12 @@
 #include "master/cli/scan/scanner.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <cstring>
 
 #include "master/cli/command.h"
+#include "master/cli/text.h"
 #include "swamp/float_formats.h"
 
 namespace swamp::cli {
