@@ -82,8 +82,9 @@ std::string unexpected_text(const CLI::App& app) {
 std::string parse_command_line(int argc, char** argv,
                                std::vector<Command>& commands,
                                const Command*& chosen) {
-  CLI::App app("Mixed-precision training on CPUs, in the way of Sunway.",
-               "swamp");
+  CLI::App app(
+      "Mixed-precision training on CPUs, by the programming model of Sunway.",
+      "swamp");
   app.set_version_flag("-V,--version", fmt::format("swamp {}", swamp_version()),
                        "print the version and exit");
   app.get_formatter()->column_width(kNameColumns);

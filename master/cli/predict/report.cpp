@@ -16,10 +16,12 @@ constexpr char kLimits[] =
     "and\n"
     "arithmetic come on top, and each core group works on memory of its own.\n";
 
+// traffic_text() is three lines.
 std::string traffic_text(const PredictedTraffic& traffic) {
   return fmt::format(
-      "PC3_REQ_DMA_GET {} ({} bytes, {} lines), PC2_REQ_DMA_PUT {} ({} bytes, "
-      "{} whole lines, {} partial), PC2_GLD {}, PC3_GST {}",
+      "  PC3_REQ_DMA_GET {} ({} bytes, {} lines)\n"
+      "  PC2_REQ_DMA_PUT {} ({} bytes, {} whole and {} partial lines)\n"
+      "  PC2_GLD {}, PC3_GST {}\n",
       traffic.get_requests, traffic.get_bytes, traffic.get_lines,
       traffic.put_requests, traffic.put_bytes, traffic.put_whole_lines,
       traffic.put_partial_lines, traffic.direct_loads, traffic.direct_stores);
@@ -31,11 +33,6 @@ double microseconds(double seconds) { return seconds * 1e6; }
 double speed(const PredictedTraffic& traffic, double seconds) {
   const auto bytes = static_cast<double>(traffic.get_bytes + traffic.put_bytes);
   return seconds > 0 ? bytes / seconds / 1e9 : 0;
-}
-
-// lines() is one sentence, broken into lines.
-std::string lines(const std::string& sentence) {
-  return wrapped(sentence, kColumns, 6) + "\n";
 }
 
 std::string head_text(const Predicted& predicted) {
@@ -115,31 +112,31 @@ Json group_json(const PredictedGroup& group) {
 std::string prediction_text(const Predicted& predicted) {
   const Prediction& prediction = predicted.prediction;
   std::string text = head_text(predicted);
-  text += fmt::format("core groups {}, tiles of {} bytes, spawns {}{}\n",
-                      prediction.groups.size(), prediction.tile_bytes,
-                      prediction.spawns,
-                      prediction.operations != prediction.spawns
-                          ? " (the master does so little work alone)"
-                          : "");
+  text += fmt::format(
+      "core groups {}, tiles of {} bytes, spawns {}{}\n",
+      prediction.groups.size(), prediction.tile_bytes, prediction.spawns,
+      prediction.operations != prediction.spawns ? " (the master works alone)"
+                                                 : "");
   for (std::size_t i = 0; i < prediction.groups.size(); ++i) {
     const PredictedGroup& group = prediction.groups[i];
     if (group.slaves == 0) continue;
-    text += lines(fmt::format(
-        "cg {}: {} slave{}: {}; {:.3f} us overlapped, {:.3f} us one after "
-        "another",
-        i, group.slaves, plural(group.slaves), traffic_text(group.traffic),
+    text += fmt::format(
+        "cg {}: {} slave{}, {:.3f} us overlapped, {:.3f} us one after "
+        "another\n",
+        i, group.slaves, plural(group.slaves),
         microseconds(group.overlapped_seconds),
-        microseconds(group.serial_seconds)));
+        microseconds(group.serial_seconds));
+    text += traffic_text(group.traffic);
   }
   const PredictedTraffic sum = sum_of(prediction);
-  text += lines("all: " + traffic_text(sum));
-  text += lines(fmt::format(
-      "transfers on SW26010-Pro: {:.3f} us overlapped ({:.1f} GB/s), {:.3f} us "
-      "one after another ({:.1f} GB/s)",
+  text += "all\n" + traffic_text(sum);
+  text += fmt::format(
+      "transfers overlapped        {:.3f} us ({:.1f} GB/s)\n"
+      "transfers one after another {:.3f} us ({:.1f} GB/s)\n",
       microseconds(prediction.overlapped_seconds),
       speed(sum, prediction.overlapped_seconds),
       microseconds(prediction.serial_seconds),
-      speed(sum, prediction.serial_seconds)));
+      speed(sum, prediction.serial_seconds));
   return text + kLimits;
 }
 

@@ -51,7 +51,7 @@ class Parser {
       fail("expected descr, fortran_order and shape");
     }
     skip_space();
-    if (at_ != text_.size()) fail("something behind the closing brace");
+    if (at_ != text_.size()) fail("text after the closing brace");
     return header;
   }
 
@@ -256,7 +256,7 @@ FileTensor read_npy(ByteStream& stream, std::string name, std::uint64_t bytes) {
   const std::uint64_t there = bytes - header.bytes;
   if (there != tensor.bytes()) {
     throw Failure(fmt::format(
-        "npy: {} {} behind its header, expected the {} of {} {}", there,
+        "npy: {} {} after its header, expected the {} of {} {}", there,
         there < tensor.bytes() ? "bytes (truncated)" : "bytes", tensor.bytes(),
         tensor.element.name, shape_text(tensor.shape)));
   }

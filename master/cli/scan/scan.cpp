@@ -191,7 +191,7 @@ void check_expected(const std::vector<FileTensor>& tensors,
   for (const std::string& name : expected) {
     if (names.count(name) != 0) continue;
     throw Failure(fmt::format(
-        "no tensor {}, expected it because the index says so", quoted(name)));
+        "no tensor {}, expected it because the index lists it", quoted(name)));
   }
 }
 

@@ -1,5 +1,5 @@
-// Files of tensors, as their headers describe them. A header may lie: the
-// readers of all formats check it against the file before they use it.
+// Files of tensors, as their headers describe them. A header may be wrong, so
+// all readers check it against the file before they use it.
 #ifndef SWAMP_MASTER_CLI_SCAN_TENSOR_FILE_H_
 #define SWAMP_MASTER_CLI_SCAN_TENSOR_FILE_H_
 
@@ -125,7 +125,7 @@ FileTensor read_npy(ByteStream& stream, std::string name, std::uint64_t bytes);
 std::vector<FileTensor> read_npz(Bytes file);
 
 // open_member() begins to unpack a member of an npz. The stream throws Failure
-// if the member is damaged, or longer or shorter than the archive says.
+// if the member is damaged, or longer or shorter than its directory says.
 std::unique_ptr<ByteStream> open_member(const NpzMember& member);
 
 // open_stream() begins to read a tensor's elements.

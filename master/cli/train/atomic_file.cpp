@@ -20,8 +20,8 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
 }
 
-// sync_folder() makes the rename last; returns 0 or errno. A folder that may
-// not be read, or a file system that cannot sync folders, is not an error.
+// sync_folder() makes the rename durable; returns 0 or errno. A folder that
+// must not be read, or a file system that cannot sync folders, is not an error.
 int sync_folder(const std::string& path) {
   const int descriptor =
       open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -72,7 +72,7 @@ void refuse_same_files(const std::vector<FileName>& names) {
   std::map<std::string, const FileName*> seen;
   for (const FileName& name : names) {
     const std::string file = identity(name.path);
-    if (file.empty()) continue;  // opening it says why
+    if (file.empty()) continue;  // opening it gives the reason
     const auto [first, is_new] = seen.emplace(file, &name);
     if (is_new) continue;
     throw Failure(fmt::format(

@@ -19,12 +19,13 @@ struct FileName {
 };
 
 // refuse_same_files() throws Failure if two of the names, none of them empty,
-// are of one file, by whatever spelling or link. The files need not exist.
+// refer to one file, by any spelling or link. The files need not exist.
 void refuse_same_files(const std::vector<FileName>& names);
 
-// AtomicFile appears under its name whole or not at all, even if the machine
-// loses power: it is written to partial_name(), synced, and renamed. A process
-// that is killed leaves at most the partial file, which the next overwrites.
+// AtomicFile appears under its name complete or not at all, even after a loss
+// of power: it is written to partial_name(), synced, and renamed. A process
+// that is killed leaves at most the partial file, which the next run
+// overwrites.
 class AtomicFile {
  public:
   static std::string partial_name(const std::string& path) {
@@ -41,7 +42,7 @@ class AtomicFile {
   int descriptor() const noexcept { return descriptor_; }
 
   void write(std::string_view bytes);
-  // commit() gives the file its name, in the place of the one that had it.
+  // commit() gives the file its name, and replaces a file of that name.
   void commit();
 
  private:

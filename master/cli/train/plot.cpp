@@ -30,7 +30,7 @@ constexpr const char* kSvg = R"(
 set terminal svg size 1200,800 font 'Sans,13' background '#ffffff'
 )";
 
-// The picture goes to stdout: no name of a file is ever part of a script.
+// The picture goes to stdout, so that no file name is part of a script.
 constexpr const char* kScript = R"(
 set multiplot
 set lmargin at screen 0.085
@@ -68,7 +68,7 @@ plot $scale using 1:2 with steps linewidth 2 linecolor '#3b8f5a' \
 unset multiplot
 )";
 
-// Range is of the scales' logarithms.
+// Range is the range of the logarithms of the scales.
 struct Range {
   double low = 0;
   double high = 0;
@@ -76,12 +76,12 @@ struct Range {
 
 void add_block(std::string& script, const char* name,
                const std::string& lines) {
-  // An empty block cannot be plotted: a point outside the picture.
+  // gnuplot cannot plot an empty block: add a point outside the picture.
   script += fmt::format("${} << END\n{}END\n", name,
                         lines.empty() ? "-9 0 0\n" : lines);
 }
 
-// script_of() contains numbers, our own words and the title, after plain().
+// script_of() contains only numbers, constant texts and a title from plain().
 std::string script_of(const char* terminal, const std::string& title,
                       const History& history) {
   std::string taken;
@@ -96,7 +96,7 @@ std::string script_of(const char* terminal, const std::string& title,
       range = {std::min(range.low, log2), std::max(range.high, log2)};
       scale += fmt::format("{} {}\n", i + 1, log2);
     }
-    // gnuplot draws no NaN, and breaks the line there.
+    // gnuplot does not draw NaN, and interrupts the line there.
     const double loss = history.loss(i);
     const std::string point = fmt::format(
         "{} {}", i + 1, std::isfinite(loss) ? fmt::format("{}", loss) : "NaN");
@@ -152,10 +152,11 @@ std::string first_line(std::FILE* file) {
     line[std::strcspn(line, "\n")] = '\0';
     if (line[std::strspn(line, " ^")] != '\0') return line;
   }
-  return "it says nothing";
+  return "without a message";
 }
 
-// run_gnuplot() returns 0, or what posix_spawnp() says; no shell reads it.
+// run_gnuplot() returns the error of posix_spawnp(), 0 if there is none. It
+// uses no shell.
 int run_gnuplot(std::FILE* script, int picture, std::FILE* errors,
                 int& status) {
   posix_spawn_file_actions_t actions;

@@ -7,14 +7,14 @@
 
 namespace swamp::cli {
 
-// plot_terminal() is the line of a gnuplot script that chooses the format of a
-// picture by the suffix of its name: .png, which is also that of a name without
-// one, or .svg. Throws UsageError for any other suffix.
+// plot_terminal() returns the line of a gnuplot script that selects the format
+// of a picture by the suffix of its name: .svg, or .png, which is the default.
+// Throws UsageError for any other suffix.
 const char* plot_terminal(const std::string& path);
 
-// plot_history() draws loss and scale over the steps with gnuplot. If there is
-// no gnuplot, or it fails, nothing is written and the result says why; else it
-// is "". Throws Failure if the file cannot be written.
+// plot_history() draws loss and scale over the steps with gnuplot, and returns
+// "". If there is no gnuplot, or it fails, nothing is written and the result is
+// the reason. Throws Failure if the file cannot be written.
 std::string plot_history(const std::string& path, const std::string& title,
                          const History& history);
 

@@ -17,7 +17,7 @@ struct Ranks::Mpi {
   MpiCommunicator communicator;
 };
 #else
-struct Ranks::Mpi {  // never made
+struct Ranks::Mpi {  // never constructed
   Communicator& communicator;
   [[noreturn]] static void abort_all(int) noexcept { std::terminate(); }
 };
@@ -30,8 +30,8 @@ Ranks::Ranks() {
   mpi_ = std::make_unique<Mpi>();
 #else
   throw Failure(
-      fmt::format("mpirun has started {} ranks, and this swamp was built "
-                  "without MPI: each would train alone",
+      fmt::format("got {} ranks of mpirun, expected one: this swamp was built "
+                  "without MPI",
                   launched));
 #endif
 }
@@ -74,7 +74,7 @@ void Ranks::together(const std::function<void()>& part) {
   const std::string all = gather(problem, bytes);
   for (std::size_t r = 0; r < bytes.size(); ++r) {
     if (bytes[r] == 0) continue;
-    // What the first rank says needs no number: it speaks for all.
+    // An error of the first rank needs no number.
     const std::string text = all.substr(0, bytes[r]);
     throw CommonFailure(r == 0 ? text : fmt::format("rank {}: {}", r, text));
   }
@@ -95,7 +95,7 @@ void Ranks::end_all(const std::exception_ptr& failure) {
       print_error(fmt::format("swamp: {}", error.what()));
     } else {
       try {
-        communicator().barrier();  // the first rank ends this one here
+        communicator().barrier();  // the first rank then ends this one
       } catch (const std::exception&) {
         print_error("swamp: the first rank has not ended the others");
       }

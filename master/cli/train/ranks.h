@@ -13,17 +13,17 @@
 
 namespace swamp::cli {
 
-// CommonFailure is a failure that every rank meets at the same place: one of
-// them says it.
+// CommonFailure is a failure that every rank has at the same place, so that one
+// of them reports it.
 class CommonFailure : public Failure {
  public:
   using Failure::Failure;
 };
 
-// Ranks are those of mpirun. MPI is started only where there are several.
+// Ranks are the processes that mpirun started. A single one does not start MPI.
 class Ranks {
  public:
-  // Throws Failure where mpirun started several and there is no MPI in here.
+  // Throws Failure if mpirun started several and swamp was built without MPI.
   Ranks();
   ~Ranks();
   Ranks(const Ranks&) = delete;
@@ -35,23 +35,23 @@ class Ranks {
   // first() is the rank that prints and writes files.
   bool first() noexcept { return rank() == 0; }
 
-  // together() runs a part on every rank; where it throws on one, it throws
-  // CommonFailure with the same text on all.
+  // together() runs a part on every rank. If it throws on one, together()
+  // throws CommonFailure with the same text on all.
   void together(const std::function<void()>& part);
 
-  // from_first() is `text` of the first rank, on every rank.
+  // from_first() returns the `text` of the first rank on every rank.
   std::string from_first(const std::string& text);
 
-  // end_all() says why and ends the other ranks too, with kExitFailure; alone,
-  // it throws the exception on.
+  // end_all() prints the failure and ends all ranks with kExitFailure. A single
+  // process rethrows the exception instead.
   [[noreturn]] void end_all(const std::exception_ptr& failure);
 
  private:
   struct Mpi;
-  // gather() is the texts of all ranks, in their order, and how long each is.
+  // gather() returns the texts of all ranks in their order, and their lengths.
   std::string gather(const std::string& text, std::vector<std::size_t>& bytes);
 
-  std::unique_ptr<Mpi> mpi_;  // null: alone
+  std::unique_ptr<Mpi> mpi_;  // null for a single process
 };
 
 }  // namespace swamp::cli
