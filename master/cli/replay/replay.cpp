@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kDigestInterval = 256;
 constexpr std::size_t kAllRows = 48;  // shorter traces show every step
 
-// A trace of the most steps that read_trace() allows needs less.
+// More than a trace with as many steps as read_trace() allows.
 constexpr std::size_t kMaxLineBytes = std::size_t{1} << 27;
 
 // add_number() adds the bytes of a double; the program is little-endian.

@@ -255,7 +255,7 @@ struct ScanOptions {
   bool recursive = false;
 };
 
-// run_scan() goes on with the next file after a file that fails.
+// run_scan() continues with the next file after an error.
 int run_scan(const ScanOptions& options, Machine& machine) {
   ScanTotals totals;
   const auto complain = [&](const std::string& text) {

@@ -20,8 +20,9 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
 }
 
-// sync_folder() makes the rename durable; returns 0 or errno. A folder that
-// must not be read, or a file system that cannot sync folders, is not an error.
+// sync_folder() makes the rename durable; returns 0 or errno. A folder
+// without read permission, or a file system that cannot sync folders, is not an
+// error.
 int sync_folder(const std::string& path) {
   const int descriptor =
       open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

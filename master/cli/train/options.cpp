@@ -133,7 +133,7 @@ void TrainArguments::add_scale(Command& command) {
   command.real("--loss-scale-window", o.loss_scale_window, kSmallest, kLargest,
                "clean steps after which a dynamic scale doubles");
   command.integer("--hysteresis", o.hysteresis, 1, kMany,
-                  "number of overflows since the last growth that halve it");
+                  "the Nth overflow since the last growth halves the scale");
   command.text(
       "--scaler", "NAME", "",
       "use another loss scaler of swamp, as torch.amp.GradScaler",
