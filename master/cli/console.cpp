@@ -1,7 +1,7 @@
 #include "master/cli/console.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "master/cli/command.h"
+#include "master/cli/text.h"
 #include "runtime/variables.h"
 
 namespace swamp::cli {
@@ -32,12 +33,7 @@ void print(const std::string& text) {
 }
 
 void print_error(const std::string& text) {
-  std::string line = text;
-  for (char& character : line) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (byte < 0x20 || byte == 0x7f) character = '?';
-  }
-  line += '\n';
+  const std::string line = printable(text) + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
@@ -50,7 +46,7 @@ Progress::Progress() : terminal_(isatty(STDERR_FILENO) == 1) {}
 
 void Progress::show(const std::string& text) {
   if (!terminal_) return;
-  const std::string line = "\r" + text + "\033[K";
+  const std::string line = "\r" + text.substr(0, kColumns - 1) + "\033[K";
   std::fwrite(line.data(), 1, line.size(), stderr);
   shown_ = true;
 }

@@ -6,23 +6,24 @@
 
 namespace swamp::cli {
 
-// prepare_console() keeps a file that is opened later from becoming a stdout
-// that was closed. A pipe without a reader ends the program by SIGPIPE,
-// quietly, as it does other tools.
+// prepare_console() opens standard streams that are closed, so that no file
+// that is opened later takes their place. If stdout is a pipe without a reader,
+// SIGPIPE ends the program without a message, as it ends other tools.
 void prepare_console();
 
-// print() writes to stdout and flushes; throws Failure where that fails.
+// print() writes to stdout and flushes; throws Failure if that fails.
 void print(const std::string& text);
 
-// print_error() writes one line to stderr, whatever is in `text`.
+// print_error() writes `text` to stderr as one line, without control
+// characters.
 void print_error(const std::string& text);
 
 // warn_of_unknown_variables() prints one line if the environment has SWAMP_*
 // variables that are not swamp's.
 void warn_of_unknown_variables();
 
-// Progress is a line on stderr that overwrites itself; nothing where stderr is
-// not a terminal.
+// Progress is a line on stderr that overwrites itself. It prints nothing if
+// stderr is not a terminal.
 class Progress {
  public:
   Progress();

@@ -1,35 +1,132 @@
-// nlohmann-json is slow to compile: it is included here and in
-// replay/trace.cpp.
+// nlohmann-json is slow to compile: only this source includes it.
 #include "master/cli/json.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "master/cli/command.h"
-#include "master/cli/json_events.h"
-#include "swamp/c_api.h"
 
 namespace swamp::cli {
+
+using Value = nlohmann::ordered_json;
+
+// JsonConversion converts to and from the library's type.
+struct JsonConversion {
+  static Value to_value(const Json& json) {
+    return std::visit(JsonConversion(), json.value_);
+  }
+
+  Value operator()(std::monostate) const { return nullptr; }
+  Value operator()(double number) const {
+    if (std::isnan(number)) return "nan";
+    if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
+    return number;
+  }
+  Value operator()(const Json::Array& values) const {
+    Value array = Value::array();
+    for (const Json& value : values) array.push_back(to_value(value));
+    return array;
+  }
+  Value operator()(const Json::Members& members) const {
+    Value object = Value::object();
+    for (std::size_t i = 0; i < members.names.size(); ++i) {
+      object.push_back({members.names[i], to_value(members.values[i])});
+    }
+    return object;
+  }
+  template <class T>
+  Value operator()(const T& same) const {
+    return same;
+  }
+
+  static Json from_value(const Value& value) {
+    switch (value.type()) {
+      case Value::value_t::boolean:
+        return value.get<bool>();
+      case Value::value_t::number_integer:
+        return value.get<std::int64_t>();
+      case Value::value_t::number_unsigned:
+        return value.get<std::uint64_t>();
+      case Value::value_t::number_float:
+        return value.get<double>();
+      case Value::value_t::string:
+        return value.get_ref<const std::string&>();
+      case Value::value_t::array: {
+        Json::Array array;
+        for (const Value& entry : value) array.push_back(from_value(entry));
+        return array;
+      }
+      case Value::value_t::object: {
+        Json object;
+        object.value_ = Json::Members();
+        for (const auto& [name, member] : value.items()) {
+          object[name] = from_value(member);
+        }
+        return object;
+      }
+      default:
+        return {};
+    }
+  }
+};
+
+Json& Json::operator[](const std::string& name) {
+  if (std::holds_alternative<std::monostate>(value_)) value_ = Members();
+  auto& [names, values] = std::get<Members>(value_);
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found != names.end()) {
+    return values[static_cast<std::size_t>(found - names.begin())];
+  }
+  names.push_back(name);
+  return values.emplace_back();
+}
+
+const Json* Json::find(const std::string& name) const {
+  const Members* members = get_if<Members>();
+  if (members == nullptr) return nullptr;
+  const auto found =
+      std::find(members->names.begin(), members->names.end(), name);
+  if (found == members->names.end()) return nullptr;
+  return &members->values[static_cast<std::size_t>(found -
+                                                   members->names.begin())];
+}
+
+void Json::update(const Json& members) {
+  const auto& [names, values] = std::get<Members>(members.value_);
+  for (std::size_t i = 0; i < names.size(); ++i) (*this)[names[i]] = values[i];
+}
+
+std::string Json::line() const {
+  return JsonConversion::to_value(*this).dump(-1, ' ', false,
+                                              Value::error_handler_t::replace);
+}
+
+bool Json::operator==(const Json& other) const {
+  return JsonConversion::to_value(*this) == JsonConversion::to_value(other);
+}
+
+Json parse_json(const std::string& text, int max_depth) {
+  // The parser would take a zero byte for the end of the text.
+  if (text.find('\0') != std::string::npos) throw Failure("a zero byte");
+  try {
+    return JsonConversion::from_value(
+        Value::parse(text, [&](int depth, Value::parse_event_t, Value&) {
+          if (depth > max_depth) throw Failure("JSON: nested too deep");
+          return true;
+        }));
+  } catch (const Value::exception&) {
+    throw Failure("not JSON");
+  }
+}
+
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-Json number(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  return value;
-}
-
-// line() cannot fail: bytes that are not UTF-8 (of a CPU's name) are replaced.
-std::string line(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-// Sax passes the parser's events on, and none that lies too deep. The parser
-// itself is a loop: depth costs no stack.
-class Sax final : public nlohmann::json_sax<nlohmann::json> {
+// Sax passes the parser's events on, and refuses values that lie too deep. The
+// parser is a loop, so depth costs no stack.
+class Sax final : public Value::json_sax_t {
  public:
   Sax(JsonEvents& events, std::size_t max_depth)
       : events_(events), max_depth_(max_depth) {}
@@ -95,55 +192,6 @@ class Sax final : public nlohmann::json_sax<nlohmann::json> {
   std::size_t depth_ = 0;
 };
 
-constexpr int kScanSchema = 1;
-
-void add_extremes(const TensorStatistics& found, Json& json) {
-  const bool finite = found.finite_count() != 0;
-  json["min"] = finite ? number(found.min) : Json();
-  json["max"] = finite ? number(found.max) : Json();
-  json["absmax"] = finite ? number(found.absmax) : Json();
-}
-
-Json statistics_json(const FileTensor& tensor, const TensorStatistics& found) {
-  Json json;
-  json["count"] = tensor.count;
-  const bool scanned = tensor.element.kind == Element::Kind::scanned;
-  json["scanned"] = scanned;
-  if (!scanned) {
-    json["reason"] = why_not_scanned(tensor.element.kind);
-    return json;
-  }
-  json["inf"] = found.inf_count;
-  json["nan"] = found.nan_count;
-  json["first"] = nullptr;
-  if (found.non_finite_count() != 0) json["first"] = found.first_non_finite;
-  add_extremes(found, json);
-  return json;
-}
-
-Json traffic_json(const PredictedTraffic& traffic) {
-  Json json;
-  json["PC3_REQ_DMA_GET"] = traffic.get_requests;
-  json["get_bytes"] = traffic.get_bytes;
-  json["get_lines"] = traffic.get_lines;
-  json["PC2_REQ_DMA_PUT"] = traffic.put_requests;
-  json["put_bytes"] = traffic.put_bytes;
-  json["put_whole_lines"] = traffic.put_whole_lines;
-  json["put_partial_lines"] = traffic.put_partial_lines;
-  json["PC2_GLD"] = traffic.direct_loads;
-  json["PC3_GST"] = traffic.direct_stores;
-  return json;
-}
-
-Json group_json(const PredictedGroup& group) {
-  Json json;
-  json["slaves"] = group.slaves;
-  json.update(traffic_json(group.traffic));
-  json["overlapped_seconds"] = number(group.overlapped_seconds);
-  json["serial_seconds"] = number(group.serial_seconds);
-  return json;
-}
-
 }  // namespace
 
 void read_json(std::string_view text, std::size_t max_depth,
@@ -155,149 +203,6 @@ void read_json(std::string_view text, std::size_t max_depth,
   }
   Sax sax(events, max_depth);
   nlohmann::json::sax_parse(text.begin(), text.end(), &sax);
-}
-
-std::string scan_json(const ScannedFile& file) {
-  std::string lines;
-  for (std::size_t i = 0; i < file.tensors.size(); ++i) {
-    const FileTensor& tensor = file.tensors[i];
-    Json json;
-    json["schema"] = kScanSchema;
-    json["file"] = file.path;
-    json["name"] = tensor.name;
-    json["dtype"] = tensor.element.name;
-    json["shape"] = tensor.shape;
-    json.update(statistics_json(tensor, file.statistics[i]));
-    lines += line(json) + "\n";
-  }
-  return lines;
-}
-
-std::string scan_totals_json(const ScanTotals& totals) {
-  Json json;
-  json["schema"] = kScanSchema;
-  Json& sum = json["totals"];
-  sum["files"] = totals.files;
-  sum["errors"] = totals.errors;
-  sum["tensors"] = totals.tensors;
-  sum["found"] = totals.found;
-  sum["not_scanned"] = totals.not_scanned;
-  sum["unsupported"] = totals.unsupported;
-  sum["count"] = totals.sum.count;
-  sum["inf"] = totals.sum.inf_count;
-  sum["nan"] = totals.sum.nan_count;
-  add_extremes(totals.sum, sum);
-  return line(json) + "\n";
-}
-
-std::string prediction_json(const Predicted& predicted) {
-  const Prediction& prediction = predicted.prediction;
-  Json json;
-  json["operation"] = predicted.operation;
-  json["dtype"] = predicted.dtype;
-  json["to"] = predicted.to.empty() ? Json() : Json(predicted.to);
-  json["tensors"] = predicted.tensors;
-  json["elements"] = predicted.elements;
-  json["machine"] = predicted.machine.machine;
-  json["core_groups"] = predicted.machine.core_groups;
-  json["slaves_per_group"] = predicted.machine.slaves_per_group;
-  json["ldm_bytes"] = predicted.machine.ldm_bytes;
-  json["tile_asked"] =
-      predicted.tile_asked == 0 ? Json() : Json(predicted.tile_asked);
-  json["tile_bytes"] = prediction.tile_bytes;
-  json["spawns"] = prediction.spawns;
-  json.update(traffic_json(sum_of(prediction)));
-  json["overlapped_seconds"] = number(prediction.overlapped_seconds);
-  json["serial_seconds"] = number(prediction.serial_seconds);
-  json["groups"] = Json::array();
-  for (const PredictedGroup& group : prediction.groups) {
-    json["groups"].push_back(group_json(group));
-  }
-  return line(json);
-}
-
-std::string measured_json(const std::vector<MeasuredPoint>& points) {
-  std::string lines;
-  for (const MeasuredPoint& point : points) {
-    Json json;
-    json["table"] = point.table;
-    json["direction"] = point.put ? "put" : "get";
-    json["slaves"] = point.slaves;
-    json["bytes"] = point.bytes;
-    json["offset"] = point.offset;
-    json["measured"] = point.measured;
-    json["predicted"] = point.predicted;
-    json["error"] = point.error();
-    lines += line(json) + "\n";
-  }
-  const ErrorSummary summary = summary_of(points);
-  Json json;
-  json["points"] = summary.points;
-  json["median_error"] = summary.median;
-  json["worst_error"] = summary.worst;
-  return lines + line(json) + "\n";
-}
-
-std::string info_json(const MachineInfo& info,
-                      const std::vector<std::string>& unknown_variables) {
-  const MachineConfig& chosen = info.chosen;
-  Json json;
-  json["version"] = swamp_version();
-  json["machine"] = chosen.machine;
-  json["core_groups"] = chosen.core_groups;
-  json["slaves_per_group"] = chosen.slaves_per_group;
-  json["ldm_bytes"] = chosen.ldm_bytes;
-  json["backend"] = chosen.backend;
-  json["transfer"] = chosen.transfer;
-  json["isa"] = chosen.isa;
-  json["bind"] = chosen.bind;
-  json["cpu"] = info.cpu;
-  json["cores"] = info.cores;
-  json["threads"] = info.threads;
-  json["topology"] = info.topology;
-  json["compiler"] = compiler_version();
-  Json& available = json["available"];
-  available["machine"] = info.machines;
-  available["backend"] = info.backends;
-  available["transfer"] = info.transfers;
-  available["isa"] = info.isas;
-  available["bind"] = info.binds;
-  json["unknown_variables"] = unknown_variables;
-  return line(json);
-}
-
-std::string step_json(const StepRecord& record) {
-  Json json;
-  json["step"] = record.step;
-  json["loss"] = number(record.loss);
-  json["scale"] = number(record.scale);
-  json["grad_norm"] = record.skipped ? Json() : number(record.grad_norm);
-  json["found_inf"] = record.skipped ? 1.0 : 0.0;
-  json["skipped"] = record.skipped;
-  json["underflow"] = record.underflow;
-  json["activation_underflow"] = record.activation_underflow;
-  if (record.overflow_elements > 0) {
-    json["overflow_tensor"] = record.overflow_tensor;
-    json["overflow_index"] = record.overflow_index;
-    json["overflow_elements"] = record.overflow_elements;
-  }
-  return line(json);
-}
-
-std::string safetensors_header_json(const Metadata& metadata,
-                                    const std::vector<TensorPlace>& tensors) {
-  Json json;
-  if (!metadata.empty()) json["__metadata__"] = metadata;
-  std::uint64_t begin = 0;
-  for (const TensorPlace& tensor : tensors) {
-    Json& entry = json[tensor.name];
-    const std::uint64_t end = begin + tensor.bytes.size();
-    entry["dtype"] = tensor.dtype;
-    entry["shape"] = tensor.shape;
-    entry["data_offsets"] = {begin, end};
-    begin = end;
-  }
-  return line(json);
 }
 
 }  // namespace swamp::cli

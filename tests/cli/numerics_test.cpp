@@ -56,7 +56,7 @@ TEST(Numerics, ScalingSavesSmallGradients) {
 TEST(Numerics, WhatIsLostOnTheWayBackIsCountedToo) {
   const Training training =
       run_training({"--steps", "3", "--batch", "4", "--loss-scale", "1e-30"});
-  // All 256 logits of a batch of 4: nothing is left for anyone behind them.
+  // All 256 logits of a batch of 4: nothing is left for the layers before.
   EXPECT_EQ(training.activation_underflow, 3 * 4 * 256);
   EXPECT_EQ(training.underflow, 0);
 }

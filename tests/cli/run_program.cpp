@@ -1,6 +1,7 @@
 #include "tests/cli/run_program.h"
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -51,7 +52,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-// wait_for() returns the status of a child, which it kills when it is late.
+// wait_for() returns the status of a child, and kills a child that is late.
 int wait_for(pid_t child, int kill_after_ms,
              std::function<bool()> interrupt_if) {
   using Clock = std::chrono::steady_clock;
@@ -122,6 +123,27 @@ ProgramResult run_command(const std::vector<std::string>& given,
   if (out_path.empty()) result.out = out_file.read();
   result.err = err_file.read();
   return result;
+}
+
+void expect_late_error(const ProgramResult& result,
+                       const std::vector<std::string>& parts, Hint hint) {
+  EXPECT_EQ(result.exit_code, 2);
+  const std::vector<std::string> lines = lines_of(result.err);
+  ASSERT_EQ(lines.size(), hint == Hint::help ? 2u : 1u) << result.err;
+  EXPECT_EQ(lines[0].rfind("swamp: ", 0), 0u) << lines[0];
+  for (const std::string& part : parts) {
+    EXPECT_NE(lines[0].find(part), std::string::npos)
+        << "'" << part << "' is not in: " << lines[0];
+  }
+  if (hint == Hint::none) return;
+  EXPECT_EQ(lines[1].rfind("Try 'swamp ", 0), 0u) << lines[1];
+  EXPECT_NE(lines[1].find("--help'."), std::string::npos) << lines[1];
+}
+
+void expect_error(const ProgramResult& result,
+                  const std::vector<std::string>& parts, Hint hint) {
+  EXPECT_EQ(result.out, "");
+  expect_late_error(result, parts, hint);
 }
 
 std::vector<std::string> lines_of(const std::string& text) {

@@ -11,33 +11,47 @@ namespace swamp::test {
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 struct ProgramResult {
-  int exit_code = -1;  // 128 + signal where it was killed
+  int exit_code = -1;  // 128 + signal if it was killed
   std::string out;
   std::string err;
 };
 
-// run_program() runs the built `swamp` and waits for it. Every SWAMP_* variable
-// of this process is taken away first. With `out_path`, stdout goes there.
+// run_program() runs the built `swamp` and waits for it, without the SWAMP_*
+// variables of this process. With `out_path`, stdout goes there.
 ProgramResult run_program(const std::vector<std::string>& arguments,
                           const Environment& environment = {},
                           const std::string& out_path = "");
 
-// run_command() does so with any program: the first word is its path. One that
-// still runs after `kill_after_ms` milliseconds is killed (SIGKILL); negative:
-// never. When `interrupt_if` first returns true, it is sent a SIGINT.
+// run_command() does so with any program, whose path is the first word. A
+// program that still runs after `kill_after_ms` milliseconds is killed
+// (SIGKILL), never if that is negative. When `interrupt_if` first returns true,
+// it is sent SIGINT.
 ProgramResult run_command(const std::vector<std::string>& words,
                           const Environment& environment = {},
                           const std::string& out_path = "",
                           int kill_after_ms = -1,
                           std::function<bool()> interrupt_if = {});
 
+// Hint tells whether an error has a second line, "Try 'swamp ... --help'.".
+enum class Hint { none, help };
+
+// expect_error() checks a run that must fail before it prints anything: exit
+// code 2 and one line on stderr, "swamp: ...", that contains all of `parts`.
+void expect_error(const ProgramResult& result,
+                  const std::vector<std::string>& parts,
+                  Hint hint = Hint::none);
+// expect_late_error() does so for a run that has printed something.
+void expect_late_error(const ProgramResult& result,
+                       const std::vector<std::string>& parts,
+                       Hint hint = Hint::none);
+
 // kProgram is the path of the built `swamp`.
 extern const char* const kProgram;
 
 std::vector<std::string> lines_of(const std::string& text);
 
-// test_name() is `text` as the name of a parameterised test, "_" for what such
-// a name must not have. Without one CTest's names would have addresses.
+// test_name() makes `text` the name of a parameterised test: it replaces the
+// characters that such a name must not have by "_".
 std::string test_name(std::string text);
 
 // TemporaryFile is a path in a folder of its own, removed at the end.

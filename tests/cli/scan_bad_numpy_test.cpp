@@ -27,8 +27,8 @@ TEST(BadNpy, Headers) {
   refuse(npy("<f4", "(1,)", four, false, 4), "version 4.0");
   refuse(npy("<f4", "(1,)", four).substr(0, 50), "truncated");
   refuse("\x93NUMPY" + little(2, 2) + little(0xffffffff, 4), "at most");
-  refuse(npy("<f4", "(2,)", four), "4 bytes (truncated) behind");
-  refuse(npy("<f4", "(1,)", four + "x"), "5 bytes behind its header");
+  refuse(npy("<f4", "(2,)", four), "4 bytes (truncated) after");
+  refuse(npy("<f4", "(1,)", four + "x"), "5 bytes after its header");
   refuse(npy("<f4", "(4294967296, 4294967296)", four), "overflows");
   refuse(npy("<f4", "(18446744073709551616,)", four), "2^64 or more");
   refuse(npy("<f4", "(-1,)", four), "expected numbers");
@@ -47,7 +47,7 @@ TEST(BadNpy, Headers) {
   refuse_header("{'descr': '<f4', 'fortran_order': 1}", "True or False");
   refuse_header("{'descr': '<f4", "without an end");
   refuse_header("{'descr': '<f4', 'fortran_order': False, 'shape': ()} x",
-                "behind the closing brace");
+                "after the closing brace");
   refuse_header("__import__('os').system('x')", "expected '{'");
 }
 
@@ -134,7 +134,7 @@ TEST_F(BadNpz, MembersInsideOthers) {
   const std::size_t bytes = file.size() - begin;
   file += "PK\5\6" + little(0, 4) + little(9, 2) + little(9, 2) +
           little(bytes, 4) + little(begin, 4) + little(0, 2);
-  refuse(file, "its bytes are those of another member, too");
+  refuse(file, "its bytes belong to another member, too");
 }
 
 TEST_F(BadNpz, Bombs) {

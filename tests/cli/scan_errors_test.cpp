@@ -1,5 +1,5 @@
-// Files that shrink, and what the program says to bad ones: one line on stderr
-// and exit code 2.
+// Files that shrink while they are read, and bad files: one line on stderr and
+// exit code 2.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -90,29 +90,23 @@ TEST(ShrinkingFile, ByLessThanAPage) {
 
 TEST(ScanErrors, AreOneLineThatNamesTheFile) {
   const TemporaryFile pipe;
-  const auto expect_error = [](const std::string& path,
-                               const std::string& words) {
-    const ProgramResult result = run_program({"scan", path});
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_EQ(result.out, "");
-    ASSERT_EQ(lines_of(result.err).size(), 1u) << result.err;
-    EXPECT_EQ(result.err.rfind("swamp: " + path + ": ", 0), 0u) << result.err;
-    EXPECT_NE(result.err.find(words), std::string::npos) << result.err;
-  };
   ASSERT_EQ(mkfifo(pipe.path().c_str(), 0600), 0);
-  expect_error(pipe.path(), "not a regular file");
-  expect_error("/nonexistent.npy", "No such file");
-  expect_error("/dev/null", "not a regular file");
   const TemporaryFile empty("");
-  expect_error(empty.path(), "unknown format");
   const TemporaryFile torch(zip({stored("model/data.pkl", "\x80\2}q.")}));
-  expect_error(torch.path(), "a torch.save file: export it as safetensors");
   const TemporaryFile old_torch(
       "\x80\2\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.");
-  expect_error(old_torch.path(), "a torch.save file: export it as safetensors");
-  const std::string folder =
-      std::filesystem::path(empty.path()).parent_path().string();
-  expect_error(folder, "a folder without");
+  const std::string torch_error = "a torch.save file: export it as safetensors";
+  for (const auto& [path, words] :
+       {std::pair<std::string, std::string>(pipe.path(), "not a regular file"),
+        {"/nonexistent.npy", "No such file"},
+        {"/dev/null", "not a regular file"},
+        {empty.path(), "unknown format"},
+        {torch.path(), torch_error},
+        {old_torch.path(), torch_error},
+        {std::filesystem::path(empty.path()).parent_path().string(),
+         "a folder without"}}) {
+    expect_error(run_program({"scan", path}), {"swamp: " + path + ": ", words});
+  }
   EXPECT_EQ(run_program({"scan"}).exit_code, 2);
 }
 

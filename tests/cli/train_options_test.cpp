@@ -9,16 +9,7 @@ namespace {
 void expect_refused(std::vector<std::string> arguments,
                     const std::vector<std::string>& parts) {
   arguments.insert(arguments.begin(), "train");
-  const ProgramResult result = run_program(arguments);
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_EQ(result.out, "");
-  const std::vector<std::string> lines = lines_of(result.err);
-  ASSERT_EQ(lines.size(), 2u) << result.err;
-  for (const std::string& part : parts) {
-    EXPECT_NE(lines[0].find(part), std::string::npos)
-        << "'" << part << "' is not in: " << lines[0];
-  }
-  EXPECT_NE(lines[1].find("train --help"), std::string::npos);
+  expect_error(run_program(arguments), parts, Hint::help);
 }
 
 TEST(TrainOptions, DtypesThatContradictEachOther) {

@@ -126,8 +126,8 @@ TEST(Train, DivergenceIsSaidAndNanHasNoSign) {
       << training.out;
 }
 
-// A target that the model holds to be impossible: the loss is infinite, its
-// gradients are not, and so the step is taken.
+// The model gives a target the probability 0: the loss is infinite, but its
+// gradients are finite, so the step is taken.
 TEST(Train, InfiniteLossOfAStepTakenIsSaid) {
   const auto train = [](const char* steps) {
     return run_training({"--steps", steps, "--batch", "2", "--lr", "1",
@@ -171,7 +171,7 @@ TEST(Train, TheNormIsLoggedBeforeClipping) {
   };
   EXPECT_GT(norm("0.25"), 0.25);
   EXPECT_EQ(norm("0.25"), norm("100"));
-  EXPECT_EQ(norm("0"), 0.0);  // as Megatron: not looked at
+  EXPECT_EQ(norm("0"), 0.0);  // as in Megatron: not computed
   const Training skipped = run_training({"--steps", "1", "--batch", "4"});
   EXPECT_TRUE(skipped.steps[0].at("grad_norm").is_null());
 }
@@ -181,9 +181,7 @@ TEST(Train, AScaleWithoutAnInverseEndsTheRun) {
   const ProgramResult small = run_program(
       {"train", text.path(), "--batch", "1", "--lr", "1e30", "--scaler",
        "torch.amp.GradScaler", "--scaler-option", "init_scale=1e-20"});
-  EXPECT_EQ(small.exit_code, 2);
-  EXPECT_NE(small.err.find("overflow even at loss scale"), std::string::npos)
-      << small.err;
+  expect_late_error(small, {"overflow even at loss scale"});
   const ProgramResult large =
       run_program({"train",           text.path(),
                    "--batch",         "1",
@@ -195,8 +193,7 @@ TEST(Train, AScaleWithoutAnInverseEndsTheRun) {
                    "--scaler-option", "hysteresis=1000",
                    "--scaler-option", "growth_factor=1e20",
                    "--scaler-option", "backoff_factor=0.5"});
-  EXPECT_EQ(large.exit_code, 2);
-  EXPECT_NE(large.err.find("has grown to inf"), std::string::npos) << large.err;
+  expect_late_error(large, {"has grown to inf"});
 }
 
 TEST(Train, InfinityAndNanAreStringsAndEndAnEndlessDivergence) {
@@ -206,9 +203,7 @@ TEST(Train, InfinityAndNanAreStringsAndEndAnEndlessDivergence) {
   const ProgramResult result = run_program(
       {"train", text.path(), "--steps", "300", "--batch", "1", "--lr", "1e30",
        "--initial-loss-scale", "1", "--log", log.path()});
-  EXPECT_EQ(result.exit_code, 2);
-  ASSERT_EQ(lines_of(result.err).size(), 1u) << result.err;
-  EXPECT_NE(result.err.find("diverged"), std::string::npos) << result.err;
+  expect_late_error(result, {"diverged"});
   const std::vector<std::string> lines = lines_of(log.read());
   ASSERT_GT(lines.size(), 2u);
   EXPECT_LT(lines.size(), 300u);

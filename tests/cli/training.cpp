@@ -6,7 +6,7 @@
 namespace swamp::test {
 namespace {
 
-// value_after() is the word behind a line's first words.
+// value_after() returns the word after the first words of a line.
 std::string value_after(const std::string& text, const std::string& words) {
   const std::string marker = "\n" + words + " ";
   const std::size_t place = text.find(marker);

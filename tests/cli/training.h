@@ -9,19 +9,19 @@
 
 namespace swamp::test {
 
-// Training is a run of `swamp train` that has to end well: its log, and the
-// numbers of its summary.
+// Training is a successful run of `swamp train`: its log, and the numbers of
+// its summary.
 struct Training {
   std::vector<nlohmann::json> steps;
   std::string out;
   std::string weights;
-  double final_loss = 0;  // nan where every step was skipped
+  double final_loss = 0;  // nan if every step was skipped
   long long skipped = -1;
   long long underflow = -1;
   long long activation_underflow = -1;
 };
 
-// run_training() throws where the run fails or its output cannot be read.
+// run_training() throws if the run fails or its output cannot be read.
 Training run_training(const std::vector<std::string>& arguments,
                       const Environment& environment = {});
 

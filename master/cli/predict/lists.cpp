@@ -1,19 +1,15 @@
 #include "master/cli/predict/lists.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include "master/cli/comma_list.h"
 #include "master/cli/command.h"
-#include "master/cli/number.h"
 #include "master/cli/predict/models.h"
 #include "master/cli/scan/file_list.h"
 #include "master/cli/scan/mapped_file.h"
+#include "master/cli/text.h"
 
 namespace swamp::cli {
 namespace {
-
-constexpr ScalarType kDtypes[] = {kFloat16, kBFloat16,     kFloat32,
-                                  kFloat64, kFloat8E4M3FN, kFloat8E5M2};
 
 constexpr char kForm[] =
     "expected TENSORSxELEMENTS, ELEMENTS or a model, separated by commas";
@@ -45,7 +41,7 @@ class Adder {
 
 [[noreturn]] void fail_form(const std::string& item) {
   throw UsageError(fmt::format("--list: got '{}', {} ({})", item, kForm,
-                               fmt::join(model_names(), ", ")));
+                               joined(model_names())));
 }
 
 // parse_item() adds one part of the text.
@@ -70,22 +66,11 @@ void parse_item(const std::string& item, ScalarType dtype, Adder& adder) {
 
 }  // namespace
 
-ScalarType dtype_of(const std::string& option, const std::string& name) {
-  std::vector<std::string> names;
-  for (const ScalarType dtype : kDtypes) {
-    if (name == dtype_name(dtype)) return dtype;
-    names.emplace_back(dtype_name(dtype));
-  }
-  throw UsageError(fmt::format("{}: got '{}', expected one of {}", option, name,
-                               fmt::join(names, ", ")));
-}
-
 std::vector<Shape> list_of_text(const std::string& text, ScalarType dtype) {
   std::vector<Shape> list;
   Adder adder(list);
   try {
-    for_each_item(
-        text, [&](const std::string& item) { parse_item(item, dtype, adder); });
+    for (const std::string& item : split(text)) parse_item(item, dtype, adder);
   } catch (const UsageError&) {
     throw;
   } catch (const Failure& failure) {
@@ -114,8 +99,7 @@ std::vector<Shape> list_of_files(const std::vector<std::string>& files,
   }
   if (list.empty()) {
     throw Failure(
-        fmt::format("{}: no tensor of floats, expected one to predict",
-                    fmt::join(files, ", ")));
+        fmt::format("{}: no tensor of floats, expected one", joined(files)));
   }
   return list;
 }

@@ -1,8 +1,9 @@
 #include "master/cli/predict/operations.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "master/cli/command.h"
+#include "master/cli/text.h"
 #include "swamp/amp.h"
 #include "swamp/foreach.h"
 #include "swamp/scan.h"
@@ -35,9 +36,9 @@ class Call {
 
   // array() lays out the next array, of the list's own dtypes or all of one.
   Tensors array(std::optional<ScalarType> dtype = {}) {
-    // Far above any memory of this process, each in a room of its own.
-    constexpr std::uint64_t kRoom = std::uint64_t{1} << 56;
-    std::uint64_t at = ++arrays_ * kRoom + placement_.offset;
+    // Above all memory of this process, with a large distance between arrays.
+    constexpr std::uint64_t kDistance = std::uint64_t{1} << 56;
+    std::uint64_t at = ++arrays_ * kDistance + placement_.offset;
     Tensors tensors;
     for (const Shape& shape : list_) {
       const ScalarType type = dtype.value_or(shape.dtype);
@@ -79,15 +80,15 @@ void scan(Call& call) {
   scan_non_finite(tensors, out.data(), call.machine);
 }
 
-// other_side() is that of a cast: bfloat16 beside float32, and back.
-ScalarType other_side(const Tensors& in) {
+// default_cast() is bfloat16 for float32, and float32 for all other dtypes.
+ScalarType default_cast(const Tensors& in) {
   const bool wide = !in.empty() && in.front().dtype == kFloat32;
   return wide ? kBFloat16 : kFloat32;
 }
 
 void cast(Call& call) {
   const Tensors in = call.array();
-  const Tensors out = call.array(call.to.value_or(other_side(in)));
+  const Tensors out = call.array(call.to.value_or(default_cast(in)));
   foreach_cast_(out, in, 1, call.machine);
 }
 
@@ -157,7 +158,7 @@ void run_operation(const std::string& name, const std::vector<Shape>& list,
     return;
   }
   throw UsageError(fmt::format("--operation: got '{}', expected one of {}",
-                               name, fmt::join(operation_names(), ", ")));
+                               name, joined(operation_names())));
 }
 
 }  // namespace swamp::cli

@@ -1,4 +1,4 @@
-// What `swamp predict` prints, for people.
+// What `swamp predict` prints: text and JSON.
 #ifndef SWAMP_MASTER_CLI_PREDICT_REPORT_H_
 #define SWAMP_MASTER_CLI_PREDICT_REPORT_H_
 
@@ -11,14 +11,14 @@
 
 namespace swamp::cli {
 
-// Predicted is one prediction, and what it is of.
+// Predicted is one prediction and its arguments.
 struct Predicted {
   std::string operation;
   std::string dtype;
-  std::string to;  // "" where there is none
+  std::string to;  // "" if there is none
   std::uint64_t tensors = 0;
   std::uint64_t elements = 0;
-  std::uint64_t tile_asked = 0;  // bytes; 0: the machine's own
+  std::uint64_t tile_asked = 0;  // bytes; 0: the machine's default
   MachineConfig machine;
   Prediction prediction;
 };
@@ -27,19 +27,13 @@ struct Predicted {
 std::string prediction_text(const Predicted& predicted);
 // predictions_text() is a table of several that differ in core groups or tile.
 std::string predictions_text(const std::vector<Predicted>& predicted);
-// measured_text() is the model beside the measured machine, with the medians.
+// measured_text() compares the model with measurements, point by point.
 std::string measured_text(const std::vector<MeasuredPoint>& points);
 
-PredictedTraffic sum_of(const Prediction& prediction);
-
-// ErrorSummary is of points of one table, or of all.
-struct ErrorSummary {
-  std::size_t points = 0;
-  double median = 0;  // magnitudes
-  double worst = 0;
-};
-ErrorSummary summary_of(const std::vector<MeasuredPoint>& points,
-                        const std::string& table = "");
+// prediction_json() is one line.
+std::string prediction_json(const Predicted& predicted);
+// measured_json() is a line for every point, and one for the median error.
+std::string measured_json(const std::vector<MeasuredPoint>& points);
 
 }  // namespace swamp::cli
 

@@ -1,5 +1,5 @@
 // `swamp replay`: runs recorded traces of loss scalers through ours.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -9,8 +9,9 @@
 
 #include "master/cli/command.h"
 #include "master/cli/console.h"
-#include "master/cli/digest.h"
 #include "master/cli/replay/trace.h"
+#include "master/cli/text.h"
+#include "swamp/swamp.h"
 
 namespace swamp::cli {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 constexpr std::size_t kDigestInterval = 256;
 constexpr std::size_t kAllRows = 48;  // shorter traces show every step
 
-// A trace of the most steps that read_trace() allows needs less.
+// More than a trace with as many steps as read_trace() allows.
 constexpr std::size_t kMaxLineBytes = std::size_t{1} << 27;
 
 // add_number() adds the bytes of a double; the program is little-endian.
@@ -39,7 +40,7 @@ class View {
       const auto found = std::find(known.begin(), known.end(), name);
       if (found == known.end()) {
         throw Failure(fmt::format("trackers: got '{}', {} has {}", name,
-                                  trace.scaler, fmt::join(known, ", ")));
+                                  trace.scaler, joined(known)));
       }
       order_.push_back(static_cast<std::size_t>(found - known.begin()));
     }
@@ -125,6 +126,11 @@ Replay play(const Trace& trace) {
   }
 }
 
+struct ReplayOptions {
+  std::vector<std::string> files;
+  bool check = false;
+};
+
 struct Counts {
   std::uint64_t passed = 0;
   std::uint64_t failed = 0;
@@ -190,8 +196,7 @@ void replay_file(const std::string& path, const ReplayOptions& options,
   }
 }
 
-}  // namespace
-
+// run_replay() returns kExitFound if --check finds a difference.
 int run_replay(const ReplayOptions& options) {
   Counts counts;
   for (const std::string& path : options.files) {
@@ -207,6 +212,29 @@ int run_replay(const ReplayOptions& options) {
   if (counts.skipped != 0) print(fmt::format("{} skipped\n", counts.skipped));
   print(fmt::format("{} passed, {} failed\n", counts.passed, counts.failed));
   return counts.failed == 0 ? EXIT_SUCCESS : kExitFound;
+}
+
+}  // namespace
+
+Command replay_command() {
+  const auto options = std::make_shared<ReplayOptions>();
+  Command command{"replay", "run traces of loss scalers"};
+  command
+      .words("FILE", options->files,
+             "traces, one JSON object a line (tests/golden/FORMAT.md)")
+      .required = true;
+  command.flag("--check", options->check,
+               "compare with the file's own rows, digests and events");
+  command.footer =
+      "Runs swamp's scaler of the same name and prints one JSON line a trace.\n"
+      "With --check it prints the differences instead, and ends with how many\n"
+      "traces passed and failed. Records of other kinds are skipped.\n"
+      "Exit code: 0; 1 when a check fails; 2 for a bad file or option.";
+  command.run = [options](const Command&, Machine&) {
+    warn_of_unknown_variables();
+    return run_replay(*options);
+  };
+  return command;
 }
 
 }  // namespace swamp::cli

@@ -1,52 +1,39 @@
-// Traces as JSON. nlohmann-json is slow to compile, so of the sources of replay
-// only this one includes it.
+// Traces as JSON.
 #include "master/cli/replay/trace.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "master/cli/command.h"
+#include "master/cli/json.h"
 
 namespace swamp::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // A trace holds at most one row a step.
 constexpr std::uint64_t kMaxSteps = 1000000;
 
-// parse() bounds the depth: nlohmann's dump() recurses.
 Json parse(const std::string& line) {
   constexpr int kMaxDepth = 16;
-  // The parser would take a zero byte for the end of the text.
-  if (line.find('\0') != std::string::npos) throw Failure("a zero byte");
-  try {
-    Json json = Json::parse(line, [](int depth, Json::parse_event_t, Json&) {
-      if (depth > kMaxDepth) throw Failure("JSON: nested too deep");
-      return true;
-    });
-    if (!json.is_object()) throw Failure("expected a JSON object");
-    return json;
-  } catch (const Json::exception&) {
-    throw Failure("not JSON");
-  }
+  Json json = parse_json(line, kMaxDepth);
+  if (!json.is_object()) throw Failure("expected a JSON object");
+  return json;
 }
 
 const Json& member(const Json& json, const char* name) {
-  const auto found = json.find(name);
-  if (found == json.end()) throw Failure(fmt::format("{}: missing", name));
+  const Json* found = json.find(name);
+  if (found == nullptr) throw Failure(fmt::format("{}: missing", name));
   return *found;
 }
 
 std::string text(const Json& json, const char* name) {
-  const Json& value = member(json, name);
-  if (!value.is_string()) {
+  const std::string* value = member(json, name).text();
+  if (value == nullptr) {
     throw Failure(fmt::format("{}: expected a string", name));
   }
-  return value.get<std::string>();
+  return *value;
 }
 
 std::string object(const Json& json, const char* name) {
@@ -54,17 +41,15 @@ std::string object(const Json& json, const char* name) {
   if (!value.is_object()) {
     throw Failure(fmt::format("{}: expected an object", name));
   }
-  return value.dump();
+  return value.line();
 }
 
 std::uint64_t count(const Json& value, const char* name, std::uint64_t low,
                     std::uint64_t high) {
-  if (value.is_number_unsigned()) {
-    const auto number = value.get<std::uint64_t>();
-    if (number >= low && number <= high) return number;
-  }
+  const auto* number = value.get_if<std::uint64_t>();
+  if (number != nullptr && *number >= low && *number <= high) return *number;
   throw Failure(fmt::format("{}: got {}, expected an integer, {} to {}", name,
-                            value.dump(), low, high));
+                            value.line(), low, high));
 }
 
 void mark_step(std::uint64_t step, std::vector<bool>& overflow) {
@@ -85,28 +70,37 @@ void mark(const Json& entry, std::vector<bool>& overflow) {
   constexpr const char* kName = "overflow";
   const std::uint64_t steps = overflow.size();
   if (steps == 0) throw Failure("overflow: got a step, expected none: n is 0");
-  if (!entry.is_array()) {
+  const Json::Array* run = entry.array();
+  if (run == nullptr) {
     mark_step(count(entry, kName, 0, steps - 1), overflow);
     return;
   }
-  if (entry.size() != 2 && entry.size() != 3) {
+  if (run->size() != 2 && run->size() != 3) {
     throw Failure(
         "overflow: expected a step, [start, count] or "
         "[start, count, stride]");
   }
-  const std::uint64_t start = count(entry[0], kName, 0, steps - 1);
-  const std::uint64_t times = count(entry[1], kName, 0, steps);
+  const std::uint64_t start = count((*run)[0], kName, 0, steps - 1);
+  const std::uint64_t times = count((*run)[1], kName, 0, steps);
   const std::uint64_t stride =
-      entry.size() == 3 ? count(entry[2], kName, 1, steps) : 1;
+      run->size() == 3 ? count((*run)[2], kName, 1, steps) : 1;
   for (std::uint64_t i = 0; i < times; ++i) {
     mark_step(start + i * stride, overflow);
   }
 }
 
 float found_inf(const Json& json) {
-  const auto found = json.find("found_inf_value");
-  if (found == json.end()) return 1.0f;
-  if (found->is_number()) return static_cast<float>(found->get<double>());
+  const Json* found = json.find("found_inf_value");
+  if (found == nullptr) return 1.0f;
+  if (const auto* real = found->get_if<double>()) {
+    return static_cast<float>(*real);
+  }
+  if (const auto* integer = found->get_if<std::uint64_t>()) {
+    return static_cast<float>(*integer);
+  }
+  if (const auto* negative = found->get_if<std::int64_t>()) {
+    return static_cast<float>(*negative);
+  }
   if (*found == "inf") return HUGE_VALF;
   if (*found == "nan") return std::nanf("");
   throw Failure("found_inf_value: expected a number");
@@ -114,11 +108,11 @@ float found_inf(const Json& json) {
 
 std::vector<std::string> trackers(const Json& json) {
   std::vector<std::string> names;
-  const Json& value = member(json, "trackers");
-  if (!value.is_array()) throw Failure("trackers: expected a list");
-  for (const Json& name : value) {
-    if (!name.is_string()) throw Failure("trackers: expected strings");
-    names.push_back(name.get<std::string>());
+  const Json::Array* values = member(json, "trackers").array();
+  if (values == nullptr) throw Failure("trackers: expected a list");
+  for (const Json& value : *values) {
+    if (value.text() == nullptr) throw Failure("trackers: expected strings");
+    names.push_back(*value.text());
   }
   return names;
 }
@@ -139,9 +133,9 @@ Json number(double value, bool integer) {
 }
 
 Json row_json(const Row& row, const Replay& replay, bool with_step) {
-  Json json = Json::array();
-  if (with_step) json.push_back(row.step);
-  json.push_back(hex(row.scale));
+  Json::Array json;
+  if (with_step) json.emplace_back(row.step);
+  json.emplace_back(hex(row.scale));
   for (std::size_t i = 0; i < row.trackers.size(); ++i) {
     json.push_back(number(row.trackers[i], replay.is_integer[i]));
   }
@@ -152,45 +146,51 @@ Json to_json(const Trace& trace, const Replay& replay) {
   Json json;
   json["id"] = trace.id;
   json["init"] = row_json(replay.init, replay, false);
-  Json& rows = json["rows"] = Json::array();
+  Json::Array rows;
   for (const Row& row : replay.rows) {
     rows.push_back(row_json(row, replay, true));
   }
-  Json& digests = json["digest"] = Json::array();
+  json["rows"] = std::move(rows);
+  Json::Array digests;
   for (const Digest& digest : replay.digests) {
-    digests.push_back({digest.step, fmt::format("{:016x}", digest.hash)});
+    digests.push_back(
+        Json::Array{digest.step, fmt::format("{:016x}", digest.hash)});
   }
+  json["digest"] = std::move(digests);
   if (replay.event) {
-    json["event"] = {replay.event->step, replay.event->type,
-                     replay.event->message};
+    json["event"] = Json::Array{replay.event->step, replay.event->type,
+                                replay.event->message};
   }
   return json;
-}
-
-std::string one_line(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 // first_difference() shows the entries that differ in two lists.
 std::string first_difference(const char* name, const Json& ours,
                              const Json& theirs) {
-  if (!theirs.is_array() || name == std::string("event")) {
-    return fmt::format("{} is {}, the file has {}", name, one_line(ours),
-                       one_line(theirs));
+  const Json::Array* our_list = ours.array();
+  const Json::Array* their_list = theirs.array();
+  if (our_list == nullptr || their_list == nullptr ||
+      name == std::string("event")) {
+    return fmt::format("{} is {}, the file has {}", name, ours.line(),
+                       theirs.line());
   }
   std::size_t i = 0;
-  while (i < ours.size() && i < theirs.size() && ours[i] == theirs[i]) ++i;
-  const Json none = "nothing more";
-  return fmt::format("{}[{}] is {}, the file has {}", name, i,
-                     one_line(i < ours.size() ? ours[i] : none),
-                     one_line(i < theirs.size() ? theirs[i] : none));
+  while (i < our_list->size() && i < their_list->size() &&
+         (*our_list)[i] == (*their_list)[i]) {
+    ++i;
+  }
+  const auto shown = [&](const Json::Array& list) {
+    return (i < list.size() ? list[i] : Json("nothing more")).line();
+  };
+  return fmt::format("{}[{}] is {}, the file has {}", name, i, shown(*our_list),
+                     shown(*their_list));
 }
 
 }  // namespace
 
 std::optional<Trace> read_trace(const std::string& line) {
   const Json json = parse(line);
-  const bool has_kind = json.contains("kind");
+  const bool has_kind = json.find("kind") != nullptr;
   if (has_kind && text(json, "kind") != "ckpt") return std::nullopt;
   Trace trace;
   trace.id = text(json, "id");
@@ -209,14 +209,14 @@ std::optional<Trace> read_trace(const std::string& line) {
   trace.trackers = trackers(json);
   trace.found_inf = found_inf(json);
   trace.overflow.resize(count(member(json, "n"), "n", 0, kMaxSteps));
-  const Json& overflow = member(json, "overflow");
-  if (!overflow.is_array()) throw Failure("overflow: expected a list");
-  for (const Json& entry : overflow) mark(entry, trace.overflow);
+  const Json::Array* overflow = member(json, "overflow").array();
+  if (overflow == nullptr) throw Failure("overflow: expected a list");
+  for (const Json& entry : *overflow) mark(entry, trace.overflow);
   return trace;
 }
 
 std::string replay_json(const Trace& trace, const Replay& replay) {
-  return one_line(to_json(trace, replay));
+  return to_json(trace, replay).line();
 }
 
 std::string difference(const std::string& line, const Trace& trace,
@@ -224,13 +224,16 @@ std::string difference(const std::string& line, const Trace& trace,
   const Json theirs = parse(line);
   const Json ours = to_json(trace, replay);
   for (const char* name : {"init", "rows", "digest"}) {
+    const Json& own = member(ours, name);
     const Json& expected = member(theirs, name);
-    if (ours[name] != expected) {
-      return first_difference(name, ours[name], expected);
-    }
+    if (own != expected) return first_difference(name, own, expected);
   }
-  const Json event = ours.value("event", Json());
-  const Json expected = theirs.value("event", Json());
+  const auto event_of = [](const Json& json) {
+    const Json* event = json.find("event");
+    return event == nullptr ? Json() : *event;
+  };
+  const Json event = event_of(ours);
+  const Json expected = event_of(theirs);
   return event == expected ? "" : first_difference("event", event, expected);
 }
 

@@ -1,6 +1,6 @@
 #include "master/cli/scan/file_list.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <filesystem>
 #include <set>
@@ -8,8 +8,9 @@
 #include <unordered_set>
 
 #include "master/cli/command.h"
-#include "master/cli/json_events.h"
+#include "master/cli/json.h"
 #include "master/cli/scan/mapped_file.h"
+#include "master/cli/text.h"
 
 namespace swamp::cli {
 namespace {

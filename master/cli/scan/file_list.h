@@ -14,7 +14,7 @@ namespace swamp::cli {
 struct ScanFile {
   std::string path;
   FileFormat format;
-  // The tensors that the file must hold, because an index says so.
+  // The tensors that the file must hold, because an index lists them.
   std::vector<std::string> expected;
 };
 

@@ -1,7 +1,7 @@
 #include "master/cli/scan/mapped_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -57,7 +57,7 @@ void install_handler() {
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) {
-  // Non-blocking: a pipe must not hold us up before we see that it is one.
+  // Non-blocking, because opening a pipe would wait for its writer.
   descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) fail_system("cannot open");
   struct stat status = {};

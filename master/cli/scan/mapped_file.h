@@ -11,8 +11,8 @@ namespace swamp::cli {
 //
 // Reading a page that cannot be read, because the file was truncated or the
 // disk failed, raises SIGBUS. Our handler maps zeros there and sets a flag, so
-// that the reading thread, whichever it is, goes on; check() then throws, and
-// nothing that was read is used. A SIGBUS elsewhere ends the program as usual.
+// that the reading thread continues; check() then throws, and nothing that was
+// read is used. A SIGBUS elsewhere ends the program as usual.
 // There is one MappedFile at a time.
 class MappedFile {
  public:

@@ -1,8 +1,9 @@
 // npy files: numpy's format of one array.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "master/cli/command.h"
 #include "master/cli/scan/tensor_file.h"
+#include "master/cli/text.h"
 
 namespace swamp::cli {
 namespace {
@@ -50,7 +51,7 @@ class Parser {
       fail("expected descr, fortran_order and shape");
     }
     skip_space();
-    if (at_ != text_.size()) fail("something behind the closing brace");
+    if (at_ != text_.size()) fail("text after the closing brace");
     return header;
   }
 
@@ -255,7 +256,7 @@ FileTensor read_npy(ByteStream& stream, std::string name, std::uint64_t bytes) {
   const std::uint64_t there = bytes - header.bytes;
   if (there != tensor.bytes()) {
     throw Failure(fmt::format(
-        "npy: {} {} behind its header, expected the {} of {} {}", there,
+        "npy: {} {} after its header, expected the {} of {} {}", there,
         there < tensor.bytes() ? "bytes (truncated)" : "bytes", tensor.bytes(),
         tensor.element.name, shape_text(tensor.shape)));
   }

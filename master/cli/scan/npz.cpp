@@ -1,8 +1,9 @@
 // npz files: zip archives of npy files, read with libzip.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "master/cli/command.h"
 #include "master/cli/scan/tensor_file.h"
+#include "master/cli/text.h"
 
 #ifdef SWAMP_HAS_LIBZIP
 #include <zip.h>
@@ -16,7 +17,7 @@ struct NpzMember {
   std::shared_ptr<zip_t> archive;
   std::uint64_t index = 0;
   std::string name;
-  std::uint64_t bytes = 0;  // unpacked, as the archive says
+  std::uint64_t bytes = 0;  // unpacked, by the archive's directory
 };
 
 namespace {
@@ -75,7 +76,8 @@ std::shared_ptr<zip_t> open_archive(Bytes file) {
   return {archive, &zip_discard};
 }
 
-// check_packing() refuses what cannot be unpacked, or is not what it says.
+// check_packing() refuses a member that cannot be unpacked, or whose sizes are
+// impossible.
 void check_packing(const zip_stat_t& entry) {
   if (entry.encryption_method != ZIP_EM_NONE) {
     fail(entry.name, "encrypted, expected plain");
@@ -115,7 +117,7 @@ std::vector<NpzMember> read_directory(Bytes file) {
     }
     check_packing(entry);
     if (entry.comp_size > left) {
-      fail(entry.name, "its bytes are those of another member, too");
+      fail(entry.name, "its bytes belong to another member, too");
     }
     left -= entry.comp_size;
     members.push_back({archive, i, entry.name, entry.size});
@@ -143,13 +145,11 @@ class MemberStream final : public ByteStream {
     done_ += static_cast<std::uint64_t>(read);
     if (done_ > member_.bytes) {
       fail(member_.name,
-           fmt::format("more than the {} bytes that it says it has",
-                       member_.bytes));
+           fmt::format("more than the {} bytes of its header", member_.bytes));
     }
     if (read == 0 && done_ != member_.bytes && most != 0) {
-      fail(member_.name,
-           fmt::format("{} bytes, expected the {} that it says it has", done_,
-                       member_.bytes));
+      fail(member_.name, fmt::format("{} bytes, expected the {} of its header",
+                                     done_, member_.bytes));
     }
     return {buffer_, static_cast<std::size_t>(read)};
   }
@@ -161,7 +161,7 @@ class MemberStream final : public ByteStream {
       case ZIP_ER_MEMORY:
         throw std::bad_alloc();
       case ZIP_ER_CRC:
-        fail(member_.name, "its CRC is another one: the data is damaged");
+        fail(member_.name, "its CRC differs: the data is damaged");
       default:
         fail(member_.name, fmt::format("its packed data is broken: {}",
                                        zip_error_strerror(error)));

@@ -1,11 +1,12 @@
-#include "master/cli/scan/safetensors.h"
-
-#include <fmt/format.h>
+// safetensors files: a JSON header and a buffer.
+#include <fmt/core.h>
 
 #include <unordered_set>
 
 #include "master/cli/command.h"
-#include "master/cli/json_events.h"
+#include "master/cli/json.h"
+#include "master/cli/scan/tensor_file.h"
+#include "master/cli/text.h"
 
 namespace swamp::cli {
 namespace {

@@ -1,9 +1,10 @@
 // `swamp scan`: finds inf and nan in files of tensors.
-#include "master/cli/scan/scan.h"
+#include "swamp/scan.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <chrono>
+#include <memory>
 #include <unordered_set>
 
 #include "master/cli/command.h"
@@ -12,18 +13,32 @@
 #include "master/cli/scan/file_list.h"
 #include "master/cli/scan/mapped_file.h"
 #include "master/cli/scan/scanner.h"
+#include "master/cli/text.h"
 
 namespace swamp::cli {
 namespace {
 
-// printable() replaces control characters: names come from files.
-std::string printable(std::string text) {
-  for (char& character : text) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (byte < 0x20 || byte == 0x7f) character = '?';
-  }
-  return text;
-}
+// ScannedFile is a file and what was found in it.
+struct ScannedFile {
+  std::string path;
+  std::vector<FileTensor> tensors;  // without their bytes
+  std::vector<TensorStatistics> statistics;
+  std::uint64_t bytes = 0;  // scanned
+  double seconds = 0;
+};
+
+// ScanTotals is the sum over files.
+struct ScanTotals {
+  std::uint64_t files = 0;    // read to their end
+  std::uint64_t errors = 0;   // lines on stderr
+  std::uint64_t tensors = 0;  // with found, not scanned and clean ones
+  std::uint64_t found = 0;    // with inf or nan
+  std::uint64_t not_scanned = 0;
+  std::uint64_t unsupported = 0;  // not scanned, and may hold inf or nan
+  TensorStatistics sum;
+
+  void add(const ScannedFile& file);
+};
 
 // speed_text() is "2.1 GB in 0.2 s, 10.5 GB/s".
 std::string speed_text(std::uint64_t bytes, double seconds) {
@@ -36,6 +51,18 @@ std::string speed_text(std::uint64_t bytes, double seconds) {
 // cannot find.
 bool is_unsupported(const FileTensor& tensor) noexcept {
   return tensor.element.kind == Element::Kind::unsupported && tensor.count != 0;
+}
+
+void ScanTotals::add(const ScannedFile& file) {
+  ++files;
+  tensors += file.tensors.size();
+  for (std::size_t i = 0; i < file.tensors.size(); ++i) {
+    const FileTensor& tensor = file.tensors[i];
+    found += file.statistics[i].non_finite_count() != 0 ? 1 : 0;
+    not_scanned += tensor.element.kind != Element::Kind::scanned ? 1 : 0;
+    unsupported += is_unsupported(tensor) ? 1 : 0;
+    sum.add(file.statistics[i]);
+  }
 }
 
 std::string extremes(const TensorStatistics& found) {
@@ -58,8 +85,6 @@ std::string tensor_text(const FileTensor& tensor,
   }
   return text + extremes(found) + "\n";
 }
-
-const char* plural(std::size_t count) { return count == 1 ? "" : "s"; }
 
 // file_text() is a line for every tensor that has inf or nan or is not scanned,
 // with `all` for every one, and a line for the file.
@@ -88,6 +113,68 @@ std::string file_text(const ScannedFile& file, bool all) {
   return text;
 }
 
+// kScanSchema is in every line, and grows if the meaning of a member changes.
+constexpr int kScanSchema = 1;
+
+void add_extremes(const TensorStatistics& found, Json& json) {
+  const bool finite = found.finite_count() != 0;
+  json["min"] = finite ? Json(found.min) : Json();
+  json["max"] = finite ? Json(found.max) : Json();
+  json["absmax"] = finite ? Json(found.absmax) : Json();
+}
+
+Json statistics_json(const FileTensor& tensor, const TensorStatistics& found) {
+  Json json;
+  json["count"] = tensor.count;
+  const bool scanned = tensor.element.kind == Element::Kind::scanned;
+  json["scanned"] = scanned;
+  if (!scanned) {
+    json["reason"] = why_not_scanned(tensor.element.kind);
+    return json;
+  }
+  json["inf"] = found.inf_count;
+  json["nan"] = found.nan_count;
+  json["first"] = Json();
+  if (found.non_finite_count() != 0) json["first"] = found.first_non_finite;
+  add_extremes(found, json);
+  return json;
+}
+
+// scan_json() is a line for every tensor.
+std::string scan_json(const ScannedFile& file) {
+  std::string lines;
+  for (std::size_t i = 0; i < file.tensors.size(); ++i) {
+    const FileTensor& tensor = file.tensors[i];
+    Json json;
+    json["schema"] = kScanSchema;
+    json["file"] = file.path;
+    json["name"] = tensor.name;
+    json["dtype"] = tensor.element.name;
+    json["shape"] = tensor.shape;
+    json.update(statistics_json(tensor, file.statistics[i]));
+    lines += json.line() + "\n";
+  }
+  return lines;
+}
+
+// scan_totals_json() is the last line of a scan.
+std::string scan_totals_json(const ScanTotals& totals) {
+  Json json;
+  json["schema"] = kScanSchema;
+  Json& sum = json["totals"];
+  sum["files"] = totals.files;
+  sum["errors"] = totals.errors;
+  sum["tensors"] = totals.tensors;
+  sum["found"] = totals.found;
+  sum["not_scanned"] = totals.not_scanned;
+  sum["unsupported"] = totals.unsupported;
+  sum["count"] = totals.sum.count;
+  sum["inf"] = totals.sum.inf_count;
+  sum["nan"] = totals.sum.nan_count;
+  add_extremes(totals.sum, sum);
+  return json.line() + "\n";
+}
+
 using Clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t kProgressBytes = std::uint64_t{1} << 30;
@@ -104,7 +191,7 @@ void check_expected(const std::vector<FileTensor>& tensors,
   for (const std::string& name : expected) {
     if (names.count(name) != 0) continue;
     throw Failure(fmt::format(
-        "no tensor {}, expected it because the index says so", quoted(name)));
+        "no tensor {}, expected it because the index lists it", quoted(name)));
   }
 }
 
@@ -161,20 +248,14 @@ std::string unsupported_text(const ScannedFile& file) {
       count == 1 ? "" : fmt::format("; {} tensors are like that", count));
 }
 
-}  // namespace
+struct ScanOptions {
+  std::vector<std::string> files;  // and folders
+  bool all = false;
+  bool json = false;
+  bool recursive = false;
+};
 
-void ScanTotals::add(const ScannedFile& file) {
-  ++files;
-  tensors += file.tensors.size();
-  for (std::size_t i = 0; i < file.tensors.size(); ++i) {
-    const FileTensor& tensor = file.tensors[i];
-    found += file.statistics[i].non_finite_count() != 0 ? 1 : 0;
-    not_scanned += tensor.element.kind != Element::Kind::scanned ? 1 : 0;
-    unsupported += is_unsupported(tensor) ? 1 : 0;
-    sum.add(file.statistics[i]);
-  }
-}
-
+// run_scan() continues with the next file after an error.
 int run_scan(const ScanOptions& options, Machine& machine) {
   ScanTotals totals;
   const auto complain = [&](const std::string& text) {
@@ -201,6 +282,36 @@ int run_scan(const ScanOptions& options, Machine& machine) {
   if (options.json) print(scan_totals_json(totals));
   if (totals.errors != 0) return kExitFailure;
   return totals.found != 0 ? kExitFound : 0;
+}
+
+}  // namespace
+
+Command scan_command() {
+  const auto options = std::make_shared<ScanOptions>();
+  Command command{"scan", "find inf and nan in files"};
+  command
+      .words("FILE", options->files,
+             "safetensors, *.index.json, npy or npz, or a folder of them")
+      .required = true;
+  command.flag("--all", options->all, "list clean tensors, too");
+  command.flag("--json", options->json,
+               "print one JSON object a tensor, then the totals");
+  command.flag("--recursive", options->recursive, "also folders in folders");
+  command.footer =
+      "Lists every tensor that holds inf or nan: how many, the flat index (in\n"
+      "C order) of the first, and the extremes of the finite elements; then\n"
+      "one line a file. A complex number counts as two floats. Integers,\n"
+      "booleans and text are listed, but not scanned. Headers are checked\n"
+      "against the file: the tensors of a safetensors file must cover its\n"
+      "buffer exactly.\n"
+      "Exit code: 0 clean, 1 inf or nan found, 2 a bad file or option, or a\n"
+      "tensor of a dtype that cannot be scanned. An error does not keep the\n"
+      "other files from being scanned.";
+  command.run = [options](const Command&, Machine& machine) {
+    warn_of_unknown_variables();
+    return run_scan(*options, machine);
+  };
+  return command;
 }
 
 }  // namespace swamp::cli

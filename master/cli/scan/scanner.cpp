@@ -1,19 +1,20 @@
 #include "master/cli/scan/scanner.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <cstring>
 
 #include "master/cli/command.h"
+#include "master/cli/text.h"
 #include "swamp/float_formats.h"
 
 namespace swamp::cli {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;  // stays in cache
-// A list is short enough for a progress line that moves, and long enough that
-// the cost of a launch does not matter.
+// A list is short enough that the progress line moves, and long enough that the
+// cost of a launch does not matter.
 constexpr std::uint64_t kListBytes = std::uint64_t{256} << 20;
 constexpr std::uint64_t kPieceBytes = std::uint64_t{64} << 20;
 
@@ -70,7 +71,7 @@ ElementStream::ElementStream(const FileTensor& tensor)
 std::size_t ElementStream::next() {
   if (left_ == 0) {
     if (bytes_->next(1).empty()) return 0;
-    throw Failure(fmt::format("tensor {}: more bytes than its header says",
+    throw Failure(fmt::format("tensor {}: more bytes than its header gives",
                               quoted(tensor_.name)));
   }
   auto* data = reinterpret_cast<char*>(buffer_.data());
@@ -164,7 +165,7 @@ std::uint64_t first_in_c_order(const FileTensor& tensor) {
   return lowest;
 }
 
-// is_ready() returns whether the tensor can be scanned where it lies.
+// is_ready() returns whether the tensor can be scanned in place.
 bool is_ready(const FileTensor& tensor) {
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.data.data());
   return !tensor.member && !tensor.element.swapped &&

@@ -1,15 +1,14 @@
 #include "master/cli/scan/tensor_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "master/cli/command.h"
-#include "master/cli/scan/safetensors.h"
+#include "master/cli/text.h"
 
 namespace swamp::cli {
 namespace {
 
 constexpr std::size_t kMaxDimensions = 64;  // as numpy
-constexpr std::size_t kMaxShown = 200;
 
 }  // namespace
 
@@ -78,17 +77,11 @@ void settle_count(FileTensor& tensor) {
 }
 
 std::string shape_text(const std::vector<std::uint64_t>& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
-std::string quoted(std::string_view text) {
-  std::string shown(text.substr(0, kMaxShown));
-  for (char& character : shown) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (byte < 0x20 || byte == 0x7f) character = '?';
+  std::vector<std::string> lengths;
+  for (const std::uint64_t length : shape) {
+    lengths.push_back(std::to_string(length));
   }
-  if (shown.size() == text.size()) return fmt::format("'{}'", shown);
-  return fmt::format("'{}...' ({} bytes)", shown, text.size());
+  return "[" + joined(lengths) + "]";
 }
 
 }  // namespace swamp::cli

@@ -1,11 +1,12 @@
-// Files of tensors, as their headers describe them. A header may lie: the
-// readers of all formats check it against the file before they use it.
+// Files of tensors, as their headers describe them. A header may be wrong, so
+// all readers check it against the file before they use it.
 #ifndef SWAMP_MASTER_CLI_SCAN_TENSOR_FILE_H_
 #define SWAMP_MASTER_CLI_SCAN_TENSOR_FILE_H_
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -106,6 +107,15 @@ enum class FileFormat : std::uint8_t { safetensors, npy, npz };
 // outlive the result. Throws Failure, without the file's name.
 std::vector<FileTensor> read_tensors(FileFormat format, Bytes file);
 
+// Metadata is the texts of a safetensors header that belong to no tensor.
+using Metadata = std::map<std::string, std::string>;
+
+// read_safetensors() reads a safetensors file: the header's length in 8 bytes,
+// the header (JSON), the buffer, which the tensors must cover exactly. They
+// come in the order of the buffer; `metadata` may be null. Throws Failure.
+std::vector<FileTensor> read_safetensors(Bytes file,
+                                         Metadata* metadata = nullptr);
+
 // read_npy() reads an npy file of `bytes` bytes, header included, from the
 // start of a stream up to its elements; `member_offset` is then the header's
 // length. Throws Failure if the elements would not fill the rest exactly.
@@ -115,7 +125,7 @@ FileTensor read_npy(ByteStream& stream, std::string name, std::uint64_t bytes);
 std::vector<FileTensor> read_npz(Bytes file);
 
 // open_member() begins to unpack a member of an npz. The stream throws Failure
-// if the member is damaged, or longer or shorter than the archive says.
+// if the member is damaged, or longer or shorter than its directory says.
 std::unique_ptr<ByteStream> open_member(const NpzMember& member);
 
 // open_stream() begins to read a tensor's elements.
@@ -126,9 +136,6 @@ std::unique_ptr<ByteStream> open_stream(const FileTensor& tensor);
 void settle_count(FileTensor& tensor);
 
 std::string shape_text(const std::vector<std::uint64_t>& shape);
-
-// quoted() is a name from a file in an error: in quotes, and cut if long.
-std::string quoted(std::string_view text);
 
 inline constexpr bool kLittleEndianMachine =
     __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;

@@ -1,0 +1,238 @@
+// `swamp predict`: the time and traffic of an operation on SW26010-Pro.
+#include <fmt/core.h>
+
+#include <memory>
+#include <optional>
+
+#include "master/cli/command.h"
+#include "master/cli/console.h"
+#include "master/cli/predict/lists.h"
+#include "master/cli/predict/models.h"
+#include "master/cli/predict/operations.h"
+#include "master/cli/predict/report.h"
+#include "master/cli/text.h"
+#include "swamp/error.h"
+
+namespace swamp::cli {
+namespace {
+
+struct PredictOptions {
+  std::string operation = "unscale";
+  std::string dtype;  // "": that of the file, or float32
+  std::string to;     // "": the operation's own
+  std::string list;   // "" with files
+  std::vector<std::string> files;
+  std::string machine = "sw26010pro";
+  std::vector<std::uint64_t> core_groups;  // empty: all of the machine
+  std::vector<std::uint64_t> tiles;        // bytes; empty: the machine's
+  std::uint64_t align = 128;               // bytes, of every tensor
+  std::uint64_t offset = 0;                // bytes, of the first
+  bool json = false;
+  bool table = false;
+};
+
+std::uint64_t machine_core_groups(const std::string& machine) {
+  if (machine == "sw26010pro") return 6;
+  if (machine == "sw26010") return 4;
+  throw UsageError(fmt::format(
+      "--machine: got '{}', expected one of sw26010, sw26010pro", machine));
+}
+
+std::vector<std::uint64_t> core_groups_of(const PredictOptions& options) {
+  const std::uint64_t all = machine_core_groups(options.machine);
+  for (const std::uint64_t groups : options.core_groups) {
+    if (groups <= all) continue;
+    throw UsageError(
+        fmt::format("--core-groups: got '{}', expected at most the {} of {}",
+                    groups, all, options.machine));
+  }
+  return options.core_groups.empty() ? std::vector<std::uint64_t>{all}
+                                     : options.core_groups;
+}
+
+std::vector<Shape> list_of(const PredictOptions& options) {
+  std::optional<ScalarType> dtype;
+  if (!options.dtype.empty()) dtype = parse_dtype("--dtype", options.dtype);
+  if (options.files.empty() == options.list.empty()) {
+    throw UsageError(options.files.empty()
+                         ? "no list given, expected --list LIST or a FILE"
+                         : "--list and a FILE given, expected one of them");
+  }
+  return options.files.empty()
+             ? list_of_text(options.list, dtype.value_or(kFloat32))
+             : list_of_files(options.files, dtype);
+}
+
+std::string dtype_text(const std::vector<Shape>& list) {
+  for (const Shape& shape : list) {
+    if (shape.dtype != list.front().dtype) return "mixed";
+  }
+  return dtype_name(list.front().dtype);
+}
+
+Predicted predict_one(const PredictOptions& options,
+                      const std::vector<Shape>& list, std::uint64_t core_groups,
+                      std::uint64_t tile) {
+  MachineConfig config;
+  config.machine = options.machine;
+  config.core_groups = static_cast<std::uint32_t>(core_groups);
+  config.slaves_per_group = 64;
+  Predictor predictor(config, tile);
+  std::optional<ScalarType> to;
+  if (!options.to.empty()) to = parse_dtype("--to", options.to);
+  try {
+    run_operation(options.operation, list, to, {options.align, options.offset},
+                  predictor.machine());
+  } catch (const Error& error) {
+    throw Failure(fmt::format("{}: {}", options.operation, error.what()));
+  }
+  Predicted out;
+  out.operation = options.operation;
+  out.dtype = dtype_text(list);
+  out.to = options.to;
+  out.tensors = list.size();
+  for (const Shape& shape : list) out.elements += shape.count;
+  out.tile_asked = tile;
+  out.machine = predictor.machine().info().chosen;
+  out.prediction = predictor.prediction();
+  return out;
+}
+
+void print_measured(bool json) {
+  const std::vector<MeasuredPoint> points = measured_points();
+  print(json ? measured_json(points) : measured_text(points));
+}
+
+void print_predictions(const PredictOptions& options) {
+  const std::vector<std::uint64_t> core_groups = core_groups_of(options);
+  const std::vector<Shape> list = list_of(options);
+  std::vector<std::uint64_t> tiles = options.tiles;
+  if (tiles.empty()) tiles.push_back(0);
+  std::vector<Predicted> all;
+  for (const std::uint64_t groups : core_groups) {
+    for (const std::uint64_t tile : tiles) {
+      all.push_back(predict_one(options, list, groups, tile));
+    }
+  }
+  if (options.json) {
+    std::string lines;
+    for (const Predicted& one : all) lines += prediction_json(one) + "\n";
+    print(lines);
+  } else {
+    print(all.size() == 1 ? prediction_text(all.front())
+                          : predictions_text(all));
+  }
+}
+
+void run_predict(const PredictOptions& options) {
+  if (options.table && !(options.files.empty() && options.list.empty())) {
+    throw UsageError("--table: got a list, too, expected none");
+  }
+  if (options.table) {
+    print_measured(options.json);
+  } else {
+    print_predictions(options);
+  }
+}
+
+constexpr std::uint64_t kMostCoreGroups = 6;
+constexpr std::uint64_t kLeastTile = 128;
+constexpr std::uint64_t kMostTile = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMostAlign = 4096;
+constexpr std::size_t kMostValues = 64;
+
+// integers() reads "1,2,3".
+std::vector<std::uint64_t> integers(const std::string& option,
+                                    const std::string& text, std::uint64_t low,
+                                    std::uint64_t high) {
+  std::vector<std::uint64_t> values;
+  for (const std::string& item : split(text)) {
+    values.push_back(parse_integer(option, item, low, high));
+  }
+  if (values.size() > kMostValues) {
+    throw UsageError(fmt::format("{}: got {} values, expected at most {}",
+                                 option, values.size(), kMostValues));
+  }
+  return values;
+}
+
+void add_options(Command& command, PredictOptions& options) {
+  const auto text = [&](const char* name, const char* type, std::string& value,
+                        const std::string& help) {
+    command.text(
+        name, type, value, help, [name, &value](const std::string& given) {
+          if (given.empty()) {
+            throw UsageError(fmt::format("{}: got '', expected a value", name));
+          }
+          value = given;
+        });
+  };
+  command.words("FILE", options.files,
+                "the float tensors of safetensors, npy or npz files");
+  text("--operation", "NAME", options.operation, joined(operation_names()));
+  text("--list", "LIST", options.list,
+       "tensors x elements, as 1x33554432,148x100000, or a model: " +
+           joined(model_names()));
+  text("--dtype", "NAME", options.dtype,
+       "of the tensors, in a step of the gradients; default: the file's, or "
+       "float32");
+  text("--to", "NAME", options.to,
+       "dtype that a cast writes, or of the model weights that a step writes");
+  text("--machine", "NAME", options.machine, "sw26010pro or sw26010");
+  command.text("--core-groups", "N,...", "all",
+               "how many work; several numbers make a table",
+               [&options](const std::string& given) {
+                 options.core_groups =
+                     integers("--core-groups", given, 1, kMostCoreGroups);
+               });
+  command.text("--tile", "BYTES,...", "the machine's",
+               "tile of the widest array; several numbers make a table",
+               [&options](const std::string& given) {
+                 options.tiles =
+                     integers("--tile", given, kLeastTile, kMostTile);
+               });
+  command.text("--align", "BYTES", std::to_string(options.align),
+               "every tensor begins at a multiple of this power of 2",
+               [&options](const std::string& given) {
+                 const std::uint64_t align =
+                     parse_integer("--align", given, 1, kMostAlign);
+                 if ((align & (align - 1)) != 0) {
+                   throw UsageError(fmt::format(
+                       "--align: got '{}', expected a power of 2", given));
+                 }
+                 options.align = align;
+               });
+  command.integer("--offset", options.offset, 0, 127,
+                  "bytes from a 128-byte line to the first tensor");
+  command.flag("--json", options.json, "print one JSON object a prediction");
+  command.flag("--table", options.table,
+               "compare the model with every measured point instead");
+  command.footer =
+      "Runs the partition and the tile loop of the operation on arrays "
+      "without\n"
+      "memory, and counts requests, bytes and 128-byte lines as the hardware\n"
+      "counters of SW26010-Pro do. Prints the time of these transfers, both "
+      "if\n"
+      "they overlap (each slave requests the next tile while it waits for "
+      "one)\n"
+      "and one after another. SWAMP_LDM_BYTES is obeyed. Times are at the "
+      "costs\n"
+      "of SW26010-Pro for both machines.\n"
+      "Exit code: 0; 2 for a bad file or option.";
+}
+
+}  // namespace
+
+Command predict_command() {
+  const auto options = std::make_shared<PredictOptions>();
+  Command command{"predict", "predict time and traffic on SW26010-Pro"};
+  add_options(command, *options);
+  command.run = [options](const Command&, Machine&) {
+    warn_of_unknown_variables();
+    run_predict(*options);
+    return 0;
+  };
+  return command;
+}
+
+}  // namespace swamp::cli

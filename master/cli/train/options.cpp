@@ -1,0 +1,322 @@
+// The options of `swamp train`.
+#include "master/cli/train/options.h"
+
+#include <fmt/core.h>
+
+#include <limits>
+#include <tuple>
+
+#include "master/cli/text.h"
+#include "master/cli/train/plot.h"
+#include "swamp/error.h"
+
+namespace swamp::cli {
+namespace {
+
+// Large enough for every run, small enough that no sum of them overflows.
+constexpr std::uint64_t kMany = 1000000000;
+// A scale and its inverse must both be normal float32 numbers.
+constexpr double kMinScale = 0x1p-126;
+constexpr double kMaxScale = 0x1p+126;
+constexpr double kSmallest = 1e-30;
+constexpr double kLargest = 1e30;
+constexpr double kBelowOne = 1.0 - 0x1p-53;
+
+constexpr const char* kDynamic[] = {"--initial-loss-scale", "--min-loss-scale",
+                                    "--loss-scale-window", "--hysteresis"};
+
+void add_file(Command& command, const char* name, std::string& value,
+              const char* help) {
+  command.text(name, "FILE", "", help, [name, &value](const std::string& text) {
+    if (text.empty()) {
+      throw UsageError(
+          fmt::format("{}: got '', expected the name of a file", name));
+    }
+    value = text;
+  });
+}
+
+// refuse() throws if `option` is given: it does not go with what was found.
+void refuse(const Command& command, const char* option,
+            const std::string& found, const std::string& expected) {
+  if (!command.is_given(option)) return;
+  throw UsageError(
+      fmt::format("{}: got {}, expected {}", option, found, expected));
+}
+
+constexpr char kWord[] =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+
+// read_value() reads exactly one JSON value.
+bool read_value(const std::string& json, ScalerValue& value) {
+  try {
+    ScalerOptions read =
+        scaler_options_from_json(fmt::format("{{\"value\":{}}}", json));
+    if (read.size() != 1) return false;
+    value = read.at("value");
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// parse_scaler_option() returns the value of KEY=VALUE; throws UsageError.
+ScalerValue parse_scaler_option(const std::string& text, std::string& key) {
+  const std::size_t equals = text.find('=');
+  if (equals != std::string::npos && equals != 0) {
+    key = text.substr(0, equals);
+    const std::string given = text.substr(equals + 1);
+    ScalerValue value;
+    if (read_value(given, value)) return value;
+    // Words, inf and nan are strings in JSON.
+    const bool word =
+        !given.empty() && given.find_first_not_of(kWord) == std::string::npos;
+    if (word && read_value(fmt::format("\"{}\"", given), value)) return value;
+  }
+  throw UsageError(fmt::format(
+      "--scaler-option: got '{}', expected KEY=VALUE with a number, true, "
+      "false, null, a word or a list of integers as [20,40]",
+      text));
+}
+
+}  // namespace
+
+void TrainArguments::add_to(Command& command) {
+  add_run(command);
+  add_numbers(command);
+  add_scale(command);
+  add_optimizer(command);
+}
+
+void TrainArguments::add_run(Command& command) {
+  command.text("TEXT", "FILE", options_.text, "the text to learn",
+               [this](const std::string& text) { options_.text = text; });
+  command.integer("--steps", options_.steps, 1, kMany, "steps to train");
+  command.integer("--batch", options_.batch, 1, 4096,
+                  "examples in a micro batch");
+  command.integer("--accumulate", options_.accumulate, 1, 4096,
+                  "micro batches of a rank in a step");
+  command.integer("--seed", options_.seed, 0,
+                  std::numeric_limits<std::uint64_t>::max(),
+                  "seed of the first weights and of the order of examples");
+  add_file(command, "--log", options_.log, "write one JSON object a step");
+  command.integer("--log-interval", options_.log_interval, 1, kMany,
+                  "print every Nth step");
+  add_file(command, "--checkpoint", options_.checkpoint,
+           "save the run to this safetensors file");
+  command.integer("--save-interval", options_.save_interval, 1, kMany,
+                  "save every Nth step, and at the end");
+  command.flag("--resume", options_.resume,
+               "continue from --checkpoint, if it exists");
+  command.flag("--overwrite", options_.overwrite,
+               "replace --checkpoint, if it exists");
+  add_file(command, "--plot", options_.plot,
+           "draw loss and scale as a .png or .svg (needs gnuplot)");
+}
+
+void TrainArguments::add_numbers(Command& command) {
+  command.text("--dtype", "TYPE", "float16",
+               "of the model and its gradients: float16, bfloat16 or float32",
+               [this](const std::string& text) { dtype_ = text; });
+  command.flag("--fp16", fp16_, "the same as --dtype float16");
+  command.flag("--bf16", bf16_, "the same as --dtype bfloat16");
+}
+
+void TrainArguments::add_scale(Command& command) {
+  MixedPrecisionOptions& o = options_.optimizer;
+  command.real("--loss-scale", o.loss_scale, 0, kMaxScale,
+               "constant loss scale; 0: a dynamic one in float16, else none");
+  command.real("--initial-loss-scale", o.initial_loss_scale, kMinScale,
+               kMaxScale, "first dynamic loss scale");
+  command.real("--min-loss-scale", o.min_loss_scale, kMinScale, kMaxScale,
+               "smallest dynamic loss scale");
+  command.real("--loss-scale-window", o.loss_scale_window, kSmallest, kLargest,
+               "clean steps after which a dynamic scale doubles");
+  command.integer("--hysteresis", o.hysteresis, 1, kMany,
+                  "the Nth overflow since the last growth halves the scale");
+  command.text(
+      "--scaler", "NAME", "",
+      "use another loss scaler of swamp, as torch.amp.GradScaler",
+      [this](const std::string& text) { options_.optimizer.scaler = text; });
+  command
+      .text(
+          "--scaler-option", "KEY=VALUE", "",
+          "an argument of the scaler's constructor; may be repeated",
+          [this](const std::string& text) { scaler_options_.push_back(text); })
+      .repeated = true;
+}
+
+void TrainArguments::add_optimizer(Command& command) {
+  command.text("--optimizer", "NAME", optimizer_,
+               "adamw (Megatron's adam), adam (with L2 penalty) or sgd",
+               [this](const std::string& text) { optimizer_ = text; });
+  command.real("--lr", adam_.lr, kSmallest, kLargest, "learning rate");
+  command.real("--weight-decay", adam_.weight_decay, 0, kLargest,
+               "weight decay");
+  command.real("--adam-beta1", adam_.beta1, 0, kBelowOne,
+               "decay of the first moment");
+  command.real("--adam-beta2", adam_.beta2, 0, kBelowOne,
+               "decay of the second moment");
+  command.real("--adam-eps", adam_.eps, 0, kLargest,
+               "added to the square root");
+  command.real("--sgd-momentum", sgd_momentum_, 0, kLargest, "momentum of sgd");
+  command.real("--clip-grad", options_.optimizer.clip_grad, 0, kLargest,
+               "largest norm of all gradients; 0: no clipping");
+}
+
+TrainOptions TrainArguments::settle(const Command& command) {
+  settle_dtype(command);
+  settle_scale(command);
+  settle_scaler(command);
+  settle_optimizer(command);
+  settle_files(command);
+  note_decisive();
+  return options_;
+}
+
+void TrainArguments::settle_dtype(const Command& command) {
+  if (command.is_given("--dtype")) {
+    options_.dtype =
+        parse_dtype("--dtype", dtype_, {kFloat16, kBFloat16, kFloat32});
+  }
+  if (fp16_ && bf16_) {
+    throw UsageError("--fp16: got --bf16, too, expected one of them");
+  }
+  for (const auto& [flag, set, dtype] :
+       {std::tuple("--fp16", fp16_, kFloat16),
+        std::tuple("--bf16", bf16_, kBFloat16)}) {
+    if (!set) continue;
+    if (command.is_given("--dtype") && options_.dtype != dtype) {
+      throw UsageError(fmt::format("--dtype: got {} and {}, expected {}",
+                                   dtype_name(options_.dtype), flag,
+                                   dtype_name(dtype)));
+    }
+    options_.dtype = dtype;
+  }
+  options_.optimizer.fp16 = options_.dtype == kFloat16;
+  options_.optimizer.bf16 = options_.dtype == kBFloat16;
+}
+
+void TrainArguments::settle_scale(const Command& command) {
+  const MixedPrecisionOptions& o = options_.optimizer;
+  constexpr double kSmallestScale = 0x1p-126;
+  if (o.loss_scale != 0 && o.loss_scale < kSmallestScale) {
+    throw UsageError(
+        fmt::format("--loss-scale: got '{}', expected a number, {} or more, or "
+                    "0 for none",
+                    o.loss_scale, kSmallestScale));
+  }
+  for (const char* option : kDynamic) {
+    if (o.loss_scale != 0) {
+      refuse(command, option, fmt::format("--loss-scale {}, too", o.loss_scale),
+             "one of them: that scale is constant");
+    }
+    if (!o.fp16) {
+      refuse(command, option,
+             fmt::format("--dtype {}", dtype_name(options_.dtype)),
+             "float16, the only one that scales dynamically");
+    }
+  }
+  if (o.min_loss_scale > o.initial_loss_scale) {
+    throw UsageError(
+        fmt::format("--min-loss-scale: got {}, expected at most {}, the "
+                    "--initial-loss-scale",
+                    o.min_loss_scale, o.initial_loss_scale));
+  }
+}
+
+void TrainArguments::settle_scaler(const Command& command) {
+  MixedPrecisionOptions& o = options_.optimizer;
+  if (!command.is_given("--scaler")) {
+    refuse(command, "--scaler-option", "no --scaler", "one");
+    return;
+  }
+  const std::string found = fmt::format("--scaler {}, too", o.scaler);
+  refuse(command, "--loss-scale", found, "its own options, as --scaler-option");
+  for (const char* option : kDynamic) {
+    refuse(command, option, found, "its own options, as --scaler-option");
+  }
+  for (const std::string& text : scaler_options_) {
+    std::string key;
+    const ScalerValue value = parse_scaler_option(text, key);
+    if (!o.scaler_options.emplace(key, value).second) {
+      throw UsageError(fmt::format(
+          "--scaler-option: got {} twice, expected every key once", key));
+    }
+  }
+  try {
+    LossScaler::from_name(o.scaler, o.scaler_options);
+  } catch (const Error& error) {
+    throw UsageError(fmt::format("--scaler: {}", error.what()));
+  }
+}
+
+void TrainArguments::settle_optimizer(const Command& command) {
+  const bool sgd = optimizer_ == "sgd";
+  if (!sgd && optimizer_ != "adam" && optimizer_ != "adamw") {
+    throw UsageError(fmt::format(
+        "--optimizer: got '{}', expected adamw, adam or sgd", optimizer_));
+  }
+  const std::string found = fmt::format("--optimizer {}", optimizer_);
+  if (!sgd) {
+    refuse(command, "--sgd-momentum", found, "sgd");
+    adam_.decoupled = optimizer_ == "adamw";
+    options_.optimizer.optimizer = adam_;
+    return;
+  }
+  for (const char* option : {"--adam-beta1", "--adam-beta2", "--adam-eps"}) {
+    refuse(command, option, found, "adamw or adam");
+  }
+  SgdOptions chosen;
+  chosen.lr = adam_.lr;
+  chosen.weight_decay = adam_.weight_decay;
+  chosen.momentum = sgd_momentum_;
+  options_.optimizer.optimizer = chosen;
+}
+
+void TrainArguments::settle_files(const Command& command) const {
+  if (options_.checkpoint.empty()) {
+    for (const char* option : {"--save-interval", "--resume", "--overwrite"}) {
+      refuse(command, option, "no --checkpoint", "one");
+    }
+  }
+  if (options_.resume)
+    refuse(command, "--overwrite", "--resume, too", "one of them");
+  if (!options_.plot.empty()) plot_terminal(options_.plot);
+}
+
+void TrainArguments::note_decisive() {
+  const MixedPrecisionOptions& o = options_.optimizer;
+  auto& decisive = options_.decisive;
+  const auto note = [&](const char* name, double value) {
+    decisive[name] = fmt::format("{}", value);
+  };
+  decisive["--dtype"] = dtype_name(options_.dtype);
+  decisive["--batch"] = std::to_string(options_.batch);
+  decisive["--seed"] = std::to_string(options_.seed);
+  note("--clip-grad", o.clip_grad);
+  decisive["--scaler"] = o.scaler.empty() ? "none" : o.scaler;
+  if (!o.scaler.empty()) {
+    for (const std::string& text : scaler_options_) {
+      std::string key;
+      parse_scaler_option(text, key);
+      decisive["--scaler-option " + key] = text.substr(key.size() + 1);
+    }
+  } else if (o.loss_scale != 0 || !o.fp16) {
+    note("--loss-scale", o.loss_scale);
+  } else {
+    note("--initial-loss-scale", o.initial_loss_scale);
+    note("--min-loss-scale", o.min_loss_scale);
+    note("--loss-scale-window", o.loss_scale_window);
+    note("--hysteresis", static_cast<double>(o.hysteresis));
+  }
+  decisive["--optimizer"] = optimizer_;
+  note("--lr", adam_.lr);
+  note("--weight-decay", adam_.weight_decay);
+  if (optimizer_ == "sgd") return note("--sgd-momentum", sgd_momentum_);
+  note("--adam-beta1", adam_.beta1);
+  note("--adam-beta2", adam_.beta2);
+  note("--adam-eps", adam_.eps);
+}
+
+}  // namespace swamp::cli

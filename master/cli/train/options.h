@@ -1,0 +1,77 @@
+#ifndef SWAMP_MASTER_CLI_TRAIN_OPTIONS_H_
+#define SWAMP_MASTER_CLI_TRAIN_OPTIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "master/cli/command.h"
+#include "swamp/mixed_precision.h"
+#include "swamp/tensor.h"
+
+namespace swamp::cli {
+
+// TrainOptions are the validated options of `swamp train`. An empty file name
+// means none.
+struct TrainOptions {
+  std::string text = "/usr/share/common-licenses/GPL-3";
+  std::string log;
+  std::string checkpoint;
+  std::string plot;
+  bool resume = false;
+  bool overwrite = false;             // an existing checkpoint
+  std::uint64_t save_interval = 100;  // steps between two checkpoints
+  ScalarType dtype = kFloat16;
+  std::uint64_t steps = 300;
+  std::uint64_t log_interval = 10;
+  std::uint64_t seed = 1;
+  std::size_t batch = 128;     // examples in a micro batch
+  std::size_t accumulate = 1;  // micro batches of a rank in a step
+  MixedPrecisionOptions optimizer;
+  // The options that decide the bits of a run, by name, as text: a run that is
+  // resumed must have the same.
+  std::map<std::string, std::string> decisive;
+};
+
+// TrainArguments holds what is given on the command line.
+class TrainArguments {
+ public:
+  TrainArguments() = default;
+  TrainArguments(const TrainArguments&) = delete;
+  TrainArguments& operator=(const TrainArguments&) = delete;
+
+  // add_to() adds the options to the command, which must not outlive this.
+  void add_to(Command& command);
+
+  // settle() combines the options, by Megatron's rules. Throws UsageError if
+  // they contradict each other.
+  TrainOptions settle(const Command& command);
+
+ private:
+  void add_run(Command& command);
+  void add_numbers(Command& command);
+  void add_scale(Command& command);
+  void add_optimizer(Command& command);
+
+  void settle_dtype(const Command& command);
+  void settle_scale(const Command& command);
+  void settle_scaler(const Command& command);
+  void settle_optimizer(const Command& command);
+  void settle_files(const Command& command) const;
+  void note_decisive();
+
+  TrainOptions options_;
+  std::string dtype_;
+  bool fp16_ = false;
+  bool bf16_ = false;
+  std::vector<std::string> scaler_options_;  // KEY=VALUE
+  std::string optimizer_ = "adamw";
+  AdamOptions adam_;
+  double sgd_momentum_ = 0.9;
+};
+
+}  // namespace swamp::cli
+
+#endif  // SWAMP_MASTER_CLI_TRAIN_OPTIONS_H_
