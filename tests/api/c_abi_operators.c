@@ -92,10 +92,9 @@ int c_abi_unscale_report(void) {
 
   report.struct_size = 1;
   found_inf = 0.0f;
-  CHECK(swamp_amp_foreach_non_finite_check_and_unscale_report(
-            NULL, list, 2, &found_inf, &inv_scale, &report) ==
-        SWAMP_INVALID_ARGUMENT);
-  CHECK(says("struct_size") && says("1"));
+  REFUSED(swamp_amp_foreach_non_finite_check_and_unscale_report(
+              NULL, list, 2, &found_inf, &inv_scale, &report),
+          SWAMP_INVALID_ARGUMENT, "struct_size", "1");
   CHECK(first[0] == 8.0f && found_inf == 0.0f && report.element_count == 2);
   return failed;
 }
@@ -116,15 +115,12 @@ int c_abi_update_scale(void) {
   CHECK(swamp_amp_update_scale(&scale, &tracker, &found_inf, 2.0, 0.25, 2) ==
         SWAMP_OK);
   CHECK(scale == 2.0f && tracker == 0);
-  CHECK(swamp_amp_update_scale(NULL, &tracker, &found_inf, 2.0, 0.25, 2) ==
-        SWAMP_INVALID_ARGUMENT);
-  CHECK(says("scale"));
-  CHECK(swamp_amp_update_scale(&scale, NULL, &found_inf, 2.0, 0.25, 2) ==
-        SWAMP_INVALID_ARGUMENT);
-  CHECK(says("growth_tracker"));
-  CHECK(swamp_amp_update_scale(&scale, &tracker, NULL, 2.0, 0.25, 2) ==
-        SWAMP_INVALID_ARGUMENT);
-  CHECK(says("found_inf"));
+  REFUSED(swamp_amp_update_scale(NULL, &tracker, &found_inf, 2.0, 0.25, 2),
+          SWAMP_INVALID_ARGUMENT, "scale");
+  REFUSED(swamp_amp_update_scale(&scale, NULL, &found_inf, 2.0, 0.25, 2),
+          SWAMP_INVALID_ARGUMENT, "growth_tracker");
+  REFUSED(swamp_amp_update_scale(&scale, &tracker, NULL, 2.0, 0.25, 2),
+          SWAMP_INVALID_ARGUMENT, "found_inf");
   CHECK(scale == 2.0f && tracker == 0);
   /* Nothing else is checked. */
   found_inf = 0.0f;

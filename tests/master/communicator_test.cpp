@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "support/communicator_contract.h"
+#include "support/errors.h"
 #include "support/thread_communicator.h"
 
 namespace swamp::test {
@@ -44,18 +45,6 @@ TEST(Communicator, BarrierWaitsForAll) {
   });
 }
 
-// The text of the Error that `call` throws, and its status.
-template <class Call>
-std::string failure(Call call, swamp_status status = SWAMP_INVALID_ARGUMENT) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), status) << error.what();
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST(Communicator, NamesTheBadArgument) {
   Communicator& alone = Communicator::alone();
   float value = 7.0f;
@@ -65,36 +54,37 @@ TEST(Communicator, NamesTheBadArgument) {
   const MutableBytes receive = {&value, 4};
   const MutableBytes null_receive = {nullptr, 4};
   const MutableBytes shorter = {&value, 3};
-  EXPECT_EQ(failure([&] { alone.exchange(nullptr, &receive); }),
+  EXPECT_EQ(error_of([&] { alone.exchange(nullptr, &receive); }),
             "Communicator::exchange: send is null");
-  EXPECT_EQ(failure([&] { alone.exchange(&send, nullptr); }),
+  EXPECT_EQ(error_of([&] { alone.exchange(&send, nullptr); }),
             "Communicator::exchange: receive is null");
-  EXPECT_EQ(failure([&] { alone.exchange(&null_send, &receive); }),
+  EXPECT_EQ(error_of([&] { alone.exchange(&null_send, &receive); }),
             "Communicator::exchange: send[0].data is null; expected 1 byte");
   EXPECT_EQ(
-      failure([&] { alone.exchange(&send, &null_receive); }),
+      error_of([&] { alone.exchange(&send, &null_receive); }),
       "Communicator::exchange: receive[0].data is null; expected 4 bytes");
   EXPECT_EQ(
-      failure([&] { alone.exchange(&send, &shorter); }),
+      error_of([&] { alone.exchange(&send, &shorter); }),
       "Communicator::exchange: rank 0 sends itself 4 bytes and expects 3");
-  EXPECT_EQ(failure([&] { alone.all_gather(nullptr, 4, &value); }),
+  EXPECT_EQ(error_of([&] { alone.all_gather(nullptr, 4, &value); }),
             "Communicator::all_gather: mine is null; expected 4 bytes");
-  EXPECT_EQ(failure([&] { alone.all_gather(&value, 4, nullptr); }),
+  EXPECT_EQ(error_of([&] { alone.all_gather(&value, 4, nullptr); }),
             "Communicator::all_gather: all is null; expected 4 bytes");
-  EXPECT_EQ(failure([&] { alone.all_gather_varied(&value, nullptr, &value); }),
+  EXPECT_EQ(error_of([&] { alone.all_gather_varied(&value, nullptr, &value); }),
             "Communicator::all_gather: bytes is null");
-  EXPECT_EQ(failure([&] { alone.reduce_scatter_sum(&value, nullptr, &value); }),
-            "Communicator::reduce_scatter_sum: counts is null");
-  EXPECT_EQ(failure([&] { alone.reduce_scatter_sum(nullptr, &one, &value); }),
+  EXPECT_EQ(
+      error_of([&] { alone.reduce_scatter_sum(&value, nullptr, &value); }),
+      "Communicator::reduce_scatter_sum: counts is null");
+  EXPECT_EQ(error_of([&] { alone.reduce_scatter_sum(nullptr, &one, &value); }),
             "Communicator::reduce_scatter_sum: mine is null; expected 4 bytes");
-  EXPECT_EQ(failure([&] { alone.reduce_scatter_sum(&value, &one, nullptr); }),
+  EXPECT_EQ(error_of([&] { alone.reduce_scatter_sum(&value, &one, nullptr); }),
             "Communicator::reduce_scatter_sum: out is null; expected 4 bytes");
   EXPECT_EQ(value, 7.0f);
 }
 
 // The ranks of the tests fail as those of MPI do.
 TEST(ThreadCommunicator, RefusesDifferentLengths) {
-  EXPECT_EQ(failure([] {
+  EXPECT_EQ(error_of([] {
               run_ranks(2, [](Communicator& ranks) {
                 const std::size_t bytes = 4 + rank_of(ranks);
                 std::vector<char> mine(bytes);
@@ -106,7 +96,7 @@ TEST(ThreadCommunicator, RefusesDifferentLengths) {
 }
 
 TEST(ThreadCommunicator, ARankThatEndsIsAnErrorForTheOthers) {
-  EXPECT_EQ(failure(
+  EXPECT_EQ(error_of(
                 [] {
                   run_ranks(3, [](Communicator& ranks) {
                     if (ranks.rank() != 1) ranks.barrier();

@@ -1,5 +1,7 @@
 #include "machines.h"
 
+#include <gtest/gtest.h>
+
 #include "runtime/machine_impl.h"
 
 namespace swamp::test {
@@ -41,6 +43,15 @@ std::string to_text(const MachineConfig& config) {
          std::to_string(config.core_groups) + "x" +
          std::to_string(config.slaves_per_group) + " LDM " +
          std::to_string(config.ldm_bytes);
+}
+
+void on_machines(const std::vector<MachineShape>& shapes, bool all_isas,
+                 const std::function<void(Machine&)>& body) {
+  for (const MachineConfig& config : machine_configs(shapes, all_isas)) {
+    SCOPED_TRACE(to_text(config));
+    body(*make_machine(config));
+    if (testing::Test::HasFailure()) return;
+  }
 }
 
 }  // namespace swamp::test

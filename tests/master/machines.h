@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ std::vector<MachineConfig> machine_configs(
     const std::vector<MachineShape>& shapes, bool all_isas);
 
 std::string to_text(const MachineConfig& config);
+
+// on_machines() runs `body` on each of machine_configs(), until a check fails.
+void on_machines(const std::vector<MachineShape>& shapes, bool all_isas,
+                 const std::function<void(Machine&)>& body);
 
 }  // namespace swamp::test
 

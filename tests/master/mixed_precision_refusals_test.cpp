@@ -4,7 +4,7 @@
 #include <string>
 
 #include "machines.h"
-#include "swamp/error.h"
+#include "support/errors.h"
 #include "swamp/mixed_precision.h"
 
 namespace swamp::test {
@@ -17,12 +17,8 @@ void expect_refused(const std::string& text, Change change) {
   std::vector<ParameterGroup> groups = {
       {{{"w", {&weight, 1, kFloat32}, {&gradient, 1, kFloat32}}}, {}, {}}};
   change(options, groups);
-  try {
-    const MixedPrecisionOptimizer optimizer(groups, options);
-    ADD_FAILURE() << "no error: " << text;
-  } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()), text);
-  }
+  EXPECT_EQ(error_of([&] { MixedPrecisionOptimizer made(groups, options); }),
+            text);
 }
 
 using Options = MixedPrecisionOptions;

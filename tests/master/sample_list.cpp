@@ -140,6 +140,24 @@ SampleList mixed_list(std::uint64_t seed, std::size_t planted) {
   return list;
 }
 
+OverflowReport unscale(TensorList list, float inv_scale, Machine& machine) {
+  float found_inf = 0.0f;
+  OverflowReport report{9, 9, 9, 9};
+  amp_foreach_non_finite_check_and_unscale_(list, found_inf, inv_scale, &report,
+                                            &machine);
+  EXPECT_EQ(found_inf, report.element_count == 0 ? 0.0f : 1.0f);
+  return report;
+}
+
+void expect_unscaled(Machine& machine, const SampleList& list,
+                     const SampleList& expected,
+                     const OverflowReport& expected_report, float inv_scale) {
+  SampleList actual = list;
+  const OverflowReport report = unscale(actual.tensors(), inv_scale, machine);
+  EXPECT_TRUE(same_report(report, expected_report));
+  EXPECT_TRUE(actual.same_as(expected));
+}
+
 testing::AssertionResult same_report(const OverflowReport& actual,
                                      const OverflowReport& expected) {
   if (actual.tensor == expected.tensor && actual.index == expected.index &&

@@ -1,4 +1,4 @@
-// found_inf and what is written: the semantics of the operator.
+// What the operator writes: the tensors, found_inf and the overflow report.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,6 +7,7 @@
 #include <new>
 
 #include "machines.h"
+#include "master/launch.h"
 #include "sample_list.h"
 #include "support/guarded_pages.h"
 
@@ -15,18 +16,8 @@ namespace {
 
 const std::vector<MachineShape> kShapes = {{1, 3, 4096}};
 
-// on_machines() runs `body` on every backend x transfer.
-template <class Body>
-void on_machines(Body body) {
-  for (const MachineConfig& config : machine_configs(kShapes, false)) {
-    SCOPED_TRACE(to_text(config));
-    body(*make_machine(config));
-    if (testing::Test::HasFatalFailure()) return;
-  }
-}
-
 TEST(UnscaleFoundInf, IsExactlyOneWhateverItWasBefore) {
-  on_machines([](Machine& machine) {
+  on_machines(kShapes, false, [](Machine& machine) {
     for (const float before : {0.0f, 1.0f, 2.0f, -3.0f, std::nanf("")}) {
       float data[] = {1.0f, std::numeric_limits<float>::infinity(), 2.0f};
       const Tensor tensor{data, 3, kFloat32};
@@ -43,7 +34,7 @@ TEST(UnscaleFoundInf, IsExactlyOneWhateverItWasBefore) {
 }
 
 TEST(UnscaleFoundInf, IsNeverClearedByCleanCalls) {
-  on_machines([](Machine& machine) {
+  on_machines(kShapes, false, [](Machine& machine) {
     for (const float before : {0.0f, 1.0f, 2.5f, -0.0f}) {
       float data[] = {1.0f};
       const Tensor tensor{data, 1, kFloat32};
@@ -62,7 +53,7 @@ TEST(UnscaleFoundInf, IsNotTouchedWhenClean) {
   GuardedPages page(2 * sizeof(float));
   auto* values = new (page.begin()) float[2]{0.0f, 0.5f};
   page.make_read_only();
-  on_machines([&](Machine& machine) {
+  on_machines(kShapes, false, [&](Machine& machine) {
     SampleList list = mixed_list(3, 0);
     OverflowReport report{1, 2, 3, 4};
     amp_foreach_non_finite_check_and_unscale_(list.tensors(), values[0],
@@ -85,7 +76,7 @@ TEST(UnscaleFoundInf, InvScaleOneReadsOnly) {
   }
   const std::vector<std::byte> before(pages.begin(), pages.end());
   pages.make_read_only();
-  on_machines([&](Machine& machine) {
+  on_machines(kShapes, false, [&](Machine& machine) {
     float found_inf = 0.0f;
     OverflowReport report;
     amp_foreach_non_finite_check_and_unscale_(tensors, found_inf, 1.0f, &report,
@@ -98,7 +89,7 @@ TEST(UnscaleFoundInf, InvScaleOneReadsOnly) {
 
 // The test is on the input: what overflows in the product is not reported.
 TEST(UnscaleFoundInf, OverflowOfTheProductIsNotReported) {
-  on_machines([](Machine& machine) {
+  on_machines(kShapes, false, [](Machine& machine) {
     SampleList list;
     list.add_bits(kFloat16, {0x7bff, 0x3c00});
     list.add_bits(kBFloat16, {0x7f7f});
@@ -117,7 +108,7 @@ TEST(UnscaleFoundInf, OverflowOfTheProductIsNotReported) {
 }
 
 TEST(UnscaleFoundInf, Float64IsMultipliedInDouble) {
-  on_machines([](Machine& machine) {
+  on_machines(kShapes, false, [](Machine& machine) {
     double data[] = {1.0, 1e300, 0x1.0000000000001p0};
     const float inv_scale = 0.1f;
     const Tensor tensor{data, 3, kFloat64};
@@ -132,7 +123,7 @@ TEST(UnscaleFoundInf, Float64IsMultipliedInDouble) {
 }
 
 TEST(UnscaleFoundInf, EmptyListsAndEmptyTensors) {
-  on_machines([](Machine& machine) {
+  on_machines(kShapes, false, [](Machine& machine) {
     for (const float inv_scale : {1.0f, 0.5f}) {
       float found_inf = 7.0f;
       OverflowReport report{1, 2, 3, 4};
@@ -154,7 +145,7 @@ TEST(UnscaleFoundInf, EmptyListsAndEmptyTensors) {
 }
 
 TEST(UnscaleFoundInf, StickyOverCalls) {
-  on_machines([](Machine& machine) {
+  on_machines(kShapes, false, [](Machine& machine) {
     float bad[] = {std::nanf("")};
     float good[] = {4.0f};
     const Tensor first{bad, 1, kFloat32};
@@ -169,6 +160,113 @@ TEST(UnscaleFoundInf, StickyOverCalls) {
     EXPECT_EQ(found_inf, 1.0f);
     EXPECT_EQ(good[0], 1.0f);
   });
+}
+
+const std::vector<MachineShape> kReportShapes = {
+    {1, 1, 16384}, {1, 7, 16384}, {1, 64, 4096}};
+
+OverflowReport report_of(SampleList list, Machine& machine,
+                         float inv_scale = 0.5f) {
+  return unscale(list.tensors(), inv_scale, machine);
+}
+
+SampleList plain_list() {
+  SampleList list;
+  Random random(17);
+  list.add(kFloat32, 100, 1, random);
+  list.add(kFloat16, 40001, 1, random);  // cut between slaves
+  list.add(kBFloat16, 0, 1, random);
+  list.add(kFloat64, 30000, 1, random);
+  list.add(kBFloat16, 7, 3, random);
+  return list;
+}
+
+// plant() puts a nan of the tensor's dtype.
+void plant(SampleList& list, std::size_t tensor, std::size_t index) {
+  list.set(tensor, index, format_of(list.type(tensor)).quiet_nan());
+}
+
+TEST(UnscaleReport, LowestTensorThenLowestIndex) {
+  SampleList list = plain_list();
+  plant(list, 3, 2);
+  plant(list, 3, 29999);
+  plant(list, 1, 33000);
+  plant(list, 1, 20000);
+  on_machines(kReportShapes, false, [&](Machine& machine) {
+    EXPECT_TRUE(same_report(report_of(list, machine), {1, 20000, 2, 4}));
+    EXPECT_TRUE(same_report(report_of(list, machine, 1.0f), {1, 20000, 2, 4}));
+  });
+}
+
+// One in every grain: a tensor that many slaves share counts once.
+TEST(UnscaleReport, TensorsCutBetweenSlavesCountOnce) {
+  SampleList list = plain_list();
+  std::uint64_t planted = 0;
+  for (const std::size_t tensor : {1u, 3u}) {
+    for (std::size_t i = 8191; i < list.element_count(tensor); i += 8192) {
+      plant(list, tensor, i);
+      ++planted;
+    }
+    plant(list, tensor, 8192);
+    ++planted;
+  }
+  plant(list, 4, 6);
+  on_machines(kReportShapes, false, [&](Machine& machine) {
+    EXPECT_TRUE(
+        same_report(report_of(list, machine), {1, 8191, 3, planted + 1}));
+  });
+}
+
+TEST(UnscaleReport, FirstAndLastElementOfEveryTensor) {
+  const SampleList clean = plain_list();
+  on_machines(kReportShapes, false, [&](Machine& machine) {
+    EXPECT_TRUE(same_report(report_of(clean, machine), {}));
+    for (std::size_t t = 0; t < clean.tensor_count(); ++t) {
+      const std::size_t count = clean.element_count(t);
+      if (count == 0) continue;
+      for (const std::size_t index : {std::size_t{0}, count - 1}) {
+        SampleList list = clean;
+        plant(list, t, index);
+        EXPECT_TRUE(same_report(report_of(list, machine), {t, index, 1, 1}));
+      }
+    }
+  });
+}
+
+TEST(UnscaleReport, AllElementsNonFinite) {
+  SampleList list = plain_list();
+  std::uint64_t elements = 0;
+  for (std::size_t t = 0; t < list.tensor_count(); ++t) {
+    for (std::size_t i = 0; i < list.element_count(t); ++i) plant(list, t, i);
+    elements += list.element_count(t);
+  }
+  on_machines(kReportShapes, false, [&](Machine& machine) {
+    EXPECT_TRUE(same_report(report_of(list, machine), {0, 0, 4, elements}));
+  });
+}
+
+// reduce() by hand: the same tensor in neighbours, with clean slaves between.
+TEST(UnscaleReport, ReduceCountsATensorOnce) {
+  runtime::SlaveResult results[5];
+  const auto flag = [&](int slave, std::uint64_t segment, std::uint64_t index,
+                        std::uint64_t count) {
+    Result tile;
+    tile.flag(index, count);
+    results[slave].add(segment, tile);
+  };
+  EXPECT_EQ(master::reduce(results, 5).flagged_elements, 0u);
+  EXPECT_EQ(master::reduce(results, 5).first_segment,
+            runtime::SlaveResult::kNone);
+  flag(1, 2, 50, 1);
+  flag(1, 4, 10, 2);
+  flag(3, 4, 900, 3);
+  flag(4, 4, 1800, 1);
+  flag(4, 5, 0, 1);
+  const runtime::SlaveResult all = master::reduce(results, 5);
+  EXPECT_EQ(all.first_segment, 2u);
+  EXPECT_EQ(all.first_index, 50u);
+  EXPECT_EQ(all.flagged_segments, 3u);
+  EXPECT_EQ(all.flagged_elements, 8u);
 }
 
 }  // namespace
