@@ -1,14 +1,32 @@
-// DMA as programs call it: toolchain/sunway/include/swamp_sunway/dma.h.
+// The C declarations of swamp_sunway/dma.h for SW26010.
 #include <cstring>
 
 #include "toolchain/sunway/emulator/api.h"
-#include "toolchain/sunway/emulator/arrival.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
-#include "toolchain/sunway/emulator/dma_modes.h"
-#include "toolchain/sunway/emulator/meeting.h"
+#include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/schedule.h"
 #include "toolchain/sunway/emulator/transfer.h"
-#include "toolchain/sunway/emulator/wait.h"
+
+namespace swamp::sunway {
+
+enum DmaMode {
+  kPrivateMode,
+  kBroadcastMode,
+  kColumnMode,
+  kRowBroadcastMode,
+};
+enum DmaOperation { kDmaPut, kDmaGet };
+
+struct DmaDescriptor {
+  int op;
+  int mode;
+  int length, block, stride;
+  volatile void* reply;
+};
+
+}  // namespace swamp::sunway
+
+// DMA as programs call it: toolchain/sunway/include/swamp_sunway/dma.h.
 
 namespace sunway = swamp::sunway;
 using sunway::Slave;
@@ -41,23 +59,23 @@ int issue(const Transfer& t, const void* pc) {
   return 0;
 }
 
-int at_once(const Transfer& t, const void* pc) {
+int blocking(const Transfer& t, const void* pc) {
   Slave& slave = sunway::require_self(t.call);
   sunway::count(slave, t);
   if (slave.check) {
-    slave.check->at_once(t, pc);
+    slave.check->blocking(t, pc);
   } else {
     sunway::carry_out(t);
   }
   return 0;
 }
 
-// spread() is a get whose data all slaves of `range` receive, with a reply.
+// spread() is a get whose data and reply go to all slaves of `range`.
 int spread(const Transfer& t, sunway::Range range, const void* pc) {
   Slave& slave = sunway::require_self(t.call);
   sunway::count(slave, t);
   if (slave.check && !slave.check->allows(t, pc)) return 0;
-  sunway::before_arrival(slave, range, ~0u);
+  sunway::let_receivers_run(slave, range, ~0u);
   if (slave.check) slave.check->broadcast(t, pc);
   sunway::for_range(slave, range, ~0u, [&](Slave& other) {
     Transfer own = t;
@@ -69,16 +87,16 @@ int spread(const Transfer& t, sunway::Range range, const void* pc) {
                             pc);
     sunway::add_reply(sunway::as_seen_by(other, slave, t.reply));
   });
-  sunway::replies_came();
+  sunway::notify_receivers();
   return 0;
 }
 
 // collect() is a get that all slaves of `range` call together.
 int collect(const Transfer& t, sunway::Range range, const void* pc) {
   Slave& slave = sunway::require_self(t.call);
-  sunway::meet(slave, range, t.call, pc);
-  at_once(t, pc);
-  sunway::meet(slave, range, t.call, pc);
+  sunway::wait_at_barrier(slave, range, t.call, pc);
+  blocking(t, pc);
+  sunway::wait_at_barrier(slave, range, t.call, pc);
   return 0;
 }
 
@@ -102,15 +120,15 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 int athread_dma_get(void* ldm, void* main, int length) {
-  return at_once(
+  return blocking(
       transfer(Kind::get, ldm, main, length, 0, 0, nullptr, "dma_get"),
       SWAMP_SUNWAY_CALLER());
 }
 int athread_dma_get_stride(void* ldm, void* main, int length, int block,
                            int stride) {
-  return at_once(transfer(Kind::get, ldm, main, length, block, stride, nullptr,
-                          "dma_get_stride"),
-                 SWAMP_SUNWAY_CALLER());
+  return blocking(transfer(Kind::get, ldm, main, length, block, stride, nullptr,
+                           "dma_get_stride"),
+                  SWAMP_SUNWAY_CALLER());
 }
 int athread_dma_iget(void* ldm, void* main, int length, volatile void* reply) {
   return issue(transfer(Kind::get, ldm, main, length, 0, 0, reply, "dma_iget"),
@@ -123,15 +141,15 @@ int athread_dma_iget_stride(void* ldm, void* main, int length, int block,
                SWAMP_SUNWAY_CALLER());
 }
 int athread_dma_put(void* main, void* ldm, int length) {
-  return at_once(
+  return blocking(
       transfer(Kind::put, ldm, main, length, 0, 0, nullptr, "dma_put"),
       SWAMP_SUNWAY_CALLER());
 }
 int athread_dma_put_stride(void* main, void* ldm, int length, int block,
                            int stride) {
-  return at_once(transfer(Kind::put, ldm, main, length, block, stride, nullptr,
-                          "dma_put_stride"),
-                 SWAMP_SUNWAY_CALLER());
+  return blocking(transfer(Kind::put, ldm, main, length, block, stride, nullptr,
+                           "dma_put_stride"),
+                  SWAMP_SUNWAY_CALLER());
 }
 int athread_dma_iput(void* main, void* ldm, int length, volatile void* reply) {
   return issue(transfer(Kind::put, ldm, main, length, 0, 0, reply, "dma_iput"),

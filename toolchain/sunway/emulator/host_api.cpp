@@ -6,10 +6,10 @@
 
 #include "toolchain/sunway/emulator/api.h"
 #include "toolchain/sunway/emulator/check/host_check.h"
-#include "toolchain/sunway/emulator/clock.h"
 #include "toolchain/sunway/emulator/launch.h"
+#include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
-#include "toolchain/sunway/emulator/world.h"
 
 namespace sunway = swamp::sunway;
 
@@ -17,10 +17,10 @@ namespace {
 
 constexpr int kAll = -1;
 
-// meet_slaves() is the master's side of a meeting with slaves of its own core
-// group: all, or the one of that number.
-void meet_slaves(int id, const char* call, const void* pc) {
-  sunway::World& all = sunway::world();
+// wait_for_slaves() is the master's side of a barrier with the slaves of its
+// own core group: with all, or with slave `id`.
+void wait_for_slaves(int id, const char* call, const void* pc) {
+  sunway::Machine& all = sunway::machine();
   sunway::Lock lock(all.mutex);
   const int own = sunway::own_group(false);
   sunway::Group& group = all.groups[static_cast<std::size_t>(own)];
@@ -32,19 +32,19 @@ void meet_slaves(int id, const char* call, const void* pc) {
     }
   } else {
     if (id < 0 || id >= static_cast<int>(group.slaves.size()) ||
-        !all.slave(own, id).live) {
+        !all.slave(own, id).live()) {
       sunway::check::bad_launch(pc, "waits for a slave that does not run");
       return;
     }
     barrier = &all.slave(own, id).with_master;
   }
-  sunway::check::master_gives(barrier, barrier->generation % 2);
+  sunway::check::master_releases(barrier, barrier->generation % 2);
   const std::uint64_t mine = barrier->arrive();
   sunway::master_waits({sunway::Wait::Kind::master, pc, call,
                         [&] { return barrier->passed(mine); }},
                        lock);
-  sunway::check::master_takes(barrier, mine % 2);
-  sunway::check::master_met(1u << own);
+  sunway::check::master_acquires(barrier, mine % 2);
+  sunway::check::master_passed_barrier(1u << own);
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 int swamp_athread_init() {
-  (void)sunway::world();
+  (void)sunway::machine();
   return 0;
 }
 int swamp_athread_init_cgs() { return swamp_athread_init(); }
@@ -113,38 +113,38 @@ int athread_wait(int id) { return sunway::join_one(id, SWAMP_SUNWAY_CALLER()); }
 int athread_end(int) { return 0; }
 
 int athread_idle() {
-  sunway::World& all = sunway::world();
+  sunway::Machine& all = sunway::machine();
   const sunway::Lock lock(all.mutex);
   return all.slaves_per_group() -
          all.groups[static_cast<std::size_t>(sunway::own_group(false))]
              .remaining;
 }
 int athread_set_num_threads(int count) {
-  sunway::World& all = sunway::world();
+  sunway::Machine& all = sunway::machine();
   const sunway::Lock lock(all.mutex);
   if (count < 1 || count > all.slaves_per_group()) return EINVAL;
   all.num_threads = count;
   return 0;
 }
 int athread_get_num_threads() {
-  sunway::World& all = sunway::world();
+  sunway::Machine& all = sunway::machine();
   const sunway::Lock lock(all.mutex);
   return all.num_threads;
 }
-int athread_get_max_threads() { return sunway::world().slaves_per_group(); }
+int athread_get_max_threads() { return sunway::machine().slaves_per_group(); }
 int current_array_id() {
-  const sunway::Lock lock(sunway::world().mutex);
+  const sunway::Lock lock(sunway::machine().mutex);
   return sunway::own_group(false);
 }
 
 void CRTS_sync_node() {}
 void CRTS_sync_master_array() {
-  meet_slaves(kAll, "CRTS_sync_master_array", SWAMP_SUNWAY_CALLER());
+  wait_for_slaves(kAll, "CRTS_sync_master_array", SWAMP_SUNWAY_CALLER());
 }
 
 void CRTS_sync_master_spe(int id) {
-  meet_slaves(id < 0 ? INT_MAX : id, "CRTS_sync_master_spe",
-              SWAMP_SUNWAY_CALLER());
+  wait_for_slaves(id < 0 ? INT_MAX : id, "CRTS_sync_master_spe",
+                  SWAMP_SUNWAY_CALLER());
 }
 
 #pragma GCC visibility pop

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "toolchain/sunway/emulator/api.h"
 #include "toolchain/sunway/emulator/check/host_check.h"
 #include "toolchain/sunway/emulator/check/replay.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
-#include "toolchain/sunway/emulator/clock.h"
-#include "toolchain/sunway/emulator/ids.h"
-#include "toolchain/sunway/emulator/output.h"
+#include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
 
 namespace swamp::sunway {
@@ -16,15 +15,15 @@ namespace {
 
 // for_groups() visits the groups of the mask that there are.
 template <class Visit>
-void for_groups(World& all, unsigned mask, Visit visit) {
+void for_groups(Machine& all, unsigned mask, Visit visit) {
   for (std::size_t i = 0; i < all.groups.size(); ++i) {
     if ((mask >> i & 1u) != 0) visit(all.groups[i]);
   }
 }
 
 void prepare_barriers(Group& group) {
-  // Meetings are of the whole array: the hardware's sets do not shrink with
-  // athread_set_num_threads().
+  // Barriers are always of the whole array: those of the hardware do not shrink
+  // with athread_set_num_threads().
   const auto slaves = static_cast<int>(group.slaves.size());
   group.array = Barrier{slaves, 0, group.array.generation};
   group.master = Barrier{slaves + 1, 0, group.master.generation};
@@ -51,7 +50,7 @@ void prepare_barriers(Group& group) {
 
 // require_one_group() refuses what two arrays would do with shared LDM, which
 // is there once.
-void require_one_group(World& all, unsigned mask) {
+void require_one_group(Machine& all, unsigned mask) {
   if (all.shared_bytes == 0) return;
   int running = 0;
   for (std::size_t i = 0; i < all.groups.size(); ++i) {
@@ -66,17 +65,16 @@ void require_one_group(World& all, unsigned mask) {
   }
 }
 
-void set_off(World& all, Slave& slave, SlaveFunction function, void* argument,
-             int thread_number) {
+void start_slave(Machine& all, Slave& slave, SlaveFunction function,
+                 void* argument, int thread_number) {
   slave.function = function;
   slave.argument = argument;
   slave.thread_number = thread_number;
-  slave.live = true;
-  slave.loose = false;
+  slave.state = SlaveState::running;
   slave.cycle = std::max<std::uint64_t>(slave.cycle, nanoseconds() / 4 * 9);
   slave.clock_reads = 0;
-  slave.tickets = 0;
-  slave.patience = 0;
+  slave.atomic_operations = 0;
+  slave.receiver_ns = 0;
   if (all.check) slave.wait = &slave.first_turn;
   if (slave.check) slave.check->launched();
   ++all.live;
@@ -84,15 +82,15 @@ void set_off(World& all, Slave& slave, SlaveFunction function, void* argument,
 
 }  // namespace
 
-unsigned all_groups_mask() { return (1u << world().groups.size()) - 1u; }
+unsigned all_groups_mask() { return (1u << machine().groups.size()) - 1u; }
 
-unsigned own_group_mask(bool take) {
-  const Lock lock(world().mutex);
-  return 1u << own_group(take);
+unsigned own_group_mask(bool claim) {
+  const Lock lock(machine().mutex);
+  return 1u << own_group(claim);
 }
 
 int launch(unsigned mask, void* function, void* argument, const void* pc) {
-  World& all = world();
+  Machine& all = machine();
   if ((mask & ~all_groups_mask()) != 0 || mask == 0) {
     check::bad_launch(pc, "names core groups that are not there");
     return ENODEV;
@@ -115,7 +113,7 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
     count_master();
     int number = 0;
     // Slaves that another host thread has launched go on.
-    if (all.live == 0) all.held = all.check;
+    if (all.live == 0) all.launch_pending = all.check;
     for_groups(all, mask, [&](Group& group) {
       group.state = Group::State::running;
       group.singles = false;
@@ -126,8 +124,8 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
       prepare_barriers(group);
       for (int i = 0; i < group.launched; ++i) {
         Slave& slave = *group.slaves[static_cast<std::size_t>(i)];
-        set_off(all, slave, reinterpret_cast<SlaveFunction>(function), argument,
-                number + i);
+        start_slave(all, slave, reinterpret_cast<SlaveFunction>(function),
+                    argument, number + i);
       }
       number += static_cast<int>(group.slaves.size());
     });
@@ -142,7 +140,7 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
 }
 
 int join(unsigned mask, const void* pc) {
-  World& all = world();
+  Machine& all = machine();
   mask &= all_groups_mask();
   Lock lock(all.mutex);
   bool idle = false;
@@ -169,7 +167,7 @@ int join(unsigned mask, const void* pc) {
 }
 
 int launch_one(int id, void* function, void* argument, const void* pc) {
-  World& all = world();
+  Machine& all = machine();
   if (id < 0 || id >= all.slaves_per_group()) {
     check::bad_launch(pc, "names a slave that is not there");
     return EINVAL;
@@ -181,7 +179,7 @@ int launch_one(int id, void* function, void* argument, const void* pc) {
     own = own_group(true);
     Group& group = all.groups[static_cast<std::size_t>(own)];
     const Slave& slave = *group.slaves[static_cast<std::size_t>(id)];
-    if (slave.live || (group.state != Group::State::idle && !group.singles)) {
+    if (slave.live() || (group.state != Group::State::idle && !group.singles)) {
       check::bad_launch(pc, "starts a slave that was not waited for");
       return EBUSY;
     }
@@ -192,8 +190,8 @@ int launch_one(int id, void* function, void* argument, const void* pc) {
     ++group.remaining;
     ++group.spawns;
     group.spawned_at = pc;
-    set_off(all, all.slave(own, id), reinterpret_cast<SlaveFunction>(function),
-            argument, id);
+    start_slave(all, all.slave(own, id),
+                reinterpret_cast<SlaveFunction>(function), argument, id);
     check::launched(1u << own, argument, pc);
   }
   sem_post(&all.slave(own, id).start);
@@ -201,7 +199,7 @@ int launch_one(int id, void* function, void* argument, const void* pc) {
 }
 
 int join_one(int id, const void* pc) {
-  World& all = world();
+  Machine& all = machine();
   if (id < 0 || id >= all.slaves_per_group()) {
     check::bad_launch(pc, "names a slave that is not there");
     return EINVAL;
@@ -212,7 +210,7 @@ int join_one(int id, const void* pc) {
   if (group.slaves.empty()) return 0;
   const Slave& slave = all.slave(own, id);
   master_waits(
-      {Wait::Kind::master, pc, "athread_wait", [&] { return !slave.live; }},
+      {Wait::Kind::master, pc, "athread_wait", [&] { return !slave.live(); }},
       lock);
   if (group.remaining == 0) {
     group.state = Group::State::idle;

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "toolchain/sunway/emulator/world.h"
+#include "toolchain/sunway/emulator/machine.h"
 
 namespace swamp::sunway {
 
@@ -19,8 +19,8 @@ int launch_one(int id, void* function, void* argument, const void* pc);
 int join_one(int id, const void* pc);
 
 unsigned all_groups_mask();
-// own_group_mask() is own_group() of world.h as a mask.
-unsigned own_group_mask(bool take);
+// own_group_mask() is own_group() as a mask.
+unsigned own_group_mask(bool claim);
 
 }  // namespace swamp::sunway
 

@@ -9,11 +9,10 @@
 #include "toolchain/sunway/emulator/check/host_check.h"
 #include "toolchain/sunway/emulator/check/registry.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
-#include "toolchain/sunway/emulator/clock.h"
-#include "toolchain/sunway/emulator/ids.h"
 #include "toolchain/sunway/emulator/launch.h"
+#include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
-#include "toolchain/sunway/emulator/world.h"
 
 namespace sunway = swamp::sunway;
 
@@ -30,24 +29,25 @@ bool try_lock(volatile Word* word) {
                                      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-// took() and gives() are for the checker; gives() is before the lock is free.
-void took(const volatile void* word) {
+// acquired() and releasing() tell the checker; releasing() is called before the
+// lock is free.
+void acquired(const volatile void* word) {
   sunway::Slave* slave = sunway::self();
   if (slave == nullptr) {
-    const sunway::Lock guard(sunway::world().mutex);
+    const sunway::Lock guard(sunway::machine().mutex);
     sunway::count_master();
-    sunway::check::master_takes(word, 0);
+    sunway::check::master_acquires(word, 0);
   } else if (slave->check) {
     slave->check->acquire(word);
   }
 }
 
-void gives(const volatile void* word) {
+void releasing(const volatile void* word) {
   sunway::Slave* slave = sunway::self();
   if (slave == nullptr) {
-    sunway::check::master_gives(word, 0);
+    sunway::check::master_releases(word, 0);
     // The slaves may see what the master has written.
-    sunway::check::master_met(sunway::all_groups_mask());
+    sunway::check::master_passed_barrier(sunway::all_groups_mask());
   } else if (slave->check) {
     slave->check->release(word);
   }
@@ -62,7 +62,7 @@ void lock(volatile Word* word, const void* pc) {
       return __atomic_load_n(word, __ATOMIC_ACQUIRE) == 0;
     };
     constexpr auto kLock = sunway::Wait::Kind::lock;
-    sunway::Lock guard(sunway::world().mutex);
+    sunway::Lock guard(sunway::machine().mutex);
     do {
       if (slave == nullptr) {
         sunway::master_waits({kLock, pc, "a lock", is_free}, guard);
@@ -71,7 +71,7 @@ void lock(volatile Word* word, const void* pc) {
       }
     } while (!try_lock(word));
   }
-  took(word);
+  acquired(word);
 }
 
 template <class Word>
@@ -80,20 +80,20 @@ bool trylock(volatile Word* word, const void* pc) {
   if (slave != nullptr) sunway::take_turn(*slave);
   const bool mine = try_lock(word);
   if (mine) {
-    took(word);
+    acquired(word);
   } else if (slave != nullptr && slave->check) {
     slave->check->tried(word, pc);
   } else {
-    sched_yield();  // whoever has it may wait for a processor
+    sched_yield();  // the thread that has it may be waiting for a processor
   }
   return mine;
 }
 
 template <class Word>
 void unlock(volatile Word* word) {
-  sunway::World& all = sunway::world();
+  sunway::Machine& all = sunway::machine();
   const sunway::Lock guard(all.mutex);
-  gives(word);
+  releasing(word);
   __atomic_store_n(word, Word{0}, __ATOMIC_RELEASE);
   sunway::changed();
 }
@@ -226,7 +226,7 @@ unsigned long CRTS_time_cycle() {  // 2.1 GHz
   sunway::Slave* slave = sunway::self();
   if (slave != nullptr && slave->check) {
     ++slave->clock_reads;
-    return slave->cycle += sunway::kCyclesOfALook;
+    return slave->cycle += sunway::kCyclesPerRead;
   }
   return sunway::nanoseconds() / 10 * 21;
 }

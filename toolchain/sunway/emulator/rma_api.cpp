@@ -5,13 +5,11 @@
 #include <string>
 
 #include "toolchain/sunway/emulator/api.h"
-#include "toolchain/sunway/emulator/arrival.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
-#include "toolchain/sunway/emulator/meeting.h"
-#include "toolchain/sunway/emulator/output.h"
+#include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
 #include "toolchain/sunway/emulator/transfer.h"
-#include "toolchain/sunway/emulator/wait.h"
 
 namespace sunway = swamp::sunway;
 using sunway::Range;
@@ -31,11 +29,11 @@ struct Rma {
 };
 
 Slave& peer(Slave& slave, int id, const char* call) {
-  if (id < 0 || id >= sunway::world().slaves_per_group()) {
+  if (id < 0 || id >= sunway::machine().slaves_per_group()) {
     sunway::fail(
         1, std::string(call) + "(): there is no slave " + std::to_string(id));
   }
-  return sunway::world().slave(slave.group, id);
+  return sunway::machine().slave(slave.group, id);
 }
 
 void reply(const Slave& to, const Slave& from, volatile void* word) {
@@ -66,7 +64,7 @@ bool start(Slave& slave, const Rma& rma) {
   return rma.length > 0;
 }
 
-void look_at_source(Slave& slave, const Rma& rma) {
+void check_source(Slave& slave, const Rma& rma) {
   if (slave.check) {
     slave.check->sends(rma.local, rma.length, rma.call, rma.pc);
   }
@@ -76,12 +74,12 @@ int put(const Rma& rma, int id) {
   Slave& slave = sunway::require_self(rma.call);
   Slave& other = peer(slave, id, rma.call);
   if (start(slave, rma)) {
-    look_at_source(slave, rma);
-    sunway::before_arrival(slave, other);
+    check_source(slave, rma);
+    sunway::let_receivers_run(slave, other);
     send(slave, other, rma);
   }
   if (rma.local_reply != nullptr) sunway::add_reply(rma.local_reply);
-  sunway::replies_came();
+  sunway::notify_receivers();
   return 0;
 }
 
@@ -100,7 +98,7 @@ int get(const Rma& rma, int id, bool wait) {
                    0,
                    rma.local_reply,
                    rma.call};
-  // A get onto its own source has nothing to bring, and must not poison it.
+  // A get onto its own source moves nothing and must not poison it.
   const bool onto_itself = t.ldm == t.main;
   if (slave.check && !wait && !onto_itself) {
     slave.check->issue(t, rma.pc, rma.remote_reply != nullptr);
@@ -115,7 +113,7 @@ int get(const Rma& rma, int id, bool wait) {
     slave.check->replies(sunway::as_seen_by(other, slave, rma.remote_reply));
   }
   reply(other, slave, rma.remote_reply);
-  sunway::replies_came();
+  sunway::notify_receivers();
   return 0;
 }
 
@@ -123,8 +121,8 @@ int get(const Rma& rma, int id, bool wait) {
 int spread(const Rma& rma, Range range, unsigned mask, bool others = false) {
   Slave& slave = sunway::require_self(rma.call);
   if (start(slave, rma)) {
-    look_at_source(slave, rma);
-    sunway::before_arrival(slave, range, mask);
+    check_source(slave, rma);
+    sunway::let_receivers_run(slave, range, mask);
     sunway::for_range(slave, range, mask, [&](Slave& other) {
       if (&other != &slave) send(slave, other, rma);
     });
@@ -136,15 +134,15 @@ int spread(const Rma& rma, Range range, unsigned mask, bool others = false) {
   if (rma.local_reply != nullptr) {
     sunway::add_reply(rma.local_reply);
   }
-  sunway::replies_came();
+  sunway::notify_receivers();
   return 0;
 }
 
 int collect(const Rma& rma, Range range, bool is_root) {
   Slave& slave = sunway::require_self(rma.call);
-  sunway::meet(slave, range, rma.call, rma.pc);
+  sunway::wait_at_barrier(slave, range, rma.call, rma.pc);
   if (is_root) spread(rma, range, ~0u);
-  sunway::meet(slave, range, rma.call, rma.pc);
+  sunway::wait_at_barrier(slave, range, rma.call, rma.pc);
   return 0;
 }
 

@@ -10,10 +10,10 @@ namespace {
 
 template <class Visit>
 void for_live(Visit visit) {
-  for (Group& group : world().groups) {
+  for (Group& group : machine().groups) {
     if (group.remaining == 0) continue;
     for (auto& slave : group.slaves) {
-      if (slave->live) visit(*slave);
+      if (slave->live()) visit(*slave);
     }
   }
 }
@@ -23,7 +23,7 @@ bool is_ready(const Slave& slave) {
 }
 
 std::uint64_t next_random() {
-  std::uint64_t& state = world().order.lot;
+  std::uint64_t& state = machine().order.random_state;
   state ^= state << 13;
   state ^= state >> 7;
   state ^= state << 17;
@@ -31,14 +31,14 @@ std::uint64_t next_random() {
 }
 
 // choose() picks who has the turn next: the lowest for seed 0, the highest for
-// seed 1, else one by lot.
+// seed 1, otherwise a pseudo-random one.
 Slave* choose() {
   Slave* chosen = nullptr;
   std::uint64_t candidates = 0;
   for_live([&](Slave& slave) {
     if (!is_ready(slave)) return;
     ++candidates;
-    const std::uint64_t seed = world().order.seed;
+    const std::uint64_t seed = machine().order.seed;
     if (chosen == nullptr || seed == 1 ||
         (seed > 1 && next_random() % candidates == 0)) {
       chosen = &slave;
@@ -47,10 +47,10 @@ Slave* choose() {
   return chosen;
 }
 
-// choose_after() picks the next that can run, or nullptr: by number upwards,
-// for seed 1 downwards.
+// choose_after() picks the next slave that can run, or nullptr, in the order of
+// numbers; for seed 1 downwards.
 Slave* choose_after(const Slave& slave) {
-  const bool down = world().order.seed == 1;
+  const bool down = machine().order.seed == 1;
   Slave* first = nullptr;
   Slave* next = nullptr;
   bool passed = false;
@@ -66,33 +66,33 @@ Slave* choose_after(const Slave& slave) {
 }
 
 void pass_turn() {
-  World& all = world();
-  if (all.held || all.turn != nullptr) return;
+  Machine& all = machine();
+  if (all.launch_pending || all.turn != nullptr) return;
   all.turn = choose();
   if (all.turn != nullptr) all.turn->wake.notify_one();
 }
 
 // any_master_runs() returns whether a host thread may still do something.
 bool any_master_runs() {
-  const std::vector<const MasterWait*>& waits = world().master_waits;
+  const std::vector<const MasterWait*>& waits = machine().master_waits;
   const auto stuck =
       std::count_if(waits.begin(), waits.end(),
                     [](const MasterWait* wait) { return !wait->ready(); });
-  return world().masters > stuck;
+  return machine().masters > stuck;
 }
 
 bool all_groups_run() {
-  const std::vector<Group>& groups = world().groups;
+  const std::vector<Group>& groups = machine().groups;
   return std::all_of(groups.begin(), groups.end(), [](const Group& group) {
     return group.state != Group::State::idle;
   });
 }
 
-// end_node_meeting() ends the meeting of all slaves that are launched and not
-// joined when all have come. Not while a master may launch more of them: that
-// they are late must change nothing.
-bool end_node_meeting(bool more_may_come) {
-  World& all = world();
+// end_node_barrier() ends the barrier of all slaves that are launched and not
+// joined after all have arrived, but not while a master may launch more of
+// them: a late launch must not change the result.
+bool end_node_barrier(bool more_may_come) {
+  Machine& all = machine();
   int members = 0;
   for (const Group& group : all.groups) {
     if (group.state != Group::State::idle) {
@@ -115,14 +115,14 @@ bool master_may_end(const Slave& slave) {
     case Wait::Kind::node:
       return !all_groups_run();
     default:  // by another slave, if that is still to be started
-      return world().groups[static_cast<std::size_t>(slave.group)].singles;
+      return machine().groups[static_cast<std::size_t>(slave.group)].singles;
   }
 }
 
 }  // namespace
 
 void changed() {
-  World& all = world();
+  Machine& all = machine();
   all.master_wake.notify_all();
   if (all.check) {
     pass_turn();
@@ -134,10 +134,11 @@ void changed() {
 }
 
 bool yield_turn(Slave& slave) {
-  World& all = world();
+  Machine& all = machine();
   Lock lock(all.mutex);
   if (all.turn != &slave) return false;
-  // In turn, not by seed: else two who wait would go on for ever.
+  // Round robin, not by seed: otherwise two waiting slaves could alternate for
+  // ever.
   Slave* next = choose_after(slave);
   if (next == nullptr) return false;
   slave.wait = &slave.first_turn;
@@ -149,8 +150,8 @@ bool yield_turn(Slave& slave) {
 }
 
 void require_progress() {
-  World& all = world();
-  if (all.held) return;
+  Machine& all = machine();
+  if (all.launch_pending) return;
   bool stuck = true;
   bool waits_for_master = false;
   bool master_helps = false;
@@ -170,18 +171,18 @@ void require_progress() {
     }
     return;
   }
-  if (end_node_meeting(master_runs && !all_groups_run())) return;
+  if (end_node_barrier(master_runs && !all_groups_run())) return;
   if (!master_runs || !master_helps) check::report_hang(waits_for_master);
 }
 
 void block(Slave& slave, const Wait& wait, Lock& lock) {
-  World& all = world();
+  Machine& all = machine();
   const auto may_run = [&] {
     return wait.ready() && (!all.check || all.turn == &slave);
   };
   if (may_run()) {
     slave.wait = nullptr;
-    slave.loose = false;
+    slave.state = SlaveState::running;
     return;
   }
   slave.wait = &wait;
@@ -192,12 +193,12 @@ void block(Slave& slave, const Wait& wait, Lock& lock) {
   require_progress();
   slave.wake.wait(lock, may_run);
   slave.wait = nullptr;
-  slave.loose = false;
+  slave.state = SlaveState::running;
 }
 
 void ended(Slave& slave) {
-  World& all = world();
-  slave.live = false;
+  Machine& all = machine();
+  slave.state = SlaveState::idle;
   --all.live;
   if (all.turn == &slave) all.turn = nullptr;
   changed();
@@ -205,14 +206,14 @@ void ended(Slave& slave) {
 }
 
 void release_slaves() {
-  World& all = world();
-  if (!all.held) return;
-  all.held = false;
+  Machine& all = machine();
+  if (!all.launch_pending) return;
+  all.launch_pending = false;
   pass_turn();
 }
 
 void master_waits(const MasterWait& wait, Lock& lock) {
-  World& all = world();
+  Machine& all = machine();
   count_master();
   all.master_waits.push_back(&wait);
   release_slaves();
@@ -225,7 +226,7 @@ void master_waits(const MasterWait& wait, Lock& lock) {
 
 void wait_for_turn(Slave& slave) {
   {
-    Lock lock(world().mutex);
+    Lock lock(machine().mutex);
     block(slave, slave.first_turn, lock);
   }
   slave.check->regained();

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "toolchain/sunway/emulator/output.h"
+#include "toolchain/sunway/emulator/process.h"
 
 namespace swamp::sunway {
 namespace {

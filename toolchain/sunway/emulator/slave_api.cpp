@@ -1,10 +1,12 @@
 // Identity, LDM memory, clock and caches, for slaves.
+#include <string>
+
 #include "toolchain/sunway/emulator/api.h"
+#include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
-#include "toolchain/sunway/emulator/clock.h"
-#include "toolchain/sunway/emulator/ids.h"
+#include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
-#include "toolchain/sunway/emulator/world.h"
 
 namespace sunway = swamp::sunway;
 
@@ -16,7 +18,7 @@ __thread unsigned long counted_from = 0;  // by penv_slave0_cycle_init()
 unsigned long checked_cycle(sunway::Slave& slave) {
   sunway::take_turn(slave);
   ++slave.clock_reads;
-  return slave.cycle += sunway::kCyclesOfALook;
+  return slave.cycle += sunway::kCyclesPerRead;
 }
 
 }  // namespace
@@ -43,9 +45,9 @@ void ldm_free(void* memory, std::size_t bytes) {
   if (memory == nullptr) return;
   const auto offset =
       static_cast<std::size_t>(static_cast<std::byte*>(memory) - slave.slot);
-  const std::size_t held = slave.heap.release(offset);
+  const std::size_t piece_bytes = slave.heap.release(offset);
   if (slave.check) {
-    slave.check->freed(offset, held, bytes, SWAMP_SUNWAY_CALLER());
+    slave.check->freed(offset, piece_bytes, bytes, SWAMP_SUNWAY_CALLER());
   }
 }
 
@@ -93,6 +95,29 @@ int set_ptr_uncached(void**) { return 0; }
 int set_ptr_cached(void**) { return 0; }
 long get_slave_cache_size() { return 0; }
 void CRTS_memb() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
+#pragma GCC visibility pop
+
+}  // extern "C"
+
+// What simd.h calls for a vector at an address that is no multiple of its size.
+
+namespace sunway = swamp::sunway;
+
+extern "C" {
+
+#pragma GCC visibility push(default)
+
+void swamp_simd_misaligned(const volatile void*, int bytes) {
+  const sunway::Slave* slave = sunway::self();
+  if (slave == nullptr || !sunway::machine().check)
+    return;  // slow on the master
+  sunway::check::report(
+      {"misaligned", SWAMP_SUNWAY_CALLER(), slave,
+       "simd_load or simd_store of a vector of " + std::to_string(bytes) +
+           " bytes at an address that is no multiple of it: the machine ends "
+           "the program; use simd_loadu/simd_storeu, or align the array"});
+}
 
 #pragma GCC visibility pop
 

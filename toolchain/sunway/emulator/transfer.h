@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "toolchain/sunway/emulator/world.h"
+#include "toolchain/sunway/emulator/machine.h"
 
 namespace swamp::sunway {
 
@@ -22,7 +22,7 @@ struct Transfer {
   const char* call;  // the function's name
 
   bool writes_main() const noexcept { return kind == Kind::put; }
-  // extent() is the main memory from the first to the last byte.
+  // extent() is the number of bytes of main memory from the first to the last.
   std::size_t extent() const noexcept;
 };
 
@@ -39,20 +39,35 @@ void for_blocks(const Transfer& t, Visit visit) {
   }
 }
 
-// carry_out() moves the data.
+// carry_out() copies the data.
 void carry_out(const Transfer& transfer) noexcept;
 
-// add_reply() adds one to a reply word and wakes who waits for it.
+// add_reply() adds one to a reply word.
 void add_reply(volatile void* reply) noexcept;
 int read_reply(const volatile void* reply) noexcept;
 
-// count() enters the transfer into the slave's counters.
+// count() adds the transfer to the slave's counters.
 void count(Slave& slave, const Transfer& transfer) noexcept;
 
-// as_seen_by() is the address in `other`'s LDM of what is at `address` in
-// `slave`'s; an address outside LDM stays.
+// as_seen_by() translates an address in `slave`'s LDM to the same place in
+// `other`'s. An address outside LDM stays as it is.
 std::byte* as_seen_by(const Slave& other, const Slave& slave,
                       const volatile void* address) noexcept;
+
+// let_receivers_run() models the latency of RMA: receivers run on before the
+// data arrives, and often reset the reply word in that time. It returns when
+// the receivers wait for something, have ended, or had enough time. In check
+// mode only seed 0 with late transfers does that; the other orders, including
+// those of replays, find programs that rely on it.
+void let_receivers_run(Slave& slave, Slave& receiver);
+void let_receivers_run(Slave& slave, Range range, unsigned mask);
+
+// wait_reply() returns after the word has reached the value.
+void wait_reply(const char* call, volatile void* reply, int value,
+                const void* pc);
+
+// notify_receivers() wakes the slaves whose reply words have been raised.
+void notify_receivers();
 
 }  // namespace swamp::sunway
 

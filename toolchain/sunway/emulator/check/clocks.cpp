@@ -71,7 +71,7 @@ Clock& SlaveClock::writable() {
 void SlaveClock::restart() {
   const std::lock_guard<std::mutex> lock(mutex);
   Clock& clock = writable();
-  // What was done in earlier launches may still have to be compared.
+  // Accesses of earlier launches may not have been compared yet.
   const std::uint32_t own = epoch_ == epoch ? clock[slave_] : 0;
   epoch_ = epoch;
   std::fill(clock.begin(), clock.end(), 0);
@@ -82,25 +82,25 @@ void SlaveClock::restart() {
 }
 
 void SlaveClock::joined() {
-  if (epoch_ == epoch) give(kMasters.first, kMasters.second);
+  if (epoch_ == epoch) release(kMasters.first, kMasters.second);
 }
 
-void SlaveClock::give(const volatile void* object, std::uint64_t number) {
+void SlaveClock::release(const volatile void* object, std::uint64_t number) {
   const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
   join(objects()[{object, number}], *clock_);
   ++writable()[slave_];
 }
 
-void SlaveClock::take(const volatile void* object, std::uint64_t number) {
+void SlaveClock::acquire(const volatile void* object, std::uint64_t number) {
   const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
   const auto found = objects().find({object, number});
   if (found != objects().end()) join(writable(), found->second);
 }
 
-void SlaveClock::take_messages(const volatile void* object,
-                               std::uint64_t last) {
+void SlaveClock::acquire_messages(const volatile void* object,
+                                  std::uint64_t last) {
   const std::lock_guard<std::mutex> lock(mutex);
   const auto end = objects().upper_bound({object, last});
   for (auto next = objects().lower_bound({object, 0}); next != end;) {
@@ -109,7 +109,7 @@ void SlaveClock::take_messages(const volatile void* object,
   }
 }
 
-void masters_give(const volatile void* object, std::uint64_t number) {
+void masters_release(const volatile void* object, std::uint64_t number) {
   const std::lock_guard<std::mutex> lock(mutex);
   const auto masters = objects().find(kMasters);
   if (masters != objects().end()) {
@@ -117,7 +117,7 @@ void masters_give(const volatile void* object, std::uint64_t number) {
   }
 }
 
-void masters_take(const volatile void* object, std::uint64_t number) {
+void masters_acquire(const volatile void* object, std::uint64_t number) {
   const std::lock_guard<std::mutex> lock(mutex);
   const auto found = objects().find({object, number});
   if (found != objects().end()) join(objects()[kMasters], found->second);

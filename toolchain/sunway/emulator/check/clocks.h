@@ -1,5 +1,5 @@
-// Who comes before whom: vector clocks over slaves, moved by meetings, locks,
-// and what slaves send each other.
+// Which access happens before which: vector clocks over slaves, advanced by
+// barriers, locks and messages.
 #ifndef SWAMP_SUNWAY_EMULATOR_CHECK_CLOCKS_H_
 #define SWAMP_SUNWAY_EMULATOR_CHECK_CLOCKS_H_
 
@@ -12,19 +12,20 @@ namespace swamp::sunway::check {
 
 using Clock = std::vector<std::uint32_t>;  // of every slave of the machine
 
-// SlaveClock is what one slave knows of the others' progress.
+// SlaveClock is the vector clock of one slave.
 class SlaveClock {
  public:
   explicit SlaveClock(std::size_t slave, std::size_t slaves);
 
-  // give() adds what the slave knows to what `object` tells; take() learns it.
-  // `number` is which of its meetings or messages is meant: a fast slave may be
-  // at the next one before a slow one has left this one.
-  void give(const volatile void* object, std::uint64_t number = 0);
-  void take(const volatile void* object, std::uint64_t number = 0);
-  // take_messages() learns the messages up to `last`, of which this slave is
+  // release() adds what the slave knows to what `object` tells; acquire()
+  // learns it. `number` tells the generations of a barrier or the messages
+  // apart: a fast slave may be at the next one before a slow one has left this
+  // one.
+  void release(const volatile void* object, std::uint64_t number = 0);
+  void acquire(const volatile void* object, std::uint64_t number = 0);
+  // acquire_messages() learns the messages up to `last`, of which this slave is
   // the only receiver, and forgets them.
-  void take_messages(const volatile void* object, std::uint64_t last);
+  void acquire_messages(const volatile void* object, std::uint64_t last);
 
   // retire() gives with memory that is freed; reuse() takes what was given with
   // memory that is allocated.
@@ -51,13 +52,13 @@ class SlaveClock {
   std::shared_ptr<Clock> clock_;
 };
 
-// What host threads do to each other is not seen; so all of them together know
-// what any of them has learnt. masters_give() and masters_take() are a master's
-// part in a lock or a meeting.
-void masters_give(const volatile void* object, std::uint64_t number);
-void masters_take(const volatile void* object, std::uint64_t number);
+// Synchronisation between host threads is not observed, so they share one
+// clock. masters_release() and masters_acquire() are a master's part in a lock
+// or a barrier.
+void masters_release(const volatile void* object, std::uint64_t number);
+void masters_acquire(const volatile void* object, std::uint64_t number);
 
-// forget_objects() is for when nothing runs and all has been compared.
+// forget_objects() clears all clocks of objects; no slave may run.
 void forget_objects();
 
 }  // namespace swamp::sunway::check

@@ -1,5 +1,3 @@
-#include "toolchain/sunway/emulator/check/crash.h"
-
 #include <link.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -17,13 +15,13 @@
 #include "toolchain/sunway/emulator/check/location.h"
 #include "toolchain/sunway/emulator/check/registry.h"
 #include "toolchain/sunway/emulator/check/report.h"
-#include "toolchain/sunway/emulator/output.h"
-#include "toolchain/sunway/emulator/world.h"
+#include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/process.h"
 
 namespace swamp::sunway::check {
 namespace {
 
-constexpr unsigned kPatience = 10;  // seconds to find the place
+constexpr unsigned kAlarmSeconds = 10;  // seconds to find the place
 constexpr std::uintptr_t kPage = 4096;
 
 // in_program() returns whether the code is the program's, not a library's.
@@ -54,8 +52,8 @@ bool is_jump(const ucontext_t& context) {
          (context.uc_mcontext.gregs[REG_ERR] & kExecute) != 0;
 }
 
-// program_call() is where the program's own code is: at the fault, or where it
-// called the library that is, as a return address.
+// program_call() is the program's own code at the fault, or its call of the
+// library in which the fault is, as a return address.
 const void* program_call(const ucontext_t& context) {
   const auto pc =
       static_cast<std::uintptr_t>(context.uc_mcontext.gregs[REG_RIP]);
@@ -75,7 +73,7 @@ const void* program_call(const ucontext_t& context) {
   return found;
 }
 
-// what_of() is what the slave did.
+// what_of() describes what the slave did.
 std::string what_of(const Slave& slave, const siginfo_t& info,
                     const ucontext_t& context) {
   constexpr greg_t kPageFault = 14;
@@ -112,33 +110,35 @@ void end_by(int signal_number) {
   raise(signal_number);
 }
 
-// What it calls is not made for signal handlers, but the process ends anyway,
-// by the alarm if it stands still here.
-void say_crash(const Slave& slave, const siginfo_t& info,
-               const ucontext_t& context) {
+// The functions called are not async-signal-safe. The process ends anyway; the
+// alarm ends it if they block.
+void print_crash(const Slave& slave, const siginfo_t& info,
+                 const ucontext_t& context) {
   const OwnAllocations own;
   signal(SIGALRM, [](int) { end_by(fault); });
-  alarm(kPatience);
+  alarm(kAlarmSeconds);
   const Location at = locate(program_call(context));
-  say(at.file + ":" + std::to_string(at.line) + ": crash: cg " +
-      std::to_string(slave.group) + " slave " + std::to_string(slave.id) +
-      ": " + what_of(slave, info, context) + ": " + strsignal(info.si_signo));
+  print_line(at.file + ":" + std::to_string(at.line) + ": crash: cg " +
+             std::to_string(slave.group) + " slave " +
+             std::to_string(slave.id) + ": " + what_of(slave, info, context) +
+             ": " + strsignal(info.si_signo));
 }
 
 void crashed(int signal_number, siginfo_t* info, void* context) {
   const Slave* slave = self();
   if (slave != nullptr) {
     int none = 0;
-    // One is enough: the others wait for the end.
+    // Only the first crash is reported; other threads wait here for the end.
     while (!fault.compare_exchange_strong(none, signal_number)) pause();
-    say_crash(*slave, *info, *static_cast<const ucontext_t*>(context));
+    print_crash(*slave, *info, *static_cast<const ucontext_t*>(context));
   }
   if (reported()) {
-    say("swamp: then the program crashed");
+    print_line("swamp: then the program crashed");
     leave(kReportedExit);
   }
   signal(signal_number, SIG_DFL);
-  // A fault of an instruction comes again, with what a debugger wants to see.
+  // The faulting instruction runs again and faults with the default handler, so
+  // that a debugger sees it.
   if (info->si_code <= 0) raise(signal_number);
 }
 

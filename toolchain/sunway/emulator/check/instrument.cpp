@@ -44,7 +44,7 @@ void saw_atomic(const volatile void* address, std::size_t bytes, bool writes,
 extern "C" {
 
 void __tsan_init() {}
-// A function's own frame is there by now.
+// The function's own frame exists already.
 void __tsan_func_entry(void*) {
   Slave* slave = self();
   if (slave != nullptr && slave->check) {
@@ -67,7 +67,7 @@ SWAMP_ACCESS(8, 8)
 SWAMP_ACCESS(16, 16)
 #undef SWAMP_ACCESS
 
-// Of volatile words: how programs wait for each other in main memory.
+// Accesses to volatile words, with which programs synchronise in main memory.
 #define SWAMP_ACCESS(suffix, bytes)                         \
   void __tsan_volatile_read##suffix(void* address) {        \
     saw_read(address, bytes, SWAMP_SUNWAY_CALLER(), true);  \
@@ -146,8 +146,8 @@ void __tsan_atomic_signal_fence(int) {
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-// What slave code calls in check mode for these three of the C library; swcc
-// renames them when it links.
+// In check mode slave code calls these instead of the C library's functions;
+// swcc renames the calls at link time.
 void* swamp_slave_memcpy(void* to, const void* from, std::size_t bytes) {
   if (bytes != 0) {
     saw_read(from, bytes, SWAMP_SUNWAY_CALLER());

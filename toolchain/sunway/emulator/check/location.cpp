@@ -26,7 +26,7 @@ constexpr char kSlavePrefix[] = "slave_";  // swcc's, as the vendor's linker's
 // What the assembler's macro for the slaves' counter refers to.
 constexpr char kClock[] = "swamp_slave_cycles";
 
-// Variables is the program's symbol table, of what is no function.
+// Variables is the program's symbol table: variables and slave functions.
 struct Variables {
   std::vector<Symbol> statics;  // by begin, as loaded
   std::vector<Symbol> ldm;      // by begin, in the TLS block
@@ -180,7 +180,7 @@ std::string describe(std::uintptr_t address) {
   if (!symbol.name.empty()) {
     return symbol.name + " + " + std::to_string(address - symbol.begin);
   }
-  if (const Slave* slave = has_world() ? ldm_owner(address) : nullptr) {
+  if (const Slave* slave = has_machine() ? ldm_owner(address) : nullptr) {
     const auto statics = reinterpret_cast<std::uintptr_t>(slave->statics);
     const Symbol variable = find_ldm_variable(address - statics);
     return (variable.name.empty()

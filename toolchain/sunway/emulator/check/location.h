@@ -12,7 +12,7 @@ struct Location {
   int line;
 };
 
-// locate() is where in the sources the call that returns to `pc` stands; "?"
+// locate() returns the source line of the call that returns to `pc`; "?"
 // and 0 without debug information. Files below the working directory are named
 // from there.
 Location locate(const void* pc);
@@ -31,14 +31,14 @@ Symbol find_variable(std::uintptr_t address);
 // program's TLS block.
 Symbol find_ldm_variable(std::uintptr_t offset);
 
-// name_of_function() is what the program calls a slave function.
+// name_of_function() is the name of a slave function in the sources.
 std::string name_of_function(const void* function);
 
-// reads_clock_unseen() is a program whose slaves read the cycle counter by
-// inline assembly.
+// reads_clock_unseen() returns whether slaves read the cycle counter by inline
+// assembly, which check mode cannot intercept.
 bool reads_clock_unseen();
 
-// describe() names an address for people: "grid + 1024", "0x7f...".
+// describe() names an address for a report: "grid + 1024", "0x7f...".
 std::string describe(std::uintptr_t address);
 
 }  // namespace swamp::sunway::check

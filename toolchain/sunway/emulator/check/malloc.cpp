@@ -1,4 +1,5 @@
-// The malloc family, recorded in check mode; without it one test of a flag.
+// The malloc family. In check mode blocks are recorded; otherwise the cost is
+// one test of a flag.
 #include <dlfcn.h>
 #include <malloc.h>
 #include <sys/syscall.h>
@@ -12,8 +13,8 @@
 #include "toolchain/sunway/emulator/api.h"
 #include "toolchain/sunway/emulator/check/registry.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/settings.h"
-#include "toolchain/sunway/emulator/world.h"
 
 extern "C" void* __libc_malloc(std::size_t bytes);
 extern "C" void* __libc_calloc(std::size_t count, std::size_t bytes);

@@ -45,8 +45,8 @@ Blocks& blocks() {
   return *all;
 }
 
-// A fork() waits for who holds the books: a child has no one to give them back,
-// and could not allocate.
+// fork() waits for the mutex: in the child no thread could unlock it, and
+// allocation would block.
 [[gnu::constructor]] void register_fork_handlers() {
   pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); },
                  [] { mutex.unlock(); });
@@ -78,8 +78,8 @@ std::vector<Mapping> read_mappings() {
   return all;
 }
 
-// mapped_bytes() is how much is mapped from an address on, in neighbours of the
-// same kind.
+// mapped_bytes() is how much is mapped from an address on, in adjacent mappings
+// with the same access.
 std::size_t mapped_bytes(const std::vector<Mapping>& all,
                          std::uintptr_t address, bool write) {
   std::uintptr_t end = address;
@@ -92,7 +92,8 @@ std::size_t mapped_bytes(const std::vector<Mapping>& all,
   return end - address;
 }
 
-// The mappings seldom change: what was good stays good until something is not.
+// A cache: the mappings seldom change, so they are read again only if a check
+// fails.
 std::vector<Mapping> known_mappings;
 std::mutex known_mutex;
 
@@ -109,7 +110,7 @@ std::size_t mapped_bytes(std::uintptr_t address, std::size_t want, bool write) {
 }  // namespace
 
 const Slave* ldm_owner(std::uintptr_t address) {
-  const World& all = world();
+  const Machine& all = machine();
   for (const Group& group : all.groups) {
     const auto begin = reinterpret_cast<std::uintptr_t>(group.memory.load());
     const std::size_t number = (address - begin) / all.slot_bytes;
@@ -171,7 +172,7 @@ std::string why_not_main(std::uintptr_t address, std::size_t bytes,
   }
   if (ldm_owner(address) != nullptr) return "is in LDM, not in main memory";
   if (mapped_bytes(address, bytes, write) < bytes) {
-    return "is no memory of the program's: not allocated, freed, or not to "
+    return "is not memory of the program: not allocated, freed, or not to "
            "be " +
            std::string(write ? "written" : "read");
   }

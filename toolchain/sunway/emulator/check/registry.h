@@ -1,4 +1,4 @@
-// What of main memory a slave may transfer to and from: allocations, statics,
+// The main memory that a slave may transfer to and from: allocations, statics,
 // mappings and the stacks of the master's threads.
 #ifndef SWAMP_SUNWAY_EMULATOR_CHECK_REGISTRY_H_
 #define SWAMP_SUNWAY_EMULATOR_CHECK_REGISTRY_H_
@@ -7,24 +7,24 @@
 #include <cstdint>
 #include <string>
 
-#include "toolchain/sunway/emulator/world.h"
+#include "toolchain/sunway/emulator/machine.h"
 
 namespace swamp::sunway::check {
 
-// Block is a piece of malloc's; bytes 0: none.
+// Block is a block of malloc(); bytes is 0 if there is none.
 struct Block {
   std::uintptr_t begin = 0;
   std::size_t bytes = 0;
   const void* pc = nullptr;
 };
 
-// add_block() and remove_block() are for malloc's own calls; they allocate by
-// the C library's inner functions.
+// add_block() and remove_block() are called inside malloc() and free(); they
+// use the C library's internal allocator.
 void add_block(const void* memory, std::size_t bytes, const void* pc) noexcept;
 // remove_block() returns what the block was.
 Block remove_block(const void* memory) noexcept;
 
-// While an OwnAllocations lives, what the calling thread allocates and frees is
+// While an OwnAllocations exists, allocations of the calling thread count as
 // the checker's, not the slave's.
 class OwnAllocations {
  public:
@@ -37,14 +37,14 @@ class OwnAllocations {
   bool outer_;
 };
 
-// allocate() is memalign() that was called where `pc` returns to.
+// allocate() is memalign() for a caller at `pc`.
 void* allocate(std::size_t alignment, std::size_t bytes, const void* pc);
 
 // find_block() finds the block that holds an address.
 Block find_block(std::uintptr_t address);
 
-// why_not_main() says what is wrong with [address, address + bytes) as main
-// memory to read (or, `write`, to write); empty when nothing is.
+// why_not_main() returns why [address, address + bytes) is not main memory that
+// may be read (or, with `write`, written); empty if it may.
 std::string why_not_main(std::uintptr_t address, std::size_t bytes, bool write);
 
 // ldm_owner() is the slave in whose LDM an address is, or nullptr.

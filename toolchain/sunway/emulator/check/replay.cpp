@@ -12,23 +12,20 @@
 #include <utility>
 #include <vector>
 
-#include "toolchain/sunway/emulator/check/channel.h"
-#include "toolchain/sunway/emulator/check/difference.h"
+#include "toolchain/sunway/emulator/check/access_log.h"
 #include "toolchain/sunway/emulator/check/location.h"
 #include "toolchain/sunway/emulator/check/registry.h"
-#include "toolchain/sunway/emulator/check/replay_child.h"
+#include "toolchain/sunway/emulator/check/replay_parts.h"
 #include "toolchain/sunway/emulator/check/report.h"
-#include "toolchain/sunway/emulator/check/schedule_report.h"
-#include "toolchain/sunway/emulator/check/written.h"
-#include "toolchain/sunway/emulator/clock.h"
+#include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/settings.h"
 
 namespace swamp::sunway::check {
 namespace {
 
 constexpr unsigned long kSecond = 1000000000;
-// Without SWAMP_CHECK_SCHEDULES: how many runs of how many slaves are worth
-// their time, and how much of it all launches may cost together.
+// Without SWAMP_CHECK_SCHEDULES: limits for the number of runs and slaves, and
+// for the time of all replays together.
 constexpr int kRuns = 3;
 constexpr int kSlaves = 192;
 constexpr std::uint64_t kFirst = 4;  // launches of a function, all of them
@@ -40,7 +37,7 @@ struct Replay {
   Order order;
 };
 
-// State is of the running launch, but for what all launches have cost.
+// State of the running launch, and the time spent on all launches.
 struct State {
   std::vector<Replay> replays;
   unsigned long started = 0;
@@ -53,9 +50,9 @@ State& state() {
 }
 
 // order_of() is that of the i-th replay: first the same with transfers at the
-// other time, then the reverse, then by lot.
+// other time, then in reverse order, then in pseudo-random ones.
 Order order_of(int i) {
-  const Order& own = world().order;
+  const Order& own = machine().order;
   Order order = own;
   if (i == 0) {
     order.eager = !own.eager;
@@ -68,15 +65,15 @@ Order order_of(int i) {
   return order;
 }
 
-// is_untouched() is a launch that the join of `mask` waits for as a whole and
-// of which no slave has begun; *slaves becomes how many there are.
+// is_untouched() returns whether the join of `mask` waits for a whole launch of
+// which no slave has begun; *slaves is set to the number of slaves.
 bool is_untouched(unsigned mask, int* slaves, SlaveFunction* function) {
-  const World& all = world();
+  const Machine& all = machine();
   *slaves = 0;
-  if (!all.held || all.turn != nullptr) return false;
+  if (!all.launch_pending || all.turn != nullptr) return false;
   for (std::size_t i = 0; i < all.groups.size(); ++i) {
     for (const auto& slave : all.groups[i].slaves) {
-      if (!slave->live) continue;
+      if (!slave->live()) continue;
       if ((mask >> i & 1u) == 0 || slave->wait != &slave->first_turn ||
           all.groups[i].singles) {
         return false;
@@ -88,11 +85,11 @@ bool is_untouched(unsigned mask, int* slaves, SlaveFunction* function) {
   return *slaves != 0;
 }
 
-// has_other_threads() is a program whose master has helpers: a child would miss
-// them.
+// has_other_threads() returns whether the program has threads of its own, which
+// would not exist in a child.
 bool has_other_threads() {
   std::size_t own = 2;  // the master and the watchdog
-  for (const Group& group : world().groups) own += group.slaves.size();
+  for (const Group& group : machine().groups) own += group.slaves.size();
   std::size_t there = 0;
   DIR* folder = opendir("/proc/self/task");
   if (folder == nullptr) return true;
@@ -132,8 +129,8 @@ int end_child(const Replay& replay) {
   return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-// judge() returns true when it has reported something.
-bool judge(const Replay& replay, Outcome& outcome) {
+// compare_replay() returns whether it has reported something.
+bool compare_replay(const Replay& replay, Outcome& outcome) {
   if (!outcome.findings.empty()) {
     Finding finding = outcome.findings.front();
     finding.text += order_of_slaves(replay.order);
@@ -142,10 +139,10 @@ bool judge(const Replay& replay, Outcome& outcome) {
   }
   const std::vector<Written>* mine = written();
   if (outcome.end != Outcome::End::done || mine == nullptr) return false;
-  const std::vector<Use> own = uses();
+  const std::vector<Usage> own = usages();
   for (std::size_t i = 0; i < own.size(); ++i) {
-    // Times that the slaves took are in their results, for all we know.
-    if (own[i].clock_reads != outcome.uses[i].clock_reads) return false;
+    // Times that the slaves elapsed are in their results, for all we know.
+    if (own[i].clock_reads != outcome.usages[i].clock_reads) return false;
   }
   const std::vector<Difference> found =
       find_differences(*mine, outcome, replay.channel);
@@ -187,11 +184,11 @@ void end_replays() {
   State& all = state();
   if (all.replays.empty()) return;
   const unsigned long now = nanoseconds();
-  const unsigned long took = now - all.started;
-  const unsigned long patience = kSecond + 4 * took;
-  // The runs take a multiple of what the launch took.
+  const unsigned long elapsed = now - all.started;
+  const unsigned long allowed = kSecond + 4 * elapsed;
+  // The runs take a multiple of what the launch elapsed.
   const bool wanted =
-      !reported() && (settings().schedules >= 0 || took <= kMostTime / 2);
+      !reported() && (settings().schedules >= 0 || elapsed <= kMostTime / 2);
   for (const Replay& replay : all.replays) {
     const char go = 1;
     if (wanted) (void)send(replay.channel, &go, 1, MSG_NOSIGNAL);
@@ -199,16 +196,16 @@ void end_replays() {
   for (const Replay& replay : all.replays) {
     if (wanted && !reported()) {
       const unsigned long deadline = settings().schedules < 0
-                                         ? now + patience
-                                         : nanoseconds() + 10 * patience;
+                                         ? now + allowed
+                                         : nanoseconds() + 10 * allowed;
       Outcome outcome = receive(replay.channel, deadline);
-      if (judge(replay, outcome)) {
+      if (compare_replay(replay, outcome)) {
         (void)end_child(replay);
         continue;
       }
       const bool ended = outcome.end == Outcome::End::done;
       const int signal = end_child(replay);
-      // SIGSYS: its slaves used files, which cannot be done twice.
+      // SIGSYS: its slaves used files, which must not happen twice.
       if (!ended && signal != 0 && signal != SIGKILL && signal != SIGSYS) {
         report_crash(signal, replay.order);
       }

@@ -1,21 +1,22 @@
-// A launch run again, in children of the process: from the same memory, but in
-// other orders of the slaves and with transfers at another time. What the
-// slaves leave in main memory must be the same to the bit.
+// Runs a launch again in child processes: from the same memory, but with other
+// orders of the slaves and other times of transfers. The slaves must leave the
+// same bits in main memory.
 #ifndef SWAMP_SUNWAY_EMULATOR_CHECK_REPLAY_H_
 #define SWAMP_SUNWAY_EMULATOR_CHECK_REPLAY_H_
 
 namespace swamp::sunway::check {
 
-// start_replays() is the master's join of the groups of `mask`, before it waits
-// and under the world's mutex: only a launch of which no slave has begun is run
-// again. It returns in the children, too; they go on as the join does.
+// start_replays() is called by the master's join of the groups of `mask`,
+// before it waits and under the machine's mutex. Only a launch of which no
+// slave has begun is run again. It also returns in the children, which continue
+// with the join.
 void start_replays(unsigned mask);
 
-// end_replays() is the end of a launch. It reports what differs; a child does
-// not return from it.
+// end_replays() is called at the end of a launch and reports differences. It
+// does not return in a child.
 void end_replays();
 
-// is_replay() says whether this process is such a child.
+// is_replay() returns whether this process is such a child.
 bool is_replay() noexcept;
 
 }  // namespace swamp::sunway::check

@@ -8,7 +8,7 @@
 
 #include "toolchain/sunway/emulator/check/location.h"
 #include "toolchain/sunway/emulator/check/registry.h"
-#include "toolchain/sunway/emulator/output.h"
+#include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/settings.h"
 
 namespace swamp::sunway::check {
@@ -91,7 +91,7 @@ void emit(const Finding& finding, bool is_note) {
   said.line = at.file + ":" + std::to_string(at.line) + ": " +
               (is_note ? "note: " : "") + finding.category + ": " + who + ": " +
               text;
-  say(said.line);
+  print_line(said.line);
   append_json(finding, at, is_note, text);
   state.reporting = false;
   if (!is_note && settings().halt) end_now(kReportedExit);
@@ -111,7 +111,7 @@ void forward_findings(Forward forward) {
   all().forward = forward;
 }
 
-void say_totals() {
+void print_totals() {
   const std::lock_guard<std::mutex> lock(all().mutex);
   if (all().forward != nullptr) return;
   std::size_t repeated = 0;
@@ -119,8 +119,8 @@ void say_totals() {
     if (!said.is_note) repeated += said.count - 1;
   }
   if (repeated != 0) {
-    say("swamp: " + std::to_string(repeated) +
-        " more of the same at these places, by other slaves or later");
+    print_line("swamp: " + std::to_string(repeated) +
+               " more of the same at these places, by other slaves or later");
   }
 }
 

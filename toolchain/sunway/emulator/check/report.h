@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "toolchain/sunway/emulator/world.h"
+#include "toolchain/sunway/emulator/machine.h"
 
 namespace swamp::sunway::check {
 
@@ -17,26 +17,37 @@ struct Finding {
   const void* clash = nullptr;  // the other place, named in the text
 };
 
-// report() says a finding once for every category and pair of places: what one
-// slave does wrong, usually all do.
+// report() prints a finding once for every category and pair of places, because
+// usually all slaves have the same bug.
 void report(const Finding& finding);
 // note() is a report that begins with "note: " after the place and leaves the
 // exit code alone.
 void note(const Finding& finding);
 
-// reported() says whether report() said anything.
+// reported() returns whether report() was called.
 bool reported() noexcept;
 
-// is_reporting() is true while a finding is being put into words: to read the
-// program's debug information takes a while.
+// is_reporting() returns whether a finding is being formatted; reading the
+// debug information takes a while.
 bool is_reporting() noexcept;
 
-// Forward is where findings go instead, in a child that runs a launch again.
+// Forward receives the findings of a child that runs a launch again, instead of
+// the output.
 using Forward = void (*)(const Finding& finding, bool is_note);
 void forward_findings(Forward forward);
 
-// say_totals() ends the program's reports.
-void say_totals();
+// print_totals() ends the program's reports.
+void print_totals();
+
+// watch_crashes() installs, once, handlers for the signals of faults for which
+// the program has none. They print which slave does what and where, and end the
+// process by the signal, or, after a report, as reported programs end: most
+// likely what was reported is why.
+void watch_crashes();
+
+// have_signal_stack() lets the calling thread report a crash after a stack
+// overflow.
+void have_signal_stack();
 
 }  // namespace swamp::sunway::check
 

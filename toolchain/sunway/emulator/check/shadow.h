@@ -7,10 +7,10 @@
 
 namespace swamp::sunway::check {
 
-// Shadow knows of every byte of a slave's slot whether it was written
-// since it was allocated (heap) or since the launch began (stack). Words that
-// never were hold poison; a word that the system's libraries wrote without our
-// seeing it does not, so a word counts as unwritten only when both say so.
+// Shadow records for every byte of a slave's slot whether it was written since
+// it was allocated (heap) or since the launch began (stack). Unwritten words
+// also hold a poison value. System libraries write without being observed, so a
+// word counts as unwritten only if it is marked so and still holds the poison.
 class Shadow {
  public:
   static constexpr std::uint8_t kPoison = 0xff;  // nan in every float format

@@ -1,34 +1,23 @@
-// Every load and store of a slave's own instructions: what they clash with.
-#include <algorithm>
-#include <chrono>
-#include <thread>
+// Checks of every load and store of a slave's own instructions.
+#include <string>
 
-#include "toolchain/sunway/emulator/check/args.h"
+#include "toolchain/sunway/emulator/check/access_log.h"
+#include "toolchain/sunway/emulator/check/host_check.h"
 #include "toolchain/sunway/emulator/check/ranges.h"
 #include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
-#include "toolchain/sunway/emulator/check/written.h"
 #include "toolchain/sunway/emulator/schedule.h"
 #include "toolchain/sunway/emulator/settings.h"
 
 namespace swamp::sunway::check {
-namespace {
-
-constexpr int kPatience = 100;
-// So many accesses without a call let others run, whatever they are: the slave
-// may wait in a way that looks like work.
-constexpr int kLongRun = 100000;
-constexpr int kLongestRest = 64;
-
-}  // namespace
-
-void SlaveCheck::look_at_replies(std::uintptr_t begin, std::uintptr_t end,
-                                 const void* pc) {
+void SlaveCheck::check_reply_reads(std::uintptr_t begin, std::uintptr_t end,
+                                   const void* pc) {
   for (std::size_t i = 0; i < pending_.size(); ++i) {
     Pending& pending = pending_[i];
-    if (!meet(begin, end, pending.transfer.reply, 4)) continue;
-    // The first look sees the old count; who looks again waits.
-    if (pending.looks++ == 0) {
+    if (!overlaps(begin, end, pending.transfer.reply, 4)) continue;
+    // The first read sees the old count; a second one means that the slave
+    // polls.
+    if (pending.reply_reads++ == 0) {
       pending.passed_by = pc;
       continue;
     }
@@ -41,79 +30,34 @@ void SlaveCheck::look_at_replies(std::uintptr_t begin, std::uintptr_t end,
   }
 }
 
-bool SlaveCheck::Words::again(std::uintptr_t word, bool is_volatile) noexcept {
-  if (count_ == 0 && !is_volatile) return false;
-  std::size_t place = word / 4 * 0x9e3779b97f4a7c15u >> 57;
-  while (places_[place] != 0 && places_[place] != word) {
-    place = (place + 1) % places_.size();
-  }
-  if (places_[place] == word) return true;
-  if (count_ == kMost) {
-    clear();
-    return again(word, is_volatile);
-  }
-  places_[place] = word;
-  ++count_;
-  return false;
-}
-
-void SlaveCheck::count_access() {
-  if (++accesses_ < kLongRun) return;
-  accesses_ = 0;
-  (void)yield_turn(slave_);
-}
-
-void SlaveCheck::look(std::uintptr_t word, const void* pc, bool is_volatile) {
-  count_access();
-  if (word == last_read_ || looked_at_.again(word, is_volatile)) {
-    slave_.look_pc = pc;
-    again();
-  } else {
-    looks_ = 0;
-    rest_ms_ = 1;
-    slave_.look_pc = nullptr;
-    step();
-  }
-  last_read_ = word;
-}
-
-void SlaveCheck::again() {
-  if (++looks_ <= kPatience) return;
-  looks_ = 0;
-  if (yield_turn(slave_)) return;
-  // Nobody here can help; whoever can needs the cores.
-  rest_ms_ = std::min(2 * rest_ms_, kLongestRest);
-  std::this_thread::sleep_for(std::chrono::milliseconds(rest_ms_ / 2));
-}
-
 void SlaveCheck::read(const volatile void* address, std::size_t bytes,
                       const void* pc, bool is_volatile) {
   const std::uintptr_t begin = number(address);
   const std::uintptr_t end = begin + bytes;
-  settle();
+  direct_.log_write();
   take_turn(slave_);
-  look(begin, pc, is_volatile);
-  attend();  // others may have run since
+  progress_.read(begin, pc, is_volatile);
+  resume();  // others may have run in the meantime
   if (is_volatile) last_flag_ = begin;
   if (!slave_.in_ldm(address, bytes)) {
     if (is_volatile) {
-      clock_.take(address);
+      clock_.acquire(address);
     } else {
-      direct_read(begin, end, pc);
+      direct_.read(begin, end, pc);
     }
     if (!pending_.empty()) direct_in_flight(begin, end, false, pc);
     if (may_have_changed()) check_args(slave_, address, bytes, pc);
-    if (settings().main_access) direct(begin, end, false, pc);
+    if (settings().main_access) check_direct(begin, end, false, pc);
     return;
   }
-  if (begin < accessed_ && begin >= number(slave_.stack)) deepen(begin, pc);
+  stack_.access(begin, pc);
   if (!arrivals_.empty()) check_arrivals(begin, end, is_volatile, pc);
   if (!pending_.empty()) {
-    look_at_replies(begin, end, pc);
+    check_reply_reads(begin, end, pc);
     for (Pending& pending : pending_) {
       const Transfer& t = pending.transfer;
       if (!t.writes_main() &&
-          meet(begin, end, t.ldm, static_cast<std::size_t>(t.length))) {
+          overlaps(begin, end, t.ldm, static_cast<std::size_t>(t.length))) {
         report_unwaited(pending, pc,
                         std::string("reads what ") + t.call +
                             " is still bringing: wait for its reply first");
@@ -127,26 +71,24 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
                        const void* pc, bool is_volatile) {
   const std::uintptr_t begin = number(address);
   const std::uintptr_t end = begin + bytes;
-  settle();
-  attend();
-  step();
-  looked_at_.clear();
-  count_access();
+  direct_.log_write();
+  resume();
+  progress_.wrote();
   if (!slave_.in_ldm(address, bytes)) {
-    if (is_volatile) clock_.give(address);
+    if (is_volatile) clock_.release(address);
     if (!pending_.empty()) direct_in_flight(begin, end, true, pc);
-    direct(begin, end, true, pc);
-    if (is_volatile) {  // a flag, for its order
+    check_direct(begin, end, true, pc);
+    if (is_volatile) {  // a flag, which orders slaves
       add_written({begin, end, pc, &slave_});
-      written_ = {};
+      direct_.drop_write();
     }
     return;
   }
-  if (begin < accessed_ && begin >= number(slave_.stack)) deepen(begin, pc);
+  stack_.access(begin, pc);
   for (Pending& pending : pending_) {
     const Transfer& t = pending.transfer;
-    if (meet(begin, end, t.reply, 4)) {
-      pending.looks = 0;
+    if (overlaps(begin, end, t.reply, 4)) {
+      pending.reply_reads = 0;
       if (!pending.reported) {
         pending.reported = true;
         report({"stale-reply", pc, &slave_,
@@ -156,7 +98,7 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
                 pending.pc});
       }
     }
-    if (!meet(begin, end, t.ldm, static_cast<std::size_t>(t.length)) ||
+    if (!overlaps(begin, end, t.ldm, static_cast<std::size_t>(t.length)) ||
         pending.reported) {
       continue;
     }
@@ -180,7 +122,7 @@ void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
                              bool write, const void* pc) {
   auto* at = static_cast<std::byte*>(const_cast<void*>(address));
   const auto offset = static_cast<std::size_t>(at - slave_.slot);
-  if (offset < world().ldm_bytes && !slave_.heap.holds(offset, bytes)) {
+  if (offset < machine().ldm_bytes && !slave_.heap.holds(offset, bytes)) {
     report({"ldm-range", pc, &slave_,
             std::string(write ? "writes" : "reads") +
                 " outside what ldm_malloc gave, at byte " +
@@ -191,13 +133,53 @@ void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
     shadow_.written(at, bytes);
     return;
   }
-  if (offset >= world().ldm_bytes) return;
-  // Not all of a struct need be written: some of it is padding.
+  if (offset >= machine().ldm_bytes) return;
+  // A struct may contain padding, so some unwritten words are legal.
   if (shadow_.unwritten_words(at, bytes) == Shadow::words(at, bytes)) {
     report({"uninitialised", pc, &slave_,
             "reads memory of ldm_malloc to which nothing was written: on the "
             "machine it holds what the last program left"});
     shadow_.written(at, bytes);
+  }
+}
+
+void SlaveCheck::direct_in_flight(std::uintptr_t begin, std::uintptr_t end,
+                                  bool write, const void* pc) {
+  for (Pending& pending : pending_) {
+    const Transfer& t = pending.transfer;
+    if (pending.reported || t.kind == Transfer::Kind::remote_get ||
+        (!write && !t.writes_main()) || !overlaps_main(t, begin, end)) {
+      continue;
+    }
+    if (!write) {
+      report_unwaited(pending, pc,
+                      std::string("reads main memory that the slave's own ") +
+                          t.call + " still writes: wait for its reply first");
+      continue;
+    }
+    pending.reported = true;
+    report({t.writes_main() ? "reuse-in-flight" : "source-modified", pc,
+            &slave_,
+            std::string("writes main memory that the slave's own ") + t.call +
+                " still " + (t.writes_main() ? "writes" : "reads") +
+                ": wait for its reply first",
+            pending.pc});
+  }
+}
+
+void SlaveCheck::check_direct(std::uintptr_t begin, std::uintptr_t end,
+                              bool write, const void* pc) {
+  auto* address = reinterpret_cast<void*>(begin);
+  if (write) {
+    args_written(address, end - begin);
+    direct_.write(begin, end, pc);
+  }
+  if (settings().main_access) {
+    report({"main-access", pc, &slave_,
+            std::string(write ? "writes" : "reads") + " main memory at " +
+                describe(begin) +
+                " directly: hundreds of cycles, and not coherent with other "
+                "slaves' caches; use DMA"});
   }
 }
 

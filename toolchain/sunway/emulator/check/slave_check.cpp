@@ -3,25 +3,18 @@
 #include <algorithm>
 #include <cstring>
 
-#include "toolchain/sunway/emulator/check/args.h"
-#include "toolchain/sunway/emulator/check/footprint.h"
-#include "toolchain/sunway/emulator/check/hash.h"
+#include "toolchain/sunway/emulator/api.h"
+#include "toolchain/sunway/emulator/check/access_log.h"
+#include "toolchain/sunway/emulator/check/host_check.h"
 #include "toolchain/sunway/emulator/check/ranges.h"
 #include "toolchain/sunway/emulator/check/report.h"
-#include "toolchain/sunway/emulator/check/written.h"
-#include "toolchain/sunway/emulator/ids.h"
 #include "toolchain/sunway/emulator/schedule.h"
 #include "toolchain/sunway/emulator/settings.h"
 
 namespace swamp::sunway::check {
 namespace {
 
-std::size_t number_of(const Slave& slave) {
-  return static_cast<std::size_t>(slave.group * settings().slaves_per_group +
-                                  slave.id);
-}
-
-// next_reply() is what the word will be when the next reply has come.
+// next_reply() is the value of the word after the next reply.
 std::uint64_t next_reply(const volatile void* reply) {
   return static_cast<std::uint64_t>(read_reply(reply)) + 1;
 }
@@ -30,59 +23,56 @@ std::uint64_t next_reply(const volatile void* reply) {
 
 SlaveCheck::SlaveCheck(Slave& slave, std::size_t slot_bytes)
     : slave_(slave),
-      clock_(number_of(slave),
+      clock_(slave.number(),
              static_cast<std::size_t>(settings().core_groups) *
                  static_cast<std::size_t>(settings().slaves_per_group)),
-      shadow_(slave.slot, slot_bytes) {}
+      shadow_(slave.slot, slot_bytes),
+      progress_(slave),
+      stack_(slave),
+      direct_(slave, clock_) {}
 
-void SlaveCheck::enter(const void* pc) {
+void SlaveCheck::begin_call(const void* pc) {
   slave_.last_pc = pc;
-  slave_.look_pc = nullptr;
-  looked_at_.clear();
-  accesses_ = 0;
-  settle();
-  step();
-  attend();
+  progress_.begin_call();
+  direct_.log_write();
+  progress_.advance();
+  resume();
   called_ = clock_.now();
 }
 
 void SlaveCheck::begin_launch() {
-  step();
-  attend();
-  // What lies below belongs to no frame yet, but for those that this one calls.
+  progress_.advance();
+  resume();
+  // The memory below belongs to no frame yet, except those of functions called
+  // here.
   constexpr std::size_t kMargin = 1024;
-  // Of the C library's functions, whose accesses are not seen.
+  // For the C library's functions, whose accesses are not observed.
   constexpr std::size_t kBelow = 8192;
   auto* here = static_cast<std::byte*>(__builtin_frame_address(0));
   const auto room = static_cast<std::size_t>(here - slave_.stack);
   const std::size_t bytes =
-      std::min(room - std::min(room, kMargin), world().ldm_bytes) / 4 * 4;
+      std::min(room - std::min(room, kMargin), machine().ldm_bytes) / 4 * 4;
   std::byte* begin = here - kMargin - bytes;
   begin -= number(begin) % 4;
-  // Far below of what the last launch used it is poison still.
+  // Memory far below what the last launch used is still poisoned.
   std::byte* first = begin;
-  if (launch_++ != 0 && lowest_ > number(begin) + kBelow) {
-    first += (lowest_ - kBelow - number(begin)) / 4 * 4;
+  if (!first_launch_ && stack_.lowest() > number(begin) + kBelow) {
+    first += (stack_.lowest() - kBelow - number(begin)) / 4 * 4;
   }
   const auto done = std::min(static_cast<std::size_t>(first - begin), bytes);
   shadow_.poison(begin + done, bytes - done);
-  lowest_ = number(here);
-  accessed_ = lowest_;
-  deep_ = 0;
-  entered_ = 0;
+  first_launch_ = false;
+  stack_.begin_launch(number(here));
+  direct_.begin_launch();
   arrivals_.clear();
 }
 
-std::size_t SlaveCheck::stack_bytes() const noexcept {
-  return number(slave_.stack_top) - std::min(lowest_, number(slave_.stack_top));
-}
-
 void SlaveCheck::end_launch() {
-  attend();
-  settle();
-  enter_reads();
-  check_depth(deep_, deep_pc_);
-  step();
+  resume();
+  direct_.log_write();
+  direct_.log_reads();
+  stack_.end_launch();
+  progress_.advance();
   for (Pending& pending : pending_) {
     report_unwaited(pending, pending.pc,
                     "the transfer is not waited for before the slave ends: "
@@ -114,16 +104,17 @@ void SlaveCheck::log(const Transfer& t, const void* pc,
   if (t.kind == Transfer::Kind::remote_get) {
     const Slave* owner = ldm_owner(number(t.main));
     if (owner == nullptr || owner == &slave_) return;
-    touch_ldm(*owner, {number(t.main), number(t.main) + bytes_of(t), &slave_,
-                       pc, false, false, 0, before, clock_.now()});
+    log_ldm_access(*owner,
+                   {number(t.main), number(t.main) + bytes_of(t), &slave_, pc,
+                    false, false, 0, before, clock_.now()});
     return;
   }
   for_blocks(t, [&](std::byte* main, std::byte*, std::size_t bytes) {
     if (t.writes_main()) {
       add_written({number(main), number(main) + bytes, pc, &slave_});
     }
-    add_touch({number(main), number(main) + bytes, &slave_, pc, t.writes_main(),
-               false, 0, before, clock_.now()});
+    log_access({number(main), number(main) + bytes, &slave_, pc,
+                t.writes_main(), false, 0, before, clock_.now()});
   });
   if (t.writes_main()) {
     args_written(t.main, t.extent());
@@ -141,13 +132,13 @@ void SlaveCheck::log_unknown(const Transfer& t) const {
 
 void SlaveCheck::issue(const Transfer& t, const void* pc, bool now) {
   if (t.reply == nullptr) {
-    enter(pc);
+    begin_call(pc);
     (void)check_reply(nullptr, t.call, pc);
     return;
   }
   if (!allows(t, pc)) {
     if (slave_.in_ldm(t.reply, 4)) add_reply(t.reply);
-    return;  // counted, or the slave would hang on top of it
+    return;  // count it as done, or wait() would hang as well
   }
   check_clashes(t, pc);
   check_written(t, pc);
@@ -155,7 +146,7 @@ void SlaveCheck::issue(const Transfer& t, const void* pc, bool now) {
     check_args(slave_, t.main, bytes_of(t), pc);
   }
   Pending pending{t, pc, clock_.snapshot(), 0};
-  pending.moved = now || world().order.eager;
+  pending.moved = now || machine().order.eager;
   if (t.writes_main()) {
     log_unknown(t);
   } else {
@@ -169,7 +160,7 @@ void SlaveCheck::issue(const Transfer& t, const void* pc, bool now) {
   pending_.push_back(std::move(pending));
 }
 
-void SlaveCheck::at_once(const Transfer& t, const void* pc) {
+void SlaveCheck::blocking(const Transfer& t, const void* pc) {
   if (!allows(t, pc)) return;
   check_clashes(t, pc);
   check_written(t, pc);
@@ -195,7 +186,7 @@ void SlaveCheck::sends(const void* local, long length, const char* call,
   if (!arrivals_.empty()) check_arrivals(begin, end, false, pc);
   for (Pending& pending : pending_) {
     const Transfer& t = pending.transfer;
-    if (!t.writes_main() && meet(begin, end, t.ldm, bytes_of(t))) {
+    if (!t.writes_main() && overlaps(begin, end, t.ldm, bytes_of(t))) {
       report_unwaited(pending, pc,
                       std::string(call) + " sends a buffer that " + t.call +
                           " still fills: wait for that first");
@@ -212,8 +203,8 @@ void SlaveCheck::complete(std::size_t index) {
   const Pending pending = pending_[index];
   const Transfer& t = pending.transfer;
   pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(index));
-  // The slave's own stores were seen as they happened; this finds what the
-  // system's libraries wrote.
+  // The slave's own stores were checked when they happened; this finds writes
+  // by system libraries.
   if (hash(t.ldm, bytes_of(t)) != pending.source_hash && !pending.reported) {
     report({t.writes_main() ? "source-modified" : "reuse-in-flight", pending.pc,
             &slave_,
@@ -230,8 +221,8 @@ void SlaveCheck::finish_all() {
 
 void SlaveCheck::before_wait(volatile void* reply, int value, const char* call,
                              const void* pc) {
-  enter(pc);
-  check_stack(pc);
+  begin_call(pc);
+  stack_.check(pc);
   if (!check_reply(reply, call, pc)) {
     finish_all();
     end_wait_without_reply(reply, value);
@@ -252,7 +243,7 @@ void SlaveCheck::before_wait(volatile void* reply, int value, const char* call,
 }
 
 void SlaveCheck::end_wait_without_reply(volatile void* reply, int value) {
-  // The transfers were not carried out on this word; let the slave go on.
+  // No transfer raised this word; set it, so that the slave continues.
   if (reply != nullptr && read_reply(reply) < value) {
     __atomic_store_n(static_cast<volatile int*>(reply), value,
                      __ATOMIC_RELEASE);
@@ -260,27 +251,28 @@ void SlaveCheck::end_wait_without_reply(volatile void* reply, int value) {
 }
 
 void SlaveCheck::after_wait(volatile void* reply, int value) {
-  clock_.take_messages(reply, static_cast<std::uint64_t>(std::max(value, 0)));
-  clock_.take(&slave_);
+  clock_.acquire_messages(reply,
+                          static_cast<std::uint64_t>(std::max(value, 0)));
+  clock_.acquire(&slave_);
 }
 
 void SlaveCheck::check_arrivals(std::uintptr_t begin, std::uintptr_t end,
                                 bool is_volatile, const void* pc) {
-  // A look at the reply word is how old programs wait, or at a flag.
+  // Some programs wait by reading the reply word or a flag.
   const auto is_flag = [&](const Arrival& arrival) {
     return is_volatile && begin < arrival.end && arrival.begin < end;
   };
   for (const Arrival& arrival : arrivals_) {
-    if (meet(begin, end, arrival.reply, 4)) {
+    if (overlaps(begin, end, arrival.reply, 4)) {
       const int count = std::max(read_reply(arrival.reply), 0);
-      clock_.take_messages(arrival.reply, static_cast<std::uint64_t>(count));
+      clock_.acquire_messages(arrival.reply, static_cast<std::uint64_t>(count));
     } else if (is_flag(arrival)) {
-      clock_.take_messages(arrival.reply != nullptr ? arrival.reply : &slave_,
-                           arrival.number);
+      clock_.acquire_messages(
+          arrival.reply != nullptr ? arrival.reply : &slave_, arrival.number);
     }
   }
   const auto heard = [&](const Arrival& arrival) {
-    return clock_.knows(number_of(*arrival.sender)) >= arrival.sent ||
+    return clock_.knows(arrival.sender->number()) >= arrival.sent ||
            is_flag(arrival);
   };
   arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(), heard),
@@ -294,7 +286,7 @@ void SlaveCheck::check_arrivals(std::uintptr_t begin, std::uintptr_t end,
                 std::to_string(arrival.sender->id) + " sends by " +
                 arrival.call +
                 ", and has not waited for it: wait for the reply word here, or "
-                "meet the sender (ssync)",
+                "synchronise with the sender (ssync)",
             arrival.pc});
     return;
   }
@@ -306,71 +298,73 @@ void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
   const std::uintptr_t begin = number(ldm);
   const std::uintptr_t end = begin + static_cast<std::uintptr_t>(length);
   {
-    const std::lock_guard<std::mutex> lock(mail_mutex_);
-    mail_.push_back({begin, end, &sender, sender.check->clock_.now(), reply,
-                     reply == nullptr ? 0 : next_reply(reply), call, pc});
+    const std::lock_guard<std::mutex> lock(incoming_mutex_);
+    incoming_.push_back({begin, end, &sender, sender.check->clock_.now(), reply,
+                         reply == nullptr ? 0 : next_reply(reply), call, pc});
   }
-  has_mail_.store(true, std::memory_order_release);
+  has_incoming_.store(true, std::memory_order_release);
   if (&sender == &slave_) {
-    open_mail();
+    accept_incoming();
     return;
   }
-  // All that one call sends to several slaves counts as sent at one time.
-  touch_ldm(slave_, {begin, end, &sender, pc, true, false, 0,
-                     sender.check->clock_.snapshot(), sender.check->called_});
+  // All sends of one call count as sent at one time.
+  log_ldm_access(slave_,
+                 {begin, end, &sender, pc, true, false, 0,
+                  sender.check->clock_.snapshot(), sender.check->called_});
   if (reply != nullptr) {
     sender.check->replies(reply);
   } else {
-    sender.check->clock_.give(&slave_);
+    sender.check->clock_.release(&slave_);
   }
 }
 
 void SlaveCheck::replies(const volatile void* reply) {
-  clock_.give(reply, next_reply(reply));
+  clock_.release(reply, next_reply(reply));
 }
 
-void SlaveCheck::open_mail() {
+void SlaveCheck::accept_incoming() {
   std::vector<Arrival> all;
   {
-    const std::lock_guard<std::mutex> lock(mail_mutex_);
-    has_mail_.store(false, std::memory_order_relaxed);
-    all.swap(mail_);
+    const std::lock_guard<std::mutex> lock(incoming_mutex_);
+    has_incoming_.store(false, std::memory_order_relaxed);
+    all.swap(incoming_);
   }
-  for (const Arrival& mail : all) {
+  for (const Arrival& arrival : all) {
     for (Pending& pending : pending_) {
       const Transfer& t = pending.transfer;
-      if (pending.reported || !meet(mail.begin, mail.end, t.ldm, bytes_of(t))) {
+      if (pending.reported ||
+          !overlaps(arrival.begin, arrival.end, t.ldm, bytes_of(t))) {
         continue;
       }
       pending.reported = true;
-      report({"reuse-in-flight", mail.pc, mail.sender,
+      report({"reuse-in-flight", arrival.pc, arrival.sender,
               "writes into slave " + std::to_string(slave_.id) +
                   "'s buffer while " + t.call + " is in flight there",
               pending.pc});
     }
-    shadow_.written(reinterpret_cast<std::byte*>(mail.begin),
-                    mail.end - mail.begin);
-    if (mail.sender == &slave_) continue;
+    shadow_.written(reinterpret_cast<std::byte*>(arrival.begin),
+                    arrival.end - arrival.begin);
+    if (arrival.sender == &slave_) continue;
     arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(),
                                    [&](const Arrival& old) {
-                                     return old.begin >= mail.begin &&
-                                            old.end <= mail.end;
+                                     return old.begin >= arrival.begin &&
+                                            old.end <= arrival.end;
                                    }),
                     arrivals_.end());
-    arrivals_.push_back(mail);
+    arrivals_.push_back(arrival);
   }
 }
 
 void SlaveCheck::regained() {
-  // The flag may have been set after it was looked at here and before the
-  // slave's own instruction read it.
+  // The flag may have been set between this check and the slave's own read of
+  // it.
   if (last_flag_ == 0) return;
   const auto* flag = reinterpret_cast<const void*>(last_flag_);
   if (slave_.in_ldm(flag, 1)) {
-    open_mail();
+    accept_incoming();
     check_arrivals(last_flag_, last_flag_ + 1, true, nullptr);
   } else {
-    clock_.take(flag);
+    clock_.acquire(flag);
   }
 }
 

@@ -1,4 +1,4 @@
-// The rules that a transfer must keep, before anything is moved.
+// The rules for a transfer, checked before anything is moved.
 #include <algorithm>
 #include <string>
 
@@ -17,17 +17,17 @@ std::string SlaveCheck::where_ldm(const volatile void* address) const {
 std::string SlaveCheck::why_not_ldm(const std::byte* ldm,
                                     std::size_t bytes) const {
   if (!slave_.in_ldm(ldm, 1)) {
-    return "the LDM side of the transfer is no LDM" + where_ldm(ldm) +
+    return "the LDM side of the transfer is not in LDM" + where_ldm(ldm) +
            "; the machine would cut the address to 18 bits and overwrite LDM";
   }
-  if (ldm < slave_.slot + world().ldm_bytes) {
+  if (ldm < slave_.slot + machine().ldm_bytes) {
     const auto offset = static_cast<std::size_t>(ldm - slave_.slot);
     if (slave_.heap.holds(offset, bytes)) return "";
     return "the LDM side lies outside what ldm_malloc gave, at its byte " +
            std::to_string(offset);
   }
   const auto in_statics = number(ldm) - number(slave_.statics);
-  if (ldm >= slave_.statics && in_statics < world().static_bytes) {
+  if (ldm >= slave_.statics && in_statics < machine().static_bytes) {
     const Symbol variable = find_ldm_variable(in_statics);
     if (variable.name.empty() ||
         in_statics + bytes <= variable.begin + variable.bytes) {
@@ -60,50 +60,19 @@ bool SlaveCheck::check_reply(volatile void* reply, const char* call,
   return true;
 }
 
-void SlaveCheck::deepen(std::uintptr_t lowest, const void* pc) {
-  accessed_ = lowest;
-  lowest_ = std::min(lowest_, lowest);
-  // The next call is the place to name, if it comes; what never ends does not.
-  const std::size_t depth = number(slave_.stack_top) - lowest;
-  if (depth > 2 * world().ldm_bytes - world().ldm_bytes / 4) {
-    check_depth(depth, pc);
-  } else {
-    deep_ = depth;
-    deep_pc_ = pc;
-  }
-}
-
-void SlaveCheck::check_stack(const void* pc) {
-  const auto* here = static_cast<std::byte*>(__builtin_frame_address(0));
-  check_depth(static_cast<std::size_t>(slave_.stack_top - here), pc);
-}
-
-void SlaveCheck::check_depth(std::size_t depth, const void* pc) {
-  const std::size_t used = depth + world().static_bytes + slave_.heap.in_use();
-  // The system's frames above and the checker's own.
-  constexpr std::size_t kOwn = 1024;
-  if (stack_reported_ || used <= world().ldm_bytes + kOwn) return;
-  stack_reported_ = true;
-  report({"ldm-range", pc, &slave_,
-          "LDM overflows: " + std::to_string(world().static_bytes) +
-              " bytes of static variables, " +
-              std::to_string(slave_.heap.in_use()) + " of ldm_malloc and " +
-              std::to_string(depth) + " of stack are more than the " +
-              std::to_string(world().ldm_bytes) + " there are"});
-}
-
 bool SlaveCheck::allows(const Transfer& t, const void* pc) {
-  enter(pc);
-  check_stack(pc);
+  begin_call(pc);
+  stack_.check(pc);
   const auto is = [&](const char* category, const std::string& text) {
     report({category, pc, &slave_, std::string(t.call) + ": " + text});
     return false;
   };
   const bool blocks = t.stride != 0;
-  if (t.length <= 0 || static_cast<std::size_t>(t.length) > world().ldm_bytes) {
+  if (t.length <= 0 ||
+      static_cast<std::size_t>(t.length) > machine().ldm_bytes) {
     return is("bad-length", "length " + std::to_string(t.length) +
                                 "; expected 4 to " +
-                                std::to_string(world().ldm_bytes) +
+                                std::to_string(machine().ldm_bytes) +
                                 " bytes, the size of LDM");
   }
   if (blocks && (t.block <= 0 || t.stride < 0 || t.length % t.block != 0)) {
@@ -118,7 +87,7 @@ bool SlaveCheck::allows(const Transfer& t, const void* pc) {
       number(t.ldm) | number(t.main) | static_cast<std::uintptr_t>(t.length) |
       (blocks ? static_cast<std::uintptr_t>(t.block | t.stride) : 0u);
   if (bits % 4 != 0) {
-    // Carried out all the same: what would follow from that is no news.
+    // It is carried out all the same, to avoid follow-up reports.
     (void)is("misaligned",
              "main memory " + describe(number(t.main)) + ", LDM address " +
                  std::to_string(number(t.ldm) % 128) +
@@ -126,7 +95,7 @@ bool SlaveCheck::allows(const Transfer& t, const void* pc) {
                  ": addresses, length, block and stride must be multiples of "
                  "4 bytes");
   }
-  if (t.ldm >= slave_.stack) lowest_ = std::min(lowest_, number(t.ldm));
+  if (t.ldm >= slave_.stack) stack_.entered(number(t.ldm));
   const std::string ldm = why_not_ldm(t.ldm, bytes_of(t));
   if (!ldm.empty()) return is("ldm-range", ldm);
   if (t.reply != nullptr && !check_reply(t.reply, t.call, pc)) return false;
@@ -165,7 +134,7 @@ void SlaveCheck::check_clashes(const Transfer& t, const void* pc) {
   }
   for (Pending& pending : pending_) {
     const Transfer& other = pending.transfer;
-    if (meet(t, other)) {
+    if (overlaps(t, other)) {
       const bool other_fills = !other.writes_main();
       if (!t.writes_main()) {
         report({"reuse-in-flight", pc, &slave_,
@@ -181,7 +150,8 @@ void SlaveCheck::check_clashes(const Transfer& t, const void* pc) {
     }
     if (t.kind == Transfer::Kind::remote_get ||
         other.kind == Transfer::Kind::remote_get ||
-        (!t.writes_main() && !other.writes_main()) || !meet_main(t, other)) {
+        (!t.writes_main() && !other.writes_main()) ||
+        !overlaps_main(t, other)) {
       continue;
     }
     if (!t.writes_main()) {
@@ -203,10 +173,10 @@ void SlaveCheck::check_clashes(const Transfer& t, const void* pc) {
 
 void SlaveCheck::check_written(const Transfer& t, const void* pc) {
   if (!t.writes_main()) return;
-  // One word alone may be a struct's padding; of the stack, where frames come
-  // and go, only a buffer that is all poison counts.
+  // A single word may be padding of a struct. On the stack, where old frames
+  // leave data, only a buffer that is entirely unwritten counts.
   const std::size_t unwritten = shadow_.unwritten_words(t.ldm, bytes_of(t));
-  const bool on_stack = t.ldm >= slave_.slot + world().ldm_bytes;
+  const bool on_stack = t.ldm >= slave_.slot + machine().ldm_bytes;
   if (on_stack ? unwritten != bytes_of(t) / 4
                : shadow_.unwritten_run(t.ldm, bytes_of(t)) < 2) {
     return;

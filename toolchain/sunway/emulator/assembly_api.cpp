@@ -1,13 +1,42 @@
-// Register communication of SW26010: what swcc makes of putr, putc, getr and
-// getc in inline assembly.
+// The counters that inline assembly reads (swamp_sunway/assembly.h): the
+// processor's own, by these factors, which are 32.32 fixed-point numbers.
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "toolchain/sunway/emulator/api.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
-#include "toolchain/sunway/emulator/meeting.h"
+#include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
+
+namespace sunway = swamp::sunway;
+
+extern "C" {
+SWAMP_SUNWAY_API unsigned long swamp_slave_cycles = 0;   // 2.25 GHz
+SWAMP_SUNWAY_API unsigned long swamp_master_cycles = 0;  // 2.1 GHz
+}
+
+namespace {
+
+// measure() takes the length of two readings of both clocks.
+__attribute__((constructor)) void measure() {
+  constexpr unsigned long kNanoseconds = 200000;
+  const unsigned long begin = sunway::nanoseconds();
+  const unsigned long first = __builtin_ia32_rdtsc();
+  unsigned long now = begin;
+  while (now - begin < kNanoseconds) now = sunway::nanoseconds();
+  const unsigned long ticks = __builtin_ia32_rdtsc() - first;
+  const double of_tick = static_cast<double>(now - begin) /
+                         static_cast<double>(ticks) * 4294967296.0;
+  swamp_slave_cycles = static_cast<unsigned long>(of_tick * 2.25);
+  swamp_master_cycles = static_cast<unsigned long>(of_tick * 2.1);
+}
+
+}  // namespace
+
+// Register communication of SW26010: what swcc makes of putr, putc, getr and
+// getc in inline assembly.
 
 namespace sunway = swamp::sunway;
 using sunway::Packet;
@@ -43,7 +72,7 @@ void put(sunway::Range range, const void* value, std::size_t bytes, int to,
         receivers.begin(), receivers.end(),
         [](const auto* packets) { return packets->size() < kOnTheWay; });
   };
-  sunway::World& all = sunway::world();
+  sunway::Machine& all = sunway::machine();
   sunway::Lock lock(all.mutex);
   sunway::block(slave, {sunway::Wait::Kind::sync, pc, call, have_room}, lock);
   packet.number = ++all.packets;
@@ -59,7 +88,7 @@ void get(sunway::Range range, void* value, std::size_t bytes, const char* call,
   Slave& slave = sunway::require_self(call);
   sunway::take_turn(slave);
   std::deque<Packet>& from = buffer(slave, range);
-  sunway::Lock lock(sunway::world().mutex);
+  sunway::Lock lock(sunway::machine().mutex);
   sunway::block(
       slave,
       {sunway::Wait::Kind::sync, pc, call, [&] { return !from.empty(); }},

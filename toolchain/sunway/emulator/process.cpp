@@ -1,4 +1,4 @@
-#include "toolchain/sunway/emulator/output.h"
+#include "toolchain/sunway/emulator/process.h"
 
 #include <stdio_ext.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 
 namespace swamp::sunway {
 
-void say(const std::string& line) {
+void print_line(const std::string& line) {
   const std::string whole = line + "\n";
   std::size_t written = 0;
   while (written < whole.size()) {
@@ -30,7 +30,7 @@ void end_now(int exit_code) {
 void leave(int exit_code) { _exit(exit_code); }
 
 void fail(int exit_code, const std::string& line) {
-  say("swamp: " + line);
+  print_line("swamp: " + line);
   end_now(exit_code);
 }
 

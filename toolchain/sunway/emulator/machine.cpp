@@ -1,4 +1,4 @@
-#include "toolchain/sunway/emulator/world.h"
+#include "toolchain/sunway/emulator/machine.h"
 
 #include <link.h>
 #include <signal.h>
@@ -12,15 +12,13 @@
 #include <new>
 #include <string>
 
-#include "toolchain/sunway/emulator/check/crash.h"
+#include "toolchain/sunway/emulator/api.h"
 #include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
-#include "toolchain/sunway/emulator/ids.h"
-#include "toolchain/sunway/emulator/ldm_peak.h"
-#include "toolchain/sunway/emulator/output.h"
+#include "toolchain/sunway/emulator/ldm.h"
+#include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
 #include "toolchain/sunway/emulator/settings.h"
-#include "toolchain/sunway/emulator/shared_ldm.h"
 
 extern "C" {
 __thread char _PEN;
@@ -42,16 +40,17 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kStackSlack = 256 * 1024;
 
 __thread Slave* this_slave = nullptr;
-std::atomic<World*> made{nullptr};
+std::atomic<Machine*> made{nullptr};
 
-// HostThread is one of the program's own threads. At its end its core group is
-// free for another; the program's first thread keeps its own until the end.
+// HostThread is one of the program's own threads. After it ends, another thread
+// may own its core group; the program's first thread keeps its own until the
+// end.
 struct HostThread {
   bool counted = false;
   int group = -1;
   ~HostThread() {
     if (!counted || gettid() == getpid()) return;
-    World& all = world();
+    Machine& all = machine();
     const Lock lock(all.mutex);
     --all.masters;
     if (group >= 0) all.groups[static_cast<std::size_t>(group)].owned = false;
@@ -91,11 +90,12 @@ void identify(const Slave& slave) {
   _ROW = static_cast<char>(slave.id / kRowLength);
   _COL = static_cast<char>(slave.id % kRowLength);
   _CGN = static_cast<char>(slave.group);
-  _ldm_share_size = static_cast<int>(world().shared_bytes / 1024);
+  _ldm_share_size = static_cast<int>(machine().shared_bytes / 1024);
 }
 
 [[gnu::noinline]] void run_function(Slave& slave) {
-  // Below all that begin_launch() could not poison: its own frame.
+  // Keep the slave's frames below begin_launch()'s own frame, which it cannot
+  // poison.
   auto* below = static_cast<volatile char*>(__builtin_alloca(kPage));
   below[0] = 0;
   slave.stack_top =
@@ -103,7 +103,7 @@ void identify(const Slave& slave) {
   slave.function(slave.argument);
 }
 
-void run_launch(Slave& slave) {
+void run_slave(Slave& slave) {
   _MYID = slave.thread_number;
   begin_ldm_peak(slave);
   if (slave.check) slave.check->begin_launch();
@@ -126,12 +126,12 @@ void* serve(void* argument) {
   sem_post(&slave.ready);
   for (;;) {
     wait_for(slave.start);
-    World& all = world();
+    Machine& all = machine();
     if (all.check) {
       Lock lock(all.mutex);
       block(slave, slave.first_turn, lock);
     }
-    run_launch(slave);
+    run_slave(slave);
     const std::lock_guard<std::mutex> lock(all.mutex);
     Group& group = all.groups[static_cast<std::size_t>(slave.group)];
     if (--group.remaining == 0) group.state = Group::State::ended;
@@ -139,8 +139,9 @@ void* serve(void* argument) {
   }
 }
 
-// stack_bytes() is what of a slot is stack, above the heap and a guard page.
-std::size_t stack_bytes(const World& all) {
+// stack_bytes() is the size of the stack in a slot, above the heap and a guard
+// page.
+std::size_t stack_bytes(const Machine& all) {
   return all.slot_bytes - up_to_page(all.ldm_bytes) - kPage;
 }
 
@@ -159,7 +160,7 @@ void start_thread(Slave& slave, std::size_t bytes) {
   }
 }
 
-void make_group(World& all, int number) {
+void make_group(Machine& all, int number) {
   const Settings& asked = settings();
   Group& group = all.groups[static_cast<std::size_t>(number)];
   const auto count = static_cast<std::size_t>(asked.slaves_per_group);
@@ -194,9 +195,9 @@ void make_group(World& all, int number) {
   group.memory = static_cast<std::byte*>(memory);
 }
 
-World* make_world() {
+Machine* make_machine() {
   const Settings& asked = settings();
-  auto* all = new World;
+  auto* all = new Machine;
   all->check = asked.check;
   all->order = Order::of_seed(asked.seed);
   all->ldm_bytes = asked.ldm_bytes;
@@ -228,9 +229,9 @@ World* make_world() {
 void start_groups(unsigned mask) {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> one_at_a_time(mutex);
-  World& all = world();
+  Machine& all = machine();
   check::watch_crashes();
-  // The program's signals are its master's business.
+  // Only the master handles the program's asynchronous signals.
   sigset_t blocked;
   sigset_t own;
   sigfillset(&blocked);
@@ -249,13 +250,13 @@ void start_groups(unsigned mask) {
 void count_master() {
   if (this_host_thread.counted) return;
   this_host_thread.counted = true;
-  ++world().masters;
+  ++machine().masters;
 }
 
-int own_group(bool take) {
+int own_group(bool claim) {
   int& own = this_host_thread.group;
-  if (own >= 0 || !take) return std::max(own, 0);
-  std::vector<Group>& groups = world().groups;
+  if (own >= 0 || !claim) return std::max(own, 0);
+  std::vector<Group>& groups = machine().groups;
   const auto free = std::find_if(groups.begin(), groups.end(),
                                  [](const Group& g) { return !g.owned; });
   if (free == groups.end()) return 0;
@@ -268,16 +269,20 @@ bool Slave::in_ldm(const volatile void* address,
                    std::size_t bytes) const noexcept {
   const auto offset = reinterpret_cast<std::uintptr_t>(address) -
                       reinterpret_cast<std::uintptr_t>(slot);
-  const std::size_t end = world().slot_bytes;
+  const std::size_t end = machine().slot_bytes;
   return offset < end && bytes <= end - offset;
 }
 
+std::size_t Slave::number() const noexcept {
+  return static_cast<std::size_t>(group * settings().slaves_per_group + id);
+}
+
 void restart_slaves() {
-  World& all = world();
+  Machine& all = machine();
   for (Group& group : all.groups) {
     for (const auto& slave : group.slaves) {
-      if (!slave->live) continue;
-      // Its threads waited on this in the parent and never will here.
+      if (!slave->live()) continue;
+      // The parent's threads wait on this; they do not exist in the child.
       new (&slave->wake) std::condition_variable;
       const std::vector<std::byte> kept(slave->statics,
                                         slave->statics + all.static_bytes);
@@ -289,14 +294,14 @@ void restart_slaves() {
   }
 }
 
-World& world() {
-  World* all = made.load(std::memory_order_acquire);
+Machine& machine() {
+  Machine* all = made.load(std::memory_order_acquire);
   if (all == nullptr) {
     static std::mutex mutex;
     const std::lock_guard<std::mutex> lock(mutex);
     all = made.load(std::memory_order_relaxed);
     if (all == nullptr) {
-      all = make_world();
+      all = make_machine();
       made.store(all, std::memory_order_release);
       start_groups(1);
     }
@@ -304,7 +309,7 @@ World& world() {
   return *all;
 }
 
-bool has_world() noexcept {
+bool has_machine() noexcept {
   return made.load(std::memory_order_acquire) != nullptr;
 }
 

@@ -1,9 +1,12 @@
-#include "toolchain/sunway/emulator/check/difference.h"
-
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
 
+#include "toolchain/sunway/emulator/check/location.h"
 #include "toolchain/sunway/emulator/check/registry.h"
+#include "toolchain/sunway/emulator/check/replay_parts.h"
+#include "toolchain/sunway/emulator/check/report.h"
 
 namespace swamp::sunway::check {
 namespace {
@@ -12,24 +15,26 @@ constexpr std::uintptr_t kWord = 4;
 constexpr std::size_t kMost = std::size_t{1} << 16;
 constexpr std::size_t kPiece = std::size_t{1} << 16;
 
-struct Range {
+struct AddressRange {
   std::uintptr_t begin, end;
 };
 using Bytes = std::vector<std::byte>;
 
-// merged() is the ranges that both lists cover, apart and in order.
-std::vector<Range> merged(const std::vector<Written>& a,
-                          const std::vector<Written>& b, bool known) {
-  std::vector<Range> all;
+// merged() returns the ranges that the lists cover, disjoint and sorted.
+std::vector<AddressRange> merged(const std::vector<Written>& a,
+                                 const std::vector<Written>& b, bool known) {
+  std::vector<AddressRange> all;
   for (const auto* list : {&a, &b}) {
     for (const Written& w : *list) {
       if ((w.pc != nullptr) == known) all.push_back({w.begin, w.end});
     }
   }
   std::sort(all.begin(), all.end(),
-            [](const Range& x, const Range& y) { return x.begin < y.begin; });
-  std::vector<Range> apart;
-  for (const Range& range : all) {
+            [](const AddressRange& x, const AddressRange& y) {
+              return x.begin < y.begin;
+            });
+  std::vector<AddressRange> apart;
+  for (const AddressRange& range : all) {
     if (!apart.empty() && range.begin <= apart.back().end) {
       apart.back().end = std::max(apart.back().end, range.end);
     } else {
@@ -39,17 +44,19 @@ std::vector<Range> merged(const std::vector<Written>& a,
   return apart;
 }
 
-bool covers(const std::vector<Range>& ranges, std::uintptr_t address) {
-  auto next = std::upper_bound(
-      ranges.begin(), ranges.end(), address,
-      [](std::uintptr_t at, const Range& range) { return at < range.begin; });
+bool covers(const std::vector<AddressRange>& ranges, std::uintptr_t address) {
+  auto next =
+      std::upper_bound(ranges.begin(), ranges.end(), address,
+                       [](std::uintptr_t at, const AddressRange& range) {
+                         return at < range.begin;
+                       });
   return next != ranges.begin() && address < (--next)->end;
 }
 
 // is_pointer() returns whether the word at `i` in both is a pointer into, or to
 // the end of, memory that slaves allocated: where that lies depends on the
 // order of their calls, and what it holds is not known.
-bool is_pointer(const std::vector<Range>& unknown, const Bytes& here,
+bool is_pointer(const std::vector<AddressRange>& unknown, const Bytes& here,
                 const Bytes& there, std::size_t i) {
   std::uintptr_t a = 0;
   std::uintptr_t b = 0;
@@ -63,7 +70,7 @@ bool is_pointer(const std::vector<Range>& unknown, const Bytes& here,
 }
 
 // compare() adds the words from `begin` on that differ in bytes that are known.
-void compare(std::uintptr_t begin, const std::vector<Range>& unknown,
+void compare(std::uintptr_t begin, const std::vector<AddressRange>& unknown,
              const Bytes& here, const Bytes& there,
              std::vector<Difference>& found) {
   if (here == there) return;
@@ -86,7 +93,8 @@ void compare(std::uintptr_t begin, const std::vector<Range>& unknown,
   }
 }
 
-// name_writers() enters who wrote the words, and whether one slave alone did.
+// name_writers() sets the writers of the words, and whether one slave is the
+// only writer.
 void name_writers(const std::vector<Written>& list,
                   const Written* Difference::*writer,
                   std::vector<Difference>& found) {
@@ -104,21 +112,17 @@ void name_writers(const std::vector<Written>& list,
   }
 }
 
-std::size_t number_of(const Slave& slave) {
-  return static_cast<std::size_t>(slave.group * world().slaves_per_group() +
-                                  slave.id);
-}
-
 void leave_out_shares(const Outcome& there, std::vector<Difference>& found) {
-  const std::vector<Use> mine = uses();
+  const std::vector<Usage> mine = usages();
   std::uint64_t sum_here = 0;
   std::uint64_t sum_there = 0;
   for (Difference& d : found) {
     const Written* writer = d.writer != nullptr ? d.writer : d.other;
     if (writer == nullptr) continue;
-    const std::size_t slave = number_of(*writer->slave);
-    d.own = d.own && slave < mine.size() && slave < there.uses.size() &&
-            mine[slave].tickets != there.uses[slave].tickets;
+    const std::size_t slave = writer->slave->number();
+    d.own =
+        d.own && slave < mine.size() && slave < there.usages.size() &&
+        mine[slave].atomic_operations != there.usages[slave].atomic_operations;
     if (!d.own) continue;
     sum_here += d.here;
     sum_there += d.there;
@@ -134,11 +138,11 @@ void leave_out_shares(const Outcome& there, std::vector<Difference>& found) {
 std::vector<Difference> find_differences(const std::vector<Written>& here,
                                          const Outcome& there, int channel) {
   std::vector<Difference> found;
-  const std::vector<Range> unknown = merged(here, there.written, false);
+  const std::vector<AddressRange> unknown = merged(here, there.written, false);
   constexpr std::uintptr_t kPage = 4096;
   Bytes own;
   Bytes other;
-  for (const Range& range : merged(here, there.written, true)) {
+  for (const AddressRange& range : merged(here, there.written, true)) {
     if (ldm_owner(range.begin) != nullptr) continue;
     std::uintptr_t at = range.begin;
     while (at < range.end && found.size() < kMost) {
@@ -152,7 +156,7 @@ std::vector<Difference> find_differences(const std::vector<Written>& here,
       own.resize(both);
       other.resize(both);
       compare(at, unknown, own, other, found);
-      // What is unmapped in one of them was freed.
+      // Memory that is unmapped in one of them was freed.
       at = both != 0 ? at + both : (at / kPage + 1) * kPage;
     }
   }
@@ -160,6 +164,77 @@ std::vector<Difference> find_differences(const std::vector<Written>& here,
   name_writers(there.written, &Difference::other, found);
   leave_out_shares(there, found);
   return found;
+}
+
+namespace {
+
+std::string hex(std::uint32_t word) {
+  char text[16];
+  std::snprintf(text, sizeof text, "0x%08" PRIx32, word);
+  return text;
+}
+
+bool is_other_time(const Order& order) {
+  const Order& own = machine().order;
+  return order.seed == own.seed && order.eager != own.eager;
+}
+
+const char* time_of(const Order& order) {
+  return order.eager ? "transfers happen when they are issued"
+                     : "transfers happen when they are waited for";
+}
+
+const void* spawned_at() {
+  for (const Group& group : machine().groups) {
+    if (group.state != Group::State::idle) return group.spawned_at;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string order_of_slaves(const Order& order) {
+  if (is_other_time(order))
+    return std::string(" (when ") + time_of(order) + ")";
+  return " (in another order of the slaves, seed " +
+         std::to_string(order.seed) + ")";
+}
+
+void report_schedule(const std::vector<Difference>& found, const Order& order) {
+  const Difference& first = found.front();
+  const Written* writer = first.writer != nullptr ? first.writer : first.other;
+  Finding finding{"schedule", nullptr, nullptr, "", nullptr};
+  if (writer != nullptr) {
+    finding.pc = writer->pc;
+    finding.slave = writer->slave;
+  }
+  if (first.writer != nullptr && first.other != nullptr &&
+      first.other->pc != first.writer->pc) {
+    finding.clash = first.other->pc;
+  }
+  finding.text = "leaves " + describe(first.address) + " as " +
+                 hex(first.here) + ", but as " + hex(first.there);
+  if (is_other_time(order)) {
+    finding.text += std::string(" when ") + time_of(order) +
+                    ": something uses a buffer, or what was put, before the "
+                    "wait";
+  } else {
+    finding.text +=
+        " in another order of the slaves (seed " + std::to_string(order.seed) +
+        "): whoever comes first or last decides; add up in a fixed order, or "
+        "give each slave its own part";
+  }
+  if (found.size() > 1) {
+    finding.text +=
+        "; " + std::to_string(found.size() - 1) + " more words differ";
+  }
+  report(finding);
+}
+
+void report_crash(int signal, const Order& order) {
+  report({"schedule", spawned_at(), nullptr,
+          "the launch ends by " + std::string(strsignal(signal)) +
+              order_of_slaves(order)});
 }
 
 }  // namespace swamp::sunway::check
