@@ -1,3 +1,4 @@
+/* The slave of the bugs that only their NAME.master.c has. */
 #include <slave.h>
 
 #include "common.h"
