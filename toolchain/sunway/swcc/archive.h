@@ -12,8 +12,10 @@ struct Member {
 };
 
 bool is_archive(const std::string& image);
-// read_archive() returns the members that are files, in order. Those of a thin
-// archive lie in files of their own, named from the folder of `file`.
+// read_archive() returns the members that are files, in order. The members of a
+// thin archive are separate files, named relative to the folder of `file`. `ar
+// x` cannot replace this: it refuses thin archives, and extracts members with
+// equal names onto each other.
 std::vector<Member> read_archive(const std::string& file,
                                  const std::string& image);
 

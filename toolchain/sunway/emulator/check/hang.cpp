@@ -1,0 +1,259 @@
+#include "toolchain/sunway/emulator/check/hang.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "toolchain/sunway/emulator/check/location.h"
+#include "toolchain/sunway/emulator/check/report.h"
+#include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/schedule.h"
+#include "toolchain/sunway/emulator/settings.h"
+#include "toolchain/sunway/emulator/transfer.h"
+
+namespace swamp::sunway::check {
+namespace {
+
+// Place is where some slaves wait.
+struct Place {
+  const Wait* wait;
+  const Slave* first;
+  std::size_t slaves = 0;
+};
+
+std::vector<Place> places() {
+  std::map<std::pair<const void*, Wait::Kind>, Place> all;
+  for (const Group& group : machine().groups) {
+    for (const auto& slave : group.slaves) {
+      if (!slave->live() || slave->wait == nullptr) continue;
+      Place& place = all[{slave->wait->pc, slave->wait->kind}];
+      if (place.slaves++ == 0) {
+        place.wait = slave->wait;
+        place.first = slave.get();
+      }
+    }
+  }
+  std::vector<Place> list;
+  for (const auto& [key, place] : all) list.push_back(place);
+  // The smaller group is more likely to have the bug.
+  std::stable_sort(
+      list.begin(), list.end(),
+      [](const Place& a, const Place& b) { return a.slaves < b.slaves; });
+  return list;
+}
+
+std::string others(const std::vector<Place>& all, const Place& but) {
+  std::string text;
+  for (const Place& place : all) {
+    if (place.first == but.first) continue;
+    const Location at = locate(place.wait->pc);
+    text += (text.empty() ? "; also waiting: " : ", ") +
+            std::to_string(place.slaves) + " in " + place.wait->what + " at " +
+            at.file + ":" + std::to_string(at.line);
+  }
+  std::size_t gone = 0;
+  for (const Group& group : machine().groups) {
+    if (group.state == Group::State::idle) continue;
+    for (const auto& slave : group.slaves) gone += slave->live() ? 0 : 1;
+  }
+  if (gone != 0) {
+    text += "; " + std::to_string(gone) +
+            " slaves were not launched or have returned";
+  }
+  return text;
+}
+
+[[noreturn]] void end(const Finding& finding) {
+  report(finding);
+  print_totals();
+  end_now(kReportedExit);
+}
+
+}  // namespace
+
+void report_hang(bool waits_for_master) {
+  const std::vector<Place> all = places();
+  for (const Place& place : all) {
+    if (place.wait->kind != Wait::Kind::reply) continue;
+    end({"hang", place.wait->pc, place.first,
+         std::string(place.wait->what) + " waits for " +
+             std::to_string(place.wait->value) + ", but the reply word is " +
+             std::to_string(read_reply(place.wait->reply)) +
+             " and no transfer that would raise it is in flight: the count is "
+             "too large or a transfer was not issued; the machine would "
+             "hang here" +
+             others(all, place)});
+  }
+  const Place& place = all.front();
+  if (place.wait->kind == Wait::Kind::lock) {
+    end({"hang", place.wait->pc, place.first,
+         "waits for a lock that nobody who can go on will give back" +
+             others(all, place)});
+  }
+  if (waits_for_master) {
+    for (const Place& waiting : all) {
+      if (waiting.wait->kind != Wait::Kind::master) continue;
+      end({"hang", waiting.wait->pc, waiting.first,
+           std::string(waiting.wait->what) + " waits for the master" +
+               (machine().master_waits.empty()
+                    ? std::string()
+                    : std::string(", who waits in ") +
+                          machine().master_waits.back()->what) +
+               others(all, waiting)});
+    }
+  }
+  end({"sync-divergence", place.wait->pc, place.first,
+       std::string(place.wait->what) +
+           " waits for slaves that will not come: all slaves of a barrier "
+           "must call it, and equally often" +
+           others(all, place)});
+}
+
+void report_master_alone(const MasterWait& wait) {
+  end({"hang", wait.pc, nullptr,
+       wait.kind == Wait::Kind::lock
+           ? "waits for a lock that nobody who can go on will give back: all "
+             "slaves have returned"
+           : std::string(wait.what) +
+                 " waits for slaves, but all have returned"});
+}
+
+void report_silence(const Slave& slave, int seconds) {
+  const bool polls = slave.loop_pc != nullptr;
+  end({"hang", polls ? slave.loop_pc : slave.last_pc, &slave,
+       std::string(polls ? "" : "this is its last call; ") + "for " +
+           std::to_string(seconds) +
+           " s it has only read the same places again: it waits for "
+           "something that cannot happen (SWAMP_CHECK_TIMEOUT sets the time)",
+       polls ? slave.last_pc : nullptr});
+}
+
+namespace {
+
+constexpr unsigned long kMillisecond = 1000000;
+constexpr auto kTick = std::chrono::milliseconds(5);
+constexpr unsigned long kSilence =
+    20 * kMillisecond;  // after it a slave loses the turn
+// More than this between two ticks is not counted: the whole process may have
+// waited for a processor.
+constexpr unsigned long kMostOfTick = 50 * kMillisecond;
+
+// Watch records when each slave last made progress.
+class Watch {
+ public:
+  void tick() {
+    Machine& all = machine();
+    const Lock lock(all.mutex);
+    const unsigned long real = nanoseconds();
+    now_ += std::min(real - real_, kMostOfTick);
+    real_ = real;
+    const unsigned long now = now_;
+    if (all.live == 0 || is_reporting()) {
+      silence_limit_ = kSilence;
+      last_move_ = now;
+      seen_.clear();
+      return;
+    }
+    update(now);
+    if (all.launch_pending && now - last_move_ > kSilence) release_slaves();
+    Slave* running = all.turn;
+    if (running != nullptr && running->wait == nullptr &&
+        now - seen_[running].moved > silence_limit_) {
+      silence_limit_ = 0;  // the next one will probably loop there, too
+      running->state = SlaveState::without_turn;
+      all.turn = nullptr;
+      changed();
+    }
+    // A slave that waits long for another one is not a hang: all must have made
+    // no progress for some time.
+    const unsigned long timeout =
+        static_cast<unsigned long>(settings().timeout_seconds) * 1000 *
+        kMillisecond;
+    if (oldest_ != nullptr && now - last_move_ > timeout / 2 &&
+        now - seen_[oldest_].moved > timeout) {
+      report_silence(*oldest_, settings().timeout_seconds);
+    }
+  }
+
+ private:
+  struct Seen {
+    std::uint64_t progress = 0;
+    unsigned long moved = 0;
+  };
+
+  // A slave that waits for its turn only is able to run.
+  static bool waits(const Slave& slave) {
+    return slave.wait != nullptr && slave.wait->kind != Wait::Kind::turn;
+  }
+
+  // update() finds which slaves made progress since the last tick and, of those
+  // that do not wait, the one that made none for longest.
+  void update(unsigned long now) {
+    oldest_ = nullptr;
+    for (const Group& group : machine().groups) {
+      for (const auto& slave : group.slaves) {
+        if (!slave->live()) {
+          seen_.erase(slave.get());
+          continue;
+        }
+        Seen& seen = seen_.emplace(slave.get(), Seen{0, now}).first->second;
+        const std::uint64_t progress = slave->check->progress();
+        if (progress != seen.progress || waits(*slave)) {
+          if (progress != seen.progress) last_move_ = now;
+          seen = {progress, now};
+        } else if (oldest_ == nullptr || seen.moved < seen_[oldest_].moved) {
+          oldest_ = slave.get();
+        }
+      }
+    }
+  }
+
+  std::map<const Slave*, Seen> seen_;
+  const Slave* oldest_ = nullptr;
+  unsigned long real_ = nanoseconds();
+  unsigned long now_ = real_;
+  unsigned long last_move_ = real_;
+  unsigned long silence_limit_ = kSilence;
+};
+
+}  // namespace
+
+void restart_watchdog() {
+  // The process's signals are for the program's own threads. Those that a
+  // thread causes itself stay unblocked: blocking them would bypass any
+  // handler.
+  sigset_t blocked;
+  sigset_t own;
+  sigfillset(&blocked);
+  for (const int signal :
+       {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
+    sigdelset(&blocked, signal);
+  }
+  pthread_sigmask(SIG_SETMASK, &blocked, &own);
+  std::thread([] {
+    Watch watch;
+    for (;;) {
+      std::this_thread::sleep_for(kTick);
+      watch.tick();
+    }
+  }).detach();
+  pthread_sigmask(SIG_SETMASK, &own, nullptr);
+}
+
+void start_watchdog() {
+  static const bool started = [] {
+    restart_watchdog();
+    return true;
+  }();
+  (void)started;
+}
+
+}  // namespace swamp::sunway::check

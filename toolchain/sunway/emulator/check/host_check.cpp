@@ -1,0 +1,195 @@
+#include "toolchain/sunway/emulator/check/host_check.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "toolchain/sunway/emulator/check/access_log.h"
+#include "toolchain/sunway/emulator/check/clocks.h"
+#include "toolchain/sunway/emulator/check/hang.h"
+#include "toolchain/sunway/emulator/check/registry.h"
+#include "toolchain/sunway/emulator/check/replay.h"
+#include "toolchain/sunway/emulator/check/report.h"
+#include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/settings.h"
+
+namespace swamp::sunway::check {
+namespace {
+
+constexpr std::size_t kMostBytes = 1024;
+
+struct Args {
+  unsigned mask;  // of the core groups that may still read them
+  const std::byte* address;
+  const void* pc;
+  bool on_heap;
+  std::vector<std::byte> bytes;
+  std::vector<bool> known;  // bytes that must still be the same
+};
+
+std::mutex mutex;
+std::atomic<bool> changed{false};
+std::vector<Args>& all() {
+  static auto* const made = new std::vector<Args>;
+  return *made;
+}
+
+}  // namespace
+
+void remember_args(unsigned mask, const void* argument, const void* pc) {
+  const auto at = reinterpret_cast<std::uintptr_t>(argument);
+  const std::size_t bytes =
+      argument == nullptr ? 0 : readable_bytes(at, kMostBytes);
+  if (bytes == 0) return;  // a number passed as a pointer
+  const auto* memory = static_cast<const std::byte*>(argument);
+  const bool on_heap = find_block(at).bytes != 0;
+  const std::lock_guard<std::mutex> lock(mutex);
+  all().push_back({mask, memory, pc, on_heap,
+                   std::vector<std::byte>(memory, memory + bytes),
+                   std::vector<bool>(bytes, true)});
+}
+
+void forget_args(unsigned mask) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (Args& args : all()) args.mask &= ~mask;
+  all().erase(std::remove_if(all().begin(), all().end(),
+                             [](const Args& args) { return args.mask == 0; }),
+              all().end());
+  if (all().empty()) changed = false;
+}
+
+void args_written(const volatile void* address, std::size_t bytes) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  for (Args& args : all()) {
+    const auto base = reinterpret_cast<std::uintptr_t>(args.address);
+    for (std::size_t i = 0; i < args.bytes.size(); ++i) {
+      if (base + i >= begin && base + i < begin + bytes) args.known[i] = false;
+    }
+  }
+}
+
+void check_args(const Slave& slave, const volatile void* main,
+                std::size_t bytes, const void* pc) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto begin = reinterpret_cast<std::uintptr_t>(main);
+  for (const Args& args : all()) {
+    const auto base = reinterpret_cast<std::uintptr_t>(args.address);
+    if ((args.mask >> slave.group & 1u) == 0 || begin < base ||
+        begin + bytes > base + args.bytes.size()) {
+      continue;
+    }
+    for (std::size_t i = begin - base; i < begin - base + bytes; ++i) {
+      if (!args.known[i] || args.address[i] == args.bytes[i]) continue;
+      report({"args-changed", pc, &slave,
+              "reads the arguments of its spawn, but byte " +
+                  std::to_string(i) +
+                  " of them is no longer what it was then: they must live and "
+                  "stay as they are until the join",
+              args.pc});
+      return;
+    }
+  }
+}
+
+bool may_have_changed() noexcept {
+  return changed.load(std::memory_order_relaxed);
+}
+
+void check_args_alive(unsigned mask, const void* frame, const void* pc) {
+  constexpr std::uintptr_t kStack = 8 * 1024 * 1024;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto here = reinterpret_cast<std::uintptr_t>(frame);
+  for (const Args& args : all()) {
+    if ((args.mask & mask) == 0) continue;
+    const auto at = reinterpret_cast<std::uintptr_t>(args.address);
+    const bool gone = args.on_heap ? find_block(at).bytes == 0
+                                   : at < here && here - at < kStack;
+    if (!gone) {
+      if (std::memcmp(args.address, args.bytes.data(), args.bytes.size()) !=
+          0) {
+        changed = true;
+      }
+      continue;
+    }
+    report({"args-changed", args.pc, nullptr,
+            args.on_heap
+                ? "the argument struct was freed before the join; slaves may "
+                  "still have to read it"
+                : "the argument struct is a variable of a function that "
+                  "returned before the join; slaves may still have to read it",
+            pc});
+  }
+}
+
+namespace {
+
+void report_unjoined(const char* text, const void* clash) {
+  for (const Group& group : machine().groups) {
+    if (group.state == Group::State::idle) continue;
+    report({"unjoined", group.spawned_at, nullptr, text, clash});
+    return;
+  }
+}
+
+}  // namespace
+
+void bad_launch(const void* pc, const char* text) {
+  if (machine().check) report({"unjoined", pc, nullptr, text});
+}
+
+void launched(unsigned mask, const void* argument, const void* pc) {
+  if (!machine().check) return;
+  start_watchdog();
+  remember_args(mask, argument, pc);
+}
+
+void joining(unsigned mask, const void* pc, const void* frame) {
+  if (machine().check) check_args_alive(mask, frame, pc);
+}
+
+void joined(unsigned mask) {
+  if (!machine().check) return;
+  forget_args(mask);
+  if (machine().live == 0) {
+    report_overlaps();
+    end_replays();
+    forget_objects();
+    return;
+  }
+  for (std::size_t i = 0; i < machine().groups.size(); ++i) {
+    if ((mask >> i & 1u) == 0) continue;
+    for (const auto& slave : machine().groups[i].slaves) slave->check->joined();
+  }
+}
+
+void master_passed_barrier(unsigned mask) {
+  if (machine().check) forget_args(mask);
+}
+
+void master_releases(const volatile void* object, std::uint64_t number) {
+  if (machine().check) masters_release(object, number);
+}
+
+void master_acquires(const volatile void* object, std::uint64_t number) {
+  if (machine().check) masters_acquire(object, number);
+}
+
+void halting(const void* pc) {
+  if (!has_machine() || !machine().check) return;
+  report_unjoined("the spawn was not joined before athread_halt", pc);
+}
+
+void exiting() {
+  if (!has_machine() || !machine().check) return;
+  report_unjoined(
+      "the spawn was not joined before the program ended; its results may not "
+      "be there",
+      nullptr);
+}
+
+}  // namespace swamp::sunway::check

@@ -1,0 +1,48 @@
+// Checks of the master's calls. In transfer mode copy they do nothing.
+#ifndef SWAMP_SUNWAY_EMULATOR_CHECK_HOST_CHECK_H_
+#define SWAMP_SUNWAY_EMULATOR_CHECK_HOST_CHECK_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "toolchain/sunway/emulator/machine.h"
+
+namespace swamp::sunway::check {
+
+void bad_launch(const void* pc, const char* text);
+// These are called under the machine's mutex.
+// `mask`: of which core groups.
+void launched(unsigned mask, const void* argument, const void* pc);
+void joining(unsigned mask, const void* pc, const void* frame);
+void joined(unsigned mask);
+void master_passed_barrier(unsigned mask);
+// What a slave does before one of these calls comes before what another does
+// after it: see masters_release() in clocks.h.
+void master_releases(const volatile void* object, std::uint64_t number);
+void master_acquires(const volatile void* object, std::uint64_t number);
+void halting(const void* pc);
+// exiting() is the end of the program.
+void exiting();
+
+// Copies of the argument structs of running launches, made at the spawn.
+
+// remember_args() is called at a launch of the core groups of `mask`,
+// forget_args() after they are joined or may legally see other arguments.
+void remember_args(unsigned mask, const void* argument, const void* pc);
+void forget_args(unsigned mask);
+// args_written() marks bytes that a slave wrote itself as changed legally.
+void args_written(const volatile void* address, std::size_t bytes);
+// check_args() reports if the bytes a slave gets differ from those at the
+// spawn.
+void check_args(const Slave& slave, const volatile void* main,
+                std::size_t bytes, const void* pc);
+// may_have_changed() returns whether the master changed arguments before the
+// join that slaves may read with their own instructions.
+bool may_have_changed() noexcept;
+// check_args_alive() is called at a join of these groups; `frame` is the frame
+// of the joining function.
+void check_args_alive(unsigned mask, const void* frame, const void* pc);
+
+}  // namespace swamp::sunway::check
+
+#endif  // SWAMP_SUNWAY_EMULATOR_CHECK_HOST_CHECK_H_

@@ -1,0 +1,172 @@
+// swcc compiles slave code a second time with -fsanitize=thread, for check
+// mode; these are the functions that the compiler calls for every load and
+// store. They are ours: no sanitizer is linked.
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "toolchain/sunway/emulator/api.h"
+#include "toolchain/sunway/emulator/check/slave_check.h"
+
+using swamp::sunway::self;
+using swamp::sunway::Slave;
+
+namespace {
+
+void saw_read(const volatile void* address, std::size_t bytes, const void* pc,
+              bool is_volatile = false) {
+  Slave* slave = self();
+  if (slave != nullptr && slave->check) {
+    if (!slave->in_ldm(address, bytes)) slave->counters.load(bytes);
+    slave->check->read(address, bytes, pc, is_volatile);
+  }
+}
+void saw_write(const volatile void* address, std::size_t bytes, const void* pc,
+               bool is_volatile = false) {
+  Slave* slave = self();
+  if (slave != nullptr && slave->check) {
+    if (!slave->in_ldm(address, bytes)) slave->counters.store(bytes);
+    slave->check->write(address, bytes, pc, is_volatile);
+  }
+}
+void saw_atomic(const volatile void* address, std::size_t bytes, bool writes,
+                const void* pc) {
+  Slave* slave = self();
+  if (slave != nullptr && slave->check) {
+    slave->check->atomic(address, bytes, writes, pc);
+  }
+}
+
+}  // namespace
+
+#pragma GCC visibility push(default)
+
+extern "C" {
+
+void __tsan_init() {}
+// The function's own frame exists already.
+void __tsan_func_entry(void*) {
+  Slave* slave = self();
+  if (slave != nullptr && slave->check) {
+    slave->check->entered(__builtin_frame_address(0));
+  }
+}
+void __tsan_func_exit() {}
+
+#define SWAMP_ACCESS(suffix, bytes)                   \
+  void __tsan_read##suffix(void* address) {           \
+    saw_read(address, bytes, SWAMP_SUNWAY_CALLER());  \
+  }                                                   \
+  void __tsan_write##suffix(void* address) {          \
+    saw_write(address, bytes, SWAMP_SUNWAY_CALLER()); \
+  }
+SWAMP_ACCESS(1, 1)
+SWAMP_ACCESS(2, 2)
+SWAMP_ACCESS(4, 4)
+SWAMP_ACCESS(8, 8)
+SWAMP_ACCESS(16, 16)
+#undef SWAMP_ACCESS
+
+// Accesses to volatile words, with which programs synchronise in main memory.
+#define SWAMP_ACCESS(suffix, bytes)                         \
+  void __tsan_volatile_read##suffix(void* address) {        \
+    saw_read(address, bytes, SWAMP_SUNWAY_CALLER(), true);  \
+  }                                                         \
+  void __tsan_volatile_write##suffix(void* address) {       \
+    saw_write(address, bytes, SWAMP_SUNWAY_CALLER(), true); \
+  }
+SWAMP_ACCESS(1, 1)
+SWAMP_ACCESS(2, 2)
+SWAMP_ACCESS(4, 4)
+SWAMP_ACCESS(8, 8)
+SWAMP_ACCESS(16, 16)
+#undef SWAMP_ACCESS
+
+void __tsan_read_range(void* address, std::size_t bytes) {
+  saw_read(address, bytes, SWAMP_SUNWAY_CALLER());
+}
+void __tsan_write_range(void* address, std::size_t bytes) {
+  saw_write(address, bytes, SWAMP_SUNWAY_CALLER());
+}
+void __tsan_vptr_read(void** address) {
+  saw_read(address, sizeof *address, SWAMP_SUNWAY_CALLER());
+}
+void __tsan_vptr_update(void** address, void*) {
+  saw_write(address, sizeof *address, SWAMP_SUNWAY_CALLER());
+}
+
+#define SWAMP_FETCH(bits, word, name)                                    \
+  word __tsan_atomic##bits##_fetch_##name(volatile word* at, word value, \
+                                          int) {                         \
+    saw_atomic(at, sizeof(word), true, SWAMP_SUNWAY_CALLER());           \
+    return __atomic_fetch_##name(at, value, __ATOMIC_SEQ_CST);           \
+  }
+#define SWAMP_ATOMIC(bits, word)                                            \
+  word __tsan_atomic##bits##_load(const volatile word* at, int) {           \
+    saw_atomic(at, sizeof(word), false, SWAMP_SUNWAY_CALLER());             \
+    return __atomic_load_n(at, __ATOMIC_SEQ_CST);                           \
+  }                                                                         \
+  void __tsan_atomic##bits##_store(volatile word* at, word value, int) {    \
+    saw_atomic(at, sizeof(word), true, SWAMP_SUNWAY_CALLER());              \
+    __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                          \
+  }                                                                         \
+  word __tsan_atomic##bits##_exchange(volatile word* at, word value, int) { \
+    saw_atomic(at, sizeof(word), true, SWAMP_SUNWAY_CALLER());              \
+    return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                \
+  }                                                                         \
+  int __tsan_atomic##bits##_compare_exchange_strong(                        \
+      volatile word* at, word* expected, word value, int, int) {            \
+    saw_atomic(at, sizeof(word), true, SWAMP_SUNWAY_CALLER());              \
+    return __atomic_compare_exchange_n(at, expected, value, false,          \
+                                       __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+  }                                                                         \
+  int __tsan_atomic##bits##_compare_exchange_weak(                          \
+      volatile word* at, word* expected, word value, int, int) {            \
+    saw_atomic(at, sizeof(word), true, SWAMP_SUNWAY_CALLER());              \
+    return __atomic_compare_exchange_n(at, expected, value, false,          \
+                                       __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+  }                                                                         \
+  SWAMP_FETCH(bits, word, add)                                              \
+  SWAMP_FETCH(bits, word, sub)                                              \
+  SWAMP_FETCH(bits, word, and)                                              \
+  SWAMP_FETCH(bits, word, or)                                               \
+  SWAMP_FETCH(bits, word, xor)                                              \
+  SWAMP_FETCH(bits, word, nand)
+SWAMP_ATOMIC(8, std::uint8_t)
+SWAMP_ATOMIC(16, std::uint16_t)
+SWAMP_ATOMIC(32, std::uint32_t)
+SWAMP_ATOMIC(64, std::uint64_t)
+#undef SWAMP_ATOMIC
+#undef SWAMP_FETCH
+
+void __tsan_atomic_thread_fence(int) {
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+void __tsan_atomic_signal_fence(int) {
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+// In check mode slave code calls these instead of the C library's functions;
+// swcc renames the calls at link time.
+void* swamp_slave_memcpy(void* to, const void* from, std::size_t bytes) {
+  if (bytes != 0) {
+    saw_read(from, bytes, SWAMP_SUNWAY_CALLER());
+    saw_write(to, bytes, SWAMP_SUNWAY_CALLER());
+  }
+  return std::memcpy(to, from, bytes);
+}
+void* swamp_slave_memmove(void* to, const void* from, std::size_t bytes) {
+  if (bytes != 0) {
+    saw_read(from, bytes, SWAMP_SUNWAY_CALLER());
+    saw_write(to, bytes, SWAMP_SUNWAY_CALLER());
+  }
+  return std::memmove(to, from, bytes);
+}
+void* swamp_slave_memset(void* to, int value, std::size_t bytes) {
+  if (bytes != 0) saw_write(to, bytes, SWAMP_SUNWAY_CALLER());
+  return std::memset(to, value, bytes);
+}
+
+}  // extern "C"
+
+#pragma GCC visibility pop

@@ -1,0 +1,156 @@
+// The malloc family. In check mode blocks are recorded; otherwise the cost is
+// one test of a flag.
+#include <dlfcn.h>
+#include <malloc.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+#include "toolchain/sunway/emulator/api.h"
+#include "toolchain/sunway/emulator/check/registry.h"
+#include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/settings.h"
+
+extern "C" void* __libc_malloc(std::size_t bytes);
+extern "C" void* __libc_calloc(std::size_t count, std::size_t bytes);
+extern "C" void* __libc_realloc(void* memory, std::size_t bytes);
+extern "C" void* __libc_memalign(std::size_t alignment, std::size_t bytes);
+extern "C" void __libc_free(void* memory);
+
+namespace sunway = swamp::sunway;
+namespace check = sunway::check;
+
+namespace {
+
+bool recording() noexcept {
+  // Not is_check_asked() each time; a race here writes the same value twice.
+  static int state = 0;
+  if (state == 0) state = swamp::sunway::is_check_asked() ? 1 : -1;
+  return state == 1;
+}
+
+__thread bool own_allocations = false;
+
+// allocating_slave() is the slave that calls, for its program, or nullptr.
+sunway::Slave* allocating_slave() noexcept {
+  sunway::Slave* slave = own_allocations ? nullptr : sunway::self();
+  return slave != nullptr && slave->check ? slave : nullptr;
+}
+
+void* recorded(void* memory, std::size_t bytes, const void* pc) noexcept {
+  if (memory == nullptr || !recording()) return memory;
+  check::add_block(memory, bytes, pc);
+  if (sunway::Slave* slave = allocating_slave()) {
+    slave->check->main_allocated(memory, bytes);
+  }
+  return memory;
+}
+
+// releasing() comes before the memory is freed: others may get it at once.
+check::Block releasing(void* memory) noexcept {
+  if (memory == nullptr || !recording()) return {};
+  const check::Block block = check::remove_block(memory);
+  sunway::Slave* slave = allocating_slave();
+  if (slave != nullptr && block.bytes != 0) {
+    slave->check->main_freed(memory, block.bytes);
+  }
+  return block;
+}
+
+void* aligned(std::size_t alignment, std::size_t bytes, const void* pc) {
+  return recorded(__libc_memalign(alignment, bytes), bytes, pc);
+}
+
+}  // namespace
+
+namespace swamp::sunway::check {
+
+// By the program's memalign(), which may be AddressSanitizer's.
+void* allocate(std::size_t alignment, std::size_t bytes, const void* pc) {
+  void* memory = ::memalign(alignment, bytes);
+  if (memory != nullptr && recording()) add_block(memory, bytes, pc);
+  return memory;
+}
+
+OwnAllocations::OwnAllocations() noexcept : outer_(own_allocations) {
+  own_allocations = true;
+}
+OwnAllocations::~OwnAllocations() { own_allocations = outer_; }
+
+}  // namespace swamp::sunway::check
+
+// This library's own new and delete: hidden.map keeps them from the program.
+// They call the program's, as what the C++ library allocates is freed here too.
+void* operator new(std::size_t bytes) {
+  static auto* const next =
+      reinterpret_cast<void* (*)(std::size_t)>(dlsym(RTLD_DEFAULT, "_Znwm"));
+  const check::OwnAllocations own;
+  return next(bytes);
+}
+void operator delete(void* memory) noexcept {
+  static auto* const next =
+      reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "_ZdlPv"));
+  const check::OwnAllocations own;
+  next(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  operator delete(memory);
+}
+
+extern "C" {
+
+#pragma GCC visibility push(default)
+
+void* malloc(std::size_t bytes) {
+  return recorded(__libc_malloc(bytes), bytes, SWAMP_SUNWAY_CALLER());
+}
+void* calloc(std::size_t count, std::size_t bytes) {
+  return recorded(__libc_calloc(count, bytes), count * bytes,
+                  SWAMP_SUNWAY_CALLER());
+}
+void* realloc(void* memory, std::size_t bytes) {
+  const check::Block old = releasing(memory);
+  void* made = __libc_realloc(memory, bytes);
+  if (made == nullptr && bytes != 0 && old.bytes != 0) {  // it is still there
+    check::add_block(memory, old.bytes, old.pc);
+  }
+  return recorded(made, bytes, SWAMP_SUNWAY_CALLER());
+}
+void free(void* memory) {
+  (void)releasing(memory);
+  __libc_free(memory);
+}
+int munmap(void* memory, std::size_t bytes) {
+  if (sunway::Slave* slave = recording() ? allocating_slave() : nullptr) {
+    slave->check->main_freed(memory, bytes);
+  }
+  return static_cast<int>(syscall(SYS_munmap, memory, bytes));
+}
+void* memalign(std::size_t alignment, std::size_t bytes) {
+  return aligned(alignment, bytes, SWAMP_SUNWAY_CALLER());
+}
+void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
+  return aligned(alignment, bytes, SWAMP_SUNWAY_CALLER());
+}
+void* valloc(std::size_t bytes) {
+  return aligned(4096, bytes, SWAMP_SUNWAY_CALLER());
+}
+int posix_memalign(void** out, std::size_t alignment, std::size_t bytes) {
+  if (alignment % sizeof(void*) != 0 || alignment == 0 ||
+      (alignment & (alignment - 1)) != 0) {
+    return EINVAL;
+  }
+  void* memory = aligned(alignment, bytes, SWAMP_SUNWAY_CALLER());
+  if (memory == nullptr) return ENOMEM;
+  *out = memory;
+  return 0;
+}
+
+#pragma GCC visibility pop
+
+}  // extern "C"

@@ -1,0 +1,54 @@
+// Reports of programs that swcc links: one line each on stderr, and in
+// SWAMP_CHECK_REPORT=FILE.jsonl for tools.
+#ifndef SWAMP_SUNWAY_EMULATOR_CHECK_REPORT_H_
+#define SWAMP_SUNWAY_EMULATOR_CHECK_REPORT_H_
+
+#include <string>
+
+#include "toolchain/sunway/emulator/machine.h"
+
+namespace swamp::sunway::check {
+
+struct Finding {
+  const char* category;
+  const void* pc;      // where the offending call returns to
+  const Slave* slave;  // nullptr: the master
+  std::string text;
+  const void* clash = nullptr;  // the other place, named in the text
+};
+
+// report() prints a finding once for every category and pair of places, because
+// usually all slaves have the same bug.
+void report(const Finding& finding);
+// note() is a report that begins with "note: " after the place and leaves the
+// exit code alone.
+void note(const Finding& finding);
+
+// reported() returns whether report() was called.
+bool reported() noexcept;
+
+// is_reporting() returns whether a finding is being formatted; reading the
+// debug information takes a while.
+bool is_reporting() noexcept;
+
+// Forward receives the findings of a child that runs a launch again, instead of
+// the output.
+using Forward = void (*)(const Finding& finding, bool is_note);
+void forward_findings(Forward forward);
+
+// print_totals() ends the program's reports.
+void print_totals();
+
+// watch_crashes() installs, once, handlers for the signals of faults for which
+// the program has none. They print which slave does what and where, and end the
+// process by the signal, or, after a report, as reported programs end: most
+// likely what was reported is why.
+void watch_crashes();
+
+// have_signal_stack() lets the calling thread report a crash after a stack
+// overflow.
+void have_signal_stack();
+
+}  // namespace swamp::sunway::check
+
+#endif  // SWAMP_SUNWAY_EMULATOR_CHECK_REPORT_H_

@@ -1,0 +1,286 @@
+// The C declarations of swamp_sunway/dma.h for SW26010.
+#include <cstring>
+
+#include "toolchain/sunway/emulator/api.h"
+#include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/schedule.h"
+#include "toolchain/sunway/emulator/transfer.h"
+
+namespace swamp::sunway {
+
+enum DmaMode {
+  kPrivateMode,
+  kBroadcastMode,
+  kColumnMode,
+  kRowBroadcastMode,
+};
+enum DmaOperation { kDmaPut, kDmaGet };
+
+struct DmaDescriptor {
+  int op;
+  int mode;
+  int length, block, stride;
+  volatile void* reply;
+};
+
+}  // namespace swamp::sunway
+
+// DMA as programs call it: toolchain/sunway/include/swamp_sunway/dma.h.
+
+namespace sunway = swamp::sunway;
+using sunway::Slave;
+using sunway::Transfer;
+using Kind = sunway::Transfer::Kind;
+
+namespace {
+
+Transfer transfer(Kind kind, void* ldm, void* main, int length, int block,
+                  int stride, volatile void* reply, const char* call) {
+  return {kind,
+          static_cast<std::byte*>(ldm),
+          static_cast<std::byte*>(main),
+          length,
+          block,
+          stride,
+          reply,
+          call};
+}
+
+int issue(const Transfer& t, const void* pc) {
+  Slave& slave = sunway::require_self(t.call);
+  sunway::count(slave, t);
+  if (slave.check) {
+    slave.check->issue(t, pc);
+    return 0;
+  }
+  sunway::carry_out(t);
+  if (t.reply != nullptr) sunway::add_reply(t.reply);
+  return 0;
+}
+
+int blocking(const Transfer& t, const void* pc) {
+  Slave& slave = sunway::require_self(t.call);
+  sunway::count(slave, t);
+  if (slave.check) {
+    slave.check->blocking(t, pc);
+  } else {
+    sunway::carry_out(t);
+  }
+  return 0;
+}
+
+// spread() is a get whose data and reply go to all slaves of `range`.
+int spread(const Transfer& t, sunway::Range range, const void* pc) {
+  Slave& slave = sunway::require_self(t.call);
+  sunway::count(slave, t);
+  if (slave.check && !slave.check->allows(t, pc)) return 0;
+  sunway::let_receivers_run(slave, range, ~0u);
+  if (slave.check) slave.check->broadcast(t, pc);
+  sunway::for_range(slave, range, ~0u, [&](Slave& other) {
+    Transfer own = t;
+    own.ldm = sunway::as_seen_by(other, slave, t.ldm);
+    sunway::carry_out(own);
+    if (other.check)
+      other.check->received(own.ldm, t.length, slave,
+                            sunway::as_seen_by(other, slave, t.reply), t.call,
+                            pc);
+    sunway::add_reply(sunway::as_seen_by(other, slave, t.reply));
+  });
+  sunway::notify_receivers();
+  return 0;
+}
+
+// collect() is a get that all slaves of `range` call together.
+int collect(const Transfer& t, sunway::Range range, const void* pc) {
+  Slave& slave = sunway::require_self(t.call);
+  sunway::wait_at_barrier(slave, range, t.call, pc);
+  blocking(t, pc);
+  sunway::wait_at_barrier(slave, range, t.call, pc);
+  return 0;
+}
+
+int get_by_mode(int mode, const Transfer& t, const void* pc) {
+  switch (mode) {
+    case sunway::kBroadcastMode:
+      return spread(t, sunway::Range::array, pc);
+    case sunway::kColumnMode:
+      return spread(t, sunway::Range::column, pc);
+    case sunway::kRowBroadcastMode:
+      return spread(t, sunway::Range::row, pc);
+    default:
+      return issue(t, pc);
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+#pragma GCC visibility push(default)
+
+int athread_dma_get(void* ldm, void* main, int length) {
+  return blocking(
+      transfer(Kind::get, ldm, main, length, 0, 0, nullptr, "dma_get"),
+      SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_get_stride(void* ldm, void* main, int length, int block,
+                           int stride) {
+  return blocking(transfer(Kind::get, ldm, main, length, block, stride, nullptr,
+                           "dma_get_stride"),
+                  SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_iget(void* ldm, void* main, int length, volatile void* reply) {
+  return issue(transfer(Kind::get, ldm, main, length, 0, 0, reply, "dma_iget"),
+               SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_iget_stride(void* ldm, void* main, int length, int block,
+                            int stride, volatile void* reply) {
+  return issue(transfer(Kind::get, ldm, main, length, block, stride, reply,
+                        "dma_iget_stride"),
+               SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_put(void* main, void* ldm, int length) {
+  return blocking(
+      transfer(Kind::put, ldm, main, length, 0, 0, nullptr, "dma_put"),
+      SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_put_stride(void* main, void* ldm, int length, int block,
+                           int stride) {
+  return blocking(transfer(Kind::put, ldm, main, length, block, stride, nullptr,
+                           "dma_put_stride"),
+                  SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_iput(void* main, void* ldm, int length, volatile void* reply) {
+  return issue(transfer(Kind::put, ldm, main, length, 0, 0, reply, "dma_iput"),
+               SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_iput_stride(void* main, void* ldm, int length, int block,
+                            int stride, volatile void* reply) {
+  return issue(transfer(Kind::put, ldm, main, length, block, stride, reply,
+                        "dma_iput_stride"),
+               SWAMP_SUNWAY_CALLER());
+}
+
+int athread_dma_wait_value(volatile void* reply, int value) {
+  sunway::wait_reply("dma_wait_value", reply, value, SWAMP_SUNWAY_CALLER());
+  return 0;
+}
+
+int athread_dma_barrier() {
+  Slave& slave = sunway::require_self("dma_barrier");
+  if (slave.check) slave.check->finish_all();
+  return 0;
+}
+int athread_dma_all_barrier() { return athread_dma_barrier(); }
+
+int athread_dma_ibcast(void* ldm, void* main, int length,
+                       volatile void* reply) {
+  return spread(
+      transfer(Kind::get, ldm, main, length, 0, 0, reply, "dma_ibcast"),
+      sunway::Range::array, SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_bcast(void* ldm, void* main, int length, volatile void* reply) {
+  return spread(
+      transfer(Kind::get, ldm, main, length, 0, 0, reply, "dma_bcast"),
+      sunway::Range::array, SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_ibcast_stride(void* ldm, void* main, int length, int block,
+                              int stride, volatile void* reply) {
+  return spread(transfer(Kind::get, ldm, main, length, block, stride, reply,
+                         "dma_ibcast_stride"),
+                sunway::Range::array, SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_row_ibcast(void* ldm, void* main, int length,
+                           volatile void* reply) {
+  return spread(
+      transfer(Kind::get, ldm, main, length, 0, 0, reply, "dma_row_ibcast"),
+      sunway::Range::row, SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_col_ibcast(void* ldm, void* main, int length,
+                           volatile void* reply) {
+  return spread(
+      transfer(Kind::get, ldm, main, length, 0, 0, reply, "dma_col_ibcast"),
+      sunway::Range::column, SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_bcast_coll(void* ldm, void* main, int length) {
+  return collect(
+      transfer(Kind::get, ldm, main, length, 0, 0, nullptr, "dma_bcast_coll"),
+      sunway::Range::array, SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_bcast_stride_coll(void* ldm, void* main, int length, int block,
+                                  int stride) {
+  return collect(transfer(Kind::get, ldm, main, length, block, stride, nullptr,
+                          "dma_bcast_stride_coll"),
+                 sunway::Range::array, SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_row_bcast_coll(void* ldm, void* main, int length) {
+  return collect(transfer(Kind::get, ldm, main, length, 0, 0, nullptr,
+                          "dma_row_bcast_coll"),
+                 sunway::Range::row, SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_col_bcast_coll(void* ldm, void* main, int length) {
+  return collect(transfer(Kind::get, ldm, main, length, 0, 0, nullptr,
+                          "dma_col_bcast_coll"),
+                 sunway::Range::column, SWAMP_SUNWAY_CALLER());
+}
+
+int athread_dma_row_ibcast_stride(void* ldm, void* main, int length, int block,
+                                  int stride, volatile void* reply) {
+  return spread(transfer(Kind::get, ldm, main, length, block, stride, reply,
+                         "dma_row_ibcast_stride"),
+                sunway::Range::row, SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_col_ibcast_stride(void* ldm, void* main, int length, int block,
+                                  int stride, volatile void* reply) {
+  return spread(transfer(Kind::get, ldm, main, length, block, stride, reply,
+                         "dma_col_ibcast_stride"),
+                sunway::Range::column, SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_row_bcast_stride_coll(void* ldm, void* main, int length,
+                                      int block, int stride) {
+  return collect(transfer(Kind::get, ldm, main, length, block, stride, nullptr,
+                          "dma_row_bcast_stride_coll"),
+                 sunway::Range::row, SWAMP_SUNWAY_CALLER());
+}
+int athread_dma_col_bcast_stride_coll(void* ldm, void* main, int length,
+                                      int block, int stride) {
+  return collect(transfer(Kind::get, ldm, main, length, block, stride, nullptr,
+                          "dma_col_bcast_stride_coll"),
+                 sunway::Range::column, SWAMP_SUNWAY_CALLER());
+}
+
+int athread_memcpy_sldm(void* to, void* from, int length, int) {
+  if (length > 0) std::memcpy(to, from, static_cast<std::size_t>(length));
+  return 0;
+}
+int athread_sldm_get(void* to, void* from, int length) {
+  return athread_memcpy_sldm(to, from, length, 0);
+}
+
+int athread_get(int mode, void* main, void* ldm, int length,
+                volatile void* reply, char, int stride, int block) {
+  return get_by_mode(mode,
+                     transfer(Kind::get, ldm, main, length, block, stride,
+                              reply, "athread_get"),
+                     SWAMP_SUNWAY_CALLER());
+}
+int athread_put(int, void* ldm, void* main, int length, volatile void* reply,
+                int stride, int block) {
+  return issue(transfer(Kind::put, ldm, main, length, block, stride, reply,
+                        "athread_put"),
+               SWAMP_SUNWAY_CALLER());
+}
+
+void swamp_dma_descriptor(const sunway::DmaDescriptor* d, void* main,
+                          void* ldm) {
+  const bool get = d->op == sunway::kDmaGet;
+  (void)get_by_mode(get ? d->mode : sunway::kPrivateMode,
+                    transfer(get ? Kind::get : Kind::put, ldm, main, d->length,
+                             d->block, d->stride, d->reply, "dma"),
+                    SWAMP_SUNWAY_CALLER());
+}
+
+#pragma GCC visibility pop
+
+}  // extern "C"

@@ -1,0 +1,152 @@
+// What the master core calls: toolchain/sunway/include/swamp_sunway/host_api.h.
+#include <cerrno>
+#include <climits>
+#include <cstdint>
+#include <string>
+
+#include "toolchain/sunway/emulator/api.h"
+#include "toolchain/sunway/emulator/check/host_check.h"
+#include "toolchain/sunway/emulator/launch.h"
+#include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/schedule.h"
+
+namespace sunway = swamp::sunway;
+
+namespace {
+
+constexpr int kAll = -1;
+
+// wait_for_slaves() is the master's side of a barrier with the slaves of its
+// own core group: with all, or with slave `id`.
+void wait_for_slaves(int id, const char* call, const void* pc) {
+  sunway::Machine& all = sunway::machine();
+  sunway::Lock lock(all.mutex);
+  const int own = sunway::own_group(false);
+  sunway::Group& group = all.groups[static_cast<std::size_t>(own)];
+  sunway::Barrier* barrier = &group.master;
+  if (id == kAll) {
+    if (group.state != sunway::Group::State::running) {
+      sunway::check::bad_launch(pc, "waits for slaves that do not run");
+      return;
+    }
+  } else {
+    if (id < 0 || id >= static_cast<int>(group.slaves.size()) ||
+        !all.slave(own, id).live()) {
+      sunway::check::bad_launch(pc, "waits for a slave that does not run");
+      return;
+    }
+    barrier = &all.slave(own, id).with_master;
+  }
+  sunway::check::master_releases(barrier, barrier->generation % 2);
+  const std::uint64_t mine = barrier->arrive();
+  sunway::master_waits({sunway::Wait::Kind::master, pc, call,
+                        [&] { return barrier->passed(mine); }},
+                       lock);
+  sunway::check::master_acquires(barrier, mine % 2);
+  sunway::check::master_passed_barrier(1u << own);
+}
+
+}  // namespace
+
+extern "C" {
+
+#pragma GCC visibility push(default)
+
+int swamp_athread_init() {
+  (void)sunway::machine();
+  return 0;
+}
+int swamp_athread_init_cgs() { return swamp_athread_init(); }
+int CRTS_init() { return swamp_athread_init(); }
+int CRTS_init_all() { return swamp_athread_init(); }
+
+int swamp_athread_halt() {
+  sunway::check::halting(SWAMP_SUNWAY_CALLER());
+  return 0;
+}
+int athread_leave() { return 0; }
+
+int __real_athread_spawn(void* function, void* argument, int) {
+  return sunway::launch(sunway::own_group_mask(true), function, argument,
+                        SWAMP_SUNWAY_CALLER());
+}
+int __real_athread_spawn_cgs(void* function, void* argument, int) {
+  return sunway::launch(sunway::all_groups_mask(), function, argument,
+                        SWAMP_SUNWAY_CALLER());
+}
+int __real_athread_spawn_cgmask(unsigned mask, void* function, void* argument,
+                                int) {
+  return sunway::launch(mask, function, argument, SWAMP_SUNWAY_CALLER());
+}
+int __real_athread_spawn64_cgmask(unsigned mask, void* function,
+                                  void* argument) {
+  return sunway::launch(mask, function, argument, SWAMP_SUNWAY_CALLER());
+}
+int __real_athread_create(int id, void* function, void* argument) {
+  return sunway::launch_one(id, function, argument, SWAMP_SUNWAY_CALLER());
+}
+
+int athread_join() {
+  return sunway::join(sunway::own_group_mask(false), SWAMP_SUNWAY_CALLER());
+}
+int athread_join_cgs() {
+  return sunway::join(sunway::all_groups_mask(), SWAMP_SUNWAY_CALLER());
+}
+int athread_join_cgmask(unsigned mask) {
+  return sunway::join(mask, SWAMP_SUNWAY_CALLER());
+}
+int athread_enter64() { return 0; }
+int athread_enter64_arg() { return 0; }
+int athread_join64() {
+  return sunway::join(sunway::own_group_mask(false), SWAMP_SUNWAY_CALLER());
+}
+int athread_join64_arg() {
+  return sunway::join(sunway::own_group_mask(false), SWAMP_SUNWAY_CALLER());
+}
+int athread_join64_cgmask(unsigned mask) {
+  return sunway::join(mask, SWAMP_SUNWAY_CALLER());
+}
+int athread_leave64() { return 0; }
+int athread_leave64_arg() { return 0; }
+int athread_wait(int id) { return sunway::join_one(id, SWAMP_SUNWAY_CALLER()); }
+int athread_end(int) { return 0; }
+
+int athread_idle() {
+  sunway::Machine& all = sunway::machine();
+  const sunway::Lock lock(all.mutex);
+  return all.slaves_per_group() -
+         all.groups[static_cast<std::size_t>(sunway::own_group(false))]
+             .remaining;
+}
+int athread_set_num_threads(int count) {
+  sunway::Machine& all = sunway::machine();
+  const sunway::Lock lock(all.mutex);
+  if (count < 1 || count > all.slaves_per_group()) return EINVAL;
+  all.num_threads = count;
+  return 0;
+}
+int athread_get_num_threads() {
+  sunway::Machine& all = sunway::machine();
+  const sunway::Lock lock(all.mutex);
+  return all.num_threads;
+}
+int athread_get_max_threads() { return sunway::machine().slaves_per_group(); }
+int current_array_id() {
+  const sunway::Lock lock(sunway::machine().mutex);
+  return sunway::own_group(false);
+}
+
+void CRTS_sync_node() {}
+void CRTS_sync_master_array() {
+  wait_for_slaves(kAll, "CRTS_sync_master_array", SWAMP_SUNWAY_CALLER());
+}
+
+void CRTS_sync_master_spe(int id) {
+  wait_for_slaves(id < 0 ? INT_MAX : id, "CRTS_sync_master_spe",
+                  SWAMP_SUNWAY_CALLER());
+}
+
+#pragma GCC visibility pop
+
+}  // extern "C"

@@ -1,0 +1,222 @@
+#include "toolchain/sunway/emulator/launch.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "toolchain/sunway/emulator/api.h"
+#include "toolchain/sunway/emulator/check/host_check.h"
+#include "toolchain/sunway/emulator/check/replay.h"
+#include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/schedule.h"
+
+namespace swamp::sunway {
+namespace {
+
+// for_groups() visits the groups of the mask that there are.
+template <class Visit>
+void for_groups(Machine& all, unsigned mask, Visit visit) {
+  for (std::size_t i = 0; i < all.groups.size(); ++i) {
+    if ((mask >> i & 1u) != 0) visit(all.groups[i]);
+  }
+}
+
+void prepare_barriers(Group& group) {
+  // Barriers are always of the whole array: those of the hardware do not shrink
+  // with athread_set_num_threads().
+  const auto slaves = static_cast<int>(group.slaves.size());
+  group.array = Barrier{slaves, 0, group.array.generation};
+  group.master = Barrier{slaves + 1, 0, group.master.generation};
+  const int rows = (slaves + kRowLength - 1) / kRowLength;
+  group.rows.resize(static_cast<std::size_t>(rows));
+  group.columns.resize(static_cast<std::size_t>(kRowLength));
+  for (int i = 0; i < rows; ++i) {
+    const int left = slaves - i * kRowLength;
+    Barrier& row = group.rows[static_cast<std::size_t>(i)];
+    row = Barrier{left < kRowLength ? left : kRowLength, 0, row.generation};
+  }
+  for (int i = 0; i < kRowLength; ++i) {
+    Barrier& column = group.columns[static_cast<std::size_t>(i)];
+    column = Barrier{(slaves - i + kRowLength - 1) / kRowLength, 0,
+                     column.generation};
+  }
+  group.parts.clear();
+  for (auto& slave : group.slaves) {
+    slave->peers.assign(slave->peers.size(), 0);
+    slave->from_row.clear();
+    slave->from_column.clear();
+  }
+}
+
+// require_one_group() refuses what two arrays would do with shared LDM, which
+// is there once.
+void require_one_group(Machine& all, unsigned mask) {
+  if (all.shared_bytes == 0) return;
+  int running = 0;
+  for (std::size_t i = 0; i < all.groups.size(); ++i) {
+    if ((mask >> i & 1u) != 0 || all.groups[i].state != Group::State::idle) {
+      ++running;
+    }
+  }
+  if (running > 1) {
+    fail(1,
+         "__thread_local_share is emulated for one core group at a time; "
+         "SWAMP_CORE_GROUPS=1 makes a machine of one");
+  }
+}
+
+void start_slave(Machine& all, Slave& slave, SlaveFunction function,
+                 void* argument, int thread_number) {
+  slave.function = function;
+  slave.argument = argument;
+  slave.thread_number = thread_number;
+  slave.state = SlaveState::running;
+  slave.cycle = std::max<std::uint64_t>(slave.cycle, nanoseconds() / 4 * 9);
+  slave.clock_reads = 0;
+  slave.atomic_operations = 0;
+  slave.receiver_ns = 0;
+  if (all.check) slave.wait = &slave.first_turn;
+  if (slave.check) slave.check->launched();
+  ++all.live;
+}
+
+}  // namespace
+
+unsigned all_groups_mask() { return (1u << machine().groups.size()) - 1u; }
+
+unsigned own_group_mask(bool claim) {
+  const Lock lock(machine().mutex);
+  return 1u << own_group(claim);
+}
+
+int launch(unsigned mask, void* function, void* argument, const void* pc) {
+  Machine& all = machine();
+  if ((mask & ~all_groups_mask()) != 0 || mask == 0) {
+    check::bad_launch(pc, "names core groups that are not there");
+    return ENODEV;
+  }
+  start_groups(mask);
+  {
+    const Lock lock(all.mutex);
+    require_one_group(all, mask);
+    bool busy = false;
+    for_groups(all, mask, [&](Group& group) {
+      if (group.state != Group::State::idle) busy = true;
+    });
+    if (busy) {
+      check::bad_launch(
+          pc,
+          "spawns on a core group that was not joined; the machine refuses "
+          "with EBUSY and runs nothing: join first");
+      return EBUSY;
+    }
+    count_master();
+    int number = 0;
+    // Slaves that another host thread has launched go on.
+    if (all.live == 0) all.launch_pending = all.check;
+    for_groups(all, mask, [&](Group& group) {
+      group.state = Group::State::running;
+      group.singles = false;
+      group.launched = all.num_threads;
+      ++group.spawns;
+      group.remaining = all.num_threads;
+      group.spawned_at = pc;
+      prepare_barriers(group);
+      for (int i = 0; i < group.launched; ++i) {
+        Slave& slave = *group.slaves[static_cast<std::size_t>(i)];
+        start_slave(all, slave, reinterpret_cast<SlaveFunction>(function),
+                    argument, number + i);
+      }
+      number += static_cast<int>(group.slaves.size());
+    });
+    check::launched(mask, argument, pc);
+  }
+  for_groups(all, mask, [&](Group& group) {
+    for (int i = 0; i < group.launched; ++i) {
+      sem_post(&group.slaves[static_cast<std::size_t>(i)]->start);
+    }
+  });
+  return 0;
+}
+
+int join(unsigned mask, const void* pc) {
+  Machine& all = machine();
+  mask &= all_groups_mask();
+  Lock lock(all.mutex);
+  bool idle = false;
+  for_groups(all, mask, [&](Group& group) {
+    if (group.state == Group::State::idle) idle = true;
+  });
+  if (idle) {
+    check::bad_launch(pc, "joins a core group on which nothing was spawned");
+    return ESRCH;
+  }
+  check::joining(mask, pc, __builtin_frame_address(0));
+  if (all.check) check::start_replays(mask);
+  const auto ended = [&] {
+    bool all_ended = true;
+    for_groups(all, mask, [&](Group& group) {
+      if (group.state == Group::State::running) all_ended = false;
+    });
+    return all_ended;
+  };
+  master_waits({Wait::Kind::master, pc, "athread_join", ended}, lock);
+  for_groups(all, mask, [](Group& group) { group.state = Group::State::idle; });
+  check::joined(mask);
+  return 0;
+}
+
+int launch_one(int id, void* function, void* argument, const void* pc) {
+  Machine& all = machine();
+  if (id < 0 || id >= all.slaves_per_group()) {
+    check::bad_launch(pc, "names a slave that is not there");
+    return EINVAL;
+  }
+  start_groups(own_group_mask(true));
+  int own = 0;
+  {
+    const Lock lock(all.mutex);
+    own = own_group(true);
+    Group& group = all.groups[static_cast<std::size_t>(own)];
+    const Slave& slave = *group.slaves[static_cast<std::size_t>(id)];
+    if (slave.live() || (group.state != Group::State::idle && !group.singles)) {
+      check::bad_launch(pc, "starts a slave that was not waited for");
+      return EBUSY;
+    }
+    count_master();
+    if (group.remaining == 0) prepare_barriers(group);
+    group.singles = true;
+    group.state = Group::State::running;
+    ++group.remaining;
+    ++group.spawns;
+    group.spawned_at = pc;
+    start_slave(all, all.slave(own, id),
+                reinterpret_cast<SlaveFunction>(function), argument, id);
+    check::launched(1u << own, argument, pc);
+  }
+  sem_post(&all.slave(own, id).start);
+  return 0;
+}
+
+int join_one(int id, const void* pc) {
+  Machine& all = machine();
+  if (id < 0 || id >= all.slaves_per_group()) {
+    check::bad_launch(pc, "names a slave that is not there");
+    return EINVAL;
+  }
+  Lock lock(all.mutex);
+  const int own = own_group(false);
+  Group& group = all.groups[static_cast<std::size_t>(own)];
+  if (group.slaves.empty()) return 0;
+  const Slave& slave = all.slave(own, id);
+  master_waits(
+      {Wait::Kind::master, pc, "athread_wait", [&] { return !slave.live(); }},
+      lock);
+  if (group.remaining == 0) {
+    group.state = Group::State::idle;
+    check::joined(1u << own);
+  }
+  return 0;
+}
+
+}  // namespace swamp::sunway

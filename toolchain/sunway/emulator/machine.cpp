@@ -1,0 +1,327 @@
+#include "toolchain/sunway/emulator/machine.h"
+
+#include <link.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "toolchain/sunway/emulator/api.h"
+#include "toolchain/sunway/emulator/check/report.h"
+#include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/ldm.h"
+#include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/schedule.h"
+#include "toolchain/sunway/emulator/settings.h"
+
+extern "C" {
+__thread char _PEN;
+__thread char _ROW;
+__thread char _COL;
+__thread char _CGN;
+__thread int _MYID;
+__thread int _cache_size;
+__thread int _ldm_share_mode;
+__thread int _ldm_share_size;
+}
+
+namespace swamp::sunway {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+// Of the system's stack beyond what an LDM can hold: the C library's functions
+// and signal frames need more than a slave core's would.
+constexpr std::size_t kStackSlack = 256 * 1024;
+
+__thread Slave* this_slave = nullptr;
+std::atomic<Machine*> made{nullptr};
+
+// HostThread is one of the program's own threads. After it ends, another thread
+// may own its core group; the program's first thread keeps its own until the
+// end.
+struct HostThread {
+  bool counted = false;
+  int group = -1;
+  ~HostThread() {
+    if (!counted || gettid() == getpid()) return;
+    Machine& all = machine();
+    const Lock lock(all.mutex);
+    --all.masters;
+    if (group >= 0) all.groups[static_cast<std::size_t>(group)].owned = false;
+  }
+};
+thread_local HostThread this_host_thread;
+
+std::size_t up_to_page(std::size_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
+// ProgramTls is the program's block of thread-local variables: its first entry
+// of dl_iterate_phdr().
+struct ProgramTls {
+  std::size_t bytes = 0;
+  std::byte* here = nullptr;  // the calling thread's
+};
+
+ProgramTls program_tls() {
+  ProgramTls tls;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* out) {
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          if (info->dlpi_phdr[i].p_type != PT_TLS) continue;
+          *static_cast<ProgramTls*>(out) = {
+              info->dlpi_phdr[i].p_memsz,
+              static_cast<std::byte*>(info->dlpi_tls_data)};
+        }
+        return 1;  // the program alone
+      },
+      &tls);
+  return tls;
+}
+
+void identify(const Slave& slave) {
+  _PEN = static_cast<char>(slave.id);
+  _ROW = static_cast<char>(slave.id / kRowLength);
+  _COL = static_cast<char>(slave.id % kRowLength);
+  _CGN = static_cast<char>(slave.group);
+  _ldm_share_size = static_cast<int>(machine().shared_bytes / 1024);
+}
+
+[[gnu::noinline]] void run_function(Slave& slave) {
+  // Keep the slave's frames below begin_launch()'s own frame, which it cannot
+  // poison.
+  auto* below = static_cast<volatile char*>(__builtin_alloca(kPage));
+  below[0] = 0;
+  slave.stack_top =
+      const_cast<std::byte*>(reinterpret_cast<volatile std::byte*>(below));
+  slave.function(slave.argument);
+}
+
+void run_slave(Slave& slave) {
+  _MYID = slave.thread_number;
+  begin_ldm_peak(slave);
+  if (slave.check) slave.check->begin_launch();
+  run_function(slave);
+  if (slave.check) slave.check->end_launch();
+  end_ldm_peak(slave);
+}
+
+void wait_for(sem_t& semaphore) {
+  while (sem_wait(&semaphore) != 0 && errno == EINTR) {
+  }
+}
+
+void* serve(void* argument) {
+  Slave& slave = *static_cast<Slave*>(argument);
+  this_slave = &slave;
+  identify(slave);
+  slave.statics = program_tls().here;
+  check::have_signal_stack();
+  sem_post(&slave.ready);
+  for (;;) {
+    wait_for(slave.start);
+    Machine& all = machine();
+    if (all.check) {
+      Lock lock(all.mutex);
+      block(slave, slave.first_turn, lock);
+    }
+    run_slave(slave);
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    Group& group = all.groups[static_cast<std::size_t>(slave.group)];
+    if (--group.remaining == 0) group.state = Group::State::ended;
+    ended(slave);
+  }
+}
+
+// stack_bytes() is the size of the stack in a slot, above the heap and a guard
+// page.
+std::size_t stack_bytes(const Machine& all) {
+  return all.slot_bytes - up_to_page(all.ldm_bytes) - kPage;
+}
+
+void start_thread(Slave& slave, std::size_t bytes) {
+  sem_init(&slave.start, 0, 0);
+  sem_init(&slave.ready, 0, 0);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstack(&attributes, slave.stack, bytes);
+  const int error = pthread_create(&slave.thread, &attributes, &serve, &slave);
+  pthread_attr_destroy(&attributes);
+  if (error != 0) {
+    fail(1, "cannot start the thread of slave " + std::to_string(slave.id) +
+                " of core group " + std::to_string(slave.group) + ": " +
+                std::strerror(error));
+  }
+}
+
+void make_group(Machine& all, int number) {
+  const Settings& asked = settings();
+  Group& group = all.groups[static_cast<std::size_t>(number)];
+  const auto count = static_cast<std::size_t>(asked.slaves_per_group);
+  const std::size_t heap_bytes = up_to_page(all.ldm_bytes);
+  const std::size_t stack_offset = heap_bytes + kPage;
+  void* memory = mmap(nullptr, count * all.slot_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) fail(1, "cannot allocate the LDM of the slaves");
+  std::vector<std::unique_ptr<Slave>> slaves;
+  for (std::size_t i = 0; i < count; ++i) {
+    auto slave = std::make_unique<Slave>();
+    slave->group = number;
+    slave->id = static_cast<int>(i);
+    slave->slot = static_cast<std::byte*>(memory) + i * all.slot_bytes;
+    slave->stack = slave->slot + stack_offset;
+    mprotect(slave->slot + heap_bytes, kPage, PROT_NONE);
+    slave->heap.set_capacity(all.ldm_bytes - all.static_bytes -
+                             all.shared_bytes);
+    slave->peers.assign(count, 0);
+    if (all.check) {
+      slave->check =
+          std::make_unique<check::SlaveCheck>(*slave, all.slot_bytes);
+    }
+    start_thread(*slave, stack_bytes(all));
+    slaves.push_back(std::move(slave));
+  }
+  for (const auto& slave : slaves) {
+    wait_for(slave->ready);
+  }
+  const Lock lock(all.mutex);
+  group.slaves = std::move(slaves);
+  group.memory = static_cast<std::byte*>(memory);
+}
+
+Machine* make_machine() {
+  const Settings& asked = settings();
+  auto* all = new Machine;
+  all->check = asked.check;
+  all->order = Order::of_seed(asked.seed);
+  all->ldm_bytes = asked.ldm_bytes;
+  all->static_bytes = program_tls().bytes;
+  all->shared_bytes = shared_ldm_bytes();
+  if (all->static_bytes + all->shared_bytes > all->ldm_bytes) {
+    const std::string text =
+        "static LDM variables (__thread_local" +
+        std::string(all->shared_bytes != 0
+                        ? ", and its part of __thread_local_share"
+                        : "") +
+        ") take " + std::to_string(all->static_bytes + all->shared_bytes) +
+        " bytes; a slave of " + asked.machine + " has " +
+        std::to_string(all->ldm_bytes);
+    if (!all->check) fail(1, text);
+    check::report({"ldm-range", nullptr, nullptr, text});
+    end_now(kReportedExit);
+  }
+  all->slaves_of_group = asked.slaves_per_group;
+  all->num_threads = asked.slaves_per_group;
+  all->slot_bytes = up_to_page(all->ldm_bytes) + kPage +
+                    up_to_page(2 * all->ldm_bytes) + kStackSlack;
+  all->groups = std::vector<Group>(static_cast<std::size_t>(asked.core_groups));
+  return all;
+}
+
+}  // namespace
+
+void start_groups(unsigned mask) {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> one_at_a_time(mutex);
+  Machine& all = machine();
+  check::watch_crashes();
+  // Only the master handles the program's asynchronous signals.
+  sigset_t blocked;
+  sigset_t own;
+  sigfillset(&blocked);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) {
+    sigdelset(&blocked, fault);
+  }
+  pthread_sigmask(SIG_SETMASK, &blocked, &own);
+  for (std::size_t i = 0; i < all.groups.size(); ++i) {
+    if ((mask >> i & 1u) != 0 && all.groups[i].slaves.empty()) {
+      make_group(all, static_cast<int>(i));
+    }
+  }
+  pthread_sigmask(SIG_SETMASK, &own, nullptr);
+}
+
+void count_master() {
+  if (this_host_thread.counted) return;
+  this_host_thread.counted = true;
+  ++machine().masters;
+}
+
+int own_group(bool claim) {
+  int& own = this_host_thread.group;
+  if (own >= 0 || !claim) return std::max(own, 0);
+  std::vector<Group>& groups = machine().groups;
+  const auto free = std::find_if(groups.begin(), groups.end(),
+                                 [](const Group& g) { return !g.owned; });
+  if (free == groups.end()) return 0;
+  free->owned = true;
+  own = static_cast<int>(free - groups.begin());
+  return own;
+}
+
+bool Slave::in_ldm(const volatile void* address,
+                   std::size_t bytes) const noexcept {
+  const auto offset = reinterpret_cast<std::uintptr_t>(address) -
+                      reinterpret_cast<std::uintptr_t>(slot);
+  const std::size_t end = machine().slot_bytes;
+  return offset < end && bytes <= end - offset;
+}
+
+std::size_t Slave::number() const noexcept {
+  return static_cast<std::size_t>(group * settings().slaves_per_group + id);
+}
+
+void restart_slaves() {
+  Machine& all = machine();
+  for (Group& group : all.groups) {
+    for (const auto& slave : group.slaves) {
+      if (!slave->live()) continue;
+      // The parent's threads wait on this; they do not exist in the child.
+      new (&slave->wake) std::condition_variable;
+      const std::vector<std::byte> kept(slave->statics,
+                                        slave->statics + all.static_bytes);
+      start_thread(*slave, stack_bytes(all));
+      wait_for(slave->ready);
+      std::copy(kept.begin(), kept.end(), slave->statics);
+      sem_post(&slave->start);
+    }
+  }
+}
+
+Machine& machine() {
+  Machine* all = made.load(std::memory_order_acquire);
+  if (all == nullptr) {
+    static std::mutex mutex;
+    const std::lock_guard<std::mutex> lock(mutex);
+    all = made.load(std::memory_order_relaxed);
+    if (all == nullptr) {
+      all = make_machine();
+      made.store(all, std::memory_order_release);
+      start_groups(1);
+    }
+  }
+  return *all;
+}
+
+bool has_machine() noexcept {
+  return made.load(std::memory_order_acquire) != nullptr;
+}
+
+Slave* self() noexcept { return this_slave; }
+
+Slave& require_self(const char* what) {
+  if (this_slave == nullptr) {
+    fail(1, std::string(what) +
+                "() is for slaves; the master called it (or a slave function "
+                "was called without athread_spawn)");
+  }
+  return *this_slave;
+}
+
+}  // namespace swamp::sunway

@@ -1,0 +1,254 @@
+#ifndef SWAMP_SUNWAY_EMULATOR_MACHINE_H_
+#define SWAMP_SUNWAY_EMULATOR_MACHINE_H_
+
+#include <pthread.h>
+#include <semaphore.h>
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/predict/traffic.h"
+#include "toolchain/sunway/emulator/api.h"
+#include "toolchain/sunway/emulator/ldm.h"
+
+namespace swamp::sunway {
+
+// Barrier counts arrivals; all under the machine's mutex.
+struct Barrier {
+  int size = 0;
+  int arrived = 0;
+  std::uint64_t generation = 0;
+
+  // arrive() returns the generation to wait for the end of.
+  std::uint64_t arrive() noexcept {
+    const std::uint64_t mine = generation;
+    if (++arrived == size) {
+      arrived = 0;
+      ++generation;
+    }
+    return mine;
+  }
+  bool passed(std::uint64_t mine) const noexcept { return generation != mine; }
+};
+
+// Machine is the emulated chip: core groups of slaves, and the master. Each
+// slave is an OS thread with its own LDM; the master is the program's own
+// thread.
+
+namespace check {
+class SlaveCheck;
+}
+
+using SlaveFunction = void (*)(void*);
+
+// Wait describes what a blocked slave waits for, and where.
+struct Wait {
+  enum class Kind { turn, reply, sync, node, master, lock };
+  Kind kind;
+  const void* pc;
+  const char* what;  // "ssync_array"
+  std::function<bool()> ready;
+  volatile const void* reply = nullptr;
+  int value = 0;
+};
+
+// MasterWait describes what a host thread waits for, and where. ready() must
+// have no side effects: other threads evaluate it, too.
+struct MasterWait {
+  Wait::Kind kind;
+  const void* pc;
+  const char* what;  // "athread_join"
+  std::function<bool()> ready;
+};
+
+// Counters are the traffic of one slave, for the cost model.
+struct Counters : predict::Traffic {
+  std::uint64_t rma_requests = 0, rma_bytes = 0;
+  std::uint64_t syncs = 0;
+};
+
+// SlaveState says what a slave does. Waiting is not a state: see Slave::wait.
+enum class SlaveState {
+  idle,          // not launched, or its function has returned
+  running,       // in its function; it may wait for something
+  sending,       // in a send, while it lets the receivers run first
+  without_turn,  // check mode: lost the turn in a loop that makes no calls;
+                 // runs beside the others until its next access or call
+};
+
+// Packet is what one slave puts into another's register, for getr and getc.
+struct Packet {
+  std::array<std::byte, 64> bytes;
+  std::uint64_t number;  // of all packets
+};
+
+// Slave is one emulated slave core. Its LDM is a slot of address space of the
+// same layout as every other slave's: the heap, a guard page, then the stack
+// with the thread's static variables (TLS) above it.
+struct Slave {
+  int group = 0;
+  int id = 0;  // in its group
+  std::byte* slot = nullptr;
+  std::byte* stack = nullptr;      // lowest address, slot < stack
+  std::byte* statics = nullptr;    // the program's TLS block
+  std::byte* stack_top = nullptr;  // where the slave's function began
+  const void* last_pc = nullptr;   // of its calls, in check mode
+  const void* loop_pc = nullptr;   // of a loop on one word, since that call
+  LdmHeap heap;
+  pthread_t thread = {};
+  sem_t start = {};
+  sem_t ready = {};
+  Counters counters;
+  std::uint64_t cycle = 0;              // of its clock, in check mode
+  std::uint64_t clock_reads = 0;        // of this launch
+  std::uint64_t atomic_operations = 0;  // locks and atomics of this launch
+  unsigned long receiver_ns = 0;  // spent in this launch to let receivers run
+  // Written under the machine's mutex.
+  std::atomic<SlaveState> state{SlaveState::idle};
+  std::unique_ptr<check::SlaveCheck> check;  // in check mode
+
+  // Under the machine's mutex.
+  SlaveFunction function = nullptr;
+  void* argument = nullptr;
+  int thread_number = 0;  // _MYID
+  // Set before its thread arrives, so that which slave is first does not depend
+  // on the operating system.
+  const Wait first_turn{Wait::Kind::turn, nullptr, "its turn",
+                        [] { return true; }};
+  const Wait* wait = nullptr;
+  std::condition_variable wake;
+  // Barriers passed with each slave of its group.
+  std::vector<std::uint32_t> peers;
+  Barrier with_master{2, 0, 0};
+  std::deque<Packet> from_row, from_column;
+
+  bool live() const noexcept { return state != SlaveState::idle; }
+  bool in_ldm(const volatile void* address, std::size_t bytes) const noexcept;
+  // number() is the slave's index among the slaves of all core groups.
+  std::size_t number() const noexcept;
+};
+
+// Group is a core group. Under the machine's mutex.
+struct Group {
+  enum class State { idle, running, ended };
+  State state = State::idle;
+  bool singles = false;  // started by athread_create() and joined one by one
+  bool owned = false;    // by a host thread, whose athread_spawn() uses it
+  int launched = 0;
+  std::uint64_t spawns = 0;
+  int remaining = 0;
+  std::vector<std::unique_ptr<Slave>> slaves;
+  // Where the slots of its slaves begin; other threads may read it unlocked.
+  std::atomic<std::byte*> memory{nullptr};
+  Barrier array;
+  Barrier master;  // with the master
+  std::vector<Barrier> rows, columns;
+  // Some slaves of a row (0) or column (1): scope, its number, mask.
+  std::map<std::array<int, 3>, Barrier> parts;
+  const void* spawned_at = nullptr;
+};
+
+// Order is what depends on timing on the real machine: which slave runs first,
+// and whether a transfer happens when it is issued (eager) or when it is waited
+// for.
+struct Order {
+  std::uint64_t seed = 0;
+  bool eager = false;
+  std::uint64_t random_state = 1;  // for seeds above 1
+
+  static Order of_seed(std::uint64_t seed) noexcept {
+    return {seed, seed % 2 == 1, seed * 0x9e3779b97f4a7c15u + 1};
+  }
+};
+
+class Machine {
+ public:
+  std::mutex mutex;
+  std::condition_variable master_wake;
+  std::vector<Group> groups;
+  Barrier node;  // of size 0: see end_node_barrier() in schedule.cpp
+  std::size_t ldm_bytes = 0;
+  std::size_t static_bytes = 0;  // of the program's TLS, in every LDM
+  std::size_t shared_bytes = 0;  // of every LDM, for __thread_local_share
+  std::size_t slot_bytes = 0;
+  int slaves_of_group = 0;
+  int num_threads = 0;  // of later spawns
+  bool check = false;
+
+  // Host threads that have launched slaves or taken a lock, and the waits of
+  // those that are blocked.
+  int masters = 0;
+  std::vector<const MasterWait*> master_waits;
+  std::uint64_t packets = 0;  // sent by putr and putc
+
+  // Check mode: slaves run one at a time, and only after the master waits.
+  // launch_pending is true until then.
+  Slave* turn = nullptr;
+  bool launch_pending = false;
+  int live = 0;
+  Order order;
+
+  Slave& slave(int group, int id) noexcept {
+    return *groups[static_cast<std::size_t>(group)]
+                .slaves[static_cast<std::size_t>(id)];
+  }
+  int slaves_per_group() const noexcept { return slaves_of_group; }
+};
+
+// machine() makes the machine with the threads of core group 0 at the first
+// call. It is never destroyed: slaves may run while the process exits.
+Machine& machine();
+bool has_machine() noexcept;
+// start_groups() starts the threads of the core groups of `mask`, once.
+void start_groups(unsigned mask);
+// count_master() counts the calling host thread among those that may still
+// release a waiting slave. Under the machine's mutex.
+void count_master();
+// own_group() is the core group of the calling host thread, for
+// athread_spawn(), athread_join() and other calls that name no group. A thread
+// that launches (`claim`) gets the lowest that no other thread owns; a thread
+// that owns none uses core group 0. Under the machine's mutex.
+int own_group(bool claim);
+// restart_slaves() gives a child of fork() threads for the slaves that were
+// launched and had not begun.
+void restart_slaves();
+
+// self() returns the slave of the calling thread, or nullptr for a master.
+Slave* self() noexcept;
+// require_self() ends the program if the master calls `what`.
+Slave& require_self(const char* what);
+
+enum class Range { array, row, column };
+
+// for_range() visits the slaves of `slave`'s array, row or column. For `row`,
+// bit r of `mask` adds row r; ~0u means the slave's own row only. The same for
+// columns.
+template <class Visit>
+void for_range(const Slave& slave, Range range, unsigned mask, Visit visit) {
+  const Group& group = machine().groups[static_cast<std::size_t>(slave.group)];
+  const int own =
+      range == Range::row ? slave.id / kRowLength : slave.id % kRowLength;
+  if (mask == ~0u) mask = 1u << own;
+  for (const auto& other : group.slaves) {
+    const int line =
+        range == Range::row ? other->id / kRowLength : other->id % kRowLength;
+    if (range == Range::array || (mask >> line & 1u) != 0) visit(*other);
+  }
+}
+
+// wait_at_barrier() returns after all slaves of the range have called it.
+void wait_at_barrier(Slave& slave, Range range, const char* call,
+                     const void* pc);
+
+}  // namespace swamp::sunway
+
+#endif  // SWAMP_SUNWAY_EMULATOR_MACHINE_H_

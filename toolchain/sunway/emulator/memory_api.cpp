@@ -1,0 +1,240 @@
+// Main memory by the vendor's names; locks and atomics in it. All of main
+// memory is one and coherent here.
+#include <sched.h>
+
+#include <cstdint>
+#include <cstdlib>
+
+#include "toolchain/sunway/emulator/api.h"
+#include "toolchain/sunway/emulator/check/host_check.h"
+#include "toolchain/sunway/emulator/check/registry.h"
+#include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/launch.h"
+#include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/schedule.h"
+
+namespace sunway = swamp::sunway;
+
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+constexpr std::size_t kPlain = 16;  // malloc's
+
+template <class Word>
+bool try_lock(volatile Word* word) {
+  Word free = 0;
+  return __atomic_compare_exchange_n(word, &free, Word{1}, false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+// acquired() and releasing() tell the checker; releasing() is called before the
+// lock is free.
+void acquired(const volatile void* word) {
+  sunway::Slave* slave = sunway::self();
+  if (slave == nullptr) {
+    const sunway::Lock guard(sunway::machine().mutex);
+    sunway::count_master();
+    sunway::check::master_acquires(word, 0);
+  } else if (slave->check) {
+    slave->check->acquire(word);
+  }
+}
+
+void releasing(const volatile void* word) {
+  sunway::Slave* slave = sunway::self();
+  if (slave == nullptr) {
+    sunway::check::master_releases(word, 0);
+    // The slaves may see what the master has written.
+    sunway::check::master_passed_barrier(sunway::all_groups_mask());
+  } else if (slave->check) {
+    slave->check->release(word);
+  }
+}
+
+template <class Word>
+void lock(volatile Word* word, const void* pc) {
+  sunway::Slave* slave = sunway::self();
+  if (slave != nullptr) sunway::take_turn(*slave);
+  if (!try_lock(word)) {
+    const auto is_free = [word] {
+      return __atomic_load_n(word, __ATOMIC_ACQUIRE) == 0;
+    };
+    constexpr auto kLock = sunway::Wait::Kind::lock;
+    sunway::Lock guard(sunway::machine().mutex);
+    do {
+      if (slave == nullptr) {
+        sunway::master_waits({kLock, pc, "a lock", is_free}, guard);
+      } else {
+        sunway::block(*slave, {kLock, pc, "a lock", is_free}, guard);
+      }
+    } while (!try_lock(word));
+  }
+  acquired(word);
+}
+
+template <class Word>
+bool trylock(volatile Word* word, const void* pc) {
+  sunway::Slave* slave = sunway::self();
+  if (slave != nullptr) sunway::take_turn(*slave);
+  const bool mine = try_lock(word);
+  if (mine) {
+    acquired(word);
+  } else if (slave != nullptr && slave->check) {
+    slave->check->tried(word, pc);
+  } else {
+    sched_yield();  // the thread that has it may be waiting for a processor
+  }
+  return mine;
+}
+
+template <class Word>
+void unlock(volatile Word* word) {
+  sunway::Machine& all = sunway::machine();
+  const sunway::Lock guard(all.mutex);
+  releasing(word);
+  __atomic_store_n(word, Word{0}, __ATOMIC_RELEASE);
+  sunway::changed();
+}
+
+template <class Word>
+Word add(volatile Word* word, Word value, const void* pc) {
+  sunway::Slave* slave = sunway::self();
+  if (slave != nullptr && slave->check) {
+    slave->check->atomic(word, sizeof(Word), true, pc);
+  }
+  return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
+}
+
+constexpr int kGroups = 6;
+volatile long array_locks[kGroups];
+volatile long row_locks[kGroups][64];
+volatile long column_locks[kGroups][sunway::kRowLength];
+volatile long node_lock;
+
+unsigned long counted_from = 0;  // by penv_host0_cycle_init()
+
+volatile long* row_lock(const char* call) {
+  const sunway::Slave& slave = sunway::require_self(call);
+  return &row_locks[slave.group][slave.id / sunway::kRowLength];
+}
+volatile long* column_lock(const char* call) {
+  const sunway::Slave& slave = sunway::require_self(call);
+  return &column_locks[slave.group][slave.id % sunway::kRowLength];
+}
+
+}  // namespace
+
+extern "C" {
+
+#pragma GCC visibility push(default)
+
+void* _sw_xmalloc(std::size_t bytes) {
+  return sunway::check::allocate(kPlain, bytes, SWAMP_SUNWAY_CALLER());
+}
+void _sw_xfree(void* memory) { std::free(memory); }
+void* libc_aligned_malloc(std::size_t bytes) {
+  return sunway::check::allocate(kAlignment, bytes, SWAMP_SUNWAY_CALLER());
+}
+void libc_aligned_free(void* memory) { std::free(memory); }
+void* libc_set_aligned_malloc(std::size_t bytes, std::size_t alignment) {
+  return sunway::check::allocate(alignment, bytes, SWAMP_SUNWAY_CALLER());
+}
+void* libc_uncached_malloc(std::size_t bytes) {
+  return sunway::check::allocate(kPlain, bytes, SWAMP_SUNWAY_CALLER());
+}
+void libc_uncached_free(void* memory) { std::free(memory); }
+void* libc_uncached_aligned_malloc(std::size_t bytes) {
+  return sunway::check::allocate(kAlignment, bytes, SWAMP_SUNWAY_CALLER());
+}
+void libc_uncached_aligned_free(void* memory) { std::free(memory); }
+
+int CRTS_mutex_lock(volatile std::int64_t* word) {
+  lock(word, SWAMP_SUNWAY_CALLER());
+  return 0;
+}
+int CRTS_mutex_trylock(volatile std::int64_t* word) {
+  return trylock(word, SWAMP_SUNWAY_CALLER()) ? 0 : 1;
+}
+int CRTS_mutex_unlock(volatile std::int64_t* word) {
+  unlock(word);
+  return 0;
+}
+int athread_lock(volatile long* word) {
+  lock(word, SWAMP_SUNWAY_CALLER());
+  return 0;
+}
+int athread_unlock(volatile long* word) {
+  unlock(word);
+  return 0;
+}
+int CRTS_smutex_lock_array() {
+  lock(&array_locks[sunway::require_self("CRTS_smutex_lock_array").group],
+       SWAMP_SUNWAY_CALLER());
+  return 0;
+}
+int CRTS_smutex_unlock_array() {
+  unlock(&array_locks[sunway::require_self("CRTS_smutex_unlock_array").group]);
+  return 0;
+}
+int CRTS_smutex_lock_row() {
+  lock(row_lock("CRTS_smutex_lock_row"), SWAMP_SUNWAY_CALLER());
+  return 0;
+}
+int CRTS_smutex_unlock_row() {
+  unlock(row_lock("CRTS_smutex_unlock_row"));
+  return 0;
+}
+int CRTS_smutex_lock_col() {
+  lock(column_lock("CRTS_smutex_lock_col"), SWAMP_SUNWAY_CALLER());
+  return 0;
+}
+int CRTS_smutex_unlock_col() {
+  unlock(column_lock("CRTS_smutex_unlock_col"));
+  return 0;
+}
+int CRTS_mutex_lock_node() {
+  lock(&node_lock, SWAMP_SUNWAY_CALLER());
+  return 0;
+}
+int CRTS_mutex_trylock_node() {
+  return trylock(&node_lock, SWAMP_SUNWAY_CALLER()) ? 0 : 1;
+}
+int CRTS_mutex_unlock_node() {
+  unlock(&node_lock);
+  return 0;
+}
+
+int faaw(volatile int* word, int value) {
+  return add(word, value, SWAMP_SUNWAY_CALLER());
+}
+long faal(volatile long* word, long value) {
+  return add(word, value, SWAMP_SUNWAY_CALLER());
+}
+int updt_addw(int value, volatile int* word) {
+  return add(word, value, SWAMP_SUNWAY_CALLER());
+}
+int updt_subw(int value, volatile int* word) {
+  return add(word, -value, SWAMP_SUNWAY_CALLER());
+}
+long updt_addl(long value, volatile long* word) {
+  return add(word, value, SWAMP_SUNWAY_CALLER());
+}
+
+unsigned long CRTS_time_cycle() {  // 2.1 GHz
+  sunway::Slave* slave = sunway::self();
+  if (slave != nullptr && slave->check) {
+    ++slave->clock_reads;
+    return slave->cycle += sunway::kCyclesPerRead;
+  }
+  return sunway::nanoseconds() / 10 * 21;
+}
+void penv_host0_cycle_init() { counted_from = CRTS_time_cycle(); }
+void penv_host0_cycle_count(unsigned long* cycles) {
+  *cycles = CRTS_time_cycle() - counted_from;
+}
+
+#pragma GCC visibility pop
+
+}  // extern "C"

@@ -1,0 +1,309 @@
+// LDM to LDM inside a core group: swamp_sunway/rma.h. A put and a broadcast are
+// carried out when they are issued; a get, in check mode, when it is waited
+// for.
+#include <cstring>
+#include <string>
+
+#include "toolchain/sunway/emulator/api.h"
+#include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/schedule.h"
+#include "toolchain/sunway/emulator/transfer.h"
+
+namespace sunway = swamp::sunway;
+using sunway::Range;
+using sunway::Slave;
+using sunway::Transfer;
+
+namespace {
+
+struct Rma {
+  void* local;
+  volatile void* local_reply;
+  int length;
+  void* remote;
+  volatile void* remote_reply;
+  const char* call;
+  const void* pc;
+};
+
+Slave& peer(Slave& slave, int id, const char* call) {
+  if (id < 0 || id >= sunway::machine().slaves_per_group()) {
+    sunway::fail(
+        1, std::string(call) + "(): there is no slave " + std::to_string(id));
+  }
+  return sunway::machine().slave(slave.group, id);
+}
+
+void reply(const Slave& to, const Slave& from, volatile void* word) {
+  if (word != nullptr) sunway::add_reply(sunway::as_seen_by(to, from, word));
+}
+
+void send(Slave& slave, Slave& other, const Rma& rma) {
+  std::byte* to = sunway::as_seen_by(other, slave, rma.remote);
+  std::memmove(to, rma.local, static_cast<std::size_t>(rma.length));
+  if (other.check) {
+    other.check->received(to, rma.length, slave,
+                          sunway::as_seen_by(other, slave, rma.remote_reply),
+                          rma.call, rma.pc);
+  }
+  reply(other, slave, rma.remote_reply);
+}
+
+bool start(Slave& slave, const Rma& rma) {
+  sunway::take_turn(slave);
+  ++slave.counters.rma_requests;
+  slave.counters.rma_bytes +=
+      static_cast<std::uint64_t>(rma.length > 0 ? rma.length : 0);
+  if (slave.check) {
+    return slave.check->allows_rma(rma.local, rma.remote, rma.length,
+                                   rma.local_reply, rma.remote_reply, rma.call,
+                                   rma.pc);
+  }
+  return rma.length > 0;
+}
+
+void check_source(Slave& slave, const Rma& rma) {
+  if (slave.check) {
+    slave.check->sends(rma.local, rma.length, rma.call, rma.pc);
+  }
+}
+
+int put(const Rma& rma, int id) {
+  Slave& slave = sunway::require_self(rma.call);
+  Slave& other = peer(slave, id, rma.call);
+  if (start(slave, rma)) {
+    check_source(slave, rma);
+    sunway::let_receivers_run(slave, other);
+    send(slave, other, rma);
+  }
+  if (rma.local_reply != nullptr) sunway::add_reply(rma.local_reply);
+  sunway::notify_receivers();
+  return 0;
+}
+
+int get(const Rma& rma, int id, bool wait) {
+  Slave& slave = sunway::require_self(rma.call);
+  Slave& other = peer(slave, id, rma.call);
+  if (!start(slave, rma)) {
+    if (rma.local_reply != nullptr) sunway::add_reply(rma.local_reply);
+    return 0;
+  }
+  const Transfer t{Transfer::Kind::remote_get,
+                   static_cast<std::byte*>(rma.local),
+                   sunway::as_seen_by(other, slave, rma.remote),
+                   rma.length,
+                   0,
+                   0,
+                   rma.local_reply,
+                   rma.call};
+  // A get onto its own source moves nothing and must not poison it.
+  const bool onto_itself = t.ldm == t.main;
+  if (slave.check && !wait && !onto_itself) {
+    slave.check->issue(t, rma.pc, rma.remote_reply != nullptr);
+  } else {
+    sunway::carry_out(t);
+    if (slave.check) {
+      slave.check->fetched(t, rma.pc);
+    }
+    if (rma.local_reply != nullptr) sunway::add_reply(rma.local_reply);
+  }
+  if (slave.check && rma.remote_reply != nullptr) {
+    slave.check->replies(sunway::as_seen_by(other, slave, rma.remote_reply));
+  }
+  reply(other, slave, rma.remote_reply);
+  sunway::notify_receivers();
+  return 0;
+}
+
+// spread() sends to all of the range, the sender included unless `others`.
+int spread(const Rma& rma, Range range, unsigned mask, bool others = false) {
+  Slave& slave = sunway::require_self(rma.call);
+  if (start(slave, rma)) {
+    check_source(slave, rma);
+    sunway::let_receivers_run(slave, range, mask);
+    sunway::for_range(slave, range, mask, [&](Slave& other) {
+      if (&other != &slave) send(slave, other, rma);
+    });
+    bool own = false;
+    sunway::for_range(slave, range, mask,
+                      [&](Slave& other) { own |= &other == &slave; });
+    if (own && !others) send(slave, slave, rma);
+  }
+  if (rma.local_reply != nullptr) {
+    sunway::add_reply(rma.local_reply);
+  }
+  sunway::notify_receivers();
+  return 0;
+}
+
+int collect(const Rma& rma, Range range, bool is_root) {
+  Slave& slave = sunway::require_self(rma.call);
+  sunway::wait_at_barrier(slave, range, rma.call, rma.pc);
+  if (is_root) spread(rma, range, ~0u);
+  sunway::wait_at_barrier(slave, range, rma.call, rma.pc);
+  return 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+#pragma GCC visibility push(default)
+
+int athread_rma_iget(void* local, volatile void* local_reply, int length,
+                     int id, void* remote, volatile void* remote_reply) {
+  return get({local, local_reply, length, remote, remote_reply, "rma_iget",
+              SWAMP_SUNWAY_CALLER()},
+             id, false);
+}
+int athread_rma_iput(void* local, volatile void* local_reply, int length,
+                     int id, void* remote, volatile void* remote_reply) {
+  return put({local, local_reply, length, remote, remote_reply, "rma_iput",
+              SWAMP_SUNWAY_CALLER()},
+             id);
+}
+int athread_rma_get(void* local, int length, int id, void* remote,
+                    volatile void* remote_reply) {
+  return get({local, nullptr, length, remote, remote_reply, "rma_get",
+              SWAMP_SUNWAY_CALLER()},
+             id, true);
+}
+int athread_rma_put(void* local, int length, int id, void* remote,
+                    volatile void* remote_reply) {
+  return put({local, nullptr, length, remote, remote_reply, "rma_put",
+              SWAMP_SUNWAY_CALLER()},
+             id);
+}
+int athread_rma_wait_value(volatile void* word, int value) {
+  sunway::wait_reply("rma_wait_value", word, value, SWAMP_SUNWAY_CALLER());
+  return 0;
+}
+int athread_rma_barrier() { return 0; }
+int athread_rma_all_barrier() { return 0; }
+
+int athread_rma_bcast(void* to, void* from, int length, volatile void* remote) {
+  return spread(
+      {from, nullptr, length, to, remote, "rma_bcast", SWAMP_SUNWAY_CALLER()},
+      Range::array, ~0u);
+}
+int athread_rma_ibcast(void* to, void* from, volatile void* local, int length,
+                       volatile void* remote) {
+  return spread(
+      {from, local, length, to, remote, "rma_ibcast", SWAMP_SUNWAY_CALLER()},
+      Range::array, ~0u);
+}
+int athread_rma_row_bcast(void* to, void* from, int length,
+                          volatile void* remote) {
+  return spread({from, nullptr, length, to, remote, "rma_row_bcast",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::row, ~0u);
+}
+int athread_rma_col_bcast(void* to, void* from, int length,
+                          volatile void* remote) {
+  return spread({from, nullptr, length, to, remote, "rma_col_bcast",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::column, ~0u);
+}
+int athread_rma_row_ibcast(void* to, void* from, int length,
+                           volatile void* local, volatile void* remote) {
+  return spread({from, local, length, to, remote, "rma_row_ibcast",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::row, ~0u);
+}
+int athread_rma_col_ibcast(void* to, void* from, int length,
+                           volatile void* local, volatile void* remote) {
+  return spread({from, local, length, to, remote, "rma_col_ibcast",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::column, ~0u);
+}
+int athread_rma_bcast_other(void* to, void* from, int length,
+                            volatile void* remote) {
+  return spread({from, nullptr, length, to, remote, "rma_bcast_other",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::array, ~0u, true);
+}
+int athread_rma_ibcast_other(void* to, void* from, volatile void* local,
+                             int length, volatile void* remote) {
+  return spread({from, local, length, to, remote, "rma_ibcast_other",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::array, ~0u, true);
+}
+int athread_rma_row_bcast_other(void* to, void* from, int length,
+                                volatile void* remote) {
+  return spread({from, nullptr, length, to, remote, "rma_row_bcast_other",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::row, ~0u, true);
+}
+int athread_rma_col_bcast_other(void* to, void* from, int length,
+                                volatile void* remote) {
+  return spread({from, nullptr, length, to, remote, "rma_col_bcast_other",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::column, ~0u, true);
+}
+int athread_rma_row_ibcast_other(void* to, void* from, int length,
+                                 volatile void* local, volatile void* remote) {
+  return spread({from, local, length, to, remote, "rma_row_ibcast_other",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::row, ~0u, true);
+}
+int athread_rma_col_ibcast_other(void* to, void* from, int length,
+                                 volatile void* local, volatile void* remote) {
+  return spread({from, local, length, to, remote, "rma_col_ibcast_other",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::column, ~0u, true);
+}
+int athread_rma_row_mcast(void* to, void* from, int length, int mask,
+                          volatile void* remote) {
+  return spread({from, nullptr, length, to, remote, "rma_row_mcast",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::row, static_cast<unsigned>(mask) & 0xffu);
+}
+int athread_rma_col_mcast(void* to, void* from, int length, int mask,
+                          volatile void* remote) {
+  return spread({from, nullptr, length, to, remote, "rma_col_mcast",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::column, static_cast<unsigned>(mask) & 0xffu);
+}
+int athread_rma_row_imcast(void* to, void* from, int length,
+                           volatile void* local, int mask,
+                           volatile void* remote) {
+  return spread({from, local, length, to, remote, "rma_row_imcast",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::row, static_cast<unsigned>(mask) & 0xffu);
+}
+int athread_rma_col_imcast(void* to, void* from, int length,
+                           volatile void* local, int mask,
+                           volatile void* remote) {
+  return spread({from, local, length, to, remote, "rma_col_imcast",
+                 SWAMP_SUNWAY_CALLER()},
+                Range::column, static_cast<unsigned>(mask) & 0xffu);
+}
+
+int athread_rma_bcast_coll(void* to, void* from, int length, int root) {
+  return collect({from, nullptr, length, to, nullptr, "rma_bcast_coll",
+                  SWAMP_SUNWAY_CALLER()},
+                 Range::array,
+                 sunway::require_self("rma_bcast_coll").id == root);
+}
+int athread_rma_row_bcast_coll(void* to, void* from, int length, int root) {
+  return collect(
+      {from, nullptr, length, to, nullptr, "rma_row_bcast_coll",
+       SWAMP_SUNWAY_CALLER()},
+      Range::row,
+      sunway::require_self("rma_row_bcast_coll").id % sunway::kRowLength ==
+          root);
+}
+int athread_rma_col_bcast_coll(void* to, void* from, int length, int root) {
+  return collect(
+      {from, nullptr, length, to, nullptr, "rma_col_bcast_coll",
+       SWAMP_SUNWAY_CALLER()},
+      Range::column,
+      sunway::require_self("rma_col_bcast_coll").id / sunway::kRowLength ==
+          root);
+}
+
+#pragma GCC visibility pop
+
+}  // extern "C"

@@ -1,0 +1,50 @@
+// The scheduler of the slaves. In transfer mode copy the operating system
+// schedules them; in check mode one at a time, in an order that
+// SWAMP_CHECK_SEED chooses, so that findings are reproducible.
+#ifndef SWAMP_SUNWAY_EMULATOR_SCHEDULE_H_
+#define SWAMP_SUNWAY_EMULATOR_SCHEDULE_H_
+
+#include <functional>
+#include <mutex>
+
+#include "toolchain/sunway/emulator/machine.h"
+
+namespace swamp::sunway {
+
+using Lock = std::unique_lock<std::mutex>;
+
+// block() returns after the wait is ready and, in check mode, the slave has the
+// turn. Ends the program with a report if no slave can ever go on.
+void block(Slave& slave, const Wait& wait, Lock& lock);
+
+// changed() wakes the slaves and masters whose wait has become ready.
+void changed();
+
+// ended() passes the turn on after the slave's function has returned.
+void ended(Slave& slave);
+
+// release_slaves() starts the slaves of a pending launch.
+void release_slaves();
+
+// master_waits() is a host thread's wait for slaves; it lets them run.
+void master_waits(const MasterWait& wait, Lock& lock);
+
+// take_turn() waits for the turn if the slave has lost it.
+void wait_for_turn(Slave& slave);
+inline void take_turn(Slave& slave) {
+  if (slave.state.load(std::memory_order_relaxed) == SlaveState::without_turn) {
+    wait_for_turn(slave);
+  }
+}
+
+// yield_turn() lets others run before the slave goes on, in check mode. Returns
+// false if no other slave can run.
+bool yield_turn(Slave& slave);
+
+// require_progress() ends the program with a report if all live slaves, or the
+// masters if no slave is live, wait for something that cannot happen.
+void require_progress();
+
+}  // namespace swamp::sunway
+
+#endif  // SWAMP_SUNWAY_EMULATOR_SCHEDULE_H_

@@ -1,0 +1,189 @@
+#include "toolchain/sunway/emulator/transfer.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/schedule.h"
+
+namespace swamp::sunway {
+
+std::size_t Transfer::extent() const noexcept {
+  if (length <= 0) return 0;
+  if (stride == 0 || block <= 0) return static_cast<std::size_t>(length);
+  const long blocks = (length + block - 1) / block;
+  return static_cast<std::size_t>(length + (blocks - 1) * stride);
+}
+
+void carry_out(const Transfer& transfer) noexcept {
+  if (transfer.writes_main()) {
+    for_blocks(transfer, [](std::byte* main, std::byte* ldm, std::size_t n) {
+      std::memcpy(main, ldm, n);
+    });
+  } else {
+    for_blocks(transfer, [](std::byte* main, std::byte* ldm, std::size_t n) {
+      std::memcpy(ldm, main, n);
+    });
+  }
+}
+
+void add_reply(volatile void* reply) noexcept {
+  __atomic_fetch_add(static_cast<volatile int*>(reply), 1, __ATOMIC_RELEASE);
+}
+
+int read_reply(const volatile void* reply) noexcept {
+  return __atomic_load_n(static_cast<const volatile int*>(reply),
+                         __ATOMIC_ACQUIRE);
+}
+
+void count(Slave& slave, const Transfer& transfer) noexcept {
+  Counters& all = slave.counters;
+  if (transfer.length <= 0) return;
+  predict::Lines lines;
+  for_blocks(transfer, [&](std::byte* main, std::byte*, std::size_t bytes) {
+    lines.add(predict::lines_of(main, bytes));
+  });
+  const auto bytes = static_cast<std::uint64_t>(transfer.length);
+  switch (transfer.kind) {
+    case Transfer::Kind::get:
+      all.get(bytes, lines);
+      break;
+    case Transfer::Kind::put:
+      all.put(bytes, lines);
+      break;
+    case Transfer::Kind::remote_get:
+      ++all.rma_requests;
+      all.rma_bytes += bytes;
+      break;
+  }
+}
+
+std::byte* as_seen_by(const Slave& other, const Slave& slave,
+                      const volatile void* address) noexcept {
+  auto* here = static_cast<std::byte*>(const_cast<void*>(address));
+  return slave.in_ldm(here, 1) ? other.slot + (here - slave.slot) : here;
+}
+
+namespace {
+
+// How long a sender waits for receivers that compute, in nanoseconds: until
+// each has had kEnoughCpuTime of CPU time, or for kLongestWait at most; in one
+// launch kMostPerLaunch of CPU time. CPU time, because on a busy computer a
+// thread may not run for long.
+constexpr unsigned long kEnoughCpuTime = 1000000;
+constexpr unsigned long kLongestWait = 1000000000;
+constexpr unsigned long kMostPerLaunch = 300000000;
+
+// cpu_time() returns the CPU time of a slave's thread in nanoseconds.
+unsigned long cpu_time(const Slave& slave) {
+  clockid_t clock = 0;
+  timespec time = {};
+  if (pthread_getcpuclockid(slave.thread, &clock) == 0) {
+    clock_gettime(clock, &time);
+  }
+  return static_cast<unsigned long>(time.tv_sec) * 1000000000 +
+         static_cast<unsigned long>(time.tv_nsec);
+}
+
+// can_run() returns whether a slave may still do something before it waits.
+bool can_run(const Slave& slave) {
+  if (!slave.live() || slave.state == SlaveState::sending) return false;
+  return slave.wait == nullptr || slave.wait->ready();
+}
+
+bool can_run_now(const Slave& slave) {
+  const Lock lock(machine().mutex);
+  return can_run(slave);
+}
+
+bool any_can_run(const std::vector<Slave*>& receivers) {
+  return std::any_of(receivers.begin(), receivers.end(),
+                     [](const Slave* slave) { return can_run_now(*slave); });
+}
+
+// change_state() changes nothing if the slave has lost the turn.
+void change_state(Slave& slave, SlaveState from, SlaveState to) {
+  const Lock lock(machine().mutex);
+  if (slave.state == from) slave.state = to;
+}
+
+void yield_to(Slave& slave, const std::vector<Slave*>& receivers) {
+  Machine& all = machine();
+  change_state(slave, SlaveState::running, SlaveState::sending);
+  if (all.check) {
+    // Each call lets another slave, not always a receiver, run until it waits.
+    int times = 2 * all.slaves_per_group();
+    while (times-- > 0 && any_can_run(receivers) && yield_turn(slave)) {
+    }
+  } else {
+    const unsigned long begin = nanoseconds();
+    std::vector<unsigned long> cpu_begin;
+    for (const Slave* receiver : receivers) {
+      cpu_begin.push_back(cpu_time(*receiver));
+    }
+    unsigned long used = 0;  // CPU time of the receiver that has had least
+    while (used < kEnoughCpuTime && nanoseconds() - begin < kLongestWait &&
+           any_can_run(receivers)) {
+      sched_yield();
+      used = kEnoughCpuTime;
+      for (std::size_t i = 0; i < receivers.size(); ++i) {
+        if (!can_run_now(*receivers[i])) continue;
+        used = std::min(used, cpu_time(*receivers[i]) - cpu_begin[i]);
+      }
+    }
+    slave.receiver_ns += used;
+  }
+  change_state(slave, SlaveState::sending, SlaveState::running);
+}
+
+void wait_for(Slave& slave, const std::vector<Slave*>& receivers) {
+  const Order& order = machine().order;
+  const bool immediate =
+      slave.check != nullptr && (order.seed != 0 || order.eager);
+  if (immediate || slave.receiver_ns > kMostPerLaunch || receivers.empty())
+    return;
+  if (any_can_run(receivers)) yield_to(slave, receivers);
+}
+
+}  // namespace
+
+void let_receivers_run(Slave& slave, Slave& receiver) {
+  if (&receiver != &slave) wait_for(slave, {&receiver});
+}
+
+void let_receivers_run(Slave& slave, Range range, unsigned mask) {
+  std::vector<Slave*> receivers;
+  for_range(slave, range, mask, [&](Slave& other) {
+    if (&other != &slave) receivers.push_back(&other);
+  });
+  wait_for(slave, receivers);
+}
+
+void wait_reply(const char* call, volatile void* reply, int value,
+                const void* pc) {
+  Slave& slave = require_self(call);
+  if (slave.check) slave.check->before_wait(reply, value, call, pc);
+  if (read_reply(reply) < value) {
+    Machine& all = machine();
+    Lock lock(all.mutex);
+    Wait wait{Wait::Kind::reply, pc, call,
+              [&] { return read_reply(reply) >= value; }};
+    wait.reply = reply;
+    wait.value = value;
+    block(slave, wait, lock);
+  }
+  if (slave.check) slave.check->after_wait(reply, value);
+}
+
+void notify_receivers() {
+  const Lock lock(machine().mutex);
+  changed();
+}
+
+}  // namespace swamp::sunway

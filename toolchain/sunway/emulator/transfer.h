@@ -1,0 +1,74 @@
+#ifndef SWAMP_SUNWAY_EMULATOR_TRANSFER_H_
+#define SWAMP_SUNWAY_EMULATOR_TRANSFER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "toolchain/sunway/emulator/machine.h"
+
+namespace swamp::sunway {
+
+// Transfer is one DMA. `stride` is the gap between two blocks in main memory;
+// LDM is dense. Bytes.
+struct Transfer {
+  enum class Kind { get, put, remote_get };  // remote_get: another's LDM
+  Kind kind;
+  std::byte* ldm;
+  std::byte* main;
+  long length;
+  long block;
+  long stride;
+  volatile void* reply;
+  const char* call;  // the function's name
+
+  bool writes_main() const noexcept { return kind == Kind::put; }
+  // extent() is the number of bytes of main memory from the first to the last.
+  std::size_t extent() const noexcept;
+};
+
+// for_blocks() visits the pieces that are contiguous in main memory.
+template <class Visit>
+void for_blocks(const Transfer& t, Visit visit) {
+  const long block = t.stride == 0 || t.block <= 0 ? t.length : t.block;
+  std::byte* main = t.main;
+  for (long done = 0; done < t.length; done += block) {
+    const long left = t.length - done;
+    const auto bytes = static_cast<std::size_t>(left < block ? left : block);
+    visit(main, t.ldm + done, bytes);
+    main += block + t.stride;
+  }
+}
+
+// carry_out() copies the data.
+void carry_out(const Transfer& transfer) noexcept;
+
+// add_reply() adds one to a reply word.
+void add_reply(volatile void* reply) noexcept;
+int read_reply(const volatile void* reply) noexcept;
+
+// count() adds the transfer to the slave's counters.
+void count(Slave& slave, const Transfer& transfer) noexcept;
+
+// as_seen_by() translates an address in `slave`'s LDM to the same place in
+// `other`'s. An address outside LDM stays as it is.
+std::byte* as_seen_by(const Slave& other, const Slave& slave,
+                      const volatile void* address) noexcept;
+
+// let_receivers_run() models the latency of RMA: receivers run on before the
+// data arrives, and often reset the reply word in that time. It returns when
+// the receivers wait for something, have ended, or had enough time. In check
+// mode only seed 0 with late transfers does that; the other orders, including
+// those of replays, find programs that rely on it.
+void let_receivers_run(Slave& slave, Slave& receiver);
+void let_receivers_run(Slave& slave, Range range, unsigned mask);
+
+// wait_reply() returns after the word has reached the value.
+void wait_reply(const char* call, volatile void* reply, int value,
+                const void* pc);
+
+// notify_receivers() wakes the slaves whose reply words have been raised.
+void notify_receivers();
+
+}  // namespace swamp::sunway
+
+#endif  // SWAMP_SUNWAY_EMULATOR_TRANSFER_H_
