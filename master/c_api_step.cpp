@@ -6,8 +6,8 @@
 
 #include "master/c_guard.h"
 #include "master/foreach.h"
-#include "master/mixed_precision/inner_optimizer.h"
-#include "master/mixed_precision/number_text.h"
+#include "master/optim/mixed_precision.h"
+#include "master/text.h"
 #include "swamp/amp.h"
 #include "swamp/c_api.h"
 #include "swamp/foreach.h"
@@ -111,8 +111,8 @@ FirstPass check_gradients(const Options& options, swamp::TensorList gradients,
                                      &first.found_inf, nullptr, machine);
     first.clip = swamp::clip_coefficient(options.max_norm, *first.norm);
   } else {
-    swamp::amp_foreach_non_finite_check_and_unscale_(
-        gradients, first.found_inf, 1.0f, nullptr, machine);
+    swamp::amp_foreach_non_finite_check_and_unscale_(gradients, first.found_inf,
+                                                     1.0f, nullptr, machine);
   }
   return first;
 }
@@ -181,8 +181,8 @@ swamp_status swamp_mixed_precision_step(
           lists, swamp::master::sgd_step_of(sgd_options(options), options.step),
           options.inv_scale, where);
     }
-    const FirstPass first = check_gradients(options, lists.gradients,
-                                            grad_norm != nullptr, where);
+    const FirstPass first =
+        check_gradients(options, lists.gradients, grad_norm != nullptr, where);
     if (first.found_inf == 0) step.run(first.clip);
     // After run(), which may fail.
     if (first.found_inf != 0) *found_inf = 1.0f;

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
-
-#include "master/per_rank.h"
 
 namespace swamp {
 namespace {
@@ -41,11 +40,37 @@ void require(const char* function, const char* argument, const void* data,
                      (bytes == 1 ? " byte" : " bytes"));
 }
 
+// PerRank allocates only where there are many ranks: what a step of one process
+// does should not.
+template <class Value>
+class PerRank {
+ public:
+  explicit PerRank(std::size_t ranks, const Value& value = Value())
+      : ranks_(ranks) {
+    if (ranks > kFew) many_.resize(ranks);
+    std::fill(begin(), end(), value);
+  }
+  PerRank(const PerRank&) = delete;
+  PerRank& operator=(const PerRank&) = delete;
+
+  Value* data() noexcept { return ranks_ > kFew ? many_.data() : few_; }
+  Value* begin() noexcept { return data(); }
+  Value* end() noexcept { return data() + ranks_; }
+  Value& operator[](std::size_t rank) noexcept { return data()[rank]; }
+  std::size_t size() const noexcept { return ranks_; }
+
+ private:
+  static constexpr std::size_t kFew = 16;
+  std::size_t ranks_;
+  Value few_[kFew];
+  std::vector<Value> many_;
+};
+
 // Gathered is a value of every rank.
 template <class Value>
-struct Gathered : master::PerRank<Value> {
+struct Gathered : PerRank<Value> {
   Gathered(Communicator& communicator, Value value)
-      : master::PerRank<Value>(index(communicator.size())) {
+      : PerRank<Value>(index(communicator.size())) {
     communicator.all_gather(&value, sizeof(Value), this->data());
   }
 };
@@ -105,7 +130,7 @@ std::uint64_t Communicator::sum(std::uint64_t value) {
 void Communicator::barrier() { const Gathered<std::uint8_t> all(*this, 0); }
 
 void Communicator::all_gather(const void* mine, std::size_t bytes, void* all) {
-  master::PerRank<std::size_t> equal(index(size()), bytes);
+  PerRank<std::size_t> equal(index(size()), bytes);
   all_gather_varied(mine, equal.data(), all);
 }
 
@@ -118,8 +143,8 @@ void Communicator::all_gather_varied(const void* mine, const std::size_t* bytes,
   require("all_gather", "mine", mine, bytes[rank()]);
   require("all_gather", "all", all, total);
 
-  master::PerRank<ConstBytes> send(ranks, {mine, bytes[rank()]});
-  master::PerRank<MutableBytes> receive(ranks);
+  PerRank<ConstBytes> send(ranks, {mine, bytes[rank()]});
+  PerRank<MutableBytes> receive(ranks);
   std::size_t offset = 0;
   for (std::size_t r = 0; r < ranks; ++r) {
     if (bytes[r] == 0) continue;
@@ -167,6 +192,36 @@ void Communicator::reduce_scatter_sum(const float* mine,
       out[first + i] = sum;
     }
   }
+}
+
+namespace {
+
+// count() is the variable's whole number from 1; 0 when it holds none. These
+// variables are others', and no error of ours.
+int count(const char* variable) {
+  const char* value = std::getenv(variable);
+  const std::string text = value == nullptr ? "" : value;
+  const bool digits = !text.empty() && text.size() <= 9 &&
+                      text.find_first_not_of("0123456789") == std::string::npos;
+  return digits ? std::stoi(text) : 0;
+}
+
+}  // namespace
+
+int launched_ranks() {
+  for (const char* variable :
+       {"OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+    if (const int ranks = count(variable)) return ranks;
+  }
+  // srun names only the rank. Without one of its plug-ins for MPI, a job's
+  // number of tasks says nothing about this program: as in a batch script.
+  for (const char* variable : {"PMI_RANK", "PMIX_RANK"}) {
+    if (std::getenv(variable) == nullptr) continue;
+    for (const char* tasks : {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}) {
+      if (const int ranks = count(tasks)) return ranks;
+    }
+  }
+  return 1;
 }
 
 }  // namespace swamp

@@ -1,11 +1,100 @@
 // The parts of a step, each of which is one operation over lists.
 #include <cmath>
+#include <string>
 
 #include "master/launch.h"
-#include "master/mixed_precision/impl.h"
+#include "master/optim/mixed_precision.h"
+#include "swamp/error.h"
 #include "swamp/foreach.h"
 
 namespace swamp {
+namespace {
+
+// TimerScope runs one of Megatron's timers.
+class TimerScope {
+ public:
+  TimerScope(StepObserver* observer, const char* timer)
+      : observer_(observer), timer_(timer) {
+    if (observer_ != nullptr) observer_->start(timer_, 1);
+  }
+  ~TimerScope() {
+    if (observer_ != nullptr) observer_->stop(timer_);
+  }
+  TimerScope(const TimerScope&) = delete;
+  TimerScope& operator=(const TimerScope&) = delete;
+
+ private:
+  StepObserver* observer_;
+  const char* timer_;
+};
+
+// LossScaleScope ends in what get_loss_scale() says.
+class LossScaleScope {
+ public:
+  explicit LossScaleScope(MixedPrecisionOptimizer::Impl& impl) : impl_(impl) {}
+  ~LossScaleScope() {
+    impl_.loss_scale.store(impl_.scaler->scale(), std::memory_order_relaxed);
+  }
+  LossScaleScope(const LossScaleScope&) = delete;
+  LossScaleScope& operator=(const LossScaleScope&) = delete;
+
+ private:
+  MixedPrecisionOptimizer::Impl& impl_;
+};
+
+}  // namespace
+
+StepResult MixedPrecisionOptimizer::Impl::step() {
+  StepObserver* observer = options.observer;
+  const std::int64_t micro_batches = options.micro_batches;
+  if (micro_batches != 1 && accumulated != micro_batches) {
+    throw Error(SWAMP_INVALID_ARGUMENT,
+                "step(): called after " + std::to_string(accumulated) +
+                    " accumulate_gradients(); expected micro_batches, " +
+                    std::to_string(micro_batches));
+  }
+  StepResult result;
+  result.loss_scale = result.next_loss_scale = loss_scale;
+  {
+    const TimerScope timer(observer, "optimizer-copy-to-main-grad");
+    copy_model_grads_to_main_grads();
+  }
+  if (scaler) {
+    bool found_inf;
+    {
+      const TimerScope timer(observer, "optimizer-unscale-and-check-inf");
+      found_inf = unscale_and_check(result);
+    }
+    ScalerStep update;
+    {
+      // Also where the rule throws it may have moved the scale.
+      const LossScaleScope scope(*this);
+      update = scaler->update(found_inf ? 1.0f : 0.0f);
+    }
+    result.warning = update.warning;
+    result.next_loss_scale = loss_scale;
+    event(found_inf ? "grad_scaler.update(True)" : "grad_scaler.update(False)");
+    if (update.skipped) return result;
+  }
+  {
+    const TimerScope timer(observer, "optimizer-clip-main-grad");
+    result.grad_norm = options.clip_grad > 0 ? clip_grad_norm() : 0.0;
+  }
+  {
+    const TimerScope timer(observer, "optimizer-count-zeros");
+    result.num_zeros = options.log_num_zeros_in_grad ? count_zeros() : 0;
+  }
+  {
+    const TimerScope timer(observer, "optimizer-inner-step");
+    inner_step();
+  }
+  {
+    const TimerScope timer(observer, "optimizer-copy-main-to-model-params");
+    copy_main_params_to_model_params();
+  }
+  result.success = true;
+  return result;
+}
 
 // accumulate() adds the model's gradients to the sums; the first micro batch
 // sets them.

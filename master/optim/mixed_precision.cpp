@@ -1,9 +1,12 @@
-#include "master/mixed_precision/impl.h"
+#include "swamp/mixed_precision.h"
 
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "master/launch.h"
+#include "master/optim/mixed_precision.h"
 #include "master/tensor_list.h"
 #include "swamp/error.h"
 #include "swamp/foreach.h"
@@ -12,6 +15,10 @@ namespace swamp {
 
 using master::MainSlice;
 using master::Slice;
+
+StepObserver::~StepObserver() = default;
+
+void StepObserver::event(const std::string&) {}
 
 namespace {
 
@@ -44,6 +51,18 @@ void require_room(const Machine::Impl& machine) {
                   " bytes of LDM; expected at least " +
                   std::to_string(kStepLdmBytes) +
                   " for the arrays of a step (SWAMP_LDM_BYTES)");
+}
+
+// or_out_of_memory() makes an Error of what the standard library throws.
+template <class Call>
+decltype(auto) or_out_of_memory(Call call) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+  } catch (const std::length_error&) {
+  }
+  throw Error(SWAMP_OUT_OF_MEMORY,
+              "cannot allocate the arrays of a mixed-precision optimizer");
 }
 
 }  // namespace
@@ -158,6 +177,79 @@ void MixedPrecisionOptimizer::Impl::make_lists() {
     model_gradients.push_back(parameter.gradient);
     gradient_sums.push_back(float32_tensor(local_sums.back()));
   }
+}
+
+MixedPrecisionOptimizer::MixedPrecisionOptimizer(
+    std::vector<ParameterGroup> groups, const MixedPrecisionOptions& options)
+    : impl_(or_out_of_memory([&] {
+        return std::make_unique<Impl>(std::move(groups), options);
+      })) {}
+
+MixedPrecisionOptimizer::~MixedPrecisionOptimizer() = default;
+
+float MixedPrecisionOptimizer::scale_loss(float loss) const noexcept {
+  return loss * static_cast<float>(get_loss_scale());
+}
+
+double MixedPrecisionOptimizer::get_loss_scale() const noexcept {
+  return impl_->loss_scale.load(std::memory_order_relaxed);
+}
+
+const LossScaler* MixedPrecisionOptimizer::loss_scaler() const noexcept {
+  return impl_->scaler ? &*impl_->scaler : nullptr;
+}
+
+std::int64_t MixedPrecisionOptimizer::step_count() const noexcept {
+  return impl_->steps;
+}
+
+void MixedPrecisionOptimizer::accumulate_gradients() {
+  Impl& impl = *impl_;
+  const std::int64_t micro_batches = impl.options.micro_batches;
+  if (micro_batches == 1 || impl.accumulated == micro_batches) {
+    throw Error(SWAMP_INVALID_ARGUMENT,
+                "accumulate_gradients(): called after " +
+                    std::to_string(impl.accumulated) +
+                    " micro batches; expected step(), micro_batches is " +
+                    std::to_string(micro_batches));
+  }
+  const bool last = impl.accumulated + 1 == micro_batches;
+  const bool divide = last && impl.options.reduction == GradientReduction::mean;
+  impl.accumulate(divide ? static_cast<float>(micro_batches) : 1);
+  ++impl.accumulated;
+}
+
+StepResult MixedPrecisionOptimizer::step() {
+  return or_out_of_memory([&] { return impl_->step(); });
+}
+
+void MixedPrecisionOptimizer::reload_model_params() {
+  foreach_cast_(impl_->masters, impl_->rounded_masters, 1,
+                impl_->options.machine);
+}
+
+namespace {
+
+void require_group(std::size_t group, std::size_t count) {
+  if (group < count) return;
+  throw Error(SWAMP_INVALID_ARGUMENT, "group: " + std::to_string(group) +
+                                          "; expected less than " +
+                                          std::to_string(count));
+}
+
+}  // namespace
+
+void MixedPrecisionOptimizer::set_lr(std::size_t group, double lr) {
+  require_group(group, impl_->groups.size());
+  master::InnerOptions options = impl_->groups[group];
+  master::lr_of(options) = lr;
+  master::check_inner_options(options, "");
+  impl_->groups[group] = options;
+}
+
+double MixedPrecisionOptimizer::lr(std::size_t group) const {
+  require_group(group, impl_->groups.size());
+  return master::lr_of(impl_->groups[group]);
 }
 
 }  // namespace swamp

@@ -1,20 +1,84 @@
 // The inside of a MixedPrecisionOptimizer.
-#ifndef SWAMP_MASTER_MIXED_PRECISION_IMPL_H_
-#define SWAMP_MASTER_MIXED_PRECISION_IMPL_H_
+#ifndef SWAMP_MASTER_OPTIM_MIXED_PRECISION_H_
+#define SWAMP_MASTER_OPTIM_MIXED_PRECISION_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "master/buffer.h"
-#include "master/mixed_precision/inner_optimizer.h"
-#include "master/mixed_precision/slices.h"
 #include "runtime/launch.h"
+#include "swamp/foreach.h"
 #include "swamp/mixed_precision.h"
 
 namespace swamp::master {
+
+using InnerOptions = std::variant<AdamOptions, SgdOptions>;
+
+// check_inner_options() throws Error that names option and value; `group` is ""
+// or "groups[1].".
+void check_inner_options(const InnerOptions& options, const std::string& group);
+
+// group_options() is the options of a group: `options` but for what it says
+// itself.
+InnerOptions group_options(const InnerOptions& options,
+                           const ParameterGroup& group);
+
+double& lr_of(InnerOptions& options);
+
+// option_fields() names the numbers of the options, for state dicts.
+std::vector<std::pair<const char*, double*>> option_fields(
+    InnerOptions& options);
+
+// option_flag() is the one that is no number, by torch's name.
+std::pair<const char*, bool*> option_flag(InnerOptions& options);
+
+// state_names() are the arrays beside a weight, in the order of StepLists.
+std::vector<const char*> state_names(const InnerOptions& options);
+
+// adam_step_of() and sgd_step_of() are the numbers of step `step`, counted
+// from 1.
+AdamStep adam_step_of(const AdamOptions& options, std::int64_t step);
+SgdStep sgd_step_of(const SgdOptions& options, std::int64_t step);
+
+// StepLists is what a step of one group moves, tensor by tensor; params and
+// states are float32.
+struct StepLists {
+  std::size_t group;
+  std::vector<Tensor> params;
+  std::vector<Tensor> gradients;
+  std::vector<Tensor> states[2];
+  std::vector<Tensor> model_params;  // 16-bit, written too; or empty
+};
+
+// inner_step() takes the step number `step`, counted from 1, of the states.
+void inner_step(const InnerOptions& options, const StepLists& lists,
+                std::int64_t step, const StepScaling& scaling,
+                Machine* machine);
+
+// Slice is some elements of a parameter that follow each other.
+struct Slice {
+  std::size_t parameter;  // in the order of all groups
+  std::size_t begin;
+  std::size_t count;
+};
+
+// whole_slices() is every parameter, whole; `counts` are their elements.
+std::vector<Slice> whole_slices(const std::vector<std::size_t>& counts);
+
+// cut_slices() cuts the parameters into as many shards as there are ranks, of
+// nearly equal size, without padding. A cut lies at an edge of the list's
+// grains, and no tensor's end is cut off that is smaller than a block: so the
+// grains of the shards are those of the list, and a norm adds up the same
+// numbers in the same order on any number of ranks (as long as a grain is one
+// block: up to kMaxGrains of them).
+std::vector<std::vector<Slice>> cut_slices(
+    const std::vector<std::size_t>& counts, int ranks);
 
 // check_options() throws Error that names the option.
 void check_options(const MixedPrecisionOptions& options);
@@ -134,4 +198,4 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
 
 }  // namespace swamp
 
-#endif  // SWAMP_MASTER_MIXED_PRECISION_IMPL_H_
+#endif  // SWAMP_MASTER_OPTIM_MIXED_PRECISION_H_
