@@ -103,18 +103,6 @@ class SWAMP_API Communicator {
   /// @param all the pieces one after another, in the order of the ranks
   void all_gather_varied(const void* mine, const std::size_t* bytes, void* all);
 
-  /// reduce_scatter_sum() adds arrays of all ranks, element by element in
-  /// float32, in the order of the ranks, and gives each rank its shard. It
-  /// needs size() MiB of memory besides, at most.
-  ///
-  /// @param mine this rank's array: the shards, in the order of the ranks
-  /// @param counts size() numbers of elements, of the shard of each rank; the
-  ///   same on every rank
-  /// @param out counts[rank()] elements: the sum of this rank's shard; may be
-  ///   where the shard lies in `mine`
-  void reduce_scatter_sum(const float* mine, const std::size_t* counts,
-                          float* out);
-
  protected:
   Communicator() = default;
 

@@ -8,11 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "master/text.h"
+
 namespace swamp {
 namespace {
-
-// Elements of each shard that are reduced at once: 1 MiB from every rank.
-constexpr std::size_t kReduceCount = std::size_t{1} << 18;
 
 class Alone final : public Communicator {
  public:
@@ -25,23 +24,19 @@ class Alone final : public Communicator {
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
-[[noreturn]] void fail(const char* function, const std::string& text) {
-  throw Error(SWAMP_INVALID_ARGUMENT,
-              std::string("Communicator::") + function + ": " + text);
-}
-
-// require() takes data of that many bytes; `piece` is its index, if it has one.
+// Throws Error if data of `bytes` bytes is null. `piece` is its index, if any.
 void require(const char* function, const char* argument, const void* data,
              std::size_t bytes, int piece = -1) {
   if (data != nullptr || bytes == 0) return;
-  std::string name = argument;
+  std::string name = std::string("Communicator::") + function + ": " + argument;
   if (piece >= 0) name += "[" + std::to_string(piece) + "].data";
-  fail(function, name + " is null; expected " + std::to_string(bytes) +
+  master::refuse(name, "null",
+                 "the address of " + std::to_string(bytes) +
                      (bytes == 1 ? " byte" : " bytes"));
 }
 
-// PerRank allocates only where there are many ranks: what a step of one process
-// does should not.
+// PerRank holds a value for each rank. It allocates only for many ranks, so
+// that a step of one process does not.
 template <class Value>
 class PerRank {
  public:
@@ -66,7 +61,14 @@ class PerRank {
   std::vector<Value> many_;
 };
 
-// Gathered is a value of every rank.
+void require_list(const char* function, const char* argument,
+                  const void* list) {
+  if (list != nullptr) return;
+  master::refuse(std::string("Communicator::") + function + ": " + argument,
+                 "null", "an address");
+}
+
+// Gathered holds a value of every rank.
 template <class Value>
 struct Gathered : PerRank<Value> {
   Gathered(Communicator& communicator, Value value)
@@ -78,7 +80,7 @@ struct Gathered : PerRank<Value> {
 template <class Value>
 Value sum_in_order(Communicator& communicator, Value value) {
   Gathered<Value> all(communicator, value);
-  // From rank 0's own value: 0 + -0 would lose its sign.
+  // Start from rank 0's value: 0 + -0 would lose the sign.
   Value sum = all[0];
   for (std::size_t rank = 1; rank < all.size(); ++rank) sum += all[rank];
   return sum;
@@ -95,8 +97,8 @@ Communicator& Communicator::alone() noexcept {
 
 void Communicator::exchange(const ConstBytes* send,
                             const MutableBytes* receive) {
-  if (send == nullptr) fail("exchange", "send is null");
-  if (receive == nullptr) fail("exchange", "receive is null");
+  require_list("exchange", "send", send);
+  require_list("exchange", "receive", receive);
   for (int r = 0; r < size(); ++r) {
     require("exchange", "send", send[r].data, send[r].bytes, r);
     require("exchange", "receive", receive[r].data, receive[r].bytes, r);
@@ -104,9 +106,10 @@ void Communicator::exchange(const ConstBytes* send,
   const ConstBytes& mine = send[rank()];
   const MutableBytes& own = receive[rank()];
   if (mine.bytes != own.bytes) {
-    fail("exchange", "rank " + std::to_string(rank()) + " sends itself " +
-                         std::to_string(mine.bytes) + " bytes and expects " +
-                         std::to_string(own.bytes));
+    const std::string piece = "[" + std::to_string(rank()) + "].bytes";
+    master::refuse("Communicator::exchange: send" + piece,
+                   std::to_string(mine.bytes),
+                   std::to_string(own.bytes) + ", as receive" + piece);
   }
   if (size() > 1) exchange_pieces(send, receive);
   if (own.bytes != 0) std::memmove(own.data, mine.data, own.bytes);
@@ -136,7 +139,7 @@ void Communicator::all_gather(const void* mine, std::size_t bytes, void* all) {
 
 void Communicator::all_gather_varied(const void* mine, const std::size_t* bytes,
                                      void* all) {
-  if (bytes == nullptr) fail("all_gather", "bytes is null");
+  require_list("all_gather", "bytes", bytes);
   const std::size_t ranks = index(size());
   std::size_t total = 0;
   for (std::size_t r = 0; r < ranks; ++r) total += bytes[r];
@@ -154,50 +157,10 @@ void Communicator::all_gather_varied(const void* mine, const std::size_t* bytes,
   exchange(send.data(), receive.data());
 }
 
-void Communicator::reduce_scatter_sum(const float* mine,
-                                      const std::size_t* counts, float* out) {
-  if (counts == nullptr) fail("reduce_scatter_sum", "counts is null");
-  const std::size_t ranks = index(size());
-  std::vector<std::size_t> offsets(ranks);
-  std::size_t total = 0;
-  std::size_t longest = 0;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    offsets[r] = total;
-    total += counts[r];
-    longest = std::max(longest, counts[r]);
-  }
-  const std::size_t own = counts[rank()];
-  require("reduce_scatter_sum", "mine", mine, total * sizeof(float));
-  require("reduce_scatter_sum", "out", out, own * sizeof(float));
-
-  // As many rounds as the longest shard needs: every rank counts the same.
-  std::vector<float> parts(ranks * std::min(own, kReduceCount));
-  std::vector<ConstBytes> send(ranks);
-  std::vector<MutableBytes> receive(ranks);
-  for (std::size_t first = 0; first < longest; first += kReduceCount) {
-    const auto length = [&](std::size_t count) {
-      return first < count ? std::min(count - first, kReduceCount) : 0;
-    };
-    const std::size_t count = length(own);
-    for (std::size_t r = 0; r < ranks; ++r) {
-      const std::size_t theirs = length(counts[r]);
-      send[r] = {theirs == 0 ? nullptr : mine + offsets[r] + first,
-                 theirs * sizeof(float)};
-      receive[r] = {parts.data() + r * count, count * sizeof(float)};
-    }
-    exchange(send.data(), receive.data());
-    for (std::size_t i = 0; i < count; ++i) {
-      float sum = parts[i];
-      for (std::size_t r = 1; r < ranks; ++r) sum += parts[r * count + i];
-      out[first + i] = sum;
-    }
-  }
-}
-
 namespace {
 
-// count() is the variable's whole number from 1; 0 when it holds none. These
-// variables are others', and no error of ours.
+// Returns the positive whole number in the variable, or 0. The variables belong
+// to the launchers, so a bad value is not an error.
 int count(const char* variable) {
   const char* value = std::getenv(variable);
   const std::string text = value == nullptr ? "" : value;
@@ -213,8 +176,8 @@ int launched_ranks() {
        {"OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMI_SIZE"}) {
     if (const int ranks = count(variable)) return ranks;
   }
-  // srun names only the rank. Without one of its plug-ins for MPI, a job's
-  // number of tasks says nothing about this program: as in a batch script.
+  // srun sets only the rank. Without one of its MPI plug-ins, for example in a
+  // batch script, the number of tasks does not describe this program.
   for (const char* variable : {"PMI_RANK", "PMIX_RANK"}) {
     if (std::getenv(variable) == nullptr) continue;
     for (const char* tasks : {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}) {
