@@ -74,25 +74,44 @@ SWAMP_API double foreach_norm(TensorList tensors, float inv_scale = 1,
 SWAMP_API std::uint64_t foreach_count_zeros(TensorList tensors,
                                             Machine* machine = nullptr);
 
-/// SgdStep is the numbers of one step of torch.optim.SGD.
-struct SgdStep {
-  double lr = 1e-3;         ///< learning rate
-  double momentum = 0;      ///< 0: momentum_buffers is empty
+/// SgdOptions are the options of torch.optim.SGD, with its defaults.
+struct SgdOptions {
+  double lr = 1e-3;         ///< learning rate, at least 0
+  double momentum = 0;      ///< at least 0; 0: there are no momentum buffers
   double dampening = 0;     ///< of the momentum
-  double weight_decay = 0;  ///< L2 penalty
-  bool nesterov = false;    ///< needs a momentum
-  /// The momentum buffers are set, not moved: the first step.
+  double weight_decay = 0;  ///< L2 penalty; at least 0
+  bool nesterov = false;    ///< needs a momentum and no dampening
+};
+
+/// AdamOptions are the options of torch.optim.Adam, with its defaults.
+/// `decoupled` selects AdamW; AdamWOptions has the defaults of AdamW.
+struct AdamOptions {
+  double lr = 1e-3;         ///< learning rate, at least 0
+  double beta1 = 0.9;       ///< of the first moment, in [0, 1)
+  double beta2 = 0.999;     ///< of the second moment, in [0, 1)
+  double eps = 1e-8;        ///< added to the root, at least 0
+  double weight_decay = 0;  ///< at least 0
+  bool decoupled = false;   ///< true: AdamW's decay; false: L2 penalty
+};
+
+/// AdamWOptions are AdamOptions with the defaults of torch.optim.AdamW:
+/// weight_decay 0.01, decoupled.
+struct AdamWOptions : AdamOptions {
+  /// torch's defaults.
+  AdamWOptions() {
+    weight_decay = 0.01;
+    decoupled = true;
+  }
+};
+
+/// SgdStep describes one step of torch.optim.SGD.
+struct SgdStep : SgdOptions {
+  /// First step: the momentum buffers are set to the gradients.
   bool first = false;
 };
 
-/// AdamStep is the numbers of one step of Adam or AdamW.
-struct AdamStep {
-  double lr = 1e-3;         ///< learning rate
-  double beta1 = 0.9;       ///< of the first moment
-  double beta2 = 0.999;     ///< of the second moment
-  double eps = 1e-8;        ///< added to the root
-  double weight_decay = 0;  ///< L2 penalty, or AdamW's decay
-  bool decoupled = false;   ///< AdamW
+/// AdamStep describes one step of Adam or AdamW.
+struct AdamStep : AdamOptions {
   /// Counted from 1, below 2^53: for the bias corrections.
   std::int64_t step = 1;
 };

@@ -15,6 +15,7 @@
 #include "swamp/amp.h"
 #include "swamp/communicator.h"
 #include "swamp/export.h"
+#include "swamp/foreach.h"
 #include "swamp/loss_scaler.h"
 #include "swamp/optimizer_state.h"
 #include "swamp/step_observer.h"
@@ -43,25 +44,6 @@ struct ParameterGroup {
   std::optional<double> weight_decay;      ///< instead of the optimizer's
 };
 
-/// SgdOptions are those of torch.optim.SGD.
-struct SgdOptions {
-  double lr = 1e-3;         ///< at least 0
-  double momentum = 0;      ///< at least 0
-  double dampening = 0;     ///< of the momentum
-  double weight_decay = 0;  ///< L2 penalty; at least 0
-  bool nesterov = false;    ///< needs a momentum and no dampening
-};
-
-/// AdamOptions are those of torch.optim.Adam and AdamW.
-struct AdamOptions {
-  double lr = 1e-3;            ///< at least 0
-  double beta1 = 0.9;          ///< in [0, 1)
-  double beta2 = 0.999;        ///< in [0, 1)
-  double eps = 1e-8;           ///< at least 0
-  double weight_decay = 0.01;  ///< at least 0
-  bool decoupled = true;       ///< AdamW; false: Adam's L2 penalty
-};
-
 /// How the gradients of several micro batches, or ranks, become one.
 enum class GradientReduction {
   mean,  ///< their sum, divided by their number
@@ -86,7 +68,8 @@ struct MixedPrecisionOptions {
 
   double clip_grad = 1.0;  ///< largest global 2-norm; 0: no clipping
   bool log_num_zeros_in_grad = false;  ///< count the zeros of the gradients
-  std::variant<AdamOptions, SgdOptions> optimizer;  ///< the inner one
+  /// The inner optimizer; AdamW unless set.
+  std::variant<AdamOptions, SgdOptions> optimizer = AdamWOptions();
 
   /// Micro batches in a step: above 1, accumulate_gradients() is called after
   /// each backward.

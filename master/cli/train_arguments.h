@@ -49,7 +49,7 @@ class TrainArguments {
   bool fp16_ = false;
   bool bf16_ = false;
   std::string optimizer_ = "adamw";
-  AdamOptions adam_;
+  AdamOptions adam_ = AdamWOptions();
   double sgd_momentum_ = 0.9;
 };
 

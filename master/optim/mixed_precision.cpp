@@ -8,6 +8,7 @@
 #include "master/launch.h"
 #include "master/optim/mixed_precision.h"
 #include "master/tensor_list.h"
+#include "master/text.h"
 #include "swamp/error.h"
 #include "swamp/foreach.h"
 
@@ -33,8 +34,8 @@ Tensor float32_tensor(std::vector<float>& values) {
   return {values.data(), values.size(), kFloat32};
 }
 
-// What the arrays of a step need of LDM with small tiles: the four of Adam, and
-// the five of its fused step.
+// LDM that small tiles need for the four arrays of an Adam step, and for the
+// five of its fused step.
 constexpr std::size_t kStepLdmBytes = 4096;
 constexpr std::size_t kFusedLdmBytes = 8192;
 
@@ -43,17 +44,15 @@ bool has_room(const Machine::Impl& machine, std::size_t ldm_bytes) {
          machine.ldm_bytes >= ldm_bytes;
 }
 
-// require_room() refuses a machine on which a step would stop half-way.
+// Throws Error if a step would fail on this machine after it has begun.
 void require_room(const Machine::Impl& machine) {
   if (has_room(machine, kStepLdmBytes)) return;
-  throw Error(SWAMP_INVALID_ARGUMENT,
-              "machine: " + std::to_string(machine.ldm_bytes) +
-                  " bytes of LDM; expected at least " +
-                  std::to_string(kStepLdmBytes) +
-                  " for the arrays of a step (SWAMP_LDM_BYTES)");
+  master::refuse("machine", std::to_string(machine.ldm_bytes) + " bytes of LDM",
+                 "at least " + std::to_string(kStepLdmBytes) +
+                     " for the arrays of a step (SWAMP_LDM_BYTES)");
 }
 
-// or_out_of_memory() makes an Error of what the standard library throws.
+// Converts the allocation errors of the standard library to Error.
 template <class Call>
 decltype(auto) or_out_of_memory(Call call) {
   try {
@@ -133,8 +132,9 @@ void MixedPrecisionOptimizer::Impl::make_slices() {
   }
 }
 
-// step_lists_of() are the lists that a slice belongs to: one a group; in a
-// fused step, whose 16-bit model weights are written with their masters, two.
+// Returns the lists that a slice belongs to. There is one for each group, and
+// in a fused step, which writes the 16-bit model weights with their masters,
+// two.
 master::StepLists& MixedPrecisionOptimizer::Impl::step_lists_of(
     const MainSlice& main) {
   const std::size_t group = group_of_parameter[main.slice.parameter];
@@ -207,11 +207,10 @@ void MixedPrecisionOptimizer::accumulate_gradients() {
   Impl& impl = *impl_;
   const std::int64_t micro_batches = impl.options.micro_batches;
   if (micro_batches == 1 || impl.accumulated == micro_batches) {
-    throw Error(SWAMP_INVALID_ARGUMENT,
-                "accumulate_gradients(): called after " +
-                    std::to_string(impl.accumulated) +
-                    " micro batches; expected step(), micro_batches is " +
-                    std::to_string(micro_batches));
+    master::refuse(
+        "accumulate_gradients()",
+        "a call after " + std::to_string(impl.accumulated) + " micro batches",
+        "step(), because micro_batches is " + std::to_string(micro_batches));
   }
   const bool last = impl.accumulated + 1 == micro_batches;
   const bool divide = last && impl.options.reduction == GradientReduction::mean;
@@ -232,9 +231,8 @@ namespace {
 
 void require_group(std::size_t group, std::size_t count) {
   if (group < count) return;
-  throw Error(SWAMP_INVALID_ARGUMENT, "group: " + std::to_string(group) +
-                                          "; expected less than " +
-                                          std::to_string(count));
+  master::refuse("group", std::to_string(group),
+                 "less than " + std::to_string(count));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Which options and parameters a MixedPrecisionOptimizer takes, and which loss
-// scaler follows from them.
+// Options: their validation, those of the inner optimizer, and the loss scaler
+// that they select.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -16,9 +16,7 @@ namespace {
 
 void require(bool good, const std::string& option, double value,
              const char* expected) {
-  if (good) return;
-  throw Error(SWAMP_INVALID_ARGUMENT,
-              option + ": " + number_text(value) + "; expected " + expected);
+  if (!good) refuse(option, number_text(value), expected);
 }
 
 constexpr double kLargest = 3.4028234663852886e38;  // float32's
@@ -103,48 +101,21 @@ std::vector<const char*> state_names(const InnerOptions& options) {
   return {"momentum_buffer"};
 }
 
-AdamStep adam_step_of(const AdamOptions& options, std::int64_t step) {
-  AdamStep numbers;
-  numbers.lr = options.lr;
-  numbers.beta1 = options.beta1;
-  numbers.beta2 = options.beta2;
-  numbers.eps = options.eps;
-  numbers.weight_decay = options.weight_decay;
-  numbers.decoupled = options.decoupled;
-  numbers.step = step;
-  return numbers;
-}
-
-SgdStep sgd_step_of(const SgdOptions& options, std::int64_t step) {
-  SgdStep numbers;
-  numbers.lr = options.lr;
-  numbers.momentum = options.momentum;
-  numbers.dampening = options.dampening;
-  numbers.weight_decay = options.weight_decay;
-  numbers.nesterov = options.nesterov;
-  numbers.first = step == 1;
-  return numbers;
-}
-
 void inner_step(const InnerOptions& options, const StepLists& lists,
                 std::int64_t step, const StepScaling& scaling,
                 Machine* machine) {
   if (const auto* adam = std::get_if<AdamOptions>(&options)) {
     foreach_adam_(lists.params, lists.gradients, lists.states[0],
-                  lists.states[1], lists.model_params,
-                  adam_step_of(*adam, step), scaling, machine);
+                  lists.states[1], lists.model_params, AdamStep{*adam, step},
+                  scaling, machine);
     return;
   }
   foreach_sgd_(
       lists.params, lists.gradients, lists.states[0], lists.model_params,
-      sgd_step_of(std::get<SgdOptions>(options), step), scaling, machine);
+      SgdStep{std::get<SgdOptions>(options), step == 1}, scaling, machine);
 }
 
 namespace {
-
-[[noreturn]] void fail(const std::string& text) {
-  throw Error(SWAMP_INVALID_ARGUMENT, text);
-}
 
 void check_parameter(const std::string& where, const ModelParameter& parameter,
                      const MixedPrecisionOptions& options) {
@@ -155,42 +126,41 @@ void check_parameter(const std::string& where, const ModelParameter& parameter,
   const auto check = [&](const std::string& name, const Tensor& tensor) {
     const std::uint32_t type = scalar_type_index(tensor);
     if (type >= 32 || (kTaken >> type & 1u) == 0) {
-      fail(name + ".dtype: " + std::to_string(static_cast<int>(type)) +
-           "; expected 0 (float16), 1 (bfloat16) or 2 (float32)");
+      refuse(name + ".dtype", std::to_string(static_cast<int>(type)),
+             "0 (float16), 1 (bfloat16) or 2 (float32)");
     }
     if (is_valid_data(tensor, type)) return;
-    if (tensor.count > kMaxBytes / kScalarTypeBytes[type]) {
-      fail(name + ".count: " + std::to_string(tensor.count) +
-           "; expected at most " +
-           std::to_string(kMaxBytes / kScalarTypeBytes[type]));
+    const std::string count = std::to_string(tensor.count);
+    const std::size_t largest = kMaxBytes / kScalarTypeBytes[type];
+    if (tensor.count > largest) {
+      refuse(name + ".count", count, "at most " + std::to_string(largest));
     }
-    fail(name + ".data: " + (tensor.data == nullptr ? "null" : "misaligned") +
-         " with a count of " + std::to_string(tensor.count) +
-         "; expected the address of so many elements");
+    refuse(name + ".data",
+           tensor.data == nullptr ? "null" : "a misaligned address",
+           "the address of " + count + " elements");
   };
   check(data, parameter.data);
   check(gradient, parameter.gradient);
   if (parameter.gradient.count != parameter.data.count) {
-    fail(gradient + ".count: " + std::to_string(parameter.gradient.count) +
-         "; expected " + std::to_string(parameter.data.count) +
-         ", as the data");
+    refuse(gradient + ".count", std::to_string(parameter.gradient.count),
+           std::to_string(parameter.data.count) + ", as the data");
   }
   if (parameter.data.dtype == kFloat16 && !options.fp16) {
-    fail(data + ".dtype: float16 without fp16; expected the option fp16");
+    refuse(data + ".dtype", "float16 without fp16", "the option fp16");
   }
   if (parameter.data.dtype == kBFloat16 && !options.bf16) {
-    fail(data + ".dtype: bfloat16 without bf16; expected the option bf16");
+    refuse(data + ".dtype", "bfloat16 without bf16", "the option bf16");
   }
 }
 
-// Array is one of a model's, and how it is named.
+// Array is an array of the model, and its name for error texts.
 struct Array {
   std::uintptr_t begin, end;
   std::string name;
 };
 
-// check_overlap() refuses arrays that share memory, as tied weights that are
-// given twice: they would be stepped twice.
+// Throws Error for arrays that share memory: tied weights that are given twice
+// would be stepped twice.
 void check_overlap(const std::vector<ParameterGroup>& groups) {
   std::vector<Array> arrays;
   const auto add = [&](const Tensor& tensor, const std::string& name) {
@@ -209,8 +179,9 @@ void check_overlap(const std::vector<ParameterGroup>& groups) {
             [](const Array& a, const Array& b) { return a.begin < b.begin; });
   for (std::size_t i = 1; i < arrays.size(); ++i) {
     if (arrays[i].begin >= arrays[i - 1].end) continue;
-    fail("groups: " + arrays[i - 1].name + " and " + arrays[i].name +
-         " overlap; expected arrays that share no memory");
+    refuse("groups",
+           arrays[i - 1].name + " and " + arrays[i].name + ", which overlap",
+           "arrays that share no memory");
   }
 }
 
@@ -218,25 +189,27 @@ void check_overlap(const std::vector<ParameterGroup>& groups) {
 
 void check_options(const MixedPrecisionOptions& options) {
   if (options.fp16 && options.bf16) {
-    fail("fp16: true with bf16; expected one of them");
+    refuse("fp16", "true with bf16", "one of them");
   }
   if (!(options.clip_grad >= 0)) {
-    fail("clip_grad: " + number_text(options.clip_grad) +
-         "; expected a number, at least 0");
+    refuse("clip_grad", number_text(options.clip_grad), "a number, at least 0");
   }
   if (options.micro_batches < 1) {
-    fail("micro_batches: " + std::to_string(options.micro_batches) +
-         "; expected at least 1");
+    refuse("micro_batches", std::to_string(options.micro_batches),
+           "at least 1");
   }
   if (options.shard && options.communicator == nullptr) {
-    fail("shard: true without a communicator; expected one");
+    refuse("shard", "true without a communicator", "a communicator");
   }
   if (!options.scaler.empty() && options.loss_scale != 0) {
-    fail("loss_scale: " + number_text(options.loss_scale) +
-         " with the scaler " + options.scaler + "; expected one of them");
+    refuse(
+        "loss_scale",
+        number_text(options.loss_scale) + " with the scaler " + options.scaler,
+        "one of them");
   }
   if (options.scaler.empty() && !options.scaler_options.empty()) {
-    fail("scaler_options: given without a scaler; expected its name in scaler");
+    refuse("scaler_options", "options without a scaler",
+           "the name of one in scaler");
   }
   check_inner_options(options.optimizer, "");
 }
@@ -252,8 +225,8 @@ void check_parameters(const std::vector<ParameterGroup>& groups,
       const std::string where = group + "parameters[" + std::to_string(p) + "]";
       check_parameter(where, parameter, options);
       if (!names.insert(parameter.name).second) {
-        fail(where + ".name: '" + parameter.name +
-             "' again; expected a name that no other parameter has");
+        refuse(where + ".name", "'" + parameter.name + "' again",
+               "a name that no other parameter has");
       }
     }
   }

@@ -32,8 +32,7 @@ std::string state_key(const ModelParameter& parameter, const char* state) {
   return ".state." + parameter.name + "." + state;
 }
 
-// LoadedState is a state dict that has been read and found good. It points into
-// the dict.
+// LoadedState is a validated state dict. It points into the dict.
 struct LoadedState {
   std::string optimizer = kOptimizer;
   std::string masters = kMasters;
@@ -41,7 +40,7 @@ struct LoadedState {
   std::vector<InnerOptions> groups;
   std::optional<LossScaler> scaler;
   std::vector<std::string> warnings;
-  // By parameter: null where it has no master.
+  // By parameter; null if it has no master.
   std::vector<const std::vector<float>*> master_of;
   std::vector<const std::vector<float>*> states_of[2];
 };
@@ -54,16 +53,17 @@ bool has_entry(const OptimizerState& state, const std::string& name) {
   return begins(state.texts) || begins(state.tensors);
 }
 
-[[noreturn]] void fail(const std::string& key, const std::string& text) {
-  throw Error(SWAMP_INVALID_ARGUMENT, "state dict: " + key + ": " + text);
+[[noreturn]] void refuse_entry(const std::string& key, const std::string& value,
+                               const std::string& expected) {
+  refuse("state dict: " + key, value, expected);
 }
 
 double number_at(const OptimizerState& state, const std::string& key) {
   const auto found = state.texts.find(key);
-  if (found == state.texts.end()) fail(key, "missing; expected a number");
+  if (found == state.texts.end()) refuse_entry(key, "nothing", "a number");
   double value;
   if (!read_number(found->second, value)) {
-    fail(key, "'" + found->second + "'; expected a number");
+    refuse_entry(key, "'" + found->second + "'", "a number");
   }
   return value;
 }
@@ -72,11 +72,11 @@ const std::vector<float>& tensor_at(const OptimizerState& state,
                                     const std::string& key, std::size_t count) {
   const auto found = state.tensors.find(key);
   if (found == state.tensors.end()) {
-    fail(key, "missing; expected " + std::to_string(count) + " elements");
+    refuse_entry(key, "nothing", std::to_string(count) + " elements");
   }
   if (found->second.size() != count) {
-    fail(key, std::to_string(found->second.size()) + " elements; expected " +
-                  std::to_string(count));
+    refuse_entry(key, std::to_string(found->second.size()) + " elements",
+                 std::to_string(count));
   }
   return found->second;
 }
@@ -107,17 +107,18 @@ void read_scaler(const OptimizerState& state,
         "***WARNING*** fould the grad scaler in the checkpoint but it is None "
         "in the class. Skipping loading grad scaler ...");
   } else if (impl.scaler->name() != "megatron.ConstantGradScaler") {
-    // The constant one loads nothing, in Megatron too.
+    // Megatron's constant scaler loads nothing either.
     loaded.scaler = choose_scaler(impl.options);
     try {
       loaded.scaler->load_state_dict(found->second);
     } catch (const Error& error) {
-      fail(kScaler, error.what());
+      throw Error(SWAMP_INVALID_ARGUMENT,
+                  std::string("state dict: ") + kScaler + ": " + error.what());
     }
   }
 }
 
-// read_flag() leaves it alone where an old state does not say.
+// Leaves the flag unchanged if an old state dict lacks it.
 void read_flag(const OptimizerState& state, const std::string& optimizer,
                std::size_t group, InnerOptions& options) {
   const auto [name, flag] = option_flag(options);
@@ -125,7 +126,7 @@ void read_flag(const OptimizerState& state, const std::string& optimizer,
   if (state.texts.count(key) == 0) return;
   const double value = number_at(state, key);
   if (value != 0 && value != 1) {
-    fail(key, state.texts.at(key) + "; expected 0 or 1");
+    refuse_entry(key, state.texts.at(key), "0 or 1");
   }
   *flag = value != 0;
 }
@@ -137,8 +138,7 @@ void read_groups(const OptimizerState& state,
   const bool whole = steps >= 0 && steps < 0x1p53 && std::floor(steps) == steps;
   loaded.steps = whole ? static_cast<std::int64_t>(steps) : -1;
   if (!is_step(loaded.steps + 1)) {  // the next one
-    fail(key, "got " + state.texts.at(key) +
-                  ", expected a whole number from 0 to 2^53 - 2");
+    refuse_entry(key, state.texts.at(key), "a whole number from 0 to 2^53 - 2");
   }
   for (std::size_t g = 0; g < loaded.groups.size(); ++g) {
     for (auto& [field, value] : option_fields(loaded.groups[g])) {
@@ -148,20 +148,20 @@ void read_groups(const OptimizerState& state,
     check_inner_options(loaded.groups[g],
                         "state dict: " + loaded.optimizer + group_key(g, ""));
     if (state_names(loaded.groups[g]) != states) {
-      fail(loaded.optimizer + group_key(g, "momentum"),
-           state.texts.at(loaded.optimizer + group_key(g, "momentum")) +
-               "; expected " + (states.empty() ? "0" : "a momentum") +
-               ", as the optimizer was made");
+      const std::string momentum = loaded.optimizer + group_key(g, "momentum");
+      refuse_entry(momentum, state.texts.at(momentum),
+                   std::string(states.empty() ? "0" : "a momentum") +
+                       ", as the optimizer was made");
     }
   }
   const std::string next = loaded.optimizer + group_key(loaded.groups.size());
   if (has_entry(state, next)) {
-    fail(next,
-         "there; expected " + std::to_string(loaded.groups.size()) + " groups");
+    refuse_entry(next, "an entry",
+                 std::to_string(loaded.groups.size()) + " groups");
   }
 }
 
-// require_known() refuses the states of parameters that there are not.
+// Throws Error if there are states of unknown parameters.
 void require_known(const OptimizerState& state, const std::string& prefix,
                    std::size_t expected) {
   std::size_t found = 0;
@@ -170,11 +170,11 @@ void require_known(const OptimizerState& state, const std::string& prefix,
     ++found;
   }
   if (found == expected) return;
-  fail(prefix, std::to_string(found) + " tensors; expected " +
-                   std::to_string(expected) + ", for these parameters");
+  refuse_entry(prefix, std::to_string(found) + " tensors",
+               std::to_string(expected) + ", for these parameters");
 }
 
-// read_tensors() finds every array, and no other.
+// Finds every array. Throws Error if one is missing or unknown.
 void read_tensors(const OptimizerState& state,
                   const MixedPrecisionOptimizer::Impl& impl,
                   LoadedState& loaded) {
@@ -200,7 +200,7 @@ void read_tensors(const OptimizerState& state,
                 impl.parameters.size() * names.size());
 }
 
-// read_state() validates all of it; throws Error that names the key.
+// Validates the whole dict. Throws Error that names the key.
 LoadedState read_state(const OptimizerState& state,
                        const MixedPrecisionOptimizer::Impl& impl) {
   LoadedState loaded;
@@ -270,7 +270,7 @@ OptimizerState MixedPrecisionOptimizer::state_dict() const {
 
 namespace {
 
-// read_together() lets no rank load what another has refused.
+// Reads the dict. Throws Error on all ranks if one of them refuses it.
 master::LoadedState read_together(const OptimizerState& state,
                                   const MixedPrecisionOptimizer::Impl& impl) {
   if (!impl.options.shard) return master::read_state(state, impl);
@@ -284,9 +284,8 @@ master::LoadedState read_together(const OptimizerState& state,
   const bool any = impl.communicator.max(refused ? 1.0f : 0.0f) != 0;
   if (refused) std::rethrow_exception(refused);
   if (any) {
-    throw Error(SWAMP_INVALID_ARGUMENT,
-                "state dict: refused by another rank; expected the same one on "
-                "all");
+    master::refuse("state dict", "one that another rank refused",
+                   "the same on all ranks");
   }
   return loaded;
 }
