@@ -86,8 +86,8 @@ struct FirstPass {
   float clip = 1;  // factor of the unscaled gradients
 };
 
-// check_gradients() runs that pass, unless the caller already did. The norm
-// costs more than the check alone, so it is computed only if it is needed.
+// Runs that pass, unless the caller already did. The norm costs more than the
+// check alone, so it is computed only if it is needed.
 FirstPass check_gradients(const Options& options, swamp::TensorList gradients,
                           bool with_norm, swamp::Machine* machine) {
   FirstPass first;

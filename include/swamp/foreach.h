@@ -1,18 +1,18 @@
 /// @file
-/// What a mixed-precision optimizer does to lists of tensors between backward
-/// and the next forward: cast, accumulate, norm, count of zeros, step. Every
-/// function goes over its lists once, on all slaves; its results are the same
-/// bits on every machine, backend, transfer mode, ISA and number of slaves.
+/// The operations of a mixed-precision optimizer on lists of tensors: cast,
+/// accumulate, norm, count of zeros, step. Every function makes one pass over
+/// its lists, on all slaves; its results are the same bits on every machine,
+/// backend, transfer mode, ISA and number of slaves.
 ///
 /// Common to all: any thread may call, also several at once on one machine.
-/// Arrays are contiguous, belong to the caller and must not overlap (but for
-/// one that is given twice to be read). Lists that go together have as many
-/// tensors, and tensor i of each as many elements. Every function throws Error
-/// before anything is written, with the list's name and the tensor's index in
-/// the text: SWAMP_INVALID_ARGUMENT for lists that do not agree, an unknown
-/// dtype, null data with a count, or data not aligned to its element;
-/// SWAMP_UNSUPPORTED for a dtype that the function does not take. `machine` is
-/// where to run; null: Machine::default_machine().
+/// Arrays are contiguous, belong to the caller and must not overlap, except
+/// that an input may be given twice. Corresponding lists have the same number
+/// of tensors, and tensors i the same number of elements. Every function throws
+/// Error before anything is written, with the list's name and the tensor's
+/// index in the text: SWAMP_INVALID_ARGUMENT for lists that do not agree, an
+/// unknown dtype, null data with a count, or data not aligned to its element;
+/// SWAMP_UNSUPPORTED for a dtype that the function does not take. `machine`
+/// runs the operation; null: Machine::default_machine().
 #ifndef SWAMP_FOREACH_H_
 #define SWAMP_FOREACH_H_
 
@@ -116,15 +116,15 @@ struct AdamStep : AdamOptions {
   std::int64_t step = 1;
 };
 
-/// StepScaling is what happens to a gradient before it is used:
+/// StepScaling is the scaling of a gradient before it is used:
 /// g = f32(f32(g * inv_scale) * clip_coefficient). Gradients are never written.
 struct StepScaling {
   float inv_scale = 1;         ///< usually 1 / loss scale
   float clip_coefficient = 1;  ///< at most 1: see clip_coefficient()
 };
 
-/// clip_coefficient() is max_norm / (norm + 1e-6) as a float where that is
-/// below 1, else 1: Megatron's and torch.nn.utils.clip_grad_norm_'s.
+/// clip_coefficient() returns max_norm / (norm + 1e-6) as a float if that is
+/// below 1, otherwise 1, as Megatron and torch.nn.utils.clip_grad_norm_ do.
 ///
 /// @param max_norm 0 or less: 1
 /// @param norm of all gradients

@@ -29,19 +29,19 @@ using Lock = std::lock_guard<std::mutex>;
 
 }  // namespace
 
-// Impl would be exported with the class that it is the inside of.
+// Hidden, because otherwise Impl would be exported with its class.
 struct [[gnu::visibility("hidden")]] GradScaler::Impl {
   enum class Stage { ready, unscaled, stepped };
 
-  // PerOptimizer is what is known of one optimizer since the last update().
+  // PerOptimizer is the state of one optimizer since the last update().
   struct PerOptimizer {
     Stage stage = Stage::ready;
     std::optional<float> found_inf;  // after the reduction
     OverflowReport overflow;
     std::string gradient_name;
   };
-  // Shared, so that an update() from within the optimizer's step() leaves the
-  // running step() an entry to write to, as PyTorch's.
+  // Shared, so that a step() whose optimizer calls update() still has an entry
+  // to write to, as in PyTorch.
   using Entry = std::shared_ptr<PerOptimizer>;
 
   Impl(LossScaler loss_scaler, bool is_enabled)
@@ -50,23 +50,22 @@ struct [[gnu::visibility("hidden")]] GradScaler::Impl {
   scaler::Scaler& state() { return rule.impl().scaler; }
   const scaler::Preset& preset() { return rule.impl().preset; }
 
-  // check_range() raises what PyTorch does when a float32 overflows.
+  // Throws as PyTorch if a float32 overflows.
   static void check_range(const scaler::Scaler& scaler, double scale);
 
-  // The following want the lock.
+  // The caller of these holds the lock.
   void init_scale();                           // PyTorch's lazy init
-  void check_scaled(const std::string& call);  // and its missing
+  void check_scaled(const std::string& call);  // throws before it
   void set_scale(double new_scale);
   Entry entry_of(const Optimizer& optimizer);
   std::optional<float> found_inf_of_all() const;  // their sum
   double& setting(const std::string& name);
 
-  // These take it.
+  // These lock it.
   double get(const std::string& name);
   void set(const std::string& name, double value);
 
-  // Guards what const calls read: all but the last three, which only the
-  // calls that change something look at.
+  // Guards all members except the last three, which const calls do not read.
   std::mutex mutex;
   LossScaler rule;
   const bool enabled;
@@ -175,7 +174,7 @@ double GradScaler::scale(double loss) {
 }
 
 void GradScaler::scale_(TensorList outputs) {
-  // PyTorch, too, does not take a loss that is not there for one.
+  // An empty list does not initialise the scale, as in PyTorch.
   if (!impl_->enabled || outputs.count() == 0) return;
   float factor = 1.0f;
   {
@@ -183,7 +182,7 @@ void GradScaler::scale_(TensorList outputs) {
     impl_->init_scale();
     factor = static_cast<float>(impl_->state().scale);
   }
-  float found_inf = 0.0f;  // an overflow is seen in the gradients
+  float found_inf = 0.0f;  // ignored: the gradients show an overflow
   amp_foreach_non_finite_check_and_unscale_(outputs, found_inf, factor, nullptr,
                                             impl_->machine);
 }
@@ -218,7 +217,7 @@ void GradScaler::unscale_(Optimizer& optimizer) {
   amp_foreach_non_finite_check_and_unscale_(gradients, found_inf, inv_scale,
                                             &overflow, impl_->machine);
   {
-    // Before what may throw: the gradients are unscaled whatever comes.
+    // Before the calls that may throw, because the gradients are unscaled now.
     const Lock lock(impl_->mutex);
     entry->stage = Impl::Stage::unscaled;
     entry->overflow = overflow;
@@ -272,7 +271,7 @@ GradScalerStep GradScaler::step(Optimizer& optimizer) {
                          impl_->found_inf_of_all().value_or(*entry->found_inf))
               .new_scale;
     } catch (const ScalerError&) {
-      // It is update()'s to throw.
+      // update() will throw it.
     }
   }
   if (!report.skipped) optimizer.step();
@@ -292,7 +291,7 @@ ScalerStep GradScaler::update() {
     raise_protocol("AssertionError",
                    "No inf checks were recorded prior to update.");
   }
-  // Also where the rule throws: the iteration has ended.
+  // Even if the rule throws, the iteration has ended.
   impl_->entries.clear();
   return impl_->rule.update(*found_inf);
 }
@@ -322,7 +321,7 @@ LossScaler torch_rule(const GradScalerOptions& options) {
                                 {"growth_interval", options.growth_interval}});
 }
 
-// to_count() is what a number of PyTorch's int means; too large ones saturate.
+// Converts to an integer; saturates.
 std::int64_t to_count(double value) {
   if (std::isnan(value)) return 0;
   if (value >= 0x1p63) return std::numeric_limits<std::int64_t>::max();
@@ -334,7 +333,7 @@ std::int64_t to_count(double value) {
 
 GradScaler::GradScaler(const GradScalerOptions& options)
     : GradScaler(torch_rule(options), options.enabled) {
-  // It becomes a float32 at the first scale().
+  // The first scale() rounds it to float32.
   impl_->state().scale = impl_->state().initial_scale;
 }
 
@@ -401,7 +400,7 @@ std::string GradScaler::state_dict() const {
 
 void GradScaler::load_state_dict(const std::string& json) {
   if (!impl_->enabled) return;
-  // PyTorch holds what it has loaded as it is until the first scale().
+  // PyTorch rounds a loaded scale only at the first scale().
   scaler::Scaler loaded = impl_->state();
   scaler::read_state(impl_->preset(), json, loaded);
   const Lock lock(impl_->mutex);
