@@ -1,4 +1,4 @@
-// The C ABI: the C++ API with status codes for exceptions.
+// The C ABI: machine, AMP operators, reports of the checker.
 #include "swamp/c_api.h"
 
 #include <string>

@@ -7,7 +7,7 @@
 
 struct swamp_scaler {
   swamp::LossScaler scaler;
-  std::string state_dict;  // what was last handed out
+  std::string state_dict;  // the text that swamp_scaler_state_dict() returned
 };
 
 using swamp::guarded;

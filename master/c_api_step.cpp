@@ -1,4 +1,4 @@
-// The passes of an optimizer through the C ABI.
+// The C ABI of the optimizer: norm, cast, step.
 #include <cstddef>
 #include <cstring>
 #include <optional>
@@ -6,8 +6,8 @@
 
 #include "master/c_guard.h"
 #include "master/foreach.h"
-#include "master/mixed_precision/inner_optimizer.h"
-#include "master/mixed_precision/number_text.h"
+#include "master/optim/mixed_precision.h"
+#include "master/text.h"
 #include "swamp/amp.h"
 #include "swamp/c_api.h"
 #include "swamp/foreach.h"
@@ -23,32 +23,17 @@ using Options = swamp_mixed_precision_step_options;
 void require_option(bool good, const char* name, const std::string& value,
                     const char* expected) {
   if (good) return;
-  throw swamp::Error(
-      SWAMP_INVALID_ARGUMENT,
-      std::string("options.") + name + ": " + value + "; expected " + expected);
+  swamp::master::refuse(std::string("options.") + name, value, expected);
 }
 
-// adam_options() and sgd_options() return the options of one optimizer; those
-// of the other are not used.
-swamp::AdamOptions adam_options(const Options& options) {
-  swamp::AdamOptions adam;
-  adam.lr = options.lr;
-  adam.beta1 = options.beta1;
-  adam.beta2 = options.beta2;
-  adam.eps = options.eps;
-  adam.weight_decay = options.weight_decay;
-  adam.decoupled = options.decoupled != 0;
-  return adam;
-}
-
-swamp::SgdOptions sgd_options(const Options& options) {
-  swamp::SgdOptions sgd;
-  sgd.lr = options.lr;
-  sgd.momentum = options.momentum;
-  sgd.dampening = options.dampening;
-  sgd.weight_decay = options.weight_decay;
-  sgd.nesterov = options.nesterov != 0;
-  return sgd;
+swamp::master::InnerOptions inner_options(const Options& options) {
+  if (options.optimizer == SWAMP_ADAM) {
+    return swamp::AdamOptions{options.lr,           options.beta1,
+                              options.beta2,        options.eps,
+                              options.weight_decay, options.decoupled != 0};
+  }
+  return swamp::SgdOptions{options.lr, options.momentum, options.dampening,
+                           options.weight_decay, options.nesterov != 0};
 }
 
 void require_flag(int value, const char* name) {
@@ -56,8 +41,8 @@ void require_flag(int value, const char* name) {
                  "0 or 1");
 }
 
-// known_options() is the caller's options, whose first version ended before
-// `optimizer`; what they do not have is 0.
+// Returns a copy of the options. The first version of the struct ended before
+// `optimizer`; the fields that it lacks are 0.
 Options known_options(const Options* given) {
   require(given, "options");
   constexpr std::size_t kFirstVersion = offsetof(Options, optimizer);
@@ -70,17 +55,18 @@ Options known_options(const Options* given) {
   return options;
 }
 
-void check_options(const Options& options) {
+// Throws Error that names the option. Returns those of the optimizer.
+swamp::master::InnerOptions check_options(const Options& options) {
   const int optimizer = options.optimizer;
   require_option(optimizer == SWAMP_ADAM || optimizer == SWAMP_SGD, "optimizer",
                  std::to_string(optimizer), "SWAMP_ADAM (0) or SWAMP_SGD (1)");
   if (optimizer == SWAMP_ADAM) {
     require_flag(options.decoupled, "decoupled");
-    swamp::master::check_inner_options(adam_options(options), "options.");
   } else {
     require_flag(options.nesterov, "nesterov");
-    swamp::master::check_inner_options(sgd_options(options), "options.");
   }
+  const swamp::master::InnerOptions inner = inner_options(options);
+  swamp::master::check_inner_options(inner, "options.");
   require_option(options.max_norm >= 0, "max_norm",
                  swamp::master::number_text(options.max_norm),
                  "a number, at least 0");
@@ -90,6 +76,7 @@ void check_options(const Options& options) {
   require_option(coefficient >= 0 && coefficient <= 1, "clip_coefficient",
                  swamp::master::number_text(coefficient),
                  "0, or a factor up to 1");
+  return inner;
 }
 
 // FirstPass is the result of the pass that checks the gradients.
@@ -99,8 +86,8 @@ struct FirstPass {
   float clip = 1;  // factor of the unscaled gradients
 };
 
-// check_gradients() runs that pass, unless the caller already did. The norm
-// costs more than the check alone, so it is computed only if it is needed.
+// Runs that pass, unless the caller already did. The norm costs more than the
+// check alone, so it is computed only if it is needed.
 FirstPass check_gradients(const Options& options, swamp::TensorList gradients,
                           bool with_norm, swamp::Machine* machine) {
   FirstPass first;
@@ -111,8 +98,8 @@ FirstPass check_gradients(const Options& options, swamp::TensorList gradients,
                                      &first.found_inf, nullptr, machine);
     first.clip = swamp::clip_coefficient(options.max_norm, *first.norm);
   } else {
-    swamp::amp_foreach_non_finite_check_and_unscale_(
-        gradients, first.found_inf, 1.0f, nullptr, machine);
+    swamp::amp_foreach_non_finite_check_and_unscale_(gradients, first.found_inf,
+                                                     1.0f, nullptr, machine);
   }
   return first;
 }
@@ -148,13 +135,14 @@ swamp_status swamp_mixed_precision_step(
     float* found_inf, double* grad_norm) {
   return guarded([&] {
     const Options options = known_options(given);
-    check_options(options);
+    const swamp::master::InnerOptions inner = check_options(options);
     require(found_inf, "found_inf");
     const auto list_of = [&](const swamp_tensor* list, bool optional) {
       return swamp::TensorList{list,
                                optional && list == nullptr ? 0 : tensor_count};
     };
-    const bool is_adam = options.optimizer == SWAMP_ADAM;
+    const auto* adam = std::get_if<swamp::AdamOptions>(&inner);
+    const bool is_adam = adam != nullptr;
     const bool has_first = is_adam || options.momentum != 0;
     const swamp::master::OptimizerLists lists{
         list_of(masters, false),
@@ -166,23 +154,22 @@ swamp_status swamp_mixed_precision_step(
     swamp::Machine* const where = swamp::machine_of(machine);
     swamp::master::PreparedStep step;
     if (is_adam) {
-      step.prepare(
-          lists,
-          swamp::master::adam_step_of(adam_options(options), options.step),
-          options.inv_scale, where);
+      step.prepare(lists, swamp::AdamStep{*adam, options.step},
+                   options.inv_scale, where);
     } else {
       if (lists.states[1].count() != 0) {
-        throw swamp::Error(SWAMP_INVALID_ARGUMENT,
-                           "exp_avg_sqs: a list of " +
-                               std::to_string(tensor_count) +
-                               " tensors; expected NULL with SWAMP_SGD");
+        swamp::master::refuse(
+            "exp_avg_sqs",
+            "a list of " + std::to_string(tensor_count) + " tensors",
+            "NULL with SWAMP_SGD");
       }
       step.prepare(
-          lists, swamp::master::sgd_step_of(sgd_options(options), options.step),
+          lists,
+          swamp::SgdStep{std::get<swamp::SgdOptions>(inner), options.step == 1},
           options.inv_scale, where);
     }
-    const FirstPass first = check_gradients(options, lists.gradients,
-                                            grad_norm != nullptr, where);
+    const FirstPass first =
+        check_gradients(options, lists.gradients, grad_norm != nullptr, where);
     if (first.found_inf == 0) step.run(first.clip);
     // After run(), which may fail.
     if (first.found_inf != 0) *found_inf = 1.0f;

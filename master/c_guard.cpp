@@ -3,10 +3,12 @@
 #include <cstdio>
 #include <string>
 
+#include "master/text.h"
+
 namespace swamp {
 namespace {
 
-// Fixed memory: saying that memory ran out must not allocate.
+// Fixed memory, because reporting SWAMP_OUT_OF_MEMORY must not allocate.
 thread_local char last_error_text[2048] = "";
 
 }  // namespace
@@ -20,16 +22,14 @@ const char* last_error() noexcept { return last_error_text; }
 
 void require(const void* pointer, const char* name) {
   if (pointer != nullptr) return;
-  throw Error(SWAMP_INVALID_ARGUMENT,
-              std::string(name) + ": null; expected an address");
+  master::refuse(name, "null", "an address");
 }
 
 void require_struct_size(const char* name, std::uint32_t given,
                          std::size_t known) {
   if (given == known) return;
-  throw Error(SWAMP_INVALID_ARGUMENT,
-              std::string(name) + ".struct_size: " + std::to_string(given) +
-                  "; expected " + std::to_string(known));
+  master::refuse(std::string(name) + ".struct_size", std::to_string(given),
+                 std::to_string(known));
 }
 
 }  // namespace swamp

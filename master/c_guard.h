@@ -1,5 +1,4 @@
-// What every function of the C ABI stands behind: exceptions become a status
-// and a text, null pointers become exceptions.
+// Helpers of the C ABI: exceptions to status and text, null checks.
 #ifndef SWAMP_MASTER_C_GUARD_H_
 #define SWAMP_MASTER_C_GUARD_H_
 
@@ -17,16 +16,16 @@ struct swamp_machine {
 
 namespace swamp {
 
-// machine_of() is what the C++ API takes: null stays null.
+// Returns the machine for the C++ API; null stays null.
 inline Machine* machine_of(swamp_machine* machine) noexcept {
   return machine != nullptr ? &machine->machine : nullptr;
 }
 
-// fail() keeps the text for the calling thread and returns the status.
+// Keeps the text for swamp_last_error() of this thread and returns the status.
 swamp_status fail(swamp_status status, const char* text) noexcept;
 const char* last_error() noexcept;
 
-// guarded() runs `body` and turns what it throws into a status.
+// Runs `body` and converts what it throws to a status.
 template <class Body>
 swamp_status guarded(Body body) noexcept {
   try {
@@ -43,6 +42,7 @@ swamp_status guarded(Body body) noexcept {
   }
 }
 
+// Throw Error unless the argument is valid.
 void require(const void* pointer, const char* name);
 void require_struct_size(const char* name, std::uint32_t given,
                          std::size_t known);

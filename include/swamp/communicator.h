@@ -1,5 +1,5 @@
 /// @file
-/// Ranks: the processes that train one model together, alone or over MPI.
+/// Communicator: the ranks (processes) that train one model together.
 #ifndef SWAMP_COMMUNICATOR_H_
 #define SWAMP_COMMUNICATOR_H_
 
@@ -23,22 +23,22 @@ struct MutableBytes {
   std::size_t bytes = 0;  ///< how many
 };
 
-/// Communicator joins ranks. A backend brings one function that moves bytes
-/// (exchange_pieces()); the reductions are written here, once, and fold in the
-/// order of the ranks: every rank gets the same bits, on every backend.
+/// Communicator connects ranks. A backend implements one function that moves
+/// bytes (exchange_pieces()). The reductions are implemented here and add in
+/// the order of the ranks, so every rank gets the same bits, on every backend.
 ///
-/// All but rank() and size() are *collective*: every rank calls the same
-/// functions in the same order, with arguments that fit together, and a call
+/// All functions except rank() and size() are *collective*: every rank calls
+/// the same functions in the same order, with arguments that agree, and a call
 /// returns when this rank's part is done. Any thread may call, one call at a
 /// time on one communicator (alone() takes any number at once).
 ///
-/// A bad argument is found before anything is sent; the other ranks then wait
-/// in vain, until their backend gives up. When a call has failed after that,
-/// what it was to write is undefined, and the communicator is of no more use.
+/// A bad argument is an error before anything is sent; the other ranks then
+/// wait until their backend's timeout. If a call fails later, its output is
+/// undefined and the communicator cannot be used any more.
 ///
-/// Thrown is Error: SWAMP_INVALID_ARGUMENT for what a caller did wrong, here or
-/// on another rank, else SWAMP_INTERNAL. Ranks that sum with different rounding
-/// modes or flush-to-zero get different sums.
+/// The functions throw Error: SWAMP_INVALID_ARGUMENT for a mistake of the
+/// caller, on this rank or another, otherwise SWAMP_INTERNAL. Ranks with
+/// different rounding modes or flush-to-zero settings get different sums.
 class SWAMP_API Communicator {
  public:
   virtual ~Communicator();
@@ -50,14 +50,14 @@ class SWAMP_API Communicator {
   /// How many ranks there are; at least 1.
   virtual int size() const noexcept = 0;
 
-  /// alone() is the only rank of one: nobody is asked, nothing waits. It lives
-  /// as long as the process.
+  /// alone() returns the communicator of a single process: calls return at
+  /// once. It lives as long as the process.
   static Communicator& alone() noexcept;
 
   /// exchange() sends a piece to each rank and receives one from each. Pieces
-  /// may have any size, also 0; what one rank sends is as long as what the
-  /// other expects. What is received must not overlap what is sent, but that a
-  /// rank's own piece may be received where it lies.
+  /// may have any size, including 0; both ranks must give the same size.
+  /// Received pieces must not overlap sent ones, except that a rank's own piece
+  /// may be received in place.
   ///
   /// @param send size() pieces: the r-th goes to rank r
   /// @param receive size() pieces: the r-th comes from rank r
@@ -65,22 +65,22 @@ class SWAMP_API Communicator {
   ///   or for a length that the other rank does not expect
   void exchange(const ConstBytes* send, const MutableBytes* receive);
 
-  /// max() is the largest value of all ranks, and nan when one of them has nan:
-  /// for found_inf (0, a positive number or nan), so that all ranks take or
-  /// skip the same steps.
+  /// max() returns the largest value of all ranks, and nan if any rank has nan.
+  /// It serves found_inf (0, a positive number or nan), so that all ranks take
+  /// or skip the same steps.
   ///
   /// @param value this rank's
   /// @return the same bits on every rank
   float max(float value);
 
-  /// sum() is value 0 + value 1 + ..., in the order of the ranks: for the
-  /// squares of a norm.
+  /// sum() returns value 0 + value 1 + ..., in the order of the ranks, for
+  /// example for the squares of a norm.
   ///
   /// @param value this rank's
   /// @return the same bits on every rank
   double sum(double value);
 
-  /// sum() of whole numbers, modulo 2^64.
+  /// sum() of integers, modulo 2^64.
   ///
   /// @param value this rank's
   std::uint64_t sum(std::uint64_t value);
@@ -95,7 +95,7 @@ class SWAMP_API Communicator {
   /// @param all size() * bytes bytes: the pieces, in the order of the ranks
   void all_gather(const void* mine, std::size_t bytes, void* all);
 
-  /// all_gather_varied() does so with pieces of different length.
+  /// all_gather_varied() is all_gather() with pieces of different lengths.
   ///
   /// @param mine this rank's piece; may lie at its own place in `all`
   /// @param bytes size() lengths, of the piece of each rank; the same on every
@@ -103,33 +103,20 @@ class SWAMP_API Communicator {
   /// @param all the pieces one after another, in the order of the ranks
   void all_gather_varied(const void* mine, const std::size_t* bytes, void* all);
 
-  /// reduce_scatter_sum() adds arrays of all ranks, element by element in
-  /// float32, in the order of the ranks, and gives each rank its shard. It
-  /// needs size() MiB of memory besides, at most.
-  ///
-  /// @param mine this rank's array: the shards, in the order of the ranks
-  /// @param counts size() numbers of elements, of the shard of each rank; the
-  ///   same on every rank
-  /// @param out counts[rank()] elements: the sum of this rank's shard; may be
-  ///   where the shard lies in `mine`
-  void reduce_scatter_sum(const float* mine, const std::size_t* counts,
-                          float* out);
-
  protected:
   Communicator() = default;
 
  private:
-  // exchange_pieces() does exchange() with the other ranks; rank()'s own piece
-  // is none of its business. The pieces are valid, and it is never called for
-  // one rank alone.
+  // Implements exchange() with the other ranks; rank()'s own piece is copied by
+  // the caller. The pieces are valid, and size() is above 1.
   virtual void exchange_pieces(const ConstBytes* send,
                                const MutableBytes* receive) = 0;
 };
 
-/// launched_ranks() is how many ranks the environment says that this program
-/// was started as (by mpirun of Open MPI, MPICH or MVAPICH2, or by srun with
-/// one of their plug-ins); 1 when it says nothing. A program that was built
-/// without MPI refuses more than 1: each of its processes would train alone.
+/// launched_ranks() returns the number of ranks that this program was started
+/// with, according to the environment (mpirun of Open MPI, MPICH or MVAPICH2,
+/// or srun with one of their plug-ins), or 1. A program that was built without
+/// MPI should refuse more than 1, because each process would train alone.
 SWAMP_API int launched_ranks();
 
 }  // namespace swamp

@@ -1,18 +1,18 @@
 /// @file
-/// What a mixed-precision optimizer does to lists of tensors between backward
-/// and the next forward: cast, accumulate, norm, count of zeros, step. Every
-/// function goes over its lists once, on all slaves; its results are the same
-/// bits on every machine, backend, transfer mode, ISA and number of slaves.
+/// The operations of a mixed-precision optimizer on lists of tensors: cast,
+/// accumulate, norm, count of zeros, step. Every function makes one pass over
+/// its lists, on all slaves; its results are the same bits on every machine,
+/// backend, transfer mode, ISA and number of slaves.
 ///
 /// Common to all: any thread may call, also several at once on one machine.
-/// Arrays are contiguous, belong to the caller and must not overlap (but for
-/// one that is given twice to be read). Lists that go together have as many
-/// tensors, and tensor i of each as many elements. Every function throws Error
-/// before anything is written, with the list's name and the tensor's index in
-/// the text: SWAMP_INVALID_ARGUMENT for lists that do not agree, an unknown
-/// dtype, null data with a count, or data not aligned to its element;
-/// SWAMP_UNSUPPORTED for a dtype that the function does not take. `machine` is
-/// where to run; null: Machine::default_machine().
+/// Arrays are contiguous, belong to the caller and must not overlap, except
+/// that an input may be given twice. Corresponding lists have the same number
+/// of tensors, and tensors i the same number of elements. Every function throws
+/// Error before anything is written, with the list's name and the tensor's
+/// index in the text: SWAMP_INVALID_ARGUMENT for lists that do not agree, an
+/// unknown dtype, null data with a count, or data not aligned to its element;
+/// SWAMP_UNSUPPORTED for a dtype that the function does not take. `machine`
+/// runs the operation; null: Machine::default_machine().
 #ifndef SWAMP_FOREACH_H_
 #define SWAMP_FOREACH_H_
 
@@ -74,38 +74,57 @@ SWAMP_API double foreach_norm(TensorList tensors, float inv_scale = 1,
 SWAMP_API std::uint64_t foreach_count_zeros(TensorList tensors,
                                             Machine* machine = nullptr);
 
-/// SgdStep is the numbers of one step of torch.optim.SGD.
-struct SgdStep {
-  double lr = 1e-3;         ///< learning rate
-  double momentum = 0;      ///< 0: momentum_buffers is empty
+/// SgdOptions are the options of torch.optim.SGD, with its defaults.
+struct SgdOptions {
+  double lr = 1e-3;         ///< learning rate, at least 0
+  double momentum = 0;      ///< at least 0; 0: there are no momentum buffers
   double dampening = 0;     ///< of the momentum
-  double weight_decay = 0;  ///< L2 penalty
-  bool nesterov = false;    ///< needs a momentum
-  /// The momentum buffers are set, not moved: the first step.
+  double weight_decay = 0;  ///< L2 penalty; at least 0
+  bool nesterov = false;    ///< needs a momentum and no dampening
+};
+
+/// AdamOptions are the options of torch.optim.Adam, with its defaults.
+/// `decoupled` selects AdamW; AdamWOptions has the defaults of AdamW.
+struct AdamOptions {
+  double lr = 1e-3;         ///< learning rate, at least 0
+  double beta1 = 0.9;       ///< of the first moment, in [0, 1)
+  double beta2 = 0.999;     ///< of the second moment, in [0, 1)
+  double eps = 1e-8;        ///< added to the root, at least 0
+  double weight_decay = 0;  ///< at least 0
+  bool decoupled = false;   ///< true: AdamW's decay; false: L2 penalty
+};
+
+/// AdamWOptions are AdamOptions with the defaults of torch.optim.AdamW:
+/// weight_decay 0.01, decoupled.
+struct AdamWOptions : AdamOptions {
+  /// torch's defaults.
+  AdamWOptions() {
+    weight_decay = 0.01;
+    decoupled = true;
+  }
+};
+
+/// SgdStep describes one step of torch.optim.SGD.
+struct SgdStep : SgdOptions {
+  /// First step: the momentum buffers are set to the gradients.
   bool first = false;
 };
 
-/// AdamStep is the numbers of one step of Adam or AdamW.
-struct AdamStep {
-  double lr = 1e-3;         ///< learning rate
-  double beta1 = 0.9;       ///< of the first moment
-  double beta2 = 0.999;     ///< of the second moment
-  double eps = 1e-8;        ///< added to the root
-  double weight_decay = 0;  ///< L2 penalty, or AdamW's decay
-  bool decoupled = false;   ///< AdamW
+/// AdamStep describes one step of Adam or AdamW.
+struct AdamStep : AdamOptions {
   /// Counted from 1, below 2^53: for the bias corrections.
   std::int64_t step = 1;
 };
 
-/// StepScaling is what happens to a gradient before it is used:
+/// StepScaling is the scaling of a gradient before it is used:
 /// g = f32(f32(g * inv_scale) * clip_coefficient). Gradients are never written.
 struct StepScaling {
   float inv_scale = 1;         ///< usually 1 / loss scale
   float clip_coefficient = 1;  ///< at most 1: see clip_coefficient()
 };
 
-/// clip_coefficient() is max_norm / (norm + 1e-6) as a float where that is
-/// below 1, else 1: Megatron's and torch.nn.utils.clip_grad_norm_'s.
+/// clip_coefficient() returns max_norm / (norm + 1e-6) as a float if that is
+/// below 1, otherwise 1, as Megatron and torch.nn.utils.clip_grad_norm_ do.
 ///
 /// @param max_norm 0 or less: 1
 /// @param norm of all gradients

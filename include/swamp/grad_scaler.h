@@ -23,19 +23,18 @@ struct GradScalerOptions {
   double growth_factor = 2.0;           ///< above 1
   double backoff_factor = 0.5;          ///< below 1
   std::int64_t growth_interval = 2000;  ///< clean updates in a row
-  bool enabled = true;                  ///< false: nothing is done or checked
+  bool enabled = true;                  ///< false: every call is a no-op
 };
 
 /// GradScalerStep is the report of one GradScaler::step().
 struct GradScalerStep {
-  bool found_inf = false;     ///< on this rank or, by the reduction, on another
+  bool found_inf = false;     ///< on this rank or, after the reduction, any
   bool skipped = false;       ///< the optimizer's step() was not called
-  double scale_before = 1.0;  ///< with which these gradients were scaled
-  /// What update() makes of the scale if it is called next, with what all
-  /// optimizers have found since the last one; scale_before where it will
-  /// throw. The scale itself moves in update() only.
+  double scale_before = 1.0;  ///< of these gradients
+  /// The scale that update() would set if it were called next; scale_before if
+  /// it would throw. Only update() changes the scale.
   double scale_after = 1.0;
-  /// Where inf/nan was on this rank, as indices into gradients().
+  /// Position of inf/nan on this rank, as indices into gradients().
   OverflowReport overflow;
   /// Name of the first gradient that held any; "" if there is no name.
   std::string gradient_name;
@@ -55,8 +54,8 @@ struct GradScalerStep {
 ///
 /// One thread at a time may make the calls that change something: scale(),
 /// scale_(), unscale_(), step(), update(), load_state_dict(), the setters.
-/// The const ones may be called from any thread meanwhile, also while a step
-/// runs and from within the optimizer's step(): a lock is held only while
+/// The const ones may be called from any thread at the same time, also while a
+/// step runs and from within the optimizer's step(): a lock is held only while
 /// numbers are copied.
 class SWAMP_API GradScaler {
  public:
@@ -69,20 +68,21 @@ class SWAMP_API GradScaler {
 
   /// The same protocol with another rule.
   ///
-  /// @param rule moves the scale, and says whether an overflow skips the step
+  /// @param rule updates the scale, and decides whether an overflow skips a
+  /// step
   /// @param enabled as GradScalerOptions::enabled
   explicit GradScaler(LossScaler rule, bool enabled = true);
 
-  /// The state goes with it; what is left can only be destroyed or assigned.
+  /// Moves the state; `other` can then only be destroyed or assigned.
   GradScaler(GradScaler&& other) noexcept;
   /// As the constructor.
   GradScaler& operator=(GradScaler&& other) noexcept;
   ~GradScaler();
 
-  /// scale() is the loss times the scale, in the type of the loss.
+  /// scale() returns the loss times the scale, in the type of the loss.
   ///
   /// @param loss of float32
-  /// @throws ScalerError RuntimeError when init_scale is no float32
+  /// @throws ScalerError RuntimeError if init_scale overflows float32
   float scale(float loss);
   /// As for float.
   double scale(double loss);
@@ -101,40 +101,39 @@ class SWAMP_API GradScaler {
   /// @param optimizer one gradient list, one call of the operator
   /// @throws ScalerError in the wrong order (RuntimeError, AssertionError), or
   ///   for float16 gradients (ValueError; see allow_fp16()); Error as
-  ///   amp_foreach_non_finite_check_and_unscale_(). Gradients are untouched
-  ///   then. What the reduction throws passes through; the gradients are then
-  ///   unscaled, and a step() says that nothing was recorded.
+  ///   amp_foreach_non_finite_check_and_unscale_(). The gradients are unchanged
+  ///   then. Exceptions of the reduction pass through; the gradients are
+  ///   unscaled by then, and step() throws because nothing was recorded.
   void unscale_(Optimizer& optimizer);
 
   /// step() calls unscale_() if it was not called, then the optimizer's step()
   /// unless inf or nan was found. If that throws, step() may be called again.
   ///
-  /// @return what was found and done; also kept for last_step()
-  /// @throws ScalerError as unscale_(); AssertionError when the optimizer has
-  ///   no gradients
+  /// @return the report; also kept for last_step()
+  /// @throws ScalerError as unscale_(); AssertionError if the optimizer has no
+  ///   gradients
   GradScalerStep step(Optimizer& optimizer);
 
-  /// update() moves the scale by what all optimizers have found since the last
-  /// update(), and begins a new iteration.
+  /// update() updates the scale from the results of all optimizers since the
+  /// last update(), and begins a new iteration.
   ///
   /// @return the scale before and after
-  /// @throws ScalerError AssertionError when nothing was unscaled; what the
-  ///   rule throws
+  /// @throws ScalerError AssertionError if nothing was unscaled, and as the
+  /// rule
   ScalerStep update();
 
-  /// update() sets the scale, as a float32 where the rule keeps one, and begins
-  /// a new iteration. Counters stay.
+  /// update() sets the scale, rounded to float32 if the rule uses float32, and
+  /// begins a new iteration. Counters do not change.
   ///
-  /// @param new_scale not checked, but that a float32 can hold it
+  /// @param new_scale only checked for overflow of float32
   /// @throws ScalerError AssertionError before the first scale(), RuntimeError
-  ///   when a float32 overflows
+  ///   if it overflows float32
   ScalerStep update(double new_scale);
 
-  /// get_scale() is the scale: as given before the first scale(), 1 when not
-  /// enabled.
+  /// get_scale() returns the scale: init_scale before the first scale(), 1 if
+  /// not enabled.
   double get_scale() const;
-  /// PyTorch's _get_growth_tracker(): clean updates in a row; 0 when not
-  /// enabled.
+  /// PyTorch's _get_growth_tracker(): clean updates in a row; 0 if not enabled.
   ///
   /// @throws Error SWAMP_UNSUPPORTED if the rule has no such counter
   std::int64_t get_growth_tracker() const;
@@ -156,38 +155,38 @@ class SWAMP_API GradScaler {
   void set_growth_factor(double new_factor);
   /// As set_growth_factor().
   void set_backoff_factor(double new_factor);
-  /// As set_growth_factor(). Below the counter it is never met until the next
-  /// overflow.
+  /// As set_growth_factor(). If it is below the counter, the scale cannot grow
+  /// before the next overflow.
   void set_growth_interval(std::int64_t new_interval);
 
-  /// last_step() is the report of the last step() that returned.
+  /// last_step() returns the report of the last step() that returned.
   GradScalerStep last_step() const;
 
-  /// state_dict() is one JSON object with PyTorch's keys (scale, growth_factor,
-  /// backoff_factor, growth_interval, _growth_tracker; another rule's own), and
-  /// an object "swamp"; "{}" when not enabled.
+  /// state_dict() returns one JSON object with PyTorch's keys (scale,
+  /// growth_factor, backoff_factor, growth_interval, _growth_tracker; another
+  /// rule's own), and an object "swamp"; "{}" when not enabled.
   std::string state_dict() const;
-  /// load_state_dict() takes what state_dict() gave, or PyTorch's as JSON.
+  /// load_state_dict() loads the result of state_dict(), or PyTorch's as JSON.
   ///
-  /// @param json the text; not read when not enabled
+  /// @param json the text; ignored if not enabled
   /// @throws ScalerError RuntimeError for "{}"; Error SWAMP_INVALID_ARGUMENT
   ///   that names the key; nothing is changed then
   void load_state_dict(const std::string& json);
 
-  /// Not in PyTorch: float16 gradients are unscaled in place.
+  /// Not in PyTorch: allows unscale_() to unscale float16 gradients in place.
   ///
-  /// @param allow false at first: unscale_() throws ValueError
+  /// @param allow initially false: unscale_() throws ValueError
   void set_allow_fp16(bool allow);
 
-  /// Not in PyTorch: how ranks agree. Called by unscale_() with this rank's
-  /// finding (0 or 1), also when the optimizer has no gradients here; what it
-  /// returns counts instead, non-zero or nan being an overflow. It must give
-  /// the same on all ranks, as MPI_Allreduce with MPI_MAX.
+  /// Not in PyTorch: sets how ranks agree on found_inf. unscale_() calls it
+  /// with this rank's value (0 or 1), even if the optimizer has no gradients
+  /// here, and uses its result: non-zero or nan is an overflow. The result must
+  /// be the same on all ranks, as that of MPI_Allreduce with MPI_MAX.
   ///
-  /// @param reduction an empty one: this rank alone
+  /// @param reduction empty: this rank alone
   void set_found_inf_reduction(std::function<float(float)> reduction);
 
-  /// Not in PyTorch: where scale_() and unscale_() run.
+  /// Not in PyTorch: sets the machine of scale_() and unscale_().
   ///
   /// @param machine must outlive this; null: Machine::default_machine()
   void set_machine(Machine* machine);

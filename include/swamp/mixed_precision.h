@@ -1,7 +1,7 @@
 /// @file
 /// MixedPrecisionOptimizer: everything between backward and the next forward,
 /// as Megatron-LM's Float16OptimizerWithFloat16Params
-/// (megatron/core/optimizer/optimizer.py) does it.
+/// (megatron/core/optimizer/optimizer.py).
 #ifndef SWAMP_MIXED_PRECISION_H_
 #define SWAMP_MIXED_PRECISION_H_
 
@@ -15,6 +15,7 @@
 #include "swamp/amp.h"
 #include "swamp/communicator.h"
 #include "swamp/export.h"
+#include "swamp/foreach.h"
 #include "swamp/loss_scaler.h"
 #include "swamp/optimizer_state.h"
 #include "swamp/step_observer.h"
@@ -23,100 +24,82 @@
 namespace swamp {
 
 /// ModelParameter is one parameter of the model. Its arrays belong to the
-/// caller and stay where they are as long as the optimizer lives.
+/// caller and must not move during the optimizer's lifetime.
 struct ModelParameter {
-  std::string name;  ///< for reports and state dicts; no two are the same
+  std::string name;  ///< for reports and state dicts; unique
   /// The weights that the model computes with, written by every step: float16
   /// or bfloat16 (the optimizer then keeps a float32 master copy), or float32.
   Tensor data;
-  /// As many elements; float16, bfloat16 or float32, read by every step. Where
-  /// the step is not fused, a float32 gradient is Megatron's main_grad: without
+  /// As many elements; float16, bfloat16 or float32, read by every step. If the
+  /// step is not fused, a float32 gradient is Megatron's main_grad: without
   /// accumulation it is unscaled and clipped in place.
   Tensor gradient;
 };
 
-/// ParameterGroup is parameters that share options, as torch.optim's
-/// param_groups.
+/// ParameterGroup is a group of parameters that share options, as in
+/// torch.optim.
 struct ParameterGroup {
   std::vector<ModelParameter> parameters;  ///< may be empty
   std::optional<double> lr;                ///< instead of the optimizer's
   std::optional<double> weight_decay;      ///< instead of the optimizer's
 };
 
-/// SgdOptions are those of torch.optim.SGD.
-struct SgdOptions {
-  double lr = 1e-3;         ///< at least 0
-  double momentum = 0;      ///< at least 0
-  double dampening = 0;     ///< of the momentum
-  double weight_decay = 0;  ///< L2 penalty; at least 0
-  bool nesterov = false;    ///< needs a momentum and no dampening
-};
-
-/// AdamOptions are those of torch.optim.Adam and AdamW.
-struct AdamOptions {
-  double lr = 1e-3;            ///< at least 0
-  double beta1 = 0.9;          ///< in [0, 1)
-  double beta2 = 0.999;        ///< in [0, 1)
-  double eps = 1e-8;           ///< at least 0
-  double weight_decay = 0.01;  ///< at least 0
-  bool decoupled = true;       ///< AdamW; false: Adam's L2 penalty
-};
-
-/// How the gradients of several micro batches, or ranks, become one.
+/// How the gradients of several micro batches, or ranks, are combined.
 enum class GradientReduction {
-  mean,  ///< their sum, divided by their number
-  sum    ///< their sum
+  mean,  ///< sum divided by the number
+  sum    ///< sum
 };
 
-/// MixedPrecisionOptions have Megatron's names and defaults.
+/// MixedPrecisionOptions has Megatron's names and defaults.
 struct MixedPrecisionOptions {
   bool fp16 = false;  ///< the 16-bit parameters are float16
   bool bf16 = false;  ///< the 16-bit parameters are bfloat16
-  /// A constant loss scale; 0 is unset, as in Megatron. Without one, fp16 has
-  /// the dynamic scaler of the next four, and bf16 none.
+  /// A constant loss scale; 0 is unset, as in Megatron. If unset, fp16 uses the
+  /// dynamic scaler of the next four options, and bf16 no scaler.
   double loss_scale = 0;
   double initial_loss_scale = 4294967296.0;  ///< 2^32
   double min_loss_scale = 1.0;               ///< of the dynamic scaler
   double loss_scale_window = 1000;           ///< growth interval
   std::int64_t hysteresis = 2;               ///< of the dynamic scaler
-  /// Any other rule, by a name of LossScaler::names(), instead of the above;
-  /// it also says which overflows are skipped.
+  /// Another rule, by a name of LossScaler::names(), instead of the above. It
+  /// also decides which overflows skip the step.
   std::string scaler;
   ScalerOptions scaler_options;  ///< of `scaler`
 
   double clip_grad = 1.0;  ///< largest global 2-norm; 0: no clipping
   bool log_num_zeros_in_grad = false;  ///< count the zeros of the gradients
-  std::variant<AdamOptions, SgdOptions> optimizer;  ///< the inner one
+  /// The inner optimizer; AdamW unless set.
+  std::variant<AdamOptions, SgdOptions> optimizer = AdamWOptions();
 
-  /// Micro batches in a step: above 1, accumulate_gradients() is called after
+  /// Micro batches in a step. If above 1, call accumulate_gradients() after
   /// each backward.
   std::int64_t micro_batches = 1;
   GradientReduction reduction = GradientReduction::mean;  ///< of micro batches
 
-  /// The ranks that step together. Each has parameters of its own
-  /// (model-parallel), or, with `shard`, all have the same ones.
+  /// The ranks that step together. Each has its own parameters
+  /// (model-parallel), or, with `shard`, all have the same.
   Communicator* communicator = nullptr;  ///< null: alone
-  /// ZeRO: every rank comes with the gradients of its own part of the batch,
-  /// owns a shard of master weights and moments, and all gather the weights.
+  /// ZeRO: every rank has the gradients of its own part of the batch and owns a
+  /// shard of master weights and moments; all gather the weights.
   bool shard = false;
 
-  /// Two passes instead of Megatron's six: one reads the gradients (inf, nan
-  /// and norm), one does all the rest, and no main gradients are kept. The same
-  /// bits. Counting zeros needs the six.
+  /// Two passes instead of Megatron's six, with the same bits: one reads the
+  /// gradients (inf, nan and norm), one does the rest, and no main gradients
+  /// are kept. Counting zeros needs the six.
   bool fused = true;
 
   Machine* machine = nullptr;        ///< null: Machine::default_machine()
-  StepObserver* observer = nullptr;  ///< hears timers and events; may be null
+  StepObserver* observer = nullptr;  ///< of timers and events; may be null
 };
 
-/// StepResult is what a step did: Megatron's (success, grad_norm, num_zeros),
-/// and why.
+/// StepResult is the result of a step: Megatron's (success, grad_norm,
+/// num_zeros), and the reasons.
 struct StepResult {
-  /// False: overflow; no weight or moment has moved. A few rules, as
-  /// DeepSpeed's static one, take the step all the same.
+  /// False after an overflow: no weight or moment was changed. A few rules, for
+  /// example DeepSpeed's static one, take the step nevertheless.
   bool success = false;
-  std::optional<double> grad_norm;         ///< before clipping; 0: clip_grad is
-  std::optional<std::uint64_t> num_zeros;  ///< 0: not counted
+  std::optional<double> grad_norm;  ///< before clipping; 0 if clip_grad is 0
+  std::optional<std::uint64_t> num_zeros;  ///< 0 if not counted
   double loss_scale = 1;                   ///< of the step's loss
   double next_loss_scale = 1;              ///< for the next step
   /// Of this rank; with `shard`, of the shard that this rank owns: the
@@ -130,9 +113,9 @@ struct StepResult {
   std::string warning;  ///< of the loss scaler; usually ""
 };
 
-/// MixedPrecisionOptimizer moves the weights of a model in mixed precision. One
-/// thread at a time, but for get_loss_scale(), which any thread may call while
-/// a step runs.
+/// MixedPrecisionOptimizer updates the weights of a model in mixed precision.
+/// One thread at a time may call, except that any thread may call
+/// get_loss_scale() while a step runs.
 class SWAMP_API MixedPrecisionOptimizer {
  public:
   /// Copies the weights into float32 masters. The arrays of the parameters must
@@ -150,7 +133,7 @@ class SWAMP_API MixedPrecisionOptimizer {
   MixedPrecisionOptimizer(const MixedPrecisionOptimizer&) = delete;
   MixedPrecisionOptimizer& operator=(const MixedPrecisionOptimizer&) = delete;
 
-  /// scale_loss() is loss * get_loss_scale() in float32.
+  /// scale_loss() returns loss * get_loss_scale() in float32.
   ///
   /// @param loss of a micro batch
   float scale_loss(float loss) const noexcept;
@@ -164,25 +147,26 @@ class SWAMP_API MixedPrecisionOptimizer {
   /// accumulate_gradients() adds the gradients of a micro batch to the main
   /// gradients, in float32.
   ///
-  /// @throws Error SWAMP_INVALID_ARGUMENT when micro_batches is 1, or so many
+  /// @throws Error SWAMP_INVALID_ARGUMENT if micro_batches is 1, or if that
+  /// many
   ///   have been added since the last step
   void accumulate_gradients();
 
-  /// step() goes from the model's gradients to its next weights, in Megatron's
+  /// step() computes the model's next weights from its gradients, in Megatron's
   /// order: copy to main, unscale and check, found_inf of all ranks, update of
   /// the scaler; then, unless there was an overflow, clip, count zeros, the
   /// inner step, copy to the model. With `shard` or other ranks it is
   /// collective.
   ///
-  /// After an error the gradients are spent (they may be unscaled already, and
-  /// accumulated ones are forgotten): go on with new ones.
+  /// After an error the gradients cannot be used again: they may be unscaled
+  /// already, and accumulated ones are lost.
   ///
-  /// @throws Error SWAMP_INVALID_ARGUMENT when micro batches are missing;
-  ///   ScalerError of the scaler's policy, with no weight moved; what the
-  ///   communicator throws
+  /// @throws Error SWAMP_INVALID_ARGUMENT if micro batches are missing, and as
+  /// the
+  ///   communicator; ScalerError of the scaler's policy, with no weight changed
   StepResult step();
 
-  /// Steps taken: those that were skipped do not count.
+  /// Number of steps taken, without the skipped ones.
   std::int64_t step_count() const noexcept;
 
   /// set_lr() changes the learning rate of a group, for schedules.
@@ -204,15 +188,16 @@ class SWAMP_API MixedPrecisionOptimizer {
   /// With `shard` it is collective and gives every rank the whole state.
   OptimizerState state_dict() const;
 
-  /// load_state_dict() takes what state_dict() gave, on any number of ranks,
-  /// and writes the masters into the model's 16-bit weights. Old names are
-  /// understood as Megatron understands them. With `shard` it is collective:
-  /// what one rank refuses, none loads.
+  /// load_state_dict() loads the result of state_dict(), on any number of
+  /// ranks, and writes the masters into the model's 16-bit weights. Old names
+  /// are read as in Megatron. With `shard` it is collective: if one rank
+  /// refuses the dict, no rank loads it.
   ///
   /// @param state with the same parameters
   /// @return Megatron's warnings about old checkpoints; usually none
-  /// @throws Error SWAMP_INVALID_ARGUMENT that names the key; nothing has
-  ///   changed then
+  /// @throws Error SWAMP_INVALID_ARGUMENT that names the key; nothing is
+  /// changed
+  ///   then
   std::vector<std::string> load_state_dict(const OptimizerState& state);
 
   /// For swamp's own sources.

@@ -1,5 +1,5 @@
 /// @file
-/// What a GradScaler must know of an optimizer.
+/// Optimizer: the interface between GradScaler and an optimizer.
 #ifndef SWAMP_OPTIMIZER_H_
 #define SWAMP_OPTIMIZER_H_
 
@@ -13,29 +13,29 @@
 
 namespace swamp {
 
-/// Optimizer is what a GradScaler unscales and steps. Derive from it, or wrap
-/// what you have in a FunctionOptimizer. A GradScaler tells optimizers apart by
-/// their address, as PyTorch by id(); it owns none.
+/// Optimizer is what a GradScaler unscales and steps. Derive from it, or use a
+/// FunctionOptimizer. A GradScaler identifies optimizers by their address, as
+/// PyTorch does by id(), and does not own them.
 class SWAMP_API Optimizer {
  public:
   virtual ~Optimizer();
 
-  /// gradients() are all gradients that step() will read, none twice; those
-  /// that are not there (None) are left out. The list must stay valid until the
+  /// gradients() returns all gradients that step() will read, each once,
+  /// without the missing ones (None). The list must stay valid until the
   /// GradScaler's call returns.
   virtual TensorList gradients() = 0;
 
-  /// gradient_name() names a gradient in reports; "" where there is no name.
+  /// gradient_name() returns the name of a gradient for reports; "" if none.
   ///
   /// @param index below gradients().count()
   virtual std::string gradient_name(std::size_t index) const;
 
-  /// step() moves the parameters. What it throws passes through
-  /// GradScaler::step().
+  /// step() updates the parameters. GradScaler::step() passes on its
+  /// exceptions.
   virtual void step() = 0;
 };
 
-/// FunctionOptimizer makes an Optimizer of a list of gradients and a function.
+/// FunctionOptimizer is an Optimizer made from gradients and a function.
 /// It cannot be copied, because its address is its identity.
 class SWAMP_API FunctionOptimizer final : public Optimizer {
  public:
@@ -43,8 +43,8 @@ class SWAMP_API FunctionOptimizer final : public Optimizer {
   ///   them is copied
   /// @param step called by step(); must not be empty
   /// @param names of the gradients, in the same order, or none at all
-  /// @throws Error SWAMP_INVALID_ARGUMENT for an empty function, or when there
-  ///   are names but not as many as gradients
+  /// @throws Error SWAMP_INVALID_ARGUMENT for an empty function, or if the
+  ///   number of names is neither 0 nor that of the gradients
   FunctionOptimizer(TensorList gradients, std::function<void()> step,
                     std::vector<std::string> names = {});
   /// Not to be copied.

@@ -79,23 +79,6 @@ class SWAMP_API Predictor {
   std::unique_ptr<Impl> impl_;
 };
 
-/// MeasuredPoint is one bandwidth measured on SW39000 (which is SW26010-Pro),
-/// in one core group, and what the model makes of the same transfers.
-struct MeasuredPoint {
-  const char* table;     ///< "size", "slaves" or "scan"
-  bool put;              ///< else get
-  std::uint32_t slaves;  ///< that transfer at once
-  std::uint32_t bytes;   ///< of each transfer
-  std::uint32_t offset;  ///< bytes behind a line
-  double measured;       ///< bytes a cycle, all slaves together
-  double predicted;      ///< bytes a cycle
-  /// error() is 0.1 where the model is 10 % too fast.
-  double error() const noexcept { return predicted / measured - 1; }
-};
-
-/// measured_points() are all that the model is to be judged by.
-SWAMP_API std::vector<MeasuredPoint> measured_points();
-
 }  // namespace swamp
 
 #endif  // SWAMP_PREDICT_H_

@@ -1,5 +1,5 @@
 /// @file
-/// swamp.h includes every C++ doorway of swamp.
+/// swamp.h includes all C++ headers of libswamp.
 #ifndef SWAMP_SWAMP_H_
 #define SWAMP_SWAMP_H_
 
@@ -7,7 +7,6 @@
 #include "swamp/c_api.h"
 #include "swamp/communicator.h"
 #include "swamp/error.h"
-#include "swamp/flat_shards.h"
 #include "swamp/float_formats.h"
 #include "swamp/foreach.h"
 #include "swamp/grad_scaler.h"

@@ -1,13 +1,32 @@
 #include "master/mpi/exchange.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 
+#include "master/mpi/session.h"
 #include "swamp/error.h"
 
 namespace swamp::mpi {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// Yields the core to other ranks, and sleeps after a longer wait. A pause is
+// short compared with the time waited so far.
+void pause(Clock::duration waited, bool large) {
+  if (waited < milliseconds(1)) {
+    std::this_thread::yield();
+  } else if (large || waited < milliseconds(100)) {
+    std::this_thread::sleep_for(microseconds(50));
+  } else {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
 
 constexpr int kHeaderTag = 1;
 constexpr int kPieceTag = 2;
@@ -21,7 +40,7 @@ std::string list(const std::vector<int>& ranks) {
   return text;
 }
 
-// for_messages() cuts a piece into messages: visit(offset, bytes).
+// Splits a piece into messages: visit(offset, bytes).
 template <class Visit>
 void for_messages(std::size_t bytes, std::size_t message_bytes, Visit visit) {
   for (std::size_t first = 0; first < bytes; first += message_bytes) {
@@ -30,6 +49,90 @@ void for_messages(std::size_t bytes, std::size_t message_bytes, Visit visit) {
 }
 
 }  // namespace
+
+void Requests::send(const void* data, int bytes, int peer, int tag,
+                    MPI_Comm comm) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Isend(data, bytes, MPI_BYTE, peer, tag, comm, &request),
+        "MPI_Isend");
+  add(request);
+  peers_.back() = peer;
+}
+
+void Requests::receive(void* data, int bytes, int peer, int tag,
+                       MPI_Comm comm) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Irecv(data, bytes, MPI_BYTE, peer, tag, comm, &request),
+        "MPI_Irecv");
+  add(request);
+  peers_.back() = peer;
+  receives_.back() = true;
+}
+
+void Requests::add(MPI_Request request) {
+  requests_.push_back(request);
+  peers_.push_back(-1);
+  receives_.push_back(false);
+}
+
+int Requests::test() {
+  done_.resize(requests_.size());
+  statuses_.resize(requests_.size());
+  int count = 0;
+  const int code =
+      MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
+                   done_.data(), statuses_.data());
+  int error_class = MPI_SUCCESS;
+  if (code != MPI_SUCCESS) MPI_Error_class(code, &error_class);
+  if (error_class == MPI_ERR_IN_STATUS) {
+    for (int i = 0; i < count; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const int peer = peers_[static_cast<std::size_t>(done_[at])];
+      const std::string call =
+          "MPI_Testsome (rank " + std::to_string(peer) + ")";
+      check(statuses_[at].MPI_ERROR, call.c_str());
+    }
+  }
+  check(code, "MPI_Testsome");
+  return count == MPI_UNDEFINED ? -1 : count;
+}
+
+bool Requests::wait(int timeout_seconds, bool large) {
+  Clock::time_point heard = Clock::now();
+  for (;;) {
+    const int count = test();
+    if (count < 0) return true;
+    const Clock::time_point now = Clock::now();
+    if (count > 0) {
+      heard = now;
+      continue;
+    }
+    if (timeout_seconds > 0 &&
+        now - heard >= std::chrono::seconds(timeout_seconds)) {
+      return false;
+    }
+    pause(now - heard, large);
+  }
+}
+
+std::vector<int> Requests::missing() const {
+  std::vector<int> ranks;
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    if (requests_[i] != MPI_REQUEST_NULL) ranks.push_back(peers_[i]);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+void Requests::cancel() noexcept {
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    if (requests_[i] == MPI_REQUEST_NULL || !receives_[i]) continue;
+    int done = 0;
+    MPI_Cancel(&requests_[i]);
+    MPI_Test(&requests_[i], &done, MPI_STATUS_IGNORE);
+  }
+}
 
 Exchange::Exchange(MPI_Comm comm, int rank, int size, const MpiOptions& options)
     : comm_(comm),
@@ -62,7 +165,7 @@ void Exchange::run(const ConstBytes* send, const MutableBytes* receive) {
 
 void Exchange::send_headers(const ConstBytes* send,
                             const MutableBytes* receive) {
-  // Each rank begins with the one after it: rank 0 is not everyone's first.
+  // Each rank starts with its successor, so that not all send to rank 0 first.
   for (int step = 1; step < size_; ++step) {
     const int r = (rank_ + step) % size_;
     const auto at = static_cast<std::size_t>(r);
@@ -128,10 +231,9 @@ void Exchange::post_large(const ConstBytes* send, const MutableBytes* receive) {
 void Exchange::complete(bool large) {
   if (requests_.wait(options_.timeout_seconds, large)) return;
   throw Error(SWAMP_INTERNAL, "MpiCommunicator: rank " + std::to_string(rank_) +
-                                  " of " + std::to_string(size_) +
-                                  " has waited " +
+                                  " of " + std::to_string(size_) + " waited " +
                                   std::to_string(options_.timeout_seconds) +
-                                  " s (SWAMP_MPI_TIMEOUT) in vain for " +
+                                  " s (SWAMP_MPI_TIMEOUT) for " +
                                   list(requests_.missing()));
 }
 

@@ -1,14 +1,14 @@
 #include <mpi.h>
 
+#include <climits>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <utility>
 
-#include "master/mpi/check.h"
 #include "master/mpi/exchange.h"
-#include "master/mpi/options.h"
-#include "master/mpi/requests.h"
 #include "master/mpi/session.h"
+#include "master/text.h"
 #include "swamp/mpi.h"
 
 namespace swamp {
@@ -27,13 +27,47 @@ struct MpiCommunicator::Impl {
   int rank;
   int size;
   mpi::Exchange exchange;
-  std::string failure;  // the text of the first one
+  std::string failure;  // text of the first error
   int exceptions = std::uncaught_exceptions();
 };
 
 namespace {
 
-// Errors of `comm`, which is not ours, return for as long as this lives.
+constexpr const char* kTimeout = "SWAMP_MPI_TIMEOUT";
+constexpr int kDefaultTimeout = 300;
+// Smaller pieces are sent with their header.
+constexpr std::size_t kMinMessage = 64;
+constexpr std::size_t kMaxEcho = 100;
+
+// An empty variable counts as unset, like every SWAMP_* variable.
+int environment_timeout() {
+  const char* value = std::getenv(kTimeout);
+  const std::string text = value == nullptr ? "" : value;
+  if (text.empty()) return kDefaultTimeout;
+  if (text.size() > 9 ||
+      text.find_first_not_of("0123456789") != std::string::npos) {
+    master::refuse(kTimeout, "\"" + text.substr(0, kMaxEcho) + "\"",
+                   "a whole number of seconds from 0 (no limit) to 999999999");
+  }
+  return std::stoi(text);
+}
+
+// Fills in the timeout of the environment. Throws Error for a bad option.
+MpiOptions checked(const MpiOptions& options) {
+  if (options.message_bytes < kMinMessage || options.message_bytes > INT_MAX) {
+    master::refuse("MpiCommunicator: options.message_bytes",
+                   std::to_string(options.message_bytes),
+                   "from " + std::to_string(kMinMessage) + " to " +
+                       std::to_string(INT_MAX));
+  }
+  MpiOptions checked = options;
+  // Read it in any case, because a bad value is always an error.
+  const int timeout = environment_timeout();
+  if (checked.timeout_seconds < 0) checked.timeout_seconds = timeout;
+  return checked;
+}
+
+// Makes the errors of the caller's `comm` return while this object lives.
 class ReturnErrors {
  public:
   explicit ReturnErrors(MPI_Comm comm) : comm_(comm) {
@@ -55,7 +89,7 @@ class ReturnErrors {
 };
 
 MPI_Comm duplicate(MPI_Comm comm, int timeout_seconds) {
-  // Not on the stack: MPI may write to it after the wait was given up.
+  // Not on the stack, because MPI may write to it after a timeout.
   auto copy = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
   MPI_Request request = MPI_REQUEST_NULL;
   mpi::check(MPI_Comm_idup(comm, copy.get(), &request), "MPI_Comm_idup");
@@ -64,7 +98,7 @@ MPI_Comm duplicate(MPI_Comm comm, int timeout_seconds) {
   if (!requests.wait(timeout_seconds, false)) {
     static_cast<void>(copy.release());
     throw Error(SWAMP_INTERNAL,
-                "MpiCommunicator: not all ranks have made one; waited " +
+                "MpiCommunicator: not all ranks have created one after " +
                     std::to_string(timeout_seconds) + " s (SWAMP_MPI_TIMEOUT)");
   }
   mpi::check(MPI_Comm_set_errhandler(*copy, MPI_ERRORS_RETURN),
@@ -91,17 +125,17 @@ std::unique_ptr<MpiCommunicator::Impl> join(
 }
 
 std::unique_ptr<MpiCommunicator::Impl> join_world(const MpiOptions& options) {
-  const MpiOptions checked = mpi::checked(options);
+  const MpiOptions good = checked(options);
   auto session = std::make_unique<mpi::Session>(true);
-  return join(std::move(session), MPI_COMM_WORLD, checked);
+  return join(std::move(session), MPI_COMM_WORLD, good);
 }
 
 std::unique_ptr<MpiCommunicator::Impl> join_fortran(int handle,
                                                     const MpiOptions& options) {
-  const MpiOptions checked = mpi::checked(options);
+  const MpiOptions good = checked(options);
   auto session = std::make_unique<mpi::Session>(false);
   const MPI_Comm comm = MPI_Comm_f2c(handle);
-  // Open MPI has a null pointer for a handle that it does not know.
+  // Open MPI returns a null pointer for an unknown handle.
   const bool none = comm == MPI_COMM_NULL || comm == MPI_Comm{};
   int inter = 0;
   if (!none) {
@@ -109,13 +143,13 @@ std::unique_ptr<MpiCommunicator::Impl> join_fortran(int handle,
     mpi::check(MPI_Comm_test_inter(comm, &inter), "MPI_Comm_test_inter");
   }
   if (none || inter != 0) {
-    throw Error(
-        SWAMP_INVALID_ARGUMENT,
-        "MpiCommunicator::from_fortran: handle " + std::to_string(handle) +
-            (inter != 0 ? " is an intercommunicator" : " is no communicator") +
-            "; expected that of an intracommunicator");
+    master::refuse(
+        "MpiCommunicator::from_fortran: handle",
+        std::to_string(handle) + (inter != 0 ? ", an intercommunicator"
+                                             : ", which is not a communicator"),
+        "the handle of an intracommunicator");
   }
-  return join(std::move(session), comm, checked);
+  return join(std::move(session), comm, good);
 }
 
 }  // namespace
@@ -138,7 +172,7 @@ MpiCommunicator::~MpiCommunicator() {
       std::uncaught_exceptions() > impl_->exceptions ||
       (finalized == 0 && !impl_->session->may_call())) {
     mpi::Session::give_up();
-    // Lost on purpose: MPI may still write into it.
+    // Leaked deliberately, because MPI may still write into it.
     static_cast<void>(impl_.release());
     return;
   }
@@ -158,7 +192,7 @@ void MpiCommunicator::exchange_pieces(const ConstBytes* send,
                                       const MutableBytes* receive) {
   if (!impl_->failure.empty()) {
     throw Error(SWAMP_INTERNAL,
-                "MpiCommunicator: of no more use after: " + impl_->failure);
+                "MpiCommunicator: unusable after: " + impl_->failure);
   }
   impl_->session->require_thread();
   try {

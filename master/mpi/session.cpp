@@ -3,14 +3,14 @@
 #include <mpi.h>
 
 #include <mutex>
+#include <string>
 
-#include "master/mpi/check.h"
-#include "swamp/error.h"
+#include "master/text.h"
 
 namespace swamp::mpi {
 namespace {
 
-// What the process knows of MPI; behind its mutex.
+// State of MPI in this process, guarded by the mutex.
 struct Process {
   std::mutex mutex;
   int sessions = 0;
@@ -25,6 +25,17 @@ Process& process() {
 
 }  // namespace
 
+void check(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  std::string reason = "error " + std::to_string(code);
+  if (MPI_Error_string(code, text, &length) == MPI_SUCCESS && length > 0) {
+    reason.assign(text, static_cast<std::size_t>(length));
+  }
+  throw Error(SWAMP_INTERNAL, std::string(call) + ": " + reason);
+}
+
 Session::Session(bool may_start) {
   const std::lock_guard<std::mutex> lock(process().mutex);
   int finalized = 0;
@@ -32,14 +43,14 @@ Session::Session(bool may_start) {
   check(MPI_Finalized(&finalized), "MPI_Finalized");
   check(MPI_Initialized(&initialized), "MPI_Initialized");
   if (finalized != 0) {
-    throw Error(SWAMP_INVALID_ARGUMENT,
-                "MpiCommunicator: MPI has been finalised; it can be used only "
-                "once in a process");
+    master::refuse("MpiCommunicator: MPI", "a finalised one",
+                   "one that is not, because a process can initialise it only "
+                   "once");
   }
   if (initialized == 0) {
     if (!may_start) {
-      throw Error(SWAMP_INVALID_ARGUMENT,
-                  "MpiCommunicator::from_fortran: MPI is not initialised");
+      master::refuse("MpiCommunicator::from_fortran: MPI",
+                     "one that is not initialised", "MPI_Init before");
     }
     int provided = 0;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided),
@@ -61,10 +72,10 @@ bool Session::may_call() const noexcept {
 
 void Session::require_thread() const {
   if (may_call()) return;
-  throw Error(SWAMP_INVALID_ARGUMENT,
-              "MpiCommunicator: thread: got another one than that which "
-              "initialised MPI, expected that one, because MPI provides less "
-              "than MPI_THREAD_SERIALIZED");
+  master::refuse("MpiCommunicator: thread",
+                 "another one than that which initialised MPI",
+                 "that one, because MPI provides less than "
+                 "MPI_THREAD_SERIALIZED");
 }
 
 Session::~Session() {

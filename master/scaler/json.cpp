@@ -1,10 +1,9 @@
 // Options and checkpoints as JSON. nlohmann-json is header-only, private, and
 // included by libswamp here alone.
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "master/mixed_precision/number_text.h"
 #include "master/scaler/scaler.h"
+#include "master/text.h"
 
 namespace swamp::scaler {
 namespace {
@@ -36,20 +35,6 @@ Json parse(const std::string& name, const std::string& text) {
   }
 }
 
-// word_number() is what a string means as a number, as "inf" or "0x1p+4".
-bool word_number(const std::string& text, double& value) {
-  const master::ClassicLocale scope;
-  if (text == "inf" || text == "-inf" || text == "nan") {
-    value = std::strtod(text.c_str(), nullptr);
-    return true;
-  }
-  const std::size_t digits = text.compare(0, 1, "-") == 0 ? 1 : 0;
-  if (text.compare(digits, 2, "0x") != 0) return false;
-  char* end = nullptr;
-  value = std::strtod(text.c_str(), &end);
-  return end == text.c_str() + text.size();
-}
-
 ScalerValue option_value(const std::string& name, const Json& json) {
   if (json.is_null()) return std::monostate();
   if (json.is_boolean()) return json.get<bool>();
@@ -62,7 +47,7 @@ ScalerValue option_value(const std::string& name, const Json& json) {
   if (json.is_string()) {
     const auto& text = json.get_ref<const std::string&>();
     double value = 0;
-    if (word_number(text, value)) return value;
+    if (master::read_special_number(text, value)) return value;
     return text;
   }
   if (json.is_array()) {
@@ -102,7 +87,8 @@ double read_number(const std::string& name, const Json& json, Kind kind) {
   if (json.is_number()) {
     value = json.get<double>();
   } else if (!json.is_string() ||
-             !word_number(json.get_ref<const std::string&>(), value)) {
+             !master::read_special_number(json.get_ref<const std::string&>(),
+                                          value)) {
     fail(name + ": expected a number");
   }
   return value;

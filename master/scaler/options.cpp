@@ -1,9 +1,6 @@
 // From options to the numbers of a scaler.
-#include <cinttypes>
-#include <cstdio>
-#include <cstdlib>
+#include <cmath>
 
-#include "master/mixed_precision/number_text.h"
 #include "master/scaler/scaler.h"
 
 namespace swamp::scaler {
@@ -51,34 +48,7 @@ double read(const Preset& preset, const Option& option,
                                                  : ", expected a number"));
 }
 
-// decimal_digits() are the fewest that read back the same; they are written as
-// d.ddde+xx.
-std::string shortest(double value) {
-  char text[40];
-  for (int digits = 0; digits <= 16; ++digits) {
-    std::snprintf(text, sizeof text, "%.*e", digits, value);
-    if (std::strtod(text, nullptr) == value) break;
-  }
-  return text;
-}
-
 }  // namespace
-
-std::string python_text(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  const master::ClassicLocale scope;
-  std::string text = shortest(value);
-  const std::size_t e = text.find('e');
-  const int exponent = std::atoi(text.c_str() + e + 1);
-  if (exponent < -4 || exponent >= 16) return text;
-  const std::size_t digits = e - (value < 0 ? 1 : 0) - (e > 2 ? 1 : 0);
-  int decimals = static_cast<int>(digits) - 1 - exponent;
-  if (decimals < 1) decimals = 1;
-  char plain[64];
-  std::snprintf(plain, sizeof plain, "%.*f", decimals, value);
-  return plain;
-}
 
 std::string python_text(const ScalerValue& value) {
   struct Printer {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "master/text.h"
 #include "swamp/loss_scaler.h"
 
 namespace swamp::scaler {
@@ -188,7 +189,7 @@ std::vector<double> mindformers_windows(double max, double min);
 Scaler make_scaler(const Preset& preset, const ScalerOptions& options);
 // python_text() formats a value as Python does: 0.5, 4.0, 1e-05, inf.
 std::string python_text(const ScalerValue& value);
-std::string python_text(double value);
+using master::python_text;
 // option_text() formats a given option, or its default if it is not given.
 std::string option_text(const ScalerOptions& options, const char* name,
                         double preset);

@@ -171,20 +171,20 @@ int c_abi_step_sgd(void) {
 
   options.dampening = 0.5;
   REFUSED(TAKE(a.tensors[kExpAvgs]), SWAMP_INVALID_ARGUMENT,
-          "options.dampening: 0.5");
+          "options.dampening: got 0.5");
   options.dampening = 0.0;
   options.nesterov = 2;
   REFUSED(TAKE(a.tensors[kExpAvgs]), SWAMP_INVALID_ARGUMENT,
-          "options.nesterov: 2");
+          "options.nesterov: got 2");
   options.nesterov = 0;
   REFUSED(TAKE(NULL), SWAMP_INVALID_ARGUMENT, "exp_avgs: null");
   options.momentum = 0.0;
   REFUSED(TAKE(a.tensors[kExpAvgs]), SWAMP_INVALID_ARGUMENT,
           "exp_avgs: a list of 2 tensors");
   REFUSED(take(&a, &options, 1, &found_inf, &norm), SWAMP_INVALID_ARGUMENT,
-          "exp_avg_sqs: a list of 2 tensors");
+          "exp_avg_sqs: got a list of 2 tensors");
   options.optimizer = 2;
-  REFUSED(TAKE(NULL), SWAMP_INVALID_ARGUMENT, "options.optimizer: 2");
+  REFUSED(TAKE(NULL), SWAMP_INVALID_ARGUMENT, "options.optimizer: got 2");
 #undef TAKE
   CHECK(found_inf == 0.0f && norm == 0.0);
   CHECK(all_are(&a, -1.1875f, 3.1875f, 1.75f, 0.0f, 0xbf98, 0x404c));
@@ -283,18 +283,18 @@ int c_abi_step_errors(void) {
   CHECK(take(&a, &options, 1, &found_inf, &norm) == SWAMP_INVALID_ARGUMENT); \
   CHECK(says(word))
   BAD(struct_size, 8, "options.struct_size");
-  BAD(max_norm, -1.0, "options.max_norm: -1");
-  BAD(max_norm, (double)NAN, "options.max_norm: nan");
-  BAD(lr, -0.5, "options.lr: -0.5");
-  BAD(beta1, 1.0, "options.beta1: 1");
+  BAD(max_norm, -1.0, "options.max_norm: got -1");
+  BAD(max_norm, (double)NAN, "options.max_norm: got nan");
+  BAD(lr, -0.5, "options.lr: got -0.5");
+  BAD(beta1, 1.0, "options.beta1: got 1");
   BAD(beta2, -0.5, "options.beta2");
   BAD(eps, (double)INFINITY, "options.eps");
   BAD(weight_decay, (double)NAN, "options.weight_decay");
-  BAD(step, 0, "options.step: 0");
-  BAD(step, (int64_t)1 << 53, "options.step: 9007199254740992");
-  BAD(step, INT64_MIN, "options.step: -9223372036854775808");
-  BAD(decoupled, 2, "options.decoupled: 2");
-  BAD(clip_coefficient, 1.5f, "options.clip_coefficient: 1.5");
+  BAD(step, 0, "options.step: got 0");
+  BAD(step, (int64_t)1 << 53, "options.step: got 9007199254740992");
+  BAD(step, INT64_MIN, "options.step: got -9223372036854775808");
+  BAD(decoupled, 2, "options.decoupled: got 2");
+  BAD(clip_coefficient, 1.5f, "options.clip_coefficient: got 1.5");
 #undef BAD
   options = some_options();
   a.tensors[kExpAvgSqs][1].count = 36;

@@ -16,7 +16,7 @@ int main() {
   options.initial_loss_scale = 65536;
   options.hysteresis = 1;
   options.clip_grad = 1.0;
-  swamp::AdamOptions adamw;
+  swamp::AdamWOptions adamw;
   adamw.lr = 0.01;
   options.optimizer = adamw;
   swamp::MixedPrecisionOptimizer optimizer({group}, options);

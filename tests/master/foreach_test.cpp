@@ -63,6 +63,14 @@ TEST(ForeachCast, SameBitsOnEveryMachine) {
 }
 
 // Mixed dtypes in one list.
+// The quotient of a 16-bit gradient is rounded to 16 bits before the cast.
+TEST(ForeachCast, RoundsTheQuotientBeforeTheCast) {
+  std::uint16_t gradient = float16_from_float(1);
+  float out = 0;
+  foreach_cast_(Tensor{&out, 1, kFloat32}, Tensor{&gradient, 1, kFloat16}, 3);
+  EXPECT_EQ(out, float16_to_float(float16_from_float(1.0f / 3)));
+}
+
 TEST(ForeachCast, MixedList) {
   Random random(4);
   FormatList half(kFloat16, {5, 3}), single(kFloat32, {5, 3});

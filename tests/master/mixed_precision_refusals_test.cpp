@@ -25,32 +25,33 @@ using Options = MixedPrecisionOptions;
 using Groups = std::vector<ParameterGroup>;
 
 TEST(MixedPrecisionRefuses, Options) {
-  expect_refused("fp16: true with bf16; expected one of them",
+  expect_refused("fp16: got true with bf16, expected one of them",
                  [](Options& o, Groups&) { o.fp16 = o.bf16 = true; });
-  expect_refused("clip_grad: -1; expected a number, at least 0",
+  expect_refused("clip_grad: got -1, expected a number, at least 0",
                  [](Options& o, Groups&) { o.clip_grad = -1; });
-  expect_refused("micro_batches: 0; expected at least 1",
+  expect_refused("micro_batches: got 0, expected at least 1",
                  [](Options& o, Groups&) { o.micro_batches = 0; });
-  expect_refused("shard: true without a communicator; expected one",
-                 [](Options& o, Groups&) { o.shard = true; });
-  expect_refused("beta1: 1; expected a number in [0, 1)",
+  expect_refused(
+      "shard: got true without a communicator, expected a communicator",
+      [](Options& o, Groups&) { o.shard = true; });
+  expect_refused("beta1: got 1, expected a number in [0, 1)",
                  [](Options& o, Groups&) {
                    std::get<AdamOptions>(o.optimizer).beta1 = 1;
                  });
-  expect_refused("momentum: 0; expected a momentum above 0 with nesterov",
+  expect_refused("momentum: got 0, expected a momentum above 0 with nesterov",
                  [](Options& o, Groups&) {
                    SgdOptions sgd;
                    sgd.nesterov = true;
                    o.optimizer = sgd;
                  });
-  expect_refused("groups[0].lr: -2; expected a finite number, at least 0",
+  expect_refused("groups[0].lr: got -2, expected a finite number, at least 0",
                  [](Options&, Groups& g) { g[0].lr = -2; });
 }
 
 TEST(MixedPrecisionRefuses, TiedArraysAndLittleLdm) {
   expect_refused(
-      "groups: the data of 'w' and the data of 'v' overlap; expected arrays "
-      "that share no memory",
+      "groups: got the data of 'w' and the data of 'v', which overlap, "
+      "expected arrays that share no memory",
       [](Options&, Groups& g) {
         static float gradient;
         ModelParameter tied = g[0].parameters[0];
@@ -59,7 +60,7 @@ TEST(MixedPrecisionRefuses, TiedArraysAndLittleLdm) {
         g[0].parameters.push_back(tied);
       });
   expect_refused(
-      "loss_scale: 8 with the scaler torch.amp.GradScaler; expected "
+      "loss_scale: got 8 with the scaler torch.amp.GradScaler, expected "
       "one of them",
       [](Options& o, Groups&) {
         o.loss_scale = 8;
@@ -70,7 +71,7 @@ TEST(MixedPrecisionRefuses, TiedArraysAndLittleLdm) {
   config.ldm_bytes = 2048;
   const auto machine = make_machine(config);
   expect_refused(
-      "machine: 2048 bytes of LDM; expected at least 4096 for the "
+      "machine: got 2048 bytes of LDM, expected at least 4096 for the "
       "arrays of a step (SWAMP_LDM_BYTES)",
       [&](Options& o, Groups&) { o.machine = machine.get(); });
 }
@@ -93,22 +94,23 @@ TEST(MixedPrecisionRefuses, MoreThanThereIsMemoryFor) {
 
 TEST(MixedPrecisionRefuses, Parameters) {
   expect_refused(
-      "groups[0].parameters[0].data.dtype: float16 without fp16; expected the "
+      "groups[0].parameters[0].data.dtype: got float16 without fp16, expected "
+      "the "
       "option fp16",
       [](Options&, Groups& g) { g[0].parameters[0].data.dtype = kFloat16; });
   expect_refused(
-      "groups[0].parameters[0].gradient.count: 0; expected 1, as "
+      "groups[0].parameters[0].gradient.count: got 0, expected 1, as "
       "the data",
       [](Options&, Groups& g) { g[0].parameters[0].gradient.count = 0; });
   expect_refused(
-      "groups[0].parameters[1].name: 'w' again; expected a name "
+      "groups[0].parameters[1].name: got 'w' again, expected a name "
       "that no other parameter has",
       [](Options&, Groups& g) {
         g[0].parameters.push_back(g[0].parameters[0]);
       });
   expect_refused(
-      "groups[0].parameters[0].data.data: null with a count of 1; "
-      "expected the address of so many elements",
+      "groups[0].parameters[0].data.data: got null, expected the address of 1 "
+      "elements",
       [](Options&, Groups& g) { g[0].parameters[0].data.data = nullptr; });
 }
 

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <set>
 
-#include "master/mixed_precision/slices.h"
+#include "master/optim/mixed_precision.h"
 #include "small_model.h"
 #include "support/thread_communicator.h"
 #include "swamp/error.h"

@@ -157,11 +157,12 @@ TEST(MixedPrecisionState, AMomentumThatWasNotMade) {
   momentum.optimizer = SgdOptions{0.1, 0.9, 0, 0, true};
   Trainer saved(momentum), loaded(plain);
   saved.steps(1, 1);
-  EXPECT_EQ(error_of([&] {
-              loaded.optimizer.load_state_dict(saved.optimizer.state_dict());
-            }),
-            "state dict: optimizer.param_groups.0.momentum: 0.9; expected 0, "
-            "as the optimizer was made");
+  EXPECT_EQ(
+      error_of([&] {
+        loaded.optimizer.load_state_dict(saved.optimizer.state_dict());
+      }),
+      "state dict: optimizer.param_groups.0.momentum: got 0.9, expected 0, "
+      "as the optimizer was made");
 }
 
 // nesterov and AdamW's decay go with the state, as in torch.
@@ -194,22 +195,22 @@ TEST(MixedPrecisionState, WhatDoesNotFitChangesNothing) {
     EXPECT_EQ(other.optimizer.state_dict().tensors, own.tensors);
     EXPECT_EQ(other.optimizer.state_dict().texts, own.texts);
   };
-  expect_refused("optimizer.step: missing",
+  expect_refused("optimizer.step: got nothing, expected",
                  [](OptimizerState& s) { s.texts.erase("optimizer.step"); });
   expect_refused("optimizer.step: got 1.5, expected a whole number",
                  [](OptimizerState& s) { s.texts["optimizer.step"] = "1.5"; });
-  expect_refused("optimizer.param_groups.0.lr: 'fast'; expected a number",
+  expect_refused("optimizer.param_groups.0.lr: got 'fast', expected a number",
                  [](OptimizerState& s) {
                    s.texts["optimizer.param_groups.0.lr"] = "fast";
                  });
-  expect_refused("lr: -1; expected", [](OptimizerState& s) {
+  expect_refused("lr: got -1, expected", [](OptimizerState& s) {
     s.texts["optimizer.param_groups.0.lr"] = "-1";
   });
-  expect_refused("optimizer.state.p17.exp_avg_sq: missing; expected 65",
+  expect_refused("optimizer.state.p17.exp_avg_sq: got nothing, expected 65",
                  [](OptimizerState& s) {
                    s.tensors.erase("optimizer.state.p17.exp_avg_sq");
                  });
-  expect_refused("fp32_from_fp16_params.p3: 63 elements; expected 64",
+  expect_refused("fp32_from_fp16_params.p3: got 63 elements, expected 64",
                  [](OptimizerState& s) {
                    s.tensors["fp32_from_fp16_params.p3"].pop_back();
                  });
@@ -217,18 +218,18 @@ TEST(MixedPrecisionState, WhatDoesNotFitChangesNothing) {
     s.texts["grad_scaler"] = "{\"growth_tracker\": 1}";
   });
   expect_refused(
-      "optimizer.param_groups.1: there; expected 1 groups",
+      "optimizer.param_groups.1: got an entry, expected 1 groups",
       [](OptimizerState& s) { s.texts["optimizer.param_groups.1.lr"] = "1"; });
   expect_refused(
-      "decoupled_weight_decay: 2; expected 0 or 1", [](OptimizerState& s) {
+      "decoupled_weight_decay: got 2, expected 0 or 1", [](OptimizerState& s) {
         s.texts["optimizer.param_groups.0.decoupled_weight_decay"] = "2";
       });
-  expect_refused("37 tensors; expected 36", [](OptimizerState& s) {
+  expect_refused("got 37 tensors, expected 36", [](OptimizerState& s) {
     s.tensors["optimizer.state.other.exp_avg"] = {};
   });
   for (const std::string step : {"1e300", "9007199254740991", "-1", "nan"}) {
     expect_refused(
-        step == "nan" ? "optimizer.step: 'nan'; expected a number"
+        step == "nan" ? "optimizer.step: got 'nan', expected a number"
                       : "optimizer.step: got " + step +
                             ", expected a whole number from 0 to 2^53 - 2",
         [&](OptimizerState& s) { s.texts["optimizer.step"] = step; });

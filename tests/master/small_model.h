@@ -65,7 +65,7 @@ inline MixedPrecisionOptions small_options(ScalarType type) {
   options.initial_loss_scale = 1024;
   options.hysteresis = 1;
   options.loss_scale_window = 3;
-  AdamOptions adam;
+  AdamWOptions adam;
   adam.lr = 0.01;
   options.optimizer = adam;
   return options;

@@ -61,10 +61,10 @@ std::string refusal(int handle, const MpiOptions& options = {}) {
 
 TEST(MpiJoin, RefusesWhatIsNoCommunicator) {
   for (const int handle : {-1, 123456, MPI_Comm_c2f(MPI_COMM_NULL)}) {
-    EXPECT_EQ(refusal(handle), "MpiCommunicator::from_fortran: handle " +
+    EXPECT_EQ(refusal(handle), "MpiCommunicator::from_fortran: handle: got " +
                                    std::to_string(handle) +
-                                   " is no communicator; expected that of an "
-                                   "intracommunicator");
+                                   ", which is not a communicator, expected "
+                                   "the handle of an intracommunicator");
   }
 }
 
@@ -75,8 +75,9 @@ TEST(MpiJoin, RefusesAnIntercommunicator) {
   const int side = world().rank() % 2;
   MPI_Comm_split(MPI_COMM_WORLD, side, 0, &half);
   MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - side, 7, &both);
-  EXPECT_NE(refusal(MPI_Comm_c2f(both)).find("is an intercommunicator"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal(MPI_Comm_c2f(both)).find(", an intercommunicator, expected"),
+      std::string::npos);
   MPI_Comm_free(&both);
   MPI_Comm_free(&half);
 }
@@ -88,8 +89,8 @@ TEST(MpiJoin, RefusesBadOptions) {
     MpiOptions options;
     options.message_bytes = bytes;
     EXPECT_EQ(refusal(handle, options),
-              "MpiCommunicator: options.message_bytes is " +
-                  std::to_string(bytes) + "; expected from 64 to 2147483647");
+              "MpiCommunicator: options.message_bytes: got " +
+                  std::to_string(bytes) + ", expected from 64 to 2147483647");
   }
 }
 
@@ -101,8 +102,8 @@ TEST(MpiJoin, RefusesABadTimeout) {
   for (const char* value : {"-1", "2.5", "1e3", "ten", " 3", "1000000000"}) {
     setenv("SWAMP_MPI_TIMEOUT", value, 1);
     EXPECT_EQ(refusal(MPI_Comm_c2f(MPI_COMM_WORLD), options),
-              std::string("SWAMP_MPI_TIMEOUT: \"") + value +
-                  "\" is out of range; expected a whole number of seconds from "
+              std::string("SWAMP_MPI_TIMEOUT: got \"") + value +
+                  "\", expected a whole number of seconds from "
                   "0 (no limit) to 999999999");
   }
   for (const char* value : {"", "0", "999999999"}) {

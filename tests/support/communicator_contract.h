@@ -177,53 +177,12 @@ inline float element(std::size_t rank, std::size_t i) {
 }
 
 // Shards of `counts(r)` elements.
-template <class Counts>
-void check_reduce_scatter(Communicator& ranks, Counts counts_of) {
-  std::vector<std::size_t> counts;
-  std::size_t total = 0;
-  std::size_t offset = 0;
-  for (std::size_t r = 0; r < ranks_of(ranks); ++r) {
-    counts.push_back(counts_of(r));
-    if (r < rank_of(ranks)) offset += counts[r];
-    total += counts[r];
-  }
-  std::vector<float> mine(total);
-  for (std::size_t i = 0; i < total; ++i) mine[i] = element(rank_of(ranks), i);
-  std::vector<float> expected(counts[rank_of(ranks)]);
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    expected[i] = element(0, offset + i);
-    for (std::size_t r = 1; r < ranks_of(ranks); ++r) {
-      expected[i] += element(r, offset + i);
-    }
-  }
-  const auto same = [&](const float* found) {
-    return expected.empty() ||
-           std::memcmp(found, expected.data(),
-                       expected.size() * sizeof(float)) == 0;
-  };
-  std::vector<float> out(expected.size());
-  ranks.reduce_scatter_sum(mine.data(), counts.data(), out.data());
-  EXPECT_TRUE(same(out.data())) << expected.size();
-  ranks.reduce_scatter_sum(mine.data(), counts.data(), mine.data() + offset);
-  EXPECT_TRUE(same(mine.data() + offset)) << "in place, " << expected.size();
-}
-
-inline void check_reduce_scatters(Communicator& ranks) {
-  check_reduce_scatter(ranks, [](std::size_t) { return std::size_t{0}; });
-  check_reduce_scatter(ranks, [](std::size_t) { return std::size_t{5}; });
-  check_reduce_scatter(ranks, [](std::size_t r) { return 1000 * (r % 2) + r; });
-  // More than one round, and of a different number on each rank.
-  check_reduce_scatter(ranks,
-                       [](std::size_t r) { return (r + 1) * 150000 + r % 2; });
-}
-
 inline void check_communicator(Communicator& ranks) {
   check_exchanges(ranks);
   check_max(ranks);
   check_sum(ranks);
   check_gather(ranks);
   check_gather_varied(ranks);
-  check_reduce_scatters(ranks);
   ranks.barrier();
 }
 

@@ -11,6 +11,23 @@
 
 namespace swamp::cli {
 
+// MeasuredPoint is one bandwidth measured on SW39000 (which is SW26010-Pro), in
+// one core group, and the model's for the same transfers.
+struct MeasuredPoint {
+  const char* table;     // "size", "slaves" or "scan"
+  bool put;              // otherwise get
+  std::uint32_t slaves;  // that transfer at once
+  std::uint32_t bytes;   // of each transfer
+  std::uint32_t offset;  // bytes after the start of a line
+  double measured;       // bytes per cycle, all slaves together
+  double predicted;      // bytes per cycle
+  // error() is 0.1 if the model is 10 % too fast.
+  double error() const noexcept { return predicted / measured - 1; }
+};
+
+// Returns all measurements that the model is compared with.
+std::vector<MeasuredPoint> measured_points();
+
 // Predicted is one prediction and its arguments.
 struct Predicted {
   std::string operation;

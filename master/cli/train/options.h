@@ -68,7 +68,7 @@ class TrainArguments {
   bool bf16_ = false;
   std::vector<std::string> scaler_options_;  // KEY=VALUE
   std::string optimizer_ = "adamw";
-  AdamOptions adam_;
+  AdamOptions adam_ = AdamWOptions();
   double sgd_momentum_ = 0.9;
 };
 

@@ -1,6 +1,7 @@
 #ifndef SWAMP_MASTER_CLI_TRAIN_TRAINER_H_
 #define SWAMP_MASTER_CLI_TRAIN_TRAINER_H_
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -22,6 +23,33 @@ struct TrainerState {
   std::uint64_t nonfinite_losses = 0;  // in a row
   OptimizerState optimizer;            // without the weights of a float32 model
   std::map<std::string, std::vector<float>> weights;  // of a float32 model
+};
+
+// Adds up the seconds of the optimizer's timers.
+class Timers : public StepObserver {
+ public:
+  void start(const char* timer, int) override {
+    started_[timer] = std::chrono::steady_clock::now();
+  }
+  void stop(const char* timer) override {
+    const auto found = started_.find(timer);
+    if (found == started_.end()) return;
+    const std::chrono::duration<double> taken =
+        std::chrono::steady_clock::now() - found->second;
+    seconds_[timer] += taken.count();
+    started_.erase(found);
+  }
+  const std::map<std::string, double>& seconds() const noexcept {
+    return seconds_;
+  }
+  void reset() {
+    started_.clear();
+    seconds_.clear();
+  }
+
+ private:
+  std::map<std::string, std::chrono::steady_clock::time_point> started_;
+  std::map<std::string, double> seconds_;
 };
 
 // Trainer is the training job: model, optimizer and data. The same options and

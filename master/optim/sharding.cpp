@@ -1,12 +1,79 @@
-// What ranks send each other when each owns a shard of the optimizer.
+// The slices of a sharded optimizer, and what its ranks send each other.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "master/mixed_precision/impl.h"
+#include "master/optim/mixed_precision.h"
+#include "master/partition.h"
 #include "master/tensor_list.h"
 #include "swamp/float_formats.h"
 #include "swamp/foreach.h"
+
+namespace swamp::master {
+namespace {
+
+// The counts of the float32 weights, as partition() takes them.
+struct MasterWeights {
+  const std::vector<std::size_t>& counts;
+
+  std::size_t size() const noexcept { return counts.size(); }
+  std::size_t count(std::size_t i) const noexcept { return counts[i]; }
+  static std::uint64_t element_bytes(std::size_t) noexcept {
+    return sizeof(float);
+  }
+};
+
+// Moves a cut to the tensor's end if less than a block remains.
+void close_to_end(const std::vector<std::size_t>& counts, std::size_t& segment,
+                  std::size_t& element) {
+  if (element != 0 && counts[segment] - element < kBlockElements) {
+    ++segment;
+    element = 0;
+  }
+}
+
+}  // namespace
+
+std::vector<Slice> whole_slices(const std::vector<std::size_t>& counts) {
+  std::vector<Slice> slices;
+  for (std::size_t p = 0; p < counts.size(); ++p) {
+    slices.push_back({p, 0, counts[p]});
+  }
+  return slices;
+}
+
+std::vector<std::vector<Slice>> cut_slices(
+    const std::vector<std::size_t>& counts, int ranks) {
+  std::uint64_t bytes = 0;
+  for (const std::size_t count : counts) bytes += count * sizeof(float);
+  std::vector<runtime::SlaveRange> ranges(static_cast<std::size_t>(ranks));
+  const int used =
+      partition(MasterWeights{counts}, bytes, ranks, ranges.data());
+
+  std::vector<std::vector<Slice>> shards(static_cast<std::size_t>(ranks));
+  std::size_t segment = 0;
+  std::size_t element = 0;
+  for (int rank = 0; rank < used; ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    std::size_t end_segment = ranges[r].end_segment;
+    std::size_t end_element = ranges[r].end_element;
+    if (rank + 1 == used) {
+      end_segment = counts.size();
+      end_element = 0;
+    }
+    close_to_end(counts, end_segment, end_element);
+    for (; segment < end_segment; ++segment, element = 0) {
+      shards[r].push_back({segment, element, counts[segment] - element});
+    }
+    if (end_element > element && segment == end_segment) {
+      shards[r].push_back({segment, element, end_element - element});
+      element = end_element;
+    }
+  }
+  return shards;
+}
+
+}  // namespace swamp::master
 
 namespace swamp {
 
@@ -14,13 +81,13 @@ using master::Slice;
 
 namespace {
 
-// Pieces lie in a buffer one behind the other, each at a multiple of 4 bytes.
+// Pieces follow each other in a buffer, each at a multiple of 4 bytes.
 std::size_t piece_bytes(ScalarType type, std::size_t count) {
   return (count * master::kScalarTypeBytes[type] + 3) / 4 * 4;
 }
 
-// shard_bytes() is what the pieces of a shard take; array(parameter) is the
-// tensor that they are cut from.
+// Returns the bytes of the pieces of a shard; array(parameter) is the tensor
+// that they are cut from.
 template <class Array>
 std::size_t shard_bytes(const std::vector<Slice>& shard, Array array) {
   std::size_t bytes = 0;
@@ -30,7 +97,7 @@ std::size_t shard_bytes(const std::vector<Slice>& shard, Array array) {
   return bytes;
 }
 
-// is_finite() reads one element of a gradient.
+// Returns whether one element of a gradient is finite.
 bool is_finite(const std::byte* element, ScalarType type) {
   std::uint16_t half = 0;
   float value = 0;
@@ -45,16 +112,16 @@ bool is_finite(const std::byte* element, ScalarType type) {
 
 }  // namespace
 
-// local_gradient() is what this rank has of a parameter's gradient.
+// Returns this rank's gradient of a parameter.
 Tensor MixedPrecisionOptimizer::Impl::local_gradient(std::size_t parameter) {
   if (options.micro_batches == 1) return parameters[parameter].gradient;
   std::vector<float>& sum = local_sums[parameter];
   return {sum.data(), sum.size(), kFloat32};
 }
 
-// reduce_scatter_gradients() gives every rank its shard of the gradients of all
-// ranks, added in the order of the ranks: the bits are those of one rank that
-// accumulates as many micro batches.
+// Gives every rank its shard of the sum of all ranks' gradients, added in the
+// order of the ranks: the same bits as one rank that accumulates as many micro
+// batches.
 void MixedPrecisionOptimizer::Impl::reduce_scatter_gradients() {
   const auto ranks = static_cast<std::size_t>(communicator.size());
   const auto source = [&](std::size_t p) { return local_gradient(p); };
@@ -100,9 +167,9 @@ void MixedPrecisionOptimizer::Impl::reduce_scatter_gradients() {
   }
 }
 
-// overflowing_rank() is the first rank that sent this one an inf or nan for the
-// element of the report, whose tensor is a slice of this rank; -1 if only the
-// sum overflowed. What was received is unchanged since then.
+// Returns the first rank that sent inf or nan for the element of the report,
+// whose tensor is a slice of this rank; -1 if only the sum overflowed. The
+// received pieces are unchanged since then.
 int MixedPrecisionOptimizer::Impl::overflowing_rank(
     const OverflowReport& overflow) {
   const auto source = [&](std::size_t p) { return local_gradient(p); };
@@ -121,7 +188,7 @@ int MixedPrecisionOptimizer::Impl::overflowing_rank(
   return -1;
 }
 
-// gather_model_params() brings the weights that other ranks have moved.
+// Receives the weights that the other ranks have updated.
 void MixedPrecisionOptimizer::Impl::gather_model_params() {
   std::vector<std::size_t>& bytes = rank_bytes;
   bytes.clear();

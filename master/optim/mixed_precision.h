@@ -1,34 +1,93 @@
-// The inside of a MixedPrecisionOptimizer.
-#ifndef SWAMP_MASTER_MIXED_PRECISION_IMPL_H_
-#define SWAMP_MASTER_MIXED_PRECISION_IMPL_H_
+// The implementation of MixedPrecisionOptimizer.
+#ifndef SWAMP_MASTER_OPTIM_MIXED_PRECISION_H_
+#define SWAMP_MASTER_OPTIM_MIXED_PRECISION_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "master/buffer.h"
-#include "master/mixed_precision/inner_optimizer.h"
-#include "master/mixed_precision/slices.h"
 #include "runtime/launch.h"
+#include "swamp/foreach.h"
 #include "swamp/mixed_precision.h"
 
 namespace swamp::master {
 
-// check_options() throws Error that names the option.
+using InnerOptions = std::variant<AdamOptions, SgdOptions>;
+
+// Throws Error that names option and value. `prefix` precedes the name, for
+// example "groups[1].".
+void check_inner_options(const InnerOptions& options,
+                         const std::string& prefix);
+
+// Returns `options` with the values that the group overrides.
+InnerOptions group_options(const InnerOptions& options,
+                           const ParameterGroup& group);
+
+double& lr_of(InnerOptions& options);
+
+// Returns the numbers of the options and their names, for state dicts.
+std::vector<std::pair<const char*, double*>> option_fields(
+    InnerOptions& options);
+
+// Returns the one option that is a flag, and its torch name.
+std::pair<const char*, bool*> option_flag(InnerOptions& options);
+
+// Returns the names of the state arrays of a weight, in the order of StepLists.
+std::vector<const char*> state_names(const InnerOptions& options);
+
+// StepLists is what a step of one group reads and writes, tensor by tensor;
+// params and states are float32.
+struct StepLists {
+  std::size_t group;
+  std::vector<Tensor> params;
+  std::vector<Tensor> gradients;
+  std::vector<Tensor> states[2];
+  std::vector<Tensor> model_params;  // 16-bit, also written; or empty
+};
+
+// Takes a step; `step` counts from 1.
+void inner_step(const InnerOptions& options, const StepLists& lists,
+                std::int64_t step, const StepScaling& scaling,
+                Machine* machine);
+
+// Slice is a range of elements of a parameter.
+struct Slice {
+  std::size_t parameter;  // in the order of all groups
+  std::size_t begin;
+  std::size_t count;
+};
+
+// Returns one slice for each parameter; `counts` are their elements.
+std::vector<Slice> whole_slices(const std::vector<std::size_t>& counts);
+
+// Divides the parameters into one shard for each rank, of nearly equal size,
+// without padding. Cuts lie between grains of the list, and never less than a
+// block before a tensor's end. So the grains of the shards are those of the
+// list, and a norm adds the same numbers in the same order on any number of
+// ranks (as long as a grain is one block: up to kMaxGrains of them).
+std::vector<std::vector<Slice>> cut_slices(
+    const std::vector<std::size_t>& counts, int ranks);
+
+// Throws Error that names the option.
 void check_options(const MixedPrecisionOptions& options);
 
-// check_parameters() throws Error that names the parameter.
+// Throws Error that names the parameter.
 void check_parameters(const std::vector<ParameterGroup>& groups,
                       const MixedPrecisionOptions& options);
 
-// choose_scaler() is Megatron's get_megatron_optimizer(): a constant loss scale
-// first, then the dynamic one of fp16, else none; before all, a named one.
+// Returns the named scaler if there is one; otherwise, as Megatron's
+// get_megatron_optimizer(), that of a constant loss scale, the dynamic one for
+// fp16, or none.
 std::optional<LossScaler> choose_scaler(const MixedPrecisionOptions& options);
 
-// MainSlice is a slice with what the optimizer keeps of it. An array is empty
-// where the model's own is used in its place.
+// MainSlice is a slice with the arrays of the optimizer. An array is empty if
+// the model's own is used instead.
 struct MainSlice {
   Slice slice;
   std::vector<float> master;    // of 16-bit weights
@@ -40,7 +99,7 @@ struct MainSlice {
 
 namespace swamp {
 
-// Impl would be exported with the class that it is the inside of.
+// Hidden, because otherwise Impl would be exported with its class.
 struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
   Impl(std::vector<ParameterGroup> groups,
        const MixedPrecisionOptions& options);
@@ -61,19 +120,19 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
   std::vector<std::vector<float>> local_sums;  // micro batches, before sharding
 
   // The lists of every step, made once.
-  std::vector<Tensor> model_gradients;  // what is copied or accumulated ...
+  std::vector<Tensor> model_gradients;  // copied or accumulated ...
   std::vector<Tensor> gradient_sums;    // ... into these
   std::vector<Tensor> main_gradients;   // of all slices
   std::vector<Tensor> masters;          // float32, of the 16-bit slices
   std::vector<Tensor> rounded_masters;  // the model's weights of the same
   std::vector<master::StepLists> step_lists;
 
-  // What a fused step leaves to its last pass.
+  // Input of the last pass of a fused step.
   bool fused;
   StepScaling scaling;
   std::vector<double> squares;  // of the norm, by grain
 
-  // What a step sends and receives, kept so that it allocates nothing.
+  // Buffers for sending and receiving, kept so that a step allocates nothing.
   std::vector<std::size_t> rank_bytes;
   std::vector<double> all_squares;
   master::Buffer<std::byte> send_memory;
@@ -95,30 +154,30 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
   void inner_step();
   void copy_main_params_to_model_params();
 
-  // What only a sharded one does. sharding.cpp
+  // Only if sharded (sharding.cpp).
   Tensor local_gradient(std::size_t parameter);
   void reduce_scatter_gradients();
   int overflowing_rank(const OverflowReport& overflow);
   void gather_model_params();
 
-  // gather_slices() makes whole parameters of the ranks' slices: `mine` are
-  // this rank's arrays, in the order of its slices. Collective when sharded.
+  // Returns whole parameters from the slices of all ranks. `mine` are this
+  // rank's arrays, in the order of its slices. Collective if sharded.
   std::vector<std::vector<float>> gather_slices(
       const std::vector<const float*>& mine) const;
 
   bool is_16_bit(std::size_t parameter) const {
     return parameters[parameter].data.dtype != kFloat32;
   }
-  // uses_model_gradient() says whether the model's gradient is the main one:
-  // it is only read, or float32 and unscaled in place.
+  // Returns whether the model's gradient is the main gradient: it is only read,
+  // or it is float32 and unscaled in place.
   bool uses_model_gradient(std::size_t parameter) const {
     return !options.shard && options.micro_batches == 1 &&
            (fused || parameters[parameter].gradient.dtype == kFloat32);
   }
-  // slice_of() is a tensor's part that the slice covers.
+  // Returns the part of a tensor that the slice covers.
   static Tensor slice_of(const Tensor& tensor, const master::Slice& slice);
-  // main_param() is float32, main_gradient() too but where a fused step reads
-  // the model's; both have slice.count elements.
+  // Both have slice.count elements of float32, except that a fused step reads
+  // the model's gradient.
   Tensor main_param(master::MainSlice & main) const;
   Tensor main_gradient(master::MainSlice & main) const;
 
@@ -134,4 +193,4 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
 
 }  // namespace swamp
 
-#endif  // SWAMP_MASTER_MIXED_PRECISION_IMPL_H_
+#endif  // SWAMP_MASTER_OPTIM_MIXED_PRECISION_H_

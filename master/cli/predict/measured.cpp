@@ -1,9 +1,9 @@
-// What was measured on SW39000 (shared/reference/sunway.md, 2.2: job 8419757
-// and the study of the same cluster), and what the model says of it.
+// Bandwidths measured on SW39000 (shared/reference/sunway.md, 2.2: job 8419757
+// and the study of the same cluster), and the cost model's for each.
+#include "master/cli/predict/report.h"
 #include "runtime/predict/cost_model.h"
-#include "swamp/predict.h"
 
-namespace swamp {
+namespace swamp::cli {
 namespace {
 
 // One size of table 2.2: cycles of one slave's transfer, and bytes a cycle of
@@ -53,8 +53,8 @@ constexpr ScanRow kScan[] = {
     {260, {3522, 6057, 6169, 3493}},
 };
 
-// modelled() is the bytes a cycle of one transfer of each slave, each on lines
-// of its own.
+// Returns the modelled bytes per cycle if every slave does one transfer, on
+// lines of its own.
 double modelled(const MeasuredPoint& point) {
   predict::GroupTraffic group;
   const predict::Lines lines = predict::lines_of(std::uint64_t{point.offset},
@@ -109,4 +109,4 @@ std::vector<MeasuredPoint> measured_points() {
   return points;
 }
 
-}  // namespace swamp
+}  // namespace swamp::cli

@@ -1,14 +1,103 @@
-// The parts of a step, each of which is one operation over lists.
+// A step, and its parts: each is one operation on lists.
 #include <cmath>
+#include <string>
 
 #include "master/launch.h"
-#include "master/mixed_precision/impl.h"
+#include "master/optim/mixed_precision.h"
+#include "master/text.h"
+#include "swamp/error.h"
 #include "swamp/foreach.h"
 
 namespace swamp {
+namespace {
 
-// accumulate() adds the model's gradients to the sums; the first micro batch
-// sets them.
+// Runs one of Megatron's timers for its lifetime.
+class TimerScope {
+ public:
+  TimerScope(StepObserver* observer, const char* timer)
+      : observer_(observer), timer_(timer) {
+    if (observer_ != nullptr) observer_->start(timer_, 1);
+  }
+  ~TimerScope() {
+    if (observer_ != nullptr) observer_->stop(timer_);
+  }
+  TimerScope(const TimerScope&) = delete;
+  TimerScope& operator=(const TimerScope&) = delete;
+
+ private:
+  StepObserver* observer_;
+  const char* timer_;
+};
+
+// Publishes the loss scale for get_loss_scale() when it ends.
+class LossScaleScope {
+ public:
+  explicit LossScaleScope(MixedPrecisionOptimizer::Impl& impl) : impl_(impl) {}
+  ~LossScaleScope() {
+    impl_.loss_scale.store(impl_.scaler->scale(), std::memory_order_relaxed);
+  }
+  LossScaleScope(const LossScaleScope&) = delete;
+  LossScaleScope& operator=(const LossScaleScope&) = delete;
+
+ private:
+  MixedPrecisionOptimizer::Impl& impl_;
+};
+
+}  // namespace
+
+StepResult MixedPrecisionOptimizer::Impl::step() {
+  StepObserver* observer = options.observer;
+  const std::int64_t micro_batches = options.micro_batches;
+  if (micro_batches != 1 && accumulated != micro_batches) {
+    master::refuse("step()",
+                   "a call after " + std::to_string(accumulated) +
+                       " accumulate_gradients()",
+                   "micro_batches, which is " + std::to_string(micro_batches));
+  }
+  StepResult result;
+  result.loss_scale = result.next_loss_scale = loss_scale;
+  {
+    const TimerScope timer(observer, "optimizer-copy-to-main-grad");
+    copy_model_grads_to_main_grads();
+  }
+  if (scaler) {
+    bool found_inf;
+    {
+      const TimerScope timer(observer, "optimizer-unscale-and-check-inf");
+      found_inf = unscale_and_check(result);
+    }
+    ScalerStep update;
+    {
+      // A rule that throws may have changed the scale before.
+      const LossScaleScope scope(*this);
+      update = scaler->update(found_inf ? 1.0f : 0.0f);
+    }
+    result.warning = update.warning;
+    result.next_loss_scale = loss_scale;
+    event(found_inf ? "grad_scaler.update(True)" : "grad_scaler.update(False)");
+    if (update.skipped) return result;
+  }
+  {
+    const TimerScope timer(observer, "optimizer-clip-main-grad");
+    result.grad_norm = options.clip_grad > 0 ? clip_grad_norm() : 0.0;
+  }
+  {
+    const TimerScope timer(observer, "optimizer-count-zeros");
+    result.num_zeros = options.log_num_zeros_in_grad ? count_zeros() : 0;
+  }
+  {
+    const TimerScope timer(observer, "optimizer-inner-step");
+    inner_step();
+  }
+  {
+    const TimerScope timer(observer, "optimizer-copy-main-to-model-params");
+    copy_main_params_to_model_params();
+  }
+  result.success = true;
+  return result;
+}
+
+// Adds the model's gradients to the sums; the first micro batch sets them.
 void MixedPrecisionOptimizer::Impl::accumulate(float divisor) {
   if (accumulated == 0) {
     foreach_cast_(gradient_sums, model_gradients, 1, options.machine);
@@ -53,8 +142,7 @@ bool MixedPrecisionOptimizer::Impl::unscale_and_check(StepResult& result) {
   return found_inf > 0;
 }
 
-// check_fused() also gathers the squares of the norm, where it will be wanted:
-// that is the same pass.
+// Also computes the squares of the norm if it is needed, in the same pass.
 bool MixedPrecisionOptimizer::Impl::check_fused(OverflowReport& report) {
   if (!(options.clip_grad > 0)) {
     float found_inf = 0;
@@ -66,7 +154,7 @@ bool MixedPrecisionOptimizer::Impl::check_fused(OverflowReport& report) {
   return report.element_count != 0;
 }
 
-// find_squares() fills `squares` with those of the unscaled main gradients.
+// Fills `squares` with those of the unscaled main gradients.
 runtime::SlaveResult MixedPrecisionOptimizer::Impl::find_squares(
     float inv_scale) {
   squares.clear();
@@ -77,10 +165,10 @@ runtime::SlaveResult MixedPrecisionOptimizer::Impl::find_squares(
 
 double MixedPrecisionOptimizer::Impl::clip_grad_norm() {
   event("clip_grad_norm");
-  // Without a scaler nobody has looked at the gradients yet.
+  // Without a scaler there was no pass over the gradients before.
   if (!fused || !scaler) find_squares(1.0f);
-  // The sums of the grains, not of the ranks, are added in the order of the
-  // ranks: so a sharded model has the norm of one that is not.
+  // Add the sums of the grains, not of the ranks, in the order of the ranks, so
+  // that a sharded model has the same norm as an unsharded one.
   const auto ranks = static_cast<std::size_t>(communicator.size());
   std::vector<std::size_t>& bytes = rank_bytes;
   bytes.resize(ranks);

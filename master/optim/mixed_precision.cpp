@@ -1,10 +1,14 @@
-#include "master/mixed_precision/impl.h"
+#include "swamp/mixed_precision.h"
 
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "master/launch.h"
+#include "master/optim/mixed_precision.h"
 #include "master/tensor_list.h"
+#include "master/text.h"
 #include "swamp/error.h"
 #include "swamp/foreach.h"
 
@@ -12,6 +16,10 @@ namespace swamp {
 
 using master::MainSlice;
 using master::Slice;
+
+StepObserver::~StepObserver() = default;
+
+void StepObserver::event(const std::string&) {}
 
 namespace {
 
@@ -26,8 +34,8 @@ Tensor float32_tensor(std::vector<float>& values) {
   return {values.data(), values.size(), kFloat32};
 }
 
-// What the arrays of a step need of LDM with small tiles: the four of Adam, and
-// the five of its fused step.
+// LDM that small tiles need for the four arrays of an Adam step, and for the
+// five of its fused step.
 constexpr std::size_t kStepLdmBytes = 4096;
 constexpr std::size_t kFusedLdmBytes = 8192;
 
@@ -36,14 +44,24 @@ bool has_room(const Machine::Impl& machine, std::size_t ldm_bytes) {
          machine.ldm_bytes >= ldm_bytes;
 }
 
-// require_room() refuses a machine on which a step would stop half-way.
+// Throws Error if a step would fail on this machine after it has begun.
 void require_room(const Machine::Impl& machine) {
   if (has_room(machine, kStepLdmBytes)) return;
-  throw Error(SWAMP_INVALID_ARGUMENT,
-              "machine: " + std::to_string(machine.ldm_bytes) +
-                  " bytes of LDM; expected at least " +
-                  std::to_string(kStepLdmBytes) +
-                  " for the arrays of a step (SWAMP_LDM_BYTES)");
+  master::refuse("machine", std::to_string(machine.ldm_bytes) + " bytes of LDM",
+                 "at least " + std::to_string(kStepLdmBytes) +
+                     " for the arrays of a step (SWAMP_LDM_BYTES)");
+}
+
+// Converts the allocation errors of the standard library to Error.
+template <class Call>
+decltype(auto) or_out_of_memory(Call call) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+  } catch (const std::length_error&) {
+  }
+  throw Error(SWAMP_OUT_OF_MEMORY,
+              "cannot allocate the arrays of a mixed-precision optimizer");
 }
 
 }  // namespace
@@ -114,8 +132,9 @@ void MixedPrecisionOptimizer::Impl::make_slices() {
   }
 }
 
-// step_lists_of() are the lists that a slice belongs to: one a group; in a
-// fused step, whose 16-bit model weights are written with their masters, two.
+// Returns the lists that a slice belongs to. There is one for each group, and
+// in a fused step, which writes the 16-bit model weights with their masters,
+// two.
 master::StepLists& MixedPrecisionOptimizer::Impl::step_lists_of(
     const MainSlice& main) {
   const std::size_t group = group_of_parameter[main.slice.parameter];
@@ -158,6 +177,77 @@ void MixedPrecisionOptimizer::Impl::make_lists() {
     model_gradients.push_back(parameter.gradient);
     gradient_sums.push_back(float32_tensor(local_sums.back()));
   }
+}
+
+MixedPrecisionOptimizer::MixedPrecisionOptimizer(
+    std::vector<ParameterGroup> groups, const MixedPrecisionOptions& options)
+    : impl_(or_out_of_memory([&] {
+        return std::make_unique<Impl>(std::move(groups), options);
+      })) {}
+
+MixedPrecisionOptimizer::~MixedPrecisionOptimizer() = default;
+
+float MixedPrecisionOptimizer::scale_loss(float loss) const noexcept {
+  return loss * static_cast<float>(get_loss_scale());
+}
+
+double MixedPrecisionOptimizer::get_loss_scale() const noexcept {
+  return impl_->loss_scale.load(std::memory_order_relaxed);
+}
+
+const LossScaler* MixedPrecisionOptimizer::loss_scaler() const noexcept {
+  return impl_->scaler ? &*impl_->scaler : nullptr;
+}
+
+std::int64_t MixedPrecisionOptimizer::step_count() const noexcept {
+  return impl_->steps;
+}
+
+void MixedPrecisionOptimizer::accumulate_gradients() {
+  Impl& impl = *impl_;
+  const std::int64_t micro_batches = impl.options.micro_batches;
+  if (micro_batches == 1 || impl.accumulated == micro_batches) {
+    master::refuse(
+        "accumulate_gradients()",
+        "a call after " + std::to_string(impl.accumulated) + " micro batches",
+        "step(), because micro_batches is " + std::to_string(micro_batches));
+  }
+  const bool last = impl.accumulated + 1 == micro_batches;
+  const bool divide = last && impl.options.reduction == GradientReduction::mean;
+  impl.accumulate(divide ? static_cast<float>(micro_batches) : 1);
+  ++impl.accumulated;
+}
+
+StepResult MixedPrecisionOptimizer::step() {
+  return or_out_of_memory([&] { return impl_->step(); });
+}
+
+void MixedPrecisionOptimizer::reload_model_params() {
+  foreach_cast_(impl_->masters, impl_->rounded_masters, 1,
+                impl_->options.machine);
+}
+
+namespace {
+
+void require_group(std::size_t group, std::size_t count) {
+  if (group < count) return;
+  master::refuse("group", std::to_string(group),
+                 "less than " + std::to_string(count));
+}
+
+}  // namespace
+
+void MixedPrecisionOptimizer::set_lr(std::size_t group, double lr) {
+  require_group(group, impl_->groups.size());
+  master::InnerOptions options = impl_->groups[group];
+  master::lr_of(options) = lr;
+  master::check_inner_options(options, "");
+  impl_->groups[group] = options;
+}
+
+double MixedPrecisionOptimizer::lr(std::size_t group) const {
+  require_group(group, impl_->groups.size());
+  return master::lr_of(impl_->groups[group]);
 }
 
 }  // namespace swamp
