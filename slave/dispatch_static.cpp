@@ -1,4 +1,4 @@
-// The dispatch table where there is one target only, known when compiled: on
+// The dispatch table if there is only one target, known at compile time: on
 // Sunway, for the master and, compiled once more, for the slaves. Highway has
 // no such target, so it is its SCALAR; what asks the CPU (dispatch.cpp) needs
 // code of the library.

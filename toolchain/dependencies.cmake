@@ -41,12 +41,12 @@ if(SWAMP_WITH_MPI)
   endif()
 endif()
 
-# swamp_room_libraries is what the objects of the rooms need at link time.
-add_library(swamp_room_libraries INTERFACE)
-target_link_libraries(swamp_room_libraries INTERFACE hwy::hwy Threads::Threads)
+# swamp_dependencies is what the object libraries need at link time.
+add_library(swamp_dependencies INTERFACE)
+target_link_libraries(swamp_dependencies INTERFACE hwy::hwy Threads::Threads)
 if(SWAMP_WITH_OPENMP)
-  target_link_libraries(swamp_room_libraries INTERFACE OpenMP::OpenMP_CXX)
+  target_link_libraries(swamp_dependencies INTERFACE OpenMP::OpenMP_CXX)
 endif()
 if(SWAMP_WITH_HWLOC)
-  target_link_libraries(swamp_room_libraries INTERFACE PkgConfig::hwloc)
+  target_link_libraries(swamp_dependencies INTERFACE PkgConfig::hwloc)
 endif()

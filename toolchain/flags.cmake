@@ -30,18 +30,18 @@ set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_C_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 
-# swamp_room(NAME SOURCES...) makes the object library of one room.
-function(swamp_room name)
+# swamp_component(NAME SOURCES...) makes the object library of one component.
+function(swamp_component name)
   add_library(${name} OBJECT ${ARGN})
   target_include_directories(${name} PUBLIC
     ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${name} PRIVATE swamp_flags)
 endfunction()
 
-# swamp_slave_room(NAME SOURCES...) makes one of code for Sunway's slave cores.
+# swamp_slave_component(NAME SOURCES...) makes one of code for Sunway's slave cores.
 # There is no C++ library there: what would need one must not compile.
-function(swamp_slave_room name)
-  swamp_room(${name} ${ARGN})
+function(swamp_slave_component name)
+  swamp_component(${name} ${ARGN})
   set_target_properties(${name} PROPERTIES SWAMP_SLAVE ON)
   target_compile_options(${name} PRIVATE
     -fno-exceptions -fno-rtti -fno-threadsafe-statics)

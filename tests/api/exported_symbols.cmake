@@ -23,9 +23,9 @@ endforeach()
 if(bad)
   message(FATAL_ERROR "${LIBRARY} must not export:${bad}")
 endif()
-# What is private to the rooms stays hidden.
-foreach(room slave runtime master)
-  if(text MATCHES "swamp::${room}::[^\n]*")
+# What is private to a component stays hidden.
+foreach(component slave runtime master)
+  if(text MATCHES "swamp::${component}::[^\n]*")
     message(FATAL_ERROR "${LIBRARY} must not export: ${CMAKE_MATCH_0}")
   endif()
 endforeach()

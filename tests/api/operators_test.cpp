@@ -1,4 +1,4 @@
-// The C++ doorways of the operators, as a user calls them.
+// The operators through the public C++ API.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -133,7 +133,7 @@ std::uint64_t biggest_grain_bytes(const FakeList& list) {
   return biggest;
 }
 
-// is_grain_edge() says whether a place in the list lies between two grains.
+// is_grain_edge() returns whether a place in the list lies between two grains.
 bool is_grain_edge(const std::vector<GrainRun>& runs, std::size_t segment,
                    std::size_t element) {
   for (const GrainRun& run : runs) {

@@ -13,7 +13,7 @@ class ElfObject {
   static bool is_one(const std::string& image);
   explicit ElfObject(std::string image);
 
-  // is_slave() says whether swcc compiled it for slaves.
+  // is_slave() returns whether swcc compiled it for slaves.
   bool is_slave() const { return has_section(".swamp.slave"); }
   // checked() is the same source, compiled for check mode; empty if not there.
   std::string checked() const { return section(".swamp.check"); }
