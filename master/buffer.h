@@ -18,8 +18,8 @@ class Buffer {
   static_assert(std::is_trivially_destructible_v<T>);
 
  public:
-  // reserve() makes room for `count` elements. If it grows, their contents are
-  // lost. Throws Error SWAMP_OUT_OF_MEMORY.
+  // reserve() returns memory for `count` elements. If it grows, the contents
+  // are lost. Throws Error SWAMP_OUT_OF_MEMORY.
   T* reserve(std::size_t count) {
     if (count > capacity_) {
       const std::size_t bytes = count * sizeof(T);
@@ -36,6 +36,9 @@ class Buffer {
     }
     return data_.get();
   }
+
+  // data() returns the memory of the last reserve().
+  T* data() noexcept { return data_.get(); }
 
  private:
   static constexpr std::align_val_t kAlignment{128};

@@ -66,7 +66,7 @@ SlaveResult Workspace::run_by_grain(Machine::Impl& machine,
   const runtime::CancelGuard guard;
   last_partials_ = {};
   make_ranges(machine, list);
-  std::byte* const base = segments_.reserve(0);
+  std::byte* const base = segments_.data();
   const Grains grains = number_grains(
       SegmentCounts(list.table), [&](std::size_t i, std::size_t first) {
         reinterpret_cast<Segment*>(base + i * list.table.stride)
@@ -95,7 +95,7 @@ SlaveResult Workspace::launch(Machine::Impl& machine, const SegmentList& list) {
   runtime::Launch launch;
   launch.table = list.table;
   launch.traffic_bytes = list.traffic_bytes;
-  launch.ranges = ranges_.reserve(0);
+  launch.ranges = ranges_.data();
   launch.slaves = slaves_;
   launch.results = results_.reserve(static_cast<std::size_t>(slaves_));
   launch.partials = last_partials_;

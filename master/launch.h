@@ -35,7 +35,7 @@ class Workspace {
   void for_each_partial(const SegmentList& list, Visit visit) {
     for (int i = 0; i < slaves_; ++i) {
       const runtime::SlaveRange& range =
-          ranges_.reserve(0)[static_cast<std::size_t>(i)];
+          ranges_.data()[static_cast<std::size_t>(i)];
       for (std::size_t s = range.begin_segment;
            s < range.end_segment + (range.end_element != 0 ? 1 : 0); ++s) {
         if (list.table[s].count == 0) continue;

@@ -1,8 +1,8 @@
 // The partition of a list into grains and of the grains between slaves: pure
 // functions, O(tensors + slaves).
 //
-// A List has size(), and for tensor i count(i) and element_bytes(i): how many
-// elements it has, and the traffic of one of them.
+// A List has size(); count(i), the number of elements of tensor i; and
+// element_traffic(i), the bytes that are read and written for one of them.
 #ifndef SWAMP_MASTER_PARTITION_H_
 #define SWAMP_MASTER_PARTITION_H_
 
@@ -24,7 +24,7 @@ class SegmentCounts {
       : table_(table) {}
   std::size_t size() const noexcept { return table_.count; }
   std::size_t count(std::size_t i) const noexcept { return table_[i].count; }
-  std::uint64_t element_bytes(std::size_t i) const noexcept {
+  std::uint64_t element_traffic(std::size_t i) const noexcept {
     return table_[i].operation->traffic_bytes;
   }
 
@@ -64,7 +64,7 @@ void for_each_grain_run(const List& list, std::size_t grain_elements,
                         Visit visit) {
   for (std::size_t i = 0; i < list.size();) {
     const std::size_t count = list.count(i);
-    GrainRun run{i, i + 1, grain_elements, 1, count * list.element_bytes(i)};
+    GrainRun run{i, i + 1, grain_elements, 1, count * list.element_traffic(i)};
     if (count >= kBlockElements) {
       run.grains = (count + grain_elements - 1) / grain_elements;
     } else {
@@ -73,7 +73,7 @@ void for_each_grain_run(const List& list, std::size_t grain_elements,
         const std::size_t next = list.count(run.end_tensor);
         if (next > kBlockElements - elements || next == kBlockElements) break;
         elements += next;
-        run.bytes += next * list.element_bytes(run.end_tensor);
+        run.bytes += next * list.element_traffic(run.end_tensor);
       }
     }
     visit(run);
@@ -120,7 +120,7 @@ Position nearest_edge(const List& list, const GrainRun& run,
   std::uint64_t grain_bytes = run.bytes;
   if (run.grains > 1) {
     grain_bytes = static_cast<std::uint64_t>(run.grain_elements) *
-                  list.element_bytes(run.begin_tensor);
+                  list.element_traffic(run.begin_tensor);
   }
   const std::uint64_t grain = (bytes + grain_bytes / 2) / grain_bytes;
   if (grain >= run.grains) return {run.end_tensor, 0};

@@ -33,7 +33,8 @@ struct Operation {
   }
 };
 
-// Segment is one tensor: `count` elements of each operand. The addresses of the
+// Segment is tensor i of every list of the operation: `count` elements of each
+// operand. The addresses of the
 // operands lie directly after it, so that a segment is no longer than its
 // operation needs (24 bytes with one operand). If partial results are gathered
 // by grain, the number of the segment's first grain follows them.

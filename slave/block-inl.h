@@ -53,7 +53,7 @@ HWY_INLINE void prefetch(const Element* at, std::size_t count,
 
 // A block is four vectors: their tests are combined into one branch.
 template <class Bits>
-HWY_INLINE std::size_t block_count() {
+HWY_INLINE std::size_t block_elements() {
   return 4 * hn::Lanes(hn::ScalableTag<Bits>());
 }
 
@@ -63,7 +63,7 @@ template <class Bits, class Body>
 HWY_INLINE std::size_t for_each_block(const Bits* data, std::size_t count,
                                       std::size_t prefetch_bytes,
                                       const Body& body) {
-  const std::size_t block = block_count<Bits>();
+  const std::size_t block = block_elements<Bits>();
   std::size_t i = 0;
   for (; i + block <= count; i += block) {
     prefetch(data + i, block, prefetch_bytes);
@@ -134,7 +134,7 @@ HWY_INLINE std::size_t check_blocks(const Bits* data, std::size_t count,
   return for_each_block(
       data, count, prefetch_bytes, [&](std::size_t i) HWY_ATTR {
         if (HWY_UNLIKELY(block_has_nonfinite(data + i, exponent))) {
-          flag_nonfinite<Bits>(data + i, block_count<Bits>(), exponent,
+          flag_nonfinite<Bits>(data + i, block_elements<Bits>(), exponent,
                                first + i, result);
         }
       });

@@ -4,8 +4,8 @@
 //   aligned to its type, not more. Operands must not overlap.
 // - Arguments hold numbers of the formula only. They are not checked: any
 //   float, nan included, gives what IEEE arithmetic gives.
-// - Where a family flags elements, it flags incoming values, before it
-// computes.
+// - If a family flags elements, it tests the incoming values, before it
+//   computes.
 #ifndef SWAMP_SLAVE_KERNEL_ARGS_H_
 #define SWAMP_SLAVE_KERNEL_ARGS_H_
 

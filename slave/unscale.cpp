@@ -18,7 +18,8 @@ namespace swamp::slave::HWY_NAMESPACE {
 namespace {
 
 // Scaling multiplies a vector of elements, as bits with tag DB, by inv_scale;
-// scale_finite() does it if all of them, and inv_scale, are finite.
+// scale_finite() does the same and requires that all of them, and inv_scale,
+// are finite.
 template <class Format>
 struct Scaling {
   using Bits = typename Format::Bits;
@@ -163,7 +164,7 @@ HWY_INLINE void unscale(const void* args, const Tile& tile, Result& result) {
   using Bits = typename Format::Bits;
   const typename Scaling<Format>::DB db;
   const std::size_t lanes = hn::Lanes(db);
-  const std::size_t block = block_count<Bits>();
+  const std::size_t block = block_elements<Bits>();
   const float factor = static_cast<const UnscaleArgs*>(args)->inv_scale;
   const auto inv_scale = static_cast<typename Format::Float>(factor);
   const bool finite_scale = std::isfinite(factor);

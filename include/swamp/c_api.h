@@ -115,7 +115,7 @@ SWAMP_API void swamp_machine_destroy(swamp_machine* machine);
  * @param machine where to run; NULL: the default machine
  * @param[in,out] tensors the list; dtypes may be mixed, the arrays must not
  *   overlap each other (transfer mode check refuses those that do); may be NULL
- * when tensor_count is 0
+ *   when tensor_count is 0
  * @param tensor_count tensors in the list; 0 is fine
  * @param[in,out] found_inf one float, set to 1.0f or left alone: to clear it is
  *   the caller's business

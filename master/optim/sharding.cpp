@@ -18,7 +18,7 @@ struct MasterWeights {
 
   std::size_t size() const noexcept { return counts.size(); }
   std::size_t count(std::size_t i) const noexcept { return counts[i]; }
-  static std::uint64_t element_bytes(std::size_t) noexcept {
+  static std::uint64_t element_traffic(std::size_t) noexcept {
     return sizeof(float);
   }
 };

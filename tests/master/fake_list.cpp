@@ -8,7 +8,7 @@ FakeList::FakeList(const std::vector<FakeTensor>& tensors) : tensors_(tensors) {
   }
 }
 
-std::uint64_t FakeList::element_bytes(std::size_t i) const {
+std::uint64_t FakeList::element_traffic(std::size_t i) const {
   constexpr std::uint64_t kBytes[kTypes] = {8, 8, 12, 20};
   return kBytes[tensors_[i].type];
 }
@@ -16,8 +16,8 @@ std::uint64_t FakeList::element_bytes(std::size_t i) const {
 std::string FakeList::text() const {
   std::string text;
   for (std::size_t i = 0; i < size() && i < 40; ++i) {
-    text +=
-        std::to_string(count(i)) + "x" + std::to_string(element_bytes(i)) + " ";
+    text += std::to_string(count(i)) + "x" +
+            std::to_string(element_traffic(i)) + " ";
   }
   return text + "(" + std::to_string(size()) + " tensors)";
 }

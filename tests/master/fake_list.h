@@ -26,11 +26,11 @@ class FakeList {
 
   std::size_t size() const { return tensors_.size(); }
   std::size_t count(std::size_t i) const { return tensors_[i].count; }
-  std::uint64_t element_bytes(std::size_t i) const;
+  std::uint64_t element_traffic(std::size_t i) const;
 
   std::uint64_t traffic_bytes() const { return traffic_bytes_; }
   std::uint64_t bytes_of(std::size_t i, std::size_t elements) const {
-    return elements * element_bytes(i);
+    return elements * element_traffic(i);
   }
   std::string text() const;
 

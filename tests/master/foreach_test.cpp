@@ -62,7 +62,6 @@ TEST(ForeachCast, SameBitsOnEveryMachine) {
   EXPECT_EQ(runtime::report_count(), reports);
 }
 
-// Mixed dtypes in one list.
 // The quotient of a 16-bit gradient is rounded to 16 bits before the cast.
 TEST(ForeachCast, RoundsTheQuotientBeforeTheCast) {
   std::uint16_t gradient = float16_from_float(1);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <ostream>
+#include <sstream>
 
 #include "slave/kernel_args.h"
 #include "slave/kernel_list.h"
@@ -49,11 +50,12 @@ testing::AssertionResult different_partial(Partial kind,
   NormPartial a, e;
   std::memcpy(&a, actual, sizeof a);
   std::memcpy(&e, expected, sizeof e);
-  auto failure = testing::AssertionFailure() << std::hexfloat << "lanes";
+  std::ostringstream text;
+  text << std::hexfloat << "lanes";
   for (int lane = 0; lane < NormPartial::kLanes; ++lane) {
-    failure << "\n  " << a.lanes[lane] << ", expected " << e.lanes[lane];
+    text << "\n  " << a.lanes[lane] << ", expected " << e.lanes[lane];
   }
-  return failure;
+  return testing::AssertionFailure() << text.str();
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <ios>
+#include <sstream>
 
 #include "support/formats.h"
 
@@ -25,9 +26,11 @@ inline testing::AssertionResult same_elements(const Format& format,
     const std::uint64_t e = load_bits(format, expected, i);
     if (a == e) continue;
     if (!nan_payload && format.is_nan(a) && format.is_nan(e)) continue;
-    return testing::AssertionFailure()
-           << format.name << " element " << i << " of " << count << ": 0x"
-           << std::hex << a << ", expected 0x" << e;
+    // AssertionFailure() formats each value alone and forgets std::hex.
+    std::ostringstream text;
+    text << format.name << " element " << i << " of " << count << ": 0x"
+         << std::hex << a << ", expected 0x" << e;
+    return testing::AssertionFailure() << text.str();
   }
   return testing::AssertionSuccess();
 }
