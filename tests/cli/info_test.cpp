@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <set>
 
 #include "runtime/variables.h"
@@ -162,12 +162,20 @@ void names_in(const std::filesystem::path& path, std::set<std::string>& names) {
   if (path.filename() == "variables.h") return;
   std::ifstream file(path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const std::regex pattern(quoted               ? "\"(SWAMP_[A-Z_]+)\""
-                           : suffix == ".cmake" ? "ENV\\{(SWAMP_[A-Z_]+)"
-                                                : "\\$\\{?(SWAMP_[A-Z_]+)");
-  for (std::sregex_iterator found(text.begin(), text.end(), pattern), end;
-       found != end; ++found) {
-    names.insert((*found)[1]);
+  const std::string before = quoted ? "\"" : suffix == ".cmake" ? "ENV{" : "$";
+  const auto ends_with = [&](std::size_t end, const std::string& part) {
+    return end >= part.size() &&
+           text.compare(end - part.size(), part.size(), part) == 0;
+  };
+  for (std::size_t begin = text.find("SWAMP_"); begin != std::string::npos;
+       begin = text.find("SWAMP_", begin + 1)) {
+    if (!ends_with(begin, before) && !(before == "$" && ends_with(begin, "${")))
+      continue;
+    const std::size_t end =
+        text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_", begin);
+    if (end == begin + std::strlen("SWAMP_")) continue;  // a prefix
+    if (quoted && (end == std::string::npos || text[end] != '"')) continue;
+    names.insert(text.substr(begin, end - begin));
   }
 }
 
