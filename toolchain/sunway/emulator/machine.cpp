@@ -231,14 +231,7 @@ void start_groups(unsigned mask) {
   const std::lock_guard<std::mutex> one_at_a_time(mutex);
   Machine& all = machine();
   check::watch_crashes();
-  // Only the master handles the program's asynchronous signals.
-  sigset_t blocked;
-  sigset_t own;
-  sigfillset(&blocked);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) {
-    sigdelset(&blocked, fault);
-  }
-  pthread_sigmask(SIG_SETMASK, &blocked, &own);
+  const sigset_t own = block_signals();
   for (std::size_t i = 0; i < all.groups.size(); ++i) {
     if ((mask >> i & 1u) != 0 && all.groups[i].slaves.empty()) {
       make_group(all, static_cast<int>(i));

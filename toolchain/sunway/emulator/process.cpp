@@ -34,4 +34,16 @@ void fail(int exit_code, const std::string& line) {
   end_now(exit_code);
 }
 
+sigset_t block_signals() noexcept {
+  sigset_t blocked;
+  sigset_t own;
+  sigfillset(&blocked);
+  for (const int fault :
+       {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
+    sigdelset(&blocked, fault);
+  }
+  pthread_sigmask(SIG_SETMASK, &blocked, &own);
+  return own;
+}
+
 }  // namespace swamp::sunway

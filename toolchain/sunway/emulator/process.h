@@ -2,6 +2,7 @@
 #ifndef SWAMP_SUNWAY_EMULATOR_PROCESS_H_
 #define SWAMP_SUNWAY_EMULATOR_PROCESS_H_
 
+#include <csignal>
 #include <ctime>
 #include <string>
 
@@ -23,6 +24,12 @@ void print_line(const std::string& line);
 // leave() ends the process and flushes nothing: the parent prints the buffers,
 // or they may be damaged. A signal handler may call it.
 [[noreturn]] void leave(int exit_code);
+
+// block_signals() blocks the signals of the process for the calling thread and
+// the threads that it starts, because they are for the program's own threads,
+// and returns the mask to restore. Signals that a thread causes itself stay
+// unblocked: blocking them would bypass any handler.
+sigset_t block_signals() noexcept;
 
 // nanoseconds() is a clock that only goes forward.
 inline unsigned long nanoseconds() noexcept {

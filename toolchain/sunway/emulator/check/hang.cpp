@@ -227,17 +227,7 @@ class Watch {
 }  // namespace
 
 void restart_watchdog() {
-  // The process's signals are for the program's own threads. Those that a
-  // thread causes itself stay unblocked: blocking them would bypass any
-  // handler.
-  sigset_t blocked;
-  sigset_t own;
-  sigfillset(&blocked);
-  for (const int signal :
-       {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) {
-    sigdelset(&blocked, signal);
-  }
-  pthread_sigmask(SIG_SETMASK, &blocked, &own);
+  const sigset_t own = block_signals();
   std::thread([] {
     Watch watch;
     for (;;) {
