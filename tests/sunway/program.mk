@@ -1,9 +1,11 @@
-# For programs of one master.c and one slave.c: see run_program.
-program: master.o slave.o
+# For programs without a Makefile of their own: a master.c or master.cpp, and any
+# number of slave sources. See run_program.
+master := $(wildcard master.c master.cpp)
+program: $(addsuffix .o,$(basename $(wildcard *.c *.cpp)))
 	$(CC) -mhybrid $^ -o $@ -lm -lm_slave -lpthread
-master.o: master.c
-	$(CC) -mhost -O2 -std=gnu99 -c $< -o $@
-slave.o: slave.c
+master.o: $(master)
+	$(CC) -mhost -O2 -std=$(if $(filter %.c,$(master)),gnu99,c++14) -c $< -o $@
+%.o: %.c
 	$(CC) -mslave -msimd -O3 -std=gnu99 -faddress_align=64 -c $< -o $@
-clean:
-	rm -f *.o program
+%.o: %.cpp
+	$(CC) -mslave -O2 -std=c++14 -c $< -o $@

@@ -1,6 +1,192 @@
-/* The master of most of the gallery: out is to become 2 * in + 1. */
-#include "host.h"
+/* The master of every bug: without a section of its own it spawns and joins. */
+#include <athread.h>
+#include <crts.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#define MASTER
+#include "gallery.h"
+
+double in[kCount] __attribute__((aligned(128)));
+double out[kCount] __attribute__((aligned(128)));
+long flag[kSlaves];
+
+extern SLAVE_FUN(kernel)(args_t*);
+
+static void begin(void) {
+  for (int i = 0; i < kCount; ++i) in[i] = i;
+  athread_init();
+}
+
+static int finish(void) {
+  int wrong = 0;
+  for (int i = 0; i < kCount; ++i) wrong += out[i] != 2.0 * i + 1;
+  printf("%s\n", wrong == 0 ? "right" : "wrong");
+  athread_halt();
+  return 0;
+}
+
+#if defined BUG_args_changed
+int main(void) {
+  begin();
+  args_t args = {in, out, flag};
+  athread_spawn(kernel, &args);
+#ifndef RIGHT
+  args.flag = NULL;
+#endif
+  athread_join();
+  return finish();
+}
+
+#elif defined BUG_args_read
+double later[kCount] __attribute__((aligned(128)));
+
+int main(void) {
+  begin();
+  args_t args = {in, out, flag};
+  athread_spawn(kernel, &args);
+#ifndef RIGHT
+  args.in = later;
+#endif
+  athread_join();
+  return finish();
+}
+
+#elif defined BUG_args_died
+static __attribute__((noinline)) void start(void) {
+  args_t args = {in, out, flag};
+  /* BUG args_died: args-changed */
+  athread_spawn(kernel, &args);
+}
+
+int main(void) {
+  begin();
+#ifdef RIGHT
+  args_t args = {in, out, flag};
+  athread_spawn(kernel, &args);
+#else
+  start();
+#endif
+  athread_join();
+  return finish();
+}
+
+#elif defined BUG_args_freed
+int main(void) {
+  begin();
+  args_t* args = (args_t*)malloc(sizeof *args);
+  args->in = in;
+  args->out = out;
+  args->flag = flag;
+  /* BUG args_freed: args-changed */
+  athread_spawn(kernel, args);
+#ifndef RIGHT
+  free(args);
+#endif
+  athread_join();
+#ifdef RIGHT
+  free(args);
+#endif
+  return finish();
+}
+
+#elif defined BUG_freed_memory
+int main(void) {
+  begin();
+  double* mine = (double*)malloc(kCount * sizeof(double));
+  memcpy(mine, in, kCount * sizeof(double));
+  args_t args = {mine, out, flag};
+#ifndef RIGHT
+  free(mine);
+#endif
+  athread_spawn(kernel, &args);
+  athread_join();
+#ifdef RIGHT
+  free(mine);
+#endif
+  return finish();
+}
+
+#elif defined BUG_main_range_heap
+int main(void) {
+  begin();
+  double* mine = (double*)malloc(kCount * sizeof(double));
+#ifdef RIGHT
+  double* copy = (double*)malloc(kCount * sizeof(double));
+#else
+  double* copy = (double*)malloc((kCount - 8) * sizeof(double));
+#endif
+  memcpy(mine, in, kCount * sizeof(double));
+  args_t args = {mine, copy, flag};
+  athread_spawn(kernel, &args);
+  athread_join();
+  memcpy(out, copy, (kCount - 8) * sizeof(double));
+  for (int i = kCount - 8; i < kCount; ++i) out[i] = 2.0 * i + 1;
+  free(mine);
+  free(copy);
+  return finish();
+}
+
+#elif defined BUG_unjoined
+int main(void) {
+  begin();
+  args_t args = {in, out, flag};
+  /* BUG unjoined: unjoined */
+  athread_spawn(kernel, &args);
+#ifdef RIGHT
+  athread_join();
+#endif
+  return finish();
+}
+
+#elif defined BUG_double_spawn
+int main(void) {
+  begin();
+  args_t args = {in, out, flag};
+  athread_spawn(kernel, &args);
+#ifdef RIGHT
+  athread_join();
+#endif
+  /* BUG double_spawn: unjoined */
+  athread_spawn(kernel, &args);
+  athread_join();
+  return finish();
+}
+
+#elif defined BUG_join_without_spawn
+int main(void) {
+  begin();
+  args_t args = {in, out, flag};
+  athread_spawn(kernel, &args);
+  athread_join();
+#ifndef RIGHT
+  /* BUG join_without_spawn: unjoined */
+  athread_join();
+#endif
+  return finish();
+}
+
+#elif defined BUG_lock_kept_returned
+volatile long word;
+
+int main(void) {
+  args_t args = {in, out, flag};
+  begin();
+  for (int i = 0; i < 20; ++i) {
+    athread_lock(&word);
+    athread_spawn(kernel, &args);
+    athread_unlock(&word);
+    CRTS_sync_master_array();
+    /* BUG lock_kept_returned: hang */
+    athread_lock(&word);
+    athread_unlock(&word);
+    athread_join();
+  }
+  return finish();
+}
+
+#else
 int main(void) {
   args_t args = {in, out, flag};
   begin();
@@ -8,3 +194,4 @@ int main(void) {
   athread_join();
   return finish();
 }
+#endif

@@ -1,19 +1,24 @@
-/* The slave of the bugs that only their NAME.master.c has. */
-#include <slave.h>
+/* Kernels for bugs of the master. */
+#include "gallery.h"
 
-#include "common.h"
-
-__thread_local args_t args;
-__thread_local double part[kPart] __attribute__((aligned(128)));
-__thread_local crts_rply_t reply;
-
-static void compute(void) {
-  for (int i = 0; i < kPart; ++i) part[i] = 2 * part[i] + 1;
+#ifdef BUG_args_read
+/* The slaves read the master's struct directly. */
+void kernel(args_t* args) {
+  /* BUG args_read: args-changed */
+  double* in = args->in;
+  athread_dma_get(part, in + _PEN * kPart, sizeof part);
+  compute();
+  athread_dma_put(args->out + _PEN * kPart, part, sizeof part);
 }
-
+#else
+/* A kernel without a bug of its own. */
 void kernel(args_t* from) {
+  /* BUG args_changed: args-changed */
   athread_dma_get(&args, from, sizeof args);
+  /* BUG freed_memory: main-range */
   athread_dma_get(part, args.in + _PEN * kPart, sizeof part);
   compute();
+  /* BUG main_range_heap: main-range */
   athread_dma_put(args.out + _PEN * kPart, part, sizeof part);
 }
+#endif

@@ -1,7 +1,6 @@
 // The C declarations of swamp_sunway/dma.h for SW26010.
 #include <cstring>
 
-#include "toolchain/sunway/emulator/api.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/schedule.h"

@@ -1,12 +1,10 @@
-// What the master core calls: toolchain/sunway/include/swamp_sunway/host_api.h.
+// The calls of the master core:
+// toolchain/sunway/include/swamp_sunway/host_api.h.
 #include <cerrno>
 #include <climits>
 #include <cstdint>
-#include <string>
 
-#include "toolchain/sunway/emulator/api.h"
 #include "toolchain/sunway/emulator/check/host_check.h"
-#include "toolchain/sunway/emulator/launch.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"

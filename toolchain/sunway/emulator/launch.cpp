@@ -1,19 +1,17 @@
-#include "toolchain/sunway/emulator/launch.h"
-
 #include <algorithm>
 #include <cerrno>
 
-#include "toolchain/sunway/emulator/api.h"
 #include "toolchain/sunway/emulator/check/host_check.h"
 #include "toolchain/sunway/emulator/check/replay.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
 
 namespace swamp::sunway {
 namespace {
 
-// for_groups() visits the groups of the mask that there are.
+// for_groups() visits the groups of the mask that exist.
 template <class Visit>
 void for_groups(Machine& all, unsigned mask, Visit visit) {
   for (std::size_t i = 0; i < all.groups.size(); ++i) {
@@ -22,8 +20,8 @@ void for_groups(Machine& all, unsigned mask, Visit visit) {
 }
 
 void prepare_barriers(Group& group) {
-  // Barriers are always of the whole array: those of the hardware do not shrink
-  // with athread_set_num_threads().
+  // Barriers always include the whole array: those of the hardware do not
+  // depend on athread_set_num_threads().
   const auto slaves = static_cast<int>(group.slaves.size());
   group.array = Barrier{slaves, 0, group.array.generation};
   group.master = Barrier{slaves + 1, 0, group.master.generation};
@@ -48,8 +46,8 @@ void prepare_barriers(Group& group) {
   }
 }
 
-// require_one_group() refuses what two arrays would do with shared LDM, which
-// is there once.
+// require_one_group() ends a program that would run two core groups with shared
+// LDM, which is emulated for one at a time.
 void require_one_group(Machine& all, unsigned mask) {
   if (all.shared_bytes == 0) return;
   int running = 0;
@@ -92,7 +90,7 @@ unsigned own_group_mask(bool claim) {
 int launch(unsigned mask, void* function, void* argument, const void* pc) {
   Machine& all = machine();
   if ((mask & ~all_groups_mask()) != 0 || mask == 0) {
-    check::bad_launch(pc, "names core groups that are not there");
+    check::bad_launch(pc, "names core groups that do not exist");
     return ENODEV;
   }
   start_groups(mask);
@@ -106,13 +104,13 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
     if (busy) {
       check::bad_launch(
           pc,
-          "spawns on a core group that was not joined; the machine refuses "
-          "with EBUSY and runs nothing: join first");
+          "spawns on a core group that was not joined; the machine returns "
+          "EBUSY and runs nothing: join first");
       return EBUSY;
     }
     count_master();
     int number = 0;
-    // Slaves that another host thread has launched go on.
+    // Slaves that another host thread has launched continue.
     if (all.live == 0) all.launch_pending = all.check;
     for_groups(all, mask, [&](Group& group) {
       group.state = Group::State::running;
@@ -169,7 +167,7 @@ int join(unsigned mask, const void* pc) {
 int launch_one(int id, void* function, void* argument, const void* pc) {
   Machine& all = machine();
   if (id < 0 || id >= all.slaves_per_group()) {
-    check::bad_launch(pc, "names a slave that is not there");
+    check::bad_launch(pc, "names a slave that does not exist");
     return EINVAL;
   }
   start_groups(own_group_mask(true));
@@ -201,7 +199,7 @@ int launch_one(int id, void* function, void* argument, const void* pc) {
 int join_one(int id, const void* pc) {
   Machine& all = machine();
   if (id < 0 || id >= all.slaves_per_group()) {
-    check::bad_launch(pc, "names a slave that is not there");
+    check::bad_launch(pc, "names a slave that does not exist");
     return EINVAL;
   }
   Lock lock(all.mutex);

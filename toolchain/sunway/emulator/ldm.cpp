@@ -6,11 +6,10 @@
 #include <mutex>
 #include <string>
 
-#include "toolchain/sunway/emulator/check/location.h"
+#include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
-#include "toolchain/sunway/emulator/settings.h"
 
 namespace swamp::sunway {
 namespace {
@@ -30,7 +29,7 @@ std::size_t LdmHeap::allocate(std::size_t bytes) {
     if (offset - at >= rounded(bytes)) break;
     at = offset + rounded(piece_bytes);
   }
-  // The last piece need not be rounded: all of an LDM can be had.
+  // The last piece is not rounded, so that all of LDM can be allocated.
   if (at > capacity_ || bytes > capacity_ - at) return kNone;
   pieces_[at] = bytes;
   high_water_ = std::max(high_water_, at + bytes);
@@ -75,7 +74,8 @@ bool LdmHeap::holds(std::size_t offset, std::size_t bytes) const {
 
 }  // namespace swamp::sunway
 
-// In the programs with such variables: where they begin and end.
+// The begin and end of the __thread_local_share variables, in programs that
+// have some.
 extern "C" const char* const swamp_shared_ldm_bounds[2] __attribute__((weak));
 
 namespace swamp::sunway {
@@ -83,7 +83,7 @@ namespace swamp::sunway {
 std::size_t shared_ldm_bytes() {
   constexpr std::size_t kLeast = 4096;
   constexpr std::size_t kMost = 128 * 1024;
-  // A volatile pointer: the compiler takes it that an array has an address.
+  // volatile: otherwise the compiler assumes that an array has an address.
   const char* const* volatile bounds = swamp_shared_ldm_bounds;
   if (bounds == nullptr) return 0;
   const auto bytes = static_cast<std::size_t>(bounds[1] - bounds[0]);
@@ -135,8 +135,9 @@ void print_peak(const std::string& kernel, const Peak& peak) {
              std::to_string(all.ldm_bytes) + " bytes: static " +
              std::to_string(all.static_bytes) + ", ldm_malloc " +
              std::to_string(peak.heap) +
-             (all.check ? ", stack " + std::to_string(peak.stack)
-                        : ", stack not counted (SWAMP_TRANSFER=check does)"));
+             (all.check
+                  ? ", stack " + std::to_string(peak.stack)
+                  : ", stack not counted (only with SWAMP_TRANSFER=check)"));
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// The memory of an LDM: its heap, its shared part, and how much of it is used.
 #ifndef SWAMP_SUNWAY_EMULATOR_LDM_H_
 #define SWAMP_SUNWAY_EMULATOR_LDM_H_
 
@@ -19,27 +20,28 @@ class LdmHeap {
   void set_capacity(std::size_t bytes) noexcept { capacity_ = bytes; }
   // allocate() returns an offset, or kNone.
   std::size_t allocate(std::size_t bytes);
-  // release() returns the bytes that were asked for at `offset`, or kNone.
+  // release() returns the size that was requested for `offset`, or kNone.
   std::size_t release(std::size_t offset);
   void release_all() { pieces_.clear(); }
 
-  // largest() is the largest piece that allocate() would give.
+  // largest() returns the size of the largest piece that allocate() can return.
   std::size_t largest() const;
   // holds() returns whether [offset, offset + bytes) lies in one piece.
   bool holds(std::size_t offset, std::size_t bytes) const;
   std::size_t in_use() const;
-  // high_water() is how far the pieces have reached since the last restart.
+  // high_water() returns the highest end of a piece since the last restart.
   void restart_high_water() noexcept;
   std::size_t high_water() const noexcept { return high_water_; }
 
  private:
   std::size_t capacity_ = 0;
   std::size_t high_water_ = 0;
-  std::map<std::size_t, std::size_t> pieces_;  // offset -> bytes asked for
+  std::map<std::size_t, std::size_t> pieces_;  // offset -> bytes requested
 };
 
-// shared_ldm_bytes() is what the program's __thread_local_share variables take
-// of each slave's LDM: the machine gives 4, 8, 16... 128 KiB of every one.
+// shared_ldm_bytes() returns how many bytes of each slave's LDM the program's
+// __thread_local_share variables take: the machine reserves 4, 8, ... or 128
+// KiB in every LDM.
 std::size_t shared_ldm_bytes();
 
 // begin_ldm_peak() and end_ldm_peak() enclose a slave's part of a launch and
@@ -47,9 +49,9 @@ std::size_t shared_ldm_bytes();
 void begin_ldm_peak(Slave& slave);
 void end_ldm_peak(const Slave& slave);
 
-// print_ldm_peaks() says, once for every function that was spawned, what its
-// slaves needed at most: SWAMP_PREDICT=1 on stderr, SWAMP_CHECK_REPORT in the
-// file. The stack is known in check mode only.
+// print_ldm_peaks() prints one line for each function that was spawned, with
+// the most LDM that a slave of it needed: on stderr with SWAMP_PREDICT=1, and
+// into the file of SWAMP_CHECK_REPORT. The stack is known in check mode only.
 void print_ldm_peaks();
 
 }  // namespace swamp::sunway

@@ -12,13 +12,11 @@
 #include <new>
 #include <string>
 
-#include "toolchain/sunway/emulator/api.h"
 #include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/ldm.h"
 #include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
-#include "toolchain/sunway/emulator/settings.h"
 
 extern "C" {
 __thread char _PEN;
@@ -35,16 +33,15 @@ namespace swamp::sunway {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-// Of the system's stack beyond what an LDM can hold: the C library's functions
-// and signal frames need more than a slave core's would.
+// Stack beyond what an LDM can hold: the C library's functions and signal
+// frames need more than those of a slave core.
 constexpr std::size_t kStackSlack = 256 * 1024;
 
 __thread Slave* this_slave = nullptr;
 std::atomic<Machine*> made{nullptr};
 
 // HostThread is one of the program's own threads. After it ends, another thread
-// may own its core group; the program's first thread keeps its own until the
-// end.
+// may own its core group; the program's first thread never gives up its own.
 struct HostThread {
   bool counted = false;
   int group = -1;
@@ -62,8 +59,8 @@ std::size_t up_to_page(std::size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
 }
 
-// ProgramTls is the program's block of thread-local variables: its first entry
-// of dl_iterate_phdr().
+// ProgramTls is the program's block of thread-local variables, from the first
+// entry of dl_iterate_phdr().
 struct ProgramTls {
   std::size_t bytes = 0;
   std::byte* here = nullptr;  // the calling thread's
@@ -79,7 +76,7 @@ ProgramTls program_tls() {
               info->dlpi_phdr[i].p_memsz,
               static_cast<std::byte*>(info->dlpi_tls_data)};
         }
-        return 1;  // the program alone
+        return 1;  // only the program itself
       },
       &tls);
   return tls;
@@ -94,8 +91,8 @@ void identify(const Slave& slave) {
 }
 
 [[gnu::noinline]] void run_function(Slave& slave) {
-  // Keep the slave's frames below begin_launch()'s own frame, which it cannot
-  // poison.
+  // Keeps the slave's frames below the frame of begin_launch(), which cannot
+  // poison its own frame.
   auto* below = static_cast<volatile char*>(__builtin_alloca(kPage));
   below[0] = 0;
   slave.stack_top =
@@ -161,9 +158,9 @@ void start_thread(Slave& slave, std::size_t bytes) {
 }
 
 void make_group(Machine& all, int number) {
-  const Settings& asked = settings();
+  const Settings& set = settings();
   Group& group = all.groups[static_cast<std::size_t>(number)];
-  const auto count = static_cast<std::size_t>(asked.slaves_per_group);
+  const auto count = static_cast<std::size_t>(set.slaves_per_group);
   const std::size_t heap_bytes = up_to_page(all.ldm_bytes);
   const std::size_t stack_offset = heap_bytes + kPage;
   void* memory = mmap(nullptr, count * all.slot_bytes, PROT_READ | PROT_WRITE,
@@ -196,11 +193,11 @@ void make_group(Machine& all, int number) {
 }
 
 Machine* make_machine() {
-  const Settings& asked = settings();
+  const Settings& set = settings();
   auto* all = new Machine;
-  all->check = asked.check;
-  all->order = Order::of_seed(asked.seed);
-  all->ldm_bytes = asked.ldm_bytes;
+  all->check = set.check;
+  all->order = Order::of_seed(set.seed);
+  all->ldm_bytes = set.ldm_bytes;
   all->static_bytes = program_tls().bytes;
   all->shared_bytes = shared_ldm_bytes();
   if (all->static_bytes + all->shared_bytes > all->ldm_bytes) {
@@ -210,17 +207,17 @@ Machine* make_machine() {
                         ? ", and its part of __thread_local_share"
                         : "") +
         ") take " + std::to_string(all->static_bytes + all->shared_bytes) +
-        " bytes; a slave of " + asked.machine + " has " +
+        " bytes; a slave of " + set.machine + " has " +
         std::to_string(all->ldm_bytes);
     if (!all->check) fail(1, text);
     check::report({"ldm-range", nullptr, nullptr, text});
     end_now(kReportedExit);
   }
-  all->slaves_of_group = asked.slaves_per_group;
-  all->num_threads = asked.slaves_per_group;
+  all->slaves_of_group = set.slaves_per_group;
+  all->num_threads = set.slaves_per_group;
   all->slot_bytes = up_to_page(all->ldm_bytes) + kPage +
                     up_to_page(2 * all->ldm_bytes) + kStackSlack;
-  all->groups = std::vector<Group>(static_cast<std::size_t>(asked.core_groups));
+  all->groups = std::vector<Group>(static_cast<std::size_t>(set.core_groups));
   return all;
 }
 

@@ -1,3 +1,4 @@
+// The emulated chip: core groups of slaves, and the master.
 #ifndef SWAMP_SUNWAY_EMULATOR_MACHINE_H_
 #define SWAMP_SUNWAY_EMULATOR_MACHINE_H_
 
@@ -16,11 +17,33 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/predict/traffic.h"
-#include "toolchain/sunway/emulator/api.h"
+#include "runtime/predict/cost_model.h"
 #include "toolchain/sunway/emulator/ldm.h"
 
+// For what programs linked by swcc see.
+#define SWAMP_SUNWAY_API __attribute__((visibility("default")))
+// The place in the program's sources that called the calling function.
+#define SWAMP_SUNWAY_CALLER() __builtin_return_address(0)
+
+// The slave's identity as the program's headers declare it.
+extern "C" {
+SWAMP_SUNWAY_API extern __thread char _PEN;
+SWAMP_SUNWAY_API extern __thread char _ROW;
+SWAMP_SUNWAY_API extern __thread char _COL;
+SWAMP_SUNWAY_API extern __thread char _CGN;
+SWAMP_SUNWAY_API extern __thread int _MYID;
+SWAMP_SUNWAY_API extern __thread int _cache_size;
+SWAMP_SUNWAY_API extern __thread int _ldm_share_mode;
+SWAMP_SUNWAY_API extern __thread int _ldm_share_size;
+}
+
 namespace swamp::sunway {
+
+namespace check {
+class SlaveCheck;
+}
+
+inline constexpr int kRowLength = 8;
 
 // Barrier counts arrivals; all under the machine's mutex.
 struct Barrier {
@@ -28,7 +51,7 @@ struct Barrier {
   int arrived = 0;
   std::uint64_t generation = 0;
 
-  // arrive() returns the generation to wait for the end of.
+  // arrive() returns the generation whose end the caller has to wait for.
   std::uint64_t arrive() noexcept {
     const std::uint64_t mine = generation;
     if (++arrived == size) {
@@ -39,14 +62,6 @@ struct Barrier {
   }
   bool passed(std::uint64_t mine) const noexcept { return generation != mine; }
 };
-
-// Machine is the emulated chip: core groups of slaves, and the master. Each
-// slave is an OS thread with its own LDM; the master is the program's own
-// thread.
-
-namespace check {
-class SlaveCheck;
-}
 
 using SlaveFunction = void (*)(void*);
 
@@ -76,16 +91,16 @@ struct Counters : predict::Traffic {
   std::uint64_t syncs = 0;
 };
 
-// SlaveState says what a slave does. Waiting is not a state: see Slave::wait.
+// SlaveState is what a slave does. Waiting is not a state: see Slave::wait.
 enum class SlaveState {
   idle,          // not launched, or its function has returned
   running,       // in its function; it may wait for something
-  sending,       // in a send, while it lets the receivers run first
+  sending,       // in a send, while the receivers run first
   without_turn,  // check mode: lost the turn in a loop that makes no calls;
-                 // runs beside the others until its next access or call
+                 // runs concurrently until its next access or call
 };
 
-// Packet is what one slave puts into another's register, for getr and getc.
+// Packet is one message of register communication, read by getr or getc.
 struct Packet {
   std::array<std::byte, 64> bytes;
   std::uint64_t number;  // of all packets
@@ -120,8 +135,8 @@ struct Slave {
   SlaveFunction function = nullptr;
   void* argument = nullptr;
   int thread_number = 0;  // _MYID
-  // Set before its thread arrives, so that which slave is first does not depend
-  // on the operating system.
+  // The wait of a launched slave. It is set before the thread runs, so that the
+  // operating system does not decide which slave is first.
   const Wait first_turn{Wait::Kind::turn, nullptr, "its turn",
                         [] { return true; }};
   const Wait* wait = nullptr;
@@ -133,7 +148,7 @@ struct Slave {
 
   bool live() const noexcept { return state != SlaveState::idle; }
   bool in_ldm(const volatile void* address, std::size_t bytes) const noexcept;
-  // number() is the slave's index among the slaves of all core groups.
+  // number() returns the slave's index among the slaves of all core groups.
   std::size_t number() const noexcept;
 };
 
@@ -170,6 +185,9 @@ struct Order {
   }
 };
 
+// Machine is the emulated chip: core groups of slaves, and the master. Each
+// slave is an OS thread with its own LDM; the master is the program's own
+// thread.
 class Machine {
  public:
   std::mutex mutex;
@@ -210,10 +228,10 @@ Machine& machine();
 bool has_machine() noexcept;
 // start_groups() starts the threads of the core groups of `mask`, once.
 void start_groups(unsigned mask);
-// count_master() counts the calling host thread among those that may still
-// release a waiting slave. Under the machine's mutex.
+// count_master() counts the calling host thread as one that can release a
+// waiting slave. Under the machine's mutex.
 void count_master();
-// own_group() is the core group of the calling host thread, for
+// own_group() returns the core group of the calling host thread, for
 // athread_spawn(), athread_join() and other calls that name no group. A thread
 // that launches (`claim`) gets the lowest that no other thread owns; a thread
 // that owns none uses core group 0. Under the machine's mutex.
@@ -227,6 +245,7 @@ Slave* self() noexcept;
 // require_self() ends the program if the master calls `what`.
 Slave& require_self(const char* what);
 
+// Range is the set of slaves that take part in a barrier or broadcast.
 enum class Range { array, row, column };
 
 // for_range() visits the slaves of `slave`'s array, row or column. For `row`,
@@ -248,6 +267,21 @@ void for_range(const Slave& slave, Range range, unsigned mask, Visit visit) {
 // wait_at_barrier() returns after all slaves of the range have called it.
 void wait_at_barrier(Slave& slave, Range range, const char* call,
                      const void* pc);
+
+// launch() starts `function` on the slaves of the core groups of `mask`.
+// Returns 0, or EBUSY when one of them runs or was not joined.
+int launch(unsigned mask, void* function, void* argument, const void* pc);
+// join() waits for the groups of `mask`; ESRCH when one was not launched.
+int join(unsigned mask, const void* pc);
+
+// launch_one() and join_one() are for single slaves of the host thread's own
+// core group.
+int launch_one(int id, void* function, void* argument, const void* pc);
+int join_one(int id, const void* pc);
+
+unsigned all_groups_mask();
+// own_group_mask() returns own_group() as a mask.
+unsigned own_group_mask(bool claim);
 
 }  // namespace swamp::sunway
 

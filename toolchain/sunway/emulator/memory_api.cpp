@@ -1,15 +1,13 @@
-// Main memory by the vendor's names; locks and atomics in it. All of main
-// memory is one and coherent here.
+// The vendor's functions for main memory: allocation, locks, atomics. All of
+// main memory is coherent here.
 #include <sched.h>
 
 #include <cstdint>
 #include <cstdlib>
 
-#include "toolchain/sunway/emulator/api.h"
 #include "toolchain/sunway/emulator/check/host_check.h"
-#include "toolchain/sunway/emulator/check/registry.h"
+#include "toolchain/sunway/emulator/check/malloc.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
-#include "toolchain/sunway/emulator/launch.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
@@ -20,7 +18,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 
-constexpr std::size_t kPlain = 16;  // malloc's
+constexpr std::size_t kPlain = 16;  // alignment of malloc()
 
 template <class Word>
 bool try_lock(volatile Word* word) {
@@ -29,8 +27,8 @@ bool try_lock(volatile Word* word) {
                                      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-// acquired() and releasing() tell the checker; releasing() is called before the
-// lock is free.
+// acquired() and releasing() inform the checker; releasing() is called before
+// the lock is free.
 void acquired(const volatile void* word) {
   sunway::Slave* slave = sunway::self();
   if (slave == nullptr) {
@@ -84,7 +82,7 @@ bool trylock(volatile Word* word, const void* pc) {
   } else if (slave != nullptr && slave->check) {
     slave->check->tried(word, pc);
   } else {
-    sched_yield();  // the thread that has it may be waiting for a processor
+    sched_yield();  // the owner may be waiting for a processor
   }
   return mine;
 }

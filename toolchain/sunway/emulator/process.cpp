@@ -1,11 +1,108 @@
 #include "toolchain/sunway/emulator/process.h"
 
 #include <stdio_ext.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "runtime/predict/cost_model.h"
+#include "runtime/variables.h"
+#include "toolchain/sunway/emulator/check/host_check.h"
+#include "toolchain/sunway/emulator/check/replay.h"
+#include "toolchain/sunway/emulator/check/report.h"
+#include "toolchain/sunway/emulator/ldm.h"
+#include "toolchain/sunway/emulator/machine.h"
 
 namespace swamp::sunway {
+namespace {
+
+const char* value_of(const char* variable) noexcept {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+[[noreturn]] void refuse(const char* variable, const char* value,
+                         const std::string& expected) {
+  fail(2,
+       std::string(variable) + ": got \"" + value + "\", expected " + expected);
+}
+
+std::uint64_t number(const char* variable, std::uint64_t fallback,
+                     std::uint64_t lowest, std::uint64_t highest) {
+  const char* text = value_of(variable);
+  if (text == nullptr) return fallback;
+  const std::size_t length = std::strlen(text);
+  const bool digits = length <= 18 && std::strspn(text, "0123456789") == length;
+  const std::uint64_t value = digits ? std::strtoull(text, nullptr, 10) : 0;
+  if (!digits || value < lowest || value > highest) {
+    refuse(variable, text,
+           "a whole number from " + std::to_string(lowest) + " to " +
+               std::to_string(highest));
+  }
+  return value;
+}
+
+bool flag(const char* variable) { return number(variable, 0, 0, 1) == 1; }
+
+Settings read_environment() {
+  Settings all;
+  if (const char* machine = value_of("SWAMP_MACHINE")) {
+    all.machine = machine;
+    if (all.machine == "sw26010") {
+      all.core_groups = 4;
+      all.ldm_bytes = 64 * 1024;
+    } else if (all.machine != "sw26010pro") {
+      refuse("SWAMP_MACHINE", machine, "one of: sw26010pro, sw26010");
+    }
+  }
+  if (const char* transfer = value_of("SWAMP_TRANSFER")) {
+    all.check = std::strcmp(transfer, "check") == 0;
+    if (!all.check && std::strcmp(transfer, "copy") != 0 &&
+        std::strcmp(transfer, "view") != 0) {
+      refuse("SWAMP_TRANSFER", transfer, "one of: view, copy, check");
+    }
+  }
+  if (const char* backend = value_of("SWAMP_BACKEND")) {
+    if (std::strcmp(backend, "threads") != 0 &&
+        std::strcmp(backend, "athread") != 0) {
+      refuse("SWAMP_BACKEND", backend, "one of: threads, athread");
+    }
+  }
+  all.core_groups = static_cast<int>(number(
+      "SWAMP_CORE_GROUPS", static_cast<std::uint64_t>(all.core_groups), 1, 6));
+  all.slaves_per_group = static_cast<int>(
+      number("SWAMP_SLAVES_PER_GROUP",
+             static_cast<std::uint64_t>(all.slaves_per_group), 1, 64));
+  all.ldm_bytes = number("SWAMP_LDM_BYTES", all.ldm_bytes, 1024, 1u << 20);
+  all.predict = flag("SWAMP_PREDICT");
+  all.halt = flag("SWAMP_CHECK_HALT");
+  all.main_access = flag("SWAMP_CHECK_MAIN_ACCESS");
+  all.seed = number("SWAMP_CHECK_SEED", 0, 0, 999999999);
+  if (value_of("SWAMP_CHECK_SCHEDULES") != nullptr) {
+    all.schedules =
+        static_cast<int>(number("SWAMP_CHECK_SCHEDULES", 0, 0, 1000));
+  }
+  all.timeout_seconds =
+      static_cast<int>(number("SWAMP_CHECK_TIMEOUT", 8, 1, 3600));
+  if (const char* file = value_of("SWAMP_CHECK_REPORT")) all.report_file = file;
+  return all;
+}
+
+}  // namespace
+
+const Settings& settings() {
+  static const Settings* const all = new Settings(read_environment());
+  return *all;
+}
+
+bool is_check_asked() noexcept {
+  const char* transfer = value_of("SWAMP_TRANSFER");
+  return transfer != nullptr && std::strcmp(transfer, "check") == 0;
+}
 
 void print_line(const std::string& line) {
   const std::string whole = line + "\n";
@@ -19,7 +116,7 @@ void print_line(const std::string& line) {
 }
 
 void end_now(int exit_code) {
-  // Not all streams: a slave may hold the lock of one, in a loop.
+  // Only stdout, and only if no slave holds its lock, which it may never free.
   if (ftrylockfile(stdout) == 0) {
     std::fflush(stdout);
     funlockfile(stdout);
@@ -46,4 +143,124 @@ sigset_t block_signals() noexcept {
   return own;
 }
 
+namespace {
+
+// Sums is the traffic of a core group.
+struct Sums {
+  predict::GroupTraffic traffic;
+  std::uint64_t rma_requests = 0, rma_bytes = 0, syncs = 0;
+};
+
+Sums sums_of(const Group& group) {
+  Sums sums;
+  for (const auto& slave : group.slaves) {
+    const Counters& c = slave->counters;
+    sums.traffic.add(c);
+    sums.rma_requests += c.rma_requests;
+    sums.rma_bytes += c.rma_bytes;
+    sums.syncs += c.syncs;
+  }
+  return sums;
+}
+
+void print_prediction() {
+  if (!has_machine()) return;
+  const Machine& all = machine();
+  for (std::size_t i = 0; i < all.groups.size(); ++i) {
+    const Sums sums = sums_of(all.groups[i]);
+    const predict::Traffic& c = sums.traffic.all;
+    const std::uint64_t direct = c.direct_loads + c.direct_stores;
+    if (c.get_requests + c.put_requests + sums.rma_requests + direct == 0) {
+      continue;
+    }
+    const predict::Cycles cycles = predict::cycles_of(sums.traffic);
+    // Loads and stores of main memory are counted in check mode only.
+    std::string past_dma;
+    if (all.check) {
+      past_dma = ", PC2_GLD " + std::to_string(c.direct_loads) + ", PC3_GST " +
+                 std::to_string(c.direct_stores);
+    }
+    char line[512];
+    std::snprintf(
+        line, sizeof line,
+        "swamp: predict: cg %zu: PC3_REQ_DMA_GET %llu (%llu bytes, %llu "
+        "lines), PC2_REQ_DMA_PUT %llu (%llu bytes, %llu whole lines, %llu "
+        "partial)%s, RMA %llu (%llu bytes), syncs %llu, spawns %llu; transfers "
+        "on SW26010-Pro: %.3f us overlapped, %.3f us one after another",
+        i, static_cast<unsigned long long>(c.get_requests),
+        static_cast<unsigned long long>(c.get_bytes),
+        static_cast<unsigned long long>(c.lines_read),
+        static_cast<unsigned long long>(c.put_requests),
+        static_cast<unsigned long long>(c.put_bytes),
+        static_cast<unsigned long long>(c.lines_full),
+        static_cast<unsigned long long>(c.lines_partial), past_dma.c_str(),
+        static_cast<unsigned long long>(sums.rma_requests),
+        static_cast<unsigned long long>(sums.rma_bytes),
+        static_cast<unsigned long long>(sums.syncs),
+        static_cast<unsigned long long>(all.groups[i].spawns),
+        cycles.overlapped / predict::kHertz * 1e6,
+        cycles.one_after_another / predict::kHertz * 1e6);
+    print_line(line);
+  }
+}
+
+}  // namespace
+}  // namespace swamp::sunway
+
+// The instrumented copy of a program that swcc links; its size is 0 in the copy
+// itself.
+extern "C" {
+extern const unsigned char swamp_check_image[] __attribute__((weak));
+extern const unsigned char swamp_check_image_end[] __attribute__((weak));
+}
+
+namespace swamp::sunway {
+namespace {
+
+// run_checked_image() replaces the process by the instrumented copy.
+void run_checked_image(char** argv, char** environment) {
+  if (swamp_check_image == nullptr) return;
+  const auto bytes =
+      static_cast<std::size_t>(swamp_check_image_end - swamp_check_image);
+  if (bytes == 0) return;
+  const int file = memfd_create(argv[0], MFD_CLOEXEC);
+  std::size_t written = 0;
+  while (file >= 0 && written < bytes) {
+    const ssize_t count =
+        write(file, swamp_check_image + written, bytes - written);
+    if (count <= 0) break;
+    written += static_cast<std::size_t>(count);
+  }
+  if (written == bytes) fexecve(file, argv, environment);
+  fail(1, "cannot start the program in transfer mode check");
+}
+
+// at_end() prints the summary. The exit code is 86 after a report.
+void at_end(int status, void*) {
+  if (check::is_replay()) _exit(0);
+  check::exiting();
+  if (settings().predict) print_prediction();
+  print_ldm_peaks();
+  if (!settings().check) return;
+  check::print_totals();
+  if (status == 0 && check::reported()) {
+    std::fflush(nullptr);
+    _exit(kReportedExit);
+  }
+}
+
+// Runs before the library's other constructors: it may replace the process.
+__attribute__((constructor(101))) void start(int, char** argv,
+                                             char** environment) {
+  if (is_check_asked()) run_checked_image(argv, environment);
+}
+
+__attribute__((constructor)) void start_settings() {
+  (void)settings();
+  const std::string warning = runtime::unknown_variables_warning();
+  if (!warning.empty()) print_line(warning);
+  on_exit(&at_end, nullptr);
+}
+
+}  // namespace
 }  // namespace swamp::sunway

@@ -1,8 +1,11 @@
-// What the run-time library does with the process: output, exit, clock.
+// The process that the emulator runs in: SWAMP_* variables, output, exit,
+// clock.
 #ifndef SWAMP_SUNWAY_EMULATOR_PROCESS_H_
 #define SWAMP_SUNWAY_EMULATOR_PROCESS_H_
 
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <ctime>
 #include <string>
 
@@ -21,8 +24,8 @@ void print_line(const std::string& line);
 // slaves may still run.
 [[noreturn]] void end_now(int exit_code);
 
-// leave() ends the process and flushes nothing: the parent prints the buffers,
-// or they may be damaged. A signal handler may call it.
+// leave() ends the process without a flush: the parent prints the buffers, or
+// they may be damaged. A signal handler may call it.
 [[noreturn]] void leave(int exit_code);
 
 // block_signals() blocks the signals of the process for the calling thread and
@@ -42,6 +45,30 @@ inline unsigned long nanoseconds() noexcept {
 // In check mode the cycle counter advances by this amount per read, so that
 // runs are reproducible in every order of the slaves.
 inline constexpr unsigned long kCyclesPerRead = 225;
+
+// Settings holds the SWAMP_* variables.
+struct Settings {
+  int core_groups = 6;
+  int slaves_per_group = 64;
+  std::size_t ldm_bytes = 256 * 1024;
+  std::string machine = "sw26010pro";
+  bool check = false;        // SWAMP_TRANSFER=check
+  bool predict = false;      // SWAMP_PREDICT=1
+  bool halt = false;         // SWAMP_CHECK_HALT=1: end at the first report
+  bool main_access = false;  // SWAMP_CHECK_MAIN_ACCESS=1
+  std::uint64_t seed = 0;    // SWAMP_CHECK_SEED: the order of the slaves
+  int schedules = -1;        // SWAMP_CHECK_SCHEDULES; -1: chosen per launch
+  // SWAMP_CHECK_TIMEOUT: seconds without progress that count as a hang
+  int timeout_seconds = 8;
+  std::string report_file;  // SWAMP_CHECK_REPORT
+};
+
+// settings() reads the environment at the first call. A bad value ends the
+// program with exit code 2 and one line on stderr that lists the good values.
+const Settings& settings();
+
+// is_check_asked() reads SWAMP_TRANSFER alone; it allocates nothing.
+bool is_check_asked() noexcept;
 
 }  // namespace swamp::sunway
 

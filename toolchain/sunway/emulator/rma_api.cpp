@@ -1,10 +1,9 @@
-// LDM to LDM inside a core group: swamp_sunway/rma.h. A put and a broadcast are
-// carried out when they are issued; a get, in check mode, when it is waited
-// for.
+// Transfers from LDM to LDM inside a core group: swamp_sunway/rma.h. A put and
+// a broadcast are carried out when they are issued; a get, in check mode, when
+// it is waited for.
 #include <cstring>
 #include <string>
 
-#include "toolchain/sunway/emulator/api.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
@@ -30,8 +29,10 @@ struct Rma {
 
 Slave& peer(Slave& slave, int id, const char* call) {
   if (id < 0 || id >= sunway::machine().slaves_per_group()) {
-    sunway::fail(
-        1, std::string(call) + "(): there is no slave " + std::to_string(id));
+    sunway::fail(1,
+                 std::string(call) + "(): got slave " + std::to_string(id) +
+                     ", expected 0 to " +
+                     std::to_string(sunway::machine().slaves_per_group() - 1));
   }
   return sunway::machine().slave(slave.group, id);
 }

@@ -30,8 +30,8 @@ std::uint64_t next_random() {
   return state;
 }
 
-// choose() picks who has the turn next: the lowest for seed 0, the highest for
-// seed 1, otherwise a pseudo-random one.
+// choose() picks the slave that gets the turn next: the lowest for seed 0, the
+// highest for seed 1, otherwise a pseudo-random one.
 Slave* choose() {
   Slave* chosen = nullptr;
   std::uint64_t candidates = 0;
@@ -114,7 +114,7 @@ bool master_may_end(const Slave& slave) {
       return true;
     case Wait::Kind::node:
       return !all_groups_run();
-    default:  // by another slave, if that is still to be started
+    default:  // another slave ends it, which the master may still start
       return machine().groups[static_cast<std::size_t>(slave.group)].singles;
   }
 }
@@ -137,8 +137,8 @@ bool yield_turn(Slave& slave) {
   Machine& all = machine();
   Lock lock(all.mutex);
   if (all.turn != &slave) return false;
-  // Round robin, not by seed: otherwise two waiting slaves could alternate for
-  // ever.
+  // Round robin, not by seed: otherwise two waiting slaves could alternate
+  // forever.
   Slave* next = choose_after(slave);
   if (next == nullptr) return false;
   slave.wait = &slave.first_turn;

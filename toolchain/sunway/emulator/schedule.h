@@ -4,7 +4,6 @@
 #ifndef SWAMP_SUNWAY_EMULATOR_SCHEDULE_H_
 #define SWAMP_SUNWAY_EMULATOR_SCHEDULE_H_
 
-#include <functional>
 #include <mutex>
 
 #include "toolchain/sunway/emulator/machine.h"
@@ -14,7 +13,7 @@ namespace swamp::sunway {
 using Lock = std::unique_lock<std::mutex>;
 
 // block() returns after the wait is ready and, in check mode, the slave has the
-// turn. Ends the program with a report if no slave can ever go on.
+// turn. Ends the program with a report if no slave can ever continue.
 void block(Slave& slave, const Wait& wait, Lock& lock);
 
 // changed() wakes the slaves and masters whose wait has become ready.
@@ -26,7 +25,8 @@ void ended(Slave& slave);
 // release_slaves() starts the slaves of a pending launch.
 void release_slaves();
 
-// master_waits() is a host thread's wait for slaves; it lets them run.
+// master_waits() lets the slaves run and returns after the host thread's wait
+// is ready.
 void master_waits(const MasterWait& wait, Lock& lock);
 
 // take_turn() waits for the turn if the slave has lost it.
@@ -37,8 +37,8 @@ inline void take_turn(Slave& slave) {
   }
 }
 
-// yield_turn() lets others run before the slave goes on, in check mode. Returns
-// false if no other slave can run.
+// yield_turn() lets others run before the slave continues, in check mode.
+// Returns false if no other slave can run.
 bool yield_turn(Slave& slave);
 
 // require_progress() ends the program with a report if all live slaves, or the

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "toolchain/sunway/emulator/api.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
@@ -72,9 +71,10 @@ void wait_at_partial_barrier(int scope, int mask, const void* pc) {
   if (scope == 2 || (mask >> own & 1) == 0) {
     char text[16];
     std::snprintf(text, sizeof text, "0x%x", static_cast<unsigned>(mask));
-    sunway::fail(1, std::string("athread_syn(): the mask ") + text +
-                        (scope == 2 ? " of ARRAY_SCOPE is not emulated: 0xffff"
-                                    : " does not name the calling slave"));
+    sunway::fail(
+        1, std::string("athread_syn(): the mask ") + text +
+               (scope == 2 ? " of ARRAY_SCOPE is not emulated; expected 0xffff"
+                           : " does not name the calling slave"));
   }
   sunway::Barrier* barrier = nullptr;
   {
@@ -163,14 +163,12 @@ int athread_syn(int scope, int mask) {
 
 // Reductions over the array: swamp_sunway/sync.h.
 
-namespace sunway = swamp::sunway;
-
 namespace {
 
 enum Type { kInt, kUnsigned, kLong, kUnsignedLong, kFloat, kDouble };
 enum Operation { kAdd = 1, kAnd, kOr, kXor, kEqv, kMin, kMax };
 
-// A vector type is so many elements of a scalar one.
+// A vector type is `count` elements of a scalar type.
 struct Elements {
   Type type;
   int count;
@@ -185,7 +183,7 @@ constexpr Elements kTypes[] = {
 constexpr int kTypeCount = sizeof kTypes / sizeof kTypes[0];
 
 // The operand of each slave of each core group.
-const void* brought[6][64];
+const void* operands[6][64];
 
 template <class T>
 T bits(T a, T b, int operation) {
@@ -210,7 +208,7 @@ T combine(T a, T b, int operation) {
   }
 }
 
-// reduce() combines in the order of the slaves, so all get the same bits.
+// reduce() combines in the order of the slaves, so that all get the same bits.
 template <class T>
 void reduce(const sunway::Slave& slave, void* to, int count, int operation,
             const char* call, const void* pc, sunway::Slave& self) {
@@ -219,7 +217,7 @@ void reduce(const sunway::Slave& slave, void* to, int count, int operation,
   sunway::for_range(
       slave, sunway::Range::array, ~0u, [&](const sunway::Slave& other) {
         const auto* from =
-            static_cast<const T*>(brought[other.group][other.id]);
+            static_cast<const T*>(operands[other.group][other.id]);
         for (std::size_t i = 0; i < sum.size(); ++i) {
           sum[i] = first ? from[i] : combine(sum[i], from[i], operation);
         }
@@ -247,7 +245,7 @@ int CRTS_scoll_redurt(void* from, void* to, int units, int vector,
   const Type type = kTypes[vector].type;
   const int count = units * kTypes[vector].count;
   if (type >= kFloat && operation >= kAnd && operation <= kEqv) return 1;
-  brought[slave.group][slave.id] = from;
+  operands[slave.group][slave.id] = from;
   sunway::wait_at_barrier(slave, sunway::Range::array, kCall, pc);
   switch (type) {
     case kInt:
@@ -278,7 +276,7 @@ int CRTS_scoll_alltoall(void* from, void* to, int length) {
   sunway::Slave& slave = sunway::require_self(kCall);
   if (length <= 0) return 1;
   const auto bytes = static_cast<std::size_t>(length);
-  brought[slave.group][slave.id] = from;
+  operands[slave.group][slave.id] = from;
   sunway::wait_at_barrier(slave, sunway::Range::array, kCall, pc);
   std::vector<std::byte> pieces(
       bytes * static_cast<std::size_t>(sunway::machine().slaves_per_group()));
@@ -286,7 +284,7 @@ int CRTS_scoll_alltoall(void* from, void* to, int length) {
       slave, sunway::Range::array, ~0u, [&](const sunway::Slave& other) {
         std::memcpy(
             pieces.data() + bytes * static_cast<std::size_t>(other.id),
-            static_cast<const std::byte*>(brought[other.group][other.id]) +
+            static_cast<const std::byte*>(operands[other.group][other.id]) +
                 bytes * static_cast<std::size_t>(slave.id),
             bytes);
       });

@@ -72,10 +72,10 @@ std::byte* as_seen_by(const Slave& other, const Slave& slave,
 
 namespace {
 
-// How long a sender waits for receivers that compute, in nanoseconds: until
-// each has had kEnoughCpuTime of CPU time, or for kLongestWait at most; in one
-// launch kMostPerLaunch of CPU time. CPU time, because on a busy computer a
-// thread may not run for long.
+// Nanoseconds. A sender waits until each receiver that computes has had
+// kEnoughCpuTime of CPU time, but not longer than kLongestWait, and all sends
+// of a launch together use at most kMostPerLaunch of CPU time. CPU time is used
+// because on a busy computer a thread may not run for a long time.
 constexpr unsigned long kEnoughCpuTime = 1000000;
 constexpr unsigned long kLongestWait = 1000000000;
 constexpr unsigned long kMostPerLaunch = 300000000;
@@ -127,7 +127,7 @@ void yield_to(Slave& slave, const std::vector<Slave*>& receivers) {
     for (const Slave* receiver : receivers) {
       cpu_begin.push_back(cpu_time(*receiver));
     }
-    unsigned long used = 0;  // CPU time of the receiver that has had least
+    unsigned long used = 0;  // least CPU time of a receiver that can run
     while (used < kEnoughCpuTime && nanoseconds() - begin < kLongestWait &&
            any_can_run(receivers)) {
       sched_yield();

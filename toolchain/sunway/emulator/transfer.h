@@ -1,3 +1,4 @@
+// DMA and RMA transfers, and the waits for them.
 #ifndef SWAMP_SUNWAY_EMULATOR_TRANSFER_H_
 #define SWAMP_SUNWAY_EMULATOR_TRANSFER_H_
 
@@ -11,7 +12,7 @@ namespace swamp::sunway {
 // Transfer is one DMA. `stride` is the gap between two blocks in main memory;
 // LDM is dense. Bytes.
 struct Transfer {
-  enum class Kind { get, put, remote_get };  // remote_get: another's LDM
+  enum class Kind { get, put, remote_get };  // remote_get: from another LDM
   Kind kind;
   std::byte* ldm;
   std::byte* main;
@@ -26,7 +27,7 @@ struct Transfer {
   std::size_t extent() const noexcept;
 };
 
-// for_blocks() visits the pieces that are contiguous in main memory.
+// for_blocks() visits the blocks that are contiguous in main memory.
 template <class Visit>
 void for_blocks(const Transfer& t, Visit visit) {
   const long block = t.stride == 0 || t.block <= 0 ? t.length : t.block;
@@ -68,6 +69,49 @@ void wait_reply(const char* call, volatile void* reply, int value,
 
 // notify_receivers() wakes the slaves whose reply words have been raised.
 void notify_receivers();
+
+inline std::size_t bytes_of(const Transfer& t) {
+  return static_cast<std::size_t>(t.length);
+}
+
+// address_of() returns an address as an integer.
+inline std::uintptr_t address_of(const volatile void* address) {
+  return reinterpret_cast<std::uintptr_t>(address);
+}
+
+// overlaps() returns whether two ranges of LDM share a byte.
+inline bool overlaps(std::uintptr_t begin, std::uintptr_t end,
+                     const volatile void* other, std::size_t bytes) {
+  return begin < address_of(other) + bytes && address_of(other) < end;
+}
+
+inline bool overlaps(const Transfer& a, const Transfer& b) {
+  return overlaps(address_of(a.ldm),
+                  address_of(a.ldm) + static_cast<std::size_t>(a.length), b.ldm,
+                  static_cast<std::size_t>(b.length));
+}
+
+// overlaps_main() returns whether a transfer accesses a byte of [begin, end) in
+// main memory. The gaps between its blocks do not count.
+inline bool overlaps_main(const Transfer& t, std::uintptr_t begin,
+                          std::uintptr_t end) {
+  const std::uintptr_t base = address_of(t.main);
+  if (end <= base || begin >= base + t.extent()) return false;
+  if (t.stride == 0 || t.block <= 0) return true;
+  const auto block = static_cast<std::uintptr_t>(t.block);
+  const std::uintptr_t period = block + static_cast<std::uintptr_t>(t.stride);
+  const std::uintptr_t from = begin > base ? begin - base : 0;
+  return from % period < block || (from / period + 1) * period < end - base;
+}
+
+inline bool overlaps_main(const Transfer& a, const Transfer& b) {
+  bool found = false;
+  for_blocks(a, [&](std::byte* main, std::byte*, std::size_t bytes) {
+    found =
+        found || overlaps_main(b, address_of(main), address_of(main) + bytes);
+  });
+  return found;
+}
 
 }  // namespace swamp::sunway
 

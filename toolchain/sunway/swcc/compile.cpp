@@ -1,5 +1,3 @@
-#include "toolchain/sunway/swcc/compile.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,10 +5,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "toolchain/sunway/swcc/places.h"
+#include "toolchain/sunway/swcc/actions.h"
 #include "toolchain/sunway/swcc/process.h"
-#include "toolchain/sunway/swcc/registers.h"
-#include "toolchain/sunway/swcc/vectors.h"
+#include "toolchain/sunway/swcc/rewrite.h"
 
 namespace swcc {
 namespace {
@@ -19,7 +16,8 @@ bool has(const Words& words, const char* word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// without_dependencies() drops -MD and the like: the second pass writes none.
+// without_dependencies() removes -MD and the like, so that only the first pass
+// writes dependencies.
 Words without_dependencies(const Words& words) {
   Words kept;
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -33,7 +31,7 @@ Words without_dependencies(const Words& words) {
   return kept;
 }
 
-// flags() come before the user's own.
+// flags() returns the options that come before the user's.
 Words flags(const Options& options, const std::string& source) {
   const bool slave = options.side == Options::Side::slave;
   Words all{"-isystem",
@@ -43,15 +41,15 @@ Words flags(const Options& options, const std::string& source) {
             "-fno-optimize-sibling-calls",
             slave ? "-D__sw_slave__" : "-D__sw_host__"};
   if (options.simd) all.push_back(slave ? "-D_SIMD_SLAVE" : "-D_SIMD_HOST");
-  if (!options.debug) all.push_back("-g1");  // lines, for reports
+  if (!options.debug) all.push_back("-g1");  // line numbers for reports
   const bool cplusplus = options.cplusplus || is_cplusplus(source);
-  if (!cplusplus) all.push_back("-fcommon");  // as the vendor's GCC 7
+  if (!cplusplus) all.push_back("-fcommon");  // default of the vendor's GCC 7
   if (!cplusplus && options.old && options.standard.empty())
     all.push_back("-fgnu89-inline");
   if (slave && cplusplus) all.push_back("-fno-extern-tls-init");
   const std::string ending = std::filesystem::path(source).extension();
   if (ending == ".s" || ending == ".S") return all;
-  if (ending == ".i" || ending == ".ii") return all;  // has them
+  if (ending == ".i" || ending == ".ii") return all;  // preprocessed
   // Inline assembly pushes onto the stack.
   all.push_back("-mno-red-zone");
   Words headers{"assembly.h"};
@@ -76,8 +74,8 @@ Words command(const Options& options, const Words& before, const Words& user,
   return all;
 }
 
-// add_checked() compiles a slave's source once more, every load and store of it
-// a call, and puts that into the object.
+// add_checked() compiles a slave's source a second time, with a call for every
+// load and store, and adds the result to the object.
 void add_checked(const Options& options, const std::string& source,
                  const std::string& object) {
   Words before = flags(options, source);
@@ -88,34 +86,34 @@ void add_checked(const Options& options, const std::string& source,
     before.push_back(flag);
   }
   Words user = without_dependencies(options.rest);
-  // AddressSanitizer cannot look at the same code; it has the first copy.
+  // AddressSanitizer cannot instrument the same code; it has the first copy.
   const auto is_unfit = [](const std::string& word) {
     return word == "-Werror" || (word.rfind("-fsanitize=", 0) == 0 &&
                                  (word.find("address") != std::string::npos ||
                                   word.find("leak") != std::string::npos));
   };
   user.erase(std::remove_if(user.begin(), user.end(), is_unfit), user.end());
-  const std::string checked = folder().file(".o");
+  const std::string checked = temporary_file(".o");
   run_or_exit(command(options, before, user, source, checked));
   run_or_exit({"objcopy", "--add-section", ".swamp.check=" + checked,
                "--set-section-flags", ".swamp.check=exclude", object});
 }
 
-// preprocessed() is the source after gcc -E, or nothing.
+// preprocessed() returns the source after gcc -E, or "" if that fails.
 std::string preprocessed(const Options& options, const std::string& source,
                          bool cplusplus) {
   Words user = without_dependencies(options.rest);
   user.erase(std::remove(user.begin(), user.end(), "-c"), user.end());
   user.push_back("-E");
-  const std::string text = folder().file(cplusplus ? ".ii" : ".i");
-  const std::string errors = folder().file(".txt");
+  const std::string text = temporary_file(cplusplus ? ".ii" : ".i");
+  const std::string errors = temporary_file(".txt");
   const int code =
       run(command(options, flags(options, source), user, source, text), errors);
   return code == 0 ? read_file(text) : "";
 }
 
-// compiled() compiles the source and returns what was compiled: itself, or,
-// when gcc refuses its vectors or registers, the same with those spelled out.
+// compiled() compiles the source and returns the file that was compiled: the
+// source, or, if gcc refuses its vectors or registers, a rewritten copy.
 std::string compiled(const Options& options, const std::string& source,
                      const std::string& output) {
   const bool cplusplus = options.cplusplus || is_cplusplus(source);
@@ -129,7 +127,7 @@ std::string compiled(const Options& options, const std::string& source,
   if (isatty(STDERR_FILENO) != 0) {
     whole.insert(whole.begin() + 1, "-fdiagnostics-color=always");
   }
-  const std::string errors = folder().file(".txt");
+  const std::string errors = temporary_file(".txt");
   const int code = run(whole, errors);
   if (code == 0) {
     std::fputs(read_file(errors).c_str(), stderr);
@@ -138,8 +136,8 @@ std::string compiled(const Options& options, const std::string& source,
   const std::string text = preprocessed(options, source, cplusplus);
   const std::string spelled =
       with_conversions(with_register_calls(text, cplusplus), cplusplus);
-  const std::string file = folder().file(cplusplus ? ".ii" : ".i");
-  const std::string more = folder().file(".txt");
+  const std::string file = temporary_file(cplusplus ? ".ii" : ".i");
+  const std::string more = temporary_file(".txt");
   if (spelled != text) {
     write_file(file, spelled);
     if (run(command(options, flags(options, file),
@@ -154,8 +152,8 @@ std::string compiled(const Options& options, const std::string& source,
   if (said.find("no such instruction") != std::string::npos ||
       said.find("impossible constraint in") != std::string::npos) {
     fail(source +
-         ": inline assembly of the machine is not emulated, but for rtc, rcsr, "
-         "memb, putr, putc, getr and getc");
+         ": inline assembly of the machine is not emulated, except for rtc, "
+         "rcsr, memb, putr, putc, getr and getc");
   }
   std::exit(code);
 }
@@ -169,7 +167,7 @@ void compile_one(const Options& options, const std::string& source,
   const std::string ending = std::filesystem::path(source).extension();
   if (options.side == Options::Side::slave && object && ending != ".s" &&
       ending != ".S") {
-    // Without its second copy the object must not be linked by a later make.
+    // A later make must not link an object that lacks its second copy.
     remove_on_failure(output);
     add_checked(options, what, output);
     remove_on_failure("");

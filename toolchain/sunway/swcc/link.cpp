@@ -1,13 +1,9 @@
-#include "toolchain/sunway/swcc/link.h"
-
 #include <filesystem>
 #include <map>
 #include <set>
 
-#include "toolchain/sunway/swcc/archive.h"
-#include "toolchain/sunway/swcc/compile.h"
-#include "toolchain/sunway/swcc/elf_object.h"
-#include "toolchain/sunway/swcc/places.h"
+#include "toolchain/sunway/swcc/actions.h"
+#include "toolchain/sunway/swcc/object.h"
 #include "toolchain/sunway/swcc/process.h"
 
 namespace swcc {
@@ -23,7 +19,7 @@ struct Part {
 
 using Names = std::map<std::string, std::string>;
 
-// archive_of() is the file of -lNAME in the user's own folders, or nothing.
+// archive_of() returns the file of -lNAME in the folders of -L, or "".
 std::string archive_of(const Options& options, const std::string& word) {
   for (const std::string& folder_name : options.library_folders) {
     const std::string file = folder_name + "/lib" + word.substr(2) + ".a";
@@ -41,10 +37,10 @@ Part read_part(const Options& options, const std::string& input) {
   } else if (is_source(input)) {
     if (options.side == Options::Side::slave) {
       fail(input +
-           ": slave code alone is no program; compile it with -mslave "
+           ": slave code alone is not a program; compile it with -mslave "
            "-c and link with -mhybrid");
     }
-    part.word = file = folder().file(".o");
+    part.word = file = temporary_file(".o");
     compile_file(options, input, file);
   }
   const std::string image = read_file(file);
@@ -72,8 +68,8 @@ void for_objects(const std::vector<Part>& parts, Visit visit) {
   }
 }
 
-// prefixed() is what a slave's function is called in the program. A name that
-// has the prefix keeps it, unless the master knows it with two.
+// prefixed() returns the name of a slave's function in the program. A name that
+// has the prefix is not changed, unless the master uses it with two prefixes.
 std::string prefixed(const std::string& name,
                      const std::set<std::string>& wanted) {
   const std::string with = "slave_" + name;
@@ -81,7 +77,7 @@ std::string prefixed(const std::string& name,
   return has && wanted.count(with) == 0 ? name : with;
 }
 
-// slave_names() are the functions of slave objects, and what they become.
+// slave_names() maps the functions of slave objects to their new names.
 Names slave_names(const std::vector<Part>& parts) {
   Names names;
   std::set<std::string> wanted;
@@ -110,8 +106,8 @@ Names slave_names(const std::vector<Part>& parts) {
   return names;
 }
 
-// require_slave_code() refuses what the real linker would: slaves that call a
-// function which is there for the master only.
+// require_slave_code() fails, as the real linker does, if slave code calls a
+// function that only the master has.
 void require_slave_code(const std::vector<Part>& parts, const Names& names) {
   std::set<std::string> host;
   for_objects(parts, [&](const Member&, const ElfObject& object) {
@@ -131,8 +127,7 @@ void require_slave_code(const std::vector<Part>& parts, const Names& names) {
   });
 }
 
-// require_slave_side() refuses slave functions that were compiled for the
-// master.
+// require_slave_side() fails if a slave function was compiled for the master.
 void require_slave_side(const std::vector<Part>& parts, const Names& names) {
   std::set<std::string> wanted;
   for_objects(parts, [&](const Member&, const ElfObject& object) {
@@ -151,29 +146,56 @@ void require_slave_side(const std::vector<Part>& parts, const Names& names) {
   });
 }
 
-std::string rewritten(const Member& member, const Names& names, bool check) {
-  if (!ElfObject::is_one(member.image)) return member.image;
-  const ElfObject object(member.image);
-  if (!object.is_slave()) return member.image;
-  const std::string checked = object.checked();
-  if (!check || checked.empty()) return object.renamed(names);
+// Renames are two files of lines "OLD NEW" for objcopy.
+struct Renames {
+  std::string normal;
+  std::string checked;  // for the objects of check mode
+};
+
+Renames write_renames(const Names& names) {
+  const auto write = [](const Names& pairs) {
+    std::string lines;
+    for (const auto& [from, to] : pairs) {
+      if (from != to) lines += from + " " + to + "\n";
+    }
+    std::string file = temporary_file(".txt");
+    write_file(file, lines);
+    return file;
+  };
   Names more = names;
   for (const char* name : {"memcpy", "memmove", "memset"}) {
     more.emplace(name, std::string("swamp_slave_") + name);
   }
-  return ElfObject(checked).renamed(more);
+  return {write(names), write(more)};
 }
 
-// word_of() is what the linker gets for a part.
-std::string word_of(const Part& part, const Names& names, bool check) {
+// rewritten() returns a file with the member as the program gets it.
+std::string rewritten(const Member& member, const Renames& renames,
+                      bool check) {
+  std::string file = temporary_file("-" + member.name);
+  const ElfObject object(member.image);
+  if (!ElfObject::is_one(member.image) || !object.is_slave()) {
+    write_file(file, member.image);
+    return file;
+  }
+  const std::string checked = check ? object.checked() : "";
+  write_file(file, checked.empty() ? member.image : checked);
+  run_or_exit({"objcopy",
+               "--redefine-syms=" +
+                   (checked.empty() ? renames.normal : renames.checked),
+               file});
+  return file;
+}
+
+// word_of() returns what the linker gets for a part.
+std::string word_of(const Part& part, const Renames& renames, bool check) {
   if (!part.rewritten) return part.word;
   Words files;
   for (const Member& member : part.members) {
-    files.push_back(folder().file("-" + member.name));
-    write_file(files.back(), rewritten(member, names, check));
+    files.push_back(rewritten(member, renames, check));
   }
   if (!part.archive) return files[0];
-  const std::string archive = folder().file(".a");
+  const std::string archive = temporary_file(".a");
   Words command{"ar", "rcs", archive};
   command.insert(command.end(), files.begin(), files.end());
   run_or_exit(command);
@@ -181,13 +203,14 @@ std::string word_of(const Part& part, const Names& names, bool check) {
 }
 
 Words link_command(const Options& options, const std::vector<Part>& parts,
-                   const Names& names, bool check, const std::string& output) {
+                   const Renames& renames, bool check,
+                   const std::string& output) {
   Words command{"g++", "-pthread"};
   command.insert(command.end(), options.rest.begin(), options.rest.end());
   command.push_back("-o");
   command.push_back(output);
   for (const Part& part : parts) {
-    command.push_back(word_of(part, names, check));
+    command.push_back(word_of(part, renames, check));
   }
   for (const std::string& name : options.library_folders) {
     command.push_back("-L" + name);
@@ -199,38 +222,37 @@ Words link_command(const Options& options, const std::vector<Part>& parts,
   return command;
 }
 
-// share_object() is an object that says where the section of the variables
-// begins and ends that all slaves share.
-std::string share_object() {
-  const std::string source = folder().file(".s");
-  write_file(source,
-             "\t.section .data.rel.ro,\"aw\",@progbits\n"
-             "\t.balign 8\n"
-             "\t.globl swamp_shared_ldm_bounds\n"
-             "swamp_shared_ldm_bounds:\n"
-             "\t.quad __start_swamp_shared_ldm, __stop_swamp_shared_ldm\n"
-             "\t.section .note.GNU-stack,\"\",@progbits\n");
-  const std::string object = folder().file(".o");
+// assembled() returns the object of these lines of assembly.
+std::string assembled(const std::string& lines) {
+  const std::string source = temporary_file(".s");
+  write_file(source, lines + "\t.section .note.GNU-stack,\"\",@progbits\n");
+  std::string object = temporary_file(".o");
   run_or_exit({"gcc", "-c", source, "-o", object});
   return object;
 }
 
-// image_object() is an object that holds a file between two symbols.
+// share_object() returns an object with the bounds of the section that holds
+// the variables that all slaves share.
+std::string share_object() {
+  return assembled(
+      "\t.section .data.rel.ro,\"aw\",@progbits\n"
+      "\t.balign 8\n"
+      "\t.globl swamp_shared_ldm_bounds\n"
+      "swamp_shared_ldm_bounds:\n"
+      "\t.quad __start_swamp_shared_ldm, __stop_swamp_shared_ldm\n");
+}
+
+// image_object() returns an object that holds a file between two symbols.
 std::string image_object(const std::string& file) {
-  const std::string source = folder().file(".s");
-  write_file(source,
-             "\t.section .rodata.swamp_check,\"a\",@progbits\n"
-             "\t.balign 16\n"
-             "\t.globl swamp_check_image, swamp_check_image_end\n"
-             "swamp_check_image:\n"
-             "\t.incbin \"" +
-                 file +
-                 "\"\n"
-                 "swamp_check_image_end:\n"
-                 "\t.section .note.GNU-stack,\"\",@progbits\n");
-  const std::string object = folder().file(".o");
-  run_or_exit({"gcc", "-c", source, "-o", object});
-  return object;
+  return assembled(
+      "\t.section .rodata.swamp_check,\"a\",@progbits\n"
+      "\t.balign 16\n"
+      "\t.globl swamp_check_image, swamp_check_image_end\n"
+      "swamp_check_image:\n"
+      "\t.incbin \"" +
+      file +
+      "\"\n"
+      "swamp_check_image_end:\n");
 }
 
 }  // namespace
@@ -249,6 +271,7 @@ void link(const Options& options) {
         "static one");
   }
   const Names names = slave_names(parts);
+  const Renames renames = write_renames(names);
   require_slave_code(parts, names);
   require_slave_side(parts, names);
   bool shares = false;
@@ -257,13 +280,13 @@ void link(const Options& options) {
   });
   if (shares) parts.push_back({share_object(), false, false, {}});
   const std::string output = options.output.empty() ? "a.out" : options.output;
-  Words command = link_command(options, parts, names, false, output);
+  Words command = link_command(options, parts, renames, false, output);
   if (slaves) {
-    const std::string checked = folder().file("");
-    // First the program itself: what is missing is said once.
+    const std::string checked = temporary_file("");
+    // The program itself is linked first, so that each error is printed once.
     run_or_exit(command);
     remove_on_failure(output);
-    run_or_exit(link_command(options, parts, names, true, checked));
+    run_or_exit(link_command(options, parts, renames, true, checked));
     command.push_back(image_object(checked));
   }
   run_or_exit(command);

@@ -2,8 +2,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "toolchain/sunway/swcc/compile.h"
-#include "toolchain/sunway/swcc/link.h"
+#include "toolchain/sunway/swcc/actions.h"
 #include "toolchain/sunway/swcc/options.h"
 #include "toolchain/sunway/swcc/process.h"
 

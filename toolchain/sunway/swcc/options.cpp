@@ -35,7 +35,8 @@ bool is_fortran(const std::string& file) {
                  "f95", "F95", "f03", "F03", "f08", "F08"});
 }
 
-// ignored() are the vendor's options that say nothing to the emulation.
+// ignored() returns whether this is an option of the vendor's compiler that has
+// no effect on the emulation.
 bool ignored(const std::string& word) {
   return starts(word, "-faddress_align") || starts(word, "-OPT:") ||
          starts(word, "-LNO:") || starts(word, "-TENV:") ||
@@ -47,7 +48,7 @@ bool ignored(const std::string& word) {
                        "-Wl,--stack-analysis", "-allshare", "-ipa"});
 }
 
-// takes_value() are gcc's options whose value is the next word.
+// takes_value() returns whether the next word is the value of this gcc option.
 bool takes_value(const std::string& word) {
   return one_of(word, {"-include", "-isystem",    "-idirafter",
                        "-iquote",  "-imacros",    "-x",
@@ -73,7 +74,7 @@ bool set_side(const std::string& word, Options& options) {
   return true;
 }
 
-// split() cuts a text at white space; quotes and backslashes work as in a
+// split() splits a text at white space; quotes and backslashes work as in a
 // shell.
 Words split(const std::string& text) {
   Words words;
@@ -140,23 +141,25 @@ std::string usage() {
          "any\n"
          "  SWAMP_PREDICT=1 ./program           transfers and their time\n"
          "\n"
-         "As swg++, sw++ or sw9g++ it takes all files for C++. The "
-         "environment:\n"
+         "Called as swg++, sw++ or sw9g++ it compiles all files as C++. "
+         "Environment:\n"
          "  SWAMP_MACHINE          sw26010pro (default), sw26010\n"
          "  SWAMP_CORE_GROUPS      1 to 6; SWAMP_LDM_BYTES\n"
          "  SWAMP_TRANSFER         copy (default), check\n"
-         "  SWAMP_CHECK_SEED       another order of the slaves: 1, 2, ...\n"
-         "  SWAMP_CHECK_SCHEDULES  in how many more orders each spawn is run, "
-         "0 to 1000\n"
+         "  SWAMP_CHECK_SEED       a different order of the slaves: 1, 2, ...\n"
+         "  SWAMP_CHECK_SCHEDULES  number of further orders in which each "
+         "spawn "
+         "runs, 0 to 1000\n"
          "  SWAMP_CHECK_HALT=1     end at the first report\n"
          "  SWAMP_CHECK_REPORT     a file for the reports, in JSON lines\n"
-         "  SWAMP_CHECK_TIMEOUT    seconds without progress that are a hang: "
-         "8\n"
+         "  SWAMP_CHECK_TIMEOUT    seconds without progress before a hang is "
+         "reported: 8\n"
          "  SWAMP_CHECK_MAIN_ACCESS=1  report direct access to main memory\n";
 }
 
 Words expanded(const Words& words) {
-  constexpr std::size_t kMostFiles = 2000;  // gcc's: a file may name itself
+  constexpr std::size_t kMostFiles =
+      2000;  // gcc's limit, since a file may include itself
   Words left(words.rbegin(), words.rend());
   Words all;
   std::size_t files = 0;
@@ -235,7 +238,6 @@ Options read_options(const std::string& name, const Words& words) {
     } else if (starts(word, "-")) {
       if (starts(word, "-g")) options.debug = true;
       if (word == "-shared") options.shared = true;
-      // Before C99, inline functions are there for all.
       if (starts(word, "-std=")) options.standard = word.substr(5);
       options.rest.push_back(word);
     } else {

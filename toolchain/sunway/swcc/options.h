@@ -8,35 +8,35 @@ namespace swcc {
 
 using Words = std::vector<std::string>;
 
-// Options is a command line, sorted.
+// Options is a command line after parsing.
 struct Options {
   enum class Side { none, host, slave, hybrid };
-  enum class Action { link, compile, pass };  // pass: gcc answers alone
+  enum class Action { link, compile, pass };  // pass: run gcc only
   Side side = Side::none;
   Action action = Action::link;
   bool cplusplus = false;  // called by a name that ends in ++
   bool simd = false;
-  bool old = false;    // sw5cc, or its options
-  bool debug = false;  // a -g was given
+  bool old = false;    // sw5cc or its options were used
+  bool debug = false;  // -g was given
   bool shared = false;
   std::string output;
-  std::string standard;  // of -std=
+  std::string standard;  // value of -std=
   Words inputs;          // files and -l, in order
   Words library_folders;
-  Words rest;  // for gcc, compiling and linking
+  Words rest;  // passed to gcc
 };
 
-// expanded() puts the words of files in the place of @FILE, as gcc does.
+// expanded() replaces @FILE by the words in the file, as gcc does.
 Words expanded(const Words& words);
 
-// read_options() ends the program with a message for what is not emulated.
+// read_options() ends the program with a message if an option is not emulated.
 Options read_options(const std::string& name, const Words& words);
 
 bool is_source(const std::string& file);
 bool is_cplusplus(const std::string& file);
 std::string usage();
 
-// fail() says the line on stderr and ends swcc with exit code 1.
+// fail() prints the line on stderr and ends swcc with exit code 1.
 [[noreturn]] void fail(const std::string& line);
 
 }  // namespace swcc

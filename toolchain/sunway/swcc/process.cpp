@@ -17,7 +17,9 @@ extern char** environ;
 namespace swcc {
 namespace {
 
-std::string unfinished;  // the output file, while a failure would spoil it
+namespace fs = std::filesystem;
+
+std::string unfinished;  // of remove_on_failure()
 
 std::vector<char*> pointers(const Words& command) {
   std::vector<char*> list;
@@ -26,6 +28,39 @@ std::vector<char*> pointers(const Words& command) {
   }
   list.push_back(nullptr);
   return list;
+}
+
+struct Folder {
+  Folder() {
+    std::error_code error;
+    path = (fs::temp_directory_path(error) / "swcc-XXXXXX").string();
+    if (mkdtemp(path.data()) == nullptr) {
+      fail(path + ": cannot make a temporary folder: " + std::strerror(errno));
+    }
+  }
+  ~Folder() {
+    std::error_code error;
+    fs::remove_all(path, error);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  std::string path;
+};
+
+Places find_places() {
+  std::error_code error;
+  const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const char* folder : {"lib", SWCC_LIBRARY_FOLDER}) {
+    const fs::path library = here.parent_path() / folder;
+    const fs::path include = library / "swamp" / "sunway" / "include";
+    if (fs::exists(include / "athread.h", error) &&
+        fs::exists(library / "libswamp_sunway.so", error)) {
+      return {include.string(), library.string()};
+    }
+  }
+  fail("cannot find its headers and libswamp_sunway.so beside " +
+       here.string());
 }
 
 }  // namespace
@@ -58,9 +93,8 @@ void remove_on_failure(const std::string& file) { unfinished = file; }
 
 void leave(int code) {
   std::error_code error;
-  if (!unfinished.empty() &&
-      std::filesystem::is_regular_file(unfinished, error)) {
-    std::filesystem::remove(unfinished, error);
+  if (!unfinished.empty() && fs::is_regular_file(unfinished, error)) {
+    fs::remove(unfinished, error);
   }
   std::exit(code);
 }
@@ -71,28 +105,15 @@ void become(const Words& command) {
   fail(command[0] + ": " + std::strerror(errno));
 }
 
-Folder::Folder() {
-  std::error_code error;
-  std::string name =
-      (std::filesystem::temp_directory_path(error) / "swcc-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) {
-    fail(name + ": cannot make a temporary folder: " + std::strerror(errno));
-  }
-  path_ = name;
+std::string temporary_file(const std::string& ending) {
+  static const Folder folder;
+  static int count = 0;
+  return folder.path + "/" + std::to_string(++count) + ending;
 }
 
-Folder::~Folder() {
-  std::error_code error;
-  std::filesystem::remove_all(path_, error);
-}
-
-std::string Folder::file(const std::string& ending) {
-  return path_ + "/" + std::to_string(++count_) + ending;
-}
-
-Folder& folder() {
-  static Folder made;
-  return made;
+const Places& places() {
+  static const Places found = find_places();
+  return found;
 }
 
 std::string read_file(const std::string& name) {

@@ -7,37 +7,30 @@
 
 namespace swcc {
 
-// run() runs a program to its end and returns its exit code. What it says on
-// stderr goes to `errors`, where that is a file.
+// run() runs a program to its end and returns its exit code. If `errors` is not
+// empty, the program's stderr goes to that file.
 int run(const Words& command, const std::string& errors = "");
-// run_or_exit() ends swcc with the program's exit code when that is not 0.
+// run_or_exit() ends swcc with the program's exit code if that is not 0.
 void run_or_exit(const Words& command);
 // leave() ends swcc with an error.
 [[noreturn]] void leave(int code);
-// remove_on_failure() names the output file, a regular one, to be removed if
-// swcc ends with an error; "" for none any more.
+// remove_on_failure() sets the regular file that is removed if swcc ends with
+// an error; "" for none.
 void remove_on_failure(const std::string& file);
-// become() is run() in this process's place.
+// become() replaces this process by the program.
 [[noreturn]] void become(const Words& command);
 
-// Folder is a temporary folder, removed with what it holds.
-class Folder {
- public:
-  Folder();
-  ~Folder();
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
+// temporary_file() returns a new file name with this ending, in a folder that
+// is removed when swcc ends.
+std::string temporary_file(const std::string& ending);
 
-  // file() is a new name in it, that ends as asked.
-  std::string file(const std::string& ending);
-
- private:
-  std::string path_;
-  int count_ = 0;
+// Places are the folders of swcc's headers and library, found relative to the
+// executable, so that the installed tree may be moved.
+struct Places {
+  std::string include;
+  std::string library;
 };
-
-// folder() is swcc's own, removed when it ends.
-Folder& folder();
+const Places& places();
 
 std::string read_file(const std::string& name);
 void write_file(const std::string& name, const std::string& content);

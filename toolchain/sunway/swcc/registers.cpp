@@ -1,7 +1,7 @@
-#include "toolchain/sunway/swcc/registers.h"
-
+#include <string>
 #include <vector>
 
+#include "toolchain/sunway/swcc/rewrite.h"
 #include "toolchain/sunway/swcc/tokens.h"
 
 namespace swcc {
@@ -17,8 +17,7 @@ std::string joined(const Tokens& tokens, std::size_t begin, std::size_t end) {
   return all;
 }
 
-// instruction_in() is the name of the one instruction of a template, or
-// nothing.
+// instruction_in() returns the name of a template's only instruction, or "".
 std::string instruction_in(const std::string& literal) {
   for (const char* name : {"putr", "putc", "getr", "getc"}) {
     const std::size_t at = literal.find_first_not_of("\" \t");
@@ -29,15 +28,15 @@ std::string instruction_in(const std::string& literal) {
     if (first == std::string::npos || (second != std::string::npos) != put) {
       continue;
     }
-    // Behind the operands nothing but the end of the line.
+    // Only the end of the line may follow the operands.
     const std::string rest = literal.substr((put ? second : first) + 2);
     if (rest.find_first_not_of("\\nt \"") == std::string::npos) return name;
   }
   return "";
 }
 
-// operands() are the expressions of an asm's ("r"(a), "r"(b)) from `begin` to
-// `end`, outputs first.
+// operands() returns the expressions a, b of "r"(a), "r"(b) in an asm from
+// `begin` to `end`, outputs first.
 std::vector<std::string> operands(const Tokens& tokens, std::size_t begin,
                                   std::size_t end) {
   std::vector<std::string> all;

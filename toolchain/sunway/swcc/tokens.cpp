@@ -73,7 +73,8 @@ bool closes(const std::string& text) {
   return text == ")" || text == "]" || text == "}";
 }
 
-// is_foreign() is what the last line marker in `space` says, or as it was.
+// is_foreign() returns whether the last line marker in `space` names a header
+// of the system or of swcc; `was` if there is no marker.
 bool is_foreign(const std::string& space, bool was) {
   const std::size_t close = space.rfind('"');
   if (close == std::string::npos || close == 0) return was;

@@ -13,16 +13,17 @@ struct Token {
   std::string before;
   std::string text;
   bool is_name = false;
-  bool foreign = false;  // of a header of the system's or swcc's
+  bool foreign = false;  // from a header of the system or of swcc
 };
 
-// tokens_of() ends with a token whose text is empty.
+// tokens_of() splits the source; the text of the last token is empty.
 std::vector<Token> tokens_of(const std::string& source);
 
-// matching() is the place of the bracket that closes the one at `open`, or of
-// the end.
+// matching() returns the index of the bracket that closes the one at `open`, or
+// of the last token.
 std::size_t matching(const std::vector<Token>& tokens, std::size_t open);
-// opening() is the place of the bracket that the one at `close` closes, or 0.
+// opening() returns the index of the bracket that the one at `close` closes, or
+// 0.
 std::size_t opening(const std::vector<Token>& tokens, std::size_t close);
 
 }  // namespace swcc

@@ -1,14 +1,80 @@
-#include "toolchain/sunway/swcc/vectors.h"
-
 #include <map>
 #include <set>
+#include <string>
 #include <vector>
 
+#include "toolchain/sunway/swcc/rewrite.h"
 #include "toolchain/sunway/swcc/tokens.h"
-#include "toolchain/sunway/swcc/vector_kinds.h"
 
 namespace swcc {
 namespace {
+
+// Kind is a vector type of <simd.h>.
+struct Kind {
+  const char* name;
+  const char* element;
+  int lanes;
+  int bytes;
+};
+constexpr Kind kKinds[] = {
+    {"floatv4", "float", 4, 16},
+    {"floatv8", "float", 8, 32},
+    {"doublev4", "double", 4, 32},
+    {"doublev8", "double", 8, 64},
+    {"intv8", "int", 8, 32},
+    {"intv16", "int", 16, 64},
+    {"uintv8", "unsigned", 8, 32},
+    {"uintv16", "unsigned", 16, 64},
+    {"int256", "long", 4, 32},
+    {"int512", "long", 8, 64},
+    {"uint256", "unsigned long", 4, 32},
+    {"uint512", "unsigned long", 8, 64},
+    {"float16v32", "_Float16", 32, 64},
+};
+
+// spelled() returns the name of the type in conversions(), converter() the name
+// of the function that converts to it.
+std::string spelled(const Kind& kind) {
+  return std::string("swcc_") + kind.name;
+}
+
+std::string converter(const Kind& to, const std::string& from, bool cplusplus) {
+  return spelled(to) + "_of" + (cplusplus ? "" : "_" + from);
+}
+
+// conversions() returns C functions that convert between all types that can be
+// converted. In C++ they are overloads with one name for each result.
+std::string conversions(bool cplusplus) {
+  std::string text = "# 1 \"<swcc>\"\n";
+  if (cplusplus) text += "extern \"C++\" {";
+  for (const Kind& kind : kKinds) {
+    text += std::string("typedef ") + kind.element + " " + spelled(kind) +
+            " __attribute__((vector_size(" + std::to_string(kind.bytes) +
+            "), may_alias));";
+  }
+  const std::string head =
+      "static inline __attribute__((always_inline, unused)) ";
+  for (const Kind& to : kKinds) {
+    const std::string name = spelled(to);
+    const bool real = std::string("float double _Float16").find(to.element) !=
+                      std::string::npos;
+    text += head + name + " " + converter(to, "number", cplusplus) + "(" +
+            (real ? "double" : "long") + " x) { " + name +
+            " v; int i; for (i = 0; i < " + std::to_string(to.lanes) +
+            "; ++i) v[i] = (" + to.element + ")x; return v; }";
+    for (const Kind& from : kKinds) {
+      const std::string start = head + name + " " +
+                                converter(to, from.name, cplusplus) + "(" +
+                                spelled(from) + " x) { return ";
+      if (from.bytes == to.bytes) {
+        text += start + "(" + name + ")x; }";
+      } else if (from.lanes == to.lanes) {
+        text += start + "__builtin_convertvector(x, " + name + "); }";
+      }
+    }
+  }
+  return text + (cplusplus ? "}\n" : "\n");
+}
 
 class Rewriter {
  public:
@@ -17,7 +83,7 @@ class Rewriter {
     for (const Kind& kind : kKinds) types_[kind.name] = &kind;
     find_types();
   }
-  // result() goes from one function or declaration to the next.
+  // result() rewrites one function or declaration after the other.
   std::string result() {
     std::string all;
     std::size_t begin = 0;
@@ -37,10 +103,11 @@ class Rewriter {
  private:
   struct Variable {
     const Kind* kind;
-    int depth;  // stars and dimensions
+    int depth;  // number of stars and dimensions
   };
 
-  // Names are those of variables, and of those that a name does not tell.
+  // Names holds variables of vector types by name, and in `others` the names
+  // that also stand for something else.
   struct Names {
     std::map<std::string, Variable> variables;
     std::set<std::string> others;
@@ -61,7 +128,8 @@ class Rewriter {
 
   const std::string& text(std::size_t i) const { return tokens_[i].text; }
 
-  // end_of_outermost() is the place behind the next function, or ; outside.
+  // end_of_outermost() returns the index after the next function, or after the
+  // next semicolon outside of functions.
   std::size_t end_of_outermost(std::size_t at) const {
     while (at + 1 < tokens_.size()) {
       const std::string& word = text(at);
@@ -92,8 +160,8 @@ class Rewriter {
     }
   }
 
-  // declarator() reads one from `at` on and returns the place behind it, and
-  // the variable's name; none where there is none.
+  // declarator() reads a declarator that begins at `at`, returns the index
+  // after it, and sets the variable's name, or "" if it is not a variable.
   std::size_t declarator(std::size_t at, const Kind* kind, std::string* name) {
     Variable variable{kind, 0};
     name->clear();
@@ -142,7 +210,7 @@ class Rewriter {
     }
   }
 
-  // note_others() reads the declarators of a type that is no vector.
+  // note_others() reads the declarators of a type that is not a vector.
   void note_others(std::size_t at) {
     for (;;) {
       while (text(at) == "*") ++at;
@@ -156,7 +224,8 @@ class Rewriter {
     }
   }
 
-  // is_type_like() is a name that could begin a declaration of the next one.
+  // is_type_like() returns whether this name may be the type in a declaration
+  // of the next name.
   bool is_type_like(std::size_t i) const {
     static const std::set<std::string> kNot{
         "return",   "else",   "case",   "goto",     "sizeof",        "do",
@@ -166,8 +235,8 @@ class Rewriter {
            tokens_[i + 1].is_name && type_at(i + 1) == nullptr;
   }
 
-  // end_of_expression() is the place of the comma, semicolon or closing bracket
-  // behind it.
+  // end_of_expression() returns the index of the comma, semicolon or closing
+  // bracket after the expression.
   std::size_t end_of_expression(std::size_t at) const {
     while (at + 1 < tokens_.size()) {
       const std::string& word = text(at);
@@ -181,7 +250,8 @@ class Rewriter {
     return at;
   }
 
-  // end_of_operand() is the place behind what a cast before `at` applies to.
+  // end_of_operand() returns the index after the operand of a cast; the operand
+  // begins at `at`.
   std::size_t end_of_operand(std::size_t at) const {
     for (;;) {
       const std::string& word = text(at);
@@ -235,7 +305,8 @@ class Rewriter {
            ")(" + expression + ")";
   }
 
-  // list() is a constant initializer: at file scope nothing is called.
+  // list() returns a constant initializer, for file scope, where C does not
+  // allow calls.
   std::string list(const Kind& kind, const std::string& expression) {
     found_ = true;
     std::string all = " {";
@@ -243,8 +314,8 @@ class Rewriter {
     return all + "}";
   }
 
-  // assigned() is the variable whose element, or which itself, stands before
-  // the = at `at`, or nullptr.
+  // assigned() returns the variable which, or an element of which, is on the
+  // left of the = at `at`, or nullptr.
   const Variable* assigned(std::size_t at) const {
     int depth = 0;
     std::size_t i = at;
@@ -296,7 +367,8 @@ class Rewriter {
     return out;
   }
 
-  // is_cast_after() tells a cast from a function's parameters and sizeof.
+  // is_cast_after() distinguishes a cast from a function's parameters and from
+  // sizeof.
   bool is_cast_after(std::size_t i) const {
     if (i == 0) return false;
     const Token& last = tokens_[i - 1];

@@ -1,5 +1,5 @@
-// Slaves use malloc: one gets what another freed, small and large, and where
-// that lies depends on who is first.
+// Slaves use malloc: a slave gets small and large blocks that another one freed.
+// The addresses depend on the order of the slaves.
 #include <slave.h>
 
 #include <string>

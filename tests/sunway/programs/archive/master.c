@@ -4,7 +4,7 @@
 int histogram[64 * 32];
 unsigned char text[64 * 512];
 extern void SLAVE_FUN(count)(void*);
-int helper(int x) { return x + 1; } /* the slaves have their own helper() */
+int helper(int x) { return x + 1; } /* the slaves have another helper() */
 
 int main(void) {
   int sum = 0;

@@ -11,7 +11,7 @@ typedef struct {
 __thread_local para_t para __attribute__((aligned(128)));
 __thread_local float x[2][TILE] __attribute__((aligned(128)));
 __thread_local float y[2][TILE] __attribute__((aligned(128)));
-/* They only grow, also from launch to launch. */
+/* Never reset, also not between launches. */
 __thread_local crts_rply_t get_rply[2], put_rply[2];
 __thread_local unsigned int gets[2], puts[2];
 

@@ -1,4 +1,4 @@
-/* As for SW26010: its options, calls and habits. */
+/* A program as it was written for SW26010, with its options and calls. */
 #include <athread.h>
 #include <stdio.h>
 

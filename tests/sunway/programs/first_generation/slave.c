@@ -27,7 +27,7 @@ void copy(job* main_job) {
   int i, row;
   unsigned long time;
 
-  /* One slave gets it for all, onto their stacks. */
+  /* One slave gets the job for all slaves, onto their stacks. */
   athread_syn(ARRAY_SCOPE, 0xffff);
   if (_MYID == 0) {
     athread_get(BCAST_MODE, main_job, &j, sizeof(j), (void*)&reply, 0xff, 0, 0);

@@ -3,7 +3,7 @@
 
 int data[64], result;
 volatile int ready[64];
-volatile int started; /* the master looks at it, too */
+volatile int started; /* the master reads it, too */
 long word, total;
 int same;
 typedef struct {

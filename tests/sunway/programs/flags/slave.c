@@ -9,7 +9,7 @@ extern volatile int ready[64], started;
 extern long word, total;
 extern padded_t padded[64];
 
-/* Each waits for the one before it by a flag in main memory. */
+/* Each slave waits for the next one by a flag in main memory. */
 void relay(void* unused) {
   started = 1;
   int sum = 0;
@@ -21,8 +21,8 @@ void relay(void* unused) {
   athread_dma_put(&data[_PEN], &sum, sizeof sum);
   ready[_PEN] = 1;
   if (_PEN == 0) result = sum;
-  same = 7; /* all write the same */
-  while (faal(&word, 1) != 0) { /* a lock of its own */
+  same = 7; /* all write the same value */
+  while (faal(&word, 1) != 0) { /* a lock made of atomics */
     faal(&word, -1);
   }
   total += _PEN;

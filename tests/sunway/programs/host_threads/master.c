@@ -1,4 +1,4 @@
-/* A host thread for each core group, as on SW26010: each launches on its own. */
+/* One host thread for each core group, as on SW26010. Each thread launches. */
 #include <athread.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@ typedef struct {
   int group;
 } para_t;
 
-/* Of a launch of any thread: what a slave adds to its place, and not to its
- * place of the launch before. */
+/* Each launch shifts the slaves' places, so that a slave adds to a place that
+ * another one wrote in the previous launch. */
 void add(para_t* para) {
   if (_PEN == 0) para->group = _CGN;
   CRTS_ssync_master_array();

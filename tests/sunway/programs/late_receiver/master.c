@@ -1,4 +1,4 @@
-/* A slave that is silent for long goes on while others send into its LDM. */
+/* A slave computes for a long time while others send into its LDM. */
 #include <athread.h>
 #include <stdio.h>
 

@@ -9,7 +9,7 @@ __thread_local long mine, box[8][kMessages];
 __thread_local volatile long table[16];
 __thread_local crts_rply_t sent, came;
 
-/* The first of each row receives, and now and then makes no sound. */
+/* The first slave of each row receives, and for some time makes no call. */
 void work(void* unused) {
   const int row = _PEN / 8 * 8;
   long sum = _PEN;

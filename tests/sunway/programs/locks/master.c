@@ -1,4 +1,5 @@
-/* Locks that the master and the slaves take: LOCK_ROUNDS rounds (100). */
+/* Locks that the master and the slaves take. LOCK_ROUNDS is the number of
+ * rounds, 100 by default. */
 #include <athread.h>
 #include <crts.h>
 #include <stdio.h>
@@ -24,7 +25,7 @@ int main(void) {
     counter = tries = 0;
     athread_set_num_threads(slaves);
     order.step = 0;
-    /* The slaves wait for the master, who works on what they will read. */
+    /* The slaves wait for the master, which changes what they will read. */
     athread_lock(&long_lock);
     athread_spawn(count, &order);
     for (volatile int work = 0; work < 1000 * (i % 5); ++work) {

@@ -15,13 +15,14 @@ void count(order_t* order) {
   }
   tries += 1;
   CRTS_mutex_unlock(&crts_lock);
-  /* The last act of the last slave is to unlock. */
+  /* The last call of the last slave is an unlock. */
   CRTS_mutex_lock(&crts_lock);
   tries += 1;
   CRTS_mutex_unlock(&crts_lock);
 }
 
-/* What slave 0 wrote the master hands to slave 1, by a meeting with each. */
+/* Slave 1 reads what slave 0 wrote: the master is in a barrier with slave 0,
+ * then with slave 1. */
 extern long handed[2];
 void hand_over(void* unused) {
   if (_PEN == 0) {

@@ -1,5 +1,6 @@
-/* Right whatever the order: work by ticket, times, counts under a lock, padding,
-   strides side by side in flight, a ring. */
+/* Programs whose result does not depend on the order of the slaves: dynamic work
+ * sharing, times, sums under a lock, padding, adjacent strides in flight, and a
+ * ring. */
 #include <athread.h>
 #include <stdio.h>
 

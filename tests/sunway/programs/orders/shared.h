@@ -3,7 +3,7 @@
 
 enum { kSlaves = 64, kTiles = 200, kTile = 32 };
 
-/* Three bytes and six more of it are padding. */
+/* It contains padding in two places. */
 typedef struct {
   char kind;
   double value;

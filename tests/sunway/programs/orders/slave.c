@@ -18,7 +18,7 @@ __thread_local double mine[4], theirs[2][4];
 __thread_local crts_rply_t sent, come[2], got, put;
 __thread_local int count = 0;
 
-/* Who takes which tile is chance; what becomes of it is not. */
+/* Any slave may take a tile, but the result is the same. */
 void share(void* unused) {
   unsigned long start = CRTS_stime_cycle();
   int at;
@@ -35,7 +35,7 @@ void share(void* unused) {
   times[_PEN] = CRTS_stime_cycle() - start;
 }
 
-/* Two columns are fetched while the two before them are stored. */
+/* Two columns are fetched while the previous two are stored. */
 void columns(void* unused) {
   float* own = matrix + 4 * _PEN;
   got = put = 0;

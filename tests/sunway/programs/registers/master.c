@@ -1,4 +1,4 @@
-/* Register communication: a matrix product's way of sharing its panels. */
+/* Register communication, as a matrix product shares its panels. */
 #include <athread.h>
 #include <stdio.h>
 

@@ -27,7 +27,7 @@ void share() {
               (void*)&reply, 0, 0, 0);
   dma_wait(&reply, 1);
   simd_load(mine, panel);
-  /* Each column's slave in turn shows the row what it has. */
+  /* The slave of each column in turn sends its panel to the row. */
   for (k = 0; k < 8; ++k) {
     if (column == k) {
       REG_PUTR(mine, 8);
@@ -37,8 +37,8 @@ void share() {
     }
     sum = sum + other;
   }
-  /* The same often: what one has sent to all is everywhere before what another
-   * sends who has received it. */
+  /* The same many times: a packet sent to all arrives everywhere before a packet
+   * that a receiver of the first one sends. */
   for (i = 0; i < kRounds; ++i) {
     for (k = 0; k < 8; ++k) {
       part = 8 * i + k;
@@ -51,7 +51,7 @@ void share() {
     }
   }
   total = sum[0] + sum[1] + sum[2] + sum[3];
-  /* And down a column, from one to the next, and back to all. */
+  /* Down each column, from one slave to the next, and back to all of them. */
   if (row != 0) {
     REG_GETC(part);
     total += part;

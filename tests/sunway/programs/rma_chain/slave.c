@@ -1,4 +1,4 @@
-/* Who may write a buffer next is known from reply words and flags alone. */
+/* Only reply words and flags order the slaves that use a buffer. */
 #include <crts.h>
 
 __thread_local int shown, copy, number;
@@ -13,11 +13,11 @@ void chain(int (*got)[2]) {
   number = 7;
   CRTS_ssync_array();
   if (first + 2 >= 64) return;
-  if (_PEN == first + 1) { /* takes what the first shows */
+  if (_PEN == first + 1) { /* gets from the first */
     CRTS_rma_iget(&copy, &fetched, sizeof copy, first, &shown, &was_read);
     CRTS_rma_wait_value(&fetched, 1);
     line[0] = copy;
-  } else if (_PEN == first) { /* then lets the third write it */
+  } else if (_PEN == first) { /* then permits the third to write */
     int one = 1;
     CRTS_rma_wait_value(&was_read, 1);
     CRTS_rma_iput(&one, &sent, sizeof one, first + 2, (void*)&go, &fetched);

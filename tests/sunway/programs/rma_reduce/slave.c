@@ -9,7 +9,7 @@ void reduce(long* sum) {
   here = 0;
   there = 0;
   athread_ssync_array();
-  /* To the first of the row, then to slave 0, then back to all. */
+  /* To the first slave of the row, then to slave 0, then back to all. */
   athread_rma_iput(&mine, &here, sizeof mine, _ROW * 8, &from[_COL], &there);
   athread_rma_wait_value(&here, 1);
   if (_COL == 0) {

@@ -1,5 +1,5 @@
-// A vector in LDM that all slaves address; slave functions whose name has the
-// prefix, called from C++.
+// A vector in LDM that all slaves address. The name of the slave function has the
+// prefix slave_ in the source, and C++ calls it.
 #include <crts.h>
 
 #include <vector>

@@ -1,5 +1,4 @@
-/* Memory that other processes see, and that is not on the disk: each launch may
- * write it once only. */
+/* Memory shared with other processes: check mode must not repeat the launch. */
 #include <athread.h>
 #include <stdio.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 #pragma once
-// Compiled for both sides: each must get its own.
+// Compiled for both sides: each must call its own copy.
 template <class T>
 __attribute__((noinline)) T square(T x) {
   return x * x;

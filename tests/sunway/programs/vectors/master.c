@@ -1,4 +1,4 @@
-/* Short vectors: what numbers become, shuffles by mask, half precision. */
+/* Short vectors: conversions, shuffles by mask, half precision. */
 #include <athread.h>
 #include <stdio.h>
 

@@ -8,11 +8,11 @@ typedef struct {
   int count;
 } state;
 
-static __thread_local row ones = 1.0; /* a number is a vector of it */
+static __thread_local row ones = 1.0; /* a number becomes a vector */
 static __thread_local float ldm[64] __attribute__((aligned(64)));
 static __thread_local float16 half[32] __attribute__((aligned(64)));
 
-/* Fields of `bits` bits, one after another, into a mask. */
+/* Packs fields of `bits` bits each into a mask. */
 static intv16 mask_of(const int* fields, int count, int bits) {
   union {
     unsigned words[16];
@@ -28,9 +28,9 @@ static intv16 mask_of(const int* fields, int count, int bits) {
 static row scaled(row v, double by) {
   state s;
   s.count = 1;
-  s.sum = by;          /* to a member */
+  s.sum = by;          /* a member of a struct */
   row all[2], *p = all;
-  all[0] = v * s.sum;  /* and an element */
+  all[0] = v * s.sum;  /* an element of an array */
   p[1] = 0.5f;
   return all[0] + p[1] * ones;
 }
@@ -60,7 +60,7 @@ void vectors(float* in) {
   athread_dma_get(ldm, in, sizeof ldm);
   if (_PEN != 0) return;
   simd_load(a, ldm), simd_load(b, ldm + 8);
-  /* A float is two words of the register, for a mask. */
+  /* In a mask, a float is two words of the register. */
   const int pairs[16] = {0, 1, 16, 17, 2, 3, 18, 19, 4, 5, 20, 21, 6, 7, 22, 23};
   c = simd_vshfs(a, b, mask_of(pairs, 16, 5));
   simd_print_floatv8(c);

@@ -7,8 +7,9 @@
 #include <string>
 #include <tuple>
 
-#include "toolchain/sunway/emulator/check/location.h"
-#include "toolchain/sunway/emulator/check/registry.h"
+#include "toolchain/sunway/emulator/check/addresses.h"
+#include "toolchain/sunway/emulator/check/host_check.h"
+#include "toolchain/sunway/emulator/check/malloc.h"
 #include "toolchain/sunway/emulator/check/report.h"
 
 namespace swamp::sunway::check {
@@ -48,16 +49,16 @@ void report_clash(const Access& first, const Access& second) {
   const Access& other = &writer == &second ? first : second;
   const std::uintptr_t begin = std::max(first.begin, second.begin);
   const std::uintptr_t end = std::min(first.end, second.end);
-  report({"overlap", writer.pc, writer.slave,
-          "writes " + std::to_string(end - begin) + " bytes at " +
-              describe(begin) + " that cg " +
-              std::to_string(other.slave->group) + " slave " +
-              std::to_string(other.slave->id) +
-              (other.write ? " writes" : " reads") +
-              " too, with nothing between them: the result depends on who is "
-              "first; give each slave its own part, or synchronise (ssync) "
-              "between",
-          other.pc});
+  report(
+      {"overlap", writer.pc, writer.slave,
+       "writes " + std::to_string(end - begin) + " bytes at " +
+           describe(begin) + " that cg " + std::to_string(other.slave->group) +
+           " slave " + std::to_string(other.slave->id) +
+           (other.write ? " writes" : " reads") +
+           " too, with no synchronisation between them: the result depends on "
+           "the order; give each slave its own part, or synchronise "
+           "(ssync)",
+       other.pc});
 }
 
 // Active holds the accesses that reach beyond the current position of the
@@ -103,10 +104,10 @@ void search(std::vector<Access>& all) {
         (last_write->end - 1) / kLine == access.begin / kLine) {
       note({"shared-line", access.pc, access.slave,
             "puts into the 128-byte line at " +
-                describe(access.begin / kLine * kLine) + " of which slave " +
+                describe(access.begin / kLine * kLine) + " into which slave " +
                 std::to_string(last_write->slave->id) +
-                " puts another part: right, but each such put costs 4 to 12 "
-                "times a whole line's"});
+                " puts another part: correct, but such a put costs 4 to 12 "
+                "times as much as one of a whole line"});
     }
     last_write = &access;
   }
@@ -155,6 +156,26 @@ void log_ldm_access(const Slave& owner, const Access& access) {
   all.erase(std::remove_if(all.begin(), all.end(), is_past), all.end());
   if (all.size() == kMost) all.erase(all.begin());
   all.push_back(access);
+}
+
+void log_transfer(const Transfer& t, const Slave& slave, const void* pc,
+                  const std::shared_ptr<const Clock>& before,
+                  std::uint32_t done) {
+  if (t.kind == Transfer::Kind::remote_get) {
+    const Slave* owner = ldm_owner(address_of(t.main));
+    if (owner == nullptr || owner == &slave) return;
+    log_ldm_access(
+        *owner, {address_of(t.main), address_of(t.main) + bytes_of(t), &slave,
+                 pc, false, false, 0, before, done});
+    return;
+  }
+  for_blocks(t, [&](std::byte* main, std::byte*, std::size_t bytes) {
+    const std::uintptr_t begin = address_of(main);
+    if (t.writes_main()) add_written({begin, begin + bytes, pc, &slave});
+    log_access({begin, begin + bytes, &slave, pc, t.writes_main(), false, 0,
+                before, done});
+  });
+  if (t.writes_main()) args_written(t.main, t.extent());
 }
 
 void report_overlaps() {
@@ -226,11 +247,75 @@ void add_written(const Written& range) {
   all.push_back(range);
 }
 
+void log_unknown(const Transfer& put, const Slave& slave,
+                 const Shadow& shadow) {
+  if (!keeps_written()) return;
+  for_blocks(put, [&](std::byte* main, std::byte* ldm, std::size_t bytes) {
+    shadow.for_unwritten(ldm, bytes, [&](std::size_t i) {
+      const std::uintptr_t at = address_of(main) + i;
+      add_written({at, at + 1, nullptr, &slave});
+    });
+  });
+}
+
 const std::vector<Written>* written() {
   const std::lock_guard<std::mutex> lock(writes_mutex);
   if (too_many) return nullptr;
   tidy(writes());
   return &writes();
+}
+
+namespace {
+
+constexpr int kMostReads = 16 * 1024;  // entries of one slave in one launch
+
+}  // namespace
+
+void DirectLog::begin_launch() noexcept {
+  ++launch_;
+  logged_reads_ = 0;
+}
+
+void DirectLog::log_write() {
+  if (write_.end == 0) return;
+  add_written({write_.begin, write_.end, write_.pc, &slave_});
+  log_access({write_.begin, write_.end, &slave_, write_.pc, true, true,
+              hash(reinterpret_cast<const std::byte*>(write_.begin),
+                   write_.end - write_.begin),
+              clock_.snapshot(), clock_.now()});
+  write_ = {};
+}
+
+void DirectLog::write(std::uintptr_t begin, std::uintptr_t end,
+                      const void* pc) {
+  write_ = {begin, end, pc};
+  // The slave's reads of bytes that it has just written need no entry: a write
+  // of the same bytes by another slave conflicts with this write.
+  recent(begin) = {begin, end, clock_.now(), launch_};
+}
+
+void DirectLog::read(std::uintptr_t begin, std::uintptr_t end, const void* pc) {
+  if (begin == reads_.end && reads_.done == clock_.now() &&
+      reads_.before == clock_.snapshot()) {
+    reads_.end = end;
+    return;
+  }
+  Recent& last = recent(begin);
+  if (last.begin <= begin && end <= last.end && last.done == clock_.now() &&
+      last.launch == launch_) {
+    return;
+  }
+  log_reads();
+  reads_ = {begin, end, pc, clock_.snapshot(), clock_.now()};
+  last = {begin, end, clock_.now(), launch_};
+}
+
+void DirectLog::log_reads() {
+  if (reads_.end != 0 && logged_reads_++ < kMostReads) {
+    log_access({reads_.begin, reads_.end, &slave_, reads_.pc, false, true, 0,
+                reads_.before, reads_.done});
+  }
+  reads_ = {};
 }
 
 }  // namespace swamp::sunway::check

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "toolchain/sunway/emulator/check/registry.h"
+#include "toolchain/sunway/emulator/check/malloc.h"
 
 namespace swamp::sunway::check {
 namespace {
@@ -20,17 +20,18 @@ std::uint64_t epoch = 1;  // of forget_objects()
 
 const Key kMasters{&epoch, 0};
 
-// Freed is memory that a slave of this launch freed, and what it knew then.
+// Freed is memory that a slave of this launch freed, with its clock at that
+// time.
 struct Freed {
   std::uintptr_t end;
   std::shared_ptr<const Clock> clock;
 };
-std::map<std::uintptr_t, Freed>& freed() {  // by begin, apart
+std::map<std::uintptr_t, Freed>& freed() {  // by begin, disjoint
   static auto* const all = new std::map<std::uintptr_t, Freed>;
   return *all;
 }
 
-// carve() takes a range out of the freed memory and visits the clocks there.
+// carve() removes a range from the freed memory and visits its clocks.
 template <class Visit>
 void carve(std::uintptr_t begin, std::uintptr_t end, Visit visit) {
   auto next = freed().upper_bound(begin);
@@ -129,7 +130,7 @@ void SlaveClock::retire(std::uintptr_t begin, std::uintptr_t end) {
   const std::lock_guard<std::mutex> lock(mutex);
   carve(begin, end, [](const Clock&) {});
   freed()[begin] = {end, clock_};
-  if (freed().size() > kMost) {  // one for all, which orders more
+  if (freed().size() > kMost) {  // one clock for all, which hides findings
     auto all = std::make_shared<Clock>(*clock_);
     for (const auto& [from, memory] : freed()) join(*all, *memory.clock);
     freed().clear();

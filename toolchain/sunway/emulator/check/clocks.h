@@ -17,31 +17,32 @@ class SlaveClock {
  public:
   explicit SlaveClock(std::size_t slave, std::size_t slaves);
 
-  // release() adds what the slave knows to what `object` tells; acquire()
-  // learns it. `number` tells the generations of a barrier or the messages
-  // apart: a fast slave may be at the next one before a slow one has left this
-  // one.
+  // release() merges this clock into the clock of `object`, and acquire() the
+  // clock of `object` into this one. `number` is the generation of a barrier or
+  // the number of a message: a fast slave may be at the next one before a slow
+  // one has left this one.
   void release(const volatile void* object, std::uint64_t number = 0);
   void acquire(const volatile void* object, std::uint64_t number = 0);
-  // acquire_messages() learns the messages up to `last`, of which this slave is
-  // the only receiver, and forgets them.
+  // acquire_messages() acquires the messages up to `last`, of which this slave
+  // is the only receiver, and deletes their clocks.
   void acquire_messages(const volatile void* object, std::uint64_t last);
 
-  // retire() gives with memory that is freed; reuse() takes what was given with
-  // memory that is allocated.
+  // retire() releases this clock to memory that is freed; reuse() acquires the
+  // clocks of memory that is allocated.
   void retire(std::uintptr_t begin, std::uintptr_t end);
   void reuse(std::uintptr_t begin, std::uintptr_t end);
 
   std::uint32_t now() const noexcept { return (*clock_)[slave_]; }
-  // knows() is the last of another's clock that this slave has heard of.
-  std::uint32_t knows(std::size_t slave) const noexcept {
+  // of() returns the latest time of another slave's clock that this slave has
+  // acquired.
+  std::uint32_t of(std::size_t slave) const noexcept {
     return (*clock_)[slave];
   }
-  // snapshot() stays as it is while the clock goes on.
+  // snapshot() returns a copy that does not change.
   std::shared_ptr<const Clock> snapshot() noexcept { return clock_; }
-  // restart() begins a launch: it knows what the masters know.
+  // restart() begins a launch: the clock becomes that of the masters.
   void restart();
-  // joined() tells the masters all that this slave did.
+  // joined() releases this clock to the masters.
   void joined();
 
  private:

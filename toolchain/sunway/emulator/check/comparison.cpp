@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "toolchain/sunway/emulator/check/location.h"
-#include "toolchain/sunway/emulator/check/registry.h"
-#include "toolchain/sunway/emulator/check/replay_parts.h"
+#include "toolchain/sunway/emulator/check/addresses.h"
+#include "toolchain/sunway/emulator/check/malloc.h"
+#include "toolchain/sunway/emulator/check/replay.h"
 #include "toolchain/sunway/emulator/check/report.h"
 
 namespace swamp::sunway::check {
@@ -54,8 +54,8 @@ bool covers(const std::vector<AddressRange>& ranges, std::uintptr_t address) {
 }
 
 // is_pointer() returns whether the word at `i` in both is a pointer into, or to
-// the end of, memory that slaves allocated: where that lies depends on the
-// order of their calls, and what it holds is not known.
+// the end of, memory that slaves allocated: its address depends on the order of
+// their calls, and its contents are unknown.
 bool is_pointer(const std::vector<AddressRange>& unknown, const Bytes& here,
                 const Bytes& there, std::size_t i) {
   std::uintptr_t a = 0;
@@ -216,13 +216,13 @@ void report_schedule(const std::vector<Difference>& found, const Order& order) {
                  hex(first.here) + ", but as " + hex(first.there);
   if (is_other_time(order)) {
     finding.text += std::string(" when ") + time_of(order) +
-                    ": something uses a buffer, or what was put, before the "
+                    ": a buffer, or the data of a put, is used before the "
                     "wait";
   } else {
     finding.text +=
         " in another order of the slaves (seed " + std::to_string(order.seed) +
-        "): whoever comes first or last decides; add up in a fixed order, or "
-        "give each slave its own part";
+        "): the result depends on which slave is first or last; add up in a "
+        "fixed order, or give each slave its own part";
   }
   if (found.size() > 1) {
     finding.text +=
@@ -233,7 +233,7 @@ void report_schedule(const std::vector<Difference>& found, const Order& order) {
 
 void report_crash(int signal, const Order& order) {
   report({"schedule", spawned_at(), nullptr,
-          "the launch ends by " + std::string(strsignal(signal)) +
+          "the launch ends with " + std::string(strsignal(signal)) +
               order_of_slaves(order)});
 }
 

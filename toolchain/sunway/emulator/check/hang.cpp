@@ -8,18 +8,84 @@
 #include <map>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <vector>
 
-#include "toolchain/sunway/emulator/check/location.h"
+#include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
-#include "toolchain/sunway/emulator/settings.h"
 #include "toolchain/sunway/emulator/transfer.h"
 
 namespace swamp::sunway::check {
+namespace {
+
+constexpr int kReadsBeforeYield = 100;
+// After this many accesses without a call the slave yields the turn even if it
+// seems to work: a wait may look like work.
+constexpr int kAccessesBeforeYield = 100000;
+constexpr int kLongestSleepMs = 64;
+
+}  // namespace
+
+bool Progress::PolledWords::insert(std::uintptr_t word,
+                                   bool is_volatile) noexcept {
+  if (count_ == 0 && !is_volatile) return false;
+  std::size_t place = word / 4 * 0x9e3779b97f4a7c15u >> 57;
+  while (places_[place] != 0 && places_[place] != word) {
+    place = (place + 1) % places_.size();
+  }
+  if (places_[place] == word) return true;
+  if (count_ == kMost) {
+    clear();
+    return insert(word, is_volatile);
+  }
+  places_[place] = word;
+  ++count_;
+  return false;
+}
+
+void Progress::begin_call() noexcept {
+  slave_.loop_pc = nullptr;
+  polled_.clear();
+  accesses_ = 0;
+}
+
+void Progress::count_access() {
+  if (++accesses_ < kAccessesBeforeYield) return;
+  accesses_ = 0;
+  (void)yield_turn(slave_);
+}
+
+void Progress::wrote() {
+  advance();
+  polled_.clear();
+  count_access();
+}
+
+void Progress::read(std::uintptr_t word, const void* pc, bool is_volatile) {
+  count_access();
+  if (word == last_read_ || polled_.insert(word, is_volatile)) {
+    slave_.loop_pc = pc;
+    repeated_read();
+  } else {
+    repeated_reads_ = 0;
+    sleep_ms_ = 1;
+    slave_.loop_pc = nullptr;
+    advance();
+  }
+  last_read_ = word;
+}
+
+void Progress::repeated_read() {
+  if (++repeated_reads_ <= kReadsBeforeYield) return;
+  repeated_reads_ = 0;
+  if (yield_turn(slave_)) return;
+  // No other slave can run. Sleep, so that the host threads get a processor.
+  sleep_ms_ = std::min(2 * sleep_ms_, kLongestSleepMs);
+  std::this_thread::sleep_for(std::chrono::milliseconds(sleep_ms_ / 2));
+}
+
 namespace {
 
 // Place is where some slaves wait.
@@ -43,7 +109,7 @@ std::vector<Place> places() {
   }
   std::vector<Place> list;
   for (const auto& [key, place] : all) list.push_back(place);
-  // The smaller group is more likely to have the bug.
+  // The place with fewer slaves is more likely to have the bug.
   std::stable_sort(
       list.begin(), list.end(),
       [](const Place& a, const Place& b) { return a.slaves < b.slaves; });
@@ -95,7 +161,7 @@ void report_hang(bool waits_for_master) {
   const Place& place = all.front();
   if (place.wait->kind == Wait::Kind::lock) {
     end({"hang", place.wait->pc, place.first,
-         "waits for a lock that nobody who can go on will give back" +
+         "waits for a lock that no thread that can continue will release" +
              others(all, place)});
   }
   if (waits_for_master) {
@@ -105,14 +171,14 @@ void report_hang(bool waits_for_master) {
            std::string(waiting.wait->what) + " waits for the master" +
                (machine().master_waits.empty()
                     ? std::string()
-                    : std::string(", who waits in ") +
+                    : std::string(", which waits in ") +
                           machine().master_waits.back()->what) +
                others(all, waiting)});
     }
   }
   end({"sync-divergence", place.wait->pc, place.first,
        std::string(place.wait->what) +
-           " waits for slaves that will not come: all slaves of a barrier "
+           " waits for slaves that will not arrive: all slaves of a barrier "
            "must call it, and equally often" +
            others(all, place)});
 }
@@ -120,28 +186,30 @@ void report_hang(bool waits_for_master) {
 void report_master_alone(const MasterWait& wait) {
   end({"hang", wait.pc, nullptr,
        wait.kind == Wait::Kind::lock
-           ? "waits for a lock that nobody who can go on will give back: all "
+           ? "waits for a lock that no thread that can continue will release: "
+             "all "
              "slaves have returned"
            : std::string(wait.what) +
                  " waits for slaves, but all have returned"});
 }
 
-void report_silence(const Slave& slave, int seconds) {
+namespace {
+
+// report_silence() is for a slave that loops without a call.
+[[noreturn]] void report_silence(const Slave& slave, int seconds) {
   const bool polls = slave.loop_pc != nullptr;
   end({"hang", polls ? slave.loop_pc : slave.last_pc, &slave,
        std::string(polls ? "" : "this is its last call; ") + "for " +
            std::to_string(seconds) +
-           " s it has only read the same places again: it waits for "
+           " s it has only read the same addresses again: it waits for "
            "something that cannot happen (SWAMP_CHECK_TIMEOUT sets the time)",
        polls ? slave.last_pc : nullptr});
 }
 
-namespace {
-
 constexpr unsigned long kMillisecond = 1000000;
 constexpr auto kTick = std::chrono::milliseconds(5);
-constexpr unsigned long kSilence =
-    20 * kMillisecond;  // after it a slave loses the turn
+// A slave that makes no progress for this time loses the turn.
+constexpr unsigned long kSilence = 20 * kMillisecond;
 // More than this between two ticks is not counted: the whole process may have
 // waited for a processor.
 constexpr unsigned long kMostOfTick = 50 * kMillisecond;
@@ -167,13 +235,13 @@ class Watch {
     Slave* running = all.turn;
     if (running != nullptr && running->wait == nullptr &&
         now - seen_[running].moved > silence_limit_) {
-      silence_limit_ = 0;  // the next one will probably loop there, too
+      silence_limit_ = 0;  // the next slave will probably loop there, too
       running->state = SlaveState::without_turn;
       all.turn = nullptr;
       changed();
     }
-    // A slave that waits long for another one is not a hang: all must have made
-    // no progress for some time.
+    // One slave that waits long for another is not a hang: it is one if no
+    // slave has made progress for some time.
     const unsigned long timeout =
         static_cast<unsigned long>(settings().timeout_seconds) * 1000 *
         kMillisecond;

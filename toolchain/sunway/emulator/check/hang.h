@@ -1,9 +1,73 @@
+// Finds programs that cannot continue: Progress distinguishes a slave that
+// works from one that only polls, and the watchdog reports if none works.
 #ifndef SWAMP_SUNWAY_EMULATOR_CHECK_HANG_H_
 #define SWAMP_SUNWAY_EMULATOR_CHECK_HANG_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 
 #include "toolchain/sunway/emulator/machine.h"
 
 namespace swamp::sunway::check {
+
+// Progress belongs to one slave. Only count() may be called by other threads.
+class Progress {
+ public:
+  explicit Progress(Slave& slave) : slave_(slave) {}
+
+  // count() changes whenever the slave does more than read the same few words
+  // repeatedly.
+  std::uint64_t count() const noexcept {
+    return count_.load(std::memory_order_relaxed);
+  }
+  void advance() noexcept {
+    count_.store(count() + 1, std::memory_order_relaxed);
+  }
+  // begin_call() is for a call of the run-time library.
+  void begin_call() noexcept;
+  // read() is for a read by the slave's own instruction. It counts as progress
+  // unless the word was read before; repeated reads yield the turn now and
+  // then.
+  void read(std::uintptr_t word, const void* pc, bool is_volatile);
+  // wrote() is for a write by the slave's own instruction.
+  void wrote();
+  // forget_reads() lets the next read of each word count as progress again.
+  void forget_reads() noexcept { polled_.clear(); }
+  std::uintptr_t last_read() const noexcept { return last_read_; }
+
+ private:
+  // PolledWords is the set of words that were read since the last store or
+  // call, beginning with the first volatile one: a loop over plain data is
+  // computation, not polling.
+  class PolledWords {
+   public:
+    // insert() returns whether the word was there already.
+    bool insert(std::uintptr_t word, bool is_volatile) noexcept;
+    void clear() noexcept {
+      if (count_ == 0) return;
+      places_.fill(0);
+      count_ = 0;
+    }
+
+   private:
+    static constexpr std::size_t kMost = 96;
+    std::array<std::uintptr_t, 128> places_{};  // open addressing; 0: free
+    std::size_t count_ = 0;
+  };
+
+  void count_access();
+  void repeated_read();
+
+  Slave& slave_;
+  std::atomic<std::uint64_t> count_{0};
+  std::uintptr_t last_read_ = 0;
+  PolledWords polled_;
+  int repeated_reads_ = 0;  // in a row
+  int accesses_ = 0;        // since the last call
+  int sleep_ms_ = 1;
+};
 
 // report_hang() reports which slaves wait where, and ends the program. Under
 // the machine's mutex. It works in transfer mode copy, too.
@@ -11,9 +75,6 @@ namespace swamp::sunway::check {
 
 // report_master_alone() is for a master that waits after all slaves have ended.
 [[noreturn]] void report_master_alone(const MasterWait& wait);
-
-// report_silence() is for a slave that loops without a call.
-[[noreturn]] void report_silence(const Slave& slave, int seconds);
 
 // start_watchdog() starts, once, the thread that takes the turn from a slave
 // that loops without a call, starts a pending launch if the master does not

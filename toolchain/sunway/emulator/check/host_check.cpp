@@ -8,14 +8,15 @@
 #include <vector>
 
 #include "toolchain/sunway/emulator/check/access_log.h"
+#include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/clocks.h"
 #include "toolchain/sunway/emulator/check/hang.h"
-#include "toolchain/sunway/emulator/check/registry.h"
+#include "toolchain/sunway/emulator/check/malloc.h"
 #include "toolchain/sunway/emulator/check/replay.h"
 #include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
-#include "toolchain/sunway/emulator/settings.h"
+#include "toolchain/sunway/emulator/process.h"
 
 namespace swamp::sunway::check {
 namespace {
@@ -23,7 +24,7 @@ namespace {
 constexpr std::size_t kMostBytes = 1024;
 
 struct Args {
-  unsigned mask;  // of the core groups that may still read them
+  unsigned mask;  // core groups that may still read them
   const std::byte* address;
   const void* pc;
   bool on_heap;
@@ -88,8 +89,8 @@ void check_args(const Slave& slave, const volatile void* main,
       report({"args-changed", pc, &slave,
               "reads the arguments of its spawn, but byte " +
                   std::to_string(i) +
-                  " of them is no longer what it was then: they must live and "
-                  "stay as they are until the join",
+                  " of them has changed since then: they must stay valid and "
+                  "unchanged until the join",
               args.pc});
       return;
     }
@@ -187,8 +188,8 @@ void halting(const void* pc) {
 void exiting() {
   if (!has_machine() || !machine().check) return;
   report_unjoined(
-      "the spawn was not joined before the program ended; its results may not "
-      "be there",
+      "the spawn was not joined before the program ended; its results may be "
+      "missing",
       nullptr);
 }
 

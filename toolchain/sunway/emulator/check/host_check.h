@@ -11,17 +11,16 @@ namespace swamp::sunway::check {
 
 void bad_launch(const void* pc, const char* text);
 // These are called under the machine's mutex.
-// `mask`: of which core groups.
+// `mask` selects core groups.
 void launched(unsigned mask, const void* argument, const void* pc);
 void joining(unsigned mask, const void* pc, const void* frame);
 void joined(unsigned mask);
 void master_passed_barrier(unsigned mask);
-// What a slave does before one of these calls comes before what another does
-// after it: see masters_release() in clocks.h.
+// A master's part in a lock or a barrier: see masters_release() in clocks.h.
 void master_releases(const volatile void* object, std::uint64_t number);
 void master_acquires(const volatile void* object, std::uint64_t number);
 void halting(const void* pc);
-// exiting() is the end of the program.
+// exiting() is called at the end of the program.
 void exiting();
 
 // Copies of the argument structs of running launches, made at the spawn.

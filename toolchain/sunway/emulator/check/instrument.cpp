@@ -1,12 +1,12 @@
 // swcc compiles slave code a second time with -fsanitize=thread, for check
 // mode; these are the functions that the compiler calls for every load and
-// store. They are ours: no sanitizer is linked.
+// store. This library implements them; no sanitizer is linked.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
-#include "toolchain/sunway/emulator/api.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/machine.h"
 
 using swamp::sunway::self;
 using swamp::sunway::Slave;

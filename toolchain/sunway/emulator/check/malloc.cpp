@@ -1,20 +1,25 @@
 // The malloc family. In check mode blocks are recorded; otherwise the cost is
 // one test of a flag.
+#include "toolchain/sunway/emulator/check/malloc.h"
+
 #include <dlfcn.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <new>
+#include <utility>
 
-#include "toolchain/sunway/emulator/api.h"
-#include "toolchain/sunway/emulator/check/registry.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
-#include "toolchain/sunway/emulator/settings.h"
+#include "toolchain/sunway/emulator/process.h"
 
 extern "C" void* __libc_malloc(std::size_t bytes);
 extern "C" void* __libc_calloc(std::size_t count, std::size_t bytes);
@@ -27,8 +32,57 @@ namespace check = sunway::check;
 
 namespace {
 
+using check::Block;
+
+// InnerAllocator allocates past the malloc that is being recorded.
+template <class T>
+struct InnerAllocator {
+  using value_type = T;
+  InnerAllocator() = default;
+  template <class U>
+  InnerAllocator(const InnerAllocator<U>&) noexcept {}
+  T* allocate(std::size_t count) {
+    return static_cast<T*>(__libc_malloc(count * sizeof(T)));
+  }
+  void deallocate(T* memory, std::size_t) noexcept { __libc_free(memory); }
+  bool operator==(const InnerAllocator&) const noexcept { return true; }
+  bool operator!=(const InnerAllocator&) const noexcept { return false; }
+};
+
+using Blocks = std::map<std::uintptr_t, Block, std::less<std::uintptr_t>,
+                        InnerAllocator<std::pair<const std::uintptr_t, Block>>>;
+
+std::mutex mutex;
+Blocks& blocks() {
+  alignas(Blocks) static unsigned char memory[sizeof(Blocks)];
+  static Blocks* const all = new (memory) Blocks;  // never destroyed
+  return *all;
+}
+
+// fork() waits for the mutex: in the child no thread could unlock it, and every
+// allocation would block.
+[[gnu::constructor]] void register_fork_handlers() {
+  pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); },
+                 [] { mutex.unlock(); });
+}
+
+void add_block(const void* memory, std::size_t bytes, const void* pc) noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  const std::lock_guard<std::mutex> lock(mutex);
+  blocks()[begin] = {begin, bytes, pc};
+}
+
+Block remove_block(const void* memory) noexcept {
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto found = blocks().find(reinterpret_cast<std::uintptr_t>(memory));
+  if (found == blocks().end()) return {};
+  const Block block = found->second;
+  blocks().erase(found);
+  return block;
+}
+
 bool recording() noexcept {
-  // Not is_check_asked() each time; a race here writes the same value twice.
+  // Cached; a race here writes the same value twice.
   static int state = 0;
   if (state == 0) state = swamp::sunway::is_check_asked() ? 1 : -1;
   return state == 1;
@@ -36,7 +90,8 @@ bool recording() noexcept {
 
 __thread bool own_allocations = false;
 
-// allocating_slave() is the slave that calls, for its program, or nullptr.
+// allocating_slave() returns the calling slave if its program allocates, not
+// the checker; otherwise nullptr.
 sunway::Slave* allocating_slave() noexcept {
   sunway::Slave* slave = own_allocations ? nullptr : sunway::self();
   return slave != nullptr && slave->check ? slave : nullptr;
@@ -44,17 +99,18 @@ sunway::Slave* allocating_slave() noexcept {
 
 void* recorded(void* memory, std::size_t bytes, const void* pc) noexcept {
   if (memory == nullptr || !recording()) return memory;
-  check::add_block(memory, bytes, pc);
+  add_block(memory, bytes, pc);
   if (sunway::Slave* slave = allocating_slave()) {
     slave->check->main_allocated(memory, bytes);
   }
   return memory;
 }
 
-// releasing() comes before the memory is freed: others may get it at once.
-check::Block releasing(void* memory) noexcept {
+// releasing() is called before the memory is freed, because another thread may
+// get it at once.
+Block releasing(void* memory) noexcept {
   if (memory == nullptr || !recording()) return {};
-  const check::Block block = check::remove_block(memory);
+  const Block block = remove_block(memory);
   sunway::Slave* slave = allocating_slave();
   if (slave != nullptr && block.bytes != 0) {
     slave->check->main_freed(memory, block.bytes);
@@ -70,7 +126,16 @@ void* aligned(std::size_t alignment, std::size_t bytes, const void* pc) {
 
 namespace swamp::sunway::check {
 
-// By the program's memalign(), which may be AddressSanitizer's.
+Block find_block(std::uintptr_t address) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  auto next = blocks().upper_bound(address);
+  if (next == blocks().begin()) return {};
+  --next;
+  const Block& block = next->second;
+  return address - block.begin < block.bytes ? block : Block{};
+}
+
+// Uses the program's memalign(), which may be AddressSanitizer's.
 void* allocate(std::size_t alignment, std::size_t bytes, const void* pc) {
   void* memory = ::memalign(alignment, bytes);
   if (memory != nullptr && recording()) add_block(memory, bytes, pc);
@@ -84,8 +149,9 @@ OwnAllocations::~OwnAllocations() { own_allocations = outer_; }
 
 }  // namespace swamp::sunway::check
 
-// This library's own new and delete: hidden.map keeps them from the program.
-// They call the program's, as what the C++ library allocates is freed here too.
+// This library's own new and delete, which the linker hides from the program.
+// They call the program's, because memory that the C++ library allocated is
+// also freed here.
 void* operator new(std::size_t bytes) {
   static auto* const next =
       reinterpret_cast<void* (*)(std::size_t)>(dlsym(RTLD_DEFAULT, "_Znwm"));
@@ -114,10 +180,10 @@ void* calloc(std::size_t count, std::size_t bytes) {
                   SWAMP_SUNWAY_CALLER());
 }
 void* realloc(void* memory, std::size_t bytes) {
-  const check::Block old = releasing(memory);
+  const Block old = releasing(memory);
   void* made = __libc_realloc(memory, bytes);
-  if (made == nullptr && bytes != 0 && old.bytes != 0) {  // it is still there
-    check::add_block(memory, old.bytes, old.pc);
+  if (made == nullptr && bytes != 0 && old.bytes != 0) {  // not freed
+    add_block(memory, old.bytes, old.pc);
   }
   return recorded(made, bytes, SWAMP_SUNWAY_CALLER());
 }

@@ -8,27 +8,25 @@
 
 #include <algorithm>
 #include <map>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "toolchain/sunway/emulator/check/access_log.h"
-#include "toolchain/sunway/emulator/check/location.h"
-#include "toolchain/sunway/emulator/check/registry.h"
-#include "toolchain/sunway/emulator/check/replay_parts.h"
+#include "toolchain/sunway/emulator/check/addresses.h"
+#include "toolchain/sunway/emulator/check/malloc.h"
 #include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/process.h"
-#include "toolchain/sunway/emulator/settings.h"
 
 namespace swamp::sunway::check {
 namespace {
 
 constexpr unsigned long kSecond = 1000000000;
-// Without SWAMP_CHECK_SCHEDULES: limits for the number of runs and slaves, and
-// for the time of all replays together.
+// Limits without SWAMP_CHECK_SCHEDULES: runs of a launch, slaves of all its
+// runs, launches of a function that are all run again, and the time of all
+// replays together.
 constexpr int kRuns = 3;
 constexpr int kSlaves = 192;
-constexpr std::uint64_t kFirst = 4;  // launches of a function, all of them
+constexpr std::uint64_t kFirst = 4;
 constexpr unsigned long kMostTime = 3 * kSecond;
 
 struct Replay {
@@ -49,8 +47,8 @@ State& state() {
   return *made;
 }
 
-// order_of() is that of the i-th replay: first the same with transfers at the
-// other time, then in reverse order, then in pseudo-random ones.
+// order_of() returns the order of the i-th replay: first the parent's with
+// transfers at the other time, then the reverse, then pseudo-random ones.
 Order order_of(int i) {
   const Order& own = machine().order;
   Order order = own;
@@ -65,8 +63,8 @@ Order order_of(int i) {
   return order;
 }
 
-// is_untouched() returns whether the join of `mask` waits for a whole launch of
-// which no slave has begun; *slaves is set to the number of slaves.
+// is_untouched() returns whether the join of `mask` waits for a whole launch
+// none of whose slaves has begun; *slaves is set to the number of slaves.
 bool is_untouched(unsigned mask, int* slaves, SlaveFunction* function) {
   const Machine& all = machine();
   *slaves = 0;
@@ -85,7 +83,7 @@ bool is_untouched(unsigned mask, int* slaves, SlaveFunction* function) {
   return *slaves != 0;
 }
 
-// has_other_threads() returns whether the program has threads of its own, which
+// has_other_threads() returns whether the program has other threads, which
 // would not exist in a child.
 bool has_other_threads() {
   std::size_t own = 2;  // the master and the watchdog
@@ -112,9 +110,9 @@ int runs_of(unsigned mask) {
     const bool is_due = count <= kFirst || (count & (count - 1)) == 0;
     if (!is_due || state().spent > kMostTime) return 0;
   }
-  // What a child writes into shared memory would be seen outside.
+  // What a child writes into shared memory would be visible outside.
   if (has_other_threads() || shares_memory()) return 0;
-  // Times in the results would differ from run to run.
+  // Times in the results differ from run to run.
   if (settings().schedules < 0 && reads_clock_unseen()) return 0;
   if (settings().schedules >= 0) return settings().schedules;
   return std::max(1, std::min(kRuns, kSlaves / slaves));
@@ -138,10 +136,10 @@ bool compare_replay(const Replay& replay, Outcome& outcome) {
     return true;
   }
   const std::vector<Written>* mine = written();
-  if (outcome.end != Outcome::End::done || mine == nullptr) return false;
+  if (!outcome.done || mine == nullptr) return false;
   const std::vector<Usage> own = usages();
   for (std::size_t i = 0; i < own.size(); ++i) {
-    // Times that the slaves elapsed are in their results, for all we know.
+    // The results may contain times that the slaves measured.
     if (own[i].clock_reads != outcome.usages[i].clock_reads) return false;
   }
   const std::vector<Difference> found =
@@ -163,7 +161,8 @@ void start_replays(unsigned mask) {
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return;
     const Order order = order_of(i);
     const pid_t parent = getpid();
-    // Without the handlers of fork(): the master may hold what they lock.
+    // _Fork() runs no fork handlers, which lock mutexes that the master may
+    // hold.
     const pid_t child = _Fork();
     if (child == 0) {
       close(ends[0]);
@@ -186,7 +185,7 @@ void end_replays() {
   const unsigned long now = nanoseconds();
   const unsigned long elapsed = now - all.started;
   const unsigned long allowed = kSecond + 4 * elapsed;
-  // The runs take a multiple of what the launch elapsed.
+  // The runs take a multiple of the time that the launch took.
   const bool wanted =
       !reported() && (settings().schedules >= 0 || elapsed <= kMostTime / 2);
   for (const Replay& replay : all.replays) {
@@ -203,7 +202,7 @@ void end_replays() {
         (void)end_child(replay);
         continue;
       }
-      const bool ended = outcome.end == Outcome::End::done;
+      const bool ended = outcome.done;
       const int signal = end_child(replay);
       // SIGSYS: its slaves used files, which must not happen twice.
       if (!ended && signal != 0 && signal != SIGKILL && signal != SIGSYS) {

@@ -19,7 +19,6 @@
 
 #include "toolchain/sunway/emulator/check/hang.h"
 #include "toolchain/sunway/emulator/check/replay.h"
-#include "toolchain/sunway/emulator/check/replay_parts.h"
 #include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/process.h"
 
@@ -28,7 +27,7 @@ namespace {
 
 constexpr unsigned long kMillisecond = 1000000;
 
-// Head comes before what is sent.
+// Head precedes every message.
 struct Head {
   bool is_end;
   const char* category;
@@ -90,49 +89,6 @@ std::vector<Usage> usages() {
   return all;
 }
 
-void send_finding(int channel, const Finding& finding) {
-  Head head{};
-  head.category = finding.category;
-  head.pc = finding.pc;
-  head.clash = finding.clash;
-  head.slave = finding.slave;
-  head.text = finding.text.size();
-  if (!send_all(channel, &head, sizeof head) ||
-      !send_all(channel, finding.text.data(), head.text)) {
-    leave(0);  // the parent has ended
-  }
-}
-
-void send_end(int channel) {
-  const std::vector<Written>* list = written();
-  const std::vector<Usage> all = usages();
-  if (list == nullptr) leave(0);
-  Head head{};
-  head.is_end = true;
-  head.written = list->size();
-  head.usages = all.size();
-  if (!send_all(channel, &head, sizeof head) ||
-      !send_all(channel, list->data(), list->size() * sizeof(Written)) ||
-      !send_all(channel, all.data(), all.size() * sizeof(Usage))) {
-    leave(0);
-  }
-}
-
-void serve_bytes(int channel) {
-  Request request;
-  std::vector<std::byte> bytes;
-  while (receive_all(channel, &request, sizeof request, 0)) {
-    bytes.resize(request.bytes);
-    const long there =
-        read_own_bytes(request.address, request.bytes, bytes.data());
-    if (!send_all(channel, &there, sizeof there) ||
-        !send_all(channel, bytes.data(), static_cast<std::size_t>(there))) {
-      break;
-    }
-  }
-  leave(0);
-}
-
 Outcome receive(int channel, unsigned long deadline) {
   Outcome outcome;
   Head head;
@@ -150,7 +106,7 @@ Outcome receive(int channel, unsigned long deadline) {
                     head.written * sizeof(Written), deadline) &&
         receive_all(channel, outcome.usages.data(), head.usages * sizeof(Usage),
                     deadline)) {
-      outcome.end = Outcome::End::done;
+      outcome.done = true;
     }
     break;
   }
@@ -180,10 +136,56 @@ long read_own_bytes(std::uintptr_t address, std::size_t bytes, std::byte* out) {
 
 namespace {
 
+// The child's side of the channel.
+void send_finding(int channel, const Finding& finding) {
+  Head head{};
+  head.category = finding.category;
+  head.pc = finding.pc;
+  head.clash = finding.clash;
+  head.slave = finding.slave;
+  head.text = finding.text.size();
+  if (!send_all(channel, &head, sizeof head) ||
+      !send_all(channel, finding.text.data(), head.text)) {
+    leave(0);  // the parent has ended
+  }
+}
+
+void send_end(int channel) {
+  const std::vector<Written>* list = written();
+  const std::vector<Usage> all = usages();
+  if (list == nullptr) leave(0);
+  Head head{};
+  head.is_end = true;
+  head.written = list->size();
+  head.usages = all.size();
+  if (!send_all(channel, &head, sizeof head) ||
+      !send_all(channel, list->data(), list->size() * sizeof(Written)) ||
+      !send_all(channel, all.data(), all.size() * sizeof(Usage))) {
+    leave(0);
+  }
+}
+
+// serve_bytes() answers read_bytes() until the parent closes the channel.
+[[noreturn]] void serve_bytes(int channel) {
+  Request request;
+  std::vector<std::byte> bytes;
+  while (receive_all(channel, &request, sizeof request, 0)) {
+    bytes.resize(request.bytes);
+    const long there =
+        read_own_bytes(request.address, request.bytes, bytes.data());
+    if (!send_all(channel, &there, sizeof there) ||
+        !send_all(channel, bytes.data(), static_cast<std::size_t>(there))) {
+      break;
+    }
+  }
+  leave(0);
+}
+
 int own_channel = -1;
 
-// Reading a file shared with the parent would move the parent's position, and
-// opening one for writing would write it twice. Either ends the child.
+// forbid_files() makes two actions end the child: to read a file shared with
+// the parent, which would move the parent's position, and to open one for
+// writing, which would write it twice.
 void forbid_files(const std::vector<int>& inherited) {
   constexpr std::uint32_t kRead[] = {SYS_read,    SYS_readv,   SYS_pread64,
                                      SYS_preadv,  SYS_preadv2, SYS_recvfrom,
@@ -224,12 +226,12 @@ void forbid_files(const std::vector<int>& inherited) {
   if (filter.size() > BPF_MAXINSNS ||
       prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
-    leave(0);  // no replay is better than a wrong one
+    leave(0);  // without the filter a replay could do damage
   }
 }
 
-// redirect_files() keeps what the slaves print, and files that they may have,
-// from being written twice, and from being read.
+// redirect_files() prevents the slaves from printing, and from reading or
+// writing files, a second time.
 void redirect_files(int channel) {
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   std::vector<int> files;

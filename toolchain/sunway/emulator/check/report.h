@@ -27,8 +27,8 @@ void note(const Finding& finding);
 // reported() returns whether report() was called.
 bool reported() noexcept;
 
-// is_reporting() returns whether a finding is being formatted; reading the
-// debug information takes a while.
+// is_reporting() returns whether a finding is being formatted, which takes a
+// while because the debug information is read.
 bool is_reporting() noexcept;
 
 // Forward receives the findings of a child that runs a launch again, instead of
@@ -36,13 +36,14 @@ bool is_reporting() noexcept;
 using Forward = void (*)(const Finding& finding, bool is_note);
 void forward_findings(Forward forward);
 
-// print_totals() ends the program's reports.
+// print_totals() prints how many findings were not printed because they repeat
+// others.
 void print_totals();
 
 // watch_crashes() installs, once, handlers for the signals of faults for which
 // the program has none. They print which slave does what and where, and end the
-// process by the signal, or, after a report, as reported programs end: most
-// likely what was reported is why.
+// process by the signal or, after a report, with the exit code of reported
+// programs, because the reported bug is the likely cause.
 void watch_crashes();
 
 // have_signal_stack() lets the calling thread report a crash after a stack

@@ -1,15 +1,12 @@
 #include "toolchain/sunway/emulator/check/slave_check.h"
 
 #include <algorithm>
-#include <cstring>
+#include <string>
 
-#include "toolchain/sunway/emulator/api.h"
-#include "toolchain/sunway/emulator/check/access_log.h"
+#include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/host_check.h"
-#include "toolchain/sunway/emulator/check/ranges.h"
 #include "toolchain/sunway/emulator/check/report.h"
-#include "toolchain/sunway/emulator/schedule.h"
-#include "toolchain/sunway/emulator/settings.h"
+#include "toolchain/sunway/emulator/process.h"
 
 namespace swamp::sunway::check {
 namespace {
@@ -26,9 +23,11 @@ SlaveCheck::SlaveCheck(Slave& slave, std::size_t slot_bytes)
       clock_(slave.number(),
              static_cast<std::size_t>(settings().core_groups) *
                  static_cast<std::size_t>(settings().slaves_per_group)),
+      inbox_(slave, clock_),
+      in_flight_(slave, clock_),
       shadow_(slave.slot, slot_bytes),
-      progress_(slave),
       stack_(slave),
+      progress_(slave),
       direct_(slave, clock_) {}
 
 void SlaveCheck::begin_call(const void* pc) {
@@ -53,18 +52,18 @@ void SlaveCheck::begin_launch() {
   const std::size_t bytes =
       std::min(room - std::min(room, kMargin), machine().ldm_bytes) / 4 * 4;
   std::byte* begin = here - kMargin - bytes;
-  begin -= number(begin) % 4;
+  begin -= address_of(begin) % 4;
   // Memory far below what the last launch used is still poisoned.
   std::byte* first = begin;
-  if (!first_launch_ && stack_.lowest() > number(begin) + kBelow) {
-    first += (stack_.lowest() - kBelow - number(begin)) / 4 * 4;
+  if (!first_launch_ && stack_.lowest() > address_of(begin) + kBelow) {
+    first += (stack_.lowest() - kBelow - address_of(begin)) / 4 * 4;
   }
   const auto done = std::min(static_cast<std::size_t>(first - begin), bytes);
   shadow_.poison(begin + done, bytes - done);
   first_launch_ = false;
-  stack_.begin_launch(number(here));
+  stack_.begin_launch(address_of(here));
   direct_.begin_launch();
-  arrivals_.clear();
+  inbox_.clear();
 }
 
 void SlaveCheck::end_launch() {
@@ -73,238 +72,132 @@ void SlaveCheck::end_launch() {
   direct_.log_reads();
   stack_.end_launch();
   progress_.advance();
-  for (Pending& pending : pending_) {
-    report_unwaited(pending, pending.pc,
-                    "the transfer is not waited for before the slave ends: "
-                    "wait for its reply, with a count that includes it");
-  }
-  finish_all();
+  in_flight_.end_launch();
 }
 
-void SlaveCheck::report_unwaited(Pending& pending, const void* pc,
-                                 const std::string& what) {
-  if (pending.reported) return;
-  pending.reported = true;
-  if (pending.passed_by != nullptr) {
-    report(
-        {"stale-reply", pending.passed_by, &slave_,
-         "the wait passes at once, on the count of an older transfer, while " +
-             std::string(pending.transfer.call) +
-             " is still in flight; reset the reply word to 0 before the "
-             "transfer, or wait for a growing count",
-         pending.pc});
+void SlaveCheck::regained() {
+  // The flag may have been set between this check and the slave's own read of
+  // it.
+  if (last_flag_ == 0) return;
+  const auto* flag = reinterpret_cast<const void*>(last_flag_);
+  if (slave_.in_ldm(flag, 1)) {
+    accept_arrivals();
+    inbox_.check(last_flag_, last_flag_ + 1, true, nullptr);
+  } else {
+    clock_.acquire(flag);
+  }
+}
+
+void SlaveCheck::accept_arrivals() {
+  for (const Arrival& arrival : inbox_.take_new()) {
+    in_flight_.receives(arrival.begin, arrival.end, *arrival.sender,
+                        arrival.pc);
+    shadow_.written(reinterpret_cast<std::byte*>(arrival.begin),
+                    arrival.end - arrival.begin);
+  }
+}
+
+// Transfers.
+
+bool SlaveCheck::allows(const Transfer& t, const void* pc) {
+  begin_call(pc);
+  stack_.check(pc);
+  if (t.ldm >= slave_.stack) stack_.entered(address_of(t.ldm));
+  return check_rules(slave_, t, pc);
+}
+
+bool SlaveCheck::allows_rma(void* local, void* remote, long length,
+                            volatile void* local_reply,
+                            volatile void* remote_reply, const char* call,
+                            const void* pc) {
+  Transfer t{Transfer::Kind::remote_get,
+             static_cast<std::byte*>(local),
+             static_cast<std::byte*>(remote),
+             length,
+             0,
+             0,
+             local_reply,
+             call};
+  if (!allows(t, pc)) return false;
+  t.ldm = static_cast<std::byte*>(remote);
+  t.reply = remote_reply;
+  return allows(t, pc);
+}
+
+void SlaveCheck::check_buffers(const Transfer& t, const void* pc) {
+  const std::uintptr_t begin = address_of(t.ldm);
+  if (t.writes_main()) inbox_.check(begin, begin + bytes_of(t), false, pc);
+  in_flight_.new_transfer(t, pc);
+  if (t.kind == Transfer::Kind::get) {
+    check_args(slave_, t.main, bytes_of(t), pc);
+  }
+  if (!t.writes_main()) return;
+  log_unknown(t, slave_, shadow_);
+  // A single word may be padding of a struct. On the stack, where old frames
+  // leave data, only a buffer that is entirely unwritten counts.
+  const std::size_t unwritten = shadow_.unwritten_words(t.ldm, bytes_of(t));
+  const bool on_stack = t.ldm >= slave_.slot + machine().ldm_bytes;
+  if (on_stack ? unwritten != bytes_of(t) / 4
+               : shadow_.unwritten_run(t.ldm, bytes_of(t)) < 2) {
     return;
   }
-  report({"missing-wait", pc, &slave_, what,
-          pc == pending.pc ? nullptr : pending.pc});
-}
-
-void SlaveCheck::log(const Transfer& t, const void* pc,
-                     const std::shared_ptr<const Clock>& before) {
-  if (t.kind == Transfer::Kind::remote_get) {
-    const Slave* owner = ldm_owner(number(t.main));
-    if (owner == nullptr || owner == &slave_) return;
-    log_ldm_access(*owner,
-                   {number(t.main), number(t.main) + bytes_of(t), &slave_, pc,
-                    false, false, 0, before, clock_.now()});
-    return;
-  }
-  for_blocks(t, [&](std::byte* main, std::byte*, std::size_t bytes) {
-    if (t.writes_main()) {
-      add_written({number(main), number(main) + bytes, pc, &slave_});
-    }
-    log_access({number(main), number(main) + bytes, &slave_, pc,
-                t.writes_main(), false, 0, before, clock_.now()});
-  });
-  if (t.writes_main()) {
-    args_written(t.main, t.extent());
-  }
-}
-
-void SlaveCheck::log_unknown(const Transfer& t) const {
-  if (!keeps_written()) return;
-  for_blocks(t, [&](std::byte* main, std::byte* ldm, std::size_t bytes) {
-    shadow_.for_unwritten(ldm, bytes, [&](std::size_t i) {
-      add_written({number(main) + i, number(main) + i + 1, nullptr, &slave_});
-    });
-  });
+  report({"uninitialised", pc, &slave_,
+          std::string(t.call) + " sends " + std::to_string(4 * unwritten) +
+              " of " + std::to_string(t.length) +
+              " bytes of LDM to which nothing was written: on the machine they "
+              "hold what the last program left"});
 }
 
 void SlaveCheck::issue(const Transfer& t, const void* pc, bool now) {
   if (t.reply == nullptr) {
     begin_call(pc);
-    (void)check_reply(nullptr, t.call, pc);
+    (void)check_reply(slave_, nullptr, t.call, pc);
     return;
   }
   if (!allows(t, pc)) {
     if (slave_.in_ldm(t.reply, 4)) add_reply(t.reply);
     return;  // count it as done, or wait() would hang as well
   }
-  check_clashes(t, pc);
-  check_written(t, pc);
-  if (t.kind == Transfer::Kind::get) {
-    check_args(slave_, t.main, bytes_of(t), pc);
-  }
-  Pending pending{t, pc, clock_.snapshot(), 0};
-  pending.moved = now || machine().order.eager;
-  if (t.writes_main()) {
-    log_unknown(t);
-  } else {
-    shadow_.written(t.ldm, bytes_of(t));
-    std::memset(t.ldm, Shadow::kPoison, bytes_of(t));
-  }
-  if (pending.moved) carry_out(t);
-  pending.logged = now;
-  if (now) log(t, pc, pending.before);
-  pending.source_hash = hash(t.ldm, bytes_of(t));
-  pending_.push_back(std::move(pending));
+  check_buffers(t, pc);
+  if (!t.writes_main()) shadow_.written(t.ldm, bytes_of(t));
+  in_flight_.add(t, pc, now);
 }
 
 void SlaveCheck::blocking(const Transfer& t, const void* pc) {
   if (!allows(t, pc)) return;
-  check_clashes(t, pc);
-  check_written(t, pc);
-  if (t.kind == Transfer::Kind::get) {
-    check_args(slave_, t.main, bytes_of(t), pc);
-  }
-  if (t.writes_main()) log_unknown(t);
+  check_buffers(t, pc);
   carry_out(t);
   if (!t.writes_main()) shadow_.written(t.ldm, bytes_of(t));
-  log(t, pc, clock_.snapshot());
+  log_transfer(t, slave_, pc, clock_.snapshot(), clock_.now());
 }
 
 void SlaveCheck::broadcast(const Transfer& t, const void* pc) {
-  check_clashes(t, pc);
-  check_args(slave_, t.main, bytes_of(t), pc);
-  log(t, pc, clock_.snapshot());
+  check_buffers(t, pc);
+  log_transfer(t, slave_, pc, clock_.snapshot(), clock_.now());
 }
 
 void SlaveCheck::sends(const void* local, long length, const char* call,
                        const void* pc) {
-  const std::uintptr_t begin = number(local);
+  const std::uintptr_t begin = address_of(local);
   const std::uintptr_t end = begin + static_cast<std::uintptr_t>(length);
-  if (!arrivals_.empty()) check_arrivals(begin, end, false, pc);
-  for (Pending& pending : pending_) {
-    const Transfer& t = pending.transfer;
-    if (!t.writes_main() && overlaps(begin, end, t.ldm, bytes_of(t))) {
-      report_unwaited(pending, pc,
-                      std::string(call) + " sends a buffer that " + t.call +
-                          " still fills: wait for that first");
-    }
-  }
+  inbox_.check(begin, end, false, pc);
+  in_flight_.sends(begin, end, call, pc);
 }
 
 void SlaveCheck::fetched(const Transfer& t, const void* pc) {
   received(t.ldm, t.length, slave_, nullptr, t.call, pc);
-  log(t, pc, clock_.snapshot());
-}
-
-void SlaveCheck::complete(std::size_t index) {
-  const Pending pending = pending_[index];
-  const Transfer& t = pending.transfer;
-  pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(index));
-  // The slave's own stores were checked when they happened; this finds writes
-  // by system libraries.
-  if (hash(t.ldm, bytes_of(t)) != pending.source_hash && !pending.reported) {
-    report({t.writes_main() ? "source-modified" : "reuse-in-flight", pending.pc,
-            &slave_,
-            std::string(t.call) + "'s buffer was written before its wait"});
-  }
-  if (!pending.moved) carry_out(t);
-  if (!pending.logged) log(t, pending.pc, pending.before);
-  if (slave_.in_ldm(t.reply, 4)) add_reply(t.reply);
-}
-
-void SlaveCheck::finish_all() {
-  while (!pending_.empty()) complete(0);
-}
-
-void SlaveCheck::before_wait(volatile void* reply, int value, const char* call,
-                             const void* pc) {
-  begin_call(pc);
-  stack_.check(pc);
-  if (!check_reply(reply, call, pc)) {
-    finish_all();
-    end_wait_without_reply(reply, value);
-    return;
-  }
-  if (read_reply(reply) >= value) {
-    for (Pending& pending : pending_) {
-      if (pending.transfer.reply == reply) pending.passed_by = pc;
-    }
-  }
-  for (std::size_t i = 0; i < pending_.size() && read_reply(reply) < value;) {
-    if (pending_[i].transfer.reply == reply) {
-      complete(i);
-    } else {
-      ++i;
-    }
-  }
-}
-
-void SlaveCheck::end_wait_without_reply(volatile void* reply, int value) {
-  // No transfer raised this word; set it, so that the slave continues.
-  if (reply != nullptr && read_reply(reply) < value) {
-    __atomic_store_n(static_cast<volatile int*>(reply), value,
-                     __ATOMIC_RELEASE);
-  }
-}
-
-void SlaveCheck::after_wait(volatile void* reply, int value) {
-  clock_.acquire_messages(reply,
-                          static_cast<std::uint64_t>(std::max(value, 0)));
-  clock_.acquire(&slave_);
-}
-
-void SlaveCheck::check_arrivals(std::uintptr_t begin, std::uintptr_t end,
-                                bool is_volatile, const void* pc) {
-  // Some programs wait by reading the reply word or a flag.
-  const auto is_flag = [&](const Arrival& arrival) {
-    return is_volatile && begin < arrival.end && arrival.begin < end;
-  };
-  for (const Arrival& arrival : arrivals_) {
-    if (overlaps(begin, end, arrival.reply, 4)) {
-      const int count = std::max(read_reply(arrival.reply), 0);
-      clock_.acquire_messages(arrival.reply, static_cast<std::uint64_t>(count));
-    } else if (is_flag(arrival)) {
-      clock_.acquire_messages(
-          arrival.reply != nullptr ? arrival.reply : &slave_, arrival.number);
-    }
-  }
-  const auto heard = [&](const Arrival& arrival) {
-    return clock_.knows(arrival.sender->number()) >= arrival.sent ||
-           is_flag(arrival);
-  };
-  arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(), heard),
-                  arrivals_.end());
-  for (std::size_t i = 0; i < arrivals_.size(); ++i) {
-    const Arrival arrival = arrivals_[i];
-    if (begin >= arrival.end || arrival.begin >= end) continue;
-    arrivals_.erase(arrivals_.begin() + static_cast<std::ptrdiff_t>(i));
-    report({"missing-wait", pc, &slave_,
-            std::string("reads what slave ") +
-                std::to_string(arrival.sender->id) + " sends by " +
-                arrival.call +
-                ", and has not waited for it: wait for the reply word here, or "
-                "synchronise with the sender (ssync)",
-            arrival.pc});
-    return;
-  }
+  log_transfer(t, slave_, pc, clock_.snapshot(), clock_.now());
 }
 
 void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
                           const volatile void* reply, const char* call,
                           const void* pc) {
-  const std::uintptr_t begin = number(ldm);
+  const std::uintptr_t begin = address_of(ldm);
   const std::uintptr_t end = begin + static_cast<std::uintptr_t>(length);
-  {
-    const std::lock_guard<std::mutex> lock(incoming_mutex_);
-    incoming_.push_back({begin, end, &sender, sender.check->clock_.now(), reply,
-                         reply == nullptr ? 0 : next_reply(reply), call, pc});
-  }
-  has_incoming_.store(true, std::memory_order_release);
+  inbox_.add({begin, end, &sender, sender.check->clock_.now(), reply,
+              reply == nullptr ? 0 : next_reply(reply), call, pc});
   if (&sender == &slave_) {
-    accept_incoming();
+    accept_arrivals();
     return;
   }
   // All sends of one call count as sent at one time.
@@ -322,49 +215,205 @@ void SlaveCheck::replies(const volatile void* reply) {
   clock_.release(reply, next_reply(reply));
 }
 
-void SlaveCheck::accept_incoming() {
-  std::vector<Arrival> all;
-  {
-    const std::lock_guard<std::mutex> lock(incoming_mutex_);
-    has_incoming_.store(false, std::memory_order_relaxed);
-    all.swap(incoming_);
+void SlaveCheck::before_wait(volatile void* reply, int value, const char* call,
+                             const void* pc) {
+  begin_call(pc);
+  stack_.check(pc);
+  if (check_reply(slave_, reply, call, pc)) {
+    in_flight_.complete_until(reply, value, pc);
+    return;
   }
-  for (const Arrival& arrival : all) {
-    for (Pending& pending : pending_) {
-      const Transfer& t = pending.transfer;
-      if (pending.reported ||
-          !overlaps(arrival.begin, arrival.end, t.ldm, bytes_of(t))) {
-        continue;
-      }
-      pending.reported = true;
-      report({"reuse-in-flight", arrival.pc, arrival.sender,
-              "writes into slave " + std::to_string(slave_.id) +
-                  "'s buffer while " + t.call + " is in flight there",
-              pending.pc});
-    }
-    shadow_.written(reinterpret_cast<std::byte*>(arrival.begin),
-                    arrival.end - arrival.begin);
-    if (arrival.sender == &slave_) continue;
-    arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(),
-                                   [&](const Arrival& old) {
-                                     return old.begin >= arrival.begin &&
-                                            old.end <= arrival.end;
-                                   }),
-                    arrivals_.end());
-    arrivals_.push_back(arrival);
+  in_flight_.complete_all();
+  // No transfer raised this word; set it, so that the slave continues.
+  if (reply != nullptr && read_reply(reply) < value) {
+    __atomic_store_n(static_cast<volatile int*>(reply), value,
+                     __ATOMIC_RELEASE);
   }
 }
 
-void SlaveCheck::regained() {
-  // The flag may have been set between this check and the slave's own read of
-  // it.
-  if (last_flag_ == 0) return;
-  const auto* flag = reinterpret_cast<const void*>(last_flag_);
-  if (slave_.in_ldm(flag, 1)) {
-    accept_incoming();
-    check_arrivals(last_flag_, last_flag_ + 1, true, nullptr);
-  } else {
-    clock_.acquire(flag);
+void SlaveCheck::after_wait(volatile void* reply, int value) {
+  clock_.acquire_messages(reply,
+                          static_cast<std::uint64_t>(std::max(value, 0)));
+  clock_.acquire(&slave_);
+}
+
+// ldm_malloc() and malloc().
+
+void SlaveCheck::allocated(std::size_t offset, std::size_t bytes,
+                           const void* pc) {
+  begin_call(pc);
+  if (offset != LdmHeap::kNone) {
+    shadow_.poison(slave_.slot + offset, (bytes + 3) / 4 * 4);
+    stack_.check(pc);
+    return;
+  }
+  report({"ldm-range", pc, &slave_,
+          "ldm_malloc(" + std::to_string(bytes) + ") returns NULL: LDM has " +
+              std::to_string(machine().ldm_bytes) +
+              " bytes, of which static variables take " +
+              std::to_string(machine().static_bytes) +
+              " and blocks of ldm_malloc " +
+              std::to_string(slave_.heap.in_use())});
+}
+
+void SlaveCheck::freed(std::size_t offset, std::size_t piece_bytes,
+                       std::size_t length, const void* pc) {
+  begin_call(pc);
+  if (piece_bytes == LdmHeap::kNone) {
+    report({"ldm-range", pc, &slave_,
+            "ldm_free of a pointer that ldm_malloc did not return, or that "
+            "was freed already"});
+    return;
+  }
+  if (piece_bytes != length) {
+    report({"bad-length", pc, &slave_,
+            "ldm_free of " + std::to_string(length) +
+                " bytes, but the block has " + std::to_string(piece_bytes)});
+  }
+  const std::uintptr_t begin = address_of(slave_.slot + offset);
+  in_flight_.frees(begin, begin + piece_bytes, pc);
+}
+
+void SlaveCheck::main_allocated(const void* memory, std::size_t bytes) {
+  direct_.log_write();
+  const std::uintptr_t begin = address_of(memory);
+  clock_.reuse(begin, begin + bytes);
+  add_written({begin, begin + bytes, nullptr, &slave_});
+}
+
+void SlaveCheck::main_freed(const void* memory, std::size_t bytes) {
+  direct_.log_write();
+  const std::uintptr_t begin = address_of(memory);
+  clock_.retire(begin, begin + bytes);
+  add_written({begin, begin + bytes, nullptr, &slave_});
+}
+
+// Locks and atomics.
+
+void SlaveCheck::acquire(const volatile void* word) {
+  direct_.log_write();
+  progress_.advance();
+  progress_.forget_reads();
+  ++slave_.atomic_operations;
+  clock_.acquire(word);
+}
+
+void SlaveCheck::release(const volatile void* word) {
+  direct_.log_write();
+  progress_.advance();
+  clock_.release(word);
+}
+
+void SlaveCheck::tried(const volatile void* word, const void* pc) {
+  resume();
+  progress_.read(address_of(word), pc, true);
+}
+
+void SlaveCheck::atomic(const volatile void* word, std::size_t bytes,
+                        bool writes, const void* pc) {
+  const std::uintptr_t begin = address_of(word);
+  direct_.log_write();
+  if (writes) {
+    ++slave_.atomic_operations;
+    add_written({begin, begin + bytes, pc, &slave_});
+  }
+  resume();
+  if (writes && begin != progress_.last_read()) progress_.forget_reads();
+  progress_.read(begin, pc, true);
+  last_flag_ = begin;
+  clock_.acquire(word);
+  clock_.release(word);
+}
+
+// Loads and stores.
+
+void SlaveCheck::read(const volatile void* address, std::size_t bytes,
+                      const void* pc, bool is_volatile) {
+  const std::uintptr_t begin = address_of(address);
+  const std::uintptr_t end = begin + bytes;
+  direct_.log_write();
+  take_turn(slave_);
+  progress_.read(begin, pc, is_volatile);
+  resume();  // others may have run in the meantime
+  if (is_volatile) last_flag_ = begin;
+  if (!slave_.in_ldm(address, bytes)) {
+    if (is_volatile) {
+      clock_.acquire(address);
+    } else {
+      direct_.read(begin, end, pc);
+    }
+    in_flight_.accesses_main(begin, end, false, pc);
+    if (may_have_changed()) check_args(slave_, address, bytes, pc);
+    report_main_access(begin, "reads", pc);
+    return;
+  }
+  stack_.access(begin, pc);
+  inbox_.check(begin, end, is_volatile, pc);
+  in_flight_.reads_ldm(begin, end, pc);
+  heap_access(address, bytes, false, pc);
+}
+
+void SlaveCheck::write(const volatile void* address, std::size_t bytes,
+                       const void* pc, bool is_volatile) {
+  const std::uintptr_t begin = address_of(address);
+  const std::uintptr_t end = begin + bytes;
+  direct_.log_write();
+  resume();
+  progress_.wrote();
+  if (!slave_.in_ldm(address, bytes)) {
+    write_main(begin, end, is_volatile, pc);
+    return;
+  }
+  stack_.access(begin, pc);
+  in_flight_.writes_ldm(begin, end, pc);
+  heap_access(address, bytes, true, pc);
+}
+
+void SlaveCheck::write_main(std::uintptr_t begin, std::uintptr_t end,
+                            bool is_volatile, const void* pc) {
+  const auto* address = reinterpret_cast<const void*>(begin);
+  if (is_volatile) clock_.release(address);
+  in_flight_.accesses_main(begin, end, true, pc);
+  args_written(address, end - begin);
+  direct_.write(begin, end, pc);
+  if (is_volatile) {  // a flag: it orders slaves and is not compared
+    add_written({begin, end, pc, &slave_});
+    direct_.drop_write();
+  }
+  report_main_access(begin, "writes", pc);
+}
+
+void SlaveCheck::report_main_access(std::uintptr_t begin, const char* verb,
+                                    const void* pc) {
+  if (!settings().main_access) return;
+  report({"main-access", pc, &slave_,
+          std::string(verb) + " main memory at " + describe(begin) +
+              " directly: this takes hundreds of cycles and is not coherent "
+              "with other slaves' caches; use DMA"});
+}
+
+void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
+                             bool write, const void* pc) {
+  auto* at = static_cast<std::byte*>(const_cast<void*>(address));
+  const auto offset = static_cast<std::size_t>(at - slave_.slot);
+  if (offset < machine().ldm_bytes && !slave_.heap.holds(offset, bytes)) {
+    report({"ldm-range", pc, &slave_,
+            std::string(write ? "writes" : "reads") +
+                " outside the blocks of ldm_malloc, at byte " +
+                std::to_string(offset) + " of their memory"});
+    return;
+  }
+  if (write) {
+    shadow_.written(at, bytes);
+    return;
+  }
+  if (offset >= machine().ldm_bytes) return;
+  // A struct may contain padding, so some unwritten words are legal.
+  if (shadow_.unwritten_words(at, bytes) == Shadow::words(at, bytes)) {
+    report({"uninitialised", pc, &slave_,
+            "reads memory of ldm_malloc to which nothing was written: on the "
+            "machine it holds what the last program left"});
+    shadow_.written(at, bytes);
   }
 }
 

@@ -1,0 +1,131 @@
+/* Too much LDM, accesses outside its blocks, and reads before a write. */
+#include "gallery.h"
+
+#ifdef BUG_ldm_budget
+void kernel(args_t* from) {
+  get_args(from);
+#ifdef RIGHT
+  const int bytes = 4096;
+#else
+  const int bytes = 256 * 1024;
+#endif
+  /* BUG ldm_budget: ldm-range */
+  double* more = (double*)ldm_malloc(bytes);
+  if (more != NULL) {
+    more[0] = 1;
+    ldm_free(more, bytes);
+  }
+  get_part();
+  compute();
+  put_part();
+}
+#endif
+
+#ifdef BUG_ldm_malloc_overrun
+void kernel(args_t* from) {
+  get_args(from);
+  double* piece = (double*)ldm_malloc(sizeof part);
+#ifdef RIGHT
+  const int count = kPart;
+#else
+  const int count = kPart + 1;
+#endif
+  for (int i = 0; i < count; ++i) {
+    /* BUG ldm_malloc_overrun: ldm-range */
+    piece[i] = i;
+  }
+  ldm_free(piece, sizeof part);
+  get_part();
+  compute();
+  put_part();
+}
+#endif
+
+#ifdef BUG_stack_overflow
+void kernel(args_t* from) {
+#ifdef RIGHT
+  double big[100];
+#else
+  double big[34000];
+#endif
+  big[0] = big[99] = 0;
+  /* BUG stack_overflow: ldm-range */
+  athread_dma_get(&args, from, sizeof args);
+  athread_dma_get(big, args.in + _PEN * kPart, sizeof part);
+  for (int i = 0; i < kPart; ++i) part[i] = 2 * big[i] + 1;
+  put_part();
+}
+#endif
+
+#ifdef BUG_stack_recursion
+#ifdef RIGHT
+enum { kDepth = 6 };
+#else
+enum { kDepth = 90 };
+#endif
+
+/* Each call takes 4 KiB of stack. */
+static double deep(int left, const double* from) {
+  double copy[512];
+  for (int i = 511; i >= 0; --i) {
+    /* BUG stack_recursion: ldm-range */
+    copy[i] = from[i % kPart];
+  }
+  return left == 0 ? copy[0] : deep(left - 1, copy) + copy[1] - from[1];
+}
+
+void kernel(args_t* from) {
+  get_args(from);
+  get_part();
+  part[0] = deep(kDepth, part);
+  compute();
+  put_part();
+}
+#endif
+
+#ifdef BUG_uninitialised_put
+void kernel(args_t* from) {
+  get_args(from);
+  get_part();
+  compute();
+  double* copy = (double*)ldm_malloc(sizeof part);
+#ifdef RIGHT
+  for (int i = 0; i < kPart; ++i) copy[i] = part[i];
+#else
+  for (int i = 0; i < kPart - 4; ++i) copy[i] = part[i];
+#endif
+  /* BUG uninitialised_put: uninitialised */
+  athread_dma_put(args.out + _PEN * kPart, copy, sizeof part);
+  ldm_free(copy, sizeof part);
+}
+#endif
+
+#ifdef BUG_uninitialised_read
+void kernel(args_t* from) {
+  get_args(from);
+  get_part();
+  double* sum = (double*)ldm_malloc(sizeof *sum);
+#ifdef RIGHT
+  *sum = 1;
+#endif
+  for (int i = 0; i < kPart; ++i) {
+    /* BUG uninitialised_read: uninitialised */
+    part[i] = 2 * part[i] + *sum;
+  }
+  ldm_free(sum, sizeof *sum);
+  put_part();
+}
+#endif
+
+#ifdef BUG_uninitialised_stack
+void kernel(args_t* from) {
+  double local[kPart];
+  get_args(from);
+#ifdef RIGHT
+  athread_dma_get(local, args.in + _PEN * kPart, sizeof local);
+  for (int i = 0; i < kPart; ++i) local[i] = 2 * local[i] + 1;
+#endif
+  /* BUG uninitialised_stack: uninitialised */
+  athread_dma_put(args.out + _PEN * kPart, local, sizeof local);
+}
+#endif

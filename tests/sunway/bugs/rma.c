@@ -1,0 +1,172 @@
+/* Transfers between the LDMs of slaves. */
+#include "gallery.h"
+
+#ifdef BUG_unwaited_rma_get
+__thread_local double other;
+
+void kernel(args_t* from) {
+  get_args(from);
+  get_part();
+  reply = 0;
+  static __thread_local crts_rply_t remote;
+  athread_ssync_array();
+  athread_rma_iget(&other, &reply, 8, (_PEN + 1) % kSlaves, &part[0], &remote);
+#ifdef RIGHT
+  athread_rma_wait_value(&reply, 1);
+#endif
+  /* BUG unwaited_rma_get: missing-wait */
+  double mine = other;
+  athread_rma_wait_value(&reply, 1);
+  athread_ssync_array();
+  part[0] += mine - other;
+  compute();
+  put_part();
+}
+#endif
+
+#ifdef BUG_rma_unwaited_receive
+__thread_local double edge[4];
+__thread_local crts_rply_t sent, came;
+double edges[kSlaves];
+
+void kernel(args_t* from) {
+  get_args(from);
+  get_part();
+  sent = came = 0;
+  CRTS_ssync_array();
+  CRTS_rma_iput(part, &sent, sizeof edge, (_PEN + 1) % kSlaves, edge, &came);
+  CRTS_rma_wait_value(&sent, 1); /* for what this slave sends */
+#ifdef RIGHT
+  CRTS_rma_wait_value(&came, 1);
+#endif
+  /* BUG rma_unwaited_receive: missing-wait */
+  edges[_PEN] = edge[0];
+  compute();
+  put_part();
+}
+#endif
+
+#ifdef BUG_rma_source
+__thread_local double edge[4];
+__thread_local crts_rply_t got, sent, came;
+
+void kernel(args_t* from) {
+  get_args(from);
+  got = sent = came = 0;
+  CRTS_ssync_array();
+  CRTS_dma_iget(part, args.in + _PEN * kPart, sizeof part, &got);
+#ifdef RIGHT
+  CRTS_dma_wait_value(&got, 1);
+#endif
+  /* BUG rma_source: missing-wait */
+  CRTS_rma_iput(part, &sent, sizeof edge, (_PEN + 1) % kSlaves, edge, &came);
+  CRTS_dma_wait_value(&got, 1);
+  CRTS_rma_wait_value(&sent, 1);
+  CRTS_rma_wait_value(&came, 1);
+  compute();
+  put_part();
+}
+#endif
+
+#ifdef BUG_rma_reset
+__thread_local double first;
+__thread_local crts_rply_t sent, came;
+
+/* The message of slave 63 may arrive before the others have reset the word. */
+void kernel(args_t* from) {
+  get_args(from);
+  get_part();
+#ifdef RIGHT
+  sent = came = 0;
+#endif
+  CRTS_ssync_array();
+#ifndef RIGHT
+  sent = came = 0;
+#endif
+  first = part[0];
+  if (_PEN == 63) CRTS_rma_ibcast(&first, &first, &sent, sizeof first, &came);
+  /* BUG rma_reset: hang */
+  CRTS_rma_wait_value(&came, 1);
+  compute();
+  put_part();
+}
+#endif
+
+#ifdef BUG_rma_without_sender
+void kernel(args_t* from) {
+  get_args(from);
+  get_part();
+  compute();
+  put_part();
+  reply = 0;
+  athread_ssync_array();
+#ifdef RIGHT
+  if (_PEN == 0) athread_rma_put(&part[0], 8, 1, &part[1], &reply);
+#endif
+  if (_PEN == 1) {
+    /* BUG rma_without_sender: hang */
+    athread_rma_wait_value(&reply, 1);
+  }
+}
+#endif
+
+#ifdef BUG_rma_overlap
+__thread_local double mine, of[2];
+__thread_local crts_rply_t sent, came;
+double sums[kSlaves];
+
+/* Slave 0 waits for both messages, but either may overwrite the other. */
+void kernel(args_t* from) {
+  int place = _PEN - 1;
+  get_args(from);
+  get_part();
+  sent = came = 0;
+  mine = part[0];
+#ifndef RIGHT
+  place = 0;
+#endif
+  CRTS_ssync_array();
+  if (_PEN == 1 || _PEN == 2) {
+    /* BUG rma_overlap: overlap */
+    CRTS_rma_iput(&mine, &sent, sizeof mine, 0, &of[place], &came);
+    CRTS_rma_wait_value(&sent, 1);
+  }
+  if (_PEN == 0) {
+    CRTS_rma_wait_value(&came, 2);
+    sums[0] = of[0] + of[1];
+  }
+  compute();
+  put_part();
+}
+#endif
+
+#ifdef BUG_rma_get_overlap
+__thread_local double shown, seen;
+__thread_local crts_rply_t mine, other;
+double copies[kSlaves];
+
+/* Slave 1 reads the LDM of slave 0 while slave 2 writes it. */
+void kernel(args_t* from) {
+  get_args(from);
+  get_part();
+  mine = other = 0;
+  shown = part[0];
+  CRTS_ssync_array();
+  if (_PEN == 1) {
+    CRTS_rma_iget(&seen, &mine, sizeof seen, 0, &shown, &other);
+    CRTS_rma_wait_value(&mine, 1);
+    copies[1] = 0 * seen;
+  }
+#ifdef RIGHT
+  CRTS_ssync_array();
+#endif
+  if (_PEN == 2) {
+    /* BUG rma_get_overlap: overlap */
+    CRTS_rma_iput(&shown, &mine, sizeof shown, 0, &shown, &other);
+    CRTS_rma_wait_value(&mine, 1);
+  }
+  if (_PEN == 0) CRTS_rma_wait_value(&other, 2);
+  compute();
+  put_part();
+}
+#endif

@@ -1,0 +1,80 @@
+/* Results that depend on the order of the slaves or transfers. */
+#include <string.h>
+
+#include "gallery.h"
+
+#ifdef BUG_schedule_dma
+__thread_local double zeros[4];
+int all_zero[kSlaves];
+
+/* memcmp() of the C library, whose loads are not observed, reads too early. */
+void kernel(args_t* from) {
+  int is_zero;
+  get_args(from);
+  reply = 0;
+  athread_dma_iget(part, args.in + _PEN * kPart, sizeof part, &reply);
+#ifdef RIGHT
+  athread_dma_wait_value(&reply, 1);
+#endif
+  is_zero = memcmp(part, zeros, sizeof *zeros) == 0;
+  athread_dma_wait_value(&reply, 1);
+  compute();
+  put_part();
+  /* BUG schedule_dma: schedule */
+  all_zero[_PEN] = is_zero;
+}
+#endif
+
+#ifdef BUG_schedule_last
+int next;
+double first[kSlaves];
+
+void kernel(args_t* from) {
+  int place;
+  get_args(from);
+  get_part();
+  compute();
+  put_part();
+#ifdef RIGHT
+  place = _PEN;
+#else
+  place = faaw(&next, 1);
+#endif
+  /* BUG schedule_last: schedule */
+  athread_dma_put(&first[place], part, sizeof *part);
+}
+#endif
+
+#ifdef BUG_schedule_sum
+__uncached long lock_word;
+double total;
+double sums[kSlaves];
+
+/* The lock protects the sum, but its last digits depend on the order. */
+static void add_up(double sum) {
+#ifdef RIGHT
+  sums[_PEN] = sum;
+  athread_ssync_array();
+  if (_PEN == 0) {
+    for (int i = 0; i < kSlaves; ++i) total += sums[i];
+  }
+#else
+  athread_lock(&lock_word);
+  /* BUG schedule_sum: schedule */
+  total += sum;
+  athread_unlock(&lock_word);
+#endif
+}
+
+void kernel(args_t* from) {
+  double sum = 0;
+  get_args(from);
+  get_part();
+  for (int i = 0; i < kPart; ++i) {
+    part[i] = 2 * part[i] + 1;
+    sum += 1 / part[i];
+  }
+  put_part();
+  add_up(sum);
+}
+#endif

@@ -1,0 +1,76 @@
+#include "toolchain/sunway/emulator/check/inbox.h"
+
+#include <algorithm>
+#include <string>
+
+#include "toolchain/sunway/emulator/check/report.h"
+#include "toolchain/sunway/emulator/transfer.h"
+
+namespace swamp::sunway::check {
+
+void Inbox::add(const Arrival& arrival) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    new_.push_back(arrival);
+  }
+  has_new_.store(true, std::memory_order_release);
+}
+
+std::vector<Arrival> Inbox::take_new() {
+  std::vector<Arrival> all;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    has_new_.store(false, std::memory_order_relaxed);
+    all.swap(new_);
+  }
+  for (const Arrival& arrival : all) {
+    if (arrival.sender == &slave_) continue;
+    arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(),
+                                   [&](const Arrival& old) {
+                                     return old.begin >= arrival.begin &&
+                                            old.end <= arrival.end;
+                                   }),
+                    arrivals_.end());
+    arrivals_.push_back(arrival);
+  }
+  return all;
+}
+
+void Inbox::check_all(std::uintptr_t begin, std::uintptr_t end,
+                      bool is_volatile, const void* pc) {
+  // Some programs wait by reading the reply word or a flag.
+  const auto is_flag = [&](const Arrival& arrival) {
+    return is_volatile && begin < arrival.end && arrival.begin < end;
+  };
+  for (const Arrival& arrival : arrivals_) {
+    if (overlaps(begin, end, arrival.reply, 4)) {
+      const int count = std::max(read_reply(arrival.reply), 0);
+      clock_.acquire_messages(arrival.reply, static_cast<std::uint64_t>(count));
+    } else if (is_flag(arrival)) {
+      clock_.acquire_messages(
+          arrival.reply != nullptr ? arrival.reply : &slave_, arrival.number);
+    }
+  }
+  const auto is_synchronised = [&](const Arrival& arrival) {
+    return clock_.of(arrival.sender->number()) >= arrival.sent ||
+           is_flag(arrival);
+  };
+  arrivals_.erase(
+      std::remove_if(arrivals_.begin(), arrivals_.end(), is_synchronised),
+      arrivals_.end());
+  for (std::size_t i = 0; i < arrivals_.size(); ++i) {
+    const Arrival arrival = arrivals_[i];
+    if (begin >= arrival.end || arrival.begin >= end) continue;
+    arrivals_.erase(arrivals_.begin() + static_cast<std::ptrdiff_t>(i));
+    report({"missing-wait", pc, &slave_,
+            std::string("reads what slave ") +
+                std::to_string(arrival.sender->id) + " sends by " +
+                arrival.call +
+                ", and has not waited for it: wait for the reply word here, or "
+                "synchronise with the sender (ssync)",
+            arrival.pc});
+    return;
+  }
+}
+
+}  // namespace swamp::sunway::check

@@ -1,0 +1,64 @@
+// What other slaves send into one slave's LDM.
+#ifndef SWAMP_SUNWAY_EMULATOR_CHECK_INBOX_H_
+#define SWAMP_SUNWAY_EMULATOR_CHECK_INBOX_H_
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "toolchain/sunway/emulator/check/clocks.h"
+#include "toolchain/sunway/emulator/machine.h"
+
+namespace swamp::sunway::check {
+
+// Arrival is data that another slave sent here. Reading it is legal after
+// this slave has synchronised with the sender.
+struct Arrival {
+  std::uintptr_t begin, end;
+  const Slave* sender;
+  std::uint32_t sent;          // the sender's clock
+  const volatile void* reply;  // the reply word here, or nullptr
+  std::uint64_t number;        // of the reply
+  const char* call;
+  const void* pc;
+};
+
+// Inbox holds the arrivals that its slave has not yet synchronised with. Only
+// add() may be called by other threads: a slave without the turn runs
+// concurrently.
+class Inbox {
+ public:
+  Inbox(const Slave& slave, SlaveClock& clock) : slave_(slave), clock_(clock) {}
+
+  void add(const Arrival& arrival);
+  bool has_new() const noexcept {
+    return has_new_.load(std::memory_order_acquire);
+  }
+  // take_new() returns what was added since the last call. From then on check()
+  // includes it.
+  std::vector<Arrival> take_new();
+  void clear() noexcept { arrivals_.clear(); }
+
+  // check() is for a read of LDM. It reports data for which the slave has not
+  // waited.
+  void check(std::uintptr_t begin, std::uintptr_t end, bool is_volatile,
+             const void* pc) {
+    if (!arrivals_.empty()) check_all(begin, end, is_volatile, pc);
+  }
+
+ private:
+  void check_all(std::uintptr_t begin, std::uintptr_t end, bool is_volatile,
+                 const void* pc);
+
+  const Slave& slave_;
+  SlaveClock& clock_;
+  std::mutex mutex_;
+  std::vector<Arrival> new_;
+  std::atomic<bool> has_new_{false};
+  std::vector<Arrival> arrivals_;
+};
+
+}  // namespace swamp::sunway::check
+
+#endif  // SWAMP_SUNWAY_EMULATOR_CHECK_INBOX_H_

@@ -1,0 +1,38 @@
+// The blocks of the malloc family, recorded in check mode.
+#ifndef SWAMP_SUNWAY_EMULATOR_CHECK_MALLOC_H_
+#define SWAMP_SUNWAY_EMULATOR_CHECK_MALLOC_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace swamp::sunway::check {
+
+// Block is a block of malloc(); bytes is 0 if there is none.
+struct Block {
+  std::uintptr_t begin = 0;
+  std::size_t bytes = 0;
+  const void* pc = nullptr;
+};
+
+// find_block() returns the block that holds an address.
+Block find_block(std::uintptr_t address);
+
+// allocate() is memalign() for a caller at `pc`.
+void* allocate(std::size_t alignment, std::size_t bytes, const void* pc);
+
+// While an OwnAllocations exists, allocations of the calling thread count as
+// the checker's, not the slave's.
+class OwnAllocations {
+ public:
+  OwnAllocations() noexcept;
+  ~OwnAllocations();
+  OwnAllocations(const OwnAllocations&) = delete;
+  OwnAllocations& operator=(const OwnAllocations&) = delete;
+
+ private:
+  bool outer_;
+};
+
+}  // namespace swamp::sunway::check
+
+#endif  // SWAMP_SUNWAY_EMULATOR_CHECK_MALLOC_H_

@@ -1,0 +1,317 @@
+#include "toolchain/sunway/emulator/check/transfer_check.h"
+
+#include <cstring>
+#include <utility>
+
+#include "toolchain/sunway/emulator/check/access_log.h"
+#include "toolchain/sunway/emulator/check/addresses.h"
+#include "toolchain/sunway/emulator/check/ldm_check.h"
+#include "toolchain/sunway/emulator/check/report.h"
+
+namespace swamp::sunway::check {
+
+bool check_reply(const Slave& slave, const volatile void* reply,
+                 const char* call, const void* pc) {
+  if (!slave.in_ldm(reply, 4)) {
+    report({"reply-not-ldm", pc, &slave,
+            std::string(call) + "'s reply word must be in LDM (" +
+                (reply == nullptr
+                     ? "it is NULL"
+                     : "it is in main memory: " + describe(address_of(reply))) +
+                "); the machine would count in another place and the wait "
+                "would hang"});
+    return false;
+  }
+  if (address_of(reply) % 4 != 0) {
+    report({"misaligned", pc, &slave,
+            std::string(call) + "'s reply word must be 4-byte aligned"});
+    return false;
+  }
+  return true;
+}
+
+bool check_rules(const Slave& slave, const Transfer& t, const void* pc) {
+  const auto is = [&](const char* category, const std::string& text) {
+    report({category, pc, &slave, std::string(t.call) + ": " + text});
+    return false;
+  };
+  const bool blocks = t.stride != 0;
+  if (t.length <= 0 ||
+      static_cast<std::size_t>(t.length) > machine().ldm_bytes) {
+    return is("bad-length", "length: got " + std::to_string(t.length) +
+                                ", expected 4 to " +
+                                std::to_string(machine().ldm_bytes) +
+                                " bytes, the size of LDM");
+  }
+  if (blocks && (t.block <= 0 || t.stride < 0 || t.length % t.block != 0)) {
+    return is("bad-length",
+              "block, stride, length: got " + std::to_string(t.block) + ", " +
+                  std::to_string(t.stride) + ", " + std::to_string(t.length) +
+                  ", expected a positive block, a stride of at least 0 and a "
+                  "length that is a multiple of the block");
+  }
+  const std::uintptr_t bits =
+      address_of(t.ldm) | address_of(t.main) |
+      static_cast<std::uintptr_t>(t.length) |
+      (blocks ? static_cast<std::uintptr_t>(t.block | t.stride) : 0u);
+  if (bits % 4 != 0) {
+    // It is carried out nevertheless, to avoid follow-up reports.
+    (void)is("misaligned",
+             "main memory " + describe(address_of(t.main)) + ", LDM address " +
+                 std::to_string(address_of(t.ldm) % 128) +
+                 " beyond a 128-byte line, length " + std::to_string(t.length) +
+                 ": addresses, length, block and stride must be multiples of "
+                 "4 bytes");
+  }
+  const std::string ldm = why_not_ldm(slave, t.ldm, bytes_of(t));
+  if (!ldm.empty()) return is("ldm-range", ldm);
+  if (t.reply != nullptr && !check_reply(slave, t.reply, t.call, pc)) {
+    return false;
+  }
+  if (t.kind == Transfer::Kind::remote_get) return true;
+  const std::string main =
+      why_not_main(address_of(t.main), t.extent(), t.writes_main());
+  if (!main.empty()) {
+    return is("main-range",
+              std::string(t.writes_main() ? "the put to " : "the get from ") +
+                  describe(address_of(t.main)) + " " + main);
+  }
+  return true;
+}
+
+void InFlight::add(const Transfer& t, const void* pc, bool now) {
+  Pending pending{t, pc, clock_.snapshot(), 0};
+  pending.moved = now || machine().order.eager;
+  if (!t.writes_main()) std::memset(t.ldm, Shadow::kPoison, bytes_of(t));
+  if (pending.moved) carry_out(t);
+  pending.logged = now;
+  if (now) log_transfer(t, slave_, pc, pending.before, clock_.now());
+  pending.source_hash = hash(t.ldm, bytes_of(t));
+  pending_.push_back(std::move(pending));
+}
+
+void InFlight::complete(std::size_t index) {
+  const Pending pending = pending_[index];
+  const Transfer& t = pending.transfer;
+  pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(index));
+  // The slave's own stores were checked when they happened; this finds writes
+  // by system libraries.
+  if (hash(t.ldm, bytes_of(t)) != pending.source_hash && !pending.reported) {
+    report({t.writes_main() ? "source-modified" : "reuse-in-flight", pending.pc,
+            &slave_,
+            std::string(t.call) + "'s buffer was written before its wait"});
+  }
+  if (!pending.moved) carry_out(t);
+  if (!pending.logged) {
+    log_transfer(t, slave_, pending.pc, pending.before, clock_.now());
+  }
+  if (slave_.in_ldm(t.reply, 4)) add_reply(t.reply);
+}
+
+void InFlight::complete_until(const volatile void* reply, int value,
+                              const void* pc) {
+  if (read_reply(reply) >= value) {
+    for (Pending& pending : pending_) {
+      if (pending.transfer.reply == reply) pending.passed_by = pc;
+    }
+  }
+  for (std::size_t i = 0; i < pending_.size() && read_reply(reply) < value;) {
+    if (pending_[i].transfer.reply == reply) {
+      complete(i);
+    } else {
+      ++i;
+    }
+  }
+}
+
+void InFlight::complete_all() {
+  while (!pending_.empty()) complete(0);
+}
+
+void InFlight::end_launch() {
+  for (Pending& pending : pending_) {
+    report_unwaited(pending, pending.pc,
+                    "the transfer is not waited for before the slave ends: "
+                    "wait for its reply, with a count that includes it");
+  }
+  complete_all();
+}
+
+void InFlight::report_once(Pending& pending, const char* category,
+                           const void* pc, const Slave* slave,
+                           const std::string& text) {
+  if (pending.reported) return;
+  pending.reported = true;
+  report({category, pc, slave, text, pending.pc});
+}
+
+void InFlight::report_unwaited(Pending& pending, const void* pc,
+                               const std::string& text) {
+  if (pending.passed_by != nullptr) {
+    report_once(pending, "stale-reply", pending.passed_by, &slave_,
+                "the count of an older transfer satisfies the wait, while " +
+                    std::string(pending.transfer.call) +
+                    " is still in flight; reset the reply word to 0 before "
+                    "the transfer, or wait for an increasing count");
+    return;
+  }
+  if (pending.reported) return;
+  pending.reported = true;
+  report({"missing-wait", pc, &slave_, text,
+          pc == pending.pc ? nullptr : pending.pc});
+}
+
+void InFlight::new_transfer(const Transfer& t, const void* pc) {
+  for (Pending& pending : pending_) {
+    const Transfer& other = pending.transfer;
+    if (overlaps(t, other)) {
+      const bool other_fills = !other.writes_main();
+      if (!t.writes_main()) {
+        report({"reuse-in-flight", pc, &slave_,
+                std::string(t.call) + " fills a buffer that " + other.call +
+                    " still " + (other_fills ? "fills" : "sends") +
+                    ": wait for that first",
+                pending.pc});
+      } else if (other_fills) {
+        report_unwaited(pending, pc,
+                        std::string(t.call) + " sends a buffer that " +
+                            other.call + " still fills: wait for that first");
+      }
+    }
+    if (t.kind == Transfer::Kind::remote_get ||
+        other.kind == Transfer::Kind::remote_get ||
+        (!t.writes_main() && !other.writes_main()) ||
+        !overlaps_main(t, other)) {
+      continue;
+    }
+    if (!t.writes_main()) {
+      report_unwaited(pending, pc,
+                      std::string(t.call) +
+                          " reads main memory that the slave's own " +
+                          other.call + " still writes: wait for that first");
+    } else {
+      report_once(pending, "reuse-in-flight", pc, &slave_,
+                  std::string(t.call) +
+                      " writes main memory that the slave's own " + other.call +
+                      " still " + (other.writes_main() ? "writes" : "reads") +
+                      ": the order of the two is undefined; wait for that "
+                      "first");
+    }
+  }
+}
+
+void InFlight::sends(std::uintptr_t begin, std::uintptr_t end, const char* call,
+                     const void* pc) {
+  for (Pending& pending : pending_) {
+    const Transfer& t = pending.transfer;
+    if (!t.writes_main() && overlaps(begin, end, t.ldm, bytes_of(t))) {
+      report_unwaited(pending, pc,
+                      std::string(call) + " sends a buffer that " + t.call +
+                          " still fills: wait for that first");
+    }
+  }
+}
+
+void InFlight::reads_reply(std::uintptr_t begin, std::uintptr_t end,
+                           const void* pc) {
+  for (std::size_t i = 0; i < pending_.size(); ++i) {
+    Pending& pending = pending_[i];
+    if (!overlaps(begin, end, pending.transfer.reply, 4)) continue;
+    // The first read sees the old count; a second one means that the slave
+    // polls.
+    if (pending.reply_reads++ == 0) {
+      pending.passed_by = pc;
+      continue;
+    }
+    note({"raw-spin", pc, &slave_,
+          "waits by reading the reply word; use dma_wait_value, which the "
+          "compiler cannot move or remove",
+          pending.pc});
+    complete(i);
+    return;
+  }
+}
+
+void InFlight::reads_ldm(std::uintptr_t begin, std::uintptr_t end,
+                         const void* pc) {
+  reads_reply(begin, end, pc);
+  for (Pending& pending : pending_) {
+    const Transfer& t = pending.transfer;
+    if (!t.writes_main() && overlaps(begin, end, t.ldm, bytes_of(t))) {
+      report_unwaited(pending, pc,
+                      std::string("reads the destination of ") + t.call +
+                          " before the data is there: wait for its reply "
+                          "first");
+    }
+  }
+}
+
+void InFlight::writes_ldm(std::uintptr_t begin, std::uintptr_t end,
+                          const void* pc) {
+  for (Pending& pending : pending_) {
+    const Transfer& t = pending.transfer;
+    if (overlaps(begin, end, t.reply, 4)) {
+      pending.reply_reads = 0;
+      report_once(pending, "stale-reply", pc, &slave_,
+                  std::string("writes the reply word of a ") + t.call +
+                      " in flight: whether its count is lost depends on when "
+                      "it ends; reset the word before the transfer");
+    }
+    if (!overlaps(begin, end, t.ldm, bytes_of(t))) continue;
+    if (t.writes_main()) {
+      report_once(pending, "source-modified", pc, &slave_,
+                  std::string("writes a buffer that ") + t.call +
+                      " still sends: wait for its reply first");
+    } else {
+      report_once(pending, "reuse-in-flight", pc, &slave_,
+                  std::string("writes a buffer that ") + t.call +
+                      " still fills: wait for its reply first");
+    }
+  }
+}
+
+void InFlight::accesses_main(std::uintptr_t begin, std::uintptr_t end,
+                             bool write, const void* pc) {
+  for (Pending& pending : pending_) {
+    const Transfer& t = pending.transfer;
+    if (t.kind == Transfer::Kind::remote_get || (!write && !t.writes_main()) ||
+        !overlaps_main(t, begin, end)) {
+      continue;
+    }
+    if (!write) {
+      report_unwaited(pending, pc,
+                      std::string("reads main memory that the slave's own ") +
+                          t.call + " still writes: wait for its reply first");
+      continue;
+    }
+    report_once(
+        pending, t.writes_main() ? "reuse-in-flight" : "source-modified", pc,
+        &slave_,
+        std::string("writes main memory that the slave's own ") + t.call +
+            " still " + (t.writes_main() ? "writes" : "reads") +
+            ": wait for its reply first");
+  }
+}
+
+void InFlight::frees(std::uintptr_t begin, std::uintptr_t end, const void* pc) {
+  for (Pending& pending : pending_) {
+    const Transfer& t = pending.transfer;
+    if (!overlaps(begin, end, t.ldm, bytes_of(t))) continue;
+    report_once(
+        pending, "reuse-in-flight", pc, &slave_,
+        std::string("ldm_free of a buffer that ") + t.call + " still uses");
+  }
+}
+
+void InFlight::receives(std::uintptr_t begin, std::uintptr_t end,
+                        const Slave& sender, const void* pc) {
+  for (Pending& pending : pending_) {
+    const Transfer& t = pending.transfer;
+    if (!overlaps(begin, end, t.ldm, bytes_of(t))) continue;
+    report_once(pending, "reuse-in-flight", pc, &sender,
+                "writes into slave " + std::to_string(slave_.id) +
+                    "'s buffer while " + t.call + " is in flight there");
+  }
+}
+
+}  // namespace swamp::sunway::check

@@ -1,0 +1,89 @@
+// The rules for a slave's transfers, and its transfers in flight. A transfer is
+// carried out when it is waited for; until then a get's destination is poison.
+#ifndef SWAMP_SUNWAY_EMULATOR_CHECK_TRANSFER_CHECK_H_
+#define SWAMP_SUNWAY_EMULATOR_CHECK_TRANSFER_CHECK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "toolchain/sunway/emulator/check/clocks.h"
+#include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/transfer.h"
+
+namespace swamp::sunway::check {
+
+// check_reply() reports a reply word that is not an aligned word of LDM.
+// Returns whether it is one.
+bool check_reply(const Slave& slave, const volatile void* reply,
+                 const char* call, const void* pc);
+
+// check_rules() reports a transfer that the machine would refuse or that would
+// access memory it must not. Returns whether the transfer may be carried out.
+bool check_rules(const Slave& slave, const Transfer& transfer, const void* pc);
+
+// InFlight is the transfers of one slave between their issue and their wait, in
+// the order of issue.
+class InFlight {
+ public:
+  InFlight(Slave& slave, SlaveClock& clock) : slave_(slave), clock_(clock) {}
+
+  bool empty() const noexcept { return pending_.empty(); }
+
+  // add() begins a transfer. With `now` its data moves at once.
+  void add(const Transfer& transfer, const void* pc, bool now);
+  // complete_until() completes transfers of the reply word, oldest first, until
+  // the word has the value.
+  void complete_until(const volatile void* reply, int value, const void* pc);
+  void complete_all();
+  // end_launch() reports what was not waited for and completes it.
+  void end_launch();
+
+  // These report a conflict of what the slave does with a transfer in flight:
+  // another transfer,
+  void new_transfer(const Transfer& transfer, const void* pc);
+  // data of its LDM that it sends to other slaves by `call`,
+  void sends(std::uintptr_t begin, std::uintptr_t end, const char* call,
+             const void* pc);
+  // a load or store of LDM or of main memory,
+  void reads_ldm(std::uintptr_t begin, std::uintptr_t end, const void* pc);
+  void writes_ldm(std::uintptr_t begin, std::uintptr_t end, const void* pc);
+  void accesses_main(std::uintptr_t begin, std::uintptr_t end, bool write,
+                     const void* pc);
+  // ldm_free() of a block,
+  void frees(std::uintptr_t begin, std::uintptr_t end, const void* pc);
+  // data that `sender` wrote into this slave's LDM.
+  void receives(std::uintptr_t begin, std::uintptr_t end, const Slave& sender,
+                const void* pc);
+
+ private:
+  struct Pending {
+    Transfer transfer;
+    const void* pc;
+    std::shared_ptr<const Clock> before;
+    std::uint64_t source_hash;        // of its LDM buffer when it was issued
+    bool moved = false;               // carried out when it was issued
+    bool logged = false;              // logged when it was issued
+    const void* passed_by = nullptr;  // the wait that an old count satisfied
+    bool reported = false;
+    int reply_reads = 0;  // by the slave's own instructions
+  };
+
+  void complete(std::size_t index);
+  // report_once() reports unless this transfer was reported before.
+  void report_once(Pending& pending, const char* category, const void* pc,
+                   const Slave* slave, const std::string& text);
+  void report_unwaited(Pending& pending, const void* pc,
+                       const std::string& text);
+  void reads_reply(std::uintptr_t begin, std::uintptr_t end, const void* pc);
+
+  Slave& slave_;
+  SlaveClock& clock_;
+  std::vector<Pending> pending_;
+};
+
+}  // namespace swamp::sunway::check
+
+#endif  // SWAMP_SUNWAY_EMULATOR_CHECK_TRANSFER_CHECK_H_

@@ -1,0 +1,57 @@
+#ifndef SWAMP_TOOLCHAIN_SWCC_OBJECT_H_
+#define SWAMP_TOOLCHAIN_SWCC_OBJECT_H_
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace swcc {
+
+// ElfObject reads a relocatable x86-64 object file; objcopy rewrites it. nm and
+// readelf do not replace the reading: whether a section group holds code takes
+// three tables of readelf, whose text is meant for people and translated. To
+// parse them is not shorter, and it takes a process for each object.
+class ElfObject {
+ public:
+  static bool is_one(const std::string& image);
+  explicit ElfObject(std::string image);
+
+  // is_slave() returns whether swcc compiled the object for slaves.
+  bool is_slave() const { return has_section(".swamp.slave"); }
+  // checked() returns the object of the same source that was compiled for check
+  // mode, or "" if there is none.
+  std::string checked() const { return section(".swamp.check"); }
+
+  // functions() returns the names of the functions that the object defines for
+  // other objects, undefined() the names that it needs.
+  std::set<std::string> functions() const;
+  std::set<std::string> undefined() const;
+  // code_groups() returns the names of the section groups, of which the linker
+  // keeps one, that hold code or tables of virtual functions. Slaves and the
+  // master must not share these.
+  std::set<std::string> code_groups() const;
+  bool has_section(const std::string& name) const;
+
+ private:
+  std::string section(const std::string& name) const;
+
+  std::string image_;
+};
+
+// Member is a file in an archive.
+struct Member {
+  std::string name;
+  std::string image;
+};
+
+bool is_archive(const std::string& image);
+// read_archive() returns the members that are files, in order. The members of a
+// thin archive are separate files, named relative to the folder of `file`. `ar
+// x` cannot replace this: it refuses thin archives, and extracts members with
+// equal names onto each other.
+std::vector<Member> read_archive(const std::string& file,
+                                 const std::string& image);
+
+}  // namespace swcc
+
+#endif  // SWAMP_TOOLCHAIN_SWCC_OBJECT_H_
