@@ -1,5 +1,5 @@
 // What all commands of the program share: how a command describes its options,
-// and how it fails.
+// how it fails, and what it prints.
 #ifndef SWAMP_MASTER_CLI_COMMAND_H_
 #define SWAMP_MASTER_CLI_COMMAND_H_
 
@@ -86,12 +86,45 @@ Command scan_command();
 Command train_command();
 
 // parse_command_line() sets the options of the command that the first word
-// names, and points `chosen` to it; the result is then "". If the line only
-// asks for a text, as --help does, it returns the text, and `chosen` stays
-// null. Throws UsageError; `chosen` then says of which command, if of one.
+// names, and points `chosen` to it; the result is then "". For --help
+// and --version it returns the text to print, and `chosen` stays null. Throws
+// UsageError; `chosen` is then the command that it is about, or null.
 std::string parse_command_line(int argc, char** argv,
                                std::vector<Command>& commands,
                                const Command*& chosen);
+
+// prepare_console() opens standard streams that are closed, so that no file
+// that is opened later takes their place. If stdout is a pipe without a reader,
+// SIGPIPE ends the program without a message, as it ends other tools.
+void prepare_console();
+
+// print() writes to stdout and flushes; throws Failure if that fails.
+void print(const std::string& text);
+
+// print_error() writes `text` to stderr as one line, without control
+// characters.
+void print_error(const std::string& text);
+
+// warn_of_unknown_variables() prints one line if the environment has SWAMP_*
+// variables that are not swamp's.
+void warn_of_unknown_variables();
+
+// Progress is a line on stderr that overwrites itself. It prints nothing if
+// stderr is not a terminal.
+class Progress {
+ public:
+  Progress();
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void show(const std::string& text);
+  void clear();
+
+ private:
+  bool terminal_;
+  bool shown_ = false;
+};
 
 }  // namespace swamp::cli
 

@@ -113,7 +113,7 @@ std::string parse_command_line(int argc, char** argv,
     words.emplace_back("--help");
   }
   check_command(words.front(), commands);
-  std::reverse(words.begin(), words.end());  // as CLI11 wants them
+  std::reverse(words.begin(), words.end());  // the order that CLI11 expects
   try {
     app.parse(words);
   } catch (const CLI::CallForHelp&) {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "master/cli/command.h"
-#include "master/cli/console.h"
 #include "master/cli/json.h"
 #include "runtime/variables.h"
 #include "swamp/swamp.h"

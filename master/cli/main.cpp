@@ -6,7 +6,6 @@
 #include <string>
 
 #include "master/cli/command.h"
-#include "master/cli/console.h"
 #include "swamp/c_api.h"
 
 namespace swamp::cli {

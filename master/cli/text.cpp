@@ -65,24 +65,6 @@ double parse_real(const std::string& option, const std::string& text,
                                option, text, low, high));
 }
 
-const char* dtype_name(ScalarType dtype) {
-  switch (dtype) {
-    case kFloat16:
-      return "float16";
-    case kBFloat16:
-      return "bfloat16";
-    case kFloat32:
-      return "float32";
-    case kFloat64:
-      return "float64";
-    case kFloat8E4M3FN:
-      return "float8_e4m3fn";
-    case kFloat8E5M2:
-      return "float8_e5m2";
-  }
-  return "?";
-}
-
 ScalarType parse_dtype(const std::string& option, const std::string& name,
                        std::initializer_list<ScalarType> allowed) {
   std::vector<std::string> names;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "swamp/float_formats.h"
 #include "swamp/tensor.h"
 
 namespace swamp::cli {
@@ -21,7 +22,9 @@ double parse_real(const std::string& option, const std::string& text,
                   double low, double high);
 
 // Dtypes are named as in PyTorch.
-const char* dtype_name(ScalarType dtype);
+inline const char* dtype_name(ScalarType dtype) {
+  return kFloatFormats[dtype].name;
+}
 // parse_dtype() throws UsageError unless the name is one of those allowed.
 inline constexpr std::initializer_list<ScalarType> kAllDtypes = {
     kFloat16, kBFloat16, kFloat32, kFloat64, kFloat8E4M3FN, kFloat8E5M2};

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "runtime/variables.h"
+#include "support/errors.h"
 #include "tests/cli/run_program.h"
 
 namespace swamp::test {
@@ -17,11 +17,9 @@ namespace {
 using nlohmann::json;
 
 json info(const Environment& environment = {}) {
-  const ProgramResult result = run_program({"info", "--json"}, environment);
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.err, "");
-  EXPECT_EQ(lines_of(result.out).size(), 1u);
-  return json::parse(result.out);
+  const std::string line = output_of({"info", "--json"}, environment);
+  EXPECT_EQ(lines_of(line).size(), 1u);
+  return json::parse(line);
 }
 
 bool holds(const json& list, const std::string& value) {
@@ -80,25 +78,23 @@ TEST(Info, JsonFollowsTheEnvironment) {
 TEST(Info, TextSaysTheSame) {
   const Environment environment = {{"SWAMP_MACHINE", "sw26010"},
                                    {"SWAMP_BACKEND", "serial"}};
-  const ProgramResult result = run_program({"info"}, environment);
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.err, "");
+  const std::string text = output_of({"info"}, environment);
   const json object = info(environment);
   const auto has_line = [&](const std::string& name, const std::string& value) {
-    for (const std::string& line : lines_of(result.out)) {
+    for (const std::string& line : lines_of(text)) {
       if (line.rfind(name, 0) == 0 &&
           line.compare(18, value.size(), value) == 0)
         return true;
     }
     return false;
   };
-  EXPECT_TRUE(has_line("machine", "sw26010 ")) << result.out;
-  EXPECT_TRUE(has_line("core groups", "4")) << result.out;
-  EXPECT_TRUE(has_line("slaves per group", "64")) << result.out;
-  EXPECT_TRUE(has_line("backend", "serial ")) << result.out;
-  EXPECT_TRUE(has_line("ISA", object.at("isa"))) << result.out;
-  EXPECT_TRUE(has_line("cpu", object.at("cpu"))) << result.out;
-  EXPECT_TRUE(has_line("swamp", object.at("version"))) << result.out;
+  EXPECT_TRUE(has_line("machine", "sw26010 ")) << text;
+  EXPECT_TRUE(has_line("core groups", "4")) << text;
+  EXPECT_TRUE(has_line("slaves per group", "64")) << text;
+  EXPECT_TRUE(has_line("backend", "serial ")) << text;
+  EXPECT_TRUE(has_line("ISA", object.at("isa"))) << text;
+  EXPECT_TRUE(has_line("cpu", object.at("cpu"))) << text;
+  EXPECT_TRUE(has_line("swamp", object.at("version"))) << text;
 }
 
 struct Misspelt {
@@ -120,11 +116,10 @@ TEST_P(Variables, UnknownNamesAreOneWarningAndAField) {
                                   ", expected variables that swamp knows\n");
   EXPECT_EQ(json::parse(object.out).at("unknown_variables"),
             shown.empty() ? json::array() : json::array({shown}));
-  EXPECT_NE(run_program({"info"}, environment)
-                .out.find("\nunknown variables " +
-                          (shown.empty() ? "none" : shown) + "\n"),
-            std::string::npos);
-  const TemporaryFile text_file("a text of more than seventeen bytes");
+  EXPECT_TRUE(has_words(
+      run_program({"info"}, environment).out,
+      {"\nunknown variables " + (shown.empty() ? "none" : shown) + "\n"}));
+  const TemporaryFile text_file(kShortText);
   EXPECT_EQ(
       run_program({"train", text_file.path(), "--steps", "1"}, environment).err,
       object.err);
@@ -160,8 +155,7 @@ void names_in(const std::filesystem::path& path, std::set<std::string>& names) {
   const bool quoted = suffix == ".cpp" || suffix == ".h" || suffix == ".py";
   if (!quoted && suffix != "" && suffix != ".cmake") return;
   if (path.filename() == "variables.h") return;
-  std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string text = read_file(path);
   const std::string before = quoted ? "\"" : suffix == ".cmake" ? "ENV{" : "$";
   const auto ends_with = [&](std::size_t end, const std::string& part) {
     return end >= part.size() &&

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "support/errors.h"
 #include "tests/cli/run_program.h"
 #include "tests/cli/scan_files.h"
 
@@ -16,11 +17,8 @@ std::vector<json> predictions(std::vector<std::string> arguments,
                               const Environment& environment = {}) {
   arguments.insert(arguments.begin(), "predict");
   arguments.emplace_back("--json");
-  const ProgramResult result = run_program(arguments, environment);
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.err, "");
   std::vector<json> out;
-  for (const std::string& line : lines_of(result.out)) {
+  for (const std::string& line : lines_of(output_of(arguments, environment))) {
     out.push_back(json::parse(line));
   }
   return out;
@@ -38,9 +36,8 @@ std::uint64_t number(const json& object, const char* key) {
 }
 
 TEST(Predict, IsListed) {
-  EXPECT_NE(run_program({"--help"}).out.find("predict"), std::string::npos);
-  EXPECT_NE(run_program({"predict", "--help"}).out.find("--operation"),
-            std::string::npos);
+  EXPECT_TRUE(has_words(output_of({"--help"}), {"predict"}));
+  EXPECT_TRUE(has_words(output_of({"predict", "--help"}), {"--operation"}));
 }
 
 // One slave (the list is too short for a spawn) gets its segment, the operation
@@ -188,7 +185,7 @@ TEST(Predict, DefaultTileIsTheMachines) {
 TEST(Predict, IsTheSameEveryTime) {
   const std::vector<std::string> arguments = {
       "predict", "--list", "100x777", "--operation", "norm", "--json"};
-  const std::string first = run_program(arguments).out;
+  const std::string first = output_of(arguments);
   EXPECT_EQ(run_program(arguments, {{"SWAMP_BACKEND", "threads"},
                                     {"SWAMP_MACHINE", "sw26010"},
                                     {"SWAMP_TRANSFER", "check"}})
@@ -232,8 +229,7 @@ TEST(Predict, TableShowsEveryPoint) {
   EXPECT_NEAR(lines.back().at("median_error"), (errors[56] + errors[57]) / 2,
               1e-12);
   EXPECT_LT(lines.back().at("median_error"), 0.15);
-  EXPECT_NE(run_program({"predict", "--table"}).out.find("median error"),
-            std::string::npos);
+  EXPECT_TRUE(has_words(output_of({"predict", "--table"}), {"median error"}));
 }
 
 struct BadCall {

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "support/errors.h"
 #include "tests/cli/run_program.h"
 
 namespace swamp::test {
@@ -14,11 +14,6 @@ using Json = nlohmann::json;
 
 std::string golden(const std::string& name) {
   return std::string(SWAMP_GOLDEN_DIR) + "/" + name + ".jsonl";
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // kTrace is a good record; what follows in tests spoils one of its parts.
@@ -42,19 +37,13 @@ TEST(Replay, EveryGoldenTraceMatches) {
     }
   }
   EXPECT_EQ(arguments.size(), 37u);
-  const ProgramResult result = run_program(arguments);
-  EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(result.out, "146 skipped\n1367 passed, 0 failed\n");
-  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(output_of(arguments), "146 skipped\n1367 passed, 0 failed\n");
 }
 
 TEST(Replay, PrintsTheEncodingOfTheFormat) {
   for (const char* name : {"apex.amp.LossScaler", "metaseq.DynamicLossScaler",
                            "deepspeed.DynamicLossScaler"}) {
-    const ProgramResult result = run_program({"replay", golden(name)});
-    EXPECT_EQ(result.exit_code, 0);
-    EXPECT_EQ(result.err, "");
-    const auto ours = lines_of(result.out);
+    const auto ours = lines_of(output_of({"replay", golden(name)}));
     const auto theirs = lines_of(read_file(golden(name)));
     ASSERT_EQ(ours.size(), theirs.size());
     for (std::size_t i = 0; i < ours.size(); ++i) {
@@ -86,7 +75,7 @@ TEST(Replay, CheckFindsEveryKindOfDifference) {
     ASSERT_EQ(lines.size(), 2u) << result.out;
     EXPECT_EQ(lines[0].rfind("FAILED public/megatron.DynamicGradScaler/", 0),
               0u);
-    EXPECT_NE(lines[0].find(key), std::string::npos);
+    EXPECT_TRUE(has_words(lines[0], {key}));
     EXPECT_EQ(lines[1], "1 passed, 1 failed");
   }
   Json record = Json::parse(line);

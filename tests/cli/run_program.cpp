@@ -19,13 +19,10 @@
 #include <stdexcept>
 #include <thread>
 
+#include "support/errors.h"
+
 namespace swamp::test {
 namespace {
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 std::vector<std::string> child_environment(const Environment& added) {
   std::vector<std::string> variables;
@@ -125,6 +122,14 @@ ProgramResult run_command(const std::vector<std::string>& given,
   return result;
 }
 
+std::string output_of(const std::vector<std::string>& arguments,
+                      const Environment& environment) {
+  const ProgramResult result = run_program(arguments, environment);
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err, "");
+  return result.out;
+}
+
 void expect_late_error(const ProgramResult& result,
                        const std::vector<std::string>& parts, Hint hint) {
   EXPECT_EQ(result.exit_code, 2);
@@ -132,18 +137,22 @@ void expect_late_error(const ProgramResult& result,
   ASSERT_EQ(lines.size(), hint == Hint::help ? 2u : 1u) << result.err;
   EXPECT_EQ(lines[0].rfind("swamp: ", 0), 0u) << lines[0];
   for (const std::string& part : parts) {
-    EXPECT_NE(lines[0].find(part), std::string::npos)
-        << "'" << part << "' is not in: " << lines[0];
+    EXPECT_TRUE(has_words(lines[0], {part}));
   }
   if (hint == Hint::none) return;
   EXPECT_EQ(lines[1].rfind("Try 'swamp ", 0), 0u) << lines[1];
-  EXPECT_NE(lines[1].find("--help'."), std::string::npos) << lines[1];
+  EXPECT_TRUE(has_words(lines[1], {"--help'."}));
 }
 
 void expect_error(const ProgramResult& result,
                   const std::vector<std::string>& parts, Hint hint) {
   EXPECT_EQ(result.out, "");
   expect_late_error(result, parts, hint);
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 std::vector<std::string> lines_of(const std::string& text) {

@@ -22,6 +22,11 @@ ProgramResult run_program(const std::vector<std::string>& arguments,
                           const Environment& environment = {},
                           const std::string& out_path = "");
 
+// output_of() runs the built `swamp`, expects exit code 0 and nothing on
+// stderr, and returns stdout.
+std::string output_of(const std::vector<std::string>& arguments,
+                      const Environment& environment = {});
+
 // run_command() does so with any program, whose path is the first word. A
 // program that still runs after `kill_after_ms` milliseconds is killed
 // (SIGKILL), never if that is negative. When `interrupt_if` first returns true,
@@ -48,7 +53,11 @@ void expect_late_error(const ProgramResult& result,
 // kProgram is the path of the built `swamp`.
 extern const char* const kProgram;
 
+std::string read_file(const std::string& path);
 std::vector<std::string> lines_of(const std::string& text);
+
+// kShortText is a file that `swamp train` accepts as its text.
+inline constexpr char kShortText[] = "a text of more than seventeen bytes";
 
 // test_name() makes `text` the name of a parameterised test: it replaces the
 // characters that such a name must not have by "_".

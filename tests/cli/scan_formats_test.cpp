@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "support/errors.h"
 #include "tests/cli/scan_files.h"
 #include "tests/cli/scan_lines.h"
 
@@ -135,7 +136,7 @@ TEST(ScanSafetensors, TextListsWhatMatters) {
                            0),
             0u)
       << lines[2];
-  EXPECT_NE(lines[2].find(" GB/s"), std::string::npos);
+  EXPECT_TRUE(has_words(lines[2], {" GB/s"}));
   EXPECT_EQ(lines_of(run_program({"scan", "--all", path}).out).size(), 4u);
 }
 

@@ -8,8 +8,8 @@
 #include <exception>
 
 #include "master/cli/command.h"
-#include "master/cli/scan/file_list.h"
 #include "master/cli/scan/scanner.h"
+#include "master/cli/scan/tensor_file.h"
 #include "support/random.h"
 #include "tests/cli/scan_files.h"
 

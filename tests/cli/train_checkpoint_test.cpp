@@ -8,6 +8,7 @@
 
 #include "master/cli/command.h"
 #include "master/cli/train/checkpoint.h"
+#include "support/errors.h"
 #include "tests/cli/training.h"
 
 namespace swamp::test {
@@ -95,7 +96,10 @@ INSTANTIATE_TEST_SUITE_P(
         std::vector<std::string>{"--dtype", "float32", "--optimizer", "sgd"},
         std::vector<std::string>{"--bf16", "--accumulate", "2"},
         std::vector<std::string>{"--scaler", "fairseq.DynamicLossScaler",
-                                 "--scaler-option", "init_scale=67108864"}),
+                                 "--scaler-option", "init_scale=67108864"},
+        std::vector<std::string>{"--fp32-residual-connection",
+                                 "--fp16-lm-cross-entropy",
+                                 "--attention-softmax-in-fp32"}),
     [](const testing::TestParamInfo<std::vector<std::string>>& it) {
       return test_name(it.param[0] + it.param[1]);
     });
@@ -105,14 +109,12 @@ TEST(Checkpoint, MoreStepsGoOnAndTheFirstRunSaysThatItIsOne) {
   const std::vector<std::string> options = {"--batch", "4", "--fp16"};
   const ProgramResult first =
       cut.run(join(options, {"--steps", "5", "--resume"}));
-  EXPECT_NE(first.out.find("\nno checkpoint '" + cut.checkpoint.path() +
-                           "' yet: from the beginning\n"),
-            std::string::npos)
-      << first.out;
+  EXPECT_TRUE(
+      has_words(first.out, {"\nno checkpoint '" + cut.checkpoint.path() +
+                            "' yet: from the beginning\n"}));
   const ProgramResult second =
       cut.run(join(options, {"--steps", "9", "--resume"}));
-  EXPECT_NE(second.out.find("\nresumed after step 5\n"), std::string::npos)
-      << second.out;
+  EXPECT_TRUE(has_words(second.out, {"\nresumed after step 5\n"}));
   const Folder whole;
   EXPECT_EQ(closing(whole.run(join(options, {"--steps", "9"}))),
             closing(second));
@@ -140,6 +142,12 @@ TEST(Checkpoint, AnotherRunIsRefusedInWords) {
   refused({"--batch", "4", "--loss-scale", "64"},
           "made with --hysteresis 2, expected none");
   refused({"--batch", "4", "--steps", "3"}, "made after 4 steps");
+  for (const char* flag :
+       {"--attention-softmax-in-fp32", "--apply-query-key-layer-scaling",
+        "--fp16-lm-cross-entropy", "--fp32-residual-connection"}) {
+    refused({"--batch", "4", flag},
+            std::string("made with ") + flag + " false, expected true");
+  }
   std::ofstream(folder.log.path(), std::ios::app) << "more\n";
   EXPECT_EQ(folder.run({"--resume", "--batch", "4", "--steps", "4"}).exit_code,
             0);  // what follows the checkpoint is cut off
@@ -174,6 +182,12 @@ TEST(Checkpoint, DamageIsRefused) {
     expect_error(folder.run(join(options, {"--resume"})),
                  {"--resume: '" + folder.checkpoint.path() + "': "});
   }
+  std::string old = good;  // from before the model had attention
+  const std::string format = "swamp train 2";
+  old[old.find(format) + format.size() - 1] = '1';
+  std::ofstream(folder.checkpoint.path(), std::ios::binary) << old;
+  expect_error(folder.run(join(options, {"--resume"})),
+               {"swamp.format: got 'swamp train 1', expected 'swamp train 2'"});
   std::ofstream(folder.checkpoint.path(), std::ios::binary) << good;
   EXPECT_EQ(folder.run(join(options, {"--resume"})).exit_code, 0);
 }
@@ -303,12 +317,9 @@ TEST(Checkpoint, AnInterruptedRunIsFinishedInOrder) {
                             "' is not written\n");
   const std::string steps = std::to_string(lines_of(folder.log.read()).size());
   EXPECT_EQ(folder.log.read().back(), '\n');
-  EXPECT_NE(result.out.find("\nstopped after step " + steps +
-                            " of 1000000: Interrupt\n"),
-            std::string::npos)
-      << result.out;
-  EXPECT_NE(closing(result).find(" of " + steps + " steps\n"),
-            std::string::npos);
+  EXPECT_TRUE(has_words(result.out, {"\nstopped after step " + steps +
+                                     " of 1000000: Interrupt\n"}));
+  EXPECT_TRUE(has_words(closing(result), {" of " + steps + " steps\n"}));
   EXPECT_FALSE(std::filesystem::exists(folder.checkpoint.path() + ".partial"));
   EXPECT_FALSE(std::filesystem::exists(picture.path() + ".partial"));
   // What was saved is the run up to here.

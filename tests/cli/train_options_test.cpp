@@ -1,6 +1,8 @@
 // Options of `swamp train` that do not go together, and what they choose.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "tests/cli/training.h"
 
 namespace swamp::test {
@@ -18,6 +20,21 @@ TEST(TrainOptions, DtypesThatContradictEachOther) {
                  {"--dtype", "float32", "--fp16"});
   expect_refused({"--bf16", "--dtype", "float16"},
                  {"--dtype", "float16", "--bf16"});
+}
+
+// The texts are Megatron's.
+TEST(TrainOptions, FlagsOfOtherDtypes) {
+  for (const auto& [flag, dtype, text] :
+       {std::tuple("--fp32-residual-connection", "float32",
+                   "residual connection in fp32 only supported when using "
+                   "fp16 or bf16."),
+        std::tuple("--fp16-lm-cross-entropy", "float32",
+                   "lm cross entropy in fp16 only support in fp16 mode."),
+        std::tuple("--fp16-lm-cross-entropy", "bfloat16",
+                   "lm cross entropy in fp16 only support in fp16 mode.")}) {
+    expect_refused({flag, "--dtype", dtype},
+                   {std::string(flag) + ": got --dtype " + dtype, text});
+  }
 }
 
 TEST(TrainOptions, ScalesThatContradictEachOther) {
@@ -88,6 +105,31 @@ TEST(TrainOptions, MegatronsFlagsAreThoseOfDtype) {
             weights({"--dtype", "float16", "--initial-loss-scale", "1024"}));
   EXPECT_EQ(weights({"--bf16"}), weights({"--dtype", "bfloat16"}));
   EXPECT_EQ(weights({"--bf16", "--dtype", "bfloat16"}), weights({"--bf16"}));
+}
+
+TEST(TrainOptions, FlagsOfTheModelChangeTheBitsOrDoNot) {
+  struct Row {
+    const char* dtype;
+    const char* flag;
+    bool same;  // bits as without the flag
+  };
+  for (const Row& row : {Row{"float16", "--attention-softmax-in-fp32", false},
+                         {"bfloat16", "--attention-softmax-in-fp32", false},
+                         {"float32", "--attention-softmax-in-fp32", true},
+                         // A factor of 2 is exact, and these scores are small.
+                         {"bfloat16", "--apply-query-key-layer-scaling", true},
+                         {"float32", "--apply-query-key-layer-scaling", true},
+                         // The operator widens the logits itself.
+                         {"float16", "--fp16-lm-cross-entropy", true},
+                         {"float16", "--fp32-residual-connection", false},
+                         {"bfloat16", "--fp32-residual-connection", false}}) {
+    SCOPED_TRACE(std::string(row.dtype) + " " + row.flag);
+    const std::vector<std::string> plain = {"--dtype", row.dtype,
+                                            "--loss-scale", "1024"};
+    std::vector<std::string> flagged = plain;
+    flagged.push_back(row.flag);
+    EXPECT_EQ(weights(plain) == weights(flagged), row.same);
+  }
 }
 
 TEST(TrainOptions, ALossScaleOfZeroIsNone) {

@@ -1,6 +1,12 @@
-// The log of a training, and how the loss scale moves.
+// The log of a training, how the loss scale moves, and the picture of a run.
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include "support/errors.h"
 #include "tests/cli/training.h"
 
 namespace swamp::test {
@@ -100,18 +106,16 @@ TEST(Train, ConstantScaleNeverMoves) {
   for (const json& step : training.steps) {
     EXPECT_EQ(step.at("scale"), 4294967296.0);
   }
-  EXPECT_NE(training.out.find("\nfinal loss none: every step was skipped\n"),
-            std::string::npos);
+  EXPECT_TRUE(
+      has_words(training.out, {"\nfinal loss none: every step was skipped\n"}));
   EXPECT_EQ(training.out.find("not finite"), std::string::npos);
 }
 
 TEST(Train, OneStepIsNotCalledSteps) {
   const Training training = run_training(
       {"--steps", "1", "--batch", "4", "--initial-loss-scale", "1024"});
-  EXPECT_NE(training.out.find("(mean of the last 1 step taken)\n"
-                              "skipped 0 of 1 step\n"),
-            std::string::npos)
-      << training.out;
+  EXPECT_TRUE(has_words(training.out, {"(mean of the last 1 step taken)\n"
+                                       "skipped 0 of 1 step\n"}));
 }
 
 TEST(Train, DivergenceIsSaidAndNanHasNoSign) {
@@ -119,32 +123,29 @@ TEST(Train, DivergenceIsSaidAndNanHasNoSign) {
       run_training({"--steps", "6", "--batch", "1", "--lr", "1e30",
                     "--initial-loss-scale", "1"});
   EXPECT_EQ(training.skipped, 5);
-  EXPECT_NE(training.out.find("\nstep 2  loss nan  "), std::string::npos);
+  EXPECT_TRUE(has_words(training.out, {"\nstep 2  loss nan  "}));
   EXPECT_EQ(training.out.find("-nan"), std::string::npos) << training.out;
-  EXPECT_NE(training.out.find("\nthe loss was not finite from step 2 on\n"),
-            std::string::npos)
-      << training.out;
+  EXPECT_TRUE(
+      has_words(training.out, {"\nthe loss was not finite from step 2 on\n"}));
 }
 
 // The model gives a target the probability 0: the loss is infinite, but its
 // gradients are finite, so the step is taken.
 TEST(Train, InfiniteLossOfAStepTakenIsSaid) {
   const auto train = [](const char* steps) {
-    return run_training({"--steps", steps, "--batch", "2", "--lr", "1",
+    return run_training({"--steps", steps, "--batch", "2", "--lr", "0.2",
                          "--loss-scale", "1", "--clip-grad", "0",
                          "--weight-decay", "0"});
   };
   const Training recovered = train("12");
-  EXPECT_EQ(recovered.steps[5].at("loss"), "inf");
-  EXPECT_FALSE(recovered.steps[5].at("skipped").get<bool>());
-  EXPECT_NE(recovered.out.find("\nthe loss was not finite in 1 step taken, "
-                               "first in step 6\n"),
-            std::string::npos)
-      << recovered.out;
-  const Training ended = train("6");
-  EXPECT_NE(ended.out.find("\nthe loss was not finite from step 6 on\n"),
-            std::string::npos)
-      << ended.out;
+  EXPECT_EQ(recovered.steps[4].at("loss"), "inf");
+  EXPECT_FALSE(recovered.steps[4].at("skipped").get<bool>());
+  EXPECT_TRUE(
+      has_words(recovered.out, {"\nthe loss was not finite in 1 step taken, "
+                                "first in step 5\n"}));
+  const Training ended = train("5");
+  EXPECT_TRUE(
+      has_words(ended.out, {"\nthe loss was not finite from step 5 on\n"}));
 }
 
 TEST(Train, OtherDtypesAreNotScaled) {
@@ -209,6 +210,82 @@ TEST(Train, InfinityAndNanAreStringsAndEndAnEndlessDivergence) {
   EXPECT_LT(lines.size(), 300u);
   EXPECT_EQ(json::parse(lines.back()).at("loss"), "nan");
   EXPECT_TRUE(json::parse(lines.back()).at("skipped").get<bool>());
+}
+
+bool has_gnuplot() {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (std::filesystem::exists(folder + "/gnuplot")) return true;
+  }
+  return false;
+}
+
+ProgramResult plot(const std::string& path, std::vector<std::string> more,
+                   const Environment& environment = {}) {
+  const TemporaryFile text(sample_text());
+  more.insert(more.begin(),
+              {"train", text.path(), "--batch", "4", "--plot", path});
+  return run_program(more, environment);
+}
+
+TEST(Plot, IsAPicture) {
+  if (!has_gnuplot()) GTEST_SKIP() << "needs gnuplot";
+  // An odd name is no part of any script or shell.
+  const TemporaryFile folder;
+  std::filesystem::create_directory(folder.path());
+  const std::string base = folder.path() + "/'`x`\"$(x); a";
+  for (const auto& [suffix, options] :
+       {std::pair<const char*, std::vector<std::string>>(".png",
+                                                         {"--steps", "30"}),
+        {"", {"--steps", "1", "--dtype", "float32"}},
+        {".PNG", {"--steps", "2", "--loss-scale", "4294967296"}},
+        {".png", {"--steps", "6", "--bf16", "--lr", "1e30"}},
+        {".svg", {"--steps", "30"}}}) {
+    const std::string path = base + suffix;
+    const ProgramResult result = plot(path, options);
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_EQ(result.err, "");
+    const ProgramResult read = run_command({"/bin/cat", path});
+    EXPECT_GT(read.out.size(), 5000u);
+    if (std::string(suffix) == ".svg") {
+      EXPECT_EQ(read.out.rfind("<?xml", 0), 0u);
+      EXPECT_TRUE(has_words(read.out, {"<svg"}));
+      EXPECT_TRUE(has_words(read.out, {"</svg>"}));
+    } else {
+      EXPECT_EQ(read.out.substr(0, 8), "\x89PNG\r\n\x1a\n");
+      EXPECT_EQ(read.out.substr(12, 4), "IHDR");
+      EXPECT_EQ(read.out.substr(16, 8), std::string("\0\0\4\260\0\0\3\40", 8));
+    }
+    std::filesystem::remove(path);
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path()));  // nothing partial
+  }
+}
+
+TEST(Plot, IsDrawnOfAnInterruptedRun) {
+  if (!has_gnuplot()) GTEST_SKIP() << "needs gnuplot";
+  const TemporaryFile text(sample_text());
+  const TemporaryFile log;
+  const TemporaryFile picture;
+  const ProgramResult result =
+      run_command({kProgram, "train", text.path(), "--batch", "4", "--steps",
+                   "1000000", "--log", log.path(), "--plot", picture.path()},
+                  {}, "", -1, [&] { return lines_of(log.read()).size() >= 3; });
+  EXPECT_EQ(result.exit_code, 128 + SIGINT);
+  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(picture.read().substr(1, 3), "PNG");
+  EXPECT_FALSE(std::filesystem::exists(picture.path() + ".partial"));
+}
+
+TEST(Plot, WithoutGnuplotTheRunSucceeds) {
+  const TemporaryFile picture;
+  const ProgramResult result =
+      plot(picture.path(), {"--steps", "2"}, {{"PATH", "/nonexistent"}});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err, "swamp: --plot: no gnuplot here; '" + picture.path() +
+                            "' is not written\n");
+  EXPECT_EQ(lines_of(result.out).back().rfind("weights ", 0), 0u);
+  EXPECT_FALSE(std::filesystem::exists(picture.path()));
 }
 
 }  // namespace

@@ -1,11 +1,8 @@
-#include "master/cli/predict/lists.h"
-
 #include <fmt/core.h>
 
 #include "master/cli/command.h"
-#include "master/cli/predict/models.h"
-#include "master/cli/scan/file_list.h"
-#include "master/cli/scan/mapped_file.h"
+#include "master/cli/predict/predict.h"
+#include "master/cli/scan/tensor_file.h"
 #include "master/cli/text.h"
 
 namespace swamp::cli {

@@ -1,17 +1,23 @@
 // Bandwidths measured on SW39000 (shared/reference/sunway.md, 2.2: job 8419757
 // and the study of the same cluster), and the cost model's for each.
-#include "master/cli/predict/report.h"
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "master/cli/json.h"
+#include "master/cli/predict/predict.h"
 #include "runtime/predict/cost_model.h"
 
 namespace swamp::cli {
 namespace {
 
 // One size of table 2.2: cycles of one slave's transfer, and bytes a cycle of
-// 64 slaves together, on lines and 4 bytes behind them.
+// 64 slaves together, at the start of lines and 4 bytes after it.
 struct SizeRow {
   std::uint32_t bytes;
-  double get_cycles, get, get_behind;
-  double put_cycles, put, put_behind;
+  double get_cycles, get, get_after;
+  double put_cycles, put, put_after;
 };
 constexpr SizeRow kSizes[] = {
     {8, 441, 0.446, 0.446, 240, 0.197, 0.196},
@@ -39,8 +45,8 @@ constexpr SlavesRow kSlaves[] = {
 };
 constexpr std::uint32_t kSlavesBytes = 128 * 1024;
 
-// Cycles for each slave's put, of 64 slaves, by bytes behind a line. Of another
-// job, whose levels differ by up to 30 %.
+// Cycles of each put if 64 slaves put, by bytes after the start of a line. They
+// are of another job, whose levels differ by up to 30 %.
 constexpr std::uint32_t kScanOffsets[] = {0, 4, 64, 124};
 struct ScanRow {
   std::uint32_t bytes;
@@ -51,6 +57,20 @@ constexpr ScanRow kScan[] = {
     {124, {3577, 3574, 3504, 3493}}, {128, {439, 5180, 3502, 5008}},
     {132, {2735, 5166, 5028, 2684}}, {256, {885, 6060, 4590, 6222}},
     {260, {3522, 6057, 6169, 3493}},
+};
+
+// MeasuredPoint is one bandwidth measured on SW39000 (which is SW26010-Pro), in
+// one core group, and the model's for the same transfers.
+struct MeasuredPoint {
+  const char* table;     // "size", "slaves" or "scan"
+  bool put;              // otherwise get
+  std::uint32_t slaves;  // that transfer at once
+  std::uint32_t bytes;   // of each transfer
+  std::uint32_t offset;  // bytes after the start of a line
+  double measured;       // bytes per cycle, all slaves together
+  double predicted;      // bytes per cycle
+  // error() is 0.1 if the model is 10 % too fast.
+  double error() const noexcept { return predicted / measured - 1; }
 };
 
 // Returns the modelled bytes per cycle if every slave does one transfer, on
@@ -72,8 +92,7 @@ double modelled(const MeasuredPoint& point) {
          predict::cycles_of(group).one_after_another;
 }
 
-}  // namespace
-
+// measured_points() returns all measurements and the model's predictions.
 std::vector<MeasuredPoint> measured_points() {
   std::vector<MeasuredPoint> points;
   const auto add = [&](const char* table, bool put, std::uint32_t slaves,
@@ -92,7 +111,7 @@ std::vector<MeasuredPoint> measured_points() {
       add("size", put, 64, row.bytes, 0, put ? row.put : row.get);
     }
     for (const SizeRow& row : kSizes) {
-      add("size", put, 64, row.bytes, 4, put ? row.put_behind : row.get_behind);
+      add("size", put, 64, row.bytes, 4, put ? row.put_after : row.get_after);
     }
   }
   for (const bool put : {false, true}) {
@@ -107,6 +126,80 @@ std::vector<MeasuredPoint> measured_points() {
     }
   }
   return points;
+}
+
+// ErrorSummary is of the points of one table, or of all.
+struct ErrorSummary {
+  std::size_t points = 0;
+  double median = 0;  // magnitudes
+  double worst = 0;
+};
+
+ErrorSummary summary_of(const std::vector<MeasuredPoint>& points,
+                        const std::string& table = "") {
+  std::vector<double> errors;
+  for (const MeasuredPoint& point : points) {
+    if (table.empty() || table == point.table) {
+      errors.push_back(std::abs(point.error()));
+    }
+  }
+  if (errors.empty()) return {};
+  std::sort(errors.begin(), errors.end());
+  const std::size_t count = errors.size();
+  return {count, (errors[(count - 1) / 2] + errors[count / 2]) / 2,
+          errors.back()};
+}
+
+}  // namespace
+
+std::string measured_text() {
+  const std::vector<MeasuredPoint> points = measured_points();
+  std::string text = fmt::format(
+      "{:<8} {:<4} {:>6} {:>7} {:>7} {:>9} {:>9} {:>9}\n", "table", "",
+      "slaves", "bytes", "offset", "measured", "model", "error");
+  std::vector<std::string> tables;
+  for (const MeasuredPoint& point : points) {
+    if (tables.empty() || tables.back() != point.table) {
+      tables.emplace_back(point.table);
+    }
+    text += fmt::format(
+        "{:<8} {:<4} {:>6} {:>7} {:>7} {:>9.3f} {:>9.3f} {:>+7.1f} %\n",
+        point.table, point.put ? "put" : "get", point.slaves, point.bytes,
+        point.offset, point.measured, point.predicted, point.error() * 100);
+  }
+  text += "Bytes a cycle of 2.25 GHz, all slaves of one core group together.\n";
+  tables.emplace_back();
+  for (const std::string& table : tables) {
+    const ErrorSummary summary = summary_of(points, table);
+    text +=
+        fmt::format("{}: {} points, median error {:.1f} %, worst {:.1f} %\n",
+                    table.empty() ? "all" : table, summary.points,
+                    summary.median * 100, summary.worst * 100);
+  }
+  return text;
+}
+
+std::string measured_json() {
+  const std::vector<MeasuredPoint> points = measured_points();
+  std::string lines;
+  for (const MeasuredPoint& point : points) {
+    Json json;
+    json["table"] = point.table;
+    json["direction"] = point.put ? "put" : "get";
+    json["slaves"] = point.slaves;
+    json["bytes"] = point.bytes;
+    json["offset"] = point.offset;
+    json["measured"] = point.measured;
+    json["predicted"] = point.predicted;
+    json["error"] = point.error();
+    lines += json.line() + "\n";
+  }
+  const ErrorSummary summary = summary_of(points);
+  Json json;
+  json["points"] = summary.points;
+  json["median_error"] = summary.median;
+  json["worst_error"] = summary.worst;
+  return lines + json.line() + "\n";
 }
 
 }  // namespace swamp::cli

@@ -1,7 +1,7 @@
 // The parameters of some models, by their shapes: the lists of bench/peers.
-#include "master/cli/predict/models.h"
-
 #include <initializer_list>
+
+#include "master/cli/predict/predict.h"
 
 namespace swamp::cli {
 namespace {

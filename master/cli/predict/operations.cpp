@@ -1,10 +1,10 @@
-#include "master/cli/predict/operations.h"
-
 #include <fmt/core.h>
 
 #include "master/cli/command.h"
+#include "master/cli/predict/predict.h"
 #include "master/cli/text.h"
 #include "swamp/amp.h"
+#include "swamp/float_formats.h"
 #include "swamp/foreach.h"
 #include "swamp/scan.h"
 
@@ -12,20 +12,6 @@ namespace swamp::cli {
 namespace {
 
 using Tensors = std::vector<Tensor>;
-
-std::uint64_t bytes_of(ScalarType dtype) {
-  switch (dtype) {
-    case kFloat16:
-    case kBFloat16:
-      return 2;
-    case kFloat32:
-      return 4;
-    case kFloat64:
-      return 8;
-    default:
-      return 1;
-  }
-}
 
 // Call is one run of an operation.
 class Call {
@@ -44,7 +30,7 @@ class Call {
       const ScalarType type = dtype.value_or(shape.dtype);
       at += (placement_.offset - at) % placement_.align;
       tensors.push_back({reinterpret_cast<void*>(at), shape.count, type});
-      at += shape.count * bytes_of(type);
+      at += shape.count * kFloatFormats[type].bytes;
     }
     return tensors;
   }
@@ -117,6 +103,8 @@ void adam(Call& call) {
                 call.machine);
 }
 
+// The functions of the API, which have no list to generate this from: each
+// calls with other arrays.
 struct OperationRow {
   const char* name;
   void (*run)(Call& call);

@@ -1,15 +1,12 @@
 // `swamp predict`: the time and traffic of an operation on SW26010-Pro.
+#include "master/cli/predict/predict.h"
+
 #include <fmt/core.h>
 
 #include <memory>
 #include <optional>
 
 #include "master/cli/command.h"
-#include "master/cli/console.h"
-#include "master/cli/predict/lists.h"
-#include "master/cli/predict/models.h"
-#include "master/cli/predict/operations.h"
-#include "master/cli/predict/report.h"
 #include "master/cli/text.h"
 #include "swamp/error.h"
 
@@ -98,11 +95,6 @@ Predicted predict_one(const PredictOptions& options,
   return out;
 }
 
-void print_measured(bool json) {
-  const std::vector<MeasuredPoint> points = measured_points();
-  print(json ? measured_json(points) : measured_text(points));
-}
-
 void print_predictions(const PredictOptions& options) {
   const std::vector<std::uint64_t> core_groups = core_groups_of(options);
   const std::vector<Shape> list = list_of(options);
@@ -129,7 +121,7 @@ void run_predict(const PredictOptions& options) {
     throw UsageError("--table: got a list, too, expected none");
   }
   if (options.table) {
-    print_measured(options.json);
+    print(options.json ? measured_json() : measured_text());
   } else {
     print_predictions(options);
   }

@@ -1,11 +1,8 @@
-#include "master/cli/predict/report.h"
-
+// What `swamp predict` prints for a prediction: text and JSON.
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "master/cli/json.h"
+#include "master/cli/predict/predict.h"
 #include "master/cli/text.h"
 
 namespace swamp::cli {
@@ -60,28 +57,6 @@ PredictedTraffic sum_of(const Prediction& prediction) {
     sum.direct_stores += traffic.direct_stores;
   }
   return sum;
-}
-
-// ErrorSummary is of the points of one table, or of all.
-struct ErrorSummary {
-  std::size_t points = 0;
-  double median = 0;  // magnitudes
-  double worst = 0;
-};
-
-ErrorSummary summary_of(const std::vector<MeasuredPoint>& points,
-                        const std::string& table = "") {
-  std::vector<double> errors;
-  for (const MeasuredPoint& point : points) {
-    if (table.empty() || table == point.table) {
-      errors.push_back(std::abs(point.error()));
-    }
-  }
-  if (errors.empty()) return {};
-  std::sort(errors.begin(), errors.end());
-  const std::size_t count = errors.size();
-  return {count, (errors[(count - 1) / 2] + errors[count / 2]) / 2,
-          errors.back()};
 }
 
 Json traffic_json(const PredictedTraffic& traffic) {
@@ -159,32 +134,6 @@ std::string predictions_text(const std::vector<Predicted>& predicted) {
   return text + kLimits;
 }
 
-std::string measured_text(const std::vector<MeasuredPoint>& points) {
-  std::string text = fmt::format(
-      "{:<8} {:<4} {:>6} {:>7} {:>7} {:>9} {:>9} {:>9}\n", "table", "",
-      "slaves", "bytes", "offset", "measured", "model", "error");
-  std::vector<std::string> tables;
-  for (const MeasuredPoint& point : points) {
-    if (tables.empty() || tables.back() != point.table) {
-      tables.emplace_back(point.table);
-    }
-    text += fmt::format(
-        "{:<8} {:<4} {:>6} {:>7} {:>7} {:>9.3f} {:>9.3f} {:>+7.1f} %\n",
-        point.table, point.put ? "put" : "get", point.slaves, point.bytes,
-        point.offset, point.measured, point.predicted, point.error() * 100);
-  }
-  text += "Bytes a cycle of 2.25 GHz, all slaves of one core group together.\n";
-  tables.emplace_back();
-  for (const std::string& table : tables) {
-    const ErrorSummary summary = summary_of(points, table);
-    text +=
-        fmt::format("{}: {} points, median error {:.1f} %, worst {:.1f} %\n",
-                    table.empty() ? "all" : table, summary.points,
-                    summary.median * 100, summary.worst * 100);
-  }
-  return text;
-}
-
 std::string prediction_json(const Predicted& predicted) {
   const Prediction& prediction = predicted.prediction;
   Json json;
@@ -210,28 +159,6 @@ std::string prediction_json(const Predicted& predicted) {
   }
   json["groups"] = std::move(groups);
   return json.line();
-}
-
-std::string measured_json(const std::vector<MeasuredPoint>& points) {
-  std::string lines;
-  for (const MeasuredPoint& point : points) {
-    Json json;
-    json["table"] = point.table;
-    json["direction"] = point.put ? "put" : "get";
-    json["slaves"] = point.slaves;
-    json["bytes"] = point.bytes;
-    json["offset"] = point.offset;
-    json["measured"] = point.measured;
-    json["predicted"] = point.predicted;
-    json["error"] = point.error();
-    lines += json.line() + "\n";
-  }
-  const ErrorSummary summary = summary_of(points);
-  Json json;
-  json["points"] = summary.points;
-  json["median_error"] = summary.median;
-  json["worst_error"] = summary.worst;
-  return lines + json.line() + "\n";
 }
 
 }  // namespace swamp::cli

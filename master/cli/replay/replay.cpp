@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "master/cli/command.h"
-#include "master/cli/console.h"
 #include "master/cli/replay/trace.h"
 #include "master/cli/text.h"
 #include "swamp/swamp.h"

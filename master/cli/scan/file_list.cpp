@@ -1,5 +1,3 @@
-#include "master/cli/scan/file_list.h"
-
 #include <fmt/core.h>
 
 #include <filesystem>
@@ -9,7 +7,7 @@
 
 #include "master/cli/command.h"
 #include "master/cli/json.h"
-#include "master/cli/scan/mapped_file.h"
+#include "master/cli/scan/tensor_file.h"
 #include "master/cli/text.h"
 
 namespace swamp::cli {

@@ -186,7 +186,7 @@ bool is_one_of(std::uint64_t value, std::initializer_list<unsigned> values) {
 }
 
 // element_of() reads a descr: byte order, kind, size. numpy writes bfloat16 and
-// float8 of ml_dtypes as "<V2" and "<f1", which do not tell what they are.
+// float8 of ml_dtypes as "<V2" and "<f1", which are ambiguous.
 Element element_of(const std::string& descr) {
   std::size_t at = 0;
   const bool has_order =

@@ -8,11 +8,9 @@
 #include <unordered_set>
 
 #include "master/cli/command.h"
-#include "master/cli/console.h"
 #include "master/cli/json.h"
-#include "master/cli/scan/file_list.h"
-#include "master/cli/scan/mapped_file.h"
 #include "master/cli/scan/scanner.h"
+#include "master/cli/scan/tensor_file.h"
 #include "master/cli/text.h"
 
 namespace swamp::cli {

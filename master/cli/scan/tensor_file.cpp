@@ -1,6 +1,15 @@
 #include "master/cli/scan/tensor_file.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
 
 #include "master/cli/command.h"
 #include "master/cli/text.h"
@@ -10,7 +19,98 @@ namespace {
 
 constexpr std::size_t kMaxDimensions = 64;  // as numpy
 
+// The state of the one MappedFile, for the signal handler.
+std::atomic<std::uintptr_t> mapped_begin{0};
+std::atomic<std::uintptr_t> mapped_end{0};
+std::atomic<bool> faulted{false};
+
+void on_sigbus(int, siginfo_t* info, void*) {
+  const int saved_errno = errno;
+  const auto at = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  const std::uintptr_t end = mapped_end;
+  if (at >= mapped_begin && at < end) {
+    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const std::uintptr_t begin = at / page * page;
+    void* zeros =
+        mmap(reinterpret_cast<void*>(begin), end - begin, PROT_READ,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    if (zeros != MAP_FAILED) {
+      faulted = true;
+      errno = saved_errno;
+      return;
+    }
+  }
+  // Not in our file: the access is repeated and ends the program.
+  std::signal(SIGBUS, SIG_DFL);
+  errno = saved_errno;
+}
+
+void install_handler() {
+  struct sigaction action = {};
+  action.sa_sigaction = &on_sigbus;
+  action.sa_flags = SA_SIGINFO;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGBUS, &action, nullptr);
+}
+
+[[noreturn]] void fail_system(const char* what) {
+  throw Failure(fmt::format("{}: {}", what, std::strerror(errno)));
+}
+
 }  // namespace
+
+MappedFile::MappedFile(const std::string& path) {
+  // Non-blocking, because opening a pipe would wait for its writer.
+  descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor_ < 0) fail_system("cannot open");
+  struct stat status = {};
+  const bool known = fstat(descriptor_, &status) == 0;
+  if (!known || !S_ISREG(status.st_mode)) {
+    close(descriptor_);
+    throw Failure("not a regular file");
+  }
+  if (status.st_size == 0) return;  // cannot be mapped
+  const auto count = static_cast<std::size_t>(status.st_size);
+  void* memory = mmap(nullptr, count, PROT_READ, MAP_PRIVATE, descriptor_, 0);
+  if (memory == MAP_FAILED) {
+    const int error = errno;
+    close(descriptor_);
+    errno = error;
+    fail_system("cannot map");
+  }
+  (void)madvise(memory, count, MADV_SEQUENTIAL);
+  bytes_ = Bytes(static_cast<const char*>(memory), count);
+  faulted = false;
+  mapped_begin = reinterpret_cast<std::uintptr_t>(memory);
+  mapped_end = mapped_begin + count;
+  install_handler();
+}
+
+MappedFile::~MappedFile() {
+  mapped_begin = mapped_end = 0;
+  if (!bytes_.empty()) {
+    munmap(const_cast<char*>(bytes_.data()), bytes_.size());
+  }
+  close(descriptor_);
+}
+
+void MappedFile::check() const {
+  struct stat status = {};
+  const bool known = fstat(descriptor_, &status) == 0;
+  const auto count = static_cast<std::uint64_t>(known ? status.st_size : 0);
+  // Compare the size, too: a file that shrank within its last page causes no
+  // signal, but reads as zeros there.
+  if (count < bytes_.size()) {
+    throw Failure(
+        fmt::format("the file shrank from {} to {} bytes while it was read",
+                    bytes_.size(), count));
+  }
+  if (faulted) {
+    throw Failure(
+        "a part of the file could not be read: an I/O error, or the file was "
+        "rewritten meanwhile");
+  }
+}
 
 std::vector<FileTensor> read_tensors(FileFormat format, Bytes file) {
   if (format == FileFormat::safetensors) return read_safetensors(file);

@@ -1,11 +1,13 @@
-// Files of tensors, as their headers describe them. A header may be wrong, so
-// all readers check it against the file before they use it.
+// Files of tensors: which files the arguments name, their bytes in memory, and
+// the tensors that their headers describe. A header may be wrong, so all
+// readers check it against the file before they use it.
 #ifndef SWAMP_MASTER_CLI_SCAN_TENSOR_FILE_H_
 #define SWAMP_MASTER_CLI_SCAN_TENSOR_FILE_H_
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -18,6 +20,32 @@ namespace swamp::cli {
 
 // Bytes is memory that the caller owns.
 using Bytes = std::string_view;
+
+// MappedFile is a regular file in memory, read-only.
+//
+// Reading a page that cannot be read, because the file was truncated or the
+// disk failed, raises SIGBUS. Our handler maps zeros there and sets a flag, so
+// that the reading thread continues; check() then throws, and nothing that was
+// read is used. A SIGBUS elsewhere ends the program as usual.
+// There is one MappedFile at a time.
+class MappedFile {
+ public:
+  // Throws Failure, without the path, if it cannot be opened.
+  explicit MappedFile(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  Bytes bytes() const noexcept { return bytes_; }
+
+  // check() throws Failure if the file has shrunk since it was opened, or if a
+  // part of it could not be read.
+  void check() const;
+
+ private:
+  Bytes bytes_;
+  int descriptor_ = -1;
+};
 
 // ByteStream reads bytes once, from their start to their end.
 class ByteStream {
@@ -102,6 +130,30 @@ struct FileTensor {
 };
 
 enum class FileFormat : std::uint8_t { safetensors, npy, npz };
+
+// ScanFile is one file to scan.
+struct ScanFile {
+  std::string path;
+  FileFormat format;
+  // The tensors that the file must hold, because an index lists them.
+  std::vector<std::string> expected;
+};
+
+// list_files() returns the files that the arguments of scan name: files as they
+// are, of a folder its *.safetensors, *.npy and *.npz sorted by name, of an
+// index its shards. A shard of an index in the same folder is listed once. An
+// error of an argument goes to `complain`, and the others are listed.
+std::vector<ScanFile> list_files(
+    const std::vector<std::string>& arguments, bool recursive,
+    const std::function<void(const std::string& text)>& complain);
+
+// ShardMap is the tensors that each file of a sharded checkpoint must hold, by
+// the file's name relative to the index.
+using ShardMap = std::map<std::string, std::vector<std::string>>;
+
+// read_index() reads the JSON of a *.index.json: {"weight_map": {tensor:
+// file}}. A file outside of the index's folder is refused. Throws Failure.
+ShardMap read_index(Bytes json);
 
 // read_tensors() reads the header of a file whose content is `file`, which must
 // outlive the result. Throws Failure, without the file's name.

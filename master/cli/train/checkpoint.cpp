@@ -10,7 +10,7 @@
 #include "master/cli/command.h"
 #include "master/cli/json.h"
 #include "master/cli/text.h"
-#include "master/cli/train/atomic_file.h"
+#include "master/cli/train/files.h"
 
 namespace swamp::cli {
 namespace {
@@ -19,11 +19,10 @@ static_assert(kLittleEndianMachine,
               "tensors are written as they are in memory");
 
 constexpr char kFormat[] = "swamp.format";
-constexpr char kFormatText[] = "swamp train 1";
+constexpr char kFormatText[] = "swamp train 2";
 constexpr char kDigest[] = "swamp.digest";
 constexpr char kOption[] = "option.";
 constexpr char kRun[] = "run.";
-constexpr char kSummedApart[] = "summed_apart";
 constexpr char kModel[] = "model.";
 constexpr char kHistory[] = "history";
 
@@ -83,7 +82,7 @@ std::vector<std::pair<const char*, std::uint64_t*>> run_numbers(
           {"nonfinite_losses", &checkpoint.trainer.nonfinite_losses},
           {"log_bytes", &checkpoint.log.bytes},
           {"log_digest", &checkpoint.log.digest},
-          {kSummedApart, &checkpoint.summed_apart}};
+          {"summed_apart", &checkpoint.summed_apart}};
 }
 
 Metadata texts_of(const Checkpoint& checkpoint) {
@@ -102,7 +101,6 @@ Metadata texts_of(const Checkpoint& checkpoint) {
 void take_texts(const Metadata& texts, Checkpoint& checkpoint) {
   for (const auto& [name, number] : run_numbers(checkpoint)) {
     const auto found = texts.find(std::string(kRun) + name);
-    if (found == texts.end() && name == kSummedApart) continue;
     *number =
         parse_integer(fmt::format("{}{}", kRun, name),
                       found == texts.end() ? "" : found->second, 0, UINT64_MAX);
@@ -209,8 +207,9 @@ Checkpoint decode_checkpoint(Bytes file) {
   const std::vector<FileTensor> tensors = read_safetensors(file, &texts);
   const std::string format = texts[kFormat];
   if (format != kFormatText) {
-    throw Failure(fmt::format("{}: {}, expected '{}'", kFormat,
-                              cli::quoted(format), kFormatText));
+    throw Failure(fmt::format(
+        "{}: got {}, expected '{}', the model of this version of swamp",
+        kFormat, cli::quoted(format), kFormatText));
   }
   Checkpoint checkpoint;
   Digest digest;

@@ -1,7 +1,7 @@
 // The checkpoint of a run: one safetensors file.
 //
 //     texts    swamp.*      format, and the digest of everything else
-//              option.*     options that a resumed run must have, too
+//              option.*     options that a resumed run must also have
 //              run.*        steps, random state, log, order of the sums
 //              optimizer.*, grad_scaler
 //     tensors  optimizer.state.*, fp32_from_fp16_params.*  (OptimizerState)
@@ -23,8 +23,8 @@ struct Checkpoint {
   std::map<std::string, std::string> options;
   TrainerState trainer;
   // The number of micro batches that a rank adds up before the sums of the
-  // ranks are added; 0 in a checkpoint of an older swamp.
-  std::uint64_t summed_apart = 0;
+  // ranks are added.
+  std::uint64_t summed_apart = 1;
   LogPlace log;
   History history;
 };

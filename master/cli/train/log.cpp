@@ -48,7 +48,7 @@ std::string step_json(const StepRecord& record) {
   return json.line();
 }
 
-// ranks_text() says which rank overflowed, and in whose shard.
+// ranks_text() names the rank that overflowed and the owner of the shard.
 std::string ranks_text(const StepRecord& record) {
   return fmt::format("{}, in the shard of rank {}",
                      record.overflow_rank < 0

@@ -1,5 +1,5 @@
 // What `swamp train` records of its steps: the log, the lines that it prints,
-// and the summary.
+// the summary, and the picture.
 #ifndef SWAMP_MASTER_CLI_TRAIN_LOG_H_
 #define SWAMP_MASTER_CLI_TRAIN_LOG_H_
 
@@ -151,6 +151,17 @@ std::string loss_text(double loss);
 
 // scale_text() is "2^20", or a decimal if the scale is not a power of two.
 std::string scale_text(double scale);
+
+// plot_terminal() returns the line of a gnuplot script that selects the format
+// of a picture by the suffix of its name: .svg, or .png, which is the default.
+// Throws UsageError for any other suffix.
+const char* plot_terminal(const std::string& path);
+
+// plot_history() draws loss and scale over the steps with gnuplot, and returns
+// "". If there is no gnuplot, or it fails, nothing is written and the result is
+// the reason. Throws Failure if the file cannot be written.
+std::string plot_history(const std::string& path, const std::string& title,
+                         const History& history);
 
 }  // namespace swamp::cli
 

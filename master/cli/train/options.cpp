@@ -5,9 +5,10 @@
 
 #include <limits>
 #include <tuple>
+#include <utility>
 
 #include "master/cli/text.h"
-#include "master/cli/train/plot.h"
+#include "master/cli/train/log.h"
 #include "swamp/error.h"
 
 namespace swamp::cli {
@@ -120,6 +121,20 @@ void TrainArguments::add_numbers(Command& command) {
                [this](const std::string& text) { dtype_ = text; });
   command.flag("--fp16", fp16_, "the same as --dtype float16");
   command.flag("--bf16", bf16_, "the same as --dtype bfloat16");
+  ModelOptions& model = options_.model;
+  command.flag("--attention-softmax-in-fp32", model.attention_softmax_in_fp32,
+               "compute the softmax of float32 scores, not of scores rounded "
+               "to 16 bits");
+  command.flag("--apply-query-key-layer-scaling", model.query_key_layer_scaling,
+               "divide the 16-bit scores of layer N by N, and multiply by N in "
+               "the float32 softmax: large scores do not overflow; implies "
+               "--attention-softmax-in-fp32");
+  command.flag("--fp16-lm-cross-entropy", model.fp16_lm_cross_entropy,
+               "compute the loss of 16-bit logits without a float32 copy of "
+               "them; the arithmetic is float32 either way (only --fp16)");
+  command.flag("--fp32-residual-connection", model.fp32_residual_connection,
+               "keep the residual stream and its gradient in float32, not in "
+               "16 bits (only --fp16 or --bf16)");
 }
 
 void TrainArguments::add_scale(Command& command) {
@@ -166,6 +181,7 @@ void TrainArguments::add_optimizer(Command& command) {
 
 TrainOptions TrainArguments::settle(const Command& command) {
   settle_dtype(command);
+  settle_model();
   settle_scale(command);
   settle_scaler(command);
   settle_optimizer(command);
@@ -176,7 +192,7 @@ TrainOptions TrainArguments::settle(const Command& command) {
 
 void TrainArguments::settle_dtype(const Command& command) {
   if (command.is_given("--dtype")) {
-    options_.dtype =
+    options_.model.dtype =
         parse_dtype("--dtype", dtype_, {kFloat16, kBFloat16, kFloat32});
   }
   if (fp16_ && bf16_) {
@@ -186,15 +202,34 @@ void TrainArguments::settle_dtype(const Command& command) {
        {std::tuple("--fp16", fp16_, kFloat16),
         std::tuple("--bf16", bf16_, kBFloat16)}) {
     if (!set) continue;
-    if (command.is_given("--dtype") && options_.dtype != dtype) {
+    if (command.is_given("--dtype") && options_.model.dtype != dtype) {
       throw UsageError(fmt::format("--dtype: got {} and {}, expected {}",
-                                   dtype_name(options_.dtype), flag,
+                                   dtype_name(options_.model.dtype), flag,
                                    dtype_name(dtype)));
     }
-    options_.dtype = dtype;
+    options_.model.dtype = dtype;
   }
-  options_.optimizer.fp16 = options_.dtype == kFloat16;
-  options_.optimizer.bf16 = options_.dtype == kBFloat16;
+  options_.optimizer.fp16 = options_.model.dtype == kFloat16;
+  options_.optimizer.bf16 = options_.model.dtype == kBFloat16;
+}
+
+// settle_model() has the rules and texts of Megatron's arguments.
+void TrainArguments::settle_model() {
+  ModelOptions& model = options_.model;
+  const auto refuse_dtype = [&](const char* option, const char* text) {
+    throw UsageError(fmt::format("{}: got --dtype {}: {}", option,
+                                 dtype_name(model.dtype), text));
+  };
+  if (model.fp32_residual_connection && model.dtype == kFloat32) {
+    refuse_dtype("--fp32-residual-connection",
+                 "residual connection in fp32 only supported when using fp16 "
+                 "or bf16.");
+  }
+  if (model.fp16_lm_cross_entropy && model.dtype != kFloat16) {
+    refuse_dtype("--fp16-lm-cross-entropy",
+                 "lm cross entropy in fp16 only support in fp16 mode.");
+  }
+  if (model.query_key_layer_scaling) model.attention_softmax_in_fp32 = true;
 }
 
 void TrainArguments::settle_scale(const Command& command) {
@@ -213,7 +248,7 @@ void TrainArguments::settle_scale(const Command& command) {
     }
     if (!o.fp16) {
       refuse(command, option,
-             fmt::format("--dtype {}", dtype_name(options_.dtype)),
+             fmt::format("--dtype {}", dtype_name(options_.model.dtype)),
              "float16, the only one that scales dynamically");
     }
   }
@@ -291,7 +326,18 @@ void TrainArguments::note_decisive() {
   const auto note = [&](const char* name, double value) {
     decisive[name] = fmt::format("{}", value);
   };
-  decisive["--dtype"] = dtype_name(options_.dtype);
+  decisive["--dtype"] = dtype_name(options_.model.dtype);
+  const ModelOptions& model = options_.model;
+  for (const auto& [name, set] :
+       {std::pair("--attention-softmax-in-fp32",
+                  model.attention_softmax_in_fp32),
+        std::pair("--apply-query-key-layer-scaling",
+                  model.query_key_layer_scaling),
+        std::pair("--fp16-lm-cross-entropy", model.fp16_lm_cross_entropy),
+        std::pair("--fp32-residual-connection",
+                  model.fp32_residual_connection)}) {
+    decisive[name] = set ? "true" : "false";
+  }
   decisive["--batch"] = std::to_string(options_.batch);
   decisive["--seed"] = std::to_string(options_.seed);
   note("--clip-grad", o.clip_grad);

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "master/cli/command.h"
+#include "master/cli/train/model.h"
 #include "swamp/mixed_precision.h"
-#include "swamp/tensor.h"
 
 namespace swamp::cli {
 
@@ -23,7 +23,7 @@ struct TrainOptions {
   bool resume = false;
   bool overwrite = false;             // an existing checkpoint
   std::uint64_t save_interval = 100;  // steps between two checkpoints
-  ScalarType dtype = kFloat16;
+  ModelOptions model;
   std::uint64_t steps = 300;
   std::uint64_t log_interval = 10;
   std::uint64_t seed = 1;
@@ -56,6 +56,7 @@ class TrainArguments {
   void add_optimizer(Command& command);
 
   void settle_dtype(const Command& command);
+  void settle_model();
   void settle_scale(const Command& command);
   void settle_scaler(const Command& command);
   void settle_optimizer(const Command& command);

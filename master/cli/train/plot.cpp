@@ -1,5 +1,3 @@
-#include "master/cli/train/plot.h"
-
 #include <fmt/core.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -15,7 +13,8 @@
 #include <vector>
 
 #include "master/cli/command.h"
-#include "master/cli/train/atomic_file.h"
+#include "master/cli/train/files.h"
+#include "master/cli/train/log.h"
 
 namespace swamp::cli {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "master/cli/console.h"
+#include "master/cli/command.h"
 
 #ifdef SWAMP_HAS_MPI
 #include "swamp/mpi.h"

@@ -10,15 +10,13 @@
 #include <optional>
 
 #include "master/cli/command.h"
-#include "master/cli/console.h"
 #include "master/cli/text.h"
-#include "master/cli/train/atomic_file.h"
 #include "master/cli/train/checkpoint.h"
+#include "master/cli/train/files.h"
 #include "master/cli/train/log.h"
+#include "master/cli/train/model.h"
 #include "master/cli/train/options.h"
-#include "master/cli/train/plot.h"
 #include "master/cli/train/ranks.h"
-#include "master/cli/train/text_data.h"
 #include "master/cli/train/trainer.h"
 
 namespace swamp::cli {
@@ -95,7 +93,7 @@ int TrainingRun::run() {
 }
 
 void TrainingRun::prepare() {
-  text_ = read_text(options_.text);
+  text_ = read_text(options_.text, kContext + 1);
   options_.decisive["text"] =
       fmt::format("of {} bytes, digest {:016x}", text_.size(),
                   add_to_digest(kDigestStart, text_));
@@ -170,8 +168,7 @@ void TrainingRun::resume() {
     }
   });
   named([&] { trainer_->restore(checkpoint.trainer); });
-  if (checkpoint.summed_apart != 0 &&
-      checkpoint.summed_apart != summed_apart()) {
+  if (checkpoint.summed_apart != summed_apart()) {
     resume_note_ = fmt::format(
         "note: the micro batches of a step are now added in another order\n"
         "(--accumulate {} on {} rank{}):\n"
@@ -211,8 +208,8 @@ std::string TrainingRun::header() {
       fmt::format("text {}, {} bytes\n", options_.text, text_.size());
   text += fmt::format("model {} parameters in {}{}\n",
                       trainer_->model().parameter_count(),
-                      dtype_name(options_.dtype),
-                      options_.dtype == kFloat32
+                      dtype_name(options_.model.dtype),
+                      options_.model.dtype == kFloat32
                           ? ""
                           : " (float32 master weights and main gradients)");
   text += fmt::format("scaler {}\n", trainer_->scaler_name());
@@ -290,7 +287,7 @@ void TrainingRun::close(double seconds) {
 void TrainingRun::plot() {
   const std::string problem = plot_history(
       options_.plot,
-      fmt::format("swamp train: {}, {}", dtype_name(options_.dtype),
+      fmt::format("swamp train: {}, {}", dtype_name(options_.model.dtype),
                   trainer_->scaler_name()),
       history_);
   if (!problem.empty()) print_error(fmt::format("swamp: {}", problem));

@@ -37,11 +37,10 @@ Trainer::Trainer(const TrainOptions& options, const std::string& text,
                  Machine& machine, Ranks& ranks)
     : batch_(options.batch),
       accumulate_(options.accumulate),
-      dtype_(options.dtype),
       text_(text),
       ranks_(ranks),
       random_(options.seed),
-      model_(options.dtype, random_),
+      model_(options.model, random_, machine),
       tensors_(model_.tensors()),
       optimizer_({{tensors_, {}, {}}}, optimizer_options(options, machine)) {}
 
@@ -178,7 +177,7 @@ TrainerState Trainer::state() const {
   state.random = random_.state();
   state.nonfinite_losses = nonfinite_losses_;
   state.optimizer = optimizer_.state_dict();
-  if (dtype_ != kFloat32) return state;
+  if (tensors_[0].data.dtype != kFloat32) return state;
   for (const ModelParameter& parameter : tensors_) {
     const auto* data = static_cast<const float*>(parameter.data.data);
     state.weights[parameter.name].assign(data, data + parameter.data.count);
@@ -187,7 +186,7 @@ TrainerState Trainer::state() const {
 }
 
 void Trainer::restore(const TrainerState& state) {
-  if (dtype_ == kFloat32) {
+  if (tensors_[0].data.dtype == kFloat32) {
     for (const ModelParameter& parameter : tensors_) {
       const auto found = state.weights.find(parameter.name);
       if (found == state.weights.end() ||

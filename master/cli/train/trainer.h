@@ -11,7 +11,6 @@
 #include "master/cli/train/model.h"
 #include "master/cli/train/options.h"
 #include "master/cli/train/ranks.h"
-#include "master/cli/train/text_data.h"
 #include "swamp/swamp.h"
 
 namespace swamp::cli {
@@ -92,7 +91,6 @@ class Trainer {
 
   std::size_t batch_;
   std::size_t accumulate_;
-  ScalarType dtype_;
   const std::string& text_;
   Ranks& ranks_;
   Random random_;

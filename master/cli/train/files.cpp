@@ -1,4 +1,4 @@
-#include "master/cli/train/atomic_file.h"
+#include "master/cli/train/files.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -15,6 +15,46 @@
 
 namespace swamp::cli {
 namespace {
+
+[[noreturn]] void fail(const std::string& path, const std::string& found,
+                       std::size_t least) {
+  throw Failure(fmt::format(
+      "text '{}': {}, expected a readable file of at least {} bytes", path,
+      found, least));
+}
+
+// File closes its descriptor.
+class File {
+ public:
+  // O_NONBLOCK: opening a pipe must not wait for its writer.
+  explicit File(const std::string& path)
+      : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+  ~File() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  int descriptor() const noexcept { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+std::string read_all(int descriptor, const std::string& path,
+                     std::size_t least) {
+  std::string bytes;
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t got = read(descriptor, buffer, sizeof buffer);
+    if (got == 0) return bytes;
+    if (got > 0) {
+      bytes.append(buffer, static_cast<std::size_t>(got));
+    } else if (errno != EINTR) {
+      fail(path, std::strerror(errno), least);
+    }
+  }
+}
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
@@ -61,6 +101,22 @@ std::string identity(std::filesystem::path path) {
 }
 
 }  // namespace
+
+std::string read_text(const std::string& path, std::size_t least) {
+  const File file(path);
+  struct stat status;
+  if (file.descriptor() < 0 || fstat(file.descriptor(), &status) != 0) {
+    fail(path, std::strerror(errno), least);
+  }
+  if (S_ISDIR(status.st_mode)) fail(path, "is a directory", least);
+  if (!S_ISREG(status.st_mode)) fail(path, "is not a regular file", least);
+  std::string text = read_all(file.descriptor(), path, least);
+  if (text.empty()) fail(path, "is empty", least);
+  if (text.size() < least) {
+    fail(path, fmt::format("has only {} bytes", text.size()), least);
+  }
+  return text;
+}
 
 bool file_exists(const char* option, const std::string& path) {
   struct stat status;

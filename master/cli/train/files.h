@@ -1,11 +1,17 @@
-#ifndef SWAMP_MASTER_CLI_TRAIN_ATOMIC_FILE_H_
-#define SWAMP_MASTER_CLI_TRAIN_ATOMIC_FILE_H_
+// The files of a run: the text it reads and those it writes.
+#ifndef SWAMP_MASTER_CLI_TRAIN_FILES_H_
+#define SWAMP_MASTER_CLI_TRAIN_FILES_H_
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace swamp::cli {
+
+// read_text() returns the bytes of a regular file of at least `least` bytes.
+// Throws Failure for anything else.
+std::string read_text(const std::string& path, std::size_t least);
 
 // file_exists() returns false only if the system says that there is no such
 // file. For any other error it throws Failure, which names `option`, so that
@@ -55,4 +61,4 @@ class AtomicFile {
 
 }  // namespace swamp::cli
 
-#endif  // SWAMP_MASTER_CLI_TRAIN_ATOMIC_FILE_H_
+#endif  // SWAMP_MASTER_CLI_TRAIN_FILES_H_

@@ -1,0 +1,285 @@
+// The numbers of a training: the same seed gives the same weights, bit for bit,
+// on every machine; float16 learns as well as float32, and loses no gradients
+// that the dtype could have held.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include "master/cli/train/model.h"
+#include "swamp/foreach.h"
+#include "tests/cli/training.h"
+
+namespace swamp::test {
+namespace {
+
+// kStep is the length of a step of a central difference.
+constexpr double kStep = 0.001;
+constexpr float kLargeWeights = 180;
+
+Training train(const Environment& environment,
+               const std::vector<std::string>& more = {}) {
+  // Overflows, a grown scale and ordinary steps.
+  std::vector<std::string> arguments = {"--steps",
+                                        "14",
+                                        "--batch",
+                                        "4",
+                                        "--initial-loss-scale",
+                                        "67108864",
+                                        "--loss-scale-window",
+                                        "3"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run_training(arguments, environment);
+}
+
+class Determinism : public testing::TestWithParam<std::vector<std::string>> {};
+
+TEST_P(Determinism, MachineBackendTransferAndIsaChangeNothing) {
+  const Training reference = train({}, GetParam());
+  EXPECT_GT(reference.skipped, 0);
+  EXPECT_LT(reference.skipped, 14);
+  const std::vector<Environment> environments = {
+      {},
+      {{"SWAMP_BACKEND", "serial"}},
+      {{"SWAMP_BACKEND", "threads"}},
+      {{"OMP_NUM_THREADS", "3"}},
+      {{"SWAMP_TRANSFER", "copy"}},
+      {{"SWAMP_TRANSFER", "check"}},
+      {{"SWAMP_ISA", "scalar"}},
+      {{"SWAMP_MACHINE", "sw26010pro"}},
+      {{"SWAMP_MACHINE", "sw26010"}, {"SWAMP_TRANSFER", "copy"}},
+      {{"SWAMP_MACHINE", "sw26010pro"},
+       {"SWAMP_BACKEND", "threads"},
+       {"SWAMP_TRANSFER", "check"}},
+      {{"SWAMP_CORE_GROUPS", "3"},
+       {"SWAMP_SLAVES_PER_GROUP", "7"},
+       {"SWAMP_LDM_BYTES", "24000"},  // the row operators need 23296
+       {"SWAMP_TRANSFER", "copy"}}};
+  for (const Environment& environment : environments) {
+    std::string named = "with";
+    for (const auto& [name, value] : environment) {
+      named += " " + name + "=" + value;
+    }
+    const Training training = train(environment, GetParam());
+    EXPECT_EQ(training.weights, reference.weights) << named;
+    EXPECT_EQ(training.steps, reference.steps) << named;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Train, Determinism,
+    testing::Values(std::vector<std::string>{"--fp16"},
+                    std::vector<std::string>{"--attention-softmax-in-fp32",
+                                             "--fp16-lm-cross-entropy",
+                                             "--fp32-residual-connection"}),
+    [](const testing::TestParamInfo<std::vector<std::string>>& it) {
+      return test_name(it.param[0]);
+    });
+
+TEST(Numerics, TheSeedChangesTheWeights) {
+  EXPECT_NE(train({}, {"--seed", "1"}).weights,
+            train({}, {"--seed", "2"}).weights);
+}
+
+TEST(Numerics, TheDtypeChangesTheWeights) {
+  const auto weights = [](const char* dtype) {
+    return run_training({"--steps", "2", "--batch", "4", "--loss-scale", "1",
+                         "--dtype", dtype})
+        .weights;
+  };
+  EXPECT_NE(weights("float16"), weights("bfloat16"));
+  EXPECT_NE(weights("float16"), weights("float32"));
+}
+
+// Gradients are those of all parameters of a model, by name, in float32.
+using Gradients = std::map<std::string, std::vector<float>>;
+
+std::vector<float> floats_of(const Tensor& tensor) {
+  std::vector<float> values(tensor.count);
+  if (tensor.dtype == kFloat32) {
+    std::memcpy(values.data(), tensor.data, tensor.count * sizeof(float));
+  } else {
+    foreach_cast_(Tensor{values.data(), values.size(), kFloat32}, tensor);
+  }
+  return values;
+}
+
+// TrainModel is a model, and a batch that has always the same examples.
+struct TrainModel {
+  cli::Random random{1};
+  cli::Model model;
+  cli::Batch batch;
+
+  explicit TrainModel(const cli::ModelOptions& options)
+      : model(options, random, Machine::default_machine()) {
+    cli::sample_batch(sample_text(), 8, random, batch);
+  }
+  double loss() { return model.loss_and_gradients(batch, 1); }
+  Gradients gradients(float scale) {
+    model.loss_and_gradients(batch, scale);
+    Gradients all;
+    for (const ModelParameter& parameter : model.tensors()) {
+      std::vector<float>& values = all[parameter.name];
+      values = floats_of(parameter.gradient);
+      for (float& value : values) value /= scale;
+    }
+    return all;
+  }
+};
+
+double dot(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
+// Central differences of the loss, along the gradient with its elements
+// weighted at random, and along a random direction.
+TEST(Model, GradientsAreThoseOfTheLoss) {
+  cli::ModelOptions options;
+  options.dtype = kFloat32;
+  TrainModel trained(options);
+  // Not the first weights: biases are 0 there.
+  for (const ModelParameter& parameter : trained.model.tensors()) {
+    auto* weights = static_cast<float*>(parameter.data.data);
+    for (std::size_t i = 0; i < parameter.data.count; ++i) {
+      weights[i] += trained.random.between(0.1f);
+    }
+  }
+  const Gradients gradients = trained.gradients(1);
+  for (const ModelParameter& parameter : trained.model.tensors()) {
+    SCOPED_TRACE(parameter.name);
+    const std::vector<float>& gradient = gradients.at(parameter.name);
+    EXPECT_GT(dot(gradient, gradient), 1e-6);
+    const std::vector<float> weights = floats_of(parameter.data);
+    for (const bool along : {true, false}) {
+      std::vector<float> direction = gradient;
+      for (float& value : direction) {
+        const float random = trained.random.between(1);
+        value = along ? value * (1 + random) : random;
+      }
+      const double length = std::sqrt(dot(direction, direction));
+      const auto loss_at = [&](double step) {
+        auto* moved = static_cast<float*>(parameter.data.data);
+        for (std::size_t i = 0; i < weights.size(); ++i) {
+          moved[i] = static_cast<float>(weights[i] + step * direction[i]);
+        }
+        return trained.loss();
+      };
+      const double step = kStep / length;
+      const double slope = (loss_at(step) - loss_at(-step)) / (2 * kStep);
+      loss_at(0);
+      const double expected = dot(gradient, direction) / length;
+      EXPECT_NEAR(slope, expected, 3e-4 + 0.02 * std::abs(expected));
+    }
+  }
+}
+
+// The gradients of 16-bit models, whatever their flags, are nearly those of a
+// float32 model.
+TEST(Model, SixteenBitGradientsAreNearlyThoseOfFloat32) {
+  cli::ModelOptions float32;
+  float32.dtype = kFloat32;
+  const Gradients expected = TrainModel(float32).gradients(1);
+  for (const auto& [options, tolerance] :
+       {std::pair(cli::ModelOptions{kFloat16, false, false, false, false},
+                  0.02),
+        {cli::ModelOptions{kFloat16, true, false, true, true}, 0.02},
+        {cli::ModelOptions{kFloat16, true, true, false, false}, 0.02},
+        {cli::ModelOptions{kBFloat16, false, false, false, false}, 0.1},
+        {cli::ModelOptions{kBFloat16, true, false, false, true}, 0.1}}) {
+    for (const auto& [name, gradient] : TrainModel(options).gradients(1024)) {
+      std::vector<float> difference = expected.at(name);
+      for (std::size_t i = 0; i < gradient.size(); ++i) {
+        difference[i] -= gradient[i];
+      }
+      EXPECT_LT(std::sqrt(dot(difference, difference) /
+                          dot(expected.at(name), expected.at(name))),
+                tolerance)
+          << name;
+    }
+  }
+}
+
+// The second layer's scores are about 2^16, too large for float16.
+TEST(Model, LayerScalingAndFloat32ScoresPreventOverflow) {
+  for (const auto& [softmax_in_fp32, scaling, finite] :
+       {std::tuple(false, false, false),
+        {true, false, true},
+        {true, true, true}}) {
+    TrainModel trained({kFloat16, softmax_in_fp32, scaling, false, false});
+    for (const ModelParameter& parameter : trained.model.tensors()) {
+      if (parameter.name != "qkv2.weight") continue;
+      std::vector<float> weights = floats_of(parameter.data);
+      for (float& weight : weights) weight *= kLargeWeights;
+      foreach_cast_(parameter.data,
+                    Tensor{weights.data(), weights.size(), kFloat32});
+    }
+    trained.model.widen_weights();
+    EXPECT_EQ(std::isfinite(trained.loss()), finite)
+        << softmax_in_fp32 << scaling;
+  }
+}
+
+TEST(Numerics, Float16LearnsAsFloat32) {
+  // The same first scale for all: no step is lost to a search for it.
+  const auto loss = [](const char* dtype, const char* scale_option) {
+    return run_training({"--steps", "200", "--batch", "32", "--dtype", dtype,
+                         scale_option, "32768"})
+        .final_loss;
+  };
+  const double float32 = loss("float32", "--loss-scale");
+  EXPECT_LT(float32, 2.0);  // the uniform guess is 5.55
+  EXPECT_NEAR(loss("float16", "--initial-loss-scale") / float32, 1.0, 0.02);
+  EXPECT_NEAR(loss("bfloat16", "--loss-scale") / float32, 1.0, 0.02);
+}
+
+// The sanitizers make this one take most of a minute, and the bits are those of
+// any other build.
+#ifndef __SANITIZE_ADDRESS__
+double final_loss_of_defaults(const char* dtype) {
+  const std::string text = output_of({"train", "--dtype", dtype});
+  const std::string marker = "\nfinal loss ";
+  const std::size_t place = text.find(marker);
+  if (place == std::string::npos) return 0;
+  return std::stod(text.substr(place + marker.size()));
+}
+
+TEST(Numerics, TheDefaultsLearnTheDefaultText) {
+  if (!std::filesystem::exists("/usr/share/common-licenses/GPL-3")) {
+    GTEST_SKIP() << "needs the default text, /usr/share/common-licenses/GPL-3";
+  }
+  const double float32 = final_loss_of_defaults("float32");
+  EXPECT_LT(float32, 2.4);
+  EXPECT_NEAR(final_loss_of_defaults("float16") / float32, 1.0, 0.02);
+}
+#endif
+
+TEST(Numerics, ScalingSavesSmallGradients) {
+  const Training scaled = run_training({"--steps", "60", "--batch", "32"});
+  const Training plain =
+      run_training({"--steps", "60", "--batch", "32", "--loss-scale", "1"});
+  EXPECT_GT(plain.underflow, 0);
+  EXPECT_GT(plain.underflow, 10 * scaled.underflow);
+  EXPECT_EQ(plain.skipped, 0);
+}
+
+TEST(Numerics, WhatIsLostOnTheWayBackIsCountedToo) {
+  const Training training =
+      run_training({"--steps", "3", "--batch", "4", "--loss-scale", "1e-30"});
+  // All 256 logits of a batch of 4: nothing is left for the layers before.
+  EXPECT_EQ(training.activation_underflow, 3 * 4 * 256);
+  EXPECT_EQ(training.underflow, 0);
+}
+
+TEST(Numerics, Float32LosesNothing) {
+  const Training training =
+      run_training({"--steps", "20", "--batch", "32", "--dtype", "float32"});
+  EXPECT_EQ(training.underflow, 0);
+  EXPECT_EQ(training.activation_underflow, 0);
+}
+
+}  // namespace
+}  // namespace swamp::test
