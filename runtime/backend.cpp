@@ -1,11 +1,27 @@
 #include "runtime/backend.h"
 
+#include <memory>
 #include <new>
 #include <string>
 
 #include "swamp/error.h"
 
 namespace swamp::runtime {
+namespace {
+
+// All slaves on the calling thread, in order.
+class SerialBackend final : public Backend {
+ public:
+  void run(const Launch& launch) noexcept override {
+    run_slaves(launch, 0, launch.slaves, 0);
+  }
+};
+
+std::unique_ptr<Backend> make_serial_backend(const BackendOptions&) {
+  return std::make_unique<SerialBackend>();
+}
+
+}  // namespace
 
 BackendRows backend_rows() noexcept {
   static const BackendRow rows[] = {

@@ -1,5 +1,5 @@
 // A backend runs the slaves of a launch. Each is one file, backend_NAME.cpp,
-// that implements Backend::run().
+// that implements Backend::run(); backend.cpp has `serial` and the list.
 #ifndef SWAMP_RUNTIME_BACKEND_H_
 #define SWAMP_RUNTIME_BACKEND_H_
 
@@ -13,15 +13,15 @@
 
 namespace swamp::runtime {
 
-// LdmArenas is the LDM of slaves that are threads of the host, one arena for
-// each OS thread of a launch. It belongs to the calling thread, so that all
-// arenas exist before the first slave writes.
+// LdmArenas is the LDM of slaves that are threads of the host: one arena for
+// each OS thread of a launch. The calling thread owns it and allocates all
+// arenas before the first slave writes.
 class LdmArenas {
  public:
   // reserve() makes at least `workers` arenas of at least `bytes` each; if they
   // exist, it allocates nothing. Throws Error SWAMP_OUT_OF_MEMORY.
   void reserve(int workers, std::size_t bytes);
-  // arena() is the arena of `worker`, of exactly `bytes`.
+  // arena() returns `bytes` bytes of the arena of `worker`.
   Ldm arena(int worker, std::size_t bytes) const noexcept {
     return Ldm(arenas_[static_cast<std::size_t>(worker)].get(), bytes);
   }
@@ -50,11 +50,11 @@ class Backend {
   // thread. Any thread may call it, also several at once.
   virtual void run(const Launch& launch) = 0;
 
-  // worker_count() is how many OS threads a launch from the calling thread may
-  // use.
+  // worker_count() returns the largest number of OS threads that a launch of
+  // the calling thread uses.
   virtual int worker_count() const noexcept { return 1; }
 
-  // ldm_limit() is the largest LDM that a slave can have, in bytes.
+  // ldm_limit() returns the largest LDM that a slave can have, in bytes.
   std::size_t ldm_limit() const noexcept { return ldm_limit_; }
 
  protected:
@@ -87,7 +87,6 @@ BackendRows backend_rows() noexcept;
 
 std::unique_ptr<Backend> make_athread_backend(const BackendOptions& options);
 std::unique_ptr<Backend> make_openmp_backend(const BackendOptions& options);
-std::unique_ptr<Backend> make_serial_backend(const BackendOptions& options);
 std::unique_ptr<Backend> make_threads_backend(const BackendOptions& options);
 
 }  // namespace swamp::runtime

@@ -1,6 +1,6 @@
-// The athread backend: slaves are the slave cores of a Sunway machine, or of
-// the one that swcc emulates. It knows the vendor's calls only. Their side of
-// it is runtime/athread/slave.cpp.
+// Backend athread: slaves are the slave cores of a Sunway machine, or of the
+// one that swcc emulates, and are started by the vendor's calls. The code that
+// runs on them is runtime/athread/slave.cpp.
 #include <athread.h>
 
 #include <algorithm>
@@ -25,10 +25,10 @@ using athread::Greeting;
 using athread::kMaxSlaves;
 using athread::LaunchCall;
 
-// Of a slave's LDM, for its stack.
+// Part of a slave's LDM that is left to its stack.
 constexpr std::size_t kStackBytes = 16 * 1024;
 
-// Chip is the slaves that a program has, of all core groups that it was given.
+// Chip describes the slaves of all core groups that the program was given.
 struct Chip {
   int generation = 0;  // of forks
   int group_cores = 0;
@@ -36,14 +36,15 @@ struct Chip {
   std::size_t ldm_bytes = 0;  // that each can have for a launch
 };
 
-// Slaves get nothing from the master's stack, which other core groups may not
-// be able to read.
+// On the heap: slaves of other core groups may not be able to read the master's
+// stack.
 struct RollCall {
   athread::GreetingCall call;
   Greeting greetings[kMaxSlaves];
 };
 
-// find_chip() asks the slaves. In a child after fork() there are none.
+// find_chip() runs a function on all slaves. In a child after fork() there are
+// none.
 Chip find_chip() {
   Chip chip;
   chip.generation = fork_generation();
@@ -56,9 +57,9 @@ Chip find_chip() {
       athread_spawn_cgs(SLAVE_FUN(swamp_slave_greet), &roll->call);
   if (status != 0) {
     throw Error(SWAMP_INTERNAL,
-                "backend athread: athread_spawn_cgs() returned " +
+                "backend athread: athread_spawn_cgs(): got status " +
                     std::to_string(status) +
-                    "; expected slaves of which none is running");
+                    ", expected 0, which it returns if no slave is running");
   }
   athread_join_cgs();
   int groups = 0;

@@ -16,7 +16,7 @@ class OpenmpBackend final : public Backend {
         bind_(options.bind),
         cpus_(omp_get_num_procs()) {}
 
-  // Not more threads than CPUs: they would only take turns.
+  // More threads than CPUs would not run at the same time.
   int worker_count() const noexcept override {
     // libgomp hangs in a forked child; inside a parallel region the threads
     // are already busy.
@@ -62,7 +62,7 @@ class OpenmpBackend final : public Backend {
 
   const Topology* topology_;
   bool bind_;
-  int cpus_;  // kept, because asking is a system call
+  int cpus_;  // kept, because omp_get_num_procs() is a system call
 };
 
 }  // namespace

@@ -34,10 +34,10 @@ class Semaphore {
   sem_t semaphore_;
 };
 
-// SignalsBlocked keeps the signals of the process away from the threads that
-// are started in its scope: they are for the caller's threads. Signals that a
-// thread causes itself stay unblocked, because the kernel kills a process that
-// blocks them, whatever handler it has.
+// SignalsBlocked blocks signals in the threads that are started in its scope,
+// so that the caller's threads handle the signals of the process. Signals that
+// a thread causes itself stay unblocked, because the kernel kills a thread that
+// blocks them, even if it has a handler.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {

@@ -5,9 +5,9 @@
 
 namespace swamp::runtime {
 
-// CancelGuard puts a pthread_cancel() of this thread off until the call into
-// swamp has ended: unwinding through a noexcept function would end the process.
-// No system call.
+// CancelGuard delays a pthread_cancel() of this thread until the call of swamp
+// returns, because unwinding through a noexcept function would end the process.
+// It makes no system call.
 class CancelGuard {
  public:
   CancelGuard() noexcept {

@@ -10,7 +10,7 @@
 namespace swamp::runtime {
 namespace {
 
-// All under fork_mutexes().reports.
+// Protected by fork_mutexes().reports.
 struct Collector {
   std::size_t count = 0;
   swamp_check_callback callback = nullptr;
@@ -52,28 +52,33 @@ void set_report_callback(swamp_check_callback callback, void* user) noexcept {
 
 MainWindow::MainWindow(const SegmentTable& table, const void* partials,
                        std::size_t partials_bytes) {
-  add(partials, partials_bytes, true);
-  add(table.base, table.count * table.stride, false);
+  add(partials, partials_bytes, true, true);
+  add(table.base, table.count * table.stride, true, false);
   for (std::size_t i = 0; i < table.operation_count; ++i) {
     const Operation& operation = table.operations[i];
-    add(&operation, sizeof operation, false);
-    add(operation.args, operation.args_bytes, false);
+    add(&operation, sizeof operation, true, false);
+    add(operation.args, operation.args_bytes, true, false);
   }
   for (std::size_t i = 0; i < table.count; ++i) {
     const Segment& segment = table[i];
     for (int s = 0; s < segment.operation->operand_count; ++s) {
       const Operand& operand = segment.operation->operands[s];
-      add(segment.data()[s], segment.count * operand.element_bytes,
-          operand.access != Access::in, i);
+      const bool constant = operand.access == Access::constant;
+      add(segment.data()[s],
+          (constant ? 1 : segment.count) * operand.unit_bytes,
+          operand.access != Access::out,
+          operand.access == Access::out || operand.access == Access::inout, i);
     }
   }
   std::sort(ranges_.begin(), ranges_.end(),
             [](const Range& a, const Range& b) { return a.begin < b.begin; });
   const Range* farthest = nullptr;
   for (Range& range : ranges_) {
-    if (farthest != nullptr && range.begin < farthest->end &&
-        (range.writable || farthest->writable) && !overlap_.found &&
-        range.segment != kNoSegment && farthest->segment != kNoSegment) {
+    if (farthest != nullptr && in_place(*farthest, range)) {
+      if (range.writable) farthest = &range;
+    } else if (farthest != nullptr && range.begin < farthest->end &&
+               (range.writable || farthest->writable) && !overlap_.found &&
+               range.segment != kNoSegment && farthest->segment != kNoSegment) {
       overlap_ = {true, std::min(range.segment, farthest->segment),
                   std::max(range.segment, farthest->segment)};
     }
@@ -82,11 +87,19 @@ MainWindow::MainWindow(const SegmentTable& table, const void* partials,
   }
 }
 
-void MainWindow::add(const void* address, std::size_t bytes, bool writable,
-                     std::size_t segment) {
+// in_place() returns whether two ranges are one array that an operation only
+// reads as one operand and only writes as another.
+bool MainWindow::in_place(const Range& a, const Range& b) noexcept {
+  return a.segment == b.segment && a.segment != kNoSegment &&
+         a.begin == b.begin && a.end == b.end && a.readable != b.readable &&
+         a.writable != b.writable;
+}
+
+void MainWindow::add(const void* address, std::size_t bytes, bool readable,
+                     bool writable, std::size_t segment) {
   if (bytes == 0) return;
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
-  ranges_.push_back({begin, begin + bytes, 0, segment, writable});
+  ranges_.push_back({begin, begin + bytes, 0, segment, readable, writable});
 }
 
 bool MainWindow::allows(const void* address, std::size_t bytes,
@@ -95,7 +108,7 @@ bool MainWindow::allows(const void* address, std::size_t bytes,
   auto next = std::upper_bound(
       ranges_.begin(), ranges_.end(), begin,
       [](std::uintptr_t at, const Range& range) { return at < range.begin; });
-  // A caller's arrays may overlap: any that contains the transfer allows it.
+  // Arrays may overlap: one that contains the transfer is enough.
   while (next != ranges_.begin()) {
     --next;
     if (begin + bytes <= next->end && (next->writable || !write)) return true;

@@ -12,7 +12,7 @@
 
 namespace swamp::runtime {
 
-// Where is the slave and the source line of a report.
+// Where is the position of a report: source line and slave.
 struct Where {
   const char* file;
   int line;
@@ -20,10 +20,10 @@ struct Where {
   int slave;
 };
 
-// report() counts one report and passes it to the callback, as one line:
-// "file:line: category: cg 0 slave 12: text", the text formatted as in
-// C. Categories are those of design 3.9. Any thread may call; it allocates
-// nothing, because a slave cannot fail.
+// report() counts one report and passes it to the callback as one line:
+// "file:line: category: cg 0 slave 12: text"; `format` is a C format string.
+// The README of toolchain/sunway lists the categories. Any thread may call.
+// Allocates nothing, because a slave cannot fail.
 [[gnu::format(printf, 3, 4)]] void report(const Where& where,
                                           const char* category,
                                           const char* format, ...) noexcept;
@@ -46,7 +46,9 @@ class MainWindow {
               bool write) const noexcept;
 
   // Overlap names two segments whose arrays share bytes that one of them
-  // writes, so that the result would depend on the order of the slaves.
+  // writes, so that the result would depend on the order of the slaves. An
+  // operand that is only written may be the same array as one that is only
+  // read, of the same segment.
   struct Overlap {
     bool found = false;
     std::size_t first = 0;
@@ -60,9 +62,11 @@ class MainWindow {
     std::uintptr_t begin, end;
     std::uintptr_t reach;  // the highest end of this and all ranges before it
     std::size_t segment;
+    bool readable;
     bool writable;
   };
-  void add(const void* address, std::size_t bytes, bool writable,
+  static bool in_place(const Range& a, const Range& b) noexcept;
+  void add(const void* address, std::size_t bytes, bool readable, bool writable,
            std::size_t segment = kNoSegment);
 
   std::vector<Range> ranges_;  // by begin

@@ -1,10 +1,10 @@
-#include "runtime/config.h"
-
+// MachineConfig and the SWAMP_* variables of a machine: rows, defaults, errors.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 
+#include "runtime/machine_impl.h"
 #include "swamp/error.h"
 
 namespace swamp::runtime {
@@ -16,12 +16,13 @@ struct MachineRow {
   std::uint32_t core_groups;
   std::uint32_t slaves_per_group;
   std::size_t ldm_bytes;
-  Tuning tuning = {};  // where its numbers are not those of tuning.h
+  Tuning tuning = {};  // if not that of tuning.h
 };
 
-// The smallest tile with which waiting for every get, hidden by nothing, costs
-// unscale less than 1 % on any number of core groups: swamp predict --list
-// gpt2-small --core-groups 1,2,3,4,5,6 --tile 4096,8192,16384,32768.
+// The smallest tile for which transfers without any overlap make unscale less
+// than 1 % slower, on any number of core groups: swamp predict --list
+// gpt2-small
+// --core-groups 1,2,3,4,5,6 --tile 4096,8192,16384,32768.
 constexpr Tuning sunway_tuning() {
   Tuning tuning;
   tuning.tile_bytes = 16 * 1024;
@@ -50,7 +51,7 @@ std::string join(const std::vector<std::string>& names) {
   return text;
 }
 
-// Setting is a value and where it came from, for error texts.
+// Setting is a value and its source, for error texts.
 struct Setting {
   std::string source;
   std::string value;
@@ -65,16 +66,17 @@ Setting setting(const char* field, const std::string& value,
   return {variable, env == nullptr ? "" : env};
 }
 
-[[noreturn]] void fail(swamp_status status, const Setting& setting,
-                       const std::string& text) {
-  // The text must hold the good values, however long the bad one is.
+[[noreturn]] void refuse(const Setting& setting, const std::string& expected,
+                         swamp_status status = SWAMP_INVALID_ARGUMENT) {
+  // The text must have room for what is expected, however long the value is.
   std::string value = setting.value.substr(0, kMaxEcho);
   if (value != setting.value) value += "...";
-  throw Error(status, setting.source + ": \"" + value + "\" " + text);
+  throw Error(status,
+              setting.source + ": got \"" + value + "\", expected " + expected);
 }
 
-// choose() returns the index of the setting's value in `names`, 0 if not given.
-// `known` are names that another build or CPU would have.
+// choose() returns the index of the setting's value in `names`; 0 if it is not
+// given. `known` are names that are valid in another build or on another CPU.
 std::size_t choose(const Setting& setting,
                    const std::vector<std::string>& names,
                    std::initializer_list<const char*> known = {}) {
@@ -87,11 +89,10 @@ std::size_t choose(const Setting& setting,
       std::any_of(known.begin(), known.end(),
                   [&](const char* name) { return setting.value == name; });
   if (is_known) {
-    fail(SWAMP_UNSUPPORTED, setting,
-         "is not available here; this build on this CPU has: " + join(names));
+    refuse(setting, "one that this build on this CPU has: " + join(names),
+           SWAMP_UNSUPPORTED);
   }
-  fail(SWAMP_INVALID_ARGUMENT, setting,
-       "is unknown; expected one of: " + join(names));
+  refuse(setting, "one of: " + join(names));
 }
 
 std::size_t choose_size(const Setting& setting, std::size_t fallback,
@@ -102,9 +103,8 @@ std::size_t choose_size(const Setting& setting, std::size_t fallback,
                       text.find_first_not_of("0123456789") == std::string::npos;
   const std::size_t number = digits ? std::stoull(text) : 0;
   if (!digits || number < lowest || number > highest) {
-    fail(SWAMP_INVALID_ARGUMENT, setting,
-         "is out of range; expected a whole number from " +
-             std::to_string(lowest) + " to " + std::to_string(highest));
+    refuse(setting, "a whole number from " + std::to_string(lowest) + " to " +
+                        std::to_string(highest));
   }
   return number;
 }
@@ -132,11 +132,11 @@ void configure_sizes(const MachineConfig& config, Machine::Impl& impl) {
       slaves, host ? impl.topology.slaves_per_group() : row.slaves_per_group, 1,
       kMaxCount));
   if (std::uint64_t{impl.core_groups} * impl.slaves_per_group > kMaxSlaves) {
-    throw Error(
-        SWAMP_INVALID_ARGUMENT,
-        "core_groups * slaves_per_group: " + std::to_string(impl.core_groups) +
-            " * " + std::to_string(impl.slaves_per_group) +
-            " slaves; expected at most " + std::to_string(kMaxSlaves));
+    throw Error(SWAMP_INVALID_ARGUMENT,
+                "core_groups * slaves_per_group: got " +
+                    std::to_string(impl.core_groups) + " * " +
+                    std::to_string(impl.slaves_per_group) +
+                    ", expected at most " + std::to_string(kMaxSlaves));
   }
   impl.ldm_bytes = choose_size(
       setting("ldm_bytes", number(config.ldm_bytes), "SWAMP_LDM_BYTES"),

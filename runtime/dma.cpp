@@ -26,8 +26,8 @@ bool CheckedDma::legal(const void* ldm, const void* main, std::size_t bytes,
   const auto bits = reinterpret_cast<std::uintptr_t>(ldm) |
                     reinterpret_cast<std::uintptr_t>(main) | bytes;
   if (bytes == 0 || bytes > ldm_.bytes()) {
-    report(at, "bad-length", "%zu bytes at %p; expected 1..%zu bytes", bytes,
-           main, ldm_.bytes());
+    report(at, "bad-length", "got %zu bytes at %p, expected 1..%zu bytes",
+           bytes, main, ldm_.bytes());
   } else if (bits % 4 != 0) {
     report(at, "misaligned",
            "%zu bytes at %p, LDM %p; both addresses and the length must be "

@@ -53,8 +53,8 @@ class CopyDma {
 };
 
 // CheckedDma performs a transfer when it is waited for, and poisons the
-// destination of a get until then: transfer mode `check`. A kernel that forgets
-// a wait computes nan, where it would compute stale data on the real machine. A
+// destination of a get until then: transfer mode `check`. So a kernel without a
+// wait computes nan, as it would compute with stale data on the real machine. A
 // transfer that breaks a rule is reported and not performed.
 class CheckedDma {
  public:

@@ -1,5 +1,5 @@
 // The floating-point environment of a thread: rounding mode, flush-to-zero,
-// denormals-are-zero. A spawn carries the caller's to every slave.
+// denormals-are-zero. A spawn sets the caller's on every slave.
 #ifndef SWAMP_RUNTIME_FLOAT_ENVIRONMENT_H_
 #define SWAMP_RUNTIME_FLOAT_ENVIRONMENT_H_
 
@@ -12,8 +12,8 @@
 namespace swamp::runtime {
 
 #if defined(__SSE__)
-// The bits that say how to compute; the others are sticky flags, which differ
-// all the time and stay each thread's own.
+// The control bits. The others are sticky exception flags, which stay each
+// thread's own.
 inline constexpr unsigned kMxcsrControl = 0xffc0;
 #endif
 
@@ -40,7 +40,7 @@ inline void write_float_environment(std::uint64_t value) noexcept {
 }
 
 // FloatEnvironmentScope gives this thread another thread's environment and
-// restores its own at the end. Costs a read when they are equal.
+// restores its own at the end. If they are equal, it only reads a register.
 class FloatEnvironmentScope {
  public:
   explicit FloatEnvironmentScope(std::uint64_t value) noexcept

@@ -24,8 +24,8 @@ void unlock_all() {
   mutexes.default_machine.unlock();
 }
 
-// Registered when swamp is loaded, not at its first use: a caller's own OpenMP
-// regions may have started libgomp's pool long before.
+// Registered when swamp is loaded, not at its first use, because the caller's
+// own OpenMP regions may start libgomp's pool before that.
 [[gnu::constructor]] void register_fork_handlers() {
   pthread_atfork(&lock_all, &unlock_all, [] {
     unlock_all();

@@ -5,18 +5,18 @@
 
 namespace swamp::runtime {
 
-// fork_generation() counts the forks between the process that loaded swamp and
-// this one. Threads do not come along through a fork, and libgomp hangs when a
-// child uses its parent's pool: what was made in another generation works
-// serially.
+// fork_generation() returns the number of forks between the process that loaded
+// swamp and this one. A child has none of its parent's threads, and libgomp
+// hangs if a child uses its parent's pool, so a backend that was made in
+// another generation works serially.
 int fork_generation() noexcept;
 
-// ForkMutexes are swamp's process-wide locks. A fork() waits for them, or a
-// child would find one held by a thread that it does not have. In the order in
-// which they are taken.
+// ForkMutexes are swamp's process-wide locks, in the order in which they are
+// locked. fork() locks them all, because a child could otherwise inherit one
+// that is held by a thread that does not exist there.
 struct ForkMutexes {
   std::mutex default_machine;
-  std::mutex topology;  // also hwloc's own locks, while it is read
+  std::mutex topology;  // also protects hwloc's own locks
   std::mutex slaves;    // of the athread backend
   std::mutex reports;
 };

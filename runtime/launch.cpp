@@ -15,9 +15,13 @@
 namespace swamp::runtime {
 namespace {
 
-void view_slave(const Launch& launch, int slave, int) noexcept {
+void view_slave(const Launch& launch, int slave, int worker) noexcept {
   launch.results[slave] = SlaveResult{};
-  run_view(launch, slave);
+  void* scratch = nullptr;
+  if (launch.scratch_bytes != 0) {
+    scratch = launch.arenas->arena(worker, launch.scratch_bytes).base();
+  }
+  run_view(launch, slave, scratch);
 }
 
 template <class Dma>
@@ -46,23 +50,37 @@ void check_slave(const Launch& launch, int slave, int worker) noexcept {
 constexpr SlaveFunction kSlaveFunctions[] = {&view_slave, &copy_slave,
                                              &check_slave};
 
+// scratch_bytes() returns the most that an operation of the launch needs.
+std::size_t scratch_bytes(const SegmentTable& table) noexcept {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < table.operation_count; ++i) {
+    if ((table.operations_used >> i & 1u) == 0) continue;
+    bytes = std::max<std::size_t>(bytes, table.operations[i].scratch_bytes);
+  }
+  return bytes;
+}
+
+std::size_t usable_ldm(const Machine::Impl& machine) noexcept {
+  return std::min(machine.ldm_bytes, machine.backend->ldm_limit());
+}
+
 // require_ldm() returns how much of a slave's LDM the launch uses.
 std::size_t require_ldm(const Machine::Impl& machine, const Launch& launch) {
   const SegmentTable& table = launch.table;
+  const LdmLayout::Limits limits{launch.ldm_bytes, launch.tile_bytes,
+                                 launch.partials.bytes, launch.scratch_bytes};
   std::size_t used = 0;
   for (std::size_t i = 0; i < table.operation_count; ++i) {
     if ((table.operations_used >> i & 1u) == 0) continue;
     const Operation& operation = table.operations[i];
-    const LdmLayout layout = LdmLayout::make(
-        operation, launch.ldm_bytes, launch.tile_bytes, launch.partials.bytes);
+    const LdmLayout layout = LdmLayout::make(operation, limits);
     used = std::max(used, layout.bytes_used);
     if (layout.fits()) continue;
     throw Error(SWAMP_INVALID_ARGUMENT,
-                std::string("kernel ") +
-                    machine.kernels->rows[operation.kernel].name +
-                    " asks for " + std::to_string(layout.bytes_needed) +
-                    " bytes of LDM; a slave has " +
-                    std::to_string(launch.ldm_bytes) + " (SWAMP_LDM_BYTES)");
+                "SWAMP_LDM_BYTES: got " + std::to_string(launch.ldm_bytes) +
+                    ", expected at least " +
+                    std::to_string(layout.bytes_needed) + " for kernel " +
+                    machine.kernels->rows[operation.kernel].name);
   }
   return used;
 }
@@ -77,14 +95,25 @@ void make_window(std::optional<MainWindow>& window, const Launch& launch) {
   }
   const MainWindow::Overlap& overlap = window->overlap();
   if (!overlap.found) return;
-  throw Error(SWAMP_INVALID_ARGUMENT,
-              "arrays " + std::to_string(overlap.first) + " and " +
-                  std::to_string(overlap.second) +
-                  " of the list overlap; expected arrays that share no byte "
-                  "(found by transfer mode check)");
+  throw Error(
+      SWAMP_INVALID_ARGUMENT,
+      "list: got overlapping arrays " + std::to_string(overlap.first) +
+          " and " + std::to_string(overlap.second) +
+          ", expected arrays that share no byte (found by transfer mode "
+          "check)");
 }
 
 }  // namespace
+
+LdmNeed ldm_need(const Machine::Impl& machine, const Operation& operation,
+                 std::size_t partial_bytes) noexcept {
+  if (machine.transfer == Transfer::view) return {};
+  const std::size_t ldm_bytes = usable_ldm(machine);
+  const LdmLayout layout =
+      LdmLayout::make(operation, {ldm_bytes, machine.tuning.tile_bytes,
+                                  partial_bytes, operation.scratch_bytes});
+  return {layout.bytes_needed, ldm_bytes};
+}
 
 void run_slaves(const Launch& launch, int begin, int end, int worker) noexcept {
   const FloatEnvironmentScope scope(launch.float_environment);
@@ -100,18 +129,21 @@ void run(Machine::Impl& machine, Launch& launch, LdmArenas& arenas) {
   launch.run_slave =
       kSlaveFunctions[static_cast<std::size_t>(machine.transfer)];
   launch.float_environment = read_float_environment();
+  launch.scratch_bytes = scratch_bytes(launch.table);
+  const int workers = launch.slaves == 1 ? 1 : machine.backend->worker_count();
   std::optional<MainWindow> window;
   if (machine.transfer == Transfer::view) {
     if (launch.table.count != 0) {
       launch.hints = view_hints(machine.tuning, launch);
     }
+    if (launch.scratch_bytes != 0) {
+      arenas.reserve(workers, launch.scratch_bytes);
+    }
   } else {
-    launch.ldm_bytes =
-        std::min(machine.ldm_bytes, machine.backend->ldm_limit());
+    launch.ldm_bytes = usable_ldm(machine);
     launch.tile_bytes = machine.tuning.tile_bytes;
     launch.ldm_used_bytes = require_ldm(machine, launch);
-    arenas.reserve(launch.slaves == 1 ? 1 : machine.backend->worker_count(),
-                   launch.ldm_bytes);
+    arenas.reserve(workers, launch.ldm_bytes);
     if (machine.transfer == Transfer::check) {
       make_window(window, launch);
       launch.window = &*window;

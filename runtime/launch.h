@@ -16,31 +16,47 @@ struct Operation {
   KernelId kernel;
   std::uint8_t operand_count;
   Operand operands[kMaxOperands];
-  std::uint32_t traffic_bytes;  // read and written for one element
+  std::uint32_t traffic_bytes;  // read and written for one unit
+  std::uint32_t scratch_bytes;  // of a slave: Tile::scratch
+  std::uint32_t tile_step;      // tiles in LDM are multiples of so many units,
+                                // except the last of a segment; 0: any
   std::uint32_t args_bytes;     // a multiple of 4
   const void* args;             // alive until the join
 
   Operation() noexcept = default;
   // `kernel_args` are of the type that the kernel was listed with, and are not
-  // copied.
-  Operation(const KernelInfo& info, const void* kernel_args) noexcept
+  // copied. `columns` are those of a row, if the kernel is by row.
+  Operation(const KernelInfo& info, const void* kernel_args,
+            std::size_t columns = 1) noexcept
       : kernel(info.id),
         operand_count(info.operand_count),
-        traffic_bytes(info.traffic_bytes),
+        traffic_bytes(info.traffic_bytes(columns)),
+        scratch_bytes(0),
+        tile_step(0),
         args_bytes(info.args_bytes),
         args(kernel_args) {
-    for (int s = 0; s < kMaxOperands; ++s) operands[s] = info.operands[s];
+    for (int s = 0; s < kMaxOperands; ++s) {
+      operands[s] = {info.unit_bytes(s, columns), info.operands[s].access};
+    }
+  }
+
+  // remove_operand() makes operand s absent.
+  void remove_operand(int s) noexcept {
+    if (operands[s].access != Access::constant) {
+      traffic_bytes -= operands[s].unit_bytes;
+    }
+    operands[s].unit_bytes = 0;
   }
 };
 
-// Segment is tensor i of every list of the operation: `count` elements of each
-// operand. The addresses of the
-// operands lie directly after it, so that a segment is no longer than its
-// operation needs (24 bytes with one operand). If partial results are gathered
-// by grain, the number of the segment's first grain follows them.
+// Segment is tensor i of every list of the operation: `count` units of each
+// operand. The addresses of the operands lie directly after it, so that a
+// segment is no longer than its operation needs (24 bytes with one operand). If
+// partial results are gathered by grain, the number of the segment's first
+// grain follows them.
 struct Segment {
   const Operation* operation;  // shared; alive until the join
-  std::size_t count;           // elements of each operand
+  std::size_t count;           // units of each operand
 
   // operand_count addresses.
   std::byte** data() noexcept {
@@ -85,45 +101,45 @@ struct SegmentTable {
   }
 };
 
-// SlaveRange is one slave's part of a table: from element `begin_element` of
-// segment `begin_segment` up to, not including, element `end_element` of
-// segment `end_segment`. An end_element of 0 ends before that segment.
+// SlaveRange is one slave's part of a table: from unit `begin_unit` of segment
+// `begin_segment` up to, not including, unit `end_unit` of segment
+// `end_segment`. An end_unit of 0 ends before that segment.
 struct SlaveRange {
   std::size_t begin_segment = 0;
-  std::size_t begin_element = 0;
+  std::size_t begin_unit = 0;
   std::size_t end_segment = 0;
-  std::size_t end_element = 0;
+  std::size_t end_unit = 0;
 };
 
 // Partials is memory for partial results, `slots` of `bytes` each (0: none).
-// - grain_elements == 0: one slot for each pair of a slave and a segment of
-//   which it has elements. A segment is shared by neighbouring slaves only, so
+// - grain_units == 0: one slot for each pair of a slave and a segment of which
+//   it has units. A segment is shared by neighbouring slaves only, so
 //   segments + slaves slots are enough.
 // - Otherwise: one slot for each grain. The grains of a segment are runs of so
-//   many elements, numbered from its first_grain(). No grain is split between
+//   many units, numbered from its first_grain(). No grain is split between
 //   slaves.
-// A slave writes only the slots of elements that it has.
+// A slave writes only the slots of units that it has.
 struct Partials {
   std::byte* base = nullptr;  // a multiple of 8, as is `bytes`
   std::size_t bytes = 0;
   std::size_t slots = 0;
-  std::size_t grain_elements = 0;
+  std::size_t grain_units = 0;
 
   std::byte* slot(std::size_t segment, int slave) const noexcept {
     return base + (segment + static_cast<std::size_t>(slave)) * bytes;
   }
-  // Place is a slot, and the end of its elements in the segment.
+  // Place is a slot, and the end of its units in the segment.
   struct Place {
     std::byte* slot;
     std::size_t end;
   };
-  // place() returns the slot of `element` of segment i.
+  // place() returns the slot of `unit` of segment i.
   Place place(const Segment& segment, int operand_count, std::size_t i,
-              int slave, std::size_t element) const noexcept {
-    if (grain_elements == 0) return {slot(i, slave), ~std::size_t{0}};
-    const std::size_t grain = element / grain_elements;
+              int slave, std::size_t unit) const noexcept {
+    if (grain_units == 0) return {slot(i, slave), ~std::size_t{0}};
+    const std::size_t grain = unit / grain_units;
     return {base + (segment.first_grain(operand_count) + grain) * bytes,
-            (grain + 1) * grain_elements};
+            (grain + 1) * grain_units};
   }
 };
 
@@ -187,6 +203,7 @@ struct Launch {
   std::size_t ldm_bytes = 0;            // of a slave
   std::size_t ldm_used_bytes = 0;       // of them, needed by this launch
   std::size_t tile_bytes = 0;           // of the widest operand
+  std::size_t scratch_bytes = 0;        // the most of an operation
   std::uint64_t float_environment = 0;  // of the caller
   MemoryHints hints;                    // of transfer mode view
   // Of slaves that are threads of the host; meaningless on a slave core.

@@ -6,7 +6,6 @@
 
 #include "runtime/backend.h"
 #include "runtime/cancel_guard.h"
-#include "runtime/config.h"
 #include "runtime/fork_guard.h"
 #include "runtime/machine_impl.h"
 

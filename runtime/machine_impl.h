@@ -1,9 +1,12 @@
+// A machine inside libswamp: what it is made of, configured by config.cpp, and
+// how it runs a launch.
 #ifndef SWAMP_RUNTIME_MACHINE_IMPL_H_
 #define SWAMP_RUNTIME_MACHINE_IMPL_H_
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/backend.h"
 #include "runtime/topology.h"
@@ -17,8 +20,8 @@ namespace runtime {
 enum class Transfer : std::uint8_t { view, copy, check };
 }  // namespace runtime
 
-// Machine::Impl is what the runtime and the master know of a machine. It is
-// constant once made, except that tests and benches may change `tuning`.
+// Machine::Impl is constant once made, except that tests and benches may change
+// `tuning`.
 struct Machine::Impl {
   std::string name;
   std::uint32_t core_groups = 1;
@@ -39,10 +42,33 @@ struct Machine::Impl {
 
 namespace runtime {
 
+// configure() sets `impl`, all but the backend itself, from `config`, the
+// environment, the machine's row and the defaults, in this order. Throws Error
+// that names the source, the value and the accepted values.
+void configure(const MachineConfig& config, Machine::Impl& impl);
+
+// What the fields of MachineConfig accept in this build on this CPU.
+std::vector<std::string> machine_names();
+std::vector<std::string> backend_names();
+std::vector<std::string> transfer_names();
+std::vector<std::string> isa_names();
+std::vector<std::string> bind_names();
+
 // run() performs a launch, whose first part the caller has set: spawn, tile
 // loop, join. `arenas` are the calling thread's. Throws Error before the first
 // slave starts if a kernel needs more LDM than there is, or if memory runs out.
 void run(Machine::Impl& machine, Launch& launch, LdmArenas& arenas);
+
+// LdmNeed is how much LDM a slave needs for an operation with its smallest
+// tile, and how much it has. In transfer mode view there is no limit.
+struct LdmNeed {
+  std::size_t needed_bytes = 0;
+  std::size_t ldm_bytes = ~std::size_t{0};
+
+  bool fits() const noexcept { return needed_bytes <= ldm_bytes; }
+};
+LdmNeed ldm_need(const Machine::Impl& machine, const Operation& operation,
+                 std::size_t partial_bytes) noexcept;
 
 }  // namespace runtime
 }  // namespace swamp

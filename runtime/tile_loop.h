@@ -16,20 +16,22 @@ namespace swamp::runtime {
 
 // run_view() is the tile loop of transfer mode `view`: the host's caches are
 // the scratchpad, a get is a pointer into main memory, a put is nothing, and a
-// tile is all of a segment that belongs to this slave.
-inline void run_view(const Launch& launch, int slave) noexcept {
+// tile is all of a segment that belongs to this slave. `scratch` has
+// launch.scratch_bytes.
+inline void run_view(const Launch& launch, int slave, void* scratch) noexcept {
   // Copies: the compiler knows that kernels do not change them.
   const SegmentTable table = launch.table;
   const SlaveRange range = launch.ranges[slave];
   const Partials partials = launch.partials;
   const KernelRow* const kernels = launch.kernels;
   SlaveResult& slave_result = launch.results[slave];
-  std::size_t begin = range.begin_element;
+  std::size_t begin = range.begin_unit;
   std::byte* last_slot = nullptr;
   void* operands[kMaxOperands];
   Tile tile;
   tile.operands = operands;
-  tile.grain_elements = partials.grain_elements;
+  tile.scratch = scratch;
+  tile.grain_units = partials.grain_units;
   tile.prefetch_bytes = launch.hints.prefetch_bytes;
   tile.non_temporal = launch.hints.non_temporal;
   const auto run = [&](std::size_t i, std::size_t end) {
@@ -42,7 +44,7 @@ inline void run_view(const Launch& launch, int slave) noexcept {
         // One slot, or those of all grains up to `end`.
         std::size_t slots = 1;
         if (place.end < end) {
-          slots += (end - place.end - 1) / partials.grain_elements + 1;
+          slots += (end - place.end - 1) / partials.grain_units + 1;
         }
         std::byte* slot = place.slot;
         std::byte* const next = slot + slots * partials.bytes;
@@ -52,8 +54,11 @@ inline void run_view(const Launch& launch, int slave) noexcept {
         last_slot = next - partials.bytes;
       }
       for (int s = 0; s < operation.operand_count; ++s) {
-        operands[s] =
-            segment.data()[s] + begin * operation.operands[s].element_bytes;
+        const Operand& operand = operation.operands[s];
+        operands[s] = segment.data()[s];
+        if (operand.access != Access::constant) {
+          operands[s] = segment.data()[s] + begin * operand.unit_bytes;
+        }
       }
       tile.count = end - begin;
       tile.first = begin;
@@ -81,65 +86,86 @@ inline void run_view(const Launch& launch, int slave) noexcept {
     }
     run(i, table[i].count);
   }
-  if (range.end_element != 0) run(range.end_segment, range.end_element);
+  if (range.end_unit != 0) run(range.end_segment, range.end_unit);
 }
 
 // LdmLayout is what the tile loop puts into LDM for an operation: first a batch
-// of the segment table, the reply words and two partial results; then two slots
-// for double buffering, each with a copy of the operation, of its arguments,
-// and a tile of every operand.
+// of the segment table, the reply words, the partial results and the scratch
+// memory; then two slots for double buffering, each with a copy of the
+// operation, of its arguments, and a tile of every operand.
 struct LdmLayout {
   static constexpr std::size_t kSegmentBatch = 16;
-  static constexpr std::size_t kMinTileBytes = 128;  // of the narrowest operand
+  static constexpr std::size_t kLineBytes = 128;  // of main memory
   static constexpr std::size_t kReplies = 7;
 
-  std::size_t tile_elements = 0;
+  // Limits are what the operations of a launch share.
+  struct Limits {
+    std::size_t ldm_bytes;
+    std::size_t tile_bytes;  // of the widest operand, unless a unit is larger
+    std::size_t partial_bytes = 0;
+    std::size_t scratch_bytes = 0;
+  };
+
+  std::size_t tile_units = 0;
   std::size_t bytes_needed = 0;  // with the smallest possible tile
-  std::size_t bytes_used = 0;    // with tile_elements
+  std::size_t bytes_used = 0;    // with tile_units
 
-  bool fits() const noexcept { return tile_elements != 0; }
+  bool fits() const noexcept { return tile_units != 0; }
 
-  // make() lays out LDM of `ldm_bytes`. `tile_bytes` limits the tile of the
-  // widest operand.
-  static LdmLayout make(const Operation& operation, std::size_t ldm_bytes,
-                        std::size_t tile_bytes,
-                        std::size_t partial_bytes = 0) noexcept {
+  static LdmLayout make(const Operation& operation,
+                        const Limits& limits) noexcept {
     std::size_t narrowest = ~std::size_t{0};
     std::size_t widest = 1;
     std::size_t sum = 0;
     for (int s = 0; s < operation.operand_count; ++s) {
-      const std::size_t element_bytes = operation.operands[s].element_bytes;
-      narrowest = std::min(narrowest, element_bytes);
-      widest = std::max(widest, element_bytes);
-      sum += element_bytes;
+      const std::size_t unit_bytes = operation.operands[s].unit_bytes;
+      if (operation.operands[s].access == Access::constant || unit_bytes == 0) {
+        continue;
+      }
+      narrowest = std::min(narrowest, unit_bytes);
+      widest = std::max(widest, unit_bytes);
+      sum += unit_bytes;
     }
     // Whole lines of every operand: putting part of a line costs the real
-    // machine up to 12 times as much.
-    const std::size_t step = kMinTileBytes / narrowest;
+    // machine up to 12 times as much. A tile of rows longer than a line is
+    // whole rows; the single value that a row may have is not worth more rows.
+    std::size_t step = operation.tile_step;
+    if (step == 0) step = widest > kLineBytes ? 1 : kLineBytes / narrowest;
     // The number of its first grain may follow a segment.
-    const int segment_words = operation.operand_count + (partial_bytes != 0);
+    const int segment_words =
+        operation.operand_count + (limits.partial_bytes != 0);
     const std::size_t fixed =
         align_up(kSegmentBatch * segment_bytes(segment_words), kLdmAlignment) +
-        kLdmAlignment + 2 * align_up(partial_bytes, kLdmAlignment);
+        kLdmAlignment +
+        static_cast<std::size_t>(partial_slots(limits.partial_bytes)) *
+            align_up(limits.partial_bytes, kLdmAlignment) +
+        align_up(limits.scratch_bytes, kLdmAlignment);
 
     LdmLayout layout;
     layout.bytes_needed = fixed + 2 * slot_bytes(operation, step);
-    if (layout.bytes_needed > ldm_bytes) return layout;
-    const std::size_t spare = ldm_bytes - layout.bytes_needed;
+    if (layout.bytes_needed > limits.ldm_bytes) return layout;
+    const std::size_t spare = limits.ldm_bytes - layout.bytes_needed;
     const std::size_t by_ldm = step + spare / (2 * sum) / step * step;
     const std::size_t by_tile =
-        std::max(step, tile_bytes / widest / step * step);
-    layout.tile_elements = std::min(by_ldm, by_tile);
-    layout.bytes_used = fixed + 2 * slot_bytes(operation, layout.tile_elements);
+        std::max(step, limits.tile_bytes / widest / step * step);
+    layout.tile_units = std::min(by_ldm, by_tile);
+    layout.bytes_used = fixed + 2 * slot_bytes(operation, layout.tile_units);
     return layout;
   }
 
-  // slot_bytes() returns the size of a slot with tiles of `tile_elements`.
+  // partial_slots() returns the number of partial results in LDM: two, so that
+  // one can be computed while the other is in flight to main memory, unless
+  // they are large.
+  static constexpr int partial_slots(std::size_t partial_bytes) noexcept {
+    return partial_bytes > 1024 ? 1 : 2;
+  }
+
+  // slot_bytes() returns the size of a slot with tiles of `tile_units`.
   static std::size_t slot_bytes(const Operation& operation,
-                                std::size_t tile_elements) noexcept {
+                                std::size_t tile_units) noexcept {
     std::size_t bytes = args_offset() + args_bytes(operation);
     for (int s = 0; s < operation.operand_count; ++s) {
-      bytes += tile_stride(operation, s, tile_elements);
+      bytes += tile_stride(operation, s, tile_units);
     }
     return bytes;
   }
@@ -152,10 +178,11 @@ struct LdmLayout {
   }
   // One extra line: a tile keeps its array's offset from a 4-byte boundary.
   static std::size_t tile_stride(const Operation& operation, int s,
-                                 std::size_t tile_elements) noexcept {
-    return align_up(tile_elements * operation.operands[s].element_bytes,
-                    kLdmAlignment) +
-           kLdmAlignment;
+                                 std::size_t tile_units) noexcept {
+    const Operand& operand = operation.operands[s];
+    const std::size_t units =
+        operand.access == Access::constant ? 1 : tile_units;
+    return align_up(units * operand.unit_bytes, kLdmAlignment) + kLdmAlignment;
   }
 };
 
@@ -179,17 +206,29 @@ struct TileSlot {
   std::size_t first = 0;
   std::size_t segment = 0;
   std::byte* partial = nullptr;  // in main memory; null: there is none
-  std::size_t tile_elements = 0;
+  std::size_t tile_units = 0;
   Channel get, put;
 
-  // place_tiles() sets the addresses of elements [first, first + count).
-  void place_tiles(const Segment& in) noexcept {
+  // place_tiles() sets the addresses of units [first, first + count), and
+  // returns the constants that are not in the slot (bit s: operand s).
+  unsigned place_tiles(const Segment& in) noexcept {
+    unsigned missing = 0;
     std::byte* at = args + LdmLayout::args_bytes(*operation);
     for (int s = 0; s < operation->operand_count; ++s) {
-      main[s] = in.data()[s] + first * operation->operands[s].element_bytes;
-      tiles[s] = at + reinterpret_cast<std::uintptr_t>(main[s]) % 4;
-      at += LdmLayout::tile_stride(*operation, s, tile_elements);
+      const Operand& operand = operation->operands[s];
+      std::byte* address = in.data()[s];
+      if (operand.access != Access::constant) {
+        address += first * operand.unit_bytes;
+      } else if (main[s] != address) {
+        missing |= 1u << s;
+      }
+      main[s] = address;
+      tiles[s] = operand.unit_bytes == 0
+                     ? nullptr
+                     : at + reinterpret_cast<std::uintptr_t>(main[s]) % 4;
+      at += LdmLayout::tile_stride(*operation, s, tile_units);
     }
+    return missing;
   }
 
   // for_words() splits a tile of operand s into the whole 4-byte words in the
@@ -199,7 +238,9 @@ struct TileSlot {
   void for_words(int s, Words words, Edge edge) const {
     std::byte* at = main[s];
     auto* tile = static_cast<std::byte*>(tiles[s]);
-    std::size_t bytes = count * operation->operands[s].element_bytes;
+    const Operand& operand = operation->operands[s];
+    std::size_t bytes = operand.unit_bytes;
+    if (operand.access != Access::constant) bytes *= count;
     const std::size_t head =
         std::min(-reinterpret_cast<std::uintptr_t>(at) % 4, bytes);
     if (head != 0) {
@@ -214,7 +255,7 @@ struct TileSlot {
   }
 };
 
-// PartialSlot is a partial result in LDM. There are two, because the previous
+// PartialSlot is a partial result in LDM. If there are two, the previous
 // one may still be in flight to main memory.
 struct PartialSlot {
   std::byte* memory = nullptr;
@@ -232,7 +273,8 @@ class TileLoop {
            const KernelRow* kernels, Ldm& ldm, Dma& dma, SlaveResult& result)
       : table_(launch.table),
         partials_(launch.partials),
-        tile_bytes_(launch.tile_bytes),
+        limits_{ldm.bytes(), launch.tile_bytes, launch.partials.bytes,
+                launch.scratch_bytes},
         slave_(slave),
         range_(range),
         kernels_(kernels),
@@ -240,7 +282,8 @@ class TileLoop {
         dma_(dma),
         result_(result),
         segment_(range_.begin_segment),
-        element_(range_.begin_element) {}
+        unit_(range_.begin_unit),
+        partial_slot_count_(LdmLayout::partial_slots(partials_.bytes)) {}
 
   void run() {
     allocate();
@@ -274,9 +317,14 @@ class TileLoop {
     std::fill(replies, replies + LdmLayout::kReplies, 0);
     batch_channel_.reply = replies;
     for (int i = 0; i < 2; ++i) {
+      partial_slots_[i].put.reply = replies + 5 + i;
+    }
+    for (int i = 0; i < partial_slot_count_; ++i) {
       partial_slots_[i].memory =
           static_cast<std::byte*>(ldm_.allocate(partials_.bytes));
-      partial_slots_[i].put.reply = replies + 5 + i;
+    }
+    if (limits_.scratch_bytes != 0) {
+      scratch_ = ldm_.allocate(limits_.scratch_bytes);
     }
     // The slots share the rest, because they hold any of the operations.
     const std::size_t half =
@@ -313,30 +361,30 @@ class TileLoop {
   // next_tile() describes the next tile of this slave in `slot`, after the
   // slot's previous put has completed. Returns false if there is none.
   bool next_tile(TileSlot& slot) {
-    for (;; ++segment_, element_ = 0) {
+    for (;; ++segment_, unit_ = 0) {
       const bool last = segment_ == range_.end_segment;
-      if (segment_ > range_.end_segment || (last && range_.end_element == 0)) {
+      if (segment_ > range_.end_segment || (last && range_.end_unit == 0)) {
         return false;
       }
       const Segment& segment = segment_at(segment_);
-      const std::size_t end = last ? range_.end_element : segment.count;
-      if (element_ >= end) {
+      const std::size_t end = last ? range_.end_unit : segment.count;
+      if (unit_ >= end) {
         if (last) return false;
         continue;
       }
       wait(slot.put);
       if (slot.source != segment.operation) load_operation(slot, segment);
       slot.segment = segment_;
-      slot.first = element_;
-      slot.count = std::min(slot.tile_elements, end - element_);
+      slot.first = unit_;
+      slot.count = std::min(slot.tile_units, end - unit_);
       if (partials_.bytes != 0) {
         const Partials::Place place = partials_.place(
-            segment, slot.operation->operand_count, segment_, slave_, element_);
+            segment, slot.operation->operand_count, segment_, slave_, unit_);
         slot.partial = place.slot;
-        slot.count = std::min(slot.count, place.end - element_);
+        slot.count = std::min(slot.count, place.end - unit_);
       }
-      slot.place_tiles(segment);
-      element_ += slot.count;
+      missing_constants_ = slot.place_tiles(segment);
+      unit_ += slot.count;
       return true;
     }
   }
@@ -353,14 +401,17 @@ class TileLoop {
       wait(slot.get);
     }
     slot.kernel = kernels_[slot.operation->kernel].function;
-    slot.tile_elements = LdmLayout::make(*slot.operation, ldm_.bytes(),
-                                         tile_bytes_, partials_.bytes)
-                             .tile_elements;
+    slot.tile_units = LdmLayout::make(*slot.operation, limits_).tile_units;
+    std::fill(slot.main, slot.main + kMaxOperands, nullptr);
   }
 
   void begin_get(TileSlot& slot) {
     for (int s = 0; s < slot.operation->operand_count; ++s) {
-      if (slot.operation->operands[s].access == Access::out) continue;
+      const Access access = slot.operation->operands[s].access;
+      if (access == Access::out) continue;
+      if (access == Access::constant && (missing_constants_ >> s & 1u) == 0) {
+        continue;
+      }
       slot.for_words(
           s,
           [&](std::byte* main, std::byte* tile, std::size_t bytes) {
@@ -374,7 +425,8 @@ class TileLoop {
 
   void begin_put(TileSlot& slot) {
     for (int s = 0; s < slot.operation->operand_count; ++s) {
-      if (slot.operation->operands[s].access == Access::in) continue;
+      const Access access = slot.operation->operands[s].access;
+      if (access == Access::in || access == Access::constant) continue;
       slot.for_words(
           s,
           [&](std::byte* main, std::byte* tile, std::size_t bytes) {
@@ -391,7 +443,7 @@ class TileLoop {
   void begin_partial(std::byte* main) {
     end_partial();
     partial_main_ = main;
-    partial_index_ = 1 - partial_index_;
+    if (partial_slot_count_ == 2) partial_index_ = 1 - partial_index_;
     PartialSlot& slot = partial_slots_[partial_index_];
     wait(slot.put);
     std::memset(slot.memory, 0, partials_.bytes);
@@ -412,6 +464,7 @@ class TileLoop {
     tile.operands = slot.tiles;
     tile.count = slot.count;
     tile.first = slot.first;
+    tile.scratch = scratch_;
     tile.partial = partial_;
     Result result;
     slot.kernel(slot.args, tile, result);
@@ -420,7 +473,7 @@ class TileLoop {
 
   const SegmentTable& table_;
   const Partials& partials_;
-  std::size_t tile_bytes_;
+  LdmLayout::Limits limits_;
   int slave_;
   const SlaveRange& range_;
   const KernelRow* kernels_;
@@ -429,7 +482,9 @@ class TileLoop {
   SlaveResult& result_;
 
   std::size_t segment_;  // the next tile
-  std::size_t element_;
+  std::size_t unit_;
+  unsigned missing_constants_ = 0;  // of the tile last described
+  void* scratch_ = nullptr;
   std::byte* batch_ = nullptr;
   std::size_t batch_begin_ = 0;
   std::size_t batch_end_ = 0;
@@ -437,6 +492,7 @@ class TileLoop {
   TileSlot slots_[2];
   std::byte* partial_main_ = nullptr;
   void* partial_ = nullptr;  // the current one in LDM
+  int partial_slot_count_;
   int partial_index_ = 0;
   PartialSlot partial_slots_[2];
 };

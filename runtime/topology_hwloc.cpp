@@ -7,7 +7,6 @@
 #include <set>
 #include <string>
 
-#include "runtime/cgroup.h"
 #include "runtime/topology.h"
 #include "swamp/error.h"
 
@@ -21,8 +20,8 @@ struct Destroy {
 };
 using Handle = std::unique_ptr<hwloc_topology, Destroy>;
 
-// restrict_to_allowed() leaves the PUs of taskset and the like, where hwloc
-// itself knows those of the cgroup.
+// restrict_to_allowed() removes the PUs that taskset and the like forbid; hwloc
+// itself obeys the cpuset of the cgroup only.
 void restrict_to_allowed(hwloc_topology_t topology) {
   const std::vector<int> pus = allowed_pus();
   hwloc_bitmap_t set = hwloc_bitmap_alloc();
@@ -38,14 +37,14 @@ Handle load() {
     throw Error(SWAMP_OUT_OF_MEMORY, "hwloc_topology_init failed");
   }
   Handle topology(raw);
-  // hwloc itself would fall back to the real machine without a word.
+  // hwloc itself would silently fall back to the real machine.
   const char* synthetic = std::getenv("HWLOC_SYNTHETIC");
   if (synthetic != nullptr && *synthetic != '\0') {
     if (hwloc_topology_set_synthetic(raw, synthetic) != 0) {
-      throw Error(SWAMP_INVALID_ARGUMENT,
-                  "HWLOC_SYNTHETIC: \"" + std::string(synthetic) +
-                      "\" is not a topology; expected one like "
-                      "\"Package:2 Core:4 PU:1\"");
+      throw Error(SWAMP_INVALID_ARGUMENT, "HWLOC_SYNTHETIC: got \"" +
+                                              std::string(synthetic) +
+                                              "\", expected a topology like "
+                                              "\"Package:2 Core:4 PU:1\"");
     }
   }
   if (hwloc_topology_load(raw) != 0) {

@@ -1,5 +1,5 @@
-// The names of the SWAMP_* environment variables, and which names in the
-// environment are misspelt. Header-only, for the program swamp and for
+// The names of the SWAMP_* environment variables, and a search of the
+// environment for misspelt ones. Header-only, for the program swamp and for
 // libswamp_sunway: libswamp itself never prints.
 #ifndef SWAMP_RUNTIME_VARIABLES_H_
 #define SWAMP_RUNTIME_VARIABLES_H_
@@ -25,11 +25,13 @@ inline constexpr const char* kVariables[] = {
     "SWAMP_CHECK_HALT", "SWAMP_CHECK_MAIN_ACCESS", "SWAMP_CHECK_REPORT",
     "SWAMP_CHECK_SCHEDULES", "SWAMP_CHECK_SEED", "SWAMP_CHECK_TIMEOUT",
     "SWAMP_PREDICT",
+    // libswamp_aten
+    "SWAMP_HALF_PRECISION",
     // scripts, the Python package and the benches
     "SWAMP_PEERS_LIBRARY", "SWAMP_TORCH", "SWAMP_TORCH_PYTHON"};
 
-// edit_distance() is the number of insertions, deletions, replacements and
-// swaps of two neighbouring characters that make one text the other.
+// edit_distance() returns the number of insertions, deletions, replacements and
+// swaps of neighbouring characters that turn one text into the other.
 inline std::size_t edit_distance(const std::string& from,
                                  const std::string& to) {
   const std::size_t width = to.size() + 1;
@@ -53,14 +55,14 @@ inline std::size_t edit_distance(const std::string& from,
   return cost.back();
 }
 
-// suggestion() is " (did you mean NAME?)" for the known name that is nearest to
-// a misspelt one, or else contains it; "" if there is none. `prefix` is how
-// many characters all of them begin with.
+// suggestion() returns " (did you mean NAME?)" for the known name that is
+// nearest to a misspelt one or, if none is near, that contains it; "" if there
+// is none. `prefix` is the length of the prefix that all names share.
 template <class Names>
 std::string suggestion(const std::string& misspelt, const Names& known,
                        std::size_t prefix = 0) {
   constexpr std::size_t kLongest = 100;  // the cost grows with the square
-  constexpr std::size_t kShortest = 3;   // of a part that is looked for
+  constexpr std::size_t kShortest = 3;   // of a part to search for
   const std::string own = misspelt.substr(std::min(prefix, misspelt.size()));
   std::string nearest;
   std::size_t smallest = std::max<std::size_t>(own.size() / 3, 1) + 1;
@@ -79,9 +81,9 @@ std::string suggestion(const std::string& misspelt, const Names& known,
   return nearest.empty() ? "" : " (did you mean " + nearest + "?)";
 }
 
-// unknown_variables() are the names in the environment that begin with SWAMP_
-// and are not in kVariables, each with its suggestion. An empty variable counts
-// as unset.
+// unknown_variables() returns the names in the environment that begin with
+// SWAMP_ and are not in kVariables, each with its suggestion. Empty variables
+// count as unset.
 inline std::vector<std::string> unknown_variables() {
   constexpr char kPrefix[] = "SWAMP_";
   constexpr std::size_t kPrefixLength = sizeof kPrefix - 1;
@@ -101,7 +103,7 @@ inline std::vector<std::string> unknown_variables() {
   return unknown;
 }
 
-// unknown_variables_warning() is one line about all of them, or "".
+// unknown_variables_warning() returns a warning of one line, or "".
 inline std::string unknown_variables_warning() {
   std::string names;
   for (const std::string& name : unknown_variables()) {

@@ -10,7 +10,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "slave/block-inl.h"
+#include "slave/batch-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
@@ -39,8 +39,8 @@ HWY_INLINE void count_zeros(const void*, const Tile& tile, Result& result) {
     while (i < count && !is_zero(data[i])) ++i;
     lowest = i;
   };
-  // Whole blocks.
-  std::size_t i = for_each_block(
+  // Whole batches.
+  std::size_t i = for_each_batch(
       data, count, tile.prefetch_bytes, [&](std::size_t at) HWY_ATTR {
         const auto k0 = is_zero(d, data + at);
         const auto k1 = is_zero(d, data + at + lanes);

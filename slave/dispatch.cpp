@@ -1,5 +1,6 @@
 // The dispatch tables: every kernel of the list, for every target this build
-// was compiled for.
+// was compiled for. On Sunway there is one, Highway's SCALAR, and this file is
+// compiled twice: for the master, and for the slaves, which have no libraries.
 #include "slave/kernel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -15,50 +16,50 @@ namespace swamp::slave::HWY_NAMESPACE {
 #include "slave/kernels.inc"
 #undef SWAMP_KERNEL
 
-const KernelRow* kernel_rows() noexcept {
-  static const KernelRow rows[] = {
+constexpr KernelRow kRows[] = {
 #define SWAMP_KERNEL(name, ...) {#name, &name},
 #include "slave/kernels.inc"
 #undef SWAMP_KERNEL
-  };
-  return rows;
-}
+};
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace swamp {
-namespace {
 
-KernelTable table(const char* isa, const KernelRow* rows, std::int64_t target) {
-  return {isa, (hwy::SupportedTargets() & target) != 0, rows};
-}
-
-}  // namespace
+// Whether the CPU can run a target. A slave core has no Highway library to
+// call, and its only target needs no test.
+#ifdef HWY_COMPILE_ONLY_SCALAR
+#define SWAMP_RUNNABLE(target) true
+#else
+#define SWAMP_RUNNABLE(target) ((hwy::SupportedTargets() & (target)) != 0)
+#endif
+#define SWAMP_TABLE(isa, name) \
+  { isa, SWAMP_RUNNABLE(HWY_##name), slave::N_##name::kRows }
 
 KernelTables kernel_tables() noexcept {
   static const KernelTable tables[] = {
 #if HWY_TARGETS & HWY_AVX3
-    table("avx512", slave::N_AVX3::kernel_rows(), HWY_AVX3),
+    SWAMP_TABLE("avx512", AVX3),
 #endif
 #if HWY_TARGETS & HWY_AVX2
-    table("avx2", slave::N_AVX2::kernel_rows(), HWY_AVX2),
+    SWAMP_TABLE("avx2", AVX2),
 #endif
 #if HWY_TARGETS & HWY_SSE4
-    table("sse4", slave::N_SSE4::kernel_rows(), HWY_SSE4),
+    SWAMP_TABLE("sse4", SSE4),
 #endif
 #if HWY_TARGETS & HWY_SSSE3
-    table("ssse3", slave::N_SSSE3::kernel_rows(), HWY_SSSE3),
+    SWAMP_TABLE("ssse3", SSSE3),
 #endif
 #if HWY_TARGETS & HWY_NEON
-    table("neon", slave::N_NEON::kernel_rows(), HWY_NEON),
+    SWAMP_TABLE("neon", NEON),
 #endif
-// g++ 12 cannot compile EMU128 (GCC bug, mended in 12.3) and gets SCALAR.
+// g++ 12 cannot compile EMU128 (a GCC bug, fixed in 12.3) and gets SCALAR.
 #if HWY_TARGETS & HWY_EMU128
-    table("scalar", slave::N_EMU128::kernel_rows(), HWY_EMU128),
+    SWAMP_TABLE("scalar", EMU128),
 #elif HWY_TARGETS & HWY_SCALAR
-    table("scalar", slave::N_SCALAR::kernel_rows(), HWY_SCALAR),
+    SWAMP_TABLE("scalar", SCALAR),
 #endif
   };
   return {tables, sizeof tables / sizeof tables[0]};

@@ -18,25 +18,29 @@ namespace swamp {
 using KernelId = std::uint16_t;
 enum class KernelFamily : std::uint8_t;  // enumerators: slave/kernel_list.h
 
-// What a kernel does with an operand.
-enum class Access : std::uint8_t { in, out, inout };
+// What a kernel does with an operand. A constant is read, and is the same for
+// all units of a segment.
+enum class Access : std::uint8_t { in, out, inout, constant };
 
-// Operand is one array of an operation.
+// Operand is one array of an operation. A unit is what a kernel counts: one
+// element, or one row of a matrix.
 struct Operand {
-  std::uint16_t element_bytes;
+  // Of one unit; of a constant, all of it. 0: the operand is absent, and its
+  // address is null.
+  std::uint32_t unit_bytes;
   Access access;
 };
 
 inline constexpr int kMaxOperands = 6;
 
-// TypedOperand is an operand as slave/kernels.inc writes it: in(kFloat16).
+// TypedOperand is an operand as slave/kernels.inc writes it. in(kFloat16) is
+// one float16 a unit; row(in(kFloat16)) is as many as a row has columns.
 struct TypedOperand {
   Access access;
-  ScalarType type;
+  std::uint8_t type;   // a ScalarType, or kNoScalarType
+  std::uint8_t bytes;  // of one value
+  bool row;
 };
-constexpr TypedOperand in(ScalarType type) { return {Access::in, type}; }
-constexpr TypedOperand out(ScalarType type) { return {Access::out, type}; }
-constexpr TypedOperand inout(ScalarType type) { return {Access::inout, type}; }
 
 inline constexpr int kScalarTypeCount =
     sizeof kFloatFormats / sizeof kFloatFormats[0];
@@ -45,6 +49,43 @@ inline constexpr int kScalarTypeCount =
 inline constexpr std::uint16_t kScalarTypeBytes[kScalarTypeCount] = {
     kFloatFormats[0].bytes, kFloatFormats[1].bytes, kFloatFormats[2].bytes,
     kFloatFormats[3].bytes, kFloatFormats[4].bytes, kFloatFormats[5].bytes};
+// The type of an operand that is not of a ScalarType.
+inline constexpr std::uint8_t kNoScalarType = 0xff;
+
+constexpr TypedOperand typed_operand(Access access, ScalarType type) {
+  return {access, static_cast<std::uint8_t>(type),
+          static_cast<std::uint8_t>(kScalarTypeBytes[type]), false};
+}
+constexpr TypedOperand in(ScalarType type) {
+  return typed_operand(Access::in, type);
+}
+constexpr TypedOperand out(ScalarType type) {
+  return typed_operand(Access::out, type);
+}
+constexpr TypedOperand inout(ScalarType type) {
+  return typed_operand(Access::inout, type);
+}
+// One row that all units of a segment share.
+constexpr TypedOperand constant(ScalarType type) {
+  TypedOperand operand = typed_operand(Access::constant, type);
+  operand.row = true;
+  return operand;
+}
+// So many bytes, the same for all units of a segment.
+constexpr TypedOperand constant_bytes(std::uint8_t bytes) {
+  return {Access::constant, kNoScalarType, bytes, false};
+}
+// What is not of a ScalarType, of so many bytes.
+constexpr TypedOperand in_bytes(std::uint8_t bytes) {
+  return {Access::in, kNoScalarType, bytes, false};
+}
+constexpr TypedOperand out_bytes(std::uint8_t bytes) {
+  return {Access::out, kNoScalarType, bytes, false};
+}
+constexpr TypedOperand row(TypedOperand operand) {
+  operand.row = true;
+  return operand;
+}
 
 // KernelInfo is all that a caller must know of a kernel.
 struct KernelInfo {
@@ -52,10 +93,34 @@ struct KernelInfo {
   KernelId id = 0;
   KernelFamily family = {};
   std::uint8_t operand_count = 0;
-  Operand operands[kMaxOperands] = {};
-  ScalarType types[kMaxOperands] = {};
-  std::uint32_t traffic_bytes = 0;  // read and written for one element
-  std::uint32_t args_bytes = 0;     // a multiple of 4
+  TypedOperand operands[kMaxOperands] = {};
+  std::uint32_t args_bytes = 0;  // a multiple of 4
+
+  // is_by_row() returns whether a unit is a row.
+  constexpr bool is_by_row() const noexcept {
+    for (const TypedOperand& operand : operands) {
+      if (operand.row) return true;
+    }
+    return false;
+  }
+  // unit_bytes() returns the bytes of operand s for rows of `columns`; a kernel
+  // that is not by row ignores them.
+  constexpr std::uint32_t unit_bytes(int s,
+                                     std::size_t columns = 1) const noexcept {
+    return operands[s].bytes *
+           (operands[s].row ? static_cast<std::uint32_t>(columns) : 1u);
+  }
+  // traffic_bytes() returns the bytes read and written for one unit.
+  constexpr std::uint32_t traffic_bytes(
+      std::size_t columns = 1) const noexcept {
+    std::uint32_t bytes = 0;
+    for (int s = 0; s < operand_count; ++s) {
+      const Access access = operands[s].access;
+      if (access == Access::constant) continue;
+      bytes += unit_bytes(s, columns) * (access == Access::inout ? 2u : 1u);
+    }
+    return bytes;
+  }
 };
 
 // args_bytes_of() is the size of arguments as they are transferred by DMA; an
@@ -77,10 +142,7 @@ constexpr KernelInfo kernel_info(
   info.family = family;
   info.args_bytes = args_bytes_of<Args>();
   for (const TypedOperand& operand : operands) {
-    const std::uint16_t bytes = kScalarTypeBytes[operand.type];
-    info.types[info.operand_count] = operand.type;
-    info.operands[info.operand_count++] = {bytes, operand.access};
-    info.traffic_bytes += bytes * (operand.access == Access::inout ? 2u : 1u);
+    info.operands[info.operand_count++] = operand;
   }
   return info;
 }
@@ -89,20 +151,23 @@ constexpr KernelInfo kernel_info(
 // and hints about memory. All positions and hints are here, none are in the
 // arguments.
 struct Tile {
-  void* const* operands = nullptr;  // `count` elements of each operand
-  std::size_t count = 0;            // elements of each operand
-  std::size_t first = 0;            // index in its tensor of the first element
-  // Where the partial result of these elements accumulates; null if the
+  void* const* operands = nullptr;  // `count` units of each operand
+  std::size_t count = 0;            // units: elements, or rows
+  std::size_t first = 0;            // index in its tensor of the first unit
+  // Where the partial result of these units accumulates; null if the
   // operation has none. It is zero before the first tile.
   void* partial = nullptr;
-  // 0: all elements belong to the partial result at `partial`. Otherwise the
-  // tile may hold several grains of its tensor, each of so many elements, and
-  // their partial results are consecutive.
-  std::size_t grain_elements = 0;
+  // 0: all units belong to the partial result at `partial`. Otherwise the tile
+  // may hold several grains of its tensor, each of so many units, and their
+  // partial results are consecutive.
+  std::size_t grain_units = 0;
   // Hint: how far ahead to prefetch operands that are read; 0: not at all.
   std::uint32_t prefetch_bytes = 0;
   // Hint: store operands that are only written past the caches.
   bool non_temporal = false;
+  // Scratch memory of this slave, of as many bytes as the operation has. Its
+  // contents are undefined. null if the operation has none.
+  void* scratch = nullptr;
 };
 
 // Result is the output of a kernel: what it found in one tile.

@@ -4,6 +4,7 @@
 
 #include "slave/kernel.h"
 #include "slave/kernel_args.h"
+#include "slave/row_args.h"
 
 namespace swamp {
 
@@ -18,7 +19,34 @@ enum class KernelFamily : std::uint8_t {
   accumulate,
   sgd,
   sgd_momentum,
-  adam
+  adam,
+  scaled_softmax,
+  scaled_softmax_sum,
+  scaled_softmax_map,
+  scaled_masked_softmax,
+  scaled_masked_softmax_sum,
+  scaled_masked_softmax_map,
+  softmax_backward,
+  softmax_backward_sum,
+  softmax_backward_map,
+  cross_entropy,
+  cross_entropy_parts,
+  cross_entropy_sum,
+  cross_entropy_backward,
+  cross_entropy_backward_map,
+  layer_norm_sum,
+  rms_norm_sum,
+  layer_norm,
+  layer_norm_map,
+  rms_norm,
+  rms_norm_map,
+  layer_norm_backward,
+  layer_norm_backward_sum,
+  layer_norm_backward_map,
+  rms_norm_backward,
+  rms_norm_backward_sum,
+  rms_norm_backward_map,
+  residual_add
 };
 
 namespace slave {
@@ -64,10 +92,12 @@ constexpr KernelGroup kernel_group(KernelFamily family, int operand_count) {
       continue;
     }
     for (int s = 0; s < operand_count; ++s) {
-      group.fits[s][kernel.types[s]] |= 1u << group.count;
+      if (kernel.operands[s].type == kNoScalarType) continue;
+      group.fits[s][kernel.operands[s].type] |= 1u << group.count;
     }
-    if (group.first_fit[kernel.types[0]] == KernelGroup::kNone) {
-      group.first_fit[kernel.types[0]] = static_cast<std::uint8_t>(group.count);
+    std::uint8_t& first = group.first_fit[kernel.operands[0].type];
+    if (first == KernelGroup::kNone) {
+      first = static_cast<std::uint8_t>(group.count);
     }
     group.ids[group.count++] = kernel.id;
   }

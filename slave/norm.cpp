@@ -13,7 +13,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "slave/block-inl.h"
+#include "slave/batch-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
@@ -165,7 +165,7 @@ HWY_NOINLINE void flag_all(const void* tile, std::size_t count,
   using Bits = typename Format::Bits;
   const auto* data = static_cast<const Bits*>(tile);
   const std::size_t i =
-      check_blocks<Bits>(data, count, Format::kExponent, first, 0, result);
+      check_batches<Bits>(data, count, Format::kExponent, first, 0, result);
   flag_nonfinite<Bits>(data + i, count - i, Format::kExponent, first + i,
                        result);
 }
@@ -215,7 +215,7 @@ HWY_INLINE void norm(const void* args, const Tile& tile, Result& result) {
   const std::size_t count = tile.count;
   const std::size_t first = tile.first;
   auto* partial = partial_result<NormPartial>(tile);
-  const std::size_t grain = tile.grain_elements;
+  const std::size_t grain = tile.grain_units;
   if (grain == 0 || first % grain + count <= grain) {
     run_grain<Format>(data, count, first, inv_scale, tile.prefetch_bytes,
                       partial->lanes, result);

@@ -14,7 +14,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "slave/block-inl.h"
+#include "slave/batch-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
@@ -62,8 +62,8 @@ struct Tally {
   std::uint64_t first_nonfinite = 0;
 };
 
-// tally_some() counts elements one by one: those of blocks with inf or nan, and
-// those after the whole blocks.
+// tally_some() counts elements one by one: those of batches with inf or nan,
+// and those after the whole batches.
 template <class F>
 HWY_NOINLINE void tally_some(const typename F::Key* data, std::size_t count,
                              std::uint64_t first, Tally<F>& tally) {
@@ -104,23 +104,23 @@ HWY_INLINE void scan(const void*, const Tile& tile, Result& result) {
   Tally<F> tally;
   auto low = highest;
   auto high = lowest;
-  // Whole blocks.
-  const std::size_t i = for_each_block(
+  // Whole batches.
+  const std::size_t i = for_each_batch(
       data, count, tile.prefetch_bytes, [&](std::size_t at) HWY_ATTR {
-        const Key* block = data + at;
-        const auto k0 = key_at(block);
-        const auto k1 = key_at(block + lanes);
-        const auto k2 = key_at(block + 2 * lanes);
-        const auto k3 = key_at(block + 3 * lanes);
-        const auto block_low = hn::Min(hn::Min(k0, k1), hn::Min(k2, k3));
-        const auto block_high = hn::Max(hn::Max(k0, k1), hn::Max(k2, k3));
+        const Key* batch = data + at;
+        const auto k0 = key_at(batch);
+        const auto k1 = key_at(batch + lanes);
+        const auto k2 = key_at(batch + 2 * lanes);
+        const auto k3 = key_at(batch + 3 * lanes);
+        const auto batch_low = hn::Min(hn::Min(k0, k1), hn::Min(k2, k3));
+        const auto batch_high = hn::Max(hn::Max(k0, k1), hn::Max(k2, k3));
         const auto bad =
-            hn::Or(hn::Lt(block_low, lowest), hn::Gt(block_high, highest));
+            hn::Or(hn::Lt(batch_low, lowest), hn::Gt(batch_high, highest));
         if (HWY_UNLIKELY(!hn::AllFalse(d, bad))) {
-          tally_some<F>(block, 4 * lanes, first + at, tally);
+          tally_some<F>(batch, 4 * lanes, first + at, tally);
         } else {
-          low = hn::Min(low, block_low);
-          high = hn::Max(high, block_high);
+          low = hn::Min(low, batch_low);
+          high = hn::Max(high, batch_high);
         }
       });
   // The rest.

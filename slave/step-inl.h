@@ -9,7 +9,7 @@
 
 #include <hwy/highway.h>
 
-#include "slave/block-inl.h"
+#include "slave/batch-inl.h"
 #include "slave/exact_fma-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -11,7 +11,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "slave/block-inl.h"
+#include "slave/batch-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
@@ -135,7 +135,7 @@ HWY_INLINE void scale_tail(typename Format::Bits* data, std::size_t count,
 #endif
 }
 
-// scale_rest() is what follows the whole blocks.
+// scale_rest() is what follows the whole batches.
 template <class Format, bool kWrite>
 HWY_INLINE void scale_rest(typename Format::Bits* data, std::size_t i,
                            const Tile& tile, typename Format::Float inv_scale,
@@ -164,25 +164,25 @@ HWY_INLINE void unscale(const void* args, const Tile& tile, Result& result) {
   using Bits = typename Format::Bits;
   const typename Scaling<Format>::DB db;
   const std::size_t lanes = hn::Lanes(db);
-  const std::size_t block = block_elements<Bits>();
+  const std::size_t batch = batch_elements<Bits>();
   const float factor = static_cast<const UnscaleArgs*>(args)->inv_scale;
   const auto inv_scale = static_cast<typename Format::Float>(factor);
   const bool finite_scale = std::isfinite(factor);
   Bits* const data = operand<Bits>(tile, 0);
-  // Whole blocks.
-  const std::size_t i = for_each_block(
+  // Whole batches.
+  const std::size_t i = for_each_batch(
       data, tile.count, tile.prefetch_bytes, [&](std::size_t at) HWY_ATTR {
         Bits* const part = data + at;
-        if (HWY_UNLIKELY(block_has_nonfinite(part, Format::kExponent) ||
+        if (HWY_UNLIKELY(batch_has_nonfinite(part, Format::kExponent) ||
                          !finite_scale)) {
-          flag_nonfinite<Bits>(part, block, Format::kExponent, tile.first + at,
+          flag_nonfinite<Bits>(part, batch, Format::kExponent, tile.first + at,
                                result);
-          for (std::size_t k = 0; k < block; k += lanes) {
+          for (std::size_t k = 0; k < batch; k += lanes) {
             const auto x = hn::LoadU(db, part + k);
             hn::StoreU(Scaling<Format>::scale(x, inv_scale), db, part + k);
           }
         } else {
-          for (std::size_t k = 0; k < block; k += lanes) {
+          for (std::size_t k = 0; k < batch; k += lanes) {
             const auto x = hn::LoadU(db, part + k);
             hn::StoreU(Scaling<Format>::scale_finite(x, inv_scale), db,
                        part + k);
@@ -197,8 +197,8 @@ HWY_INLINE void check(const void*, const Tile& tile, Result& result) {
   using Bits = typename Format::Bits;
   Bits* const data = operand<Bits>(tile, 0);
   const std::size_t i =
-      check_blocks<Bits>(data, tile.count, Format::kExponent, tile.first,
-                         tile.prefetch_bytes, result);
+      check_batches<Bits>(data, tile.count, Format::kExponent, tile.first,
+                          tile.prefetch_bytes, result);
   scale_rest<Format, false>(data, i, tile, 1, result);
 }
 

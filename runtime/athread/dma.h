@@ -11,9 +11,8 @@
 
 namespace swamp::runtime::athread {
 
-// Everything that travels is whole 4-byte words, as the machine wants it:
-// tiles, segments, operations and partial results are made so. A length is less
-// than an LDM.
+// The machine transfers whole 4-byte words only; tiles, segments, operations
+// and partial results consist of them. Every length is less than an LDM.
 class AthreadDma {
  public:
   void get(void* ldm, const void* main, std::size_t bytes, Reply* reply) {
@@ -22,7 +21,7 @@ class AthreadDma {
   void put(void* main, const void* ldm, std::size_t bytes, Reply* reply) {
     CRTS_dma_iput(main, const_cast<void*>(ldm), static_cast<int>(bytes), reply);
   }
-  // Of less than a word there is no DMA.
+  // DMA cannot transfer less than a word.
   void load(void* ldm, const void* main, std::size_t bytes) {
     std::memcpy(ldm, main, bytes);
   }

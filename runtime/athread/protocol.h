@@ -15,14 +15,14 @@ inline constexpr int kMaxGroups = 6;
 inline constexpr int kSlavesPerGroup = 64;
 inline constexpr int kMaxSlaves = kMaxGroups * kSlavesPerGroup;
 
-// Greeting describes a slave, in a line of main memory of its own.
+// Greeting describes a slave. Each has its own line of main memory.
 struct alignas(kLdmAlignment) Greeting {
   std::uint32_t present = 0;
-  std::uint32_t ldm_bytes = 0;  // that ldm_malloc() would give
+  std::uint32_t ldm_bytes = 0;  // that ldm_malloc() can allocate
 };
 
-// GreetingCall asks every slave for its greeting, at
-// core group * kSlavesPerGroup + slave.
+// GreetingCall makes every slave write its greeting to
+// greetings[core group * kSlavesPerGroup + slave].
 struct GreetingCall {
   Greeting* greetings;
 };
@@ -35,8 +35,8 @@ struct LaunchCall {
   std::int32_t slave_cores = 0;
 };
 
-// Slaves clear the result of a part before they run it. A part whose result
-// still has this first segment after the join was not run.
+// The first segment of a result that no slave has written: a slave resets the
+// result of a part before it runs the part.
 inline constexpr std::uint64_t kNotRun = SlaveResult::kNone - 1;
 
 }  // namespace swamp::runtime::athread

@@ -1,6 +1,6 @@
-// The slaves' side of the athread backend, compiled by `swcc -mslave`, as the
-// vendor's compiler would: C++17 of GCC 7, no exceptions, no virtual calls,
-// nothing of the C++ library that is code.
+// The code of backend athread that runs on the slaves. It is compiled by
+// `swcc -mslave` or the vendor's compiler: C++17 of GCC 7, without exceptions,
+// virtual calls and compiled code of the C++ library.
 #include <slave.h>
 
 #include <cstddef>
@@ -17,8 +17,8 @@
 namespace swamp::runtime::athread {
 namespace {
 
-// Frame lies in LDM, not on the stack: if a program is started without `-b`,
-// stacks lie in main memory, which is no target for DMA.
+// Frame is in LDM and not on the stack, because the stacks of a program that
+// was started without `-b` are in main memory, which DMA cannot write.
 struct Frame {
   LaunchCall call;
   SlaveRange range;

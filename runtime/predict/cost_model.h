@@ -1,23 +1,106 @@
-// What counted traffic costs on SW26010-Pro. The model knows nothing of
-// computation, and nothing of spawn and join, which nobody has measured.
+// The cost of DMA on SW26010-Pro: traffic, counted transfer by transfer, and
+// the cycles that it takes. Computation, spawn and join are not part of the
+// model. Inline, because libswamp (swamp predict) and libswamp_sunway
+// (SWAMP_PREDICT=1) share it and neither links the other.
 #ifndef SWAMP_RUNTIME_PREDICT_COST_MODEL_H_
 #define SWAMP_RUNTIME_PREDICT_COST_MODEL_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
-
-#include "runtime/predict/traffic.h"
 
 namespace swamp::predict {
 
+inline constexpr std::uint64_t kLineBytes = 128;
+
+// Lines counts the lines of main memory that a transfer touches. A line is the
+// smallest unit that the memory reads or writes.
+struct Lines {
+  std::uint64_t touched = 0;
+  std::uint64_t whole = 0;  // covered completely
+
+  std::uint64_t partial() const noexcept { return touched - whole; }
+  void add(const Lines& more) noexcept {
+    touched += more.touched;
+    whole += more.whole;
+  }
+};
+
+inline Lines lines_of(std::uint64_t address, std::uint64_t bytes) noexcept {
+  if (bytes == 0) return {};
+  const std::uint64_t end = address + bytes;
+  const std::uint64_t first = (address + kLineBytes - 1) / kLineBytes;
+  const std::uint64_t last = end / kLineBytes;
+  return {(end + kLineBytes - 1) / kLineBytes - address / kLineBytes,
+          last > first ? last - first : 0};
+}
+
+inline Lines lines_of(const void* address, std::size_t bytes) noexcept {
+  return lines_of(reinterpret_cast<std::uintptr_t>(address), bytes);
+}
+
+// Cycles of one transfer while the memory is idle, measured on SW39000
+// (shared/reference/sunway.md, 6).
+inline std::uint64_t get_cycles(const Lines& lines) noexcept {
+  return lines.touched == 1 ? 441 : 470 + lines.touched * 727 / 100;
+}
+inline std::uint64_t put_cycles(const Lines& lines) noexcept {
+  const bool ragged = lines.partial() != 0 && lines.touched > 1;
+  return 235 + lines.touched * 685 / 100 + (ragged ? 125 : 0);
+}
+
+// Cycles of a direct load or store of main memory. Not measured; published
+// numbers are 300 to 800.
+inline constexpr std::uint64_t kDirectCycles = 500;
+
+// Traffic is what one slave transferred.
+struct Traffic {
+  std::uint64_t get_requests = 0, put_requests = 0;
+  std::uint64_t get_bytes = 0, put_bytes = 0;
+  std::uint64_t lines_read = 0, lines_full = 0, lines_partial = 0;
+  std::uint64_t get_latency = 0, put_latency = 0;  // cycles, one at a time
+  std::uint64_t direct_loads = 0, direct_stores = 0;
+
+  void get(std::uint64_t bytes, const Lines& lines) noexcept {
+    ++get_requests;
+    get_bytes += bytes;
+    lines_read += lines.touched;
+    get_latency += get_cycles(lines);
+  }
+  void put(std::uint64_t bytes, const Lines& lines) noexcept {
+    ++put_requests;
+    put_bytes += bytes;
+    lines_full += lines.whole;
+    lines_partial += lines.partial();
+    put_latency += put_cycles(lines);
+  }
+  // In words of 8 bytes.
+  void load(std::uint64_t bytes) noexcept { direct_loads += (bytes + 7) / 8; }
+  void store(std::uint64_t bytes) noexcept { direct_stores += (bytes + 7) / 8; }
+  void add(const Traffic& more) noexcept {
+    get_requests += more.get_requests;
+    put_requests += more.put_requests;
+    get_bytes += more.get_bytes;
+    put_bytes += more.put_bytes;
+    lines_read += more.lines_read;
+    lines_full += more.lines_full;
+    lines_partial += more.lines_partial;
+    get_latency += more.get_latency;
+    put_latency += more.put_latency;
+    direct_loads += more.direct_loads;
+    direct_stores += more.direct_stores;
+  }
+};
+
 inline constexpr double kHertz = 2.25e9;
 
-// GroupTraffic is that of the slaves of a core group, who share one memory
-// controller.
+// GroupTraffic is the traffic of the slaves of a core group, which share one
+// memory controller.
 struct GroupTraffic {
   Traffic all;
-  std::uint64_t slowest = 0;    // cycles of a slave, one transfer at a time
-  std::uint64_t most_gets = 0;  // of one slave
+  // The largest of any slave: cycles, one transfer at a time, and gets.
+  std::uint64_t slowest = 0;
+  std::uint64_t most_gets = 0;
   std::uint64_t readers = 0, writers = 0;  // slaves
 
   void add(const Traffic& slave) noexcept {
@@ -31,12 +114,12 @@ struct GroupTraffic {
   }
 };
 
-// Measured on SW39000 (shared/reference/sunway.md, 2.2 and 6), in cycles: what
-// the controller takes for a line read, and for one written in part.
+// Cycles of the controller for a line that is read, and for one that is written
+// in part; measured on SW39000 (shared/reference/sunway.md, 2.2 and 6).
 inline constexpr double kReadLine = 6.03;
 inline constexpr double kPartialLine = 50.0;
 
-// A line written whole costs more where many write at once.
+// A line that is written completely costs more if many slaves write.
 inline double whole_line(std::uint64_t writers) noexcept {
   constexpr double kFew = 6.2;  // up to 16 slaves
   constexpr double kAll = 8.15;
@@ -45,8 +128,8 @@ inline double whole_line(std::uint64_t writers) noexcept {
   return kFew + (kAll - kFew) * more;
 }
 
-// get_wait() is how long a get is on its way beside the controller's work; what
-// one slave alone waits is in get_cycles().
+// get_wait() is the latency of a get, without the controller's work, if several
+// slaves read. For one slave alone it is part of get_cycles().
 inline double get_wait(std::uint64_t readers) noexcept {
   if (readers < 2) return 0;
   const double others = std::min(static_cast<double>(readers - 1), 63.0);
@@ -54,8 +137,8 @@ inline double get_wait(std::uint64_t readers) noexcept {
 }
 
 struct Cycles {
-  // While data travel the slaves issue the next transfers: the controller never
-  // waits.
+  // The slaves issue the next transfers in time, so that the controller is
+  // never idle.
   double overlapped = 0;
   double one_after_another = 0;  // every get is waited for before the next
 };

@@ -1,11 +1,150 @@
+#include "runtime/predict/predictor.h"
+
+#include <algorithm>
+#include <cstring>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "runtime/machine_impl.h"
-#include "runtime/predict/counting_backend.h"
-#include "swamp/error.h"
+#include "runtime/tile_loop.h"
 #include "swamp/predict.h"
+
+namespace swamp::runtime {
+namespace {
+
+// CountingDma transfers only what the tile loop or, after the join, the master
+// reads: segments, operations, arguments, partial results. All other addresses
+// are those of operands, which need not exist.
+class CountingDma {
+ public:
+  CountingDma(const Launch& launch, predict::Traffic& traffic) noexcept
+      : table_(launch.table),
+        segments_{launch.table.base, launch.table.count * launch.table.stride},
+        partials_{launch.partials.base,
+                  launch.partials.slots * launch.partials.bytes},
+        traffic_(traffic) {}
+
+  void get(void* ldm, const void* main, std::size_t bytes,
+           Reply* reply) noexcept {
+    if (is_operation(main)) {
+      // Its address on the caller's stack varies. Counted as aligned to a line,
+      // so that every run counts the same.
+      traffic_.get(bytes, predict::lines_of(std::uint64_t{0}, bytes));
+      std::memcpy(ldm, main, bytes);
+    } else {
+      traffic_.get(bytes, predict::lines_of(main, bytes));
+      if (segments_.contains(main)) std::memcpy(ldm, main, bytes);
+    }
+    ++*reply;
+  }
+  void put(void* main, const void* ldm, std::size_t bytes,
+           Reply* reply) noexcept {
+    traffic_.put(bytes, predict::lines_of(main, bytes));
+    if (partials_.contains(main)) std::memcpy(main, ldm, bytes);
+    ++*reply;
+  }
+  void wait(const Reply*, Reply) noexcept {}
+  void load(void*, const void*, std::size_t bytes) noexcept {
+    traffic_.load(bytes);
+  }
+  void store(void*, const void*, std::size_t bytes) noexcept {
+    traffic_.store(bytes);
+  }
+
+ private:
+  struct Range {
+    const std::byte* begin;
+    std::size_t bytes;
+    bool contains(const void* address) const noexcept {
+      return reinterpret_cast<std::uintptr_t>(address) -
+                 reinterpret_cast<std::uintptr_t>(begin) <
+             bytes;
+    }
+  };
+  // is_operation() returns whether an operation or its arguments begin there.
+  bool is_operation(const void* address) const noexcept {
+    for (std::size_t i = 0; i < table_.operation_count; ++i) {
+      const Operation& operation = table_.operations[i];
+      if (address == &operation || address == operation.args) return true;
+    }
+    return false;
+  }
+
+  const SegmentTable& table_;
+  Range segments_;
+  Range partials_;
+  predict::Traffic& traffic_;
+};
+
+void do_nothing(const void*, const Tile&, Result&) {}
+
+// idle_kernels() is a kernel table for the launch in which every kernel does
+// nothing.
+std::vector<KernelRow> idle_kernels(const Launch& launch) {
+  KernelId last = 0;
+  for (std::size_t i = 0; i < launch.table.operation_count; ++i) {
+    last = std::max(last, launch.table.operations[i].kernel);
+  }
+  return std::vector<KernelRow>(std::size_t{last} + 1, {"idle", &do_nothing});
+}
+
+void add(predict::Cycles& all, const predict::Cycles& more) noexcept {
+  all.overlapped += more.overlapped;
+  all.one_after_another += more.one_after_another;
+}
+
+}  // namespace
+
+void CountingBackend::record_tiles(const Launch& launch) {
+  for (std::size_t i = 0; i < launch.table.operation_count; ++i) {
+    if ((launch.table.operations_used >> i & 1u) == 0) continue;
+    const Operation& operation = launch.table.operations[i];
+    std::size_t widest = 0;
+    for (int s = 0; s < operation.operand_count; ++s) {
+      widest = std::max<std::size_t>(widest, operation.operands[s].unit_bytes);
+    }
+    const LdmLayout layout = LdmLayout::make(
+        operation, {launch.ldm_bytes, launch.tile_bytes, launch.partials.bytes,
+                    launch.scratch_bytes});
+    tile_bytes_ = std::max(tile_bytes_, layout.tile_units * widest);
+  }
+}
+
+void CountingBackend::run(const Launch& launch) {
+  const std::vector<KernelRow> kernels = idle_kernels(launch);
+  std::vector<predict::GroupTraffic> traffic(groups_.size());
+  std::vector<std::uint64_t> slaves(groups_.size());
+  for (int slave = 0; slave < launch.slaves; ++slave) {
+    SlaveResult& result = launch.results[slave];
+    result = SlaveResult{};
+    Ldm ldm = launch.arenas->arena(0, launch.ldm_bytes);
+    predict::Traffic own;
+    CountingDma dma(launch, own);
+    TileLoop<CountingDma>(launch, slave, launch.ranges[slave], kernels.data(),
+                          ldm, dma, result)
+        .run();
+    const auto group =
+        static_cast<std::size_t>(slave / launch.slaves_per_group);
+    traffic[group].add(own);
+    ++slaves[group];
+  }
+  predict::Cycles slowest;
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    const predict::Cycles cycles = predict::cycles_of(traffic[i]);
+    groups_[i].traffic.add(traffic[i].all);
+    groups_[i].slaves = std::max(groups_[i].slaves, slaves[i]);
+    add(groups_[i].cycles, cycles);
+    slowest.overlapped = std::max(slowest.overlapped, cycles.overlapped);
+    slowest.one_after_another =
+        std::max(slowest.one_after_another, cycles.one_after_another);
+  }
+  add(cycles_, slowest);
+  ++launches_;
+  if (launch.slaves > 1) ++spawns_;
+  record_tiles(launch);
+}
+
+}  // namespace swamp::runtime
 
 namespace swamp {
 namespace {

@@ -1,4 +1,4 @@
-// What is the athread backend's alone: who runs what.
+// Backend athread: what runs on the slave cores, and what on the master.
 #include <athread.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -19,8 +19,8 @@ void SLAVE_FUN(test_give_ldm)(void*);
 namespace swamp::test {
 namespace {
 
-// sides() is what kSide says of `count` elements on a machine of so many
-// slaves.
+// sides() returns the result of kSide for `count` elements on a machine of so
+// many slaves.
 std::vector<std::uint32_t> sides(std::uint32_t slaves, std::size_t count) {
   Machine machine(machine_config("athread", "view", slaves));
   const Operation operation(kSide, nullptr);
@@ -36,7 +36,7 @@ std::ptrdiff_t count_of(const std::vector<std::uint32_t>& all,
   return std::count(all.begin(), all.end(), value);
 }
 
-// Also more slaves than there are slave cores: they take turns.
+// Also more slaves than slave cores, which then run several each.
 TEST(AthreadTest, SlavesRunTheJob) {
   for (const std::uint32_t slaves : {2u, 64u, 384u, 1000u}) {
     EXPECT_EQ(count_of(sides(slaves, 50000), 1), 50000) << slaves;
@@ -47,8 +47,8 @@ TEST(AthreadTest, AJobOfOneSlaveIsTheMasters) {
   EXPECT_EQ(count_of(sides(1, 50000), 0), 50000);
 }
 
-// A child must not find the lock of the slaves held by a thread that it does
-// not have.
+// A child must not inherit a locked mutex of the slaves from a thread that does
+// not exist there.
 TEST(AthreadTest, AForkWaitsForTheSlaves) {
   sides(64, 1000);
   std::atomic<bool> done{false};
@@ -73,9 +73,9 @@ TEST(AthreadTest, AForkWaitsForTheSlaves) {
   EXPECT_EQ(good, 20);
 }
 
-// What the program's own code holds of an LDM is not swamp's.
+// swamp does not use LDM that the program's own code has allocated.
 TEST(AthreadTest, TheMasterRunsThePartsOfSlavesWithoutLdm) {
-  sides(2, 1000);  // swamp has asked how much there is
+  sides(2, 1000);  // swamp has measured the LDM
   athread_spawn_cgs(SLAVE_FUN(test_take_ldm), nullptr);
   athread_join_cgs();
   const std::vector<std::uint32_t> without = sides(4, 40000);

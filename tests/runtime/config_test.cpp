@@ -33,8 +33,8 @@ class Env {
   std::map<std::string, std::string> old_;
 };
 
-// Where slaves are no threads of the host, the machine is theirs and transfers
-// are real.
+// If slaves are not threads of the host, the default machine is a Sunway and
+// transfers are real.
 bool is_athread() { return test::backends().front() == "athread"; }
 std::string default_name() { return is_athread() ? "sw26010pro" : "host"; }
 
@@ -101,7 +101,8 @@ TEST(ConfigTest, BadEnvironment) {
     const Env env(Env::Values{{bad.variable, bad.value}});
     EXPECT_TRUE(test::has_words(
         test::error_of([] { Machine machine; }),
-        {std::string(bad.variable) + ": \"" + bad.value + "\"", bad.expected}));
+        {std::string(bad.variable) + ": got \"" + bad.value + "\", expected ",
+         bad.expected}));
   }
 }
 
@@ -110,12 +111,12 @@ TEST(ConfigTest, WhatThisBuildLacksIsUnsupported) {
   config.backend = is_athread() ? "openmp" : "athread";
   EXPECT_TRUE(test::has_words(
       test::error_of([&] { Machine machine(config); }, SWAMP_UNSUPPORTED),
-      {"config.backend: \"" + config.backend + "\"", "serial"}));
+      {"config.backend: got \"" + config.backend + "\"", "serial"}));
   config = {};
   config.isa = "neon";  // known, but not among this test's kernels
   EXPECT_TRUE(test::has_words(
       test::error_of([&] { Machine machine(config); }, SWAMP_UNSUPPORTED),
-      {"config.isa: \"neon\"", "first, second"}));
+      {"config.isa: got \"neon\"", "first, second"}));
 }
 
 TEST(ConfigTest, TooManySlaves) {
@@ -131,7 +132,7 @@ TEST(ConfigTest, DefaultMachineForgetsAFailure) {
     const Env env(Env::Values{{"SWAMP_BACKEND", "omp"}});
     EXPECT_TRUE(
         test::has_words(test::error_of([] { Machine::default_machine(); }),
-                        {"SWAMP_BACKEND: \"omp\"", "serial"}));
+                        {"SWAMP_BACKEND: got \"omp\"", "serial"}));
   }
   Machine& machine = Machine::default_machine();
   EXPECT_EQ(&Machine::default_machine(), &machine);

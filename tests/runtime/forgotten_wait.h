@@ -1,4 +1,5 @@
-// A bug: from the fourth transfer of a reply word on, the wait is for one less.
+// A bug: from the fourth transfer of a reply word on, one too few is waited
+// for.
 #include <slave.h>
 
 #undef CRTS_dma_wait_value

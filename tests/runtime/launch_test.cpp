@@ -115,7 +115,7 @@ TEST(LaunchTest, OddEdgesAreNotRoundedIntoTheNeighbour) {
 }
 
 // Bytes begin and end anywhere in a word, also twice in one word, and every
-// slave leaves a partial result for each segment it met.
+// slave writes a partial result for each of its segments.
 TEST(LaunchTest, BytesAnywhereAndPartialResults) {
   const std::size_t before = runtime::report_count();
   for_each_machine(4096, [](Machine& machine) {
@@ -152,10 +152,10 @@ TEST(LaunchTest, BytesAnywhereAndPartialResults) {
       const runtime::SlaveRange& range = ranges[static_cast<std::size_t>(s)];
       for (std::size_t t = range.begin_segment; t <= range.end_segment; ++t) {
         const std::size_t begin =
-            t == range.begin_segment ? range.begin_element : 0;
+            t == range.begin_segment ? range.begin_unit : 0;
         if (t == arrays.size()) break;
         const std::size_t end =
-            t == range.end_segment ? range.end_element : counts[t];
+            t == range.end_segment ? range.end_unit : counts[t];
         if (begin >= end) continue;
         sums[t] += *reinterpret_cast<std::uint64_t*>(partials.slot(t, s));
       }
@@ -175,6 +175,57 @@ TEST(LaunchTest, BytesAnywhereAndPartialResults) {
   EXPECT_EQ(runtime::report_count(), before);
 }
 
+// Segments of rows with constants of their own, one shared by two segments.
+TEST(LaunchTest, RowsConstantsAndScratch) {
+  const std::size_t before = runtime::report_count();
+  // 20001 columns: operands of more than 65535 bytes a unit.
+  for (const std::uint32_t columns : {1u, 3u, 17u, 64u, 1000u, 20001u}) {
+    for_each_machine(std::size_t{1} << 20, [&](Machine& machine) {
+      const RowArgs args{columns};
+      Operation operation(kRows, &args, columns);
+      operation.scratch_bytes = columns * sizeof(std::uint32_t);
+      // The LDM of backend athread is never larger than the hardware's.
+      if (!runtime::ldm_need(machine.impl(), operation, 0).fits()) {
+        EXPECT_EQ(machine.info().chosen.backend, "athread");
+        return;
+      }
+      TestList list(operation);
+      std::vector<std::uint32_t> constants(2 * columns);
+      std::iota(constants.begin(), constants.end(), 1u << 20);
+      struct Matrix {
+        std::vector<std::uint16_t> in;
+        std::vector<std::uint64_t> value;
+        std::vector<std::uint32_t> out;
+        const std::uint32_t* constant;
+      };
+      std::vector<Matrix> matrices;
+      const std::size_t all_rows[] = {5, 0, 1, 40};
+      for (std::size_t m = 0; m < 4; ++m) {
+        const std::size_t rows = columns > 1000 ? all_rows[m] % 4 : all_rows[m];
+        matrices.push_back({std::vector<std::uint16_t>(rows * columns),
+                            std::vector<std::uint64_t>(rows),
+                            std::vector<std::uint32_t>(rows * columns),
+                            constants.data() + (m == 3 ? columns : 0)});
+        Matrix& matrix = matrices.back();
+        std::iota(matrix.in.begin(), matrix.in.end(), std::uint16_t{7});
+        std::iota(matrix.value.begin(), matrix.value.end(), 99u);
+        list.add(rows,
+                 {matrix.in.data(), const_cast<std::uint32_t*>(matrix.constant),
+                  matrix.value.data(), matrix.out.data()});
+      }
+      run(machine, list);
+      for (const Matrix& matrix : matrices) {
+        for (std::size_t i = 0; i < matrix.out.size(); ++i) {
+          ASSERT_EQ(matrix.out[i], matrix.in[i] + matrix.constant[i % columns] +
+                                       matrix.value[i / columns])
+              << columns << " " << i;
+        }
+      }
+    });
+  }
+  EXPECT_EQ(runtime::report_count(), before);
+}
+
 TEST(LaunchTest, TooLittleLdmIsAnErrorBeforeTheFirstWrite) {
   for (const std::string transfer : {"copy", "check"}) {
     Machine machine(machine_config("serial", transfer, 4, 1024));
@@ -183,8 +234,9 @@ TEST(LaunchTest, TooLittleLdmIsAnErrorBeforeTheFirstWrite) {
     std::vector<std::uint32_t> data(100, 1);
     TestList list(operation);
     list.add(100, {data.data()});
-    EXPECT_TRUE(has_words(error_of([&] { run(machine, list); }),
-                          {"kernel add asks for ", "a slave has 1024 "}));
+    EXPECT_TRUE(has_words(
+        error_of([&] { run(machine, list); }),
+        {"SWAMP_LDM_BYTES: got 1024, expected at least ", "for kernel add"}));
     EXPECT_EQ(data, std::vector<std::uint32_t>(100, 1));
   }
 }

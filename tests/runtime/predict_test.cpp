@@ -1,5 +1,5 @@
-// Counted traffic: lines, the cost model, and that a machine which only counts
-// counts what a machine that works transfers.
+// Counted traffic: lines, the cost model, and that a counting machine counts
+// what a computing machine transfers.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -7,7 +7,7 @@
 
 #include "runtime/dma.h"
 #include "runtime/predict/cost_model.h"
-#include "runtime/predict/counting_backend.h"
+#include "runtime/predict/predictor.h"
 #include "runtime/tile_loop.h"
 #include "tests/runtime/test_kernels.h"
 
@@ -63,7 +63,7 @@ TEST(PredictTest, WorkedCheck) {
   EXPECT_NEAR(cycles(4).overlapped, 17.7e6, 0.8e6);
 }
 
-// One slave waits for each of its transfers, and the memory for nobody.
+// One slave waits for each of its transfers; the memory is idle meanwhile.
 TEST(PredictTest, OneSlaveIsBoundByLatency) {
   predict::GroupTraffic group;
   Traffic slave;
@@ -77,8 +77,8 @@ TEST(PredictTest, OneSlaveIsBoundByLatency) {
   EXPECT_EQ(group.slowest, 441 + 241 + 3 * predict::kDirectCycles);
 }
 
-// LoggingDma is CopyDma that counts. Operations lie anywhere, and are counted
-// as if on a line.
+// LoggingDma is CopyDma that counts. Operations may have any address and are
+// counted as if aligned to a line.
 class LoggingDma {
  public:
   LoggingDma(const Operation* operation, Traffic& traffic)
@@ -123,7 +123,8 @@ void expect_equal(const Traffic& a, const Traffic& b) {
   EXPECT_EQ(a.direct_stores, b.direct_stores);
 }
 
-// A widening operation with odd edges, cut anywhere, on few and many slaves.
+// A widening operation with odd edges, divided anywhere, on few and many
+// slaves.
 TEST(PredictTest, CountsWhatAWorkingMachineTransfers) {
   for (const std::uint32_t slaves : {1u, 3u, 64u}) {
     Machine machine(test::machine_config("serial", "copy", slaves, 4096));
@@ -163,7 +164,7 @@ TEST(PredictTest, CountsWhatAWorkingMachineTransfers) {
                            impl.kernels->rows, ldm, dma, launch.results[slave])
           .run();
     }
-    EXPECT_EQ(sum[1], in[1]);  // it did work
+    EXPECT_EQ(sum[1], in[1]);  // computed
     EXPECT_GT(worked.direct_loads, 0u);
 
     std::fill(std::begin(out), std::end(out), 0);
@@ -171,7 +172,7 @@ TEST(PredictTest, CountsWhatAWorkingMachineTransfers) {
     const CountingBackend& counter = *backend;
     impl.backend = std::move(backend);
     run(impl, launch, arenas);
-    EXPECT_EQ(out[1], 0u);  // and this did not
+    EXPECT_EQ(out[1], 0u);  // not computed
     Traffic counted;
     std::uint64_t used = 0;
     for (const CountingBackend::Group& group : counter.groups()) {

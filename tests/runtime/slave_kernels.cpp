@@ -54,15 +54,33 @@ void tally(const void* args, const Tile& tile, Result&) {
   }
 }
 
+void rows(const void* args, const Tile& tile, Result&) {
+  const std::size_t columns = static_cast<const test::RowArgs*>(args)->columns;
+  const auto* in = static_cast<const std::uint16_t*>(tile.operands[0]);
+  const auto* constant = static_cast<const std::uint32_t*>(tile.operands[1]);
+  const auto* value = static_cast<const std::uint64_t*>(tile.operands[2]);
+  auto* out = static_cast<std::uint32_t*>(tile.operands[3]);
+  auto* scratch = static_cast<std::uint32_t*>(tile.scratch);
+  for (std::size_t r = 0; r < tile.count; ++r) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      scratch[c] = in[r * columns + c] + constant[c] +
+                   static_cast<std::uint32_t>(value[r]);
+    }
+    std::copy(scratch, scratch + columns, out + r * columns);
+  }
+}
+
 // By id.
-constexpr KernelRow kRows[test::kKernelCount] = {
+constexpr KernelRow kTableRows[test::kKernelCount] = {
     {test::kAdd.name, &add},
     {test::kWiden.name, &widen},
     {test::kEnvironment.name, &environment},
     {test::kTally.name, &tally},
-    {test::kSide.name, &side}};
-constexpr KernelTable kTables[] = {
-    {"first", true, kRows}, {"absent", false, kRows}, {"second", true, kRows}};
+    {test::kSide.name, &side},
+    {test::kRows.name, &rows}};
+constexpr KernelTable kTables[] = {{"first", true, kTableRows},
+                                   {"absent", false, kTableRows},
+                                   {"second", true, kTableRows}};
 
 }  // namespace
 

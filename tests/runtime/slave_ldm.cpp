@@ -1,5 +1,5 @@
-// Code of a program beside swamp's: slave 1 of core group 0 holds its LDM from
-// one launch to the next.
+// Code of the program, not of swamp: slave 1 of core group 0 keeps its LDM
+// allocated between launches.
 #include <slave.h>
 
 #include <cstddef>

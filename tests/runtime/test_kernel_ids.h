@@ -17,7 +17,7 @@ struct NoArgs {};
 
 constexpr KernelFamily kNoFamily{};
 
-// Integers stand in for floats of their size.
+// Operands are integers of the size of floats.
 // add: data = data + value; flags elements that were kFlagged.
 inline constexpr KernelInfo kAdd =
     kernel_info<Args>("add", 0, kNoFamily, {inout(kFloat32)});
@@ -28,14 +28,24 @@ inline constexpr KernelInfo kWiden = kernel_info<Args>(
 // floating-point environment.
 inline constexpr KernelInfo kEnvironment =
     kernel_info<NoArgs>("environment", 2, kNoFamily, {out(kFloat32)});
-// tally: bytes; adds value to each, and the sum of what was there to the
+// tally: bytes; adds value to each, and the sum of the old values to the
 // partial result, a uint64.
 inline constexpr KernelInfo kTally =
     kernel_info<Args>("tally", 3, kNoFamily, {inout(kFloat8E5M2)});
 // side: sets the elements to 1 in code that swcc compiled for slaves, else 0.
 inline constexpr KernelInfo kSide =
     kernel_info<NoArgs>("side", 4, kNoFamily, {out(kFloat32)});
-inline constexpr int kKernelCount = 5;
+// rows: a row of uint16, a row of uint32 that is constant, a uint64 for each
+// row, a row of uint32: out = in + constant + low word of the row's uint64. The
+// sum lies in scratch memory, of 4 bytes a column, before it is stored.
+struct RowArgs {
+  std::uint32_t columns;
+};
+inline constexpr KernelInfo kRows =
+    kernel_info<RowArgs>("rows", 5, kNoFamily,
+                         {row(in(kBFloat16)), constant(kFloat32), in_bytes(8),
+                          row(out(kFloat32))});
+inline constexpr int kKernelCount = 6;
 
 }  // namespace swamp::test
 

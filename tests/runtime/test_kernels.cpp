@@ -1,6 +1,6 @@
 #include "tests/runtime/test_kernels.h"
 
-#include "runtime/config.h"
+#include "runtime/machine_impl.h"
 
 namespace swamp {
 namespace test {
@@ -38,7 +38,7 @@ std::vector<runtime::SlaveRange> TestList::split(int slaves) const {
     }
     element += share;
     range.end_segment = segment;
-    range.end_element = element;
+    range.end_unit = element;
     ranges.push_back(range);
   }
   return ranges;

@@ -23,7 +23,7 @@ class TestList {
 
   void add(std::size_t count, std::initializer_list<void*> data);
   runtime::SegmentTable table() const;
-  // split() cuts the list into `slaves` ranges of as equal a count as can be.
+  // split() divides the list into `slaves` ranges of nearly equal counts.
   std::vector<runtime::SlaveRange> split(int slaves) const;
 
  private:
@@ -36,7 +36,7 @@ MachineConfig machine_config(const std::string& backend,
                              const std::string& transfer, std::uint32_t slaves,
                              std::size_t ldm_bytes = 0);
 
-// run() takes `list` over `machine` and returns the results of its slaves.
+// run() launches `list` on `machine` and returns the results of its slaves.
 std::vector<runtime::SlaveResult> run(Machine& machine, const TestList& list,
                                       runtime::Partials partials = {});
 

@@ -1,5 +1,5 @@
-// What a spawn owes its caller: its threads, its floating-point environment,
-// its right to call from anywhere.
+// A spawn uses the caller's threads and floating-point environment, and may be
+// called by any thread, also inside parallel regions and after fork().
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -57,7 +57,7 @@ TEST(ThreadsTest, EverySlaveHasTheCallersFloatEnvironment) {
     runtime::write_float_environment(own);
     EXPECT_EQ(after, wanted);
     EXPECT_EQ(data, std::vector<std::uint32_t>(8, wanted));
-    // The threads have theirs back.
+    // The threads have their own again.
     run(machine, list);
     EXPECT_EQ(data,
               std::vector<std::uint32_t>(8, static_cast<std::uint32_t>(own)));
@@ -90,14 +90,14 @@ TEST(ThreadsTest, WorksInAForkedChild) {
   for (const std::string& backend : backends()) {
     SCOPED_TRACE(backend);
     Machine machine(machine_config(backend, "copy", 4));
-    ASSERT_EQ(sum_of(machine, 50000), 50000u);  // the pool is up
+    ASSERT_EQ(sum_of(machine, 50000), 50000u);  // the pool is started
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
       alarm(20);  // a hang is a failure
       bool good = sum_of(machine, 50000) == 50000;
       {
-        // One made, used and destroyed here.
+        // Made, used and destroyed in the child.
         Machine own(machine_config(backend, "view", 4));
         good = good && sum_of(own, 50000) == 50000;
       }
@@ -106,7 +106,7 @@ TEST(ThreadsTest, WorksInAForkedChild) {
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-    EXPECT_EQ(sum_of(machine, 50000), 50000u);  // the parent goes on
+    EXPECT_EQ(sum_of(machine, 50000), 50000u);  // the parent still works
   }
 }
 
@@ -133,7 +133,7 @@ TEST(ThreadsTest, ObeysTheCallersThreadCount) {
   omp_set_num_threads(1);
   EXPECT_EQ(machine.impl().backend->worker_count(), 1);
   EXPECT_EQ(sum_of(machine, 50000), 50000u);
-  omp_set_num_threads(1000);  // not more than there are CPUs
+  omp_set_num_threads(1000);  // at most the number of CPUs is used
   EXPECT_EQ(machine.impl().backend->worker_count(), omp_get_num_procs());
   EXPECT_EQ(sum_of(machine, 50000), 50000u);
   omp_set_num_threads(own);

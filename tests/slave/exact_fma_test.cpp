@@ -23,7 +23,7 @@ namespace swamp::test::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// fma_arrays() is for counts that are a multiple of every vector.
+// fma_arrays() needs a count that is a multiple of every vector length.
 void fma_arrays(const float* a, const float* b, const float* c, float* out,
                 std::size_t count) {
   const hn::ScalableTag<float> df;
@@ -185,9 +185,9 @@ TEST(ExactFma, RandomBits) {
   }
 }
 
-// add_difficult() draws operands of few bits, so that products abound that lie
-// halfway between two floats, and addends from as large as the product to far
-// beyond what a double can hold beside it.
+// add_difficult() draws operands of few bits, so that many products are halfway
+// between two floats, and addends from the size of the product to one so large
+// that a double cannot hold the sum.
 void add_difficult(FmaBatch& batch, Random& random, int exponent) {
   const auto short_float = [&](int at, int bits) {
     const std::uint64_t mantissa = (random.next() >> 32 & 0xffffff) | 0x800000;
@@ -219,8 +219,8 @@ TEST(ExactFma, HalfwayCasesAtEveryMagnitude) {
   }
 }
 
-// The addend is the product rounded, or next to that, and negative: what is
-// left is the product's error.
+// The addend is the negative rounded product, or a neighbour of it: the result
+// is the error of the product.
 TEST(ExactFma, Cancellation) {
   Random random(3);
   FmaBatch batch;
@@ -235,8 +235,8 @@ TEST(ExactFma, Cancellation) {
   }
 }
 
-// A product that lies exactly between two floats, and an addend that is far too
-// small to be seen, but says which one: here two roundings give wrong bits.
+// A product exactly between two floats, and an addend that is far smaller but
+// decides between them: here two roundings give wrong bits.
 TEST(ExactFma, TinyAddendBreaksTheTie) {
   FmaBatch batch;
   for (int k = 1; k < 4096; ++k) {

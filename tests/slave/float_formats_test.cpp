@@ -15,8 +15,8 @@
 namespace swamp::test {
 namespace {
 
-// Conversion is one 16-bit format: its functions, and its numbers for the
-// oracle.
+// Conversion is one 16-bit format: its functions, and its constants for the
+// exact result.
 struct Conversion {
   const Format* format;
   float (*widen)(std::uint16_t);
@@ -158,7 +158,7 @@ TEST(FloatFormats, Float16AgreesWithTheCompiler) {
 
 #ifdef SWAMP_TEST_HAS_MXCSR
 TEST(FloatFormats, DoNotDependOnTheFloatEnvironment) {
-  // Reached through volatile pointers, so that no conversion is done early.
+  // By volatile pointers, so that the compiler converts nothing in advance.
   for (const Conversion& c : kConversions) {
     float (*volatile widen)(std::uint16_t) = c.widen;
     std::uint16_t (*volatile narrow)(float) = c.narrow;

@@ -1,4 +1,4 @@
-// Every kernel of slave/kernels.inc, with arguments to try it with, on every
+// Every kernel of slave/kernels.inc, with arguments to test it with, on every
 // ISA that this CPU can run. A new kernel is tested without a new line here; a
 // new type of arguments needs its traits and samples in kernel_samples.cpp.
 #ifndef SWAMP_TESTS_SLAVE_KERNEL_CASES_H_
@@ -12,6 +12,7 @@
 
 #include "slave/kernel.h"
 #include "support/formats.h"
+#include "support/random.h"
 
 namespace swamp::test {
 
@@ -74,8 +75,8 @@ struct KernelResult : Result {
   alignas(8) std::byte partial_bytes[128] = {};
 };
 
-// run_kernel() runs a kernel, or its reference, on one tile of each operand. Of
-// a nan in its partial result only is told that it is one.
+// run_kernel() runs a kernel, or its reference, on one tile of each operand.
+// All nan in its partial result become the same.
 KernelResult run_kernel(const KernelCase& kernel, KernelFunction function,
                         const ArgsSample& args, void* const* operands,
                         std::size_t count, std::size_t first = 0);
@@ -83,6 +84,58 @@ KernelResult run_kernel(const KernelCase& kernel, KernelFunction function,
 testing::AssertionResult same_result(const KernelCase& kernel,
                                      const KernelResult& actual,
                                      const KernelResult& expected);
+
+// Fill is the type of fill_any(), fill_finite() and fill_ordinary().
+using Fill = void (*)(const Format& format, void* data, std::size_t count,
+                      Random& random);
+
+// KernelTiles is `count` elements of each operand, in memory of its own.
+class KernelTiles {
+ public:
+  KernelTiles(const KernelCase& kernel, std::size_t count, Fill fill,
+              Random& random);
+
+  std::size_t count() const { return count_; }
+  std::byte* operand(std::size_t s) { return operands_[s].data(); }
+  const std::byte* operand(std::size_t s) const { return operands_[s].data(); }
+  std::size_t bytes(std::size_t s) const { return operands_[s].size(); }
+  // set() replaces elements of the first operand, from the first on.
+  void set(const std::vector<std::uint64_t>& bits);
+
+  // flip_out() changes every bit of the operands that a kernel only writes, so
+  // that a comparison finds elements that it does not write.
+  void flip_out();
+
+  KernelResult run(KernelFunction function, const ArgsSample& args,
+                   std::size_t first);
+
+ private:
+  const KernelCase* kernel_;
+  std::size_t count_;
+  std::vector<std::vector<std::byte>> operands_;
+};
+
+// run_against_reference() runs a kernel on copies of `original` at `tiles`,
+// which must be memory that may be written, and compares everything with the
+// reference.
+testing::AssertionResult run_against_reference(const KernelOnIsa& param,
+                                               const ArgsSample& args,
+                                               const KernelTiles& original,
+                                               void* const* tiles,
+                                               std::size_t first);
+// The same, in newly allocated memory.
+testing::AssertionResult run_against_reference(const KernelOnIsa& param,
+                                               const ArgsSample& args,
+                                               const KernelTiles& original,
+                                               std::size_t first);
+
+// compare_written() compares the operands at `tiles` with the expected ones,
+// and those that are only read with what they were.
+testing::AssertionResult compare_written(const KernelCase& kernel,
+                                         const ArgsSample& args,
+                                         void* const* tiles,
+                                         const KernelTiles& expected,
+                                         const KernelTiles& original);
 
 }  // namespace swamp::test
 

@@ -1,5 +1,5 @@
-// Kernels at the edges of their tiles: every count, odd alignments, and not one
-// byte read or written outside.
+// Kernels against their references: every count and odd alignments, without one
+// byte read or written outside the tiles, and many bit patterns.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernel_cases.h"
-#include "kernel_tiles.h"
+#include "slave/kernel_list.h"
 #include "support/guarded_pages.h"
 #include "support/random.h"
 
@@ -23,8 +23,8 @@ class KernelEdges : public testing::TestWithParam<KernelOnIsa> {
     return GetParam().kernel->operands;
   }
 
-  // A few sets of arguments. Of unscale a plain factor, with and without
-  // prefetch, and one that makes 0 of what lies outside of a masked vector nan.
+  // A few sets of arguments. For unscale an ordinary factor, with and without
+  // prefetch, and inf, which makes nan of zeros outside of a masked vector.
   std::vector<const ArgsSample*> some_args() const {
     std::vector<const ArgsSample*> some;
     const std::vector<ArgsSample>& all = GetParam().kernel->family.samples;
@@ -49,8 +49,8 @@ class KernelEdges : public testing::TestWithParam<KernelOnIsa> {
   }
 };
 
-// Guarded is the memory of one operand's tile: bytes that must stay lie around
-// it.
+// Guarded is the memory of one operand's tile, surrounded by bytes that must
+// not change.
 class Guarded {
  public:
   static constexpr std::byte kGuard{0xa5};
@@ -133,7 +133,7 @@ TEST_P(KernelPages, EveryCountDirectlyBehindForbiddenMemory) {
   expect_every_count(false);
 }
 
-// The operands that are only read may lie in memory that cannot be written.
+// Operands that are only read may be in read-only memory.
 TEST_P(KernelPages, ReadsReadOnlyMemory) {
   const KernelCase& kernel = *GetParam().kernel;
   Random random(3);
@@ -158,6 +158,74 @@ INSTANTIATE_TEST_SUITE_P(All, KernelEdges, testing::ValuesIn(kernels_on_isas()),
                          kernel_on_isa_name);
 INSTANTIATE_TEST_SUITE_P(All, KernelPages, testing::ValuesIn(kernels_on_isas()),
                          kernel_on_isa_name);
+
+// ---- Every kernel against its scalar reference, on many bit patterns.
+
+class KernelPatterns : public testing::TestWithParam<KernelOnIsa> {
+ protected:
+  const KernelCase& kernel() const { return *GetParam().kernel; }
+
+  // expect_reference() runs kernel and reference with every sample of
+  // arguments.
+  void expect_reference(const KernelTiles& original) {
+    for (const ArgsSample& args : kernel().family.samples) {
+      ASSERT_TRUE(run_against_reference(GetParam(), args, original, 77))
+          << args.text;
+    }
+  }
+};
+
+TEST_P(KernelPatterns, RowIsTheKernelOfItsName) {
+  const KernelOnIsa& param = GetParam();
+  EXPECT_STREQ(param.table->rows[param.kernel->id].name, param.kernel->name);
+}
+
+TEST_P(KernelPatterns, EveryPatternOfANarrowFormat) {
+  const unsigned bytes = kernel().operands[0].format->bytes;
+  if (bytes > 2) return;
+  std::vector<std::uint64_t> input(std::size_t{1} << (8 * bytes));
+  for (std::size_t i = 0; i < input.size(); ++i) input[i] = i;
+  Random random(1);
+  KernelTiles tiles(kernel(), input.size(), fill_ordinary, random);
+  tiles.set(input);
+  expect_reference(tiles);
+}
+
+TEST_P(KernelPatterns, SpecialAndRandomPatterns) {
+  Random random(20011);
+  KernelTiles tiles(kernel(), 20011, fill_any, random);
+  tiles.set(special_bits(*kernel().operands[0].format));
+  expect_reference(tiles);
+}
+
+// Without inf and nan, so that the kernels' fast path runs.
+TEST_P(KernelPatterns, FinitePatterns) {
+  Random random(20021);
+  expect_reference(KernelTiles(kernel(), 20021, fill_finite, random));
+}
+
+// Near 1 in all operands, so that every term of a sum affects the last bits.
+TEST_P(KernelPatterns, OrdinaryPatterns) {
+  Random random(20023);
+  expect_reference(KernelTiles(kernel(), 20023, fill_ordinary, random));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, KernelPatterns,
+                         testing::ValuesIn(kernels_on_isas()),
+                         kernel_on_isa_name);
+
+TEST(KernelTables, EveryIsaHasEveryKernelAndScalarIsThere) {
+  // Those of row operators have tests of their own.
+  std::size_t count = 0;
+#define SWAMP_ROW_KERNEL(...)
+#define SWAMP_KERNEL(...) ++count;
+#include "slave/kernels.inc"
+#undef SWAMP_KERNEL
+  EXPECT_EQ(kernel_cases().size(), count);
+  ASSERT_FALSE(runnable_tables().empty());
+  // Best first; every CPU can run the last.
+  EXPECT_STREQ(runnable_tables().back()->isa, "scalar");
+}
 
 }  // namespace
 }  // namespace swamp::test

@@ -1,4 +1,4 @@
-// What the kernels report of inf and nan, or of zeros, without asking the
+// The inf and nan, or zeros, that the kernels flag, tested without the
 // references.
 #include <gtest/gtest.h>
 
@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "kernel_cases.h"
-#include "kernel_tiles.h"
 #include "support/random.h"
 
 namespace swamp::test {
@@ -19,7 +18,7 @@ class KernelFlags : public testing::TestWithParam<KernelOnIsa> {
   const KernelCase& kernel() const { return *GetParam().kernel; }
   const Format& format() const { return *kernel().operands[0].format; }
 
-  // is_marked() is what this kernel flags.
+  // is_marked() returns whether this kernel flags an element.
   bool is_marked(std::uint64_t bits) const {
     return kernel().family.flagged == Flagged::zeros
                ? (bits & ~format().sign()) == 0
@@ -45,7 +44,8 @@ class KernelFlags : public testing::TestWithParam<KernelOnIsa> {
     return tiles.run(GetParam().function(), args(), kFirst);
   }
 
-  // Not the first, where there are several: unscale by 1 multiplies nothing.
+  // The second sample if there is one: the first of unscale is 1, which
+  // multiplies nothing.
   const ArgsSample& args() const {
     const std::vector<ArgsSample>& all = kernel().family.samples;
     return all[std::min<std::size_t>(2, all.size() - 1)];
@@ -79,8 +79,8 @@ TEST_P(KernelFlags, CleanTilesFlagNothing) {
   }
 }
 
-// 4 vectors of the widest ISA are 128 halves or 64 floats; counts go beyond
-// that, by all that a tail can be.
+// 4 vectors of the widest ISA are 128 halves or 64 floats; counts exceed that
+// by every possible length of a tail.
 TEST_P(KernelFlags, OneAtEveryPosition) {
   for (const std::size_t count : {1u, 2u, 7u, 31u, 66u, 100u, 159u, 167u}) {
     for (std::size_t at = 0; at < count; ++at) {

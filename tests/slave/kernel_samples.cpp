@@ -1,4 +1,4 @@
-// The arguments that the kernels are tried with.
+// The arguments that the kernels are tested with.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -33,7 +33,7 @@ std::string text_of(Values... values) {
   return text.str();
 }
 
-// numbers() makes samples of arguments that are one number.
+// numbers() makes samples of arguments that consist of one number.
 template <class Args>
 std::vector<ArgsSample> numbers(std::vector<float> values, const char* name,
                                 bool nan_payload) {
@@ -48,14 +48,14 @@ std::vector<ArgsSample> numbers(std::vector<float> values, const char* name,
   return samples;
 }
 
-// no_arguments() makes samples that differ in the prefetch only.
+// no_arguments() makes samples that differ only in the prefetch.
 template <class Args>
 std::vector<ArgsSample> no_arguments() {
   return {sample(Args{}, "", true), sample(Args{}, "", true, kPrefetch)};
 }
 
-// with_non_temporal() is all samples twice, the second time with non-temporal
-// stores.
+// with_non_temporal() returns all samples twice, the second time with
+// non-temporal stores.
 ArgsFamily with_non_temporal(ArgsFamily family) {
   const std::vector<ArgsSample> samples = family.samples;
   for (ArgsSample one : samples) {

@@ -1,5 +1,5 @@
-// The norm kernels' meaning, without asking the references: lanes that do not
-// depend on how a tensor is cut into tiles, or on the ISA.
+// The norm kernels, tested without the references: lanes do not depend on the
+// division of a tensor into tiles, or on the ISA.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "kernel_cases.h"
-#include "kernel_tiles.h"
 #include "slave/kernel_args.h"
 #include "slave/kernel_list.h"
 #include "support/random.h"
@@ -79,8 +78,8 @@ TEST(Norm, LanesDoNotDependOnTilesOrIsa) {
   }
 }
 
-// A tile of several grains has the partial results, and the flags, of its
-// grains one by one; the last of them may be short.
+// A tile of several grains gives the same partial results and flags as its
+// grains one by one; the last grain may be short.
 TEST(Norm, GrainsOfATileAreAsIfAlone) {
   constexpr std::size_t kGrain = 512;
   constexpr std::size_t kFirst = 3 * kGrain;
@@ -142,7 +141,7 @@ TEST(Norm, GrainsOfATileAreAsIfAlone) {
 
 TEST(Norm, IsTheRootOfTheSumOfSquares) {
   for (const KernelTable* table : runnable_tables()) {
-    // Squares that float cannot hold, and a factor that is no power of two.
+    // Squares that float cannot hold, and a factor that is not a power of two.
     std::vector<float> g(1000, 3e30f);
     NormRun run(*table, slave::kernel_id::norm_float32, 1.0f);
     run.tile(reinterpret_cast<std::byte*>(g.data()), g.size(), 0);
@@ -169,15 +168,15 @@ TEST(Norm, TotalAddsTheLanesAsATree) {
   NormPartial partial{};
   for (int lane = 0; lane < 16; ++lane) partial.lanes[lane] = 1 << lane;
   EXPECT_EQ(partial.total(), 65535.0);
-  // 2^53 + 1 is lost, 1 + 1 is not: lanes 1 and 9 meet before lane 0 does.
+  // 2^53 + 1 is lost, 1 + 1 is not: lanes 1 and 9 are added before lane 0.
   partial = {};
   partial.lanes[0] = 0x1p53;
   partial.lanes[1] = partial.lanes[9] = 1.0;
   EXPECT_EQ(partial.total(), 0x1p53 + 2);
 }
 
-// A lane that is not finite stays so; what comes later is flagged once, and
-// what is finite is not.
+// A lane that is not finite stays so; later elements are flagged once, and
+// finite ones are not flagged.
 TEST(Norm, FlagsEachTileOnceAfterAnInf) {
   const float inf = std::numeric_limits<float>::infinity();
   for (const KernelTable* table : runnable_tables()) {

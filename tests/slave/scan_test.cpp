@@ -1,4 +1,4 @@
-// The scan kernels' meaning, without asking the references.
+// The scan kernels, tested without the references.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,8 +13,8 @@ namespace {
 
 using slave::ScanPartial;
 
-// scan() gives the bits to the kernel of `format`, cut into two tiles before
-// element `cut`.
+// scan() runs the kernel of `format` on the bits, in two tiles: elements before
+// and from `cut`.
 ScanPartial scan(const KernelTable& table, const Format& format,
                  const std::vector<std::uint64_t>& bits, std::size_t cut = 0) {
   std::vector<std::byte> data(bits.size() * format.bytes);
@@ -49,7 +49,7 @@ double high(const ScanPartial& partial) {
   return slave::from_order_key(partial.max_key);
 }
 
-// for_each_kernel() is every scan kernel on every ISA.
+// for_each_kernel() visits every scan kernel on every ISA.
 template <class Body>
 void for_each_kernel(Body body) {
   for (const KernelTable* table : runnable_tables()) {

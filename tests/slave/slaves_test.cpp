@@ -1,6 +1,6 @@
-// The kernels as they were compiled for Sunway's slaves, run there, against the
+// The kernels compiled for Sunway's slaves, run there and compared with the
 // references: every count, odd alignments, every pattern of a narrow format,
-// every float environment. Many tensors a spawn.
+// every float environment. Each spawn has many tensors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "kernel_cases.h"
-#include "kernel_tiles.h"
 #include "runtime/launch.h"
 #include "runtime/machine_impl.h"
 #include "slave/kernel_list.h"
@@ -45,7 +44,7 @@ struct MxcsrScope {
 };
 #endif
 
-// What the master would run in a slave's stead.
+// The kernels that the master would run instead of a slave.
 void on_the_master(const void*, const Tile&, Result&) {
   ADD_FAILURE() << "a part of the list was run by the master";
 }
@@ -59,7 +58,7 @@ MachineConfig config() {
   return config;
 }
 
-// machine() has no kernels of the master's.
+// machine() returns a machine whose master has no kernels.
 Machine& machine() {
   static Machine made(config());
   static std::vector<KernelRow> rows;
@@ -74,7 +73,7 @@ Machine& machine() {
   return made;
 }
 
-// Tensor is one array of each operand, guard bytes around them.
+// Tensor is one array of each operand, surrounded by guard bytes.
 class Tensor {
  public:
   Tensor(const KernelCase& kernel, KernelTiles original, std::size_t turn)
@@ -120,7 +119,7 @@ std::size_t partial_bytes(Partial kind) {
                                  : 0;
 }
 
-// SlaveRun is a list of tensors, and what the slaves say of it.
+// SlaveRun is a list of tensors and the results of the slaves.
 class SlaveRun {
  public:
   SlaveRun(const KernelCase& kernel, const ArgsSample& args,
@@ -163,7 +162,7 @@ class SlaveRun {
   const runtime::SlaveRange& range(int slave) const {
     return ranges_[static_cast<std::size_t>(slave)];
   }
-  // partial() is what was gathered of a tensor; of a nan only that it is one.
+  // partial() returns the partial result of a tensor; all nan are the same.
   std::vector<std::byte> partial(std::size_t tensor, int slave) const {
     std::vector<std::byte> bytes(sizeof KernelResult{}.partial_bytes);
     std::memcpy(bytes.data(), partials_.slot(tensor, slave), partials_.bytes);
@@ -216,7 +215,7 @@ class SlaveKernels : public testing::TestWithParam<KernelCase> {
     return tensors;
   }
 
-  // expect_reference() runs the list there and, tensor by tensor, here.
+  // expect_reference() runs the list on the slaves and, tensor by tensor, here.
   static void expect_reference(const ArgsSample& args, Fill fill,
                                unsigned mxcsr) {
     const KernelCase& kernel = GetParam();
@@ -266,7 +265,7 @@ class SlaveKernels : public testing::TestWithParam<KernelCase> {
 };
 
 TEST_P(SlaveKernels, AsTheReference) {
-  // A turn through the environments; each kernel meets most of them.
+  // The environments in turn; each kernel runs in most of them.
   std::size_t turn = 0;
   for (const ArgsSample& args : GetParam().family.samples) {
     for (const Fill fill : {fill_any, fill_finite, fill_ordinary}) {

@@ -1,5 +1,5 @@
-// The optimizers' kernels against what torch's own optimizers computed, on
-// every ISA.
+// The optimizers' kernels on every ISA, compared with recorded results of
+// torch's own optimizers.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -48,7 +48,7 @@ slave::SgdArgs sgd_args(const std::uint32_t* bits) {
           a[5] != 0 ? 1u : 0u};
 }
 
-// replay() does one step by `function` and compares all that is written.
+// replay() takes one step by `function` and compares all that is written.
 void replay(const TorchStep& torch, KernelFunction function) {
   std::uint32_t gradient[kCount], state[3][kCount] = {};
   std::memcpy(gradient, kGradient, sizeof gradient);

@@ -1,11 +1,11 @@
 // The loops over a tile, per target. A kernel has up to three parts: whole
-// blocks of several vectors, whole vectors, and a tail of fewer elements than a
-// vector. Included once per target, like Highway's own -inl.h.
-#if defined(SWAMP_SLAVE_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SWAMP_SLAVE_BLOCK_INL_H_
-#undef SWAMP_SLAVE_BLOCK_INL_H_
+// batches of two or four vectors, whole vectors, and a tail of fewer elements
+// than a vector. Included once per target, like Highway's own -inl.h.
+#if defined(SWAMP_SLAVE_BATCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SWAMP_SLAVE_BATCH_INL_H_
+#undef SWAMP_SLAVE_BATCH_INL_H_
 #else
-#define SWAMP_SLAVE_BLOCK_INL_H_
+#define SWAMP_SLAVE_BATCH_INL_H_
 #endif
 
 #include <hwy/cache_control.h>
@@ -51,29 +51,29 @@ HWY_INLINE void prefetch(const Element* at, std::size_t count,
 
 // ---- One operand, as bits
 
-// A block is four vectors: their tests are combined into one branch.
+// Here a batch is four vectors: their tests are combined into one branch.
 template <class Bits>
-HWY_INLINE std::size_t block_elements() {
+HWY_INLINE std::size_t batch_elements() {
   return 4 * hn::Lanes(hn::ScalableTag<Bits>());
 }
 
-// for_each_block() calls body(i) for each whole block and returns the index of
+// for_each_batch() calls body(i) for each whole batch and returns the index of
 // the first element after them.
 template <class Bits, class Body>
-HWY_INLINE std::size_t for_each_block(const Bits* data, std::size_t count,
+HWY_INLINE std::size_t for_each_batch(const Bits* data, std::size_t count,
                                       std::size_t prefetch_bytes,
                                       const Body& body) {
-  const std::size_t block = block_elements<Bits>();
+  const std::size_t batch = batch_elements<Bits>();
   std::size_t i = 0;
-  for (; i + block <= count; i += block) {
-    prefetch(data + i, block, prefetch_bytes);
+  for (; i + batch <= count; i += batch) {
+    prefetch(data + i, batch, prefetch_bytes);
     body(i);
   }
   return i;
 }
 
 // flag_nonfinite() flags the elements that are inf or nan. Out of line, because
-// blocks without any do not get here.
+// batches without any do not get here.
 template <class Bits>
 HWY_NOINLINE void flag_nonfinite(const Bits* data, std::size_t count,
                                  Bits exponent, std::size_t first,
@@ -100,9 +100,9 @@ HWY_INLINE bool any_nonfinite(D d, hn::Vec<D> x, hn::TFromD<D> exponent) {
   return HWY_UNLIKELY(!hn::AllFalse(d, is_nonfinite(d, x, exponent)));
 }
 
-// block_has_nonfinite() tests a whole block.
+// batch_has_nonfinite() tests a whole batch.
 template <class Bits>
-HWY_INLINE bool block_has_nonfinite(const Bits* block, Bits exponent) {
+HWY_INLINE bool batch_has_nonfinite(const Bits* batch, Bits exponent) {
   const hn::ScalableTag<Bits> d;
   const std::size_t lanes = hn::Lanes(d);
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
@@ -110,7 +110,7 @@ HWY_INLINE bool block_has_nonfinite(const Bits* block, Bits exponent) {
   if (sizeof(Bits) < 8) {
     const auto all_ones = hn::Set(d, exponent);
     const auto part = [&](std::size_t k) HWY_ATTR {
-      return hn::And(hn::LoadU(d, block + k * lanes), all_ones);
+      return hn::And(hn::LoadU(d, batch + k * lanes), all_ones);
     };
     const auto largest =
         hn::Max(hn::Max(part(0), part(1)), hn::Max(part(2), part(3)));
@@ -118,23 +118,23 @@ HWY_INLINE bool block_has_nonfinite(const Bits* block, Bits exponent) {
   }
 #endif
   const auto test = [&](std::size_t k) HWY_ATTR {
-    return is_nonfinite(d, hn::LoadU(d, block + k * lanes), exponent);
+    return is_nonfinite(d, hn::LoadU(d, batch + k * lanes), exponent);
   };
   const auto bad = hn::Or(hn::Or(test(0), test(1)), hn::Or(test(2), test(3)));
   return !hn::AllFalse(d, bad);
 }
 
-// check_blocks() flags what is inf or nan in the whole blocks of `data`, and
+// check_batches() flags what is inf or nan in the whole batches of `data`, and
 // returns the index of the first element after them.
 template <class Bits>
-HWY_INLINE std::size_t check_blocks(const Bits* data, std::size_t count,
-                                    Bits exponent, std::size_t first,
-                                    std::size_t prefetch_bytes,
-                                    Result& result) {
-  return for_each_block(
+HWY_INLINE std::size_t check_batches(const Bits* data, std::size_t count,
+                                     Bits exponent, std::size_t first,
+                                     std::size_t prefetch_bytes,
+                                     Result& result) {
+  return for_each_batch(
       data, count, prefetch_bytes, [&](std::size_t i) HWY_ATTR {
-        if (HWY_UNLIKELY(block_has_nonfinite(data + i, exponent))) {
-          flag_nonfinite<Bits>(data + i, block_elements<Bits>(), exponent,
+        if (HWY_UNLIKELY(batch_has_nonfinite(data + i, exponent))) {
+          flag_nonfinite<Bits>(data + i, batch_elements<Bits>(), exponent,
                                first + i, result);
         }
       });
@@ -173,7 +173,7 @@ class OperandData {
       : data_(operand<Element>(tile, s)) {}
 
   HWY_INLINE Element* at(std::size_t i) const { return data_ + i; }
-  HWY_INLINE void prefetch_block(std::size_t i, std::size_t count,
+  HWY_INLINE void prefetch_batch(std::size_t i, std::size_t count,
                                  std::size_t ahead) const {
     if (kRead) prefetch(data_ + i, count, ahead);
   }
@@ -236,14 +236,14 @@ HWY_INLINE void for_each_vector_from(std::size_t first,
                                      NonTemporal non_temporal, const Tile& tile,
                                      const Compute& compute, Data... operands) {
   const std::size_t lanes = hn::Lanes(hn::ScalableTag<float>());
-  const std::size_t block = 2 * lanes;
+  const std::size_t batch = 2 * lanes;
   const std::size_t count = tile.count;
   const std::size_t ahead = tile.prefetch_bytes;
   std::size_t i = first;
   if (i != 0) compute_tail(0, i, compute, operands...);
-  // Whole blocks, of two vectors.
-  for (; i + block <= count; i += block) {
-    if (ahead != 0) (operands.prefetch_block(i, block, ahead), ...);
+  // Whole batches, of two vectors.
+  for (; i + batch <= count; i += batch) {
+    if (ahead != 0) (operands.prefetch_batch(i, batch, ahead), ...);
     compute(non_temporal, operands.at(i)...);
     compute(non_temporal, operands.at(i + lanes)...);
   }
@@ -262,8 +262,8 @@ HWY_INLINE void for_each_vector(const Tile& tile, const Compute& compute,
 }
 
 // for_each_vector_out() is for_each_vector() with an operand `out`, the last
-// one, that is only written: with non-temporal stores if the tile asks for
-// them.
+// one, that is only written: with non-temporal stores if the tile has that
+// hint.
 template <class Compute, class Out, class... Data>
 HWY_INLINE void for_each_vector_out(const Tile& tile, const Compute& compute,
                                     Out out, Data... operands) {
@@ -284,4 +284,4 @@ HWY_INLINE void for_each_vector_out(const Tile& tile, const Compute& compute,
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#endif  // SWAMP_SLAVE_BLOCK_INL_H_
+#endif  // SWAMP_SLAVE_BATCH_INL_H_

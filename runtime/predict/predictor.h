@@ -1,6 +1,6 @@
 // A backend that counts the DMA of a launch and computes nothing.
-#ifndef SWAMP_RUNTIME_PREDICT_COUNTING_BACKEND_H_
-#define SWAMP_RUNTIME_PREDICT_COUNTING_BACKEND_H_
+#ifndef SWAMP_RUNTIME_PREDICT_PREDICTOR_H_
+#define SWAMP_RUNTIME_PREDICT_PREDICTOR_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,7 @@ class CountingBackend final : public Backend {
   // Of all launches so far.
   struct Group {
     predict::Traffic traffic;
-    std::uint64_t slaves = 0;  // the most that one launch used
+    std::uint64_t slaves = 0;  // of the launch that used most
     predict::Cycles cycles;
   };
   const std::vector<Group>& groups() const noexcept { return groups_; }
@@ -32,8 +32,8 @@ class CountingBackend final : public Backend {
   std::uint64_t launches() const noexcept { return launches_; }
   // Launches of more than one slave.
   std::uint64_t spawns() const noexcept { return spawns_; }
-  // The largest tile of a widest operand: less than the machine's if LDM is
-  // short.
+  // The largest tile, in bytes of the widest operand: less than the machine's
+  // tile_bytes if LDM is small.
   std::size_t tile_bytes() const noexcept { return tile_bytes_; }
 
  private:
@@ -48,4 +48,4 @@ class CountingBackend final : public Backend {
 
 }  // namespace swamp::runtime
 
-#endif  // SWAMP_RUNTIME_PREDICT_COUNTING_BACKEND_H_
+#endif  // SWAMP_RUNTIME_PREDICT_PREDICTOR_H_

@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <vector>
+
+#include "slave/row_reference.h"
+
+namespace swamp::slave::reference {
+namespace {
+
+template <class Format>
+CrossEntropyChunk chunk_of(const CrossEntropyArgs& args,
+                           const typename Format::Element* x,
+                           const float* weight, std::size_t count) {
+  std::vector<float> logits, terms;
+  for (std::size_t j = 0; j < count; ++j) {
+    logits.push_back(Format::widen(x[j]));
+    terms.push_back(weight == nullptr ? logits[j] : logits[j] * weight[j]);
+  }
+  return {softmax_chunk(logits.data(), count),
+          args.uniform == 0 ? 0 : chain_sum(terms.data(), count), 0};
+}
+
+template <class Format>
+CrossEntropyParts parts_of(const CrossEntropyArgs& args, const Tile& tile,
+                           std::size_t row) {
+  const auto* x = static_cast<typename Format::Element*>(tile.operands[0]) +
+                  row * args.columns;
+  const auto* weight = static_cast<float*>(tile.operands[2]);
+  std::vector<CrossEntropyChunk> chunks;
+  for (std::size_t at = 0; at < args.columns; at += kChunkColumns) {
+    chunks.push_back(chunk_of<Format>(
+        args, x + at, weight == nullptr ? weight : weight + at,
+        std::min<std::size_t>(kChunkColumns, args.columns - at)));
+  }
+  CrossEntropyParts parts = combine_chunks(chunks.data(), chunks.size());
+  const std::int64_t column =
+      target_of(args, tile.operands[1], row) - args.first_class;
+  if (column >= 0 && column < static_cast<std::int64_t>(args.columns)) {
+    parts.target_x = Format::widen(x[column]);
+  }
+  return parts;
+}
+
+template <class Format>
+void cross_entropy(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const CrossEntropyArgs*>(arguments);
+  const auto* weight = static_cast<float*>(tile.operands[2]);
+  for (std::size_t row = 0; row < tile.count; ++row) {
+    const CrossEntropyParts parts = parts_of<Format>(args, tile, row);
+    const std::int64_t target = target_of(args, tile.operands[1], row);
+    const std::int64_t column = target - args.first_class;
+    const double lse = cross_entropy_lse(parts);
+    const bool here =
+        column >= 0 && column < static_cast<std::int64_t>(args.columns);
+    static_cast<float*>(tile.operands[4])[row] = static_cast<float>(lse);
+    static_cast<float*>(tile.operands[3])[row] =
+        target == args.ignore_index
+            ? 0
+            : cross_entropy_loss(
+                  args, parts, lse,
+                  weight != nullptr && here ? weight[column] : 1);
+  }
+}
+
+template <class Format>
+void cross_entropy_parts(const void* args, const Tile& tile, Result&) {
+  for (std::size_t row = 0; row < tile.count; ++row) {
+    static_cast<CrossEntropyParts*>(tile.operands[3])[row] = parts_of<Format>(
+        *static_cast<const CrossEntropyArgs*>(args), tile, row);
+  }
+}
+
+template <class Format>
+void cross_entropy_sum(const void* args, const Tile& tile, Result&) {
+  const auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
+  const auto* weight = static_cast<float*>(tile.operands[1]);
+  for (std::size_t at = 0; at < tile.count; at += kChunkColumns) {
+    static_cast<CrossEntropyChunk*>(tile.partial)[at / kChunkColumns] =
+        chunk_of<Format>(*static_cast<const CrossEntropyArgs*>(args), x + at,
+                         weight == nullptr ? weight : weight + at,
+                         std::min(kChunkColumns, tile.count - at));
+  }
+}
+
+template <class Format>
+void backward_row(const CrossEntropyArgs& args, const Tile& tile, std::size_t i,
+                  std::size_t first, std::size_t count) {
+  using Element = typename Format::Element;
+  const Element* x = static_cast<Element*>(tile.operands[0]) + i * count;
+  Element* dx = static_cast<Element*>(tile.operands[4]) + i * count;
+  const std::int64_t target = target_of(args, tile.operands[1], i);
+  const auto& row = static_cast<CrossEntropyRow*>(tile.operands[2])[i];
+  const auto* weight = static_cast<float*>(tile.operands[3]);
+  const CrossEntropyFactors factors = cross_entropy_factors(args, row);
+  for (std::size_t j = 0; j < count; ++j) {
+    const float log_p = Format::widen(x[j]) - row.lse;
+    const float p = exp_nonpositive(log_p > 0 ? 0 : log_p) * factors.a;
+    const float c = weight == nullptr ? factors.c : factors.c * weight[j];
+    const bool is_target =
+        static_cast<std::int64_t>(first + j) == target - args.first_class;
+    const float value = (is_target ? p - factors.b : p) - c;
+    dx[j] = target == args.ignore_index ? Element{}
+                                        : Format::narrow(row.gradient * value);
+  }
+}
+
+template <class Format>
+void backward(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const CrossEntropyArgs*>(arguments);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    backward_row<Format>(args, tile, i, 0, args.columns);
+  }
+}
+
+template <class Format>
+void backward_map(const void* args, const Tile& tile, Result&) {
+  backward_row<Format>(*static_cast<const CrossEntropyArgs*>(args), tile, 0,
+                       tile.first, tile.count);
+}
+
+}  // namespace
+
+#define SWAMP_CROSS_ENTROPY_KERNELS(type, Format)                              \
+  SWAMP_DEFINE_KERNEL(cross_entropy_##type, cross_entropy<Format>)             \
+  SWAMP_DEFINE_KERNEL(cross_entropy_parts_##type, cross_entropy_parts<Format>) \
+  SWAMP_DEFINE_KERNEL(cross_entropy_sum_##type, cross_entropy_sum<Format>)     \
+  SWAMP_DEFINE_KERNEL(cross_entropy_backward_##type, backward<Format>)         \
+  SWAMP_DEFINE_KERNEL(cross_entropy_backward_map_##type, backward_map<Format>)
+
+SWAMP_CROSS_ENTROPY_KERNELS(float16, Float16)
+SWAMP_CROSS_ENTROPY_KERNELS(bfloat16, BFloat16)
+SWAMP_CROSS_ENTROPY_KERNELS(float32, Float32)
+
+}  // namespace swamp::slave::reference

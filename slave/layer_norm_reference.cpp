@@ -1,0 +1,295 @@
+#include <algorithm>
+#include <vector>
+
+#include "slave/row_reference.h"
+
+namespace swamp::slave::reference {
+namespace {
+
+// row() is row i of an operand, of `columns` elements.
+template <class Element>
+Element* row(const Tile& tile, int s, std::size_t i, std::size_t columns) {
+  return static_cast<Element*>(tile.operands[s]) + i * columns;
+}
+
+std::size_t part_of(std::size_t columns, std::size_t at) {
+  return std::min(kChunkColumns, columns - at);
+}
+
+template <class Format>
+LayerNormChunk layer_norm_chunk(const typename Format::Element* x,
+                                std::size_t count) {
+  std::vector<double> wide;
+  for (std::size_t j = 0; j < count; ++j) {
+    wide.push_back(static_cast<double>(Format::widen(x[j])));
+  }
+  const double sum = chain_sum(wide.data(), count, kWideChains);
+  const auto mean = static_cast<float>(sum / static_cast<double>(count));
+  std::vector<float> squares;
+  for (std::size_t j = 0; j < count; ++j) {
+    const float d = Format::widen(x[j]) - mean;
+    squares.push_back(d * d);
+  }
+  return {sum, mean, chain_sum(squares.data(), count)};
+}
+
+template <class Format>
+float rms_norm_chunk(const typename Format::Element* x, std::size_t count) {
+  std::vector<float> squares;
+  for (std::size_t j = 0; j < count; ++j) {
+    const float value = Format::widen(x[j]);
+    squares.push_back(value * value);
+  }
+  return chain_sum(squares.data(), count);
+}
+
+template <class Format, class Weight, bool kMean>
+void normalise(const RowNormArgs& args, const Tile& tile,
+               const typename Format::Element* x, std::size_t count, float mean,
+               float rstd, typename Format::Element* y) {
+  using Element = typename Weight::Element;
+  const auto* weight = static_cast<Element*>(tile.operands[1]);
+  const auto* bias = kMean ? static_cast<Element*>(tile.operands[2]) : nullptr;
+  for (std::size_t j = 0; j < count; ++j) {
+    float value = Format::widen(x[j]);
+    if (kMean) value = value - mean;
+    value = value * rstd;
+    if (weight != nullptr) {
+      const float factor = Weight::widen(weight[j]) + args.weight_offset;
+      value = value * factor;
+    }
+    if (bias != nullptr) value = value + Weight::widen(bias[j]);
+    y[j] = Format::narrow(value);
+  }
+}
+
+template <class Format, class Weight>
+void layer_norm(const void* arguments, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  const auto& args = *static_cast<const RowNormArgs*>(arguments);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    const Element* x = row<Element>(tile, 0, i, args.columns);
+    std::vector<LayerNormChunk> chunks;
+    for (std::size_t at = 0; at < args.columns; at += kChunkColumns) {
+      chunks.push_back(
+          layer_norm_chunk<Format>(x + at, part_of(args.columns, at)));
+    }
+    const LayerNormTotal total = combine_chunks(chunks.data(), args.columns);
+    float& mean = *row<float>(tile, 4, i, 1);
+    float& rstd = *row<float>(tile, 5, i, 1);
+    mean = static_cast<float>(total.mean);
+    rstd = norm_rstd(total.variance, args.eps);
+    normalise<Format, Weight, true>(args, tile, x, args.columns, mean, rstd,
+                                    row<Element>(tile, 3, i, args.columns));
+  }
+}
+
+template <class Format>
+void layer_norm_sum(const void*, const Tile& tile, Result&) {
+  for (std::size_t at = 0; at < tile.count; at += kChunkColumns) {
+    static_cast<LayerNormChunk*>(tile.partial)[at / kChunkColumns] =
+        layer_norm_chunk<Format>(row<typename Format::Element>(tile, 0, at, 1),
+                                 part_of(tile.count, at));
+  }
+}
+
+template <class Format, class Weight>
+void layer_norm_map(const void* args, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  normalise<Format, Weight, true>(
+      *static_cast<const RowNormArgs*>(args), tile, row<Element>(tile, 0, 0, 0),
+      tile.count, *row<float>(tile, 4, 0, 0), *row<float>(tile, 5, 0, 0),
+      row<Element>(tile, 3, 0, 0));
+}
+
+template <class Format, class Weight>
+void rms_norm(const void* arguments, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  const auto& args = *static_cast<const RowNormArgs*>(arguments);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    const Element* x = row<Element>(tile, 0, i, args.columns);
+    double squares = 0;
+    for (std::size_t at = 0; at < args.columns; at += kChunkColumns) {
+      squares += static_cast<double>(
+          rms_norm_chunk<Format>(x + at, part_of(args.columns, at)));
+    }
+    float& rstd = *row<float>(tile, 3, i, 1);
+    rstd = norm_rstd(squares / static_cast<double>(args.columns), args.eps);
+    normalise<Format, Weight, false>(args, tile, x, args.columns, 0, rstd,
+                                     row<Element>(tile, 2, i, args.columns));
+  }
+}
+
+template <class Format>
+void rms_norm_sum(const void*, const Tile& tile, Result&) {
+  for (std::size_t at = 0; at < tile.count; at += kChunkColumns) {
+    static_cast<RmsNormChunk*>(tile.partial)[at / kChunkColumns].squares =
+        rms_norm_chunk<Format>(row<typename Format::Element>(tile, 0, at, 1),
+                               part_of(tile.count, at));
+  }
+}
+
+template <class Format, class Weight>
+void rms_norm_map(const void* args, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  normalise<Format, Weight, false>(
+      *static_cast<const RowNormArgs*>(args), tile, row<Element>(tile, 0, 0, 0),
+      tile.count, 0, *row<float>(tile, 3, 0, 0), row<Element>(tile, 2, 0, 0));
+}
+
+// Terms is what backward computes of one element.
+struct Terms {
+  float g, xhat, h;
+};
+
+template <class Format, class Weight>
+std::vector<Terms> terms_of(const RowNormArgs& args,
+                            const typename Format::Element* g,
+                            const typename Format::Element* x,
+                            const typename Weight::Element* weight,
+                            bool with_mean, float mean, float rstd,
+                            std::size_t count) {
+  std::vector<Terms> terms(count);
+  for (std::size_t j = 0; j < count; ++j) {
+    Terms& term = terms[j];
+    term.g = Format::widen(g[j]);
+    term.xhat = Format::widen(x[j]);
+    if (with_mean) term.xhat = term.xhat - mean;
+    term.xhat = term.xhat * rstd;
+    term.h = term.g;
+    if (weight != nullptr) {
+      const float factor = Weight::widen(weight[j]) + args.weight_offset;
+      term.h = term.g * factor;
+    }
+  }
+  return terms;
+}
+
+NormBackwardChunk backward_chunk(const Terms* terms, std::size_t count,
+                                 bool with_mean) {
+  std::vector<float> h, hx;
+  for (std::size_t j = 0; j < count; ++j) {
+    h.push_back(terms[j].h);
+    hx.push_back(terms[j].h * terms[j].xhat);
+  }
+  return {with_mean ? chain_sum(h.data(), count) : 0,
+          chain_sum(hx.data(), count)};
+}
+
+template <class Format>
+void write_dx(const std::vector<Terms>& terms, const NormBackwardRow& row,
+              bool with_mean, typename Format::Element* dx) {
+  for (std::size_t j = 0; j < terms.size(); ++j) {
+    const float h = with_mean ? terms[j].h - row.a : terms[j].h;
+    const float product = terms[j].xhat * row.b;
+    dx[j] = Format::narrow(row.rstd * (h - product));
+  }
+}
+
+void add_weight_gradients(const std::vector<Terms>& terms, std::size_t columns,
+                          bool with_bias, double* sums) {
+  for (std::size_t j = 0; j < terms.size(); ++j) {
+    const float product = terms[j].g * terms[j].xhat;
+    sums[j] += static_cast<double>(product);
+    if (with_bias) sums[columns + j] += static_cast<double>(terms[j].g);
+  }
+}
+
+template <class Format, class Weight, bool kMean>
+void backward(const void* arguments, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  const auto& args = *static_cast<const RowNormArgs*>(arguments);
+  const std::size_t columns = args.columns;
+  constexpr int kAfterMean = kMean ? 3 : 2;
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    const float mean = kMean ? *row<float>(tile, 2, i, 1) : 0;
+    const float rstd = *row<float>(tile, kAfterMean, i, 1);
+    const std::vector<Terms> terms = terms_of<Format, Weight>(
+        args, row<Element>(tile, 0, i, columns),
+        row<Element>(tile, 1, i, columns),
+        static_cast<typename Weight::Element*>(tile.operands[kAfterMean + 1]),
+        kMean, mean, rstd, columns);
+    if (tile.partial != nullptr) {
+      add_weight_gradients(terms, columns, kMean,
+                           static_cast<double*>(tile.partial));
+    }
+    if (tile.operands[kAfterMean + 2] == nullptr) continue;
+    std::vector<NormBackwardChunk> chunks;
+    for (std::size_t at = 0; at < columns; at += kChunkColumns) {
+      chunks.push_back(backward_chunk(&terms[at], part_of(columns, at), kMean));
+    }
+    write_dx<Format>(terms, combine_chunks(chunks.data(), columns, mean, rstd),
+                     kMean, row<Element>(tile, kAfterMean + 2, i, columns));
+  }
+}
+
+template <class Format, class Weight, bool kMean>
+void backward_sum(const void* args, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  constexpr int kAfterMean = kMean ? 3 : 2;
+  const std::vector<Terms> terms = terms_of<Format, Weight>(
+      *static_cast<const RowNormArgs*>(args), row<Element>(tile, 0, 0, 0),
+      row<Element>(tile, 1, 0, 0),
+      static_cast<typename Weight::Element*>(tile.operands[kAfterMean + 1]),
+      kMean, kMean ? *row<float>(tile, 2, 0, 0) : 0,
+      *row<float>(tile, kAfterMean, 0, 0), tile.count);
+  for (std::size_t j = 0; j < tile.count; ++j) {
+    const std::size_t column = tile.first + j;
+    auto& sums = static_cast<NormBackwardSums*>(
+        tile.partial)[column / kChunkColumns - tile.first / kChunkColumns];
+    if (kMean) sums.h.chains[column % kChains] += terms[j].h;
+    sums.hx.chains[column % kChains] += terms[j].h * terms[j].xhat;
+  }
+}
+
+template <class Format, class Weight, bool kMean>
+void backward_map(const void* arguments, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  const auto& args = *static_cast<const RowNormArgs*>(arguments);
+  const auto& factors = *row<NormBackwardRow>(tile, 2, 0, 0);
+  const std::vector<Terms> terms = terms_of<Format, Weight>(
+      args, row<Element>(tile, 0, 0, 0), row<Element>(tile, 1, 0, 0),
+      static_cast<typename Weight::Element*>(tile.operands[3]), kMean,
+      factors.mean, factors.rstd, tile.count);
+  if (tile.partial != nullptr) {
+    add_weight_gradients(terms, args.columns, kMean,
+                         static_cast<double*>(tile.partial) + tile.first);
+  }
+  if (tile.operands[4] == nullptr) return;
+  write_dx<Format>(terms, factors, kMean, row<Element>(tile, 4, 0, 0));
+}
+
+}  // namespace
+
+#define SWAMP_NORM_SUM_KERNELS(type, Format)                         \
+  SWAMP_DEFINE_KERNEL(layer_norm_sum_##type, layer_norm_sum<Format>) \
+  SWAMP_DEFINE_KERNEL(rms_norm_sum_##type, rms_norm_sum<Format>)
+
+#define SWAMP_NORM_KERNELS(type, Format, Weight)                             \
+  SWAMP_DEFINE_KERNEL(layer_norm_##type, layer_norm<Format, Weight>)         \
+  SWAMP_DEFINE_KERNEL(layer_norm_map_##type, layer_norm_map<Format, Weight>) \
+  SWAMP_DEFINE_KERNEL(rms_norm_##type, rms_norm<Format, Weight>)             \
+  SWAMP_DEFINE_KERNEL(rms_norm_map_##type, rms_norm_map<Format, Weight>)     \
+  SWAMP_DEFINE_KERNEL(layer_norm_backward_##type,                            \
+                      backward<Format, Weight, true>)                        \
+  SWAMP_DEFINE_KERNEL(layer_norm_backward_sum_##type,                        \
+                      backward_sum<Format, Weight, true>)                    \
+  SWAMP_DEFINE_KERNEL(layer_norm_backward_map_##type,                        \
+                      backward_map<Format, Weight, true>)                    \
+  SWAMP_DEFINE_KERNEL(rms_norm_backward_##type,                              \
+                      backward<Format, Weight, false>)                       \
+  SWAMP_DEFINE_KERNEL(rms_norm_backward_sum_##type,                          \
+                      backward_sum<Format, Weight, false>)                   \
+  SWAMP_DEFINE_KERNEL(rms_norm_backward_map_##type,                          \
+                      backward_map<Format, Weight, false>)
+
+SWAMP_NORM_SUM_KERNELS(float16, Float16)
+SWAMP_NORM_SUM_KERNELS(bfloat16, BFloat16)
+SWAMP_NORM_SUM_KERNELS(float32, Float32)
+SWAMP_NORM_KERNELS(float16, Float16, Float16)
+SWAMP_NORM_KERNELS(float16_float32, Float16, Float32)
+SWAMP_NORM_KERNELS(bfloat16, BFloat16, BFloat16)
+SWAMP_NORM_KERNELS(bfloat16_float32, BFloat16, Float32)
+SWAMP_NORM_KERNELS(float32, Float32, Float32)
+
+}  // namespace swamp::slave::reference

@@ -1,0 +1,330 @@
+// The arguments and partial results of the row kernels, and the contract of
+// each family. Common to all:
+// - A kernel on rows computes tile.count rows; tile.first is the index of the
+//   first of them in its tensor. An operand of a row kernel is its rows, one
+//   after another, of args.columns elements each. "Of a row" below means one
+//   value for each row; "constant" means one row for the whole launch.
+// - A kernel whose name ends in _sum or _map before the type computes a piece
+//   of one row: tile.count columns from column tile.first. Operands of a row
+//   are then one value. A _map takes any piece.
+// - A _sum kernel writes a record for each chunk that it computes: tile.partial
+//   is the record of its first chunk, and the others follow. It takes whole
+//   chunks; if its record is chains (ChainSums), to which it adds, a piece may
+//   begin and end at any multiple of kChains.
+// - Kernels on rows and the two visits _sum and _map have the same bits.
+// - An operand that is written may be the operand of the same type that is
+//   read (in place). Others must not overlap.
+// - tile.scratch, of the softmax of 16-bit rows of at most one chunk, is a
+// float
+//   for each column, aligned to 64 bytes, or null; it changes no bit.
+// - A kernel on rows that has a form for two visits takes rows of at most
+//   kMaxRowColumns columns.
+// - r() rounds to the type of the output; every other operation is float32, in
+//   the order of the formula. They flag nothing.
+#ifndef SWAMP_SLAVE_ROW_ARGS_H_
+#define SWAMP_SLAVE_ROW_ARGS_H_
+
+#include <cmath>
+#include <cstdint>
+
+#include "slave/row_math.h"
+
+namespace swamp::slave {
+
+inline constexpr std::size_t kMaxRowChunks = 64;
+inline constexpr std::size_t kMaxRowColumns = kMaxRowChunks * kChunkColumns;
+
+// scaled_softmax: x (in), y (out).
+// scaled_masked_softmax: x (in), mask (in, a byte a column), y (out).
+//   e_j = f32(x_j) * scale; -10000 if the mask's byte is not 0
+//   y_j = r(E(e_j - m_c) * f_c)        m_c, f_c of the chunk: slave/row_math.h
+// A row with nan or +inf, and one of -inf only, is nan.
+// Two visits: scaled_softmax_sum: x, [mask], valid; writes SoftmaxChunk.
+//   scaled_softmax_map: x, [mask], y, SoftmaxFactor of each chunk of the tile,
+//   valid. `valid` (uint64) is the number of columns of the row that count;
+//   null means all. Those after them are 0 in y.
+struct SoftmaxArgs {
+  std::uint64_t columns;
+  // Causal: row i has its first i % causal_rows + 1 columns only, and 0 in the
+  // others. 0: all columns. Not used by the two visits.
+  std::uint64_t causal_rows;
+  float scale;
+  std::uint32_t round_scale;  // 1: scale is rounded to the type of x, as apex
+  // 1: a row whose largest element is -10000 is 0, as apex: all are masked.
+  std::uint32_t zero_masked_rows;
+  std::uint32_t reserved;
+};
+
+inline constexpr float kMasked = -10000.0f;
+
+// SoftmaxFactor is what the second visit needs of a chunk.
+struct SoftmaxFactor {
+  float shift;   // chunk_shift() of its max
+  float factor;  // f_c
+};
+
+// softmax_factor() is the factor of one chunk of a row.
+inline SoftmaxFactor softmax_factor(const SoftmaxArgs& args, float chunk_max,
+                                    const SoftmaxTotal& total) noexcept {
+  const bool zero = args.zero_masked_rows != 0 && total.max == kMasked;
+  return {chunk_shift(chunk_max), zero ? 0.0f : total.factor(chunk_max)};
+}
+
+// softmax_backward: g (in), y (in), dx (out; may be g or y).
+//   t_j = g_j * y_j; D = f32(sum of the sums of t_j by chunk)
+//   dx_j = r(scale * (t_j - y_j * D))
+// Two visits: softmax_backward_sum: g, y, valid; writes a float for each chunk.
+//   softmax_backward_map: g, y, dx, D (of the row), valid.
+struct SoftmaxBackwardArgs {
+  std::uint64_t columns;
+  std::uint64_t causal_rows;  // as in SoftmaxArgs
+  float scale;
+  std::uint32_t reserved;
+};
+
+// ChainSums is the partial result of a sum over a chunk: chain i holds the
+// elements whose column is i mod kChains, added in their order.
+struct ChainSums {
+  float chains[kChains];
+
+  // total() adds the chains as a fixed binary tree.
+  float total() const noexcept {
+    float sum[kChains];
+    for (std::size_t i = 0; i < kChains; ++i) sum[i] = chains[i];
+    for (std::size_t distance = kChains / 2; distance != 0; distance /= 2) {
+      for (std::size_t i = 0; i < distance; ++i) sum[i] += sum[i + distance];
+    }
+    return sum[0];
+  }
+};
+
+// cross_entropy: x (in, logits), target (in, of a row), weight (in, constant,
+//   float32; null: 1), loss (out, of a row, float32), lse (out, of a row,
+//   float32). With t the target, in double:
+//   lse = log(sum of exp(x_j)), combined from chunks: slave/row_math.h
+//   loss = f32(confidence * w_t * (lse - x_t)
+//              + uniform * (weight_sum * lse - sum of w_j * x_j)
+//              + z_loss * lse^2)
+//   An ignored row has loss 0, and its lse.
+// cross_entropy_parts: x, target, weight, CrossEntropyParts (out, of a row):
+//   for classes that are split between ranks. x_t is 0 on the other ranks.
+// Two visits: cross_entropy_sum: x, weight; writes CrossEntropyChunk.
+// cross_entropy_backward: x (in), target (in, of a row), CrossEntropyRow (in,
+//   of a row), weight (in, constant, float32; null: 1), dx (out; may be x).
+//   p_j = E(min(0, f32(x_j) - lse))
+//   dx_j = r(g * (p_j * a - c_j)), dx_t = r(g * ((p_t * a - b) - c_t)) with
+//   a = f32(confidence * w_t + uniform * weight_sum + 2 * z_loss * lse),
+//   b = f32(confidence * w_t), c_j = f32(uniform) * w_j
+//   An ignored row is 0.
+// cross_entropy_backward_map: the same for any piece of a row.
+struct CrossEntropyArgs {
+  std::uint64_t columns;
+  std::int64_t first_class;    // of column 0
+  std::int64_t ignore_index;   // of a target
+  double confidence;           // 1 - label smoothing
+  double uniform;              // label smoothing / number of classes
+  double weight_sum;           // of all classes; their number without weights
+  double z_loss;               // factor of lse^2
+  std::uint32_t target_bytes;  // 4 or 8
+  std::uint32_t reserved;
+};
+
+// CrossEntropyRow is what backward needs of a row.
+struct CrossEntropyRow {
+  float lse;
+  float gradient;       // g
+  float target_weight;  // w_t; 1 without weights
+};
+
+// CrossEntropyChunk is the partial result of one chunk; sum_x, the sum of
+// w_j * x_j, is 0 if uniform is 0.
+struct CrossEntropyChunk {
+  SoftmaxChunk exp;
+  float sum_x;
+  float reserved;  // partial results are multiples of 8 bytes
+};
+
+// CrossEntropyParts are those of a row, or of a rank's part of one.
+struct CrossEntropyParts {
+  double sum;    // of exp(x_j - max)
+  double sum_x;  // of w_j * x_j
+  float max;
+  float target_x;  // x_t
+};
+
+// combine_chunks() makes the parts of a row, with target_x 0.
+inline CrossEntropyParts combine_chunks(const CrossEntropyChunk* chunks,
+                                        std::size_t count) noexcept {
+  const float lowest = -std::numeric_limits<float>::infinity();
+  CrossEntropyParts parts = {0, 0, lowest, 0};
+  for (std::size_t c = 0; c < count; ++c) {
+    const float max = chunks[c].exp.max;
+    if (parts.max == parts.max && !(max <= parts.max)) parts.max = max;
+  }
+  for (std::size_t c = 0; c < count; ++c) {
+    parts.sum +=
+        static_cast<double>(chunks[c].exp.sum) *
+        static_cast<double>(exp_nonpositive(chunks[c].exp.max - parts.max));
+    parts.sum_x += static_cast<double>(chunks[c].sum_x);
+  }
+  return parts;
+}
+
+// cross_entropy_lse() and cross_entropy_loss() finish a row that is not
+// ignored.
+inline double cross_entropy_lse(const CrossEntropyParts& parts) noexcept {
+  return SoftmaxTotal{parts.max, parts.sum}.lse();
+}
+inline float cross_entropy_loss(const CrossEntropyArgs& args,
+                                const CrossEntropyParts& parts, double lse,
+                                float target_weight) noexcept {
+  double loss = args.confidence * static_cast<double>(target_weight) *
+                (lse - static_cast<double>(parts.target_x));
+  if (args.uniform != 0) {
+    loss += args.uniform * (args.weight_sum * lse - parts.sum_x);
+  }
+  if (args.z_loss != 0) loss += args.z_loss * lse * lse;
+  return static_cast<float>(loss);
+}
+
+// CrossEntropyFactors are the factors of one row in backward.
+struct CrossEntropyFactors {
+  float a, b, c;
+};
+inline CrossEntropyFactors cross_entropy_factors(
+    const CrossEntropyArgs& args, const CrossEntropyRow& row) noexcept {
+  const double b = args.confidence * static_cast<double>(row.target_weight);
+  double a = b + args.uniform * args.weight_sum;
+  if (args.z_loss != 0) a += 2 * args.z_loss * static_cast<double>(row.lse);
+  return {static_cast<float>(a), static_cast<float>(b),
+          static_cast<float>(args.uniform)};
+}
+
+// target_of() is the target of row i of a tile.
+inline std::int64_t target_of(const CrossEntropyArgs& args, const void* targets,
+                              std::size_t i) noexcept {
+  return args.target_bytes == 4 ? static_cast<const std::int32_t*>(targets)[i]
+                                : static_cast<const std::int64_t*>(targets)[i];
+}
+
+// layer_norm: x (in), weight (in, constant; null: 1), bias (in, constant; null:
+//   0), y (out), mean (out, of a row, float32), rstd (out, of a row, float32).
+//   mean = f32(sum of x_j / columns), rstd = f32(1 / sqrt(variance + eps)),
+//   both from double: combine_chunks() below
+//   y_j = r(((x_j - mean) * rstd) * (weight_j + weight_offset) + bias_j)
+// rms_norm: x (in), weight (in, constant; null: 1), y (out), rstd (out, of a
+//   row, float32): the same without mean and bias; rstd is of the mean square.
+// The type of weight and bias ends the name if it is not that of x.
+// Two visits: layer_norm_sum: x; writes LayerNormChunk. layer_norm_map: as
+//   layer_norm, with mean and rstd (in, of the row). rms_norm_sum: x; writes
+//   RmsNormChunk. rms_norm_map: as rms_norm, with rstd (in).
+// layer_norm_backward: g (in), x (in), mean (in, of a row), rstd (in, of a
+//   row), weight (in, constant; null: 1), dx (out; may be g or x; null: not
+//   computed). Partial result, if not null: 2 * columns doubles, to which the
+//   rows are added in their order: the gradient of weight, sum of
+//   g_j * xhat_j, then that of bias, sum of g_j.
+//   xhat_j = (x_j - mean) * rstd; h_j = g_j * (weight_j + weight_offset)
+//   a = f32(sum of h_j / columns), b = f32(sum of h_j * xhat_j / columns)
+//   dx_j = r(rstd * ((h_j - a) - xhat_j * b))
+// rms_norm_backward: g, x, rstd, weight, dx: xhat_j = x_j * rstd and a = 0. The
+//   partial result is `columns` doubles.
+// Two visits: layer_norm_backward_sum: g, x, mean, rstd, weight; writes
+//   NormBackwardSums. layer_norm_backward_map: g, x, NormBackwardRow (in, of
+//   the row), weight, dx. tile.partial is that of the whole row.
+//   rms_norm_backward_*: the same, without mean; sum_h and a are 0.
+struct RowNormArgs {
+  std::uint64_t columns;
+  double eps;
+  float weight_offset;  // 1: zero-centred weight
+  std::uint32_t reserved;
+};
+
+// LayerNormChunk is the partial result of one chunk. `sum` has 32 chains, in
+// double. `squares` is the sum of (x - mean)^2 with mean = f32(sum / columns of
+// the chunk).
+struct LayerNormChunk {
+  double sum;
+  float mean;
+  float squares;
+};
+inline constexpr std::size_t kWideChains = 32;
+
+struct LayerNormTotal {
+  double mean;
+  double variance;
+};
+
+// combine_chunks() moves the squares to the mean of the row.
+inline LayerNormTotal combine_chunks(const LayerNormChunk* chunks,
+                                     std::size_t columns) noexcept {
+  const std::size_t count = (columns + kChunkColumns - 1) / kChunkColumns;
+  double sum = 0;
+  for (std::size_t c = 0; c < count; ++c) sum += chunks[c].sum;
+  const double all = static_cast<double>(columns);
+  const double mean = sum / all;
+  double squares = 0;
+  for (std::size_t c = 0; c < count; ++c) {
+    const std::size_t left = columns - c * kChunkColumns;
+    const double part =
+        static_cast<double>(left < kChunkColumns ? left : kChunkColumns);
+    const double chunk_mean = static_cast<double>(chunks[c].mean);
+    const double shift = chunk_mean - mean;
+    const double rest = chunks[c].sum - part * chunk_mean;
+    squares += static_cast<double>(chunks[c].squares) +
+               shift * (2 * rest + part * shift);
+  }
+  return {mean, squares < 0 ? 0 : squares / all};
+}
+
+// norm_rstd() is 1 / sqrt(variance + eps).
+inline float norm_rstd(double variance, double eps) noexcept {
+  return static_cast<float>(1.0 / std::sqrt(variance + eps));
+}
+
+// RmsNormChunk is the partial result of one chunk.
+struct RmsNormChunk {
+  float squares;
+  float reserved;  // partial results are multiples of 8 bytes
+};
+
+struct NormBackwardChunk {
+  float sum_h;
+  float sum_hx;  // of h_j * xhat_j
+};
+
+struct NormBackwardRow {
+  float mean, rstd, a, b;
+};
+
+// NormBackwardSums is the partial result of one chunk.
+struct NormBackwardSums {
+  ChainSums h, hx;
+
+  NormBackwardChunk chunk() const noexcept { return {h.total(), hx.total()}; }
+};
+
+// combine_chunks() makes the factors of a row.
+inline NormBackwardRow combine_chunks(const NormBackwardChunk* chunks,
+                                      std::size_t columns, float mean,
+                                      float rstd) noexcept {
+  const std::size_t count = (columns + kChunkColumns - 1) / kChunkColumns;
+  double sum_h = 0, sum_hx = 0;
+  for (std::size_t c = 0; c < count; ++c) {
+    sum_h += static_cast<double>(chunks[c].sum_h);
+    sum_hx += static_cast<double>(chunks[c].sum_hx);
+  }
+  const double all = static_cast<double>(columns);
+  return {mean, rstd, static_cast<float>(sum_h / all),
+          static_cast<float>(sum_hx / all)};
+}
+
+// residual_add: x (in), bias (in, constant; null: none), residual (inout,
+//   float32). The type of the bias ends the name if it is not that of x.
+//   residual_j = residual_j + (x_j + bias_j)
+struct ResidualAddArgs {
+  std::uint64_t columns;
+};
+
+}  // namespace swamp::slave
+
+#endif  // SWAMP_SLAVE_ROW_ARGS_H_

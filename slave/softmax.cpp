@@ -1,0 +1,443 @@
+// The softmax kernels, compiled once per target by Highway.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "slave/kernel.h"
+#include "slave/row_args.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "slave/softmax.cpp"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "slave/exp-inl.h"
+#include "slave/row-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace swamp::slave::HWY_NAMESPACE {
+namespace {
+
+// ---- Sources
+
+template <class Format>
+struct Scaled {
+  using Element = typename Format::Element;
+  using Copy = typename Plain<Format>::Copy;
+  static constexpr bool kMask = false;
+  Plain<Format> row;
+  VF scale;
+
+  HWY_INLINE VF operator()(std::size_t i) const {
+    return hn::Mul(row(i), scale);
+  }
+  HWY_INLINE Scaled tail(std::size_t i, std::size_t count, Copy& copy) const {
+    return {row.tail(i, count, copy), scale};
+  }
+  HWY_INLINE Scaled from(std::size_t i) const {
+    return {{row.data + i}, scale};
+  }
+};
+
+template <class Format>
+struct Masked {
+  using Element = typename Format::Element;
+  struct Copy {
+    typename Plain<Format>::Copy row;
+    std::uint8_t mask[kChains];
+  };
+  static constexpr bool kMask = true;
+  Plain<Format> row;
+  VF scale;
+  const std::uint8_t* mask;
+
+  HWY_INLINE VF operator()(std::size_t i) const {
+    const DF df;
+    const hn::RebindToUnsigned<DF> du;
+    const auto bytes =
+        hn::PromoteTo(du, hn::LoadU(hn::Rebind<std::uint8_t, DF>(), mask + i));
+    const auto is_open = hn::RebindMask(df, hn::Eq(bytes, hn::Zero(du)));
+    return hn::IfThenElse(is_open, hn::Mul(row(i), scale),
+                          hn::Set(df, kMasked));
+  }
+  HWY_INLINE Masked tail(std::size_t i, std::size_t count, Copy& copy) const {
+    copy_tail(mask + i, count, copy.mask);
+    return {row.tail(i, count, copy.row), scale, copy.mask};
+  }
+  HWY_INLINE Masked from(std::size_t i) const {
+    return {{row.data + i}, scale, mask + i};
+  }
+};
+
+// Pair is the gradient and the output of a softmax.
+template <class Format>
+struct Pair {
+  struct Copy {
+    typename Plain<Format>::Copy gradient, y;
+  };
+  Plain<Format> gradient, y;
+
+  HWY_INLINE Pair tail(std::size_t i, std::size_t count, Copy& copy) const {
+    return {gradient.tail(i, count, copy.gradient), y.tail(i, count, copy.y)};
+  }
+  HWY_INLINE Pair from(std::size_t i) const {
+    return {{gradient.data + i}, {y.data + i}};
+  }
+};
+
+// ---- Bodies
+
+// ExpSumStore also stores the exponentials of whole blocks.
+template <class Source, bool kTail>
+struct ExpSumStore {
+  Source source;
+  VF shift;
+  const std::uint8_t* next;
+  float* scratch;
+
+  HWY_INLINE VF argument(std::size_t i) const {
+    return hn::Sub(source(i), shift);
+  }
+  HWY_INLINE void finish(std::size_t i, VF e, VF& sum) const {
+    if (next != nullptr) {
+      hwy::Prefetch(next + i * sizeof(typename Source::Element));
+    }
+    if (!kTail) hn::StoreU(e, DF(), scratch + i);
+    sum = hn::Add(sum, e);
+  }
+  HWY_INLINE void operator()(std::size_t i, VF& sum) const {
+    finish(i, exp_nonpositive(DF(), argument(i)), sum);
+  }
+};
+
+template <class Source>
+struct ExpMap {
+  Source source;
+  VF shift, factor;
+
+  HWY_INLINE VF argument(std::size_t i) const {
+    return hn::Sub(source(i), shift);
+  }
+  HWY_INLINE VF finish(std::size_t, VF e) const { return hn::Mul(e, factor); }
+  HWY_INLINE VF operator()(std::size_t i) const {
+    return finish(i, exp_nonpositive(DF(), argument(i)));
+  }
+};
+
+template <class Source>
+struct Times {
+  Source source;
+  VF factor;
+
+  HWY_INLINE VF operator()(std::size_t i) const {
+    return hn::Mul(source(i), factor);
+  }
+};
+
+template <class Source, bool kTail>
+struct ProductSum {
+  Source source;
+
+  HWY_INLINE void operator()(std::size_t i, VF& sum) const {
+    sum = hn::Add(sum, hn::Mul(source.gradient(i), source.y(i)));
+  }
+};
+
+template <class Source>
+struct Backward {
+  Source source;
+  VF scale, dot;
+
+  HWY_INLINE VF operator()(std::size_t i) const {
+    const auto y = source.y(i);
+    const auto t = hn::Mul(source.gradient(i), y);
+    return hn::Mul(scale, hn::Sub(t, hn::Mul(y, dot)));
+  }
+};
+
+// ---- One chunk
+
+// chunk_of() is the SoftmaxChunk of `count` columns. The exponentials of whole
+// blocks go to `scratch` if it is not null.
+template <class Source>
+HWY_NOINLINE SoftmaxChunk chunk_of(const Source& source, std::size_t count,
+                                   float* scratch, const void* next_row) {
+  const float max = largest(source, count);
+  const auto shift = hn::Set(DF(), chunk_shift(max));
+  const auto* next = static_cast<const std::uint8_t*>(next_row);
+  Chains<1> sums(0.0f);
+  if (scratch != nullptr) {
+    accumulate<ExpSumStore>(source, count, sums, shift, next, scratch);
+  } else {
+    accumulate<ExpSum>(source, count, sums, shift, next);
+  }
+  const float sum = sums.sum(0);
+  return {sum == sum ? max : sum, sum};
+}
+
+// map_chunk() writes y. The exponentials of whole blocks are in `scratch` if it
+// is not null; it may be y.
+template <class Format, class Source>
+HWY_NOINLINE void map_chunk(const Source& source, std::size_t count,
+                            const SoftmaxFactor& number, const float* scratch,
+                            typename Format::Element* y, bool stream) {
+  const DF df;
+  const auto shift = hn::Set(df, number.shift);
+  const auto factor = hn::Set(df, number.factor);
+  std::size_t whole = 0;
+  if (scratch != nullptr) {
+    whole = count / kChains * kChains;
+    map<Format, true, Times>(Plain<Float32>{scratch}, whole, y, stream, factor);
+  }
+  if (whole != count) {
+    map<Format, true, ExpMap>(source.from(whole), count - whole, y + whole,
+                              stream, shift, factor);
+  }
+}
+
+// ---- Rows
+
+template <class Format, class Source>
+HWY_INLINE void softmax_row(const SoftmaxArgs& args, const Source& source,
+                            std::size_t count, typename Format::Element* y,
+                            float* scratch, const Tile& tile,
+                            const typename Source::Element* next_row) {
+  constexpr bool kInOutput = std::is_same<Format, Float32>::value;
+  SoftmaxChunk chunks[kMaxRowChunks];
+  const std::size_t chunk_count = (count + kChunkColumns - 1) / kChunkColumns;
+  // The exponentials of a float32 row fit into its output.
+  const auto scratch_of = [&](std::size_t at) -> float* {
+    if constexpr (kInOutput) return y + at;
+    return chunk_count == 1 ? scratch : nullptr;
+  };
+  for (std::size_t c = 0; c < chunk_count; ++c) {
+    const std::size_t at = c * kChunkColumns;
+    chunks[c] =
+        chunk_of(source.from(at), std::min(kChunkColumns, count - at),
+                 scratch_of(at), next_row == nullptr ? nullptr : next_row + at);
+  }
+  const SoftmaxTotal total = combine_chunks(chunks, chunk_count);
+  if (HWY_UNLIKELY(total.sum != total.sum)) {
+    fill_nan<Format>(y, count);
+    return;
+  }
+  for (std::size_t c = 0; c < chunk_count; ++c) {
+    const std::size_t at = c * kChunkColumns;
+    map_chunk<Format>(source.from(at), std::min(kChunkColumns, count - at),
+                      softmax_factor(args, chunks[c].max, total),
+                      scratch_of(at), y + at, tile.non_temporal && !kInOutput);
+  }
+}
+
+template <class Format>
+HWY_INLINE Scaled<Format> source_of(VF scale,
+                                    const typename Format::Element* x) {
+  return {{x}, scale};
+}
+template <class Format>
+HWY_INLINE Masked<Format> source_of(VF scale, const typename Format::Element* x,
+                                    const std::uint8_t* mask) {
+  return {{x}, scale, mask};
+}
+
+template <class Format>
+HWY_INLINE VF scale_of(const SoftmaxArgs& args) {
+  const VF scale = hn::Set(DF(), args.scale);
+  return args.round_scale != 0 ? Format::round(DF(), scale) : scale;
+}
+
+// columns_of_row() is the number of columns of row i of a tile that count.
+template <class Args>
+HWY_INLINE std::size_t columns_of_row(const Args& args, const Tile& tile,
+                                      std::size_t i) {
+  if (args.causal_rows == 0) return args.columns;
+  return std::min<std::size_t>((tile.first + i) % args.causal_rows + 1,
+                               args.columns);
+}
+
+template <class Format, bool kMask>
+HWY_INLINE void softmax(const void* arguments, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  const auto& args = *static_cast<const SoftmaxArgs*>(arguments);
+  const std::size_t columns = args.columns;
+  const auto* x = operand<const Element>(tile, 0);
+  const auto* mask = operand<const std::uint8_t>(tile, kMask ? 1 : 0);
+  auto* y = operand<Element>(tile, kMask ? 2 : 1);
+  auto* scratch = static_cast<float*>(tile.scratch);
+  const VF scale = scale_of<Format>(args);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    const std::size_t count = columns_of_row(args, tile, i);
+    const Element* next = tile.prefetch_bytes != 0 ? x + columns : nullptr;
+    if constexpr (kMask) {
+      softmax_row<Format>(args, source_of<Format>(scale, x, mask), count, y,
+                          scratch, tile, next);
+      mask += columns;
+    } else {
+      softmax_row<Format>(args, source_of<Format>(scale, x), count, y, scratch,
+                          tile, next);
+    }
+    if (count != columns) {
+      std::memset(y + count, 0, (columns - count) * sizeof(Element));
+    }
+    x += columns;
+    y += columns;
+  }
+  if (kHasNonTemporalStores && tile.non_temporal) hwy::FlushStream();
+}
+
+// valid_columns() is the number of columns of a tile of one row that count.
+HWY_INLINE std::size_t valid_columns(const Tile& tile, int s) {
+  const auto* valid = operand<const std::uint64_t>(tile, s);
+  if (valid == nullptr) return tile.count;
+  if (*valid <= tile.first) return 0;
+  return std::min<std::size_t>(tile.count, *valid - tile.first);
+}
+
+template <class Format, bool kMask>
+HWY_INLINE void softmax_sum(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const SoftmaxArgs*>(arguments);
+  const auto* x = operand<const typename Format::Element>(tile, 0);
+  const std::size_t valid = valid_columns(tile, kMask ? 2 : 1);
+  const VF scale = scale_of<Format>(args);
+  auto* chunk = partial_result<SoftmaxChunk>(tile);
+  for (std::size_t at = 0; at < tile.count; at += kChunkColumns, ++chunk) {
+    const std::size_t part =
+        at < valid ? std::min(kChunkColumns, valid - at) : 0;
+    if constexpr (kMask) {
+      const auto* mask = operand<const std::uint8_t>(tile, 1);
+      *chunk = chunk_of(source_of<Format>(scale, x + at, mask + at), part,
+                        nullptr, nullptr);
+    } else {
+      *chunk =
+          chunk_of(source_of<Format>(scale, x + at), part, nullptr, nullptr);
+    }
+  }
+}
+
+template <class Format, bool kMask>
+HWY_INLINE void softmax_map(const void* arguments, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  const auto& args = *static_cast<const SoftmaxArgs*>(arguments);
+  const auto* x = operand<const Element>(tile, 0);
+  auto* y = operand<Element>(tile, kMask ? 2 : 1);
+  const auto* factor = operand<const SoftmaxFactor>(tile, kMask ? 3 : 2);
+  const std::size_t valid = valid_columns(tile, kMask ? 4 : 3);
+  const VF scale = scale_of<Format>(args);
+  for (std::size_t at = 0; at < valid; at += kChunkColumns, ++factor) {
+    const std::size_t part = std::min(kChunkColumns, valid - at);
+    if (HWY_UNLIKELY(factor->factor != factor->factor)) {
+      fill_nan<Format>(y + at, part);
+    } else if constexpr (kMask) {
+      const auto* mask = operand<const std::uint8_t>(tile, 1);
+      map_chunk<Format>(source_of<Format>(scale, x + at, mask + at), part,
+                        *factor, nullptr, y + at, tile.non_temporal);
+    } else {
+      map_chunk<Format>(source_of<Format>(scale, x + at), part, *factor,
+                        nullptr, y + at, tile.non_temporal);
+    }
+  }
+  if (valid != tile.count) {
+    std::memset(y + valid, 0, (tile.count - valid) * sizeof(Element));
+  }
+  if (kHasNonTemporalStores && tile.non_temporal) hwy::FlushStream();
+}
+
+// ---- Backward
+
+template <class Format>
+HWY_NOINLINE float product_sum(const Pair<Format>& source, std::size_t count) {
+  Chains<1> sums(0.0f);
+  accumulate<ProductSum>(source, count, sums);
+  return sums.sum(0);
+}
+
+template <class Format>
+HWY_NOINLINE void backward_piece(const Pair<Format>& source, std::size_t count,
+                                 float scale, float dot,
+                                 typename Format::Element* dx) {
+  const DF df;
+  map<Format, false, Backward>(source, count, dx, false, hn::Set(df, scale),
+                               hn::Set(df, dot));
+}
+
+template <class Format>
+HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  const auto& args = *static_cast<const SoftmaxBackwardArgs*>(arguments);
+  const std::size_t columns = args.columns;
+  Pair<Format> source{{operand<const Element>(tile, 0)},
+                      {operand<const Element>(tile, 1)}};
+  auto* dx = operand<Element>(tile, 2);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    const std::size_t count = columns_of_row(args, tile, i);
+    double dot = 0;
+    for (std::size_t at = 0; at < count; at += kChunkColumns) {
+      dot += static_cast<double>(
+          product_sum(source.from(at), std::min(kChunkColumns, count - at)));
+    }
+    backward_piece(source, count, args.scale, static_cast<float>(dot), dx);
+    if (count != columns) {
+      std::memset(dx + count, 0, (columns - count) * sizeof(Element));
+    }
+    source = source.from(columns);
+    dx += columns;
+  }
+}
+
+template <class Format>
+HWY_INLINE void backward_sum(const void*, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  const Pair<Format> source{{operand<const Element>(tile, 0)},
+                            {operand<const Element>(tile, 1)}};
+  const std::size_t valid = valid_columns(tile, 2);
+  // A tile may begin within a chunk, at a multiple of kChains.
+  auto* sum = partial_result<ChainSums>(tile);
+  for (std::size_t at = 0; at < valid; ++sum) {
+    const std::size_t part =
+        std::min(kChunkColumns - (tile.first + at) % kChunkColumns, valid - at);
+    Chains<1> chains(0.0f);
+    std::memcpy(chains.chain[0], sum->chains, sizeof sum->chains);
+    accumulate<ProductSum>(source.from(at), part, chains);
+    std::memcpy(sum->chains, chains.chain[0], sizeof sum->chains);
+    at += part;
+  }
+}
+
+template <class Format>
+HWY_INLINE void backward_map(const void* arguments, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  const auto& args = *static_cast<const SoftmaxBackwardArgs*>(arguments);
+  const Pair<Format> source{{operand<const Element>(tile, 0)},
+                            {operand<const Element>(tile, 1)}};
+  auto* dx = operand<Element>(tile, 2);
+  const std::size_t valid = valid_columns(tile, 4);
+  backward_piece(source, valid, args.scale, *operand<const float>(tile, 3), dx);
+  if (valid != tile.count) {
+    std::memset(dx + valid, 0, (tile.count - valid) * sizeof(Element));
+  }
+}
+
+}  // namespace
+
+#define SWAMP_SOFTMAX_KERNELS(type, Format)                                  \
+  SWAMP_DEFINE_KERNEL(scaled_softmax_##type, softmax<Format, false>)         \
+  SWAMP_DEFINE_KERNEL(scaled_softmax_sum_##type, softmax_sum<Format, false>) \
+  SWAMP_DEFINE_KERNEL(scaled_softmax_map_##type, softmax_map<Format, false>) \
+  SWAMP_DEFINE_KERNEL(scaled_masked_softmax_##type, softmax<Format, true>)   \
+  SWAMP_DEFINE_KERNEL(scaled_masked_softmax_sum_##type,                      \
+                      softmax_sum<Format, true>)                             \
+  SWAMP_DEFINE_KERNEL(scaled_masked_softmax_map_##type,                      \
+                      softmax_map<Format, true>)                             \
+  SWAMP_DEFINE_KERNEL(softmax_backward_##type, backward<Format>)             \
+  SWAMP_DEFINE_KERNEL(softmax_backward_sum_##type, backward_sum<Format>)     \
+  SWAMP_DEFINE_KERNEL(softmax_backward_map_##type, backward_map<Format>)
+
+SWAMP_SOFTMAX_KERNELS(float16, Float16)
+SWAMP_SOFTMAX_KERNELS(bfloat16, BFloat16)
+SWAMP_SOFTMAX_KERNELS(float32, Float32)
+
+}  // namespace swamp::slave::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,205 @@
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "slave/row_reference.h"
+
+namespace swamp::slave::reference {
+namespace {
+
+// logit() is e_j, of column j of a row.
+template <class Format>
+float logit(const SoftmaxArgs& args, const typename Format::Element* x,
+            const std::uint8_t* mask, std::size_t j) {
+  if (mask != nullptr && mask[j] != 0) return kMasked;
+  const float scale = args.round_scale != 0
+                          ? Format::widen(Format::narrow(args.scale))
+                          : args.scale;
+  return Format::widen(x[j]) * scale;
+}
+
+template <class Format>
+SoftmaxChunk chunk_of(const SoftmaxArgs& args,
+                      const typename Format::Element* x,
+                      const std::uint8_t* mask, std::size_t begin,
+                      std::size_t end) {
+  std::vector<float> logits;
+  for (std::size_t j = begin; j < end; ++j) {
+    logits.push_back(logit<Format>(args, x, mask, j));
+  }
+  return softmax_chunk(logits.data(), logits.size());
+}
+
+template <class Format>
+void map(const SoftmaxArgs& args, const typename Format::Element* x,
+         const std::uint8_t* mask, std::size_t begin, std::size_t end,
+         const SoftmaxFactor& factor, typename Format::Element* y) {
+  for (std::size_t j = begin; j < end; ++j) {
+    const float e = logit<Format>(args, x, mask, j);
+    y[j] = Format::narrow(exp_nonpositive(e - factor.shift) * factor.factor);
+  }
+}
+
+template <class Args>
+std::size_t columns_of_row(const Args& args, std::size_t row) {
+  return args.causal_rows == 0
+             ? args.columns
+             : std::min(args.columns, row % args.causal_rows + 1);
+}
+
+template <class Format, bool kMask>
+void softmax(const void* arguments, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  const auto& args = *static_cast<const SoftmaxArgs*>(arguments);
+  for (std::size_t row = 0; row < tile.count; ++row) {
+    const std::size_t start = row * args.columns;
+    const Element* x = static_cast<Element*>(tile.operands[0]) + start;
+    const std::uint8_t* mask =
+        kMask ? static_cast<std::uint8_t*>(tile.operands[1]) + start : nullptr;
+    Element* y = static_cast<Element*>(tile.operands[kMask ? 2 : 1]) + start;
+    const std::size_t count = columns_of_row(args, tile.first + row);
+    std::vector<SoftmaxChunk> chunks;
+    for (std::size_t at = 0; at < count; at += kChunkColumns) {
+      chunks.push_back(chunk_of<Format>(args, x, mask, at,
+                                        std::min(count, at + kChunkColumns)));
+    }
+    const SoftmaxTotal total = combine_chunks(chunks.data(), chunks.size());
+    for (std::size_t c = 0; c < chunks.size(); ++c) {
+      map<Format>(args, x, mask, c * kChunkColumns,
+                  std::min(count, (c + 1) * kChunkColumns),
+                  softmax_factor(args, chunks[c].max, total), y);
+    }
+    for (std::size_t j = count; j < args.columns; ++j) y[j] = 0;
+  }
+}
+
+std::size_t valid_columns(const Tile& tile, int s) {
+  const auto* valid = static_cast<const std::uint64_t*>(tile.operands[s]);
+  if (valid == nullptr) return tile.count;
+  return std::min(tile.count,
+                  std::max<std::size_t>(*valid, tile.first) - tile.first);
+}
+
+template <class Format, bool kMask>
+void softmax_sum(const void* args, const Tile& tile, Result&) {
+  const std::size_t valid = valid_columns(tile, kMask ? 2 : 1);
+  for (std::size_t at = 0; at < tile.count; at += kChunkColumns) {
+    static_cast<SoftmaxChunk*>(tile.partial)[at / kChunkColumns] =
+        chunk_of<Format>(
+            *static_cast<const SoftmaxArgs*>(args),
+            static_cast<typename Format::Element*>(tile.operands[0]),
+            kMask ? static_cast<std::uint8_t*>(tile.operands[1]) : nullptr,
+            std::min(valid, at), std::min(valid, at + kChunkColumns));
+  }
+}
+
+template <class Format, bool kMask>
+void softmax_map(const void* args, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  const std::size_t valid = valid_columns(tile, kMask ? 4 : 3);
+  auto* y = static_cast<Element*>(tile.operands[kMask ? 2 : 1]);
+  for (std::size_t at = 0; at < valid; at += kChunkColumns) {
+    map<Format>(*static_cast<const SoftmaxArgs*>(args),
+                static_cast<Element*>(tile.operands[0]),
+                kMask ? static_cast<std::uint8_t*>(tile.operands[1]) : nullptr,
+                at, std::min(valid, at + kChunkColumns),
+                static_cast<SoftmaxFactor*>(
+                    tile.operands[kMask ? 3 : 2])[at / kChunkColumns],
+                y);
+  }
+  for (std::size_t j = valid; j < tile.count; ++j) y[j] = 0;
+}
+
+template <class Format>
+float product_sum(const typename Format::Element* g,
+                  const typename Format::Element* y, std::size_t count) {
+  std::vector<float> products;
+  for (std::size_t j = 0; j < count; ++j) {
+    products.push_back(Format::widen(g[j]) * Format::widen(y[j]));
+  }
+  return chain_sum(products.data(), count);
+}
+
+template <class Format>
+void backward_map_row(float scale, float dot, const typename Format::Element* g,
+                      const typename Format::Element* y,
+                      typename Format::Element* dx, std::size_t valid,
+                      std::size_t count) {
+  for (std::size_t j = 0; j < valid; ++j) {
+    const float wide = Format::widen(y[j]);
+    const float t = Format::widen(g[j]) * wide;
+    const float product = wide * dot;
+    dx[j] = Format::narrow(scale * (t - product));
+  }
+  for (std::size_t j = valid; j < count; ++j) dx[j] = 0;
+}
+
+template <class Format>
+void backward(const void* arguments, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  const auto& args = *static_cast<const SoftmaxBackwardArgs*>(arguments);
+  for (std::size_t row = 0; row < tile.count; ++row) {
+    const std::size_t start = row * args.columns;
+    const Element* g = static_cast<Element*>(tile.operands[0]) + start;
+    const Element* y = static_cast<Element*>(tile.operands[1]) + start;
+    const std::size_t count = columns_of_row(args, tile.first + row);
+    std::vector<float> sums;
+    for (std::size_t at = 0; at < count; at += kChunkColumns) {
+      sums.push_back(product_sum<Format>(g + at, y + at,
+                                         std::min(kChunkColumns, count - at)));
+    }
+    double dot = 0;
+    for (const float sum : sums) dot += static_cast<double>(sum);
+    backward_map_row<Format>(args.scale, static_cast<float>(dot), g, y,
+                             static_cast<Element*>(tile.operands[2]) + start,
+                             count, args.columns);
+  }
+}
+
+template <class Format>
+void backward_sum(const void*, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  const std::size_t valid = valid_columns(tile, 2);
+  const std::size_t first_chunk = tile.first / kChunkColumns;
+  for (std::size_t at = 0; at < valid; ++at) {
+    const std::size_t column = tile.first + at;
+    auto& sums = static_cast<ChainSums*>(
+        tile.partial)[column / kChunkColumns - first_chunk];
+    sums.chains[column % kChains] +=
+        Format::widen(static_cast<Element*>(tile.operands[0])[at]) *
+        Format::widen(static_cast<Element*>(tile.operands[1])[at]);
+  }
+}
+
+template <class Format>
+void backward_map(const void* args, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  backward_map_row<Format>(static_cast<const SoftmaxBackwardArgs*>(args)->scale,
+                           *static_cast<float*>(tile.operands[3]),
+                           static_cast<Element*>(tile.operands[0]),
+                           static_cast<Element*>(tile.operands[1]),
+                           static_cast<Element*>(tile.operands[2]),
+                           valid_columns(tile, 4), tile.count);
+}
+
+}  // namespace
+
+#define SWAMP_SOFTMAX_KERNELS(type, Format)                                  \
+  SWAMP_DEFINE_KERNEL(scaled_softmax_##type, softmax<Format, false>)         \
+  SWAMP_DEFINE_KERNEL(scaled_softmax_sum_##type, softmax_sum<Format, false>) \
+  SWAMP_DEFINE_KERNEL(scaled_softmax_map_##type, softmax_map<Format, false>) \
+  SWAMP_DEFINE_KERNEL(scaled_masked_softmax_##type, softmax<Format, true>)   \
+  SWAMP_DEFINE_KERNEL(scaled_masked_softmax_sum_##type,                      \
+                      softmax_sum<Format, true>)                             \
+  SWAMP_DEFINE_KERNEL(scaled_masked_softmax_map_##type,                      \
+                      softmax_map<Format, true>)                             \
+  SWAMP_DEFINE_KERNEL(softmax_backward_##type, backward<Format>)             \
+  SWAMP_DEFINE_KERNEL(softmax_backward_sum_##type, backward_sum<Format>)     \
+  SWAMP_DEFINE_KERNEL(softmax_backward_map_##type, backward_map<Format>)
+
+SWAMP_SOFTMAX_KERNELS(float16, Float16)
+SWAMP_SOFTMAX_KERNELS(bfloat16, BFloat16)
+SWAMP_SOFTMAX_KERNELS(float32, Float32)
+
+}  // namespace swamp::slave::reference
