@@ -1,12 +1,50 @@
-// The C ABI: machine, AMP operators, reports of the checker.
+// The C ABI: errors, machine, AMP operators, loss scalers, reports of the
+// checker. The optimizer is in c_api_step.cpp.
 #include "swamp/c_api.h"
 
+#include <cstdio>
 #include <string>
 
 #include "master/c_guard.h"
+#include "master/text.h"
 #include "runtime/check.h"
 #include "swamp/amp.h"
+#include "swamp/loss_scaler.h"
 #include "swamp/machine.h"
+
+struct swamp_scaler {
+  swamp::LossScaler scaler;
+  std::string state_dict;  // the text that swamp_scaler_state_dict() returned
+};
+
+namespace swamp {
+namespace {
+
+// Fixed memory, because reporting SWAMP_OUT_OF_MEMORY must not allocate.
+thread_local char last_error_text[2048] = "";
+
+}  // namespace
+
+swamp_status fail(swamp_status status, const char* text) noexcept {
+  std::snprintf(last_error_text, sizeof last_error_text, "%s", text);
+  return status;
+}
+
+const char* last_error() noexcept { return last_error_text; }
+
+void require(const void* pointer, const char* name) {
+  if (pointer != nullptr) return;
+  master::refuse(name, "null", "an address");
+}
+
+void require_struct_size(const char* name, std::uint32_t given,
+                         std::size_t known) {
+  if (given == known) return;
+  master::refuse(std::string(name) + ".struct_size", std::to_string(given),
+                 std::to_string(known));
+}
+
+}  // namespace swamp
 
 using swamp::guarded;
 using swamp::require;
@@ -82,6 +120,71 @@ swamp_status swamp_amp_update_scale(float* scale, int32_t* growth_tracker,
     require(found_inf, "found_inf");
     swamp::amp_update_scale_(*scale, *growth_tracker, *found_inf, growth_factor,
                              backoff_factor, growth_interval);
+  });
+}
+
+swamp_status swamp_scaler_create(const char* name, const char* options,
+                                 swamp_scaler** out) {
+  return guarded([&] {
+    require(name, "name");
+    require(out, "out");
+    swamp::ScalerOptions by_name;
+    if (options != nullptr) by_name = swamp::scaler_options_from_json(options);
+    *out = new swamp_scaler{swamp::LossScaler::from_name(name, by_name), ""};
+  });
+}
+
+void swamp_scaler_destroy(swamp_scaler* scaler) { delete scaler; }
+
+swamp_status swamp_scaler_scale(const swamp_scaler* scaler, double* scale) {
+  return guarded([&] {
+    require(scaler, "scaler");
+    require(scale, "scale");
+    *scale = scaler->scaler.scale();
+  });
+}
+
+swamp_status swamp_scaler_inv_scale(const swamp_scaler* scaler,
+                                    float* inv_scale) {
+  return guarded([&] {
+    require(scaler, "scaler");
+    require(inv_scale, "inv_scale");
+    *inv_scale = scaler->scaler.inv_scale();
+  });
+}
+
+swamp_status swamp_scaler_update(swamp_scaler* scaler, float found_inf,
+                                 swamp_scaler_step* step) {
+  return guarded([&] {
+    require(scaler, "scaler");
+    if (step != nullptr) {
+      require_struct_size("step", step->struct_size, sizeof *step);
+    }
+    const swamp::ScalerStep done = scaler->scaler.update(found_inf);
+    if (step == nullptr) return;
+    step->found_inf = done.found_inf ? 1 : 0;
+    step->skipped = done.skipped ? 1 : 0;
+    step->warned = done.warning.empty() ? 0 : 1;
+    step->old_scale = done.old_scale;
+    step->new_scale = done.new_scale;
+  });
+}
+
+swamp_status swamp_scaler_state_dict(swamp_scaler* scaler, const char** json) {
+  return guarded([&] {
+    require(scaler, "scaler");
+    require(json, "json");
+    scaler->state_dict = scaler->scaler.state_dict();
+    *json = scaler->state_dict.c_str();
+  });
+}
+
+swamp_status swamp_scaler_load_state_dict(swamp_scaler* scaler,
+                                          const char* json) {
+  return guarded([&] {
+    require(scaler, "scaler");
+    require(json, "json");
+    scaler->scaler.load_state_dict(json);
   });
 }
 

@@ -1,4 +1,5 @@
-// Helpers of the C ABI: exceptions to status and text, null checks.
+// Helpers of the C ABI: exceptions to status and text, null checks. Implemented
+// in c_api.cpp.
 #ifndef SWAMP_MASTER_C_GUARD_H_
 #define SWAMP_MASTER_C_GUARD_H_
 

@@ -5,7 +5,7 @@
 
 #include "master/foreach.h"
 #include "master/launch.h"
-#include "swamp/error.h"
+#include "master/text.h"
 
 namespace swamp {
 
@@ -103,10 +103,9 @@ void PreparedStep::prepare(const OptimizerLists& lists, const SgdStep& step,
   const bool with_momentum = step.momentum != 0;
   const TensorList buffers = lists.states[0];
   if (!with_momentum && buffers.count() != 0) {
-    throw Error(SWAMP_INVALID_ARGUMENT,
-                std::string(lists.momentum_name) + ": a list of " +
-                    std::to_string(buffers.count()) +
-                    " tensors; expected none without a momentum");
+    master::refuse(lists.momentum_name,
+                   "a list of " + std::to_string(buffers.count()) + " tensors",
+                   "an empty one, because the momentum is 0");
   }
   sgd_args_ = sgd_args(step, inv_scale);
   const bool with_model = lists.model_params.count() != 0;
@@ -125,9 +124,7 @@ void PreparedStep::prepare(const OptimizerLists& lists, const SgdStep& step,
 void PreparedStep::prepare(const OptimizerLists& lists, const AdamStep& step,
                            float inv_scale, Machine* machine) {
   if (!is_step(step.step)) {
-    throw Error(
-        SWAMP_INVALID_ARGUMENT,
-        "step: got " + std::to_string(step.step) + ", expected " + kStepRange);
+    master::refuse("step", std::to_string(step.step), kStepRange);
   }
   adam_args_ = adam_args(step, inv_scale);
   const bool with_model = lists.model_params.count() != 0;

@@ -67,13 +67,14 @@ SlaveResult Workspace::run_by_grain(Machine::Impl& machine,
   last_partials_ = {};
   make_ranges(machine, list);
   std::byte* const base = segments_.data();
-  const Grains grains = number_grains(
-      SegmentCounts(list.table), [&](std::size_t i, std::size_t first) {
-        reinterpret_cast<Segment*>(base + i * list.table.stride)
-            ->first_grain() = first;
-      });
+  const Grains grains =
+      number_grains(SegmentCounts(list.table, list.grains),
+                    [&](std::size_t i, std::size_t first) {
+                      reinterpret_cast<Segment*>(base + i * list.table.stride)
+                          ->first_grain() = first;
+                    });
   last_partials_ = {partials_.reserve(grains.count * partial_bytes),
-                    partial_bytes, grains.count, grains.elements};
+                    partial_bytes, grains.count, grains.units};
   return launch(machine, list);
 }
 
@@ -86,8 +87,8 @@ void Workspace::make_ranges(const Machine::Impl& machine,
   const int slaves = alone ? 1 : machine.slaves();
   runtime::SlaveRange* ranges =
       ranges_.reserve(static_cast<std::size_t>(slaves));
-  slaves_ =
-      partition(SegmentCounts(list.table), list.traffic_bytes, slaves, ranges);
+  slaves_ = partition(SegmentCounts(list.table, list.grains),
+                      list.traffic_bytes, slaves, ranges);
 }
 
 SlaveResult Workspace::launch(Machine::Impl& machine, const SegmentList& list) {

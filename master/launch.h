@@ -22,6 +22,12 @@ class Workspace {
   // prepared_segments() is for a list that is launched after another one.
   Buffer<std::byte>& prepared_segments() { return prepared_segments_; }
 
+  // row_values() is memory for a value of each row.
+  template <class Value>
+  Value* row_values(std::size_t rows) {
+    return reinterpret_cast<Value*>(row_values_.reserve(rows * sizeof(Value)));
+  }
+
   // run() launches a list and returns the reduced results of the slaves. With
   // `partial_bytes`, every slave also writes a partial result of that size for
   // every segment of which it has elements. Throws Error before anything is
@@ -37,7 +43,7 @@ class Workspace {
       const runtime::SlaveRange& range =
           ranges_.data()[static_cast<std::size_t>(i)];
       for (std::size_t s = range.begin_segment;
-           s < range.end_segment + (range.end_element != 0 ? 1 : 0); ++s) {
+           s < range.end_segment + (range.end_unit != 0 ? 1 : 0); ++s) {
         if (list.table[s].count == 0) continue;
         visit(s, *reinterpret_cast<const Partial*>(last_partials_.slot(s, i)));
       }
@@ -60,6 +66,12 @@ class Workspace {
     }
   }
 
+  // partials() returns the partial results of the last run_by_grain().
+  template <class Partial>
+  const Partial* partials() const noexcept {
+    return reinterpret_cast<const Partial*>(last_partials_.base);
+  }
+
  private:
   void make_ranges(const Machine::Impl& machine, const SegmentList& list);
   runtime::SlaveResult launch(Machine::Impl& machine, const SegmentList& list);
@@ -69,6 +81,7 @@ class Workspace {
   Buffer<runtime::SlaveRange> ranges_;
   Buffer<runtime::SlaveResult> results_;
   Buffer<std::byte> partials_;
+  Buffer<std::byte> row_values_;
   runtime::LdmArenas arenas_;
   runtime::Partials last_partials_;
   int slaves_ = 0;  // that have a range

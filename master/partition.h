@@ -1,8 +1,9 @@
 // The partition of a list into grains and of the grains between slaves: pure
 // functions, O(tensors + slaves).
 //
-// A List has size(); count(i), the number of elements of tensor i; and
-// element_traffic(i), the bytes that are read and written for one of them.
+// A List has size(); count(i), the number of units of tensor i (elements, or
+// rows); unit_traffic(i), the bytes that are read and written for one of them;
+// and grain_rule().
 #ifndef SWAMP_MASTER_PARTITION_H_
 #define SWAMP_MASTER_PARTITION_H_
 
@@ -17,32 +18,51 @@ namespace swamp::master {
 inline constexpr std::size_t kBlockElements = 8192;
 inline constexpr std::size_t kMaxGrains = 16384;
 
+// GrainRule is how a list is divided into grains. A block is so many units; a
+// grain is one block, or more if there were more than max_grains.
+struct GrainRule {
+  std::size_t block_units = kBlockElements;
+  std::size_t max_grains = kMaxGrains;
+};
+
 // SegmentCounts is the List of a segment table.
 class SegmentCounts {
  public:
-  explicit SegmentCounts(const runtime::SegmentTable& table) noexcept
-      : table_(table) {}
+  SegmentCounts(const runtime::SegmentTable& table,
+                const GrainRule& rule) noexcept
+      : table_(table), rule_(rule) {}
   std::size_t size() const noexcept { return table_.count; }
   std::size_t count(std::size_t i) const noexcept { return table_[i].count; }
-  std::uint64_t element_traffic(std::size_t i) const noexcept {
+  std::uint64_t unit_traffic(std::size_t i) const noexcept {
     return table_[i].operation->traffic_bytes;
   }
 
+  const GrainRule& grain_rule() const noexcept { return rule_; }
+
  private:
   const runtime::SegmentTable& table_;
+  GrainRule rule_;
 };
 
-// blocks_per_grain() is 1 until a list has more than kMaxGrains blocks.
+// blocks_per_grain() is 1 until a list has more than max_grains blocks.
 template <class List>
 std::size_t blocks_per_grain(const List& list) noexcept {
+  const GrainRule rule = list.grain_rule();
   std::size_t blocks = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const std::size_t count = list.count(i);
-    if (count >= kBlockElements) {
-      blocks += (count + kBlockElements - 1) / kBlockElements;
+    if (count >= rule.block_units) {
+      blocks += (count - 1) / rule.block_units + 1;
     }
   }
-  return std::max<std::size_t>(1, (blocks + kMaxGrains - 1) / kMaxGrains);
+  return std::max<std::size_t>(
+      1, (blocks + rule.max_grains - 1) / rule.max_grains);
+}
+
+// grain_units() returns the units of every grain but the last of its tensor.
+template <class List>
+std::size_t grain_units(const List& list) noexcept {
+  return blocks_per_grain(list) * list.grain_rule().block_units;
 }
 
 // GrainRun is consecutive grains: those of one tensor, or a single grain that
@@ -50,30 +70,31 @@ std::size_t blocks_per_grain(const List& list) noexcept {
 struct GrainRun {
   std::size_t begin_tensor;
   std::size_t end_tensor;
-  std::size_t grain_elements;  // of every grain but the last of its tensor
+  std::size_t grain_units;  // of every grain but the last of its tensor
   std::size_t grains;
   std::uint64_t bytes;  // traffic
 };
 
 // for_each_grain_run() is step one, list -> grains: a function of the counts
 // alone, never of the machine. A grain is whole blocks of a tensor, counted
-// from its start, or consecutive tensors below kBlockElements with a sum of at
-// most kBlockElements. `grain_elements` is blocks_per_grain() * kBlockElements.
+// from its start, or consecutive tensors of less than a block with a sum of at
+// most a block. `grain_units` is blocks_per_grain() blocks.
 template <class List, class Visit>
-void for_each_grain_run(const List& list, std::size_t grain_elements,
+void for_each_grain_run(const List& list, std::size_t grain_units,
                         Visit visit) {
+  const std::size_t block_units = list.grain_rule().block_units;
   for (std::size_t i = 0; i < list.size();) {
     const std::size_t count = list.count(i);
-    GrainRun run{i, i + 1, grain_elements, 1, count * list.element_traffic(i)};
-    if (count >= kBlockElements) {
-      run.grains = (count + grain_elements - 1) / grain_elements;
+    GrainRun run{i, i + 1, grain_units, 1, count * list.unit_traffic(i)};
+    if (count >= block_units) {
+      run.grains = (count - 1) / grain_units + 1;
     } else {
-      std::size_t elements = count;
+      std::size_t units = count;
       for (; run.end_tensor < list.size(); ++run.end_tensor) {
         const std::size_t next = list.count(run.end_tensor);
-        if (next > kBlockElements - elements || next == kBlockElements) break;
-        elements += next;
-        run.bytes += next * list.element_traffic(run.end_tensor);
+        if (next > block_units - units || next == block_units) break;
+        units += next;
+        run.bytes += next * list.unit_traffic(run.end_tensor);
       }
     }
     visit(run);
@@ -83,21 +104,21 @@ void for_each_grain_run(const List& list, std::size_t grain_elements,
 
 template <class List, class Visit>
 void for_each_grain_run(const List& list, Visit visit) {
-  for_each_grain_run(list, blocks_per_grain(list) * kBlockElements, visit);
+  for_each_grain_run(list, grain_units(list), visit);
 }
 
 // Grains is the numbering of the grains of a list.
 struct Grains {
   std::size_t count = 0;
-  std::size_t elements = 0;  // of every grain but the last of a large tensor
+  std::size_t units = 0;  // of every grain but the last of a large tensor
 };
 
 // number_grains() numbers the grains that have elements, in list order, and
 // calls set_first(i, number of the first grain of tensor i).
 template <class List, class SetFirst>
 Grains number_grains(const List& list, SetFirst set_first) {
-  Grains grains{0, blocks_per_grain(list) * kBlockElements};
-  for_each_grain_run(list, grains.elements, [&](const GrainRun& run) {
+  Grains grains{0, grain_units(list)};
+  for_each_grain_run(list, grains.units, [&](const GrainRun& run) {
     for (std::size_t i = run.begin_tensor; i < run.end_tensor; ++i) {
       set_first(i, grains.count);
     }
@@ -109,7 +130,7 @@ Grains number_grains(const List& list, SetFirst set_first) {
 // Position is a place between two grains.
 struct Position {
   std::size_t tensor;
-  std::size_t element;
+  std::size_t unit;
 };
 
 // nearest_edge() returns the edge of the run's grains that is nearest to
@@ -119,13 +140,12 @@ Position nearest_edge(const List& list, const GrainRun& run,
                       std::uint64_t bytes) noexcept {
   std::uint64_t grain_bytes = run.bytes;
   if (run.grains > 1) {
-    grain_bytes = static_cast<std::uint64_t>(run.grain_elements) *
-                  list.element_traffic(run.begin_tensor);
+    grain_bytes = static_cast<std::uint64_t>(run.grain_units) *
+                  list.unit_traffic(run.begin_tensor);
   }
   const std::uint64_t grain = (bytes + grain_bytes / 2) / grain_bytes;
   if (grain >= run.grains) return {run.end_tensor, 0};
-  return {run.begin_tensor,
-          static_cast<std::size_t>(grain) * run.grain_elements};
+  return {run.begin_tensor, static_cast<std::size_t>(grain) * run.grain_units};
 }
 
 // partition() is step two, grains -> slaves: at most `slaves` contiguous ranges
@@ -142,19 +162,19 @@ int partition(const List& list, std::uint64_t traffic_bytes, int slaves,
   int made = 0;
   Position begin{0, 0};
   const auto close = [&](Position end) {
-    if (end.tensor == begin.tensor && end.element == begin.element) return;
-    ranges[made++] = {begin.tensor, begin.element, end.tensor, end.element};
+    if (end.tensor == begin.tensor && end.unit == begin.unit) return;
+    ranges[made++] = {begin.tensor, begin.unit, end.tensor, end.unit};
     begin = end;
   };
   if (n > 1) {
     std::uint64_t before = 0;
     std::uint64_t slave = 1;
     std::uint64_t next = target(1);
-    // So little traffic cannot exceed kMaxGrains blocks; skip counting.
-    const bool few = traffic_bytes < kMaxGrains * kBlockElements / 2;
-    const std::size_t grain_elements =
-        (few ? 1 : blocks_per_grain(list)) * kBlockElements;
-    for_each_grain_run(list, grain_elements, [&](const GrainRun& run) {
+    // So little traffic cannot exceed max_grains blocks; skip counting.
+    const GrainRule rule = list.grain_rule();
+    const bool few = traffic_bytes < rule.max_grains * rule.block_units / 2;
+    const std::size_t units = few ? rule.block_units : grain_units(list);
+    for_each_grain_run(list, units, [&](const GrainRun& run) {
       while (slave < n && next < before + run.bytes) {
         close(nearest_edge(list, run, next - before));
         next = target(++slave);

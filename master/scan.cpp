@@ -3,7 +3,7 @@
 #include <string>
 
 #include "master/launch.h"
-#include "swamp/error.h"
+#include "master/text.h"
 
 namespace swamp {
 namespace {
@@ -63,9 +63,9 @@ void TensorStatistics::add(const TensorStatistics& next) noexcept {
 void scan_non_finite(TensorList tensors, TensorStatistics* out,
                      Machine* machine) {
   if (out == nullptr && tensors.count() != 0) {
-    throw Error(SWAMP_INVALID_ARGUMENT, "out: null with a list of " +
-                                            std::to_string(tensors.count()) +
-                                            " tensors; expected an address");
+    master::refuse("out", "null",
+                   "the address of " + std::to_string(tensors.count()) +
+                       " TensorStatistics");
   }
   Machine::Impl& impl = master::impl_of(machine);
   const slave::ScanArgs args{};

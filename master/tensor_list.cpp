@@ -3,16 +3,14 @@
 #include <cstdio>
 #include <string>
 
-#include "swamp/error.h"
+#include "master/text.h"
 
 namespace swamp::master {
 namespace {
 
-[[noreturn]] void fail(const char* list, std::size_t index, const char* field,
-                       const std::string& text,
-                       swamp_status status = SWAMP_INVALID_ARGUMENT) {
-  throw Error(status, std::string(list) + "[" + std::to_string(index) + "]." +
-                          field + ": " + text);
+// field_name() is, for example, "tensors[2].dtype".
+std::string field_name(const char* list, std::size_t index, const char* field) {
+  return std::string(list) + "[" + std::to_string(index) + "]." + field;
 }
 
 // type_list() is "0 (float16), 1 (bfloat16) or 2 (float32)".
@@ -27,60 +25,51 @@ std::string type_list(std::uint32_t types) {
   return text;
 }
 
-// fail_dtype() throws that a dtype is not one of those in `taken` (bit i: type
-// i).
-[[noreturn]] void fail_dtype(const char* list, std::size_t index,
-                             const Tensor& tensor, std::uint32_t taken) {
+// refuse_dtype() throws that a dtype is not one of those in `taken` (bit i:
+// type i).
+[[noreturn]] void refuse_dtype(const char* list, std::size_t index,
+                               const Tensor& tensor, std::uint32_t taken) {
   const std::uint32_t type = scalar_type_index(tensor);
-  const std::string expected = "; expected " + type_list(taken);
+  const std::string name = field_name(list, index, "dtype");
   if (type < kScalarTypeCount) {
-    fail(list, index, "dtype",
-         std::to_string(type) + " (" + kFloatFormats[type].name +
-             ") is not taken by this operator" + expected,
-         SWAMP_UNSUPPORTED);
+    refuse(name, type_list(1u << type), type_list(taken), SWAMP_UNSUPPORTED);
   }
-  fail(list, index, "dtype",
-       std::to_string(static_cast<std::int32_t>(type)) + " is unknown" +
-           expected);
+  refuse(name, std::to_string(static_cast<std::int32_t>(type)),
+         type_list(taken));
 }
 
-// fail_data() throws why !is_valid_data().
-[[noreturn]] void fail_data(const char* list, std::size_t index,
-                            const Tensor& tensor) {
+// refuse_data() throws why !is_valid_data().
+[[noreturn]] void refuse_data(const char* list, std::size_t index,
+                              const Tensor& tensor) {
   const std::size_t bytes = kScalarTypeBytes[scalar_type_index(tensor)];
+  const std::string data = field_name(list, index, "data");
+  const std::string count = std::to_string(tensor.count);
   if (tensor.data == nullptr) {
-    fail(list, index, "data",
-         "null with a count of " + std::to_string(tensor.count) +
-             "; expected the address of so many elements");
+    refuse(data, "null", "the address of " + count + " elements");
   }
   if (tensor.count > kMaxBytes / bytes) {
-    fail(list, index, "count",
-         std::to_string(tensor.count) + " elements of " +
-             std::to_string(bytes) + " bytes; expected at most " +
-             std::to_string(kMaxBytes / bytes));
+    refuse(field_name(list, index, "count"), count,
+           "at most " + std::to_string(kMaxBytes / bytes) + " elements of " +
+               std::to_string(bytes) + " bytes");
   }
-  char address[32];
-  std::snprintf(address, sizeof address, "%p", tensor.data);
-  fail(list, index, "data",
-       std::string(address) + " is misaligned; expected a multiple of " +
-           std::to_string(bytes) + ", the size of an element");
+  char address[64];
+  std::snprintf(address, sizeof address, "the misaligned address %p",
+                tensor.data);
+  refuse(data, address,
+         "a multiple of " + std::to_string(bytes) + ", the size of an element");
 }
 
 // require_list() throws if the list is null, or so long that a table of
 // `stride` bytes per tensor is impossible.
-void require_list(const char* list, const char* count_name, TensorList tensors,
-                  std::size_t stride) {
-  if (tensors.data() == nullptr && tensors.count() != 0) {
-    throw Error(SWAMP_INVALID_ARGUMENT,
-                std::string(list) + ": null with a " + count_name + " of " +
-                    std::to_string(tensors.count()) +
-                    "; expected the address of so many tensors");
+void require_list(const OperandList& list, std::size_t stride) {
+  const std::size_t count = list.tensors.count();
+  if (list.tensors.data() == nullptr && count != 0) {
+    refuse(list.name, "null",
+           "the address of " + std::to_string(count) + " tensors");
   }
-  if (tensors.count() > kMaxBytes / stride) {
-    throw Error(SWAMP_INVALID_ARGUMENT, std::string(count_name) + ": " +
-                                            std::to_string(tensors.count()) +
-                                            "; expected at most " +
-                                            std::to_string(kMaxBytes / stride));
+  if (count > kMaxBytes / stride) {
+    refuse(list.count_name, std::to_string(count),
+           "at most " + std::to_string(kMaxBytes / stride));
   }
 }
 
@@ -100,7 +89,7 @@ int find_operation(const OperandList* lists, const slave::KernelGroup& group,
       for (std::uint32_t t = 0; t < kScalarTypeCount; ++t) {
         if ((fitting & group.fits[s][t]) != 0) taken |= 1u << t;
       }
-      fail_dtype(lists[s].name, i, tensor, taken);
+      refuse_dtype(lists[s].name, i, tensor, taken);
     }
     fitting = left;
   }
@@ -113,9 +102,8 @@ void require_same_counts(const OperandList* lists, int operand_count,
   for (int s = 1; s < operand_count; ++s) {
     const std::size_t other = lists[s].tensors.data()[i].count;
     if (other == count) continue;
-    fail(lists[s].name, i, "count",
-         std::to_string(other) + "; expected " + std::to_string(count) +
-             " (as '" + lists[0].name + "' has)");
+    refuse(field_name(lists[s].name, i, "count"), std::to_string(other),
+           std::to_string(count) + ", as in '" + lists[0].name + "'");
   }
 }
 
@@ -124,13 +112,10 @@ void require_lists(const OperandList* lists, int operand_count,
   const std::size_t count = lists[0].tensors.count();
   for (int s = 0; s < operand_count; ++s) {
     const std::size_t other = lists[s].tensors.count();
-    require_list(lists[s].name, lists[s].count_name, lists[s].tensors, stride);
+    require_list(lists[s], stride);
     if (other == count) continue;
-    throw Error(SWAMP_INVALID_ARGUMENT,
-                std::string(lists[s].name) + ": a list of " +
-                    std::to_string(other) + " tensors; expected " +
-                    std::to_string(count) + " (as '" + lists[0].name +
-                    "' has)");
+    refuse(lists[s].name, "a list of " + std::to_string(other) + " tensors",
+           std::to_string(count) + ", as in '" + lists[0].name + "'");
   }
 }
 
@@ -152,7 +137,7 @@ std::uint32_t fill_one(const OperandList& list,
     if (row == slave::KernelGroup::kNone) {
       find_operation(&list, *operations.group, i);  // throws
     }
-    if (!is_valid_data(tensor, type)) fail_data(list.name, i, tensor);
+    if (!is_valid_data(tensor, type)) refuse_data(list.name, i, tensor);
     const Operation& operation = operations.operations[row];
     traffic += tensor.count * operation.traffic_bytes;
     used |= static_cast<std::uint32_t>(tensor.count != 0) << row;
@@ -174,9 +159,8 @@ struct Expected {
 void expect_types(const OperandList* lists, const KernelInfo& kernel,
                   Expected* expected) {
   for (int s = 0; s < kernel.operand_count; ++s) {
-    const ScalarType type = kernel.types[s];
-    expected[s] = {lists[s].tensors.data(), static_cast<std::uint32_t>(type),
-                   kScalarTypeBytes[type] - 1u};
+    const TypedOperand& operand = kernel.operands[s];
+    expected[s] = {lists[s].tensors.data(), operand.type, operand.bytes - 1u};
   }
 }
 
@@ -221,7 +205,7 @@ std::uint32_t fill_several(const OperandList* lists,
       for (int s = 0; s < operand_count; ++s) {
         const Tensor& tensor = lists[s].tensors.data()[i];
         if (!is_valid_data(tensor, scalar_type_index(tensor))) {
-          fail_data(lists[s].name, i, tensor);
+          refuse_data(lists[s].name, i, tensor);
         }
       }
     }

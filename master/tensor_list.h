@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "master/buffer.h"
+#include "master/partition.h"
 #include "runtime/launch.h"
 #include "slave/kernel_list.h"
 #include "swamp/tensor.h"
@@ -79,6 +80,7 @@ OperationTable operations_of(const Args& args) noexcept {
 struct SegmentList {
   runtime::SegmentTable table;
   std::uint64_t traffic_bytes = 0;  // read and written, of all operands
+  GrainRule grains;
 };
 
 // make_segments() validates the lists, of which there is one for each operand,

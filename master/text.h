@@ -42,13 +42,13 @@ std::string number_text(double value);
 // Formats a number as Python's repr() does: 0.5, 4.0, 1e-05, inf.
 std::string python_text(double value);
 
-// Throws Error SWAMP_INVALID_ARGUMENT "NAME: got VALUE, expected WHAT".
-// Inline, because swamp_mpi uses it too.
+// Throws Error "NAME: got VALUE, expected WHAT". Inline, because swamp_mpi uses
+// it too.
 [[noreturn]] inline void refuse(const std::string& name,
                                 const std::string& value,
-                                const std::string& expected) {
-  throw Error(SWAMP_INVALID_ARGUMENT,
-              name + ": got " + value + ", expected " + expected);
+                                const std::string& expected,
+                                swamp_status status = SWAMP_INVALID_ARGUMENT) {
+  throw Error(status, name + ": got " + value + ", expected " + expected);
 }
 
 }  // namespace swamp::master

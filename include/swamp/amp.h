@@ -1,5 +1,5 @@
 /// @file
-/// The two operators of mixed-precision training, as PyTorch's on CPUs.
+/// The two operators of mixed-precision training, equal to PyTorch's on CPUs.
 #ifndef SWAMP_AMP_H_
 #define SWAMP_AMP_H_
 
@@ -11,19 +11,19 @@
 
 namespace swamp {
 
-/// OverflowReport says where inf/nan was found. element_count == 0: nothing
-/// found, the rest is 0. Indices are 0-based.
+/// OverflowReport is where inf/nan was found. If element_count is 0, nothing
+/// was found and the other fields are 0. Indices are 0-based.
 struct OverflowReport {
-  std::uint64_t tensor = 0;         ///< the first in list order that held any
-  std::uint64_t index = 0;          ///< flat, of the first in that tensor
-  std::uint64_t tensor_count = 0;   ///< tensors that held any
+  std::uint64_t tensor = 0;         ///< first tensor of the list with inf/nan
+  std::uint64_t index = 0;          ///< flat index of its first inf/nan
+  std::uint64_t tensor_count = 0;   ///< tensors with inf/nan
   std::uint64_t element_count = 0;  ///< inf/nan elements in the whole list
 };
 
 /// amp_foreach_non_finite_check_and_unscale_() multiplies every element of
 /// every tensor by inv_scale, in place, and sets found_inf to 1.0f if an
 /// incoming element is inf or nan; equal to PyTorch's CPU operator of that name
-/// (AmpGradScalerKernels.cpp) bit for bit, but for the payload of a 16-bit nan:
+/// (AmpGradScalerKernels.cpp) bit for bit, except the payload of a 16-bit nan:
 ///
 ///     for (t : tensors) for (x : t) {
 ///       if (!isfinite(x)) found_inf = 1.0f;  // before the multiply
@@ -35,9 +35,9 @@ struct OverflowReport {
 ///
 /// @param tensors the caller's arrays; dtypes may be mixed, the arrays must not
 ///   overlap; the list and its tensors may be empty
-/// @param[in,out] found_inf set to 1.0f or left alone, never cleared
+/// @param[in,out] found_inf set to 1.0f or left unchanged, never cleared
 /// @param inv_scale usually 1 / loss scale; its value is not checked
-/// @param[out] report filled, if not null
+/// @param[out] report written if not null
 /// @param machine where to run; null: Machine::default_machine()
 /// @throws Error before anything is written, with the tensor's index in the
 ///   text: SWAMP_INVALID_ARGUMENT for an unknown dtype, null data with a count,
@@ -47,14 +47,15 @@ SWAMP_API void amp_foreach_non_finite_check_and_unscale_(
     TensorList tensors, float& found_inf, const float& inv_scale,
     OverflowReport* report = nullptr, Machine* machine = nullptr);
 
-/// amp_update_scale_() moves the loss scale as PyTorch's CPU operator
-/// _amp_update_scale_: backed off when found_inf is not 0, grown after
-/// growth_interval clean calls in a row unless that would make it infinite.
-/// Products are formed in double and rounded once. Checks nothing.
+/// amp_update_scale_() updates the loss scale as PyTorch's CPU operator
+/// _amp_update_scale_: multiplied by backoff_factor if found_inf is not 0, by
+/// growth_factor after growth_interval clean calls in a row unless the result
+/// would be infinite. Products are computed in double and rounded once.
+/// Arguments are not validated.
 ///
 /// @param[in,out] scale the loss scale
 /// @param[in,out] growth_tracker clean calls in a row
-/// @param found_inf as the unscale has left it; nan counts as found
+/// @param found_inf as set by the unscale; nan counts as found
 /// @param growth_factor usually above 1
 /// @param backoff_factor usually between 0 and 1
 /// @param growth_interval in calls; 0 or less: it never grows

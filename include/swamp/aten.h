@@ -8,9 +8,17 @@
 /// the process, until set_active(false) restores PyTorch's. It also registers
 /// the operators `swamp::version`, `swamp::info`, `swamp::set_active`,
 /// `swamp::is_active`, `swamp::any_nonfinite` (also under its former name,
-/// `swamp::check_finite`), `swamp::grad_norm_and_check` and
-/// `swamp::mixed_precision_adamw_`. The functions below are the same kernels
-/// without the dispatcher: no autograd, no tracing.
+/// `swamp::check_finite`), `swamp::grad_norm_and_check`,
+/// `swamp::mixed_precision_adamw_`, `swamp::set_half_precision`,
+/// `swamp::is_half_precision` and `swamp::wgrad_gemm_accum`. The functions
+/// below are the same kernels without the dispatcher: no autograd, no tracing.
+///
+/// The row operators of swamp/rows.h are called through the dispatcher only,
+/// and have gradients: `swamp::scaled_softmax`, `swamp::scaled_masked_softmax`,
+/// `swamp::scaled_upper_triang_masked_softmax`, `swamp::cross_entropy`,
+/// `swamp::layer_norm`, `swamp::rms_norm`, `swamp::residual_add_`; and
+/// `swamp::scaled_softmax_backward`, `swamp::cross_entropy_backward` (both in
+/// place), `swamp::layer_norm_backward` and `swamp::rms_norm_backward`.
 ///
 /// The linker option `--as-needed` drops a library if no function of it is
 /// called; calling swamp::aten::version() keeps it.
@@ -32,18 +40,18 @@ namespace swamp::aten {
 /// element of every tensor is multiplied by inv_scale, in place, and found_inf
 /// is set to 1 if an element was inf or nan before. The results are those of
 /// PyTorch 2.13's kernel, bit for bit (except the payload of a 16-bit nan),
-/// with three differences: everything is validated before the first write;
-/// inv_scale
-/// == 1 only reads; and under flush-to-zero (`torch.set_flush_denormal(True)`)
-/// the results are flushed on every thread, while PyTorch's kernel flushes on
-/// the calling thread only, so that its bits depend on the number of threads.
-/// Runs on the default machine, on the threads of `at::set_num_threads()`. Any
-/// thread may call; two calls at once must not share a tensor.
+/// with three differences: everything is validated before the first write; an
+/// inv_scale of 1 only reads; and under flush-to-zero
+/// (`torch.set_flush_denormal(True)`) the results are flushed on every thread,
+/// while PyTorch's kernel flushes on the calling thread only, so that its bits
+/// depend on the number of threads. Runs on the default machine, on the threads
+/// of `at::set_num_threads()`. Any thread may call; two calls at once must not
+/// share a tensor.
 ///
 /// @param tensors of any shapes and strides; float16, bfloat16, float32 or
 ///   float64, which may be mixed; they may overlap each other (then they are
 ///   unscaled one by one, in order); an empty list returns at once
-/// @param found_inf one float32 of any shape; set to 1 or left alone
+/// @param found_inf one float32 of any shape; set to 1 or left unchanged
 /// @param inv_scale one float32 of any shape
 /// @throws c10::Error with PyTorch's words, before anything is written: a
 ///   tensor that is not on the CPU, not strided or with elements that share
@@ -52,10 +60,10 @@ namespace swamp::aten {
 SWAMP_API void amp_foreach_non_finite_check_and_unscale_(
     at::TensorList tensors, at::Tensor& found_inf, const at::Tensor& inv_scale);
 
-/// amp_update_scale_() is at::_amp_update_scale_() of CPU tensors: backs the
-/// scale off when found_inf is not 0 (nan counts), else grows it after
-/// growth_interval clean calls in a row unless that would make it infinite.
-/// Products are formed in double and rounded once.
+/// amp_update_scale_() is at::_amp_update_scale_() of CPU tensors: it
+/// multiplies the scale by backoff_factor if found_inf is not 0 (nan counts),
+/// and by growth_factor after growth_interval clean calls in a row unless the
+/// result would be infinite. Products are computed in double and rounded once.
 ///
 /// @param current_scale one float32 of any shape, written
 /// @param growth_tracker one int32 of any shape, written
@@ -99,7 +107,7 @@ SWAMP_API at::Tensor any_nonfinite(at::TensorList tensors);
 ///
 /// @param grads float16, bfloat16, float32 or float64, which may be mixed; the
 ///   list may be empty
-/// @param found_inf one float32 of any shape; set to 1 or left alone
+/// @param found_inf one float32 of any shape; set to 1 or left unchanged
 /// @param inv_scale one float32 of any shape
 /// @return a new float64 CPU tensor without dimensions
 /// @throws c10::Error before anything is written
@@ -158,6 +166,37 @@ SWAMP_API bool set_active(bool active);
 ///
 /// @return whether PyTorch's two operators run swamp's kernels
 SWAMP_API bool is_active();
+
+/// set_half_precision() is the operator `swamp::set_half_precision`: if active,
+/// the CPU's float16 and bfloat16 mm, addmm, bmm, baddbmm (and what is made of
+/// them: linear, matmul, their backward) and scaled_dot_product_attention are
+/// computed in float32 and rounded once, wherever that is faster than PyTorch's
+/// own kernel. Off initially. Any thread may call, also while operators run.
+/// Reads SWAMP_HALF_PRECISION: "measure" (default; each class of sizes is
+/// measured on its first use), "float32" or "native".
+///
+/// @param active true: as above; false: PyTorch's own kernels
+/// @return the previous value
+/// @throws c10::Error for a bad value of SWAMP_HALF_PRECISION
+SWAMP_API bool set_half_precision(bool active);
+
+/// is_half_precision() is the operator `swamp::is_half_precision`.
+///
+/// @return the value of set_half_precision()
+SWAMP_API bool is_half_precision();
+
+/// wgrad_gemm_accum() is the operator `swamp::wgrad_gemm_accum`:
+/// main_grad += grad_output^T input, the gradient of a linear layer's weight.
+/// Products and sums are float32; a float32 main_grad is never rounded to 16
+/// bits, and a 16-bit one once. Does not depend on set_half_precision().
+///
+/// @param input [..., in], float16, bfloat16 or float32
+/// @param grad_output [..., out] of the same dtype and number of rows
+/// @param main_grad [out, in], float32 or the dtype of input; written
+/// @throws c10::Error before anything is written
+SWAMP_API void wgrad_gemm_accum(const at::Tensor& input,
+                                const at::Tensor& grad_output,
+                                at::Tensor main_grad);
 
 /// version() is the operator `swamp::version`.
 ///

@@ -2,12 +2,12 @@
  * @file
  * The C ABI of swamp: stable, C99, no exception passes through it.
  *
- * Every function may be called from any thread, also several at once on one
- * machine. The library never aborts, prints or exits (but libgomp does, when
- * the system refuses it threads: the backends serial and threads do not use
- * it). A call that fails has written nothing; its text is in
- * swamp_last_error(). Memory that is passed in stays the caller's; the library
- * keeps no pointer to it beyond the call. */
+ * Any thread may call every function, also several at once on one machine. The
+ * library never aborts, prints or exits (libgomp does, if the system refuses it
+ * threads; the backends serial and threads do not use libgomp). A call that
+ * fails has written nothing, and swamp_last_error() returns its text. The
+ * caller owns the memory that it passes in; the library keeps no pointer to it
+ * after the call. */
 #ifndef SWAMP_C_API_H_
 #define SWAMP_C_API_H_
 
@@ -20,18 +20,18 @@
 extern "C" {
 #endif
 
-/** What a call came to. */
+/** The result of a call. */
 typedef enum {
   SWAMP_OK = 0,
-  SWAMP_INVALID_ARGUMENT = 1, /**< the caller's mistake; the text names it */
-  SWAMP_UNSUPPORTED = 2,      /**< known, but this build or CPU lacks it */
+  SWAMP_INVALID_ARGUMENT = 1, /**< a wrong argument, named in the text */
+  SWAMP_UNSUPPORTED = 2,      /**< this build or CPU does not have it */
   SWAMP_OUT_OF_MEMORY = 3,    /**< nothing was written */
   SWAMP_INTERNAL = 4          /**< a bug of swamp: please report it */
 } swamp_status;
 
-/** The element types of a tensor, as ATen's Half, BFloat16, Float, Double,
- * Float8_e4m3fn, Float8_e5m2. The list may grow. An operator that does not take
- * one of them returns SWAMP_UNSUPPORTED. */
+/** The element types of a tensor: ATen's Half, BFloat16, Float, Double,
+ * Float8_e4m3fn, Float8_e5m2. Later versions may add types. An operator that
+ * does not accept one of them returns SWAMP_UNSUPPORTED. */
 typedef enum {
   SWAMP_FLOAT16 = 0,       /**< IEEE binary16, 2 bytes */
   SWAMP_BFLOAT16 = 1,      /**< upper half of a binary32, 2 bytes */
@@ -41,20 +41,20 @@ typedef enum {
   SWAMP_FLOAT8_E5M2 = 5    /**< upper half of a binary16, 1 byte */
 } swamp_dtype;
 
-/** swamp_tensor describes one contiguous array of any shape; the shape itself
- * does not matter here. The caller owns the memory. */
+/** swamp_tensor describes one contiguous array, whatever its shape. The caller
+ * owns the memory. */
 typedef struct {
-  /** Aligned to the element (1, 2, 4 or 8 bytes); NULL only when count is 0. */
+  /** Aligned to the element (1, 2, 4 or 8 bytes); NULL only if count is 0. */
   void* data;
   size_t count;      /**< elements, not bytes */
   swamp_dtype dtype; /**< of every element */
 } swamp_tensor;
 
-/** swamp_config says what machine swamp_machine_create() makes. A field that is
- * 0 or NULL takes the value of its environment variable (SWAMP_MACHINE,
+/** swamp_config selects the machine that swamp_machine_create() makes. A field
+ * that is 0 or NULL takes the value of its environment variable (SWAMP_MACHINE,
  * SWAMP_BACKEND, SWAMP_TRANSFER, SWAMP_CORE_GROUPS, SWAMP_SLAVES_PER_GROUP,
- * SWAMP_LDM_BYTES, SWAMP_ISA, SWAMP_BIND), else the default; an empty variable
- * counts as unset. The strings are copied. */
+ * SWAMP_LDM_BYTES, SWAMP_ISA, SWAMP_BIND), or the default if that is unset or
+ * empty. The strings are copied. */
 typedef struct {
   uint32_t struct_size;      /**< sizeof(swamp_config) */
   const char* machine;       /**< "host", "sw26010", "sw26010pro" */
@@ -67,27 +67,27 @@ typedef struct {
   const char* bind;          /**< "none", "core" */
 } swamp_config;
 
-/** swamp_machine is a set of core groups of slaves. NULL stands for the
- * process's default machine, made from the environment at first use. */
+/** swamp_machine is a set of core groups of slaves. NULL means the process's
+ * default machine, which is made from the environment at its first use. */
 typedef struct swamp_machine swamp_machine;
 
-/** swamp_unscale_report says where the overflow was. Indices are 0-based. When
- * element_count is 0 the other fields are 0. */
+/** swamp_unscale_report is the position of an overflow. Indices are 0-based. If
+ * element_count is 0, the other fields are 0. */
 typedef struct {
   uint32_t struct_size;   /**< in: sizeof(swamp_unscale_report) */
-  uint64_t tensor;        /**< the first in list order that held inf/nan */
-  uint64_t index;         /**< flat, of the first inf/nan in that tensor */
-  uint64_t tensor_count;  /**< tensors that held at least one */
+  uint64_t tensor;        /**< first tensor of the list with inf/nan */
+  uint64_t index;         /**< flat index of its first inf/nan */
+  uint64_t tensor_count;  /**< tensors with at least one inf/nan */
   uint64_t element_count; /**< inf/nan elements in the whole list */
 } swamp_unscale_report;
 
 /** swamp_machine_create makes a machine.
  *
- * @param config what to make; NULL: all from the environment and the defaults
+ * @param config NULL: all from the environment and the defaults
  * @param[out] out the machine; the caller owns it (swamp_machine_destroy())
- * @return SWAMP_INVALID_ARGUMENT (unknown value, sizes out of range, wrong
- *   struct_size, NULL out; the text lists the good values), SWAMP_UNSUPPORTED
- *   (this build or CPU lacks it; the text lists what there is) or
+ * @return SWAMP_INVALID_ARGUMENT (unknown value, size out of range, wrong
+ *   struct_size, NULL out; the text lists the valid values), SWAMP_UNSUPPORTED
+ *   (this build or CPU does not have it; the text lists what it has) or
  *   SWAMP_OUT_OF_MEMORY */
 SWAMP_API swamp_status swamp_machine_create(const swamp_config* config,
                                             swamp_machine** out);
@@ -99,7 +99,7 @@ SWAMP_API void swamp_machine_destroy(swamp_machine* machine);
 
 /** swamp_amp_foreach_non_finite_check_and_unscale multiplies every element of
  * every tensor by *inv_scale, in place, and sets *found_inf to 1.0f if any
- * incoming element is inf or nan. Equivalent, bit for bit (but for the payload
+ * incoming element is inf or nan. Equivalent, bit for bit (except the payload
  * of a 16-bit nan), to PyTorch's CPU operator
  * _amp_foreach_non_finite_check_and_unscale_ (AmpGradScalerKernels.cpp):
  *
@@ -109,32 +109,34 @@ SWAMP_API void swamp_machine_destroy(swamp_machine* machine);
  *         x = round_to_dtype(opmath(x) * *inv_scale);
  *
  * opmath is float for float16, bfloat16 and float32, double for float64.
- * With *inv_scale == 1.0f the tensors are only read. Everything is checked
- * before the first write, unlike PyTorch's: a call that fails changes nothing.
+ * If *inv_scale == 1.0f, the tensors are only read. Unlike in PyTorch, all
+ * arguments are validated before the first write: a call that fails changes
+ * nothing.
  *
  * @param machine where to run; NULL: the default machine
  * @param[in,out] tensors the list; dtypes may be mixed, the arrays must not
- *   overlap each other (transfer mode check refuses those that do); may be NULL
- *   when tensor_count is 0
- * @param tensor_count tensors in the list; 0 is fine
- * @param[in,out] found_inf one float, set to 1.0f or left alone: to clear it is
- *   the caller's business
+ *   overlap each other (an error in transfer mode check); may be NULL if
+ *   tensor_count is 0
+ * @param tensor_count tensors in the list; may be 0
+ * @param[in,out] found_inf one float, set to 1.0f or left unchanged; the caller
+ *   clears it
  * @param inv_scale one float, usually 1 / loss scale; its value is not checked
  * @return SWAMP_INVALID_ARGUMENT for a NULL found_inf or inv_scale, a NULL list
  *   with tensor_count > 0, and, naming the tensor's index, for an unknown
  *   dtype, NULL data with count > 0, a count whose bytes overflow, misaligned
- *   data; SWAMP_UNSUPPORTED for a float8 dtype; and what
- *   swamp_machine_create() returns, for the default machine */
+ *   data; SWAMP_UNSUPPORTED for a float8 dtype; if the default machine cannot
+ * be made, as swamp_machine_create() */
 SWAMP_API swamp_status swamp_amp_foreach_non_finite_check_and_unscale(
     swamp_machine* machine, const swamp_tensor* tensors, size_t tensor_count,
     float* found_inf, const float* inv_scale);
 
-/** The same, and says where the overflow was. A clean list costs nothing extra.
+/** The same, and reports where the overflow was. Without an overflow the report
+ * costs nothing.
  *
  * @param machine where to run; NULL: the default machine
  * @param[in,out] tensors the list
  * @param tensor_count tensors in the list
- * @param[in,out] found_inf one float, set to 1.0f or left alone
+ * @param[in,out] found_inf one float, set to 1.0f or left unchanged
  * @param inv_scale one float
  * @param[in,out] report filled, if not NULL; its struct_size must be set
  * @return as without a report; also SWAMP_INVALID_ARGUMENT for a wrong
@@ -143,7 +145,7 @@ SWAMP_API swamp_status swamp_amp_foreach_non_finite_check_and_unscale_report(
     swamp_machine* machine, const swamp_tensor* tensors, size_t tensor_count,
     float* found_inf, const float* inv_scale, swamp_unscale_report* report);
 
-/** swamp_amp_update_scale moves the loss scale as PyTorch's CPU operator
+/** swamp_amp_update_scale updates the loss scale as PyTorch's CPU operator
  * _amp_update_scale_:
  *
  *     if (*found_inf != 0) {                       // nan counts as found
@@ -155,32 +157,31 @@ SWAMP_API swamp_status swamp_amp_foreach_non_finite_check_and_unscale_report(
  *       *growth_tracker = 0;
  *     }
  *
- * Checks nothing but the pointers, as PyTorch's operator; the scaler classes
- * check their factors.
+ * Like PyTorch's operator, it does not validate the factors.
  *
  * @param[in,out] scale the loss scale, one float
  * @param[in,out] growth_tracker clean calls in a row, one int32
- * @param found_inf one float, as the unscale has left it
+ * @param found_inf one float, as set by the unscale
  * @param growth_factor usually above 1
  * @param backoff_factor usually between 0 and 1
  * @param growth_interval in calls; 0 or less: it never grows
- * @return SWAMP_INVALID_ARGUMENT when a pointer is NULL */
+ * @return SWAMP_INVALID_ARGUMENT if a pointer is NULL */
 SWAMP_API swamp_status swamp_amp_update_scale(
     float* scale, int32_t* growth_tracker, const float* found_inf,
     double growth_factor, double backoff_factor, int64_t growth_interval);
 
-/** swamp_foreach_norm gives the 2-norm of the unscaled gradients, and finds inf
- * and nan in the same pass, which only reads. See foreach_norm() in foreach.h:
- * the same bits on every machine.
+/** swamp_foreach_norm computes the 2-norm of the unscaled gradients and finds
+ * inf and nan in the same pass, which only reads. The result has the same bits
+ * on every machine; see foreach_norm() in foreach.h.
  *
  * @param machine where to run; NULL: the default machine
- * @param tensors float16, bfloat16, float32 or float64; may be NULL when
+ * @param tensors float16, bfloat16, float32 or float64; may be NULL if
  *   tensor_count is 0
  * @param tensor_count tensors in the list
  * @param inv_scale one float, usually 1 / loss scale
  * @param[in,out] found_inf one float, set to 1.0f if an incoming element is inf
- *   or nan, else left alone; may be NULL
- * @param[out] norm one double; not finite when an unscaled element is not
+ *   or nan, else left unchanged; may be NULL
+ * @param[out] norm one double; not finite if an unscaled element is not
  * @return as swamp_amp_foreach_non_finite_check_and_unscale(); also
  *   SWAMP_INVALID_ARGUMENT for a NULL norm */
 SWAMP_API swamp_status swamp_foreach_norm(swamp_machine* machine,
@@ -193,10 +194,10 @@ SWAMP_API swamp_status swamp_foreach_norm(swamp_machine* machine,
  * foreach.h.
  *
  * @param machine where to run; NULL: the default machine
- * @param tensor_count tensors in each of the lists; tensor i of both has as
- * many elements; the arrays do not overlap
+ * @param tensor_count tensors in each list; tensors i of both lists have the
+ *   same number of elements; the arrays must not overlap
  * @param[out] out float32 for 16-bit tensors of in; float16, bfloat16 or
- *   float32 for float32 ones; may be NULL when tensor_count is 0
+ *   float32 for float32 ones; may be NULL if tensor_count is 0
  * @param in float16, bfloat16 or float32; only read
  * @param divisor 1: no division
  * @return as swamp_amp_foreach_non_finite_check_and_unscale(); also
@@ -209,15 +210,15 @@ SWAMP_API swamp_status swamp_foreach_cast(swamp_machine* machine,
 
 /** swamp_optimizer names the rule of a step. */
 typedef enum {
-  SWAMP_ADAM = 0, /**< Adam, or AdamW where `decoupled` is 1 */
+  SWAMP_ADAM = 0, /**< Adam, or AdamW if `decoupled` is 1 */
   SWAMP_SGD = 1   /**< torch.optim.SGD */
 } swamp_optimizer;
 
-/** swamp_mixed_precision_step_options is the numbers of one step. Those of
- * another optimizer are not looked at. */
+/** swamp_mixed_precision_step_options are the numbers of one step. Those of the
+ * other optimizer are ignored. */
 typedef struct {
-  /** sizeof(swamp_mixed_precision_step_options), or its first version's, which
-   * ended before `optimizer` */
+  /** sizeof(swamp_mixed_precision_step_options), or the size of its first
+   * version, which ended before `optimizer` */
   uint32_t struct_size;
   float inv_scale;     /**< of the gradients, usually 1 / loss scale */
   double max_norm;     /**< of all gradients together; 0: no clipping */
@@ -228,47 +229,49 @@ typedef struct {
   double weight_decay; /**< at least 0 */
   int64_t step;        /**< of this step: 1 for the first, below 2^53 */
   int32_t decoupled;   /**< Adam, 1: AdamW's weight decay; 0: Adam's */
-  /** 0: the call makes both passes. Above 0: the caller has made the first with
-   * swamp_foreach_norm(), because ranks had to agree, and gives the factor of
-   * the unscaled gradients: (float)(max_norm / (norm + 1e-6)) where that is
-   * below 1, else 1. found_inf, grad_norm and max_norm are then not used. */
+  /** 0: the call makes both passes. Above 0: the caller already made the first
+   * one with swamp_foreach_norm(), for example because ranks had to agree, and
+   * this is the factor of the unscaled gradients:
+   * (float)(max_norm / (norm + 1e-6)) if that is below 1, else 1. found_inf,
+   * grad_norm and max_norm are then not used. */
   float clip_coefficient;
   int32_t optimizer; /**< a swamp_optimizer; 0: Adam, AdamW */
-  int32_t nesterov;  /**< SGD, 1: with a momentum and without dampening */
+  int32_t nesterov;  /**< SGD, 0 or 1; 1 needs momentum and no dampening */
   double momentum;   /**< SGD, at least 0 */
   double dampening;  /**< SGD, of the momentum */
 } swamp_mixed_precision_step_options;
 
-/** swamp_mixed_precision_step is everything between backward and the next
- * forward, in two passes. The first only reads the gradients: is one inf or
- * nan, and, where it is wanted, what is their norm. If one is, *found_inf is
- * set, and nothing else happens. Else the second unscales and clips each
- * gradient, moves the moments and the float32 weight, and rounds it to the
- * model's, all in registers. Bits are those of torch's fused CPU Adam and AdamW
- * and of its SGD (see foreach_adam_() and foreach_sgd_() in foreach.h), the
- * same on every machine. The state is the caller's: step and scale are not
- * advanced.
+/** swamp_mixed_precision_step does everything between backward and the next
+ * forward, in two passes. The first only reads the gradients: it finds inf and
+ * nan and, if needed, computes the norm. If it finds any, *found_inf is set,
+ * and nothing else happens. Otherwise the second unscales and clips each
+ * gradient, updates the moments and the float32 weight, and rounds it to the
+ * model's, all in registers. The bits are those of torch's fused CPU Adam and
+ * AdamW and of its SGD (see foreach_adam_() and foreach_sgd_() in foreach.h),
+ * the same on every machine. The caller owns the state and advances step and
+ * scale.
  *
  * @param machine where to run; NULL: the default machine
  * @param options the numbers
- * @param tensor_count tensors in each of the lists; tensor i of each has as
- * many elements as that of the others; no two arrays overlap
+ * @param tensor_count tensors in each list; tensors i of all lists have the
+ *   same number of elements; no two arrays may overlap
  * @param[in,out] masters float32 weights
  * @param gradients float16, bfloat16 or float32; only read
- * @param[in,out] exp_avgs float32: first moments, 0 before the first step; of
- *   SGD the momentum buffers, which the first step sets, or NULL without one
+ * @param[in,out] exp_avgs float32: first moments, 0 before the first step; for
+ *   SGD the momentum buffers, which the first step sets, or NULL if momentum is
+ *   0
  * @param[in,out] exp_avg_sqs float32: second moments; NULL for SGD
  * @param[out] model_params float16 or bfloat16: set to the new weights; NULL
- *   where the masters are the model's weights
- * @param[in,out] found_inf one float, set to 1.0f when the step was not taken,
- *   else left alone
+ *   if the masters are the model's weights
+ * @param[in,out] found_inf one float, set to 1.0f if the step was not taken,
+ *   else left unchanged
  * @param[out] grad_norm one double, the norm of the unscaled gradients before
- *   clipping, also when it was not taken; may be NULL
+ *   clipping, also if the step was not taken; may be NULL
  * @return SWAMP_INVALID_ARGUMENT for a NULL options or found_inf, a wrong
- *   struct_size, a number out of its range, lists that do not agree, and what
- *   swamp_amp_foreach_non_finite_check_and_unscale() says of tensors;
- *   SWAMP_UNSUPPORTED for a dtype that is not taken. Nothing has been written
- *   then */
+ *   struct_size, a number out of its range, lists that do not agree, and bad
+ *   tensors as swamp_amp_foreach_non_finite_check_and_unscale();
+ *   SWAMP_UNSUPPORTED for a dtype that is not accepted. Nothing is written then
+ */
 SWAMP_API swamp_status swamp_mixed_precision_step(
     swamp_machine* machine, const swamp_mixed_precision_step_options* options,
     size_t tensor_count, const swamp_tensor* masters,
@@ -276,30 +279,157 @@ SWAMP_API swamp_status swamp_mixed_precision_step(
     const swamp_tensor* exp_avg_sqs, const swamp_tensor* model_params,
     float* found_inf, double* grad_norm);
 
-/** swamp_scaler is a loss scaler: the scale of the loss, and the rule that
- * moves it as one of the known systems does, bit for bit. One scaler is not for
- * several threads at once. */
+/** swamp_matrix is rows of elements, one row after another. The caller owns the
+ * memory. The row operators below take float16, bfloat16 and float32; see
+ * rows.h, which states for each what may be in place, and slave/row_args.h for
+ * the formulas. They return SWAMP_INVALID_ARGUMENT, naming the argument, for a
+ * NULL pointer, a shape or dtype that does not agree, misaligned data or a
+ * wrong struct_size; SWAMP_UNSUPPORTED for float64 and float8, and if rows do
+ * not fit into the machine's LDM. Nothing has been written then. Options of
+ * NULL are the defaults. */
+typedef struct {
+  void* data;        /**< aligned to its element; NULL only without elements */
+  size_t rows;       /**< all dimensions but the last */
+  size_t columns;    /**< the last dimension */
+  swamp_dtype dtype; /**< of every element */
+} swamp_matrix;
+
+/** swamp_row_vector is one value for each column. */
+typedef struct {
+  const void* data;  /**< NULL: absent */
+  swamp_dtype dtype; /**< float32, or that of the matrix */
+} swamp_row_vector;
+
+/** swamp_softmax_options: see SoftmaxOptions and SoftmaxMask in rows.h. */
+typedef struct {
+  uint32_t struct_size;      /**< sizeof(swamp_softmax_options) */
+  float scale;               /**< of the scores; the default is 1 */
+  int32_t round_scale;       /**< 1: scale is first rounded to dtype */
+  int32_t uniform_if_masked; /**< 1: a row of which all is masked is uniform,
+                                  0: it is 0 */
+  size_t causal_rows;        /**< 0: all columns */
+  const uint8_t* mask;       /**< [batches, query_rows, columns]; NULL: none */
+  size_t mask_batches;       /**< 1, or those of the matrix */
+  size_t mask_heads;         /**< that share the mask of a batch */
+  size_t mask_query_rows;    /**< rows of a head */
+} swamp_softmax_options;
+
+/** swamp_scaled_softmax sets each row of y to softmax(scale * x); y may be x.
+ */
+SWAMP_API swamp_status swamp_scaled_softmax(
+    swamp_machine* machine, const swamp_matrix* x, const swamp_matrix* y,
+    const swamp_softmax_options* options);
+
+/** swamp_scaled_softmax_backward sets each row of dx to
+ * scale * (gradient * y - y * sum(gradient * y)); dx may be gradient or y. */
+SWAMP_API swamp_status swamp_scaled_softmax_backward(
+    swamp_machine* machine, const swamp_matrix* gradient, const swamp_matrix* y,
+    const swamp_matrix* dx, const swamp_softmax_options* options);
+
+/** swamp_cross_entropy_options: see CrossEntropyOptions in rows.h. */
+typedef struct {
+  uint32_t struct_size;       /**< sizeof(swamp_cross_entropy_options) */
+  int64_t ignore_index;       /**< the default is -100 */
+  double label_smoothing;     /**< in [0, 1] */
+  double z_loss;              /**< adds z_loss * lse^2 to each loss */
+  const float* class_weights; /**< one a column; NULL: all are 1 */
+} swamp_cross_entropy_options;
+
+/** swamp_cross_entropy computes the loss of each row.
+ *
+ * @param machine where to run; NULL: the default machine
+ * @param logits a row for each target, a column for each class
+ * @param targets a class or ignore_index for each row
+ * @param[out] losses float32, one a row
+ * @param[out] lse float32, one a row: log(sum of exp(logits)), for backward
+ * @param options NULL: the defaults
+ * @param[out] total the sums of the losses and of the weights of the rows that
+ *   count, two doubles; may be NULL
+ * @return see swamp_matrix */
+SWAMP_API swamp_status swamp_cross_entropy(
+    swamp_machine* machine, const swamp_matrix* logits, const int64_t* targets,
+    float* losses, float* lse, const swamp_cross_entropy_options* options,
+    double total[2]);
+
+/** swamp_cross_entropy_backward computes the gradient of the logits from those
+ * of the losses, one a row; dx may be logits. */
+SWAMP_API swamp_status swamp_cross_entropy_backward(
+    swamp_machine* machine, const swamp_matrix* logits, const int64_t* targets,
+    const float* lse, const float* gradients, const swamp_matrix* dx,
+    const swamp_cross_entropy_options* options);
+
+/** swamp_norm_options: see NormOptions in rows.h. */
+typedef struct {
+  uint32_t struct_size;         /**< sizeof(swamp_norm_options) */
+  int32_t zero_centered_weight; /**< 1: 1 is added to the weight */
+  double eps;                   /**< the default is 1e-5 */
+} swamp_norm_options;
+
+/** swamp_layer_norm sets each row of y to (x - mean) * rstd * weight + bias.
+ * weight and bias may be NULL; mean and rstd are float32, one a row; y may be
+ * x. */
+SWAMP_API swamp_status swamp_layer_norm(swamp_machine* machine,
+                                        const swamp_matrix* x,
+                                        const swamp_row_vector* weight,
+                                        const swamp_row_vector* bias,
+                                        const swamp_matrix* y, float* mean,
+                                        float* rstd,
+                                        const swamp_norm_options* options);
+
+/** swamp_layer_norm_backward computes the gradients of x, weight and bias. dx,
+ * which may be gradient or x, dweight and dbias (float32, one a column) may be
+ * NULL: not computed. */
+SWAMP_API swamp_status swamp_layer_norm_backward(
+    swamp_machine* machine, const swamp_matrix* gradient, const swamp_matrix* x,
+    const float* mean, const float* rstd, const swamp_row_vector* weight,
+    const swamp_matrix* dx, float* dweight, float* dbias,
+    const swamp_norm_options* options);
+
+/** swamp_rms_norm sets each row of y to x * rstd * weight. */
+SWAMP_API swamp_status swamp_rms_norm(swamp_machine* machine,
+                                      const swamp_matrix* x,
+                                      const swamp_row_vector* weight,
+                                      const swamp_matrix* y, float* rstd,
+                                      const swamp_norm_options* options);
+
+/** swamp_rms_norm_backward: as swamp_layer_norm_backward(). */
+SWAMP_API swamp_status swamp_rms_norm_backward(
+    swamp_machine* machine, const swamp_matrix* gradient, const swamp_matrix* x,
+    const float* rstd, const swamp_row_vector* weight, const swamp_matrix* dx,
+    float* dweight, const swamp_norm_options* options);
+
+/** swamp_residual_add adds x + bias to a float32 residual; bias may be NULL. */
+SWAMP_API swamp_status swamp_residual_add(swamp_machine* machine,
+                                          const swamp_matrix* residual,
+                                          const swamp_matrix* x,
+                                          const swamp_row_vector* bias);
+
+/** swamp_scaler is a loss scaler: the scale of the loss, and the rule of one of
+ * the known systems that updates it, bit for bit. Only one thread at a time may
+ * use a scaler. */
 typedef struct swamp_scaler swamp_scaler;
 
-/** swamp_scaler_step says what an update did. */
+/** swamp_scaler_step is the result of an update. */
 typedef struct {
   uint32_t struct_size; /**< in: sizeof(swamp_scaler_step) */
   uint8_t found_inf;    /**< 1: found_inf was not 0 */
   uint8_t skipped;      /**< 1: the optimizer's step is to be skipped */
-  uint8_t warned;       /**< 1: the policy "warn" of swamp's own has spoken */
-  double old_scale;     /**< with which this step's loss was scaled */
+  uint8_t warned;       /**< 1: a warning of swamp.LossScaler, policy "warn" */
+  double old_scale;     /**< of this step's loss */
   double new_scale;     /**< for the next step */
 } swamp_scaler_step;
 
 /** swamp_scaler_create makes a scaler.
  *
- * @param name of the system, as "megatron.DynamicGradScaler",
- *   "torch.amp.GradScaler", "swamp.LossScaler"; a wrong one lists all
- * @param options a JSON object of the original's constructor arguments, or NULL
- *   for its defaults: {"growth_interval": 100}
+ * @param name of the system, for example "megatron.DynamicGradScaler",
+ *   "torch.amp.GradScaler", "swamp.LossScaler"; the error text of a wrong name
+ *   lists all
+ * @param options a JSON object of the original's constructor arguments, for
+ *   example {"growth_interval": 100}; NULL for its defaults
  * @param[out] out the scaler; the caller owns it (swamp_scaler_destroy())
  * @return SWAMP_INVALID_ARGUMENT for a NULL name or out, an unknown name or
- *   option, or a value that the original refuses (its text is in ours) */
+ *   option, or a value that the original refuses (the text contains its text)
+ */
 SWAMP_API swamp_status swamp_scaler_create(const char* name,
                                            const char* options,
                                            swamp_scaler** out);
@@ -309,79 +439,84 @@ SWAMP_API swamp_status swamp_scaler_create(const char* name,
  * @param scaler from swamp_scaler_create(); NULL does nothing */
 SWAMP_API void swamp_scaler_destroy(swamp_scaler* scaler);
 
-/** swamp_scaler_scale gives the factor of the loss.
+/** swamp_scaler_scale returns the factor of the loss.
  *
  * @param scaler from swamp_scaler_create()
- * @param[out] scale a float32 widened, but for the systems that keep a double
- * @return SWAMP_INVALID_ARGUMENT when a pointer is NULL */
+ * @param[out] scale a widened float32, except for systems that use a double
+ * @return SWAMP_INVALID_ARGUMENT if a pointer is NULL */
 SWAMP_API swamp_status swamp_scaler_scale(const swamp_scaler* scaler,
                                           double* scale);
 
-/** swamp_scaler_inv_scale gives 1 / scale, formed in double and rounded once.
+/** swamp_scaler_inv_scale returns 1 / scale, computed in double and rounded
+ * once.
  *
  * @param scaler from swamp_scaler_create()
  * @param[out] inv_scale for swamp_amp_foreach_non_finite_check_and_unscale()
- * @return SWAMP_INVALID_ARGUMENT when a pointer is NULL */
+ * @return SWAMP_INVALID_ARGUMENT if a pointer is NULL */
 SWAMP_API swamp_status swamp_scaler_inv_scale(const swamp_scaler* scaler,
                                               float* inv_scale);
 
-/** swamp_scaler_update moves the scale after a step.
+/** swamp_scaler_update updates the scale after a step.
  *
  * @param scaler from swamp_scaler_create()
- * @param found_inf as the unscale has left it
+ * @param found_inf as set by the unscale
  * @param[in,out] step filled, if not NULL; its struct_size must be set
- * @return SWAMP_INVALID_ARGUMENT for a NULL scaler, a wrong struct_size, and
- *   where the original raises (the text has its words): the scaler is then in
- *   the state that the original's exception leaves behind, and step is as it
- *   was */
+ * @return SWAMP_INVALID_ARGUMENT for a NULL scaler, a wrong struct_size, and if
+ *   the original raises an exception (the text contains its text): the scaler
+ *   then has the state of the original after the exception, and step is
+ *   unchanged */
 SWAMP_API swamp_status swamp_scaler_update(swamp_scaler* scaler,
                                            float found_inf,
                                            swamp_scaler_step* step);
 
-/** swamp_scaler_state_dict gives the state as a JSON object with the original's
- * keys; what the original forgets is in the object "swamp".
+/** swamp_scaler_state_dict returns the state as a JSON object with the
+ * original's keys; state that the original does not save is in the object
+ * "swamp".
  *
  * @param scaler from swamp_scaler_create()
  * @param[out] json owned by the scaler, valid until its next
- *   swamp_scaler_state_dict() or its end
- * @return SWAMP_INVALID_ARGUMENT when a pointer is NULL */
+ *   swamp_scaler_state_dict() or its destruction
+ * @return SWAMP_INVALID_ARGUMENT if a pointer is NULL */
 SWAMP_API swamp_status swamp_scaler_state_dict(swamp_scaler* scaler,
                                                const char** json);
 
-/** swamp_scaler_load_state_dict takes what swamp_scaler_state_dict() gave, or
- * the original's own checkpoint as JSON.
+/** swamp_scaler_load_state_dict loads the result of swamp_scaler_state_dict(),
+ * or the original's own checkpoint as JSON.
  *
  * @param scaler from swamp_scaler_create()
  * @param json the text
- * @return SWAMP_INVALID_ARGUMENT when a pointer is NULL and for a bad text,
- *   naming the key; nothing is changed then */
+ * @return SWAMP_INVALID_ARGUMENT for a NULL pointer or a bad text, naming the
+ *   key; nothing is changed then */
 SWAMP_API swamp_status swamp_scaler_load_state_dict(swamp_scaler* scaler,
                                                     const char* json);
 
 /** swamp_check_report_count returns how many reports the checking emulation
- * (SWAMP_TRANSFER=check) has collected in this process so far; notes on speed
- * do not count. A program that ends well but has some should exit with 86. */
+ * (SWAMP_TRANSFER=check) has collected in this process so far, without notes. A
+ * program that would otherwise exit with 0 should exit with 86 if there are
+ * any.
+ */
 SWAMP_API size_t swamp_check_report_count(void);
 
-/** What swamp_check_set_callback() is given. It must not call swamp, and must
- * not throw.
+/** The function that swamp_check_set_callback() sets. It must not call swamp
+ * and must not throw.
  *
- * @param user as given to swamp_check_set_callback()
+ * @param user as passed to swamp_check_set_callback()
  * @param text one line without a newline, valid during the call only */
 typedef void (*swamp_check_callback)(void* user, const char* text);
 
-/** swamp_check_set_callback has every new report of the checking emulation
- * handed to a function, on the thread that found it, one at a time. There is
- * one callback in a process; the last one set counts.
+/** swamp_check_set_callback sets the function that is called with every new
+ * report of the checking emulation, on the thread that found it, one at a time.
+ * A process has one callback: a new one replaces it.
  *
- * @param callback NULL ends it
- * @param user handed through; must live as long as the callback is set */
+ * @param callback NULL: none
+ * @param user passed to the callback; must live as long as the callback is set
+ */
 SWAMP_API void swamp_check_set_callback(swamp_check_callback callback,
                                         void* user);
 
 /** swamp_last_error returns the text of the calling thread's last failed call,
- * "" if none failed; a call that succeeds leaves it. The library owns it; valid
- * until the thread's next call that fails. */
+ * "" if none failed. Successful calls do not change it. The library owns it; it
+ * is valid until the thread's next call that fails. */
 SWAMP_API const char* swamp_last_error(void);
 
 /** swamp_version returns "major.minor.patch", a constant. */

@@ -1,5 +1,5 @@
 /// @file
-/// What the C++ API throws.
+/// The exception of the C++ API.
 #ifndef SWAMP_ERROR_H_
 #define SWAMP_ERROR_H_
 
@@ -11,9 +11,9 @@
 
 namespace swamp {
 
-/// Error is what the C++ API throws. what() names the argument, its value and
-/// what was expected. A call that throws has written nothing. The C++ API may
-/// also throw std::bad_alloc.
+/// Error is the exception of the C++ API. what() names the argument, its value
+/// and what was expected. A call that throws has written nothing. The C++ API
+/// may also throw std::bad_alloc.
 class SWAMP_API Error : public std::runtime_error {
  public:
   /// @param status of the same failure in the C ABI

@@ -56,12 +56,12 @@ SWAMP_API void foreach_accumulate_(TensorList sum, TensorList in,
 ///
 /// @param tensors float16, bfloat16, float32 or float64 (whose product with
 ///   inv_scale is double)
-/// @param inv_scale usually 1 / loss scale; 1: the norm of what is there
+/// @param inv_scale usually 1 / loss scale
 /// @param[in,out] found_inf set to 1.0f if an element is inf or nan, else left
-///   alone; may be null
-/// @param[out] report filled, if not null
+///   unchanged; may be null
+/// @param[out] report written if not null
 /// @param machine see above
-/// @return not finite when an unscaled element is not; 0 for an empty list
+/// @return not finite if an unscaled element is not; 0 for an empty list
 SWAMP_API double foreach_norm(TensorList tensors, float inv_scale = 1,
                               float* found_inf = nullptr,
                               OverflowReport* report = nullptr,

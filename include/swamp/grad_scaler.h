@@ -44,7 +44,7 @@ struct GradScalerStep {
 ///
 ///     float scaled = scaler.scale(loss);   // then the backward pass
 ///     scaler.unscale_(optimizer);          // optional, e.g. before clipping
-///     scaler.step(optimizer);              // skipped when inf/nan was found
+///     scaler.step(optimizer);              // skipped if inf/nan was found
 ///     scaler.update();                     // once, after all optimizers
 ///
 /// Calls in the wrong order throw ScalerError with PyTorch's exception and
@@ -68,8 +68,7 @@ class SWAMP_API GradScaler {
 
   /// The same protocol with another rule.
   ///
-  /// @param rule updates the scale, and decides whether an overflow skips a
-  /// step
+  /// @param rule updates the scale and decides whether an overflow skips a step
   /// @param enabled as GradScalerOptions::enabled
   explicit GradScaler(LossScaler rule, bool enabled = true);
 

@@ -13,13 +13,13 @@
 
 namespace swamp {
 
-/// MachineConfig says what machine to make. A field that is empty or 0 takes
-/// the value of its environment variable, else the default. The fields are
+/// MachineConfig selects a machine. A field that is empty or 0 takes the value
+/// of its environment variable, or the default if that is unset. The fields are
 /// those of swamp_config.
 struct MachineConfig {
   std::string machine;            ///< SWAMP_MACHINE: host, sw26010, sw26010pro
   std::string backend;            ///< SWAMP_BACKEND: openmp, serial, threads,
-                                  ///< athread (where swcc is the compiler)
+                                  ///< athread (if built by swcc)
   std::string transfer;           ///< SWAMP_TRANSFER: view, copy, check
   std::uint32_t core_groups = 0;  ///< SWAMP_CORE_GROUPS: 1..4096
   std::uint32_t slaves_per_group = 0;  ///< SWAMP_SLAVES_PER_GROUP: 1..4096
@@ -28,12 +28,12 @@ struct MachineConfig {
   std::string bind;                    ///< SWAMP_BIND: none, core
 };
 
-/// MachineInfo describes a machine, and what this build offers on this CPU.
+/// MachineInfo describes a machine, and what this build has on this CPU.
 struct MachineInfo {
   MachineConfig chosen;       ///< every field filled in
   std::string cpu;            ///< the CPU's model name, or "unknown"
   std::uint32_t cores = 0;    ///< cores this process may run on
-  std::uint32_t threads = 0;  ///< OS threads a spawn from here would use
+  std::uint32_t threads = 0;  ///< OS threads a spawn of this thread uses
   std::string topology;       ///< "hwloc 2.9.0" or "plain"
   std::vector<std::string> machines;   ///< what chosen.machine accepts here
   std::vector<std::string> backends;   ///< what chosen.backend accepts here
@@ -43,29 +43,29 @@ struct MachineInfo {
 };
 
 /// Machine is the emulated many-core machine: core groups of slaves, each with
-/// a scratchpad (LDM), and the threads and kernels that stand for them. Any
-/// thread may use it, also several at once. Nothing may be running on it when
-/// it is destroyed.
+/// a scratchpad (LDM), and the threads and kernels that emulate them. Any
+/// thread may use it, also several at once.
 class SWAMP_API Machine {
  public:
-  /// Reads the environment now.
+  /// Reads the environment variables.
   ///
-  /// @param config what to make
+  /// @param config fields that are not empty override the environment
   /// @throws Error SWAMP_INVALID_ARGUMENT for a bad value (the text lists the
-  ///   good ones), SWAMP_UNSUPPORTED for what this build or CPU lacks
+  ///   valid ones), SWAMP_UNSUPPORTED for what this build or CPU does not have
   explicit Machine(const MachineConfig& config = {});
-  /// No call may be running on it.
+  /// No operation may be running on it.
   ~Machine();
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  /// info() describes the machine as the calling thread would use it now.
+  /// info() describes the machine, with the threads that the calling thread
+  /// would use.
   MachineInfo info() const;
 
-  /// default_machine() is the process's own, made from the environment at the
-  /// first call; the library owns it.
+  /// default_machine() returns the process's default machine, made from the
+  /// environment at the first call; the library owns it.
   ///
-  /// @throws Error as the constructor; a failure is not remembered
+  /// @throws Error as the constructor; the next call tries again
   static Machine& default_machine();
 
   /// For swamp's own sources.

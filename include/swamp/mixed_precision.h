@@ -147,8 +147,7 @@ class SWAMP_API MixedPrecisionOptimizer {
   /// accumulate_gradients() adds the gradients of a micro batch to the main
   /// gradients, in float32.
   ///
-  /// @throws Error SWAMP_INVALID_ARGUMENT if micro_batches is 1, or if that
-  /// many
+  /// @throws Error SWAMP_INVALID_ARGUMENT if micro_batches is 1, or if so many
   ///   have been added since the last step
   void accumulate_gradients();
 
@@ -162,8 +161,8 @@ class SWAMP_API MixedPrecisionOptimizer {
   /// already, and accumulated ones are lost.
   ///
   /// @throws Error SWAMP_INVALID_ARGUMENT if micro batches are missing, and as
-  /// the
-  ///   communicator; ScalerError of the scaler's policy, with no weight changed
+  ///   the communicator; ScalerError of the scaler's policy, with no weight
+  ///   changed
   StepResult step();
 
   /// Number of steps taken, without the skipped ones.
@@ -184,7 +183,7 @@ class SWAMP_API MixedPrecisionOptimizer {
   void reload_model_params();
 
   /// state_dict() is Megatron's: entries below "optimizer", "grad_scaler"
-  /// (where there is a scaler) and "fp32_from_fp16_params"; see OptimizerState.
+  /// (if there is a scaler) and "fp32_from_fp16_params"; see OptimizerState.
   /// With `shard` it is collective and gives every rank the whole state.
   OptimizerState state_dict() const;
 

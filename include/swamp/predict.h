@@ -14,53 +14,53 @@
 
 namespace swamp {
 
-/// PredictedTraffic is what slaves ask of main memory, counted as the machine's
-/// own counters do. A line is 128 bytes.
+/// PredictedTraffic is the traffic of slaves with main memory, counted as by
+/// the machine's own counters, whose names are given. A line is 128 bytes.
 struct PredictedTraffic {
   std::uint64_t get_requests = 0;       ///< PC3_REQ_DMA_GET
-  std::uint64_t get_bytes = 0;          ///< of them
-  std::uint64_t get_lines = 0;          ///< lines they read
+  std::uint64_t get_bytes = 0;          ///< read by them
+  std::uint64_t get_lines = 0;          ///< lines read by them
   std::uint64_t put_requests = 0;       ///< PC2_REQ_DMA_PUT
-  std::uint64_t put_bytes = 0;          ///< of them
-  std::uint64_t put_whole_lines = 0;    ///< lines they write from end to end
-  std::uint64_t put_partial_lines = 0;  ///< lines they write in part
-  std::uint64_t direct_loads = 0;       ///< PC2_GLD: past the DMA
-  std::uint64_t direct_stores = 0;      ///< PC3_GST: past the DMA
+  std::uint64_t put_bytes = 0;          ///< written by them
+  std::uint64_t put_whole_lines = 0;    ///< lines written completely
+  std::uint64_t put_partial_lines = 0;  ///< lines written in part
+  std::uint64_t direct_loads = 0;       ///< PC2_GLD: without DMA
+  std::uint64_t direct_stores = 0;      ///< PC3_GST: without DMA
 };
 
-/// PredictedGroup is one core group's part.
+/// PredictedGroup is the part of one core group.
 struct PredictedGroup {
-  std::uint32_t slaves = 0;       ///< that had something to do
+  std::uint32_t slaves = 0;       ///< slaves that had work
   PredictedTraffic traffic;       ///< of all its slaves
   double overlapped_seconds = 0;  ///< as in Prediction, of this group alone
   double serial_seconds = 0;      ///< as in Prediction, of this group alone
 };
 
 /// Prediction is the sum of all operations that a Predictor has counted. Times
-/// are those of transfers: spawn, join and arithmetic come on top, and every
-/// core group is taken to work on memory of its own.
+/// are those of the transfers: spawn, join and arithmetic are not included, and
+/// every core group is assumed to work on its own memory.
 struct Prediction {
   std::vector<PredictedGroup> groups;  ///< every core group of the machine
   std::uint64_t operations = 0;        ///< operations launched
-  std::uint64_t spawns = 0;            ///< fewer where the master worked alone
-  std::size_t tile_bytes = 0;     ///< of the widest array; shrinks to fit LDM
-  double overlapped_seconds = 0;  ///< transfers hidden behind each other
-  double serial_seconds = 0;      ///< every get waited for before the next
+  std::uint64_t spawns = 0;       ///< without those the master computes alone
+  std::size_t tile_bytes = 0;     ///< of the widest array, reduced to fit LDM
+  double overlapped_seconds = 0;  ///< transfers overlap
+  double serial_seconds = 0;      ///< each get is waited for before the next
 };
 
-/// Predictor is a machine that counts instead of working: operations of
-/// swamp/amp.h, swamp/foreach.h and swamp/scan.h that run on it go through the
-/// real plan and the real tile loop, and touch no array. So the arrays' data
-/// may be any addresses, aligned to their elements; how they lie on 128-byte
-/// lines counts. What such an operation returns means nothing. Times are always
-/// at SW26010-Pro's measured costs; nothing is measured for SW26010. One thread
-/// at a time.
+/// Predictor has a machine that counts transfers and computes nothing.
+/// Operations of swamp/amp.h, swamp/foreach.h and swamp/scan.h on it use the
+/// real partition and the real tile loop, but access no array. So the data of
+/// the tensors may be any addresses that are aligned to their elements; the
+/// position of an array within 128-byte lines affects the counts. The results
+/// of such an operation are meaningless. Times are always those measured for
+/// SW26010-Pro, because none were measured for SW26010. Not thread-safe.
 class SWAMP_API Predictor {
  public:
-  /// @param config machine (empty: sw26010pro, whatever SWAMP_MACHINE says),
-  ///   core_groups, slaves_per_group, ldm_bytes and isa count, as for Machine
+  /// @param config as for Machine, but an empty `machine` is sw26010pro,
+  ///   whatever SWAMP_MACHINE is; backend, transfer and bind are ignored
   /// @param tile_bytes of the widest array of an operation; 0: the machine's.
-  ///   Tiles are whole lines of every array, and shrink to fit LDM twice
+  ///   Tiles are whole lines of every array, and two of them must fit into LDM
   /// @throws Error as the constructor of Machine
   explicit Predictor(const MachineConfig& config = {},
                      std::size_t tile_bytes = 0);
@@ -68,10 +68,11 @@ class SWAMP_API Predictor {
   Predictor(const Predictor&) = delete;
   Predictor& operator=(const Predictor&) = delete;
 
-  /// machine() is to be given to operations; it lives as long as the Predictor.
+  /// machine() is the machine to pass to operations. It belongs to the
+  /// Predictor.
   Machine& machine() noexcept;
 
-  /// prediction() is what has been counted so far.
+  /// prediction() returns the sum of all operations so far.
   Prediction prediction() const;
 
  private:

@@ -1,5 +1,6 @@
 /// @file
-/// Looking for inf and nan: counts, the first of them, extremes of the rest.
+/// The search for inf and nan: their counts and the position of the first, and
+/// minimum and maximum of the finite elements.
 #ifndef SWAMP_SCAN_H_
 #define SWAMP_SCAN_H_
 
@@ -11,15 +12,15 @@
 
 namespace swamp {
 
-/// TensorStatistics is what scan_non_finite() finds in one tensor.
+/// TensorStatistics is the result of scan_non_finite() for one tensor.
 struct TensorStatistics {
   std::uint64_t count = 0;      ///< elements: inf, nan and finite together
   std::uint64_t inf_count = 0;  ///< of either sign
   std::uint64_t nan_count = 0;  ///< quiet and signalling
-  /// Flat index of the first inf or nan; 0 where non_finite_count() is 0.
+  /// Flat index of the first inf or nan; 0 if non_finite_count() is 0.
   std::uint64_t first_non_finite = 0;
-  /// Lowest of the finite elements, exact; 0 where finite_count() is 0. -0
-  /// counts as less than +0.
+  /// Lowest of the finite elements, exact; 0 if finite_count() is 0. -0 is less
+  /// than +0.
   double min = 0;
   double max = 0;     ///< highest of the finite elements, as min
   double absmax = 0;  ///< largest magnitude of them; never -0
@@ -33,19 +34,19 @@ struct TensorStatistics {
     return count - non_finite_count();
   }
 
-  /// add() takes in the statistics of elements that follow directly behind.
+  /// add() adds the statistics of the elements that follow in the same tensor.
   SWAMP_API void add(const TensorStatistics& next) noexcept;
 };
 
-/// scan_non_finite() reads every element of every tensor. The result depends on
-/// the elements alone, not on machine, transfer mode, ISA, number of slaves or
-/// the caller's float environment. Any thread may call, also several at once on
-/// one machine.
+/// scan_non_finite() reads every element of every tensor. The result depends
+/// only on the elements, not on machine, transfer mode, ISA, number of slaves
+/// or the caller's float environment. Any thread may call, also several at once
+/// on one machine.
 ///
-/// @param tensors the caller's arrays, only read; all dtypes are taken, also
-///   float8, and may be mixed; the list and its tensors may be empty
-/// @param[out] out filled: one for every tensor of the list; may be null when
-///   the list is empty
+/// @param tensors the caller's arrays, only read; all dtypes including float8,
+///   which may be mixed; the list and its tensors may be empty
+/// @param[out] out one for every tensor of the list; may be null if the list is
+///   empty
 /// @param machine where to run; null: Machine::default_machine()
 /// @throws Error before anything is written, with the tensor's index in the
 ///   text: SWAMP_INVALID_ARGUMENT for a null `out`, an unknown dtype, null data

@@ -16,6 +16,7 @@
 #include "swamp/optimizer.h"
 #include "swamp/optimizer_state.h"
 #include "swamp/predict.h"
+#include "swamp/rows.h"
 #include "swamp/scan.h"
 #include "swamp/step_observer.h"
 #include "swamp/tensor.h"

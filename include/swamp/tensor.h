@@ -32,13 +32,13 @@ class TensorList {
  public:
   /// An empty list.
   constexpr TensorList() noexcept = default;
-  /// `data` may be null when `count`, of tensors, is 0.
+  /// `count` is in tensors; if it is 0, `data` may be null.
   constexpr TensorList(const Tensor* data, std::size_t count) noexcept
       : data_(data), count_(count) {}
   /// All of a vector; it must not grow while the list is in use.
   TensorList(const std::vector<Tensor>& tensors) noexcept
       : data_(tensors.data()), count_(tensors.size()) {}
-  /// One tensor; a temporary lives to the end of the call it is made in.
+  /// One tensor; a temporary lives until the end of the call.
   constexpr TensorList(const Tensor& tensor) noexcept
       : data_(&tensor), count_(1) {}
   /// All of an array.

@@ -76,7 +76,7 @@ bool unscale_run(char* data, std::int64_t stride, std::int64_t count,
   return dirty;
 }
 
-// Aliased unscales elements among which found_inf and inv_scale may lie.
+// Aliased unscales elements whose memory may contain found_inf and inv_scale.
 template <class Format>
 struct Aliased {
   using Stored = typename Format::Stored;
@@ -129,7 +129,8 @@ at::TensorIterator in_place(const at::Tensor& tensor) {
       .build();
 }
 
-// outer_stride() of the first of two operands: their inner strides come first.
+// outer_stride() returns that of the first of two operands; their inner strides
+// come first.
 std::int64_t outer_stride(const std::int64_t* strides) noexcept {
   return strides[2];
 }

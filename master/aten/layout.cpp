@@ -77,8 +77,8 @@ Layout::Layout(const at::Tensor& tensor) {
               return a.stride < b.stride;
             });
   for (const Dimension& next : sorted) {
-    // Elements are certainly apart if each dimension steps over everything that
-    // the smaller ones reach.
+    // No two elements share memory if the stride of each dimension exceeds the
+    // extent of the smaller ones.
     disjoint = disjoint && next.stride >= extent;
     extent += (next.count - 1) * next.stride;
     if (!dimensions.empty() &&

@@ -59,7 +59,8 @@ struct Extent {
   std::uintptr_t end;  // one past the last byte
 };
 
-// extent_of() a tensor that has elements, the first of them at `data`.
+// extent_of() returns the extent of a tensor that has elements, the first at
+// `data`.
 Extent extent_of(const at::Tensor& tensor, const void* data);
 
 // any_overlap() returns whether two extents share a byte. If the addresses rise

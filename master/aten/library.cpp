@@ -20,6 +20,7 @@
 #define SWAMP_STOCK_HAS_KERNELS 0
 #endif
 
+#include "master/aten/half_precision.h"
 #include "swamp/aten.h"
 
 namespace swamp::aten {
@@ -184,12 +185,14 @@ struct Kernels<kFunction, kName, kWritten, kResult> {
 constexpr char kAnyNonfiniteName[] = "swamp::any_nonfinite";
 constexpr char kNormName[] = "swamp::grad_norm_and_check";
 constexpr char kAdamwName[] = "swamp::mixed_precision_adamw_";
+constexpr char kWgradName[] = "swamp::wgrad_gemm_accum";
 using AnyNonfinite =
     Kernels<&any_nonfinite, kAnyNonfiniteName, 0, at::ScalarType::Float>;
 using Norm = Kernels<&grad_norm_and_check, kNormName, 0b10,  // found_inf
                      at::ScalarType::Double>;
 using Adamw =  // all lists but the gradients, and step
     Kernels<&mixed_precision_adamw_, kAdamwName, 0b111101>;
+using Wgrad = Kernels<&wgrad_gemm_accum, kWgradName, 0b100>;  // main_grad
 
 // For a list without tensors, which has no device, and for other devices.
 at::Tensor any_nonfinite_elsewhere(at::TensorList tensors) {
@@ -214,6 +217,19 @@ TORCH_LIBRARY_IMPL(aten, CPU, m) {
 #endif
   m.impl("_amp_foreach_non_finite_check_and_unscale_", &unscale);
   m.impl("_amp_update_scale_", &update_scale);
+  register_products(m);
+  register_attention(m);
+  register_rows(m);
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradCPU, m) { register_composite_rows(m); }
+
+TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) {
+#if TORCH_VERSION_MAJOR >= 2
+  QuietOverride handler;
+  const c10::WarningUtils::WarningHandlerGuard guard(&handler);
+#endif
+  register_autocast_rows(m);
 }
 
 TORCH_LIBRARY(swamp, m) {
@@ -221,6 +237,8 @@ TORCH_LIBRARY(swamp, m) {
   m.def("info() -> str", &info);
   m.def("set_active(bool active) -> bool", &set_active);
   m.def("is_active() -> bool", &is_active);
+  m.def("set_half_precision(bool active) -> bool", &set_half_precision);
+  m.def("is_half_precision() -> bool", &is_half_precision);
   for (const std::string name : kAnyNonfiniteNames) {
     m.def((name + "(Tensor[] tensors) -> Tensor").c_str());
   }
@@ -233,12 +251,16 @@ TORCH_LIBRARY(swamp, m) {
       "Tensor(d!)[] model_params, Tensor(e!) step, Tensor found_inf, "
       "Tensor inv_scale, Tensor? grad_norm=None, *, float lr, float beta1, "
       "float beta2, float weight_decay, float eps, float max_norm=0.0) -> ()");
+  m.def(
+      "wgrad_gemm_accum(Tensor input, Tensor grad_output, "
+      "Tensor(a!) main_grad) -> ()");
 }
 
 TORCH_LIBRARY_IMPL(swamp, CPU, m) {
   for (const char* name : kAnyNonfiniteNames) m.impl(name, &any_nonfinite);
   m.impl("grad_norm_and_check", &grad_norm_and_check);
   m.impl("mixed_precision_adamw_", &mixed_precision_adamw_);
+  m.impl("wgrad_gemm_accum", &wgrad_gemm_accum);
 }
 
 TORCH_LIBRARY_IMPL(swamp, CompositeExplicitAutograd, m) {
@@ -253,11 +275,13 @@ TORCH_LIBRARY_IMPL(swamp, Meta, m) {
   }
   m.impl("grad_norm_and_check", &Norm::meta);
   m.impl("mixed_precision_adamw_", &Adamw::meta);
+  m.impl("wgrad_gemm_accum", &Wgrad::meta);
 }
 
 TORCH_LIBRARY_IMPL(swamp, ADInplaceOrView, m) {
   m.impl("grad_norm_and_check", &Norm::in_place);
   m.impl("mixed_precision_adamw_", &Adamw::in_place);
+  m.impl("wgrad_gemm_accum", &Wgrad::in_place);
 }
 
 TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
@@ -266,6 +290,7 @@ TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
   }
   m.impl("grad_norm_and_check", &Norm::autograd);
   m.impl("mixed_precision_adamw_", &Adamw::autograd);
+  m.impl("wgrad_gemm_accum", &Wgrad::autograd);
 }
 
 }  // namespace swamp::aten

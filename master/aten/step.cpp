@@ -23,8 +23,8 @@ namespace {
 
 using at::ScalarType;
 
-// require_list() wants strided CPU tensors of one of the dtypes. If they are to
-// be written, no two elements of a tensor may share memory.
+// require_list() throws unless all are strided CPU tensors of one of the dtypes
+// and, if they are to be written, no two elements of a tensor share memory.
 void require_list(at::TensorList tensors, const char* name, bool written,
                   std::initializer_list<ScalarType> types) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -45,7 +45,7 @@ void require_list(at::TensorList tensors, const char* name, bool written,
   }
 }
 
-// require_same_shapes() wants as many tensors as `like` has, of their shapes.
+// require_same_shapes() throws unless the shapes are those of `like`.
 void require_same_shapes(at::TensorList tensors, const char* name,
                          at::TensorList like, const char* like_name) {
   TORCH_CHECK(tensors.size() == like.size(), name, ": got ", tensors.size(),
@@ -62,14 +62,14 @@ constexpr std::size_t kGrads = 1;  // the only list that is not written
 constexpr std::array<const char*, kListCount> kNames{
     "master_params", "grads", "exp_avgs", "exp_avg_sqs", "model_params"};
 
-// Lists is the lists of a step in the order of the arguments.
+// Lists are the lists of a step in the order of the arguments.
 struct Lists {
   std::array<at::TensorList, kListCount> all;
 
   at::TensorList params() const noexcept { return all[0]; }
   at::TensorList grads() const noexcept { return all[kGrads]; }
 
-  // only() is the tensors of one parameter.
+  // only() returns the tensors of one parameter.
   Lists only(std::size_t index) const {
     Lists one;
     for (std::size_t l = 0; l < kListCount; ++l) {
@@ -124,9 +124,9 @@ bool overlap(const Lists& lists, StepScratch& scratch) {
   return any_overlap(scratch.extents, scratch.sort_scratch);
 }
 
-// require_own_memory() wants the tensors of one parameter not to overlap. Those
-// with holes are skipped: they are copied before the step, and another tensor
-// may lie in their holes.
+// require_own_memory() throws if tensors of one parameter overlap. Those with
+// holes are skipped: they are copied before the step, and another tensor may be
+// in their holes.
 void require_own_memory(const Lists& lists) {
   for (std::size_t i = 0; i < lists.params().size(); ++i) {
     if (lists.params()[i].numel() == 0) continue;

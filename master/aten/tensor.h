@@ -48,7 +48,7 @@ inline bool is_dense(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense();
 }
 
-// scalar_type() is empty for a dtype that the operators do not take.
+// scalar_type() returns nothing for a dtype that the operators do not accept.
 inline std::optional<ScalarType> scalar_type(at::ScalarType type) noexcept {
   switch (type) {
     case at::ScalarType::Half:
@@ -64,7 +64,8 @@ inline std::optional<ScalarType> scalar_type(at::ScalarType type) noexcept {
   }
 }
 
-// element_bytes() of a dtype that scalar_type() returned.
+// element_bytes() returns the size of an element; `type` is a result of
+// scalar_type().
 inline std::size_t element_bytes(ScalarType type) noexcept {
   return type == kFloat64 ? 8 : type == kFloat32 ? 4 : 2;
 }

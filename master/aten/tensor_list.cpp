@@ -22,7 +22,7 @@ struct Checked {
   bool dense;
 };
 
-// checked() refuses tensors that the operators do not take.
+// checked() throws for tensors that the operators do not accept.
 inline Checked checked(const at::Tensor& tensor, const ListNames& names,
                        bool written) {
   TORCH_CHECK(tensor.is_cpu(), "one of ", names.list, " was not a CPU tensor.");
@@ -37,7 +37,7 @@ inline Checked checked(const at::Tensor& tensor, const ListNames& names,
   return {*type, dense};
 }
 
-// data_of() a tensor that has elements.
+// data_of() returns the data of a tensor that has elements.
 void* data_of(const at::Tensor& tensor, bool written) {
   // The const is cast away for the type of swamp::Tensor only.
   return written ? mutable_data(tensor) : const_cast<void*>(const_data(tensor));

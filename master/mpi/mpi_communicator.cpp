@@ -52,7 +52,8 @@ int environment_timeout() {
   return std::stoi(text);
 }
 
-// Fills in the timeout of the environment. Throws Error for a bad option.
+// Returns the options with the timeout of the environment. Throws Error for a
+// bad option.
 MpiOptions checked(const MpiOptions& options) {
   if (options.message_bytes < kMinMessage || options.message_bytes > INT_MAX) {
     master::refuse("MpiCommunicator: options.message_bytes",

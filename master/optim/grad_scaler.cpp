@@ -127,10 +127,9 @@ std::optional<float> GradScaler::Impl::found_inf_of_all() const {
 double& GradScaler::Impl::setting(const std::string& name) {
   const scaler::Member member = scaler::setting(preset(), name);
   if (member != nullptr) return state().*member;
-  throw Error(SWAMP_UNSUPPORTED, "GradScaler: " + name + " of " + rule.name() +
-                                     ": its original cannot change it, "
-                                     "expected a scaler that can, as "
-                                     "torch.amp.GradScaler");
+  master::refuse(
+      "GradScaler: " + name, rule.name() + ", whose original cannot change it",
+      "a scaler that can, for example torch.amp.GradScaler", SWAMP_UNSUPPORTED);
 }
 
 double GradScaler::Impl::get(const std::string& name) {
@@ -357,9 +356,8 @@ std::int64_t GradScaler::get_growth_tracker() const {
       return to_count(impl_->state().good_steps);
     }
   }
-  throw Error(SWAMP_UNSUPPORTED, "GradScaler: growth_tracker of " +
-                                     impl_->rule.name() +
-                                     ": it counts no clean updates");
+  master::refuse("GradScaler: growth_tracker", impl_->rule.name(),
+                 "a scaler that counts clean updates", SWAMP_UNSUPPORTED);
 }
 
 bool GradScaler::is_enabled() const noexcept { return impl_->enabled; }
@@ -431,15 +429,13 @@ FunctionOptimizer::FunctionOptimizer(TensorList gradients,
       step_(std::move(step)),
       names_(std::move(names)) {
   if (!step_) {
-    throw Error(SWAMP_INVALID_ARGUMENT,
-                "FunctionOptimizer: step: got an empty function, expected one "
-                "that can be called");
+    master::refuse("FunctionOptimizer: step", "an empty function",
+                   "one that can be called");
   }
   if (!names_.empty() && names_.size() != gradients_.size()) {
-    throw Error(SWAMP_INVALID_ARGUMENT,
-                "FunctionOptimizer: names: got " +
-                    std::to_string(names_.size()) + ", expected none or " +
-                    std::to_string(gradients_.size()) + ", one a gradient");
+    master::refuse("FunctionOptimizer: names", std::to_string(names_.size()),
+                   "none or " + std::to_string(gradients_.size()) +
+                       ", one for each gradient");
   }
 }
 

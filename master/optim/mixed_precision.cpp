@@ -115,7 +115,7 @@ void MixedPrecisionOptimizer::Impl::make_slices() {
   for (const ModelParameter& p : parameters) counts.push_back(p.data.count);
   std::size_t mine = 0;
   if (options.shard) {
-    shards = master::cut_slices(counts, communicator.size());
+    shards = master::partition_slices(counts, communicator.size());
     mine = static_cast<std::size_t>(communicator.rank());
   } else {
     shards.push_back(master::whole_slices(counts));

@@ -71,7 +71,7 @@ std::vector<Slice> whole_slices(const std::vector<std::size_t>& counts);
 // block before a tensor's end. So the grains of the shards are those of the
 // list, and a norm adds the same numbers in the same order on any number of
 // ranks (as long as a grain is one block: up to kMaxGrains of them).
-std::vector<std::vector<Slice>> cut_slices(
+std::vector<std::vector<Slice>> partition_slices(
     const std::vector<std::size_t>& counts, int ranks);
 
 // Throws Error that names the option.

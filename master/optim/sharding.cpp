@@ -1,4 +1,4 @@
-// The slices of a sharded optimizer, and what its ranks send each other.
+// The slices of a sharded optimizer, and the data that its ranks exchange.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -18,12 +18,13 @@ struct MasterWeights {
 
   std::size_t size() const noexcept { return counts.size(); }
   std::size_t count(std::size_t i) const noexcept { return counts[i]; }
-  static std::uint64_t element_traffic(std::size_t) noexcept {
+  static std::uint64_t unit_traffic(std::size_t) noexcept {
     return sizeof(float);
   }
+  static GrainRule grain_rule() noexcept { return {}; }
 };
 
-// Moves a cut to the tensor's end if less than a block remains.
+// Moves a boundary to the tensor's end if less than a block remains.
 void close_to_end(const std::vector<std::size_t>& counts, std::size_t& segment,
                   std::size_t& element) {
   if (element != 0 && counts[segment] - element < kBlockElements) {
@@ -42,7 +43,7 @@ std::vector<Slice> whole_slices(const std::vector<std::size_t>& counts) {
   return slices;
 }
 
-std::vector<std::vector<Slice>> cut_slices(
+std::vector<std::vector<Slice>> partition_slices(
     const std::vector<std::size_t>& counts, int ranks) {
   std::uint64_t bytes = 0;
   for (const std::size_t count : counts) bytes += count * sizeof(float);
@@ -56,18 +57,18 @@ std::vector<std::vector<Slice>> cut_slices(
   for (int rank = 0; rank < used; ++rank) {
     const auto r = static_cast<std::size_t>(rank);
     std::size_t end_segment = ranges[r].end_segment;
-    std::size_t end_element = ranges[r].end_element;
+    std::size_t end_unit = ranges[r].end_unit;
     if (rank + 1 == used) {
       end_segment = counts.size();
-      end_element = 0;
+      end_unit = 0;
     }
-    close_to_end(counts, end_segment, end_element);
+    close_to_end(counts, end_segment, end_unit);
     for (; segment < end_segment; ++segment, element = 0) {
       shards[r].push_back({segment, element, counts[segment] - element});
     }
-    if (end_element > element && segment == end_segment) {
-      shards[r].push_back({segment, element, end_element - element});
-      element = end_element;
+    if (end_unit > element && segment == end_segment) {
+      shards[r].push_back({segment, element, end_unit - element});
+      element = end_unit;
     }
   }
   return shards;
@@ -87,7 +88,7 @@ std::size_t piece_bytes(ScalarType type, std::size_t count) {
 }
 
 // Returns the bytes of the pieces of a shard; array(parameter) is the tensor
-// that they are cut from.
+// that they are part of.
 template <class Array>
 std::size_t shard_bytes(const std::vector<Slice>& shard, Array array) {
   std::size_t bytes = 0;

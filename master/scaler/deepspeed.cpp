@@ -8,13 +8,15 @@
 namespace swamp::scaler {
 namespace {
 
-// print_as_integer() is int(scale) in DeepSpeed's log line, which fails at inf.
+// print_as_integer() is the int(scale) of DeepSpeed's log line, which raises an
+// exception for inf.
 void print_as_integer(const Scaler& s) {
   if (std::isfinite(s.scale)) return;
   raise(s, "OverflowError", "cannot convert float infinity to integer");
 }
 
-// deepspeed_grows(): the first growth takes one step more than the others.
+// deepspeed_grows() returns whether the scale grows; the first growth needs one
+// step more than the others.
 bool deepspeed_grows(const Scaler& s) {
   const double stable = s.iteration - s.last_overflow - 1;
   return stable > 0 && modulo(s, stable, s.growth_interval) == 0;
@@ -48,7 +50,7 @@ void update_deepspeed(Scaler& s, float found_inf) {
 }
 
 // update_fp16_optimizer() is deepspeed/runtime/fp16/fused_optimizer.py,
-// FP16_Optimizer._update_scale(); unfused with another minimum.
+// FP16_Optimizer._update_scale(); the unfused optimizer has another minimum.
 void update_fp16_optimizer(Scaler& s, float found_inf) {
   if (is_overflow(s, found_inf)) {
     s.scale = std::max(s.scale / 2, s.min_scale);
@@ -72,7 +74,7 @@ void update_apex_utils(Scaler& s, float found_inf) {
 }
 
 // update_apex_amp() is apex/amp/scaler.py, LossScaler.update_scale(). Its
-// unscale has divided by the scale before: a scale of 0 raises there.
+// unscale divides by the scale before, and raises an exception if it is 0.
 void update_apex_amp(Scaler& s, float found_inf) {
   if (s.scale == 0.0) {
     raise(s, "ZeroDivisionError", "float division by zero");
@@ -90,8 +92,8 @@ void update_apex_amp(Scaler& s, float found_inf) {
   }
 }
 
-// update_bmtrain() is bmtrain/optim/optim_manager.py: the bounds stop a move
-// from beyond them only, so that the scale may end outside.
+// update_bmtrain() is bmtrain/optim/optim_manager.py: the bounds are tested
+// only before a change, so that the scale may end outside.
 void update_bmtrain(Scaler& s, float found_inf) {
   if (s.dynamic == 0.0) return;
   if (is_overflow(s, found_inf)) {
@@ -119,7 +121,7 @@ void prepare_deepspeed(const ScalerOptions&, Scaler& s) {
 }
 
 // apex/amp/scaler.py, LossScaler.__init__(); `if self._min_loss_scale:`. A
-// static one never skips.
+// static scaler never skips.
 void prepare_apex_amp(const ScalerOptions&, Scaler& s) {
   if (s.min_scale == 0) s.min_scale = -kInfinity;
   if (s.constant_scale == 0) {
@@ -130,8 +132,8 @@ void prepare_apex_amp(const ScalerOptions&, Scaler& s) {
   }
 }
 
-// bmtrain OptimManager.__init__(): None switches scaling off, and a factor
-// below 1 is taken for its inverse.
+// bmtrain OptimManager.__init__(): None disables scaling, and a factor below 1
+// means its inverse.
 void prepare_bmtrain(const ScalerOptions&, Scaler& s) {
   if (s.initial_scale == 0) {
     s.dynamic = 0;

@@ -20,7 +20,7 @@ bool count_overflow(Scaler& s) {
   return s.bad_steps / since >= s.tolerance;
 }
 
-// divided() is int(window / scale_factor) but for the int().
+// divided() is int(window / scale_factor) without the int().
 double divided(const Scaler& s, double window) {
   const double quotient = window / s.growth_factor;
   if (std::isfinite(quotient)) return quotient;
@@ -37,7 +37,8 @@ bool window_is_full(const Scaler& s) {
   return modulo(s, s.iteration - s.last_overflow, s.window) == 0;
 }
 
-// update_fairseq() gives up at the minimum; the iteration is not counted then.
+// update_fairseq() raises an exception at the minimum; the iteration is then
+// not counted.
 void update_fairseq(Scaler& s, float found_inf) {
   if (is_overflow(s, found_inf)) {
     const double previous = s.scale;
@@ -106,7 +107,7 @@ std::vector<Preset> fairseq_presets() {
   constexpr GrowthGuard none = GrowthGuard::none;
   constexpr OverflowTest test = OverflowTest::non_zero;
   return {
-      // These two keep nothing but the scale.
+      // These two save only the scale.
       {"fairseq.DynamicLossScaler",
        update_fairseq,
        d,

@@ -1,5 +1,5 @@
-// Options and checkpoints as JSON. nlohmann-json is header-only, private, and
-// included by libswamp here alone.
+// Options and checkpoints as JSON. nlohmann-json is header-only and slow to
+// compile; in libswamp only this file includes it.
 #include <nlohmann/json.hpp>
 
 #include "master/scaler/scaler.h"
@@ -11,27 +11,36 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kVersion = 1;           // of the object "swamp" in a checkpoint
-constexpr double kMaxCount = 0x1p53;  // up to here a double counts exactly
+constexpr double kMaxCount = 0x1p53;  // integers up to it are exact
 
-[[noreturn]] void fail(const std::string& text) {
-  throw Error(SWAMP_INVALID_ARGUMENT, text);
+using master::refuse;
+
+// What was given, for error texts.
+std::string value_text(const Json& json) {
+  return json.is_number() || json.is_boolean() ? json.dump() : json.type_name();
 }
 
-// parse() reads one object that is not deep: its recursive parts are bounded.
+// parse() reads one object of limited depth, because destroying a deep one
+// would overflow the stack.
 Json parse(const std::string& name, const std::string& text) {
   constexpr int kMaxDepth = 8;
   const master::ClassicLocale scope;
-  // The parser would take a zero byte for the end of the text.
-  if (text.find('\0') != std::string::npos) fail(name + ": a zero byte");
+  // The parser would treat a zero byte as the end of the text.
+  if (text.find('\0') != std::string::npos) {
+    refuse(name, "a zero byte", "a JSON object");
+  }
   try {
     Json json = Json::parse(text, [&](int depth, Json::parse_event_t, Json&) {
-      if (depth > kMaxDepth) fail(name + ": nested too deep");
+      if (depth > kMaxDepth) {
+        refuse(name, "more than " + std::to_string(kMaxDepth) + " levels",
+               "a JSON object with fewer");
+      }
       return true;
     });
-    if (!json.is_object()) fail(name + ": expected a JSON object");
+    if (!json.is_object()) refuse(name, value_text(json), "a JSON object");
     return json;
   } catch (const Json::exception&) {
-    fail(name + ": not JSON");
+    refuse(name, "text that is not JSON", "a JSON object");
   }
 }
 
@@ -54,13 +63,14 @@ ScalerValue option_value(const std::string& name, const Json& json) {
     std::vector<std::int64_t> list;
     for (const Json& entry : json) {
       if (!entry.is_number_integer()) {
-        fail("option " + name + ": expected a list of integers");
+        refuse("option " + name, "a list with " + value_text(entry),
+               "a list of integers");
       }
       list.push_back(entry.get<std::int64_t>());
     }
     return list;
   }
-  fail("option " + name + ": got an object, expected a value");
+  refuse("option " + name, "an object", "a value");
 }
 
 Json number(double value, Kind kind) {
@@ -82,25 +92,25 @@ double read_number(const std::string& name, const Json& json, Kind kind) {
   double value = 0;
   if (kind == Kind::boolean) {
     if (json.is_boolean()) return json.get<bool>() ? 1.0 : 0.0;
-    fail(name + ": expected true or false");
+    refuse(name, value_text(json), "true or false");
   }
   if (json.is_number()) {
     value = json.get<double>();
   } else if (!json.is_string() ||
              !master::read_special_number(json.get_ref<const std::string&>(),
                                           value)) {
-    fail(name + ": expected a number");
+    refuse(name, value_text(json), "a number");
   }
   return value;
 }
 
-// check_count(): a tracker of an integer must be one.
+// check_count() throws unless the value of an integer tracker is an integer.
 double check_count(const std::string& name, double value) {
   if (std::abs(value) <= kMaxCount && value == std::trunc(value)) return value;
-  fail(name + ": got " + python_text(value) + ", expected an integer");
+  refuse(name, python_text(value), "an integer");
 }
 
-// forgotten() are the trackers that the original's checkpoint lacks.
+// forgotten() returns the trackers that the original's checkpoint lacks.
 std::vector<Tracker> forgotten(const Preset& preset) {
   std::vector<Tracker> trackers;
   for (const Tracker& tracker : preset.trackers) {
@@ -117,15 +127,20 @@ void read_own(const Preset& preset, const std::string& where, const Json& own,
               Scaler& scaler) {
   if (!own.is_object() || !own.contains("version") ||
       own["version"] != kVersion) {
-    fail(where + "swamp: expected an object of version " +
-         std::to_string(kVersion));
+    refuse(where + "swamp",
+           own.is_object() && own.contains("version")
+               ? "version " + value_text(own["version"])
+               : value_text(own),
+           "an object of version " + std::to_string(kVersion));
   }
   if (!own.contains("scaler") || own["scaler"] != preset.name) {
-    fail(where + "swamp.scaler: expected '" + std::string(preset.name) + "'");
+    refuse(where + "swamp.scaler",
+           own.contains("scaler") ? "another scaler's state" : "nothing",
+           std::string("'") + preset.name + "'");
   }
   for (const Tracker& tracker : forgotten(preset)) {
     const std::string name = where + "swamp." + tracker.name;
-    if (!own.contains(tracker.name)) fail(name + ": missing");
+    if (!own.contains(tracker.name)) refuse(name, "nothing", "a number");
     const double value = read_number(name, own[tracker.name], Kind::real);
     scaler.*tracker.member = tracker.integer ? check_count(name, value) : value;
   }
@@ -139,8 +154,8 @@ void check_index(const Preset& preset, const std::string& where,
       (index > 0 && index < count)) {
     return;
   }
-  fail(where + "list_index: got " + python_text(index) +
-       ", expected one of the window list");
+  refuse(where + "list_index", python_text(index),
+         "an index of the window list");
 }
 
 }  // namespace
@@ -178,7 +193,7 @@ void read_state(const Preset& preset, const std::string& text, Scaler& scaler) {
     }
     const Json::json_pointer pointer(key.pointer);
     if (!json.contains(pointer)) {
-      fail(where + std::string(key.pointer + 1) + ": missing");
+      refuse(where + (key.pointer + 1), "nothing", "a value");
     }
     const double value =
         read_number(where + (key.pointer + 1), json.at(pointer), key.kind);

@@ -24,10 +24,9 @@ std::string word(const char* name, Enum value,
                  const char* const (&words)[kCount]) {
   const auto index = static_cast<std::size_t>(value);
   if (index < kCount) return words[index];
-  throw Error(SWAMP_INVALID_ARGUMENT,
-              std::string("swamp.LossScaler: ") + name + ": got " +
-                  std::to_string(static_cast<int>(value)) +
-                  ", which is none of the enum");
+  master::refuse(std::string("swamp.LossScaler: ") + name,
+                 std::to_string(static_cast<int>(value)),
+                 "a value of its enum, below " + std::to_string(kCount));
 }
 
 ScalerOptions by_name(const LossScalerOptions& options) {

@@ -7,8 +7,8 @@ namespace swamp::scaler {
 namespace {
 
 // update_megatron() is Megatron-LM megatron/core/optimizer/grad_scaler.py,
-// DynamicGradScaler.update(): the hysteresis is refilled by growth only and
-// runs negative; nothing keeps the scale from growing to inf.
+// DynamicGradScaler.update(): only growth resets the hysteresis, which may
+// become negative; the scale may grow to inf.
 void update_megatron(Scaler& s, float found_inf) {
   if (is_overflow(s, found_inf)) {
     s.good_steps = 0;
@@ -122,7 +122,7 @@ std::vector<Preset> megatron_presets() {
        {},
        {},
        prepare_constant},
-      // The class has no defaults: these are the command line's.
+      // The class has no defaults; these are those of the command line.
       {"megatron.DynamicGradScaler",
        update_megatron,
        FloatRule::round_factor,
@@ -140,7 +140,7 @@ std::vector<Preset> megatron_presets() {
         {"/growth_tracker", &Scaler::good_steps, Kind::integer},
         {"/hysteresis_tracker", &Scaler::hysteresis_left, Kind::integer}},
        prepare_megatron},
-      // Its state_dict() lacks both counters.
+      // Its state_dict() has neither counter.
       {"colossalai.DynamicGradScaler",
        update_colossalai,
        FloatRule::round_factor,

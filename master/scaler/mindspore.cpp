@@ -6,7 +6,8 @@
 namespace swamp::scaler {
 namespace {
 
-// cell_step() is what both cells do; it returns whether the window was full.
+// cell_step() is the common part of both cells; it returns whether the window
+// was full.
 bool cell_step(Scaler& s, bool overflow, double window) {
   const bool full = window <= s.iteration - s.last_overflow;
   if (overflow) {
@@ -50,7 +51,7 @@ void update_mindspore_manager(Scaler& s, float found_inf) {
 
 constexpr char kValueError[] = "ValueError";
 
-// The words of MindSpore's checks, which say "> 1" and mean "not below 1".
+// The texts of MindSpore's checks. They say "> 1", but the checks accept 1.
 std::string argument(const ScalerOptions& options, const char* name,
                      double preset, const char* expected) {
   return std::string("The argument '") + name + "' must be " + expected +
@@ -66,7 +67,7 @@ void prepare_fixed_manager(const ScalerOptions& options, Scaler& s) {
   s.skips = s.dynamic;  // drop_overflow_update
 }
 
-// What the two dynamic scalers of the host check alike; their names and
+// The common checks of the two dynamic scalers of the host, whose names and
 // defaults differ.
 void require_dynamic(const ScalerOptions& options, const Scaler& s,
                      const char* scale_name, double scale, double window) {
@@ -99,7 +100,7 @@ void require_integer(const ScalerOptions& options, const Scaler& s,
           std::string(name) + " should be a int, but got <class 'float'>", "");
 }
 
-// mindformers/wrapper/adaptive_loss_scale.py: the ranges before the types.
+// mindformers/wrapper/adaptive_loss_scale.py checks ranges before types.
 void prepare_mindformers(const ScalerOptions& options, Scaler& s) {
   require(s.max_window > 0 && s.min_window > 0 && s.max_window > s.min_window,
           s, kValueError,
@@ -152,8 +153,8 @@ void prepare_nothing(const ScalerOptions&, Scaler&) {}
 
 // update_mindformers() is mindformers/wrapper/adaptive_loss_scale.py,
 // AdaptiveLossScaleUpdateCell.construct(). Both counters are mod 4; three
-// growths move to the next window of the list, three overflows to the hidden
-// window 1, whose index is -1.
+// growths select the next window of the list, three overflows the hidden window
+// 1, whose index is -1.
 void update_mindformers(Scaler& s, float found_inf) {
   const bool overflow = is_overflow(s, found_inf);
   const bool full = cell_step(s, overflow, s.window);
@@ -178,7 +179,7 @@ void update_mindformers(Scaler& s, float found_inf) {
 }
 
 // mindformers_windows() is _get_window_list(max, min, 100, 2) of MindFormers,
-// its surprises included: a maximum of 101..199 gives [0, max].
+// with its unexpected result [0, max] for a maximum of 101..199.
 std::vector<double> mindformers_windows(double max, double min) {
   constexpr double kInterval = 100;
   constexpr double kFactor = 2;

@@ -1,14 +1,10 @@
-// From options to the numbers of a scaler.
+// Options by name, converted to the fields of a Scaler.
 #include <cmath>
 
 #include "master/scaler/scaler.h"
 
 namespace swamp::scaler {
 namespace {
-
-[[noreturn]] void fail(const Preset& preset, const std::string& text) {
-  throw Error(SWAMP_INVALID_ARGUMENT, std::string(preset.name) + ": " + text);
-}
 
 void refuse_unknown(const Preset& preset, const ScalerOptions& options) {
   for (const auto& [name, value] : options) {
@@ -19,12 +15,13 @@ void refuse_unknown(const Preset& preset, const ScalerOptions& options) {
       names += (names.empty() ? "" : ", ") + std::string(option.name);
     }
     if (!known) {
-      fail(preset, "no option '" + name + "', expected one of " + names);
+      master::refuse(preset.name, "the option '" + name + "'",
+                     "one of " + names);
     }
   }
 }
 
-// read() is the number that an option's value means.
+// read() returns the value of an option as a number.
 double read(const Preset& preset, const Option& option,
             const ScalerValue& value) {
   if (std::holds_alternative<std::monostate>(value)) {
@@ -43,9 +40,9 @@ double read(const Preset& preset, const Option& option,
       return 0.0;
     }
   }
-  fail(preset, std::string(option.name) + ": got " + python_text(value) +
-                   (option.kind == Kind::boolean ? ", expected true or false"
-                                                 : ", expected a number"));
+  master::refuse(std::string(preset.name) + ": " + option.name,
+                 python_text(value),
+                 option.kind == Kind::boolean ? "true or false" : "a number");
 }
 
 }  // namespace

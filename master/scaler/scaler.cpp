@@ -9,7 +9,8 @@
 namespace swamp::scaler {
 namespace {
 
-// table() is never destroyed: a scaler may outlive the statics of a program.
+// table() is never destroyed, because scalers in the program's static objects
+// may be used later.
 const std::vector<Preset>& table() {
   static const std::vector<Preset>* const all = [] {
     auto* presets = new std::vector<Preset>;

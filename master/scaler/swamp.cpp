@@ -1,5 +1,5 @@
-// swamp's own scaler, which combines the options that users of the others ask
-// for. Options: LossScalerOptions.
+// swamp's own scaler: the options of the other systems in one rule. Options:
+// LossScalerOptions.
 #include <algorithm>
 #include <cmath>
 
@@ -11,8 +11,8 @@ namespace {
 
 constexpr double kWindowSteps = 3;  // growths or overflows that move the window
 
-// apply_policy() is for an overflow that found the scale at its floor, or that
-// was the last one of too many. Nothing has been changed yet.
+// apply_policy() handles an overflow with the scale at min_scale, or the last
+// of max_overflows, before the state is changed.
 void apply_policy(Scaler& s, const std::string& what) {
   switch (static_cast<ScalerPolicy>(static_cast<int>(s.policy))) {
     case ScalerPolicy::clamp:
@@ -62,7 +62,7 @@ void grow_within_bounds(Scaler& s) {
   s.hysteresis_left = s.hysteresis;
   const double before = s.scale;
   grow(s, s.growth_factor);
-  // max() for a scale that was loaded from beyond the bound.
+  // max(), because a loaded scale may exceed the bound.
   s.scale = std::min(s.scale, std::max(s.max_scale, before));
   s.down_count = 0;
   s.up_count += 1;
@@ -95,8 +95,7 @@ constexpr double kSmallest = 0x1p-126;
 void check(bool good, const std::string& name, const std::string& value,
            const std::string& expected) {
   if (good) return;
-  throw Error(SWAMP_INVALID_ARGUMENT, "swamp.LossScaler: " + name + ": got " +
-                                          value + ", expected " + expected);
+  master::refuse("swamp.LossScaler: " + name, value, expected);
 }
 
 void check(bool good, const char* name, double value,
@@ -108,7 +107,7 @@ bool is_count(double value, double least) {
   return value >= least && value <= 0x1p53 && value == std::trunc(value);
 }
 
-// word() is the index of an option's word; its first is the default.
+// word() returns the index of an option's word. The first word is the default.
 double word(const ScalerOptions& options, const char* name,
             const std::vector<std::string>& words) {
   const auto given = options.find(name);

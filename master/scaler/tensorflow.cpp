@@ -10,7 +10,7 @@ namespace {
 
 // update_exponential() is tf.contrib.mixed_precision
 // ExponentialUpdateLossScaleManager and npu_bridge's copy with another guard.
-// Bad steps accumulate over clean ones.
+// Clean steps do not reset the bad steps.
 void update_exponential(Scaler& s, float found_inf) {
   if (is_overflow(s, found_inf)) {
     s.good_steps = 0;
@@ -44,7 +44,7 @@ void update_keras2(Scaler& s, float found_inf) {
   }
 }
 
-// paddle_step() returns whether the scale is to move.
+// paddle_step() returns whether the scale changes.
 bool paddle_step(Scaler& s, bool overflow) {
   double& mine = overflow ? s.bad_steps : s.good_steps;
   double& other = overflow ? s.good_steps : s.bad_steps;
@@ -67,7 +67,7 @@ void update_paddle(Scaler& s, float found_inf) {
 }
 
 // update_paddle_op() is paddle/phi/kernels/impl/amp_kernel_impl.h, Update():
-// the same, at least 1 and finite.
+// the same, but at least 1 and finite.
 void update_paddle_op(Scaler& s, float found_inf) {
   const bool overflow = is_overflow(s, found_inf);
   if (!paddle_step(s, overflow)) return;
@@ -99,7 +99,7 @@ void prepare_paddle(const ScalerOptions&, Scaler& s) {
           "decr_ratio: got " + python_text(s.backoff_factor));
 }
 
-// tree_flatten() forgets min_loss_scale: after jit or pmap it is 1.
+// tree_flatten() omits min_loss_scale: after jit or pmap it is 1.
 void prepare_pytree(const ScalerOptions&, Scaler& s) { s.min_scale = 1.0; }
 
 std::vector<Option> manager_options() {
@@ -177,7 +177,7 @@ std::vector<Key> jmp_keys() {
 }  // namespace
 
 // update_jmp() is jmp/_src/loss_scale.py, DynamicLossScale.adjust();
-// MindSpore's amp.DynamicLossScaler says the same in its own words.
+// MindSpore's amp.DynamicLossScaler has the same rule.
 void update_jmp(Scaler& s, float found_inf) {
   if (is_overflow(s, found_inf)) {
     s.scale = std::max(to_float32(s.min_scale), divided_by(s, s.growth_factor));

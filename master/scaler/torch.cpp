@@ -18,7 +18,7 @@ void torch_step(Scaler& s, bool overflow) {
   s.good_steps += 1;
   if (s.good_steps == s.growth_interval) {
     grow(s, s.growth_factor);
-    s.good_steps = 0;  // also where the guard kept the scale
+    s.good_steps = 0;  // also if the guard kept the scale
   }
 }
 
@@ -29,8 +29,8 @@ void update_torch(Scaler& s, float found_inf) {
 
 // update_nemo() is apex csrc/update_scale_hysteresis.cu, and NeMo's
 // GradScaler.update() around torch's kernel: tolerated overflows keep the
-// scale; any clean step forgives them. A nan is an overflow that hysteresis
-// neither counts nor forgives.
+// scale, and any clean step resets their count. A nan is an overflow that does
+// not change the count.
 void update_nemo(Scaler& s, float found_inf) {
   if (found_inf > 0.0f) {
     s.hysteresis_left -= 1;
@@ -57,7 +57,7 @@ void prepare_torch(const ScalerOptions&, Scaler& s) {
 
 void prepare_torch_npu(const ScalerOptions&, Scaler& s) {
   check_factors(s, "ValueError");
-  s.skips = s.dynamic;  // a static one checks nothing and always steps
+  s.skips = s.dynamic;  // a static scaler checks nothing and always steps
 }
 
 void prepare_nemo(const ScalerOptions&, Scaler& s) {
@@ -65,7 +65,7 @@ void prepare_nemo(const ScalerOptions&, Scaler& s) {
   s.hysteresis_left = s.hysteresis;
 }
 
-// The kernel of apex checks nothing.
+// The kernel of apex validates nothing.
 void prepare_apex_kernel(const ScalerOptions&, Scaler& s) {
   s.hysteresis_left = s.hysteresis;
 }
@@ -112,8 +112,9 @@ std::vector<Preset> torch_presets() {
        {kGrowth},
        keys(),
        prepare_torch},
-      // The sharded scalers move a scale on the CPU in Python, without a guard;
-      // found_inf is a sum over ranks, and fairscale takes 2.0 for clean.
+      // The sharded scalers update a scale on the CPU in Python, without a
+      // guard; found_inf is a sum over ranks, and fairscale treats 2.0 as
+      // clean.
       {"torch.fsdp.ShardedGradScaler[cpu]",
        update_torch,
        FloatRule::round_factor,
@@ -141,7 +142,7 @@ std::vector<Preset> torch_presets() {
        {kGrowth},
        keys({{"/dynamic", &Scaler::dynamic, Kind::boolean}}),
        prepare_torch_npu},
-      // NeMo's load_state_dict() looks for "_hysterisis_tracker" and so always
+      // NeMo's load_state_dict() reads "_hysterisis_tracker" and so always
       // sets 1.
       {"nemo.GradScaler",
        update_nemo,

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "c_abi.h"
-#include "c_abi_check.h"
 #include "swamp/c_api.h"
 
 int c_abi_scaler(void) {
@@ -79,7 +78,7 @@ int c_abi_scaler_errors(void) {
   REFUSED(swamp_scaler_load_state_dict(scaler, "{\"scale\":1}"),
           SWAMP_INVALID_ARGUMENT, "growth_tracker");
   CHECK(swamp_scaler_update(NULL, 0.0f, NULL) == SWAMP_INVALID_ARGUMENT);
-  /* Nothing is updated where the report cannot be given. */
+  /* Nothing is updated if the report is invalid. */
   step.struct_size = 1;
   REFUSED(swamp_scaler_update(scaler, 1.0f, &step), SWAMP_INVALID_ARGUMENT,
           "struct_size");

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "c_abi.h"
-#include "c_abi_check.h"
 #include "swamp/c_api.h"
 
 /* Two parameters: one whose model weight is bfloat16, and its gradient too; an
@@ -62,7 +61,7 @@ static swamp_status take(arrays* a,
       with_model ? a->tensors[kModel] : NULL, found_inf, norm);
 }
 
-/* All elements of both parameters are alike, but for the sign of the step. */
+/* All elements of both parameters are equal, except the sign of the step. */
 static int all_are(const arrays* a, float first, float second, float m, float v,
                    uint16_t first_model, uint16_t second_model) {
   int i;
@@ -95,7 +94,7 @@ int c_abi_step(void) {
   CHECK(take(&a, &options, 0, &found_inf, NULL) == SWAMP_OK);
   CHECK(all_are(&a, 0.5f, 1.5f, 0.5f, 0.5f, 0x1234, 0x1234));
 
-  /* The first version of the options: what lies behind it is not read. */
+  /* The first version of the options: the bytes after it are not read. */
   fill(&a);
   options.struct_size = offsetof(swamp_mixed_precision_step_options, optimizer);
   options.optimizer = 77;
@@ -103,7 +102,7 @@ int c_abi_step(void) {
   CHECK(all_are(&a, 0.5f, 1.5f, 0.5f, 0.5f, 0x3f00, 0x3fc0));
   options = some_options();
 
-  /* Clipped: the moments show it. The coefficient by hand gives the same. */
+  /* Clipped, as the moments show. The same with an explicit coefficient. */
   fill(&a);
   options.max_norm = sqrt(2.0 * kCount) / 4;
   CHECK(take(&a, &options, 1, &found_inf, &norm) == SWAMP_OK);
@@ -177,10 +176,10 @@ int c_abi_step_sgd(void) {
   REFUSED(TAKE(a.tensors[kExpAvgs]), SWAMP_INVALID_ARGUMENT,
           "options.nesterov: got 2");
   options.nesterov = 0;
-  REFUSED(TAKE(NULL), SWAMP_INVALID_ARGUMENT, "exp_avgs: null");
+  REFUSED(TAKE(NULL), SWAMP_INVALID_ARGUMENT, "exp_avgs: got null");
   options.momentum = 0.0;
   REFUSED(TAKE(a.tensors[kExpAvgs]), SWAMP_INVALID_ARGUMENT,
-          "exp_avgs: a list of 2 tensors");
+          "exp_avgs: got a list of 2 tensors");
   REFUSED(take(&a, &options, 1, &found_inf, &norm), SWAMP_INVALID_ARGUMENT,
           "exp_avg_sqs: got a list of 2 tensors");
   options.optimizer = 2;
@@ -257,7 +256,7 @@ int c_abi_cast(void) {
   CHECK(wide[0] == 0.5f && wide[1] == -1.0f && wide[2] == 1.5f);
   out.count = 2;
   REFUSED(swamp_foreach_cast(NULL, 1, &out, &in, 1.0f), SWAMP_INVALID_ARGUMENT,
-          "out[0].count: 2");
+          "out[0].count: got 2");
   CHECK(swamp_foreach_cast(NULL, 1, NULL, &in, 1.0f) == SWAMP_INVALID_ARGUMENT);
   CHECK(narrow[0] == 0x3f00);
   return failed;
@@ -299,7 +298,7 @@ int c_abi_step_errors(void) {
   options = some_options();
   a.tensors[kExpAvgSqs][1].count = 36;
   REFUSED(take(&a, &options, 1, &found_inf, &norm), SWAMP_INVALID_ARGUMENT,
-          "exp_avg_sqs[1].count: 36");
+          "exp_avg_sqs[1].count: got 36");
   a.tensors[kExpAvgSqs][1].count = kCount;
   a.tensors[kMasters][0].dtype = SWAMP_FLOAT64;
   CHECK(take(&a, &options, 1, &found_inf, &norm) == SWAMP_UNSUPPORTED);
@@ -312,7 +311,7 @@ int c_abi_step_errors(void) {
       swamp_mixed_precision_step(NULL, &options, 2, NULL, a.tensors[kGradients],
                                  a.tensors[kExpAvgs], a.tensors[kExpAvgSqs],
                                  NULL, &found_inf, &norm),
-      SWAMP_INVALID_ARGUMENT, "masters: null");
+      SWAMP_INVALID_ARGUMENT, "masters: got null");
 
   REFUSED(swamp_foreach_norm(NULL, a.tensors[kGradients], 2, NULL, &found_inf,
                              &norm),

@@ -28,7 +28,7 @@ TEST(CAbi, LastErrorBelongsToTheThread) {
   EXPECT_NE(std::strstr(swamp_last_error(), "out"), nullptr);
 }
 
-// The text is of fixed length; a long value may be cut, no more than that.
+// The text has a fixed length, and a long value is truncated.
 TEST(CAbi, LongValuesInTexts) {
   const std::string name(100000, 'x');
   swamp_config config = {};

@@ -87,7 +87,7 @@ TEST(Environment, EmptyVariablesAreUnset) {
   EXPECT_NO_THROW(Machine());
 }
 
-// Runs in a process of its own, whose default machine nobody has made.
+// Runs in a new process, which has no default machine yet.
 int default_machine_failures() {
   int failures = 0;
   const auto check = [&](bool good) { failures += good ? 0 : 1; };
@@ -120,7 +120,7 @@ int default_machine_failures() {
 }
 
 TEST(EnvironmentDeathTest, FailuresOfTheDefaultMachineAreNotRemembered) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";  // starts anew
+  testing::FLAGS_gtest_death_test_style = "threadsafe";  // a new process
   EXPECT_EXIT(std::exit(default_machine_failures()), testing::ExitedWithCode(0),
               "");
 }

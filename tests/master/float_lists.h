@@ -1,4 +1,4 @@
-// Lists of arrays that belong together, for operations of several operands.
+// Lists of arrays of one dtype, for operations of several operands.
 #ifndef SWAMP_TESTS_MASTER_FLOAT_LISTS_H_
 #define SWAMP_TESTS_MASTER_FLOAT_LISTS_H_
 
@@ -12,13 +12,13 @@
 
 namespace swamp::test {
 
-// The counts of a list that is worth trying: empty, odd, small ones in runs,
-// large ones that are cut between slaves.
+// The counts of a typical list: empty, odd, runs of small tensors, large ones
+// that are divided between slaves.
 inline const std::vector<std::size_t> kListCounts = {
     0, 1, 7, 64, 3, 0, 100, 8191, 8192, 1, 33, 20000, 5, 0, 12345, 2, 9, 65};
 
 // FormatList is arrays of one dtype. Tensor i begins `i % 3 + skip` elements
-// behind a multiple of 64 bytes.
+// after a multiple of 64 bytes.
 class FormatList {
  public:
   FormatList(ScalarType type, const std::vector<std::size_t>& counts,

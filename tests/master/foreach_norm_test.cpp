@@ -1,4 +1,4 @@
-// The norm: its sum is defined to the last bit, whatever machine adds it up.
+// The norm: its sum is defined to the last bit, on every machine.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,7 +33,7 @@ double value_at(const SampleList& list, std::size_t tensor, std::size_t i,
   }
 }
 
-// Lanes is a grain's sum, as design 3.5 words it.
+// Lanes is a grain's sum, as defined by foreach_norm().
 struct Lanes {
   double lane[16] = {};
   std::size_t elements = 0;
@@ -52,7 +52,7 @@ struct Lanes {
   }
 };
 
-// expected_norm() cuts grains of 8192 elements of large tensors, and of runs of
+// expected_norm() uses grains of 8192 elements of large tensors, and of runs of
 // small ones.
 double expected_norm(const SampleList& list, float inv_scale) {
   constexpr std::size_t kBlock = 8192;

@@ -4,11 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <functional>
+#include <string>
+
 #include "float_lists.h"
 #include "machines.h"
 #include "runtime/check.h"
 #include "slave/kernel_args.h"
 #include "slave/reference.h"
+#include "support/errors.h"
 #include "support/float_environment_scope.h"
 
 namespace swamp::test {
@@ -159,6 +164,129 @@ TEST(Foreach, EmptyLists) {
   foreach_cast_({}, {});
   foreach_accumulate_({}, {});
   EXPECT_EQ(foreach_count_zeros({}), 0u);
+}
+
+// ---- Lists that do not go together are refused before anything is written.
+
+struct Floats {
+  alignas(64) float a[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  alignas(64) float b[8] = {9, 9, 9, 9, 9, 9, 9, 9};
+
+  Tensor of_a(std::size_t count = 8) { return {a, count, kFloat32}; }
+  Tensor of_b(std::size_t count = 8) { return {b, count, kFloat32}; }
+  void expect_untouched() const {
+    for (const float x : b) EXPECT_EQ(x, 9.0f);
+  }
+};
+
+// Each row is a call and its error. `b` is what it would have written.
+TEST(ForeachErrors, Lists) {
+  static float other[8] = {};
+  SgdStep momentum;
+  momentum.momentum = 0.9;
+  Tensor odd{other, 8, kFloat32};
+  const std::uint32_t type = 77;
+  std::memcpy(&odd.dtype, &type, sizeof type);
+  struct Row {
+    std::function<void(Floats&)> call;
+    std::string text;
+    swamp_status status = SWAMP_INVALID_ARGUMENT;
+  };
+  const Row rows[] = {
+      {[](Floats& f) {
+         const Tensor in[] = {f.of_a(), f.of_a()};
+         foreach_cast_(f.of_b(), in);
+       },
+       "out: got a list of 1 tensors, expected 2, as in 'in'"},
+      {[](Floats& f) {
+         const Tensor sum[] = {{other, 8, kFloat32}, f.of_b(7)};
+         const Tensor in[] = {f.of_a(), f.of_a()};
+         foreach_accumulate_(sum, in);
+       },
+       "sum[1].count: got 7, expected 8, as in 'in'"},
+      {[](Floats& f) {
+         foreach_cast_(f.of_b(4), Tensor{f.a, 4, kFloat64});
+       },
+       "in[0].dtype: got 3 (float64), expected 0 (float16), 1 (bfloat16) or 2 "
+       "(float32)",
+       SWAMP_UNSUPPORTED},
+      // A 16-bit source is cast to float32 only.
+      {[](Floats& f) {
+         foreach_cast_(Tensor{f.b, 4, kBFloat16}, Tensor{f.a, 4, kFloat16});
+       },
+       "out[0].dtype: got 1 (bfloat16), expected 2 (float32)",
+       SWAMP_UNSUPPORTED},
+      {[&](Floats&) { foreach_norm(odd); },
+       "tensors[0].dtype: got 77, expected 0 (float16), 1 (bfloat16), 2 "
+       "(float32) or 3 (float64)"},
+      {[](Floats& f) {
+         foreach_count_zeros(Tensor{f.a, 4, kFloat64});
+       },
+       "tensors[0].dtype: got 3 (float64), expected 0 (float16), 1 (bfloat16) "
+       "or 2 (float32)",
+       SWAMP_UNSUPPORTED},
+      {[](Floats& f) {
+         foreach_cast_(Tensor{nullptr, 8, kFloat32}, f.of_a());
+       },
+       "out[0].data: got null, expected the address of 8 elements"},
+      {[](Floats&) {
+         foreach_cast_(TensorList(nullptr, 3), {nullptr, 3});
+       },
+       "in: got null, expected the address of 3 tensors"},
+      {[&](Floats& f) { foreach_sgd_(f.of_b(), f.of_a(), {}, {}, momentum); },
+       "momentum_buffers: got a list of 0 tensors, expected 1, as in "
+       "'gradients'"},
+      {[](Floats& f) {
+         foreach_sgd_(f.of_b(), f.of_a(), Tensor{other, 8, kFloat32}, {},
+                      SgdStep{});
+       },
+       "momentum_buffers: got a list of 1 tensors, expected an empty one, "
+       "because the momentum is 0"},
+  };
+  for (const Row& row : rows) {
+    Floats floats;
+    EXPECT_EQ(error_of([&] { row.call(floats); }, row.status), row.text);
+    floats.expect_untouched();
+  }
+  Floats floats;
+  std::byte* const misaligned = reinterpret_cast<std::byte*>(floats.b) + 1;
+  EXPECT_TRUE(has_words(
+      error_of([&] {
+        foreach_cast_(Tensor{misaligned, 4, kFloat32}, floats.of_a(4));
+      }),
+      {"out[0].data: got the misaligned address 0x",
+       "expected a multiple of 4"}));
+  floats.expect_untouched();
+}
+
+// In transfer mode check, arrays that overlap are found.
+TEST(ForeachErrors, OverlapInCheck) {
+  MachineConfig config;
+  config.transfer = "check";
+  Machine machine(config);
+  Floats floats;
+  EXPECT_THROW(foreach_cast_(floats.of_b(4), Tensor{floats.b + 2, 4, kFloat32},
+                             1, &machine),
+               Error);
+  floats.expect_untouched();
+}
+
+TEST(ForeachErrors, Steps) {
+  Floats floats;
+  for (const std::int64_t step :
+       {std::int64_t{0}, std::int64_t{1} << 53, INT64_MIN}) {
+    EXPECT_EQ(
+        error_of([&] {
+          float m[8] = {}, v[8] = {};
+          AdamStep numbers;
+          numbers.step = step;
+          foreach_adam_(floats.of_b(), floats.of_a(), Tensor{m, 8, kFloat32},
+                        Tensor{v, 8, kFloat32}, {}, numbers);
+        }),
+        "step: got " + std::to_string(step) +
+            ", expected a whole number from 1, the first step, to 2^53 - 1");
+  }
+  floats.expect_untouched();
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ struct ScalerTrace {
 };
 std::vector<ScalerTrace> read_scaler_traces();
 
-// StepTrace is what a trace of any scaler does to it.
+// StepTrace is the input of a trace of any scaler.
 struct StepTrace {
   std::string id;
   std::string scaler;
@@ -91,8 +91,8 @@ struct MegatronStepRecord {
     std::vector<std::uint64_t> main_gradient;  // of the float32 parameter
     std::vector<std::string> events;
     bool success;
-    double grad_norm;         // where success
-    std::uint64_t num_zeros;  // where success
+    double grad_norm;         // if success
+    std::uint64_t num_zeros;  // if success
     double loss_scale_after;
     std::vector<std::uint64_t> main_param, model_param, fp32_param;
   };

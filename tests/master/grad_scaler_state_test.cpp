@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 
+#include "support/errors.h"
 #include "swamp/grad_scaler.h"
 
 namespace swamp::test {
@@ -94,7 +96,7 @@ TEST(GradScalerState, SettersAreNotChecked) {
   EXPECT_EQ(scaler.get_growth_interval(), kNever);
 }
 
-// The counter passes an interval that was set below it, and never meets it.
+// If the interval is set below the counter, the counter never equals it.
 TEST(GradScalerState, AnIntervalBelowTheTrackerIsNotMet) {
   GradScaler scaler = make(4.0, 2.0, 0.5, 10);
   float gradient = 1.0f;
@@ -140,6 +142,159 @@ TEST(GradScalerState, NotEnabledDoesNothing) {
     EXPECT_EQ(error.message(),
               "'GradScaler' object has no attribute '_growth_factor'");
   }
+}
+
+// ---- GradScaler's errors that PyTorch's records (grad_scaler_golden_test.cpp)
+// do not contain: the constructor's, swamp's own, and the state after them.
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+TEST(GradScalerErrors, FactorsAreCheckedWhenEnabled) {
+  GradScalerOptions growth;
+  growth.growth_factor = 1.0;
+  GradScalerOptions backoff;
+  backoff.backoff_factor = 1.0;
+  EXPECT_TRUE(has_words(error_of([&] { GradScaler scaler(growth); }),
+                        {"AssertionError: The growth factor must be > 1.0."}));
+  EXPECT_TRUE(has_words(error_of([&] { GradScaler scaler(backoff); }),
+                        {"AssertionError: The backoff factor must be < 1.0."}));
+  growth.enabled = backoff.enabled = false;
+  EXPECT_NO_THROW(GradScaler scaler(growth));
+  EXPECT_NO_THROW(GradScaler scaler(backoff));
+  // PyTorch accepts these.
+  GradScalerOptions odd;
+  odd.init_scale = -1.0;
+  odd.backoff_factor = -2.0;
+  odd.growth_interval = 0;
+  EXPECT_NO_THROW(GradScaler scaler(odd));
+}
+
+TEST(GradScalerErrors, Float16IsRefusedBeforeAnyWrite) {
+  float wide = 3.0f;
+  std::uint16_t half = 0x4200;  // 3
+  int steps = 0;
+  const Tensor list[] = {{&wide, 1, kFloat32}, {&half, 1, kFloat16}};
+  FunctionOptimizer optimizer(list, [&] { ++steps; });
+  GradScaler scaler;
+  scaler.scale(1.0f);
+  const char* text = "ValueError: Attempting to unscale FP16 gradients.";
+  EXPECT_TRUE(has_words(error_of([&] { scaler.unscale_(optimizer); }), {text}));
+  EXPECT_TRUE(has_words(error_of([&] { scaler.step(optimizer); }), {text}));
+  EXPECT_EQ(wide, 3.0f);
+  EXPECT_EQ(half, 0x4200);
+  EXPECT_EQ(steps, 0);
+
+  scaler.update(2.0);
+  scaler.set_allow_fp16(true);
+  scaler.step(optimizer);
+  EXPECT_EQ(wide, 1.5f);
+  EXPECT_EQ(half, 0x3e00);
+  EXPECT_EQ(steps, 1);
+}
+
+// A bad list changes nothing, and unscale_() may be called again.
+TEST(GradScalerErrors, BadGradientsLeaveTheOptimizerReady) {
+  float good = 2.0f;
+  struct Broken : Optimizer {
+    std::vector<Tensor> list;
+    TensorList gradients() override { return list; }
+    void step() override {}
+  } optimizer;
+  optimizer.list = {{&good, 1, kFloat32}, {nullptr, 1, kFloat32}};
+  GradScalerOptions options;
+  options.init_scale = 2.0;
+  GradScaler scaler(options);
+  scaler.scale(1.0f);
+  EXPECT_THROW(scaler.step(optimizer), Error);
+  EXPECT_EQ(good, 2.0f);
+  EXPECT_TRUE(has_words(
+      error_of([&] { scaler.update(); }),
+      {"AssertionError: No inf checks were recorded prior to update."}));
+  optimizer.list.pop_back();
+  scaler.unscale_(optimizer);
+  EXPECT_EQ(good, 1.0f);
+}
+
+TEST(GradScalerErrors, StepMayBeCalledAgainWhenTheOptimizerThrew) {
+  float gradient = 65536.0f;
+  int calls = 0;
+  FunctionOptimizer optimizer(Tensor{&gradient, 1, kFloat32}, [&] {
+    if (++calls == 1) throw std::runtime_error("disk full");
+  });
+  GradScaler scaler;
+  scaler.scale(1.0f);
+  EXPECT_THROW(scaler.step(optimizer), std::runtime_error);
+  EXPECT_EQ(gradient, 1.0f);
+  EXPECT_EQ(scaler.get_growth_tracker(), 0);
+  EXPECT_EQ(scaler.last_step().scale_before, 1.0);  // no step has returned
+  EXPECT_FALSE(scaler.step(optimizer).skipped);
+  EXPECT_EQ(gradient, 1.0f);  // not unscaled twice
+  EXPECT_EQ(calls, 2);
+  scaler.update();
+  EXPECT_EQ(scaler.get_growth_tracker(), 1);
+}
+
+TEST(GradScalerErrors, AFailedReductionIsNoPermissionToStep) {
+  float gradient = 65536.0f;
+  int steps = 0;
+  FunctionOptimizer optimizer(Tensor{&gradient, 1, kFloat32}, [&] { ++steps; });
+  GradScaler scaler;
+  scaler.set_found_inf_reduction(
+      [](float) -> float { throw std::runtime_error("a rank is gone"); });
+  scaler.scale(1.0f);
+  EXPECT_THROW(scaler.step(optimizer), std::runtime_error);
+  EXPECT_EQ(gradient, 1.0f);
+  EXPECT_TRUE(has_words(
+      error_of([&] { scaler.step(optimizer); }),
+      {"AssertionError: No inf checks were recorded for this optimizer."}));
+  EXPECT_EQ(steps, 0);
+}
+
+TEST(GradScalerErrors, OtherRulesSayWhatTheyCannot) {
+  GradScaler megatron(LossScaler::from_name("megatron.DynamicGradScaler"));
+  EXPECT_TRUE(has_words(
+      error_of([&] { megatron.set_growth_factor(3.0); }, SWAMP_UNSUPPORTED),
+      {"growth_factor: got megatron.DynamicGradScaler"}));
+  EXPECT_TRUE(has_words(
+      error_of([&] { megatron.get_growth_interval(); }, SWAMP_UNSUPPORTED),
+      {"growth_interval: got megatron.DynamicGradScaler"}));
+  EXPECT_EQ(megatron.get_growth_tracker(), 0);
+  GradScaler constant(LossScaler::from_name("megatron.ConstantGradScaler"));
+  EXPECT_TRUE(has_words(
+      error_of([&] { constant.get_growth_tracker(); }, SWAMP_UNSUPPORTED),
+      {"growth_tracker: got megatron.ConstantGradScaler"}));
+  // NeMo's is derived from PyTorch's.
+  GradScaler nemo(LossScaler::from_name("nemo.GradScaler"));
+  nemo.set_backoff_factor(0.25);
+  EXPECT_EQ(nemo.get_backoff_factor(), 0.25);
+}
+
+// A rule that raises at its smallest scale does so in update(), not in step().
+TEST(GradScalerErrors, TheRulesOwnErrorComesFromUpdate) {
+  LossScalerOptions options;
+  options.init_scale = options.min_scale = 4.0;
+  options.policy = ScalerPolicy::error;
+  GradScaler scaler{LossScaler(options)};
+  float gradient = kInf;
+  FunctionOptimizer optimizer(Tensor{&gradient, 1, kFloat32}, [] {});
+  scaler.scale(1.0f);
+  const GradScalerStep step = scaler.step(optimizer);
+  EXPECT_TRUE(step.skipped);
+  EXPECT_EQ(step.scale_after, 4.0);
+  EXPECT_THROW(scaler.update(), ScalerError);
+  EXPECT_EQ(scaler.get_scale(), 4.0);
+  EXPECT_EQ(scaler.update(8.0).new_scale, 8.0);  // sets the scale directly
+  EXPECT_TRUE(scaler.step(optimizer).skipped);
+}
+
+TEST(GradScalerErrors, FunctionOptimizerIsChecked) {
+  float gradient = 1.0f;
+  const Tensor list[] = {{&gradient, 1, kFloat32}};
+  EXPECT_THROW(FunctionOptimizer(list, nullptr), Error);
+  EXPECT_THROW(FunctionOptimizer(list, [] {}, {"a", "b"}), Error);
+  const FunctionOptimizer named(list, [] {}, {"a"});
+  EXPECT_EQ(named.gradient_name(0), "a");
+  EXPECT_EQ(named.gradient_name(1), "");
 }
 
 }  // namespace

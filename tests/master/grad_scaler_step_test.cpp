@@ -2,7 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
+#include <cmath>
 #include <limits>
+#include <thread>
+#include <vector>
 
 #include "support/formats.h"
 #include "swamp/grad_scaler.h"
@@ -50,7 +54,7 @@ TEST(GradScalerStep, ReportsWhereAndHowMany) {
   EXPECT_EQ(step.gradient_name, "bias");
   EXPECT_EQ(scaler.last_step().gradient_name, "bias");
   EXPECT_EQ(optimizer.steps, 0);
-  EXPECT_EQ(scaler.get_scale(), 65536.0);  // it moves in update()
+  EXPECT_EQ(scaler.get_scale(), 65536.0);  // it changes in update()
   EXPECT_EQ(scaler.update().new_scale, 32768.0);
 
   optimizer.weight[3] = kInf;
@@ -76,7 +80,7 @@ TEST(GradScalerStep, SeveralOptimizersShareAScale) {
     Two bad;
     bad.weight[0] = kInf;
     scaler.scale(1.0f);
-    scaler.scale(2.0f);  // a loss each
+    scaler.scale(2.0f);  // one loss for each
     scaler.unscale_(good);
     const GradScalerStep first = scaler.step(bad_first ? bad : good);
     const GradScalerStep second = scaler.step(bad_first ? good : bad);
@@ -84,7 +88,7 @@ TEST(GradScalerStep, SeveralOptimizersShareAScale) {
     EXPECT_EQ(second.skipped, !bad_first);
     EXPECT_EQ(good.steps, 1);
     EXPECT_EQ(bad.steps, 0);
-    // What an overflow of one does to the scale is in the next one's report.
+    // The effect of one overflow on the scale is in the next report.
     EXPECT_EQ(first.scale_after, bad_first ? 32768.0 : 65536.0);
     EXPECT_EQ(second.scale_after, 32768.0);
     const ScalerStep update = scaler.update();
@@ -134,7 +138,7 @@ TEST(GradScalerStep, RanksDecideTogether) {
   EXPECT_EQ(asked, (std::vector<float>{0, 0, 0, 0}));
 }
 
-// Static scalers of some systems let the optimizer step.
+// Static scalers of some systems take the step in spite of an overflow.
 TEST(GradScalerStep, TheRuleSaysWhetherToSkip) {
   GradScaler scaler(LossScaler::from_name("deepspeed.LossScaler"));
   Two optimizer;
@@ -155,7 +159,7 @@ TEST(GradScalerStep, EmptyGradientsAreChecked) {
   EXPECT_NO_THROW(scaler.update());
 }
 
-// Only a checking machine refuses arrays that overlap.
+// Overlapping arrays are an error only in transfer mode check.
 TEST(GradScalerStep, RunsOnTheMachineItIsGiven) {
   if (Machine::default_machine().info().chosen.transfer == "check") {
     GTEST_SKIP() << "the default machine refuses what only the given one may";
@@ -204,6 +208,95 @@ TEST(GradScalerStep, MovesWithItsState) {
   GradScaler to(std::move(from));
   EXPECT_THROW(to.unscale_(optimizer), ScalerError);
   EXPECT_FALSE(to.step(optimizer).skipped);
+}
+
+// ---- Reading a GradScaler from other threads while it works.
+
+// A reader must see consistent numbers: a scale that some update() set, and a
+// report of one step.
+bool looks_right(const GradScaler& scaler) {
+  const double scale = scaler.get_scale();
+  int exponent = 0;
+  if (std::frexp(scale, &exponent) != 0.5) return false;
+  const GradScalerStep step = scaler.last_step();
+  if (step.found_inf != step.skipped) return false;
+  if (step.found_inf != (step.overflow.element_count != 0)) return false;
+  if (step.gradient_name !=
+      (step.found_inf ? "a name that is allocated" : "")) {
+    return false;
+  }
+  if (step.found_inf && step.scale_after != step.scale_before / 2) return false;
+  GradScaler copy;
+  copy.load_state_dict(scaler.state_dict());
+  return scaler.get_growth_tracker() >= 0 && scaler.is_enabled() &&
+         scaler.get_growth_factor() == 2.0 &&
+         scaler.get_backoff_factor() == 0.5 &&
+         scaler.get_growth_interval() >= 2;
+}
+
+TEST(GradScalerThreads, ReadersWhileItSteps) {
+  constexpr int kReaders = 3;
+  constexpr int kSteps = 300;
+  GradScalerOptions options;
+  options.growth_interval = 2;
+  GradScaler scaler(options);
+  std::vector<float> gradient(1000, 1.0f);
+  FunctionOptimizer optimizer(
+      Tensor{gradient.data(), gradient.size(), kFloat32},
+      [] { std::this_thread::yield(); }, {"a name that is allocated"});
+
+  std::atomic<bool> done{false};
+  std::atomic<int> wrong{0};
+  std::atomic<int> reads{0};
+  std::vector<std::thread> readers;
+  for (int reader = 0; reader < kReaders; ++reader) {
+    readers.emplace_back([&] {
+      do {
+        if (!looks_right(scaler)) wrong.fetch_add(1);
+        reads.fetch_add(1);
+      } while (!done.load());
+    });
+  }
+  while (reads.load() == 0) std::this_thread::yield();
+  for (int step = 0; step < kSteps; ++step) {
+    gradient[500] =
+        step % 3 == 0 ? std::numeric_limits<float>::infinity() : 1.0f;
+    scaler.scale(1.0f);
+    if (step % 2 == 0) scaler.unscale_(optimizer);
+    scaler.step(optimizer);
+    scaler.update();
+    if (step % 10 == 0) scaler.set_growth_interval(2);
+    if (step % 50 == 0) scaler.load_state_dict(scaler.state_dict());
+  }
+  done.store(true);
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(wrong.load(), 0);
+  EXPECT_GE(reads.load(), 1);
+}
+
+// No lock is held during the optimizer's step and the reduction of ranks: a
+// reader can finish while they wait for it.
+TEST(GradScalerThreads, AReaderDoesNotWaitForTheStep) {
+  GradScaler scaler;
+  const auto ask = [&] {
+    double scale = 0.0;
+    std::thread reader([&] { scale = scaler.get_scale(); });
+    reader.join();
+    return scale;
+  };
+  double in_step = 0.0;
+  double in_reduction = 0.0;
+  float gradient = 1.0f;
+  FunctionOptimizer optimizer(Tensor{&gradient, 1, kFloat32},
+                              [&] { in_step = ask(); });
+  scaler.set_found_inf_reduction([&](float found_inf) {
+    in_reduction = ask();
+    return found_inf;
+  });
+  scaler.scale(1.0f);
+  scaler.step(optimizer);
+  EXPECT_EQ(in_step, 65536.0);
+  EXPECT_EQ(in_reduction, 65536.0);
 }
 
 }  // namespace

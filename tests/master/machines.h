@@ -1,5 +1,8 @@
+// The machines that the tests of lists run on.
 #ifndef SWAMP_TESTS_MASTER_MACHINES_H_
 #define SWAMP_TESTS_MASTER_MACHINES_H_
+
+#include <gtest/gtest.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -8,30 +11,69 @@
 #include <string>
 #include <vector>
 
+#include "runtime/machine_impl.h"
 #include "swamp/machine.h"
 
 namespace swamp::test {
 
-// MachineShape is how many slaves, and how much LDM each has.
+// MachineShape is the number of slaves and the LDM of each.
 struct MachineShape {
   std::uint32_t core_groups;
   std::uint32_t slaves_per_group;
   std::size_t ldm_bytes;
 };
 
-// make_machine() makes a machine that spawns whatever the list's size.
-std::unique_ptr<Machine> make_machine(MachineConfig config);
+// make_machine() makes a machine that spawns whatever the traffic is.
+inline std::unique_ptr<Machine> make_machine(MachineConfig config) {
+  auto machine = std::make_unique<Machine>(config);
+  machine->impl().tuning.spawn_traffic_bytes = 0;
+  return machine;
+}
 
-// machine_configs() is every backend x transfer x shape of this build, and also
-// x ISA when `all_isas`.
-std::vector<MachineConfig> machine_configs(
-    const std::vector<MachineShape>& shapes, bool all_isas);
+// machine_configs() returns every backend x transfer x shape of this build, and
+// also x ISA if `all_isas`.
+inline std::vector<MachineConfig> machine_configs(
+    const std::vector<MachineShape>& shapes, bool all_isas) {
+  MachineConfig smallest;
+  smallest.backend = "serial";
+  const MachineInfo info = Machine(smallest).info();
+  std::vector<MachineConfig> configs;
+  for (const std::string& backend : info.backends) {
+    for (const std::string& transfer : info.transfers) {
+      for (const std::string& isa : info.isas) {
+        for (const MachineShape& shape : shapes) {
+          MachineConfig config;
+          config.backend = backend;
+          config.transfer = transfer;
+          config.isa = isa;
+          config.core_groups = shape.core_groups;
+          config.slaves_per_group = shape.slaves_per_group;
+          config.ldm_bytes = shape.ldm_bytes;
+          configs.push_back(config);
+        }
+        if (!all_isas) break;  // the first is the best
+      }
+    }
+  }
+  return configs;
+}
 
-std::string to_text(const MachineConfig& config);
+inline std::string to_text(const MachineConfig& config) {
+  return config.backend + " " + config.transfer + " " + config.isa + " " +
+         std::to_string(config.core_groups) + "x" +
+         std::to_string(config.slaves_per_group) + " LDM " +
+         std::to_string(config.ldm_bytes);
+}
 
 // on_machines() runs `body` on each of machine_configs(), until a check fails.
-void on_machines(const std::vector<MachineShape>& shapes, bool all_isas,
-                 const std::function<void(Machine&)>& body);
+inline void on_machines(const std::vector<MachineShape>& shapes, bool all_isas,
+                        const std::function<void(Machine&)>& body) {
+  for (const MachineConfig& config : machine_configs(shapes, all_isas)) {
+    SCOPED_TRACE(to_text(config));
+    body(*make_machine(config));
+    if (testing::Test::HasFailure()) return;
+  }
+}
 
 }  // namespace swamp::test
 

@@ -259,7 +259,7 @@ TEST(CutSlices, CoversEverythingOnceInOrder) {
       {}, {0}, {5}, {0, 0, 3}, kListCounts, {100000}, {8192, 8193, 1, 50000}};
   for (const auto& counts : lists) {
     for (const int ranks : {1, 2, 3, 4, 16, 100}) {
-      const auto shards = master::cut_slices(counts, ranks);
+      const auto shards = master::partition_slices(counts, ranks);
       ASSERT_EQ(shards.size(), static_cast<std::size_t>(ranks));
       std::size_t parameter = 0, element = 0;
       for (const auto& shard : shards) {

@@ -1,14 +1,110 @@
 // The partition: list -> grains -> slaves.
+#include "master/partition.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "fake_list.h"
+#include "support/random.h"
 
 namespace swamp::test {
 namespace {
+
+// ---- Random lists of counts.
+
+struct FakeTensor {
+  std::size_t count;
+  int type;  // index of its traffic
+};
+
+// FakeList is a List of partition.h.
+class FakeList {
+ public:
+  static constexpr int kTypes = 4;
+
+  explicit FakeList(const std::vector<FakeTensor>& tensors);
+
+  std::size_t size() const { return tensors_.size(); }
+  std::size_t count(std::size_t i) const { return tensors_[i].count; }
+  std::uint64_t unit_traffic(std::size_t i) const;
+  static master::GrainRule grain_rule() { return {}; }
+
+  std::uint64_t traffic_bytes() const { return traffic_bytes_; }
+  std::uint64_t bytes_of(std::size_t i, std::size_t elements) const {
+    return elements * unit_traffic(i);
+  }
+  std::string text() const;
+
+ private:
+  std::vector<FakeTensor> tensors_;
+  std::uint64_t traffic_bytes_ = 0;
+};
+
+FakeList::FakeList(const std::vector<FakeTensor>& tensors) : tensors_(tensors) {
+  for (std::size_t i = 0; i < size(); ++i) {
+    traffic_bytes_ += bytes_of(i, count(i));
+  }
+}
+
+std::uint64_t FakeList::unit_traffic(std::size_t i) const {
+  constexpr std::uint64_t kBytes[kTypes] = {8, 8, 12, 20};
+  return kBytes[tensors_[i].type];
+}
+
+std::string FakeList::text() const {
+  std::string text;
+  for (std::size_t i = 0; i < size() && i < 40; ++i) {
+    text +=
+        std::to_string(count(i)) + "x" + std::to_string(unit_traffic(i)) + " ";
+  }
+  return text + "(" + std::to_string(size()) + " tensors)";
+}
+
+// random_tensors() returns random lists of all kinds: small and large tensors,
+// empty ones, counts at the edges of blocks, a single tensor, none at all.
+std::vector<FakeTensor> random_tensors(Random& random) {
+  constexpr std::size_t kBlock = master::kBlockElements;
+  const std::size_t edges[] = {0,          1,           kBlock - 1,
+                               kBlock,     kBlock + 1,  2 * kBlock - 1,
+                               2 * kBlock, 100 * kBlock};
+  const std::uint64_t kind = random.below(6);
+  const std::size_t length =
+      kind == 0 ? random.below(3) : 1 + random.below(kind == 1 ? 1000 : 60);
+  std::vector<FakeTensor> tensors;
+  for (std::size_t i = 0; i < length; ++i) {
+    std::size_t count = 0;
+    switch (random.below(kind == 1 ? 2 : 5)) {
+      case 0:
+        count = random.below(300);
+        break;
+      case 1:
+        count = random.below(kBlock);
+        break;
+      case 2:
+        count = edges[random.below(sizeof edges / sizeof edges[0])];
+        break;
+      case 3:
+        count = random.below(50 * kBlock);
+        break;
+      default:
+        count = kind == 2 ? random.below(5000 * kBlock) : 0;
+    }
+    tensors.push_back({count, static_cast<int>(random.below(4))});
+  }
+  return tensors;
+}
+
+// grain_runs() returns the grains of a list.
+std::vector<master::GrainRun> grain_runs(const FakeList& list) {
+  std::vector<master::GrainRun> runs;
+  master::for_each_grain_run(
+      list, [&](const master::GrainRun& run) { runs.push_back(run); });
+  return runs;
+}
 
 using master::GrainRun;
 using master::kBlockElements;
@@ -41,11 +137,11 @@ void expect_grains(const FakeList& list) {
     if (list.count(run.begin_tensor) >= kBlockElements) {
       // Whole blocks of one tensor.
       ASSERT_EQ(run.end_tensor, run.begin_tensor + 1);
-      ASSERT_EQ(run.grain_elements, blocks * kBlockElements);
-      ASSERT_GE(run.grains * run.grain_elements, elements);
-      ASSERT_LT((run.grains - 1) * run.grain_elements, elements);
+      ASSERT_EQ(run.grain_units, blocks * kBlockElements);
+      ASSERT_GE(run.grains * run.grain_units, elements);
+      ASSERT_LT((run.grains - 1) * run.grain_units, elements);
     } else {
-      // A run of small tensors, as long as it may be.
+      // A run of small tensors, as long as possible.
       ASSERT_EQ(run.grains, 1u);
       ASSERT_LE(elements, kBlockElements);
       for (std::size_t i = run.begin_tensor; i < run.end_tensor; ++i) {
@@ -83,7 +179,7 @@ TEST(PartitionGrains, BlocksPerGrainGrowsOnlyAboveTheLimit) {
   EXPECT_EQ(
       blocks_of({{2 * kMaxGrains * kBlockElements, 2}, {kBlockElements, 0}}),
       3u);
-  // Small tensors are no blocks.
+  // Small tensors are not counted as blocks.
   EXPECT_EQ(blocks_of(std::vector<FakeTensor>(40000, {kBlockElements - 1, 0})),
             1u);
   // The dtype does not matter.
@@ -125,10 +221,10 @@ TEST(PartitionGrains, KnownLists) {
 std::uint64_t biggest_grain_bytes(const FakeList& list) {
   std::uint64_t biggest = 0;
   for (const GrainRun& run : grain_runs(list)) {
-    biggest = std::max(
-        biggest, run.grains == 1
-                     ? run.bytes
-                     : list.bytes_of(run.begin_tensor, run.grain_elements));
+    biggest = std::max(biggest,
+                       run.grains == 1
+                           ? run.bytes
+                           : list.bytes_of(run.begin_tensor, run.grain_units));
   }
   return biggest;
 }
@@ -138,8 +234,8 @@ bool is_grain_edge(const std::vector<GrainRun>& runs, std::size_t segment,
                    std::size_t element) {
   for (const GrainRun& run : runs) {
     if (run.begin_tensor == segment) {
-      return element % run.grain_elements == 0 &&
-             element / run.grain_elements < run.grains;
+      return element % run.grain_units == 0 &&
+             element / run.grain_units < run.grains;
     }
   }
   return false;
@@ -150,11 +246,11 @@ std::uint64_t range_bytes(const FakeList& list, const SlaveRange& range) {
   for (std::size_t i = range.begin_segment; i < range.end_segment; ++i) {
     bytes += list.bytes_of(i, list.count(i));
   }
-  if (range.end_element != 0) {
-    bytes += list.bytes_of(range.end_segment, range.end_element);
+  if (range.end_unit != 0) {
+    bytes += list.bytes_of(range.end_segment, range.end_unit);
   }
-  if (range.begin_element != 0) {
-    bytes -= list.bytes_of(range.begin_segment, range.begin_element);
+  if (range.begin_unit != 0) {
+    bytes -= list.bytes_of(range.begin_segment, range.begin_unit);
   }
   return bytes;
 }
@@ -167,7 +263,7 @@ std::vector<SlaveRange> ranges_of(const FakeList& list, int slaves) {
       master::partition(list, list.traffic_bytes(), slaves, ranges.data());
   EXPECT_GE(made, 1);
   EXPECT_LE(made, slaves);
-  EXPECT_EQ(ranges.back().end_element, 9u);
+  EXPECT_EQ(ranges.back().end_unit, 9u);
   ranges.resize(static_cast<std::size_t>(std::clamp(made, 1, slaves)));
   return ranges;
 }
@@ -187,9 +283,9 @@ void expect_partition(const FakeList& list, int slaves) {
   std::uint64_t bytes = 0;
   for (const SlaveRange& range : ranges) {
     ASSERT_EQ(range.begin_segment, segment);
-    ASSERT_EQ(range.begin_element, element);
+    ASSERT_EQ(range.begin_unit, element);
     segment = range.end_segment;
-    element = range.end_element;
+    element = range.end_unit;
     ASSERT_LE(segment, list.size());
     if (segment == list.size()) {
       ASSERT_EQ(element, 0u);
@@ -200,7 +296,7 @@ void expect_partition(const FakeList& list, int slaves) {
     }
     const bool forward = range.end_segment > range.begin_segment ||
                          (range.end_segment == range.begin_segment &&
-                          range.end_element > range.begin_element);
+                          range.end_unit > range.begin_unit);
     ASSERT_TRUE(forward || list.size() == 0);
     ASSERT_LE(range_bytes(list, range), limit);
     bytes += range_bytes(list, range);
@@ -235,7 +331,7 @@ TEST(Partition, HugeCountsDoNotOverflow) {
     expect_partition(one, slaves);
     expect_partition(many, slaves);
   }
-  // Nobody idles when there are grains for all.
+  // No slave is idle if there are enough grains.
   EXPECT_EQ(ranges_of(one, 384).size(), 384u);
   EXPECT_EQ(ranges_of(many, 384).size(), 384u);
 }
@@ -255,20 +351,19 @@ TEST(Partition, EmptyLists) {
     const std::vector<SlaveRange> none = ranges_of(FakeList({}), slaves);
     ASSERT_EQ(none.size(), 1u);
     EXPECT_EQ(none[0].end_segment, 0u);
-    EXPECT_EQ(none[0].end_element, 0u);
+    EXPECT_EQ(none[0].end_unit, 0u);
     expect_partition(FakeList({{0, 0}, {0, 3}, {0, 1}}), slaves);
   }
 }
 
 bool same(const runtime::SlaveRange& a, const runtime::SlaveRange& b) {
-  return a.begin_segment == b.begin_segment &&
-         a.begin_element == b.begin_element && a.end_segment == b.end_segment &&
-         a.end_element == b.end_element;
+  return a.begin_segment == b.begin_segment && a.begin_unit == b.begin_unit &&
+         a.end_segment == b.end_segment && a.end_unit == b.end_unit;
 }
 
-// Where memory was touched first it stays: every pass over the same tensors
-// gives each slave the same elements, whatever the pass reads and writes, and
-// each core group a part of its own.
+// A page of memory stays on the NUMA node that touched it first. So every pass
+// over the same tensors gives each slave the same elements, whatever the pass
+// reads and writes, and each core group its own part.
 // Passes of a step differ in the bytes of an element; the lists are the same.
 TEST(PartitionStable, EveryPassGivesASlaveTheSameElements) {
   Random random(77);
@@ -291,8 +386,8 @@ TEST(PartitionStable, EveryPassGivesASlaveTheSameElements) {
   }
 }
 
-// Groups are slaves that follow each other: with more groups, the border
-// between two nodes moves only where the number of nodes does.
+// Core groups are consecutive slaves: the border between two nodes depends only
+// on the number of nodes.
 TEST(PartitionStable, ACoreGroupHasOneStretchOfTheList) {
   const FakeList list(std::vector<FakeTensor>(40, {1u << 18, 2}));
   for (const int groups : {2, 4}) {
@@ -306,9 +401,9 @@ TEST(PartitionStable, ACoreGroupHasOneStretchOfTheList) {
         const auto& last =
             slaves[static_cast<std::size_t>((g + 1) * per_group - 1)];
         EXPECT_EQ(first.begin_segment, node.begin_segment);
-        EXPECT_EQ(first.begin_element, node.begin_element);
+        EXPECT_EQ(first.begin_unit, node.begin_unit);
         EXPECT_EQ(last.end_segment, node.end_segment);
-        EXPECT_EQ(last.end_element, node.end_element);
+        EXPECT_EQ(last.end_unit, node.end_unit);
       }
     }
   }

@@ -4,7 +4,7 @@
 
 #include "slave/kernel_args.h"
 #include "slave/reference.h"
-#include "support/compare.h"
+#include "support/formats.h"
 
 namespace swamp::test {
 namespace {

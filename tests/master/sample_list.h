@@ -1,5 +1,5 @@
-// A list of tensors in one arena, with gaps between them, and what unscaling it
-// should give.
+// A list of tensors in one arena, with gaps between them, and the expected
+// result of unscaling it.
 #ifndef SWAMP_TESTS_MASTER_SAMPLE_LIST_H_
 #define SWAMP_TESTS_MASTER_SAMPLE_LIST_H_
 
@@ -16,7 +16,7 @@ namespace swamp::test {
 
 class SampleList {
  public:
-  // add() appends a tensor of finite random values, `skip` elements behind a
+  // add() appends a tensor of finite random values, `skip` elements after a
   // multiple of 64 bytes.
   void add(ScalarType type, std::size_t count, std::size_t skip,
            Random& random);
@@ -35,7 +35,7 @@ class SampleList {
   // tensors() points into this list; valid until the next add().
   std::vector<Tensor> tensors();
 
-  // unscale() is the contract of amp.h, element by element, by the scalar
+  // unscale() computes the result of amp.h, element by element, by the scalar
   // references of the kernels.
   OverflowReport unscale(float inv_scale);
 

@@ -21,7 +21,7 @@ constexpr KernelFunction kReferences[] = {
     &slave::reference::scan_float32,       &slave::reference::scan_float64,
     &slave::reference::scan_float8_e4m3fn, &slave::reference::scan_float8_e5m2};
 
-// expected_of() is one tensor by the scalar reference, in one piece.
+// expected_of() computes one tensor by the scalar reference, in one tile.
 TensorStatistics expected_of(const Tensor& tensor) {
   slave::ScanPartial partial{};
   Result result;
@@ -142,7 +142,7 @@ TEST(Scan, ErrorsNameTheTensorAndChangeNothing) {
   expect_bad({good, ~std::size_t{0}, kFloat8E4M3FN}, {"tensors[1].count"});
   const Tensor list[] = {{good, 4, kFloat32}};
   EXPECT_THROW(scan_non_finite(list, nullptr), Error);
-  scan_non_finite({}, nullptr);  // the empty list needs no room
+  scan_non_finite({}, nullptr);  // an empty list needs no output
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A model of a few parameters, with gradients to order.
+// A model of a few parameters, with chosen gradients.
 #ifndef SWAMP_TESTS_MASTER_SMALL_MODEL_H_
 #define SWAMP_TESTS_MASTER_SMALL_MODEL_H_
 

@@ -48,7 +48,7 @@ TEST(UnscaleCross, SameBitsOnEveryMachine) {
   EXPECT_EQ(runtime::report_count(), reports);  // of transfer check
 }
 
-// A list that the master does alone gives the same bits as one that is spawned.
+// The master alone computes the same bits as a spawn.
 TEST(UnscaleCross, DefaultTuningOfEveryBackend) {
   const SampleList list = mixed_list(21, 7);
   SampleList expected = list;
@@ -101,8 +101,8 @@ TEST(UnscaleCross, CallersFloatEnvironmentReachesEverySlave) {
 constexpr std::size_t kBytes[] = {2, 2, 4, 8};  // by ScalarType
 
 // No byte outside of a tensor is read or written, in any transfer mode: every
-// tensor ends, or begins, at a page that cannot be touched. GuardedList is a
-// tensor of every dtype x count x edge of its pages.
+// tensor ends, or begins, at a protected page. GuardedList is a tensor of every
+// dtype x count x edge of its pages.
 class GuardedList {
  public:
   GuardedList() {
@@ -123,7 +123,7 @@ class GuardedList {
 
   const std::vector<Tensor>& tensors() const { return tensors_; }
 
-  // slack_is_untouched() looks at the bytes of the pages beside the tensors.
+  // slack_is_untouched() compares the bytes of the pages outside the tensors.
   bool slack_is_untouched() const {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       const auto* data = static_cast<const std::byte*>(tensors_[i].data);
@@ -162,8 +162,7 @@ TEST(UnscaleGuard, NothingOutsideOfTheTensorsIsTouched) {
   });
 }
 
-// Scratchpads and tiles of all sizes: a machine refuses a list or gives the
-// right bits, nothing between.
+// LDM and tiles of all sizes: a list is either an error or has the right bits.
 MachineConfig serial(const char* transfer, std::size_t ldm_bytes) {
   MachineConfig config;
   config.backend = "serial";
@@ -271,8 +270,8 @@ TEST_P(UnscaleThreads, EachWithACopyOfTheList) {
   EXPECT_EQ(good.load(), kThreads * kRounds);
 }
 
-// Checking only reads, so all may look at one list. Half of the threads have
-// another list, with an error, and one without inf.
+// Checking only reads, so all threads may use one list. Half of them also use a
+// list with an error and one without inf.
 TEST_P(UnscaleThreads, AllOnOneListAndErrorsBetween) {
   const auto machine = make_machine(GetParam());
   SampleList list = mixed_list(6, 4);

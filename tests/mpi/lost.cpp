@@ -1,5 +1,5 @@
-// lost CASE: ranks of which some are lost, each in its own way. The others call
-// a collective function, print the Error they get, and end with 1.
+// lost CASE: some ranks are lost, as the case says. The others call a
+// collective function, print its Error and exit with 1.
 #include <mpi.h>
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace {
 
 using swamp::MpiCommunicator;
 
-// Longer than any test waits; a rank that is forgotten ends all the same.
+// Longer than any test waits, so that a forgotten rank ends by itself.
 void sleep_long() { std::this_thread::sleep_for(std::chrono::seconds(120)); }
 
 void exchange_for_ever(MpiCommunicator& ranks) {
@@ -72,7 +72,7 @@ void late(MpiCommunicator& ranks) {
   ranks.barrier();
 }
 
-// Rank 1 agrees to a large piece, and stops before it has come.
+// Rank 1 agrees to a large piece and stops before it has arrived.
 void unread(MpiCommunicator& ranks) {
   std::vector<char> large(std::size_t{64} << 20);
   std::vector<swamp::ConstBytes> send(4);
@@ -103,7 +103,7 @@ void again(MpiCommunicator& ranks) {
   }
 }
 
-// Rank 0 and no other makes a communicator.
+// Only rank 0 makes a communicator.
 void unmade(MpiCommunicator& ranks) {
   if (ranks.rank() != 0) sleep_long();
   MpiCommunicator::from_fortran(MPI_Comm_c2f(MPI_COMM_WORLD));
@@ -120,7 +120,7 @@ void funneled(MpiCommunicator& ranks) {
       text = error.what();
     }
   }).join();
-  ranks.barrier();  // the error was the thread's alone
+  ranks.barrier();  // only the other thread got the error
   throw std::runtime_error(text);
 }
 

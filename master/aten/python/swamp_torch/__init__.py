@@ -4,11 +4,14 @@ Importing the package loads libswamp_aten: from then on PyTorch's own operators
 ``_amp_foreach_non_finite_check_and_unscale_`` and ``_amp_update_scale_`` run
 swamp's kernels for CPU tensors, with the same bits, for every caller in the
 process: ``torch.amp.GradScaler("cpu")``, ``ShardedGradScaler``, fused optimizers.
-:func:`disable` restores PyTorch's own kernels.
+:func:`disable` restores PyTorch's own kernels. ``enable(half_precision=True)``
+also computes float16 and bfloat16 products and attention in float32.
 
 The package also has functions that PyTorch lacks: :func:`any_nonfinite`,
-:func:`grad_norm_and_check`, :func:`clip_grad_norm_` and the optimizer
-:class:`MixedPrecisionAdamW`.
+:func:`grad_norm_and_check`, :func:`clip_grad_norm_`, the optimizer
+:class:`MixedPrecisionAdamW`, and softmax, cross entropy and normalization with
+float32 arithmetic for 16-bit tensors in :mod:`swamp_torch.functional` and
+:mod:`swamp_torch.nn`.
 
 If PyTorch is missing or is not the version that the package was built for, the
 import raises an ImportError with instructions.
@@ -18,6 +21,7 @@ from ._load import __version__, load
 
 load()
 
+from . import functional, megatron, nn  # noqa: E402
 from ._clip import clip_grad_norm_  # noqa: E402
 from ._operators import (any_nonfinite, check_finite, disable,  # noqa: E402
                          enable, grad_norm_and_check, info, is_active)
@@ -31,7 +35,10 @@ __all__ = [
     "clip_grad_norm_",
     "disable",
     "enable",
+    "functional",
     "grad_norm_and_check",
     "info",
     "is_active",
+    "megatron",
+    "nn",
 ]

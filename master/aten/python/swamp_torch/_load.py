@@ -49,7 +49,7 @@ def load() -> None:
         here = os.path.dirname(os.path.abspath(__file__))
         path = os.path.join(here, _build.LIBRARY)
         torch.ops.load_library(path)  # type: ignore[no-untyped-call]
-    if not hasattr(torch.ops.swamp, "set_active"):
+    if not hasattr(torch.ops.swamp, "set_half_precision"):
         raise ImportError(
             "another libswamp_aten has been loaded, too old for swamp_torch "
             f"{__version__}: import swamp_torch instead of it, or before it.")

@@ -15,13 +15,27 @@ def number(value: float) -> torch.Tensor:
     return torch.full((), value, dtype=torch.float32, device="cpu")
 
 
-def enable() -> None:
+def enable(*, half_precision: bool = False) -> None:
     """Makes PyTorch's two mixed-precision operators run swamp's kernels for CPU
-    tensors, in the whole process. This is the state after the import.
+    tensors, in the whole process. ``enable()`` is the state after the import.
 
     Any thread may call, also while operators run. Do not call it in a function
     that ``torch.compile`` compiles.
+
+    Args:
+        half_precision: whether ``mm``, ``addmm``, ``bmm``, ``baddbmm`` (so also
+            ``linear``, ``matmul`` and their gradients) and
+            ``scaled_dot_product_attention`` of float16 and bfloat16 CPU tensors
+            are computed in float32 and rounded once, wherever that is faster
+            than PyTorch's own kernel; and whether ``log_softmax``,
+            ``cross_entropy``, ``layer_norm`` and ``rms_norm`` of such tensors
+            are swamp's, with float32 arithmetic inside.
+
+    Raises:
+        RuntimeError: a bad value of ``SWAMP_HALF_PRECISION``; nothing is
+            switched then.
     """
+    _ops.set_half_precision(half_precision)
     _ops.set_active(True)
 
 
@@ -33,12 +47,15 @@ def disable() -> None:
     :class:`MixedPrecisionAdamW`) still use swamp's. For threads and
     ``torch.compile`` see :func:`enable`.
     """
+    _ops.set_half_precision(False)
     _ops.set_active(False)
 
 
-def is_active() -> bool:
-    """Whether PyTorch's two operators run swamp's kernels now."""
-    return bool(_ops.is_active())
+def is_active(*, half_precision: bool = False) -> bool:
+    """Whether PyTorch's two operators run swamp's kernels now; with
+    ``half_precision``, whether its 16-bit operators do."""
+    return bool(_ops.is_half_precision() if half_precision
+                else _ops.is_active())
 
 
 def info() -> Dict[str, Any]:

@@ -1,0 +1,212 @@
+/// @file
+/// Row operators of 16-bit models: softmax, cross entropy, normalization and
+/// residual connections, with float32 arithmetic inside and one rounding at the
+/// end. Every slave computes whole rows, or, if a row does not fit into LDM,
+/// pieces of one; results have the same bits on every machine.
+///
+/// Common to all functions: a Machine of null is the default machine. Matrices
+/// are float16, bfloat16 or float32; those of one call have the same dtype
+/// unless it says otherwise. Data must be aligned to its element. Matrices must
+/// not overlap, except that an output may be an input of the same shape and
+/// dtype (in place) where that is said. Everything is checked before the first
+/// write. Any thread may call, several at once on one machine. Error is thrown
+/// for bad arguments, and with SWAMP_UNSUPPORTED if the machine's LDM is too
+/// small for the operator. The formulas are in slave/row_args.h.
+#ifndef SWAMP_ROWS_H_
+#define SWAMP_ROWS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "swamp/communicator.h"
+#include "swamp/export.h"
+#include "swamp/machine.h"
+#include "swamp/tensor.h"
+
+namespace swamp {
+
+/// Matrix is {data, rows, columns, dtype}: `rows` rows of `columns` elements,
+/// one after another. The caller owns the memory.
+using Matrix = swamp_matrix;
+
+/// SoftmaxMask says which scores are masked: those whose byte is not 0, which
+/// become -10000. Its bytes are [batches, query_rows, columns]; the matrix is
+/// [batches or any multiple of it, heads, query_rows, columns].
+struct SoftmaxMask {
+  const std::uint8_t* data = nullptr;  ///< null: nothing is masked
+  std::size_t batches = 1;             ///< 1, or those of the matrix
+  std::size_t heads = 1;               ///< that share the mask of a batch
+  std::size_t query_rows = 0;          ///< rows of a head
+};
+
+/// SoftmaxOptions selects one of Megatron-LM's fused softmax operators.
+struct SoftmaxOptions {
+  float scale = 1;              ///< of the scores, a float32 factor
+  bool round_scale = false;     ///< scale is first rounded to dtype, as apex
+  std::size_t causal_rows = 0;  ///< row i has its first i % causal_rows + 1
+                                ///< columns; the others are 0. 0: all columns
+  SoftmaxMask mask;             ///< not together with causal_rows
+  bool zero_masked_rows =
+      true;  ///< a row of which all is masked is 0, as apex;
+             ///< else uniform, as Megatron's torch path
+};
+
+/// scaled_softmax sets each row of y to softmax(scale * x). A row with nan or
+/// +inf, or of -inf only, becomes nan.
+///
+/// @param x the scores
+/// @param y as many rows and columns; may be x
+SWAMP_API void scaled_softmax(const Matrix& x, const Matrix& y,
+                              const SoftmaxOptions& options = {},
+                              Machine* machine = nullptr);
+
+/// scaled_softmax_backward sets each row of dx to
+/// scale * (gradient * y - y * sum(gradient * y)).
+///
+/// @param gradient of y
+/// @param y as scaled_softmax() returned it
+/// @param dx as many rows and columns; may be gradient or y
+/// @param options scale and causal_rows, as in the forward call; the others are
+///   not used
+SWAMP_API void scaled_softmax_backward(const Matrix& gradient, const Matrix& y,
+                                       const Matrix& dx,
+                                       const SoftmaxOptions& options = {},
+                                       Machine* machine = nullptr);
+
+/// CrossEntropyOptions are those of torch.nn.functional.cross_entropy, and the
+/// z-loss of PaLM.
+struct CrossEntropyOptions {
+  std::int64_t ignore_index = -100;      ///< rows with this target do not count
+  double label_smoothing = 0;            ///< in [0, 1]
+  const float* class_weights = nullptr;  ///< one a class; null: all are 1
+  double z_loss = 0;                     ///< adds z_loss * lse^2 to each loss
+  /// Only with ranks: smooths over the classes of each rank alone, as
+  /// Megatron-LM does, with its factor a * K / (K - 1) of K classes.
+  bool megatron_smoothing = false;
+};
+
+/// CrossEntropyTotal is the sum over the rows that count, in their order.
+struct CrossEntropyTotal {
+  double loss = 0;  ///< of the losses
+  double weight =
+      0;  ///< of the weights of the targets' classes; without
+          ///< weights, the number of rows. The mean is loss / weight
+};
+
+/// cross_entropy computes the loss of each row of logits.
+///
+/// @param logits a row for each target, a column for each class; only read
+/// @param targets a class or options.ignore_index for each row
+/// @param[out] losses float32, one a row; 0 if the row is ignored
+/// @param[out] lse float32, one a row: log(sum of exp(logits)), for backward
+SWAMP_API CrossEntropyTotal
+cross_entropy(const Matrix& logits, const std::int64_t* targets, float* losses,
+              float* lse, const CrossEntropyOptions& options = {},
+              Machine* machine = nullptr);
+
+/// cross_entropy_backward computes the gradient of the logits. The gradients of
+/// the losses, which include the loss scale, are applied in float32 before the
+/// one rounding to dtype.
+///
+/// @param lse as cross_entropy() returned it
+/// @param gradients float32, of each row's loss; for a mean each is the
+///   gradient of the mean divided by CrossEntropyTotal::weight
+/// @param[out] dx may be logits
+SWAMP_API void cross_entropy_backward(const Matrix& logits,
+                                      const std::int64_t* targets,
+                                      const float* lse, const float* gradients,
+                                      const Matrix& dx,
+                                      const CrossEntropyOptions& options = {},
+                                      Machine* machine = nullptr);
+
+/// VocabularyPart is a rank's part of the classes: its logits have the columns
+/// of classes [first, first + logits.columns).
+struct VocabularyPart {
+  std::int64_t first = 0;   ///< class of column 0
+  std::size_t classes = 0;  ///< of all ranks together
+};
+
+/// The same for classes that are split between the ranks of `ranks`:
+/// collective, one all-gather of 24 bytes a row. Every rank gets the losses of
+/// all rows, with the same bits. class_weights are those of the rank's classes
+/// and are not supported (SWAMP_UNSUPPORTED).
+SWAMP_API CrossEntropyTotal vocab_parallel_cross_entropy(
+    Communicator& ranks, const VocabularyPart& part, const Matrix& logits,
+    const std::int64_t* targets, float* losses, float* lse,
+    const CrossEntropyOptions& options = {}, Machine* machine = nullptr);
+
+/// The gradient of a rank's logits. Not collective.
+SWAMP_API void vocab_parallel_cross_entropy_backward(
+    const VocabularyPart& part, const Matrix& logits,
+    const std::int64_t* targets, const float* lse, const float* gradients,
+    const Matrix& dx, const CrossEntropyOptions& options = {},
+    Machine* machine = nullptr);
+
+/// RowVector is {data, dtype}: one value for each column of a matrix. Data of
+/// null: absent. Its dtype is float32 or that of the matrix.
+using RowVector = swamp_row_vector;
+
+/// NormOptions are those of layer_norm() and rms_norm().
+struct NormOptions {
+  double eps = 1e-5;                  ///< added to the variance, or mean square
+  bool zero_centered_weight = false;  ///< 1 is added to the weight
+};
+
+/// layer_norm sets each row of y to (x - mean) * rstd * weight + bias, with one
+/// rounding to dtype. The statistics are computed in float32 with sums in
+/// double.
+///
+/// @param x the input
+/// @param weight 1 if absent
+/// @param bias 0 if absent; if both are present, of weight's dtype
+/// @param[out] y as many rows and columns; may be x
+/// @param[out] mean float32, one a row
+/// @param[out] rstd float32, one a row: 1 / sqrt(variance + eps)
+SWAMP_API void layer_norm(const Matrix& x, const RowVector& weight,
+                          const RowVector& bias, const Matrix& y, float* mean,
+                          float* rstd, const NormOptions& options = {},
+                          Machine* machine = nullptr);
+
+/// layer_norm_backward computes the gradients. Those of weight and bias are
+/// summed over the rows in double, in an order that depends on the shape alone,
+/// and rounded once.
+///
+/// @param gradient of y
+/// @param[out] dx may be gradient or x; data of null: not computed
+/// @param[out] dweight float32, one a column; null: not computed
+/// @param[out] dbias float32, one a column; null: not computed
+SWAMP_API void layer_norm_backward(const Matrix& gradient, const Matrix& x,
+                                   const float* mean, const float* rstd,
+                                   const RowVector& weight, const Matrix& dx,
+                                   float* dweight, float* dbias,
+                                   const NormOptions& options = {},
+                                   Machine* machine = nullptr);
+
+/// rms_norm sets each row of y to x * rstd * weight; see layer_norm().
+///
+/// @param[out] rstd float32, one a row: 1 / sqrt(mean of the squares + eps)
+SWAMP_API void rms_norm(const Matrix& x, const RowVector& weight,
+                        const Matrix& y, float* rstd,
+                        const NormOptions& options = {},
+                        Machine* machine = nullptr);
+
+/// rms_norm_backward computes the gradients; see layer_norm_backward().
+SWAMP_API void rms_norm_backward(const Matrix& gradient, const Matrix& x,
+                                 const float* rstd, const RowVector& weight,
+                                 const Matrix& dx, float* dweight,
+                                 const NormOptions& options = {},
+                                 Machine* machine = nullptr);
+
+/// residual_add_ adds x + bias to a residual stream in float32: the residual
+/// connection of Megatron-LM's --fp32-residual-connection.
+///
+/// @param[in,out] residual float32
+/// @param x as many rows and columns, of any of the three dtypes
+/// @param bias absent: none
+SWAMP_API void residual_add_(const Matrix& residual, const Matrix& x,
+                             const RowVector& bias = {nullptr, kFloat32},
+                             Machine* machine = nullptr);
+
+}  // namespace swamp
+
+#endif  // SWAMP_ROWS_H_

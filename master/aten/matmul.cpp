@@ -1,0 +1,236 @@
+// PyTorch's operators mm, addmm, bmm and baddbmm for float16 and bfloat16, and
+// swamp::wgrad_gemm_accum.
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/addmm_cpu_dispatch.h>
+#include <ATen/ops/baddbmm_cpu_dispatch.h>
+#include <ATen/ops/bmm_cpu_dispatch.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm_cpu_dispatch.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "master/aten/layout.h"
+#include "master/aten/product.h"
+#include "master/aten/tensor.h"
+#include "swamp/aten.h"
+
+namespace swamp::aten {
+namespace {
+
+bool is_number(const at::Scalar& scalar) {
+  return (scalar.isFloatingPoint() || scalar.isIntegral(false)) &&
+         !(std::abs(scalar.toDouble()) > std::numeric_limits<float>::max());
+}
+
+bool share_memory(const at::Tensor& x, const at::Tensor& y) {
+  const Extent a = extent_of(x, const_data(x)), b = extent_of(y, const_data(y));
+  return a.begin < b.end && b.begin < a.end;
+}
+
+// Operator is the arguments of one of PyTorch's operators.
+struct Operator {
+  std::int64_t dimensions;  // of the matrices: 2, or 3 with a batch
+  const at::Tensor& a;
+  const at::Tensor& b;
+  const at::Tensor* self;  // null for mm and bmm
+  at::Tensor* out;         // null for a new tensor
+  at::Scalar beta = 0;
+  at::Scalar alpha = 1;
+};
+
+// run() computes an operator in float32 and returns true; or it returns false,
+// having written nothing, if PyTorch's own kernel must compute it: because it
+// is faster, or because of arguments that are wrong, or rare, or without
+// elements.
+bool run(const Operator& op, at::Tensor& result) {
+  const at::ScalarType type = op.a.scalar_type();
+  if (!is_half(type) || !is_half_precision()) return false;
+  const auto d = op.dimensions;
+  if (!is_plain(op.a, type) || !is_plain(op.b, type) || op.a.dim() != d ||
+      op.b.dim() != d || op.a.size(d - 1) != op.b.size(d - 2) ||
+      (d == 3 && op.a.size(0) != op.b.size(0)) || op.a.numel() == 0 ||
+      op.b.numel() == 0 || !is_number(op.beta) || !is_number(op.alpha)) {
+    return false;
+  }
+  std::vector<std::int64_t> sizes = op.a.sizes().vec();
+  sizes[static_cast<std::size_t>(d) - 1] = op.b.size(d - 1);
+  if (op.self != nullptr && (!is_plain(*op.self, type) ||
+                             !at::is_expandable_to(op.self->sizes(), sizes))) {
+    return false;
+  }
+  const bool in_place = op.out != nullptr && op.self == op.out;
+  bool resized = false;
+  if (op.out != nullptr) {
+    if (!is_plain(*op.out, type)) return false;
+    resized = op.out->sizes() != sizes;
+    if (resized && (in_place || op.out->numel() != 0)) return false;
+    if (!resized) {
+      if (at::has_internal_overlap(*op.out) != at::MemOverlap::No ||
+          share_memory(*op.out, op.a) || share_memory(*op.out, op.b) ||
+          (op.self != nullptr && !in_place && !op.self->is_same(*op.out) &&
+           op.self->numel() != 0 && share_memory(*op.out, *op.self))) {
+        return false;
+      }
+    }
+  }
+
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const auto batch = [&](const at::Tensor& t) {
+    return d == 3 ? t : t.unsqueeze(0);
+  };
+  const Way way = way_of(op.a, op.b);
+  if (way == Way::kNative) return false;
+  if (op.out == nullptr) {
+    result = at::empty(sizes, op.a.options());
+  } else {
+    if (resized) at::native::resize_output(*op.out, sizes);
+    result = *op.out;
+  }
+  Product product{batch(result), {},      batch(op.a),
+                  batch(op.b),   op.beta, op.alpha};
+  if (op.self != nullptr && op.beta.toDouble() != 0) {
+    product.self = batch(op.self->expand(sizes));
+  }
+  multiply(product, way);
+  return true;
+}
+
+// The kernels of PyTorch's operators. stock() is PyTorch's own.
+template <class Stock>
+at::Tensor make(const Operator& op, Stock stock) {
+  at::Tensor result;
+  return run(op, result) ? result : stock();
+}
+
+template <class Stock>
+at::Tensor& write(const Operator& op, Stock stock) {
+  at::Tensor result;
+  return run(op, result) ? *op.out : stock();
+}
+
+at::Tensor mm(const at::Tensor& a, const at::Tensor& b) {
+  return make({2, a, b, nullptr, nullptr}, [&] { return at::cpu::mm(a, b); });
+}
+
+at::Tensor& mm_out(const at::Tensor& a, const at::Tensor& b, at::Tensor& out) {
+  return write({2, a, b, nullptr, &out},
+               [&]() -> at::Tensor& { return at::cpu::mm_out(out, a, b); });
+}
+
+at::Tensor bmm(const at::Tensor& a, const at::Tensor& b) {
+  return make({3, a, b, nullptr, nullptr}, [&] { return at::cpu::bmm(a, b); });
+}
+
+at::Tensor& bmm_out(const at::Tensor& a, const at::Tensor& b, at::Tensor& out) {
+  return write({3, a, b, nullptr, &out},
+               [&]() -> at::Tensor& { return at::cpu::bmm_out(out, a, b); });
+}
+
+// The operators with a sum have the same three forms.
+template <std::int64_t kDimensions, auto kStock, auto kStockInPlace,
+          auto kStockOut>
+struct Sum {
+  using Tensor = at::Tensor;
+  using Scalar = at::Scalar;
+
+  static Tensor make(const Tensor& self, const Tensor& a, const Tensor& b,
+                     const Scalar& beta, const Scalar& alpha) {
+    return aten::make({kDimensions, a, b, &self, nullptr, beta, alpha},
+                      [&] { return kStock(self, a, b, beta, alpha); });
+  }
+  static Tensor& in_place(Tensor& self, const Tensor& a, const Tensor& b,
+                          const Scalar& beta, const Scalar& alpha) {
+    return write(
+        {kDimensions, a, b, &self, &self, beta, alpha},
+        [&]() -> Tensor& { return kStockInPlace(self, a, b, beta, alpha); });
+  }
+  static Tensor& out(const Tensor& self, const Tensor& a, const Tensor& b,
+                     const Scalar& beta, const Scalar& alpha, Tensor& result) {
+    return write({kDimensions, a, b, &self, &result, beta, alpha},
+                 [&]() -> Tensor& {
+                   return kStockOut(result, self, a, b, beta, alpha);
+                 });
+  }
+};
+using Addmm = Sum<2, &at::cpu::addmm, &at::cpu::addmm_, &at::cpu::addmm_out>;
+using Baddbmm =
+    Sum<3, &at::cpu::baddbmm, &at::cpu::baddbmm_, &at::cpu::baddbmm_out>;
+
+}  // namespace
+
+void wgrad_gemm_accum(const at::Tensor& input, const at::Tensor& grad_output,
+                      at::Tensor main_grad) {
+  constexpr const char* kName = "wgrad_gemm_accum";
+  const at::ScalarType type = input.scalar_type();
+  TORCH_CHECK(is_half(type) || type == at::kFloat, kName,
+              ": input: got the dtype ", c10::toString(type),
+              ", expected Half, BFloat16 or Float");
+  TORCH_CHECK(grad_output.scalar_type() == type, kName,
+              ": grad_output: got the dtype ",
+              c10::toString(grad_output.scalar_type()), ", expected ",
+              c10::toString(type), ", as input");
+  TORCH_CHECK(
+      main_grad.scalar_type() == at::kFloat || main_grad.scalar_type() == type,
+      kName, ": main_grad: got the dtype ",
+      c10::toString(main_grad.scalar_type()), ", expected Float or that of ",
+      "input");
+  const auto rows = [&](const at::Tensor& tensor, const char* name) {
+    TORCH_CHECK(is_plain(tensor, tensor.scalar_type()) && tensor.dim() >= 2,
+                kName, ": ", name, ": got ", tensor.dim(),
+                " dimensions, expected a strided CPU tensor with at least 2");
+    return tensor.flatten(0, -2);
+  };
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const at::Tensor x = rows(input, "input");
+  const at::Tensor dy = rows(grad_output, "grad_output");
+  TORCH_CHECK(x.size(0) == dy.size(0), kName, ": grad_output: got ", dy.size(0),
+              " rows, expected ", x.size(0), ", as input");
+  TORCH_CHECK(is_plain(main_grad, main_grad.scalar_type()) &&
+                  main_grad.sizes() == at::IntArrayRef({dy.size(1), x.size(1)}),
+              kName, ": main_grad: got the shape ", main_grad.sizes(),
+              ", expected [", dy.size(1), ", ", x.size(1), "]");
+  at::assert_no_internal_overlap(main_grad);
+  if (x.numel() == 0 || dy.numel() == 0) return;
+  TORCH_CHECK(!share_memory(main_grad, x) && !share_memory(main_grad, dy),
+              kName,
+              ": main_grad: got memory that input or grad_output shares, "
+              "expected its own");
+  mutable_data(main_grad);
+  if (type == at::kFloat) {
+    at::cpu::addmm_(main_grad, dy.t(), x);
+    return;
+  }
+  const bool wide = main_grad.scalar_type() == at::kFloat;
+  const Way way = way_of(dy.t(), x, wide);
+  if (way == Way::kNative) {
+    at::cpu::addmm_(main_grad, dy.t(), x);
+    return;
+  }
+  const at::Tensor sum = main_grad.unsqueeze(0);
+  multiply({sum, wide ? at::Tensor() : sum, dy.t().unsqueeze(0), x.unsqueeze(0),
+            1, 1},
+           way);
+}
+
+void register_products(torch::Library& library) {
+  library.impl("mm", &mm);
+  library.impl("mm.out", &mm_out);
+  library.impl("bmm", &bmm);
+  library.impl("bmm.out", &bmm_out);
+  library.impl("addmm", &Addmm::make);
+  library.impl("addmm_", &Addmm::in_place);
+  library.impl("addmm.out", &Addmm::out);
+  library.impl("baddbmm", &Baddbmm::make);
+  library.impl("baddbmm_", &Baddbmm::in_place);
+  library.impl("baddbmm.out", &Baddbmm::out);
+}
+
+}  // namespace swamp::aten

@@ -1,0 +1,444 @@
+// LayerNorm, RMSNorm and the residual connection.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cmath>
+#include <utility>
+
+#include "master/aten/checks.h"
+#include "master/aten/rows.h"
+#include "master/aten/tensor.h"
+
+namespace swamp::aten {
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using TwoTensors = std::tuple<Tensor, Tensor>;
+
+// Vector is a weight or bias, converted if its dtype is not one that libswamp
+// takes together with x and the other.
+struct Vector {
+  Tensor tensor;
+
+  Vector(const OptionalTensor& vector, const OptionalTensor& other,
+         const Tensor& x) {
+    if (!is_defined(vector)) return;
+    const bool plain = vector->scalar_type() == at::kFloat ||
+                       vector->scalar_type() == x.scalar_type();
+    const bool alike =
+        !is_defined(other) || vector->scalar_type() == other->scalar_type();
+    tensor = row_major(plain && alike ? *vector : vector->to(at::kFloat));
+  }
+  RowVector row() const {
+    if (!tensor.defined()) return {};
+    return {const_data(tensor), *scalar_type(tensor.scalar_type())};
+  }
+};
+
+// require_norm() throws PyTorch's errors, and returns the number of dimensions
+// of a row: those of weight or bias, or one.
+std::int64_t require_norm(const Tensor& x, const OptionalTensor& weight,
+                          const OptionalTensor& bias, const char* operation) {
+  require_rows(x, operation);
+  const Tensor shape = is_defined(weight) ? *weight
+                       : is_defined(bias) ? *bias
+                                          : Tensor();
+  if (!shape.defined()) {
+    TORCH_CHECK(x.dim() >= 1, operation, ": expected at least 1 dimension");
+    return 1;
+  }
+  TORCH_CHECK(shape.dim() >= 1,
+              "Expected normalized_shape to be at least 1-dimensional, i.e., "
+              "containing at least one element, but got normalized_shape = ",
+              shape.sym_sizes());
+  const std::int64_t dimensions = shape.dim();
+  const bool fits =
+      x.dim() >= dimensions &&
+      x.sym_sizes().slice(static_cast<std::size_t>(x.dim() - dimensions)) ==
+          shape.sym_sizes();
+  TORCH_CHECK(fits, "Given normalized_shape=", shape.sym_sizes(),
+              ", expected input with the same last dimensions, but got input "
+              "of size",
+              x.sym_sizes());
+  TORCH_CHECK(!is_defined(bias) || bias->sym_sizes() == shape.sym_sizes(),
+              "Expected bias to be of same shape as normalized_shape, but got "
+              "bias of shape ",
+              is_defined(bias) ? bias->sym_sizes() : shape.sym_sizes(),
+              " and normalized_shape = ", shape.sym_sizes());
+  for (const OptionalTensor& vector : {weight, bias}) {
+    if (!is_defined(vector)) continue;
+    TORCH_CHECK(vector->device() == x.device(), operation,
+                ": got a weight or bias on ", vector->device(), ", expected ",
+                x.device());
+    require_rows(*vector, operation);
+  }
+  return dimensions;
+}
+
+// empty_statistics() is float32, one a row, of PyTorch's shape.
+Tensor empty_statistics(const Tensor& x, std::int64_t dimensions) {
+  auto sizes = x.sym_sizes().vec();
+  for (std::int64_t i = x.dim() - dimensions; i < x.dim(); ++i) {
+    sizes[static_cast<std::size_t>(i)] = 1;
+  }
+  return at::empty_symint(sizes, x.options().dtype(at::kFloat));
+}
+
+float* floats(const Tensor& tensor) {
+  return tensor.defined() ? static_cast<float*>(mutable_data(tensor)) : nullptr;
+}
+
+}  // namespace
+
+NormResult norm_rows(const Tensor& x, std::int64_t dimensions,
+                     const OptionalTensor& weight, const OptionalTensor& bias,
+                     double eps, bool with_mean) {
+  Tensor y = at::empty_like(x, at::MemoryFormat::Contiguous);
+  Tensor mean, rstd = empty_statistics(x, dimensions);
+  if (with_mean) mean = at::empty_like(rstd);
+  if (x.is_meta()) return {y, mean, rstd};
+  if (x.numel() == 0) {  // libswamp has no rows without columns
+    if (with_mean) mean.fill_(NAN);
+    rstd.fill_(NAN);
+    return {y, mean, rstd};
+  }
+  const Tensor in = row_major(x);
+  const Vector w(weight, bias, x), b(bias, weight, x);
+  NormOptions options;
+  options.eps = eps;
+  const Matrix rows = matrix_of(in, dimensions), to = matrix_of(y, dimensions);
+  translated([&] {
+    if (with_mean) {
+      swamp::layer_norm(rows, w.row(), b.row(), to, floats(mean), floats(rstd),
+                        options);
+    } else {
+      swamp::rms_norm(rows, w.row(), to, floats(rstd), options);
+    }
+  });
+  return {y, mean, rstd};
+}
+
+NormResult norm_rows_backward(const Tensor& grad, const Tensor& x,
+                              std::int64_t dimensions, const Tensor& mean,
+                              const Tensor& rstd, const OptionalTensor& weight,
+                              std::array<bool, 3> mask) {
+  const auto float32 = x.options().dtype(at::kFloat);
+  const auto vector = [&](bool wanted) {
+    if (!wanted) return Tensor();
+    return at::empty_symint(
+        x.sym_sizes().slice(static_cast<std::size_t>(x.dim() - dimensions)),
+        float32);
+  };
+  Tensor dx =
+      mask[0] ? at::empty_like(x, at::MemoryFormat::Contiguous) : Tensor();
+  Tensor dweight = vector(mask[1]), dbias = vector(mask[2]);
+  if (!x.is_meta() && x.numel() == 0) {
+    if (mask[1]) dweight.zero_();
+    if (mask[2]) dbias.zero_();
+  } else if (!x.is_meta()) {
+    const Tensor in = row_major(x), dy = row_major(grad);
+    const Tensor r = row_major(rstd.to(at::kFloat));
+    const Vector w(weight, {}, x);
+    const Matrix rows = matrix_of(in, dimensions);
+    Matrix to = rows;
+    to.data = mask[0] ? mutable_data(dx) : nullptr;
+    translated([&] {
+      if (mean.defined()) {
+        const Tensor m = row_major(mean.to(at::kFloat));
+        swamp::layer_norm_backward(matrix_of(dy, dimensions), rows, floats(m),
+                                   floats(r), w.row(), to, floats(dweight),
+                                   floats(dbias));
+      } else {
+        swamp::rms_norm_backward(matrix_of(dy, dimensions), rows, floats(r),
+                                 w.row(), to, floats(dweight));
+      }
+    });
+  }
+  // The gradients of weight and bias are rounded once, to weight's dtype.
+  if (is_defined(weight)) {
+    if (mask[1]) dweight = dweight.to(weight->scalar_type());
+    if (mask[2]) dbias = dbias.to(weight->scalar_type());
+  }
+  return {dx, dweight, dbias};
+}
+
+namespace {
+
+// The kernels below are for the keys CPU and Meta.
+NormResult layer_norm(const Tensor& x, const OptionalTensor& weight,
+                      const OptionalTensor& bias, double eps) {
+  const std::int64_t dimensions = require_norm(x, weight, bias, "layer_norm");
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return norm_rows(x, dimensions, weight, bias, eps, true);
+}
+
+TwoTensors rms_norm(const Tensor& x, const OptionalTensor& weight, double eps) {
+  const std::int64_t dimensions = require_norm(x, weight, {}, "rms_norm");
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  NormResult result = norm_rows(x, dimensions, weight, {}, eps, false);
+  return {std::get<0>(result), std::get<2>(result)};
+}
+
+std::int64_t require_backward(const Tensor& grad, const Tensor& x,
+                              const Tensor& mean, const Tensor& rstd,
+                              const OptionalTensor& weight,
+                              const char* operation) {
+  const std::int64_t dimensions = require_norm(x, weight, {}, operation);
+  require_like(grad, "grad", x, "x");
+  c10::SymInt rows = 1;
+  for (std::int64_t i = 0; i < x.dim() - dimensions; ++i) {
+    rows = rows * x.sym_size(i);
+  }
+  TORCH_CHECK(
+      (!mean.defined() || mean.sym_numel() == rows) && rstd.sym_numel() == rows,
+      operation, ": got ", rstd.sym_numel(),
+      " values in rstd or another number in mean, expected ", rows);
+  return dimensions;
+}
+
+NormResult layer_norm_backward(const Tensor& grad, const Tensor& x,
+                               const Tensor& mean, const Tensor& rstd,
+                               const OptionalTensor& weight,
+                               std::array<bool, 3> mask) {
+  const std::int64_t dimensions =
+      require_backward(grad, x, mean, rstd, weight, "layer_norm_backward");
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return norm_rows_backward(grad, x, dimensions, mean, rstd, weight, mask);
+}
+
+TwoTensors rms_norm_backward(const Tensor& grad, const Tensor& x,
+                             const Tensor& rstd, const OptionalTensor& weight,
+                             std::array<bool, 2> mask) {
+  const std::int64_t dimensions =
+      require_backward(grad, x, {}, rstd, weight, "rms_norm_backward");
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  NormResult result = norm_rows_backward(grad, x, dimensions, {}, rstd, weight,
+                                         {mask[0], mask[1], false});
+  return {std::get<0>(result), std::get<1>(result)};
+}
+
+Tensor defined_or_empty(const OptionalTensor& tensor) {
+  return is_defined(tensor) ? *tensor : Tensor();
+}
+
+OptionalTensor optional_of(const Tensor& tensor) {
+  return tensor.defined() ? OptionalTensor(tensor) : OptionalTensor();
+}
+
+// wanted() returns which of x, weight and bias need a gradient; an absent one
+// has no index.
+std::array<bool, 3> wanted(const AutogradContext& context, bool with_weight,
+                           bool with_bias) {
+  return {context.needs_input_grad(0),
+          with_weight && context.needs_input_grad(1),
+          with_bias && context.needs_input_grad(with_weight ? 2 : 1)};
+}
+
+// The autograd functions save x, the statistics and weight. A row's dimensions
+// are known from weight; a bias without a weight has one.
+struct LayerNorm : torch::autograd::Function<LayerNorm> {
+  static variable_list forward(AutogradContext* context, const Tensor& x,
+                               const OptionalTensor& weight,
+                               const OptionalTensor& bias, double eps) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    const auto [y, mean, rstd] =
+        call_operator<&layer_norm>("swamp::layer_norm", x, weight, bias, eps);
+    context->save_for_backward({x, mean, rstd, defined_or_empty(weight)});
+    context->mark_non_differentiable({mean, rstd});
+    context->saved_data["bias"] = is_defined(bias);
+    return {y, mean, rstd};
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    const variable_list saved = context->get_saved_variables();
+    const auto [dx, dweight, dbias] = call_operator<&layer_norm_backward>(
+        "swamp::layer_norm_backward", grads[0], saved[0], saved[1], saved[2],
+        optional_of(saved[3]),
+        wanted(*context, saved[3].defined(),
+               context->saved_data["bias"].toBool()));
+    return {dx, dweight, dbias, Tensor()};
+  }
+};
+
+struct RmsNorm : torch::autograd::Function<RmsNorm> {
+  static variable_list forward(AutogradContext* context, const Tensor& x,
+                               const OptionalTensor& weight, double eps) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    const auto [y, rstd] =
+        call_operator<&rms_norm>("swamp::rms_norm", x, weight, eps);
+    context->save_for_backward({x, rstd, defined_or_empty(weight)});
+    context->mark_non_differentiable({rstd});
+    return {y, rstd};
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    const variable_list saved = context->get_saved_variables();
+    const std::array<bool, 3> mask =
+        wanted(*context, saved[2].defined(), false);
+    const auto [dx, dweight] = call_operator<&rms_norm_backward>(
+        "swamp::rms_norm_backward", grads[0], saved[0], saved[1],
+        optional_of(saved[2]), std::array<bool, 2>{mask[0], mask[1]});
+    return {dx, dweight, Tensor()};
+  }
+};
+
+NormResult autograd_layer_norm(const Tensor& x, const OptionalTensor& weight,
+                               const OptionalTensor& bias, double eps) {
+  const variable_list results = LayerNorm::apply(x, weight, bias, eps);
+  return {results[0], results[1], results[2]};
+}
+
+TwoTensors autograd_rms_norm(const Tensor& x, const OptionalTensor& weight,
+                             double eps) {
+  const variable_list results = RmsNorm::apply(x, weight, eps);
+  return {results[0], results[1]};
+}
+
+Tensor residual_add_(Tensor residual, const Tensor& x,
+                     const OptionalTensor& bias) {
+  constexpr const char* kName = "residual_add_";
+  require_rows(x, kName);
+  TORCH_CHECK(residual.scalar_type() == at::kFloat, "residual: got the dtype ",
+              c10::toString(residual.scalar_type()), ", expected Float");
+  TORCH_CHECK(residual.sym_sizes() == x.sym_sizes(), "residual: got the shape ",
+              residual.sym_sizes(), ", expected ", x.sym_sizes(), ", as x");
+  TORCH_CHECK(residual.device() == x.device(), "residual: got the device ",
+              residual.device(), ", expected ", x.device());
+  if (is_defined(bias)) {
+    require_rows(*bias, kName);
+    TORCH_CHECK(
+        bias->dim() == 1 && x.dim() >= 1 && bias->sym_size(0) == x.sym_size(-1),
+        "bias: got the shape ", bias->sym_sizes(),
+        ", expected one value for each column of x, ", x.sym_sizes());
+  }
+  if (x.is_meta() || x.numel() == 0) return residual;
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const Tensor in = row_major(x);
+  const Vector b(bias, {}, x);
+  const std::int64_t dimensions = x.dim() == 0 ? 0 : 1;
+  return in_place(residual, [&](const Tensor& target) {
+    mutable_data(target);
+    translated([&] {
+      swamp::residual_add_(matrix_of(target, dimensions),
+                           matrix_of(in, dimensions), b.row());
+    });
+  });
+}
+
+constexpr char kResidualAddName[] = "swamp::residual_add_";
+
+Tensor functional_residual_add_(Tensor residual, const Tensor& x,
+                                const OptionalTensor& bias) {
+  return functional(residual, [&](const auto& get) {
+    return call_operator<&residual_add_>(
+        "swamp::_residual_add", get(residual), get(x),
+        is_defined(bias) ? OptionalTensor(get(*bias)) : bias);
+  });
+}
+
+Tensor new_residual_add(Tensor residual, const Tensor& x,
+                        const OptionalTensor& bias) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return residual_add_(residual.clone(at::MemoryFormat::Contiguous), x, bias);
+}
+
+struct ResidualAdd : torch::autograd::Function<ResidualAdd> {
+  static Tensor forward(AutogradContext* context, const Tensor& residual,
+                        const Tensor& x, const OptionalTensor& bias) {
+    const at::AutoDispatchBelowADInplaceOrView guard;  // mark_dirty() counts
+    call_operator<&residual_add_>(kResidualAddName, residual, x, bias);
+    context->mark_dirty({residual});
+    context->saved_data["x"] = x.scalar_type();
+    if (is_defined(bias)) context->saved_data["bias"] = bias->scalar_type();
+    return residual;
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    const Tensor& grad = grads[0];
+    const auto& types = context->saved_data;
+    Tensor dx, dbias;
+    if (context->needs_input_grad(1)) {
+      dx = grad.to(types.at("x").toScalarType());
+    }
+    if (types.count("bias") != 0 && context->needs_input_grad(2)) {
+      dbias = grad.flatten(0, -2).sum(0).to(types.at("bias").toScalarType());
+    }
+    return {grad, dx, dbias};
+  }
+};
+
+Tensor autograd_residual_add_(Tensor residual, const Tensor& x,
+                              const OptionalTensor& bias) {
+  TORCH_CHECK(!(at::GradMode::is_enabled() && residual.requires_grad() &&
+                residual.is_leaf()),
+              "a leaf Variable that requires grad is being used in an in-place "
+              "operation.");
+  ResidualAdd::apply(residual, x, bias);
+  return residual;
+}
+
+void register_kernels(torch::Library& m) {
+  m.impl("layer_norm", &layer_norm);
+  m.impl("layer_norm_backward", &layer_norm_backward);
+  m.impl("rms_norm", &rms_norm);
+  m.impl("rms_norm_backward", &rms_norm_backward);
+  m.impl("residual_add_", &residual_add_);
+  m.impl("_residual_add", &new_residual_add);
+}
+
+}  // namespace
+
+TwoTensors call_rms_norm(const Tensor& x, const OptionalTensor& weight,
+                         double eps) {
+  return call_operator<&rms_norm>("swamp::rms_norm", x, weight, eps);
+}
+
+TORCH_LIBRARY_FRAGMENT(swamp, m) {
+  m.def(
+      "layer_norm(Tensor x, Tensor? weight, Tensor? bias, float eps) -> "
+      "(Tensor y, Tensor mean, Tensor rstd)");
+  m.def(
+      "layer_norm_backward(Tensor grad, Tensor x, Tensor mean, Tensor rstd, "
+      "Tensor? weight, bool[3] mask) -> (Tensor, Tensor, Tensor)");
+  m.def(
+      "rms_norm(Tensor x, Tensor? weight, float eps) -> "
+      "(Tensor y, Tensor rstd)");
+  m.def(
+      "rms_norm_backward(Tensor grad, Tensor x, Tensor rstd, Tensor? weight, "
+      "bool[2] mask) -> (Tensor, Tensor)");
+  m.def(
+      "residual_add_(Tensor(a!) residual, Tensor x, Tensor? bias=None) -> "
+      "Tensor(a!)");
+  m.def(
+      "_residual_add(Tensor residual, Tensor x, Tensor? bias=None) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(swamp, CPU, m) { register_kernels(m); }
+TORCH_LIBRARY_IMPL(swamp, Meta, m) { register_kernels(m); }
+
+TORCH_LIBRARY_IMPL(swamp, Functionalize, m) {
+  m.impl("residual_add_", &functional_residual_add_);
+}
+
+TORCH_LIBRARY_IMPL(swamp, ADInplaceOrView, m) {
+  m.impl("residual_add_",
+         torch::autograd::autogradNotImplementedInplaceOrViewFallback());
+}
+
+TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
+  m.impl("layer_norm", &autograd_layer_norm);
+  m.impl("rms_norm", &autograd_rms_norm);
+  m.impl("residual_add_", &autograd_residual_add_);
+  for (const char* name :
+       {"layer_norm_backward", "rms_norm_backward", "_residual_add"}) {
+    m.impl(name, torch::autograd::autogradNotImplementedFallback());
+  }
+}
+
+}  // namespace swamp::aten

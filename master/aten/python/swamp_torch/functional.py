@@ -1,0 +1,248 @@
+"""Row operators of mixed-precision models, for CPU tensors.
+
+float16, bfloat16 and float32 inputs, float32 arithmetic inside and one rounding
+at the end. Results have the same bits on any number of threads. All functions
+have gradients and work under ``torch.compile``.
+"""
+
+from typing import Any, List, Optional, Sequence, Tuple, Union
+
+import torch
+from torch import Tensor
+
+_ops = torch.ops.swamp
+_REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+
+
+def scaled_softmax(x: Tensor, scale: float = 1.0) -> Tensor:
+    """softmax(scale * x) over the last dimension.
+
+    Args:
+        x: of any shape with at least one dimension.
+        scale: a float32 factor.
+    """
+    rows = x.reshape(1, 1, -1, x.size(-1)) if x.numel() else x.reshape(
+        1, 1, 1, 0)
+    result: Tensor = _ops.scaled_softmax(rows, scale).view(x.shape)
+    return result
+
+
+def scaled_masked_softmax(x: Tensor, mask: Tensor, scale: float = 1.0, *,
+                          zero_masked_rows: bool = True) -> Tensor:
+    """Megatron-LM's softmax of masked scores: masked scores become -10000 after
+    the scale.
+
+    Args:
+        x: [b, np, sq, sk].
+        mask: [b or 1, 1, sq, sk], bool or uint8; not 0: masked.
+        scale: a float32 factor.
+        zero_masked_rows: whether a row of which all is masked becomes 0, as in
+            apex; else it is uniform, as in Megatron-LM's path without apex.
+    """
+    result: Tensor = _ops.scaled_masked_softmax(
+        x, mask, scale, zero_masked_rows=zero_masked_rows)
+    return result
+
+
+def scaled_upper_triang_masked_softmax(x: Tensor, scale: float = 1.0) -> Tensor:
+    """The softmax of causal attention: column j of row i counts if j <= i, and
+    the others are 0.
+
+    Args:
+        x: [..., sq, sq], at least 3 dimensions.
+        scale: a float32 factor.
+    """
+    scores = x if x.dim() <= 3 else x.reshape(-1, x.size(-2), x.size(-1))
+    result: Tensor = _ops.scaled_upper_triang_masked_softmax(scores, scale)
+    return result.view(x.shape)
+
+
+def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None,
+                  *, ignore_index: int = -100, reduction: str = "mean",
+                  label_smoothing: float = 0.0, z_loss: float = 0.0) -> Tensor:
+    """:func:`torch.nn.functional.cross_entropy` of class indices. The loss is
+    float32, and so is the gradient of the loss until it is multiplied with that
+    of each logit, so that a loss scale does not overflow.
+
+    Args:
+        input: the logits, [C], [N, C] or [N, C, d1, ...].
+        target: int64, of the shape of input without C.
+        weight: one for each class.
+        ignore_index: a target that does not count.
+        reduction: "none", "mean" or "sum".
+        label_smoothing: from 0 to 1.
+        z_loss: adds z_loss * log(sum(exp(logits)))^2 to the loss of each row.
+
+    Raises:
+        IndexError: a target that is not a class.
+        ValueError: sizes that do not fit, or a bad reduction.
+        RuntimeError: a bad dtype or number of dimensions.
+        NotImplementedError: logits of another dtype.
+    """
+    if reduction not in _REDUCTIONS:
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    rows = input.movedim(1, -1) if input.dim() > 2 else input
+    loss: Tensor = _ops._cross_entropy(rows, target, weight,
+                                       _REDUCTIONS[reduction], ignore_index,
+                                       label_smoothing, z_loss)[0]
+    return loss
+
+
+class _VocabParallelCrossEntropy(torch.autograd.Function):
+    """The losses of all rows, from the logits of this rank's classes."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor, group: Any,
+                ignore_index: int, label_smoothing: float,
+                megatron: bool) -> Tensor:
+        import torch.distributed as dist
+        ranks = dist.get_world_size(group)
+        columns = logits.size(-1)
+        first = dist.get_rank(group) * columns
+        classes = ranks * columns
+        wrong = (target != ignore_index) & ((target < 0) | (target >= classes))
+        if wrong.any():
+            raise IndexError(
+                f"Target {int(target[wrong][0])} is out of bounds.")
+        # The loss of class 0 with full smoothing is lse - mean(logits).
+        losses, lse, _ = _ops._cross_entropy(
+            logits, torch.zeros_like(target), None, 0, -100,
+            1.0 if label_smoothing else 0.0, 0.0)
+        if lse.isnan().any():  # if all its logits are -inf, a rank adds nothing
+            lse = lse.where(logits.amax(-1) != -torch.inf, -torch.inf)
+        local = target - first
+        inside = (local >= 0) & (local < columns)
+        x = logits.gather(-1, local.where(inside, 0).unsqueeze(-1)).squeeze(-1)
+        largest = lse.double()
+        dist.all_reduce(largest, dist.ReduceOp.MAX, group)
+        mean = lse.double() - losses.double() if label_smoothing else None
+        sums = [(lse.double() - largest).exp(), x.double().where(inside, 0)]
+        if mean is not None and not megatron:
+            sums.append(mean)
+        total = torch.stack(sums)
+        dist.all_reduce(total, dist.ReduceOp.SUM, group)
+        whole = largest + total[0].log()
+        smoothing = label_smoothing
+        loss = whole - total[1]
+        if mean is not None:
+            if megatron:  # its factor, and the mean of the rank's own classes
+                smoothing *= columns / (columns - 1)
+            else:
+                mean = total[2] / ranks
+            loss = (1 - smoothing) * loss + smoothing * (whole - mean)
+        ctx.save_for_backward(logits, target, whole.float())
+        ctx.numbers = (ignore_index, label_smoothing, first, classes, megatron)
+        return loss.where(target != ignore_index, 0).float()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tuple[Optional[Tensor], ...]:
+        logits, target, lse = ctx.saved_tensors
+        ignore_index, label_smoothing, first, classes, megatron = ctx.numbers
+        dx = _ops._cross_entropy_backward(
+            grads[0], logits, target, lse, lse.new_ones(()), None, 0,
+            ignore_index, label_smoothing, 0.0, first, classes, megatron)
+        return dx, None, None, None, None, None
+
+
+def vocab_parallel_cross_entropy(
+        logits: Tensor, target: Tensor, group: Any = None, *,
+        ignore_index: int = -100, label_smoothing: float = 0.0,
+        megatron: bool = False) -> Tensor:
+    """The cross entropy of classes that are divided between the ranks of a group:
+    Megatron-LM's ``vocab_parallel_cross_entropy``. Collective: one all-reduce
+    MAX and one SUM.
+
+    Args:
+        logits: [..., C / ranks], the logits of this rank's classes: rank r has
+            the classes from r * C / ranks.
+        target: [...], int64, classes of all ranks; the same on every rank.
+        group: of torch.distributed; None: the default one.
+        ignore_index: a target that does not count.
+        label_smoothing: from 0 to 1.
+        megatron: whether smoothing takes the classes of each rank alone, with
+            its factor a * K / (K - 1), as Megatron-LM does; the losses then
+            differ between ranks.
+
+    Returns:
+        [...], float32: the loss of each row, the same bits on every rank.
+
+    Raises:
+        IndexError: a target that is not a class; on every rank.
+    """
+    loss: Tensor = _VocabParallelCrossEntropy.apply(  # type: ignore
+        logits, target, group, ignore_index, label_smoothing, megatron)
+    return loss
+
+
+def _rows(input: Tensor, normalized_shape: Union[int, Sequence[int]],
+          *vectors: Optional[Tensor]) -> Tuple[Tensor, List[Optional[Tensor]]]:
+    """The input with one normalized dimension."""
+    shape = ([normalized_shape] if isinstance(normalized_shape, int)
+             else list(normalized_shape))
+    count = len(shape)
+    if not shape or list(input.shape[-count:]) != shape:
+        stars = ", ".join(["*", *map(str, shape)])
+        raise RuntimeError(
+            f"Given normalized_shape={shape}, expected input with shape "
+            f"[{stars}], but got input of size{list(input.shape)}")
+    for name, vector in zip(("weight", "bias"), vectors):
+        if vector is not None and list(vector.shape) != shape:
+            raise RuntimeError(
+                f"Expected {name} to be of same shape as normalized_shape, but "
+                f"got {name} of shape {list(vector.shape)} and "
+                f"normalized_shape = {shape}")
+    if count == 1:
+        return input, list(vectors)
+    return (input.flatten(-count),
+            [None if v is None else v.flatten() for v in vectors])
+
+
+def layer_norm(input: Tensor, normalized_shape: Union[int, Sequence[int]],
+               weight: Optional[Tensor] = None, bias: Optional[Tensor] = None,
+               eps: float = 1e-5) -> Tensor:
+    """:func:`torch.nn.functional.layer_norm`, with float32 statistics; the
+    gradients of weight and bias are summed in float64 and rounded once.
+
+    Args:
+        input: [..., normalized_shape].
+        normalized_shape: the last dimensions.
+        weight: float32 or of the input's dtype.
+        bias: float32 or of the input's dtype.
+        eps: added to the variance.
+    """
+    x, (w, b) = _rows(input, normalized_shape, weight, bias)
+    result: Tensor = _ops.layer_norm(x, w, b, eps)[0]
+    return result.view(input.shape)
+
+
+def rms_norm(input: Tensor, normalized_shape: Union[int, Sequence[int]],
+             weight: Optional[Tensor] = None,
+             eps: Optional[float] = None) -> Tensor:
+    """:func:`torch.nn.functional.rms_norm`; see :func:`layer_norm`.
+
+    Args:
+        input: [..., normalized_shape].
+        normalized_shape: the last dimensions.
+        weight: float32 or of the input's dtype.
+        eps: added to the mean square; None: that of float32.
+    """
+    x, (w,) = _rows(input, normalized_shape, weight)
+    if eps is None:
+        eps = torch.finfo(torch.float32).eps
+    result: Tensor = _ops.rms_norm(x, w, eps)[0]
+    return result.view(input.shape)
+
+
+def residual_add(residual: Tensor, x: Tensor, bias: Optional[Tensor] = None, *,
+                 inplace: bool = False) -> Tensor:
+    """residual + (x + bias) in float32: Megatron-LM's fp32 residual connection.
+
+    Args:
+        residual: float32.
+        x: float16, bfloat16 or float32, of the same shape.
+        bias: one for each column.
+        inplace: whether to write into residual, in one pass over the memory.
+    """
+    result: Tensor = _ops.residual_add_(
+        residual if inplace else residual.clone(), x, bias)
+    return result

@@ -1,0 +1,305 @@
+// PyTorch's operators log_softmax, cross_entropy_loss, layer_norm and rms_norm
+// for float16 and bfloat16: with half precision on, swamp's row operators;
+// else, and for everything else, PyTorch's own kernels.
+#include "master/aten/half_precision.h"
+
+#if __has_include(<ATen/ops/_fused_rms_norm_compositeimplicitautograd_dispatch.h>)
+
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/_fused_rms_norm_compositeimplicitautograd_dispatch.h>
+#include <ATen/ops/_log_softmax_cpu_dispatch.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/cross_entropy_loss_compositeimplicitautograd_dispatch.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/native_layer_norm_backward_cpu_dispatch.h>
+#include <ATen/ops/native_layer_norm_cpu_dispatch.h>
+#include <ATen/ops/rms_norm_compositeimplicitautograd_dispatch.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "master/aten/rows.h"
+
+namespace swamp::aten {
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+bool is_ours(const Tensor& x) {
+  return is_half_precision() && is_half(x.scalar_type()) &&
+         is_plain(x, x.scalar_type()) &&
+         !x.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+}
+
+// is_vector() returns whether a weight or bias is absent, or what swamp takes.
+bool is_vector(const OptionalTensor& vector, const Tensor& x,
+               at::IntArrayRef sizes) {
+  return !is_defined(vector) || ((is_plain(*vector, x.scalar_type()) ||
+                                  is_plain(*vector, at::kFloat)) &&
+                                 vector->sizes() == sizes);
+}
+
+// as_rows() is a contiguous matrix whose rows are along dimension `dim`.
+Tensor as_rows(const Tensor& x, std::int64_t dim) {
+  return x.movedim(dim, -1).contiguous().view({-1, x.size(dim)});
+}
+
+// from_rows() is the opposite: a tensor like x, and contiguous.
+Tensor from_rows(const Tensor& rows, const Tensor& x, std::int64_t dim) {
+  auto sizes = x.sizes().vec();
+  sizes.erase(sizes.begin() + dim);
+  sizes.push_back(x.size(dim));
+  return rows.view(sizes).movedim(-1, dim).contiguous();
+}
+
+// log_softmax() has no backward here, because the error of PyTorch's is the
+// rounding of its result.
+Tensor log_softmax(const Tensor& x, std::int64_t dim, bool half_to_float) {
+  if (half_to_float || !is_ours(x) || x.dim() == 0 || x.numel() == 0 ||
+      dim < -x.dim() || dim >= x.dim()) {
+    return at::cpu::_log_softmax(x, dim, half_to_float);
+  }
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  dim = dim < 0 ? dim + x.dim() : dim;
+  const Tensor rows = as_rows(x, dim), y = at::empty_like(rows);
+  // Every row's log of the sum of exponentials; no target counts.
+  CrossEntropy options;
+  options.reduction = 0;
+  const Tensor ignored = at::full({rows.size(0)}, options.ignore_index,
+                                  x.options().dtype(at::kLong));
+  const Tensor lse =
+      std::get<1>(call_cross_entropy(rows, ignored, {}, options)).unsqueeze(1);
+  // Each thread computes blocks of rows whose float32 copy stays in its cache.
+  constexpr std::int64_t kFloats = std::int64_t{1} << 16;
+  const std::int64_t most = std::max<std::int64_t>(1, kFloats / rows.size(1));
+  at::parallel_for(
+      0, rows.size(0), most, [&](std::int64_t i, std::int64_t end) {
+        const at::AutoDispatchBelowADInplaceOrView of_this_thread;
+        const Tensor copy = at::empty({std::min(most, end - i), rows.size(1)},
+                                      x.options().dtype(at::kFloat));
+        for (; i < end; i += most) {
+          const std::int64_t count = std::min(most, end - i);
+          Tensor wide = copy.narrow(0, 0, count);
+          wide.copy_(rows.narrow(0, i, count));
+          wide.sub_(lse.narrow(0, i, count));
+          y.narrow(0, i, count).copy_(wide);
+        }
+      });
+  return from_rows(y, x, dim);
+}
+
+// is_cross_entropy() returns whether swamp computes a loss: of class indices.
+// PyTorch computes all others, or refuses them.
+bool is_cross_entropy(const Tensor& x, const Tensor& target,
+                      const OptionalTensor& weight, std::int64_t reduction,
+                      double label_smoothing) {
+  if (!is_half_precision() || !is_half(x.scalar_type()) || !x.is_cpu() ||
+      x.layout() != at::kStrided || x.dim() < 1 || target.is_floating_point() ||
+      target.scalar_type() != at::kLong || !target.is_cpu() || reduction < 0 ||
+      reduction > 2 || !(label_smoothing >= 0 && label_smoothing <= 1) ||
+      target.dim() != x.dim() - 1) {
+    return false;
+  }
+  const std::int64_t classes = x.dim() == 1 ? 0 : 1;
+  for (std::int64_t i = 0; i < target.dim(); ++i) {
+    const bool same = target.sym_size(i) == x.sym_size(i < classes ? i : i + 1);
+    if (!same) return false;
+  }
+  return !is_defined(weight) ||
+         ((weight->scalar_type() == x.scalar_type() ||
+           weight->scalar_type() == at::kFloat) &&
+          weight->dim() == 1 && weight->sym_size(0) == x.sym_size(classes));
+}
+
+// float32_loss() is the loss in float32, with autograd.
+Tensor float32_loss(const Tensor& x, const Tensor& target,
+                    const OptionalTensor& weight, std::int64_t reduction,
+                    std::int64_t ignore_index, double label_smoothing) {
+  return std::get<0>(
+      call_cross_entropy(x.dim() > 2 ? x.movedim(1, -1) : x, target, weight,
+                         {reduction, ignore_index, label_smoothing}));
+}
+
+Tensor cross_entropy_loss(const Tensor& x, const Tensor& target,
+                          const OptionalTensor& weight, std::int64_t reduction,
+                          c10::SymInt ignore_index, double label_smoothing) {
+  // PyTorch's own kernel refuses a weight of another dtype.
+  if ((is_defined(weight) && weight->scalar_type() != x.scalar_type()) ||
+      !is_cross_entropy(x, target, weight, reduction, label_smoothing)) {
+    return at::compositeimplicitautograd::cross_entropy_loss_symint(
+        x, target, weight, reduction, std::move(ignore_index), label_smoothing);
+  }
+  return float32_loss(x, target, weight, reduction,
+                      ignore_index.guard_int(__FILE__, __LINE__),
+                      label_smoothing)
+      .to(x.scalar_type());
+}
+
+// Autocast's kernel copies the logits to float32 first.
+Tensor cross_entropy_loss_autocast(const Tensor& x, const Tensor& target,
+                                   const OptionalTensor& weight,
+                                   std::int64_t reduction,
+                                   c10::SymInt ignore_index,
+                                   double label_smoothing) {
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(
+      c10::DispatchKey::AutocastCPU);
+  if (is_cross_entropy(x, target, weight, reduction, label_smoothing)) {
+    return float32_loss(x, target, weight, reduction,
+                        ignore_index.guard_int(__FILE__, __LINE__),
+                        label_smoothing);
+  }
+  const auto cast = [](const auto& tensor) {
+    return at::autocast::cached_cast(at::kFloat, tensor, c10::DeviceType::CPU);
+  };
+  return at::cross_entropy_loss_symint(cast(x), cast(target), cast(weight),
+                                       reduction, std::move(ignore_index),
+                                       label_smoothing);
+}
+
+bool is_norm(const Tensor& x, at::IntArrayRef sizes,
+             const OptionalTensor& weight, const OptionalTensor& bias) {
+  return is_ours(x) && x.numel() > 0 && !sizes.empty() &&
+         x.dim() >= static_cast<std::int64_t>(sizes.size()) &&
+         x.sizes().slice(static_cast<std::size_t>(x.dim()) - sizes.size()) ==
+             sizes &&
+         is_vector(weight, x, sizes) && is_vector(bias, x, sizes);
+}
+
+NormResult native_layer_norm(const Tensor& x, at::IntArrayRef sizes,
+                             const OptionalTensor& weight,
+                             const OptionalTensor& bias, double eps) {
+  if (!is_norm(x, sizes, weight, bias)) {
+    return at::cpu::native_layer_norm(x, sizes, weight, bias, eps);
+  }
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return norm_rows(x, static_cast<std::int64_t>(sizes.size()), weight, bias,
+                   eps, true);
+}
+
+NormResult native_layer_norm_backward(const Tensor& grad, const Tensor& x,
+                                      at::IntArrayRef sizes, const Tensor& mean,
+                                      const Tensor& rstd,
+                                      const OptionalTensor& weight,
+                                      const OptionalTensor& bias,
+                                      std::array<bool, 3> mask) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  if (!is_norm(x, sizes, weight, bias) || !is_plain(grad, x.scalar_type()) ||
+      grad.sizes() != x.sizes()) {
+    // If the forward was swamp's, its statistics are float32, and PyTorch's
+    // kernel expects those of its own forward.
+    const auto is_float = [](const OptionalTensor& vector) {
+      return is_defined(vector) && vector->scalar_type() == at::kFloat;
+    };
+    const bool narrow = is_half(x.scalar_type()) && !is_float(weight) &&
+                        !is_float(bias) && mean.defined() && rstd.defined();
+    const at::ScalarType type = x.scalar_type();
+    return at::cpu::native_layer_norm_backward(
+        grad, x, sizes, narrow ? mean.to(type) : mean,
+        narrow ? rstd.to(type) : rstd, weight, bias, mask);
+  }
+  NormResult result =
+      norm_rows_backward(grad, x, static_cast<std::int64_t>(sizes.size()), mean,
+                         rstd, weight, mask);
+  if (mask[2] && is_defined(bias)) {
+    std::get<2>(result) = std::get<2>(result).to(bias->scalar_type());
+  }
+  return result;
+}
+
+// rms_eps() is PyTorch's default.
+double rms_eps(std::optional<double> eps) {
+  return eps.value_or(std::numeric_limits<float>::epsilon());
+}
+
+bool is_rms_norm(const Tensor& x, at::IntArrayRef sizes,
+                 const OptionalTensor& weight) {
+  return is_norm(x, sizes, weight, {});
+}
+
+// The kernels of rms_norm are for the keys CPU and AutogradCPU: swamp's
+// operator has a gradient of its own, and PyTorch's is made of others.
+std::tuple<Tensor, Tensor> fused_rms_norm(const Tensor& x,
+                                          at::IntArrayRef sizes,
+                                          const OptionalTensor& weight,
+                                          std::optional<double> eps) {
+  if (!is_rms_norm(x, sizes, weight)) {
+    return at::compositeimplicitautograd::_fused_rms_norm(x, sizes, weight,
+                                                          eps);
+  }
+  if (is_defined(weight) || sizes.size() == 1) {
+    return call_rms_norm(x, weight, rms_eps(eps));
+  }
+  const auto [y, rstd] = call_rms_norm(
+      x.flatten(x.dim() - static_cast<std::int64_t>(sizes.size())), weight,
+      rms_eps(eps));
+  auto rows = x.sizes().vec();
+  std::fill(rows.end() - static_cast<std::ptrdiff_t>(sizes.size()), rows.end(),
+            1);
+  return {y.view(x.sizes()), rstd.view(rows)};
+}
+
+Tensor rms_norm(const Tensor& x, c10::SymIntArrayRef sizes,
+                const OptionalTensor& weight, std::optional<double> eps) {
+  const auto plain = c10::asIntArrayRefSlowOpt(sizes);
+  if (!plain.has_value() || !is_rms_norm(x, *plain, weight)) {
+    return at::compositeimplicitautograd::rms_norm_symint(x, sizes, weight,
+                                                          eps);
+  }
+  return std::get<0>(fused_rms_norm(x, *plain, weight, eps));
+}
+
+std::tuple<Tensor, Tensor> fused_rms_norm_backward(const Tensor& grad,
+                                                   const Tensor& x,
+                                                   at::IntArrayRef sizes,
+                                                   const Tensor& rstd,
+                                                   const OptionalTensor& weight,
+                                                   std::array<bool, 2> mask) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      is_rms_norm(x, sizes, weight) && is_plain(grad, x.scalar_type()) &&
+          grad.sizes() == x.sizes(),
+      "aten::_fused_rms_norm_backward: got a tensor of ",
+      c10::toString(x.scalar_type()),
+      ", expected 16-bit CPU tensors, and swamp's half precision on");
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  NormResult result =
+      norm_rows_backward(grad, x, static_cast<std::int64_t>(sizes.size()), {},
+                         rstd, weight, {mask[0], mask[1], false});
+  return {std::get<0>(result), std::get<1>(result)};
+}
+
+}  // namespace
+
+void register_rows(torch::Library& library) {
+  library.impl("_log_softmax", &log_softmax);
+  library.impl("native_layer_norm", &native_layer_norm);
+  library.impl("native_layer_norm_backward", &native_layer_norm_backward);
+  library.impl("_fused_rms_norm_backward", &fused_rms_norm_backward);
+  register_composite_rows(library);
+}
+
+void register_composite_rows(torch::Library& library) {
+  library.impl("_fused_rms_norm", &fused_rms_norm);
+  library.impl("rms_norm", &rms_norm);
+  library.impl("cross_entropy_loss", &cross_entropy_loss);
+}
+
+void register_autocast_rows(torch::Library& library) {
+  library.impl("cross_entropy_loss", &cross_entropy_loss_autocast);
+}
+
+}  // namespace swamp::aten
+
+#else  // an older PyTorch
+
+namespace swamp::aten {
+void register_rows(torch::Library&) {}
+void register_composite_rows(torch::Library&) {}
+void register_autocast_rows(torch::Library&) {}
+}  // namespace swamp::aten
+
+#endif

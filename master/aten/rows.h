@@ -1,0 +1,118 @@
+// What the row operators of PyTorch tensors share: tensors as matrices, calls
+// through the dispatcher, and kernels of operators that write an argument.
+#ifndef SWAMP_MASTER_ATEN_ROWS_H_
+#define SWAMP_MASTER_ATEN_ROWS_H_
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+
+#include "swamp/rows.h"
+
+namespace swamp::aten {
+
+// require_rows() throws unless x is a strided CPU or meta tensor of float16,
+// bfloat16 or float32.
+void require_rows(const at::Tensor& x, const char* operation);
+
+// require_like() throws unless `tensor` has the sizes and dtype of `other`.
+void require_like(const at::Tensor& tensor, const char* name,
+                  const at::Tensor& other, const char* other_name);
+
+// row_major() returns the tensor, or a copy that is contiguous and aligned.
+at::Tensor row_major(const at::Tensor& tensor);
+
+// matrix_of() takes a row_major() tensor. The rows are those of its last
+// dimension, or of its last `dimensions`.
+Matrix matrix_of(const at::Tensor& tensor, std::int64_t dimensions = 1);
+
+// in_place() runs write(target), where `target` is row_major() and has the
+// values of `tensor`, which then gets those of the target.
+template <class Write>
+at::Tensor in_place(const at::Tensor& tensor, Write write) {
+  const at::Tensor target = row_major(tensor);
+  write(target);
+  if (!target.is_same(tensor)) tensor.copy_(target);
+  return tensor;
+}
+
+inline bool is_defined(const std::optional<at::Tensor>& tensor) {
+  return tensor.has_value() && tensor->defined();
+}
+
+// call_operator() calls the operator of a kernel through the dispatcher.
+template <auto kKernel, class... Arguments>
+auto call_operator(const char* name, Arguments&&... arguments) {
+  static const auto operation =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow(name, "")
+          .template typed<std::remove_pointer_t<decltype(kKernel)>>();
+  return operation.call(std::forward<Arguments>(arguments)...);
+}
+
+// functional() is a kernel for the key Functionalize, which torch.compile needs
+// for an operator that writes an argument and returns it: compute() returns the
+// new values from the arguments that get() returns.
+template <class Compute>
+at::Tensor functional(const at::Tensor& written, Compute compute) {
+  namespace impl = at::functionalization::impl;
+  const auto get = [](const at::Tensor& tensor) {
+    if (!tensor.defined() || !impl::isFunctionalTensor(tensor)) return tensor;
+    impl::sync(tensor);
+    return impl::from_functional_tensor(tensor);
+  };
+  at::Tensor result;
+  {
+    const at::AutoDispatchSkipFunctionalize guard;
+    result = compute(get);
+  }
+  if (!impl::isFunctionalTensor(written)) {
+    const at::AutoDispatchSkipFunctionalize guard;
+    return written.copy_(result);
+  }
+  impl::replace_(written, result);
+  impl::commit_update(written);
+  impl::sync(written);
+  return written;
+}
+
+// The kernels for the key CPU that PyTorch's own operators share with swamp's.
+struct CrossEntropy {
+  std::int64_t reduction = 1;  // 0: none, 1: mean, 2: sum
+  std::int64_t ignore_index = -100;
+  double label_smoothing = 0;
+  double z_loss = 0;
+};
+
+// The operator swamp::_cross_entropy: loss, lse, divisor of a mean.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> call_cross_entropy(
+    const at::Tensor& logits, const at::Tensor& target,
+    const std::optional<at::Tensor>& weight, const CrossEntropy& options);
+
+// A norm over the last `dimensions` of x; bias only for layer_norm.
+using NormResult = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+NormResult norm_rows(const at::Tensor& x, std::int64_t dimensions,
+                     const std::optional<at::Tensor>& weight,
+                     const std::optional<at::Tensor>& bias, double eps,
+                     bool with_mean);
+NormResult norm_rows_backward(const at::Tensor& grad, const at::Tensor& x,
+                              std::int64_t dimensions, const at::Tensor& mean,
+                              const at::Tensor& rstd,
+                              const std::optional<at::Tensor>& weight,
+                              std::array<bool, 3> mask);
+
+// The operator swamp::rms_norm: y and rstd.
+std::tuple<at::Tensor, at::Tensor> call_rms_norm(
+    const at::Tensor& x, const std::optional<at::Tensor>& weight, double eps);
+
+}  // namespace swamp::aten
+
+#endif  // SWAMP_MASTER_ATEN_ROWS_H_

@@ -1,0 +1,165 @@
+// The C ABI of the row operators.
+#include "master/c_guard.h"
+#include "swamp/c_api.h"
+#include "swamp/rows.h"
+
+using swamp::guarded;
+using swamp::machine_of;
+using swamp::require;
+using swamp::require_struct_size;
+
+namespace {
+
+swamp::SoftmaxOptions read(const swamp_softmax_options* options) {
+  swamp::SoftmaxOptions out;
+  if (options == nullptr) return out;
+  require_struct_size("options", options->struct_size, sizeof *options);
+  out.scale = options->scale;
+  out.round_scale = options->round_scale != 0;
+  out.zero_masked_rows = options->uniform_if_masked == 0;
+  out.causal_rows = options->causal_rows;
+  out.mask = {options->mask, options->mask_batches, options->mask_heads,
+              options->mask_query_rows};
+  return out;
+}
+
+swamp::CrossEntropyOptions read(const swamp_cross_entropy_options* options) {
+  swamp::CrossEntropyOptions out;
+  if (options == nullptr) return out;
+  require_struct_size("options", options->struct_size, sizeof *options);
+  out.ignore_index = options->ignore_index;
+  out.label_smoothing = options->label_smoothing;
+  out.z_loss = options->z_loss;
+  out.class_weights = options->class_weights;
+  return out;
+}
+
+swamp::NormOptions read(const swamp_norm_options* options) {
+  swamp::NormOptions out;
+  if (options == nullptr) return out;
+  require_struct_size("options", options->struct_size, sizeof *options);
+  out.eps = options->eps;
+  out.zero_centered_weight = options->zero_centered_weight != 0;
+  return out;
+}
+
+const swamp_matrix& matrix(const swamp_matrix* pointer, const char* name) {
+  require(pointer, name);
+  return *pointer;
+}
+
+swamp_row_vector vector_or_none(const swamp_row_vector* pointer) {
+  return pointer != nullptr ? *pointer
+                            : swamp_row_vector{nullptr, SWAMP_FLOAT32};
+}
+
+swamp_matrix matrix_or_none(const swamp_matrix* pointer) {
+  return pointer != nullptr ? *pointer
+                            : swamp_matrix{nullptr, 0, 0, SWAMP_FLOAT32};
+}
+
+}  // namespace
+
+swamp_status swamp_scaled_softmax(swamp_machine* machine, const swamp_matrix* x,
+                                  const swamp_matrix* y,
+                                  const swamp_softmax_options* options) {
+  return guarded([&] {
+    swamp::scaled_softmax(matrix(x, "x"), matrix(y, "y"), read(options),
+                          machine_of(machine));
+  });
+}
+
+swamp_status swamp_scaled_softmax_backward(
+    swamp_machine* machine, const swamp_matrix* gradient, const swamp_matrix* y,
+    const swamp_matrix* dx, const swamp_softmax_options* options) {
+  return guarded([&] {
+    swamp::scaled_softmax_backward(matrix(gradient, "gradient"), matrix(y, "y"),
+                                   matrix(dx, "dx"), read(options),
+                                   machine_of(machine));
+  });
+}
+
+swamp_status swamp_cross_entropy(swamp_machine* machine,
+                                 const swamp_matrix* logits,
+                                 const int64_t* targets, float* losses,
+                                 float* lse,
+                                 const swamp_cross_entropy_options* options,
+                                 double total[2]) {
+  return guarded([&] {
+    const swamp::CrossEntropyTotal sums =
+        swamp::cross_entropy(matrix(logits, "logits"), targets, losses, lse,
+                             read(options), machine_of(machine));
+    if (total == nullptr) return;
+    total[0] = sums.loss;
+    total[1] = sums.weight;
+  });
+}
+
+swamp_status swamp_cross_entropy_backward(
+    swamp_machine* machine, const swamp_matrix* logits, const int64_t* targets,
+    const float* lse, const float* gradients, const swamp_matrix* dx,
+    const swamp_cross_entropy_options* options) {
+  return guarded([&] {
+    swamp::cross_entropy_backward(matrix(logits, "logits"), targets, lse,
+                                  gradients, matrix(dx, "dx"), read(options),
+                                  machine_of(machine));
+  });
+}
+
+swamp_status swamp_layer_norm(swamp_machine* machine, const swamp_matrix* x,
+                              const swamp_row_vector* weight,
+                              const swamp_row_vector* bias,
+                              const swamp_matrix* y, float* mean, float* rstd,
+                              const swamp_norm_options* options) {
+  return guarded([&] {
+    swamp::layer_norm(matrix(x, "x"), vector_or_none(weight),
+                      vector_or_none(bias), matrix(y, "y"), mean, rstd,
+                      read(options), machine_of(machine));
+  });
+}
+
+swamp_status swamp_layer_norm_backward(
+    swamp_machine* machine, const swamp_matrix* gradient, const swamp_matrix* x,
+    const float* mean, const float* rstd, const swamp_row_vector* weight,
+    const swamp_matrix* dx, float* dweight, float* dbias,
+    const swamp_norm_options* options) {
+  return guarded([&] {
+    swamp::layer_norm_backward(matrix(gradient, "gradient"), matrix(x, "x"),
+                               mean, rstd, vector_or_none(weight),
+                               matrix_or_none(dx), dweight, dbias,
+                               read(options), machine_of(machine));
+  });
+}
+
+swamp_status swamp_rms_norm(swamp_machine* machine, const swamp_matrix* x,
+                            const swamp_row_vector* weight,
+                            const swamp_matrix* y, float* rstd,
+                            const swamp_norm_options* options) {
+  return guarded([&] {
+    swamp::rms_norm(matrix(x, "x"), vector_or_none(weight), matrix(y, "y"),
+                    rstd, read(options), machine_of(machine));
+  });
+}
+
+swamp_status swamp_rms_norm_backward(swamp_machine* machine,
+                                     const swamp_matrix* gradient,
+                                     const swamp_matrix* x, const float* rstd,
+                                     const swamp_row_vector* weight,
+                                     const swamp_matrix* dx, float* dweight,
+                                     const swamp_norm_options* options) {
+  return guarded([&] {
+    swamp::rms_norm_backward(matrix(gradient, "gradient"), matrix(x, "x"), rstd,
+                             vector_or_none(weight), matrix_or_none(dx),
+                             dweight, read(options), machine_of(machine));
+  });
+}
+
+swamp_status swamp_residual_add(swamp_machine* machine,
+                                const swamp_matrix* residual,
+                                const swamp_matrix* x,
+                                const swamp_row_vector* bias) {
+  return guarded([&] {
+    swamp::residual_add_(matrix(residual, "residual"), matrix(x, "x"),
+                         vector_or_none(bias), machine_of(machine));
+  });
+}

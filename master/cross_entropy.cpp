@@ -1,0 +1,352 @@
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "master/rows.h"
+#include "swamp/error.h"
+#include "swamp/float_formats.h"
+
+namespace swamp {
+
+using master::RowTable;
+using master::Workspace;
+using slave::CrossEntropyArgs;
+using slave::CrossEntropyChunk;
+using slave::CrossEntropyParts;
+using slave::CrossEntropyRow;
+using slave::kChunkColumns;
+
+namespace {
+
+struct Call {
+  const VocabularyPart& part;
+  const Matrix& logits;
+  const std::int64_t* targets;
+  const CrossEntropyOptions& options;
+  Machine::Impl& machine;
+  CrossEntropyArgs args;
+
+  std::size_t element_bytes() const {
+    return master::kScalarTypeBytes[logits.dtype];
+  }
+  std::byte* row(const Matrix& matrix, std::size_t i) const {
+    return static_cast<std::byte*>(matrix.data) +
+           i * matrix.columns * element_bytes();
+  }
+  bool ignored(std::size_t i) const {
+    return targets[i] == options.ignore_index;
+  }
+  float target_weight(std::size_t i) const {
+    if (options.class_weights == nullptr || ignored(i)) return 1;
+    return options.class_weights[targets[i] - part.first];
+  }
+  // target_logit() returns x_t of row i, 0 if it is in another rank's part.
+  float target_logit(std::size_t i) const {
+    const std::int64_t column = targets[i] - part.first;
+    if (ignored(i) || column < 0 ||
+        static_cast<std::size_t>(column) >= logits.columns) {
+      return 0;
+    }
+    const std::byte* at =
+        row(logits, i) + static_cast<std::size_t>(column) * element_bytes();
+    if (logits.dtype == kFloat32) {
+      float value;
+      std::memcpy(&value, at, sizeof value);
+      return value;
+    }
+    std::uint16_t bits;
+    std::memcpy(&bits, at, sizeof bits);
+    return logits.dtype == kFloat16 ? float16_to_float(bits)
+                                    : bfloat16_to_float(bits);
+  }
+};
+
+// make_call() validates what all functions take.
+Call make_call(const VocabularyPart& part, const Matrix& logits,
+               const std::int64_t* targets, const CrossEntropyOptions& options,
+               Machine* machine) {
+  master::require_matrix("logits", logits);
+  master::require_array("targets", targets, sizeof *targets, logits.rows);
+  const auto fail = [](const std::string& text) {
+    throw Error(SWAMP_INVALID_ARGUMENT, text);
+  };
+  const double smoothing = options.label_smoothing;
+  if (!(smoothing >= 0 && smoothing <= 1)) {
+    fail("options.label_smoothing: got " + std::to_string(smoothing) +
+         ", expected a number from 0 to 1");
+  }
+  if (part.first < 0 || part.classes < logits.columns ||
+      static_cast<std::size_t>(part.first) > part.classes - logits.columns) {
+    fail("part: got classes " + std::to_string(part.first) + " to " +
+         std::to_string(part.first) + " + " + std::to_string(logits.columns) +
+         " of " + std::to_string(part.classes) +
+         ", expected classes that exist");
+  }
+  for (std::size_t i = 0; i < logits.rows; ++i) {
+    const std::int64_t target = targets[i];
+    if (target == options.ignore_index) continue;
+    if (target >= 0 && static_cast<std::size_t>(target) < part.classes) {
+      continue;
+    }
+    fail("targets[" + std::to_string(i) + "]: got " + std::to_string(target) +
+         ", expected a class from 0 to " + std::to_string(part.classes) +
+         " - 1, or ignore_index " + std::to_string(options.ignore_index));
+  }
+  CrossEntropyArgs args{};
+  args.columns = logits.columns;
+  args.first_class = part.first;
+  args.ignore_index = options.ignore_index;
+  args.z_loss = options.z_loss;
+  args.target_bytes = sizeof *targets;
+  auto classes = static_cast<double>(part.classes);
+  double factor = smoothing;
+  if (options.megatron_smoothing && smoothing != 0) {
+    classes = static_cast<double>(logits.columns);
+    factor = smoothing * classes / (classes - 1);
+  }
+  args.confidence = 1 - factor;
+  args.uniform = factor / classes;
+  args.weight_sum = classes;
+  if (options.class_weights != nullptr) {
+    args.weight_sum = 0;
+    for (std::size_t c = 0; c < logits.columns; ++c) {
+      args.weight_sum += static_cast<double>(options.class_weights[c]);
+    }
+  }
+  return {part, logits, targets, options, master::impl_of(machine), args};
+}
+
+CrossEntropyTotal total_of(const Call& call, const float* losses) {
+  CrossEntropyTotal total;
+  for (std::size_t i = 0; i < call.logits.rows; ++i) {
+    if (call.ignored(i)) continue;
+    total.loss += static_cast<double>(losses[i]);
+    total.weight += static_cast<double>(call.target_weight(i));
+  }
+  return total;
+}
+
+// finish() sets the loss and lse of row i.
+void finish(const Call& call, std::size_t i, const CrossEntropyParts& parts,
+            float* losses, float* lse) {
+  const double exact = slave::cross_entropy_lse(parts);
+  lse[i] = static_cast<float>(exact);
+  losses[i] = call.ignored(i)
+                  ? 0.0f
+                  : slave::cross_entropy_loss(call.args, parts, exact,
+                                              call.target_weight(i));
+}
+
+template <KernelFamily kFamily, int kOperands>
+Operation row_operation(const Call& call, std::size_t columns, int weight) {
+  Operation operation(master::row_kernel<kFamily, kOperands>(call.logits.dtype),
+                      &call.args, columns);
+  if (call.options.class_weights == nullptr) operation.remove_operand(weight);
+  return operation;
+}
+
+// add_weighted_sums() sets sum_x of all chunks, in a visit of its own: x and
+// weights of float32 do not fit into a small LDM in whole chunks, but products
+// can be summed in pieces of one.
+void add_weighted_sums(const Call& call,
+                       std::vector<CrossEntropyChunk>& chunks) {
+  const Matrix& x = call.logits;
+  const slave::SoftmaxBackwardArgs args{};
+  Operation products(
+      master::row_kernel<KernelFamily::softmax_backward_sum, 3>(x.dtype),
+      &args);
+  products.tile_step = slave::kChains;
+  products.remove_operand(2);
+  master::require_ldm(
+      "logits", x,
+      runtime::ldm_need(call.machine, products, sizeof(slave::ChainSums)));
+  Workspace& workspace = Workspace::of_this_thread();
+  RowTable table(products, x.rows, true, master::chunk_grains(x.columns),
+                 workspace.segments());
+  for (std::size_t i = 0; i < x.rows; ++i) {
+    table.add(x.columns, {call.row(x, i), call.options.class_weights, nullptr});
+  }
+  workspace.run_by_grain(call.machine, table.list(), sizeof(slave::ChainSums));
+  const auto* sums = workspace.partials<slave::ChainSums>();
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    chunks[c].sum_x = sums[c].total();
+  }
+}
+
+// run_chunks() computes the parts of each row in two visits, and calls
+// visit(i, parts).
+template <class Visit>
+void run_chunks(const Call& call, Visit visit) {
+  const Matrix& x = call.logits;
+  Operation sum = row_operation<KernelFamily::cross_entropy_sum, 2>(call, 1, 1);
+  // Only smoothing needs the weights of all classes.
+  const float* weights =
+      call.args.uniform != 0 ? call.options.class_weights : nullptr;
+  sum.tile_step = master::chunk_step(x.columns);
+  const auto need = [&] {
+    return runtime::ldm_need(call.machine, sum, sizeof(CrossEntropyChunk));
+  };
+  if (weights == nullptr) sum.remove_operand(1);
+  const bool weights_apart =
+      weights != nullptr && x.dtype == kFloat32 && !need().fits();
+  if (weights_apart) {
+    weights = nullptr;
+    sum.remove_operand(1);
+  }
+  master::require_ldm("logits", x, need());
+  Workspace& workspace = Workspace::of_this_thread();
+  RowTable table(sum, x.rows, true, master::chunk_grains(x.columns),
+                 workspace.segments());
+  for (std::size_t i = 0; i < x.rows; ++i) {
+    table.add(x.columns, {call.row(x, i), weights});
+  }
+  workspace.run_by_grain(call.machine, table.list(), sizeof(CrossEntropyChunk));
+  const std::size_t chunks = master::chunks_of(x.columns);
+  const auto* partials = workspace.partials<CrossEntropyChunk>();
+  std::vector<CrossEntropyChunk> kept;
+  if (weights_apart) {
+    kept.assign(partials, partials + x.rows * chunks);
+    add_weighted_sums(call, kept);
+    partials = kept.data();
+  }
+  for (std::size_t i = 0; i < x.rows; ++i) {
+    CrossEntropyParts parts =
+        slave::combine_chunks(partials + i * chunks, chunks);
+    parts.target_x = call.target_logit(i);
+    visit(i, parts);
+  }
+}
+
+bool fits(const Call& call, const Operation& operation) {
+  return call.logits.columns <= slave::kMaxRowColumns &&
+         runtime::ldm_need(call.machine, operation, 0).fits();
+}
+
+}  // namespace
+
+CrossEntropyTotal cross_entropy(const Matrix& logits,
+                                const std::int64_t* targets, float* losses,
+                                float* lse, const CrossEntropyOptions& options,
+                                Machine* machine) {
+  const VocabularyPart all{0, logits.columns};
+  const Call call = make_call(all, logits, targets, options, machine);
+  master::require_array("losses", losses, sizeof *losses, logits.rows);
+  master::require_array("lse", lse, sizeof *lse, logits.rows);
+  if (logits.rows == 0) return {};
+  const Operation whole =
+      row_operation<KernelFamily::cross_entropy, 5>(call, logits.columns, 2);
+  if (fits(call, whole)) {
+    Workspace& workspace = Workspace::of_this_thread();
+    RowTable table(whole, 1, false, master::row_grains(logits.columns),
+                   workspace.segments());
+    table.add(logits.rows,
+              {logits.data, targets, options.class_weights, losses, lse});
+    workspace.run(call.machine, table.list());
+  } else {
+    run_chunks(call, [&](std::size_t i, const CrossEntropyParts& parts) {
+      finish(call, i, parts, losses, lse);
+    });
+  }
+  return total_of(call, losses);
+}
+
+CrossEntropyTotal vocab_parallel_cross_entropy(
+    Communicator& ranks, const VocabularyPart& part, const Matrix& logits,
+    const std::int64_t* targets, float* losses, float* lse,
+    const CrossEntropyOptions& options, Machine* machine) {
+  const Call call = make_call(part, logits, targets, options, machine);
+  master::require_array("losses", losses, sizeof *losses, logits.rows);
+  master::require_array("lse", lse, sizeof *lse, logits.rows);
+  if (options.class_weights != nullptr) {
+    throw Error(SWAMP_UNSUPPORTED,
+                "options.class_weights: got an array, expected null with a "
+                "vocabulary that is split between ranks");
+  }
+  std::vector<CrossEntropyParts> mine(logits.rows);
+  const Operation whole = row_operation<KernelFamily::cross_entropy_parts, 4>(
+      call, logits.columns, 2);
+  if (logits.rows != 0 && fits(call, whole)) {
+    Workspace& workspace = Workspace::of_this_thread();
+    RowTable table(whole, 1, false, master::row_grains(logits.columns),
+                   workspace.segments());
+    table.add(logits.rows, {logits.data, targets, nullptr, mine.data()});
+    workspace.run(call.machine, table.list());
+  } else if (logits.rows != 0) {
+    run_chunks(call, [&](std::size_t i, const CrossEntropyParts& parts) {
+      mine[i] = parts;
+    });
+  }
+  const auto size = static_cast<std::size_t>(ranks.size());
+  std::vector<CrossEntropyParts> all(size * logits.rows);
+  ranks.all_gather(mine.data(), mine.size() * sizeof mine[0], all.data());
+  for (std::size_t i = 0; i < logits.rows; ++i) {
+    CrossEntropyParts sum = all[i];
+    for (std::size_t r = 1; r < size; ++r) {
+      const CrossEntropyParts& other = all[r * logits.rows + i];
+      if (sum.max == sum.max && !(other.max <= sum.max)) sum.max = other.max;
+    }
+    sum.sum = sum.sum_x = 0;
+    sum.target_x = 0;
+    for (std::size_t r = 0; r < size; ++r) {
+      const CrossEntropyParts& one = all[r * logits.rows + i];
+      sum.sum += one.sum *
+                 static_cast<double>(slave::exp_nonpositive(one.max - sum.max));
+      sum.sum_x += one.sum_x;
+      sum.target_x += one.target_x;
+    }
+    // Megatron smooths with the rank's own classes only.
+    if (options.megatron_smoothing) sum.sum_x = mine[i].sum_x;
+    finish(call, i, sum, losses, lse);
+  }
+  return total_of(call, losses);
+}
+
+void vocab_parallel_cross_entropy_backward(
+    const VocabularyPart& part, const Matrix& logits,
+    const std::int64_t* targets, const float* lse, const float* gradients,
+    const Matrix& dx, const CrossEntropyOptions& options, Machine* machine) {
+  const Call call = make_call(part, logits, targets, options, machine);
+  master::require_array("lse", lse, sizeof *lse, logits.rows);
+  master::require_array("gradients", gradients, sizeof *gradients, logits.rows);
+  master::require_like("dx", dx, "logits", logits);
+  if (logits.rows == 0 || logits.columns == 0) return;
+  Workspace& workspace = Workspace::of_this_thread();
+  CrossEntropyRow* const rows =
+      workspace.row_values<CrossEntropyRow>(logits.rows);
+  for (std::size_t i = 0; i < logits.rows; ++i) {
+    rows[i] = {lse[i], gradients[i], call.target_weight(i)};
+  }
+  const Operation whole =
+      row_operation<KernelFamily::cross_entropy_backward, 5>(call,
+                                                             logits.columns, 3);
+  if (runtime::ldm_need(call.machine, whole, 0).fits()) {
+    RowTable table(whole, 1, false, master::row_grains(logits.columns),
+                   workspace.segments());
+    table.add(logits.rows,
+              {logits.data, targets, rows, options.class_weights, dx.data});
+    workspace.run(call.machine, table.list());
+    return;
+  }
+  const Operation map =
+      row_operation<KernelFamily::cross_entropy_backward_map, 5>(call, 1, 3);
+  master::require_ldm("logits", logits,
+                      runtime::ldm_need(call.machine, map, 0));
+  RowTable table(map, logits.rows, false, {}, workspace.segments());
+  for (std::size_t i = 0; i < logits.rows; ++i) {
+    table.add(logits.columns, {call.row(logits, i), &targets[i], &rows[i],
+                               options.class_weights, call.row(dx, i)});
+  }
+  workspace.run(call.machine, table.list());
+}
+
+void cross_entropy_backward(const Matrix& logits, const std::int64_t* targets,
+                            const float* lse, const float* gradients,
+                            const Matrix& dx,
+                            const CrossEntropyOptions& options,
+                            Machine* machine) {
+  vocab_parallel_cross_entropy_backward({0, logits.columns}, logits, targets,
+                                        lse, gradients, dx, options, machine);
+}
+
+}  // namespace swamp

@@ -1,0 +1,97 @@
+// What the row operators have in common: validation of matrices, and the
+// segment table of a launch whose units are rows or columns.
+#ifndef SWAMP_MASTER_ROWS_H_
+#define SWAMP_MASTER_ROWS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+
+#include "master/launch.h"
+#include "slave/kernel_list.h"
+#include "slave/row_args.h"
+#include "swamp/rows.h"
+
+namespace swamp::master {
+
+// require_matrix() throws Error unless `matrix` is float16, bfloat16 or float32
+// and its data are aligned, not null and of a possible size.
+void require_matrix(const char* name, const Matrix& matrix);
+
+// require_like() also throws if its shape or dtype is not that of `other`.
+void require_like(const char* name, const Matrix& matrix,
+                  const char* other_name, const Matrix& other);
+
+// require_array() throws unless `data` is the aligned address of `rows` values,
+// or `rows` is 0.
+void require_array(const char* name, const void* data, std::size_t alignment,
+                   std::size_t rows);
+
+// row_kernel() returns the kernel of kFamily with kOperands operands, the first
+// of which has this dtype.
+template <KernelFamily kFamily, int kOperands>
+const KernelInfo& row_kernel(ScalarType dtype) noexcept {
+  static constexpr slave::KernelGroup kGroup =
+      slave::kernel_group(kFamily, kOperands);
+  static_assert(kGroup.count != 0, "no such kernel");
+  return slave::kKernels[kGroup.ids[kGroup.first_fit[dtype]]];
+}
+
+// row_grains() is the grain rule of rows: as many as a block has elements.
+inline GrainRule row_grains(std::size_t columns) noexcept {
+  GrainRule rule;
+  rule.block_units = columns < kBlockElements ? kBlockElements / columns : 1;
+  return rule;
+}
+
+// grain_rows() returns the rows of every grain but the last of one matrix.
+inline std::size_t grain_rows(std::size_t rows,
+                              const GrainRule& rule) noexcept {
+  const std::size_t blocks = (rows + rule.block_units - 1) / rule.block_units;
+  return (blocks + rule.max_grains - 1) / rule.max_grains * rule.block_units;
+}
+
+// chunk_grains() is the grain rule of a visit that sums the chunks of rows: a
+// grain, with a partial result, is a chunk, and never more than one row.
+inline GrainRule chunk_grains(std::size_t columns) noexcept {
+  return {std::min(slave::kChunkColumns, columns), ~std::size_t{0}};
+}
+
+inline std::size_t chunks_of(std::size_t columns) noexcept {
+  return (columns + slave::kChunkColumns - 1) / slave::kChunkColumns;
+}
+
+// chunk_step() is Operation::tile_step of a visit that needs whole chunks.
+inline std::uint32_t chunk_step(std::size_t columns) noexcept {
+  return static_cast<std::uint32_t>(std::min(
+      slave::kChunkColumns,
+      (columns + slave::kChains - 1) / slave::kChains * slave::kChains));
+}
+
+// RowTable is the segment table of one operation.
+class RowTable {
+ public:
+  // The table is made in `memory`; `operation` must live until the launch ends.
+  // With `by_grain`, the table has room for first_grain().
+  RowTable(const Operation& operation, std::size_t segments, bool by_grain,
+           const GrainRule& grains, Buffer<std::byte>& memory);
+
+  // add() adds a segment of so many units, and the address of each operand.
+  void add(std::size_t units, std::initializer_list<const void*> addresses);
+
+  const SegmentList& list() const noexcept { return list_; }
+
+ private:
+  SegmentList list_;
+  std::byte* next_;
+};
+
+// require_ldm() throws SWAMP_UNSUPPORTED if `need`, of the kernel that computes
+// an operator in pieces of a row, exceeds LDM.
+void require_ldm(const char* what, const Matrix& matrix,
+                 const runtime::LdmNeed& need);
+
+}  // namespace swamp::master
+
+#endif  // SWAMP_MASTER_ROWS_H_

@@ -1,0 +1,260 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "master/rows.h"
+#include "swamp/error.h"
+
+namespace swamp {
+
+using master::RowTable;
+using master::Workspace;
+using slave::kChunkColumns;
+using slave::SoftmaxArgs;
+using slave::SoftmaxBackwardArgs;
+using slave::SoftmaxChunk;
+using slave::SoftmaxFactor;
+
+namespace {
+
+// ValidColumns is the number of columns of a row that count, for the kernels of
+// two visits. Row i has that of row i % causal_rows.
+class ValidColumns {
+ public:
+  ValidColumns(std::size_t columns, std::size_t causal_rows)
+      : valid_(std::max<std::size_t>(1, causal_rows), columns) {
+    for (std::size_t i = 0; i < causal_rows; ++i) {
+      valid_[i] = std::min<std::size_t>(columns, i + 1);
+    }
+  }
+  const std::uint64_t& operator[](std::size_t row) const noexcept {
+    return valid_[row % valid_.size()];
+  }
+
+ private:
+  std::vector<std::uint64_t> valid_;
+};
+
+// Softmax is one call, after validation.
+struct Softmax {
+  Machine::Impl& machine;
+  const Matrix& x;
+  const Matrix& y;
+  const SoftmaxOptions& options;
+  SoftmaxArgs args;
+  std::size_t element_bytes;
+
+  bool masked() const { return options.mask.data != nullptr; }
+  const void* row(const Matrix& matrix, std::size_t i,
+                  std::size_t column = 0) const {
+    return static_cast<std::byte*>(matrix.data) +
+           (i * x.columns + column) * element_bytes;
+  }
+  // mask_row() returns the mask's bytes for row i.
+  const std::uint8_t* mask_row(std::size_t i) const {
+    const SoftmaxMask& mask = options.mask;
+    const std::size_t batch = i / mask.query_rows / mask.heads % mask.batches;
+    return mask.data +
+           (batch * mask.query_rows + i % mask.query_rows) * x.columns;
+  }
+
+  // run() computes whole rows if they fit into LDM.
+  void run() {
+    Operation operation(
+        masked() ? master::row_kernel<KernelFamily::scaled_masked_softmax, 3>(
+                       x.dtype)
+                 : master::row_kernel<KernelFamily::scaled_softmax, 2>(x.dtype),
+        &args, x.columns);
+    // For the exponentials of a row of one chunk; those of float32 rows fit
+    // into the output.
+    if (x.dtype != kFloat32 && x.columns <= kChunkColumns) {
+      operation.scratch_bytes =
+          static_cast<std::uint32_t>(x.columns * sizeof(float));
+    }
+    if (x.columns > slave::kMaxRowColumns ||
+        !runtime::ldm_need(machine, operation, 0).fits()) {
+      run_two_visits();
+      return;
+    }
+    Workspace& workspace = Workspace::of_this_thread();
+    const std::size_t segment_rows =
+        masked() ? options.mask.query_rows : x.rows;
+    RowTable table(operation, x.rows / segment_rows, false,
+                   master::row_grains(x.columns), workspace.segments());
+    for (std::size_t i = 0; i < x.rows; i += segment_rows) {
+      if (masked()) {
+        table.add(segment_rows, {row(x, i), mask_row(i), row(y, i)});
+      } else {
+        table.add(segment_rows, {row(x, i), row(y, i)});
+      }
+    }
+    workspace.run(machine, table.list());
+  }
+
+  // run_two_visits() reads the rows for the maximum and the sum of each chunk,
+  // and again to compute y.
+  void run_two_visits() {
+    Operation sum(
+        masked()
+            ? master::row_kernel<KernelFamily::scaled_masked_softmax_sum, 3>(
+                  x.dtype)
+            : master::row_kernel<KernelFamily::scaled_softmax_sum, 2>(x.dtype),
+        &args);
+    sum.tile_step = master::chunk_step(x.columns);
+    const Operation map(
+        masked()
+            ? master::row_kernel<KernelFamily::scaled_masked_softmax_map, 5>(
+                  x.dtype)
+            : master::row_kernel<KernelFamily::scaled_softmax_map, 4>(x.dtype),
+        &args);
+    master::require_ldm("x", x,
+                        runtime::ldm_need(machine, sum, sizeof(SoftmaxChunk)));
+    master::require_ldm("x", x, runtime::ldm_need(machine, map, 0));
+
+    const ValidColumns valid(x.columns, options.causal_rows);
+    Workspace& workspace = Workspace::of_this_thread();
+    RowTable rows(sum, x.rows, true, master::chunk_grains(x.columns),
+                  workspace.segments());
+    for (std::size_t i = 0; i < x.rows; ++i) {
+      if (masked()) {
+        rows.add(x.columns, {row(x, i), mask_row(i), &valid[i]});
+      } else {
+        rows.add(x.columns, {row(x, i), &valid[i]});
+      }
+    }
+    workspace.run_by_grain(machine, rows.list(), sizeof(SoftmaxChunk));
+
+    const std::size_t chunks = master::chunks_of(x.columns);
+    const auto* sums = workspace.partials<SoftmaxChunk>();
+    std::vector<SoftmaxFactor> factors(x.rows * chunks);
+    std::vector<std::uint64_t> chunk_valid(x.rows * chunks);
+    RowTable pieces(map, x.rows * chunks, false, {}, workspace.segments());
+    for (std::size_t i = 0; i < x.rows; ++i) {
+      const slave::SoftmaxTotal total =
+          slave::combine_chunks(sums + i * chunks, chunks);
+      for (std::size_t c = 0; c < chunks; ++c) {
+        const std::size_t at = i * chunks + c;
+        const std::size_t begin = c * kChunkColumns;
+        factors[at] = slave::softmax_factor(args, sums[at].max, total);
+        chunk_valid[at] = valid[i] > begin ? valid[i] - begin : 0;
+        const std::size_t count = std::min(kChunkColumns, x.columns - begin);
+        if (masked()) {
+          pieces.add(count, {row(x, i, begin), mask_row(i) + begin,
+                             row(y, i, begin), &factors[at], &chunk_valid[at]});
+        } else {
+          pieces.add(count, {row(x, i, begin), row(y, i, begin), &factors[at],
+                             &chunk_valid[at]});
+        }
+      }
+    }
+    workspace.run(machine, pieces.list());
+  }
+};
+
+void require_mask(const Matrix& x, const SoftmaxOptions& options) {
+  const SoftmaxMask& mask = options.mask;
+  if (mask.data == nullptr) return;
+  const auto fail = [](const char* field, std::size_t got,
+                       const std::string& expected) {
+    throw Error(SWAMP_INVALID_ARGUMENT, std::string("options.") + field +
+                                            ": got " + std::to_string(got) +
+                                            ", expected " + expected);
+  };
+  if (options.causal_rows != 0) {
+    fail("causal_rows", options.causal_rows, "0 with a mask");
+  }
+  if (mask.heads == 0) fail("mask.heads", 0, "at least 1");
+  if (mask.query_rows == 0 || x.rows % mask.query_rows != 0 ||
+      x.rows / mask.query_rows % mask.heads != 0) {
+    fail("mask.query_rows", mask.query_rows,
+         "a divisor of x.rows / mask.heads, of " + std::to_string(x.rows) +
+             " rows and " + std::to_string(mask.heads) + " heads");
+  }
+  const std::size_t batches = x.rows / mask.query_rows / mask.heads;
+  if (mask.batches != 1 && mask.batches != batches) {
+    fail("mask.batches", mask.batches, "1 or " + std::to_string(batches));
+  }
+}
+
+}  // namespace
+
+void scaled_softmax(const Matrix& x, const Matrix& y,
+                    const SoftmaxOptions& options, Machine* machine) {
+  master::require_matrix("x", x);
+  master::require_like("y", y, "x", x);
+  require_mask(x, options);
+  Machine::Impl& impl = master::impl_of(machine);
+  if (x.rows == 0 || x.columns == 0) return;
+  SoftmaxArgs args{};
+  args.columns = x.columns;
+  args.causal_rows = options.causal_rows;
+  args.scale = options.scale;
+  args.round_scale = options.round_scale;
+  args.zero_masked_rows =
+      options.mask.data != nullptr && options.zero_masked_rows;
+  Softmax{impl, x, y, options, args, master::kScalarTypeBytes[x.dtype]}.run();
+}
+
+void scaled_softmax_backward(const Matrix& gradient, const Matrix& y,
+                             const Matrix& dx, const SoftmaxOptions& options,
+                             Machine* machine) {
+  master::require_matrix("gradient", gradient);
+  master::require_like("y", y, "gradient", gradient);
+  master::require_like("dx", dx, "gradient", gradient);
+  Machine::Impl& impl = master::impl_of(machine);
+  if (y.rows == 0 || y.columns == 0) return;
+  SoftmaxBackwardArgs args{};
+  args.columns = y.columns;
+  args.causal_rows = options.causal_rows;
+  args.scale = options.scale;
+  Workspace& workspace = Workspace::of_this_thread();
+  const Operation whole(
+      master::row_kernel<KernelFamily::softmax_backward, 3>(y.dtype), &args,
+      y.columns);
+  if (runtime::ldm_need(impl, whole, 0).fits()) {
+    RowTable table(whole, 1, false, master::row_grains(y.columns),
+                   workspace.segments());
+    table.add(y.rows, {gradient.data, y.data, dx.data});
+    workspace.run(impl, table.list());
+    return;
+  }
+
+  // Two visits: the sum of the products by chunk, then dx.
+  Operation sum(
+      master::row_kernel<KernelFamily::softmax_backward_sum, 3>(y.dtype),
+      &args);
+  sum.tile_step = slave::kChains;
+  const Operation map(
+      master::row_kernel<KernelFamily::softmax_backward_map, 5>(y.dtype),
+      &args);
+  master::require_ldm("y", y,
+                      runtime::ldm_need(impl, sum, sizeof(slave::ChainSums)));
+  master::require_ldm("y", y, runtime::ldm_need(impl, map, 0));
+  const ValidColumns valid(y.columns, options.causal_rows);
+  const std::size_t row_bytes = y.columns * master::kScalarTypeBytes[y.dtype];
+  const auto row = [&](const Matrix& matrix, std::size_t i) {
+    return static_cast<std::byte*>(matrix.data) + i * row_bytes;
+  };
+  RowTable rows(sum, y.rows, true, master::chunk_grains(y.columns),
+                workspace.segments());
+  for (std::size_t i = 0; i < y.rows; ++i) {
+    rows.add(y.columns, {row(gradient, i), row(y, i), &valid[i]});
+  }
+  workspace.run_by_grain(impl, rows.list(), sizeof(slave::ChainSums));
+  const std::size_t chunks = master::chunks_of(y.columns);
+  const auto* sums = workspace.partials<slave::ChainSums>();
+  std::vector<float> dots(y.rows);
+  RowTable pieces(map, y.rows, false, {}, workspace.segments());
+  for (std::size_t i = 0; i < y.rows; ++i) {
+    double dot = 0;
+    for (std::size_t c = 0; c < chunks; ++c) {
+      dot += static_cast<double>(sums[i * chunks + c].total());
+    }
+    dots[i] = static_cast<float>(dot);
+    pieces.add(y.columns,
+               {row(gradient, i), row(y, i), row(dx, i), &dots[i], &valid[i]});
+  }
+  workspace.run(impl, pieces.list());
+}
+
+}  // namespace swamp

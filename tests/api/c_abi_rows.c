@@ -1,0 +1,94 @@
+/* The row operators: results of small rows, and what is refused. */
+#include <math.h>
+
+#include "c_abi.h"
+#include "swamp/c_api.h"
+
+static int near(float got, double expected) {
+  return fabs((double)got - expected) <= 2e-6 * (fabs(expected) + 1);
+}
+
+int c_abi_rows(void) {
+  int failed = 0;
+  float x[] = {0, 1, 2, 3, 4, 5}; /* 2 rows */
+  float y[6], dx[6], losses[2], lse[2], mean[2], rstd[2], dweight[3], dbias[3];
+  float gradients[] = {1, 1}, weights[] = {1, 2, 3}, residual[6] = {0};
+  double total[2];
+  const int64_t targets[] = {2, 0};
+  swamp_matrix mx = {x, 2, 3, SWAMP_FLOAT32};
+  swamp_matrix my = {y, 2, 3, SWAMP_FLOAT32};
+  swamp_matrix mdx = {dx, 2, 3, SWAMP_FLOAT32};
+  swamp_matrix mr = {residual, 2, 3, SWAMP_FLOAT32};
+  swamp_row_vector weight = {weights, SWAMP_FLOAT32};
+  swamp_softmax_options softmax;
+  swamp_cross_entropy_options entropy;
+  swamp_norm_options norm;
+  const double e = exp(1.0), sum = 1 + e + e * e;
+  int i;
+  memset(&softmax, 0, sizeof softmax);
+  softmax.struct_size = sizeof softmax;
+  softmax.scale = 1;
+  softmax.causal_rows = 2;
+  memset(&entropy, 0, sizeof entropy);
+  entropy.struct_size = sizeof entropy;
+  entropy.ignore_index = -100;
+  memset(&norm, 0, sizeof norm);
+  norm.struct_size = sizeof norm;
+  norm.eps = 1e-5;
+
+  CHECK(swamp_scaled_softmax(NULL, &mx, &my, NULL) == SWAMP_OK);
+  CHECK(near(y[0], 1 / sum) && near(y[1], e / sum) && near(y[5], e * e / sum));
+  CHECK(swamp_scaled_softmax(NULL, &mx, &my, &softmax) == SWAMP_OK);
+  CHECK(y[0] == 1 && y[1] == 0 && near(y[4], e / (1 + e)) && y[5] == 0);
+  CHECK(swamp_scaled_softmax_backward(NULL, &mx, &my, &mdx, &softmax) ==
+        SWAMP_OK);
+  CHECK(near(dx[4], e / (1 + e) / (1 + e)) && dx[5] == 0);
+
+  CHECK(swamp_cross_entropy(NULL, &mx, targets, losses, lse, NULL, total) ==
+        SWAMP_OK);
+  CHECK(near(losses[0], log(sum) - 2) && near(losses[1], log(sum)));
+  CHECK(near(lse[1], log(sum) + 3) && total[1] == 2);
+  CHECK(total[0] == (double)losses[0] + (double)losses[1]);
+  CHECK(swamp_cross_entropy_backward(NULL, &mx, targets, lse, gradients, &mdx,
+                                     &entropy) == SWAMP_OK);
+  CHECK(near(dx[2], e * e / sum - 1) && near(dx[3], 1 / sum - 1));
+
+  CHECK(swamp_layer_norm(NULL, &mx, &weight, NULL, &my, mean, rstd, NULL) ==
+        SWAMP_OK);
+  CHECK(mean[1] == 4 && near(rstd[0], 1 / sqrt(2.0 / 3 + 1e-5)));
+  CHECK(near(y[2], 3 / sqrt(2.0 / 3 + 1e-5)));
+  CHECK(swamp_layer_norm_backward(NULL, &mx, &mx, mean, rstd, &weight, NULL,
+                                  dweight, dbias, &norm) == SWAMP_OK);
+  CHECK(dbias[0] == 3 && dbias[2] == 7 && near(dweight[1], 0));
+  CHECK(swamp_rms_norm(NULL, &mx, NULL, &my, rstd, &norm) == SWAMP_OK);
+  CHECK(near(y[2], 2 / sqrt(5.0 / 3 + 1e-5)));
+  CHECK(swamp_rms_norm_backward(NULL, &mx, &mx, rstd, NULL, &mdx, NULL, NULL) ==
+        SWAMP_OK);
+  for (i = 0; i < 6; ++i) CHECK(fabs((double)dx[i]) < 1e-4);
+  CHECK(swamp_residual_add(NULL, &mr, &mx, &weight) == SWAMP_OK);
+  CHECK(residual[0] == 1 && residual[5] == 8);
+  return failed;
+}
+
+int c_abi_rows_errors(void) {
+  int failed = 0;
+  float x[4] = {1, 2, 3, 4}, losses[2] = {7, 7}, lse[2];
+  int64_t targets[] = {0, 2};
+  swamp_matrix m = {x, 2, 2, SWAMP_FLOAT32};
+  swamp_matrix other = {x, 2, 1, SWAMP_FLOAT32};
+  swamp_softmax_options options;
+  memset(&options, 0, sizeof options);
+  REFUSED(swamp_scaled_softmax(NULL, NULL, &m, NULL), SWAMP_INVALID_ARGUMENT,
+          "x");
+  REFUSED(swamp_scaled_softmax(NULL, &m, &other, NULL), SWAMP_INVALID_ARGUMENT,
+          "y.columns: got 1, expected 2");
+  REFUSED(swamp_scaled_softmax(NULL, &m, &m, &options), SWAMP_INVALID_ARGUMENT,
+          "options", "struct_size");
+  REFUSED(swamp_cross_entropy(NULL, &m, targets, losses, lse, NULL, NULL),
+          SWAMP_INVALID_ARGUMENT, "targets[1]: got 2");
+  CHECK(losses[0] == 7 && losses[1] == 7);
+  m.dtype = SWAMP_FLOAT64;
+  REFUSED(swamp_rms_norm(NULL, &m, NULL, &m, lse, NULL), SWAMP_UNSUPPORTED,
+          "x.dtype: got 3 (float64)");
+  return failed;
+}

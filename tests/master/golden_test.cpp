@@ -1,0 +1,212 @@
+// The golden traces of the operators and of the loss scalers.
+#include "golden.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+#include "machines.h"
+#include "master/scaler/scaler.h"
+#include "sample_list.h"
+#include "swamp/loss_scaler.h"
+
+namespace swamp::test {
+namespace {
+
+TEST(UnscaleGolden, EveryRecordOnEveryMachine) {
+  const std::vector<UnscaleRecord> records = read_unscale_records();
+  ASSERT_GE(records.size(), 60u);
+  for (const MachineConfig& config :
+       machine_configs({{1, 1, 2048}, {1, 3, 4096}, {6, 64, 4096}}, false)) {
+    SCOPED_TRACE(to_text(config));
+    const auto machine = make_machine(config);
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      SCOPED_TRACE("record " + std::to_string(i + 1));
+      const UnscaleRecord& record = records[i];
+      SampleList actual, expected;
+      actual.add_bits(record.type, record.input);
+      expected.add_bits(record.type, record.output);
+      float found_inf = 0.0f;
+      amp_foreach_non_finite_check_and_unscale_(actual.tensors(), found_inf,
+                                                record.inv_scale, nullptr,
+                                                machine.get());
+      ASSERT_EQ(found_inf, record.found_inf ? 1.0f : 0.0f);
+      if (record.type == kFloat32) {
+        // The records promise that a nan is a nan, not which.
+        for (std::size_t e = 0; e < record.output.size(); ++e) {
+          if (kFloat32Format.is_nan(record.output[e]) &&
+              kFloat32Format.is_nan(actual.get(0, e))) {
+            expected.set(0, e, actual.get(0, e));
+          }
+        }
+      }
+      ASSERT_TRUE(actual.same_as(expected));
+    }
+  }
+}
+
+// All records of one scale in one list of mixed dtypes.
+TEST(UnscaleGolden, RecordsOfOneScaleTogether) {
+  const std::vector<UnscaleRecord> records = read_unscale_records();
+  const auto machine = make_machine({});
+  for (const UnscaleRecord& leader : records) {
+    SampleList actual, expected;
+    bool found = false;
+    for (const UnscaleRecord& record : records) {
+      if (record.inv_scale != leader.inv_scale) continue;
+      actual.add_bits(record.type, record.input);
+      expected.add_bits(record.type, record.input);
+      found = found || record.found_inf;
+    }
+    const OverflowReport report = expected.unscale(leader.inv_scale);
+    ASSERT_EQ(report.element_count != 0, found);
+    ASSERT_TRUE(same_report(
+        unscale(actual.tensors(), leader.inv_scale, *machine), report));
+    ASSERT_TRUE(actual.same_as(expected));
+  }
+}
+
+// Digest is FNV-1a-64 over little-endian doubles.
+class Digest {
+ public:
+  void add(double value) {
+    std::uint64_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    for (int i = 0; i < 8; ++i) {
+      hash_ = (hash_ ^ ((bits >> (8 * i)) & 0xffu)) * 0x100000001b3u;
+    }
+  }
+  std::uint64_t hash() const { return hash_; }
+
+ private:
+  std::uint64_t hash_ = 0xcbf29ce484222325u;
+};
+
+void replay(const ScalerTrace& trace) {
+  auto scale = static_cast<float>(trace.init.scale);
+  auto tracker = static_cast<std::int32_t>(trace.init.tracker);
+  double last_scale = scale;
+  std::size_t row = 0;
+  std::size_t digest = 0;
+  Digest sum;
+  for (std::size_t step = 0; step < trace.overflow.size(); ++step) {
+    const float found_inf = trace.overflow[step] ? trace.found_inf_value : 0.0f;
+    amp_update_scale_(scale, tracker, found_inf, trace.growth_factor,
+                      trace.backoff_factor, trace.growth_interval);
+    sum.add(scale);
+    sum.add(tracker);
+    const auto now = static_cast<std::int64_t>(step);
+    if (row < trace.rows.size() && trace.rows[row].step == now) {
+      ASSERT_EQ(scale, trace.rows[row].scale) << "step " << step;
+      ASSERT_EQ(tracker, trace.rows[row].tracker) << "step " << step;
+      last_scale = scale;
+      ++row;
+    } else {
+      ASSERT_EQ(scale, last_scale) << "step " << step;
+    }
+    if (digest < trace.digests.size() && trace.digests[digest].step == now) {
+      ASSERT_EQ(sum.hash(), trace.digests[digest].hash) << "step " << step;
+      ++digest;
+    }
+  }
+  ASSERT_EQ(row, trace.rows.size());
+  ASSERT_EQ(digest, trace.digests.size());
+}
+
+TEST(UpdateScaleGolden, EveryTrace) {
+  const std::vector<ScalerTrace> traces = read_scaler_traces();
+  ASSERT_GE(traces.size(), 50u);
+  for (const ScalerTrace& trace : traces) {
+    SCOPED_TRACE(trace.id);
+    ASSERT_FALSE(trace.digests.empty());
+    replay(trace);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+// ---- Loss scalers against the records of the originals that are no update
+// traces; those are replayed by tests/cli/replay_test.cpp.
+
+LossScaler make(const std::string& name, const std::string& params) {
+  return LossScaler::from_name(name, scaler_options_from_json(params));
+}
+
+std::vector<double> state(const LossScaler& scaler) {
+  std::vector<double> values = scaler.trackers();
+  values.insert(values.begin(), scaler.scale());
+  return values;
+}
+
+TEST(LossScalerGolden, Validation) {
+  int refused = 0;
+  for (const ValidationRecord& record : read_validation_records()) {
+    SCOPED_TRACE(record.scaler + " " + record.params);
+    try {
+      const LossScaler scaler = make(record.scaler, record.params);
+      EXPECT_TRUE(record.ok);
+      EXPECT_EQ(state(scaler), record.init);
+    } catch (const ScalerError& error) {
+      ++refused;
+      EXPECT_FALSE(record.ok);
+      EXPECT_EQ(error.type(), record.type);
+      EXPECT_EQ(error.message(), record.message);
+      EXPECT_EQ(error.status(), SWAMP_INVALID_ARGUMENT);
+      EXPECT_NE(std::string(error.what()).find(record.message),
+                std::string::npos);
+    }
+  }
+  EXPECT_EQ(refused, 37);
+}
+
+TEST(LossScalerGolden, WindowLists) {
+  const std::vector<WindowListRecord> records = read_window_lists();
+  EXPECT_EQ(records.size(), 21u);
+  for (const WindowListRecord& record : records) {
+    EXPECT_EQ(scaler::mindformers_windows(record.max, record.min), record.list)
+        << record.max << " " << record.min;
+  }
+}
+
+TEST(LossScalerGolden, CheckpointsOfTheOriginals) {
+  const std::vector<CheckpointRecord> records = read_checkpoint_records();
+  EXPECT_EQ(records.size(), 5u);
+  for (const CheckpointRecord& record : records) {
+    LossScaler scaler = make(record.scaler, record.params);
+    scaler.load_state_dict(record.state_dict);
+    EXPECT_EQ(state(scaler), record.init) << record.id;
+  }
+}
+
+// resume() saves in the middle of a trace; the loaded scaler must go on as the
+// one that was never stopped.
+void resume(const StepTrace& trace) {
+  LossScaler straight = make(trace.scaler, trace.params);
+  LossScaler resumed = make(trace.scaler, trace.params);
+  const std::size_t middle = trace.overflow.size() / 2;
+  try {
+    for (std::size_t step = 0; step < trace.overflow.size(); ++step) {
+      if (step == middle) resumed.load_state_dict(straight.state_dict());
+      const float found_inf = trace.overflow[step] ? trace.found_inf_value : 0;
+      straight.update(found_inf);
+      if (step < middle) continue;
+      resumed.update(found_inf);
+      ASSERT_EQ(state(resumed), state(straight)) << trace.id << " " << step;
+    }
+  } catch (const ScalerError&) {
+    // The trace ends there.
+  }
+}
+
+TEST(LossScalerGolden, AnyTraceResumesFromItsOwnCheckpoint) {
+  std::set<std::string> scalers;
+  for (const StepTrace& trace : read_step_traces()) {
+    scalers.insert(trace.scaler);
+    resume(trace);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_EQ(scalers.size(), 30u);
+}
+
+}  // namespace
+}  // namespace swamp::test

@@ -1,0 +1,40 @@
+"""What the tests of swamp_torch.enable(half_precision=True) share."""
+
+import os
+
+import support  # noqa: F401  (finds the package)
+
+import torch
+
+import swamp_torch
+
+HALF = (torch.float16, torch.bfloat16)
+EPS = {torch.float16: 2.0 ** -11, torch.bfloat16: 2.0 ** -8}
+VARIABLE = "SWAMP_HALF_PRECISION"
+
+
+def use(way):
+    """Computes in this way from now on: None is PyTorch's own kernels."""
+    os.environ[VARIABLE] = way or ""
+    swamp_torch.enable(half_precision=way is not None)
+
+
+def error(result, exact):
+    return (result.double() - exact).norm().item()
+
+
+def randn(*shape, dtype, layout="rows", seed=0):
+    """A tensor of a shape and a layout of its last two dimensions."""
+    torch.manual_seed(seed + sum(shape))
+    *batch, m, n = shape
+    if layout == "columns":
+        return torch.randn(*batch, n, m).to(dtype).mT
+    if layout == "slice":
+        return torch.randn(*batch, m, n + 5).to(dtype)[..., 2:n + 2]
+    if layout == "steps":
+        return torch.randn(*batch, m, 2 * n).to(dtype)[..., ::2]
+    if layout == "expanded":
+        return torch.randn(*batch, 1, n).to(dtype).expand(*batch, m, n)
+    if layout == "shared":  # by all matrices of a batch
+        return torch.randn(m, n).to(dtype).expand(*batch, m, n)
+    return torch.randn(*batch, m, n).to(dtype)

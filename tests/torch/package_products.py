@@ -1,0 +1,289 @@
+"""swamp_torch.enable(half_precision=True): products of float16 and bfloat16 against
+float64 and against PyTorch's own, and the switch."""
+
+import os
+import threading
+
+from support import TestCase, caught, main, python
+from half_precision import EPS, HALF, VARIABLE, error, randn, use
+
+import torch
+
+import swamp_torch
+
+F = torch.nn.functional
+
+
+def tearDownModule():
+    use(None)
+
+
+# batch (0: a matrix), m, k, n, layouts of the operands
+SHAPES = [
+    (0, 33, 65, 17, "rows", "rows"), (0, 64, 256, 48, "rows", "columns"),
+    (0, 40, 31, 96, "columns", "rows"), (0, 20, 30, 40, "columns", "columns"),
+    (0, 20, 30, 40, "slice", "steps"), (0, 20, 30, 40, "steps", "slice"),
+    (0, 20, 30, 40, "expanded", "rows"), (0, 1, 100, 30, "rows", "columns"),
+    (0, 30, 100, 1, "rows", "rows"), (0, 1, 1, 1, "rows", "rows"),
+    (0, 7, 1, 5, "rows", "rows"), (1, 12, 20, 8, "rows", "rows"),
+    (3, 12, 20, 8, "rows", "columns"), (5, 12, 20, 8, "slice", "rows"),
+    (3, 12, 20, 8, "shared", "rows"), (3, 12, 20, 8, "columns", "shared"),
+]
+# The shape of the sum's first operand (None: that of the result), beta, alpha.
+SUMS = [(None, 1, 1), (None, 0.5, 2), (None, 0, 1), ("row", 1, 1),
+        ("column", -1.5, 0.25), ("row", 2, 1), ("one", 1, 3)]
+
+
+class Products(TestCase):
+    def compare(self, call, exact, message, eps):
+        """call() has an error that is not above that of PyTorch's own kernel."""
+        use(None)
+        stock = call()
+        for way in ("float32", "onednn"):
+            use(way)
+            ours = call()
+            self.assertEqual((ours.dtype, ours.shape, ours.stride()),
+                             (stock.dtype, stock.shape, stock.stride()), message)
+            # A sum in float32 may fall on the other side of a tie.
+            limit = 1.01 * error(stock, exact) + 1e-5 * eps * exact.norm().item()
+            self.assertLessEqual(error(ours, exact), limit, (message, way))
+
+    def test_shapes(self):
+        for dtype in HALF:
+            for b, m, k, n, *layouts in SHAPES:
+                batch = (b,) if b else ()
+                x = randn(*batch, m, k, dtype=dtype, layout=layouts[0])
+                y = randn(*batch, k, n, dtype=dtype, layout=layouts[1], seed=1)
+                exact = x.double() @ y.double()
+                product = torch.bmm if b else torch.mm
+                message = (dtype, b, m, k, n, layouts)
+                self.compare(lambda: product(x, y), exact, message, EPS[dtype])
+                out = torch.empty_like(exact, dtype=dtype)
+                self.compare(lambda: product(x, y, out=out).clone(), exact,
+                             message, EPS[dtype])
+                columns = torch.empty_like(exact.mT, dtype=dtype,
+                                           memory_format=torch.contiguous_format)
+                self.compare(lambda: product(x, y, out=columns.mT).clone(), exact,
+                             message, EPS[dtype])
+
+    def test_sums(self):
+        for dtype in HALF:
+            for b, m, k, n, *layouts in SHAPES:
+                batch = (b,) if b else ()
+                x = randn(*batch, m, k, dtype=dtype, layout=layouts[0])
+                y = randn(*batch, k, n, dtype=dtype, layout=layouts[1], seed=1)
+                add, add_ = ((torch.baddbmm, torch.Tensor.baddbmm_) if b else
+                             (torch.addmm, torch.Tensor.addmm_))
+                for shape, beta, alpha in SUMS:
+                    size = {None: (*batch, m, n), "row": (n,),
+                            "column": (m, 1), "one": (1,)}[shape]
+                    torch.manual_seed(2)
+                    z = torch.randn(size).to(dtype)
+                    if beta == 0:
+                        z.fill_(torch.nan)
+                    numbers = dict(beta=beta, alpha=alpha)
+                    exact = alpha * (x.double() @ y.double())
+                    if beta:
+                        exact = exact + beta * z.double()
+                    message = (dtype, b, m, k, n, layouts, shape, beta, alpha)
+                    check = lambda call: self.compare(call, exact, message,
+                                                      EPS[dtype])
+                    check(lambda: add(z, x, y, **numbers))
+                    out = torch.full_like(exact, torch.nan, dtype=dtype)
+                    check(lambda: add(z, x, y, out=out, **numbers).clone())
+                    if shape is None:
+                        check(lambda: add_(z.clone(), x, y, **numbers))
+                        check(lambda: add(w := z.clone(), x, y, out=w, **numbers))
+
+    def test_blocks(self):
+        """Products whose float32 copies do not fit the scratch memory."""
+        for dtype in HALF:
+            for m, k, n in ((2500, 40, 3100), (3, 2_900_000, 2), (5, 9, 900_000),
+                            (300, 30_000, 200)):
+                x, y = randn(m, k, dtype=dtype), randn(k, n, dtype=dtype, seed=1)
+                z = randn(1, n, dtype=dtype, seed=2)
+                exact = torch.addmm(z.double(), x.double(), y.double(), alpha=0.5)
+                for way in ("float32", "onednn"):
+                    use(way)
+                    ours = torch.addmm(z, x, y, alpha=0.5)
+                    rounding = error(exact.to(dtype), exact)
+                    self.assertLessEqual(error(ours, exact), 1.1 * rounding,
+                                         (dtype, m, k, n, way))
+
+    def test_special_values(self):
+        for way in ("float32", "onednn"):
+            use(way)
+            for dtype in HALF:
+                x = torch.ones(4, 40, dtype=dtype)
+                x[0, 0], x[1, 0], x[2] = torch.inf, torch.nan, 60000.0
+                found = x @ torch.ones(40, 3, dtype=dtype)
+                large = torch.inf if dtype is torch.float16 else 40 * x[2, 0]
+                self.assertEqual(found[0].tolist(), [torch.inf] * 3)
+                self.assertTrue(found[1].isnan().all())
+                self.assert_same(found[2], torch.full((3,), large).to(dtype))
+                self.assertEqual(found[3].tolist(), [40.0] * 3)
+
+    def test_same_as_stock(self):
+        """Errors, empty operands, resized results: exactly those
+        of PyTorch, which computes or refuses them."""
+        def t(*shape, dtype=torch.float16):
+            return torch.ones(shape, dtype=dtype)
+
+        def resized(*shape, dtype=torch.float16):
+            out = t(*shape, dtype=dtype)
+            torch.mm(t(2, 3), t(3, 4), out=out)
+            return out
+
+        calls = [
+            lambda: torch.mm(t(2, 3), t(4, 5)), lambda: torch.mm(t(2, 3), t(3)),
+            lambda: torch.mm(t(2, 3), t(3, 4, dtype=torch.bfloat16)),
+            lambda: torch.mm(t(2, 3), t(3, 4, dtype=torch.float32)),
+            lambda: torch.mm(t(2, 3), t(3, 4).to_sparse()),
+            lambda: torch.bmm(t(2, 3, 4), t(3, 4, 5)),
+            lambda: torch.bmm(t(2, 3), t(3, 4)),
+            lambda: torch.addmm(t(7), t(2, 3), t(3, 4)),
+            lambda: torch.addmm(t(4, dtype=torch.float32), t(2, 3), t(3, 4)),
+            lambda: torch.addmm(t(4), t(2, 3), t(3, 4), beta=1j),
+            lambda: torch.addmm(t(4), t(2, 3), t(3, 4), alpha=1e300),
+            lambda: torch.addmm(t(4), t(2, 3), t(3, 4), alpha=True),
+            lambda: t(1, 4).addmm_(t(2, 3), t(3, 4)),
+            lambda: torch.baddbmm(t(2, 4), t(2, 3), t(3, 4)),
+            lambda: torch.baddbmm(t(7), t(2, 3, 4), t(2, 4, 5)),
+            lambda: t(2, 1, 5).baddbmm_(t(2, 3, 4), t(2, 4, 5)),
+            lambda: resized(2, 4), lambda: resized(0), lambda: resized(9),
+            lambda: resized(4, 2, dtype=torch.float32),
+            lambda: torch.mm(t(2, 3), t(3, 4), out=t(1, 4).expand(2, 4)),
+            lambda: t(0, 3) @ t(3, 4), lambda: t(2, 0) @ t(0, 4),
+            lambda: t(2, 3) @ t(3, 0), lambda: t(0, 2, 3) @ t(0, 3, 4),
+            lambda: torch.addmm(t(4), t(2, 0), t(0, 4), beta=3),
+            lambda: torch.addmm(t(4), t(2, 0), t(0, 4), beta=0),
+            lambda: t(2, 3) @ t(3), lambda: t(3) @ t(3),
+            lambda: F.linear(t(2, 3), t(4, 5)), lambda: t(2, 3, 4) @ t(5, 6),
+        ]
+        for i, call in enumerate(calls):
+            use(None)
+            stock = caught(call)
+            use("float32")
+            ours = caught(call)
+            if isinstance(stock, torch.Tensor):
+                self.assert_same(ours, stock, i)
+            else:
+                self.assertEqual(ours, stock, i)
+
+    def test_writes_between_products(self):
+        """Nothing of an operand is kept from one product to the next."""
+        for way in ("float32", "onednn"):
+            use(way)
+            x, w = torch.ones(64, 64).half(), torch.ones(64, 64).half()
+            writes = [lambda: w.fill_(2), lambda: w.data.fill_(3),
+                      lambda: w[3:].zero_(), lambda: w.detach().mul_(5),
+                      lambda: torch.from_dlpack(w).fill_(7)]
+            for write in writes:
+                torch.mm(x, w)
+                with torch.no_grad():
+                    write()
+                self.assert_same(torch.mm(x, w), (x.double() @ w.double()).half())
+
+    def test_inference_mode(self):
+        use("float32")
+        with torch.inference_mode():
+            x = torch.ones(40, 40).half()
+            self.assertEqual((x @ x)[3, 3].item(), 40)
+            x.addmm_(x.clone(), x.clone())
+            self.assertEqual(x[3, 3].item(), 41)
+
+    def test_threads(self):
+        use("float32")
+        x = randn(300, 200, dtype=torch.float16)
+        expected, wrong = x @ x.t(), []
+
+        def work():
+            for _ in range(30):
+                if not torch.equal(x @ x.t(), expected):
+                    wrong.append(1)
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+    def test_memory(self):
+        """The float32 copies of a large product are made block by block."""
+        code = ("import resource, torch, swamp_torch\n"
+                "swamp_torch.enable(half_precision=True)\n"
+                "def peak(): return resource.getrusage(\n"
+                "    resource.RUSAGE_SELF).ru_maxrss / 1024\n"
+                "x = torch.ones(2000, 256).half()\n"
+                "w = torch.ones(256, 40000).half()\n"
+                "torch.ones(300, 300).half() @ torch.ones(300, 300).half()\n"
+                "out = torch.ones(2000, 40000).half()\n"
+                "before = peak()\n"
+                "torch.mm(x, w, out=out)\n"
+                "print(peak() - before)\n")
+        for way, most in (("float32", 64), ("onednn", 96)):
+            done = python(code, SWAMP_HALF_PRECISION=way)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertLess(float(done.stdout), most, way)  # MiB; all: 350
+
+
+class Switch(TestCase):
+    def tearDown(self):
+        use(None)
+
+    def test_round_trip(self):
+        x = randn(64, 64, dtype=torch.float16)
+
+        def state():
+            return (swamp_torch.is_active(),
+                    swamp_torch.is_active(half_precision=True))
+
+        use(None)
+        self.assertEqual(state(), (True, False))
+        stock = x @ x
+        for _ in range(2):
+            use("float32")
+            self.assertEqual(state(), (True, True))
+            ours = x @ x
+            swamp_torch.disable()
+            self.assertEqual(state(), (False, False))
+            self.assert_same(x @ x, stock)
+            swamp_torch.enable(half_precision=True)
+            self.assert_same(x @ x, ours)
+            swamp_torch.enable()
+            self.assertEqual(state(), (True, False))
+            self.assert_same(x @ x, stock)
+
+    def test_native_is_stock(self):
+        x = randn(64, 64, dtype=torch.bfloat16)
+        use(None)
+        stock = x @ x
+        use("native")
+        self.assert_same(x @ x, stock)
+
+    def test_bad_value(self):
+        use(None)
+        os.environ[VARIABLE] = "fast"
+        with self.assertRaisesRegex(
+                RuntimeError, f"{VARIABLE}: got \"fast\", expected measure, native, "
+                "float32 or onednn"):
+            swamp_torch.enable(half_precision=True)
+        self.assertFalse(swamp_torch.is_active(half_precision=True))
+
+    def test_measured(self):
+        """The same way for the same class in one process."""
+        use("measure")
+        for dtype in HALF:
+            for m, k, n in ((1, 64, 64), (40, 64, 64), (200, 200, 200)):
+                x, y = randn(m, k, dtype=dtype), randn(k, n, dtype=dtype)
+                first = x @ y
+                exact = x.double() @ y.double()
+                self.assertLessEqual(error(first, exact),
+                                     1.01 * error(exact.to(dtype), exact) + 1e-3)
+                for _ in range(3):
+                    self.assert_same(x @ y, first)
+
+
+if __name__ == "__main__":
+    main()

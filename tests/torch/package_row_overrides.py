@@ -1,0 +1,266 @@
+"""swamp_torch.enable(half_precision=True): PyTorch's log_softmax, cross_entropy,
+layer_norm and rms_norm of 16-bit tensors; and Megatron-LM's softmax modules."""
+
+import math
+import sys
+
+from support import TestCase, caught, main
+from half_precision import EPS, HALF, use
+
+import torch
+
+import swamp_torch.megatron
+
+F = torch.nn.functional
+
+
+def tearDownModule():
+    use(None)
+
+
+def randn(*shape, dtype=torch.float32, seed=0):
+    torch.manual_seed(seed + sum(shape))
+    return torch.randn(shape).to(dtype)
+
+
+def with_gradients(call, *inputs):
+    """The result of a call, then the gradients of its inputs."""
+    inputs = [x.detach().clone().requires_grad_() for x in inputs]
+    y = call(*inputs)
+    y.backward(randn(*y.shape, dtype=y.dtype, seed=1))
+    return [y.detach(), *(x.grad for x in inputs)]
+
+
+# name, call, shapes of its inputs, and whether all after the first may be float32
+TARGET = torch.arange(6)
+CALLS = [
+    ("log_softmax", lambda x: F.log_softmax(x, -1), [(6, 1000)], False),
+    ("log_softmax 1", lambda x: F.log_softmax(x, 1), [(2, 300, 5)], False),
+    ("mean", lambda x: F.cross_entropy(x, TARGET), [(6, 1000)], False),
+    ("none", lambda x: F.cross_entropy(x, TARGET, reduction="none",
+                                       label_smoothing=0.1, ignore_index=3),
+     [(6, 1000)], False),
+    ("images", lambda x: F.cross_entropy(x, TARGET.view(2, 3), reduction="sum"),
+     [(2, 50, 3)], False),
+    ("layer_norm", lambda x, w, b: F.layer_norm(x, (40,), w, b),
+     [(2, 30, 40), (40,), (40,)], True),
+    ("layer_norm 2", lambda x, w, b: F.layer_norm(x, (30, 40), w, b),
+     [(2, 30, 40), (30, 40), (30, 40)], True),
+    ("layer_norm plain", lambda x: F.layer_norm(x, (40,)), [(2, 30, 40)], False),
+    ("rms_norm", lambda x, w: F.rms_norm(x, (40,), w), [(2, 30, 40), (40,)], True),
+    ("rms_norm 2", lambda x: F.rms_norm(x, (30, 40)), [(2, 30, 40)], False),
+]
+
+
+class Overrides(TestCase):
+    def test_no_worse_than_stock(self):
+        """Results are rounded once; gradients are at least as good as PyTorch's."""
+        for dtype in HALF:
+            for name, call, shapes, mixed in CALLS:
+                for kind in (dtype, torch.float32) if mixed else (dtype,):
+                    inputs = [randn(*s, dtype=dtype if i == 0 else kind)
+                              for i, s in enumerate(shapes)]
+                    exact = with_gradients(call, *(x.double() for x in inputs))
+                    use(None)
+                    stock = with_gradients(call, *inputs)
+                    use("native")
+                    ours = with_gradients(call, *inputs)
+                    message = (name, dtype, kind)
+                    self.assertEqual([(x.dtype, x.shape) for x in ours],
+                                     [(x.dtype, x.shape) for x in stock], message)
+                    self.assertLessEqual(
+                        ((ours[0] - exact[0]).abs()
+                         - 1.01 * EPS[dtype] * exact[0].abs()).max(), 1e-7, message)
+                    # The incoming gradients are those of a rounded result.
+                    for i, (a, b, c) in enumerate(zip(ours, stock, exact)):
+                        self.assertLessEqual(
+                            (a.double() - c).norm().item(),
+                            1.02 * (b.double() - c).norm().item()
+                            + 1e-3 * EPS[dtype] * c.norm().item() + 1e-6,
+                            (message, i))
+
+    def test_wrong_numbers(self):
+        """PyTorch's own are inf, and 256 on one thread."""
+        use("native")
+        for classes in (65520, 128256):
+            x = torch.zeros(2, classes, dtype=torch.float16)
+            loss = F.cross_entropy(x, torch.tensor([0, 1]))
+            self.assert_same(loss, torch.tensor(math.log(classes)).half())
+            self.assertTrue(F.log_softmax(x, -1).isfinite().all())
+        threads = torch.get_num_threads()
+        try:
+            for count in (1, 2):
+                torch.set_num_threads(count)
+                for dtype in HALF:
+                    for kind in (dtype, torch.float32):
+                        b = torch.zeros(8, dtype=kind).requires_grad_()
+                        x = randn(8192, 8, dtype=dtype)
+                        y = F.layer_norm(x, (8,), torch.ones(8, dtype=kind), b)
+                        y.backward(torch.ones_like(y))
+                        self.assertEqual(b.grad.tolist(), [8192.0] * 8)
+        finally:
+            torch.set_num_threads(threads)
+
+    def test_same_bits_on_threads(self):
+        use("native")
+        threads = torch.get_num_threads()
+        for name, call, shapes, _ in CALLS:
+            found = []
+            for count in (1, 2):
+                torch.set_num_threads(count)
+                found.append(with_gradients(
+                    call, *(randn(*s, dtype=torch.bfloat16) for s in shapes)))
+            torch.set_num_threads(threads)
+            self.assert_same(*found, name)
+
+    def test_autocast(self):
+        x, w = randn(6, 1000), randn(1000).float()
+        for dtype in HALF:
+            def loss(x, w):
+                with torch.autocast("cpu", dtype=dtype):
+                    y = F.layer_norm(x.to(dtype), (1000,), w)
+                    return F.cross_entropy(y, TARGET)
+
+            use("native")
+            ours = with_gradients(loss, x, w)
+            self.assertEqual(ours[0].dtype, torch.float32)
+            use(None)
+            for a, b in zip(ours, with_gradients(loss, x, w)):
+                torch.testing.assert_close(a, b, rtol=2 * EPS[dtype],
+                                           atol=4 * EPS[dtype])
+
+    def test_anything_else_is_stock(self):
+        def wrong(call):
+            return lambda dtype: caught(lambda: call(dtype))
+
+        calls = [
+            lambda dtype: [with_gradients(
+                call, *(randn(*s, dtype=dtype) for s in shapes))
+                for _, call, shapes, _ in CALLS],
+        ]
+        small = [
+            lambda t: F.cross_entropy(t(4, 3), torch.tensor([0, 1, 2, 3])),
+            lambda t: F.cross_entropy(t(4, 3), t(4, 3).softmax(-1)),
+            lambda t: F.cross_entropy(t(4, 3), torch.zeros(3).long()),
+            lambda t: F.cross_entropy(t(4, 3), torch.zeros(4).int()),
+            lambda t: F.cross_entropy(t(0, 3), torch.zeros(0).long()),
+            lambda t: F.log_softmax(t(4, 0), 1), lambda t: F.log_softmax(t(4), 3),
+            lambda t: F.layer_norm(t(4, 3), (4,)),
+            lambda t: F.layer_norm(t(4, 3), (3,), torch.ones(3).double()),
+            lambda t: F.layer_norm(t(0, 3), (3,)), lambda t: F.rms_norm(t(0, 3), (3,)),
+            lambda t: F.rms_norm(t(4, 3), (4,)),
+            lambda t: F.rms_norm(t(4, 3), (3,), torch.ones(2)),
+        ]
+        calls += [wrong(lambda dtype, c=c: c(lambda *s: randn(*s, dtype=dtype)))
+                  for c in small]
+        for i, call in enumerate(calls):
+            # 16-bit tensors only where PyTorch computes it or refuses.
+            for dtype in ((torch.float32, torch.float64) if i in (0, 2) else
+                          (torch.float32, torch.float64, torch.bfloat16)):
+                use(None)
+                stock = call(dtype)
+                use("native")
+                ours = call(dtype)
+                if isinstance(stock, list):
+                    for a, b in zip(ours, stock):
+                        self.assert_same(a, b)
+                elif isinstance(stock, torch.Tensor):
+                    self.assert_same(ours, stock, i)
+                else:
+                    self.assertEqual(ours, stock, i)
+                    self.assertIsInstance(stock, tuple)
+
+    def test_switch_between_directions(self):
+        """Off in the backward after on in the forward, and the opposite."""
+        for dtype in HALF:
+            for name, call, shapes, _ in CALLS:
+                for first, second in (("native", None), (None, "native")):
+                    inputs = [randn(*s, dtype=dtype) for s in shapes]
+                    exact = with_gradients(call, *(x.double() for x in inputs))
+                    inputs = [x.requires_grad_() for x in inputs]
+                    use(first)
+                    y = call(*inputs)
+                    use(second)
+                    y.backward(randn(*y.shape, dtype=y.dtype, seed=1))
+                    for x, e in zip(inputs, exact[1:]):
+                        self.assertLess((x.grad.double() - e).norm(),
+                                        20 * EPS[dtype] * e.norm(), name)
+
+    def test_compile(self):
+        def step(x, w, b):
+            y = F.rms_norm(F.layer_norm(x, (40,), w, b), (40,), w)
+            return F.cross_entropy(y, TARGET) + F.log_softmax(y, -1)[:, 0].sum()
+
+        use("native")
+        for dtype in HALF:
+            inputs = [randn(*s, dtype=dtype) for s in ((6, 40), (40,), (40,))]
+            eager = with_gradients(step, *inputs)
+            for dynamic in (False, True):
+                compiled = torch.compile(step, backend="aot_eager", dynamic=dynamic)
+                for a, b in zip(with_gradients(compiled, *inputs), eager):
+                    torch.testing.assert_close(a, b, rtol=8 * EPS[dtype],
+                                               atol=8 * EPS[dtype])
+
+    def test_round_trip(self):
+        for dtype in HALF:
+            for name, call, shapes, _ in CALLS:
+                inputs = [randn(*s, dtype=dtype) for s in shapes]
+                found = []
+                for way in (None, "native", None, "native"):
+                    use(way)
+                    found.append(with_gradients(call, *inputs))
+                self.assert_same(found[0], found[2], name)
+                self.assert_same(found[1], found[3], name)
+
+    def test_inference_mode(self):
+        for name, call, shapes, _ in CALLS:
+            inputs = [randn(*s, dtype=torch.float16) for s in shapes]
+            use("native")
+            expected = call(*inputs)
+            with torch.inference_mode():
+                self.assert_same(call(*inputs), expected, name)
+
+
+class Megatron(TestCase):
+    def test_softmax_modules(self):
+        names = ["scaled_softmax_cuda", "scaled_masked_softmax_cuda",
+                 "scaled_upper_triang_masked_softmax_cuda"]
+        try:
+            swamp_torch.megatron.install()
+            plain, masked, causal = (sys.modules[name] for name in names)
+            mask = randn(2, 1, 24, 24) > 0.5
+            mask[0, 0, 3] = True
+            future = torch.ones(24, 24).bool().triu(1)
+            scale = 1 / math.sqrt(96)  # apex rounds it to the dtype of x
+            for dtype in HALF:
+                x = randn(2, 4, 24, 24, dtype=dtype)
+                exact = x.double() * torch.tensor(scale, dtype=dtype).double()
+                filled = exact.masked_fill(mask, -10000.0).softmax(-1).masked_fill(
+                    mask.all(-1, keepdim=True), 0)
+                hidden = exact.masked_fill(future, -torch.inf).softmax(-1)
+                cases = [
+                    (plain, plain.forward(x, scale), exact.softmax(-1)),
+                    (masked, masked.forward(x, mask, scale), filled),
+                    (masked, masked.forward(x, mask.byte(), torch.tensor(scale)),
+                     filled),
+                    (causal, causal.forward(x.view(8, 24, 24), scale),
+                     hidden.view(8, 24, 24)),
+                ]
+                for module, y, expected in cases:
+                    self.assertLess((y.double() - expected).abs().max(), EPS[dtype])
+                    g = randn(*y.shape, dtype=dtype)
+                    t = g.double() * y.double()
+                    dx = scale * (t - y.double() * t.sum(-1, keepdim=True))
+                    result = module.backward(g, y, scale)
+                    self.assertEqual(result.data_ptr(), g.data_ptr())
+                    self.assertLess((result.double() - dx).abs().max(), EPS[dtype])
+            for columns, rows in ((17, 8), (32, 8), (128, 8), (129, 4), (4096, 4),
+                                  (16, 16)):
+                self.assertEqual(masked.get_batch_per_block(24, columns, 2, 4), rows)
+        finally:
+            for name in (*names, "fused_weight_gradient_mlp_cuda"):
+                sys.modules.pop(name, None)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,482 @@
+"""The row operators swamp::*, swamp_torch.functional and swamp_torch.nn against
+float64, PyTorch and Megatron-LM's formulas."""
+
+import math
+
+from support import TestCase, caught, main, python
+from half_precision import EPS, HALF
+
+import torch
+
+import swamp_torch
+from swamp_torch import functional as S
+
+F = torch.nn.functional
+ops = torch.ops.swamp
+DTYPES = (*HALF, torch.float32)
+LIMITS = {**EPS, torch.float32: 4e-6}  # relative; 16 bits: half an ulp
+
+
+def randn(*shape, dtype=torch.float32, scale=1.0, seed=0):
+    torch.manual_seed(seed + sum(shape))
+    return (torch.randn(shape) * scale).to(dtype)
+
+
+class Rows(TestCase):
+    def assert_close(self, ours, exact, message=None, slack=1.02, tiny=1e-7):
+        """ours is exact, rounded once."""
+        self.assertEqual(ours.shape, exact.shape, message)
+        limit = slack * LIMITS[ours.dtype] * exact.abs() + tiny
+        excess = ((ours.double() - exact).abs() - limit).max() if ours.numel() else 0
+        self.assertLessEqual(excess, 0, (message, ours.dtype))
+
+    def compare(self, ours, exact, inputs, message=None, tiny=1e-7, factor=0.0):
+        """ours() and exact() of the inputs, the second in float64: results, and
+        gradients for a random gradient of the result. `factor` is that of the
+        input, if the gradient is a difference of rounded values."""
+        inputs = [x.detach().requires_grad_() for x in inputs]
+        wide = [x.detach().double().requires_grad_() for x in inputs]
+        y, z = ours(*inputs), exact(*wide)
+        self.assertTrue(y.is_contiguous(), message)
+        self.assert_close(y, z.detach(), message, tiny=tiny)
+        g = randn(*y.shape, dtype=y.dtype, seed=1)
+        kept = g.clone()
+        y.backward(g)
+        z.backward(g.double())
+        self.assert_same(g, kept, message)
+        for x, w in zip(inputs, wide):
+            self.assertEqual(x.grad.dtype, x.dtype)
+            self.assertLessEqual((x.grad.double() - w.grad).norm().item(),
+                                 2.0 * LIMITS[x.dtype] * (
+                                     w.grad.norm().item() + factor) + tiny,
+                                 message)
+
+
+def causal(x, scale):
+    mask = torch.ones(x.shape[-2:], dtype=torch.bool).triu(1)
+    return (x * scale).masked_fill(mask, -torch.inf).softmax(-1)
+
+
+def masked(x, mask, scale, zero):
+    y = (x * scale).masked_fill(mask.bool(), -10000.0).softmax(-1)
+    return y.masked_fill(mask.bool().all(-1, keepdim=True), 0) if zero else y
+
+
+class Softmax(Rows):
+    def test_scaled(self):
+        for dtype in DTYPES:
+            for shape in ((7,), (2, 3, 4, 8), (3, 1, 1, 1), (5, 4097), (1, 9000)):
+                for scale in (1.0, 0.125, 7.0):
+                    self.compare(lambda x: S.scaled_softmax(x, scale),
+                                 lambda x: (x * scale).softmax(-1),
+                                 [randn(*shape, dtype=dtype)], (shape, scale),
+                                 factor=scale)
+
+    def test_causal(self):
+        for dtype in DTYPES:
+            for shape in ((2, 1, 1), (3, 17, 17), (2, 2, 33, 33)):
+                self.compare(lambda x: S.scaled_upper_triang_masked_softmax(x, 0.5),
+                             lambda x: causal(x, 0.5),
+                             [randn(*shape, dtype=dtype)], shape)
+
+    def test_masked(self):
+        for dtype in DTYPES:
+            for b, n, q, k, batches in ((2, 3, 5, 8, 2), (2, 3, 5, 8, 1),
+                                        (1, 1, 1, 1, 1), (1, 2, 3, 4100, 1)):
+                mask = randn(batches, 1, q, k) > 0.5
+                mask[0, 0, 0] = True  # all is masked
+                for kind in (torch.bool, torch.uint8):
+                    m = mask.to(kind)
+                    for zero in (True, False):
+                        self.compare(
+                            lambda x: S.scaled_masked_softmax(
+                                x, m, 0.5, zero_masked_rows=zero),
+                            lambda x: masked(x, m, 0.5, zero),
+                            [randn(b, n, q, k, dtype=dtype)], (b, n, q, k, zero))
+
+    def test_megatron(self):
+        """FusedScaleMaskSoftmax against the formula of Megatron-LM's path in
+        PyTorch."""
+        for dtype in HALF:
+            x = randn(2, 4, 24, 24, dtype=dtype, scale=3)
+            mask = randn(2, 1, 24, 24) > 0.5
+            future = torch.ones(24, 24, dtype=torch.bool).triu(1)
+            for scale in (None, 0.5):
+                for kind, m, full in (("padding", mask, mask),
+                                      ("causal", None, future),
+                                      ("no_mask", None, future & False)):
+                    exact = x.float() * (scale or 1.0)
+                    exact = exact.masked_fill(full, -10000.0).softmax(-1)
+                    for fused in (True, False):
+                        module = swamp_torch.nn.FusedScaleMaskSoftmax(
+                            dtype == torch.float16, dtype == torch.bfloat16, kind,
+                            fused, lambda s, t: s.masked_fill_(t, -10000.0), True,
+                            scale)
+                        y = module(x.clone(), m)
+                        self.assertEqual(y.dtype, dtype)
+                        differing = (y != exact.to(dtype)).double().mean().item()
+                        self.assertLess(differing, 1e-3, (dtype, kind, fused))
+
+    def test_window_and_offset(self):
+        x = randn(2, 3, 8, 8, dtype=torch.bfloat16)
+        i = torch.arange(8)
+        away = i.view(1, -1) - i.view(-1, 1)
+        hidden = (away < -2) | (away > 1)
+        exact = x.double().masked_fill(hidden, -10000.0)
+        for fused in (True, False):
+            module = swamp_torch.nn.FusedScaleMaskSoftmax(
+                False, True, "causal", fused, None, True, None, (2, 1))
+            self.assert_close(module(x, None), exact.softmax(-1))
+            sink = torch.tensor([0.5, 1, 2])
+            column = sink.view(1, 3, 1, 1).expand(2, 3, 8, 1)
+            wide = torch.cat([exact, column], -1).softmax(-1)
+            self.assert_close(module(x, None, sink), wide[..., :-1])
+
+    def test_special_rows(self):
+        inf, nan = torch.inf, torch.nan
+        for dtype in DTYPES:
+            x = torch.tensor([[inf, 1, 2], [nan, 1, 2], [-inf] * 3, [-inf, 1, 1]],
+                             dtype=dtype)
+            y = S.scaled_softmax(x)
+            self.assertTrue(y[:3].isnan().all())
+            self.assertEqual(y[3].tolist(), [0, 0.5, 0.5])
+
+    def test_backward_is_in_place(self):
+        y = randn(2, 3, 4, 8, dtype=torch.bfloat16).softmax(-1)
+        for g in (randn(2, 3, 4, 8, dtype=torch.bfloat16),
+                  randn(2, 3, 8, 4, dtype=torch.bfloat16).mT):
+            exact = 0.5 * (g.double() * y.double())
+            exact = exact - y.double() * exact.sum(-1, keepdim=True)
+            version = g._version
+            result = ops.scaled_softmax_backward(g, y, 0.5)
+            self.assertEqual(result.data_ptr(), g.data_ptr())
+            self.assertEqual(g._version, version + 1)
+            self.assert_close(g, exact, tiny=1e-6, slack=1.1)
+
+
+class CrossEntropy(Rows):
+    def test_against_float64(self):
+        for dtype in DTYPES:
+            for shape, classes in (((5,), 7), ((), 9), ((6,), 9001), ((2, 3), 11)):
+                sizes = (*shape[:1], classes, *shape[1:])
+                x = randn(*sizes, dtype=dtype, scale=2)
+                torch.manual_seed(1)
+                target = torch.randint(0, classes, shape)
+                if shape:
+                    target.view(-1)[0] = -100
+                for w in (None, torch.rand(classes) + 0.5):
+                    for reduction in ("none", "mean", "sum"):
+                        for smoothing in (0.0, 0.1):
+                            options = dict(reduction=reduction,
+                                           label_smoothing=smoothing)
+                            self.compare(
+                                lambda x: S.cross_entropy(x, target, w, **options),
+                                lambda x: F.cross_entropy(
+                                    x, target, None if w is None else w.double(),
+                                    **options),
+                                [x], (shape, classes, options), tiny=2e-6)
+
+    def test_z_loss(self):
+        def exact(x):
+            return (F.cross_entropy(x, target, reduction="none")
+                    + 1e-2 * x.logsumexp(-1).square()).mean()
+
+        target = torch.randint(0, 50, (8,))
+        for dtype in DTYPES:
+            self.compare(lambda x: S.cross_entropy(x, target, z_loss=1e-2), exact,
+                         [randn(8, 50, dtype=dtype)])
+
+    def test_large_vocabulary(self):
+        """float16 zeros: PyTorch's result is inf."""
+        for classes in (65520, 128256):
+            x = torch.zeros(2, classes, dtype=torch.float16)
+            loss = S.cross_entropy(x, torch.tensor([0, classes - 1]))
+            self.assertAlmostEqual(loss.item(), math.log(classes), delta=1e-6)
+
+    def test_loss_scale(self):
+        """The scale does not overflow, and gradients do not underflow."""
+        x = randn(64, 5000, dtype=torch.float16).requires_grad_()
+        target = torch.randint(0, 5000, (64,))
+        (S.cross_entropy(x, target) * 65536).backward()
+        w = x.detach().double().requires_grad_()
+        (F.cross_entropy(w, target) * 65536).backward()
+        self.assertTrue(x.grad.isfinite().all())
+        self.assertEqual((x.grad == 0).sum().item(), 0)
+        self.assertLess(((x.grad - w.grad).norm() / w.grad.norm()).item(), 1e-3)
+
+    def test_operators(self):
+        x = randn(6, 20, dtype=torch.bfloat16)
+        target = torch.arange(6)
+        loss, lse = ops.cross_entropy(x, target, reduction=2, label_smoothing=0.1)
+        self.assert_close(loss, F.cross_entropy(
+            x.double(), target, reduction="sum", label_smoothing=0.1))
+        self.assert_close(lse, x.double().logsumexp(-1))
+        # The forward with a gradient leaves the logits alone; the operator of
+        # the backward writes them.
+        wide = x.double().requires_grad_()
+        F.cross_entropy(wide, target).backward(torch.tensor(3.0).double())
+        dx = x.clone()
+        result = ops.cross_entropy_backward(torch.tensor(3.0), dx, target, lse,
+                                            torch.tensor(6.0), 1, -100, 0.0)
+        self.assertEqual(result.data_ptr(), dx.data_ptr())
+        self.assertEqual(dx._version, 1)
+        self.assert_close(dx, wide.grad, slack=1.1, tiny=1e-6)
+
+    def test_no_rows_count(self):
+        x = randn(3, 5).requires_grad_()
+        loss = S.cross_entropy(x, torch.full((3,), -100))
+        self.assertTrue(loss.isnan())
+        self.assertTrue(S.cross_entropy(x[:0], torch.zeros(0).long()).isnan())
+        self.assertEqual(S.cross_entropy(x[:0], torch.zeros(0).long(),
+                                         reduction="sum").item(), 0)
+
+
+class Norms(Rows):
+    def test_against_float64(self):
+        for dtype in DTYPES:
+            for shape, dims in (((6, 32), 1), ((2, 3, 4, 5), 2), ((3, 5000), 1),
+                                ((4, 1), 1), ((7,), 1)):
+                sizes = shape[-dims:]
+                x = randn(*shape, dtype=dtype, scale=2) + 1
+                for kind in {dtype, torch.float32}:
+                    w, b = randn(*sizes, dtype=kind), randn(*sizes, dtype=kind)
+                    b = b.flip(0)
+                    for vectors in ([], [w], [w, b]):
+                        self.compare(
+                            lambda x, *v: S.layer_norm(x, sizes, *v),
+                            lambda x, *v: F.layer_norm(x, sizes, *v),
+                            [x, *vectors], (shape, kind), tiny=3e-5)
+                    for vectors in ([], [w]):
+                        self.compare(
+                            lambda x, *v: S.rms_norm(x, sizes, *v, eps=1e-3),
+                            lambda x, *v: F.rms_norm(x, sizes, *v, eps=1e-3),
+                            [x, *vectors], (shape, kind), tiny=3e-5)
+                    self.compare(lambda x, b: S.layer_norm(x, sizes, None, b),
+                                 lambda x, b: F.layer_norm(x, sizes, None, b),
+                                 [x, b], tiny=3e-5)
+
+    def test_sums_do_not_saturate(self):
+        """The gradient of the bias is a sum of 8192 ones."""
+        for dtype in HALF:
+            for kind in (dtype, torch.float32):
+                x = randn(8192, 16, dtype=dtype)
+                w, b = (torch.ones(16, dtype=kind).requires_grad_()
+                        for _ in range(2))
+                S.layer_norm(x, 16, w, b).backward(torch.ones_like(x))
+                self.assertEqual(b.grad.tolist(), [8192.0] * 16)
+
+    def test_statistics(self):
+        for dtype in HALF:
+            x = randn(5, 3, 8, dtype=dtype)
+            y, mean, rstd = ops.layer_norm(x, x[0, 0], None, 1e-5)
+            self.assertEqual((mean.dtype, rstd.dtype), (torch.float32,) * 2)
+            _, m, r = torch.native_layer_norm(x.double(), [8], None, None, 1e-5)
+            self.assert_close(mean, m)
+            self.assert_close(rstd, r)
+
+    def test_zero_centered(self):
+        nn = swamp_torch.nn
+        x = randn(4, 8, dtype=torch.bfloat16)
+        for ours, stock in ((nn.LayerNorm, torch.nn.LayerNorm),
+                            (nn.RMSNorm, torch.nn.RMSNorm)):
+            module = ours(8, eps=1e-5, zero_centered_weight=True)
+            self.assertEqual(module.weight.tolist(), [0.0] * 8)
+            y = module(x)
+            y.float().sum().backward()
+            self.assert_close(y.detach(), stock(8, eps=1e-5)(x.float()).detach()
+                              .double(), tiny=1e-6)
+            self.assertEqual(module.weight.grad.shape, (8,))
+
+    def test_residual_add(self):
+        for dtype in DTYPES:
+            x, r = randn(3, 4, 8, dtype=dtype), randn(3, 4, 8)
+            for b in (None, randn(8, dtype=dtype), randn(8)):
+                self.compare(lambda r, x, *b: S.residual_add(r, x, *b),
+                             lambda r, x, *b: r + (x + b[0] if b else x),
+                             [r, x] + ([] if b is None else [b]))
+                out = r.clone()
+                self.assertIs(S.residual_add(out, x, b, inplace=True), out)
+                self.assert_same(out, S.residual_add(r, x, b))
+                self.assertEqual(out._version, 1)
+
+
+# Calls that need an operator each, of small arguments of a dtype.
+def operators(dtype, grad=False):
+    def t(*shape):
+        return randn(*shape, dtype=dtype).requires_grad_(grad)
+
+    x4, x3, rows, w = t(2, 3, 4, 8), t(3, 8, 8), t(6, 20), t(20)
+    plain = [x.detach().clone() for x in (x4, rows, w)]
+    target = torch.arange(6)
+    lse, one = torch.randn(6), torch.ones(())
+    mean, rstd = torch.randn(6, 1), torch.rand(6, 1)
+    forward = [
+        (ops.scaled_softmax, (x4, 0.5)),
+        (ops.scaled_masked_softmax, (x4, plain[0][:1, :1] > 0, 0.5)),
+        (ops.scaled_upper_triang_masked_softmax, (x3, 0.5)),
+        (ops.cross_entropy, (rows, target)),
+        (ops._cross_entropy, (rows, target, None, 0, -100, 0.1, 0.01)),
+        (ops.layer_norm, (rows, w, w, 1e-5)),
+        (ops.layer_norm, (rows, None, None, 1e-5)),
+        (ops.rms_norm, (rows, w, 1e-5)),
+        (ops.residual_add_, (torch.randn(6, 20), rows, w)),
+    ]
+    x, rows, w = plain
+    backward = [
+        (ops.scaled_softmax_backward, (x, x.sigmoid(), 0.5)),
+        (ops.cross_entropy_backward, (one, rows, target, lse, one * 6, 1, -100, 0.1)),
+        (ops.layer_norm_backward, (rows, rows.sin(), mean, rstd, w, [True] * 3)),
+        (ops.layer_norm_backward,
+         (rows, rows.sin(), mean, rstd, None, [True, False, False])),
+        (ops.rms_norm_backward, (rows, rows.sin(), rstd, w, [True] * 2)),
+    ]
+    return forward if grad else forward + backward
+
+
+def clone(argument):
+    return argument.clone() if isinstance(argument, torch.Tensor) else argument
+
+
+class Operators(TestCase):
+    def test_opcheck(self):
+        for grad in (False, True):
+            for operator, arguments in operators(torch.bfloat16, grad):
+                torch.library.opcheck(operator, arguments)
+
+    def test_strides_and_threads(self):
+        """The same bits for any strides and numbers of threads."""
+        def strided(argument):
+            if not isinstance(argument, torch.Tensor) or argument.dim() < 2:
+                return clone(argument)
+            return torch.stack([argument] * 3, -1)[..., 1]
+
+        threads = torch.get_num_threads()
+        for dtype in DTYPES:
+            for operator, arguments in operators(dtype):
+                results = []
+                try:
+                    for count, copy in ((1, clone), (2, clone), (2, strided)):
+                        torch.set_num_threads(count)
+                        found = operator(*map(copy, arguments))
+                        results.append([found] if isinstance(found, torch.Tensor)
+                                       else [x for x in found if x is not None])
+                finally:
+                    torch.set_num_threads(threads)
+                self.assert_same(results[1], results[0], operator)
+                self.assert_same(results[2], results[0], operator)
+
+    def test_no_rows(self):
+        for dtype in DTYPES:
+            x = torch.empty(0, 3, 4, 8, dtype=dtype)
+            y, w = x[:, 0, 0], torch.ones(8, dtype=dtype)
+            self.assertEqual(ops.scaled_softmax(x, 1.0).shape, x.shape)
+            mask = torch.zeros(1, 1, 4, 8).bool()
+            self.assertEqual(ops.scaled_masked_softmax(x, mask, 1.0).shape, x.shape)
+            loss, lse = ops.cross_entropy(y, torch.zeros(0).long(), reduction=0)
+            self.assertEqual((loss.shape, lse.shape), ((0,), (0,)))
+            self.assertEqual(ops.layer_norm(y, w, w, 1e-5)[0].shape, y.shape)
+            grads = ops.layer_norm_backward(y, y, y[:, :1].float(),
+                                            y[:, :1].float(), w, [True] * 3)
+            self.assertEqual(grads[1].tolist(), [0.0] * 8)
+            self.assertEqual(ops.residual_add_(y.float(), y).shape, y.shape)
+
+    def test_errors(self):
+        x, rows = randn(2, 3, 4, 8).half(), randn(4, 3).half()
+        t = torch.tensor([0, 1, 2, 0])
+        leaf = randn(4, 3).requires_grad_()
+        table = [
+            (lambda: ops.scaled_softmax(x[0], 1.0), RuntimeError,
+             "expected 4D tensor"),
+            (lambda: ops.scaled_masked_softmax(x[0], x > 0, 1.0), RuntimeError,
+             "expected 4D tensor"),
+            (lambda: ops.scaled_masked_softmax(x, x > 0, 1.0), RuntimeError,
+             "mask: got the shape"),
+            (lambda: ops.scaled_masked_softmax(x, x, 1.0), RuntimeError,
+             "mask: got the dtype Half"),
+            (lambda: ops.scaled_upper_triang_masked_softmax(x, 1.0), RuntimeError,
+             "expected 3D tensor"),
+            (lambda: ops.scaled_upper_triang_masked_softmax(x[0], 1.0),
+             RuntimeError, "causal mask is only for self attention"),
+            (lambda: ops.scaled_softmax(x.double(), 1.0), NotImplementedError,
+             "\"scaled_softmax\" not implemented for 'Double'"),
+            (lambda: ops.scaled_softmax_backward(x, x.float(), 1.0), RuntimeError,
+             "y: got the dtype Float, expected Half, as grad"),
+            (lambda: ops.layer_norm(rows, x[0, 0, 0], None, 1e-5), RuntimeError,
+             "Given normalized_shape="),
+            (lambda: ops.residual_add_(rows, rows), RuntimeError,
+             "residual: got the dtype Half, expected Float"),
+            (lambda: ops.residual_add_(leaf, rows), RuntimeError,
+             "a leaf Variable that requires grad"),
+            (lambda: S.cross_entropy(rows, t, reduction="all"), ValueError,
+             "all is not a valid value for reduction"),
+        ]
+        for call, kind, text in table:
+            with self.assertRaisesRegex(kind, text):
+                call()
+
+    def test_errors_of_pytorch(self):
+        x, t = randn(4, 3), torch.tensor([0, 1, 2, 3])
+        good = t % 3
+        for arguments, options in (
+                ((x, t), {}), ((x, -t), {}), ((x[:3], good), {}),
+                ((x, good), dict(label_smoothing=1.5)),
+                ((x, good, torch.ones(4)), {}), ((x, good.int()), {})):
+            kept = x.clone()
+            self.assertEqual(caught(lambda: S.cross_entropy(*arguments, **options)),
+                             caught(lambda: F.cross_entropy(*arguments, **options)))
+            self.assert_same(x, kept)
+        for shape, w in (((4,), None), ((3,), torch.ones(4)), ((2, 3), None)):
+            self.assertEqual(caught(lambda: S.layer_norm(x, shape, w)),
+                             caught(lambda: F.layer_norm(x, shape, w)))
+
+    def test_second_derivative(self):
+        x = randn(2, 5).requires_grad_()
+        y, = torch.autograd.grad(S.scaled_softmax(x).square().sum(), x,
+                                 create_graph=True)
+        with self.assertRaisesRegex(RuntimeError, "not implemented"):
+            y.sum().backward()
+
+    def test_compile(self):
+        def step(x, w, target):
+            y = S.layer_norm(x, 20, w, w)
+            y = S.residual_add(y.float(), S.rms_norm(y, 20, w))
+            y = S.scaled_softmax(y.to(x.dtype), 0.5)
+            return S.cross_entropy(y, target)
+
+        target = torch.arange(6)
+        for dtype in DTYPES:
+            results = []
+            for f in (step, torch.compile(step, backend="aot_eager")):
+                x, w = (randn(*s, dtype=dtype).requires_grad_()
+                        for s in ((6, 20), (20,)))
+                loss = f(x, w, target)
+                loss.backward()
+                results.append([loss.detach(), x.grad, w.grad])
+            self.assert_same(*results, dtype)
+
+    def test_memory(self):
+        """Loss and gradient need the gradient, and nothing else of its size."""
+        code = ("import torch\n"
+                "import swamp_torch.functional as S\n"
+                "x = torch.ones(512, 65536, dtype=torch.bfloat16).requires_grad_()\n"
+                "t = torch.zeros(512).long()\n"
+                "def peak():\n"
+                "    with open('/proc/self/status') as file:\n"
+                "        line = next(x for x in file if x.startswith('VmHWM'))\n"
+                "    return int(line.split()[1]) / 1024\n"
+                "f = {}\n"
+                "f(x.detach()[:2].requires_grad_(), t[:2]).backward()\n"
+                "before = peak()\n"
+                "f(x, t).backward()\n"
+                "print(peak() - before)\n")
+        ours, stock = (python(code.format(f)) for f in (
+            "S.cross_entropy", "torch.nn.functional.cross_entropy"))
+        for done in (ours, stock):
+            self.assertEqual(done.returncode, 0, done.stderr)
+        size = 64  # MiB, of the gradient
+        self.assertLess(float(ours.stdout), 1.3 * size)
+        self.assertGreater(float(stock.stdout), 1.9 * size)
+
+
+if __name__ == "__main__":
+    main()
