@@ -34,6 +34,7 @@ using benchmark::State;
 void register_roofline();
 void register_unscale();
 void register_passes();
+void register_rows();
 void register_transfer();
 void register_spawn();
 void register_threshold();

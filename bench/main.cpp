@@ -81,6 +81,7 @@ int run(int argc, char** argv) {
   register_roofline();
   register_unscale();
   register_passes();
+  register_rows();
   register_transfer();
   register_spawn();
   register_threshold();

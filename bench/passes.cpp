@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "bench/bench.h"
+#include "slave/kernel_list.h"
 #include "swamp/foreach.h"
 
 namespace swamp::bench {
@@ -17,19 +18,22 @@ struct Arrays {
   Tensor out;
 };
 
-// A function of swamp/foreach.h.
+// Pass is a function of swamp/foreach.h, and the kernel that it launches.
 struct Pass {
   const char* name;
-  ScalarType in;
-  std::size_t inout;
-  const ScalarType* out;  // null: none
+  KernelId kernel;
   void (*call)(const Arrays& arrays, Machine* machine);
 
+  const KernelInfo& info() const { return slave::kKernels[kernel]; }
   Operands operands() const {
-    const auto bytes = [](ScalarType type) -> std::size_t {
-      return type == kFloat32 ? 4 : 2;
-    };
-    return {bytes(in), inout, out != nullptr ? bytes(*out) : 0};
+    Operands all{};
+    for (int i = 0; i < info().operand_count; ++i) {
+      const TypedOperand& operand = info().operands[i];
+      if (operand.access == Access::in) all.in = operand.bytes;
+      if (operand.access == Access::inout) ++all.inout;
+      if (operand.access == Access::out) all.out = operand.bytes;
+    }
+    return all;
   }
 };
 
@@ -72,27 +76,28 @@ void call_sgd(const Arrays& a, Machine* machine) {
                list_or_empty(a.out), step, {}, machine);
 }
 
-constexpr ScalarType kF16 = kFloat16, kBf16 = kBFloat16, kF32 = kFloat32;
+namespace id = slave::kernel_id;
 constexpr Pass kPasses[] = {
-    {"norm/float32", kF32, 0, nullptr, call_norm},
-    {"norm/float16", kF16, 0, nullptr, call_norm},
-    {"norm/bfloat16", kBf16, 0, nullptr, call_norm},
-    {"cast/bfloat16_float32", kBf16, 0, &kF32, call_cast},
-    {"cast/float16_float32", kF16, 0, &kF32, call_cast},
-    {"cast/float32_bfloat16", kF32, 0, &kBf16, call_cast},
-    {"cast/float32_float16", kF32, 0, &kF16, call_cast},
-    {"cast/float32_float32", kF32, 0, &kF32, call_cast},
-    {"accumulate/bfloat16", kBf16, 1, nullptr, call_accumulate},
-    {"accumulate/float16", kF16, 1, nullptr, call_accumulate},
-    {"accumulate/float32", kF32, 1, nullptr, call_accumulate},
+    {"norm/float32", id::norm_float32, call_norm},
+    {"norm/float16", id::norm_float16, call_norm},
+    {"norm/bfloat16", id::norm_bfloat16, call_norm},
+    {"cast/bfloat16_float32", id::cast_bfloat16_float32, call_cast},
+    {"cast/float16_float32", id::cast_float16_float32, call_cast},
+    {"cast/float32_bfloat16", id::cast_float32_bfloat16, call_cast},
+    {"cast/float32_float16", id::cast_float32_float16, call_cast},
+    {"cast/float32_float32", id::cast_float32_float32, call_cast},
+    {"accumulate/bfloat16", id::accumulate_bfloat16, call_accumulate},
+    {"accumulate/float16", id::accumulate_float16, call_accumulate},
+    {"accumulate/float32", id::accumulate_float32, call_accumulate},
     // step/OPTIMIZER/GRADIENT_MODEL
-    {"step/adam/float32", kF32, 3, nullptr, call_adam},
-    {"step/adam/bfloat16_bfloat16", kBf16, 3, &kBf16, call_adam},
-    {"step/adam/float16_float16", kF16, 3, &kF16, call_adam},
-    {"step/adam/float32_bfloat16", kF32, 3, &kBf16, call_adam},
-    {"step/sgd/bfloat16_bfloat16", kBf16, 1, &kBf16, call_sgd},
-    {"step/sgd_momentum/float32", kF32, 2, nullptr, call_sgd},
-    {"step/sgd_momentum/bfloat16_bfloat16", kBf16, 2, &kBf16, call_sgd},
+    {"step/adam/float32", id::adam_float32, call_adam},
+    {"step/adam/bfloat16_bfloat16", id::adam_bfloat16_bfloat16, call_adam},
+    {"step/adam/float16_float16", id::adam_float16_float16, call_adam},
+    {"step/adam/float32_bfloat16", id::adam_float32_bfloat16, call_adam},
+    {"step/sgd/bfloat16_bfloat16", id::sgd_bfloat16_bfloat16, call_sgd},
+    {"step/sgd_momentum/float32", id::sgd_momentum_float32, call_sgd},
+    {"step/sgd_momentum/bfloat16_bfloat16", id::sgd_momentum_bfloat16_bfloat16,
+     call_sgd},
 };
 
 void run(State& state, const Pass& pass, std::size_t bytes, Machine* machine) {
@@ -101,14 +106,22 @@ void run(State& state, const Pass& pass, std::size_t bytes, Machine* machine) {
   std::byte* const memory = operands.reads_only() ? shared_memory(place.bytes)
                                                   : scratch_memory(place.bytes);
   Arrays arrays{};
-  arrays.in = {memory + place.offsets[0], place.count, pass.in};
-  for (std::size_t s = 0; s < pass.inout; ++s) {
-    arrays.inout.push_back(
-        {memory + place.offsets[1 + s], place.count, kFloat32});
-  }
-  if (pass.out != nullptr) {
-    arrays.out = {memory + place.offsets[1 + pass.inout], place.count,
-                  *pass.out};
+  for (int i = 0; i < pass.info().operand_count; ++i) {
+    const TypedOperand& operand = pass.info().operands[i];
+    const Tensor tensor{memory + place.offsets[static_cast<std::size_t>(i)],
+                        place.count, static_cast<ScalarType>(operand.type)};
+    switch (operand.access) {
+      case Access::in:
+      case Access::constant:
+        arrays.in = tensor;
+        break;
+      case Access::inout:
+        arrays.inout.push_back(tensor);
+        break;
+      case Access::out:
+        arrays.out = tensor;
+        break;
+    }
   }
   timed(state, static_cast<double>(place.count * operands.traffic()),
         [&] { pass.call(arrays, machine); });

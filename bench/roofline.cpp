@@ -258,7 +258,8 @@ void register_roofline() {
   add_line_loops<1024>();
   add_line_loops<2048>();
   add_line_loops<4096>();
-  // The combinations of passes.cpp.
+  // The combinations of passes.cpp and rows.cpp.
+  add_operands<2, 0, 2>();
   add_operands<2, 0, 4>();
   add_operands<4, 0, 2>();
   add_operands<4, 0, 4>();

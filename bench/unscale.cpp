@@ -1,7 +1,7 @@
 // unscale/, check/, list/ and scaling/: the operator
 // amp_foreach_non_finite_check_and_unscale_, mostly through the C ABI.
 #include "bench/bench.h"
-#include "master/cli/predict/models.h"
+#include "master/cli/predict/predict.h"
 
 namespace swamp::bench {
 namespace {

@@ -1,13 +1,12 @@
-# What swamp is built from. libswamp needs Highway, and nlohmann-json while it is
-# built; OpenMP and hwloc are parts that may be switched off; the rest belongs to
-# the program, tests and bench.
+# The libraries that swamp uses. libswamp needs Highway, and nlohmann-json at build
+# time; OpenMP and hwloc are optional; program, tests and bench find the rest.
 #
-# GLOBAL: a static libswamp names these targets to whoever links it, also from
-# outside this folder (add_subdirectory).
+# GLOBAL, because a static libswamp passes these targets to a project that adds
+# this folder with add_subdirectory().
 find_package(Threads REQUIRED GLOBAL)
 find_package(PkgConfig REQUIRED)
 
-# Debian's Highway brings a CMake package, upstream's 1.0.3 only a .pc file.
+# Debian's Highway has a CMake package, upstream's 1.0.3 has only a .pc file.
 find_package(hwy 1.0.3 QUIET GLOBAL)
 if(NOT hwy_FOUND)
   pkg_check_modules(libhwy REQUIRED IMPORTED_TARGET GLOBAL libhwy>=1.0.3)
@@ -27,12 +26,12 @@ endif()
 if(SWAMP_WITH_HWLOC)
   pkg_check_modules(hwloc IMPORTED_TARGET GLOBAL hwloc>=2.9)
   if(NOT hwloc_FOUND)
-    message(STATUS "swamp: no hwloc; one core group of all cores is assumed")
+    message(STATUS "swamp: no hwloc; all cores are one core group")
     set(SWAMP_WITH_HWLOC OFF)
   endif()
 endif()
 
-# For libswamp_mpi: the C interface; Debian's is Open MPI.
+# libswamp_mpi needs the C interface. Debian's MPI is Open MPI.
 if(SWAMP_WITH_MPI)
   find_package(MPI QUIET COMPONENTS C GLOBAL)
   if(NOT MPI_C_FOUND)
@@ -41,7 +40,7 @@ if(SWAMP_WITH_MPI)
   endif()
 endif()
 
-# swamp_dependencies is what the object libraries need at link time.
+# Executables and libraries of swamp's object libraries link swamp_dependencies.
 add_library(swamp_dependencies INTERFACE)
 target_link_libraries(swamp_dependencies INTERFACE hwy::hwy Threads::Threads)
 if(SWAMP_WITH_OPENMP)

@@ -1,20 +1,20 @@
-# swamp_find_torch() finds PyTorch: it sets SWAMP_TORCH_FOUND and, where that is
+# swamp_find_torch() finds PyTorch: it sets SWAMP_TORCH_FOUND and, if that is
 # false, SWAMP_TORCH_WHY_NOT; the target is `torch`, its version Torch_VERSION.
 #
-# The python SWAMP_TORCH_PYTHON goes first: Debian's libtorch-dev lies in the
-# system's path, before any wheel. Then CMAKE_PREFIX_PATH and Torch_DIR, then
-# python3: a wheel brings a CMake package, but only its python knows where.
+# SWAMP_TORCH_PYTHON has precedence, because CMake finds Debian's libtorch-dev
+# before any wheel. CMAKE_PREFIX_PATH and Torch_DIR come next, then python3: a
+# wheel contains a CMake package, and python can print its folder.
 set(SWAMP_TORCH_PYTHON "" CACHE FILEPATH
   "python3 that can import torch; else the environment variable of that name")
 if(NOT SWAMP_TORCH_PYTHON AND DEFINED ENV{SWAMP_TORCH_PYTHON})
-  # Kept: a build that configures anew may not have the variable.
+  # In the cache, because the variable may be unset when CMake runs again.
   set_property(CACHE SWAMP_TORCH_PYTHON PROPERTY VALUE
     "$ENV{SWAMP_TORCH_PYTHON}")
 endif()
 
-# swamp_ask_python(PYTHON OUT): the folder of its PyTorch's CMake packages; empty
-# where there is none.
-function(swamp_ask_python python out)
+# swamp_torch_folder(PYTHON OUT) sets OUT to the folder of the CMake packages of
+# this python's PyTorch, or to "".
+function(swamp_torch_folder python out)
   execute_process(
     COMMAND ${python} -c "import torch; print(torch.utils.cmake_prefix_path)"
     OUTPUT_VARIABLE folder OUTPUT_STRIP_TRAILING_WHITESPACE
@@ -25,21 +25,21 @@ function(swamp_ask_python python out)
   set(${out} "${folder}" PARENT_SCOPE)
 endfunction()
 
-# swamp_find_torch_in(FOLDER): there and nowhere else.
+# swamp_find_torch_in(FOLDER) finds PyTorch only there.
 macro(swamp_find_torch_in folder)
   foreach(name Torch_DIR Caffe2_DIR TORCH_LIBRARY c10_LIBRARY)
-    unset(${name} CACHE)  # of another PyTorch
+    unset(${name} CACHE)  # they may be of another PyTorch
   endforeach()
   find_package(Torch QUIET GLOBAL PATHS "${folder}" NO_DEFAULT_PATH)
 endmacro()
 
 macro(swamp_find_torch)
-  # What PyTorch's package warns of when it does not find it; not used here.
+  # PyTorch's package warns if it does not find this library, which is not used.
   set(kineto_LIBRARY "not used" CACHE INTERNAL "")
   set(Torch_FOUND FALSE)
   set(SWAMP_TORCH_WHY_NOT "no Torch")
   if(SWAMP_TORCH_PYTHON)
-    swamp_ask_python("${SWAMP_TORCH_PYTHON}" folder)
+    swamp_torch_folder("${SWAMP_TORCH_PYTHON}" folder)
     if(folder)
       swamp_find_torch_in("${folder}")
     else()
@@ -50,7 +50,7 @@ macro(swamp_find_torch)
     if(NOT Torch_FOUND)
       find_package(Python3 QUIET COMPONENTS Interpreter)
       if(Python3_EXECUTABLE)
-        swamp_ask_python("${Python3_EXECUTABLE}" folder)
+        swamp_torch_folder("${Python3_EXECUTABLE}" folder)
         if(folder)
           swamp_find_torch_in("${folder}")
         endif()

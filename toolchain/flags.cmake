@@ -1,21 +1,23 @@
-# swamp_flags is linked, privately, by everything that is compiled here.
+# Every target of swamp links swamp_flags privately.
 add_library(swamp_flags INTERFACE)
 target_compile_features(swamp_flags INTERFACE cxx_std_17 c_std_99)
-# -ffp-contract=off: the same bits on every ISA (g++ fuses multiply-add where it
-# can). Errors are made of warnings by CMAKE_COMPILE_WARNING_AS_ERROR, in CI.
-target_compile_options(swamp_flags INTERFACE
-  -ffp-contract=off -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
+# The same bits on every ISA: by default g++ fuses multiply-add if it can.
+target_compile_options(swamp_flags INTERFACE -ffp-contract=off)
+# CI makes errors of warnings with CMAKE_COMPILE_WARNING_AS_ERROR.
+if(SWAMP_DEVELOPER)
+  target_compile_options(swamp_flags INTERFACE
+    -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
+endif()
 
-# For everything below this folder: translation units that disagree about
-# Highway's targets would break the one-definition rule.
+# For all targets: translation units with different targets of Highway would
+# violate the one-definition rule.
 if(SWAMP_PORTABLE)
   add_compile_definitions(
     "HWY_DISABLED_TARGETS=(HWY_AVX2|HWY_AVX3|HWY_AVX3_DL)")
 endif()
 
-# Sunway's slaves have no vectors that Highway knows, nor has its master: a rule of
-# Highway's own for compilers as old as theirs. The vendor's driver is told which
-# side each file is for.
+# Highway has no target for the vectors of Sunway's cores. An option tells the
+# vendor's compiler whether a file is for the master (-mhost) or for the slaves.
 if(SWAMP_WITH_ATHREAD)
   add_compile_definitions(HWY_COMPILE_ONLY_SCALAR)
   target_compile_options(swamp_flags INTERFACE
@@ -39,7 +41,7 @@ function(swamp_component name)
 endfunction()
 
 # swamp_slave_component(NAME SOURCES...) makes one of code for Sunway's slave cores.
-# There is no C++ library there: what would need one must not compile.
+# They have no C++ library, so code that needs one must not compile.
 function(swamp_slave_component name)
   swamp_component(${name} ${ARGN})
   set_target_properties(${name} PROPERTIES SWAMP_SLAVE ON)

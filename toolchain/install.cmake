@@ -1,18 +1,18 @@
-# What `cmake --install` lays down: the library, its headers, a CMake package and
-# a pkg-config file. None of it holds an absolute path: the tree may be moved.
+# `cmake --install` installs the library, its headers, a CMake package and a
+# pkg-config file. None of them has an absolute path, so the tree may be moved.
 include(CMakePackageConfigHelpers)
 block()
 
 # The components of the CMake package. An adapter (aten, mpi) appends its name to
-# this property and installs, beside swampConfig.cmake, a swamp_<name>.cmake that
-# finds what it needs and includes its targets.
+# this property and installs swamp_<name>.cmake next to swampConfig.cmake, which
+# finds its dependencies and includes its targets.
 get_property(SWAMP_COMPONENTS GLOBAL PROPERTY SWAMP_COMPONENTS)
 list(PREPEND SWAMP_COMPONENTS swamp)
 
-# What a static libswamp needs of its users at link time, for CMake and for
-# pkg-config. A shared one has found it all itself.
-set(link_names "")     # for -l
-set(link_packages "")  # pkg-config's
+# The libraries that users of a static libswamp must link, for CMake and for
+# pkg-config. A shared one is already linked to them.
+set(link_names "")     # of -l
+set(link_packages "")  # of pkg-config
 get_target_property(type swamp TYPE)
 if(type STREQUAL "STATIC_LIBRARY")
   set(SWAMP_IS_STATIC TRUE)
@@ -20,8 +20,8 @@ if(type STREQUAL "STATIC_LIBRARY")
   if(SWAMP_WITH_HWLOC)
     list(APPEND link_packages hwloc)
   endif()
-  # By name (gomp), not as OpenMP::OpenMP_CXX: the user's compiler need not be
-  # ours, and a C project finds no C++ OpenMP.
+  # By name (gomp), not as OpenMP::OpenMP_CXX: the user's compiler may be another
+  # one, and a C project cannot find OpenMP for C++.
   if(SWAMP_WITH_OPENMP)
     set(link_names ${OpenMP_CXX_LIB_NAMES})
     list(REMOVE_ITEM link_names pthread)
@@ -58,7 +58,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/swampConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/swampConfig.cmake
   ${PROJECT_BINARY_DIR}/swampConfigVersion.cmake DESTINATION ${package_folder})
 
-# pcfiledir is where pkg-config found the file: the prefix follows the tree.
+# pcfiledir is the folder of the file, so the prefix is right after a move.
 set(pc_folder ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig)
 file(RELATIVE_PATH SWAMP_PC_PREFIX ${pc_folder} ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" SWAMP_PC_PREFIX "${SWAMP_PC_PREFIX}")
@@ -66,8 +66,8 @@ cmake_path(APPEND SWAMP_PC_LIBDIR "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
 cmake_path(APPEND SWAMP_PC_INCLUDEDIR "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
 set(SWAMP_PC_LIBS "")
 if(SWAMP_IS_STATIC)
-  # By name, not as Requires.private: `pkg-config --static` would also want what
-  # a static libhwloc needs, and Debian's libhwloc-dev does not bring libudev.
+  # By name, not as Requires.private: `pkg-config --static` would also require the
+  # dependencies of a static libhwloc, and Debian's libhwloc-dev lacks libudev.
   list(TRANSFORM link_packages REPLACE "^lib" "")
   list(APPEND link_names ${link_packages} ${SWAMP_CXX_RUNTIME})
   list(TRANSFORM link_names PREPEND "-l")

@@ -1,6 +1,6 @@
 # The component mpi of swamp's CMake package: swamp::mpi.
 #
-# A shared libswamp_mpi has found its MPI itself; a static one names it.
+# A shared libswamp_mpi is linked to MPI; users of a static one must link MPI.
 if(swamp_is_static)
   get_property(swamp_languages GLOBAL PROPERTY ENABLED_LANGUAGES)
   if(NOT "C" IN_LIST swamp_languages)

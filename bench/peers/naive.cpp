@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "master/cli/predict/models.h"
+#include "master/cli/predict/predict.h"
 
 namespace {
 

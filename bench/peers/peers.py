@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 OUT = ROOT / "build/peers"
 BEGIN = "<!-- made by bench/peers/run, not by hand -->"
 END = "<!-- end of what bench/peers/run made -->"
+ROWS_BEGIN = "<!-- rows: made by bench/peers/run, not by hand -->"
 MODELS = {"gpt2-small": "GPT-2 small", "bert-base": "BERT-base",
           "resnet50": "ResNet-50"}
 LISTS = {**MODELS, "10000x16": "10000 x 16", "1000x100": "1000 x 100",
@@ -278,6 +279,30 @@ def tables(results):
     return text
 
 
+def row_table(results):
+    """A Markdown table of what rows.py measures."""
+    def line(cells):
+        return "| " + " | ".join(cells) + " |\n"
+
+    measured = results["rows"]
+    facts = measured["facts"]
+    versions = ", ".join(f"{n} {v}" for n, v in facts["versions"].items())
+    text = (f"Milliseconds of {facts['clock']}, {facts['cpu']}, "
+            f"{facts['threads']} threads, {versions}, {facts['date']}; "
+            "*Megatron* is its formula in PyTorch.\n\n")
+    peers = [p for p in ("torch", "torch.compile", "Megatron", "swamp")
+             if any(p in times for times in measured["times"].values())]
+    text += line(["operator", "dtype", *peers, "torch / swamp"])
+    text += line(["---"] * 2 + ["--:"] * (len(peers) + 1))
+    for key, times in measured["times"].items():
+        name, dtype = key.split("/")
+        text += line([name, dtype,
+                      *(time_text(times[p]) if p in times else "" for p in peers),
+                      f"{times['torch'] / times['swamp']:.2f}"
+                      if "swamp" in times else ""])
+    return text
+
+
 def picture(results, out):
     """Bars: the time of a step with clipping over the roofline's, of the models."""
     import plot
@@ -316,6 +341,10 @@ def main():
     parser.add_argument("--list", action="append", choices=LISTS)
     parser.add_argument("--gradients", action="append", choices=DTYPES)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--part", choices=("steps", "rows"))
+    parser.add_argument("--row", default="", help="a part of a function's name")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--cpu-time", action="store_true")
     parser.add_argument("--readme", action="store_true")
     parser.add_argument("--quick", action="store_true",
                         help="two short lists, one round: that it runs")
@@ -324,30 +353,51 @@ def main():
     naive = None if options.quick else native.Naive(str(OUT / "libnaive.so"))
     swamp = native.Swamp(os.environ["SWAMP_PEERS_LIBRARY"])
     torch.ops.swamp.set_active(False)
-    results = {"steps": {}, "unscale": {}}
+    results = {"steps": {}, "unscale": {}, "rows": {}}
     lists = options.list or list(LISTS)
     if options.quick:
         options.rounds, options.slice, lists = 1, 0.001, ["100x16", "10x1000"]
     file = OUT / "results.json"
-    if (options.list or options.gradients) and file.exists():
-        results = json.loads(file.read_text())
-    results["facts"] = facts()
-    for name in lists:
-        measure(name, options.gradients or DTYPES, options, swamp, naive, results)
-        if not options.quick:
-            file.write_text(json.dumps(results, indent=1))
-    text = tables(results)
-    print(text)
+    if (options.list or options.gradients or options.part) and file.exists():
+        results.update(json.loads(file.read_text()))
+    if options.part != "rows":
+        results["facts"] = facts()
+        for name in lists:
+            measure(name, options.gradients or DTYPES, options, swamp, naive,
+                    results)
+            if not options.quick:
+                file.write_text(json.dumps(results, indent=1))
+    if options.part != "steps" and not options.quick:
+        before = results["rows"].get("times", {}) if options.row else {}
+        clock = "processor time" if options.cpu_time else "time"
+        results["rows"] = {"facts": {**facts(), "clock": clock},
+                           "times": {**before, **rows.measure(options)}}
+        file.write_text(json.dumps(results, indent=1))
+    text = ""
+    if results["steps"]:
+        text = tables(results)
+        print(text)
     if options.quick:
         return
-    (OUT / "table.md").write_text(text)
-    picture(results, OUT / "steps.svg")
+    row_text = row_table(results) if results["rows"] else ""
+    print(row_text)
+    (OUT / "table.md").write_text(text + "\n" + row_text)
+    if options.part != "rows":
+        picture(results, OUT / "steps.svg")
     if options.readme:
-        (ROOT / "bench/peers/steps.svg").write_bytes(
-            (OUT / "steps.svg").read_bytes())
-        page = ROOT / "bench/README.md"
-        before, rest = page.read_text().split(BEGIN)
-        page.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{rest.split(END)[1]}")
+        if options.part != "rows":
+            (ROOT / "bench/peers/steps.svg").write_bytes(
+                (OUT / "steps.svg").read_bytes())
+            replace_in_readme(BEGIN, text)
+        if options.part != "steps":
+            replace_in_readme(ROWS_BEGIN, row_text)
+
+
+def replace_in_readme(begin, text):
+    page = ROOT / "bench/README.md"
+    before, rest = page.read_text().split(begin)
+    after = rest.split(END, 1)[1]
+    page.write_text(f"{before}{begin}\n\n{text}\n{END}{after}")
 
 
 try:
@@ -357,6 +407,7 @@ except ImportError as no_torch:
     print(f"peers: {no_torch}")
     sys.exit(77)  # CTest's "skipped"
 import native  # noqa: E402
+import rows  # noqa: E402
 try:
     import deepspeed
     from deepspeed.ops.adam import DeepSpeedCPUAdam

@@ -1,4 +1,4 @@
-/* dlopen, use, dlclose, and again; with a thread that outlives the dlclose. */
+/* dlopen, use, dlclose, repeatedly, with a thread that ends after dlclose. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>

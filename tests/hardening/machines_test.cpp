@@ -1,4 +1,4 @@
-// Machines that come and go while others work.
+// Machines that are made and destroyed while others are in use.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -47,7 +47,7 @@ TEST(MachinesTest, DestroyedWhileOthersWorkOnAnother) {
         Machine& other = *shared[(t + round) % shared.size()];
         if (!unscale_is_right(other)) ++wrong;
         if (t % 2 == 0) continue;
-        // One of its own, of another LDM size, made, used and destroyed.
+        // Makes, uses and destroys one with another LDM size.
         const auto own =
             make(info.backends[(t + round) % info.backends.size()],
                  info.transfers[round % info.transfers.size()], 1 + round);
@@ -59,7 +59,7 @@ TEST(MachinesTest, DestroyedWhileOthersWorkOnAnother) {
   EXPECT_EQ(wrong, 0);
 }
 
-// A thread's memory outlives the machine it was used on.
+// A thread's memory is still valid after its machine was destroyed.
 TEST(MachinesTest, OneThreadManyMachines) {
   for (int round = 0; round < 50; ++round) {
     MachineConfig config;

@@ -1,5 +1,5 @@
-// What a process may do around its calls of swamp; one case a run, named by the
-// argument. Ends with 0 when all went well.
+// Processes with unusual signals, keys, forks, cancellation and destructors;
+// the argument names the case. Exits with 0 if all is well.
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -49,8 +49,8 @@ swamp::MachineConfig config(const char* backend, const char* transfer) {
   return out;
 }
 
-// Late calls swamp when it is destroyed, which is after swamp's own memory of
-// the thread is gone.
+// Late calls swamp in its destructor, after swamp's own memory of the thread
+// was freed.
 struct Late {
   bool active = false;
   ~Late() {
@@ -73,8 +73,8 @@ int late_destructors() {
   return unscale_is_right(nullptr) ? 0 : 1;
 }
 
-// A signal that every thread of the program blocks must wait for sigwait(), not
-// land on a slave's thread.
+// A signal that every thread of the program blocks must wait for sigwait() and
+// not be delivered to a slave's thread.
 int signals() {
   swamp::Machine machine(config("threads", "view"));
   sigset_t set;
@@ -89,7 +89,7 @@ int signals() {
              : 1;
 }
 
-// A page that is not there yet, as of a memory that is filled at its first use.
+// A page that a handler maps at its first access.
 struct LazyPage {
   std::byte* page;
   std::size_t bytes;
@@ -123,10 +123,10 @@ bool blocks_faults() {
       if ((std::stoull(line.substr(7), nullptr, 16) & faults) != 0) return true;
     }
   }
-  return threads < 2;  // the slaves' are missing
+  return threads < 2;  // there are no slaves' threads
 }
 
-// A handler of the program must see the faults of slaves.
+// The program's handler must be called for faults of slaves.
 int faults() {
   swamp::Machine machine(config("threads", "view"));
   if (!unscale_is_right(&machine) || blocks_faults()) return 1;
@@ -181,7 +181,7 @@ int keys() {
 }
 
 // A child that is forked while another thread makes the default machine must
-// find no lock held.
+// not inherit a locked mutex.
 int fork_while_made() {
   for (int delay = 0; delay < 4000; delay += 400) {
     const pid_t round = fork();  // a process without a default machine

@@ -1,8 +1,8 @@
 #ifndef SWAMP_TESTS_SUPPORT_COMMUNICATOR_CONTRACT_H_
 #define SWAMP_TESTS_SUPPORT_COMMUNICATOR_CONTRACT_H_
 
-// What every communicator keeps, whatever carries its bytes: each function is
-// run by all ranks at once. Expected values are computed here, serially, in the
+// The contract of every communicator: each function is called by all ranks at
+// once. Expected values are computed here, serially, in the
 // order of the ranks.
 #include <gtest/gtest.h>
 
@@ -68,7 +68,7 @@ void check_exchange(Communicator& ranks, Bytes bytes) {
 }
 
 inline void check_exchanges(Communicator& ranks) {
-  // Around what a backend sends at once, and nothing at all.
+  // Sizes around those of a backend's messages, and 0.
   for (const std::size_t bytes :
        {std::size_t{0}, std::size_t{1}, std::size_t{39}, std::size_t{40},
         std::size_t{41}, std::size_t{64}, std::size_t{4096},
@@ -90,7 +90,7 @@ inline void check_max(Communicator& ranks) {
   EXPECT_EQ(ranks.max(-1.0f - mine), -1.0f);
   const float inf = std::numeric_limits<float>::infinity();
   EXPECT_EQ(ranks.max(-inf), -inf);
-  // An inf or nan of any one rank, and of either sign, is what all get.
+  // All ranks get the inf or nan of any rank, of either sign.
   for (int at = 0; at < ranks.size(); ++at) {
     const bool here = ranks.rank() == at;
     EXPECT_EQ(ranks.max(here ? 1.0f : 0.0f), 1.0f);
@@ -104,7 +104,7 @@ inline void check_max(Communicator& ranks) {
   }
 }
 
-// Values of which a sum in another order has other bits.
+// Values whose sum in another order has other bits.
 inline double summand(std::size_t rank) {
   const double values[] = {1e16, 1.0, -1e16, 1.0, 3.0, 0.1, 1e-20, -7.0};
   return values[rank % 8];
@@ -142,7 +142,7 @@ inline void check_gather(Communicator& ranks) {
   }
 }
 
-// Pieces of different length, also 0, and in their place already.
+// Pieces of different length, also 0, and some already in place.
 inline void check_gather_varied(Communicator& ranks) {
   std::vector<std::size_t> bytes;
   std::vector<unsigned char> expected;
@@ -167,7 +167,7 @@ inline void check_gather_varied(Communicator& ranks) {
   EXPECT_TRUE(in_place == expected);
 }
 
-// Element `i` of the array of rank `rank`: no order of summation but one gives
+// Element `i` of the array of rank `rank`: only one order of summation gives
 // the same bits.
 inline float element(std::size_t rank, std::size_t i) {
   Random random(rank * 0x10000000 + i);

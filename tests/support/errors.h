@@ -1,4 +1,4 @@
-// The one way in which tests expect an error.
+// How tests expect an error.
 #ifndef SWAMP_TESTS_SUPPORT_ERRORS_H_
 #define SWAMP_TESTS_SUPPORT_ERRORS_H_
 

@@ -25,9 +25,9 @@ inline constexpr FloatEnvironment kFloatEnvironments[] = {
     {"flush, down", kFlush | 0x2000},
     {"flush, up", kFlush | 0x4000}};
 
-// MxcsrScope computes under another MXCSR and restores the old one. Only calls
-// of functions in other files may stand in it: the compiler does not know that
-// arithmetic depends on it.
+// MxcsrScope computes under another MXCSR and restores the old one. Use
+// only calls of functions in other files inside it, because the compiler may
+// move arithmetic out of it.
 class MxcsrScope {
  public:
   explicit MxcsrScope(unsigned added) : old_(_mm_getcsr()) {

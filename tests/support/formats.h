@@ -2,9 +2,13 @@
 #ifndef SWAMP_TESTS_SUPPORT_FORMATS_H_
 #define SWAMP_TESTS_SUPPORT_FORMATS_H_
 
+#include <gtest/gtest.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <ios>
+#include <sstream>
 #include <vector>
 
 #include "swamp/float_formats.h"
@@ -78,8 +82,8 @@ inline void store_bits(const Format& format, void* data, std::size_t index,
   }
 }
 
-// special_bits() is zero, the edges of the subnormal, normal and non-finite
-// ranges, and values next to them, with both signs.
+// special_bits() returns zero, the edges of the subnormal, normal and
+// non-finite ranges, and values next to them, with both signs.
 inline std::vector<std::uint64_t> special_bits(const Format& format) {
   const std::uint64_t step = format.mantissa() + 1;
   const std::uint64_t exponent = format.exponent();
@@ -101,6 +105,38 @@ inline std::vector<std::uint64_t> special_bits(const Format& format) {
     }
   }
   return all;
+}
+
+// same_elements() compares bits; if the payload of a nan is not promised, any
+// nan equals any other.
+inline testing::AssertionResult same_elements(const Format& format,
+                                              const void* actual,
+                                              const void* expected,
+                                              std::size_t count,
+                                              bool nan_payload) {
+  if (count == 0 || std::memcmp(actual, expected, count * format.bytes) == 0) {
+    return testing::AssertionSuccess();
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t a = load_bits(format, actual, i);
+    const std::uint64_t e = load_bits(format, expected, i);
+    if (a == e) continue;
+    if (!nan_payload && format.is_nan(a) && format.is_nan(e)) continue;
+    // AssertionFailure() formats each value alone and forgets std::hex.
+    std::ostringstream text;
+    text << format.name << " element " << i << " of " << count << ": 0x"
+         << std::hex << a << ", expected 0x" << e;
+    return testing::AssertionFailure() << text.str();
+  }
+  return testing::AssertionSuccess();
+}
+
+inline testing::AssertionResult same_elements(const Format& format,
+                                              const void* actual,
+                                              const void* expected,
+                                              std::size_t count) {
+  return same_elements(format, actual, expected, count,
+                       has_nan_payload(format));
 }
 
 }  // namespace swamp::test

@@ -10,8 +10,8 @@
 
 namespace swamp::test {
 
-// GuardedPages is memory between two pages that cannot be touched: one access
-// outside of it ends the process.
+// GuardedPages is memory between two protected pages: an access outside of it
+// ends the process.
 class GuardedPages {
  public:
   explicit GuardedPages(std::size_t bytes)

@@ -15,8 +15,8 @@
 
 namespace swamp::test {
 
-// Meeting is a barrier for threads that breaks when one of them leaves: the
-// others get an Error, as from MPI, and do not wait for ever.
+// Meeting is a barrier for threads. If one of them leaves, the others get an
+// Error, as from MPI, and do not wait forever.
 class Meeting {
  public:
   explicit Meeting(std::size_t count) : count_(count) {}
@@ -85,7 +85,7 @@ class ThreadCommunicator final : public Communicator {
         std::memcpy(receive[r].data, piece.data, piece.bytes);
       }
     }
-    // What was sent must stay until everyone has read it.
+    // Sent data must stay until every rank has read it.
     ranks_.meeting.meet();
     if (!mismatch.empty()) throw Error(SWAMP_INVALID_ARGUMENT, mismatch);
   }
@@ -94,9 +94,9 @@ class ThreadCommunicator final : public Communicator {
   int rank_;
 };
 
-// run_ranks() runs `body` as that many ranks, one a thread, and rethrows what
-// the lowest of those that failed has thrown. A rank that returns while others
-// wait for it is an Error for them.
+// run_ranks() runs `body` as that many ranks, one per thread, and rethrows the
+// exception of the lowest rank that failed. If a rank returns while others wait
+// for it, they get an Error.
 inline void run_ranks(int count,
                       const std::function<void(Communicator&)>& body) {
   ThreadRanks ranks(static_cast<std::size_t>(count));

@@ -1,0 +1,298 @@
+"""Measures swamp's row operators and 16-bit products beside PyTorch: see run."""
+import math
+import time
+
+import torch
+import torch.nn.functional as F
+
+import swamp_torch
+from swamp_torch import functional
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+HEADS, QUERIES = 24, 1024
+TOKENS, CLASSES = 1024, 50304
+WIDTH, HIDDEN = 768, 3072
+NORM_ROWS, NORM_WIDTH = 8192, 1024
+SCALE = 1 / math.sqrt(96)
+SLOW = 2000  # milliseconds
+
+
+def name_of(dtype):
+    return str(dtype).split(".")[1]
+
+
+def randn(*shape, dtype):
+    return torch.randn(*shape).to(dtype)
+
+
+def forward_and_backward(function, inputs, gradient):
+    """Two calls: the forward pass without autograd, and the gradients of inputs."""
+    result = function()
+
+    def forward():
+        with torch.no_grad():
+            function()
+
+    def backward():
+        torch.autograd.grad(result, inputs, gradient, retain_graph=True)
+    return forward, backward
+
+
+def both(function, inputs, gradient):
+    def call():
+        torch.autograd.grad(function(), inputs, gradient)
+    return call
+
+
+# Each of the following returns {row: {peer: call}} for a dtype.
+
+def linear(dtype):
+    x = randn(TOKENS, WIDTH, dtype=dtype).requires_grad_()
+    weight = (randn(HIDDEN, WIDTH, dtype=dtype) * 0.02).requires_grad_()
+    gradient = randn(TOKENS, HIDDEN, dtype=dtype)
+    call = both(lambda: F.linear(x, weight), (x, weight), gradient)
+    rows = {"torch": call}
+    if dtype != torch.float32:
+        rows["swamp"] = with_half_precision(call)
+    return {"Linear 768 -> 3072, 1024 tokens, forward + backward": rows}
+
+
+def causal_softmax(dtype):
+    x = randn(HEADS, QUERIES, QUERIES, dtype=dtype).requires_grad_()
+    gradient = randn(HEADS, QUERIES, QUERIES, dtype=dtype)
+    mask = torch.ones(QUERIES, QUERIES, dtype=torch.bool).triu(1)
+
+    def megatron():
+        """What FusedScaleMaskSoftmax does without apex."""
+        scores = (x.float() * SCALE).masked_fill(mask, -10000.0)
+        return torch.softmax(scores, -1).to(dtype)
+
+    def swamp():
+        return functional.scaled_upper_triang_masked_softmax(x, SCALE)
+    return pair("scale + causal mask + softmax [24, 1024, 1024]",
+                megatron, swamp, (x,), gradient)
+
+
+def plain_softmax(dtype):
+    x = randn(HEADS, QUERIES, QUERIES, dtype=dtype).requires_grad_()
+    gradient = randn(HEADS, QUERIES, QUERIES, dtype=dtype)
+    return pair("softmax [24, 1024, 1024]", lambda: torch.softmax(x, -1),
+                lambda: functional.scaled_softmax(x), (x,), gradient)
+
+
+def cross_entropy(dtype):
+    logits = randn(TOKENS, CLASSES, dtype=dtype).requires_grad_()
+    targets = torch.randint(0, CLASSES, (TOKENS,))
+    one = torch.ones(())
+
+    def autocast():
+        if dtype == torch.float32:
+            return F.cross_entropy(logits, targets)
+        with torch.autocast("cpu", dtype=dtype):
+            return F.cross_entropy(logits, targets)
+
+    def swamp():
+        return functional.cross_entropy(logits, targets)
+    return {f"cross entropy [{TOKENS}, {CLASSES}], forward + backward": {
+        "torch": both(autocast, (logits,), one),
+        "Megatron": both(lambda: MegatronCrossEntropy.apply(
+            logits.float(), targets).mean(), (logits,), one),
+        "swamp": both(swamp, (logits,), one)}}
+
+
+class MegatronCrossEntropy(torch.autograd.Function):
+    """The steps of Megatron-LM's vocab-parallel cross entropy, on one rank."""
+
+    @staticmethod
+    def forward(ctx, logits, targets):
+        shifted = logits - logits.max(-1).values.unsqueeze(-1)
+        rows = torch.arange(targets.numel())
+        predicted = shifted[rows, targets].clone()
+        probabilities = torch.exp(shifted, out=shifted)
+        total = probabilities.sum(-1)
+        probabilities.div_(total.unsqueeze(-1))
+        ctx.save_for_backward(probabilities, rows, targets)
+        return total.log() - predicted
+
+    @staticmethod
+    def backward(ctx, gradient):
+        probabilities, rows, targets = ctx.saved_tensors
+        probabilities[rows, targets] -= 1
+        probabilities.mul_(gradient.unsqueeze(-1))
+        return probabilities, None
+
+
+def layer_norm(dtype):
+    x, weight, bias, gradient = norm_inputs(dtype)
+    shape = (NORM_WIDTH,)
+    return pair("LayerNorm [8192, 1024]",
+                lambda: F.layer_norm(x, shape, weight, bias),
+                lambda: functional.layer_norm(x, shape, weight, bias),
+                (x, weight, bias), gradient)
+
+
+def rms_norm(dtype):
+    x, weight, _, gradient = norm_inputs(dtype)
+    shape = (NORM_WIDTH,)
+    return pair("RMSNorm [8192, 1024]", lambda: F.rms_norm(x, shape, weight),
+                lambda: functional.rms_norm(x, shape, weight),
+                (x, weight), gradient)
+
+
+def norm_inputs(dtype):
+    x = randn(NORM_ROWS, NORM_WIDTH, dtype=dtype).requires_grad_()
+    weight = torch.ones(NORM_WIDTH, dtype=dtype).requires_grad_()
+    bias = torch.zeros(NORM_WIDTH, dtype=dtype).requires_grad_()
+    return x, weight, bias, randn(NORM_ROWS, NORM_WIDTH, dtype=dtype)
+
+
+def residual_add(dtype):
+    residual = torch.randn(NORM_ROWS, NORM_WIDTH)
+    x = randn(NORM_ROWS, NORM_WIDTH, dtype=dtype)
+    bias = torch.randn(NORM_WIDTH).to(dtype)
+    return {"float32 residual += x + bias [8192, 1024]": {
+        "torch": lambda: residual.add_(x + bias),
+        "swamp": lambda: functional.residual_add(residual, x, bias,
+                                                 inplace=True)}}
+
+
+def pair(name, torch_function, swamp_function, inputs, gradient):
+    """The rows of a forward and a backward pass. torch.compile has both."""
+    rows = {f"{name}, {which}": {} for which in ("forward", "backward")}
+    functions = {"torch": torch_function, "swamp": swamp_function}
+    if compiled:
+        functions["torch.compile"] = torch.compile(torch_function)
+    for peer, function in functions.items():
+        calls = forward_and_backward(function, inputs, gradient)
+        for row, call in zip(rows.values(), calls):
+            row[peer] = call
+    return rows
+
+
+compiled = False
+clock = time.perf_counter
+
+
+def cpu_clock():
+    """The processor time of a thread, on average: for a busy machine."""
+    return time.process_time() / torch.get_num_threads()
+
+
+OPERATORS = (linear, causal_softmax, plain_softmax, cross_entropy, layer_norm,
+             rms_norm, residual_add)
+
+
+def with_half_precision(call):
+    """PyTorch's 16-bit operators are swamp's during the call."""
+    def active():
+        call()
+    active.half_precision = True
+    return active
+
+
+class Gpt(torch.nn.Module):
+    """GPT-2's layers; 30 million parameters."""
+
+    def __init__(self, width=384, layers=6, heads=6, context=256):
+        super().__init__()
+        self.heads = heads
+        self.tokens = torch.nn.Embedding(CLASSES, width)
+        self.places = torch.nn.Embedding(context, width)
+        self.layers = torch.nn.ModuleList()
+        for _ in range(layers):
+            self.layers.append(torch.nn.ModuleDict({
+                "norm1": torch.nn.LayerNorm(width),
+                "qkv": torch.nn.Linear(width, 3 * width),
+                "out": torch.nn.Linear(width, width),
+                "norm2": torch.nn.LayerNorm(width),
+                "up": torch.nn.Linear(width, 4 * width),
+                "down": torch.nn.Linear(4 * width, width)}))
+        self.norm = torch.nn.LayerNorm(width)
+        for parameter in self.parameters():
+            if parameter.dim() == 2:
+                torch.nn.init.normal_(parameter, std=0.02)
+
+    def forward(self, ids):
+        h = self.tokens(ids) + self.places.weight[:ids.size(1)]
+        for layer in self.layers:
+            q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+                       for part in layer["qkv"](layer["norm1"](h)).chunk(3, -1))
+            attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            h = h + layer["out"](attended.transpose(1, 2).flatten(2))
+            h = h + layer["down"](F.gelu(layer["up"](layer["norm2"](h))))
+        return F.linear(self.norm(h), self.tokens.weight)
+
+
+def gpt(dtype):
+    """One iteration under autocast: loss, gradients, clipping, AdamW."""
+    torch.manual_seed(1)
+    model = Gpt()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+    scaler = torch.amp.GradScaler("cpu", enabled=dtype == torch.float16)
+    ids = torch.randint(0, CLASSES, (2, 257))
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=dtype,
+                            enabled=dtype != torch.float32):
+            logits = model(ids[:, :-1])
+            loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+    rows = {"torch": step}
+    if dtype != torch.float32:
+        rows["swamp"] = with_half_precision(step)
+    return {"GPT of 30 million parameters, autocast, one iteration": rows}
+
+
+def least(cases, rounds, seconds):
+    """Milliseconds of each case: the fastest call, in turns; a slow case is
+    called once only."""
+    best = dict.fromkeys(cases, math.inf)
+    for turn in range(rounds):
+        for name, call in cases.items():
+            if turn > 0 and best[name] > SLOW:
+                continue
+            half = getattr(call, "half_precision", False)
+            if half:
+                swamp_torch.enable(half_precision=True)
+            try:
+                end = time.perf_counter() + seconds
+                first = True
+                while first or time.perf_counter() < end:
+                    begin = clock()
+                    call()
+                    time_now = (clock() - begin) * 1e3
+                    if first and time_now < SLOW:
+                        end = time.perf_counter() + seconds
+                    best[name] = min(best[name], time_now)
+                    first = False
+            finally:
+                if half:
+                    swamp_torch.disable()
+            time.sleep(0.02)  # idle threads of OpenMP spin for a while
+    return best
+
+
+def measure(options):
+    """{"row/dtype": {peer: milliseconds}}"""
+    global compiled, clock
+    compiled = options.compile
+    if options.cpu_time:
+        clock = cpu_clock
+    results = {}
+    for make in (*OPERATORS, gpt):
+        if options.row not in make.__name__:
+            continue
+        for dtype in DTYPES:
+            torch.manual_seed(1)
+            for row, cases in make(dtype).items():
+                times = least(cases, options.rounds, options.slice)
+                results[f"{row}/{name_of(dtype)}"] = times
+                print(f"{row}, {name_of(dtype)}:", ", ".join(
+                    f"{peer} {time:.2f}" for peer, time in times.items()),
+                    flush=True)
+    return results
