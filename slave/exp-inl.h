@@ -37,7 +37,7 @@ HWY_INLINE void exp_each(DF df, hn::Vec<DF>* values,
       hn::Add(hn::Mul(t[k], hn::Set(df, kLog2E)), round)...};
   const V n[] = {hn::Sub(rounded[k], round)...};
   V r[] = {hn::Sub(t[k], hn::Mul(n[k], hn::Set(df, kLn2High)))...};
-  ((r[k] = hn::Sub(r[k], hn::Mul(n[k], hn::Set(df, kLn2Low)))), ...);
+  ((r[k] = hn::Add(r[k], hn::Mul(n[k], hn::Set(df, kMinusLn2Low)))), ...);
   V q[] = {hn::Add(hn::Mul(hn::Set(df, kC6), r[k]), hn::Set(df, kC5))...};
   ((q[k] = hn::Add(hn::Mul(q[k], r[k]), hn::Set(df, kC4))), ...);
   ((q[k] = hn::Add(hn::Mul(q[k], r[k]), hn::Set(df, kC3))), ...);

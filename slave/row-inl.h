@@ -111,6 +111,9 @@ struct Chains {
     for (std::size_t i = kLanes; i < kChains; i += kLanes) {
       m = hn::Max(m, hn::Load(df, chain[0] + i));
     }
+    // EMU128's MaxOfLanes() starts from the lowest finite number.
+    const float lowest = -std::numeric_limits<float>::infinity();
+    if (hn::AllTrue(df, hn::Eq(m, hn::Set(df, lowest)))) return lowest;
     return hn::GetLane(hn::MaxOfLanes(df, m));
   }
 };

@@ -31,7 +31,7 @@ inline constexpr float kLog2E = 0x1.715476p0f;
 // the exponent of 2^n.
 inline constexpr float kRound = 12583039.0f;  // 1.5 * 2^23 + 127
 inline constexpr float kLn2High = 0x1.63p-1f;
-inline constexpr float kLn2Low = -0x1.bd0106p-13f;
+inline constexpr float kMinusLn2Low = 0x1.bd0106p-13f;
 inline constexpr float kC2 = 0x1.fffffcp-2f;
 inline constexpr float kC3 = 0x1.555492p-3f;
 inline constexpr float kC4 = 0x1.5558f2p-5f;
@@ -46,7 +46,7 @@ inline float exp_nonpositive(float t) noexcept {
   const float rounded = t * kLog2E + kRound;
   const float power = float_from_bits(float_to_bits(rounded) << 23);
   const float n = rounded - kRound;
-  const float r = (t - n * kLn2High) - n * kLn2Low;
+  const float r = (t - n * kLn2High) + n * kMinusLn2Low;
   float q = kC6 * r + kC5;
   q = q * r + kC4;
   q = q * r + kC3;
