@@ -73,6 +73,7 @@ struct Plain {
     copy_tail(data + i, count, copy.data);
     return {copy.data};
   }
+  HWY_INLINE Plain from(std::size_t i) const { return {data + i}; }
 };
 
 // Chains accumulates a chunk: by sums, or by maxima.
@@ -105,6 +106,7 @@ struct Chains {
     return c[0];
   }
 
+  // max() is the largest chain, never -0.
   HWY_NOINLINE float max() const {
     const DF df;
     auto m = hn::Load(df, chain[0]);
@@ -114,7 +116,8 @@ struct Chains {
     // EMU128's MaxOfLanes() starts from the lowest finite number.
     const float lowest = -std::numeric_limits<float>::infinity();
     if (hn::AllTrue(df, hn::Eq(m, hn::Set(df, lowest)))) return lowest;
-    return hn::GetLane(hn::MaxOfLanes(df, m));
+    const float max = hn::GetLane(hn::MaxOfLanes(df, m));
+    return max == 0 ? 0 : max;
   }
 };
 
@@ -239,13 +242,12 @@ struct Largest {
   }
 };
 
-// largest() is the largest element, never -0; undefined if one is nan.
+// largest() is the largest element; undefined if one is nan.
 template <class Source>
 HWY_INLINE float largest(const Source& source, std::size_t count) {
   Chains<1> maxima(-std::numeric_limits<float>::infinity());
   accumulate<Largest>(source, count, maxima);
-  const float max = maxima.max();
-  return max == 0 ? 0 : max;
+  return maxima.max();
 }
 
 template <class Source, bool kTail>

@@ -90,13 +90,13 @@ struct Pair {
 
 // ---- Bodies
 
-// ExpSumStore also stores the exponentials of whole blocks.
+// ExpSumStore also stores the exponentials.
 template <class Source, bool kTail>
 struct ExpSumStore {
   Source source;
   VF shift;
   const std::uint8_t* next;
-  float* scratch;
+  float* exps;
 
   HWY_INLINE VF argument(std::size_t i) const {
     return hn::Sub(source(i), shift);
@@ -105,7 +105,7 @@ struct ExpSumStore {
     if (next != nullptr) {
       hwy::Prefetch(next + i * sizeof(typename Source::Element));
     }
-    if (!kTail) hn::StoreU(e, DF(), scratch + i);
+    hn::StoreU(e, DF(), exps + i);
     sum = hn::Add(sum, e);
   }
   HWY_INLINE void operator()(std::size_t i, VF& sum) const {
@@ -158,78 +158,176 @@ struct Backward {
   }
 };
 
+// ---- The last block of a row
+
+// Block is the last columns of a row, fewer than a block has, with padding
+// after them, so that they are computed like the other blocks.
+struct Block {
+  HWY_ALIGN float value[kChains];
+
+  Plain<Float32> source() const { return {value}; }
+};
+
+// pad() fills a block with `count` columns of `source` from column `at`, and
+// with `padding`. The memory of the row ends at column `end`.
+template <class Source>
+HWY_INLINE void pad(const Source& source, std::size_t at, std::size_t count,
+                    std::size_t end, float padding, Block& block) {
+  const DF df;
+  typename Source::Copy copy;
+  const Source tail =
+      at + kChains <= end ? source.from(at) : source.tail(at, count, copy);
+  for (std::size_t k = 0; k < kChains; k += kLanes) {
+    VF value = hn::Set(df, padding);
+    if (k < count) {
+      value = hn::IfThenElse(hn::FirstN(df, count - k), tail(k), value);
+    }
+    hn::Store(value, df, block.value + k);
+  }
+}
+
+// store_last() stores body(k) for `count` columns, fewer than a block has. If
+// `room` columns of output are a block or more, those after `count` become 0.
+// Returns how many columns it stored.
+template <class Format, bool kNumber, class Body>
+HWY_INLINE std::size_t store_last(const Body& body, std::size_t count,
+                                  std::size_t room,
+                                  typename Format::Element* out, bool stream) {
+  const DF df;
+  typename Format::Element results[kChains];
+  const bool fits = room >= kChains;
+  auto* to = fits ? out : results;
+  const bool lines =
+      kHasNonTemporalStores && fits && stream && is_lines(out, kChains);
+  for (std::size_t k = 0; k < kChains; k += kLanes) {
+    VF value = hn::Zero(df);
+    if (k < count) {
+      value = hn::IfThenElseZero(hn::FirstN(df, count - k), body(k));
+    }
+    if (lines) {
+      stream_vector<Format, kNumber>(value, to + k);
+    } else {
+      store_vector<Format, kNumber>(value, to + k);
+    }
+  }
+  if (fits) return kChains;
+  std::memcpy(out, results, count * sizeof *out);
+  return count;
+}
+
+// zero_columns() sets `count` columns to 0.
+template <class Element>
+HWY_INLINE void zero_columns(Element* out, std::size_t count, bool stream) {
+  const hn::ScalableTag<std::uint8_t> d;
+  auto* bytes = reinterpret_cast<std::uint8_t*>(out);
+  const std::size_t byte_count = count * sizeof(Element);
+  if (kHasNonTemporalStores && stream && is_lines(out, count)) {
+    for (std::size_t i = 0; i < byte_count; i += hn::MaxLanes(d)) {
+      hn::Stream(hn::Zero(d), d, bytes + i);
+    }
+  } else {
+    std::memset(bytes, 0, byte_count);
+  }
+}
+
 // ---- One chunk
 
-// chunk_of() is the SoftmaxChunk of `count` columns. The exponentials of whole
-// blocks go to `scratch` if it is not null.
+// chunk_of() is the SoftmaxChunk of `count` columns of a row that ends at
+// column `end`. The exponentials of whole blocks go to `exps` if it is not
+// null, those of the others to `last`.
 template <class Source>
 HWY_NOINLINE SoftmaxChunk chunk_of(const Source& source, std::size_t count,
-                                   float* scratch, const void* next_row) {
-  const float max = largest(source, count);
+                                   std::size_t end, float* exps, Block& last,
+                                   const void* next_row) {
+  constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
+  const std::size_t whole = count / kChains * kChains;
+  Chains<1> maxima(kMinusInf);
+  accumulate<Largest>(source, whole, maxima);
+  if (whole != count) {
+    pad(source, whole, count - whole, end, kMinusInf, last);
+    accumulate<Largest>(last.source(), kChains, maxima);
+  }
+  const float max = maxima.max();
   const auto shift = hn::Set(DF(), chunk_shift(max));
   const auto* next = static_cast<const std::uint8_t*>(next_row);
   Chains<1> sums(0.0f);
-  if (scratch != nullptr) {
-    accumulate<ExpSumStore>(source, count, sums, shift, next, scratch);
+  if (exps != nullptr) {
+    accumulate<ExpSumStore>(source, whole, sums, shift, next, exps);
   } else {
-    accumulate<ExpSum>(source, count, sums, shift, next);
+    accumulate<ExpSum>(source, whole, sums, shift, next);
+  }
+  if (whole != count) {
+    const std::uint8_t* none = nullptr;
+    float* const last_exps = last.value;
+    accumulate<ExpSumStore>(last.source(), kChains, sums, shift, none,
+                            last_exps);
   }
   const float sum = sums.sum(0);
   return {sum == sum ? max : sum, sum};
 }
 
-// map_chunk() writes y. The exponentials of whole blocks are in `scratch` if it
-// is not null; it may be y.
+// map_blocks() writes the whole blocks of y. Their exponentials are in `exps`
+// if it is not null; it may be y.
 template <class Format, class Source>
-HWY_NOINLINE void map_chunk(const Source& source, std::size_t count,
-                            const SoftmaxFactor& number, const float* scratch,
-                            typename Format::Element* y, bool stream) {
+HWY_NOINLINE void map_blocks(const Source& source, std::size_t count,
+                             const SoftmaxFactor& number, const float* exps,
+                             typename Format::Element* y, bool stream) {
   const DF df;
-  const auto shift = hn::Set(df, number.shift);
   const auto factor = hn::Set(df, number.factor);
-  std::size_t whole = 0;
-  if (scratch != nullptr) {
-    whole = count / kChains * kChains;
-    map<Format, true, Times>(Plain<Float32>{scratch}, whole, y, stream, factor);
-  }
-  if (whole != count) {
-    map<Format, true, ExpMap>(source.from(whole), count - whole, y + whole,
-                              stream, shift, factor);
+  if (exps != nullptr) {
+    map<Format, true, Times>(Plain<Float32>{exps}, count, y, stream, factor);
+  } else {
+    map<Format, true, ExpMap>(source, count, y, stream,
+                              hn::Set(df, number.shift), factor);
   }
 }
 
 // ---- Rows
 
+// softmax_row() writes a row of y: its first `count` columns, and 0 after them.
 template <class Format, class Source>
 HWY_INLINE void softmax_row(const SoftmaxArgs& args, const Source& source,
                             std::size_t count, typename Format::Element* y,
                             float* scratch, const Tile& tile,
                             const typename Source::Element* next_row) {
   constexpr bool kInOutput = std::is_same<Format, Float32>::value;
+  const bool stream = tile.non_temporal && !kInOutput;
   SoftmaxChunk chunks[kMaxRowChunks];
+  Block last;
   const std::size_t chunk_count = (count + kChunkColumns - 1) / kChunkColumns;
   // The exponentials of a float32 row fit into its output.
-  const auto scratch_of = [&](std::size_t at) -> float* {
+  const auto exps_of = [&](std::size_t at) -> float* {
     if constexpr (kInOutput) return y + at;
     return chunk_count == 1 ? scratch : nullptr;
   };
   for (std::size_t c = 0; c < chunk_count; ++c) {
     const std::size_t at = c * kChunkColumns;
-    chunks[c] =
-        chunk_of(source.from(at), std::min(kChunkColumns, count - at),
-                 scratch_of(at), next_row == nullptr ? nullptr : next_row + at);
+    chunks[c] = chunk_of(source.from(at), std::min(kChunkColumns, count - at),
+                         args.columns - at, exps_of(at), last,
+                         next_row == nullptr ? nullptr : next_row + at);
   }
   const SoftmaxTotal total = combine_chunks(chunks, chunk_count);
+  std::size_t written = count;
   if (HWY_UNLIKELY(total.sum != total.sum)) {
     fill_nan<Format>(y, count);
-    return;
+  } else {
+    const std::size_t whole = count / kChains * kChains;
+    SoftmaxFactor factor = {};
+    for (std::size_t c = 0; c < chunk_count; ++c) {
+      const std::size_t at = c * kChunkColumns;
+      factor = softmax_factor(args, chunks[c].max, total);
+      map_blocks<Format>(source.from(at), std::min(kChunkColumns, whole - at),
+                         factor, exps_of(at), y + at, stream);
+    }
+    if (whole != count) {
+      const Times<Plain<Float32>> body{last.source(),
+                                       hn::Set(DF(), factor.factor)};
+      written = whole + store_last<Format, true>(body, count - whole,
+                                                 args.columns - whole,
+                                                 y + whole, stream);
+    }
   }
-  for (std::size_t c = 0; c < chunk_count; ++c) {
-    const std::size_t at = c * kChunkColumns;
-    map_chunk<Format>(source.from(at), std::min(kChunkColumns, count - at),
-                      softmax_factor(args, chunks[c].max, total),
-                      scratch_of(at), y + at, tile.non_temporal && !kInOutput);
-  }
+  zero_columns(y + written, args.columns - written, stream);
 }
 
 template <class Format>
@@ -279,9 +377,6 @@ HWY_INLINE void softmax(const void* arguments, const Tile& tile, Result&) {
       softmax_row<Format>(args, source_of<Format>(scale, x), count, y, scratch,
                           tile, next);
     }
-    if (count != columns) {
-      std::memset(y + count, 0, (columns - count) * sizeof(Element));
-    }
     x += columns;
     y += columns;
   }
@@ -303,16 +398,17 @@ HWY_INLINE void softmax_sum(const void* arguments, const Tile& tile, Result&) {
   const std::size_t valid = valid_columns(tile, kMask ? 2 : 1);
   const VF scale = scale_of<Format>(args);
   auto* chunk = partial_result<SoftmaxChunk>(tile);
+  Block last;
   for (std::size_t at = 0; at < tile.count; at += kChunkColumns, ++chunk) {
     const std::size_t part =
         at < valid ? std::min(kChunkColumns, valid - at) : 0;
     if constexpr (kMask) {
       const auto* mask = operand<const std::uint8_t>(tile, 1);
       *chunk = chunk_of(source_of<Format>(scale, x + at, mask + at), part,
-                        nullptr, nullptr);
+                        tile.count - at, nullptr, last, nullptr);
     } else {
-      *chunk =
-          chunk_of(source_of<Format>(scale, x + at), part, nullptr, nullptr);
+      *chunk = chunk_of(source_of<Format>(scale, x + at), part, tile.count - at,
+                        nullptr, last, nullptr);
     }
   }
 }
@@ -332,11 +428,11 @@ HWY_INLINE void softmax_map(const void* arguments, const Tile& tile, Result&) {
       fill_nan<Format>(y + at, part);
     } else if constexpr (kMask) {
       const auto* mask = operand<const std::uint8_t>(tile, 1);
-      map_chunk<Format>(source_of<Format>(scale, x + at, mask + at), part,
-                        *factor, nullptr, y + at, tile.non_temporal);
+      map_blocks<Format>(source_of<Format>(scale, x + at, mask + at), part,
+                         *factor, nullptr, y + at, tile.non_temporal);
     } else {
-      map_chunk<Format>(source_of<Format>(scale, x + at), part, *factor,
-                        nullptr, y + at, tile.non_temporal);
+      map_blocks<Format>(source_of<Format>(scale, x + at), part, *factor,
+                         nullptr, y + at, tile.non_temporal);
     }
   }
   if (valid != tile.count) {
@@ -348,19 +444,47 @@ HWY_INLINE void softmax_map(const void* arguments, const Tile& tile, Result&) {
 // ---- Backward
 
 template <class Format>
-HWY_NOINLINE float product_sum(const Pair<Format>& source, std::size_t count) {
-  Chains<1> sums(0.0f);
-  accumulate<ProductSum>(source, count, sums);
-  return sums.sum(0);
-}
-
-template <class Format>
 HWY_NOINLINE void backward_piece(const Pair<Format>& source, std::size_t count,
                                  float scale, float dot,
                                  typename Format::Element* dx) {
   const DF df;
   map<Format, false, Backward>(source, count, dx, false, hn::Set(df, scale),
                                hn::Set(df, dot));
+}
+
+// backward_row() writes a row of dx: its first `count` columns, and 0 after
+// them.
+template <class Format>
+HWY_INLINE void backward_row(const SoftmaxBackwardArgs& args,
+                             const Pair<Format>& source, std::size_t count,
+                             typename Format::Element* dx) {
+  const DF df;
+  const std::size_t whole = count / kChains * kChains;
+  Block gradient, y;
+  const Pair<Float32> last{gradient.source(), y.source()};
+  if (whole != count) {
+    pad(source.gradient, whole, count - whole, args.columns, 0, gradient);
+    pad(source.y, whole, count - whole, args.columns, 0, y);
+  }
+  double dot = 0;
+  for (std::size_t at = 0; at < count; at += kChunkColumns) {
+    Chains<1> sums(0.0f);
+    accumulate<ProductSum>(source.from(at), std::min(kChunkColumns, whole - at),
+                           sums);
+    if (whole != count && count - at <= kChunkColumns) {
+      accumulate<ProductSum>(last, kChains, sums);
+    }
+    dot += static_cast<double>(sums.sum(0));
+  }
+  backward_piece(source, whole, args.scale, static_cast<float>(dot), dx);
+  std::size_t written = whole;
+  if (whole != count) {
+    const Backward<Pair<Float32>> body{last, hn::Set(df, args.scale),
+                                       hn::Set(df, static_cast<float>(dot))};
+    written += store_last<Format, false>(
+        body, count - whole, args.columns - whole, dx + whole, false);
+  }
+  zero_columns(dx + written, args.columns - written, false);
 }
 
 template <class Format>
@@ -372,16 +496,7 @@ HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
                       {operand<const Element>(tile, 1)}};
   auto* dx = operand<Element>(tile, 2);
   for (std::size_t i = 0; i < tile.count; ++i) {
-    const std::size_t count = columns_of_row(args, tile, i);
-    double dot = 0;
-    for (std::size_t at = 0; at < count; at += kChunkColumns) {
-      dot += static_cast<double>(
-          product_sum(source.from(at), std::min(kChunkColumns, count - at)));
-    }
-    backward_piece(source, count, args.scale, static_cast<float>(dot), dx);
-    if (count != columns) {
-      std::memset(dx + count, 0, (columns - count) * sizeof(Element));
-    }
+    backward_row(args, source, columns_of_row(args, tile, i), dx);
     source = source.from(columns);
     dx += columns;
   }
