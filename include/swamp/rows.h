@@ -56,6 +56,8 @@ struct SoftmaxOptions {
 ///
 /// @param x the scores
 /// @param y as many rows and columns; may be x
+/// @param options scale, mask and causal_rows
+/// @param machine where to run; null: the default machine
 SWAMP_API void scaled_softmax(const Matrix& x, const Matrix& y,
                               const SoftmaxOptions& options = {},
                               Machine* machine = nullptr);
@@ -68,6 +70,7 @@ SWAMP_API void scaled_softmax(const Matrix& x, const Matrix& y,
 /// @param dx as many rows and columns; may be gradient or y
 /// @param options scale and causal_rows, as in the forward call; the others are
 ///   not used
+/// @param machine where to run; null: the default machine
 SWAMP_API void scaled_softmax_backward(const Matrix& gradient, const Matrix& y,
                                        const Matrix& dx,
                                        const SoftmaxOptions& options = {},
@@ -99,6 +102,9 @@ struct CrossEntropyTotal {
 /// @param targets a class or options.ignore_index for each row
 /// @param[out] losses float32, one a row; 0 if the row is ignored
 /// @param[out] lse float32, one a row: log(sum of exp(logits)), for backward
+/// @param options ignore_index, label smoothing, class weights and z-loss
+/// @param machine where to run; null: the default machine
+/// @return the sums of the losses and of the weights of the rows that count
 SWAMP_API CrossEntropyTotal
 cross_entropy(const Matrix& logits, const std::int64_t* targets, float* losses,
               float* lse, const CrossEntropyOptions& options = {},
@@ -108,10 +114,14 @@ cross_entropy(const Matrix& logits, const std::int64_t* targets, float* losses,
 /// the losses, which include the loss scale, are applied in float32 before the
 /// one rounding to dtype.
 ///
+/// @param logits as in the forward call
+/// @param targets as in the forward call
 /// @param lse as cross_entropy() returned it
 /// @param gradients float32, of each row's loss; for a mean each is the
 ///   gradient of the mean divided by CrossEntropyTotal::weight
-/// @param[out] dx may be logits
+/// @param[out] dx as many rows and columns as logits; may be logits
+/// @param options as in the forward call
+/// @param machine where to run; null: the default machine
 SWAMP_API void cross_entropy_backward(const Matrix& logits,
                                       const std::int64_t* targets,
                                       const float* lse, const float* gradients,
@@ -162,6 +172,8 @@ struct NormOptions {
 /// @param[out] y as many rows and columns; may be x
 /// @param[out] mean float32, one a row
 /// @param[out] rstd float32, one a row: 1 / sqrt(variance + eps)
+/// @param options eps and zero_centered_weight
+/// @param machine where to run; null: the default machine
 SWAMP_API void layer_norm(const Matrix& x, const RowVector& weight,
                           const RowVector& bias, const Matrix& y, float* mean,
                           float* rstd, const NormOptions& options = {},
@@ -172,9 +184,15 @@ SWAMP_API void layer_norm(const Matrix& x, const RowVector& weight,
 /// and rounded once.
 ///
 /// @param gradient of y
-/// @param[out] dx may be gradient or x; data of null: not computed
+/// @param x as in the forward call
+/// @param mean as layer_norm() returned it
+/// @param rstd as layer_norm() returned it
+/// @param weight as in the forward call
+/// @param[out] dx may be gradient or x; not computed if its data is null
 /// @param[out] dweight float32, one a column; null: not computed
 /// @param[out] dbias float32, one a column; null: not computed
+/// @param options as in the forward call
+/// @param machine where to run; null: the default machine
 SWAMP_API void layer_norm_backward(const Matrix& gradient, const Matrix& x,
                                    const float* mean, const float* rstd,
                                    const RowVector& weight, const Matrix& dx,
@@ -184,7 +202,12 @@ SWAMP_API void layer_norm_backward(const Matrix& gradient, const Matrix& x,
 
 /// rms_norm sets each row of y to x * rstd * weight; see layer_norm().
 ///
+/// @param x the input
+/// @param weight 1 if absent
+/// @param[out] y as many rows and columns; may be x
 /// @param[out] rstd float32, one a row: 1 / sqrt(mean of the squares + eps)
+/// @param options eps and zero_centered_weight
+/// @param machine where to run; null: the default machine
 SWAMP_API void rms_norm(const Matrix& x, const RowVector& weight,
                         const Matrix& y, float* rstd,
                         const NormOptions& options = {},
@@ -202,7 +225,8 @@ SWAMP_API void rms_norm_backward(const Matrix& gradient, const Matrix& x,
 ///
 /// @param[in,out] residual float32
 /// @param x as many rows and columns, of any of the three dtypes
-/// @param bias absent: none
+/// @param bias 0 if absent
+/// @param machine where to run; null: the default machine
 SWAMP_API void residual_add_(const Matrix& residual, const Matrix& x,
                              const RowVector& bias = {nullptr, kFloat32},
                              Machine* machine = nullptr);
