@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "master/rows.h"
-#include "swamp/error.h"
+#include "master/text.h"
 #include "swamp/float_formats.h"
 
 namespace swamp {
@@ -68,20 +68,19 @@ Call make_call(const VocabularyPart& part, const Matrix& logits,
                Machine* machine) {
   master::require_matrix("logits", logits);
   master::require_array("targets", targets, sizeof *targets, logits.rows);
-  const auto fail = [](const std::string& text) {
-    throw Error(SWAMP_INVALID_ARGUMENT, text);
-  };
   const double smoothing = options.label_smoothing;
   if (!(smoothing >= 0 && smoothing <= 1)) {
-    fail("options.label_smoothing: got " + std::to_string(smoothing) +
-         ", expected a number from 0 to 1");
+    master::refuse("options.label_smoothing", std::to_string(smoothing),
+                   "a number from 0 to 1");
   }
   if (part.first < 0 || part.classes < logits.columns ||
       static_cast<std::size_t>(part.first) > part.classes - logits.columns) {
-    fail("part: got classes " + std::to_string(part.first) + " to " +
-         std::to_string(part.first) + " + " + std::to_string(logits.columns) +
-         " of " + std::to_string(part.classes) +
-         ", expected classes that exist");
+    const std::string first = std::to_string(part.first);
+    master::refuse("part",
+                   "classes " + first + " to " + first + " + " +
+                       std::to_string(logits.columns) + " of " +
+                       std::to_string(part.classes),
+                   "classes that exist");
   }
   for (std::size_t i = 0; i < logits.rows; ++i) {
     const std::int64_t target = targets[i];
@@ -89,9 +88,10 @@ Call make_call(const VocabularyPart& part, const Matrix& logits,
     if (target >= 0 && static_cast<std::size_t>(target) < part.classes) {
       continue;
     }
-    fail("targets[" + std::to_string(i) + "]: got " + std::to_string(target) +
-         ", expected a class from 0 to " + std::to_string(part.classes) +
-         " - 1, or ignore_index " + std::to_string(options.ignore_index));
+    master::refuse("targets[" + std::to_string(i) + "]", std::to_string(target),
+                   "a class from 0 to " + std::to_string(part.classes) +
+                       " - 1, or ignore_index " +
+                       std::to_string(options.ignore_index));
   }
   CrossEntropyArgs args{};
   args.columns = logits.columns;
@@ -259,9 +259,9 @@ CrossEntropyTotal vocab_parallel_cross_entropy(
   master::require_array("losses", losses, sizeof *losses, logits.rows);
   master::require_array("lse", lse, sizeof *lse, logits.rows);
   if (options.class_weights != nullptr) {
-    throw Error(SWAMP_UNSUPPORTED,
-                "options.class_weights: got an array, expected null with a "
-                "vocabulary that is split between ranks");
+    master::refuse("options.class_weights", "an array",
+                   "null with a vocabulary that is split between ranks",
+                   SWAMP_UNSUPPORTED);
   }
   std::vector<CrossEntropyParts> mine(logits.rows);
   const Operation whole = row_operation<KernelFamily::cross_entropy_parts, 4>(

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "master/rows.h"
-#include "swamp/error.h"
+#include "master/text.h"
 
 namespace swamp {
 
@@ -44,20 +44,18 @@ ScalarType vector_type(const Matrix& x, const RowVector& weight,
       type = vector.dtype;
       return;
     }
-    throw Error(SWAMP_INVALID_ARGUMENT, std::string(name) + ".dtype: got " +
-                                            kFloatFormats[vector.dtype].name +
-                                            ", expected float32 or " +
-                                            kFloatFormats[x.dtype].name +
-                                            " (as 'x' has)");
+    master::refuse(std::string(name) + ".dtype",
+                   kFloatFormats[vector.dtype].name,
+                   std::string("float32 or ") + kFloatFormats[x.dtype].name +
+                       " (as 'x' has)");
   };
   visit("weight", weight);
   visit("bias", bias);
   if (weight.data != nullptr && bias.data != nullptr &&
       weight.dtype != bias.dtype) {
-    throw Error(SWAMP_INVALID_ARGUMENT,
-                std::string("bias.dtype: got ") +
-                    kFloatFormats[bias.dtype].name + ", expected " +
-                    kFloatFormats[weight.dtype].name + " (as 'weight' has)");
+    master::refuse(
+        "bias.dtype", kFloatFormats[bias.dtype].name,
+        std::string(kFloatFormats[weight.dtype].name) + " (as 'weight' has)");
   }
   return type;
 }

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "master/rows.h"
-#include "swamp/error.h"
+#include "master/text.h"
 
 namespace swamp {
 
@@ -154,25 +154,22 @@ struct Softmax {
 void require_mask(const Matrix& x, const SoftmaxOptions& options) {
   const SoftmaxMask& mask = options.mask;
   if (mask.data == nullptr) return;
-  const auto fail = [](const char* field, std::size_t got,
-                       const std::string& expected) {
-    throw Error(SWAMP_INVALID_ARGUMENT, std::string("options.") + field +
-                                            ": got " + std::to_string(got) +
-                                            ", expected " + expected);
-  };
   if (options.causal_rows != 0) {
-    fail("causal_rows", options.causal_rows, "0 with a mask");
+    master::refuse("options.causal_rows", std::to_string(options.causal_rows),
+                   "0 with a mask");
   }
-  if (mask.heads == 0) fail("mask.heads", 0, "at least 1");
+  if (mask.heads == 0) master::refuse("options.mask.heads", "0", "at least 1");
   if (mask.query_rows == 0 || x.rows % mask.query_rows != 0 ||
       x.rows / mask.query_rows % mask.heads != 0) {
-    fail("mask.query_rows", mask.query_rows,
-         "a divisor of x.rows / mask.heads, of " + std::to_string(x.rows) +
-             " rows and " + std::to_string(mask.heads) + " heads");
+    master::refuse("options.mask.query_rows", std::to_string(mask.query_rows),
+                   "a divisor of x.rows / mask.heads, of " +
+                       std::to_string(x.rows) + " rows and " +
+                       std::to_string(mask.heads) + " heads");
   }
   const std::size_t batches = x.rows / mask.query_rows / mask.heads;
   if (mask.batches != 1 && mask.batches != batches) {
-    fail("mask.batches", mask.batches, "1 or " + std::to_string(batches));
+    master::refuse("options.mask.batches", std::to_string(mask.batches),
+                   "1 or " + std::to_string(batches));
   }
 }
 

@@ -25,19 +25,6 @@ std::string type_list(std::uint32_t types) {
   return text;
 }
 
-// refuse_dtype() throws that a dtype is not one of those in `taken` (bit i:
-// type i).
-[[noreturn]] void refuse_dtype(const char* list, std::size_t index,
-                               const Tensor& tensor, std::uint32_t taken) {
-  const std::uint32_t type = scalar_type_index(tensor);
-  const std::string name = field_name(list, index, "dtype");
-  if (type < kScalarTypeCount) {
-    refuse(name, type_list(1u << type), type_list(taken), SWAMP_UNSUPPORTED);
-  }
-  refuse(name, std::to_string(static_cast<std::int32_t>(type)),
-         type_list(taken));
-}
-
 // refuse_data() throws why !is_valid_data().
 [[noreturn]] void refuse_data(const char* list, std::size_t index,
                               const Tensor& tensor) {
@@ -89,7 +76,7 @@ int find_operation(const OperandList* lists, const slave::KernelGroup& group,
       for (std::uint32_t t = 0; t < kScalarTypeCount; ++t) {
         if ((fitting & group.fits[s][t]) != 0) taken |= 1u << t;
       }
-      refuse_dtype(lists[s].name, i, tensor, taken);
+      refuse_dtype(field_name(lists[s].name, i, "dtype"), type, taken);
     }
     fitting = left;
   }
@@ -216,6 +203,15 @@ std::uint32_t fill_several(const OperandList* lists,
 }
 
 }  // namespace
+
+void refuse_dtype(const std::string& name, std::uint32_t type,
+                  std::uint32_t taken) {
+  if (type < kScalarTypeCount) {
+    refuse(name, type_list(1u << type), type_list(taken), SWAMP_UNSUPPORTED);
+  }
+  refuse(name, std::to_string(static_cast<std::int32_t>(type)),
+         type_list(taken));
+}
 
 SegmentList make_segments(const OperandList* lists,
                           const OperationTable& operations, bool by_grain,

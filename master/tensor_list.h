@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "master/buffer.h"
 #include "master/partition.h"
@@ -43,6 +44,11 @@ inline bool is_valid_data(const Tensor& tensor, std::uint32_t type) noexcept {
   return tensor.data != nullptr && (address & (bytes - 1)) == 0 &&
          tensor.count <= kMaxElements[type];
 }
+
+// refuse_dtype() throws Error: argument `name` is of dtype `type`, which is not
+// one of those in `taken` (bit i: dtype i).
+[[noreturn]] void refuse_dtype(const std::string& name, std::uint32_t type,
+                               std::uint32_t taken);
 
 // OperandList is the tensors of one operand, and its name in error texts.
 struct OperandList {
