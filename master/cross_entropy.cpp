@@ -41,7 +41,8 @@ struct Call {
     if (options.class_weights == nullptr || ignored(i)) return 1;
     return options.class_weights[targets[i] - part.first];
   }
-  // target_logit() returns x_t of row i, 0 if it is in another rank's part.
+  // target_logit() returns x_t of row i, or 0 if the target is a class of
+  // another rank.
   float target_logit(std::size_t i) const {
     const std::int64_t column = targets[i] - part.first;
     if (ignored(i) || column < 0 ||
@@ -62,7 +63,7 @@ struct Call {
   }
 };
 
-// make_call() validates what all functions take.
+// make_call() validates the arguments that all functions have.
 Call make_call(const VocabularyPart& part, const Matrix& logits,
                const std::int64_t* targets, const CrossEntropyOptions& options,
                Machine* machine) {
@@ -146,9 +147,9 @@ Operation row_operation(const Call& call, std::size_t columns, int weight) {
   return operation;
 }
 
-// add_weighted_sums() sets sum_x of all chunks, in a visit of its own: x and
-// weights of float32 do not fit into a small LDM in whole chunks, but products
-// can be summed in pieces of one.
+// add_weighted_sums() sets sum_x of all chunks in a separate visit. A whole
+// chunk of both x and the weights in float32 does not fit into a small LDM, but
+// their products can be summed in pieces of a chunk.
 void add_weighted_sums(const Call& call,
                        std::vector<CrossEntropyChunk>& chunks) {
   const Matrix& x = call.logits;
@@ -295,7 +296,7 @@ CrossEntropyTotal vocab_parallel_cross_entropy(
       sum.sum_x += one.sum_x;
       sum.target_x += one.target_x;
     }
-    // Megatron smooths with the rank's own classes only.
+    // Megatron-LM smooths over the rank's own classes only.
     if (options.megatron_smoothing) sum.sum_x = mine[i].sum_x;
     finish(call, i, sum, losses, lse);
   }

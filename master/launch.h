@@ -51,7 +51,7 @@ class Workspace {
   }
 
   // run_by_grain() is run() with a partial result for every grain of the list,
-  // whose table must have room for first_grain().
+  // whose segments must hold the number of their first grain.
   runtime::SlaveResult run_by_grain(Machine::Impl& machine,
                                     const SegmentList& list,
                                     std::size_t partial_bytes);

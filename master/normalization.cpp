@@ -145,11 +145,12 @@ void forward(const Matrix& x, const RowVector& weight, const RowVector& bias,
   workspace.run(impl, pieces.list());
 }
 
-// Columns whose sums in double fit into any LDM.
+// So many columns that their sums in double fit into any LDM.
 constexpr std::size_t kSumColumns = 1024;
 
-// store_sums() adds the partial results of the grains, `count` doubles each, in
-// `sums`, and rounds them: `columns` sums of weight, then those of bias.
+// store_sums() adds the partial results of all grains, `count` doubles each,
+// into `sums`. It rounds the first `columns` sums to dweight and the others to
+// dbias.
 void store_sums(const Workspace& workspace, std::size_t columns, double* sums,
                 std::size_t count, float* dweight, float* dbias) {
   std::fill(sums, sums + count, 0.0);
@@ -197,7 +198,7 @@ void backward(const Matrix& gradient, const Matrix& x, const float* mean,
       with_sums ? (kMean ? 2 : 1) * columns * sizeof(double) : 0;
   master::GrainRule grains = master::row_grains(columns);
   if (with_sums) {
-    // The partial results should cost little of the traffic.
+    // So few grains that their partial results add little traffic.
     const std::size_t traffic = x.rows * whole.traffic_bytes;
     grains.max_grains =
         std::clamp<std::size_t>(traffic / 32 / partial_bytes, 1, 512);
@@ -253,8 +254,9 @@ void backward(const Matrix& gradient, const Matrix& x, const float* mean,
     factors[i] = slave::combine_chunks(row.data(), columns,
                                        kMean ? mean[i] : 0.0f, rstd[i]);
   }
-  // The sums of weight and bias have room for some columns at a time. Their
-  // grains are those of whole rows.
+  // LDM holds the sums of weight and bias for a limited number of columns, so
+  // each launch computes `width` columns of every row. The grains are those of
+  // whole rows, so that the sums have the same bits.
   const std::size_t width = with_sums ? kSumColumns : columns;
   const std::size_t grain_rows = master::grain_rows(x.rows, grains);
   std::vector<double> sums((kMean ? 2 : 1) * width);
@@ -356,7 +358,7 @@ void residual_add_(const Matrix& residual, const Matrix& x,
     return;
   }
 
-  // Long rows: so many columns of every row at a time.
+  // Long rows: each launch computes kPiece columns of every row.
   constexpr std::size_t kPiece = 1024;
   for (std::size_t begin = 0; begin < columns; begin += kPiece) {
     const slave::ResidualAddArgs args{std::min(kPiece, columns - begin)};

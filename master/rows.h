@@ -38,22 +38,24 @@ const KernelInfo& row_kernel(ScalarType dtype) noexcept {
   return slave::kKernels[kGroup.ids[kGroup.first_fit[dtype]]];
 }
 
-// row_grains() is the grain rule of rows: as many as a block has elements.
+// row_grains() is the grain rule of whole rows: a grain is as many rows as have
+// the elements of a block, and at least one.
 inline GrainRule row_grains(std::size_t columns) noexcept {
   GrainRule rule;
   rule.block_units = columns < kBlockElements ? kBlockElements / columns : 1;
   return rule;
 }
 
-// grain_rows() returns the rows of every grain but the last of one matrix.
+// grain_rows() returns the number of rows of a grain; the last grain of a
+// matrix may have fewer.
 inline std::size_t grain_rows(std::size_t rows,
                               const GrainRule& rule) noexcept {
   const std::size_t blocks = (rows + rule.block_units - 1) / rule.block_units;
   return (blocks + rule.max_grains - 1) / rule.max_grains * rule.block_units;
 }
 
-// chunk_grains() is the grain rule of a visit that sums the chunks of rows: a
-// grain, with a partial result, is a chunk, and never more than one row.
+// chunk_grains() is the grain rule of a visit that sums the chunks of rows:
+// each grain, which has one partial result, is one chunk of one row.
 inline GrainRule chunk_grains(std::size_t columns) noexcept {
   return {std::min(slave::kChunkColumns, columns), ~std::size_t{0}};
 }
@@ -73,11 +75,11 @@ inline std::uint32_t chunk_step(std::size_t columns) noexcept {
 class RowTable {
  public:
   // The table is made in `memory`; `operation` must live until the launch ends.
-  // With `by_grain`, the table has room for first_grain().
+  // If `by_grain`, each segment also holds the number of its first grain.
   RowTable(const Operation& operation, std::size_t segments, bool by_grain,
            const GrainRule& grains, Buffer<std::byte>& memory);
 
-  // add() adds a segment of so many units, and the address of each operand.
+  // add() adds a segment of `units` units, with the address of each operand.
   void add(std::size_t units, std::initializer_list<const void*> addresses);
 
   const SegmentList& list() const noexcept { return list_; }
@@ -87,8 +89,8 @@ class RowTable {
   std::byte* next_;
 };
 
-// require_ldm() throws SWAMP_UNSUPPORTED if `need`, of the kernel that computes
-// an operator in pieces of a row, exceeds LDM.
+// require_ldm() throws SWAMP_UNSUPPORTED if LDM is too small even for pieces of
+// a row. `need` is that of the kernel that computes such pieces.
 void require_ldm(const char* what, const Matrix& matrix,
                  const runtime::LdmNeed& need);
 

@@ -17,8 +17,8 @@ using slave::SoftmaxFactor;
 
 namespace {
 
-// ValidColumns is the number of columns of a row that count, for the kernels of
-// two visits. Row i has that of row i % causal_rows.
+// ValidColumns holds the number of columns that count in each row, from where
+// the kernels of two visits read it. Row i is the same as row i % causal_rows.
 class ValidColumns {
  public:
   ValidColumns(std::size_t columns, std::size_t causal_rows)
@@ -58,15 +58,15 @@ struct Softmax {
            (batch * mask.query_rows + i % mask.query_rows) * x.columns;
   }
 
-  // run() computes whole rows if they fit into LDM.
+  // run() computes whole rows if they fit into LDM, else pieces in two visits.
   void run() {
     Operation operation(
         masked() ? master::row_kernel<KernelFamily::scaled_masked_softmax, 3>(
                        x.dtype)
                  : master::row_kernel<KernelFamily::scaled_softmax, 2>(x.dtype),
         &args, x.columns);
-    // For the exponentials of a row of one chunk; those of float32 rows fit
-    // into the output.
+    // The exponentials of a row of one chunk are kept: in scratch memory, or,
+    // for float32, in the output.
     if (x.dtype != kFloat32 && x.columns <= kChunkColumns) {
       operation.scratch_bytes =
           static_cast<std::uint32_t>(x.columns * sizeof(float));
@@ -91,8 +91,8 @@ struct Softmax {
     workspace.run(machine, table.list());
   }
 
-  // run_two_visits() reads the rows for the maximum and the sum of each chunk,
-  // and again to compute y.
+  // run_two_visits() reads the rows once for the maximum and the sum of each
+  // chunk, and a second time to compute y.
   void run_two_visits() {
     Operation sum(
         masked()

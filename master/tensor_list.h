@@ -91,9 +91,10 @@ struct SegmentList {
 
 // make_segments() validates the lists, of which there is one for each operand,
 // and makes their segment table in `memory`: segment i consists of tensor i of
-// every list and has the operation of their dtypes. With `by_grain` the table
-// has room for first_grain(). Keeps the address of `operations`. Throws Error
-// that names the list, the index, the value and what was expected.
+// every list and has the operation of their dtypes. If `by_grain`, each
+// segment also holds the number of its first grain. Keeps the address of
+// `operations`. Throws Error that names the list, the index, the value and what
+// was expected.
 SegmentList make_segments(const OperandList* lists,
                           const OperationTable& operations, bool by_grain,
                           Buffer<std::byte>& memory);

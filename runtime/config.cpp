@@ -68,7 +68,8 @@ Setting setting(const char* field, const std::string& value,
 
 [[noreturn]] void refuse(const Setting& setting, const std::string& expected,
                          swamp_status status = SWAMP_INVALID_ARGUMENT) {
-  // The text must have room for what is expected, however long the value is.
+  // Shorten a long value: errors have a maximum length, and what was expected
+  // comes last.
   std::string value = setting.value.substr(0, kMaxEcho);
   if (value != setting.value) value += "...";
   throw Error(status,

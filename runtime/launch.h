@@ -50,10 +50,10 @@ struct Operation {
 };
 
 // Segment is tensor i of every list of the operation: `count` units of each
-// operand. The addresses of the operands lie directly after it, so that a
-// segment is no longer than its operation needs (24 bytes with one operand). If
-// partial results are gathered by grain, the number of the segment's first
-// grain follows them.
+// operand. The addresses of the operands follow it in memory, one for each
+// operand of the operation: 24 bytes in all with one operand. If partial
+// results are gathered by grain, the number of the segment's first grain comes
+// after the addresses.
 struct Segment {
   const Operation* operation;  // shared; alive until the join
   std::size_t count;           // units of each operand
@@ -115,9 +115,9 @@ struct SlaveRange {
 // - grain_units == 0: one slot for each pair of a slave and a segment of which
 //   it has units. A segment is shared by neighbouring slaves only, so
 //   segments + slaves slots are enough.
-// - Otherwise: one slot for each grain. The grains of a segment are runs of so
-//   many units, numbered from its first_grain(). No grain is split between
-//   slaves.
+// - Otherwise: one slot for each grain. The grains of a segment are runs of
+//   grain_units units, numbered from its first_grain(). No grain is split
+//   between slaves.
 // A slave writes only the slots of units that it has.
 struct Partials {
   std::byte* base = nullptr;  // a multiple of 8, as is `bytes`

@@ -59,8 +59,8 @@ std::vector<std::string> bind_names();
 // slave starts if a kernel needs more LDM than there is, or if memory runs out.
 void run(Machine::Impl& machine, Launch& launch, LdmArenas& arenas);
 
-// LdmNeed is how much LDM a slave needs for an operation with its smallest
-// tile, and how much it has. In transfer mode view there is no limit.
+// LdmNeed is the LDM that a slave needs for the smallest tile of an operation,
+// and the LDM that it has, which is unlimited in transfer mode view.
 struct LdmNeed {
   std::size_t needed_bytes = 0;
   std::size_t ldm_bytes = ~std::size_t{0};

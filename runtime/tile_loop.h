@@ -1,5 +1,5 @@
-// The tile loop: what a slave does with its part of the segment table. Written
-// once for every operation, with one loop for tiles in LDM and one for view.
+// The tile loop: what a slave does with its part of the segment table. All
+// operations share one loop for tiles in LDM and one for transfer mode view.
 #ifndef SWAMP_RUNTIME_TILE_LOOP_H_
 #define SWAMP_RUNTIME_TILE_LOOP_H_
 
@@ -19,7 +19,7 @@ namespace swamp::runtime {
 // tile is all of a segment that belongs to this slave. `scratch` has
 // launch.scratch_bytes.
 inline void run_view(const Launch& launch, int slave, void* scratch) noexcept {
-  // Copies: the compiler knows that kernels do not change them.
+  // Local copies, so that the compiler knows that kernels do not change them.
   const SegmentTable table = launch.table;
   const SlaveRange range = launch.ranges[slave];
   const Partials partials = launch.partials;
@@ -41,7 +41,7 @@ inline void run_view(const Launch& launch, int slave, void* scratch) noexcept {
       if (partials.bytes != 0) {
         const Partials::Place place =
             partials.place(segment, operation.operand_count, i, slave, begin);
-        // One slot, or those of all grains up to `end`.
+        // One slot, or the slots of all grains up to `end`.
         std::size_t slots = 1;
         if (place.end < end) {
           slots += (end - place.end - 1) / partials.grain_units + 1;
@@ -68,9 +68,9 @@ inline void run_view(const Launch& launch, int slave, void* scratch) noexcept {
     }
     begin = 0;
   };
-  // Small tensors may lie anywhere: with several operands, prefetching their
-  // first lines kAhead segments early gained 10 to 20 % of an Adam step of 16
-  // elements. With one operand it cost as much as it gained.
+  // Small tensors may lie anywhere. Prefetching their first lines kAhead
+  // segments early made an Adam step of 16 elements 10 to 20 % faster; with one
+  // operand it cost as much as it gained.
   constexpr std::size_t kAhead = 4;
   const int operand_count =
       table.count != 0 ? table.operations->operand_count : 0;
@@ -126,12 +126,13 @@ struct LdmLayout {
       widest = std::max(widest, unit_bytes);
       sum += unit_bytes;
     }
-    // Whole lines of every operand: putting part of a line costs the real
-    // machine up to 12 times as much. A tile of rows longer than a line is
-    // whole rows; the single value that a row may have is not worth more rows.
+    // A tile is whole lines of every operand: putting part of a line costs the
+    // real machine up to 12 times as much. If a row is longer than a line, a
+    // tile may have any number of rows, although an operand with one value for
+    // each row is then not whole lines.
     std::size_t step = operation.tile_step;
     if (step == 0) step = widest > kLineBytes ? 1 : kLineBytes / narrowest;
-    // The number of its first grain may follow a segment.
+    // With partial results, a segment may hold the number of its first grain.
     const int segment_words =
         operation.operand_count + (limits.partial_bytes != 0);
     const std::size_t fixed =
@@ -193,7 +194,7 @@ struct Channel {
   Reply issued = 0;
 };
 
-// TileSlot is a tile of every operand, with the operation that computes it.
+// TileSlot is a tile of every operand and the operation to be computed on it.
 struct TileSlot {
   std::byte* memory = nullptr;        // the slot, in LDM
   Operation* operation = nullptr;     // copy in LDM of ...

@@ -16,8 +16,9 @@
 namespace swamp::runtime {
 namespace {
 
-// read_pair() reads two numbers, which version 2 has in one file and version 1
-// in two. Returns false if there is no limit: no file, "max" or -1.
+// read_pair() reads the CPU quota and period of a cgroup. Version 2 has both in
+// one file; version 1 has a file for each. Returns false if there is no limit:
+// the file is missing, or the quota is "max" or -1.
 bool read_pair(const std::string& first, const std::string& second,
                double& quota, double& period) {
   const auto open = [](const std::string& name) {

@@ -1,6 +1,6 @@
-// The loops over a row, per target. A row is read through a source: a functor
-// with `Vec operator()(i)`, the float vector at column i, and
-// `Source tail(i, count, copy)`, the same for a copy of its last columns.
+// The loops over a row, per target. A row is read through a source, a functor:
+// source(i) is the float vector at column i, and source.tail(i, count, copy)
+// copies the last `count` columns and returns a source of the copy.
 // Included once per target, like Highway's own -inl.h.
 #if defined(SWAMP_SLAVE_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SWAMP_SLAVE_ROW_INL_H_
@@ -29,15 +29,16 @@ using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
 
 inline constexpr std::size_t kLanes = hn::MaxLanes(DF());
-// Vectors of a block, which is an element of each chain.
+// A block is one element of each chain: so many vectors.
 inline constexpr std::size_t kVectors = kChains / kLanes;
-// Fewer registers than that hold no block.
+// Whether the target has enough registers for a block.
 inline constexpr bool kBlockInRegisters = kVectors <= 8;
-// Vectors whose exp is computed at once: as many as there are registers for.
+// As many vectors whose exp is computed at once as there are registers for.
 inline constexpr std::size_t kExps = kVectors <= 4 ? 4 : kVectors <= 8 ? 2 : 1;
 
-// has_exp() returns whether a body, what is computed of the vector at column i,
-// is in three parts: argument(i), its exp, and finish(i, exp, ...).
+// A body is what is computed from the vector at column i. has_exp() returns
+// whether it has three parts: argument(i), the exp of that, and
+// finish(i, exp, ...).
 template <class Body>
 constexpr auto has_exp(int) -> decltype(&Body::argument, true) {
   return true;
@@ -47,8 +48,9 @@ constexpr bool has_exp(...) {
   return false;
 }
 
-// copy_tail() copies fewer elements than a block has; the others repeat the
-// first, so that they raise no floating-point flags of their own.
+// copy_tail() copies the last elements of a row, fewer than a block, and fills
+// the last vector with copies of the first element, which raise no other
+// floating-point flags.
 template <class Element>
 HWY_INLINE void copy_tail(const Element* from, std::size_t count,
                           Element* copy) {
@@ -57,7 +59,7 @@ HWY_INLINE void copy_tail(const Element* from, std::size_t count,
   std::memcpy(copy, from, count * sizeof(Element));
 }
 
-// Plain is a row as it is.
+// Plain is the source of a row that is only converted to float32.
 template <class Format>
 struct Plain {
   using Element = typename Format::Element;
@@ -76,7 +78,7 @@ struct Plain {
   HWY_INLINE Plain from(std::size_t i) const { return {data + i}; }
 };
 
-// Chains accumulates a chunk: by sums, or by maxima.
+// Chains holds the sums or maxima that a chunk is accumulated into.
 template <int kCount>
 struct Chains {
   HWY_ALIGN float chain[kCount][kChains];
@@ -142,8 +144,8 @@ HWY_INLINE void accumulate_blocks(std::size_t count, const Body& body,
       (exp_group<k>(e), ...);
       (body.finish(i + k * kLanes, e[k], a[k]), ...);
     } else {
-    (body(i + k * kLanes, a[k]), ...);
-  }
+      (body(i + k * kLanes, a[k]), ...);
+    }
   }
   (hn::Store(a[k], df, chains.chain[0] + k * kLanes), ...);
 }
@@ -160,15 +162,15 @@ HWY_INLINE void accumulate_blocks(std::size_t count, const Body& body,
       (exp_group<k>(e), ...);
       (body.finish(i + k * kLanes, e[k], a[k], b[k]), ...);
     } else {
-    (body(i + k * kLanes, a[k], b[k]), ...);
-  }
+      (body(i + k * kLanes, a[k], b[k]), ...);
+    }
   }
   (hn::Store(a[k], df, chains.chain[0] + k * kLanes), ...);
   (hn::Store(b[k], df, chains.chain[1] + k * kLanes), ...);
 }
 
-// accumulate_one() does one vector, with chains in memory; only the first
-// `count` lanes change.
+// accumulate_one() accumulates the first `count` lanes of one vector, with the
+// chains in memory.
 template <class Body>
 HWY_INLINE void accumulate_one(std::size_t i, std::size_t at, std::size_t count,
                                const Body& body, Chains<1>& chains) {
@@ -203,8 +205,8 @@ HWY_INLINE void accumulate_one(std::size_t i, std::size_t at, std::size_t count,
 }
 
 // accumulate() accumulates columns 0 .. count - 1 of a chunk. `Body` is
-// constructed of a source and `constants`, and called as above. kTail: the
-// source is a copy, and columns are numbered from 0 in it.
+// constructed from a source and `constants`, and called as above. If kTail, the
+// source is a copy, whose columns are numbered from 0.
 template <template <class, bool kTail> class Body, int kCount, class Source,
           class... Constants>
 HWY_NOINLINE void accumulate(const Source& source, std::size_t count,
@@ -254,7 +256,7 @@ template <class Source, bool kTail>
 struct ExpSum {
   Source source;
   VF shift;
-  const std::uint8_t* next;  // prefetched; null: not
+  const std::uint8_t* next;  // a row to prefetch, or null
 
   HWY_INLINE VF argument(std::size_t i) const {
     return hn::Sub(source(i), shift);
@@ -285,7 +287,8 @@ HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> narrow_number<BFloat16>(
                         hn::ShiftRight<16>(round_bfloat16_number(DF(), value)));
 }
 
-// store_vector() stores a vector of output; kNumber: it holds no nan.
+// store_vector() stores a vector of output, stream_vector() past the caches. If
+// kNumber, it must not hold nan.
 template <class Format, bool kNumber>
 HWY_INLINE void store_vector(VF value, typename Format::Element* at) {
   const hn::Rebind<typename Format::Element, DF> d;
@@ -305,8 +308,8 @@ HWY_INLINE void stream_vector(VF value, typename Format::Element* at) {
   }
 }
 
-// is_lines() returns whether an array is whole lines: storing a part of one
-// past the caches is slow.
+// is_lines() returns whether an array is whole cache lines: storing part of a
+// line past the caches is slow.
 template <class Element>
 HWY_INLINE bool is_lines(const Element* at, std::size_t count) {
   return (reinterpret_cast<std::uintptr_t>(at) | (count * sizeof(Element))) %
@@ -314,7 +317,7 @@ HWY_INLINE bool is_lines(const Element* at, std::size_t count) {
          0;
 }
 
-// map_exps() stores the body, which has an exp, of kExps vectors.
+// map_exps() computes and stores kExps vectors of a body that has an exp.
 template <class Format, bool kNumber, class Body, std::size_t... k>
 HWY_INLINE void map_exps(const Body& body, std::size_t i,
                          typename Format::Element* out, bool stream,
@@ -329,8 +332,9 @@ HWY_INLINE void map_exps(const Body& body, std::size_t i,
   }
 }
 
-// map() stores body(i) for columns 0 .. count - 1. `Body` is constructed of a
-// source and `constants`. `stream`: past the caches, if `out` is whole lines.
+// map() stores body(i) for columns 0 .. count - 1. `Body` is constructed from a
+// source and `constants`. If `stream`, it stores past the caches, provided that
+// `out` is whole lines.
 template <class Format, bool kNumber, template <class> class Body, class Source,
           class... Constants>
 HWY_INLINE void map(const Source& source, std::size_t count,
@@ -370,7 +374,7 @@ HWY_INLINE void map(const Source& source, std::size_t count,
   std::memcpy(out + i, results, (count - i) * sizeof(Element));
 }
 
-// fill_nan() is the output of a row whose result is nan.
+// fill_nan() writes the output of a row whose result is nan.
 template <class Format>
 HWY_NOINLINE void fill_nan(typename Format::Element* out, std::size_t count) {
   const auto bits =

@@ -1,26 +1,25 @@
 // The arguments and partial results of the row kernels, and the contract of
 // each family. Common to all:
 // - A kernel on rows computes tile.count rows; tile.first is the index of the
-//   first of them in its tensor. An operand of a row kernel is its rows, one
-//   after another, of args.columns elements each. "Of a row" below means one
-//   value for each row; "constant" means one row for the whole launch.
-// - A kernel whose name ends in _sum or _map before the type computes a piece
-//   of one row: tile.count columns from column tile.first. Operands of a row
-//   are then one value. A _map takes any piece.
-// - A _sum kernel writes a record for each chunk that it computes: tile.partial
-//   is the record of its first chunk, and the others follow. It takes whole
-//   chunks; if its record is chains (ChainSums), to which it adds, a piece may
-//   begin and end at any multiple of kChains.
-// - Kernels on rows and the two visits _sum and _map have the same bits.
-// - An operand that is written may be the operand of the same type that is
-//   read (in place). Others must not overlap.
-// - tile.scratch, of the softmax of 16-bit rows of at most one chunk, is a
-// float
-//   for each column, aligned to 64 bytes, or null; it changes no bit.
-// - A kernel on rows that has a form for two visits takes rows of at most
-//   kMaxRowColumns columns.
+//   first of them in its tensor. An operand is these rows, one after another,
+//   of args.columns elements each. "Of a row" below means one value for each
+//   row; "constant" means one row for the whole launch.
+// - If _sum or _map precedes the type in its name, a kernel computes a piece of
+//   one row: tile.count columns, the first of which is column tile.first. An
+//   operand "of a row" is then a single value. A _map kernel takes any piece.
+// - A _sum kernel writes a record for each chunk of its piece: tile.partial is
+//   the record of the first chunk, and the others follow. The piece must be
+//   whole chunks. A kernel whose record is chains (ChainSums) adds to it, so
+//   its piece may begin and end at any multiple of kChains.
+// - A kernel on rows and the two visits _sum and _map compute the same bits.
+// - An output may be the same memory as an input of the same type (in place).
+//   Otherwise operands must not overlap.
+// - The softmax of 16-bit rows of at most one chunk uses tile.scratch: a float
+//   for each column, aligned to 64 bytes, or null. It does not change the bits.
+// - A kernel on rows takes at most kMaxRowColumns columns; softmax_backward,
+//   cross_entropy_backward and residual_add take any number.
 // - r() rounds to the type of the output; every other operation is float32, in
-//   the order of the formula. They flag nothing.
+//   the order of the formula. Row kernels flag no elements.
 #ifndef SWAMP_SLAVE_ROW_ARGS_H_
 #define SWAMP_SLAVE_ROW_ARGS_H_
 
@@ -38,26 +37,27 @@ inline constexpr std::size_t kMaxRowColumns = kMaxRowChunks * kChunkColumns;
 // scaled_masked_softmax: x (in), mask (in, a byte a column), y (out).
 //   e_j = f32(x_j) * scale; -10000 if the mask's byte is not 0
 //   y_j = r(E(e_j - m_c) * f_c)        m_c, f_c of the chunk: slave/row_math.h
-// A row with nan or +inf, and one of -inf only, is nan.
+// A row that contains nan or +inf, or nothing but -inf, becomes nan.
 // Two visits: scaled_softmax_sum: x, [mask], valid; writes SoftmaxChunk.
 //   scaled_softmax_map: x, [mask], y, SoftmaxFactor of each chunk of the tile,
-//   valid. `valid` (uint64) is the number of columns of the row that count;
-//   null means all. Those after them are 0 in y.
+//   valid. `valid` (uint64) is the number of columns of the segment that count;
+//   null: all. y is 0 in the columns after them.
 struct SoftmaxArgs {
   std::uint64_t columns;
-  // Causal: row i has its first i % causal_rows + 1 columns only, and 0 in the
-  // others. 0: all columns. Not used by the two visits.
+  // If not 0 (causal), only the first i % causal_rows + 1 columns of row i
+  // count, and the output is 0 in the others. Not used by the two visits.
   std::uint64_t causal_rows;
   float scale;
-  std::uint32_t round_scale;  // 1: scale is rounded to the type of x, as apex
-  // 1: a row whose largest element is -10000 is 0, as apex: all are masked.
+  std::uint32_t round_scale;  // 1: rounds scale to the type of x, as apex does
+  // 1: a row whose largest element is -10000, so all are masked, becomes 0, as
+  // in apex.
   std::uint32_t zero_masked_rows;
   std::uint32_t reserved;
 };
 
 inline constexpr float kMasked = -10000.0f;
 
-// SoftmaxFactor is what the second visit needs of a chunk.
+// SoftmaxFactor is what the second visit needs to know of a chunk.
 struct SoftmaxFactor {
   float shift;   // chunk_shift() of its max
   float factor;  // f_c
@@ -105,9 +105,10 @@ struct ChainSums {
 //   loss = f32(confidence * w_t * (lse - x_t)
 //              + uniform * (weight_sum * lse - sum of w_j * x_j)
 //              + z_loss * lse^2)
-//   An ignored row has loss 0, and its lse.
+//   The loss of an ignored row is 0; its lse is computed all the same.
 // cross_entropy_parts: x, target, weight, CrossEntropyParts (out, of a row):
-//   for classes that are split between ranks. x_t is 0 on the other ranks.
+//   for classes that are split between ranks. x_t is 0 if the target is a class
+//   of another rank.
 // Two visits: cross_entropy_sum: x, weight; writes CrossEntropyChunk.
 // cross_entropy_backward: x (in), target (in, of a row), CrossEntropyRow (in,
 //   of a row), weight (in, constant, float32; null: 1), dx (out; may be x).
@@ -115,7 +116,7 @@ struct ChainSums {
 //   dx_j = r(g * (p_j * a - c_j)), dx_t = r(g * ((p_t * a - b) - c_t)) with
 //   a = f32(confidence * w_t + uniform * weight_sum + 2 * z_loss * lse),
 //   b = f32(confidence * w_t), c_j = f32(uniform) * w_j
-//   An ignored row is 0.
+//   dx of an ignored row is 0.
 // cross_entropy_backward_map: the same for any piece of a row.
 struct CrossEntropyArgs {
   std::uint64_t columns;
@@ -123,13 +124,13 @@ struct CrossEntropyArgs {
   std::int64_t ignore_index;   // of a target
   double confidence;           // 1 - label smoothing
   double uniform;              // label smoothing / number of classes
-  double weight_sum;           // of all classes; their number without weights
+  double weight_sum;           // of all classes; without weights their number
   double z_loss;               // factor of lse^2
   std::uint32_t target_bytes;  // 4 or 8
   std::uint32_t reserved;
 };
 
-// CrossEntropyRow is what backward needs of a row.
+// CrossEntropyRow is what backward needs to know of a row.
 struct CrossEntropyRow {
   float lse;
   float gradient;       // g
@@ -152,7 +153,7 @@ struct CrossEntropyParts {
   float target_x;  // x_t
 };
 
-// combine_chunks() makes the parts of a row, with target_x 0.
+// combine_chunks() combines the chunks of a row. It sets target_x to 0.
 inline CrossEntropyParts combine_chunks(const CrossEntropyChunk* chunks,
                                         std::size_t count) noexcept {
   const float lowest = -std::numeric_limits<float>::infinity();
@@ -213,16 +214,17 @@ inline std::int64_t target_of(const CrossEntropyArgs& args, const void* targets,
 //   both from double: combine_chunks() below
 //   y_j = r(((x_j - mean) * rstd) * (weight_j + weight_offset) + bias_j)
 // rms_norm: x (in), weight (in, constant; null: 1), y (out), rstd (out, of a
-//   row, float32): the same without mean and bias; rstd is of the mean square.
-// The type of weight and bias ends the name if it is not that of x.
+//   row, float32): the same without mean and bias, and with the mean of the
+//   squares as the variance.
+// If the type of weight and bias is not that of x, it ends the name.
 // Two visits: layer_norm_sum: x; writes LayerNormChunk. layer_norm_map: as
 //   layer_norm, with mean and rstd (in, of the row). rms_norm_sum: x; writes
 //   RmsNormChunk. rms_norm_map: as rms_norm, with rstd (in).
 // layer_norm_backward: g (in), x (in), mean (in, of a row), rstd (in, of a
 //   row), weight (in, constant; null: 1), dx (out; may be g or x; null: not
 //   computed). Partial result, if not null: 2 * columns doubles, to which the
-//   rows are added in their order: the gradient of weight, sum of
-//   g_j * xhat_j, then that of bias, sum of g_j.
+//   rows are added in their order: first the gradient of weight (sums of
+//   g_j * xhat_j), then that of bias (sums of g_j).
 //   xhat_j = (x_j - mean) * rstd; h_j = g_j * (weight_j + weight_offset)
 //   a = f32(sum of h_j / columns), b = f32(sum of h_j * xhat_j / columns)
 //   dx_j = r(rstd * ((h_j - a) - xhat_j * b))
@@ -230,7 +232,7 @@ inline std::int64_t target_of(const CrossEntropyArgs& args, const void* targets,
 //   partial result is `columns` doubles.
 // Two visits: layer_norm_backward_sum: g, x, mean, rstd, weight; writes
 //   NormBackwardSums. layer_norm_backward_map: g, x, NormBackwardRow (in, of
-//   the row), weight, dx. tile.partial is that of the whole row.
+//   the row), weight, dx. tile.partial begins with column 0 of the segment.
 //   rms_norm_backward_*: the same, without mean; sum_h and a are 0.
 struct RowNormArgs {
   std::uint64_t columns;
@@ -239,9 +241,9 @@ struct RowNormArgs {
   std::uint32_t reserved;
 };
 
-// LayerNormChunk is the partial result of one chunk. `sum` has 32 chains, in
-// double. `squares` is the sum of (x - mean)^2 with mean = f32(sum / columns of
-// the chunk).
+// LayerNormChunk is the partial result of one chunk. `sum` is computed in
+// kWideChains chains of double. `squares` is the sum of (x - mean)^2 with
+// mean = f32(sum / columns of the chunk).
 struct LayerNormChunk {
   double sum;
   float mean;
@@ -254,7 +256,8 @@ struct LayerNormTotal {
   double variance;
 };
 
-// combine_chunks() moves the squares to the mean of the row.
+// combine_chunks() combines the chunks of a row. It converts the squares, which
+// are relative to the mean of each chunk, to the mean of the row.
 inline LayerNormTotal combine_chunks(const LayerNormChunk* chunks,
                                      std::size_t columns) noexcept {
   const std::size_t count = (columns + kChunkColumns - 1) / kChunkColumns;
@@ -303,7 +306,7 @@ struct NormBackwardSums {
   NormBackwardChunk chunk() const noexcept { return {h.total(), hx.total()}; }
 };
 
-// combine_chunks() makes the factors of a row.
+// combine_chunks() computes the factors of a row.
 inline NormBackwardRow combine_chunks(const NormBackwardChunk* chunks,
                                       std::size_t columns, float mean,
                                       float rstd) noexcept {
@@ -319,7 +322,7 @@ inline NormBackwardRow combine_chunks(const NormBackwardChunk* chunks,
 }
 
 // residual_add: x (in), bias (in, constant; null: none), residual (inout,
-//   float32). The type of the bias ends the name if it is not that of x.
+//   float32). If the type of the bias is not that of x, it ends the name.
 //   residual_j = residual_j + (x_j + bias_j)
 struct ResidualAddArgs {
   std::uint64_t columns;

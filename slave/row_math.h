@@ -13,11 +13,12 @@
 
 namespace swamp::slave {
 
-// A chunk is so many consecutive columns, counted from the start of a row. Sums
-// in float32 do not cross chunks; those of chunks are combined in double.
+// A chunk is kChunkColumns consecutive columns, counted from the start of a
+// row. Float32 sums end with a chunk; the sums of the chunks are added in
+// double.
 inline constexpr std::size_t kChunkColumns = 4096;
 // Within a chunk, element i is added to chain i % kChains; the chains are added
-// as a fixed binary tree: those 32 apart, then 16, 8, 4, 2, 1.
+// as a fixed binary tree: first those 32 apart, then 16, 8, 4, 2 and 1.
 inline constexpr std::size_t kChains = 64;
 
 // exp(t) for t <= 0 is 2^n * exp(r), with n the integer nearest to t * log2(e)
@@ -54,7 +55,7 @@ inline float exp_nonpositive(float t) noexcept {
   return ((q * (r * r) + r) + 1.0f) * power;
 }
 
-// log_positive() is log(x) for a normal x > 0, inf or nan, and -inf for 0. With
+// log_positive() is log(x) of 0, inf, nan and every normal x > 0. With
 // x = 2^k * (1 + f) and s = f / (2 + f), log(1 + f) = 2 * atanh(s), which is
 // computed as f - (f^2/2 - s * (f^2/2 + s^2 * P(s^2))).
 inline double log_positive(double x) noexcept {
@@ -115,8 +116,9 @@ struct SoftmaxTotal {
   }
 };
 
-// combine_chunks() combines chunks in order; nan wins. Chunks of -inf only are
-// nothing, but a row of -inf only is nan.
+// combine_chunks() combines the chunks of a row in order. The result is nan if
+// a chunk is nan. A chunk of nothing but -inf adds nothing, and a row of
+// nothing but -inf is nan.
 inline SoftmaxTotal combine_chunks(const SoftmaxChunk* chunks,
                                    std::size_t count) noexcept {
   float max = -std::numeric_limits<float>::infinity();

@@ -2,16 +2,17 @@
 /// Row operators of 16-bit models: softmax, cross entropy, normalization and
 /// residual connections, with float32 arithmetic inside and one rounding at the
 /// end. Every slave computes whole rows, or, if a row does not fit into LDM,
-/// pieces of one; results have the same bits on every machine.
+/// pieces of a row; the results have the same bits on every machine.
 ///
 /// Common to all functions: a Machine of null is the default machine. Matrices
 /// are float16, bfloat16 or float32; those of one call have the same dtype
-/// unless it says otherwise. Data must be aligned to its element. Matrices must
-/// not overlap, except that an output may be an input of the same shape and
-/// dtype (in place) where that is said. Everything is checked before the first
-/// write. Any thread may call, several at once on one machine. Error is thrown
-/// for bad arguments, and with SWAMP_UNSUPPORTED if the machine's LDM is too
-/// small for the operator. The formulas are in slave/row_args.h.
+/// unless a function states otherwise. Data must be aligned to its element.
+/// Matrices must not overlap, except that an output may be the same matrix as
+/// an input (in place) if its description allows that. Everything is checked
+/// before the first write. Any thread may call, also several at once on one
+/// machine. Error is thrown for bad arguments, and with SWAMP_UNSUPPORTED if
+/// the machine's LDM is too small for the operator. The formulas are in
+/// slave/row_args.h.
 #ifndef SWAMP_ROWS_H_
 #define SWAMP_ROWS_H_
 
@@ -29,30 +30,32 @@ namespace swamp {
 /// one after another. The caller owns the memory.
 using Matrix = swamp_matrix;
 
-/// SoftmaxMask says which scores are masked: those whose byte is not 0, which
-/// become -10000. Its bytes are [batches, query_rows, columns]; the matrix is
-/// [batches or any multiple of it, heads, query_rows, columns].
+/// SoftmaxMask marks the scores that do not count: a score becomes -10000 if
+/// its byte of the mask is not 0. The scores are [b, heads, query_rows,
+/// columns]; the mask is [batches, query_rows, columns] bytes, the same for all
+/// heads.
 struct SoftmaxMask {
   const std::uint8_t* data = nullptr;  ///< null: nothing is masked
-  std::size_t batches = 1;             ///< 1, or those of the matrix
-  std::size_t heads = 1;               ///< that share the mask of a batch
+  std::size_t batches = 1;             ///< b, or 1: the same mask for all
+  std::size_t heads = 1;               ///< heads of a batch
   std::size_t query_rows = 0;          ///< rows of a head
 };
 
 /// SoftmaxOptions selects one of Megatron-LM's fused softmax operators.
 struct SoftmaxOptions {
-  float scale = 1;              ///< of the scores, a float32 factor
-  bool round_scale = false;     ///< scale is first rounded to dtype, as apex
-  std::size_t causal_rows = 0;  ///< row i has its first i % causal_rows + 1
-                                ///< columns; the others are 0. 0: all columns
-  SoftmaxMask mask;             ///< not together with causal_rows
-  bool zero_masked_rows =
-      true;  ///< a row of which all is masked is 0, as apex;
-             ///< else uniform, as Megatron's torch path
+  float scale = 1;           ///< factor of the scores
+  bool round_scale = false;  ///< rounds scale to dtype first, as apex does
+  /// If not 0, only the first i % causal_rows + 1 columns of row i count, and
+  /// y is 0 in the others.
+  std::size_t causal_rows = 0;
+  SoftmaxMask mask;  ///< not together with causal_rows
+  /// A row whose scores are all masked becomes 0, as in apex; otherwise it is
+  /// uniform, as in Megatron-LM without apex.
+  bool zero_masked_rows = true;
 };
 
-/// scaled_softmax sets each row of y to softmax(scale * x). A row with nan or
-/// +inf, or of -inf only, becomes nan.
+/// scaled_softmax sets each row of y to softmax(scale * x). A row that contains
+/// nan or +inf, or nothing but -inf, becomes nan.
 ///
 /// @param x the scores
 /// @param y as many rows and columns; may be x
@@ -81,19 +84,19 @@ SWAMP_API void scaled_softmax_backward(const Matrix& gradient, const Matrix& y,
 struct CrossEntropyOptions {
   std::int64_t ignore_index = -100;      ///< rows with this target do not count
   double label_smoothing = 0;            ///< in [0, 1]
-  const float* class_weights = nullptr;  ///< one a class; null: all are 1
+  const float* class_weights = nullptr;  ///< one for each class; null: all 1
   double z_loss = 0;                     ///< adds z_loss * lse^2 to each loss
-  /// Only with ranks: smooths over the classes of each rank alone, as
-  /// Megatron-LM does, with its factor a * K / (K - 1) of K classes.
+  /// Only with ranks: smooths as Megatron-LM does, over the K classes of each
+  /// rank alone and by label_smoothing * K / (K - 1).
   bool megatron_smoothing = false;
 };
 
-/// CrossEntropyTotal is the sum over the rows that count, in their order.
+/// CrossEntropyTotal has the sums over the rows that count, in their order. The
+/// mean loss is loss / weight.
 struct CrossEntropyTotal {
-  double loss = 0;  ///< of the losses
-  double weight =
-      0;  ///< of the weights of the targets' classes; without
-          ///< weights, the number of rows. The mean is loss / weight
+  double loss = 0;  ///< sum of the losses
+  /// Sum of the weights of the targets; without weights, the number of rows.
+  double weight = 0;
 };
 
 /// cross_entropy computes the loss of each row of logits.
@@ -110,15 +113,15 @@ cross_entropy(const Matrix& logits, const std::int64_t* targets, float* losses,
               float* lse, const CrossEntropyOptions& options = {},
               Machine* machine = nullptr);
 
-/// cross_entropy_backward computes the gradient of the logits. The gradients of
-/// the losses, which include the loss scale, are applied in float32 before the
-/// one rounding to dtype.
+/// cross_entropy_backward computes the gradient of the logits. It multiplies by
+/// the gradients of the losses, which include the loss scale, in float32, and
+/// then rounds once to dtype.
 ///
 /// @param logits as in the forward call
 /// @param targets as in the forward call
 /// @param lse as cross_entropy() returned it
-/// @param gradients float32, of each row's loss; for a mean each is the
-///   gradient of the mean divided by CrossEntropyTotal::weight
+/// @param gradients float32, of each row's loss: for the mean loss, each is
+///   the gradient of the mean divided by CrossEntropyTotal::weight
 /// @param[out] dx as many rows and columns as logits; may be logits
 /// @param options as in the forward call
 /// @param machine where to run; null: the default machine
@@ -129,46 +132,47 @@ SWAMP_API void cross_entropy_backward(const Matrix& logits,
                                       const CrossEntropyOptions& options = {},
                                       Machine* machine = nullptr);
 
-/// VocabularyPart is a rank's part of the classes: its logits have the columns
-/// of classes [first, first + logits.columns).
+/// VocabularyPart is a rank's part of the classes: the columns of its logits
+/// are the classes [first, first + logits.columns).
 struct VocabularyPart {
   std::int64_t first = 0;   ///< class of column 0
-  std::size_t classes = 0;  ///< of all ranks together
+  std::size_t classes = 0;  ///< number of classes of all ranks together
 };
 
-/// The same for classes that are split between the ranks of `ranks`:
-/// collective, one all-gather of 24 bytes a row. Every rank gets the losses of
-/// all rows, with the same bits. class_weights are those of the rank's classes
-/// and are not supported (SWAMP_UNSUPPORTED).
+/// vocab_parallel_cross_entropy is cross_entropy() for classes that are split
+/// between the ranks of `ranks`. Collective: one all-gather of 24 bytes a row.
+/// Every rank gets the losses of all rows, with the same bits. class_weights
+/// must be null (SWAMP_UNSUPPORTED).
 SWAMP_API CrossEntropyTotal vocab_parallel_cross_entropy(
     Communicator& ranks, const VocabularyPart& part, const Matrix& logits,
     const std::int64_t* targets, float* losses, float* lse,
     const CrossEntropyOptions& options = {}, Machine* machine = nullptr);
 
-/// The gradient of a rank's logits. Not collective.
+/// vocab_parallel_cross_entropy_backward computes the gradient of a rank's
+/// logits; see cross_entropy_backward(). Not collective. class_weights must be
+/// null.
 SWAMP_API void vocab_parallel_cross_entropy_backward(
     const VocabularyPart& part, const Matrix& logits,
     const std::int64_t* targets, const float* lse, const float* gradients,
     const Matrix& dx, const CrossEntropyOptions& options = {},
     Machine* machine = nullptr);
 
-/// RowVector is {data, dtype}: one value for each column of a matrix. Data of
-/// null: absent. Its dtype is float32 or that of the matrix.
+/// RowVector is {data, dtype}: one value for each column of a matrix. It is
+/// absent if data is null. Its dtype is float32 or that of the matrix.
 using RowVector = swamp_row_vector;
 
 /// NormOptions are those of layer_norm() and rms_norm().
 struct NormOptions {
-  double eps = 1e-5;                  ///< added to the variance, or mean square
+  double eps = 1e-5;                  ///< added to the variance or mean square
   bool zero_centered_weight = false;  ///< 1 is added to the weight
 };
 
-/// layer_norm sets each row of y to (x - mean) * rstd * weight + bias, with one
-/// rounding to dtype. The statistics are computed in float32 with sums in
-/// double.
+/// layer_norm sets each row of y to (x - mean) * rstd * weight + bias, rounded
+/// once to dtype. The statistics are float32, from sums in double.
 ///
 /// @param x the input
 /// @param weight 1 if absent
-/// @param bias 0 if absent; if both are present, of weight's dtype
+/// @param bias 0 if absent; of the same dtype as weight if both are present
 /// @param[out] y as many rows and columns; may be x
 /// @param[out] mean float32, one a row
 /// @param[out] rstd float32, one a row: 1 / sqrt(variance + eps)

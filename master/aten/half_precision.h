@@ -29,8 +29,8 @@ bool is_plain(const at::Tensor& tensor, at::ScalarType type);
 void convert(const at::Tensor& to, const at::Tensor& from);
 
 // Scratch is kScratchFloats floats of memory. The process keeps one between
-// calls, so that pages are not returned and fetched again at every product;
-// calls at the same time have one each.
+// calls, because returning its pages to the system after every product is slow.
+// Calls that run at the same time have one each.
 inline constexpr std::int64_t kScratchFloats = std::int64_t{8} << 20;
 
 class Scratch {
@@ -40,14 +40,15 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  // like() is a float32 tensor of the same sizes, dense, in the same order of
-  // elements; its values are undefined. It is in the scratch memory if it fits,
-  // and then must not be used after `this` or a release().
+  // like() returns a dense float32 tensor of the same sizes and the same order
+  // of elements, whose values are undefined. If it fits, it is in the scratch
+  // memory, and must not be used after release() or the end of `this`.
   at::Tensor like(const at::Tensor& tensor);
-  // widened() is like() with the values of the tensor.
+  // widened() returns the same with the values of the tensor.
   at::Tensor widened(const at::Tensor& tensor);
 
-  // What like() returned after mark() returned `mark` is no longer used.
+  // mark() returns how much of the scratch memory is in use. release(mark)
+  // frees the tensors that like() has returned since then.
   std::int64_t mark() const noexcept { return used_; }
   void release(std::int64_t mark) noexcept { used_ = mark; }
 
@@ -74,10 +75,10 @@ using Race = std::array<std::function<void()>, 3>;
 
 // choose() returns how the computations of a class are done. Unless
 // SWAMP_HALF_PRECISION sets it, the first call of a class measures which way is
-// the fastest, and the process keeps the result; if two threads measure at
-// once, the first to finish decides. prepare(false) is a race on operands of
-// the class's sizes; prepare(true) on smaller ones, which even a kernel without
-// any optimisation computes in milliseconds.
+// the fastest, and the process keeps the result. If two threads measure at the
+// same time, the first to finish decides. prepare(false) returns a race on
+// operands of the class's sizes; prepare(true) one on operands so small that
+// even a kernel without any optimisation takes only milliseconds.
 Way choose(Choice& choice, const std::function<Race(bool small)>& prepare);
 
 // size_level() is a class of sizes, 0 to kSizeLevels - 1, and size_of_level()
@@ -92,8 +93,8 @@ void register_products(torch::Library& library);
 void register_attention(torch::Library& library);
 void register_rows(torch::Library& library);
 
-// The same for the keys AutogradCPU, of operators that PyTorch makes of others,
-// and AutocastCPU.
+// The same for the key AutogradCPU, for operators that PyTorch composes of
+// others, and for AutocastCPU.
 void register_composite_rows(torch::Library& library);
 void register_autocast_rows(torch::Library& library);
 
