@@ -34,12 +34,12 @@ struct Attention {
   std::optional<Tensor> mask;
   std::optional<double> scale;
 
-  // One key belongs to as many heads of the query.
+  // So many heads of the query share a head of the key.
   std::int64_t heads_per_key() const { return query.size(1) / key.size(1); }
 };
 
-// is_usual() returns whether float32 may compute an attention of dropout_p.
-// PyTorch's kernel takes all others, or refuses them.
+// is_usual() returns whether an attention may be computed in float32. PyTorch's
+// own kernel gets all others; it refuses some of them.
 bool is_usual(const Attention& x, double dropout_p) {
   const at::ScalarType type = x.query.scalar_type();
   if (!is_half(type) || !is_half_precision() || dropout_p != 0) return false;
@@ -67,8 +67,9 @@ bool is_usual(const Attention& x, double dropout_p) {
           (fits(3, x.query.size(1)) && fits(4, x.query.size(0))));
 }
 
-// Part is some matrices of a batch: those of `keys` keys from `key`, in
-// `batches` elements of the batch from `batch`.
+// Part is some heads of some elements of the batch: heads [key, key + keys) of
+// the key, with the heads of the query that share them, of the elements
+// [batch, batch + batches).
 struct Part {
   std::int64_t batch, batches, key, keys;
 
@@ -83,9 +84,10 @@ struct Part {
   }
 };
 
-// for_each_part() calls visit(part) for parts whose float32 copies, of `floats`
-// for each key, fit the scratch memory, but of at least one head for each
-// thread: that is how PyTorch divides the backward.
+// for_each_part() calls visit(part) for parts whose float32 copies, `floats`
+// for each head of the key, fit into the scratch memory. Every part has at
+// least a head for each thread, because PyTorch's backward gives a thread whole
+// heads.
 template <class Visit>
 void for_each_part(const Attention& x, std::int64_t floats, Visit visit) {
   const std::int64_t batches = x.query.size(0), keys = x.key.size(1);
@@ -104,7 +106,7 @@ void for_each_part(const Attention& x, std::int64_t floats, Visit visit) {
   }
 }
 
-// widened() is the float32 copy of a part of an attention.
+// widened() returns the float32 copy of a part of an attention.
 Attention widened(const Attention& x, const Part& part, Scratch& scratch) {
   const std::int64_t heads = x.heads_per_key();
   Attention wide{scratch.widened(part.of(x.query, heads)),
@@ -165,7 +167,7 @@ Backward backward_in_float32(const Attention& x, const Tensor& grad_out,
   const std::int64_t heads = x.heads_per_key(), rows = x.query.size(2),
                      channels = x.query.size(3);
   Scratch scratch;
-  // PyTorch's gradients have this order, whatever that of the operands is.
+  // The order in memory of PyTorch's gradients, for operands of any order.
   const auto empty_like = [](const Tensor& t) {
     return at::empty({t.size(0), t.size(2), t.size(1), t.size(3)}, t.options())
         .transpose(1, 2);
@@ -188,8 +190,9 @@ Backward backward_in_float32(const Attention& x, const Tensor& grad_out,
   return {grads[0], grads[1], grads[2]};
 }
 
-// faster_in_float32() is the choice for the class of an attention: direction,
-// dtype, and the levels of rows, keys and channels.
+// faster_in_float32() returns the measured choice for the class of an
+// attention: its direction, its dtype and the size levels of rows, keys and
+// channels.
 bool faster_in_float32(const Attention& x, bool backward) {
   constexpr int kLevels = kSizeLevels * kSizeLevels * kSizeLevels;
   static std::array<Choice, 2 * 2 * kLevels> choices{};
@@ -216,7 +219,8 @@ bool faster_in_float32(const Attention& x, bool backward) {
     }
     const Forward found = stock_forward(one);
     const auto& [out, logsumexp] = found;
-    const Tensor o = out, l = logsumexp;  // C++17 cannot capture the above
+    // Copies, because a lambda of C++17 cannot capture structured bindings.
+    const Tensor o = out, l = logsumexp;
     return Race{[=] { stock_backward(one, o, o, l); },
                 [=] { backward_in_float32(one, o, o, l); },
                 {}};
@@ -225,7 +229,8 @@ bool faster_in_float32(const Attention& x, bool backward) {
          Way::kNative;
 }
 
-// mask_of() is empty also if the tensor is undefined, as autograd passes it.
+// mask_of() returns nothing if the tensor is undefined, which is how autograd
+// passes an absent mask.
 std::optional<Tensor> mask_of(const std::optional<Tensor>& mask) {
   return mask.has_value() && mask->defined() ? mask : std::nullopt;
 }

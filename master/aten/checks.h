@@ -49,7 +49,7 @@ inline void require_scalars(std::initializer_list<ScalarArgument> arguments) {
   }
 }
 
-// translated() runs `call`, and throws an Error of libswamp as PyTorch's.
+// translated() runs `call` and throws PyTorch's error for an Error of libswamp.
 template <class Call>
 decltype(auto) translated(Call call) {
   try {

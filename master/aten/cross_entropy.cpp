@@ -304,7 +304,7 @@ TORCH_LIBRARY_FRAGMENT(swamp, m) {
       "Tensor");
 }
 
-// Its kernels for the other keys are those of swamp::_cross_entropy.
+// It needs no kernel for any other key, because it calls swamp::_cross_entropy.
 TORCH_LIBRARY_IMPL(swamp, CompositeImplicitAutograd, m) {
   m.impl("cross_entropy", &cross_entropy);
 }

@@ -129,8 +129,8 @@ at::TensorIterator in_place(const at::Tensor& tensor) {
       .build();
 }
 
-// outer_stride() returns that of the first of two operands; their inner strides
-// come first.
+// outer_stride() returns the outer stride of the first of two operands, which
+// follows the inner strides of both.
 std::int64_t outer_stride(const std::int64_t* strides) noexcept {
   return strides[2];
 }

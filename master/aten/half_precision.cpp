@@ -54,9 +54,10 @@ double seconds_of(const std::function<void()>& run) {
   return taken.count();
 }
 
-// fastest() compares the minima of alternating repetitions. Smaller operands
-// come first: if PyTorch's kernel takes much longer there, it is not run on the
-// others. The opposite proves nothing, because float32 has more launches.
+// fastest() compares the shortest times of alternating repetitions. It begins
+// with small operands: if PyTorch's own kernel is much slower on them, it is
+// not run on the large ones. If it is faster on them, that proves nothing,
+// because float32 needs more launches.
 Way fastest(const std::function<Race(bool small)>& prepare) {
   constexpr int kRepetitions = 4;  // and one before them, to warm up
   constexpr double kMuch = 4, kLong = 0.02, kNever = 1e9;

@@ -26,8 +26,8 @@
 namespace swamp::aten {
 namespace {
 
-// A flag rather than a change of the dispatcher's table, because that would
-// free a kernel which another thread may be about to call.
+// This is a flag, because a change of the dispatcher's table would free a
+// kernel that another thread may be about to call.
 std::atomic<bool>& active() noexcept {
   static std::atomic<bool> value{true};
   return value;
@@ -74,8 +74,8 @@ at::Tensor& update_scale(at::Tensor& current_scale, at::Tensor& growth_tracker,
 }
 
 #if TORCH_VERSION_MAJOR >= 2
-// QuietOverride suppresses one warning: that a kernel takes the place of
-// PyTorch's, which is what the library is loaded for.
+// QuietOverride suppresses the warning that a kernel replaces PyTorch's, which
+// is the purpose of the library.
 class QuietOverride final : public c10::WarningHandler {
  public:
   void process(const c10::Warning& warning) override {

@@ -46,10 +46,9 @@ struct Operator {
   at::Scalar alpha = 1;
 };
 
-// run() computes an operator in float32 and returns true; or it returns false,
-// having written nothing, if PyTorch's own kernel must compute it: because it
-// is faster, or because of arguments that are wrong, or rare, or without
-// elements.
+// run() computes an operator in float32 and returns true. It writes nothing and
+// returns false if PyTorch's own kernel must compute the operator: because that
+// kernel is faster, or because the arguments are wrong, unusual or empty.
 bool run(const Operator& op, at::Tensor& result) {
   const at::ScalarType type = op.a.scalar_type();
   if (!is_half(type) || !is_half_precision()) return false;

@@ -21,8 +21,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using TwoTensors = std::tuple<Tensor, Tensor>;
 
-// Vector is a weight or bias, converted if its dtype is not one that libswamp
-// takes together with x and the other.
+// Vector is a weight or bias. It is converted to float32 if libswamp does not
+// take its dtype together with that of x and of the other vector.
 struct Vector {
   Tensor tensor;
 
@@ -42,7 +42,7 @@ struct Vector {
 };
 
 // require_norm() throws PyTorch's errors, and returns the number of dimensions
-// of a row: those of weight or bias, or one.
+// of a row: that of weight or bias, or 1 if both are absent.
 std::int64_t require_norm(const Tensor& x, const OptionalTensor& weight,
                           const OptionalTensor& bias, const char* operation) {
   require_rows(x, operation);
@@ -81,7 +81,8 @@ std::int64_t require_norm(const Tensor& x, const OptionalTensor& weight,
   return dimensions;
 }
 
-// empty_statistics() is float32, one a row, of PyTorch's shape.
+// empty_statistics() returns a float32 tensor of PyTorch's shape for one value
+// a row.
 Tensor empty_statistics(const Tensor& x, std::int64_t dimensions) {
   auto sizes = x.sym_sizes().vec();
   for (std::int64_t i = x.dim() - dimensions; i < x.dim(); ++i) {
@@ -231,8 +232,8 @@ OptionalTensor optional_of(const Tensor& tensor) {
   return tensor.defined() ? OptionalTensor(tensor) : OptionalTensor();
 }
 
-// wanted() returns which of x, weight and bias need a gradient; an absent one
-// has no index.
+// wanted() returns which of x, weight and bias need a gradient. The context
+// does not count absent ones.
 std::array<bool, 3> wanted(const AutogradContext& context, bool with_weight,
                            bool with_bias) {
   return {context.needs_input_grad(0),
@@ -240,8 +241,8 @@ std::array<bool, 3> wanted(const AutogradContext& context, bool with_weight,
           with_bias && context.needs_input_grad(with_weight ? 2 : 1)};
 }
 
-// The autograd functions save x, the statistics and weight. A row's dimensions
-// are known from weight; a bias without a weight has one.
+// The autograd functions save x, the statistics and weight, which has the
+// dimensions of a row. Without a weight, a row has one dimension.
 struct LayerNorm : torch::autograd::Function<LayerNorm> {
   static variable_list forward(AutogradContext* context, const Tensor& x,
                                const OptionalTensor& weight,
@@ -351,7 +352,8 @@ Tensor new_residual_add(Tensor residual, const Tensor& x,
 struct ResidualAdd : torch::autograd::Function<ResidualAdd> {
   static Tensor forward(AutogradContext* context, const Tensor& residual,
                         const Tensor& x, const OptionalTensor& bias) {
-    const at::AutoDispatchBelowADInplaceOrView guard;  // mark_dirty() counts
+    // The write is not counted here, because mark_dirty() counts it.
+    const at::AutoDispatchBelowADInplaceOrView guard;
     call_operator<&residual_add_>(kResidualAddName, residual, x, bias);
     context->mark_dirty({residual});
     context->saved_data["x"] = x.scalar_type();

@@ -34,9 +34,9 @@ void blas(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
   }
 }
 
-// PyTorch's operator for inductor, x w^T + bias by oneDNN, takes half the time
-// of its BLAS for float32 on CPUs of AMD. has_one_dnn() returns whether this
-// PyTorch has it and the user did not turn oneDNN off.
+// PyTorch has an operator for inductor that computes x w^T + bias by oneDNN. On
+// AMD's CPUs it takes half the time of PyTorch's float32 BLAS. has_one_dnn()
+// returns whether this PyTorch has it and the user did not turn oneDNN off.
 #if TORCH_VERSION_MAJOR >= 2
 using Linear = at::Tensor(const at::Tensor& x, const at::Tensor& w,
                           const std::optional<at::Tensor>& bias,
@@ -79,15 +79,16 @@ at::Tensor one_dnn(const at::Tensor&, const at::Tensor&,
 }
 #endif
 
-// multiply_part() computes a product whose float32 copies fit the scratch
-// memory if they have `k_count` of the k elements that are summed. The partial
-// sums stay in float32, and are rounded once.
+// multiply_part() computes a product in steps of `k_count` of the k elements
+// that are summed, so that the float32 copies of a step fit into the scratch
+// memory. The partial sums stay in float32 and are rounded once.
 void multiply_part(const Product& product, std::int64_t k_count, Way way,
                    Scratch& scratch) {
   const std::int64_t start = scratch.mark();
   const bool rounded = product.out.scalar_type() != at::kFloat;
   const bool simple = k_count >= product.k() && product.alpha.equal(1);
-  // A row that is added to each row, as the bias of a linear layer.
+  // Whether self is one row that is added to all rows: the bias of a linear
+  // layer.
   const bool has_bias = product.self.defined() && product.beta.equal(1) &&
                         product.self.stride(1) == 0;
   if (way == Way::kOneDnn && rounded && simple &&
@@ -125,7 +126,8 @@ void multiply_part(const Product& product, std::int64_t k_count, Way way,
   scratch.release(start);
 }
 
-// for_each_part() calls visit(begin, count) for parts of at most `most`.
+// for_each_part() divides `total` into nearly equal parts of at most `most`,
+// and calls visit(begin, count) for each.
 template <class Visit>
 void for_each_part(std::int64_t total, std::int64_t most, Visit visit) {
   const std::int64_t parts = (total + most - 1) / most;
@@ -137,11 +139,11 @@ void for_each_part(std::int64_t total, std::int64_t most, Visit visit) {
 
 }  // namespace
 
-// In parts that fit the scratch memory: as many matrices of the batch as fit,
-// else blocks of one matrix. k is split only if a block with all of it does not
-// fit.
+// Computes parts that fit into the scratch memory: as many matrices of the
+// batch as fit, or else blocks of one matrix. It splits k only if a block with
+// all of k does not fit.
 void multiply(const Product& product, Way way) {
-  // Slack for the alignment of each copy.
+  // 64 floats less, because every copy is aligned.
   constexpr std::int64_t kFloats = kScratchFloats - 64;
   constexpr std::int64_t kMostSide = 2048;
   const at::AutoDispatchBelowADInplaceOrView guard;

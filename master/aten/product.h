@@ -41,10 +41,11 @@ struct Product {
 // product.out. `way` is kFloat32 or kOneDnn; without oneDNN both are the same.
 void multiply(const Product& product, Way way);
 
-// way_of() is the choice for the class of a product of matrices, or of batches
-// of them: dtype, levels of the sizes, and the order of the operands, on which
-// PyTorch's float16 time depends up to 30 times. `wide` is for a float32
-// result, which PyTorch has no kernel for: not kNative.
+// way_of() returns the choice for the class of a product of matrices, or of
+// batches of them. A class is the dtype, the levels of the sizes, and the order
+// of the operands in memory, which can make PyTorch's float16 kernel 30 times
+// slower. If `wide`, the result is float32, and the choice never kNative:
+// PyTorch has no such kernel.
 Way way_of(const at::Tensor& a, const at::Tensor& b, bool wide = false);
 
 }  // namespace swamp::aten

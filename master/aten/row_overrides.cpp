@@ -36,7 +36,7 @@ bool is_ours(const Tensor& x) {
          !x.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
 }
 
-// is_vector() returns whether a weight or bias is absent, or what swamp takes.
+// is_vector() returns whether swamp takes a weight or bias; it may be absent.
 bool is_vector(const OptionalTensor& vector, const Tensor& x,
                at::IntArrayRef sizes) {
   return !is_defined(vector) || ((is_plain(*vector, x.scalar_type()) ||
@@ -44,12 +44,12 @@ bool is_vector(const OptionalTensor& vector, const Tensor& x,
                                  vector->sizes() == sizes);
 }
 
-// as_rows() is a contiguous matrix whose rows are along dimension `dim`.
+// as_rows() returns a contiguous matrix whose rows are along dimension `dim`.
 Tensor as_rows(const Tensor& x, std::int64_t dim) {
   return x.movedim(dim, -1).contiguous().view({-1, x.size(dim)});
 }
 
-// from_rows() is the opposite: a tensor like x, and contiguous.
+// from_rows() is the inverse: it returns a contiguous tensor of x's shape.
 Tensor from_rows(const Tensor& rows, const Tensor& x, std::int64_t dim) {
   auto sizes = x.sizes().vec();
   sizes.erase(sizes.begin() + dim);
@@ -57,8 +57,8 @@ Tensor from_rows(const Tensor& rows, const Tensor& x, std::int64_t dim) {
   return rows.view(sizes).movedim(-1, dim).contiguous();
 }
 
-// log_softmax() has no backward here, because the error of PyTorch's is the
-// rounding of its result.
+// log_softmax() keeps PyTorch's backward, whose only error is the rounding of
+// its result.
 Tensor log_softmax(const Tensor& x, std::int64_t dim, bool half_to_float) {
   if (half_to_float || !is_ours(x) || x.dim() == 0 || x.numel() == 0 ||
       dim < -x.dim() || dim >= x.dim()) {
@@ -67,7 +67,7 @@ Tensor log_softmax(const Tensor& x, std::int64_t dim, bool half_to_float) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   dim = dim < 0 ? dim + x.dim() : dim;
   const Tensor rows = as_rows(x, dim), y = at::empty_like(rows);
-  // Every row's log of the sum of exponentials; no target counts.
+  // lse is what is wanted of the cross entropy, so all targets are ignored.
   CrossEntropy options;
   options.reduction = 0;
   const Tensor ignored = at::full({rows.size(0)}, options.ignore_index,
@@ -93,8 +93,8 @@ Tensor log_softmax(const Tensor& x, std::int64_t dim, bool half_to_float) {
   return from_rows(y, x, dim);
 }
 
-// is_cross_entropy() returns whether swamp computes a loss: of class indices.
-// PyTorch computes all others, or refuses them.
+// is_cross_entropy() returns whether swamp computes a loss, which it does only
+// for class indices. PyTorch's own kernel gets all others; it refuses some.
 bool is_cross_entropy(const Tensor& x, const Tensor& target,
                       const OptionalTensor& weight, std::int64_t reduction,
                       double label_smoothing) {
@@ -190,8 +190,8 @@ NormResult native_layer_norm_backward(const Tensor& grad, const Tensor& x,
   const at::AutoDispatchBelowADInplaceOrView guard;
   if (!is_norm(x, sizes, weight, bias) || !is_plain(grad, x.scalar_type()) ||
       grad.sizes() != x.sizes()) {
-    // If the forward was swamp's, its statistics are float32, and PyTorch's
-    // kernel expects those of its own forward.
+    // The forward may have been swamp's, whose statistics are float32.
+    // PyTorch's kernel expects the dtype that its own forward returns.
     const auto is_float = [](const OptionalTensor& vector) {
       return is_defined(vector) && vector->scalar_type() == at::kFloat;
     };
@@ -221,8 +221,8 @@ bool is_rms_norm(const Tensor& x, at::IntArrayRef sizes,
   return is_norm(x, sizes, weight, {});
 }
 
-// The kernels of rms_norm are for the keys CPU and AutogradCPU: swamp's
-// operator has a gradient of its own, and PyTorch's is made of others.
+// rms_norm needs kernels for two keys, CPU and AutogradCPU: swamp's operator
+// has its own gradient, whereas PyTorch's is composed of other operators.
 std::tuple<Tensor, Tensor> fused_rms_norm(const Tensor& x,
                                           at::IntArrayRef sizes,
                                           const OptionalTensor& weight,

@@ -34,8 +34,8 @@ at::Tensor row_major(const at::Tensor& tensor);
 // dimension, or of its last `dimensions`.
 Matrix matrix_of(const at::Tensor& tensor, std::int64_t dimensions = 1);
 
-// in_place() runs write(target), where `target` is row_major() and has the
-// values of `tensor`, which then gets those of the target.
+// in_place() calls write(target) with row_major(tensor). If that is a copy, it
+// then copies the target back to `tensor`.
 template <class Write>
 at::Tensor in_place(const at::Tensor& tensor, Write write) {
   const at::Tensor target = row_major(tensor);
@@ -59,8 +59,8 @@ auto call_operator(const char* name, Arguments&&... arguments) {
 }
 
 // functional() is a kernel for the key Functionalize, which torch.compile needs
-// for an operator that writes an argument and returns it: compute() returns the
-// new values from the arguments that get() returns.
+// for an operator that writes an argument and returns it. compute(get) returns
+// the new values; it must pass every tensor that it uses through get().
 template <class Compute>
 at::Tensor functional(const at::Tensor& written, Compute compute) {
   namespace impl = at::functionalization::impl;
@@ -84,7 +84,8 @@ at::Tensor functional(const at::Tensor& written, Compute compute) {
   return written;
 }
 
-// The kernels for the key CPU that PyTorch's own operators share with swamp's.
+// What follows is used by the operators swamp::* and by those of PyTorch that
+// row_overrides.cpp replaces.
 struct CrossEntropy {
   std::int64_t reduction = 1;  // 0: none, 1: mean, 2: sum
   std::int64_t ignore_index = -100;

@@ -133,8 +133,8 @@ Tensor functional_backward(Tensor grad, const Tensor& y, double scale) {
   });
 }
 
-// Softmax saves y and the scale. If rows of which all is masked are uniform, it
-// also saves the mask: they have no gradient.
+// Softmax saves y and the scale. It also saves the mask if rows that are masked
+// entirely become uniform, because these rows have no gradient.
 struct Softmax : torch::autograd::Function<Softmax> {
   template <class Forward>
   static Tensor forward(AutogradContext* context, const Tensor& x, double scale,

@@ -36,8 +36,8 @@ def scaled_masked_softmax(x: Tensor, mask: Tensor, scale: float = 1.0, *,
         x: [b, np, sq, sk].
         mask: [b or 1, 1, sq, sk], bool or uint8; not 0: masked.
         scale: a float32 factor.
-        zero_masked_rows: whether a row of which all is masked becomes 0, as in
-            apex; else it is uniform, as in Megatron-LM's path without apex.
+        zero_masked_rows: whether a row that is masked entirely becomes 0, as in
+            apex; otherwise it is uniform, as in Megatron-LM without apex.
     """
     result: Tensor = _ops.scaled_masked_softmax(
         x, mask, scale, zero_masked_rows=zero_masked_rows)
@@ -61,8 +61,8 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None
                   *, ignore_index: int = -100, reduction: str = "mean",
                   label_smoothing: float = 0.0, z_loss: float = 0.0) -> Tensor:
     """:func:`torch.nn.functional.cross_entropy` of class indices. The loss is
-    float32, and so is the gradient of the loss until it is multiplied with that
-    of each logit, so that a loss scale does not overflow.
+    float32. Its gradient stays float32 until it has been multiplied by that of
+    each logit, so that a loss scale does not overflow.
 
     Args:
         input: the logits, [C], [N, C] or [N, C, d1, ...].
@@ -108,7 +108,7 @@ class _VocabParallelCrossEntropy(torch.autograd.Function):
         losses, lse, _ = _ops._cross_entropy(
             logits, torch.zeros_like(target), None, 0, -100,
             1.0 if label_smoothing else 0.0, 0.0)
-        if lse.isnan().any():  # if all its logits are -inf, a rank adds nothing
+        if lse.isnan().any():  # a rank whose logits are all -inf adds nothing
             lse = lse.where(logits.amax(-1) != -torch.inf, -torch.inf)
         local = target - first
         inside = (local >= 0) & (local < columns)
@@ -125,7 +125,7 @@ class _VocabParallelCrossEntropy(torch.autograd.Function):
         smoothing = label_smoothing
         loss = whole - total[1]
         if mean is not None:
-            if megatron:  # its factor, and the mean of the rank's own classes
+            if megatron:  # a larger factor, and the mean of this rank's classes
                 smoothing *= columns / (columns - 1)
             else:
                 mean = total[2] / ranks
@@ -159,9 +159,9 @@ def vocab_parallel_cross_entropy(
         group: of torch.distributed; None: the default one.
         ignore_index: a target that does not count.
         label_smoothing: from 0 to 1.
-        megatron: whether smoothing takes the classes of each rank alone, with
-            its factor a * K / (K - 1), as Megatron-LM does; the losses then
-            differ between ranks.
+        megatron: whether to smooth as Megatron-LM does, over the K classes of
+            each rank alone and by label_smoothing * K / (K - 1); the losses
+            then differ between ranks.
 
     Returns:
         [...], float32: the loss of each row, the same bits on every rank.

@@ -64,8 +64,8 @@ def _row_softmax(operator: Callable[..., torch.Tensor]) -> Dict[str, Any]:
 
 def _get_batch_per_block(query_len: int, key_len: int, batches: int,
                          heads: int) -> int:
-    """The rows that apex's kernel computes at once; the callers require sizes
-    that are a multiple of it."""
+    """The number of rows that apex's kernel computes at once. Callers require
+    sizes that are multiples of it."""
     power = 1 << max(0, key_len - 1).bit_length()
     warp = min(power, 32)
     return 128 // warp * (2 if power <= 128 else 1)
@@ -89,7 +89,7 @@ _MODULES: Dict[str, Dict[str, Any]] = {
 
 
 def install() -> None:
-    """Puts the modules into ``sys.modules``, in place of any of these names.
+    """Puts the modules into ``sys.modules``; replaces any of the same names.
 
     ``fused_weight_gradient_mlp_cuda`` is for ``--gradient-accumulation-fusion``:
     a linear layer's weight gradient is added to the float32 ``main_grad`` without

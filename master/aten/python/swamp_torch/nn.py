@@ -93,7 +93,8 @@ class FusedScaleMaskSoftmax(torch.nn.Module):
         attn_mask_type: Megatron-LM's AttnMaskType, or the name of a member;
             "causal" masks the columns after the row's index.
         scaled_masked_softmax_fusion: whether swamp's operators compute it, for
-            all shapes; else the formula of Megatron-LM's unfused path does.
+            all shapes; otherwise it is computed as in Megatron-LM's unfused
+            path.
         mask_func: mask_func(scores, mask), only for the unfused path.
         softmax_in_fp32: only for the unfused path; swamp's is always float32.
         scale: a factor, None for 1.
