@@ -1,6 +1,18 @@
 /* Buffers in use during a transfer, and waits that are missing or wrong. */
 #include "gallery.h"
 
+enum { kHalf = kPart / 2 };
+
+/* For kernels that transfer each half of a part on its own. */
+static inline void get_half(int i, void* counter) {
+  athread_get(PE_MODE, args.in + _PEN * kPart + i * kHalf, part + i * kHalf,
+              kHalf * sizeof part[0], counter, 0, 0, 0);
+}
+
+static inline void compute_half(int i) {
+  for (int j = i * kHalf; j < (i + 1) * kHalf; ++j) part[j] = 2 * part[j] + 1;
+}
+
 #ifdef BUG_missing_wait_read
 void kernel(args_t* from) {
   get_args(from);
@@ -151,20 +163,16 @@ void kernel(args_t* from) {
 
 #ifdef BUG_stale_reply
 void kernel(args_t* from) {
-  const int half = kPart / 2;
   get_args(from);
   reply = 0;
   for (int i = 0; i < 2; ++i) {
 #ifdef RIGHT
     reply = 0;
 #endif
-    athread_get(PE_MODE, args.in + _PEN * kPart + i * half, part + i * half,
-                half * sizeof part[0], &reply, 0, 0, 0);
+    get_half(i, &reply);
     /* BUG stale_reply: stale-reply */
     CRTS_dma_wait_value(&reply, 1);
-    for (int j = 0; j < half; ++j) {
-      part[i * half + j] = 2 * part[i * half + j] + 1;
-    }
+    compute_half(i);
   }
   put_part();
 }
@@ -172,21 +180,17 @@ void kernel(args_t* from) {
 
 #ifdef BUG_raw_spin_stale
 void kernel(args_t* from) {
-  const int half = kPart / 2;
   volatile int spin = 0;
   get_args(from);
   for (int i = 0; i < 2; ++i) {
 #ifdef RIGHT
     spin = 0;
 #endif
-    athread_get(PE_MODE, args.in + _PEN * kPart + i * half, part + i * half,
-                half * sizeof part[0], (void*)&spin, 0, 0, 0);
+    get_half(i, (void*)&spin);
     /* BUG raw_spin_stale: stale-reply */
     while (spin != 1) {
     }
-    for (int j = 0; j < half; ++j) {
-      part[i * half + j] = 2 * part[i * half + j] + 1;
-    }
+    compute_half(i);
   }
   put_part();
 }
