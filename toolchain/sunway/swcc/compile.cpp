@@ -7,7 +7,6 @@
 
 #include "toolchain/sunway/swcc/actions.h"
 #include "toolchain/sunway/swcc/process.h"
-#include "toolchain/sunway/swcc/rewrite.h"
 
 namespace swcc {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "toolchain/sunway/swcc/rewrite.h"
+#include "toolchain/sunway/swcc/actions.h"
 #include "toolchain/sunway/swcc/tokens.h"
 
 namespace swcc {
