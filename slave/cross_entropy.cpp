@@ -5,6 +5,7 @@
 
 #include "slave/kernel.h"
 #include "slave/row_args.h"
+#include "slave/row_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/cross_entropy.cpp"
@@ -306,16 +307,7 @@ HWY_INLINE void backward_map(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
-#define SWAMP_CROSS_ENTROPY_KERNELS(type, Format)                              \
-  SWAMP_DEFINE_KERNEL(cross_entropy_##type, cross_entropy<Format>)             \
-  SWAMP_DEFINE_KERNEL(cross_entropy_parts_##type, cross_entropy_parts<Format>) \
-  SWAMP_DEFINE_KERNEL(cross_entropy_sum_##type, cross_entropy_sum<Format>)     \
-  SWAMP_DEFINE_KERNEL(cross_entropy_backward_##type, backward<Format>)         \
-  SWAMP_DEFINE_KERNEL(cross_entropy_backward_map_##type, backward_map<Format>)
-
-SWAMP_CROSS_ENTROPY_KERNELS(float16, Float16)
-SWAMP_CROSS_ENTROPY_KERNELS(bfloat16, BFloat16)
-SWAMP_CROSS_ENTROPY_KERNELS(float32, Float32)
+SWAMP_FOR_ROW_TYPES(SWAMP_CROSS_ENTROPY_KERNELS)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -1,7 +1,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "slave/row_reference.h"
+#include "slave/reference.h"
+#include "slave/row_kernels.h"
 
 namespace swamp::slave::reference {
 namespace {
@@ -119,15 +120,6 @@ void backward_map(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-#define SWAMP_CROSS_ENTROPY_KERNELS(type, Format)                              \
-  SWAMP_DEFINE_KERNEL(cross_entropy_##type, cross_entropy<Format>)             \
-  SWAMP_DEFINE_KERNEL(cross_entropy_parts_##type, cross_entropy_parts<Format>) \
-  SWAMP_DEFINE_KERNEL(cross_entropy_sum_##type, cross_entropy_sum<Format>)     \
-  SWAMP_DEFINE_KERNEL(cross_entropy_backward_##type, backward<Format>)         \
-  SWAMP_DEFINE_KERNEL(cross_entropy_backward_map_##type, backward_map<Format>)
-
-SWAMP_CROSS_ENTROPY_KERNELS(float16, Float16)
-SWAMP_CROSS_ENTROPY_KERNELS(bfloat16, BFloat16)
-SWAMP_CROSS_ENTROPY_KERNELS(float32, Float32)
+SWAMP_FOR_ROW_TYPES(SWAMP_CROSS_ENTROPY_KERNELS)
 
 }  // namespace swamp::slave::reference

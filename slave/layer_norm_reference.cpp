@@ -1,7 +1,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "slave/row_reference.h"
+#include "slave/reference.h"
+#include "slave/row_kernels.h"
 
 namespace swamp::slave::reference {
 namespace {
@@ -259,37 +260,25 @@ void backward_map(const void* arguments, const Tile& tile, Result&) {
   write_dx<Format>(terms, factors, kMean, row<Element>(tile, 4, 0, 0));
 }
 
+template <class Format, class Bias>
+void residual_add(const void* args, const Tile& tile, Result&) {
+  const std::size_t columns =
+      static_cast<const ResidualAddArgs*>(args)->columns;
+  const auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
+  const auto* bias = static_cast<typename Bias::Element*>(tile.operands[1]);
+  auto* residual = static_cast<float*>(tile.operands[2]);
+  for (std::size_t i = 0; i < tile.count * columns; ++i) {
+    float sum = Format::widen(x[i]);
+    if (bias != nullptr) sum = sum + Bias::widen(bias[i % columns]);
+    residual[i] = residual[i] + sum;
+  }
+}
+
 }  // namespace
 
-#define SWAMP_NORM_SUM_KERNELS(type, Format)                         \
-  SWAMP_DEFINE_KERNEL(layer_norm_sum_##type, layer_norm_sum<Format>) \
-  SWAMP_DEFINE_KERNEL(rms_norm_sum_##type, rms_norm_sum<Format>)
-
-#define SWAMP_NORM_KERNELS(type, Format, Weight)                             \
-  SWAMP_DEFINE_KERNEL(layer_norm_##type, layer_norm<Format, Weight>)         \
-  SWAMP_DEFINE_KERNEL(layer_norm_map_##type, layer_norm_map<Format, Weight>) \
-  SWAMP_DEFINE_KERNEL(rms_norm_##type, rms_norm<Format, Weight>)             \
-  SWAMP_DEFINE_KERNEL(rms_norm_map_##type, rms_norm_map<Format, Weight>)     \
-  SWAMP_DEFINE_KERNEL(layer_norm_backward_##type,                            \
-                      backward<Format, Weight, true>)                        \
-  SWAMP_DEFINE_KERNEL(layer_norm_backward_sum_##type,                        \
-                      backward_sum<Format, Weight, true>)                    \
-  SWAMP_DEFINE_KERNEL(layer_norm_backward_map_##type,                        \
-                      backward_map<Format, Weight, true>)                    \
-  SWAMP_DEFINE_KERNEL(rms_norm_backward_##type,                              \
-                      backward<Format, Weight, false>)                       \
-  SWAMP_DEFINE_KERNEL(rms_norm_backward_sum_##type,                          \
-                      backward_sum<Format, Weight, false>)                   \
-  SWAMP_DEFINE_KERNEL(rms_norm_backward_map_##type,                          \
-                      backward_map<Format, Weight, false>)
-
-SWAMP_NORM_SUM_KERNELS(float16, Float16)
-SWAMP_NORM_SUM_KERNELS(bfloat16, BFloat16)
-SWAMP_NORM_SUM_KERNELS(float32, Float32)
-SWAMP_NORM_KERNELS(float16, Float16, Float16)
-SWAMP_NORM_KERNELS(float16_float32, Float16, Float32)
-SWAMP_NORM_KERNELS(bfloat16, BFloat16, BFloat16)
-SWAMP_NORM_KERNELS(bfloat16_float32, BFloat16, Float32)
-SWAMP_NORM_KERNELS(float32, Float32, Float32)
+SWAMP_FOR_ROW_TYPES(SWAMP_NORM_SUM_KERNELS)
+SWAMP_FOR_ROW_AND_WEIGHT_TYPES(SWAMP_NORM_KERNELS)
+SWAMP_FOR_ROW_AND_WEIGHT_TYPES(SWAMP_NORM_BACKWARD_KERNELS)
+SWAMP_FOR_ROW_AND_WEIGHT_TYPES(SWAMP_RESIDUAL_ADD_KERNEL)
 
 }  // namespace swamp::slave::reference

@@ -4,6 +4,7 @@
 
 #include "slave/kernel.h"
 #include "slave/row_args.h"
+#include "slave/row_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/residual_add.cpp"
@@ -62,13 +63,7 @@ HWY_INLINE void residual_add(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_DEFINE_KERNEL(residual_add_float16, residual_add<Float16, Float16>)
-SWAMP_DEFINE_KERNEL(residual_add_float16_float32,
-                    residual_add<Float16, Float32>)
-SWAMP_DEFINE_KERNEL(residual_add_bfloat16, residual_add<BFloat16, BFloat16>)
-SWAMP_DEFINE_KERNEL(residual_add_bfloat16_float32,
-                    residual_add<BFloat16, Float32>)
-SWAMP_DEFINE_KERNEL(residual_add_float32, residual_add<Float32, Float32>)
+SWAMP_FOR_ROW_AND_WEIGHT_TYPES(SWAMP_RESIDUAL_ADD_KERNEL)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -233,6 +233,44 @@ HWY_NOINLINE void accumulate(const Source& source, std::size_t count,
   }
 }
 
+// ---- Sums in double
+
+using DD = hn::ScalableTag<double>;
+using VD = hn::Vec<DD>;
+
+#if HWY_TARGET == HWY_SCALAR
+inline constexpr std::size_t kWideLanes = 1;
+#else
+inline constexpr std::size_t kWideLanes = kLanes / 2;
+#endif
+inline constexpr std::size_t kHalves = kLanes / kWideLanes;
+
+// widen_half() is lanes h * kWideLanes .. of a vector.
+template <std::size_t h>
+HWY_INLINE VD widen_half(VF value) {
+  const DD dd;
+#if HWY_TARGET == HWY_SCALAR
+  return hn::PromoteTo(dd, value);
+#else
+  const hn::Half<DF> dh;
+  if constexpr (h == 0) {
+    return hn::PromoteTo(dd, hn::LowerHalf(dh, value));
+  } else {
+    return hn::PromoteTo(dd, hn::UpperHalf(dh, value));
+  }
+#endif
+}
+
+// add_wide() adds a vector of floats to doubles in memory.
+HWY_INLINE void add_wide(VF value, double* sums) {
+  const DD dd;
+  hn::StoreU(hn::Add(hn::LoadU(dd, sums), widen_half<0>(value)), dd, sums);
+  if constexpr (kHalves == 2) {
+    double* const high = sums + kWideLanes;
+    hn::StoreU(hn::Add(hn::LoadU(dd, high), widen_half<1>(value)), dd, high);
+  }
+}
+
 // ---- Bodies of softmax and cross entropy
 
 template <class Source, bool kTail>

@@ -7,6 +7,7 @@
 
 #include "slave/kernel.h"
 #include "slave/row_args.h"
+#include "slave/row_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/softmax.cpp"
@@ -537,22 +538,7 @@ HWY_INLINE void backward_map(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
-#define SWAMP_SOFTMAX_KERNELS(type, Format)                                  \
-  SWAMP_DEFINE_KERNEL(scaled_softmax_##type, softmax<Format, false>)         \
-  SWAMP_DEFINE_KERNEL(scaled_softmax_sum_##type, softmax_sum<Format, false>) \
-  SWAMP_DEFINE_KERNEL(scaled_softmax_map_##type, softmax_map<Format, false>) \
-  SWAMP_DEFINE_KERNEL(scaled_masked_softmax_##type, softmax<Format, true>)   \
-  SWAMP_DEFINE_KERNEL(scaled_masked_softmax_sum_##type,                      \
-                      softmax_sum<Format, true>)                             \
-  SWAMP_DEFINE_KERNEL(scaled_masked_softmax_map_##type,                      \
-                      softmax_map<Format, true>)                             \
-  SWAMP_DEFINE_KERNEL(softmax_backward_##type, backward<Format>)             \
-  SWAMP_DEFINE_KERNEL(softmax_backward_sum_##type, backward_sum<Format>)     \
-  SWAMP_DEFINE_KERNEL(softmax_backward_map_##type, backward_map<Format>)
-
-SWAMP_SOFTMAX_KERNELS(float16, Float16)
-SWAMP_SOFTMAX_KERNELS(bfloat16, BFloat16)
-SWAMP_SOFTMAX_KERNELS(float32, Float32)
+SWAMP_FOR_ROW_TYPES(SWAMP_SOFTMAX_KERNELS)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -3,7 +3,8 @@
 #include <limits>
 #include <vector>
 
-#include "slave/row_reference.h"
+#include "slave/reference.h"
+#include "slave/row_kernels.h"
 
 namespace swamp::slave::reference {
 namespace {
@@ -185,21 +186,6 @@ void backward_map(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-#define SWAMP_SOFTMAX_KERNELS(type, Format)                                  \
-  SWAMP_DEFINE_KERNEL(scaled_softmax_##type, softmax<Format, false>)         \
-  SWAMP_DEFINE_KERNEL(scaled_softmax_sum_##type, softmax_sum<Format, false>) \
-  SWAMP_DEFINE_KERNEL(scaled_softmax_map_##type, softmax_map<Format, false>) \
-  SWAMP_DEFINE_KERNEL(scaled_masked_softmax_##type, softmax<Format, true>)   \
-  SWAMP_DEFINE_KERNEL(scaled_masked_softmax_sum_##type,                      \
-                      softmax_sum<Format, true>)                             \
-  SWAMP_DEFINE_KERNEL(scaled_masked_softmax_map_##type,                      \
-                      softmax_map<Format, true>)                             \
-  SWAMP_DEFINE_KERNEL(softmax_backward_##type, backward<Format>)             \
-  SWAMP_DEFINE_KERNEL(softmax_backward_sum_##type, backward_sum<Format>)     \
-  SWAMP_DEFINE_KERNEL(softmax_backward_map_##type, backward_map<Format>)
-
-SWAMP_SOFTMAX_KERNELS(float16, Float16)
-SWAMP_SOFTMAX_KERNELS(bfloat16, BFloat16)
-SWAMP_SOFTMAX_KERNELS(float32, Float32)
+SWAMP_FOR_ROW_TYPES(SWAMP_SOFTMAX_KERNELS)
 
 }  // namespace swamp::slave::reference
