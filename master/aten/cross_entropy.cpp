@@ -4,7 +4,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -316,17 +315,8 @@ TORCH_LIBRARY_IMPL(swamp, Functionalize, m) {
   m.impl("cross_entropy_backward", &functional_backward);
 }
 
-TORCH_LIBRARY_IMPL(swamp, ADInplaceOrView, m) {
-  m.impl("cross_entropy_backward",
-         torch::autograd::autogradNotImplementedInplaceOrViewFallback());
-}
-
 TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
   m.impl("_cross_entropy", &autograd_cross_entropy);
-  for (const char* name :
-       {"cross_entropy_backward", "_cross_entropy_backward"}) {
-    m.impl(name, torch::autograd::autogradNotImplementedFallback());
-  }
 }
 
 }  // namespace swamp::aten

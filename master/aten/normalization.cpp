@@ -2,7 +2,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
@@ -428,19 +427,10 @@ TORCH_LIBRARY_IMPL(swamp, Functionalize, m) {
   m.impl("residual_add_", &functional_residual_add_);
 }
 
-TORCH_LIBRARY_IMPL(swamp, ADInplaceOrView, m) {
-  m.impl("residual_add_",
-         torch::autograd::autogradNotImplementedInplaceOrViewFallback());
-}
-
 TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
   m.impl("layer_norm", &autograd_layer_norm);
   m.impl("rms_norm", &autograd_rms_norm);
   m.impl("residual_add_", &autograd_residual_add_);
-  for (const char* name :
-       {"layer_norm_backward", "rms_norm_backward", "_residual_add"}) {
-    m.impl(name, torch::autograd::autogradNotImplementedFallback());
-  }
 }
 
 }  // namespace swamp::aten

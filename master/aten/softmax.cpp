@@ -1,7 +1,6 @@
 // Megatron-LM's fused softmax operators.
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "master/aten/checks.h"
@@ -220,20 +219,11 @@ TORCH_LIBRARY_IMPL(swamp, Functionalize, m) {
   m.impl("scaled_softmax_backward", &functional_backward);
 }
 
-TORCH_LIBRARY_IMPL(swamp, ADInplaceOrView, m) {
-  m.impl("scaled_softmax_backward",
-         torch::autograd::autogradNotImplementedInplaceOrViewFallback());
-}
-
 TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
   m.impl("scaled_softmax", &autograd_scaled_softmax);
   m.impl("scaled_masked_softmax", &autograd_scaled_masked_softmax);
   m.impl("scaled_upper_triang_masked_softmax",
          &autograd_scaled_upper_triang_masked_softmax);
-  for (const char* name :
-       {"scaled_softmax_backward", "_scaled_softmax_backward"}) {
-    m.impl(name, torch::autograd::autogradNotImplementedFallback());
-  }
 }
 
 }  // namespace swamp::aten

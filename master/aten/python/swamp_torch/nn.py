@@ -1,7 +1,7 @@
 """Modules of :mod:`swamp_torch.functional`, with the signatures of torch.nn and
 Megatron-LM."""
 
-from typing import Any, Callable, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -9,7 +9,29 @@ from torch import Tensor
 from . import functional
 
 
-class LayerNorm(torch.nn.LayerNorm):
+class _ZeroCentered:
+    """What LayerNorm and RMSNorm add to PyTorch's modules."""
+
+    weight: Any
+
+    def __init__(self, *args: Any, zero_centered_weight: bool = False,
+                 **kwargs: Any) -> None:
+        self.zero_centered_weight = zero_centered_weight
+        super().__init__(*args, **kwargs)
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()  # type: ignore[misc]
+        if self.zero_centered_weight and self.weight is not None:
+            torch.nn.init.zeros_(self.weight)
+
+    def _factor(self) -> Optional[Tensor]:
+        """The factor of the normalized rows."""
+        if self.weight is None or not self.zero_centered_weight:
+            return self.weight
+        return self.weight.float() + 1
+
+
+class LayerNorm(_ZeroCentered, torch.nn.LayerNorm):
     """:class:`torch.nn.LayerNorm`; see :func:`functional.layer_norm`.
 
     Args:
@@ -18,22 +40,12 @@ class LayerNorm(torch.nn.LayerNorm):
         The others are those of :class:`torch.nn.LayerNorm`.
     """
 
-    def __init__(self, *args: Any, zero_centered_weight: bool = False,
-                 **kwargs: Any) -> None:
-        self.zero_centered_weight = zero_centered_weight
-        super().__init__(*args, **kwargs)
-
-    def reset_parameters(self) -> None:
-        super().reset_parameters()
-        if self.zero_centered_weight and self.weight is not None:
-            torch.nn.init.zeros_(self.weight)
-
     def forward(self, input: Tensor) -> Tensor:
         return functional.layer_norm(input, self.normalized_shape,
-                                     _weight(self), self.bias, self.eps)
+                                     self._factor(), self.bias, self.eps)
 
 
-class RMSNorm(torch.nn.RMSNorm):
+class RMSNorm(_ZeroCentered, torch.nn.RMSNorm):
     """:class:`torch.nn.RMSNorm`; see :func:`functional.rms_norm`.
 
     Args:
@@ -41,26 +53,9 @@ class RMSNorm(torch.nn.RMSNorm):
         The others are those of :class:`torch.nn.RMSNorm`.
     """
 
-    def __init__(self, *args: Any, zero_centered_weight: bool = False,
-                 **kwargs: Any) -> None:
-        self.zero_centered_weight = zero_centered_weight
-        super().__init__(*args, **kwargs)
-
-    def reset_parameters(self) -> None:
-        super().reset_parameters()
-        if self.zero_centered_weight and self.weight is not None:
-            torch.nn.init.zeros_(self.weight)
-
     def forward(self, x: Tensor) -> Tensor:
-        return functional.rms_norm(x, self.normalized_shape, _weight(self),
+        return functional.rms_norm(x, self.normalized_shape, self._factor(),
                                    self.eps)
-
-
-def _weight(module: Union[LayerNorm, RMSNorm]) -> Optional[Tensor]:
-    """The factor of the normalized rows."""
-    if module.weight is None or not module.zero_centered_weight:
-        return module.weight
-    return module.weight.float() + 1
 
 
 class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
