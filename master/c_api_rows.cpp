@@ -154,6 +154,13 @@ swamp_status swamp_rms_norm_backward(swamp_machine* machine,
   });
 }
 
+swamp_status swamp_log_softmax(swamp_machine* machine, const swamp_matrix* x,
+                               const swamp_matrix* y) {
+  return guarded([&] {
+    swamp::log_softmax(matrix(x, "x"), matrix(y, "y"), machine_of(machine));
+  });
+}
+
 swamp_status swamp_residual_add(swamp_machine* machine,
                                 const swamp_matrix* residual,
                                 const swamp_matrix* x,

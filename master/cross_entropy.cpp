@@ -118,6 +118,13 @@ Call make_call(const VocabularyPart& part, const Matrix& logits,
   return {part, logits, targets, options, master::impl_of(machine), args};
 }
 
+void refuse_class_weights(const CrossEntropyOptions& options) {
+  if (options.class_weights == nullptr) return;
+  master::refuse("options.class_weights", "an array",
+                 "null with a vocabulary that is split between ranks",
+                 SWAMP_UNSUPPORTED);
+}
+
 CrossEntropyTotal total_of(const Call& call, const float* losses) {
   CrossEntropyTotal total;
   for (std::size_t i = 0; i < call.logits.rows; ++i) {
@@ -219,9 +226,46 @@ void run_chunks(const Call& call, Visit visit) {
   }
 }
 
+// Rows of log_softmax() that are read twice have so many elements.
+constexpr std::size_t kCachedElements = std::size_t{1} << 20;
+
 bool fits(const Call& call, const Operation& operation) {
   return call.logits.columns <= slave::kMaxRowColumns &&
          runtime::ldm_need(call.machine, operation, 0).fits();
+}
+
+void backward(const Call& call, const float* lse, const float* gradients,
+              const Matrix& dx) {
+  const Matrix& x = call.logits;
+  master::require_array("lse", lse, sizeof *lse, x.rows);
+  master::require_array("gradients", gradients, sizeof *gradients, x.rows);
+  master::require_like("dx", dx, "logits", x);
+  if (x.rows == 0 || x.columns == 0) return;
+  Workspace& workspace = Workspace::of_this_thread();
+  CrossEntropyRow* const rows = workspace.row_values<CrossEntropyRow>(x.rows);
+  for (std::size_t i = 0; i < x.rows; ++i) {
+    rows[i] = {lse[i], gradients[i], call.target_weight(i)};
+  }
+  const Operation whole =
+      row_operation<KernelFamily::cross_entropy_backward, 5>(call, x.columns,
+                                                             3);
+  if (runtime::ldm_need(call.machine, whole, 0).fits()) {
+    RowTable table(whole, 1, false, master::row_grains(x.columns),
+                   workspace.segments());
+    table.add(x.rows, {x.data, call.targets, rows, call.options.class_weights,
+                       dx.data});
+    workspace.run(call.machine, table.list());
+    return;
+  }
+  const Operation map =
+      row_operation<KernelFamily::cross_entropy_backward_map, 5>(call, 1, 3);
+  master::require_ldm("logits", x, runtime::ldm_need(call.machine, map, 0));
+  RowTable table(map, x.rows, false, {}, workspace.segments());
+  for (std::size_t i = 0; i < x.rows; ++i) {
+    table.add(x.columns, {call.row(x, i), &call.targets[i], &rows[i],
+                          call.options.class_weights, call.row(dx, i)});
+  }
+  workspace.run(call.machine, table.list());
 }
 
 }  // namespace
@@ -252,18 +296,49 @@ CrossEntropyTotal cross_entropy(const Matrix& logits,
   return total_of(call, losses);
 }
 
+void log_softmax(const Matrix& x, const Matrix& y, Machine* machine) {
+  master::require_matrix("x", x);
+  master::require_like("y", y, "x", x);
+  if (x.rows == 0 || x.columns == 0) return;
+  // x - lse is (x - mean) * rstd.
+  const slave::RowNormArgs args{x.columns, 0, 0, 0};
+  Operation map(master::row_kernel<KernelFamily::layer_norm_map, 6>(x.dtype),
+                &args);
+  map.remove_operand(1);
+  map.remove_operand(2);
+  Machine::Impl& impl = master::impl_of(machine);
+  master::require_ldm("x", x, runtime::ldm_need(impl, map, 0));
+  const float rstd = 1;
+  // So many rows that they are still in a cache when they are read again.
+  const std::size_t most =
+      std::max<std::size_t>(1, kCachedElements / x.columns);
+  const std::vector<std::int64_t> ignored(std::min(most, x.rows), -100);
+  std::vector<float> losses(ignored.size()), lse(ignored.size());
+  Workspace& workspace = Workspace::of_this_thread();
+  const std::size_t bytes = master::kScalarTypeBytes[x.dtype] * x.columns;
+  for (std::size_t first = 0; first < x.rows; first += most) {
+    const std::size_t count = std::min(most, x.rows - first);
+    auto* from = static_cast<std::byte*>(x.data) + first * bytes;
+    auto* to = static_cast<std::byte*>(y.data) + first * bytes;
+    cross_entropy({from, count, x.columns, x.dtype}, ignored.data(),
+                  losses.data(), lse.data(), {}, machine);
+    RowTable rows(map, count, false, {}, workspace.segments());
+    for (std::size_t i = 0; i < count; ++i) {
+      rows.add(x.columns, {from + i * bytes, nullptr, nullptr, to + i * bytes,
+                           &lse[i], &rstd});
+    }
+    workspace.run(impl, rows.list());
+  }
+}
+
 CrossEntropyTotal vocab_parallel_cross_entropy(
     Communicator& ranks, const VocabularyPart& part, const Matrix& logits,
     const std::int64_t* targets, float* losses, float* lse,
     const CrossEntropyOptions& options, Machine* machine) {
+  refuse_class_weights(options);
   const Call call = make_call(part, logits, targets, options, machine);
   master::require_array("losses", losses, sizeof *losses, logits.rows);
   master::require_array("lse", lse, sizeof *lse, logits.rows);
-  if (options.class_weights != nullptr) {
-    master::refuse("options.class_weights", "an array",
-                   "null with a vocabulary that is split between ranks",
-                   SWAMP_UNSUPPORTED);
-  }
   std::vector<CrossEntropyParts> mine(logits.rows);
   const Operation whole = row_operation<KernelFamily::cross_entropy_parts, 4>(
       call, logits.columns, 2);
@@ -307,38 +382,9 @@ void vocab_parallel_cross_entropy_backward(
     const VocabularyPart& part, const Matrix& logits,
     const std::int64_t* targets, const float* lse, const float* gradients,
     const Matrix& dx, const CrossEntropyOptions& options, Machine* machine) {
-  const Call call = make_call(part, logits, targets, options, machine);
-  master::require_array("lse", lse, sizeof *lse, logits.rows);
-  master::require_array("gradients", gradients, sizeof *gradients, logits.rows);
-  master::require_like("dx", dx, "logits", logits);
-  if (logits.rows == 0 || logits.columns == 0) return;
-  Workspace& workspace = Workspace::of_this_thread();
-  CrossEntropyRow* const rows =
-      workspace.row_values<CrossEntropyRow>(logits.rows);
-  for (std::size_t i = 0; i < logits.rows; ++i) {
-    rows[i] = {lse[i], gradients[i], call.target_weight(i)};
-  }
-  const Operation whole =
-      row_operation<KernelFamily::cross_entropy_backward, 5>(call,
-                                                             logits.columns, 3);
-  if (runtime::ldm_need(call.machine, whole, 0).fits()) {
-    RowTable table(whole, 1, false, master::row_grains(logits.columns),
-                   workspace.segments());
-    table.add(logits.rows,
-              {logits.data, targets, rows, options.class_weights, dx.data});
-    workspace.run(call.machine, table.list());
-    return;
-  }
-  const Operation map =
-      row_operation<KernelFamily::cross_entropy_backward_map, 5>(call, 1, 3);
-  master::require_ldm("logits", logits,
-                      runtime::ldm_need(call.machine, map, 0));
-  RowTable table(map, logits.rows, false, {}, workspace.segments());
-  for (std::size_t i = 0; i < logits.rows; ++i) {
-    table.add(logits.columns, {call.row(logits, i), &targets[i], &rows[i],
-                               options.class_weights, call.row(dx, i)});
-  }
-  workspace.run(call.machine, table.list());
+  refuse_class_weights(options);
+  backward(make_call(part, logits, targets, options, machine), lse, gradients,
+           dx);
 }
 
 void cross_entropy_backward(const Matrix& logits, const std::int64_t* targets,
@@ -346,8 +392,9 @@ void cross_entropy_backward(const Matrix& logits, const std::int64_t* targets,
                             const Matrix& dx,
                             const CrossEntropyOptions& options,
                             Machine* machine) {
-  vocab_parallel_cross_entropy_backward({0, logits.columns}, logits, targets,
-                                        lse, gradients, dx, options, machine);
+  const VocabularyPart all{0, logits.columns};
+  backward(make_call(all, logits, targets, options, machine), lse, gradients,
+           dx);
 }
 
 }  // namespace swamp

@@ -358,6 +358,12 @@ SWAMP_API swamp_status swamp_cross_entropy_backward(
     const float* lse, const float* gradients, const swamp_matrix* dx,
     const swamp_cross_entropy_options* options);
 
+/** swamp_log_softmax sets each row of y to x - log(sum of exp(x)); y may be
+ * x. */
+SWAMP_API swamp_status swamp_log_softmax(swamp_machine* machine,
+                                         const swamp_matrix* x,
+                                         const swamp_matrix* y);
+
 /** swamp_norm_options: see NormOptions in rows.h. */
 typedef struct {
   uint32_t struct_size;         /**< sizeof(swamp_norm_options) */

@@ -132,6 +132,15 @@ SWAMP_API void cross_entropy_backward(const Matrix& logits,
                                       const CrossEntropyOptions& options = {},
                                       Machine* machine = nullptr);
 
+/// log_softmax sets each row of y to x - lse, with one rounding to dtype; lse
+/// is log(sum of exp(x)) rounded to float32.
+///
+/// @param x the scores
+/// @param y as many rows and columns; may be x
+/// @param machine where to run; null: the default machine
+SWAMP_API void log_softmax(const Matrix& x, const Matrix& y,
+                           Machine* machine = nullptr);
+
 /// VocabularyPart is a rank's part of the classes: the columns of its logits
 /// are the classes [first, first + logits.columns).
 struct VocabularyPart {

@@ -5,23 +5,20 @@
 
 #if __has_include(<ATen/ops/_fused_rms_norm_compositeimplicitautograd_dispatch.h>)
 
-#include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_fused_rms_norm_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/_log_softmax_cpu_dispatch.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/cross_entropy_loss_compositeimplicitautograd_dispatch.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/native_layer_norm_backward_cpu_dispatch.h>
 #include <ATen/ops/native_layer_norm_cpu_dispatch.h>
 #include <ATen/ops/rms_norm_compositeimplicitautograd_dispatch.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <limits>
 
+#include "master/aten/checks.h"
 #include "master/aten/rows.h"
 
 namespace swamp::aten {
@@ -66,30 +63,8 @@ Tensor log_softmax(const Tensor& x, std::int64_t dim, bool half_to_float) {
   }
   const at::AutoDispatchBelowADInplaceOrView guard;
   dim = dim < 0 ? dim + x.dim() : dim;
-  const Tensor rows = as_rows(x, dim), y = at::empty_like(rows);
-  // lse is what is wanted of the cross entropy, so all targets are ignored.
-  CrossEntropy options;
-  options.reduction = 0;
-  const Tensor ignored = at::full({rows.size(0)}, options.ignore_index,
-                                  x.options().dtype(at::kLong));
-  const Tensor lse =
-      std::get<1>(call_cross_entropy(rows, ignored, {}, options)).unsqueeze(1);
-  // Each thread computes blocks of rows whose float32 copy stays in its cache.
-  constexpr std::int64_t kFloats = std::int64_t{1} << 16;
-  const std::int64_t most = std::max<std::int64_t>(1, kFloats / rows.size(1));
-  at::parallel_for(
-      0, rows.size(0), most, [&](std::int64_t i, std::int64_t end) {
-        const at::AutoDispatchBelowADInplaceOrView of_this_thread;
-        const Tensor copy = at::empty({std::min(most, end - i), rows.size(1)},
-                                      x.options().dtype(at::kFloat));
-        for (; i < end; i += most) {
-          const std::int64_t count = std::min(most, end - i);
-          Tensor wide = copy.narrow(0, 0, count);
-          wide.copy_(rows.narrow(0, i, count));
-          wide.sub_(lse.narrow(0, i, count));
-          y.narrow(0, i, count).copy_(wide);
-        }
-      });
+  const Tensor rows = row_major(as_rows(x, dim)), y = at::empty_like(rows);
+  translated([&] { swamp::log_softmax(matrix_of(rows), matrix_of(y)); });
   return from_rows(y, x, dim);
 }
 

@@ -65,6 +65,8 @@ int c_abi_rows(void) {
   CHECK(swamp_rms_norm_backward(NULL, &mx, &mx, rstd, NULL, &mdx, NULL, NULL) ==
         SWAMP_OK);
   for (i = 0; i < 6; ++i) CHECK(fabs((double)dx[i]) < 1e-4);
+  CHECK(swamp_log_softmax(NULL, &mx, &my) == SWAMP_OK);
+  CHECK(near(y[2], 2 - log(sum)) && near(y[3], -log(sum)));
   CHECK(swamp_residual_add(NULL, &mr, &mx, &weight) == SWAMP_OK);
   CHECK(residual[0] == 1 && residual[5] == 8);
   return failed;

@@ -300,6 +300,43 @@ TEST(Rows, CrossEntropy) {
 
 // Classes that are split between ranks: the same losses on every rank, and
 // those of one rank.
+TEST(Rows, LogSoftmax) {
+  struct Case {
+    std::size_t rows, columns;
+  };
+  // The last one is computed in several blocks of rows.
+  for (const Case one : {Case{3, 1}, Case{33, 129}, Case{2, 50257},
+                         Case{5, std::size_t{1} << 18}}) {
+    for (const ScalarType type : kTypes) {
+      SCOPED_TRACE(std::to_string(one.columns) + " " + format_of(type).name);
+      const Values x(one.rows, one.columns, type, 23);
+      const std::vector<std::int64_t> ignored(one.rows, -100);
+      std::vector<float> losses(one.rows), lse(one.rows);
+      cross_entropy(x.matrix, ignored.data(), losses.data(), lse.data());
+      Values expected(one.rows, one.columns, type);
+      for (std::size_t i = 0; i < one.rows * one.columns; ++i) {
+        const FloatFormat& format = format_of(type);
+        const float value =
+            widen(type, x.memory.data(), i) - lse[i / one.columns];
+        store_bits(format, expected.memory.data(), i,
+                   type == kFloat32 ? float_to_bits(value)
+                   : type == kFloat16
+                       ? std::uint32_t{float16_from_float(value)}
+                       : std::uint32_t{bfloat16_from_float(value)});
+      }
+      const std::vector<Bytes> results = expect_same([&](Machine& machine) {
+        Values y(one.rows, one.columns, type), in_place = x;
+        log_softmax(x.matrix, y.matrix, &machine);
+        log_softmax(in_place.matrix, in_place.matrix, &machine);
+        in_place.memory.back() = y.memory.back();
+        EXPECT_TRUE(in_place.memory == y.memory);
+        return std::vector<Bytes>{y.memory};
+      });
+      EXPECT_TRUE(results[0] == expected.memory);
+    }
+  }
+}
+
 TEST(Rows, VocabParallelCrossEntropy) {
   constexpr std::size_t kRows = 37, kColumns = 1000;
   for (const ScalarType type : kTypes) {
@@ -587,6 +624,16 @@ TEST(Rows, Errors) {
        },
        "losses: got null, expected the address of 4 values",
        SWAMP_INVALID_ARGUMENT},
+      {[&] { log_softmax(x.matrix, wide.matrix); },
+       "y.columns: got 7, expected 6 (as 'x' has)", SWAMP_INVALID_ARGUMENT},
+      {[&] {
+         CrossEntropyOptions weighted;
+         weighted.class_weights = row.data();
+         vocab_parallel_cross_entropy_backward({6, 12}, x.matrix,
+                                               targets.data(), row.data(),
+                                               row.data(), y.matrix, weighted);
+       },
+       "options.class_weights: got an array, expected null", SWAMP_UNSUPPORTED},
   };
   const Bytes before = y.memory;
   for (const Row& one : rows) {
