@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 import platform
-import subprocess
+import re
 import sys
 import time
 
@@ -18,6 +18,7 @@ OUT = ROOT / "build/peers"
 BEGIN = "<!-- made by bench/peers/run, not by hand -->"
 END = "<!-- end of what bench/peers/run made -->"
 ROWS_BEGIN = "<!-- rows: made by bench/peers/run, not by hand -->"
+ROW_PEERS = ["torch", "torch.compile", "Megatron", "swamp"]
 MODELS = {"gpt2-small": "GPT-2 small", "bert-base": "BERT-base",
           "resnet50": "ResNet-50"}
 LISTS = {**MODELS, "10000x16": "10000 x 16", "1000x100": "1000 x 100",
@@ -248,11 +249,12 @@ def time_text(milliseconds):
     return f"{milliseconds:.{digits}f}"
 
 
+def line(cells):
+    return "| " + " | ".join(cells) + " |\n"
+
+
 def tables(results):
     """Two Markdown tables."""
-    def line(cells):
-        return "| " + " | ".join(cells) + " |\n"
-
     versions = ", ".join(f"{n} {v}" for n, v in results["facts"]["versions"].items())
     peers = [p for p in FROM_PYTHON + FROM_C + ["roofline"]
              if any(p in times for times in results["steps"].values())]
@@ -280,17 +282,15 @@ def tables(results):
 
 
 def row_table(results):
-    """A Markdown table of what rows.py measures."""
-    def line(cells):
-        return "| " + " | ".join(cells) + " |\n"
-
+    """Two Markdown tables of what rows.py measures."""
     measured = results["rows"]
     facts = measured["facts"]
     versions = ", ".join(f"{n} {v}" for n, v in facts["versions"].items())
     text = (f"Milliseconds of {facts['clock']}, {facts['cpu']}, "
             f"{facts['threads']} threads, {versions}, {facts['date']}; "
-            "*Megatron* is its formula in PyTorch.\n\n")
-    peers = [p for p in ("torch", "torch.compile", "Megatron", "swamp")
+            "*Megatron* is its formula in PyTorch, *roofline* a copy of the bytes "
+            "that must be read and written.\n\n")
+    peers = [p for p in (*ROW_PEERS, "roofline")
              if any(p in times for times in measured["times"].values())]
     text += line(["operator", "dtype", *peers, "torch / swamp"])
     text += line(["---"] * 2 + ["--:"] * (len(peers) + 1))
@@ -300,40 +300,86 @@ def row_table(results):
                       *(time_text(times[p]) if p in times else "" for p in peers),
                       f"{times['torch'] / times['swamp']:.2f}"
                       if "swamp" in times else ""])
+    memory = measured.get("memory")
+    if not memory:
+        return text
+    text += ("\nMiB of memory that loss and gradient need beside the logits, at "
+             "their peak; the gradient alone is as large as the logits.\n\n")
+    columns = ["logits", "torch", "Megatron", "swamp"]
+    text += line(["operator", "dtype", *columns])
+    text += line(["---"] * 2 + ["--:"] * len(columns))
+    for key, found in memory.items():
+        name, dtype = key.split("/")
+        text += line([name, dtype, *(f"{found[c]:.0f}" for c in columns)])
     return text
 
 
-def picture(results, out):
-    """Bars: the time of a step with clipping over the roofline's, of the models."""
+def bars(data, columns, out, height, *settings):
+    """A picture of clusters of bars: data is {label: [height of each]}."""
     import plot
+    lines = ["label " + " ".join(f'"{c}"' for c in columns)]
+    for label, values in data.items():
+        lines.append(f'"{label}" ' + " ".join(
+            "?" if value is None else f"{value:.4f}" for value in values))
+    script = "\n".join(["$data << END", *lines, "END"]) + f"""
+set terminal svg size 1100,{height} font "sans,12" background "white"
+set datafile missing "?"
+set style data histogram
+set style histogram clustered gap 1
+set style fill solid 0.9 border -1
+set boxwidth 0.95
+set grid ytics
+set key outside top horizontal
+set bmargin 4
+set arrow from graph 0, first 1 to graph 1, first 1 nohead lw 2 dt 2 front
+""" + "\n".join(settings) + f"""
+plot for [i=2:{len(columns) + 1}] $data using i:xtic(1) title columnheader(i)
+"""
+    plot.draw(script, out)
+
+
+def step_picture(results, out):
+    """The time of a step with clipping over the roofline's, of the models."""
     keys = [k for k in results["steps"]
             if k.endswith("/clip") and k.split("/")[0] in MODELS]
     peers = [p for p in FROM_PYTHON + FROM_C
              if keys and all(p in results["steps"][k] for k in keys)]
     if not peers:
         return
-    rows = ["label " + " ".join(f'"{p}"' for p in peers)]
+    data = {}
     for key in keys:
         times = results["steps"][key]
         name, dtype, _ = key.split("/")
-        rows.append(f'"{MODELS[name]}\\n{dtype}" ' + " ".join(
-            f"{times[p] / times['roofline']:.4f}" for p in peers))
-    script = "\n".join(["$data << END", *rows, "END"]) + f"""
-set terminal svg size 1100,420 font "sans,12" background "white"
-set style data histogram
-set style histogram clustered gap 1
-set style fill solid 0.9 border -1
-set boxwidth 0.95
-set logscale y 2
-set yrange [0.5:*]
-set ylabel "time of a step with clipping over the roofline's"
-set grid ytics
-set key outside top horizontal
-set bmargin 4
-set arrow from graph 0, first 1 to graph 1, first 1 nohead lw 2 dt 2 front
-plot for [i=2:{len(peers) + 1}] $data using i:xtic(1) title columnheader(i)
-"""
-    plot.draw(script, out)
+        data[f"{MODELS[name]}\\n{dtype}"] = [
+            times[p] / times["roofline"] for p in peers]
+    bars(data, peers, out, 420, "set logscale y 2", "set yrange [0.5:*]",
+         'set ylabel "time of a step with clipping over the roofline\'s"')
+
+
+def row_label(name):
+    """A row's name without its sizes, in short lines."""
+    for pattern, text in (
+            (r" \[[^]]*\]| 768.*tokens| of \d+ million parameters", ""),
+            (r", one iteration|, forward \+ backward", ""),
+            (r"\.(half|bfloat16)\(\)", "16-bit weights"),
+            (" causal mask", " mask"), (r"(\+ softmax|\+= x)", r"\\n\1"),
+            (", ", r"\\n")):
+        name = re.sub(pattern, text, name)
+    return name
+
+
+def row_picture(results, out):
+    """PyTorch's time over swamp's, of each row operator and of the GPT."""
+    data = {}
+    for key, times in results["rows"]["times"].items():
+        name, dtype = key.split("/")
+        if "swamp" in times:
+            row = data.setdefault(row_label(name), [None] * len(DTYPES))
+            row[DTYPES.index(dtype)] = times["torch"] / times["swamp"]
+    if data:
+        bars(data, DTYPES, out, 440, "set logscale y 10", "set yrange [0.5:200]",
+             "set bmargin 5", 'set xtics font "sans,10"',
+             'set ylabel "PyTorch\'s time over swamp\'s"')
 
 
 def main():
@@ -368,10 +414,13 @@ def main():
             if not options.quick:
                 file.write_text(json.dumps(results, indent=1))
     if options.part != "steps" and not options.quick:
-        before = results["rows"].get("times", {}) if options.row else {}
+        before = results["rows"] if options.row else {}
         clock = "processor time" if options.cpu_time else "time"
-        results["rows"] = {"facts": {**facts(), "clock": clock},
-                           "times": {**before, **rows.measure(options)}}
+        results["rows"] = {
+            "facts": {**facts(), "clock": clock},
+            "times": {**before.get("times", {}), **rows.measure(options)},
+            "memory": rows.memory() if options.row in "memory"
+            else before.get("memory", {})}
         file.write_text(json.dumps(results, indent=1))
     text = ""
     if results["steps"]:
@@ -382,15 +431,17 @@ def main():
     row_text = row_table(results) if results["rows"] else ""
     print(row_text)
     (OUT / "table.md").write_text(text + "\n" + row_text)
-    if options.part != "rows":
-        picture(results, OUT / "steps.svg")
-    if options.readme:
-        if options.part != "rows":
-            (ROOT / "bench/peers/steps.svg").write_bytes(
-                (OUT / "steps.svg").read_bytes())
-            replace_in_readme(BEGIN, text)
-        if options.part != "steps":
-            replace_in_readme(ROWS_BEGIN, row_text)
+    for part, begin, page, draw in (("steps", BEGIN, text, step_picture),
+                                    ("rows", ROWS_BEGIN, row_text, row_picture)):
+        if options.part not in (None, part):
+            continue
+        picture = OUT / f"{part}.svg"
+        draw(results, picture)
+        if options.readme:
+            replace_in_readme(begin, page)
+            if picture.exists():
+                (ROOT / f"bench/peers/{part}.svg").write_bytes(
+                    picture.read_bytes())
 
 
 def replace_in_readme(begin, text):

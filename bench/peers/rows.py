@@ -1,5 +1,9 @@
 """Measures swamp's row operators and 16-bit products beside PyTorch: see run."""
+import copy
 import math
+import os
+import subprocess
+import sys
 import time
 
 import torch
@@ -44,7 +48,20 @@ def both(function, inputs, gradient):
     return call
 
 
-# Each of the following returns {row: {peer: call}} for a dtype.
+_bytes = torch.empty(0, dtype=torch.uint8)
+
+
+def roofline(traffic):
+    """A copy that reads and writes so many bytes together."""
+    global _bytes
+    if _bytes.numel() < traffic:
+        _bytes = torch.ones(traffic, dtype=torch.uint8)
+    half = traffic // 2
+    return lambda: _bytes[half:2 * half].copy_(_bytes[:half])
+
+
+# Each of the following returns {row: {peer: call}} for a dtype. The roofline is
+# that of the bytes that an operator has to read and write.
 
 def linear(dtype):
     x = randn(TOKENS, WIDTH, dtype=dtype).requires_grad_()
@@ -80,24 +97,63 @@ def plain_softmax(dtype):
                 lambda: functional.scaled_softmax(x), (x,), gradient)
 
 
-def cross_entropy(dtype):
-    logits = randn(TOKENS, CLASSES, dtype=dtype).requires_grad_()
-    targets = torch.randint(0, CLASSES, (TOKENS,))
-    one = torch.ones(())
+def losses(dtype, rows=TOKENS, classes=CLASSES):
+    """The logits and {peer: the mean loss of them}."""
+    logits = randn(rows, classes, dtype=dtype).requires_grad_()
+    targets = torch.randint(0, classes, (rows,))
 
     def autocast():
         if dtype == torch.float32:
             return F.cross_entropy(logits, targets)
         with torch.autocast("cpu", dtype=dtype):
             return F.cross_entropy(logits, targets)
+    return logits, {
+        "torch": autocast,
+        "Megatron": lambda: MegatronCrossEntropy.apply(logits.float(),
+                                                       targets).mean(),
+        "swamp": lambda: functional.cross_entropy(logits, targets)}
 
-    def swamp():
-        return functional.cross_entropy(logits, targets)
-    return {f"cross entropy [{TOKENS}, {CLASSES}], forward + backward": {
-        "torch": both(autocast, (logits,), one),
-        "Megatron": both(lambda: MegatronCrossEntropy.apply(
-            logits.float(), targets).mean(), (logits,), one),
-        "swamp": both(swamp, (logits,), one)}}
+
+def cross_entropy(dtype):
+    logits, peers = losses(dtype)
+    one = torch.ones(())
+    calls = {peer: both(loss, (logits,), one) for peer, loss in peers.items()}
+    calls["roofline"] = roofline(3 * logits.nbytes)
+    return {f"cross entropy [{TOKENS}, {CLASSES}], forward + backward": calls}
+
+
+def peak_memory(peer, dtype, rows, classes):
+    """MiB that loss and gradient need beside the logits, of this process."""
+    def highest():
+        with open("/proc/self/status") as file:
+            line = next(x for x in file if x.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+    logits, peers = losses(dtype, 2, 64)
+    peers[peer]().backward()  # whatever the first call needs
+    logits, peers = losses(dtype, rows, classes)
+    before = highest()
+    peers[peer]().backward()
+    return highest() - before
+
+
+def memory(rows=TOKENS, classes=CLASSES):
+    """{"row/dtype": {peer: MiB}}, each from a process of its own, with the heap
+    that a user has."""
+    env = {name: value for name, value in os.environ.items()
+           if not name.startswith("MALLOC_")}
+    folder = os.path.dirname(os.path.abspath(__file__))
+    results = {}
+    for dtype in DTYPES:
+        found = {"logits": rows * classes * dtype.itemsize / 2 ** 20}
+        for peer in ("torch", "Megatron", "swamp"):
+            code = (f"import sys; sys.path.insert(0, {folder!r})\n"
+                    "import rows, torch\n"
+                    f"print(rows.peak_memory({peer!r}, {dtype}, {rows}, {classes}))")
+            found[peer] = float(subprocess.run(
+                [sys.executable, "-B", "-c", code], env=env, text=True, check=True,
+                stdout=subprocess.PIPE).stdout)
+        results[f"cross entropy [{rows}, {classes}]/{name_of(dtype)}"] = found
+    return results
 
 
 class MegatronCrossEntropy(torch.autograd.Function):
@@ -151,6 +207,7 @@ def residual_add(dtype):
     x = randn(NORM_ROWS, NORM_WIDTH, dtype=dtype)
     bias = torch.randn(NORM_WIDTH).to(dtype)
     return {"float32 residual += x + bias [8192, 1024]": {
+        "roofline": roofline(2 * residual.nbytes + x.nbytes),
         "torch": lambda: residual.add_(x + bias),
         "swamp": lambda: functional.residual_add(residual, x, bias,
                                                  inplace=True)}}
@@ -166,6 +223,8 @@ def pair(name, torch_function, swamp_function, inputs, gradient):
         calls = forward_and_backward(function, inputs, gradient)
         for row, call in zip(rows.values(), calls):
             row[peer] = call
+    for row, streams in zip(rows.values(), (2, 3)):
+        row["roofline"] = roofline(streams * gradient.nbytes)
     return rows
 
 
@@ -193,10 +252,11 @@ def with_half_precision(call):
 class Gpt(torch.nn.Module):
     """GPT-2's layers; 30 million parameters."""
 
-    def __init__(self, width=384, layers=6, heads=6, context=256):
+    def __init__(self, width=384, layers=6, heads=6, context=256,
+                 classes=CLASSES):
         super().__init__()
         self.heads = heads
-        self.tokens = torch.nn.Embedding(CLASSES, width)
+        self.tokens = torch.nn.Embedding(classes, width)
         self.places = torch.nn.Embedding(context, width)
         self.layers = torch.nn.ModuleList()
         for _ in range(layers):
@@ -223,29 +283,86 @@ class Gpt(torch.nn.Module):
         return F.linear(self.norm(h), self.tokens.weight)
 
 
-def gpt(dtype):
+def autocast_step(model, dtype, ids):
     """One iteration under autocast: loss, gradients, clipping, AdamW."""
-    torch.manual_seed(1)
-    model = Gpt()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
     scaler = torch.amp.GradScaler("cpu", enabled=dtype == torch.float16)
-    ids = torch.randint(0, CLASSES, (2, 257))
 
     def step():
         optimizer.zero_grad()
         with torch.autocast("cpu", dtype=dtype,
                             enabled=dtype != torch.float32):
-            logits = model(ids[:, :-1])
-            loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+            loss = next_token_loss(model, ids)
         scaler.scale(loss).backward()
         scaler.unscale_(optimizer)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         scaler.step(optimizer)
         scaler.update()
-    rows = {"torch": step}
-    if dtype != torch.float32:
-        rows["swamp"] = with_half_precision(step)
-    return {"GPT of 30 million parameters, autocast, one iteration": rows}
+    return step
+
+
+def half_step(model, dtype, ids):
+    """The same with 16-bit weights and float32 masters in the optimizer. A 16-bit
+    loss cannot hold the default scale."""
+    weights = list(model.to(dtype).parameters())
+    masters = [w.detach().float() for w in weights]
+    optimizer = torch.optim.AdamW(masters, lr=1e-5, fused=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 12,
+                                  enabled=dtype == torch.float16)
+
+    def step():
+        model.zero_grad()
+        scaler.scale(next_token_loss(model, ids)).backward()
+        for master, weight in zip(masters, weights):
+            master.grad = weight.grad.float()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(masters, 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        with torch.no_grad():
+            torch._foreach_copy_(weights, masters)
+    return step
+
+
+def swamp_half_step(model, dtype, ids):
+    """The same with swamp's optimizer, which has the masters and clips."""
+    optimizer = swamp_torch.MixedPrecisionAdamW(model.to(dtype).parameters(),
+                                                lr=1e-5, max_norm=1.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 12,
+                                  enabled=dtype == torch.float16)
+
+    def step():
+        model.zero_grad()
+        scaler.scale(next_token_loss(model, ids)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    return step
+
+
+def next_token_loss(model, ids):
+    return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1),
+                           ids[:, 1:].flatten())
+
+
+def gpt(dtype, batch=2, context=256, **sizes):
+    torch.manual_seed(1)
+    model = Gpt(context=context, **sizes)
+    millions = round(sum(p.numel() for p in model.parameters()) / 1e6)
+    ids = torch.randint(0, model.tokens.num_embeddings, (batch, context + 1))
+    name = f"GPT of {millions} million parameters, {{}}, one iteration"
+    if dtype == torch.float32:
+        return {name.format("float32"): {
+            "torch": autocast_step(model, dtype, ids)}}
+    short = {torch.float16: ".half()", torch.bfloat16: ".bfloat16()"}[dtype]
+    return {
+        name.format("autocast"): {
+            "torch": autocast_step(copy.deepcopy(model), dtype, ids),
+            "swamp": with_half_precision(
+                autocast_step(copy.deepcopy(model), dtype, ids))},
+        name.format(short): {
+            "torch": half_step(copy.deepcopy(model), dtype, ids),
+            "swamp": with_half_precision(
+                swamp_half_step(copy.deepcopy(model), dtype, ids))}}
 
 
 def least(cases, rounds, seconds):

@@ -26,6 +26,7 @@
 #define SWAMP_ATEN_H_
 
 #include <ATen/core/Tensor.h>
+#include <torch/version.h>
 
 #include <cstdint>
 #include <optional>
@@ -34,6 +35,14 @@
 #include "swamp/export.h"
 
 namespace swamp::aten {
+
+/// OptionalTensor is what PyTorch's operators take; PyTorch 1.13 has a type of
+/// its own.
+#if TORCH_VERSION_MAJOR >= 2
+using OptionalTensor = std::optional<at::Tensor>;
+#else
+using OptionalTensor = c10::optional<at::Tensor>;
+#endif
 
 /// amp_foreach_non_finite_check_and_unscale_() is
 /// at::_amp_foreach_non_finite_check_and_unscale_() of CPU tensors: every
@@ -148,8 +157,8 @@ SWAMP_API void mixed_precision_adamw_(
     at::TensorList master_params, at::TensorList grads, at::TensorList exp_avgs,
     at::TensorList exp_avg_sqs, at::TensorList model_params, at::Tensor step,
     const at::Tensor& found_inf, const at::Tensor& inv_scale,
-    const std::optional<at::Tensor>& grad_norm, double lr, double beta1,
-    double beta2, double weight_decay, double eps, double max_norm);
+    const OptionalTensor& grad_norm, double lr, double beta1, double beta2,
+    double weight_decay, double eps, double max_norm);
 
 /// set_active() is the operator `swamp::set_active`: it chooses the kernels of
 /// PyTorch's two operators, for every caller in the process: swamp's (the

@@ -17,7 +17,6 @@ namespace swamp::aten {
 namespace {
 
 using at::Tensor;
-using OptionalTensor = std::optional<Tensor>;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Result = std::tuple<Tensor, Tensor, Tensor>;

@@ -15,7 +15,6 @@ namespace swamp::aten {
 namespace {
 
 using at::Tensor;
-using OptionalTensor = std::optional<Tensor>;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using TwoTensors = std::tuple<Tensor, Tensor>;

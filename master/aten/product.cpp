@@ -186,7 +186,7 @@ bool is_transposed(const at::Tensor& tensor) {
 // example() is an operand of a measurement.
 at::Tensor example(bool batched, std::int64_t rows, std::int64_t columns,
                    bool transposed, at::ScalarType type) {
-  constexpr std::int64_t kBatch = 4;
+  constexpr std::int64_t kBatch = 2;
   if (transposed) std::swap(rows, columns);
   const at::Tensor result = at::full({batched ? kBatch : 1, rows, columns}, 1.0,
                                      at::TensorOptions().dtype(type));

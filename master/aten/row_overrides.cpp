@@ -25,7 +25,6 @@ namespace swamp::aten {
 namespace {
 
 using at::Tensor;
-using OptionalTensor = std::optional<Tensor>;
 
 bool is_ours(const Tensor& x) {
   return is_half_precision() && is_half(x.scalar_type()) &&

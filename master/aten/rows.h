@@ -11,10 +11,10 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <tuple>
 #include <type_traits>
 
+#include "swamp/aten.h"
 #include "swamp/rows.h"
 
 namespace swamp::aten {
@@ -44,7 +44,7 @@ at::Tensor in_place(const at::Tensor& tensor, Write write) {
   return tensor;
 }
 
-inline bool is_defined(const std::optional<at::Tensor>& tensor) {
+inline bool is_defined(const OptionalTensor& tensor) {
   return tensor.has_value() && tensor->defined();
 }
 
@@ -96,23 +96,23 @@ struct CrossEntropy {
 // The operator swamp::_cross_entropy: loss, lse, divisor of a mean.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> call_cross_entropy(
     const at::Tensor& logits, const at::Tensor& target,
-    const std::optional<at::Tensor>& weight, const CrossEntropy& options);
+    const OptionalTensor& weight, const CrossEntropy& options);
 
 // A norm over the last `dimensions` of x; bias only for layer_norm.
 using NormResult = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 NormResult norm_rows(const at::Tensor& x, std::int64_t dimensions,
-                     const std::optional<at::Tensor>& weight,
-                     const std::optional<at::Tensor>& bias, double eps,
-                     bool with_mean);
+                     const OptionalTensor& weight, const OptionalTensor& bias,
+                     double eps, bool with_mean);
 NormResult norm_rows_backward(const at::Tensor& grad, const at::Tensor& x,
                               std::int64_t dimensions, const at::Tensor& mean,
                               const at::Tensor& rstd,
-                              const std::optional<at::Tensor>& weight,
+                              const OptionalTensor& weight,
                               std::array<bool, 3> mask);
 
 // The operator swamp::rms_norm: y and rstd.
-std::tuple<at::Tensor, at::Tensor> call_rms_norm(
-    const at::Tensor& x, const std::optional<at::Tensor>& weight, double eps);
+std::tuple<at::Tensor, at::Tensor> call_rms_norm(const at::Tensor& x,
+                                                 const OptionalTensor& weight,
+                                                 double eps);
 
 }  // namespace swamp::aten
 

@@ -137,7 +137,7 @@ Tensor functional_backward(Tensor grad, const Tensor& y, double scale) {
 struct Softmax : torch::autograd::Function<Softmax> {
   template <class Forward>
   static Tensor forward(AutogradContext* context, const Tensor& x, double scale,
-                        bool causal, const std::optional<Tensor>& uniform_mask,
+                        bool causal, const OptionalTensor& uniform_mask,
                         Forward forward) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     Tensor y = forward(x);
@@ -159,7 +159,7 @@ struct Softmax : torch::autograd::Function<Softmax> {
   }
 };
 
-const std::optional<Tensor> kNoMask;
+const OptionalTensor kNoMask;
 
 Tensor autograd_scaled_softmax(const Tensor& x, double scale) {
   return Softmax::apply(x, scale, false, kNoMask, [=](const Tensor& scores) {
@@ -170,7 +170,7 @@ Tensor autograd_scaled_softmax(const Tensor& x, double scale) {
 
 Tensor autograd_scaled_masked_softmax(const Tensor& x, const Tensor& mask,
                                       double scale, bool zero_masked_rows) {
-  const std::optional<Tensor> uniform_mask = zero_masked_rows ? kNoMask : mask;
+  const OptionalTensor uniform_mask = zero_masked_rows ? kNoMask : mask;
   return Softmax::apply(x, scale, false, uniform_mask,
                         [=](const Tensor& scores) {
                           return call_operator<&scaled_masked_softmax>(

@@ -186,9 +186,9 @@ void mixed_precision_adamw_(at::TensorList master_params, at::TensorList grads,
                             at::TensorList model_params, at::Tensor step,
                             const at::Tensor& found_inf,
                             const at::Tensor& inv_scale,
-                            const std::optional<at::Tensor>& grad_norm,
-                            double lr, double beta1, double beta2,
-                            double weight_decay, double eps, double max_norm) {
+                            const OptionalTensor& grad_norm, double lr,
+                            double beta1, double beta2, double weight_decay,
+                            double eps, double max_norm) {
   const at::Tensor given_norm = grad_norm.value_or(at::Tensor());
   require_scalars(
       {{found_inf, "found_inf"}, {inv_scale, "inv_scale"}, {step, "step"}});

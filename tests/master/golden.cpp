@@ -7,6 +7,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "swamp/float_formats.h"
+
 namespace swamp::test {
 namespace {
 
@@ -34,6 +36,30 @@ std::vector<std::uint64_t> bit_patterns(const Json& text) {
     bits.push_back(std::stoull(word, nullptr, 16));
   }
   return bits;
+}
+
+ScalarType type_of(const std::string& dtype) {
+  return dtype == "f16" ? kFloat16 : dtype == "bf16" ? kBFloat16 : kFloat32;
+}
+
+// words() reads the bits of elements, which are not separated.
+std::vector<std::uint32_t> words(const Json& from, ScalarType type) {
+  const std::string text = from;
+  const std::size_t digits = type == kFloat32 ? 8 : 4;
+  std::vector<std::uint32_t> all;
+  for (std::size_t i = 0; i < text.size(); i += digits) {
+    all.push_back(static_cast<std::uint32_t>(
+        std::stoul(text.substr(i, digits), nullptr, 16)));
+  }
+  return all;
+}
+
+std::vector<float> floats(const Json& from) {
+  std::vector<float> all;
+  for (const std::uint32_t bits : words(from, kFloat32)) {
+    all.push_back(float_from_bits(bits));
+  }
+  return all;
 }
 
 // values() reads [scale, tracker...].
@@ -65,11 +91,8 @@ void mark(const Json& entry, std::vector<bool>& overflow) {
 std::vector<UnscaleRecord> read_unscale_records() {
   std::vector<UnscaleRecord> records;
   for (const Json& line : read_lines("unscale.extra.jsonl")) {
-    const std::string dtype = line.at("dtype");
     UnscaleRecord record;
-    record.type = dtype == "f16"    ? kFloat16
-                  : dtype == "bf16" ? kBFloat16
-                                    : kFloat32;
+    record.type = type_of(line.at("dtype"));
     record.inv_scale = static_cast<float>(number(line.at("inv_f32")));
     record.found_inf = line.at("torch").at(0).get<int>() != 0;
     record.input = bit_patterns(line.at("grad"));
@@ -219,6 +242,133 @@ std::vector<ProtocolRecord> read_protocol_records() {
                              row.at(3),
                              static_cast<std::uint32_t>(std::stoul(
                                  row.at(4).get<std::string>(), nullptr, 16))});
+    }
+    records.push_back(record);
+  }
+  return records;
+}
+
+namespace {
+
+// matrix() reads one whose element (i, j) is word (389 i + j) mod their number.
+std::vector<std::uint32_t> matrix(const std::vector<std::uint32_t>& base,
+                                  std::size_t rows, std::size_t columns) {
+  std::vector<std::uint32_t> all;
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t j = 0; j < columns; ++j) {
+      all.push_back(base[(389 * i + j) % base.size()]);
+    }
+  }
+  return all;
+}
+
+std::vector<std::uint8_t> softmax_mask(const std::string& kind,
+                                       std::size_t rows, std::size_t columns) {
+  std::vector<std::uint8_t> mask;
+  if (kind == "none" || kind == "causal") return mask;
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t j = 0; j < columns; ++j) {
+      const bool some = (7 * i + 13 * j) % 5 == 0;
+      mask.push_back(some || (kind == "row" && i == 1) ? 1 : 0);
+    }
+  }
+  return mask;
+}
+
+std::vector<SoftmaxRecord::Row> softmax_rows(const Json& line,
+                                             ScalarType type) {
+  std::vector<SoftmaxRecord::Row> kept;
+  for (std::size_t r = 0; r < line.at("kept").size(); ++r) {
+    const Json& text = line.at("words").at(r);
+    SoftmaxRecord::Row row{line.at("kept").at(r), text == "nan", {}};
+    if (!row.is_nan) {
+      for (const std::uint32_t word : words(text, type)) {
+        row.words.push_back({word});
+      }
+    }
+    kept.push_back(row);
+  }
+  for (const Json& other : line.at("other")) {
+    kept.at(other.at(0))
+        .words.at(other.at(1))
+        .push_back(words(other.at(2), type).at(0));
+  }
+  return kept;
+}
+
+}  // namespace
+
+std::vector<SoftmaxRecord> read_softmax_records() {
+  const std::vector<Json> lines = read_lines("rows/softmax.jsonl");
+  std::vector<SoftmaxRecord> records;
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    const Json& line = lines[i];
+    const std::string mask = line.at("mask");
+    SoftmaxRecord record{};
+    record.type = type_of(line.at("dtype"));
+    record.rows = line.at("rows");
+    record.columns = line.at("columns");
+    record.text = "line " + std::to_string(i + 1) + ", " +
+                  line.at("dtype").get<std::string>() + ", " +
+                  std::to_string(record.columns) + " columns, mask " + mask;
+    const auto scores = [&](const char* kind) {
+      const Json& all = lines[0].at("scores").at(line.at("dtype"));
+      return matrix(words(all.at(line.at(kind)), record.type), record.rows,
+                    record.columns);
+    };
+    record.scores = scores("scores");
+    record.mask = softmax_mask(mask, record.rows, record.columns);
+    record.causal = mask == "causal";
+    record.scale = floats(line.at("scale")).at(0);
+    record.apex = line.at("apex");
+    if (line.contains("grads")) {
+      record.grads = scores("grads");
+      record.gradient = words(line.at("gradient"), record.type);
+    } else {
+      record.step = line.at("step");
+      record.kept = softmax_rows(line, record.type);
+    }
+    records.push_back(record);
+  }
+  return records;
+}
+
+std::vector<CrossEntropyRecord> read_cross_entropy_records() {
+  const std::vector<Json> lines = read_lines("rows/cross_entropy.jsonl");
+  std::vector<CrossEntropyRecord> records;
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    const Json& line = lines[i];
+    CrossEntropyRecord record{};
+    if (line.contains("zeros")) {
+      record.type = kFloat16;
+      record.rows = 1;
+      record.classes = line.at("zeros");
+      record.logits.resize(record.classes);
+      record.targets = {0};
+      record.grads = {line.at("grad").get<float>()};
+      record.losses = {words(line.at("loss"), kFloat32)};
+      // Those of the target and of another logit.
+      const auto two = words(line.at("gradient").at(0), kFloat16);
+      record.gradient.assign(1, {});
+      record.gradient[0].resize(record.classes, two.at(1));
+      record.gradient[0][0] = two.at(0);
+    } else {
+      const Json& shared = lines[0];
+      record.ranks = line.at("ranks");
+      record.type = type_of(line.at("dtype"));
+      record.rows = shared.at("rows");
+      record.classes = shared.at("classes");
+      record.logits =
+          words(shared.at("logits").at(line.at("dtype")), record.type);
+      record.targets = shared.at("targets").get<std::vector<std::int64_t>>();
+      record.grads = floats(shared.at("grads"));
+      record.smoothing = line.at("smoothing");
+      for (const Json& losses : line.at("losses")) {
+        record.losses.push_back(words(losses, kFloat32));
+      }
+      for (const Json& gradient : line.at("gradient")) {
+        record.gradient.push_back(words(gradient, record.type));
+      }
     }
     records.push_back(record);
   }

@@ -131,6 +131,41 @@ struct ProtocolRecord {
 };
 std::vector<ProtocolRecord> read_protocol_records();
 
+// SoftmaxRecord is a line of rows/softmax.jsonl; see record.py there. All words
+// are the bits of elements.
+struct SoftmaxRecord {
+  struct Row {
+    std::size_t row;
+    bool is_nan;
+    // One or two admissible words of each column kept.
+    std::vector<std::vector<std::uint32_t>> words;
+  };
+  std::string text;  // for messages
+  ScalarType type;
+  std::size_t rows, columns, step;
+  std::vector<std::uint32_t> scores, grads;  // grads: of a backward call only
+  std::vector<std::uint8_t> mask;            // empty: none
+  bool causal;
+  float scale;
+  bool apex;
+  std::vector<Row> kept;
+  std::vector<std::uint32_t> gradient;  // of a backward call
+};
+std::vector<SoftmaxRecord> read_softmax_records();
+
+// CrossEntropyRecord is a line of rows/cross_entropy.jsonl.
+struct CrossEntropyRecord {
+  int ranks;  // 0: PyTorch's function
+  ScalarType type;
+  std::size_t rows, classes;
+  std::vector<std::uint32_t> logits;
+  std::vector<std::int64_t> targets;
+  std::vector<float> grads;  // of the losses
+  double smoothing;
+  std::vector<std::vector<std::uint32_t>> losses, gradient;  // by rank
+};
+std::vector<CrossEntropyRecord> read_cross_entropy_records();
+
 }  // namespace swamp::test
 
 #endif  // SWAMP_TESTS_MASTER_GOLDEN_H_

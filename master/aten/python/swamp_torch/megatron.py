@@ -54,9 +54,10 @@ def _row_softmax(operator: Callable[..., torch.Tensor]) -> Dict[str, Any]:
 
     def backward(grad: torch.Tensor, y: torch.Tensor,
                  scale: Any) -> torch.Tensor:
-        """The gradient of x, written into that of y."""
-        result: torch.Tensor = _ops.scaled_softmax_backward(grad, y,
-                                                            float(scale))
+        """The gradient of x, written into that of y if it is contiguous, as in
+        apex; that of sum(), for example, has one element of memory."""
+        result: torch.Tensor = _ops.scaled_softmax_backward(
+            grad.contiguous(), y, float(scale))
         return result
 
     return {"forward": forward, "backward": backward}
