@@ -115,6 +115,23 @@ def loss_of(model, batch):
                                              batch[:, 1:].flatten())
 
 
+# Which parameters are one row of the table of gradients: part of the name.
+GROUPS = (("norm weight", "LayerNorm weights"), ("norm bias", "LayerNorm biases"),
+          ("self_attn weight", "attention weights"),
+          ("linear weight", "MLP weights"), ("head weight", "head weights"),
+          ("bias", "other biases"), ("", "embeddings"))
+
+
+def group_of(name):
+    kind = "bias" if name.endswith("bias") else "weight"
+    return next(group for text, group in GROUPS if all(
+        part in name or part == kind for part in text.split()))
+
+
+def relative_error(mine, true):
+    return ((mine - true).norm() / true.norm()).item()
+
+
 class HalfRun:
     """A training in 16 bits with GradScaler and clipping. Without autocast the
     weights are 16-bit, and the optimizer has float32 copies of them."""
@@ -131,6 +148,7 @@ class HalfRun:
         self.optimizer = torch.optim.AdamW(self.masters, lr=lr, fused=True)
         self.scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 12)
         self.losses, self.seconds, self.error, self.operators = [], [], None, {}
+        self.errors = {}  # by group
 
     def step(self, batch):
         exact = None
@@ -146,9 +164,15 @@ class HalfRun:
             master.grad = weight.grad.float()
         self.scaler.unscale_(self.optimizer)
         if exact is not None:
-            true = torch.cat([p.grad.flatten() for p in exact.parameters()])
-            mine = torch.cat([p.grad.flatten() for p in self.masters])
-            self.error = ((mine - true).norm() / true.norm()).item()
+            groups = {}
+            for (name, p), mine in zip(exact.named_parameters(), self.masters):
+                for key in ("", group_of(name)):
+                    pair = groups.setdefault(key, ([], []))
+                    pair[0].append(mine.grad.flatten())
+                    pair[1].append(p.grad.flatten())
+            self.errors = {key: relative_error(torch.cat(mine), torch.cat(true))
+                           for key, (mine, true) in groups.items()}
+            self.error = self.errors.pop("")
         torch.nn.utils.clip_grad_norm_(self.masters, 1.0)
         self.scaler.step(self.optimizer)
         self.scaler.update()
@@ -200,6 +224,30 @@ def half_table(results, tokens):
                   f"{run.error:>9.1e} {tokens / best:>9.1f} {ratio:>8.2f}")
 
 
+def heads(results, text, width):
+    """Three lines of column heads: for each mode stock and swamp."""
+    for part in (0, 1):
+        print(f"{'':<{width}}" + "".join(
+            f"{mode[0].split(', ')[part]:>14}" for mode, _ in results))
+    print(f"{text:<{width}}" + f"{'stock':>7}{'swamp':>7}" * len(results))
+
+
+def loss_table(results):
+    """The loss curves; float32's is the first."""
+    print("loss")
+    heads(results[1:], f"{'step':<6}{'float32':>8}", 14)
+    for step, loss in enumerate(results[0][1][0].losses):
+        print(f"{step + 1:<6}{loss:>8.4f}" + "".join(
+            f"{run.losses[step]:>7.3f}" for _, runs in results[1:] for run in runs))
+
+
+def gradient_table(results):
+    heads(results, "error of gradients", 22)
+    for _, group in GROUPS:
+        print(f"{group:<22}" + "".join(
+            f"{run.errors[group]:>7.0e}" for _, runs in results for run in runs))
+
+
 def operator_table(results, count=3):
     """The operators that are among the first of any run."""
     runs = [run for _, both in results for run in both]
@@ -210,11 +258,7 @@ def operator_table(results, count=3):
     lines = [(n[:22], [r.operators.get(n, 0) for r in runs]) for n in names]
     lines.append(("all others", [sum(t for n, t in r.operators.items()
                                      if n not in top) for r in runs]))
-    print(f"{'':<22}" + "".join(f"{mode[0].split(', ')[0]:>14}"
-                                for mode, _ in results))
-    print(f"{'':<22}" + "".join(f"{mode[0].split(', ')[1]:>14}"
-                                for mode, _ in results))
-    print(f"{'ms of one step':<22}" + f"{'stock':>7}{'swamp':>7}" * len(results))
+    heads(results, "ms of one step", 22)
     for name, times in lines:
         print(f"{name:<22}" + "".join(f"{t:>7.0f}" for t in times))
 
@@ -222,7 +266,7 @@ def operator_table(results, count=3):
 def half_precision(swamp_torch, text, short):
     """The second part; returns whether swamp's runs are right."""
     steps, batch, context, width, layers = (
-        (3, 2, 16, 32, 1) if short else (6, 4, 128, WIDTH, LAYERS))
+        (3, 2, 16, 32, 1) if short else (12, 4, 64, WIDTH, LAYERS))
     torch.manual_seed(SEED)
     model = Model(context, width, layers)
     print(f"Training in 16 bits: {steps} steps of {batch} x {context} tokens, "
@@ -232,9 +276,13 @@ def half_precision(swamp_torch, text, short):
     results = [(mode, compare(swamp_torch, model, mode, text, steps, batch,
                               context)) for mode in MODES]
     print()
+    loss_table(results)
+    print()
     half_table(results, batch * context)
     print("gradients: of the first step, |g - g64| / |g64|, g64 those of a float64 "
           "run\n")
+    gradient_table(results[1:])
+    print()
     operator_table(results[1:])
 
     classes = 128256
@@ -244,7 +292,7 @@ def half_precision(swamp_torch, text, short):
     torch.nn.init.normal_(model.head.weight, std=0.02)
     torch.nn.init.zeros_(model.head.bias)
     large = [(MODES[2], compare(swamp_torch, model, MODES[2], text,
-                                max(steps, 4), 2, 32, lr=3e-3))]
+                                6, 2, 32, lr=3e-3))]
     half_table(large, 64)
     swamp_torch.disable()
     swamp_torch.enable()

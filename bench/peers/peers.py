@@ -413,23 +413,21 @@ def main():
                     results)
             if not options.quick:
                 file.write_text(json.dumps(results, indent=1))
-    if options.part != "steps" and not options.quick:
+    if options.part != "steps":
         before = results["rows"] if options.row else {}
         clock = "processor time" if options.cpu_time else "time"
         results["rows"] = {
             "facts": {**facts(), "clock": clock},
             "times": {**before.get("times", {}), **rows.measure(options)},
             "memory": rows.memory() if options.row in "memory"
-            else before.get("memory", {})}
-        file.write_text(json.dumps(results, indent=1))
-    text = ""
-    if results["steps"]:
-        text = tables(results)
-        print(text)
+            and not options.quick else before.get("memory", {})}
+        if not options.quick:
+            file.write_text(json.dumps(results, indent=1))
+    row_text = row_table(results) if results["rows"] else ""
+    text = tables(results) if results["steps"] else ""
+    print(row_text, text, sep="\n")
     if options.quick:
         return
-    row_text = row_table(results) if results["rows"] else ""
-    print(row_text)
     (OUT / "table.md").write_text(text + "\n" + row_text)
     for part, begin, page, draw in (("steps", BEGIN, text, step_picture),
                                     ("rows", ROWS_BEGIN, row_text, row_picture)):

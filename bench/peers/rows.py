@@ -17,6 +17,10 @@ HEADS, QUERIES = 24, 1024
 TOKENS, CLASSES = 1024, 50304
 WIDTH, HIDDEN = 768, 3072
 NORM_ROWS, NORM_WIDTH = 8192, 1024
+GPT = dict(width=384, layers=6, heads=6, context=256)
+QUICK = dict(HEADS=2, QUERIES=32, TOKENS=64, CLASSES=512, WIDTH=32, HIDDEN=64,
+             NORM_ROWS=64, NORM_WIDTH=64,
+             GPT=dict(width=32, layers=1, heads=2, context=16))
 SCALE = 1 / math.sqrt(96)
 SLOW = 2000  # milliseconds
 
@@ -71,7 +75,8 @@ def linear(dtype):
     rows = {"torch": call}
     if dtype != torch.float32:
         rows["swamp"] = with_half_precision(call)
-    return {"Linear 768 -> 3072, 1024 tokens, forward + backward": rows}
+    return {f"Linear {WIDTH} -> {HIDDEN}, {TOKENS} tokens, forward + backward":
+            rows}
 
 
 def causal_softmax(dtype):
@@ -86,20 +91,22 @@ def causal_softmax(dtype):
 
     def swamp():
         return functional.scaled_upper_triang_masked_softmax(x, SCALE)
-    return pair("scale + causal mask + softmax [24, 1024, 1024]",
+    return pair(f"scale + causal mask + softmax [{HEADS}, {QUERIES}, {QUERIES}]",
                 megatron, swamp, (x,), gradient)
 
 
 def plain_softmax(dtype):
     x = randn(HEADS, QUERIES, QUERIES, dtype=dtype).requires_grad_()
     gradient = randn(HEADS, QUERIES, QUERIES, dtype=dtype)
-    return pair("softmax [24, 1024, 1024]", lambda: torch.softmax(x, -1),
+    return pair(f"softmax [{HEADS}, {QUERIES}, {QUERIES}]",
+                lambda: torch.softmax(x, -1),
                 lambda: functional.scaled_softmax(x), (x,), gradient)
 
 
-def losses(dtype, rows=TOKENS, classes=CLASSES):
+def losses(dtype, rows, classes):
     """The logits and {peer: the mean loss of them}."""
-    logits = randn(rows, classes, dtype=dtype).requires_grad_()
+    # Without a temporary, which peak_memory() would count.
+    logits = torch.empty(rows, classes, dtype=dtype).normal_().requires_grad_()
     targets = torch.randint(0, classes, (rows,))
 
     def autocast():
@@ -115,7 +122,7 @@ def losses(dtype, rows=TOKENS, classes=CLASSES):
 
 
 def cross_entropy(dtype):
-    logits, peers = losses(dtype)
+    logits, peers = losses(dtype, TOKENS, CLASSES)
     one = torch.ones(())
     calls = {peer: both(loss, (logits,), one) for peer, loss in peers.items()}
     calls["roofline"] = roofline(3 * logits.nbytes)
@@ -136,9 +143,10 @@ def peak_memory(peer, dtype, rows, classes):
     return highest() - before
 
 
-def memory(rows=TOKENS, classes=CLASSES):
+def memory():
     """{"row/dtype": {peer: MiB}}, each from a process of its own, with the heap
     that a user has."""
+    rows, classes = TOKENS, CLASSES
     env = {name: value for name, value in os.environ.items()
            if not name.startswith("MALLOC_")}
     folder = os.path.dirname(os.path.abspath(__file__))
@@ -181,7 +189,7 @@ class MegatronCrossEntropy(torch.autograd.Function):
 def layer_norm(dtype):
     x, weight, bias, gradient = norm_inputs(dtype)
     shape = (NORM_WIDTH,)
-    return pair("LayerNorm [8192, 1024]",
+    return pair(f"LayerNorm [{NORM_ROWS}, {NORM_WIDTH}]",
                 lambda: F.layer_norm(x, shape, weight, bias),
                 lambda: functional.layer_norm(x, shape, weight, bias),
                 (x, weight, bias), gradient)
@@ -190,7 +198,8 @@ def layer_norm(dtype):
 def rms_norm(dtype):
     x, weight, _, gradient = norm_inputs(dtype)
     shape = (NORM_WIDTH,)
-    return pair("RMSNorm [8192, 1024]", lambda: F.rms_norm(x, shape, weight),
+    return pair(f"RMSNorm [{NORM_ROWS}, {NORM_WIDTH}]",
+                lambda: F.rms_norm(x, shape, weight),
                 lambda: functional.rms_norm(x, shape, weight),
                 (x, weight), gradient)
 
@@ -206,7 +215,7 @@ def residual_add(dtype):
     residual = torch.randn(NORM_ROWS, NORM_WIDTH)
     x = randn(NORM_ROWS, NORM_WIDTH, dtype=dtype)
     bias = torch.randn(NORM_WIDTH).to(dtype)
-    return {"float32 residual += x + bias [8192, 1024]": {
+    return {f"float32 residual += x + bias [{NORM_ROWS}, {NORM_WIDTH}]": {
         "roofline": roofline(2 * residual.nbytes + x.nbytes),
         "torch": lambda: residual.add_(x + bias),
         "swamp": lambda: functional.residual_add(residual, x, bias,
@@ -252,11 +261,10 @@ def with_half_precision(call):
 class Gpt(torch.nn.Module):
     """GPT-2's layers; 30 million parameters."""
 
-    def __init__(self, width=384, layers=6, heads=6, context=256,
-                 classes=CLASSES):
+    def __init__(self, width, layers, heads, context):
         super().__init__()
         self.heads = heads
-        self.tokens = torch.nn.Embedding(classes, width)
+        self.tokens = torch.nn.Embedding(CLASSES, width)
         self.places = torch.nn.Embedding(context, width)
         self.layers = torch.nn.ModuleList()
         for _ in range(layers):
@@ -344,12 +352,12 @@ def next_token_loss(model, ids):
                            ids[:, 1:].flatten())
 
 
-def gpt(dtype, batch=2, context=256, **sizes):
+def gpt(dtype):
     torch.manual_seed(1)
-    model = Gpt(context=context, **sizes)
-    millions = round(sum(p.numel() for p in model.parameters()) / 1e6)
-    ids = torch.randint(0, model.tokens.num_embeddings, (batch, context + 1))
-    name = f"GPT of {millions} million parameters, {{}}, one iteration"
+    model = Gpt(**GPT)
+    millions = sum(p.numel() for p in model.parameters()) / 1e6
+    ids = torch.randint(0, CLASSES, (2, GPT["context"] + 1))
+    name = f"GPT of {millions:.0f} million parameters, {{}}, one iteration"
     if dtype == torch.float32:
         return {name.format("float32"): {
             "torch": autocast_step(model, dtype, ids)}}
@@ -398,6 +406,8 @@ def measure(options):
     """{"row/dtype": {peer: milliseconds}}"""
     global compiled, clock
     compiled = options.compile
+    if options.quick:
+        globals().update(QUICK)
     if options.cpu_time:
         clock = cpu_clock
     results = {}
