@@ -100,5 +100,74 @@ class Wgrad(TestCase):
             sys.modules.pop(name, None)
 
 
+SOFTMAX = ("scaled_softmax_cuda", "scaled_masked_softmax_cuda",
+           "scaled_upper_triang_masked_softmax_cuda")
+
+
+class Softmax(TestCase):
+    """The modules called as Megatron-LM calls them; package_megatron_lm.py runs
+    Megatron-LM itself."""
+
+    def setUp(self):
+        swamp_torch.megatron.install()
+        self.addCleanup(lambda: [sys.modules.pop(name, None) for name in (
+            *SOFTMAX, "fused_weight_gradient_mlp_cuda")])
+
+    def calls(self, dtype, scale):
+        """(module, forward's arguments, the probabilities in float64)"""
+        x = torch.randn(2, 4, 8, 8).mul(2).to(dtype)
+        wide = x.double() * scale.to(dtype).double()
+        mask = torch.rand(2, 1, 8, 8) < 0.3
+        mask[:, :, 1] = True
+        masked = wide.masked_fill(mask, -10000.0).softmax(-1)
+        masked[:, :, 1] = 0
+        future = torch.ones(8, 8, dtype=torch.bool).triu(1)
+        causal = wide.masked_fill(future, -torch.inf).softmax(-1)
+        single, some, triangle = (sys.modules[name] for name in SOFTMAX)
+        return [(single, (x, scale), wide.softmax(-1)),
+                (some, (x, mask, scale), masked),
+                (some, (x, mask.byte(), scale), masked),
+                # Of a byte mask, apex masks where it is 1.
+                (some, (x, mask.byte() + 2 * ~mask, scale), masked),
+                (triangle, (x.flatten(0, 1), scale), causal.flatten(0, 1))]
+
+    def test_forward_and_backward(self):
+        for dtype in HALF:
+            for scale in (1.0, 96 ** -0.5):
+                number = torch.tensor(scale)
+                for module, arguments, exact in self.calls(dtype, number):
+                    y = module.forward(*arguments)
+                    torch.testing.assert_close(y.double(), exact, rtol=EPS[dtype],
+                                               atol=EPS[dtype] / 100)
+                    g = torch.randn(y.shape).to(dtype)
+                    wide = y.double()
+                    terms = g.double() * wide
+                    # The scale is not rounded here.
+                    dx = scale * (terms - wide * terms.sum(-1, keepdim=True))
+                    result = module.backward(g, y, number)
+                    self.assertEqual(result.data_ptr(), g.data_ptr())
+                    torch.testing.assert_close(result.double(), dx, rtol=EPS[dtype],
+                                               atol=EPS[dtype] / 100)
+
+    def test_gradients_that_cannot_be_written(self):
+        """The gradient of sum() has one element of memory."""
+        number = torch.tensor(0.5)
+        for dtype in HALF:
+            for module, arguments, _ in self.calls(dtype, number):
+                y = module.forward(*arguments)
+                one = torch.ones((), dtype=dtype)
+                for g in (one.expand(y.shape), torch.ones_like(y.mT).mT):
+                    kept = torch.ones_like(y)
+                    expected = module.backward(kept, y, number)
+                    self.assert_same(module.backward(g, y, number), expected)
+                self.assertEqual(one.item(), 1)
+
+    def test_batch_per_block(self):
+        function = sys.modules[SOFTMAX[1]].get_batch_per_block
+        for key_len, expected in ((16, 16), (17, 8), (32, 8), (128, 8), (129, 4),
+                                  (4096, 4)):
+            self.assertEqual(function(64, key_len, 2, 4), expected)
+
+
 if __name__ == "__main__":
     main()

@@ -1,15 +1,12 @@
 """swamp_torch.enable(half_precision=True): PyTorch's log_softmax, cross_entropy,
-layer_norm and rms_norm of 16-bit tensors; and Megatron-LM's softmax modules."""
+layer_norm and rms_norm of 16-bit tensors."""
 
 import math
-import sys
 
 from support import TestCase, caught, main
 from half_precision import EPS, HALF, use
 
 import torch
-
-import swamp_torch.megatron
 
 F = torch.nn.functional
 
@@ -219,47 +216,6 @@ class Overrides(TestCase):
             expected = call(*inputs)
             with torch.inference_mode():
                 self.assert_same(call(*inputs), expected, name)
-
-
-class Megatron(TestCase):
-    def test_softmax_modules(self):
-        names = ["scaled_softmax_cuda", "scaled_masked_softmax_cuda",
-                 "scaled_upper_triang_masked_softmax_cuda"]
-        try:
-            swamp_torch.megatron.install()
-            plain, masked, causal = (sys.modules[name] for name in names)
-            mask = randn(2, 1, 24, 24) > 0.5
-            mask[0, 0, 3] = True
-            future = torch.ones(24, 24).bool().triu(1)
-            scale = 1 / math.sqrt(96)  # apex rounds it to the dtype of x
-            for dtype in HALF:
-                x = randn(2, 4, 24, 24, dtype=dtype)
-                exact = x.double() * torch.tensor(scale, dtype=dtype).double()
-                filled = exact.masked_fill(mask, -10000.0).softmax(-1).masked_fill(
-                    mask.all(-1, keepdim=True), 0)
-                hidden = exact.masked_fill(future, -torch.inf).softmax(-1)
-                cases = [
-                    (plain, plain.forward(x, scale), exact.softmax(-1)),
-                    (masked, masked.forward(x, mask, scale), filled),
-                    (masked, masked.forward(x, mask.byte(), torch.tensor(scale)),
-                     filled),
-                    (causal, causal.forward(x.view(8, 24, 24), scale),
-                     hidden.view(8, 24, 24)),
-                ]
-                for module, y, expected in cases:
-                    self.assertLess((y.double() - expected).abs().max(), EPS[dtype])
-                    g = randn(*y.shape, dtype=dtype)
-                    t = g.double() * y.double()
-                    dx = scale * (t - y.double() * t.sum(-1, keepdim=True))
-                    result = module.backward(g, y, scale)
-                    self.assertEqual(result.data_ptr(), g.data_ptr())
-                    self.assertLess((result.double() - dx).abs().max(), EPS[dtype])
-            for columns, rows in ((17, 8), (32, 8), (128, 8), (129, 4), (4096, 4),
-                                  (16, 16)):
-                self.assertEqual(masked.get_batch_per_block(24, columns, 2, 4), rows)
-        finally:
-            for name in (*names, "fused_weight_gradient_mlp_cuda"):
-                sys.modules.pop(name, None)
 
 
 if __name__ == "__main__":
