@@ -127,6 +127,13 @@ class Softmax(TestCase):
                         self.check(dtype, mask_type, size, mask, scale,
                                    (dtype, scale, size, mask_type, mask is None))
 
+    def test_every_mask_type(self):
+        shape = (2, 4, 32, 32)
+        for dtype in HALF:
+            for mask_type in AttnMaskType:
+                for mask in (None, torch.ones(1, 1, 32, 32).triu(1).bool()):
+                    self.check(dtype, mask_type, shape, mask, 0.5, mask_type)
+
     def test_causal_of_1000_columns(self):
         for dtype in HALF:
             self.check(dtype, CAUSAL, (2, 2, 1000, 1000), None, 0.125, dtype)
