@@ -4,8 +4,9 @@ PyTorch give on a CPU, and the admissible words of an oracle of 60 digits.
 
 usage: record.py MEGATRON
 
-MEGATRON is a checkout of github.com/NVIDIA/Megatron-LM; python needs PyTorch,
-mpmath, packaging and triton (which is imported only). Words are the bits of
+MEGATRON is a checkout of github.com/NVIDIA/Megatron-LM (without git, set
+MEGATRON_COMMIT); python needs PyTorch, mpmath, packaging and triton (which is
+imported only). Takes a minute. Words are the bits of
 float16 or bfloat16 (4 hex digits) or float32 (8), without spaces.
 
 The first line of softmax.jsonl has the sources and `scores`, 1021 words by dtype
