@@ -1,5 +1,6 @@
-# `cmake --install` installs the library, its headers, a CMake package and a
-# pkg-config file. None of them has an absolute path, so the tree may be moved.
+# `cmake --install` installs the library, its headers, its license, a CMake package
+# and pkg-config files. None of them has the path of the installation, so the tree
+# may be moved.
 include(CMakePackageConfigHelpers)
 block()
 
@@ -64,19 +65,45 @@ file(RELATIVE_PATH SWAMP_PC_PREFIX ${pc_folder} ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" SWAMP_PC_PREFIX "${SWAMP_PC_PREFIX}")
 cmake_path(APPEND SWAMP_PC_LIBDIR "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
 cmake_path(APPEND SWAMP_PC_INCLUDEDIR "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
-set(SWAMP_PC_LIBS "")
+set(libs_private "")
 if(SWAMP_IS_STATIC)
   # By name, not as Requires.private: `pkg-config --static` would also require the
   # dependencies of a static libhwloc, and Debian's libhwloc-dev lacks libudev.
   list(TRANSFORM link_packages REPLACE "^lib" "")
   list(APPEND link_names ${link_packages} ${SWAMP_CXX_RUNTIME})
   list(TRANSFORM link_names PREPEND "-l")
-  list(JOIN link_names " " SWAMP_PC_LIBS)
-  string(APPEND SWAMP_PC_LIBS " -pthread")
+  list(JOIN link_names " " libs_private)
+  string(APPEND libs_private " -pthread")
 endif()
-configure_file(${CMAKE_CURRENT_LIST_DIR}/swamp.pc.in
-  ${PROJECT_BINARY_DIR}/swamp.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/swamp.pc
-  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# One file for libswamp, and one for each component.
+function(swamp_install_pc name description)
+  cmake_parse_arguments(PARSE_ARGV 2 SWAMP_PC ""
+    "VARIABLES;REQUIRES;LIBS;PRIVATE;CFLAGS" "")
+  set(SWAMP_PC_NAME ${name})
+  set(SWAMP_PC_DESCRIPTION ${description})
+  configure_file(${PROJECT_SOURCE_DIR}/toolchain/swamp.pc.in
+    ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${name}.pc
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endfunction()
+swamp_install_pc(swamp "${PROJECT_DESCRIPTION}" PRIVATE "${libs_private}")
+if(mpi IN_LIST SWAMP_COMPONENTS)
+  list(JOIN MPI_C_LIBRARIES " " libraries)
+  swamp_install_pc(swamp_mpi "Ranks for swamp, over MPI" REQUIRES "swamp"
+    PRIVATE "${libraries}")
+endif()
+if(aten IN_LIST SWAMP_COMPONENTS)
+  # A wheel of PyTorch may be anywhere, and has no file of pkg-config.
+  get_target_property(torch_version swamp_aten SWAMP_TORCH_VERSION)
+  set(include "\${torch}/include")
+  swamp_install_pc(swamp_aten
+    "swamp's operators in PyTorch ${torch_version}, whose folder is `torch`"
+    VARIABLES "torch=/usr\n" REQUIRES "swamp"
+    LIBS " -L\${torch}/lib -ltorch_cpu -lc10"
+    CFLAGS " -I${include} -I${include}/torch/csrc/api/include")
+endif()
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE
+  DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/swamp)
 
 endblock()

@@ -13,6 +13,13 @@ import torch
 import swamp_torch
 
 
+def minor_of(version):
+    return ".".join(version.split(".")[:2])
+
+
+MINOR = minor_of(torch.__version__)
+
+
 def stock_kernel_runs():
     """Stock unscales tensor by tensor until one is bad; swamp validates all first."""
     first, bad = torch.full((3,), 8.0), torch.ones(3, dtype=torch.int32)
@@ -30,10 +37,9 @@ class Import(TestCase):
                          (0, "", ""))
 
     def test_version(self):
-        torch_version = torch.__version__.split("+")[0]
-        self.assertTrue(
-            swamp_torch.__version__.endswith("+torch" + torch_version))
-        self.assertEqual(swamp_torch.info()["torch"], torch_version)
+        info = swamp_torch.info()
+        self.assertEqual(swamp_torch.__version__, info["version"])
+        self.assertEqual(minor_of(info["torch"]), MINOR)
 
     def refused(self, before, *words):
         done = python(before + "try:\n"
@@ -48,15 +54,22 @@ class Import(TestCase):
             self.assertIn(word, text)
 
     def test_other_pytorch(self):
-        for other in ("2.12.1+cpu", "2.13.0a0+git1234", "2.1.0", "1.13.1"):
+        for other in ("2.9.1+cpu", MINOR + ".0a0+git1234", "2.1.0", "1.13.1",
+                      MINOR, "99.0.0"):
             self.refused(f"import torch; torch.__version__ = '{other}'\n",
-                         "was built for PyTorch " + torch.__version__[:6],
+                         "was built for releases of PyTorch ", MINOR,
                          "and this is PyTorch " + other,
                          "`pip install torch==", "toolchain/wheel")
 
+    def test_other_release_of_the_same_minor_version(self):
+        for other in (".0", ".97", ".0+cpu", ".1+cu130"):
+            done = python(f"import torch; torch.__version__ = '{MINOR + other}'\n"
+                          "import swamp_torch; print(swamp_torch.is_active())")
+            self.assertEqual(done.stdout, "True\n", done.stderr)
+
     def test_no_pytorch(self):
         self.refused("import sys; sys.modules['torch'] = None\n",
-                     "needs PyTorch " + torch.__version__[:6],
+                     "needs PyTorch ", MINOR,
                      "there is none: `pip install torch==")
 
     def test_library_is_there_already(self):
@@ -68,7 +81,8 @@ class Import(TestCase):
             ".submodule_search_locations[0]\n"
             "names = {}\n"
             "exec(open(here + '/_build.py').read(), names)\n"
-            "torch.ops.load_library(os.path.join(here, names['LIBRARY']))\n"
+            f"library = names['LIBRARIES']['{MINOR}']\n"
+            "torch.ops.load_library(os.path.join(here, library))\n"
             "import swamp_torch\n"
             "print(swamp_torch.is_active())\n")
         self.assertEqual((done.returncode, done.stdout), (0, "True\n"),

@@ -1,38 +1,47 @@
-"""Loads libswamp_aten into the PyTorch that it was built for."""
+"""Loads the libswamp_aten that was built for this version of PyTorch."""
 
 import os
+import re
 
 from . import _build
 
 __version__: str = _build.VERSION
 
-_HOW_TO_BUILD = ("build swamp_torch for yours with swamp's "
-                 "`SWAMP_TORCH_PYTHON=/path/to/python toolchain/wheel`")
+_MINORS = sorted(_build.LIBRARIES,
+                 key=lambda minor: [int(part) for part in minor.split(".")])
+_INSTALL = f"`pip install torch=={_MINORS[-1]}.*`"
 
 
-def require_version(found: str, where: str) -> None:
-    """Raises ImportError, with instructions, unless PyTorch is the version that
-    this was built for: the library of another version fails to load or crashes.
+def library_for(found: str, where: str) -> str:
+    """The path of the library for a version of PyTorch.
+
+    ATen's C++ interface is the same in all releases of one minor version, and
+    differs between these: the library of another one fails to load or crashes.
 
     Args:
-        found: the version of PyTorch, as ``torch.__version__``. What follows a
-            ``+`` is ignored.
+        found: the version of PyTorch, as ``torch.__version__``.
         where: its folder, for the text.
+
+    Raises:
+        ImportError: no library of this package fits; with instructions.
     """
-    if found.split("+")[0] == _build.TORCH:
-        return
+    release = re.match(r"(\d+\.\d+)\.\d+(\+.*)?$", found)
+    if release and release[1] in _build.LIBRARIES:
+        here = os.path.dirname(os.path.abspath(__file__))
+        return os.path.join(here, _build.LIBRARIES[release[1]])
     raise ImportError(
-        f"swamp_torch {__version__} was built for PyTorch {_build.TORCH}, and "
-        f"this is PyTorch {found} ({where}). Install the one it was built for, "
-        f"`pip install torch=={_build.TORCH}`, or {_HOW_TO_BUILD}.")
+        f"swamp_torch {__version__} was built for releases of PyTorch "
+        f"{', '.join(_MINORS)}, and this is PyTorch {found} ({where}). Install "
+        f"one of them, {_INSTALL}, or build swamp_torch for yours with swamp's "
+        "`SWAMP_TORCH_PYTHON=/path/to/python toolchain/wheel`.")
 
 
 def load() -> None:
     """Loads the library, once; prints nothing.
 
     Raises:
-        ImportError: no PyTorch, or not the version this was built for; or
-            another build of libswamp_aten is loaded that is too old.
+        ImportError: no PyTorch, or not a version this was built for; or another
+            build of libswamp_aten is loaded that is too old.
     """
     try:
         import torch
@@ -40,14 +49,12 @@ def load() -> None:
         if error.name != "torch":
             raise
         raise ImportError(
-            f"swamp_torch {__version__} needs PyTorch {_build.TORCH}, and there "
-            f"is none: `pip install torch=={_build.TORCH}`.") from error
-    require_version(torch.__version__, os.path.dirname(torch.__file__))
+            f"swamp_torch {__version__} needs PyTorch {' or '.join(_MINORS)}, "
+            f"and there is none: {_INSTALL}.") from error
+    path = library_for(torch.__version__, os.path.dirname(torch.__file__))
     # A second copy of the library would register the operators twice, which ends
     # the process, so use a copy that is already loaded.
     if not hasattr(torch.ops.swamp, "version"):
-        here = os.path.dirname(os.path.abspath(__file__))
-        path = os.path.join(here, _build.LIBRARY)
         torch.ops.load_library(path)  # type: ignore[no-untyped-call]
     if not hasattr(torch.ops.swamp, "set_half_precision"):
         raise ImportError(
