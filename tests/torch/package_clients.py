@@ -519,11 +519,11 @@ class Clock:
     def enter(self):
         self.depth += 1
         if self.depth == 1:
-            self.start = time.perf_counter()
+            self.start = time.process_time()
 
     def leave(self, mark=False):
         self.depth -= 1
-        now = time.perf_counter()
+        now = time.process_time()
         done = self.seconds + now - self.start
         if self.depth == 0:
             self.seconds = done
