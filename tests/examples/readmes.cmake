@@ -19,7 +19,7 @@ shows(master/optim examples/grad_scaler.cpp examples/mixed_precision.cpp)
 shows(master/scaler examples/scaler.cpp)
 shows(master/mpi examples/ranks.cpp install/consumer_mpi/CMakeLists.txt)
 shows(master/aten/python torch/example.py torch/example_package.py
-  torch/example.cpp install/consumer_aten/CMakeLists.txt)
+  torch/example_package.txt torch/example.cpp install/consumer_aten/CMakeLists.txt)
 shows(toolchain/sunway sunway/programs/readme/master.c
   sunway/programs/readme/slave.c sunway/programs/readme/Makefile)
 if(missing)

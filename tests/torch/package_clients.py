@@ -1,0 +1,589 @@
+"""swamp_torch.MixedPrecisionAdamW in the programs that people train with: each flow
+of the table below has the losses and the weights of torch.optim.AdamW(fused=True), bit
+for bit. Rows of packages that are not installed are skipped.
+
+usage: package_clients.py PATH [unittest's arguments]
+       package_clients.py PATH --table [ROW...]
+--table prints time and memory of each row, or of some, with PyTorch's optimizer and with
+swamp's.
+"""
+
+import contextlib
+import importlib
+import io
+import json
+import logging
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import warnings
+
+from support import PATH, TestCase, main, same
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.optimizer import (register_optimizer_step_post_hook,
+                                   register_optimizer_step_pre_hook)
+
+import swamp_torch
+from swamp_torch import MixedPrecisionAdamW
+
+WORLD = 2
+
+
+class Net(torch.nn.Module):
+    """Returns its loss. Sizes are multiples of 64: PyTorch's vector body, whose bits
+    are promised."""
+
+    def __init__(self, job):
+        super().__init__()
+        torch.manual_seed(5)
+        self.layers = torch.nn.ModuleList(
+            torch.nn.Linear(job.width, job.width) for _ in range(job.layers))
+        self.losses = job.losses
+
+    def forward(self, x):
+        h = x
+        for layer in self.layers:
+            h = h + torch.nn.functional.gelu(layer(h))
+        loss = (h.float() - x).square().mean()
+        self.losses.append(loss.detach())
+        return loss
+
+
+class Job:
+    """One training: sizes, optimizer, and what it gives."""
+
+    def __init__(self, swamp, width=64, layers=2, steps=6, rows=8, rank=0,
+                 scale=2.0 ** 21, torch_clip=False):
+        self.swamp, self.width, self.layers = swamp, width, layers
+        self.steps, self.rows, self.rank = steps, rows, rank
+        self.scale = scale  # in float16 the first steps overflow
+        self.torch_clip = torch_clip
+        self.losses, self.weights = [], []
+        self.optimizer_class = MixedPrecisionAdamW if swamp else torch.optim.AdamW
+        self.options = dict(lr=1e-2, betas=(0.9, 0.95), weight_decay=0.1)
+        if not swamp:
+            self.options["fused"] = True
+
+    def net(self):
+        net = Net(self)
+        self.weights = list(net.parameters())
+        return net
+
+    def batch(self, step):
+        generator = torch.Generator().manual_seed(100 * step + self.rank)
+        return torch.randn(self.rows, self.width, generator=generator)
+
+    def optimizer(self, net, **more):
+        return self.optimizer_class(net.parameters(), **self.options, **more)
+
+
+# The flows: each trains a network of the job. In a loop with clipping, stock clips by
+# swamp's clip_grad_norm_, which has max_norm's bits; with --table by PyTorch's.
+
+def loop(job, net, optimizer, scaler=None, half=False, accumulate=1, clip=None):
+    for step in range(job.steps):
+        for micro in range(accumulate):
+            last = micro == accumulate - 1
+            wait = (contextlib.nullcontext() if last or
+                    not hasattr(net, "no_sync") else net.no_sync())
+            with wait:
+                with torch.autocast("cpu", torch.float16, enabled=half):
+                    loss = net(job.batch(step * accumulate + micro)) / accumulate
+                (scaler.scale(loss) if scaler else loss).backward()
+        if clip:
+            if scaler:
+                scaler.unscale_(optimizer)
+            clip(net.parameters(), 1e-2)
+        if scaler:
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            optimizer.step()
+        optimizer.zero_grad()
+    return net
+
+
+def grad_scaler(job, kind=torch.amp.GradScaler):
+    return kind(device="cpu", init_scale=job.scale, growth_interval=2)
+
+
+def plain(job):
+    net = job.net()
+    loop(job, net, job.optimizer(net))
+
+
+def scaled(job):
+    net = job.net()
+    loop(job, net, job.optimizer(net), grad_scaler(job), half=True)
+
+
+def accumulated(job):
+    net = job.net()
+    loop(job, net, job.optimizer(net), accumulate=3)
+
+
+def clipped(job):
+    net = job.net()
+    if job.swamp:
+        loop(job, net, job.optimizer(net, max_norm=1e-2), grad_scaler(job), half=True)
+    else:
+        loop(job, net, job.optimizer(net), grad_scaler(job), half=True,
+             clip=torch.nn.utils.clip_grad_norm_ if job.torch_clip
+             else swamp_torch.clip_grad_norm_)
+
+
+def ddp(job):
+    net = DistributedDataParallel(job.net())
+    loop(job, net, job.optimizer(net), grad_scaler(job), half=True, accumulate=2)
+
+
+def fsdp(job):
+    net = FullyShardedDataParallel(job.net(), device_id=torch.device("cpu"),
+                                   use_orig_params=True)
+    loop(job, net, job.optimizer(net), grad_scaler(job, ShardedGradScaler))
+    with FullyShardedDataParallel.summon_full_params(net):
+        job.weights = [p.detach().clone() for p in net.parameters()]
+
+
+def fsdp2(job):
+    """swamp's operators do not take DTensor, so swamp's optimizer gets this rank's
+    part of each parameter."""
+    from torch.distributed.fsdp import fully_shard
+    net = job.net()
+    fully_shard(net)
+    if not job.swamp:
+        loop(job, net, job.optimizer(net))
+    else:
+        parts = [p.to_local().detach().requires_grad_() for p in net.parameters()]
+        optimizer = MixedPrecisionAdamW(parts, **job.options)
+        for step in range(job.steps):
+            net(job.batch(step)).backward()
+            for part, p in zip(parts, net.parameters()):
+                part.grad = p.grad.to_local()
+            optimizer.step()
+            net.zero_grad()
+    job.weights = [p.full_tensor() for p in net.parameters()]
+
+
+def accelerate(job):
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
+    AcceleratorState._reset_state(reset_partial_state=True)
+    accelerator = Accelerator(cpu=True, mixed_precision="bf16",
+                              gradient_accumulation_steps=2)
+    net = job.net()
+    net, optimizer = accelerator.prepare(net, job.optimizer(net))
+    for step in range(2 * job.steps):
+        with accelerator.accumulate(net):
+            accelerator.backward(net(job.batch(step)))
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def trainer_of_lightning(job, module, plugin, **options):
+    from lightning.pytorch import Trainer
+    trainer = Trainer(accelerator="cpu", devices=1, max_steps=job.steps,
+                      plugins=[plugin], logger=False, enable_checkpointing=False,
+                      enable_progress_bar=False, enable_model_summary=False,
+                      **options)
+    batches = [job.batch(step) for step in range(8 * job.steps)]
+    trainer.fit(module, torch.utils.data.DataLoader(batches, batch_size=None))
+    return trainer
+
+
+def lightning_module(job, **more):
+    from lightning.pytorch import LightningModule
+
+    class Module(LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = job.net()
+
+        def training_step(self, batch, _):
+            return self.net(batch)
+
+        def configure_optimizers(self):
+            return job.optimizer(self, **more)
+
+    return Module()
+
+
+def lightning_plugin(job):
+    from lightning.pytorch.plugins.precision import MixedPrecision
+    if job.swamp:
+        from swamp_torch.lightning import MixedPrecision
+    return MixedPrecision("16-mixed", "cpu", grad_scaler(job))
+
+
+def lightning(job):
+    trainer_of_lightning(job, lightning_module(job), lightning_plugin(job),
+                         accumulate_grad_batches=2)
+
+
+def lightning_clipped(job):
+    """lightning refuses to clip for a fused optimizer: stock is a loop."""
+    if job.swamp:
+        trainer_of_lightning(job, lightning_module(job), lightning_plugin(job),
+                             gradient_clip_val=1e-2)
+    else:
+        clipped(job)
+
+
+def transformers(job):
+    from transformers import Trainer, TrainingArguments
+
+    class Wrapped(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = job.net()
+
+        def forward(self, x):
+            return {"loss": self.net(x)}
+
+    with tempfile.TemporaryDirectory() as folder:
+        Trainer(
+            Wrapped(),
+            TrainingArguments(
+                folder, max_steps=job.steps, per_device_train_batch_size=job.rows,
+                use_cpu=True, bf16=True, max_grad_norm=0.0, weight_decay=0.1,
+                lr_scheduler_type="constant", report_to=[], save_strategy="no",
+                disable_tqdm=True, logging_strategy="no",
+                dataloader_pin_memory=False),
+            train_dataset=[{"x": row} for row in job.batch(0)] * 2 * job.steps,
+            optimizer_cls_and_kwargs=(job.optimizer_class, job.options),
+        ).train()
+
+
+def timm(job):
+    from timm.optim import OptimInfo, create_optimizer_v2
+    from timm.optim._optim_factory import default_registry
+    from timm.utils import NativeScaler
+    name = "swampadamw" if job.swamp else "stockadamw"
+    if name not in default_registry.list_optimizers():
+        default_registry.register(OptimInfo(name, job.optimizer_class,
+                                            has_betas=True))
+    net = job.net()
+    options = dict(job.options)
+    optimizer = create_optimizer_v2(net, opt=name, lr=options.pop("lr"),
+                                    weight_decay=options.pop("weight_decay"),
+                                    **options)
+    assert type(optimizer) is job.optimizer_class
+    scaler = NativeScaler(device="cpu")
+    for step in range(job.steps):
+        with torch.autocast("cpu", torch.float16):
+            loss = net(job.batch(step))
+        scaler(loss, optimizer, clip_grad=1e-2, parameters=net.parameters())
+        optimizer.zero_grad()
+
+
+def oss(job):
+    """Without fairscale's ShardedGradScaler, which calls .cuda()."""
+    from fairscale.optim import OSS
+    net = DistributedDataParallel(job.net())
+    loop(job, net, OSS(net.parameters(), optim=job.optimizer_class, **job.options),
+         grad_scaler(job, ShardedGradScaler), half=True)
+
+
+# name, flow, the packages that it needs, whether it is for two ranks
+ROWS = (
+    ("plain loop", plain, "", False),
+    ("GradScaler", scaled, "", False),
+    ("GradScaler, clipping", clipped, "", False),
+    ("accumulation", accumulated, "", False),
+    ("DDP, GradScaler", ddp, "", True),
+    ("FSDP, ShardedGradScaler", fsdp, "", True),
+    ("FSDP2 (fully_shard)", fsdp2, "", True),
+    ("accelerate", accelerate, "accelerate", False),
+    ("lightning", lightning, "lightning", False),
+    ("lightning, clipping", lightning_clipped, "lightning", False),
+    ("transformers Trainer", transformers, "transformers accelerate", False),
+    ("timm", timm, "timm", False),
+    ("fairscale OSS", oss, "fairscale", True),
+)
+
+
+def missing(packages):
+    """Why one of the packages cannot be used, or None."""
+    for package in packages.split():
+        try:
+            importlib.import_module(package)
+        except Exception as error:  # also a package that does not fit this PyTorch
+            return f"{package}: {error}"
+    return None
+
+
+@contextlib.contextmanager
+def quiet():
+    """Hides the clients' messages about this machine and their settings."""
+    logging.disable(logging.WARNING)
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+    logging.disable(logging.NOTSET)
+
+
+def observe(flow, swamp, **sizes):
+    """Losses and weights of a flow, with PyTorch's operators or with swamp's."""
+    (swamp_torch.enable if swamp else swamp_torch.disable)()
+    job = Job(swamp, **sizes)
+    with quiet():
+        flow(job)
+    swamp_torch.enable()
+    assert job.losses and job.weights
+    return job.losses + [p.detach() for p in job.weights]
+
+
+def distributed(rank, folder, work, arguments):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous",
+                            rank=rank, world_size=WORLD)
+    torch.save(work(rank, *arguments), f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+def on_ranks(work, *arguments):
+    """What work(rank, *arguments) returns on each rank."""
+    # The address of this host may not be one that gloo can reach.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    with tempfile.TemporaryDirectory() as folder:
+        mp.spawn(distributed, (folder, work, arguments), nprocs=WORLD)
+        return [torch.load(f"{folder}/{rank}.pt") for rank in range(WORLD)]
+
+
+def observe_rows(rank, names):
+    """Of each row, what stock gives and what swamp gives."""
+    return {name: [observe(flow, swamp, rank=rank) for swamp in (False, True)]
+            for name, flow, _, _ in ROWS if name in names}
+
+
+class Clients(TestCase):
+    def check(self, name, stock, ours):
+        losses = len(stock) - len(list(Net(Job(False)).parameters()))
+        self.assert_same(ours, stock, (name, stock[:losses], ours[:losses]))
+        # The last step was not skipped.
+        self.assertFalse(any(map(same, stock[losses:], Net(Job(False)).parameters())))
+
+    def test_rows(self):
+        several = []
+        for name, _, packages, ranks in ROWS:
+            with self.subTest(row=name):
+                reason = missing(packages)
+                if reason:
+                    self.skipTest(reason)
+                elif ranks:
+                    several.append(name)
+                else:
+                    self.check(name, *observe_rows(0, (name,))[name])
+        if not (dist.is_available() and dist.is_gloo_available()):
+            self.skipTest("this torch has no gloo")
+        for rank, seen in enumerate(on_ranks(observe_rows, several)):
+            for name in several:
+                with self.subTest(row=name, rank=rank):
+                    self.check(name, *seen[name])
+
+
+class Lightning(TestCase):
+    """swamp_torch.lightning.MixedPrecision beside what the rows test."""
+
+    @classmethod
+    def setUpClass(cls):
+        reason = missing("lightning")
+        if reason:
+            raise unittest.SkipTest(reason)
+
+    def fit(self, own=None, precision="16-mixed", **options):
+        """The job, the optimizer, and the max_norm and norm of each step."""
+        from swamp_torch.lightning import MixedPrecision
+        job, seen = Job(True), []
+        module = lightning_module(job, max_norm=own)
+        scaler = grad_scaler(job) if precision == "16-mixed" else None
+
+        def note(optimizer, *_):
+            if not optimizer.skipped:
+                seen.append((optimizer.param_groups[0]["max_norm"],
+                             optimizer.grad_norm))
+
+        handle = register_optimizer_step_post_hook(note)
+        try:
+            with quiet():
+                trainer = trainer_of_lightning(
+                    job, module, MixedPrecision(precision, scaler=scaler), **options)
+        finally:
+            handle.remove()
+        return job, trainer.optimizers[0], seen
+
+    def test_max_norm(self):
+        # precision, the group's max_norm, gradient_clip_val, max_norm of the step
+        for precision, own, clip, used in (
+                ("16-mixed", None, 1e-2, 1e-2), ("16-mixed", 0.0, 1e-2, 1e-2),
+                ("16-mixed", 1e-3, 1e-2, 1e-3), ("16-mixed", 1e-2, 1e-3, 1e-3),
+                ("16-mixed", 1e-2, None, 1e-2), ("16-mixed", 1e-2, 0.0, 1e-2),
+                ("16-mixed", None, None, None), ("bf16-mixed", None, 1e-2, 1e-2)):
+            with self.subTest(precision=precision, own=own, clip=clip):
+                _, optimizer, seen = self.fit(own, precision, gradient_clip_val=clip)
+                self.assertTrue(seen)
+                self.assertEqual({max_norm for max_norm, _ in seen}, {used})
+                self.assertTrue(all(norm > used if used else norm is None
+                                    for _, norm in seen), seen)
+                self.assertEqual(optimizer.param_groups[0]["max_norm"], own)
+
+    def test_default_is_float16(self):
+        from swamp_torch.lightning import MixedPrecision
+        plugin = MixedPrecision()
+        with plugin.forward_context():
+            self.assertIs(torch.get_autocast_dtype("cpu"), torch.float16)
+            self.assertTrue(torch.is_autocast_enabled("cpu"))
+        self.assertEqual(plugin.scaler.scale(torch.ones(())).item(), 2.0 ** 16)
+
+    def test_by_value_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "^gradient_clip_algorithm: got 'value'"):
+            self.fit(gradient_clip_val=1e-2, gradient_clip_algorithm="value")
+
+    def test_other_optimizers(self):
+        """lightning clips by itself, or refuses to."""
+        from swamp_torch.lightning import MixedPrecision
+        for fused in (False, True):
+            param = torch.nn.Parameter(torch.ones(64))
+            param.grad = torch.ones(64)
+            optimizer = torch.optim.AdamW([param], fused=fused)
+            if fused:
+                with self.assertRaisesRegex(RuntimeError, "does not allow for"):
+                    MixedPrecision().clip_gradients(optimizer, 1.0)
+            else:
+                MixedPrecision().clip_gradients(optimizer, 1.0)
+                self.assertAlmostEqual(param.grad.norm().item(), 1.0, 4)
+
+    def test_manual_optimization(self):
+        """The same bits as gradient_clip_val."""
+        from swamp_torch.lightning import MixedPrecision
+        automatic, _, _ = self.fit(gradient_clip_val=1e-2)
+        job = Job(True)
+        kind = type(lightning_module(job))
+
+        class Manual(kind):
+            automatic_optimization = False
+
+            def training_step(self, batch, _):
+                optimizer = self.optimizers()
+                self.manual_backward(self.net(batch))
+                self.clip_gradients(optimizer, 1e-2, "norm")
+                optimizer.step()
+                optimizer.zero_grad()
+
+        with quiet():
+            trainer_of_lightning(job, Manual(),
+                                 MixedPrecision(scaler=grad_scaler(job)))
+        self.assert_same(job.losses, automatic.losses)
+        self.assert_same(list(job.weights), list(automatic.weights))
+
+
+# --table: each row runs in processes of its own, stock and swamp in turn.
+ROUNDS = 3
+LARGE = dict(width=1024, layers=8, steps=12, rows=4, scale=2.0 ** 10,
+             torch_clip=True)
+
+
+class Clock:
+    """Measures, from an optimizer's step to the next, all seconds and those between
+    backward and the end of the step: in GradScaler, clipping and the step."""
+
+    def __init__(self):
+        self.depth, self.seconds, self.marks = 0, 0.0, []
+        scaler = torch.amp.GradScaler
+        for owner, name in ((scaler, "unscale_"), (scaler, "step"),
+                            (scaler, "update"),
+                            (torch.nn.utils, "clip_grad_norm_")):
+            setattr(owner, name, self.timed(getattr(owner, name)))
+        register_optimizer_step_pre_hook(lambda *_: self.enter())
+        register_optimizer_step_post_hook(lambda *_: self.leave(True))
+
+    def timed(self, function):
+        def call(*args, **options):
+            self.enter()
+            try:
+                return function(*args, **options)
+            finally:
+                self.leave()
+        return call
+
+    def enter(self):
+        self.depth += 1
+        if self.depth == 1:
+            self.start = time.process_time()
+
+    def leave(self, mark=False):
+        self.depth -= 1
+        now = time.process_time()
+        done = self.seconds + now - self.start
+        if self.depth == 0:
+            self.seconds = done
+        if mark:
+            self.marks.append((now, done))
+
+    def medians(self):
+        """Milliseconds of an iteration, and of its step."""
+        marks = self.marks[3:]  # without the first steps, which allocate
+        return [1e3 * statistics.median(b[i] - a[i] for a, b in
+                                        zip(marks, marks[1:])) for i in (0, 1)]
+
+
+def measure_row(rank, name, swamp):
+    """Milliseconds of an iteration and of the step, and MiB that it took."""
+    def peak():
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) / 1024 for line in status
+                        if line.startswith("VmHWM"))
+
+    torch.set_num_threads(1)
+    flow = next(row[1] for row in ROWS if row[0] == name)
+    observe(flow, swamp, rank=rank)  # imports what it needs, and warms up
+    clock, before = Clock(), peak()
+    observe(flow, swamp, rank=rank, **LARGE)
+    return [*clock.medians(), peak() - before]
+
+
+def table(names):
+    """Prints a Markdown table of the rows, or of all."""
+    print("| flow | step, stock | swamp | | iteration, stock | swamp | | "
+          "memory, stock | swamp |")
+    print("|---" * 9 + "|")
+    for name, _, packages, ranks in ROWS:
+        if names and name not in names or missing(packages):
+            continue
+        seen = {False: [], True: []}
+        for _ in range(ROUNDS):
+            for swamp in seen:
+                out = subprocess.run([sys.executable, __file__, PATH, "--measure",
+                                      name, str(int(swamp))], text=True, check=True,
+                                     stdout=subprocess.PIPE).stdout
+                seen[swamp].append(json.loads(out.splitlines()[-1]))
+        stock, ours = ([min(figures) for figures in zip(*seen[swamp])]
+                       for swamp in (False, True))
+        cells = [name]
+        for i in (1, 0):
+            cells += [f"{stock[i]:.1f} ms", f"{ours[i]:.1f} ms",
+                      f"{stock[i] / ours[i]:.2f} times"]
+        cells += [f"{stock[2]:.0f} MiB", f"{ours[2]:.0f} MiB"]
+        print("|", " | ".join(cells), "|", flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[2:3] == ["--table"]:
+        table(sys.argv[3:])
+    elif sys.argv[2:3] == ["--measure"]:
+        name, swamp = sys.argv[3], sys.argv[4] == "1"
+        ranks = next(row[3] for row in ROWS if row[0] == name)
+        print(json.dumps(on_ranks(measure_row, name, swamp)[0] if ranks else
+                         measure_row(0, name, swamp)))
+    else:
+        main()
