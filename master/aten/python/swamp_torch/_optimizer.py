@@ -359,7 +359,8 @@ def _refuse_rules(optimizer: _Optimizer, group: Dict[str, Any]) -> None:
         raise RuntimeError(f"{type(optimizer).__name__} with fused=True does not "
                            "support differentiable=True")
     if group.get("capturable") and not group["fused"]:
-        devices = torch.optim.optimizer._get_capturable_supported_devices()
+        from torch.optim.optimizer import _get_capturable_supported_devices
+        devices = _get_capturable_supported_devices()
         raise AssertionError(
             "If capturable=True, params and state_steps must be on supported "
             f"devices: {devices}.")
