@@ -101,6 +101,30 @@ def swamp_torch_step(arrays, max_norm):
     return with_swamp(step)
 
 
+def python_share(arrays, rounds):
+    """The part of a step of swamp_torch that is not in its kernel's call, in
+    percent: the least of all steps."""
+    params = arrays.model if arrays.mixed else arrays.masters
+    optimizer = swamp_torch.AdamW(params, lr=LR, betas=BETAS, eps=EPS,
+                                  weight_decay=DECAY)
+    take, inside = optimizer._take, 0.0
+
+    def timed(*args):
+        nonlocal inside
+        begin = time.perf_counter()
+        take(*args)
+        inside += time.perf_counter() - begin
+    optimizer._take = timed
+    optimizer.step()
+    least_share = 100.0
+    for _ in range(10 * rounds):
+        inside, begin = 0.0, time.perf_counter()
+        optimizer.step()
+        whole = time.perf_counter() - begin
+        least_share = min(least_share, 100 * (1 - inside / whole))
+    return least_share
+
+
 def torch_step(arrays, optimizer, max_norm):
     """GradScaler if gradients are float32; else the steps of Megatron-LM, with
     copies that were allocated before."""
@@ -225,6 +249,7 @@ def measure(name, dtypes, options, swamp, naive, results):
             print("measured", key, flush=True)
             del cases
             gc.collect()
+        results["python"][f"{name}/{dtype}"] = python_share(arrays, options.rounds)
         for inv_scale in (-1.0, 1.0):
             results["unscale"][f"{name}/{dtype}/{inv_scale:g}"] = least(
                 unscale_cases(arrays.gradients, inv_scale), options.rounds,
@@ -267,6 +292,9 @@ def tables(results):
                       "yes" if clip == "clip" else "no",
                       *(time_text(times[p]) if p in times else "" for p in peers),
                       f"{times['torch fused'] / times['swamp_torch']:.2f}"])
+    shares = ", ".join(f"{LISTS.get(n, n)} {d} {share:.1f} %" for (n, d), share in (
+        (key.split("/"), share) for key, share in results["python"].items()))
+    text += f"\nPython's part of swamp_torch's step: {shares}.\n"
     text += ("\nMilliseconds of `_amp_foreach_non_finite_check_and_unscale_`, "
              "called from Python.\n\n")
     text += line(["tensors", "dtype", "inv_scale", "swamp", "torch", "torch / swamp"])
@@ -353,7 +381,7 @@ def main():
     naive = None if options.quick else native.Naive(str(OUT / "libnaive.so"))
     swamp = native.Swamp(os.environ["SWAMP_PEERS_LIBRARY"])
     torch.ops.swamp.set_active(False)
-    results = {"steps": {}, "unscale": {}, "rows": {}}
+    results = {"steps": {}, "python": {}, "unscale": {}, "rows": {}}
     lists = options.list or list(LISTS)
     if options.quick:
         options.rounds, options.slice, lists = 1, 0.001, ["100x16", "10x1000"]

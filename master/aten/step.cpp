@@ -139,7 +139,7 @@ void require_own_memory(const StepLists& lists) {
 }
 
 // The memory of a tensor is spread: a long list is limited by cache misses.
-constexpr std::size_t kAhead = 8;
+constexpr std::size_t kAhead = 12;
 
 void prefetch(const at::Tensor& tensor) {
   const auto* at =
@@ -147,6 +147,14 @@ void prefetch(const at::Tensor& tensor) {
   for (std::size_t b = 0; b < sizeof(at::TensorImpl); b += 64) {
     __builtin_prefetch(at + b);
   }
+}
+
+// prefetch_storage() needs the tensor's own memory.
+void prefetch_storage(const at::Tensor& tensor) {
+  const auto* at = reinterpret_cast<const std::byte*>(
+      tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  __builtin_prefetch(at);
+  __builtin_prefetch(at + 64);
 }
 
 // gather() makes the lists for the kernels in one pass over ordinary tensors,
@@ -170,6 +178,9 @@ bool gather(const StepLists& lists, StepScratch& scratch) {
     for (std::size_t l = 0; l < kStepListCount; ++l) {
       if (lists.all[l].empty()) continue;
       if (i + kAhead < count) prefetch(lists.all[l][i + kAhead]);
+      if (i + kAhead / 2 < count) {
+        prefetch_storage(lists.all[l][i + kAhead / 2]);
+      }
       const at::Tensor& tensor = lists.all[l][i];
       if (!tensor.is_cpu() || tensor.layout() != at::kStrided ||
           !is_one_of(tensor.scalar_type(), types_of(l)) ||
@@ -313,8 +324,7 @@ void take_step(const StepLists& lists, StepRule rule, float inv_scale,
 }
 
 void mark_written(const StepLists& lists) {
-  for (std::size_t l = 0; l < kStepListCount; ++l) {
-    if (l == kStepGrads) continue;
+  for (const std::size_t l : {std::size_t{0}, kStepModel}) {
     for (std::size_t i = 0; i < lists.all[l].size(); ++i) {
       if (i + kAhead < lists.all[l].size()) prefetch(lists.all[l][i + kAhead]);
       const at::Tensor& tensor = lists.all[l][i];

@@ -50,8 +50,8 @@ std::int64_t next_step(const at::Tensor& taken);
 void take_step(const StepLists& lists, StepRule rule, float inv_scale,
                const at::Tensor& grad_norm, double max_norm);
 
-// mark_written() increases the versions of the tensors that a step writes, as
-// PyTorch's own operators do.
+// mark_written() increases the versions of the weights, as PyTorch's own
+// operators do. The states are the optimizer's own: no backward pass needs them.
 void mark_written(const StepLists& lists);
 
 // register_step_lists() defines the class torch.classes.swamp.StepLists.

@@ -1,6 +1,7 @@
 """The state of swamp_torch's optimizers: what a step reads and writes, collected once,
 and how state is loaded."""
 
+from itertools import chain
 from operator import is_, itemgetter
 from typing import (Any, Callable, Dict, Iterable, List, Optional, Sequence,
                     Set, Tuple)
@@ -42,7 +43,7 @@ class Bucket:
     """
 
     __slots__ = ("group", "step", "names", "fresh", "params", "states", "fields",
-                 "_new")
+                 "_new", "_get", "_flat")
 
     def __init__(self, group: Group, step: Optional[Tensor],
                  names: Sequence[str], fresh: bool = False) -> None:
@@ -54,6 +55,8 @@ class Bucket:
         self.states: List[Dict[str, Any]] = []
         self.fields: Dict[str, List[Tensor]] = {}
         self._new: List[List[Tensor]] = []
+        self._get: Optional[Callable[[Any], Any]] = None
+        self._flat: List[Tensor] = []  # the fields, state by state
 
     def finish(self, single: bool) -> List[List[Tensor]]:
         """Collects the tensors of the states: masters, then what the rule needs."""
@@ -69,6 +72,9 @@ class Bucket:
             self.fields[MASTER] = masters
         if self.step is not None:
             self.fields[STEP] = [self.step] * len(self.states)
+        if self.fields:
+            self._get = itemgetter(*self.fields)
+            self._flat = list(chain.from_iterable(zip(*self.fields.values())))
         return [masters, *tensors]
 
     def store_fresh(self) -> None:
@@ -79,9 +85,13 @@ class Bucket:
 
     def is_current(self) -> bool:
         """Whether the states hold the tensors that were collected."""
+        if self._get is None:
+            return True
         try:
-            return all(all(map(is_, map(itemgetter(name), self.states), tensors))
-                       for name, tensors in self.fields.items())
+            now = map(self._get, self.states)
+            if len(self.fields) > 1:
+                now = chain.from_iterable(now)
+            return all(map(is_, now, self._flat))
         except KeyError:
             return False
 
