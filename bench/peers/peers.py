@@ -82,7 +82,7 @@ def scaler():
 def swamp_torch_step(arrays, max_norm):
     """What a user of swamp_torch writes."""
     params = arrays.model if arrays.mixed else arrays.masters
-    optimizer = swamp_torch.MixedPrecisionAdamW(
+    optimizer = swamp_torch.AdamW(
         params, lr=LR, betas=BETAS, eps=EPS, weight_decay=DECAY,
         max_norm=max_norm)
     count = torch.tensor(float(STEP))  # shared, as after equally many steps

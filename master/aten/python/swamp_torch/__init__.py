@@ -25,7 +25,8 @@ load()
 from . import functional, megatron, nn  # noqa: E402
 from ._clip import clip_grad_norm_  # noqa: E402
 from ._operators import (any_nonfinite, check_finite, disable,  # noqa: E402
-                         enable, grad_norm_and_check, info, is_active)
+                         disabled, enable, grad_norm_and_check, info,
+                         is_active)
 from ._optimizer import SGD, Adam, AdamW, MixedPrecisionAdamW  # noqa: E402
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "check_finite",
     "clip_grad_norm_",
     "disable",
+    "disabled",
     "enable",
     "functional",
     "grad_norm_and_check",

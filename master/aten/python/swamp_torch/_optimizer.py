@@ -97,7 +97,8 @@ class _Optimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             _refuse_rules(self, group)
         now = self._collected
-        if now is None or not now.is_current(self.param_groups, self.state):
+        if now is None or not now.is_current(self.param_groups, self.state,
+                                             self._names_of):
             now = Collected(self.param_groups, self.state, self._names_of,
                             self._counts_steps, now)
             self._collected = now

@@ -117,7 +117,6 @@ class Collected:
         self.lists = torch.classes.swamp.StepLists()
         self.buckets: List[Bucket] = []
         self.others: List[Group] = []  # with what PyTorch steps
-        self._names_of = names_of
         absent: List[Tensor] = []
         taken: Set[int] = set()  # steps of parameters without a gradient
         for group in groups:
@@ -136,7 +135,7 @@ class Collected:
                     others.append(param)
             if others:
                 self.others.append({**group, "params": others})
-            self._collect(group, present, all_states, counts)
+            self._collect(group, present, all_states, names_of(group), counts)
         for bucket in self.buckets:
             # Some parameters that share the count have no gradient.
             if bucket.step is not None and id(bucket.step) in taken:
@@ -157,8 +156,7 @@ class Collected:
                     m for p in bucket.params for m in marks.get(id(p), (-1, 0))])
 
     def _collect(self, group: Group, params: List[Tensor], all_states: State,
-                 counts: bool) -> None:
-        names = self._names_of(group)
+                 names: Sequence[str], counts: bool) -> None:
         first: Dict[bool, Tensor] = {}  # the step of new parameters
         buckets: Dict[Tuple[int, bool], Bucket] = {}
         for param in params:
@@ -189,7 +187,8 @@ class Collected:
             bucket.params.append(param)
             bucket.states.append(state)
 
-    def is_current(self, groups: List[Group], all_states: State) -> bool:
+    def is_current(self, groups: List[Group], all_states: State,
+                   names_of: Callable[[Group], Sequence[str]]) -> bool:
         """Whether a step would collect the same again."""
         return (_same(groups, [group for group, _ in self._groups])
                 and all(_same(group["params"], params)
@@ -197,7 +196,7 @@ class Collected:
                 and _same(list(all_states.values()), self._states)
                 and not self.others
                 and all(not bucket.fresh
-                        and self._names_of(bucket.group) == bucket.names
+                        and names_of(bucket.group) == bucket.names
                         and bucket.is_current() for bucket in self.buckets)
                 and self.lists.same_grads())
 
