@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+_PLAIN = (torch.nn.Parameter, Tensor)
 # In PyTorch's words.
 _AT_LEAST_0 = dict(lr="learning rate", eps="epsilon value",
                    momentum="momentum value", weight_decay="weight_decay value")
@@ -71,7 +72,8 @@ def is_ours(param: Tensor) -> bool:
     """Whether swamp steps the parameter; if not, PyTorch does."""
     return (param.dtype in _DTYPES and param.is_cpu
             and param.layout is torch.strided
-            and not is_traceable_wrapper_subclass(param))
+            and (type(param) in _PLAIN
+                 or not is_traceable_wrapper_subclass(param)))
 
 
 def check_clipped(param: Tensor, place: str) -> None:

@@ -159,30 +159,32 @@ class Collected:
                  names: Sequence[str], counts: bool) -> None:
         first: Dict[bool, Tensor] = {}  # the step of new parameters
         buckets: Dict[Tuple[int, bool], Bucket] = {}
+        needed = {STEP, *names}
         for param in params:
             single = param.dtype is torch.float32
-            state = (all_states[param] if names or counts or not single
-                     else {})
+            step: Optional[Tensor] = None
+            fresh = False
             if counts:
-                if STEP not in state:
-                    if single not in first:
-                        first[single] = number(0.0)
-                    state[STEP] = first[single]
-                elif not isinstance(state[STEP], Tensor):
-                    state[STEP] = number(state[STEP])
-                for name in names:
-                    if name not in state:
-                        state[name] = zeros(param)
-                key = id(state[STEP]), single
-                fresh = False
+                state = all_states[param]
+                if not needed <= state.keys():
+                    if STEP not in state:
+                        if single not in first:
+                            first[single] = number(0.0)
+                        state[STEP] = first[single]
+                    for name in names:
+                        if name not in state:
+                            state[name] = zeros(param)
+                step = state[STEP]
+                if not isinstance(step, Tensor):
+                    step = state[STEP] = number(step)
             else:
-                fresh = any(state.get(name) is None for name in names)
-                key = int(fresh), single
+                state = all_states[param] if names or not single else {}
+                for name in names:
+                    fresh = fresh or state.get(name) is None
+            key = (id(step) if counts else int(fresh)), single
             bucket = buckets.get(key)
             if bucket is None:
-                bucket = Bucket(group, state.get(STEP) if counts else None, names,
-                                fresh)
-                buckets[key] = bucket
+                bucket = buckets[key] = Bucket(group, step, names, fresh)
                 self.buckets.append(bucket)
             bucket.params.append(param)
             bucket.states.append(state)
