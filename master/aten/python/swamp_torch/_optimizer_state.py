@@ -88,7 +88,7 @@ class Bucket:
         if self._get is None:
             return True
         try:
-            now = map(self._get, self.states)
+            now: Iterable[Any] = map(self._get, self.states)
             if len(self.fields) > 1:
                 now = chain.from_iterable(now)
             return all(map(is_, now, self._flat))
