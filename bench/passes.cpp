@@ -61,6 +61,8 @@ void call_adam(const Arrays& a, Machine* machine) {
   step.beta1 = step.beta2 = 1 - 1e-12;
   step.weight_decay = 0;
   step.step = 1;
+  step.amsgrad = a.inout.size() == 4;
+  if (step.amsgrad) step.max_exp_avg_sqs = a.inout[3];
   StepScaling scaling;
   scaling.clip_coefficient = 0.5f;
   foreach_adam_(a.inout[0], a.in, a.inout[1], a.inout[2], list_or_empty(a.out),
@@ -94,6 +96,7 @@ constexpr Pass kPasses[] = {
     {"step/adam/bfloat16_bfloat16", id::adam_bfloat16_bfloat16, call_adam},
     {"step/adam/float16_float16", id::adam_float16_float16, call_adam},
     {"step/adam/float32_bfloat16", id::adam_float32_bfloat16, call_adam},
+    {"step/adam_amsgrad/float32", id::adam_amsgrad_float32, call_adam},
     {"step/sgd/bfloat16_bfloat16", id::sgd_bfloat16_bfloat16, call_sgd},
     {"step/sgd_momentum/float32", id::sgd_momentum_float32, call_sgd},
     {"step/sgd_momentum/bfloat16_bfloat16", id::sgd_momentum_bfloat16_bfloat16,

@@ -30,10 +30,12 @@ swamp::master::InnerOptions inner_options(const Options& options) {
   if (options.optimizer == SWAMP_ADAM) {
     return swamp::AdamOptions{options.lr,           options.beta1,
                               options.beta2,        options.eps,
-                              options.weight_decay, options.decoupled != 0};
+                              options.weight_decay, options.decoupled != 0,
+                              options.amsgrad != 0, options.maximize != 0};
   }
-  return swamp::SgdOptions{options.lr, options.momentum, options.dampening,
-                           options.weight_decay, options.nesterov != 0};
+  return swamp::SgdOptions{
+      options.lr,           options.momentum,      options.dampening,
+      options.weight_decay, options.nesterov != 0, options.maximize != 0};
 }
 
 void require_flag(int value, const char* name) {
@@ -41,17 +43,17 @@ void require_flag(int value, const char* name) {
                  "0 or 1");
 }
 
-// Returns a copy of the options. The first version of the struct ended before
-// `optimizer`; the fields that it lacks are 0.
+// Returns a copy of the options. The fields that an older version of the struct
+// lacks are 0.
 Options known_options(const Options* given) {
   require(given, "options");
-  constexpr std::size_t kFirstVersion = offsetof(Options, optimizer);
-  Options options{};
-  if (given->struct_size != kFirstVersion) {
-    require_struct_size("options", given->struct_size, sizeof options);
-    return *given;
+  const std::size_t bytes = given->struct_size;
+  if (bytes != offsetof(Options, optimizer) &&
+      bytes != offsetof(Options, amsgrad)) {
+    require_struct_size("options", given->struct_size, sizeof(Options));
   }
-  std::memcpy(&options, given, kFirstVersion);
+  Options options{};
+  std::memcpy(&options, given, bytes);
   return options;
 }
 
@@ -62,9 +64,11 @@ swamp::master::InnerOptions check_options(const Options& options) {
                  std::to_string(optimizer), "SWAMP_ADAM (0) or SWAMP_SGD (1)");
   if (optimizer == SWAMP_ADAM) {
     require_flag(options.decoupled, "decoupled");
+    require_flag(options.amsgrad, "amsgrad");
   } else {
     require_flag(options.nesterov, "nesterov");
   }
+  require_flag(options.maximize, "maximize");
   const swamp::master::InnerOptions inner = inner_options(options);
   swamp::master::check_inner_options(inner, "options.");
   require_option(options.max_norm >= 0, "max_norm",
@@ -147,20 +151,22 @@ swamp_status swamp_mixed_precision_step(
     const swamp::master::OptimizerLists lists{
         list_of(masters, false),
         list_of(gradients, false),
-        {list_of(exp_avgs, !has_first), list_of(exp_avg_sqs, !is_adam)},
+        {list_of(exp_avgs, !has_first), list_of(exp_avg_sqs, !is_adam),
+         list_of(options.max_exp_avg_sqs, !is_adam || options.amsgrad == 0)},
         list_of(model_params, true),
         "masters",
         "exp_avgs"};
     swamp::Machine* const where = swamp::machine_of(machine);
     swamp::master::PreparedStep step;
     if (is_adam) {
-      step.prepare(lists, swamp::AdamStep{*adam, options.step},
+      step.prepare(lists, swamp::AdamStep{*adam, options.step, {}},
                    options.inv_scale, where);
     } else {
-      if (lists.states[1].count() != 0) {
+      const char* const names[] = {"exp_avg_sqs", "options.max_exp_avg_sqs"};
+      for (int i = 0; i < 2; ++i) {
+        if (lists.states[i + 1].count() == 0) continue;
         swamp::master::refuse(
-            "exp_avg_sqs",
-            "a list of " + std::to_string(tensor_count) + " tensors",
+            names[i], "a list of " + std::to_string(tensor_count) + " tensors",
             "NULL with SWAMP_SGD");
       }
       step.prepare(

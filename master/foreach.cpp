@@ -96,18 +96,25 @@ OperationTable step_operations(const Args& args, bool with_model) {
                     : master::operations_of<kFamily, 2 + kMoments>(args);
 }
 
+constexpr char kLargestName[] = "max_exp_avg_sqs";
+
+void require_empty(TensorList list, const char* name, const char* reason) {
+  if (list.count() == 0) return;
+  master::refuse(name, "a list of " + std::to_string(list.count()) + " tensors",
+                 std::string("an empty one, ") + reason);
+}
+
 }  // namespace
 
 void PreparedStep::prepare(const OptimizerLists& lists, const SgdStep& step,
                            float inv_scale, Machine* machine) {
   const bool with_momentum = step.momentum != 0;
   const TensorList buffers = lists.states[0];
-  if (!with_momentum && buffers.count() != 0) {
-    master::refuse(lists.momentum_name,
-                   "a list of " + std::to_string(buffers.count()) + " tensors",
-                   "an empty one, because the momentum is 0");
+  if (!with_momentum) {
+    require_empty(buffers, lists.momentum_name, "because the momentum is 0");
   }
   sgd_args_ = sgd_args(step, inv_scale);
+  sign_ = step.maximize ? -1.0f : 1.0f;
   const bool with_model = lists.model_params.count() != 0;
   operations_ = with_momentum ? step_operations<KernelFamily::sgd_momentum, 1>(
                                     sgd_args_, with_model)
@@ -126,14 +133,24 @@ void PreparedStep::prepare(const OptimizerLists& lists, const AdamStep& step,
   if (!is_step(step.step)) {
     master::refuse("step", std::to_string(step.step), kStepRange);
   }
+  const TensorList largest = lists.states[2];
+  if (!step.amsgrad) {
+    require_empty(largest, kLargestName, "because amsgrad is false");
+  }
   adam_args_ = adam_args(step, inv_scale);
+  sign_ = step.maximize ? -1.0f : 1.0f;
   const bool with_model = lists.model_params.count() != 0;
-  operations_ = step_operations<KernelFamily::adam, 2>(adam_args_, with_model);
-  const OperandList operand_lists[] = {{"gradients", lists.gradients},
-                                       {lists.params_name, lists.params},
-                                       {"exp_avgs", lists.states[0]},
-                                       {"exp_avg_sqs", lists.states[1]},
-                                       {"model_params", lists.model_params}};
+  operations_ = step.amsgrad ? step_operations<KernelFamily::adam_amsgrad, 3>(
+                                   adam_args_, with_model)
+                             : step_operations<KernelFamily::adam, 2>(
+                                   adam_args_, with_model);
+  OperandList operand_lists[6] = {{"gradients", lists.gradients},
+                                  {lists.params_name, lists.params},
+                                  {"exp_avgs", lists.states[0]},
+                                  {"exp_avg_sqs", lists.states[1]}};
+  int count = 4;
+  if (step.amsgrad) operand_lists[count++] = {kLargestName, largest};
+  if (with_model) operand_lists[count++] = {"model_params", lists.model_params};
   make_segments(operand_lists, machine);
 }
 
@@ -145,8 +162,8 @@ void PreparedStep::make_segments(const OperandList* lists, Machine* machine) {
 }
 
 void PreparedStep::run(float clip_coefficient) {
-  adam_args_.clip_coefficient = clip_coefficient;
-  sgd_args_.clip_coefficient = clip_coefficient;
+  adam_args_.clip_coefficient = sign_ * clip_coefficient;
+  sgd_args_.clip_coefficient = sign_ * clip_coefficient;
   master::Workspace::of_this_thread().run(*machine_, list_);
 }
 
@@ -155,8 +172,8 @@ void foreach_sgd_(TensorList params, TensorList gradients,
                   const SgdStep& step, const StepScaling& scaling,
                   Machine* machine) {
   PreparedStep prepared;
-  prepared.prepare({params, gradients, {momentum_buffers, {}}, model_params},
-                   step, scaling.inv_scale, machine);
+  prepared.prepare({params, gradients, {momentum_buffers}, model_params}, step,
+                   scaling.inv_scale, machine);
   prepared.run(scaling.clip_coefficient);
 }
 
@@ -165,7 +182,10 @@ void foreach_adam_(TensorList params, TensorList gradients, TensorList exp_avgs,
                    const AdamStep& step, const StepScaling& scaling,
                    Machine* machine) {
   PreparedStep prepared;
-  prepared.prepare({params, gradients, {exp_avgs, exp_avg_sqs}, model_params},
+  prepared.prepare({params,
+                    gradients,
+                    {exp_avgs, exp_avg_sqs, step.max_exp_avg_sqs},
+                    model_params},
                    step, scaling.inv_scale, machine);
   prepared.run(scaling.clip_coefficient);
 }

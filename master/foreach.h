@@ -23,7 +23,7 @@ inline constexpr char kStepRange[] =
 struct OptimizerLists {
   TensorList params;
   TensorList gradients;
-  TensorList states[2];  // moments; of SGD only the first, if any
+  TensorList states[3];  // moments: of SGD at most one, of Adam two or three
   TensorList model_params;
   const char* params_name = "params";
   const char* momentum_name = "momentum_buffers";
@@ -51,6 +51,7 @@ class PreparedStep {
   void make_segments(const OperandList* lists, Machine* machine);
 
   slave::AdamArgs adam_args_{};
+  float sign_ = 1;  // of the clip coefficient: -1 maximizes
   slave::SgdArgs sgd_args_{};
   OperationTable operations_;
   SegmentList list_;

@@ -107,7 +107,7 @@ struct AccumulateArgs {
 // and, if the last type of the name says so, the model's weight (out), which is
 // the new weight rounded. Every step begins with
 //   g = f32(f32(widened gradient * inv_scale) * clip_coefficient)
-// They flag nothing.
+// A step that maximizes has the coefficient's negative. They flag nothing.
 
 // sgd, sgd_momentum (with one moment, b): torch.optim.SGD, its for-loop form on
 // CPUs. add(x, alpha) there is one fused multiply-add:
@@ -133,6 +133,9 @@ struct SgdArgs {
 //   m = lerp(m, g, 1 - beta1)
 //   v = fma(one_minus_beta2 * g, g, v * beta2)
 //   p = p + (-step_size * m) / (sqrt(v) / bias_correction2_sqrt + eps)
+// adam_amsgrad (moments m, v and x): the same with AMSGrad. Its last line has x
+// for v, after
+//   x = max(x, v), nan if one of them is, with all bits set
 struct AdamArgs {
   float inv_scale;
   float clip_coefficient;

@@ -20,6 +20,7 @@ enum class KernelFamily : std::uint8_t {
   sgd,
   sgd_momentum,
   adam,
+  adam_amsgrad,
   scaled_softmax,
   scaled_softmax_sum,
   scaled_softmax_map,

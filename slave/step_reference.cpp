@@ -64,8 +64,15 @@ float lerp(float from, float to, float weight) {
                                   : std::fma(weight - 1.0f, to - from, to);
 }
 
-template <class Gradient, class Model>
-void adam(const void* args_bytes, const Tile& tile, Result&) {
+// torch's maximum: nan if one is, with all bits set; b if they are equal.
+float maximum(float a, float b) {
+  if (std::isnan(a) || std::isnan(b)) return float_from_bits(0xffffffff);
+  return a > b ? a : b;
+}
+
+// Operand 4 is the maximum of AMSGrad, or, without it, the model's weight.
+template <class Gradient, class Model, bool kAmsgrad>
+void adam_step(const void* args_bytes, const Tile& tile) {
   const AdamArgs& args = *static_cast<const AdamArgs*>(args_bytes);
   auto* weights = static_cast<float*>(tile.operands[1]);
   auto* m = static_cast<float*>(tile.operands[2]);
@@ -77,11 +84,26 @@ void adam(const void* args_bytes, const Tile& tile, Result&) {
     }
     m[i] = lerp(m[i], g, args.one_minus_beta1);
     v[i] = std::fma(args.one_minus_beta2 * g, g, v[i] * args.beta2);
+    float square = v[i];
+    if (kAmsgrad) {
+      float& largest = static_cast<float*>(tile.operands[4])[i];
+      square = largest = maximum(largest, square);
+    }
     const float denominator =
-        std::sqrt(v[i]) / args.bias_correction2_sqrt + args.eps;
+        std::sqrt(square) / args.bias_correction2_sqrt + args.eps;
     weights[i] = weights[i] * args.decay + -args.step_size * m[i] / denominator;
-    store_model<Model>(tile.operands[4], i, weights[i]);
+    store_model<Model>(tile.operands[kAmsgrad ? 5 : 4], i, weights[i]);
   }
+}
+
+template <class Gradient, class Model>
+void adam(const void* args, const Tile& tile, Result&) {
+  adam_step<Gradient, Model, false>(args, tile);
+}
+
+template <class Gradient, class Model>
+void adam_amsgrad(const void* args, const Tile& tile, Result&) {
+  adam_step<Gradient, Model, true>(args, tile);
 }
 
 }  // namespace
@@ -119,5 +141,20 @@ SWAMP_DEFINE_KERNEL(adam_bfloat16_bfloat16, adam<BFloat16, BFloat16>)
 SWAMP_DEFINE_KERNEL(adam_float32, adam<Float32, None>)
 SWAMP_DEFINE_KERNEL(adam_float32_float16, adam<Float32, Float16>)
 SWAMP_DEFINE_KERNEL(adam_float32_bfloat16, adam<Float32, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_amsgrad_float16, adam_amsgrad<Float16, None>)
+SWAMP_DEFINE_KERNEL(adam_amsgrad_float16_float16,
+                    adam_amsgrad<Float16, Float16>)
+SWAMP_DEFINE_KERNEL(adam_amsgrad_float16_bfloat16,
+                    adam_amsgrad<Float16, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_amsgrad_bfloat16, adam_amsgrad<BFloat16, None>)
+SWAMP_DEFINE_KERNEL(adam_amsgrad_bfloat16_float16,
+                    adam_amsgrad<BFloat16, Float16>)
+SWAMP_DEFINE_KERNEL(adam_amsgrad_bfloat16_bfloat16,
+                    adam_amsgrad<BFloat16, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_amsgrad_float32, adam_amsgrad<Float32, None>)
+SWAMP_DEFINE_KERNEL(adam_amsgrad_float32_float16,
+                    adam_amsgrad<Float32, Float16>)
+SWAMP_DEFINE_KERNEL(adam_amsgrad_float32_bfloat16,
+                    adam_amsgrad<Float32, BFloat16>)
 
 }  // namespace swamp::slave::reference

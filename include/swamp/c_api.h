@@ -217,8 +217,8 @@ typedef enum {
 /** swamp_mixed_precision_step_options are the numbers of one step. Those of the
  * other optimizer are ignored. */
 typedef struct {
-  /** sizeof(swamp_mixed_precision_step_options), or the size of its first
-   * version, which ended before `optimizer` */
+  /** sizeof(swamp_mixed_precision_step_options), or the size of an older
+   * version: the first ended before `optimizer`, the second before `amsgrad` */
   uint32_t struct_size;
   float inv_scale;     /**< of the gradients, usually 1 / loss scale */
   double max_norm;     /**< of all gradients together; 0: no clipping */
@@ -239,6 +239,12 @@ typedef struct {
   int32_t nesterov;  /**< SGD, 0 or 1; 1 needs momentum and no dampening */
   double momentum;   /**< SGD, at least 0 */
   double dampening;  /**< SGD, of the momentum */
+  int32_t amsgrad;   /**< Adam, 0 or 1; 1 needs max_exp_avg_sqs */
+  int32_t maximize;  /**< 0 or 1; 1: as with the negative of the gradients */
+  /** Adam with amsgrad: float32, written, as many tensors as the other lists,
+   * with as many elements: the largest second moments, 0 before the first step;
+   * without amsgrad NULL */
+  const swamp_tensor* max_exp_avg_sqs;
 } swamp_mixed_precision_step_options;
 
 /** swamp_mixed_precision_step does everything between backward and the next

@@ -81,6 +81,7 @@ struct SgdOptions {
   double dampening = 0;     ///< of the momentum
   double weight_decay = 0;  ///< L2 penalty; at least 0
   bool nesterov = false;    ///< needs a momentum and no dampening
+  bool maximize = false;    ///< true: as with the gradients' negative
 };
 
 /// AdamOptions are the options of torch.optim.Adam, with its defaults.
@@ -92,6 +93,8 @@ struct AdamOptions {
   double eps = 1e-8;        ///< added to the root, at least 0
   double weight_decay = 0;  ///< at least 0
   bool decoupled = false;   ///< true: AdamW's decay; false: L2 penalty
+  bool amsgrad = false;     ///< true: divides by the largest second moments
+  bool maximize = false;    ///< true: as with the gradients' negative
 };
 
 /// AdamWOptions are AdamOptions with the defaults of torch.optim.AdamW:
@@ -114,6 +117,9 @@ struct SgdStep : SgdOptions {
 struct AdamStep : AdamOptions {
   /// Counted from 1, below 2^53: for the bias corrections.
   std::int64_t step = 1;
+  /// float32, of amsgrad, written: the largest second moments, 0 before the
+  /// first step; without amsgrad an empty list.
+  TensorList max_exp_avg_sqs = {};
 };
 
 /// StepScaling is the scaling of a gradient before it is used:
@@ -156,7 +162,8 @@ SWAMP_API void foreach_sgd_(TensorList params, TensorList gradients,
 /// @param exp_avg_sqs float32: second moments
 /// @param model_params float16 or bfloat16: set to the new weights, rounded; or
 ///   an empty list
-/// @param step numbers; only step.step is checked
+/// @param step numbers, of which only step.step is checked, and the list of
+///   amsgrad
 /// @param scaling see StepScaling
 /// @param machine see above
 SWAMP_API void foreach_adam_(TensorList params, TensorList gradients,

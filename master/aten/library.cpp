@@ -21,6 +21,7 @@
 #endif
 
 #include "master/aten/half_precision.h"
+#include "master/aten/step.h"
 #include "swamp/aten.h"
 
 namespace swamp::aten {
@@ -254,6 +255,7 @@ TORCH_LIBRARY(swamp, m) {
   m.def(
       "wgrad_gemm_accum(Tensor input, Tensor grad_output, "
       "Tensor(a!) main_grad) -> ()");
+  register_step_lists(m);
 }
 
 TORCH_LIBRARY_IMPL(swamp, CPU, m) {

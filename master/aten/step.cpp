@@ -1,5 +1,7 @@
 // The operators of a training step: swamp::grad_norm_and_check and
 // swamp::mixed_precision_adamw_.
+#include "master/aten/step.h"
+
 #include <ATen/MemoryOverlap.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -8,7 +10,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "master/aten/checks.h"
@@ -23,25 +27,49 @@ namespace {
 
 using at::ScalarType;
 
+// Types is a set of dtypes.
+using Types = std::initializer_list<ScalarType>;
+constexpr Types kFloatOnly{ScalarType::Float};
+constexpr Types kGradTypes{ScalarType::Half, ScalarType::BFloat16,
+                           ScalarType::Float};
+constexpr Types kModelTypes{ScalarType::Half, ScalarType::BFloat16};
+
+Types types_of(std::size_t list) {
+  return list == kStepGrads   ? kGradTypes
+         : list == kStepModel ? kModelTypes
+                              : kFloatOnly;
+}
+
+bool is_one_of(ScalarType type, Types types) {
+  for (const ScalarType one : types) {
+    if (type == one) return true;
+  }
+  return false;
+}
+
+[[noreturn]] void refuse_dtype(const char* name, std::size_t i, ScalarType type,
+                               Types expected) {
+  std::string texts;
+  for (const ScalarType one : expected) {
+    texts += texts.empty() ? "" : " or ";
+    texts += c10::toString(one);
+  }
+  TORCH_CHECK(false, name, "[", i, "]: got the dtype ", c10::toString(type),
+              ", expected ", texts);
+}
+
 // require_list() throws unless all are strided CPU tensors of one of the dtypes
 // and, if they are to be written, no two elements of a tensor share memory.
 void require_list(at::TensorList tensors, const char* name, bool written,
-                  std::initializer_list<ScalarType> types) {
+                  Types types) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor& tensor = tensors[i];
     TORCH_CHECK(tensor.is_cpu(), name, "[", i, "] must be a CPU tensor.");
     TORCH_CHECK(tensor.layout() == at::kStrided, name, "[", i,
                 "] must be a strided tensor.");
-    if (written) at::assert_no_internal_overlap(tensor);
-    std::string expected;
-    bool good = false;
-    for (const ScalarType type : types) {
-      good |= tensor.scalar_type() == type;
-      expected += expected.empty() ? "" : " or ";
-      expected += c10::toString(type);
-    }
-    TORCH_CHECK(good, name, "[", i, "]: got the dtype ",
-                c10::toString(tensor.scalar_type()), ", expected ", expected);
+    if (written && !is_dense(tensor)) at::assert_no_internal_overlap(tensor);
+    const ScalarType type = tensor.scalar_type();
+    if (!is_one_of(type, types)) refuse_dtype(name, i, type, types);
   }
 }
 
@@ -57,45 +85,9 @@ void require_same_shapes(at::TensorList tensors, const char* name,
   }
 }
 
-constexpr std::size_t kListCount = 5;
-constexpr std::size_t kGrads = 1;  // the only list that is not written
-constexpr std::array<const char*, kListCount> kNames{
-    "master_params", "grads", "exp_avgs", "exp_avg_sqs", "model_params"};
-
-// Lists are the lists of a step in the order of the arguments.
-struct Lists {
-  std::array<at::TensorList, kListCount> all;
-
-  at::TensorList params() const noexcept { return all[0]; }
-  at::TensorList grads() const noexcept { return all[kGrads]; }
-
-  // only() returns the tensors of one parameter.
-  Lists only(std::size_t index) const {
-    Lists one;
-    for (std::size_t l = 0; l < kListCount; ++l) {
-      if (!all[l].empty()) one.all[l] = all[l].slice(index, 1);
-    }
-    return one;
-  }
-};
-
-void require_lists(const Lists& lists) {
-  const auto check = [&](std::size_t l,
-                         std::initializer_list<ScalarType> types) {
-    require_same_shapes(lists.all[l], kNames[l], lists.params(), kNames[0]);
-    require_list(lists.all[l], kNames[l], l != kGrads, types);
-  };
-  check(0, {ScalarType::Float});
-  check(kGrads, {ScalarType::Half, ScalarType::BFloat16, ScalarType::Float});
-  check(2, {ScalarType::Float});
-  check(3, {ScalarType::Float});
-  if (lists.all[4].empty()) return;
-  check(4, {ScalarType::Half, ScalarType::BFloat16});
-}
-
 // StepScratch is the memory of a step; see ThreadScratch.
 struct StepScratch {
-  std::array<StepTensors, kListCount> lists;
+  std::array<StepTensors, kStepListCount> lists;
   std::vector<Extent> extents, sort_scratch;
 
   void clear() noexcept {
@@ -113,12 +105,13 @@ struct StepScratch {
 
 // overlap() returns whether tensors of the lists may share memory. The
 // gradients come last: mutable_data() gives lazily copied tensors other memory.
-bool overlap(const Lists& lists, StepScratch& scratch) {
-  for (const std::size_t l : std::array<std::size_t, 5>{0, 2, 3, 4, kGrads}) {
+bool overlap(const StepLists& lists, StepScratch& scratch) {
+  for (const std::size_t l :
+       std::array<std::size_t, kStepListCount>{0, 2, 3, 4, 5, kStepGrads}) {
     for (const at::Tensor& tensor : lists.all[l]) {
       if (tensor.numel() == 0) continue;
       scratch.extents.push_back(extent_of(
-          tensor, l == kGrads ? const_data(tensor) : mutable_data(tensor)));
+          tensor, l == kStepGrads ? const_data(tensor) : mutable_data(tensor)));
     }
   }
   return any_overlap(scratch.extents, scratch.sort_scratch);
@@ -127,34 +120,119 @@ bool overlap(const Lists& lists, StepScratch& scratch) {
 // require_own_memory() throws if tensors of one parameter overlap. Those with
 // holes are skipped: they are copied before the step, and another tensor may be
 // in their holes.
-void require_own_memory(const Lists& lists) {
+void require_own_memory(const StepLists& lists) {
   for (std::size_t i = 0; i < lists.params().size(); ++i) {
     if (lists.params()[i].numel() == 0) continue;
-    for (std::size_t b = 1; b < kListCount && !lists.all[b].empty(); ++b) {
+    for (std::size_t b = 1; b < kStepListCount; ++b) {
       for (std::size_t a = 0; a < b; ++a) {
+        if (lists.all[a].empty() || lists.all[b].empty()) continue;
         const at::Tensor &one = lists.all[a][i], &other = lists.all[b][i];
         if (!is_dense(one) || !is_dense(other)) continue;
         const Extent x = extent_of(one, const_data(one));
         const Extent y = extent_of(other, const_data(other));
-        TORCH_CHECK(x.end <= y.begin || y.end <= x.begin, kNames[b], "[", i,
-                    "]: got memory of ", kNames[a], "[", i,
+        TORCH_CHECK(x.end <= y.begin || y.end <= x.begin, lists.names[b], "[",
+                    i, "]: got memory of ", lists.names[a], "[", i,
                     "], expected tensors that do not overlap");
       }
     }
   }
 }
 
-// run() takes the step on lists whose tensors do not overlap.
-void run(const Lists& lists, std::array<StepTensors, kListCount>& tensors,
-         const AdamStep& numbers, const StepScaling& scaling) {
-  for (std::size_t l = 0; l < kListCount; ++l) {
-    tensors[l].assign(lists.all[l], &lists.all[0], l != kGrads);
+// The memory of a tensor is spread: a long list is limited by cache misses.
+constexpr std::size_t kAhead = 12;
+
+void prefetch(const at::Tensor& tensor) {
+  const auto* at =
+      reinterpret_cast<const std::byte*>(tensor.unsafeGetTensorImpl());
+  for (std::size_t b = 0; b < sizeof(at::TensorImpl); b += 64) {
+    __builtin_prefetch(at + b);
   }
+}
+
+// prefetch_storage() needs the tensor's own memory.
+void prefetch_storage(const at::Tensor& tensor) {
+  const auto* at = reinterpret_cast<const std::byte*>(
+      tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  __builtin_prefetch(at);
+  __builtin_prefetch(at + 64);
+}
+
+// gather() makes the lists for the kernels in one pass over ordinary tensors,
+// and their extents. Returns false for lists that need the other checks: those
+// that are refused, or have tensors with holes, of another element order or
+// misaligned.
+bool gather(const StepLists& lists, StepScratch& scratch) {
+  const std::size_t count = lists.params().size();
+  for (std::size_t l = 0; l < kStepListCount; ++l) {
+    const std::size_t own = lists.all[l].size();
+    const bool unused =
+        l == kStepModel ||
+        (l >= kStepStates && l - kStepStates >= lists.state_count);
+    if (own != count && !(unused && own == 0)) return false;
+    scratch.lists[l].begin(own);
+  }
+  scratch.extents.clear();
+  for (std::size_t i = 0; i < count; ++i) {
+    const at::Tensor& param = lists.params()[i];
+    const auto elements = static_cast<std::size_t>(param.numel());
+    for (std::size_t l = 0; l < kStepListCount; ++l) {
+      if (lists.all[l].empty()) continue;
+      if (i + kAhead < count) prefetch(lists.all[l][i + kAhead]);
+      if (i + kAhead / 2 < count) {
+        prefetch_storage(lists.all[l][i + kAhead / 2]);
+      }
+      const at::Tensor& tensor = lists.all[l][i];
+      if (!tensor.is_cpu() || tensor.layout() != at::kStrided ||
+          !is_one_of(tensor.scalar_type(), types_of(l)) ||
+          tensor.sizes() != param.sizes() || !has_order_of(tensor, param)) {
+        return false;
+      }
+      const ScalarType type = tensor.scalar_type();
+      const swamp::ScalarType own_type = *scalar_type(type);
+      if (elements == 0) {
+        scratch.lists[l].add(nullptr, 0, own_type);
+        continue;
+      }
+      // The const is cast away for the type of swamp::Tensor only.
+      void* data = l == kStepGrads ? const_cast<void*>(const_data(tensor))
+                                   : mutable_data(tensor);
+      const std::size_t bytes = element_bytes(own_type);
+      if (data == nullptr || !is_aligned(data, bytes)) return false;
+      scratch.lists[l].add(data, elements, own_type);
+      const auto begin = reinterpret_cast<std::uintptr_t>(data);
+      scratch.extents.push_back({begin, begin + elements * bytes});
+    }
+  }
+  return true;
+}
+
+// run() takes the step on gathered lists.
+void run(const std::array<StepTensors, kStepListCount>& tensors, StepRule& rule,
+         const StepScaling& scaling) {
   translated([&] {
-    foreach_adam_(tensors[0].tensors(), tensors[1].tensors(),
-                  tensors[2].tensors(), tensors[3].tensors(),
-                  tensors[4].tensors(), numbers, scaling);
+    if (auto* adam = std::get_if<AdamStep>(&rule)) {
+      adam->max_exp_avg_sqs = tensors[kStepStates + 2].tensors();
+      foreach_adam_(tensors[0].tensors(), tensors[kStepGrads].tensors(),
+                    tensors[kStepStates].tensors(),
+                    tensors[kStepStates + 1].tensors(),
+                    tensors[kStepModel].tensors(), *adam, scaling);
+    } else {
+      foreach_sgd_(tensors[0].tensors(), tensors[kStepGrads].tensors(),
+                   tensors[kStepStates].tensors(),
+                   tensors[kStepModel].tensors(), std::get<SgdStep>(rule),
+                   scaling);
+    }
   });
+}
+
+// copy_and_run() does the same for lists whose tensors do not overlap.
+void copy_and_run(const StepLists& lists,
+                  std::array<StepTensors, kStepListCount>& tensors,
+                  StepRule& rule, const StepScaling& scaling) {
+  for (std::size_t l = 0; l < kStepListCount; ++l) {
+    tensors[l].assign(lists.all[l], &lists.all[0], l != kStepGrads);
+  }
+  run(tensors, rule, scaling);
   for (StepTensors& list : tensors) list.copy_back();
 }
 
@@ -162,6 +240,100 @@ void run(const Lists& lists, std::array<StepTensors, kListCount>& tensors,
 constexpr float kStepEnd = 9007199254740992.0f;  // 2^53
 
 }  // namespace
+
+StepLists StepLists::only(std::size_t index) const {
+  StepLists one = *this;
+  for (at::TensorList& list : one.all) {
+    if (!list.empty()) list = list.slice(index, 1);
+  }
+  return one;
+}
+
+StepLists adam_lists(bool amsgrad) {
+  return {{},
+          {"master_params", "grads", "exp_avgs", "exp_avg_sqs",
+           "max_exp_avg_sqs", "model_params"},
+          amsgrad ? std::size_t{3} : std::size_t{2}};
+}
+
+StepLists sgd_lists(bool momentum) {
+  return {
+      {},
+      {"master_params", "grads", "momentum_buffers", "", "", "model_params"},
+      momentum ? std::size_t{1} : std::size_t{0}};
+}
+
+void require_step_lists(const StepLists& lists) {
+  const auto check = [&](std::size_t l) {
+    require_same_shapes(lists.all[l], lists.names[l], lists.params(),
+                        lists.names[0]);
+    require_list(lists.all[l], lists.names[l], l != kStepGrads, types_of(l));
+  };
+  check(0);
+  check(kStepGrads);
+  for (std::size_t s = 0; s < lists.state_count; ++s) check(kStepStates + s);
+  if (!lists.all[kStepModel].empty()) check(kStepModel);
+}
+
+std::int64_t next_step(const at::Tensor& taken) {
+  const float steps = load<float>(const_data(taken));
+  TORCH_CHECK(steps >= 0 && steps < kStepEnd && std::floor(steps) == steps,
+              "step: got ", steps,
+              ", expected a whole number from 0 to 2^53 - 1");
+  return static_cast<std::int64_t>(steps) + 1;
+}
+
+void take_step(const StepLists& lists, StepRule rule, float inv_scale,
+               const at::Tensor& grad_norm, double max_norm) {
+  at::get_num_threads();  // as for the unscale
+  const ThreadScratch<StepScratch> scratch;
+  const bool ordinary = gather(lists, *scratch) &&
+                        !any_overlap(scratch->extents, scratch->sort_scratch);
+  bool one_by_one = false;
+  if (!ordinary) {
+    require_step_lists(lists);
+    scratch->extents.clear();
+    one_by_one = overlap(lists, *scratch);
+    if (one_by_one) require_own_memory(lists);
+  }
+  StepScaling scaling;
+  scaling.inv_scale = inv_scale;
+  double norm = 0;
+  if (grad_norm.defined()) {
+    norm = grad_norm.scalar_type() == ScalarType::Double
+               ? load<double>(const_data(grad_norm))
+               : load<float>(const_data(grad_norm));
+  } else if (max_norm > 0) {
+    StepTensors& all_grads = scratch->lists[kStepGrads];
+    if (!ordinary) all_grads.assign(lists.grads(), &lists.all[0], false);
+    norm = translated(
+        [&] { return foreach_norm(all_grads.tensors(), scaling.inv_scale); });
+  }
+  scaling.clip_coefficient = clip_coefficient(max_norm, norm);
+  if (ordinary) {
+    run(scratch->lists, rule, scaling);
+    return;
+  }
+  if (!one_by_one) {
+    copy_and_run(lists, scratch->lists, rule, scaling);
+    return;
+  }
+  for (std::size_t i = 0; i < lists.params().size(); ++i) {
+    copy_and_run(lists.only(i), scratch->lists, rule, scaling);
+  }
+}
+
+void mark_written(const StepLists& lists) {
+  for (const std::size_t l : {std::size_t{0}, kStepModel}) {
+    for (std::size_t i = 0; i < lists.all[l].size(); ++i) {
+      if (i + kAhead < lists.all[l].size()) prefetch(lists.all[l][i + kAhead]);
+      const at::Tensor& tensor = lists.all[l][i];
+      if (!tensor.is_inference()) {
+        tensor.unsafeGetTensorImpl()->bump_version();
+      }
+    }
+  }
+}
 
 at::Tensor grad_norm_and_check(at::TensorList grads, at::Tensor found_inf,
                                const at::Tensor& inv_scale) {
@@ -192,22 +364,12 @@ void mixed_precision_adamw_(at::TensorList master_params, at::TensorList grads,
   const at::Tensor given_norm = grad_norm.value_or(at::Tensor());
   require_scalars(
       {{found_inf, "found_inf"}, {inv_scale, "inv_scale"}, {step, "step"}});
-  const Lists lists{
-      {master_params, grads, exp_avgs, exp_avg_sqs, model_params}};
-  require_lists(lists);
+  StepLists lists = adam_lists(false);
+  lists.all = {master_params, grads, exp_avgs, exp_avg_sqs, {}, model_params};
+  require_step_lists(lists);
   if (given_norm.defined()) {
     require_scalars({{given_norm, "grad_norm", kFloatOrDouble}});
   }
-  const float steps = load<float>(const_data(step));
-  TORCH_CHECK(steps >= 0 && steps < kStepEnd && std::floor(steps) == steps,
-              "step: got ", steps,
-              ", expected a whole number from 0 to 2^53 - 1");
-  if (load<float>(const_data(found_inf)) != 0) return;  // nan counts as found
-
-  at::get_num_threads();  // as for the unscale
-  const ThreadScratch<StepScratch> scratch;
-  const bool one_by_one = overlap(lists, *scratch);
-  if (one_by_one) require_own_memory(lists);
   AdamStep numbers;
   numbers.lr = lr;
   numbers.beta1 = beta1;
@@ -215,29 +377,11 @@ void mixed_precision_adamw_(at::TensorList master_params, at::TensorList grads,
   numbers.eps = eps;
   numbers.weight_decay = weight_decay;
   numbers.decoupled = true;
-  numbers.step = static_cast<std::int64_t>(steps) + 1;
-  StepScaling scaling;
-  scaling.inv_scale = load<float>(const_data(inv_scale));
-  double norm = 0;
-  if (given_norm.defined()) {
-    norm = given_norm.scalar_type() == ScalarType::Double
-               ? load<double>(const_data(given_norm))
-               : load<float>(const_data(given_norm));
-  } else if (max_norm > 0) {
-    StepTensors& all_grads = scratch->lists[kGrads];
-    all_grads.assign(grads, &master_params, false);
-    norm = translated(
-        [&] { return foreach_norm(all_grads.tensors(), scaling.inv_scale); });
-  }
-  scaling.clip_coefficient = clip_coefficient(max_norm, norm);
-  if (one_by_one) {
-    for (std::size_t i = 0; i < master_params.size(); ++i) {
-      run(lists.only(i), scratch->lists, numbers, scaling);
-    }
-  } else {
-    run(lists, scratch->lists, numbers, scaling);
-  }
-  store<float>(mutable_data(step), steps + 1);
+  numbers.step = next_step(step);
+  if (load<float>(const_data(found_inf)) != 0) return;  // nan counts as found
+  take_step(lists, numbers, load<float>(const_data(inv_scale)), given_norm,
+            max_norm);
+  store<float>(mutable_data(step), static_cast<float>(numbers.step));
 }
 
 }  // namespace swamp::aten

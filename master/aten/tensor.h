@@ -48,6 +48,13 @@ inline bool is_dense(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense();
 }
 
+// has_order_of() returns whether element i of the tensor's memory is element i
+// of the memory of `like`.
+inline bool has_order_of(const at::Tensor& tensor, const at::Tensor& like) {
+  return is_dense(tensor) && (tensor.strides() == like.strides() ||
+                              (tensor.is_contiguous() && like.is_contiguous()));
+}
+
 // scalar_type() returns nothing for a dtype that the operators do not accept.
 inline std::optional<ScalarType> scalar_type(at::ScalarType type) noexcept {
   switch (type) {

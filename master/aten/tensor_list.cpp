@@ -43,13 +43,6 @@ void* data_of(const at::Tensor& tensor, bool written) {
   return written ? mutable_data(tensor) : const_cast<void*>(const_data(tensor));
 }
 
-// has_order_of() returns whether element i of the tensor's memory is element i
-// of the memory of `like`.
-bool has_order_of(const at::Tensor& tensor, const at::Tensor& like) {
-  return is_dense(tensor) && (tensor.strides() == like.strides() ||
-                              (tensor.is_contiguous() && like.is_contiguous()));
-}
-
 }  // namespace
 
 void SplitList::assign(at::TensorList tensors, const ListNames& names,
@@ -114,21 +107,27 @@ bool SplitList::may_hold_float(const void* a, const void* b) const noexcept {
 void StepTensors::assign(at::TensorList tensors, const at::TensorList* like,
                          bool written) {
   clear();
+  tensors_.reserve(tensors.size());
+  const auto add = [&](const at::Tensor& tensor, ScalarType type) {
+    void* data = tensor.numel() != 0 ? data_of(tensor, written) : nullptr;
+    tensors_.push_back({data, static_cast<std::size_t>(tensor.numel()), type});
+  };
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor& tensor = tensors[i];
     const at::Tensor& order = like != nullptr ? (*like)[i] : tensor;
     const ScalarType type = *scalar_type(tensor.scalar_type());
-    at::Tensor used = tensor;
-    if (!has_order_of(tensor, order) ||
-        !is_aligned(const_data(tensor), element_bytes(type))) {
-      used = is_dense(order) ? at::empty_strided(order.sizes(), order.strides(),
-                                                 tensor.options())
-                             : at::empty(order.sizes(), tensor.options());
-      used.copy_(tensor);
-      copies_.push_back({written ? tensor : at::Tensor(), used});
+    if (has_order_of(tensor, order) &&
+        is_aligned(const_data(tensor), element_bytes(type))) {
+      add(tensor, type);
+      continue;
     }
-    void* data = used.numel() != 0 ? data_of(used, written) : nullptr;
-    tensors_.push_back({data, static_cast<std::size_t>(used.numel()), type});
+    const at::Tensor copy =
+        is_dense(order) ? at::empty_strided(order.sizes(), order.strides(),
+                                            tensor.options())
+                        : at::empty(order.sizes(), tensor.options());
+    copy.copy_(tensor);
+    copies_.push_back({written ? tensor : at::Tensor(), copy});
+    add(copy, type);
   }
 }
 

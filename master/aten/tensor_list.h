@@ -82,6 +82,16 @@ class StepTensors {
   // each tensor's own memory.
   void assign(at::TensorList tensors, const at::TensorList* like, bool written);
 
+  // begin() and add() make a list without copies: of tensors that have the
+  // element order of `like`.
+  void begin(std::size_t count) {
+    clear();
+    tensors_.reserve(count);
+  }
+  void add(void* data, std::size_t count, ScalarType type) {
+    tensors_.push_back({data, count, type});
+  }
+
   const std::vector<Tensor>& tensors() const noexcept { return tensors_; }
 
   // copy_back() copies what was written to the original tensors.

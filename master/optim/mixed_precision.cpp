@@ -34,8 +34,9 @@ Tensor float32_tensor(std::vector<float>& values) {
   return {values.data(), values.size(), kFloat32};
 }
 
-// LDM that small tiles need for the four arrays of an Adam step, and for the
-// five of its fused step.
+// LDM that small tiles need for the four arrays of an Adam step; and for the
+// five of its fused step or of AMSGrad, and for the six of a fused AMSGrad
+// step.
 constexpr std::size_t kStepLdmBytes = 4096;
 constexpr std::size_t kFusedLdmBytes = 8192;
 
@@ -45,10 +46,13 @@ bool has_room(const Machine::Impl& machine, std::size_t ldm_bytes) {
 }
 
 // Throws Error if a step would fail on this machine after it has begun.
-void require_room(const Machine::Impl& machine) {
-  if (has_room(machine, kStepLdmBytes)) return;
+void require_room(const Machine::Impl& machine,
+                  const master::InnerOptions& options) {
+  const bool amsgrad = master::state_names(options).size() == 3;
+  const std::size_t needed = amsgrad ? kFusedLdmBytes : kStepLdmBytes;
+  if (has_room(machine, needed)) return;
   master::refuse("machine", std::to_string(machine.ldm_bytes) + " bytes of LDM",
-                 "at least " + std::to_string(kStepLdmBytes) +
+                 "at least " + std::to_string(needed) +
                      " for the arrays of a step (SWAMP_LDM_BYTES)");
 }
 
@@ -75,7 +79,7 @@ MixedPrecisionOptimizer::Impl::Impl(std::vector<ParameterGroup> model_groups,
             has_room(master::impl_of(given.machine), kFusedLdmBytes)) {
   master::check_options(options);
   master::check_parameters(model_groups, options);
-  require_room(master::impl_of(options.machine));
+  require_room(master::impl_of(options.machine), options.optimizer);
   scaler = master::choose_scaler(options);
   if (scaler) loss_scale = scaler->scale();
   for (const ParameterGroup& group : model_groups) {

@@ -35,10 +35,13 @@ double& lr_of(InnerOptions& options);
 std::vector<std::pair<const char*, double*>> option_fields(
     InnerOptions& options);
 
-// Returns the one option that is a flag, and its torch name.
-std::pair<const char*, bool*> option_flag(InnerOptions& options);
+inline constexpr std::size_t kMaxStates = 3;
 
-// Returns the names of the state arrays of a weight, in the order of StepLists.
+// Returns the options that are flags, and their torch names.
+std::vector<std::pair<const char*, bool*>> option_flags(InnerOptions& options);
+
+// Returns the names of the state arrays of a weight, in the order of StepLists;
+// at most kMaxStates.
 std::vector<const char*> state_names(const InnerOptions& options);
 
 // StepLists is what a step of one group reads and writes, tensor by tensor;
@@ -47,7 +50,7 @@ struct StepLists {
   std::size_t group;
   std::vector<Tensor> params;
   std::vector<Tensor> gradients;
-  std::vector<Tensor> states[2];
+  std::vector<Tensor> states[kMaxStates];
   std::vector<Tensor> model_params;  // 16-bit, also written; or empty
 };
 
@@ -92,7 +95,7 @@ struct MainSlice {
   Slice slice;
   std::vector<float> master;    // of 16-bit weights
   std::vector<float> gradient;  // of what is not unscaled in place
-  std::vector<float> states[2];
+  std::vector<float> states[kMaxStates];
 };
 
 }  // namespace swamp::master

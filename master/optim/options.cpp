@@ -86,15 +86,19 @@ std::vector<std::pair<const char*, double*>> option_fields(
           {"weight_decay", &sgd.weight_decay}};
 }
 
-std::pair<const char*, bool*> option_flag(InnerOptions& options) {
+std::vector<std::pair<const char*, bool*>> option_flags(InnerOptions& options) {
   if (auto* adam = std::get_if<AdamOptions>(&options)) {
-    return {"decoupled_weight_decay", &adam->decoupled};
+    return {{"decoupled_weight_decay", &adam->decoupled},
+            {"amsgrad", &adam->amsgrad},
+            {"maximize", &adam->maximize}};
   }
-  return {"nesterov", &std::get<SgdOptions>(options).nesterov};
+  auto& sgd = std::get<SgdOptions>(options);
+  return {{"nesterov", &sgd.nesterov}, {"maximize", &sgd.maximize}};
 }
 
 std::vector<const char*> state_names(const InnerOptions& options) {
-  if (std::holds_alternative<AdamOptions>(options)) {
+  if (const auto* adam = std::get_if<AdamOptions>(&options)) {
+    if (adam->amsgrad) return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
     return {"exp_avg", "exp_avg_sq"};
   }
   if (std::get<SgdOptions>(options).momentum == 0) return {};
@@ -106,8 +110,8 @@ void inner_step(const InnerOptions& options, const StepLists& lists,
                 Machine* machine) {
   if (const auto* adam = std::get_if<AdamOptions>(&options)) {
     foreach_adam_(lists.params, lists.gradients, lists.states[0],
-                  lists.states[1], lists.model_params, AdamStep{*adam, step},
-                  scaling, machine);
+                  lists.states[1], lists.model_params,
+                  AdamStep{*adam, step, lists.states[2]}, scaling, machine);
     return;
   }
   foreach_sgd_(

@@ -42,7 +42,7 @@ struct LoadedState {
   std::vector<std::string> warnings;
   // By parameter; null if it has no master.
   std::vector<const std::vector<float>*> master_of;
-  std::vector<const std::vector<float>*> states_of[2];
+  std::vector<const std::vector<float>*> states_of[kMaxStates];
 };
 
 bool has_entry(const OptimizerState& state, const std::string& name) {
@@ -118,17 +118,18 @@ void read_scaler(const OptimizerState& state,
   }
 }
 
-// Leaves the flag unchanged if an old state dict lacks it.
-void read_flag(const OptimizerState& state, const std::string& optimizer,
-               std::size_t group, InnerOptions& options) {
-  const auto [name, flag] = option_flag(options);
-  const std::string key = optimizer + group_key(group, name);
-  if (state.texts.count(key) == 0) return;
-  const double value = number_at(state, key);
-  if (value != 0 && value != 1) {
-    refuse_entry(key, state.texts.at(key), "0 or 1");
+// Leaves a flag unchanged if an old state dict lacks it.
+void read_flags(const OptimizerState& state, const std::string& optimizer,
+                std::size_t group, InnerOptions& options) {
+  for (const auto& [name, flag] : option_flags(options)) {
+    const std::string key = optimizer + group_key(group, name);
+    if (state.texts.count(key) == 0) continue;
+    const double value = number_at(state, key);
+    if (value != 0 && value != 1) {
+      refuse_entry(key, state.texts.at(key), "0 or 1");
+    }
+    *flag = value != 0;
   }
-  *flag = value != 0;
 }
 
 void read_groups(const OptimizerState& state,
@@ -144,13 +145,17 @@ void read_groups(const OptimizerState& state,
     for (auto& [field, value] : option_fields(loaded.groups[g])) {
       *value = number_at(state, loaded.optimizer + group_key(g, field));
     }
-    read_flag(state, loaded.optimizer, g, loaded.groups[g]);
+    read_flags(state, loaded.optimizer, g, loaded.groups[g]);
     check_inner_options(loaded.groups[g],
                         "state dict: " + loaded.optimizer + group_key(g, ""));
     if (state_names(loaded.groups[g]) != states) {
-      const std::string momentum = loaded.optimizer + group_key(g, "momentum");
-      refuse_entry(momentum, state.texts.at(momentum),
-                   std::string(states.empty() ? "0" : "a momentum") +
+      const bool sgd = std::holds_alternative<SgdOptions>(loaded.groups[g]);
+      const std::string option =
+          loaded.optimizer + group_key(g, sgd ? "momentum" : "amsgrad");
+      refuse_entry(option, state.texts.at(option),
+                   std::string(sgd ? states.empty() ? "0" : "a momentum"
+                               : states.size() == kMaxStates ? "1"
+                                                             : "0") +
                        ", as the optimizer was made");
     }
   }
@@ -232,8 +237,9 @@ OptimizerState MixedPrecisionOptimizer::state_dict() const {
       state.texts[kOptimizer + group_key(g, field)] =
           master::number_text(*value);
     }
-    const auto [name, flag] = master::option_flag(impl.groups[g]);
-    state.texts[kOptimizer + group_key(g, name)] = *flag ? "1" : "0";
+    for (const auto& [name, flag] : master::option_flags(impl.groups[g])) {
+      state.texts[kOptimizer + group_key(g, name)] = *flag ? "1" : "0";
+    }
   }
   if (impl.scaler) state.texts[kScaler] = impl.scaler->state_dict();
 
@@ -307,7 +313,7 @@ std::vector<std::string> MixedPrecisionOptimizer::load_state_dict(
     if (impl.is_16_bit(p)) {
       copy_slice(*loaded.master_of[p], main.slice, main.master);
     }
-    for (std::size_t s = 0; s < 2; ++s) {
+    for (std::size_t s = 0; s < master::kMaxStates; ++s) {
       if (loaded.states_of[s].empty()) continue;
       copy_slice(*loaded.states_of[s][p], main.slice, main.states[s]);
     }

@@ -94,13 +94,44 @@ int c_abi_step(void) {
   CHECK(take(&a, &options, 0, &found_inf, NULL) == SWAMP_OK);
   CHECK(all_are(&a, 0.5f, 1.5f, 0.5f, 0.5f, 0x1234, 0x1234));
 
-  /* The first version of the options: the bytes after it are not read. */
+  /* Older versions of the options: the bytes after them are not read. */
+  fill(&a);
+  options.amsgrad = 77;
+  options.struct_size = offsetof(swamp_mixed_precision_step_options, amsgrad);
+  CHECK(take(&a, &options, 1, &found_inf, &norm) == SWAMP_OK);
+  CHECK(all_are(&a, 0.5f, 1.5f, 0.5f, 0.5f, 0x3f00, 0x3fc0));
   fill(&a);
   options.struct_size = offsetof(swamp_mixed_precision_step_options, optimizer);
   options.optimizer = 77;
   CHECK(take(&a, &options, 1, &found_inf, &norm) == SWAMP_OK);
   CHECK(all_are(&a, 0.5f, 1.5f, 0.5f, 0.5f, 0x3f00, 0x3fc0));
   options = some_options();
+
+  /* The other direction, and a largest second moment of 4 times the new one:
+     half of the step. */
+  {
+    float largest[2][kCount];
+    swamp_tensor tensors[2];
+    int i, k;
+    fill(&a);
+    for (k = 0; k < 2; ++k) {
+      for (i = 0; i < kCount; ++i) largest[k][i] = 2.0f;
+      tensors[k].data = largest[k];
+      tensors[k].count = kCount;
+      tensors[k].dtype = SWAMP_FLOAT32;
+    }
+    options.amsgrad = options.maximize = 1;
+    REFUSED(take(&a, &options, 1, &found_inf, &norm), SWAMP_INVALID_ARGUMENT,
+            "max_exp_avg_sqs: got null");
+    options.max_exp_avg_sqs = tensors;
+    CHECK(take(&a, &options, 1, &found_inf, &norm) == SWAMP_OK);
+    CHECK(all_are(&a, 1.25f, 0.75f, -0.5f, 0.5f, 0x3fa0, 0x3f40));
+    CHECK(largest[0][0] == 2.0f && largest[1][36] == 2.0f);
+    options.amsgrad = 0;
+    REFUSED(take(&a, &options, 1, &found_inf, &norm), SWAMP_INVALID_ARGUMENT,
+            "max_exp_avg_sqs: got a list of 2 tensors");
+    options = some_options();
+  }
 
   /* Clipped, as the moments show. The same with an explicit coefficient. */
   fill(&a);
@@ -293,6 +324,8 @@ int c_abi_step_errors(void) {
   BAD(step, (int64_t)1 << 53, "options.step: got 9007199254740992");
   BAD(step, INT64_MIN, "options.step: got -9223372036854775808");
   BAD(decoupled, 2, "options.decoupled: got 2");
+  BAD(amsgrad, 2, "options.amsgrad: got 2");
+  BAD(maximize, -1, "options.maximize: got -1");
   BAD(clip_coefficient, 1.5f, "options.clip_coefficient: got 1.5");
 #undef BAD
   options = some_options();

@@ -9,6 +9,7 @@
 #include "runtime/check.h"
 #include "slave/kernel_args.h"
 #include "slave/reference.h"
+#include "support/errors.h"
 #include "swamp/foreach.h"
 
 namespace swamp::test {
@@ -23,42 +24,50 @@ struct Arrays {
         params(kFloat32, kListCounts),
         first(kFloat32, kListCounts, 2),
         second(kFloat32, kListCounts),
+        largest(kFloat32, kListCounts, 2),
         model(model_type, kListCounts, 1) {
     Random random(17);
     gradients.fill_values(3, random);
     params.fill_values(1, random);
     first.fill_values(0.1, random);
     second.fill_values(0.1, random);
-    for (const Tensor& tensor : second.tensors()) {  // no negative squares
-      auto* v = static_cast<float*>(tensor.data);
-      for (std::size_t i = 0; i < tensor.count; ++i) v[i] = std::fabs(v[i]);
+    largest.fill_values(0.1, random);
+    for (FormatList* squares : {&second, &largest}) {  // none are negative
+      for (const Tensor& tensor : squares->tensors()) {
+        auto* v = static_cast<float*>(tensor.data);
+        for (std::size_t i = 0; i < tensor.count; ++i) v[i] = std::fabs(v[i]);
+      }
     }
   }
   bool operator==(const Arrays& other) const {
     return gradients == other.gradients && params == other.params &&
            first == other.first && second == other.second &&
-           model == other.model;
+           largest == other.largest && model == other.model;
   }
-  FormatList gradients, params, first, second, model;
+  FormatList gradients, params, first, second, largest, model;
 };
 
 constexpr StepScaling kScaling{0.125f, 0.7f};
 
-AdamStep adam_step() {
+// adam_step() is amsgrad if the list is not empty; both flags together, because
+// maximize changes one number.
+AdamStep adam_step(TensorList largest = {}) {
   AdamStep step;
   step.lr = 0.01;
   step.weight_decay = 0.1;
   step.decoupled = true;
   step.step = 3;
+  step.amsgrad = step.maximize = largest.count() != 0;
+  step.max_exp_avg_sqs = largest;
   return step;
 }
 
 // expect_adam() is the reference with the arguments as the formula has them.
-void expect_adam(Arrays& arrays, KernelFunction kernel) {
+void expect_adam(Arrays& arrays, KernelFunction kernel, bool amsgrad) {
   const AdamStep step = adam_step();
   slave::AdamArgs args{};
   args.inv_scale = kScaling.inv_scale;
-  args.clip_coefficient = kScaling.clip_coefficient;
+  args.clip_coefficient = kScaling.clip_coefficient * (amsgrad ? -1.0f : 1.0f);
   args.one_minus_beta1 = static_cast<float>(1 - step.beta1);
   args.beta2 = static_cast<float>(step.beta2);
   args.one_minus_beta2 = static_cast<float>(1 - step.beta2);
@@ -72,9 +81,14 @@ void expect_adam(Arrays& arrays, KernelFunction kernel) {
   const auto p = arrays.params.tensors();
   const auto m = arrays.first.tensors();
   const auto v = arrays.second.tensors();
+  const auto x = arrays.largest.tensors();
   const auto w = arrays.model.tensors();
   for (std::size_t i = 0; i < g.size(); ++i) {
-    void* const operands[] = {g[i].data, p[i].data, m[i].data, v[i].data,
+    void* const operands[] = {g[i].data,
+                              p[i].data,
+                              m[i].data,
+                              v[i].data,
+                              amsgrad ? x[i].data : w[i].data,
                               w[i].data};
     kernel(&args, Tile{operands, g[i].count}, result);
   }
@@ -84,12 +98,15 @@ TEST(ForeachAdam, SameBitsOnEveryMachine) {
   struct Case {
     ScalarType gradient, model;
     KernelFunction kernel;
+    bool amsgrad = false;
   };
   const Case cases[] = {
       {kFloat16, kFloat16, &reference::adam_float16_float16},
       {kBFloat16, kBFloat16, &reference::adam_bfloat16_bfloat16},
       {kFloat32, kFloat16, &reference::adam_float32_float16},
-      {kFloat32, kBFloat16, &reference::adam_float32_bfloat16}};
+      {kFloat32, kBFloat16, &reference::adam_float32_bfloat16},
+      {kFloat16, kFloat16, &reference::adam_amsgrad_float16_float16, true},
+      {kFloat32, kBFloat16, &reference::adam_amsgrad_float32_bfloat16, true}};
   const std::size_t reports = runtime::report_count();
   for (const MachineConfig& config :
        machine_configs({{1, 1, 8192}, {1, 2, 8192}, {6, 64, 16384}}, true)) {
@@ -100,10 +117,12 @@ TEST(ForeachAdam, SameBitsOnEveryMachine) {
                    std::to_string(one.model));
       Arrays actual(one.gradient, one.model);
       Arrays expected = actual;
-      expect_adam(expected, one.kernel);
+      expect_adam(expected, one.kernel, one.amsgrad);
+      const std::vector<Tensor> largest =
+          one.amsgrad ? actual.largest.tensors() : std::vector<Tensor>();
       foreach_adam_(actual.params.tensors(), actual.gradients.tensors(),
                     actual.first.tensors(), actual.second.tensors(),
-                    actual.model.tensors(), adam_step(), kScaling,
+                    actual.model.tensors(), adam_step(largest), kScaling,
                     machine.get());
       EXPECT_TRUE(actual == expected);
     }
@@ -163,6 +182,43 @@ TEST(ForeachSgd, FusedIsUnfused) {
             });
       }
     }
+  }
+}
+
+TEST(ForeachStep, RefusesListsThatTheRuleLacks) {
+  float one = 1;
+  const Tensor tensor{&one, 1, kFloat32};
+  AdamStep adam;
+  const auto adam_error = [&] {
+    return error_of(
+        [&] { foreach_adam_(tensor, tensor, tensor, tensor, {}, adam); });
+  };
+  adam.max_exp_avg_sqs = tensor;
+  EXPECT_EQ(adam_error(),
+            "max_exp_avg_sqs: got a list of 1 tensors, expected an empty one, "
+            "because amsgrad is false");
+  adam.amsgrad = true;
+  adam.max_exp_avg_sqs = {};
+  EXPECT_TRUE(has_words(adam_error(), {"max_exp_avg_sqs"}));
+  EXPECT_EQ(error_of([&] { foreach_sgd_(tensor, tensor, tensor, {}, {}); }),
+            "momentum_buffers: got a list of 1 tensors, expected an empty one, "
+            "because the momentum is 0");
+  EXPECT_EQ(one, 1.0f);
+}
+
+// maximize is the step of the negative gradients.
+TEST(ForeachSgd, Maximize) {
+  for (const bool maximize : {false, true}) {
+    float p = 1, g = maximize ? -0.5f : 0.5f, b = 2;
+    SgdStep step;
+    step.lr = 0.25;
+    step.momentum = 0.5;
+    step.weight_decay = 0.125;
+    step.maximize = maximize;
+    const auto one = [](float& x) { return Tensor{&x, 1, kFloat32}; };
+    foreach_sgd_(one(p), one(g), one(b), {}, step);
+    EXPECT_EQ(b, 1.625f);
+    EXPECT_EQ(p, 1 - 0.25f * 1.625f);
   }
 }
 

@@ -39,7 +39,9 @@ std::vector<MixedPrecisionOptions> all_options() {
   adaptive.scaler_options = {{"loss_scale_value", 1024.0},
                              {"scale_factor", std::int64_t{2}},
                              {"scale_window", std::int64_t{20}}};
-  return {adam, sgd, momentum, adaptive};
+  MixedPrecisionOptions amsgrad = adam;
+  amsgrad.optimizer = AdamOptions{0.01, 0.8, 0.99, 1e-6, 0.1, true, true, true};
+  return {adam, sgd, momentum, adaptive, amsgrad};
 }
 
 TEST(MixedPrecisionState, GoesOnWithTheSameBits) {
@@ -166,6 +168,22 @@ TEST(MixedPrecisionState, AMomentumThatWasNotMade) {
       }),
       "state dict: optimizer.param_groups.0.momentum: got 0.9, expected 0, "
       "as the optimizer was made");
+}
+
+TEST(MixedPrecisionState, AmsgradMustAgree) {
+  MixedPrecisionOptions plain = small_options(kFloat16);
+  MixedPrecisionOptions amsgrad = plain;
+  std::get<AdamOptions>(amsgrad.optimizer).amsgrad = true;
+  for (const bool has : {false, true}) {
+    Trainer saved(has ? plain : amsgrad), loaded(has ? amsgrad : plain);
+    EXPECT_EQ(error_of([&] {
+                loaded.optimizer.load_state_dict(saved.optimizer.state_dict());
+              }),
+              has ? "state dict: optimizer.param_groups.0.amsgrad: got 0, "
+                    "expected 1, as the optimizer was made"
+                  : "state dict: optimizer.param_groups.0.amsgrad: got 1, "
+                    "expected 0, as the optimizer was made");
+  }
 }
 
 // nesterov and AdamW's decay go with the state, as in torch.
@@ -305,6 +323,17 @@ TEST(MixedPrecisionRefuses, TiedArraysAndLittleLdm) {
       "machine: got 2048 bytes of LDM, expected at least 4096 for the "
       "arrays of a step (SWAMP_LDM_BYTES)",
       [&](Options& o, Groups&) { o.machine = machine.get(); });
+  config.ldm_bytes = 4096;
+  const auto larger = make_machine(config);
+  expect_refused(
+      "machine: got 4096 bytes of LDM, expected at least 8192 for the "
+      "arrays of a step (SWAMP_LDM_BYTES)",
+      [&](Options& o, Groups&) {
+        o.machine = larger.get();
+        AdamOptions adam;
+        adam.amsgrad = true;
+        o.optimizer = adam;
+      });
 }
 
 TEST(MixedPrecisionRefuses, MoreThanThereIsMemoryFor) {

@@ -314,8 +314,10 @@ TEST(MixedPrecisionFused, SameBits) {
   unclipped.clip_grad = 0;
   MixedPrecisionOptions accumulated = adam;
   accumulated.micro_batches = 3;
+  MixedPrecisionOptions amsgrad = adam;
+  amsgrad.optimizer = AdamOptions{0.01, 0.8, 0.99, 1e-6, 0.1, true, true, true};
   for (const MixedPrecisionOptions& options :
-       {adam, l2, sgd, momentum, unclipped, accumulated}) {
+       {adam, l2, sgd, momentum, unclipped, accumulated, amsgrad}) {
     for (const ScalarType gradient : {kFloat16, kFloat32}) {
       expect_fused_is_unfused(kFloat16, options, gradient);
     }

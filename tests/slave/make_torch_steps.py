@@ -38,31 +38,43 @@ def step(optimizer, gradient, weight, state):
     return parameter.detach(), optimizer.state[parameter]
 
 
-def adam_rows(gradient, weight, m, v):
+def adam_cases():
+    yield from itertools.product(("AdamW", "Adam"), (0.9, 0.4), (0.0, 0.1),
+                                 (1, 2, 3, 1000), ("",))
+    yield from itertools.product(("AdamW", "Adam"), (0.9,), (0.0, 0.1), (1, 3),
+                                 ("maximize", "amsgrad", "amsgrad maximize"))
+
+
+def adam_rows(gradient, weight, m, v, x):
     lr, beta2, eps = 1e-3, 0.999, 1e-8
-    for name, beta1, decay, number in itertools.product(
-            ("AdamW", "Adam"), (0.9, 0.4), (0.0, 0.1), (1, 2, 3, 1000)):
+    for name, beta1, decay, number, flags in adam_cases():
         factor = 0.0 if number == 1 else 1.0
+        start = {"step": torch.tensor(float(number - 1)), "exp_avg": m * factor,
+                 "exp_avg_sq": v * factor}
+        if "amsgrad" in flags:
+            start["max_exp_avg_sq"] = x * factor
         new_weight, state = step(
             lambda p: getattr(torch.optim, name)(
                 p, lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=decay,
-                fused=True),
-            gradient, weight,
-            {"step": torch.tensor(float(number - 1)), "exp_avg": m * factor,
-             "exp_avg_sq": v * factor})
+                fused=True, amsgrad="amsgrad" in flags,
+                maximize="maximize" in flags),
+            gradient, weight, start)
         args = [1 - beta1, beta2, 1 - beta2, lr / (1 - beta1**number),
                 (1 - beta2**number)**0.5, eps,
                 decay if name == "Adam" else 0.0,
                 1 - lr * decay if name == "AdamW" else 1.0]
         text = f"{name} beta1 {beta1} weight_decay {decay} step {number}"
-        yield (text, "adam", number == 1, args,
-               [new_weight, state["exp_avg"], state["exp_avg_sq"]])
+        kind = "adam_amsgrad" if "amsgrad" in flags else "adam"
+        moments = [state[key] for key in start if key != "step"]
+        yield (f"{text} {flags}".rstrip(), kind, number == 1,
+               "maximize" in flags, args, [new_weight] + moments)
 
 
 def sgd_rows(gradient, weight, buffer):
     lr = 0.01
-    for momentum, nesterov, dampening, decay, number in itertools.product(
-            (0.0, 0.9), (False, True), (0.0, 0.3), (0.0, 0.1), (1, 2)):
+    for momentum, nesterov, dampening, decay, number, maximize in itertools.product(
+            (0.0, 0.9), (False, True), (0.0, 0.3), (0.0, 0.1), (1, 2),
+            (False, True)):
         if nesterov and (momentum == 0 or dampening != 0):
             continue
         if momentum == 0 and (dampening != 0 or number != 1):
@@ -70,16 +82,18 @@ def sgd_rows(gradient, weight, buffer):
         new_weight, state = step(
             lambda p: torch.optim.SGD(
                 p, lr=lr, momentum=momentum, dampening=dampening,
-                weight_decay=decay, nesterov=nesterov, foreach=False),
+                weight_decay=decay, nesterov=nesterov, maximize=maximize,
+                foreach=False),
             gradient, weight,
             {"momentum_buffer": buffer} if number > 1 else {})
         args = [lr, momentum, 1 - dampening, decay, float(nesterov),
                 float(number == 1)]
         text = (f"SGD momentum {momentum} nesterov {nesterov} "
-                f"dampening {dampening} weight_decay {decay} step {number}")
+                f"dampening {dampening} weight_decay {decay} step {number}"
+                f"{' maximize' if maximize else ''}")
         kind = "sgd_momentum" if momentum else "sgd"
         out = [new_weight] + ([state["momentum_buffer"]] if momentum else [])
-        yield text, kind, False, args, out
+        yield text, kind, False, maximize, args, out
 
 
 def main():
@@ -88,17 +102,18 @@ def main():
     torch.manual_seed(20)
     torch.set_num_threads(1)
     gradient, weight, m = draw(COUNT), draw(COUNT), draw(COUNT)
-    v = draw(COUNT).abs()
+    v, x = draw(COUNT).abs(), draw(COUNT).abs()
     print(f"// Made by make_torch_steps.py with torch {torch.__version__}, "
           f"{torch.backends.cpu.get_cpu_capability()}. Floats as their bits.")
     for name, values in (("kGradient", gradient), ("kWeight", weight),
-                         ("kFirst", m), ("kSecond", v)):
+                         ("kFirst", m), ("kSecond", v), ("kLargest", x)):
         print(f"constexpr std::uint32_t {name}[] = {bits(values)};")
     print("constexpr TorchStep kTorchSteps[] = {")
-    rows = itertools.chain(adam_rows(gradient, weight, m, v),
+    rows = itertools.chain(adam_rows(gradient, weight, m, v, x),
                            sgd_rows(gradient, weight, m))
-    for text, kind, fresh, args, out in rows:
-        print(f'{{"{text}",Step::{kind},{str(fresh).lower()},{bits(args)},')
+    for text, kind, fresh, maximize, args, out in rows:
+        flags = f"{fresh},{maximize}".lower()
+        print(f'{{"{text}",Step::{kind},{flags},{bits(args)},')
         print("{" + ",\n".join(bits(one) for one in out) + "}},")
     print("};")
 

@@ -16,30 +16,31 @@ namespace {
 
 constexpr std::size_t kCount = 32;
 
-enum class Step { adam, sgd, sgd_momentum };
+enum class Step { adam, adam_amsgrad, sgd, sgd_momentum };
 
 // TorchStep is one step from the shared weight, gradient and moments.
 struct TorchStep {
   const char* text;
   Step step;
-  bool fresh;                    // the moments begin as 0
+  bool fresh;  // the moments begin as 0
+  bool maximize;
   std::uint32_t args[8];         // in the order of AdamArgs or SgdArgs
-  std::uint32_t out[3][kCount];  // weight and moments
+  std::uint32_t out[4][kCount];  // weight and moments
 };
 
 #include "torch_steps.inc"
 
-slave::AdamArgs adam_args(const std::uint32_t* bits) {
+slave::AdamArgs adam_args(const std::uint32_t* bits, float sign) {
   float a[8];
   std::memcpy(a, bits, sizeof a);
-  return {1.0f, 1.0f, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]};
+  return {1.0f, sign, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]};
 }
 
-slave::SgdArgs sgd_args(const std::uint32_t* bits) {
+slave::SgdArgs sgd_args(const std::uint32_t* bits, float sign) {
   float a[6];
   std::memcpy(a, bits, sizeof a);
   return {1.0f,
-          1.0f,
+          sign,
           a[0],
           a[1],
           a[2],
@@ -48,23 +49,41 @@ slave::SgdArgs sgd_args(const std::uint32_t* bits) {
           a[5] != 0 ? 1u : 0u};
 }
 
+KernelId kernel_of(Step step) {
+  namespace id = slave::kernel_id;
+  switch (step) {
+    case Step::adam:
+      return id::adam_float32;
+    case Step::adam_amsgrad:
+      return id::adam_amsgrad_float32;
+    case Step::sgd:
+      return id::sgd_float32;
+    default:
+      return id::sgd_momentum_float32;
+  }
+}
+
 // replay() takes one step by `function` and compares all that is written.
 void replay(const TorchStep& torch, KernelFunction function) {
-  std::uint32_t gradient[kCount], state[3][kCount] = {};
+  std::uint32_t gradient[kCount], state[4][kCount] = {};
   std::memcpy(gradient, kGradient, sizeof gradient);
   std::memcpy(state[0], kWeight, sizeof kWeight);
   if (!torch.fresh) {
     std::memcpy(state[1], kFirst, sizeof kFirst);
     std::memcpy(state[2], kSecond, sizeof kSecond);
+    std::memcpy(state[3], kLargest, sizeof kLargest);
   }
-  const slave::AdamArgs adam = adam_args(torch.args);
-  const slave::SgdArgs sgd = sgd_args(torch.args);
-  const bool is_adam = torch.step == Step::adam;
-  void* const operands[] = {gradient, state[0], state[1], state[2]};
+  const float sign = torch.maximize ? -1.0f : 1.0f;
+  const slave::AdamArgs adam = adam_args(torch.args, sign);
+  const slave::SgdArgs sgd = sgd_args(torch.args, sign);
+  const KernelId kernel = kernel_of(torch.step);
+  const int written = slave::kKernels[kernel].operand_count - 1;
+  const bool is_adam =
+      torch.step == Step::adam || torch.step == Step::adam_amsgrad;
+  void* const operands[] = {gradient, state[0], state[1], state[2], state[3]};
   Result result;
   function(is_adam ? static_cast<const void*>(&adam) : &sgd,
            Tile{operands, kCount}, result);
-  const int written = is_adam ? 3 : torch.step == Step::sgd ? 1 : 2;
   for (int s = 0; s < written; ++s) {
     for (std::size_t i = 0; i < kCount; ++i) {
       ASSERT_EQ(state[s][i], torch.out[s][i])
@@ -72,18 +91,6 @@ void replay(const TorchStep& torch, KernelFunction function) {
           << float_from_bits(state[s][i]) << ", torch has "
           << float_from_bits(torch.out[s][i]);
     }
-  }
-}
-
-KernelId kernel_of(Step step) {
-  namespace id = slave::kernel_id;
-  switch (step) {
-    case Step::adam:
-      return id::adam_float32;
-    case Step::sgd:
-      return id::sgd_float32;
-    default:
-      return id::sgd_momentum_float32;
   }
 }
 

@@ -367,15 +367,18 @@ class Protocol(TestCase):
                 MixedPrecisionAdamW([p, other, p])
         with self.assertRaisesRegex(ValueError, "more than one parameter group"):
             MixedPrecisionAdamW([{"params": [p]}, {"params": [other, p]}])
-        with self.assertRaisesRegex(ValueError, r"amsgrad: got True, expected"):
-            MixedPrecisionAdamW([{"params": [p], "amsgrad": True}])
         optimizer = MixedPrecisionAdamW([p])
-        for bad in (torch.ones(3).double(), torch.ones(3, device="meta"),
-                    torch.ones(3, dtype=torch.complex64)):
-            with self.assertRaisesRegex(ValueError, r"params\[1\]: got torch."):
-                optimizer.add_param_group({"params": [
-                    torch.ones(2), bad.requires_grad_()]})
+        for bad in (dict(differentiable=True), dict(lr=-1.0), dict(eps=math.nan)):
+            with self.assertRaisesRegex((ValueError, RuntimeError),
+                                        "differentiable|Invalid"):
+                optimizer.add_param_group({"params": [torch.ones(2)], **bad})
             self.assertEqual(len(optimizer.param_groups), 1)
+        for bad in (torch.ones(3).double(), torch.ones(3, dtype=torch.complex64)):
+            bad.requires_grad_().grad = torch.ones_like(bad)
+            clips = MixedPrecisionAdamW([other, bad], max_norm=1.0)
+            with self.assertRaisesRegex(
+                    ValueError, r"param_groups\[0\]\['params'\]\[1\]: got torch."):
+                clips.step()
         with self.assertRaisesRegex(TypeError, "params argument given"):
             MixedPrecisionAdamW(p)
         with self.assertRaisesRegex(ValueError, "empty parameter list"):

@@ -184,13 +184,12 @@ class State(TestCase):
         ours = MixedPrecisionAdamW(some)
         run(ours, 0)
         before = [t.clone() for t in tensors(ours)]
-        for name in ("amsgrad", "maximize", "differentiable"):
-            other = torch.optim.AdamW(params()[:1])
-            run(other, 0)
-            other.param_groups[0][name] = True
-            with self.assertRaisesRegex(
-                    ValueError, rf"param_groups\[0\]\['{name}'\]: got True"):
-                ours.load_state_dict(other.state_dict())
+        other = torch.optim.AdamW(params()[:1])
+        run(other, 0)
+        other.param_groups[0]["differentiable"] = True
+        with self.assertRaisesRegex(
+                ValueError, r"param_groups\[0\]\['differentiable'\]: got True"):
+            ours.load_state_dict(other.state_dict())
         for step in (1e30, 2.0 ** 53, -1.0, 0.5, math.nan, 10 ** 400, None,
                      torch.ones(2)):
             state = ours.state_dict()

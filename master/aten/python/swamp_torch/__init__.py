@@ -8,8 +8,9 @@ process: ``torch.amp.GradScaler("cpu")``, ``ShardedGradScaler``, fused optimizer
 also computes float16 and bfloat16 products and attention in float32.
 
 The package also has functions that PyTorch lacks: :func:`any_nonfinite`,
-:func:`grad_norm_and_check`, :func:`clip_grad_norm_`, the optimizer
-:class:`MixedPrecisionAdamW`, and softmax, cross entropy and normalization with
+:func:`grad_norm_and_check`, :func:`clip_grad_norm_`, the optimizers
+:class:`AdamW`, :class:`Adam` and :class:`SGD`, which take the place of
+``torch.optim``'s, and softmax, cross entropy and normalization with
 float32 arithmetic for 16-bit tensors in :mod:`swamp_torch.functional` and
 :mod:`swamp_torch.nn`.
 
@@ -24,16 +25,21 @@ load()
 from . import functional, megatron, nn  # noqa: E402
 from ._clip import clip_grad_norm_  # noqa: E402
 from ._operators import (any_nonfinite, check_finite, disable,  # noqa: E402
-                         enable, grad_norm_and_check, info, is_active)
-from ._optimizer import MixedPrecisionAdamW  # noqa: E402
+                         disabled, enable, grad_norm_and_check, info,
+                         is_active)
+from ._optimizer import SGD, Adam, AdamW, MixedPrecisionAdamW  # noqa: E402
 
 __all__ = [
+    "Adam",
+    "AdamW",
     "MixedPrecisionAdamW",
+    "SGD",
     "__version__",
     "any_nonfinite",
     "check_finite",
     "clip_grad_norm_",
     "disable",
+    "disabled",
     "enable",
     "functional",
     "grad_norm_and_check",

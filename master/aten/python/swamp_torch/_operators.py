@@ -1,8 +1,9 @@
 """The operators torch.ops.swamp.* as typed functions."""
 
+import contextlib
 import json
 import warnings
-from typing import Any, Dict, Iterable, List, Union
+from typing import Any, Dict, Iterable, Iterator, List, Union
 
 import torch
 
@@ -43,12 +44,29 @@ def disable() -> None:
     """Restores PyTorch's own kernels, in the whole process.
 
     The functions and classes of this package (:func:`any_nonfinite`,
-    :func:`grad_norm_and_check`, :func:`clip_grad_norm_`,
-    :class:`MixedPrecisionAdamW`) still use swamp's. For threads and
+    :func:`grad_norm_and_check`, :func:`clip_grad_norm_`, :class:`AdamW`,
+    :class:`Adam`, :class:`SGD`) still use swamp's. For threads and
     ``torch.compile`` see :func:`enable`.
     """
     _ops.set_half_precision(False)
     _ops.set_active(False)
+
+
+@contextlib.contextmanager
+def disabled() -> Iterator[None]:
+    """A context in which PyTorch's own kernels run, as after :func:`disable`, in
+    the whole process; at its end, also by an exception, they are as before::
+
+        with swamp_torch.disabled():
+            scaler.step(optimizer)
+    """
+    before = is_active(), is_active(half_precision=True)
+    disable()
+    try:
+        yield
+    finally:
+        _ops.set_half_precision(before[1])
+        _ops.set_active(before[0])
 
 
 def is_active(*, half_precision: bool = False) -> bool:

@@ -1,96 +1,50 @@
-"""MixedPrecisionAdamW: AdamW with float32 masters, in one pass over memory."""
+"""AdamW, Adam and SGD: torch.optim's, by swamp's kernels, in one pass over memory."""
 
+import inspect
 import warnings
-from typing import (Any, Callable, Dict, Iterable, List, Optional, Tuple,
+from typing import (Any, Callable, Dict, Iterable, Optional, Sequence, Tuple,
                     Union, overload)
 
 import torch
 from torch import Tensor
 
 from ._operators import number
-from ._optimizer_checks import check_numbers, check_once, check_param
-from ._optimizer_state import (MASTER, RULES, STEP, Bucket, Writes,
-                               collect, keep_as_it_is, restore, share_steps)
+from ._optimizer_checks import check_clipped, check_numbers, check_once
+from ._optimizer_state import (MASTER, STEP, Bucket, Collected, keep_as_it_is,
+                               restore, share_steps)
+
+Params = Union[Iterable[Tensor], Iterable[Dict[str, Any]],
+               Iterable[Tuple[str, Tensor]]]
 
 
-class MixedPrecisionAdamW(torch.optim.Optimizer):
-    """AdamW for parameters in float32, float16 and bfloat16 on the CPU.
-
-    A 16-bit parameter has a float32 copy, its master, in the optimizer's state:
-    the step is taken on the master and rounded to the parameter. A float32
-    parameter is its own master. Both moments are float32 always.
-
-    A step reads the gradients once: it widens them to float32, unscales and, if
-    ``max_norm`` is set, clips them, without rounding them to 16 bits again.
-    Gradients are not written. A float32 parameter gets the bits of
-    ``torch.optim.AdamW(fused=True)`` in the elements that PyTorch's kernel
-    computes with vectors (all but the last few of a tensor), without ``max_norm``
-    and if the scale is a power of two, as GradScaler's is.
-
-    It works with or without ``torch.amp.GradScaler``, as PyTorch's fused
-    optimizers do: ``scaler.step(optimizer)`` passes it scale and found_inf, and
-    if found_inf is not 0 the step does nothing. ``scaler.unscale_()`` refuses
-    float16 gradients; to clip, set ``max_norm`` instead. Without a scaler the
-    gradients are not checked for inf and nan, as in PyTorch.
-
-    Args:
-        params: parameters or dicts of groups, as for every optimizer; strided,
-            on the CPU. A group may have its own values of the other arguments.
-        lr: the learning rate, as a float or as a Tensor of one element on the
-            CPU, which is read at each step.
-        betas: decay rates of the two moments, each at least 0 and below 1.
-        eps: added to the square root.
-        weight_decay: decoupled weight decay.
-        max_norm: if above 0, the group's gradients are multiplied by
-            ``max_norm / (norm + 1e-6)`` if that is below 1; the norm is that of
-            the unscaled gradients of all groups. 0 or None: no clipping.
-
-    Attributes:
-        skipped: whether the last step was skipped for found_inf.
-        grad_norm: the norm before clipping, a float64 Tensor without dimensions,
-            of the last step that was not skipped and had a ``max_norm``; else
-            None.
-
-    The state of a parameter, from its first step with a gradient: ``step`` (a
-    float32 Tensor; parameters with the same history share it), ``exp_avg`` and
-    ``exp_avg_sq`` (float32, of its shape), and ``master_param`` of a 16-bit one.
-    State dicts of ``torch.optim.AdamW`` can be loaded, and AdamW loads those of
-    this class; if a state dict lacks masters, they are copied from the parameters.
-    Loaded tensors are copied.
-
-    If a 16-bit parameter was written by anything else since the last step
-    (``load_state_dict`` of the model, weights swapped for their average, a merged
-    adapter), the written values stay: they are copied to the master, with a
-    UserWarning the first time. The optimizer detects this by the parameter's
-    version and address. Writing in place through ``param.data`` changes neither;
-    call :meth:`reload_model_params` after it.
-
-    Raises:
-        ValueError: a number out of its range; a parameter of another dtype,
-            device or layout, or given twice; a group or a state dict with
-            ``amsgrad``, ``maximize`` or ``differentiable``.
-    """
+class _Optimizer(torch.optim.Optimizer):
+    """What the optimizers share. A class derives from this one and then from
+    torch.optim's, whose arguments, checks and groups it has."""
 
     # torch.amp.GradScaler reads this; a class attribute, so that copies have it.
     _step_supports_amp_scaling = True
+    _counts_steps = False  # whether the state of a parameter has a step count
 
     skipped: bool = False
     grad_norm: Optional[Tensor] = None
+    _collected: Optional[Collected] = None
+    _told = False  # of parameters that something else wrote
 
-    def __init__(self,
-                 params: Union[Iterable[Tensor], Iterable[Dict[str, Any]],
-                               Iterable[Tuple[str, Tensor]]],
-                 lr: Union[float, Tensor] = 1e-3,
-                 betas: Tuple[float, float] = (0.9, 0.999),
-                 eps: float = 1e-8,
-                 weight_decay: float = 1e-2,
-                 *,
-                 max_norm: Optional[float] = 0.0) -> None:
-        defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
-                        max_norm=max_norm, **RULES)
-        check_numbers(defaults)
-        self._writes = Writes()
-        super().__init__(params, defaults)
+    def _names_of(self, group: Dict[str, Any]) -> Sequence[str]:
+        """The names of the tensors that a parameter of the group has in its state,
+        in the order of the rule."""
+        raise NotImplementedError
+
+    def _take(self, lists: Any, index: int, bucket: Bucket, inv_scale: Tensor,
+              max_norm: float) -> None:
+        """Takes the step of one bucket."""
+        raise NotImplementedError
+
+    def _set_max_norm(self, max_norm: Optional[float]) -> None:
+        self.defaults["max_norm"] = max_norm
+        for group in self.param_groups:
+            group.setdefault("max_norm", max_norm)
+            check_numbers(group)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """Adds a group, as ``torch.optim.Optimizer.add_param_group``.
@@ -100,12 +54,9 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
         """
         super().add_param_group(param_group)
         try:
-            group = self.param_groups[-1]
-            check_numbers(group)
-            check_once(group["params"])
-            for index, param in enumerate(group["params"]):
-                check_param(param, index)
-        except ValueError:
+            check_numbers(self.param_groups[-1])
+            check_once(self.param_groups[-1]["params"])
+        except (ValueError, RuntimeError):
             self.param_groups.pop()
             raise
 
@@ -128,7 +79,7 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
             The closure's loss, or None.
 
         Raises:
-            RuntimeError: a gradient that is sparse or of a dtype that swamp does
+            RuntimeError: a gradient of a dtype or layout that the optimizer does
                 not take. The groups before its own may have been stepped.
         """
         loss = None
@@ -139,44 +90,62 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
         found_inf = getattr(self, "found_inf", None)
         self.skipped = found_inf is not None and float(found_inf) != 0.0
         if not self.skipped:
-            self._step(_inverse(getattr(self, "grad_scale", None)))
+            self._step(getattr(self, "grad_scale", None))
         return loss
 
-    def _step(self, inv_scale: Tensor) -> None:
-        buckets = collect(self.param_groups, self.state)
+    def _step(self, scale: Optional[Tensor]) -> None:
+        for group in self.param_groups:
+            _refuse_rules(self, group)
+        now = self._collected
+        if now is None or not now.is_current(self.param_groups, self.state,
+                                             self._names_of):
+            now = Collected(self.param_groups, self.state, self._names_of,
+                            self._counts_steps, now)
+            self._collected = now
         self.grad_norm = None
-        self._follow_others(buckets)
-        # The caller has decided to step: found_inf of the norm is ignored.
-        clean = number(0.0)
-        if any(bucket.group["max_norm"] for bucket in buckets):
-            grads = [g for bucket in buckets for g in bucket.grads]
-            self.grad_norm = torch.ops.swamp.grad_norm_and_check(
-                grads, number(0.0), inv_scale)
-        for bucket in buckets:
-            group = bucket.group
-            beta1, beta2 = map(float, group["betas"])
-            torch.ops.swamp.mixed_precision_adamw_(
-                bucket.masters, bucket.grads, bucket.exp_avgs,
-                bucket.exp_avg_sqs, bucket.model_params, bucket.step, clean,
-                inv_scale, self.grad_norm, lr=float(group["lr"]), beta1=beta1,
-                beta2=beta2, weight_decay=group["weight_decay"],
-                eps=group["eps"], max_norm=group["max_norm"] or 0.0)
+        clips = any(group["max_norm"] for group in self.param_groups)
+        if now.others:
+            self._step_others(now.others, clips, scale is not None)
+        self._follow_others(now)
+        inv_scale = _inverse(scale)
+        if clips and now.buckets:
+            self.grad_norm = now.lists.grad_norm(inv_scale)
+        for index, bucket in enumerate(now.buckets):
+            self._take(now.lists, index, bucket, inv_scale,
+                       bucket.group["max_norm"] or 0.0)
+            bucket.store_fresh()
         # After all steps, because views of one buffer share their version.
-        for bucket in buckets:
-            self._writes.note(bucket.model_params)
+        now.lists.mark()
 
-    def _follow_others(self, buckets: List[Bucket]) -> None:
-        written = self._writes.take(buckets)
-        if written is None:
+    def _step_others(self, groups: "list[Dict[str, Any]]", clips: bool,
+                     scaled: bool) -> None:
+        """Takes PyTorch's own step for the parameters that swamp does not take."""
+        for group in groups:
+            for param in group["params"] if clips else ():
+                check_clipped(param, self._place_of(param))
+            if scaled:
+                group["fused"] = True  # the others do not read the scale
+        own, self.param_groups = self.param_groups, groups
+        try:
+            inspect.unwrap(super().step)(self)
+        finally:
+            self.param_groups = own
+
+    def _place_of(self, wanted: Tensor) -> str:
+        return next(f"param_groups[{g}]['params'][{p}]"
+                    for g, group in enumerate(self.param_groups)
+                    for p, param in enumerate(group["params"])
+                    if param is wanted)
+
+    def _follow_others(self, now: Collected) -> None:
+        written = now.take_written()
+        if written is None or self._told:
             return
-        place = next(f"param_groups[{g}]['params'][{p}]"
-                     for g, group in enumerate(self.param_groups)
-                     for p, param in enumerate(group["params"])
-                     if param is written)
+        self._told = True
         warnings.warn(
-            f"{place}: was written since the last step, not by this "
-            "MixedPrecisionAdamW; its float32 master takes the new value (warned "
-            "once)", stacklevel=6)
+            f"{self._place_of(written)}: was written since the last step, not by "
+            f"this {type(self).__name__}; its float32 master takes the new value "
+            "(warned once)", stacklevel=6)
 
     @torch.no_grad()
     def reload_model_params(self) -> None:
@@ -192,23 +161,27 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
 
     def state_dict(self) -> Dict[str, Any]:
         """As ``torch.optim.Optimizer.state_dict``, but each parameter has its own
-        copy of its step count, because PyTorch's optimizers increase each.
+        copy of its step count, because PyTorch's optimizers increase each, and
+        groups are ``fused``, so that PyTorch's optimizers can read the scale of
+        GradScaler.
         """
         result = super().state_dict()
         result["state"] = {
             index: {**state, STEP: state[STEP].clone()} if STEP in state else state
             for index, state in result["state"].items()}
+        for own, group in zip(self.param_groups, result["param_groups"]):
+            group["fused"] = not any(p.is_complex() for p in own["params"])
         return result
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Loads a state dict of this class or of ``torch.optim.AdamW``, as
+        """Loads a state dict of this class or of torch.optim's, as
         ``torch.optim.Optimizer.load_state_dict``, but float32 stays float32, and
         tensors are copied.
 
         Raises:
             ValueError: other groups than this optimizer has, a group with
-                ``amsgrad``, ``maximize`` or ``differentiable``, or a step count
-                that is not a whole number below 2^53; nothing is changed then.
+                ``differentiable``, or a step count that is not a whole number
+                below 2^53; nothing is changed then.
         """
         hook = self.register_load_state_dict_pre_hook(keep_as_it_is)
         try:
@@ -217,13 +190,181 @@ class MixedPrecisionAdamW(torch.optim.Optimizer):
             hook.remove()
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
+        if "state" in state:
+            restore(state["state"])
         super().__setstate__(state)
         for group in self.param_groups:
             group.setdefault("max_norm", self.defaults["max_norm"])
-            group.update(RULES)
-        self._writes = Writes()
-        restore(self.state)
+        self._collected = None
+        self._told = False
         share_steps(self.param_groups, self.state)
+
+
+class _Adam(_Optimizer):
+    """The rule of Adam and AdamW."""
+
+    _counts_steps = True
+
+    def _names_of(self, group: Dict[str, Any]) -> Sequence[str]:
+        return (("exp_avg", "exp_avg_sq", "max_exp_avg_sq") if group["amsgrad"]
+                else ("exp_avg", "exp_avg_sq"))
+
+    def _take(self, lists: Any, index: int, bucket: Bucket, inv_scale: Tensor,
+              max_norm: float) -> None:
+        group = bucket.group
+        beta1, beta2 = map(float, group["betas"])
+        lists.adam(index, bucket.step, inv_scale, self.grad_norm, float(max_norm),
+                   float(group["lr"]), beta1, beta2, float(group["eps"]),
+                   float(group["weight_decay"]),
+                   bool(group["decoupled_weight_decay"]), bool(group["amsgrad"]),
+                   bool(group["maximize"]))
+
+
+class Adam(_Adam, torch.optim.Adam):
+    """``torch.optim.Adam`` by swamp's kernel: see :class:`AdamW`. ``weight_decay``
+    is an L2 penalty, unless ``decoupled_weight_decay``."""
+
+    def __init__(self, params: Params, lr: Union[float, Tensor] = 1e-3,
+                 betas: Tuple[Union[float, Tensor], Union[float, Tensor]] =
+                 (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0,
+                 amsgrad: bool = False, *, foreach: Optional[bool] = None,
+                 maximize: bool = False, capturable: bool = False,
+                 differentiable: bool = False, fused: Optional[bool] = None,
+                 decoupled_weight_decay: bool = False,
+                 max_norm: Optional[float] = 0.0) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad,
+                         foreach=foreach, maximize=maximize,
+                         capturable=capturable, differentiable=differentiable,
+                         fused=fused,
+                         decoupled_weight_decay=decoupled_weight_decay)
+        self._set_max_norm(max_norm)
+
+
+class AdamW(_Adam, torch.optim.AdamW):
+    """``torch.optim.AdamW`` by swamp's kernel, with float32 masters of 16-bit
+    parameters, in one pass over memory.
+
+    It takes the arguments of ``torch.optim.AdamW`` and is a subclass of it.
+    Float32, float16 and bfloat16 parameters on the CPU are stepped by swamp;
+    PyTorch steps others (float64, complex, other devices, DTensor, sparse
+    gradients).
+
+    A 16-bit parameter has a float32 copy, its master, in the optimizer's state:
+    the step is taken on the master and rounded to the parameter. A float32
+    parameter is its own master. The moments are float32 always.
+
+    A step reads the gradients once: it widens them to float32, unscales and, if
+    ``max_norm`` is set, clips them, without rounding them to 16 bits again.
+    Gradients are not written. A float32 parameter gets the bits of
+    ``torch.optim.AdamW(fused=True)`` in the elements that PyTorch's kernel
+    computes with vectors (all but the last few of a tensor), without ``max_norm``
+    and if the scale is a power of two, as GradScaler's is.
+
+    It works with or without ``torch.amp.GradScaler``, as PyTorch's fused
+    optimizers do: ``scaler.step(optimizer)`` passes it scale and found_inf, and
+    if found_inf is not 0 the step does nothing. ``scaler.unscale_()`` refuses
+    float16 gradients; to clip, set ``max_norm`` instead. Without a scaler the
+    gradients are not checked for inf and nan, as in PyTorch.
+
+    Args:
+        params: parameters or dicts of groups, as for every optimizer. A group may
+            have its own values of the other arguments.
+        lr: the learning rate, as a float or as a Tensor of one element on the
+            CPU, which is read at each step.
+        betas: decay rates of the two moments, each at least 0 and below 1.
+        eps: added to the square root.
+        weight_decay: decoupled weight decay.
+        amsgrad: divides by the largest second moments so far.
+        maximize: takes the step with the gradients' negative.
+        foreach: no effect on the parameters that swamp steps.
+        capturable: as in PyTorch, refused for the CPU unless ``fused``.
+        differentiable: refused.
+        fused: no effect on the parameters that swamp steps: they always are.
+        max_norm: if above 0, the group's gradients are multiplied by
+            ``max_norm / (norm + 1e-6)`` if that is below 1; the norm is that of
+            the unscaled gradients of all groups. 0 or None: no clipping.
+
+    Attributes:
+        skipped: whether the last step was skipped for found_inf.
+        grad_norm: the norm before clipping, a float64 Tensor without dimensions,
+            of the last step that was not skipped and had a ``max_norm``; else
+            None.
+
+    The state of a parameter, from its first step with a gradient, is that of
+    ``torch.optim.AdamW`` in float32, and ``master_param`` of a 16-bit one;
+    parameters with the same history share their ``step``. State dicts of
+    ``torch.optim.AdamW`` can be loaded, and AdamW loads those of this class; if a
+    state dict lacks masters, they are copied from the parameters. Loaded tensors
+    are copied.
+
+    If a 16-bit parameter was written by anything else since the last step
+    (``load_state_dict`` of the model, weights swapped for their average, a merged
+    adapter), the written values stay: they are copied to the master, with a
+    UserWarning the first time. The optimizer detects this by the parameter's
+    version and address. Writing in place through ``param.data`` changes neither;
+    call :meth:`reload_model_params` after it.
+
+    Raises:
+        ValueError: a number out of its range; a parameter given twice; in a step,
+            a parameter that swamp does not step, with ``max_norm``.
+        RuntimeError: ``differentiable``.
+    """
+
+    def __init__(self, params: Params, lr: Union[float, Tensor] = 1e-3,
+                 betas: Tuple[Union[float, Tensor], Union[float, Tensor]] =
+                 (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 1e-2,
+                 amsgrad: bool = False, *, maximize: bool = False,
+                 foreach: Optional[bool] = None, capturable: bool = False,
+                 differentiable: bool = False, fused: Optional[bool] = None,
+                 max_norm: Optional[float] = 0.0) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad,
+                         maximize=maximize, foreach=foreach,
+                         capturable=capturable, differentiable=differentiable,
+                         fused=fused)
+        self._set_max_norm(max_norm)
+
+
+MixedPrecisionAdamW = AdamW  # the former name
+
+
+class SGD(_Optimizer, torch.optim.SGD):
+    """``torch.optim.SGD`` by swamp's kernel, with the bits of both its forms: see
+    :class:`AdamW`. The state has ``momentum_buffer``, if there is a momentum."""
+
+    def __init__(self, params: Params, lr: Union[float, Tensor] = 1e-3,
+                 momentum: float = 0, dampening: float = 0,
+                 weight_decay: Union[float, Tensor] = 0, nesterov: bool = False,
+                 *, maximize: bool = False, foreach: Optional[bool] = None,
+                 differentiable: bool = False, fused: Optional[bool] = None,
+                 max_norm: Optional[float] = 0.0) -> None:
+        super().__init__(params, lr, momentum, dampening, weight_decay, nesterov,
+                         maximize=maximize, foreach=foreach,
+                         differentiable=differentiable, fused=fused)
+        self._set_max_norm(max_norm)
+
+    def _names_of(self, group: Dict[str, Any]) -> Sequence[str]:
+        return ("momentum_buffer",) if group["momentum"] != 0 else ()
+
+    def _take(self, lists: Any, index: int, bucket: Bucket, inv_scale: Tensor,
+              max_norm: float) -> None:
+        group = bucket.group
+        lists.sgd(index, bucket.fresh, inv_scale, self.grad_norm, float(max_norm),
+                  float(group["lr"]), float(group["momentum"]),
+                  float(group["dampening"]), float(group["weight_decay"]),
+                  bool(group["nesterov"]), bool(group["maximize"]))
+
+
+def _refuse_rules(optimizer: _Optimizer, group: Dict[str, Any]) -> None:
+    """Refuses, in PyTorch's words, what a group was changed to after it was made."""
+    if group["differentiable"]:
+        raise RuntimeError(f"{type(optimizer).__name__} with fused=True does not "
+                           "support differentiable=True")
+    if group.get("capturable") and not group["fused"]:
+        from torch.optim.optimizer import _get_capturable_supported_devices
+        devices = _get_capturable_supported_devices()
+        raise AssertionError(
+            "If capturable=True, params and state_steps must be on supported "
+            f"devices: {devices}.")
 
 
 def _inverse(scale: Optional[Tensor]) -> Tensor:

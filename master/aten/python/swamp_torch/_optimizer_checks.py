@@ -1,47 +1,49 @@
-"""The argument checks of MixedPrecisionAdamW."""
+"""The argument checks of swamp_torch's optimizers."""
 
 from typing import Any, Dict, List
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+_PLAIN = (torch.nn.Parameter, Tensor)
+# In PyTorch's words.
+_AT_LEAST_0 = dict(lr="learning rate", eps="epsilon value",
+                   momentum="momentum value", weight_decay="weight_decay value")
 
 
 def check_numbers(group: Dict[str, Any]) -> None:
     """Raises ValueError for a number out of its range; in PyTorch's words, if
-    torch.optim.AdamW has the option."""
+    torch.optim has the option."""
     lr = group["lr"]
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError("Tensor lr must be 1-element")
-    if not 0.0 <= float(lr):
-        raise ValueError(f"Invalid learning rate: {lr}")
-    if not 0.0 <= group["eps"]:
-        raise ValueError(f"Invalid epsilon value: {group['eps']}")
-    for index, beta in enumerate(group["betas"]):
+    for name, words in _AT_LEAST_0.items():
+        if name in group and not 0.0 <= float(group[name]):
+            raise ValueError(f"Invalid {words}: {group[name]}")
+    for index, beta in enumerate(group.get("betas", ())):
         if not 0.0 <= beta < 1.0:
             raise ValueError(f"Invalid beta parameter at index {index}: {beta}")
-    if not 0.0 <= group["weight_decay"]:
-        raise ValueError(f"Invalid weight_decay value: {group['weight_decay']}")
-    max_norm = group["max_norm"]
+    if group.get("nesterov") and (group["momentum"] <= 0
+                                  or group["dampening"] != 0):
+        raise ValueError(
+            "Nesterov momentum requires a momentum and zero dampening")
+    max_norm = group.get("max_norm")
     if max_norm is not None and not 0.0 <= max_norm:
         raise ValueError(f"max_norm: got {max_norm}, expected a number, at least "
                          "0 (0 or None: no clipping)")
-    check_rules(group, "")
+    if group.get("differentiable"):
+        raise RuntimeError("`fused` does not support `differentiable`")
 
 
 def check_rules(group: Dict[str, Any], place: str) -> None:
-    """Raises ValueError for an option of torch.optim.AdamW that swamp lacks.
-
-    Args:
-        group: a group of this class or of torch.optim.AdamW.
-        place: where the group is, for the text.
-    """
-    for name in ("amsgrad", "maximize", "differentiable"):
-        if group.get(name):
-            where = f"{place}['{name}']" if place else name
-            raise ValueError(f"{where}: got {group[name]}, expected False: "
-                             "MixedPrecisionAdamW has no such option")
+    """Raises ValueError for a group of a state dict with an option that swamp
+    lacks. `place` is where the group is, for the text."""
+    if group.get("differentiable"):
+        raise ValueError(f"{place}['differentiable']: got "
+                         f"{group['differentiable']}, expected False: "
+                         "swamp_torch's optimizers have no such option")
 
 
 def check_step(step: Any, place: str) -> None:
@@ -66,12 +68,18 @@ def check_once(params: List[Tensor]) -> None:
                              "expected every parameter once")
 
 
-def check_param(param: Tensor, index: int) -> None:
-    """Raises ValueError for a parameter that swamp cannot step."""
-    if (param.dtype in _DTYPES and param.device.type == "cpu"
-            and param.layout is torch.strided):
-        return
-    raise ValueError(
-        f"params[{index}]: got {param.dtype}, {param.layout}, on {param.device}, "
-        "expected torch.float32, torch.float16 or torch.bfloat16, "
-        "torch.strided, on cpu")
+def is_ours(param: Tensor) -> bool:
+    """Whether swamp steps the parameter; if not, PyTorch does."""
+    return (param.dtype in _DTYPES and param.is_cpu
+            and param.layout is torch.strided
+            and (type(param) in _PLAIN
+                 or not is_traceable_wrapper_subclass(param)))
+
+
+def check_clipped(param: Tensor, place: str) -> None:
+    """Raises ValueError for a parameter that is not swamp's."""
+    if not is_ours(param):
+        raise ValueError(
+            f"{place}: got {param.dtype}, {param.layout}, on {param.device}, "
+            "expected with max_norm torch.float32, torch.float16 or "
+            "torch.bfloat16, torch.strided, on cpu")

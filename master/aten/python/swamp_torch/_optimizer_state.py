@@ -1,164 +1,247 @@
-"""The state of MixedPrecisionAdamW: which parameters are stepped together, and
-how state is loaded."""
+"""The state of swamp_torch's optimizers: what a step reads and writes, collected once,
+and how state is loaded."""
 
-from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
+from itertools import chain
+from operator import is_, itemgetter
+from typing import (Any, Callable, Dict, Iterable, List, Optional, Sequence,
+                    Set, Tuple)
 
 import torch
 from torch import Tensor
 
 from ._operators import number
-from ._optimizer_checks import check_rules, check_step
+from ._optimizer_checks import check_rules, check_step, is_ours
 
-STEP, EXP_AVG, EXP_AVG_SQ = "step", "exp_avg", "exp_avg_sq"
-MASTER = "master_param"
+STEP, MASTER = "step", "master_param"
 
 State = Dict[Tensor, Dict[str, Any]]
+Group = Dict[str, Any]
 
-# The options of a group that are not numbers: torch.optim.AdamW and GradScaler
-# expect them in a state dict.
-RULES: Dict[str, Any] = dict(
-    amsgrad=False, maximize=False, foreach=None, capturable=False,
-    differentiable=False, fused=True, decoupled_weight_decay=True)
+
+def zeros(param: Tensor) -> Tensor:
+    """A moment of a parameter."""
+    return torch.zeros_like(param, dtype=torch.float32,
+                            memory_format=torch.preserve_format)
+
+
+def master_of(param: Tensor, state: Dict[str, Any]) -> Tensor:
+    """The float32 master of a 16-bit parameter, which is made if it is missing."""
+    master: Optional[Tensor] = state.get(MASTER)
+    if master is None:
+        master = state[MASTER] = param.detach().to(torch.float32)
+    return master
 
 
 class Bucket:
-    """Parameters of one group that share a step count: one call of the operator."""
+    """Parameters of one group that are stepped by one call.
 
-    __slots__ = ("group", "step", "states", "masters", "grads", "exp_avgs",
-                 "exp_avg_sqs", "model_params")
+    Attributes:
+        step: the step count that they share; None for SGD.
+        fresh: whether the tensors of the rule are new; store_fresh() puts them
+            into the states.
+        fields: what was taken from the states, by name.
+    """
 
-    def __init__(self, group: Dict[str, Any], step: Tensor) -> None:
+    __slots__ = ("group", "step", "names", "fresh", "params", "states", "fields",
+                 "_new", "_get", "_flat")
+
+    def __init__(self, group: Group, step: Optional[Tensor],
+                 names: Sequence[str], fresh: bool = False) -> None:
         self.group = group
         self.step = step
+        self.names = names
+        self.fresh = fresh
+        self.params: List[Tensor] = []
         self.states: List[Dict[str, Any]] = []
-        self.masters: List[Tensor] = []
-        self.grads: List[Tensor] = []
-        self.exp_avgs: List[Tensor] = []
-        self.exp_avg_sqs: List[Tensor] = []
-        self.model_params: List[Tensor] = []  # empty, or 16-bit
+        self.fields: Dict[str, List[Tensor]] = {}
+        self._new: List[List[Tensor]] = []
+        self._get: Optional[Callable[[Any], Any]] = None
+        self._flat: List[Tensor] = []  # the fields, state by state
 
-    def own_step(self) -> None:
-        """Gives the bucket a step count that no other parameter shares."""
-        self.step = self.step.clone()
-        for state in self.states:
-            state[STEP] = self.step
+    def finish(self, single: bool) -> List[List[Tensor]]:
+        """Collects the tensors of the states: masters, then what the rule needs."""
+        masters = [] if single else [master_of(p, s) for p, s
+                                     in zip(self.params, self.states)]
+        if self.fresh:
+            tensors = self._new = [[zeros(p) for p in self.params]
+                                   for _ in self.names]
+        else:
+            tensors = [[s[name] for s in self.states] for name in self.names]
+            self.fields.update(zip(self.names, tensors))
+        if masters:
+            self.fields[MASTER] = masters
+        if self.step is not None:
+            self.fields[STEP] = [self.step] * len(self.states)
+        if self.fields:
+            self._get = itemgetter(*self.fields)
+            self._flat = list(chain.from_iterable(zip(*self.fields.values())))
+        return [masters, *tensors]
+
+    def store_fresh(self) -> None:
+        """Stores new tensors after their first step."""
+        for name, tensors in zip(self.names, self._new):
+            for state, tensor in zip(self.states, tensors):
+                state[name] = tensor
+
+    def is_current(self) -> bool:
+        """Whether the states hold the tensors that were collected."""
+        if self._get is None:
+            return True
+        try:
+            now: Iterable[Any] = map(self._get, self.states)
+            if len(self.fields) > 1:
+                now = chain.from_iterable(now)
+            return all(map(is_, now, self._flat))
+        except KeyError:
+            return False
 
 
-def _begin(param: Tensor, step: Tensor) -> Dict[str, Any]:
-    def zeros() -> Tensor:
-        return torch.zeros_like(param, dtype=torch.float32,
-                                memory_format=torch.preserve_format)
-
-    return {STEP: step, EXP_AVG: zeros(), EXP_AVG_SQ: zeros()}
+def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    return len(some) == len(others) and all(map(is_, some, others))
 
 
-def collect(groups: Iterable[Dict[str, Any]], all_states: State) -> List[Bucket]:
-    """The buckets of a step. Parameters get their state with their first gradient.
-    If some parameters that share a step count have no gradient, the others get a
-    count of their own."""
-    buckets: List[Bucket] = []
-    absent: Set[int] = set()  # steps of parameters without a gradient
-    for group in groups:
+class Collected:
+    """The parameters with gradients and their state, in the form that the kernels
+    take. It is used as long as is_current()."""
+
+    def __init__(self, groups: List[Group], all_states: State,
+                 names_of: Callable[[Group], Sequence[str]], counts: bool,
+                 before: "Optional[Collected]") -> None:
+        """Parameters get their state with their first gradient.
+
+        Args:
+            names_of: the names of the tensors in the state of a group.
+            counts: whether a state has a step count.
+            before: the object that this one replaces.
+        """
+        self.lists = torch.classes.swamp.StepLists()
+        self.buckets: List[Bucket] = []
+        self.others: List[Group] = []  # with what PyTorch steps
+        absent: List[Tensor] = []
+        taken: Set[int] = set()  # steps of parameters without a gradient
+        for group in groups:
+            others: List[Tensor] = []
+            present: List[Tensor] = []
+            for param in group["params"]:
+                grad = param.grad
+                if grad is None:
+                    absent.append(param)
+                    state = all_states.get(param)
+                    if counts and state and STEP in state:
+                        taken.add(id(state[STEP]))
+                elif is_ours(param) and grad.layout is torch.strided:
+                    present.append(param)
+                else:
+                    others.append(param)
+            if others:
+                self.others.append({**group, "params": others})
+            self._collect(group, present, all_states, names_of(group), counts)
+        for bucket in self.buckets:
+            # Some parameters that share the count have no gradient.
+            if bucket.step is not None and id(bucket.step) in taken:
+                bucket.step = bucket.step.clone()
+                for state in bucket.states:
+                    state[STEP] = bucket.step
+            taken.add(id(bucket.step))
+            single = bucket.params[0].dtype is torch.float32
+            masters, *tensors = bucket.finish(single)
+            self.lists.add(bucket.params, masters, tensors)
+        self.lists.set_absent(absent)
+        self._groups = [(group, list(group["params"])) for group in groups]
+        self._states = list(all_states.values())
+        marks = before.marks() if before is not None else {}
+        for index, bucket in enumerate(self.buckets):
+            if MASTER in bucket.fields:
+                self.lists.set_marks(index, [
+                    m for p in bucket.params for m in marks.get(id(p), (-1, 0))])
+
+    def _collect(self, group: Group, params: List[Tensor], all_states: State,
+                 names: Sequence[str], counts: bool) -> None:
         first: Dict[bool, Tensor] = {}  # the step of new parameters
-        by_step: Dict[Tuple[int, bool], Bucket] = {}
-        last_step, last_single, bucket = None, None, None
-        for param in group["params"]:
-            grad = param.grad
-            if grad is None:
-                state = all_states.get(param)
-                if state:
-                    absent.add(id(state[STEP]))
-                continue
-            if grad.layout is not torch.strided:
-                raise RuntimeError(
-                    "MixedPrecisionAdamW does not support sparse gradients")
-            single = param.dtype is torch.float32
-            state = all_states[param]
-            if not state:
-                if single not in first:
-                    first[single] = number(0.0)
-                state.update(_begin(param, first[single]))
-            step = state[STEP]
-            if (bucket is None or step is not last_step
-                    or single is not last_single):
-                last_step, last_single = step, single
-                bucket = by_step.get((id(step), single))
-                if bucket is None:
-                    bucket = Bucket(group, step)
-                    by_step[id(step), single] = bucket
-                    buckets.append(bucket)
-            bucket.states.append(state)
-            bucket.grads.append(grad)
-            bucket.exp_avgs.append(state[EXP_AVG])
-            bucket.exp_avg_sqs.append(state[EXP_AVG_SQ])
-            if single:
-                bucket.masters.append(param)
-            else:
-                master = state.get(MASTER)
-                if master is None:
-                    master = param.detach().to(torch.float32)
-                    state[MASTER] = master
-                bucket.masters.append(master)
-                bucket.model_params.append(param)
-    taken = absent
-    for bucket in buckets:
-        if id(bucket.step) in taken:
-            bucket.own_step()
-        taken.add(id(bucket.step))
-    return buckets
-
-
-class Writes:
-    """Finds 16-bit parameters that were written by anything but the optimizer."""
-
-    def __init__(self) -> None:
-        self._marks: Dict[int, Tuple[int, int]] = {}  # by id(parameter)
-        self._told = False
-
-    @staticmethod
-    def _mark(param: Tensor) -> Tuple[int, int]:
-        # Tensors of torch.inference_mode() have no version.
-        version = 0 if param.is_inference() else param._version
-        return version, param.data_ptr()
-
-    def note(self, params: Iterable[Tensor]) -> None:
-        """Records that the optimizer itself wrote the parameters."""
+        buckets: Dict[Tuple[int, bool], Bucket] = {}
+        needed = {STEP, *names}
         for param in params:
-            self._marks[id(param)] = self._mark(param)
+            single = param.dtype is torch.float32
+            step: Optional[Tensor] = None
+            fresh = False
+            if counts:
+                state = all_states[param]
+                if not needed <= state.keys():
+                    if STEP not in state:
+                        if single not in first:
+                            first[single] = number(0.0)
+                        state[STEP] = first[single]
+                    for name in names:
+                        if name not in state:
+                            state[name] = zeros(param)
+                step = state[STEP]
+                if not isinstance(step, Tensor):
+                    step = state[STEP] = number(step)
+            else:
+                state = all_states[param] if names or not single else {}
+                for name in names:
+                    fresh = fresh or state.get(name) is None
+            key = (id(step) if counts else int(fresh)), single
+            bucket = buckets.get(key)
+            if bucket is None:
+                bucket = buckets[key] = Bucket(group, step, names, fresh)
+                self.buckets.append(bucket)
+            bucket.params.append(param)
+            bucket.states.append(state)
 
-    def take(self, buckets: Iterable[Bucket]) -> Optional[Tensor]:
-        """Copies the elements of parameters that were written since the last step
-        to their masters: those which differ from the rounded master.
+    def is_current(self, groups: List[Group], all_states: State,
+                   names_of: Callable[[Group], Sequence[str]]) -> bool:
+        """Whether a step would collect the same again."""
+        return (_same(groups, [group for group, _ in self._groups])
+                and all(_same(group["params"], params)
+                        for group, params in self._groups)
+                and _same(list(all_states.values()), self._states)
+                and not self.others
+                and all(not bucket.fresh
+                        and names_of(bucket.group) == bucket.names
+                        and bucket.is_current() for bucket in self.buckets)
+                and self.lists.same_grads())
+
+    def marks(self) -> Dict[int, Tuple[int, int]]:
+        """The marks of 16-bit parameters, by id."""
+        result: Dict[int, Tuple[int, int]] = {}
+        for index, bucket in enumerate(self.buckets):
+            if MASTER in bucket.fields:
+                flat = self.lists.marks(index)
+                result.update(zip(map(id, bucket.params),
+                                  zip(flat[::2], flat[1::2])))
+        return result
+
+    def take_written(self) -> Optional[Tensor]:
+        """Copies the elements of 16-bit parameters that something else wrote since
+        the last step to their masters: those which differ from the rounded master.
 
         Returns:
-            The first such parameter, the first time; else None.
+            The first such parameter, if there is one.
         """
-        told = None
-        for bucket in buckets:
-            for param, master in zip(bucket.model_params, bucket.masters):
-                if self._marks.get(id(param)) == self._mark(param):
-                    continue
+        told: Optional[Tensor] = None
+        for index, bucket in enumerate(self.buckets):
+            if MASTER not in bucket.fields:
+                continue
+            for i in self.lists.written(index):
+                param, master = bucket.params[i], bucket.fields[MASTER][i]
                 changed = (master.to(param.dtype) != param) & ~(
                     master.isnan() & param.isnan())
                 if bool(changed.any()):
                     master.copy_(torch.where(changed, param.float(), master))
                     told = param if told is None else told
-        if self._told:
-            return None
-        self._told = told is not None
         return told
 
 
-def share_steps(groups: Iterable[Dict[str, Any]], all_states: State) -> None:
+def share_steps(groups: Iterable[Group], all_states: State) -> None:
     """Makes the parameters of a group with equal step counts share one Tensor for
     it, and so one bucket."""
     for group in groups:
         shared: Dict[Tuple[float, bool], Tensor] = {}
         for param in group["params"]:
             state = all_states.get(param)
-            if state:
-                step = state[STEP]
-                key = float(step), param.dtype is torch.float32
+            if state and STEP in state and is_ours(param):
+                key = float(state[STEP]), param.dtype is torch.float32
                 if key not in shared:
                     shared[key] = number(key[0])
                 state[STEP] = shared[key]
@@ -190,9 +273,17 @@ def keep_as_it_is(_: torch.optim.Optimizer,
 
 
 def restore(all_states: State) -> None:
-    """Unpacks the tensors that keep_as_it_is() has hidden, as float32 copies."""
-    for state in all_states.values():
+    """Unpacks the tensors that keep_as_it_is() has hidden, as copies: float32, or,
+    for parameters that PyTorch steps, as PyTorch loads them."""
+    for param, state in all_states.items():
+        ours = not isinstance(param, Tensor) or is_ours(param)
         for name, value in list(state.items()):
-            if isinstance(value, _Kept):
-                state[name] = value.value.detach().to(
-                    device="cpu", dtype=torch.float32, copy=True)
+            if not isinstance(value, _Kept):
+                continue
+            device, dtype = torch.device("cpu"), torch.float32
+            if not ours and name != STEP:
+                device, dtype = param.device, value.value.dtype
+                if param.is_floating_point():
+                    dtype = param.dtype
+            state[name] = value.value.detach().to(device=device, dtype=dtype,
+                                                  copy=True)

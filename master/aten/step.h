@@ -1,0 +1,62 @@
+// A step of an optimizer on lists of at::Tensors.
+#ifndef SWAMP_MASTER_ATEN_STEP_H_
+#define SWAMP_MASTER_ATEN_STEP_H_
+
+#include <ATen/core/Tensor.h>
+#include <torch/library.h>
+
+#include <array>
+#include <cstddef>
+#include <variant>
+
+#include "swamp/foreach.h"
+
+namespace swamp::aten {
+
+// StepLists is what a step reads and writes, in the order of kStepNames.
+inline constexpr std::size_t kStepListCount = 6;
+inline constexpr std::size_t kStepGrads = 1;   // the only list not written
+inline constexpr std::size_t kStepStates = 2;  // up to three
+inline constexpr std::size_t kStepModel = 5;
+struct StepLists {
+  std::array<at::TensorList, kStepListCount> all;
+  std::array<const char*, kStepListCount> names;
+  std::size_t state_count;
+
+  at::TensorList params() const noexcept { return all[0]; }
+  at::TensorList grads() const noexcept { return all[kStepGrads]; }
+
+  // only() returns the tensors of one parameter.
+  StepLists only(std::size_t index) const;
+};
+
+// adam_lists() and sgd_lists() name the lists; the caller sets them.
+StepLists adam_lists(bool amsgrad);
+StepLists sgd_lists(bool momentum);
+
+// StepRule is the rule and its numbers. take_step() sets max_exp_avg_sqs.
+using StepRule = std::variant<AdamStep, SgdStep>;
+
+// require_step_lists() throws c10::Error for lists that a step cannot take.
+void require_step_lists(const StepLists& lists);
+
+// read_step() returns the number of the next step, from a tensor that counts
+// those taken. Throws c10::Error if it is not a whole number below 2^53 - 1.
+std::int64_t next_step(const at::Tensor& taken);
+
+// take_step() validates the lists and takes a step. The norm is that of the
+// unscaled gradients; if it is undefined and max_norm is above 0, it is
+// computed. Throws c10::Error before anything is written.
+void take_step(const StepLists& lists, StepRule rule, float inv_scale,
+               const at::Tensor& grad_norm, double max_norm);
+
+// mark_written() increases the versions of the weights, as PyTorch's own
+// operators do. The states are the optimizer's own: no backward pass needs them.
+void mark_written(const StepLists& lists);
+
+// register_step_lists() defines the class torch.classes.swamp.StepLists.
+void register_step_lists(torch::Library& library);
+
+}  // namespace swamp::aten
+
+#endif  // SWAMP_MASTER_ATEN_STEP_H_

@@ -1,0 +1,247 @@
+// torch.classes.swamp.StepLists: the parameters and the state of an optimizer,
+// collected once, for the steps of swamp_torch's optimizers.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
+#include <torch/custom_class.h>
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "master/aten/checks.h"
+#include "master/aten/step.h"
+#include "master/aten/tensor.h"
+#include "swamp/aten.h"
+
+namespace swamp::aten {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+// Mark is what shows that something else wrote a tensor.
+struct Mark {
+  std::int64_t version;
+  std::int64_t address;
+};
+
+Mark mark_of(const at::Tensor& tensor) {
+  // Tensors of torch.inference_mode() have no version.
+  const std::int64_t version =
+      tensor.is_inference() ? 0 : static_cast<std::int64_t>(tensor._version());
+  return {version, static_cast<std::int64_t>(
+                       reinterpret_cast<std::uintptr_t>(const_data(tensor)))};
+}
+
+// Bucket is the parameters that are stepped by one call.
+struct Bucket {
+  Tensors params;   // the model's, whose gradients are used
+  Tensors masters;  // of 16-bit parameters; otherwise empty
+  std::vector<Tensors> states;
+  std::vector<Mark> marks;  // of 16-bit parameters, after the last step
+  Tensors grads;            // only during a step
+};
+
+class StepListsObject final : public torch::CustomClassHolder {
+ public:
+  // add() adds a bucket; masters is empty if the parameters are float32.
+  void add(Tensors params, Tensors masters, std::vector<Tensors> states) {
+    Bucket bucket;
+    bucket.params = std::move(params);
+    bucket.masters = std::move(masters);
+    bucket.states = std::move(states);
+    bucket.marks.resize(bucket.masters.size(), Mark{-1, 0});
+    buckets_.push_back(std::move(bucket));
+  }
+
+  // set_absent() sets the parameters that had no gradient.
+  void set_absent(Tensors params) { absent_ = std::move(params); }
+
+  // same_grads() returns whether exactly the buckets' parameters have
+  // gradients, all of them strided.
+  bool same_grads() const {
+    for (const at::Tensor& param : absent_) {
+      if (param.grad().defined()) return false;
+    }
+    for (const Bucket& bucket : buckets_) {
+      for (const at::Tensor& param : bucket.params) {
+        const at::Tensor& grad = param.grad();
+        if (!grad.defined() || grad.layout() != at::kStrided) return false;
+      }
+    }
+    return true;
+  }
+
+  // grad_norm() returns the norm of all gradients.
+  at::Tensor grad_norm(const at::Tensor& inv_scale) {
+    Tensors grads;
+    for (const Bucket& bucket : buckets_) {
+      for (const at::Tensor& param : bucket.params) {
+        grads.push_back(param.grad());
+      }
+    }
+    return grad_norm_and_check(
+        grads, at::zeros({}, at::TensorOptions(at::kFloat).device(at::kCPU)),
+        inv_scale);
+  }
+
+  // adam() takes a step with bucket `index`, and counts it in `step`.
+  void adam(std::int64_t index, const at::Tensor& step,
+            const at::Tensor& inv_scale,
+            const std::optional<at::Tensor>& grad_norm, double max_norm,
+            double lr, double beta1, double beta2, double eps,
+            double weight_decay, bool decoupled, bool amsgrad, bool maximize) {
+    require_scalars({{step, "step"}});
+    AdamStep numbers;
+    numbers.lr = lr;
+    numbers.beta1 = beta1;
+    numbers.beta2 = beta2;
+    numbers.eps = eps;
+    numbers.weight_decay = weight_decay;
+    numbers.decoupled = decoupled;
+    numbers.amsgrad = amsgrad;
+    numbers.maximize = maximize;
+    numbers.step = next_step(step);
+    take(index, adam_lists(amsgrad), numbers, inv_scale, grad_norm, max_norm);
+    store<float>(mutable_data(step), static_cast<float>(numbers.step));
+    if (!step.is_inference()) step.unsafeGetTensorImpl()->bump_version();
+  }
+
+  // sgd() is adam() for SGD.
+  void sgd(std::int64_t index, bool first, const at::Tensor& inv_scale,
+           const std::optional<at::Tensor>& grad_norm, double max_norm,
+           double lr, double momentum, double dampening, double weight_decay,
+           bool nesterov, bool maximize) {
+    SgdStep numbers;
+    numbers.lr = lr;
+    numbers.momentum = momentum;
+    numbers.dampening = dampening;
+    numbers.weight_decay = weight_decay;
+    numbers.nesterov = nesterov;
+    numbers.maximize = maximize;
+    numbers.first = first;
+    take(index, sgd_lists(momentum != 0), numbers, inv_scale, grad_norm,
+         max_norm);
+  }
+
+  // written() returns the indices of the 16-bit parameters of a bucket that
+  // were written since their mark.
+  std::vector<std::int64_t> written(std::int64_t index) const {
+    const Bucket& bucket = at(index);
+    std::vector<std::int64_t> result;
+    for (std::size_t i = 0; i < bucket.marks.size(); ++i) {
+      const Mark now = mark_of(bucket.params[i]);
+      const Mark& before = bucket.marks[i];
+      if (now.version == before.version && now.address == before.address) {
+        continue;
+      }
+      result.push_back(static_cast<std::int64_t>(i));
+    }
+    return result;
+  }
+
+  // mark() marks the 16-bit parameters of all buckets.
+  void mark() {
+    for (Bucket& bucket : buckets_) {
+      for (std::size_t i = 0; i < bucket.marks.size(); ++i) {
+        bucket.marks[i] = mark_of(bucket.params[i]);
+      }
+    }
+  }
+
+  // marks() returns version and address for each 16-bit parameter of a bucket.
+  std::vector<std::int64_t> marks(std::int64_t index) const {
+    std::vector<std::int64_t> result;
+    for (const Mark& one : at(index).marks) {
+      result.push_back(one.version);
+      result.push_back(one.address);
+    }
+    return result;
+  }
+
+  // set_marks() takes a result of marks().
+  void set_marks(std::int64_t index, const std::vector<std::int64_t>& marks) {
+    std::vector<Mark>& own = at(index).marks;
+    TORCH_CHECK(marks.size() == 2 * own.size(), "marks: got ", marks.size(),
+                " numbers, expected ", 2 * own.size());
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      own[i] = {marks[2 * i], marks[2 * i + 1]};
+    }
+  }
+
+ private:
+  const Bucket& at(std::int64_t index) const {
+    TORCH_CHECK(index >= 0 && static_cast<std::size_t>(index) < buckets_.size(),
+                "index: got ", index, ", expected one of ", buckets_.size(),
+                " buckets");
+    return buckets_[static_cast<std::size_t>(index)];
+  }
+  Bucket& at(std::int64_t index) {
+    return const_cast<Bucket&>(std::as_const(*this).at(index));
+  }
+
+  void take(std::int64_t index, StepLists lists, const StepRule& rule,
+            const at::Tensor& inv_scale,
+            const std::optional<at::Tensor>& grad_norm, double max_norm) {
+    Bucket& bucket = at(index);
+    require_scalars({{inv_scale, "inv_scale"}});
+    const at::Tensor norm = grad_norm.value_or(at::Tensor());
+    if (norm.defined()) {
+      require_scalars({{norm, "grad_norm", kFloatOrDouble}});
+    }
+    TORCH_CHECK(bucket.states.size() == lists.state_count, "states: got ",
+                bucket.states.size(), " lists, expected ", lists.state_count);
+    const GradsOfStep grads(bucket);
+    const bool is_16_bit = !bucket.masters.empty();
+    lists.all[0] = is_16_bit ? bucket.masters : bucket.params;
+    lists.all[kStepGrads] = bucket.grads;
+    for (std::size_t s = 0; s < lists.state_count; ++s) {
+      lists.all[kStepStates + s] = bucket.states[s];
+    }
+    if (is_16_bit) lists.all[kStepModel] = bucket.params;
+    take_step(lists, rule, load<float>(const_data(inv_scale)), norm, max_norm);
+    mark_written(lists);
+  }
+
+  // GradsOfStep holds the gradients for as long as it lives.
+  class GradsOfStep {
+   public:
+    explicit GradsOfStep(Bucket& bucket) : grads_(bucket.grads) {
+      grads_.reserve(bucket.params.size());
+      for (const at::Tensor& param : bucket.params) {
+        const at::Tensor& grad = param.grad();
+        TORCH_CHECK(grad.defined(), "grads[", grads_.size(),
+                    "]: got None, expected a Tensor");
+        grads_.push_back(grad);
+      }
+    }
+    ~GradsOfStep() { grads_.clear(); }
+    GradsOfStep(const GradsOfStep&) = delete;
+    GradsOfStep& operator=(const GradsOfStep&) = delete;
+
+   private:
+    Tensors& grads_;
+  };
+
+  std::vector<Bucket> buckets_;
+  Tensors absent_;
+};
+
+}  // namespace
+
+void register_step_lists(torch::Library& library) {
+  library.class_<StepListsObject>("StepLists")
+      .def(torch::init<>())
+      .def("add", &StepListsObject::add)
+      .def("set_absent", &StepListsObject::set_absent)
+      .def("same_grads", &StepListsObject::same_grads)
+      .def("grad_norm", &StepListsObject::grad_norm)
+      .def("adam", &StepListsObject::adam)
+      .def("sgd", &StepListsObject::sgd)
+      .def("written", &StepListsObject::written)
+      .def("mark", &StepListsObject::mark)
+      .def("marks", &StepListsObject::marks)
+      .def("set_marks", &StepListsObject::set_marks);
+}
+
+}  // namespace swamp::aten

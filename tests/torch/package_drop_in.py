@@ -1,0 +1,447 @@
+"""swamp_torch.AdamW, Adam and SGD in the place of torch.optim's fused classes: the same
+bits, and state that goes both ways."""
+
+import copy
+import inspect
+import io
+import os
+import pickle
+import tempfile
+import warnings
+
+from support import TestCase, main
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import (get_optimizer_state_dict,
+                                                     set_optimizer_state_dict)
+
+import swamp_torch
+
+# Each class with every option of its rule.
+CASES = [
+    ("AdamW", {}),
+    ("AdamW", dict(amsgrad=True)),
+    ("AdamW", dict(maximize=True, betas=(0.4, 0.9))),
+    ("AdamW", dict(amsgrad=True, maximize=True, weight_decay=0.3)),
+    ("Adam", {}),
+    ("Adam", dict(weight_decay=0.1, amsgrad=True)),
+    ("Adam", dict(weight_decay=0.1, maximize=True)),
+    ("Adam", dict(weight_decay=0.1, decoupled_weight_decay=True)),
+    ("SGD", {}),
+    ("SGD", dict(weight_decay=0.1, maximize=True)),
+    ("SGD", dict(momentum=0.9)),
+    ("SGD", dict(momentum=0.9, dampening=0.3, weight_decay=0.1)),
+    ("SGD", dict(momentum=0.9, nesterov=True, maximize=True)),
+]
+LR = 0.01
+# Multiples of 64: PyTorch's vector body, whose bits are promised.
+SHAPES = [(64,), (128, 96), (0,), (3, 64)]
+
+
+def params(shapes=SHAPES, dtype=torch.float32):
+    torch.manual_seed(1)
+    return [torch.nn.Parameter(torch.randn(s).to(dtype)) for s in shapes]
+
+
+def all_params(optimizer):
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def give_grads(optimizer, seed, factor=1.0):
+    torch.manual_seed(seed)
+    for p in all_params(optimizer):
+        p.grad = torch.randn(p.shape, dtype=torch.float32).to(p.dtype) * factor
+
+
+def run(optimizer, first, count=3):
+    for step in range(first, first + count):
+        give_grads(optimizer, step)
+        optimizer.step()
+    return optimizer
+
+
+def scaled(optimizer, first, count=4):
+    """Steps under GradScaler; the second has an inf."""
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    scaler.scale(torch.ones(()))
+    for step in range(first, first + count):
+        give_grads(optimizer, step, scaler.get_scale())
+        if step == first + 1:
+            all_params(optimizer)[0].grad[5] = float("inf")
+        scaler.step(optimizer)
+        scaler.update()
+    return optimizer
+
+
+def stock(name, some, options, **how):
+    return getattr(torch.optim, name)(some, lr=LR, **options, **how)
+
+
+def ours(name, some, options, **how):
+    return getattr(swamp_torch, name)(some, lr=LR, **options, **how)
+
+
+def tensors(optimizer):
+    result = []
+    for p in all_params(optimizer):
+        state = optimizer.state.get(p, {})
+        result += [p.detach()] + [state[key] for key in sorted(state)]
+    return result
+
+
+def moved(optimizer, result):
+    """Weights and state dict of an optimizer in another."""
+    result.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    with torch.no_grad():
+        for p, q in zip(all_params(optimizer), all_params(result)):
+            q.copy_(p)
+    return result
+
+
+class Cases(TestCase):
+    """Each test runs all cases."""
+
+    def for_all(self, check):
+        for name, options in CASES:
+            with self.subTest(name=name, **options):
+                check(name, options)
+
+    def equal(self, a, b):
+        self.assert_same(tensors(a), tensors(b))
+
+
+class Bits(Cases):
+    def test_fused(self):
+        def check(name, options):
+            for how in ({}, dict(fused=True), dict(foreach=True),
+                        dict(fused=False)):
+                a = run(ours(name, params(), options, **how), 0, 4)
+                self.equal(a, run(stock(name, params(), options, fused=True), 0, 4))
+        self.for_all(check)
+
+    def test_grad_scaler(self):
+        self.for_all(lambda name, options: self.equal(
+            scaled(ours(name, params(), options), 0),
+            scaled(stock(name, params(), options, fused=True), 0)))
+
+    def test_groups_and_missing_gradients(self):
+        present = [[0, 1, 3], [0], [], [1, 3], [0, 1, 3], [0, 1, 3]]
+
+        def check(name, options):
+            made = []
+            for make in (ours, stock):
+                some = params()
+                fused = {"fused": True} if make is stock else {}
+                if name == "SGD" and make is stock:
+                    fused = {}  # PyTorch's fused SGD needs all buffers or none
+                optimizer = make(name, [
+                    {"params": some[:2]},
+                    {"params": some[2:], "lr": 0.05, "weight_decay": 0.2}],
+                    options, **fused)
+                for turn, indices in enumerate(present):
+                    give_grads(optimizer, turn)
+                    for i, p in enumerate(some):
+                        if i not in indices:
+                            p.grad = None
+                    optimizer.step()
+                made.append(optimizer)
+            self.equal(*made)
+        self.for_all(check)
+
+    def test_16_bit(self):
+        """The masters are what a float32 run has, with the same gradients."""
+        def check(name, options):
+            for dtype in (torch.float16, torch.bfloat16):
+                narrow = ours(name, params(dtype=dtype), options)
+                wide = stock(name, [torch.nn.Parameter(p.detach().float())
+                                    for p in all_params(narrow)], options,
+                             fused=True)
+                for step in range(3):
+                    give_grads(narrow, step)
+                    for p, q in zip(all_params(narrow), all_params(wide)):
+                        q.grad = p.grad.float()
+                    narrow.step()
+                    wide.step()
+                for p, q in zip(all_params(narrow), all_params(wide)):
+                    self.assert_same(narrow.state[p]["master_param"], q)
+                    self.assert_same(p, q.to(dtype))
+                    for key, value in wide.state[q].items():
+                        self.assert_same(narrow.state[p][key], value)
+        self.for_all(check)
+
+    def test_clipping(self):
+        def check(name, options):
+            a = ours(name, params(), options, max_norm=0.5)
+            b = stock(name, params(), options, fused=True)
+            for step in range(3):
+                for optimizer in (a, b):
+                    give_grads(optimizer, step)
+                swamp_torch.clip_grad_norm_(all_params(b), 0.5)
+                a.step()
+                b.step()
+            self.equal(a, b)
+        self.for_all(check)
+
+    def test_what_pytorch_steps(self):
+        """Parameters that swamp does not step, among others."""
+        def check(name, options):
+            def make(make, **how):
+                some = params()
+                some.insert(1, torch.nn.Parameter(some[0].detach().double()))
+                if "fused" not in how:
+                    some.append(torch.nn.Parameter(torch.full((3,), 1 + 2j)))
+                optimizer = make(name, some, options, **how)
+                for step in range(3):
+                    give_grads(optimizer, step)
+                    optimizer.step()
+                return optimizer
+            self.equal(make(ours, fused=True), make(stock, fused=True))
+            a, b = make(ours), make(stock)
+            self.assert_same(tensors(a)[-3:], tensors(b)[-3:])
+            double = all_params(a)[1]
+            self.assertIs(double.dtype, torch.float64)
+            self.assert_same(double, all_params(b)[1])
+            # Under GradScaler they are fused, and skip with the others.
+            some = [params(), params()]
+            for one in some:
+                one.append(torch.nn.Parameter(one[0].detach().double()))
+            self.equal(scaled(ours(name, some[0], options), 0),
+                       scaled(stock(name, some[1], options, fused=True), 0))
+        self.for_all(check)
+
+    def test_sparse(self):
+        for make in (ours, stock):
+            p = torch.nn.Parameter(torch.ones(64))
+            p.grad = torch.ones(64).to_sparse()
+            make("SGD", [p], {}).step()
+            self.assert_same(p, torch.full((64,), 1 - LR))
+            with self.assertRaisesRegex(RuntimeError, "SparseAdam"):
+                make("AdamW", [p], {}).step()
+
+
+class State(Cases):
+    def test_both_ways(self):
+        def check(name, options):
+            for first, second in ((ours, stock), (stock, ours), (ours, ours)):
+                how = [{"fused": True} if make is stock else {}
+                       for make in (first, second)]
+                a = run(first(name, params(), options, **how[0]), 0)
+                b = moved(a, second(name, params(), options, **how[1]))
+                self.equal(a, b)
+                # Also if the state came from an optimizer that was not fused.
+                self.equal(scaled(a, 3), scaled(b, 3))
+                self.assertLessEqual(set(stock(name, params(), {}).param_groups[0]),
+                                     set(b.param_groups[0]))
+        self.for_all(check)
+
+    def test_copies(self):
+        """Saved and loaded, copied and pickled in the middle of a run."""
+        def through_a_file(optimizer, name, options):
+            file = io.BytesIO()
+            torch.save(optimizer.state_dict(), file)
+            file.seek(0)
+            result = moved(optimizer, ours(name, params(), options))
+            result.load_state_dict(torch.load(file, weights_only=True))
+            return result
+
+        def check(name, options):
+            straight = run(ours(name, params(), options), 0, 6)
+            stopped = run(ours(name, params(), options), 0)
+            before = [t.clone() for t in tensors(stopped)]
+            for copied in (copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o)),
+                           lambda o: through_a_file(o, name, options)):
+                resumed = run(copied(stopped), 3)
+                self.equal(resumed, straight)
+                self.assert_same(tensors(stopped), before)
+        self.for_all(check)
+
+    def test_distributed_checkpoint(self):
+        def check(name, options):
+            def make():
+                torch.manual_seed(2)
+                model = torch.nn.Linear(64, 64, bias=False)
+                return model, ours(name, model.parameters(), options)
+            model, optimizer = make()
+            run(optimizer, 0)
+            with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # dcp's, of one process
+                place = os.path.join(folder, "step")
+                dcp.save({"optimizer": get_optimizer_state_dict(model, optimizer)},
+                         checkpoint_id=place)
+                other, loaded = make()
+                other.load_state_dict(model.state_dict())
+                state = {"optimizer": get_optimizer_state_dict(other, loaded)}
+                dcp.load(state, checkpoint_id=place)
+                set_optimizer_state_dict(other, loaded, state["optimizer"])
+            self.equal(run(loaded, 3), run(optimizer, 3))
+        self.for_all(check)
+
+    def test_changes_between_steps(self):
+        """What is collected once is collected again after a change."""
+        def replace_gradients(optimizer):
+            for p in all_params(optimizer):
+                p.grad = p.grad.clone()
+
+        def replace_data(optimizer):
+            for p in all_params(optimizer):
+                p.data = p.data * 0.5
+
+        def write_state(optimizer):
+            for state in optimizer.state.values():
+                for key in state:
+                    if key != "step":
+                        state[key] = state[key] * 0.5
+
+        def replace_states(optimizer):
+            for p in all_params(optimizer):
+                if optimizer.state.get(p):
+                    optimizer.state[p] = {key: value.clone() for key, value
+                                          in optimizer.state[p].items()}
+
+        def drop_states(optimizer):
+            optimizer.state.clear()
+
+        def other_numbers(optimizer):
+            optimizer.param_groups[0].update(lr=0.5, weight_decay=0.25,
+                                             maximize=True)
+
+        def drop_a_parameter(optimizer):
+            del optimizer.param_groups[0]["params"][1]
+
+        def add_a_group(optimizer):
+            optimizer.add_param_group({"params": params([(192,)]), "lr": 0.3})
+
+        def other_momentum(optimizer):
+            if "momentum" in optimizer.param_groups[0]:
+                optimizer.param_groups[0].update(momentum=0.5)
+
+        def check(name, options):
+            for change in (replace_gradients, replace_data, write_state,
+                           replace_states, drop_states, other_numbers,
+                           drop_a_parameter, add_a_group, other_momentum):
+                made = []
+                for make in (ours, stock):
+                    # PyTorch's fused SGD needs all momentum buffers or none.
+                    how = {} if make is ours or name == "SGD" else {"fused": True}
+                    made.append(run(make(name, params(), options, **how), 0, 2))
+                    change(made[-1])
+                    made[-1].step()
+                    run(made[-1], 2, 2)
+                self.assert_same(tensors(made[0]), tensors(made[1]), change)
+        self.for_all(check)
+
+
+class Protocol(Cases):
+    def test_arguments(self):
+        for name in ("AdamW", "Adam", "SGD"):
+            own = inspect.signature(getattr(swamp_torch, name)).parameters
+            theirs = inspect.signature(getattr(torch.optim, name)).parameters
+            self.assertEqual(list(own)[:-1][:4], list(theirs)[:4])
+            for key, parameter in theirs.items():
+                self.assertEqual((own[key].default, own[key].kind),
+                                 (parameter.default, parameter.kind), (name, key))
+            self.assertEqual(set(own) - set(theirs), {"max_norm"})
+            self.assertTrue(issubclass(getattr(swamp_torch, name),
+                                       getattr(torch.optim, name)))
+
+    def test_nanogpt(self):
+        """configure_optimizers() of nanoGPT, with the class replaced."""
+        def make(AdamW):
+            torch.manual_seed(3)
+            model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU(),
+                                        torch.nn.Linear(64, 64))
+            some = dict(model.named_parameters())
+            groups = [{"params": [p for p in some.values() if p.dim() >= 2],
+                       "weight_decay": 0.1},
+                      {"params": [p for p in some.values() if p.dim() < 2],
+                       "weight_decay": 0.0}]
+            extra = ({"fused": True}
+                     if "fused" in inspect.signature(AdamW).parameters else {})
+            optimizer = AdamW(groups, lr=6e-4, betas=(0.9, 0.95), **extra)
+            for step in range(3):
+                x = torch.randn(16, 64)
+                for group in optimizer.param_groups:
+                    group["lr"] = 1e-3 / (step + 1)
+                (model(x) - x).square().mean().backward()
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+            return optimizer
+        self.equal(make(swamp_torch.AdamW), make(torch.optim.AdamW))
+
+    def test_schedulers_and_swa(self):
+        def trained(make, name, options, schedule):
+            optimizer = make(name, params([(64,)]), options,
+                             **({"fused": True} if make is stock else {}))
+            average = torch.optim.swa_utils.AveragedModel(
+                torch.nn.ParameterList(all_params(optimizer)))
+            scheduler = schedule(optimizer)
+            for step in range(6):
+                run(optimizer, step, 1)
+                scheduler.step()
+                average.update_parameters(
+                    torch.nn.ParameterList(all_params(optimizer)))
+            return optimizer, list(average.parameters())
+
+        schedulers = torch.optim.lr_scheduler
+        for schedule in (
+                lambda o: schedulers.CosineAnnealingLR(o, 4),
+                lambda o: torch.optim.swa_utils.SWALR(o, 0.5, 3),
+                lambda o: schedulers.OneCycleLR(o, 0.1, total_steps=8)):
+            def check(name, options):
+                if name == "SGD" and "momentum" not in options:
+                    options = {**options, "momentum": 0.5}  # OneCycleLR needs one
+                a, average = trained(ours, name, options, schedule)
+                b, expected = trained(stock, name, options, schedule)
+                self.equal(a, b)
+                self.assert_same(average, expected)
+            self.for_all(check)
+
+    def test_hooks_and_closure(self):
+        def check(name, options):
+            optimizer = ours(name, params(), options)
+            calls = []
+            optimizer.register_step_pre_hook(lambda *_: calls.append("pre"))
+            optimizer.register_step_post_hook(lambda *_: calls.append("post"))
+            give_grads(optimizer, 0)
+            self.assertEqual(optimizer.step(lambda: 2.5), 2.5)
+            self.assertEqual(calls, ["pre", "post"])
+        self.for_all(check)
+
+    def test_refused(self):
+        """In PyTorch's words."""
+        for name in ("AdamW", "Adam", "SGD"):
+            make = getattr(swamp_torch, name)
+            with self.assertRaisesRegex(
+                    RuntimeError, "`fused` does not support `differentiable`"):
+                make(params(), differentiable=True)
+            with self.assertRaisesRegex(RuntimeError, "cannot be `True` together"):
+                make(params(), fused=True, foreach=True)
+            optimizer = make(params())
+            optimizer.param_groups[0]["differentiable"] = True
+            give_grads(optimizer, 0)
+            with self.assertRaisesRegex(RuntimeError, "differentiable=True"):
+                optimizer.step()
+        for make in (swamp_torch.AdamW, torch.optim.AdamW):
+            optimizer = make(params(), capturable=True)
+            give_grads(optimizer, 0)
+            with self.assertRaisesRegex(AssertionError, "If capturable=True"):
+                optimizer.step()
+            run(make(params(), capturable=True, fused=True), 0)
+        with self.assertRaisesRegex(ValueError, "Nesterov momentum requires"):
+            swamp_torch.SGD(params(), nesterov=True)
+
+    def test_nothing_is_written_if_refused(self):
+        optimizer = run(swamp_torch.AdamW(params()), 0)
+        before = [t.clone() for t in tensors(optimizer)]
+        give_grads(optimizer, 3)
+        state = optimizer.state[all_params(optimizer)[3]]
+        state["exp_avg"] = state["exp_avg"].double()
+        with self.assertRaisesRegex(RuntimeError, r"exp_avgs\[3\]: got the dtype"):
+            optimizer.step()
+        state["exp_avg"] = state["exp_avg"].float()
+        self.assert_same(tensors(optimizer), before)
+
+
+if __name__ == "__main__":
+    main()
