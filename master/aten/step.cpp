@@ -138,17 +138,6 @@ void require_own_memory(const StepLists& lists) {
   }
 }
 
-// The memory of a tensor is spread: a long list is limited by cache misses.
-constexpr std::size_t kAhead = 12;
-
-void prefetch(const at::Tensor& tensor) {
-  const auto* at =
-      reinterpret_cast<const std::byte*>(tensor.unsafeGetTensorImpl());
-  for (std::size_t b = 0; b < sizeof(at::TensorImpl); b += 64) {
-    __builtin_prefetch(at + b);
-  }
-}
-
 // prefetch_storage() needs the tensor's own memory.
 void prefetch_storage(const at::Tensor& tensor) {
   const auto* at = reinterpret_cast<const std::byte*>(
@@ -177,9 +166,10 @@ bool gather(const StepLists& lists, StepScratch& scratch) {
     const auto elements = static_cast<std::size_t>(param.numel());
     for (std::size_t l = 0; l < kStepListCount; ++l) {
       if (lists.all[l].empty()) continue;
-      if (i + kAhead < count) prefetch(lists.all[l][i + kAhead]);
-      if (i + kAhead / 2 < count) {
-        prefetch_storage(lists.all[l][i + kAhead / 2]);
+      if (i + kPrefetchAhead < count)
+        prefetch(lists.all[l][i + kPrefetchAhead]);
+      if (i + kPrefetchAhead / 2 < count) {
+        prefetch_storage(lists.all[l][i + kPrefetchAhead / 2]);
       }
       const at::Tensor& tensor = lists.all[l][i];
       if (!tensor.is_cpu() || tensor.layout() != at::kStrided ||
@@ -326,7 +316,8 @@ void take_step(const StepLists& lists, StepRule rule, float inv_scale,
 void mark_written(const StepLists& lists) {
   for (const std::size_t l : {std::size_t{0}, kStepModel}) {
     for (std::size_t i = 0; i < lists.all[l].size(); ++i) {
-      if (i + kAhead < lists.all[l].size()) prefetch(lists.all[l][i + kAhead]);
+      if (i + kPrefetchAhead < lists.all[l].size())
+        prefetch(lists.all[l][i + kPrefetchAhead]);
       const at::Tensor& tensor = lists.all[l][i];
       if (!tensor.is_inference()) {
         tensor.unsafeGetTensorImpl()->bump_version();

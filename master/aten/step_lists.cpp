@@ -33,6 +33,18 @@ Mark mark_of(const at::Tensor& tensor) {
                        reinterpret_cast<std::uintptr_t>(const_data(tensor)))};
 }
 
+// prefetch_grads() prefetches what leads to the gradients of the parameters
+// that follow parameter i.
+void prefetch_grads(const Tensors& params, std::size_t i) {
+  if (i + kPrefetchAhead < params.size()) prefetch(params[i + kPrefetchAhead]);
+  if (i + kPrefetchAhead / 2 < params.size()) {
+    const auto* at = reinterpret_cast<const std::byte*>(
+        params[i + kPrefetchAhead / 2].unsafeGetTensorImpl()->autograd_meta());
+    __builtin_prefetch(at);
+    __builtin_prefetch(at + 64);
+  }
+}
+
 // Bucket is the parameters that are stepped by one call.
 struct Bucket {
   Tensors params;   // the model's, whose gradients are used
@@ -64,8 +76,9 @@ class StepListsObject final : public torch::CustomClassHolder {
       if (param.grad().defined()) return false;
     }
     for (const Bucket& bucket : buckets_) {
-      for (const at::Tensor& param : bucket.params) {
-        const at::Tensor& grad = param.grad();
+      for (std::size_t i = 0; i < bucket.params.size(); ++i) {
+        prefetch_grads(bucket.params, i);
+        const at::Tensor& grad = bucket.params[i].grad();
         if (!grad.defined() || grad.layout() != at::kStrided) return false;
       }
     }
@@ -208,8 +221,9 @@ class StepListsObject final : public torch::CustomClassHolder {
    public:
     explicit GradsOfStep(Bucket& bucket) : grads_(bucket.grads) {
       grads_.reserve(bucket.params.size());
-      for (const at::Tensor& param : bucket.params) {
-        const at::Tensor& grad = param.grad();
+      for (std::size_t i = 0; i < bucket.params.size(); ++i) {
+        prefetch_grads(bucket.params, i);
+        const at::Tensor& grad = bucket.params[i].grad();
         TORCH_CHECK(grad.defined(), "grads[", grads_.size(),
                     "]: got None, expected a Tensor");
         grads_.push_back(grad);
