@@ -14,7 +14,6 @@ import io
 import json
 import logging
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -494,8 +493,8 @@ LARGE = dict(width=1024, layers=8, steps=12, rows=4, scale=2.0 ** 10,
 
 
 class Clock:
-    """Measures, from an optimizer's step to the next, all seconds and those between
-    backward and the end of the step: in GradScaler, clipping and the step."""
+    """Measures, from an optimizer's step to the next, the processor time of this
+    process, and that of GradScaler, clipping and the step."""
 
     def __init__(self):
         self.depth, self.seconds, self.marks = 0, 0.0, []
@@ -530,15 +529,15 @@ class Clock:
         if mark:
             self.marks.append((now, done))
 
-    def medians(self):
-        """Milliseconds of an iteration, and of its step."""
+    def milliseconds(self):
+        """The least of an iteration, and of its step."""
         marks = self.marks[3:]  # without the first steps, which allocate
-        return [1e3 * statistics.median(b[i] - a[i] for a, b in
-                                        zip(marks, marks[1:])) for i in (0, 1)]
+        return [1e3 * min(b[i] - a[i] for a, b in zip(marks, marks[1:]))
+                for i in (0, 1)]
 
 
 def measure_row(rank, name, swamp):
-    """Milliseconds of an iteration and of the step, and MiB that it took."""
+    """Milliseconds of an iteration and of the step, and the MiB of the flow."""
     def peak():
         with open("/proc/self/status") as status:
             return next(int(line.split()[1]) / 1024 for line in status
@@ -549,7 +548,7 @@ def measure_row(rank, name, swamp):
     observe(flow, swamp, rank=rank)  # imports what it needs, and warms up
     clock, before = Clock(), peak()
     observe(flow, swamp, rank=rank, **LARGE)
-    return [*clock.medians(), peak() - before]
+    return [*clock.milliseconds(), peak() - before]
 
 
 def table(names):
