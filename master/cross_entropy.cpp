@@ -382,7 +382,7 @@ void vocab_parallel_cross_entropy_backward(
     const VocabularyPart& part, const Matrix& logits,
     const std::int64_t* targets, const float* lse, const float* gradients,
     const Matrix& dx, const CrossEntropyOptions& options, Machine* machine) {
-  refuse_class_weights(options);
+  if (part.classes != logits.columns) refuse_class_weights(options);
   backward(make_call(part, logits, targets, options, machine), lse, gradients,
            dx);
 }

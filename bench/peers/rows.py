@@ -334,7 +334,7 @@ def half_step(model, dtype, ids):
 
 def swamp_half_step(model, dtype, ids):
     """The same with swamp's optimizer, which has the masters and clips."""
-    optimizer = swamp_torch.MixedPrecisionAdamW(model.to(dtype).parameters(),
+    optimizer = swamp_torch.AdamW(model.to(dtype).parameters(),
                                                 lr=1e-5, max_norm=1.0)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 12,
                                   enabled=dtype == torch.float16)

@@ -159,7 +159,7 @@ SWAMP_API CrossEntropyTotal vocab_parallel_cross_entropy(
 
 /// vocab_parallel_cross_entropy_backward computes the gradient of a rank's
 /// logits; see cross_entropy_backward(). Not collective. class_weights must be
-/// null.
+/// null (SWAMP_UNSUPPORTED), unless the rank has all classes.
 SWAMP_API void vocab_parallel_cross_entropy_backward(
     const VocabularyPart& part, const Matrix& logits,
     const std::int64_t* targets, const float* lse, const float* gradients,

@@ -1,4 +1,4 @@
-"""swamp_torch.MixedPrecisionAdamW in the programs that people train with: each flow
+"""swamp_torch.AdamW in the programs that people train with: each flow
 of the table below has the losses and the weights of torch.optim.AdamW(fused=True), bit
 for bit. Rows of packages that are not installed are skipped.
 
@@ -33,7 +33,7 @@ from torch.optim.optimizer import (register_optimizer_step_post_hook,
                                    register_optimizer_step_pre_hook)
 
 import swamp_torch
-from swamp_torch import MixedPrecisionAdamW
+from swamp_torch import AdamW
 
 WORLD = 2
 
@@ -68,7 +68,7 @@ class Job:
         self.scale = scale  # in float16 the first steps overflow
         self.torch_clip = torch_clip
         self.losses, self.weights = [], []
-        self.optimizer_class = MixedPrecisionAdamW if swamp else torch.optim.AdamW
+        self.optimizer_class = AdamW if swamp else torch.optim.AdamW
         self.options = dict(lr=1e-2, betas=(0.9, 0.95), weight_decay=0.1)
         if not swamp:
             self.options["fused"] = True
@@ -164,7 +164,7 @@ def fsdp2(job):
         loop(job, net, job.optimizer(net))
     else:
         parts = [p.to_local().detach().requires_grad_() for p in net.parameters()]
-        optimizer = MixedPrecisionAdamW(parts, **job.options)
+        optimizer = AdamW(parts, **job.options)
         for step in range(job.steps):
             net(job.batch(step)).backward()
             for part, p in zip(parts, net.parameters()):

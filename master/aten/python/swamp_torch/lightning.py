@@ -15,12 +15,11 @@ from lightning.pytorch.core.optimizer import LightningOptimizer
 from lightning.pytorch.plugins.precision import MixedPrecision as _MixedPrecision
 from lightning.pytorch.utilities import GradClipAlgorithmType
 
-from ._optimizer import MixedPrecisionAdamW
+from ._optimizer import _Optimizer
 
 
 class MixedPrecision(_MixedPrecision):
-    """lightning's ``MixedPrecision`` for the CPU and
-    :class:`swamp_torch.MixedPrecisionAdamW`.
+    """lightning's ``MixedPrecision`` for the CPU and swamp's optimizers.
 
     ``Trainer(precision="16-mixed")`` trains in bfloat16 on a CPU; with this plugin
     it is float16, with a ``GradScaler``. lightning refuses to clip the gradients of
@@ -32,8 +31,8 @@ class MixedPrecision(_MixedPrecision):
 
     The norm is that of the gradients of this process, as in DDP; it is not summed
     over the shards of FSDP, which has a plugin of its own. In
-    ``on_before_optimizer_step`` the gradients of ``MixedPrecisionAdamW`` are still
-    scaled; log its ``grad_norm`` instead of theirs.
+    ``on_before_optimizer_step`` the gradients are still scaled; log the optimizer's
+    ``grad_norm`` instead of theirs.
 
     Args:
         precision: "16-mixed" for float16, "bf16-mixed" for bfloat16.
@@ -51,26 +50,26 @@ class MixedPrecision(_MixedPrecision):
             self, optimizer: Any, clip_val: Union[int, float] = 0.0,
             gradient_clip_algorithm: GradClipAlgorithmType =
             GradClipAlgorithmType.NORM) -> None:
-        """Sets the ``max_norm`` of the next step of a ``MixedPrecisionAdamW``.
+        """Sets the ``max_norm`` of the next step of one of swamp's optimizers.
 
         Args:
             optimizer: clipped by lightning if it is of another class.
             clip_val: the largest norm; 0 or less: no clipping.
-            gradient_clip_algorithm: must be NORM for ``MixedPrecisionAdamW``.
+            gradient_clip_algorithm: must be NORM for swamp's optimizers.
 
         Raises:
             ValueError: another algorithm than NORM.
         """
         if isinstance(optimizer, LightningOptimizer):
             optimizer = optimizer.optimizer
-        if clip_val <= 0 or not isinstance(optimizer, MixedPrecisionAdamW):
+        if clip_val <= 0 or not isinstance(optimizer, _Optimizer):
             super().clip_gradients(optimizer, clip_val, gradient_clip_algorithm)
             return
         gradient_clip_algorithm = GradClipAlgorithmType(gradient_clip_algorithm)
         if gradient_clip_algorithm != GradClipAlgorithmType.NORM:
             raise ValueError(
                 f"gradient_clip_algorithm: got {gradient_clip_algorithm.value!r}, "
-                "expected 'norm': MixedPrecisionAdamW clips the norm only")
+                "expected 'norm': swamp clips the norm only")
         groups = optimizer.param_groups
         self._max_norms.setdefault(optimizer, [g["max_norm"] for g in groups])
         for group in groups:
