@@ -1,5 +1,5 @@
 """The wheel's version and dependencies, for scikit-build-core: a wheel fits the
-minor versions of PyTorch of SWAMP_TORCH_PYTHON and SWAMP_TORCH_FOLDERS."""
+minor versions of PyTorch of SWAMP_TORCH_PYTHON and WHEEL_TORCH_FOLDERS."""
 
 import os
 import re
@@ -28,7 +28,7 @@ def _torch_minors() -> List[Tuple[int, int]]:
     if done.returncode != 0:
         raise RuntimeError(f"SWAMP_TORCH_PYTHON={python} cannot import torch")
     versions = [done.stdout]
-    for folder in filter(None, os.environ.get("SWAMP_TORCH_FOLDERS", "").split(";")):
+    for folder in filter(None, os.environ.get("WHEEL_TORCH_FOLDERS", "").split(";")):
         text = (Path(folder) / "version.py").read_text()
         versions.append(_found("^__version__ = '(.*)'", text))
     return sorted((int(major), int(minor)) for major, minor, *_ in
