@@ -5,11 +5,10 @@ github.com/NVIDIA/Megatron-LM; it imports packaging and triton.
 
 import os
 import sys
-import tempfile
 import unittest.mock
 import warnings
 
-from support import TestCase, main
+from support import TestCase, main, run_ranks
 from half_precision import EPS, HALF
 
 FOLDER = os.environ.get("MEGATRON_LM")
@@ -19,7 +18,6 @@ if not FOLDER:
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 import swamp_torch
 from swamp_torch import functional as S
@@ -241,11 +239,7 @@ def work(rank, ranks, folder):
 
 class VocabParallel(TestCase):
     def test_ranks(self):
-        os.environ["OMP_NUM_THREADS"] = "1"
-        for ranks in (1, 2, 4):
-            with tempfile.TemporaryDirectory() as folder:
-                mp.start_processes(work, (ranks, folder), ranks,
-                                   start_method="spawn")
+        run_ranks(work)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,11 @@
 """vocab_parallel_cross_entropy over gloo with 1, 2 and 4 ranks, against float64 and
 Megatron-LM's formula."""
 
-import os
-import tempfile
-
-from support import TestCase, main
+from support import TestCase, main, run_ranks
 from half_precision import EPS, HALF
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 from swamp_torch import functional as S
 
@@ -105,11 +101,7 @@ def work(rank, ranks, folder):
 
 class VocabParallel(TestCase):
     def test_ranks(self):
-        os.environ["OMP_NUM_THREADS"] = "1"
-        for ranks in (1, 2, 4):
-            with tempfile.TemporaryDirectory() as folder:
-                mp.start_processes(work, (ranks, folder), ranks,
-                                   start_method="spawn")
+        run_ranks(work)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import functools
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.dont_write_bytecode = True  # the source tree may be read-only
@@ -37,6 +38,16 @@ BITS = {torch.float16: torch.int16, torch.bfloat16: torch.int16,
         torch.float32: torch.int32, torch.float64: torch.int64}
 UNSCALE = "aten::_amp_foreach_non_finite_check_and_unscale_"
 UPDATE = "aten::_amp_update_scale_"
+
+
+def run_ranks(work):
+    """Runs work(rank, ranks, folder) in 1, 2 and 4 processes of one thread each; the
+    empty folder is theirs."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    for ranks in (1, 2, 4):
+        with tempfile.TemporaryDirectory() as folder:
+            torch.multiprocessing.start_processes(work, (ranks, folder), ranks,
+                                                  start_method="spawn")
 
 
 def main():
