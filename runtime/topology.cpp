@@ -16,9 +16,9 @@
 namespace swamp::runtime {
 namespace {
 
-// read_pair() reads the CPU quota and period of a cgroup. Version 2 has both in
-// one file; version 1 has a file for each. Returns false if there is no limit:
-// the file is missing, or the quota is "max" or -1.
+// read_pair() reads the CPU quota and period of a cgroup. Version 2 stores
+// both in one file, version 1 in two. Returns false if the file is missing, or
+// if the quota is "max" or -1, which mean that there is no limit.
 bool read_pair(const std::string& first, const std::string& second,
                double& quota, double& period) {
   const auto open = [](const std::string& name) {

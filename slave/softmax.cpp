@@ -188,8 +188,8 @@ HWY_INLINE void pad(const Source& source, std::size_t at, std::size_t count,
 }
 
 // store_last() stores body(k) for `count` columns, fewer than a block has. If
-// `room` columns of output are a block or more, those after `count` become 0.
-// Returns how many columns it stored.
+// the output has a block or more (`room` columns), the rest of the block is set
+// to 0. Returns the number of columns stored.
 template <class Format, bool kNumber, class Body>
 HWY_INLINE std::size_t store_last(const Body& body, std::size_t count,
                                   std::size_t room,

@@ -231,7 +231,7 @@ ProgramResult plot(const std::string& path, std::vector<std::string> more,
 
 TEST(Plot, IsAPicture) {
   if (!has_gnuplot()) GTEST_SKIP() << "needs gnuplot";
-  // An odd name is no part of any script or shell.
+  // The name must not be interpreted by gnuplot or a shell.
   const TemporaryFile folder;
   std::filesystem::create_directory(folder.path());
   const std::string base = folder.path() + "/'`x`\"$(x); a";

@@ -30,7 +30,7 @@ DIFFERENT = [
     # PyTorch warns that it will be an error.
     ("errors: .*a parameter group with duplicate parameters.*", None,
      "got params[0] again"),
-    # There is no graph of a step of swamp's kernels.
+    # Autograd cannot differentiate a step by swamp's kernels.
     ("differentiable", None, "`fused` does not support `differentiable`"),
 ]
 

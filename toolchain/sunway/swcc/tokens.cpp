@@ -74,7 +74,7 @@ bool closes(const std::string& text) {
 }
 
 // is_foreign() returns whether the last line marker in `space` names a header
-// of the system or of swcc; `was` if there is no marker.
+// of the system or of swcc, or `was` if there is no marker.
 bool is_foreign(const std::string& space, bool was) {
   const std::size_t close = space.rfind('"');
   if (close == std::string::npos || close == 0) return was;

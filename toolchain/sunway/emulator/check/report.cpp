@@ -176,7 +176,7 @@ const void* program_call(const ucontext_t& context) {
   const auto pc =
       static_cast<std::uintptr_t>(context.uc_mcontext.gregs[REG_RIP]);
   if (in_program(pc)) return reinterpret_cast<const void*>(pc + 1);
-  if (is_jump(context)) {  // there is no frame to unwind
+  if (is_jump(context)) {  // it has no stack frame
     return *reinterpret_cast<void**>(context.uc_mcontext.gregs[REG_RSP]);
   }
   const void* found = nullptr;
