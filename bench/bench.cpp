@@ -20,8 +20,8 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// Reserves addresses for the largest case; pages come when they are filled.
-// OperandArrays needs some more than the bytes of its arrays.
+// Reserves addresses for the largest case; pages are allocated when they are
+// first written. OperandArrays needs some more than the bytes of its arrays.
 std::byte* reserve() {
   void* const address =
       mmap(nullptr, memory_bytes() + kMib, PROT_READ | PROT_WRITE,
@@ -46,9 +46,9 @@ void fill(std::size_t begin, std::size_t end) {
 }
 
 std::size_t filled = 0;
-std::size_t dirty = 0;  // that many bytes at the front hold other values
+std::size_t dirty = 0;  // bytes at the front that hold other values
 
-// ThreadsScope sets the caller's number of threads for the time of one case.
+// ThreadsScope sets the caller's number of threads during one case.
 struct ThreadsScope {
   explicit ThreadsScope(int threads) { set_threads(threads); }
   ~ThreadsScope() { set_threads(all_threads()); }

@@ -53,16 +53,17 @@ std::size_t memory_bytes();
 inline constexpr std::size_t kL2Bytes = 512 * kKib;
 std::vector<std::int64_t> sizes();
 
-// shared_memory() returns the one block that all cases work on, so that the
+// shared_memory() returns the memory that all cases work on, so that the
 // roofline and the operators use the same pages. The address never changes.
 //
-// Every 4 bytes are 1.0f at first. Cases multiply by -1 (a multiply that
-// nothing skips and whose result never drifts) in any dtype and order. That
-// flips bits 15 and 31 only, and what is left is a normal number or zero in all
-// four dtypes, so that no case slows another down by inf or subnormals.
+// Every 4 bytes are 1.0f at first. Cases multiply by -1 (a multiplication that
+// cannot be skipped and whose results do not drift) in any dtype and order.
+// That flips bits 15 and 31 only, and what is left is a normal number or zero
+// in all four dtypes, so that no case slows down another one by inf or
+// subnormals.
 std::byte* shared_memory(std::size_t bytes);
-// scratch_memory() is the same block for a case that leaves other values in it:
-// the next user gets it filled again.
+// scratch_memory() is the same memory for a case that leaves other values in
+// it: the next user gets it filled again.
 std::byte* scratch_memory(std::size_t bytes);
 
 inline constexpr float kFlipSign = -1.0f;  // inv_scale of the unscale cases
@@ -78,8 +79,9 @@ inline int max_threads() noexcept { return 1; }
 inline void set_threads(int) noexcept {}
 #endif
 
-// all_threads() is what the process started with; thread_counts() is 1 and
-// that, or only that if the chosen backend does not obey OpenMP.
+// all_threads() is the number of threads at the start of the process;
+// thread_counts() is 1 and that number, or only the latter if the chosen
+// backend does not obey OpenMP.
 int all_threads();
 std::vector<std::int64_t> thread_counts();
 
@@ -167,13 +169,13 @@ using Counts = std::vector<std::size_t>;
 // other from `offset` on, each in cache lines of its own, as allocators do it.
 List make_list(const Dtype& dtype, const Counts& counts,
                std::size_t offset = 0);
-// list_bytes() is the shared memory that takes, element_bytes() the part of it
-// that is elements.
+// list_bytes() is the shared memory that the list takes, element_bytes() the
+// size of its elements.
 std::size_t list_bytes(const Dtype& dtype, const Counts& counts);
 std::size_t element_bytes(const Dtype& dtype, const Counts& counts);
 
 // kept_machine() makes a machine once and keeps it; `tune` may change its
-// tuning. `key` tells machines of equal configuration apart.
+// tuning. `key` distinguishes machines of equal configuration.
 Machine& kept_machine(
     const std::string& key, const MachineConfig& config,
     const std::function<void(runtime::Tuning&)>& tune = nullptr);

@@ -25,7 +25,7 @@ void print_help() {
       kOption);
 }
 
-// Returns false, and says why, for a value out of range.
+// Prints an error and returns false for a value out of range.
 bool take_memory_mib(int& argc, char** argv) {
   int kept = 1;
   for (int i = 1; i < argc; ++i) {
@@ -86,7 +86,7 @@ int run(int argc, char** argv) {
   register_spawn();
   register_threshold();
   register_tuning();
-  // Google Benchmark has said why nothing ran.
+  // Google Benchmark has printed why nothing ran.
   const int code = benchmark::RunSpecifiedBenchmarks() == 0 ? kBadUse : 0;
   benchmark::Shutdown();
   return code;

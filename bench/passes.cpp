@@ -53,8 +53,8 @@ void call_accumulate(const Arrays& a, Machine* machine) {
   foreach_accumulate_(a.inout[0], a.in, 1, machine);
 }
 
-// The steps change no bit, so that nothing drifts into subnormals: the
-// gradient's weight is too small, the learning rate 0.
+// The steps change no bit, so that no value becomes subnormal: the gradient's
+// weight is too small, and the learning rate is 0.
 void call_adam(const Arrays& a, Machine* machine) {
   AdamStep step;
   step.lr = 0;

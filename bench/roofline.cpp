@@ -1,6 +1,6 @@
 // roofline/: the fastest plain loops over memory that a person would write for
-// this CPU, with nothing of inf, nan, lists or slaves. They are what the other
-// cases are compared with.
+// this CPU, without inf, nan, lists or slaves. The other cases are compared
+// with them.
 #include <cstring>
 
 #include "bench/bench.h"
@@ -14,8 +14,8 @@ namespace {
 
 #define SWAMP_INLINE inline __attribute__((always_inline))
 
-// A cache line as one value, so that the loops are vector code whatever the
-// optimiser thinks of them: one to four registers of the target.
+// A cache line as one value of one to four registers of the target, so that the
+// loops are vector code even if the optimiser does not vectorise them.
 using Line = float __attribute__((vector_size(64), aligned(64), may_alias));
 using WordLine =
     std::uint32_t __attribute__((vector_size(64), aligned(64), may_alias));
@@ -50,8 +50,9 @@ struct Scale {
   }
 };
 
-// Read ORs all words, so that the compiler cannot leave one out. Each of the
-// four lines has its own accumulator, or every OR would wait for the last one.
+// Read ORs all words, so that the compiler cannot remove a read. Each of the
+// four lines has its own accumulator; otherwise every OR would wait for the
+// previous one.
 template <int kAhead>
 struct Read {
   static SWAMP_INLINE void run(std::byte* const* arrays, std::size_t begin,
@@ -89,9 +90,9 @@ SWAMP_INLINE void store(const Line& value, Line* to) {
   *to = value;
 }
 
-// PassLoop goes over the arrays of Operands{kIn, kInout, kOut}. What it reads
-// goes into the arrays that it updates or writes, so that no read can be left
-// out.
+// PassLoop goes over the arrays of Operands{kIn, kInout, kOut}. It stores what
+// it reads into the arrays that it updates or writes, so that the compiler
+// cannot remove a read.
 template <std::size_t kIn, std::size_t kInout, std::size_t kOut, int kAhead,
           bool kNonTemporal>
 struct PassLoop {
@@ -242,7 +243,7 @@ OperandArrays::OperandArrays(const Operands& operands, std::size_t wanted_bytes)
             kUnit * kUnit) {
   constexpr std::size_t kPage = 4096;
   const auto add_array = [&](std::size_t element_bytes) {
-    // Arrays in step with each other would share the sets of a cache.
+    // Arrays at equal offsets would use the same sets of a cache.
     offsets.push_back(bytes + offsets.size() * 5 * kLineBytes);
     const std::size_t end = offsets.back() + count * element_bytes;
     bytes = (end + kPage - 1) / kPage * kPage;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr float kSmall = 1.0f / 1024;
 
-// Rows is what a case works on; matrices that it has not are null.
+// Rows is the data of a case; matrices that it does not use are null.
 struct Rows {
   Matrix x, y, out;
   Matrix residual;  // float32

@@ -1,6 +1,6 @@
-// spawn/: what it costs to start all slaves and to wait for them, with nothing
-// to do, compared with OpenMP's own parallel loop. threshold/: the traffic from
-// which a spawn pays.
+// spawn/: the cost of starting all slaves and waiting for them, without any
+// work, compared with OpenMP's own parallel loop. threshold/: the traffic above
+// which a spawn is faster.
 #include "bench/bench.h"
 #include "runtime/float_environment.h"
 #include "runtime/machine_impl.h"
@@ -72,8 +72,8 @@ Machine& spawning_machine(bool always) {
 // What is never split between slaves: see design.md.
 constexpr std::size_t kBlockElements = 8192;
 
-// The smallest list that an operator splits between two slaves, and so the
-// whole way of a call: C++ API, list, partition, spawn, join, reduce.
+// The smallest list that an operator splits between two slaves. It measures all
+// parts of a call: C++ API, list, partition, spawn, join, reduce.
 void add_operator(const std::string& name, bool spawn) {
   add({name, {}, {}, "spawn/operator/alone"}, [=](State& state, const Run&) {
     constexpr std::size_t kHalf = kBlockElements / 2 + 32;
@@ -91,8 +91,8 @@ Counts splittable_counts(std::size_t elements) {
   return Counts(2 * pairs, elements / (2 * pairs));
 }
 
-// As many lists as lie side by side in memory. A few thousand are enough for
-// the caches to have lost the first.
+// As many lists as fit into the memory. After a few thousand, the first is no
+// longer in the caches.
 std::vector<List> cold_lists(const Dtype& dtype, const Counts& counts) {
   const std::size_t bytes = list_bytes(dtype, counts);
   const std::size_t lists = std::min<std::size_t>(4096, memory_bytes() / bytes);
@@ -103,8 +103,8 @@ std::vector<List> cold_lists(const Dtype& dtype, const Counts& counts) {
   return all;
 }
 
-// Data is warm if the call before left it in the caches, and cold if it comes
-// from memory; backward() leaves something in between.
+// Data is warm if the previous call left it in the caches, and cold if it is
+// only in memory; after backward() it is in between.
 void add_threshold(const Dtype& dtype, bool warm, std::size_t traffic) {
   const Counts counts = splittable_counts(traffic / 2 / dtype.bytes);
   if (counts.empty()) return;  // one grain cannot be split
@@ -153,7 +153,7 @@ void register_spawn() {
 }
 
 void register_threshold() {
-  if (all_threads() == 1) return;  // a spawn has no second thread
+  if (all_threads() == 1) return;  // a spawn would have no second thread
   constexpr std::size_t kTrafficKib[] = {8,   16,   32,   48,  64,  80,
                                          96,  128,  192,  256, 384, 512,
                                          768, 1024, 2048, 4096};

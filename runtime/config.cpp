@@ -19,10 +19,10 @@ struct MachineRow {
   Tuning tuning = {};  // if not that of tuning.h
 };
 
-// The smallest tile for which transfers without any overlap make unscale less
-// than 1 % slower, on any number of core groups: swamp predict --list
-// gpt2-small
-// --core-groups 1,2,3,4,5,6 --tile 4096,8192,16384,32768.
+// The smallest tile with which unscale is less than 1 % slower if no transfers
+// overlap, on any number of core groups:
+//   swamp predict --list gpt2-small --core-groups 1,2,3,4,5,6
+//     --tile 4096,8192,16384,32768
 constexpr Tuning sunway_tuning() {
   Tuning tuning;
   tuning.tile_bytes = 16 * 1024;

@@ -19,9 +19,9 @@ namespace swamp::slave::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// exp_each() replaces values[k] by its exp. Each step waits for the one before,
-// so those of all values alternate: a CPU does not look far enough ahead to
-// start the next value by itself.
+// exp_each() replaces values[k] by its exp. Each step depends on the previous
+// one, so the steps of all values alternate: otherwise the CPU could not start
+// the next value early enough.
 template <class DF, std::size_t... k>
 HWY_INLINE void exp_each(DF df, hn::Vec<DF>* values,
                          std::index_sequence<k...>) {
@@ -33,8 +33,7 @@ HWY_INLINE void exp_each(DF df, hn::Vec<DF>* values,
   // Replaced before they are computed with: -inf - -inf is invalid.
   const V t[] = {hn::IfThenZeroElse(is_zero[k], values[k])...};
   const auto round = hn::Set(df, kRound);
-  const V rounded[] = {
-      hn::Add(hn::Mul(t[k], hn::Set(df, kLog2E)), round)...};
+  const V rounded[] = {hn::Add(hn::Mul(t[k], hn::Set(df, kLog2E)), round)...};
   const V n[] = {hn::Sub(rounded[k], round)...};
   V r[] = {hn::Sub(t[k], hn::Mul(n[k], hn::Set(df, kLn2High)))...};
   ((r[k] = hn::Add(r[k], hn::Mul(n[k], hn::Set(df, kMinusLn2Low)))), ...);
@@ -44,8 +43,8 @@ HWY_INLINE void exp_each(DF df, hn::Vec<DF>* values,
   ((q[k] = hn::Add(hn::Mul(q[k], r[k]), hn::Set(df, kC2))), ...);
   ((q[k] = hn::Add(hn::Mul(q[k], hn::Mul(r[k], r[k])), r[k])), ...);
   ((q[k] = hn::Add(q[k], hn::Set(df, 1.0f))), ...);
-  ((q[k] = hn::Mul(q[k], hn::BitCast(df, hn::ShiftLeft<23>(hn::BitCast(
-                                             du, rounded[k]))))),
+  ((q[k] = hn::Mul(
+        q[k], hn::BitCast(df, hn::ShiftLeft<23>(hn::BitCast(du, rounded[k]))))),
    ...);
   ((values[k] = hn::IfThenZeroElse(is_zero[k], q[k])), ...);
 }

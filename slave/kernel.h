@@ -34,7 +34,7 @@ struct Operand {
 inline constexpr int kMaxOperands = 6;
 
 // TypedOperand is an operand as slave/kernels.inc writes it. in(kFloat16) is
-// one float16 a unit; row(in(kFloat16)) is as many as a row has columns.
+// one float16 per unit; row(in(kFloat16)) is one per column.
 struct TypedOperand {
   Access access;
   std::uint8_t type;   // a ScalarType, or kNoScalarType
@@ -163,7 +163,7 @@ struct Tile {
   std::size_t grain_units = 0;
   // Hint: how far ahead to prefetch operands that are read; 0: not at all.
   std::uint32_t prefetch_bytes = 0;
-  // Hint: store operands that are only written past the caches.
+  // Hint: bypass the caches when storing operands that are only written.
   bool non_temporal = false;
   // Scratch memory of this slave, of as many bytes as the operation has. Its
   // contents are undefined. null if the operation has none.

@@ -18,8 +18,8 @@ namespace swamp::slave::HWY_NAMESPACE {
 namespace {
 
 template <class Source, std::size_t... k>
-HWY_INLINE void add_wide_blocks(const Source& source, std::size_t count,
-                                double* chains, std::index_sequence<k...>) {
+HWY_INLINE void add_wide_batches(const Source& source, std::size_t count,
+                                 double* chains, std::index_sequence<k...>) {
   const DD dd;
   VD low[] = {hn::LoadU(dd, chains + k * kLanes)...};
   VD high[] = {hn::LoadU(dd, chains + k * kLanes + kWideLanes)...};
@@ -40,8 +40,8 @@ HWY_NOINLINE double wide_sum(const Source& source, std::size_t count) {
   double chains[kWideChains] = {};
   const std::size_t whole = count / kWideChains * kWideChains;
   if constexpr (kLanes >= 8) {
-    add_wide_blocks(source, whole, chains,
-                    std::make_index_sequence<kWideChains / kLanes>());
+    add_wide_batches(source, whole, chains,
+                     std::make_index_sequence<kWideChains / kLanes>());
   } else {
     for (std::size_t i = 0; i < whole; i += kWideChains) {
       for (std::size_t k = 0; k < kWideChains; k += kLanes) {

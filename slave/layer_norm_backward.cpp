@@ -62,7 +62,7 @@ struct Gradients {
 
 // WeightSums is where the gradients of weight and bias are added up.
 struct WeightSums {
-  double* weight;  // null: not
+  double* weight;  // null: not computed
   double* bias;
 
   HWY_INLINE WeightSums from(std::size_t i) const {
@@ -76,7 +76,7 @@ struct WeightSums {
   }
 };
 
-// SumsOfH also adds to the gradients of weight and bias, but for the tail.
+// SumsOfH also adds to the gradients of weight and bias, except in the tail.
 template <class Source, bool kTail>
 struct SumsOfH {
   Source source;
@@ -149,7 +149,8 @@ HWY_NOINLINE void add_weight_gradients(const Source& source, std::size_t count,
 }
 
 // backward_chunk() is the NormBackwardChunk of `count` columns, which it also
-// adds to `sums`. It prefetches the columns `ahead` of them, the next row.
+// adds to `sums`. It prefetches the columns that lie `ahead` columns further,
+// in the next row.
 template <bool kMean, class Source>
 HWY_NOINLINE NormBackwardChunk backward_chunk(const Source& source,
                                               std::size_t count,

@@ -29,10 +29,10 @@ using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
 
 inline constexpr std::size_t kLanes = hn::MaxLanes(DF());
-// A block is one element of each chain: so many vectors.
+// Here a batch is one element of each chain: so many vectors.
 inline constexpr std::size_t kVectors = kChains / kLanes;
-// Whether the target has enough registers for a block.
-inline constexpr bool kBlockInRegisters = kVectors <= 8;
+// Whether the target has enough registers for a batch.
+inline constexpr bool kBatchInRegisters = kVectors <= 8;
 // As many vectors whose exp is computed at once as there are registers for.
 inline constexpr std::size_t kExps = kVectors <= 4 ? 4 : kVectors <= 8 ? 2 : 1;
 
@@ -48,7 +48,7 @@ constexpr bool has_exp(...) {
   return false;
 }
 
-// copy_tail() copies the last elements of a row, fewer than a block, and fills
+// copy_tail() copies the last elements of a row, fewer than a batch, and fills
 // the last vector with copies of the first element, which raise no other
 // floating-point flags.
 template <class Element>
@@ -130,12 +130,12 @@ HWY_INLINE void exp_group(VF* values) {
   }
 }
 
-// accumulate_blocks() calls body(i, chain...) for every vector of whole blocks;
-// body adds the vector at column i to its vector of each chain.
+// accumulate_batches() calls body(i, chain...) for every vector of whole
+// batches; body adds the vector at column i to its vector of each chain.
 template <class Body, std::size_t... k>
-HWY_INLINE void accumulate_blocks(std::size_t count, const Body& body,
-                                  Chains<1>& chains,
-                                  std::index_sequence<k...>) {
+HWY_INLINE void accumulate_batches(std::size_t count, const Body& body,
+                                   Chains<1>& chains,
+                                   std::index_sequence<k...>) {
   const DF df;
   VF a[] = {hn::Load(df, chains.chain[0] + k * kLanes)...};
   for (std::size_t i = 0; i < count; i += kChains) {
@@ -150,9 +150,9 @@ HWY_INLINE void accumulate_blocks(std::size_t count, const Body& body,
   (hn::Store(a[k], df, chains.chain[0] + k * kLanes), ...);
 }
 template <class Body, std::size_t... k>
-HWY_INLINE void accumulate_blocks(std::size_t count, const Body& body,
-                                  Chains<2>& chains,
-                                  std::index_sequence<k...>) {
+HWY_INLINE void accumulate_batches(std::size_t count, const Body& body,
+                                   Chains<2>& chains,
+                                   std::index_sequence<k...>) {
   const DF df;
   VF a[] = {hn::Load(df, chains.chain[0] + k * kLanes)...};
   VF b[] = {hn::Load(df, chains.chain[1] + k * kLanes)...};
@@ -214,9 +214,9 @@ HWY_NOINLINE void accumulate(const Source& source, std::size_t count,
                              const Constants&... constants) {
   const std::size_t whole = count / kChains * kChains;
   const Body<Source, false> body{source, constants...};
-  if constexpr (kBlockInRegisters) {
-    accumulate_blocks(whole, body, chains,
-                      std::make_index_sequence<kVectors>());
+  if constexpr (kBatchInRegisters) {
+    accumulate_batches(whole, body, chains,
+                       std::make_index_sequence<kVectors>());
   } else {
     for (std::size_t i = 0; i < whole; i += kChains) {
       for (std::size_t k = 0; k < kChains; k += kLanes) {
@@ -325,8 +325,8 @@ HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> narrow_number<BFloat16>(
                         hn::ShiftRight<16>(round_bfloat16_number(DF(), value)));
 }
 
-// store_vector() stores a vector of output, stream_vector() past the caches. If
-// kNumber, it must not hold nan.
+// store_vector() stores a vector of output, stream_vector() bypasses the
+// caches. If kNumber, it must not hold nan.
 template <class Format, bool kNumber>
 HWY_INLINE void store_vector(VF value, typename Format::Element* at) {
   const hn::Rebind<typename Format::Element, DF> d;
@@ -346,8 +346,8 @@ HWY_INLINE void stream_vector(VF value, typename Format::Element* at) {
   }
 }
 
-// is_lines() returns whether an array is whole cache lines: storing part of a
-// line past the caches is slow.
+// is_lines() returns whether an array is whole cache lines: a non-temporal
+// store of a part of a line is slow.
 template <class Element>
 HWY_INLINE bool is_lines(const Element* at, std::size_t count) {
   return (reinterpret_cast<std::uintptr_t>(at) | (count * sizeof(Element))) %
@@ -371,7 +371,7 @@ HWY_INLINE void map_exps(const Body& body, std::size_t i,
 }
 
 // map() stores body(i) for columns 0 .. count - 1. `Body` is constructed from a
-// source and `constants`. If `stream`, it stores past the caches, provided that
+// source and `constants`. If `stream`, stores bypass the caches, provided that
 // `out` is whole lines.
 template <class Format, bool kNumber, template <class> class Body, class Source,
           class... Constants>

@@ -34,7 +34,7 @@ inline constexpr std::size_t kMaxRowChunks = 64;
 inline constexpr std::size_t kMaxRowColumns = kMaxRowChunks * kChunkColumns;
 
 // scaled_softmax: x (in), y (out).
-// scaled_masked_softmax: x (in), mask (in, a byte a column), y (out).
+// scaled_masked_softmax: x (in), mask (in, a byte per column), y (out).
 //   e_j = f32(x_j) * scale; -10000 if the mask's byte is not 0
 //   y_j = r(E(e_j - m_c) * f_c)        m_c, f_c of the chunk: slave/row_math.h
 // A row that contains nan or +inf, or nothing but -inf, becomes nan.

@@ -20,8 +20,9 @@ HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
 namespace {
 
-// Keys order as the values: an element's bits, inverted below the sign if it is
-// negative. Those of finite elements are -kInfinity <= key < kInfinity.
+// Keys have the order of the values: a key is the element's bits, inverted
+// below the sign if it is negative. Those of finite elements are -kInfinity <=
+// key < kInfinity.
 template <class Format>
 struct Keys {
   using Key = std::make_signed_t<typename Format::Bits>;

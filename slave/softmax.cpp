@@ -159,21 +159,21 @@ struct Backward {
   }
 };
 
-// ---- The last block of a row
+// ---- The last batch of a row
 
-// Block is the last columns of a row, fewer than a block has, with padding
-// after them, so that they are computed like the other blocks.
-struct Block {
+// LastBatch is the last columns of a row, fewer than a batch has, with padding
+// after them, so that they are computed like the other batches.
+struct LastBatch {
   HWY_ALIGN float value[kChains];
 
   Plain<Float32> source() const { return {value}; }
 };
 
-// pad() fills a block with `count` columns of `source` from column `at`, and
+// pad() fills a batch with `count` columns of `source` from column `at`, and
 // with `padding`. The memory of the row ends at column `end`.
 template <class Source>
 HWY_INLINE void pad(const Source& source, std::size_t at, std::size_t count,
-                    std::size_t end, float padding, Block& block) {
+                    std::size_t end, float padding, LastBatch& batch) {
   const DF df;
   typename Source::Copy copy;
   const Source tail =
@@ -183,12 +183,12 @@ HWY_INLINE void pad(const Source& source, std::size_t at, std::size_t count,
     if (k < count) {
       value = hn::IfThenElse(hn::FirstN(df, count - k), tail(k), value);
     }
-    hn::Store(value, df, block.value + k);
+    hn::Store(value, df, batch.value + k);
   }
 }
 
-// store_last() stores body(k) for `count` columns, fewer than a block has. If
-// the output has a block or more (`room` columns), the rest of the block is set
+// store_last() stores body(k) for `count` columns, fewer than a batch has. If
+// the output has a batch or more (`room` columns), the rest of the batch is set
 // to 0. Returns the number of columns stored.
 template <class Format, bool kNumber, class Body>
 HWY_INLINE std::size_t store_last(const Body& body, std::size_t count,
@@ -234,12 +234,12 @@ HWY_INLINE void zero_columns(Element* out, std::size_t count, bool stream) {
 // ---- One chunk
 
 // chunk_of() is the SoftmaxChunk of `count` columns of a row that ends at
-// column `end`. The exponentials of whole blocks go to `exps` if it is not
+// column `end`. The exponentials of whole batches go to `exps` if it is not
 // null, those of the others to `last`.
 template <class Source>
 HWY_NOINLINE SoftmaxChunk chunk_of(const Source& source, std::size_t count,
-                                   std::size_t end, float* exps, Block& last,
-                                   const void* next_row) {
+                                   std::size_t end, float* exps,
+                                   LastBatch& last, const void* next_row) {
   constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
   const std::size_t whole = count / kChains * kChains;
   Chains<1> maxima(kMinusInf);
@@ -267,12 +267,12 @@ HWY_NOINLINE SoftmaxChunk chunk_of(const Source& source, std::size_t count,
   return {sum == sum ? max : sum, sum};
 }
 
-// map_blocks() writes the whole blocks of y. Their exponentials are in `exps`
+// map_batches() writes the whole batches of y. Their exponentials are in `exps`
 // if it is not null; it may be y.
 template <class Format, class Source>
-HWY_NOINLINE void map_blocks(const Source& source, std::size_t count,
-                             const SoftmaxFactor& number, const float* exps,
-                             typename Format::Element* y, bool stream) {
+HWY_NOINLINE void map_batches(const Source& source, std::size_t count,
+                              const SoftmaxFactor& number, const float* exps,
+                              typename Format::Element* y, bool stream) {
   const DF df;
   const auto factor = hn::Set(df, number.factor);
   if (exps != nullptr) {
@@ -294,7 +294,7 @@ HWY_INLINE void softmax_row(const SoftmaxArgs& args, const Source& source,
   constexpr bool kInOutput = std::is_same<Format, Float32>::value;
   const bool stream = tile.non_temporal && !kInOutput;
   SoftmaxChunk chunks[kMaxRowChunks];
-  Block last;
+  LastBatch last;
   const std::size_t chunk_count = (count + kChunkColumns - 1) / kChunkColumns;
   // The exponentials of a float32 row fit into its output.
   const auto exps_of = [&](std::size_t at) -> float* {
@@ -317,8 +317,8 @@ HWY_INLINE void softmax_row(const SoftmaxArgs& args, const Source& source,
     for (std::size_t c = 0; c < chunk_count; ++c) {
       const std::size_t at = c * kChunkColumns;
       factor = softmax_factor(args, chunks[c].max, total);
-      map_blocks<Format>(source.from(at), std::min(kChunkColumns, whole - at),
-                         factor, exps_of(at), y + at, stream);
+      map_batches<Format>(source.from(at), std::min(kChunkColumns, whole - at),
+                          factor, exps_of(at), y + at, stream);
     }
     if (whole != count) {
       const Times<Plain<Float32>> body{last.source(),
@@ -399,7 +399,7 @@ HWY_INLINE void softmax_sum(const void* arguments, const Tile& tile, Result&) {
   const std::size_t valid = valid_columns(tile, kMask ? 2 : 1);
   const VF scale = scale_of<Format>(args);
   auto* chunk = partial_result<SoftmaxChunk>(tile);
-  Block last;
+  LastBatch last;
   for (std::size_t at = 0; at < tile.count; at += kChunkColumns, ++chunk) {
     const std::size_t part =
         at < valid ? std::min(kChunkColumns, valid - at) : 0;
@@ -429,11 +429,11 @@ HWY_INLINE void softmax_map(const void* arguments, const Tile& tile, Result&) {
       fill_nan<Format>(y + at, part);
     } else if constexpr (kMask) {
       const auto* mask = operand<const std::uint8_t>(tile, 1);
-      map_blocks<Format>(source_of<Format>(scale, x + at, mask + at), part,
-                         *factor, nullptr, y + at, tile.non_temporal);
+      map_batches<Format>(source_of<Format>(scale, x + at, mask + at), part,
+                          *factor, nullptr, y + at, tile.non_temporal);
     } else {
-      map_blocks<Format>(source_of<Format>(scale, x + at), part, *factor,
-                         nullptr, y + at, tile.non_temporal);
+      map_batches<Format>(source_of<Format>(scale, x + at), part, *factor,
+                          nullptr, y + at, tile.non_temporal);
     }
   }
   if (valid != tile.count) {
@@ -461,7 +461,7 @@ HWY_INLINE void backward_row(const SoftmaxBackwardArgs& args,
                              typename Format::Element* dx) {
   const DF df;
   const std::size_t whole = count / kChains * kChains;
-  Block gradient, y;
+  LastBatch gradient, y;
   const Pair<Float32> last{gradient.source(), y.source()};
   if (whole != count) {
     pad(source.gradient, whole, count - whole, args.columns, 0, gradient);

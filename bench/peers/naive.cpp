@@ -230,9 +230,10 @@ int eigen_step(const Lists* lists, const Numbers* numbers) {
   return 0;
 }
 
-// The traffic of a step in two passes, on the same arrays, whose values it
-// leaves alone: the gradients are read; then they are read again, three arrays
-// are read and written, and the model's weights written. Returns what it read.
+// The memory traffic of a step in two passes, on the same arrays, whose values
+// do not change: the first reads the gradients; the second reads them again,
+// reads and writes three arrays, and writes the model's weights. Returns a
+// combination of the values read.
 std::uint32_t roofline_step(const Lists* lists, float one) {
   const Lists& l = *lists;
   std::uint32_t all = 0;

@@ -125,7 +125,7 @@ SWAMP_API void swamp_machine_destroy(swamp_machine* machine);
  *   with tensor_count > 0, and, naming the tensor's index, for an unknown
  *   dtype, NULL data with count > 0, a count whose bytes overflow, misaligned
  *   data; SWAMP_UNSUPPORTED for a float8 dtype; if the default machine cannot
- * be made, as swamp_machine_create() */
+ *   be made, as swamp_machine_create() */
 SWAMP_API swamp_status swamp_amp_foreach_non_finite_check_and_unscale(
     swamp_machine* machine, const swamp_tensor* tensors, size_t tensor_count,
     float* found_inf, const float* inv_scale);
@@ -338,7 +338,7 @@ typedef struct {
   int64_t ignore_index;       /**< the default is -100 */
   double label_smoothing;     /**< in [0, 1] */
   double z_loss;              /**< adds z_loss * lse^2 to each loss */
-  const float* class_weights; /**< one a column; NULL: all are 1 */
+  const float* class_weights; /**< one per column; NULL: all 1 */
 } swamp_cross_entropy_options;
 
 /** swamp_cross_entropy computes the loss of each row.
@@ -346,8 +346,8 @@ typedef struct {
  * @param machine where to run; NULL: the default machine
  * @param logits a row for each target, a column for each class
  * @param targets a class or ignore_index for each row
- * @param[out] losses float32, one a row
- * @param[out] lse float32, one a row: log(sum of exp(logits)), for backward
+ * @param[out] losses float32, one per row
+ * @param[out] lse float32, one per row: log(sum of exp(logits)), for backward
  * @param options NULL: the defaults
  * @param[out] total the sums of the losses and of the weights of the rows that
  *   count, two doubles; may be NULL
@@ -358,7 +358,7 @@ SWAMP_API swamp_status swamp_cross_entropy(
     double total[2]);
 
 /** swamp_cross_entropy_backward computes the gradient of the logits from those
- * of the losses, one a row; dx may be logits. */
+ * of the losses, one per row; dx may be logits. */
 SWAMP_API swamp_status swamp_cross_entropy_backward(
     swamp_machine* machine, const swamp_matrix* logits, const int64_t* targets,
     const float* lse, const float* gradients, const swamp_matrix* dx,
@@ -378,7 +378,7 @@ typedef struct {
 } swamp_norm_options;
 
 /** swamp_layer_norm sets each row of y to (x - mean) * rstd * weight + bias.
- * weight and bias may be NULL; mean and rstd are float32, one a row; y may be
+ * weight and bias may be NULL; mean and rstd are float32, one per row; y may be
  * x. */
 SWAMP_API swamp_status swamp_layer_norm(swamp_machine* machine,
                                         const swamp_matrix* x,
@@ -389,8 +389,8 @@ SWAMP_API swamp_status swamp_layer_norm(swamp_machine* machine,
                                         const swamp_norm_options* options);
 
 /** swamp_layer_norm_backward computes the gradients of x, weight and bias. dx,
- * which may be gradient or x, dweight and dbias (float32, one a column) may be
- * NULL: not computed. */
+ * which may be gradient or x, dweight and dbias (float32, one per column) may
+ * be NULL: not computed. */
 SWAMP_API swamp_status swamp_layer_norm_backward(
     swamp_machine* machine, const swamp_matrix* gradient, const swamp_matrix* x,
     const float* mean, const float* rstd, const swamp_row_vector* weight,

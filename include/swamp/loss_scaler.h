@@ -144,8 +144,7 @@ class SWAMP_API LossScaler {
   /// update() updates the scale after a step.
   ///
   /// @param found_inf as set by the unscale, or by the all-reduce after it;
-  /// some
-  ///   originals treat only certain values as an overflow
+  ///   some originals treat only certain values as an overflow
   /// @throws ScalerError if the original raises an exception; the state is then
   ///   that of the original after the exception
   ScalerStep update(float found_inf);

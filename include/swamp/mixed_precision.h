@@ -195,8 +195,7 @@ class SWAMP_API MixedPrecisionOptimizer {
   /// @param state with the same parameters
   /// @return Megatron's warnings about old checkpoints; usually none
   /// @throws Error SWAMP_INVALID_ARGUMENT that names the key; nothing is
-  /// changed
-  ///   then
+  ///   changed then
   std::vector<std::string> load_state_dict(const OptimizerState& state);
 
   /// For swamp's own sources.

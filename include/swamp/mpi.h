@@ -46,9 +46,8 @@ class SWAMP_API MpiCommunicator final : public Communicator {
   ///
   /// @param options of this rank
   /// @throws Error SWAMP_INVALID_ARGUMENT for a bad option or
-  /// SWAMP_MPI_TIMEOUT,
-  ///   on a thread that may not call MPI, or if MPI has been finalised;
-  ///   SWAMP_INTERNAL for a failure of MPI
+  ///   SWAMP_MPI_TIMEOUT, on a thread that may not call MPI, or if MPI has been
+  ///   finalised; SWAMP_INTERNAL for a failure of MPI
   explicit MpiCommunicator(const MpiOptions& options = {});
 
   /// from_fortran() takes a communicator of the program, as the Fortran handle
@@ -58,8 +57,7 @@ class SWAMP_API MpiCommunicator final : public Communicator {
   /// @param handle of an intracommunicator; stays the caller's
   /// @param options of this rank
   /// @throws Error as the constructor, also SWAMP_INVALID_ARGUMENT if MPI is
-  /// not
-  ///   initialised or the handle is not that of an intracommunicator
+  ///   not initialised or the handle is not that of an intracommunicator
   static MpiCommunicator from_fortran(int handle,
                                       const MpiOptions& options = {});
 

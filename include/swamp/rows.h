@@ -103,8 +103,8 @@ struct CrossEntropyTotal {
 ///
 /// @param logits a row for each target, a column for each class; only read
 /// @param targets a class or options.ignore_index for each row
-/// @param[out] losses float32, one a row; 0 if the row is ignored
-/// @param[out] lse float32, one a row: log(sum of exp(logits)), for backward
+/// @param[out] losses float32, one per row; 0 if the row is ignored
+/// @param[out] lse float32, one per row: log(sum of exp(logits)), for backward
 /// @param options ignore_index, label smoothing, class weights and z-loss
 /// @param machine where to run; null: the default machine
 /// @return the sums of the losses and of the weights of the rows that count
@@ -149,9 +149,9 @@ struct VocabularyPart {
 };
 
 /// vocab_parallel_cross_entropy is cross_entropy() for classes that are split
-/// between the ranks of `ranks`. Collective: one all-gather of 24 bytes a row.
-/// Every rank gets the losses of all rows, with the same bits. class_weights
-/// must be null (SWAMP_UNSUPPORTED).
+/// between the ranks of `ranks`. Collective: one all-gather of 24 bytes per
+/// row. Every rank gets the losses of all rows, with the same bits.
+/// class_weights must be null (SWAMP_UNSUPPORTED).
 SWAMP_API CrossEntropyTotal vocab_parallel_cross_entropy(
     Communicator& ranks, const VocabularyPart& part, const Matrix& logits,
     const std::int64_t* targets, float* losses, float* lse,
@@ -183,8 +183,8 @@ struct NormOptions {
 /// @param weight 1 if absent
 /// @param bias 0 if absent; of the same dtype as weight if both are present
 /// @param[out] y as many rows and columns; may be x
-/// @param[out] mean float32, one a row
-/// @param[out] rstd float32, one a row: 1 / sqrt(variance + eps)
+/// @param[out] mean float32, one per row
+/// @param[out] rstd float32, one per row: 1 / sqrt(variance + eps)
 /// @param options eps and zero_centered_weight
 /// @param machine where to run; null: the default machine
 SWAMP_API void layer_norm(const Matrix& x, const RowVector& weight,
@@ -202,8 +202,8 @@ SWAMP_API void layer_norm(const Matrix& x, const RowVector& weight,
 /// @param rstd as layer_norm() returned it
 /// @param weight as in the forward call
 /// @param[out] dx may be gradient or x; not computed if its data is null
-/// @param[out] dweight float32, one a column; null: not computed
-/// @param[out] dbias float32, one a column; null: not computed
+/// @param[out] dweight float32, one per column; null: not computed
+/// @param[out] dbias float32, one per column; null: not computed
 /// @param options as in the forward call
 /// @param machine where to run; null: the default machine
 SWAMP_API void layer_norm_backward(const Matrix& gradient, const Matrix& x,
@@ -218,7 +218,7 @@ SWAMP_API void layer_norm_backward(const Matrix& gradient, const Matrix& x,
 /// @param x the input
 /// @param weight 1 if absent
 /// @param[out] y as many rows and columns; may be x
-/// @param[out] rstd float32, one a row: 1 / sqrt(mean of the squares + eps)
+/// @param[out] rstd float32, one per row: 1 / sqrt(mean of the squares + eps)
 /// @param options eps and zero_centered_weight
 /// @param machine where to run; null: the default machine
 SWAMP_API void rms_norm(const Matrix& x, const RowVector& weight,

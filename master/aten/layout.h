@@ -64,8 +64,9 @@ struct Extent {
 Extent extent_of(const at::Tensor& tensor, const void* data);
 
 // any_overlap() returns whether two extents share a byte. If the addresses rise
-// or fall along the list, it is one pass; otherwise a radix sort, about 5 ns an
-// extent. Reorders `extents`; `scratch` is memory for the sort, to be reused.
+// or fall along the list, it is one pass; otherwise a radix sort, about 5 ns
+// per extent. Reorders `extents`; `scratch` is memory for the sort, to be
+// reused.
 bool any_overlap(std::vector<Extent>& extents, std::vector<Extent>& scratch);
 
 }  // namespace swamp::aten

@@ -80,7 +80,7 @@ std::int64_t require_norm(const Tensor& x, const OptionalTensor& weight,
 }
 
 // empty_statistics() returns a float32 tensor of PyTorch's shape for one value
-// a row.
+// per row.
 Tensor empty_statistics(const Tensor& x, std::int64_t dimensions) {
   auto sizes = x.sym_sizes().vec();
   for (std::int64_t i = x.dim() - dimensions; i < x.dim(); ++i) {

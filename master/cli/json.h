@@ -1,5 +1,5 @@
-// JSON: the objects that the program prints, one a line, and the texts that it
-// reads, which are not trusted.
+// JSON: the objects that the program prints, one per line, and the texts that
+// it reads, which are not trusted.
 #ifndef SWAMP_MASTER_CLI_JSON_H_
 #define SWAMP_MASTER_CLI_JSON_H_
 

@@ -1,5 +1,5 @@
-// The program swamp: one command a run. An error is one line on stderr, and one
-// more that points at --help if that helps; the exit code is then 2.
+// The program swamp: one command per run. An error is one line on stderr, and
+// one more that points at --help if that helps; the exit code is then 2.
 #include <cstdlib>
 #include <exception>
 #include <new>

@@ -111,7 +111,7 @@ int default_machine_failures() {
   unsetenv("SWAMP_BACKEND");
   check(unscale() == SWAMP_OK);
   check(data == 2.0f);
-  // From now on it is made, and the environment is not read again.
+  // Now the default machine exists, and the environment is not read again.
   setenv("SWAMP_BACKEND", "omp", 1);
   check(unscale() == SWAMP_OK);
   check(data == 1.0f);

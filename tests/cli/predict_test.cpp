@@ -1,4 +1,4 @@
-// swamp predict: what it counts is what a hand counts, and bad options are
+// swamp predict: its counts equal those made by hand, and bad options are
 // errors that name what was expected.
 #include <gtest/gtest.h>
 
@@ -109,7 +109,7 @@ TEST(Predict, OddElementsAreDirectAccesses) {
 TEST(Predict, OperationsReadAndWriteTheirStreams) {
   struct Case {
     std::vector<std::string> operation;
-    std::uint64_t read, written;  // bytes an element
+    std::uint64_t read, written;  // bytes per element
   };
   constexpr std::uint64_t kCount = 1 << 20;
   for (const Case& one : {Case{{"unscale"}, 4, 4},
@@ -169,7 +169,7 @@ TEST(Predict, TilesShrinkToFitLdm) {
   EXPECT_EQ(number(pro, "elements"), 25557032u);
   EXPECT_EQ(number(old, "core_groups"), 4u);
   EXPECT_EQ(number(old, "ldm_bytes"), 65536u);
-  // Two slots of 18 bytes an element.
+  // Two slots of 18 bytes per element.
   EXPECT_LT(number(old, "tile_bytes"), 65536u / 2 / 18 * 4);
   EXPECT_GT(number(old, "tile_bytes"), 4096u);
   EXPECT_LT(number(pro, "tile_bytes"), 65536u);

@@ -121,7 +121,7 @@ TEST(BadSafetensors, Json) {
   expect_bad_header("{\"\xff\":1}", "JSON: an error");
   expect_bad_header("[]", "does not begin with '{'");
   expect_bad_header(" {}", "does not begin with '{'");
-  // Deep nesting, where a known and where an unknown field allows it.
+  // Deep nesting, in a known and in an unknown field.
   const std::string deep(1000000, '[');
   expect_bad_header("{\"a\":{\"shape\":" + deep, "expected an array of int");
   expect_bad_header("{\"a\":{\"x\":" + deep, "nested deeper");
@@ -240,7 +240,7 @@ TEST_F(BadNpz, Directory) {
   count64[end64 + 29] = count64[end64 + 37] = 1;
   refuse(count64, "contradict each other");
   std::string local = good;
-  local[30] = 'b';  // the member calls itself b.npy
+  local[30] = 'b';  // the member's own name is b.npy
   refuse(local, "contradict each other");
   std::string encrypted = good;
   encrypted[good.find("PK\1\2") + 8] = 1;
@@ -305,7 +305,7 @@ TEST_F(BadNpz, Bombs) {
   ASSERT_EQ(refusal(FileFormat::npz, entry_of([](ZipEntry&) {})), "");
   refuse(entry_of([](ZipEntry& e) { e.bytes = std::uint64_t{1} << 31; }),
          "which deflate cannot do");
-  // More or less comes out than is promised, by header or by directory.
+  // The unpacked bytes are more or fewer than header or directory state.
   refuse(entry_of([](ZipEntry& e) { e.bytes -= 4; }), "expected the 400");
   const std::string honest = npy("<f4", "(99,)", std::string(400, '\0'));
   ZipEntry more = deflated("a.npy", honest);

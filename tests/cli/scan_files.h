@@ -10,8 +10,8 @@
 
 namespace swamp::test {
 
-// little() is an integer of `bytes` bytes, the lowest first; big() the other
-// way round.
+// little() is an integer of `bytes` bytes, the lowest first; big() has the
+// highest first.
 std::string little(std::uint64_t value, std::size_t bytes);
 std::string big(std::uint64_t value, std::size_t bytes);
 
@@ -33,8 +33,8 @@ std::string npy(const std::string& descr, const std::string& shape,
 std::string npy_with(const std::string& dictionary, const std::string& data,
                      int major = 1);
 
-// ZipEntry is a member as it stands in an archive; what is left 0 is filled in
-// from `data`.
+// ZipEntry is a member of an archive; fields that are 0 are filled in from
+// `data`.
 struct ZipEntry {
   std::string name;
   std::string data;  // as packed
@@ -47,8 +47,8 @@ std::uint32_t crc32_of(const std::string& data);
 std::string zip(const std::vector<ZipEntry>& entries);
 // stored() is a member that is not packed, with its right CRC.
 ZipEntry stored(const std::string& name, const std::string& data);
-// deflated() is `data` in the form of deflate, in blocks that pack
-// nothing: what any inflate reads, without a library here.
+// deflated() is `data` in the form of deflate, in blocks without compression:
+// any inflate reads them, and the test needs no library.
 ZipEntry deflated(const std::string& name, const std::string& data);
 
 }  // namespace swamp::test

@@ -1,6 +1,6 @@
 // Mutations of good files, given to the readers and the scanner in this
-// process: each is read or refused, and nothing else happens; the sanitizers
-// say what else did. Run by hand for longer: swamp_scan_mutation_test CASES
+// process: each is read or refused, and nothing else happens, as far as the
+// sanitizers can tell. Run by hand for longer: swamp_scan_mutation_test CASES
 // [SEED].
 #include <cstdio>
 #include <cstdlib>
@@ -46,7 +46,7 @@ std::vector<Seed> seeds() {
        R"({"metadata":{"total_size":9},"weight_map":{"a":"x","b":"d/y"}})"}};
 }
 
-// kWords go into files, because chance alone would not spell them.
+// kWords are written into files, because random bytes would never contain them.
 const std::vector<std::string>& words() {
   static const std::vector<std::string> all = {"18446744073709551615",
                                                "18446744073709551616",
@@ -114,7 +114,7 @@ void mutate(std::string& file, const std::string& other, Random& random) {
       file.replace(at, std::min(word.size(), file.size() - at), word);
       break;
     }
-    case 7:  // a little number more or less, where sizes stand
+    case 7:  // adds a small number, also to sizes
       if (at < file.size()) {
         file[at] =
             static_cast<char>(file[at] + (random.next() % 2 == 0 ? 1 : -1));
@@ -125,9 +125,10 @@ void mutate(std::string& file, const std::string& other, Random& random) {
   }
 }
 
-// run_case() reads and scans; true where the file was good.
+// run_case() reads and scans a file. Returns whether it was good.
 bool run_case(Kind kind, const std::string& content, Machine& machine) {
-  // Memory of exactly the file's size, so that one byte too far is seen.
+  // Memory of exactly the file's size, so that a read one byte too far is
+  // detected.
   const auto memory = std::make_unique<char[]>(content.size());
   std::memcpy(memory.get(), content.data(), content.size());
   const cli::Bytes file(memory.get(), content.size());

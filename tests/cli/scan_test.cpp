@@ -66,7 +66,7 @@ TEST(ShrinkingFile, IsAnErrorOnEveryBackend) {
   }
 }
 
-// The signal of a file that has its size again, or of an I/O error.
+// The signal after a file that shrank has grown again, or after an I/O error.
 TEST(ShrinkingFile, ThatGrewAgain) {
   const TemporaryFile file(std::string(1 << 20, 'x'));
   const cli::MappedFile mapped(file.path());
@@ -83,7 +83,7 @@ TEST(ShrinkingFile, ThatGrewAgain) {
   }
 }
 
-// The last page of the file stays, so there is no signal to tell.
+// The last page of the file remains, so there is no signal.
 TEST(ShrinkingFile, ByLessThanAPage) {
   const TemporaryFile file(std::string(100, 'x'));
   const cli::MappedFile mapped(file.path());

@@ -1,4 +1,4 @@
-// A run that is killed and resumed ends with the bits of one that was not.
+// A run that is killed and resumed ends with the bits of one that ran through.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -36,7 +36,7 @@ struct Folder {
   }
 };
 
-// without_time() is the closing lines of a run but the one that differs.
+// without_time() is the last lines of a run without the one that differs.
 std::string closing(const ProgramResult& result) {
   std::string text;
   bool found = false;
@@ -67,7 +67,7 @@ TEST_P(Resume, KilledAtAnyMomentEndsWithTheSameBits) {
   int kills = 0;
   ProgramResult last;
   for (int tries = 0; tries < 200; ++tries) {
-    // Ever longer, so that every machine comes to the end.
+    // Longer each time, so that even a slow machine reaches the end.
     last = cut.run(join(options, {"--resume"}),
                    static_cast<int>(random() % 40) + 10 + 10 * tries);
     EXPECT_EQ(last.err, "");
@@ -81,7 +81,7 @@ TEST_P(Resume, KilledAtAnyMomentEndsWithTheSameBits) {
   EXPECT_EQ(cut.log.read(), whole.log.read());
   EXPECT_EQ(cut.checkpoint.read(), whole.checkpoint.read());
 
-  // Nothing is left to do, and nothing changes.
+  // All steps are done, so nothing changes.
   const ProgramResult again = cut.run(join(options, {"--resume"}));
   EXPECT_EQ(closing(again), closing(uninterrupted));
   EXPECT_EQ(cut.checkpoint.read(), whole.checkpoint.read());
@@ -150,7 +150,7 @@ TEST(Checkpoint, AnotherRunIsRefusedInWords) {
   }
   std::ofstream(folder.log.path(), std::ios::app) << "more\n";
   EXPECT_EQ(folder.run({"--resume", "--batch", "4", "--steps", "4"}).exit_code,
-            0);  // what follows the checkpoint is cut off
+            0);  // the part after the checkpoint is removed
   std::ofstream(folder.log.path()) << "another log\n";
   refused({"--batch", "4"}, "expected the log of the run that is resumed");
   EXPECT_EQ(folder.log.read(), "another log\n");
@@ -241,7 +241,7 @@ TEST(Checkpoint, IsOverwrittenOnlyIfAsked) {
   }
 }
 
-// Every row is one file by two names, and leaves all files as they were.
+// Every row names one file twice; the run is refused and changes no file.
 TEST(Checkpoint, OneFileByTwoNamesIsRefused) {
   const TemporaryFile folder;
   std::filesystem::create_directories(folder.path() + "/sub");
@@ -322,7 +322,7 @@ TEST(Checkpoint, AnInterruptedRunIsFinishedInOrder) {
   EXPECT_TRUE(has_words(closing(result), {" of " + steps + " steps\n"}));
   EXPECT_FALSE(std::filesystem::exists(folder.checkpoint.path() + ".partial"));
   EXPECT_FALSE(std::filesystem::exists(picture.path() + ".partial"));
-  // What was saved is the run up to here.
+  // The checkpoint contains the run up to here.
   const Folder whole;
   const std::vector<std::string> same = join(options, {"--steps", steps});
   EXPECT_EQ(closing(folder.run(join(same, {"--resume"}))),

@@ -108,7 +108,7 @@ std::vector<float> floats_of(const Tensor& tensor) {
   return values;
 }
 
-// TrainModel is a model, and a batch that has always the same examples.
+// TrainModel is a model, and a batch that always has the same examples.
 struct TrainModel {
   cli::Random random{1};
   cli::Model model;
@@ -141,7 +141,7 @@ TEST(Model, GradientsAreThoseOfTheLoss) {
   cli::ModelOptions options;
   options.dtype = kFloat32;
   TrainModel trained(options);
-  // Not the first weights: biases are 0 there.
+  // Not the initial weights, whose biases are 0.
   for (const ModelParameter& parameter : trained.model.tensors()) {
     auto* weights = static_cast<float*>(parameter.data.data);
     for (std::size_t i = 0; i < parameter.data.count; ++i) {
@@ -224,7 +224,7 @@ TEST(Model, LayerScalingAndFloat32ScoresPreventOverflow) {
 }
 
 TEST(Numerics, Float16LearnsAsFloat32) {
-  // The same first scale for all: no step is lost to a search for it.
+  // The same initial scale for all, so that no step is skipped to find it.
   const auto loss = [](const char* dtype, const char* scale_option) {
     return run_training({"--steps", "200", "--batch", "32", "--dtype", dtype,
                          scale_option, "32768"})
@@ -236,7 +236,7 @@ TEST(Numerics, Float16LearnsAsFloat32) {
   EXPECT_NEAR(loss("bfloat16", "--loss-scale") / float32, 1.0, 0.02);
 }
 
-// The sanitizers make this one take most of a minute, and the bits are those of
+// With sanitizers this test takes most of a minute, and the bits are those of
 // any other build.
 #ifndef __SANITIZE_ADDRESS__
 double final_loss_of_defaults(const char* dtype) {
@@ -269,7 +269,8 @@ TEST(Numerics, ScalingSavesSmallGradients) {
 TEST(Numerics, WhatIsLostOnTheWayBackIsCountedToo) {
   const Training training =
       run_training({"--steps", "3", "--batch", "4", "--loss-scale", "1e-30"});
-  // All 256 logits of a batch of 4: nothing is left for the layers before.
+  // All 256 logits of a batch of 4 underflow, so earlier layers get no
+  // gradient.
   EXPECT_EQ(training.activation_underflow, 3 * 4 * 256);
   EXPECT_EQ(training.underflow, 0);
 }

@@ -1,4 +1,4 @@
-// Options of `swamp train` that do not go together, and what they choose.
+// Options of `swamp train`: what they select, and which contradict each other.
 #include <gtest/gtest.h>
 
 #include <tuple>
@@ -181,7 +181,7 @@ TEST(TrainOptions, EveryOptimizerLearnsInItsOwnWay) {
         {"--optimizer", "sgd", "--lr", "0.1"},
         {"--optimizer", "sgd", "--lr", "0.1", "--sgd-momentum", "0"}}) {
     const Training training = train(arguments);
-    EXPECT_LT(training.final_loss, 4.5) << arguments[1];  // a guess: 5.55
+    EXPECT_LT(training.final_loss, 4.5) << arguments[1];  // uniform guess: 5.55
     for (const std::string& other : seen) EXPECT_NE(training.weights, other);
     seen.push_back(training.weights);
   }

@@ -1,5 +1,5 @@
-// Ranks of mpirun: as many as one rank has micro batches give its bits. Without
-// MPI, several are refused.
+// Ranks of mpirun: N ranks give the bits of one rank with N micro batches.
+// Without MPI, several ranks are refused.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -44,7 +44,7 @@ Ranked run_ranks(int ranks, const std::vector<std::string>& options,
   return ranked;
 }
 
-// A log that cannot be written is known to the first rank alone.
+// Only the first rank knows that the log cannot be written.
 TEST(RanksFailure, OfOneRankEndsTheOthers) {
   const TemporaryFile text(sample_text());
   const ProgramResult result =
@@ -143,7 +143,7 @@ TEST(RanksFailure, EndsThemAllAndIsSaidOnce) {
                      "init_scale=4294967296", "--scaler-option",
                      "min_loss_scale=2147483648.0"}),
        "step ");
-  // The picture is the first rank's alone.
+  // Only the first rank draws the picture.
   said(run_ranks(3, {"--steps", "2", "--plot", "/nonexistent/picture"}),
        "--plot: got '/nonexistent/picture'");
 }
@@ -177,7 +177,7 @@ TEST(RanksResume, GoOnWhereOneHasStopped) {
   const auto weights = [](const std::string& out) {
     return out.empty() ? "" : lines_of(out).back();
   };
-  // Other sums than before have other bits, which is said.
+  // Sums in another order have other bits; the message says so.
   const auto has_note = [](const std::string& out) {
     return out.find("\nnote: ") != std::string::npos &&
            out.find("the bits are not those of") != std::string::npos;

@@ -24,7 +24,7 @@
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 #endif
 
-// This executable's operator new counts, and fails if limit says so.
+// This executable's operator new counts, and fails above the limit.
 namespace {
 
 constexpr std::size_t kUnlimited = ~std::size_t{0};
@@ -251,8 +251,8 @@ TEST(AllocationTest, StepsOfAMixedPrecisionOptimizerNeedNoneOnceWarm) {
   }
 }
 
-// The first calls of a thread allocate, freed or not, at most a hundredth of
-// the tensors' bytes, and a MiB.
+// The first calls of a thread allocate, in total, at most a hundredth of the
+// tensors' bytes plus a MiB.
 TEST(AllocationTest, CallsNeedLittleMemoryBesideTheTensors) {
   const std::vector<float> values(5000000, 1.0f);
   auto* const data = const_cast<float*>(values.data());  // only read

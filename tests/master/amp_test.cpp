@@ -28,7 +28,7 @@ TEST(UnscaleFoundInf, IsExactlyOneWhateverItWasBefore) {
       amp_foreach_non_finite_check_and_unscale_({&tensor, 1}, found_inf, 0.5f,
                                                 nullptr, &machine);
       EXPECT_EQ(found_inf, 1.0f);
-      // No early exit: all is multiplied.
+      // No early exit: every element is multiplied.
       EXPECT_EQ(data[0], 0.5f);
       EXPECT_EQ(data[1], std::numeric_limits<float>::infinity());
       EXPECT_EQ(data[2], 1.0f);
@@ -51,7 +51,7 @@ TEST(UnscaleFoundInf, IsNeverClearedByCleanCalls) {
   });
 }
 
-// Clean calls do not even write the value that is there already.
+// Calls without an overflow do not write found_inf, not even the same value.
 TEST(UnscaleFoundInf, IsNotTouchedWhenClean) {
   GuardedPages page(2 * sizeof(float));
   auto* values = new (page.begin()) float[2]{0.0f, 0.5f};
@@ -177,7 +177,7 @@ SampleList plain_list() {
   SampleList list;
   Random random(17);
   list.add(kFloat32, 100, 1, random);
-  list.add(kFloat16, 40001, 1, random);  // cut between slaves
+  list.add(kFloat16, 40001, 1, random);  // divided between slaves
   list.add(kBFloat16, 0, 1, random);
   list.add(kFloat64, 30000, 1, random);
   list.add(kBFloat16, 7, 3, random);
@@ -341,7 +341,8 @@ TEST(UpdateScale, ScaleZeroStaysZero) {
   expect_state(update({-0.0f, 0}, 0.0f, 2), 0.0f, 1);
 }
 
-// Equality, not "at least": an interval that was lowered is never met again.
+// Equality, not "at least": an interval that was lowered below the tracker is
+// never reached.
 TEST(UpdateScale, IntervalBelowTheTracker) {
   State state{4.0f, 10};
   for (int i = 1; i <= 100; ++i) {
@@ -360,7 +361,7 @@ TEST(UpdateScale, IntervalsThatAreNeverMet) {
   // Compared in 64 bits.
   expect_state(update({4.0f, 0}, 0.0f, (std::int64_t{1} << 32) + 1), 4.0f, 1);
   expect_state(update({4.0f, 6}, 0.0f, std::int64_t{1} << 40), 4.0f, 7);
-  // A negative tracker may meet an interval of 0.
+  // A negative tracker may reach an interval of 0.
   expect_state(update({4.0f, -1}, 0.0f, 0), 8.0f, 0);
 }
 
@@ -388,7 +389,7 @@ TEST(UpdateScale, ProductsAreFormedInDouble) {
     expect_state(update({scale, 0}, 1.0f, 1, growth, backoff), backed, 0);
     if (grown != scale * static_cast<float>(growth)) ++differing;
   }
-  EXPECT_GT(differing, 100u);  // the test can tell the two apart
+  EXPECT_GT(differing, 100u);  // the test can distinguish the two
 }
 
 // 166 backoffs from 65536 reach 0, by way of the subnormals.

@@ -79,7 +79,7 @@ TEST(Communicator, NamesTheBadArgument) {
   EXPECT_EQ(value, 7.0f);
 }
 
-// The ranks of the tests fail as those of MPI do.
+// ThreadCommunicator fails as MPI does.
 TEST(ThreadCommunicator, RefusesDifferentLengths) {
   EXPECT_EQ(error_of([] {
               run_ranks(2, [](Communicator& ranks) {

@@ -33,7 +33,7 @@ double value_at(const SampleList& list, std::size_t tensor, std::size_t i,
   }
 }
 
-// Lanes is a grain's sum, as defined by foreach_norm().
+// Lanes is the sum of one grain, as foreach_norm() defines it.
 struct Lanes {
   double lane[16] = {};
   std::size_t elements = 0;
@@ -156,7 +156,7 @@ TEST(ForeachNorm, EmptyTensorsBetween) {
   }
 }
 
-// A float32 square would overflow or vanish; the double does not.
+// The square would overflow or underflow in float32, but not in double.
 TEST(ForeachNorm, LargeAndSmall) {
   std::vector<float> large(100, 1e30f), small(100, 1e-30f);
   EXPECT_NEAR(foreach_norm(Tensor{large.data(), 100, kFloat32}) / 1e31, 1,

@@ -62,7 +62,7 @@ AdamStep adam_step(TensorList largest = {}) {
   return step;
 }
 
-// expect_adam() is the reference with the arguments as the formula has them.
+// expect_adam() runs the reference with the arguments of the formula.
 void expect_adam(Arrays& arrays, KernelFunction kernel, bool amsgrad) {
   const AdamStep step = adam_step();
   slave::AdamArgs args{};
@@ -131,7 +131,7 @@ TEST(ForeachAdam, SameBitsOnEveryMachine) {
   EXPECT_EQ(runtime::report_count(), reports);
 }
 
-// What the one pass does is what the passes do one after another.
+// The fused step has the bits of the separate passes, one after another.
 template <class Step>
 void expect_fused_is_unfused(ScalarType gradient, Step step) {
   Arrays fused(gradient, kBFloat16);

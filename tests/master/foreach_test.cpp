@@ -145,7 +145,7 @@ TEST(ForeachCountZeros, CountsBothSigns) {
 }
 
 #ifdef SWAMP_TEST_HAS_MXCSR
-// A subnormal is no zero, also where the caller flushes them.
+// A subnormal is not a zero, even if the caller's environment flushes it.
 TEST(ForeachCountZeros, SubnormalsUnderFlushToZero) {
   std::vector<float> values(100, 1e-40f);
   values[7] = 0.0f;
@@ -166,7 +166,7 @@ TEST(Foreach, EmptyLists) {
   EXPECT_EQ(foreach_count_zeros({}), 0u);
 }
 
-// ---- Lists that do not go together are refused before anything is written.
+// ---- Lists that do not match are refused before anything is written.
 
 struct Floats {
   alignas(64) float a[8] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -179,7 +179,7 @@ struct Floats {
   }
 };
 
-// Each row is a call and its error. `b` is what it would have written.
+// Each row is a call and its error; the call must not write `b`.
 TEST(ForeachErrors, Lists) {
   static float other[8] = {};
   SgdStep momentum;

@@ -33,7 +33,7 @@ TEST(UnscaleGolden, EveryRecordOnEveryMachine) {
                                                 machine.get());
       ASSERT_EQ(found_inf, record.found_inf ? 1.0f : 0.0f);
       if (record.type == kFloat32) {
-        // The records promise that a nan is a nan, not which.
+        // The records promise that a nan is a nan, but not its payload.
         for (std::size_t e = 0; e < record.output.size(); ++e) {
           if (kFloat32Format.is_nan(record.output[e]) &&
               kFloat32Format.is_nan(actual.get(0, e))) {
@@ -178,8 +178,8 @@ TEST(LossScalerGolden, CheckpointsOfTheOriginals) {
   }
 }
 
-// resume() saves in the middle of a trace; the loaded scaler must go on as the
-// one that was never stopped.
+// resume() saves in the middle of a trace; the loaded scaler must continue as
+// the one that was never stopped.
 void resume(const StepTrace& trace) {
   LossScaler straight = make(trace.scaler, trace.params);
   LossScaler resumed = make(trace.scaler, trace.params);

@@ -349,7 +349,7 @@ TEST(GradScalerGolden, TracesThroughTheProtocol) {
   EXPECT_GT(traces, 100);
 }
 
-// The originals' own rows, without LossScaler.
+// Compares with the originals' rows directly, without LossScaler.
 TEST(GradScalerGolden, RowsOfTorch) {
   float gradient = 1.0f;
   FunctionOptimizer optimizer(Tensor{&gradient, 1, kFloat32}, [] {});

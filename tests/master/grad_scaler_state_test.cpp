@@ -42,11 +42,11 @@ TEST(GradScalerState, StateDictOverwritesAll) {
     EXPECT_EQ(to.get_growth_tracker(), 1);
     EXPECT_EQ(to.scale(4.0f), 12.0f);
     to.step(optimizer);
-    EXPECT_EQ(to.update().new_scale, 12.0);  // the tracker went on
+    EXPECT_EQ(to.update().new_scale, 12.0);  // the tracker continued
   }
 }
 
-// As torch.save() or json.dumps() would have it, without swamp's own object.
+// A state as PyTorch saves it, without swamp's own object.
 TEST(GradScalerState, TakesPyTorchsOwn) {
   GradScaler scaler;
   scaler.load_state_dict(

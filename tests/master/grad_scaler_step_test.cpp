@@ -54,7 +54,7 @@ TEST(GradScalerStep, ReportsWhereAndHowMany) {
   EXPECT_EQ(step.gradient_name, "bias");
   EXPECT_EQ(scaler.last_step().gradient_name, "bias");
   EXPECT_EQ(optimizer.steps, 0);
-  EXPECT_EQ(scaler.get_scale(), 65536.0);  // it changes in update()
+  EXPECT_EQ(scaler.get_scale(), 65536.0);  // update() changes it
   EXPECT_EQ(scaler.update().new_scale, 32768.0);
 
   optimizer.weight[3] = kInf;

@@ -128,7 +128,7 @@ inline std::array<Batch, kBatches> batches() {
 
 constexpr int kSkip = 2;  // the batch whose gradients overflow
 
-// A Run trains a net; at kSkip, an overflow is injected or the step omitted.
+// A Run trains a net; at kSkip, it injects an overflow or omits the step.
 using Run = std::function<void(Net&, GradScaler&, bool scaled)>;
 
 GradScaler make(bool enabled) {

@@ -1,4 +1,4 @@
-// Loss scalers, without what the golden traces cover: names, options, the
+// What the golden traces of loss scalers do not cover: names, options, the
 // report of a step, raw values of found_inf, checkpoints.
 #include "swamp/loss_scaler.h"
 
@@ -214,7 +214,8 @@ TEST(OwnScaler, WindowListMoves) {
   options.init_scale = 1.0;
   options.window_list = {1, 2};
   LossScaler scaler(options);
-  // Three growths in windows of 1, then windows of 2; three overflows go back.
+  // Three growths in windows of 1, then windows of 2; three overflows return to
+  // 1.
   EXPECT_EQ(run(scaler, "...."), (std::vector<double>{2, 4, 8, 8}));
   EXPECT_EQ(run(scaler, ".!!!."), (std::vector<double>{16, 8, 4, 2, 4}));
 }

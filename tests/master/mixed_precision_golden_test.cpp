@@ -13,7 +13,7 @@
 namespace swamp::test {
 namespace {
 
-// Heard writes events as the traces do.
+// Heard records events in the form of the traces.
 class Heard : public StepObserver {
  public:
   void start(const char* timer, int log_level) override {
@@ -28,9 +28,9 @@ class Heard : public StepObserver {
   std::vector<std::string> events;
 };
 
-// expected_events() leaves one out: once in a run Megatron's ranks ask each
-// other whether any has parameters for multi-token prediction, which it then
-// clips apart. swamp has no such group and nothing to ask.
+// expected_events() omits one event: once in a run, Megatron's ranks find out
+// whether any of them has parameters for multi-token prediction, which are
+// clipped separately. swamp has no such group.
 std::vector<std::string> expected_events(const MegatronStepRecord::Step& step) {
   std::vector<std::string> events;
   for (const std::string& event : step.events) {
@@ -94,7 +94,8 @@ MixedPrecisionOptions options_of(const MegatronStepRecord& record) {
   if (record.scaler == "ConstantGradScaler") {
     options.loss_scale = scale;
   } else if (record.scaler == "DynamicGradScaler") {
-    // The trace does not say; it follows from when its scale moves.
+    // The trace does not contain it; it follows from the steps at which the
+    // scale changes.
     options.initial_loss_scale = scale;
     options.loss_scale_window = 2;
     options.hysteresis = 1;

@@ -1,4 +1,5 @@
-// Ranks: all take or skip the same steps; shards give the bits of one rank.
+// Ranks: all take or skip the same steps; sharded ones have the bits of one
+// rank.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -20,7 +21,7 @@ std::uint64_t seed_of(std::uint64_t step, int rank) {
   return step * 100 + static_cast<std::uint64_t>(rank);
 }
 
-// Outcome is what a run leaves.
+// Outcome is everything that a run has changed.
 struct Outcome {
   explicit Outcome(ScalarType type) : model(type) {}
   SmallModel model;
@@ -202,7 +203,7 @@ TEST(MixedPrecisionShard, RanksWithTheirOwnParameters) {
   EXPECT_NEAR(norms[0] * norms[0] / squares, 1, 1e-12);
 }
 
-// A rank that leaves ends the others with an error.
+// If one rank leaves, the others get an error.
 TEST(MixedPrecisionShard, ALostRankIsAnError) {
   EXPECT_THROW(run_ranks(3,
                          [&](Communicator& communicator) {
@@ -213,7 +214,7 @@ TEST(MixedPrecisionShard, ALostRankIsAnError) {
                Error);
 }
 
-// A checkpoint of four ranks goes on with two, or with one.
+// A checkpoint of four ranks is resumed with two, and with one.
 TEST(MixedPrecisionShard, AStateMovesBetweenNumbersOfRanks) {
   const Outcome alone = train_alone(kFloat16, 1, GradientReduction::mean, -1);
   run_ranks(3, [&](Communicator& communicator) {
@@ -229,7 +230,7 @@ TEST(MixedPrecisionShard, AStateMovesBetweenNumbersOfRanks) {
   });
 }
 
-// What one rank refuses, none loads; nobody waits.
+// If one rank refuses a state, no rank loads it, and none hangs.
 TEST(MixedPrecisionShard, AStateThatOneRankRefuses) {
   const Outcome alone = train_alone(kFloat16, 1, GradientReduction::mean, -1);
   std::mutex mutex;

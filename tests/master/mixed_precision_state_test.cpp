@@ -186,7 +186,7 @@ TEST(MixedPrecisionState, AmsgradMustAgree) {
   }
 }
 
-// nesterov and AdamW's decay go with the state, as in torch.
+// nesterov and AdamW's decay are part of the state, as in torch.
 TEST(MixedPrecisionState, FlagsAreLoaded) {
   MixedPrecisionOptions nesterov = small_options(kFloat16);
   nesterov.optimizer = SgdOptions{0.1, 0.9, 0, 0, true};
@@ -348,7 +348,7 @@ TEST(MixedPrecisionRefuses, MoreThanThereIsMemoryFor) {
           {}}},
         options);
     ADD_FAILURE() << "no error";
-  } catch (const Error&) {  // out of memory, or that the arrays overlap
+  } catch (const Error&) {  // "out of memory", or "the arrays overlap"
   }
 }
 

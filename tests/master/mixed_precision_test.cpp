@@ -90,7 +90,7 @@ TEST(MixedPrecision, TheScalerDecidesWhatIsSkipped) {
   }
 }
 
-// The whole step, done by hand with the operators.
+// The whole step, computed here with the operators.
 TEST(MixedPrecision, AStepIsItsParts) {
   SmallModel model(kBFloat16);
   MixedPrecisionOptions options = small_options(kBFloat16);
@@ -168,7 +168,7 @@ TEST(MixedPrecision, SameBitsOnEveryMachine) {
 }
 
 TEST(MixedPrecision, AccumulatesInFloat32) {
-  // 2048 + 1 is no float16; in float32 nothing of it is lost.
+  // 2048 + 1 is not a float16, but it is a float32.
   std::uint16_t weight = float16_from_float(1);
   std::uint16_t gradient = 0;
   for (const auto reduction :
@@ -238,7 +238,7 @@ TEST(MixedPrecision, GroupsHaveTheirOwnOptions) {
   EXPECT_THROW(optimizer.set_lr(0, -1), Error);
 }
 
-// Where the rule throws it has moved the scale: the next loss must know.
+// A rule that throws has changed the scale before: the next loss must use it.
 TEST(MixedPrecision, LossScaleAfterTheScalersError) {
   SmallModel model(kFloat16);
   MixedPrecisionOptions options = small_options(kFloat16);
@@ -260,10 +260,10 @@ TEST(MixedPrecision, LossScaleAfterTheScalersError) {
   EXPECT_TRUE(thrown);
 }
 
-// ---- The fused step of MixedPrecisionOptimizer against the unfused one, which
-// is the readable truth: the same bits.
+// ---- The fused step of MixedPrecisionOptimizer has the bits of the unfused
+// one, which is easier to understand.
 
-// Everything that a run leaves is the same, fused or not.
+// A fused and an unfused run end with the same bits.
 void expect_fused_is_unfused(ScalarType type, MixedPrecisionOptions options,
                              ScalarType gradient_type) {
   SmallModel models[2] = {SmallModel(type), SmallModel(type)};

@@ -156,7 +156,7 @@ void expect_near(ScalarType type, std::uint32_t word, std::uint32_t recorded,
               std::fabs(expected) * rounding + std::fabs(g) * 1e-6);
 }
 
-// check_rank() compares what the rank `first / columns` gets.
+// check_rank() compares the results of rank `first / columns`.
 void check_rank(const CrossEntropyRecord& record, std::size_t rank,
                 Communicator* ranks) {
   const std::size_t parts = std::max<std::size_t>(1, record.gradient.size());

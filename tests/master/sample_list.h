@@ -62,7 +62,7 @@ class SampleList {
 };
 
 // mixed_list() is about 60 tensors of all dtypes: odd counts, odd starts, empty
-// ones, large ones that are cut between slaves. `planted` inf and nan.
+// ones, large ones that are divided between slaves. `planted` inf and nan.
 SampleList mixed_list(std::uint64_t seed, std::size_t planted);
 
 // unscale() runs the operator on `list` and expects that found_inf, which was

@@ -115,7 +115,7 @@ TEST_F(UnscaleErrors, NullListWithACount) {
   EXPECT_EQ(good.found_inf, 0.0f);
 }
 
-// Every one of a long list is looked at.
+// Every tensor of a long list is validated.
 TEST_F(UnscaleErrors, TheIndexIsTheTensors) {
   const auto machine = make_machine({});
   Good good;
@@ -172,7 +172,7 @@ TEST_F(UnscaleErrors, CheckFindsOverlap) {
   }
 }
 
-// A failed call leaves nothing behind that harms the next one.
+// A failed call has no effect on the next one.
 TEST_F(UnscaleErrors, TheNextCallIsFine) {
   for (const MachineConfig& config : machine_configs({{1, 2, 16384}}, false)) {
     const auto machine = make_machine(config);

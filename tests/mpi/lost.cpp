@@ -1,5 +1,5 @@
-// lost CASE: some ranks are lost, as the case says. The others call a
-// collective function, print its Error and exit with 1.
+// lost CASE: the case selects the ranks that are lost, and how. The others call
+// a collective function, print its Error and exit with 1.
 #include <mpi.h>
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace {
 
 using swamp::MpiCommunicator;
 
-// Longer than any test waits, so that a forgotten rank ends by itself.
+// Longer than any test waits; it ends a rank that a failed test left running.
 void sleep_long() { std::this_thread::sleep_for(std::chrono::seconds(120)); }
 
 void exchange_for_ever(MpiCommunicator& ranks) {

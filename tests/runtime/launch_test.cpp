@@ -178,7 +178,7 @@ TEST(LaunchTest, BytesAnywhereAndPartialResults) {
 // Segments of rows with constants of their own, one shared by two segments.
 TEST(LaunchTest, RowsConstantsAndScratch) {
   const std::size_t before = runtime::report_count();
-  // 20001 columns: operands of more than 65535 bytes a unit.
+  // 20001 columns: operands of more than 65535 bytes per unit.
   for (const std::uint32_t columns : {1u, 3u, 17u, 64u, 1000u, 20001u}) {
     for_each_machine(std::size_t{1} << 20, [&](Machine& machine) {
       const RowArgs args{columns};

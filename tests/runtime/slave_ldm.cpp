@@ -1,4 +1,4 @@
-// Code of the program, not of swamp: slave 1 of core group 0 keeps its LDM
+// Code of the program, not of swamp: slave 1 of core group 0 keeps LDM
 // allocated between launches.
 #include <slave.h>
 

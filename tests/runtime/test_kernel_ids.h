@@ -37,14 +37,13 @@ inline constexpr KernelInfo kSide =
     kernel_info<NoArgs>("side", 4, kNoFamily, {out(kFloat32)});
 // rows: a row of uint16, a row of uint32 that is constant, a uint64 for each
 // row, a row of uint32: out = in + constant + low word of the row's uint64. The
-// sum lies in scratch memory, of 4 bytes a column, before it is stored.
+// sum lies in scratch memory, of 4 bytes per column, before it is stored.
 struct RowArgs {
   std::uint32_t columns;
 };
-inline constexpr KernelInfo kRows =
-    kernel_info<RowArgs>("rows", 5, kNoFamily,
-                         {row(in(kBFloat16)), constant(kFloat32), in_bytes(8),
-                          row(out(kFloat32))});
+inline constexpr KernelInfo kRows = kernel_info<RowArgs>(
+    "rows", 5, kNoFamily,
+    {row(in(kBFloat16)), constant(kFloat32), in_bytes(8), row(out(kFloat32))});
 inline constexpr int kKernelCount = 6;
 
 }  // namespace swamp::test

@@ -80,7 +80,8 @@ TEST(FloatEnvironment, ChangesWhatTheKernelsCompute) {
 // unmasked it.
 class FloatFlags : public testing::TestWithParam<KernelOnIsa> {};
 
-// Of magnitudes near 1 and positive, so that no root is of a negative number.
+// Positive, with magnitudes near 1, so that no root of a negative number is
+// taken.
 void fill_positive(const Format& format, void* data, std::size_t count,
                    Random& random) {
   fill_ordinary(format, data, count, random);

@@ -25,7 +25,7 @@ class KernelFlags : public testing::TestWithParam<KernelOnIsa> {
                : format().is_nonfinite(bits);
   }
 
-  // Elements that this kernel does not flag.
+  // Fills with elements that this kernel does not flag.
   std::vector<std::uint64_t> clean(std::size_t count) const {
     Random random(count);
     const KernelTiles tiles(kernel(), count, fill_finite, random);

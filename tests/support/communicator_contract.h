@@ -2,8 +2,7 @@
 #define SWAMP_TESTS_SUPPORT_COMMUNICATOR_CONTRACT_H_
 
 // The contract of every communicator: each function is called by all ranks at
-// once. Expected values are computed here, serially, in the
-// order of the ranks.
+// once. Expected values are computed here, serially, in the order of the ranks.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -12,7 +12,7 @@
 namespace swamp::cli {
 namespace {
 
-// One size of table 2.2: cycles of one slave's transfer, and bytes a cycle of
+// One size of table 2.2: cycles of one slave's transfer, and bytes per cycle of
 // 64 slaves together, at the start of lines and 4 bytes after it.
 struct SizeRow {
   std::uint32_t bytes;
@@ -34,7 +34,7 @@ constexpr SizeRow kSizes[] = {
     {65536, 4175, 21.23, 21.17, 3739, 16.00, 14.96},
 };
 
-// Bytes a cycle of 128 KiB transfers, by how many slaves.
+// Bytes per cycle of 128 KiB transfers, by how many slaves.
 struct SlavesRow {
   std::uint32_t slaves;
   double get, put;

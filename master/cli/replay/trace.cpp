@@ -12,7 +12,7 @@
 namespace swamp::cli {
 namespace {
 
-// A trace holds at most one row a step.
+// A trace holds at most one row per step.
 constexpr std::uint64_t kMaxSteps = 1000000;
 
 Json parse(const std::string& line) {

@@ -6,7 +6,7 @@
 //              optimizer.*, grad_scaler
 //     tensors  optimizer.state.*, fp32_from_fp16_params.*  (OptimizerState)
 //              model.*      the weights of a float32 model
-//              history      float64, a row a step
+//              history      float64, one row per step
 #ifndef SWAMP_MASTER_CLI_TRAIN_CHECKPOINT_H_
 #define SWAMP_MASTER_CLI_TRAIN_CHECKPOINT_H_
 

@@ -112,7 +112,7 @@ struct LogPlace {
   std::uint64_t digest = kDigestStart;
 };
 
-// StepLog writes one JSON object a step to a file. Without a path it only
+// StepLog writes one JSON object per step to a file. Without a path it only
 // computes its place.
 class StepLog {
  public:

@@ -133,7 +133,7 @@ void TrainingRun::check_files() {
 
 // summed_apart() is the number of micro batches that a rank adds up before the
 // sums of the ranks are added. It decides the bits of the sum. One rank, or one
-// micro batch a rank, adds them one after another.
+// micro batch per rank, adds them one after another.
 std::uint64_t TrainingRun::summed_apart() {
   return ranks_.count() == 1 ? 1 : options_.accumulate;
 }

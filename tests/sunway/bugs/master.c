@@ -1,4 +1,5 @@
-/* The master of every bug: without a section of its own it spawns and joins. */
+/* The master of every bug. A bug without a section here has a plain master,
+ * which spawns and joins. */
 #include <athread.h>
 #include <crts.h>
 #include <stdio.h>

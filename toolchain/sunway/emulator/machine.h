@@ -20,7 +20,7 @@
 #include "runtime/predict/cost_model.h"
 #include "toolchain/sunway/emulator/ldm.h"
 
-// For what programs linked by swcc see.
+// Marks functions and variables that programs linked by swcc use.
 #define SWAMP_SUNWAY_API __attribute__((visibility("default")))
 // The place in the program's sources that called the calling function.
 #define SWAMP_SUNWAY_CALLER() __builtin_return_address(0)

@@ -116,7 +116,8 @@ void print_line(const std::string& line) {
 }
 
 void end_now(int exit_code) {
-  // Only stdout, and only if no slave holds its lock, which it may never free.
+  // Only stdout, and only if no slave holds its lock, because that slave may
+  // never release it.
   if (ftrylockfile(stdout) == 0) {
     std::fflush(stdout);
     funlockfile(stdout);

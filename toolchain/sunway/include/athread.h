@@ -1,8 +1,8 @@
-/* athread.h: the athread interface, of the side that is being compiled. */
+/* athread.h: the athread interface of the side that is compiled. */
 #ifndef SWAMP_SUNWAY_ATHREAD_H_
 #define SWAMP_SUNWAY_ATHREAD_H_
 
-/* Programs have come to rely on these. */
+/* Not needed here, but existing programs rely on them. */
 #include <stdlib.h>
 #if defined(__sw_host__) || defined(__cplusplus)
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* crts.h: as athread.h; host code includes it too and gets the host's calls. */
+/* crts.h: the same as athread.h; in host code, the host's calls. */
 #ifndef SWAMP_SUNWAY_CRTS_H_
 #define SWAMP_SUNWAY_CRTS_H_
 

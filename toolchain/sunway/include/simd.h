@@ -1,5 +1,6 @@
-/* simd.h: short vectors, as GCC's own; arithmetic is C's operators. The widths
- * are those of SW26010-Pro's slaves; the master's and SW26010's are 256 bits. */
+/* simd.h: short vectors, as vector types of GCC; arithmetic uses C's operators.
+ * The widths are those of SW26010-Pro's slaves; those of its master and of
+ * SW26010 are 256 bits. */
 #ifndef SWAMP_SUNWAY_SIMD_H_
 #define SWAMP_SUNWAY_SIMD_H_
 
@@ -22,8 +23,8 @@ typedef _Float16 float16;
 typedef _Float16 float16v32 __attribute__((vector_size(64), may_alias));
 
 SWAMP_SUNWAY_BEGIN
-/* A slave that loads or stores a vector at an address that is no multiple of
- * its size ends with an exception; the check reports it. */
+/* A slave that loads or stores a vector at an address that is not a multiple of
+ * its size raises an exception. Check mode reports it. */
 void swamp_simd_misaligned(const volatile void* address, int bytes);
 SWAMP_SUNWAY_END
 

@@ -1,4 +1,4 @@
-/* slave.h: as athread.h; host code includes it too and gets the host's calls. */
+/* slave.h: the same as athread.h; in host code, the host's calls. */
 #ifndef SWAMP_SUNWAY_SLAVE_H_
 #define SWAMP_SUNWAY_SLAVE_H_
 

@@ -1,4 +1,5 @@
-/* swperf.h: of the performance counters, that of cycles. */
+/* swperf.h: the cycle counter; the other performance counters are not
+ * emulated. */
 #ifndef SWAMP_SUNWAY_SWPERF_H_
 #define SWAMP_SUNWAY_SWPERF_H_
 
@@ -6,7 +7,8 @@
 
 SWAMP_SUNWAY_BEGIN
 
-/* The counts begin at each one's init(); a slave counts its own. */
+/* Cycles since the last init() of the caller; each slave has its own
+ * counter. */
 #ifdef __sw_slave__
 void penv_slave0_cycle_init(void);
 void penv_slave0_cycle_count(unsigned long* cycles);

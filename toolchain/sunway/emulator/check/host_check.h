@@ -26,7 +26,8 @@ void exiting();
 // Copies of the argument structs of running launches, made at the spawn.
 
 // remember_args() is called at a launch of the core groups of `mask`,
-// forget_args() after they are joined or may legally see other arguments.
+// forget_args() after they were joined or when they may legally see other
+// arguments.
 void remember_args(unsigned mask, const void* argument, const void* pc);
 void forget_args(unsigned mask);
 // args_written() marks bytes that a slave wrote itself as changed legally.

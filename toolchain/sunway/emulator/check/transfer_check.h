@@ -41,20 +41,20 @@ class InFlight {
   // end_launch() reports what was not waited for and completes it.
   void end_launch();
 
-  // These report a conflict of what the slave does with a transfer in flight:
+  // These report a conflict with a transfer in flight, if the slave starts
   // another transfer,
   void new_transfer(const Transfer& transfer, const void* pc);
-  // data of its LDM that it sends to other slaves by `call`,
+  // sends data of its LDM to other slaves by `call`,
   void sends(std::uintptr_t begin, std::uintptr_t end, const char* call,
              const void* pc);
-  // a load or store of LDM or of main memory,
+  // loads or stores LDM or main memory,
   void reads_ldm(std::uintptr_t begin, std::uintptr_t end, const void* pc);
   void writes_ldm(std::uintptr_t begin, std::uintptr_t end, const void* pc);
   void accesses_main(std::uintptr_t begin, std::uintptr_t end, bool write,
                      const void* pc);
-  // ldm_free() of a block,
+  // frees memory by ldm_free(),
   void frees(std::uintptr_t begin, std::uintptr_t end, const void* pc);
-  // data that `sender` wrote into this slave's LDM.
+  // or receives data that `sender` wrote into its LDM.
   void receives(std::uintptr_t begin, std::uintptr_t end, const Slave& sender,
                 const void* pc);
 

@@ -1,6 +1,6 @@
-/* assembly.h: swcc includes it into all code. Instructions of the machine that
- * programs have in inline assembly, as macros of the assembler: the counter of
- * cycles, a slave's numbers, the memory barrier. */
+/* assembly.h: instructions of the machine that programs use in inline assembly,
+ * as assembler macros: the cycle counter, a slave's numbers, the memory
+ * barrier. swcc includes it into all code. */
 #ifdef __sw_slave__
 #define SWAMP_CYCLES "swamp_slave_cycles"
 #else
@@ -8,8 +8,8 @@
 #endif
 
 __asm__(
-    /* A result that is left in rax, behind rdx and rax as they were, to a
-     * register of any size. */
+    /* Moves the result in rax to a register of any size, and restores rdx and
+     * rax from the stack. */
     ".macro swamp_result to\n"
     "  movq %rax, 16(%rsp)\n"
     "  popq %rdx\n"
@@ -72,6 +72,5 @@ __asm__(
     ".endr\n");
 #undef SWAMP_CYCLES
 
-/* Two readings of a counter are two, also where the program forgot to say
- * volatile. */
+/* Every read of a counter is executed, even if the program forgot volatile. */
 #define asm(...) __asm__ __volatile__(__VA_ARGS__)

@@ -24,7 +24,7 @@ int athread_dma_wait_value(volatile void* reply, int value);
 int athread_dma_barrier(void);
 int athread_dma_all_barrier(void);
 
-/* One slave calls, all of its array (row, column) receive. */
+/* Called by one slave; all slaves of its array (row, column) receive. */
 int athread_dma_bcast(void* ldm, void* main, int length, volatile void* reply);
 int athread_dma_ibcast(void* ldm, void* main, int length, volatile void* reply);
 int athread_dma_ibcast_stride(void* ldm, void* main, int length, int block,
@@ -37,7 +37,7 @@ int athread_dma_row_ibcast_stride(void* ldm, void* main, int length, int block,
                                   int stride, volatile void* reply);
 int athread_dma_col_ibcast_stride(void* ldm, void* main, int length, int block,
                                   int stride, volatile void* reply);
-/* All of the array (row, column) call. */
+/* Called by all slaves of the array (row, column). */
 int athread_dma_bcast_coll(void* ldm, void* main, int length);
 int athread_dma_bcast_stride_coll(void* ldm, void* main, int length, int block,
                                   int stride);

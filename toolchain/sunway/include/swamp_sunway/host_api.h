@@ -1,5 +1,5 @@
-/* host_api.h: what the master core calls. Returns 0 for success; the spawns
- * return EBUSY where the core group still runs or was not joined. */
+/* host_api.h: what the master core calls. Functions return 0 for success; the
+ * spawns return EBUSY if the core group is running or was not joined. */
 #ifndef SWAMP_SUNWAY_HOST_API_H_
 #define SWAMP_SUNWAY_HOST_API_H_
 
@@ -14,7 +14,8 @@ typedef volatile long athread_rply_t;
 
 SWAMP_SUNWAY_BEGIN
 
-/* Starting and ending. _init is core group 0, _init_cgs all of the machine. */
+/* Starting and ending. _init starts core group 0, _init_cgs all of the
+ * machine. */
 int swamp_athread_init(void);
 int swamp_athread_init_cgs(void);
 #define athread_init() swamp_athread_init()
@@ -27,11 +28,11 @@ int swamp_athread_halt(void);
 int athread_leave(void);
 
 /* A host thread has a core group of its own: at its first launch it gets the
- * lowest that is no other thread's, until it ends. Calls that name no core group
- * are for that one; a thread without one uses core group 0. */
+ * lowest that no other thread owns, and keeps it until it ends. Calls that name
+ * no core group use that one, or core group 0 if the thread has none. */
 
-/* Launches. The forms of C add the prefix slave_, those of C++ do not. The
- * first has no third parameter on SW26010. */
+/* Launches. In C, macros add the prefix slave_ to the function; in C++ they do
+ * not. On SW26010 the first function has no third parameter. */
 #ifdef __cplusplus
 int __real_athread_spawn(void* function, void* argument, int flush = 1);
 #else
@@ -114,12 +115,13 @@ int athread_get_num_threads(void);
 int athread_get_max_threads(void);
 int current_array_id(void);
 
-/* Meeting the slaves inside a launch. */
+/* Barriers with the slaves inside a launch. */
 void CRTS_sync_master_array(void);
 void CRTS_sync_master_spe(int id);
 #define athread_sync_master_array CRTS_sync_master_array
 #define athread_sync_master_spe CRTS_sync_master_spe
-/* With the other processes of the node: there is one. */
+/* A barrier with the other processes of the node; the emulation has only
+ * one. */
 void CRTS_sync_node(void);
 #define athread_sync_node CRTS_sync_node
 
@@ -139,7 +141,7 @@ int CRTS_mutex_unlock_node(void);
 int athread_lock(volatile long* lock);
 int athread_unlock(volatile long* lock);
 
-/* Main memory; all of it is one here. */
+/* Main memory. All kinds of it are the same here. */
 void* _sw_xmalloc(size_t bytes);
 void _sw_xfree(void* memory);
 #define cross_malloc _sw_xmalloc

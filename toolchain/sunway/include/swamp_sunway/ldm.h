@@ -6,12 +6,12 @@
 
 SWAMP_SUNWAY_BEGIN
 
-/* 64-byte aligned; NULL when less is left beside the static variables. */
+/* 64-byte aligned; NULL if the static variables leave less. */
 void* ldm_malloc(size_t bytes);
-/* `bytes` must be those of the ldm_malloc(). */
+/* `bytes` must be the size passed to ldm_malloc(). */
 void ldm_free(void* memory, size_t bytes);
 unsigned get_allocatable_size(void);
-/* The largest piece that is left; NULL and 0 bytes if none is. */
+/* Allocates the largest free piece; NULL and 0 bytes if there is none. */
 void* ldm_malloc_max(size_t* bytes);
 void ldm_free_all(void);
 #define CRTS_pldm_malloc ldm_malloc

@@ -1,6 +1,6 @@
 /* rma.h: transfers from LDM to LDM inside a core group (SW26010-Pro). Remote
- * addresses and reply words are given as the caller's own: the same offset in
- * the other slave's LDM is meant. */
+ * addresses and reply words are passed as addresses in the caller's LDM: they
+ * mean the same offset in the other slave's LDM. */
 #ifndef SWAMP_SUNWAY_RMA_H_
 #define SWAMP_SUNWAY_RMA_H_
 
@@ -12,7 +12,7 @@ int athread_rma_iget(void* local, volatile void* local_reply, int length,
                      int slave, void* remote, volatile void* remote_reply);
 int athread_rma_iput(void* local, volatile void* local_reply, int length,
                      int slave, void* remote, volatile void* remote_reply);
-/* These return when the local side is done. */
+/* These return when the local side is complete. */
 int athread_rma_get(void* local, int length, int slave, void* remote,
                     volatile void* remote_reply);
 int athread_rma_put(void* local, int length, int slave, void* remote,
@@ -22,8 +22,8 @@ int athread_rma_wait_value(volatile void* reply, int value);
 int athread_rma_barrier(void);
 int athread_rma_all_barrier(void);
 
-/* One slave calls, all of its array (row, column, rows or columns of the mask)
- * receive, itself included. local_reply may be 0. */
+/* Called by one slave; all slaves of its array (row, column, rows or columns of
+ * the mask), itself included, receive. local_reply may be 0. */
 int athread_rma_bcast(void* to, void* from, int length,
                       volatile void* remote_reply);
 int athread_rma_ibcast(void* to, void* from, volatile void* local_reply,
@@ -48,12 +48,12 @@ int athread_rma_row_imcast(void* to, void* from, int length,
 int athread_rma_col_imcast(void* to, void* from, int length,
                            volatile void* local_reply, int mask,
                            volatile void* remote_reply);
-/* All of the array (row, column) call; `root` sends. */
+/* Called by all slaves of the array (row, column); `root` sends. */
 int athread_rma_bcast_coll(void* to, void* from, int length, int root);
 int athread_rma_row_bcast_coll(void* to, void* from, int length, int root);
 int athread_rma_col_bcast_coll(void* to, void* from, int length, int root);
 
-/* The same, and the sender does not receive. */
+/* The same, but the sender does not receive. */
 int athread_rma_bcast_other(void* to, void* from, int length,
                             volatile void* remote_reply);
 int athread_rma_ibcast_other(void* to, void* from, volatile void* local_reply,

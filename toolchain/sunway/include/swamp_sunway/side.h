@@ -19,10 +19,10 @@
 #define SWAMP_SUNWAY_THREAD _Thread_local
 #endif
 
-/* What is not emulated: a message at compile time, never a silent nothing. */
+/* Calls of what is not emulated do not compile, instead of doing nothing. */
 #define SWAMP_SUNWAY_REFUSE(text) __attribute__((error("swcc: " text)))
 
-/* Main memory is one and coherent here, so the kinds of it are all the same. */
+/* Main memory is coherent here, so all kinds of it are the same. */
 #define __cross
 #define __uncached
 #define __atomic
@@ -35,7 +35,8 @@
 #define CRTS_SMAK_ALL 0x3f
 
 #ifdef __sw_slave__
-/* One each slave, in its LDM, kept from launch to launch. */
+/* One variable per slave, in its LDM, which keeps its value between
+ * launches. */
 #define __thread_local SWAMP_SUNWAY_THREAD
 #define __thread_local_fix SWAMP_SUNWAY_THREAD
 #define __thread_mix SWAMP_SUNWAY_THREAD
@@ -56,8 +57,8 @@
 #define _MYID SWAMP_SUNWAY_IS_SLAVE_CODE 0
 #endif
 
-/* LDM that all slaves of an array address: one here, so one core group at a
- * time runs such a program. */
+/* LDM that all slaves of an array share. There is one in the emulation, so only
+ * one core group at a time can run such a program. */
 #define __thread_local_share __attribute__((section("swamp_shared_ldm")))
 #define __ldm_share __thread_local_share
 

@@ -1,5 +1,5 @@
-/* simd_elements.h: vectors of elements, elements of vectors, and lanes in another
- * order. */
+/* simd_elements.h: vectors made of elements, elements of vectors, and lanes in
+ * another order. */
 #ifndef SWAMP_SUNWAY_SIMD_ELEMENTS_H_
 #define SWAMP_SUNWAY_SIMD_ELEMENTS_H_
 
@@ -57,7 +57,7 @@ SWAMP_SIMD float16v32 simd_set_float16v32(_Float16 x0, _Float16 x1, _Float16 x2,
   return v;
 }
 
-/* One element in all lanes, of the side's width. */
+/* A vector of the side's width with one element in all lanes. */
 #ifdef __sw_slave__
 #define simd_vcpyfd(x) ((double)(x) - (doublev8){})
 #define simd_vcpyfs(x) ((float)(x) - (floatv8){})
@@ -76,7 +76,7 @@ SWAMP_SIMD float16v32 simd_vcpyh(_Float16 x) {
   return v;
 }
 
-/* Lane n of a vector, and a vector with another lane n. */
+/* Lane n of a vector, and the vector with lane n replaced. */
 #define SWAMP_SIMD_INSERT(e, v, n) \
   ({                               \
     SWAMP_AUTO swamp_x = (v);           \
@@ -185,8 +185,8 @@ SWAMP_SIMD float16v32 simd_vcpyh(_Float16 x) {
 #define simd_vinsh(e, v, n) SWAMP_SIMD_INSERT(e, v, n)
 #define simd_vexth(v, n) SWAMP_SIMD_EXTRACT(v, n)
 
-/* Field i of a shuffle's mask, `bits` wide, is where lane i of the result comes
- * from: the lanes of a, then those of b. */
+/* Field i of a shuffle's mask, `bits` wide, is the index of the lane that
+ * becomes lane i of the result; the lanes of a come first, then those of b. */
 SWAMP_SIMD int swamp_simd_field(intv16 mask, int bits, int i) {
   const int at = i * bits;
   unsigned long two = (unsigned)mask[at / 32];
@@ -208,12 +208,13 @@ SWAMP_SIMD int swamp_simd_field(intv16 mask, int bits, int i) {
   })
 #define simd_vshfw(a, b, mask) SWAMP_SIMD_SHUFFLE(a, b, mask, 5, 1)
 #define simd_vshfh(a, b, mask) SWAMP_SIMD_SHUFFLE(a, b, mask, 6, 1)
-/* A float or double is two words of the register: its mask has 16 fields. */
+/* A float or double takes two words of the register, so its mask has 16
+ * fields. */
 #define simd_vshfs(a, b, mask) SWAMP_SIMD_SHUFFLE(a, b, mask, 5, 2)
 #define simd_vshfd(a, b, mask) SWAMP_SIMD_SHUFFLE(a, b, mask, 5, 2)
 
-/* Of SW26010, by four numbers of two bits: lanes 0 and 1 come from b, 2 and 3
- * from a. */
+/* The shuffle of SW26010, by four numbers of two bits: lanes 0 and 1 come from
+ * b, lanes 2 and 3 from a. */
 #define simd_vshff(a, b, mask)                                     \
   ({                                                               \
     SWAMP_AUTO swamp_x = (a);                                           \
@@ -224,8 +225,8 @@ SWAMP_SIMD int swamp_simd_field(intv16 mask, int bits, int i) {
     swamp_r;                                                            \
   })
 
-/* Half precision: lanes part, part + 4, part + 8... as floats, and floats into
- * those lanes of a vector that is zero elsewhere. */
+/* Half precision: converts lanes part, part + 4, part + 8... to floats, and
+ * floats to those lanes of a vector that is zero elsewhere. */
 SWAMP_SIMD floatv8 simd_vfcvths(float16v32 a, int part) {
   floatv8 v = {};
   int i;

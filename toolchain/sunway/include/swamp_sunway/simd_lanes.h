@@ -1,5 +1,6 @@
-/* simd_lanes.h: arithmetic lane by lane, over lanes, and between lanes. The last
- * letter of a name says the element; all of them take any vector of it. */
+/* simd_lanes.h: arithmetic lane by lane, over lanes, and between lanes. The
+ * last letter of a name is the type of the elements; every function takes any
+ * vector of that type. */
 #ifndef SWAMP_SUNWAY_SIMD_LANES_H_
 #define SWAMP_SUNWAY_SIMD_LANES_H_
 
@@ -9,7 +10,7 @@
 #define SWAMP_AUTO __auto_type
 #endif
 
-/* A vector of `x`'s type: lane i is `expression` of x[i], y[i], z[i]. */
+/* A vector of the type of `x`: lane i is `expression` of x[i], y[i], z[i]. */
 #define SWAMP_LANES(vector) ((int)(sizeof(vector) / sizeof((vector)[0])))
 #define SWAMP_SIMD_MAP(a, b, c, expression)                           \
   ({                                                                  \
@@ -22,7 +23,7 @@
     (void)swamp_z;                                                         \
     swamp_x;                                                               \
   })
-/* The fold of all lanes, from lane 0 up; `r` is the result so far. */
+/* Combines all lanes, from lane 0 up; `r` is the result so far. */
 #define SWAMP_SIMD_FOLD(type, a, expression)                          \
   ({                                                                  \
     SWAMP_AUTO swamp_x = (a);                                              \
@@ -97,7 +98,7 @@
 #define SWAMP_SIMD_RSQRT(a) \
   SWAMP_SIMD_MAP(a, 0, 0, 1.0 / __builtin_sqrt(swamp_x[swamp_i]))
 #define SWAMP_SIMD_ABS(a) SWAMP_SIMD_MAP(a, 0, 0, __builtin_fabs(swamp_x[swamp_i]))
-/* The sign of a, and what is not the sign of b. */
+/* The sign of a with the other bits of b. */
 #define SWAMP_SIMD_COPYSIGN(a, b, sign) \
   SWAMP_SIMD_MAP(b, a, 0, __builtin_copysign(swamp_x[swamp_i], sign swamp_y[swamp_i]))
 #define SWAMP_SIMD_SUM(type, a) SWAMP_SIMD_FOLD(type, a, swamp_r + swamp_x[swamp_i])
@@ -149,13 +150,14 @@
 #define simd_vfsqrtrecd(a) SWAMP_SIMD_RSQRT(a)
 #define simd_vnprsqrtd(a) SWAMP_SIMD_RSQRT(a)
 
-/* True is 2.0 of floating point and -1 of integers. */
+/* True is 2.0 in floating point and -1 in integers. */
 #define SWAMP_SIMD_TEST(a, b, op) \
   SWAMP_SIMD_MAP(a, b, 0, swamp_x[swamp_i] op swamp_y[swamp_i] ? 2 : 0)
 #define SWAMP_SIMD_UNORDERED(a, b) \
   SWAMP_SIMD_MAP(a, b, 0, __builtin_isunordered(swamp_x[swamp_i], swamp_y[swamp_i]) ? 2 : 0)
 #define SWAMP_SIMD_TEST_INTEGER(a, b, op) ((__typeof__(a))((a) op (b)))
-/* Where the lane of `test` is (equal to zero), that of a, else that of b. */
+/* Lane i is that of a if lane i of `test` is (equal to zero), else that of
+ * b. */
 #define SWAMP_SIMD_SELECT(test, a, b, op) \
   SWAMP_SIMD_MAP(test, a, b, swamp_x[swamp_i] op 0 ? swamp_y[swamp_i] : swamp_z[swamp_i])
 #define simd_vfcmpeq(a, b) SWAMP_SIMD_TEST(a, b, ==)
@@ -227,7 +229,7 @@
 #define simd_vfselged(t, a, b) SWAMP_SIMD_SELECT(t, a, b, >=)
 #define simd_vfselges(t, a, b) SWAMP_SIMD_SELECT(t, a, b, >=)
 
-/* Shifts by the lanes of another vector, and (i) by a number. */
+/* Shifts by the lanes of another vector, or (suffix i) by a number. */
 #define SWAMP_SIMD_ROTATE(x, n) \
   ((int)((unsigned)(x) << ((n) & 31) | (unsigned)(x) >> (-(n) & 31)))
 #define simd_vsllw(a, b) SWAMP_SIMD_MAP(a, b, 0, swamp_x[swamp_i] << swamp_y[swamp_i])

@@ -1,5 +1,5 @@
-/* slave_api.h: what slave cores call. Everything has two prefixes, athread_ and
- * CRTS_; reply words are any 4-byte aligned words in LDM. */
+/* slave_api.h: what slave cores call. Every call has two names, athread_* and
+ * CRTS_*. A reply word is any 4-byte aligned word in LDM. */
 #ifndef SWAMP_SUNWAY_SLAVE_API_H_
 #define SWAMP_SUNWAY_SLAVE_API_H_
 
@@ -15,7 +15,7 @@ typedef volatile long athread_rply_t;
 
 SWAMP_SUNWAY_BEGIN
 
-/* Who a slave is. */
+/* The identity of a slave. */
 extern SWAMP_SUNWAY_THREAD char _PEN;  /* 0..63 in its core group */
 extern SWAMP_SUNWAY_THREAD char _ROW;  /* 0..7 */
 extern SWAMP_SUNWAY_THREAD char _COL;  /* 0..7 */
@@ -40,12 +40,12 @@ extern SWAMP_SUNWAY_THREAD int _ldm_share_size;
 #define CRTS_array_trank _PEN
 #define CRTS_node_trank _MYID
 #define CRTS_array_tsize 64
-/* In the order of the clusters of two by two slaves. */
+/* Numbers in the order of the clusters of two by two slaves. */
 #define CRTS_spc_tid ((_PEN & 0x31) | (_PEN & 6) << 1 | (_PEN & 8) >> 2)
 #define CRTS_spcn (CRTS_spc_tid >> 2)
 #define CRTS_smng_get_spc_tid() CRTS_spc_tid
 #define CRTS_smng_get_spcn() CRTS_spcn
-int athread_get_id(int core); /* its own for -1 */
+int athread_get_id(int core); /* -1: its own */
 int athread_get_tid(void);
 int athread_get_rid(void);
 int athread_get_cid(void);
@@ -56,7 +56,7 @@ int athread_get_cgn(void);
 #define CRTS_get_cgn athread_get_cgn
 int athread_get_num_threads(void);
 
-/* The counter of the slave's 2.25 GHz; two readings always differ. */
+/* The slave's cycle counter, at 2.25 GHz; two reads always differ. */
 unsigned long athread_stime_cycle(void);
 #define CRTS_stime_cycle athread_stime_cycle
 #define CRTS_time_cycle athread_stime_cycle
@@ -113,7 +113,7 @@ int CRTS_mutex_unlock_node(void);
 #define athread_mutex_unlock CRTS_mutex_unlock
 #define athread_smutex_lock_array CRTS_smutex_lock_array
 #define athread_smutex_unlock_array CRTS_smutex_unlock_array
-/* Each adds in one step and returns what was there before. */
+/* Each adds atomically and returns the old value. */
 int faaw(volatile int* word, int value);
 long faal(volatile long* word, long value);
 #define atomic_inc1_w(word) faaw((volatile int*)(word), 1)
@@ -124,7 +124,7 @@ int updt_subw(int value, volatile int* word);
 #define updt_subw_i updt_subw
 long updt_addl(long value, volatile long* word);
 
-/* Half precision in another format than IEEE's is not emulated. */
+/* Half precision other than IEEE binary16 is not emulated. */
 void set_bf16_mode(void) SWAMP_SUNWAY_REFUSE("bf16 mode is not emulated");
 /* A slave cannot start slaves. */
 int swamp_slave_spawn(void)

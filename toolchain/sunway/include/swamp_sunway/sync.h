@@ -1,4 +1,4 @@
-/* sync.h: meetings of slaves, and collectives over the array. */
+/* sync.h: barriers of slaves, and collectives over the array. */
 #ifndef SWAMP_SUNWAY_SYNC_H_
 #define SWAMP_SUNWAY_SYNC_H_
 
@@ -9,12 +9,12 @@ SWAMP_SUNWAY_BEGIN
 int athread_ssync_array(void); /* all launched slaves of the core group */
 int athread_ssync_row(void);
 int athread_ssync_col(void);
-/* All slaves of all core groups that are spawned and not joined. It returns when
- * the master waits, in a join for instance, or has spawned on all core groups:
- * before that it may still spawn on others. */
+/* A barrier of all slaves of all core groups that are spawned and not joined.
+ * It returns only after the master waits, for example in a join, or has spawned
+ * on all core groups, because until then the master may spawn on others. */
 int athread_ssync_node(void);
-int athread_ssync_peer(int slave); /* both call */
-/* The master calls CRTS_sync_master_array() or _spe(). */
+int athread_ssync_peer(int slave); /* called by both */
+/* With the master, which calls CRTS_sync_master_array() or _spe(). */
 int athread_ssync_master_array(void);
 int athread_ssync_master_spe(void);
 #define CRTS_ssync_array athread_ssync_array
@@ -25,8 +25,9 @@ int athread_ssync_master_spe(void);
 #define CRTS_ssync_master_array athread_ssync_master_array
 #define CRTS_ssync_master_spe athread_ssync_master_spe
 
-/* Parts of the array: n slaves in order, or n clusters of two by two. Partners
- * meet in pairs, over one bit of their numbers after the other. */
+/* Barriers of parts of the array: n slaves in order, or n clusters of two by
+ * two. Pairs of slaves synchronise, for one bit of their numbers after the
+ * other. */
 #define CRTS_ssync_2spe() athread_ssync_peer(_PEN ^ 1)
 #define CRTS_ssync_4spe() (CRTS_ssync_2spe(), athread_ssync_peer(_PEN ^ 2))
 #define CRTS_ssync_8spe() athread_ssync_row()
@@ -40,8 +41,9 @@ int athread_ssync_master_spe(void);
 #define athread_ssync_sldm() athread_ssync_array()
 
 typedef enum { ROW_SCOPE, COL_SCOPE, ARRAY_SCOPE, PP_SCOPE } scope;
-/* The mask names the slaves of the caller's row or column, the caller among
- * them, or the whole array (0xffff); for PP_SCOPE it is the slave to meet. */
+/* The mask selects slaves of the caller's row or column, which must include the
+ * caller, or the whole array (0xffff). For PP_SCOPE it is the number of the
+ * other slave. */
 int athread_syn(scope what, int mask);
 #define athread_ssync(what, mask) athread_syn(what, mask)
 #define CRTS_ssync_col_left() athread_syn(COL_SCOPE, 0x0f)
@@ -91,8 +93,8 @@ int athread_syn(scope what, int mask);
 #define OP_eqv 0x5
 #define OP_min 0x6
 #define OP_max 0x7
-/* All slaves of the array call; all receive the reduction of `count` elements.
- * The buffer is the vendor's; it is not used here. */
+/* Called by all slaves of the array, which all receive the reduction of `count`
+ * elements. The vendor's library uses the buffer; this one does not. */
 int CRTS_scoll_redurt(void* from, void* to, int count, int type, int operation,
                       void* buffer, int buffer_count);
 #define athread_redurt CRTS_scoll_redurt
