@@ -7,7 +7,7 @@
 #include <string>
 
 #include "master/partition.h"
-#include "runtime/cancel_guard.h"
+#include "runtime/process.h"
 #include "swamp/error.h"
 
 namespace swamp::master {

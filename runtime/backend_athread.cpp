@@ -10,7 +10,7 @@
 
 #include "runtime/athread/protocol.h"
 #include "runtime/backend.h"
-#include "runtime/fork_guard.h"
+#include "runtime/process.h"
 #include "swamp/error.h"
 
 extern "C" {

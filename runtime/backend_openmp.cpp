@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "runtime/backend.h"
-#include "runtime/fork_guard.h"
+#include "runtime/process.h"
 
 namespace swamp::runtime {
 namespace {

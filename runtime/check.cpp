@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <mutex>
 
-#include "runtime/fork_guard.h"
+#include "runtime/process.h"
 
 namespace swamp::runtime {
 namespace {

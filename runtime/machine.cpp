@@ -5,9 +5,8 @@
 #include <mutex>
 
 #include "runtime/backend.h"
-#include "runtime/cancel_guard.h"
-#include "runtime/fork_guard.h"
 #include "runtime/machine_impl.h"
+#include "runtime/process.h"
 
 namespace swamp {
 namespace {

@@ -1,5 +1,5 @@
 /// @file
-/// Loss scalers: the rules of thirty systems, selected by name.
+/// Loss scalers: swamp's own and 34 of existing systems, selected by name.
 #ifndef SWAMP_LOSS_SCALER_H_
 #define SWAMP_LOSS_SCALER_H_
 

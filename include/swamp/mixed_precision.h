@@ -6,6 +6,7 @@
 #define SWAMP_MIXED_PRECISION_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,8 +18,6 @@
 #include "swamp/export.h"
 #include "swamp/foreach.h"
 #include "swamp/loss_scaler.h"
-#include "swamp/optimizer_state.h"
-#include "swamp/step_observer.h"
 #include "swamp/tensor.h"
 
 namespace swamp {
@@ -48,6 +47,26 @@ struct ParameterGroup {
 enum class GradientReduction {
   mean,  ///< sum divided by the number
   sum    ///< sum
+};
+
+/// StepObserver is called for Megatron's timers and for the events between
+/// them, in order, on the thread that steps. Its functions must not throw.
+class SWAMP_API StepObserver {
+ public:
+  virtual ~StepObserver();
+  /// A timer starts.
+  ///
+  /// @param timer Megatron's name, for example "optimizer-inner-step"
+  /// @param log_level Megatron's
+  virtual void start(const char* timer, int log_level) = 0;
+  /// A timer stops.
+  ///
+  /// @param timer as in start()
+  virtual void stop(const char* timer) = 0;
+  /// An event happened.
+  ///
+  /// @param what for example "grad_scaler.update(False)"
+  virtual void event(const std::string& what);
 };
 
 /// MixedPrecisionOptions has Megatron's names and defaults.
@@ -111,6 +130,22 @@ struct StepResult {
   /// without an overflow, or if only the sum of the ranks overflowed.
   int overflow_rank = -1;
   std::string warning;  ///< of the loss scaler; usually ""
+};
+
+/// OptimizerState is a flat state dict: the key of an entry is its path in
+/// Megatron's nested dict, with dots between the parts.
+///
+///     texts:   optimizer.step, optimizer.param_groups.0.lr, grad_scaler, ...
+///     tensors: optimizer.state.<parameter>.exp_avg (exp_avg_sq,
+///              momentum_buffer), fp32_from_fp16_params.<parameter>
+///
+/// It owns its data.
+struct OptimizerState {
+  /// Numbers as text that reads back to the same bits; "grad_scaler" is the
+  /// scaler's JSON.
+  std::map<std::string, std::string> texts;
+  /// float32, flat.
+  std::map<std::string, std::vector<float>> tensors;
 };
 
 /// MixedPrecisionOptimizer updates the weights of a model in mixed precision.

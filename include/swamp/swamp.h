@@ -14,11 +14,9 @@
 #include "swamp/machine.h"
 #include "swamp/mixed_precision.h"
 #include "swamp/optimizer.h"
-#include "swamp/optimizer_state.h"
 #include "swamp/predict.h"
 #include "swamp/rows.h"
 #include "swamp/scan.h"
-#include "swamp/step_observer.h"
 #include "swamp/tensor.h"
 
 #endif  // SWAMP_SWAMP_H_

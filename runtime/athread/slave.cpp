@@ -5,8 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
-#include "runtime/athread/dma.h"
 #include "runtime/athread/protocol.h"
 #include "runtime/float_environment.h"
 #include "runtime/launch.h"
@@ -16,6 +16,27 @@
 
 namespace swamp::runtime::athread {
 namespace {
+
+// AthreadDma is the DMA of the tile loop. The machine transfers whole 4-byte
+// words only; tiles, segments, operations
+// and partial results consist of them. Every length is less than an LDM.
+class AthreadDma {
+ public:
+  void get(void* ldm, const void* main, std::size_t bytes, Reply* reply) {
+    CRTS_dma_iget(ldm, const_cast<void*>(main), static_cast<int>(bytes), reply);
+  }
+  void put(void* main, const void* ldm, std::size_t bytes, Reply* reply) {
+    CRTS_dma_iput(main, const_cast<void*>(ldm), static_cast<int>(bytes), reply);
+  }
+  // DMA cannot transfer less than a word.
+  void load(void* ldm, const void* main, std::size_t bytes) {
+    std::memcpy(ldm, main, bytes);
+  }
+  void store(void* main, const void* ldm, std::size_t bytes) {
+    std::memcpy(main, ldm, bytes);
+  }
+  void wait(Reply* reply, Reply value) { CRTS_dma_wait_value(reply, value); }
+};
 
 // Frame is in LDM and not on the stack, because the stacks of a program that
 // was started without `-b` are in main memory, which DMA cannot write.

@@ -39,8 +39,8 @@ inline Lines lines_of(const void* address, std::size_t bytes) noexcept {
   return lines_of(reinterpret_cast<std::uintptr_t>(address), bytes);
 }
 
-// Cycles of one transfer while the memory is idle, measured on SW39000
-// (shared/reference/sunway.md, 6).
+// Cycles of one transfer while the memory is idle, fitted to measurements on
+// SW39000 (master/cli/predict/measured.cpp).
 inline std::uint64_t get_cycles(const Lines& lines) noexcept {
   return lines.touched == 1 ? 441 : 470 + lines.touched * 727 / 100;
 }
@@ -115,7 +115,7 @@ struct GroupTraffic {
 };
 
 // Cycles of the controller for a line that is read, and for one that is written
-// in part; measured on SW39000 (shared/reference/sunway.md, 2.2 and 6).
+// in part; fitted to the same measurements.
 inline constexpr double kReadLine = 6.03;
 inline constexpr double kPartialLine = 50.0;
 

@@ -132,6 +132,14 @@ swamp_config c_config(const Case& one) {
   return config;
 }
 
+MachineConfig config_of(const Case& one) {
+  MachineConfig config;
+  config.backend = one.backend;
+  config.transfer = one.transfer;
+  config.slaves_per_group = 8;
+  return config;
+}
+
 // Data is 100 tensors of 5000 floats.
 struct Data {
   Data() : values(500000, 8.0f) {
@@ -143,28 +151,27 @@ struct Data {
   std::vector<Tensor> tensors;
 };
 
+// expect_none_once_warm() calls twice, then counts.
+template <class Call>
+void expect_none_once_warm(Call call) {
+  call();
+  call();
+  const std::size_t before = allocations();
+  for (int i = 0; i < 10; ++i) call();
+  EXPECT_EQ(allocations() - before, 0u);
+}
+
 TEST(AllocationTest, NoneOnceWarm) {
   for (const Case& one : cases()) {
+    if (one.transfer == "check") continue;
     SCOPED_TRACE(one.backend + " " + one.transfer);
-    MachineConfig config;
-    config.backend = one.backend;
-    config.transfer = one.transfer;
-    config.slaves_per_group = 8;
-    Machine machine(config);
+    Machine machine(config_of(one));
     Data data;
     float found_inf = 0.0f;
-    const auto call = [&] {
+    expect_none_once_warm([&] {
       amp_foreach_non_finite_check_and_unscale_(data.tensors, found_inf, -1.0f,
                                                 nullptr, &machine);
-    };
-    call();
-    call();
-    const std::size_t before = allocations();
-    for (int i = 0; i < 10; ++i) call();
-    const std::size_t taken = allocations() - before;
-    if (one.transfer != "check") {
-      EXPECT_EQ(taken, 0u);
-    }
+    });
   }
 }
 
@@ -198,25 +205,11 @@ struct StepData {
   std::vector<Tensor> model, grads, params, m, v;
 };
 
-// expect_none_once_warm() calls twice, then counts.
-template <class Call>
-void expect_none_once_warm(Call call) {
-  call();
-  call();
-  const std::size_t before = allocations();
-  for (int i = 0; i < 10; ++i) call();
-  EXPECT_EQ(allocations() - before, 0u);
-}
-
 TEST(AllocationTest, PassesOfAnOptimizerNeedNoneOnceWarm) {
   for (const Case& one : cases()) {
     if (one.transfer == "check") continue;
     SCOPED_TRACE(one.backend + " " + one.transfer);
-    MachineConfig config;
-    config.backend = one.backend;
-    config.transfer = one.transfer;
-    config.slaves_per_group = 8;
-    Machine machine(config);
+    Machine machine(config_of(one));
     StepData data;
     expect_none_once_warm([&] {
       float found_inf = 0;
@@ -268,11 +261,8 @@ TEST(AllocationTest, CallsNeedLittleMemoryBesideTheTensors) {
       if (one.transfer == "check") continue;
       SCOPED_TRACE(one.backend + " " + one.transfer + " " +
                    std::to_string(count));
-      MachineConfig config;
-      config.backend = one.backend;
-      config.transfer = one.transfer;
+      MachineConfig config = config_of(one);
       config.core_groups = 6;
-      config.slaves_per_group = 8;
       config.ldm_bytes = 8192;
       Machine machine(config);
       std::size_t taken = 0;

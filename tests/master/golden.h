@@ -2,13 +2,32 @@
 #ifndef SWAMP_TESTS_MASTER_GOLDEN_H_
 #define SWAMP_TESTS_MASTER_GOLDEN_H_
 
+#include <cmath>
 #include <cstdint>
+#include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
+#include "master/cli/text.h"
 #include "swamp/tensor.h"
 
 namespace swamp::test {
+
+// Digest is the digest of numbers in the traces; every nan is the same.
+class Digest {
+ public:
+  void add(double value) {
+    if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();
+    char bytes[sizeof value];
+    std::memcpy(bytes, &value, sizeof value);
+    value_ = cli::add_to_digest(value_, {bytes, sizeof bytes});
+  }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  std::uint64_t value_ = cli::kDigestStart;
+};
 
 // UnscaleRecord is a line of unscale.extra.jsonl, with the rule of torch.
 struct UnscaleRecord {

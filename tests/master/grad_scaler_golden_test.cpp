@@ -89,25 +89,6 @@ GradScalerOptions options_of(const ProtocolRecord& record) {
   return options;
 }
 
-// Fnv is FNV-1a-64 over doubles; every nan is the same.
-class Fnv {
- public:
-  void add(double value) {
-    std::uint64_t bits = 0x7ff8000000000000u;
-    if (!std::isnan(value)) std::memcpy(&bits, &value, sizeof bits);
-    for (int byte = 0; byte < 8; ++byte) {
-      hash_ = (hash_ ^ (bits >> (8 * byte) & 0xff)) * 0x100000001b3u;
-    }
-  }
-  void add(const Array& array) {
-    for (std::size_t i = 0; i < array.count(); ++i) add(array.get(i));
-  }
-  std::uint64_t hash() const { return hash_; }
-
- private:
-  std::uint64_t hash_ = 0xcbf29ce484222325u;
-};
-
 void Array::set(std::size_t index, double value) {
   const auto narrow = static_cast<float>(value);
   std::uint64_t bits = 0;
@@ -245,14 +226,17 @@ void Player::call(const ProtocolRecord::Call& call) {
 }
 
 std::uint64_t Player::digest() const {
-  Fnv fnv;
-  fnv.add(static_cast<double>(loss_));
-  fnv.add(wide_loss_);
-  for (const Array& output : outputs_) fnv.add(output);
+  Digest digest;
+  const auto add = [&](const Array& array) {
+    for (std::size_t i = 0; i < array.count(); ++i) digest.add(array.get(i));
+  };
+  digest.add(static_cast<double>(loss_));
+  digest.add(wide_loss_);
+  for (const Array& output : outputs_) add(output);
   for (const RecordedOptimizer& optimizer : optimizers_) {
-    for (const Array& array : optimizer.arrays) fnv.add(array);
+    for (const Array& array : optimizer.arrays) add(array);
   }
-  return fnv.hash();
+  return digest.value();
 }
 
 std::vector<int> Player::steps() const {

@@ -166,31 +166,21 @@ void finish(Net& net, GradScaler& scaler, bool overflow) {
   scaler.update();
 }
 
-TEST(GradScalerTraining, Autocast) {
-  run_scaling_case(
-      [](Net& net, GradScaler& scaler, bool inject) {
-        int i = 0;
-        for (const Batch& batch : batches()) {
-          net.zero_grad();
-          net.backward(batch, scaler.scale(1.0f));
-          finish(net, scaler, inject && i++ == kSkip);
-        }
-      },
-      3, 1);
-}
-
-TEST(GradScalerTraining, ClippingOfScaledGradients) {
-  run_scaling_case(
-      [](Net& net, GradScaler& scaler, bool inject) {
-        int i = 0;
-        for (const Batch& batch : batches()) {
-          net.zero_grad();
-          net.backward(batch, scaler.scale(1.0f));
-          net.clip(0.2 * scaler.get_scale());
-          finish(net, scaler, inject && i++ == kSkip);
-        }
-      },
-      3, 1);
+TEST(GradScalerTraining, AutocastAndClippingOfScaledGradients) {
+  for (const bool clip : {false, true}) {
+    SCOPED_TRACE(clip ? "clipping" : "no clipping");
+    run_scaling_case(
+        [clip](Net& net, GradScaler& scaler, bool inject) {
+          int i = 0;
+          for (const Batch& batch : batches()) {
+            net.zero_grad();
+            net.backward(batch, scaler.scale(1.0f));
+            if (clip) net.clip(0.2 * scaler.get_scale());
+            finish(net, scaler, inject && i++ == kSkip);
+          }
+        },
+        3, 1);
+  }
 }
 
 TEST(GradScalerTraining, ClippingAfterUnscale) {

@@ -1,5 +1,5 @@
-// Bandwidths measured on SW39000 (shared/reference/sunway.md, 2.2: job 8419757
-// and the study of the same cluster), and the cost model's for each.
+// Bandwidths measured on SW39000 (job 8419757, and a later study on the same
+// cluster), and the cost model's for each.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace swamp::cli {
 namespace {
 
-// One size of table 2.2: cycles of one slave's transfer, and bytes per cycle of
+// One size of a transfer: cycles if one slave transfers, and bytes per cycle of
 // 64 slaves together, at the start of lines and 4 bytes after it.
 struct SizeRow {
   std::uint32_t bytes;

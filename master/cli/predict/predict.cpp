@@ -196,7 +196,7 @@ void add_options(Command& command, PredictOptions& options) {
                });
   command.integer("--offset", options.offset, 0, 127,
                   "bytes from a 128-byte line to the first tensor");
-  command.flag("--json", options.json, "print one JSON object a prediction");
+  command.flag("--json", options.json, "print one JSON object per prediction");
   command.flag("--table", options.table,
                "compare the model with every measured point instead");
   command.footer =

@@ -220,12 +220,13 @@ Command replay_command() {
   Command command{"replay", "run traces of loss scalers"};
   command
       .words("FILE", options->files,
-             "traces, one JSON object a line (tests/golden/FORMAT.md)")
+             "traces, one JSON object per line (tests/golden/FORMAT.md)")
       .required = true;
   command.flag("--check", options->check,
                "compare with the file's own rows, digests and events");
   command.footer =
-      "Runs swamp's scaler of the same name and prints one JSON line a trace.\n"
+      "Runs swamp's scaler of the same name and prints one JSON line per "
+      "trace.\n"
       "With --check it prints the differences instead, and ends with how many\n"
       "traces passed and failed. Records of other kinds are skipped.\n"
       "Exit code: 0; 1 when a check fails; 2 for a bad file or option.";

@@ -293,12 +293,12 @@ Command scan_command() {
       .required = true;
   command.flag("--all", options->all, "list clean tensors, too");
   command.flag("--json", options->json,
-               "print one JSON object a tensor, then the totals");
+               "print one JSON object per tensor, then the totals");
   command.flag("--recursive", options->recursive, "also folders in folders");
   command.footer =
       "Lists every tensor that holds inf or nan: how many, the flat index (in\n"
       "C order) of the first, and the extremes of the finite elements; then\n"
-      "one line a file. A complex number counts as two floats. Integers,\n"
+      "one line per file. A complex number counts as two floats. Integers,\n"
       "booleans and text are listed, but not scanned. Headers are checked\n"
       "against the file: the tensors of a safetensors file must cover its\n"
       "buffer exactly.\n"

@@ -100,7 +100,7 @@ void TrainArguments::add_run(Command& command) {
   command.integer("--seed", options_.seed, 0,
                   std::numeric_limits<std::uint64_t>::max(),
                   "seed of the first weights and of the order of examples");
-  add_file(command, "--log", options_.log, "write one JSON object a step");
+  add_file(command, "--log", options_.log, "write one JSON object per step");
   command.integer("--log-interval", options_.log_interval, 1, kMany,
                   "print every Nth step");
   add_file(command, "--checkpoint", options_.checkpoint,

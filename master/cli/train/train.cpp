@@ -319,10 +319,10 @@ Command train_command() {
   Command command{"train", "train a small language model on a text"};
   arguments->add_to(command);
   command.footer =
-      "A line a step: 'skipped: w1[7] + 2 more' means that three elements of "
-      "the\n"
-      "gradients were inf or nan, and where the first was. The last lines are\n"
-      "digests of the log and of the weights: the same options give the same.\n"
+      "One line per step: 'skipped: w1[7] + 2 more' means that three elements\n"
+      "of the gradients were inf or nan, and where the first was. The last\n"
+      "lines are digests of the log and of the weights: the same options give\n"
+      "the same.\n"
       "Exit code: 0; 2 for a bad file or option, or if training has diverged.";
   command.run = [arguments](const Command& given, Machine& machine) {
     run_train(arguments->settle(given), machine);

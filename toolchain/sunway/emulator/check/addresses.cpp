@@ -193,13 +193,13 @@ std::string describe(std::uintptr_t address) {
            " of the LDM of cg " + std::to_string(slave->group) + " slave " +
            std::to_string(slave->id);
   }
-  const Block block = find_block(address);
-  if (block.bytes != 0) {
-    const Location at = locate(block.pc);
-    return "the " + std::to_string(block.bytes) + " bytes allocated" +
+  const Allocation allocation = find_allocation(address);
+  if (allocation.bytes != 0) {
+    const Location at = locate(allocation.pc);
+    return "the " + std::to_string(allocation.bytes) + " bytes allocated" +
            (at.line == 0 ? ""
                          : " at " + at.file + ":" + std::to_string(at.line)) +
-           " + " + std::to_string(address - block.begin);
+           " + " + std::to_string(address - allocation.begin);
   }
   char text[32];
   std::snprintf(text, sizeof text, "%#lx", address);
@@ -289,11 +289,12 @@ bool shares_memory() {
 
 std::string why_not_main(std::uintptr_t address, std::size_t bytes,
                          bool write) {
-  const Block block = find_block(address);
-  if (block.bytes != 0) {
-    if (address + bytes <= block.begin + block.bytes) return "";
+  const Allocation allocation = find_allocation(address);
+  if (allocation.bytes != 0) {
+    if (address + bytes <= allocation.begin + allocation.bytes) return "";
     return "runs " +
-           std::to_string(address + bytes - block.begin - block.bytes) +
+           std::to_string(address + bytes - allocation.begin -
+                          allocation.bytes) +
            " bytes beyond the end of " + describe(address);
   }
   const Symbol variable = find_variable(address);
@@ -314,9 +315,9 @@ std::string why_not_main(std::uintptr_t address, std::size_t bytes,
 }
 
 std::size_t readable_bytes(std::uintptr_t address, std::size_t most) {
-  const Block block = find_block(address);
-  if (block.bytes != 0) {
-    return std::min(most, block.begin + block.bytes - address);
+  const Allocation allocation = find_allocation(address);
+  if (allocation.bytes != 0) {
+    return std::min(most, allocation.begin + allocation.bytes - address);
   }
   const Symbol variable = find_variable(address);
   if (!variable.name.empty()) {

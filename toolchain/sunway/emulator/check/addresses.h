@@ -49,8 +49,8 @@ const Slave* ldm_owner(std::uintptr_t address);
 // may be read (or, with `write`, written); empty if it may.
 std::string why_not_main(std::uintptr_t address, std::size_t bytes, bool write);
 
-// readable_bytes() returns how many bytes of one variable, block or mapping
-// follow an address, at most `most`.
+// readable_bytes() returns how many bytes of one variable, allocation or
+// mapping follow an address, at most `most`.
 std::size_t readable_bytes(std::uintptr_t address, std::size_t most);
 
 // shares_memory() returns whether the process has writable memory that a child

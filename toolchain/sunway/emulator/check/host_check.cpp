@@ -47,7 +47,7 @@ void remember_args(unsigned mask, const void* argument, const void* pc) {
       argument == nullptr ? 0 : readable_bytes(at, kMostBytes);
   if (bytes == 0) return;  // a number passed as a pointer
   const auto* memory = static_cast<const std::byte*>(argument);
-  const bool on_heap = find_block(at).bytes != 0;
+  const bool on_heap = find_allocation(at).bytes != 0;
   const std::lock_guard<std::mutex> lock(mutex);
   all().push_back({mask, memory, pc, on_heap,
                    std::vector<std::byte>(memory, memory + bytes),
@@ -108,7 +108,7 @@ void check_args_alive(unsigned mask, const void* frame, const void* pc) {
   for (const Args& args : all()) {
     if ((args.mask & mask) == 0) continue;
     const auto at = reinterpret_cast<std::uintptr_t>(args.address);
-    const bool gone = args.on_heap ? find_block(at).bytes == 0
+    const bool gone = args.on_heap ? find_allocation(at).bytes == 0
                                    : at < here && here - at < kStack;
     if (!gone) {
       if (std::memcmp(args.address, args.bytes.data(), args.bytes.size()) !=

@@ -1,5 +1,5 @@
-// The malloc family. In check mode blocks are recorded; otherwise the cost is
-// one test of a flag.
+// The malloc family. In check mode allocations are recorded; otherwise the cost
+// is one test of a flag.
 #include "toolchain/sunway/emulator/check/malloc.h"
 
 #include <dlfcn.h>
@@ -32,7 +32,7 @@ namespace check = sunway::check;
 
 namespace {
 
-using check::Block;
+using check::Allocation;
 
 // InnerAllocator allocates past the malloc that is being recorded.
 template <class T>
@@ -49,13 +49,14 @@ struct InnerAllocator {
   bool operator!=(const InnerAllocator&) const noexcept { return false; }
 };
 
-using Blocks = std::map<std::uintptr_t, Block, std::less<std::uintptr_t>,
-                        InnerAllocator<std::pair<const std::uintptr_t, Block>>>;
+using Allocations =
+    std::map<std::uintptr_t, Allocation, std::less<std::uintptr_t>,
+             InnerAllocator<std::pair<const std::uintptr_t, Allocation>>>;
 
 std::mutex mutex;
-Blocks& blocks() {
-  alignas(Blocks) static unsigned char memory[sizeof(Blocks)];
-  static Blocks* const all = new (memory) Blocks;  // never destroyed
+Allocations& allocations() {
+  alignas(Allocations) static unsigned char memory[sizeof(Allocations)];
+  static Allocations* const all = new (memory) Allocations;  // never destroyed
   return *all;
 }
 
@@ -66,19 +67,21 @@ Blocks& blocks() {
                  [] { mutex.unlock(); });
 }
 
-void add_block(const void* memory, std::size_t bytes, const void* pc) noexcept {
+void add_allocation(const void* memory, std::size_t bytes,
+                    const void* pc) noexcept {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
   const std::lock_guard<std::mutex> lock(mutex);
-  blocks()[begin] = {begin, bytes, pc};
+  allocations()[begin] = {begin, bytes, pc};
 }
 
-Block remove_block(const void* memory) noexcept {
+Allocation remove_allocation(const void* memory) noexcept {
   const std::lock_guard<std::mutex> lock(mutex);
-  const auto found = blocks().find(reinterpret_cast<std::uintptr_t>(memory));
-  if (found == blocks().end()) return {};
-  const Block block = found->second;
-  blocks().erase(found);
-  return block;
+  const auto found =
+      allocations().find(reinterpret_cast<std::uintptr_t>(memory));
+  if (found == allocations().end()) return {};
+  const Allocation allocation = found->second;
+  allocations().erase(found);
+  return allocation;
 }
 
 bool recording() noexcept {
@@ -99,7 +102,7 @@ sunway::Slave* allocating_slave() noexcept {
 
 void* recorded(void* memory, std::size_t bytes, const void* pc) noexcept {
   if (memory == nullptr || !recording()) return memory;
-  add_block(memory, bytes, pc);
+  add_allocation(memory, bytes, pc);
   if (sunway::Slave* slave = allocating_slave()) {
     slave->check->main_allocated(memory, bytes);
   }
@@ -108,14 +111,14 @@ void* recorded(void* memory, std::size_t bytes, const void* pc) noexcept {
 
 // releasing() is called before the memory is freed, because another thread may
 // get it at once.
-Block releasing(void* memory) noexcept {
+Allocation releasing(void* memory) noexcept {
   if (memory == nullptr || !recording()) return {};
-  const Block block = remove_block(memory);
+  const Allocation allocation = remove_allocation(memory);
   sunway::Slave* slave = allocating_slave();
-  if (slave != nullptr && block.bytes != 0) {
-    slave->check->main_freed(memory, block.bytes);
+  if (slave != nullptr && allocation.bytes != 0) {
+    slave->check->main_freed(memory, allocation.bytes);
   }
-  return block;
+  return allocation;
 }
 
 void* aligned(std::size_t alignment, std::size_t bytes, const void* pc) {
@@ -126,19 +129,20 @@ void* aligned(std::size_t alignment, std::size_t bytes, const void* pc) {
 
 namespace swamp::sunway::check {
 
-Block find_block(std::uintptr_t address) {
+Allocation find_allocation(std::uintptr_t address) {
   const std::lock_guard<std::mutex> lock(mutex);
-  auto next = blocks().upper_bound(address);
-  if (next == blocks().begin()) return {};
+  auto next = allocations().upper_bound(address);
+  if (next == allocations().begin()) return {};
   --next;
-  const Block& block = next->second;
-  return address - block.begin < block.bytes ? block : Block{};
+  const Allocation& allocation = next->second;
+  return address - allocation.begin < allocation.bytes ? allocation
+                                                       : Allocation{};
 }
 
 // Uses the program's memalign(), which may be AddressSanitizer's.
 void* allocate(std::size_t alignment, std::size_t bytes, const void* pc) {
   void* memory = ::memalign(alignment, bytes);
-  if (memory != nullptr && recording()) add_block(memory, bytes, pc);
+  if (memory != nullptr && recording()) add_allocation(memory, bytes, pc);
   return memory;
 }
 
@@ -180,10 +184,10 @@ void* calloc(std::size_t count, std::size_t bytes) {
                   SWAMP_SUNWAY_CALLER());
 }
 void* realloc(void* memory, std::size_t bytes) {
-  const Block old = releasing(memory);
+  const Allocation old = releasing(memory);
   void* made = __libc_realloc(memory, bytes);
   if (made == nullptr && bytes != 0 && old.bytes != 0) {  // not freed
-    add_block(memory, old.bytes, old.pc);
+    add_allocation(memory, old.bytes, old.pc);
   }
   return recorded(made, bytes, SWAMP_SUNWAY_CALLER());
 }

@@ -1,4 +1,4 @@
-// The blocks of the malloc family, recorded in check mode.
+// The allocations of the malloc family, recorded in check mode.
 #ifndef SWAMP_SUNWAY_EMULATOR_CHECK_MALLOC_H_
 #define SWAMP_SUNWAY_EMULATOR_CHECK_MALLOC_H_
 
@@ -7,15 +7,15 @@
 
 namespace swamp::sunway::check {
 
-// Block is a block of malloc(); bytes is 0 if there is none.
-struct Block {
+// Allocation is the memory that one call returned; bytes is 0 if there is none.
+struct Allocation {
   std::uintptr_t begin = 0;
   std::size_t bytes = 0;
   const void* pc = nullptr;
 };
 
-// find_block() returns the block that holds an address.
-Block find_block(std::uintptr_t address);
+// find_allocation() returns the allocation that holds an address.
+Allocation find_allocation(std::uintptr_t address);
 
 // allocate() is memalign() for a caller at `pc`.
 void* allocate(std::size_t alignment, std::size_t bytes, const void* pc);

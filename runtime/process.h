@@ -1,5 +1,9 @@
-#ifndef SWAMP_RUNTIME_FORK_GUARD_H_
-#define SWAMP_RUNTIME_FORK_GUARD_H_
+// What swamp does about the process that it runs in: fork() and
+// pthread_cancel().
+#ifndef SWAMP_RUNTIME_PROCESS_H_
+#define SWAMP_RUNTIME_PROCESS_H_
+
+#include <pthread.h>
 
 #include <mutex>
 
@@ -22,6 +26,22 @@ struct ForkMutexes {
 };
 ForkMutexes& fork_mutexes() noexcept;
 
+// CancelGuard delays a pthread_cancel() of this thread until the call of swamp
+// returns, because unwinding through a noexcept function would end the process.
+// It makes no system call.
+class CancelGuard {
+ public:
+  CancelGuard() noexcept {
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state_);
+  }
+  ~CancelGuard() { pthread_setcancelstate(state_, nullptr); }
+  CancelGuard(const CancelGuard&) = delete;
+  CancelGuard& operator=(const CancelGuard&) = delete;
+
+ private:
+  int state_ = PTHREAD_CANCEL_ENABLE;
+};
+
 }  // namespace swamp::runtime
 
-#endif  // SWAMP_RUNTIME_FORK_GUARD_H_
+#endif  // SWAMP_RUNTIME_PROCESS_H_

@@ -1,4 +1,4 @@
-#include "runtime/fork_guard.h"
+#include "runtime/process.h"
 
 #include <pthread.h>
 

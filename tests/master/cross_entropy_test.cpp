@@ -1,0 +1,232 @@
+// Cross entropy and log-softmax: the same bits on every machine, near the exact
+// results, and with classes that are split between ranks.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "row_values.h"
+#include "support/thread_communicator.h"
+
+namespace swamp::test {
+namespace {
+
+struct CrossEntropyCase {
+  const char* name;
+  std::size_t rows, columns;
+  double smoothing, z_loss;
+  bool weights;
+};
+constexpr CrossEntropyCase kCrossEntropyCases[] = {
+    {"one class", 3, 1, 0, 0, false},
+    {"plain", 65, 1000, 0, 0, false},
+    {"smoothing", 33, 129, 0.1, 0, false},
+    {"weights", 33, 129, 0.2, 0, true},
+    {"z-loss", 9, 4096, 0.1, 1e-2, true},
+    {"GPT-2", 5, 50257, 0, 1e-4, false},
+    {"GPT-2, weights", 3, 50257, 0.1, 0, true},
+};
+
+std::vector<std::int64_t> make_targets(std::size_t rows, std::size_t columns) {
+  std::vector<std::int64_t> targets(rows);
+  for (std::size_t i = 0; i < rows; ++i) {
+    targets[i] =
+        i % 5 == 2 ? -100 : static_cast<std::int64_t>(i * 7919 % columns);
+  }
+  return targets;
+}
+
+Bytes bytes_of(const std::vector<float>& values) {
+  Bytes bytes(values.size() * sizeof(float));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+TEST(Rows, CrossEntropy) {
+  for (const CrossEntropyCase& one : kCrossEntropyCases) {
+    for (const ScalarType type : kRowTypes) {
+      SCOPED_TRACE(std::string(one.name) + " " + format_of(type).name);
+      const Values x(one.rows, one.columns, type, 17);
+      const auto targets = make_targets(one.rows, one.columns);
+      std::vector<float> weights(one.columns), g(one.rows);
+      for (std::size_t c = 0; c < one.columns; ++c) {
+        weights[c] = 0.5f + static_cast<float>(c % 3);
+      }
+      for (std::size_t i = 0; i < one.rows; ++i) {
+        g[i] = 65536.0f / static_cast<float>(i + 1);
+      }
+      CrossEntropyOptions options;
+      options.label_smoothing = one.smoothing;
+      options.z_loss = one.z_loss;
+      if (one.weights) options.class_weights = weights.data();
+      CrossEntropyTotal total;
+      const std::vector<Bytes> results = expect_same([&](Machine& machine) {
+        std::vector<float> losses(one.rows), lse(one.rows);
+        total = cross_entropy(x.matrix, targets.data(), losses.data(),
+                              lse.data(), options, &machine);
+        Values dx = x;
+        cross_entropy_backward(dx.matrix, targets.data(), lse.data(), g.data(),
+                               dx.matrix, options, &machine);
+        Values other(one.rows, one.columns, type);
+        cross_entropy_backward(x.matrix, targets.data(), lse.data(), g.data(),
+                               other.matrix, options, &machine);
+        std::memcpy(&other.memory.back(), &dx.memory.back(), 1);
+        EXPECT_TRUE(other.memory == dx.memory);
+        return std::vector<Bytes>{bytes_of(losses), bytes_of(lse), dx.memory};
+      });
+      Values dx(one.rows, one.columns, type);
+      std::memcpy(dx.memory.data(), results[2].data(), dx.memory.size());
+      const double unit =
+          std::ldexp(1.0, -static_cast<int>(format_of(type).mantissa_bits));
+      const auto classes = static_cast<double>(one.columns);
+      double loss_sum = 0, weight_sum = 0;
+      for (std::size_t i = 0; i < one.rows; ++i) {
+        float loss, lse;
+        std::memcpy(&loss, results[0].data() + i * 4, 4);
+        std::memcpy(&lse, results[1].data() + i * 4, 4);
+        double max = -1e30, sum = 0, smooth = 0, all_weights = 0;
+        const auto weight = [&](std::size_t c) {
+          return one.weights ? static_cast<double>(weights[c]) : 1.0;
+        };
+        for (std::size_t c = 0; c < one.columns; ++c) {
+          max = std::max(max, x(i, c));
+        }
+        for (std::size_t c = 0; c < one.columns; ++c) {
+          sum += std::exp(x(i, c) - max);
+        }
+        const double exact = max + std::log(sum);
+        for (std::size_t c = 0; c < one.columns; ++c) {
+          smooth += weight(c) * (exact - x(i, c));
+          all_weights += weight(c);
+        }
+        ASSERT_NEAR(lse, exact, 1e-6 * std::fabs(exact) + 1e-6);
+        if (targets[i] < 0) {
+          ASSERT_EQ(loss, 0);
+          for (std::size_t c = 0; c < one.columns; ++c) {
+            ASSERT_EQ(dx(i, c), 0);
+          }
+          continue;
+        }
+        const auto t = static_cast<std::size_t>(targets[i]);
+        const double expected =
+            (1 - one.smoothing) * weight(t) * (exact - x(i, t)) +
+            one.smoothing / classes * smooth + one.z_loss * exact * exact;
+        ASSERT_NEAR(loss, expected, 2e-6 * std::fabs(expected) + 1e-6);
+        loss_sum += static_cast<double>(loss);
+        weight_sum += weight(t);
+        const double a = (1 - one.smoothing) * weight(t) +
+                         one.smoothing / classes * all_weights +
+                         2 * one.z_loss * exact;
+        for (std::size_t c = 0; c < one.columns; ++c) {
+          const double p = std::exp(x(i, c) - exact);
+          double d = p * a - one.smoothing / classes * weight(c);
+          if (c == t) d -= (1 - one.smoothing) * weight(t);
+          d *= static_cast<double>(g[i]);
+          if (type == kFloat16 && std::fabs(d) > 65504) continue;
+          ASSERT_NEAR(dx(i, c), d,
+                      (type == kFloat32 ? 16 : 1) * std::fabs(d) * unit +
+                          1e-6 * static_cast<double>(g[i]))
+              << i << " " << c;
+        }
+      }
+      EXPECT_EQ(total.loss, loss_sum);
+      EXPECT_EQ(total.weight, weight_sum);
+    }
+  }
+}
+
+TEST(Rows, LogSoftmax) {
+  struct Case {
+    std::size_t rows, columns;
+  };
+  // The last one is computed in several groups of rows.
+  for (const Case one : {Case{3, 1}, Case{33, 129}, Case{2, 50257},
+                         Case{5, std::size_t{1} << 18}}) {
+    for (const ScalarType type : kRowTypes) {
+      SCOPED_TRACE(std::to_string(one.columns) + " " + format_of(type).name);
+      const Values x(one.rows, one.columns, type, 23);
+      const std::vector<std::int64_t> ignored(one.rows, -100);
+      std::vector<float> losses(one.rows), lse(one.rows);
+      cross_entropy(x.matrix, ignored.data(), losses.data(), lse.data());
+      Values expected(one.rows, one.columns, type);
+      for (std::size_t i = 0; i < one.rows * one.columns; ++i) {
+        const FloatFormat& format = format_of(type);
+        const float value =
+            widen(type, x.memory.data(), i) - lse[i / one.columns];
+        store_bits(format, expected.memory.data(), i,
+                   type == kFloat32 ? float_to_bits(value)
+                   : type == kFloat16
+                       ? std::uint32_t{float16_from_float(value)}
+                       : std::uint32_t{bfloat16_from_float(value)});
+      }
+      const std::vector<Bytes> results = expect_same([&](Machine& machine) {
+        Values y(one.rows, one.columns, type), in_place = x;
+        log_softmax(x.matrix, y.matrix, &machine);
+        log_softmax(in_place.matrix, in_place.matrix, &machine);
+        in_place.memory.back() = y.memory.back();
+        EXPECT_TRUE(in_place.memory == y.memory);
+        return std::vector<Bytes>{y.memory};
+      });
+      EXPECT_TRUE(results[0] == expected.memory);
+    }
+  }
+}
+
+// Classes that are split between ranks: the same losses on every rank, and
+// those of one rank.
+TEST(Rows, VocabParallelCrossEntropy) {
+  constexpr std::size_t kRows = 37, kColumns = 1000;
+  for (const ScalarType type : kRowTypes) {
+    for (const double smoothing : {0.0, 0.1}) {
+      const Values x(kRows, kColumns, type, 23);
+      const auto targets = make_targets(kRows, kColumns);
+      CrossEntropyOptions options;
+      options.label_smoothing = smoothing;
+      std::vector<float> losses(kRows), lse(kRows), g(kRows, 3.0f);
+      const CrossEntropyTotal total = cross_entropy(
+          x.matrix, targets.data(), losses.data(), lse.data(), options);
+      Values dx(kRows, kColumns, type);
+      cross_entropy_backward(x.matrix, targets.data(), lse.data(), g.data(),
+                             dx.matrix, options);
+      for (const int size : {1, 2, 4}) {
+        SCOPED_TRACE(std::to_string(size) + " ranks");
+        run_ranks(size, [&](Communicator& ranks) {
+          const std::size_t part = kColumns / static_cast<std::size_t>(size);
+          const std::size_t first =
+              part * static_cast<std::size_t>(ranks.rank());
+          const std::size_t bytes = format_of(type).bytes;
+          Values mine(kRows, part, type);
+          for (std::size_t i = 0; i < kRows; ++i) {
+            std::memcpy(mine.memory.data() + i * part * bytes,
+                        x.memory.data() + (i * kColumns + first) * bytes,
+                        part * bytes);
+          }
+          const VocabularyPart place{static_cast<std::int64_t>(first),
+                                     kColumns};
+          std::vector<float> rank_losses(kRows), rank_lse(kRows);
+          const CrossEntropyTotal rank_total = vocab_parallel_cross_entropy(
+              ranks, place, mine.matrix, targets.data(), rank_losses.data(),
+              rank_lse.data(), options);
+          EXPECT_EQ(rank_total.weight, total.weight);
+          EXPECT_NEAR(rank_total.loss, total.loss, 1e-6 * total.loss);
+          vocab_parallel_cross_entropy_backward(place, mine.matrix,
+                                                targets.data(), rank_lse.data(),
+                                                g.data(), mine.matrix, options);
+          const double unit =
+              std::ldexp(1.0, -static_cast<int>(format_of(type).mantissa_bits));
+          for (std::size_t i = 0; i < kRows; ++i) {
+            ASSERT_NEAR(rank_losses[i], losses[i], 2e-6f * losses[i]);
+            for (std::size_t c = 0; c < part; ++c) {
+              const double d = dx(i, first + c);
+              ASSERT_NEAR(mine(i, c), d, std::fabs(d) * unit + 1e-6);
+            }
+          }
+        });
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace swamp::test
