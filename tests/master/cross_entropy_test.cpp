@@ -37,12 +37,6 @@ std::vector<std::int64_t> make_targets(std::size_t rows, std::size_t columns) {
   return targets;
 }
 
-Bytes bytes_of(const std::vector<float>& values) {
-  Bytes bytes(values.size() * sizeof(float));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
-}
-
 TEST(Rows, CrossEntropy) {
   for (const CrossEntropyCase& one : kCrossEntropyCases) {
     for (const ScalarType type : kRowTypes) {

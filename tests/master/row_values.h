@@ -57,6 +57,12 @@ struct Values {
   }
 };
 
+inline Bytes bytes_of(const std::vector<float>& values) {
+  Bytes bytes(values.size() * sizeof(float));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
 // expect_same() runs `call` on the default shape and on every machine, and
 // compares the memory of the outputs that it returns.
 template <class Call>
