@@ -186,7 +186,7 @@ def print_tables(report, aims):
     print(columns("", "size", "thr", "measured", "against", "ratio",
                   "aim" if aims else ""))
     for family, what in FAMILIES.items():
-        # What only others are compared with has no row of its own.
+        # A case that others are compared with has no row itself.
         rows = [row(case, others.get(case), context, aims)
                 for case in cases.values()
                 if case.name.split("/")[0] == family

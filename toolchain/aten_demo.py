@@ -52,7 +52,7 @@ def sample(text, batch, context):
 
 
 def train(make_optimizer, text, steps):
-    """The log, a line of (loss, scale, skipped) a step; the seconds of each
+    """The log, one line of (loss, scale, skipped) per step; the seconds of each
     step of the optimizer; a digest of log and weights."""
     torch.manual_seed(SEED)
     model = Model()

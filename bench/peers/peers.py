@@ -28,7 +28,7 @@ FROM_PYTHON = ["swamp_torch", "torch fused", "torch foreach", "DeepSpeed"]
 FROM_C = ["swamp C ABI", "OpenMP loop", "Eigen"]
 
 LR, BETAS, EPS, DECAY, STEP = 1e-5, (0.9, 0.999), 1e-8, 0.01, 10
-SCALE = -1.0  # flips the sign: nobody may skip it, and nothing drifts
+SCALE = -1.0  # flips the sign: it cannot be skipped, and no value drifts
 
 
 class Arrays:
@@ -96,7 +96,7 @@ def swamp_torch_step(arrays, max_norm):
     grad_scaler = scaler()
 
     def step():
-        # As after backward(): the scaler checks the gradients once a step.
+        # As after backward(): the scaler checks the gradients once per step.
         grad_scaler.step(optimizer)
         grad_scaler.update()
     return with_swamp(step)
@@ -174,7 +174,7 @@ def with_swamp(call):
 
 
 def step_cases(arrays, clip, swamp, naive):
-    # Larger than the norm: everybody computes it, and no gradient shrinks.
+    # Larger than the norm: every peer computes it, and no gradient shrinks.
     max_norm = 2 * arrays.norm if clip else 0.0
 
     def adamw(**how):
@@ -232,7 +232,7 @@ def least(cases, rounds, seconds):
                 call()
                 now = time.perf_counter()
                 best[name] = min(best[name], (now - begin) * 1e3)
-            # Idle threads of OpenMP spin for a while: not in the next one's time.
+            # Idle threads of OpenMP spin for a while and would slow down the next.
             time.sleep(seconds / 4)
     return best
 
@@ -398,7 +398,7 @@ def step_picture(results, out):
 
 
 def row_label(name):
-    """A row's name without its sizes, in short lines."""
+    """The name of a row without its sizes, in short lines."""
     for pattern, text in (
             (r" \[[^]]*\]| 768.*tokens| of \d+ million parameters", ""),
             (r", one iteration|, forward \+ backward", ""),
@@ -502,7 +502,7 @@ try:
     import deepspeed
     from deepspeed.ops.adam import DeepSpeedCPUAdam
     DEEPSPEED = deepspeed.__version__
-except Exception as no_deepspeed:  # it raises what it likes
+except Exception as no_deepspeed:  # of any type
     print("peers: no DeepSpeed:", str(no_deepspeed).splitlines()[0])
     DeepSpeedCPUAdam = None
 

@@ -1,4 +1,4 @@
-"""Measures swamp's row operators and 16-bit products beside PyTorch: see run."""
+"""Measures swamp's and PyTorch's row operators and 16-bit products: see run."""
 import copy
 import math
 import os
@@ -130,13 +130,13 @@ def cross_entropy(dtype):
 
 
 def peak_memory(peer, dtype, rows, classes):
-    """MiB that loss and gradient need beside the logits, of this process."""
+    """The MiB that loss and gradient of this process need in addition to the logits."""
     def highest():
         with open("/proc/self/status") as file:
             line = next(x for x in file if x.startswith("VmHWM"))
         return int(line.split()[1]) / 1024
     logits, peers = losses(dtype, 2, 64)
-    peers[peer]().backward()  # whatever the first call needs
+    peers[peer]().backward()  # the first call allocates what later ones reuse
     logits, peers = losses(dtype, rows, classes)
     before = highest()
     peers[peer]().backward()

@@ -109,7 +109,7 @@ testing::AssertionResult SampleList::same_as(const SampleList& expected) const {
     end = place.offset + place.count * format.bytes;
   }
   if (std::memcmp(base() + end, expected.base() + end, bytes - end) != 0) {
-    return testing::AssertionFailure() << "bytes behind the last tensor";
+    return testing::AssertionFailure() << "bytes after the last tensor";
   }
   return testing::AssertionSuccess();
 }

@@ -1,5 +1,5 @@
 """GradScaler and ShardedGradScaler on the CPU, from loss to weights, with swamp and
-with stock: PyTorch's own tests, rebuilt, and what users do."""
+with stock: PyTorch's own tests, adapted, and typical programs."""
 
 import math
 import pickle

@@ -19,7 +19,7 @@ class Loading(unittest.TestCase):
     def test_prints_nothing(self):
         done = python("import sys, torch\n"
                       "torch.ops.load_library(sys.argv[1])\n",
-                      PYTHONWARNINGS="ignore")  # torch's own: numpy is missing
+                      PYTHONWARNINGS="ignore")  # torch warns that numpy is missing
         self.assertEqual((done.returncode, done.stdout, done.stderr),
                          (0, "", ""))
 

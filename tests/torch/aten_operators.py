@@ -181,7 +181,7 @@ class Unscale(unittest.TestCase):
 
     @same_as_stock(*range(13))
     def test_strided_views(self, index):
-        """The holes must not change either."""
+        """The memory between the elements must not change."""
         seen = []
         for dtype in DTYPES:
             base, views = strided(dtype)

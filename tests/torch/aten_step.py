@@ -179,7 +179,7 @@ class Adamw(TestCase):
                 adamw(**bad, **good)
             for name, some in bad.items():
                 self.assert_same(some, before[name], words)
-        # Only the holes of the one hold the other.
+        # The second tensor lies between the elements of the first.
         dense = [c.clone() for c in columns.unbind(1)]
         adamw(**lists(*dense), **good)
         adamw(**lists(*columns.unbind(1)), **{**good, "step": torch.zeros(())})

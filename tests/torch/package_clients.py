@@ -392,7 +392,7 @@ class Clients(TestCase):
 
 
 class Lightning(TestCase):
-    """swamp_torch.lightning.MixedPrecision beside what the rows test."""
+    """What the rows do not test of swamp_torch.lightning.MixedPrecision."""
 
     @classmethod
     def setUpClass(cls):

@@ -54,7 +54,7 @@ def unit(x):
 
 class Softmax(TestCase):
     def check(self, dtype, mask_type, shape, mask, scale, message):
-        """The fused path beside the one in PyTorch, whose scale is not rounded."""
+        """Compares with the path in PyTorch, whose scale is not rounded."""
         fused = module(dtype, mask_type, True, scale)
         rounded = None if scale is None else torch.tensor(scale).to(dtype).item()
         plain = module(dtype, mask_type, False, rounded)

@@ -171,7 +171,7 @@ class Products(TestCase):
                 self.assertEqual(ours, stock, i)
 
     def test_writes_between_products(self):
-        """Nothing of an operand is kept from one product to the next."""
+        """A product does not depend on the operands of the previous one."""
         for way in ("float32", "onednn"):
             use(way)
             x, w = torch.ones(64, 64).half(), torch.ones(64, 64).half()

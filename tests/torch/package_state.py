@@ -312,7 +312,7 @@ class State(TestCase):
             self.assertTrue((p == 4.0).all())
 
     def test_small_steps_are_not_lost(self):
-        """The purpose of masters: 1000 steps, each below half a unit in the last
+        """The purpose of masters: 1000 steps, each less than half a unit in the last
         place of the weight."""
         p = torch.nn.Parameter(torch.ones(64, dtype=torch.bfloat16))
         optimizer = MixedPrecisionAdamW([p], lr=1e-4, weight_decay=0.0)

@@ -59,7 +59,7 @@ Places find_places() {
       return {include.string(), library.string()};
     }
   }
-  fail("cannot find its headers and libswamp_sunway.so beside " +
+  fail("cannot find its headers and libswamp_sunway.so next to " +
        here.string());
 }
 
