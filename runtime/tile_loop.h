@@ -1,5 +1,6 @@
-// The tile loop: what a slave does with its part of the segment table. All
-// operations share one loop for tiles in LDM and one for transfer mode view.
+// The tile loop: what a slave does with its part of the segment table, for
+// tiles in LDM. All operations share it; that of transfer mode view is in
+// launch.cpp.
 #ifndef SWAMP_RUNTIME_TILE_LOOP_H_
 #define SWAMP_RUNTIME_TILE_LOOP_H_
 
@@ -13,81 +14,6 @@
 #include "slave/kernel.h"
 
 namespace swamp::runtime {
-
-// run_view() is the tile loop of transfer mode `view`: the host's caches are
-// the scratchpad, a get is a pointer into main memory, a put is nothing, and a
-// tile is all of a segment that belongs to this slave. `scratch` has
-// launch.scratch_bytes.
-inline void run_view(const Launch& launch, int slave, void* scratch) noexcept {
-  // Local copies, so that the compiler knows that kernels do not change them.
-  const SegmentTable table = launch.table;
-  const SlaveRange range = launch.ranges[slave];
-  const Partials partials = launch.partials;
-  const KernelRow* const kernels = launch.kernels;
-  SlaveResult& slave_result = launch.results[slave];
-  std::size_t begin = range.begin_unit;
-  std::byte* last_slot = nullptr;
-  void* operands[kMaxOperands];
-  Tile tile;
-  tile.operands = operands;
-  tile.scratch = scratch;
-  tile.grain_units = partials.grain_units;
-  tile.prefetch_bytes = launch.hints.prefetch_bytes;
-  tile.non_temporal = launch.hints.non_temporal;
-  const auto run = [&](std::size_t i, std::size_t end) {
-    const Segment& segment = table[i];
-    const Operation& operation = *segment.operation;
-    if (begin < end) {
-      if (partials.bytes != 0) {
-        const Partials::Place place =
-            partials.place(segment, operation.operand_count, i, slave, begin);
-        // One slot, or the slots of all grains up to `end`.
-        std::size_t slots = 1;
-        if (place.end < end) {
-          slots += (end - place.end - 1) / partials.grain_units + 1;
-        }
-        std::byte* slot = place.slot;
-        std::byte* const next = slot + slots * partials.bytes;
-        if (slot == last_slot) slot += partials.bytes;
-        std::memset(slot, 0, static_cast<std::size_t>(next - slot));
-        tile.partial = place.slot;
-        last_slot = next - partials.bytes;
-      }
-      for (int s = 0; s < operation.operand_count; ++s) {
-        const Operand& operand = operation.operands[s];
-        operands[s] = segment.data()[s];
-        if (operand.access != Access::constant) {
-          operands[s] = segment.data()[s] + begin * operand.unit_bytes;
-        }
-      }
-      tile.count = end - begin;
-      tile.first = begin;
-      Result result;
-      kernels[operation.kernel].function(operation.args, tile, result);
-      slave_result.add(i, result);
-    }
-    begin = 0;
-  };
-  // Small tensors may lie anywhere. Prefetching their first lines kAhead
-  // segments early made an Adam step of 16 elements 10 to 20 % faster; with one
-  // operand it cost as much as it gained.
-  constexpr std::size_t kAhead = 4;
-  const int operand_count =
-      table.count != 0 ? table.operations->operand_count : 0;
-  const std::size_t last = operand_count > 1 && range.end_segment > kAhead
-                               ? range.end_segment - kAhead
-                               : 0;
-  for (std::size_t i = range.begin_segment; i < range.end_segment; ++i) {
-    if (i < last) {
-      const Segment& next = table[i + kAhead];
-      for (int s = 0; s < operand_count; ++s) {
-        __builtin_prefetch(next.data()[s]);
-      }
-    }
-    run(i, table[i].count);
-  }
-  if (range.end_unit != 0) run(range.end_segment, range.end_unit);
-}
 
 // LdmLayout is what the tile loop puts into LDM for an operation: first a batch
 // of the segment table, the reply words, the partial results and the scratch
