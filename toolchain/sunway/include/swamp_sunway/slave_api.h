@@ -9,7 +9,6 @@ typedef volatile int crts_rply_t;
 typedef volatile long athread_rply_t;
 
 #include <swamp_sunway/dma.h>
-#include <swamp_sunway/ldm.h>
 #include <swamp_sunway/rma.h>
 #include <swamp_sunway/sync.h>
 
@@ -84,6 +83,19 @@ long get_slave_cache_size(void); /* bytes; 0 */
 #define sw_slave_private_section3 sw_slave_private_section0
 void CRTS_memb(void);
 #define CRTS_MEMB() CRTS_memb()
+
+/* Memory of the slave's LDM. */
+/* 64-byte aligned; NULL if the static variables leave less. */
+void* ldm_malloc(size_t bytes);
+/* `bytes` must be the size passed to ldm_malloc(). */
+void ldm_free(void* memory, size_t bytes);
+unsigned get_allocatable_size(void);
+/* Allocates the largest free piece; NULL and 0 bytes if there is none. */
+void* ldm_malloc_max(size_t* bytes);
+void ldm_free_all(void);
+#define CRTS_pldm_malloc ldm_malloc
+#define CRTS_pldm_free ldm_free
+#define CRTS_pldm_get_free_size get_allocatable_size
 
 /* Locks and atomics in main memory. */
 int athread_lock(volatile long* lock);
