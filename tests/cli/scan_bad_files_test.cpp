@@ -103,7 +103,7 @@ TEST(BadSafetensors, ShapesAndDtypes) {
 
 TEST(BadSafetensors, Json) {
   const std::string a = entry("a", "0", "16", "[4]");
-  expect_bad_header("{" + a + "," + a + "}", "is there twice");
+  expect_bad_header("{" + a + "," + a + "}", "got the name twice");
   expect_bad_header(R"({"a":{"dtype":"F32","dtype":"F32"}})", "dtype twice");
   expect_bad_header(R"({"a":{"dtype":"F32","shape":[4]}})", "expected dtype");
   expect_bad_header(R"({"a":[]})", "expected an object");
@@ -188,7 +188,7 @@ TEST(BadNpy, Headers) {
   refuse("\x93NUMPY" + little(2, 2) + little(0xffffffff, 4), "at most");
   refuse(npy("<f4", "(2,)", four), "4 bytes (truncated) after");
   refuse(npy("<f4", "(1,)", four + "x"), "5 bytes after its header");
-  refuse(npy("<f4", "(4294967296, 4294967296)", four), "overflows");
+  refuse(npy("<f4", "(4294967296, 4294967296)", four), "expected less than 2^64");
   refuse(npy("<f4", "(18446744073709551616,)", four), "2^64 or more");
   refuse(npy("<f4", "(-1,)", four), "expected numbers");
   refuse(npy("<f4", "(1)", four), "expected a tuple");

@@ -31,10 +31,10 @@ void check_name(const std::string& tensor, const std::string& file) {
     begin = end + 1;
   }
   if (!leads_out) return;
-  throw Failure(
-      fmt::format("weight_map: tensor {}: file {}, expected one in the folder "
-                  "of the index",
-                  cli::quoted(tensor), cli::quoted(file)));
+  throw Failure(fmt::format(
+      "weight_map: tensor {}: got file {}, expected one in the folder "
+      "of the index",
+      cli::quoted(tensor), cli::quoted(file)));
 }
 
 // Index keeps the weight_map, whose entries are at depth 2, and skips
@@ -83,13 +83,16 @@ class Index final : public JsonEvents {
   // value() refuses a value that is not `fine` at this place.
   void value(const char* kind, bool fine) const {
     if (fine) return;
-    if (depth_ == 0) throw Failure(fmt::format("{}, expected an object", kind));
+    if (depth_ == 0) {
+      throw Failure(fmt::format("got {}, expected an object", kind));
+    }
     if (!in_map_) return;
     if (depth_ == 1) {
-      throw Failure(fmt::format("weight_map: {}, expected an object", kind));
+      throw Failure(
+          fmt::format("weight_map: got {}, expected an object", kind));
     }
     throw Failure(
-        fmt::format("weight_map: tensor {}: {}, expected the name of "
+        fmt::format("weight_map: tensor {}: got {}, expected the name of "
                     "a file",
                     cli::quoted(tensor_), kind));
   }
@@ -150,7 +153,7 @@ FileFormat format_of_content(const std::string& path) {
   if (start.substr(0, 2) == "PK") return FileFormat::npz;
   if (start.size() == 9 && start[8] == '{') return FileFormat::safetensors;
   throw Failure(
-      "unknown format, expected safetensors, *.index.json, npy or npz");
+      "got an unknown format, expected safetensors, *.index.json, npy or npz");
 }
 
 void add_index(const std::string& path, std::vector<ScanFile>& files) {
@@ -239,7 +242,7 @@ void add_argument(const std::string& path, bool recursive,
 
 ShardMap read_index(Bytes json) {
   if (json.size() > kMaxIndexBytes) {
-    throw Failure(fmt::format("an index of {} bytes, expected at most {}",
+    throw Failure(fmt::format("got an index of {} bytes, expected at most {}",
                               json.size(), kMaxIndexBytes));
   }
   Index index;

@@ -90,7 +90,7 @@ class Parser {
   std::string descr() {
     skip_space();
     if (at_ < text_.size() && text_[at_] == '[') {
-      fail("descr: a structured dtype, expected a plain one such as '<f4'");
+      fail("descr: got a structured dtype, expected a plain one such as '<f4'");
     }
     return string();
   }
@@ -112,7 +112,7 @@ class Parser {
     while (!take(')')) {
       values.push_back(integer());
       if (take(',')) continue;
-      if (values.size() == 1) fail("shape: a number, expected a tuple");
+      if (values.size() == 1) fail("shape: got a number, expected a tuple");
       expect(')');
       break;
     }
@@ -152,8 +152,8 @@ NpyHeader read_header(ByteStream& stream) {
   const int major = static_cast<unsigned char>(start[kMagic.size()]);
   const int minor = static_cast<unsigned char>(start[kMagic.size() + 1]);
   if (major < 1 || major > 3 || minor != 0) {
-    throw Failure(fmt::format("npy: version {}.{}, expected 1.0, 2.0 or 3.0",
-                              major, minor));
+    throw Failure(fmt::format(
+        "npy: got version {}.{}, expected 1.0, 2.0 or 3.0", major, minor));
   }
   const std::size_t width = major == 1 ? 2 : 4;
   const std::string length = read_up_to(stream, width);
@@ -161,8 +161,9 @@ NpyHeader read_header(ByteStream& stream) {
   const std::size_t bytes = major == 1 ? load_little<std::uint16_t>(length, 0)
                                        : load_little<std::uint32_t>(length, 0);
   if (bytes > kMaxHeaderBytes) {
-    throw Failure(fmt::format("npy: a header of {} bytes, expected at most {}",
-                              bytes, kMaxHeaderBytes));
+    throw Failure(
+        fmt::format("npy: got a header of {} bytes, expected at most {}", bytes,
+                    kMaxHeaderBytes));
   }
   const std::string text = read_up_to(stream, bytes);
   if (text.size() < bytes) {
@@ -177,8 +178,8 @@ NpyHeader read_header(ByteStream& stream) {
 constexpr std::uint64_t kMaxElementBytes = 1 << 30;
 
 [[noreturn]] void fail_descr(const std::string& descr) {
-  throw Failure(
-      fmt::format("npy: dtype {}, expected one such as '<f4'", quoted(descr)));
+  throw Failure(fmt::format("npy: got the dtype {}, expected one such as '<f4'",
+                            quoted(descr)));
 }
 
 bool is_one_of(std::uint64_t value, std::initializer_list<unsigned> values) {
@@ -256,7 +257,7 @@ FileTensor read_npy(ByteStream& stream, std::string name, std::uint64_t bytes) {
   const std::uint64_t there = bytes - header.bytes;
   if (there != tensor.bytes()) {
     throw Failure(fmt::format(
-        "npy: {} {} after its header, expected the {} of {} {}", there,
+        "npy: got {} {} after its header, expected the {} of {} {}", there,
         there < tensor.bytes() ? "bytes (truncated)" : "bytes", tensor.bytes(),
         tensor.element.name, shape_text(tensor.shape)));
   }

@@ -62,7 +62,7 @@ struct ZipError {
 // own headers. libzip reads the bytes again whenever a member is read.
 std::shared_ptr<zip_t> open_archive(Bytes file) {
   // libzip takes an empty file for an archive without members.
-  if (file.empty()) fail("0 bytes, expected an archive");
+  if (file.empty()) fail("got 0 bytes, expected an archive");
   ZipError error;
   zip_source_t* source =
       zip_source_buffer_create(file.data(), file.size(), 0, &error.error);
@@ -80,7 +80,7 @@ std::shared_ptr<zip_t> open_archive(Bytes file) {
 // impossible.
 void check_packing(const zip_stat_t& entry) {
   if (entry.encryption_method != ZIP_EM_NONE) {
-    fail(entry.name, "encrypted, expected plain");
+    fail(entry.name, "got an encrypted member, expected a plain one");
   }
   if (entry.comp_method == ZIP_CM_STORE) {
     if (entry.comp_size == entry.size) return;
@@ -89,7 +89,7 @@ void check_packing(const zip_stat_t& entry) {
   }
   if (entry.comp_method != ZIP_CM_DEFLATE) {
     fail(entry.name,
-         fmt::format("method {}, expected 0 (stored) or 8 (deflated)",
+         fmt::format("got method {}, expected 0 (stored) or 8 (deflated)",
                      entry.comp_method));
   }
   if (entry.size / kMaxRatio > entry.comp_size) {
@@ -148,8 +148,9 @@ class MemberStream final : public ByteStream {
            fmt::format("more than the {} bytes of its header", member_.bytes));
     }
     if (read == 0 && done_ != member_.bytes && most != 0) {
-      fail(member_.name, fmt::format("{} bytes, expected the {} of its header",
-                                     done_, member_.bytes));
+      fail(member_.name,
+           fmt::format("got {} bytes, expected the {} of its header", done_,
+                       member_.bytes));
     }
     return {buffer_, static_cast<std::size_t>(read)};
   }

@@ -43,7 +43,7 @@ class Header final : public JsonEvents {
     if (depth_ == 1) {
       name_ = name;
       if (!names_.insert(name).second) {
-        fail("is there twice, expected unique names");
+        fail("got the name twice, expected unique names");
       }
     } else if (depth_ == 2 && in_metadata()) {
       text_ = name;
@@ -74,7 +74,8 @@ class Header final : public JsonEvents {
 
   void end_array() override {
     if (--depth_ == 2 && field_ == offsets && offset_count_ != 2) {
-      fail(fmt::format("data_offsets: {} numbers, expected 2", offset_count_));
+      fail(fmt::format("data_offsets: got {} numbers, expected 2",
+                       offset_count_));
     }
   }
 
@@ -94,7 +95,9 @@ class Header final : public JsonEvents {
     if (field_ == shape) entry_.shape.push_back(number);
     if (field_ == offsets) {
       (offset_count_ == 0 ? entry_.begin : entry_.end) = number;
-      if (++offset_count_ > 2) fail("data_offsets: expected 2 numbers");
+      if (++offset_count_ > 2) {
+        fail("data_offsets: got more than 2 numbers, expected 2");
+      }
     }
   }
 
@@ -117,14 +120,14 @@ class Header final : public JsonEvents {
   void value(const char* kind, bool fine) const {
     if (fine) return;
     if (depth_ == 0) {
-      throw Failure(fmt::format("header: {}, expected an object", kind));
+      throw Failure(fmt::format("header: got {}, expected an object", kind));
     }
-    if (depth_ == 1) fail(fmt::format("{}, expected an object", kind));
-    if (in_metadata()) fail(fmt::format("{}, expected strings", kind));
+    if (depth_ == 1) fail(fmt::format("got {}, expected an object", kind));
+    if (in_metadata()) fail(fmt::format("got {}, expected strings", kind));
     if (field_ == dtype)
-      fail(fmt::format("dtype: {}, expected a string", kind));
+      fail(fmt::format("dtype: got {}, expected a string", kind));
     if (field_ == shape || field_ == offsets) {
-      fail(fmt::format("{}: {}, expected an array of integers, 0 or more",
+      fail(fmt::format("{}: got {}, expected an array of integers, 0 or more",
                        field_ == shape ? "shape" : "data_offsets", kind));
     }
   }
@@ -210,14 +213,14 @@ Element element_of(const SafetensorsEntry& entry) {
 Bytes header_of(Bytes file) {
   if (file.size() < kLengthBytes) {
     throw Failure(
-        fmt::format("{} bytes, expected at least the {} of a header's "
+        fmt::format("got {} bytes, expected at least the {} of a header's "
                     "length",
                     file.size(), kLengthBytes));
   }
   const auto length = load_little<std::uint64_t>(file, 0);
   if (length > kMaxHeaderBytes || length > file.size() - kLengthBytes) {
     throw Failure(fmt::format(
-        "header: a length of {}, expected at most {} in a file of {} bytes",
+        "header: got a length of {}, expected at most {} in a file of {} bytes",
         length,
         std::min<std::uint64_t>(kMaxHeaderBytes, file.size() - kLengthBytes),
         file.size()));
@@ -237,18 +240,18 @@ FileTensor tensor_of(const SafetensorsEntry& entry, Bytes buffer) {
   tensor.shape = entry.shape;
   settle_count(tensor);
   if (entry.begin > entry.end || entry.end > buffer.size()) {
-    throw Failure(fmt::format(
-        "header: tensor {}: data_offsets [{}, {}], expected them in order and "
-        "inside the buffer of {} bytes",
-        quoted(entry.name), entry.begin, entry.end, buffer.size()));
+    throw Failure(
+        fmt::format("header: tensor {}: data_offsets: got [{}, {}], expected "
+                    "them in order and inside the buffer of {} bytes",
+                    quoted(entry.name), entry.begin, entry.end, buffer.size()));
   }
   const std::uint64_t bytes = entry.end - entry.begin;
   if (tensor.element.bytes != 0 && bytes != tensor.bytes()) {
-    throw Failure(fmt::format(
-        "header: tensor {}: data_offsets [{}, {}], expected the {} bytes of {} "
-        "{} between them",
-        quoted(entry.name), entry.begin, entry.end, tensor.bytes(),
-        tensor.element.name, shape_text(tensor.shape)));
+    throw Failure(
+        fmt::format("header: tensor {}: data_offsets: got [{}, {}], expected "
+                    "the {} bytes of {} {} between them",
+                    quoted(entry.name), entry.begin, entry.end, tensor.bytes(),
+                    tensor.element.name, shape_text(tensor.shape)));
   }
   tensor.data = buffer.substr(static_cast<std::size_t>(entry.begin),
                               static_cast<std::size_t>(bytes));

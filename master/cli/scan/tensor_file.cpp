@@ -157,7 +157,7 @@ const char* why_not_scanned(Element::Kind kind) noexcept {
 void settle_count(FileTensor& tensor) {
   if (tensor.shape.size() > kMaxDimensions) {
     throw Failure(
-        fmt::format("tensor {}: shape: {} dimensions, expected at "
+        fmt::format("tensor {}: shape: got {} dimensions, expected at "
                     "most {}",
                     quoted(tensor.name), tensor.shape.size(), kMaxDimensions));
   }
@@ -170,7 +170,7 @@ void settle_count(FileTensor& tensor) {
   overflow |= __builtin_mul_overflow(count, tensor.element.bytes, &bytes);
   if (overflow) {
     throw Failure(fmt::format(
-        "tensor {}: shape: {} of {} overflows, expected less than 2^64 bytes",
+        "tensor {}: shape: got {} of {}, expected less than 2^64 bytes",
         quoted(tensor.name), shape_text(tensor.shape), tensor.element.name));
   }
   tensor.count = count;

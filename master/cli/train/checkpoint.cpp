@@ -41,7 +41,7 @@ Bytes bytes_of(const std::vector<Number>& values) {
 template <class Number>
 std::vector<Number> values_of(const FileTensor& tensor, const char* dtype) {
   if (tensor.element.name != dtype) {
-    throw Failure(fmt::format("tensor {}: {}, expected {}",
+    throw Failure(fmt::format("tensor {}: got {}, expected {}",
                               cli::quoted(tensor.name), tensor.element.name,
                               dtype));
   }
@@ -120,7 +120,7 @@ void take_tensor(const FileTensor& tensor, Checkpoint& checkpoint) {
   std::string rest = tensor.name;
   if (tensor.name == kHistory) {
     if (tensor.shape.size() != 2 || tensor.shape[1] != History::kColumns) {
-      throw Failure(fmt::format("tensor 'history': {}, expected {} columns",
+      throw Failure(fmt::format("tensor 'history': got {}, expected {} columns",
                                 shape_text(tensor.shape), History::kColumns));
     }
     checkpoint.history = History(values_of<double>(tensor, "float64"));
@@ -220,12 +220,12 @@ Checkpoint decode_checkpoint(Bytes file) {
     take_tensor(tensor, checkpoint);
   }
   if (digest.text() != texts[kDigest]) {
-    throw Failure(fmt::format("a digest of {}, expected {}: it is damaged",
+    throw Failure(fmt::format("digest: got {}, expected {}: it is damaged",
                               digest.text(), cli::quoted(texts[kDigest])));
   }
   take_texts(texts, checkpoint);
   if (checkpoint.history.steps() != checkpoint.trainer.steps) {
-    throw Failure(fmt::format("a history of {} steps, expected {}",
+    throw Failure(fmt::format("history: got {} steps, expected {}",
                               checkpoint.history.steps(),
                               checkpoint.trainer.steps));
   }

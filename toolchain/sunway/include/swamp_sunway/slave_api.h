@@ -84,8 +84,8 @@ long get_slave_cache_size(void); /* bytes; 0 */
 void CRTS_memb(void);
 #define CRTS_MEMB() CRTS_memb()
 
-/* Memory of the slave's LDM. */
-/* 64-byte aligned; NULL if the static variables leave less. */
+/* Memory of the slave's LDM, 64-byte aligned; NULL if the static variables leave
+ * less. */
 void* ldm_malloc(size_t bytes);
 /* `bytes` must be the size passed to ldm_malloc(). */
 void ldm_free(void* memory, size_t bytes);
