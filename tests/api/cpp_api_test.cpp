@@ -19,7 +19,7 @@ bool contains(const std::vector<std::string>& list, const std::string& name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-TEST(Machine, InfoListsWhatIsThere) {
+TEST(Machine, InfoListsAvailableValues) {
   const MachineInfo info = Machine().info();
   EXPECT_TRUE(contains(info.backends, "serial"));
   EXPECT_TRUE(contains(info.backends, "threads"));

@@ -34,7 +34,7 @@ TEST(Usage, HelpAndVersionAnswer) {
   }
 }
 
-TEST(Usage, WhatIsMisspeltIsNamedWithASuggestion) {
+TEST(Usage, MisspeltNamesGetASuggestion) {
   struct Row {
     std::vector<std::string> words;
     std::vector<std::string> parts;

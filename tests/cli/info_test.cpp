@@ -43,7 +43,7 @@ TEST(Info, JsonHasTheDefaults) {
             run_program({"--version"}).out);
 }
 
-TEST(Info, WhatIsChosenIsAvailable) {
+TEST(Info, ChosenValuesAreAvailable) {
   const json object = info();
   for (const char* field : {"machine", "backend", "transfer", "isa", "bind"}) {
     const json& available = object.at("available").at(field);
@@ -75,7 +75,7 @@ TEST(Info, JsonFollowsTheEnvironment) {
   EXPECT_EQ(own.at("bind"), "core");
 }
 
-TEST(Info, TextSaysTheSame) {
+TEST(Info, TextHasTheSameValues) {
   const Environment environment = {{"SWAMP_MACHINE", "sw26010"},
                                    {"SWAMP_BACKEND", "serial"}};
   const std::string text = output_of({"info"}, environment);

@@ -42,7 +42,7 @@ TEST(Predict, IsListed) {
 
 // One slave (the list is too short for a spawn) gets its segment, the operation
 // and its arguments for each of the two slots, and the tiles.
-TEST(Predict, CountsWhatAHandCounts) {
+TEST(Predict, CountsEqualThoseByHand) {
   const json one = prediction({"--list", "8192", "--tile", "4096"});
   EXPECT_EQ(number(one, "spawns"), 0u);
   EXPECT_EQ(number(one, "PC3_REQ_DMA_GET"), 1u + 2 * 2 + 8);

@@ -146,13 +146,13 @@ TEST(Replay, BadFilesAreOneLineWithItsNumber) {
   }
 }
 
-TEST(Replay, CheckWantsSomethingToCompare) {
+TEST(Replay, CheckNeedsResultsToCompare) {
   const TemporaryFile file(kTrace);
   expect_error(run_program({"replay", "--check", file.path()}),
                {"swamp: " + file.path() + ":1: init: missing"});
 }
 
-TEST(Replay, ADeviceWithoutEndIsAnError) {
+TEST(Replay, AnEndlessDeviceIsAnError) {
   expect_error(run_program({"replay", "/dev/zero"}),
                {"swamp: /dev/zero:1: got a longer line, expected at most "
                 "134217728 bytes"});

@@ -188,7 +188,8 @@ TEST(BadNpy, Headers) {
   refuse("\x93NUMPY" + little(2, 2) + little(0xffffffff, 4), "at most");
   refuse(npy("<f4", "(2,)", four), "4 bytes (truncated) after");
   refuse(npy("<f4", "(1,)", four + "x"), "5 bytes after its header");
-  refuse(npy("<f4", "(4294967296, 4294967296)", four), "expected less than 2^64");
+  refuse(npy("<f4", "(4294967296, 4294967296)", four),
+         "expected less than 2^64");
   refuse(npy("<f4", "(18446744073709551616,)", four), "2^64 or more");
   refuse(npy("<f4", "(-1,)", four), "expected numbers");
   refuse(npy("<f4", "(1)", four), "expected a tuple");
@@ -247,7 +248,7 @@ TEST_F(BadNpz, Directory) {
   refuse(encrypted, "encrypted");
 }
 
-TEST_F(BadNpz, SizesThatLie) {
+TEST_F(BadNpz, WrongSizes) {
   const auto entry_of = [&](auto change) {
     ZipEntry made = stored("a.npy", array_);
     change(made);

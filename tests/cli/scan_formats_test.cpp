@@ -89,7 +89,7 @@ TEST(ScanSafetensors, NothingFiniteHasNoExtremes) {
       1, 1, 0, nullptr, nullptr, nullptr);
 }
 
-TEST(ScanSafetensors, MisalignedTensorsAndIntegersBesideThem) {
+TEST(ScanSafetensors, MisalignedTensorsNextToIntegers) {
   const std::vector<float> floats = {1, kNan, -3};
   const std::vector<double> doubles = {4, 5, kInf};
   const std::string header =
@@ -115,7 +115,7 @@ TEST(ScanSafetensors, MisalignedTensorsAndIntegersBesideThem) {
   expect_found(lines[4], 0, 0, nullptr, 9.0, 9.0, 9.0);
 }
 
-TEST(ScanSafetensors, TextListsWhatMatters) {
+TEST(ScanSafetensors, TextListsTensorsThatNeedAttention) {
   Folder folder;
   const std::string header =
       R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
@@ -198,7 +198,7 @@ TEST(ScanNpy, ComplexIsScannedInParts) {
 }
 
 // Only arrays that can hold no inf or nan are clean without a scan.
-TEST(ScanNpy, WhatIsNotScannedIsListed) {
+TEST(ScanNpy, UnscannedTensorsAreListed) {
   struct Row {
     const char* descr;
     const char* name;

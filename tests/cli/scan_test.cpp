@@ -134,7 +134,7 @@ TEST(ScanErrors, UnsupportedTensorsAreNotClean) {
                 "scan; 2 tensors are like that\n");
 }
 
-TEST(ScanErrors, TensorThatTheIndexPromises) {
+TEST(ScanErrors, TensorOfTheIndexIsMissing) {
   const TemporaryFile anchor("");
   const auto folder = std::filesystem::path(anchor.path()).parent_path();
   std::ofstream(folder / "a.safetensors", std::ios::binary)
@@ -211,7 +211,7 @@ TEST(ScanFiles, ABadOneDoesNotHideTheOthers) {
   EXPECT_TRUE(has_words(result.err, {bad}));
 }
 
-TEST(ScanFiles, FormatByContentWhereTheNameSaysNothing) {
+TEST(ScanFiles, FormatByContentIfTheNameHasNone) {
   const std::string one = elements(std::vector<float>{1});
   EXPECT_EQ(scan_one("model", npy("<f4", "(1,)", one), 0)["count"], 1);
   EXPECT_EQ(

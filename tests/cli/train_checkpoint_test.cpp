@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(
       return test_name(it.param[0] + it.param[1]);
     });
 
-TEST(Checkpoint, MoreStepsGoOnAndTheFirstRunSaysThatItIsOne) {
+TEST(Checkpoint, ResumesWithMoreStepsAndReportsANewRun) {
   const Folder cut;
   const std::vector<std::string> options = {"--batch", "4", "--fp16"};
   const ProgramResult first =
@@ -192,7 +192,7 @@ TEST(Checkpoint, DamageIsRefused) {
   EXPECT_EQ(folder.run(join(options, {"--resume"})).exit_code, 0);
 }
 
-TEST(Checkpoint, WhatCannotBeWrittenIsSaidBeforeAnyStep) {
+TEST(Checkpoint, UnwritableFilesAreErrorsBeforeAnyStep) {
   const TemporaryFile text(sample_text());
   for (const char* option : {"--checkpoint", "--plot"}) {
     for (const std::string& path :

@@ -266,7 +266,7 @@ TEST(Numerics, ScalingSavesSmallGradients) {
   EXPECT_EQ(plain.skipped, 0);
 }
 
-TEST(Numerics, WhatIsLostOnTheWayBackIsCountedToo) {
+TEST(Numerics, UnderflowOfActivationGradientsIsCounted) {
   const Training training =
       run_training({"--steps", "3", "--batch", "4", "--loss-scale", "1e-30"});
   // All 256 logits of a batch of 4 underflow, so earlier layers get no

@@ -126,7 +126,7 @@ TEST(RanksOverflow, OnOneRankSkipsTheStepOfAll) {
   FAIL() << "no scale at which some micro batches overflow and some do not";
 }
 
-TEST(RanksFailure, EndsThemAllAndIsSaidOnce) {
+TEST(RanksFailure, EndsAllRanksAndIsReportedOnce) {
   const auto said = [](const Ranked& ranked, const std::string& text) {
     EXPECT_NE(ranked.result.exit_code, 0);
     EXPECT_LT(ranked.result.exit_code, 128) << "hung";
@@ -148,7 +148,7 @@ TEST(RanksFailure, EndsThemAllAndIsSaidOnce) {
        "--plot: got '/nonexistent/picture'");
 }
 
-TEST(RanksResume, GoOnWhereOneHasStopped) {
+TEST(RanksResume, ContinueARunOfOneRank) {
   const TemporaryFile text(sample_text());
   const TemporaryFile checkpoint;
   const auto run = [&](int ranks, const char* accumulate, const char* steps) {

@@ -118,7 +118,7 @@ TEST(Train, OneStepIsNotCalledSteps) {
                                        "skipped 0 of 1 step\n"}));
 }
 
-TEST(Train, DivergenceIsSaidAndNanHasNoSign) {
+TEST(Train, DivergenceIsReportedAndNanHasNoSign) {
   const Training training =
       run_training({"--steps", "6", "--batch", "1", "--lr", "1e30",
                     "--initial-loss-scale", "1"});
@@ -131,7 +131,7 @@ TEST(Train, DivergenceIsSaidAndNanHasNoSign) {
 
 // The model gives a target the probability 0: the loss is infinite, but its
 // gradients are finite, so the step is taken.
-TEST(Train, InfiniteLossOfAStepTakenIsSaid) {
+TEST(Train, InfiniteLossOfAStepTakenIsReported) {
   const auto train = [](const char* steps) {
     return run_training({"--steps", steps, "--batch", "2", "--lr", "0.2",
                          "--loss-scale", "1", "--clip-grad", "0",

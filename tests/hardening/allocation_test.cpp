@@ -246,7 +246,7 @@ TEST(AllocationTest, StepsOfAMixedPrecisionOptimizerNeedNoneOnceWarm) {
 
 // The first calls of a thread allocate, in total, at most a hundredth of the
 // tensors' bytes plus a MiB.
-TEST(AllocationTest, CallsNeedLittleMemoryBesideTheTensors) {
+TEST(AllocationTest, CallsNeedLittleMemory) {
   const std::vector<float> values(5000000, 1.0f);
   auto* const data = const_cast<float*>(values.data());  // only read
   for (const std::size_t count :

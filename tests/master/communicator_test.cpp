@@ -140,7 +140,7 @@ class LaunchedRanks : public testing::Test {
   std::map<std::string, std::string> before_;
 };
 
-TEST_F(LaunchedRanks, OneWhereNothingIsSaid) { EXPECT_EQ(with({}), 1); }
+TEST_F(LaunchedRanks, OneWithoutVariables) { EXPECT_EQ(with({}), 1); }
 
 TEST_F(LaunchedRanks, TheLaunchersOfMpi) {
   EXPECT_EQ(with({{"OMPI_COMM_WORLD_SIZE", "4"}}), 4);
@@ -159,7 +159,7 @@ TEST_F(LaunchedRanks, SlurmOnlyWithOneOfItsPlugIns) {
   EXPECT_EQ(with({{"PMIX_RANK", "0"}}), 1);
 }
 
-TEST_F(LaunchedRanks, WhatIsNoNumberIsNotHeard) {
+TEST_F(LaunchedRanks, NonNumbersAreIgnored) {
   for (const char* value : {"", "0", "-4", "4x", "four", "99999999999"}) {
     EXPECT_EQ(with({{"OMPI_COMM_WORLD_SIZE", value}}), 1) << value;
     EXPECT_EQ(with({{"OMPI_COMM_WORLD_SIZE", value}, {"PMI_SIZE", "2"}}), 2)

@@ -250,7 +250,7 @@ TEST(GradScalerErrors, AFailedReductionIsNoPermissionToStep) {
   EXPECT_EQ(steps, 0);
 }
 
-TEST(GradScalerErrors, OtherRulesSayWhatTheyCannot) {
+TEST(GradScalerErrors, OtherRulesNameTheUnsupportedCall) {
   GradScaler megatron(LossScaler::from_name("megatron.DynamicGradScaler"));
   EXPECT_TRUE(has_words(
       error_of([&] { megatron.set_growth_factor(3.0); }, SWAMP_UNSUPPORTED),

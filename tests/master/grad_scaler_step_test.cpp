@@ -37,7 +37,7 @@ struct Two : Optimizer {
   std::array<Tensor, 2> list_{};
 };
 
-TEST(GradScalerStep, ReportsWhereAndHowMany) {
+TEST(GradScalerStep, ReportsPlaceAndCount) {
   GradScaler scaler;
   Two optimizer;
   optimizer.bias = {kInf, kNan};
@@ -139,7 +139,7 @@ TEST(GradScalerStep, RanksDecideTogether) {
 }
 
 // Static scalers of some systems take the step in spite of an overflow.
-TEST(GradScalerStep, TheRuleSaysWhetherToSkip) {
+TEST(GradScalerStep, TheRuleDecidesWhetherToSkip) {
   GradScaler scaler(LossScaler::from_name("deepspeed.LossScaler"));
   Two optimizer;
   optimizer.bias[0] = kInf;

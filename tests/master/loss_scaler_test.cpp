@@ -90,7 +90,7 @@ TEST(LossScaler, InverseIsRoundedOnce) {
             static_cast<float>(1.0 / (1 + 0x1p-24)));
 }
 
-TEST(LossScaler, StepSaysWhatWasDone) {
+TEST(LossScaler, StepReportsItsEffect) {
   LossScaler scaler = LossScaler::from_name(
       "torch.amp.GradScaler", {{"growth_interval", std::int64_t{1}}});
   ScalerStep step = scaler.update(1.0f);
@@ -321,7 +321,7 @@ TEST(LossScalerState, HasTheKeysOfTheOriginal) {
             R"("swamp":{"version":1,"scaler":"apex.amp.LossScaler"}})");
 }
 
-TEST(LossScalerState, HoldsWhatTheOriginalForgets) {
+TEST(LossScalerState, HoldsStateThatTheOriginalDoesNotSave) {
   EXPECT_EQ(saved("colossalai.DynamicGradScaler"),
             R"({"scale":65536.0,"growth_factor":2.0,"backoff_factor":0.5,)"
             R"("hysteresis":2,"swamp":{"version":1,)"

@@ -44,7 +44,7 @@ std::vector<MixedPrecisionOptions> all_options() {
   return {adam, sgd, momentum, adaptive, amsgrad};
 }
 
-TEST(MixedPrecisionState, GoesOnWithTheSameBits) {
+TEST(MixedPrecisionState, ResumesWithTheSameBits) {
   for (const MixedPrecisionOptions& options : all_options()) {
     Trainer first(options);
     first.steps(1, 5);
@@ -199,7 +199,7 @@ TEST(MixedPrecisionState, FlagsAreLoaded) {
             saved.optimizer.state_dict().texts);
 }
 
-TEST(MixedPrecisionState, WhatDoesNotFitChangesNothing) {
+TEST(MixedPrecisionState, MismatchedStatesChangeNothing) {
   Trainer trainer(small_options(kFloat16));
   trainer.steps(1, 4);
   const OptimizerState good = trainer.optimizer.state_dict();

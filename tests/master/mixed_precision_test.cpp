@@ -74,7 +74,7 @@ TEST(MixedPrecision, OverflowSkipsEverythingAndIsReported) {
 }
 
 // Rules that never skip do not skip here.
-TEST(MixedPrecision, TheScalerDecidesWhatIsSkipped) {
+TEST(MixedPrecision, TheScalerDecidesWhichStepsAreSkipped) {
   for (const bool fused : {true, false}) {
     SmallModel model(kFloat16);
     MixedPrecisionOptions options = small_options(kFloat16);

@@ -103,7 +103,7 @@ TEST(Scan, SameBitsOnEveryMachine) {
   EXPECT_EQ(runtime::report_count(), reports);  // of transfer check
 }
 
-TEST(Scan, AddJoinsWhatFollows) {
+TEST(Scan, AddCombinesConsecutiveParts) {
   SampleList list = scan_list(60);
   for (const Tensor& tensor : list.tensors()) {
     const std::size_t cut = tensor.count / 3;

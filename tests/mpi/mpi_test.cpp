@@ -111,7 +111,7 @@ TEST(MpiJoin, PartOfTheWorld) {
   EXPECT_EQ(MPI_Comm_free(&half), MPI_SUCCESS);
 }
 
-TEST(MpiJoin, TheCallersErrorHandlerStays) {
+TEST(MpiJoin, KeepsTheCallersErrorHandler) {
   MPI_Comm copy = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &copy);
   MPI_Comm_set_errhandler(copy, MPI_ERRORS_ARE_FATAL);
@@ -134,7 +134,7 @@ std::string refusal(int handle, const MpiOptions& options = {}) {
   return "nothing was thrown";
 }
 
-TEST(MpiJoin, RefusesWhatIsNoCommunicator) {
+TEST(MpiJoin, RefusesInvalidCommunicators) {
   for (const int handle : {-1, 123456, MPI_Comm_c2f(MPI_COMM_NULL)}) {
     EXPECT_EQ(refusal(handle), "MpiCommunicator::from_fortran: handle: got " +
                                    std::to_string(handle) +

@@ -58,7 +58,7 @@ TEST(ConfigTest, Rows) {
   EXPECT_GE(info.chosen.core_groups * info.chosen.slaves_per_group, info.cores);
 }
 
-TEST(ConfigTest, ConfigGoesBeforeEnvironmentGoesBeforeRow) {
+TEST(ConfigTest, ConfigPrecedesEnvironmentPrecedesRow) {
   const Env env({{"SWAMP_MACHINE", "sw26010"},
                  {"SWAMP_CORE_GROUPS", "3"},
                  {"SWAMP_TRANSFER", "copy"},
@@ -106,7 +106,7 @@ TEST(ConfigTest, BadEnvironment) {
   }
 }
 
-TEST(ConfigTest, WhatThisBuildLacksIsUnsupported) {
+TEST(ConfigTest, MissingPartsAreUnsupported) {
   MachineConfig config;
   config.backend = is_athread() ? "openmp" : "athread";
   EXPECT_TRUE(test::has_words(

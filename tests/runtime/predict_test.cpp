@@ -124,7 +124,7 @@ void expect_equal(const Traffic& a, const Traffic& b) {
 
 // A widening operation with odd edges, divided anywhere, on few and many
 // slaves.
-TEST(PredictTest, CountsWhatAWorkingMachineTransfers) {
+TEST(PredictTest, CountsTheTransfersOfAComputingMachine) {
   for (const std::uint32_t slaves : {1u, 3u, 64u}) {
     Machine machine(test::machine_config("serial", "copy", slaves, 4096));
     Machine::Impl& impl = machine.impl();

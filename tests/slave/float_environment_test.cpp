@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(All, KernelEnvironments,
                          kernel_on_isa_name);
 
 // The modes have an effect: one product is flushed, one is rounded.
-TEST(FloatEnvironment, ChangesWhatTheKernelsCompute) {
+TEST(FloatEnvironment, ChangesTheResultsOfKernels) {
   const KernelCase& kernel = kernel_cases()[slave::kernel_id::unscale_float32];
   const std::uint32_t input[] = {0x00000003u, 0x3f800001u};
   const auto run = [&](unsigned mxcsr, std::uint32_t* data) {

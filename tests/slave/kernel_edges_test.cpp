@@ -129,7 +129,7 @@ TEST_P(KernelPages, EveryCountDirectlyBeforeForbiddenMemory) {
   expect_every_count(true);
 }
 
-TEST_P(KernelPages, EveryCountDirectlyBehindForbiddenMemory) {
+TEST_P(KernelPages, EveryCountAfterForbiddenMemory) {
   expect_every_count(false);
 }
 

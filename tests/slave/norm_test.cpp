@@ -80,7 +80,7 @@ TEST(Norm, LanesDoNotDependOnTilesOrIsa) {
 
 // A tile of several grains gives the same partial results and flags as its
 // grains one by one; the last grain may be short.
-TEST(Norm, GrainsOfATileAreAsIfAlone) {
+TEST(Norm, GrainsOfATileAreIndependent) {
   constexpr std::size_t kGrain = 512;
   constexpr std::size_t kFirst = 3 * kGrain;
   for (const KernelId id : kKernels) {
