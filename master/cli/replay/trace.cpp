@@ -15,10 +15,17 @@ namespace {
 // A trace holds at most one row per step.
 constexpr std::uint64_t kMaxSteps = 1000000;
 
+// refuse() is for a value of another kind than expected.
+[[noreturn]] void refuse(const char* name, const Json& value,
+                         const char* expected) {
+  throw Failure(fmt::format("{}: got {}, expected {}", name,
+                            quoted(value.line()), expected));
+}
+
 Json parse(const std::string& line) {
   constexpr int kMaxDepth = 16;
   Json json = parse_json(line, kMaxDepth);
-  if (!json.is_object()) throw Failure("expected a JSON object");
+  if (!json.is_object()) refuse("record", json, "an object");
   return json;
 }
 
@@ -29,18 +36,14 @@ const Json& member(const Json& json, const char* name) {
 }
 
 std::string text(const Json& json, const char* name) {
-  const std::string* value = member(json, name).text();
-  if (value == nullptr) {
-    throw Failure(fmt::format("{}: expected a string", name));
-  }
-  return *value;
+  const Json& value = member(json, name);
+  if (value.text() == nullptr) refuse(name, value, "a string");
+  return *value.text();
 }
 
 std::string object(const Json& json, const char* name) {
   const Json& value = member(json, name);
-  if (!value.is_object()) {
-    throw Failure(fmt::format("{}: expected an object", name));
-  }
+  if (!value.is_object()) refuse(name, value, "an object");
   return value.line();
 }
 
@@ -76,9 +79,7 @@ void mark(const Json& entry, std::vector<bool>& overflow) {
     return;
   }
   if (run->size() != 2 && run->size() != 3) {
-    throw Failure(
-        "overflow: expected a step, [start, count] or "
-        "[start, count, stride]");
+    refuse(kName, entry, "a step, [start, count] or [start, count, stride]");
   }
   const std::uint64_t start = count((*run)[0], kName, 0, steps - 1);
   const std::uint64_t times = count((*run)[1], kName, 0, steps);
@@ -103,15 +104,15 @@ float found_inf(const Json& json) {
   }
   if (*found == "inf") return HUGE_VALF;
   if (*found == "nan") return std::nanf("");
-  throw Failure("found_inf_value: expected a number");
+  refuse("found_inf_value", *found, "a number, inf or nan");
 }
 
 std::vector<std::string> trackers(const Json& json) {
   std::vector<std::string> names;
-  const Json::Array* values = member(json, "trackers").array();
-  if (values == nullptr) throw Failure("trackers: expected a list");
-  for (const Json& value : *values) {
-    if (value.text() == nullptr) throw Failure("trackers: expected strings");
+  const Json& list = member(json, "trackers");
+  if (list.array() == nullptr) refuse("trackers", list, "a list");
+  for (const Json& value : *list.array()) {
+    if (value.text() == nullptr) refuse("trackers", value, "strings");
     names.push_back(*value.text());
   }
   return names;
@@ -209,9 +210,9 @@ std::optional<Trace> read_trace(const std::string& line) {
   trace.trackers = trackers(json);
   trace.found_inf = found_inf(json);
   trace.overflow.resize(count(member(json, "n"), "n", 0, kMaxSteps));
-  const Json::Array* overflow = member(json, "overflow").array();
-  if (overflow == nullptr) throw Failure("overflow: expected a list");
-  for (const Json& entry : *overflow) mark(entry, trace.overflow);
+  const Json& overflow = member(json, "overflow");
+  if (overflow.array() == nullptr) refuse("overflow", overflow, "a list");
+  for (const Json& entry : *overflow.array()) mark(entry, trace.overflow);
   return trace;
 }
 
