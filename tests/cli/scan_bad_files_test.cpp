@@ -81,9 +81,9 @@ TEST(BadSafetensors, ShapesAndDtypes) {
   const auto one = [](const std::string& shape, const std::string& dtype) {
     return "{" + entry("a", "0", "16", shape, dtype) + "}";
   };
-  expect_bad_header(one("[4294967296,4294967296]", "F32"), "overflow");
-  expect_bad_header(one("[9223372036854775808,2,0]", "F32"), "overflow");
-  expect_bad_header(one("[2305843009213693952]", "F64"), "overflow");
+  expect_bad_header(one("[4294967296,4294967296]", "F32"), "less than 2^64");
+  expect_bad_header(one("[9223372036854775808,2,0]", "F32"), "less than 2^64");
+  expect_bad_header(one("[2305843009213693952]", "F64"), "less than 2^64");
   std::string many = "[1";
   for (int i = 0; i < 64; ++i) many += ",1";
   expect_bad_header(one(many + "]", "F64"), "65 dimensions");
