@@ -18,8 +18,8 @@ namespace swamp::runtime::athread {
 namespace {
 
 // AthreadDma is the DMA of the tile loop. The machine transfers whole 4-byte
-// words only; tiles, segments, operations
-// and partial results consist of them. Every length is less than an LDM.
+// words only; tiles, segments, operations and partial results consist of them.
+// Every length is less than an LDM.
 class AthreadDma {
  public:
   void get(void* ldm, const void* main, std::size_t bytes, Reply* reply) {
