@@ -17,6 +17,7 @@ enum class KernelFamily : std::uint8_t {
   count_zeros,
   cast,
   accumulate,
+  lerp,
   sgd,
   sgd_momentum,
   adam,

@@ -83,6 +83,11 @@ void accumulate(Call& call) {
   foreach_accumulate_(call.array(kFloat32), in, 1, call.machine);
 }
 
+void lerp(Call& call) {
+  const Tensors in = call.array();
+  foreach_lerp_(call.array(kFloat32), in, 0.001, call.machine);
+}
+
 void sgd(Call& call) {
   const Tensors gradients = call.array();
   const Tensors params = call.array(kFloat32);
@@ -111,15 +116,11 @@ struct OperationRow {
   bool takes_to;
 };
 constexpr OperationRow kOperations[] = {
-    {"unscale", unscale, false},
-    {"check", check, false},
-    {"norm", norm, false},
-    {"scan", scan, false},
-    {"cast", cast, true},
-    {"accumulate", accumulate, false},
-    {"sgd", sgd, true},
-    {"adam", adam, true},
-    {"count_zeros", count_zeros, false},
+    {"unscale", unscale, false}, {"check", check, false},
+    {"norm", norm, false},       {"scan", scan, false},
+    {"cast", cast, true},        {"accumulate", accumulate, false},
+    {"lerp", lerp, false},       {"sgd", sgd, true},
+    {"adam", adam, true},        {"count_zeros", count_zeros, false},
 };
 
 }  // namespace
