@@ -42,6 +42,13 @@ void foreach_lerp_(TensorList out, TensorList in, double weight,
       lists, master::operations_of<KernelFamily::lerp, 2>(args), machine);
 }
 
+void foreach_zero_(TensorList tensors, Machine* machine) {
+  const slave::ZeroArgs args{};
+  const OperandList list{"tensors", tensors};
+  master::run_operations(
+      &list, master::operations_of<KernelFamily::zero, 1>(args), machine);
+}
+
 double foreach_norm(TensorList tensors, float inv_scale, float* found_inf,
                     OverflowReport* report, Machine* machine) {
   double sum = 0;

@@ -1,4 +1,5 @@
-// The cast, accumulate and lerp kernels, compiled once per target by Highway.
+// The cast, accumulate, lerp and zero kernels, compiled once per target by
+// Highway.
 #include <cstdint>
 
 #include "slave/kernel.h"
@@ -103,6 +104,20 @@ HWY_INLINE void lerp(const void* args, const Tile& tile, Result&) {
   }
 }
 
+template <class Out>
+struct Zero {
+  template <class NonTemporal>
+  HWY_INLINE void operator()(NonTemporal non_temporal,
+                             typename Out::Element* out) const {
+    store_as<Out>(DF(), hn::Zero(DF()), non_temporal, out);
+  }
+};
+
+template <class Out>
+HWY_INLINE void zero(const void*, const Tile& tile, Result&) {
+  for_each_vector_out(tile, Zero<Out>(), Output<Out>(tile, 0));
+}
+
 }  // namespace
 
 SWAMP_DEFINE_KERNEL(cast_float16_float32, cast<Float16, Float32>)
@@ -118,6 +133,9 @@ SWAMP_DEFINE_KERNEL(lerp_float16_float32, lerp<Float16, Float32>)
 SWAMP_DEFINE_KERNEL(lerp_bfloat16_bfloat16, lerp<BFloat16, BFloat16>)
 SWAMP_DEFINE_KERNEL(lerp_bfloat16_float32, lerp<BFloat16, Float32>)
 SWAMP_DEFINE_KERNEL(lerp_float32_float32, lerp<Float32, Float32>)
+SWAMP_DEFINE_KERNEL(zero_float16, zero<Float16>)
+SWAMP_DEFINE_KERNEL(zero_bfloat16, zero<BFloat16>)
+SWAMP_DEFINE_KERNEL(zero_float32, zero<Float32>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -103,6 +103,9 @@ struct AccumulateArgs {
   float divisor;
 };
 
+// zero: out = +0. Flags nothing.
+struct ZeroArgs {};
+
 // lerp: out (inout) = fma(coefficient, widened in - widened out, from), where
 //   `from` is out, or, if from_in, in. Flags nothing.
 struct LerpArgs {

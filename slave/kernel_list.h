@@ -18,6 +18,7 @@ enum class KernelFamily : std::uint8_t {
   cast,
   accumulate,
   lerp,
+  zero,
   sgd,
   sgd_momentum,
   adam,

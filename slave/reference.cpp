@@ -127,6 +127,11 @@ void accumulate(const void* args, const Tile& tile, Result&) {
   }
 }
 
+template <class Out>
+void zero(const void*, const Tile& tile, Result&) {
+  std::memset(tile.operands[0], 0, tile.count * sizeof(typename Out::Element));
+}
+
 template <class In, class Out>
 void lerp(const void* args, const Tile& tile, Result&) {
   const auto& numbers = *static_cast<const LerpArgs*>(args);
@@ -176,5 +181,8 @@ SWAMP_DEFINE_KERNEL(lerp_float16_float32, lerp<Float16, Float32>)
 SWAMP_DEFINE_KERNEL(lerp_bfloat16_bfloat16, lerp<BFloat16, BFloat16>)
 SWAMP_DEFINE_KERNEL(lerp_bfloat16_float32, lerp<BFloat16, Float32>)
 SWAMP_DEFINE_KERNEL(lerp_float32_float32, lerp<Float32, Float32>)
+SWAMP_DEFINE_KERNEL(zero_float16, zero<Float16>)
+SWAMP_DEFINE_KERNEL(zero_bfloat16, zero<BFloat16>)
+SWAMP_DEFINE_KERNEL(zero_float32, zero<Float32>)
 
 }  // namespace swamp::slave::reference

@@ -10,9 +10,9 @@
 /// `swamp::is_active`, `swamp::any_nonfinite` (also under its former name,
 /// `swamp::check_finite`), `swamp::grad_norm_and_check`,
 /// `swamp::mixed_precision_adamw_`, `swamp::foreach_lerp_`,
-/// `swamp::set_half_precision`, `swamp::is_half_precision` and
-/// `swamp::wgrad_gemm_accum`. The functions below are the same kernels without
-/// the dispatcher: no autograd, no tracing.
+/// `swamp::foreach_zero_`, `swamp::set_half_precision`,
+/// `swamp::is_half_precision` and `swamp::wgrad_gemm_accum`. The functions
+/// below are the same kernels without the dispatcher: no autograd, no tracing.
 ///
 /// The row operators of swamp/rows.h are called through the dispatcher only,
 /// and have gradients: `swamp::scaled_softmax`, `swamp::scaled_masked_softmax`,
@@ -173,6 +173,13 @@ SWAMP_API void mixed_precision_adamw_(
 /// @throws c10::Error before anything is written
 SWAMP_API void foreach_lerp_(at::TensorList out, at::TensorList input,
                              double weight);
+
+/// foreach_zero_() is the operator `swamp::foreach_zero_`:
+/// torch._foreach_zero_() in one pass.
+///
+/// @param tensors float16, bfloat16 or float32, of any strides, written
+/// @throws c10::Error before anything is written
+SWAMP_API void foreach_zero_(at::TensorList tensors);
 
 /// set_active() is the operator `swamp::set_active`: it chooses the kernels of
 /// PyTorch's two operators, for every caller in the process: swamp's (the

@@ -1,7 +1,7 @@
 /// @file
 /// The operations of a mixed-precision optimizer on lists of tensors: cast,
-/// accumulate, lerp, norm, count of zeros, step. Every function makes one pass
-/// over its lists, on all slaves; its results are the same bits on every
+/// accumulate, lerp, zero, norm, count of zeros, step. Every function makes one
+/// pass over its lists, on all slaves; its results are the same bits on every
 /// machine, backend, transfer mode, ISA and number of slaves.
 ///
 /// Common to all: any thread may call, also several at once on one machine.
@@ -59,6 +59,12 @@ SWAMP_API void foreach_accumulate_(TensorList sum, TensorList in,
 /// @param machine see above
 SWAMP_API void foreach_lerp_(TensorList out, TensorList in, double weight,
                              Machine* machine = nullptr);
+
+/// foreach_zero_() sets every element to +0: a zero_grad().
+///
+/// @param tensors float16, bfloat16 or float32
+/// @param machine see above
+SWAMP_API void foreach_zero_(TensorList tensors, Machine* machine = nullptr);
 
 /// foreach_norm() returns the 2-norm of the unscaled gradients: the square root
 /// of the sum of double(f32(g * inv_scale))^2. Squares and sums are double: 16

@@ -1,5 +1,5 @@
 // The operators of a training step: swamp::grad_norm_and_check,
-// swamp::mixed_precision_adamw_ and swamp::foreach_lerp_.
+// swamp::mixed_precision_adamw_, swamp::foreach_lerp_ and swamp::foreach_zero_.
 #include "master/aten/step.h"
 
 #include <ATen/MemoryOverlap.h>
@@ -405,6 +405,35 @@ void foreach_lerp_(at::TensorList out, at::TensorList input, double weight) {
   }
   require_own_memory(lists);
   for (std::size_t i = 0; i < out.size(); ++i) run(lists.only(i));
+}
+
+void foreach_zero_(at::TensorList tensors) {
+  at::get_num_threads();  // as for the unscale
+  require_list(tensors, "tensors", true, kGradTypes);
+  const ThreadScratch<StepScratch> scratch;
+  StepTensors& list = scratch->lists[0];
+  list.begin(tensors.size());
+  scratch->extents.clear();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (i + kPrefetchAhead < tensors.size()) {
+      prefetch(tensors[i + kPrefetchAhead]);
+    }
+    const at::Tensor& tensor = tensors[i];
+    if (tensor.numel() == 0) continue;
+    void* data = mutable_data(tensor);
+    const auto type = *scalar_type(tensor.scalar_type());
+    if (!is_dense(tensor) || !is_aligned(data, element_bytes(type))) {
+      tensor.zero_();
+      continue;
+    }
+    list.add(data, static_cast<std::size_t>(tensor.numel()), type);
+    scratch->extents.push_back(extent_of(tensor, data));
+  }
+  if (any_overlap(scratch->extents, scratch->sort_scratch)) {
+    for (const at::Tensor& tensor : tensors) tensor.zero_();
+    return;
+  }
+  translated([&] { swamp::foreach_zero_(list.tensors()); });
 }
 
 }  // namespace swamp::aten

@@ -1,5 +1,5 @@
-// Cast, accumulate, lerp and the count of zeros over lists, on every machine,
-// against the scalar references of the kernels.
+// Cast, accumulate, lerp, zero and the count of zeros over lists, on every
+// machine, against the scalar references of the kernels.
 #include "swamp/foreach.h"
 
 #include <gtest/gtest.h>
@@ -173,6 +173,22 @@ TEST(ForeachLerp, TheEnds) {
   }
 }
 
+TEST(ForeachZero, AllBitsOnEveryMachine) {
+  for (const MachineConfig& config : machine_configs(kShapes, true)) {
+    SCOPED_TRACE(to_text(config));
+    const auto machine = make_machine(config);
+    for (const ScalarType type : {kFloat16, kBFloat16, kFloat32}) {
+      Random random(8);
+      FormatList list(type, kListCounts, 1);
+      const FormatList expected = list;  // zeros
+      list.fill_any_bits(random);
+      ASSERT_FALSE(list == expected);
+      foreach_zero_(list.tensors(), machine.get());
+      EXPECT_TRUE(list == expected) << type;
+    }
+  }
+}
+
 TEST(ForeachCountZeros, CountsBothSigns) {
   for (const MachineConfig& config : machine_configs(kShapes, true)) {
     SCOPED_TRACE(to_text(config));
@@ -215,6 +231,7 @@ TEST(Foreach, EmptyLists) {
   foreach_cast_({}, {});
   foreach_accumulate_({}, {});
   foreach_lerp_({}, {}, 0.5);
+  foreach_zero_({});
   EXPECT_EQ(foreach_count_zeros({}), 0u);
 }
 
@@ -280,6 +297,12 @@ TEST(ForeachErrors, Lists) {
        "(float32) or 3 (float64)"},
       {[](Floats& f) {
          foreach_count_zeros(Tensor{f.a, 4, kFloat64});
+       },
+       "tensors[0].dtype: got 3 (float64), expected 0 (float16), 1 (bfloat16) "
+       "or 2 (float32)",
+       SWAMP_UNSUPPORTED},
+      {[](Floats& f) {
+         foreach_zero_(Tensor{f.b, 4, kFloat64});
        },
        "tensors[0].dtype: got 3 (float64), expected 0 (float16), 1 (bfloat16) "
        "or 2 (float32)",

@@ -109,6 +109,12 @@ ArgsFamily args_family<AccumulateArgs>() {
 }
 
 template <>
+ArgsFamily args_family<ZeroArgs>() {
+  return with_non_temporal(
+      {Flagged::nothing, Partial::none, no_arguments<ZeroArgs>()});
+}
+
+template <>
 ArgsFamily args_family<LerpArgs>() {
   ArgsFamily family{Flagged::nothing, Partial::none, {}};
   for (const float coefficient : {0.001f, 0.3f, -0.3f, 0.0f, 1e-40f, kNan}) {

@@ -88,6 +88,8 @@ void lerp(Call& call) {
   foreach_lerp_(call.array(kFloat32), in, 0.001, call.machine);
 }
 
+void zero(Call& call) { foreach_zero_(call.array(), call.machine); }
+
 void sgd(Call& call) {
   const Tensors gradients = call.array();
   const Tensors params = call.array(kFloat32);
@@ -116,11 +118,17 @@ struct OperationRow {
   bool takes_to;
 };
 constexpr OperationRow kOperations[] = {
-    {"unscale", unscale, false}, {"check", check, false},
-    {"norm", norm, false},       {"scan", scan, false},
-    {"cast", cast, true},        {"accumulate", accumulate, false},
-    {"lerp", lerp, false},       {"sgd", sgd, true},
-    {"adam", adam, true},        {"count_zeros", count_zeros, false},
+    {"unscale", unscale, false},
+    {"check", check, false},
+    {"norm", norm, false},
+    {"scan", scan, false},
+    {"cast", cast, true},
+    {"accumulate", accumulate, false},
+    {"lerp", lerp, false},
+    {"zero", zero, false},
+    {"sgd", sgd, true},
+    {"adam", adam, true},
+    {"count_zeros", count_zeros, false},
 };
 
 }  // namespace

@@ -9,6 +9,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Union
 import torch
 import torch.optim.swa_utils
 
+from ._optimizer_checks import is_ours
+
 _ops = torch.ops.swamp
 
 
@@ -189,9 +191,6 @@ def foreach_lerp_(out: Iterable[torch.Tensor], input: Iterable[torch.Tensor],
         _ops.foreach_lerp_(outs, inputs, weight)
 
 
-_LERP_DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32))
-
-
 def get_ema_multi_avg_fn(
         decay: float = 0.999) -> Callable[[Any, Any, Any], None]:
     """``torch.optim.swa_utils.get_ema_multi_avg_fn`` in one pass over memory, with
@@ -214,9 +213,7 @@ def get_ema_multi_avg_fn(
     @torch.no_grad()
     def update(averages: List[torch.Tensor], parameters: List[torch.Tensor],
                count: Any) -> None:
-        if all(type(t) in (torch.Tensor, torch.nn.Parameter) and t.is_cpu
-               and t.layout is torch.strided and t.dtype in _LERP_DTYPES
-               for t in itertools.chain(averages, parameters)):
+        if all(map(is_ours, itertools.chain(averages, parameters))):
             foreach_lerp_(averages, parameters, 1 - decay)
         else:
             stock(averages, parameters, count)
