@@ -52,6 +52,12 @@ void call_cast(const Arrays& a, Machine* machine) {
 void call_accumulate(const Arrays& a, Machine* machine) {
   foreach_accumulate_(a.inout[0], a.in, 1, machine);
 }
+void call_zero(const Arrays& a, Machine* machine) {
+  foreach_zero_(a.out, machine);
+}
+void call_lerp(const Arrays& a, Machine* machine) {
+  foreach_lerp_(a.inout[0], a.in, 0.001, machine);
+}
 
 // The steps change no bit, so that no value becomes subnormal: the gradient's
 // weight is too small, and the learning rate is 0.
@@ -91,6 +97,9 @@ constexpr Pass kPasses[] = {
     {"accumulate/bfloat16", id::accumulate_bfloat16, call_accumulate},
     {"accumulate/float16", id::accumulate_float16, call_accumulate},
     {"accumulate/float32", id::accumulate_float32, call_accumulate},
+    {"lerp/bfloat16_float32", id::lerp_bfloat16_float32, call_lerp},
+    {"lerp/float32", id::lerp_float32_float32, call_lerp},
+    {"zero/float32", id::zero_float32, call_zero},
     // step/OPTIMIZER/GRADIENT_MODEL
     {"step/adam/float32", id::adam_float32, call_adam},
     {"step/adam/bfloat16_bfloat16", id::adam_bfloat16_bfloat16, call_adam},

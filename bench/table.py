@@ -28,6 +28,8 @@ FAMILIES = {
     "norm": "norm and check; roofline: the fastest reading loop",
     "cast": "casts; roofline: the fastest loop over as many arrays",
     "accumulate": "sums; roofline: the fastest loop over as many arrays",
+    "lerp": "moving averages; roofline: the fastest loop over as many arrays",
+    "zero": "zeros; roofline: the fastest loop over as many arrays",
     "step": "optimizer steps; roofline: the fastest loop over as many arrays",
     "softmax": "roofline: the fastest loop of the same bytes, as for all rows",
     "cross_entropy": "rows of 50304 classes; backward in place",

@@ -30,6 +30,25 @@ void foreach_accumulate_(TensorList sum, TensorList in, float divisor,
       lists, master::operations_of<KernelFamily::accumulate, 2>(args), machine);
 }
 
+void foreach_lerp_(TensorList out, TensorList in, double weight,
+                   Machine* machine) {
+  // torch's lerp starts from the nearer end.
+  const auto factor = static_cast<float>(weight);
+  const bool is_small = std::abs(factor) < 0.5f;
+  const slave::LerpArgs args{is_small ? factor : factor - 1,
+                             is_small ? 0u : 1u};
+  const OperandList lists[] = {{"in", in}, {"out", out}};
+  master::run_operations(
+      lists, master::operations_of<KernelFamily::lerp, 2>(args), machine);
+}
+
+void foreach_zero_(TensorList tensors, Machine* machine) {
+  const slave::ZeroArgs args{};
+  const OperandList list{"tensors", tensors};
+  master::run_operations(
+      &list, master::operations_of<KernelFamily::zero, 1>(args), machine);
+}
+
 double foreach_norm(TensorList tensors, float inv_scale, float* found_inf,
                     OverflowReport* report, Machine* machine) {
   double sum = 0;

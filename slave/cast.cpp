@@ -1,4 +1,5 @@
-// The cast and accumulate kernels, compiled once per target by Highway.
+// The cast, accumulate, lerp and zero kernels, compiled once per target by
+// Highway.
 #include <cstdint>
 
 #include "slave/kernel.h"
@@ -10,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include "slave/batch-inl.h"
+#include "slave/exact_fma-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
@@ -72,6 +74,50 @@ HWY_INLINE void accumulate(const void* args, const Tile& tile, Result&) {
   }
 }
 
+template <class In, class Out, bool kFromIn>
+struct Lerp {
+  hn::Vec<DF> coefficient;
+
+  template <class NonTemporal>
+  HWY_INLINE void operator()(NonTemporal non_temporal,
+                             const typename In::Element* at_in,
+                             typename Out::Element* at_out) const {
+    const DF df;
+    const auto in = In::load(df, at_in);
+    const auto out = Out::load(df, at_out);
+    store_as<Out>(
+        df, exact_fma(df, coefficient, hn::Sub(in, out), kFromIn ? in : out),
+        non_temporal, at_out);
+  }
+};
+
+template <class In, class Out>
+HWY_INLINE void lerp(const void* args, const Tile& tile, Result&) {
+  const auto& numbers = *static_cast<const LerpArgs*>(args);
+  const auto coefficient = hn::Set(DF(), numbers.coefficient);
+  const Input<In> in(tile, 0);
+  const InOut<Out> out(tile, 1);
+  if (numbers.from_in == 0) {
+    for_each_vector(tile, Lerp<In, Out, false>{coefficient}, in, out);
+  } else {
+    for_each_vector(tile, Lerp<In, Out, true>{coefficient}, in, out);
+  }
+}
+
+template <class Out>
+struct Zero {
+  template <class NonTemporal>
+  HWY_INLINE void operator()(NonTemporal non_temporal,
+                             typename Out::Element* out) const {
+    store_as<Out>(DF(), hn::Zero(DF()), non_temporal, out);
+  }
+};
+
+template <class Out>
+HWY_INLINE void zero(const void*, const Tile& tile, Result&) {
+  for_each_vector_out(tile, Zero<Out>(), Output<Out>(tile, 0));
+}
+
 }  // namespace
 
 SWAMP_DEFINE_KERNEL(cast_float16_float32, cast<Float16, Float32>)
@@ -82,6 +128,14 @@ SWAMP_DEFINE_KERNEL(cast_float32_bfloat16, cast<Float32, BFloat16>)
 SWAMP_DEFINE_KERNEL(accumulate_float16, accumulate<Float16>)
 SWAMP_DEFINE_KERNEL(accumulate_bfloat16, accumulate<BFloat16>)
 SWAMP_DEFINE_KERNEL(accumulate_float32, accumulate<Float32>)
+SWAMP_DEFINE_KERNEL(lerp_float16_float16, lerp<Float16, Float16>)
+SWAMP_DEFINE_KERNEL(lerp_float16_float32, lerp<Float16, Float32>)
+SWAMP_DEFINE_KERNEL(lerp_bfloat16_bfloat16, lerp<BFloat16, BFloat16>)
+SWAMP_DEFINE_KERNEL(lerp_bfloat16_float32, lerp<BFloat16, Float32>)
+SWAMP_DEFINE_KERNEL(lerp_float32_float32, lerp<Float32, Float32>)
+SWAMP_DEFINE_KERNEL(zero_float16, zero<Float16>)
+SWAMP_DEFINE_KERNEL(zero_bfloat16, zero<BFloat16>)
+SWAMP_DEFINE_KERNEL(zero_float32, zero<Float32>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

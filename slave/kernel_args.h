@@ -103,6 +103,16 @@ struct AccumulateArgs {
   float divisor;
 };
 
+// zero: out = +0. Flags nothing.
+struct ZeroArgs {};
+
+// lerp: out (inout) = fma(coefficient, widened in - widened out, from), where
+//   `from` is out, or, if from_in, in. Flags nothing.
+struct LerpArgs {
+  float coefficient;
+  std::uint32_t from_in;  // 0 or 1
+};
+
 // Steps: gradient (in), weight (inout, float32), the moments (inout, float32)
 // and, if the last type of the name says so, the model's weight (out), which is
 // the new weight rounded. Every step begins with

@@ -17,6 +17,8 @@ enum class KernelFamily : std::uint8_t {
   count_zeros,
   cast,
   accumulate,
+  lerp,
+  zero,
   sgd,
   sgd_momentum,
   adam,

@@ -127,6 +127,24 @@ void accumulate(const void* args, const Tile& tile, Result&) {
   }
 }
 
+template <class Out>
+void zero(const void*, const Tile& tile, Result&) {
+  std::memset(tile.operands[0], 0, tile.count * sizeof(typename Out::Element));
+}
+
+template <class In, class Out>
+void lerp(const void* args, const Tile& tile, Result&) {
+  const auto& numbers = *static_cast<const LerpArgs*>(args);
+  const auto* in = static_cast<const typename In::Element*>(tile.operands[0]);
+  auto* out = static_cast<typename Out::Element*>(tile.operands[1]);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    const float to = In::widen(in[i]);
+    const float from = Out::widen(out[i]);
+    out[i] = Out::narrow(std::fma(numbers.coefficient, to - from,
+                                  numbers.from_in != 0 ? to : from));
+  }
+}
+
 }  // namespace
 
 SWAMP_DEFINE_KERNEL(unscale_float16, unscale<Float16>)
@@ -158,5 +176,13 @@ SWAMP_DEFINE_KERNEL(cast_float32_bfloat16, cast<Float32, BFloat16>)
 SWAMP_DEFINE_KERNEL(accumulate_float16, accumulate<Float16>)
 SWAMP_DEFINE_KERNEL(accumulate_bfloat16, accumulate<BFloat16>)
 SWAMP_DEFINE_KERNEL(accumulate_float32, accumulate<Float32>)
+SWAMP_DEFINE_KERNEL(lerp_float16_float16, lerp<Float16, Float16>)
+SWAMP_DEFINE_KERNEL(lerp_float16_float32, lerp<Float16, Float32>)
+SWAMP_DEFINE_KERNEL(lerp_bfloat16_bfloat16, lerp<BFloat16, BFloat16>)
+SWAMP_DEFINE_KERNEL(lerp_bfloat16_float32, lerp<BFloat16, Float32>)
+SWAMP_DEFINE_KERNEL(lerp_float32_float32, lerp<Float32, Float32>)
+SWAMP_DEFINE_KERNEL(zero_float16, zero<Float16>)
+SWAMP_DEFINE_KERNEL(zero_bfloat16, zero<BFloat16>)
+SWAMP_DEFINE_KERNEL(zero_float32, zero<Float32>)
 
 }  // namespace swamp::slave::reference

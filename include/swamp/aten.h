@@ -9,7 +9,8 @@
 /// the operators `swamp::version`, `swamp::info`, `swamp::set_active`,
 /// `swamp::is_active`, `swamp::any_nonfinite` (also under its former name,
 /// `swamp::check_finite`), `swamp::grad_norm_and_check`,
-/// `swamp::mixed_precision_adamw_`, `swamp::set_half_precision`,
+/// `swamp::mixed_precision_adamw_`, `swamp::foreach_lerp_`,
+/// `swamp::foreach_zero_`, `swamp::set_half_precision`,
 /// `swamp::is_half_precision` and `swamp::wgrad_gemm_accum`. The functions
 /// below are the same kernels without the dispatcher: no autograd, no tracing.
 ///
@@ -159,6 +160,26 @@ SWAMP_API void mixed_precision_adamw_(
     const at::Tensor& found_inf, const at::Tensor& inv_scale,
     const OptionalTensor& grad_norm, double lr, double beta1, double beta2,
     double weight_decay, double eps, double max_norm);
+
+/// foreach_lerp_() is the operator `swamp::foreach_lerp_`,
+/// torch._foreach_lerp_() with a number, in one pass and with the same bits;
+/// see swamp::foreach_lerp_().
+///
+/// @param out float16, bfloat16 or float32, written; tensors may overlap those
+///   at other places of the lists: then they are computed one by one, in order
+/// @param input of the shapes of `out`; the dtype of `out`, or, if that is
+///   float32, any of the three
+/// @param weight not checked
+/// @throws c10::Error before anything is written
+SWAMP_API void foreach_lerp_(at::TensorList out, at::TensorList input,
+                             double weight);
+
+/// foreach_zero_() is the operator `swamp::foreach_zero_`:
+/// torch._foreach_zero_() in one pass.
+///
+/// @param tensors float16, bfloat16 or float32, of any strides, written
+/// @throws c10::Error before anything is written
+SWAMP_API void foreach_zero_(at::TensorList tensors);
 
 /// set_active() is the operator `swamp::set_active`: it chooses the kernels of
 /// PyTorch's two operators, for every caller in the process: swamp's (the

@@ -1,8 +1,8 @@
 /// @file
 /// The operations of a mixed-precision optimizer on lists of tensors: cast,
-/// accumulate, norm, count of zeros, step. Every function makes one pass over
-/// its lists, on all slaves; its results are the same bits on every machine,
-/// backend, transfer mode, ISA and number of slaves.
+/// accumulate, lerp, zero, norm, count of zeros, step. Every function makes one
+/// pass over its lists, on all slaves; its results are the same bits on every
+/// machine, backend, transfer mode, ISA and number of slaves.
 ///
 /// Common to all: any thread may call, also several at once on one machine.
 /// Arrays are contiguous, belong to the caller and must not overlap, except
@@ -47,6 +47,24 @@ SWAMP_API void foreach_cast_(TensorList out, TensorList in, float divisor = 1,
 SWAMP_API void foreach_accumulate_(TensorList sum, TensorList in,
                                    float divisor = 1,
                                    Machine* machine = nullptr);
+
+/// foreach_lerp_() sets out = out + weight * (in - out), with the bits of
+/// torch._foreach_lerp_() of a number: computed in float32, with one fused
+/// multiply-add and one rounding, from `in` if |weight| is 0.5 or more. With
+/// weight = 1 - decay, `out` is the exponential moving average of `in`.
+///
+/// @param out the dtype of `in`, or float32
+/// @param in float16, bfloat16 or float32; only read
+/// @param weight rounded to float; not checked
+/// @param machine see above
+SWAMP_API void foreach_lerp_(TensorList out, TensorList in, double weight,
+                             Machine* machine = nullptr);
+
+/// foreach_zero_() sets every element to +0: a zero_grad().
+///
+/// @param tensors float16, bfloat16 or float32
+/// @param machine see above
+SWAMP_API void foreach_zero_(TensorList tensors, Machine* machine = nullptr);
 
 /// foreach_norm() returns the 2-norm of the unscaled gradients: the square root
 /// of the sum of double(f32(g * inv_scale))^2. Squares and sums are double: 16

@@ -186,6 +186,8 @@ struct Kernels<kFunction, kName, kWritten, kResult> {
 constexpr char kAnyNonfiniteName[] = "swamp::any_nonfinite";
 constexpr char kNormName[] = "swamp::grad_norm_and_check";
 constexpr char kAdamwName[] = "swamp::mixed_precision_adamw_";
+constexpr char kLerpName[] = "swamp::foreach_lerp_";
+constexpr char kZeroName[] = "swamp::foreach_zero_";
 constexpr char kWgradName[] = "swamp::wgrad_gemm_accum";
 using AnyNonfinite =
     Kernels<&any_nonfinite, kAnyNonfiniteName, 0, at::ScalarType::Float>;
@@ -193,6 +195,8 @@ using Norm = Kernels<&grad_norm_and_check, kNormName, 0b10,  // found_inf
                      at::ScalarType::Double>;
 using Adamw =  // all lists but the gradients, and step
     Kernels<&mixed_precision_adamw_, kAdamwName, 0b111101>;
+using Lerp = Kernels<&foreach_lerp_, kLerpName, 0b1>;  // out
+using Zero = Kernels<&foreach_zero_, kZeroName, 0b1>;
 using Wgrad = Kernels<&wgrad_gemm_accum, kWgradName, 0b100>;  // main_grad
 
 // For a list without tensors, which has no device, and for other devices.
@@ -252,6 +256,8 @@ TORCH_LIBRARY(swamp, m) {
       "Tensor(d!)[] model_params, Tensor(e!) step, Tensor found_inf, "
       "Tensor inv_scale, Tensor? grad_norm=None, *, float lr, float beta1, "
       "float beta2, float weight_decay, float eps, float max_norm=0.0) -> ()");
+  m.def("foreach_lerp_(Tensor(a!)[] out, Tensor[] input, float weight) -> ()");
+  m.def("foreach_zero_(Tensor(a!)[] tensors) -> ()");
   m.def(
       "wgrad_gemm_accum(Tensor input, Tensor grad_output, "
       "Tensor(a!) main_grad) -> ()");
@@ -262,6 +268,8 @@ TORCH_LIBRARY_IMPL(swamp, CPU, m) {
   for (const char* name : kAnyNonfiniteNames) m.impl(name, &any_nonfinite);
   m.impl("grad_norm_and_check", &grad_norm_and_check);
   m.impl("mixed_precision_adamw_", &mixed_precision_adamw_);
+  m.impl("foreach_lerp_", &foreach_lerp_);
+  m.impl("foreach_zero_", &foreach_zero_);
   m.impl("wgrad_gemm_accum", &wgrad_gemm_accum);
 }
 
@@ -277,12 +285,16 @@ TORCH_LIBRARY_IMPL(swamp, Meta, m) {
   }
   m.impl("grad_norm_and_check", &Norm::meta);
   m.impl("mixed_precision_adamw_", &Adamw::meta);
+  m.impl("foreach_lerp_", &Lerp::meta);
+  m.impl("foreach_zero_", &Zero::meta);
   m.impl("wgrad_gemm_accum", &Wgrad::meta);
 }
 
 TORCH_LIBRARY_IMPL(swamp, ADInplaceOrView, m) {
   m.impl("grad_norm_and_check", &Norm::in_place);
   m.impl("mixed_precision_adamw_", &Adamw::in_place);
+  m.impl("foreach_lerp_", &Lerp::in_place);
+  m.impl("foreach_zero_", &Zero::in_place);
   m.impl("wgrad_gemm_accum", &Wgrad::in_place);
 }
 
@@ -292,6 +304,8 @@ TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
   }
   m.impl("grad_norm_and_check", &Norm::autograd);
   m.impl("mixed_precision_adamw_", &Adamw::autograd);
+  m.impl("foreach_lerp_", &Lerp::autograd);
+  m.impl("foreach_zero_", &Zero::autograd);
   m.impl("wgrad_gemm_accum", &Wgrad::autograd);
 }
 

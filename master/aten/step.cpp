@@ -1,5 +1,5 @@
-// The operators of a training step: swamp::grad_norm_and_check and
-// swamp::mixed_precision_adamw_.
+// The operators of a training step: swamp::grad_norm_and_check,
+// swamp::mixed_precision_adamw_, swamp::foreach_lerp_ and swamp::foreach_zero_.
 #include "master/aten/step.h"
 
 #include <ATen/MemoryOverlap.h>
@@ -373,6 +373,67 @@ void mixed_precision_adamw_(at::TensorList master_params, at::TensorList grads,
   take_step(lists, numbers, load<float>(const_data(inv_scale)), given_norm,
             max_norm);
   store<float>(mutable_data(step), static_cast<float>(numbers.step));
+}
+
+void foreach_lerp_(at::TensorList out, at::TensorList input, double weight) {
+  at::get_num_threads();  // as for the unscale
+  StepLists lists = sgd_lists(false);
+  lists.names = {"out", "input", "", "", "", ""};
+  lists.all = {out, input, {}, {}, {}, {}};
+  require_list(out, "out", true, kGradTypes);
+  require_same_shapes(input, "input", out, "out");
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const Types same{out[i].scalar_type()};
+    require_list(input.slice(i, 1), "input", false,
+                 same.begin()[0] == ScalarType::Float ? kGradTypes : same);
+  }
+  const ThreadScratch<StepScratch> scratch;
+  const auto run = [&](const StepLists& some) {
+    StepTensors& outs = scratch->lists[0];
+    StepTensors& inputs = scratch->lists[kStepGrads];
+    outs.assign(some.params(), &some.all[0], true);
+    inputs.assign(some.grads(), &some.all[0], false);
+    translated([&] {
+      swamp::foreach_lerp_(outs.tensors(), inputs.tensors(), weight);
+    });
+    outs.copy_back();
+  };
+  scratch->extents.clear();
+  if (!overlap(lists, *scratch)) {
+    run(lists);
+    return;
+  }
+  require_own_memory(lists);
+  for (std::size_t i = 0; i < out.size(); ++i) run(lists.only(i));
+}
+
+void foreach_zero_(at::TensorList tensors) {
+  at::get_num_threads();  // as for the unscale
+  require_list(tensors, "tensors", true, kGradTypes);
+  const ThreadScratch<StepScratch> scratch;
+  StepTensors& list = scratch->lists[0];
+  list.begin(tensors.size());
+  scratch->extents.clear();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (i + kPrefetchAhead < tensors.size()) {
+      prefetch(tensors[i + kPrefetchAhead]);
+    }
+    const at::Tensor& tensor = tensors[i];
+    if (tensor.numel() == 0) continue;
+    void* data = mutable_data(tensor);
+    const auto type = *scalar_type(tensor.scalar_type());
+    if (!is_dense(tensor) || !is_aligned(data, element_bytes(type))) {
+      tensor.zero_();
+      continue;
+    }
+    list.add(data, static_cast<std::size_t>(tensor.numel()), type);
+    scratch->extents.push_back(extent_of(tensor, data));
+  }
+  if (any_overlap(scratch->extents, scratch->sort_scratch)) {
+    for (const at::Tensor& tensor : tensors) tensor.zero_();
+    return;
+  }
+  translated([&] { swamp::foreach_zero_(list.tensors()); });
 }
 
 }  // namespace swamp::aten

@@ -1,5 +1,5 @@
-// Cast, accumulate and the count of zeros over lists, on every machine, against
-// the scalar references of the kernels.
+// Cast, accumulate, lerp, zero and the count of zeros over lists, on every
+// machine, against the scalar references of the kernels.
 #include "swamp/foreach.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "float_lists.h"
 #include "machines.h"
@@ -122,6 +123,72 @@ TEST(ForeachAccumulate, SameBitsOnEveryMachine) {
   }
 }
 
+TEST(ForeachLerp, SameBitsOnEveryMachine) {
+  struct Case {
+    ScalarType from, to;
+    KernelFunction kernel;
+  };
+  const Case cases[] = {
+      {kFloat16, kFloat16, &reference::lerp_float16_float16},
+      {kFloat16, kFloat32, &reference::lerp_float16_float32},
+      {kBFloat16, kBFloat16, &reference::lerp_bfloat16_bfloat16},
+      {kBFloat16, kFloat32, &reference::lerp_bfloat16_float32},
+      {kFloat32, kFloat32, &reference::lerp_float32_float32}};
+  // From 0.5 on, torch's lerp starts from the other end.
+  struct Weight {
+    double weight;
+    slave::LerpArgs args;
+  };
+  const Weight weights[] = {{0.001, {0.001f, 0}},
+                            {-0.3, {-0.3f, 0}},
+                            {0.5, {-0.5f, 1}},
+                            {0.75, {-0.25f, 1}}};
+  for (const MachineConfig& config : machine_configs(kShapes, true)) {
+    SCOPED_TRACE(to_text(config));
+    const auto machine = make_machine(config);
+    for (const Case& one : cases) {
+      for (const Weight& weight : weights) {
+        Random random(7);
+        FormatList in(one.from, kListCounts, 1);
+        in.fill_values(100, random);
+        FormatList out(one.to, kListCounts);
+        out.fill_values(1, random);
+        FormatList expected = out;
+        apply(one.kernel, weight.args, in.tensors(), expected.tensors());
+        foreach_lerp_(out.tensors(), in.tensors(), weight.weight,
+                      machine.get());
+        EXPECT_TRUE(out == expected) << one.from << " " << weight.weight;
+      }
+    }
+    if (HasFailure()) return;
+  }
+}
+
+TEST(ForeachLerp, TheEnds) {
+  for (const auto& [weight, expected] :
+       {std::pair{0.0, 1.0f}, {0.25, 1.5f}, {0.75, 2.5f}, {1.0, 3.0f}}) {
+    float out = 1, in = 3;
+    foreach_lerp_(Tensor{&out, 1, kFloat32}, Tensor{&in, 1, kFloat32}, weight);
+    EXPECT_EQ(out, expected);
+  }
+}
+
+TEST(ForeachZero, AllBitsOnEveryMachine) {
+  for (const MachineConfig& config : machine_configs(kShapes, true)) {
+    SCOPED_TRACE(to_text(config));
+    const auto machine = make_machine(config);
+    for (const ScalarType type : {kFloat16, kBFloat16, kFloat32}) {
+      Random random(8);
+      FormatList list(type, kListCounts, 1);
+      const FormatList expected = list;  // zeros
+      list.fill_any_bits(random);
+      ASSERT_FALSE(list == expected);
+      foreach_zero_(list.tensors(), machine.get());
+      EXPECT_TRUE(list == expected) << type;
+    }
+  }
+}
+
 TEST(ForeachCountZeros, CountsBothSigns) {
   for (const MachineConfig& config : machine_configs(kShapes, true)) {
     SCOPED_TRACE(to_text(config));
@@ -163,6 +230,8 @@ TEST(ForeachCountZeros, SubnormalsUnderFlushToZero) {
 TEST(Foreach, EmptyLists) {
   foreach_cast_({}, {});
   foreach_accumulate_({}, {});
+  foreach_lerp_({}, {}, 0.5);
+  foreach_zero_({});
   EXPECT_EQ(foreach_count_zeros({}), 0u);
 }
 
@@ -210,6 +279,13 @@ TEST(ForeachErrors, Lists) {
        "in[0].dtype: got 3 (float64), expected 0 (float16), 1 (bfloat16) or 2 "
        "(float32)",
        SWAMP_UNSUPPORTED},
+      // An average has the dtype of its source, or float32.
+      {[](Floats& f) {
+         foreach_lerp_(Tensor{f.b, 4, kBFloat16}, Tensor{f.a, 4, kFloat32},
+                       0.5);
+       },
+       "out[0].dtype: got 1 (bfloat16), expected 2 (float32)",
+       SWAMP_UNSUPPORTED},
       // A 16-bit source is cast to float32 only.
       {[](Floats& f) {
          foreach_cast_(Tensor{f.b, 4, kBFloat16}, Tensor{f.a, 4, kFloat16});
@@ -221,6 +297,12 @@ TEST(ForeachErrors, Lists) {
        "(float32) or 3 (float64)"},
       {[](Floats& f) {
          foreach_count_zeros(Tensor{f.a, 4, kFloat64});
+       },
+       "tensors[0].dtype: got 3 (float64), expected 0 (float16), 1 (bfloat16) "
+       "or 2 (float32)",
+       SWAMP_UNSUPPORTED},
+      {[](Floats& f) {
+         foreach_zero_(Tensor{f.b, 4, kFloat64});
        },
        "tensors[0].dtype: got 3 (float64), expected 0 (float16), 1 (bfloat16) "
        "or 2 (float32)",

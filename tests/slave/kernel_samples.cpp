@@ -108,6 +108,26 @@ ArgsFamily args_family<AccumulateArgs>() {
           numbers<AccumulateArgs>(kDivisors, "divisor", false)};
 }
 
+template <>
+ArgsFamily args_family<ZeroArgs>() {
+  return with_non_temporal(
+      {Flagged::nothing, Partial::none, no_arguments<ZeroArgs>()});
+}
+
+template <>
+ArgsFamily args_family<LerpArgs>() {
+  ArgsFamily family{Flagged::nothing, Partial::none, {}};
+  for (const float coefficient : {0.001f, 0.3f, -0.3f, 0.0f, 1e-40f, kNan}) {
+    for (const std::uint32_t from_in : {0u, 1u}) {
+      family.samples.push_back(
+          sample(LerpArgs{coefficient, from_in},
+                 text_of("coefficient", coefficient, "from_in", from_in), false,
+                 family.samples.size() % 2 == 0 ? 0 : kPrefetch));
+    }
+  }
+  return family;
+}
+
 // Every branch of the formula, with rounded factors and with exact ones.
 template <>
 ArgsFamily args_family<SgdArgs>() {

@@ -1,5 +1,5 @@
-"""swamp::grad_norm_and_check and swamp::mixed_precision_adamw_ give the bits of
-PyTorch 2.13's own operators, called one after another."""
+"""swamp::grad_norm_and_check, swamp::mixed_precision_adamw_ and
+swamp::foreach_lerp_ give the bits of PyTorch 2.13's own operators, called one after another."""
 
 import itertools
 import math
@@ -11,6 +11,7 @@ import torch
 load()
 norm_and_check = torch.ops.swamp.grad_norm_and_check
 adamw = torch.ops.swamp.mixed_precision_adamw_
+lerp = torch.ops.swamp.foreach_lerp_
 
 # Multiples of 64: PyTorch's vector body, whose bits are promised.
 SHAPES = [(64,), (128, 96), (3, 64), (0,), (32768,)]
@@ -334,8 +335,63 @@ class Norm(TestCase):
             norm_and_check([torch.ones(3)], torch.zeros(2), torch.ones(()))
 
 
+class Lerp(TestCase):
+    def test_bits(self):
+        torch.manual_seed(14)
+        shapes = [*SHAPES, (), (7,), (3, 5)]
+        for dtype, wide, weight in itertools.product(
+                DTYPES[:3], (False, True), (0.001, 1 - 0.999, 0.5, 0.7, 1.0)):
+            out = [torch.randn(s).to(torch.float32 if wide else dtype)
+                   for s in shapes]
+            new = [torch.randn(s).to(dtype) for s in shapes]
+            expected = [t.clone() for t in out]
+            torch._foreach_lerp_(expected, [t.to(out[0].dtype) for t in new],
+                                 weight)
+            before = out[1]._version
+            lerp(out, new, weight)
+            with self.subTest(dtype=dtype, wide=wide, weight=weight):
+                self.assert_same(out, expected)
+                self.assertEqual(out[1]._version, before + 1)
+
+    def test_layouts(self):
+        base = torch.randn(4, 6)
+        shared = torch.randn(10)
+        rows = {"transposed": (torch.randn(6, 4).t(), torch.randn(4, 6)),
+                "holes": (torch.randn(4, 12)[:, ::2], base),
+                "expanded input": (torch.randn(4, 6), torch.randn(6).expand(4, 6))}
+        for name, (out, new) in rows.items():
+            expected = torch.lerp(out, new, 0.3)
+            lerp([out], [new], 0.3)
+            with self.subTest(name):
+                self.assert_same([out], [expected])
+        # Overlapping tensors are computed in the order of the list.
+        out = [shared[:6], shared[4:]]
+        copy = shared.clone()
+        torch._foreach_lerp_([copy[:6], copy[4:]], [base[0], base[1]], 0.3)
+        lerp(out, [base[0], base[1]], 0.3)
+        self.assert_same([shared], [copy])
+
+    def test_errors(self):
+        x = torch.ones(3)
+        for out, new, text in (
+                ([x, x.half()], [x, x], r"input\[0\]: got the dtype Float, "
+                 "expected Half"),
+                ([x], [x, x], "input: got 2 tensors, expected 1, as out"),
+                ([x], [torch.ones(4)], r"input\[0\]: got the shape \[4\]"),
+                ([x], [x], r"input\[0\]: got memory of out\[0\]"),
+                ([x.double()], [x], r"out\[0\]: got the dtype Double"),
+                ([torch.ones(1).expand(3)], [x], "single memory location")):
+            with self.subTest(text), self.assertRaisesRegex(RuntimeError, text):
+                lerp(out, new, 0.5)
+        self.assert_same([x], [torch.ones(3)])
+
+
 class Compile(TestCase):
     def test_opcheck(self):
+        results = torch.library.opcheck(
+            lerp, ([torch.ones(3), torch.ones(4).half()],
+                   [torch.zeros(3), torch.ones(4).half()], 0.5))
+        self.assertEqual(set(results.values()), {"SUCCESS"}, results)
         results = torch.library.opcheck(
             norm_and_check, ([torch.ones(3), torch.ones(4).half()],
                              torch.zeros(()), torch.ones(())))

@@ -373,8 +373,10 @@ class Protocol(Cases):
         def trained(make, name, options, schedule):
             optimizer = make(name, params([(64,)]), options,
                              **({"fused": True} if make is stock else {}))
+            swa = torch.optim.swa_utils if make is stock else swamp_torch
             average = torch.optim.swa_utils.AveragedModel(
-                torch.nn.ParameterList(all_params(optimizer)))
+                torch.nn.ParameterList(all_params(optimizer)),
+                multi_avg_fn=swa.get_ema_multi_avg_fn(0.9))
             scheduler = schedule(optimizer)
             for step in range(6):
                 run(optimizer, step, 1)
@@ -396,6 +398,31 @@ class Protocol(Cases):
                 self.equal(a, b)
                 self.assert_same(average, expected)
             self.for_all(check)
+
+    def test_moving_average(self):
+        model = torch.nn.Linear(64, 64).bfloat16()
+        average = torch.optim.swa_utils.AveragedModel(
+            model, multi_avg_fn=swamp_torch.get_ema_multi_avg_fn(0.999)).float()
+        for step in range(3):
+            average.update_parameters(model)
+            now = [p.detach().float() for p in model.parameters()]
+            if step == 0:  # the first update copies
+                expected = now
+            else:
+                torch._foreach_lerp_(expected, now, 1 - 0.999)
+            with torch.no_grad():
+                for p in model.parameters():
+                    p.add_(1)
+        self.assert_same([p.detach() for p in average.parameters()], expected)
+        # What swamp does not take is PyTorch's.
+        for dtype in (torch.float64, torch.complex64, torch.int64):
+            pair = [[torch.ones(3).to(dtype)], [torch.zeros(3).to(dtype)]]
+            copy = [[t.clone() for t in some] for some in pair]
+            swamp_torch.get_ema_multi_avg_fn(0.5)(*pair, 1)
+            torch.optim.swa_utils.get_ema_multi_avg_fn(0.5)(*copy, 1)
+            self.assertTrue(torch.equal(pair[0][0], copy[0][0]), dtype)
+        with self.assertRaisesRegex(ValueError, "decay"):
+            swamp_torch.get_ema_multi_avg_fn(1.5)
 
     def test_hooks_and_closure(self):
         def check(name, options):

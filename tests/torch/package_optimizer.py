@@ -320,6 +320,44 @@ class Protocol(TestCase):
         optimizer.zero_grad()
         self.assertIsNone(p.grad)
 
+    def test_zero_grad_of_any_gradient(self):
+        shape = (6, 8)
+        makes = {
+            "nan": lambda p: torch.full(shape, math.nan),
+            "transposed": lambda p: torch.ones(8, 6).t(),
+            "holes": lambda p: torch.ones(6, 16)[:, ::2],
+            "bfloat16": lambda p: torch.ones(shape, dtype=torch.bfloat16),
+            "float64": lambda p: torch.ones(shape, dtype=torch.float64),
+            "graph": lambda p: torch.autograd.grad(
+                p.square().sum(), p, create_graph=True)[0],
+            "sparse": lambda p: torch.ones(shape).to_sparse(),
+            "none": lambda p: None,
+        }
+        for name, make in makes.items():
+            dtype = {"bfloat16": torch.bfloat16,
+                     "float64": torch.float64}.get(name, torch.float32)
+            p, other = (torch.nn.Parameter(torch.ones(shape, dtype=dtype))
+                        for _ in range(2))
+            optimizer = MixedPrecisionAdamW([p, other])
+            p.grad, other.grad = make(p), torch.ones(shape, dtype=dtype)
+            grad = p.grad
+            version = 0 if grad is None else grad._version
+            optimizer.zero_grad(set_to_none=False)
+            with self.subTest(name):
+                self.assertEqual(other.grad.abs().sum(), 0)
+                self.assertIs(p.grad, grad)
+                if grad is None:
+                    continue
+                self.assertFalse(grad.requires_grad)
+                self.assertGreater(grad._version, version)
+                self.assertTrue(torch.equal(grad.to_dense(),
+                                            torch.zeros(shape, dtype=dtype)))
+        # Two parameters with one gradient, which overlaps itself in the list.
+        a, b = (torch.nn.Parameter(torch.ones(4)) for _ in range(2))
+        a.grad = b.grad = torch.ones(4)
+        MixedPrecisionAdamW([a, b]).zero_grad(set_to_none=False)
+        self.assert_same([a.grad], [torch.zeros(4)])
+
     def test_schedulers(self):
         ours, theirs = params(), params()
         a = MixedPrecisionAdamW(ours, **HYPER)

@@ -83,6 +83,13 @@ void accumulate(Call& call) {
   foreach_accumulate_(call.array(kFloat32), in, 1, call.machine);
 }
 
+void lerp(Call& call) {
+  const Tensors in = call.array();
+  foreach_lerp_(call.array(kFloat32), in, 0.001, call.machine);
+}
+
+void zero(Call& call) { foreach_zero_(call.array(), call.machine); }
+
 void sgd(Call& call) {
   const Tensors gradients = call.array();
   const Tensors params = call.array(kFloat32);
@@ -117,6 +124,8 @@ constexpr OperationRow kOperations[] = {
     {"scan", scan, false},
     {"cast", cast, true},
     {"accumulate", accumulate, false},
+    {"lerp", lerp, false},
+    {"zero", zero, false},
     {"sgd", sgd, true},
     {"adam", adam, true},
     {"count_zeros", count_zeros, false},

@@ -8,7 +8,8 @@ process: ``torch.amp.GradScaler("cpu")``, ``ShardedGradScaler``, fused optimizer
 also computes float16 and bfloat16 products and attention in float32.
 
 The package also has functions that PyTorch lacks: :func:`any_nonfinite`,
-:func:`grad_norm_and_check`, :func:`clip_grad_norm_`, the optimizers
+:func:`grad_norm_and_check`, :func:`clip_grad_norm_`, :func:`foreach_lerp_`
+and :func:`get_ema_multi_avg_fn` (moving averages), the optimizers
 :class:`AdamW`, :class:`Adam` and :class:`SGD`, which take the place of
 ``torch.optim``'s, and softmax, cross entropy and normalization with
 float32 arithmetic for 16-bit tensors in :mod:`swamp_torch.functional` and
@@ -25,7 +26,8 @@ load()
 from . import functional, megatron, nn  # noqa: E402
 from ._clip import clip_grad_norm_  # noqa: E402
 from ._operators import (any_nonfinite, check_finite, disable,  # noqa: E402
-                         disabled, enable, grad_norm_and_check, info,
+                         disabled, enable, foreach_lerp_,
+                         get_ema_multi_avg_fn, grad_norm_and_check, info,
                          is_active)
 from ._optimizer import SGD, Adam, AdamW, MixedPrecisionAdamW  # noqa: E402
 
@@ -41,7 +43,9 @@ __all__ = [
     "disable",
     "disabled",
     "enable",
+    "foreach_lerp_",
     "functional",
+    "get_ema_multi_avg_fn",
     "grad_norm_and_check",
     "info",
     "is_active",

@@ -1,11 +1,15 @@
 """The operators torch.ops.swamp.* as typed functions."""
 
 import contextlib
+import itertools
 import json
 import warnings
-from typing import Any, Dict, Iterable, Iterator, List, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Union
 
 import torch
+import torch.optim.swa_utils
+
+from ._optimizer_checks import is_ours
 
 _ops = torch.ops.swamp
 
@@ -163,3 +167,55 @@ def grad_norm_and_check(
     result: torch.Tensor = _ops.grad_norm_and_check(_list(grads, "grads"),
                                                     found_inf, inv_scale)
     return result
+
+
+def foreach_lerp_(out: Iterable[torch.Tensor], input: Iterable[torch.Tensor],
+                  weight: float) -> None:
+    """``out += weight * (input - out)`` in one pass over memory, with the bits of
+    ``torch._foreach_lerp_``. Unlike there, a float32 ``out`` may have a 16-bit
+    ``input``.
+
+    Args:
+        out: CPU tensors; float16, bfloat16 or float32; written.
+        input: as many, of the same shapes; of the dtype of ``out``, or, if that is
+            float32, of any of the three.
+        weight: computed in float32.
+
+    Raises:
+        RuntimeError: a tensor of another device, dtype, layout or shape; nothing
+            is written then.
+        TypeError: an element of a list that is not a Tensor.
+    """
+    outs, inputs = _list(out, "out"), _list(input, "input")
+    if outs or inputs:  # PyTorch's dispatcher refuses a call without a tensor
+        _ops.foreach_lerp_(outs, inputs, weight)
+
+
+def get_ema_multi_avg_fn(
+        decay: float = 0.999) -> Callable[[Any, Any, Any], None]:
+    """``torch.optim.swa_utils.get_ema_multi_avg_fn`` in one pass over memory, with
+    the same bits: the exponential moving average of a model's parameters::
+
+        ema = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.999))
+
+    The average of a 16-bit model may be float32 (``ema.float()``): a 16-bit one
+    stops following the parameters when a change is below half a unit in its last
+    place. Tensors that swamp does not take are averaged by PyTorch.
+
+    Args:
+        decay: from 0 to 1.
+
+    Raises:
+        ValueError: another ``decay``.
+    """
+    stock = torch.optim.swa_utils.get_ema_multi_avg_fn(decay)
+
+    @torch.no_grad()
+    def update(averages: List[torch.Tensor], parameters: List[torch.Tensor],
+               count: Any) -> None:
+        if all(map(is_ours, itertools.chain(averages, parameters))):
+            foreach_lerp_(averages, parameters, 1 - decay)
+        else:
+            stock(averages, parameters, count)
+
+    return update

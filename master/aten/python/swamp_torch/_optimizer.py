@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ._operators import number
-from ._optimizer_checks import check_clipped, check_numbers, check_once
+from ._optimizer_checks import (check_clipped, check_numbers, check_once,
+                                is_ours)
 from ._optimizer_state import (MASTER, STEP, Bucket, Collected, keep_as_it_is,
                                restore, share_steps)
 
@@ -59,6 +60,29 @@ class _Optimizer(torch.optim.Optimizer):
         except (ValueError, RuntimeError):
             self.param_groups.pop()
             raise
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As ``torch.optim.Optimizer.zero_grad``; with ``set_to_none=False``, the
+        gradients are set to zero in one pass."""
+        if set_to_none:
+            super().zero_grad(set_to_none=True)
+            return
+        ours = []
+        for group in self.param_groups:
+            for param in group["params"]:
+                grad = param.grad
+                if grad is None:
+                    continue
+                if grad.grad_fn is not None:
+                    grad.detach_()
+                else:
+                    grad.requires_grad_(False)
+                if is_ours(grad):
+                    ours.append(grad)
+                else:
+                    grad.zero_()
+        if ours:
+            torch.ops.swamp.foreach_zero_(ours)
 
     @overload
     def step(self, closure: None = None) -> None: ...
