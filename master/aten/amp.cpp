@@ -92,6 +92,7 @@ void amp_foreach_non_finite_check_and_unscale_(at::TensorList tensors,
   // A thread obeys at::set_num_threads() only after this first call.
   at::get_num_threads();
   const bool reads = load<float>(const_data(inv_scale)) == 1.0f;
+  if (!reads) forget_checks();  // also of tensors that share their memory
   const Unknown unknown(tensors, reads);
   tensors = unknown.tensors();
   const ThreadScratch<SplitList> split;

@@ -70,6 +70,11 @@ class Table {
     return found;
   }
 
+  void clear() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    kept_.clear();
+  }
+
  private:
   // sweep() removes the checks of gradients that were released.
   void sweep() {
@@ -133,5 +138,7 @@ void check_grad(const at::Tensor& grad, const std::optional<NormRule>& rule) {
 std::vector<KnownCheck> known_checks(at::TensorList tensors) {
   return Table::of_process().find(tensors);
 }
+
+void forget_checks() { Table::of_process().clear(); }
 
 }  // namespace swamp::aten

@@ -43,6 +43,10 @@ void check_grad(const at::Tensor& grad, const std::optional<NormRule>& rule);
 // count in the tensor's version are not noticed.
 std::vector<KnownCheck> known_checks(at::TensorList tensors);
 
+// forget_checks() is for operators that write tensors without increasing their
+// version, as the unscale does, in PyTorch too.
+void forget_checks();
+
 }  // namespace swamp::aten
 
 #endif  // SWAMP_MASTER_ATEN_GRAD_CHECKS_H_
