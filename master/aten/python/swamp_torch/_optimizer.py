@@ -320,8 +320,14 @@ class AdamW(_Adam, torch.optim.AdamW):
         max_norm: if above 0, the group's gradients are multiplied by
             ``max_norm / (norm + 1e-6)`` if that is below 1; the norm is that of
             the unscaled gradients of all groups. 0 or None: no clipping.
+        check_during_backward: gradients of at least 8192 elements are read when
+            they have been accumulated, for the norm of ``max_norm`` and for
+            GradScaler's check, which then read only what changed since. The
+            same bits. Not for code that writes gradients through ``.data``,
+            NumPy or DLPack; without effect if torch.distributed is initialized.
 
     Attributes:
+        check_during_backward: the argument; may be set at any time.
         skipped: whether the last step was skipped for found_inf.
         grad_norm: the norm before clipping, a float64 Tensor without dimensions,
             of the last step that was not skipped and had a ``max_norm``; else
