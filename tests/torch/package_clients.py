@@ -20,6 +20,7 @@ import tempfile
 import time
 import unittest
 import warnings
+from functools import partial
 
 from support import PATH, TestCase, main, same
 
@@ -31,6 +32,7 @@ from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import (register_optimizer_step_post_hook,
                                    register_optimizer_step_pre_hook)
+from torch.overrides import TorchFunctionMode
 
 import swamp_torch
 from swamp_torch import AdamW
@@ -293,6 +295,62 @@ def oss(job):
          grad_scaler(job, ShardedGradScaler), half=True)
 
 
+class OnCpu(TorchFunctionMode):
+    """For Megatron core, whose source names CUDA: its tensors are on the CPU, and
+    tensors there have the types that it expects."""
+
+    def __torch_function__(self, function, types, args=(), options=None):
+        options = dict(options or {})
+        if options.get("device") == "cuda":
+            options["device"] = "cpu"
+        result = function(*args, **options)
+        if function is torch.Tensor.type and isinstance(result, str):
+            return result.replace("torch.", "torch.cuda.")
+        return result
+
+
+def megatron_core(job, dtype):
+    """Its Float16OptimizerWithFloat16Params with an optimizer of PyTorch's kind: it
+    unscales by the operator that swamp replaces, and has masters of its own."""
+    from megatron.core import parallel_state
+    from megatron.core.optimizer import OptimizerConfig
+    from megatron.core.optimizer.grad_scaler import DynamicGradScaler
+    from megatron.core.optimizer.optimizer import Float16OptimizerWithFloat16Params
+    parallel_state.initialize_model_parallel()
+    net = DistributedDataParallel(job.net().to(dtype))
+    fp16 = dtype is torch.float16
+    with OnCpu():
+        scaler = DynamicGradScaler(job.scale, min_scale=1.0, growth_factor=2.0,
+                                   backoff_factor=0.5, growth_interval=2,
+                                   hysteresis=1) if fp16 else None
+        optimizer = Float16OptimizerWithFloat16Params(
+            job.optimizer(net), OptimizerConfig(fp16=fp16, bf16=not fp16,
+                                                params_dtype=dtype, clip_grad=1e-2),
+            scaler, lambda *_: None)
+        for step in range(job.steps):
+            optimizer.scale_loss(net(job.batch(step).to(dtype))).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    parallel_state.destroy_model_parallel()
+
+
+def deepspeed(job, stage):
+    """bfloat16, with the flat float32 masters that are its own."""
+    os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    os.environ.setdefault("LOCAL_RANK", str(job.rank))
+    import deepspeed
+    net = job.net()
+    engine, *_ = deepspeed.initialize(
+        model=net, optimizer=job.optimizer(net), dist_init_required=False,
+        config=dict(train_micro_batch_size_per_gpu=job.rows,
+                    bf16=dict(enabled=True), gradient_clipping=1e-2,
+                    zero_optimization=dict(stage=stage),
+                    zero_allow_untested_optimizer=True))
+    for step in range(job.steps):
+        engine.backward(engine(job.batch(step).bfloat16()))
+        engine.step()
+
+
 # name, flow, the packages that it needs, whether it is for two ranks
 ROWS = (
     ("plain loop", plain, "", False),
@@ -308,6 +366,13 @@ ROWS = (
     ("transformers Trainer", transformers, "transformers accelerate", False),
     ("timm", timm, "timm", False),
     ("fairscale OSS", oss, "fairscale", True),
+    ("Megatron core, float16", partial(megatron_core, dtype=torch.float16),
+     "megatron.core", True),
+    ("Megatron core, bfloat16", partial(megatron_core, dtype=torch.bfloat16),
+     "megatron.core", True),
+    ("DeepSpeed bf16", partial(deepspeed, stage=0), "deepspeed", True),
+    ("DeepSpeed bf16, ZeRO 1", partial(deepspeed, stage=1), "deepspeed", True),
+    ("DeepSpeed bf16, ZeRO 2", partial(deepspeed, stage=2), "deepspeed", True),
 )
 
 

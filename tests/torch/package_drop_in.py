@@ -341,7 +341,8 @@ class Protocol(Cases):
             for key, parameter in theirs.items():
                 self.assertEqual((own[key].default, own[key].kind),
                                  (parameter.default, parameter.kind), (name, key))
-            self.assertEqual(set(own) - set(theirs), {"max_norm"})
+            self.assertEqual(set(own) - set(theirs),
+                             {"max_norm", "check_during_backward"})
             self.assertTrue(issubclass(getattr(swamp_torch, name),
                                        getattr(torch.optim, name)))
 

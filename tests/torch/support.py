@@ -40,11 +40,11 @@ UNSCALE = "aten::_amp_foreach_non_finite_check_and_unscale_"
 UPDATE = "aten::_amp_update_scale_"
 
 
-def run_ranks(work):
-    """Runs work(rank, ranks, folder) in 1, 2 and 4 processes of one thread each; the
-    empty folder is theirs."""
+def run_ranks(work, numbers=(1, 2, 4)):
+    """Runs work(rank, ranks, folder) in 1, 2 and 4 processes of one thread each, or in
+    other numbers of them; the empty folder is theirs."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    for ranks in (1, 2, 4):
+    for ranks in numbers:
         with tempfile.TemporaryDirectory() as folder:
             torch.multiprocessing.start_processes(work, (ranks, folder), ranks,
                                                   start_method="spawn")
