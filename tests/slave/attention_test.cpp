@@ -1,0 +1,184 @@
+// The attention kernels: the bits of the reference on every ISA, for blocks of
+// every size and tiles of every division.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "row_cases.h"
+#include "slave/attention_args.h"
+
+namespace swamp::test {
+namespace {
+
+using slave::AttentionArgs;
+using slave::AttentionPosition;
+using slave::AttentionState;
+
+// Case is one head.
+struct Case {
+  const char* name;
+  std::size_t queries, keys, columns, value_columns;
+  std::int64_t visible;  // as AttentionPosition, of query 0
+  bool mask;
+  int kind;  // of the rows of q, k and v: RowKind
+};
+constexpr std::int64_t kAll = AttentionPosition::kAll;
+constexpr Case kCases[] = {
+    {"one", 1, 1, 1, 1, kAll, false, ordinary},
+    {"three columns", 5, 7, 3, 3, kAll, false, ordinary},
+    {"whole", 64, 96, 64, 64, kAll, false, ordinary},
+    {"ragged", 67, 101, 65, 65, kAll, false, ordinary},
+    {"causal", 80, 80, 32, 32, 1, false, ordinary},
+    {"causal, few keys", 70, 33, 16, 16, 1, false, ordinary},
+    {"bottom right", 33, 100, 24, 24, 68, false, ordinary},
+    {"rows without keys", 100, 40, 24, 24, -59, false, ordinary},
+    {"mask", 40, 70, 64, 64, kAll, true, ordinary},
+    {"causal mask", 70, 70, 64, 64, 1, true, ordinary},
+    {"wide head", 20, 37, 256, 256, kAll, false, ordinary},
+    {"128", 37, 70, 128, 128, 1, false, ordinary},
+    {"other value columns", 37, 70, 40, 72, 1, false, ordinary},
+    {"large scores", 40, 70, 64, 64, 1, false, wide},
+    {"equal scores", 40, 70, 64, 64, 1, false, equal},
+    {"nan", 80, 80, 16, 16, 1, false, with_nan},
+    {"inf", 80, 80, 16, 16, 1, false, with_inf},
+    {"minus inf", 80, 80, 16, 16, 1, true, with_minus_inf},
+};
+
+// Head is the operands of a case.
+struct Head {
+  const Case& shape;
+  Data q, k, v, mask;
+
+  Head(const Case& one, ScalarType type, Random& random)
+      : shape(one),
+        q(type, one.queries * one.columns),
+        k(type, one.keys * one.columns),
+        v(type, one.keys * one.value_columns),
+        mask(kFloat32, one.queries * one.keys) {
+    const auto fill = [&](Data& data, std::size_t columns) {
+      const std::size_t rows = data.count() / columns;
+      for (std::size_t i = 0; i < rows; ++i) {
+        // Special values in a few rows only, or everything would be nan.
+        const bool special =
+            one.kind == wide || one.kind == equal || random.below(16) == 0;
+        fill_row(data, i * columns, columns, special ? one.kind : ordinary,
+                 random);
+      }
+    };
+    fill(q, one.columns);
+    fill(k, one.columns);
+    fill(v, one.value_columns);
+    for (std::size_t i = 0; i < mask.count(); ++i) {
+      const std::size_t query = i / one.keys;
+      const bool hidden = random.below(3) == 0 || query % 7 == 3;
+      mask.set(
+          i, hidden ? -std::numeric_limits<float>::infinity() : normal(random));
+    }
+  }
+};
+
+int kernel(int base, ScalarType type) { return base + static_cast<int>(type); }
+
+// Packed is one block of a head, packed by a table's kernel.
+std::vector<float> packed(const KernelTable& table, Data& x,
+                          const AttentionArgs& args, std::size_t columns,
+                          std::size_t first) {
+  AttentionArgs pack = args;
+  pack.columns = static_cast<std::uint32_t>(columns);
+  std::vector<float> to(columns * args.lanes, std::nanf(""));
+  Data scratch(kFloat32, slave::attention_output_scratch_bytes(columns) / 4);
+  run_rows(table, kernel(row_kernel::attention_pack_float16, x.type()), &pack,
+           {x.at(first * columns), to.data()}, 1, 0, nullptr, false,
+           reinterpret_cast<float*>(scratch.data()));
+  return to;
+}
+
+struct Output {
+  Data out, lse;
+};
+
+// forward() computes a head in blocks of `lanes` queries. With `pieces`, a
+// segment is computed in several tiles.
+Output forward(const KernelTable& table, Head& head, std::size_t lanes,
+               Random* pieces) {
+  const Case& one = head.shape;
+  const ScalarType type = head.q.type();
+  Output result{Data(type, one.queries * one.value_columns),
+                Data(kFloat32, one.queries)};
+  const std::size_t step =
+      slave::attention_keys(one.columns, one.value_columns);
+  for (std::size_t first = 0; first < one.queries; first += lanes) {
+    const std::size_t rows = std::min(lanes, one.queries - first);
+    AttentionArgs args{static_cast<std::uint32_t>(one.columns),
+                       static_cast<std::uint32_t>(one.value_columns),
+                       static_cast<std::uint32_t>(lanes),
+                       static_cast<std::uint32_t>(rows),
+                       0.25f,
+                       0};
+    std::vector<float> q = packed(table, head.q, args, one.columns, first);
+    std::vector<float> mask(one.keys * lanes);
+    for (std::size_t i = 0; i < mask.size(); ++i) {
+      const std::size_t query = first + std::min(i % lanes, rows - 1);
+      mask[i] =
+          static_cast<float>(head.mask.value(query * one.keys + i / lanes));
+    }
+    AttentionPosition position{one.visible + static_cast<std::int64_t>(first)};
+    std::vector<float> state(AttentionState::bytes(lanes, one.value_columns) /
+                             4);
+    Data scratch(kFloat32,
+                 slave::attention_scratch_bytes(one.columns, one.value_columns,
+                                                lanes, type == kFloat32) /
+                     4);
+    const auto keys = static_cast<std::size_t>(std::clamp<std::int64_t>(
+        position.visible + static_cast<std::int64_t>(rows) - 1, 0,
+        static_cast<std::int64_t>(one.keys)));
+    for (std::size_t at = 0; at < keys;) {
+      std::size_t count = keys - at;
+      if (pieces != nullptr) {
+        count = std::min(count, step * (1 + pieces->below(3)));
+      }
+      run_rows(
+          table, kernel(row_kernel::attention_float16, type), &args,
+          {head.k.at(at * one.columns), head.v.at(at * one.value_columns),
+           q.data(), one.mask ? mask.data() + at * lanes : nullptr, &position},
+          count, at, state.data(), false,
+          reinterpret_cast<float*>(scratch.data()));
+      at += count;
+    }
+    EXPECT_TRUE(scratch.intact());
+    Data row(kFloat32,
+             slave::attention_output_scratch_bytes(one.value_columns) / 4);
+    run_rows(table, kernel(row_kernel::attention_output_float16, type), &args,
+             {result.out.at(first * one.value_columns), state.data(),
+              result.lse.at(first)},
+             1, 0, nullptr, false, reinterpret_cast<float*>(row.data()));
+  }
+  return result;
+}
+
+TEST(Attention, HasTheBitsOfTheReference) {
+  Random random(21);
+  for (const ScalarType type : kRowTypes) {
+    for (const Case& one : kCases) {
+      SCOPED_TRACE(kFloatFormats[type].name + std::string(" ") + one.name);
+      Head head(one, type, random);
+      const Output expected = forward(row_tables()[0], head, 16, nullptr);
+      for (const KernelTable& table : row_tables()) {
+        SCOPED_TRACE(table.isa);
+        for (const std::size_t lanes :
+             std::initializer_list<std::size_t>{16, 32, 64}) {
+          SCOPED_TRACE(lanes);
+          Random pieces(lanes);
+          const Output actual =
+              forward(table, head, lanes, lanes == 64 ? nullptr : &pieces);
+          ASSERT_TRUE(same_bits(actual.out, expected.out));
+          ASSERT_TRUE(same_bits(actual.lse, expected.lse));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace swamp::test
