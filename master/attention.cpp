@@ -104,17 +104,19 @@ void require_attention(const Heads& q, const Heads& k, const Heads& v,
   require_mask(q, k, options.mask);
 }
 
-// require_output() checks an array of `rows` of q's heads, and so many columns.
-void require_output(const char* name, const Heads& x, const Heads& like,
-                    std::size_t columns, const char* columns_of) {
+// require_like() checks an array of the shape of `other` with so many columns,
+// those of `columns_of`.
+void require_like(const char* name, const Heads& x, const Heads& other,
+                  const char* other_name, std::size_t columns,
+                  const char* columns_of) {
   const auto field = [&](const char* text) {
     return std::string(name) + "." + text;
   };
   require_heads(name, x);
-  require_field(field("dtype"), x.dtype, like.dtype, "q");
-  require_field(field("batch"), x.batch, like.batch, "q");
-  require_field(field("heads"), x.heads, like.heads, "q");
-  require_field(field("rows"), x.rows, like.rows, "q");
+  require_field(field("dtype"), x.dtype, other.dtype, other_name);
+  require_field(field("batch"), x.batch, other.batch, other_name);
+  require_field(field("heads"), x.heads, other.heads, other_name);
+  require_field(field("rows"), x.rows, other.rows, other_name);
   require_field(field("columns"), x.columns, columns, columns_of);
 }
 
@@ -180,66 +182,94 @@ struct BlockOperations {
 // that of one head.
 class PackedMask {
  public:
-  // One value for each lane of `blocks`, whose rows are the queries, for each
-  // of `keys`.
+  // The lanes are queries, the units keys. `heads` are those of a batch.
   PackedMask(const AttentionMask& mask, std::size_t heads, const Blocks& blocks,
              std::size_t keys)
-      : mask_(mask), heads_(heads), blocks_(blocks), keys_(keys) {
+      : mask_(mask), blocks_(blocks), units_(keys) {
     if (mask.data == nullptr) return;
-    const std::size_t per_head = distinct_blocks();
-    float* to = values_.reserve(mask.batch * mask.heads * per_head * keys *
-                                blocks.lanes);
-    for (std::size_t head = 0; head < mask.batch * mask.heads; ++head) {
-      for (std::size_t block = 0; block < per_head; ++block) {
-        for (std::size_t j = 0; j < keys; ++j) {
-          for (std::size_t i = 0; i < blocks.lanes; ++i) {
-            // Lanes without a row get the value of the last one.
-            const std::size_t query =
-                std::min(block * blocks.lanes + i, blocks.rows - 1);
-            *to++ =
-                value((head * mask.queries + (mask.queries == 1 ? 0 : query)) *
-                          mask.keys +
-                      (mask.keys == 1 ? 0 : j));
-          }
-        }
-      }
-    }
+    heads_ = heads;
+    mask_heads_ = mask.heads;
+    fill(mask.queries,
+         [&](std::size_t batch, std::size_t head, std::size_t lane,
+             std::size_t unit) { return value(batch, head, lane, unit); });
+  }
+  // The lanes are keys, the units the queries of the `group` heads that share
+  // the keys.
+  PackedMask(const AttentionMask& mask, std::size_t heads, std::size_t group,
+             const Blocks& blocks, std::size_t queries)
+      : mask_(mask), blocks_(blocks), units_(group * queries) {
+    if (mask.data == nullptr) return;
+    heads_ = heads / group;
+    mask_heads_ = mask.heads == 1 ? 1 : heads_;
+    fill(mask.keys, [&](std::size_t batch, std::size_t head, std::size_t lane,
+                        std::size_t unit) {
+      const std::size_t in_group = mask.heads == 1 ? 0 : unit / queries;
+      return value(batch, head * group + in_group, unit % queries, lane);
+    });
   }
 
   const float* block(std::size_t block) const {
     if (mask_.data == nullptr) return nullptr;
     const std::size_t head = blocks_.head(block);
     const std::size_t batch = mask_.batch == 1 ? 0 : head / heads_;
-    const std::size_t in_batch = mask_.heads == 1 ? 0 : head % heads_;
-    const std::size_t in_head =
-        mask_.queries == 1 ? 0 : block % blocks_.per_head();
-    return values_.data() +
-           ((batch * mask_.heads + in_batch) * distinct_blocks() + in_head) *
-               keys_ * blocks_.lanes;
+    const std::size_t in_batch = mask_heads_ == 1 ? 0 : head % heads_;
+    const std::size_t in_head = distinct_ == 1 ? 0 : block % blocks_.per_head();
+    return values_ + ((batch * mask_heads_ + in_batch) * distinct_ + in_head) *
+                         units_ * blocks_.lanes;
   }
 
  private:
-  std::size_t distinct_blocks() const {
-    return mask_.queries == 1 ? 1 : blocks_.per_head();
+  // fill() packs value(batch, head, lane, unit). If `lanes`, the size of the
+  // mask, is 1, all blocks of a head are the same. Lanes without a row get the
+  // value of the last one.
+  template <class Value>
+  void fill(std::size_t lanes, Value value_of) {
+    distinct_ = lanes == 1 ? 1 : blocks_.per_head();
+    float* to = memory_.reserve(mask_.batch * mask_heads_ * distinct_ * units_ *
+                                blocks_.lanes);
+    values_ = to;
+    for (std::size_t batch = 0; batch < mask_.batch; ++batch) {
+      for (std::size_t head = 0; head < mask_heads_; ++head) {
+        for (std::size_t block = 0; block < distinct_; ++block) {
+          for (std::size_t unit = 0; unit < units_; ++unit) {
+            for (std::size_t i = 0; i < blocks_.lanes; ++i) {
+              const std::size_t lane =
+                  std::min(block * blocks_.lanes + i, blocks_.rows - 1);
+              *to++ = value_of(batch, head, lane, unit);
+            }
+          }
+        }
+      }
+    }
   }
-  float value(std::size_t i) const {
+
+  float value(std::size_t batch, std::size_t head, std::size_t query,
+              std::size_t key) const {
+    const std::size_t i = ((batch * mask_.heads + head) * mask_.queries +
+                           (mask_.queries == 1 ? 0 : query)) *
+                              mask_.keys +
+                          (mask_.keys == 1 ? 0 : key);
     if (mask_.is_bool) {
       return static_cast<const std::uint8_t*>(mask_.data)[i] != 0
                  ? 0.0f
                  : -std::numeric_limits<float>::infinity();
     }
-    if (mask_.dtype == kFloat32)
+    if (mask_.dtype == kFloat32) {
       return static_cast<const float*>(mask_.data)[i];
+    }
     const std::uint16_t bits = static_cast<const std::uint16_t*>(mask_.data)[i];
     return mask_.dtype == kFloat16 ? float16_to_float(bits)
                                    : bfloat16_to_float(bits);
   }
 
   const AttentionMask& mask_;
-  std::size_t heads_;  // of a batch
   Blocks blocks_;
-  std::size_t keys_;
-  mutable master::Buffer<float> values_;
+  std::size_t units_;           // of a block
+  std::size_t heads_ = 1;       // of a batch
+  std::size_t mask_heads_ = 1;  // of them with a mask of their own
+  std::size_t distinct_ = 1;    // blocks of a head with a mask of their own
+  master::Buffer<float> memory_;
+  const float* values_ = nullptr;
 };
 
 // ---- Attention
@@ -423,6 +453,227 @@ struct Attention {
     }
     workspace.run(machine, outputs.list());
   }
+
+  // ---- Backward
+
+  // Backward adds to dq, in main memory, the terms of one block of keys after
+  // the other, in the order of the keys. So a launch is one block of keys of
+  // every head, and the blocks of a head are consecutive launches.
+  struct Backward {
+    const Heads& gradient;
+    const Heads& out;
+    const float* lse;
+    const Heads& dq;
+    const Heads& dk;
+    const Heads& dv;
+  };
+
+  Operation backward_operation(
+      const slave::AttentionBackwardArgs& backward) const {
+    Operation operation(
+        master::row_kernel<KernelFamily::attention_backward, 6>(q.dtype),
+        &backward);
+    operation.set_unit_bytes(0, q.columns * element_bytes);
+    operation.set_unit_bytes(1, v.columns * element_bytes);
+    operation.set_unit_bytes(
+        3, options.mask.data == nullptr ? 0 : args.lanes * sizeof(float));
+    operation.set_unit_bytes(
+        4, slave::attention_padded(q.columns) * sizeof(float));
+    operation.set_unit_bytes(5, keys_floats() * sizeof(float));
+    operation.scratch_bytes =
+        static_cast<std::uint32_t>(slave::attention_backward_scratch_bytes(
+            q.columns, v.columns, args.lanes, backward.step,
+            q.dtype == kFloat32));
+    return operation;
+  }
+  // keys_floats() is the size of a block of keys and values: packed k, packed
+  // v, and the rows of k.
+  std::size_t keys_floats() const {
+    return args.lanes *
+           (q.columns + v.columns + slave::attention_padded(q.columns));
+  }
+  std::size_t gradient_bytes() const {
+    return args.lanes * (q.columns + v.columns) * sizeof(float);
+  }
+  slave::AttentionBackwardArgs backward_args() const {
+    return {args.columns, args.value_columns,       args.lanes, args.lanes,
+            args.scale,   slave::kMaxAttentionKeys, 0,          q.rows};
+  }
+  BlockOperations unpack_operations(const Heads& x, const Blocks& blocks,
+                                    float scale) const {
+    AttentionArgs packed = args;
+    packed.columns = static_cast<std::uint32_t>(x.columns);
+    packed.scale = scale;
+    return {master::row_kernel<KernelFamily::attention_unpack, 2>(x.dtype),
+            packed, blocks, slave::attention_output_scratch_bytes(x.columns),
+            [&](Operation& operation, std::size_t rows) {
+              operation.set_unit_bytes(0, rows * x.columns * element_bytes);
+              operation.set_unit_bytes(
+                  1, blocks.lanes * x.columns * sizeof(float));
+            }};
+  }
+
+  // run_rows() launches an operation of which a unit is a row, on one segment.
+  void run_rows(const Operation& operation, std::size_t rows,
+                std::initializer_list<const void*> addresses) const {
+    Workspace& workspace = Workspace::of_this_thread();
+    RowTable table(operation, 1, false, master::row_grains(q.columns),
+                   workspace.segments());
+    table.add(rows, addresses);
+    workspace.run(machine, table.list());
+  }
+
+  void backward(const Backward& to) {
+    Blocks keys{k.batch * k.heads, k.rows, 0};
+    slave::AttentionBackwardArgs backward = backward_args();
+    choose_lanes(keys, [&] {
+      backward = backward_args();
+      runtime::LdmNeed need;
+      // Fewer queries at once before fewer keys.
+      for (;; backward.step /= 2) {
+        need = runtime::ldm_need(machine, backward_operation(backward),
+                                 gradient_bytes());
+        if (need.fits() || backward.step == 4) break;
+      }
+      const auto more = [&](const Operation& operation) {
+        const auto other = runtime::ldm_need(machine, operation, 0);
+        if (other.needed_bytes > need.needed_bytes) need = other;
+      };
+      for (const Heads* x : {&k, &v}) {
+        more(pack_operations(*x, keys).operations[0]);
+        more(unpack_operations(*x, keys, 1).operations[0]);
+      }
+      return need;
+    });
+    // As many heads of keys at once as need 64 MiB of float32 memory, but one
+    // for each slave.
+    const std::size_t group = q.heads / k.heads;
+    const std::size_t query_rows = group * q.rows;  // of a head of keys
+    const std::size_t padded = slave::attention_padded(q.columns);
+    const std::size_t head_floats =
+        keys.per_head() * keys_floats() + query_rows * (padded + 2);
+    constexpr std::size_t kMostFloats = std::size_t{16} << 20;
+    const std::size_t heads = std::clamp<std::size_t>(
+        std::max<std::size_t>(kMostFloats / head_floats,
+                              static_cast<std::size_t>(machine.slaves())),
+        1, keys.heads);
+    const PackedMask mask(options.mask, q.heads, group, keys, q.rows);
+    float* const memory =
+        Workspace::of_this_thread().row_values<float>(heads * head_floats);
+    for (std::size_t first = 0; first < keys.heads; first += heads) {
+      backward_heads(to, backward, mask, keys, first,
+                     std::min(heads, keys.heads - first), memory);
+    }
+  }
+
+  // backward_heads() computes `heads` heads of keys, from `first` on.
+  void backward_heads(const Backward& to, slave::AttentionBackwardArgs backward,
+                      const PackedMask& mask, const Blocks& keys,
+                      std::size_t first, std::size_t heads,
+                      float* memory) const {
+    const std::size_t query_rows = q.heads / k.heads * q.rows;
+    const std::size_t padded = slave::attention_padded(q.columns);
+    const std::size_t blocks = heads * keys.per_head();
+    float* const packed = memory;
+    float* const dq = packed + blocks * keys_floats();
+    auto* const dots = reinterpret_cast<slave::AttentionDot*>(
+        dq + heads * query_rows * padded);
+    const std::size_t first_query = first * query_rows;
+    const std::size_t rows = heads * query_rows;
+    std::fill(dq, dq + rows * padded, 0.0f);
+    Operation dot(master::row_kernel<KernelFamily::attention_dot, 4>(q.dtype),
+                  &args, v.columns);
+    run_rows(dot, rows,
+             {row(to.gradient, first_query), row(to.out, first_query),
+              to.lse + first_query, dots});
+    pack_keys(keys, first, blocks, packed);
+
+    Workspace& workspace = Workspace::of_this_thread();
+    const master::GrainRule whole_segments{std::max<std::size_t>(1, query_rows),
+                                           ~std::size_t{0}};
+    const BlockOperations unpack_k = unpack_operations(k, keys, args.scale);
+    const BlockOperations unpack_v = unpack_operations(v, keys, 1);
+    for (std::size_t block = 0; block < keys.per_head(); ++block) {
+      const auto first_key = static_cast<std::int64_t>(keys.row(block));
+      backward.rows = static_cast<std::uint32_t>(keys.rows_of(block));
+      backward.visible = visible_keys() - first_key;
+      // The queries that see none of the keys come first; without groups, they
+      // are left out.
+      std::size_t skipped = 0;
+      if (query_rows == q.rows) {
+        skipped = static_cast<std::size_t>(std::clamp<std::int64_t>(
+            -backward.visible, 0, static_cast<std::int64_t>(q.rows)));
+        backward.visible += static_cast<std::int64_t>(skipped);
+      }
+      const Operation operation = backward_operation(backward);
+      RowTable table(operation, heads, false, whole_segments,
+                     workspace.segments());
+      for (std::size_t i = 0; i < heads; ++i) {
+        const std::size_t query = i * query_rows + skipped;
+        const float* values = mask.block((first + i) * keys.per_head() + block);
+        if (values != nullptr) values += skipped * args.lanes;
+        table.add(
+            query_rows - skipped,
+            {row(q, first_query + query), row(to.gradient, first_query + query),
+             dots + query, values, dq + query * padded,
+             packed + (i * keys.per_head() + block) * keys_floats()});
+      }
+      workspace.run(machine, table.list(), gradient_bytes());
+      const std::vector<float> none(gradient_bytes() / sizeof(float));
+      std::vector<const float*> found(heads, none.data());
+      workspace.for_each_partial<float>(
+          table.list(),
+          [&](std::size_t i, const float& value) { found[i] = &value; });
+      const auto unpack = [&](const BlockOperations& operations, const Heads& x,
+                              std::size_t offset) {
+        RowTable outputs = operations.table(heads, workspace.segments());
+        for (std::size_t i = 0; i < heads; ++i) {
+          const std::size_t at = (first + i) * keys.per_head() + block;
+          outputs.add(1, {row(x, keys.flat_row(at)), found[i] + offset},
+                      keys.is_last(at));
+        }
+        workspace.run(machine, outputs.list());
+      };
+      unpack(unpack_k, to.dk, 0);
+      unpack(unpack_v, to.dv, q.columns * args.lanes);
+    }
+    Operation round(
+        master::row_kernel<KernelFamily::attention_round, 2>(q.dtype), &args,
+        q.columns);
+    round.set_unit_bytes(1, padded * sizeof(float));
+    round.scratch_bytes = static_cast<std::uint32_t>(
+        slave::attention_output_scratch_bytes(q.columns));
+    run_rows(round, rows, {row(to.dq, first_query), dq});
+  }
+
+  // pack_keys() computes the blocks of keys and values of `count` blocks, from
+  // those of head `first` on.
+  void pack_keys(const Blocks& keys, std::size_t first, std::size_t count,
+                 float* packed) const {
+    const Blocks part{count / keys.per_head(), keys.rows, keys.lanes};
+    const std::size_t stride = keys_floats();
+    const auto from = [&](const Heads& x) {
+      Heads heads = x;
+      heads.data = row(x, first * keys.rows);
+      return heads;
+    };
+    pack(from(k), part, packed, stride);
+    pack(from(v), part, packed + q.columns * args.lanes, stride);
+    Workspace& workspace = Workspace::of_this_thread();
+    const std::size_t padded = slave::attention_padded(q.columns);
+    Operation widen(
+        master::row_kernel<KernelFamily::attention_widen, 2>(q.dtype), &args,
+        q.columns);
+    widen.set_unit_bytes(1, padded * sizeof(float));
+    RowTable table(widen, count, false, master::row_grains(q.columns),
+                   workspace.segments());
+    for (std::size_t i = 0; i < count; ++i) {
+      table.add(part.rows_of(i),
+                {row(k, first * keys.rows + part.flat_row(i)),
+                 packed + i * stride + (q.columns + v.columns) * args.lanes});
+    }
+    workspace.run(machine, table.list());
+  }
 };
 
 }  // namespace
@@ -430,12 +681,39 @@ struct Attention {
 void attention(const Heads& q, const Heads& k, const Heads& v, const Heads& out,
                float* lse, const AttentionOptions& options, Machine* machine) {
   require_attention(q, k, v, options);
-  require_output("out", out, q, v.columns, "v");
+  require_like("out", out, q, "q", v.columns, "v");
   const std::size_t rows = q.batch * q.heads * q.rows;
   master::require_array("lse", lse, sizeof(float), rows);
   Machine::Impl& impl = master::impl_of(machine);
   if (rows == 0) return;
   Attention(impl, q, k, v, options).forward(out, lse);
+}
+
+void attention_backward(const Heads& gradient, const Heads& q, const Heads& k,
+                        const Heads& v, const Heads& out, const float* lse,
+                        const Heads& dq, const Heads& dk, const Heads& dv,
+                        const AttentionOptions& options, Machine* machine) {
+  require_attention(q, k, v, options);
+  require_like("gradient", gradient, q, "q", v.columns, "v");
+  require_like("out", out, q, "q", v.columns, "v");
+  require_like("dq", dq, q, "q", q.columns, "q");
+  require_like("dk", dk, k, "k", k.columns, "k");
+  require_like("dv", dv, v, "v", v.columns, "v");
+  const std::size_t rows = q.batch * q.heads * q.rows;
+  master::require_array("lse", lse, sizeof(float), rows);
+  Machine::Impl& impl = master::impl_of(machine);
+  const auto clear = [](const Heads& x) {
+    std::memset(
+        x.data, 0,
+        x.batch * x.heads * x.rows * x.columns * kScalarTypeBytes[x.dtype]);
+  };
+  const std::size_t keys = k.batch * k.heads * k.rows;
+  if (rows == 0 || keys == 0) {
+    if (rows != 0) clear(dq);
+    if (keys != 0) clear(dk), clear(dv);
+    return;
+  }
+  Attention(impl, q, k, v, options).backward({gradient, out, lse, dq, dk, dv});
 }
 
 }  // namespace swamp

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -21,15 +22,13 @@
 #include "slave/exact_fma-inl.h"
 #include "slave/exp-inl.h"
 #include "slave/formats-inl.h"
+#include "slave/row-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
 
-using DF = hn::ScalableTag<float>;
-using VF = hn::Vec<DF>;
 using DI = hn::RebindToSigned<DF>;
 
-inline constexpr std::size_t kLanes = hn::MaxLanes(DF());
 static_assert(kAttentionLanes % kLanes == 0, "blocks are whole vectors");
 
 // A product keeps kRows x kGroup vectors of sums in registers, and needs
@@ -178,8 +177,25 @@ struct Visible {
   }
 };
 
+// store_row() rounds a row to its type. It reads whole vectors.
+template <class Format>
+HWY_INLINE void store_row(const float* row, std::size_t columns,
+                          typename Format::Element* out) {
+  using Element = typename Format::Element;
+  const DF df;
+  const hn::Rebind<Element, DF> d;
+  std::size_t c = 0;
+  for (; c + kLanes <= columns; c += kLanes) {
+    hn::StoreU(Format::narrow(df, hn::LoadU(df, row + c)), d, out + c);
+  }
+  if (c == columns) return;
+  Element last[kLanes];
+  hn::StoreU(Format::narrow(df, hn::LoadU(df, row + c)), d, last);
+  std::memcpy(out + c, last, (columns - c) * sizeof(Element));
+}
+
 // has_nonfinite() returns whether one of the floats is inf or nan.
-HWY_NOINLINE bool has_nonfinite(const float* data, std::size_t count) {
+HWY_NOINLINE inline bool has_nonfinite(const float* data, std::size_t count) {
   const hn::RebindToUnsigned<DF> du;
   const auto exponent = hn::Set(du, 0x7f800000u);
   auto found = hn::FirstN(du, 0);
@@ -200,7 +216,7 @@ HWY_NOINLINE bool has_nonfinite(const float* data, std::size_t count) {
 // weight[j][lane] * rows[j][c] of the units j of a step, after multiplication
 // by `factor`. The weights of hidden units are 0, which hides all but inf and
 // nan; these are left out unit by unit.
-HWY_NOINLINE void accumulate(const float* weights, const float* rows,
+HWY_NOINLINE inline void accumulate(const float* weights, const float* rows,
                              std::size_t count, std::size_t columns,
                              std::size_t lanes, const float* factor,
                              const Visible& visible, float* result) {

@@ -1,6 +1,4 @@
 // The kernels of attention, forward, compiled once per target by Highway.
-#include <cstring>
-
 #include "slave/attention_args.h"
 #include "slave/kernel.h"
 #include "slave/row_kernels.h"
@@ -38,23 +36,6 @@ HWY_INLINE void pack(const void* arguments, const Tile& tile, Result&) {
     }
     packed += columns * lanes;
   }
-}
-
-// store_row() rounds a row to its type. It reads whole vectors.
-template <class Format>
-HWY_INLINE void store_row(const float* row, std::size_t columns,
-                          typename Format::Element* out) {
-  using Element = typename Format::Element;
-  const DF df;
-  const hn::Rebind<Element, DF> d;
-  std::size_t c = 0;
-  for (; c + kLanes <= columns; c += kLanes) {
-    hn::StoreU(Format::narrow(df, hn::LoadU(df, row + c)), d, out + c);
-  }
-  if (c == columns) return;
-  Element last[kLanes];
-  hn::StoreU(Format::narrow(df, hn::LoadU(df, row + c)), d, last);
-  std::memcpy(out + c, last, (columns - c) * sizeof(Element));
 }
 
 template <class Format>

@@ -46,6 +46,45 @@ struct AttentionArgs {
   std::uint32_t reserved;
 };
 
+// attention_dot: g (in, rows of the gradient of out), out (in, rows), lse (in,
+//   of a row), AttentionDot (out, of a row). D = sum of g_c * out_c by chains,
+//   as of a chunk of a row: slave/row_math.h.
+// attention_widen: x (in, rows), wide (out, float32 rows of
+//   attention_padded(columns), 0 in the columns after x).
+// attention_backward: q (in, rows), g (in, rows), AttentionDot (in, of a row),
+//   mask (in; float32, `lanes` values for each query; absent: none), dq
+//   (inout, float32 rows of attention_padded(columns)), a block of keys
+//   (constant, float32): packed k, packed v, and k widened. The units are
+//   queries; the lanes are keys. Partial result: dk, then dv, each `lanes`
+//   floats for each of its columns. With t_ij = dot(g_i, v_j):
+//     p = E(min(0, e_ij - lse_i)), s = p * (t_ij - D_i)
+//     dv_jc = fma(p, g_ic, dv_jc); dk_jc = fma(s, q_ic, dk_jc)
+//     dq_ic = fma(s, k_jc, dq_ic)
+//   dv and dk are sums over the queries, dq over the keys; dq and dk lack the
+//   factor `scale`. A tile may have any number of units.
+// attention_unpack: x (out, rows), packed (in, float32). A unit is a block, as
+//   of attention_pack: x = r(packed * scale + 0).
+// attention_round: x (out, rows), wide (in, float32, as of attention_widen):
+//   x = r(wide * scale + 0).
+struct AttentionBackwardArgs {
+  std::uint32_t columns;        // of a row of q and k
+  std::uint32_t value_columns;  // of a row of v and g
+  std::uint32_t lanes;          // a multiple of kAttentionLanes
+  std::uint32_t rows;           // keys of the block, at most `lanes`
+  float scale;
+  // So many queries are computed at once, at most kMaxAttentionKeys. It does
+  // not change the bits.
+  std::uint32_t step;
+  // Unit i sees the lanes below visible + i % period: units are the queries of
+  // all heads that share the keys.
+  std::int64_t visible;
+  std::uint64_t period;
+};
+
+struct AttentionDot {
+  float lse, dot;
+};
+
 inline constexpr std::size_t kAttentionLanes = 16;
 inline constexpr std::size_t kMaxAttentionLanes = 64;
 inline constexpr std::size_t kMaxAttentionColumns = 256;
@@ -89,12 +128,26 @@ constexpr std::size_t attention_scratch_bytes(std::size_t columns,
          (lanes + (is_float32 ? 0 : std::max(columns, value_columns)));
 }
 
-// attention_output_scratch_bytes() is the same of `attention_output` and of
-// `attention_pack`.
+// attention_padded() is the columns of a float32 row that is whole vectors.
+constexpr std::size_t attention_padded(std::size_t columns) noexcept {
+  return (columns + kAttentionLanes - 1) / kAttentionLanes * kAttentionLanes;
+}
+
+// attention_output_scratch_bytes() is that of the operations that convert rows:
+// one row as float32.
 constexpr std::size_t attention_output_scratch_bytes(
     std::size_t columns) noexcept {
   return sizeof(float) *
          ((columns + kAttentionLanes - 1) / kAttentionLanes * kAttentionLanes);
+}
+
+// attention_backward_scratch_bytes() is that of `attention_backward`: p and s,
+// and, of a 16-bit type, the queries and gradients as float32.
+constexpr std::size_t attention_backward_scratch_bytes(
+    std::size_t columns, std::size_t value_columns, std::size_t lanes,
+    std::size_t step, bool is_float32) noexcept {
+  return sizeof(float) * step *
+         (2 * lanes + (is_float32 ? 0 : columns + value_columns));
 }
 
 // attention_lse() is the log of the sum of the exponentials of a row.

@@ -51,7 +51,12 @@ enum class KernelFamily : std::uint8_t {
   residual_add,
   attention_pack,
   attention,
-  attention_output
+  attention_output,
+  attention_dot,
+  attention_widen,
+  attention_backward,
+  attention_unpack,
+  attention_round
 };
 
 namespace slave {

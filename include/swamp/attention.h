@@ -89,6 +89,28 @@ SWAMP_API void attention(const Heads& q, const Heads& k, const Heads& v,
                          const AttentionOptions& options = {},
                          Machine* machine = nullptr);
 
+/// attention_backward computes the gradients of attention(). They are summed in
+/// float32, in the order of the queries or keys, and rounded once.
+///
+/// @param gradient of out: [batch, heads, queries, value columns]
+/// @param q as in the forward call
+/// @param k as in the forward call
+/// @param v as in the forward call
+/// @param out as attention() returned it
+/// @param lse as attention() returned it
+/// @param[out] dq of the shape of q
+/// @param[out] dk of the shape of k
+/// @param[out] dv of the shape of v
+/// @param options as in the forward call
+/// @param machine where to run; null: the default machine
+SWAMP_API void attention_backward(const Heads& gradient, const Heads& q,
+                                  const Heads& k, const Heads& v,
+                                  const Heads& out, const float* lse,
+                                  const Heads& dq, const Heads& dk,
+                                  const Heads& dv,
+                                  const AttentionOptions& options = {},
+                                  Machine* machine = nullptr);
+
 }  // namespace swamp
 
 #endif  // SWAMP_ATTENTION_H_

@@ -161,9 +161,9 @@ std::vector<Bytes> expect_same(Call call) {
   Machine plain(MachineConfig{});
   const std::vector<Bytes> expected = call(plain);
   const std::size_t reports = runtime::report_count();
-  on_machines({kShapes[next_shape++ % kShapes.size()]}, false, [&](Machine& machine) {
-    EXPECT_TRUE(call(machine) == expected);
-  });
+  on_machines(
+      {kShapes[next_shape++ % kShapes.size()]}, false,
+      [&](Machine& machine) { EXPECT_TRUE(call(machine) == expected); });
   EXPECT_EQ(runtime::report_count(), reports);
   return expected;
 }
@@ -276,6 +276,89 @@ TEST(Attention, Forward) {
           }
         }
       }
+    }
+  }
+}
+
+// The error of a gradient is relative to its terms, which cancel.
+TEST(Attention, Backward) {
+  Random random(34);
+  for (const Case& one : kCases) {
+    for (const ScalarType type : kTypes) {
+      SCOPED_TRACE(std::string(one.name) + " " + format_of(type).name);
+      const Problem problem(one, type, random);
+      const Array gradient(one.batch, one.heads, one.queries, one.value_columns,
+                           type, random);
+      Array out(one.batch, one.heads, one.queries, one.value_columns, type);
+      std::vector<float> lse(problem.head_count() * one.queries);
+      attention(problem.q.heads, problem.k.heads, problem.v.heads, out.heads,
+                lse.data(), problem.options);
+      Array dq = problem.q, dk = problem.k, dv = problem.v;
+      expect_same([&](Machine& machine) {
+        attention_backward(gradient.heads, problem.q.heads, problem.k.heads,
+                           problem.v.heads, out.heads, lse.data(), dq.heads,
+                           dk.heads, dv.heads, problem.options, &machine);
+        return std::vector<Bytes>{dq.memory, dk.memory, dv.memory};
+      });
+      // The sums of the exact terms, and of their magnitudes.
+      struct Sum {
+        double value = 0, terms = 0;
+        void add(double term) {
+          value += term;
+          terms += std::fabs(term);
+        }
+      };
+      std::vector<Sum> q(dq.memory.size()), k(dk.memory.size()),
+          v(dv.memory.size());
+      const double scale = 1 / std::sqrt(static_cast<double>(one.columns));
+      for (std::size_t head = 0; head < problem.head_count(); ++head) {
+        const std::size_t key_head = problem.key_head(head);
+        for (std::size_t i = 0; i < one.queries; ++i) {
+          const Problem::Row row = problem.row(head, i);
+          const std::size_t query = head * one.queries + i;
+          double dot = 0, dot_terms = 0;
+          for (std::size_t c = 0; c < one.value_columns; ++c) {
+            const double term = gradient(head, i, c) * out(head, i, c);
+            dot += term;
+            dot_terms += std::fabs(term);
+          }
+          for (std::size_t j = 0; j < one.keys; ++j) {
+            const std::size_t key = key_head * one.keys + j;
+            double product = 0, product_terms = dot_terms;
+            for (std::size_t c = 0; c < one.value_columns; ++c) {
+              const double g = gradient(head, i, c);
+              const double term = g * problem.v(key_head, j, c);
+              product += term;
+              product_terms += std::fabs(term);
+              v[key * one.value_columns + c].add(row.p[j] * g);
+            }
+            const double s = scale * row.p[j] * (product - dot);
+            const double s_terms = scale * row.p[j] * product_terms;
+            for (std::size_t c = 0; c < one.columns; ++c) {
+              const double in_q = problem.q(head, i, c);
+              const double in_k = problem.k(key_head, j, c);
+              q[query * one.columns + c].value += s * in_k;
+              q[query * one.columns + c].terms += std::fabs(s_terms * in_k);
+              k[key * one.columns + c].value += s * in_q;
+              k[key * one.columns + c].terms += std::fabs(s_terms * in_q);
+            }
+          }
+        }
+      }
+      const auto expect_near = [&](const Array& found,
+                                   const std::vector<Sum>& sums) {
+        const std::size_t count = found.heads.batch * found.heads.heads *
+                                  found.heads.rows * found.heads.columns;
+        for (std::size_t i = 0; i < count; ++i) {
+          ASSERT_NEAR(found.at(i), sums[i].value,
+                      unit(type) * std::fabs(sums[i].value) +
+                          4e-6 * sums[i].terms + 1e-7)
+              << i;
+        }
+      };
+      expect_near(dq, q);
+      expect_near(dk, k);
+      expect_near(dv, v);
     }
   }
 }

@@ -180,5 +180,133 @@ TEST(Attention, HasTheBitsOfTheReference) {
   }
 }
 
+struct Gradients {
+  Data q, k, v;
+};
+
+// backward() computes the gradients of a head in blocks of `lanes` keys, `step`
+// queries at once. The queries are those of two heads that share the keys if
+// the case has an even number of them.
+Gradients backward(const KernelTable& table, Head& head, Data& gradient,
+                   Output& forward, std::size_t lanes, std::size_t step,
+                   Random* pieces) {
+  const Case& one = head.shape;
+  const ScalarType type = head.q.type();
+  const std::size_t columns = one.columns, value_columns = one.value_columns;
+  const std::size_t padded = slave::attention_padded(columns);
+  Gradients result{Data(type, one.queries * columns),
+                   Data(type, one.keys * columns),
+                   Data(type, one.keys * value_columns)};
+  const AttentionArgs args{static_cast<std::uint32_t>(columns),
+                           static_cast<std::uint32_t>(value_columns),
+                           static_cast<std::uint32_t>(lanes),
+                           0,
+                           0.25f,
+                           0};
+  std::vector<slave::AttentionDot> dots(one.queries);
+  run_rows(
+      table, kernel(row_kernel::attention_dot_float16, type), &args,
+      {gradient.data(), forward.out.data(), forward.lse.data(), dots.data()},
+      one.queries, 0);
+  std::vector<float> dq(one.queries * padded);
+  for (std::size_t first = 0; first < one.keys; first += lanes) {
+    const std::size_t rows = std::min(lanes, one.keys - first);
+    AttentionArgs block = args;
+    block.rows = static_cast<std::uint32_t>(rows);
+    std::vector<float> keys = packed(table, head.k, block, columns, first);
+    const std::vector<float> values =
+        packed(table, head.v, block, value_columns, first);
+    keys.insert(keys.end(), values.begin(), values.end());
+    keys.resize(keys.size() + lanes * padded, std::nanf(""));
+    run_rows(table, kernel(row_kernel::attention_widen_float16, type), &args,
+             {head.k.at(first * columns),
+              keys.data() + lanes * (columns + value_columns)},
+             rows, 0);
+    std::vector<float> mask(one.queries * lanes);
+    for (std::size_t i = 0; i < mask.size(); ++i) {
+      const std::size_t key = first + std::min(i % lanes, rows - 1);
+      mask[i] = static_cast<float>(head.mask.value(i / lanes * one.keys + key));
+    }
+    const slave::AttentionBackwardArgs backward{
+        block.columns,
+        block.value_columns,
+        block.lanes,
+        block.rows,
+        block.scale,
+        static_cast<std::uint32_t>(step),
+        one.visible - static_cast<std::int64_t>(first),
+        one.queries % 2 == 0 ? one.queries / 2 : one.queries};
+    std::vector<float> partial(lanes * (columns + value_columns));
+    Data scratch(kFloat32,
+                 slave::attention_backward_scratch_bytes(
+                     columns, value_columns, lanes, step, type == kFloat32) /
+                     4);
+    for (std::size_t at = 0; at < one.queries;) {
+      std::size_t count = one.queries - at;
+      if (pieces != nullptr) count = std::min(count, 1 + pieces->below(70));
+      run_rows(table, kernel(row_kernel::attention_backward_float16, type),
+               &backward,
+               {head.q.at(at * columns), gradient.at(at * value_columns),
+                &dots[at], one.mask ? &mask[at * lanes] : nullptr,
+                &dq[at * padded], keys.data()},
+               count, at, partial.data(), false,
+               reinterpret_cast<float*>(scratch.data()));
+      at += count;
+    }
+    EXPECT_TRUE(scratch.intact());
+    const auto unpack = [&](Data& to, std::size_t width, float scale,
+                            float* from) {
+      AttentionArgs unpacked = block;
+      unpacked.columns = static_cast<std::uint32_t>(width);
+      unpacked.scale = scale;
+      Data row(kFloat32, slave::attention_output_scratch_bytes(width) / 4);
+      run_rows(table, kernel(row_kernel::attention_unpack_float16, type),
+               &unpacked, {to.at(first * width), from}, 1, 0, nullptr, false,
+               reinterpret_cast<float*>(row.data()));
+    };
+    unpack(result.k, columns, args.scale, partial.data());
+    unpack(result.v, value_columns, 1, partial.data() + columns * lanes);
+  }
+  Data row(kFloat32, padded);
+  run_rows(table, kernel(row_kernel::attention_round_float16, type), &args,
+           {result.q.data(), dq.data()}, one.queries, 0, nullptr, false,
+           reinterpret_cast<float*>(row.data()));
+  return result;
+}
+
+TEST(AttentionBackward, HasTheBitsOfTheReference) {
+  Random random(22);
+  for (const ScalarType type : kRowTypes) {
+    for (const Case& one : kCases) {
+      SCOPED_TRACE(kFloatFormats[type].name + std::string(" ") + one.name);
+      Head head(one, type, random);
+      Data gradient = filled_rows(type, one.queries, one.value_columns, random);
+      for (std::size_t i = 0; i < gradient.count(); ++i) {
+        // inf and nan in one row of queries only.
+        if (i / one.value_columns != 9) gradient.set(i, normal(random));
+      }
+      Output output = forward(row_tables()[0], head, 64, nullptr);
+      const Gradients expected =
+          backward(row_tables()[0], head, gradient, output, 16, 32, nullptr);
+      for (const KernelTable& table : row_tables()) {
+        SCOPED_TRACE(table.isa);
+        const struct {
+          std::size_t lanes, step;
+        } sizes[] = {{16, 4}, {32, 8}, {64, 32}};
+        for (const auto& size : sizes) {
+          SCOPED_TRACE(size.lanes);
+          Random pieces(size.lanes);
+          const Gradients actual =
+              backward(table, head, gradient, output, size.lanes, size.step,
+                       size.lanes == 64 ? nullptr : &pieces);
+          ASSERT_TRUE(same_bits(actual.q, expected.q));
+          ASSERT_TRUE(same_bits(actual.k, expected.k));
+          ASSERT_TRUE(same_bits(actual.v, expected.v));
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace swamp::test
