@@ -215,6 +215,22 @@ SWAMP_API bool set_half_precision(bool active);
 /// @return the value of set_half_precision()
 SWAMP_API bool is_half_precision();
 
+/// set_attention() is the operator `swamp::set_attention`: if active,
+/// scaled_dot_product_attention of float16, bfloat16 and float32 CPU tensors,
+/// and its gradient, are swamp's (swamp/attention.h), without regard to
+/// set_half_precision(). What swamp does not take (dropout, float64, more than
+/// 256 channels) is PyTorch's. Off initially. Any thread may call, also while
+/// operators run.
+///
+/// @param active true: as above; false: PyTorch's own kernels
+/// @return the previous value
+SWAMP_API bool set_attention(bool active);
+
+/// is_attention() is the operator `swamp::is_attention`.
+///
+/// @return the value of set_attention()
+SWAMP_API bool is_attention();
+
 /// wgrad_gemm_accum() is the operator `swamp::wgrad_gemm_accum`:
 /// main_grad += grad_output^T input, the gradient of a linear layer's weight.
 /// Products and sums are float32; a float32 main_grad is never rounded to 16

@@ -1,6 +1,10 @@
 // scaled_dot_product_attention of float16 and bfloat16 tensors in PyTorch's
-// float32 flash attention, and its backward.
+// float32 flash attention, and its backward; or, of these and of float32
+// tensors, in swamp's.
+#include <c10/util/Exception.h>
+
 #include "master/aten/half_precision.h"
+#include "master/aten/rows.h"
 
 #if __has_include( \
     <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_cpu_dispatch.h>)
@@ -15,6 +19,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <optional>
 #include <tuple>
@@ -38,11 +43,16 @@ struct Attention {
   std::int64_t heads_per_key() const { return query.size(1) / key.size(1); }
 };
 
-// is_usual() returns whether an attention may be computed in float32. PyTorch's
-// own kernel gets all others; it refuses some of them.
+std::atomic<bool>& active() noexcept {
+  static std::atomic<bool> value{false};
+  return value;
+}
+
+// is_usual() returns whether an attention may be computed by swamp or in
+// float32. PyTorch's own kernel gets all others; it refuses some of them.
 bool is_usual(const Attention& x, double dropout_p) {
   const at::ScalarType type = x.query.scalar_type();
-  if (!is_half(type) || !is_half_precision() || dropout_p != 0) return false;
+  if (dropout_p != 0) return false;
   for (const Tensor* tensor : {&x.query, &x.key, &x.value}) {
     if (!is_plain(*tensor, type) || tensor->dim() != 4 ||
         tensor->numel() == 0 || tensor->size(0) != x.query.size(0) ||
@@ -142,14 +152,66 @@ Backward stock_backward(const Attention& x, const Tensor& grad_out,
       x.mask, x.scale);
 }
 
+bool is_swamp(const Attention& x) {
+  const at::ScalarType type = x.query.scalar_type();
+  return is_attention() && (is_half(type) || type == at::kFloat) &&
+         x.query.size(3) <= 256;
+}
+
+bool is_float32(const Attention& x) {
+  return is_half_precision() && is_half(x.query.scalar_type());
+}
+
+AttentionCausal causal_of(const Attention& x) {
+  return x.causal ? AttentionCausal::top_left : AttentionCausal::none;
+}
+
+// empty_sums() is a logsumexp with the order in memory of PyTorch's.
+Tensor empty_sums(const Tensor& query) {
+  return at::empty({query.size(0), query.size(2), query.size(1)},
+                   query.options().dtype(at::kFloat))
+      .transpose(1, 2);
+}
+
+// empty_gradient() has the order in memory of PyTorch's gradients, for operands
+// of any order.
+Tensor empty_gradient(const Tensor& t) {
+  return at::empty({t.size(0), t.size(2), t.size(1), t.size(3)}, t.options())
+      .transpose(1, 2);
+}
+
+// torch.compile relies on the order in memory of PyTorch's results.
+Forward swamp_forward(const Attention& x) {
+  const auto [out, sums] =
+      attention_of(x.query, x.key, x.value, x.mask, causal_of(x), x.scale);
+  const Tensor logsumexp = empty_sums(x.query);
+  logsumexp.copy_(sums);
+  if (x.query.is_contiguous()) return {out, logsumexp};
+  const Tensor ordered = at::empty_like(x.query);
+  ordered.copy_(out);
+  return {ordered, logsumexp};
+}
+
+Backward swamp_backward(const Attention& x, const Tensor& grad_out,
+                        const Tensor& out, const Tensor& logsumexp) {
+  const auto found =
+      attention_gradients(grad_out, x.query, x.key, x.value, out, logsumexp,
+                          x.mask, causal_of(x), x.scale);
+  const auto ordered = [](const Tensor& gradient) {
+    const Tensor result = empty_gradient(gradient);
+    result.copy_(gradient);
+    return result;
+  };
+  return {ordered(std::get<0>(found)), ordered(std::get<1>(found)),
+          ordered(std::get<2>(found))};
+}
+
 Forward forward_in_float32(const Attention& x) {
   const std::int64_t heads = x.heads_per_key(), rows = x.query.size(2),
                      channels = x.query.size(3);
   Scratch scratch;
   const Tensor out = at::empty_like(x.query);
-  const Tensor logsumexp = at::empty({x.query.size(0), rows, x.query.size(1)},
-                                     x.query.options().dtype(at::kFloat))
-                               .transpose(1, 2);
+  const Tensor logsumexp = empty_sums(x.query);
   const std::int64_t floats =
       2 * (heads * rows + x.key.size(2)) * channels + heads * mask_floats(x);
   for_each_part(x, floats, [&](const Part& part) {
@@ -167,13 +229,8 @@ Backward backward_in_float32(const Attention& x, const Tensor& grad_out,
   const std::int64_t heads = x.heads_per_key(), rows = x.query.size(2),
                      channels = x.query.size(3);
   Scratch scratch;
-  // The order in memory of PyTorch's gradients, for operands of any order.
-  const auto empty_like = [](const Tensor& t) {
-    return at::empty({t.size(0), t.size(2), t.size(1), t.size(3)}, t.options())
-        .transpose(1, 2);
-  };
-  const std::array<Tensor, 3> grads{empty_like(x.query), empty_like(x.key),
-                                    empty_like(x.value)};
+  const std::array<Tensor, 3> grads{
+      empty_gradient(x.query), empty_gradient(x.key), empty_gradient(x.value)};
   const std::int64_t floats =
       4 * (heads * rows + x.key.size(2)) * channels + heads * mask_floats(x);
   for_each_part(x, floats, [&](const Part& part) {
@@ -241,8 +298,11 @@ Forward forward(const Tensor& query, const Tensor& key, const Tensor& value,
                 std::optional<double> scale) {
   const Attention x{query, key, value, is_causal, mask_of(attn_mask), scale};
   const at::AutoDispatchBelowADInplaceOrView guard;
-  if (is_usual(x, dropout_p) && faster_in_float32(x, false)) {
-    return forward_in_float32(x);
+  if (is_usual(x, dropout_p)) {
+    if (is_swamp(x)) return swamp_forward(x);
+    if (is_float32(x) && faster_in_float32(x, false)) {
+      return forward_in_float32(x);
+    }
   }
   return stock_forward(x, dropout_p);
 }
@@ -260,14 +320,20 @@ Backward backward(const Tensor& grad_out, const Tensor& query,
   };
   if (is_usual(x, dropout_p) && like_query(grad_out) && like_query(out) &&
       is_plain(logsumexp, at::kFloat) &&
-      logsumexp.sizes() == query.sizes().slice(0, 3) &&
-      faster_in_float32(x, true)) {
-    return backward_in_float32(x, grad_out, out, logsumexp);
+      logsumexp.sizes() == query.sizes().slice(0, 3)) {
+    if (is_swamp(x)) return swamp_backward(x, grad_out, out, logsumexp);
+    if (is_float32(x) && faster_in_float32(x, true)) {
+      return backward_in_float32(x, grad_out, out, logsumexp);
+    }
   }
   return stock_backward(x, grad_out, out, logsumexp, dropout_p);
 }
 
 }  // namespace
+
+bool set_attention(bool value) { return active().exchange(value); }
+
+bool is_attention() { return active().load(std::memory_order_relaxed); }
 
 void register_attention(torch::Library& library) {
   library.impl("_scaled_dot_product_flash_attention_for_cpu", &forward);
@@ -280,6 +346,12 @@ void register_attention(torch::Library& library) {
 #else  // an older PyTorch, which has no such operators
 
 namespace swamp::aten {
+bool set_attention(bool value) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !value, "set_attention: this PyTorch has no flash attention on the CPU");
+  return false;
+}
+bool is_attention() { return false; }
 void register_attention(torch::Library&) {}
 }  // namespace swamp::aten
 

@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "swamp/aten.h"
+#include "swamp/attention.h"
 #include "swamp/rows.h"
 
 namespace swamp::aten {
@@ -108,6 +109,20 @@ NormResult norm_rows_backward(const at::Tensor& grad, const at::Tensor& x,
                               const at::Tensor& rstd,
                               const OptionalTensor& weight,
                               std::array<bool, 3> mask);
+
+// An attention by libswamp, of tensors [batch, heads, rows, channels] that it
+// takes; a mask has 2 to 4 dimensions. The results are contiguous.
+using AttentionResult = std::tuple<at::Tensor, at::Tensor>;  // out, lse
+using AttentionGradients = NormResult;                       // of q, k, v
+AttentionResult attention_of(const at::Tensor& q, const at::Tensor& k,
+                             const at::Tensor& v, const OptionalTensor& mask,
+                             AttentionCausal causal,
+                             std::optional<double> scale);
+AttentionGradients attention_gradients(
+    const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,
+    const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse,
+    const OptionalTensor& mask, AttentionCausal causal,
+    std::optional<double> scale);
 
 // The operator swamp::rms_norm: y and rstd.
 std::tuple<at::Tensor, at::Tensor> call_rms_norm(const at::Tensor& x,

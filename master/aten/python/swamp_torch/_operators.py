@@ -20,7 +20,7 @@ def number(value: float) -> torch.Tensor:
     return torch.full((), value, dtype=torch.float32, device="cpu")
 
 
-def enable(*, half_precision: bool = False) -> None:
+def enable(*, half_precision: bool = False, attention: bool = False) -> None:
     """Makes PyTorch's two mixed-precision operators run swamp's kernels for CPU
     tensors, in the whole process. ``enable()`` is the state after the import.
 
@@ -35,12 +35,18 @@ def enable(*, half_precision: bool = False) -> None:
             than PyTorch's own kernel; and whether ``log_softmax``,
             ``cross_entropy``, ``layer_norm`` and ``rms_norm`` of such tensors
             are swamp's, with float32 arithmetic inside.
+        attention: whether ``scaled_dot_product_attention`` of float16, bfloat16
+            and float32 CPU tensors, and its gradient, are swamp's: float32
+            arithmetic inside and one rounding, the same bits on any number of
+            threads. PyTorch's own kernel computes what swamp does not take:
+            dropout, float64, more than 256 channels.
 
     Raises:
         RuntimeError: a bad value of ``SWAMP_HALF_PRECISION``; nothing is
             switched then.
     """
     _ops.set_half_precision(half_precision)
+    _ops.set_attention(attention)
     _ops.set_active(True)
 
 
@@ -53,6 +59,7 @@ def disable() -> None:
     ``torch.compile`` see :func:`enable`.
     """
     _ops.set_half_precision(False)
+    _ops.set_attention(False)
     _ops.set_active(False)
 
 
@@ -64,18 +71,23 @@ def disabled() -> Iterator[None]:
         with swamp_torch.disabled():
             scaler.step(optimizer)
     """
-    before = is_active(), is_active(half_precision=True)
+    before = (is_active(), is_active(half_precision=True),
+              is_active(attention=True))
     disable()
     try:
         yield
     finally:
         _ops.set_half_precision(before[1])
+        _ops.set_attention(before[2])
         _ops.set_active(before[0])
 
 
-def is_active(*, half_precision: bool = False) -> bool:
+def is_active(*, half_precision: bool = False, attention: bool = False) -> bool:
     """Whether PyTorch's two operators run swamp's kernels now; with
-    ``half_precision``, whether its 16-bit operators do."""
+    ``half_precision``, whether its 16-bit operators do; with ``attention``,
+    whether its attention does."""
+    if attention:
+        return bool(_ops.is_attention())
     return bool(_ops.is_half_precision() if half_precision
                 else _ops.is_active())
 

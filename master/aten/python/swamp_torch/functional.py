@@ -57,6 +57,40 @@ def scaled_upper_triang_masked_softmax(x: Tensor, scale: float = 1.0) -> Tensor:
     return result.view(x.shape)
 
 
+def attention(query: Tensor, key: Tensor, value: Tensor, *,
+              mask: Optional[Tensor] = None, causal: str = "none",
+              scale: Optional[float] = None) -> Tuple[Tensor, Tensor]:
+    """softmax(scale * query @ key^T + mask) @ value without the matrix of
+    scores, as flash attention computes it.
+
+    Args:
+        query: [batch, heads, queries, channels], at most 256 channels.
+        key: [batch, key heads, keys, channels]; key heads divide the heads
+            (grouped-query attention).
+        value: [batch, key heads, keys, value channels].
+        mask: broadcasts to [batch, heads, queries, keys]; bool (False: hidden),
+            or float32 or the dtype of query, added to the scores. It gets no
+            gradient.
+        causal: "none"; "top_left": query i sees the keys up to i, as with
+            PyTorch's is_causal; "bottom_right": the last query sees all keys,
+            as in FlashAttention 2.1 and later.
+        scale: the default is 1 / sqrt(channels).
+
+    Returns:
+        out, [batch, heads, queries, value channels], and lse, float32, [batch,
+        heads, queries]: the log of the sum of the exponentials of the scores.
+        A query that sees no key has out 0 and lse inf.
+
+    Raises:
+        ValueError: a bad value of causal.
+        RuntimeError: dtypes or shapes that do not fit.
+        NotImplementedError: another dtype, or more than 256 channels.
+    """
+    result: Tuple[Tensor, Tensor] = _ops.attention(
+        query, key, value, mask=mask, causal=causal, scale=scale)
+    return result
+
+
 def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None,
                   *, ignore_index: int = -100, reduction: str = "mean",
                   label_smoothing: float = 0.0, z_loss: float = 0.0) -> Tensor:

@@ -1,0 +1,255 @@
+"""swamp_torch.functional.attention, the operators swamp::attention*, and PyTorch's
+scaled_dot_product_attention with swamp's kernel, against float64 and PyTorch."""
+
+import math
+
+from support import TestCase, main
+from half_precision import EPS, HALF
+
+import torch
+
+import swamp_torch
+from swamp_torch import functional as S
+
+F = torch.nn.functional
+ops = torch.ops.swamp
+DTYPES = (*HALF, torch.float32)
+LIMITS = {**EPS, torch.float32: 4e-6}
+
+
+def randn(*shape, dtype=torch.float32, seed=0):
+    torch.manual_seed(seed + sum(shape))
+    return torch.randn(shape).to(dtype)
+
+
+def exact(q, k, v, mask=None, causal="none", scale=None):
+    """The attention by its formula, in the dtype of q: out and lse."""
+    k, v = (x.repeat_interleave(q.size(1) // x.size(1), 1) for x in (k, v))
+    scale = 1 / math.sqrt(q.size(-1)) if scale is None else scale
+    scores = scale * q @ k.transpose(-1, -2)
+    if mask is not None:
+        scores = (scores.masked_fill(~mask, -torch.inf)
+                  if mask.dtype == torch.bool else scores + mask.to(q.dtype))
+    if causal != "none":
+        more = k.size(2) - q.size(2) if causal == "bottom_right" else 0
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1 + more)
+        scores = scores.masked_fill(hidden, -torch.inf)
+    empty = (scores == -torch.inf).all(-1, keepdim=True)
+    p = scores.masked_fill(empty, 0).softmax(-1).masked_fill(empty, 0)
+    lse = scores.masked_fill(empty, 0).logsumexp(-1)
+    return p @ v, lse.masked_fill(empty.squeeze(-1), torch.inf)
+
+
+# batch, heads, key heads, queries, keys, channels, value channels
+SHAPES = ((1, 1, 1, 1, 1, 1, 1), (2, 3, 3, 67, 101, 65, 65), (1, 6, 2, 40, 50, 32, 32),
+          (2, 2, 1, 90, 33, 16, 24), (1, 2, 2, 20, 30, 256, 256), (2, 2, 2, 5, 0, 8, 8))
+
+
+def operands(shape, dtype):
+    b, h, kh, n, m, c, w = shape
+    return (randn(b, h, n, c, dtype=dtype, seed=1), randn(b, kh, m, c, dtype=dtype, seed=2),
+            randn(b, kh, m, w, dtype=dtype, seed=3))
+
+
+def masks(q, k, dtype):
+    b, h, n, m = q.size(0), q.size(1), q.size(2), k.size(2)
+    yield None
+    if m:
+        yield randn(n, m, dtype=torch.float32)
+        yield randn(b, 1, n, m, dtype=dtype)
+        yield randn(1, h, 1, m) > -0.5
+        yield (randn(n, 1) > 0).expand(b, h, n, m)
+
+
+class Attention(TestCase):
+    def compare(self, ours, theirs, inputs, message):
+        """Results and gradients of ours(), relative to those of theirs() in float64."""
+        inputs = [x.detach().requires_grad_() for x in inputs]
+        wide = [x.detach().double().requires_grad_() for x in inputs]
+        y, z = ours(*inputs), theirs(*wide)
+        g = randn(*y.shape, dtype=y.dtype, seed=4)
+        y.backward(g)
+        z.backward(g.double())
+        pairs = [(y, z)] + [(x.grad, w.grad) for x, w in zip(inputs, wide)]
+        for i, (found, expected) in enumerate(pairs):
+            self.assertEqual(found.dtype, inputs[0].dtype)
+            self.assertEqual(found.shape, expected.shape)
+            error = (found.double() - expected).norm().item()
+            # D of the backward is made of the rounded output.
+            self.assertLessEqual(error, 2 * LIMITS[y.dtype] * (
+                expected.norm().item() + 0.1) + 1e-6, (message, i))
+
+    def test_formula(self):
+        for dtype in DTYPES:
+            for shape in SHAPES:
+                q, k, v = operands(shape, dtype)
+                for mask in masks(q, k, dtype):
+                    for causal in ("none", "top_left", "bottom_right"):
+                        options = {"mask": mask, "causal": causal}
+                        message = (dtype, shape, causal,
+                                   None if mask is None else mask.shape)
+                        self.compare(lambda *x: S.attention(*x, **options)[0],
+                                     lambda *x: exact(*x, **options)[0], (q, k, v), message)
+                        lse = S.attention(q, k, v, **options)[1]
+                        want = exact(q.double(), k.double(), v.double(), **options)[1]
+                        self.assertEqual(lse.dtype, torch.float32)
+                        self.assertTrue(torch.allclose(lse.double(), want, 1e-6, 2e-6),
+                                        message)
+        q, k, v = operands(SHAPES[2], torch.float32)
+        self.compare(lambda *x: S.attention(*x, scale=0.7)[0],
+                     lambda *x: exact(*x, scale=0.7)[0], (q, k, v), "scale")
+
+    def test_strides(self):
+        q, k, v = (randn(2, 40, 3, 16, seed=i).transpose(1, 2) for i in range(3))
+        self.assert_same(S.attention(q, k, v)[0],
+                         S.attention(q.contiguous(), k.contiguous(), v.contiguous())[0])
+
+    def test_threads(self):
+        before = torch.get_num_threads()
+        results = []
+        try:
+            for threads in (1, 2, 3):
+                torch.set_num_threads(threads)
+                q, k, v = (x.requires_grad_() for x in operands(SHAPES[1], torch.bfloat16))
+                out, lse = S.attention(q, k, v, causal="top_left")
+                out.backward(randn(*out.shape, dtype=out.dtype))
+                results.append((out.detach(), lse, q.grad, k.grad, v.grad))
+        finally:
+            torch.set_num_threads(before)
+        for other in results[1:]:
+            for a, b in zip(results[0], other):
+                self.assert_same(a, b)
+
+    def test_errors(self):
+        q, k, v = operands(SHAPES[2], torch.float32)
+        wide = randn(1, 1, 2, 257)
+        for error, text, call in (
+                (ValueError, "causal: got \"left\", expected \"none\"",
+                 lambda: S.attention(q, k, v, causal="left")),
+                (RuntimeError, "query: got 3 dimensions, expected 4",
+                 lambda: S.attention(q[0], k, v)),
+                (RuntimeError, "key: got BFloat16 on cpu, expected Float",
+                 lambda: S.attention(q, k.bfloat16(), v)),
+                (RuntimeError, "key: got 31 channels, expected 32",
+                 lambda: S.attention(q, k[..., 1:], v)),
+                (RuntimeError, "key: got 4 heads, expected a divisor of 6",
+                 lambda: S.attention(q, randn(1, 4, 50, 32), randn(1, 4, 50, 32))),
+                (RuntimeError, "mask: got the shape .7., expected|mask: got 1 dim",
+                 lambda: S.attention(q, k, v, mask=randn(7))),
+                (RuntimeError, "mask: got the dtype Double",
+                 lambda: S.attention(q, k, v, mask=randn(40, 50).double())),
+                (NotImplementedError, "mask that requires a gradient",
+                 lambda: S.attention(q, k, v, mask=randn(40, 50).requires_grad_())),
+                (NotImplementedError, "q.columns: got 257, expected 1 to 256",
+                 lambda: S.attention(wide, wide, wide)),
+                (NotImplementedError, "not implemented for 'Double'",
+                 lambda: S.attention(q.double(), k.double(), v.double()))):
+            with self.assertRaisesRegex(error, text):
+                call()
+
+    def test_opcheck(self):
+        for dtype in DTYPES:
+            q, k, v = (x.requires_grad_() for x in operands(SHAPES[2], dtype))
+            for options in ({}, {"mask": randn(40, 50), "causal": "bottom_right",
+                                 "scale": 0.5}):
+                results = torch.library.opcheck(ops.attention, (q, k, v), options)
+                self.assertEqual(set(results.values()), {"SUCCESS"}, results)
+            with torch.no_grad():
+                out, lse = ops.attention(q, k, v)
+            results = torch.library.opcheck(
+                ops.attention_backward, (out, q.detach(), k.detach(), v.detach(), out, lse))
+            self.assertEqual(set(results.values()), {"SUCCESS"}, results)
+
+
+class Override(TestCase):
+    def setUp(self):
+        swamp_torch.enable(attention=True)
+        self.addCleanup(swamp_torch.enable)
+
+    def run_both(self, call, inputs):
+        """out and gradients with swamp's kernel, and with PyTorch's."""
+        results = []
+        for attention in (True, False):
+            swamp_torch.enable(attention=attention)
+            leaves = [x.detach().requires_grad_() for x in inputs]
+            out = call(*leaves)
+            out.backward(randn(*out.shape, dtype=out.dtype, seed=5))
+            results.append([out.detach()] + [x.grad for x in leaves])
+        swamp_torch.enable(attention=True)
+        return results
+
+    def test_is_swamp(self):
+        """The bits are those of swamp's operator, and unlike PyTorch's."""
+        for dtype in DTYPES:
+            q, k, v = operands((2, 4, 4, 70, 70, 64, 64), dtype)
+            bias = randn(70, 70, dtype=dtype)
+            for mask, causal in ((None, False), (None, True), (bias, False),
+                                 (bias > 0, False)):
+                call = lambda *x: F.scaled_dot_product_attention(
+                    *x, attn_mask=mask, is_causal=causal)
+                ours, theirs = self.run_both(call, (q, k, v))
+                leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+                out = S.attention(*leaves, mask=mask,
+                                  causal="top_left" if causal else "none")[0]
+                out.backward(randn(*out.shape, dtype=dtype, seed=5))
+                same = [out.detach()] + [x.grad for x in leaves]
+                for a, b, c in zip(ours, same, theirs):
+                    self.assert_same(a, b)
+                    self.assertEqual(a.stride(), c.stride())
+                    self.assertTrue(torch.allclose(a.float(), c.float(), 0.05, 0.05))
+                self.assertFalse(all(torch.equal(a, c) for a, c in zip(ours, theirs)))
+
+    def test_smaller_error(self):
+        """The gradients of 16-bit tensors have one rounding, PyTorch's more."""
+        for dtype in HALF:
+            q, k, v = operands((1, 2, 2, 600, 600, 64, 64), dtype)
+            ours, theirs = self.run_both(F.scaled_dot_product_attention, (q, k, v))
+            leaves = [x.double().requires_grad_() for x in (q, k, v)]
+            out = exact(*leaves)[0]
+            out.backward(randn(*out.shape, dtype=dtype, seed=5).double())
+            for a, c, w in zip(ours[1:], theirs[1:], leaves):
+                self.assertLess((a.double() - w.grad).norm(), (c.double() - w.grad).norm())
+
+    def test_groups_and_strides(self):
+        q = randn(2, 50, 6, 32).transpose(1, 2)
+        k, v = (randn(2, 60, 2, 32, seed=i).transpose(1, 2) for i in (1, 2))
+        ours, theirs = self.run_both(
+            lambda *x: F.scaled_dot_product_attention(*x, enable_gqa=True), (q, k, v))
+        for a, c in zip(ours, theirs):
+            self.assertEqual(a.stride(), c.stride())
+            self.assertTrue(torch.allclose(a, c, 1e-4, 1e-5))
+
+    def test_else_pytorch(self):
+        """What swamp does not take is PyTorch's, bit for bit."""
+        for inputs in (operands((1, 2, 2, 9, 9, 8, 8), torch.float64),
+                       operands((1, 2, 2, 9, 9, 257, 257), torch.float32)):
+            for a, c in zip(*self.run_both(F.scaled_dot_product_attention, inputs)):
+                self.assert_same(a, c)
+        q, k, v = operands((1, 2, 2, 9, 9, 8, 8), torch.float32)
+        torch.manual_seed(1)
+        ours = F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+        with swamp_torch.disabled():
+            torch.manual_seed(1)
+            self.assert_same(ours, F.scaled_dot_product_attention(q, k, v, dropout_p=0.5))
+
+    def test_switch(self):
+        self.assertTrue(swamp_torch.is_active(attention=True))
+        with swamp_torch.disabled():
+            self.assertFalse(swamp_torch.is_active(attention=True))
+        self.assertTrue(swamp_torch.is_active(attention=True))
+        swamp_torch.enable()
+        self.assertFalse(swamp_torch.is_active(attention=True))
+
+    def test_compile(self):
+        q, k, v = (x.requires_grad_()
+                   for x in operands((1, 2, 2, 33, 33, 16, 16), torch.float32))
+        def step(q, k, v):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True).sin().sum()
+        eager = torch.autograd.grad(step(q, k, v), (q, k, v))
+        compiled = torch.compile(step, backend="aot_eager")
+        for a, b in zip(eager, torch.autograd.grad(compiled(q, k, v), (q, k, v))):
+            self.assert_same(a, b)
+
+
+if __name__ == "__main__":
+    main()
