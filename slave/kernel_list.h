@@ -47,7 +47,10 @@ enum class KernelFamily : std::uint8_t {
   rms_norm_backward,
   rms_norm_backward_sum,
   rms_norm_backward_map,
-  residual_add
+  residual_add,
+  moe_count,
+  moe_position,
+  moe_sum
 };
 
 namespace slave {
