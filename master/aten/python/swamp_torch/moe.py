@@ -297,14 +297,15 @@ def z_loss(logits: Tensor, coeff: float) -> Tensor:
 
 def write_counts(file: Any, step: int, layer: int, counts: Tensor,
                  dropped: Optional[int] = None) -> None:
-    """Writes the tokens of each expert as a line of JSON.
+    """Writes the tokens of each expert as a line of JSON, for ``swamp
+    moe-report``.
 
     Args:
         file: a text file that is open for writing.
         step: number of the training step.
         layer: number of the layer.
-        counts: as :func:`histogram` returns it.
-        dropped: the number of tokens that were dropped, if it is known.
+        counts: as :func:`histogram` returns it, before dropping.
+        dropped: how many of these were dropped, if it is known.
     """
     line = {"step": step, "layer": layer, "counts": counts.tolist()}
     if dropped is not None:
