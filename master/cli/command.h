@@ -80,6 +80,7 @@ struct Command {
 };
 
 Command info_command();
+Command moe_report_command();
 Command predict_command();
 Command replay_command();
 Command scan_command();

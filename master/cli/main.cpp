@@ -14,9 +14,9 @@ namespace {
 void print_report(void* /*user*/, const char* text) { print_error(text); }
 
 int run(int argc, char** argv) {
-  std::vector<Command> commands = {info_command(), predict_command(),
-                                   replay_command(), scan_command(),
-                                   train_command()};
+  std::vector<Command> commands = {info_command(),    moe_report_command(),
+                                   predict_command(), replay_command(),
+                                   scan_command(),    train_command()};
   const Command* chosen = nullptr;
   try {
     const std::string answer = parse_command_line(argc, argv, commands, chosen);

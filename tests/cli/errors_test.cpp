@@ -45,7 +45,8 @@ TEST(Usage, MisspeltNamesGetASuggestion) {
         {{"help", "inf"}, {"(did you mean info?)"}},
         {{"xyzzy"}, {"'xyzzy'", "train or help"}},
         {{"--", "info"},
-         {"no command given, expected info, predict, replay, scan or train"}},
+         {"no command given, expected info, moe-report, predict, replay, "
+          "scan or train"}},
         {{"info", "more"}, {"'more'"}},
         {{"info", "train"}, {"'train'"}},
         {{"info", "--jsn"}, {"'--jsn'", "(did you mean --json?)"}},
@@ -60,6 +61,7 @@ TEST(Output, FitsATerminal) {
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"--help"},
         {"info", "--help"},
+        {"moe-report", "--help"},
         {"predict", "--help"},
         {"replay", "--help"},
         {"scan", "--help"},

@@ -81,8 +81,7 @@ void add_block(std::string& script, const char* name,
 }
 
 // script_of() contains only numbers, constant texts and a title from plain().
-std::string script_of(const char* terminal, const std::string& title,
-                      const History& history) {
+std::string script_of(const std::string& title, const History& history) {
   std::string taken;
   std::string skipped;
   std::string scale;
@@ -114,7 +113,7 @@ std::string script_of(const char* terminal, const std::string& title,
       "steps = {}\nlow = {}\nhigh = {}\n",
       title, skips, skips == 1 ? "" : "s", history.steps(), range.low,
       range.high);
-  return script + terminal + kScript;
+  return script + kScript;
 }
 
 std::string plain(std::string title) {
@@ -190,15 +189,13 @@ const char* plot_terminal(const std::string& path) {
       "--plot: got '{}', expected a name that ends in .png or .svg", path));
 }
 
-std::string plot_history(const std::string& path, const std::string& title,
-                         const History& history) {
+std::string draw_plot(const std::string& path, const std::string& script) {
   AtomicFile picture("--plot", path);
-  const File script =
-      temporary_file(script_of(plot_terminal(path), plain(title), history));
+  const File input = temporary_file(plot_terminal(path) + script);
   const File errors = temporary_file();
   int status = 0;
   const int failure =
-      run_gnuplot(script.get(), picture.descriptor(), errors.get(), status);
+      run_gnuplot(input.get(), picture.descriptor(), errors.get(), status);
   if (failure == ENOENT) {
     return fmt::format("--plot: no gnuplot here; '{}' is not written", path);
   }
@@ -209,6 +206,11 @@ std::string plot_history(const std::string& path, const std::string& title,
   }
   picture.commit();
   return "";
+}
+
+std::string plot_history(const std::string& path, const std::string& title,
+                         const History& history) {
+  return draw_plot(path, script_of(plain(title), history));
 }
 
 }  // namespace swamp::cli

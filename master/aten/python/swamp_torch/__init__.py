@@ -13,7 +13,8 @@ and :func:`get_ema_multi_avg_fn` (moving averages), the optimizers
 :class:`AdamW`, :class:`Adam` and :class:`SGD`, which take the place of
 ``torch.optim``'s, and softmax, cross entropy and normalization with
 float32 arithmetic for 16-bit tensors in :mod:`swamp_torch.functional` and
-:mod:`swamp_torch.nn`.
+:mod:`swamp_torch.nn`. :mod:`swamp_torch.moe` has the operators of mixtures of
+experts.
 
 If PyTorch is missing or is not the version that the package was built for, the
 import raises an ImportError with instructions.
@@ -23,7 +24,7 @@ from ._load import __version__, load
 
 load()
 
-from . import functional, megatron, nn  # noqa: E402
+from . import functional, megatron, moe, nn  # noqa: E402
 from ._clip import clip_grad_norm_  # noqa: E402
 from ._operators import (any_nonfinite, check_finite, disable,  # noqa: E402
                          disabled, enable, foreach_lerp_,
@@ -50,5 +51,6 @@ __all__ = [
     "info",
     "is_active",
     "megatron",
+    "moe",
     "nn",
 ]

@@ -1,0 +1,473 @@
+// `swamp moe-report`: the tokens of each expert, by layer and step.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "master/cli/command.h"
+#include "master/cli/json.h"
+#include "master/cli/scan/tensor_file.h"
+#include "master/cli/text.h"
+#include "master/cli/train/files.h"
+#include "master/cli/train/log.h"
+
+namespace swamp::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Counts = std::vector<std::uint64_t>;
+
+// Record is one step of one layer.
+struct Record {
+  Counts counts;
+  std::optional<std::uint64_t> dropped;
+
+  std::uint64_t tokens() const {
+    std::uint64_t sum = 0;
+    for (const std::uint64_t count : counts) sum += count;
+    return sum;
+  }
+};
+
+using Layer = std::map<std::uint64_t, Record>;           // by step
+using Layers = std::map<std::uint64_t, Layer>;           // by layer
+constexpr std::uint64_t kMost = std::uint64_t{1} << 53;  // exact as a double
+
+struct ReportOptions {
+  std::vector<std::string> files;
+  std::size_t hot = 2;
+  bool json = false;
+  std::string plot;
+};
+
+void add(Layers& layers, std::uint64_t layer, std::uint64_t step,
+         Record record) {
+  Layer& steps = layers[layer];
+  if (!steps.empty() &&
+      steps.begin()->second.counts.size() != record.counts.size()) {
+    throw Failure(fmt::format(
+        "counts: got {} experts, expected {}, as step {} of layer {} has",
+        record.counts.size(), steps.begin()->second.counts.size(),
+        steps.begin()->first, layer));
+  }
+  if (!steps.emplace(step, std::move(record)).second) {
+    throw Failure(
+        fmt::format("step: got {} of layer {} twice, expected each step once",
+                    step, layer));
+  }
+}
+
+// ---- JSON lines
+
+std::uint64_t integer_of(const std::string& key, const Json& value) {
+  const auto* number = value.get_if<std::uint64_t>();
+  if (number != nullptr && *number <= kMost) return *number;
+  throw Failure(fmt::format("{}: got {}, expected an integer from 0 to {}", key,
+                            printable(value.line()), kMost));
+}
+
+const Json& member(const Json& object, const std::string& key) {
+  const Json* value = object.find(key);
+  if (value != nullptr) return *value;
+  throw Failure(
+      fmt::format("{}: missing, expected step, layer and counts", key));
+}
+
+void read_line(const std::string& line, Layers& layers) {
+  const Json object = parse_json(line, 4);
+  if (!object.is_object()) {
+    throw Failure("got no JSON object, expected step, layer and counts");
+  }
+  const std::uint64_t step = integer_of("step", member(object, "step"));
+  const std::uint64_t layer = integer_of("layer", member(object, "layer"));
+  Record record;
+  const Json& counts = member(object, "counts");
+  const Json::Array* array = counts.array();
+  if (array == nullptr || array->empty()) {
+    throw Failure(fmt::format(
+        "counts: got {}, expected an array with a number for each expert",
+        printable(counts.line())));
+  }
+  for (std::size_t e = 0; e < array->size(); ++e) {
+    record.counts.push_back(
+        integer_of(fmt::format("counts[{}]", e), (*array)[e]));
+  }
+  if (const Json* dropped = object.find("dropped"); dropped != nullptr) {
+    record.dropped = integer_of("dropped", *dropped);
+    if (*record.dropped > record.tokens()) {
+      throw Failure(
+          fmt::format("dropped: got {}, expected at most {}, the sum of counts",
+                      *record.dropped, record.tokens()));
+    }
+  }
+  add(layers, layer, step, std::move(record));
+}
+
+void read_lines(const std::string& path, Layers& layers) {
+  const std::string text = read_text(path, 0);
+  std::size_t number = 1;
+  for (std::size_t at = 0; at < text.size(); ++number) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    at = end + 1;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.empty()) continue;
+    try {
+      read_line(line, layers);
+    } catch (const Failure& failure) {
+      throw Failure(fmt::format("{}:{}: {}", path, number, failure.what()));
+    }
+  }
+}
+
+// ---- MindFormers' files
+
+// Name is the numbers of "layer-N_STEP.npy".
+struct Name {
+  std::uint64_t layer, step;
+};
+
+std::optional<Name> name_of(const fs::path& path) {
+  constexpr std::string_view kBefore = "layer-";
+  const std::string stem = path.stem();
+  const std::size_t middle = stem.find('_');
+  if (path.extension() != ".npy" || stem.rfind(kBefore, 0) != 0 ||
+      middle == std::string::npos) {
+    return {};
+  }
+  std::uint64_t numbers[2] = {};
+  const std::string texts[] = {
+      stem.substr(kBefore.size(), middle - kBefore.size()),
+      stem.substr(middle + 1)};
+  for (int i = 0; i < 2; ++i) {
+    if (texts[i].empty() || texts[i].size() > 15) return {};
+    for (const char digit : texts[i]) {
+      if (digit < '0' || digit > '9') return {};
+      numbers[i] = numbers[i] * 10 + static_cast<std::uint64_t>(digit - '0');
+    }
+  }
+  return Name{numbers[0], numbers[1]};
+}
+
+// element_of() is element i of an array of integers or floating-point numbers.
+double element_of(const FileTensor& tensor, std::size_t i) {
+  const Element& element = tensor.element;
+  const auto bytes = static_cast<std::size_t>(element.bytes);
+  const bool little = element.swapped != kLittleEndianMachine;
+  std::uint64_t bits = 0;
+  for (std::size_t b = 0; b < bytes; ++b) {
+    const std::size_t at = little ? bytes - 1 - b : b;
+    bits = bits << 8 | static_cast<unsigned char>(tensor.data[i * bytes + at]);
+  }
+  if (element.kind == Element::Kind::integer) {
+    if (element.name.front() == 'u') return static_cast<double>(bits);
+    const unsigned unused = 64 - 8 * static_cast<unsigned>(bytes);
+    return static_cast<double>(static_cast<std::int64_t>(bits << unused) >>
+                               unused);
+  }
+  if (element.type == kFloat16) {
+    return static_cast<double>(
+        float16_to_float(static_cast<std::uint16_t>(bits)));
+  }
+  if (element.type == kFloat32) {
+    return static_cast<double>(
+        float_from_bits(static_cast<std::uint32_t>(bits)));
+  }
+  double value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+void read_array(const std::string& path, const Name& name, Layers& layers) {
+  try {
+    const MappedFile file(path);
+    MemoryStream stream(file.bytes());
+    FileTensor tensor = read_npy(stream, "counts", file.bytes().size());
+    tensor.data = file.bytes().substr(tensor.member_offset);
+    const Element& element = tensor.element;
+    const bool is_number =
+        element.kind == Element::Kind::integer ||
+        (element.kind == Element::Kind::scanned && element.parts == 1);
+    if (!is_number || tensor.shape.size() != 1 || tensor.count == 0) {
+      throw Failure(fmt::format(
+          "counts: got {} {}, expected an array with a number for each expert",
+          element.name, shape_text(tensor.shape)));
+    }
+    Record record;
+    for (std::size_t e = 0; e < tensor.count; ++e) {
+      const double value = element_of(tensor, e);
+      if (!(value >= 0 && value <= static_cast<double>(kMost)) ||
+          value != std::floor(value)) {
+        throw Failure(
+            fmt::format("counts[{}]: got {}, expected an integer from 0 to {}",
+                        e, value, kMost));
+      }
+      record.counts.push_back(static_cast<std::uint64_t>(value));
+    }
+    file.check();
+    add(layers, name.layer, name.step, std::move(record));
+  } catch (const Failure& failure) {
+    throw Failure(fmt::format("{}: {}", path, failure.what()));
+  }
+}
+
+void read_folder(const std::string& path, Layers& layers) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  fs::directory_iterator entry(path, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    if (name_of(entry->path())) found.push_back(entry->path());
+  }
+  if (error) {
+    throw Failure(fmt::format("{}: cannot be read: {}", path, error.message()));
+  }
+  if (found.empty()) {
+    throw Failure(
+        fmt::format("{}: got a folder without counts, expected "
+                    "files of the names layer-N_STEP.npy",
+                    path));
+  }
+  std::sort(found.begin(), found.end());
+  for (const fs::path& file : found) read_array(file, *name_of(file), layers);
+}
+
+void read_argument(const std::string& path, Layers& layers) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return read_folder(path, layers);
+  if (fs::path(path).extension() != ".npy") return read_lines(path, layers);
+  const std::optional<Name> name = name_of(path);
+  if (!name) {
+    throw Failure(fmt::format(
+        "{}: got this name, expected layer-N_STEP.npy, with the numbers of a "
+        "layer and a step",
+        path));
+  }
+  read_array(path, *name, layers);
+}
+
+// ---- Output
+
+// imbalance() is the largest count divided by the mean; 1 without tokens.
+double imbalance(const Counts& counts) {
+  double sum = 0;
+  std::uint64_t max = 0;
+  for (const std::uint64_t count : counts) {
+    sum += static_cast<double>(count);
+    max = std::max(max, count);
+  }
+  if (max == 0) return 1;
+  return static_cast<double>(max) * static_cast<double>(counts.size()) / sum;
+}
+
+// Summary is what is printed of a layer.
+struct Summary {
+  Counts tokens;                 // of each expert, of all steps
+  double imbalance = 0;          // mean of the steps
+  double highest = 0;            // imbalance of a step ...
+  std::uint64_t at = 0;          // ... which is this one
+  std::uint64_t counted = 0;     // tokens of steps whose drops are known
+  std::uint64_t dropped = 0;     // of these
+  bool knows_dropped = false;    // whether there is such a step
+  std::vector<std::size_t> hot;  // experts of the last step, hottest first
+};
+
+Summary summary_of(const Layer& layer, std::size_t hot) {
+  Summary all;
+  all.tokens.resize(layer.begin()->second.counts.size());
+  for (const auto& [step, record] : layer) {
+    for (std::size_t e = 0; e < all.tokens.size(); ++e) {
+      all.tokens[e] += record.counts[e];
+    }
+    const double one = imbalance(record.counts);
+    all.imbalance += one / static_cast<double>(layer.size());
+    if (one > all.highest) {
+      all.highest = one;
+      all.at = step;
+    }
+    if (!record.dropped) continue;
+    all.knows_dropped = true;
+    all.counted += record.tokens();
+    all.dropped += *record.dropped;
+  }
+  const Counts& last = layer.rbegin()->second.counts;
+  all.hot.resize(last.size());
+  for (std::size_t e = 0; e < last.size(); ++e) all.hot[e] = e;
+  std::stable_sort(
+      all.hot.begin(), all.hot.end(),
+      [&](std::size_t a, std::size_t b) { return last[a] > last[b]; });
+  all.hot.resize(std::min(hot, last.size()));
+  return all;
+}
+
+double drop_rate(const Summary& all) {
+  return all.counted == 0 ? 0
+                          : static_cast<double>(all.dropped) /
+                                static_cast<double>(all.counted);
+}
+
+Json json_of(std::uint64_t number, const Layer& layer, const Summary& all) {
+  Json object;
+  object["layer"] = number;
+  object["experts"] = all.tokens.size();
+  object["steps"] = layer.size();
+  object["first_step"] = layer.begin()->first;
+  object["last_step"] = layer.rbegin()->first;
+  object["tokens"] = all.tokens;
+  object["imbalance"] = all.imbalance;
+  object["last_imbalance"] = imbalance(layer.rbegin()->second.counts);
+  object["highest_imbalance"] = all.highest;
+  object["highest_imbalance_step"] = all.at;
+  object["dropped"] = all.knows_dropped ? Json(all.dropped) : Json();
+  object["drop_rate"] = all.knows_dropped ? Json(drop_rate(all)) : Json();
+  object["hot"] = Json::Array(all.hot.begin(), all.hot.end());
+  return object;
+}
+
+std::string text_of(std::uint64_t number, const Layer& layer,
+                    const Summary& all) {
+  const auto& [last, record] = *layer.rbegin();
+  std::string text =
+      fmt::format("layer {}: {} expert{}, {} step{} ({} to {})\n", number,
+                  all.tokens.size(), plural(all.tokens.size()), layer.size(),
+                  plural(layer.size()), layer.begin()->first, last);
+  std::vector<std::string> fields = {"  tokens by expert:"};
+  for (std::size_t e = 0; e < all.tokens.size(); ++e) {
+    fields.push_back(fmt::format("{}: {}", e, all.tokens[e]));
+  }
+  text += wrapped_fields(fields, 4) + "\n";
+  text += fmt::format(
+      "  imbalance (max / mean): {:.3f} on average, {:.3f} in step {}, at most "
+      "{:.3f}\n    in step {}\n",
+      all.imbalance, imbalance(record.counts), last, all.highest, all.at);
+  if (all.knows_dropped) {
+    text += fmt::format("  dropped: {} of {} tokens, {:.2f} %\n", all.dropped,
+                        all.counted, 100 * drop_rate(all));
+  }
+  fields = {fmt::format("  hot experts of step {}:", last)};
+  for (const std::size_t e : all.hot) {
+    fields.push_back(fmt::format("{}: {}", e, record.counts[e]));
+  }
+  return text + wrapped_fields(fields, 4) + "\n";
+}
+
+// load() is an expert's count relative to the mean of its step; 0 without
+// tokens.
+double load(const Record& record, std::size_t expert) {
+  const std::uint64_t tokens = record.tokens();
+  if (tokens == 0) return 0;
+  return static_cast<double>(record.counts[expert]) *
+         static_cast<double>(record.counts.size()) /
+         static_cast<double>(tokens);
+}
+
+// plot_script() is a heat map of load() for each layer, in the same colours.
+// The script contains only numbers and constant texts.
+std::string plot_script(const Layers& layers) {
+  const std::size_t columns = layers.size() <= 3    ? 1
+                              : layers.size() <= 12 ? 2
+                                                    : 4;
+  const std::size_t rows = (layers.size() + columns - 1) / columns;
+  double highest = 1;
+  for (const auto& [number, layer] : layers) {
+    for (const auto& [step, record] : layer) {
+      highest = std::max(highest, imbalance(record.counts));
+    }
+  }
+  std::string script = fmt::format(
+      "set multiplot layout {},{}\n"
+      "set palette defined (0 '#f7fbff', 1 '#9ecae1', 2 '#2171b5', "
+      "4 '#08306b')\n"
+      "set cbrange [0:{:.3g}]\nset tics nomirror out textcolor '#333333'\n"
+      "set border linecolor '#666666'\n"
+      "set cblabel 'tokens / mean' textcolor '#333333'\n"
+      "set xlabel 'step' textcolor '#333333'\n"
+      "set ylabel 'expert' textcolor '#333333'\nunset key\n",
+      rows, columns, highest);
+  for (const auto& [number, layer] : layers) {
+    const std::size_t experts = layer.begin()->second.counts.size();
+    script += fmt::format("$layer{} << END\n", number);
+    for (std::size_t e = 0; e < experts; ++e) {
+      for (const auto& [step, record] : layer) {
+        script += fmt::format("{:.4g} ", load(record, e));
+      }
+      script += '\n';
+    }
+    script += "END\n";
+    // At most 8 steps have a label.
+    std::string tics;
+    const std::size_t every = (layer.size() + 7) / 8;
+    std::size_t i = 0;
+    for (const auto& [step, record] : layer) {
+      if (i % every == 0) {
+        tics += fmt::format("{}'{}' {}", tics.empty() ? "" : ", ", step, i);
+      }
+      ++i;
+    }
+    script += fmt::format(
+        "set title 'layer {}' textcolor '#222222'\nset xtics ({})\n"
+        "set xrange [-0.5:{}.5]\nset yrange [-0.5:{}.5]\n"
+        "plot $layer{} matrix with image\n",
+        number, tics, layer.size() - 1, experts - 1, number);
+  }
+  return script + "unset multiplot\n";
+}
+
+int run_report(const ReportOptions& options) {
+  if (!options.plot.empty()) {
+    plot_terminal(options.plot);  // checks the name
+    for (const std::string& path : options.files) {
+      refuse_same_files({{"FILE", path}, {"--plot", options.plot}});
+    }
+  }
+  Layers layers;
+  for (const std::string& path : options.files) read_argument(path, layers);
+  if (layers.empty()) {
+    throw Failure(fmt::format("{}: got no counts, expected at least one line",
+                              options.files.front()));
+  }
+  for (const auto& [number, layer] : layers) {
+    const Summary all = summary_of(layer, options.hot);
+    print(options.json ? json_of(number, layer, all).line() + "\n"
+                       : text_of(number, layer, all));
+  }
+  if (options.plot.empty()) return EXIT_SUCCESS;
+  const std::string why_not = draw_plot(options.plot, plot_script(layers));
+  if (!why_not.empty()) throw Failure(why_not);
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+
+Command moe_report_command() {
+  const auto options = std::make_shared<ReportOptions>();
+  Command command{"moe-report", "the tokens of each expert, by layer and step"};
+  command
+      .words("FILE", options->files,
+             "JSON lines, layer-N_STEP.npy of MindFormers, or a folder of "
+             "these")
+      .required = true;
+  command.integer("--hot", options->hot, 1, 1000000,
+                  "how many hot experts of the last step are named");
+  command.flag("--json", options->json, "print a line of JSON for each layer");
+  command.text("--plot", "PATH", "",
+               "draw experts over steps as a .png or .svg (needs gnuplot)",
+               [options](const std::string& path) { options->plot = path; });
+  command.footer =
+      "A line has the keys step, layer and counts (tokens of each expert, "
+      "before\n"
+      "dropping), and may have dropped (of these): "
+      "swamp_torch.moe.write_counts()\n"
+      "writes them. MindFormers' counts miss the last token of a group.\n"
+      "Exit code: 0; 2 for a bad file or option.";
+  command.run = [options](const Command&, Machine&) {
+    warn_of_unknown_variables();
+    return run_report(*options);
+  };
+  return command;
+}
+
+}  // namespace swamp::cli

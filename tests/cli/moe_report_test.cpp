@@ -1,0 +1,204 @@
+// `swamp moe-report`: JSON lines, MindFormers' files, pictures, and bad files.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support/errors.h"
+#include "tests/cli/run_program.h"
+
+namespace swamp::test {
+namespace {
+
+using Json = nlohmann::json;
+
+const char kLines[] =
+    R"({"step": 10, "layer": 1, "counts": [4, 0, 2, 2], "dropped": 1})"
+    "\n\n"
+    R"({"step": 20, "layer": 1, "counts": [1, 3, 3, 1], "dropped": 0})"
+    "\r\n"
+    R"({"step": 10, "layer": 0, "counts": [0, 0], "rank": -1})"
+    "\n";
+
+TEST(MoeReport, PrintsEachLayer) {
+  const TemporaryFile file(kLines);
+  EXPECT_EQ(output_of({"moe-report", file.path()}),
+            "layer 0: 2 experts, 1 step (10 to 10)\n"
+            "  tokens by expert:  0: 0  1: 0\n"
+            "  imbalance (max / mean): 1.000 on average, 1.000 in step 10, at "
+            "most 1.000\n    in step 10\n"
+            "  hot experts of step 10:  0: 0  1: 0\n"
+            "layer 1: 4 experts, 2 steps (10 to 20)\n"
+            "  tokens by expert:  0: 5  1: 3  2: 5  3: 3\n"
+            "  imbalance (max / mean): 1.750 on average, 1.500 in step 20, at "
+            "most 2.000\n    in step 10\n"
+            "  dropped: 1 of 16 tokens, 6.25 %\n"
+            "  hot experts of step 20:  1: 3  2: 3\n");
+}
+
+TEST(MoeReport, Json) {
+  const TemporaryFile file(kLines);
+  const auto lines =
+      lines_of(output_of({"moe-report", "--json", "--hot", "3", file.path()}));
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(Json::parse(lines[0])["dropped"], nullptr);
+  EXPECT_EQ(Json::parse(lines[1]), Json::parse(R"({
+    "layer": 1, "experts": 4, "steps": 2, "first_step": 10, "last_step": 20,
+    "tokens": [5, 3, 5, 3], "imbalance": 1.75, "last_imbalance": 1.5,
+    "highest_imbalance": 2.0, "highest_imbalance_step": 10, "dropped": 1,
+    "drop_rate": 0.0625, "hot": [1, 2, 0]})"));
+}
+
+// Folder is an empty folder for files of given names.
+class Folder {
+ public:
+  Folder() : path_(place_.path() + ".folder") {
+    std::filesystem::create_directory(path_);
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+  std::string write(const std::string& name, const std::string& bytes) const {
+    const std::string path = path_ + "/" + name;
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path;
+  }
+
+ private:
+  TemporaryFile place_;
+  std::string path_;
+};
+
+template <class T>
+std::string npy(const char* descr, const std::vector<T>& values,
+                const std::string& shape = "") {
+  std::string header =
+      std::string("{'descr': '") + descr +
+      "', 'fortran_order': False, 'shape': (" +
+      (shape.empty() ? std::to_string(values.size()) + "," : shape) + "), }\n";
+  std::string bytes = "\x93NUMPY\x01";
+  bytes += '\0';
+  bytes += static_cast<char>(header.size());
+  bytes += '\0';
+  bytes += header;
+  std::string data(values.size() * sizeof(T), '\0');
+  std::memcpy(data.data(), values.data(), data.size());
+  return bytes + data;
+}
+
+TEST(MoeReport, MindFormersFiles) {
+  const Folder folder;
+  folder.write("layer-0_7.npy", npy<std::int64_t>("<i8", {3, 1, 500}));
+  folder.write("layer-0_12.npy", npy<float>("<f4", {0, 2, 2}));
+  folder.write("layer-1_7.npy", npy<std::uint16_t>("<f2", {0x4000, 0x3c00}));
+  folder.write("layer-2_7.npy", npy<std::uint16_t>(">i2", {0x0200, 0x0001}));
+  folder.write("other.npy", "not read");
+  const auto lines =
+      lines_of(output_of({"moe-report", "--json", folder.path()}));
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(Json::parse(lines[0])["tokens"], Json({3, 3, 502}));
+  EXPECT_EQ(Json::parse(lines[0])["last_step"], 12);
+  EXPECT_EQ(Json::parse(lines[1])["tokens"], Json({2, 1}));
+  EXPECT_EQ(Json::parse(lines[2])["tokens"], Json({2, 256}));
+  // Files and lines together.
+  const TemporaryFile more(R"({"step": 8, "layer": 1, "counts": [0, 9]})");
+  EXPECT_EQ(Json::parse(lines_of(output_of({"moe-report", "--json", more.path(),
+                                            folder.path() + "/layer-1_7.npy"}))
+                            .at(0))["tokens"],
+            Json({2, 10}));
+}
+
+TEST(MoeReport, BadLines) {
+  struct {
+    const char* line;
+    const char* text;
+  } const cases[] = {
+      {"[1]", ":2: got no JSON object, expected step, layer and counts"},
+      {R"({"step": 2, "layer": 1})", ":2: counts: missing, expected step"},
+      {R"({"step": -2, "layer": 1, "counts": [1]})",
+       ":2: step: got -2, expected an integer from 0"},
+      {R"({"step": 2, "layer": "x", "counts": [1]})",
+       ":2: layer: got \"x\", expected an integer from 0"},
+      {R"({"step": 2, "layer": 1, "counts": 3})",
+       ":2: counts: got 3, expected an array with a number for each expert"},
+      {R"({"step": 2, "layer": 1, "counts": [4, 1.5]})",
+       ":2: counts[1]: got 1.5, expected an integer from 0"},
+      {R"({"step": 2, "layer": 1, "counts": [4, 1], "dropped": 6})",
+       ":2: dropped: got 6, expected at most 5, the sum of counts"},
+      {R"({"step": 2, "layer": 0, "counts": [4]})",
+       ":2: counts: got 1 experts, expected 2, as step 1 of layer 0 has"},
+      {R"({"step": 1, "layer": 0, "counts": [4, 2]})",
+       ":2: step: got 1 of layer 0 twice, expected each step once"},
+      {R"({"step": 1,)", ":2: "},
+  };
+  for (const auto& one : cases) {
+    const TemporaryFile file(
+        std::string(R"({"step": 1, "layer": 0, "counts": [1, 2]})") + "\n" +
+        one.line + "\n");
+    expect_error(run_program({"moe-report", file.path()}),
+                 {file.path() + one.text});
+  }
+  const TemporaryFile empty("\n");
+  expect_error(run_program({"moe-report", empty.path()}),
+               {empty.path() + ": got no counts, expected at least one line"});
+}
+
+TEST(MoeReport, BadFiles) {
+  const Folder folder;
+  expect_error(run_program({"moe-report", folder.path()}),
+               {"got a folder without counts, expected files of the names "
+                "layer-N_STEP.npy"});
+  expect_error(run_program({"moe-report", folder.path() + "/none"}), {"/none"});
+  const std::string good = npy<std::int64_t>("<i8", {3, 1});
+  for (const char* name : {"counts.npy", "layer-_1.npy", "layer-1_x.npy"}) {
+    expect_error(run_program({"moe-report", folder.write(name, good)}),
+                 {name, "expected layer-N_STEP.npy"});
+  }
+  const auto expect_bad = [&](const std::string& bytes, const char* text) {
+    expect_error(
+        run_program({"moe-report", folder.write("layer-0_1.npy", bytes)}),
+        {"layer-0_1.npy: ", text});
+  };
+  expect_bad(npy<std::int64_t>("<i8", {3, -1}),
+             "counts[1]: got -1, expected an integer from 0");
+  expect_bad(npy<float>("<f4", {0.5f}), "counts[0]: got 0.5, expected");
+  expect_bad(npy<std::int64_t>("<i8", {3, 1}, "1, 2"), "counts: got int64");
+  expect_bad(npy<float>("<c8", {3, 1}, "1,"), "counts: got complex64");
+  expect_bad(good.substr(0, good.size() - 1), "truncated");
+}
+
+TEST(MoeReport, BadOptions) {
+  const TemporaryFile file(kLines);
+  expect_error(run_program({"moe-report"}), {"FILE"}, Hint::help);
+  expect_error(run_program({"moe-report", "--hot", "0", file.path()}),
+               {"--hot: got '0'"}, Hint::help);
+  expect_error(run_program({"moe-report", "--plot", "x.pdf", file.path()}),
+               {"--plot: got 'x.pdf', expected a name that ends in .png or "
+                ".svg"},
+               Hint::help);
+  const Folder folder;
+  const std::string same = folder.write("counts", kLines);
+  expect_error(run_program({"moe-report", "--plot", same, same}),
+               {"--plot", "FILE", same});
+  EXPECT_EQ(read_file(same), kLines);
+}
+
+TEST(MoeReport, DrawsHeatMaps) {
+  const TemporaryFile file(kLines);
+  const Folder folder;
+  const std::string picture = folder.path() + "/picture.svg";
+  const ProgramResult result =
+      run_program({"moe-report", "--plot", picture, file.path()});
+  if (result.err.find("no gnuplot here") != std::string::npos) {
+    EXPECT_EQ(result.exit_code, 2);
+    GTEST_SKIP() << "no gnuplot";
+  }
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const std::string svg = read_file(picture);
+  EXPECT_TRUE(
+      has_words(svg, {"<svg", "layer 0", "layer 1", "expert", "</svg>"}));
+}
+
+}  // namespace
+}  // namespace swamp::test

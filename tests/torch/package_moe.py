@@ -1,0 +1,465 @@
+"""swamp_torch.moe: literal examples, PyTorch's gradients of the formulas, and, if
+MEGATRON_LM is a checkout of github.com/NVIDIA/Megatron-LM (or the package
+megatron-core), Megatron-LM's own functions, token by token. Megatron-LM imports
+packaging.
+"""
+
+import io
+import json
+import os
+import sys
+import unittest
+import warnings
+
+from support import TestCase, main
+
+import torch
+
+from swamp_torch import moe
+
+ops = torch.ops.swamp
+FOLDER = os.environ.get("MEGATRON_LM")
+theirs = None
+if FOLDER:
+    sys.path.insert(0, FOLDER)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of apex and TransformerEngine, missing
+        from megatron.core.transformer.moe import moe_utils as theirs
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+EPS = {torch.float16: 2.0 ** -11, torch.bfloat16: 2.0 ** -8,
+       torch.float32: 2.0 ** -23}
+
+
+def randn(*shape, dtype=torch.float32, seed=0):
+    torch.manual_seed(seed + sum(shape))
+    return torch.randn(shape).to(dtype)
+
+
+def routed(tokens, experts, topk, dtype=torch.float32, seed=0):
+    return moe.route(randn(tokens, experts, dtype=dtype, seed=seed), topk,
+                     pre_softmax=True)
+
+
+class Literal(TestCase):
+    def test_histogram(self):
+        index = torch.tensor([[0, 2], [2, 1], [2, -1], [0, 2]])
+        for dtype in (torch.int32, torch.int64):
+            counts = moe.histogram(index.to(dtype), 4)
+            self.assertEqual(counts.tolist(), [2, 1, 4, 0])
+            self.assertEqual(counts.dtype, torch.int64)
+            counts = moe.histogram(index.to(dtype), 4, mode="mindformers")
+            self.assertEqual(counts.tolist(), [1, 1, 3, 0])
+        routing_map = torch.tensor([[1, 0, 1], [0, 0, 1]]).bool()
+        self.assertEqual(moe.histogram(routing_map).tolist(), [1, 0, 2])
+        self.assertEqual(moe.histogram(routing_map, mode="mindformers").tolist(),
+                         [1, 0, 1])
+
+    def test_positions(self):
+        index = torch.tensor([[0, 1], [0, 2], [1, 0], [0, 1]])
+        self.assertEqual(moe.positions(index, 3).tolist(),
+                         [[0, 0], [1, 0], [1, 2], [3, 2]])
+        self.assertEqual(moe.positions(index, 3, 2).tolist(),
+                         [[0, 0], [1, 0], [1, -1], [-1, -1]])
+        # All first choices, then the second ones.
+        self.assertEqual(moe.positions(index, 3, 3, order="choice").tolist(),
+                         [[0, 1], [1, 0], [0, -1], [2, 2]])
+        # MindFormers' TopkRouterV2: from 1, 0 for dropped tokens.
+        self.assertEqual((moe.positions(index, 3, 2) + 1).tolist(),
+                         [[1, 1], [2, 1], [2, 0], [0, 0]])
+
+    def test_capacity(self):
+        self.assertEqual(moe.capacity(10, 2, 8, 1.0), 3)
+        self.assertEqual(moe.capacity(10, 2, 8, 1.25), 4)
+        self.assertEqual(moe.capacity(10, 2, 8, 1.0, min_capacity=5), 5)
+        self.assertEqual(moe.mindformers_capacity(10, 2, 8, 1.1), 3)
+        with self.assertRaisesRegex(ValueError, "but got 0.5."):
+            moe.mindformers_capacity(10, 2, 8, 0.5)
+        probs = torch.tensor([[.5, 0], [.5, 0], [.75, .25], [0, .25]])
+        routing_map = probs > 0
+        for policy, pad, expected in (
+                ("probs", False, [[1, 0], [0, 0], [1, 1], [0, 1]]),
+                ("position", False, [[1, 0], [1, 0], [0, 1], [0, 1]])):
+            got, kept = moe.apply_capacity(probs, routing_map, 2,
+                                           drop_policy=policy,
+                                           pad_to_capacity=pad)
+            self.assertEqual(kept.int().tolist(), expected)
+            self.assertTrue(torch.equal(got, probs * kept))
+        for policy, expected in (
+                ("probs", [[1, 1], [1, 0], [1, 1], [0, 1]]),
+                ("position", [[1, 1], [1, 0], [1, 1], [0, 1]])):
+            _, kept = moe.apply_capacity(probs, routing_map, 3,
+                                         drop_policy=policy,
+                                         pad_to_capacity=True)
+            self.assertEqual(kept.int().tolist(), expected)
+
+    def test_permute(self):
+        tokens = torch.tensor([[1., 2.], [3., 4.], [5., 6.]])
+        probs = torch.tensor([[0, .5, .5], [1, 0, 0], [.25, 0, .75]])
+        permuted, chosen, indices = moe.permute(tokens, probs > 0, probs)
+        self.assertEqual(indices.tolist(), [1, 2, 0, 0, 2])
+        self.assertEqual(permuted.tolist(),
+                         [[3, 4], [5, 6], [1, 2], [1, 2], [5, 6]])
+        self.assertEqual(chosen.tolist(), [1, .25, .5, .5, .75])
+        back = moe.unpermute(permuted, indices, tokens.shape, probs, probs > 0)
+        self.assertTrue(torch.equal(back, tokens))
+        self.assertEqual(moe.unpermute(permuted, indices, tokens.shape).tolist(),
+                         [[2, 4], [3, 4], [10, 12]])
+        # An expert of two rows that has one token.
+        permuted, chosen, indices = moe.permute(
+            tokens, probs > 0, probs, num_out_tokens=6, drop_and_pad=True)
+        self.assertEqual(indices.tolist(), [1, 2, 0, -1, 0, 2])
+        self.assertEqual(permuted[3].tolist(), [0, 0])
+        self.assertEqual(chosen.tolist(), [1, .25, .5, 0, .5, .75])
+
+    def test_route(self):
+        logits = torch.tensor([[1., 1., 1., 0.], [0., 2., 1., 2.]])
+        for pre in (False, True):
+            probs, routing_map = moe.route(logits, 2, pre_softmax=pre)
+            # Of equal scores the lowest expert.
+            self.assertEqual(routing_map.int().tolist(),
+                             [[1, 1, 0, 0], [0, 1, 0, 1]])
+            self.assertTrue(torch.equal(probs > 0, routing_map))
+        bias = torch.tensor([0., 0., 1., 1.])
+        _, routing_map = moe.route(logits, 2, score_function="sigmoid",
+                                   expert_bias=bias)
+        self.assertEqual(routing_map.int().tolist(),
+                         [[0, 0, 1, 1], [0, 0, 1, 1]])
+        counts = torch.tensor([1, 3, 2, 2])
+        self.assertEqual(
+            moe.updated_expert_bias(counts, bias, 0.5).tolist(),
+            [.5, -.5, 1, 1])
+
+    def test_write_counts(self):
+        file = io.StringIO()
+        moe.write_counts(file, 3, 1, torch.tensor([4, 0]))
+        moe.write_counts(file, 4, 1, torch.tensor([3, 1]), dropped=2)
+        self.assertEqual([json.loads(x) for x in file.getvalue().splitlines()],
+                         [{"step": 3, "layer": 1, "counts": [4, 0]},
+                          {"step": 4, "layer": 1, "counts": [3, 1],
+                           "dropped": 2}])
+
+
+class MindFormers(TestCase):
+    """The formulas of MindFormers' routers, in plain PyTorch."""
+
+    def test_first_router(self):
+        """k rounds; a round begins with the number of tokens kept before."""
+        for tokens, experts, topk in ((40, 4, 2), (100, 8, 3), (7, 3, 1)):
+            index = routed(tokens, experts, topk)[0].argsort(
+                dim=-1, descending=True, stable=True)[:, :topk]
+            limit = moe.mindformers_capacity(tokens, topk, experts, 1.0)
+            before = torch.zeros(experts, dtype=torch.int64)
+            expected = torch.full((tokens, topk), -1)
+            for k in range(topk):
+                one_hot = torch.nn.functional.one_hot(index[:, k], experts)
+                at = one_hot.cumsum(0) - one_hot + before
+                mine = (at * one_hot).sum(-1)
+                kept = mine < limit
+                expected[:, k] = mine.where(kept, -1)
+                before = before + (one_hot * kept.unsqueeze(-1)).sum(0)
+                if k == 0:  # what save_token_distribution writes
+                    self.assertEqual(
+                        (one_hot.cumsum(0) - one_hot)[-1].tolist(),
+                        moe.histogram(index[:, :1], experts,
+                                      mode="mindformers").tolist())
+            got = moe.positions(index, experts, limit, order="choice")
+            self.assertTrue(torch.equal(got.long(), expected))
+
+    def test_second_router(self):
+        """Inclusive sums from 1, and 0 for dropped tokens."""
+        for order in ("choice", "token"):  # kdrop, sdrop
+            index = routed(60, 5, 2)[0].argsort(
+                dim=-1, descending=True, stable=True)[:, :2]
+            flat = (index.t() if order == "choice" else index).reshape(-1)
+            one_hot = torch.nn.functional.one_hot(flat, 5)
+            at = (one_hot.cumsum(0) * one_hot).sum(-1)
+            expected = at.where(at <= 20, 0)
+            shape = (2, 60) if order == "choice" else (60, 2)
+            expected = expected.view(shape)
+            if order == "choice":
+                expected = expected.t()
+            got = moe.positions(index, 5, 20, order=order) + 1
+            self.assertTrue(torch.equal(got.long(), expected))
+
+
+def plain_unpermute(permuted, indices, tokens, factors):
+    result = torch.zeros(tokens, permuted.size(1), dtype=permuted.dtype)
+    return result.index_add(0, indices, permuted * factors.unsqueeze(-1))
+
+
+class Gradients(TestCase):
+    def assert_near(self, ours, exact, limit):
+        self.assertEqual(ours.shape, exact.shape)
+        error = (ours.double() - exact).abs().max().item()
+        self.assertLessEqual(error, limit * (exact.abs().max().item() + 1e-30))
+
+    def test_permutation(self):
+        for dtype in DTYPES:
+            for tokens, experts, topk, hidden in ((20, 4, 2, 33), (9, 8, 5, 4100)):
+                probs, routing_map = routed(tokens, experts, topk)
+                x = randn(tokens, hidden, dtype=dtype).requires_grad_()
+                p = probs.clone().requires_grad_()
+                permuted, chosen, indices = moe.permute(x, routing_map, p)
+                y = moe.unpermute(permuted * 2, indices, x.shape, p, routing_map)
+                g = randn(tokens, hidden, dtype=dtype, seed=1)
+                ((y * g).sum() + chosen.square().sum()).backward()
+
+                a = x.detach().double().requires_grad_()
+                b = probs.double().requires_grad_()
+                factors = b.t().masked_select(routing_map.t())
+                z = plain_unpermute(a[indices] * 2, indices, tokens, factors)
+                ((z * g.double()).sum() + factors.square().sum()).backward()
+                limit = 4 * EPS[dtype]
+                self.assertEqual(y.dtype, dtype)
+                self.assert_near(y.detach(), z.detach(), limit)
+                self.assert_near(x.grad, a.grad, limit)
+                self.assert_near(p.grad, b.grad, limit)
+
+    def test_losses(self):
+        for dtype in DTYPES:
+            for tokens, experts in ((33, 8), (2, 1), (300, 64)):
+                logits = randn(tokens, experts, dtype=dtype).requires_grad_()
+                counts = torch.arange(experts) * 3 + 1
+                wide = logits.detach().double().requires_grad_()
+                aux = moe.aux_loss(logits, counts, tokens, 2, 0.01)
+                z = moe.z_loss(logits, 1e-3)
+                exact_aux = (wide.sum(0) * counts).sum() * (
+                    experts * 0.01 / (2 * tokens * tokens))
+                exact_z = wide.logsumexp(-1).square().mean() * 1e-3
+                size = (wide.detach().abs().sum(0) * counts).sum().item() * (
+                    experts * 0.01 / (2 * tokens * tokens))
+                self.assertEqual((aux.dtype, z.dtype), (torch.float32,) * 2)
+                self.assertLess(abs(aux.item() - exact_aux.item()), 1e-6 * size)
+                self.assertLess(abs(z.item() - exact_z.item()),
+                                2e-6 * exact_z.item())
+                (3 * aux + 5 * z).backward()
+                (3 * exact_aux + 5 * exact_z).backward()
+                self.assert_near(logits.grad, wide.grad, 4 * EPS[dtype] + 1e-5)
+
+    def test_route(self):
+        for function, pre in (("softmax", False), ("softmax", True),
+                              ("sigmoid", False)):
+            logits = randn(30, 8).requires_grad_()
+            probs, routing_map = moe.route(logits, 3, score_function=function,
+                                           pre_softmax=pre, scaling_factor=2.5)
+            g = randn(30, 8, seed=1)
+            (probs * g).sum().backward()
+            wide = logits.detach().double().requires_grad_()
+            if function == "sigmoid":
+                scores = wide.sigmoid() * routing_map
+                exact = scores / scores.sum(-1, keepdim=True)
+            elif pre:
+                exact = wide.softmax(-1) * routing_map
+            else:
+                exact = wide.masked_fill(~routing_map, -torch.inf).softmax(-1)
+            exact = exact * 2.5
+            (exact * g).sum().backward()
+            self.assert_near(probs.detach(), exact.detach(), 1e-6)
+            self.assert_near(logits.grad, wide.grad, 2e-6)
+
+
+class Operators(TestCase):
+    def test_opcheck(self):
+        probs, routing_map = routed(12, 4, 2)
+        index = probs.argsort(dim=-1, descending=True)[:, :2]
+        at = ops.moe_positions(index, 4, 3)
+        token_of = ops.moe_permutation(routing_map, ops.moe_positions(
+            routing_map, 4), 4, 24) // 4
+        for grad in (False, True):
+            x = randn(12, 6, dtype=torch.bfloat16).requires_grad_(grad)
+            rows = randn(24, 6, dtype=torch.bfloat16).requires_grad_(grad)
+            p = randn(24).requires_grad_(grad)
+            scores = probs.clone().requires_grad_(grad)
+            for operator, arguments in (
+                    (ops.moe_histogram, (index, 4)),
+                    (ops.moe_histogram, (routing_map, 4)),
+                    (ops.moe_positions, (index.int(), 4, 3)),
+                    (ops.moe_positions, (routing_map, 4)),
+                    (ops.moe_apply_capacity, (probs, routing_map, 3)),
+                    (ops.moe_permutation, (index, at, 4, 24)),
+                    (ops.moe_permute, (x, token_of, None)),
+                    (ops.moe_permute, (x, token_of, p)),
+                    (ops.moe_unpermute, (rows, token_of, p, 12)),
+                    (ops.moe_unpermute, (rows, token_of, None, 12)),
+                    (ops.moe_aux_loss, (scores, torch.arange(4), 12, 2, 0.1)),
+                    (ops.moe_z_loss, (scores, 0.1))):
+                torch.library.opcheck(operator, arguments)
+        with torch.no_grad():
+            torch.library.opcheck(ops._moe_dot, (x.detach(), token_of,
+                                                 rows.detach()))
+
+    def test_strides_and_threads(self):
+        """The same bits for any strides and numbers of threads."""
+        probs, routing_map = routed(5000, 16, 4)
+        x = randn(5000, 64, dtype=torch.bfloat16)
+        threads = torch.get_num_threads()
+        results = []
+        try:
+            for count, copy in ((1, torch.clone), (2, torch.clone),
+                                (2, lambda y: torch.stack([y] * 2, -1)[..., 1])):
+                torch.set_num_threads(count)
+                p, m = copy(probs), copy(routing_map)
+                permuted, chosen, indices = moe.permute(copy(x), m, p)
+                results.append([permuted, chosen, indices, moe.histogram(m),
+                                moe.positions(m, capacity=100),
+                                moe.unpermute(permuted, indices, x.shape, p, m),
+                                moe.aux_loss(p, moe.histogram(m), 5000, 4, 0.1),
+                                moe.z_loss(p, 0.1)])
+        finally:
+            torch.set_num_threads(threads)
+        for other in results[1:]:
+            for ours, first in zip(other, results[0]):
+                self.assertTrue(torch.equal(ours, first))
+
+    def test_errors(self):
+        index = torch.tensor([[0, 3]])
+        x = torch.ones(2, 3)
+        routing_map = torch.ones(2, 3).bool()
+        for call, error, text in (
+                (lambda: moe.histogram(index, 3), RuntimeError,
+                 r"choices.data\[1\]: got 3, expected an expert from 0 to 3 - 1"),
+                (lambda: moe.histogram(index), ValueError,
+                 "experts: got None, expected the number of experts"),
+                (lambda: moe.histogram(index.float(), 3), RuntimeError,
+                 "expert_index: got Float"),
+                (lambda: ops.moe_histogram(routing_map, 4), RuntimeError,
+                 r"expected \[tokens, 4\] for a map"),
+                (lambda: moe.histogram(index, 4, mode="x"), ValueError,
+                 "mode: got 'x', expected 'exact' or 'mindformers'"),
+                (lambda: moe.positions(index, 4, order="x"), ValueError,
+                 "order: got 'x', expected 'token' or 'choice'"),
+                (lambda: moe.apply_capacity(x, routing_map, -1), RuntimeError,
+                 "options.capacity: got -1, expected at least 0"),
+                (lambda: moe.apply_capacity(x, routing_map[:1], 1), RuntimeError,
+                 "routing_map: got the shape"),
+                (lambda: moe.permute(x, routing_map, num_out_tokens=5),
+                 RuntimeError, "rows: got 5, expected at least 6"),
+                (lambda: ops.moe_permute(x, torch.tensor([2])), RuntimeError,
+                 r"token_of\[0\]: got 2, expected a token from 0 to 2 - 1"),
+                (lambda: ops.moe_permute(x.double(), index[0]),
+                 NotImplementedError, "not implemented for 'Double'"),
+                (lambda: moe.route(x, 4), ValueError,
+                 "topk: got 4, expected 1 to 3"),
+                (lambda: moe.aux_loss(x, torch.ones(2), 2, 1, 1.0), RuntimeError,
+                 "counts: got the shape")):
+            with self.assertRaisesRegex(error, text):
+                call()
+
+    def test_no_tokens(self):
+        empty = torch.ones(0, 3)
+        routing_map = empty.bool()
+        self.assertEqual(moe.histogram(routing_map).tolist(), [0, 0, 0])
+        permuted, chosen, indices = moe.permute(torch.ones(0, 5), routing_map,
+                                                empty)
+        self.assertEqual((permuted.shape, chosen.shape, indices.shape),
+                         ((0, 5), (0,), (0,)))
+        self.assertEqual(moe.unpermute(permuted, indices, (0, 5), empty,
+                                       routing_map).shape, (0, 5))
+
+
+@unittest.skipIf(theirs is None, "MEGATRON_LM is not set to a checkout of "
+                 "Megatron-LM or the package megatron-core")
+class Megatron(TestCase):
+    SIZES = ((64, 8, 2), (1000, 16, 4), (5, 4, 1), (777, 64, 8))
+
+    def test_routing(self):
+        for tokens, experts, topk in self.SIZES:
+            for dtype in DTYPES:
+                # Different logits: torch.topk has no order for equal ones.
+                logits = torch.stack([torch.randperm(experts) for _ in
+                                      range(tokens)]) / 8.0
+                logits = (logits + torch.rand(tokens, 1)).to(dtype)
+                bias = torch.arange(experts) * 4.0
+                variants = [dict(), dict(pre_softmax=True),
+                            dict(scaling_factor=2.5)]
+                if dtype == torch.float32:  # in 16 bits, scores are equal
+                    variants += [dict(score_function="sigmoid"),
+                                 dict(score_function="sigmoid", expert_bias=bias)]
+                for arguments in variants:
+                    named = dict(arguments)
+                    named["use_pre_softmax"] = named.pop("pre_softmax", False)
+                    probs, routing_map = moe.route(logits, topk, **arguments)
+                    p, m = theirs.topk_routing_with_score_function(
+                        logits, topk, **named)
+                    self.assertTrue(torch.equal(routing_map, m),
+                                    (dtype, arguments))
+                    self.assertLess((probs - p).abs().max().item(),
+                                    4 * EPS[dtype] * p.max().item())
+
+    def test_capacity(self):
+        for tokens, experts, topk in self.SIZES:
+            probs, routing_map = routed(tokens, experts, topk)
+            for factor in (0.5, 1.0, 1.25, 4.0, 100.0):
+                limit = moe.capacity(tokens, topk, experts, factor)
+                self.assertEqual(limit, theirs.get_capacity(
+                    tokens * topk, experts, factor))
+                self.assertEqual(
+                    moe.capacity(tokens, topk, experts, factor, 9),
+                    theirs.get_capacity(tokens * topk, experts, factor, 9))
+                p, m = theirs.apply_router_token_dropping(
+                    probs, routing_map, topk, factor)
+                ours = moe.apply_capacity(probs, routing_map, limit)
+                self.assertTrue(torch.equal(ours[1], m), (tokens, factor))
+                self.assertTrue(torch.equal(ours[0], p))
+                # torch.topk leaves open which of the tokens with the same 0 or 1
+                # it takes, so compare the numbers of tokens.
+                _, m = theirs.apply_router_token_dropping(
+                    probs, routing_map, topk, factor, "position")
+                _, kept = moe.apply_capacity(probs, routing_map, limit,
+                                             drop_policy="position")
+                self.assertTrue(torch.equal(kept.sum(0), m.sum(0)))
+                for policy in ("probs", "position"):
+                    p, m = theirs.apply_router_token_dropping(
+                        probs, routing_map, topk, factor, policy, True)
+                    ours = moe.apply_capacity(probs, routing_map, limit,
+                                              drop_policy=policy,
+                                              pad_to_capacity=True)
+                    self.assertTrue(torch.equal(ours[1].sum(0), m.sum(0)))
+                    if policy == "probs":
+                        self.assertTrue(torch.equal(ours[0], p))
+
+    def test_permute(self):
+        for tokens, experts, topk in self.SIZES:
+            for dtype in DTYPES:
+                for factor in (None, 1.0):
+                    self.check_permute(tokens, experts, topk, dtype, factor)
+
+    def check_permute(self, tokens, experts, topk, dtype, factor):
+        probs, routing_map = routed(tokens, experts, topk)
+        arguments = {}
+        if factor is not None:
+            limit = min(tokens, moe.capacity(tokens, topk, experts, factor))
+            probs, routing_map = moe.apply_capacity(probs, routing_map, limit,
+                                                    pad_to_capacity=True)
+            arguments = dict(num_out_tokens=limit * experts, drop_and_pad=True)
+        x = randn(tokens, 24, dtype=dtype)
+        ours = moe.permute(x, routing_map, probs, **arguments)
+        expected = theirs.permute(x, routing_map, probs, **arguments)
+        for a, b in zip(ours, expected):
+            self.assertTrue(torch.equal(a, b), (tokens, dtype, factor))
+        padded = dict(drop_and_pad=factor is not None)
+        y = moe.unpermute(ours[0], ours[2], x.shape, probs, routing_map, **padded)
+        z = theirs.unpermute(ours[0], ours[2], x.shape, probs, routing_map,
+                             **padded)
+        # The same products and order of sums, in float32: the same bits.
+        self.assertTrue(torch.equal(y, z), (tokens, dtype, factor))
+        plain = moe.unpermute(ours[0].float(), ours[2], x.shape)
+        self.assertTrue(torch.equal(plain, theirs.unpermute(
+            ours[0].float(), ours[2], x.shape)))
+
+    def test_losses(self):
+        for tokens, experts, topk in self.SIZES:
+            logits = randn(tokens, experts)
+            probs = logits.softmax(-1)
+            counts = moe.histogram(routed(tokens, experts, topk)[1])
+            a = moe.aux_loss(probs, counts, tokens, topk, 0.01).item()
+            b = theirs.switch_load_balancing_loss_func(
+                probs, counts, tokens, topk, experts, 0.01).item()
+            self.assertLess(abs(a - b), 2e-6 * b)
+            a = moe.z_loss(logits, 1e-3).item()
+            b = theirs.z_loss_func(logits, 1e-3).item()
+            self.assertLess(abs(a - b), 2e-6 * b)
+
+
+if __name__ == "__main__":
+    main()
