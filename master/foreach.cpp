@@ -323,6 +323,7 @@ void PreparedStep::make_blocks(const AdamStep& step, bool with_key) {
       new (&operations[number])
           Operation(slave::kKernels[operations_.group->ids[k]],
                     &block_args_[number], columns);
+      operations[number].tile_step = 1;  // any number of blocks
     }
   }
   const std::size_t stride = segment_bytes(operand_count);
