@@ -1,6 +1,8 @@
 #include "swamp/foreach.h"
 
+#include <algorithm>
 #include <cmath>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@ using master::OperandList;
 using master::OperationTable;
 using master::OptimizerLists;
 using master::PreparedStep;
+using master::Workspace;
 
 void foreach_cast_(TensorList out, TensorList in, float divisor,
                    Machine* machine) {
@@ -145,6 +148,7 @@ void PreparedStep::prepare(const OptimizerLists& lists, const SgdStep& step,
   if (!with_momentum) {
     require_empty(buffers, lists.momentum_name, "because the momentum is 0");
   }
+  block_args_count_ = 0;
   sgd_args_ = sgd_args(step, inv_scale);
   sign_ = step.maximize ? -1.0f : 1.0f;
   const bool with_model = lists.model_params.count() != 0;
@@ -169,8 +173,14 @@ void PreparedStep::prepare(const OptimizerLists& lists, const AdamStep& step,
   if (!step.amsgrad) {
     require_empty(largest, kLargestName, "because amsgrad is false");
   }
+  block_args_count_ = 0;
   adam_args_ = adam_args(step, inv_scale);
   sign_ = step.maximize ? -1.0f : 1.0f;
+  if (step.stochastic || step.compensations.count() != 0 ||
+      step.block_moments != nullptr) {
+    prepare_small(lists, step, machine);
+    return;
+  }
   const bool with_model = lists.model_params.count() != 0;
   operations_ = step.amsgrad ? step_operations<KernelFamily::adam_amsgrad, 3>(
                                    adam_args_, with_model)
@@ -186,6 +196,205 @@ void PreparedStep::prepare(const OptimizerLists& lists, const AdamStep& step,
   make_segments(operand_lists, machine);
 }
 
+void PreparedStep::prepare_small(const OptimizerLists& lists,
+                                 const AdamStep& step, Machine* machine) {
+  constexpr char kCompensationsName[] = "compensations";
+  const bool with_blocks = step.block_moments != nullptr;
+  const bool with_model = lists.model_params.count() != 0;
+  const bool with_compensation = step.compensations.count() != 0;
+  if (step.amsgrad) {
+    master::refuse("amsgrad", "true",
+                   "false with stochastic rounding, compensations or 8-bit "
+                   "moments");
+  }
+  if (with_compensation && with_model) {
+    require_empty(lists.model_params, "model_params",
+                  "because params have compensations");
+  }
+  if (with_blocks) {
+    require_empty(lists.states[0], "exp_avgs", "because the moments are 8-bit");
+    require_empty(lists.states[1], "exp_avg_sqs",
+                  "because the moments are 8-bit");
+  }
+  // The operands, of which those without a name are set below.
+  OperandList operands[kMaxOperands] = {{"gradients", lists.gradients},
+                                        {lists.params_name, lists.params}};
+  OperandList* more = operands + (with_blocks ? 5 : 4);
+  if (!with_blocks) {
+    operands[2] = {"exp_avgs", lists.states[0]};
+    operands[3] = {"exp_avg_sqs", lists.states[1]};
+  }
+  if (with_model) *more = {"model_params", lists.model_params};
+  if (with_compensation) *more = {kCompensationsName, step.compensations};
+  using Family = KernelFamily;
+  if (!with_blocks) {
+    operations_ =
+        with_compensation
+            ? master::operations_of<Family::adam_kahan, 6>(adam_args_)
+        : with_model
+            ? master::operations_of<Family::adam_stochastic, 6>(adam_args_)
+            : master::operations_of<Family::adam_stochastic, 5>(adam_args_);
+    make_segments(operands, machine);
+    set_keys(step);
+    return;
+  }
+  const bool with_key = !with_compensation && !with_model &&
+                        lists.params.count() != 0 &&
+                        scalar_type_index(lists.params.data()[0]) != kFloat32;
+  const slave::AdamBlockArgs args{};  // its size only; see make_blocks()
+  operations_ =
+      with_compensation
+          ? master::operations_of<Family::adam_8bit_kahan, 6>(args)
+      : with_key ? master::operations_of<Family::adam_8bit_stochastic, 6>(args)
+      : with_model ? master::operations_of<Family::adam_8bit, 6>(args)
+                   : master::operations_of<Family::adam_8bit, 5>(args);
+  machine_ = &master::impl_of(machine);
+  list_ = master::make_segments(operands, operations_, false,
+                                Workspace::of_this_thread().segments());
+  make_blocks(step, with_key);
+}
+
+namespace {
+
+// mixed() is the finalizer of splitmix64.
+std::uint64_t mixed(std::uint64_t x) noexcept {
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebU;
+  return x ^ x >> 31;
+}
+
+// rounding_key() is the key of tensor i from its element `first` on.
+slave::RoundingKey rounding_key(const AdamStep& step, std::size_t i,
+                                std::size_t first = 0) noexcept {
+  constexpr std::uint64_t kStride = 0x9e3779b97f4a7c15U;
+  const std::uint64_t id = step.ids != nullptr ? step.ids[i] : i;
+  const std::uint64_t key = mixed(mixed(mixed(step.seed + kStride) +
+                                        static_cast<std::uint64_t>(step.step)) +
+                                  id);
+  return {static_cast<std::uint32_t>(key) + static_cast<std::uint32_t>(first),
+          static_cast<std::uint32_t>(key >> 32)};
+}
+
+constexpr std::size_t kBlock = slave::kBlockColumns;
+static_assert(kBlock == kMomentBlock);
+
+std::byte* address(void* data) { return static_cast<std::byte*>(data); }
+
+}  // namespace
+
+void PreparedStep::set_keys(const AdamStep& step) {
+  Workspace& workspace = Workspace::of_this_thread();
+  const std::size_t count = list_.table.count;
+  auto* keys = reinterpret_cast<slave::RoundingKey*>(
+      workspace.prepared_values().reserve(count * sizeof(slave::RoundingKey)));
+  const int last = operations_.group->operand_count - 1;
+  std::byte* at = workspace.prepared_segments().data();
+  for (std::size_t i = 0; i < count; ++i, at += list_.table.stride) {
+    keys[i] = rounding_key(step, i);
+    reinterpret_cast<Segment*>(at)->data()[last] = address(&keys[i]);
+  }
+}
+
+// make_blocks() makes the segment table from that of whole tensors: the whole
+// blocks of a tensor are a segment, whose units are blocks, and the rest of it
+// is a segment of one shorter block. There is an operation for each kernel and
+// each length of a block.
+void PreparedStep::make_blocks(const AdamStep& step, bool with_key) {
+  const runtime::SegmentTable tensors = list_.table;
+  const int operand_count = operations_.group->operand_count;
+  const Operation* const kernels = operations_.operations;
+  for (std::size_t i = 0; i < tensors.count; ++i) {
+    if (tensors[i].count == 0) continue;
+    const BlockMoments& moments = step.block_moments[i];
+    const auto bits = reinterpret_cast<std::uintptr_t>(moments.absmax);
+    if (moments.exp_avg != nullptr && moments.exp_avg_sq != nullptr &&
+        bits != 0 && bits % alignof(float) == 0) {
+      continue;
+    }
+    refuse("block_moments[" + std::to_string(i) + "]",
+           bits % alignof(float) != 0 ? "a misaligned absmax" : "null",
+           "the addresses of " + std::to_string(tensors[i].count) +
+               " codes, twice, and of two floats for each block of " +
+               std::to_string(kBlock));
+  }
+  // The number of each operation, by kernel and length.
+  constexpr std::uint16_t kNone = 0xffff;
+  std::uint16_t numbers[slave::KernelGroup::kMaxKernels][kBlock + 1];
+  std::fill(&numbers[0][0], &numbers[0][0] + sizeof numbers / sizeof kNone,
+            kNone);
+  std::size_t segments = 0;
+  std::size_t operation_count = 0;
+  const auto count = [&](std::size_t kernel, std::size_t columns) {
+    ++segments;
+    std::uint16_t& number = numbers[kernel][columns];
+    if (number == kNone) number = static_cast<std::uint16_t>(operation_count++);
+  };
+  for (std::size_t i = 0; i < tensors.count; ++i) {
+    const auto kernel =
+        static_cast<std::size_t>(tensors[i].operation - kernels);
+    if (tensors[i].count >= kBlock) count(kernel, kBlock);
+    if (tensors[i].count % kBlock != 0) {
+      count(kernel, tensors[i].count % kBlock);
+    }
+  }
+  Workspace& workspace = Workspace::of_this_thread();
+  std::byte* const values = workspace.prepared_values().reserve(
+      operation_count * (sizeof(Operation) + sizeof(slave::AdamBlockArgs)) +
+      segments * sizeof(slave::RoundingKey));
+  auto* const operations = reinterpret_cast<Operation*>(values);
+  block_args_ =
+      reinterpret_cast<slave::AdamBlockArgs*>(operations + operation_count);
+  block_args_count_ = operation_count;
+  auto* key =
+      reinterpret_cast<slave::RoundingKey*>(block_args_ + operation_count);
+  for (std::size_t k = 0; k < std::size_t(operations_.group->count); ++k) {
+    for (std::size_t columns = 1; columns <= kBlock; ++columns) {
+      const std::uint16_t number = numbers[k][columns];
+      if (number == kNone) continue;
+      block_args_[number] = {adam_args_, static_cast<std::uint32_t>(columns)};
+      new (&operations[number])
+          Operation(slave::kKernels[operations_.group->ids[k]],
+                    &block_args_[number], columns);
+      operations[number].tile_step = 1;  // any number of blocks
+    }
+  }
+  const std::size_t stride = segment_bytes(operand_count);
+  std::byte* at = workspace.prepared_segments().reserve(segments * stride);
+  list_ = {};
+  list_.table = {at, stride, segments, operations, operation_count};
+  list_.grains.block_units = kBlockElements / kBlock;
+  for (std::size_t i = 0; i < tensors.count; ++i) {
+    const Segment& tensor = tensors[i];
+    const auto kernel = static_cast<std::size_t>(tensor.operation - kernels);
+    const std::size_t whole = tensor.count / kBlock;
+    const auto add = [&](std::size_t columns, std::size_t units,
+                         std::size_t first) {
+      if (units == 0 || columns == 0) return;
+      const Operation& operation = operations[numbers[kernel][columns]];
+      auto* segment = new (at) Segment{&operation, units};
+      std::byte** data = segment->data();
+      const BlockMoments& moments = step.block_moments[i];
+      for (const int s : {0, 1, 5}) {
+        if (s >= operand_count || (s == 5 && with_key)) continue;
+        const std::size_t bytes =
+            slave::kKernels[operation.kernel].operands[s].bytes;
+        data[s] = tensor.data()[s] + first * bytes;
+      }
+      data[2] = address(moments.exp_avg + first);
+      data[3] = address(moments.exp_avg_sq + first);
+      data[4] = address(moments.absmax + first / kBlock * 2);
+      if (with_key) {
+        *key = rounding_key(step, i, first);
+        data[5] = address(key++);
+      }
+      list_.traffic_bytes += units * operation.traffic_bytes;
+      at += stride;
+    };
+    add(kBlock, whole, 0);
+    add(tensor.count % kBlock, 1, whole * kBlock);
+  }
+}
+
 void PreparedStep::make_segments(const OperandList* lists, Machine* machine) {
   machine_ = &master::impl_of(machine);
   list_ = master::make_segments(
@@ -196,6 +405,9 @@ void PreparedStep::make_segments(const OperandList* lists, Machine* machine) {
 void PreparedStep::run(float clip_coefficient) {
   adam_args_.clip_coefficient = sign_ * clip_coefficient;
   sgd_args_.clip_coefficient = sign_ * clip_coefficient;
+  for (std::size_t i = 0; i < block_args_count_; ++i) {
+    block_args_[i].adam.clip_coefficient = sign_ * clip_coefficient;
+  }
   master::Workspace::of_this_thread().run(*machine_, list_);
 }
 

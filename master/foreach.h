@@ -2,6 +2,7 @@
 #ifndef SWAMP_MASTER_FOREACH_H_
 #define SWAMP_MASTER_FOREACH_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "master/tensor_list.h"
@@ -49,8 +50,15 @@ class PreparedStep {
 
  private:
   void make_segments(const OperandList* lists, Machine* machine);
+  // Of a step that has moments of 8 bits or rounds stochastically.
+  void prepare_small(const OptimizerLists& lists, const AdamStep& step,
+                     Machine* machine);
+  void set_keys(const AdamStep& step);
+  void make_blocks(const AdamStep& step, bool with_key);
 
   slave::AdamArgs adam_args_{};
+  slave::AdamBlockArgs* block_args_ = nullptr;  // copies of adam_args_
+  std::size_t block_args_count_ = 0;
   float sign_ = 1;  // of the clip coefficient: -1 maximizes
   slave::SgdArgs sgd_args_{};
   OperationTable operations_;

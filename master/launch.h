@@ -21,6 +21,8 @@ class Workspace {
   Buffer<std::byte>& segments() { return segments_; }
   // prepared_segments() is for a list that is launched after another one.
   Buffer<std::byte>& prepared_segments() { return prepared_segments_; }
+  // prepared_values() is for what those segments point to.
+  Buffer<std::byte>& prepared_values() { return prepared_values_; }
 
   // row_values() is memory for a value of each row.
   template <class Value>
@@ -78,6 +80,7 @@ class Workspace {
 
   Buffer<std::byte> segments_;
   Buffer<std::byte> prepared_segments_;
+  Buffer<std::byte> prepared_values_;
   Buffer<runtime::SlaveRange> ranges_;
   Buffer<runtime::SlaveResult> results_;
   Buffer<std::byte> partials_;

@@ -67,6 +67,7 @@ int find_operation(const OperandList* lists, const slave::KernelGroup& group,
                    std::size_t i) {
   std::uint32_t fitting = (1u << group.count) - 1;  // bit r: operation r
   for (int s = 0; s < group.operand_count; ++s) {
+    if (lists[s].name == nullptr) continue;
     const Tensor& tensor = lists[s].tensors.data()[i];
     const std::uint32_t type = scalar_type_index(tensor);
     const std::uint32_t left =
@@ -87,6 +88,7 @@ void require_same_counts(const OperandList* lists, int operand_count,
                          std::size_t i) {
   const std::size_t count = lists[0].tensors.data()[i].count;
   for (int s = 1; s < operand_count; ++s) {
+    if (lists[s].name == nullptr) continue;
     const std::size_t other = lists[s].tensors.data()[i].count;
     if (other == count) continue;
     refuse(field_name(lists[s].name, i, "count"), std::to_string(other),
@@ -98,6 +100,7 @@ void require_lists(const OperandList* lists, int operand_count,
                    std::size_t stride) {
   const std::size_t count = lists[0].tensors.count();
   for (int s = 0; s < operand_count; ++s) {
+    if (lists[s].name == nullptr) continue;
     const std::size_t other = lists[s].tensors.count();
     require_list(lists[s], stride);
     if (other == count) continue;
@@ -140,32 +143,38 @@ std::uint32_t fill_one(const OperandList& list,
 struct Expected {
   const Tensor* tensors;
   std::uint32_t type;
+  int operand;                // whose list this is
   std::uintptr_t misaligned;  // bits of an address
 };
 
-void expect_types(const OperandList* lists, const KernelInfo& kernel,
-                  Expected* expected) {
+// expect_types() fills one entry for each list and returns their number.
+int expect_types(const OperandList* lists, const KernelInfo& kernel,
+                 Expected* expected) {
+  int count = 0;
   for (int s = 0; s < kernel.operand_count; ++s) {
+    if (lists[s].name == nullptr) continue;
     const TypedOperand& operand = kernel.operands[s];
-    expected[s] = {lists[s].tensors.data(), operand.type, operand.bytes - 1u};
+    expected[count++] = {lists[s].tensors.data(), operand.type, s,
+                         operand.bytes - 1u};
   }
+  return count;
 }
 
 // place_expected() writes the addresses of tensor i of every list and returns
 // whether all is as expected. If not, the tensors may still be valid: empty, or
 // of other dtypes.
-inline bool place_expected(const Expected* expected, int operand_count,
+inline bool place_expected(const Expected* expected, int list_count,
                            std::size_t i, std::byte** data) noexcept {
   const std::size_t count = expected[0].tensors[i].count;
   bool good = count <= kMaxBytes / 8;  // of any dtype
-  for (int s = 0; s < operand_count; ++s) {
-    const Tensor& tensor = expected[s].tensors[i];
+  for (int l = 0; l < list_count; ++l) {
+    const Tensor& tensor = expected[l].tensors[i];
     const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
-    good &= scalar_type_index(tensor) == expected[s].type;
+    good &= scalar_type_index(tensor) == expected[l].type;
     good &= tensor.count == count;
     good &= address != 0;
-    good &= (address & expected[s].misaligned) == 0;
-    data[s] = static_cast<std::byte*>(tensor.data);
+    good &= (address & expected[l].misaligned) == 0;
+    data[expected[l].operand] = static_cast<std::byte*>(tensor.data);
   }
   return good;
 }
@@ -179,17 +188,19 @@ std::uint32_t fill_several(const OperandList* lists,
   std::uint32_t used = 0;
   int row = 0;
   Expected expected[kMaxOperands];
-  expect_types(lists, slave::kKernels[group.ids[row]], expected);
+  const int list_count =
+      expect_types(lists, slave::kKernels[group.ids[row]], expected);
   const std::size_t count = lists[0].tensors.count();
   for (std::size_t i = 0; i < count; ++i, at += stride) {
     const std::size_t elements = lists[0].tensors.data()[i].count;
     auto* segment = new (at) Segment{&operations.operations[row], elements};
-    if (!place_expected(expected, operand_count, i, segment->data())) {
+    if (!place_expected(expected, list_count, i, segment->data())) {
       row = find_operation(lists, group, i);
       expect_types(lists, slave::kKernels[group.ids[row]], expected);
       segment->operation = &operations.operations[row];
       require_same_counts(lists, operand_count, i);
       for (int s = 0; s < operand_count; ++s) {
+        if (lists[s].name == nullptr) continue;
         const Tensor& tensor = lists[s].tensors.data()[i];
         if (!is_valid_data(tensor, scalar_type_index(tensor))) {
           refuse_data(lists[s].name, i, tensor);

@@ -50,7 +50,8 @@ inline bool is_valid_data(const Tensor& tensor, std::uint32_t type) noexcept {
 [[noreturn]] void refuse_dtype(const std::string& name, std::uint32_t type,
                                std::uint32_t taken);
 
-// OperandList is the tensors of one operand, and its name in error texts.
+// OperandList is the tensors of one operand, and its name in error texts. If the
+// name is null, there is no list: the caller sets the operand's addresses.
 struct OperandList {
   const char* name;
   TensorList tensors;

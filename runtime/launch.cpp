@@ -129,7 +129,7 @@ constexpr SlaveFunction kSlaveFunctions[] = {&view_slave, &copy_slave,
 std::size_t scratch_bytes(const SegmentTable& table) noexcept {
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < table.operation_count; ++i) {
-    if ((table.operations_used >> i & 1u) == 0) continue;
+    if (!table.is_used(i)) continue;
     bytes = std::max<std::size_t>(bytes, table.operations[i].scratch_bytes);
   }
   return bytes;
@@ -146,7 +146,7 @@ std::size_t require_ldm(const Machine::Impl& machine, const Launch& launch) {
                                  launch.partials.bytes, launch.scratch_bytes};
   std::size_t used = 0;
   for (std::size_t i = 0; i < table.operation_count; ++i) {
-    if ((table.operations_used >> i & 1u) == 0) continue;
+    if (!table.is_used(i)) continue;
     const Operation& operation = table.operations[i];
     const LdmLayout layout = LdmLayout::make(operation, limits);
     used = std::max(used, layout.bytes_used);

@@ -99,10 +99,15 @@ struct SegmentTable {
   std::size_t count = 0;
   const Operation* operations = nullptr;
   std::size_t operation_count = 0;
-  std::uint32_t operations_used = ~0u;  // bit i: a segment has operation i
+  std::uint32_t operations_used = ~0u;  // bit i: a segment has operation i;
+                                        // those from 32 on always count
 
   const Segment& operator[](std::size_t i) const noexcept {
     return *reinterpret_cast<const Segment*>(base + i * stride);
+  }
+  // is_used() returns whether a segment may have operation i.
+  bool is_used(std::size_t i) const noexcept {
+    return i >= 32 || (operations_used >> i & 1u) != 0;
   }
 };
 

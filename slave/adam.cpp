@@ -7,7 +7,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "slave/step-inl.h"
+#include "slave/adam-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
@@ -21,30 +21,11 @@ HWY_INLINE VF maximum(VF a, VF b) {
   return hn::Or(hn::IfThenElse(hn::Le(a, b), b, a), hn::VecFromMask(DF(), nan));
 }
 
+// AdamStep takes a step on one vector of each operand. It computes AMSGrad if
+// at_x is not null.
 template <class Gradient, class... Model>
-struct Adam {
-  ClippedGradient<Gradient> gradient;
-  VF lerp_factor, beta2, one_minus_beta2, minus_step_size;
-  VF bias_correction2_sqrt, eps, weight_decay, decay;
-  hn::Mask<DF> lerp_is_small;
-  bool decays;
-
-  explicit HWY_INLINE Adam(const AdamArgs& args)
-      : gradient{set(args.inv_scale), set(args.clip_coefficient)},
-        beta2(set(args.beta2)),
-        one_minus_beta2(set(args.one_minus_beta2)),
-        minus_step_size(set(-args.step_size)),
-        bias_correction2_sqrt(set(args.bias_correction2_sqrt)),
-        eps(set(args.eps)),
-        weight_decay(set(args.weight_decay)),
-        decay(set(args.decay)),
-        lerp_is_small(hn::Lt(hn::Abs(set(args.one_minus_beta1)), set(0.5f))),
-        decays(args.weight_decay != 0.0f) {
-    // torch's lerp starts from the nearer end.
-    const VF factor = set(args.one_minus_beta1);
-    lerp_factor =
-        hn::IfThenElse(lerp_is_small, factor, hn::Sub(factor, set(1.0f)));
-  }
+struct AdamStep : Adam<Gradient> {
+  explicit HWY_INLINE AdamStep(const AdamArgs& args) : Adam<Gradient>(args) {}
 
   template <class NonTemporal>
   HWY_INLINE void operator()(NonTemporal non_temporal,
@@ -55,30 +36,22 @@ struct Adam {
   }
 
  protected:
-  // update() computes AMSGrad if at_x is not null.
   template <class NonTemporal>
   HWY_INLINE void update(NonTemporal non_temporal,
                          const typename Gradient::Element* at_gradient,
                          float* at_weight, float* at_m, float* at_v,
                          float* at_x, typename Model::Element*... model) const {
     VF weight = load(at_weight);
-    VF g = gradient(at_gradient);
-    if (decays) g = fma(weight, weight_decay, g);
-    weight = hn::Mul(weight, decay);
-
     VF m = load(at_m);
-    m = fma(lerp_factor, hn::Sub(g, m), hn::IfThenElse(lerp_is_small, m, g));
+    VF v = load(at_v);
+    this->moments(at_gradient, weight, m, v);
     store(m, at_m);
-    VF v = fma(hn::Mul(one_minus_beta2, g), g, hn::Mul(load(at_v), beta2));
     store(v, at_v);
     if (at_x != nullptr) {
       v = maximum(load(at_x), v);
       store(v, at_x);
     }
-
-    const VF denominator =
-        hn::Add(hn::Div(hn::Sqrt(v), bias_correction2_sqrt), eps);
-    weight = hn::Add(weight, hn::Div(hn::Mul(minus_step_size, m), denominator));
+    weight = this->stepped(weight, m, v);
     store(weight, at_weight);
     (store_as<Model>(DF(), weight, non_temporal, model), ...);
     (void)non_temporal;
@@ -86,9 +59,9 @@ struct Adam {
 };
 
 template <class Gradient, class... Model>
-struct AdamAmsgrad : Adam<Gradient, Model...> {
-  explicit HWY_INLINE AdamAmsgrad(const AdamArgs& args)
-      : Adam<Gradient, Model...>(args) {}
+struct AmsgradStep : AdamStep<Gradient, Model...> {
+  explicit HWY_INLINE AmsgradStep(const AdamArgs& args)
+      : AdamStep<Gradient, Model...>(args) {}
 
   template <class NonTemporal>
   HWY_INLINE void operator()(NonTemporal non_temporal,
@@ -101,9 +74,45 @@ struct AdamAmsgrad : Adam<Gradient, Model...> {
   }
 };
 
+// RoundedStep has moments that are rounded stochastically, and one of the
+// weights of adam-inl.h.
+template <class Gradient, class Weight, class Moment>
+struct RoundedStep : Adam<Gradient> {
+  RandomWords random;
+
+  HWY_INLINE RoundedStep(const AdamArgs& args, const RoundingKey& key)
+      : Adam<Gradient>(args), random(key) {}
+
+  template <class NonTemporal, class... More>
+  HWY_INLINE void operator()(NonTemporal non_temporal, std::uint32_t index,
+                             const typename Gradient::Element* at_gradient,
+                             typename Weight::Element* at_weight,
+                             typename Moment::Element* at_m,
+                             typename Moment::Element* at_v,
+                             More*... more) const {
+    VF weight = Weight::load(at_weight, more...);
+    VF m = Moment::load(DF(), at_m);
+    VF v = Moment::load(DF(), at_v);
+    this->moments(at_gradient, weight, m, v);
+    weight = this->stepped(weight, m, v);
+    VU word = hn::Zero(DU());
+    if constexpr (Weight::kRandom || Rounded<Moment>::kRandom) {
+      word = random.first(index);
+    }
+    if constexpr (Rounded<Moment>::kRandom) {
+      Rounded<Moment>::store(m, lower_half(word), at_m);
+      Rounded<Moment>::store(v, upper_half(RandomWords::second(word)), at_v);
+    } else {
+      store(m, at_m);
+      store(v, at_v);
+    }
+    Weight::store(weight, upper_half(word), non_temporal, at_weight, more...);
+  }
+};
+
 template <class Gradient, class... Model>
 HWY_INLINE void adam(const void* args, const Tile& tile, Result&) {
-  const Adam<Gradient, Model...> step(*static_cast<const AdamArgs*>(args));
+  const AdamStep<Gradient, Model...> step(*static_cast<const AdamArgs*>(args));
   for_each_weight<Model...>(tile, step, Input<Gradient>(tile, 0),
                             InOut<Float32>(tile, 1), InOut<Float32>(tile, 2),
                             InOut<Float32>(tile, 3));
@@ -111,11 +120,39 @@ HWY_INLINE void adam(const void* args, const Tile& tile, Result&) {
 
 template <class Gradient, class... Model>
 HWY_INLINE void adam_amsgrad(const void* args, const Tile& tile, Result&) {
-  const AdamAmsgrad<Gradient, Model...> step(
+  const AmsgradStep<Gradient, Model...> step(
       *static_cast<const AdamArgs*>(args));
   for_each_weight<Model...>(tile, step, Input<Gradient>(tile, 0),
                             InOut<Float32>(tile, 1), InOut<Float32>(tile, 2),
                             InOut<Float32>(tile, 3), InOut<Float32>(tile, 4));
+}
+
+template <class Format, class Moment>
+HWY_INLINE void adam_stochastic(const void* args, const Tile& tile, Result&) {
+  const RoundedStep<Format, RoundedWeight<Format>, Moment> step(
+      *static_cast<const AdamArgs*>(args), *operand<RoundingKey>(tile, 4));
+  for_each_vector(tile, step, ElementIndex(tile.first), Input<Format>(tile, 0),
+                  InOut<Format>(tile, 1), InOut<Moment>(tile, 2),
+                  InOut<Moment>(tile, 3));
+}
+
+template <class Format, class Moment>
+HWY_INLINE void adam_master(const void* args, const Tile& tile, Result&) {
+  const RoundedStep<Format, MasterWeight<Format>, Moment> step(
+      *static_cast<const AdamArgs*>(args), *operand<RoundingKey>(tile, 5));
+  for_each_vector_out(tile, step, Output<Format>(tile, 4),
+                      ElementIndex(tile.first), Input<Format>(tile, 0),
+                      InOut<Float32>(tile, 1), InOut<Moment>(tile, 2),
+                      InOut<Moment>(tile, 3));
+}
+
+template <class Format, class Moment>
+HWY_INLINE void adam_kahan(const void* args, const Tile& tile, Result&) {
+  const RoundedStep<Format, CompensatedWeight<Format>, Moment> step(
+      *static_cast<const AdamArgs*>(args), *operand<RoundingKey>(tile, 5));
+  for_each_vector(tile, step, ElementIndex(tile.first), Input<Format>(tile, 0),
+                  InOut<Format>(tile, 1), InOut<Moment>(tile, 2),
+                  InOut<Moment>(tile, 3), InOut<Format>(tile, 4));
 }
 
 }  // namespace
@@ -144,6 +181,25 @@ SWAMP_DEFINE_KERNEL(adam_amsgrad_float32_float16,
                     adam_amsgrad<Float32, Float16>)
 SWAMP_DEFINE_KERNEL(adam_amsgrad_float32_bfloat16,
                     adam_amsgrad<Float32, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_stochastic_float16_float32,
+                    adam_stochastic<Float16, Float32>)
+SWAMP_DEFINE_KERNEL(adam_stochastic_float16_bfloat16,
+                    adam_stochastic<Float16, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_stochastic_bfloat16_float32,
+                    adam_stochastic<BFloat16, Float32>)
+SWAMP_DEFINE_KERNEL(adam_stochastic_bfloat16_bfloat16,
+                    adam_stochastic<BFloat16, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_stochastic_float32_bfloat16,
+                    adam_stochastic<Float32, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_stochastic_float16_master_bfloat16,
+                    adam_master<Float16, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_stochastic_bfloat16_master_bfloat16,
+                    adam_master<BFloat16, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_kahan_float16_float32, adam_kahan<Float16, Float32>)
+SWAMP_DEFINE_KERNEL(adam_kahan_float16_bfloat16, adam_kahan<Float16, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_kahan_bfloat16_float32, adam_kahan<BFloat16, Float32>)
+SWAMP_DEFINE_KERNEL(adam_kahan_bfloat16_bfloat16,
+                    adam_kahan<BFloat16, BFloat16>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

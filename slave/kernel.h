@@ -82,6 +82,9 @@ constexpr TypedOperand in_bytes(std::uint8_t bytes) {
 constexpr TypedOperand out_bytes(std::uint8_t bytes) {
   return {Access::out, kNoScalarType, bytes, false};
 }
+constexpr TypedOperand inout_bytes(std::uint8_t bytes) {
+  return {Access::inout, kNoScalarType, bytes, false};
+}
 constexpr TypedOperand row(TypedOperand operand) {
   operand.row = true;
   return operand;

@@ -9,6 +9,7 @@
 #ifndef SWAMP_SLAVE_KERNEL_ARGS_H_
 #define SWAMP_SLAVE_KERNEL_ARGS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -157,6 +158,62 @@ struct AdamArgs {
   float eps;
   float weight_decay;  // of Adam; 0 for AdamW
   float decay;         // of AdamW, 1 - lr * weight_decay; 1 for Adam
+};
+
+// RoundingKey chooses the random bits of one tensor in one step.
+struct RoundingKey {
+  std::uint32_t offset;  // added to the index
+  std::uint32_t mix;
+};
+
+// mixed_bits() is lowbias32 of hash-prospector, a bijection of 32-bit integers.
+constexpr std::uint32_t mixed_bits(std::uint32_t x) noexcept {
+  x = (x ^ x >> 16) * 0x7feb352dU;
+  x = (x ^ x >> 15) * 0x846ca68bU;
+  return x ^ x >> 16;
+}
+
+// RoundingBits is the random bits of an element: 16 for each value that is
+// rounded, in the lower half.
+struct RoundingBits {
+  std::uint32_t weight, m, v;
+};
+inline constexpr std::uint32_t kSecondWord = 0x9e3779b9;
+
+// rounding_bits() are those of element `index` of a tensor, modulo 2^32. The
+// kernels compute the same with vectors.
+constexpr RoundingBits rounding_bits(const RoundingKey& key,
+                                     std::size_t index) noexcept {
+  const std::uint32_t word = mixed_bits(
+      mixed_bits(static_cast<std::uint32_t>(index) + key.offset) ^ key.mix);
+  return {word >> 16, word & 0xffff, mixed_bits(word + kSecondWord) >> 16};
+}
+
+// adam_stochastic (gradient, weight, m, v, RoundingKey), without a master: the
+//   same in float32. What is not float32, weight or moments, is widened, and
+//   rounded stochastically when it is stored: up with a probability of what is
+//   cut off, by RoundingBits. Results in the range of normal numbers use all
+//   bits that are cut off, subnormal float16 the first 16. Exact results are
+//   never changed; inf stays inf, nan stays nan. With six operands: gradient,
+//   float32 master, m, v, the model's weight, key. The model's weight is the
+//   master rounded to nearest.
+// adam_kahan (gradient, weight, m, v, compensation, key): the weight of the
+//   formula is p + c, the model's weight and its compensation, in float32:
+//   p = r(p'), c = r(p' - p), to nearest. The moments are rounded as above.
+// Their arguments are AdamArgs.
+
+// adam_8bit (gradient, float32 weight, m, v, absmax) and, with six operands,
+// the
+//   model's weight; adam_8bit_stochastic (gradient, weight, m, v, absmax, key);
+//   adam_8bit_kahan (gradient, weight, m, v, absmax, compensation): kernels by
+//   row. A row is a block of at most kBlockColumns elements, its moments are
+//   8-bit codes (slave/block_code.h) and absmax is two floats: the largest
+//   absolute value of m and of v; nan if one is nan. The weight is computed
+//   from the moments before they are rounded to codes.
+inline constexpr std::size_t kBlockColumns = 256;
+struct AdamBlockArgs {
+  AdamArgs adam;
+  std::uint32_t columns;
 };
 
 }  // namespace swamp::slave

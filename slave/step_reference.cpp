@@ -1,5 +1,7 @@
 #include <cmath>
+#include <type_traits>
 
+#include "slave/block_code.h"
 #include "slave/kernel_args.h"
 #include "slave/reference.h"
 
@@ -106,6 +108,207 @@ void adam_amsgrad(const void* args, const Tile& tile, Result&) {
   adam_step<Gradient, Model, true>(args, tile);
 }
 
+// ---- Adam with less memory
+
+// rounded() rounds stochastically with 16 random bits.
+template <class Format>
+typename Format::Element rounded(float value, std::uint32_t random);
+template <>
+float rounded<Float32>(float value, std::uint32_t) {
+  return value;
+}
+template <>
+std::uint16_t rounded<BFloat16>(float value, std::uint32_t random) {
+  if (std::isnan(value)) return BFloat16::narrow(value);
+  return static_cast<std::uint16_t>((float_to_bits(value) + random) >> 16);
+}
+template <>
+std::uint16_t rounded<Float16>(float value, std::uint32_t random) {
+  const std::uint32_t bits = float_to_bits(value);
+  const std::uint32_t sign = bits >> 16 & 0x8000;
+  const std::uint32_t magnitude = bits & 0x7fffffff;
+  if (magnitude >= 0x47800000) return Float16::narrow(value);  // inf or nan
+  std::uint32_t half = 0;
+  if (magnitude >= 0x38800000) {
+    half = (magnitude + (random >> 3) - (112U << 23)) >> 13;
+  } else if (magnitude >= 0x00800000) {
+    // A multiple of 2^-40: the mantissa, an integer, shifted.
+    const std::uint32_t shift = 110 - (magnitude >> 23);
+    const std::uint32_t mantissa = (magnitude & 0x7fffff) | 0x800000;
+    std::uint32_t fixed = 0;
+    if (magnitude >> 23 >= 110) {
+      fixed = mantissa << ((magnitude >> 23) - 110);
+    } else if (shift < 24) {
+      fixed = mantissa >> shift;
+    }
+    half = (fixed + random) >> 16;
+  }
+  return static_cast<std::uint16_t>(half | sign);
+}
+
+// The weights: see slave/adam-inl.h. `more` is the operand of the model's
+// weight or of the compensation.
+template <class Format>
+struct RoundedWeight {
+  using Element = typename Format::Element;
+  static float load(const Element& at, const void*, std::size_t) {
+    return Format::widen(at);
+  }
+  static void store(float weight, std::uint32_t random, Element& at, void*,
+                    std::size_t) {
+    at = rounded<Format>(weight, random);
+  }
+};
+template <class Format>
+struct MasterWeight {
+  using Element = float;
+  static float load(float at, const void*, std::size_t) { return at; }
+  static void store(float weight, std::uint32_t, float& at, void* more,
+                    std::size_t i) {
+    at = weight;
+    static_cast<typename Format::Element*>(more)[i] = Format::narrow(weight);
+  }
+};
+template <class Format>
+struct CompensatedWeight {
+  using Element = typename Format::Element;
+  static float load(Element at, const void* more, std::size_t i) {
+    return Format::widen(at) +
+           Format::widen(static_cast<const Element*>(more)[i]);
+  }
+  static void store(float weight, std::uint32_t, Element& at, void* more,
+                    std::size_t i) {
+    at = Format::narrow(weight);
+    static_cast<Element*>(more)[i] = Format::narrow(weight - Format::widen(at));
+  }
+};
+
+// adam_element() steps one element, whose moments are float32.
+template <class Gradient, class Weight>
+void adam_element(const AdamArgs& args, const Tile& tile, void* more,
+                  std::size_t i, float& m, float& v, std::uint32_t random) {
+  auto& at = static_cast<typename Weight::Element*>(tile.operands[1])[i];
+  float weight = Weight::load(at, more, i);
+  float g = clipped_gradient<Gradient>(args, tile.operands[0], i);
+  if (args.weight_decay != 0.0f) g = std::fma(weight, args.weight_decay, g);
+  m = lerp(m, g, args.one_minus_beta1);
+  v = std::fma(args.one_minus_beta2 * g, g, v * args.beta2);
+  const float denominator =
+      std::sqrt(v) / args.bias_correction2_sqrt + args.eps;
+  weight = weight * args.decay + -args.step_size * m / denominator;
+  Weight::store(weight, random, at, more, i);
+}
+
+template <class Gradient, class Weight, class Moment, int kKey>
+void adam_rounded(const void* args_bytes, const Tile& tile, Result&) {
+  const AdamArgs& args = *static_cast<const AdamArgs*>(args_bytes);
+  const auto& key = *static_cast<const RoundingKey*>(tile.operands[kKey]);
+  auto* at_m = static_cast<typename Moment::Element*>(tile.operands[2]);
+  auto* at_v = static_cast<typename Moment::Element*>(tile.operands[3]);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    const RoundingBits random = rounding_bits(key, tile.first + i);
+    float m = Moment::widen(at_m[i]);
+    float v = Moment::widen(at_v[i]);
+    adam_element<Gradient, Weight>(args, tile, tile.operands[4], i, m, v,
+                                   random.weight);
+    at_m[i] = rounded<Moment>(m, random.m);
+    at_v[i] = rounded<Moment>(v, random.v);
+  }
+}
+
+template <class Format, class Moment>
+void adam_stochastic(const void* args, const Tile& tile, Result& result) {
+  adam_rounded<Format, RoundedWeight<Format>, Moment, 4>(args, tile, result);
+}
+template <class Format, class Moment>
+void adam_master(const void* args, const Tile& tile, Result& result) {
+  adam_rounded<Format, MasterWeight<Format>, Moment, 5>(args, tile, result);
+}
+template <class Format, class Moment>
+void adam_kahan(const void* args, const Tile& tile, Result& result) {
+  adam_rounded<Format, CompensatedWeight<Format>, Moment, 5>(args, tile,
+                                                             result);
+}
+
+// number_value() is the number c of a map.
+float number_value(const DecadeTables& tables, int c) {
+  if (c == 256) return 1;
+  int j = 0;
+  while (c >> (j + 1) != 0) ++j;
+  return tables.low[j] + tables.step[j] * static_cast<float>(c - (1 << j));
+}
+
+// number_of() is the number nearest to |value| / absmax. It compares bits, in
+// which nan is above 1.
+int number_of(const DecadeTables& tables, float value, float absmax,
+              int first_decade) {
+  float ratio = float_from_bits(float_to_bits(value) & 0x7fffffff) / absmax;
+  if ((float_to_bits(ratio) & 0x7fffffff) > float_to_bits(1.0f)) ratio = 1;
+  int j = -1;
+  for (int d = first_decade; d < DecadeTables::kDecades; ++d) {
+    if (float_to_bits(ratio) >= float_to_bits(tables.threshold[d])) j = d;
+  }
+  if (j < 0) return first_decade;
+  if (float_to_bits(ratio) >= float_to_bits(tables.one))
+    return 1 << (7 + first_decade);
+  const float part = (ratio - tables.start[j]) * tables.parts[j];
+  const int last = (1 << j) - 1;
+  const int k = static_cast<int>(part);
+  return (1 << j) + (k < last ? k : last);
+}
+
+float largest_magnitude(const float* values, std::size_t count) {
+  std::uint32_t largest = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t bits = float_to_bits(values[i]) & 0x7fffffff;
+    if (bits > largest) largest = bits;
+  }
+  return float_from_bits(largest > 0x7f800000 ? 0x7fc00000 : largest);
+}
+
+template <class Weight, class Gradient>
+void adam_8bit(const void* args_bytes, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const AdamBlockArgs*>(args_bytes);
+  const std::size_t columns = args.columns;
+  auto* m_codes = static_cast<std::uint8_t*>(tile.operands[2]);
+  auto* v_codes = static_cast<std::uint8_t*>(tile.operands[3]);
+  for (std::size_t row = 0; row < tile.count; ++row) {
+    auto* absmax = static_cast<float*>(tile.operands[4]) + 2 * row;
+    float m[kBlockColumns], v[kBlockColumns];
+    for (std::size_t j = 0; j < columns; ++j) {
+      const std::size_t i = row * columns + j;
+      const int c = m_codes[i] - 127;
+      const float size =
+          c == 0 ? 0 : number_value(kSignedTables, c < 0 ? -c : c);
+      m[j] = (c < 0 ? -size : size) * absmax[0];
+      v[j] = number_value(kUnsignedTables, v_codes[i] + 1) * absmax[1];
+      RoundingBits random{};
+      if (std::is_same_v<Weight, RoundedWeight<Gradient>> &&
+          !std::is_same_v<Gradient, Float32>) {
+        random =
+            rounding_bits(*static_cast<const RoundingKey*>(tile.operands[5]),
+                          tile.first * columns + i);
+      }
+      adam_element<Gradient, Weight>(args.adam, tile, tile.operands[5], i, m[j],
+                                     v[j], random.weight);
+    }
+    absmax[0] = largest_magnitude(m, columns);
+    absmax[1] = largest_magnitude(v, columns);
+    // A block of zeros is not divided by 0.
+    const float m_unit = float_to_bits(absmax[0]) == 0 ? 1 : absmax[0];
+    const float v_unit = float_to_bits(absmax[1]) == 0 ? 1 : absmax[1];
+    for (std::size_t j = 0; j < columns; ++j) {
+      const std::size_t i = row * columns + j;
+      const int c = number_of(kSignedTables, m[j], m_unit, 0);
+      const bool negative = float_to_bits(m[j]) >> 31 != 0;
+      m_codes[i] = static_cast<std::uint8_t>(
+          negative ? 127 - (c < 127 ? c : 127) : 127 + c);
+      v_codes[i] = static_cast<std::uint8_t>(
+          number_of(kUnsignedTables, v[j], v_unit, 1) - 1);
+    }
+  }
+}
+
 }  // namespace
 
 SWAMP_DEFINE_KERNEL(sgd_float16, sgd<Float16, None>)
@@ -156,5 +359,38 @@ SWAMP_DEFINE_KERNEL(adam_amsgrad_float32_float16,
                     adam_amsgrad<Float32, Float16>)
 SWAMP_DEFINE_KERNEL(adam_amsgrad_float32_bfloat16,
                     adam_amsgrad<Float32, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_stochastic_float16_float32,
+                    adam_stochastic<Float16, Float32>)
+SWAMP_DEFINE_KERNEL(adam_stochastic_float16_bfloat16,
+                    adam_stochastic<Float16, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_stochastic_bfloat16_float32,
+                    adam_stochastic<BFloat16, Float32>)
+SWAMP_DEFINE_KERNEL(adam_stochastic_bfloat16_bfloat16,
+                    adam_stochastic<BFloat16, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_stochastic_float32_bfloat16,
+                    adam_stochastic<Float32, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_stochastic_float16_master_bfloat16,
+                    adam_master<Float16, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_stochastic_bfloat16_master_bfloat16,
+                    adam_master<BFloat16, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_kahan_float16_float32, adam_kahan<Float16, Float32>)
+SWAMP_DEFINE_KERNEL(adam_kahan_float16_bfloat16, adam_kahan<Float16, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_kahan_bfloat16_float32, adam_kahan<BFloat16, Float32>)
+SWAMP_DEFINE_KERNEL(adam_kahan_bfloat16_bfloat16,
+                    adam_kahan<BFloat16, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_8bit_float32,
+                    adam_8bit<RoundedWeight<Float32>, Float32>)
+SWAMP_DEFINE_KERNEL(adam_8bit_float16_master,
+                    adam_8bit<MasterWeight<Float16>, Float16>)
+SWAMP_DEFINE_KERNEL(adam_8bit_bfloat16_master,
+                    adam_8bit<MasterWeight<BFloat16>, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_8bit_stochastic_float16,
+                    adam_8bit<RoundedWeight<Float16>, Float16>)
+SWAMP_DEFINE_KERNEL(adam_8bit_stochastic_bfloat16,
+                    adam_8bit<RoundedWeight<BFloat16>, BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_8bit_kahan_float16,
+                    adam_8bit<CompensatedWeight<Float16>, Float16>)
+SWAMP_DEFINE_KERNEL(adam_8bit_kahan_bfloat16,
+                    adam_8bit<CompensatedWeight<BFloat16>, BFloat16>)
 
 }  // namespace swamp::slave::reference

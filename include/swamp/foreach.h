@@ -155,13 +155,54 @@ struct SgdStep : SgdOptions {
   bool first = false;
 };
 
+/// Elements of a block of BlockMoments; the last block of a tensor may have
+/// fewer.
+inline constexpr int kMomentBlock = 256;
+
+/// BlockMoments are the moments of one parameter in 8 bits, as bitsandbytes
+/// stores them: codes of its dynamic map, signed and unsigned
+/// (functional.create_dynamic_map), and a factor for each block.
+struct BlockMoments {
+  std::uint8_t* exp_avg;     ///< a code for each element; 127 is 0
+  std::uint8_t* exp_avg_sq;  ///< a code for each element; 0 is 0
+  /// Two factors for each block: the largest absolute value of the first
+  /// moments and that of the second; 0 before the first step.
+  float* absmax;
+};
+
 /// AdamStep describes one step of Adam or AdamW.
+///
+/// Less memory than float32 masters and moments need, not with amsgrad:
+/// - `stochastic`: params may be float16 or bfloat16, without model_params, and
+///   the moments float32 or bfloat16. A 16-bit value is widened to float32, and
+///   rounded stochastically after the step. A gradient has the dtype of its
+///   param, or of its model param.
+/// - `compensations`: params are float16 or bfloat16, and each with its
+///   compensation is one number of twice the digits (Kahan). Moments are
+///   float32 or bfloat16, rounded stochastically.
+/// - `block_moments`: the moments are 8-bit codes, together with any of the
+///   weights above: float32 params, with or without model_params, or 16-bit
+///   ones, rounded stochastically or with compensations.
+/// The random bits are a function of seed, step, id and index: the same on
+/// every machine.
 struct AdamStep : AdamOptions {
   /// Counted from 1, below 2^53: for the bias corrections.
   std::int64_t step = 1;
   /// float32, of amsgrad, written: the largest second moments, 0 before the
   /// first step; without amsgrad an empty list.
   TensorList max_exp_avg_sqs = {};
+  /// Whether 16-bit params and moments are rounded stochastically.
+  bool stochastic = false;
+  /// Of the params' dtype, written: 0 before the first step; an empty list
+  /// without compensation.
+  TensorList compensations = {};
+  /// One for each param, written; exp_avgs and exp_avg_sqs are empty then.
+  /// null: the moments are not 8-bit.
+  const BlockMoments* block_moments = nullptr;
+  std::uint64_t seed = 0;  ///< of the random bits
+  /// A number for each param, of which no two should be equal; null: their
+  /// indices.
+  const std::uint64_t* ids = nullptr;
 };
 
 /// StepScaling is the scaling of a gradient before it is used:
@@ -198,14 +239,15 @@ SWAMP_API void foreach_sgd_(TensorList params, TensorList gradients,
 /// foreach_adam_() takes a step by the formula of torch's fused CPU Adam and
 /// AdamW kernel (FusedAdamKernel.cpp, its vector body).
 ///
-/// @param params float32 (master) weights
+/// @param params float32 (master) weights; see AdamStep for others
 /// @param gradients float16, bfloat16 or float32; only read
-/// @param exp_avgs float32: first moments
-/// @param exp_avg_sqs float32: second moments
+/// @param exp_avgs float32: first moments; see AdamStep for others
+/// @param exp_avg_sqs float32: second moments; see AdamStep for others
 /// @param model_params float16 or bfloat16: set to the new weights, rounded; or
 ///   an empty list
-/// @param step numbers, of which only step.step is checked, and the list of
-///   amsgrad
+/// @param step numbers, of which only step.step is checked, the list of
+/// amsgrad,
+///   and what takes less memory
 /// @param scaling see StepScaling
 /// @param machine see above
 SWAMP_API void foreach_adam_(TensorList params, TensorList gradients,

@@ -34,11 +34,28 @@ constexpr Types kFloatOnly{ScalarType::Float};
 constexpr Types kGradTypes{ScalarType::Half, ScalarType::BFloat16,
                            ScalarType::Float};
 constexpr Types kModelTypes{ScalarType::Half, ScalarType::BFloat16};
+constexpr Types kMomentTypes{ScalarType::Float, ScalarType::BFloat16};
+constexpr Types kCodeTypes{ScalarType::Byte};
 
-Types types_of(std::size_t list) {
-  return list == kStepGrads   ? kGradTypes
-         : list == kStepModel ? kModelTypes
-                              : kFloatOnly;
+Types types_of(const StepStorage& storage, std::size_t list) {
+  if (list == kStepGrads) return kGradTypes;
+  if (list == kStepModel) return kModelTypes;
+  if (!storage.small || list == kStepAbsmax) return kFloatOnly;
+  if (list == 0) return kGradTypes;
+  return storage.is_8_bit ? kCodeTypes : kMomentTypes;
+}
+
+// is_absmax() returns whether tensors of the list have two floats for each
+// block of a parameter, not the parameter's shape.
+bool is_absmax(const StepStorage& storage, std::size_t list) {
+  return storage.is_8_bit && list == kStepAbsmax;
+}
+
+// has_absmax() returns whether the tensor is that of the parameter.
+bool has_absmax(const at::Tensor& tensor, const at::Tensor& param) {
+  const std::int64_t blocks = (param.numel() + kMomentBlock - 1) / kMomentBlock;
+  return tensor.numel() == 2 * blocks && tensor.is_contiguous() &&
+         is_aligned(const_data(tensor), sizeof(float));
 }
 
 bool is_one_of(ScalarType type, Types types) {
@@ -89,17 +106,20 @@ void require_same_shapes(at::TensorList tensors, const char* name,
 // StepScratch is the memory of a step; see ThreadScratch.
 struct StepScratch {
   std::array<StepTensors, kStepListCount> lists;
+  std::vector<BlockMoments> blocks;
   std::vector<Extent> extents, sort_scratch;
 
   void clear() noexcept {
     for (StepTensors& list : lists) list.clear();
+    blocks.clear();
     extents.clear();
   }
   bool is_small() const noexcept {
     for (const StepTensors& list : lists) {
       if (!list.is_small()) return false;
     }
-    return extents.capacity() <= kMaxKeptCount &&
+    return blocks.capacity() <= kMaxKeptCount &&
+           extents.capacity() <= kMaxKeptCount &&
            sort_scratch.capacity() <= kMaxKeptCount;
   }
 };
@@ -204,12 +224,14 @@ bool gather(const StepLists& lists, StepScratch& scratch) {
       }
       const at::Tensor& tensor = lists.all[l][i];
       if (!tensor.is_cpu() || tensor.layout() != at::kStrided ||
-          !is_one_of(tensor.scalar_type(), types_of(l)) ||
-          tensor.sizes() != param.sizes() || !has_order_of(tensor, param)) {
+          !is_one_of(tensor.scalar_type(), types_of(lists.storage, l)) ||
+          !(is_absmax(lists.storage, l) ? has_absmax(tensor, param)
+                                        : tensor.sizes() == param.sizes() &&
+                                              has_order_of(tensor, param))) {
         return false;
       }
-      const ScalarType type = tensor.scalar_type();
-      const swamp::ScalarType own_type = *scalar_type(type);
+      const swamp::ScalarType own_type =
+          scalar_type(tensor.scalar_type()).value_or(kByteCodes);
       if (elements == 0) {
         scratch.lists[l].add(nullptr, 0, own_type);
         continue;
@@ -219,24 +241,52 @@ bool gather(const StepLists& lists, StepScratch& scratch) {
                                    : mutable_data(tensor);
       const std::size_t bytes = element_bytes(own_type);
       if (data == nullptr || !is_aligned(data, bytes)) return false;
-      scratch.lists[l].add(data, elements, own_type);
+      const auto own = static_cast<std::size_t>(tensor.numel());
+      scratch.lists[l].add(data, own, own_type);
       const auto begin = reinterpret_cast<std::uintptr_t>(data);
-      scratch.extents.push_back({begin, begin + elements * bytes});
+      scratch.extents.push_back({begin, begin + own * bytes});
     }
   }
   return true;
 }
 
+// set_storage() sets what takes less memory, but for the weights and moments.
+void set_storage(AdamStep& step, const StepLists& lists, StepScratch& scratch) {
+  const auto& tensors = scratch.lists;
+  step.ids = lists.ids;
+  step.stochastic = !lists.storage.kahan;
+  if (lists.storage.kahan) step.compensations = tensors[kStepModel].tensors();
+  if (!lists.storage.is_8_bit) return;
+  scratch.blocks.clear();
+  for (std::size_t i = 0; i < tensors[0].tensors().size(); ++i) {
+    const auto data = [&](std::size_t l) {
+      return tensors[l].tensors()[i].data;
+    };
+    scratch.blocks.push_back({static_cast<std::uint8_t*>(data(kStepStates)),
+                              static_cast<std::uint8_t*>(data(kStepStates + 1)),
+                              static_cast<float*>(data(kStepAbsmax))});
+  }
+  step.block_moments = scratch.blocks.data();
+}
+
 // run() takes the step on gathered lists.
-void run(const std::array<StepTensors, kStepListCount>& tensors, StepRule& rule,
+void run(const StepLists& lists, StepScratch& scratch, StepRule& rule,
          const StepScaling& scaling) {
+  const auto& tensors = scratch.lists;
   translated([&] {
     if (auto* adam = std::get_if<AdamStep>(&rule)) {
-      adam->max_exp_avg_sqs = tensors[kStepStates + 2].tensors();
-      foreach_adam_(tensors[0].tensors(), tensors[kStepGrads].tensors(),
-                    tensors[kStepStates].tensors(),
-                    tensors[kStepStates + 1].tensors(),
-                    tensors[kStepModel].tensors(), *adam, scaling);
+      const StepStorage& storage = lists.storage;
+      const TensorList none;
+      if (storage.small) {
+        set_storage(*adam, lists, scratch);
+      } else {
+        adam->max_exp_avg_sqs = tensors[kStepStates + 2].tensors();
+      }
+      foreach_adam_(
+          tensors[0].tensors(), tensors[kStepGrads].tensors(),
+          storage.is_8_bit ? none : tensors[kStepStates].tensors(),
+          storage.is_8_bit ? none : tensors[kStepStates + 1].tensors(),
+          storage.kahan ? none : tensors[kStepModel].tensors(), *adam, scaling);
     } else {
       foreach_sgd_(tensors[0].tensors(), tensors[kStepGrads].tensors(),
                    tensors[kStepStates].tensors(),
@@ -247,14 +297,15 @@ void run(const std::array<StepTensors, kStepListCount>& tensors, StepRule& rule,
 }
 
 // copy_and_run() does the same for lists whose tensors do not overlap.
-void copy_and_run(const StepLists& lists,
-                  std::array<StepTensors, kStepListCount>& tensors,
-                  StepRule& rule, const StepScaling& scaling) {
+void copy_and_run(const StepLists& lists, StepScratch& scratch, StepRule& rule,
+                  const StepScaling& scaling) {
   for (std::size_t l = 0; l < kStepListCount; ++l) {
-    tensors[l].assign(lists.all[l], &lists.all[0], l != kStepGrads);
+    scratch.lists[l].assign(
+        lists.all[l], is_absmax(lists.storage, l) ? nullptr : &lists.all[0],
+        l != kStepGrads);
   }
-  run(tensors, rule, scaling);
-  for (StepTensors& list : tensors) list.copy_back();
+  run(lists, scratch, rule, scaling);
+  for (StepTensors& list : scratch.lists) list.copy_back();
 }
 
 // A float64 holds every whole number below this.
@@ -267,6 +318,7 @@ StepLists StepLists::only(std::size_t index) const {
   for (at::TensorList& list : one.all) {
     if (!list.empty()) list = list.slice(index, 1);
   }
+  if (one.ids != nullptr) one.ids += index;
   return one;
 }
 
@@ -275,6 +327,15 @@ StepLists adam_lists(bool amsgrad) {
           {"master_params", "grads", "exp_avgs", "exp_avg_sqs",
            "max_exp_avg_sqs", "model_params"},
           amsgrad ? std::size_t{3} : std::size_t{2}};
+}
+
+StepLists small_adam_lists(const StepStorage& storage) {
+  StepLists lists = adam_lists(storage.is_8_bit);
+  lists.names[0] = "params";
+  lists.names[kStepAbsmax] = "absmax";
+  if (storage.kahan) lists.names[kStepModel] = "compensations";
+  lists.storage = storage;
+  return lists;
 }
 
 StepLists sgd_lists(bool momentum) {
@@ -286,9 +347,21 @@ StepLists sgd_lists(bool momentum) {
 
 void require_step_lists(const StepLists& lists) {
   const auto check = [&](std::size_t l) {
-    require_same_shapes(lists.all[l], lists.names[l], lists.params(),
-                        lists.names[0]);
-    require_list(lists.all[l], lists.names[l], l != kStepGrads, types_of(l));
+    const at::TensorList all = lists.all[l];
+    require_list(all, lists.names[l], l != kStepGrads,
+                 types_of(lists.storage, l));
+    if (!is_absmax(lists.storage, l)) {
+      require_same_shapes(all, lists.names[l], lists.params(), lists.names[0]);
+      return;
+    }
+    TORCH_CHECK(all.size() == lists.params().size(), lists.names[l], ": got ",
+                all.size(), " tensors, expected ", lists.params().size());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      TORCH_CHECK(has_absmax(all[i], lists.params()[i]), lists.names[l], "[", i,
+                  "]: got the shape ", all[i].sizes(),
+                  ", expected two contiguous floats for each block of ",
+                  kMomentBlock, " elements");
+    }
   };
   check(0);
   check(kStepGrads);
@@ -332,15 +405,15 @@ void take_step(const StepLists& lists, StepRule rule, float inv_scale,
   }
   scaling.clip_coefficient = clip_coefficient(max_norm, norm);
   if (ordinary) {
-    run(scratch->lists, rule, scaling);
+    run(lists, *scratch, rule, scaling);
     return;
   }
   if (!one_by_one) {
-    copy_and_run(lists, scratch->lists, rule, scaling);
+    copy_and_run(lists, *scratch, rule, scaling);
     return;
   }
   for (std::size_t i = 0; i < lists.params().size(); ++i) {
-    copy_and_run(lists.only(i), scratch->lists, rule, scaling);
+    copy_and_run(lists.only(i), *scratch, rule, scaling);
   }
 }
 

@@ -7,21 +7,33 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <variant>
 
 #include "swamp/foreach.h"
 
 namespace swamp::aten {
 
-// StepLists is what a step reads and writes, in the order of kStepNames.
+// StepStorage is how Adam's weights and moments are stored, if not as float32:
+// see AdamStep.
+struct StepStorage {
+  bool small = false;     // any of what follows, or rounded stochastically
+  bool kahan = false;     // the last list is compensations
+  bool is_8_bit = false;  // the last state is the absmax of blocks
+};
+
+// StepLists is what a step reads and writes, in the order of its names.
 inline constexpr std::size_t kStepListCount = 6;
 inline constexpr std::size_t kStepGrads = 1;   // the only list not written
 inline constexpr std::size_t kStepStates = 2;  // up to three
+inline constexpr std::size_t kStepAbsmax = 4;  // of 8-bit moments
 inline constexpr std::size_t kStepModel = 5;
 struct StepLists {
   std::array<at::TensorList, kStepListCount> all;
   std::array<const char*, kStepListCount> names;
   std::size_t state_count;
+  StepStorage storage = {};
+  const std::uint64_t* ids = nullptr;  // AdamStep::ids, if `small`
 
   at::TensorList params() const noexcept { return all[0]; }
   at::TensorList grads() const noexcept { return all[kStepGrads]; }
@@ -32,9 +44,11 @@ struct StepLists {
 
 // adam_lists() and sgd_lists() name the lists; the caller sets them.
 StepLists adam_lists(bool amsgrad);
+StepLists small_adam_lists(const StepStorage& storage);
 StepLists sgd_lists(bool momentum);
 
-// StepRule is the rule and its numbers. take_step() sets max_exp_avg_sqs.
+// StepRule is the rule and its numbers. take_step() sets the lists and ids of
+// AdamStep.
 using StepRule = std::variant<AdamStep, SgdStep>;
 
 // require_step_lists() throws c10::Error for lists that a step cannot take.
@@ -51,7 +65,8 @@ void take_step(const StepLists& lists, StepRule rule, float inv_scale,
                const at::Tensor& grad_norm, double max_norm);
 
 // mark_written() increases the versions of the weights, as PyTorch's own
-// operators do. The states are the optimizer's own: no backward pass needs them.
+// operators do. The states are the optimizer's own: no backward pass needs
+// them.
 void mark_written(const StepLists& lists);
 
 // register_step_lists() defines the class torch.classes.swamp.StepLists.

@@ -53,6 +53,8 @@ struct Bucket {
   std::vector<Tensors> states;
   std::vector<Mark> marks;  // of 16-bit parameters, after the last step
   Tensors grads;            // only during a step
+  StepStorage storage;
+  std::vector<std::uint64_t> ids;  // for random bits, if `storage.small`
 };
 
 class StepListsObject final : public torch::CustomClassHolder {
@@ -65,6 +67,18 @@ class StepListsObject final : public torch::CustomClassHolder {
     bucket.states = std::move(states);
     bucket.marks.resize(bucket.masters.size(), Mark{-1, 0});
     buckets_.push_back(std::move(bucket));
+  }
+
+  // set_storage() makes a bucket of Adam one that takes less memory. Its last
+  // lists of states are the absmax of 8-bit moments and the compensations.
+  void set_storage(std::int64_t index, bool kahan, bool is_8_bit,
+                   const std::vector<std::int64_t>& ids) {
+    Bucket& bucket = at(index);
+    TORCH_CHECK(ids.size() == bucket.params.size(), "ids: got ", ids.size(),
+                " numbers, expected ", bucket.params.size());
+    bucket.storage = {true, kahan, is_8_bit};
+    bucket.ids.assign(ids.begin(), ids.end());
+    if (kahan) bucket.marks.resize(ids.size(), Mark{-1, 0});
   }
 
   // set_absent() sets the parameters that had no gradient.
@@ -115,7 +129,8 @@ class StepListsObject final : public torch::CustomClassHolder {
             const at::Tensor& inv_scale,
             const std::optional<at::Tensor>& grad_norm, double max_norm,
             double lr, double beta1, double beta2, double eps,
-            double weight_decay, bool decoupled, bool amsgrad, bool maximize) {
+            double weight_decay, bool decoupled, bool amsgrad, bool maximize,
+            std::int64_t seed) {
     require_scalars({{step, "step"}});
     AdamStep numbers;
     numbers.lr = lr;
@@ -127,7 +142,10 @@ class StepListsObject final : public torch::CustomClassHolder {
     numbers.amsgrad = amsgrad;
     numbers.maximize = maximize;
     numbers.step = next_step(step);
-    take(index, adam_lists(amsgrad), numbers, inv_scale, grad_norm, max_norm);
+    numbers.seed = static_cast<std::uint64_t>(seed);
+    const StepStorage& storage = at(index).storage;
+    take(index, storage.small ? small_adam_lists(storage) : adam_lists(amsgrad),
+         numbers, inv_scale, grad_norm, max_norm);
     store<float>(mutable_data(step), static_cast<float>(numbers.step));
     if (!step.is_inference()) step.unsafeGetTensorImpl()->bump_version();
   }
@@ -214,8 +232,10 @@ class StepListsObject final : public torch::CustomClassHolder {
     if (norm.defined()) {
       require_scalars({{norm, "grad_norm", kFloatOrDouble}});
     }
-    TORCH_CHECK(bucket.states.size() == lists.state_count, "states: got ",
-                bucket.states.size(), " lists, expected ", lists.state_count);
+    const bool kahan = bucket.storage.kahan;
+    const std::size_t states = lists.state_count + (kahan ? 1 : 0);
+    TORCH_CHECK(bucket.states.size() == states, "states: got ",
+                bucket.states.size(), " lists, expected ", states);
     const GradsOfStep grads(bucket);
     const bool is_16_bit = !bucket.masters.empty();
     lists.all[0] = is_16_bit ? bucket.masters : bucket.params;
@@ -224,6 +244,8 @@ class StepListsObject final : public torch::CustomClassHolder {
       lists.all[kStepStates + s] = bucket.states[s];
     }
     if (is_16_bit) lists.all[kStepModel] = bucket.params;
+    if (kahan) lists.all[kStepModel] = bucket.states.back();
+    if (bucket.storage.small) lists.ids = bucket.ids.data();
     take_step(lists, rule, load<float>(const_data(inv_scale)), norm, max_norm);
     mark_written(lists);
   }
@@ -260,6 +282,7 @@ void register_step_lists(torch::Library& library) {
   library.class_<StepListsObject>("StepLists")
       .def(torch::init<>())
       .def("add", &StepListsObject::add)
+      .def("set_storage", &StepListsObject::set_storage)
       .def("set_absent", &StepListsObject::set_absent)
       .def("same_grads", &StepListsObject::same_grads)
       .def("grad_norm", &StepListsObject::grad_norm)

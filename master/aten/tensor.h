@@ -83,10 +83,17 @@ inline std::optional<ScalarType> scalar_type(at::ScalarType type) noexcept {
   }
 }
 
+// The codes of 8-bit moments, which are bytes, in swamp::Tensor: only the size
+// is used.
+inline constexpr ScalarType kByteCodes = kFloat8E5M2;
+
 // element_bytes() returns the size of an element; `type` is a result of
-// scalar_type().
+// scalar_type(), or kByteCodes.
 inline std::size_t element_bytes(ScalarType type) noexcept {
-  return type == kFloat64 ? 8 : type == kFloat32 ? 4 : 2;
+  return type == kFloat64     ? 8
+         : type == kFloat32   ? 4
+         : type == kByteCodes ? 1
+                              : 2;
 }
 
 // is_aligned() returns whether the address suits elements of that many bytes, a

@@ -115,7 +115,8 @@ void StepTensors::assign(at::TensorList tensors, const at::TensorList* like,
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor& tensor = tensors[i];
     const at::Tensor& order = like != nullptr ? (*like)[i] : tensor;
-    const ScalarType type = *scalar_type(tensor.scalar_type());
+    const ScalarType type =
+        scalar_type(tensor.scalar_type()).value_or(kByteCodes);
     if (has_order_of(tensor, order) &&
         is_aligned(const_data(tensor), element_bytes(type))) {
       add(tensor, type);

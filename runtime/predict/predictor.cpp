@@ -97,7 +97,7 @@ void add(predict::Cycles& all, const predict::Cycles& more) noexcept {
 
 void CountingBackend::record_tiles(const Launch& launch) {
   for (std::size_t i = 0; i < launch.table.operation_count; ++i) {
-    if ((launch.table.operations_used >> i & 1u) == 0) continue;
+    if (!launch.table.is_used(i)) continue;
     const Operation& operation = launch.table.operations[i];
     std::size_t widest = 0;
     for (int s = 0; s < operation.operand_count; ++s) {

@@ -2,7 +2,9 @@
 // references of the kernels; and all of their forms against each other.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "float_lists.h"
 #include "machines.h"
@@ -62,12 +64,11 @@ AdamStep adam_step(TensorList largest = {}) {
   return step;
 }
 
-// expect_adam() runs the reference with the arguments of the formula.
-void expect_adam(Arrays& arrays, KernelFunction kernel, bool amsgrad) {
-  const AdamStep step = adam_step();
+// adam_args_of() is the arguments as the formula has them.
+slave::AdamArgs adam_args_of(const AdamStep& step, float sign) {
   slave::AdamArgs args{};
   args.inv_scale = kScaling.inv_scale;
-  args.clip_coefficient = kScaling.clip_coefficient * (amsgrad ? -1.0f : 1.0f);
+  args.clip_coefficient = kScaling.clip_coefficient * sign;
   args.one_minus_beta1 = static_cast<float>(1 - step.beta1);
   args.beta2 = static_cast<float>(step.beta2);
   args.one_minus_beta2 = static_cast<float>(1 - step.beta2);
@@ -76,6 +77,13 @@ void expect_adam(Arrays& arrays, KernelFunction kernel, bool amsgrad) {
       static_cast<float>(std::sqrt(1 - std::pow(step.beta2, 3)));
   args.eps = static_cast<float>(step.eps);
   args.decay = static_cast<float>(1 - step.lr * step.weight_decay);
+  return args;
+}
+
+// expect_adam() is the reference.
+void expect_adam(Arrays& arrays, KernelFunction kernel, bool amsgrad) {
+  const slave::AdamArgs args =
+      adam_args_of(adam_step(), amsgrad ? -1.0f : 1.0f);
   Result result;
   const auto g = arrays.gradients.tensors();
   const auto p = arrays.params.tensors();
@@ -129,6 +137,224 @@ TEST(ForeachAdam, SameBitsOnEveryMachine) {
     if (HasFailure()) return;
   }
   EXPECT_EQ(runtime::report_count(), reports);
+}
+
+// ---- Less memory
+
+// SmallCase is a kind of weights and moments, and the kernel for it.
+struct SmallCase {
+  ScalarType gradient, param, moment;  // moment: kFloat8E5M2 for codes
+  KernelFunction kernel;
+  bool model = false;
+  bool kahan = false;
+  bool key = false;
+};
+const SmallCase kSmallCases[] = {
+    {kFloat16, kFloat16, kFloat32, &reference::adam_stochastic_float16_float32,
+     false, false, true},
+    {kBFloat16, kBFloat16, kBFloat16,
+     &reference::adam_stochastic_bfloat16_bfloat16, false, false, true},
+    {kFloat32, kFloat32, kBFloat16,
+     &reference::adam_stochastic_float32_bfloat16, false, false, true},
+    {kBFloat16, kFloat32, kBFloat16,
+     &reference::adam_stochastic_bfloat16_master_bfloat16, true, false, true},
+    {kFloat16, kFloat16, kBFloat16, &reference::adam_kahan_float16_bfloat16,
+     false, true, true},
+    {kFloat32, kFloat32, kFloat8E5M2, &reference::adam_8bit_float32},
+    {kFloat16, kFloat32, kFloat8E5M2, &reference::adam_8bit_float16_master,
+     true},
+    {kBFloat16, kBFloat16, kFloat8E5M2,
+     &reference::adam_8bit_stochastic_bfloat16, false, false, true},
+    {kBFloat16, kBFloat16, kFloat8E5M2, &reference::adam_8bit_kahan_bfloat16,
+     false, true}};
+
+constexpr std::size_t kBlock = kMomentBlock;
+
+std::vector<std::size_t> absmax_counts() {
+  std::vector<std::size_t> counts;
+  for (const std::size_t count : kListCounts) {
+    counts.push_back((count + kBlock - 1) / kBlock * 2);
+  }
+  return counts;
+}
+
+// SmallArrays is what such a step works on. `more` is the model's weights or
+// the compensations.
+struct SmallArrays {
+  explicit SmallArrays(const SmallCase& one)
+      : gradients(one.gradient, kListCounts, 1),
+        params(one.param, kListCounts),
+        first(one.moment, kListCounts, 2),
+        second(one.moment, kListCounts),
+        more(one.gradient, kListCounts, 1),
+        absmax(kFloat32, absmax_counts()) {
+    Random random(23);
+    gradients.fill_values(3, random);
+    params.fill_values(1, random);
+    more.fill_values(1e-4, random);
+    absmax.fill_values(0.1, random);
+    if (one.moment == kFloat8E5M2) {
+      first.fill_any_bits(random);
+      second.fill_any_bits(random);
+    } else {
+      first.fill_values(0.1, random);
+      second.fill_values(0.1, random);
+    }
+    for (FormatList* list : {&second, &absmax}) {  // none are negative
+      if (list == &second && one.moment == kFloat8E5M2) continue;
+      for (const Tensor& tensor : list->tensors()) {
+        const Format& format = format_of(tensor.dtype);
+        for (std::size_t i = 0; i < tensor.count; ++i) {
+          store_bits(format, tensor.data, i,
+                     load_bits(format, tensor.data, i) & ~format.sign());
+        }
+      }
+    }
+  }
+  bool operator==(const SmallArrays& other) const {
+    return gradients == other.gradients && params == other.params &&
+           first == other.first && second == other.second &&
+           more == other.more && absmax == other.absmax;
+  }
+  FormatList gradients, params, first, second, more, absmax;
+};
+
+// The key of a tensor is the finalizer of splitmix64, applied to seed, step,
+// id.
+std::uint64_t mixed(std::uint64_t x) {
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebU;
+  return x ^ x >> 31;
+}
+
+constexpr std::uint64_t kSeed = 42;
+
+void expect_small(SmallArrays& arrays, const SmallCase& one) {
+  const AdamStep step = adam_step();
+  slave::AdamBlockArgs args{adam_args_of(step, 1.0f), 0};
+  const auto g = arrays.gradients.tensors(), p = arrays.params.tensors(),
+             m = arrays.first.tensors(), v = arrays.second.tensors(),
+             more = arrays.more.tensors(), absmax = arrays.absmax.tensors();
+  Result result;
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    const std::uint64_t bits =
+        mixed(mixed(mixed(kSeed + 0x9e3779b97f4a7c15U) + 3) + 100 + i);
+    slave::RoundingKey key{static_cast<std::uint32_t>(bits),
+                           static_cast<std::uint32_t>(bits >> 32)};
+    const bool has_more = one.model || one.kahan;
+    if (one.moment != kFloat8E5M2) {
+      void* const operands[] = {g[i].data,
+                                p[i].data,
+                                m[i].data,
+                                v[i].data,
+                                has_more ? more[i].data : &key,
+                                &key};
+      one.kernel(&args.adam, Tile{operands, g[i].count}, result);
+      continue;
+    }
+    // Block by block; the key's offset stands for the index.
+    for (std::size_t at = 0; at < g[i].count; at += kBlock) {
+      const auto from = [&](const Tensor& tensor, std::size_t index) {
+        return static_cast<void*>(static_cast<std::byte*>(tensor.data) +
+                                  index * format_of(tensor.dtype).bytes);
+      };
+      args.columns =
+          static_cast<std::uint32_t>(std::min(kBlock, g[i].count - at));
+      void* const operands[] = {from(g[i], at),
+                                from(p[i], at),
+                                from(m[i], at),
+                                from(v[i], at),
+                                from(absmax[i], at / kBlock * 2),
+                                has_more ? from(more[i], at) : &key};
+      one.kernel(&args, Tile{operands, 1}, result);
+      key.offset += kBlock;
+    }
+  }
+}
+
+// step_small() is the step of the library.
+void step_small(SmallArrays& arrays, const SmallCase& one, Machine* machine) {
+  const bool is_8_bit = one.moment == kFloat8E5M2;
+  const auto g = arrays.gradients.tensors(), p = arrays.params.tensors(),
+             m = arrays.first.tensors(), v = arrays.second.tensors(),
+             more = arrays.more.tensors(), absmax = arrays.absmax.tensors();
+  std::vector<BlockMoments> blocks;
+  std::vector<std::uint64_t> ids;
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    blocks.push_back({static_cast<std::uint8_t*>(m[i].data),
+                      static_cast<std::uint8_t*>(v[i].data),
+                      static_cast<float*>(absmax[i].data)});
+    ids.push_back(100 + i);
+  }
+  AdamStep step = adam_step();
+  step.seed = kSeed;
+  step.ids = ids.data();
+  step.stochastic = one.key && !one.kahan;
+  const TensorList none;
+  if (one.kahan) step.compensations = more;
+  if (is_8_bit) step.block_moments = blocks.data();
+  foreach_adam_(p, g, is_8_bit ? none : TensorList(m),
+                is_8_bit ? none : TensorList(v),
+                one.model ? TensorList(more) : none, step, kScaling, machine);
+}
+
+TEST(ForeachAdam, LessMemoryHasTheSameBitsOnEveryMachine) {
+  const std::size_t reports = runtime::report_count();
+  for (const MachineConfig& config :
+       machine_configs({{1, 1, 16384}, {1, 2, 16384}, {6, 64, 16384}}, true)) {
+    SCOPED_TRACE(to_text(config));
+    const auto machine = make_machine(config);
+    for (std::size_t c = 0; c < std::size(kSmallCases); ++c) {
+      SCOPED_TRACE("case " + std::to_string(c));
+      SmallArrays actual(kSmallCases[c]);
+      SmallArrays expected = actual;
+      expect_small(expected, kSmallCases[c]);
+      step_small(actual, kSmallCases[c], machine.get());
+      EXPECT_TRUE(actual == expected);
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_EQ(runtime::report_count(), reports);
+}
+
+TEST(ForeachAdam, LessMemoryRefusesWhatDoesNotFit) {
+  float f = 1;
+  std::uint16_t h = 0x3c00;
+  std::uint8_t code = 127;
+  const Tensor single{&f, 1, kFloat32}, half{&h, 1, kFloat16};
+  const BlockMoments blocks{&code, &code, nullptr};
+  const TensorList none;
+  const auto error = [&](TensorList p, TensorList g, TensorList m,
+                         TensorList model, const AdamStep& step,
+                         swamp_status status = SWAMP_INVALID_ARGUMENT) {
+    return error_of([&] { foreach_adam_(p, g, m, m, model, step); }, status);
+  };
+  AdamStep step;
+  step.stochastic = true;
+  EXPECT_EQ(error(half, single, single, none, step, SWAMP_UNSUPPORTED),
+            "params[0].dtype: got 0 (float16), expected 2 (float32)");
+  EXPECT_EQ(error(half, half, half, none, step, SWAMP_UNSUPPORTED),
+            "exp_avgs[0].dtype: got 0 (float16), expected 1 (bfloat16) or 2 "
+            "(float32)");
+  step.amsgrad = true;
+  EXPECT_EQ(error(half, half, single, none, step),
+            "amsgrad: got true, expected false with stochastic rounding, "
+            "compensations or 8-bit moments");
+  step.amsgrad = false;
+  step.compensations = half;
+  EXPECT_EQ(error(half, half, single, half, step),
+            "model_params: got a list of 1 tensors, expected an empty one, "
+            "because params have compensations");
+  step.compensations = none;
+  step.block_moments = &blocks;
+  EXPECT_EQ(error(half, half, single, none, step),
+            "exp_avgs: got a list of 1 tensors, expected an empty one, because "
+            "the moments are 8-bit");
+  EXPECT_EQ(error(half, half, none, none, step),
+            "block_moments[0]: got null, expected the addresses of 1 codes, "
+            "twice, and of two floats for each block of 256");
+  EXPECT_EQ(f, 1.0f);
+  EXPECT_EQ(h, 0x3c00);
 }
 
 // The fused step has the bits of the separate passes, one after another.

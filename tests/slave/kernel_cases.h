@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "slave/kernel.h"
+#include "slave/kernel_args.h"
 #include "support/formats.h"
 #include "support/random.h"
 
@@ -50,8 +51,12 @@ struct KernelCase {
   KernelId id;
   KernelFunction reference;
   ArgsFamily family;
-  std::vector<OperandCase> operands;
+  std::vector<OperandCase> operands;  // without the key
 };
+
+// The constant operand of kernels that round stochastically, their last one.
+// The indices of the tests pass 2^32.
+inline constexpr slave::RoundingKey kTestKey{0xfffffe00, 0x12345678};
 
 const std::vector<KernelCase>& kernel_cases();
 std::vector<const KernelTable*> runnable_tables();

@@ -132,6 +132,9 @@ class SlaveRun {
       for (std::size_t s = 0; s < kernel.operands.size(); ++s) {
         words_.push_back(reinterpret_cast<std::uint64_t>(tensor.operand(s)));
       }
+      if (kernel.operands.size() < operation_.operand_count) {
+        words_.push_back(reinterpret_cast<std::uint64_t>(&kTestKey));
+      }
     }
     for (int i = 0; i < kSlaves; ++i) {
       ranges_.push_back({share(i), 0, share(i + 1), 0});

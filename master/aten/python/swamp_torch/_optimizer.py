@@ -12,7 +12,9 @@ from ._during_backward import Hooks
 from ._operators import number
 from ._optimizer_checks import (check_clipped, check_numbers, check_once,
                                 is_ours)
-from ._optimizer_state import (MASTER, STEP, Bucket, Collected, keep_as_it_is,
+from ._optimizer_memory import (COMPENSATION, DEFAULT, MASTER, OPTIONS,
+                                check_storage, has_float32, storage_of)
+from ._optimizer_state import (STEP, Bucket, Collected, keep_as_it_is,
                                restore, share_steps)
 
 Params = Union[Iterable[Tensor], Iterable[Dict[str, Any]],
@@ -35,9 +37,9 @@ class _Optimizer(torch.optim.Optimizer):
     _hooks: Optional[Hooks] = None
     _checks = False  # whether the last step had something to check
 
-    def _names_of(self, group: Dict[str, Any]) -> Sequence[str]:
+    def _names_of(self, group: Dict[str, Any]) -> Sequence[Any]:
         """The names of the tensors that a parameter of the group has in its state,
-        in the order of the rule."""
+        in the order of the rule; or a Storage, if it depends on the parameter."""
         raise NotImplementedError
 
     def _take(self, lists: Any, index: int, bucket: Bucket, inv_scale: Tensor,
@@ -78,6 +80,7 @@ class _Optimizer(torch.optim.Optimizer):
         super().add_param_group(param_group)
         try:
             check_numbers(self.param_groups[-1])
+            check_storage(self.param_groups[-1])
             check_once(self.param_groups[-1]["params"])
         except (ValueError, RuntimeError):
             self.param_groups.pop()
@@ -204,15 +207,17 @@ class _Optimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def reload_model_params(self) -> None:
-        """Copies the 16-bit parameters to their masters, without a warning. Call it
-        if something else wrote them, also through ``param.data``. Moments and
-        steps are not changed.
+        """Copies the 16-bit parameters to their masters, without a warning, and sets
+        their compensations to 0. Call it if something else wrote them, also
+        through ``param.data``. Moments and steps are not changed.
         """
         for group in self.param_groups:
             for param in group["params"]:
-                master = self.state.get(param, {}).get(MASTER)
-                if master is not None:
-                    master.copy_(param)
+                state = self.state.get(param, {})
+                if MASTER in state:
+                    state[MASTER].copy_(param)
+                if COMPENSATION in state:
+                    state[COMPENSATION].zero_()
 
     def state_dict(self) -> Dict[str, Any]:
         """As ``torch.optim.Optimizer.state_dict``, but each parameter has its own
@@ -265,7 +270,27 @@ class _Adam(_Optimizer):
 
     _counts_steps = True
 
-    def _names_of(self, group: Dict[str, Any]) -> Sequence[str]:
+    def _set_storage(self, **options: Any) -> None:
+        self.defaults.update(options)
+        for group in self.param_groups:
+            for name, value in options.items():
+                group.setdefault(name, value)
+            check_storage(group)
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, default in {**OPTIONS, "seed": 0}.items():
+                group.setdefault(name, self.defaults.get(name, default))
+            storage = DEFAULT if group["amsgrad"] else storage_of(group)
+            for param in group["params"]:
+                own = self.state.get(param, {})
+                if "exp_avg" in own and is_ours(param):
+                    storage.fit(param, own)
+
+    def _names_of(self, group: Dict[str, Any]) -> Sequence[Any]:
+        if not has_float32(group):
+            return storage_of(group)
         return (("exp_avg", "exp_avg_sq", "max_exp_avg_sq") if group["amsgrad"]
                 else ("exp_avg", "exp_avg_sq"))
 
@@ -277,7 +302,7 @@ class _Adam(_Optimizer):
                    float(group["lr"]), beta1, beta2, float(group["eps"]),
                    float(group["weight_decay"]),
                    bool(group["decoupled_weight_decay"]), bool(group["amsgrad"]),
-                   bool(group["maximize"]))
+                   bool(group["maximize"]), int(group["seed"]))
 
 
 class Adam(_Adam, torch.optim.Adam):
@@ -291,7 +316,9 @@ class Adam(_Adam, torch.optim.Adam):
                  maximize: bool = False, capturable: bool = False,
                  differentiable: bool = False, fused: Optional[bool] = None,
                  decoupled_weight_decay: bool = False,
-                 max_norm: Optional[float] = 0.0,
+                 max_norm: Optional[float] = 0.0, master_weights: bool = True,
+                 rounding: str = "stochastic", moments: str = "float32",
+                 seed: int = 0,
                  check_during_backward: bool = False) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad,
                          foreach=foreach, maximize=maximize,
@@ -299,6 +326,8 @@ class Adam(_Adam, torch.optim.Adam):
                          fused=fused,
                          decoupled_weight_decay=decoupled_weight_decay)
         self._set_options(max_norm, check_during_backward)
+        self._set_storage(master_weights=master_weights, rounding=rounding,
+                          moments=moments, seed=seed)
 
 
 class AdamW(_Adam, torch.optim.AdamW):
@@ -383,13 +412,17 @@ class AdamW(_Adam, torch.optim.AdamW):
                  amsgrad: bool = False, *, maximize: bool = False,
                  foreach: Optional[bool] = None, capturable: bool = False,
                  differentiable: bool = False, fused: Optional[bool] = None,
-                 max_norm: Optional[float] = 0.0,
+                 max_norm: Optional[float] = 0.0, master_weights: bool = True,
+                 rounding: str = "stochastic", moments: str = "float32",
+                 seed: int = 0,
                  check_during_backward: bool = False) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad,
                          maximize=maximize, foreach=foreach,
                          capturable=capturable, differentiable=differentiable,
                          fused=fused)
         self._set_options(max_norm, check_during_backward)
+        self._set_storage(master_weights=master_weights, rounding=rounding,
+                          moments=moments, seed=seed)
 
 
 MixedPrecisionAdamW = AdamW  # the former name
@@ -425,6 +458,7 @@ class SGD(_Optimizer, torch.optim.SGD):
 
 def _refuse_rules(optimizer: _Optimizer, group: Dict[str, Any]) -> None:
     """Refuses, in PyTorch's words, what a group was changed to after it was made."""
+    check_storage(group)
     if group["differentiable"]:
         raise RuntimeError(f"{type(optimizer).__name__} with fused=True does not "
                            "support differentiable=True")

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from ._operators import number
 from ._optimizer_checks import check_rules, check_step, is_ours
+from ._optimizer_memory import (COMPENSATION, MASTER, MOMENTS, OPTIONS, Kind,
+                                Storage, check_codes, check_storage, is_written)
 
-STEP, MASTER = "step", "master_param"
+STEP = "step"
 
 State = Dict[Tensor, Dict[str, Any]]
 Group = Dict[str, Any]
@@ -40,10 +42,12 @@ class Bucket:
         fresh: whether the tensors of the rule are new; store_fresh() puts them
             into the states.
         fields: what was taken from the states, by name.
+        rule: the names of the group, or its storage.
+        kind: how Adam stores the states; None: float32.
     """
 
     __slots__ = ("group", "step", "names", "fresh", "params", "states", "fields",
-                 "_new", "_get", "_flat")
+                 "rule", "kind", "_new", "_get", "_flat")
 
     def __init__(self, group: Group, step: Optional[Tensor],
                  names: Sequence[str], fresh: bool = False) -> None:
@@ -54,6 +58,8 @@ class Bucket:
         self.params: List[Tensor] = []
         self.states: List[Dict[str, Any]] = []
         self.fields: Dict[str, List[Tensor]] = {}
+        self.rule: Sequence[Any] = names
+        self.kind: Optional[Kind] = None
         self._new: List[List[Tensor]] = []
         self._get: Optional[Callable[[Any], Any]] = None
         self._flat: List[Tensor] = []  # the fields, state by state
@@ -136,37 +142,51 @@ class Collected:
             if others:
                 self.others.append({**group, "params": others})
             self._collect(group, present, all_states, names_of(group), counts)
-        for bucket in self.buckets:
+        positions: Dict[int, int] = {}
+        for index, bucket in enumerate(self.buckets):
             # Some parameters that share the count have no gradient.
             if bucket.step is not None and id(bucket.step) in taken:
                 bucket.step = bucket.step.clone()
                 for state in bucket.states:
                     state[STEP] = bucket.step
             taken.add(id(bucket.step))
-            single = bucket.params[0].dtype is torch.float32
+            kind = bucket.kind
+            single = (bucket.params[0].dtype is torch.float32 if kind is None
+                      else not kind.masters)
             masters, *tensors = bucket.finish(single)
             self.lists.add(bucket.params, masters, tensors)
+            if kind is not None and kind.small:
+                if not positions:
+                    positions = {id(p): i for i, p in enumerate(
+                        p for group in groups for p in group["params"])}
+                self.lists.set_storage(index, kind.kahan, kind.is_8_bit,
+                                       [positions[id(p)] for p in bucket.params])
         self.lists.set_absent(absent)
         self._groups = [(group, list(group["params"])) for group in groups]
         self._states = list(all_states.values())
         marks = before.marks() if before is not None else {}
         for index, bucket in enumerate(self.buckets):
-            if MASTER in bucket.fields:
+            if _follows(bucket):
                 self.lists.set_marks(index, [
                     m for p in bucket.params for m in marks.get(id(p), (-1, 0))])
 
     def _collect(self, group: Group, params: List[Tensor], all_states: State,
-                 names: Sequence[str], counts: bool) -> None:
+                 rule: Sequence[Any], counts: bool) -> None:
         first: Dict[bool, Tensor] = {}  # the step of new parameters
-        buckets: Dict[Tuple[int, bool], Bucket] = {}
-        needed = {STEP, *names}
+        buckets: Dict[Tuple[int, bool, Optional[Kind]], Bucket] = {}
+        storage = rule if isinstance(rule, Storage) else None
+        names: Sequence[str] = rule
+        kind: Optional[Kind] = None
         for param in params:
             single = param.dtype is torch.float32
+            if storage is not None:
+                kind = storage.fit(param, all_states[param])
+                names = kind.names
             step: Optional[Tensor] = None
             fresh = False
             if counts:
                 state = all_states[param]
-                if not needed <= state.keys():
+                if STEP not in state or not all(n in state for n in names):
                     if STEP not in state:
                         if single not in first:
                             first[single] = number(0.0)
@@ -181,10 +201,11 @@ class Collected:
                 state = all_states[param] if names or not single else {}
                 for name in names:
                     fresh = fresh or state.get(name) is None
-            key = (id(step) if counts else int(fresh)), single
+            key = (id(step) if counts else int(fresh)), single, kind
             bucket = buckets.get(key)
             if bucket is None:
                 bucket = buckets[key] = Bucket(group, step, names, fresh)
+                bucket.rule, bucket.kind = rule, kind
                 self.buckets.append(bucket)
             bucket.params.append(param)
             bucket.states.append(state)
@@ -198,7 +219,7 @@ class Collected:
                 and _same(list(all_states.values()), self._states)
                 and not self.others
                 and all(not bucket.fresh
-                        and names_of(bucket.group) == bucket.names
+                        and names_of(bucket.group) == bucket.rule
                         and bucket.is_current() for bucket in self.buckets)
                 and self.lists.same_grads())
 
@@ -206,7 +227,7 @@ class Collected:
         """The marks of 16-bit parameters, by id."""
         result: Dict[int, Tuple[int, int]] = {}
         for index, bucket in enumerate(self.buckets):
-            if MASTER in bucket.fields:
+            if _follows(bucket):
                 flat = self.lists.marks(index)
                 result.update(zip(map(id, bucket.params),
                                   zip(flat[::2], flat[1::2])))
@@ -215,15 +236,21 @@ class Collected:
     def take_written(self) -> Optional[Tensor]:
         """Copies the elements of 16-bit parameters that something else wrote since
         the last step to their masters: those which differ from the rounded master.
+        Compensations of such elements become 0.
 
         Returns:
             The first such parameter, if there is one.
         """
         told: Optional[Tensor] = None
         for index, bucket in enumerate(self.buckets):
-            if MASTER not in bucket.fields:
+            if not _follows(bucket):
                 continue
             for i in self.lists.written(index):
+                if COMPENSATION in bucket.fields:
+                    param = bucket.params[i]
+                    compensation = bucket.fields[COMPENSATION][i]
+                    compensation.masked_fill_(is_written(param, compensation), 0)
+                    continue
                 param, master = bucket.params[i], bucket.fields[MASTER][i]
                 changed = (master.to(param.dtype) != param) & ~(
                     master.isnan() & param.isnan())
@@ -231,6 +258,11 @@ class Collected:
                     master.copy_(torch.where(changed, param.float(), master))
                     told = param if told is None else told
         return told
+
+
+def _follows(bucket: Bucket) -> bool:
+    """Whether the state depends on the value of 16-bit parameters."""
+    return MASTER in bucket.fields or COMPENSATION in bucket.fields
 
 
 def share_steps(groups: Iterable[Group], all_states: State) -> None:
@@ -255,11 +287,19 @@ class _Kept:
         self.value = value
 
 
-def keep_as_it_is(_: torch.optim.Optimizer,
+def keep_as_it_is(optimizer: torch.optim.Optimizer,
                   state_dict: Dict[str, Any]) -> Dict[str, Any]:
-    """The hook that runs before a state dict is loaded."""
-    for index, group in enumerate(state_dict["param_groups"]):
+    """The hook that runs before a state dict is loaded. How a group stores its
+    state stays as it is; the state is converted."""
+    groups = list(state_dict["param_groups"])
+    for index, (own, group) in enumerate(zip(optimizer.param_groups, groups)):
+        kept = {name: own[name] for name in OPTIONS if name in own}
+        groups[index] = {**{name: own[name] for name in ("seed",) if name in own},
+                         **group, **kept}
+        check_storage(groups[index])
+    for index, group in enumerate(groups):
         check_rules(group, f"param_groups[{index}]")
+    check_codes(state_dict["state"])
     for index, state in state_dict["state"].items():
         if STEP in state:
             check_step(state[STEP], f"state[{index}]['{STEP}']")
@@ -269,12 +309,14 @@ def keep_as_it_is(_: torch.optim.Optimizer,
             return {name: keep(one) for name, one in value.items()}
         return _Kept(value) if isinstance(value, Tensor) else value
 
-    return {**state_dict, "state": keep(state_dict["state"])}
+    return {**state_dict, "state": keep(state_dict["state"]),
+            "param_groups": groups}
 
 
 def restore(all_states: State) -> None:
-    """Unpacks the tensors that keep_as_it_is() has hidden, as copies: float32, or,
-    for parameters that PyTorch steps, as PyTorch loads them."""
+    """Unpacks the tensors that keep_as_it_is() has hidden, as copies: float32,
+    moments of Adam as they were, or, for parameters that PyTorch steps, as PyTorch
+    loads them."""
     for param, state in all_states.items():
         ours = not isinstance(param, Tensor) or is_ours(param)
         for name, value in list(state.items()):
@@ -285,5 +327,7 @@ def restore(all_states: State) -> None:
                 device, dtype = param.device, value.value.dtype
                 if param.is_floating_point():
                     dtype = param.dtype
+            elif name in MOMENTS or name == COMPENSATION:
+                dtype = value.value.dtype  # converted by Storage.fit()
             state[name] = value.value.detach().to(device=device, dtype=dtype,
                                                   copy=True)

@@ -1,0 +1,230 @@
+"""How Adam stores weights and moments in less memory: the options of a group, and
+the state of a parameter that they ask for."""
+
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+MASTER, COMPENSATION, ABSMAX = "master_param", "compensation", "absmax"
+MOMENTS = ("exp_avg", "exp_avg_sq")
+# The options, which a state dict does not change, and their defaults.
+OPTIONS = {"master_weights": True, "rounding": "stochastic",
+           "moments": "float32"}
+BLOCK = 256  # elements
+MIN_8BIT = 4096  # smaller tensors have float32 moments, as in bitsandbytes
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16,
+           "8bit": torch.uint8}
+_CHOICES = {"master_weights": (True, False),
+            "rounding": ("stochastic", "kahan"), "moments": tuple(_DTYPES)}
+
+
+class Kind(NamedTuple):
+    """What the kernels need to know of a bucket.
+
+    Attributes:
+        small: whether a weight or moment is not float32, or rounded.
+        kahan: whether there are compensations.
+        is_8_bit: whether the moments are codes.
+        masters: whether 16-bit parameters have float32 masters.
+        names: of the tensors in the state, in the order of the kernels.
+    """
+    small: bool
+    kahan: bool
+    is_8_bit: bool
+    masters: bool
+    names: Tuple[str, ...]
+
+
+class Storage(NamedTuple):
+    """The options of a group."""
+    masters: bool
+    kahan: bool
+    moments: str
+
+    def kind_of(self, param: Tensor) -> Kind:
+        """How the state of a parameter is stored."""
+        half = param.dtype is not torch.float32
+        masters = half and self.masters
+        kahan = half and not masters and self.kahan
+        is_8_bit = self.moments == "8bit" and param.numel() >= MIN_8BIT
+        names = (MOMENTS + ((ABSMAX,) if is_8_bit else ())
+                 + ((COMPENSATION,) if kahan else ()))
+        small = half and not masters or is_8_bit or self.moments == "bfloat16"
+        return Kind(small, kahan, is_8_bit, masters, names)
+
+    def fit(self, param: Tensor, state: Dict[str, Any]) -> Kind:
+        """Makes the tensors that the state lacks, and converts those that are
+        stored in another way."""
+        kind = self.kind_of(param)
+        dtype = (torch.uint8 if kind.is_8_bit else
+                 torch.float32 if self.moments == "8bit"
+                 else _DTYPES[self.moments])
+        if not all(name in state and state[name].dtype is dtype
+                   for name in kind.names[:2]):
+            self._fit_moments(param, state, dtype)
+        if kind.kahan and COMPENSATION not in state:
+            master = state.get(MASTER)
+            state[COMPENSATION] = (
+                torch.zeros_like(param, requires_grad=False) if master is None
+                else (master - param.detach().float()).to(param.dtype))
+        if not kind.kahan and COMPENSATION in state:
+            compensation = state.pop(COMPENSATION)
+            if kind.masters and MASTER not in state:
+                state[MASTER] = _sum(param.detach(), compensation)
+        if not kind.masters:
+            state.pop(MASTER, None)
+        return kind
+
+    @staticmethod
+    def _fit_moments(param: Tensor, state: Dict[str, Any],
+                     dtype: torch.dtype) -> None:
+        absmax: Optional[Tensor] = state.pop(ABSMAX, None)
+        new = [torch.zeros(_blocks(param), 2)]
+        for index, name in enumerate(MOMENTS):
+            old: Optional[Tensor] = state.get(name)
+            signed = index == 0
+            if old is not None and old.dtype is torch.uint8:
+                assert absmax is not None
+                old = _decode(param, old, absmax[:, index], signed)
+            made = torch.empty_like(param, dtype=dtype, requires_grad=False)
+            if dtype is not torch.uint8:
+                made.zero_() if old is None else made.copy_(old)
+            elif old is None:
+                made.fill_(127 if signed else 0)
+            else:
+                codes, new[0][:, index] = _encode(param, old, signed)
+                _in_order(made, param, codes)
+            state[name] = made
+        if dtype is torch.uint8:
+            state[ABSMAX] = new[0]
+
+
+def storage_of(group: Dict[str, Any]) -> Storage:
+    """The options of a group, with defaults for those that it lacks."""
+    values = {name: group.get(name, default)
+              for name, default in OPTIONS.items()}
+    return Storage(bool(values["master_weights"]), values["rounding"] == "kahan",
+                   values["moments"])
+
+
+DEFAULT = storage_of({})
+
+
+def check_storage(group: Dict[str, Any]) -> None:
+    """Raises ValueError for an option that is not one of its choices, or amsgrad
+    with storage that the kernels lack."""
+    for name, choices in _CHOICES.items():
+        if name in group and group[name] not in choices:
+            raise ValueError(f"{name}: got {group[name]!r}, expected one of "
+                             f"{', '.join(map(repr, choices))}")
+    seed = group.get("seed", 0)
+    if type(seed) is not int or not 0 <= seed < 2 ** 63:
+        raise ValueError(f"seed: got {seed!r}, expected a whole number from 0 to "
+                         "2^63 - 1")
+    if group.get("amsgrad") and not has_float32(group):
+        raise ValueError("amsgrad: got True, expected False with "
+                         "master_weights=False or moments other than 'float32'")
+
+
+def has_float32(group: Dict[str, Any]) -> bool:
+    """Whether moments and masters are float32, as the defaults have it."""
+    storage = storage_of(group)
+    return storage.masters and storage.moments == "float32"
+
+
+def check_codes(states: Dict[Any, Dict[str, Any]]) -> None:
+    """Raises ValueError for 8-bit moments without the absmax of their blocks."""
+    for index, state in states.items():
+        for name in MOMENTS:
+            codes = state.get(name)
+            if not isinstance(codes, Tensor) or codes.dtype is not torch.uint8:
+                continue
+            absmax = state.get(ABSMAX)
+            shape = (_blocks(codes), 2)
+            if (not isinstance(absmax, Tensor) or tuple(absmax.shape) != shape
+                    or absmax.dtype is not torch.float32):
+                got = (None if not isinstance(absmax, Tensor)
+                       else f"{absmax.dtype} of the shape {tuple(absmax.shape)}")
+                raise ValueError(
+                    f"state[{index}]['{ABSMAX}']: got {got}, expected "
+                    f"torch.float32 of the shape {shape}, because {name} is "
+                    "torch.uint8")
+
+
+# Of a compensation that is half of the distance between neighbours: the sum with
+# its parameter would be rounded to either of them.
+_LESS = 1 - 2.0 ** -7
+
+
+def _sum(param: Tensor, compensation: Tensor) -> Tensor:
+    """A float32 master, which is rounded to the parameter."""
+    both = param.float() + compensation.float()
+    return torch.where(both.to(param.dtype) == param, both,
+                       param.float() + compensation.float() * _LESS)
+
+
+def is_written(param: Tensor, compensation: Tensor) -> Tensor:
+    """The elements that something else wrote: a compensation is at most half of
+    the distance between neighbours."""
+    total = param.double() + compensation.double() * _LESS
+    return (total.to(param.dtype) != param) & ~param.isnan()
+
+
+# ---- Codes: bitsandbytes' create_dynamic_map, in ascending order.
+
+def _map(signed: bool) -> Tensor:
+    values = [0.0, 1.0]
+    for decade in range(7):
+        count = 2 ** (decade if signed else decade + 1)
+        for part in range(count):
+            value = 10.0 ** (decade - 6) * (0.1 + 0.9 * (part + 0.5) / count)
+            values += [value, -value] if signed else [value]
+    return torch.tensor(sorted(values))
+
+
+def _blocks(tensor: Tensor) -> int:
+    return (tensor.numel() + BLOCK - 1) // BLOCK
+
+
+def _order(tensor: Tensor) -> Optional[Sequence[int]]:
+    """The dimensions in the order of memory; None if it is that of the indices."""
+    if tensor.is_contiguous():
+        return None
+    order = sorted(range(tensor.dim()), key=lambda d: -tensor.stride(d))
+    return order if tensor.permute(order).is_contiguous() else None
+
+
+def _ordered(tensor: Tensor, param: Tensor) -> Tensor:
+    """The elements in the order in which the kernels count them."""
+    order = _order(param)
+    return (tensor if order is None else tensor.permute(order)).reshape(-1)
+
+
+def _in_order(tensor: Tensor, param: Tensor, values: Tensor) -> None:
+    """Sets the elements, given in that order."""
+    order = _order(param)
+    view = tensor if order is None else tensor.permute(order)
+    view.copy_(values.view(view.shape))
+
+
+def _decode(param: Tensor, codes: Tensor, absmax: Tensor,
+            signed: bool) -> Tensor:
+    values = _map(signed)[_ordered(codes, param).long()]
+    values *= absmax.repeat_interleave(BLOCK)[:values.numel()]
+    result = torch.empty_like(codes, dtype=torch.float32)
+    _in_order(result, param, values)
+    return result
+
+
+def _encode(param: Tensor, values: Tensor,
+            signed: bool) -> Tuple[Tensor, Tensor]:
+    flat = _ordered(values, param).float()
+    blocks = torch.nn.functional.pad(flat, (0, -flat.numel() % BLOCK))
+    blocks = blocks.view(-1, BLOCK)
+    absmax = blocks.abs().amax(1)
+    ratio = blocks / torch.where(absmax == 0, 1.0, absmax)[:, None]
+    table = _map(signed)
+    codes = torch.bucketize(ratio, (table[1:] + table[:-1]) / 2)
+    return codes.view(-1)[:flat.numel()].to(torch.uint8), absmax

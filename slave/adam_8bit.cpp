@@ -1,0 +1,298 @@
+// The kernels of Adam with block-wise 8-bit moments, compiled once per target
+// by Highway.
+#include "slave/block_code.h"
+#include "slave/kernel.h"
+#include "slave/kernel_args.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "slave/adam_8bit.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "slave/adam-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace swamp::slave::HWY_NAMESPACE {
+namespace {
+
+using DI = hn::RebindToSigned<DF>;
+using VI = hn::Vec<DI>;
+
+HWY_INLINE VI set_int(std::int32_t value) { return hn::Set(DI(), value); }
+
+// Table is a table of 8 floats: in a register if the target has lanes for it.
+class Table {
+ public:
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  explicit HWY_INLINE Table(const float* values)
+      : values_(load_twice(values)) {}
+  // Indices are 0 to 7.
+  HWY_INLINE VF operator[](VI index) const {
+    return hn::TableLookupLanes(values_, hn::IndicesFromVec(DF(), index));
+  }
+
+ private:
+  static HWY_INLINE VF load_twice(const float* values) {
+    HWY_ALIGN float copy[hn::MaxLanes(DF())];
+    for (std::size_t i = 0; i < hn::Lanes(DF()); ++i) copy[i] = values[i % 8];
+    return hn::Load(DF(), copy);
+  }
+  VF values_;
+#else
+  explicit HWY_INLINE Table(const float* values) : values_(values) {}
+  HWY_INLINE VF operator[](VI index) const {
+    HWY_ALIGN std::int32_t at[hn::MaxLanes(DI())];
+    HWY_ALIGN float found[hn::MaxLanes(DF())];
+    hn::Store(index, DI(), at);
+    for (std::size_t i = 0; i < hn::Lanes(DF()); ++i) found[i] = values_[at[i]];
+    return hn::Load(DF(), found);
+  }
+
+ private:
+  const float* values_;
+#endif
+};
+
+// power_of() is 2^j as an integer.
+HWY_INLINE VI power_of(VI j) {
+  return hn::ConvertTo(
+      DI(), hn::BitCast(DF(), hn::ShiftLeft<23>(hn::Add(j, set_int(127)))));
+}
+
+// Decoder computes the numbers of a map. Undefined for c = 0.
+struct Decoder {
+  Table low, step;
+
+  explicit HWY_INLINE Decoder(const DecadeTables& tables)
+      : low(tables.low), step(tables.step) {}
+
+  HWY_INLINE VF operator()(VI c) const {
+    const VF number = hn::ConvertTo(DF(), c);
+    const VI bits = hn::BitCast(DI(), number);
+    const VF power = hn::BitCast(DF(), hn::And(bits, set_int(0x7f800000)));
+    const VI j =
+        hn::And(hn::Sub(hn::ShiftRight<23>(bits), set_int(127)), set_int(7));
+    return hn::Add(low[j], hn::Mul(step[j], hn::Sub(number, power)));
+  }
+};
+
+// Encoder finds the decade and the part of it.
+template <int kFirst>
+struct Encoder {
+  Table start, parts;
+  VF divisor;
+  VI below[DecadeTables::kDecades];  // the thresholds, less 1
+  VI below_one;
+
+  HWY_INLINE Encoder(const DecadeTables& tables, float unit)
+      : start(tables.start),
+        parts(tables.parts),
+        divisor(set(unit)),
+        below_one(below_bits(tables.one)) {
+    for (int j = kFirst; j < DecadeTables::kDecades; ++j) {
+      below[j] = below_bits(tables.threshold[j]);
+    }
+  }
+
+  static HWY_INLINE VI below_bits(float value) {
+    return set_int(static_cast<std::int32_t>(float_to_bits(value)) - 1);
+  }
+
+  // The number of |value| / divisor. Floats of at least 0 are compared as
+  // integers, in which nan is above 1.
+  HWY_INLINE VI operator()(VF value) const {
+    const VI one_bits = set_int(0x3f800000);
+    const VI ratio_bits =
+        hn::Min(hn::And(hn::BitCast(DI(), hn::Div(hn::Abs(value), divisor)),
+                        set_int(0x7fffffff)),
+                one_bits);
+    VI j = set_int(kFirst - 1);
+    for (int d = kFirst; d < DecadeTables::kDecades; ++d) {
+      // A true mask is -1.
+      j = hn::Sub(j, hn::VecFromMask(DI(), hn::Gt(ratio_bits, below[d])));
+    }
+    const auto is_zero = hn::Lt(j, set_int(kFirst));
+    const VI decade = hn::Max(j, set_int(kFirst));
+    const VF part = hn::Mul(
+        hn::Sub(hn::BitCast(DF(), ratio_bits), start[decade]), parts[decade]);
+    const VI power = power_of(decade);
+    const VI k = hn::Min(hn::ConvertTo(DI(), part), hn::Sub(power, set_int(1)));
+    const VI c = hn::IfThenElse(hn::Gt(ratio_bits, below_one),
+                                set_int(1 << (7 + kFirst)), hn::Add(power, k));
+    return hn::IfThenElse(is_zero, set_int(kFirst), c);
+  }
+};
+
+// Code is the format of an operand of codes.
+struct Code {
+  using Element = std::uint8_t;
+  static HWY_INLINE VI load(const Element* at) {
+    return hn::PromoteTo(DI(), hn::LoadU(hn::Rebind<Element, DF>(), at));
+  }
+  static HWY_INLINE void store(VI code, Element* at) {
+    const hn::Rebind<Element, DF> d8;
+    hn::StoreU(hn::DemoteTo(d8, code), d8, at);
+  }
+};
+
+// BlockStep takes a step on a block, and leaves the moments in memory.
+template <class Gradient, class Weight>
+struct BlockStep {
+  const Adam<Gradient>& adam;
+  const Decoder &m_decoder, &v_decoder;
+  const RandomWords& random;
+  VF m_absmax, v_absmax;
+  VI *m_largest, *v_largest;
+
+  template <class NonTemporal, class... More>
+  HWY_INLINE void operator()(NonTemporal non_temporal, std::uint32_t index,
+                             const typename Gradient::Element* at_gradient,
+                             typename Weight::Element* at_weight,
+                             const std::uint8_t* m_codes,
+                             const std::uint8_t* v_codes, float* at_m,
+                             float* at_v, More*... more) const {
+    const VI signed_c = hn::Sub(Code::load(m_codes), set_int(127));
+    const VF sign = hn::BitCast(
+        DF(),
+        hn::And(signed_c, set_int(static_cast<std::int32_t>(0x80000000U))));
+    VF m = m_decoder(hn::Abs(signed_c));
+    m = hn::IfThenZeroElse(hn::RebindMask(DF(), hn::Eq(signed_c, set_int(0))),
+                           hn::Or(m, sign));
+    m = hn::Mul(m, m_absmax);
+    const VI c = hn::Add(Code::load(v_codes), set_int(1));
+    VF v = hn::IfThenElse(hn::RebindMask(DF(), hn::Eq(c, set_int(256))),
+                          set(1.0f), v_decoder(c));
+    v = hn::Mul(v, v_absmax);
+
+    VF weight = Weight::load(at_weight, more...);
+    adam.moments(at_gradient, weight, m, v);
+    store(m, at_m);
+    store(v, at_v);
+    *m_largest = hn::Max(*m_largest, magnitude(m));
+    *v_largest = hn::Max(*v_largest, magnitude(v));
+    weight = adam.stepped(weight, m, v);
+    VU word = hn::Zero(DU());
+    if constexpr (Weight::kRandom) word = random.first(index);
+    Weight::store(weight, upper_half(word), non_temporal, at_weight, more...);
+  }
+
+  static HWY_INLINE VI magnitude(VF value) {
+    return hn::And(hn::BitCast(DI(), value), set_int(0x7fffffff));
+  }
+};
+
+struct EncodeMoments {
+  Encoder<0> m_encoder;
+  Encoder<1> v_encoder;
+
+  template <class NonTemporal>
+  HWY_INLINE void operator()(NonTemporal, const float* at_m, const float* at_v,
+                             std::uint8_t* m_codes,
+                             std::uint8_t* v_codes) const {
+    const VF m = load(at_m);
+    const VI c = m_encoder(m);
+    const VI is_negative = hn::BroadcastSignBit(hn::BitCast(DI(), m));
+    const VI negative = hn::Sub(set_int(127), hn::Min(c, set_int(127)));
+    const VI positive = hn::Add(set_int(127), c);
+    Code::store(
+        hn::IfThenElse(hn::MaskFromVec(is_negative), negative, positive),
+        m_codes);
+    Code::store(hn::Sub(v_encoder(load(at_v)), set_int(1)), v_codes);
+  }
+};
+
+// largest_of() is the absmax of a block, with one pattern for all nan.
+HWY_INLINE float largest_of(VI lanes) {
+  HWY_ALIGN std::int32_t all[hn::MaxLanes(DI())];
+  hn::Store(lanes, DI(), all);
+  std::int32_t largest = 0;
+  for (std::size_t i = 0; i < hn::Lanes(DI()); ++i) {
+    if (all[i] > largest) largest = all[i];
+  }
+  return float_from_bits(
+      largest > 0x7f800000 ? 0x7fc00000 : static_cast<std::uint32_t>(largest));
+}
+
+// unit_of() is what a block is divided by: not 0.
+HWY_INLINE float unit_of(float absmax) {
+  return float_to_bits(absmax) == 0 ? 1.0f : absmax;
+}
+
+// adam_blocks() computes all blocks of a tile. `More` is the operand after the
+// absmax that belongs to the weight, if there is one.
+template <class Gradient, class Weight, class... More>
+HWY_INLINE void adam_blocks(const void* args_bytes, const Tile& tile,
+                            const RoundingKey& key) {
+  const auto& args = *static_cast<const AdamBlockArgs*>(args_bytes);
+  const std::size_t columns = args.columns;
+  const Adam<Gradient> adam(args.adam);
+  const Decoder m_decoder(kSignedTables), v_decoder(kUnsignedTables);
+  const RandomWords random(key);
+  HWY_ALIGN float m[kBlockColumns];
+  HWY_ALIGN float v[kBlockColumns];
+  for (std::size_t row = 0; row < tile.count; ++row) {
+    const std::size_t at = row * columns;
+    void* operands[] = {operand<typename Gradient::Element>(tile, 0) + at,
+                        operand<typename Weight::Element>(tile, 1) + at,
+                        operand<std::uint8_t>(tile, 2) + at,
+                        operand<std::uint8_t>(tile, 3) + at,
+                        m,
+                        v,
+                        operand<typename More::Element>(tile, 5) + at...};
+    float* const absmax = operand<float>(tile, 4) + 2 * row;
+    Tile block;
+    block.operands = operands;
+    block.count = columns;
+    block.prefetch_bytes = tile.prefetch_bytes;
+    VI m_largest = hn::Zero(DI());
+    VI v_largest = hn::Zero(DI());
+    const BlockStep<Gradient, Weight> step{
+        adam,           m_decoder,      v_decoder,  random,
+        set(absmax[0]), set(absmax[1]), &m_largest, &v_largest};
+    for_each_vector(
+        block, step, ElementIndex(tile.first * columns + at),
+        Input<Gradient>(block, 0), OperandData<Weight, Access::inout>(block, 1),
+        Input<Code>(block, 2), Input<Code>(block, 3), Output<Float32>(block, 4),
+        Output<Float32>(block, 5), InOut<More>(block, 6)...);
+    absmax[0] = largest_of(m_largest);
+    absmax[1] = largest_of(v_largest);
+    const EncodeMoments encode{Encoder<0>(kSignedTables, unit_of(absmax[0])),
+                               Encoder<1>(kUnsignedTables, unit_of(absmax[1]))};
+    block.prefetch_bytes = 0;
+    for_each_vector(block, encode, Input<Float32>(block, 4),
+                    Input<Float32>(block, 5), Output<Code>(block, 2),
+                    Output<Code>(block, 3));
+  }
+}
+
+HWY_INLINE void adam_8bit(const void* args, const Tile& tile, Result&) {
+  adam_blocks<Float32, RoundedWeight<Float32>>(args, tile, {});
+}
+template <class Format>
+HWY_INLINE void adam_8bit_master(const void* args, const Tile& tile, Result&) {
+  adam_blocks<Format, MasterWeight<Format>, Format>(args, tile, {});
+}
+template <class Format>
+HWY_INLINE void adam_8bit_stochastic(const void* args, const Tile& tile,
+                                     Result&) {
+  adam_blocks<Format, RoundedWeight<Format>>(args, tile,
+                                             *operand<RoundingKey>(tile, 5));
+}
+template <class Format>
+HWY_INLINE void adam_8bit_kahan(const void* args, const Tile& tile, Result&) {
+  adam_blocks<Format, CompensatedWeight<Format>, Format>(args, tile, {});
+}
+
+}  // namespace
+
+SWAMP_DEFINE_KERNEL(adam_8bit_float32, adam_8bit)
+SWAMP_DEFINE_KERNEL(adam_8bit_float16_master, adam_8bit_master<Float16>)
+SWAMP_DEFINE_KERNEL(adam_8bit_bfloat16_master, adam_8bit_master<BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_8bit_stochastic_float16, adam_8bit_stochastic<Float16>)
+SWAMP_DEFINE_KERNEL(adam_8bit_stochastic_bfloat16,
+                    adam_8bit_stochastic<BFloat16>)
+SWAMP_DEFINE_KERNEL(adam_8bit_kahan_float16, adam_8bit_kahan<Float16>)
+SWAMP_DEFINE_KERNEL(adam_8bit_kahan_bfloat16, adam_8bit_kahan<BFloat16>)
+
+}  // namespace swamp::slave::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

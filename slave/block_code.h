@@ -1,0 +1,65 @@
+// The 8-bit codes of block-wise moments: bitsandbytes' dynamic map
+// (functional.create_dynamic_map), as formulas. A value is code_value(code) *
+// absmax of its block.
+#ifndef SWAMP_SLAVE_BLOCK_CODE_H_
+#define SWAMP_SLAVE_BLOCK_CODE_H_
+
+#include <cstdint>
+
+#include "swamp/float_formats.h"
+
+namespace swamp::slave {
+
+// The map divides each decade j into 2^j equal parts, and a number c = 2^j + k
+// is the middle of part k of decade j. The signed map (of m) has the code
+// 127 + c for a positive number and 127 - c for a negative one: c = 0 is 0,
+// c = 128 is 1, and there is no -1. The unsigned map (of v) has the code c - 1:
+// c = 1 is 0 and c = 256 is 1.
+//
+// DecadeTables has one entry a decade; j = 8 of the unsigned map is no entry.
+struct DecadeTables {
+  static constexpr int kDecades = 8;
+  // The number c is low[j] + step[j] * k.
+  alignas(32) float low[kDecades];
+  alignas(32) float step[kDecades];
+  // A value x has the number 2^j + min(floor((x - start[j]) * parts[j]),
+  // 2^j - 1) if it is at least threshold[j], the middle between the last number
+  // of the decade before and the first of this one.
+  alignas(32) float start[kDecades];
+  alignas(32) float parts[kDecades];
+  float threshold[kDecades];
+  float one;  // values of at least this are 1
+};
+
+// decade_tables() makes the tables of the map whose last decade, that below 1,
+// is `last`.
+constexpr DecadeTables decade_tables(int last) {
+  DecadeTables tables{};
+  double end = 1e-6;  // of decade last - 6
+  for (int j = last - 6; j <= last; ++j, end *= 10) {
+    const double count = 1 << j;
+    tables.low[j] = static_cast<float>(end * (0.1 + 0.45 / count));
+    tables.step[j] = static_cast<float>(end * 0.9 / count);
+    tables.start[j] = static_cast<float>(end * 0.1);
+    tables.parts[j] = static_cast<float>(count / (end * 0.9));
+    tables.threshold[j] =
+        static_cast<float>(j == last - 6 ? end * (0.05 + 0.225 / count)
+                                         : end * (0.1 + 0.18 / count));
+  }
+  tables.one = static_cast<float>(1 - 0.225 / (1 << last));
+  return tables;
+}
+
+constexpr DecadeTables signed_tables() {
+  DecadeTables tables = decade_tables(6);
+  tables.low[7] = 1;
+  tables.threshold[7] = tables.one;
+  return tables;
+}
+
+inline constexpr DecadeTables kSignedTables = signed_tables();
+inline constexpr DecadeTables kUnsignedTables = decade_tables(7);
+
+}  // namespace swamp::slave
+
+#endif  // SWAMP_SLAVE_BLOCK_CODE_H_

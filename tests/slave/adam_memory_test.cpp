@@ -1,0 +1,354 @@
+// What Adam with less memory adds to the formula: stochastic rounding without
+// bias, Kahan compensation, and the 8-bit kernels on every ISA.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "row_cases.h"
+#include "slave/block_code.h"
+#include "slave/kernel_args.h"
+#include "support/float_environment_scope.h"
+
+namespace swamp::test {
+namespace {
+
+using slave::AdamArgs;
+using slave::AdamBlockArgs;
+using slave::kBlockColumns;
+using slave::RoundingKey;
+
+// A step that keeps the moments.
+AdamArgs keep_args() {
+  AdamArgs args{};
+  args.inv_scale = args.clip_coefficient = 1;
+  args.beta2 = args.bias_correction2_sqrt = args.decay = args.eps = 1;
+  return args;
+}
+
+// round_many() rounds `value` once for each index and key: a step whose update
+// is the value, of weights that are 0.
+std::vector<double> round_many(const KernelTable& table, int id,
+                               ScalarType type, float value, int keys,
+                               std::size_t count) {
+  AdamArgs args = keep_args();
+  args.step_size = -value;  // weight = 0 + value * m / (sqrt(0) + 1)
+  std::vector<double> results;
+  for (int k = 0; k < keys; ++k) {
+    RoundingKey key{slave::mixed_bits(static_cast<std::uint32_t>(k)),
+                    slave::mixed_bits(static_cast<std::uint32_t>(k) + 77)};
+    Data g(type, count), weight(type, count);
+    for (std::size_t i = 0; i < count; ++i) {
+      g.set(i, 0);
+      weight.set(i, 0);
+    }
+    std::vector<float> m(count, 1.0f), v(count, 0.0f);
+    run_rows(table, id, &args,
+             {g.data(), weight.data(), m.data(), v.data(), &key}, count, 0);
+    for (std::size_t i = 0; i < count; ++i) results.push_back(weight.value(i));
+  }
+  return results;
+}
+
+TEST(StochasticRounding, IsUnbiasedAndKeepsWhatIsExact) {
+  struct Case {
+    int kernel;
+    ScalarType type;
+    float value;
+    double below, above;  // the neighbours
+  };
+  const float inf = std::numeric_limits<float>::infinity();
+  const Case cases[] = {
+      {row_kernel::adam_stochastic_bfloat16_float32, kBFloat16, 1.0f, 1, 1},
+      {row_kernel::adam_stochastic_bfloat16_float32, kBFloat16, 1.001f, 1,
+       1.0078125},
+      {row_kernel::adam_stochastic_bfloat16_float32, kBFloat16, -1.007f,
+       -1.0078125, -1},
+      {row_kernel::adam_stochastic_bfloat16_float32, kBFloat16, 0x1.5p-130f,
+       0x1.4p-130, 0x1.6p-130},
+      {row_kernel::adam_stochastic_bfloat16_float32, kBFloat16, 0x1p-135f, 0,
+       0x1p-133},
+      {row_kernel::adam_stochastic_bfloat16_float32, kBFloat16, inf, inf, inf},
+      {row_kernel::adam_stochastic_float16_float32, kFloat16, 0.25f, 0.25,
+       0.25},
+      {row_kernel::adam_stochastic_float16_float32, kFloat16, 1.0001f, 1,
+       1.0009765625},
+      {row_kernel::adam_stochastic_float16_float32, kFloat16, -3.0005f,
+       -3.001953125, -3},
+      {row_kernel::adam_stochastic_float16_float32, kFloat16, 0x1.004p-15f,
+       0x1p-15, 0x1.008p-15},
+      {row_kernel::adam_stochastic_float16_float32, kFloat16, 0x1.3p-24f,
+       0x1p-24, 0x1p-23},
+      {row_kernel::adam_stochastic_float16_float32, kFloat16, -0x1.8p-27f,
+       -0x1p-24, 0},
+      {row_kernel::adam_stochastic_float16_float32, kFloat16, 0x1.008p-15f,
+       0x1.008p-15, 0x1.008p-15},
+      {row_kernel::adam_stochastic_float16_float32, kFloat16, -inf, -inf,
+       -inf}};
+  const KernelTable& best = row_tables()[1];
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.value);
+    const std::vector<double> results =
+        round_many(best, one.kernel, one.type, one.value, 200, 1001);
+    double sum = 0;
+    for (const double result : results) {
+      ASSERT_TRUE(result == one.below || result == one.above) << result;
+      sum += (result - one.below) / (one.above - one.below);
+    }
+    if (one.below == one.above) continue;
+    // The number of those rounded up is binomial: six standard deviations.
+    const double p =
+        (static_cast<double>(one.value) - one.below) / (one.above - one.below);
+    const auto n = static_cast<double>(results.size());
+    EXPECT_LT(std::fabs(sum - n * p), 6 * std::sqrt(n * p * (1 - p)));
+  }
+}
+
+// Weight, m and v are rounded by independent bits, and neighbours too.
+TEST(StochasticRounding, BitsAreIndependent) {
+  constexpr std::size_t kCount = 1 << 18;
+  double up[4] = {}, both[4][4] = {};
+  bool before = false;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const slave::RoundingBits bits = slave::rounding_bits({5, 9}, i);
+    const bool is_up[4] = {bits.weight < 0x4000, bits.m < 0x4000,
+                           bits.v < 0x4000, before};
+    before = is_up[0];
+    for (int a = 0; a < 4; ++a) {
+      up[a] += is_up[a];
+      for (int b = 0; b < a; ++b) both[a][b] += is_up[a] && is_up[b];
+    }
+  }
+  for (int a = 0; a < 4; ++a) {
+    EXPECT_NEAR(up[a] / kCount, 0.25, 6 * std::sqrt(3.0 / 16 / kCount));
+    for (int b = 0; b < a; ++b) {
+      EXPECT_NEAR(both[a][b] / kCount, 1.0 / 16,
+                  6 * std::sqrt(15.0 / 256 / kCount))
+          << a << " and " << b;
+    }
+  }
+}
+
+// ---- Codes
+
+// The maps, literally as bitsandbytes' create_dynamic_map makes them.
+std::vector<double> dynamic_map(bool is_signed) {
+  std::vector<double> map = {0, 1};
+  for (int i = 0; i < 7; ++i) {
+    const int count = 1 << (is_signed ? i : i + 1);
+    for (int k = 0; k < count; ++k) {
+      const double low = 0.1 + 0.9 * k / count;
+      const double high = 0.1 + 0.9 * (k + 1) / count;
+      const double value = std::pow(10.0, i - 6) * (low + high) / 2;
+      map.push_back(value);
+      if (is_signed) map.push_back(-value);
+    }
+  }
+  std::sort(map.begin(), map.end());
+  return map;
+}
+
+// Block is one block of a float32 tensor. A step with it decodes the moments
+// and encodes them again.
+struct Block {
+  std::vector<float> g = std::vector<float>(kBlockColumns, 0.0f), w = g;
+  std::vector<std::uint8_t> m = std::vector<std::uint8_t>(kBlockColumns, 127),
+                            v = std::vector<std::uint8_t>(kBlockColumns, 0);
+  float absmax[2] = {0, 0};
+
+  void run(const KernelTable& table, AdamArgs numbers) {
+    const AdamBlockArgs args{numbers, kBlockColumns};
+    run_rows(table, row_kernel::adam_8bit_float32, &args,
+             {g.data(), w.data(), m.data(), v.data(), absmax}, 1, 0);
+  }
+};
+
+TEST(BlockCodes, AreBitsandbytesDynamicMap) {
+  const std::vector<double> m_map = dynamic_map(true);
+  const std::vector<double> v_map = dynamic_map(false);
+  ASSERT_EQ(m_map.size(), 256u);
+  ASSERT_EQ(v_map.size(), 256u);
+  for (const KernelTable& table : row_tables()) {
+    SCOPED_TRACE(table.isa);
+    // Every code has its value: w = 0 + 1 * m / (0 + 1).
+    Block block;
+    for (std::size_t i = 0; i < kBlockColumns; ++i) {
+      block.m[i] = static_cast<std::uint8_t>(i);
+    }
+    block.absmax[0] = 3;
+    AdamArgs args = keep_args();
+    args.step_size = -1;
+    block.run(table, args);
+    for (std::size_t i = 0; i < kBlockColumns; ++i) {
+      EXPECT_NEAR(static_cast<double>(block.w[i]), 3 * m_map[i],
+                  3e-7 * std::fabs(3 * m_map[i]));
+      EXPECT_EQ(block.m[i], i);  // and is encoded as itself
+    }
+    EXPECT_EQ(block.absmax[0], 3.0f);
+    // w = 0 + 1 * 1 / sqrt(v).
+    Block squares;
+    for (std::size_t i = 0; i < kBlockColumns; ++i) {
+      squares.m[i] = 255;
+      squares.v[i] = static_cast<std::uint8_t>(i);
+    }
+    squares.absmax[0] = 1;
+    squares.absmax[1] = 5;
+    args.eps = 0;
+    squares.run(table, args);
+    for (std::size_t i = 1; i < kBlockColumns; ++i) {
+      const double w = static_cast<double>(squares.w[i]);
+      EXPECT_NEAR(1 / (w * w), 5 * v_map[i], 1e-6 * 5 * v_map[i]);
+      EXPECT_EQ(squares.v[i], i);
+    }
+    EXPECT_EQ(squares.v[0], 0);
+    EXPECT_EQ(squares.absmax[1], 5.0f);
+  }
+}
+
+// A moment gets the nearest code, or one of two at nearly the same distance.
+TEST(BlockCodes, AreNearest) {
+  const std::vector<double> maps[] = {dynamic_map(true), dynamic_map(false)};
+  const KernelTable& best = row_tables()[1];
+  AdamArgs args = keep_args();
+  args.one_minus_beta1 = args.one_minus_beta2 = 1;  // m = g, v = g * g
+  args.beta2 = 0;
+  Random random(3);
+  for (int round = 0; round < 400; ++round) {
+    Block block;
+    for (float& g : block.g) {
+      const double decades = static_cast<double>(random.below(8000)) / 1000;
+      g = static_cast<float>(std::pow(10, -decades) *
+                             (random.below(2) != 0 ? 1 : -1));
+    }
+    block.run(best, args);
+    for (std::size_t i = 0; i < kBlockColumns; ++i) {
+      const float square = block.g[i] * block.g[i];
+      const double exact[] = {
+          static_cast<double>(block.g[i]) /
+              static_cast<double>(block.absmax[0]),
+          static_cast<double>(square) / static_cast<double>(block.absmax[1])};
+      const std::uint8_t codes[] = {block.m[i], block.v[i]};
+      for (int s = 0; s < 2; ++s) {
+        double nearest = 2;
+        for (const double value : maps[s]) {
+          nearest = std::min(nearest, std::fabs(value - exact[s]));
+        }
+        ASSERT_LE(std::fabs(maps[s][codes[s]] - exact[s]),
+                  nearest + 1e-6 * std::fabs(exact[s]))
+            << exact[s] << " code " << int{codes[s]};
+      }
+    }
+  }
+}
+
+// ---- The 8-bit kernels against their references
+
+struct BlockCase {
+  int kernel;
+  ScalarType gradient, weight;
+  bool more;  // a sixth operand of the gradient's type
+  bool key;
+};
+const BlockCase kBlockCases[] = {
+    {row_kernel::adam_8bit_float32, kFloat32, kFloat32, false, false},
+    {row_kernel::adam_8bit_float16_master, kFloat16, kFloat32, true, false},
+    {row_kernel::adam_8bit_bfloat16_master, kBFloat16, kFloat32, true, false},
+    {row_kernel::adam_8bit_stochastic_float16, kFloat16, kFloat16, false, true},
+    {row_kernel::adam_8bit_stochastic_bfloat16, kBFloat16, kBFloat16, false,
+     true},
+    {row_kernel::adam_8bit_kahan_float16, kFloat16, kFloat16, true, false},
+    {row_kernel::adam_8bit_kahan_bfloat16, kBFloat16, kBFloat16, true, false}};
+
+AdamArgs block_numbers(int which) {
+  const AdamArgs all[] = {
+      {1.0f, 1.0f, 0.1f, 0.999f, 1e-3f, 1e-3f, 0.5f, 1e-8f, 0.0f, 1.0f},
+      {0.5f, -0.3f, 0.6f, 0.99f, 1e-2f, 0.3f, 0.7f, 0.1f, 0.1f, 0.99f}};
+  return all[which];
+}
+
+// fill() sets the rows to ordinary numbers, wide ones, zeros, subnormals, nan
+// and inf in turn.
+void fill(Data& data, std::size_t rows, std::size_t columns, Random& random) {
+  for (std::size_t i = 0; i < rows * columns; ++i) {
+    const std::size_t row = i / columns % 6;
+    float value = normal(random);
+    if (row == 1)
+      value *= std::pow(10.0f, static_cast<float>(random.below(8)) - 7);
+    if (row == 2) value = 0;
+    if (row == 3) value *= 1e-40f;
+    if (row == 4 && random.below(50) == 0) value = std::nanf("");
+    if (row == 5 && random.below(50) == 0) value = INFINITY;
+    data.set(i, value);
+  }
+}
+
+TEST(Adam8Bit, HasTheBitsOfTheReference) {
+  Random random(51);
+  std::size_t turn = 0;
+  for (const BlockCase& one : kBlockCases) {
+    SCOPED_TRACE(slave::kKernels[one.kernel].name);
+    for (const std::size_t columns :
+         {1u, 2u, 7u, 15u, 16u, 17u, 31u, 33u, 100u, 255u, 256u}) {
+      const std::size_t rows = columns == 256 ? 12 : 6;
+      const FloatEnvironment& environment =
+          kFloatEnvironments[turn++ % std::size(kFloatEnvironments)];
+      SCOPED_TRACE(std::to_string(columns) + " columns, " + environment.name);
+      const AdamBlockArgs args{block_numbers(static_cast<int>(turn % 2)),
+                               static_cast<std::uint32_t>(columns)};
+      const std::size_t count = rows * columns;
+      Data g(one.gradient, count), w(one.weight, count),
+          more(one.gradient, count);
+      fill(g, rows, columns, random);
+      for (std::size_t i = 0; i < count; ++i) {
+        w.set(i, normal(random));
+        more.set(i, normal(random) * 0.001f);
+      }
+      std::vector<std::uint8_t> codes[2];
+      for (auto& list : codes) {
+        for (std::size_t i = 0; i < count; ++i) {
+          list.push_back(static_cast<std::uint8_t>(random.below(256)));
+        }
+      }
+      Data absmax(kFloat32, 2 * rows);
+      for (std::size_t i = 0; i < 2 * rows; ++i) {
+        absmax.set(i, std::fabs(normal(random)));
+        if (i % 7 == 5) absmax.set(i, 0);
+      }
+      RoundingKey key{0xffffff80, 0x1234};
+      Data w0 = w, more0 = more, absmax0 = absmax;
+      std::vector<std::uint8_t> codes0[2];
+      for (const KernelTable& table : row_tables()) {
+        Data w1 = w, more1 = more, absmax1 = absmax;
+        std::vector<std::uint8_t> codes1[2] = {codes[0], codes[1]};
+        {
+          const MxcsrScope scope(environment.mxcsr);
+          void* sixth = nullptr;
+          if (one.key) sixth = &key;
+          if (one.more) sixth = more1.data();
+          run_rows(table, one.kernel, &args,
+                   {g.data(), w1.data(), codes1[0].data(), codes1[1].data(),
+                    absmax1.data(), sixth},
+                   rows, 3, nullptr, turn % 2 == 0);
+        }
+        if (&table == &row_tables()[0]) {
+          w0 = w1;
+          more0 = more1;
+          absmax0 = absmax1;
+          codes0[0] = codes1[0];
+          codes0[1] = codes1[1];
+        }
+        ASSERT_TRUE(same_bits(w1, w0)) << table.isa;
+        ASSERT_TRUE(same_bits(more1, more0)) << table.isa;
+        ASSERT_TRUE(same_bits(absmax1, absmax0)) << table.isa;
+        ASSERT_EQ(codes1[0], codes0[0]) << table.isa;
+        ASSERT_EQ(codes1[1], codes0[1]) << table.isa;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace swamp::test

@@ -1,0 +1,426 @@
+"""swamp_torch.AdamW with less memory: without masters, bfloat16 and 8-bit moments."""
+
+import copy
+import io
+import itertools
+import pickle
+import unittest
+
+from support import TestCase, main
+
+import torch
+
+from swamp_torch import SGD, Adam, AdamW
+
+# Odd counts, several blocks, and tensors on both sides of the 4096 elements from
+# which moments are 8-bit.
+SHAPES = [(64,), (67, 65), (17, 300), (5000,), (4095,)]
+HALVES = (torch.bfloat16, torch.float16)
+# Options, and the bytes of a parameter of 2 bytes with its gradient.
+STOCHASTIC = {"master_weights": False}
+KAHAN = {"master_weights": False, "rounding": "kahan"}
+OPTIONS = [({}, 16),
+           ({"moments": "bfloat16"}, 12),
+           ({"moments": "8bit"}, 10),
+           (STOCHASTIC, 12),
+           ({**STOCHASTIC, "moments": "bfloat16"}, 8),
+           ({**STOCHASTIC, "moments": "8bit"}, 6),
+           (KAHAN, 14),
+           ({**KAHAN, "moments": "bfloat16"}, 10),
+           ({**KAHAN, "moments": "8bit"}, 8)]
+
+
+def params(dtypes=HALVES, shapes=SHAPES):
+    torch.manual_seed(1)
+    return [torch.nn.Parameter(torch.randn(s).to(d))
+            for s, d in zip(shapes, itertools.cycle(dtypes))]
+
+
+def run(optimizer, first=0, count=3):
+    some = [p for g in optimizer.param_groups for p in g["params"]]
+    for step in range(first, first + count):
+        torch.manual_seed(100 + step)
+        for p in some:
+            p.grad = torch.randn(p.shape).to(p.dtype)
+        optimizer.step()
+    return tensors(optimizer)
+
+
+def tensors(optimizer):
+    some = [p for g in optimizer.param_groups for p in g["params"]]
+    return [t.detach().clone() for p in some
+            for _, t in sorted(optimizer.state[p].items())] + [
+                p.detach().clone() for p in some]
+
+
+def make(some=None, **options):
+    some = some or params()
+    return AdamW([{"params": some[:2]}, {"params": some[2:], "lr": 5e-3}],
+                 lr=1e-2, weight_decay=0.1, **options)
+
+
+def dynamic_map(signed):
+    """bitsandbytes.functional.create_dynamic_map, for 8 bits."""
+    data = []
+    for i in range(7):
+        items = 2 ** i + 1 if signed else 2 ** (i + 1) + 1
+        bounds = torch.linspace(0.1, 1, items, dtype=torch.float64)
+        means = 10.0 ** (i - 6) * (bounds[:-1] + bounds[1:]) / 2
+        data += means.tolist() + ((-means).tolist() if signed else [])
+    return torch.tensor(sorted(data + [0.0, 1.0]), dtype=torch.float64)
+
+
+def dequantized(codes, absmax, signed):
+    """What the codes mean, literally."""
+    values = dynamic_map(signed)[codes.long().flatten()]
+    factors = absmax.double().repeat_interleave(256)[:values.numel()]
+    return (values * factors).view(codes.shape)
+
+
+class Memory(TestCase):
+    def test_bytes(self):
+        """Bytes of a parameter with its gradient and its state."""
+        for options, expected in OPTIONS:
+            with self.subTest(options):
+                p = torch.nn.Parameter(torch.randn(1 << 16).bfloat16())
+                p.grad = torch.ones_like(p)
+                optimizer = AdamW([p], **options)
+                optimizer.step()
+                total = 2 * p.numel() * p.element_size() + sum(
+                    t.numel() * t.element_size()
+                    for name, t in optimizer.state[p].items() if name != "step")
+                # Two floats for each block of 256.
+                self.assertLess(abs(total / p.numel() - expected), 0.04)
+
+    def test_close_to_masters(self):
+        """A few steps: as with float32 masters, but for the rounding."""
+        for options, _ in OPTIONS[1:]:
+            for name in ({}, {"maximize": True, "max_norm": 0.5}):
+                with self.subTest({**options, **name}):
+                    exact = make(**name)
+                    run(exact)
+                    optimizer = make(**name, **options)
+                    run(optimizer)
+                    for a, b in zip(params(), exact.param_groups[0]["params"]):
+                        self.assertFalse(torch.equal(a, b))
+                    # The update of each step is about lr: 3 of them, and one
+                    # distance of neighbours.
+                    for g, h in zip(optimizer.param_groups, exact.param_groups):
+                        for a, b in zip(g["params"], h["params"]):
+                            a, b = a.detach().double(), b.detach().double()
+                            eps = 2.0 ** (-8 if a.numel() != 64 else -7)
+                            bound = 2 * eps * b.abs() + 0.3 * g["lr"]
+                            self.assertLess(
+                                float(((a - b).abs() / (bound + 2e-2)).max()), 1)
+
+    def test_same_bits_on_any_number_of_threads(self):
+        threads = torch.get_num_threads()
+        try:
+            for options, _ in OPTIONS:
+                results = []
+                for count in (1, 4):
+                    torch.set_num_threads(count)
+                    results.append(run(make(seed=7, **options)))
+                self.assert_same(*results)
+        finally:
+            torch.set_num_threads(threads)
+
+    def test_seed(self):
+        """Another seed gives other bits, and so does the place of a parameter."""
+        options = {**STOCHASTIC, "moments": "bfloat16"}
+        first = run(make(seed=1, **options))
+        self.assert_same(first, run(make(seed=1, **options)))
+        self.assertFalse(all(map(torch.equal, first,
+                                 run(make(seed=2, **options)))))
+        a, b = (torch.nn.Parameter(torch.ones(1000).bfloat16())
+                for _ in range(2))
+        a.grad, b.grad = (torch.full_like(p, 0.1) for p in (a, b))
+        AdamW([a, b], lr=1e-3, **STOCHASTIC).step()
+        self.assertFalse(torch.equal(a, b))
+
+    def test_scaler_and_layouts(self):
+        """GradScaler's scale and other layouts change no bit."""
+        for options, _ in OPTIONS:
+            with self.subTest(options):
+                plain, scaled = params(), params()
+                first = AdamW(plain, **options)
+                second = AdamW(scaled, **options)
+                scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+                for p, q in zip(plain, scaled):
+                    p.grad = torch.full_like(p, 0.25)
+                    q.grad = torch.full_like(q, 1.0)
+                first.step()
+                scaler.scale(torch.ones(()))  # makes the scale
+                scaler.step(second)
+                self.assert_same(tensors(first), tensors(second))
+        for options, _ in OPTIONS:
+            with self.subTest(options):
+                base = torch.randn(70, 80).bfloat16()
+                results = []
+                for layout in (lambda t: t.clone(),
+                               lambda t: t.new_zeros(70, 90)[:, 5:85].copy_(t)):
+                    p = torch.nn.Parameter(layout(base))
+                    p.grad = base.clone()
+                    AdamW([p], lr=1e-2, **options).step()
+                    results.append(p.detach().clone())
+                self.assert_same(*([r] for r in results))
+
+    def test_resumed_run_has_the_same_bits(self):
+        def loaded(optimizer, state_dict, **options):
+            some = [torch.nn.Parameter(p.detach().clone())
+                    for g in optimizer.param_groups for p in g["params"]]
+            result = make(some, **options)
+            result.load_state_dict(state_dict)
+            return result
+
+        def saved(optimizer, **options):
+            file = io.BytesIO()
+            torch.save(optimizer.state_dict(), file)
+            file.seek(0)
+            return loaded(optimizer, torch.load(file, weights_only=True),
+                          **options)
+
+        ways = {"state_dict": lambda o, **options: loaded(o, o.state_dict(),
+                                                          **options),
+                "torch.save": saved,
+                "deepcopy": lambda o, **_: copy.deepcopy(o),
+                "pickle": lambda o, **_: pickle.loads(pickle.dumps(o))}
+        for (options, _), name in itertools.product(OPTIONS, ways):
+            with self.subTest(name, **options):
+                straight = run(make(seed=3, **options), 0, 6)
+                stopped = make(seed=3, **options)
+                run(stopped)
+                before = tensors(stopped)
+                # The seed is that of the state dict.
+                resumed = run(ways[name](stopped, **options), 3)
+                self.assert_same(tensors(stopped), before)
+                self.assert_same(resumed, straight)
+
+    def test_converts_other_states(self):
+        """State dicts of any storage, and of torch.optim, can be loaded into any
+        other: the state becomes that of the optimizer."""
+        sources = []
+        for options, _ in OPTIONS:
+            source = make(**options)
+            run(source)
+            sources.append((source, source.state_dict()))
+        stock = torch.optim.AdamW([{"params": params()[:2]},
+                                   {"params": params()[2:]}])
+        run(stock)
+        sources.append((stock, stock.state_dict()))
+        exact = sources[0][0]
+        for (source, state), (options, _) in itertools.product(sources, OPTIONS):
+            with self.subTest(options):
+                some = [torch.nn.Parameter(p.detach().clone())
+                        for g in source.param_groups for p in g["params"]]
+                target = make(some, **options)
+                target.load_state_dict(state)
+                like = make(params(), **options)
+                run(like)
+                for p, q, r in zip(some, like.state, exact.state):
+                    got, want = target.state[p], like.state[q]
+                    self.assertEqual({n: t.dtype for n, t in got.items()
+                                      if n != "master_param"},
+                                     {n: t.dtype for n, t in want.items()
+                                      if n != "master_param"})
+                    if source is stock:
+                        continue
+                    m = got["exp_avg"]
+                    if m.dtype is torch.uint8:
+                        m = dequantized(m, got["absmax"][:, 0], True)
+                    true = exact.state[r]["exp_avg"].double()
+                    error = (m.double() - true).abs().max() / true.abs().max()
+                    self.assertLess(float(error), 0.04)
+                run(target)
+
+    def test_masters_and_compensations(self):
+        """A compensation is what the parameter lacks of the master."""
+        exact = make()
+        run(exact)
+        kahan = make([torch.nn.Parameter(p.detach().clone())
+                      for g in exact.param_groups for p in g["params"]], **KAHAN)
+        kahan.load_state_dict(exact.state_dict())
+        for p, q in zip(exact.state, kahan.state):
+            master = exact.state[p]["master_param"]
+            both = q.float() + kahan.state[q]["compensation"].float()
+            self.assertLess(float((both - master).abs().max()),
+                            2.0 ** -14 * float(master.abs().max()))
+        back = make([torch.nn.Parameter(q.detach().clone()) for q in kahan.state])
+        back.load_state_dict(kahan.state_dict())
+        for q, r in zip(kahan.state, back.state):
+            both = q.float() + kahan.state[q]["compensation"].float()
+            master = back.state[r]["master_param"]
+            self.assertLess(float(((both - master) / both).abs().max()), 2.0 ** -15)
+            # The parameter is the rounded master: nothing else wrote it.
+            self.assert_same([master.to(q.dtype)], [q.detach()])
+
+    def test_parameters_written_by_others(self):
+        """A written parameter loses its compensation, another keeps it."""
+        p = torch.nn.Parameter(torch.ones(100).bfloat16())
+        q = torch.nn.Parameter(torch.ones(100).bfloat16())
+        for x in (p, q):
+            x.grad = torch.full_like(x, 0.1)
+        optimizer = AdamW([p, q], lr=1e-3, weight_decay=0.0, **KAHAN)
+        optimizer.step()
+        kept = optimizer.state[q]["compensation"].clone()
+        self.assertTrue(bool((kept != 0).all()))
+        with torch.no_grad():
+            p.copy_(torch.full((100,), 1e-3))
+            q.copy_(q.clone())
+        optimizer.param_groups[0]["lr"] = 0.0
+        optimizer.step()
+        self.assertEqual(float(optimizer.state[p]["compensation"].abs().max()), 0)
+        self.assert_same([optimizer.state[q]["compensation"]], [kept])
+
+    def test_float32_parameters(self):
+        """8-bit and bfloat16 moments of float32 parameters; small tensors and the
+        other options are as ever."""
+        for moments in ("float32", "bfloat16", "8bit"):
+            for kind in (AdamW, Adam):
+                some = params((torch.float32,))
+                exact = params((torch.float32,))
+                first = kind(some, lr=1e-2, weight_decay=0.1, moments=moments,
+                             **STOCHASTIC)
+                second = kind(exact, lr=1e-2, weight_decay=0.1)
+                run(first)
+                run(second)
+                for p, q in zip(some, exact):
+                    same = moments == "float32" or (moments == "8bit"
+                                                    and p.numel() < 4096)
+                    self.assertEqual(torch.equal(p, q), same)
+                    # Tiny elements of v become 0 in 8 bits.
+                    error = (p - q).abs()
+                    self.assertLess(float(error.detach().mean()), 1e-2)
+
+    def test_refuses(self):
+        cases = [
+            ({"rounding": "nearest"}, "rounding: got 'nearest', expected one of "
+             "'stochastic', 'kahan'"),
+            ({"moments": "float16"}, "moments: got 'float16', expected one of "
+             "'float32', 'bfloat16', '8bit'"),
+            ({"master_weights": 2}, "master_weights: got 2, expected one of True, "
+             "False"),
+            ({"seed": -1}, "seed: got -1, expected a whole number from 0 to "
+             "2^63 - 1"),
+            ({"amsgrad": True, "moments": "8bit"}, "amsgrad: got True, expected "
+             "False with master_weights=False or moments other than 'float32'"),
+            ({"amsgrad": True, "master_weights": False}, "amsgrad: got True, "
+             "expected False with master_weights=False or moments other than "
+             "'float32'")]
+        for options, text in cases:
+            with self.subTest(options), self.assertRaises(ValueError) as caught:
+                make(**options)
+            self.assertEqual(str(caught.exception), text)
+        with self.assertRaises(TypeError):
+            SGD(params(), moments="8bit")
+        # A state dict that cannot be loaded changes nothing.
+        optimizer = make(moments="8bit", **STOCHASTIC)
+        run(optimizer)
+        before = tensors(optimizer)
+        amsgrad = make(amsgrad=True)
+        run(amsgrad)
+        broken = optimizer.state_dict()
+        broken = {**broken, "state": {i: {k: v for k, v in s.items()
+                                          if k != "absmax"}
+                                      for i, s in broken["state"].items()}}
+        for state, text in ((amsgrad.state_dict(), "amsgrad: got True"),
+                            (broken, r"state\[1\]\['absmax'\]: got None")):
+            with self.assertRaisesRegex(ValueError, text):
+                optimizer.load_state_dict(state)
+            self.assert_same(tensors(optimizer), before)
+            self.assertEqual(optimizer.param_groups[0]["moments"], "8bit")
+
+    def test_changed_group(self):
+        """A group may change how it stores its state between steps."""
+        optimizer = make()
+        run(optimizer)
+        for group in optimizer.param_groups:
+            group.update(STOCHASTIC, moments="bfloat16")
+        run(optimizer, 3)
+        for state in optimizer.state.values():
+            self.assertIs(state["exp_avg"].dtype, torch.bfloat16)
+            self.assertNotIn("master_param", state)
+            self.assertEqual(float(state["step"]), 6)
+        optimizer.param_groups[0]["moments"] = "4bit"
+        with self.assertRaisesRegex(ValueError, "moments: got '4bit'"):
+            run(optimizer, 6, 1)
+
+    def test_small_updates_are_not_lost(self):
+        """Updates far below the distance of neighbours: nearest rounding keeps the
+        weights, and v where beta2 does not change it."""
+        def stepped(kind, **options):
+            p = torch.nn.Parameter(torch.ones(4096).bfloat16())
+            optimizer = kind([p], lr=1e-4, weight_decay=0.0, eps=1e-30, **options)
+            p.grad = torch.full_like(p, 1.0)
+            for _ in range(300):
+                optimizer.step()
+            moved = 1 - float(p.detach().double().mean())
+            p.grad.zero_()
+            v = optimizer.state[p]["exp_avg_sq"]
+            if v.dtype is torch.uint8:
+                return moved, None
+            before = float(v.double().mean())
+            for _ in range(500):
+                optimizer.step()
+            after = float(optimizer.state[p]["exp_avg_sq"].double().mean())
+            return moved, after / before
+
+        moved, decayed = stepped(torch.optim.AdamW)
+        self.assertEqual(moved, 0)
+        self.assertEqual(decayed, 1)
+        for options, _ in OPTIONS:
+            with self.subTest(options):
+                moved, decayed = stepped(AdamW, **options)
+                # Half a distance of neighbours, for the last rounding.
+                self.assertLess(abs(moved - 0.03), 2.0 ** -9)
+                if decayed is not None:
+                    self.assertLess(abs(decayed - 0.999 ** 500), 0.01)
+
+    def test_codes(self):
+        """8-bit moments follow float32 ones, also by bitsandbytes' own decoder."""
+        some = params((torch.float32,), [(67, 65), (8192,)])
+        exact = params((torch.float32,), [(67, 65), (8192,)])
+        optimizer = AdamW(some, moments="8bit")
+        run(optimizer, count=1)
+        other = AdamW(exact)
+        run(other, count=1)
+        for p, q in zip(some, exact):
+            got, want = optimizer.state[p], other.state[q]
+            for index, name in enumerate(("exp_avg", "exp_avg_sq")):
+                true = want[name].double()
+                absmax = got["absmax"][:, index]
+                near = dequantized(got[name], absmax, index == 0)
+                # Half a step of the map: 0.9 / 128 or 0.9 / 256 of the decade.
+                bound = true.abs().flatten() * 0.5 + 1e-6 * float(absmax.max())
+                self.assertTrue(bool(((near - true).abs().flatten()
+                                      <= bound).all()))
+                blocks = torch.nn.functional.pad(
+                    true.flatten(), (0, -true.numel() % 256)).view(-1, 256)
+                self.assert_same([absmax], [blocks.abs().amax(1).float()])
+                top = near.flatten()[true.abs().argmax()]
+                self.assertLess(abs(float(top / true.abs().max())) - 1, 0.01)
+
+    def test_bitsandbytes_reads_the_codes(self):
+        try:
+            from bitsandbytes import functional
+        except ImportError:
+            raise unittest.SkipTest("bitsandbytes is not installed")
+        p = torch.nn.Parameter(torch.randn(8192 + 77))
+        optimizer = AdamW([p], moments="8bit")
+        for _ in range(5):
+            p.grad = torch.randn_like(p)
+            optimizer.step()
+        state = optimizer.state[p]
+        for index, name in enumerate(("exp_avg", "exp_avg_sq")):
+            signed = index == 0
+            code = functional.create_dynamic_map(signed)
+            absmax = state["absmax"][:, index].contiguous()
+            theirs = functional.dequantize_blockwise(
+                state[name], absmax=absmax, code=code, blocksize=256)
+            ours = dequantized(state[name], absmax, signed)
+            self.assertLess(float(((theirs.double() - ours).abs()
+                                   / (ours.abs() + 1e-30)).max()), 1e-5)
+
+
+if __name__ == "__main__":
+    main()
