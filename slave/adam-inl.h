@@ -94,28 +94,28 @@ class TailCopy<ElementIndex> {
   std::uint32_t index_;
 };
 
-HWY_INLINE VU mixed_bits_of(VU x) {
-  const DU du;
-  x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(du, 0x7feb352dU));
-  x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(du, 0x846ca68bU));
-  return hn::Xor(x, hn::ShiftRight<16>(x));
-}
-
 // RandomWords is rounding_bits() of whole vectors.
 class RandomWords {
  public:
   explicit HWY_INLINE RandomWords(const RoundingKey& key)
       : offset_(hn::Iota(DU(), key.offset)), mix_(hn::Set(DU(), key.mix)) {}
 
+  // The word for weight and m.
   HWY_INLINE VU first(std::uint32_t index) const {
-    const VU x = hn::Add(offset_, hn::Set(DU(), index));
-    return mixed_bits_of(hn::Xor(mixed_bits_of(x), mix_));
+    VU x = hn::Add(offset_, hn::Set(DU(), index));
+    x = hn::Xor(multiplied<0>(hn::Xor(x, hn::ShiftRight<17>(x))), mix_);
+    x = multiplied<1>(hn::Xor(x, hn::ShiftRight<11>(x)));
+    x = multiplied<2>(hn::Xor(x, hn::ShiftRight<15>(x)));
+    return hn::Xor(x, hn::ShiftRight<14>(x));
   }
-  static HWY_INLINE VU second(VU first) {
-    return mixed_bits_of(hn::Add(first, hn::Set(DU(), kSecondWord)));
-  }
+  // That for v.
+  static HWY_INLINE VU second(VU first) { return multiplied<3>(first); }
 
  private:
+  template <int i>
+  static HWY_INLINE VU multiplied(VU x) {
+    return hn::Mul(x, hn::Set(DU(), kMixFactors[i]));
+  }
   VU offset_, mix_;
 };
 HWY_INLINE VU upper_half(VU word) { return hn::ShiftRight<16>(word); }

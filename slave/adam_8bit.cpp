@@ -53,12 +53,6 @@ class Table {
 #endif
 };
 
-// power_of() is 2^j as an integer.
-HWY_INLINE VI power_of(VI j) {
-  return hn::ConvertTo(
-      DI(), hn::BitCast(DF(), hn::ShiftLeft<23>(hn::Add(j, set_int(127)))));
-}
-
 // Decoder computes the numbers of a map. Undefined for c = 0.
 struct Decoder {
   Table low, step;
@@ -76,50 +70,50 @@ struct Decoder {
   }
 };
 
-// Encoder finds the decade and the part of it.
+// Encoder computes numbers. kFirst is the first decade that has a threshold.
 template <int kFirst>
 struct Encoder {
-  Table start, parts;
-  VF divisor;
-  VI below[DecadeTables::kDecades];  // the thresholds, less 1
+  Table parts, offset, last, threshold;
+  VF unit;
   VI below_one;
 
-  HWY_INLINE Encoder(const DecadeTables& tables, float unit)
-      : start(tables.start),
-        parts(tables.parts),
-        divisor(set(unit)),
-        below_one(below_bits(tables.one)) {
-    for (int j = kFirst; j < DecadeTables::kDecades; ++j) {
-      below[j] = below_bits(tables.threshold[j]);
-    }
-  }
+  HWY_INLINE Encoder(const DecadeTables& tables, float block_unit)
+      : parts(tables.parts),
+        offset(tables.offset),
+        last(tables.last),
+        threshold(tables.threshold),
+        unit(set(block_unit)),
+        below_one(set_int(static_cast<std::int32_t>(float_to_bits(tables.one)) -
+                          1)) {}
 
-  static HWY_INLINE VI below_bits(float value) {
-    return set_int(static_cast<std::int32_t>(float_to_bits(value)) - 1);
-  }
-
-  // The number of |value| / divisor. Floats of at least 0 are compared as
+  // The number of |value| * unit. Floats of at least 0 are compared as
   // integers, in which nan is above 1.
   HWY_INLINE VI operator()(VF value) const {
-    const VI one_bits = set_int(0x3f800000);
-    const VI ratio_bits =
-        hn::Min(hn::And(hn::BitCast(DI(), hn::Div(hn::Abs(value), divisor)),
-                        set_int(0x7fffffff)),
-                one_bits);
-    VI j = set_int(kFirst - 1);
-    for (int d = kFirst; d < DecadeTables::kDecades; ++d) {
-      // A true mask is -1.
-      j = hn::Sub(j, hn::VecFromMask(DI(), hn::Gt(ratio_bits, below[d])));
-    }
-    const auto is_zero = hn::Lt(j, set_int(kFirst));
-    const VI decade = hn::Max(j, set_int(kFirst));
-    const VF part = hn::Mul(
-        hn::Sub(hn::BitCast(DF(), ratio_bits), start[decade]), parts[decade]);
-    const VI power = power_of(decade);
-    const VI k = hn::Min(hn::ConvertTo(DI(), part), hn::Sub(power, set_int(1)));
-    const VI c = hn::IfThenElse(hn::Gt(ratio_bits, below_one),
-                                set_int(1 << (7 + kFirst)), hn::Add(power, k));
-    return hn::IfThenElse(is_zero, set_int(kFirst), c);
+    const VU bits = hn::BitCast(DU(), hn::Mul(hn::Abs(value), unit));
+    const VI ratio =
+        hn::BitCast(DI(), hn::Min(bits, hn::Set(DU(), 0x3f800000U)));
+    // The bits of a float are nearly its logarithm to base 2, times 2^23. The
+    // number of the decade is `near`, or the one before, by the threshold; so
+    // the errors of the logarithm do not matter.
+    constexpr float kDecadesPerBit = 0.30103f * 0x1p-23f;
+    constexpr float kDecadeOfOne = 7.55f + kFirst;
+    constexpr float kDecadeOfZero =
+        kDecadeOfOne - kDecadesPerBit * 127.0f * 0x1p23f;
+    VI near = hn::ConvertTo(
+        DI(), hn::Add(hn::Mul(hn::ConvertTo(DF(), ratio), set(kDecadesPerBit)),
+                      set(kDecadeOfZero)));
+    near = hn::Max(near, set_int(kFirst));
+    if (kFirst != 0) near = hn::Min(near, set_int(7));
+    // A true mask is -1.
+    const VI j = hn::Add(
+        near, hn::VecFromMask(
+                  DI(), hn::Gt(hn::BitCast(DI(), threshold[near]), ratio)));
+    const VI decade = kFirst == 0 ? hn::Max(j, set_int(0)) : j;
+    const VF number = hn::Add(hn::Mul(hn::BitCast(DF(), ratio), parts[decade]),
+                              offset[decade]);
+    const VI c = hn::ConvertTo(DI(), hn::Min(number, last[decade]));
+    if (kFirst == 0) return hn::IfThenZeroElse(hn::Lt(j, set_int(0)), c);
+    return hn::IfThenElse(hn::Gt(ratio, below_one), set_int(256), c);
   }
 };
 
@@ -213,11 +207,6 @@ HWY_INLINE float largest_of(VI lanes) {
       largest > 0x7f800000 ? 0x7fc00000 : static_cast<std::uint32_t>(largest));
 }
 
-// unit_of() is what a block is divided by: not 0.
-HWY_INLINE float unit_of(float absmax) {
-  return float_to_bits(absmax) == 0 ? 1.0f : absmax;
-}
-
 // adam_blocks() computes all blocks of a tile. `More` is the operand after the
 // absmax that belongs to the weight, if there is one.
 template <class Gradient, class Weight, class... More>
@@ -256,8 +245,9 @@ HWY_INLINE void adam_blocks(const void* args_bytes, const Tile& tile,
         Output<Float32>(block, 5), InOut<More>(block, 6)...);
     absmax[0] = largest_of(m_largest);
     absmax[1] = largest_of(v_largest);
-    const EncodeMoments encode{Encoder<0>(kSignedTables, unit_of(absmax[0])),
-                               Encoder<1>(kUnsignedTables, unit_of(absmax[1]))};
+    const EncodeMoments encode{
+        Encoder<0>(kSignedTables, block_unit(absmax[0])),
+        Encoder<1>(kUnsignedTables, block_unit(absmax[1]))};
     block.prefetch_bytes = 0;
     for_each_vector(block, encode, Input<Float32>(block, 4),
                     Input<Float32>(block, 5), Output<Code>(block, 2),

@@ -22,12 +22,14 @@ struct DecadeTables {
   // The number c is low[j] + step[j] * k.
   alignas(32) float low[kDecades];
   alignas(32) float step[kDecades];
-  // A value x has the number 2^j + min(floor((x - start[j]) * parts[j]),
-  // 2^j - 1) if it is at least threshold[j], the middle between the last number
-  // of the decade before and the first of this one.
-  alignas(32) float start[kDecades];
+  // A value x, divided by absmax, has the number
+  // floor(min(x * parts[j] + offset[j], last[j])) if it is at least
+  // threshold[j], the middle between the last number of the decade before and
+  // the first of this one.
   alignas(32) float parts[kDecades];
-  float threshold[kDecades];
+  alignas(32) float offset[kDecades];
+  alignas(32) float last[kDecades];
+  alignas(32) float threshold[kDecades];
   float one;  // values of at least this are 1
 };
 
@@ -40,8 +42,9 @@ constexpr DecadeTables decade_tables(int last) {
     const double count = 1 << j;
     tables.low[j] = static_cast<float>(end * (0.1 + 0.45 / count));
     tables.step[j] = static_cast<float>(end * 0.9 / count);
-    tables.start[j] = static_cast<float>(end * 0.1);
     tables.parts[j] = static_cast<float>(count / (end * 0.9));
+    tables.offset[j] = static_cast<float>(count - count / 9);
+    tables.last[j] = static_cast<float>(2 * count - 1);
     tables.threshold[j] =
         static_cast<float>(j == last - 6 ? end * (0.05 + 0.225 / count)
                                          : end * (0.1 + 0.18 / count));
@@ -53,12 +56,27 @@ constexpr DecadeTables decade_tables(int last) {
 constexpr DecadeTables signed_tables() {
   DecadeTables tables = decade_tables(6);
   tables.low[7] = 1;
+  tables.offset[7] = tables.last[7] = 128;
   tables.threshold[7] = tables.one;
   return tables;
 }
 
+constexpr DecadeTables unsigned_tables() {
+  DecadeTables tables = decade_tables(7);
+  tables.offset[0] = tables.last[0] = 1;
+  return tables;
+}
+
+// block_unit() is what a block's values are multiplied by, to be at most 1; a
+// product above that, or nan, counts as 1.
+inline float block_unit(float absmax) noexcept {
+  const float unit = 1 / absmax;
+  // The inverse of 0, and of some subnormal numbers, is inf.
+  return float_to_bits(unit) == 0x7f800000 ? 0x1.fffffep127f : unit;
+}
+
 inline constexpr DecadeTables kSignedTables = signed_tables();
-inline constexpr DecadeTables kUnsignedTables = decade_tables(7);
+inline constexpr DecadeTables kUnsignedTables = unsigned_tables();
 
 }  // namespace swamp::slave
 

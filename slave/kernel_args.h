@@ -166,27 +166,26 @@ struct RoundingKey {
   std::uint32_t mix;
 };
 
-// mixed_bits() is lowbias32 of hash-prospector, a bijection of 32-bit integers.
-constexpr std::uint32_t mixed_bits(std::uint32_t x) noexcept {
-  x = (x ^ x >> 16) * 0x7feb352dU;
-  x = (x ^ x >> 15) * 0x846ca68bU;
-  return x ^ x >> 16;
-}
-
 // RoundingBits is the random bits of an element: 16 for each value that is
 // rounded, in the lower half.
 struct RoundingBits {
   std::uint32_t weight, m, v;
 };
-inline constexpr std::uint32_t kSecondWord = 0x9e3779b9;
 
-// rounding_bits() are those of element `index` of a tensor, modulo 2^32. The
-// kernels compute the same with vectors.
+// rounding_bits() are those of element `index` of a tensor, modulo 2^32: one
+// word by triple32 of hash-prospector, into which the key is mixed, for weight
+// and m, and the upper half of a multiple of it, of which any two of the three
+// are independent, for v. The kernels compute the same with vectors.
+inline constexpr std::uint32_t kMixFactors[] = {0xed5ad4bb, 0xac4c1b51,
+                                                0x31848bab, 0x9e3779b1};
 constexpr RoundingBits rounding_bits(const RoundingKey& key,
                                      std::size_t index) noexcept {
-  const std::uint32_t word = mixed_bits(
-      mixed_bits(static_cast<std::uint32_t>(index) + key.offset) ^ key.mix);
-  return {word >> 16, word & 0xffff, mixed_bits(word + kSecondWord) >> 16};
+  std::uint32_t x = static_cast<std::uint32_t>(index) + key.offset;
+  x = (x ^ x >> 17) * kMixFactors[0] ^ key.mix;
+  x = (x ^ x >> 11) * kMixFactors[1];
+  x = (x ^ x >> 15) * kMixFactors[2];
+  x = x ^ x >> 14;
+  return {x >> 16, x & 0xffff, x * kMixFactors[3] >> 16};
 }
 
 // adam_stochastic (gradient, weight, m, v, RoundingKey), without a master: the

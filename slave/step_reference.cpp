@@ -238,11 +238,11 @@ float number_value(const DecadeTables& tables, int c) {
   return tables.low[j] + tables.step[j] * static_cast<float>(c - (1 << j));
 }
 
-// number_of() is the number nearest to |value| / absmax. It compares bits, in
+// number_of() is the number nearest to |value| * unit. It compares bits, in
 // which nan is above 1.
-int number_of(const DecadeTables& tables, float value, float absmax,
+int number_of(const DecadeTables& tables, float value, float unit,
               int first_decade) {
-  float ratio = float_from_bits(float_to_bits(value) & 0x7fffffff) / absmax;
+  float ratio = float_from_bits(float_to_bits(value) & 0x7fffffff) * unit;
   if ((float_to_bits(ratio) & 0x7fffffff) > float_to_bits(1.0f)) ratio = 1;
   int j = -1;
   for (int d = first_decade; d < DecadeTables::kDecades; ++d) {
@@ -251,10 +251,8 @@ int number_of(const DecadeTables& tables, float value, float absmax,
   if (j < 0) return first_decade;
   if (float_to_bits(ratio) >= float_to_bits(tables.one))
     return 1 << (7 + first_decade);
-  const float part = (ratio - tables.start[j]) * tables.parts[j];
-  const int last = (1 << j) - 1;
-  const int k = static_cast<int>(part);
-  return (1 << j) + (k < last ? k : last);
+  const float number = ratio * tables.parts[j] + tables.offset[j];
+  return static_cast<int>(number < tables.last[j] ? number : tables.last[j]);
 }
 
 float largest_magnitude(const float* values, std::size_t count) {
@@ -294,9 +292,8 @@ void adam_8bit(const void* args_bytes, const Tile& tile, Result&) {
     }
     absmax[0] = largest_magnitude(m, columns);
     absmax[1] = largest_magnitude(v, columns);
-    // A block of zeros is not divided by 0.
-    const float m_unit = float_to_bits(absmax[0]) == 0 ? 1 : absmax[0];
-    const float v_unit = float_to_bits(absmax[1]) == 0 ? 1 : absmax[1];
+    const float m_unit = block_unit(absmax[0]);
+    const float v_unit = block_unit(absmax[1]);
     for (std::size_t j = 0; j < columns; ++j) {
       const std::size_t i = row * columns + j;
       const int c = number_of(kSignedTables, m[j], m_unit, 0);

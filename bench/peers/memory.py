@@ -5,8 +5,8 @@ usage: memory.py [--text FILE] [--steps N] [--seeds N] [--rounds N] [--part step
 Prints a table in Markdown. PYTHONPATH is the folder that holds swamp_torch.
 - Step: tensors of the shapes of GPT-2 small, but with a quarter of the words and
   half of the layers. Each variant, float32 masters and torch.optim.AdamW(fused=True)
-  of float32 parameters take a step in turn; the least time of each, and ratios of
-  times of the same run.
+  of float32 parameters take a step in turn, on one thread: the least processor time
+  of each, and ratios of times of the same run.
 - Loss: a GPT on bytes, all weights and gradients bfloat16, the same batches for
   all; the mean of the last tenth of the steps, over the seeds.
 """
@@ -52,14 +52,15 @@ def optimizer_of(kind, dtype, **options):
 
 
 def seconds(optimizer):
-    start = time.perf_counter()
+    start = time.thread_time()
     optimizer.step()
-    return time.perf_counter() - start
+    return time.thread_time() - start
 
 
 def step_times(rounds):
     """Milliseconds of the variant, of masters and of stock, of the same run."""
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     stock = optimizer_of(torch.optim.AdamW, torch.float32, fused=True)
     masters = optimizer_of(swamp_torch.AdamW, torch.bfloat16)
     result = {}

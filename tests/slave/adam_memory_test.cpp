@@ -38,8 +38,8 @@ std::vector<double> round_many(const KernelTable& table, int id,
   args.step_size = -value;  // weight = 0 + value * m / (sqrt(0) + 1)
   std::vector<double> results;
   for (int k = 0; k < keys; ++k) {
-    RoundingKey key{slave::mixed_bits(static_cast<std::uint32_t>(k)),
-                    slave::mixed_bits(static_cast<std::uint32_t>(k) + 77)};
+    RoundingKey key{static_cast<std::uint32_t>(k) * 0x9e3779b9U,
+                    static_cast<std::uint32_t>(k) * 0x85ebca6bU};
     Data g(type, count), weight(type, count);
     for (std::size_t i = 0; i < count; ++i) {
       g.set(i, 0);

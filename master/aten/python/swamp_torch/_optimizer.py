@@ -341,7 +341,8 @@ class AdamW(_Adam, torch.optim.AdamW):
 
     A 16-bit parameter has a float32 copy, its master, in the optimizer's state:
     the step is taken on the master and rounded to the parameter. A float32
-    parameter is its own master. The moments are float32 always.
+    parameter is its own master. The moments are float32. ``master_weights`` and
+    ``moments`` store less.
 
     A step reads the gradients once: it widens them to float32, unscales and, if
     ``max_norm`` is set, clips them, without rounding them to 16 bits again.
@@ -373,6 +374,18 @@ class AdamW(_Adam, torch.optim.AdamW):
         max_norm: if above 0, the group's gradients are multiplied by
             ``max_norm / (norm + 1e-6)`` if that is below 1; the norm is that of
             the unscaled gradients of all groups. 0 or None: no clipping.
+        master_weights: False: 16-bit parameters have no float32 masters. Not with
+            amsgrad, as other ``moments`` than float32.
+        rounding: how they are rounded then. "stochastic": up or down at random,
+            so that the mean is exact. "kahan": to nearest, and what is lost is
+            kept in ``compensation``, a tensor like the parameter.
+        moments: "float32", "bfloat16", rounded stochastically, or "8bit", as in
+            bitsandbytes: blocks of 256 elements with a factor each (``absmax``),
+            for tensors of at least 4096 elements; others have float32 moments.
+            Also of float32 parameters.
+        seed: for the random bits, from 0 to 2^63 - 1. They are a function of it,
+            of the step, of the parameter's place in the optimizer and of the
+            element: the same on any number of threads, and after a resume.
         check_during_backward: gradients of at least 8192 elements are read when
             they have been accumulated, for the norm of ``max_norm`` and for
             GradScaler's check, which then read only what changed since. The
@@ -391,7 +404,8 @@ class AdamW(_Adam, torch.optim.AdamW):
     parameters with the same history share their ``step``. State dicts of
     ``torch.optim.AdamW`` can be loaded, and AdamW loads those of this class; if a
     state dict lacks masters, they are copied from the parameters. Loaded tensors
-    are copied.
+    are copied. ``master_weights``, ``rounding`` and ``moments`` stay as the
+    optimizer has them, and the loaded state is converted.
 
     If a 16-bit parameter was written by anything else since the last step
     (``load_state_dict`` of the model, weights swapped for their average, a merged
