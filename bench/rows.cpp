@@ -1,9 +1,10 @@
-// softmax/, cross_entropy/, layer_norm/, rms_norm/ and residual_add/: the row
-// operators, compared with a plain loop that moves the same bytes.
+// softmax/, cross_entropy/, layer_norm/, rms_norm/, residual_add/ and moe/: the
+// row operators, compared with a plain loop that moves the same bytes.
 #include "swamp/rows.h"
 
 #include "bench/bench.h"
 #include "swamp/float_formats.h"
+#include "swamp/moe.h"
 
 namespace swamp::bench {
 namespace {
@@ -15,6 +16,7 @@ struct Rows {
   Matrix x, y, out;
   Matrix residual;  // float32
   std::vector<std::int64_t> targets;
+  std::vector<std::int64_t> token_of;  // a permutation of the rows
   std::vector<float> mean, rstd, lse, gradients;
   std::vector<float> weight, bias, dweight, dbias;
 
@@ -100,6 +102,12 @@ constexpr RowCase kRowCases[] = {
      [](Rows& r) {
        residual_add_(r.residual, r.x, {r.bias.data(), kFloat32});
      }},
+    {"moe/permute", kColumns, 2, false, kMap16, kMap32, 2,
+     [](Rows& r) { moe_permute(r.x, r.token_of.data(), nullptr, r.out); }},
+    {"moe/unpermute", kColumns, 2, false, kMap16, kMap32, 2,
+     [](Rows& r) {
+       moe_unpermute(r.x, r.token_of.data(), r.rstd.data(), r.out);
+     }},
 };
 
 // fill() sets the elements to the two values in turn.
@@ -139,6 +147,10 @@ void run(State& state, const RowCase& what, const Dtype& dtype,
   if (matrices > 1) fill(rows.out, 1, -1);
   if (matrices > 2) fill(rows.y, 1, -1);
   rows.targets.assign(count, 7);
+  // 7919 is a prime number that does not divide the number of rows.
+  for (std::size_t i = 0; i < count; ++i) {
+    rows.token_of.push_back(static_cast<std::int64_t>(i * 7919 % count));
+  }
   rows.mean.assign(count, 0);
   rows.rstd.assign(count, 1);
   rows.lse.assign(count, 11);

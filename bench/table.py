@@ -35,6 +35,7 @@ FAMILIES = {
     "cross_entropy": "rows of 50304 classes; backward in place",
     "layer_norm": "rows of 1024 columns",
     "rms_norm": "rows of 1024 columns",
+    "moe": "rows of 1024 columns, in the order of a permutation",
     "residual_add": "16-bit or float32 and a bias into float32",
     "transfer": "transfer modes, unscale float32, compared with view",
     "checker": "transfer mode check compared with copy",

@@ -156,7 +156,7 @@ TEST(Moe, HistogramAndPositions) {
 TEST(Moe, Map) {
   struct {
     std::size_t tokens, experts;
-  } const sizes[] = {{1, 1}, {333, 7}, {5000, 8}, {3000, 64}, {20, 2500}};
+  } const sizes[] = {{1, 1}, {333, 7}, {5000, 8}, {3000, 64}, {20, 1500}};
   for (const auto& size : sizes) {
     SCOPED_TRACE(testing::Message() << size.tokens << " x " << size.experts);
     const std::vector<std::uint8_t> map =
