@@ -72,17 +72,24 @@ void require_array(const char* name, const void* data, std::size_t alignment,
 
 RowTable::RowTable(const Operation& operation, std::size_t segments,
                    bool by_grain, const GrainRule& grains,
+                   Buffer<std::byte>& memory)
+    : RowTable(&operation, 1, segments, by_grain, grains, memory) {}
+
+RowTable::RowTable(const Operation* operations, std::size_t operation_count,
+                   std::size_t segments, bool by_grain, const GrainRule& grains,
                    Buffer<std::byte>& memory) {
   const std::size_t stride =
-      segment_bytes(operation.operand_count + (by_grain ? 1 : 0));
+      segment_bytes(operations->operand_count + (by_grain ? 1 : 0));
   next_ = memory.reserve(segments * stride);
-  list_.table = {next_, stride, 0, &operation, 1, 1};
+  list_.table = {next_, stride, 0, operations, operation_count, ~0u};
   list_.grains = grains;
 }
 
 void RowTable::add(std::size_t units,
-                   std::initializer_list<const void*> addresses) {
-  auto* segment = new (next_) Segment{list_.table.operations, units};
+                   std::initializer_list<const void*> addresses,
+                   std::size_t operation) {
+  auto* segment =
+      new (next_) Segment{list_.table.operations + operation, units};
   std::byte** data = segment->data();
   for (const void* address : addresses) {
     *data++ = static_cast<std::byte*>(const_cast<void*>(address));

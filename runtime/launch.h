@@ -40,13 +40,18 @@ struct Operation {
     }
   }
 
-  // remove_operand() makes operand s absent.
-  void remove_operand(int s) noexcept {
-    if (operands[s].access != Access::constant) {
-      traffic_bytes -= operands[s].unit_bytes;
-    }
-    operands[s].unit_bytes = 0;
+  // set_unit_bytes() changes the bytes of one unit of operand s.
+  void set_unit_bytes(int s, std::size_t bytes) noexcept {
+    Operand& operand = operands[s];
+    const std::uint32_t transfers = operand.access == Access::constant ? 0
+                                    : operand.access == Access::inout  ? 2
+                                                                       : 1;
+    traffic_bytes -= transfers * operand.unit_bytes;
+    operand.unit_bytes = static_cast<std::uint32_t>(bytes);
+    traffic_bytes += transfers * operand.unit_bytes;
   }
+  // remove_operand() makes operand s absent.
+  void remove_operand(int s) noexcept { set_unit_bytes(s, 0); }
 };
 
 // Segment is tensor i of every list of the operation: `count` units of each

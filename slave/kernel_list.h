@@ -2,6 +2,7 @@
 #ifndef SWAMP_SLAVE_KERNEL_LIST_H_
 #define SWAMP_SLAVE_KERNEL_LIST_H_
 
+#include "slave/attention_args.h"
 #include "slave/kernel.h"
 #include "slave/kernel_args.h"
 #include "slave/row_args.h"
@@ -49,7 +50,15 @@ enum class KernelFamily : std::uint8_t {
   rms_norm_backward,
   rms_norm_backward_sum,
   rms_norm_backward_map,
-  residual_add
+  residual_add,
+  attention_pack,
+  attention,
+  attention_output,
+  attention_dot,
+  attention_widen,
+  attention_backward,
+  attention_unpack,
+  attention_round
 };
 
 namespace slave {

@@ -67,4 +67,16 @@
 #define SWAMP_RESIDUAL_ADD_KERNEL(types, Format, Bias) \
   SWAMP_DEFINE_KERNEL(residual_add_##types, residual_add<Format, Bias>)
 
+#define SWAMP_ATTENTION_KERNELS(type, Format)              \
+  SWAMP_DEFINE_KERNEL(attention_pack_##type, pack<Format>) \
+  SWAMP_DEFINE_KERNEL(attention_##type, attention<Format>) \
+  SWAMP_DEFINE_KERNEL(attention_output_##type, output<Format>)
+
+#define SWAMP_ATTENTION_BACKWARD_KERNELS(type, Format)             \
+  SWAMP_DEFINE_KERNEL(attention_dot_##type, dot_rows<Format>)      \
+  SWAMP_DEFINE_KERNEL(attention_widen_##type, widen_rows<Format>)  \
+  SWAMP_DEFINE_KERNEL(attention_backward_##type, backward<Format>) \
+  SWAMP_DEFINE_KERNEL(attention_unpack_##type, unpack<Format>)     \
+  SWAMP_DEFINE_KERNEL(attention_round_##type, round_rows<Format>)
+
 #endif  // SWAMP_SLAVE_ROW_KERNELS_H_

@@ -4,6 +4,7 @@
 #define SWAMP_SWAMP_H_
 
 #include "swamp/amp.h"
+#include "swamp/attention.h"
 #include "swamp/c_api.h"
 #include "swamp/communicator.h"
 #include "swamp/error.h"

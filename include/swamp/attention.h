@@ -1,0 +1,116 @@
+/// @file
+/// Attention of 16-bit and float32 models, as flash attention computes it: the
+/// matrix of scores is never in main memory. A slave computes a block of
+/// queries; keys and values stream through its LDM. All arithmetic is float32,
+/// the probabilities too, with one rounding at the end. Every sum is added in
+/// the order of its index, so the results have the same bits on every machine:
+/// any number of slaves, any LDM, transfer mode and ISA.
+///
+/// Common to all functions: a Machine of null is the default machine. Data must
+/// be aligned to its element and contiguous. Outputs must not overlap anything.
+/// Everything is checked before the first write. Any thread may call, also
+/// several at once on one machine. Error is thrown for bad arguments, and with
+/// SWAMP_UNSUPPORTED if a head has more than 256 columns or the machine's LDM
+/// is too small. The formulas are in slave/attention_args.h; they are those of
+/// FlashAttention-2 (Dao 2023, arXiv 2307.08691).
+#ifndef SWAMP_ATTENTION_H_
+#define SWAMP_ATTENTION_H_
+
+#include <cstddef>
+#include <optional>
+
+#include "swamp/export.h"
+#include "swamp/machine.h"
+#include "swamp/tensor.h"
+
+namespace swamp {
+
+/// Heads is an array [batch, heads, rows, columns] of float16, bfloat16 or
+/// float32. The caller owns the memory.
+struct Heads {
+  void* data = nullptr;         ///< of the first element
+  std::size_t batch = 0;        ///< size of dimension 0
+  std::size_t heads = 0;        ///< size of dimension 1
+  std::size_t rows = 0;         ///< size of dimension 2: queries or keys
+  std::size_t columns = 0;      ///< size of dimension 3: channels of a head
+  ScalarType dtype = kFloat32;  ///< of an element
+};
+
+/// AttentionCausal is which keys a query may see. Key 0 and query 0 are the
+/// first ones.
+enum class AttentionCausal {
+  none,      ///< all keys
+  top_left,  ///< key j <= query i, as PyTorch's is_causal
+  /// key j <= query i + keys - queries, as FlashAttention from version 2.1 on:
+  /// the last query sees all keys
+  bottom_right
+};
+
+/// AttentionMask is added to the scores, or hides some of them. Its shape is
+/// [batch, heads, queries, keys], and each of the four sizes is that of the
+/// scores or 1, which means the same for all.
+struct AttentionMask {
+  const void* data = nullptr;  ///< null: no mask
+  std::size_t batch = 1;       ///< 1, or q.batch
+  std::size_t heads = 1;       ///< 1, or q.heads
+  std::size_t queries = 1;     ///< 1, or q.rows
+  std::size_t keys = 1;        ///< 1, or k.rows
+  /// If true, the elements are bytes, and a key whose byte is 0 is hidden, as
+  /// in PyTorch. If false, they are added to the scaled scores.
+  bool is_bool = false;
+  /// Of elements that are added: float32, or that of q.
+  ScalarType dtype = kFloat32;
+};
+
+/// AttentionOptions are those of PyTorch's scaled_dot_product_attention.
+struct AttentionOptions {
+  /// Factor of the scores; absent: 1 / sqrt(q.columns).
+  std::optional<float> scale;
+  /// Together with a mask, a query sees the keys that both allow.
+  AttentionCausal causal = AttentionCausal::none;
+  AttentionMask mask;  ///< absent if its data is null
+};
+
+/// attention sets out to softmax(scale * q * k^T + mask) * v. Head h of q uses
+/// head h / (q.heads / k.heads) of k and v (grouped-query attention). A query
+/// that sees no key has out 0 and lse +inf. A query that sees a score which is
+/// nan or +inf has out and lse nan.
+///
+/// @param q [batch, heads, queries, columns]
+/// @param k [batch, key heads, keys, columns]; key heads divide q.heads
+/// @param v [batch, key heads, keys, value columns]
+/// @param[out] out [batch, heads, queries, value columns]
+/// @param[out] lse float32, [batch, heads, queries]: log of the sum of the
+///   exponentials of the scores, for backward
+/// @param options scale, causal and mask
+/// @param machine where to run; null: the default machine
+SWAMP_API void attention(const Heads& q, const Heads& k, const Heads& v,
+                         const Heads& out, float* lse,
+                         const AttentionOptions& options = {},
+                         Machine* machine = nullptr);
+
+/// attention_backward computes the gradients of attention(). They are summed in
+/// float32, in the order of the queries or keys, and rounded once.
+///
+/// @param gradient of out: [batch, heads, queries, value columns]
+/// @param q as in the forward call
+/// @param k as in the forward call
+/// @param v as in the forward call
+/// @param out as attention() returned it
+/// @param lse as attention() returned it
+/// @param[out] dq of the shape of q
+/// @param[out] dk of the shape of k
+/// @param[out] dv of the shape of v
+/// @param options as in the forward call
+/// @param machine where to run; null: the default machine
+SWAMP_API void attention_backward(const Heads& gradient, const Heads& q,
+                                  const Heads& k, const Heads& v,
+                                  const Heads& out, const float* lse,
+                                  const Heads& dq, const Heads& dk,
+                                  const Heads& dv,
+                                  const AttentionOptions& options = {},
+                                  Machine* machine = nullptr);
+
+}  // namespace swamp
+
+#endif  // SWAMP_ATTENTION_H_

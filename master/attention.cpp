@@ -1,0 +1,719 @@
+#include "swamp/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "master/rows.h"
+#include "master/text.h"
+#include "slave/attention_args.h"
+
+namespace swamp {
+
+using master::RowTable;
+using master::Workspace;
+using slave::AttentionArgs;
+using slave::AttentionPosition;
+using slave::AttentionState;
+
+namespace {
+
+// ---- Validation
+
+// require_heads() throws Error unless the dtype is one of the three and the
+// data are aligned, not null and of a possible size.
+void require_heads(const char* name, const Heads& x) {
+  const auto field = [&](const char* text) {
+    return std::string(name) + "." + text;
+  };
+  // The number of rows of a matrix of all heads; 0 if it is too large.
+  std::size_t rows = x.rows;
+  for (const auto& [size, text] :
+       {std::pair{x.heads, "heads"}, std::pair{x.batch, "batch"}}) {
+    if (size == 0 || rows == 0) {
+      rows = 0;
+      break;
+    }
+    if (rows > master::kMaxBytes / size) {
+      master::refuse(field(text), std::to_string(size),
+                     "at most " + std::to_string(master::kMaxBytes / rows));
+    }
+    rows *= size;
+  }
+  master::require_matrix(name, {x.data, rows, x.columns, x.dtype});
+  if (x.columns == 0 || x.columns > slave::kMaxAttentionColumns) {
+    master::refuse(field("columns"), std::to_string(x.columns),
+                   "1 to " + std::to_string(slave::kMaxAttentionColumns),
+                   x.columns == 0 ? SWAMP_INVALID_ARGUMENT : SWAMP_UNSUPPORTED);
+  }
+}
+
+// require_field() throws unless a field of `name` is as `why` requires.
+void require_field(const std::string& name, std::size_t got,
+                   std::size_t expected, const char* why) {
+  if (got == expected) return;
+  master::refuse(name, std::to_string(got),
+                 std::to_string(expected) + " (as '" + why + "' has)");
+}
+
+void require_mask(const Heads& q, const Heads& k, const AttentionMask& mask) {
+  if (mask.data == nullptr) return;
+  const auto require = [](const char* field, std::size_t got,
+                          std::size_t size) {
+    if (got == 1 || got == size) return;
+    master::refuse(std::string("options.mask.") + field, std::to_string(got),
+                   "1 or " + std::to_string(size));
+  };
+  require("batch", mask.batch, q.batch);
+  require("heads", mask.heads, q.heads);
+  require("queries", mask.queries, q.rows);
+  require("keys", mask.keys, k.rows);
+  std::size_t bytes = 1;
+  if (!mask.is_bool) {
+    if (mask.dtype != kFloat32 && mask.dtype != q.dtype) {
+      master::refuse("options.mask.dtype", std::to_string(mask.dtype),
+                     std::to_string(kFloat32) + " (float32) or " +
+                         std::to_string(q.dtype) + " (as 'q' has)");
+    }
+    bytes = kScalarTypeBytes[mask.dtype];
+  }
+  master::require_array("options.mask.data", mask.data, bytes,
+                        mask.batch * mask.heads * mask.queries * mask.keys);
+}
+
+// require_attention() checks what forward and backward have in common.
+void require_attention(const Heads& q, const Heads& k, const Heads& v,
+                       const AttentionOptions& options) {
+  require_heads("q", q);
+  require_heads("k", k);
+  require_heads("v", v);
+  require_field("k.dtype", k.dtype, q.dtype, "q");
+  require_field("v.dtype", v.dtype, q.dtype, "q");
+  require_field("k.batch", k.batch, q.batch, "q");
+  require_field("v.batch", v.batch, q.batch, "q");
+  require_field("k.columns", k.columns, q.columns, "q");
+  require_field("v.heads", v.heads, k.heads, "k");
+  require_field("v.rows", v.rows, k.rows, "k");
+  if (k.heads == 0 ? q.heads != 0 : q.heads % k.heads != 0) {
+    master::refuse("k.heads", std::to_string(k.heads),
+                   "a divisor of q.heads, " + std::to_string(q.heads));
+  }
+  require_mask(q, k, options.mask);
+}
+
+// require_like() checks an array of the shape of `other` with so many columns,
+// those of `columns_of`.
+void require_like(const char* name, const Heads& x, const Heads& other,
+                  const char* other_name, std::size_t columns,
+                  const char* columns_of) {
+  const auto field = [&](const char* text) {
+    return std::string(name) + "." + text;
+  };
+  require_heads(name, x);
+  require_field(field("dtype"), x.dtype, other.dtype, other_name);
+  require_field(field("batch"), x.batch, other.batch, other_name);
+  require_field(field("heads"), x.heads, other.heads, other_name);
+  require_field(field("rows"), x.rows, other.rows, other_name);
+  require_field(field("columns"), x.columns, columns, columns_of);
+}
+
+// ---- Blocks
+
+// Blocks divides the rows of every head into blocks of `lanes` rows; the last
+// of a head may have fewer.
+struct Blocks {
+  std::size_t heads;  // of all batches
+  std::size_t rows;   // of a head
+  std::size_t lanes;
+
+  std::size_t per_head() const { return (rows + lanes - 1) / lanes; }
+  std::size_t count() const { return heads * per_head(); }
+  std::size_t head(std::size_t block) const { return block / per_head(); }
+  // The first row in its head.
+  std::size_t row(std::size_t block) const {
+    return block % per_head() * lanes;
+  }
+  // The first row of all.
+  std::size_t flat_row(std::size_t block) const {
+    return head(block) * rows + row(block);
+  }
+  std::size_t rows_of(std::size_t block) const {
+    return std::min(lanes, rows - row(block));
+  }
+  // 1 if the block has fewer rows than lanes.
+  std::size_t is_last(std::size_t block) const {
+    return rows_of(block) != lanes ? 1 : 0;
+  }
+};
+
+// BlockOperations is an operation whose unit is a block: [0] of `lanes` rows,
+// [1] of the last block of a head.
+struct BlockOperations {
+  AttentionArgs args[2];
+  Operation operations[2];
+
+  // set_bytes(operation, rows) sets the bytes of the operands of a block.
+  template <class SetBytes>
+  BlockOperations(const KernelInfo& kernel, const AttentionArgs& common,
+                  const Blocks& blocks, std::size_t scratch_bytes,
+                  SetBytes set_bytes) {
+    const std::size_t last = blocks.rows % blocks.lanes;
+    for (int i = 0; i < 2; ++i) {
+      const std::size_t rows = i == 1 && last != 0 ? last : blocks.lanes;
+      args[i] = common;
+      args[i].rows = static_cast<std::uint32_t>(rows);
+      operations[i] = Operation(kernel, &args[i]);
+      operations[i].scratch_bytes = static_cast<std::uint32_t>(scratch_bytes);
+      set_bytes(operations[i], rows);
+    }
+  }
+  BlockOperations(const BlockOperations&) = delete;
+
+  RowTable table(std::size_t count, master::Buffer<std::byte>& memory) const {
+    return {operations, 2, count, false, {1, ~std::size_t{0}}, memory};
+  }
+};
+
+// PackedMask is a mask as the kernels read it: for each block, `lanes` float32
+// values for each unit. It is computed by the calling thread: a mask is usually
+// that of one head.
+class PackedMask {
+ public:
+  // The lanes are queries, the units keys. `heads` are those of a batch.
+  PackedMask(const AttentionMask& mask, std::size_t heads, const Blocks& blocks,
+             std::size_t keys)
+      : mask_(mask), blocks_(blocks), units_(keys) {
+    if (mask.data == nullptr) return;
+    heads_ = heads;
+    mask_heads_ = mask.heads;
+    fill(mask.queries,
+         [&](std::size_t batch, std::size_t head, std::size_t lane,
+             std::size_t unit) { return value(batch, head, lane, unit); });
+  }
+  // The lanes are keys, the units the queries of the `group` heads that share
+  // the keys.
+  PackedMask(const AttentionMask& mask, std::size_t heads, std::size_t group,
+             const Blocks& blocks, std::size_t queries)
+      : mask_(mask), blocks_(blocks), units_(group * queries) {
+    if (mask.data == nullptr) return;
+    heads_ = heads / group;
+    mask_heads_ = mask.heads == 1 ? 1 : heads_;
+    fill(mask.keys, [&](std::size_t batch, std::size_t head, std::size_t lane,
+                        std::size_t unit) {
+      const std::size_t in_group = mask.heads == 1 ? 0 : unit / queries;
+      return value(batch, head * group + in_group, unit % queries, lane);
+    });
+  }
+
+  const float* block(std::size_t block) const {
+    if (mask_.data == nullptr) return nullptr;
+    const std::size_t head = blocks_.head(block);
+    const std::size_t batch = mask_.batch == 1 ? 0 : head / heads_;
+    const std::size_t in_batch = mask_heads_ == 1 ? 0 : head % heads_;
+    const std::size_t in_head = distinct_ == 1 ? 0 : block % blocks_.per_head();
+    return values_ + ((batch * mask_heads_ + in_batch) * distinct_ + in_head) *
+                         units_ * blocks_.lanes;
+  }
+
+ private:
+  // fill() packs value(batch, head, lane, unit). If `lanes`, the size of the
+  // mask, is 1, all blocks of a head are the same. Lanes without a row get the
+  // value of the last one.
+  template <class Value>
+  void fill(std::size_t lanes, Value value_of) {
+    distinct_ = lanes == 1 ? 1 : blocks_.per_head();
+    float* to = memory_.reserve(mask_.batch * mask_heads_ * distinct_ * units_ *
+                                blocks_.lanes);
+    values_ = to;
+    for (std::size_t batch = 0; batch < mask_.batch; ++batch) {
+      for (std::size_t head = 0; head < mask_heads_; ++head) {
+        for (std::size_t block = 0; block < distinct_; ++block) {
+          for (std::size_t unit = 0; unit < units_; ++unit) {
+            for (std::size_t i = 0; i < blocks_.lanes; ++i) {
+              const std::size_t lane =
+                  std::min(block * blocks_.lanes + i, blocks_.rows - 1);
+              *to++ = value_of(batch, head, lane, unit);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  float value(std::size_t batch, std::size_t head, std::size_t query,
+              std::size_t key) const {
+    const std::size_t i = ((batch * mask_.heads + head) * mask_.queries +
+                           (mask_.queries == 1 ? 0 : query)) *
+                              mask_.keys +
+                          (mask_.keys == 1 ? 0 : key);
+    if (mask_.is_bool) {
+      return static_cast<const std::uint8_t*>(mask_.data)[i] != 0
+                 ? 0.0f
+                 : -std::numeric_limits<float>::infinity();
+    }
+    if (mask_.dtype == kFloat32) {
+      return static_cast<const float*>(mask_.data)[i];
+    }
+    const std::uint16_t bits = static_cast<const std::uint16_t*>(mask_.data)[i];
+    return mask_.dtype == kFloat16 ? float16_to_float(bits)
+                                   : bfloat16_to_float(bits);
+  }
+
+  const AttentionMask& mask_;
+  Blocks blocks_;
+  std::size_t units_;           // of a block
+  std::size_t heads_ = 1;       // of a batch
+  std::size_t mask_heads_ = 1;  // of them with a mask of their own
+  std::size_t distinct_ = 1;    // blocks of a head with a mask of their own
+  master::Buffer<float> memory_;
+  const float* values_ = nullptr;
+};
+
+// ---- Attention
+
+// Attention is one call, after validation.
+struct Attention {
+  Machine::Impl& machine;
+  const Heads& q;
+  const Heads& k;
+  const Heads& v;
+  const AttentionOptions& options;
+  AttentionArgs args;
+  Blocks queries;
+  std::size_t element_bytes;
+
+  Attention(Machine::Impl& where, const Heads& query, const Heads& key,
+            const Heads& value, const AttentionOptions& how)
+      : machine(where),
+        q(query),
+        k(key),
+        v(value),
+        options(how),
+        args{static_cast<std::uint32_t>(q.columns),
+             static_cast<std::uint32_t>(v.columns),
+             0,
+             0,
+             how.scale.value_or(static_cast<float>(
+                 1 / std::sqrt(static_cast<double>(q.columns)))),
+             0},
+        queries{q.batch * q.heads, q.rows, 0},
+        element_bytes(kScalarTypeBytes[q.dtype]) {}
+
+  std::byte* row(const Heads& x, std::size_t i) const {
+    return static_cast<std::byte*>(x.data) + i * x.columns * element_bytes;
+  }
+  // key_head() is the head of k and v, of all batches, that a head of q uses.
+  std::size_t key_head(std::size_t head) const {
+    return head / (q.heads / k.heads);
+  }
+  // visible_keys() is the number of keys that query 0 sees: query i sees i
+  // more. Negative if it sees none.
+  std::int64_t visible_keys() const {
+    switch (options.causal) {
+      case AttentionCausal::top_left:
+        return 1;
+      case AttentionCausal::bottom_right:
+        return 1 + static_cast<std::int64_t>(k.rows) -
+               static_cast<std::int64_t>(q.rows);
+      case AttentionCausal::none:
+        break;
+    }
+    return AttentionPosition::kAll;
+  }
+
+  // attention_operation() streams keys and values past a block of queries.
+  Operation attention_operation() const {
+    Operation operation(master::row_kernel<KernelFamily::attention, 5>(q.dtype),
+                        &args);
+    operation.set_unit_bytes(0, q.columns * element_bytes);
+    operation.set_unit_bytes(1, v.columns * element_bytes);
+    operation.set_unit_bytes(2, q.columns * args.lanes * sizeof(float));
+    operation.set_unit_bytes(
+        3, options.mask.data == nullptr ? 0 : args.lanes * sizeof(float));
+    operation.tile_step =
+        static_cast<std::uint32_t>(slave::attention_keys(q.columns, v.columns));
+    operation.scratch_bytes =
+        static_cast<std::uint32_t>(slave::attention_scratch_bytes(
+            q.columns, v.columns, args.lanes, q.dtype == kFloat32));
+    return operation;
+  }
+  std::size_t state_bytes() const {
+    return AttentionState::bytes(args.lanes, v.columns);
+  }
+  BlockOperations pack_operations(const Heads& x, const Blocks& blocks) const {
+    AttentionArgs packed = args;
+    packed.columns = static_cast<std::uint32_t>(x.columns);
+    return {master::row_kernel<KernelFamily::attention_pack, 2>(x.dtype),
+            packed, blocks, slave::attention_output_scratch_bytes(x.columns),
+            [&](Operation& operation, std::size_t rows) {
+              operation.set_unit_bytes(0, rows * x.columns * element_bytes);
+              operation.set_unit_bytes(
+                  1, blocks.lanes * x.columns * sizeof(float));
+            }};
+  }
+  BlockOperations output_operations() const {
+    return {master::row_kernel<KernelFamily::attention_output, 3>(q.dtype),
+            args, queries, slave::attention_output_scratch_bytes(v.columns),
+            [&](Operation& operation, std::size_t rows) {
+              operation.set_unit_bytes(0, rows * v.columns * element_bytes);
+              operation.set_unit_bytes(1, state_bytes());
+              operation.set_unit_bytes(2, rows * sizeof(float));
+            }};
+  }
+
+  // choose_lanes() sets the size of a block: the largest that fits into LDM,
+  // but not twice as many lanes as `rows`. fits() returns the need of the
+  // operation that needs the most LDM.
+  template <class Need>
+  void choose_lanes(Blocks& blocks, Need need_of) {
+    for (std::size_t lanes = slave::kMaxAttentionLanes;; lanes /= 2) {
+      blocks.lanes = lanes;
+      args.lanes = static_cast<std::uint32_t>(lanes);
+      if (lanes == slave::kAttentionLanes) {
+        master::require_ldm("q", {q.data, q.rows, q.columns, q.dtype},
+                            need_of());
+        return;
+      }
+      if (lanes / 2 < blocks.rows && need_of().fits()) return;
+    }
+  }
+
+  // pack() computes the packed blocks of x, `stride` floats apart.
+  void pack(const Heads& x, const Blocks& blocks, float* packed,
+            std::size_t stride) const {
+    Workspace& workspace = Workspace::of_this_thread();
+    const BlockOperations pack = pack_operations(x, blocks);
+    RowTable table = pack.table(blocks.count(), workspace.segments());
+    for (std::size_t i = 0; i < blocks.count(); ++i) {
+      table.add(1, {row(x, blocks.flat_row(i)), packed + i * stride},
+                blocks.is_last(i));
+    }
+    workspace.run(machine, table.list());
+  }
+
+  void forward(const Heads& out, float* lse) {
+    choose_lanes(queries, [&] {
+      const auto need = [&](const Operation& operation, std::size_t partial) {
+        return runtime::ldm_need(machine, operation, partial);
+      };
+      return std::max({need(attention_operation(), state_bytes()),
+                       need(pack_operations(q, queries).operations[0], 0),
+                       need(output_operations().operations[0], 0)},
+                      [](const runtime::LdmNeed& a, const runtime::LdmNeed& b) {
+                        return a.needed_bytes < b.needed_bytes;
+                      });
+    });
+    const std::size_t count = queries.count();
+    const std::size_t packed_floats = q.columns * args.lanes;
+    const std::size_t state_floats = state_bytes() / sizeof(float);
+    const PackedMask mask(options.mask, q.heads, queries, k.rows);
+    std::vector<AttentionPosition> positions(queries.per_head());
+    for (std::size_t i = 0; i < positions.size(); ++i) {
+      positions[i] = {visible_keys() +
+                      static_cast<std::int64_t>(queries.row(i))};
+    }
+    Workspace& workspace = Workspace::of_this_thread();
+    // The packed queries, and the state of a block that sees no key.
+    float* const packed =
+        workspace.row_values<float>(count * packed_floats + state_floats);
+    float* const empty = packed + count * packed_floats;
+    std::fill(empty, empty + state_floats, 0.0f);
+    pack(q, queries, packed, packed_floats);
+
+    const Operation operation = attention_operation();
+    const master::GrainRule whole_segments{std::max<std::size_t>(1, k.rows),
+                                           ~std::size_t{0}};
+    RowTable table(operation, count, false, whole_segments,
+                   workspace.segments());
+    for (std::size_t i = 0; i < count; ++i) {
+      const AttentionPosition& position = positions[i % positions.size()];
+      const std::int64_t last =
+          position.visible + static_cast<std::int64_t>(queries.rows_of(i)) - 1;
+      const auto keys = static_cast<std::size_t>(
+          std::clamp<std::int64_t>(last, 0, static_cast<std::int64_t>(k.rows)));
+      const std::size_t first_key = key_head(queries.head(i)) * k.rows;
+      table.add(keys, {row(k, first_key), row(v, first_key),
+                       packed + i * packed_floats, mask.block(i), &position});
+    }
+    workspace.run(machine, table.list(), state_bytes());
+
+    std::vector<const void*> states(count, empty);
+    workspace.for_each_partial<float>(
+        table.list(),
+        [&](std::size_t i, const float& state) { states[i] = &state; });
+    const BlockOperations output = output_operations();
+    RowTable outputs = output.table(count, workspace.segments());
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t first = queries.flat_row(i);
+      outputs.add(1, {row(out, first), states[i], lse + first},
+                  queries.is_last(i));
+    }
+    workspace.run(machine, outputs.list());
+  }
+
+  // ---- Backward
+
+  // Backward adds to dq, in main memory, the terms of one block of keys after
+  // the other, in the order of the keys. So a launch is one block of keys of
+  // every head, and the blocks of a head are consecutive launches.
+  struct Backward {
+    const Heads& gradient;
+    const Heads& out;
+    const float* lse;
+    const Heads& dq;
+    const Heads& dk;
+    const Heads& dv;
+  };
+
+  Operation backward_operation(
+      const slave::AttentionBackwardArgs& backward) const {
+    Operation operation(
+        master::row_kernel<KernelFamily::attention_backward, 6>(q.dtype),
+        &backward);
+    operation.set_unit_bytes(0, q.columns * element_bytes);
+    operation.set_unit_bytes(1, v.columns * element_bytes);
+    operation.set_unit_bytes(
+        3, options.mask.data == nullptr ? 0 : args.lanes * sizeof(float));
+    operation.set_unit_bytes(
+        4, slave::attention_padded(q.columns) * sizeof(float));
+    operation.set_unit_bytes(5, keys_floats() * sizeof(float));
+    operation.scratch_bytes =
+        static_cast<std::uint32_t>(slave::attention_backward_scratch_bytes(
+            q.columns, v.columns, args.lanes, backward.step,
+            q.dtype == kFloat32));
+    return operation;
+  }
+  // keys_floats() is the size of a block of keys and values: packed k, packed
+  // v, and the rows of k.
+  std::size_t keys_floats() const {
+    return args.lanes *
+           (q.columns + v.columns + slave::attention_padded(q.columns));
+  }
+  std::size_t gradient_bytes() const {
+    return args.lanes * (q.columns + v.columns) * sizeof(float);
+  }
+  slave::AttentionBackwardArgs backward_args() const {
+    return {args.columns, args.value_columns,       args.lanes, args.lanes,
+            args.scale,   slave::kMaxAttentionKeys, 0,          q.rows};
+  }
+  BlockOperations unpack_operations(const Heads& x, const Blocks& blocks,
+                                    float scale) const {
+    AttentionArgs packed = args;
+    packed.columns = static_cast<std::uint32_t>(x.columns);
+    packed.scale = scale;
+    return {master::row_kernel<KernelFamily::attention_unpack, 2>(x.dtype),
+            packed, blocks, slave::attention_output_scratch_bytes(x.columns),
+            [&](Operation& operation, std::size_t rows) {
+              operation.set_unit_bytes(0, rows * x.columns * element_bytes);
+              operation.set_unit_bytes(
+                  1, blocks.lanes * x.columns * sizeof(float));
+            }};
+  }
+
+  // run_rows() launches an operation of which a unit is a row, on one segment.
+  void run_rows(const Operation& operation, std::size_t rows,
+                std::initializer_list<const void*> addresses) const {
+    Workspace& workspace = Workspace::of_this_thread();
+    RowTable table(operation, 1, false, master::row_grains(q.columns),
+                   workspace.segments());
+    table.add(rows, addresses);
+    workspace.run(machine, table.list());
+  }
+
+  void backward(const Backward& to) {
+    Blocks keys{k.batch * k.heads, k.rows, 0};
+    slave::AttentionBackwardArgs backward = backward_args();
+    choose_lanes(keys, [&] {
+      backward = backward_args();
+      runtime::LdmNeed need;
+      // Fewer queries at once before fewer keys.
+      for (;; backward.step /= 2) {
+        need = runtime::ldm_need(machine, backward_operation(backward),
+                                 gradient_bytes());
+        if (need.fits() || backward.step == 4) break;
+      }
+      const auto more = [&](const Operation& operation) {
+        const auto other = runtime::ldm_need(machine, operation, 0);
+        if (other.needed_bytes > need.needed_bytes) need = other;
+      };
+      for (const Heads* x : {&k, &v}) {
+        more(pack_operations(*x, keys).operations[0]);
+        more(unpack_operations(*x, keys, 1).operations[0]);
+      }
+      return need;
+    });
+    // As many heads of keys at once as need 64 MiB of float32 memory, but one
+    // for each slave.
+    const std::size_t group = q.heads / k.heads;
+    const std::size_t query_rows = group * q.rows;  // of a head of keys
+    const std::size_t padded = slave::attention_padded(q.columns);
+    const std::size_t head_floats =
+        keys.per_head() * keys_floats() + query_rows * (padded + 2);
+    constexpr std::size_t kMostFloats = std::size_t{16} << 20;
+    const std::size_t heads = std::clamp<std::size_t>(
+        std::max<std::size_t>(kMostFloats / head_floats,
+                              static_cast<std::size_t>(machine.slaves())),
+        1, keys.heads);
+    const PackedMask mask(options.mask, q.heads, group, keys, q.rows);
+    float* const memory =
+        Workspace::of_this_thread().row_values<float>(heads * head_floats);
+    for (std::size_t first = 0; first < keys.heads; first += heads) {
+      backward_heads(to, backward, mask, keys, first,
+                     std::min(heads, keys.heads - first), memory);
+    }
+  }
+
+  // backward_heads() computes `heads` heads of keys, from `first` on.
+  void backward_heads(const Backward& to, slave::AttentionBackwardArgs backward,
+                      const PackedMask& mask, const Blocks& keys,
+                      std::size_t first, std::size_t heads,
+                      float* memory) const {
+    const std::size_t query_rows = q.heads / k.heads * q.rows;
+    const std::size_t padded = slave::attention_padded(q.columns);
+    const std::size_t blocks = heads * keys.per_head();
+    float* const packed = memory;
+    float* const dq = packed + blocks * keys_floats();
+    auto* const dots = reinterpret_cast<slave::AttentionDot*>(
+        dq + heads * query_rows * padded);
+    const std::size_t first_query = first * query_rows;
+    const std::size_t rows = heads * query_rows;
+    std::fill(dq, dq + rows * padded, 0.0f);
+    Operation dot(master::row_kernel<KernelFamily::attention_dot, 4>(q.dtype),
+                  &args, v.columns);
+    run_rows(dot, rows,
+             {row(to.gradient, first_query), row(to.out, first_query),
+              to.lse + first_query, dots});
+    pack_keys(keys, first, blocks, packed);
+
+    Workspace& workspace = Workspace::of_this_thread();
+    const master::GrainRule whole_segments{std::max<std::size_t>(1, query_rows),
+                                           ~std::size_t{0}};
+    const BlockOperations unpack_k = unpack_operations(k, keys, args.scale);
+    const BlockOperations unpack_v = unpack_operations(v, keys, 1);
+    for (std::size_t block = 0; block < keys.per_head(); ++block) {
+      const auto first_key = static_cast<std::int64_t>(keys.row(block));
+      backward.rows = static_cast<std::uint32_t>(keys.rows_of(block));
+      backward.visible = visible_keys() - first_key;
+      // The queries that see none of the keys come first; without groups, they
+      // are left out.
+      std::size_t skipped = 0;
+      if (query_rows == q.rows) {
+        skipped = static_cast<std::size_t>(std::clamp<std::int64_t>(
+            -backward.visible, 0, static_cast<std::int64_t>(q.rows)));
+        backward.visible += static_cast<std::int64_t>(skipped);
+      }
+      const Operation operation = backward_operation(backward);
+      RowTable table(operation, heads, false, whole_segments,
+                     workspace.segments());
+      for (std::size_t i = 0; i < heads; ++i) {
+        const std::size_t query = i * query_rows + skipped;
+        const float* values = mask.block((first + i) * keys.per_head() + block);
+        if (values != nullptr) values += skipped * args.lanes;
+        table.add(
+            query_rows - skipped,
+            {row(q, first_query + query), row(to.gradient, first_query + query),
+             dots + query, values, dq + query * padded,
+             packed + (i * keys.per_head() + block) * keys_floats()});
+      }
+      workspace.run(machine, table.list(), gradient_bytes());
+      const std::vector<float> none(gradient_bytes() / sizeof(float));
+      std::vector<const float*> found(heads, none.data());
+      workspace.for_each_partial<float>(
+          table.list(),
+          [&](std::size_t i, const float& value) { found[i] = &value; });
+      const auto unpack = [&](const BlockOperations& operations, const Heads& x,
+                              std::size_t offset) {
+        RowTable outputs = operations.table(heads, workspace.segments());
+        for (std::size_t i = 0; i < heads; ++i) {
+          const std::size_t at = (first + i) * keys.per_head() + block;
+          outputs.add(1, {row(x, keys.flat_row(at)), found[i] + offset},
+                      keys.is_last(at));
+        }
+        workspace.run(machine, outputs.list());
+      };
+      unpack(unpack_k, to.dk, 0);
+      unpack(unpack_v, to.dv, q.columns * args.lanes);
+    }
+    Operation round(
+        master::row_kernel<KernelFamily::attention_round, 2>(q.dtype), &args,
+        q.columns);
+    round.set_unit_bytes(1, padded * sizeof(float));
+    round.scratch_bytes = static_cast<std::uint32_t>(
+        slave::attention_output_scratch_bytes(q.columns));
+    run_rows(round, rows, {row(to.dq, first_query), dq});
+  }
+
+  // pack_keys() computes the blocks of keys and values of `count` blocks, from
+  // those of head `first` on.
+  void pack_keys(const Blocks& keys, std::size_t first, std::size_t count,
+                 float* packed) const {
+    const Blocks part{count / keys.per_head(), keys.rows, keys.lanes};
+    const std::size_t stride = keys_floats();
+    const auto from = [&](const Heads& x) {
+      Heads heads = x;
+      heads.data = row(x, first * keys.rows);
+      return heads;
+    };
+    pack(from(k), part, packed, stride);
+    pack(from(v), part, packed + q.columns * args.lanes, stride);
+    Workspace& workspace = Workspace::of_this_thread();
+    const std::size_t padded = slave::attention_padded(q.columns);
+    Operation widen(
+        master::row_kernel<KernelFamily::attention_widen, 2>(q.dtype), &args,
+        q.columns);
+    widen.set_unit_bytes(1, padded * sizeof(float));
+    RowTable table(widen, count, false, master::row_grains(q.columns),
+                   workspace.segments());
+    for (std::size_t i = 0; i < count; ++i) {
+      table.add(part.rows_of(i),
+                {row(k, first * keys.rows + part.flat_row(i)),
+                 packed + i * stride + (q.columns + v.columns) * args.lanes});
+    }
+    workspace.run(machine, table.list());
+  }
+};
+
+}  // namespace
+
+void attention(const Heads& q, const Heads& k, const Heads& v, const Heads& out,
+               float* lse, const AttentionOptions& options, Machine* machine) {
+  require_attention(q, k, v, options);
+  require_like("out", out, q, "q", v.columns, "v");
+  const std::size_t rows = q.batch * q.heads * q.rows;
+  master::require_array("lse", lse, sizeof(float), rows);
+  Machine::Impl& impl = master::impl_of(machine);
+  if (rows == 0) return;
+  Attention(impl, q, k, v, options).forward(out, lse);
+}
+
+void attention_backward(const Heads& gradient, const Heads& q, const Heads& k,
+                        const Heads& v, const Heads& out, const float* lse,
+                        const Heads& dq, const Heads& dk, const Heads& dv,
+                        const AttentionOptions& options, Machine* machine) {
+  require_attention(q, k, v, options);
+  require_like("gradient", gradient, q, "q", v.columns, "v");
+  require_like("out", out, q, "q", v.columns, "v");
+  require_like("dq", dq, q, "q", q.columns, "q");
+  require_like("dk", dk, k, "k", k.columns, "k");
+  require_like("dv", dv, v, "v", v.columns, "v");
+  const std::size_t rows = q.batch * q.heads * q.rows;
+  master::require_array("lse", lse, sizeof(float), rows);
+  Machine::Impl& impl = master::impl_of(machine);
+  const auto clear = [](const Heads& x) {
+    std::memset(
+        x.data, 0,
+        x.batch * x.heads * x.rows * x.columns * kScalarTypeBytes[x.dtype]);
+  };
+  const std::size_t keys = k.batch * k.heads * k.rows;
+  if (rows == 0 || keys == 0) {
+    if (rows != 0) clear(dq);
+    if (keys != 0) clear(dk), clear(dv);
+    return;
+  }
+  Attention(impl, q, k, v, options).backward({gradient, out, lse, dq, dk, dv});
+}
+
+}  // namespace swamp

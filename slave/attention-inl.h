@@ -1,0 +1,267 @@
+// The two products of attention and what surrounds them, per target. Included
+// once per target, like Highway's own -inl.h.
+#if defined(SWAMP_SLAVE_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SWAMP_SLAVE_ATTENTION_INL_H_
+#undef SWAMP_SLAVE_ATTENTION_INL_H_
+#else
+#define SWAMP_SLAVE_ATTENTION_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "slave/attention_args.h"
+#include "slave/batch-inl.h"
+#include "slave/exact_fma-inl.h"
+#include "slave/exp-inl.h"
+#include "slave/formats-inl.h"
+#include "slave/row-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace swamp::slave::HWY_NAMESPACE {
+
+using DI = hn::RebindToSigned<DF>;
+
+static_assert(kAttentionLanes % kLanes == 0, "blocks are whole vectors");
+
+// A product keeps kRows x kGroup vectors of sums in registers, and needs
+// kGroup + 1 more. kGroup vectors of lanes also have their exp computed at
+// once.
+#if HWY_TARGET == HWY_AVX3
+inline constexpr std::size_t kRows = 4, kGroup = 4;
+#elif HWY_TARGET == HWY_AVX2
+inline constexpr std::size_t kRows = 4, kGroup = 2;
+#else
+inline constexpr std::size_t kRows = 2, kGroup = 2;
+#endif
+
+// for_groups() calls visit(group, lane) for groups of vectors that cover the
+// lanes; group() is the number of vectors.
+template <class Visit>
+HWY_INLINE void for_groups(std::size_t lanes, const Visit& visit) {
+  std::size_t at = 0;
+  for (; at + kGroup * kLanes <= lanes; at += kGroup * kLanes) {
+    visit(std::make_index_sequence<kGroup>(), at);
+  }
+  if constexpr (kGroup > 2) {
+    for (; at + 2 * kLanes <= lanes; at += 2 * kLanes) {
+      visit(std::make_index_sequence<2>(), at);
+    }
+  }
+  for (; at < lanes; at += kLanes) {
+    visit(std::make_index_sequence<1>(), at);
+  }
+}
+
+// Left is the left factor of a product: element (j, t) is
+// data[j * row + t * term].
+struct Left {
+  const float* data;
+  std::size_t row, term;
+};
+
+// Scores is the product that starts with 0 and is multiplied by a scale.
+struct Scores {
+  float scale;
+
+  HWY_INLINE VF start(const float*, std::size_t) const {
+    return hn::Zero(DF());
+  }
+  HWY_INLINE VF finish(VF sum) const {
+    return hn::Mul(sum, hn::Set(DF(), scale));
+  }
+};
+
+// Accumulation is the product that is added to its result, which is multiplied
+// by `factor` of its lane first unless that is null.
+struct Accumulation {
+  const float* factor;
+
+  HWY_INLINE VF start(const float* result, std::size_t lane) const {
+    const DF df;
+    const VF before = hn::LoadU(df, result);
+    return factor == nullptr ? before
+                             : hn::Mul(before, hn::LoadU(df, factor + lane));
+  }
+  HWY_INLINE VF finish(VF sum) const { return sum; }
+};
+
+// product_tile() computes sizeof...(r) rows and sizeof...(g) vectors of a
+// product: result[j][lane] = sum over t of left(j, t) * right[t][lane].
+template <class Kind, std::size_t... r, std::size_t... g>
+HWY_INLINE void product_tile(const Kind& kind, const Left& left,
+                             std::size_t terms, const float* right,
+                             std::size_t lanes, std::size_t lane, float* result,
+                             std::index_sequence<r...> rows,
+                             std::index_sequence<g...> group) {
+  const DF df;
+  constexpr std::size_t kWidth = sizeof...(g);
+  constexpr std::size_t kCount = sizeof...(r) * kWidth;
+  VF sum[kCount];
+  const auto start_row = [&](auto row) HWY_ATTR {
+    ((sum[row * kWidth + g] =
+          kind.start(result + row * lanes + g * kLanes, lane + g * kLanes)),
+     ...);
+  };
+  (start_row(std::integral_constant<std::size_t, r>()), ...);
+  const float* a = left.data;
+  const float* const row_start[] = {(left.data + r * left.row)...};
+  (void)a;
+  (void)rows;
+  (void)group;
+  std::size_t offset = 0;
+  for (std::size_t t = 0; t < terms; ++t) {
+    const VF b[] = {hn::LoadU(df, right + g * kLanes)...};
+    const auto add_row = [&](auto row) HWY_ATTR {
+      const VF x = hn::Set(df, row_start[row][offset]);
+      ((sum[row * kWidth + g] = exact_fma(df, x, b[g], sum[row * kWidth + g])),
+       ...);
+    };
+    (add_row(std::integral_constant<std::size_t, r>()), ...);
+    offset += left.term;
+    right += lanes;
+  }
+  const auto store_row = [&](auto row) HWY_ATTR {
+    (hn::StoreU(kind.finish(sum[row * kWidth + g]), df,
+                result + row * lanes + g * kLanes),
+     ...);
+  };
+  (store_row(std::integral_constant<std::size_t, r>()), ...);
+}
+
+// product() computes `count` rows of a product in all lanes.
+template <class Kind>
+HWY_NOINLINE void product(const Kind& kind, const Left& left, std::size_t count,
+                          std::size_t terms, const float* right,
+                          std::size_t lanes, float* result) {
+  for_groups(lanes, [&](auto group, std::size_t lane) HWY_ATTR {
+    std::size_t j = 0;
+    Left at = left;
+    float* to = result + lane;
+    for (; j + kRows <= count; j += kRows) {
+      product_tile(kind, at, terms, right + lane, lanes, lane, to,
+                   std::make_index_sequence<kRows>(), group);
+      at.data += kRows * left.row;
+      to += kRows * lanes;
+    }
+    for (; j < count; ++j) {
+      product_tile(kind, at, terms, right + lane, lanes, lane, to,
+                   std::make_index_sequence<1>(), group);
+      at.data += left.row;
+      to += lanes;
+    }
+  });
+}
+
+// Visible is what causal attention hides of a step: of its unit j, only the
+// lanes [begin[j], end[j]) count.
+struct Visible {
+  bool all = true;
+  std::int32_t begin[kMaxAttentionKeys];
+  std::int32_t end[kMaxAttentionKeys];
+
+  // lanes() is a mask of the lanes [lane, lane + kLanes).
+  HWY_INLINE hn::Mask<DF> lanes(std::size_t unit, std::size_t lane) const {
+    const DI di;
+    const auto i = hn::Iota(di, static_cast<std::int32_t>(lane));
+    const auto hidden = hn::Or(hn::Lt(i, hn::Set(di, begin[unit])),
+                               hn::Lt(hn::Set(di, end[unit] - 1), i));
+    return hn::RebindMask(DF(), hn::Not(hidden));
+  }
+};
+
+// store_row() rounds a row to its type. It reads whole vectors.
+template <class Format>
+HWY_INLINE void store_row(const float* row, std::size_t columns,
+                          typename Format::Element* out) {
+  using Element = typename Format::Element;
+  const DF df;
+  const hn::Rebind<Element, DF> d;
+  std::size_t c = 0;
+  for (; c + kLanes <= columns; c += kLanes) {
+    hn::StoreU(Format::narrow(df, hn::LoadU(df, row + c)), d, out + c);
+  }
+  if (c == columns) return;
+  Element last[kLanes];
+  hn::StoreU(Format::narrow(df, hn::LoadU(df, row + c)), d, last);
+  std::memcpy(out + c, last, (columns - c) * sizeof(Element));
+}
+
+// has_nonfinite() returns whether one of the floats is inf or nan.
+HWY_NOINLINE inline bool has_nonfinite(const float* data, std::size_t count) {
+  const hn::RebindToUnsigned<DF> du;
+  const auto exponent = hn::Set(du, 0x7f800000u);
+  auto found = hn::FirstN(du, 0);
+  const auto* bits = reinterpret_cast<const std::uint32_t*>(data);
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    found = hn::Or(
+        found, hn::Eq(hn::And(hn::LoadU(du, bits + i), exponent), exponent));
+  }
+  bool result = !hn::AllFalse(du, found);
+  for (; i < count; ++i) {
+    result = result || (bits[i] & 0x7f800000u) == 0x7f800000u;
+  }
+  return result;
+}
+
+// accumulate() adds to result[c][lane], for each of `columns`, the products
+// weight[j][lane] * rows[j][c] of the units j of a step, after multiplication
+// by `factor`. The weights of hidden units are 0, which hides all but inf and
+// nan; these are left out unit by unit.
+HWY_NOINLINE inline void accumulate(const float* weights, const float* rows,
+                             std::size_t count, std::size_t columns,
+                             std::size_t lanes, const float* factor,
+                             const Visible& visible, float* result) {
+  if (HWY_LIKELY(visible.all || !has_nonfinite(rows, count * columns))) {
+    product(Accumulation{factor}, {rows, 1, columns}, columns, count, weights,
+            lanes, result);
+    return;
+  }
+  const DF df;
+  const Accumulation kind{factor};
+  for (std::size_t lane = 0; lane < lanes; lane += kLanes) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      float* const at = result + c * lanes + lane;
+      VF sum = kind.start(at, lane);
+      for (std::size_t j = 0; j < count; ++j) {
+        const VF next =
+            exact_fma(df, hn::Set(df, rows[j * columns + c]),
+                      hn::LoadU(df, weights + j * lanes + lane), sum);
+        sum = hn::IfThenElse(visible.lanes(j, lane), next, sum);
+      }
+      hn::StoreU(sum, df, at);
+    }
+  }
+}
+
+// widened() returns `count` elements as float32: themselves, or a copy.
+template <class Format>
+HWY_INLINE const float* widened(const typename Format::Element* from,
+                                std::size_t count, float* copy) {
+  if constexpr (std::is_same<Format, Float32>::value) {
+    (void)count;
+    (void)copy;
+    return from;
+  } else {
+    const DF df;
+    std::size_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+      hn::StoreU(Format::load(df, from + i), df, copy + i);
+    }
+    for (; i < count; ++i) copy[i] = Format::widen(from[i]);
+    return copy;
+  }
+}
+
+}  // namespace swamp::slave::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // SWAMP_SLAVE_ATTENTION_INL_H_

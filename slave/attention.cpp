@@ -1,0 +1,196 @@
+// The kernels of attention, forward, compiled once per target by Highway.
+#include "slave/attention_args.h"
+#include "slave/kernel.h"
+#include "slave/row_kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "slave/attention.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "slave/attention-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace swamp::slave::HWY_NAMESPACE {
+namespace {
+
+constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
+
+// ---- Packing and unpacking
+
+template <class Format>
+HWY_INLINE void pack(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const AttentionArgs*>(arguments);
+  const auto* x = operand<const typename Format::Element>(tile, 0);
+  auto* packed = operand<float>(tile, 1);
+  auto* scratch = static_cast<float*>(tile.scratch);
+  const std::size_t columns = args.columns, lanes = args.lanes;
+  for (std::size_t block = 0; block < tile.count; ++block) {
+    for (std::size_t i = 0; i < args.rows; ++i) {
+      const float* row = widened<Format>(x, columns, scratch);
+      for (std::size_t c = 0; c < columns; ++c) packed[c * lanes + i] = row[c];
+      x += columns;
+    }
+    for (std::size_t c = 0; c < columns; ++c) {
+      std::fill(packed + c * lanes + args.rows, packed + (c + 1) * lanes, 0.0f);
+    }
+    packed += columns * lanes;
+  }
+}
+
+template <class Format>
+HWY_INLINE void output(const void* arguments, const Tile& tile, Result&) {
+  const DF df;
+  const auto& args = *static_cast<const AttentionArgs*>(arguments);
+  auto* out = operand<typename Format::Element>(tile, 0);
+  const auto* state = operand<const float>(tile, 1);
+  auto* lse = operand<float>(tile, 2);
+  auto* row = static_cast<float*>(tile.scratch);
+  const std::size_t columns = args.value_columns, lanes = args.lanes;
+  for (std::size_t block = 0; block < tile.count; ++block) {
+    const float* const max = state + AttentionState::kMax * lanes;
+    const float* const sum = state + AttentionState::kSum * lanes;
+    const float* const values = state + AttentionState::kOut * lanes;
+    for (std::size_t i = 0; i < args.rows; ++i) {
+      lse[i] = attention_lse(max[i], sum[i]);
+      for (std::size_t c = 0; c < columns; ++c) row[c] = values[c * lanes + i];
+      const VF l = hn::Set(df, sum[i]);
+      const bool empty = sum[i] == 0;
+      for (std::size_t c = 0; c < columns; c += kLanes) {
+        const VF o = hn::Add(hn::Div(hn::LoadU(df, row + c), l), hn::Zero(df));
+        hn::StoreU(empty ? hn::Zero(df) : o, df, row + c);
+      }
+      store_row<Format>(row, columns, out);
+      out += columns;
+    }
+    lse += args.rows;
+    state += AttentionState::bytes(lanes, columns) / sizeof(float);
+  }
+}
+
+// ---- Softmax of a step
+
+// softmax_step() replaces the scores of a step, each row of which is a key, by
+// p, and updates m and l. factor[lane] becomes what the output is multiplied
+// by; returns whether that is 1 in all lanes.
+template <bool kMask, std::size_t... g>
+HWY_INLINE bool softmax_lanes(float* scores, const float* mask,
+                              std::size_t count, std::size_t lanes,
+                              std::size_t lane, const Visible& visible,
+                              float* max, float* sum, float* factor,
+                              std::index_sequence<g...> group) {
+  const DF df;
+  const VF before[] = {hn::LoadU(df, max + g * kLanes)...};
+  VF m[] = {before[g]...};
+  const bool all = visible.all;
+  for (std::size_t j = 0; j < count; ++j) {
+    float* const at = scores + j * lanes;
+    VF e[] = {hn::LoadU(df, at + g * kLanes)...};
+    if constexpr (kMask) {
+      ((e[g] = hn::Add(e[g], hn::LoadU(df, mask + j * lanes + g * kLanes))),
+       ...);
+    }
+    if (!all) {
+      ((e[g] = hn::IfThenElse(visible.lanes(j, lane + g * kLanes), e[g],
+                              hn::Set(df, kMinusInf))),
+       ...);
+    }
+    if (kMask || !all) (hn::StoreU(e[g], df, at + g * kLanes), ...);
+    ((m[g] = hn::Max(m[g], e[g])), ...);
+  }
+  const VF minus_inf = hn::Set(df, kMinusInf);
+  const VF shift[] = {hn::IfThenZeroElse(hn::Eq(m[g], minus_inf), m[g])...};
+  VF a[] = {hn::Sub(before[g], shift[g])...};
+  exp_each(df, a, group);
+  (hn::StoreU(m[g], df, max + g * kLanes), ...);
+  (hn::StoreU(a[g], df, factor + g * kLanes), ...);
+  VF l[] = {hn::Mul(hn::LoadU(df, sum + g * kLanes), a[g])...};
+  for (std::size_t j = 0; j < count; ++j) {
+    float* const at = scores + j * lanes;
+    VF p[] = {hn::Sub(hn::LoadU(df, at + g * kLanes), shift[g])...};
+    exp_each(df, p, group);
+    (hn::StoreU(p[g], df, at + g * kLanes), ...);
+    ((l[g] = hn::Add(l[g], p[g])), ...);
+  }
+  (hn::StoreU(l[g], df, sum + g * kLanes), ...);
+  const VF one = hn::Set(df, 1.0f);
+  return (hn::AllTrue(df, hn::Eq(a[g], one)) && ...);
+}
+
+HWY_NOINLINE bool softmax_step(float* scores, const float* mask,
+                               std::size_t count, std::size_t lanes,
+                               const Visible& visible, float* max, float* sum,
+                               float* factor) {
+  bool is_one = true;
+  for_groups(lanes, [&](auto group, std::size_t lane) HWY_ATTR {
+    const bool one =
+        mask != nullptr
+            ? softmax_lanes<true>(scores + lane, mask + lane, count, lanes,
+                                  lane, visible, max + lane, sum + lane,
+                                  factor + lane, group)
+            : softmax_lanes<false>(scores + lane, nullptr, count, lanes, lane,
+                                   visible, max + lane, sum + lane,
+                                   factor + lane, group);
+    is_one = is_one && one;
+  });
+  return is_one;
+}
+
+// visible_keys() describes `count` keys from `first` on, of which lane i sees
+// those below position.visible + i.
+HWY_INLINE void visible_keys(const AttentionPosition& position,
+                             std::size_t first, std::size_t count,
+                             std::size_t lanes, Visible& visible) {
+  const std::int64_t left = position.visible - static_cast<std::int64_t>(first);
+  visible.all = left >= static_cast<std::int64_t>(count);
+  if (visible.all) return;
+  const auto most = static_cast<std::int64_t>(lanes);
+  for (std::size_t j = 0; j < count; ++j) {
+    visible.begin[j] = static_cast<std::int32_t>(std::clamp<std::int64_t>(
+        static_cast<std::int64_t>(j) + 1 - left, 0, most));
+    visible.end[j] = static_cast<std::int32_t>(most);
+  }
+}
+
+template <class Format>
+HWY_INLINE void attention(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const AttentionArgs*>(arguments);
+  const std::size_t columns = args.columns, lanes = args.lanes;
+  const std::size_t value_columns = args.value_columns;
+  const auto* k = operand<const typename Format::Element>(tile, 0);
+  const auto* v = operand<const typename Format::Element>(tile, 1);
+  const auto* q = operand<const float>(tile, 2);
+  const auto* mask = operand<const float>(tile, 3);
+  const auto& position = *operand<const AttentionPosition>(tile, 4);
+  auto* state = partial_result<float>(tile);
+  float* const max = state + AttentionState::kMax * lanes;
+  float* const sum = state + AttentionState::kSum * lanes;
+  float* const out = state + AttentionState::kOut * lanes;
+  if (tile.first == 0) std::fill(max, max + lanes, kMinusInf);
+  const std::size_t step = attention_keys(columns, value_columns);
+  auto* scores = static_cast<float*>(tile.scratch);
+  float* const copy = scores + step * lanes;
+  HWY_ALIGN float factor[kMaxAttentionLanes];
+  Visible visible;
+  for (std::size_t at = 0; at < tile.count; at += step) {
+    const std::size_t count = std::min(step, tile.count - at);
+    visible_keys(position, tile.first + at, count, lanes, visible);
+    product(Scores{args.scale},
+            {widened<Format>(k, count * columns, copy), columns, 1}, count,
+            columns, q, lanes, scores);
+    const bool is_one =
+        softmax_step(scores, mask, count, lanes, visible, max, sum, factor);
+    accumulate(scores, widened<Format>(v, count * value_columns, copy), count,
+               value_columns, lanes, is_one ? nullptr : factor, visible, out);
+    k += count * columns;
+    v += count * value_columns;
+    if (mask != nullptr) mask += count * lanes;
+  }
+}
+
+}  // namespace
+
+SWAMP_FOR_ROW_TYPES(SWAMP_ATTENTION_KERNELS)
+
+}  // namespace swamp::slave::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,249 @@
+// The kernels of attention, backward, compiled once per target by Highway.
+#include "slave/attention_args.h"
+#include "slave/kernel.h"
+#include "slave/row_kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "slave/attention_backward.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "slave/attention-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace swamp::slave::HWY_NAMESPACE {
+namespace {
+
+// ---- Rows
+
+template <class Format>
+struct Rows {
+  struct Copy {
+    typename Plain<Format>::Copy a, b;
+  };
+  Plain<Format> a, b;
+
+  HWY_INLINE Rows tail(std::size_t i, std::size_t count, Copy& copy) const {
+    return {a.tail(i, count, copy.a), b.tail(i, count, copy.b)};
+  }
+};
+
+template <class Source, bool kTail>
+struct ProductSum {
+  Source source;
+
+  HWY_INLINE void operator()(std::size_t i, VF& sum) const {
+    sum = hn::Add(sum, hn::Mul(source.a(i), source.b(i)));
+  }
+};
+
+template <class Format>
+HWY_INLINE void dot_rows(const void* arguments, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  const std::size_t columns =
+      static_cast<const AttentionArgs*>(arguments)->value_columns;
+  const auto* g = operand<const Element>(tile, 0);
+  const auto* out = operand<const Element>(tile, 1);
+  const auto* lse = operand<const float>(tile, 2);
+  auto* result = operand<AttentionDot>(tile, 3);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    Chains<1> sums(0.0f);
+    accumulate<ProductSum>(Rows<Format>{{g}, {out}}, columns, sums);
+    result[i] = {lse[i], sums.sum(0)};
+    g += columns;
+    out += columns;
+  }
+}
+
+template <class Format>
+HWY_INLINE void widen_rows(const void* arguments, const Tile& tile, Result&) {
+  const std::size_t columns =
+      static_cast<const AttentionArgs*>(arguments)->columns;
+  const std::size_t padded = attention_padded(columns);
+  const auto* x = operand<const typename Format::Element>(tile, 0);
+  auto* wide = operand<float>(tile, 1);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    const float* const row = widened<Format>(x, columns, wide);
+    if (row != wide) std::memcpy(wide, row, columns * sizeof(float));
+    std::fill(wide + columns, wide + padded, 0.0f);
+    x += columns;
+    wide += padded;
+  }
+}
+
+// store_scaled() rounds row * scale, of padded rows. `scaled` is memory for a
+// row.
+template <class Format>
+HWY_INLINE void store_scaled(const float* row, float scale, std::size_t columns,
+                             float* scaled, typename Format::Element* out) {
+  const DF df;
+  const VF factor = hn::Set(df, scale);
+  for (std::size_t c = 0; c < columns; c += kLanes) {
+    const VF value = hn::Mul(hn::LoadU(df, row + c), factor);
+    hn::StoreU(hn::Add(value, hn::Zero(df)), df, scaled + c);
+  }
+  store_row<Format>(scaled, columns, out);
+}
+
+template <class Format>
+HWY_INLINE void round_rows(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const AttentionArgs*>(arguments);
+  auto* x = operand<typename Format::Element>(tile, 0);
+  const auto* wide = operand<const float>(tile, 1);
+  auto* scratch = static_cast<float*>(tile.scratch);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    store_scaled<Format>(wide, args.scale, args.columns, scratch, x);
+    x += args.columns;
+    wide += attention_padded(args.columns);
+  }
+}
+
+template <class Format>
+HWY_INLINE void unpack(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const AttentionArgs*>(arguments);
+  const std::size_t columns = args.columns, lanes = args.lanes;
+  auto* x = operand<typename Format::Element>(tile, 0);
+  const auto* packed = operand<const float>(tile, 1);
+  auto* row = static_cast<float*>(tile.scratch);
+  for (std::size_t block = 0; block < tile.count; ++block) {
+    for (std::size_t i = 0; i < args.rows; ++i) {
+      for (std::size_t c = 0; c < columns; ++c) row[c] = packed[c * lanes + i];
+      store_scaled<Format>(row, args.scale, columns, row, x);
+      x += columns;
+    }
+    packed += columns * lanes;
+  }
+}
+
+// ---- Gradients
+
+template <std::size_t... g>
+HWY_INLINE void gradient_lanes(float* scores, float* products,
+                               const float* mask, const AttentionDot* dots,
+                               std::size_t count, std::size_t lanes,
+                               std::size_t lane, const Visible& visible,
+                               std::index_sequence<g...> group) {
+  const DF df;
+  const auto zero = hn::Zero(df);
+  for (std::size_t j = 0; j < count; ++j) {
+    float* const p_at = scores + j * lanes + lane;
+    float* const s_at = products + j * lanes + lane;
+    VF p[] = {hn::LoadU(df, p_at + g * kLanes)...};
+    if (mask != nullptr) {
+      const float* const add = mask + j * lanes + lane;
+      ((p[g] = hn::Add(p[g], hn::LoadU(df, add + g * kLanes))), ...);
+    }
+    ((p[g] = hn::Sub(p[g], hn::Set(df, dots[j].lse))), ...);
+    // Min() would not keep nan on every target.
+    ((p[g] = hn::IfThenZeroElse(hn::Gt(p[g], zero), p[g])), ...);
+    exp_each(df, p, group);
+    const auto dot = hn::Set(df, dots[j].dot);
+    VF s[] = {hn::Mul(p[g], hn::Sub(hn::LoadU(df, s_at + g * kLanes), dot))...};
+    if (!visible.all) {
+      const hn::Mask<DF> seen[] = {visible.lanes(j, lane + g * kLanes)...};
+      ((p[g] = hn::IfThenElseZero(seen[g], p[g])), ...);
+      ((s[g] = hn::IfThenElseZero(seen[g], s[g])), ...);
+    }
+    (hn::StoreU(p[g], df, p_at + g * kLanes), ...);
+    (hn::StoreU(s[g], df, s_at + g * kLanes), ...);
+  }
+}
+
+// gradients() replaces the scores of a step, each row of which is a query, by
+// p, and the products of gradient and value by s.
+HWY_NOINLINE void gradients(float* scores, float* products, const float* mask,
+                            const AttentionDot* dots, std::size_t count,
+                            std::size_t lanes, const Visible& visible) {
+  for_groups(lanes, [&](auto group, std::size_t lane) HWY_ATTR {
+    gradient_lanes(scores, products, mask, dots, count, lanes, lane, visible,
+                   group);
+  });
+}
+
+// visible_lanes() describes `count` queries from unit `first` on. Returns
+// whether one of them sees a lane.
+HWY_INLINE bool visible_lanes(const AttentionBackwardArgs& args,
+                              std::size_t first, std::size_t count,
+                              Visible& visible) {
+  const auto most = static_cast<std::int64_t>(args.lanes);
+  bool all = true, any = false;
+  for (std::size_t j = 0; j < count; ++j) {
+    const auto row = static_cast<std::int64_t>((first + j) % args.period);
+    const auto end = static_cast<std::int32_t>(
+        std::clamp<std::int64_t>(args.visible + row, 0, most));
+    visible.begin[j] = 0;
+    visible.end[j] = end;
+    all = all && end == most;
+    any = any || end != 0;
+  }
+  visible.all = all;
+  return any;
+}
+
+// accumulate_queries() adds to dq, whose rows are `padded` floats, the products
+// of s and the rows of the keys that are visible.
+HWY_INLINE void accumulate_queries(const float* s, const float* keys,
+                                   std::size_t count, std::size_t lanes,
+                                   std::size_t rows, std::size_t padded,
+                                   const Visible& visible, float* dq) {
+  const Accumulation kind{nullptr};
+  if (HWY_LIKELY(visible.all || !has_nonfinite(keys, rows * padded))) {
+    product(kind, {s, lanes, 1}, count, rows, keys, padded, dq);
+    return;
+  }
+  for (std::size_t j = 0; j < count; ++j) {
+    const auto end = static_cast<std::size_t>(visible.end[j]);
+    product(kind, {s + j * lanes, lanes, 1}, 1, std::min(rows, end), keys,
+            padded, dq + j * padded);
+  }
+}
+
+template <class Format>
+HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  const auto& args = *static_cast<const AttentionBackwardArgs*>(arguments);
+  const std::size_t columns = args.columns, lanes = args.lanes;
+  const std::size_t value_columns = args.value_columns, step = args.step;
+  const std::size_t padded = attention_padded(columns);
+  const auto* q = operand<const Element>(tile, 0);
+  const auto* g = operand<const Element>(tile, 1);
+  const auto* dots = operand<const AttentionDot>(tile, 2);
+  const auto* mask = operand<const float>(tile, 3);
+  auto* dq = operand<float>(tile, 4);
+  const auto* packed_k = operand<const float>(tile, 5);
+  const float* const packed_v = packed_k + columns * lanes;
+  const float* const keys = packed_v + value_columns * lanes;
+  auto* dk = partial_result<float>(tile);
+  float* const dv = dk + columns * lanes;
+  auto* p = static_cast<float*>(tile.scratch);
+  float* const s = p + step * lanes;
+  float* const q_copy = s + step * lanes;
+  float* const g_copy = q_copy + step * columns;
+  Visible visible;
+  for (std::size_t at = 0; at < tile.count; at += step) {
+    const std::size_t count = std::min(step, tile.count - at);
+    if (visible_lanes(args, tile.first + at, count, visible)) {
+      const float* const wide_q =
+          widened<Format>(q + at * columns, count * columns, q_copy);
+      const float* const wide_g = widened<Format>(
+          g + at * value_columns, count * value_columns, g_copy);
+      product(Scores{args.scale}, {wide_q, columns, 1}, count, columns,
+              packed_k, lanes, p);
+      product(Scores{1}, {wide_g, value_columns, 1}, count, value_columns,
+              packed_v, lanes, s);
+      gradients(p, s, mask == nullptr ? nullptr : mask + at * lanes, dots + at,
+                count, lanes, visible);
+      accumulate(p, wide_g, count, value_columns, lanes, nullptr, visible, dv);
+      accumulate(s, wide_q, count, columns, lanes, nullptr, visible, dk);
+      accumulate_queries(s, keys, count, lanes, args.rows, padded, visible,
+                         dq + at * padded);
+    }
+  }
+}
+
+}  // namespace
+
+SWAMP_FOR_ROW_TYPES(SWAMP_ATTENTION_BACKWARD_KERNELS)
+
+}  // namespace swamp::slave::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,225 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "slave/attention_args.h"
+#include "slave/reference.h"
+#include "slave/row_kernels.h"
+
+namespace swamp::slave::reference {
+namespace {
+
+constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
+
+template <class Format>
+void pack(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const AttentionArgs*>(arguments);
+  const auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
+  auto* packed = static_cast<float*>(tile.operands[1]);
+  for (std::size_t block = 0; block < tile.count; ++block) {
+    for (std::size_t c = 0; c < args.columns; ++c) {
+      for (std::size_t i = 0; i < args.lanes; ++i) {
+        *packed++ = i < args.rows ? Format::widen(x[i * args.columns + c]) : 0;
+      }
+    }
+    x += args.rows * args.columns;
+  }
+}
+
+// Lane is one lane of a block: its elements are `stride` floats apart.
+struct Lane {
+  float* at;
+  std::size_t stride;
+
+  float& operator[](std::size_t c) const { return at[c * stride]; }
+};
+
+template <class Format>
+float dot(const typename Format::Element* row, Lane packed,
+          std::size_t columns) {
+  float sum = 0;
+  for (std::size_t c = 0; c < columns; ++c) {
+    sum = std::fma(Format::widen(row[c]), packed[c], sum);
+  }
+  return sum;
+}
+
+template <class Format>
+void attention(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const AttentionArgs*>(arguments);
+  const auto* k = static_cast<typename Format::Element*>(tile.operands[0]);
+  const auto* v = static_cast<typename Format::Element*>(tile.operands[1]);
+  const auto* mask = static_cast<float*>(tile.operands[3]);
+  const std::int64_t visible =
+      static_cast<AttentionPosition*>(tile.operands[4])->visible;
+  const std::size_t step = attention_keys(args.columns, args.value_columns);
+  for (std::size_t i = 0; i < args.lanes; ++i) {
+    const Lane q{static_cast<float*>(tile.operands[2]) + i, args.lanes};
+    const Lane state{static_cast<float*>(tile.partial) + i, args.lanes};
+    float& max = state[AttentionState::kMax];
+    float& sum = state[AttentionState::kSum];
+    const auto lane = static_cast<std::int64_t>(i);
+    const auto is_visible = [&](std::size_t j) {
+      return static_cast<std::int64_t>(tile.first + j) < visible + lane;
+    };
+    if (tile.first == 0) max = kMinusInf;
+    for (std::size_t at = 0; at < tile.count; at += step) {
+      const std::size_t end = std::min(at + step, tile.count);
+      std::vector<float> scores;
+      float m = max;
+      for (std::size_t j = at; j < end; ++j) {
+        float e =
+            dot<Format>(k + j * args.columns, q, args.columns) * args.scale;
+        if (mask != nullptr) e += mask[j * args.lanes + i];
+        if (!is_visible(j)) e = kMinusInf;
+        scores.push_back(e);
+        if (!(e <= m)) m = e;
+      }
+      const float shift = m == kMinusInf ? 0 : m;
+      const float factor = exp_nonpositive(max - shift);
+      max = m;
+      sum *= factor;
+      for (std::size_t c = 0; c < args.value_columns; ++c) {
+        state[AttentionState::kOut + c] *= factor;
+      }
+      for (std::size_t j = at; j < end; ++j) {
+        const float p = exp_nonpositive(scores[j - at] - shift);
+        sum += p;
+        if (!is_visible(j)) continue;
+        for (std::size_t c = 0; c < args.value_columns; ++c) {
+          float& o = state[AttentionState::kOut + c];
+          o = std::fma(p, Format::widen(v[j * args.value_columns + c]), o);
+        }
+      }
+    }
+  }
+}
+
+template <class Format>
+void output(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const AttentionArgs*>(arguments);
+  auto* out = static_cast<typename Format::Element*>(tile.operands[0]);
+  auto* state = static_cast<float*>(tile.operands[1]);
+  auto* lse = static_cast<float*>(tile.operands[2]);
+  for (std::size_t block = 0; block < tile.count; ++block) {
+    for (std::size_t i = 0; i < args.rows; ++i) {
+      const Lane lane{state + i, args.lanes};
+      const float sum = lane[AttentionState::kSum];
+      *lse++ = attention_lse(lane[AttentionState::kMax], sum);
+      for (std::size_t c = 0; c < args.value_columns; ++c) {
+        const float o = lane[AttentionState::kOut + c];
+        *out++ = Format::narrow(sum == 0 ? 0 : o / sum + 0.0f);
+      }
+    }
+    state +=
+        AttentionState::bytes(args.lanes, args.value_columns) / sizeof(float);
+  }
+}
+
+template <class Format>
+void dot_rows(const void* arguments, const Tile& tile, Result&) {
+  const std::size_t columns =
+      static_cast<const AttentionArgs*>(arguments)->value_columns;
+  const auto* g = static_cast<typename Format::Element*>(tile.operands[0]);
+  const auto* out = static_cast<typename Format::Element*>(tile.operands[1]);
+  const auto* lse = static_cast<float*>(tile.operands[2]);
+  auto* dots = static_cast<AttentionDot*>(tile.operands[3]);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    std::vector<float> products;
+    for (std::size_t c = 0; c < columns; ++c) {
+      products.push_back(Format::widen(*g++) * Format::widen(*out++));
+    }
+    dots[i] = {lse[i], chain_sum(products.data(), columns)};
+  }
+}
+
+template <class Format>
+void widen_rows(const void* arguments, const Tile& tile, Result&) {
+  const std::size_t columns =
+      static_cast<const AttentionArgs*>(arguments)->columns;
+  const auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
+  auto* wide = static_cast<float*>(tile.operands[1]);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    for (std::size_t c = 0; c < attention_padded(columns); ++c) {
+      *wide++ = c < columns ? Format::widen(*x++) : 0;
+    }
+  }
+}
+
+template <class Format>
+void round_rows(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const AttentionArgs*>(arguments);
+  auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
+  const auto* wide = static_cast<float*>(tile.operands[1]);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    for (std::size_t c = 0; c < args.columns; ++c) {
+      *x++ = Format::narrow(wide[c] * args.scale + 0.0f);
+    }
+    wide += attention_padded(args.columns);
+  }
+}
+
+template <class Format>
+void unpack(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const AttentionArgs*>(arguments);
+  auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
+  const auto* packed = static_cast<float*>(tile.operands[1]);
+  for (std::size_t block = 0; block < tile.count; ++block) {
+    for (std::size_t i = 0; i < args.rows; ++i) {
+      for (std::size_t c = 0; c < args.columns; ++c) {
+        *x++ = Format::narrow(packed[c * args.lanes + i] * args.scale + 0.0f);
+      }
+    }
+    packed += args.columns * args.lanes;
+  }
+}
+
+template <class Format>
+void backward(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const AttentionBackwardArgs*>(arguments);
+  const auto* q = static_cast<typename Format::Element*>(tile.operands[0]);
+  const auto* g = static_cast<typename Format::Element*>(tile.operands[1]);
+  const auto* dots = static_cast<AttentionDot*>(tile.operands[2]);
+  const auto* mask = static_cast<float*>(tile.operands[3]);
+  auto* dq = static_cast<float*>(tile.operands[4]);
+  auto* block = static_cast<float*>(tile.operands[5]);
+  auto* partial = static_cast<float*>(tile.partial);
+  const std::size_t padded = attention_padded(args.columns);
+  const float* keys = block + (args.columns + args.value_columns) * args.lanes;
+  for (std::size_t i = 0; i < args.lanes; ++i) {
+    const Lane k{block + i, args.lanes};
+    const Lane v{block + args.columns * args.lanes + i, args.lanes};
+    const Lane dk{partial + i, args.lanes};
+    const Lane dv{partial + args.columns * args.lanes + i, args.lanes};
+    for (std::size_t j = 0; j < tile.count; ++j) {
+      const auto row =
+          static_cast<std::int64_t>((tile.first + j) % args.period);
+      if (static_cast<std::int64_t>(i) >= args.visible + row) continue;
+      const auto* q_row = q + j * args.columns;
+      const auto* g_row = g + j * args.value_columns;
+      float e = dot<Format>(q_row, k, args.columns) * args.scale;
+      if (mask != nullptr) e += mask[j * args.lanes + i];
+      const float t = e - dots[j].lse;
+      const float p = exp_nonpositive(t > 0 ? 0 : t);
+      const float s =
+          p * (dot<Format>(g_row, v, args.value_columns) - dots[j].dot);
+      for (std::size_t c = 0; c < args.value_columns; ++c) {
+        dv[c] = std::fma(p, Format::widen(g_row[c]), dv[c]);
+      }
+      for (std::size_t c = 0; c < args.columns; ++c) {
+        dk[c] = std::fma(s, Format::widen(q_row[c]), dk[c]);
+        if (i >= args.rows) continue;
+        float& sum = dq[j * padded + c];
+        sum = std::fma(s, keys[i * padded + c], sum);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+SWAMP_FOR_ROW_TYPES(SWAMP_ATTENTION_KERNELS)
+SWAMP_FOR_ROW_TYPES(SWAMP_ATTENTION_BACKWARD_KERNELS)
+
+}  // namespace swamp::slave::reference

@@ -1,0 +1,508 @@
+// Attention: the same bits on every machine, near the exact results, and the
+// errors. The kernels' own tests compare every bit with the reference.
+#include "swamp/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "machines.h"
+#include "runtime/check.h"
+#include "support/errors.h"
+#include "support/formats.h"
+#include "support/random.h"
+#include "swamp/float_formats.h"
+
+namespace swamp::test {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// Blocks of 16, 32 or 64 queries, and slaves without work.
+const std::vector<MachineShape> kShapes = {
+    {1, 3, 64 * 1024}, {1, 2, 256 * 1024}, {6, 64, 96 * 1024}};
+constexpr ScalarType kTypes[] = {kFloat16, kBFloat16, kFloat32};
+
+float widen(ScalarType type, const void* data, std::size_t i) {
+  const std::uint64_t bits = load_bits(format_of(type), data, i);
+  if (type == kFloat16) {
+    return float16_to_float(static_cast<std::uint16_t>(bits));
+  }
+  if (type == kBFloat16) {
+    return bfloat16_to_float(static_cast<std::uint16_t>(bits));
+  }
+  return float_from_bits(static_cast<std::uint32_t>(bits));
+}
+
+// Array is heads of ordinary numbers, and their memory.
+struct Array {
+  Bytes memory;
+  Heads heads;
+
+  Array(std::size_t batch, std::size_t head_count, std::size_t rows,
+        std::size_t columns, ScalarType type)
+      : memory(batch * head_count * rows * columns * format_of(type).bytes + 1),
+        heads{memory.data(), batch, head_count, rows, columns, type} {}
+  Array(std::size_t batch, std::size_t head_count, std::size_t rows,
+        std::size_t columns, ScalarType type, Random& random)
+      : Array(batch, head_count, rows, columns, type) {
+    for (std::size_t i = 0; i < batch * head_count * rows * columns; ++i) {
+      set(i, static_cast<float>(static_cast<int>(random.below(4001)) - 2000) /
+                 1000);
+    }
+  }
+  Array(const Array& other) : memory(other.memory), heads(other.heads) {
+    heads.data = memory.data();
+  }
+  void set(std::size_t i, float value) {
+    const std::uint16_t half = heads.dtype == kFloat16
+                                   ? float16_from_float(value)
+                                   : bfloat16_from_float(value);
+    if (heads.dtype == kFloat32) {
+      std::memcpy(&memory[i * 4], &value, 4);
+    } else {
+      std::memcpy(&memory[i * 2], &half, 2);
+    }
+  }
+  double at(std::size_t i) const {
+    return static_cast<double>(widen(heads.dtype, memory.data(), i));
+  }
+  // Element c of a row; `head` counts the heads of all batches.
+  double operator()(std::size_t head, std::size_t row, std::size_t c) const {
+    return at((head * heads.rows + row) * heads.columns + c);
+  }
+};
+
+enum MaskKind { no_mask, float_mask, dtype_mask, bool_mask, key_mask };
+
+struct Case {
+  const char* name;
+  std::size_t batch, heads, key_heads, queries, keys, columns, value_columns;
+  AttentionCausal causal;
+  MaskKind mask;
+};
+constexpr Case kCases[] = {
+    {"one", 1, 1, 1, 1, 1, 1, 1, AttentionCausal::none, no_mask},
+    {"ragged", 2, 3, 3, 67, 101, 65, 65, AttentionCausal::none, no_mask},
+    {"64", 1, 2, 2, 128, 128, 64, 64, AttentionCausal::none, no_mask},
+    {"causal", 2, 2, 2, 130, 130, 64, 64, AttentionCausal::top_left, no_mask},
+    {"causal, few keys", 1, 2, 2, 90, 33, 16, 16, AttentionCausal::top_left,
+     no_mask},
+    {"rows without keys", 1, 2, 2, 90, 33, 16, 16,
+     AttentionCausal::bottom_right, no_mask},
+    {"bottom right", 1, 2, 2, 33, 90, 16, 16, AttentionCausal::bottom_right,
+     no_mask},
+    {"groups", 2, 6, 2, 40, 50, 32, 32, AttentionCausal::bottom_right, no_mask},
+    {"no keys", 1, 2, 1, 5, 0, 3, 3, AttentionCausal::none, no_mask},
+    {"mask", 2, 2, 2, 50, 70, 32, 32, AttentionCausal::none, float_mask},
+    {"16-bit mask", 2, 2, 2, 50, 70, 32, 32, AttentionCausal::none, dtype_mask},
+    {"hidden keys", 2, 4, 2, 50, 70, 32, 32, AttentionCausal::none, bool_mask},
+    {"padded keys", 2, 4, 4, 50, 70, 32, 32, AttentionCausal::top_left,
+     key_mask},
+    {"96", 1, 2, 2, 30, 40, 96, 96, AttentionCausal::none, no_mask},
+    {"other value columns", 1, 2, 2, 30, 40, 24, 40, AttentionCausal::none,
+     no_mask},
+};
+
+// Mask is the mask of a case, and the values it adds to the scores.
+struct Mask {
+  AttentionMask mask;
+  Array values;
+  std::vector<std::uint8_t> bytes;
+
+  Mask(const Case& one, ScalarType type, Random& random)
+      : values(one.mask == key_mask ? one.batch : 1,
+               one.mask == float_mask ? one.heads : 1,
+               one.mask == key_mask ? 1 : one.queries, one.keys,
+               one.mask == dtype_mask ? type : kFloat32, random) {
+    const Heads& shape = values.heads;
+    const std::size_t count =
+        shape.batch * shape.heads * shape.rows * shape.columns;
+    const bool is_bool = one.mask == bool_mask || one.mask == key_mask;
+    bytes.assign(count, 1);
+    for (std::size_t i = 0; i < count; ++i) {
+      // Query 3 sees nothing, unless the mask is the same for all queries.
+      const bool hidden =
+          random.below(4) == 0 ||
+          (i / one.keys % one.queries == 3 && one.mask != key_mask);
+      if (is_bool) values.set(i, 0);
+      if (hidden) {
+        bytes[i] = 0;
+        values.set(i, -std::numeric_limits<float>::infinity());
+      }
+    }
+    const void* data = values.memory.data();
+    if (is_bool) data = bytes.data();
+    if (one.mask == no_mask) data = nullptr;
+    mask = {data,          shape.batch, shape.heads,       shape.rows,
+            shape.columns, is_bool,     values.heads.dtype};
+  }
+  double operator()(std::size_t batch, std::size_t head, std::size_t query,
+                    std::size_t key) const {
+    if (mask.data == nullptr) return 0;
+    const auto at = [](std::size_t size, std::size_t i) {
+      return size == 1 ? 0 : i;
+    };
+    return values((at(mask.batch, batch) * mask.heads + at(mask.heads, head)),
+                  at(mask.queries, query), key);
+  }
+};
+
+// expect_same() runs `call` on the default machine and on those of one shape,
+// in turn, and compares the memory of the outputs that it returns.
+template <class Call>
+std::vector<Bytes> expect_same(Call call) {
+  static std::size_t next_shape = 0;
+  Machine plain(MachineConfig{});
+  const std::vector<Bytes> expected = call(plain);
+  const std::size_t reports = runtime::report_count();
+  on_machines(
+      {kShapes[next_shape++ % kShapes.size()]}, false,
+      [&](Machine& machine) { EXPECT_TRUE(call(machine) == expected); });
+  EXPECT_EQ(runtime::report_count(), reports);
+  return expected;
+}
+
+template <class T>
+Bytes bytes_of(const std::vector<T>& values) {
+  Bytes bytes(values.size() * sizeof(T));
+  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+// Problem is a case with its operands.
+struct Problem {
+  const Case& one;
+  Array q, k, v;
+  Mask mask;
+  AttentionOptions options;
+
+  Problem(const Case& shape, ScalarType type, Random& random)
+      : one(shape),
+        q(one.batch, one.heads, one.queries, one.columns, type, random),
+        k(one.batch, one.key_heads, one.keys, one.columns, type, random),
+        v(one.batch, one.key_heads, one.keys, one.value_columns, type, random),
+        mask(one, type, random) {
+    options.causal = one.causal;
+    options.mask = mask.mask;
+  }
+  std::size_t head_count() const { return one.batch * one.heads; }
+  std::size_t key_head(std::size_t head) const {
+    return head / (one.heads / one.key_heads);
+  }
+  // score() is -inf if the query does not see the key.
+  double score(std::size_t head, std::size_t i, std::size_t j) const {
+    std::size_t visible = one.keys;
+    if (one.causal == AttentionCausal::top_left) visible = i + 1;
+    if (one.causal == AttentionCausal::bottom_right) {
+      visible =
+          i + 1 + one.keys > one.queries ? i + 1 + one.keys - one.queries : 0;
+    }
+    if (j >= visible) return -kInf;
+    double dot = 0;
+    for (std::size_t c = 0; c < one.columns; ++c) {
+      dot += q(head, i, c) * k(key_head(head), j, c);
+    }
+    return dot / std::sqrt(static_cast<double>(one.columns)) +
+           mask(head / one.heads, head % one.heads, i, j);
+  }
+  // Row is the probabilities of a query, and the log of their sum.
+  struct Row {
+    std::vector<double> p;
+    double lse;
+  };
+  Row row(std::size_t head, std::size_t i) const {
+    Row result{std::vector<double>(one.keys), kInf};
+    double max = -kInf;
+    for (std::size_t j = 0; j < one.keys; ++j) {
+      result.p[j] = score(head, i, j);
+      max = std::max(max, result.p[j]);
+    }
+    if (max == -kInf) {
+      result.p.assign(one.keys, 0);
+      return result;
+    }
+    double sum = 0;
+    for (double& p : result.p) sum += p = std::exp(p - max);
+    for (double& p : result.p) p /= sum;
+    result.lse = max + std::log(sum);
+    return result;
+  }
+};
+
+// unit() is the relative error of one rounding to a type.
+double unit(ScalarType type) {
+  return std::ldexp(1.0, -static_cast<int>(format_of(type).mantissa_bits) - 1);
+}
+
+TEST(Attention, Forward) {
+  Random random(31);
+  for (const Case& one : kCases) {
+    for (const ScalarType type : kTypes) {
+      SCOPED_TRACE(std::string(one.name) + " " + format_of(type).name);
+      const Problem problem(one, type, random);
+      Array out(one.batch, one.heads, one.queries, one.value_columns, type);
+      std::vector<float> lse(problem.head_count() * one.queries);
+      expect_same([&](Machine& machine) {
+        attention(problem.q.heads, problem.k.heads, problem.v.heads, out.heads,
+                  lse.data(), problem.options, &machine);
+        return std::vector<Bytes>{out.memory, bytes_of(lse)};
+      });
+      for (std::size_t head = 0; head < problem.head_count(); ++head) {
+        for (std::size_t i = 0; i < one.queries; ++i) {
+          const Problem::Row row = problem.row(head, i);
+          const double found = static_cast<double>(lse[head * one.queries + i]);
+          if (row.lse == kInf) {
+            ASSERT_EQ(found, kInf);
+          } else {
+            ASSERT_NEAR(found, row.lse, 2e-6);
+          }
+          for (std::size_t c = 0; c < one.value_columns; ++c) {
+            double exact = 0, terms = 0;
+            for (std::size_t j = 0; j < one.keys; ++j) {
+              const double term =
+                  row.p[j] * problem.v(problem.key_head(head), j, c);
+              exact += term;
+              terms += std::fabs(term);
+            }
+            ASSERT_NEAR(out(head, i, c), exact,
+                        unit(type) * std::fabs(exact) + 2e-6 * terms)
+                << head << " " << i << " " << c;
+          }
+        }
+      }
+    }
+  }
+}
+
+// The error of a gradient is relative to its terms, which cancel.
+TEST(Attention, Backward) {
+  Random random(34);
+  for (const Case& one : kCases) {
+    for (const ScalarType type : kTypes) {
+      SCOPED_TRACE(std::string(one.name) + " " + format_of(type).name);
+      const Problem problem(one, type, random);
+      const Array gradient(one.batch, one.heads, one.queries, one.value_columns,
+                           type, random);
+      Array out(one.batch, one.heads, one.queries, one.value_columns, type);
+      std::vector<float> lse(problem.head_count() * one.queries);
+      attention(problem.q.heads, problem.k.heads, problem.v.heads, out.heads,
+                lse.data(), problem.options);
+      Array dq = problem.q, dk = problem.k, dv = problem.v;
+      expect_same([&](Machine& machine) {
+        attention_backward(gradient.heads, problem.q.heads, problem.k.heads,
+                           problem.v.heads, out.heads, lse.data(), dq.heads,
+                           dk.heads, dv.heads, problem.options, &machine);
+        return std::vector<Bytes>{dq.memory, dk.memory, dv.memory};
+      });
+      // The sums of the exact terms, and of their magnitudes.
+      struct Sum {
+        double value = 0, terms = 0;
+        void add(double term) {
+          value += term;
+          terms += std::fabs(term);
+        }
+      };
+      std::vector<Sum> q(dq.memory.size()), k(dk.memory.size()),
+          v(dv.memory.size());
+      const double scale = 1 / std::sqrt(static_cast<double>(one.columns));
+      for (std::size_t head = 0; head < problem.head_count(); ++head) {
+        const std::size_t key_head = problem.key_head(head);
+        for (std::size_t i = 0; i < one.queries; ++i) {
+          const Problem::Row row = problem.row(head, i);
+          const std::size_t query = head * one.queries + i;
+          double dot = 0, dot_terms = 0;
+          for (std::size_t c = 0; c < one.value_columns; ++c) {
+            const double term = gradient(head, i, c) * out(head, i, c);
+            dot += term;
+            dot_terms += std::fabs(term);
+          }
+          for (std::size_t j = 0; j < one.keys; ++j) {
+            const std::size_t key = key_head * one.keys + j;
+            double product = 0, product_terms = dot_terms;
+            for (std::size_t c = 0; c < one.value_columns; ++c) {
+              const double g = gradient(head, i, c);
+              const double term = g * problem.v(key_head, j, c);
+              product += term;
+              product_terms += std::fabs(term);
+              v[key * one.value_columns + c].add(row.p[j] * g);
+            }
+            const double s = scale * row.p[j] * (product - dot);
+            const double s_terms = scale * row.p[j] * product_terms;
+            for (std::size_t c = 0; c < one.columns; ++c) {
+              const double in_q = problem.q(head, i, c);
+              const double in_k = problem.k(key_head, j, c);
+              q[query * one.columns + c].value += s * in_k;
+              q[query * one.columns + c].terms += std::fabs(s_terms * in_k);
+              k[key * one.columns + c].value += s * in_q;
+              k[key * one.columns + c].terms += std::fabs(s_terms * in_q);
+            }
+          }
+        }
+      }
+      const auto expect_near = [&](const Array& found,
+                                   const std::vector<Sum>& sums) {
+        const std::size_t count = found.heads.batch * found.heads.heads *
+                                  found.heads.rows * found.heads.columns;
+        for (std::size_t i = 0; i < count; ++i) {
+          ASSERT_NEAR(found.at(i), sums[i].value,
+                      unit(type) * std::fabs(sums[i].value) +
+                          4e-6 * sums[i].terms + 1e-7)
+              << i;
+        }
+      };
+      expect_near(dq, q);
+      expect_near(dk, k);
+      expect_near(dv, v);
+    }
+  }
+}
+
+// A key that a query does not see has no effect on it, whatever it is.
+TEST(Attention, HiddenKeysHaveNoEffect) {
+  Random random(32);
+  const Case one{"",     1, 1, 1, 70, 70, 16, 16, AttentionCausal::top_left,
+                 no_mask};
+  Problem problem(one, kFloat32, random);
+  Array out(1, 1, 70, 16, kFloat32), expected = out;
+  std::vector<float> lse(70), expected_lse(70);
+  attention(problem.q.heads, problem.k.heads, problem.v.heads, expected.heads,
+            expected_lse.data(), problem.options);
+  const std::size_t key = 41;
+  for (std::size_t c = 0; c < 16; ++c) {
+    problem.k.set(key * 16 + c, std::nanf(""));
+    problem.v.set(key * 16 + c, std::numeric_limits<float>::infinity());
+  }
+  expect_same([&](Machine& machine) {
+    attention(problem.q.heads, problem.k.heads, problem.v.heads, out.heads,
+              lse.data(), problem.options, &machine);
+    const std::size_t bytes = key * 16 * sizeof(float);
+    EXPECT_EQ(std::memcmp(out.memory.data(), expected.memory.data(), bytes), 0);
+    EXPECT_EQ(std::memcmp(lse.data(), expected_lse.data(), key * 4), 0);
+    for (std::size_t i = key; i < 70; ++i)
+      EXPECT_TRUE(std::isnan(out(0, i, 3)));
+    return std::vector<Bytes>{};
+  });
+}
+
+TEST(Attention, Errors) {
+  Random random(33);
+  const Case one{"", 2, 4, 2, 5, 6, 8, 8, AttentionCausal::none, no_mask};
+  const Problem good(one, kFloat16, random);
+  Array out(2, 4, 5, 8, kFloat16);
+  std::vector<float> lse(40), mask(60);
+  struct Row {
+    std::function<void(Heads& q, Heads& k, Heads& v, Heads& o,
+                       AttentionOptions& options)>
+        change;
+    const char* text;
+    swamp_status status = SWAMP_INVALID_ARGUMENT;
+  };
+#define SWAMP_CHANGE                                         \
+  []([[maybe_unused]] Heads & q, [[maybe_unused]] Heads & k, \
+     [[maybe_unused]] Heads & v, [[maybe_unused]] Heads & o, \
+     [[maybe_unused]] AttentionOptions & options)
+  static float* values;
+  values = mask.data();
+  const Row rows[] = {{SWAMP_CHANGE{q.data = nullptr;
+}
+, "q.data: got null, expected"
+}  // namespace
+, {SWAMP_CHANGE{q.dtype = kFloat64;
+}  // namespace swamp::test
+, "q.dtype: got 3 (float64), expected", SWAMP_UNSUPPORTED
+}
+, {SWAMP_CHANGE{k.dtype = kFloat32;
+}
+, "k.dtype: got 2, expected 0 (as 'q' has)"
+}
+, {SWAMP_CHANGE{v.batch = 1;
+}
+, "v.batch: got 1, expected 2 (as 'q' has)"
+}
+, {SWAMP_CHANGE{k.columns = 7;
+}
+, "k.columns: got 7, expected 8 (as 'q' has)"
+}
+, {SWAMP_CHANGE{q.columns = 0;
+}
+, "q.columns: got 0, expected 1 to 256"
+}
+, {SWAMP_CHANGE{q.columns = 257;
+}
+, "q.columns: got 257, expected 1 to 256", SWAMP_UNSUPPORTED
+}
+, {SWAMP_CHANGE{k.heads = v.heads = 3;
+}
+, "k.heads: got 3, expected a divisor of q.heads, 4"
+}
+, {SWAMP_CHANGE{v.rows = 5;
+}
+, "v.rows: got 5, expected 6 (as 'k' has)"
+}
+, {SWAMP_CHANGE{o.columns = 9;
+}
+, "out.columns: got 9, expected 8 (as 'v' has)"
+}
+, {SWAMP_CHANGE{o.rows = 4;
+}
+, "out.rows: got 4, expected 5 (as 'q' has)"
+}
+, {SWAMP_CHANGE{q.heads = std::size_t{1} << 62;
+k.heads = v.heads = 1;
+}
+, "q.heads: got 4611686018427387904, expected at most"
+}
+, {SWAMP_CHANGE{options.mask = {values, 1, 3, 1, 6, false, kFloat32};
+}
+, "options.mask.heads: got 3, expected 1 or 4"
+}
+, {SWAMP_CHANGE{options.mask = {values, 1, 1, 1, 6, false, kBFloat16};
+}
+, "options.mask.dtype: got 1, expected 2 (float32) or 0 (as 'q' has)"
+}
+,
+}
+;
+#undef SWAMP_CHANGE
+const Bytes before = out.memory;
+for (const Row& row : rows) {
+  Heads q = good.q.heads, k = good.k.heads, v = good.v.heads, o = out.heads;
+  AttentionOptions options;
+  row.change(q, k, v, o, options);
+  EXPECT_TRUE(has_words(
+      error_of([&] { attention(q, k, v, o, lse.data(), options); }, row.status),
+      {row.text}));
+}
+EXPECT_TRUE(has_words(error_of([&] {
+                        attention(good.q.heads, good.k.heads, good.v.heads,
+                                  out.heads, nullptr);
+                      }),
+                      {"lse: got null, expected the address of 40 values"}));
+MachineConfig small;
+small.transfer = "copy";
+small.ldm_bytes = 8 * 1024;
+Machine machine(small);
+const Case wide{"", 1, 1, 1, 5, 6, 256, 256, AttentionCausal::none, no_mask};
+const Problem large(wide, kFloat16, random);
+Array large_out(1, 1, 5, 256, kFloat16);
+EXPECT_TRUE(has_words(error_of(
+                          [&] {
+                            attention(large.q.heads, large.k.heads,
+                                      large.v.heads, large_out.heads,
+                                      lse.data(), {}, &machine);
+                          },
+                          SWAMP_UNSUPPORTED),
+                      {"q: got rows of 512 bytes",
+                       "a slave has 8192 (SWAMP_LDM_BYTES)"}));
+EXPECT_TRUE(out.memory == before);
+EXPECT_EQ(lse, std::vector<float>(40));
+}
+
+}  // namespace
+}  // namespace swamp::test

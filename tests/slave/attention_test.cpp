@@ -1,0 +1,312 @@
+// The attention kernels: the bits of the reference on every ISA, for blocks of
+// every size and tiles of every division.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "row_cases.h"
+#include "slave/attention_args.h"
+
+namespace swamp::test {
+namespace {
+
+using slave::AttentionArgs;
+using slave::AttentionPosition;
+using slave::AttentionState;
+
+// Case is one head.
+struct Case {
+  const char* name;
+  std::size_t queries, keys, columns, value_columns;
+  std::int64_t visible;  // as AttentionPosition, of query 0
+  bool mask;
+  int kind;  // of the rows of q, k and v: RowKind
+};
+constexpr std::int64_t kAll = AttentionPosition::kAll;
+constexpr Case kCases[] = {
+    {"one", 1, 1, 1, 1, kAll, false, ordinary},
+    {"three columns", 5, 7, 3, 3, kAll, false, ordinary},
+    {"whole", 64, 96, 64, 64, kAll, false, ordinary},
+    {"ragged", 67, 101, 65, 65, kAll, false, ordinary},
+    {"causal", 80, 80, 32, 32, 1, false, ordinary},
+    {"causal, few keys", 70, 33, 16, 16, 1, false, ordinary},
+    {"bottom right", 33, 100, 24, 24, 68, false, ordinary},
+    {"rows without keys", 100, 40, 24, 24, -59, false, ordinary},
+    {"mask", 40, 70, 64, 64, kAll, true, ordinary},
+    {"causal mask", 70, 70, 64, 64, 1, true, ordinary},
+    {"wide head", 20, 37, 256, 256, kAll, false, ordinary},
+    {"128", 37, 70, 128, 128, 1, false, ordinary},
+    {"other value columns", 37, 70, 40, 72, 1, false, ordinary},
+    {"large scores", 40, 70, 64, 64, 1, false, wide},
+    {"equal scores", 40, 70, 64, 64, 1, false, equal},
+    {"nan", 80, 80, 16, 16, 1, false, with_nan},
+    {"inf", 80, 80, 16, 16, 1, false, with_inf},
+    {"minus inf", 80, 80, 16, 16, 1, true, with_minus_inf},
+};
+
+// Head is the operands of a case.
+struct Head {
+  const Case& shape;
+  Data q, k, v, mask;
+
+  Head(const Case& one, ScalarType type, Random& random)
+      : shape(one),
+        q(type, one.queries * one.columns),
+        k(type, one.keys * one.columns),
+        v(type, one.keys * one.value_columns),
+        mask(kFloat32, one.queries * one.keys) {
+    const auto fill = [&](Data& data, std::size_t columns) {
+      const std::size_t rows = data.count() / columns;
+      for (std::size_t i = 0; i < rows; ++i) {
+        // Special values in a few rows only, or everything would be nan.
+        const bool special =
+            one.kind == wide || one.kind == equal || random.below(16) == 0;
+        fill_row(data, i * columns, columns, special ? one.kind : ordinary,
+                 random);
+      }
+    };
+    fill(q, one.columns);
+    fill(k, one.columns);
+    fill(v, one.value_columns);
+    for (std::size_t i = 0; i < mask.count(); ++i) {
+      const std::size_t query = i / one.keys;
+      const bool hidden = random.below(3) == 0 || query % 7 == 3;
+      mask.set(
+          i, hidden ? -std::numeric_limits<float>::infinity() : normal(random));
+    }
+  }
+};
+
+int kernel(int base, ScalarType type) { return base + static_cast<int>(type); }
+
+// Packed is one block of a head, packed by a table's kernel.
+std::vector<float> packed(const KernelTable& table, Data& x,
+                          const AttentionArgs& args, std::size_t columns,
+                          std::size_t first) {
+  AttentionArgs pack = args;
+  pack.columns = static_cast<std::uint32_t>(columns);
+  std::vector<float> to(columns * args.lanes, std::nanf(""));
+  Data scratch(kFloat32, slave::attention_output_scratch_bytes(columns) / 4);
+  run_rows(table, kernel(row_kernel::attention_pack_float16, x.type()), &pack,
+           {x.at(first * columns), to.data()}, 1, 0, nullptr, false,
+           reinterpret_cast<float*>(scratch.data()));
+  return to;
+}
+
+struct Output {
+  Data out, lse;
+};
+
+// forward() computes a head in blocks of `lanes` queries. With `pieces`, a
+// segment is computed in several tiles.
+Output forward(const KernelTable& table, Head& head, std::size_t lanes,
+               Random* pieces) {
+  const Case& one = head.shape;
+  const ScalarType type = head.q.type();
+  Output result{Data(type, one.queries * one.value_columns),
+                Data(kFloat32, one.queries)};
+  const std::size_t step =
+      slave::attention_keys(one.columns, one.value_columns);
+  for (std::size_t first = 0; first < one.queries; first += lanes) {
+    const std::size_t rows = std::min(lanes, one.queries - first);
+    AttentionArgs args{static_cast<std::uint32_t>(one.columns),
+                       static_cast<std::uint32_t>(one.value_columns),
+                       static_cast<std::uint32_t>(lanes),
+                       static_cast<std::uint32_t>(rows),
+                       0.25f,
+                       0};
+    std::vector<float> q = packed(table, head.q, args, one.columns, first);
+    std::vector<float> mask(one.keys * lanes);
+    for (std::size_t i = 0; i < mask.size(); ++i) {
+      const std::size_t query = first + std::min(i % lanes, rows - 1);
+      mask[i] =
+          static_cast<float>(head.mask.value(query * one.keys + i / lanes));
+    }
+    AttentionPosition position{one.visible + static_cast<std::int64_t>(first)};
+    std::vector<float> state(AttentionState::bytes(lanes, one.value_columns) /
+                             4);
+    Data scratch(kFloat32,
+                 slave::attention_scratch_bytes(one.columns, one.value_columns,
+                                                lanes, type == kFloat32) /
+                     4);
+    const auto keys = static_cast<std::size_t>(std::clamp<std::int64_t>(
+        position.visible + static_cast<std::int64_t>(rows) - 1, 0,
+        static_cast<std::int64_t>(one.keys)));
+    for (std::size_t at = 0; at < keys;) {
+      std::size_t count = keys - at;
+      if (pieces != nullptr) {
+        count = std::min(count, step * (1 + pieces->below(3)));
+      }
+      run_rows(
+          table, kernel(row_kernel::attention_float16, type), &args,
+          {head.k.at(at * one.columns), head.v.at(at * one.value_columns),
+           q.data(), one.mask ? mask.data() + at * lanes : nullptr, &position},
+          count, at, state.data(), false,
+          reinterpret_cast<float*>(scratch.data()));
+      at += count;
+    }
+    EXPECT_TRUE(scratch.intact());
+    Data row(kFloat32,
+             slave::attention_output_scratch_bytes(one.value_columns) / 4);
+    run_rows(table, kernel(row_kernel::attention_output_float16, type), &args,
+             {result.out.at(first * one.value_columns), state.data(),
+              result.lse.at(first)},
+             1, 0, nullptr, false, reinterpret_cast<float*>(row.data()));
+  }
+  return result;
+}
+
+TEST(Attention, HasTheBitsOfTheReference) {
+  Random random(21);
+  for (const ScalarType type : kRowTypes) {
+    for (const Case& one : kCases) {
+      SCOPED_TRACE(kFloatFormats[type].name + std::string(" ") + one.name);
+      Head head(one, type, random);
+      const Output expected = forward(row_tables()[0], head, 16, nullptr);
+      for (const KernelTable& table : row_tables()) {
+        SCOPED_TRACE(table.isa);
+        for (const std::size_t lanes :
+             std::initializer_list<std::size_t>{16, 32, 64}) {
+          SCOPED_TRACE(lanes);
+          Random pieces(lanes);
+          const Output actual =
+              forward(table, head, lanes, lanes == 64 ? nullptr : &pieces);
+          ASSERT_TRUE(same_bits(actual.out, expected.out));
+          ASSERT_TRUE(same_bits(actual.lse, expected.lse));
+        }
+      }
+    }
+  }
+}
+
+struct Gradients {
+  Data q, k, v;
+};
+
+// backward() computes the gradients of a head in blocks of `lanes` keys, `step`
+// queries at once. The queries are those of two heads that share the keys if
+// the case has an even number of them.
+Gradients backward(const KernelTable& table, Head& head, Data& gradient,
+                   Output& forward, std::size_t lanes, std::size_t step,
+                   Random* pieces) {
+  const Case& one = head.shape;
+  const ScalarType type = head.q.type();
+  const std::size_t columns = one.columns, value_columns = one.value_columns;
+  const std::size_t padded = slave::attention_padded(columns);
+  Gradients result{Data(type, one.queries * columns),
+                   Data(type, one.keys * columns),
+                   Data(type, one.keys * value_columns)};
+  const AttentionArgs args{static_cast<std::uint32_t>(columns),
+                           static_cast<std::uint32_t>(value_columns),
+                           static_cast<std::uint32_t>(lanes),
+                           0,
+                           0.25f,
+                           0};
+  std::vector<slave::AttentionDot> dots(one.queries);
+  run_rows(
+      table, kernel(row_kernel::attention_dot_float16, type), &args,
+      {gradient.data(), forward.out.data(), forward.lse.data(), dots.data()},
+      one.queries, 0);
+  std::vector<float> dq(one.queries * padded);
+  for (std::size_t first = 0; first < one.keys; first += lanes) {
+    const std::size_t rows = std::min(lanes, one.keys - first);
+    AttentionArgs block = args;
+    block.rows = static_cast<std::uint32_t>(rows);
+    std::vector<float> keys = packed(table, head.k, block, columns, first);
+    const std::vector<float> values =
+        packed(table, head.v, block, value_columns, first);
+    keys.insert(keys.end(), values.begin(), values.end());
+    keys.resize(keys.size() + lanes * padded, std::nanf(""));
+    run_rows(table, kernel(row_kernel::attention_widen_float16, type), &args,
+             {head.k.at(first * columns),
+              keys.data() + lanes * (columns + value_columns)},
+             rows, 0);
+    std::vector<float> mask(one.queries * lanes);
+    for (std::size_t i = 0; i < mask.size(); ++i) {
+      const std::size_t key = first + std::min(i % lanes, rows - 1);
+      mask[i] = static_cast<float>(head.mask.value(i / lanes * one.keys + key));
+    }
+    const slave::AttentionBackwardArgs backward{
+        block.columns,
+        block.value_columns,
+        block.lanes,
+        block.rows,
+        block.scale,
+        static_cast<std::uint32_t>(step),
+        one.visible - static_cast<std::int64_t>(first),
+        one.queries % 2 == 0 ? one.queries / 2 : one.queries};
+    std::vector<float> partial(lanes * (columns + value_columns));
+    Data scratch(kFloat32,
+                 slave::attention_backward_scratch_bytes(
+                     columns, value_columns, lanes, step, type == kFloat32) /
+                     4);
+    for (std::size_t at = 0; at < one.queries;) {
+      std::size_t count = one.queries - at;
+      if (pieces != nullptr) count = std::min(count, 1 + pieces->below(70));
+      run_rows(table, kernel(row_kernel::attention_backward_float16, type),
+               &backward,
+               {head.q.at(at * columns), gradient.at(at * value_columns),
+                &dots[at], one.mask ? &mask[at * lanes] : nullptr,
+                &dq[at * padded], keys.data()},
+               count, at, partial.data(), false,
+               reinterpret_cast<float*>(scratch.data()));
+      at += count;
+    }
+    EXPECT_TRUE(scratch.intact());
+    const auto unpack = [&](Data& to, std::size_t width, float scale,
+                            float* from) {
+      AttentionArgs unpacked = block;
+      unpacked.columns = static_cast<std::uint32_t>(width);
+      unpacked.scale = scale;
+      Data row(kFloat32, slave::attention_output_scratch_bytes(width) / 4);
+      run_rows(table, kernel(row_kernel::attention_unpack_float16, type),
+               &unpacked, {to.at(first * width), from}, 1, 0, nullptr, false,
+               reinterpret_cast<float*>(row.data()));
+    };
+    unpack(result.k, columns, args.scale, partial.data());
+    unpack(result.v, value_columns, 1, partial.data() + columns * lanes);
+  }
+  Data row(kFloat32, padded);
+  run_rows(table, kernel(row_kernel::attention_round_float16, type), &args,
+           {result.q.data(), dq.data()}, one.queries, 0, nullptr, false,
+           reinterpret_cast<float*>(row.data()));
+  return result;
+}
+
+TEST(AttentionBackward, HasTheBitsOfTheReference) {
+  Random random(22);
+  for (const ScalarType type : kRowTypes) {
+    for (const Case& one : kCases) {
+      SCOPED_TRACE(kFloatFormats[type].name + std::string(" ") + one.name);
+      Head head(one, type, random);
+      Data gradient = filled_rows(type, one.queries, one.value_columns, random);
+      for (std::size_t i = 0; i < gradient.count(); ++i) {
+        // inf and nan in one row of queries only.
+        if (i / one.value_columns != 9) gradient.set(i, normal(random));
+      }
+      Output output = forward(row_tables()[0], head, 64, nullptr);
+      const Gradients expected =
+          backward(row_tables()[0], head, gradient, output, 16, 32, nullptr);
+      for (const KernelTable& table : row_tables()) {
+        SCOPED_TRACE(table.isa);
+        const struct {
+          std::size_t lanes, step;
+        } sizes[] = {{16, 4}, {32, 8}, {64, 32}};
+        for (const auto& size : sizes) {
+          SCOPED_TRACE(size.lanes);
+          Random pieces(size.lanes);
+          const Gradients actual =
+              backward(table, head, gradient, output, size.lanes, size.step,
+                       size.lanes == 64 ? nullptr : &pieces);
+          ASSERT_TRUE(same_bits(actual.q, expected.q));
+          ASSERT_TRUE(same_bits(actual.k, expected.k));
+          ASSERT_TRUE(same_bits(actual.v, expected.v));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace swamp::test
