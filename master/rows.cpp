@@ -70,18 +70,13 @@ void require_array(const char* name, const void* data, std::size_t alignment,
              std::to_string(alignment) + " bytes");
 }
 
-RowTable::RowTable(const Operation& operation, std::size_t segments,
-                   bool by_grain, const GrainRule& grains,
-                   Buffer<std::byte>& memory)
-    : RowTable(&operation, 1, segments, by_grain, grains, memory) {}
-
 RowTable::RowTable(const Operation* operations, std::size_t operation_count,
                    std::size_t segments, bool by_grain, const GrainRule& grains,
                    Buffer<std::byte>& memory) {
   const std::size_t stride =
       segment_bytes(operations->operand_count + (by_grain ? 1 : 0));
   next_ = memory.reserve(segments * stride);
-  list_.table = {next_, stride, 0, operations, operation_count, ~0u};
+  list_.table = {next_, stride, 0, operations, operation_count, 0};
   list_.grains = grains;
 }
 
@@ -90,6 +85,7 @@ void RowTable::add(std::size_t units,
                    std::size_t operation) {
   auto* segment =
       new (next_) Segment{list_.table.operations + operation, units};
+  list_.table.operations_used |= 1u << operation;
   std::byte** data = segment->data();
   for (const void* address : addresses) {
     *data++ = static_cast<std::byte*>(const_cast<void*>(address));

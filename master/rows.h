@@ -71,20 +71,21 @@ inline std::uint32_t chunk_step(std::size_t columns) noexcept {
       (columns + slave::kChains - 1) / slave::kChains * slave::kChains));
 }
 
-// RowTable is the segment table of one operation, or of several.
+// RowTable is the segment table of one operation, or of several that have the
+// same number of operands.
 class RowTable {
  public:
-  // The table is made in `memory`; `operation` must live until the launch ends.
+  // The table is made in `memory`; operations must live until the launch ends.
   // If `by_grain`, each segment also holds the number of its first grain.
   RowTable(const Operation& operation, std::size_t segments, bool by_grain,
-           const GrainRule& grains, Buffer<std::byte>& memory);
-  // The same for an array of operations with equally many operands.
+           const GrainRule& grains, Buffer<std::byte>& memory)
+      : RowTable(&operation, 1, segments, by_grain, grains, memory) {}
   RowTable(const Operation* operations, std::size_t operation_count,
            std::size_t segments, bool by_grain, const GrainRule& grains,
            Buffer<std::byte>& memory);
 
-  // add() adds a segment of `units` units, with the address of each operand,
-  // for one of the operations.
+  // add() adds a segment of `units` units of one of the operations, with the
+  // address of each operand.
   void add(std::size_t units, std::initializer_list<const void*> addresses,
            std::size_t operation = 0);
 

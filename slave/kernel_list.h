@@ -58,7 +58,10 @@ enum class KernelFamily : std::uint8_t {
   attention_widen,
   attention_backward,
   attention_unpack,
-  attention_round
+  attention_round,
+  moe_count,
+  moe_position,
+  moe_sum
 };
 
 namespace slave {

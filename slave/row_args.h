@@ -328,6 +328,38 @@ struct ResidualAddArgs {
   std::uint64_t columns;
 };
 
+// moe_count: expert (in), the expert of each entry; -1: none. Partial result of
+//   a grain: MoeArgs::counts() numbers (uint32), the entries of each expert.
+//   Flags experts that are not in [-1, experts).
+// moe_count_map: map (in, a byte for each expert); a byte that is not 0 chooses
+//   the expert. Flags nothing.
+// moe_position: expert (in), base (in, constant: a uint32 for each expert),
+//   position (out, int32). Partial result: as of moe_count. A tile lies within
+//   one grain, and base is the number of entries of each expert before it.
+//   position = number of earlier entries of the same expert, -1 if that is not
+//   below the capacity or there is no expert
+// moe_position_map: the same for a map, with a position for each expert.
+struct MoeArgs {
+  std::uint32_t experts;
+  std::uint32_t capacity;  // of moe_position
+
+  // Partial results are multiples of 8 bytes.
+  std::size_t counts() const noexcept { return (experts + 1) / 2 * 2; }
+};
+
+// moe_sum: x0, x1, x2 (in; null: absent, the last ones first), sum (in,
+//   float32; null: absent), factors (in, constant, MoeFactors; null: all 1),
+//   y (out; may be sum). If the type of y is not that of x, it ends the name.
+//   y_j = r(((sum_j + x0_j * factor0) + x1_j * factor1) + x2_j * factor2)
+//   Without sum, the first product is the first term. A single x without sum
+//   and factors is copied; without any x, y is 0.
+struct MoeSumArgs {};
+inline constexpr int kMoeSources = 3;
+struct MoeFactors {
+  float factor[kMoeSources];
+  float reserved;
+};
+
 }  // namespace swamp::slave
 
 #endif  // SWAMP_SLAVE_ROW_ARGS_H_

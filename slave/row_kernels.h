@@ -79,4 +79,19 @@
   SWAMP_DEFINE_KERNEL(attention_unpack_##type, unpack<Format>)     \
   SWAMP_DEFINE_KERNEL(attention_round_##type, round_rows<Format>)
 
+#define SWAMP_MOE_INDEX_KERNELS(type, Index)          \
+  SWAMP_DEFINE_KERNEL(moe_count_##type, count<Index>) \
+  SWAMP_DEFINE_KERNEL(moe_position_##type, position<Index>)
+
+#define SWAMP_MOE_KERNELS                                             \
+  SWAMP_MOE_INDEX_KERNELS(int32, std::int32_t)                        \
+  SWAMP_MOE_INDEX_KERNELS(int64, std::int64_t)                        \
+  SWAMP_DEFINE_KERNEL(moe_count_map, count_map)                       \
+  SWAMP_DEFINE_KERNEL(moe_position_map, position_map)                 \
+  SWAMP_DEFINE_KERNEL(moe_sum_float16_float32, sum<Float16, Float32>) \
+  SWAMP_DEFINE_KERNEL(moe_sum_bfloat16_float32, sum<BFloat16, Float32>)
+
+#define SWAMP_MOE_SUM_KERNEL(type, Format) \
+  SWAMP_DEFINE_KERNEL(moe_sum_##type, sum<Format, Format>)
+
 #endif  // SWAMP_SLAVE_ROW_KERNELS_H_

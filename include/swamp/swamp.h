@@ -14,6 +14,7 @@
 #include "swamp/loss_scaler.h"
 #include "swamp/machine.h"
 #include "swamp/mixed_precision.h"
+#include "swamp/moe.h"
 #include "swamp/optimizer.h"
 #include "swamp/predict.h"
 #include "swamp/rows.h"

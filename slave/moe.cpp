@@ -1,0 +1,203 @@
+// The kernels of mixtures of experts, compiled once per target by Highway.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <tuple>
+#include <type_traits>
+
+#include "slave/kernel.h"
+#include "slave/row_args.h"
+#include "slave/row_kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "slave/moe.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "slave/row-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace swamp::slave::HWY_NAMESPACE {
+namespace {
+
+// for_each_grain() calls body(begin, end, counts) for the units of each grain
+// of a tile.
+template <class Body>
+HWY_INLINE void for_each_grain(const MoeArgs& args, const Tile& tile,
+                               const Body& body) {
+  auto* counts = partial_result<std::uint32_t>(tile);
+  std::size_t end = tile.count;
+  if (tile.grain_units != 0) {
+    end = std::min(end, tile.grain_units - tile.first % tile.grain_units);
+  }
+  for (std::size_t begin = 0; begin < tile.count;) {
+    body(begin, end, counts);
+    counts += args.counts();
+    begin = end;
+    end = std::min(tile.count, end + tile.grain_units);
+  }
+}
+
+// is_expert() is false for negative numbers.
+template <class Index>
+HWY_INLINE bool is_expert(const MoeArgs& args, Index expert) {
+  return static_cast<std::make_unsigned_t<Index>>(expert) < args.experts;
+}
+
+template <class Index>
+HWY_INLINE void count(const void* arguments, const Tile& tile, Result& result) {
+  const auto& args = *static_cast<const MoeArgs*>(arguments);
+  const auto* expert = operand<const Index>(tile, 0);
+  for_each_grain(args, tile,
+                 [&](std::size_t begin, std::size_t end, std::uint32_t* counts)
+                     HWY_ATTR {
+                       for (std::size_t i = begin; i < end; ++i) {
+                         if (HWY_LIKELY(is_expert(args, expert[i]))) {
+                           ++counts[expert[i]];
+                         } else if (expert[i] != -1) {
+                           result.flag(tile.first + i, 1);
+                         }
+                       }
+                     });
+}
+
+HWY_INLINE void count_map(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const MoeArgs*>(arguments);
+  const auto* map = operand<const std::uint8_t>(tile, 0);
+  for_each_grain(
+      args, tile,
+      [&](std::size_t begin, std::size_t end, std::uint32_t* counts) HWY_ATTR {
+        for (std::size_t i = begin; i < end; ++i, map += args.experts) {
+          for (std::uint32_t e = 0; e < args.experts; ++e) {
+            counts[e] += map[e] != 0 ? 1 : 0;
+          }
+        }
+      });
+}
+
+// next_position() counts an entry of an expert and returns its position.
+HWY_INLINE std::int32_t next_position(const MoeArgs& args, std::uint32_t base,
+                                      std::uint32_t& count) {
+  const std::uint32_t position = base + count++;
+  return position < args.capacity ? static_cast<std::int32_t>(position) : -1;
+}
+
+template <class Index>
+HWY_INLINE void position(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const MoeArgs*>(arguments);
+  const auto* expert = operand<const Index>(tile, 0);
+  const auto* base = operand<const std::uint32_t>(tile, 1);
+  auto* positions = operand<std::int32_t>(tile, 2);
+  auto* counts = partial_result<std::uint32_t>(tile);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    const Index e = expert[i];
+    positions[i] =
+        is_expert(args, e) ? next_position(args, base[e], counts[e]) : -1;
+  }
+}
+
+HWY_INLINE void position_map(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const MoeArgs*>(arguments);
+  const auto* map = operand<const std::uint8_t>(tile, 0);
+  const auto* base = operand<const std::uint32_t>(tile, 1);
+  auto* positions = operand<std::int32_t>(tile, 2);
+  auto* counts = partial_result<std::uint32_t>(tile);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    for (std::uint32_t e = 0; e < args.experts; ++e) {
+      positions[e] = map[e] != 0 ? next_position(args, base[e], counts[e]) : -1;
+    }
+    map += args.experts;
+    positions += args.experts;
+  }
+}
+
+// Sum has kCount inputs, then a float32 sum if kSum, then the output.
+template <class In, class Out, int kCount, bool kSum, bool kFactors>
+struct Sum {
+  VF factor[kMoeSources];
+
+  template <int k, class Operands>
+  HWY_INLINE void add(const Operands& operands, VF& sum) const {
+    if constexpr (k < kCount) {
+      auto term = In::load(DF(), std::get<k>(operands));
+      if (kFactors) term = hn::Mul(term, factor[k]);
+      sum = k == 0 && !kSum ? term : hn::Add(sum, term);
+    }
+  }
+  template <class NonTemporal, class... At>
+  HWY_INLINE void operator()(NonTemporal non_temporal, At... at) const {
+    const DF df;
+    const std::tuple<At...> operands(at...);
+    VF sum = hn::Zero(df);
+    if constexpr (kSum) sum = hn::LoadU(df, std::get<kCount>(operands));
+    add<0>(operands, sum);
+    add<1>(operands, sum);
+    add<2>(operands, sum);
+    store_as<Out>(df, sum, non_temporal, std::get<kCount + kSum>(operands));
+  }
+};
+
+template <class In, class Out, int kCount, bool kSum, bool kFactors>
+HWY_INLINE void sum_of(const Tile& tile) {
+  const DF df;
+  Sum<In, Out, kCount, kSum, kFactors> sum{
+      {hn::Zero(df), hn::Zero(df), hn::Zero(df)}};
+  if (kFactors) {
+    const auto* factors = operand<const MoeFactors>(tile, 4)->factor;
+    for (int k = 0; k < kCount; ++k) sum.factor[k] = hn::Set(df, factors[k]);
+  }
+  const Output<Out> out(tile, 5);
+  const Input<In> x0(tile, 0), x1(tile, 1), x2(tile, 2);
+  const Input<Float32> before(tile, 3);
+  if constexpr (kSum && kCount == 1) {
+    for_each_vector_out(tile, sum, out, x0, before);
+  } else if constexpr (kSum && kCount == 2) {
+    for_each_vector_out(tile, sum, out, x0, x1, before);
+  } else if constexpr (kSum) {
+    for_each_vector_out(tile, sum, out, x0, x1, x2, before);
+  } else if constexpr (kCount == 1) {
+    for_each_vector_out(tile, sum, out, x0);
+  } else if constexpr (kCount == 2) {
+    for_each_vector_out(tile, sum, out, x0, x1);
+  } else {
+    for_each_vector_out(tile, sum, out, x0, x1, x2);
+  }
+}
+
+template <class In, class Out, int kCount>
+HWY_INLINE void sum_of(const Tile& tile) {
+  const bool with_factors = tile.operands[4] != nullptr;
+  if (tile.operands[3] == nullptr) {
+    with_factors ? sum_of<In, Out, kCount, false, true>(tile)
+                 : sum_of<In, Out, kCount, false, false>(tile);
+  } else {
+    with_factors ? sum_of<In, Out, kCount, true, true>(tile)
+                 : sum_of<In, Out, kCount, true, false>(tile);
+  }
+}
+
+template <class In, class Out>
+HWY_INLINE void sum(const void*, const Tile& tile, Result&) {
+  auto* y = operand<typename Out::Element>(tile, 5);
+  const std::size_t bytes = tile.count * sizeof *y;
+  if (tile.operands[0] == nullptr) {
+    std::memset(y, 0, bytes);
+  } else if (std::is_same<In, Out>::value && tile.operands[1] == nullptr &&
+             tile.operands[3] == nullptr && tile.operands[4] == nullptr) {
+    std::memcpy(y, tile.operands[0], bytes);
+  } else if (tile.operands[1] == nullptr) {
+    sum_of<In, Out, 1>(tile);
+  } else if (tile.operands[2] == nullptr) {
+    sum_of<In, Out, 2>(tile);
+  } else {
+    sum_of<In, Out, 3>(tile);
+  }
+}
+
+}  // namespace
+
+SWAMP_MOE_KERNELS
+SWAMP_FOR_ROW_TYPES(SWAMP_MOE_SUM_KERNEL)
+
+}  // namespace swamp::slave::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,548 @@
+// Mixtures of experts: the same results on every machine as the plain loops of
+// this file, and the errors.
+#include "swamp/moe.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "machines.h"
+#include "runtime/check.h"
+#include "runtime/machine_impl.h"
+#include "support/errors.h"
+#include "support/formats.h"
+#include "support/random.h"
+
+namespace swamp::test {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+using Counts = std::vector<std::int64_t>;
+using Positions = std::vector<std::int32_t>;
+
+const std::vector<MachineShape> kShapes = {
+    {1, 3, 64 * 1024}, {1, 2, 256 * 1024}, {6, 64, 64 * 1024}};
+constexpr ScalarType kTypes[] = {kFloat16, kBFloat16, kFloat32};
+
+void on_all(const std::function<void(Machine&)>& body) {
+  const std::size_t reports = runtime::report_count();
+  on_machines(kShapes, false, body);
+  EXPECT_EQ(runtime::report_count(), reports);
+}
+
+float widen(ScalarType type, const std::byte* data, std::size_t i) {
+  const std::uint64_t bits = load_bits(format_of(type), data, i);
+  if (type == kFloat16) {
+    return float16_to_float(static_cast<std::uint16_t>(bits));
+  }
+  if (type == kBFloat16) {
+    return bfloat16_to_float(static_cast<std::uint16_t>(bits));
+  }
+  return float_from_bits(static_cast<std::uint32_t>(bits));
+}
+
+void store(ScalarType type, std::byte* data, std::size_t i, float value) {
+  const std::uint32_t bits = type == kFloat32   ? float_to_bits(value)
+                             : type == kFloat16 ? float16_from_float(value)
+                                                : bfloat16_from_float(value);
+  store_bits(format_of(type), data, i, bits);
+}
+
+// Values is a matrix and its memory.
+struct Values {
+  Bytes memory;
+  Matrix matrix;
+
+  Values(std::size_t rows, std::size_t columns, ScalarType type)
+      : memory(rows * columns * format_of(type).bytes + 1),
+        matrix{memory.data(), rows, columns, type} {}
+  Values(std::size_t rows, std::size_t columns, ScalarType type,
+         std::uint64_t seed)
+      : Values(rows, columns, type) {
+    Random random(seed);
+    fill_ordinary(format_of(type), memory.data(), rows * columns, random);
+  }
+  float operator()(std::size_t row, std::size_t column) const {
+    return widen(matrix.dtype, memory.data(), row * matrix.columns + column);
+  }
+};
+
+// Entries are expert numbers, one in eleven of them -1, as each kind.
+struct Entries {
+  std::size_t experts;
+  std::vector<std::int32_t> narrow;
+  std::vector<std::int64_t> wide;
+
+  Entries(std::size_t count, std::size_t expert_count, std::uint64_t seed)
+      : experts(expert_count) {
+    Random random(seed);
+    for (std::size_t i = 0; i < count; ++i) {
+      // The lower experts are chosen more often.
+      const auto one = static_cast<std::int32_t>(
+          std::min(random.below(experts), random.below(experts)));
+      narrow.push_back(i % 11 == 3 ? -1 : one);
+    }
+    wide.assign(narrow.begin(), narrow.end());
+  }
+  ExpertChoices as(ExpertChoices::Kind kind) const {
+    if (kind == ExpertChoices::kInt32) {
+      return {narrow.data(), kind, narrow.size(), experts};
+    }
+    return {wide.data(), kind, wide.size(), experts};
+  }
+};
+
+// A map as entries: that of token t and expert e is t * experts + e.
+std::vector<std::uint8_t> make_map(std::size_t tokens, std::size_t experts,
+                                   std::uint64_t seed) {
+  Random random(seed);
+  std::vector<std::uint8_t> map(tokens * experts);
+  for (std::uint8_t& one : map) {
+    one = static_cast<std::uint8_t>(random.below(5) == 0 ? 255 : 0);
+  }
+  return map;
+}
+
+// plain() computes counts and positions of experts, -1 for none.
+std::pair<Counts, Positions> plain(const std::vector<std::int32_t>& experts,
+                                   std::size_t count, std::int64_t capacity) {
+  Counts counts(count);
+  Positions positions;
+  for (const std::int32_t e : experts) {
+    if (e < 0) {
+      positions.push_back(-1);
+      continue;
+    }
+    const std::int64_t at = counts[static_cast<std::size_t>(e)]++;
+    positions.push_back(
+        capacity < 0 || at < capacity ? static_cast<std::int32_t>(at) : -1);
+  }
+  return {counts, positions};
+}
+
+TEST(Moe, HistogramAndPositions) {
+  struct {
+    std::size_t count, experts;
+  } const sizes[] = {{1, 1},      {100, 3},   {5000, 8}, {2 * 8192 + 5, 64},
+                     {300000, 5}, {3000, 300}};
+  for (const auto& size : sizes) {
+    SCOPED_TRACE(testing::Message() << size.count << " of " << size.experts);
+    const Entries entries(size.count, size.experts, 5);
+    const std::int64_t capacities[] = {-1, 0, 7, 1500};
+    std::vector<std::pair<Counts, Positions>> expected;
+    for (const std::int64_t capacity : capacities) {
+      expected.push_back(plain(entries.narrow, size.experts, capacity));
+    }
+    on_all([&](Machine& machine) {
+      for (const auto kind : {ExpertChoices::kInt32, ExpertChoices::kInt64}) {
+        Counts counts(size.experts, -7);
+        moe_histogram(entries.as(kind), counts.data(), &machine);
+        ASSERT_EQ(counts, expected[0].first);
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          Positions positions(size.count, -7);
+          moe_positions(entries.as(kind), capacities[i], positions.data(),
+                        &machine);
+          ASSERT_EQ(positions, expected[i].second) << capacities[i];
+        }
+      }
+    });
+  }
+}
+
+TEST(Moe, Map) {
+  struct {
+    std::size_t tokens, experts;
+  } const sizes[] = {{1, 1}, {333, 7}, {5000, 8}, {3000, 64}, {20, 2500}};
+  for (const auto& size : sizes) {
+    SCOPED_TRACE(testing::Message() << size.tokens << " x " << size.experts);
+    const std::vector<std::uint8_t> map =
+        make_map(size.tokens, size.experts, 6);
+    std::vector<std::int32_t> experts;
+    for (std::size_t i = 0; i < map.size(); ++i) {
+      experts.push_back(
+          map[i] != 0 ? static_cast<std::int32_t>(i % size.experts) : -1);
+    }
+    const auto [counts, positions] = plain(experts, size.experts, 90);
+    const ExpertChoices choices{map.data(), ExpertChoices::kMap, size.tokens,
+                                size.experts};
+    on_all([&, c = &counts, p = &positions](Machine& machine) {
+      Counts got(size.experts, -7);
+      moe_histogram(choices, got.data(), &machine);
+      ASSERT_EQ(got, *c);
+      Positions at(map.size(), -7);
+      moe_positions(choices, 90, at.data(), &machine);
+      ASSERT_EQ(at, *p);
+    });
+  }
+}
+
+TEST(Moe, ApplyCapacity) {
+  const std::size_t tokens = 500, experts = 6;
+  const std::vector<std::uint8_t> map = make_map(tokens, experts, 7);
+  for (const ScalarType type : kTypes) {
+    // Few different values, so that many are equal.
+    Values probs(tokens, experts, type);
+    Random random(8);
+    for (std::size_t i = 0; i < map.size(); ++i) {
+      const float value =
+          map[i] != 0 ? 0.125f * (1.0f + static_cast<float>(random.below(7)))
+                      : 0.0f;
+      store(type, probs.memory.data(), i, value);
+    }
+    for (const std::int64_t capacity : {0, 1, 60, 99, 130, 500, 501}) {
+      for (const DropPolicy policy :
+           {DropPolicy::probs, DropPolicy::position}) {
+        for (const bool pad : {false, true}) {
+          SCOPED_TRACE(testing::Message()
+                       << format_of(type).name << " capacity " << capacity
+                       << " policy " << static_cast<int>(policy) << pad);
+          std::vector<std::uint8_t> expected(map.size());
+          for (std::size_t e = 0; e < experts; ++e) {
+            std::vector<std::size_t> order(tokens);
+            for (std::size_t t = 0; t < tokens; ++t) order[t] = t;
+            const auto key = [&](std::size_t t) {
+              if (policy == DropPolicy::probs) return probs(t, e);
+              return map[t * experts + e] != 0 ? 1.0f : 0.0f;
+            };
+            std::stable_sort(
+                order.begin(), order.end(),
+                [&](std::size_t a, std::size_t b) { return key(a) > key(b); });
+            for (std::size_t i = 0; i < tokens; ++i) {
+              const std::size_t at = order[i] * experts + e;
+              const bool chosen = i < static_cast<std::size_t>(capacity);
+              expected[at] = chosen && (pad || map[at] != 0);
+            }
+          }
+          const auto check = [&](Machine& machine) {
+            std::vector<std::uint8_t> kept = map;  // in place
+            moe_apply_capacity(probs.matrix, kept.data(),
+                               {capacity, policy, pad}, kept.data(), &machine);
+            ASSERT_EQ(kept, expected);
+          };
+          // Only the policy `position` is launched.
+          if (policy == DropPolicy::position && capacity == 99) {
+            on_all(check);
+          } else {
+            check(Machine::default_machine());
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Moe, NanIsTheHighestProbability) {
+  const float probs[] = {0.5f, std::nanf(""), -0.0f, 0.0f, -1.0f, 2.0f};
+  const std::uint8_t map[] = {1, 1, 1, 1, 1, 1};
+  struct {
+    std::int64_t capacity;
+    std::vector<std::uint8_t> kept;
+  } const cases[] = {{1, {0, 1, 0, 0, 0, 0}},
+                     {2, {0, 1, 0, 0, 0, 1}},
+                     {4, {1, 1, 1, 0, 0, 1}},  // -0 equals 0
+                     {5, {1, 1, 1, 1, 0, 1}}};
+  for (const auto& one : cases) {
+    std::vector<std::uint8_t> kept(6);
+    moe_apply_capacity({const_cast<float*>(probs), 6, 1, kFloat32}, map,
+                       {one.capacity, DropPolicy::probs, false}, kept.data());
+    EXPECT_EQ(kept, one.kept) << one.capacity;
+  }
+}
+
+TEST(Moe, Permutation) {
+  // Entry 2 is none and entry 5 is dropped.
+  const std::int32_t experts[] = {1, 0, -1, 1, 0, 1};
+  const std::int32_t positions[] = {0, 0, -1, 1, 1, -1};
+  const ExpertChoices choices{experts, ExpertChoices::kInt32, 6, 3};
+  Counts entries(5, -7);
+  EXPECT_EQ(moe_permutation(choices, positions, 0, 5, entries.data()), 4u);
+  EXPECT_EQ(entries, (Counts{1, 4, 0, 3, -1}));
+  entries.assign(9, -7);
+  EXPECT_EQ(moe_permutation(choices, positions, 3, 9, entries.data()), 9u);
+  EXPECT_EQ(entries, (Counts{1, 4, -1, 0, 3, -1, -1, -1, -1}));
+  const std::uint8_t map[] = {0, 1, 1, 0, 1, 1};
+  const std::int32_t map_positions[] = {-1, 0, 0, -1, 1, 1};
+  entries.assign(4, -7);
+  EXPECT_EQ(moe_permutation({map, ExpertChoices::kMap, 3, 2}, map_positions, 0,
+                            4, entries.data()),
+            4u);
+  EXPECT_EQ(entries, (Counts{2, 4, 1, 5}));
+}
+
+TEST(Moe, PermuteAndUnpermute) {
+  struct {
+    std::size_t tokens, choices, columns;
+  } const sizes[] = {{1, 1, 1},     {50, 1, 17},  {301, 2, 64},
+                     {40, 8, 1000}, {9, 4, 5000}, {3, 3, 50257}};
+  for (const auto& size : sizes) {
+    for (const ScalarType type : kTypes) {
+      for (const bool with_probs : {false, true}) {
+        // Each size and each type is tried both with probabilities and without.
+        if (with_probs == ((&size - sizes + type) % 2 == 0)) continue;
+        SCOPED_TRACE(testing::Message()
+                     << size.tokens << " x " << size.choices << " x "
+                     << size.columns << format_of(type).name << with_probs);
+        const std::size_t rows = size.tokens * size.choices;
+        Random random(rows);
+        Counts token_of(rows);
+        std::vector<float> probs(rows);
+        for (std::size_t r = 0; r < rows; ++r) {
+          token_of[r] = static_cast<std::int64_t>(r % size.tokens);
+          probs[r] = static_cast<float>(random.below(1000)) * 1e-3f;
+        }
+        for (std::size_t r = rows; r > 1; --r) {
+          std::swap(token_of[r - 1], token_of[random.below(r)]);
+        }
+        if (rows > 7) token_of[7] = -1;
+        const float* factors = with_probs ? probs.data() : nullptr;
+        const Values tokens(size.tokens, size.columns, type, 1);
+        const Values permuted(rows, size.columns, type, 2);
+
+        // The plain loops.
+        std::vector<float> dots;
+        Values copies(rows, size.columns, type);
+        Values sums(size.tokens, size.columns, type);
+        std::vector<float> total(size.tokens * size.columns);
+        std::vector<bool> begun(size.tokens);
+        for (std::size_t r = 0; r < rows; ++r) {
+          const std::int64_t t = token_of[r];
+          double dot = 0;
+          for (std::size_t j = 0; j < size.columns; ++j) {
+            if (t < 0) continue;
+            const auto token = static_cast<std::size_t>(t);
+            const float factor = with_probs ? probs[r] : 1.0f;
+            store(type, copies.memory.data(), r * size.columns + j,
+                  tokens(token, j) * factor);
+            float& sum = total[token * size.columns + j];
+            const float term = permuted(r, j) * factor;
+            sum = begun[token] ? sum + term : term;
+            dot += static_cast<double>(tokens(token, j)) *
+                   static_cast<double>(permuted(r, j));
+          }
+          if (t >= 0) begun[static_cast<std::size_t>(t)] = true;
+          dots.push_back(static_cast<float>(dot));
+        }
+        for (std::size_t i = 0; i < total.size(); ++i) {
+          store(type, sums.memory.data(), i, total[i]);
+        }
+        std::vector<float> first_dots;
+        on_all([&](Machine& machine) {
+          Values copy(rows, size.columns, type);
+          moe_permute(tokens.matrix, token_of.data(), factors, copy.matrix,
+                      &machine);
+          Values sum(size.tokens, size.columns, type);
+          moe_unpermute(permuted.matrix, token_of.data(), factors, sum.matrix,
+                        &machine);
+          ASSERT_TRUE(copy.memory == copies.memory);
+          ASSERT_TRUE(sum.memory == sums.memory);
+          std::vector<float> products(rows, 7);
+          moe_dot(tokens.matrix, token_of.data(), permuted.matrix,
+                  products.data(), &machine);
+          if (first_dots.empty()) first_dots = products;
+          ASSERT_EQ(products, first_dots);
+          for (std::size_t r = 0; r < rows; ++r) {
+            ASSERT_NEAR(products[r], dots[r],
+                        1e-3 + 1e-5 * static_cast<double>(size.columns));
+          }
+        });
+      }
+    }
+  }
+}
+
+TEST(Moe, Losses) {
+  struct {
+    std::size_t tokens, experts;
+  } const sizes[] = {{1, 1}, {77, 8}, {4000, 64}, {11, 5000}};
+  for (const auto& size : sizes) {
+    for (const ScalarType type : kTypes) {
+      SCOPED_TRACE(testing::Message() << size.tokens << " x " << size.experts
+                                      << format_of(type).name);
+      const Values logits(size.tokens, size.experts, type, 3);
+      Counts counts(size.experts);
+      for (std::size_t e = 0; e < counts.size(); ++e) {
+        counts[e] = static_cast<std::int64_t>(e * 7919 % 100);
+      }
+      AuxLossOptions options;
+      options.coefficient = 0.01;
+      options.choices = 2;
+      options.tokens = 2 * size.tokens;
+      const auto all = static_cast<double>(options.tokens);
+      const double factor =
+          static_cast<double>(size.experts) * 0.01 / (2 * all * all);
+      double aux = 0, aux_size = 0, z = 0;
+      std::vector<double> lse;
+      for (std::size_t t = 0; t < size.tokens; ++t) {
+        double sum = 0;
+        for (std::size_t e = 0; e < size.experts; ++e) {
+          const auto x = static_cast<double>(logits(t, e));
+          aux += x * static_cast<double>(counts[e]) * factor;
+          aux_size += std::fabs(x * static_cast<double>(counts[e]) * factor);
+          sum += std::exp(x);
+        }
+        lse.push_back(std::log(sum));
+        z += 0.5 * lse.back() * lse.back() / static_cast<double>(size.tokens);
+      }
+      const double unit =
+          std::ldexp(1.0, -static_cast<int>(format_of(type).mantissa_bits));
+      std::vector<Bytes> first;
+      on_all([&](Machine& machine) {
+        double losses[2];
+        losses[0] =
+            moe_aux_loss(logits.matrix, counts.data(), options, &machine);
+        ASSERT_NEAR(losses[0], aux, 1e-6 * aux_size);
+        std::vector<float> saved(size.tokens);
+        losses[1] = moe_z_loss(logits.matrix, 0.5, saved.data(), &machine);
+        ASSERT_NEAR(losses[1], z, 2e-6 * z);
+        Values daux(size.tokens, size.experts, type);
+        moe_aux_loss_backward(1024, counts.data(), daux.matrix, options,
+                              &machine);
+        Values dz(size.tokens, size.experts, type);
+        moe_z_loss_backward(3, logits.matrix, 0.5, saved.data(), dz.matrix,
+                            &machine);
+        std::vector<Bytes> results = {daux.memory, dz.memory, Bytes(16)};
+        std::memcpy(results[2].data(), losses, 16);
+        if (!first.empty()) {
+          ASSERT_TRUE(results == first);
+          return;
+        }
+        first = results;
+        for (std::size_t t = 0; t < size.tokens; ++t) {
+          for (std::size_t e = 0; e < size.experts; ++e) {
+            // AuxLossOptions::tokens are given, so dprobs.rows do not matter.
+            const double a = 1024 * factor * static_cast<double>(counts[e]);
+            ASSERT_NEAR(daux(t, e), a, a * unit + 1e-7);
+            const double p =
+                std::exp(static_cast<double>(logits(t, e)) - lse[t]);
+            const double g =
+                3 * 0.5 * 2 * lse[t] * p / static_cast<double>(size.tokens);
+            ASSERT_NEAR(dz(t, e), g, std::fabs(g) * (unit + 4e-6) + 1e-7);
+          }
+        }
+      });
+    }
+  }
+}
+
+TEST(Moe, Errors) {
+  const std::int32_t bad[] = {0, 2, -1, 3};
+  const std::int64_t below[] = {0, -2};
+  const std::int32_t positions[] = {0, 0, -1, 5};
+  const ExpertChoices numbers{bad, ExpertChoices::kInt32, 4, 4};
+  const std::int64_t token_of[] = {0, 4};
+  Values tokens(4, 6, kFloat16, 1), permuted(2, 6, kFloat16),
+      wide(2, 7, kFloat16), other(2, 6, kBFloat16);
+  Counts counts(4, -7);
+  Positions out(4, -7);
+  std::vector<std::uint8_t> kept(24, 77);
+  struct Row {
+    std::function<void()> call;
+    const char* text;
+    swamp_status status;
+  };
+  const Row rows[] = {
+      {[&] {
+         moe_histogram({bad, ExpertChoices::kInt32, 4, 3}, counts.data());
+       },
+       "choices.data[3]: got 3, expected an expert from 0 to 3 - 1, or -1",
+       SWAMP_INVALID_ARGUMENT},
+      {[&] {
+         moe_positions({below, ExpertChoices::kInt64, 2, 3}, 1, out.data());
+       },
+       "choices.data[1]: got -2, expected an expert from 0 to 3 - 1, or -1",
+       SWAMP_INVALID_ARGUMENT},
+      {[&] {
+         moe_histogram({bad, ExpertChoices::kInt32, 4, 0}, counts.data());
+       },
+       "choices.experts: got 0, expected 1 to 2147483647",
+       SWAMP_INVALID_ARGUMENT},
+      {[&] {
+         moe_histogram({bad, ExpertChoices::kMap, std::size_t{1} << 31, 4},
+                       counts.data());
+       },
+       "choices.count: got 2147483648, expected at most 536870911",
+       SWAMP_INVALID_ARGUMENT},
+      {[&] {
+         moe_histogram({bad, static_cast<ExpertChoices::Kind>(3), 4, 4},
+                       counts.data());
+       },
+       "choices.kind: got 3, expected 0 (int32)", SWAMP_INVALID_ARGUMENT},
+      {[&] {
+         moe_histogram({nullptr, ExpertChoices::kInt32, 4, 4}, counts.data());
+       },
+       "choices.data: got null, expected the address of 4 values",
+       SWAMP_INVALID_ARGUMENT},
+      {[&] { moe_histogram(numbers, nullptr); },
+       "counts: got null, expected the address of 4 values",
+       SWAMP_INVALID_ARGUMENT},
+      {[&] { moe_positions(numbers, 1, nullptr); },
+       "positions: got null, expected the address of 4 values",
+       SWAMP_INVALID_ARGUMENT},
+      {[&] {
+         moe_apply_capacity(tokens.matrix, kept.data(), {-1}, kept.data());
+       },
+       "options.capacity: got -1, expected at least 0", SWAMP_INVALID_ARGUMENT},
+      {[&] { moe_permutation(numbers, positions, 0, 2, counts.data()); },
+       "rows: got 2, expected at least 3", SWAMP_INVALID_ARGUMENT},
+      {[&] { moe_permutation(numbers, positions, 0, 4, counts.data()); },
+       "positions[3]: got 5, expected a position of moe_positions()",
+       SWAMP_INVALID_ARGUMENT},
+      {[&] { moe_permute(tokens.matrix, token_of, nullptr, permuted.matrix); },
+       "token_of[1]: got 4, expected a token from 0 to 4 - 1, or -1",
+       SWAMP_INVALID_ARGUMENT},
+      {[&] { moe_permute(tokens.matrix, token_of, nullptr, wide.matrix); },
+       "permuted.columns: got 7, expected 6 (as 'tokens' has)",
+       SWAMP_INVALID_ARGUMENT},
+      {[&] { moe_unpermute(other.matrix, token_of, nullptr, tokens.matrix); },
+       "permuted.dtype: got 1, expected 0 (as 'tokens' has)",
+       SWAMP_INVALID_ARGUMENT},
+      {[&] {
+         moe_aux_loss(tokens.matrix, token_of, {1, 1, 0});
+       },
+       "options.choices: got 0, expected at least 1", SWAMP_INVALID_ARGUMENT},
+  };
+  for (const Row& one : rows) {
+    EXPECT_TRUE(has_words(error_of(one.call, one.status), {one.text}));
+  }
+  EXPECT_EQ(counts, Counts(4, -7));
+  EXPECT_EQ(out, Positions(4, -7));
+  EXPECT_EQ(kept, std::vector<std::uint8_t>(24, 77));
+  EXPECT_EQ(permuted.memory, Values(2, 6, kFloat16).memory);
+}
+
+// Too many experts for LDM, and nothing to do.
+TEST(Moe, LdmAndEmpty) {
+  MachineConfig config;
+  config.transfer = "copy";
+  config.ldm_bytes = 8 * 1024;
+  Machine machine(config);
+  std::vector<std::int32_t> numbers(4);
+  Counts counts(3000, -7);
+  EXPECT_TRUE(has_words(
+      error_of(
+          [&] {
+            moe_histogram({numbers.data(), ExpertChoices::kInt32, 4, 3000},
+                          counts.data(), &machine);
+          },
+          SWAMP_UNSUPPORTED),
+      {"choices.experts: got 3000", "a slave has 8192 (SWAMP_LDM_BYTES)"}));
+  moe_histogram({nullptr, ExpertChoices::kInt64, 0, 3}, counts.data(),
+                &machine);
+  EXPECT_EQ(counts[0] + counts[1] + counts[2], 0);
+  moe_positions({nullptr, ExpertChoices::kInt64, 0, 3}, 1, nullptr, &machine);
+  const Matrix none{nullptr, 0, 5, kFloat16};
+  moe_permute(none, nullptr, nullptr, none, &machine);
+  moe_unpermute(none, nullptr, nullptr, none, &machine);
+  moe_dot(none, nullptr, none, nullptr, &machine);
+  Values zeros(2, 5, kFloat32, 1);
+  moe_unpermute({nullptr, 0, 5, kFloat32}, nullptr, nullptr, zeros.matrix,
+                &machine);
+  EXPECT_EQ(zeros.memory, Values(2, 5, kFloat32).memory);
+}
+
+}  // namespace
+}  // namespace swamp::test
