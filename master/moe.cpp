@@ -141,9 +141,8 @@ class SumOperations {
     }
   }
 
-  static int index(std::size_t sources, bool final, bool with_sum) {
-    return static_cast<int>(sources) | (final ? kFinal : 0) |
-           (with_sum ? kBefore : 0);
+  static std::size_t index(std::size_t sources, bool final, bool with_sum) {
+    return sources | (final ? kFinal : 0u) | (with_sum ? kBefore : 0u);
   }
   const Operation* all() const noexcept { return all_; }
   static constexpr int kCount = 16;

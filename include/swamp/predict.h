@@ -1,6 +1,7 @@
 /// @file
-/// What an operation would cost on SW26010-Pro: DMA transactions, counted, and
-/// the time of their transfers, from a model of a measured machine.
+/// What an operation would cost on SW26010-Pro: DMA transactions, counted, the
+/// time of their transfers, from a model of a measured machine, and the time of
+/// the arithmetic, from published peak rates.
 #ifndef SWAMP_PREDICT_H_
 #define SWAMP_PREDICT_H_
 
@@ -26,33 +27,49 @@ struct PredictedTraffic {
   std::uint64_t put_partial_lines = 0;  ///< lines written in part
   std::uint64_t direct_loads = 0;       ///< PC2_GLD: without DMA
   std::uint64_t direct_stores = 0;      ///< PC3_GST: without DMA
+  std::uint64_t rma_requests = 0;       ///< broadcasts received, not in gets
+  std::uint64_t rma_bytes = 0;          ///< received by them
+};
+
+/// PredictedTime is in seconds. Each part is that of the slowest core group,
+/// and within it, except for DMA, of the slowest slave, as if there were no
+/// other part.
+struct PredictedTime {
+  double overlapped = 0;  ///< DMA, transfers overlap
+  double serial = 0;      ///< DMA, each get is waited for before the next
+  double rma = 0;         ///< broadcasts are received
+  double ldm = 0;         ///< the kernels' accesses to LDM
+  double arithmetic = 0;  ///< the kernels' vector operations
+  /// The largest of them except serial, launch by launch: all overlap.
+  double total = 0;
 };
 
 /// PredictedGroup is the part of one core group.
 struct PredictedGroup {
-  std::uint32_t slaves = 0;       ///< slaves that had work
-  PredictedTraffic traffic;       ///< of all its slaves
-  double overlapped_seconds = 0;  ///< as in Prediction, of this group alone
-  double serial_seconds = 0;      ///< as in Prediction, of this group alone
+  std::uint32_t slaves = 0;  ///< slaves that had work
+  PredictedTraffic traffic;  ///< of all its slaves
+  PredictedTime time;        ///< of this group alone
 };
 
-/// Prediction is the sum of all operations that a Predictor has counted. Times
-/// are those of the transfers: spawn, join and arithmetic are not included, and
-/// every core group is assumed to work on its own memory.
+/// Prediction is the sum of all operations that a Predictor has counted. Spawn,
+/// join and what the master computes are not included, and every core group is
+/// assumed to work on its own memory. The assumptions of the model are listed
+/// in toolchain/sunway/README.md.
 struct Prediction {
   std::vector<PredictedGroup> groups;  ///< every core group of the machine
   std::uint64_t operations = 0;        ///< operations launched
-  std::uint64_t spawns = 0;       ///< without those the master computes alone
-  std::size_t tile_bytes = 0;     ///< of the widest array, reduced to fit LDM
-  double overlapped_seconds = 0;  ///< transfers overlap
-  double serial_seconds = 0;      ///< each get is waited for before the next
+  std::uint64_t spawns = 0;    ///< without those the master computes alone
+  std::size_t tile_bytes = 0;  ///< of the widest array, reduced to fit LDM
+  PredictedTime time;          ///< a launch ends with its last core group
 };
 
 /// Predictor has a machine that counts transfers and computes nothing.
-/// Operations of swamp/amp.h, swamp/foreach.h and swamp/scan.h on it use the
-/// real partition and the real tile loop, but access no array. So the data of
-/// the tensors may be any addresses that are aligned to their elements; the
-/// position of an array within 128-byte lines affects the counts. The results
+/// Operations on it use the real partition and the real tile loop, but access
+/// no array of tensors, matrices or heads. So their data may be any addresses
+/// that are aligned to their elements; the position of an array within 128-byte
+/// lines affects the counts. Arrays that the master reads or writes must exist:
+/// targets, losses and lse of cross entropy, token_of, probs, and the gradients
+/// of weight and bias. The results
 /// of such an operation are meaningless. Times are always those measured for
 /// SW26010-Pro, because none were measured for SW26010. Not thread-safe.
 class SWAMP_API Predictor {
@@ -61,9 +78,11 @@ class SWAMP_API Predictor {
   ///   whatever SWAMP_MACHINE is; backend, transfer and bind are ignored
   /// @param tile_bytes of the widest array of an operation; 0: the machine's.
   ///   Tiles are whole lines of every array, and two of them must fit into LDM
+  /// @param broadcast what several slaves of a row of 8 get is fetched once,
+  ///   and broadcast to the others by RMA
   /// @throws Error as the constructor of Machine
   explicit Predictor(const MachineConfig& config = {},
-                     std::size_t tile_bytes = 0);
+                     std::size_t tile_bytes = 0, bool broadcast = false);
   ~Predictor();
   Predictor(const Predictor&) = delete;
   Predictor& operator=(const Predictor&) = delete;

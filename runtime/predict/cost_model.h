@@ -1,7 +1,7 @@
-// The cost of DMA on SW26010-Pro: traffic, counted transfer by transfer, and
-// the cycles that it takes. Computation, spawn and join are not part of the
-// model. Inline, because libswamp (swamp predict) and libswamp_sunway
-// (SWAMP_PREDICT=1) share it and neither links the other.
+// The cost of a launch on SW26010-Pro: traffic, counted transfer by transfer,
+// and the cycles that it takes, and those of the arithmetic. Spawn and join are
+// not part of the model. Inline, because libswamp (swamp predict) and
+// libswamp_sunway (SWAMP_PREDICT=1) share it and neither links the other.
 #ifndef SWAMP_RUNTIME_PREDICT_COST_MODEL_H_
 #define SWAMP_RUNTIME_PREDICT_COST_MODEL_H_
 
@@ -60,7 +60,13 @@ struct Traffic {
   std::uint64_t lines_read = 0, lines_full = 0, lines_partial = 0;
   std::uint64_t get_latency = 0, put_latency = 0;  // cycles, one at a time
   std::uint64_t direct_loads = 0, direct_stores = 0;
+  // Received from another slave by RMA instead of a get.
+  std::uint64_t rma_requests = 0, rma_bytes = 0;
 
+  void receive(std::uint64_t bytes) noexcept {
+    ++rma_requests;
+    rma_bytes += bytes;
+  }
   void get(std::uint64_t bytes, const Lines& lines) noexcept {
     ++get_requests;
     get_bytes += bytes;
@@ -89,10 +95,23 @@ struct Traffic {
     put_latency += more.put_latency;
     direct_loads += more.direct_loads;
     direct_stores += more.direct_stores;
+    rma_requests += more.rma_requests;
+    rma_bytes += more.rma_bytes;
   }
 };
 
 inline constexpr double kHertz = 2.25e9;
+
+// A slave issues one operation on a vector of 8 float32 per cycle (the public
+// header's floatv8; 16 flop per cycle are the published 2.3 Tflop/s of a core
+// group), and one access to LDM of 32 bytes per cycle (published for SW26010).
+// That both can be issued in one cycle is an assumption.
+inline constexpr double kOperationsPerCycle = 1;
+inline constexpr double kAccessesPerCycle = 1;
+// Bytes of RMA that a slave receives per cycle: 24 were measured for all flows
+// of a cluster of 4 slaves together. That a broadcast counts once for each
+// receiver is an assumption, the worse one.
+inline constexpr double kRmaBytesPerCycle = 24.0 / 4;
 
 // GroupTraffic is the traffic of the slaves of a core group, which share one
 // memory controller.
@@ -102,9 +121,17 @@ struct GroupTraffic {
   std::uint64_t slowest = 0;
   std::uint64_t most_gets = 0;
   std::uint64_t readers = 0, writers = 0;  // slaves
+  // The largest of any slave.
+  double operations = 0, accesses = 0;
+  std::uint64_t most_rma_bytes = 0;
 
+  void add_work(double slave_operations, double slave_accesses) noexcept {
+    operations = std::max(operations, slave_operations);
+    accesses = std::max(accesses, slave_accesses);
+  }
   void add(const Traffic& slave) noexcept {
     all.add(slave);
+    most_rma_bytes = std::max(most_rma_bytes, slave.rma_bytes);
     const std::uint64_t direct = slave.direct_loads + slave.direct_stores;
     slowest = std::max(slowest, slave.get_latency + slave.put_latency +
                                     direct * kDirectCycles);
@@ -141,6 +168,27 @@ struct Cycles {
   // never idle.
   double overlapped = 0;
   double one_after_another = 0;  // every get is waited for before the next
+  double rma = 0;
+  double ldm = 0;
+  double arithmetic = 0;
+  double total = 0;  // the largest, except one_after_another
+
+  void add(const Cycles& more) noexcept {
+    overlapped += more.overlapped;
+    one_after_another += more.one_after_another;
+    rma += more.rma;
+    ldm += more.ldm;
+    arithmetic += more.arithmetic;
+    total += more.total;
+  }
+  void raise(const Cycles& other) noexcept {
+    overlapped = std::max(overlapped, other.overlapped);
+    one_after_another = std::max(one_after_another, other.one_after_another);
+    rma = std::max(rma, other.rma);
+    ldm = std::max(ldm, other.ldm);
+    arithmetic = std::max(arithmetic, other.arithmetic);
+    total = std::max(total, other.total);
+  }
 };
 
 inline Cycles cycles_of(const GroupTraffic& group) noexcept {
@@ -152,7 +200,15 @@ inline Cycles cycles_of(const GroupTraffic& group) noexcept {
   const auto slowest = static_cast<double>(group.slowest);
   const double waits =
       get_wait(group.readers) * static_cast<double>(group.most_gets);
-  return {std::max(memory, slowest), std::max(memory + waits, slowest)};
+  Cycles cycles;
+  cycles.overlapped = std::max(memory, slowest);
+  cycles.one_after_another = std::max(memory + waits, slowest);
+  cycles.rma = static_cast<double>(group.most_rma_bytes) / kRmaBytesPerCycle;
+  cycles.ldm = group.accesses / kAccessesPerCycle;
+  cycles.arithmetic = group.operations / kOperationsPerCycle;
+  cycles.total =
+      std::max({cycles.overlapped, cycles.rma, cycles.ldm, cycles.arithmetic});
+  return cycles;
 }
 
 }  // namespace swamp::predict

@@ -2,38 +2,71 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <utility>
 
 #include "runtime/machine_impl.h"
 #include "runtime/tile_loop.h"
+#include "slave/work.h"
 #include "swamp/predict.h"
 
 namespace swamp::runtime {
 namespace {
+
+// RowGets are the gets of the slaves of one row, which have the same data once
+// by DMA: the n-th get of an address by any of them. The others receive the
+// broadcast of the first.
+class RowGets {
+ public:
+  // is_first() records a get and returns whether the data come by DMA. Slaves
+  // must be counted one after another.
+  bool is_first(int slave, const void* address, std::size_t bytes) {
+    Get& get = gets_[{address, bytes}];
+    if (get.slave != slave) get = {slave, 0, get.all};
+    if (++get.own <= get.all) return false;
+    get.all = get.own;
+    return true;
+  }
+  void clear() { gets_.clear(); }
+
+ private:
+  struct Get {
+    int slave = -1;
+    std::uint32_t own = 0, all = 0;
+  };
+  std::map<std::pair<const void*, std::size_t>, Get> gets_;
+};
 
 // CountingDma transfers only what the tile loop or, after the join, the master
 // reads: segments, operations, arguments, partial results. All other addresses
 // are those of operands, which need not exist.
 class CountingDma {
  public:
-  CountingDma(const Launch& launch, predict::Traffic& traffic) noexcept
-      : table_(launch.table),
+  // `row` is null without broadcasts.
+  CountingDma(const Launch& launch, int slave, RowGets* row,
+              predict::Traffic& traffic) noexcept
+      : slave_(slave),
+        row_(row),
+        table_(launch.table),
         segments_{launch.table.base, launch.table.count * launch.table.stride},
         partials_{launch.partials.base,
                   launch.partials.slots * launch.partials.bytes},
         traffic_(traffic) {}
 
-  void get(void* ldm, const void* main, std::size_t bytes,
-           Reply* reply) noexcept {
+  void get(void* ldm, const void* main, std::size_t bytes, Reply* reply) {
     if (is_operation(main)) {
       // Its address on the caller's stack varies. Counted as aligned to a line,
       // so that every run counts the same.
       traffic_.get(bytes, predict::lines_of(std::uint64_t{0}, bytes));
       std::memcpy(ldm, main, bytes);
-    } else {
+    } else if (segments_.contains(main)) {
       traffic_.get(bytes, predict::lines_of(main, bytes));
-      if (segments_.contains(main)) std::memcpy(ldm, main, bytes);
+      std::memcpy(ldm, main, bytes);
+    } else if (row_ == nullptr || row_->is_first(slave_, main, bytes)) {
+      traffic_.get(bytes, predict::lines_of(main, bytes));
+    } else {
+      traffic_.receive(bytes);
     }
     ++*reply;
   }
@@ -70,6 +103,8 @@ class CountingDma {
     return false;
   }
 
+  const int slave_;
+  RowGets* const row_;
   const SegmentTable& table_;
   Range segments_;
   Range partials_;
@@ -88,9 +123,27 @@ std::vector<KernelRow> idle_kernels(const Launch& launch) {
   return std::vector<KernelRow>(std::size_t{last} + 1, {"idle", &do_nothing});
 }
 
-void add(predict::Cycles& all, const predict::Cycles& more) noexcept {
-  all.overlapped += more.overlapped;
-  all.one_after_another += more.one_after_another;
+// work_of_range() is the work of a slave.
+Work work_of_range(const SegmentTable& table, const SlaveRange& range) {
+  Work work;
+  const Operation* operation = nullptr;
+  Work of_unit;
+  for (std::size_t i = range.begin_segment;
+       i <= range.end_segment && i < table.count; ++i) {
+    const Segment& segment = table[i];
+    const std::size_t end =
+        i == range.end_segment ? range.end_unit : segment.count;
+    const std::size_t begin = i == range.begin_segment ? range.begin_unit : 0;
+    if (begin >= end) continue;
+    if (operation != segment.operation) {
+      operation = segment.operation;
+      of_unit =
+          work_of(operation->kernel, operation->args, operation->operands);
+    }
+    const auto units = static_cast<double>(end - begin);
+    work += {of_unit.operations * units, of_unit.accesses * units};
+  }
+  return work;
 }
 
 }  // namespace
@@ -114,18 +167,22 @@ void CountingBackend::run(const Launch& launch) {
   const std::vector<KernelRow> kernels = idle_kernels(launch);
   std::vector<predict::GroupTraffic> traffic(groups_.size());
   std::vector<std::uint64_t> slaves(groups_.size());
+  RowGets row;
   for (int slave = 0; slave < launch.slaves; ++slave) {
     SlaveResult& result = launch.results[slave];
     result = SlaveResult{};
     Ldm ldm = launch.arenas->arena(0, launch.ldm_bytes);
     predict::Traffic own;
-    CountingDma dma(launch, own);
+    if (slave % kSlavesOfRow == 0) row.clear();
+    CountingDma dma(launch, slave, broadcast_ ? &row : nullptr, own);
     TileLoop<CountingDma>(launch, slave, launch.ranges[slave], kernels.data(),
                           ldm, dma, result)
         .run();
     const auto group =
         static_cast<std::size_t>(slave / launch.slaves_per_group);
     traffic[group].add(own);
+    const Work work = work_of_range(launch.table, launch.ranges[slave]);
+    traffic[group].add_work(work.operations, work.accesses);
     ++slaves[group];
   }
   predict::Cycles slowest;
@@ -133,12 +190,10 @@ void CountingBackend::run(const Launch& launch) {
     const predict::Cycles cycles = predict::cycles_of(traffic[i]);
     groups_[i].traffic.add(traffic[i].all);
     groups_[i].slaves = std::max(groups_[i].slaves, slaves[i]);
-    add(groups_[i].cycles, cycles);
-    slowest.overlapped = std::max(slowest.overlapped, cycles.overlapped);
-    slowest.one_after_another =
-        std::max(slowest.one_after_another, cycles.one_after_another);
+    groups_[i].cycles.add(cycles);
+    slowest.raise(cycles);
   }
-  add(cycles_, slowest);
+  cycles_.add(slowest);
   ++launches_;
   if (launch.slaves > 1) ++spawns_;
   record_tiles(launch);
@@ -170,17 +225,26 @@ PredictedTraffic public_traffic(const predict::Traffic& traffic) {
   out.put_partial_lines = traffic.lines_partial;
   out.direct_loads = traffic.direct_loads;
   out.direct_stores = traffic.direct_stores;
+  out.rma_requests = traffic.rma_requests;
+  out.rma_bytes = traffic.rma_bytes;
   return out;
+}
+
+PredictedTime predicted_time(const predict::Cycles& cycles) {
+  return {seconds(cycles.overlapped), seconds(cycles.one_after_another),
+          seconds(cycles.rma),        seconds(cycles.ldm),
+          seconds(cycles.arithmetic), seconds(cycles.total)};
 }
 
 }  // namespace
 
 struct Predictor::Impl {
-  Impl(const MachineConfig& config, std::size_t tile_bytes)
+  Impl(const MachineConfig& config, std::size_t tile_bytes, bool broadcast)
       : machine(counting_config(config)) {
     Machine::Impl& impl = machine.impl();
     if (tile_bytes != 0) impl.tuning.tile_bytes = tile_bytes;
-    auto backend = std::make_unique<runtime::CountingBackend>(impl.core_groups);
+    auto backend =
+        std::make_unique<runtime::CountingBackend>(impl.core_groups, broadcast);
     counter = backend.get();
     impl.backend = std::move(backend);
   }
@@ -189,8 +253,9 @@ struct Predictor::Impl {
   const runtime::CountingBackend* counter;  // the machine's
 };
 
-Predictor::Predictor(const MachineConfig& config, std::size_t tile_bytes)
-    : impl_(std::make_unique<Impl>(config, tile_bytes)) {}
+Predictor::Predictor(const MachineConfig& config, std::size_t tile_bytes,
+                     bool broadcast)
+    : impl_(std::make_unique<Impl>(config, tile_bytes, broadcast)) {}
 
 Predictor::~Predictor() = default;
 
@@ -202,14 +267,12 @@ Prediction Predictor::prediction() const {
   for (const runtime::CountingBackend::Group& group : counter.groups()) {
     out.groups.push_back({static_cast<std::uint32_t>(group.slaves),
                           public_traffic(group.traffic),
-                          seconds(group.cycles.overlapped),
-                          seconds(group.cycles.one_after_another)});
+                          predicted_time(group.cycles)});
   }
   out.operations = counter.launches();
   out.spawns = counter.spawns();
   out.tile_bytes = counter.tile_bytes();
-  out.overlapped_seconds = seconds(counter.cycles().overlapped);
-  out.serial_seconds = seconds(counter.cycles().one_after_another);
+  out.time = predicted_time(counter.cycles());
   return out;
 }
 

@@ -1,4 +1,5 @@
-// A backend that counts the DMA of a launch and computes nothing.
+// A backend that counts the DMA and the arithmetic of a launch, and computes
+// nothing.
 #ifndef SWAMP_RUNTIME_PREDICT_PREDICTOR_H_
 #define SWAMP_RUNTIME_PREDICT_PREDICTOR_H_
 
@@ -16,7 +17,10 @@ namespace swamp::runtime {
 // nothing. Its machine must have transfer mode copy. One thread at a time.
 class CountingBackend final : public Backend {
  public:
-  explicit CountingBackend(std::size_t core_groups) : groups_(core_groups) {}
+  // With `broadcast`, what several slaves of a row get is fetched once and
+  // broadcast to the others by RMA.
+  explicit CountingBackend(std::size_t core_groups, bool broadcast = false)
+      : groups_(core_groups), broadcast_(broadcast) {}
 
   void run(const Launch& launch) override;
 
@@ -39,7 +43,10 @@ class CountingBackend final : public Backend {
  private:
   void record_tiles(const Launch& launch);
 
+  static constexpr int kSlavesOfRow = 8;
+
   std::vector<Group> groups_;
+  bool broadcast_;
   predict::Cycles cycles_;
   std::uint64_t launches_ = 0;
   std::uint64_t spawns_ = 0;

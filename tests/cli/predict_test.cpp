@@ -232,6 +232,190 @@ TEST(Predict, TableShowsEveryPoint) {
   EXPECT_TRUE(has_words(output_of({"predict", "--table"}), {"median error"}));
 }
 
+// with_sizes() is an operation on bfloat16, on one core group.
+json with_sizes(const std::string& operation,
+                const std::vector<std::string>& sizes) {
+  std::vector<std::string> arguments = {
+      "--operation", operation, "--dtype", "bfloat16", "--core-groups", "1"};
+  arguments.insert(arguments.end(), sizes.begin(), sizes.end());
+  return prediction(arguments);
+}
+
+// Rows of 2048 bytes: tiles of 8 rows, 48 rows a slave. Each slave also gets
+// one segment, two operations, two arguments.
+TEST(Predict, SoftmaxByHand) {
+  constexpr std::uint64_t kRowCount = 64 * 48, kBytes = kRowCount * 2048;
+  const std::vector<std::string> sizes = {"--rows", "3072", "--columns",
+                                          "1024"};
+  const json forward = with_sizes("softmax", sizes);
+  EXPECT_EQ(number(forward, "PC3_REQ_DMA_GET"), kRowCount / 8 + 64 * 5);
+  EXPECT_EQ(number(forward, "get_lines"), kBytes / 128 + 64 * 5);
+  EXPECT_EQ(number(forward, "put_bytes"), kBytes);
+  EXPECT_EQ(number(forward, "put_whole_lines"), kBytes / 128);
+  EXPECT_EQ(number(forward, "put_partial_lines"), 0u);
+  EXPECT_EQ(forward.at("bound"), "DMA");
+  // 29 operations and 3 conversions on vectors of 8, and 100 for each row.
+  EXPECT_NEAR(forward.at("arithmetic_seconds"), 48 * (4096 + 100) / 2.25e9,
+              1e-12);
+
+  const json backward = with_sizes("softmax_backward", sizes);
+  EXPECT_EQ(number(backward, "get_lines"), 2 * kBytes / 128 + 64 * 5);
+  EXPECT_EQ(number(backward, "put_bytes"), kBytes);
+}
+
+TEST(Predict, RowOperatorsReadAndWriteTheirMatrices) {
+  struct Case {
+    const char* operation;
+    std::uint64_t read, written;          // bytes per element
+    std::uint64_t row_read, row_written;  // bytes per row
+  };
+  constexpr std::uint64_t kRowCount = 8192, kCount = kRowCount * 1024;
+  for (const Case& one : {Case{"softmax", 2, 2, 0, 0},
+                          {"softmax_backward", 4, 2, 0, 0},
+                          {"cross_entropy", 2, 0, 8, 8},
+                          {"cross_entropy_backward", 2, 2, 20, 0},
+                          {"layer_norm", 2, 2, 0, 8},
+                          {"rms_norm", 2, 2, 0, 4},
+                          {"layer_norm_backward", 4, 2, 8, 0},
+                          {"rms_norm_backward", 4, 2, 4, 0},
+                          {"residual_add", 6, 4, 0, 0}}) {
+    const json all =
+        with_sizes(one.operation, {"--rows", "8192", "--columns", "1024"});
+    const std::uint64_t read = kCount * one.read + kRowCount * one.row_read;
+    const std::uint64_t written =
+        kCount * one.written + kRowCount * one.row_written;
+    EXPECT_GE(number(all, "get_bytes"), read) << one.operation;
+    EXPECT_LT(number(all, "get_bytes"), read + read / 16) << one.operation;
+    EXPECT_GE(number(all, "put_bytes"), written) << one.operation;
+    // The sums of weight and bias are partial results.
+    EXPECT_LE(number(all, "put_bytes"), written + kCount * 6 / 32)
+        << one.operation;
+    EXPECT_EQ(all.at("bound"), "DMA") << one.operation;
+  }
+}
+
+// 48 heads of 1024 rows of 64 columns, in blocks of 64 queries.
+TEST(Predict, AttentionByHand) {
+  constexpr std::uint64_t kHeadCount = 48, kN = 1024, kD = 64;
+  constexpr std::uint64_t kBlocks = kHeadCount * kN / 64;
+  const auto predict_with = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {
+        "--operation", "attention", "--dtype",   "bfloat16",  "--batch",
+        "4",           "--heads",   "12",        "--queries", "1024",
+        "--keys",      "1024",      "--columns", "64"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return prediction(arguments);
+  };
+  // A block of queries is packed as float32. Its partial result is a maximum, a
+  // sum and an output for each of 64 queries, in float32.
+  constexpr std::uint64_t kPacked = 64 * kD * 4;
+  constexpr std::uint64_t kState = 64 * (2 + kD) * 4;
+  constexpr std::uint64_t kWritten =
+      kBlocks * (kPacked + kState) + kHeadCount * kN * (kD * 2 + 4);
+  // Every block reads the keys and values; each of two slots, its queries.
+  constexpr std::uint64_t kKeys = kN * 2 * kD * 2;
+  constexpr std::uint64_t kRead =
+      kHeadCount * kN * kD * 2 + kBlocks * (kKeys + 2 * kPacked + kState);
+  const json all = predict_with({});
+  EXPECT_EQ(number(all, "put_bytes"), kWritten);
+  EXPECT_GE(number(all, "get_bytes"), kRead);
+  EXPECT_LT(number(all, "get_bytes"), kRead + kRead / 100);
+  EXPECT_EQ(number(all, "rma_bytes"), 0u);
+
+  // Two blocks a slave: the 16 blocks of a head are in one row of 8 slaves.
+  const json shared = predict_with({"--rma"});
+  EXPECT_EQ(number(shared, "rma_bytes"), kBlocks * kKeys / 8 * 7);
+  EXPECT_EQ(number(shared, "get_bytes") + number(shared, "rma_bytes"),
+            number(all, "get_bytes"));
+  EXPECT_EQ(number(shared, "put_bytes"), kWritten);
+  EXPECT_LT(shared.at("overlapped_seconds"), all.at("overlapped_seconds"));
+
+  // Block i of a head sees 64 * (i + 1) keys: 136 * 64 for 16 blocks.
+  const json causal = predict_with({"--causal"});
+  const std::uint64_t hidden = kHeadCount * (16 * kN - 136 * 64) * 2 * kD * 2;
+  EXPECT_EQ(number(causal, "put_bytes"), kWritten);
+  EXPECT_LE(number(causal, "get_bytes"), number(all, "get_bytes") - hidden);
+  EXPECT_GE(number(causal, "get_bytes"), kRead - kRead / 50 - hidden);
+
+  // Not faster than the two products at 16 flop per cycle of 384 slaves.
+  const double flops = 4.0 * kHeadCount * kN * kN * kD;
+  const double peak = 384 * 2.25e9 * 16;
+  const double arithmetic = all.at("arithmetic_seconds");
+  EXPECT_GT(arithmetic, flops / peak);
+  EXPECT_LT(arithmetic, 1.5 * flops / peak);
+  EXPECT_EQ(all.at("bound"), "arithmetic");
+}
+
+TEST(Predict, AttentionBackwardByHand) {
+  const json all = with_sizes("attention_backward",
+                              {"--batch", "4", "--heads", "16", "--queries",
+                               "512", "--keys", "512", "--columns", "64"});
+  // For each of 8 blocks of 64 keys, a head reads q, the gradient, lse and dot
+  // as bfloat16 and float32, and reads and writes dq in float32.
+  constexpr std::uint64_t kQuery = 64 * 2 * 2 + 8 + 64 * 4;
+  EXPECT_GT(number(all, "get_bytes"), 64u * 512 * 8 * kQuery);
+  EXPECT_LT(number(all, "get_bytes"), 64u * 512 * 8 * kQuery * 5 / 4);
+  EXPECT_GT(number(all, "put_bytes"), 64u * 512 * 8 * 64 * 4);
+  EXPECT_EQ(all.at("bound"), "arithmetic");
+}
+
+// Every row is a segment of 6 operands, 64 bytes, of which batches of 16 are
+// read; the first or last of a slave may be read in part.
+TEST(Predict, PermuteByHand) {
+  constexpr std::uint64_t kTokens = 4096, kRowBytes = 768 * 2;
+  const std::vector<std::string> sizes = {"--tokens",  "4096",      "--experts",
+                                          "64",        "--choices", "2",
+                                          "--columns", "768"};
+  const json permute = with_sizes("moe_permute", sizes);
+  const std::uint64_t moved = 2 * kTokens * kRowBytes;
+  const std::uint64_t segments = 2 * kTokens * 64;
+  EXPECT_EQ(number(permute, "put_bytes"), moved);
+  EXPECT_EQ(number(permute, "put_whole_lines"), moved / 128);
+  EXPECT_EQ(number(permute, "PC2_REQ_DMA_PUT"), 2 * kTokens);
+  EXPECT_GE(number(permute, "get_bytes"), moved + segments);
+  EXPECT_LT(number(permute, "get_bytes"), moved + segments + 64 * 2048);
+  EXPECT_EQ(permute.at("arithmetic_seconds"), 0.0);
+
+  // Each token reads two rows and their probabilities: 16 bytes.
+  const json unpermute = with_sizes("moe_unpermute", sizes);
+  const std::uint64_t read = moved + kTokens * (64 + 16);
+  EXPECT_EQ(number(unpermute, "put_bytes"), kTokens * kRowBytes);
+  EXPECT_GE(number(unpermute, "get_bytes"), read);
+  EXPECT_LT(number(unpermute, "get_bytes"), read + 64 * 2048);
+
+  // 8192 numbers in grains of 2048, each with a count for every expert.
+  const json histogram =
+      with_sizes("moe_histogram",
+                 {"--tokens", "4096", "--experts", "64", "--choices", "2"});
+  EXPECT_EQ(number(histogram, "put_bytes"), 4u * 64 * 4);
+  const json positions =
+      with_sizes("moe_positions",
+                 {"--tokens", "4096", "--experts", "64", "--choices", "2"});
+  EXPECT_EQ(number(positions, "put_bytes"), 2 * 4u * 64 * 4 + 8192 * 4);
+}
+
+TEST(Predict, LayerIsItsOperators) {
+  const std::vector<json> lines =
+      predictions({"--layer", "gpt2", "--core-groups", "1,6"});
+  ASSERT_EQ(lines.size(), 2u * 11);
+  for (const json& line : lines) {
+    EXPECT_EQ(line.at("layer"), "gpt2");
+    EXPECT_EQ(line.at("dtype"), "bfloat16");
+    EXPECT_GT(line.at("total_seconds"), 0.0);
+  }
+  // 4 times 1024 tokens of 768 columns, and the mean and rstd of each.
+  EXPECT_EQ(lines[0].at("operation"), "layer_norm");
+  EXPECT_EQ(number(lines[0], "times"), 2u);
+  EXPECT_EQ(number(lines[0], "put_bytes"), 4096u * (768 * 2 + 8));
+  EXPECT_EQ(number(lines[0], "core_groups"), 1u);
+  EXPECT_EQ(number(lines[21], "core_groups"), 6u);
+  const std::string text = output_of({"predict", "--layer", "1.3b"});
+  EXPECT_TRUE(has_words(text, {"attention_backward", "moe_permute", "RMA",
+                               "matrix", "arithmetic"}));
+  const json more = predictions({"--layer", "gpt2", "--batch", "8"}).front();
+  EXPECT_EQ(number(more, "put_bytes"), 8192u * (768 * 2 + 8));
+}
+
 struct BadCall {
   const char* name;
   std::vector<std::string> arguments;
@@ -312,6 +496,43 @@ INSTANTIATE_TEST_SUITE_P(
         BadCall{
             "file", {"/nonexistent/x.npy"}, {"/nonexistent/x.npy"}, Hint::none},
         BadCall{"table_and_list", {"--table", "--list", "1"}, {"--table"}},
+        BadCall{"table_and_layer", {"--table", "--layer", "gpt2"}, {"--table"}},
+        BadCall{"layer", {"--layer", "gpt3"}, {"--layer", "'gpt3'", "1.3b"}},
+        BadCall{"layer_and_operation",
+                {"--layer", "gpt2", "--operation", "adam"},
+                {"--layer", "--operation", "--batch"}},
+        BadCall{"layer_dtype",
+                {"--layer", "gpt2", "--dtype", "float64"},
+                {"--dtype", "'float64'", "bfloat16"}},
+        BadCall{"no_columns",
+                {"--operation", "softmax", "--rows", "8"},
+                {"--columns", "not given", "softmax"}},
+        BadCall{"heads_of_softmax",
+                {"--operation", "softmax", "--rows", "8", "--columns", "8",
+                 "--heads", "2"},
+                {"--heads", "'2'", "--rows, --columns"}},
+        BadCall{"rows_of_unscale",
+                {"--list", "1", "--rows", "8"},
+                {"--rows", "'8'", "a list"}},
+        BadCall{"list_of_softmax",
+                {"--operation", "softmax", "--list", "1"},
+                {"--list", "'1'", "softmax"}},
+        BadCall{"causal_of_norm",
+                {"--operation", "rms_norm", "--rows", "8", "--columns", "8",
+                 "--causal"},
+                {"--causal", "rms_norm", "attention"}},
+        BadCall{"no_rows",
+                {"--operation", "softmax", "--rows", "0", "--columns", "8"},
+                {"--rows", "'0'", "1 to"}},
+        BadCall{"many_heads",
+                {"--operation", "attention", "--batch", "16777216", "--heads",
+                 "2", "--queries", "1", "--keys", "1", "--columns", "8"},
+                {"--heads", "'2'", "16777216"}},
+        BadCall{"wide_heads",
+                {"--operation", "attention", "--batch", "1", "--heads", "2",
+                 "--queries", "1", "--keys", "1", "--columns", "257"},
+                {"attention: ", "257", "256"},
+                Hint::none},
         BadCall{"option", {"--lits", "1"}, {"--lits"}}),
     [](const testing::TestParamInfo<BadCall>& it) {
       return std::string(it.param.name);

@@ -76,6 +76,23 @@ TEST(PredictTest, OneSlaveIsBoundByLatency) {
   EXPECT_EQ(group.slowest, 441 + 241 + 3 * predict::kDirectCycles);
 }
 
+// A launch is as slow as its slowest part.
+TEST(PredictTest, TheLargestPartBounds) {
+  predict::GroupTraffic group;
+  Traffic slave;
+  slave.get(128, predict::lines_of(std::uint64_t{0}, 128));
+  slave.receive(6000);
+  group.add(slave);
+  group.add_work(900, 800);
+  group.add_work(700, 950);
+  const predict::Cycles cycles = predict::cycles_of(group);
+  EXPECT_EQ(cycles.overlapped, 441);
+  EXPECT_EQ(cycles.rma, 1000);
+  EXPECT_EQ(cycles.ldm, 950);
+  EXPECT_EQ(cycles.arithmetic, 900);
+  EXPECT_EQ(cycles.total, 1000);
+}
+
 // LoggingDma is CopyDma that counts. Operations may have any address and are
 // counted as if aligned to a line.
 class LoggingDma {
@@ -182,6 +199,12 @@ TEST(PredictTest, CountsTheTransfersOfAComputingMachine) {
     EXPECT_EQ(used, ranges.size());
     EXPECT_EQ(counter.launches(), 1u);
     EXPECT_EQ(counter.spawns(), slaves > 1 ? 1u : 0u);
+    // Each unit is an operation and 2 accesses; the ranges differ by a unit.
+    const std::size_t units =
+        std::accumulate(std::begin(counts), std::end(counts), std::size_t{0});
+    const auto most = static_cast<double>((units + slaves - 1) / slaves);
+    EXPECT_EQ(counter.cycles().arithmetic, most);
+    EXPECT_EQ(counter.cycles().ldm, 2 * most);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "tests/runtime/test_kernels.h"
 
 #include "runtime/machine_impl.h"
+#include "slave/work.h"
 
 namespace swamp {
 namespace test {
@@ -76,4 +77,8 @@ std::vector<std::string> backends() { return runtime::backend_names(); }
 std::vector<std::string> transfers() { return runtime::transfer_names(); }
 
 }  // namespace test
+
+// An operation and 2 accesses of each unit.
+Work work_of(KernelId, const void*, const Operand*) noexcept { return {1, 2}; }
+
 }  // namespace swamp

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -24,6 +25,9 @@ struct PredictOptions {
   std::vector<std::uint64_t> tiles;        // bytes; empty: the machine's
   std::uint64_t align = 128;               // bytes, of every tensor
   std::uint64_t offset = 0;                // bytes, of the first
+  Sizes sizes;
+  std::string layer;  // "": an operation
+  bool rma = false;
   bool json = false;
   bool table = false;
 };
@@ -47,6 +51,9 @@ std::vector<std::uint64_t> core_groups_of(const PredictOptions& options) {
                                      : options.core_groups;
 }
 
+constexpr std::initializer_list<ScalarType> kRowDtypes = {kFloat16, kBFloat16,
+                                                          kFloat32};
+
 std::vector<Shape> list_of(const PredictOptions& options) {
   std::optional<ScalarType> dtype;
   if (!options.dtype.empty()) dtype = parse_dtype("--dtype", options.dtype);
@@ -67,28 +74,54 @@ std::string dtype_text(const std::vector<Shape>& list) {
   return dtype_name(list.front().dtype);
 }
 
-Predicted predict_one(const PredictOptions& options,
-                      const std::vector<Shape>& list, std::uint64_t core_groups,
-                      std::uint64_t tile) {
+// arguments_of() reads the list of an operation that takes one.
+Arguments arguments_of(const PredictOptions& options) {
+  Arguments arguments;
+  arguments.placement = {options.align, options.offset};
+  arguments.sizes = options.sizes;
+  if (!options.to.empty()) arguments.to = parse_dtype("--to", options.to);
+  if (is_list_operation(options.operation)) {
+    arguments.list = list_of(options);
+    return arguments;
+  }
+  if (!options.files.empty() || !options.list.empty()) {
+    throw UsageError(fmt::format(
+        "{}: got '{}' with operation {}, expected --columns and other sizes",
+        options.list.empty() ? "FILE" : "--list",
+        options.list.empty() ? options.files.front() : options.list,
+        options.operation));
+  }
+  if (!options.dtype.empty()) {
+    arguments.dtype = parse_dtype("--dtype", options.dtype, kRowDtypes);
+  }
+  return arguments;
+}
+
+Predicted predict_one(const PredictOptions& options, const Arguments& arguments,
+                      std::uint64_t core_groups, std::uint64_t tile) {
   MachineConfig config;
   config.machine = options.machine;
   config.core_groups = static_cast<std::uint32_t>(core_groups);
   config.slaves_per_group = 64;
-  Predictor predictor(config, tile);
-  std::optional<ScalarType> to;
-  if (!options.to.empty()) to = parse_dtype("--to", options.to);
+  Predictor predictor(config, tile, options.rma);
   try {
-    run_operation(options.operation, list, to, {options.align, options.offset},
-                  predictor.machine());
+    run_operation(options.operation, arguments, predictor.machine());
   } catch (const Error& error) {
     throw Failure(fmt::format("{}: {}", options.operation, error.what()));
   }
   Predicted out;
   out.operation = options.operation;
-  out.dtype = dtype_text(list);
+  out.rma = options.rma;
+  const std::vector<Shape>& list = arguments.list;
   out.to = options.to;
-  out.tensors = list.size();
-  for (const Shape& shape : list) out.elements += shape.count;
+  if (list.empty()) {
+    out.dtype = dtype_name(arguments.dtype);
+    out.sizes = sizes_text(arguments.sizes);
+  } else {
+    out.dtype = dtype_text(list);
+    out.tensors = list.size();
+    for (const Shape& shape : list) out.elements += shape.count;
+  }
   out.tile_asked = tile;
   out.machine = predictor.machine().info().chosen;
   out.prediction = predictor.prediction();
@@ -97,13 +130,13 @@ Predicted predict_one(const PredictOptions& options,
 
 void print_predictions(const PredictOptions& options) {
   const std::vector<std::uint64_t> core_groups = core_groups_of(options);
-  const std::vector<Shape> list = list_of(options);
+  const Arguments arguments = arguments_of(options);
   std::vector<std::uint64_t> tiles = options.tiles;
   if (tiles.empty()) tiles.push_back(0);
   std::vector<Predicted> all;
   for (const std::uint64_t groups : core_groups) {
     for (const std::uint64_t tile : tiles) {
-      all.push_back(predict_one(options, list, groups, tile));
+      all.push_back(predict_one(options, arguments, groups, tile));
     }
   }
   if (options.json) {
@@ -116,12 +149,40 @@ void print_predictions(const PredictOptions& options) {
   }
 }
 
-void run_predict(const PredictOptions& options) {
-  if (options.table && !(options.files.empty() && options.list.empty())) {
-    throw UsageError("--table: got a list, too, expected none");
+// require_alone() throws UsageError if another option than the few that an
+// option takes is given with it.
+void require_alone(const Command& command, const std::string& option,
+                   std::initializer_list<const char*> taken) {
+  for (const Option& other : command.options) {
+    if (!other.given || other.name == option) continue;
+    if (std::find(taken.begin(), taken.end(), other.name) != taken.end()) {
+      continue;
+    }
+    std::string expected = "none";
+    if (taken.size() != 0) {
+      expected = joined({taken.begin(), taken.end()}) + " only";
+    }
+    throw UsageError(fmt::format("{}: got {}, too, expected {}", option,
+                                 other.name, expected));
   }
+}
+
+void run_predict(const Command& command, const PredictOptions& options) {
   if (options.table) {
+    require_alone(command, "--table", {"--json"});
     print(options.json ? measured_json() : measured_text());
+  } else if (!options.layer.empty()) {
+    require_alone(command, "--layer",
+                  {"--batch", "--dtype", "--core-groups", "--json"});
+    LayerOptions layer;
+    layer.model = options.layer;
+    layer.batch = options.sizes.of[kSizeBatch];
+    if (!options.dtype.empty()) {
+      layer.dtype = parse_dtype("--dtype", options.dtype, kRowDtypes);
+    }
+    layer.core_groups = core_groups_of(options);
+    layer.json = options.json;
+    print(layer_text(layer));
   } else {
     print_predictions(options);
   }
@@ -165,9 +226,34 @@ void add_options(Command& command, PredictOptions& options) {
   text("--list", "LIST", options.list,
        "tensors x elements, as 1x33554432,148x100000, or a model: " +
            joined(model_names()));
+  constexpr const char* kSizeHelp[kSizeCount] = {
+      "of a matrix: softmax, cross entropy, norms, residual_add",
+      "of a matrix, of a token, or of a head",
+      "of attention; of --layer, the model's by default",
+      "of attention",
+      "rows of a head",
+      "rows of a head",
+      "of a mixture of experts",
+      "of a mixture of experts",
+      "experts of a token"};
+  for (int i = 0; i < kSizeCount; ++i) {
+    const char* name = kSizeOptions[i];
+    command.text(name, "N", "", kSizeHelp[i],
+                 [name, i, &options](const std::string& given) {
+                   options.sizes.of[i] =
+                       parse_integer(name, given, 1, kMostSize);
+                 });
+  }
+  command.flag("--causal", options.sizes.causal,
+               "softmax, attention: without the keys after a query");
+  text("--layer", "MODEL", options.layer,
+       "the operators of one transformer layer, as a table: " +
+           joined(layer_names()));
+  command.flag("--rma", options.rma,
+               "fetch once what slaves of a row of 8 share, and broadcast it");
   text("--dtype", "NAME", options.dtype,
        "of the tensors, in a step of the gradients; default: the file's, or "
-       "float32");
+       "float32; of --layer, bfloat16");
   text("--to", "NAME", options.to,
        "dtype that a cast writes, or of the model weights that a step writes");
   text("--machine", "NAME", options.machine, "sw26010pro or sw26010");
@@ -207,9 +293,10 @@ void add_options(Command& command, PredictOptions& options) {
       "if\n"
       "they overlap (each slave requests the next tile while it waits for "
       "one)\n"
-      "and one after another. SWAMP_LDM_BYTES is obeyed. Times are at the "
-      "costs\n"
-      "of SW26010-Pro for both machines.\n"
+      "and one after another, and the time of the accesses to LDM and of the\n"
+      "arithmetic at peak rates. SWAMP_LDM_BYTES is obeyed. Times are at the\n"
+      "costs of SW26010-Pro for both machines; assumptions and sources are in\n"
+      "toolchain/sunway/README.md.\n"
       "Exit code: 0; 2 for a bad file or option.";
 }
 
@@ -219,9 +306,9 @@ Command predict_command() {
   const auto options = std::make_shared<PredictOptions>();
   Command command{"predict", "predict time and traffic on SW26010-Pro"};
   add_options(command, *options);
-  command.run = [options](const Command&, Machine&) {
+  command.run = [options](const Command& given, Machine&) {
     warn_of_unknown_variables();
-    run_predict(*options);
+    run_predict(given, *options);
     return 0;
   };
   return command;

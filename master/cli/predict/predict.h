@@ -40,7 +40,36 @@ std::vector<Shape> list_of_text(const std::string& text, ScalarType dtype);
 std::vector<Shape> list_of_files(const std::vector<std::string>& files,
                                  std::optional<ScalarType> dtype);
 
+// Sizes are those of operations on matrices and heads, by the options of
+// kSizeOptions; absent if not given.
+enum SizeOption {
+  kSizeRows,
+  kSizeColumns,
+  kSizeBatch,
+  kSizeHeads,
+  kSizeQueries,
+  kSizeKeys,
+  kSizeTokens,
+  kSizeExperts,
+  kSizeChoices,
+  kSizeCount
+};
+inline constexpr const char* kSizeOptions[kSizeCount] = {
+    "--rows", "--columns", "--batch",   "--heads",  "--queries",
+    "--keys", "--tokens",  "--experts", "--choices"};
+struct Sizes {
+  std::optional<std::uint64_t> of[kSizeCount];
+  bool causal = false;
+};
+// Of all numbers of an operation together, so that arrays that must exist fit
+// into memory.
+inline constexpr std::uint64_t kMostRows = std::uint64_t{1} << 24;
+inline constexpr std::uint64_t kMostSize = std::uint64_t{1} << 24;
+
 std::vector<std::string> operation_names();
+// is_list_operation() returns whether an operation takes a list of tensors, or
+// else sizes. Throws UsageError for an unknown name.
+bool is_list_operation(const std::string& name);
 
 // Placement is where the tensors of an array begin, in bytes.
 struct Placement {
@@ -48,19 +77,31 @@ struct Placement {
   std::uint64_t offset = 0;   // of the first, from a 128-byte line
 };
 
+// Arguments are those of an operation.
+struct Arguments {
+  std::vector<Shape> list;
+  std::optional<ScalarType> to;
+  Placement placement;
+  Sizes sizes;                  // of an operation without a list
+  ScalarType dtype = kFloat32;  // the same
+};
+
 // run_operation() runs the operation of that name on a machine that only counts
 // transfers; its arrays are addresses without memory. Throws UsageError for a
-// bad name or a `to` that the operation does not take, Error if the library
-// refuses the list.
-void run_operation(const std::string& name, const std::vector<Shape>& list,
-                   std::optional<ScalarType> to, const Placement& placement,
+// bad name, a `to` that the operation does not take, and sizes that it lacks or
+// does not take; Error if the library refuses the arguments.
+void run_operation(const std::string& name, const Arguments& arguments,
                    Machine& machine);
 
 // Predicted is one prediction and its arguments.
 struct Predicted {
   std::string operation;
   std::string dtype;
-  std::string to;  // "" if there is none
+  std::string to;           // "" if there is none
+  std::string sizes;        // sizes_text() of an operation without a list
+  std::string layer;        // "", or the model of --layer
+  std::uint64_t times = 1;  // so many of the operation in a layer
+  bool rma = false;
   std::uint64_t tensors = 0;
   std::uint64_t elements = 0;
   std::uint64_t tile_asked = 0;  // bytes; 0: the machine's default
@@ -74,6 +115,26 @@ std::string prediction_text(const Predicted& predicted);
 std::string predictions_text(const std::vector<Predicted>& predicted);
 // prediction_json() is one line.
 std::string prediction_json(const Predicted& predicted);
+
+// LayerOptions select a transformer layer and what it runs on.
+struct LayerOptions {
+  std::string model;
+  std::optional<std::uint64_t> batch;
+  ScalarType dtype = kBFloat16;
+  std::vector<std::uint64_t> core_groups;
+  bool json = false;
+};
+std::vector<std::string> layer_names();
+// layer_text() is a table of the operators of one layer for each number of core
+// groups; with json, a line for each operator. Throws UsageError.
+std::string layer_text(const LayerOptions& options);
+// bound_of() is the part that is the largest: DMA, RMA, LDM or arithmetic.
+const char* bound_of(const PredictedTime& time);
+PredictedTraffic sum_of(const Prediction& prediction);
+// sizes_text() repeats the options: "rows 8 columns 16".
+std::string sizes_text(const Sizes& sizes);
+// limits_text() states what a prediction leaves out.
+std::string limits_text();
 // measured_text() compares the cost model with every bandwidth that was
 // measured on SW39000. measured_json() prints a line for every point, and one
 // for the median error.

@@ -1,6 +1,8 @@
 // What `swamp predict` prints for a prediction: text and JSON.
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "master/cli/json.h"
 #include "master/cli/predict/predict.h"
 #include "master/cli/text.h"
@@ -9,19 +11,26 @@ namespace swamp::cli {
 namespace {
 
 constexpr char kLimits[] =
-    "Transfers only, at costs measured on SW39000 (SW26010-Pro): spawn, join "
-    "and\n"
-    "arithmetic come on top, and each core group works on memory of its own.\n";
+    "DMA at costs measured on SW39000 (SW26010-Pro); LDM and arithmetic at "
+    "peak "
+    "rates.\n"
+    "Spawn and join come on top, and each core group works on memory of its "
+    "own.\n";
 
-// traffic_text() is three lines.
+// traffic_text() is three lines, or four with RMA.
 std::string traffic_text(const PredictedTraffic& traffic) {
-  return fmt::format(
+  std::string text = fmt::format(
       "  PC3_REQ_DMA_GET {} ({} bytes, {} lines)\n"
       "  PC2_REQ_DMA_PUT {} ({} bytes, {} whole and {} partial lines)\n"
       "  PC2_GLD {}, PC3_GST {}\n",
       traffic.get_requests, traffic.get_bytes, traffic.get_lines,
       traffic.put_requests, traffic.put_bytes, traffic.put_whole_lines,
       traffic.put_partial_lines, traffic.direct_loads, traffic.direct_stores);
+  if (traffic.rma_requests != 0) {
+    text += fmt::format("  RMA {} broadcasts received ({} bytes)\n",
+                        traffic.rma_requests, traffic.rma_bytes);
+  }
+  return text;
 }
 
 double microseconds(double seconds) { return seconds * 1e6; }
@@ -33,14 +42,69 @@ double speed(const PredictedTraffic& traffic, double seconds) {
 }
 
 std::string head_text(const Predicted& predicted) {
-  return fmt::format(
-      "{} {}{}: {} tensor{}, {} elements\n{}: {} slaves a core group, {} bytes "
-      "of LDM each\n",
-      predicted.operation, predicted.dtype,
-      predicted.to.empty() ? "" : " to " + predicted.to, predicted.tensors,
-      plural(predicted.tensors), predicted.elements, predicted.machine.machine,
-      predicted.machine.slaves_per_group, predicted.machine.ldm_bytes);
+  const std::string what =
+      !predicted.sizes.empty()
+          ? predicted.sizes
+          : fmt::format("{} tensor{}, {} elements", predicted.tensors,
+                        plural(predicted.tensors), predicted.elements);
+  const std::string head =
+      fmt::format("{} {}{}: {}", predicted.operation, predicted.dtype,
+                  predicted.to.empty() ? "" : " to " + predicted.to, what);
+  return wrapped(head) +
+         fmt::format("\n{}: {} slaves a core group, {} bytes of LDM each\n",
+                     predicted.machine.machine,
+                     predicted.machine.slaves_per_group,
+                     predicted.machine.ldm_bytes);
 }
+
+Json traffic_json(const PredictedTraffic& traffic) {
+  Json json;
+  json["PC3_REQ_DMA_GET"] = traffic.get_requests;
+  json["get_bytes"] = traffic.get_bytes;
+  json["get_lines"] = traffic.get_lines;
+  json["PC2_REQ_DMA_PUT"] = traffic.put_requests;
+  json["put_bytes"] = traffic.put_bytes;
+  json["put_whole_lines"] = traffic.put_whole_lines;
+  json["put_partial_lines"] = traffic.put_partial_lines;
+  json["PC2_GLD"] = traffic.direct_loads;
+  json["PC3_GST"] = traffic.direct_stores;
+  json["rma_requests"] = traffic.rma_requests;
+  json["rma_bytes"] = traffic.rma_bytes;
+  return json;
+}
+
+Json time_json(const PredictedTime& time) {
+  Json json;
+  json["overlapped_seconds"] = time.overlapped;
+  json["serial_seconds"] = time.serial;
+  json["rma_seconds"] = time.rma;
+  json["ldm_seconds"] = time.ldm;
+  json["arithmetic_seconds"] = time.arithmetic;
+  json["total_seconds"] = time.total;
+  return json;
+}
+
+// time_text() is what the transfers must be compared with.
+std::string time_text(const PredictedTime& time) {
+  const std::string rma =
+      time.rma != 0 ? fmt::format("RMA {:.3f} us, ", microseconds(time.rma))
+                    : "";
+  return fmt::format(
+      "{}LDM {:.3f} us, arithmetic {:.3f} us\n"
+      "all overlapped              {:.3f} us, bound by {}\n",
+      rma, microseconds(time.ldm), microseconds(time.arithmetic),
+      microseconds(time.total), bound_of(time));
+}
+
+Json group_json(const PredictedGroup& group) {
+  Json json;
+  json["slaves"] = group.slaves;
+  json.update(traffic_json(group.traffic));
+  json.update(time_json(group.time));
+  return json;
+}
+
+}  // namespace
 
 PredictedTraffic sum_of(const Prediction& prediction) {
   PredictedTraffic sum;
@@ -55,34 +119,31 @@ PredictedTraffic sum_of(const Prediction& prediction) {
     sum.put_partial_lines += traffic.put_partial_lines;
     sum.direct_loads += traffic.direct_loads;
     sum.direct_stores += traffic.direct_stores;
+    sum.rma_requests += traffic.rma_requests;
+    sum.rma_bytes += traffic.rma_bytes;
   }
   return sum;
 }
 
-Json traffic_json(const PredictedTraffic& traffic) {
-  Json json;
-  json["PC3_REQ_DMA_GET"] = traffic.get_requests;
-  json["get_bytes"] = traffic.get_bytes;
-  json["get_lines"] = traffic.get_lines;
-  json["PC2_REQ_DMA_PUT"] = traffic.put_requests;
-  json["put_bytes"] = traffic.put_bytes;
-  json["put_whole_lines"] = traffic.put_whole_lines;
-  json["put_partial_lines"] = traffic.put_partial_lines;
-  json["PC2_GLD"] = traffic.direct_loads;
-  json["PC3_GST"] = traffic.direct_stores;
-  return json;
+std::string sizes_text(const Sizes& sizes) {
+  std::string text;
+  for (int i = 0; i < kSizeCount; ++i) {
+    if (!sizes.of[i]) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : " ", kSizeOptions[i] + 2,
+                        *sizes.of[i]);
+  }
+  return text + (sizes.causal ? " causal" : "");
 }
 
-Json group_json(const PredictedGroup& group) {
-  Json json;
-  json["slaves"] = group.slaves;
-  json.update(traffic_json(group.traffic));
-  json["overlapped_seconds"] = group.overlapped_seconds;
-  json["serial_seconds"] = group.serial_seconds;
-  return json;
-}
+std::string limits_text() { return kLimits; }
 
-}  // namespace
+const char* bound_of(const PredictedTime& time) {
+  if (time.overlapped >= std::max({time.rma, time.ldm, time.arithmetic})) {
+    return "DMA";
+  }
+  if (time.rma >= std::max(time.ldm, time.arithmetic)) return "RMA";
+  return time.ldm >= time.arithmetic ? "LDM" : "arithmetic";
+}
 
 std::string prediction_text(const Predicted& predicted) {
   const Prediction& prediction = predicted.prediction;
@@ -99,8 +160,7 @@ std::string prediction_text(const Predicted& predicted) {
         "cg {}: {} slave{}, {:.3f} us overlapped, {:.3f} us one after "
         "another\n",
         i, group.slaves, plural(group.slaves),
-        microseconds(group.overlapped_seconds),
-        microseconds(group.serial_seconds));
+        microseconds(group.time.overlapped), microseconds(group.time.serial));
     text += traffic_text(group.traffic);
   }
   const PredictedTraffic sum = sum_of(prediction);
@@ -108,28 +168,28 @@ std::string prediction_text(const Predicted& predicted) {
   text += fmt::format(
       "transfers overlapped        {:.3f} us ({:.1f} GB/s)\n"
       "transfers one after another {:.3f} us ({:.1f} GB/s)\n",
-      microseconds(prediction.overlapped_seconds),
-      speed(sum, prediction.overlapped_seconds),
-      microseconds(prediction.serial_seconds),
-      speed(sum, prediction.serial_seconds));
-  return text + kLimits;
+      microseconds(prediction.time.overlapped),
+      speed(sum, prediction.time.overlapped),
+      microseconds(prediction.time.serial), speed(sum, prediction.time.serial));
+  return text + time_text(prediction.time) + kLimits;
 }
 
 std::string predictions_text(const std::vector<Predicted>& predicted) {
   std::string text = head_text(predicted.front());
-  constexpr char kRow[] = "{:>6} {:>7} {:>9} {:>9} {:>8} {:>13} {:>7} {:>14}\n";
-  text += fmt::format(kRow, "groups", "tile", "gets", "puts", "partial",
-                      "us overlapped", "GB/s", "us one by one");
+  constexpr char kRow[] =
+      "{:>6} {:>6} {:>8} {:>8} {:>10} {:>6} {:>10} {:>10} {:>7}\n";
+  text += fmt::format(kRow, "groups", "tile", "gets", "puts", "us DMA", "GB/s",
+                      "one by one", "arithmetic", "bound");
   const auto tenths = [](double value) { return fmt::format("{:.1f}", value); };
   for (const Predicted& one : predicted) {
     const Prediction& prediction = one.prediction;
     const PredictedTraffic sum = sum_of(prediction);
-    text +=
-        fmt::format(kRow, prediction.groups.size(), prediction.tile_bytes,
-                    sum.get_requests, sum.put_requests, sum.put_partial_lines,
-                    tenths(microseconds(prediction.overlapped_seconds)),
-                    tenths(speed(sum, prediction.overlapped_seconds)),
-                    tenths(microseconds(prediction.serial_seconds)));
+    const PredictedTime& time = prediction.time;
+    text += fmt::format(
+        kRow, prediction.groups.size(), prediction.tile_bytes, sum.get_requests,
+        sum.put_requests, tenths(microseconds(time.overlapped)),
+        tenths(speed(sum, time.overlapped)), tenths(microseconds(time.serial)),
+        tenths(microseconds(time.arithmetic)), bound_of(time));
   }
   return text + kLimits;
 }
@@ -137,22 +197,31 @@ std::string predictions_text(const std::vector<Predicted>& predicted) {
 std::string prediction_json(const Predicted& predicted) {
   const Prediction& prediction = predicted.prediction;
   Json json;
+  if (!predicted.layer.empty()) {
+    json["layer"] = predicted.layer;
+    json["times"] = predicted.times;
+  }
   json["operation"] = predicted.operation;
   json["dtype"] = predicted.dtype;
   json["to"] = predicted.to.empty() ? Json() : Json(predicted.to);
-  json["tensors"] = predicted.tensors;
-  json["elements"] = predicted.elements;
+  if (predicted.sizes.empty()) {
+    json["tensors"] = predicted.tensors;
+    json["elements"] = predicted.elements;
+  } else {
+    json["sizes"] = predicted.sizes;
+  }
   json["machine"] = predicted.machine.machine;
   json["core_groups"] = predicted.machine.core_groups;
   json["slaves_per_group"] = predicted.machine.slaves_per_group;
   json["ldm_bytes"] = predicted.machine.ldm_bytes;
+  json["rma"] = predicted.rma;
   json["tile_asked"] =
       predicted.tile_asked == 0 ? Json() : Json(predicted.tile_asked);
   json["tile_bytes"] = prediction.tile_bytes;
   json["spawns"] = prediction.spawns;
   json.update(traffic_json(sum_of(prediction)));
-  json["overlapped_seconds"] = prediction.overlapped_seconds;
-  json["serial_seconds"] = prediction.serial_seconds;
+  json.update(time_json(prediction.time));
+  json["bound"] = bound_of(prediction.time);
   Json::Array groups;
   for (const PredictedGroup& group : prediction.groups) {
     groups.push_back(group_json(group));
