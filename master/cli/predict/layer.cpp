@@ -183,6 +183,13 @@ std::vector<std::string> layer_names() {
 std::string layer_text(const LayerOptions& options) {
   const Model& model = model_of(options.model);
   const std::uint64_t batch = options.batch.value_or(model.batch);
+  const std::uint64_t most =
+      kMostHeadElements / (model.heads * model.tokens * model.columns);
+  if (batch > most) {
+    throw UsageError(
+        fmt::format("--batch: got '{}', expected at most {} with --layer {}",
+                    batch, most, model.name));
+  }
   std::string text;
   if (!options.json) {
     text = fmt::format(
