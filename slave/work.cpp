@@ -96,6 +96,21 @@ constexpr PerElement kWork[] = {
     {F::moe_position, 0, 6 * kLanes, 0, 0, 0, 4 * kScalarAccess, 0},
 };
 
+// has_work() returns whether work_of() knows every kernel.
+constexpr bool has_work() {
+  for (const KernelInfo& kernel : slave::kKernels) {
+    bool found = kernel.family == F::attention ||
+                 kernel.family == F::attention_backward ||
+                 kernel.family == F::moe_sum;
+    for (const PerElement& row : kWork) {
+      found = found || row.family == kernel.family;
+    }
+    if (!found) return false;
+  }
+  return true;
+}
+static_assert(has_work(), "a family of kernels is missing in kWork");
+
 // A product of matrices keeps 4 x 4 vectors of sums in registers (slave/
 // attention-inl.h), so that 16 operations need 4 vectors and 4 elements.
 constexpr double kProductAccesses = 8.0 / 16;

@@ -350,13 +350,28 @@ TEST(Predict, AttentionBackwardByHand) {
   const json all = with_sizes("attention_backward",
                               {"--batch", "4", "--heads", "16", "--queries",
                                "512", "--keys", "512", "--columns", "64"});
-  // For each of 8 blocks of 64 keys, a head reads q, the gradient, lse and dot
-  // as bfloat16 and float32, and reads and writes dq in float32.
-  constexpr std::uint64_t kQuery = 64 * 2 * 2 + 8 + 64 * 4;
-  EXPECT_GT(number(all, "get_bytes"), 64u * 512 * 8 * kQuery);
-  EXPECT_LT(number(all, "get_bytes"), 64u * 512 * 8 * kQuery * 5 / 4);
-  EXPECT_GT(number(all, "put_bytes"), 64u * 512 * 8 * 64 * 4);
-  EXPECT_EQ(all.at("bound"), "arithmetic");
+  constexpr std::uint64_t kRowCount = 64 * 512, kNarrow = 64 * 2,
+                          kWide = 64 * 4;
+  constexpr std::uint64_t kBlocks = kRowCount / 64;
+  // In each of 8 launches, a query reads q, the gradient, lse and dot, and
+  // reads and writes dq in float32. Each of two slots reads the keys of the
+  // block, in float32: packed, packed values, and widened.
+  constexpr std::uint64_t kVisits = 8 * kRowCount;
+  std::uint64_t read =
+      kVisits * (2 * kNarrow + 8 + kWide) + kBlocks * 2 * 3 * 64 * kWide;
+  std::uint64_t written = kVisits * kWide + kRowCount * 2 * kWide;  // dk, dv
+  // Before: lse and dot of each query; packed keys and values, widened keys.
+  read += kRowCount * (2 * kNarrow + 4 + 3 * kNarrow);
+  written += kRowCount * (8 + 3 * kWide);
+  // After: dk, dv and dq are rounded.
+  read += kRowCount * 3 * kWide;
+  written += kRowCount * 3 * kNarrow;
+  EXPECT_EQ(number(all, "put_bytes"), written);
+  EXPECT_GE(number(all, "get_bytes"), read);
+  EXPECT_LT(number(all, "get_bytes"), read + read / 50);
+  // Five products.
+  EXPECT_GT(all.at("arithmetic_seconds"),
+            10.0 * 64 * 512 * 512 * 64 / (64 * 2.25e9 * 16));
 }
 
 // Every row is a segment of 6 operands, 64 bytes, of which batches of 16 are
@@ -525,9 +540,21 @@ INSTANTIATE_TEST_SUITE_P(
                 {"--operation", "softmax", "--rows", "0", "--columns", "8"},
                 {"--rows", "'0'", "1 to"}},
         BadCall{"many_heads",
-                {"--operation", "attention", "--batch", "16777216", "--heads",
+                {"--operation", "attention", "--batch", "4194304", "--heads",
                  "2", "--queries", "1", "--keys", "1", "--columns", "8"},
-                {"--heads", "'2'", "16777216"}},
+                {"--heads", "'2'", "4194304 rows"}},
+        BadCall{"many_elements_of_a_matrix",
+                {"--operation", "softmax", "--rows", "4194304", "--columns",
+                 "4194304"},
+                {"--columns", "'4194304'", "17179869184 elements"}},
+        BadCall{"many_scores",
+                {"--operation", "attention_backward", "--batch", "1", "--heads",
+                 "1", "--queries", "4194304", "--keys", "4194304", "--columns",
+                 "8"},
+                {"--keys", "'4194304'", "scores"}},
+        BadCall{"layer_batch",
+                {"--layer", "gpt2", "--batch", "1000"},
+                {"--batch", "'1000'", "341"}},
         BadCall{"wide_heads",
                 {"--operation", "attention", "--batch", "1", "--heads", "2",
                  "--queries", "1", "--keys", "1", "--columns", "257"},

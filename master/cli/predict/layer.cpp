@@ -14,8 +14,8 @@ struct Model {
   std::uint64_t batch;  // default
 };
 // GPT-2 small: Radford et al. 2019. 1.3b: 24 layers, 2048 wide, 16 heads of
-// 128, as Cerebras-GPT 1.3B (arXiv 2304.03208). GPT-3 XL (Brown et al. 2020)
-// lists 24 heads of 128, which are not 2048 columns.
+// 128, as Cerebras-GPT 1.3B (arXiv 2304.03208; from memory). GPT-3 XL (Brown et
+// al. 2020) lists 24 heads of 128, which are not 2048 columns.
 constexpr Model kModels[] = {{"gpt2", 768, 12, 64, 1024, 4},
                              {"1.3b", 2048, 16, 128, 2048, 1}};
 
@@ -183,6 +183,13 @@ std::vector<std::string> layer_names() {
 std::string layer_text(const LayerOptions& options) {
   const Model& model = model_of(options.model);
   const std::uint64_t batch = options.batch.value_or(model.batch);
+  const std::uint64_t most =
+      kMostHeadElements / (model.heads * model.tokens * model.columns);
+  if (batch > most) {
+    throw UsageError(
+        fmt::format("--batch: got '{}', expected at most {} with --layer {}",
+                    batch, most, model.name));
+  }
   std::string text;
   if (!options.json) {
     text = fmt::format(

@@ -376,20 +376,29 @@ void require_sizes(const OperationRow& row, const Sizes& sizes) {
         "attention only",
         row.name));
   }
-  const auto product = [&](std::initializer_list<SizeOption> options) {
+  const auto limit = [&](std::uint64_t most, const char* what,
+                         std::initializer_list<SizeOption> options) {
     std::uint64_t count = 1;
     for (const SizeOption option : options) {
       const std::uint64_t size = sizes.of[option].value_or(1);
-      count = size > kMostRows / count ? kMostRows + 1 : count * size;
-      if (count <= kMostRows) continue;
-      throw UsageError(
-          fmt::format("{}: got '{}', expected at most {} rows in all",
-                      kSizeOptions[option], size, kMostRows));
+      if (size > most / count) {
+        throw UsageError(fmt::format("{}: got '{}', expected at most {} {}",
+                                     kSizeOptions[option], size, most, what));
+      }
+      count *= size;
     }
   };
-  product({kSizeBatch, kSizeHeads, kSizeQueries});
-  product({kSizeBatch, kSizeHeads, kSizeKeys});
-  product({kSizeTokens, kSizeChoices});
+  const bool heads = sizes.of[kSizeHeads].has_value();
+  limit(kMostRows, "rows of all heads", {kSizeBatch, kSizeHeads, kSizeQueries});
+  limit(kMostRows, "rows of all heads", {kSizeBatch, kSizeHeads, kSizeKeys});
+  limit(kMostScores, "scores",
+        {kSizeBatch, kSizeHeads, kSizeQueries, kSizeKeys});
+  limit(kMostRows, "rows of tokens", {kSizeTokens, kSizeChoices});
+  limit(heads ? kMostHeadElements : kMostElements, "elements",
+        {kSizeRows, kSizeTokens, kSizeChoices, kSizeBatch, kSizeHeads,
+         kSizeQueries, kSizeColumns});
+  limit(heads ? kMostHeadElements : kMostElements, "elements",
+        {kSizeBatch, kSizeHeads, kSizeKeys, kSizeColumns});
 }
 
 }  // namespace

@@ -241,7 +241,7 @@ void add_options(Command& command, PredictOptions& options) {
     command.text(name, "N", "", kSizeHelp[i],
                  [name, i, &options](const std::string& given) {
                    options.sizes.of[i] =
-                       parse_integer(name, given, 1, kMostSize);
+                       parse_integer(name, given, 1, kMostRows);
                  });
   }
   command.flag("--causal", options.sizes.causal,

@@ -61,10 +61,12 @@ struct Sizes {
   std::optional<std::uint64_t> of[kSizeCount];
   bool causal = false;
 };
-// Of all numbers of an operation together, so that arrays that must exist fit
-// into memory.
-inline constexpr std::uint64_t kMostRows = std::uint64_t{1} << 24;
-inline constexpr std::uint64_t kMostSize = std::uint64_t{1} << 24;
+// Larger operations are refused: tables and arrays of the master must fit into
+// memory, and predictions take seconds.
+inline constexpr std::uint64_t kMostRows = std::uint64_t{1} << 22;
+inline constexpr std::uint64_t kMostElements = std::uint64_t{1} << 34;
+inline constexpr std::uint64_t kMostHeadElements = std::uint64_t{1} << 28;
+inline constexpr std::uint64_t kMostScores = std::uint64_t{1} << 36;
 
 std::vector<std::string> operation_names();
 // is_list_operation() returns whether an operation takes a list of tensors, or
