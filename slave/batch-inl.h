@@ -26,7 +26,8 @@ namespace swamp::slave::HWY_NAMESPACE {
 // operand() returns operand s of a tile.
 template <class Element>
 HWY_INLINE Element* operand(const Tile& tile, int s) {
-  assert(reinterpret_cast<std::uintptr_t>(tile.operands[s]) % sizeof(Element) ==
+  assert(reinterpret_cast<std::uintptr_t>(tile.operands[s]) %
+             alignof(Element) ==
          0);
   return static_cast<Element*>(tile.operands[s]);
 }

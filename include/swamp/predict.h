@@ -31,36 +31,36 @@ struct PredictedTraffic {
   std::uint64_t rma_bytes = 0;          ///< received by them
 };
 
-/// PredictedTime is in seconds. Each part is that of the slowest core group,
-/// and within it, except for DMA, of the slowest slave, as if there were no
-/// other part.
+/// PredictedTime is the time of a prediction. Each part is that of the slowest
+/// core group, and within it, except for DMA, of the slowest slave, as if there
+/// were no other part.
 struct PredictedTime {
-  double overlapped = 0;  ///< DMA, transfers overlap
-  double serial = 0;      ///< DMA, each get is waited for before the next
-  double rma = 0;         ///< broadcasts are received
-  double ldm = 0;         ///< the kernels' accesses to LDM
-  double arithmetic = 0;  ///< the kernels' vector operations
+  double overlapped_seconds = 0;  ///< DMA, transfers overlap
+  double serial_seconds = 0;  ///< DMA, each get is waited for before the next
+  double rma_seconds = 0;     ///< broadcasts are received
+  double ldm_seconds = 0;     ///< the kernels' accesses to LDM
+  double arithmetic_seconds = 0;  ///< the kernels' vector operations
   /// The largest of them except serial, launch by launch: all overlap.
-  double total = 0;
+  double total_seconds = 0;
 };
 
-/// PredictedGroup is the part of one core group.
-struct PredictedGroup {
+/// PredictedGroup is the part of one core group; its times are of this group
+/// alone.
+struct PredictedGroup : PredictedTime {
   std::uint32_t slaves = 0;  ///< slaves that had work
   PredictedTraffic traffic;  ///< of all its slaves
-  PredictedTime time;        ///< of this group alone
 };
 
-/// Prediction is the sum of all operations that a Predictor has counted. Spawn,
-/// join and what the master computes are not included, and every core group is
-/// assumed to work on its own memory. The assumptions of the model are listed
-/// in toolchain/sunway/README.md.
-struct Prediction {
+/// Prediction is the sum of all operations that a Predictor has counted; in its
+/// times a launch ends with its last core group. Spawn, join and what the
+/// master computes are not included, and every core group is assumed to work on
+/// its own memory. The assumptions of the model are listed in
+/// toolchain/sunway/README.md.
+struct Prediction : PredictedTime {
   std::vector<PredictedGroup> groups;  ///< every core group of the machine
   std::uint64_t operations = 0;        ///< operations launched
   std::uint64_t spawns = 0;    ///< without those the master computes alone
   std::size_t tile_bytes = 0;  ///< of the widest array, reduced to fit LDM
-  PredictedTime time;          ///< a launch ends with its last core group
 };
 
 /// Predictor has a machine that counts transfers and computes nothing.
@@ -69,9 +69,9 @@ struct Prediction {
 /// that are aligned to their elements; the position of an array within 128-byte
 /// lines affects the counts. Arrays that the master reads or writes must exist:
 /// targets, losses and lse of cross entropy, token_of, probs, and the gradients
-/// of weight and bias. The results
-/// of such an operation are meaningless. Times are always those measured for
-/// SW26010-Pro, because none were measured for SW26010. Not thread-safe.
+/// of weight and bias. The results of such an operation are meaningless. Times
+/// are always those measured for SW26010-Pro, because none were measured for
+/// SW26010. Not thread-safe.
 class SWAMP_API Predictor {
  public:
   /// @param config as for Machine, but an empty `machine` is sw26010pro,

@@ -263,16 +263,15 @@ Machine& Predictor::machine() noexcept { return impl_->machine; }
 
 Prediction Predictor::prediction() const {
   const runtime::CountingBackend& counter = *impl_->counter;
-  Prediction out;
+  Prediction out{predicted_time(counter.cycles())};
   for (const runtime::CountingBackend::Group& group : counter.groups()) {
-    out.groups.push_back({static_cast<std::uint32_t>(group.slaves),
-                          public_traffic(group.traffic),
-                          predicted_time(group.cycles)});
+    out.groups.push_back({predicted_time(group.cycles),
+                          static_cast<std::uint32_t>(group.slaves),
+                          public_traffic(group.traffic)});
   }
   out.operations = counter.launches();
   out.spawns = counter.spawns();
   out.tile_bytes = counter.tile_bytes();
-  out.time = predicted_time(counter.cycles());
   return out;
 }
 

@@ -109,15 +109,15 @@ std::string milliseconds(double seconds) {
 
 std::string row_text(const Predicted& one) {
   const PredictedTraffic traffic = sum_of(one.prediction);
-  const PredictedTime& time = one.prediction.time;
+  const PredictedTime& time = one.prediction;
   const auto times = static_cast<double>(one.times);
   const auto bytes = static_cast<double>(traffic.get_bytes + traffic.put_bytes);
   return fmt::format(kRow, one.operation, one.times,
                      fmt::format("{:.1f}", times * bytes / 1e6),
-                     milliseconds(times * time.overlapped),
-                     milliseconds(times * time.ldm),
-                     milliseconds(times * time.arithmetic),
-                     milliseconds(times * time.total), bound_of(time));
+                     milliseconds(times * time.overlapped_seconds),
+                     milliseconds(times * time.ldm_seconds),
+                     milliseconds(times * time.arithmetic_seconds),
+                     milliseconds(times * time.total_seconds), bound_of(time));
 }
 
 // products_text() is the time of the layer's matrix products, forward and
@@ -165,7 +165,7 @@ std::string table_text(const LayerOptions& options, std::uint64_t core_groups) {
                         kExperts, kChoices);
     }
     if (part == Part::layer) {
-      total += static_cast<double>(one.times) * one.prediction.time.total;
+      total += static_cast<double>(one.times) * one.prediction.total_seconds;
     }
     text += row_text(one);
   }

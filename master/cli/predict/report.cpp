@@ -75,32 +75,34 @@ Json traffic_json(const PredictedTraffic& traffic) {
 
 Json time_json(const PredictedTime& time) {
   Json json;
-  json["overlapped_seconds"] = time.overlapped;
-  json["serial_seconds"] = time.serial;
-  json["rma_seconds"] = time.rma;
-  json["ldm_seconds"] = time.ldm;
-  json["arithmetic_seconds"] = time.arithmetic;
-  json["total_seconds"] = time.total;
+  json["overlapped_seconds"] = time.overlapped_seconds;
+  json["serial_seconds"] = time.serial_seconds;
+  json["rma_seconds"] = time.rma_seconds;
+  json["ldm_seconds"] = time.ldm_seconds;
+  json["arithmetic_seconds"] = time.arithmetic_seconds;
+  json["total_seconds"] = time.total_seconds;
   return json;
 }
 
 // time_text() is what the transfers must be compared with.
 std::string time_text(const PredictedTime& time) {
   const std::string rma =
-      time.rma != 0 ? fmt::format("RMA {:.3f} us, ", microseconds(time.rma))
-                    : "";
+      time.rma_seconds != 0
+          ? fmt::format("RMA {:.3f} us, ", microseconds(time.rma_seconds))
+          : "";
   return fmt::format(
       "{}LDM {:.3f} us, arithmetic {:.3f} us\n"
       "all overlapped              {:.3f} us, bound by {}\n",
-      rma, microseconds(time.ldm), microseconds(time.arithmetic),
-      microseconds(time.total), bound_of(time));
+      rma, microseconds(time.ldm_seconds),
+      microseconds(time.arithmetic_seconds), microseconds(time.total_seconds),
+      bound_of(time));
 }
 
 Json group_json(const PredictedGroup& group) {
   Json json;
   json["slaves"] = group.slaves;
   json.update(traffic_json(group.traffic));
-  json.update(time_json(group.time));
+  json.update(time_json(group));
   return json;
 }
 
@@ -138,11 +140,13 @@ std::string sizes_text(const Sizes& sizes) {
 std::string limits_text() { return kLimits; }
 
 const char* bound_of(const PredictedTime& time) {
-  if (time.overlapped >= std::max({time.rma, time.ldm, time.arithmetic})) {
+  if (time.overlapped_seconds >=
+      std::max({time.rma_seconds, time.ldm_seconds, time.arithmetic_seconds})) {
     return "DMA";
   }
-  if (time.rma >= std::max(time.ldm, time.arithmetic)) return "RMA";
-  return time.ldm >= time.arithmetic ? "LDM" : "arithmetic";
+  if (time.rma_seconds >= std::max(time.ldm_seconds, time.arithmetic_seconds))
+    return "RMA";
+  return time.ldm_seconds >= time.arithmetic_seconds ? "LDM" : "arithmetic";
 }
 
 std::string prediction_text(const Predicted& predicted) {
@@ -160,7 +164,8 @@ std::string prediction_text(const Predicted& predicted) {
         "cg {}: {} slave{}, {:.3f} us overlapped, {:.3f} us one after "
         "another\n",
         i, group.slaves, plural(group.slaves),
-        microseconds(group.time.overlapped), microseconds(group.time.serial));
+        microseconds(group.overlapped_seconds),
+        microseconds(group.serial_seconds));
     text += traffic_text(group.traffic);
   }
   const PredictedTraffic sum = sum_of(prediction);
@@ -168,10 +173,11 @@ std::string prediction_text(const Predicted& predicted) {
   text += fmt::format(
       "transfers overlapped        {:.3f} us ({:.1f} GB/s)\n"
       "transfers one after another {:.3f} us ({:.1f} GB/s)\n",
-      microseconds(prediction.time.overlapped),
-      speed(sum, prediction.time.overlapped),
-      microseconds(prediction.time.serial), speed(sum, prediction.time.serial));
-  return text + time_text(prediction.time) + kLimits;
+      microseconds(prediction.overlapped_seconds),
+      speed(sum, prediction.overlapped_seconds),
+      microseconds(prediction.serial_seconds),
+      speed(sum, prediction.serial_seconds));
+  return text + time_text(prediction) + kLimits;
 }
 
 std::string predictions_text(const std::vector<Predicted>& predicted) {
@@ -184,12 +190,13 @@ std::string predictions_text(const std::vector<Predicted>& predicted) {
   for (const Predicted& one : predicted) {
     const Prediction& prediction = one.prediction;
     const PredictedTraffic sum = sum_of(prediction);
-    const PredictedTime& time = prediction.time;
+    const PredictedTime& time = prediction;
     text += fmt::format(
         kRow, prediction.groups.size(), prediction.tile_bytes, sum.get_requests,
-        sum.put_requests, tenths(microseconds(time.overlapped)),
-        tenths(speed(sum, time.overlapped)), tenths(microseconds(time.serial)),
-        tenths(microseconds(time.arithmetic)), bound_of(time));
+        sum.put_requests, tenths(microseconds(time.overlapped_seconds)),
+        tenths(speed(sum, time.overlapped_seconds)),
+        tenths(microseconds(time.serial_seconds)),
+        tenths(microseconds(time.arithmetic_seconds)), bound_of(time));
   }
   return text + kLimits;
 }
@@ -220,8 +227,8 @@ std::string prediction_json(const Predicted& predicted) {
   json["tile_bytes"] = prediction.tile_bytes;
   json["spawns"] = prediction.spawns;
   json.update(traffic_json(sum_of(prediction)));
-  json.update(time_json(prediction.time));
-  json["bound"] = bound_of(prediction.time);
+  json.update(time_json(prediction));
+  json["bound"] = bound_of(prediction);
   Json::Array groups;
   for (const PredictedGroup& group : prediction.groups) {
     groups.push_back(group_json(group));
