@@ -482,8 +482,8 @@ struct Attention {
     operation.set_unit_bytes(5, keys_floats() * sizeof(float));
     operation.scratch_bytes =
         static_cast<std::uint32_t>(slave::attention_backward_scratch_bytes(
-            q.columns, v.columns, args.lanes, backward.step,
-            q.dtype == kFloat32));
+            q.columns, v.columns, args.lanes, q.dtype == kFloat32));
+    operation.tile_step = slave::kAttentionQueries;
     return operation;
   }
   // keys_floats() is the size of a block of keys and values: packed k, packed
@@ -528,13 +528,8 @@ struct Attention {
     slave::AttentionBackwardArgs backward = backward_args();
     choose_lanes(keys, [&] {
       backward = backward_args();
-      runtime::LdmNeed need;
-      // Fewer queries at once before fewer keys.
-      for (;; backward.step /= 2) {
-        need = runtime::ldm_need(machine, backward_operation(backward),
-                                 gradient_bytes());
-        if (need.fits() || backward.step == 4) break;
-      }
+      runtime::LdmNeed need = runtime::ldm_need(
+          machine, backward_operation(backward), gradient_bytes());
       const auto more = [&](const Operation& operation) {
         const auto other = runtime::ldm_need(machine, operation, 0);
         if (other.needed_bytes > need.needed_bytes) need = other;
@@ -603,6 +598,7 @@ struct Attention {
       if (query_rows == q.rows) {
         skipped = static_cast<std::size_t>(std::clamp<std::int64_t>(
             -backward.visible, 0, static_cast<std::int64_t>(q.rows)));
+        skipped -= skipped % slave::kAttentionQueries;
         backward.visible += static_cast<std::int64_t>(skipped);
       }
       const Operation operation = backward_operation(backward);

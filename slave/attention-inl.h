@@ -67,30 +67,27 @@ struct Left {
   std::size_t row, term;
 };
 
-// Scores is the product that starts with 0 and is multiplied by a scale.
+// Scores is the product that is multiplied by a scale.
 struct Scores {
   float scale;
 
-  HWY_INLINE VF start(const float*, std::size_t) const {
-    return hn::Zero(DF());
-  }
-  HWY_INLINE VF finish(VF sum) const {
+  HWY_INLINE VF finish(VF sum, const float*, std::size_t) const {
     return hn::Mul(sum, hn::Set(DF(), scale));
   }
 };
 
 // Accumulation is the product that is added to its result, which is multiplied
-// by `factor` of its lane first unless that is null.
+// by `factor` of its lane unless that is null.
 struct Accumulation {
   const float* factor;
 
-  HWY_INLINE VF start(const float* result, std::size_t lane) const {
+  HWY_INLINE VF finish(VF sum, const float* result, std::size_t lane) const {
     const DF df;
     const VF before = hn::LoadU(df, result);
-    return factor == nullptr ? before
-                             : hn::Mul(before, hn::LoadU(df, factor + lane));
+    return factor == nullptr
+               ? hn::Add(before, sum)
+               : exact_fma(df, before, hn::LoadU(df, factor + lane), sum);
   }
-  HWY_INLINE VF finish(VF sum) const { return sum; }
 };
 
 // product_tile() computes sizeof...(r) rows and sizeof...(g) vectors of a
@@ -105,15 +102,8 @@ HWY_INLINE void product_tile(const Kind& kind, const Left& left,
   constexpr std::size_t kWidth = sizeof...(g);
   constexpr std::size_t kCount = sizeof...(r) * kWidth;
   VF sum[kCount];
-  const auto start_row = [&](auto row) HWY_ATTR {
-    ((sum[row * kWidth + g] =
-          kind.start(result + row * lanes + g * kLanes, lane + g * kLanes)),
-     ...);
-  };
-  (start_row(std::integral_constant<std::size_t, r>()), ...);
-  const float* a = left.data;
+  for (VF& one : sum) one = hn::Zero(df);
   const float* const row_start[] = {(left.data + r * left.row)...};
-  (void)a;
   (void)rows;
   (void)group;
   std::size_t offset = 0;
@@ -129,8 +119,10 @@ HWY_INLINE void product_tile(const Kind& kind, const Left& left,
     right += lanes;
   }
   const auto store_row = [&](auto row) HWY_ATTR {
-    (hn::StoreU(kind.finish(sum[row * kWidth + g]), df,
-                result + row * lanes + g * kLanes),
+    float* const to = result + row * lanes;
+    (hn::StoreU(
+         kind.finish(sum[row * kWidth + g], to + g * kLanes, lane + g * kLanes),
+         df, to + g * kLanes),
      ...);
   };
   (store_row(std::integral_constant<std::size_t, r>()), ...);
@@ -212,14 +204,14 @@ HWY_NOINLINE inline bool has_nonfinite(const float* data, std::size_t count) {
   return result;
 }
 
-// accumulate() adds to result[c][lane], for each of `columns`, the products
-// weight[j][lane] * rows[j][c] of the units j of a step, after multiplication
-// by `factor`. The weights of hidden units are 0, which hides all but inf and
-// nan; these are left out unit by unit.
+// accumulate() adds to result[c][lane], for each of `columns`, the sum of the
+// products weight[j][lane] * rows[j][c] of the units j of a step; `factor` is
+// that of Accumulation. The weights of hidden units are 0, which hides all but
+// inf and nan; these are left out unit by unit.
 HWY_NOINLINE inline void accumulate(const float* weights, const float* rows,
-                             std::size_t count, std::size_t columns,
-                             std::size_t lanes, const float* factor,
-                             const Visible& visible, float* result) {
+                                    std::size_t count, std::size_t columns,
+                                    std::size_t lanes, const float* factor,
+                                    const Visible& visible, float* result) {
   if (HWY_LIKELY(visible.all || !has_nonfinite(rows, count * columns))) {
     product(Accumulation{factor}, {rows, 1, columns}, columns, count, weights,
             lanes, result);
@@ -230,14 +222,14 @@ HWY_NOINLINE inline void accumulate(const float* weights, const float* rows,
   for (std::size_t lane = 0; lane < lanes; lane += kLanes) {
     for (std::size_t c = 0; c < columns; ++c) {
       float* const at = result + c * lanes + lane;
-      VF sum = kind.start(at, lane);
+      VF sum = hn::Zero(df);
       for (std::size_t j = 0; j < count; ++j) {
         const VF next =
             exact_fma(df, hn::Set(df, rows[j * columns + c]),
                       hn::LoadU(df, weights + j * lanes + lane), sum);
         sum = hn::IfThenElse(visible.lanes(j, lane), next, sum);
       }
-      hn::StoreU(sum, df, at);
+      hn::StoreU(kind.finish(sum, at, lane), df, at);
     }
   }
 }

@@ -72,9 +72,9 @@ HWY_INLINE void output(const void* arguments, const Tile& tile, Result&) {
 
 // softmax_step() replaces the scores of a step, each row of which is a key, by
 // p, and updates m and l. factor[lane] becomes what the output is multiplied
-// by; returns whether that is 1 in all lanes.
+// by.
 template <bool kMask, std::size_t... g>
-HWY_INLINE bool softmax_lanes(float* scores, const float* mask,
+HWY_INLINE void softmax_lanes(float* scores, const float* mask,
                               std::size_t count, std::size_t lanes,
                               std::size_t lane, const Visible& visible,
                               float* max, float* sum, float* factor,
@@ -104,7 +104,7 @@ HWY_INLINE bool softmax_lanes(float* scores, const float* mask,
   exp_each(df, a, group);
   (hn::StoreU(m[g], df, max + g * kLanes), ...);
   (hn::StoreU(a[g], df, factor + g * kLanes), ...);
-  VF l[] = {hn::Mul(hn::LoadU(df, sum + g * kLanes), a[g])...};
+  VF l[] = {(static_cast<void>(g), hn::Zero(df))...};
   for (std::size_t j = 0; j < count; ++j) {
     float* const at = scores + j * lanes;
     VF p[] = {hn::Sub(hn::LoadU(df, at + g * kLanes), shift[g])...};
@@ -112,28 +112,25 @@ HWY_INLINE bool softmax_lanes(float* scores, const float* mask,
     (hn::StoreU(p[g], df, at + g * kLanes), ...);
     ((l[g] = hn::Add(l[g], p[g])), ...);
   }
-  (hn::StoreU(l[g], df, sum + g * kLanes), ...);
-  const VF one = hn::Set(df, 1.0f);
-  return (hn::AllTrue(df, hn::Eq(a[g], one)) && ...);
+  (hn::StoreU(exact_fma(df, hn::LoadU(df, sum + g * kLanes), a[g], l[g]), df,
+              sum + g * kLanes),
+   ...);
 }
 
-HWY_NOINLINE bool softmax_step(float* scores, const float* mask,
+HWY_NOINLINE void softmax_step(float* scores, const float* mask,
                                std::size_t count, std::size_t lanes,
                                const Visible& visible, float* max, float* sum,
                                float* factor) {
-  bool is_one = true;
   for_groups(lanes, [&](auto group, std::size_t lane) HWY_ATTR {
-    const bool one =
-        mask != nullptr
-            ? softmax_lanes<true>(scores + lane, mask + lane, count, lanes,
-                                  lane, visible, max + lane, sum + lane,
-                                  factor + lane, group)
-            : softmax_lanes<false>(scores + lane, nullptr, count, lanes, lane,
-                                   visible, max + lane, sum + lane,
-                                   factor + lane, group);
-    is_one = is_one && one;
+    if (mask != nullptr) {
+      softmax_lanes<true>(scores + lane, mask + lane, count, lanes, lane,
+                          visible, max + lane, sum + lane, factor + lane,
+                          group);
+    } else {
+      softmax_lanes<false>(scores + lane, nullptr, count, lanes, lane, visible,
+                           max + lane, sum + lane, factor + lane, group);
+    }
   });
-  return is_one;
 }
 
 // visible_keys() describes `count` keys from `first` on, of which lane i sees
@@ -178,10 +175,9 @@ HWY_INLINE void attention(const void* arguments, const Tile& tile, Result&) {
     product(Scores{args.scale},
             {widened<Format>(k, count * columns, copy), columns, 1}, count,
             columns, q, lanes, scores);
-    const bool is_one =
-        softmax_step(scores, mask, count, lanes, visible, max, sum, factor);
+    softmax_step(scores, mask, count, lanes, visible, max, sum, factor);
     accumulate(scores, widened<Format>(v, count * value_columns, copy), count,
-               value_columns, lanes, is_one ? nullptr : factor, visible, out);
+               value_columns, lanes, factor, visible, out);
     k += count * columns;
     v += count * value_columns;
     if (mask != nullptr) mask += count * lanes;

@@ -29,9 +29,9 @@ namespace swamp::slave {
 //   (constant). The units are keys. Partial result: AttentionState. Keys are
 //   visited in steps of attention_keys(), counted from key 0 of the segment;
 //   with m the largest e_ij of lane i up to and including a step:
-//     a = E(m of the steps before - m); l = l * a, o = o * a  (not if a is 1 in
-//     all lanes), then for each key of the step
-//     p = E(e_ij - m); l = l + p; o_c = fma(p, v_jc, o_c)
+//     a = E(m of the steps before - m), p_j = E(e_ij - m)
+//     l = fma(l, a, sum of p_j)
+//     o_c = fma(o_c, a, sum of fma(p_j, v_jc)), sums over the keys of the step
 //   m is replaced by 0 in the differences as long as it is -inf. Tiles must
 //   begin at a step.
 // attention_output: out (out), AttentionState (in), lse (out, float32, of a
@@ -58,10 +58,11 @@ struct AttentionArgs {
 //   queries; the lanes are keys. Partial result: dk, then dv, each `lanes`
 //   floats for each of its columns. With t_ij = dot(g_i, v_j):
 //     p = E(min(0, e_ij - lse_i)), s = p * (t_ij - D_i)
-//     dv_jc = fma(p, g_ic, dv_jc); dk_jc = fma(s, q_ic, dk_jc)
-//     dq_ic = fma(s, k_jc, dq_ic)
-//   dv and dk are sums over the queries, dq over the keys; dq and dk lack the
-//   factor `scale`. A tile may have any number of units.
+//     dv_jc += sum of fma(p, g_ic), dk_jc += sum of fma(s, q_ic), sums over
+//     kAttentionQueries units, counted from unit 0 of the segment
+//     dq_ic += sum of fma(s, k_jc), sums over kAttentionLanes keys
+//   dq and dk lack the factor `scale`. Tiles must begin at a multiple of
+//   kAttentionQueries.
 // attention_unpack: x (out, rows), packed (in, float32). A unit is a block, as
 //   of attention_pack: x = r(packed * scale + 0).
 // attention_round: x (out, rows), wide (in, float32, as of attention_widen):
@@ -72,9 +73,7 @@ struct AttentionBackwardArgs {
   std::uint32_t lanes;          // a multiple of kAttentionLanes
   std::uint32_t rows;           // keys of the block, at most `lanes`
   float scale;
-  // So many queries are computed at once, at most kMaxAttentionKeys. It does
-  // not change the bits.
-  std::uint32_t step;
+  std::uint32_t reserved;
   // Unit i sees the lanes below visible + i % period: units are the queries of
   // all heads that share the keys.
   std::int64_t visible;
@@ -89,6 +88,7 @@ inline constexpr std::size_t kAttentionLanes = 16;
 inline constexpr std::size_t kMaxAttentionLanes = 64;
 inline constexpr std::size_t kMaxAttentionColumns = 256;
 inline constexpr std::size_t kMaxAttentionKeys = 32;
+inline constexpr std::size_t kAttentionQueries = 16;
 
 // attention_keys() is the number of keys after which the largest score is
 // updated. A function of the columns alone: it changes the bits. Two tiles of
@@ -145,8 +145,8 @@ constexpr std::size_t attention_output_scratch_bytes(
 // and, of a 16-bit type, the queries and gradients as float32.
 constexpr std::size_t attention_backward_scratch_bytes(
     std::size_t columns, std::size_t value_columns, std::size_t lanes,
-    std::size_t step, bool is_float32) noexcept {
-  return sizeof(float) * step *
+    bool is_float32) noexcept {
+  return sizeof(float) * kAttentionQueries *
          (2 * lanes + (is_float32 ? 0 : columns + value_columns));
 }
 

@@ -181,20 +181,26 @@ HWY_INLINE bool visible_lanes(const AttentionBackwardArgs& args,
 }
 
 // accumulate_queries() adds to dq, whose rows are `padded` floats, the products
-// of s and the rows of the keys that are visible.
+// of s and the rows of the keys that are visible, kAttentionLanes keys at once.
 HWY_INLINE void accumulate_queries(const float* s, const float* keys,
                                    std::size_t count, std::size_t lanes,
                                    std::size_t rows, std::size_t padded,
                                    const Visible& visible, float* dq) {
   const Accumulation kind{nullptr};
-  if (HWY_LIKELY(visible.all || !has_nonfinite(keys, rows * padded))) {
-    product(kind, {s, lanes, 1}, count, rows, keys, padded, dq);
-    return;
-  }
-  for (std::size_t j = 0; j < count; ++j) {
-    const auto end = static_cast<std::size_t>(visible.end[j]);
-    product(kind, {s + j * lanes, lanes, 1}, 1, std::min(rows, end), keys,
-            padded, dq + j * padded);
+  const bool all = visible.all || !has_nonfinite(keys, rows * padded);
+  for (std::size_t first = 0; first < rows; first += kAttentionLanes) {
+    const std::size_t terms = std::min(kAttentionLanes, rows - first);
+    const float* const right = keys + first * padded;
+    if (HWY_LIKELY(all)) {
+      product(kind, {s + first, lanes, 1}, count, terms, right, padded, dq);
+      continue;
+    }
+    for (std::size_t j = 0; j < count; ++j) {
+      const auto end = static_cast<std::size_t>(visible.end[j]);
+      if (end <= first) continue;
+      product(kind, {s + j * lanes + first, lanes, 1}, 1,
+              std::min(terms, end - first), right, padded, dq + j * padded);
+    }
   }
 }
 
@@ -203,7 +209,8 @@ HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const AttentionBackwardArgs*>(arguments);
   const std::size_t columns = args.columns, lanes = args.lanes;
-  const std::size_t value_columns = args.value_columns, step = args.step;
+  const std::size_t value_columns = args.value_columns;
+  constexpr std::size_t step = kAttentionQueries;
   const std::size_t padded = attention_padded(columns);
   const auto* q = operand<const Element>(tile, 0);
   const auto* g = operand<const Element>(tile, 1);

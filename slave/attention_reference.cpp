@@ -79,18 +79,21 @@ void attention(const void* arguments, const Tile& tile, Result&) {
       const float shift = m == kMinusInf ? 0 : m;
       const float factor = exp_nonpositive(max - shift);
       max = m;
-      sum *= factor;
-      for (std::size_t c = 0; c < args.value_columns; ++c) {
-        state[AttentionState::kOut + c] *= factor;
-      }
+      float step_sum = 0;
+      std::vector<float> step_out(args.value_columns);
       for (std::size_t j = at; j < end; ++j) {
         const float p = exp_nonpositive(scores[j - at] - shift);
-        sum += p;
+        step_sum += p;
         if (!is_visible(j)) continue;
         for (std::size_t c = 0; c < args.value_columns; ++c) {
-          float& o = state[AttentionState::kOut + c];
-          o = std::fma(p, Format::widen(v[j * args.value_columns + c]), o);
+          step_out[c] = std::fma(
+              p, Format::widen(v[j * args.value_columns + c]), step_out[c]);
         }
+      }
+      sum = std::fma(sum, factor, step_sum);
+      for (std::size_t c = 0; c < args.value_columns; ++c) {
+        float& o = state[AttentionState::kOut + c];
+        o = std::fma(o, factor, step_out[c]);
       }
     }
   }
@@ -187,32 +190,47 @@ void backward(const void* arguments, const Tile& tile, Result&) {
   auto* partial = static_cast<float*>(tile.partial);
   const std::size_t padded = attention_padded(args.columns);
   const float* keys = block + (args.columns + args.value_columns) * args.lanes;
-  for (std::size_t i = 0; i < args.lanes; ++i) {
-    const Lane k{block + i, args.lanes};
-    const Lane v{block + args.columns * args.lanes + i, args.lanes};
-    const Lane dk{partial + i, args.lanes};
-    const Lane dv{partial + args.columns * args.lanes + i, args.lanes};
-    for (std::size_t j = 0; j < tile.count; ++j) {
-      const auto row =
-          static_cast<std::int64_t>((tile.first + j) % args.period);
-      if (static_cast<std::int64_t>(i) >= args.visible + row) continue;
-      const auto* q_row = q + j * args.columns;
-      const auto* g_row = g + j * args.value_columns;
-      float e = dot<Format>(q_row, k, args.columns) * args.scale;
-      if (mask != nullptr) e += mask[j * args.lanes + i];
-      const float t = e - dots[j].lse;
-      const float p = exp_nonpositive(t > 0 ? 0 : t);
-      const float s =
-          p * (dot<Format>(g_row, v, args.value_columns) - dots[j].dot);
-      for (std::size_t c = 0; c < args.value_columns; ++c) {
-        dv[c] = std::fma(p, Format::widen(g_row[c]), dv[c]);
+  const std::size_t columns = args.columns;
+  const std::size_t value_columns = args.value_columns;
+  for (std::size_t at = 0; at < tile.count; at += kAttentionQueries) {
+    const std::size_t end = std::min(at + kAttentionQueries, tile.count);
+    // By query and group of keys.
+    const std::size_t groups = args.lanes / kAttentionLanes;
+    std::vector<float> dq_sums((end - at) * groups * columns);
+    for (std::size_t i = 0; i < args.lanes; ++i) {
+      const Lane k{block + i, args.lanes};
+      const Lane v{block + columns * args.lanes + i, args.lanes};
+      const Lane dk{partial + i, args.lanes};
+      const Lane dv{partial + columns * args.lanes + i, args.lanes};
+      std::vector<float> dk_sums(columns), dv_sums(value_columns);
+      for (std::size_t j = at; j < end; ++j) {
+        const auto row =
+            static_cast<std::int64_t>((tile.first + j) % args.period);
+        if (static_cast<std::int64_t>(i) >= args.visible + row) continue;
+        const auto* q_row = q + j * columns;
+        const auto* g_row = g + j * value_columns;
+        float e = dot<Format>(q_row, k, columns) * args.scale;
+        if (mask != nullptr) e += mask[j * args.lanes + i];
+        const float t = e - dots[j].lse;
+        const float p = exp_nonpositive(t > 0 ? 0 : t);
+        const float s =
+            p * (dot<Format>(g_row, v, value_columns) - dots[j].dot);
+        for (std::size_t c = 0; c < value_columns; ++c) {
+          dv_sums[c] = std::fma(p, Format::widen(g_row[c]), dv_sums[c]);
+        }
+        for (std::size_t c = 0; c < columns; ++c) {
+          dk_sums[c] = std::fma(s, Format::widen(q_row[c]), dk_sums[c]);
+          if (i >= args.rows) continue;
+          float& sum =
+              dq_sums[((j - at) * groups + i / kAttentionLanes) * columns + c];
+          sum = std::fma(s, keys[i * padded + c], sum);
+        }
       }
-      for (std::size_t c = 0; c < args.columns; ++c) {
-        dk[c] = std::fma(s, Format::widen(q_row[c]), dk[c]);
-        if (i >= args.rows) continue;
-        float& sum = dq[j * padded + c];
-        sum = std::fma(s, keys[i * padded + c], sum);
-      }
+      for (std::size_t c = 0; c < columns; ++c) dk[c] += dk_sums[c];
+      for (std::size_t c = 0; c < value_columns; ++c) dv[c] += dv_sums[c];
+    }
+    for (std::size_t i = 0; i < dq_sums.size(); ++i) {
+      dq[(at + i / columns / groups) * padded + i % columns] += dq_sums[i];
     }
   }
 }

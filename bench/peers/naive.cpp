@@ -277,4 +277,28 @@ std::uint32_t roofline_step(const Lists* lists, float one) {
   return all;
 }
 
+// naive_multiply_adds() computes so many floating-point operations as fused
+// multiply-adds of registers.
+void naive_multiply_adds(double flops) {
+  using Floats = float __attribute__((vector_size(64)));
+  constexpr int kChains = 12;
+  constexpr double kStep = 2.0 * kChains * (sizeof(Floats) / sizeof(float));
+#pragma omp parallel
+  {
+    Floats sum[kChains] = {};
+    Floats a = {}, b = {};
+    a += 0.5f;
+    b += 1.0f;
+    // The compiler must not know that the chains are equal.
+    for (Floats& one : sum) asm volatile("" : "+v"(one));
+    const auto steps = static_cast<std::size_t>(flops / kStep);
+#pragma omp for schedule(static)
+    for (std::size_t i = 0; i < steps; ++i) {
+      asm("" : "+v"(a));
+      for (Floats& one : sum) one = one * a + b;
+    }
+    for (Floats& one : sum) asm volatile("" : "+v"(one));
+  }
+}
+
 }  // extern "C"

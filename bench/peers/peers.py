@@ -330,7 +330,7 @@ def row_table(results):
     text = (f"Milliseconds of {facts['clock']}, {facts['cpu']}, "
             f"{facts['threads']} threads, {versions}, {facts['date']}; "
             "*Megatron* is its formula in PyTorch, *roofline* a copy of the bytes "
-            "that must be read and written.\n\n")
+            "that must be read and written, of attention its multiply-adds.\n\n")
     peers = [p for p in (*ROW_PEERS, "roofline")
              if any(p in times for times in measured["times"].values())]
     text += line(["operator", "dtype", *peers, "torch / swamp"])

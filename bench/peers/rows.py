@@ -1,5 +1,6 @@
 """Measures swamp's and PyTorch's row operators and 16-bit products: see run."""
 import copy
+import ctypes
 import math
 import os
 import subprocess
@@ -17,9 +18,10 @@ HEADS, QUERIES = 24, 1024
 TOKENS, CLASSES = 1024, 50304
 WIDTH, HIDDEN = 768, 3072
 NORM_ROWS, NORM_WIDTH = 8192, 1024
+ATTENTION = (4, 12, 1024, 64)
 GPT = dict(width=384, layers=6, heads=6, context=256)
 QUICK = dict(HEADS=2, QUERIES=32, TOKENS=64, CLASSES=512, WIDTH=32, HIDDEN=64,
-             NORM_ROWS=64, NORM_WIDTH=64,
+             NORM_ROWS=64, NORM_WIDTH=64, ATTENTION=(1, 2, 32, 16),
              GPT=dict(width=32, layers=1, heads=2, context=16))
 SCALE = 1 / math.sqrt(96)
 SLOW = 10_000  # milliseconds
@@ -237,6 +239,43 @@ def pair(name, torch_function, swamp_function, inputs, gradient):
     return rows
 
 
+def multiply_adds(flops):
+    """A call that computes so many floating-point operations in registers, as
+    fused multiply-adds of all threads; None without the library of run."""
+    path = os.environ.get("SWAMP_PEERS_NAIVE", "build/peers/libnaive.so")
+    if not os.path.exists(path):
+        return None
+    library = ctypes.CDLL(os.path.abspath(path))
+    library.naive_multiply_adds.argtypes = (ctypes.c_double,)
+    return lambda: library.naive_multiply_adds(flops)
+
+
+def attention(dtype):
+    return {**attention_rows(dtype, False), **attention_rows(dtype, True)}
+
+
+def attention_rows(dtype, causal):
+    """The roofline is the time of the multiply-adds: 2 products forward and 5
+    backward, of the scores that causal attention does not hide."""
+    batch, heads, tokens, channels = ATTENTION
+    q, k, v = (randn(*ATTENTION, dtype=dtype).requires_grad_()
+               for _ in range(3))
+    name = f"{'causal ' if causal else ''}attention {list(ATTENTION)}"
+    rows = pair(name,
+                lambda: F.scaled_dot_product_attention(q, k, v,
+                                                       is_causal=causal),
+                lambda: functional.attention(
+                    q, k, v, causal="top_left" if causal else "none")[0],
+                (q, k, v), randn(*ATTENTION, dtype=dtype))
+    scores = batch * heads * tokens * ((tokens + 1) / 2 if causal else tokens)
+    for row, products in zip(rows.values(), (2, 5)):
+        del row["roofline"]
+        peak = multiply_adds(2 * products * scores * channels)
+        if peak is not None:
+            row["roofline"] = peak
+    return rows
+
+
 compiled = False
 clock = time.perf_counter
 
@@ -247,7 +286,7 @@ def cpu_clock():
 
 
 OPERATORS = (linear, causal_softmax, plain_softmax, cross_entropy, layer_norm,
-             rms_norm, residual_add)
+             rms_norm, residual_add, attention)
 
 
 def with_half_precision(call):

@@ -184,12 +184,11 @@ struct Gradients {
   Data q, k, v;
 };
 
-// backward() computes the gradients of a head in blocks of `lanes` keys, `step`
-// queries at once. The queries are those of two heads that share the keys if
-// the case has an even number of them.
+// backward() computes the gradients of a head in blocks of `lanes` keys. The
+// queries are those of two heads that share the keys if the case has an even
+// number of them.
 Gradients backward(const KernelTable& table, Head& head, Data& gradient,
-                   Output& forward, std::size_t lanes, std::size_t step,
-                   Random* pieces) {
+                   Output& forward, std::size_t lanes, Random* pieces) {
   const Case& one = head.shape;
   const ScalarType type = head.q.type();
   const std::size_t columns = one.columns, value_columns = one.value_columns;
@@ -233,17 +232,19 @@ Gradients backward(const KernelTable& table, Head& head, Data& gradient,
         block.lanes,
         block.rows,
         block.scale,
-        static_cast<std::uint32_t>(step),
+        0,
         one.visible - static_cast<std::int64_t>(first),
         one.queries % 2 == 0 ? one.queries / 2 : one.queries};
     std::vector<float> partial(lanes * (columns + value_columns));
     Data scratch(kFloat32,
                  slave::attention_backward_scratch_bytes(
-                     columns, value_columns, lanes, step, type == kFloat32) /
+                     columns, value_columns, lanes, type == kFloat32) /
                      4);
     for (std::size_t at = 0; at < one.queries;) {
       std::size_t count = one.queries - at;
-      if (pieces != nullptr) count = std::min(count, 1 + pieces->below(70));
+      if (pieces != nullptr)
+        count =
+            std::min(count, slave::kAttentionQueries * (1 + pieces->below(5)));
       run_rows(table, kernel(row_kernel::attention_backward_float16, type),
                &backward,
                {head.q.at(at * columns), gradient.at(at * value_columns),
@@ -287,18 +288,16 @@ TEST(AttentionBackward, HasTheBitsOfTheReference) {
       }
       Output output = forward(row_tables()[0], head, 64, nullptr);
       const Gradients expected =
-          backward(row_tables()[0], head, gradient, output, 16, 32, nullptr);
+          backward(row_tables()[0], head, gradient, output, 16, nullptr);
       for (const KernelTable& table : row_tables()) {
         SCOPED_TRACE(table.isa);
-        const struct {
-          std::size_t lanes, step;
-        } sizes[] = {{16, 4}, {32, 8}, {64, 32}};
-        for (const auto& size : sizes) {
-          SCOPED_TRACE(size.lanes);
-          Random pieces(size.lanes);
+        for (const std::size_t lanes :
+             std::initializer_list<std::size_t>{16, 32, 64}) {
+          SCOPED_TRACE(lanes);
+          Random pieces(lanes);
           const Gradients actual =
-              backward(table, head, gradient, output, size.lanes, size.step,
-                       size.lanes == 64 ? nullptr : &pieces);
+              backward(table, head, gradient, output, lanes,
+                       lanes == 64 ? nullptr : &pieces);
           ASSERT_TRUE(same_bits(actual.q, expected.q));
           ASSERT_TRUE(same_bits(actual.k, expected.k));
           ASSERT_TRUE(same_bits(actual.v, expected.v));
