@@ -263,7 +263,8 @@ Machine& Predictor::machine() noexcept { return impl_->machine; }
 
 Prediction Predictor::prediction() const {
   const runtime::CountingBackend& counter = *impl_->counter;
-  Prediction out{predicted_time(counter.cycles())};
+  Prediction out;
+  static_cast<PredictedTime&>(out) = predicted_time(counter.cycles());
   for (const runtime::CountingBackend::Group& group : counter.groups()) {
     out.groups.push_back({predicted_time(group.cycles),
                           static_cast<std::uint32_t>(group.slaves),
