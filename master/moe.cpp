@@ -452,6 +452,12 @@ std::size_t moe_permutation(const ExpertChoices& choices,
     if (expert_of(i) >= choices.experts) bad_position(i);
     ++first[expert_of(i) + 1];
   }
+  if (rows_per_expert > rows / choices.experts) {
+    master::refuse("rows_per_expert", std::to_string(rows_per_expert),
+                   "at most " + std::to_string(rows / choices.experts) + ", " +
+                       std::to_string(rows) + " rows / " +
+                       std::to_string(choices.experts) + " experts");
+  }
   for (std::size_t e = 0; e < choices.experts; ++e) {
     if (rows_per_expert != 0) first[e + 1] = rows_per_expert;
     first[e + 1] += first[e];

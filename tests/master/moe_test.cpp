@@ -488,6 +488,16 @@ TEST(Moe, Errors) {
        "options.capacity: got -1, expected at least 0", SWAMP_INVALID_ARGUMENT},
       {[&] { moe_permutation(numbers, positions, 0, 2, counts.data()); },
        "rows: got 2, expected at least 3", SWAMP_INVALID_ARGUMENT},
+      {[&] { moe_permutation(numbers, positions, 2, 4, counts.data()); },
+       "rows_per_expert: got 2, expected at most 1, 4 rows / 4 experts",
+       SWAMP_INVALID_ARGUMENT},
+      // The product with the experts is 0 modulo 2^64.
+      {[&] {
+         moe_permutation(numbers, positions, std::size_t{1} << 62, 4,
+                         counts.data());
+       },
+       "rows_per_expert: got 4611686018427387904, expected at most 1",
+       SWAMP_INVALID_ARGUMENT},
       {[&] { moe_permutation(numbers, positions, 0, 4, counts.data()); },
        "positions[3]: got 5, expected a position of moe_positions()",
        SWAMP_INVALID_ARGUMENT},

@@ -334,6 +334,10 @@ class Operators(TestCase):
                  "routing_map: got the shape"),
                 (lambda: moe.permute(x, routing_map, num_out_tokens=5),
                  RuntimeError, "rows: got 5, expected at least 6"),
+                (lambda: ops.moe_permutation(
+                    torch.tensor([1, 0]), torch.zeros(2).int(), 16, 4, 2 ** 60),
+                 RuntimeError, "rows_per_expert: got 1152921504606846976, "
+                 "expected at most 0, 4 rows / 16 experts"),
                 (lambda: ops.moe_permute(x, torch.tensor([2])), RuntimeError,
                  r"token_of\[0\]: got 2, expected a token from 0 to 2 - 1"),
                 (lambda: ops.moe_permute(x.double(), index[0]),
