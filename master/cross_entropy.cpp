@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -279,6 +280,11 @@ CrossEntropyTotal cross_entropy(const Matrix& logits,
   master::require_array("losses", losses, sizeof *losses, logits.rows);
   master::require_array("lse", lse, sizeof *lse, logits.rows);
   if (logits.rows == 0) return {};
+  if (logits.columns == 0) {  // without classes, every row is ignored
+    std::fill(losses, losses + logits.rows, 0.0f);
+    std::fill(lse, lse + logits.rows, -std::numeric_limits<float>::infinity());
+    return {};
+  }
   const Operation whole =
       row_operation<KernelFamily::cross_entropy, 5>(call, logits.columns, 2);
   if (fits(call, whole)) {
@@ -339,16 +345,20 @@ CrossEntropyTotal vocab_parallel_cross_entropy(
   const Call call = make_call(part, logits, targets, options, machine);
   master::require_array("losses", losses, sizeof *losses, logits.rows);
   master::require_array("lse", lse, sizeof *lse, logits.rows);
-  std::vector<CrossEntropyParts> mine(logits.rows);
+  // A rank without classes adds nothing.
+  std::vector<CrossEntropyParts> mine(
+      logits.rows,
+      slave::combine_chunks(static_cast<const CrossEntropyChunk*>(nullptr), 0));
   const Operation whole = row_operation<KernelFamily::cross_entropy_parts, 4>(
       call, logits.columns, 2);
-  if (logits.rows != 0 && fits(call, whole)) {
+  const bool is_empty = logits.rows == 0 || logits.columns == 0;
+  if (!is_empty && fits(call, whole)) {
     Workspace& workspace = Workspace::of_this_thread();
     RowTable table(whole, 1, false, master::row_grains(logits.columns),
                    workspace.segments());
     table.add(logits.rows, {logits.data, targets, nullptr, mine.data()});
     workspace.run(call.machine, table.list());
-  } else if (logits.rows != 0) {
+  } else if (!is_empty) {
     run_chunks(call, [&](std::size_t i, const CrossEntropyParts& parts) {
       mine[i] = parts;
     });

@@ -544,6 +544,7 @@ double moe_aux_loss(const Matrix& probs, const std::int64_t* counts,
   master::require_matrix("probs", probs);
   master::require_array("counts", counts, sizeof *counts, probs.columns);
   const double factor = aux_factor(probs, options);
+  if (probs.rows == 0 || probs.columns == 0) return 0 * factor;
   // The gradient of a norm's bias is the sum of the columns.
   std::vector<float> sums(probs.columns);
   const std::vector<float> zeros(probs.rows);
@@ -565,6 +566,7 @@ void moe_aux_loss_backward(double gradient, const std::int64_t* counts,
   master::require_matrix("dprobs", dprobs);
   master::require_array("counts", counts, sizeof *counts, dprobs.columns);
   const double factor = gradient * aux_factor(dprobs, options);
+  if (dprobs.rows == 0 || dprobs.columns == 0) return;
   std::vector<float> row(dprobs.columns);  // one of dprobs, in its dtype
   for (std::size_t e = 0; e < dprobs.columns; ++e) {
     const auto value =
@@ -586,11 +588,17 @@ void moe_aux_loss_backward(double gradient, const std::int64_t* counts,
 
 double moe_z_loss(const Matrix& logits, double coefficient, float* lse,
                   Machine* machine) {
-  // Cross entropy computes lse also of rows that it ignores.
-  const CrossEntropyOptions options;
-  const std::vector<std::int64_t> targets(logits.rows, options.ignore_index);
-  std::vector<float> losses(logits.rows);
-  cross_entropy(logits, targets.data(), losses.data(), lse, options, machine);
+  master::require_matrix("logits", logits);
+  master::require_array("lse", lse, sizeof *lse, logits.rows);
+  if (logits.columns == 0) {
+    std::fill(lse, lse + logits.rows, -std::numeric_limits<float>::infinity());
+  } else if (logits.rows != 0) {
+    // Cross entropy computes lse also of rows that it ignores.
+    const CrossEntropyOptions options;
+    const std::vector<std::int64_t> targets(logits.rows, options.ignore_index);
+    std::vector<float> losses(logits.rows);
+    cross_entropy(logits, targets.data(), losses.data(), lse, options, machine);
+  }
   double sum = 0;
   for (std::size_t i = 0; i < logits.rows; ++i) {
     sum += static_cast<double>(lse[i]) * static_cast<double>(lse[i]);
@@ -601,6 +609,10 @@ double moe_z_loss(const Matrix& logits, double coefficient, float* lse,
 void moe_z_loss_backward(double gradient, const Matrix& logits,
                          double coefficient, const float* lse, const Matrix& dx,
                          Machine* machine) {
+  master::require_matrix("logits", logits);
+  master::require_array("lse", lse, sizeof *lse, logits.rows);
+  master::require_like("dx", dx, "logits", logits);
+  if (logits.rows == 0 || logits.columns == 0) return;
   // The z-loss of cross entropy whose classes all have the weight 0.
   const std::vector<float> zeros(logits.columns);
   CrossEntropyOptions options;

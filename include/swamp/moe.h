@@ -96,8 +96,7 @@ SWAMP_API void moe_apply_capacity(const Matrix& probs, const std::uint8_t* map,
 /// @param positions as moe_positions() computed them for these choices
 /// @param rows_per_expert 0: the experts' rows follow one another; otherwise
 ///   each expert has so many rows, and those without a token are -1
-/// @param rows room of `entries`, at least rows_per_expert of each expert; rows
-///   after the last are -1
+/// @param rows room of `entries`; rows after the last are -1
 /// @param[out] entries the index of an entry, or -1
 /// @return the number of rows used
 SWAMP_API std::size_t moe_permutation(const ExpertChoices& choices,
@@ -184,7 +183,7 @@ SWAMP_API void moe_aux_loss_backward(double gradient,
 /// @param coefficient factor of the loss
 /// @param[out] lse float32, one a token, for backward
 /// @param machine where to run; null: the default machine
-/// @return the loss; nan without tokens
+/// @return the loss; nan without tokens, inf of tokens without experts
 SWAMP_API double moe_z_loss(const Matrix& logits, double coefficient,
                             float* lse, Machine* machine = nullptr);
 

@@ -130,6 +130,25 @@ TEST(Rows, CrossEntropy) {
   }
 }
 
+// Without classes, every row is ignored.
+TEST(Rows, CrossEntropyWithoutClasses) {
+  const std::vector<std::int64_t> targets(3, -100);
+  const Matrix none{nullptr, 3, 0, kFloat32};
+  for (const double smoothing : {0.0, 0.1}) {
+    CrossEntropyOptions options;
+    options.label_smoothing = smoothing;
+    std::vector<float> losses(3, 7), lse(3, 7);
+    const CrossEntropyTotal total = cross_entropy(
+        none, targets.data(), losses.data(), lse.data(), options);
+    EXPECT_EQ(total.loss, 0);
+    EXPECT_EQ(total.weight, 0);
+    EXPECT_EQ(losses, std::vector<float>(3, 0));
+    EXPECT_EQ(lse, std::vector<float>(3, -HUGE_VALF));
+    cross_entropy_backward(none, targets.data(), lse.data(), losses.data(),
+                           none, options);
+  }
+}
+
 TEST(Rows, LogSoftmax) {
   struct Case {
     std::size_t rows, columns;
@@ -183,12 +202,14 @@ TEST(Rows, VocabParallelCrossEntropy) {
       Values dx(kRows, kColumns, type);
       cross_entropy_backward(x.matrix, targets.data(), lse.data(), g.data(),
                              dx.matrix, options);
-      for (const int size : {1, 2, 4}) {
+      for (const int size : {1, 2, 3, 4}) {
         SCOPED_TRACE(std::to_string(size) + " ranks");
         run_ranks(size, [&](Communicator& ranks) {
-          const std::size_t part = kColumns / static_cast<std::size_t>(size);
-          const std::size_t first =
-              part * static_cast<std::size_t>(ranks.rank());
+          const auto rank = static_cast<std::size_t>(ranks.rank());
+          // Of three ranks, the last one has no classes.
+          const auto parts = static_cast<std::size_t>(size == 3 ? 2 : size);
+          const std::size_t part = rank < parts ? kColumns / parts : 0;
+          const std::size_t first = rank < parts ? part * rank : kColumns;
           const std::size_t bytes = format_of(type).bytes;
           Values mine(kRows, part, type);
           for (std::size_t i = 0; i < kRows; ++i) {

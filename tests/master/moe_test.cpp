@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "machines.h"
@@ -439,6 +440,8 @@ TEST(Moe, Errors) {
   Counts counts(4, -7);
   Positions out(4, -7);
   std::vector<std::uint8_t> kept(24, 77);
+  constexpr std::size_t kMost = ~std::size_t{0};
+  float lse = 0;
   struct Row {
     std::function<void()> call;
     const char* text;
@@ -510,6 +513,23 @@ TEST(Moe, Errors) {
       {[&] { moe_unpermute(other.matrix, token_of, nullptr, tokens.matrix); },
        "permuted.dtype: got 1, expected 0 (as 'tokens' has)",
        SWAMP_INVALID_ARGUMENT},
+      {[&] { moe_z_loss({nullptr, kMost, 2, kFloat32}, 1, &lse); },
+       "logits.rows: got 18446744073709551615, expected at most",
+       SWAMP_INVALID_ARGUMENT},
+      {[&] {
+         moe_z_loss_backward(1, {nullptr, 2, kMost, kFloat32}, 1, &lse,
+                             {nullptr, 2, kMost, kFloat32});
+       },
+       "logits.columns: got 18446744073709551615, expected at most",
+       SWAMP_INVALID_ARGUMENT},
+      {[&] { moe_z_loss({nullptr, kMost, 0, kFloat32}, 1, nullptr); },
+       "lse: got null, expected the address of", SWAMP_INVALID_ARGUMENT},
+      {[&] {
+         moe_z_loss_backward(1, {nullptr, 0, 2, kFloat32}, 1, &lse,
+                             {nullptr, 0, 3, kFloat32});
+       },
+       "dx.columns: got 3, expected 2 (as 'logits' has)",
+       SWAMP_INVALID_ARGUMENT},
       {[&] {
          moe_aux_loss(tokens.matrix, token_of, {1, 1, 0});
        },
@@ -552,6 +572,30 @@ TEST(Moe, LdmAndEmpty) {
   moe_unpermute({nullptr, 0, 5, kFloat32}, nullptr, nullptr, zeros.matrix,
                 &machine);
   EXPECT_EQ(zeros.memory, Values(2, 5, kFloat32).memory);
+
+  // Losses without tokens or without experts.
+  struct {
+    std::size_t tokens, experts;
+    double z;
+  } const losses[] = {{0, 3, std::nan("")},
+                      {0, ~std::size_t{0}, std::nan("")},
+                      {0, 0, std::nan("")},
+                      {3, 0, std::numeric_limits<double>::infinity()}};
+  const std::int64_t no_counts[3] = {};
+  AuxLossOptions options;
+  options.tokens = 5;
+  for (const auto& one : losses) {
+    const Matrix logits{nullptr, one.tokens, one.experts, kFloat32};
+    std::vector<float> lse(3, 7);
+    const double z = moe_z_loss(logits, 0.5, lse.data(), &machine);
+    EXPECT_TRUE(std::isnan(one.z) ? std::isnan(z) : z == one.z);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(lse[i], i < one.tokens ? -HUGE_VALF : 7.0f);
+    }
+    moe_z_loss_backward(1, logits, 0.5, lse.data(), logits, &machine);
+    EXPECT_EQ(moe_aux_loss(logits, no_counts, options, &machine), 0);
+    moe_aux_loss_backward(1, no_counts, logits, options, &machine);
+  }
 }
 
 }  // namespace

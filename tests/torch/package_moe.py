@@ -110,6 +110,14 @@ class Literal(TestCase):
         self.assertEqual(indices.tolist(), [1, 2, 0, -1, 0, 2])
         self.assertEqual(permuted[3].tolist(), [0, 0])
         self.assertEqual(chosen.tolist(), [1, .25, .5, 0, .5, .75])
+        # Entry 0 is not that of the row without a token.
+        probs[0, 0] = torch.inf
+        probs.requires_grad_()
+        _, chosen, _ = moe.permute(tokens, torch.tensor([[0, 1], [0, 0], [0, 0]])
+                                   .bool(), probs[:, :2], 4, drop_and_pad=True)
+        self.assertEqual(chosen.tolist(), [0, 0, .5, 0])
+        chosen.sum().backward()
+        self.assertEqual(probs.grad.tolist(), [[0, 1, 0], [0] * 3, [0] * 3])
 
     def test_route(self):
         logits = torch.tensor([[1., 1., 1., 0.], [0., 2., 1., 2.]])
@@ -342,6 +350,12 @@ class Operators(TestCase):
                  r"token_of\[0\]: got 2, expected a token from 0 to 2 - 1"),
                 (lambda: ops.moe_permute(x.double(), index[0]),
                  NotImplementedError, "not implemented for 'Double'"),
+                (lambda: moe.positions(torch.ones(3, 3).bool(), order="choice"),
+                 ValueError, "order: got 'choice' with a map, expected 'token'"),
+                (lambda: moe.route(x[None], 1), ValueError,
+                 r"logits: got the shape \(1, 2, 3\), expected \[tokens, exp"),
+                (lambda: moe.route(x[0], 1), ValueError,
+                 r"logits: got the shape \(3,\), expected \[tokens, experts\]"),
                 (lambda: moe.route(x, 4), ValueError,
                  "topk: got 4, expected 1 to 3"),
                 (lambda: moe.aux_loss(x, torch.ones(2), 2, 1, 1.0), RuntimeError,
@@ -359,6 +373,23 @@ class Operators(TestCase):
                          ((0, 5), (0,), (0,)))
         self.assertEqual(moe.unpermute(permuted, indices, (0, 5), empty,
                                        routing_map).shape, (0, 5))
+
+        permuted, chosen, indices = moe.permute(
+            torch.ones(0, 5), routing_map, empty, 6, drop_and_pad=True)
+        self.assertEqual(permuted.tolist(), [[0] * 5] * 6)
+        self.assertEqual(chosen.tolist(), [0] * 6)
+        self.assertEqual(indices.tolist(), [-1] * 6)
+        self.assertEqual(
+            moe.unpermute(permuted, indices, (0, 5), empty, routing_map,
+                          drop_and_pad=True).shape, (0, 5))
+
+    def test_no_experts(self):
+        logits = torch.ones(3, 0).requires_grad_()
+        loss = moe.z_loss(logits, 1.0)  # as the mean of logsumexp(-1)^2
+        self.assertEqual(loss.item(), torch.inf)
+        loss.backward()
+        self.assertEqual(logits.grad.shape, (3, 0))
+        self.assertTrue(moe.z_loss(logits[:0], 1.0).isnan())
 
 
 @unittest.skipIf(theirs is None, "MEGATRON_LM is not set to a checkout of "

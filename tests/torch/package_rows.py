@@ -229,6 +229,15 @@ class CrossEntropy(Rows):
         self.assertTrue(S.cross_entropy(x[:0], torch.zeros(0).long()).isnan())
         self.assertEqual(S.cross_entropy(x[:0], torch.zeros(0).long(),
                                          reduction="sum").item(), 0)
+        empty = x[:, :0]
+        target = torch.full((3,), -100)
+        for reduction in ("none", "mean", "sum"):
+            loss = S.cross_entropy(empty, target, reduction=reduction)
+            torch.testing.assert_close(loss, F.cross_entropy(
+                empty, target, reduction=reduction), equal_nan=True)
+            loss.sum().backward()
+        with self.assertRaisesRegex(IndexError, "Target 0 is out of bounds."):
+            S.cross_entropy(empty, torch.zeros(3).long())
 
 
 class Norms(Rows):

@@ -41,6 +41,9 @@ def route(logits: Tensor, topk: int, *, score_function: str = "softmax",
         The probabilities [tokens, experts], of the dtype of logits and 0 for
         experts that are not chosen, and the routing map, bool.
     """
+    if logits.dim() != 2:
+        raise ValueError(f"logits: got the shape {tuple(logits.shape)}, expected "
+                         "[tokens, experts]")
     if not 1 <= topk <= logits.size(-1):
         raise ValueError(f"topk: got {topk}, expected 1 to {logits.size(-1)}, "
                          "the number of experts")
@@ -128,10 +131,14 @@ def histogram(expert_index: Tensor, experts: Optional[int] = None, *,
     return counts
 
 
+def _is_map(expert_index: Tensor) -> bool:
+    return expert_index.dtype in (torch.bool, torch.uint8)
+
+
 def _experts(expert_index: Tensor, experts: Optional[int]) -> int:
     if experts is not None:
         return experts
-    if expert_index.dtype not in (torch.bool, torch.uint8):
+    if not _is_map(expert_index):
         raise ValueError("experts: got None, expected the number of experts")
     return expert_index.size(-1)
 
@@ -154,6 +161,9 @@ def positions(expert_index: Tensor, experts: Optional[int] = None,
     """
     if order not in ("token", "choice"):
         raise ValueError(f"order: got {order!r}, expected 'token' or 'choice'")
+    if order == "choice" and _is_map(expert_index):
+        raise ValueError("order: got 'choice' with a map, expected 'token', "
+                         "because a map has no order of choices")
     count = _experts(expert_index, experts)
     result: Tensor
     if order == "token":
@@ -190,8 +200,8 @@ def apply_capacity(probs: Tensor, routing_map: Tensor, capacity: int, *,
 
 def _gather(probs: Tensor, entries: Tensor) -> Tensor:
     """Elements of the flat probs; 0 for the entry -1."""
-    values = probs.reshape(-1).index_select(0, entries.clamp(min=0))
-    return values * (entries >= 0)
+    flat = torch.cat([probs.reshape(-1), probs.new_zeros(1)])
+    return flat.index_select(0, entries.masked_fill(entries < 0, probs.numel()))
 
 
 def _entries(routing_map: Tensor, rows: int, drop_and_pad: bool) -> Tensor:
