@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "master/cli/command.h"
+#include "master/cli/text.h"
 
 namespace swamp::cli {
 
@@ -111,12 +113,24 @@ bool Json::operator==(const Json& other) const {
 Json parse_json(const std::string& text, int max_depth) {
   // The parser would take a zero byte for the end of the text.
   if (text.find('\0') != std::string::npos) throw Failure("a zero byte");
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  const auto check = [&](int depth, Value::parse_event_t event, Value& value) {
+    if (depth > max_depth) throw Failure("JSON: nested too deep");
+    if (event == Value::parse_event_t::object_start) {
+      keys.emplace_back();
+    } else if (event == Value::parse_event_t::object_end) {
+      keys.pop_back();
+    } else if (event == Value::parse_event_t::key) {
+      const auto& key = value.get_ref<const std::string&>();
+      if (!keys.back().insert(key).second) {
+        throw Failure(fmt::format("JSON: got the key '{}' twice, expected once",
+                                  printable(key)));
+      }
+    }
+    return true;
+  };
   try {
-    return JsonConversion::from_value(
-        Value::parse(text, [&](int depth, Value::parse_event_t, Value&) {
-          if (depth > max_depth) throw Failure("JSON: nested too deep");
-          return true;
-        }));
+    return JsonConversion::from_value(Value::parse(text, check));
   } catch (const Value::exception&) {
     throw Failure("not JSON");
   }

@@ -82,7 +82,7 @@ class Json {
 
 // parse_json() reads one value that is nested at most `max_depth` deep. A
 // number that is not negative is an std::uint64_t, if it is an integer. Throws
-// Failure.
+// Failure, also if an object has a key twice.
 Json parse_json(const std::string& text, int max_depth);
 
 // JsonEvents is told what a JSON text holds, in order. What it throws ends the

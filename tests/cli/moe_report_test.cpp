@@ -131,6 +131,11 @@ TEST(MoeReport, BadLines) {
       {R"({"step": 1, "layer": 0, "counts": [4, 2]})",
        ":2: step: got 1 of layer 0 twice, expected each step once"},
       {R"({"step": 1,)", ":2: "},
+      {R"({"step": 2, "layer": 1, "layer": 0, "counts": [4, 2]})",
+       ":2: JSON: got the key 'layer' twice, expected once"},
+      {R"({"step": 2, "layer": 0, "counts": [9007199254740992, 1]})",
+       ":2: counts: got a sum of 9007199254740993 or more, expected at most "
+       "9007199254740992"},
   };
   for (const auto& one : cases) {
     const TemporaryFile file(
@@ -139,9 +144,28 @@ TEST(MoeReport, BadLines) {
     expect_error(run_program({"moe-report", file.path()}),
                  {file.path() + one.text});
   }
-  const TemporaryFile empty("\n");
-  expect_error(run_program({"moe-report", empty.path()}),
-               {empty.path() + ": got no counts, expected at least one line"});
+  for (const char* nothing : {"", "\n"}) {
+    const TemporaryFile empty(nothing);
+    expect_error(
+        run_program({"moe-report", empty.path()}),
+        {empty.path() + ": got no counts, expected at least one line"});
+  }
+  // Sums that would be 0 modulo 2^64.
+  std::string counts = "9007199254740992";
+  std::string lines;
+  for (int i = 1; i < 2048; ++i) counts += ", 9007199254740992";
+  for (int i = 0; i < 2048; ++i) {
+    lines += R"({"layer": 3, "counts": [9007199254740992], "step": )" +
+             std::to_string(i) + "}\n";
+  }
+  const TemporaryFile wide(R"({"step": 1, "layer": 0, "counts": [)" + counts +
+                           R"(], "dropped": 0})");
+  const TemporaryFile tall(lines);
+  expect_error(run_program({"moe-report", wide.path()}),
+               {wide.path() + ":1: counts: got a sum of 18014398509481984"});
+  expect_error(run_program({"moe-report", tall.path()}),
+               {"counts of layer 3: got a sum of 18014398509481984 or more, "
+                "expected at most 9007199254740992"});
 }
 
 TEST(MoeReport, BadFiles) {
@@ -185,7 +209,13 @@ TEST(MoeReport, BadOptions) {
 }
 
 TEST(MoeReport, DrawsHeatMaps) {
-  const TemporaryFile file(kLines);
+  // Also one step and one expert alone.
+  const TemporaryFile file(std::string(kLines) +
+                           R"({"step": 10, "layer": 2, "counts": [5]})"
+                           "\n"
+                           R"({"step": 10, "layer": 3, "counts": [5]})"
+                           "\n"
+                           R"({"step": 20, "layer": 3, "counts": [6]})");
   const Folder folder;
   const std::string picture = folder.path() + "/picture.svg";
   const ProgramResult result =
@@ -198,6 +228,12 @@ TEST(MoeReport, DrawsHeatMaps) {
   const std::string svg = read_file(picture);
   EXPECT_TRUE(
       has_words(svg, {"<svg", "layer 0", "layer 1", "expert", "</svg>"}));
+  std::size_t images = 0;
+  for (std::size_t at = 0; (at = svg.find("<image ", at)) != std::string::npos;
+       ++at) {
+    ++images;
+  }
+  EXPECT_EQ(images, 4u);
 }
 
 }  // namespace

@@ -21,6 +21,17 @@ namespace {
 namespace fs = std::filesystem;
 using Counts = std::vector<std::uint64_t>;
 
+constexpr std::uint64_t kMost = std::uint64_t{1} << 53;  // exact as a double
+
+// sum_of() throws Failure, which names `what`, if the sum is above kMost. Both
+// terms are at most kMost.
+std::uint64_t sum_of(const std::string& what, std::uint64_t a,
+                     std::uint64_t b) {
+  if (a + b <= kMost) return a + b;
+  throw Failure(fmt::format("{}: got a sum of {} or more, expected at most {}",
+                            what, a + b, kMost));
+}
+
 // Record is one step of one layer.
 struct Record {
   Counts counts;
@@ -28,14 +39,13 @@ struct Record {
 
   std::uint64_t tokens() const {
     std::uint64_t sum = 0;
-    for (const std::uint64_t count : counts) sum += count;
+    for (const std::uint64_t count : counts) sum = sum_of("counts", sum, count);
     return sum;
   }
 };
 
-using Layer = std::map<std::uint64_t, Record>;           // by step
-using Layers = std::map<std::uint64_t, Layer>;           // by layer
-constexpr std::uint64_t kMost = std::uint64_t{1} << 53;  // exact as a double
+using Layer = std::map<std::uint64_t, Record>;  // by step
+using Layers = std::map<std::uint64_t, Layer>;  // by layer
 
 struct ReportOptions {
   std::vector<std::string> files;
@@ -46,6 +56,12 @@ struct ReportOptions {
 
 void add(Layers& layers, std::uint64_t layer, std::uint64_t step,
          Record record) {
+  const std::uint64_t tokens = record.tokens();
+  if (record.dropped.value_or(0) > tokens) {
+    throw Failure(
+        fmt::format("dropped: got {}, expected at most {}, the sum of counts",
+                    *record.dropped, tokens));
+  }
   Layer& steps = layers[layer];
   if (!steps.empty() &&
       steps.begin()->second.counts.size() != record.counts.size()) {
@@ -98,11 +114,6 @@ void read_line(const std::string& line, Layers& layers) {
   }
   if (const Json* dropped = object.find("dropped"); dropped != nullptr) {
     record.dropped = integer_of("dropped", *dropped);
-    if (*record.dropped > record.tokens()) {
-      throw Failure(
-          fmt::format("dropped: got {}, expected at most {}, the sum of counts",
-                      *record.dropped, record.tokens()));
-    }
   }
   add(layers, layer, step, std::move(record));
 }
@@ -390,9 +401,13 @@ std::string plot_script(const Layers& layers) {
   for (const auto& [number, layer] : layers) {
     const std::size_t experts = layer.begin()->second.counts.size();
     script += fmt::format("$layer{} << END\n", number);
-    for (std::size_t e = 0; e < experts; ++e) {
+    // gnuplot needs two rows and two columns: a single expert or step has two,
+    // half as large.
+    for (std::size_t e = 0; e < std::max<std::size_t>(2, experts); ++e) {
       for (const auto& [step, record] : layer) {
-        script += fmt::format("{:.4g} ", load(record, e));
+        const double value = load(record, std::min(e, experts - 1));
+        script += fmt::format("{:.4g} ", value);
+        if (layer.size() == 1) script += fmt::format("{:.4g} ", value);
       }
       script += '\n';
     }
@@ -410,8 +425,10 @@ std::string plot_script(const Layers& layers) {
     script += fmt::format(
         "set title 'layer {}' textcolor '#222222'\nset xtics ({})\n"
         "set xrange [-0.5:{}.5]\nset yrange [-0.5:{}.5]\n"
-        "plot $layer{} matrix with image\n",
-        number, tics, layer.size() - 1, experts - 1, number);
+        "plot $layer{} matrix using {}:{}:3 with image\n",
+        number, tics, layer.size() - 1, experts - 1, number,
+        layer.size() == 1 ? "(0.5 * $1 - 0.25)" : "1",
+        experts == 1 ? "(0.5 * $2 - 0.25)" : "2");
   }
   return script + "unset multiplot\n";
 }
@@ -428,6 +445,13 @@ int run_report(const ReportOptions& options) {
   if (layers.empty()) {
     throw Failure(fmt::format("{}: got no counts, expected at least one line",
                               options.files.front()));
+  }
+  for (const auto& [number, layer] : layers) {
+    const std::string what = fmt::format("counts of layer {}", number);
+    std::uint64_t sum = 0;
+    for (const auto& [step, record] : layer) {
+      sum = sum_of(what, sum, record.tokens());
+    }
   }
   for (const auto& [number, layer] : layers) {
     const Summary all = summary_of(layer, options.hot);

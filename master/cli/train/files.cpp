@@ -19,8 +19,8 @@ namespace {
 [[noreturn]] void fail(const std::string& path, const std::string& found,
                        std::size_t least) {
   throw Failure(fmt::format(
-      "text '{}': {}, expected a readable file of at least {} bytes", path,
-      found, least));
+      "text '{}': {}, expected a readable file{}", path, found,
+      least == 0 ? "" : fmt::format(" of at least {} bytes", least)));
 }
 
 // File closes its descriptor.
@@ -111,9 +111,11 @@ std::string read_text(const std::string& path, std::size_t least) {
   if (S_ISDIR(status.st_mode)) fail(path, "is a directory", least);
   if (!S_ISREG(status.st_mode)) fail(path, "is not a regular file", least);
   std::string text = read_all(file.descriptor(), path, least);
-  if (text.empty()) fail(path, "is empty", least);
   if (text.size() < least) {
-    fail(path, fmt::format("has only {} bytes", text.size()), least);
+    fail(path,
+         text.empty() ? "is empty"
+                      : fmt::format("has only {} bytes", text.size()),
+         least);
   }
   return text;
 }
