@@ -227,4 +227,7 @@ def _encode(param: Tensor, values: Tensor,
     ratio = blocks / torch.where(absmax == 0, 1.0, absmax)[:, None]
     table = _map(signed)
     codes = torch.bucketize(ratio, (table[1:] + table[:-1]) / 2)
+    if not signed:
+        # A v above 0 does not become 0: a step would divide m by eps alone.
+        codes = torch.where(blocks != 0, codes.clamp(min=1), codes)
     return codes.view(-1)[:flat.numel()].to(torch.uint8), absmax
