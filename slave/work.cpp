@@ -50,6 +50,14 @@ constexpr PerElement kWork[] = {
     {F::sgd_momentum, 0, 8, 0, 1, 0, 0, 0},
     {F::adam, 0, 12, 3, 1, 0, 0, 0},
     {F::adam_amsgrad, 0, 13, 3, 1, 0, 0, 0},
+    // Random bits: 14 operations on integers. Rounding: 4 for each number; with
+    // a compensation 4 more, and two conversions. A code of 8 bits: to a number
+    // 12, from one 30 and a division; the moments are stored and read between.
+    {F::adam_stochastic, 0, 12 + 14 + 12, 3, 4, 0, 0, 0},
+    {F::adam_kahan, 0, 16 + 14 + 8, 3, 6, 0, 0, 0},
+    {F::adam_8bit, 0, 12 + 84, 5, 2, 0, 16, kRow},
+    {F::adam_8bit_stochastic, 0, 12 + 84 + 18, 5, 3, 0, 16, kRow},
+    {F::adam_8bit_kahan, 0, 16 + 84, 5, 5, 0, 16, kRow},
     // Maximum: multiply, max. Sum: multiply, subtract, exp, add. Output:
     // multiply. The exponentials are stored and read.
     {F::scaled_softmax, 0, 6 + kExp, 0, 3, 1, 8, kRow},
@@ -156,7 +164,8 @@ Work backward_work(const slave::AttentionBackwardArgs& args,
   // Softmax: scale twice, subtract, compare, select, exp, subtract, multiply.
   work.operations = products + (7 + kExp) * vectors;
   work.accesses = products * kProductAccesses + 6 * vectors +
-                  2 * (columns + value_columns) * vectors / args.step +
+                  2 * (columns + value_columns) * vectors /
+                      static_cast<double>(slave::kAttentionQueries) +
                   2 * columns / kLanes;
   for (int s = 0; s < 2; ++s) {
     const std::uint32_t bytes = operands[s].unit_bytes;

@@ -60,9 +60,9 @@ TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
   for (const char* name :
        {"scaled_softmax_backward", "_scaled_softmax_backward",
         "cross_entropy_backward", "_cross_entropy_backward",
-         "layer_norm_backward", "rms_norm_backward", "_residual_add",
-         "attention_backward", "_moe_dot", "_moe_aux_loss_backward",
-         "_moe_z_loss_backward"}) {
+        "layer_norm_backward", "rms_norm_backward", "_residual_add",
+        "attention_backward", "_moe_dot", "_moe_aux_loss_backward",
+        "_moe_z_loss_backward"}) {
     m.impl(name, torch::autograd::autogradNotImplementedFallback());
   }
 }
