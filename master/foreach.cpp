@@ -240,6 +240,7 @@ void PreparedStep::prepare_small(const OptimizerLists& lists,
   }
   const bool with_key = !with_compensation && !with_model &&
                         lists.params.count() != 0 &&
+                        lists.params.data() != nullptr &&
                         scalar_type_index(lists.params.data()[0]) != kFloat32;
   const slave::AdamBlockArgs args{};  // its size only; see make_blocks()
   operations_ =
@@ -251,6 +252,11 @@ void PreparedStep::prepare_small(const OptimizerLists& lists,
   machine_ = &master::impl_of(machine);
   list_ = master::make_segments(operands, operations_, false,
                                 Workspace::of_this_thread().segments());
+  if (with_key && !step.stochastic) {
+    master::refuse("stochastic", "false",
+                   "true, because params of 16 bits with 8-bit moments have "
+                   "neither model_params nor compensations");
+  }
   make_blocks(step, with_key);
 }
 

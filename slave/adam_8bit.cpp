@@ -20,6 +20,11 @@ using VI = hn::Vec<DI>;
 
 HWY_INLINE VI set_int(std::int32_t value) { return hn::Set(DI(), value); }
 
+// The bits of |value|.
+HWY_INLINE VI magnitude(VF value) {
+  return hn::And(hn::BitCast(DI(), value), set_int(0x7fffffff));
+}
+
 // Table is a table of 8 floats: in a register if the target has lanes for it.
 class Table {
  public:
@@ -169,10 +174,6 @@ struct BlockStep {
     if constexpr (Weight::kRandom) word = random.first(index);
     Weight::store(weight, upper_half(word), non_temporal, at_weight, more...);
   }
-
-  static HWY_INLINE VI magnitude(VF value) {
-    return hn::And(hn::BitCast(DI(), value), set_int(0x7fffffff));
-  }
 };
 
 struct EncodeMoments {
@@ -191,7 +192,12 @@ struct EncodeMoments {
     Code::store(
         hn::IfThenElse(hn::MaskFromVec(is_negative), negative, positive),
         m_codes);
-    Code::store(hn::Sub(v_encoder(load(at_v)), set_int(1)), v_codes);
+    // A v above 0 never becomes 0: see block_code.h.
+    const VF v = load(at_v);
+    const VI is_positive = hn::VecFromMask(
+        DI(), hn::Gt(magnitude(v), hn::Zero(DI())));
+    const VI v_code = hn::Sub(v_encoder(v), set_int(1));
+    Code::store(hn::Max(v_code, hn::And(is_positive, set_int(1))), v_codes);
   }
 };
 

@@ -202,13 +202,13 @@ constexpr RoundingBits rounding_bits(const RoundingKey& key,
 // Their arguments are AdamArgs.
 
 // adam_8bit (gradient, float32 weight, m, v, absmax) and, with six operands,
-// the
-//   model's weight; adam_8bit_stochastic (gradient, weight, m, v, absmax, key);
-//   adam_8bit_kahan (gradient, weight, m, v, absmax, compensation): kernels by
-//   row. A row is a block of at most kBlockColumns elements, its moments are
-//   8-bit codes (slave/block_code.h) and absmax is two floats: the largest
-//   absolute value of m and of v; nan if one is nan. The weight is computed
-//   from the moments before they are rounded to codes.
+//   the model's weight; adam_8bit_stochastic (gradient, weight, m, v, absmax,
+//   key); adam_8bit_kahan (gradient, weight, m, v, absmax, compensation):
+//   kernels by row. A row is a block of at most kBlockColumns elements, its
+//   moments are 8-bit codes (slave/block_code.h) and absmax is two floats: the
+//   largest absolute value of m and of v; nan if one is nan. The weight is
+//   computed from the moments before they are rounded to codes. A v above 0
+//   gets at least the code of the smallest number.
 inline constexpr std::size_t kBlockColumns = 256;
 struct AdamBlockArgs {
   AdamArgs adam;

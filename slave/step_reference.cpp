@@ -300,8 +300,10 @@ void adam_8bit(const void* args_bytes, const Tile& tile, Result&) {
       const bool negative = float_to_bits(m[j]) >> 31 != 0;
       m_codes[i] = static_cast<std::uint8_t>(
           negative ? 127 - (c < 127 ? c : 127) : 127 + c);
-      v_codes[i] = static_cast<std::uint8_t>(
-          number_of(kUnsignedTables, v[j], v_unit, 1) - 1);
+      const int v_code = number_of(kUnsignedTables, v[j], v_unit, 1) - 1;
+      const bool is_zero = (float_to_bits(v[j]) & 0x7fffffff) == 0;
+      v_codes[i] =
+          static_cast<std::uint8_t>(v_code == 0 && !is_zero ? 1 : v_code);
     }
   }
 }

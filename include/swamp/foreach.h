@@ -182,7 +182,8 @@ struct BlockMoments {
 ///   float32 or bfloat16, rounded stochastically.
 /// - `block_moments`: the moments are 8-bit codes, together with any of the
 ///   weights above: float32 params, with or without model_params, or 16-bit
-///   ones, rounded stochastically or with compensations.
+///   ones, with `stochastic` or with compensations. If a gradient is inf or
+///   nan, all moments of its block become nan.
 /// The random bits are a function of seed, step, id and index: the same on
 /// every machine.
 struct AdamStep : AdamOptions {
@@ -246,8 +247,7 @@ SWAMP_API void foreach_sgd_(TensorList params, TensorList gradients,
 /// @param model_params float16 or bfloat16: set to the new weights, rounded; or
 ///   an empty list
 /// @param step numbers, of which only step.step is checked, the list of
-/// amsgrad,
-///   and what takes less memory
+///   amsgrad, and what takes less memory
 /// @param scaling see StepScaling
 /// @param machine see above
 SWAMP_API void foreach_adam_(TensorList params, TensorList gradients,

@@ -58,6 +58,16 @@ bool has_absmax(const at::Tensor& tensor, const at::Tensor& param) {
          is_aligned(const_data(tensor), sizeof(float));
 }
 
+// weight_of() is the weight whose dtype a gradient of less memory has.
+std::size_t weight_of(const StepLists& lists) {
+  return lists.storage.kahan || lists.all[kStepModel].empty() ? 0 : kStepModel;
+}
+
+bool has_type_of_weight(const StepLists& lists, std::size_t i) {
+  return lists.grads()[i].scalar_type() ==
+         lists.all[weight_of(lists)][i].scalar_type();
+}
+
 bool is_one_of(ScalarType type, Types types) {
   for (const ScalarType one : types) {
     if (type == one) return true;
@@ -214,6 +224,8 @@ bool gather(const StepLists& lists, StepScratch& scratch) {
   scratch.extents.clear();
   for (std::size_t i = 0; i < count; ++i) {
     const at::Tensor& param = lists.params()[i];
+    if (lists.storage.is_8_bit && !param.is_contiguous()) return false;
+    if (lists.storage.small && !has_type_of_weight(lists, i)) return false;
     const auto elements = static_cast<std::size_t>(param.numel());
     for (std::size_t l = 0; l < kStepListCount; ++l) {
       if (lists.all[l].empty()) continue;
@@ -302,7 +314,7 @@ void copy_and_run(const StepLists& lists, StepScratch& scratch, StepRule& rule,
   for (std::size_t l = 0; l < kStepListCount; ++l) {
     scratch.lists[l].assign(
         lists.all[l], is_absmax(lists.storage, l) ? nullptr : &lists.all[0],
-        l != kStepGrads);
+        l != kStepGrads, lists.storage.is_8_bit);
   }
   run(lists, scratch, rule, scaling);
   for (StepTensors& list : scratch.lists) list.copy_back();
@@ -367,6 +379,14 @@ void require_step_lists(const StepLists& lists) {
   check(kStepGrads);
   for (std::size_t s = 0; s < lists.state_count; ++s) check(kStepStates + s);
   if (!lists.all[kStepModel].empty()) check(kStepModel);
+  for (std::size_t i = 0; lists.storage.small && i < lists.grads().size();
+       ++i) {
+    const std::size_t weight = weight_of(lists);
+    TORCH_CHECK(has_type_of_weight(lists, i), "grads[", i, "]: got the dtype ",
+                c10::toString(lists.grads()[i].scalar_type()), ", expected ",
+                c10::toString(lists.all[weight][i].scalar_type()), ", as ",
+                lists.names[weight], "[", i, "]");
+  }
 }
 
 std::int64_t next_step(const at::Tensor& taken) {

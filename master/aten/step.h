@@ -19,7 +19,9 @@ namespace swamp::aten {
 struct StepStorage {
   bool small = false;     // any of what follows, or rounded stochastically
   bool kahan = false;     // the last list is compensations
-  bool is_8_bit = false;  // the last state is the absmax of blocks
+  // The last state is the absmax of blocks, whose elements are counted by index,
+  // not by memory: so a change of the strides changes no block.
+  bool is_8_bit = false;
 };
 
 // StepLists is what a step reads and writes, in the order of its names.
@@ -54,7 +56,7 @@ using StepRule = std::variant<AdamStep, SgdStep>;
 // require_step_lists() throws c10::Error for lists that a step cannot take.
 void require_step_lists(const StepLists& lists);
 
-// read_step() returns the number of the next step, from a tensor that counts
+// next_step() returns the number of the next step, from a tensor that counts
 // those taken. Throws c10::Error if it is not a whole number below 2^53 - 1.
 std::int64_t next_step(const at::Tensor& taken);
 

@@ -105,7 +105,7 @@ bool SplitList::may_hold_float(const void* a, const void* b) const noexcept {
 }
 
 void StepTensors::assign(at::TensorList tensors, const at::TensorList* like,
-                         bool written) {
+                         bool written, bool by_index) {
   clear();
   tensors_.reserve(tensors.size());
   const auto add = [&](const at::Tensor& tensor, ScalarType type) {
@@ -117,13 +117,15 @@ void StepTensors::assign(at::TensorList tensors, const at::TensorList* like,
     const at::Tensor& order = like != nullptr ? (*like)[i] : tensor;
     const ScalarType type =
         scalar_type(tensor.scalar_type()).value_or(kByteCodes);
-    if (has_order_of(tensor, order) &&
+    const bool in_order =
+        by_index ? tensor.is_contiguous() : has_order_of(tensor, order);
+    if (in_order &&
         is_aligned(const_data(tensor), element_bytes(type))) {
       add(tensor, type);
       continue;
     }
     const at::Tensor copy =
-        is_dense(order) ? at::empty_strided(order.sizes(), order.strides(),
+        !by_index && is_dense(order) ? at::empty_strided(order.sizes(), order.strides(),
                                             tensor.options())
                         : at::empty(order.sizes(), tensor.options());
     copy.copy_(tensor);

@@ -79,8 +79,9 @@ class StepTensors {
  public:
   // assign() takes a validated list. Element order follows the memory of the
   // tensors in `like`, or their indices if they have holes; if `like` is null,
-  // each tensor's own memory.
-  void assign(at::TensorList tensors, const at::TensorList* like, bool written);
+  // each tensor's own memory. `by_index`: element order is that of the indices.
+  void assign(at::TensorList tensors, const at::TensorList* like, bool written,
+              bool by_index = false);
 
   // begin() and add() make a list without copies: of tensors that have the
   // element order of `like`.

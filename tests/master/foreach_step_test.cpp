@@ -353,6 +353,12 @@ TEST(ForeachAdam, LessMemoryRefusesWhatDoesNotFit) {
   EXPECT_EQ(error(half, half, none, none, step),
             "block_moments[0]: got null, expected the addresses of 1 codes, "
             "twice, and of two floats for each block of 256");
+  EXPECT_EQ(error({nullptr, 1}, half, none, none, step),
+            "params: got null, expected the address of 1 tensors");
+  step.stochastic = false;
+  EXPECT_EQ(error(half, half, none, none, step),
+            "stochastic: got false, expected true, because params of 16 bits "
+            "with 8-bit moments have neither model_params nor compensations");
   EXPECT_EQ(f, 1.0f);
   EXPECT_EQ(h, 0x3c00);
 }

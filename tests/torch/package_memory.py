@@ -101,7 +101,7 @@ class Memory(TestCase):
                     run(exact)
                     optimizer = make(**name, **options)
                     run(optimizer)
-                    for a, b in zip(params(), exact.param_groups[0]["params"]):
+                    for a, b in zip(params(), optimizer.state):
                         self.assertFalse(torch.equal(a, b))
                     # The update of each step is about lr: 3 of them, and one
                     # distance of neighbours.
@@ -231,7 +231,16 @@ class Memory(TestCase):
                     true = exact.state[r]["exp_avg"].double()
                     error = (m.double() - true).abs().max() / true.abs().max()
                     self.assertLess(float(error), 0.04)
+                before = [p.detach().double() for p in some]
                 run(target)
+                if source is stock:
+                    continue  # which has made nan of float16
+                # Three steps of about lr, and three distances of neighbours.
+                for p, old in zip(some, before):
+                    moved = (p.detach().double() - old).abs()
+                    bound = 0.05 + 3 * 2.0 ** -7 * old.abs()
+                    self.assertTrue(bool((moved <= bound).all()))
+                    self.assertGreater(float(moved.mean()), 0)
 
     def test_masters_and_compensations(self):
         """A compensation is what the parameter lacks of the master."""
@@ -289,9 +298,88 @@ class Memory(TestCase):
                     same = moments == "float32" or (moments == "8bit"
                                                     and p.numel() < 4096)
                     self.assertEqual(torch.equal(p, q), same)
-                    # Tiny elements of v become 0 in 8 bits.
-                    error = (p - q).abs()
-                    self.assertLess(float(error.detach().mean()), 1e-2)
+                    error = (p - q).detach().abs()
+                    self.assertLess(float(error.mean()), 2e-3)
+                    self.assertLess(float(error.max()), 3e-2)
+
+    def test_wide_gradients(self):
+        """Gradients of 3.5 to 18 decades in a block, and then small ones: no update
+        is far above lr, also from the state of float32 moments."""
+        for decades, converted in itertools.product((3.5, 8, 18), (False, True)):
+            with self.subTest(decades=decades, converted=converted):
+                torch.manual_seed(5)
+                p = torch.nn.Parameter(torch.zeros(8192))
+                optimizer = AdamW([p], lr=1e-3, weight_decay=0.0, moments=(
+                    "float32" if converted else "8bit"))
+                grad = 10.0 ** (-decades * torch.rand(8192))
+                for _ in range(3):
+                    before = p.detach().clone()
+                    p.grad = grad
+                    optimizer.step()
+                    self.assertLess(float((p.detach() - before).abs().max()), 3e-3)
+                    grad = grad * 1e-2
+                    optimizer.param_groups[0]["moments"] = "8bit"
+                self.assertGreater(int(optimizer.state[p]["exp_avg_sq"].min()), 0)
+
+    def test_order_of_memory(self):
+        """Blocks of 8-bit moments do not depend on the strides, which may change, in
+        a model or by a state dict."""
+        def contiguous(tensor):
+            return tensor.contiguous()
+
+        def last(tensor):
+            return tensor.contiguous(memory_format=torch.channels_last)
+
+        def stepped(optimizer, p, first):
+            for step in range(first, first + 3):
+                torch.manual_seed(step)
+                # Blocks of very different sizes.
+                size = 10.0 ** -(torch.arange(4608) // 256 % 4)
+                p.grad = (torch.randn(4608) * size).view(p.shape).to(p.dtype)
+                optimizer.step()
+
+        eight = [o for o, _ in OPTIONS if o.get("moments") == "8bit"]
+        for options, dtype, (before, after), loaded in itertools.product(
+                eight, (torch.float32, torch.bfloat16),
+                itertools.product((contiguous, last), repeat=2), (False, True)):
+            with self.subTest(dtype=dtype, before=before, after=after,
+                              loaded=loaded, **options):
+                results = []
+                for one, other in ((contiguous, contiguous), (before, after)):
+                    torch.manual_seed(4)
+                    p = torch.nn.Parameter(one(torch.randn(16, 32, 3, 3).to(dtype)))
+                    optimizer = AdamW([p], lr=1e-2, seed=2, **options)
+                    stepped(optimizer, p, 0)
+                    if loaded:
+                        p = torch.nn.Parameter(other(p.detach()))
+                        state = optimizer.state_dict()
+                        optimizer = AdamW([p], lr=1e-2, seed=2, **options)
+                        optimizer.load_state_dict(state)
+                    else:
+                        p.data = other(p.data)
+                    stepped(optimizer, p, 3)
+                    results.append(tensors(optimizer))
+                self.assert_same(*results)
+
+    def test_defaults_of_pytorch(self):
+        """The default dtype and device change nothing."""
+        for (options, _), first in itertools.product(OPTIONS, ({}, None)):
+            with self.subTest(options, first=first):
+                results = []
+                for dtype, device in ((torch.float32, "cpu"),
+                                      (torch.float64, "meta")):
+                    optimizer = make(**(options if first is None else first))
+                    run(optimizer, 0, 1)
+                    for group in optimizer.param_groups:
+                        group.update(options)
+                    try:
+                        torch.set_default_dtype(dtype)
+                        with torch.device(device):
+                            optimizer.step()
+                    finally:
+                        torch.set_default_dtype(torch.float32)
+                    results.append(run(optimizer, 1, 1))
+                self.assert_same(*results)
 
     def test_refuses(self):
         cases = [
@@ -330,6 +418,53 @@ class Memory(TestCase):
                 optimizer.load_state_dict(state)
             self.assert_same(tensors(optimizer), before)
             self.assertEqual(optimizer.param_groups[0]["moments"], "8bit")
+        for (options, _), name, value in itertools.product(
+                OPTIONS, ("exp_avg", "exp_avg_sq", "master_param"),
+                (torch.zeros(1), torch.zeros(65, 67), 3.0)):
+            with self.subTest(options, name=name, value=value):
+                optimizer = make(**options)
+                run(optimizer)
+                before = tensors(optimizer)
+                broken = make()
+                run(broken)
+                broken = broken.state_dict()
+                broken["state"][1][name] = value
+                got = (f"the shape {tuple(value.shape)}"
+                       if isinstance(value, torch.Tensor) else "3.0")
+                with self.assertRaises(ValueError) as caught:
+                    optimizer.load_state_dict(broken)
+                self.assertEqual(
+                    str(caught.exception), f"state[1]['{name}']: got {got}, "
+                    "expected the shape (67, 65), that of the parameter")
+                self.assert_same(tensors(optimizer), before)
+                run(optimizer)
+
+    def test_refuses_gradients(self):
+        """Those of another dtype, before any state is converted."""
+        for options, _ in OPTIONS[1:]:
+            with self.subTest(options):
+                optimizer = make()
+                run(optimizer)
+                p = optimizer.param_groups[1]["params"][1]  # 5000 elements
+                p.grad_dtype = None
+                p.grad = torch.ones(p.shape)
+                for group in optimizer.param_groups:
+                    group.update(options)
+                before = tensors(optimizer)
+                text = (r"param_groups\[1\]\['params'\]\[1\]\.grad: got "
+                        rf"torch.float32, expected {p.dtype}, the dtype of")
+                for _ in range(2):
+                    with self.assertRaisesRegex(RuntimeError, text):
+                        optimizer.step()
+                    self.assert_same(tensors(optimizer), before)
+                # And after the state was collected.
+                p.grad = torch.ones_like(p)
+                optimizer.step()
+                p.grad = torch.ones(p.shape)
+                with self.assertRaisesRegex(
+                        RuntimeError, r"grads\[\d+\]: got the dtype Float, "
+                        "expected (Half|BFloat16), as (model_)?params"):
+                    optimizer.step()
 
     def test_changed_group(self):
         """A group may change how it stores its state between steps."""
@@ -342,6 +477,36 @@ class Memory(TestCase):
             self.assertIs(state["exp_avg"].dtype, torch.bfloat16)
             self.assertNotIn("master_param", state)
             self.assertEqual(float(state["step"]), 6)
+        default = {"master_weights": True, "rounding": "stochastic",
+                   "moments": "float32"}
+        for (old, _), (new, _) in itertools.product(OPTIONS, OPTIONS):
+            for amsgrad in (False,) if new else (False, True):
+                with self.subTest(old=old, new=new, amsgrad=amsgrad):
+                    changed = make(**old)
+                    run(changed)
+                    like = make(amsgrad=amsgrad, **new)
+                    run(like)
+                    sums = [p.detach().float() + s["compensation"].float()
+                            for p, s in changed.state.items()
+                            if "compensation" in s]
+                    for group in changed.param_groups:
+                        group.update({**default, **new}, amsgrad=amsgrad)
+                    lrs = [g["lr"] for g in changed.param_groups]
+                    for group in changed.param_groups:
+                        group["lr"] = 0.0  # does not change weights
+                    run(changed, 3, 1)
+                    for p, total in zip(changed.state, sums):
+                        master = changed.state[p].get("master_param")
+                        if master is not None:
+                            self.assertLess(float(
+                                ((master - total) / total).abs().max()), 2.0 ** -15)
+                    for group, lr in zip(changed.param_groups, lrs):
+                        group["lr"] = lr
+                    run(changed, 4, 1)
+                    for got, want in zip(changed.state.values(),
+                                         like.state.values()):
+                        self.assertEqual({n: t.dtype for n, t in got.items()},
+                                         {n: t.dtype for n, t in want.items()})
         optimizer.param_groups[0]["moments"] = "4bit"
         with self.assertRaisesRegex(ValueError, "moments: got '4bit'"):
             run(optimizer, 6, 1)
@@ -391,15 +556,20 @@ class Memory(TestCase):
                 true = want[name].double()
                 absmax = got["absmax"][:, index]
                 near = dequantized(got[name], absmax, index == 0)
-                # Half a step of the map: 0.9 / 128 or 0.9 / 256 of the decade.
-                bound = true.abs().flatten() * 0.5 + 1e-6 * float(absmax.max())
+                # The nearest number of the map; v above 0 is not 0.
+                table = dynamic_map(index == 0)[index:]
+                scale = absmax.double().repeat_interleave(256)[:true.numel()]
+                ratio = true.flatten() / scale
+                nearest = (ratio[:, None] - table).abs().amin(1) * scale
                 self.assertTrue(bool(((near - true).abs().flatten()
-                                      <= bound).all()))
+                                      <= nearest * 1.0001 + 1e-6 * scale).all()))
+                self.assertGreater(int((nearest > 1e-3 * scale).sum()), 0)
                 blocks = torch.nn.functional.pad(
                     true.flatten(), (0, -true.numel() % 256)).view(-1, 256)
                 self.assert_same([absmax], [blocks.abs().amax(1).float()])
                 top = near.flatten()[true.abs().argmax()]
-                self.assertLess(abs(float(top / true.abs().max())) - 1, 0.01)
+                # There is no code of -1.
+                self.assertLess(abs(abs(float(top / true.abs().max())) - 1), 0.01)
 
     def test_bitsandbytes_reads_the_codes(self):
         try:

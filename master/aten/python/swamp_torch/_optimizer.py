@@ -240,8 +240,9 @@ class _Optimizer(torch.optim.Optimizer):
 
         Raises:
             ValueError: other groups than this optimizer has, a group with
-                ``differentiable``, or a step count that is not a whole number
-                below 2^53; nothing is changed then.
+                ``differentiable``, a step count that is not a whole number
+                below 2^53, or a tensor of another shape than its parameter's;
+                nothing is changed then.
         """
         hook = self.register_load_state_dict_pre_hook(keep_as_it_is)
         try:
@@ -382,7 +383,9 @@ class AdamW(_Adam, torch.optim.AdamW):
         moments: "float32", "bfloat16", rounded stochastically, or "8bit", as in
             bitsandbytes: blocks of 256 elements with a factor each (``absmax``),
             for tensors of at least 4096 elements; others have float32 moments.
-            Also of float32 parameters.
+            Also of float32 parameters. A gradient that is inf or nan makes all
+            moments of its block nan. With ``master_weights=False`` or moments
+            other than "float32", a gradient has the dtype of its parameter.
         seed: for the random bits, from 0 to 2^63 - 1. They are a function of it,
             of the step, of the parameter's place in the optimizer and of the
             element: the same on any number of threads, and after a resume.
@@ -402,15 +405,16 @@ class AdamW(_Adam, torch.optim.AdamW):
     The state of a parameter, from its first step with a gradient, is that of
     ``torch.optim.AdamW`` in float32, and ``master_param`` of a 16-bit one;
     parameters with the same history share their ``step``. State dicts of
-    ``torch.optim.AdamW`` can be loaded, and AdamW loads those of this class; if a
-    state dict lacks masters, they are copied from the parameters. Loaded tensors
-    are copied. ``master_weights``, ``rounding`` and ``moments`` stay as the
+    ``torch.optim.AdamW`` can be loaded, and it loads those of this class, but not
+    with 8-bit moments; if a state dict lacks masters, they are copied from the
+    parameters. Loaded tensors are copied. ``master_weights``, ``rounding`` and ``moments`` stay as the
     optimizer has them, and the loaded state is converted.
 
     If a 16-bit parameter was written by anything else since the last step
     (``load_state_dict`` of the model, weights swapped for their average, a merged
     adapter), the written values stay: they are copied to the master, with a
-    UserWarning the first time. The optimizer detects this by the parameter's
+    UserWarning the first time; with ``rounding="kahan"`` their compensations become
+    0, without a warning. The optimizer detects this by the parameter's
     version and address. Writing in place through ``param.data`` changes neither;
     call :meth:`reload_model_params` after it.
 

@@ -7,6 +7,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+# What a state has in the shape of its parameter.
+_LIKE_PARAM = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer",
+               "master_param", "compensation")
 _PLAIN = (torch.nn.Parameter, Tensor)
 # In PyTorch's words.
 _AT_LEAST_0 = dict(lr="learning rate", eps="epsilon value",
@@ -56,6 +59,21 @@ def check_step(step: Any, place: str) -> None:
     if not good:
         raise ValueError(f"{place}: got {step}, expected a whole number from 0 to "
                          "2^53 - 1")
+
+
+def check_shapes(param: Tensor, state: Dict[str, Any], place: str) -> None:
+    """Raises ValueError for a tensor in the state of a parameter that has not its
+    shape."""
+    for name in _LIKE_PARAM:
+        value = state.get(name)
+        if value is None:
+            continue
+        got = (f"the shape {tuple(value.shape)}" if isinstance(value, Tensor)
+               else repr(value))
+        expected = f"the shape {tuple(param.shape)}"
+        if got != expected:
+            raise ValueError(f"{place}['{name}']: got {got}, expected {expected}, "
+                             "that of the parameter")
 
 
 def check_once(params: List[Tensor]) -> None:

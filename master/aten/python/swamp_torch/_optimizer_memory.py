@@ -1,10 +1,12 @@
 """How Adam stores weights and moments in less memory: the options of a group, and
 the state of a parameter that they ask for."""
 
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
+
+from ._optimizer_checks import is_ours
 
 MASTER, COMPENSATION, ABSMAX = "master_param", "compensation", "absmax"
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -81,24 +83,23 @@ class Storage(NamedTuple):
     def _fit_moments(param: Tensor, state: Dict[str, Any],
                      dtype: torch.dtype) -> None:
         absmax: Optional[Tensor] = state.pop(ABSMAX, None)
-        new = [torch.zeros(_blocks(param), 2)]
+        new = torch.zeros(_blocks(param), 2, dtype=torch.float32, device="cpu")
         for index, name in enumerate(MOMENTS):
             old: Optional[Tensor] = state.get(name)
             signed = index == 0
             if old is not None and old.dtype is torch.uint8:
                 assert absmax is not None
-                old = _decode(param, old, absmax[:, index], signed)
-            made = torch.empty_like(param, dtype=dtype, requires_grad=False)
+                old = _decode(old, absmax[:, index], signed)
             if dtype is not torch.uint8:
-                made.zero_() if old is None else made.copy_(old)
+                made = torch.zeros_like(param, dtype=dtype, requires_grad=False)
+                state[name] = made if old is None else made.copy_(old)
             elif old is None:
-                made.fill_(127 if signed else 0)
+                state[name] = torch.full(param.shape, 127 if signed else 0,
+                                         dtype=torch.uint8, device="cpu")
             else:
-                codes, new[0][:, index] = _encode(param, old, signed)
-                _in_order(made, param, codes)
-            state[name] = made
+                state[name], new[:, index] = _encode(old, signed)
         if dtype is torch.uint8:
-            state[ABSMAX] = new[0]
+            state[ABSMAX] = new
 
 
 def storage_of(group: Dict[str, Any]) -> Storage:
@@ -126,6 +127,18 @@ def check_storage(group: Dict[str, Any]) -> None:
     if group.get("amsgrad") and not has_float32(group):
         raise ValueError("amsgrad: got True, expected False with "
                          "master_weights=False or moments other than 'float32'")
+
+
+def check_gradient(storage: Storage, param: Tensor, place: str) -> None:
+    """Raises RuntimeError for a gradient of another dtype than its parameter, which
+    the kernels of less memory do not take."""
+    grad = param.grad
+    if (grad is None or not is_ours(param) or grad.dtype is param.dtype
+            or not storage.kind_of(param).small):
+        return
+    raise RuntimeError(f"{place}.grad: got {grad.dtype}, expected {param.dtype}, "
+                       "the dtype of the parameter, with master_weights=False or "
+                       "moments other than 'float32'")
 
 
 def has_float32(group: Dict[str, Any]) -> bool:
@@ -172,7 +185,8 @@ def is_written(param: Tensor, compensation: Tensor) -> Tensor:
     return (total.to(param.dtype) != param) & ~param.isnan()
 
 
-# ---- Codes: bitsandbytes' create_dynamic_map, in ascending order.
+# ---- Codes: bitsandbytes' create_dynamic_map, in ascending order. Blocks are
+# counted in the order of the indices, whatever the strides.
 
 def _map(signed: bool) -> Tensor:
     values = [0.0, 1.0]
@@ -181,50 +195,29 @@ def _map(signed: bool) -> Tensor:
         for part in range(count):
             value = 10.0 ** (decade - 6) * (0.1 + 0.9 * (part + 0.5) / count)
             values += [value, -value] if signed else [value]
-    return torch.tensor(sorted(values))
+    return torch.tensor(sorted(values), dtype=torch.float32, device="cpu")
 
 
 def _blocks(tensor: Tensor) -> int:
     return (tensor.numel() + BLOCK - 1) // BLOCK
 
 
-def _order(tensor: Tensor) -> Optional[Sequence[int]]:
-    """The dimensions in the order of memory; None if it is that of the indices."""
-    if tensor.is_contiguous():
-        return None
-    order = sorted(range(tensor.dim()), key=lambda d: -tensor.stride(d))
-    return order if tensor.permute(order).is_contiguous() else None
-
-
-def _ordered(tensor: Tensor, param: Tensor) -> Tensor:
-    """The elements in the order in which the kernels count them."""
-    order = _order(param)
-    return (tensor if order is None else tensor.permute(order)).reshape(-1)
-
-
-def _in_order(tensor: Tensor, param: Tensor, values: Tensor) -> None:
-    """Sets the elements, given in that order."""
-    order = _order(param)
-    view = tensor if order is None else tensor.permute(order)
-    view.copy_(values.view(view.shape))
-
-
-def _decode(param: Tensor, codes: Tensor, absmax: Tensor,
-            signed: bool) -> Tensor:
-    values = _map(signed)[_ordered(codes, param).long()]
+def _decode(codes: Tensor, absmax: Tensor, signed: bool) -> Tensor:
+    values = _map(signed)[codes.reshape(-1).long()]
     values *= absmax.repeat_interleave(BLOCK)[:values.numel()]
-    result = torch.empty_like(codes, dtype=torch.float32)
-    _in_order(result, param, values)
-    return result
+    return values.view(codes.shape)
 
 
-def _encode(param: Tensor, values: Tensor,
-            signed: bool) -> Tuple[Tensor, Tensor]:
-    flat = _ordered(values, param).float()
+def _encode(values: Tensor, signed: bool) -> Tuple[Tensor, Tensor]:
+    flat = values.reshape(-1).float()
     blocks = torch.nn.functional.pad(flat, (0, -flat.numel() % BLOCK))
     blocks = blocks.view(-1, BLOCK)
     absmax = blocks.abs().amax(1)
-    ratio = blocks / torch.where(absmax == 0, 1.0, absmax)[:, None]
+    ratio = blocks / absmax.masked_fill(absmax == 0, 1.0)[:, None]
     table = _map(signed)
     codes = torch.bucketize(ratio, (table[1:] + table[:-1]) / 2)
-    return codes.view(-1)[:flat.numel()].to(torch.uint8), absmax
+    if not signed:
+        # A v above 0 does not become 0: a step would divide m by eps alone.
+        codes = torch.where(blocks != 0, codes.clamp(min=1), codes)
+    codes = codes.view(-1)[:flat.numel()].to(torch.uint8)
+    return codes.view(values.shape), absmax

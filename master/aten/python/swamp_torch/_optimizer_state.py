@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from ._operators import number
-from ._optimizer_checks import check_rules, check_step, is_ours
-from ._optimizer_memory import (COMPENSATION, MASTER, MOMENTS, OPTIONS, Kind,
-                                Storage, check_codes, check_storage, is_written)
+from ._optimizer_checks import check_rules, check_shapes, check_step, is_ours
+from ._optimizer_memory import (COMPENSATION, DEFAULT, MASTER, MOMENTS, OPTIONS,
+                                Kind, Storage, check_codes, check_gradient,
+                                check_storage, is_written)
 
 STEP = "step"
 
@@ -125,6 +126,12 @@ class Collected:
         self.others: List[Group] = []  # with what PyTorch steps
         absent: List[Tensor] = []
         taken: Set[int] = set()  # steps of parameters without a gradient
+        for place, group in enumerate(groups):  # before any state is converted
+            storage = names_of(group)
+            if isinstance(storage, Storage):
+                for index, param in enumerate(group["params"]):
+                    check_gradient(storage, param,
+                                   f"param_groups[{place}]['params'][{index}]")
         for group in groups:
             others: List[Tensor] = []
             present: List[Tensor] = []
@@ -182,6 +189,8 @@ class Collected:
             if storage is not None:
                 kind = storage.fit(param, all_states[param])
                 names = kind.names
+            elif "exp_avg" in all_states.get(param, ()):
+                DEFAULT.fit(param, all_states[param])
             step: Optional[Tensor] = None
             fresh = False
             if counts:
@@ -300,6 +309,11 @@ def keep_as_it_is(optimizer: torch.optim.Optimizer,
     for index, group in enumerate(groups):
         check_rules(group, f"param_groups[{index}]")
     check_codes(state_dict["state"])
+    for own, group in zip(optimizer.param_groups, groups):
+        for param, index in zip(own["params"], group["params"]):
+            if is_ours(param):
+                check_shapes(param, state_dict["state"].get(index, {}),
+                             f"state[{index}]")
     for index, state in state_dict["state"].items():
         if STEP in state:
             check_step(state[STEP], f"state[{index}]['{STEP}']")
