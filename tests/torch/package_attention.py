@@ -311,7 +311,7 @@ out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 swamp_torch.enable(attention=True)
 out.sum().backward()
 assert all(x.grad.isfinite().all() for x in (q, k, v))
-""", SWAMP_LDM_BYTES="65536")
+""", SWAMP_TRANSFER="copy", SWAMP_LDM_BYTES="65536")
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_switch(self):
