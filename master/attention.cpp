@@ -177,99 +177,137 @@ struct BlockOperations {
   }
 };
 
-// PackedMask is a mask as the kernels read it: for each block, `lanes` float32
-// values for each unit. It is computed by the calling thread: a mask is usually
-// that of one head.
+// PackedMask is what one launch needs of a mask, as the kernels read it: for
+// each block, `lanes` float32 values for each unit. It is computed by the
+// calling thread: a mask is usually that of one head. Heads with the same mask
+// share their values.
 class PackedMask {
  public:
-  // The lanes are queries, the units keys. `heads` are those of a batch.
-  PackedMask(const AttentionMask& mask, std::size_t heads, const Blocks& blocks,
-             std::size_t keys)
-      : mask_(mask), blocks_(blocks), units_(keys) {
-    if (mask.data == nullptr) return;
-    heads_ = heads;
-    mask_heads_ = mask.heads;
-    fill(mask.queries,
-         [&](std::size_t batch, std::size_t head, std::size_t lane,
-             std::size_t unit) { return value(batch, head, lane, unit); });
-  }
-  // The lanes are keys, the units the queries of the `group` heads that share
-  // the keys.
-  PackedMask(const AttentionMask& mask, std::size_t heads, std::size_t group,
-             const Blocks& blocks, std::size_t queries)
-      : mask_(mask), blocks_(blocks), units_(group * queries) {
-    if (mask.data == nullptr) return;
-    heads_ = heads / group;
-    mask_heads_ = mask.heads == 1 ? 1 : heads_;
-    fill(mask.keys, [&](std::size_t batch, std::size_t head, std::size_t lane,
-                        std::size_t unit) {
-      const std::size_t in_group = mask.heads == 1 ? 0 : unit / queries;
-      return value(batch, head * group + in_group, unit % queries, lane);
-    });
-  }
+  // The heads are those of q and k in a batch.
+  PackedMask(const AttentionMask& mask, std::size_t heads,
+             std::size_t key_heads)
+      : mask_(mask), heads_(heads), key_heads_(key_heads) {}
 
-  const float* block(std::size_t block) const {
-    if (mask_.data == nullptr) return nullptr;
-    const std::size_t head = blocks_.head(block);
-    const std::size_t batch = mask_.batch == 1 ? 0 : head / heads_;
-    const std::size_t in_batch = mask_heads_ == 1 ? 0 : head % heads_;
-    const std::size_t in_head = distinct_ == 1 ? 0 : block % blocks_.per_head();
-    return values_ + ((batch * mask_heads_ + in_batch) * distinct_ + in_head) *
-                         units_ * blocks_.lanes;
-  }
-
- private:
-  // fill() packs value(batch, head, lane, unit). If `lanes`, the size of the
-  // mask, is 1, all blocks of a head are the same. Lanes without a row get the
-  // value of the last one.
-  template <class Value>
-  void fill(std::size_t lanes, Value value_of) {
-    distinct_ = lanes == 1 ? 1 : blocks_.per_head();
-    float* to = memory_.reserve(mask_.batch * mask_heads_ * distinct_ * units_ *
-                                blocks_.lanes);
-    values_ = to;
-    for (std::size_t batch = 0; batch < mask_.batch; ++batch) {
-      for (std::size_t head = 0; head < mask_heads_; ++head) {
-        for (std::size_t block = 0; block < distinct_; ++block) {
-          for (std::size_t unit = 0; unit < units_; ++unit) {
-            for (std::size_t i = 0; i < blocks_.lanes; ++i) {
-              const std::size_t lane =
-                  std::min(block * blocks_.lanes + i, blocks_.rows - 1);
-              *to++ = value_of(batch, head, lane, unit);
+  // pack_queries() packs `count` heads of q, from head `first` of all batches
+  // on. The lanes are queries, the units keys.
+  void pack_queries(const Blocks& blocks, std::size_t keys, std::size_t first,
+                    std::size_t count) {
+    if (mask_.data == nullptr) return;
+    blocks_ = mask_.queries == 1 ? 1 : blocks.per_head();
+    const std::size_t lanes = blocks.lanes;
+    block_floats_ = keys * lanes;
+    find_values(first, count, 1);
+    float* to = memory_.reserve(firsts_.size() * blocks_ * block_floats_);
+    for (const std::size_t head : firsts_) {
+      const std::size_t matrix = matrix_of(head);
+      for (std::size_t block = 0; block < blocks_; ++block) {
+        // A piece of each row is transposed at a time.
+        for (std::size_t key = 0; key < keys; key += kPiece) {
+          const std::size_t units = std::min(kPiece, keys - key);
+          for (std::size_t lane = 0; lane < lanes; ++lane) {
+            float piece[kPiece];
+            read(matrix, std::min(block * lanes + lane, blocks.rows - 1), key,
+                 units, piece);
+            for (std::size_t i = 0; i < units; ++i) {
+              to[i * lanes + lane] = piece[i];
             }
           }
+          to += units * lanes;
+        }
+      }
+    }
+  }
+  // pack_keys() packs one block of `count` heads of k, `rows` keys from `key`
+  // on. The lanes are keys, the units the queries of the heads that share them.
+  void pack_keys(std::size_t key, std::size_t rows, std::size_t lanes,
+                 std::size_t queries, std::size_t first, std::size_t count) {
+    if (mask_.data == nullptr) return;
+    const std::size_t group = heads_ / key_heads_;
+    blocks_ = 1;
+    block_floats_ = group * queries * lanes;
+    find_values(first, count, group);
+    float* to = memory_.reserve(firsts_.size() * block_floats_);
+    for (const std::size_t head : firsts_) {
+      for (std::size_t i = 0; i < group; ++i) {
+        const std::size_t matrix = matrix_of(head * group + i);
+        for (std::size_t query = 0; query < queries; ++query, to += lanes) {
+          read(matrix, query, key, rows, to);
+          std::fill(to + rows, to + lanes, 0.0f);
         }
       }
     }
   }
 
-  float value(std::size_t batch, std::size_t head, std::size_t query,
-              std::size_t key) const {
-    const std::size_t i = ((batch * mask_.heads + head) * mask_.queries +
-                           (mask_.queries == 1 ? 0 : query)) *
-                              mask_.keys +
-                          (mask_.keys == 1 ? 0 : key);
+  // values() are those of block `block` of head `i` of the last pack.
+  const float* values(std::size_t i, std::size_t block) {
+    if (mask_.data == nullptr) return nullptr;
+    return memory_.data() +
+           (places_[i] * blocks_ + (blocks_ == 1 ? 0 : block)) * block_floats_;
+  }
+
+ private:
+  static constexpr std::size_t kPiece = 64;
+
+  // matrix_of() is the matrix [queries, keys] of a head of q.
+  std::size_t matrix_of(std::size_t head) const {
+    return (mask_.batch == 1 ? 0 : head / heads_) * mask_.heads +
+           (mask_.heads == 1 ? 0 : head % heads_);
+  }
+  // find_values() finds which of `count` heads have a mask of their own. A head
+  // is `group` heads of q.
+  void find_values(std::size_t first, std::size_t count, std::size_t group) {
+    constexpr std::size_t kNone = ~std::size_t{0};
+    std::vector<std::size_t> found(mask_.batch * mask_.heads, kNone);
+    firsts_.clear();
+    places_.clear();
+    for (std::size_t head = first; head < first + count; ++head) {
+      std::size_t& place = found[matrix_of(head * group)];
+      if (place == kNone) {
+        place = firsts_.size();
+        firsts_.push_back(head);
+      }
+      places_.push_back(place);
+    }
+  }
+  // read() computes the values of `count` keys, from `key` on, of a query.
+  void read(std::size_t matrix, std::size_t query, std::size_t key,
+            std::size_t count, float* to) const {
+    const std::size_t row =
+        (matrix * mask_.queries + (mask_.queries == 1 ? 0 : query)) *
+        mask_.keys;
+    const auto convert = [&](const auto* from, auto value_of) {
+      if (mask_.keys == 1) {
+        std::fill_n(to, count, value_of(from[row]));
+      } else {
+        from += row + key;
+        std::transform(from, from + count, to, value_of);
+      }
+    };
     if (mask_.is_bool) {
-      return static_cast<const std::uint8_t*>(mask_.data)[i] != 0
-                 ? 0.0f
-                 : -std::numeric_limits<float>::infinity();
+      convert(
+          static_cast<const std::uint8_t*>(mask_.data), [](std::uint8_t byte) {
+            return byte != 0 ? 0.0f : -std::numeric_limits<float>::infinity();
+          });
+    } else if (mask_.dtype == kFloat32) {
+      convert(static_cast<const float*>(mask_.data),
+              [](float value) { return value; });
+    } else if (mask_.dtype == kFloat16) {
+      convert(static_cast<const std::uint16_t*>(mask_.data),
+              [](std::uint16_t bits) { return float16_to_float(bits); });
+    } else {
+      convert(static_cast<const std::uint16_t*>(mask_.data),
+              [](std::uint16_t bits) { return bfloat16_to_float(bits); });
     }
-    if (mask_.dtype == kFloat32) {
-      return static_cast<const float*>(mask_.data)[i];
-    }
-    const std::uint16_t bits = static_cast<const std::uint16_t*>(mask_.data)[i];
-    return mask_.dtype == kFloat16 ? float16_to_float(bits)
-                                   : bfloat16_to_float(bits);
   }
 
   const AttentionMask& mask_;
-  Blocks blocks_;
-  std::size_t units_;           // of a block
-  std::size_t heads_ = 1;       // of a batch
-  std::size_t mask_heads_ = 1;  // of them with a mask of their own
-  std::size_t distinct_ = 1;    // blocks of a head with a mask of their own
+  std::size_t heads_;
+  std::size_t key_heads_;
+  std::size_t blocks_ = 1;           // of a head with a mask of their own
+  std::size_t block_floats_ = 0;     // of a block
+  std::vector<std::size_t> firsts_;  // the heads with a mask of their own
+  std::vector<std::size_t> places_;  // of each head's mask
   master::Buffer<float> memory_;
-  const float* values_ = nullptr;
 };
 
 // ---- Attention
@@ -304,6 +342,11 @@ struct Attention {
 
   std::byte* row(const Heads& x, std::size_t i) const {
     return static_cast<std::byte*>(x.data) + i * x.columns * element_bytes;
+  }
+  Heads from_row(const Heads& x, std::size_t i) const {
+    Heads rest = x;
+    rest.data = row(x, i);
+    return rest;
   }
   // key_head() is the head of k and v, of all batches, that a head of q uses.
   std::size_t key_head(std::size_t head) const {
@@ -406,14 +449,37 @@ struct Attention {
                         return a.needed_bytes < b.needed_bytes;
                       });
     });
-    const std::size_t count = queries.count();
+    // As many heads at once as need 16 MiB of float32 memory, but a block for
+    // each slave.
+    const std::size_t head_floats =
+        queries.per_head() *
+        (q.columns * args.lanes + state_bytes() / sizeof(float));
+    constexpr std::size_t kMostFloats = std::size_t{4} << 20;
+    const auto slaves = static_cast<std::size_t>(machine.slaves());
+    const std::size_t heads = std::clamp<std::size_t>(
+        std::max(kMostFloats / head_floats,
+                 (slaves + queries.per_head() - 1) / queries.per_head()),
+        1, queries.heads);
+    PackedMask mask(options.mask, q.heads, k.heads);
+    for (std::size_t first = 0; first < queries.heads; first += heads) {
+      forward_heads(out, lse, mask, first,
+                    std::min(heads, queries.heads - first));
+    }
+  }
+
+  // forward_heads() computes `heads` heads of queries, from `first` on.
+  void forward_heads(const Heads& out, float* lse, PackedMask& mask,
+                     std::size_t first, std::size_t heads) const {
+    const Blocks blocks{heads, queries.rows, queries.lanes};
+    const std::size_t count = blocks.count();
+    const std::size_t first_row = first * q.rows;
     const std::size_t packed_floats = q.columns * args.lanes;
     const std::size_t state_floats = state_bytes() / sizeof(float);
-    const PackedMask mask(options.mask, q.heads, queries, k.rows);
-    std::vector<AttentionPosition> positions(queries.per_head());
+    mask.pack_queries(blocks, k.rows, first, heads);
+    std::vector<AttentionPosition> positions(blocks.per_head());
     for (std::size_t i = 0; i < positions.size(); ++i) {
       positions[i] = {visible_keys() +
-                      static_cast<std::int64_t>(queries.row(i))};
+                      static_cast<std::int64_t>(blocks.row(i))};
     }
     Workspace& workspace = Workspace::of_this_thread();
     // The packed queries, and the state of a block that sees no key.
@@ -421,7 +487,7 @@ struct Attention {
         workspace.row_values<float>(count * packed_floats + state_floats);
     float* const empty = packed + count * packed_floats;
     std::fill(empty, empty + state_floats, 0.0f);
-    pack(q, queries, packed, packed_floats);
+    pack(from_row(q, first_row), blocks, packed, packed_floats);
 
     const Operation operation = attention_operation();
     const master::GrainRule whole_segments{std::max<std::size_t>(1, k.rows),
@@ -431,12 +497,14 @@ struct Attention {
     for (std::size_t i = 0; i < count; ++i) {
       const AttentionPosition& position = positions[i % positions.size()];
       const std::int64_t last =
-          position.visible + static_cast<std::int64_t>(queries.rows_of(i)) - 1;
+          position.visible + static_cast<std::int64_t>(blocks.rows_of(i)) - 1;
       const auto keys = static_cast<std::size_t>(
           std::clamp<std::int64_t>(last, 0, static_cast<std::int64_t>(k.rows)));
-      const std::size_t first_key = key_head(queries.head(i)) * k.rows;
-      table.add(keys, {row(k, first_key), row(v, first_key),
-                       packed + i * packed_floats, mask.block(i), &position});
+      const std::size_t first_key = key_head(first + blocks.head(i)) * k.rows;
+      table.add(
+          keys,
+          {row(k, first_key), row(v, first_key), packed + i * packed_floats,
+           mask.values(blocks.head(i), i % positions.size()), &position});
     }
     workspace.run(machine, table.list(), state_bytes());
 
@@ -447,9 +515,8 @@ struct Attention {
     const BlockOperations output = output_operations();
     RowTable outputs = output.table(count, workspace.segments());
     for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t first = queries.flat_row(i);
-      outputs.add(1, {row(out, first), states[i], lse + first},
-                  queries.is_last(i));
+      const std::size_t at = first_row + blocks.flat_row(i);
+      outputs.add(1, {row(out, at), states[i], lse + at}, blocks.is_last(i));
     }
     workspace.run(machine, outputs.list());
   }
@@ -552,7 +619,7 @@ struct Attention {
         std::max<std::size_t>(kMostFloats / head_floats,
                               static_cast<std::size_t>(machine.slaves())),
         1, keys.heads);
-    const PackedMask mask(options.mask, q.heads, group, keys, q.rows);
+    PackedMask mask(options.mask, q.heads, k.heads);
     float* const memory =
         Workspace::of_this_thread().row_values<float>(heads * head_floats);
     for (std::size_t first = 0; first < keys.heads; first += heads) {
@@ -563,9 +630,8 @@ struct Attention {
 
   // backward_heads() computes `heads` heads of keys, from `first` on.
   void backward_heads(const Backward& to, slave::AttentionBackwardArgs backward,
-                      const PackedMask& mask, const Blocks& keys,
-                      std::size_t first, std::size_t heads,
-                      float* memory) const {
+                      PackedMask& mask, const Blocks& keys, std::size_t first,
+                      std::size_t heads, float* memory) const {
     const std::size_t query_rows = q.heads / k.heads * q.rows;
     const std::size_t padded = slave::attention_padded(q.columns);
     const std::size_t blocks = heads * keys.per_head();
@@ -602,11 +668,13 @@ struct Attention {
         backward.visible += static_cast<std::int64_t>(skipped);
       }
       const Operation operation = backward_operation(backward);
+      mask.pack_keys(keys.row(block), keys.rows_of(block), args.lanes, q.rows,
+                     first, heads);
       RowTable table(operation, heads, false, whole_segments,
                      workspace.segments());
       for (std::size_t i = 0; i < heads; ++i) {
         const std::size_t query = i * query_rows + skipped;
-        const float* values = mask.block((first + i) * keys.per_head() + block);
+        const float* values = mask.values(i, 0);
         if (values != nullptr) values += skipped * args.lanes;
         table.add(
             query_rows - skipped,
@@ -648,13 +716,9 @@ struct Attention {
                  float* packed) const {
     const Blocks part{count / keys.per_head(), keys.rows, keys.lanes};
     const std::size_t stride = keys_floats();
-    const auto from = [&](const Heads& x) {
-      Heads heads = x;
-      heads.data = row(x, first * keys.rows);
-      return heads;
-    };
-    pack(from(k), part, packed, stride);
-    pack(from(v), part, packed + q.columns * args.lanes, stride);
+    const std::size_t first_row = first * keys.rows;
+    pack(from_row(k, first_row), part, packed, stride);
+    pack(from_row(v, first_row), part, packed + q.columns * args.lanes, stride);
     Workspace& workspace = Workspace::of_this_thread();
     const std::size_t padded = slave::attention_padded(q.columns);
     Operation widen(

@@ -99,8 +99,8 @@ constexpr std::size_t attention_keys(std::size_t columns,
   return most <= 64 ? kMaxAttentionKeys : most <= 128 ? 16 : 8;
 }
 
-// AttentionPosition is what causal attention hides in a segment.
-// - If the lanes are queries: lane i sees the keys j < visible + i.
+// AttentionPosition is what causal attention hides in a segment: lane i sees
+// the keys j < visible + i.
 struct AttentionPosition {
   std::int64_t visible;
 

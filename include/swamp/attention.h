@@ -10,9 +10,11 @@
 /// be aligned to its element and contiguous. Outputs must not overlap anything.
 /// Everything is checked before the first write. Any thread may call, also
 /// several at once on one machine. Error is thrown for bad arguments, and with
-/// SWAMP_UNSUPPORTED if a head has more than 256 columns or the machine's LDM
-/// is too small. The formulas are in slave/attention_args.h; they are those of
-/// FlashAttention-2 (Dao 2023, arXiv 2307.08691).
+/// SWAMP_UNSUPPORTED if a head has more than 256 columns or, unless transfers
+/// are views, the machine's LDM is too small: 256 KiB are enough for all sizes;
+/// 64 KiB are enough for forward up to 128 columns and backward up to 64. The
+/// formulas are in slave/attention_args.h; they are those of FlashAttention-2
+/// (Dao 2023, arXiv 2307.08691).
 #ifndef SWAMP_ATTENTION_H_
 #define SWAMP_ATTENTION_H_
 
@@ -75,6 +77,11 @@ struct AttentionOptions {
 /// head h / (q.heads / k.heads) of k and v (grouped-query attention). A query
 /// that sees no key has out 0 and lse +inf. A query that sees a score which is
 /// nan or +inf has out and lse nan.
+///
+/// lse is float32. If all scores of a query are about -1e9, as with a mask of
+/// finite large negative values that hides every key, the log of the sum is
+/// lost in rounding, and backward computes gradients of that query that are
+/// wrong by a factor, as PyTorch's kernel does. Use -inf or a bool mask.
 ///
 /// @param q [batch, heads, queries, columns]
 /// @param k [batch, key heads, keys, columns]; key heads divide q.heads

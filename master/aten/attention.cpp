@@ -21,6 +21,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <tuple>
 
@@ -180,6 +181,17 @@ Tensor empty_gradient(const Tensor& t) {
       .transpose(1, 2);
 }
 
+// supported() returns what compute() does; nothing if libswamp refuses the
+// sizes, because they need more LDM than the machine has.
+template <class Compute>
+auto supported(Compute compute) -> std::optional<decltype(compute())> {
+  try {
+    return compute();
+  } catch (const c10::NotImplementedError&) {
+    return std::nullopt;
+  }
+}
+
 // torch.compile relies on the order in memory of PyTorch's results.
 Forward swamp_forward(const Attention& x) {
   const auto [out, sums] =
@@ -192,11 +204,14 @@ Forward swamp_forward(const Attention& x) {
   return {ordered, logsumexp};
 }
 
+// out and logsumexp may be PyTorch's. Its logsumexp of a row without keys is
+// -inf, swamp's is +inf; PyTorch's backward takes both.
 Backward swamp_backward(const Attention& x, const Tensor& grad_out,
                         const Tensor& out, const Tensor& logsumexp) {
-  const auto found =
-      attention_gradients(grad_out, x.query, x.key, x.value, out, logsumexp,
-                          x.mask, causal_of(x), x.scale);
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  const Tensor sums = logsumexp.masked_fill(logsumexp.eq(-kInf), kInf);
+  const auto found = attention_gradients(grad_out, x.query, x.key, x.value, out,
+                                         sums, x.mask, causal_of(x), x.scale);
   const auto ordered = [](const Tensor& gradient) {
     const Tensor result = empty_gradient(gradient);
     result.copy_(gradient);
@@ -299,7 +314,10 @@ Forward forward(const Tensor& query, const Tensor& key, const Tensor& value,
   const Attention x{query, key, value, is_causal, mask_of(attn_mask), scale};
   const at::AutoDispatchBelowADInplaceOrView guard;
   if (is_usual(x, dropout_p)) {
-    if (is_swamp(x)) return swamp_forward(x);
+    if (is_swamp(x)) {
+      const auto found = supported([&] { return swamp_forward(x); });
+      if (found.has_value()) return *found;
+    }
     if (is_float32(x) && faster_in_float32(x, false)) {
       return forward_in_float32(x);
     }
@@ -321,7 +339,11 @@ Backward backward(const Tensor& grad_out, const Tensor& query,
   if (is_usual(x, dropout_p) && like_query(grad_out) && like_query(out) &&
       is_plain(logsumexp, at::kFloat) &&
       logsumexp.sizes() == query.sizes().slice(0, 3)) {
-    if (is_swamp(x)) return swamp_backward(x, grad_out, out, logsumexp);
+    if (is_swamp(x)) {
+      const auto found = supported(
+          [&] { return swamp_backward(x, grad_out, out, logsumexp); });
+      if (found.has_value()) return *found;
+    }
     if (is_float32(x) && faster_in_float32(x, true)) {
       return backward_in_float32(x, grad_out, out, logsumexp);
     }

@@ -1,4 +1,5 @@
 // The operators swamp::attention and swamp::attention_backward.
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
@@ -44,7 +45,12 @@ struct Options {
     if (scale.has_value()) options.scale = static_cast<float>(*scale);
     options.causal = causal;
     if (!is_defined(given)) return;
-    mask = row_major(*given);
+    // A dimension that was expanded is the same for all: copy it once.
+    mask = *given;
+    for (std::int64_t i = 0; i < mask.dim(); ++i) {
+      if (mask.stride(i) == 0 && mask.size(i) > 1) mask = mask.narrow(i, 0, 1);
+    }
+    mask = row_major(mask);
     const auto size = [&](std::int64_t from_last) {
       return from_last > mask.dim()
                  ? std::size_t{1}
@@ -93,6 +99,9 @@ void require_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                   mask->scalar_type() == q.scalar_type(),
               "mask: got the dtype ", c10::toString(mask->scalar_type()),
               ", expected Bool, Float or ", c10::toString(q.scalar_type()));
+  TORCH_CHECK(mask->device() == q.device() && mask->layout() == q.layout(),
+              "mask: got ", mask->layout(), " on ", mask->device(),
+              ", expected ", q.layout(), " on ", q.device(), ", as query");
   TORCH_CHECK(mask->dim() >= 2 && mask->dim() <= 4, "mask: got ", mask->dim(),
               " dimensions, expected 2 to 4");
   const c10::SymInt sizes[] = {k.sym_size(2), q.sym_size(2), q.sym_size(1),
@@ -145,10 +154,6 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
                                const Tensor& k, const Tensor& v,
                                const OptionalTensor& mask,
                                const std::string& causal, Scale scale) {
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        !is_defined(mask) || !mask->requires_grad(),
-        "swamp::attention: got a mask that requires a gradient, expected one "
-        "that does not; use torch's scaled_dot_product_attention");
     const at::AutoDispatchBelowADInplaceOrView guard;
     const auto [out, lse] = call_operator<&attention>("swamp::attention", q, k,
                                                       v, mask, causal, scale);
@@ -175,6 +180,12 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
 AttentionResult autograd_attention(const Tensor& q, const Tensor& k,
                                    const Tensor& v, const OptionalTensor& mask,
                                    c10::string_view causal, Scale scale) {
+  // Here, because forward() runs with gradients disabled.
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !is_defined(mask) || !mask->requires_grad() ||
+          !at::GradMode::is_enabled(),
+      "swamp::attention: got a mask that requires a gradient, expected one "
+      "that does not; use torch's scaled_dot_product_attention");
   const variable_list results =
       AttentionFunction::apply(q, k, v, mask, std::string(causal), scale);
   return {results[0], results[1]};
@@ -195,7 +206,7 @@ AttentionResult attention_of(const Tensor& q, const Tensor& k, const Tensor& v,
                                       q.options().dtype(at::kFloat));
   sizes[3] = v.sym_size(3);
   const Tensor out = at::empty_symint(sizes, q.options());
-  if (q.is_meta() || q.numel() == 0) return {out, lse};
+  if (q.is_meta() || lse.numel() == 0) return {out, lse};
   const Tensor query = row_major(q), key = row_major(k), value = row_major(v);
   const Options options(mask, causal, scale);
   auto* sums = static_cast<float*>(mutable_data(lse));

@@ -3,13 +3,33 @@ scaled_dot_product_attention with swamp's kernel, against float64 and PyTorch.""
 
 import math
 
-from support import TestCase, main
+from support import TestCase, main, python
 from half_precision import EPS, HALF
 
 import torch
 
 import swamp_torch
 from swamp_torch import functional as S
+
+# Prints the MiB by which a step, or only its forward, raises the highest memory.
+MEMORY = """
+import resource, torch
+from torch import randn
+from swamp_torch import functional as S
+def most():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def step(shape, mask, backward):
+    b, h, kh, n, m, c, w = shape
+    leaves = [randn(b, h, n, c), randn(b, kh, m, c), randn(b, kh, m, w)]
+    leaves = [x.requires_grad_() for x in leaves]
+    before = most()
+    out = S.attention(*leaves, mask=mask)[0]
+    if backward:
+        out.sum().backward()
+    return most() - before
+step((1, 2, 1, 64, 64, 8, 8), randn(64, 64), True)
+print(step({shape}, {mask}, {backward}))
+"""
 
 F = torch.nn.functional
 ops = torch.ops.swamp
@@ -140,12 +160,41 @@ class Attention(TestCase):
                  lambda: S.attention(q, k, v, mask=randn(40, 50).double())),
                 (NotImplementedError, "mask that requires a gradient",
                  lambda: S.attention(q, k, v, mask=randn(40, 50).requires_grad_())),
+                (RuntimeError, "mask: got Strided on meta, expected Strided on cpu",
+                 lambda: S.attention(q, k, v, mask=randn(40, 50).to("meta"))),
+                (RuntimeError, "q.columns: got 0, expected 1 to 256",
+                 lambda: S.attention(q[..., :0], k[..., :0], v)),
+                (RuntimeError, "v.columns: got 0, expected 1 to 256",
+                 lambda: S.attention(q, k, v[..., :0])),
                 (NotImplementedError, "q.columns: got 257, expected 1 to 256",
                  lambda: S.attention(wide, wide, wide)),
                 (NotImplementedError, "not implemented for 'Double'",
                  lambda: S.attention(q.double(), k.double(), v.double()))):
             with self.assertRaisesRegex(error, text):
                 call()
+
+    def test_mask_parameter(self):
+        """Without gradients, a mask may be a parameter."""
+        q, k, v = operands(SHAPES[2], torch.float32)
+        mask = torch.nn.Parameter(randn(40, 50))
+        with torch.no_grad():
+            self.assert_same(S.attention(q, k, v, mask=mask)[0],
+                             S.attention(q, k, v, mask=mask.detach())[0])
+
+    def test_memory(self):
+        """Neither the scores nor a broadcast mask are in main memory."""
+        size = 2048
+        for name, shape, mask, backward, most_mib in (
+                ("padding", (4, 1, 1, size, size, 8, 8), "randn(4, 1, 1, 2048) > -2",
+                 True, 24),
+                ("MQA", (1, 32, 1, size, size, 8, 8), "randn(2048, 2048)", True, 72),
+                ("expanded", (4, 16, 16, 1024, 1024, 8, 8),
+                 "torch.zeros(1, 1, 1024, 1024).expand(4, 16, 1024, 1024)", True, 80),
+                ("forward", (64, 8, 8, 512, 64, 32, 32), "None", False, 72)):
+            result = python(MEMORY.format(shape=shape, mask=mask,
+                                          backward=backward))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertLess(float(result.stdout), most_mib, name)
 
     def test_opcheck(self):
         for dtype in DTYPES:
@@ -231,6 +280,39 @@ class Override(TestCase):
         with swamp_torch.disabled():
             torch.manual_seed(1)
             self.assert_same(ours, F.scaled_dot_product_attention(q, k, v, dropout_p=0.5))
+
+    def test_small_ldm(self):
+        """What needs more LDM is PyTorch's too, forward or backward."""
+        result = python("""
+import sys, torch, swamp_torch
+F = torch.nn.functional
+for channels in (64, 128, 256):
+    for dtype in (torch.float32, torch.bfloat16):
+        torch.manual_seed(1)
+        q, k, v = (torch.randn(1, 2, 40, channels).to(dtype) for _ in range(3))
+        mask = torch.ones(40, 40, dtype=torch.bool)
+        mask[3] = False  # a query that sees no key
+        results = []
+        for attention in (False, True):
+            swamp_torch.enable(attention=attention)
+            leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+            out = F.scaled_dot_product_attention(*leaves, attn_mask=mask)
+            out.sum().backward()
+            results.append([out] + [x.grad for x in leaves])
+        for a, b in zip(*results):
+            assert b.isfinite().all(), (channels, dtype)
+            assert torch.allclose(a.float(), b.float(), 0.05, 0.05), (channels, dtype)
+        if channels == 256:
+            assert all(torch.equal(a, b) for a, b in zip(*results))
+# PyTorch's forward, swamp's backward.
+swamp_torch.enable()
+q, k, v = (torch.randn(1, 2, 40, 16).requires_grad_() for _ in range(3))
+out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+swamp_torch.enable(attention=True)
+out.sum().backward()
+assert all(x.grad.isfinite().all() for x in (q, k, v))
+""", SWAMP_TRANSFER="copy", SWAMP_LDM_BYTES="65536")
+        self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_switch(self):
         self.assertTrue(swamp_torch.is_active(attention=True))

@@ -39,7 +39,8 @@ def enable(*, half_precision: bool = False, attention: bool = False) -> None:
             and float32 CPU tensors, and its gradient, are swamp's: float32
             arithmetic inside and one rounding, the same bits on any number of
             threads. PyTorch's own kernel computes what swamp does not take:
-            dropout, float64, more than 256 channels.
+            dropout, float64, more than 256 channels, or sizes that need more LDM
+            than ``SWAMP_LDM_BYTES``.
 
     Raises:
         RuntimeError: a bad value of ``SWAMP_HALF_PRECISION``; nothing is

@@ -70,7 +70,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, *,
         value: [batch, key heads, keys, value channels].
         mask: broadcasts to [batch, heads, queries, keys]; bool (False: hidden),
             or float32 or the dtype of query, added to the scores. It gets no
-            gradient.
+            gradient: with gradients enabled, it must not require one.
         causal: "none"; "top_left": query i sees the keys up to i, as with
             PyTorch's is_causal; "bottom_right": the last query sees all keys,
             as in FlashAttention 2.1 and later.
@@ -81,10 +81,15 @@ def attention(query: Tensor, key: Tensor, value: Tensor, *,
         heads, queries]: the log of the sum of the exponentials of the scores.
         A query that sees no key has out 0 and lse inf.
 
+    Hide keys with -inf or a bool mask. If finite values of about -1e9 hide every
+    key of a query, float32 lse loses the log of the sum in rounding, and the
+    gradients of that query are wrong by a factor, as with PyTorch's kernel.
+
     Raises:
         ValueError: a bad value of causal.
         RuntimeError: dtypes or shapes that do not fit.
-        NotImplementedError: another dtype, or more than 256 channels.
+        NotImplementedError: another dtype, more than 256 channels, or more
+            LDM needed than there is (``SWAMP_LDM_BYTES``).
     """
     result: Tuple[Tensor, Tensor] = _ops.attention(
         query, key, value, mask=mask, causal=causal, scale=scale)
