@@ -453,7 +453,8 @@ struct Attention {
     // each slave.
     const std::size_t head_floats =
         queries.per_head() *
-        (q.columns * args.lanes + state_bytes() / sizeof(float));
+        (q.columns * args.lanes + state_bytes() / sizeof(float) +
+         (options.mask.data == nullptr ? 0 : k.rows * args.lanes));
     constexpr std::size_t kMostFloats = std::size_t{4} << 20;
     const auto slaves = static_cast<std::size_t>(machine.slaves());
     const std::size_t heads = std::clamp<std::size_t>(
