@@ -449,17 +449,17 @@ struct Attention {
                         return a.needed_bytes < b.needed_bytes;
                       });
     });
-    // As many heads at once as need 16 MiB of float32 memory, but a block for
-    // each slave.
+    // As many heads at once as need 16 MiB of float32 memory, but at least 16
+    // blocks for each slave, so that all end at nearly the same time.
     const std::size_t head_floats =
         queries.per_head() *
         (q.columns * args.lanes + state_bytes() / sizeof(float) +
          (options.mask.data == nullptr ? 0 : k.rows * args.lanes));
     constexpr std::size_t kMostFloats = std::size_t{4} << 20;
-    const auto slaves = static_cast<std::size_t>(machine.slaves());
+    const auto blocks = 16 * static_cast<std::size_t>(machine.slaves());
     const std::size_t heads = std::clamp<std::size_t>(
         std::max(kMostFloats / head_floats,
-                 (slaves + queries.per_head() - 1) / queries.per_head()),
+                 (blocks + queries.per_head() - 1) / queries.per_head()),
         1, queries.heads);
     PackedMask mask(options.mask, q.heads, k.heads);
     for (std::size_t first = 0; first < queries.heads; first += heads) {

@@ -242,7 +242,7 @@ def pair(name, torch_function, swamp_function, inputs, gradient):
 def multiply_adds(flops):
     """A call that computes so many floating-point operations in registers, as
     fused multiply-adds of all threads; None without the library of run."""
-    path = os.environ.get("SWAMP_PEERS_NAIVE", "build/peers/libnaive.so")
+    path = os.environ.get("PEERS_NAIVE", "build/peers/libnaive.so")
     if not os.path.exists(path):
         return None
     library = ctypes.CDLL(os.path.abspath(path))

@@ -101,7 +101,7 @@ Predicted predict_row(const LayerOptions& options, const LayerRow& row,
   return out;
 }
 
-constexpr char kRow[] = "{:<24} {:>2} {:>9} {:>9} {:>9} {:>10} {:>11}  {}\n";
+constexpr char kRow[] = "{:<22} {:>2} {:>7} {:>8} {:>8} {:>8} {:>8} {}\n";
 
 std::string milliseconds(double seconds) {
   return fmt::format("{:.3f}", seconds * 1e3);
@@ -143,7 +143,7 @@ std::string table_text(const LayerOptions& options, std::uint64_t core_groups) {
   std::string text =
       fmt::format("core groups: {}\n{}", core_groups,
                   fmt::format(kRow, "operator", "x", "MB", "ms: DMA", "LDM",
-                              "arithmetic", "the largest", "bound"));
+                              "arith.", "largest", "bound"));
   Part part = Part::layer;
   double total = 0;
   const auto end_layer = [&] {

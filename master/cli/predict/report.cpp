@@ -11,9 +11,8 @@ namespace swamp::cli {
 namespace {
 
 constexpr char kLimits[] =
-    "DMA at costs measured on SW39000 (SW26010-Pro); LDM and arithmetic at "
-    "peak "
-    "rates.\n"
+    "DMA at costs measured on SW39000 (SW26010-Pro), LDM and arithmetic at "
+    "peak.\n"
     "Spawn and join come on top, and each core group works on memory of its "
     "own.\n";
 
