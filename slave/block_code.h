@@ -16,10 +16,10 @@ namespace swamp::slave {
 // c = 128 is 1, and there is no -1. The unsigned map (of v) has the code c - 1:
 // c = 1 is 0 and c = 256 is 1.
 //
-// A value gets the nearest code, but a v above 0 at least the code 1: with v = 0
-// beside an m that is not, the next step would divide by eps alone.
+// A value gets the nearest code, but a v above 0 at least the code 1: with v =
+// 0 beside an m that is not, the next step would divide by eps alone.
 //
-// DecadeTables has one entry a decade; j = 8 of the unsigned map is no entry.
+// DecadeTables has one entry per decade; j = 8 of the unsigned map has none.
 struct DecadeTables {
   static constexpr int kDecades = 8;
   // The number c is low[j] + step[j] * k.

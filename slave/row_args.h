@@ -337,7 +337,7 @@ struct ResidualAddArgs {
 //   position (out, int32). Partial result: as of moe_count. A tile lies within
 //   one grain, and base is the number of entries of each expert before it.
 //   position = number of earlier entries of the same expert, -1 if that is not
-//   below the capacity or there is no expert
+//   below the capacity or the entry is -1
 // moe_position_map: the same for a map, with a position for each expert.
 struct MoeArgs {
   std::uint32_t experts;

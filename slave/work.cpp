@@ -123,10 +123,12 @@ static_assert(has_work(), "a family of kernels is missing in kWork");
 // attention-inl.h), so that 16 operations need 4 vectors and 4 elements.
 constexpr double kProductAccesses = 8.0 / 16;
 
-// convert() adds the work of making float32 elements from those of 2 bytes.
-void convert(Work& work, double elements, std::uint32_t bytes,
-             std::size_t columns) {
-  if (bytes == 4 * columns) return;
+// add_read() adds the work of reading a row of so many columns, and of making
+// float32 elements from those of 2 bytes.
+void add_read(Work& work, const Operand& operand, std::size_t columns) {
+  work.accesses += operand.unit_bytes / kAccessBytes;
+  if (operand.unit_bytes == 4 * columns) return;
+  const auto elements = static_cast<double>(columns);
   work.operations += elements / kLanes;
   work.accesses += elements * 4 / kAccessBytes;
 }
@@ -145,12 +147,8 @@ Work attention_work(const slave::AttentionArgs& args, const Operand* operands) {
                     (value_columns + 3 + kExp) * vectors / step;
   work.accesses = products * kProductAccesses + 4 * vectors +
                   2 * value_columns * vectors / step;
-  for (int s = 0; s < 2; ++s) {
-    const std::uint32_t bytes = operands[s].unit_bytes;
-    const std::size_t count = s == 0 ? args.columns : args.value_columns;
-    work.accesses += bytes / kAccessBytes;
-    convert(work, static_cast<double>(count), bytes, count);
-  }
+  add_read(work, operands[0], args.columns);
+  add_read(work, operands[1], args.value_columns);
   return work;
 }
 
@@ -167,12 +165,8 @@ Work backward_work(const slave::AttentionBackwardArgs& args,
                   2 * (columns + value_columns) * vectors /
                       static_cast<double>(slave::kAttentionQueries) +
                   2 * columns / kLanes;
-  for (int s = 0; s < 2; ++s) {
-    const std::uint32_t bytes = operands[s].unit_bytes;
-    const std::size_t count = s == 0 ? args.columns : args.value_columns;
-    work.accesses += bytes / kAccessBytes;
-    convert(work, static_cast<double>(count), bytes, count);
-  }
+  add_read(work, operands[0], args.columns);
+  add_read(work, operands[1], args.value_columns);
   return work;
 }
 

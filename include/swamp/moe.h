@@ -96,7 +96,8 @@ SWAMP_API void moe_apply_capacity(const Matrix& probs, const std::uint8_t* map,
 /// @param positions as moe_positions() computed them for these choices
 /// @param rows_per_expert 0: the experts' rows follow one another; otherwise
 ///   each expert has so many rows, and those without a token are -1
-/// @param rows room of `entries`; rows after the last are -1
+/// @param rows number of elements of `entries`; those that are not used are
+///   set to -1
 /// @param[out] entries the index of an entry, or -1
 /// @return the number of rows used
 SWAMP_API std::size_t moe_permutation(const ExpertChoices& choices,

@@ -6,21 +6,16 @@
 
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <limits>
 #include <vector>
 
-#include "machines.h"
-#include "runtime/check.h"
+#include "row_values.h"
 #include "support/errors.h"
-#include "support/formats.h"
-#include "support/random.h"
 #include "swamp/float_formats.h"
 
 namespace swamp::test {
 namespace {
 
-using Bytes = std::vector<std::byte>;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // Blocks of 16, 32 or 64 queries, and slaves without work.
@@ -29,19 +24,6 @@ const std::vector<MachineShape> kShapes = {
 // Backward needs more LDM.
 const std::vector<MachineShape> kBackwardShapes = {
     {1, 3, 112 * 1024}, {1, 2, 256 * 1024}, {6, 64, 160 * 1024}};
-constexpr ScalarType kTypes[] = {kFloat16, kBFloat16, kFloat32};
-
-float widen(ScalarType type, const void* data, std::size_t i) {
-  const std::uint64_t bits = load_bits(format_of(type), data, i);
-  if (type == kFloat16) {
-    return float16_to_float(static_cast<std::uint16_t>(bits));
-  }
-  if (type == kBFloat16) {
-    return bfloat16_to_float(static_cast<std::uint16_t>(bits));
-  }
-  return float_from_bits(static_cast<std::uint32_t>(bits));
-}
-
 // Array is heads of ordinary numbers, and their memory.
 struct Array {
   Bytes memory;
@@ -63,14 +45,7 @@ struct Array {
     heads.data = memory.data();
   }
   void set(std::size_t i, float value) {
-    const std::uint16_t half = heads.dtype == kFloat16
-                                   ? float16_from_float(value)
-                                   : bfloat16_from_float(value);
-    if (heads.dtype == kFloat32) {
-      std::memcpy(&memory[i * 4], &value, 4);
-    } else {
-      std::memcpy(&memory[i * 2], &half, 2);
-    }
+    store_value(heads.dtype, memory.data(), i, value);
   }
   double at(std::size_t i) const {
     return static_cast<double>(widen(heads.dtype, memory.data(), i));
@@ -156,27 +131,10 @@ struct Mask {
   }
 };
 
-// expect_same() runs `call` on the default machine and on those of one shape,
-// in turn, and compares the memory of the outputs that it returns.
-template <class Call>
-std::vector<Bytes> expect_same(
-    Call call, const std::vector<MachineShape>& shapes = kShapes) {
-  static std::size_t next_shape = 0;
-  Machine plain(MachineConfig{});
-  const std::vector<Bytes> expected = call(plain);
-  const std::size_t reports = runtime::report_count();
-  on_machines(
-      {shapes[next_shape++ % shapes.size()]}, false,
-      [&](Machine& machine) { EXPECT_TRUE(call(machine) == expected); });
-  EXPECT_EQ(runtime::report_count(), reports);
-  return expected;
-}
-
-template <class T>
-Bytes bytes_of(const std::vector<T>& values) {
-  Bytes bytes(values.size() * sizeof(T));
-  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
+// next_of() returns one of the shapes, in turn: a case runs on one of them.
+std::vector<MachineShape> next_of(const std::vector<MachineShape>& shapes) {
+  static std::size_t next = 0;
+  return {shapes[next++ % shapes.size()]};
 }
 
 // Problem is a case with its operands.
@@ -247,16 +205,18 @@ double unit(ScalarType type) {
 TEST(Attention, Forward) {
   Random random(31);
   for (const Case& one : kCases) {
-    for (const ScalarType type : kTypes) {
+    for (const ScalarType type : kRowTypes) {
       SCOPED_TRACE(std::string(one.name) + " " + format_of(type).name);
       const Problem problem(one, type, random);
       Array out(one.batch, one.heads, one.queries, one.value_columns, type);
       std::vector<float> lse(problem.head_count() * one.queries);
-      expect_same([&](Machine& machine) {
-        attention(problem.q.heads, problem.k.heads, problem.v.heads, out.heads,
-                  lse.data(), problem.options, &machine);
-        return std::vector<Bytes>{out.memory, bytes_of(lse)};
-      });
+      expect_same(
+          [&](Machine& machine) {
+            attention(problem.q.heads, problem.k.heads, problem.v.heads,
+                      out.heads, lse.data(), problem.options, &machine);
+            return std::vector<Bytes>{out.memory, bytes_of(lse)};
+          },
+          next_of(kShapes));
       for (std::size_t head = 0; head < problem.head_count(); ++head) {
         for (std::size_t i = 0; i < one.queries; ++i) {
           const Problem::Row row = problem.row(head, i);
@@ -288,7 +248,7 @@ TEST(Attention, Forward) {
 TEST(Attention, Backward) {
   Random random(34);
   for (const Case& one : kCases) {
-    for (const ScalarType type : kTypes) {
+    for (const ScalarType type : kRowTypes) {
       SCOPED_TRACE(std::string(one.name) + " " + format_of(type).name);
       const Problem problem(one, type, random);
       const Array gradient(one.batch, one.heads, one.queries, one.value_columns,
@@ -305,7 +265,7 @@ TEST(Attention, Backward) {
                                dk.heads, dv.heads, problem.options, &machine);
             return std::vector<Bytes>{dq.memory, dk.memory, dv.memory};
           },
-          kBackwardShapes);
+          next_of(kBackwardShapes));
       // The sums of the exact terms, and of their magnitudes.
       struct Sum {
         double value = 0, terms = 0;
@@ -384,16 +344,19 @@ TEST(Attention, HiddenKeysHaveNoEffect) {
     problem.k.set(key * 16 + c, std::nanf(""));
     problem.v.set(key * 16 + c, std::numeric_limits<float>::infinity());
   }
-  expect_same([&](Machine& machine) {
-    attention(problem.q.heads, problem.k.heads, problem.v.heads, out.heads,
-              lse.data(), problem.options, &machine);
-    const std::size_t bytes = key * 16 * sizeof(float);
-    EXPECT_EQ(std::memcmp(out.memory.data(), expected.memory.data(), bytes), 0);
-    EXPECT_EQ(std::memcmp(lse.data(), expected_lse.data(), key * 4), 0);
-    for (std::size_t i = key; i < 70; ++i)
-      EXPECT_TRUE(std::isnan(out(0, i, 3)));
-    return std::vector<Bytes>{};
-  });
+  expect_same(
+      [&](Machine& machine) {
+        attention(problem.q.heads, problem.k.heads, problem.v.heads, out.heads,
+                  lse.data(), problem.options, &machine);
+        const std::size_t bytes = key * 16 * sizeof(float);
+        EXPECT_EQ(std::memcmp(out.memory.data(), expected.memory.data(), bytes),
+                  0);
+        EXPECT_EQ(std::memcmp(lse.data(), expected_lse.data(), key * 4), 0);
+        for (std::size_t i = key; i < 70; ++i)
+          EXPECT_TRUE(std::isnan(out(0, i, 3)));
+        return std::vector<Bytes>{};
+      },
+      next_of(kShapes));
 }
 
 TEST(Attention, Errors) {
@@ -402,112 +365,81 @@ TEST(Attention, Errors) {
   const Problem good(one, kFloat16, random);
   Array out(2, 4, 5, 8, kFloat16);
   std::vector<float> lse(40), mask(60);
+  static float* values;
+  values = mask.data();
+  struct Call {
+    Heads q, k, v, out;
+    AttentionOptions options;
+  };
   struct Row {
-    std::function<void(Heads& q, Heads& k, Heads& v, Heads& o,
-                       AttentionOptions& options)>
-        change;
+    void (*change)(Call& c);
     const char* text;
     swamp_status status = SWAMP_INVALID_ARGUMENT;
   };
-#define SWAMP_CHANGE                                         \
-  []([[maybe_unused]] Heads & q, [[maybe_unused]] Heads & k, \
-     [[maybe_unused]] Heads & v, [[maybe_unused]] Heads & o, \
-     [[maybe_unused]] AttentionOptions & options)
-  static float* values;
-  values = mask.data();
-  const Row rows[] = {{SWAMP_CHANGE{q.data = nullptr;
-}
-, "q.data: got null, expected"
-}  // namespace
-, {SWAMP_CHANGE{q.dtype = kFloat64;
-}  // namespace swamp::test
-, "q.dtype: got 3 (float64), expected", SWAMP_UNSUPPORTED
-}
-, {SWAMP_CHANGE{k.dtype = kFloat32;
-}
-, "k.dtype: got 2, expected 0 (as 'q' has)"
-}
-, {SWAMP_CHANGE{v.batch = 1;
-}
-, "v.batch: got 1, expected 2 (as 'q' has)"
-}
-, {SWAMP_CHANGE{k.columns = 7;
-}
-, "k.columns: got 7, expected 8 (as 'q' has)"
-}
-, {SWAMP_CHANGE{q.columns = 0;
-}
-, "q.columns: got 0, expected 1 to 256"
-}
-, {SWAMP_CHANGE{q.columns = 257;
-}
-, "q.columns: got 257, expected 1 to 256", SWAMP_UNSUPPORTED
-}
-, {SWAMP_CHANGE{k.heads = v.heads = 3;
-}
-, "k.heads: got 3, expected a divisor of q.heads, 4"
-}
-, {SWAMP_CHANGE{v.rows = 5;
-}
-, "v.rows: got 5, expected 6 (as 'k' has)"
-}
-, {SWAMP_CHANGE{o.columns = 9;
-}
-, "out.columns: got 9, expected 8 (as 'v' has)"
-}
-, {SWAMP_CHANGE{o.rows = 4;
-}
-, "out.rows: got 4, expected 5 (as 'q' has)"
-}
-, {SWAMP_CHANGE{q.heads = std::size_t{1} << 62;
-k.heads = v.heads = 1;
-}
-, "q.heads: got 4611686018427387904, expected at most"
-}
-, {SWAMP_CHANGE{options.mask = {values, 1, 3, 1, 6, false, kFloat32};
-}
-, "options.mask.heads: got 3, expected 1 or 4"
-}
-, {SWAMP_CHANGE{options.mask = {values, 1, 1, 1, 6, false, kBFloat16};
-}
-, "options.mask.dtype: got 1, expected 2 (float32) or 0 (as 'q' has)"
-}
-,
-}
-;
-#undef SWAMP_CHANGE
-const Bytes before = out.memory;
-for (const Row& row : rows) {
-  Heads q = good.q.heads, k = good.k.heads, v = good.v.heads, o = out.heads;
-  AttentionOptions options;
-  row.change(q, k, v, o, options);
+  const Row rows[] = {
+      {[](Call& c) { c.q.data = nullptr; }, "q.data: got null, expected"},
+      {[](Call& c) { c.q.dtype = kFloat64; },
+       "q.dtype: got 3 (float64), expected", SWAMP_UNSUPPORTED},
+      {[](Call& c) { c.k.dtype = kFloat32; },
+       "k.dtype: got 2, expected 0 (as 'q' has)"},
+      {[](Call& c) { c.v.batch = 1; },
+       "v.batch: got 1, expected 2 (as 'q' has)"},
+      {[](Call& c) { c.k.columns = 7; },
+       "k.columns: got 7, expected 8 (as 'q' has)"},
+      {[](Call& c) { c.q.columns = 0; }, "q.columns: got 0, expected 1 to 256"},
+      {[](Call& c) { c.q.columns = 257; },
+       "q.columns: got 257, expected 1 to 256", SWAMP_UNSUPPORTED},
+      {[](Call& c) { c.k.heads = c.v.heads = 3; },
+       "k.heads: got 3, expected a divisor of q.heads, 4"},
+      {[](Call& c) { c.v.rows = 5; }, "v.rows: got 5, expected 6 (as 'k' has)"},
+      {[](Call& c) { c.out.columns = 9; },
+       "out.columns: got 9, expected 8 (as 'v' has)"},
+      {[](Call& c) { c.out.rows = 4; },
+       "out.rows: got 4, expected 5 (as 'q' has)"},
+      {[](Call& c) {
+         c.q.heads = std::size_t{1} << 62;
+         c.k.heads = c.v.heads = 1;
+       },
+       "q.heads: got 4611686018427387904, expected at most"},
+      {[](Call& c) { c.options.mask = {values, 1, 3, 1, 6, false, kFloat32}; },
+       "options.mask.heads: got 3, expected 1 or 4"},
+      {[](Call& c) { c.options.mask = {values, 1, 1, 1, 6, false, kBFloat16}; },
+       "options.mask.dtype: got 1, expected 2 (float32) or 0 (as 'q' has)"},
+  };
+  const Bytes before = out.memory;
+  for (const Row& row : rows) {
+    Call call{good.q.heads, good.k.heads, good.v.heads, out.heads, {}};
+    row.change(call);
+    EXPECT_TRUE(has_words(error_of(
+                              [&] {
+                                attention(call.q, call.k, call.v, call.out,
+                                          lse.data(), call.options);
+                              },
+                              row.status),
+                          {row.text}));
+  }
+  EXPECT_TRUE(has_words(error_of([&] {
+                          attention(good.q.heads, good.k.heads, good.v.heads,
+                                    out.heads, nullptr);
+                        }),
+                        {"lse: got null, expected the address of 40 values"}));
+  MachineConfig small;
+  small.transfer = "copy";
+  small.ldm_bytes = 8 * 1024;
+  Machine machine(small);
+  const Case wide{"", 1, 1, 1, 5, 6, 256, 256, AttentionCausal::none, no_mask};
+  const Problem large(wide, kFloat16, random);
+  Array large_out(1, 1, 5, 256, kFloat16);
   EXPECT_TRUE(has_words(
-      error_of([&] { attention(q, k, v, o, lse.data(), options); }, row.status),
-      {row.text}));
-}
-EXPECT_TRUE(has_words(error_of([&] {
-                        attention(good.q.heads, good.k.heads, good.v.heads,
-                                  out.heads, nullptr);
-                      }),
-                      {"lse: got null, expected the address of 40 values"}));
-MachineConfig small;
-small.transfer = "copy";
-small.ldm_bytes = 8 * 1024;
-Machine machine(small);
-const Case wide{"", 1, 1, 1, 5, 6, 256, 256, AttentionCausal::none, no_mask};
-const Problem large(wide, kFloat16, random);
-Array large_out(1, 1, 5, 256, kFloat16);
-EXPECT_TRUE(has_words(error_of(
-                          [&] {
-                            attention(large.q.heads, large.k.heads,
-                                      large.v.heads, large_out.heads,
-                                      lse.data(), {}, &machine);
-                          },
-                          SWAMP_UNSUPPORTED),
-                      {"q: got rows of 512 bytes",
-                       "a slave has 8192 (SWAMP_LDM_BYTES)"}));
-EXPECT_TRUE(out.memory == before);
-EXPECT_EQ(lse, std::vector<float>(40));
+      error_of(
+          [&] {
+            attention(large.q.heads, large.k.heads, large.v.heads,
+                      large_out.heads, lse.data(), {}, &machine);
+          },
+          SWAMP_UNSUPPORTED),
+      {"q: got rows of 512 bytes", "a slave has 8192 (SWAMP_LDM_BYTES)"}));
+  EXPECT_TRUE(out.memory == before);
+  EXPECT_EQ(lse, std::vector<float>(40));
 }
 
 }  // namespace

@@ -11,66 +11,15 @@
 #include <limits>
 #include <vector>
 
-#include "machines.h"
-#include "runtime/check.h"
+#include "row_values.h"
 #include "runtime/machine_impl.h"
 #include "support/errors.h"
-#include "support/formats.h"
-#include "support/random.h"
 
 namespace swamp::test {
 namespace {
 
-using Bytes = std::vector<std::byte>;
 using Counts = std::vector<std::int64_t>;
 using Positions = std::vector<std::int32_t>;
-
-const std::vector<MachineShape> kShapes = {
-    {1, 3, 64 * 1024}, {1, 2, 256 * 1024}, {6, 64, 64 * 1024}};
-constexpr ScalarType kTypes[] = {kFloat16, kBFloat16, kFloat32};
-
-void on_all(const std::function<void(Machine&)>& body) {
-  const std::size_t reports = runtime::report_count();
-  on_machines(kShapes, false, body);
-  EXPECT_EQ(runtime::report_count(), reports);
-}
-
-float widen(ScalarType type, const std::byte* data, std::size_t i) {
-  const std::uint64_t bits = load_bits(format_of(type), data, i);
-  if (type == kFloat16) {
-    return float16_to_float(static_cast<std::uint16_t>(bits));
-  }
-  if (type == kBFloat16) {
-    return bfloat16_to_float(static_cast<std::uint16_t>(bits));
-  }
-  return float_from_bits(static_cast<std::uint32_t>(bits));
-}
-
-void store(ScalarType type, std::byte* data, std::size_t i, float value) {
-  const std::uint32_t bits = type == kFloat32   ? float_to_bits(value)
-                             : type == kFloat16 ? float16_from_float(value)
-                                                : bfloat16_from_float(value);
-  store_bits(format_of(type), data, i, bits);
-}
-
-// Values is a matrix and its memory.
-struct Values {
-  Bytes memory;
-  Matrix matrix;
-
-  Values(std::size_t rows, std::size_t columns, ScalarType type)
-      : memory(rows * columns * format_of(type).bytes + 1),
-        matrix{memory.data(), rows, columns, type} {}
-  Values(std::size_t rows, std::size_t columns, ScalarType type,
-         std::uint64_t seed)
-      : Values(rows, columns, type) {
-    Random random(seed);
-    fill_ordinary(format_of(type), memory.data(), rows * columns, random);
-  }
-  float operator()(std::size_t row, std::size_t column) const {
-    return widen(matrix.dtype, memory.data(), row * matrix.columns + column);
-  }
-};
 
 // Entries are expert numbers, one in eleven of them -1, as each kind.
 struct Entries {
@@ -138,7 +87,7 @@ TEST(Moe, HistogramAndPositions) {
     for (const std::int64_t capacity : capacities) {
       expected.push_back(plain(entries.narrow, size.experts, capacity));
     }
-    on_all([&](Machine& machine) {
+    on_row_machines([&](Machine& machine) {
       for (const auto kind : {ExpertChoices::kInt32, ExpertChoices::kInt64}) {
         Counts counts(size.experts, -7);
         moe_histogram(entries.as(kind), counts.data(), &machine);
@@ -170,7 +119,7 @@ TEST(Moe, Map) {
     const auto [counts, positions] = plain(experts, size.experts, 90);
     const ExpertChoices choices{map.data(), ExpertChoices::kMap, size.tokens,
                                 size.experts};
-    on_all([&, c = &counts, p = &positions](Machine& machine) {
+    on_row_machines([&, c = &counts, p = &positions](Machine& machine) {
       Counts got(size.experts, -7);
       moe_histogram(choices, got.data(), &machine);
       ASSERT_EQ(got, *c);
@@ -184,7 +133,7 @@ TEST(Moe, Map) {
 TEST(Moe, ApplyCapacity) {
   const std::size_t tokens = 500, experts = 6;
   const std::vector<std::uint8_t> map = make_map(tokens, experts, 7);
-  for (const ScalarType type : kTypes) {
+  for (const ScalarType type : kRowTypes) {
     // Few different values, so that many are equal.
     Values probs(tokens, experts, type);
     Random random(8);
@@ -192,7 +141,7 @@ TEST(Moe, ApplyCapacity) {
       const float value =
           map[i] != 0 ? 0.125f * (1.0f + static_cast<float>(random.below(7)))
                       : 0.0f;
-      store(type, probs.memory.data(), i, value);
+      store_value(type, probs.memory.data(), i, value);
     }
     for (const std::int64_t capacity : {0, 1, 60, 99, 130, 500, 501}) {
       for (const DropPolicy policy :
@@ -206,7 +155,9 @@ TEST(Moe, ApplyCapacity) {
             std::vector<std::size_t> order(tokens);
             for (std::size_t t = 0; t < tokens; ++t) order[t] = t;
             const auto key = [&](std::size_t t) {
-              if (policy == DropPolicy::probs) return probs(t, e);
+              if (policy == DropPolicy::probs) {
+                return static_cast<float>(probs(t, e));
+              }
               return map[t * experts + e] != 0 ? 1.0f : 0.0f;
             };
             std::stable_sort(
@@ -226,7 +177,7 @@ TEST(Moe, ApplyCapacity) {
           };
           // Only the policy `position` is launched.
           if (policy == DropPolicy::position && capacity == 99) {
-            on_all(check);
+            on_row_machines(check);
           } else {
             check(Machine::default_machine());
           }
@@ -280,7 +231,7 @@ TEST(Moe, PermuteAndUnpermute) {
   } const sizes[] = {{1, 1, 1},     {50, 1, 17},  {301, 2, 64},
                      {40, 8, 1000}, {9, 4, 5000}, {3, 3, 50257}};
   for (const auto& size : sizes) {
-    for (const ScalarType type : kTypes) {
+    for (const ScalarType type : kRowTypes) {
       for (const bool with_probs : {false, true}) {
         // Each size and each type is tried both with probabilities and without.
         if (with_probs == ((&size - sizes + type) % 2 == 0)) continue;
@@ -316,22 +267,21 @@ TEST(Moe, PermuteAndUnpermute) {
             if (t < 0) continue;
             const auto token = static_cast<std::size_t>(t);
             const float factor = with_probs ? probs[r] : 1.0f;
-            store(type, copies.memory.data(), r * size.columns + j,
-                  tokens(token, j) * factor);
+            store_value(type, copies.memory.data(), r * size.columns + j,
+                        static_cast<float>(tokens(token, j)) * factor);
             float& sum = total[token * size.columns + j];
-            const float term = permuted(r, j) * factor;
+            const float term = static_cast<float>(permuted(r, j)) * factor;
             sum = begun[token] ? sum + term : term;
-            dot += static_cast<double>(tokens(token, j)) *
-                   static_cast<double>(permuted(r, j));
+            dot += tokens(token, j) * permuted(r, j);
           }
           if (t >= 0) begun[static_cast<std::size_t>(t)] = true;
           dots.push_back(static_cast<float>(dot));
         }
         for (std::size_t i = 0; i < total.size(); ++i) {
-          store(type, sums.memory.data(), i, total[i]);
+          store_value(type, sums.memory.data(), i, total[i]);
         }
         std::vector<float> first_dots;
-        on_all([&](Machine& machine) {
+        on_row_machines([&](Machine& machine) {
           Values copy(rows, size.columns, type);
           moe_permute(tokens.matrix, token_of.data(), factors, copy.matrix,
                       &machine);
@@ -360,7 +310,7 @@ TEST(Moe, Losses) {
     std::size_t tokens, experts;
   } const sizes[] = {{1, 1}, {77, 8}, {4000, 64}, {11, 5000}};
   for (const auto& size : sizes) {
-    for (const ScalarType type : kTypes) {
+    for (const ScalarType type : kRowTypes) {
       SCOPED_TRACE(testing::Message() << size.tokens << " x " << size.experts
                                       << format_of(type).name);
       const Values logits(size.tokens, size.experts, type, 3);
@@ -380,7 +330,7 @@ TEST(Moe, Losses) {
       for (std::size_t t = 0; t < size.tokens; ++t) {
         double sum = 0;
         for (std::size_t e = 0; e < size.experts; ++e) {
-          const auto x = static_cast<double>(logits(t, e));
+          const double x = logits(t, e);
           aux += x * static_cast<double>(counts[e]) * factor;
           aux_size += std::fabs(x * static_cast<double>(counts[e]) * factor);
           sum += std::exp(x);
@@ -391,7 +341,7 @@ TEST(Moe, Losses) {
       const double unit =
           std::ldexp(1.0, -static_cast<int>(format_of(type).mantissa_bits));
       std::vector<Bytes> first;
-      on_all([&](Machine& machine) {
+      on_row_machines([&](Machine& machine) {
         double losses[2];
         losses[0] =
             moe_aux_loss(logits.matrix, counts.data(), options, &machine);
@@ -417,8 +367,7 @@ TEST(Moe, Losses) {
             // AuxLossOptions::tokens are given, so dprobs.rows do not matter.
             const double a = 1024 * factor * static_cast<double>(counts[e]);
             ASSERT_NEAR(daux(t, e), a, a * unit + 1e-7);
-            const double p =
-                std::exp(static_cast<double>(logits(t, e)) - lse[t]);
+            const double p = std::exp(logits(t, e) - lse[t]);
             const double g =
                 3 * 0.5 * 2 * lse[t] * p / static_cast<double>(size.tokens);
             ASSERT_NEAR(dz(t, e), g, std::fabs(g) * (unit + 4e-6) + 1e-7);
@@ -513,7 +462,9 @@ TEST(Moe, Errors) {
       {[&] { moe_unpermute(other.matrix, token_of, nullptr, tokens.matrix); },
        "permuted.dtype: got 1, expected 0 (as 'tokens' has)",
        SWAMP_INVALID_ARGUMENT},
-      {[&] { moe_z_loss({nullptr, kMost, 2, kFloat32}, 1, &lse); },
+      {[&] {
+         moe_z_loss({nullptr, kMost, 2, kFloat32}, 1, &lse);
+       },
        "logits.rows: got 18446744073709551615, expected at most",
        SWAMP_INVALID_ARGUMENT},
       {[&] {
@@ -522,7 +473,9 @@ TEST(Moe, Errors) {
        },
        "logits.columns: got 18446744073709551615, expected at most",
        SWAMP_INVALID_ARGUMENT},
-      {[&] { moe_z_loss({nullptr, kMost, 0, kFloat32}, 1, nullptr); },
+      {[&] {
+         moe_z_loss({nullptr, kMost, 0, kFloat32}, 1, nullptr);
+       },
        "lse: got null, expected the address of", SWAMP_INVALID_ARGUMENT},
       {[&] {
          moe_z_loss_backward(1, {nullptr, 0, 2, kFloat32}, 1, &lse,

@@ -1,4 +1,5 @@
-// Matrices for the tests of the row operators, and the comparison of machines.
+// What the tests of operators on rows share: elements and matrices of the three
+// dtypes, and the comparison of machines.
 #ifndef SWAMP_TESTS_MASTER_ROW_VALUES_H_
 #define SWAMP_TESTS_MASTER_ROW_VALUES_H_
 
@@ -34,6 +35,14 @@ inline float widen(ScalarType type, const void* data, std::size_t i) {
   return float_from_bits(static_cast<std::uint32_t>(bits));
 }
 
+inline void store_value(ScalarType type, void* data, std::size_t i,
+                        float value) {
+  const std::uint32_t bits = type == kFloat32   ? float_to_bits(value)
+                             : type == kFloat16 ? float16_from_float(value)
+                                                : bfloat16_from_float(value);
+  store_bits(format_of(type), data, i, bits);
+}
+
 // Values is a matrix of ordinary numbers, and its memory.
 struct Values {
   Bytes memory;
@@ -57,23 +66,33 @@ struct Values {
   }
 };
 
-inline Bytes bytes_of(const std::vector<float>& values) {
-  Bytes bytes(values.size() * sizeof(float));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
+template <class T>
+Bytes bytes_of(const std::vector<T>& values) {
+  Bytes bytes(values.size() * sizeof(T));
+  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
   return bytes;
 }
 
-// expect_same() runs `call` on the default shape and on every machine, and
-// compares the memory of the outputs that it returns.
+// on_row_machines() runs `body` on every machine of the shapes, and expects no
+// report of the checker.
+template <class Body>
+void on_row_machines(Body body,
+                     const std::vector<MachineShape>& shapes = kRowShapes) {
+  const std::size_t reports = runtime::report_count();
+  on_machines(shapes, false, body);
+  EXPECT_EQ(runtime::report_count(), reports);
+}
+
+// expect_same() runs `call` on the default machine and on every machine of the
+// shapes, and compares the memory of the outputs that it returns.
 template <class Call>
-std::vector<Bytes> expect_same(Call call) {
+std::vector<Bytes> expect_same(
+    Call call, const std::vector<MachineShape>& shapes = kRowShapes) {
   Machine plain(MachineConfig{});
   const std::vector<Bytes> expected = call(plain);
-  const std::size_t reports = runtime::report_count();
-  on_machines(kRowShapes, false, [&](Machine& machine) {
-    EXPECT_TRUE(call(machine) == expected);
-  });
-  EXPECT_EQ(runtime::report_count(), reports);
+  on_row_machines(
+      [&](Machine& machine) { EXPECT_TRUE(call(machine) == expected); },
+      shapes);
   return expected;
 }
 

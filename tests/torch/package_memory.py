@@ -568,7 +568,7 @@ class Memory(TestCase):
                     true.flatten(), (0, -true.numel() % 256)).view(-1, 256)
                 self.assert_same([absmax], [blocks.abs().amax(1).float()])
                 top = near.flatten()[true.abs().argmax()]
-                # There is no code of -1.
+                # The signed map has no code for -1.
                 self.assertLess(abs(abs(float(top / true.abs().max())) - 1), 0.01)
 
     def test_bitsandbytes_reads_the_codes(self):
