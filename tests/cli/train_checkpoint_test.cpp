@@ -95,6 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
                                  "--loss-scale-window", "7"},
         std::vector<std::string>{"--dtype", "float32", "--optimizer", "sgd"},
         std::vector<std::string>{"--bf16", "--accumulate", "2"},
+        std::vector<std::string>{"--bf16", "--use-flash-attn"},
         std::vector<std::string>{"--scaler", "fairseq.DynamicLossScaler",
                                  "--scaler-option", "init_scale=67108864"},
         std::vector<std::string>{"--fp32-residual-connection",
@@ -148,6 +149,8 @@ TEST(Checkpoint, AnotherRunIsRefusedInWords) {
     refused({"--batch", "4", flag},
             std::string("made with ") + flag + " false, expected true");
   }
+  refused({"--batch", "4", "--use-flash-attn"},
+          "made with --use-flash-attn none, expected true");
   std::ofstream(folder.log.path(), std::ios::app) << "more\n";
   EXPECT_EQ(folder.run({"--resume", "--batch", "4", "--steps", "4"}).exit_code,
             0);  // the part after the checkpoint is removed

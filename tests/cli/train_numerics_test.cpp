@@ -73,6 +73,7 @@ TEST_P(Determinism, MachineBackendTransferAndIsaChangeNothing) {
 INSTANTIATE_TEST_SUITE_P(
     Train, Determinism,
     testing::Values(std::vector<std::string>{"--fp16"},
+                    std::vector<std::string>{"--use-flash-attn"},
                     std::vector<std::string>{"--attention-softmax-in-fp32",
                                              "--fp16-lm-cross-entropy",
                                              "--fp32-residual-connection"}),
@@ -137,9 +138,7 @@ double dot(const std::vector<float>& a, const std::vector<float>& b) {
 
 // Central differences of the loss, along the gradient with its elements
 // weighted at random, and along a random direction.
-TEST(Model, GradientsAreThoseOfTheLoss) {
-  cli::ModelOptions options;
-  options.dtype = kFloat32;
+void expect_gradients_of_the_loss(const cli::ModelOptions& options) {
   TrainModel trained(options);
   // Not the initial weights, whose biases are 0.
   for (const ModelParameter& parameter : trained.model.tensors()) {
@@ -177,6 +176,13 @@ TEST(Model, GradientsAreThoseOfTheLoss) {
   }
 }
 
+TEST(Model, GradientsAreThoseOfTheLoss) {
+  for (const bool flash : {false, true}) {
+    SCOPED_TRACE(flash ? "flash attention" : "");
+    expect_gradients_of_the_loss({kFloat32, false, false, false, false, flash});
+  }
+}
+
 // The gradients of 16-bit models, whatever their flags, are nearly those of a
 // float32 model.
 TEST(Model, SixteenBitGradientsAreNearlyThoseOfFloat32) {
@@ -189,7 +195,9 @@ TEST(Model, SixteenBitGradientsAreNearlyThoseOfFloat32) {
         {cli::ModelOptions{kFloat16, true, false, true, true}, 0.02},
         {cli::ModelOptions{kFloat16, true, true, false, false}, 0.02},
         {cli::ModelOptions{kBFloat16, false, false, false, false}, 0.1},
-        {cli::ModelOptions{kBFloat16, true, false, false, true}, 0.1}}) {
+        {cli::ModelOptions{kBFloat16, true, false, false, true}, 0.1},
+        {cli::ModelOptions{kFloat16, false, false, false, false, true}, 0.02},
+        {cli::ModelOptions{kBFloat16, false, false, true, true, true}, 0.1}}) {
     for (const auto& [name, gradient] : TrainModel(options).gradients(1024)) {
       std::vector<float> difference = expected.at(name);
       for (std::size_t i = 0; i < gradient.size(); ++i) {
@@ -205,11 +213,13 @@ TEST(Model, SixteenBitGradientsAreNearlyThoseOfFloat32) {
 
 // The second layer's scores are about 2^16, too large for float16.
 TEST(Model, LayerScalingAndFloat32ScoresPreventOverflow) {
-  for (const auto& [softmax_in_fp32, scaling, finite] :
-       {std::tuple(false, false, false),
-        {true, false, true},
-        {true, true, true}}) {
-    TrainModel trained({kFloat16, softmax_in_fp32, scaling, false, false});
+  for (const auto& [softmax_in_fp32, scaling, flash, finite] :
+       {std::tuple(false, false, false, false),
+        {true, false, false, true},
+        {true, true, false, true},
+        {false, false, true, true}}) {
+    TrainModel trained(
+        {kFloat16, softmax_in_fp32, scaling, false, false, flash});
     for (const ModelParameter& parameter : trained.model.tensors()) {
       if (parameter.name != "qkv2.weight") continue;
       std::vector<float> weights = floats_of(parameter.data);
@@ -219,7 +229,7 @@ TEST(Model, LayerScalingAndFloat32ScoresPreventOverflow) {
     }
     trained.model.widen_weights();
     EXPECT_EQ(std::isfinite(trained.loss()), finite)
-        << softmax_in_fp32 << scaling;
+        << softmax_in_fp32 << scaling << flash;
   }
 }
 

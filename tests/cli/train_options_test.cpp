@@ -84,6 +84,10 @@ TEST(TrainOptions, OptimizersAndFiles) {
   expect_refused({"--sgd-momentum", "0.5"}, {"--sgd-momentum", "adamw", "sgd"});
   expect_refused({"--optimizer", "sgd", "--adam-eps", "1"},
                  {"--adam-eps", "sgd"});
+  for (const char* flag :
+       {"--attention-softmax-in-fp32", "--apply-query-key-layer-scaling"}) {
+    expect_refused({"--use-flash-attn", flag}, {flag, "--use-flash-attn, too"});
+  }
   expect_refused({"--resume"}, {"--resume", "--checkpoint"});
   expect_refused({"--save-interval", "3"}, {"--save-interval", "--checkpoint"});
   expect_refused({"--overwrite"}, {"--overwrite", "--checkpoint"});
@@ -122,7 +126,9 @@ TEST(TrainOptions, FlagsOfTheModelChangeTheBitsOrDoNot) {
                          // The operator widens the logits itself.
                          {"float16", "--fp16-lm-cross-entropy", true},
                          {"float16", "--fp32-residual-connection", false},
-                         {"bfloat16", "--fp32-residual-connection", false}}) {
+                         {"bfloat16", "--fp32-residual-connection", false},
+                         {"float16", "--use-flash-attn", false},
+                         {"float32", "--use-flash-attn", false}}) {
     SCOPED_TRACE(std::string(row.dtype) + " " + row.flag);
     const std::vector<std::string> plain = {"--dtype", row.dtype,
                                             "--loss-scale", "1024"};

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "swamp/attention.h"
 #include "swamp/foreach.h"
 #include "swamp/rows.h"
 
@@ -81,6 +82,8 @@ using Bits = std::vector<std::uint16_t>;
 
 // kScoreScale is 1 / sqrt(kHeadColumns).
 constexpr float kScoreScale = 0.35355339f;
+const AttentionOptions kAttentionOptions = {
+    kScoreScale, AttentionCausal::top_left, {}};
 
 float* row_of(Floats& matrix, std::size_t row) {
   return matrix.data() + row * static_cast<std::size_t>(matrix.cols());
@@ -101,13 +104,14 @@ struct Head {
   auto queries(Floats& matrix) const { return part(matrix, 0); }
   auto keys(Floats& matrix) const { return part(matrix, kColumns); }
   auto values(Floats& matrix) const { return part(matrix, 2 * kColumns); }
-  HeadPart<kContext> scores(Floats& matrix) const {
-    return HeadPart<kContext>(
-        row_of(matrix, (example * kHeads + head) * kContext),
-        Eigen::OuterStride<>(kContext));
+  auto scores(Floats& matrix) const { return rows<kContext>(matrix); }
+  // rows() is the head in an array [examples, heads, kContext, columns].
+  template <int columns>
+  HeadPart<columns> rows(Floats& array) const {
+    return HeadPart<columns>(
+        row_of(array, (example * kHeads + head) * kContext),
+        Eigen::OuterStride<>(columns));
   }
-
- private:
   HeadPart<kHeadColumns> part(Floats& matrix, std::size_t column) const {
     return HeadPart<kHeadColumns>(
         row_of(matrix, example * kContext) + column + head * kHeadColumns,
@@ -202,6 +206,17 @@ struct Parameter {
   RowVector vector() const { return {weight.floats.data(), kFloat32}; }
 };
 
+// HeadArray is an array [examples, heads, kContext, kHeadColumns], as flash
+// attention reads and writes it.
+struct HeadArray : Values {
+  Heads heads() {
+    const Matrix all = matrix();
+    return {all.data,     all.rows / (kHeads * kContext),
+            kHeads,       kContext,
+            kHeadColumns, dtype};
+  }
+};
+
 // Attention is what backward needs of a layer of attention.
 struct Attention {
   Values input;  // the residual stream
@@ -211,6 +226,12 @@ struct Attention {
   Floats qkv;            // queries, keys and values of all heads
   Values probabilities;  // and before, the scores: kContext rows for each head
   Floats mixed;          // the values, weighted by the probabilities
+  // Of flash attention, which has no matrix of probabilities:
+  HeadArray q;
+  HeadArray k;
+  HeadArray v;
+  HeadArray out;
+  std::vector<float> lse;
 };
 
 }  // namespace
@@ -236,8 +257,11 @@ struct Model::Layers {
   double loss(const Batch& batch, float scale);
   // backward() begins with the gradients of the logits.
   void backward(const Batch& batch);
+  void unfused_attention(std::size_t number);
+  void flash_attention(std::size_t number);
   void attention_backward(std::size_t number);
-  void scores_backward(std::size_t number);
+  void unfused_attention_backward(std::size_t number);
+  void flash_attention_backward(std::size_t number);
   void embedding_backward(const Batch& batch);
 
   void linear(const Floats& in, std::size_t weight, std::size_t bias,
@@ -270,6 +294,10 @@ struct Model::Layers {
   void take(Values& values) {
     values.dtype == kFloat32 ? round(values) : widen(values);
   }
+  // split_heads() copies kColumns columns of a matrix, from `column` on, whose
+  // values are of the dtype of the model; merge_heads() copies them back.
+  void split_heads(Floats& matrix, std::size_t column, HeadArray& array);
+  void merge_heads(HeadArray& array, std::size_t column, Floats& matrix);
   // softmax_options() are those of a layer, counted from 0.
   SoftmaxOptions softmax_options(std::size_t number) const {
     SoftmaxOptions softmax;
@@ -303,6 +331,10 @@ struct Model::Layers {
   Floats mixed_gradient;
   Values score_gradient;  // and that of the probabilities
   Floats qkv_gradient;
+  HeadArray out_gradient;
+  HeadArray q_gradient;
+  HeadArray k_gradient;
+  HeadArray v_gradient;
   Values normalized_gradient;
 };
 
@@ -456,7 +488,22 @@ void Model::Layers::attention(std::size_t number) {
              layer.mean.data(), layer.rstd.data(), {}, &machine);
   take(layer.normalized);
   linear(layer.normalized.floats, first + kQkv, first + kQkvBias, layer.qkv);
+  layer.mixed.resize(stream.floats.rows(), stream.floats.cols());
+  options.use_flash_attn ? flash_attention(number) : unfused_attention(number);
 
+  branch.floats.noalias() =
+      layer.mixed * parameters[first + kOut].weight.floats;
+  round(branch);
+  residual_add_(stream.in_float32(), branch.matrix(),
+                parameters[first + kOutBias].vector(), &machine);
+  round_stream(stream);
+}
+
+// unfused_attention() computes the mixed values from queries, keys and values,
+// as flash_attention() does.
+void Model::Layers::unfused_attention(std::size_t number) {
+  Attention& layer = layers[number];
+  const auto rows = static_cast<std::size_t>(layer.qkv.rows());
   const SoftmaxOptions softmax = softmax_options(number);
   layer.probabilities.resize(rows * kHeads, kContext);
   for (const Head head : heads_of(rows)) {
@@ -468,19 +515,43 @@ void Model::Layers::attention(std::size_t number) {
   const Matrix scores = layer.probabilities.matrix();
   scaled_softmax(scores, scores, softmax, &machine);
   take(layer.probabilities);
-  layer.mixed.resize(stream.floats.rows(), stream.floats.cols());
   for (const Head head : heads_of(rows)) {
     head.queries(layer.mixed) = head.scores(layer.probabilities.floats)
                                     .lazyProduct(head.values(layer.qkv));
   }
   round(layer.mixed);
+}
 
-  branch.floats.noalias() =
-      layer.mixed * parameters[first + kOut].weight.floats;
-  round(branch);
-  residual_add_(stream.in_float32(), branch.matrix(),
-                parameters[first + kOutBias].vector(), &machine);
-  round_stream(stream);
+void Model::Layers::flash_attention(std::size_t number) {
+  Attention& layer = layers[number];
+  split_heads(layer.qkv, 0, layer.q);
+  split_heads(layer.qkv, kColumns, layer.k);
+  split_heads(layer.qkv, 2 * kColumns, layer.v);
+  layer.out = layer.q;  // for its shape
+  layer.lse.resize(layer.q.matrix().rows);
+  swamp::attention(layer.q.heads(), layer.k.heads(), layer.v.heads(),
+                   layer.out.heads(), layer.lse.data(), kAttentionOptions,
+                   &machine);
+  merge_heads(layer.out, 0, layer.mixed);
+}
+
+void Model::Layers::split_heads(Floats& matrix, std::size_t column,
+                                HeadArray& array) {
+  const auto rows = static_cast<std::size_t>(matrix.rows());
+  array.dtype = options.dtype;
+  array.resize(rows * kHeads, kHeadColumns);
+  for (const Head head : heads_of(rows)) {
+    head.rows<kHeadColumns>(array.floats) = head.part(matrix, column);
+  }
+  round(array);  // sets the bits, and changes no value
+}
+
+void Model::Layers::merge_heads(HeadArray& array, std::size_t column,
+                                Floats& matrix) {
+  widen(array);
+  for (const Head head : heads_of(static_cast<std::size_t>(matrix.rows()))) {
+    head.part(matrix, column) = head.rows<kHeadColumns>(array.floats);
+  }
 }
 
 double Model::Layers::loss(const Batch& batch, float scale) {
@@ -532,7 +603,9 @@ void Model::Layers::attention_backward(std::size_t number) {
       branch_gradient * parameters[first + kOut].weight.floats.transpose();
   round_gradient(mixed_gradient);
 
-  scores_backward(number);
+  qkv_gradient.resize(layer.qkv.rows(), layer.qkv.cols());
+  options.use_flash_attn ? flash_attention_backward(number)
+                         : unfused_attention_backward(number);
   linear_gradients(layer.normalized.floats, qkv_gradient, first + kQkv,
                    first + kQkvBias);
   normalized_gradient.floats.noalias() =
@@ -548,14 +621,13 @@ void Model::Layers::attention_backward(std::size_t number) {
   if (stream_gradient.dtype != kFloat32) round_gradient(stream_gradient);
 }
 
-// scores_backward() goes from the gradient of the mixed values to those of
-// queries, keys and values.
-void Model::Layers::scores_backward(std::size_t number) {
+// unfused_attention_backward() goes from the gradient of the mixed values to
+// those of queries, keys and values.
+void Model::Layers::unfused_attention_backward(std::size_t number) {
   Attention& layer = layers[number];
   const SoftmaxOptions softmax = softmax_options(number);
   const auto rows = static_cast<std::size_t>(layer.qkv.rows());
   score_gradient.resize(rows * kHeads, kContext);
-  qkv_gradient.resize(layer.qkv.rows(), layer.qkv.cols());
   for (const Head head : heads_of(rows)) {
     const auto mixed = head.queries(mixed_gradient);
     auto probabilities = head.scores(score_gradient.floats);
@@ -578,6 +650,19 @@ void Model::Layers::scores_backward(std::size_t number) {
         scores.transpose().lazyProduct(head.queries(layer.qkv)) * scale;
   }
   round_gradient(qkv_gradient);
+}
+
+void Model::Layers::flash_attention_backward(std::size_t number) {
+  Attention& layer = layers[number];
+  split_heads(mixed_gradient, 0, out_gradient);
+  q_gradient = k_gradient = v_gradient = out_gradient;  // for their shapes
+  swamp::attention_backward(
+      out_gradient.heads(), layer.q.heads(), layer.k.heads(), layer.v.heads(),
+      layer.out.heads(), layer.lse.data(), q_gradient.heads(),
+      k_gradient.heads(), v_gradient.heads(), kAttentionOptions, &machine);
+  merge_heads(q_gradient, 0, qkv_gradient);
+  merge_heads(k_gradient, kColumns, qkv_gradient);
+  merge_heads(v_gradient, 2 * kColumns, qkv_gradient);
 }
 
 void Model::Layers::embedding_backward(const Batch& batch) {

@@ -65,7 +65,7 @@ void sample_batch(const std::string& text, std::size_t count, Random& random,
                   Batch& batch);
 
 // ModelOptions are the dtype of a model and Megatron's flags for what is
-// computed in more than 16 bits. The flags change nothing in a float32 model.
+// computed in more than 16 bits. Only use_flash_attn changes a float32 model.
 struct ModelOptions {
   ScalarType dtype = kFloat16;
   // The softmax takes float32 scores, unless query_key_layer_scaling is set,
@@ -78,6 +78,9 @@ struct ModelOptions {
   bool fp16_lm_cross_entropy = false;
   // The residual stream and its gradient are float32, not of the dtype.
   bool fp32_residual_connection = false;
+  // Attention is swamp's flash attention, without a matrix of scores: they and
+  // the probabilities are float32, and only the result is rounded.
+  bool use_flash_attn = false;
 };
 
 // Model predicts the next byte of a text: an embedding of each byte of the

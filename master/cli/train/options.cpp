@@ -135,6 +135,9 @@ void TrainArguments::add_numbers(Command& command) {
   command.flag("--fp32-residual-connection", model.fp32_residual_connection,
                "keep the residual stream and its gradient in float32, not in "
                "16 bits (only --fp16 or --bf16)");
+  command.flag("--use-flash-attn", model.use_flash_attn,
+               "compute attention by swamp's flash attention: no matrix of "
+               "scores, float32 inside");
 }
 
 void TrainArguments::add_scale(Command& command) {
@@ -181,7 +184,7 @@ void TrainArguments::add_optimizer(Command& command) {
 
 TrainOptions TrainArguments::settle(const Command& command) {
   settle_dtype(command);
-  settle_model();
+  settle_model(command);
   settle_scale(command);
   settle_scaler(command);
   settle_optimizer(command);
@@ -214,7 +217,7 @@ void TrainArguments::settle_dtype(const Command& command) {
 }
 
 // settle_model() has the rules and texts of Megatron's arguments.
-void TrainArguments::settle_model() {
+void TrainArguments::settle_model(const Command& command) {
   ModelOptions& model = options_.model;
   const auto refuse_dtype = [&](const char* option, const char* text) {
     throw UsageError(fmt::format("{}: got --dtype {}: {}", option,
@@ -228,6 +231,13 @@ void TrainArguments::settle_model() {
   if (model.fp16_lm_cross_entropy && model.dtype != kFloat16) {
     refuse_dtype("--fp16-lm-cross-entropy",
                  "lm cross entropy in fp16 only support in fp16 mode.");
+  }
+  if (model.use_flash_attn) {
+    for (const char* option :
+         {"--attention-softmax-in-fp32", "--apply-query-key-layer-scaling"}) {
+      refuse(command, option, "--use-flash-attn, too",
+             "one of them: its scores are float32");
+    }
   }
   if (model.query_key_layer_scaling) model.attention_softmax_in_fp32 = true;
 }
@@ -338,6 +348,8 @@ void TrainArguments::note_decisive() {
                   model.fp32_residual_connection)}) {
     decisive[name] = set ? "true" : "false";
   }
+  // Older checkpoints do not have it.
+  if (model.use_flash_attn) decisive["--use-flash-attn"] = "true";
   decisive["--batch"] = std::to_string(options_.batch);
   decisive["--seed"] = std::to_string(options_.seed);
   note("--clip-grad", o.clip_grad);

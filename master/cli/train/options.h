@@ -56,7 +56,7 @@ class TrainArguments {
   void add_optimizer(Command& command);
 
   void settle_dtype(const Command& command);
-  void settle_model();
+  void settle_model(const Command& command);
   void settle_scale(const Command& command);
   void settle_scaler(const Command& command);
   void settle_optimizer(const Command& command);
