@@ -197,7 +197,7 @@ class PackedMask {
     const std::size_t lanes = blocks.lanes;
     block_floats_ = keys * lanes;
     find_values(first, count, 1);
-    float* to = memory_.reserve(firsts_.size() * blocks_ * block_floats_);
+    float* to = memory_.reserve(most_ * blocks_ * block_floats_);
     for (const std::size_t head : firsts_) {
       const std::size_t matrix = matrix_of(head);
       for (std::size_t block = 0; block < blocks_; ++block) {
@@ -226,7 +226,7 @@ class PackedMask {
     blocks_ = 1;
     block_floats_ = group * queries * lanes;
     find_values(first, count, group);
-    float* to = memory_.reserve(firsts_.size() * block_floats_);
+    float* to = memory_.reserve(most_ * block_floats_);
     for (const std::size_t head : firsts_) {
       for (std::size_t i = 0; i < group; ++i) {
         const std::size_t matrix = matrix_of(head * group + i);
@@ -258,6 +258,8 @@ class PackedMask {
   void find_values(std::size_t first, std::size_t count, std::size_t group) {
     constexpr std::size_t kNone = ~std::size_t{0};
     std::vector<std::size_t> found(mask_.batch * mask_.heads, kNone);
+    // The first launch has the most heads: later ones need no more memory.
+    most_ = std::min(std::max(most_, count), found.size());
     firsts_.clear();
     places_.clear();
     for (std::size_t head = first; head < first + count; ++head) {
@@ -305,6 +307,7 @@ class PackedMask {
   std::size_t key_heads_;
   std::size_t blocks_ = 1;           // of a head with a mask of their own
   std::size_t block_floats_ = 0;     // of a block
+  std::size_t most_ = 0;             // heads with a mask of their own
   std::vector<std::size_t> firsts_;  // the heads with a mask of their own
   std::vector<std::size_t> places_;  // of each head's mask
   master::Buffer<float> memory_;
