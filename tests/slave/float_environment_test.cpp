@@ -24,8 +24,11 @@ class KernelEnvironments : public testing::TestWithParam<KernelOnIsa> {};
 
 TEST_P(KernelEnvironments, SameBitsOnEveryIsa) {
   const KernelCase& kernel = *GetParam().kernel;
-  const bool narrow = kernel.operands[0].format->bytes == 2;
-  const std::size_t count = (narrow ? 65536 : 20000) + 13;  // and a tail
+  // Steps of optimizers have too many operands for every pattern.
+  const bool few = kernel.operands.size() <= 2;
+  const bool narrow = few && kernel.operands[0].format->bytes == 2;
+  const std::size_t count =
+      (narrow ? 65536 : few ? 20000 : 5000) + 13;  // and a tail
   for (const Fill fill : {fill_any, fill_ordinary}) {
     Random random(6);
     KernelTiles original(kernel, count, fill, random);
