@@ -8,6 +8,7 @@ import io
 import json
 import math
 import os
+import struct
 import sys
 import unittest
 import warnings
@@ -196,6 +197,36 @@ def first_router(logits, topk, capacity):
         combine = combine + ((gate * mask.sum(-1))[:, None] * chosen)[
             ..., None] * slots[:, None]
     return combine / (combine.sum((-2, -1), keepdim=True) + 1e-9), loss, counts
+
+
+class Golden(TestCase):
+    """Records of Megatron-LM's own functions: tests/golden/rows/record.py."""
+
+    def test_routes(self):
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                            "../golden/rows/moe.jsonl")
+        with open(path) as file:
+            records = [json.loads(line) for line in file][1:]
+        routes = 0
+        for record in records:
+            tokens, experts, topk = (record[key] for key in
+                                     ("tokens", "experts", "topk"))
+            logits = torch.tensor(struct.unpack(
+                f">{tokens * experts}f", bytes.fromhex(record["logits"]))
+            ).view(tokens, experts)
+            for arguments, expected in record["routes"]:
+                named = dict(arguments)
+                named["pre_softmax"] = named.pop("use_pre_softmax", False)
+                if "expert_bias" in named:
+                    named["expert_bias"] = torch.tensor(named["expert_bias"])
+                _, routing_map = moe.route(logits, topk, **named)
+                self.assertEqual(routing_map.nonzero()[:, 1].tolist(), expected,
+                                 arguments)
+                routes += 1
+            for factor, least, expected in record["capacities"]:
+                self.assertEqual(moe.capacity(tokens, topk, experts, factor, least),
+                                 expected)
+        self.assertEqual((len(records), routes), (4, 51))
 
 
 class MindFormers(TestCase):
