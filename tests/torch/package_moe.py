@@ -473,7 +473,9 @@ class Operators(TestCase):
                                 moe.positions(m, capacity=100),
                                 moe.unpermute(permuted, indices, x.shape, p, m),
                                 moe.aux_loss(p, moe.histogram(m), 5000, 4, 0.1),
-                                moe.z_loss(p, 0.1)])
+                                moe.z_loss(p, 0.1),
+                                *moe.apply_capacity(p, m, 900),
+                                *moe.mindformers_route(p, 2, 500)])
         finally:
             torch.set_num_threads(threads)
         for other in results[1:]:
