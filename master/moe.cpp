@@ -1,8 +1,8 @@
+// Mixtures of experts: counts, positions, capacity and permutation.
 #include "swamp/moe.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -17,16 +17,8 @@ using master::GrainRule;
 using master::RowTable;
 using master::Workspace;
 using slave::MoeArgs;
-using slave::MoeFactors;
 
 namespace {
-
-const std::byte* row_of(const Matrix& matrix, std::size_t i) {
-  return static_cast<const std::byte*>(matrix.data) +
-         i * matrix.columns * master::kScalarTypeBytes[matrix.dtype];
-}
-
-// ---- Counts and positions
 
 // width() is the number of positions of one number, or of one token of a map.
 std::size_t width(const ExpertChoices& choices) {
@@ -118,160 +110,75 @@ void count_grains(Machine::Impl& machine, const ExpertChoices& choices,
       "an expert from 0 to " + std::to_string(choices.experts) + " - 1, or -1");
 }
 
-// ---- Sums of rows
-
-// SumOperations are the operations of sums of up to kMoeSources rows.
-class SumOperations {
- public:
-  // A sum is final if y is written, otherwise it is a float32 sum.
-  SumOperations(ScalarType type, bool with_factors) {
-    static constexpr slave::KernelGroup kGroup =
-        slave::kernel_group(KernelFamily::moe_sum, 6);
-    for (int i = 0; i < kCount; ++i) {
-      const bool final = i & kFinal;
-      const std::uint32_t fits =
-          kGroup.fits[0][type] & kGroup.fits[5][final ? type : kFloat32];
-      all_[i] =
-          Operation(slave::kKernels[kGroup.ids[__builtin_ctz(fits)]], &args_);
-      for (int s = i % kFinal; s < slave::kMoeSources; ++s) {
-        all_[i].remove_operand(s);
-      }
-      if ((i & kBefore) == 0) all_[i].remove_operand(3);
-      if (!with_factors) all_[i].remove_operand(4);
-    }
-  }
-
-  static std::size_t index(std::size_t sources, bool final, bool with_sum) {
-    return sources | (final ? kFinal : 0u) | (with_sum ? kBefore : 0u);
-  }
-  const Operation* all() const noexcept { return all_; }
-  static constexpr int kCount = 16;
-
- private:
-  static constexpr int kFinal = 4, kBefore = 8;
-  slave::MoeSumArgs args_;
-  Operation all_[kCount];
-};
-
-// sum_rows() sets row i of y to the sum of the rows of x that `sources` lists:
-// sources.count(i) is their number and sources.row(i, k) is number k, which is
-// multiplied by probs[sources.prob(i, k)]. A visit adds kMoeSources rows; sums
-// that need several are float32 between them.
-template <class Sources>
-void sum_rows(Machine::Impl& machine, const Matrix& x, const Sources& sources,
-              const float* probs, const Matrix& y) {
-  constexpr std::size_t kStep = slave::kMoeSources;
-  const std::size_t columns = y.columns;
-  const SumOperations operations(y.dtype, probs != nullptr);
-  for (int i = 0; i < SumOperations::kCount; ++i) {
-    master::require_ldm("tokens", y,
-                        runtime::ldm_need(machine, operations.all()[i], 0));
-  }
-  std::size_t most = 0;
-  std::size_t long_rows = 0;
-  for (std::size_t i = 0; i < y.rows; ++i) {
-    most = std::max(most, sources.count(i));
-    long_rows += sources.count(i) > kStep ? 1 : 0;
-  }
-  std::vector<float> sums(y.dtype == kFloat32 ? 0 : long_rows * columns);
-  std::vector<MoeFactors> factors(probs != nullptr ? y.rows : 0);
-  Workspace& workspace = Workspace::of_this_thread();
-  for (std::size_t done = 0; done == 0 || done < most; done += kStep) {
-    RowTable table(operations.all(), SumOperations::kCount, y.rows, false, {},
-                   workspace.segments());
-    std::size_t long_row = 0;
-    for (std::size_t i = 0; i < y.rows; ++i) {
-      const std::size_t count = sources.count(i);
-      const void* target = row_of(y, i);
-      const void* sum = target;
-      if (count > kStep && y.dtype != kFloat32) {
-        sum = &sums[long_row++ * columns];
-      }
-      if (done != 0 && count <= done) continue;
-      const bool final = count <= done + kStep;
-      const std::size_t take = std::min(kStep, count - done);
-      const void* from[kStep] = {};
-      for (std::size_t k = 0; k < take; ++k) {
-        from[k] = row_of(x, sources.row(i, done + k));
-        if (probs != nullptr) {
-          factors[i].factor[k] = probs[sources.prob(i, done + k)];
-        }
-      }
-      table.add(
-          columns,
-          {from[0], from[1], from[2], done != 0 ? sum : nullptr,
-           probs != nullptr ? &factors[i] : nullptr, final ? target : sum},
-          SumOperations::index(take, final, done != 0));
-    }
-    workspace.run(machine, table.list());
-  }
+// priority_of() orders the tokens of an expert by their probability, of equal
+// ones the lowest first: in the high 32 bits a number that grows with it, that
+// of nan is the highest; in the others one that falls with the token.
+// Positive probabilities have priorities above kZeroPriority.
+constexpr std::uint64_t kZeroPriority = std::uint64_t{0x80000000u} << 32 | ~0u;
+std::uint64_t priority_of(float prob, std::size_t token) {
+  const std::uint32_t bits = float_to_bits(prob);
+  constexpr std::uint32_t kZero = kZeroPriority >> 32;
+  const std::uint32_t magnitude = bits & ~kZero;
+  std::uint32_t key =
+      (bits & kZero) != 0 ? kZero - magnitude : kZero + magnitude;
+  if (magnitude > 0x7f800000u) key = ~0u;
+  return std::uint64_t{key} << 32 | (0xfffffffeu - token);
 }
 
-// One is at most one source for each row: token_of[i].
-struct One {
-  const std::int64_t* token_of;
-
-  std::size_t count(std::size_t i) const { return token_of[i] >= 0 ? 1 : 0; }
-  std::size_t row(std::size_t i, std::size_t) const {
-    return static_cast<std::size_t>(token_of[i]);
+// lowest_kept() returns the highest priority but capacity - 1, of `count`.
+// `scratch` has room for them.
+std::uint64_t lowest_kept(const std::uint64_t* all, std::size_t count,
+                          std::size_t capacity, std::uint64_t* scratch) {
+  const auto is_positive = [](std::uint64_t x) { return x > kZeroPriority; };
+  std::uint64_t* const nth = scratch + (capacity - 1);
+  std::uint64_t* from = scratch;
+  std::uint64_t* to = std::copy_if(all, all + count, from, is_positive);
+  if (nth >= to) {
+    from = to;
+    to = std::remove_copy_if(all, all + count, from, is_positive);
   }
-  std::size_t prob(std::size_t i, std::size_t) const { return i; }
-};
-
-// Several is the inverse: all rows of a token, in their order.
-struct Several {
-  std::vector<std::size_t> begin, rows;
-
-  Several(const std::int64_t* token_of, std::size_t row_count,
-          std::size_t tokens)
-      : begin(tokens + 2) {
-    for (std::size_t r = 0; r < row_count; ++r) {
-      if (token_of[r] >= 0) ++begin[static_cast<std::size_t>(token_of[r]) + 2];
-    }
-    for (std::size_t t = 2; t < begin.size(); ++t) begin[t] += begin[t - 1];
-    rows.resize(begin.back());
-    for (std::size_t r = 0; r < row_count; ++r) {
-      if (token_of[r] < 0) continue;
-      rows[begin[static_cast<std::size_t>(token_of[r]) + 1]++] = r;
-    }
+  // Most probabilities are 0, and their priorities are in order already.
+  if (!std::is_sorted(from, to, std::greater<>())) {
+    std::nth_element(from, nth, to, std::greater<>());
   }
-  std::size_t count(std::size_t i) const { return begin[i + 1] - begin[i]; }
-  std::size_t row(std::size_t i, std::size_t k) const {
-    return rows[begin[i] + k];
-  }
-  std::size_t prob(std::size_t i, std::size_t k) const { return row(i, k); }
-};
-
-// require_permutation() validates what the permutations have in common.
-void require_permutation(const Matrix& tokens, const std::int64_t* token_of,
-                         const float* probs, const Matrix& permuted) {
-  master::require_matrix("tokens", tokens);
-  Matrix expected = tokens;
-  expected.rows = permuted.rows;
-  master::require_like("permuted", permuted, "tokens", expected);
-  master::require_array("token_of", token_of, sizeof *token_of, permuted.rows);
-  if (probs != nullptr) {
-    master::require_array("probs", probs, sizeof *probs, permuted.rows);
-  }
-  for (std::size_t r = 0; r < permuted.rows; ++r) {
-    if (token_of[r] < -1 ||
-        token_of[r] >= static_cast<std::int64_t>(tokens.rows)) {
-      master::refuse(
-          "token_of[" + std::to_string(r) + "]", std::to_string(token_of[r]),
-          "a token from 0 to " + std::to_string(tokens.rows) + " - 1, or -1");
-    }
-  }
+  return *nth;
 }
 
-// aux_factor() is what the loss multiplies the sums and counts by.
-double aux_factor(const Matrix& probs, const AuxLossOptions& options) {
-  if (options.choices == 0) {
-    master::refuse("options.choices", "0", "at least 1");
+// keep_by_probs() keeps the `capacity` tokens of the highest priority of each
+// expert; widen() returns an element of probs as a float.
+template <class Element, class Widen>
+void keep_by_probs(const Matrix& probs, const std::uint8_t* map,
+                   std::size_t capacity, bool pad, std::uint8_t* kept,
+                   const Widen& widen) {
+  // A few experts at a time, because their probabilities lie side by side. The
+  // stride is not a power of 2, which would use few lines of a cache.
+  constexpr std::size_t kTogether = 16;
+  const std::size_t tokens = probs.rows, experts = probs.columns;
+  const std::size_t stride = tokens + 8;
+  std::vector<std::uint64_t> priorities(kTogether * stride), scratch(tokens);
+  const auto* x = static_cast<const Element*>(probs.data);
+  for (std::size_t first = 0; first < experts; first += kTogether) {
+    const std::size_t count = std::min(kTogether, experts - first);
+    for (std::size_t t = 0; t < tokens; ++t) {
+      for (std::size_t i = 0; i < count; ++i) {
+        priorities[i * stride + t] =
+            priority_of(widen(x[t * experts + first + i]), t);
+      }
+    }
+    std::uint64_t lowest[kTogether];
+    for (std::size_t i = 0; i < count; ++i) {
+      lowest[i] = capacity == 0 ? ~std::uint64_t{0}  // above all
+                                : lowest_kept(&priorities[i * stride], tokens,
+                                              capacity, scratch.data());
+    }
+    for (std::size_t t = 0; t < tokens; ++t) {
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t at = t * experts + first + i;
+        const bool chosen = pad || map[at] != 0;
+        kept[at] = chosen && priorities[i * stride + t] >= lowest[i] ? 1 : 0;
+      }
+    }
   }
-  const auto tokens =
-      static_cast<double>(options.tokens != 0 ? options.tokens : probs.rows);
-  return static_cast<double>(probs.columns) * options.coefficient /
-         (static_cast<double>(options.choices) * tokens * tokens);
 }
 
 }  // namespace
@@ -361,49 +268,17 @@ void moe_apply_capacity(const Matrix& probs, const std::uint8_t* map,
     }
     return;
   }
+  if (by_probs && probs.dtype == kFloat16) {
+    return keep_by_probs<std::uint16_t>(probs, map, capacity, options.pad, kept,
+                                        float16_to_float);
+  }
+  if (by_probs && probs.dtype == kBFloat16) {
+    return keep_by_probs<std::uint16_t>(probs, map, capacity, options.pad, kept,
+                                        bfloat16_to_float);
+  }
   if (by_probs) {
-    // The `capacity` highest keys of each expert; the key of nan is the
-    // highest.
-    struct Token {
-      std::int64_t key;
-      std::size_t index;
-    };
-    std::vector<Token> column(tokens);
-    const auto before = [](const Token& a, const Token& b) {
-      return a.key != b.key ? a.key > b.key : a.index < b.index;
-    };
-    for (std::size_t e = 0; e < experts; ++e) {
-      for (std::size_t t = 0; t < tokens; ++t) {
-        const std::byte* at =
-            row_of(probs, t) + e * master::kScalarTypeBytes[probs.dtype];
-        std::uint32_t bits = 0;
-        std::memcpy(&bits, at, master::kScalarTypeBytes[probs.dtype]);
-        const float value =
-            probs.dtype == kFloat16
-                ? float16_to_float(static_cast<std::uint16_t>(bits))
-            : probs.dtype == kBFloat16
-                ? bfloat16_to_float(static_cast<std::uint16_t>(bits))
-                : float_from_bits(bits);
-        const std::uint32_t number = float_to_bits(value);
-        const std::int64_t magnitude = number & 0x7fffffffu;
-        column[t] = {magnitude, t};
-        if (magnitude > 0x7f800000) {
-          column[t].key = std::int64_t{1} << 32;
-        } else if (number >> 31 != 0) {
-          column[t].key = -magnitude;
-        }
-      }
-      if (capacity < tokens) {
-        std::nth_element(column.begin(),
-                         column.begin() + static_cast<std::ptrdiff_t>(capacity),
-                         column.end(), before);
-      }
-      for (std::size_t i = 0; i < tokens; ++i) {
-        const std::size_t at = column[i].index * experts + e;
-        kept[at] = i < capacity && (options.pad || map[at] != 0) ? 1 : 0;
-      }
-    }
-    return;
+    return keep_by_probs<float>(probs, map, capacity, options.pad, kept,
+                                [](float x) { return x; });
   }
   std::vector<std::int32_t> positions(all);
   moe_positions(choices, options.capacity, positions.data(), machine);
@@ -481,149 +356,6 @@ std::size_t moe_permutation(const ExpertChoices& choices,
         static_cast<std::int64_t>(i);
   }
   return used;
-}
-
-void moe_permute(const Matrix& tokens, const std::int64_t* token_of,
-                 const float* probs, const Matrix& permuted, Machine* machine) {
-  require_permutation(tokens, token_of, probs, permuted);
-  Machine::Impl& impl = master::impl_of(machine);
-  if (permuted.rows == 0 || permuted.columns == 0) return;
-  sum_rows(impl, tokens, One{token_of}, probs, permuted);
-}
-
-void moe_unpermute(const Matrix& permuted, const std::int64_t* token_of,
-                   const float* probs, const Matrix& tokens, Machine* machine) {
-  require_permutation(tokens, token_of, probs, permuted);
-  Machine::Impl& impl = master::impl_of(machine);
-  if (tokens.rows == 0 || tokens.columns == 0) return;
-  sum_rows(impl, permuted, Several(token_of, permuted.rows, tokens.rows), probs,
-           tokens);
-}
-
-void moe_dot(const Matrix& tokens, const std::int64_t* token_of,
-             const Matrix& permuted, float* products, Machine* machine) {
-  require_permutation(tokens, token_of, nullptr, permuted);
-  master::require_array("products", products, sizeof *products, permuted.rows);
-  Machine::Impl& impl = master::impl_of(machine);
-  // The sum of a softmax's backward is the same sum of products.
-  const slave::SoftmaxBackwardArgs args{};
-  Operation sum(
-      master::row_kernel<KernelFamily::softmax_backward_sum, 3>(tokens.dtype),
-      &args);
-  sum.tile_step = slave::kChains;
-  sum.remove_operand(2);
-  master::require_ldm("tokens", tokens,
-                      runtime::ldm_need(impl, sum, sizeof(slave::ChainSums)));
-  if (permuted.rows == 0) return;
-  std::fill(products, products + permuted.rows, 0.0f);
-  const std::size_t columns = tokens.columns;
-  if (columns == 0) return;
-  Workspace& workspace = Workspace::of_this_thread();
-  RowTable rows(sum, permuted.rows, true, master::chunk_grains(columns),
-                workspace.segments());
-  for (std::size_t r = 0; r < permuted.rows; ++r) {
-    if (token_of[r] < 0) continue;
-    rows.add(columns, {row_of(tokens, static_cast<std::size_t>(token_of[r])),
-                       row_of(permuted, r), nullptr});
-  }
-  workspace.run_by_grain(impl, rows.list(), sizeof(slave::ChainSums));
-  const std::size_t chunks = master::chunks_of(columns);
-  const auto* sums = workspace.partials<slave::ChainSums>();
-  for (std::size_t r = 0; r < permuted.rows; ++r) {
-    if (token_of[r] < 0) continue;
-    double dot = 0;
-    for (std::size_t c = 0; c < chunks; ++c) {
-      dot += static_cast<double>((sums++)->total());
-    }
-    products[r] = static_cast<float>(dot);
-  }
-}
-
-double moe_aux_loss(const Matrix& probs, const std::int64_t* counts,
-                    const AuxLossOptions& options, Machine* machine) {
-  master::require_matrix("probs", probs);
-  master::require_array("counts", counts, sizeof *counts, probs.columns);
-  const double factor = aux_factor(probs, options);
-  if (probs.rows == 0 || probs.columns == 0) return 0 * factor;
-  // The gradient of a norm's bias is the sum of the columns.
-  std::vector<float> sums(probs.columns);
-  const std::vector<float> zeros(probs.rows);
-  Matrix none = probs;
-  none.data = nullptr;
-  layer_norm_backward(probs, probs, zeros.data(), zeros.data(),
-                      {nullptr, kFloat32}, none, nullptr, sums.data(), {},
-                      machine);
-  double sum = 0;
-  for (std::size_t e = 0; e < probs.columns; ++e) {
-    sum += static_cast<double>(sums[e]) * static_cast<double>(counts[e]);
-  }
-  return sum * factor;
-}
-
-void moe_aux_loss_backward(double gradient, const std::int64_t* counts,
-                           const Matrix& dprobs, const AuxLossOptions& options,
-                           Machine* machine) {
-  master::require_matrix("dprobs", dprobs);
-  master::require_array("counts", counts, sizeof *counts, dprobs.columns);
-  const double factor = gradient * aux_factor(dprobs, options);
-  if (dprobs.rows == 0 || dprobs.columns == 0) return;
-  std::vector<float> row(dprobs.columns);  // one of dprobs, in its dtype
-  for (std::size_t e = 0; e < dprobs.columns; ++e) {
-    const auto value =
-        static_cast<float>(factor * static_cast<double>(counts[e]));
-    auto* narrow = reinterpret_cast<std::uint16_t*>(row.data()) + e;
-    if (dprobs.dtype == kFloat32) {
-      row[e] = value;
-    } else {
-      const std::uint16_t bits = dprobs.dtype == kFloat16
-                                     ? float16_from_float(value)
-                                     : bfloat16_from_float(value);
-      std::memcpy(narrow, &bits, sizeof bits);
-    }
-  }
-  const std::vector<std::int64_t> same(dprobs.rows, 0);
-  moe_permute({row.data(), 1, dprobs.columns, dprobs.dtype}, same.data(),
-              nullptr, dprobs, machine);
-}
-
-double moe_z_loss(const Matrix& logits, double coefficient, float* lse,
-                  Machine* machine) {
-  master::require_matrix("logits", logits);
-  master::require_array("lse", lse, sizeof *lse, logits.rows);
-  if (logits.columns == 0) {
-    std::fill(lse, lse + logits.rows, -std::numeric_limits<float>::infinity());
-  } else if (logits.rows != 0) {
-    // Cross entropy computes lse also of rows that it ignores.
-    const CrossEntropyOptions options;
-    const std::vector<std::int64_t> targets(logits.rows, options.ignore_index);
-    std::vector<float> losses(logits.rows);
-    cross_entropy(logits, targets.data(), losses.data(), lse, options, machine);
-  }
-  double sum = 0;
-  for (std::size_t i = 0; i < logits.rows; ++i) {
-    sum += static_cast<double>(lse[i]) * static_cast<double>(lse[i]);
-  }
-  return coefficient * (sum / static_cast<double>(logits.rows));
-}
-
-void moe_z_loss_backward(double gradient, const Matrix& logits,
-                         double coefficient, const float* lse, const Matrix& dx,
-                         Machine* machine) {
-  master::require_matrix("logits", logits);
-  master::require_array("lse", lse, sizeof *lse, logits.rows);
-  master::require_like("dx", dx, "logits", logits);
-  if (logits.rows == 0 || logits.columns == 0) return;
-  // The z-loss of cross entropy whose classes all have the weight 0.
-  const std::vector<float> zeros(logits.columns);
-  CrossEntropyOptions options;
-  options.z_loss = 1;
-  options.class_weights = zeros.data();
-  const std::vector<std::int64_t> targets(logits.rows, 0);
-  const std::vector<float> gradients(
-      logits.rows, static_cast<float>(gradient * coefficient /
-                                      static_cast<double>(logits.rows)));
-  cross_entropy_backward(logits, targets.data(), lse, gradients.data(), dx,
-                         options, machine);
 }
 
 }  // namespace swamp

@@ -30,12 +30,14 @@ TEST(MoeReport, PrintsEachLayer) {
             "  imbalance (max / mean): 1.000 on average, 1.000 in step 10, at "
             "most 1.000\n    in step 10\n"
             "  hot experts of step 10:  0: 0  1: 0\n"
+            "  hot experts of all steps:  0: 0  1: 0\n"
             "layer 1: 4 experts, 2 steps (10 to 20)\n"
             "  tokens by expert:  0: 5  1: 3  2: 5  3: 3\n"
             "  imbalance (max / mean): 1.750 on average, 1.500 in step 20, at "
             "most 2.000\n    in step 10\n"
             "  dropped: 1 of 16 tokens, 6.25 %\n"
-            "  hot experts of step 20:  1: 3  2: 3\n");
+            "  hot experts of step 20:  1: 3  2: 3\n"
+            "  hot experts of all steps:  0: 5  2: 5\n");
 }
 
 TEST(MoeReport, Json) {
@@ -48,7 +50,7 @@ TEST(MoeReport, Json) {
     "layer": 1, "experts": 4, "steps": 2, "first_step": 10, "last_step": 20,
     "tokens": [5, 3, 5, 3], "imbalance": 1.75, "last_imbalance": 1.5,
     "highest_imbalance": 2.0, "highest_imbalance_step": 10, "dropped": 1,
-    "drop_rate": 0.0625, "hot": [1, 2, 0]})"));
+    "drop_rate": 0.0625, "hot": [1, 2, 0], "all_hot": [0, 2, 1]})"));
 }
 
 // Folder is an empty folder for files of given names.

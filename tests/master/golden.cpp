@@ -375,4 +375,41 @@ std::vector<CrossEntropyRecord> read_cross_entropy_records() {
   return records;
 }
 
+std::vector<MoeRecord> read_moe_records() {
+  const std::vector<Json> lines = read_lines("rows/moe.jsonl");
+  std::vector<MoeRecord> records;
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    const Json& line = lines[i];
+    MoeRecord record{};
+    record.tokens = line.at("tokens");
+    record.experts = line.at("experts");
+    record.map.resize(record.tokens * record.experts);
+    record.probs.resize(record.map.size());
+    line.at("counts").get_to(record.counts);
+    line.at("indices").get_to(record.token_of);
+    const std::size_t topk = line.at("topk");
+    const std::vector<float> probs = floats(line.at("probs"));
+    std::vector<std::size_t> chosen;  // entries of the map
+    for (const std::size_t expert : line.at("routes").at(0).at(1)) {
+      const std::size_t at = chosen.size() / topk * record.experts + expert;
+      record.map.at(at) = 1;
+      record.probs.at(at) = probs.at(chosen.size());
+      chosen.push_back(at);
+    }
+    for (const Json& one : line.at("drops")) {
+      MoeRecord::Drop drop{one.at("capacity"), {}, {}, {}};
+      one.at("position").get_to(drop.by_position);
+      one.at("padded").get_to(drop.padded);
+      const std::string kept = one.at("probs");
+      drop.by_probs.resize(record.map.size());
+      for (std::size_t c = 0; c < chosen.size(); ++c) {
+        drop.by_probs[chosen[c]] = kept.at(c) == '1' ? 1 : 0;
+      }
+      record.drops.push_back(drop);
+    }
+    records.push_back(record);
+  }
+  return records;
+}
+
 }  // namespace swamp::test

@@ -185,6 +185,23 @@ struct CrossEntropyRecord {
 };
 std::vector<CrossEntropyRecord> read_cross_entropy_records();
 
+// MoeRecord is a line of rows/moe.jsonl. Maps are [tokens, experts].
+struct MoeRecord {
+  struct Drop {
+    std::int64_t capacity;
+    std::vector<std::uint8_t> by_probs;     // a map
+    std::vector<std::int64_t> by_position;  // tokens of each expert
+    std::vector<std::int64_t> padded;       // token of each row, or empty
+  };
+  std::size_t tokens, experts;
+  std::vector<std::uint8_t> map;
+  std::vector<float> probs;            // [tokens, experts]
+  std::vector<std::int64_t> counts;    // tokens of each expert
+  std::vector<std::int64_t> token_of;  // of each row
+  std::vector<Drop> drops;
+};
+std::vector<MoeRecord> read_moe_records();
+
 }  // namespace swamp::test
 
 #endif  // SWAMP_TESTS_MASTER_GOLDEN_H_

@@ -11,6 +11,7 @@
 #include "machines.h"
 #include "support/formats.h"
 #include "support/thread_communicator.h"
+#include "swamp/moe.h"
 #include "swamp/rows.h"
 
 namespace swamp::test {
@@ -215,6 +216,80 @@ TEST(RowsGolden, CrossEntropy) {
       });
     }
     if (HasFailure()) return;
+  }
+}
+
+// ---- Mixtures of experts
+
+using Integers = std::vector<std::int64_t>;
+
+Integers counts_of(const MoeRecord& record,
+                   const std::vector<std::uint8_t>& map) {
+  Integers counts(record.experts);
+  moe_histogram(
+      {map.data(), ExpertChoices::kMap, record.tokens, record.experts},
+      counts.data());
+  return counts;
+}
+
+// tokens_of() returns the token of each permuted row.
+Integers tokens_of(const MoeRecord& record,
+                   const std::vector<std::uint8_t>& map, std::size_t rows,
+                   std::size_t rows_per_expert) {
+  const ExpertChoices choices{map.data(), ExpertChoices::kMap, record.tokens,
+                              record.experts};
+  std::vector<std::int32_t> positions(map.size());
+  moe_positions(choices, -1, positions.data());
+  Integers entries(rows);
+  EXPECT_EQ(moe_permutation(choices, positions.data(), rows_per_expert, rows,
+                            entries.data()),
+            rows);
+  for (std::int64_t& one : entries) {
+    one /= static_cast<std::int64_t>(record.experts);
+  }
+  return entries;
+}
+
+TEST(RowsGolden, MixturesOfExperts) {
+  const std::vector<MoeRecord> records = read_moe_records();
+  EXPECT_EQ(records.size(), 4u);
+  for (const MoeRecord& record : records) {
+    EXPECT_EQ(counts_of(record, record.map), record.counts);
+    EXPECT_EQ(tokens_of(record, record.map, record.token_of.size(), 0),
+              record.token_of);
+    const Matrix probs{const_cast<float*>(record.probs.data()), record.tokens,
+                       record.experts, kFloat32};
+    EXPECT_EQ(record.drops.size(), 4u);
+    for (const MoeRecord::Drop& drop : record.drops) {
+      SCOPED_TRACE(testing::Message()
+                   << record.tokens << " tokens, capacity " << drop.capacity);
+      std::vector<std::uint8_t> kept(record.map.size());
+      moe_apply_capacity(probs, record.map.data(),
+                         {drop.capacity, DropPolicy::probs, false},
+                         kept.data());
+      EXPECT_EQ(kept, drop.by_probs);
+      moe_apply_capacity(probs, record.map.data(),
+                         {drop.capacity, DropPolicy::position, false},
+                         kept.data());
+      EXPECT_EQ(counts_of(record, kept), drop.by_position);
+      if (drop.padded.empty()) continue;
+
+      // Megatron-LM leaves open which tokens fill an expert: its own map.
+      const auto capacity = static_cast<std::size_t>(drop.capacity);
+      std::vector<std::uint8_t> full(record.map.size());
+      for (std::size_t r = 0; r < drop.padded.size(); ++r) {
+        full[static_cast<std::size_t>(drop.padded[r]) * record.experts +
+             r / capacity] = 1;
+      }
+      EXPECT_EQ(tokens_of(record, full, drop.padded.size(), capacity),
+                drop.padded);
+      moe_apply_capacity(probs, record.map.data(),
+                         {drop.capacity, DropPolicy::probs, true}, kept.data());
+      EXPECT_EQ(counts_of(record, kept), counts_of(record, full));
+      for (std::size_t i = 0; i < kept.size(); ++i) {
+        EXPECT_TRUE(kept[i] == full[i] || record.map[i] == 0) << i;
+      }
+    }
   }
 }
 

@@ -19,6 +19,7 @@ struct Case {
   const void* args;
   std::vector<Data> operands;
   std::vector<std::size_t> out;
+  std::size_t units = kRows;
 
   std::vector<Data> run(const KernelTable& table,
                         std::vector<double>& partial) const {
@@ -27,7 +28,7 @@ struct Case {
     for (Data& one : copies) {
       pointers.push_back(one.count() == 0 ? nullptr : one.data());
     }
-    run_rows(table, id, args, pointers, kRows, 0, partial.data());
+    run_rows(table, id, args, pointers, units, 0, partial.data());
     return copies;
   }
 };
@@ -39,6 +40,7 @@ struct Cases {
   slave::CrossEntropyArgs cross_entropy;
   slave::RowNormArgs norm;
   slave::ResidualAddArgs residual;
+  slave::MoeSumArgs moe_sum;
   std::vector<Case> all;
 
   Cases(ScalarType type, std::size_t columns, bool with_minus_infinity)
@@ -107,7 +109,13 @@ struct Cases {
            {residual_add_float16 + t,
             &residual,
             {x, weight, floats(kRows * columns, 0.3f)},
-            {2}}};
+            {2}},
+           {moe_sum_float16 + t,
+            &moe_sum,
+            {x, rows(2), rows(1e-3f), floats(kRows * columns, 0.3f),
+             floats(sizeof(slave::MoeFactors) / 4, 1.7f), x},
+            {5},
+            kRows * columns}};
   }
 };
 

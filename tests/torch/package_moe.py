@@ -6,7 +6,9 @@ packaging.
 
 import io
 import json
+import math
 import os
+import struct
 import sys
 import unittest
 import warnings
@@ -137,6 +139,29 @@ class Literal(TestCase):
             moe.updated_expert_bias(counts, bias, 0.5).tolist(),
             [.5, -.5, 1, 1])
 
+    def test_groups(self):
+        # A highest sum, and equal ones, of which the lowest group is taken.
+        logits = torch.tensor([[3., 0., 2., 2., 2., 1.], [5., 0., 4., 3., 4., 3.],
+                               [9., 0., 1., 1., 0., 3.]])
+        for topk, groups, expected in ((2, 1, [[2, 3], [2, 3], [0, 1]]),
+                                       (2, 2, [[0, 2], [0, 2], [0, 5]]),
+                                       (3, 2, [[0, 2, 3], [0, 2, 3], [0, 1, 5]])):
+            _, routing_map = moe.route(logits, topk, num_groups=3,
+                                       group_topk=groups)
+            self.assertEqual(routing_map.nonzero()[:, 1].view(3, -1).tolist(),
+                             expected, (topk, groups))
+
+    def test_square_root_of_softplus(self):
+        logits = torch.tensor([[0., 30., -2.]])
+        probs, _ = moe.route(logits, 3, score_function="sqrtsoftplus")
+        scores = [math.log(2) ** .5, 30 ** .5, math.log1p(math.exp(-2)) ** .5]
+        for got, score in zip(probs[0].tolist(), scores):
+            self.assertAlmostEqual(got, score / sum(scores), places=6)
+        # The bias is for the choice alone.
+        probs, _ = moe.route(logits, 1, score_function="sqrtsoftplus",
+                             expert_bias=torch.tensor([9., 0., 0.]))
+        self.assertAlmostEqual(probs[0, 0].item(), scores[0], places=6)
+
     def test_write_counts(self):
         file = io.StringIO()
         moe.write_counts(file, 3, 1, torch.tensor([4, 0]))
@@ -147,11 +172,109 @@ class Literal(TestCase):
                            "dropped": 2}])
 
 
+def first_router(logits, topk, capacity):
+    """MindFormers' TopkRouter of one group, with its dense tensors: the weights
+    [tokens, experts, capacity], the loss, and the counts it saves."""
+    tokens, experts = logits.shape
+    prob = logits.float().softmax(-1)
+    mask_sum, before = torch.zeros(2, tokens, experts)
+    combine, loss = torch.zeros(tokens, experts, capacity), 0
+    for _ in range(topk):
+        prob = prob * (1 - mask_sum)
+        gate, index = prob.max(-1)
+        chosen = mask = torch.nn.functional.one_hot(index, experts).float()
+        normal = prob / (prob.sum(-1, keepdim=True) + 1e-9)
+        loss = loss + (mask.mean(0) * normal.mean(0)).mean() * experts * experts
+        at = mask.cumsum(0) - mask + before
+        counts = at[-1]
+        at = at * mask
+        mask = (at < capacity) * mask
+        gate = gate * mask.sum(-1)
+        mask_sum = mask_sum + mask
+        before = before + mask.sum(0, keepdim=True)
+        slots = torch.nn.functional.one_hot(
+            at.sum(-1).long().clamp(max=capacity), capacity + 1)[:, :capacity]
+        combine = combine + ((gate * mask.sum(-1))[:, None] * chosen)[
+            ..., None] * slots[:, None]
+    return combine / (combine.sum((-2, -1), keepdim=True) + 1e-9), loss, counts
+
+
+class Golden(TestCase):
+    """Records of Megatron-LM's own functions: tests/golden/rows/record.py."""
+
+    def test_routes(self):
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                            "../golden/rows/moe.jsonl")
+        with open(path) as file:
+            records = [json.loads(line) for line in file][1:]
+        routes = 0
+        for record in records:
+            tokens, experts, topk = (record[key] for key in
+                                     ("tokens", "experts", "topk"))
+            logits = torch.tensor(struct.unpack(
+                f">{tokens * experts}f", bytes.fromhex(record["logits"]))
+            ).view(tokens, experts)
+            for arguments, expected in record["routes"]:
+                named = dict(arguments)
+                named["pre_softmax"] = named.pop("use_pre_softmax", False)
+                if "expert_bias" in named:
+                    named["expert_bias"] = torch.tensor(named["expert_bias"])
+                _, routing_map = moe.route(logits, topk, **named)
+                self.assertEqual(routing_map.nonzero()[:, 1].tolist(), expected,
+                                 arguments)
+                routes += 1
+            for factor, least, expected in record["capacities"]:
+                self.assertEqual(moe.capacity(tokens, topk, experts, factor, least),
+                                 expected)
+        self.assertEqual((len(records), routes), (4, 51))
+
+
 class MindFormers(TestCase):
-    """The formulas of MindFormers' routers, in plain PyTorch."""
+    """The formulas of MindFormers' routers and callbacks, in plain PyTorch."""
 
     def test_first_router(self):
-        """k rounds; a round begins with the number of tokens kept before."""
+        # Token 2 chooses expert 0, which is full, in both rounds.
+        logits = torch.tensor([[.5, .3, .2], [.6, .1, .3], [.7, .2, .1]]).log()
+        routes = moe.mindformers_route(logits, 2, 2)
+        self.assertEqual(routes.expert_index.tolist(), [[0, 1], [0, 2], [0, 0]])
+        self.assertEqual(routes.positions.tolist(), [[0, 0], [1, 0], [-1, -1]])
+        self.assertEqual(routes.counts.tolist(), [2, 1, 1])
+        for got, expected in zip(routes.weights.flatten().tolist(),
+                                 (5 / 8, 3 / 8, 2 / 3, 1 / 3, 0, 0)):
+            self.assertAlmostEqual(got, expected, places=6)
+        # 3 * 1 * 0.6, and in the second round 3 * sum(1/3 * P_e).
+        self.assertAlmostEqual(routes.aux_loss.item(), 1.8 + 1.0, places=6)
+
+        for tokens, experts, topk, factor in (
+                (40, 4, 2, 1.0), (100, 8, 3, 1.1), (7, 3, 1, 1.0), (60, 5, 5, 1.0),
+                (1, 2, 2, 1.0), (90, 6, 2, 3.0)):
+            limit = moe.mindformers_capacity(tokens, topk, experts, factor)
+            logits = randn(tokens, experts)
+            logits[:, 0] += 1  # some tokens are dropped
+            logits.requires_grad_()
+            routes = moe.mindformers_route(logits, topk, limit)
+            weights, loss, counts = first_router(logits, topk, limit)
+            kept = routes.positions >= 0
+            token = torch.arange(tokens)[:, None].expand(-1, topk)[kept]
+            place = (token, routes.expert_index[kept], routes.positions[kept].long())
+            dispatched = torch.zeros_like(weights, dtype=torch.bool)
+            dispatched[place] = True
+            self.assertTrue(torch.equal(dispatched, weights != 0))
+            self.assertLess((routes.weights[kept] - weights[place]).abs().max(), 1e-6)
+            self.assertEqual(routes.weights[~kept].count_nonzero(), 0)
+            self.assertLess(abs((routes.aux_loss - loss).item()), 1e-5)
+            self.assertTrue(torch.equal(routes.counts, counts.long()))
+            g = randn(*weights.shape)
+            ours, = torch.autograd.grad((routes.weights[kept] * g[place]).sum()
+                                        + 3 * routes.aux_loss, logits)
+            exact, = torch.autograd.grad((weights * g).sum() + 3 * loss, logits)
+            self.assertLess((ours - exact).abs().max().item(), 1e-5)
+
+        empty = moe.mindformers_route(torch.ones(0, 3), 2, 1)
+        self.assertEqual((empty.weights.shape, empty.aux_loss.item()), ((0, 2), 0))
+
+    def test_choices_first(self):
+        """positions() with the choices as rounds."""
         for tokens, experts, topk in ((40, 4, 2), (100, 8, 3), (7, 3, 1)):
             index = routed(tokens, experts, topk)[0].argsort(
                 dim=-1, descending=True, stable=True)[:, :topk]
@@ -165,13 +288,46 @@ class MindFormers(TestCase):
                 kept = mine < limit
                 expected[:, k] = mine.where(kept, -1)
                 before = before + (one_hot * kept.unsqueeze(-1)).sum(0)
-                if k == 0:  # what save_token_distribution writes
-                    self.assertEqual(
-                        (one_hot.cumsum(0) - one_hot)[-1].tolist(),
-                        moe.histogram(index[:, :1], experts,
-                                      mode="mindformers").tolist())
             got = moe.positions(index, experts, limit, order="choice")
             self.assertTrue(torch.equal(got.long(), expected))
+
+    def test_cold_and_hot(self):
+        limits = moe.cold_hot_capacity(4, torch.tensor([1, 3]), 5, 0.5)
+        self.assertEqual(limits.tolist(), [2, 5, 2, 5])
+        index = torch.tensor([[0, 1], [0, 1], [0, 1], [-1, 2]])
+        limits = torch.tensor([2, -1, 0, 5])
+        expected = [[0, 0], [1, 1], [-1, 2], [-1, -1]]
+        for order in ("token", "choice"):
+            self.assertEqual(moe.positions(index, 4, limits, order=order).tolist(),
+                             expected)
+        routing_map = torch.tensor([[1, 1], [1, 0], [1, 1]]).bool()
+        self.assertEqual(
+            moe.positions(routing_map, capacity=torch.tensor([2, 1])).tolist(),
+            [[0, 0], [1, -1], [-1, -1]])
+
+        self.assertEqual(moe.hot_experts(torch.tensor([3, 7, 7, 9]), 2).tolist(),
+                         [1, 3])
+        self.assertEqual(moe.hot_experts(torch.tensor([3, 7, 7, 9]), 0).tolist(), [])
+        self.assertEqual([i for i in range(1, 45)
+                          if moe.updates_hot_experts(i, 20, 11)],
+                         [1, 2, 4, 8, 11, 16, 20, 40])
+        self.assertFalse(moe.updates_hot_experts(1, 0))
+
+    def test_expert_load(self):
+        load = moe.ExpertLoad(4)
+        load.update(torch.tensor([4, 0, 1, 3]))
+        load.update(torch.tensor([0, 2, 1, 4]))
+        self.assertEqual(load.mean.tolist(), [2, 1, 1, 3.5])
+        # Devices 3 and 4.5, as numpy.std() has it.
+        self.assertEqual(
+            load.line(7, 2, 2, rank=1, ep=1),
+            "[expert load] iter 7: rank 1 dp 0 pp 0 tp 0 ep 1, layer 2, load: min "
+            "3.00, max 4.50, std 0.75, details [3, 4]")
+        load = moe.ExpertLoad(1)
+        for i in range(150):
+            load.update(torch.tensor([101 * (i >= 100)]))
+        self.assertEqual(load.steps, 100)
+        self.assertAlmostEqual(load.mean.item(), 101 * (1 - (100 / 101) ** 50), 3)
 
     def test_second_router(self):
         """Inclusive sums from 1, and 0 for dropped tokens."""
@@ -245,16 +401,21 @@ class Gradients(TestCase):
                 self.assert_near(logits.grad, wide.grad, 4 * EPS[dtype] + 1e-5)
 
     def test_route(self):
-        for function, pre in (("softmax", False), ("softmax", True),
-                              ("sigmoid", False)):
+        for function, pre, groups in (
+                ("softmax", False, {}), ("softmax", True, {}), ("sigmoid", False, {}),
+                ("sqrtsoftplus", False, {}),
+                ("sqrtsoftplus", False, dict(num_groups=4, group_topk=2))):
             logits = randn(30, 8).requires_grad_()
             probs, routing_map = moe.route(logits, 3, score_function=function,
-                                           pre_softmax=pre, scaling_factor=2.5)
+                                           pre_softmax=pre, scaling_factor=2.5,
+                                           **groups)
             g = randn(30, 8, seed=1)
             (probs * g).sum().backward()
             wide = logits.detach().double().requires_grad_()
-            if function == "sigmoid":
-                scores = wide.sigmoid() * routing_map
+            if function != "softmax":
+                scores = wide.sigmoid() if function == "sigmoid" else (
+                    torch.nn.functional.softplus(wide).sqrt())
+                scores = scores * routing_map
                 exact = scores / scores.sum(-1, keepdim=True)
             elif pre:
                 exact = wide.softmax(-1) * routing_map
@@ -312,7 +473,9 @@ class Operators(TestCase):
                                 moe.positions(m, capacity=100),
                                 moe.unpermute(permuted, indices, x.shape, p, m),
                                 moe.aux_loss(p, moe.histogram(m), 5000, 4, 0.1),
-                                moe.z_loss(p, 0.1)])
+                                moe.z_loss(p, 0.1),
+                                *moe.apply_capacity(p, m, 900),
+                                *moe.mindformers_route(p, 2, 500)])
         finally:
             torch.set_num_threads(threads)
         for other in results[1:]:
@@ -358,6 +521,25 @@ class Operators(TestCase):
                  r"logits: got the shape \(3,\), expected \[tokens, experts\]"),
                 (lambda: moe.route(x, 4), ValueError,
                  "topk: got 4, expected 1 to 3"),
+                (lambda: moe.route(x, 1, score_function="x"), ValueError,
+                 "score_function: got 'x', expected 'softmax', 'sigmoid' or"),
+                (lambda: moe.route(x, 1, num_groups=3), ValueError,
+                 "num_groups, group_topk: got 3, None, expected both or neither"),
+                (lambda: moe.route(x, 1, num_groups=2, group_topk=1), ValueError,
+                 "num_groups: got 2, expected a divisor of 3"),
+                (lambda: moe.route(x, 1, num_groups=3, group_topk=2), ValueError,
+                 "group_topk: got 2, expected 1 to 1, the least of topk"),
+                (lambda: moe.route(x, 2, num_groups=3, group_topk=1), ValueError,
+                 "group_topk: got 1, expected .* at least 2 experts in as many "
+                 "groups of 1"),
+                (lambda: moe.mindformers_route(x, 0, 1), ValueError,
+                 "topk: got 0, expected 1 to 3"),
+                (lambda: moe.positions(index, 4, torch.ones(3)), ValueError,
+                 r"capacity: got the shape \(3,\), expected \[4\]"),
+                (lambda: moe.cold_hot_capacity(3, index[0, :1], 2, 0.0), ValueError,
+                 "but got 0.0"),
+                (lambda: moe.hot_experts(torch.ones(2), 3), ValueError,
+                 "number: got 3, expected 0 to 2, the number of experts"),
                 (lambda: moe.aux_loss(x, torch.ones(2), 2, 1, 1.0), RuntimeError,
                  "counts: got the shape")):
             with self.assertRaisesRegex(error, text):
@@ -398,28 +580,44 @@ class Megatron(TestCase):
     SIZES = ((64, 8, 2), (1000, 16, 4), (5, 4, 1), (777, 64, 8))
 
     def test_routing(self):
+        # Until 0.16, without sqrtsoftplus, Megatron-LM rounds the scores of
+        # sigmoid, so that in 16 bits many are equal.
+        newer = "sqrtsoftplus" in theirs.topk_routing_with_score_function.__doc__
         for tokens, experts, topk in self.SIZES:
             for dtype in DTYPES:
-                # Different logits: torch.topk has no order for equal ones.
+                # Different logits, and in float32 different sums of groups, because
+                # torch.topk has no order for equal ones.
+                exact = dtype == torch.float32
                 logits = torch.stack([torch.randperm(experts) for _ in
                                       range(tokens)]) / 8.0
-                logits = (logits + torch.rand(tokens, 1)).to(dtype)
+                logits = (logits + torch.rand(tokens, experts if exact else 1) / 16
+                          ).to(dtype)
                 bias = torch.arange(experts) * 4.0
                 variants = [dict(), dict(pre_softmax=True),
                             dict(scaling_factor=2.5)]
-                if dtype == torch.float32:  # in 16 bits, scores are equal
-                    variants += [dict(score_function="sigmoid"),
-                                 dict(score_function="sigmoid", expert_bias=bias)]
+                functions = ["sqrtsoftplus"] if newer else []
+                if newer or exact:
+                    functions.append("sigmoid")
+                for one in functions:
+                    variants += [dict(score_function=one),
+                                 dict(score_function=one, expert_bias=bias)]
+                for groups, group_topk in ((4, 1), (4, 2), (8, 3)):
+                    if exact and group_topk <= topk <= group_topk * (
+                            experts // groups):
+                        variants += [dict(one, num_groups=groups,
+                                          group_topk=group_topk)
+                                     for one in variants if "num_groups" not in one]
                 for arguments in variants:
-                    named = dict(arguments)
-                    named["use_pre_softmax"] = named.pop("pre_softmax", False)
-                    probs, routing_map = moe.route(logits, topk, **arguments)
-                    p, m = theirs.topk_routing_with_score_function(
-                        logits, topk, **named)
-                    self.assertTrue(torch.equal(routing_map, m),
-                                    (dtype, arguments))
-                    self.assertLess((probs - p).abs().max().item(),
-                                    4 * EPS[dtype] * p.max().item())
+                    self.check_routing(logits, topk, arguments)
+
+    def check_routing(self, logits, topk, arguments):
+        named = dict(arguments)
+        named["use_pre_softmax"] = named.pop("pre_softmax", False)
+        probs, routing_map = moe.route(logits, topk, **arguments)
+        p, m = theirs.topk_routing_with_score_function(logits, topk, **named)
+        self.assertTrue(torch.equal(routing_map, m), (logits.dtype, arguments))
+        self.assertLess((probs - p).abs().max().item(),
+                        4 * EPS[logits.dtype] * p.max().item())
 
     def test_capacity(self):
         for tokens, experts, topk in self.SIZES:
@@ -461,7 +659,7 @@ class Megatron(TestCase):
 
     def check_permute(self, tokens, experts, topk, dtype, factor):
         probs, routing_map = routed(tokens, experts, topk)
-        arguments = {}
+        arguments = dict(num_out_tokens=tokens * topk)
         if factor is not None:
             limit = min(tokens, moe.capacity(tokens, topk, experts, factor))
             probs, routing_map = moe.apply_capacity(probs, routing_map, limit,

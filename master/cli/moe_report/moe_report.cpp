@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using Counts = std::vector<std::uint64_t>;
+using Hot = std::vector<std::size_t>;  // numbers of experts
 
 constexpr std::uint64_t kMost = std::uint64_t{1} << 53;  // exact as a double
 
@@ -276,15 +277,27 @@ double imbalance(const Counts& counts) {
 
 // Summary is what is printed of a layer.
 struct Summary {
-  Counts tokens;                 // of each expert, of all steps
-  double imbalance = 0;          // mean of the steps
-  double highest = 0;            // imbalance of a step ...
-  std::uint64_t at = 0;          // ... which is this one
-  std::uint64_t counted = 0;     // tokens of steps whose drops are known
-  std::uint64_t dropped = 0;     // of these
-  bool knows_dropped = false;    // whether there is such a step
-  std::vector<std::size_t> hot;  // experts of the last step, hottest first
+  Counts tokens;               // of each expert, of all steps
+  double imbalance = 0;        // mean of the steps
+  double highest = 0;          // imbalance of a step ...
+  std::uint64_t at = 0;        // ... which is this one
+  std::uint64_t counted = 0;   // tokens of steps whose drops are known
+  std::uint64_t dropped = 0;   // of these
+  bool knows_dropped = false;  // whether there is such a step
+  Hot hot, all_hot;            // of the last step and of all steps
 };
+
+// hottest() returns the experts of the highest counts, hottest first; of equal
+// ones the lowest.
+Hot hottest(const Counts& counts, std::size_t number) {
+  Hot experts(counts.size());
+  for (std::size_t e = 0; e < experts.size(); ++e) experts[e] = e;
+  std::stable_sort(
+      experts.begin(), experts.end(),
+      [&](std::size_t a, std::size_t b) { return counts[a] > counts[b]; });
+  experts.resize(std::min(number, experts.size()));
+  return experts;
+}
 
 Summary summary_of(const Layer& layer, std::size_t hot) {
   Summary all;
@@ -304,13 +317,8 @@ Summary summary_of(const Layer& layer, std::size_t hot) {
     all.counted += record.tokens();
     all.dropped += *record.dropped;
   }
-  const Counts& last = layer.rbegin()->second.counts;
-  all.hot.resize(last.size());
-  for (std::size_t e = 0; e < last.size(); ++e) all.hot[e] = e;
-  std::stable_sort(
-      all.hot.begin(), all.hot.end(),
-      [&](std::size_t a, std::size_t b) { return last[a] > last[b]; });
-  all.hot.resize(std::min(hot, last.size()));
+  all.hot = hottest(layer.rbegin()->second.counts, hot);
+  all.all_hot = hottest(all.tokens, hot);
   return all;
 }
 
@@ -335,6 +343,7 @@ Json json_of(std::uint64_t number, const Layer& layer, const Summary& all) {
   object["dropped"] = all.knows_dropped ? Json(all.dropped) : Json();
   object["drop_rate"] = all.knows_dropped ? Json(drop_rate(all)) : Json();
   object["hot"] = Json::Array(all.hot.begin(), all.hot.end());
+  object["all_hot"] = Json::Array(all.all_hot.begin(), all.all_hot.end());
   return object;
 }
 
@@ -358,11 +367,18 @@ std::string text_of(std::uint64_t number, const Layer& layer,
     text += fmt::format("  dropped: {} of {} tokens, {:.2f} %\n", all.dropped,
                         all.counted, 100 * drop_rate(all));
   }
-  fields = {fmt::format("  hot experts of step {}:", last)};
-  for (const std::size_t e : all.hot) {
-    fields.push_back(fmt::format("{}: {}", e, record.counts[e]));
-  }
-  return text + wrapped_fields(fields, 4) + "\n";
+  const auto add_hot = [&](const std::string& title, const Hot& experts,
+                           const Counts& counts) {
+    fields = {title};
+    for (const std::size_t e : experts) {
+      fields.push_back(fmt::format("{}: {}", e, counts[e]));
+    }
+    text += wrapped_fields(fields, 4) + "\n";
+  };
+  add_hot(fmt::format("  hot experts of step {}:", last), all.hot,
+          record.counts);
+  add_hot("  hot experts of all steps:", all.all_hot, all.tokens);
+  return text;
 }
 
 // load() is an expert's count relative to the mean of its step; 0 without
@@ -475,7 +491,7 @@ Command moe_report_command() {
              "these")
       .required = true;
   command.integer("--hot", options->hot, 1, 1000000,
-                  "how many hot experts of the last step are named");
+                  "how many hot experts are named");
   command.flag("--json", options->json, "print a line of JSON for each layer");
   command.text("--plot", "PATH", "",
                "draw experts over steps as a .png or .svg (needs gnuplot)",

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Writes softmax.jsonl and cross_entropy.jsonl: what Megatron-LM's own functions and
-PyTorch give on a CPU, and the admissible words of an oracle of 60 digits.
+"""Writes softmax.jsonl, cross_entropy.jsonl and moe.jsonl: what Megatron-LM's own
+functions and PyTorch give on a CPU, and the admissible words of an oracle of 60
+digits.
 
-usage: record.py MEGATRON
+usage: record.py MEGATRON [NAME]
+
+NAME is one of the three; by default all are written.
 
 MEGATRON is a checkout of github.com/NVIDIA/Megatron-LM (without git, set
 MEGATRON_COMMIT); python needs PyTorch, mpmath, packaging and triton (which is
@@ -32,6 +35,20 @@ of so many `ranks` (gloo): `losses` and `gradient` of each rank; ranks 0 is PyTo
 cross_entropy in float32. A line with `zeros` is the oracle's, for so many float16
 logits of 0: the loss, and the gradients of the target's and of another logit if
 that of the loss is `grad`.
+
+A line of moe.jsonl, after the first one, is a router's float32 logits [tokens,
+experts], whose probabilities are all different:
+  routes      [arguments of topk_routing_with_score_function, experts of each token
+              in ascending order]; the first has softmax before the choice:
+  probs       float32 words, those of its choices
+  counts      its tokens by expert
+  indices     its sorted_indices of permute
+  capacities  [factor, min_capacity, get_capacity]
+  drops       apply_router_token_dropping with a factor and a capacity: `probs` has
+              1 for each choice that is kept; `position` how many each expert keeps,
+              because torch.topk leaves open which; `padded` the sorted_indices of
+              permute with drop_and_pad, of the map that pad_to_capacity and the
+              policy probs give (empty if the capacity is above the tokens)
 """
 
 import json
@@ -333,8 +350,67 @@ def cross_entropy_lines(commit):
                                                    dtype=torch.float64).half())]}
 
 
+# ---- Mixtures of experts
+
+def moe_lines(commit):
+    from megatron.core.transformer.moe import moe_utils
+    yield {"torch": torch.__version__, "megatron": commit}
+    generator = torch.Generator().manual_seed(20260803)
+    for tokens, experts, topk in ((5, 4, 1), (64, 8, 2), (40, 16, 4), (24, 64, 8)):
+        logits = torch.randn(tokens, experts, generator=generator)
+        bias = [e % 3 - 1.0 for e in range(experts)]
+        variants = [dict(use_pre_softmax=True), dict()]
+        for function in ("sigmoid", "sqrtsoftplus"):
+            variants += [dict(score_function=function),
+                         dict(score_function=function, expert_bias=bias)]
+        for groups, group_topk in ((4, 1), (4, 2), (8, 3)):
+            if group_topk <= topk <= group_topk * (experts // groups):
+                variants += [dict(one, num_groups=groups, group_topk=group_topk)
+                             for one in variants[:6:2]]
+        routes = []
+        for arguments in variants:
+            named = dict(arguments)
+            if "expert_bias" in named:
+                named["expert_bias"] = torch.tensor(bias)
+            p, m = moe_utils.topk_routing_with_score_function(logits, topk, **named)
+            routes.append([arguments, m.nonzero()[:, 1].tolist()])
+            if not routes[1:]:
+                probs, routing_map = p, m
+        record = {"tokens": tokens, "experts": experts, "topk": topk,
+                  "logits": words(logits), "routes": routes,
+                  "probs": words(probs[routing_map]),
+                  "counts": routing_map.sum(dim=0).tolist(),
+                  "indices": moe_utils.permute(
+                      logits, routing_map, num_out_tokens=tokens * topk)[2].tolist(),
+                  "capacities": [], "drops": []}
+        for factor in (0.5, 1.0, 1.25, 4.0):
+            for least in (None, 9):
+                record["capacities"].append([factor, least, moe_utils.get_capacity(
+                    tokens * topk, experts, factor, least)])
+            capacity = record["capacities"][-2][2]
+
+            def dropped(policy, pad):
+                return moe_utils.apply_router_token_dropping(
+                    probs, routing_map, topk, factor, policy, pad)[1]
+            drop = {"factor": factor, "capacity": capacity,
+                    "probs": "".join(str(int(kept)) for kept in
+                                     dropped("probs", False)[routing_map]),
+                    "position": dropped("position", False).sum(dim=0).tolist(),
+                    "padded": []}
+            if capacity <= tokens:
+                drop["padded"] = moe_utils.permute(
+                    logits, dropped("probs", True), drop_and_pad=True,
+                    num_out_tokens=capacity * experts)[2].tolist()
+            record["drops"].append(drop)
+        yield record
+
+
 def main():
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+    makers = {"cross_entropy": cross_entropy_lines, "softmax": softmax_lines,
+              "moe": moe_lines}
+    names = sys.argv[2:] or list(makers)
+    if not 2 <= len(sys.argv) <= 3 or sys.argv[1].startswith("-") or (
+            names[0] not in makers):
         sys.exit(__doc__)
     megatron = os.path.abspath(sys.argv[1])
     if not os.path.isdir(f"{megatron}/megatron/core"):
@@ -347,10 +423,9 @@ def main():
         capture_output=True).stdout.strip()
     mpmath.mp.dps = 60
     folder = os.path.dirname(os.path.abspath(__file__))
-    for name, lines in (("cross_entropy", cross_entropy_lines(commit)),
-                        ("softmax", softmax_lines(commit))):
+    for name in names:
         with open(f"{folder}/{name}.jsonl", "w") as file:
-            for line in lines:
+            for line in makers[name](commit):
                 file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 

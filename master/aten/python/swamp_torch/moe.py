@@ -5,13 +5,13 @@ The results are those of Megatron-LM's ``megatron.core.transformer.moe`` and of
 MindFormers. If those leave an order open, it is stated here: of equal scores the
 lowest expert, of equal probabilities the lowest token. Sums are float32 in the
 order of the experts, with one rounding; everything has the same bits on any
-number of threads. ``route``, ``permute``, ``unpermute``, ``aux_loss`` and
-``z_loss`` have gradients.
+number of threads. ``route``, ``mindformers_route``, ``permute``, ``unpermute``,
+``aux_loss`` and ``z_loss`` have gradients.
 """
 
 import json
 import math
-from typing import Any, Optional, Sequence, Tuple, Union
+from typing import Any, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -21,26 +21,7 @@ from . import functional
 _ops = torch.ops.swamp
 
 
-def route(logits: Tensor, topk: int, *, score_function: str = "softmax",
-          pre_softmax: bool = False, scaling_factor: Optional[float] = None,
-          expert_bias: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-    """The experts of each token and their probabilities: Megatron-LM's
-    ``topk_routing_with_score_function`` without groups.
-
-    Args:
-        logits: [tokens, experts].
-        topk: experts of a token.
-        score_function: "softmax" or "sigmoid".
-        pre_softmax: whether softmax is computed over all experts, before the
-            choice, or over the chosen ones.
-        scaling_factor: of the probabilities.
-        expert_bias: [experts], added to the scores of "sigmoid" for the choice
-            alone.
-
-    Returns:
-        The probabilities [tokens, experts], of the dtype of logits and 0 for
-        experts that are not chosen, and the routing map, bool.
-    """
+def _require_choice(logits: Tensor, topk: int) -> None:
     if logits.dim() != 2:
         raise ValueError(f"logits: got the shape {tuple(logits.shape)}, expected "
                          "[tokens, experts]")
@@ -48,7 +29,73 @@ def route(logits: Tensor, topk: int, *, score_function: str = "softmax",
         raise ValueError(f"topk: got {topk}, expected 1 to {logits.size(-1)}, "
                          "the number of experts")
 
+
+def _require_groups(experts: int, topk: int, num_groups: Optional[int],
+                    group_topk: Optional[int]) -> None:
+    if num_groups is None or group_topk is None:
+        raise ValueError(f"num_groups, group_topk: got {num_groups}, {group_topk}, "
+                         "expected both or neither")
+    if num_groups < 1 or experts % num_groups != 0:
+        raise ValueError(f"num_groups: got {num_groups}, expected a divisor of "
+                         f"{experts}, the number of experts")
+    size = experts // num_groups
+    if not 1 <= group_topk <= min(topk, num_groups) or topk > group_topk * size:
+        raise ValueError(
+            f"group_topk: got {group_topk}, expected 1 to {min(topk, num_groups)}, "
+            f"the least of topk and num_groups, and at least {topk} experts in as "
+            f"many groups of {size}")
+
+
+def _outside_groups(scores: Tensor, topk: int, num_groups: int,
+                    group_topk: int) -> Tensor:
+    """Whether an expert is not in one of the token's `group_topk` groups: those
+    of the highest sums of their topk / group_topk highest scores."""
+    groups = scores.unflatten(-1, (num_groups, -1))
+    best = groups.sort(dim=-1, descending=True)[0][..., :topk // group_topk]
+    order = best.sum(dim=-1).argsort(dim=-1, descending=True, stable=True)
+    outside = torch.ones_like(order, dtype=torch.bool).scatter(
+        1, order[:, :group_topk], False)
+    return outside.repeat_interleave(scores.size(-1) // num_groups, dim=-1)
+
+
+def route(logits: Tensor, topk: int, *, score_function: str = "softmax",
+          pre_softmax: bool = False, num_groups: Optional[int] = None,
+          group_topk: Optional[int] = None,
+          scaling_factor: Optional[float] = None,
+          expert_bias: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+    """The experts of each token and their probabilities: Megatron-LM's
+    ``topk_routing_with_score_function``, in float32 with one rounding to the
+    dtype of logits at the end. (Its releases until 0.16 round the scores of
+    "sigmoid" as well.)
+
+    Args:
+        logits: [tokens, experts].
+        topk: experts of a token.
+        score_function: "softmax", "sigmoid" or "sqrtsoftplus", which is
+            sqrt(log(1 + exp(logits))).
+        pre_softmax: whether softmax is computed over all experts, before the
+            choice, or over the chosen ones.
+        num_groups: of experts, of the same size. A token's experts are in
+            group_topk of them: those of the highest sums of their
+            topk // group_topk highest scores; of equal sums the lowest group.
+            None: any expert.
+        group_topk: groups of a token, at most topk.
+        scaling_factor: of the probabilities.
+        expert_bias: [experts], added to the scores of "sigmoid" and
+            "sqrtsoftplus" for the choice alone.
+
+    Returns:
+        The probabilities [tokens, experts], of the dtype of logits and 0 for
+        experts that are not chosen, and the routing map, bool.
+    """
+    _require_choice(logits, topk)
+    if num_groups is not None or group_topk is not None:
+        _require_groups(logits.size(-1), topk, num_groups, group_topk)
+
     def choose(scores: Tensor) -> Tuple[Tensor, Tensor]:
+        if num_groups is not None and group_topk is not None:
+            outside = _outside_groups(scores.detach(), topk, num_groups, group_topk)
+            scores = scores.masked_fill(outside, -torch.inf)
         values, experts = scores.sort(dim=-1, descending=True, stable=True)
         return values[:, :topk], experts[:, :topk]
 
@@ -57,14 +104,17 @@ def route(logits: Tensor, topk: int, *, score_function: str = "softmax",
             raise ValueError("expert_bias: got a tensor, expected None with "
                              "softmax")
         if pre_softmax:
-            probs, experts = choose(functional.scaled_softmax(logits))
+            probs, experts = choose(functional.scaled_softmax(logits.float()))
         else:
             scores, experts = choose(logits)
-            probs = functional.scaled_softmax(scores)
-    elif score_function == "sigmoid":
-        scores = torch.sigmoid(logits.float()).type_as(logits)
+            probs = functional.scaled_softmax(scores.float())
+    elif score_function in ("sigmoid", "sqrtsoftplus"):
+        if score_function == "sigmoid":
+            scores = torch.sigmoid(logits.float())
+        else:
+            scores = torch.nn.functional.softplus(logits.float()).sqrt()
         if expert_bias is not None:
-            _, experts = choose(scores + expert_bias)
+            _, experts = choose(scores + expert_bias.float())
             scores = scores.gather(1, experts)
         else:
             scores, experts = choose(scores)
@@ -73,7 +123,7 @@ def route(logits: Tensor, topk: int, *, score_function: str = "softmax",
             probs = scores / (scores.sum(dim=-1, keepdim=True) + 1e-20)
     else:
         raise ValueError(f"score_function: got {score_function!r}, expected "
-                         "'softmax' or 'sigmoid'")
+                         "'softmax', 'sigmoid' or 'sqrtsoftplus'")
     if scaling_factor:
         probs = probs * scaling_factor
     routing_probs = torch.zeros_like(logits).scatter(1, experts,
@@ -81,6 +131,65 @@ def route(logits: Tensor, topk: int, *, score_function: str = "softmax",
     routing_map = torch.zeros_like(logits, dtype=torch.bool).scatter(
         1, experts, True)
     return routing_probs, routing_map
+
+
+class Routes(NamedTuple):
+    """What :func:`mindformers_route` returns."""
+    expert_index: Tensor  #: [tokens, topk] int64, in the order of the choices
+    positions: Tensor     #: [tokens, topk] int32, in the expert; -1: dropped
+    weights: Tensor       #: [tokens, topk] float32, 0 for dropped entries
+    aux_loss: Tensor      #: float32
+    counts: Tensor        #: [experts] int64, as MindFormers saves them
+
+
+def mindformers_route(logits: Tensor, topk: int, capacity: int) -> Routes:
+    """MindFormers' TopkRouter (``TopkRouterV1``) for one group of tokens: `topk`
+    rounds, in which each token chooses the expert of its highest probability; of
+    equal ones the lowest.
+
+    Experts that a token has are not chosen again; one that dropped it is, and
+    drops it again. The weights are the probabilities of the experts that keep the
+    token, divided by their sum + 1e-9. The auxiliary loss is the sum over the
+    rounds of E * sum_e f_e * P_e: f_e is the fraction of the tokens that choose
+    expert e, and P_e the mean of its probabilities, divided by the sum of those
+    that are left + 1e-9. MindFormers takes the mean of this over the groups. The
+    weights and the loss have gradients.
+
+    Args:
+        logits: [tokens, experts].
+        topk: experts of a token.
+        capacity: the most tokens of an expert; see :func:`mindformers_capacity`.
+
+    Returns:
+        Routes. Its counts are what ``save_token_distribution`` writes in the last
+        round and ``ColdHotExpertMonitor`` reads: the tokens that were kept in the
+        rounds before, and those that choose the expert in the last round, without
+        the last token.
+    """
+    _require_choice(logits, topk)
+    experts = logits.size(1)
+    tokens = max(1, logits.size(0))
+    probs = functional.scaled_softmax(logits.float())
+    taken = torch.zeros(experts, dtype=torch.int64)
+    counts = taken
+    loss = probs.new_zeros(())
+    chosen, at, gates = [], [], []
+    for _ in range(topk):
+        index = probs.argmax(dim=-1, keepdim=True)
+        left = probs / (probs.sum(dim=-1, keepdim=True) + 1e-9)
+        loss = loss + aux_loss(left, histogram(index, experts), tokens, 1, 1.0)
+        counts = taken + histogram(index, experts, mode="mindformers")
+        position = positions(index, experts) + taken[index]
+        kept = position < capacity
+        chosen.append(index)
+        at.append(position.where(kept, -1).int())
+        gates.append(probs.gather(1, index) * kept)
+        taken = taken + histogram(index.masked_fill(~kept, -1), experts)
+        probs = probs * torch.ones_like(probs).scatter(1, index, (~kept).float())
+    weights = torch.cat(gates, dim=1)
+    weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-9)
+    return Routes(torch.cat(chosen, dim=1), torch.cat(at, dim=1), weights, loss,
+                  counts)
 
 
 def updated_expert_bias(tokens_per_expert: Tensor, expert_bias: Tensor,
@@ -108,6 +217,83 @@ def mindformers_capacity(tokens_per_group: int, topk: int, experts: int,
         raise ValueError("'capacity_factor' must be equal to or greater than "
                          f"1.0, but got {factor}.")
     return math.ceil(topk * tokens_per_group * factor / experts)
+
+
+def cold_hot_capacity(experts: int, hot_experts: Tensor, capacity: int,
+                      cold_token_percent: float) -> Tensor:
+    """MindFormers' capacity of each expert, int64: `capacity` for hot experts,
+    int(capacity * cold_token_percent) for the others. It is a capacity for
+    :func:`positions`. MindFormers routes with `capacity` for all and computes
+    nothing for the tokens of cold experts beyond theirs: of its routes, those
+    with ``positions < limits[expert_index]`` are left, with the same weights.
+
+    Args:
+        experts: their number.
+        hot_experts: as :func:`hot_experts` returns them.
+        capacity: of a hot expert.
+        cold_token_percent: above 0 and at most 1.
+    """
+    if not 0.0 < cold_token_percent <= 1.0:
+        raise ValueError("'cold_token_percent' must be in the range (0.0, 1.0], "
+                         f"but got {cold_token_percent}.")
+    limits = torch.full((experts,), int(capacity * cold_token_percent))
+    limits[hot_experts] = capacity
+    return limits
+
+
+def hot_experts(counts: Tensor, number: int) -> Tensor:
+    """The experts of the highest counts, of equal ones the lowest; in ascending
+    order, int64: ``hot_expert_index`` of MindFormers' ``ColdHotExpertMonitor``.
+
+    Args:
+        counts: [experts], of :func:`mindformers_route`, or any others.
+        number: of hot experts.
+    """
+    if not 0 <= number <= counts.numel():
+        raise ValueError(f"number: got {number}, expected 0 to {counts.numel()}, "
+                         "the number of experts")
+    order = counts.argsort(descending=True, stable=True)
+    return order[:number].sort()[0]
+
+
+def updates_hot_experts(step: int, update_step: int = 10000,
+                        save_checkpoint_steps: Optional[int] = None) -> bool:
+    """Whether MindFormers' ``ColdHotExpertMonitor`` changes the hot experts after
+    this step, the first of which is 1: at powers of two below update_step, at the
+    step save_checkpoint_steps, and at multiples of update_step; never if
+    update_step is not above 0."""
+    if update_step <= 0:
+        return False
+    return (step < update_step and step & (step - 1) == 0
+            ) or step == save_checkpoint_steps or step % update_step == 0
+
+
+class ExpertLoad:
+    """The running mean of the tokens of each expert that MindFormers prints with
+    ``print_expert_load``. In the mean, the steps before the last 100 weigh
+    less: mean = (mean * steps + counts) / (steps + 1), with `steps` at most 100.
+    """
+
+    def __init__(self, experts: int) -> None:
+        self.mean = torch.zeros(experts)  #: float32
+        self.steps = 0
+
+    def update(self, counts: Tensor) -> None:
+        """Adds the counts of a step."""
+        self.mean = (self.mean * self.steps + counts) / (self.steps + 1)
+        self.steps = min(self.steps + 1, 100)
+
+    def line(self, step: int, layer: int, local_experts: int, *, rank: int = 0,
+             dp: int = 0, pp: int = 0, tp: int = 0, ep: int = 0) -> str:
+        """MindFormers' line of the log, about the sums of the means of each
+        device, which has `local_experts` experts. The other arguments are the
+        numbers of the rank and of its groups."""
+        load = self.mean.view(-1, local_experts).sum(dim=-1)
+        return (f"[expert load] iter {step}: rank {rank} dp {dp} pp {pp} tp {tp} "
+                f"ep {ep}, layer {layer}, load: min {load.min().item():.2f}, "
+                f"max {load.max().item():.2f}, "
+                f"std {load.double().std(correction=0).item():.2f}, "
+                f"details {load.long().tolist()}")
 
 
 def histogram(expert_index: Tensor, experts: Optional[int] = None, *,
@@ -144,7 +330,8 @@ def _experts(expert_index: Tensor, experts: Optional[int]) -> int:
 
 
 def positions(expert_index: Tensor, experts: Optional[int] = None,
-              capacity: int = -1, *, order: str = "token") -> Tensor:
+              capacity: Union[int, Tensor] = -1, *, order: str = "token"
+              ) -> Tensor:
     """The position of each entry within its expert, int32: the number of earlier
     entries of the expert; -1 if that is not below the capacity or the entry is
     none. An entry is kept if its position is not negative.
@@ -152,7 +339,8 @@ def positions(expert_index: Tensor, experts: Optional[int] = None,
     Args:
         expert_index: as of :func:`histogram`.
         experts: the number of experts; for a map it is known.
-        capacity: the most tokens of an expert; -1: no limit.
+        capacity: the most tokens of an expert, or a tensor [experts] of integers;
+            -1: no limit.
         order: of expert numbers [tokens, topk]: "token", all choices of a token
             before those of the next one (MindFormers' "sdrop"), or "choice", all
             first choices before the second ones (MindFormers' TopkRouter and
@@ -161,15 +349,23 @@ def positions(expert_index: Tensor, experts: Optional[int] = None,
     """
     if order not in ("token", "choice"):
         raise ValueError(f"order: got {order!r}, expected 'token' or 'choice'")
-    if order == "choice" and _is_map(expert_index):
+    is_map = _is_map(expert_index)
+    if order == "choice" and is_map:
         raise ValueError("order: got 'choice' with a map, expected 'token', "
                          "because a map has no order of choices")
     count = _experts(expert_index, experts)
+    limit = -1 if isinstance(capacity, Tensor) else capacity
     result: Tensor
     if order == "token":
-        result = _ops.moe_positions(expert_index, count, capacity)
+        result = _ops.moe_positions(expert_index, count, limit)
     else:
-        result = _ops.moe_positions(expert_index.t(), count, capacity).t()
+        result = _ops.moe_positions(expert_index.t(), count, limit).t()
+    if isinstance(capacity, Tensor):
+        if capacity.shape != (count,):
+            raise ValueError(f"capacity: got the shape {tuple(capacity.shape)}, "
+                             f"expected [{count}]")
+        mine = capacity if is_map else capacity[expert_index.clamp(min=0).long()]
+        result = result.masked_fill((mine >= 0) & (result >= mine), -1)
     return result
 
 
