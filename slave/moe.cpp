@@ -112,15 +112,15 @@ HWY_INLINE void position_map(const void* arguments, const Tile& tile, Result&) {
 }
 
 // Sum has kCount inputs, then a float32 sum if kSum, then the output.
-template <class In, class Out, int kCount, bool kSum, bool kFactors>
+template <class In, class Out, int kCount, bool kSum>
 struct Sum {
   VF factor[kMoeSources];
 
   template <int k, class Operands>
   HWY_INLINE void add(const Operands& operands, VF& sum) const {
     if constexpr (k < kCount) {
-      auto term = In::load(DF(), std::get<k>(operands));
-      if (kFactors) term = hn::Mul(term, factor[k]);
+      const auto term =
+          hn::Mul(In::load(DF(), std::get<k>(operands)), factor[k]);
       sum = k == 0 && !kSum ? term : hn::Add(sum, term);
     }
   }
@@ -137,14 +137,16 @@ struct Sum {
   }
 };
 
-template <class In, class Out, int kCount, bool kSum, bool kFactors>
+template <class In, class Out, int kCount, bool kSum>
 HWY_INLINE void sum_of(const Tile& tile) {
   const DF df;
-  Sum<In, Out, kCount, kSum, kFactors> sum{
-      {hn::Zero(df), hn::Zero(df), hn::Zero(df)}};
-  if (kFactors) {
-    const auto* factors = operand<const MoeFactors>(tile, 4)->factor;
-    for (int k = 0; k < kCount; ++k) sum.factor[k] = hn::Set(df, factors[k]);
+  // Without factors they are 1, which changes no term.
+  Sum<In, Out, kCount, kSum> sum{
+      {hn::Set(df, 1.0f), hn::Set(df, 1.0f), hn::Set(df, 1.0f)}};
+  if (const auto* factors = operand<const MoeFactors>(tile, 4)) {
+    for (int k = 0; k < kCount; ++k) {
+      sum.factor[k] = hn::Set(df, factors->factor[k]);
+    }
   }
   const Output<Out> out(tile, 5);
   const Input<In> x0(tile, 0), x1(tile, 1), x2(tile, 2);
@@ -166,14 +168,8 @@ HWY_INLINE void sum_of(const Tile& tile) {
 
 template <class In, class Out, int kCount>
 HWY_INLINE void sum_of(const Tile& tile) {
-  const bool with_factors = tile.operands[4] != nullptr;
-  if (tile.operands[3] == nullptr) {
-    with_factors ? sum_of<In, Out, kCount, false, true>(tile)
-                 : sum_of<In, Out, kCount, false, false>(tile);
-  } else {
-    with_factors ? sum_of<In, Out, kCount, true, true>(tile)
-                 : sum_of<In, Out, kCount, true, false>(tile);
-  }
+  tile.operands[3] == nullptr ? sum_of<In, Out, kCount, false>(tile)
+                              : sum_of<In, Out, kCount, true>(tile);
 }
 
 template <class In, class Out>
