@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/float_environment.h"
+#include "support/float_environment_scope.h"
 #include "tests/runtime/test_kernels.h"
 
 #ifdef _OPENMP
@@ -38,9 +39,7 @@ std::uint64_t sum_of(Machine& machine, std::size_t count) {
   return sum;
 }
 
-#if defined(__SSE__)
 TEST(ThreadsTest, EverySlaveHasTheCallersFloatEnvironment) {
-  constexpr unsigned kFlushToZeroUpward = 0x8000 | 0x0040 | 0x4000;
   for (const std::string& backend : backends()) {
     SCOPED_TRACE(backend);
     Machine machine(machine_config(backend, "view", 8));
@@ -50,7 +49,7 @@ TEST(ThreadsTest, EverySlaveHasTheCallersFloatEnvironment) {
     list.add(8, {data.data()});
 
     const auto own = runtime::read_float_environment();
-    const unsigned wanted = static_cast<unsigned>(own) | kFlushToZeroUpward;
+    const unsigned wanted = static_cast<unsigned>(own) | kFlush | kUp;
     runtime::write_float_environment(wanted);
     run(machine, list);
     const auto after = runtime::read_float_environment();
@@ -63,7 +62,6 @@ TEST(ThreadsTest, EverySlaveHasTheCallersFloatEnvironment) {
               std::vector<std::uint32_t>(8, static_cast<std::uint32_t>(own)));
   }
 }
-#endif
 
 TEST(ThreadsTest, EightCallersAtOnceOnOneMachine) {
   for (const std::string& backend : backends()) {
