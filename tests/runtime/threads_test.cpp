@@ -17,10 +17,12 @@
 #include <omp.h>
 #endif
 
-#ifdef __SANITIZE_THREAD__
-constexpr bool kThreadSanitizer = true;
+#if defined(__SANITIZE_THREAD__)
+constexpr const char* kNoFork = "TSan cannot fork with threads";
+#elif defined(SWAMP_TEST_EMULATED)
+constexpr const char* kNoFork = "qemu-user cannot fork with threads";
 #else
-constexpr bool kThreadSanitizer = false;
+constexpr const char* kNoFork = nullptr;
 #endif
 
 namespace swamp::test {
@@ -84,7 +86,7 @@ TEST(ThreadsTest, EightCallersAtOnceOnOneMachine) {
 }
 
 TEST(ThreadsTest, WorksInAForkedChild) {
-  if (kThreadSanitizer) GTEST_SKIP() << "TSan cannot fork with threads";
+  if (kNoFork != nullptr) GTEST_SKIP() << kNoFork;
   for (const std::string& backend : backends()) {
     SCOPED_TRACE(backend);
     Machine machine(machine_config(backend, "copy", 4));
@@ -109,7 +111,7 @@ TEST(ThreadsTest, WorksInAForkedChild) {
 }
 
 TEST(ThreadsTest, ParentsMachineMayBeDestroyedInAForkedChild) {
-  if (kThreadSanitizer) GTEST_SKIP() << "TSan cannot fork with threads";
+  if (kNoFork != nullptr) GTEST_SKIP() << kNoFork;
   auto machine =
       std::make_unique<Machine>(machine_config("threads", "view", 4));
   const pid_t child = fork();
