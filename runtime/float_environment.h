@@ -7,6 +7,8 @@
 
 #if defined(__SSE__)
 #include <xmmintrin.h>
+#elif !defined(__aarch64__)
+#include <cfenv>
 #endif
 
 namespace swamp::runtime {
@@ -25,7 +27,8 @@ inline std::uint64_t read_float_environment() noexcept {
   asm volatile("mrs %0, fpcr" : "=r"(fpcr));
   return fpcr;
 #else
-  return 0;
+  // No flush-to-zero here: the rounding mode is all there is.
+  return static_cast<std::uint64_t>(std::fegetround());
 #endif
 }
 
@@ -35,7 +38,7 @@ inline void write_float_environment(std::uint64_t value) noexcept {
 #elif defined(__aarch64__)
   asm volatile("msr fpcr, %0" : : "r"(value));
 #else
-  (void)value;
+  std::fesetround(static_cast<int>(value));
 #endif
 }
 

@@ -28,12 +28,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace swamp {
 
-// Whether the CPU can run a target. A slave core has no Highway library to
-// call, and its only target needs no test.
-#ifdef HWY_COMPILE_ONLY_SCALAR
-#define SWAMP_RUNNABLE(target) true
-#else
+// Whether the CPU can run a target. Only x86 needs a test, and Highway's
+// library for it. Highway's test of NEON would also demand AES, which swamp does
+// not use and some CPUs lack.
+#if HWY_ARCH_X86 && !defined(HWY_COMPILE_ONLY_SCALAR)
 #define SWAMP_RUNNABLE(target) ((hwy::SupportedTargets() & (target)) != 0)
+#else
+#define SWAMP_RUNNABLE(target) true
 #endif
 #define SWAMP_TABLE(isa, name) \
   { isa, SWAMP_RUNNABLE(HWY_##name), slave::N_##name::kRows }

@@ -9,8 +9,16 @@ find_package(PkgConfig REQUIRED)
 # Debian's Highway has a CMake package, upstream's 1.0.3 has only a .pc file.
 find_package(hwy 1.0.3 QUIET GLOBAL)
 if(NOT hwy_FOUND)
-  pkg_check_modules(libhwy REQUIRED IMPORTED_TARGET GLOBAL libhwy>=1.0.3)
-  add_library(hwy::hwy ALIAS PkgConfig::libhwy)
+  pkg_check_modules(libhwy QUIET IMPORTED_TARGET GLOBAL libhwy>=1.0.3)
+  if(libhwy_FOUND)
+    add_library(hwy::hwy ALIAS PkgConfig::libhwy)
+  elseif(CMAKE_CROSSCOMPILING)
+    # The headers are the same on every CPU; only x86's kernels need the library.
+    find_path(SWAMP_HIGHWAY_HEADERS hwy/highway.h REQUIRED)
+    add_library(hwy::hwy INTERFACE IMPORTED GLOBAL)
+  else()
+    message(FATAL_ERROR "swamp: Highway 1.0.3 or later was not found")
+  endif()
 endif()
 
 find_package(nlohmann_json 3 REQUIRED GLOBAL)

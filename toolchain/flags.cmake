@@ -9,11 +9,26 @@ if(SWAMP_DEVELOPER)
     -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
 endif()
 
-# For all targets: translation units with different targets of Highway would
-# violate the one-definition rule.
+# Highway's targets, for all files: translation units with different ones would
+# violate the one-definition rule. AVX3_DL is not one of swamp's targets: with
+# -march=native on a CPU that has it, it would be Highway's baseline, and Highway's
+# own headers would not compile. Nor are vectors of a length that only the CPU
+# knows (SVE, RVV): the kernels keep vectors in structs and arrays. 32-bit Arm's
+# NEON always flushes subnormals.
+set(disabled HWY_AVX3_DL HWY_SVE HWY_SVE2 HWY_SVE_256 HWY_SVE2_128 HWY_RVV)
 if(SWAMP_PORTABLE)
-  add_compile_definitions(
-    "HWY_DISABLED_TARGETS=(HWY_AVX2|HWY_AVX3|HWY_AVX3_DL)")
+  list(APPEND disabled HWY_AVX2 HWY_AVX3)
+endif()
+if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  list(APPEND disabled HWY_NEON)
+endif()
+if(NOT SWAMP_WITH_ATHREAD)
+  list(JOIN disabled "|" disabled)
+  add_compile_definitions("HWY_DISABLED_TARGETS=(${disabled})")
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "86|AMD64|amd64")
+    # Also `scalar`. Highway's default is what the baseline does not include.
+    add_compile_definitions(HWY_COMPILE_ALL_ATTAINABLE)
+  endif()
 endif()
 
 # Highway has no target for the vectors of Sunway's cores. An option tells the

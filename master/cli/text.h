@@ -2,6 +2,7 @@
 #ifndef SWAMP_MASTER_CLI_TEXT_H_
 #define SWAMP_MASTER_CLI_TEXT_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -55,6 +56,22 @@ std::string wrapped(const std::string& text, std::size_t columns = kColumns,
 // wrapped_fields() does so between the fields, which two blanks separate.
 std::string wrapped_fields(const std::vector<std::string>& fields,
                            std::size_t indent);
+
+inline constexpr bool kLittleEndianMachine =
+    __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+
+// little_endian_bytes() are the bytes of numbers as files and digests have them.
+template <class Number>
+std::string little_endian_bytes(const Number* values, std::size_t count) {
+  std::string bytes(reinterpret_cast<const char*>(values),
+                    count * sizeof(Number));
+  if (!kLittleEndianMachine) {
+    for (std::size_t i = 0; i < bytes.size(); i += sizeof(Number)) {
+      std::reverse(&bytes[i], &bytes[i] + sizeof(Number));
+    }
+  }
+  return bytes;
+}
 
 inline constexpr std::uint64_t kDigestStart = 0xcbf29ce484222325u;
 

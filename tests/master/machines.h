@@ -42,6 +42,9 @@ inline std::vector<MachineConfig> machine_configs(
     for (const std::string& transfer : info.transfers) {
       for (const std::string& isa : info.isas) {
         for (const MachineShape& shape : shapes) {
+#ifdef SWAMP_TEST_EMULATED
+          if (backend == "threads" && shape.core_groups > 1) continue;
+#endif
           MachineConfig config;
           config.backend = backend;
           config.transfer = transfer;

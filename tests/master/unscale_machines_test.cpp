@@ -67,7 +67,6 @@ TEST(UnscaleCross, DefaultTuningOfEveryBackend) {
   }
 }
 
-#ifdef SWAMP_TEST_HAS_MXCSR
 // Every slave computes in the caller's float environment and leaves its own
 // thread's as it was.
 TEST(UnscaleCross, CallersFloatEnvironmentReachesEverySlave) {
@@ -79,16 +78,16 @@ TEST(UnscaleCross, CallersFloatEnvironmentReachesEverySlave) {
     SCOPED_TRACE(environment.name);
     SampleList expected = list;
     {
-      const MxcsrScope scope(environment.mxcsr);
+      const ControlScope scope(environment.control);
       expected.unscale(0x1.8p-6f);
     }
-    ASSERT_EQ(environment.mxcsr == 0, bool{expected.same_as(plain)});
+    ASSERT_EQ(environment.control == 0, bool{expected.same_as(plain)});
     for (const MachineConfig& config : configs) {
       if (config.slaves_per_group != 64) continue;
       SCOPED_TRACE(to_text(config));
       const auto machine = make_machine(config);
       {
-        const MxcsrScope scope(environment.mxcsr);
+        const ControlScope scope(environment.control);
         expect_unscaled(*machine, list, expected, report, 0x1.8p-6f);
       }
       expect_unscaled(*machine, list, plain, report, 0x1.8p-6f);
@@ -96,7 +95,6 @@ TEST(UnscaleCross, CallersFloatEnvironmentReachesEverySlave) {
     }
   }
 }
-#endif
 
 constexpr std::size_t kBytes[] = {2, 2, 4, 8};  // by ScalarType
 

@@ -10,16 +10,19 @@
 #include <vector>
 
 #include "runtime/float_environment.h"
+#include "support/float_environment_scope.h"
 #include "tests/runtime/test_kernels.h"
 
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
-#ifdef __SANITIZE_THREAD__
-constexpr bool kThreadSanitizer = true;
+#if defined(__SANITIZE_THREAD__)
+constexpr const char* kNoFork = "TSan cannot fork with threads";
+#elif defined(SWAMP_TEST_EMULATED)
+constexpr const char* kNoFork = "qemu-user cannot fork with threads";
 #else
-constexpr bool kThreadSanitizer = false;
+constexpr const char* kNoFork = nullptr;
 #endif
 
 namespace swamp::test {
@@ -38,9 +41,7 @@ std::uint64_t sum_of(Machine& machine, std::size_t count) {
   return sum;
 }
 
-#if defined(__SSE__)
 TEST(ThreadsTest, EverySlaveHasTheCallersFloatEnvironment) {
-  constexpr unsigned kFlushToZeroUpward = 0x8000 | 0x0040 | 0x4000;
   for (const std::string& backend : backends()) {
     SCOPED_TRACE(backend);
     Machine machine(machine_config(backend, "view", 8));
@@ -50,7 +51,7 @@ TEST(ThreadsTest, EverySlaveHasTheCallersFloatEnvironment) {
     list.add(8, {data.data()});
 
     const auto own = runtime::read_float_environment();
-    const unsigned wanted = static_cast<unsigned>(own) | kFlushToZeroUpward;
+    const unsigned wanted = static_cast<unsigned>(own) | kFlush | kUp;
     runtime::write_float_environment(wanted);
     run(machine, list);
     const auto after = runtime::read_float_environment();
@@ -63,7 +64,6 @@ TEST(ThreadsTest, EverySlaveHasTheCallersFloatEnvironment) {
               std::vector<std::uint32_t>(8, static_cast<std::uint32_t>(own)));
   }
 }
-#endif
 
 TEST(ThreadsTest, EightCallersAtOnceOnOneMachine) {
   for (const std::string& backend : backends()) {
@@ -86,7 +86,7 @@ TEST(ThreadsTest, EightCallersAtOnceOnOneMachine) {
 }
 
 TEST(ThreadsTest, WorksInAForkedChild) {
-  if (kThreadSanitizer) GTEST_SKIP() << "TSan cannot fork with threads";
+  if (kNoFork != nullptr) GTEST_SKIP() << kNoFork;
   for (const std::string& backend : backends()) {
     SCOPED_TRACE(backend);
     Machine machine(machine_config(backend, "copy", 4));
@@ -111,7 +111,7 @@ TEST(ThreadsTest, WorksInAForkedChild) {
 }
 
 TEST(ThreadsTest, ParentsMachineMayBeDestroyedInAForkedChild) {
-  if (kThreadSanitizer) GTEST_SKIP() << "TSan cannot fork with threads";
+  if (kNoFork != nullptr) GTEST_SKIP() << kNoFork;
   auto machine =
       std::make_unique<Machine>(machine_config("threads", "view", 4));
   const pid_t child = fork();

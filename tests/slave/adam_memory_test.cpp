@@ -361,7 +361,7 @@ TEST(Adam8Bit, HasTheBitsOfTheReference) {
         Data w1 = w, more1 = more, absmax1 = absmax;
         std::vector<std::uint8_t> codes1[2] = {codes[0], codes[1]};
         {
-          const MxcsrScope scope(environment.mxcsr);
+          const ControlScope scope(environment.control);
           void* sixth = nullptr;
           if (one.key) sixth = &key;
           if (one.more) sixth = more1.data();

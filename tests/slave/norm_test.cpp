@@ -99,10 +99,8 @@ TEST(Norm, GrainsOfATileAreIndependent) {
           if (dirty) {
             for (const std::size_t at : {std::min(count, 2 * kGrain) - 1,
                                          (count - 1) / kGrain * kGrain}) {
-              for (std::size_t b = 0; b < bytes; ++b) {
-                data.operand(0)[at * bytes + b] =
-                    b + 1 == bytes ? std::byte{0x7f} : std::byte{0xf0};
-              }
+              const Format& format = *kernel.operands[0].format;
+              store_bits(format, data.operand(0), at, format.sign() - 1);
             }
           }
           const std::size_t grains = (count + kGrain - 1) / kGrain;

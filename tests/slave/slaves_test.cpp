@@ -33,17 +33,6 @@ constexpr std::size_t kMaxCount = 200;
 constexpr std::size_t kMargin = 64;
 constexpr std::byte kGuard{0xa5};
 
-#ifndef SWAMP_TEST_HAS_MXCSR
-struct FloatEnvironment {
-  const char* name;
-  unsigned mxcsr;
-};
-constexpr FloatEnvironment kFloatEnvironments[] = {{"default", 0}};
-struct MxcsrScope {
-  explicit MxcsrScope(unsigned) {}
-};
-#endif
-
 // The kernels that the master would run instead of a slave.
 void on_the_master(const void*, const Tile&, Result&) {
   ADD_FAILURE() << "a part of the list was run by the master";
@@ -220,12 +209,12 @@ class SlaveKernels : public testing::TestWithParam<KernelCase> {
 
   // expect_reference() runs the list on the slaves and, tensor by tensor, here.
   static void expect_reference(const ArgsSample& args, Fill fill,
-                               unsigned mxcsr) {
+                               unsigned control) {
     const KernelCase& kernel = GetParam();
     std::vector<Tensor> tensors = make_tensors(fill);
     SlaveRun actual(kernel, args, tensors);
     {
-      const MxcsrScope scope(mxcsr);
+      const ControlScope scope(control);
       actual.run();
     }
     for (int slave = 0; slave < kSlaves; ++slave) {
@@ -238,7 +227,7 @@ class SlaveKernels : public testing::TestWithParam<KernelCase> {
         expected.flip_out();
         KernelResult one;
         {
-          const MxcsrScope scope(mxcsr);
+          const ControlScope scope(control);
           one = expected.run(kernel.reference, args, 0);
         }
         want.add(t, one);
@@ -275,7 +264,7 @@ TEST_P(SlaveKernels, AsTheReference) {
       const FloatEnvironment& environment =
           kFloatEnvironments[turn++ % std::size(kFloatEnvironments)];
       SCOPED_TRACE(args.text + ", " + environment.name);
-      expect_reference(args, fill, environment.mxcsr);
+      expect_reference(args, fill, environment.control);
       if (HasFatalFailure()) return;
     }
   }

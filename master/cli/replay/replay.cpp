@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 
 #include "master/cli/command.h"
@@ -21,11 +20,8 @@ constexpr std::size_t kAllRows = 48;  // shorter traces show every step
 // More than a trace with as many steps as read_trace() allows.
 constexpr std::size_t kMaxLineBytes = std::size_t{1} << 27;
 
-// add_number() adds the bytes of a double; the program is little-endian.
 void add_number(double value, std::uint64_t& digest) {
-  char bytes[sizeof value];
-  std::memcpy(bytes, &value, sizeof value);
-  digest = add_to_digest(digest, {bytes, sizeof bytes});
+  digest = add_to_digest(digest, little_endian_bytes(&value, 1));
 }
 
 // View is a scaler with its trackers in the order of the trace.

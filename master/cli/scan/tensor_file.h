@@ -189,9 +189,6 @@ void settle_count(FileTensor& tensor);
 
 std::string shape_text(const std::vector<std::uint64_t>& shape);
 
-inline constexpr bool kLittleEndianMachine =
-    __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
-
 }  // namespace swamp::cli
 
 #endif  // SWAMP_MASTER_CLI_SCAN_TENSOR_FILE_H_

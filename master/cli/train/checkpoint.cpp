@@ -15,9 +15,6 @@
 namespace swamp::cli {
 namespace {
 
-static_assert(kLittleEndianMachine,
-              "tensors are written as they are in memory");
-
 constexpr char kFormat[] = "swamp.format";
 constexpr char kFormatText[] = "swamp train 2";
 constexpr char kDigest[] = "swamp.digest";
@@ -33,9 +30,8 @@ bool take_prefix(std::string& text, const char* prefix) {
 }
 
 template <class Number>
-Bytes bytes_of(const std::vector<Number>& values) {
-  return {reinterpret_cast<const char*>(values.data()),
-          values.size() * sizeof(Number)};
+std::string bytes_of(const std::vector<Number>& values) {
+  return little_endian_bytes(values.data(), values.size());
 }
 
 template <class Number>
@@ -49,6 +45,10 @@ std::vector<Number> values_of(const FileTensor& tensor, const char* dtype) {
   if (!values.empty()) {
     std::memcpy(values.data(), tensor.data.data(), tensor.data.size());
   }
+  if (tensor.element.swapped) {
+    const std::string bytes = little_endian_bytes(values.data(), values.size());
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+  }
   return values;
 }
 
@@ -57,8 +57,7 @@ class Digest {
  public:
   void add(Bytes bytes) {
     const std::uint64_t size = bytes.size();
-    value_ = add_to_digest(value_,
-                           {reinterpret_cast<const char*>(&size), sizeof size});
+    value_ = add_to_digest(value_, little_endian_bytes(&size, 1));
     value_ = add_to_digest(value_, bytes);
   }
   void add(const Metadata& texts) {
@@ -137,7 +136,7 @@ struct TensorPlace {
   std::string name;
   const char* dtype;  // as "F32"
   std::vector<std::uint64_t> shape;
-  Bytes bytes;
+  std::string bytes;
 };
 
 // header_json() describes the tensors, one after another, and the texts.

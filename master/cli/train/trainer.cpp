@@ -26,11 +26,6 @@ struct RankRecord {
   int signal;
 };
 
-std::string_view bytes_of(const std::vector<float>& values) {
-  return {reinterpret_cast<const char*>(values.data()),
-          values.size() * sizeof(float)};
-}
-
 }  // namespace
 
 Trainer::Trainer(const TrainOptions& options, const std::string& text,
@@ -201,7 +196,7 @@ void Trainer::restore(const TrainerState& state) {
     for (const ModelParameter& parameter : tensors_) {
       if (parameter.name != name) continue;
       std::memcpy(parameter.data.data, weights.data(),
-                  bytes_of(weights).size());
+                  weights.size() * sizeof(float));
     }
   }
   model_.widen_weights();
@@ -218,7 +213,8 @@ std::uint64_t weights_digest(const Model& model, const TrainerState& state) {
         own != state.weights.end() ? own->second
                                    : state.optimizer.tensors.at(fmt::format(
                                          "fp32_from_fp16_params.{}", name));
-    digest = add_to_digest(digest, bytes_of(weights));
+    digest = add_to_digest(
+        digest, little_endian_bytes(weights.data(), weights.size()));
   }
   return digest;
 }
