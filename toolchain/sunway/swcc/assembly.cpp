@@ -224,6 +224,7 @@ class Writer {
     for (const std::string& target : targets_) {
       if (labels_.count(target) == 0) return "";
     }
+    const std::string end = results();
     std::string head = "__extension__ ({ ";
     for (const std::string& label : labels_) {
       head += "__label__ swamp_label_" + label + ";";
@@ -234,7 +235,7 @@ class Writer {
               (name == "30" ? "(long)__builtin_frame_address(0)" : "0") + ";";
     }
     return head + "__asm__ __volatile__(\"\" ::: \"memory\");" + body +
-           "__asm__ __volatile__(\"\" ::: \"memory\");" + results() + "})";
+           "__asm__ __volatile__(\"\" ::: \"memory\");" + end + "})";
   }
 
  private:
@@ -254,6 +255,8 @@ class Writer {
     std::string all;
     for (std::size_t i = 0; i < of.operands.size(); ++i) {
       const Operand& one = of.operands[i];
+      // Memory that no instruction names is there for the compiler only.
+      if (one.memory() && named_.count(i) == 0) continue;
       const std::string value = "(" + one.expression + ")";
       if (is_number(one.constraint)) {
         all += place(i) + " = " + value + ";";
@@ -283,12 +286,13 @@ class Writer {
 
   // index_of() returns the number of the operand that %0 or %[name] is, or the
   // number of operands if it is none.
-  std::size_t index_of(const std::string& word) const {
+  std::size_t index_of(const std::string& word) {
     if (word.size() > 1 && word[0] == '%') {
       for (std::size_t i = 0; i < of.operands.size(); ++i) {
         if (word == "%" + std::to_string(i) ||
             (!of.operands[i].name.empty() &&
              word == "%[" + of.operands[i].name + "]")) {
+          named_.insert(i);
           return i;
         }
       }
@@ -389,6 +393,7 @@ class Writer {
 
   const Assembly& of;
   std::set<std::string> labels_, targets_, registers_;
+  std::set<std::size_t> named_;  // operands in instructions
 };
 
 // The functions that statements call, under names of their own: the program may

@@ -85,12 +85,13 @@ std::string advice(const std::string& source, const std::string& errors) {
   for (const Message& one : messages_in(errors)) {
     if (one.error && one.file.rfind("/usr/", 0) != 0) files.insert(one.file);
   }
-  static const std::regex kX86("__(x86_64|amd64|SSE[0-9_]*|AVX[0-9A-Z_]*)__");
+  static const std::regex kX86(
+      "#[ \t]*(?:el)?if[^\n]*\\b(\\w*(?:x86_64|X86_64|amd64|__SSE|__AVX)\\w*)");
   for (const std::string& file : files) {
     std::smatch match;
     const std::string text = file_exists(file) ? read_file(file) : "";
     if (std::regex_search(text, match, kX86)) {
-      return file + ": asks for " + match[0].str() +
+      return file + ": asks for " + match[1].str() +
              ", which is defined here, because the emulated machine runs on "
              "this computer; ask for __sw_host__ or __sw_slave__ first";
     }

@@ -104,7 +104,8 @@ int athread_get(dma_mode mode, void* main, void* ldm, int length,
 int athread_put(dma_mode mode, void* ldm, void* main, int length,
                 volatile void* reply, int stride, int block);
 
-/* Descriptors of SW26010's <dma.h>. As on the machine, they are set to 0 like a
+#ifndef __cplusplus
+/* Descriptors of SW26010's <dma.h>, whose slave compiler had no C++. As on the machine, they are set to 0 like a
  * number, and not filled field by field; the layout is the emulation's. Programs
  * that bring a copy of the vendor's header get this one. */
 #define _DMA_H_INCLUDED
@@ -128,6 +129,7 @@ void swamp_dma_descriptor(const dma_desc* descriptor, void* main, void* ldm);
   (*(d) = 0, dma_set_op(d, DMA_PUT), dma_set_reply(d, word))
 #define dma(d, main, ldm) \
   swamp_dma_descriptor(&(d), (void*)(main), (void*)(ldm))
+#endif
 #define dma_wait(reply, value) ((void)athread_dma_wait_value(reply, value))
 
 SWAMP_SUNWAY_END
