@@ -43,8 +43,9 @@ std::string remaining_errors(const std::string& first,
 // advice() returns a line for code that chooses parts for x86, or "".
 std::string advice(const std::string& source, const std::string& errors);
 
-// headers_for() returns the headers with keywords and types that Sunway's
-// compilers know without a header, if the errors name one.
+// headers_for() returns the headers with what the errors name: keywords and
+// types that Sunway's compilers know without a header, and <stdio.h>, which the
+// vendor's headers include.
 Words headers_for(const std::string& errors);
 
 // addresses_remote_ldm() returns whether slave code computes addresses in

@@ -205,7 +205,8 @@ const std::set<std::string> kMacros{"memb", "wmemb", "nop", "rtc", "rcsr"};
 // Writer writes one asm statement in C.
 class Writer {
  public:
-  explicit Writer(const Assembly& assembly) : of(assembly) {}
+  Writer(const Assembly& assembly, bool is_cplusplus)
+      : of(assembly), cplusplus(is_cplusplus) {}
 
   // text() returns "" if the statement has an instruction that is not emulated.
   std::string text() {
@@ -267,11 +268,22 @@ class Writer {
                (one.constraint[0] == '+' ? " = " + value : "") + ";";
       } else {
         // The comma makes a pointer of an array.
-        all += "__typeof__(((void)0, " + one.expression + ")) " + variable(i) +
+        const bool narrow = !cplusplus && whole_.count(i) == 0;
+        const std::string name = variable(i) + (narrow ? "_whole" : "");
+        all += "__typeof__(((void)0, " + one.expression + ")) " + name +
                " = " + value + ";";
+        if (narrow) all += narrowed(i, name);
       }
     }
     return all;
+  }
+  // narrowed() declares operand i as the first element of a vector: sync_array()
+  // of many programs has a vector variable for a number.
+  static std::string narrowed(std::size_t i, const std::string& whole) {
+    const std::string choose =
+        "__builtin_choose_expr(sizeof(" + whole + ") > sizeof(long), ";
+    return "__typeof__(" + choose + "0L, " + whole + ")) " + variable(i) +
+           " = " + choose + "*(long*)(void*)&" + whole + ", " + whole + ");";
   }
   std::string results() const {
     std::string all;
@@ -348,6 +360,7 @@ class Writer {
     return "swamp_label_" + label;
   }
   std::string pointer(const std::string& word) {
+    whole_.insert(index_of(word));
     const std::string name = object(word);
     return name.empty() ? "" : "(&" + name + ")";
   }
@@ -393,7 +406,8 @@ class Writer {
 
   const Assembly& of;
   std::set<std::string> labels_, targets_, registers_;
-  std::set<std::size_t> named_;  // operands in instructions
+  std::set<std::size_t> named_, whole_;  // operands in instructions
+  const bool cplusplus;
 };
 
 // The functions that statements call, under names of their own: the program may
@@ -449,7 +463,7 @@ std::string with_assembly_calls(const std::string& preprocessed, bool cplusplus,
       const std::size_t close = matching(tokens, open);
       const Assembly assembly = read_assembly(tokens, open + 1, close);
       const std::string text =
-          only_macros(assembly) ? "" : Writer(assembly).text();
+          only_macros(assembly) ? "" : Writer(assembly, cplusplus).text();
       if (!text.empty()) {
         out += text;
         // The newlines and line markers of the statement remain.

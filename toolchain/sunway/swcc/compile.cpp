@@ -107,7 +107,7 @@ std::string preprocessed(const Options& options, const std::string& source,
   user.push_back("-E");
   for (const std::string& header : headers) {
     user.push_back("-include");
-    user.push_back(places().include + "/swamp_sunway/" + header);
+    user.push_back(header);
   }
   const std::string text = temporary_file(cplusplus ? ".ii" : ".i");
   const std::string errors = temporary_file(".txt");

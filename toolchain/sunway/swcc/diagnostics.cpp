@@ -105,9 +105,15 @@ Words headers_for(const std::string& errors) {
       "__ldm_kernel|__(uncached|atomic|cross)(_cross|_thread)?)\\b");
   static const std::regex kType(
       "\\b(u?int(v8|v16|256|512)|floatv[48]|doublev[48]|float16(v32)?)\\b");
+  static const std::regex kStdio("\\b(stdout|stderr|FILE|EOF)\\b");
   Words headers;
-  if (std::regex_search(errors, kKeyword)) headers.push_back("side.h");
-  if (std::regex_search(errors, kType)) headers.push_back("simd_types.h");
+  if (std::regex_search(errors, kKeyword)) {
+    headers.push_back("swamp_sunway/side.h");
+  }
+  if (std::regex_search(errors, kType)) {
+    headers.push_back("swamp_sunway/simd_types.h");
+  }
+  if (std::regex_search(errors, kStdio)) headers.push_back("stdio.h");
   return headers;
 }
 

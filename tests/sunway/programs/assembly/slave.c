@@ -12,12 +12,14 @@ float times(void);
 __thread_local double part[32];
 
 static void sync_array(void) {
-  int all;
+  int256 any;
   asm volatile(
       "ldi    %0, 0xff\n"
       "sync   %0\n"
       "synr   %0\n"
-      : "=r"(all));
+      :
+      : "r"(any)
+      : "memory");
 }
 
 static long numbers(void) {
@@ -65,6 +67,7 @@ void instructions(long (*results)[8]) {
       : "1"(bits), "r"(words), "m"(words));
   line[3] = bits;
   line[4] = sum_to(5);
+  if (line[4] < 0) error("a negative sum\n");
   athread_dma_put(results[_MYID], line, sizeof line);
   sync_array();
 }
