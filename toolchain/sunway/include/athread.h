@@ -4,11 +4,14 @@
 
 /* Not needed here, but existing programs rely on them. */
 #include <stdlib.h>
+/* In slave code in C, swcc includes <stdio.h> if the program needs it: others
+ * have variables named gets and puts. */
 #if defined(__sw_host__) || defined(__cplusplus)
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/time.h>
 #endif
 #include <swamp_sunway/side.h>
 

@@ -6,21 +6,7 @@
 
 #include <stdio.h>
 #include <swamp_sunway/side.h>
-
-typedef int intv16 __attribute__((vector_size(64), may_alias));
-typedef unsigned uintv16 __attribute__((vector_size(64), may_alias));
-typedef long int512 __attribute__((vector_size(64), may_alias));
-typedef unsigned long uint512 __attribute__((vector_size(64), may_alias));
-typedef float floatv8 __attribute__((vector_size(32), may_alias));
-typedef double doublev8 __attribute__((vector_size(64), may_alias));
-typedef int intv8 __attribute__((vector_size(32), may_alias));
-typedef unsigned uintv8 __attribute__((vector_size(32), may_alias));
-typedef long int256 __attribute__((vector_size(32), may_alias));
-typedef unsigned long uint256 __attribute__((vector_size(32), may_alias));
-typedef float floatv4 __attribute__((vector_size(16), may_alias));
-typedef double doublev4 __attribute__((vector_size(32), may_alias));
-typedef _Float16 float16;
-typedef _Float16 float16v32 __attribute__((vector_size(64), may_alias));
+#include <swamp_sunway/simd_types.h>
 
 SWAMP_SUNWAY_BEGIN
 /* A slave that loads or stores a vector at an address that is not a multiple of
@@ -35,14 +21,14 @@ SWAMP_SUNWAY_END
 #define simd_loadu(v, p)                                \
   ({                                                    \
     typedef __typeof__(v) swamp_vector                  \
-        __attribute__((aligned(2), may_alias));         \
+        __attribute__((__aligned__(2), __may_alias__));         \
     (v) = *(const swamp_vector*)(const void*)(p);       \
     (v);                                                \
   })
 #define simd_storeu(v, p)                               \
   ({                                                    \
     typedef __typeof__(v) swamp_vector                  \
-        __attribute__((aligned(2), may_alias));         \
+        __attribute__((__aligned__(2), __may_alias__));         \
     *(swamp_vector*)(void*)(p) = (v);                   \
     (void)0;                                            \
   })
@@ -58,6 +44,12 @@ SWAMP_SUNWAY_END
   })
 #define simd_load_u simd_loadu
 #define simd_store_u simd_storeu
+/* Register communication of SW26010, to the slave `to` of the row or column; 8
+ * and more are all of them. */
+#define simd_putr __builtin_sw64_putR
+#define simd_putc __builtin_sw64_putC
+#define simd_getr __builtin_sw64_getxR
+#define simd_getc __builtin_sw64_getxC
 /* One element in all lanes. */
 #define simd_loade(v, p) ((v) = (__typeof__(v)){} + *(p))
 

@@ -2,6 +2,7 @@
 #ifndef SWAMP_TOOLCHAIN_SWCC_ACTIONS_H_
 #define SWAMP_TOOLCHAIN_SWCC_ACTIONS_H_
 
+#include <set>
 #include <string>
 
 #include "toolchain/sunway/swcc/options.h"
@@ -15,15 +16,16 @@ void compile(const Options& options);
 void compile_file(const Options& options, const std::string& source,
                   const std::string& object);
 
-// with_register_calls() and with_conversions() rewrite preprocessed code that
+// with_assembly_calls() and with_conversions() rewrite preprocessed code that
 // gcc refuses but Sunway's compilers accept. They return it unchanged if there
 // is nothing to rewrite.
 
-// with_register_calls() replaces the inline assembly of SW26010's register
-// communication by function calls: putr, putc, getr and getc, one instruction
-// in a statement, which is how programs write them in macros.
-std::string with_register_calls(const std::string& preprocessed,
-                                bool cplusplus);
+// with_assembly_calls() replaces inline assembly of the machine by C: register
+// communication, barriers, DMA descriptors, atomics, and scalar instructions on
+// integers, with branches inside the statement. It adds the other instructions
+// that it found to `refused`.
+std::string with_assembly_calls(const std::string& preprocessed, bool cplusplus,
+                                std::set<std::string>& refused);
 
 // with_conversions() adds the conversions that Sunway's compilers do
 // implicitly: a number is copied into all elements of a vector in an
@@ -31,6 +33,24 @@ std::string with_register_calls(const std::string& preprocessed,
 // elements converts each. It identifies variables by name only and can be
 // wrong, so swcc uses it only after gcc has refused the source.
 std::string with_conversions(const std::string& preprocessed, bool cplusplus);
+
+// remaining_errors() returns the errors of a source that gcc refused, and then
+// refused rewritten: the messages about the source, as far as they are still
+// true, and those that are new.
+std::string remaining_errors(const std::string& first,
+                             const std::string& second);
+
+// advice() returns a line for code that chooses parts for x86, or "".
+std::string advice(const std::string& source, const std::string& errors);
+
+// headers_for() returns the headers with what the errors name: keywords and
+// types that Sunway's compilers know without a header, and <stdio.h>, which the
+// vendor's headers include.
+Words headers_for(const std::string& errors);
+
+// addresses_remote_ldm() returns whether slave code computes addresses in
+// another slave's LDM. Here they would be addresses of something else.
+bool addresses_remote_ldm(const std::string& preprocessed);
 
 // compiler() returns "gcc" or "g++".
 std::string compiler(const Options& options);

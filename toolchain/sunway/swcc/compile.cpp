@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "toolchain/sunway/swcc/actions.h"
 #include "toolchain/sunway/swcc/process.h"
@@ -100,10 +101,14 @@ void add_checked(const Options& options, const std::string& source,
 
 // preprocessed() returns the source after gcc -E, or "" if that fails.
 std::string preprocessed(const Options& options, const std::string& source,
-                         bool cplusplus) {
+                         bool cplusplus, const Words& headers) {
   Words user = without_dependencies(options.rest);
   user.erase(std::remove(user.begin(), user.end(), "-c"), user.end());
   user.push_back("-E");
+  for (const std::string& header : headers) {
+    user.push_back("-include");
+    user.push_back(header);
+  }
   const std::string text = temporary_file(cplusplus ? ".ii" : ".i");
   const std::string errors = temporary_file(".txt");
   const int code =
@@ -111,15 +116,61 @@ std::string preprocessed(const Options& options, const std::string& source,
   return code == 0 ? read_file(text) : "";
 }
 
+// rewritten() compiles a rewritten copy of a source that gcc refused with these
+// errors, and returns the copy, or ends swcc with the errors that remain.
+std::string rewritten(const Options& options, const std::string& source,
+                      const std::string& output, const std::string& errors,
+                      int code) {
+  const bool cplusplus = options.cplusplus || is_cplusplus(source);
+  const Words headers = headers_for(errors);
+  const std::string text = preprocessed(options, source, cplusplus, headers);
+  std::set<std::string> refused;
+  const std::string spelled = with_conversions(
+      with_assembly_calls(text, cplusplus, refused), cplusplus);
+  std::string left = errors;
+  if (spelled != text || (!text.empty() && !headers.empty())) {
+    const std::string file = temporary_file(cplusplus ? ".ii" : ".i");
+    const std::string more = temporary_file(".txt");
+    write_file(file, spelled);
+    const int again = run(command(options, flags(options, file),
+                                  without_dependencies(options.rest), file,
+                                  output),
+                          more);
+    left = read_file(more);
+    if (again == 0) {
+      std::fputs(left.c_str(), stderr);
+      return file;
+    }
+    left = remaining_errors(errors, left);
+  }
+  std::fputs(left.c_str(), stderr);
+  const bool assembly =
+      left.find("no such instruction") != std::string::npos ||
+      left.find("impossible constraint in") != std::string::npos ||
+      left.find("unknown register name") != std::string::npos ||
+      left.find(" is not emulated in this asm") != std::string::npos;
+  if (assembly) {
+    std::string found;
+    for (const std::string& name : refused) found += " " + name;
+    fail(source + ": inline assembly of the machine is not emulated, except for "
+         "some scalar instructions" +
+         (found.empty() ? "" : "; it has" + found) +
+         ": write C, or guard it by a macro");
+  }
+  const std::string hint = advice(source, left);
+  if (!hint.empty()) fail(hint);
+  std::exit(code);
+}
+
 // compiled() compiles the source and returns the file that was compiled: the
-// source, or, if gcc refuses its vectors or registers, a rewritten copy.
+// source, or a rewritten copy if gcc refuses it.
 std::string compiled(const Options& options, const std::string& source,
                      const std::string& output) {
-  const bool cplusplus = options.cplusplus || is_cplusplus(source);
   const std::string ending = std::filesystem::path(source).extension();
   Words whole =
       command(options, flags(options, source), options.rest, source, output);
-  if (!has(options.rest, "-c") || ending == ".s" || ending == ".S") {
+  const bool assembly = ending == ".s" || ending == ".S";
+  if (!has(options.rest, "-c") && !assembly) {
     run_or_exit(whole);
     return source;
   }
@@ -128,33 +179,18 @@ std::string compiled(const Options& options, const std::string& source,
   }
   const std::string errors = temporary_file(".txt");
   const int code = run(whole, errors);
-  if (code == 0) {
-    std::fputs(read_file(errors).c_str(), stderr);
-    return source;
-  }
-  const std::string text = preprocessed(options, source, cplusplus);
-  const std::string spelled =
-      with_conversions(with_register_calls(text, cplusplus), cplusplus);
-  const std::string file = temporary_file(cplusplus ? ".ii" : ".i");
-  const std::string more = temporary_file(".txt");
-  if (spelled != text) {
-    write_file(file, spelled);
-    if (run(command(options, flags(options, file),
-                    without_dependencies(options.rest), file, output),
-            more) == 0) {
-      std::fputs(read_file(more).c_str(), stderr);
-      return file;
-    }
-  }
-  const std::string said = read_file(errors);
-  std::fputs(said.c_str(), stderr);
-  if (said.find("no such instruction") != std::string::npos ||
-      said.find("impossible constraint in") != std::string::npos) {
+  if (code != 0 && assembly) {
+    const std::string text = read_file(errors);
+    const std::size_t line = text.find('\n', text.find("rror: "));
+    std::fputs((text.substr(0, line) + "\n").c_str(), stderr);
     fail(source +
-         ": inline assembly of the machine is not emulated, except for rtc, "
-         "rcsr, memb, putr, putc, getr and getc");
+         ": assembly of the machine is not emulated; write the file in C");
   }
-  std::exit(code);
+  if (code != 0) {
+    return rewritten(options, source, output, read_file(errors), code);
+  }
+  std::fputs(read_file(errors).c_str(), stderr);
+  return source;
 }
 
 void compile_one(const Options& options, const std::string& source,
@@ -166,6 +202,13 @@ void compile_one(const Options& options, const std::string& source,
   const std::string ending = std::filesystem::path(source).extension();
   if (options.side == Options::Side::slave && object && ending != ".s" &&
       ending != ".S") {
+    const bool cplusplus = options.cplusplus || is_cplusplus(source);
+    if (addresses_remote_ldm(preprocessed(options, source, cplusplus, {}))) {
+      remove_on_failure(output);
+      fail(source +
+           ": computes an address in another slave's LDM (1L << 45), which is "
+           "not emulated: use CRTS_rma_get or CRTS_rma_put");
+    }
     // A later make must not link an object that lacks its second copy.
     remove_on_failure(output);
     add_checked(options, what, output);

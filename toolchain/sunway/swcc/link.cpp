@@ -1,3 +1,6 @@
+#include <elf.h>
+
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -12,9 +15,9 @@ namespace {
 // Part is one input of the linker.
 struct Part {
   std::string word;        // a file or -lNAME
-  bool rewritten = false;  // holds slave code
+  bool rewritten = false;  // the linker gets other files instead
   bool archive = false;
-  std::vector<Member> members;  // one for an object
+  std::vector<Member> members;  // one for an object; several for one of swld
 };
 
 using Names = std::map<std::string, std::string>;
@@ -26,6 +29,34 @@ std::string archive_of(const Options& options, const std::string& word) {
     if (std::filesystem::exists(file)) return file;
   }
   return "";
+}
+
+// add_members() adds the object, or the members of the archive and of archives
+// in it. It fails if one is not for this computer.
+void add_members(const std::string& file, const std::string& name,
+                 const std::string& image, Part& part) {
+  if (is_archive(image)) {
+    for (const Member& member : read_archive(file, image)) {
+      add_members(file, member.name, member.image, part);
+    }
+    return;
+  }
+  const int machine = ElfObject::machine_of(image);
+  if (machine != EM_NONE && machine != EM_X86_64) {
+    char number[16];
+    std::snprintf(number, sizeof number, "0x%x",
+                  static_cast<unsigned>(machine));
+    fail(file + ": is for the real machine: " + name +
+         ": got ELF machine " + number +
+         ", expected an object that swcc compiled from its source");
+  }
+  if (ElfObject::is_one(image) && ElfObject(image).is_joined()) {
+    fail(file + ": " + name +
+         ": ld -r joined several objects of swcc; use swld -r instead of ld -r");
+  }
+  if (part.archive || ElfObject::is_one(image)) {
+    part.members.push_back({name, image});
+  }
 }
 
 Part read_part(const Options& options, const std::string& input) {
@@ -44,12 +75,11 @@ Part read_part(const Options& options, const std::string& input) {
     compile_file(options, input, file);
   }
   const std::string image = read_file(file);
-  if (is_archive(image)) {
-    part.archive = true;
-    part.members = read_archive(file, image);
-  } else if (ElfObject::is_one(image)) {
-    part.members = {{std::filesystem::path(file).filename().string(), image}};
-  }
+  const std::filesystem::path path(file);
+  // What swld -r makes is an archive, too, but all of it is linked.
+  part.rewritten = is_archive(image) && path.extension() == ".o";
+  part.archive = is_archive(image) && !part.rewritten;
+  add_members(file, path.filename().string(), image, part);
   for (const Member& member : part.members) {
     part.rewritten = part.rewritten || (ElfObject::is_one(member.image) &&
                                         ElfObject(member.image).is_slave());
@@ -187,19 +217,23 @@ std::string rewritten(const Member& member, const Renames& renames,
   return file;
 }
 
-// word_of() returns what the linker gets for a part.
-std::string word_of(const Part& part, const Renames& renames, bool check) {
-  if (!part.rewritten) return part.word;
+void write_archive(const std::string& archive, const Words& files) {
+  Words command{"ar", "rcs", archive};
+  command.insert(command.end(), files.begin(), files.end());
+  run_or_exit(command);
+}
+
+// words_of() returns what the linker gets for a part.
+Words words_of(const Part& part, const Renames& renames, bool check) {
+  if (!part.rewritten) return {part.word};
   Words files;
   for (const Member& member : part.members) {
     files.push_back(rewritten(member, renames, check));
   }
-  if (!part.archive) return files[0];
+  if (!part.archive) return files;
   const std::string archive = temporary_file(".a");
-  Words command{"ar", "rcs", archive};
-  command.insert(command.end(), files.begin(), files.end());
-  run_or_exit(command);
-  return archive;
+  write_archive(archive, files);
+  return {archive};
 }
 
 Words link_command(const Options& options, const std::vector<Part>& parts,
@@ -210,7 +244,8 @@ Words link_command(const Options& options, const std::vector<Part>& parts,
   command.push_back("-o");
   command.push_back(output);
   for (const Part& part : parts) {
-    command.push_back(word_of(part, renames, check));
+    const Words words = words_of(part, renames, check);
+    command.insert(command.end(), words.begin(), words.end());
   }
   for (const std::string& name : options.library_folders) {
     command.push_back("-L" + name);
@@ -255,10 +290,27 @@ std::string image_object(const std::string& file) {
       "swamp_check_image_end:\n");
 }
 
+// join() makes one file of the objects and archives, as ld -r does. Because
+// functions of slaves get their prefix at the link, it is an archive.
+void join(const std::vector<Part>& parts, const std::string& output) {
+  Words files;
+  for (const Part& part : parts) {
+    for (const Member& member : part.members) {
+      files.push_back(temporary_file("-" + member.name));
+      write_file(files.back(), member.image);
+    }
+  }
+  if (files.empty()) fail("-r: no objects");
+  std::error_code none;
+  std::filesystem::remove(output, none);
+  write_archive(output, files);
+}
+
 }  // namespace
 
 void link(const Options& options) {
   if (options.inputs.empty()) fail("no input files");
+  const std::string output = options.output.empty() ? "a.out" : options.output;
   std::vector<Part> parts;
   bool slaves = false;
   for (const std::string& input : options.inputs) {
@@ -270,6 +322,10 @@ void link(const Options& options) {
         "-shared: slave code in a shared library is not emulated; make a "
         "static one");
   }
+  if (options.relocatable) {
+    join(parts, output);
+    return;
+  }
   const Names names = slave_names(parts);
   const Renames renames = write_renames(names);
   require_slave_code(parts, names);
@@ -279,7 +335,6 @@ void link(const Options& options) {
     shares = shares || object.has_section("swamp_shared_ldm");
   });
   if (shares) parts.push_back({share_object(), false, false, {}});
-  const std::string output = options.output.empty() ? "a.out" : options.output;
   Words command = link_command(options, parts, renames, false, output);
   if (slaves) {
     const std::string checked = temporary_file("");

@@ -7,6 +7,12 @@
 #include "toolchain/sunway/swcc/process.h"
 
 int main(int argc, char** argv) {
+  const std::string name = std::filesystem::path(argv[0]).filename().string();
+  if (!swcc::tool(name).empty()) {
+    swcc::Words command{swcc::tool(name)};
+    command.insert(command.end(), argv + 1, argv + argc);
+    swcc::become(command);
+  }
   const swcc::Words words = swcc::expanded({argv + 1, argv + argc});
   for (const std::string& word : words) {
     if (word == "--help") {
@@ -14,7 +20,6 @@ int main(int argc, char** argv) {
       return 0;
     }
   }
-  const std::string name = std::filesystem::path(argv[0]).filename().string();
   const swcc::Options options = swcc::read_options(name, words);
   if (words.empty()) swcc::fail("no input files; see --help");
   switch (options.action) {

@@ -115,6 +115,16 @@ bool ElfObject::is_one(const std::string& image) {
          header.e_shoff + header.e_shnum * sizeof(Elf64_Shdr) <= image.size();
 }
 
+int ElfObject::machine_of(const std::string& image) {
+  Elf64_Ehdr header;
+  if (image.size() < sizeof header ||
+      std::memcmp(image.data(), ELFMAG, SELFMAG) != 0) {
+    return EM_NONE;
+  }
+  std::memcpy(&header, image.data(), sizeof header);
+  return header.e_machine;
+}
+
 ElfObject::ElfObject(std::string image) : image_(std::move(image)) {}
 
 bool ElfObject::has_section(const std::string& name) const {

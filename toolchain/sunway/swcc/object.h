@@ -14,10 +14,17 @@ namespace swcc {
 class ElfObject {
  public:
   static bool is_one(const std::string& image);
+  // machine_of() returns the machine of an ELF file, for example EM_X86_64, or
+  // EM_NONE if the image is something else.
+  static int machine_of(const std::string& image);
   explicit ElfObject(std::string image);
 
   // is_slave() returns whether swcc compiled the object for slaves.
   bool is_slave() const { return has_section(".swamp.slave"); }
+  // is_joined() returns whether `ld -r` made it of several objects of swcc.
+  bool is_joined() const {
+    return section(".swamp.slave").size() + section(".swamp.host").size() > 1;
+  }
   // checked() returns the object of the same source that was compiled for check
   // mode, or "" if there is none.
   std::string checked() const { return section(".swamp.check"); }

@@ -15,6 +15,11 @@ bool starts(const std::string& text, const char* with) {
   return text.rfind(with, 0) == 0;
 }
 
+bool ends(const std::string& text, const std::string& with) {
+  return text.size() >= with.size() &&
+         text.compare(text.size() - with.size(), with.size(), with) == 0;
+}
+
 bool one_of(const std::string& text, std::initializer_list<const char*> list) {
   return std::any_of(list.begin(), list.end(),
                      [&](const char* entry) { return text == entry; });
@@ -44,8 +49,13 @@ bool ignored(const std::string& word) {
          starts(word, "-IPA:") || starts(word, "-msw") ||
          starts(word, "-mieee") || starts(word, "-mgprel-size") ||
          one_of(word, {"-mdynamic", "-static", "-lm_slave", "-lathread",
-                       "-lcrts", "-lswperf", "-fcheck-ldm-stack", "-mftz",
-                       "-Wl,--stack-analysis", "-allshare", "-ipa"});
+                       "-lcrts", "-lslave", "-lswperf", "-fcheck-ldm-stack",
+                       "-mftz", "-Wl,--stack-analysis", "-allshare", "-ipa",
+                       "-fbranch-predict-hint", "-funroll-nest-loops", "-cpp",
+                       "-mp",
+                       // of x86, too, where products would then be rounded
+                       // differently on some computers
+                       "-mfma"});
 }
 
 // takes_value() returns whether the next word is the value of this gcc option.
@@ -141,8 +151,9 @@ std::string usage() {
          "any\n"
          "  SWAMP_PREDICT=1 ./program           transfers and their time\n"
          "\n"
-         "Called as swg++, sw++ or sw9g++ it compiles all files as C++. "
-         "Environment:\n"
+         "Called as swg++, sw++ or sw9g++ it compiles all files as C++; as swar "
+         "it is ar,\n"
+         "and as swld -r it joins objects of both sides. Environment:\n"
          "  SWAMP_MACHINE          sw26010pro (default), sw26010\n"
          "  SWAMP_CORE_GROUPS      1 to 6; SWAMP_LDM_BYTES\n"
          "  SWAMP_TRANSFER         copy (default), check\n"
@@ -182,14 +193,20 @@ Words expanded(const Words& words) {
   return all;
 }
 
+std::string tool(const std::string& name) {
+  if (starts(name, "sw") && ends(name, "ranlib")) return "ranlib";
+  return starts(name, "sw") && ends(name, "ar") ? "ar" : "";
+}
+
 Options read_options(const std::string& name, const Words& words) {
   Options options;
-  options.cplusplus = name.size() > 2 && name.substr(name.size() - 2) == "++";
+  options.cplusplus = ends(name, "++") || ends(name, "CC");
+  options.relocatable = starts(name, "sw") && ends(name, "ld");
   if (name.find("fort") != std::string::npos ||
       name.find("f90") != std::string::npos) {
     fail(name + ": Fortran is not emulated; swcc compiles C and C++");
   }
-  options.old = name == "sw5cc";
+  options.old = starts(name, "sw5");
   using Action = Options::Action;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
@@ -229,12 +246,14 @@ Options read_options(const std::string& name, const Words& words) {
       options.library_folders.push_back(word.substr(2));
     } else if (word == "-l") {
       const std::string library = "-l" + next();
-      if (library != "-lm_slave") options.inputs.push_back(library);
+      if (!ignored(library)) options.inputs.push_back(library);
     } else if (starts(word, "-l") || word == "-") {
       options.inputs.push_back(word);
     } else if (takes_value(word)) {
       options.rest.push_back(word);
       options.rest.push_back(next());
+    } else if (word == "-r" || word == "-Ur") {
+      options.relocatable = true;
     } else if (starts(word, "-")) {
       if (starts(word, "-g")) options.debug = true;
       if (word == "-shared") options.shared = true;

@@ -19,6 +19,7 @@ struct Options {
   bool old = false;    // sw5cc or its options were used
   bool debug = false;  // -g was given
   bool shared = false;
+  bool relocatable = false;  // -r, or called as swld
   std::string output;
   std::string standard;  // value of -std=
   Words inputs;          // files and -l, in order
@@ -28,6 +29,10 @@ struct Options {
 
 // expanded() replaces @FILE by the words in the file, as gcc does.
 Words expanded(const Words& words);
+
+// tool() returns the program of binutils that this name of swcc stands for: "ar"
+// or "ranlib", or "" if it is a compiler or swld.
+std::string tool(const std::string& name);
 
 // read_options() ends the program with a message if an option is not emulated.
 Options read_options(const std::string& name, const Words& words);

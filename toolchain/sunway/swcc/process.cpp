@@ -116,6 +116,11 @@ const Places& places() {
   return found;
 }
 
+bool file_exists(const std::string& name) {
+  std::error_code error;
+  return fs::is_regular_file(name, error);
+}
+
 std::string read_file(const std::string& name) {
   std::ifstream file(name, std::ios::binary);
   if (!file) fail(name + ": cannot read: " + std::strerror(errno));

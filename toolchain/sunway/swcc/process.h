@@ -32,6 +32,7 @@ struct Places {
 };
 const Places& places();
 
+bool file_exists(const std::string& name);
 std::string read_file(const std::string& name);
 void write_file(const std::string& name, const std::string& content);
 

@@ -352,7 +352,19 @@ class Rewriter {
         i = stop - 1;
         continue;
       }
-      out += tokens_[i].before + word;
+      out += tokens_[i].before;
+      // GCC has no modes for one integer of 256 or 512 bits on x86.
+      const bool mode = (word == "__mode__" || word == "mode") &&
+                        text(i + 1) == "(" &&
+                        (text(i + 2) == "__V1OI__" || text(i + 2) == "__V1XI__");
+      if (mode) {
+        out += text(i + 2) == "__V1OI__" ? "__vector_size__(32"
+                                         : "__vector_size__(64";
+        found_ = true;
+        i += 2;
+        continue;
+      }
+      out += word;
       if (tokens_[i].foreign || word != "=" || i + 1 >= end ||
           text(i + 1) == "{")
         continue;

@@ -104,26 +104,32 @@ int athread_get(dma_mode mode, void* main, void* ldm, int length,
 int athread_put(dma_mode mode, void* ldm, void* main, int length,
                 volatile void* reply, int stride, int block);
 
-/* Descriptors of SW26010's <dma.h>. */
-typedef struct {
+#ifndef __cplusplus
+/* Descriptors of SW26010's <dma.h>, whose slave compiler had no C++. As on the machine, they are set to 0 like a
+ * number, and not filled field by field; the layout is the emulation's. Programs
+ * that bring a copy of the vendor's header get this one. */
+#define _DMA_H_INCLUDED
+__extension__ typedef _Complex unsigned __int128 dma_desc;
+struct __attribute__((__may_alias__)) swamp_dma_fields {
   DMA_OP op;
   dma_mode mode;
   int length, block, stride;
   volatile void* reply;
-} dma_desc;
-#define dma_set_op(d, value) ((d)->op = (value))
-#define dma_set_mode(d, value) ((d)->mode = (value))
-#define dma_set_size(d, value) ((d)->length = (int)(value))
-#define dma_set_bsize(d, value) ((d)->block = (int)(value))
-#define dma_set_stepsize(d, value) ((d)->stride = (int)(value))
+};
+#define SWAMP_DMA(d) ((struct swamp_dma_fields*)(void*)(d))
+#define dma_set_op(d, value) (SWAMP_DMA(d)->op = (DMA_OP)(value))
+#define dma_set_mode(d, value) (SWAMP_DMA(d)->mode = (dma_mode)(value))
+#define dma_set_size(d, value) (SWAMP_DMA(d)->length = (int)(value))
+#define dma_set_bsize(d, value) (SWAMP_DMA(d)->block = (int)(value))
+#define dma_set_stepsize(d, value) (SWAMP_DMA(d)->stride = (int)(value))
 #define dma_set_mask(d, value) ((void)(value))
-#define dma_set_reply(d, value) ((d)->reply = (value))
+#define dma_set_reply(d, value) (SWAMP_DMA(d)->reply = (value))
 void swamp_dma_descriptor(const dma_desc* descriptor, void* main, void* ldm);
-#define dma_descriptor_init(d, word)                          \
-  ((d)->op = DMA_PUT, (d)->mode = PE_MODE, (d)->length = 0,   \
-   (d)->block = 0, (d)->stride = 0, (d)->reply = (word))
+#define dma_descriptor_init(d, word)                  \
+  (*(d) = 0, dma_set_op(d, DMA_PUT), dma_set_reply(d, word))
 #define dma(d, main, ldm) \
   swamp_dma_descriptor(&(d), (void*)(main), (void*)(ldm))
+#endif
 #define dma_wait(reply, value) ((void)athread_dma_wait_value(reply, value))
 
 SWAMP_SUNWAY_END

@@ -49,8 +49,23 @@ int __real_athread_create(int id, void* function, void* argument);
 #else
 #define SWAMP_SUNWAY_SLAVE(name) ((void*)slave_##name)
 #endif
+/* Some programs write the prefix where the macro adds it. This works where no
+ * macro is between athread_spawn() and the ##. */
+#define slave_SLAVE_FUN(name) slave_##name
+/* athread_spawn64() has an argument on SW26010 only. */
+#ifdef __cplusplus
 #define athread_spawn(function, argument) \
-  __real_athread_spawn(SWAMP_SUNWAY_SLAVE(function), (void*)(argument), 1)
+  __real_athread_spawn((void*)(function), (void*)(argument), 1)
+#define athread_spawn64(function, ...) \
+  SWAMP_SUNWAY_SPAWN64((void*)(function), ##__VA_ARGS__, 0, 0)
+#else
+#define athread_spawn(function, argument) \
+  __real_athread_spawn((void*)slave_##function, (void*)(argument), 1)
+#define athread_spawn64(function, ...) \
+  SWAMP_SUNWAY_SPAWN64((void*)slave_##function, ##__VA_ARGS__, 0, 0)
+#endif
+#define SWAMP_SUNWAY_SPAWN64(function, argument, ...) \
+  __real_athread_spawn(function, (void*)(argument), 0)
 #define athread_spawn_noflush(function, argument) \
   __real_athread_spawn(SWAMP_SUNWAY_SLAVE(function), (void*)(argument), 0)
 #define athread_spawn_cgs(function, argument) \
@@ -76,8 +91,6 @@ int __real_athread_create(int id, void* function, void* argument);
 #define athread_spawn_cgmask(mask, function, argument)                       \
   __real_athread_spawn_cgmask(mask, SWAMP_SUNWAY_SLAVE(function),            \
                               (void*)(argument), 1)
-#define athread_spawn64(function) \
-  __real_athread_spawn(SWAMP_SUNWAY_SLAVE(function), (void*)0, 0)
 #define athread_spawn64_arg(function, argument) \
   __real_athread_spawn(SWAMP_SUNWAY_SLAVE(function), (void*)(argument), 0)
 #define athread_create(id, function, argument)                 \

@@ -20,7 +20,7 @@
 #endif
 
 /* Calls of what is not emulated do not compile, instead of doing nothing. */
-#define SWAMP_SUNWAY_REFUSE(text) __attribute__((error("swcc: " text)))
+#define SWAMP_SUNWAY_REFUSE(text) __attribute__((__error__("swcc: " text)))
 
 /* Main memory is coherent here, so all kinds of it are the same. */
 #define __cross
@@ -59,7 +59,7 @@
 
 /* LDM that all slaves of an array share. There is one in the emulation, so only
  * one core group at a time can run such a program. */
-#define __thread_local_share __attribute__((section("swamp_shared_ldm")))
+#define __thread_local_share __attribute__((__section__("swamp_shared_ldm")))
 #define __ldm_share __thread_local_share
 
 #endif /* SWAMP_SUNWAY_SIDE_H_ */

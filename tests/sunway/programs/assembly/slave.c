@@ -1,0 +1,95 @@
+#define error(text) fprintf(stderr, text)
+#include <slave.h>
+
+#include "dma.h"
+
+extern int tickets;
+extern long calls;
+extern double in[64 * 32], out[64 * 32];
+double broadcast(double value);
+float times(void);
+
+__thread_local double part[32];
+
+static void sync_array(void) {
+  int256 any;
+  asm volatile(
+      "ldi    %0, 0xff\n"
+      "sync   %0\n"
+      "synr   %0\n"
+      :
+      : "r"(any)
+      : "memory");
+}
+
+static long numbers(void) {
+  int row, column;
+  long both;
+  asm volatile(
+      "rcsr %[row], 1\n\t"
+      "rcsr %[column], 2   # the column\n\t"
+      "mull %[row], 100, %[both]; addl %[both], %[column], %[both]\n\t"
+      "stl %[both], 0(%[place])"
+      : [row] "=&r"(row), [column] "=&r"(column), [both] "=&r"(both)
+      : [place] "r"(&both)
+      : "memory");
+  return both;
+}
+
+/* The sum of n, n - 1, ... 1, in a loop. */
+static long sum_to(long n) {
+  long sum;
+  asm("mov $31, %0\n"
+      "ble %1, 2f\n"
+      "1:\n\t"
+      "addl %0, %1, %0\n\t"
+      "subl %1, 1, %1\n\t"
+      "bne %1, 1b\n"
+      "2:\n\tnop"
+      : "=&r"(sum), "+r"(n));
+  return sum;
+}
+
+void instructions(long (*results)[8]) {
+  long line[8] = {0};
+  int words[2] = {5, 7};
+  int ticket, seven;
+  long bits;
+  sync_array();
+  line[0] = numbers();
+  asm volatile("faaw %0, 0(%1)\n\t" : "=r"(ticket) : "r"(&tickets));
+  line[1] = ticket >= 0 && ticket < 64;
+  asm("faal $31, 0(%0)" : : "r"(&calls) : "memory");
+  asm("ctpop %1, %0" : "=r"(bits) : "r"(0x1010001));
+  line[2] = bits;
+  asm("ldw %0, 4(%3)\n\tsll %1, 4, %1\n\tbis %0, %1, %1"
+      : "=&r"(seven), "=r"(bits)
+      : "1"(bits), "r"(words), "m"(words));
+  line[3] = bits;
+  line[4] = sum_to(5);
+  if (line[4] < 0) error("a negative sum\n");
+  athread_dma_put(results[_MYID], line, sizeof line);
+  sync_array();
+}
+
+void exchange(void) {
+  volatile int reply = 0;
+  int i;
+  double from;
+  dma_desc get = 0, put = 0;
+  dma_set_op(&get, DMA_GET);
+  dma_set_mode(&get, PE_MODE);
+  dma_set_size(&get, sizeof part);
+  dma_set_reply(&get, &reply);
+  put = get;
+  dma_set_op(&put, DMA_PUT);
+  asm volatile("dma %0, %1, %2"
+               :
+               : "r"(get), "r"(in + 32 * _MYID), "r"(part), "r"(&reply)
+               : "memory");
+  dma_wait(&reply, 1);
+  from = broadcast(_MYID);
+  for (i = 0; i < 32; ++i) part[i] = times() * part[i] + from;
+  dma(put, out + 32 * _MYID, part);
+  dma_wait(&reply, 2);
+}
