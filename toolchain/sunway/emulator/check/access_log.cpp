@@ -247,11 +247,10 @@ void add_written(const Written& range) {
   all.push_back(range);
 }
 
-void log_unknown(const Transfer& put, const Slave& slave,
-                 const Shadow& shadow) {
+void log_unknown(const Transfer& put, const Slave& slave) {
   if (!keeps_written()) return;
   for_blocks(put, [&](std::byte* main, std::byte* ldm, std::size_t bytes) {
-    shadow.for_unwritten(ldm, bytes, [&](std::size_t i) {
+    Shadow::for_unwritten(ldm, bytes, [&](std::size_t i) {
       const std::uintptr_t at = address_of(main) + i;
       add_written({at, at + 1, nullptr, &slave});
     });

@@ -51,20 +51,28 @@ void Progress::begin_call() noexcept {
   accesses_ = 0;
 }
 
-void Progress::count_access() {
-  if (++accesses_ < kAccessesBeforeYield) return;
+void Progress::count_access(std::uintptr_t word) {
+  bool yields = ++accesses_ == kAccessesBeforeYield;
+  if (const int left = probes_.load(std::memory_order_relaxed); left != 0) {
+    (void)probed_.insert(word, true);
+    yields = yields || left == 1;
+    const bool ends = probed_.full() || left == 1;
+    if (ends) probed_.clear();
+    probes_.store(ends ? 0 : left - 1, std::memory_order_relaxed);
+  }
+  if (!yields) return;
   accesses_ = 0;
   (void)yield_turn(slave_);
 }
 
-void Progress::wrote() {
+void Progress::wrote(std::uintptr_t word) {
   advance();
   polled_.clear();
-  count_access();
+  count_access(word);
 }
 
 void Progress::read(std::uintptr_t word, const void* pc, bool is_volatile) {
-  count_access();
+  count_access(word);
   if (word == last_read_ || polled_.insert(word, is_volatile)) {
     slave_.loop_pc = pc;
     repeated_read();
@@ -233,10 +241,12 @@ class Watch {
     update(now);
     if (all.launch_pending && now - last_move_ > kSilence) release_slaves();
     Slave* running = all.turn;
+    if (running != nullptr) running->check->probe();
     if (running != nullptr && running->wait == nullptr &&
         now - seen_[running].moved > silence_limit_) {
       silence_limit_ = 0;  // the next slave will probably loop there, too
       running->state = SlaveState::without_turn;
+      running->check->check_all();
       all.turn = nullptr;
       changed();
     }

@@ -39,6 +39,11 @@ class Inbox {
   // includes it.
   std::vector<Arrival> take_new();
   void clear() noexcept { arrivals_.clear(); }
+  // watch() marks in the shadow what the arrivals wrote.
+  void watch() const noexcept;
+  // forget_synchronised() removes the arrivals that this slave has
+  // synchronised with, and their marks.
+  void forget_synchronised();
 
   // check() is for a read of LDM. It reports data for which the slave has not
   // waited.

@@ -18,15 +18,14 @@ std::uint64_t next_reply(const volatile void* reply) {
 
 }  // namespace
 
-SlaveCheck::SlaveCheck(Slave& slave, std::size_t slot_bytes)
+SlaveCheck::SlaveCheck(Slave& slave)
     : slave_(slave),
       clock_(slave.number(),
              static_cast<std::size_t>(settings().core_groups) *
                  static_cast<std::size_t>(settings().slaves_per_group)),
       inbox_(slave, clock_),
       in_flight_(slave, clock_),
-      shadow_(slave.slot, slot_bytes),
-      stack_(slave),
+      stack_(slave, fast_),
       progress_(slave),
       direct_(slave, clock_) {}
 
@@ -37,6 +36,26 @@ void SlaveCheck::begin_call(const void* pc) {
   progress_.advance();
   resume();
   called_ = clock_.now();
+}
+
+void SlaveCheck::begin_thread() {
+  const Machine& all = machine();
+  if (fast_.slot == 0) map_shadow(slave_);  // a child of fork() has it
+  const auto* here = static_cast<std::byte*>(__builtin_frame_address(0));
+  Shadow::clear(here,
+                static_cast<std::size_t>(slave_.slot + all.slot_bytes - here),
+                Shadow::kBelow);
+  fast_.slot = address_of(slave_.slot);
+  set_fast_path(fast_);
+}
+
+void SlaveCheck::end_access() noexcept {
+  if (fast_.limit != 0 || progress_.polls()) return;
+  fast_.limit = machine().slot_bytes;
+  // Another thread may have called check_all() in the meantime.
+  if (inbox_.has_new() || slave_.state == SlaveState::without_turn) {
+    check_all();
+  }
 }
 
 void SlaveCheck::begin_launch() {
@@ -53,13 +72,15 @@ void SlaveCheck::begin_launch() {
       std::min(room - std::min(room, kMargin), machine().ldm_bytes) / 4 * 4;
   std::byte* begin = here - kMargin - bytes;
   begin -= address_of(begin) % 4;
+  Shadow::set(begin + bytes, static_cast<std::size_t>(here - begin) - bytes,
+              Shadow::kBelow);
   // Memory far below what the last launch used is still poisoned.
   std::byte* first = begin;
   if (!first_launch_ && stack_.lowest() > address_of(begin) + kBelow) {
     first += (stack_.lowest() - kBelow - address_of(begin)) / 4 * 4;
   }
   const auto done = std::min(static_cast<std::size_t>(first - begin), bytes);
-  shadow_.poison(begin + done, bytes - done);
+  Shadow::poison(begin + done, bytes - done, Shadow::kBelow);
   first_launch_ = false;
   stack_.begin_launch(address_of(here));
   direct_.begin_launch();
@@ -92,9 +113,10 @@ void SlaveCheck::accept_arrivals() {
   for (const Arrival& arrival : inbox_.take_new()) {
     in_flight_.receives(arrival.begin, arrival.end, *arrival.sender,
                         arrival.pc);
-    shadow_.written(reinterpret_cast<std::byte*>(arrival.begin),
-                    arrival.end - arrival.begin);
+    auto* data = reinterpret_cast<std::byte*>(arrival.begin);
+    Shadow::written(data, arrival.end - arrival.begin);
   }
+  inbox_.watch();
 }
 
 // Transfers.
@@ -132,13 +154,13 @@ void SlaveCheck::check_buffers(const Transfer& t, const void* pc) {
     check_args(slave_, t.main, bytes_of(t), pc);
   }
   if (!t.writes_main()) return;
-  log_unknown(t, slave_, shadow_);
+  log_unknown(t, slave_);
   // A single word may be padding of a struct. On the stack, where old frames
   // leave data, only a buffer that is entirely unwritten counts.
-  const std::size_t unwritten = shadow_.unwritten_words(t.ldm, bytes_of(t));
+  const std::size_t unwritten = Shadow::unwritten_words(t.ldm, bytes_of(t));
   const bool on_stack = t.ldm >= slave_.slot + machine().ldm_bytes;
   if (on_stack ? unwritten != bytes_of(t) / 4
-               : shadow_.unwritten_run(t.ldm, bytes_of(t)) < 2) {
+               : Shadow::unwritten_run(t.ldm, bytes_of(t)) < 2) {
     return;
   }
   report({"uninitialised", pc, &slave_,
@@ -159,7 +181,7 @@ void SlaveCheck::issue(const Transfer& t, const void* pc, bool now) {
     return;  // count it as done, or wait() would hang as well
   }
   check_buffers(t, pc);
-  if (!t.writes_main()) shadow_.written(t.ldm, bytes_of(t));
+  if (!t.writes_main()) Shadow::written(t.ldm, bytes_of(t));
   in_flight_.add(t, pc, now);
 }
 
@@ -167,7 +189,7 @@ void SlaveCheck::blocking(const Transfer& t, const void* pc) {
   if (!allows(t, pc)) return;
   check_buffers(t, pc);
   carry_out(t);
-  if (!t.writes_main()) shadow_.written(t.ldm, bytes_of(t));
+  if (!t.writes_main()) Shadow::written(t.ldm, bytes_of(t));
   log_transfer(t, slave_, pc, clock_.snapshot(), clock_.now());
 }
 
@@ -196,6 +218,7 @@ void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
   const std::uintptr_t end = begin + static_cast<std::uintptr_t>(length);
   inbox_.add({begin, end, &sender, sender.check->clock_.now(), reply,
               reply == nullptr ? 0 : next_reply(reply), call, pc});
+  check_all();
   if (&sender == &slave_) {
     accept_arrivals();
     return;
@@ -221,6 +244,7 @@ void SlaveCheck::before_wait(volatile void* reply, int value, const char* call,
   stack_.check(pc);
   if (check_reply(slave_, reply, call, pc)) {
     in_flight_.complete_until(reply, value, pc);
+    inbox_.watch();
     return;
   }
   in_flight_.complete_all();
@@ -235,6 +259,8 @@ void SlaveCheck::after_wait(volatile void* reply, int value) {
   clock_.acquire_messages(reply,
                           static_cast<std::uint64_t>(std::max(value, 0)));
   clock_.acquire(&slave_);
+  inbox_.forget_synchronised();
+  in_flight_.watch();
 }
 
 // ldm_malloc() and malloc().
@@ -243,7 +269,9 @@ void SlaveCheck::allocated(std::size_t offset, std::size_t bytes,
                            const void* pc) {
   begin_call(pc);
   if (offset != LdmHeap::kNone) {
-    shadow_.poison(slave_.slot + offset, (bytes + 3) / 4 * 4);
+    Shadow::poison(slave_.slot + offset, (bytes + 3) / 4 * 4);
+    Shadow::set(slave_.slot + offset + bytes, (4 - bytes % 4) % 4,
+                Shadow::kOutside);
     stack_.check(pc);
     return;
   }
@@ -272,6 +300,12 @@ void SlaveCheck::freed(std::size_t offset, std::size_t piece_bytes,
   }
   const std::uintptr_t begin = address_of(slave_.slot + offset);
   in_flight_.frees(begin, begin + piece_bytes, pc);
+  Shadow::set(slave_.slot + offset, piece_bytes, Shadow::kOutside);
+}
+
+void SlaveCheck::freed_all() {
+  progress_.advance();
+  Shadow::set(slave_.slot, machine().ldm_bytes, Shadow::kOutside);
 }
 
 void SlaveCheck::main_allocated(const void* memory, std::size_t bytes) {
@@ -351,6 +385,7 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
   inbox_.check(begin, end, is_volatile, pc);
   in_flight_.reads_ldm(begin, end, pc);
   heap_access(address, bytes, false, pc);
+  end_access();
 }
 
 void SlaveCheck::write(const volatile void* address, std::size_t bytes,
@@ -359,7 +394,7 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
   const std::uintptr_t end = begin + bytes;
   direct_.log_write();
   resume();
-  progress_.wrote();
+  progress_.wrote(begin);
   if (!slave_.in_ldm(address, bytes)) {
     write_main(begin, end, is_volatile, pc);
     return;
@@ -367,6 +402,7 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
   stack_.access(begin, pc);
   in_flight_.writes_ldm(begin, end, pc);
   heap_access(address, bytes, true, pc);
+  end_access();
 }
 
 void SlaveCheck::write_main(std::uintptr_t begin, std::uintptr_t end,
@@ -396,7 +432,8 @@ void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
                              bool write, const void* pc) {
   auto* at = static_cast<std::byte*>(const_cast<void*>(address));
   const auto offset = static_cast<std::size_t>(at - slave_.slot);
-  if (offset < machine().ldm_bytes && !slave_.heap.holds(offset, bytes)) {
+  const bool in_heap = offset < machine().ldm_bytes;
+  if (in_heap && !slave_.heap.holds(offset, bytes)) {
     report({"ldm-range", pc, &slave_,
             std::string(write ? "writes" : "reads") +
                 " outside the blocks of ldm_malloc, at byte " +
@@ -404,16 +441,16 @@ void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
     return;
   }
   if (write) {
-    shadow_.written(at, bytes);
+    Shadow::written(at, bytes);
     return;
   }
-  if (offset >= machine().ldm_bytes) return;
+  if (!in_heap) return;
   // A struct may contain padding, so some unwritten words are legal.
-  if (shadow_.unwritten_words(at, bytes) == Shadow::words(at, bytes)) {
+  if (Shadow::unwritten_words(at, bytes) == Shadow::words(at, bytes)) {
     report({"uninitialised", pc, &slave_,
             "reads memory of ldm_malloc to which nothing was written: on the "
             "machine it holds what the last program left"});
-    shadow_.written(at, bytes);
+    Shadow::written(at, bytes);
   }
 }
 

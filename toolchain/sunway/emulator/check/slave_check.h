@@ -8,6 +8,7 @@
 
 #include "toolchain/sunway/emulator/check/access_log.h"
 #include "toolchain/sunway/emulator/check/clocks.h"
+#include "toolchain/sunway/emulator/check/fast_path.h"
 #include "toolchain/sunway/emulator/check/hang.h"
 #include "toolchain/sunway/emulator/check/inbox.h"
 #include "toolchain/sunway/emulator/check/ldm_check.h"
@@ -20,7 +21,10 @@ namespace swamp::sunway::check {
 
 class SlaveCheck {
  public:
-  SlaveCheck(Slave& slave, std::size_t slot_bytes);
+  explicit SlaveCheck(Slave& slave);
+
+  // begin_thread() is called by the slave's own thread before anything else.
+  void begin_thread();
 
   // The master calls launched() and joined() while the slave does not run.
   void launched() { clock_.restart(); }
@@ -60,7 +64,7 @@ class SlaveCheck {
   void allocated(std::size_t offset, std::size_t bytes, const void* pc);
   void freed(std::size_t offset, std::size_t piece_bytes, std::size_t length,
              const void* pc);
-  void freed_all() { progress_.advance(); }
+  void freed_all();
 
   // main_allocated() and main_freed() are called by malloc() and free() of the
   // slave: the new owner of a block is ordered after the old one, and undefined
@@ -87,7 +91,8 @@ class SlaveCheck {
   void atomic(const volatile void* word, std::size_t bytes, bool writes,
               const void* pc);
 
-  // Every load and store of the slave's own instructions.
+  // Every load and store of the slave's own instructions, except those that
+  // the fast path handles.
   void read(const volatile void* address, std::size_t bytes, const void* pc,
             bool is_volatile);
   void write(const volatile void* address, std::size_t bytes, const void* pc,
@@ -96,6 +101,14 @@ class SlaveCheck {
   // entered() is for the beginning of one of the slave's functions.
   void entered(const void* frame) noexcept {
     stack_.entered(address_of(frame));
+  }
+
+  // check_all() makes the next access call the checker, and probe() some
+  // more; any thread may call them.
+  void check_all() noexcept { fast_.limit = 0; }
+  void probe() noexcept {
+    progress_.probe();
+    check_all();
   }
 
   // progress() is Progress::count(); any thread may call it.
@@ -113,6 +126,8 @@ class SlaveCheck {
     if (inbox_.has_new()) accept_arrivals();
   }
   void accept_arrivals();
+  // end_access() decides whether the next access may take the fast path.
+  void end_access() noexcept;
   // check_buffers() checks the buffers of a transfer that may be carried out.
   void check_buffers(const Transfer& transfer, const void* pc);
   void heap_access(const volatile void* address, std::size_t bytes, bool write,
@@ -123,11 +138,11 @@ class SlaveCheck {
                           const void* pc);
 
   Slave& slave_;
+  FastPath fast_;
   SlaveClock clock_;
   std::uint32_t called_ = 0;  // its own clock at the last call
   Inbox inbox_;
   InFlight in_flight_;
-  Shadow shadow_;
   StackCheck stack_;
   Progress progress_;
   DirectLog direct_;
