@@ -131,8 +131,8 @@ void add_checked(const Options& options, const std::string& source,
   Words before = flags(options, source);
   for (const char* flag :
        {"-fsanitize=thread", "--param=tsan-distinguish-volatile=1",
-        "-fno-builtin-memcpy", "-fno-builtin-memset", "-fno-builtin-memmove",
-        "-w"}) {
+        "-fsanitize=bounds", "-fno-builtin-memcpy", "-fno-builtin-memset",
+        "-fno-builtin-memmove", "-w"}) {
     before.push_back(flag);
   }
   Words user = without_dependencies(options.rest);

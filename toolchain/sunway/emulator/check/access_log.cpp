@@ -1,6 +1,7 @@
 #include "toolchain/sunway/emulator/check/access_log.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -27,6 +28,27 @@ std::vector<Access>& accesses() {
 std::map<const Slave*, std::vector<Access>>& ldm_accesses() {  // by owner
   static auto* const all = new std::map<const Slave*, std::vector<Access>>;
   return *all;
+}
+
+// Recent access of each hash of its range: index, or beyond the log's end. A
+// loop that repeats a transfer without synchronisation needs one entry.
+std::array<std::size_t, 8192> recent{};
+
+std::size_t& recent_of(const Access& access) {
+  const std::uintptr_t key = access.begin / 4 * 31 +
+                             access.slave->number() * 2 +
+                             (access.write ? 1 : 0);
+  return recent[key * 0x9e3779b97f4a7c15u >> 51];
+}
+
+bool is_repeated(const std::vector<Access>& all, const Access& access) {
+  const std::size_t index = recent_of(access);
+  if (index >= all.size()) return false;
+  const Access& old = all[index];
+  return old.begin <= access.begin && access.end <= old.end &&
+         old.slave == access.slave && old.write == access.write &&
+         old.done == access.done && old.before == access.before &&
+         (!access.write || (!old.direct && !access.direct));
 }
 
 bool comes_before(const Access& a, const Access& b) {
@@ -131,7 +153,9 @@ void log_access(const Access& access) {
       return;
     }
   }
+  if (is_repeated(all, access)) return;
   if (all.size() >= kMostAccesses) search(all);
+  recent_of(access) = all.size();
   all.push_back(access);
 }
 

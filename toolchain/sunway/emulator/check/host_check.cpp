@@ -68,6 +68,7 @@ void args_written(const volatile void* address, std::size_t bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
   for (Args& args : all()) {
     const auto base = reinterpret_cast<std::uintptr_t>(args.address);
+    if (begin >= base + args.bytes.size() || begin + bytes <= base) continue;
     for (std::size_t i = 0; i < args.bytes.size(); ++i) {
       if (base + i >= begin && base + i < begin + bytes) args.known[i] = false;
     }

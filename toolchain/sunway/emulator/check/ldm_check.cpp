@@ -53,6 +53,16 @@ std::string why_not_ldm(const Slave& slave, const std::byte* ldm,
   return "the LDM side is outside the slave's variables";
 }
 
+std::string why_not_static(const Slave& slave, const std::byte* ldm,
+                           std::size_t bytes) {
+  const auto offset = address_of(ldm) - address_of(slave.statics);
+  const Symbol before = find_ldm_variable_before(offset);
+  const std::size_t end = before.begin + before.bytes;
+  if (before.name.empty() || offset + bytes <= end) return "";
+  return std::to_string(offset + bytes - end) + " bytes beyond the end of " +
+         before.name + " (" + std::to_string(before.bytes) + " bytes)";
+}
+
 void Shadow::poison(std::byte* begin, std::size_t bytes,
                     unsigned more) noexcept {
   for (std::size_t i = 0; i < bytes; i += kWord) {
@@ -100,6 +110,7 @@ bool Shadow::is_unwritten(const std::byte* word) noexcept {
 
 std::size_t Shadow::unwritten_words(const std::byte* begin,
                                     std::size_t bytes) noexcept {
+  if (!has(begin, bytes, kUnwritten)) return 0;
   const std::byte* first = begin - address_of(begin) % kWord;
   std::size_t count = 0;
   for (std::size_t i = 0; i < words(begin, bytes); ++i) {
@@ -110,6 +121,7 @@ std::size_t Shadow::unwritten_words(const std::byte* begin,
 
 std::size_t Shadow::unwritten_run(const std::byte* begin,
                                   std::size_t bytes) noexcept {
+  if (!has(begin, bytes, kUnwritten)) return 0;
   const std::byte* first = begin - address_of(begin) % kWord;
   std::size_t longest = 0;
   std::size_t run = 0;
@@ -137,6 +149,20 @@ void map_shadow(const Slave& slave) {
   if (mmap(slave.slot + kShadowDistance, all.slot_bytes, PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file, 0) == MAP_FAILED) {
     fail(1, "cannot allocate the memory of check mode");
+  }
+}
+
+void mark_gaps(const Slave& slave) {
+  const Machine& all = machine();
+  const std::byte* end = slave.slot + all.slot_bytes;
+  if (find_ldm_variable_before(all.static_bytes).name.empty()) return;
+  // Other libraries' data may follow, and then the C library's of the thread.
+  const auto* thread = reinterpret_cast<const std::byte*>(pthread_self());
+  Shadow::set(thread, static_cast<std::size_t>(end - thread), Shadow::kOutside);
+  for (std::size_t at = 0; at < all.static_bytes; ++at) {
+    if (!why_not_static(slave, slave.statics + at, 1).empty()) {
+      Shadow::set(slave.statics + at, 1, Shadow::kOutside);
+    }
   }
 }
 
@@ -185,6 +211,12 @@ void StackCheck::deepen(std::uintptr_t lowest, const void* pc) {
     deepest_ = depth;
     deepest_pc_ = pc;
   }
+}
+
+void StackCheck::leaves_slot(std::uintptr_t lowest, const void* pc) {
+  check_depth(address_of(slave_.stack_top) - lowest, pc);
+  print_totals();
+  end_now(kReportedExit);
 }
 
 [[gnu::noinline]] void StackCheck::check(const void* pc) {

@@ -5,11 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "toolchain/sunway/emulator/check/fast_path.h"
 #include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/transfer.h"
 
 namespace swamp::sunway::check {
 
@@ -38,6 +40,11 @@ class Shadow {
                      unsigned more = 0) noexcept;
   static void written(const std::byte* begin, std::size_t bytes) noexcept {
     clear(begin, bytes, kUnwritten);
+  }
+  // become() replaces all flags.
+  static void become(const std::byte* begin, std::size_t bytes,
+                     unsigned flags) noexcept {
+    std::memset(&of(begin), static_cast<int>(flags), bytes);
   }
   static void set(const std::byte* begin, std::size_t bytes,
                   unsigned flags) noexcept;
@@ -70,9 +77,16 @@ class Shadow {
   static bool is_unwritten(const std::byte* word) noexcept;
 };
 
+// why_not_static() returns why [ldm, ldm + bytes) of the slave's static
+// variables is none of them; empty if it is one.
+std::string why_not_static(const Slave& slave, const std::byte* ldm,
+                           std::size_t bytes);
+
 // map_shadow() makes the shadow of a slave: no block is allocated, and the
 // stack has not been accessed.
 void map_shadow(const Slave& slave);
+// mark_gaps() marks what is between and above the slave's static variables.
+void mark_gaps(const Slave& slave);
 // set_fast_path() is for the calling thread.
 void set_fast_path(const FastPath& fast);
 
@@ -90,8 +104,9 @@ class StackCheck {
 
   // entered() is for the beginning of one of the slave's functions, or for a
   // transfer to or from the stack.
-  void entered(std::uintptr_t lowest) noexcept {
+  void entered(std::uintptr_t lowest, const void* pc) {
     if (lowest < lowest_) lowest_ = lowest;
+    if (lowest < address_of(slave_.stack)) leaves_slot(lowest, pc);
   }
   // access() is for a load or store by the slave's own instruction.
   void access(std::uintptr_t address, const void* pc) {
@@ -110,6 +125,8 @@ class StackCheck {
 
  private:
   void deepen(std::uintptr_t lowest, const void* pc);
+  // leaves_slot() ends the program, which would write into another slot.
+  [[noreturn]] void leaves_slot(std::uintptr_t lowest, const void* pc);
   void check_depth(std::size_t depth, const void* pc);
 
   const Slave& slave_;

@@ -244,7 +244,8 @@ void print_crash(const Slave& slave, const siginfo_t& info,
 }
 
 void crashed(int signal_number, siginfo_t* info, void* context) {
-  const Slave* slave = self();
+  // abort() may be called by malloc(), which the report of a crash needs.
+  const Slave* slave = signal_number == SIGABRT ? nullptr : self();
   if (slave != nullptr) {
     int none = 0;
     // Only the first crash is reported; other threads wait here for the end.
@@ -265,7 +266,7 @@ void crashed(int signal_number, siginfo_t* info, void* context) {
 
 void watch_crashes() {
   static const bool watches = [] {
-    for (const int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
+    for (const int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
       struct sigaction now {};
       if (sigaction(signal_number, nullptr, &now) != 0 ||
           now.sa_handler != SIG_DFL) {

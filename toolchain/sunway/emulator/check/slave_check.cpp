@@ -31,6 +31,7 @@ SlaveCheck::SlaveCheck(Slave& slave)
 
 void SlaveCheck::begin_call(const void* pc) {
   slave_.last_pc = pc;
+  if (bounds_pc_ != nullptr) report_bounds("ldm-range");
   progress_.begin_call();
   direct_.log_write();
   progress_.advance();
@@ -40,7 +41,10 @@ void SlaveCheck::begin_call(const void* pc) {
 
 void SlaveCheck::begin_thread() {
   const Machine& all = machine();
-  if (fast_.slot == 0) map_shadow(slave_);  // a child of fork() has it
+  if (fast_.slot == 0) {  // a child of fork() has it
+    map_shadow(slave_);
+    mark_gaps(slave_);
+  }
   const auto* here = static_cast<std::byte*>(__builtin_frame_address(0));
   Shadow::clear(here,
                 static_cast<std::size_t>(slave_.slot + all.slot_bytes - here),
@@ -89,6 +93,7 @@ void SlaveCheck::begin_launch() {
 
 void SlaveCheck::end_launch() {
   resume();
+  if (bounds_pc_ != nullptr) report_bounds("ldm-range");
   direct_.log_write();
   direct_.log_reads();
   stack_.end_launch();
@@ -124,8 +129,10 @@ void SlaveCheck::accept_arrivals() {
 bool SlaveCheck::allows(const Transfer& t, const void* pc) {
   begin_call(pc);
   stack_.check(pc);
-  if (t.ldm >= slave_.stack) stack_.entered(address_of(t.ldm));
-  return check_rules(slave_, t, pc);
+  if (slave_.in_ldm(t.ldm, 1) && t.ldm >= slave_.stack) {
+    stack_.entered(address_of(t.ldm), pc);
+  }
+  return check_rules(slave_, known_main_, t, pc);
 }
 
 bool SlaveCheck::allows_rma(void* local, void* remote, long length,
@@ -181,7 +188,6 @@ void SlaveCheck::issue(const Transfer& t, const void* pc, bool now) {
     return;  // count it as done, or wait() would hang as well
   }
   check_buffers(t, pc);
-  if (!t.writes_main()) Shadow::written(t.ldm, bytes_of(t));
   in_flight_.add(t, pc, now);
 }
 
@@ -361,10 +367,17 @@ void SlaveCheck::atomic(const volatile void* word, std::size_t bytes,
 
 // Loads and stores.
 
+void SlaveCheck::report_bounds(const char* category) {
+  report({category, std::exchange(bounds_pc_, nullptr), &slave_, bounds_text_});
+}
+
 void SlaveCheck::read(const volatile void* address, std::size_t bytes,
                       const void* pc, bool is_volatile) {
   const std::uintptr_t begin = address_of(address);
   const std::uintptr_t end = begin + bytes;
+  if (bounds_pc_ != nullptr) {
+    report_bounds(slave_.in_ldm(address, 1) ? "ldm-range" : "main-range");
+  }
   direct_.log_write();
   take_turn(slave_);
   progress_.read(begin, pc, is_volatile);
@@ -378,7 +391,8 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
     }
     in_flight_.accesses_main(begin, end, false, pc);
     if (may_have_changed()) check_args(slave_, address, bytes, pc);
-    report_main_access(begin, "reads", pc);
+    check_main(begin, bytes, false, pc);
+    end_access();
     return;
   }
   stack_.access(begin, pc);
@@ -392,6 +406,9 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
                        const void* pc, bool is_volatile) {
   const std::uintptr_t begin = address_of(address);
   const std::uintptr_t end = begin + bytes;
+  if (bounds_pc_ != nullptr) {
+    report_bounds(slave_.in_ldm(address, 1) ? "ldm-range" : "main-range");
+  }
   direct_.log_write();
   resume();
   progress_.wrote(begin);
@@ -416,14 +433,27 @@ void SlaveCheck::write_main(std::uintptr_t begin, std::uintptr_t end,
     add_written({begin, end, pc, &slave_});
     direct_.drop_write();
   }
-  report_main_access(begin, "writes", pc);
+  check_main(begin, end - begin, true, pc);
+  end_access();
 }
 
-void SlaveCheck::report_main_access(std::uintptr_t begin, const char* verb,
-                                    const void* pc) {
+void SlaveCheck::check_main(std::uintptr_t begin, std::size_t bytes, bool write,
+                            const void* pc) {
+  const char* verb = write ? "writes " : "reads ";
+  const std::string why = known_main_.why_not(begin, bytes, write);
+  if (!why.empty()) {
+    const Slave* owner = ldm_owner(begin);
+    report({owner != nullptr ? "ldm-range" : "main-range", pc, &slave_,
+            verb + std::to_string(bytes) + " bytes at " + describe(begin) +
+                (owner != nullptr
+                     ? ": on the machine such an address means the slave's own "
+                       "LDM; use RMA"
+                     : ", which " + why)});
+    return;
+  }
   if (!settings().main_access) return;
   report({"main-access", pc, &slave_,
-          std::string(verb) + " main memory at " + describe(begin) +
+          verb + ("main memory at " + describe(begin)) +
               " directly: this takes hundreds of cycles and is not coherent "
               "with other slaves' caches; use DMA"});
 }
@@ -440,18 +470,32 @@ void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
                 std::to_string(offset) + " of their memory"});
     return;
   }
+  if (at >= slave_.statics && Shadow::has(at, bytes, Shadow::kOutside)) {
+    const std::string why = why_not_static(slave_, at, bytes);
+    if (!why.empty()) {
+      report({"ldm-range", pc, &slave_, (write ? "writes " : "reads ") + why});
+    }
+  }
   if (write) {
     Shadow::written(at, bytes);
     return;
   }
-  if (!in_heap) return;
   // A struct may contain padding, so some unwritten words are legal.
-  if (Shadow::unwritten_words(at, bytes) == Shadow::words(at, bytes)) {
-    report({"uninitialised", pc, &slave_,
-            "reads memory of ldm_malloc to which nothing was written: on the "
-            "machine it holds what the last program left"});
-    Shadow::written(at, bytes);
+  if (Shadow::unwritten_words(at, bytes) != Shadow::words(at, bytes)) return;
+  // The compiler may read a single local variable although its value is not
+  // used, and copy one.
+  constexpr std::size_t kNear = 12;
+  constexpr std::size_t kLeast = 4;
+  if (!in_heap && (bytes > 16 || Shadow::unwritten_run(
+                                     at - kNear, bytes + 2 * kNear) < kLeast)) {
+    return;
   }
+  report({"uninitialised", pc, &slave_,
+          std::string("reads ") +
+              (in_heap ? "memory of ldm_malloc" : "a local array") +
+              " to which nothing was written: on the machine it holds what "
+              "was there before"});
+  Shadow::written(at, bytes);
 }
 
 }  // namespace swamp::sunway::check

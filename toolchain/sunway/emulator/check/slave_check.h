@@ -5,8 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <utility>
 
 #include "toolchain/sunway/emulator/check/access_log.h"
+#include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/clocks.h"
 #include "toolchain/sunway/emulator/check/fast_path.h"
 #include "toolchain/sunway/emulator/check/hang.h"
@@ -99,8 +102,18 @@ class SlaveCheck {
              bool is_volatile);
 
   // entered() is for the beginning of one of the slave's functions.
-  void entered(const void* frame) noexcept {
-    stack_.entered(address_of(frame));
+  void entered(const void* frame, const void* pc) {
+    stack_.entered(address_of(frame), pc);
+  }
+
+  // out_of_bounds() is for an index of an array with known bounds. The report
+  // follows at the next access or call, whose address tells the kind of memory.
+  void out_of_bounds(const void* pc, std::string text) {
+    if (bounds_pc_ == nullptr) {
+      bounds_pc_ = pc;
+      bounds_text_ = std::move(text);
+    }
+    check_all();
   }
 
   // check_all() makes the next access call the checker, and probe() some
@@ -126,6 +139,7 @@ class SlaveCheck {
     if (inbox_.has_new()) accept_arrivals();
   }
   void accept_arrivals();
+  void report_bounds(const char* category);
   // end_access() decides whether the next access may take the fast path.
   void end_access() noexcept;
   // check_buffers() checks the buffers of a transfer that may be carried out.
@@ -134,8 +148,9 @@ class SlaveCheck {
                    const void* pc);
   void write_main(std::uintptr_t begin, std::uintptr_t end, bool is_volatile,
                   const void* pc);
-  void report_main_access(std::uintptr_t begin, const char* verb,
-                          const void* pc);
+  // check_main() checks an access of what is not the slave's own LDM.
+  void check_main(std::uintptr_t begin, std::size_t bytes, bool write,
+                  const void* pc);
 
   Slave& slave_;
   FastPath fast_;
@@ -146,8 +161,11 @@ class SlaveCheck {
   StackCheck stack_;
   Progress progress_;
   DirectLog direct_;
+  KnownMain known_main_;
   std::uintptr_t last_flag_ = 0;  // the last volatile or atomic read
   bool first_launch_ = true;
+  const void* bounds_pc_ = nullptr;  // of an index that is out of bounds
+  std::string bounds_text_;
 };
 
 }  // namespace swamp::sunway::check

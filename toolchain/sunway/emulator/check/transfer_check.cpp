@@ -30,7 +30,8 @@ bool check_reply(const Slave& slave, const volatile void* reply,
   return true;
 }
 
-bool check_rules(const Slave& slave, const Transfer& t, const void* pc) {
+bool check_rules(const Slave& slave, KnownMain& known_main, const Transfer& t,
+                 const void* pc) {
   const auto is = [&](const char* category, const std::string& text) {
     report({category, pc, &slave, std::string(t.call) + ": " + text});
     return false;
@@ -70,7 +71,7 @@ bool check_rules(const Slave& slave, const Transfer& t, const void* pc) {
   }
   if (t.kind == Transfer::Kind::remote_get) return true;
   const std::string main =
-      why_not_main(address_of(t.main), t.extent(), t.writes_main());
+      known_main.why_not(address_of(t.main), t.extent(), t.writes_main());
   if (!main.empty()) {
     return is("main-range",
               std::string(t.writes_main() ? "the put to " : "the get from ") +
@@ -98,6 +99,7 @@ void InFlight::add(const Transfer& t, const void* pc, bool now) {
   pending.moved = now || machine().order.eager;
   if (!t.writes_main()) {
     std::memset(t.ldm, static_cast<int>(kInFlight), bytes_of(t));
+    Shadow::become(t.ldm, bytes_of(t), 0);  // it is written, or will be
   }
   if (pending.moved) carry_out(t);
   pending.logged = now;

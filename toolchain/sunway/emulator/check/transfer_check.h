@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/clocks.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/transfer.h"
@@ -22,7 +23,8 @@ bool check_reply(const Slave& slave, const volatile void* reply,
 
 // check_rules() reports a transfer that the machine would refuse or that would
 // access memory it must not. Returns whether the transfer may be carried out.
-bool check_rules(const Slave& slave, const Transfer& transfer, const void* pc);
+bool check_rules(const Slave& slave, KnownMain& known_main,
+                 const Transfer& transfer, const void* pc);
 
 // InFlight is the transfers of one slave between their issue and their wait, in
 // the order of issue.
