@@ -12,6 +12,7 @@
 #include <new>
 #include <string>
 
+#include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/ldm.h"
@@ -156,6 +157,9 @@ void start_thread(Slave& slave, std::size_t bytes) {
                 " of core group " + std::to_string(slave.group) + ": " +
                 std::strerror(error));
   }
+  const std::string name =
+      "cg" + std::to_string(slave.group) + "s" + std::to_string(slave.id);
+  pthread_setname_np(slave.thread, name.c_str());  // for debuggers
 }
 
 void make_group(Machine& all, int number) {
@@ -212,9 +216,10 @@ Machine* make_machine() {
                         : "") +
         ") take " + std::to_string(all->static_bytes + all->shared_bytes) +
         " bytes; a slave of " + set.machine + " has " +
-        std::to_string(all->ldm_bytes);
+        std::to_string(all->ldm_bytes) + "; the largest are " +
+        check::largest_ldm_variables();
     if (!all->check) fail(1, text);
-    check::report({"ldm-range", nullptr, nullptr, text});
+    check::report({"ldm-range", check::program_call(), nullptr, text});
     end_now(kReportedExit);
   }
   all->slaves_of_group = set.slaves_per_group;

@@ -7,7 +7,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "runtime/predict/cost_model.h"
 #include "runtime/variables.h"
@@ -47,6 +50,31 @@ std::uint64_t number(const char* variable, std::uint64_t fallback,
 }
 
 bool flag(const char* variable) { return number(variable, 0, 0, 1) == 1; }
+
+// read_suppressed() reads the lines of SWAMP_CHECK_SUPPRESS without comments.
+std::vector<std::string> read_suppressed(const char* name) {
+  constexpr char kVariable[] = "SWAMP_CHECK_SUPPRESS";
+  std::vector<std::string> all;
+  std::ifstream file(name);
+  if (!file) refuse(kVariable, name, "a file that can be read");
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string category;
+    std::string place;
+    std::string more;
+    if (!(words >> category)) continue;
+    const bool is_good = words >> place && !(words >> more) &&
+                         place.find(':') != std::string::npos;
+    if (!is_good) {
+      fail(2, std::string(kVariable) + ": " + name + ":" +
+                  std::to_string(number) + ": got \"" + line +
+                  "\", expected CATEGORY FILE:LINE; * and ? are wildcards");
+    }
+    all.push_back(category + " " + place);
+  }
+  return all;
+}
 
 Settings read_environment() {
   Settings all;
@@ -89,6 +117,15 @@ Settings read_environment() {
   all.timeout_seconds =
       static_cast<int>(number("SWAMP_CHECK_TIMEOUT", 8, 1, 3600));
   if (const char* file = value_of("SWAMP_CHECK_REPORT")) all.report_file = file;
+  if (const char* file = value_of("SWAMP_CHECK_SUPPRESS")) {
+    all.suppressed = read_suppressed(file);
+  }
+  for (const char* variable :
+       {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    if (all.rank.empty() && value_of(variable) != nullptr) {
+      all.rank = value_of(variable);
+    }
+  }
   return all;
 }
 

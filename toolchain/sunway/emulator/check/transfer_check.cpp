@@ -31,9 +31,14 @@ bool check_reply(const Slave& slave, const volatile void* reply,
 }
 
 bool check_rules(const Slave& slave, KnownMain& known_main, const Transfer& t,
-                 const void* pc) {
+                 const void* pc, const Slave* caller) {
   const auto is = [&](const char* category, const std::string& text) {
-    report({category, pc, &slave, std::string(t.call) + ": " + text});
+    report(
+        {category, pc, caller != nullptr ? caller : &slave,
+         std::string(t.call) + ": " +
+             (caller != nullptr ? "in slave " + std::to_string(slave.id) + " "
+                                : "") +
+             text});
     return false;
   };
   const bool blocks = t.stride != 0;
