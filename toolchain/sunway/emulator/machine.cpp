@@ -119,6 +119,9 @@ void* serve(void* argument) {
   Slave& slave = *static_cast<Slave*>(argument);
   this_slave = &slave;
   identify(slave);
+  const std::string name =
+      "cg" + std::to_string(slave.group) + "s" + std::to_string(slave.id);
+  pthread_setname_np(pthread_self(), name.c_str());  // for debuggers
   slave.statics = program_tls().here;
   if (slave.check) slave.check->begin_thread();
   check::have_signal_stack();
@@ -157,9 +160,6 @@ void start_thread(Slave& slave, std::size_t bytes) {
                 " of core group " + std::to_string(slave.group) + ": " +
                 std::strerror(error));
   }
-  const std::string name =
-      "cg" + std::to_string(slave.group) + "s" + std::to_string(slave.id);
-  pthread_setname_np(slave.thread, name.c_str());  // for debuggers
 }
 
 void make_group(Machine& all, int number) {

@@ -82,6 +82,15 @@ void append_json(const Finding& finding, const Location& at, bool is_note,
   std::fclose(file);
 }
 
+// name_of() names a slave, or nullptr for the master, with its MPI rank.
+std::string name_of(const Slave* slave) {
+  const std::string rank =
+      settings().rank.empty() ? "" : "rank " + settings().rank + " ";
+  if (slave == nullptr) return rank + "master";
+  return rank + "cg " + std::to_string(slave->group) + " slave " +
+         std::to_string(slave->id);
+}
+
 bool is_suppressed(const char* category, const Location& at) {
   const std::string place =
       std::string(category) + " " + at.file + ":" + std::to_string(at.line);
@@ -122,13 +131,7 @@ void emit(const Finding& finding, bool is_note) {
     text +=
         " (the other: " + other.file + ":" + std::to_string(other.line) + ")";
   }
-  const std::string rank =
-      settings().rank.empty() ? "" : "rank " + settings().rank + " ";
-  const std::string who =
-      rank + (finding.slave == nullptr
-                  ? "master"
-                  : "cg " + std::to_string(finding.slave->group) + " slave " +
-                        std::to_string(finding.slave->id));
+  const std::string who = name_of(finding.slave);
   printed.line = at.file + ":" + std::to_string(at.line) + ": " +
                  (is_note ? "note: " : "") + finding.category + ": " + who +
                  ": " + text;
@@ -282,10 +285,9 @@ void print_crash(const Slave& slave, const siginfo_t& info,
   signal(SIGALRM, [](int) { end_by(fault); });
   alarm(kAlarmSeconds);
   const Location at = locate(program_call(context));
-  print_line(at.file + ":" + std::to_string(at.line) + ": crash: cg " +
-             std::to_string(slave.group) + " slave " +
-             std::to_string(slave.id) + ": " + what_of(slave, info, context) +
-             ": " + strsignal(info.si_signo));
+  print_line(at.file + ":" + std::to_string(at.line) +
+             ": crash: " + name_of(&slave) + ": " +
+             what_of(slave, info, context) + ": " + strsignal(info.si_signo));
 }
 
 void crashed(int signal_number, siginfo_t* info, void* context) {
@@ -307,10 +309,63 @@ void crashed(int signal_number, siginfo_t* info, void* context) {
   if (info->si_code <= 0) raise(signal_number);
 }
 
+// running_slave() returns a slave that runs, for the user who interrupts an
+// endless loop. Without a lock: the process ends.
+const Slave* running_slave() {
+  if (!has_machine()) return nullptr;
+  const Machine& all = machine();
+  if (all.check) return all.turn;
+  for (const Group& group : all.groups) {
+    for (const auto& slave : group.slaves) {
+      if (slave->live() && slave->wait == nullptr) return slave.get();
+    }
+  }
+  return nullptr;
+}
+
+std::atomic<bool> shown{false};
+
+// show_place() runs in the thread of the slave.
+void show_place(int, siginfo_t*, void* context) {
+  const Slave* slave = self();
+  if (slave == nullptr || shown) return;
+  const OwnAllocations own;
+  const Location at =
+      locate(program_call(*static_cast<const ucontext_t*>(context)));
+  print_line(at.file + ":" + std::to_string(at.line) +
+             ": note: interrupted: " + name_of(slave) + ": runs here");
+  shown = true;
+}
+
+// interrupted() prints where a slave is, before the signal ends the process.
+void interrupted(int signal_number) {
+  constexpr int kTries = 200;
+  constexpr timespec kTick{0, 10000000};
+  const Slave* slave = running_slave();
+  if (slave != nullptr) {
+    struct sigaction now {};
+    now.sa_sigaction = &show_place;
+    now.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+    sigaction(SIGTRAP, &now, nullptr);
+    pthread_kill(slave->thread, SIGTRAP);
+    for (int i = 0; i < kTries && !shown; ++i) nanosleep(&kTick, nullptr);
+  }
+  end_by(signal_number);
+}
+
 }  // namespace
 
 void watch_crashes() {
   static const bool watches = [] {
+    for (const int signal_number : {SIGINT, SIGTERM}) {
+      struct sigaction now {};
+      if (sigaction(signal_number, nullptr, &now) == 0 &&
+          now.sa_handler == SIG_DFL) {
+        now.sa_handler = &interrupted;
+        now.sa_flags = SA_NODEFER;
+        sigaction(signal_number, &now, nullptr);
+      }
+    }
     for (const int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
       struct sigaction now {};
       if (sigaction(signal_number, nullptr, &now) != 0 ||
