@@ -3,8 +3,8 @@
  * main() in master.c, of the bug NAME.
  *
  * A comment "BUG NAME: CATEGORY" means that check mode reports this category at
- * the line below it. "RUN NAME: VARIABLE=VALUE..." sets variables for the run
- * with the bug. */
+ * the line below it, or below other such comments. "RUN NAME:
+ * VARIABLE=VALUE..." sets variables for the run with the bug. */
 #ifndef GALLERY_H
 #define GALLERY_H
 

@@ -12,6 +12,7 @@
 #include <new>
 #include <string>
 
+#include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/ldm.h"
@@ -118,7 +119,11 @@ void* serve(void* argument) {
   Slave& slave = *static_cast<Slave*>(argument);
   this_slave = &slave;
   identify(slave);
+  const std::string name =
+      "cg" + std::to_string(slave.group) + "s" + std::to_string(slave.id);
+  pthread_setname_np(pthread_self(), name.c_str());  // for debuggers
   slave.statics = program_tls().here;
+  if (slave.check) slave.check->begin_thread();
   check::have_signal_stack();
   sem_post(&slave.ready);
   for (;;) {
@@ -163,8 +168,12 @@ void make_group(Machine& all, int number) {
   const auto count = static_cast<std::size_t>(set.slaves_per_group);
   const std::size_t heap_bytes = up_to_page(all.ldm_bytes);
   const std::size_t stack_offset = heap_bytes + kPage;
-  void* memory = mmap(nullptr, count * all.slot_bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  // In check mode the slots' shadow is above them.
+  void* memory =
+      mmap(nullptr,
+           count * all.slot_bytes + (all.check ? check::kShadowDistance : 0),
+           PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+           -1, 0);
   if (memory == MAP_FAILED) fail(1, "cannot allocate the LDM of the slaves");
   std::vector<std::unique_ptr<Slave>> slaves;
   for (std::size_t i = 0; i < count; ++i) {
@@ -178,8 +187,7 @@ void make_group(Machine& all, int number) {
                              all.shared_bytes);
     slave->peers.assign(count, 0);
     if (all.check) {
-      slave->check =
-          std::make_unique<check::SlaveCheck>(*slave, all.slot_bytes);
+      slave->check = std::make_unique<check::SlaveCheck>(*slave);
     }
     start_thread(*slave, stack_bytes(all));
     slaves.push_back(std::move(slave));
@@ -208,9 +216,10 @@ Machine* make_machine() {
                         : "") +
         ") take " + std::to_string(all->static_bytes + all->shared_bytes) +
         " bytes; a slave of " + set.machine + " has " +
-        std::to_string(all->ldm_bytes);
+        std::to_string(all->ldm_bytes) + "; the largest are " +
+        check::largest_ldm_variables();
     if (!all->check) fail(1, text);
-    check::report({"ldm-range", nullptr, nullptr, text});
+    check::report({"ldm-range", check::program_call(), nullptr, text});
     end_now(kReportedExit);
   }
   all->slaves_of_group = set.slaves_per_group;

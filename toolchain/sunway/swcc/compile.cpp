@@ -4,8 +4,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <set>
+#include <sstream>
+#include <string>
 
+#include "toolchain/sunway/emulator/check/fast_path.h"
 #include "toolchain/sunway/swcc/actions.h"
 #include "toolchain/sunway/swcc/process.h"
 
@@ -74,6 +78,53 @@ Words command(const Options& options, const Words& before, const Words& user,
   return all;
 }
 
+// with_fast_path() puts a test in front of the calls of the checker in an
+// assembly file: see fast_path.h. The compiler assumes that they change rax.
+std::string with_fast_path(const std::string& assembly) {
+  namespace check = swamp::sunway::check;
+  struct Access {
+    const char* bytes;
+    const char* compare;
+  };
+  constexpr Access kAccesses[] = {
+      {"1", "cmpb"}, {"2", "cmpw"}, {"4", "cmpl"}, {"8", "cmpq"}};
+  std::map<std::string, std::string> tests;  // by call; @ is the label
+  for (const char* kind : {"read", "write"}) {
+    for (const Access& access : kAccesses) {
+      tests[std::string("\tcall\t__tsan_") + kind + access.bytes] =
+          "\tmovq %rdi, %rax\n\tsubq %gs:" +
+          std::to_string(check::kSlotOffset) +
+          ", %rax\n\tcmpq %gs:" + std::to_string(check::kLimitOffset) +
+          ", %rax\n\tjae .Lswamp_call@\n\t" + access.compare + " $0, " +
+          std::to_string(check::kShadowDistance) +
+          "(%rdi)\n\tje .Lswamp_done@\n";
+    }
+  }
+  tests["\tcall\t__tsan_func_entry"] =
+      "\tcmpq %gs:" + std::to_string(check::kLowestOffset) +
+      ", %rsp\n\tjae .Lswamp_done@\n";
+  tests["\tcall\t__tsan_func_exit"] = "\tjmp .Lswamp_done@\n";
+  std::istringstream lines(assembly);
+  std::string out;
+  std::string line;
+  int label = 0;
+  while (std::getline(lines, line)) {
+    const auto found = tests.find(line.substr(0, line.find('@')));
+    if (found == tests.end()) {
+      out += line + "\n";
+      continue;
+    }
+    std::string text = found->second + ".Lswamp_call@:\n" +
+                       line.substr(0, line.find('@')) + "\n.Lswamp_done@:\n";
+    const std::string number = std::to_string(label++);
+    for (std::size_t at = 0; (at = text.find('@', at)) != std::string::npos;) {
+      text.replace(at, 1, number);
+    }
+    out += text;
+  }
+  return out;
+}
+
 // add_checked() compiles a slave's source a second time, with a call for every
 // load and store, and adds the result to the object.
 void add_checked(const Options& options, const std::string& source,
@@ -81,8 +132,8 @@ void add_checked(const Options& options, const std::string& source,
   Words before = flags(options, source);
   for (const char* flag :
        {"-fsanitize=thread", "--param=tsan-distinguish-volatile=1",
-        "-fno-builtin-memcpy", "-fno-builtin-memset", "-fno-builtin-memmove",
-        "-w"}) {
+        "-fsanitize=bounds", "-fno-builtin-memcpy", "-fno-builtin-memset",
+        "-fno-builtin-memmove", "-w"}) {
     before.push_back(flag);
   }
   Words user = without_dependencies(options.rest);
@@ -94,7 +145,13 @@ void add_checked(const Options& options, const std::string& source,
   };
   user.erase(std::remove_if(user.begin(), user.end(), is_unfit), user.end());
   const std::string checked = temporary_file(".o");
-  run_or_exit(command(options, before, user, source, checked));
+  const std::string assembly = temporary_file(".s");
+  user.insert(user.end(), {"-S", "-fno-lto"});
+  run_or_exit(command(options, before, user, source, assembly));
+  if (!has(user, "-masm=intel")) {
+    write_file(assembly, with_fast_path(read_file(assembly)));
+  }
+  run_or_exit({"gcc", "-c", assembly, "-o", checked});
   run_or_exit({"objcopy", "--add-section", ".swamp.check=" + checked,
                "--set-section-flags", ".swamp.check=exclude", object});
 }

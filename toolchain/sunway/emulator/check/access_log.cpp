@@ -1,6 +1,7 @@
 #include "toolchain/sunway/emulator/check/access_log.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include "toolchain/sunway/emulator/check/host_check.h"
 #include "toolchain/sunway/emulator/check/malloc.h"
 #include "toolchain/sunway/emulator/check/report.h"
+#include "toolchain/sunway/emulator/check/slave_check.h"
 
 namespace swamp::sunway::check {
 namespace {
@@ -27,6 +29,27 @@ std::vector<Access>& accesses() {
 std::map<const Slave*, std::vector<Access>>& ldm_accesses() {  // by owner
   static auto* const all = new std::map<const Slave*, std::vector<Access>>;
   return *all;
+}
+
+// Recent access of each hash of its range: index, or beyond the log's end. A
+// loop that repeats a transfer without synchronisation needs one entry.
+std::array<std::size_t, 8192> recent{};
+
+std::size_t& recent_of(const Access& access) {
+  const std::uintptr_t key = access.begin / 4 * 31 +
+                             access.slave->number() * 2 +
+                             (access.write ? 1 : 0);
+  return recent[key * 0x9e3779b97f4a7c15u >> 51];
+}
+
+bool is_repeated(const std::vector<Access>& all, const Access& access) {
+  const std::size_t index = recent_of(access);
+  if (index >= all.size()) return false;
+  const Access& old = all[index];
+  return old.begin <= access.begin && access.end <= old.end &&
+         old.slave == access.slave && old.write == access.write &&
+         old.done == access.done && old.before == access.before &&
+         (!access.write || (!old.direct && !access.direct));
 }
 
 bool comes_before(const Access& a, const Access& b) {
@@ -85,12 +108,21 @@ class Active {
   std::vector<const Access*> accesses_;
 };
 
+// shares_word() returns whether two slaves store different bytes of one word,
+// of which the machine writes all 4.
+bool shares_word(const Access& a, const Access& b) {
+  return a.direct && b.direct && a.write && b.write && a.slave != b.slave &&
+         (a.end - 1) / 4 == b.begin / 4 && a.end <= b.begin &&
+         !comes_before(a, b) && !comes_before(b, a);
+}
+
 void search(std::vector<Access>& all) {
   std::sort(all.begin(), all.end(),
             [](const Access& a, const Access& b) { return a.begin < b.begin; });
   Active reads;
   Active writes;
   const Access* last_write = nullptr;
+  const Access* last_direct = nullptr;
   for (const Access& access : all) {
     reads.drop_before(access.begin);
     writes.drop_before(access.begin);
@@ -98,6 +130,19 @@ void search(std::vector<Access>& all) {
     if (other == nullptr && access.write) other = reads.first_clash(access);
     if (other != nullptr) report_clash(*other, access);
     (access.write ? writes : reads).add(access);
+    if (access.write && access.direct) {
+      if (last_direct != nullptr && shares_word(*last_direct, access)) {
+        report({"overlap", access.pc, access.slave,
+                "stores a part of the 4-byte word at " +
+                    describe(access.begin / 4 * 4) + " of which cg " +
+                    std::to_string(last_direct->slave->group) + " slave " +
+                    std::to_string(last_direct->slave->id) +
+                    " stores another part: the machine writes whole words, so "
+                    "one of the two is lost; use 4 bytes for each",
+                last_direct->pc});
+      }
+      last_direct = &access;
+    }
     if (!access.write || access.direct) continue;
     if (last_write != nullptr && last_write->slave != access.slave &&
         last_write->end <= access.begin &&
@@ -131,7 +176,9 @@ void log_access(const Access& access) {
       return;
     }
   }
+  if (is_repeated(all, access)) return;
   if (all.size() >= kMostAccesses) search(all);
+  recent_of(access) = all.size();
   all.push_back(access);
 }
 
@@ -164,6 +211,7 @@ void log_transfer(const Transfer& t, const Slave& slave, const void* pc,
   if (t.kind == Transfer::Kind::remote_get) {
     const Slave* owner = ldm_owner(address_of(t.main));
     if (owner == nullptr || owner == &slave) return;
+    owner->check->was_read(t, slave, done, pc);
     log_ldm_access(
         *owner, {address_of(t.main), address_of(t.main) + bytes_of(t), &slave,
                  pc, false, false, 0, before, done});
@@ -247,11 +295,10 @@ void add_written(const Written& range) {
   all.push_back(range);
 }
 
-void log_unknown(const Transfer& put, const Slave& slave,
-                 const Shadow& shadow) {
+void log_unknown(const Transfer& put, const Slave& slave) {
   if (!keeps_written()) return;
   for_blocks(put, [&](std::byte* main, std::byte* ldm, std::size_t bytes) {
-    shadow.for_unwritten(ldm, bytes, [&](std::size_t i) {
+    Shadow::for_unwritten(ldm, bytes, [&](std::size_t i) {
       const std::uintptr_t at = address_of(main) + i;
       add_written({at, at + 1, nullptr, &slave});
     });

@@ -70,7 +70,7 @@ bool keeps_written() noexcept;
 void add_written(const Written& range);
 // log_unknown() adds the bytes that a put sends although they were never
 // written.
-void log_unknown(const Transfer& put, const Slave& slave, const Shadow& shadow);
+void log_unknown(const Transfer& put, const Slave& slave);
 // written() returns the sorted list, or nullptr if it became too large.
 const std::vector<Written>* written();
 

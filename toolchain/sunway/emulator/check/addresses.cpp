@@ -114,13 +114,17 @@ const Variables& variables() {
   return *all;
 }
 
-Symbol find_in(const std::vector<Symbol>& symbols, std::uintptr_t at) {
+// find_before() returns the last symbol that begins at or before an address.
+Symbol find_before(const std::vector<Symbol>& symbols, std::uintptr_t at) {
   auto next = std::upper_bound(
       symbols.begin(), symbols.end(), at,
       [](std::uintptr_t a, const Symbol& symbol) { return a < symbol.begin; });
-  if (next == symbols.begin()) return {};
-  --next;
-  return at < next->begin + next->bytes ? *next : Symbol{};
+  return next == symbols.begin() ? Symbol{} : *--next;
+}
+
+Symbol find_in(const std::vector<Symbol>& symbols, std::uintptr_t at) {
+  Symbol symbol = find_before(symbols, at);
+  return at < symbol.begin + symbol.bytes ? symbol : Symbol{};
 }
 
 std::string from_here(const char* file) {
@@ -166,6 +170,24 @@ Symbol find_ldm_variable(std::uintptr_t offset) {
   return find_in(variables().ldm, offset);
 }
 
+Symbol find_ldm_variable_before(std::uintptr_t offset) {
+  return find_before(variables().ldm, offset);
+}
+
+std::string largest_ldm_variables() {
+  std::vector<Symbol> all = variables().ldm;
+  std::stable_sort(
+      all.begin(), all.end(),
+      [](const Symbol& a, const Symbol& b) { return a.bytes > b.bytes; });
+  all.resize(std::min<std::size_t>(all.size(), 3));
+  std::string text;
+  for (const Symbol& symbol : all) {
+    text += (text.empty() ? "" : ", ") + symbol.name + " (" +
+            std::to_string(symbol.bytes) + " bytes)";
+  }
+  return text;
+}
+
 std::string name_of_function(const void* function) {
   const Symbol symbol = find_in(variables().slave_functions,
                                 reinterpret_cast<std::uintptr_t>(function));
@@ -175,6 +197,16 @@ std::string name_of_function(const void* function) {
 }
 
 bool reads_clock_unseen() { return variables().unseen_clock; }
+
+namespace {
+
+std::string describe(const Allocation& allocation) {
+  const Location at = locate(allocation.pc);
+  return "the " + std::to_string(allocation.bytes) + " bytes allocated" +
+         (at.line == 0 ? "" : " at " + at.file + ":" + std::to_string(at.line));
+}
+
+}  // namespace
 
 std::string describe(std::uintptr_t address) {
   const Symbol symbol = find_variable(address);
@@ -195,11 +227,8 @@ std::string describe(std::uintptr_t address) {
   }
   const Allocation allocation = find_allocation(address);
   if (allocation.bytes != 0) {
-    const Location at = locate(allocation.pc);
-    return "the " + std::to_string(allocation.bytes) + " bytes allocated" +
-           (at.line == 0 ? ""
-                         : " at " + at.file + ":" + std::to_string(at.line)) +
-           " + " + std::to_string(address - allocation.begin);
+    return describe(allocation) + " + " +
+           std::to_string(address - allocation.begin);
   }
   char text[32];
   std::snprintf(text, sizeof text, "%#lx", address);
@@ -242,11 +271,13 @@ std::vector<Mapping> read_mappings() {
 std::size_t mapped_bytes(const std::vector<Mapping>& all,
                          std::uintptr_t address, bool write) {
   std::uintptr_t end = address;
-  for (const Mapping& mapping : all) {
-    if (mapping.begin <= end && end < mapping.end && mapping.read &&
-        (mapping.write || !write) && !mapping.is_heap) {
-      end = mapping.end;
-    }
+  auto next = std::partition_point(
+      all.begin(), all.end(),
+      [=](const Mapping& mapping) { return mapping.end <= address; });
+  for (; next != all.end() && next->begin <= end && next->read &&
+         (next->write || !write) && !next->is_heap;
+       ++next) {
+    end = next->end;
   }
   return end - address;
 }
@@ -287,6 +318,48 @@ bool shares_memory() {
   });
 }
 
+namespace {
+
+// near_block() describes an address in no allocation by its distance from the
+// next one; empty if none is near. In a mapping only the rest of the pages of a
+// block that malloc() has mapped counts: other memory may be between.
+std::string near_block(std::uintptr_t address, bool in_mapping) {
+  constexpr std::uintptr_t kNear = 64;
+  constexpr std::uintptr_t kPage = 4096;
+  constexpr std::uintptr_t kHeader = 16;
+  const auto is_mapped = [](const Allocation& block) {
+    constexpr std::size_t kIsMapped = 2;  // in the header of glibc
+    return block.bytes >= 16 * kPage && block.begin % kHeader == 0 &&
+           (reinterpret_cast<const std::size_t*>(block.begin)[-1] &
+            kIsMapped) != 0;
+  };
+  const Neighbours blocks = find_neighbours(address);
+  if (blocks.before.bytes != 0) {
+    const std::uintptr_t end = blocks.before.begin + blocks.before.bytes;
+    const std::uintptr_t reach = !in_mapping ? end + kNear
+                                 : is_mapped(blocks.before)
+                                     ? (end + kPage - 1) / kPage * kPage
+                                     : end;
+    if (address < reach) {
+      return std::to_string(address - end) + " bytes beyond the end of " +
+             describe(blocks.before);
+    }
+  }
+  if (blocks.after.bytes != 0) {
+    const std::uintptr_t begin = blocks.after.begin;
+    const std::uintptr_t reach = !in_mapping               ? kNear
+                                 : is_mapped(blocks.after) ? kHeader
+                                                           : 0;
+    if (begin - address <= reach) {
+      return std::to_string(begin - address) + " bytes before " +
+             describe(blocks.after);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string why_not_main(std::uintptr_t address, std::size_t bytes,
                          bool write) {
   const Allocation allocation = find_allocation(address);
@@ -307,11 +380,32 @@ std::string why_not_main(std::uintptr_t address, std::size_t bytes,
     }
   }
   if (ldm_owner(address) != nullptr) return "is in LDM, not in main memory";
-  if (mapped_bytes(address, bytes, write) < bytes) {
-    return "is not memory of the program: not allocated, freed, or not " +
-           std::string(write ? "writable" : "readable");
+  const bool is_mapped = mapped_bytes(address, bytes, write) >= bytes;
+  if (is_mapped && !variable.name.empty()) return "";
+  const std::string near = near_block(address, is_mapped);
+  if (is_mapped && near.empty()) return "";
+  return "is not memory of the program: " +
+         (near.empty() ? "not allocated, freed, or not " +
+                             std::string(write ? "writable" : "readable")
+                       : near);
+}
+
+std::string KnownMain::look_up(std::uintptr_t address, std::size_t bytes,
+                               bool write) {
+  const std::uint64_t now = check::releases();
+  std::string why = why_not_main(address, bytes, write);
+  if (!why.empty()) return why;
+  Range& range = ranges_[address / 4096 % ranges_.size()];
+  const Allocation allocation = find_allocation(address);
+  const Symbol variable = find_variable(address);
+  if (allocation.bytes != 0) {
+    range = {allocation.begin, allocation.begin + allocation.bytes, true, now};
+  } else if (!variable.name.empty()) {
+    range = {variable.begin, variable.begin + variable.bytes, write, now};
+  } else {
+    range = {address, address + bytes, write, now};
   }
-  return "";
+  return why;
 }
 
 std::size_t readable_bytes(std::uintptr_t address, std::size_t most) {

@@ -3,10 +3,12 @@
 #ifndef SWAMP_SUNWAY_EMULATOR_CHECK_ADDRESSES_H_
 #define SWAMP_SUNWAY_EMULATOR_CHECK_ADDRESSES_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
+#include "toolchain/sunway/emulator/check/malloc.h"
 #include "toolchain/sunway/emulator/machine.h"
 
 namespace swamp::sunway::check {
@@ -34,6 +36,11 @@ Symbol find_variable(std::uintptr_t address);
 // find_ldm_variable() finds the __thread_local variable at an offset in the
 // program's TLS block.
 Symbol find_ldm_variable(std::uintptr_t offset);
+// find_ldm_variable_before() also finds the last one that ends before it.
+Symbol find_ldm_variable_before(std::uintptr_t offset);
+
+// largest_ldm_variables() names the three largest __thread_local variables.
+std::string largest_ldm_variables();
 
 // name_of_function() returns the name of a slave function in the sources.
 std::string name_of_function(const void* function);
@@ -48,6 +55,30 @@ const Slave* ldm_owner(std::uintptr_t address);
 // why_not_main() returns why [address, address + bytes) is not main memory that
 // may be read (or, with `write`, written); empty if it may.
 std::string why_not_main(std::uintptr_t address, std::size_t bytes, bool write);
+
+// KnownMain remembers some ranges of main memory that one slave may access.
+class KnownMain {
+ public:
+  // why_not() is why_not_main().
+  std::string why_not(std::uintptr_t address, std::size_t bytes, bool write) {
+    const Range& range = ranges_[address / 4096 % ranges_.size()];
+    if (address >= range.begin && address + bytes <= range.end &&
+        (range.write || !write) && range.releases == releases()) {
+      return "";
+    }
+    return look_up(address, bytes, write);
+  }
+
+ private:
+  struct Range {
+    std::uintptr_t begin = 0, end = 0;
+    bool write = false;
+    std::uint64_t releases = 0;  // of memory, until then
+  };
+  std::string look_up(std::uintptr_t address, std::size_t bytes, bool write);
+
+  std::array<Range, 16> ranges_;
+};
 
 // readable_bytes() returns how many bytes of one variable, allocation or
 // mapping follow an address, at most `most`.

@@ -51,20 +51,28 @@ void Progress::begin_call() noexcept {
   accesses_ = 0;
 }
 
-void Progress::count_access() {
-  if (++accesses_ < kAccessesBeforeYield) return;
+void Progress::count_access(std::uintptr_t word) {
+  bool yields = ++accesses_ == kAccessesBeforeYield;
+  if (const int left = probes_.load(std::memory_order_relaxed); left != 0) {
+    (void)probed_.insert(word, true);
+    yields = yields || left == 1;
+    const bool ends = probed_.full() || left == 1;
+    if (ends) probed_.clear();
+    probes_.store(ends ? 0 : left - 1, std::memory_order_relaxed);
+  }
+  if (!yields) return;
   accesses_ = 0;
   (void)yield_turn(slave_);
 }
 
-void Progress::wrote() {
+void Progress::wrote(std::uintptr_t word) {
   advance();
   polled_.clear();
-  count_access();
+  count_access(word);
 }
 
 void Progress::read(std::uintptr_t word, const void* pc, bool is_volatile) {
-  count_access();
+  count_access(word);
   if (word == last_read_ || polled_.insert(word, is_volatile)) {
     slave_.loop_pc = pc;
     repeated_read();
@@ -210,6 +218,8 @@ constexpr unsigned long kMillisecond = 1000000;
 constexpr auto kTick = std::chrono::milliseconds(5);
 // A slave that makes no progress for this time loses the turn.
 constexpr unsigned long kSilence = 20 * kMillisecond;
+// The same if it has hardly run.
+constexpr unsigned long kLongSilence = 500 * kMillisecond;
 // More than this between two ticks is not counted: the whole process may have
 // waited for a processor.
 constexpr unsigned long kMostOfTick = 50 * kMillisecond;
@@ -233,10 +243,12 @@ class Watch {
     update(now);
     if (all.launch_pending && now - last_move_ > kSilence) release_slaves();
     Slave* running = all.turn;
+    if (running != nullptr) running->check->probe();
     if (running != nullptr && running->wait == nullptr &&
-        now - seen_[running].moved > silence_limit_) {
+        now - seen_[running].moved > silence_limit_ && has_run(*running, now)) {
       silence_limit_ = 0;  // the next slave will probably loop there, too
       running->state = SlaveState::without_turn;
+      running->check->check_all();
       all.turn = nullptr;
       changed();
     }
@@ -255,7 +267,16 @@ class Watch {
   struct Seen {
     std::uint64_t progress = 0;
     unsigned long moved = 0;
+    unsigned long cpu = 0;  // the CPU time of the slave's thread then
   };
+
+  // has_run() returns whether the slave made no progress although it had a
+  // processor: on a busy computer it may have waited for one.
+  bool has_run(const Slave& slave, unsigned long now) {
+    const Seen& seen = seen_[&slave];
+    return silence_limit_ == 0 || now - seen.moved > kLongSilence ||
+           cpu_time(slave) - seen.cpu > kSilence / 2;
+  }
 
   // A slave that waits for its turn only is able to run.
   static bool waits(const Slave& slave) {
@@ -276,7 +297,8 @@ class Watch {
         const std::uint64_t progress = slave->check->progress();
         if (progress != seen.progress || waits(*slave)) {
           if (progress != seen.progress) last_move_ = now;
-          seen = {progress, now};
+          seen = {progress, now,
+                  slave.get() == machine().turn ? cpu_time(*slave) : 0};
         } else if (oldest_ == nullptr || seen.moved < seen_[oldest_].moved) {
           oldest_ = slave.get();
         }

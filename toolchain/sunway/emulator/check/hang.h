@@ -32,7 +32,16 @@ class Progress {
   // then.
   void read(std::uintptr_t word, const void* pc, bool is_volatile);
   // wrote() is for a write by the slave's own instruction.
-  void wrote();
+  void wrote(std::uintptr_t word);
+  // probe() makes the slave look, for its next accesses, whether they are to a
+  // few words only, as in a wait; if so it yields the turn. Any thread may call
+  // it.
+  void probe() noexcept { probes_ = kProbes; }
+  // polls() returns whether all accesses must be passed on: they may be those
+  // of a wait.
+  bool polls() const noexcept {
+    return !polled_.empty() || probes_.load(std::memory_order_relaxed) != 0;
+  }
   // forget_reads() lets the next read of each word count as progress again.
   void forget_reads() noexcept { polled_.clear(); }
   std::uintptr_t last_read() const noexcept { return last_read_; }
@@ -51,19 +60,26 @@ class Progress {
       count_ = 0;
     }
 
+    bool empty() const noexcept { return count_ == 0; }
+    bool full() const noexcept { return count_ == kMost; }
+
    private:
     static constexpr std::size_t kMost = 96;
     std::array<std::uintptr_t, 128> places_{};  // open addressing; 0: free
     std::size_t count_ = 0;
   };
 
-  void count_access();
+  static constexpr int kProbes = 4096;
+
+  void count_access(std::uintptr_t word);
   void repeated_read();
 
   Slave& slave_;
   std::atomic<std::uint64_t> count_{0};
   std::uintptr_t last_read_ = 0;
   PolledWords polled_;
+  PolledWords probed_;
+  std::atomic<int> probes_{0};
   int repeated_reads_ = 0;  // in a row
   int accesses_ = 0;        // since the last call
   int sleep_ms_ = 1;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
@@ -37,6 +38,18 @@ void saw_atomic(const volatile void* address, std::size_t bytes, bool writes,
   }
 }
 
+// What the compiler passes to the functions of -fsanitize=bounds.
+struct Type {
+  std::uint16_t kind, info;  // of an integer: is it signed, log2 of its bits
+  char name[1];
+};
+struct BadIndex {
+  const char* file;
+  std::uint32_t line, column;
+  const Type* array;
+  const Type* index;
+};
+
 }  // namespace
 
 #pragma GCC visibility push(default)
@@ -48,10 +61,27 @@ void __tsan_init() {}
 void __tsan_func_entry(void*) {
   Slave* slave = self();
   if (slave != nullptr && slave->check) {
-    slave->check->entered(__builtin_frame_address(0));
+    slave->check->entered(__builtin_frame_address(0), SWAMP_SUNWAY_CALLER());
   }
 }
 void __tsan_func_exit() {}
+
+// -fsanitize=bounds calls this for an index of an array whose bounds are known.
+void __ubsan_handle_out_of_bounds(const BadIndex* bad, std::uint64_t value) {
+  Slave* slave = self();
+  if (slave == nullptr || !slave->check) return;
+  // The bits of the index type above 64 - width are not its own.
+  const unsigned width = 1u << (bad->index->info >> 1);
+  const unsigned unused = width < 64 ? 64 - width : 0;
+  const bool is_signed = (bad->index->info & 1) != 0;
+  const std::string index =
+      is_signed
+          ? std::to_string(static_cast<std::int64_t>(value << unused) >> unused)
+          : std::to_string(value << unused >> unused);
+  slave->check->out_of_bounds(
+      SWAMP_SUNWAY_CALLER(),
+      "index " + index + " is out of bounds for " + bad->array->name);
+}
 
 #define SWAMP_ACCESS(suffix, bytes)                   \
   void __tsan_read##suffix(void* address) {           \

@@ -1,18 +1,24 @@
 #include "toolchain/sunway/emulator/check/ldm_check.h"
 
+#include <asm/prctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <string>
 
 #include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/report.h"
+#include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/transfer.h"
 
 namespace swamp::sunway::check {
 namespace {
 
 constexpr std::size_t kWord = 4;
-constexpr std::uint8_t kWhole = 0xf;
+constexpr std::uint32_t kAll = 0x01010101 * Shadow::kUnwritten;
 
 }  // namespace
 
@@ -47,32 +53,46 @@ std::string why_not_ldm(const Slave& slave, const std::byte* ldm,
   return "the LDM side is outside the slave's variables";
 }
 
-Shadow::Shadow(std::byte* slot, std::size_t slot_bytes)
-    : slot_(slot), unwritten_(slot_bytes / kWord) {}
-
-void Shadow::poison(std::byte* begin, std::size_t bytes) noexcept {
-  std::memset(begin, kPoison, bytes);
-  const auto first = static_cast<std::size_t>(begin - slot_);
-  std::fill(unwritten_.data() + first / kWord,
-            unwritten_.data() + (first + bytes) / kWord, kWhole);
+std::string why_not_static(const Slave& slave, const std::byte* ldm,
+                           std::size_t bytes) {
+  const auto offset = address_of(ldm) - address_of(slave.statics);
+  const Symbol before = find_ldm_variable_before(offset);
+  const std::size_t end = before.begin + before.bytes;
+  if (before.name.empty() || offset + bytes <= end) return "";
+  return std::to_string(offset + bytes - end) + " bytes beyond the end of " +
+         before.name + " (" + std::to_string(before.bytes) + " bytes)";
 }
 
-void Shadow::written(std::byte* begin, std::size_t bytes) noexcept {
-  const auto first = static_cast<std::size_t>(begin - slot_);
-  const std::size_t end = first + bytes;
-  const auto above = static_cast<unsigned>(kWhole << first % kWord);
-  const auto below = static_cast<unsigned>(kWhole >> (kWord - end % kWord));
-  std::uint8_t* words = unwritten_.data();
-  const auto clear = [&](std::size_t word, unsigned mask) {
-    words[word] = static_cast<std::uint8_t>(words[word] & ~mask);
-  };
-  if (first / kWord == end / kWord) {
-    clear(first / kWord, above & below);
-    return;
+void Shadow::poison(std::byte* begin, std::size_t bytes,
+                    unsigned more) noexcept {
+  for (std::size_t i = 0; i < bytes; i += kWord) {
+    std::memcpy(begin + i, &kPoison, kWord);
   }
-  clear(first / kWord, above);
-  std::fill(words + first / kWord + 1, words + end / kWord, std::uint8_t{0});
-  if (end % kWord != 0) clear(end / kWord, below);
+  std::memset(&of(begin), static_cast<int>(kUnwritten | more), bytes);
+}
+
+void Shadow::set(const std::byte* begin, std::size_t bytes,
+                 unsigned flags) noexcept {
+  std::uint8_t* shadow = &of(begin);
+  for (std::size_t i = 0; i < bytes; ++i) {
+    shadow[i] = static_cast<std::uint8_t>(shadow[i] | flags);
+  }
+}
+
+void Shadow::clear(const std::byte* begin, std::size_t bytes,
+                   unsigned flags) noexcept {
+  std::uint8_t* shadow = &of(begin);
+  for (std::size_t i = 0; i < bytes; ++i) {
+    shadow[i] = static_cast<std::uint8_t>(shadow[i] & ~flags);
+  }
+}
+
+bool Shadow::has(const std::byte* begin, std::size_t bytes,
+                 unsigned flags) noexcept {
+  const std::uint8_t* shadow = &of(begin);
+  unsigned all = 0;
+  for (std::size_t i = 0; i < bytes; ++i) all |= shadow[i];
+  return (all & flags) != 0;
 }
 
 std::size_t Shadow::words(const std::byte* begin, std::size_t bytes) noexcept {
@@ -80,34 +100,88 @@ std::size_t Shadow::words(const std::byte* begin, std::size_t bytes) noexcept {
   return (first + bytes + kWord - 1) / kWord - first / kWord;
 }
 
-bool Shadow::is_unwritten(std::size_t word) const noexcept {
-  if (unwritten_[word] != kWhole) return false;
+bool Shadow::is_unwritten(const std::byte* word) noexcept {
   std::uint32_t value = 0;
-  std::memcpy(&value, slot_ + word * kWord, kWord);
-  return value == 0xffffffffu;
+  std::uint32_t flags = 0;
+  std::memcpy(&value, word, kWord);
+  std::memcpy(&flags, &of(word), kWord);
+  return value == kPoison && (flags & kAll) == kAll;
 }
 
 std::size_t Shadow::unwritten_words(const std::byte* begin,
-                                    std::size_t bytes) const noexcept {
-  const std::size_t first = static_cast<std::size_t>(begin - slot_) / kWord;
+                                    std::size_t bytes) noexcept {
+  if (!has(begin, bytes, kUnwritten)) return 0;
+  const std::byte* first = begin - address_of(begin) % kWord;
   std::size_t count = 0;
   for (std::size_t i = 0; i < words(begin, bytes); ++i) {
-    if (is_unwritten(first + i)) ++count;
+    if (is_unwritten(first + i * kWord)) ++count;
   }
   return count;
 }
 
 std::size_t Shadow::unwritten_run(const std::byte* begin,
-                                  std::size_t bytes) const noexcept {
-  const std::size_t first = static_cast<std::size_t>(begin - slot_) / kWord;
+                                  std::size_t bytes) noexcept {
+  if (!has(begin, bytes, kUnwritten)) return 0;
+  const std::byte* first = begin - address_of(begin) % kWord;
   std::size_t longest = 0;
   std::size_t run = 0;
   for (std::size_t i = 0; i < words(begin, bytes); ++i) {
-    run = is_unwritten(first + i) ? run + 1 : 0;
+    run = is_unwritten(first + i * kWord) ? run + 1 : 0;
     longest = std::max(longest, run);
   }
   return longest;
 }
+
+void map_shadow(const Slave& slave) {
+  const Machine& all = machine();
+  // All slaves map one file, so that what they do not use takes no memory.
+  static const int file = [&] {
+    std::vector<std::uint8_t> flags(all.slot_bytes, Shadow::kOutside);
+    std::fill(flags.begin() + (slave.stack - slave.slot), flags.end(),
+              std::uint8_t{Shadow::kBelow});
+    const int made = memfd_create("shadow", MFD_CLOEXEC);
+    if (made < 0 || write(made, flags.data(), flags.size()) !=
+                        static_cast<ssize_t>(flags.size())) {
+      return -1;
+    }
+    return made;
+  }();
+  if (mmap(slave.slot + kShadowDistance, all.slot_bytes, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file, 0) == MAP_FAILED) {
+    fail(1, "cannot allocate the memory of check mode");
+  }
+}
+
+void mark_gaps(const Slave& slave) {
+  const Machine& all = machine();
+  const std::byte* end = slave.slot + all.slot_bytes;
+  if (find_ldm_variable_before(all.static_bytes).name.empty()) return;
+  // Other libraries' data may follow, and then the C library's of the thread.
+  const auto* thread = reinterpret_cast<const std::byte*>(pthread_self());
+  Shadow::set(thread, static_cast<std::size_t>(end - thread), Shadow::kOutside);
+  for (std::size_t at = 0; at < all.static_bytes; ++at) {
+    if (!why_not_static(slave, slave.statics + at, 1).empty()) {
+      Shadow::set(slave.statics + at, 1, Shadow::kOutside);
+    }
+  }
+}
+
+void set_fast_path(const FastPath& fast) {
+  if (syscall(SYS_arch_prctl, ARCH_SET_GS, &fast) != 0) {
+    fail(1, "cannot set the segment register gs of a thread");
+  }
+}
+
+namespace {
+
+// The master's code, and threads that inherit gs from it, may call functions
+// that were compiled for slaves.
+__attribute__((constructor)) void set_master_path() {
+  static const FastPath none;
+  if (is_check_asked()) set_fast_path(none);
+}
+
+}  // namespace
 
 void StackCheck::begin_launch(std::uintptr_t here) noexcept {
   lowest_ = here;
@@ -121,6 +195,11 @@ std::size_t StackCheck::bytes() const noexcept {
 }
 
 void StackCheck::deepen(std::uintptr_t lowest, const void* pc) {
+  const std::uintptr_t end = lowest_access_;
+  if (end > lowest) {
+    Shadow::clear(reinterpret_cast<std::byte*>(lowest), end - lowest,
+                  Shadow::kBelow);
+  }
   lowest_access_ = lowest;
   lowest_ = std::min(lowest_, lowest);
   // Normally the next call reports it, because its line is the better one to
@@ -132,6 +211,12 @@ void StackCheck::deepen(std::uintptr_t lowest, const void* pc) {
     deepest_ = depth;
     deepest_pc_ = pc;
   }
+}
+
+void StackCheck::leaves_slot(std::uintptr_t lowest, const void* pc) {
+  check_depth(address_of(slave_.stack_top) - lowest, pc);
+  print_totals();
+  end_now(kReportedExit);
 }
 
 [[gnu::noinline]] void StackCheck::check(const void* pc) {

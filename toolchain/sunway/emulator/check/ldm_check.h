@@ -5,10 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
+#include "toolchain/sunway/emulator/check/fast_path.h"
 #include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/transfer.h"
 
 namespace swamp::sunway::check {
 
@@ -17,49 +20,82 @@ namespace swamp::sunway::check {
 std::string why_not_ldm(const Slave& slave, const std::byte* ldm,
                         std::size_t bytes);
 
-// Shadow records for every byte of a slave's slot whether it was written since
-// it was allocated (heap) or since the launch began (stack). Unwritten words
-// also hold a poison value. System libraries write without being observed, so a
-// word counts as unwritten only if it is marked so and still holds the poison.
+// Shadow holds the flags of every byte of a slave's slot; a byte without flags
+// needs no check: see fast_path.h. Unwritten words also hold a poison value.
+// System libraries write without being observed, so a word counts as unwritten
+// only if all of it is marked so and it still holds the poison.
 class Shadow {
  public:
-  static constexpr std::uint8_t kPoison = 0xff;  // nan in every float format
+  enum Flag : std::uint8_t {
+    kUnwritten = 1,  // since it was allocated or, for the stack, in this launch
+    kWatched = 2,    // a transfer may read or write it
+    kOutside = 4,    // of every variable and block
+    kBelow = 8,      // the lowest access to the stack
+  };
+  // A nan in every float format, and no number that programs use often.
+  static constexpr std::uint32_t kPoison = 0xfffbfffd;
 
-  Shadow(std::byte* slot, std::size_t slot_bytes);
-
-  void poison(std::byte* begin, std::size_t bytes) noexcept;
-  void written(std::byte* begin, std::size_t bytes) noexcept;
+  // poison() fills words; the flags become kUnwritten and `more`.
+  static void poison(std::byte* begin, std::size_t bytes,
+                     unsigned more = 0) noexcept;
+  static void written(const std::byte* begin, std::size_t bytes) noexcept {
+    clear(begin, bytes, kUnwritten);
+  }
+  // become() replaces all flags.
+  static void become(const std::byte* begin, std::size_t bytes,
+                     unsigned flags) noexcept {
+    std::memset(&of(begin), static_cast<int>(flags), bytes);
+  }
+  static void set(const std::byte* begin, std::size_t bytes,
+                  unsigned flags) noexcept;
+  static void clear(const std::byte* begin, std::size_t bytes,
+                    unsigned flags) noexcept;
+  static bool has(const std::byte* begin, std::size_t bytes,
+                  unsigned flags) noexcept;
   // words() is how many words [begin, begin + bytes) touches.
   static std::size_t words(const std::byte* begin, std::size_t bytes) noexcept;
   // unwritten_words() counts the words of [begin, begin + bytes) never written.
-  std::size_t unwritten_words(const std::byte* begin,
-                              std::size_t bytes) const noexcept;
+  static std::size_t unwritten_words(const std::byte* begin,
+                                     std::size_t bytes) noexcept;
   // for_unwritten() visits the offsets from `begin` of the bytes never written.
   template <class Visit>
-  void for_unwritten(const std::byte* begin, std::size_t bytes,
-                     Visit visit) const {
-    const auto first = static_cast<std::size_t>(begin - slot_);
+  static void for_unwritten(const std::byte* begin, std::size_t bytes,
+                            Visit visit) {
     for (std::size_t i = 0; i < bytes; ++i) {
-      const std::size_t at = first + i;
-      if ((unwritten_[at / 4] >> at % 4 & 1u) != 0) visit(i);
+      if ((of(begin + i) & kUnwritten) != 0) visit(i);
     }
   }
   // unwritten_run() is the longest run of unwritten words.
-  std::size_t unwritten_run(const std::byte* begin,
-                            std::size_t bytes) const noexcept;
+  static std::size_t unwritten_run(const std::byte* begin,
+                                   std::size_t bytes) noexcept;
 
  private:
-  bool is_unwritten(std::size_t word) const noexcept;
-
-  std::byte* slot_;
-  std::vector<std::uint8_t> unwritten_;  // of each word, a bit for each byte
+  static std::uint8_t& of(const std::byte* at) noexcept {
+    return *reinterpret_cast<std::uint8_t*>(
+        const_cast<std::byte*>(at + kShadowDistance));
+  }
+  static bool is_unwritten(const std::byte* word) noexcept;
 };
 
-// StackCheck measures how deep a slave's stack is, and reports a stack for which
-// LDM is too small.
+// why_not_static() returns why [ldm, ldm + bytes) of the slave's static
+// variables is none of them; empty if it is one.
+std::string why_not_static(const Slave& slave, const std::byte* ldm,
+                           std::size_t bytes);
+
+// map_shadow() makes the shadow of a slave: no block is allocated, and the
+// stack has not been accessed.
+void map_shadow(const Slave& slave);
+// mark_gaps() marks what is between and above the slave's static variables.
+void mark_gaps(const Slave& slave);
+// set_fast_path() is for the calling thread.
+void set_fast_path(const FastPath& fast);
+
+// StackCheck measures how deep a slave's stack is, and reports a stack for
+// which LDM is too small.
 class StackCheck {
  public:
-  explicit StackCheck(const Slave& slave) : slave_(slave) {}
+  StackCheck(const Slave& slave, FastPath& fast)
+      : slave_(slave), lowest_(fast.lowest) {}
 
   // begin_launch() starts again; the slave's stack pointer is at `here`.
   void begin_launch(std::uintptr_t here) noexcept;
@@ -68,8 +104,9 @@ class StackCheck {
 
   // entered() is for the beginning of one of the slave's functions, or for a
   // transfer to or from the stack.
-  void entered(std::uintptr_t lowest) noexcept {
+  void entered(std::uintptr_t lowest, const void* pc) {
     if (lowest < lowest_) lowest_ = lowest;
+    if (lowest < address_of(slave_.stack)) leaves_slot(lowest, pc);
   }
   // access() is for a load or store by the slave's own instruction.
   void access(std::uintptr_t address, const void* pc) {
@@ -88,6 +125,8 @@ class StackCheck {
 
  private:
   void deepen(std::uintptr_t lowest, const void* pc);
+  // leaves_slot() ends the program, which would write into another slot.
+  [[noreturn]] void leaves_slot(std::uintptr_t lowest, const void* pc);
   void check_depth(std::size_t depth, const void* pc);
 
   const Slave& slave_;
@@ -95,7 +134,7 @@ class StackCheck {
   std::size_t deepest_ = 0;  // access of this launch, below the stack's top
   const void* deepest_pc_ = nullptr;
   std::uintptr_t lowest_access_ = ~std::uintptr_t{0};
-  std::uintptr_t lowest_ = ~std::uintptr_t{0};
+  std::uintptr_t& lowest_;
 };
 
 }  // namespace swamp::sunway::check

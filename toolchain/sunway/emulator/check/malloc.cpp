@@ -8,10 +8,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <new>
@@ -54,6 +56,7 @@ using Allocations =
              InnerAllocator<std::pair<const std::uintptr_t, Allocation>>>;
 
 std::mutex mutex;
+std::atomic<std::uint64_t> release_count{0};
 Allocations& allocations() {
   alignas(Allocations) static unsigned char memory[sizeof(Allocations)];
   static Allocations* const all = new (memory) Allocations;  // never destroyed
@@ -65,6 +68,11 @@ Allocations& allocations() {
 [[gnu::constructor]] void register_fork_handlers() {
   pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); },
                  [] { mutex.unlock(); });
+}
+
+// With one arena, memory between blocks is in the mapping "[heap]".
+[[gnu::constructor]] void use_one_arena() {
+  if (swamp::sunway::is_check_asked()) mallopt(M_ARENA_MAX, 1);
 }
 
 void add_allocation(const void* memory, std::size_t bytes,
@@ -81,6 +89,7 @@ Allocation remove_allocation(const void* memory) noexcept {
   if (found == allocations().end()) return {};
   const Allocation allocation = found->second;
   allocations().erase(found);
+  ++release_count;
   return allocation;
 }
 
@@ -100,8 +109,9 @@ sunway::Slave* allocating_slave() noexcept {
   return slave != nullptr && slave->check ? slave : nullptr;
 }
 
+// The checker's own memory is not the program's.
 void* recorded(void* memory, std::size_t bytes, const void* pc) noexcept {
-  if (memory == nullptr || !recording()) return memory;
+  if (memory == nullptr || own_allocations || !recording()) return memory;
   add_allocation(memory, bytes, pc);
   if (sunway::Slave* slave = allocating_slave()) {
     slave->check->main_allocated(memory, bytes);
@@ -137,6 +147,19 @@ Allocation find_allocation(std::uintptr_t address) {
   const Allocation& allocation = next->second;
   return address - allocation.begin < allocation.bytes ? allocation
                                                        : Allocation{};
+}
+
+Neighbours find_neighbours(std::uintptr_t address) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto next = allocations().upper_bound(address);
+  Neighbours found;
+  if (next != allocations().end()) found.after = next->second;
+  if (next != allocations().begin()) found.before = std::prev(next)->second;
+  return found;
+}
+
+std::uint64_t releases() noexcept {
+  return release_count.load(std::memory_order_relaxed);
 }
 
 // Uses the program's memalign(), which may be AddressSanitizer's.
@@ -196,6 +219,7 @@ void free(void* memory) {
   __libc_free(memory);
 }
 int munmap(void* memory, std::size_t bytes) {
+  ++release_count;
   if (sunway::Slave* slave = recording() ? allocating_slave() : nullptr) {
     slave->check->main_freed(memory, bytes);
   }

@@ -17,6 +17,15 @@ struct Allocation {
 // find_allocation() returns the allocation that holds an address.
 Allocation find_allocation(std::uintptr_t address);
 
+// Neighbours are the allocations before and after an address that is in none.
+struct Neighbours {
+  Allocation before, after;
+};
+Neighbours find_neighbours(std::uintptr_t address);
+
+// releases() changes whenever memory is freed or unmapped.
+std::uint64_t releases() noexcept;
+
 // allocate() is memalign() for a caller at `pc`.
 void* allocate(std::size_t alignment, std::size_t bytes, const void* pc);
 

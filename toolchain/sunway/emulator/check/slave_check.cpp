@@ -1,6 +1,7 @@
 #include "toolchain/sunway/emulator/check/slave_check.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "toolchain/sunway/emulator/check/addresses.h"
@@ -18,25 +19,48 @@ std::uint64_t next_reply(const volatile void* reply) {
 
 }  // namespace
 
-SlaveCheck::SlaveCheck(Slave& slave, std::size_t slot_bytes)
+SlaveCheck::SlaveCheck(Slave& slave)
     : slave_(slave),
       clock_(slave.number(),
              static_cast<std::size_t>(settings().core_groups) *
                  static_cast<std::size_t>(settings().slaves_per_group)),
       inbox_(slave, clock_),
       in_flight_(slave, clock_),
-      shadow_(slave.slot, slot_bytes),
-      stack_(slave),
+      stack_(slave, fast_),
       progress_(slave),
       direct_(slave, clock_) {}
 
 void SlaveCheck::begin_call(const void* pc) {
   slave_.last_pc = pc;
+  if (bounds_pc_ != nullptr) report_bounds("ldm-range");
   progress_.begin_call();
   direct_.log_write();
   progress_.advance();
   resume();
   called_ = clock_.now();
+}
+
+void SlaveCheck::begin_thread() {
+  const Machine& all = machine();
+  if (fast_.slot == 0) {  // a child of fork() has it
+    map_shadow(slave_);
+    mark_gaps(slave_);
+  }
+  const auto* here = static_cast<std::byte*>(__builtin_frame_address(0));
+  Shadow::clear(here,
+                static_cast<std::size_t>(slave_.slot + all.slot_bytes - here),
+                Shadow::kBelow);
+  fast_.slot = address_of(slave_.slot);
+  set_fast_path(fast_);
+}
+
+void SlaveCheck::end_access() noexcept {
+  if (fast_.limit != 0 || progress_.polls()) return;
+  fast_.limit = machine().slot_bytes;
+  // Another thread may have called check_all() in the meantime.
+  if (inbox_.has_new() || slave_.state == SlaveState::without_turn) {
+    check_all();
+  }
 }
 
 void SlaveCheck::begin_launch() {
@@ -53,13 +77,15 @@ void SlaveCheck::begin_launch() {
       std::min(room - std::min(room, kMargin), machine().ldm_bytes) / 4 * 4;
   std::byte* begin = here - kMargin - bytes;
   begin -= address_of(begin) % 4;
+  Shadow::set(begin + bytes, static_cast<std::size_t>(here - begin) - bytes,
+              Shadow::kBelow);
   // Memory far below what the last launch used is still poisoned.
   std::byte* first = begin;
   if (!first_launch_ && stack_.lowest() > address_of(begin) + kBelow) {
     first += (stack_.lowest() - kBelow - address_of(begin)) / 4 * 4;
   }
   const auto done = std::min(static_cast<std::size_t>(first - begin), bytes);
-  shadow_.poison(begin + done, bytes - done);
+  Shadow::poison(begin + done, bytes - done, Shadow::kBelow);
   first_launch_ = false;
   stack_.begin_launch(address_of(here));
   direct_.begin_launch();
@@ -68,6 +94,7 @@ void SlaveCheck::begin_launch() {
 
 void SlaveCheck::end_launch() {
   resume();
+  if (bounds_pc_ != nullptr) report_bounds("ldm-range");
   direct_.log_write();
   direct_.log_reads();
   stack_.end_launch();
@@ -90,11 +117,13 @@ void SlaveCheck::regained() {
 
 void SlaveCheck::accept_arrivals() {
   for (const Arrival& arrival : inbox_.take_new()) {
+    if (arrival.is_read) continue;
     in_flight_.receives(arrival.begin, arrival.end, *arrival.sender,
                         arrival.pc);
-    shadow_.written(reinterpret_cast<std::byte*>(arrival.begin),
-                    arrival.end - arrival.begin);
+    auto* data = reinterpret_cast<std::byte*>(arrival.begin);
+    Shadow::written(data, arrival.end - arrival.begin);
   }
+  inbox_.watch();
 }
 
 // Transfers.
@@ -102,12 +131,14 @@ void SlaveCheck::accept_arrivals() {
 bool SlaveCheck::allows(const Transfer& t, const void* pc) {
   begin_call(pc);
   stack_.check(pc);
-  if (t.ldm >= slave_.stack) stack_.entered(address_of(t.ldm));
-  return check_rules(slave_, t, pc);
+  if (slave_.in_ldm(t.ldm, 1) && t.ldm >= slave_.stack) {
+    stack_.entered(address_of(t.ldm), pc);
+  }
+  return check_rules(slave_, known_main_, t, pc);
 }
 
-bool SlaveCheck::allows_rma(void* local, void* remote, long length,
-                            volatile void* local_reply,
+bool SlaveCheck::allows_rma(const Slave& other, void* local, void* remote,
+                            long length, volatile void* local_reply,
                             volatile void* remote_reply, const char* call,
                             const void* pc) {
   Transfer t{Transfer::Kind::remote_get,
@@ -121,24 +152,80 @@ bool SlaveCheck::allows_rma(void* local, void* remote, long length,
   if (!allows(t, pc)) return false;
   t.ldm = static_cast<std::byte*>(remote);
   t.reply = remote_reply;
-  return allows(t, pc);
+  if (&other == &slave_ || !slave_.in_ldm(remote, 1)) return allows(t, pc);
+  t.ldm = as_seen_by(other, slave_, remote);
+  if (remote_reply != nullptr)
+    t.reply = as_seen_by(other, slave_, remote_reply);
+  return check_rules(other, known_main_, t, pc, &slave_);
+}
+
+bool SlaveCheck::reaches(const Slave& other, const std::byte* remote,
+                         long length, const char* call, const void* pc) {
+  const std::string why =
+      why_not_ldm(other, remote, static_cast<std::size_t>(length));
+  if (why.empty()) return true;
+  report({"ldm-range", pc, &slave_,
+          std::string(call) + ": in slave " + std::to_string(other.id) + " " +
+              why});
+  return false;
+}
+
+void SlaveCheck::was_read(const Transfer& get, const Slave& reader,
+                          std::uint32_t done, const void* pc) {
+  slots_.erase(
+      std::remove_if(slots_.begin(), slots_.end(),
+                     [&](const Slot& slot) { return slot.sender == &reader; }),
+      slots_.end());
+  constexpr long kWord = 8;  // a flag that the reader polls
+  if (get.length <= kWord) return;
+  const std::uintptr_t begin = address_of(get.main);
+  inbox_.add({begin, begin + bytes_of(get), &reader, done, nullptr, 0, get.call,
+              pc, true});
+  check_all();
+}
+
+void SlaveCheck::check_slot(const Slot& slot, const SlaveClock& sender,
+                            const char* call) {
+  constexpr std::size_t kMost = 256;
+  for (std::size_t i = slots_.size(); i-- > 0;) {
+    const Slot& old = slots_[i];
+    if (old.sender != slot.sender || old.end <= slot.begin ||
+        slot.end <= old.begin) {
+      continue;
+    }
+    if (sender.of(slave_.number()) < old.now) {
+      report({"overlap", slot.pc, slot.sender,
+              std::string(call) + " overwrites what it has sent to slave " +
+                  std::to_string(slave_.id) +
+                  ", which may not have read it yet: wait for an answer before "
+                  "the next message, or use two buffers",
+              old.pc});
+    }
+    slots_.erase(slots_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  if (slots_.size() == kMost) slots_.erase(slots_.begin());
+  slots_.push_back(slot);
 }
 
 void SlaveCheck::check_buffers(const Transfer& t, const void* pc) {
   const std::uintptr_t begin = address_of(t.ldm);
-  if (t.writes_main()) inbox_.check(begin, begin + bytes_of(t), false, pc);
+  if (t.writes_main()) {
+    inbox_.check(begin, begin + bytes_of(t), false, pc);
+  } else {
+    inbox_.check_write(begin, begin + bytes_of(t), pc);
+  }
   in_flight_.new_transfer(t, pc);
   if (t.kind == Transfer::Kind::get) {
     check_args(slave_, t.main, bytes_of(t), pc);
   }
   if (!t.writes_main()) return;
-  log_unknown(t, slave_, shadow_);
+  log_unknown(t, slave_);
   // A single word may be padding of a struct. On the stack, where old frames
   // leave data, only a buffer that is entirely unwritten counts.
-  const std::size_t unwritten = shadow_.unwritten_words(t.ldm, bytes_of(t));
+  const std::size_t unwritten = Shadow::unwritten_words(t.ldm, bytes_of(t));
   const bool on_stack = t.ldm >= slave_.slot + machine().ldm_bytes;
   if (on_stack ? unwritten != bytes_of(t) / 4
-               : shadow_.unwritten_run(t.ldm, bytes_of(t)) < 2) {
+               : Shadow::unwritten_run(t.ldm, bytes_of(t)) < 2) {
     return;
   }
   report({"uninitialised", pc, &slave_,
@@ -146,6 +233,18 @@ void SlaveCheck::check_buffers(const Transfer& t, const void* pc) {
               " of " + std::to_string(t.length) +
               " bytes of LDM to which nothing was written: on the machine they "
               "hold what the last program left"});
+}
+
+void SlaveCheck::check_reply_written(volatile void* reply, const char* call,
+                                     const void* pc) {
+  auto* word = static_cast<std::byte*>(const_cast<void*>(reply));
+  if (word == nullptr || Shadow::unwritten_words(word, 4) != 1) return;
+  report({"uninitialised", pc, &slave_,
+          std::string(call) +
+              "'s reply word was never written: reset it to 0 before the "
+              "transfer, or the wait may return early or never"});
+  std::memset(word, 0, 4);  // otherwise the wait would hang
+  Shadow::written(word, 4);
 }
 
 void SlaveCheck::issue(const Transfer& t, const void* pc, bool now) {
@@ -159,7 +258,7 @@ void SlaveCheck::issue(const Transfer& t, const void* pc, bool now) {
     return;  // count it as done, or wait() would hang as well
   }
   check_buffers(t, pc);
-  if (!t.writes_main()) shadow_.written(t.ldm, bytes_of(t));
+  check_reply_written(t.reply, t.call, pc);
   in_flight_.add(t, pc, now);
 }
 
@@ -167,7 +266,7 @@ void SlaveCheck::blocking(const Transfer& t, const void* pc) {
   if (!allows(t, pc)) return;
   check_buffers(t, pc);
   carry_out(t);
-  if (!t.writes_main()) shadow_.written(t.ldm, bytes_of(t));
+  if (!t.writes_main()) Shadow::written(t.ldm, bytes_of(t));
   log_transfer(t, slave_, pc, clock_.snapshot(), clock_.now());
 }
 
@@ -196,9 +295,15 @@ void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
   const std::uintptr_t end = begin + static_cast<std::uintptr_t>(length);
   inbox_.add({begin, end, &sender, sender.check->clock_.now(), reply,
               reply == nullptr ? 0 : next_reply(reply), call, pc});
+  check_all();
   if (&sender == &slave_) {
     accept_arrivals();
     return;
+  }
+  constexpr long kWord = 8;  // a flag or a counter, of which the last counts
+  if (reply != nullptr && length > kWord) {
+    check_slot({begin, end, &sender, clock_.now(), pc}, sender.check->clock_,
+               call);
   }
   // All sends of one call count as sent at one time.
   log_ldm_access(slave_,
@@ -220,7 +325,9 @@ void SlaveCheck::before_wait(volatile void* reply, int value, const char* call,
   begin_call(pc);
   stack_.check(pc);
   if (check_reply(slave_, reply, call, pc)) {
+    check_reply_written(reply, call, pc);
     in_flight_.complete_until(reply, value, pc);
+    inbox_.watch();
     return;
   }
   in_flight_.complete_all();
@@ -235,6 +342,8 @@ void SlaveCheck::after_wait(volatile void* reply, int value) {
   clock_.acquire_messages(reply,
                           static_cast<std::uint64_t>(std::max(value, 0)));
   clock_.acquire(&slave_);
+  inbox_.forget_synchronised();
+  in_flight_.watch();
 }
 
 // ldm_malloc() and malloc().
@@ -243,7 +352,9 @@ void SlaveCheck::allocated(std::size_t offset, std::size_t bytes,
                            const void* pc) {
   begin_call(pc);
   if (offset != LdmHeap::kNone) {
-    shadow_.poison(slave_.slot + offset, (bytes + 3) / 4 * 4);
+    Shadow::poison(slave_.slot + offset, (bytes + 3) / 4 * 4);
+    Shadow::set(slave_.slot + offset + bytes, (4 - bytes % 4) % 4,
+                Shadow::kOutside);
     stack_.check(pc);
     return;
   }
@@ -272,6 +383,12 @@ void SlaveCheck::freed(std::size_t offset, std::size_t piece_bytes,
   }
   const std::uintptr_t begin = address_of(slave_.slot + offset);
   in_flight_.frees(begin, begin + piece_bytes, pc);
+  Shadow::set(slave_.slot + offset, piece_bytes, Shadow::kOutside);
+}
+
+void SlaveCheck::freed_all() {
+  progress_.advance();
+  Shadow::set(slave_.slot, machine().ldm_bytes, Shadow::kOutside);
 }
 
 void SlaveCheck::main_allocated(const void* memory, std::size_t bytes) {
@@ -327,10 +444,17 @@ void SlaveCheck::atomic(const volatile void* word, std::size_t bytes,
 
 // Loads and stores.
 
+void SlaveCheck::report_bounds(const char* category) {
+  report({category, std::exchange(bounds_pc_, nullptr), &slave_, bounds_text_});
+}
+
 void SlaveCheck::read(const volatile void* address, std::size_t bytes,
                       const void* pc, bool is_volatile) {
   const std::uintptr_t begin = address_of(address);
   const std::uintptr_t end = begin + bytes;
+  if (bounds_pc_ != nullptr) {
+    report_bounds(slave_.in_ldm(address, 1) ? "ldm-range" : "main-range");
+  }
   direct_.log_write();
   take_turn(slave_);
   progress_.read(begin, pc, is_volatile);
@@ -344,29 +468,36 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
     }
     in_flight_.accesses_main(begin, end, false, pc);
     if (may_have_changed()) check_args(slave_, address, bytes, pc);
-    report_main_access(begin, "reads", pc);
+    check_main(begin, bytes, false, pc);
+    end_access();
     return;
   }
   stack_.access(begin, pc);
   inbox_.check(begin, end, is_volatile, pc);
   in_flight_.reads_ldm(begin, end, pc);
   heap_access(address, bytes, false, pc);
+  end_access();
 }
 
 void SlaveCheck::write(const volatile void* address, std::size_t bytes,
                        const void* pc, bool is_volatile) {
   const std::uintptr_t begin = address_of(address);
   const std::uintptr_t end = begin + bytes;
+  if (bounds_pc_ != nullptr) {
+    report_bounds(slave_.in_ldm(address, 1) ? "ldm-range" : "main-range");
+  }
   direct_.log_write();
   resume();
-  progress_.wrote();
+  progress_.wrote(begin);
   if (!slave_.in_ldm(address, bytes)) {
     write_main(begin, end, is_volatile, pc);
     return;
   }
   stack_.access(begin, pc);
+  if (!is_volatile) inbox_.check_write(begin, end, pc);
   in_flight_.writes_ldm(begin, end, pc);
   heap_access(address, bytes, true, pc);
+  end_access();
 }
 
 void SlaveCheck::write_main(std::uintptr_t begin, std::uintptr_t end,
@@ -380,14 +511,27 @@ void SlaveCheck::write_main(std::uintptr_t begin, std::uintptr_t end,
     add_written({begin, end, pc, &slave_});
     direct_.drop_write();
   }
-  report_main_access(begin, "writes", pc);
+  check_main(begin, end - begin, true, pc);
+  end_access();
 }
 
-void SlaveCheck::report_main_access(std::uintptr_t begin, const char* verb,
-                                    const void* pc) {
+void SlaveCheck::check_main(std::uintptr_t begin, std::size_t bytes, bool write,
+                            const void* pc) {
+  const char* verb = write ? "writes " : "reads ";
+  const std::string why = known_main_.why_not(begin, bytes, write);
+  if (!why.empty()) {
+    const Slave* owner = ldm_owner(begin);
+    report({owner != nullptr ? "ldm-range" : "main-range", pc, &slave_,
+            verb + std::to_string(bytes) + " bytes at " + describe(begin) +
+                (owner != nullptr
+                     ? ": on the machine such an address means the slave's own "
+                       "LDM; use RMA"
+                     : ", which " + why)});
+    return;
+  }
   if (!settings().main_access) return;
   report({"main-access", pc, &slave_,
-          std::string(verb) + " main memory at " + describe(begin) +
+          verb + ("main memory at " + describe(begin)) +
               " directly: this takes hundreds of cycles and is not coherent "
               "with other slaves' caches; use DMA"});
 }
@@ -396,25 +540,40 @@ void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
                              bool write, const void* pc) {
   auto* at = static_cast<std::byte*>(const_cast<void*>(address));
   const auto offset = static_cast<std::size_t>(at - slave_.slot);
-  if (offset < machine().ldm_bytes && !slave_.heap.holds(offset, bytes)) {
+  const bool in_heap = offset < machine().ldm_bytes;
+  if (in_heap && !slave_.heap.holds(offset, bytes)) {
     report({"ldm-range", pc, &slave_,
             std::string(write ? "writes" : "reads") +
                 " outside the blocks of ldm_malloc, at byte " +
                 std::to_string(offset) + " of their memory"});
     return;
   }
+  if (at >= slave_.statics && Shadow::has(at, bytes, Shadow::kOutside)) {
+    const std::string why = why_not_static(slave_, at, bytes);
+    if (!why.empty()) {
+      report({"ldm-range", pc, &slave_, (write ? "writes " : "reads ") + why});
+    }
+  }
   if (write) {
-    shadow_.written(at, bytes);
+    Shadow::written(at, bytes);
     return;
   }
-  if (offset >= machine().ldm_bytes) return;
   // A struct may contain padding, so some unwritten words are legal.
-  if (shadow_.unwritten_words(at, bytes) == Shadow::words(at, bytes)) {
-    report({"uninitialised", pc, &slave_,
-            "reads memory of ldm_malloc to which nothing was written: on the "
-            "machine it holds what the last program left"});
-    shadow_.written(at, bytes);
+  if (Shadow::unwritten_words(at, bytes) != Shadow::words(at, bytes)) return;
+  // The compiler may read a single local variable although its value is not
+  // used, and copy one.
+  constexpr std::size_t kNear = 12;
+  constexpr std::size_t kLeast = 4;
+  if (!in_heap && (bytes > 16 || Shadow::unwritten_run(
+                                     at - kNear, bytes + 2 * kNear) < kLeast)) {
+    return;
   }
+  report({"uninitialised", pc, &slave_,
+          std::string("reads ") +
+              (in_heap ? "memory of ldm_malloc" : "a local array") +
+              " to which nothing was written: on the machine it holds what "
+              "was there before"});
+  Shadow::written(at, bytes);
 }
 
 }  // namespace swamp::sunway::check

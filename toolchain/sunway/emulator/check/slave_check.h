@@ -5,9 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "toolchain/sunway/emulator/check/access_log.h"
+#include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/clocks.h"
+#include "toolchain/sunway/emulator/check/fast_path.h"
 #include "toolchain/sunway/emulator/check/hang.h"
 #include "toolchain/sunway/emulator/check/inbox.h"
 #include "toolchain/sunway/emulator/check/ldm_check.h"
@@ -20,10 +25,16 @@ namespace swamp::sunway::check {
 
 class SlaveCheck {
  public:
-  SlaveCheck(Slave& slave, std::size_t slot_bytes);
+  explicit SlaveCheck(Slave& slave);
+
+  // begin_thread() is called by the slave's own thread before anything else.
+  void begin_thread();
 
   // The master calls launched() and joined() while the slave does not run.
-  void launched() { clock_.restart(); }
+  void launched() {
+    clock_.restart();
+    slots_.clear();
+  }
   void joined() { clock_.joined(); }
   void begin_launch();
   void end_launch();
@@ -36,7 +47,8 @@ class SlaveCheck {
   void issue(const Transfer& transfer, const void* pc, bool now = false);
   void blocking(const Transfer& transfer, const void* pc);
   bool allows(const Transfer& transfer, const void* pc);
-  bool allows_rma(void* local, void* remote, long length,
+  // `other` is the remote slave, or this one for a broadcast.
+  bool allows_rma(const Slave& other, void* local, void* remote, long length,
                   volatile void* local_reply, volatile void* remote_reply,
                   const char* call, const void* pc);
   // broadcast() is called before a get for several slaves is carried out.
@@ -49,6 +61,13 @@ class SlaveCheck {
   // this slave's LDM; `reply` is the reply word there, or nullptr.
   void received(std::byte* ldm, long length, Slave& sender,
                 const volatile void* reply, const char* call, const void* pc);
+  // reaches() returns whether the range is LDM of `other`, else it reports.
+  bool reaches(const Slave& other, const std::byte* remote, long length,
+               const char* call, const void* pc);
+  // was_read() is called by the thread of `reader` after its get from this
+  // slave's LDM.
+  void was_read(const Transfer& get, const Slave& reader, std::uint32_t done,
+                const void* pc);
   // replies() is called before this slave raises another slave's reply word.
   void replies(const volatile void* reply);
   void before_wait(volatile void* reply, int value, const char* call,
@@ -60,7 +79,7 @@ class SlaveCheck {
   void allocated(std::size_t offset, std::size_t bytes, const void* pc);
   void freed(std::size_t offset, std::size_t piece_bytes, std::size_t length,
              const void* pc);
-  void freed_all() { progress_.advance(); }
+  void freed_all();
 
   // main_allocated() and main_freed() are called by malloc() and free() of the
   // slave: the new owner of a block is ordered after the old one, and undefined
@@ -87,15 +106,34 @@ class SlaveCheck {
   void atomic(const volatile void* word, std::size_t bytes, bool writes,
               const void* pc);
 
-  // Every load and store of the slave's own instructions.
+  // Every load and store of the slave's own instructions, except those that
+  // the fast path handles.
   void read(const volatile void* address, std::size_t bytes, const void* pc,
             bool is_volatile);
   void write(const volatile void* address, std::size_t bytes, const void* pc,
              bool is_volatile);
 
   // entered() is for the beginning of one of the slave's functions.
-  void entered(const void* frame) noexcept {
-    stack_.entered(address_of(frame));
+  void entered(const void* frame, const void* pc) {
+    stack_.entered(address_of(frame), pc);
+  }
+
+  // out_of_bounds() is for an index of an array with known bounds. The report
+  // follows at the next access or call, whose address tells the kind of memory.
+  void out_of_bounds(const void* pc, std::string text) {
+    if (bounds_pc_ == nullptr) {
+      bounds_pc_ = pc;
+      bounds_text_ = std::move(text);
+    }
+    check_all();
+  }
+
+  // check_all() makes the next access call the checker, and probe() some
+  // more; any thread may call them.
+  void check_all() noexcept { fast_.limit = 0; }
+  void probe() noexcept {
+    progress_.probe();
+    check_all();
   }
 
   // progress() is Progress::count(); any thread may call it.
@@ -113,26 +151,46 @@ class SlaveCheck {
     if (inbox_.has_new()) accept_arrivals();
   }
   void accept_arrivals();
+  void report_bounds(const char* category);
+  // end_access() decides whether the next access may take the fast path.
+  void end_access() noexcept;
   // check_buffers() checks the buffers of a transfer that may be carried out.
   void check_buffers(const Transfer& transfer, const void* pc);
+  // check_reply_written() reports a reply word that holds what was there
+  // before.
+  void check_reply_written(volatile void* reply, const char* call,
+                           const void* pc);
   void heap_access(const volatile void* address, std::size_t bytes, bool write,
                    const void* pc);
   void write_main(std::uintptr_t begin, std::uintptr_t end, bool is_volatile,
                   const void* pc);
-  void report_main_access(std::uintptr_t begin, const char* verb,
-                          const void* pc);
+  // check_main() checks an access of what is not the slave's own LDM.
+  void check_main(std::uintptr_t begin, std::size_t bytes, bool write,
+                  const void* pc);
 
   Slave& slave_;
+  FastPath fast_;
   SlaveClock clock_;
   std::uint32_t called_ = 0;  // its own clock at the last call
   Inbox inbox_;
   InFlight in_flight_;
-  Shadow shadow_;
   StackCheck stack_;
   Progress progress_;
   DirectLog direct_;
+  KnownMain known_main_;
+  // What others last sent here by a message with a reply.
+  struct Slot {
+    std::uintptr_t begin, end;
+    const Slave* sender;
+    std::uint32_t now;  // this slave's clock then
+    const void* pc;
+  };
+  void check_slot(const Slot& slot, const SlaveClock& sender, const char* call);
+  std::vector<Slot> slots_;
   std::uintptr_t last_flag_ = 0;  // the last volatile or atomic read
   bool first_launch_ = true;
+  const void* bounds_pc_ = nullptr;  // of an index that is out of bounds
+  std::string bounds_text_;
 };
 
 }  // namespace swamp::sunway::check

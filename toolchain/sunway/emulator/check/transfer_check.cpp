@@ -30,9 +30,15 @@ bool check_reply(const Slave& slave, const volatile void* reply,
   return true;
 }
 
-bool check_rules(const Slave& slave, const Transfer& t, const void* pc) {
+bool check_rules(const Slave& slave, KnownMain& known_main, const Transfer& t,
+                 const void* pc, const Slave* caller) {
   const auto is = [&](const char* category, const std::string& text) {
-    report({category, pc, &slave, std::string(t.call) + ": " + text});
+    report(
+        {category, pc, caller != nullptr ? caller : &slave,
+         std::string(t.call) + ": " +
+             (caller != nullptr ? "in slave " + std::to_string(slave.id) + " "
+                                : "") +
+             text});
     return false;
   };
   const bool blocks = t.stride != 0;
@@ -70,7 +76,7 @@ bool check_rules(const Slave& slave, const Transfer& t, const void* pc) {
   }
   if (t.kind == Transfer::Kind::remote_get) return true;
   const std::string main =
-      why_not_main(address_of(t.main), t.extent(), t.writes_main());
+      known_main.why_not(address_of(t.main), t.extent(), t.writes_main());
   if (!main.empty()) {
     return is("main-range",
               std::string(t.writes_main() ? "the put to " : "the get from ") +
@@ -79,24 +85,64 @@ bool check_rules(const Slave& slave, const Transfer& t, const void* pc) {
   return true;
 }
 
+namespace {
+
+// The destination of a get in flight holds this: nan in every float format.
+constexpr std::byte kInFlight{0xff};
+
+void for_watched(const Transfer& t,
+                 void (*visit)(const std::byte*, std::size_t, unsigned)) {
+  visit(t.ldm, bytes_of(t), Shadow::kWatched);
+  visit(reinterpret_cast<const std::byte*>(address_of(t.reply)), 4,
+        Shadow::kWatched);
+}
+
+}  // namespace
+
 void InFlight::add(const Transfer& t, const void* pc, bool now) {
-  Pending pending{t, pc, clock_.snapshot(), 0};
+  Pending pending{t, pc, clock_.snapshot(), {}};
   pending.moved = now || machine().order.eager;
-  if (!t.writes_main()) std::memset(t.ldm, Shadow::kPoison, bytes_of(t));
+  if (!t.writes_main()) {
+    std::memset(t.ldm, static_cast<int>(kInFlight), bytes_of(t));
+    Shadow::become(t.ldm, bytes_of(t), 0);  // it is written, or will be
+  }
   if (pending.moved) carry_out(t);
   pending.logged = now;
   if (now) log_transfer(t, slave_, pc, pending.before, clock_.now());
-  pending.source_hash = hash(t.ldm, bytes_of(t));
+  if (t.writes_main() || pending.moved) {
+    if (!spare_.empty()) {
+      pending.copy = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    pending.copy.assign(t.ldm, t.ldm + bytes_of(t));
+  }
   pending_.push_back(std::move(pending));
+  for_watched(t, &Shadow::set);
+}
+
+void InFlight::watch() const noexcept {
+  for (const Pending& pending : pending_) {
+    for_watched(pending.transfer, &Shadow::set);
+  }
+}
+
+// has_changed() returns whether the LDM buffer of a transfer was written.
+bool InFlight::has_changed(const Pending& pending) {
+  const Transfer& t = pending.transfer;
+  if (!pending.copy.empty()) {
+    return std::memcmp(t.ldm, pending.copy.data(), bytes_of(t)) != 0;
+  }
+  return t.ldm[0] != kInFlight ||
+         std::memcmp(t.ldm, t.ldm + 1, bytes_of(t) - 1) != 0;
 }
 
 void InFlight::complete(std::size_t index) {
-  const Pending pending = pending_[index];
+  Pending pending = std::move(pending_[index]);
   const Transfer& t = pending.transfer;
   pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(index));
   // The slave's own stores were checked when they happened; this finds writes
   // by system libraries.
-  if (hash(t.ldm, bytes_of(t)) != pending.source_hash && !pending.reported) {
+  if (!pending.reported && has_changed(pending)) {
     report({t.writes_main() ? "source-modified" : "reuse-in-flight", pending.pc,
             &slave_,
             std::string(t.call) + "'s buffer was written before its wait"});
@@ -106,6 +152,13 @@ void InFlight::complete(std::size_t index) {
     log_transfer(t, slave_, pending.pc, pending.before, clock_.now());
   }
   if (slave_.in_ldm(t.reply, 4)) add_reply(t.reply);
+  for_watched(t, &Shadow::clear);
+  for (const Pending& other : pending_) {
+    if (overlaps(other.transfer, t) || other.transfer.reply == t.reply) {
+      for_watched(other.transfer, &Shadow::set);
+    }
+  }
+  if (!pending.copy.empty()) spare_.push_back(std::move(pending.copy));
 }
 
 void InFlight::complete_until(const volatile void* reply, int value,

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/clocks.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/transfer.h"
@@ -22,7 +23,10 @@ bool check_reply(const Slave& slave, const volatile void* reply,
 
 // check_rules() reports a transfer that the machine would refuse or that would
 // access memory it must not. Returns whether the transfer may be carried out.
-bool check_rules(const Slave& slave, const Transfer& transfer, const void* pc);
+// `slave` is whose LDM it accesses; `caller` issues it, if another one.
+bool check_rules(const Slave& slave, KnownMain& known_main,
+                 const Transfer& transfer, const void* pc,
+                 const Slave* caller = nullptr);
 
 // InFlight is the transfers of one slave between their issue and their wait, in
 // the order of issue.
@@ -38,6 +42,8 @@ class InFlight {
   // the word has the value.
   void complete_until(const volatile void* reply, int value, const void* pc);
   void complete_all();
+  // watch() marks the LDM of the transfers in the shadow.
+  void watch() const noexcept;
   // end_launch() reports what was not waited for and completes it.
   void end_launch();
 
@@ -63,7 +69,8 @@ class InFlight {
     Transfer transfer;
     const void* pc;
     std::shared_ptr<const Clock> before;
-    std::uint64_t source_hash;        // of its LDM buffer when it was issued
+    std::vector<std::byte> copy;      // of its LDM buffer when it was issued;
+                                      // empty for a get that has not moved
     bool moved = false;               // carried out when it was issued
     bool logged = false;              // logged when it was issued
     const void* passed_by = nullptr;  // the wait that an old count satisfied
@@ -72,6 +79,7 @@ class InFlight {
   };
 
   void complete(std::size_t index);
+  static bool has_changed(const Pending& pending);
   // report_once() reports unless this transfer was reported before.
   void report_once(Pending& pending, const char* category, const void* pc,
                    const Slave* slave, const std::string& text);
@@ -82,6 +90,7 @@ class InFlight {
   Slave& slave_;
   SlaveClock& clock_;
   std::vector<Pending> pending_;
+  std::vector<std::vector<std::byte>> spare_;  // for Pending::copy
 };
 
 }  // namespace swamp::sunway::check
