@@ -225,7 +225,10 @@ std::string compiler(const Options& options) {
 void compile(const Options& options) {
   Words sources;
   for (const std::string& input : options.inputs) {
-    if (input.rfind("-l", 0) != 0) sources.push_back(input);
+    const std::string ending = std::filesystem::path(input).extension();
+    // gcc, too, ignores what only a link needs.
+    if (input.rfind("-l", 0) == 0 || ending == ".o" || ending == ".a") continue;
+    sources.push_back(input);
   }
   if (sources.empty()) fail("no input files");
   if (!options.output.empty() && sources.size() > 1 &&
