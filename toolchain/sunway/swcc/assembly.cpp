@@ -270,15 +270,15 @@ class Writer {
         // The comma makes a pointer of an array.
         const bool narrow = !cplusplus && whole_.count(i) == 0;
         const std::string name = variable(i) + (narrow ? "_whole" : "");
-        all += "__typeof__(((void)0, " + one.expression + ")) " + name +
-               " = " + value + ";";
+        all += "__typeof__(((void)0, " + one.expression + ")) " + name + " = " +
+               value + ";";
         if (narrow) all += narrowed(i, name);
       }
     }
     return all;
   }
-  // narrowed() declares operand i as the first element of a vector: sync_array()
-  // of many programs has a vector variable for a number.
+  // narrowed() declares operand i as the first element of a vector:
+  // sync_array() of many programs has a vector variable for a number.
   static std::string narrowed(std::size_t i, const std::string& whole) {
     const std::string choose =
         "__builtin_choose_expr(sizeof(" + whole + ") > sizeof(long), ";
@@ -316,7 +316,8 @@ class Writer {
   std::string object(const std::string& word) {
     const std::size_t i = index_of(word);
     if (i < of.operands.size()) return place(i);
-    const std::string number = word.substr(std::min<std::size_t>(1, word.size()));
+    const std::string number =
+        word.substr(std::min<std::size_t>(1, word.size()));
     if (word[0] != '$' || !is_number(number) || std::stoi(number) > 30) {
       return "";  // from $32 on they are vectors
     }
@@ -436,10 +437,9 @@ std::string declarations(bool cplusplus) {
 }
 
 bool only_macros(const Assembly& assembly) {
-  return std::all_of(assembly.code.begin(), assembly.code.end(),
-                     [](const Instruction& one) {
-                       return kMacros.count(one.name) != 0;
-                     });
+  return std::all_of(
+      assembly.code.begin(), assembly.code.end(),
+      [](const Instruction& one) { return kMacros.count(one.name) != 0; });
 }
 
 }  // namespace
@@ -473,10 +473,11 @@ std::string with_assembly_calls(const std::string& preprocessed, bool cplusplus,
         continue;
       }
       for (const Instruction& one : assembly.code) {
-        const bool known =
-            kMacros.count(one.name) != 0 ||
-            std::any_of(std::begin(kForms), std::end(kForms),
-                        [&](const Form& form) { return one.name == form.name; });
+        const bool known = kMacros.count(one.name) != 0 ||
+                           std::any_of(std::begin(kForms), std::end(kForms),
+                                       [&](const Form& form) {
+                                         return one.name == form.name;
+                                       });
         if (!known && !one.name.empty()) refused.insert(one.name);
       }
     }

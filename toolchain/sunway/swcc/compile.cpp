@@ -132,10 +132,10 @@ std::string rewritten(const Options& options, const std::string& source,
     const std::string file = temporary_file(cplusplus ? ".ii" : ".i");
     const std::string more = temporary_file(".txt");
     write_file(file, spelled);
-    const int again = run(command(options, flags(options, file),
-                                  without_dependencies(options.rest), file,
-                                  output),
-                          more);
+    const int again =
+        run(command(options, flags(options, file),
+                    without_dependencies(options.rest), file, output),
+            more);
     left = read_file(more);
     if (again == 0) {
       std::fputs(left.c_str(), stderr);
@@ -152,7 +152,8 @@ std::string rewritten(const Options& options, const std::string& source,
   if (assembly) {
     std::string found;
     for (const std::string& name : refused) found += " " + name;
-    fail(source + ": inline assembly of the machine is not emulated, except for "
+    fail(source +
+         ": inline assembly of the machine is not emulated, except for "
          "some scalar instructions" +
          (found.empty() ? "" : "; it has" + found) +
          ": write C, or guard it by a macro");
