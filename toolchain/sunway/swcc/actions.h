@@ -30,7 +30,8 @@ std::string with_assembly_calls(const std::string& preprocessed, bool cplusplus,
 // with_conversions() adds the conversions that Sunway's compilers do
 // implicitly: a number is copied into all elements of a vector in an
 // assignment, an initializer and a cast; a cast between vectors of equally many
-// elements converts each. It identifies variables by name only and can be
+// elements converts each; a vector that is assigned to a number is its first
+// element (in C). It identifies variables by name only and can be
 // wrong, so swcc uses it only after gcc has refused the source.
 std::string with_conversions(const std::string& preprocessed, bool cplusplus);
 

@@ -1,4 +1,6 @@
 // Inline assembly of the machine, as C.
+#include "toolchain/sunway/swcc/assembly.h"
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -15,131 +17,10 @@ namespace {
 
 using Tokens = std::vector<Token>;
 
-// joined() returns the tokens in one line.
-std::string joined(const Tokens& tokens, std::size_t begin, std::size_t end) {
-  std::string all;
-  for (std::size_t i = begin; i < end; ++i) {
-    all += (tokens[i].before.empty() ? "" : " ") + tokens[i].text;
-  }
-  return all;
-}
-
-std::string trimmed(const std::string& text) {
-  const std::size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string::npos) return "";
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
-
 bool is_number(const std::string& text) {
   char* end = nullptr;
   (void)std::strtol(text.c_str(), &end, 0);
   return !text.empty() && *end == '\0';
-}
-
-// Instruction is a line of a template: "ldw %0, 8(%1)".
-struct Instruction {
-  std::string label;  // "1" of "1: ..."
-  std::string name;
-  Words operands;
-};
-
-// Operand is [name] "constraint" (expression).
-struct Operand {
-  std::string name, constraint, expression;
-  bool output = false;
-  bool memory() const {
-    return constraint.find('m') != std::string::npos &&
-           constraint.find('r') == std::string::npos;
-  }
-};
-
-// Assembly is one asm statement.
-struct Assembly {
-  std::vector<Instruction> code;
-  std::vector<Operand> operands;
-};
-
-// unquoted() returns the text of adjacent string literals, without comments.
-std::string unquoted(const Tokens& tokens, std::size_t begin, std::size_t end) {
-  std::string text;
-  for (std::size_t i = begin; i < end; ++i) {
-    const std::string& literal = tokens[i].text;
-    for (std::size_t k = 1; k + 1 < literal.size(); ++k) {
-      if (literal[k] != '\\') {
-        text += literal[k];
-      } else if (literal[++k] == 'n') {
-        text += '\n';
-      } else {
-        text += literal[k] == 't' ? ' ' : literal[k];
-      }
-    }
-  }
-  for (std::size_t at = 0; (at = text.find("/*", at)) != std::string::npos;) {
-    const std::size_t close = text.find("*/", at);
-    text.erase(at, close == std::string::npos ? close : close + 2 - at);
-  }
-  return text;
-}
-
-std::vector<Instruction> instructions_in(std::string text) {
-  std::replace(text.begin(), text.end(), '\t', ' ');
-  std::replace(text.begin(), text.end(), ';', '\n');
-  std::vector<Instruction> all;
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string line = text.substr(begin, end - begin);
-    line = trimmed(line.substr(0, line.find('#')));
-    begin = end + 1;
-    Instruction one;
-    const std::size_t colon = line.find(':');
-    if (colon != std::string::npos) {
-      one.label = trimmed(line.substr(0, colon));
-      line = trimmed(line.substr(colon + 1));
-    }
-    const std::size_t space = std::min(line.find(' '), line.size());
-    one.name = line.substr(0, space);
-    line = trimmed(line.substr(space));
-    while (!line.empty()) {
-      const std::size_t comma = std::min(line.find(','), line.size());
-      one.operands.push_back(trimmed(line.substr(0, comma)));
-      line = comma < line.size() ? line.substr(comma + 1) : "";
-    }
-    if (!one.name.empty() || !one.label.empty()) all.push_back(one);
-  }
-  return all;
-}
-
-// read_assembly() reads the tokens between the brackets of an asm.
-Assembly read_assembly(const Tokens& tokens, std::size_t begin,
-                       std::size_t end) {
-  Assembly assembly;
-  std::size_t at = begin;
-  while (at < end && tokens[at].text[0] == '"') ++at;
-  assembly.code = instructions_in(unquoted(tokens, begin, at));
-  int colons = 0;
-  Operand operand;
-  for (; at < end; ++at) {
-    const std::string& word = tokens[at].text;
-    if (word == ":") {
-      ++colons;
-    } else if (colons > 2) {
-      break;  // what it overwrites
-    } else if (word == "[") {
-      operand.name = tokens[at + 1].text;
-      at = matching(tokens, at);
-    } else if (word[0] == '"') {
-      operand.constraint = word.substr(1, word.size() - 2);
-    } else if (word == "(") {
-      const std::size_t close = matching(tokens, at);
-      operand.expression = joined(tokens, at + 1, close);
-      operand.output = colons == 1;
-      assembly.operands.push_back(operand);
-      operand = {};
-      at = close;
-    }
-  }
-  return assembly;
 }
 
 // Form is how an instruction of the machine is written in C. In its text, $1 is
@@ -270,15 +151,15 @@ class Writer {
         // The comma makes a pointer of an array.
         const bool narrow = !cplusplus && whole_.count(i) == 0;
         const std::string name = variable(i) + (narrow ? "_whole" : "");
-        all += "__typeof__(((void)0, " + one.expression + ")) " + name +
-               " = " + value + ";";
+        all += "__typeof__(((void)0, " + one.expression + ")) " + name + " = " +
+               value + ";";
         if (narrow) all += narrowed(i, name);
       }
     }
     return all;
   }
-  // narrowed() declares operand i as the first element of a vector: sync_array()
-  // of many programs has a vector variable for a number.
+  // narrowed() declares operand i as the first element of a vector:
+  // sync_array() of many programs has a vector variable for a number.
   static std::string narrowed(std::size_t i, const std::string& whole) {
     const std::string choose =
         "__builtin_choose_expr(sizeof(" + whole + ") > sizeof(long), ";
@@ -316,7 +197,8 @@ class Writer {
   std::string object(const std::string& word) {
     const std::size_t i = index_of(word);
     if (i < of.operands.size()) return place(i);
-    const std::string number = word.substr(std::min<std::size_t>(1, word.size()));
+    const std::string number =
+        word.substr(std::min<std::size_t>(1, word.size()));
     if (word[0] != '$' || !is_number(number) || std::stoi(number) > 30) {
       return "";  // from $32 on they are vectors
     }
@@ -436,10 +318,9 @@ std::string declarations(bool cplusplus) {
 }
 
 bool only_macros(const Assembly& assembly) {
-  return std::all_of(assembly.code.begin(), assembly.code.end(),
-                     [](const Instruction& one) {
-                       return kMacros.count(one.name) != 0;
-                     });
+  return std::all_of(
+      assembly.code.begin(), assembly.code.end(),
+      [](const Instruction& one) { return kMacros.count(one.name) != 0; });
 }
 
 }  // namespace
@@ -473,10 +354,11 @@ std::string with_assembly_calls(const std::string& preprocessed, bool cplusplus,
         continue;
       }
       for (const Instruction& one : assembly.code) {
-        const bool known =
-            kMacros.count(one.name) != 0 ||
-            std::any_of(std::begin(kForms), std::end(kForms),
-                        [&](const Form& form) { return one.name == form.name; });
+        const bool known = kMacros.count(one.name) != 0 ||
+                           std::any_of(std::begin(kForms), std::end(kForms),
+                                       [&](const Form& form) {
+                                         return one.name == form.name;
+                                       });
         if (!known && !one.name.empty()) refused.insert(one.name);
       }
     }

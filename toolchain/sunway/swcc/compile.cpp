@@ -189,10 +189,10 @@ std::string rewritten(const Options& options, const std::string& source,
     const std::string file = temporary_file(cplusplus ? ".ii" : ".i");
     const std::string more = temporary_file(".txt");
     write_file(file, spelled);
-    const int again = run(command(options, flags(options, file),
-                                  without_dependencies(options.rest), file,
-                                  output),
-                          more);
+    const int again =
+        run(command(options, flags(options, file),
+                    without_dependencies(options.rest), file, output),
+            more);
     left = read_file(more);
     if (again == 0) {
       std::fputs(left.c_str(), stderr);
@@ -209,7 +209,8 @@ std::string rewritten(const Options& options, const std::string& source,
   if (assembly) {
     std::string found;
     for (const std::string& name : refused) found += " " + name;
-    fail(source + ": inline assembly of the machine is not emulated, except for "
+    fail(source +
+         ": inline assembly of the machine is not emulated, except for "
          "some scalar instructions" +
          (found.empty() ? "" : "; it has" + found) +
          ": write C, or guard it by a macro");
@@ -282,7 +283,10 @@ std::string compiler(const Options& options) {
 void compile(const Options& options) {
   Words sources;
   for (const std::string& input : options.inputs) {
-    if (input.rfind("-l", 0) != 0) sources.push_back(input);
+    const std::string ending = std::filesystem::path(input).extension();
+    // gcc, too, ignores what only a link needs.
+    if (input.rfind("-l", 0) == 0 || ending == ".o" || ending == ".a") continue;
+    sources.push_back(input);
   }
   if (sources.empty()) fail("no input files");
   if (!options.output.empty() && sources.size() > 1 &&

@@ -38,14 +38,12 @@ std::vector<Message> messages_in(const std::string& text) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     const std::string line = text.substr(begin, end - begin) + "\n";
     begin = end + 1;
-    const std::string plain =
-        without_colours(line.substr(0, line.size() - 1));
+    const std::string plain = without_colours(line.substr(0, line.size() - 1));
     std::smatch match;
     if (std::regex_match(plain, match, kStart)) {
       const std::string kind = match[4];
       all.push_back({match[1].str() + ":" + match[2].str(), match[1],
-                     context + line,
-                     kind.find("rror") != std::string::npos});
+                     context + line, kind.find("rror") != std::string::npos});
       context.clear();
     } else if (std::regex_match(plain, kContext)) {
       context += line;

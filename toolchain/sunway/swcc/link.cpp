@@ -46,13 +46,13 @@ void add_members(const std::string& file, const std::string& name,
     char number[16];
     std::snprintf(number, sizeof number, "0x%x",
                   static_cast<unsigned>(machine));
-    fail(file + ": is for the real machine: " + name +
-         ": got ELF machine " + number +
-         ", expected an object that swcc compiled from its source");
+    fail(file + ": is for the real machine: " + name + ": got ELF machine " +
+         number + ", expected an object that swcc compiled from its source");
   }
   if (ElfObject::is_one(image) && ElfObject(image).is_joined()) {
-    fail(file + ": " + name +
-         ": ld -r joined several objects of swcc; use swld -r instead of ld -r");
+    fail(
+        file + ": " + name +
+        ": ld -r joined several objects of swcc; use swld -r instead of ld -r");
   }
   if (part.archive || ElfObject::is_one(image)) {
     part.members.push_back({name, image});

@@ -48,14 +48,14 @@ bool ignored(const std::string& word) {
          starts(word, "-CG:") || starts(word, "-WOPT:") ||
          starts(word, "-IPA:") || starts(word, "-msw") ||
          starts(word, "-mieee") || starts(word, "-mgprel-size") ||
-         one_of(word, {"-mdynamic", "-static", "-lm_slave", "-lathread",
-                       "-lcrts", "-lslave", "-lswperf", "-fcheck-ldm-stack",
-                       "-mftz", "-Wl,--stack-analysis", "-allshare", "-ipa",
-                       "-fbranch-predict-hint", "-funroll-nest-loops", "-cpp",
-                       "-mp",
-                       // of x86, too, where products would then be rounded
-                       // differently on some computers
-                       "-mfma"});
+         one_of(word,
+                {"-mdynamic", "-static", "-lm_slave", "-lathread", "-lcrts",
+                 "-lslave", "-lswperf", "-fcheck-ldm-stack", "-mftz",
+                 "-Wl,--stack-analysis", "-allshare", "-ipa",
+                 "-fbranch-predict-hint", "-funroll-nest-loops", "-cpp", "-mp",
+                 // of x86, too, where products would then be rounded
+                 // differently on some computers
+                 "-mfma"});
 }
 
 // takes_value() returns whether the next word is the value of this gcc option.
@@ -151,7 +151,8 @@ std::string usage() {
          "any\n"
          "  SWAMP_PREDICT=1 ./program           transfers and their time\n"
          "\n"
-         "Called as swg++, sw++ or sw9g++ it compiles all files as C++; as swar "
+         "Called as swg++, sw++ or sw9g++ it compiles all files as C++; as "
+         "swar "
          "it is ar,\n"
          "and as swld -r it joins objects of both sides. Environment:\n"
          "  SWAMP_MACHINE          sw26010pro (default), sw26010\n"

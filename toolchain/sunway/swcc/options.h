@@ -30,8 +30,8 @@ struct Options {
 // expanded() replaces @FILE by the words in the file, as gcc does.
 Words expanded(const Words& words);
 
-// tool() returns the program of binutils that this name of swcc stands for: "ar"
-// or "ranlib", or "" if it is a compiler or swld.
+// tool() returns the program of binutils that this name of swcc stands for:
+// "ar" or "ranlib", or "" if it is a compiler or swld.
 std::string tool(const std::string& name);
 
 // read_options() ends the program with a message if an option is not emulated.

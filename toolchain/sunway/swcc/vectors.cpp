@@ -336,6 +336,45 @@ class Rewriter {
     return depth + (star ? 1 : 0) == found->depth ? found : nullptr;
   }
 
+  // is_vector() returns whether the expression is one variable, or an element
+  // of an array, that is a vector.
+  bool is_vector(std::size_t begin, std::size_t end) const {
+    const Variable* found =
+        (local_.has(text(begin)) ? local_ : global_).find(text(begin));
+    if (found == nullptr) return false;
+    int depth = 0;
+    std::size_t at = begin + 1;
+    for (; at < end && text(at) == "["; ++depth) at = matching(tokens_, at) + 1;
+    return at == end && depth == found->depth;
+  }
+
+  // place_before() returns what the assignment at `at` assigns to, or, in a
+  // declaration, a value of its type; "" if it is too complicated.
+  std::string place_before(std::size_t at) const {
+    std::size_t i = at;
+    while (i > 1) {
+      --i;
+      while (i > 1 && text(i) == "]") i = opening(tokens_, i) - 1;
+      if (!tokens_[i].is_name) return "";
+      if (text(i - 1) != "." && text(i - 1) != "->") break;
+      --i;
+    }
+    if (i < 2) return "";
+    const std::string& last = text(i - 1);
+    if (tokens_[i - 1].is_name && last != "else" && last != "do") {
+      return "(" + last + ")0";
+    }
+    if (last == ",") return "";
+    if (last == "*") {  // of a pointer, in a statement of its own
+      const std::string& before = text(i - 2);
+      if (before != ";" && before != "{" && before != "}") return "";
+      --i;
+    }
+    std::string all;
+    for (; i < at; ++i) all += text(i);
+    return all;
+  }
+
   std::string rewritten(std::size_t begin, std::size_t end) {
     std::string out;
     for (std::size_t i = begin; i < end; ++i) {
@@ -354,9 +393,9 @@ class Rewriter {
       }
       out += tokens_[i].before;
       // GCC has no modes for one integer of 256 or 512 bits on x86.
-      const bool mode = (word == "__mode__" || word == "mode") &&
-                        text(i + 1) == "(" &&
-                        (text(i + 2) == "__V1OI__" || text(i + 2) == "__V1XI__");
+      const bool mode =
+          (word == "__mode__" || word == "mode") && text(i + 1) == "(" &&
+          (text(i + 2) == "__V1OI__" || text(i + 2) == "__V1XI__");
       if (mode) {
         out += text(i + 2) == "__V1OI__" ? "__vector_size__(32"
                                          : "__vector_size__(64";
@@ -365,11 +404,23 @@ class Rewriter {
         continue;
       }
       out += word;
-      if (tokens_[i].foreign || word != "=" || i + 1 >= end ||
-          text(i + 1) == "{")
+      const bool compound = word == "+=" || word == "-=" || word == "*=";
+      if (tokens_[i].foreign || (word != "=" && !compound) || i + 1 >= end ||
+          text(i + 1) == "{") {
         continue;
-      const Variable* variable = assigned(i);
-      if (variable == nullptr) continue;
+      }
+      const Variable* variable = compound ? nullptr : assigned(i);
+      if (variable == nullptr) {
+        const std::size_t stop = end_of_expression(i + 1);
+        const std::string left = cplusplus ? "" : place_before(i);
+        if (left.empty() || !is_vector(i + 1, stop)) continue;
+        const std::string value = rewritten(i + 1, stop);
+        found_ = true;
+        out += " _Generic((" + left + "), double: " + value +
+               "[0], float: " + value + "[0], default: " + value + ")";
+        i = stop - 1;
+        continue;
+      }
       const std::size_t stop = end_of_expression(i + 1);
       const std::string value = rewritten(i + 1, stop);
       out += braces_ == 0 ? list(*variable->kind, value)

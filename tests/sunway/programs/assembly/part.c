@@ -11,4 +11,10 @@ double broadcast(double value) {
   if (column != 0) got = __builtin_sw64_getxR(got);
   return column == 0 ? value : got[3];
 }
-float times(void) { return factor[1]; }
+/* A vector is its first element if it is assigned to a number. */
+float times(void) {
+  float first = factor, both[2] = {0};
+  float* second = both + 1;
+  *second += factor;
+  return first + both[1] - factor[1];
+}

@@ -3,7 +3,7 @@
 #ifndef SWAMP_SUNWAY_SIMD_ELEMENTS_H_
 #define SWAMP_SUNWAY_SIMD_ELEMENTS_H_
 
-#define SWAMP_SIMD static inline \
+#define SWAMP_SIMD static __inline__ \
   __attribute__((__always_inline__, __unused__))
 SWAMP_SIMD doublev8 simd_set_doublev8(double x0, double x1, double x2, double x3, double x4, double x5, double x6, double x7) {
   doublev8 v = {x0, x1, x2, x3, x4, x5, x6, x7};
