@@ -29,8 +29,8 @@ HWY_AFTER_NAMESPACE();
 namespace swamp {
 
 // Whether the CPU can run a target. Only x86 needs a test, and Highway's
-// library for it. Highway's test of NEON would also demand AES, which swamp does
-// not use and some CPUs lack.
+// library for it. Highway's test of NEON would also demand AES, which swamp
+// does not use and some CPUs lack.
 #if HWY_ARCH_X86 && !defined(HWY_COMPILE_ONLY_SCALAR)
 #define SWAMP_RUNNABLE(target) ((hwy::SupportedTargets() & (target)) != 0)
 #else

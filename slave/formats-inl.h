@@ -18,13 +18,21 @@ namespace swamp::slave::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// widen_float16() widens as many float16 as `df` has lanes. With F16C the
-// target's conversions are correct; below AVX2, Highway 1.0.3 emulates them,
-// and converts inf to 65536 and truncates.
+// Whether the CPU converts float16. Below AVX2, Highway 1.0.3 emulates it, and
+// converts inf to 65536 and truncates.
+#undef SWAMP_CONVERTS_FLOAT16
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || \
+    (HWY_TARGET == HWY_NEON && HWY_ARCH_ARM_A64)
+#define SWAMP_CONVERTS_FLOAT16 1
+#else
+#define SWAMP_CONVERTS_FLOAT16 0
+#endif
+
+// widen_float16() widens as many float16 as `df` has lanes.
 template <class DF>
 HWY_INLINE hn::Vec<DF> widen_float16(
     DF df, hn::Vec<hn::Rebind<std::uint16_t, DF>> half) {
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+#if SWAMP_CONVERTS_FLOAT16
   const hn::Rebind<hwy::float16_t, DF> dh;
   return hn::PromoteTo(df, hn::BitCast(dh, half));
 #else
@@ -33,67 +41,96 @@ HWY_INLINE hn::Vec<DF> widen_float16(
       hn::BitCast(di, hn::PromoteTo(hn::RebindToUnsigned<DF>(), half));
   const auto magnitude = hn::And(bits, hn::Set(di, 0x7fff));
   const auto sign = hn::ShiftLeft<16>(hn::Xor(bits, magnitude));
-  const auto shifted = hn::ShiftLeft<13>(magnitude);
-  const auto normal = hn::Add(shifted, hn::Set(di, 112 << 23));
-  const auto special = hn::Or(shifted, hn::Set(di, 0x7f800000));
+  // Parts that are 0 in other lanes: below AVX a blend costs three operations.
+  const auto is_normal =
+      hn::VecFromMask(di, hn::Gt(magnitude, hn::Set(di, 0x03ff)));
+  const auto normal = hn::And(
+      is_normal, hn::Add(hn::ShiftLeft<13>(magnitude), hn::Set(di, 112 << 23)));
+  const auto special =
+      hn::And(hn::VecFromMask(di, hn::Gt(magnitude, hn::Set(di, 0x7bff))),
+              hn::Set(di, 0x7f800000));
   // A conversion from int to float: denormals-are-zero would flush a subnormal
   // float.
-  const auto subnormal = hn::BitCast(
-      di, hn::Mul(hn::ConvertTo(df, magnitude), hn::Set(df, 0x1p-24f)));
-  const auto is_subnormal = hn::Lt(magnitude, hn::Set(di, 0x0400));
-  const auto is_special = hn::Gt(magnitude, hn::Set(di, 0x7bff));
-  const auto value = hn::IfThenElse(
-      is_special, special, hn::IfThenElse(is_subnormal, subnormal, normal));
-  return hn::BitCast(df, hn::Or(value, sign));
+  const auto tiny = hn::ConvertTo(df, hn::AndNot(is_normal, magnitude));
+  const auto subnormal = hn::BitCast(di, hn::Mul(tiny, hn::Set(df, 0x1p-24f)));
+  return hn::BitCast(df,
+                     hn::Or(hn::Or(normal, special), hn::Or(subnormal, sign)));
 #endif
 }
 
-// narrow_float16() rounds to nearest, ties to even.
+// truncate() converts floats in the range of an int32.
+template <class DI, class VF>
+HWY_INLINE hn::Vec<DI> truncate(DI di, VF value) {
+#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SSSE3
+  // Highway's also handles other values, with four more operations.
+  (void)di;
+  return hn::Vec<DI>{_mm_cvttps_epi32(value.raw)};
+#else
+  return hn::ConvertTo(di, value);
+#endif
+}
+
+// round_float16() rounds to nearest, ties to even, in integer arithmetic.
 template <class DF>
-HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> narrow_float16(
+HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> round_float16(
     DF df, hn::Vec<DF> value) {
   const hn::Rebind<std::uint16_t, DF> d16;
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  const hn::Rebind<hwy::float16_t, DF> dh;
-  (void)df;
-  return hn::BitCast(d16, hn::DemoteTo(dh, value));
-#else
+  const hn::RebindToUnsigned<DF> du;
   const hn::RebindToSigned<DF> di;
   const auto bits = hn::BitCast(di, value);
   const auto magnitude = hn::And(bits, hn::Set(di, 0x7fffffff));
-  const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(di, 0x8000));
+  const auto sign =
+      hn::ShiftRight<16>(hn::BitCast(du, hn::Xor(bits, magnitude)));
   const auto one = hn::Set(di, 1);
 
-  // Normal results: rebias and round off 13 bits. A carry out gives inf.
+  // Normal results: rebias and round off 13 bits. A carry out gives inf; the
+  // minimum, for what is larger.
+  const auto is_normal =
+      hn::VecFromMask(di, hn::Gt(magnitude, hn::Set(di, 0x387fffff)));
   const auto odd = hn::And(hn::ShiftRight<13>(magnitude), one);
   const auto rebiased = hn::Add(magnitude, hn::Set(di, 0xfff - (112 << 23)));
-  const auto normal = hn::ShiftRight<13>(hn::Add(rebiased, odd));
+  const auto normal = hn::And(
+      is_normal,
+      hn::Min(hn::ShiftRight<13>(hn::Add(rebiased, odd)), hn::Set(di, 0x7c00)));
 
   // Subnormal results: |x| * 2^24, its truncation and its fraction are exact in
-  // every rounding mode. Other lanes are zeroed, because values that do not fit
-  // into an int would raise the invalid flag.
-  const auto is_tiny = hn::Lt(magnitude, hn::Set(di, 0x38800000));
-  const auto tiny = hn::IfThenElseZero(is_tiny, magnitude);
+  // every rounding mode. Other lanes are 0.
+  const auto tiny = hn::AndNot(is_normal, magnitude);
   const auto scaled = hn::Mul(hn::BitCast(df, tiny), hn::Set(df, 0x1p24f));
-  const auto truncated = hn::ConvertTo(di, scaled);
+  const auto truncated = truncate(di, scaled);
   const auto fraction = hn::Sub(scaled, hn::ConvertTo(df, truncated));
-  const auto half = hn::Set(df, 0.5f);
-  const auto is_odd = hn::Eq(hn::And(truncated, one), one);
+  // Up above 0.5, and at 0.5 if that is odd: bits of positive floats compare as
+  // integers.
   const auto up =
-      hn::Or(hn::RebindMask(di, hn::Gt(fraction, half)),
-             hn::And(hn::RebindMask(di, hn::Eq(fraction, half)), is_odd));
+      hn::Gt(hn::Add(hn::BitCast(di, fraction), hn::And(truncated, one)),
+             hn::Set(di, 0x3f000000));
   const auto subnormal = hn::Sub(truncated, hn::VecFromMask(di, up));
 
+  // A nan becomes 0x7e00: its payload is not kept.
   const auto nan =
-      hn::Or(hn::Set(di, 0x7e00),
-             hn::And(hn::ShiftRight<13>(magnitude), hn::Set(di, 0x3ff)));
-  const auto is_nan = hn::Gt(magnitude, hn::Set(di, 0x7f800000));
-  const auto is_huge = hn::Gt(magnitude, hn::Set(di, 0x477fffff));
-  auto result = hn::IfThenElse(is_tiny, subnormal, normal);
-  result = hn::IfThenElse(is_huge, hn::Set(di, 0x7c00), result);
-  result = hn::IfThenElse(is_nan, nan, result);
-  const hn::RebindToUnsigned<DF> du;
-  return hn::TruncateTo(d16, hn::BitCast(du, hn::Or(result, sign)));
+      hn::And(hn::VecFromMask(di, hn::Gt(magnitude, hn::Set(di, 0x7f800000))),
+              hn::Set(di, 0x200));
+  const auto result = hn::Or(hn::Or(normal, subnormal), nan);
+  return hn::TruncateTo(d16, hn::Or(hn::BitCast(du, result), sign));
+}
+
+// narrow_float16() rounds to nearest, ties to even, in every rounding mode.
+template <class DF>
+HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> narrow_float16(
+    DF df, hn::Vec<DF> value) {
+#if SWAMP_CONVERTS_FLOAT16
+#if HWY_ARCH_ARM
+  // Its conversion obeys the rounding mode. Not volatile, because no kernel
+  // changes it: the compiler may read it once for a whole loop.
+  std::uint64_t fpcr;
+  asm("mrs %0, fpcr" : "=r"(fpcr));
+  if (HWY_UNLIKELY((fpcr & 0xc00000) != 0)) return round_float16(df, value);
+#endif
+  const hn::Rebind<hwy::float16_t, DF> dh;
+  (void)df;
+  return hn::BitCast(hn::Rebind<std::uint16_t, DF>(), hn::DemoteTo(dh, value));
+#else
+  return round_float16(df, value);
 #endif
 }
 

@@ -24,7 +24,7 @@ struct MachineConfig {
   std::uint32_t core_groups = 0;  ///< SWAMP_CORE_GROUPS: 1..4096
   std::uint32_t slaves_per_group = 0;  ///< SWAMP_SLAVES_PER_GROUP: 1..4096
   std::size_t ldm_bytes = 0;           ///< SWAMP_LDM_BYTES: 1 KiB..1 GiB
-  std::string isa;                     ///< SWAMP_ISA: scalar ... avx512
+  std::string isa;                     ///< SWAMP_ISA: scalar ... avx512, neon
   std::string bind;                    ///< SWAMP_BIND: none, core
 };
 

@@ -60,7 +60,8 @@ std::string wrapped_fields(const std::vector<std::string>& fields,
 inline constexpr bool kLittleEndianMachine =
     __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 
-// little_endian_bytes() are the bytes of numbers as files and digests have them.
+// little_endian_bytes() are the bytes of numbers as files and digests have
+// them.
 template <class Number>
 std::string little_endian_bytes(const Number* values, std::size_t count) {
   std::string bytes(reinterpret_cast<const char*>(values),

@@ -213,8 +213,8 @@ std::uint64_t weights_digest(const Model& model, const TrainerState& state) {
         own != state.weights.end() ? own->second
                                    : state.optimizer.tensors.at(fmt::format(
                                          "fp32_from_fp16_params.{}", name));
-    digest = add_to_digest(
-        digest, little_endian_bytes(weights.data(), weights.size()));
+    digest = add_to_digest(digest,
+                           little_endian_bytes(weights.data(), weights.size()));
   }
   return digest;
 }
