@@ -23,8 +23,8 @@ inline constexpr const char* kVariables[] = {
     "SWAMP_SLAVES_PER_GROUP", "SWAMP_TRANSFER",
     // programs of swcc
     "SWAMP_CHECK_HALT", "SWAMP_CHECK_MAIN_ACCESS", "SWAMP_CHECK_REPORT",
-    "SWAMP_CHECK_SCHEDULES", "SWAMP_CHECK_SEED", "SWAMP_CHECK_TIMEOUT",
-    "SWAMP_PREDICT",
+    "SWAMP_CHECK_SCHEDULES", "SWAMP_CHECK_SEED", "SWAMP_CHECK_SUPPRESS",
+    "SWAMP_CHECK_TIMEOUT", "SWAMP_PREDICT",
     // libswamp_aten
     "SWAMP_HALF_PRECISION",
     // scripts, the Python package and the benches

@@ -158,6 +158,19 @@ int main(void) {
   return finish();
 }
 
+#elif defined BUG_no_init
+int main(void) {
+  args_t args = {in, out, flag};
+  for (int i = 0; i < kCount; ++i) in[i] = i;
+#ifdef RIGHT
+  athread_init();
+#endif
+  /* BUG no_init: unjoined */
+  athread_spawn(kernel, &args);
+  athread_join();
+  return finish();
+}
+
 #elif defined BUG_lock_kept_returned
 volatile long word;
 

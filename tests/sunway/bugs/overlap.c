@@ -215,3 +215,47 @@ void kernel(args_t* from) {
   put_part();
 }
 #endif
+
+#ifdef BUG_overlap_word
+/* Stores of a part of a word write all of it. */
+void kernel(args_t* from) {
+  char* done = (char*)flag;
+  get_args(from);
+  get_part();
+  compute();
+  put_part();
+#ifdef RIGHT
+  done[4 * _PEN] = 1;
+#else
+  /* BUG overlap_word: overlap */
+  done[_PEN] = 1;
+#endif
+}
+#endif
+
+#ifdef BUG_overlap_early_flag
+/* The flag may be seen before the data of the put. */
+volatile long ready;
+void kernel(args_t* from) {
+  get_args(from);
+  get_part();
+  compute();
+  reply = 0;
+  if (_PEN == 0) {
+    /* BUG overlap_early_flag: overlap */
+    athread_dma_iput(args.out, part, sizeof part, &reply);
+#ifdef RIGHT
+    athread_dma_wait_value(&reply, 1);
+#endif
+    ready = 1;
+    athread_dma_wait_value(&reply, 1);
+  } else {
+    put_part();
+  }
+  if (_PEN == 1) {
+    while (ready == 0) {
+    }
+    athread_dma_get(part, args.out, sizeof part);
+  }
+}
+#endif

@@ -170,3 +170,137 @@ void kernel(args_t* from) {
   put_part();
 }
 #endif
+
+#ifdef BUG_rma_no_slave
+__thread_local crts_rply_t sent, came;
+
+void kernel(args_t* from) {
+  int to = _PEN + 1;
+  get_args(from);
+  get_part();
+  compute();
+  put_part();
+  sent = came = 0;
+#ifdef RIGHT
+  to %= kSlaves;
+#endif
+  CRTS_ssync_array();
+  /* BUG rma_no_slave: ldm-range */
+  CRTS_rma_iput(&part[1], &sent, 8, to, &part[0], &came);
+  CRTS_rma_wait_value(&sent, 1);
+  CRTS_rma_wait_value(&came, 1);
+}
+#endif
+
+#if defined BUG_rma_remote_block || defined BUG_rma_remote_end
+__thread_local crts_rply_t sent, came;
+__thread_local double edge[4];
+
+void kernel(args_t* from) {
+  get_args(from);
+  get_part();
+  sent = came = 0;
+#ifdef BUG_rma_remote_block
+  /* Slave 1 has no block at that place. */
+  const int count = 4;
+  double* to = (double*)ldm_malloc(64);
+#ifndef RIGHT
+  if (_PEN == 1) ldm_free(to, 64);
+#endif
+#else
+#ifdef RIGHT
+  const int count = 4;
+#else
+  const int count = 5;
+#endif
+  double* to = edge;
+#endif
+  CRTS_ssync_array();
+  if (_PEN == 0) {
+    /* BUG rma_remote_block: ldm-range */
+    /* BUG rma_remote_end: ldm-range */
+    CRTS_rma_iput(part, &sent, count * 8, 1, to, &came);
+    CRTS_rma_wait_value(&sent, 1);
+  }
+  if (_PEN == 1) CRTS_rma_wait_value(&came, 1);
+  compute();
+  put_part();
+}
+#endif
+
+#ifdef BUG_rma_overwritten
+__thread_local double lines[2][4], sums;
+__thread_local crts_rply_t sent, came;
+double totals[kSlaves];
+
+/* Slave 0 sends two lines; slave 1 may read the first after the second came. */
+void kernel(args_t* from) {
+  get_args(from);
+  get_part();
+  sent = came = 0;
+  sums = 0;
+  CRTS_ssync_array();
+  for (int i = 0; i < 2; ++i) {
+#ifdef RIGHT
+    double* line = lines[i];
+#else
+    double* line = lines[0];
+#endif
+    if (_PEN == 0) {
+      /* BUG rma_overwritten: overlap */
+      CRTS_rma_iput(part + 4 * i, &sent, 32, 1, line, &came);
+      CRTS_rma_wait_value(&sent, i + 1);
+    }
+    if (_PEN == 1) {
+      CRTS_rma_wait_value(&came, i + 1);
+      for (int j = 0; j < 4; ++j) sums += line[j];
+    }
+  }
+  totals[_PEN] = sums;
+  compute();
+  put_part();
+}
+#endif
+
+#ifdef BUG_rma_get_early
+__thread_local double seen[4];
+__thread_local crts_rply_t mine, other;
+double copies[kSlaves];
+
+/* The neighbour may already have computed. */
+void kernel(args_t* from) {
+  get_args(from);
+  get_part();
+  mine = other = 0;
+  CRTS_ssync_array();
+  CRTS_rma_iget(seen, &mine, sizeof seen, (_PEN + 1) % kSlaves, part, &other);
+  CRTS_rma_wait_value(&mine, 1);
+#ifdef RIGHT
+  CRTS_rma_wait_value(&other, 1);
+#endif
+  copies[_PEN] = seen[0];
+  for (int i = 0; i < kPart; ++i) {
+    /* BUG rma_get_early: overlap */
+    part[i] = 2 * part[i] + 1;
+  }
+  put_part();
+  CRTS_rma_wait_value(&other, 1);
+}
+#endif
+
+#ifdef BUG_packet_left
+void kernel(args_t* from) {
+  long number = 7;
+  get_args(from);
+  get_part();
+  compute();
+  put_part();
+  if (_PEN == 0) {
+    /* BUG packet_left: sync-divergence */
+    asm volatile("putr %0,%1\n" ::"r"(number), "r"(1) : "memory");
+  }
+#ifdef RIGHT
+  if (_PEN == 1) asm volatile("getr %0\n" : "=r"(number)::"memory");
+#endif
+}
+#endif

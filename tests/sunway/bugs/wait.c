@@ -211,3 +211,18 @@ void kernel(args_t* from) {
   put_part();
 }
 #endif
+
+#ifdef BUG_uninitialised_reply
+void kernel(args_t* from) {
+  volatile crts_rply_t counter;
+  get_args(from);
+#ifdef RIGHT
+  counter = 0;
+#endif
+  /* BUG uninitialised_reply: uninitialised */
+  athread_dma_iget(part, args.in + _PEN * kPart, sizeof part, (void*)&counter);
+  athread_dma_wait_value((void*)&counter, 1);
+  compute();
+  put_part();
+}
+#endif

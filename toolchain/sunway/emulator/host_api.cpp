@@ -52,7 +52,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 int swamp_athread_init() {
-  (void)sunway::machine();
+  sunway::machine().initialised = true;
   return 0;
 }
 int swamp_athread_init_cgs() { return swamp_athread_init(); }

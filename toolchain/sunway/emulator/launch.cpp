@@ -94,6 +94,7 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
     return ENODEV;
   }
   start_groups(mask);
+  check::require_initialised(pc);
   {
     const Lock lock(all.mutex);
     require_one_group(all, mask);
@@ -171,6 +172,7 @@ int launch_one(int id, void* function, void* argument, const void* pc) {
     return EINVAL;
   }
   start_groups(own_group_mask(true));
+  check::require_initialised(pc);
   int own = 0;
   {
     const Lock lock(all.mutex);

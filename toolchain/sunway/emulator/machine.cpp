@@ -12,6 +12,7 @@
 #include <new>
 #include <string>
 
+#include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/ldm.h"
@@ -118,6 +119,9 @@ void* serve(void* argument) {
   Slave& slave = *static_cast<Slave*>(argument);
   this_slave = &slave;
   identify(slave);
+  const std::string name =
+      "cg" + std::to_string(slave.group) + "s" + std::to_string(slave.id);
+  pthread_setname_np(pthread_self(), name.c_str());  // for debuggers
   slave.statics = program_tls().here;
   if (slave.check) slave.check->begin_thread();
   check::have_signal_stack();
@@ -212,9 +216,10 @@ Machine* make_machine() {
                         : "") +
         ") take " + std::to_string(all->static_bytes + all->shared_bytes) +
         " bytes; a slave of " + set.machine + " has " +
-        std::to_string(all->ldm_bytes);
+        std::to_string(all->ldm_bytes) + "; the largest are " +
+        check::largest_ldm_variables();
     if (!all->check) fail(1, text);
-    check::report({"ldm-range", nullptr, nullptr, text});
+    check::report({"ldm-range", check::program_call(), nullptr, text});
     end_now(kReportedExit);
   }
   all->slaves_of_group = set.slaves_per_group;

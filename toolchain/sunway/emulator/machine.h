@@ -100,10 +100,14 @@ enum class SlaveState {
                  // runs concurrently until its next access or call
 };
 
+struct Slave;
+
 // Packet is one message of register communication, read by getr or getc.
 struct Packet {
   std::array<std::byte, 64> bytes;
   std::uint64_t number;  // of all packets
+  const Slave* sender;
+  const void* pc;
 };
 
 // Slave is one emulated slave core. Its LDM is a slot of address space of the
@@ -201,6 +205,7 @@ class Machine {
   int slaves_of_group = 0;
   int num_threads = 0;  // of later spawns
   bool check = false;
+  std::atomic<bool> initialised{false};  // by athread_init() or the like
 
   // Host threads that have launched slaves or taken a lock, and the waits of
   // those that are blocked.

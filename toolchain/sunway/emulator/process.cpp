@@ -2,12 +2,17 @@
 
 #include <stdio_ext.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "runtime/predict/cost_model.h"
 #include "runtime/variables.h"
@@ -18,6 +23,10 @@
 #include "toolchain/sunway/emulator/machine.h"
 
 namespace swamp::sunway {
+
+// remove_image_file() removes the copy of the program that a debugger needs.
+void remove_image_file();
+
 namespace {
 
 const char* value_of(const char* variable) noexcept {
@@ -47,6 +56,31 @@ std::uint64_t number(const char* variable, std::uint64_t fallback,
 }
 
 bool flag(const char* variable) { return number(variable, 0, 0, 1) == 1; }
+
+// read_suppressed() reads the lines of SWAMP_CHECK_SUPPRESS without comments.
+std::vector<std::string> read_suppressed(const char* name) {
+  constexpr char kVariable[] = "SWAMP_CHECK_SUPPRESS";
+  std::vector<std::string> all;
+  std::ifstream file(name);
+  if (!file) refuse(kVariable, name, "a file that can be read");
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string category;
+    std::string place;
+    std::string more;
+    if (!(words >> category)) continue;
+    const bool is_good = words >> place && !(words >> more) &&
+                         place.find(':') != std::string::npos;
+    if (!is_good) {
+      fail(2, std::string(kVariable) + ": " + name + ":" +
+                  std::to_string(number) + ": got \"" + line +
+                  "\", expected CATEGORY FILE:LINE; * and ? are wildcards");
+    }
+    all.push_back(category + " " + place);
+  }
+  return all;
+}
 
 Settings read_environment() {
   Settings all;
@@ -89,6 +123,15 @@ Settings read_environment() {
   all.timeout_seconds =
       static_cast<int>(number("SWAMP_CHECK_TIMEOUT", 8, 1, 3600));
   if (const char* file = value_of("SWAMP_CHECK_REPORT")) all.report_file = file;
+  if (const char* file = value_of("SWAMP_CHECK_SUPPRESS")) {
+    all.suppressed = read_suppressed(file);
+  }
+  for (const char* variable :
+       {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    if (all.rank.empty() && value_of(variable) != nullptr) {
+      all.rank = value_of(variable);
+    }
+  }
   return all;
 }
 
@@ -122,10 +165,13 @@ void end_now(int exit_code) {
     std::fflush(stdout);
     funlockfile(stdout);
   }
-  _exit(exit_code);
+  leave(exit_code);
 }
 
-void leave(int exit_code) { _exit(exit_code); }
+void leave(int exit_code) {
+  remove_image_file();
+  _exit(exit_code);
+}
 
 void fail(int exit_code, const std::string& line) {
   print_line("swamp: " + line);
@@ -218,13 +264,21 @@ extern const unsigned char swamp_check_image_end[] __attribute__((weak));
 namespace swamp::sunway {
 namespace {
 
-// run_checked_image() replaces the process by the instrumented copy.
-void run_checked_image(char** argv, char** environment) {
-  if (swamp_check_image == nullptr) return;
+// Debuggers read the symbols of a file, not of memory.
+constexpr char kImageFile[] = "/swamp-check-XXXXXX";
+
+bool is_traced() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    if (word == "TracerPid:") return status >> word && word != "0";
+  }
+  return false;
+}
+
+bool write_image(int file) {
   const auto bytes =
       static_cast<std::size_t>(swamp_check_image_end - swamp_check_image);
-  if (bytes == 0) return;
-  const int file = memfd_create(argv[0], MFD_CLOEXEC);
   std::size_t written = 0;
   while (file >= 0 && written < bytes) {
     const ssize_t count =
@@ -232,13 +286,49 @@ void run_checked_image(char** argv, char** environment) {
     if (count <= 0) break;
     written += static_cast<std::size_t>(count);
   }
-  if (written == bytes) fexecve(file, argv, environment);
+  return written == bytes;
+}
+
+// run_checked_image() replaces the process by the instrumented copy.
+void run_checked_image(char** argv, char** environment) {
+  if (swamp_check_image == nullptr ||
+      swamp_check_image_end - swamp_check_image == 0) {
+    return;
+  }
+  if (!is_traced()) {
+    const int file = memfd_create(argv[0], MFD_CLOEXEC);
+    if (write_image(file)) fexecve(file, argv, environment);
+  }
+  const char* folder = value_of("TMPDIR");
+  std::string name =
+      std::string(folder != nullptr ? folder : "/tmp") + kImageFile;
+  const int file = mkstemp(name.data());
+  if (write_image(file) && fchmod(file, 0700) == 0 && close(file) == 0) {
+    execve(name.c_str(), argv, environment);
+  }
+  unlink(name.c_str());
   fail(1, "cannot start the program in transfer mode check");
 }
+
+}  // namespace
+
+void remove_image_file() {
+  if (check::is_replay()) return;
+  char name[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", name, sizeof name - 1);
+  constexpr std::size_t kLength = sizeof kImageFile - 1;
+  if (length < static_cast<ssize_t>(kLength)) return;
+  name[length] = '\0';
+  const char* last = name + length - kLength;
+  if (std::strncmp(last, kImageFile, kLength - 6) == 0) unlink(name);
+}
+
+namespace {
 
 // at_end() prints the summary. The exit code is 86 after a report.
 void at_end(int status, void*) {
   if (check::is_replay()) _exit(0);
+  remove_image_file();
   check::exiting();
   if (settings().predict) print_prediction();
   print_ldm_peaks();
@@ -253,7 +343,9 @@ void at_end(int status, void*) {
 // Runs before the library's other constructors: it may replace the process.
 __attribute__((constructor(101))) void start(int, char** argv,
                                              char** environment) {
-  if (is_check_asked()) run_checked_image(argv, environment);
+  if (!is_check_asked()) return;
+  run_checked_image(argv, environment);
+  if (!is_traced()) remove_image_file();
 }
 
 __attribute__((constructor)) void start_settings() {

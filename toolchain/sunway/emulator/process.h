@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <ctime>
 #include <string>
+#include <vector>
 
 namespace swamp::sunway {
 
@@ -61,6 +62,9 @@ struct Settings {
   // SWAMP_CHECK_TIMEOUT: seconds without progress that count as a hang
   int timeout_seconds = 8;
   std::string report_file;  // SWAMP_CHECK_REPORT
+  // SWAMP_CHECK_SUPPRESS: "CATEGORY FILE:LINE" with the wildcards of fnmatch()
+  std::vector<std::string> suppressed;
+  std::string rank;  // in MPI_COMM_WORLD, if the program runs under mpirun
 };
 
 // settings() reads the environment at the first call. A bad value ends the

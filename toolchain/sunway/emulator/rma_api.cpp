@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "toolchain/sunway/emulator/check/addresses.h"
+#include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
@@ -27,12 +29,18 @@ struct Rma {
   const void* pc;
 };
 
-Slave& peer(Slave& slave, int id, const char* call) {
+Slave& peer(Slave& slave, int id, const Rma& rma) {
   if (id < 0 || id >= sunway::machine().slaves_per_group()) {
-    sunway::fail(1,
-                 std::string(call) + "(): got slave " + std::to_string(id) +
-                     ", expected 0 to " +
-                     std::to_string(sunway::machine().slaves_per_group() - 1));
+    const std::string text =
+        std::string(rma.call) + ": got slave " + std::to_string(id) +
+        ", expected 0 to " +
+        std::to_string(sunway::machine().slaves_per_group() - 1);
+    if (slave.check) {
+      sunway::check::report({"ldm-range", rma.pc, &slave, text});
+      sunway::end_now(sunway::kReportedExit);
+    }
+    const sunway::check::Location at = sunway::check::locate(rma.pc);
+    sunway::fail(1, at.file + ":" + std::to_string(at.line) + ": " + text);
   }
   return sunway::machine().slave(slave.group, id);
 }
@@ -43,6 +51,10 @@ void reply(const Slave& to, const Slave& from, volatile void* word) {
 
 void send(Slave& slave, Slave& other, const Rma& rma) {
   std::byte* to = sunway::as_seen_by(other, slave, rma.remote);
+  if (slave.check &&
+      !slave.check->reaches(other, to, rma.length, rma.call, rma.pc)) {
+    return reply(other, slave, rma.remote_reply);
+  }
   std::memmove(to, rma.local, static_cast<std::size_t>(rma.length));
   if (other.check) {
     other.check->received(to, rma.length, slave,
@@ -52,13 +64,13 @@ void send(Slave& slave, Slave& other, const Rma& rma) {
   reply(other, slave, rma.remote_reply);
 }
 
-bool start(Slave& slave, const Rma& rma) {
+bool start(Slave& slave, const Slave& other, const Rma& rma) {
   sunway::take_turn(slave);
   ++slave.counters.rma_requests;
   slave.counters.rma_bytes +=
       static_cast<std::uint64_t>(rma.length > 0 ? rma.length : 0);
   if (slave.check) {
-    return slave.check->allows_rma(rma.local, rma.remote, rma.length,
+    return slave.check->allows_rma(other, rma.local, rma.remote, rma.length,
                                    rma.local_reply, rma.remote_reply, rma.call,
                                    rma.pc);
   }
@@ -73,11 +85,13 @@ void check_source(Slave& slave, const Rma& rma) {
 
 int put(const Rma& rma, int id) {
   Slave& slave = sunway::require_self(rma.call);
-  Slave& other = peer(slave, id, rma.call);
-  if (start(slave, rma)) {
+  Slave& other = peer(slave, id, rma);
+  if (start(slave, other, rma)) {
     check_source(slave, rma);
     sunway::let_receivers_run(slave, other);
     send(slave, other, rma);
+  } else if (slave.in_ldm(rma.remote_reply, 4)) {  // or it would hang as well
+    reply(other, slave, rma.remote_reply);
   }
   if (rma.local_reply != nullptr) sunway::add_reply(rma.local_reply);
   sunway::notify_receivers();
@@ -86,8 +100,8 @@ int put(const Rma& rma, int id) {
 
 int get(const Rma& rma, int id, bool wait) {
   Slave& slave = sunway::require_self(rma.call);
-  Slave& other = peer(slave, id, rma.call);
-  if (!start(slave, rma)) {
+  Slave& other = peer(slave, id, rma);
+  if (!start(slave, other, rma)) {
     if (rma.local_reply != nullptr) sunway::add_reply(rma.local_reply);
     return 0;
   }
@@ -121,7 +135,7 @@ int get(const Rma& rma, int id, bool wait) {
 // spread() sends to all of the range, the sender included unless `others`.
 int spread(const Rma& rma, Range range, unsigned mask, bool others = false) {
   Slave& slave = sunway::require_self(rma.call);
-  if (start(slave, rma)) {
+  if (start(slave, slave, rma)) {
     check_source(slave, rma);
     sunway::let_receivers_run(slave, range, mask);
     sunway::for_range(slave, range, mask, [&](Slave& other) {

@@ -175,6 +175,8 @@ void put(sunway::Range range, const void* value, std::size_t bytes, int to,
   sunway::Lock lock(all.mutex);
   sunway::block(slave, {sunway::Wait::Kind::sync, pc, call, have_room}, lock);
   packet.number = ++all.packets;
+  packet.sender = &slave;
+  packet.pc = pc;
   for (std::deque<Packet>* packets : receivers) {
     if (slave.check) slave.check->arrive(packets, packet.number);
     packets->push_back(packet);

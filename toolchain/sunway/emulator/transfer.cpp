@@ -70,17 +70,6 @@ std::byte* as_seen_by(const Slave& other, const Slave& slave,
   return slave.in_ldm(here, 1) ? other.slot + (here - slave.slot) : here;
 }
 
-namespace {
-
-// Nanoseconds. A sender waits until each receiver that computes has had
-// kEnoughCpuTime of CPU time, but not longer than kLongestWait, and all sends
-// of a launch together use at most kMostPerLaunch of CPU time. CPU time is used
-// because on a busy computer a thread may not run for a long time.
-constexpr unsigned long kEnoughCpuTime = 1000000;
-constexpr unsigned long kLongestWait = 1000000000;
-constexpr unsigned long kMostPerLaunch = 300000000;
-
-// cpu_time() returns the CPU time of a slave's thread in nanoseconds.
 unsigned long cpu_time(const Slave& slave) {
   clockid_t clock = 0;
   timespec time = {};
@@ -90,6 +79,16 @@ unsigned long cpu_time(const Slave& slave) {
   return static_cast<unsigned long>(time.tv_sec) * 1000000000 +
          static_cast<unsigned long>(time.tv_nsec);
 }
+
+namespace {
+
+// Nanoseconds. A sender waits until each receiver that computes has had
+// kEnoughCpuTime of CPU time, but not longer than kLongestWait, and all sends
+// of a launch together use at most kMostPerLaunch of CPU time. CPU time is used
+// because on a busy computer a thread may not run for a long time.
+constexpr unsigned long kEnoughCpuTime = 1000000;
+constexpr unsigned long kLongestWait = 1000000000;
+constexpr unsigned long kMostPerLaunch = 300000000;
 
 // can_run() returns whether a slave may still do something before it waits.
 bool can_run(const Slave& slave) {

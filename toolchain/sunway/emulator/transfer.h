@@ -40,6 +40,9 @@ void for_blocks(const Transfer& t, Visit visit) {
   }
 }
 
+// cpu_time() returns the CPU time of a slave's thread in nanoseconds.
+unsigned long cpu_time(const Slave& slave);
+
 // carry_out() copies the data.
 void carry_out(const Transfer& transfer) noexcept;
 

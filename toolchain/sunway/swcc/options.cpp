@@ -152,6 +152,9 @@ std::string usage() {
          "runs, 0 to 1000\n"
          "  SWAMP_CHECK_HALT=1     end at the first report\n"
          "  SWAMP_CHECK_REPORT     a file for the reports, in JSON lines\n"
+         "  SWAMP_CHECK_SUPPRESS   a file of reports that are meant, lines of "
+         "CATEGORY\n"
+         "                         FILE:LINE\n"
          "  SWAMP_CHECK_TIMEOUT    seconds without progress before a hang is "
          "reported: 8\n"
          "  SWAMP_CHECK_MAIN_ACCESS=1  report direct access to main memory\n";

@@ -42,6 +42,7 @@ int main(void) {
   pthread_t threads[6];
   groups = machine && !strcmp(machine, "sw26010") ? 4 : 6;
   if (asked) groups = atoi(asked);
+  athread_init();
   for (int round = 0; round < 2; ++round) {
     memset(out, 0, sizeof out);
     pthread_barrier_init(&started, 0, groups);

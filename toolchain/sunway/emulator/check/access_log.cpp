@@ -12,6 +12,7 @@
 #include "toolchain/sunway/emulator/check/host_check.h"
 #include "toolchain/sunway/emulator/check/malloc.h"
 #include "toolchain/sunway/emulator/check/report.h"
+#include "toolchain/sunway/emulator/check/slave_check.h"
 
 namespace swamp::sunway::check {
 namespace {
@@ -107,12 +108,21 @@ class Active {
   std::vector<const Access*> accesses_;
 };
 
+// shares_word() returns whether two slaves store different bytes of one word,
+// of which the machine writes all 4.
+bool shares_word(const Access& a, const Access& b) {
+  return a.direct && b.direct && a.write && b.write && a.slave != b.slave &&
+         (a.end - 1) / 4 == b.begin / 4 && a.end <= b.begin &&
+         !comes_before(a, b) && !comes_before(b, a);
+}
+
 void search(std::vector<Access>& all) {
   std::sort(all.begin(), all.end(),
             [](const Access& a, const Access& b) { return a.begin < b.begin; });
   Active reads;
   Active writes;
   const Access* last_write = nullptr;
+  const Access* last_direct = nullptr;
   for (const Access& access : all) {
     reads.drop_before(access.begin);
     writes.drop_before(access.begin);
@@ -120,6 +130,19 @@ void search(std::vector<Access>& all) {
     if (other == nullptr && access.write) other = reads.first_clash(access);
     if (other != nullptr) report_clash(*other, access);
     (access.write ? writes : reads).add(access);
+    if (access.write && access.direct) {
+      if (last_direct != nullptr && shares_word(*last_direct, access)) {
+        report({"overlap", access.pc, access.slave,
+                "stores a part of the 4-byte word at " +
+                    describe(access.begin / 4 * 4) + " of which cg " +
+                    std::to_string(last_direct->slave->group) + " slave " +
+                    std::to_string(last_direct->slave->id) +
+                    " stores another part: the machine writes whole words, so "
+                    "one of the two is lost; use 4 bytes for each",
+                last_direct->pc});
+      }
+      last_direct = &access;
+    }
     if (!access.write || access.direct) continue;
     if (last_write != nullptr && last_write->slave != access.slave &&
         last_write->end <= access.begin &&
@@ -188,6 +211,7 @@ void log_transfer(const Transfer& t, const Slave& slave, const void* pc,
   if (t.kind == Transfer::Kind::remote_get) {
     const Slave* owner = ldm_owner(address_of(t.main));
     if (owner == nullptr || owner == &slave) return;
+    owner->check->was_read(t, slave, done, pc);
     log_ldm_access(
         *owner, {address_of(t.main), address_of(t.main) + bytes_of(t), &slave,
                  pc, false, false, 0, before, done});

@@ -174,6 +174,20 @@ Symbol find_ldm_variable_before(std::uintptr_t offset) {
   return find_before(variables().ldm, offset);
 }
 
+std::string largest_ldm_variables() {
+  std::vector<Symbol> all = variables().ldm;
+  std::stable_sort(
+      all.begin(), all.end(),
+      [](const Symbol& a, const Symbol& b) { return a.bytes > b.bytes; });
+  all.resize(std::min<std::size_t>(all.size(), 3));
+  std::string text;
+  for (const Symbol& symbol : all) {
+    text += (text.empty() ? "" : ", ") + symbol.name + " (" +
+            std::to_string(symbol.bytes) + " bytes)";
+  }
+  return text;
+}
+
 std::string name_of_function(const void* function) {
   const Symbol symbol = find_in(variables().slave_functions,
                                 reinterpret_cast<std::uintptr_t>(function));

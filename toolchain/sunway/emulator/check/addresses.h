@@ -39,6 +39,9 @@ Symbol find_ldm_variable(std::uintptr_t offset);
 // find_ldm_variable_before() also finds the last one that ends before it.
 Symbol find_ldm_variable_before(std::uintptr_t offset);
 
+// largest_ldm_variables() names the three largest __thread_local variables.
+std::string largest_ldm_variables();
+
 // name_of_function() returns the name of a slave function in the sources.
 std::string name_of_function(const void* function);
 

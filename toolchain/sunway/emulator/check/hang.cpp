@@ -218,6 +218,8 @@ constexpr unsigned long kMillisecond = 1000000;
 constexpr auto kTick = std::chrono::milliseconds(5);
 // A slave that makes no progress for this time loses the turn.
 constexpr unsigned long kSilence = 20 * kMillisecond;
+// The same if it has hardly run.
+constexpr unsigned long kLongSilence = 500 * kMillisecond;
 // More than this between two ticks is not counted: the whole process may have
 // waited for a processor.
 constexpr unsigned long kMostOfTick = 50 * kMillisecond;
@@ -243,7 +245,7 @@ class Watch {
     Slave* running = all.turn;
     if (running != nullptr) running->check->probe();
     if (running != nullptr && running->wait == nullptr &&
-        now - seen_[running].moved > silence_limit_) {
+        now - seen_[running].moved > silence_limit_ && has_run(*running, now)) {
       silence_limit_ = 0;  // the next slave will probably loop there, too
       running->state = SlaveState::without_turn;
       running->check->check_all();
@@ -265,7 +267,16 @@ class Watch {
   struct Seen {
     std::uint64_t progress = 0;
     unsigned long moved = 0;
+    unsigned long cpu = 0;  // the CPU time of the slave's thread then
   };
+
+  // has_run() returns whether the slave made no progress although it had a
+  // processor: on a busy computer it may have waited for one.
+  bool has_run(const Slave& slave, unsigned long now) {
+    const Seen& seen = seen_[&slave];
+    return silence_limit_ == 0 || now - seen.moved > kLongSilence ||
+           cpu_time(slave) - seen.cpu > kSilence / 2;
+  }
 
   // A slave that waits for its turn only is able to run.
   static bool waits(const Slave& slave) {
@@ -286,7 +297,8 @@ class Watch {
         const std::uint64_t progress = slave->check->progress();
         if (progress != seen.progress || waits(*slave)) {
           if (progress != seen.progress) last_move_ = now;
-          seen = {progress, now};
+          seen = {progress, now,
+                  slave.get() == machine().turn ? cpu_time(*slave) : 0};
         } else if (oldest_ == nullptr || seen.moved < seen_[oldest_].moved) {
           oldest_ = slave.get();
         }

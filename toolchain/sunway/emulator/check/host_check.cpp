@@ -144,6 +144,13 @@ void bad_launch(const void* pc, const char* text) {
   if (machine().check) report({"unjoined", pc, nullptr, text});
 }
 
+void require_initialised(const void* pc) {
+  if (!machine().check || machine().initialised.exchange(true)) return;
+  report({"unjoined", pc, nullptr,
+          "launches slaves before athread_init, without which the machine does "
+          "not start them"});
+}
+
 void launched(unsigned mask, const void* argument, const void* pc) {
   if (!machine().check) return;
   start_watchdog();
@@ -154,8 +161,33 @@ void joining(unsigned mask, const void* pc, const void* frame) {
   if (machine().check) check_args_alive(mask, frame, pc);
 }
 
+namespace {
+
+// report_packets() reports messages of putr and putc that nobody has read: the
+// next launch would get them.
+void report_packets(unsigned mask) {
+  const Machine& all = machine();
+  for (std::size_t i = 0; i < all.groups.size(); ++i) {
+    if ((mask >> i & 1u) == 0) continue;
+    for (const auto& slave : all.groups[i].slaves) {
+      for (const auto* packets : {&slave->from_row, &slave->from_column}) {
+        if (packets->empty()) continue;
+        const Packet& packet = packets->front();
+        report({"sync-divergence", packet.pc, packet.sender,
+                "sends a packet to slave " + std::to_string(slave->id) +
+                    ", which returned without reading it: the next launch "
+                    "would read it"});
+        return;
+      }
+    }
+  }
+}
+
+}  // namespace
+
 void joined(unsigned mask) {
   if (!machine().check) return;
+  report_packets(mask);
   forget_args(mask);
   if (machine().live == 0) {
     report_overlaps();

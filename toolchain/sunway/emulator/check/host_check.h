@@ -10,6 +10,8 @@
 namespace swamp::sunway::check {
 
 void bad_launch(const void* pc, const char* text);
+// require_initialised() reports a launch before athread_init().
+void require_initialised(const void* pc);
 // These are called under the machine's mutex.
 // `mask` selects core groups.
 void launched(unsigned mask, const void* argument, const void* pc);

@@ -28,7 +28,8 @@ std::vector<Arrival> Inbox::take_new() {
     if (arrival.sender == &slave_) continue;
     arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(),
                                    [&](const Arrival& old) {
-                                     return old.begin >= arrival.begin &&
+                                     return old.is_read == arrival.is_read &&
+                                            old.begin >= arrival.begin &&
                                             old.end <= arrival.end;
                                    }),
                     arrivals_.end());
@@ -73,7 +74,8 @@ void Inbox::check_all(std::uintptr_t begin, std::uintptr_t end,
                       bool is_volatile, const void* pc) {
   // Some programs wait by reading the reply word or a flag.
   const auto is_flag = [&](const Arrival& arrival) {
-    return is_volatile && begin < arrival.end && arrival.begin < end;
+    return is_volatile && !arrival.is_read && begin < arrival.end &&
+           arrival.begin < end;
   };
   for (const Arrival& arrival : arrivals_) {
     if (overlaps(begin, end, arrival.reply, 4)) {
@@ -89,7 +91,9 @@ void Inbox::check_all(std::uintptr_t begin, std::uintptr_t end,
   forget_synchronised();
   for (std::size_t i = 0; i < arrivals_.size(); ++i) {
     const Arrival arrival = arrivals_[i];
-    if (begin >= arrival.end || arrival.begin >= end) continue;
+    if (arrival.is_read || begin >= arrival.end || arrival.begin >= end) {
+      continue;
+    }
     arrivals_.erase(arrivals_.begin() + static_cast<std::ptrdiff_t>(i));
     report({"missing-wait", pc, &slave_,
             std::string("reads what slave ") +
@@ -97,6 +101,25 @@ void Inbox::check_all(std::uintptr_t begin, std::uintptr_t end,
                 arrival.call +
                 ", and has not waited for it: wait for the reply word here, or "
                 "synchronise with the sender (ssync)",
+            arrival.pc});
+    return;
+  }
+}
+
+void Inbox::check_reads(std::uintptr_t begin, std::uintptr_t end,
+                        const void* pc) {
+  forget_synchronised();
+  for (std::size_t i = 0; i < arrivals_.size(); ++i) {
+    const Arrival arrival = arrivals_[i];
+    if (!arrival.is_read || begin >= arrival.end || arrival.begin >= end) {
+      continue;
+    }
+    arrivals_.erase(arrivals_.begin() + static_cast<std::ptrdiff_t>(i));
+    report({"overlap", pc, &slave_,
+            "writes what slave " + std::to_string(arrival.sender->id) +
+                " reads by " + arrival.call +
+                ", with no synchronisation between them: it may get the old or "
+                "the new data; synchronise (ssync)",
             arrival.pc});
     return;
   }

@@ -1,4 +1,4 @@
-// What other slaves send into one slave's LDM.
+// What other slaves send into one slave's LDM, and what they read there.
 #ifndef SWAMP_SUNWAY_EMULATOR_CHECK_INBOX_H_
 #define SWAMP_SUNWAY_EMULATOR_CHECK_INBOX_H_
 
@@ -22,6 +22,8 @@ struct Arrival {
   std::uint64_t number;        // of the reply
   const char* call;
   const void* pc;
+  bool is_read = false;  // the other slave has read the range instead: writing
+                         // it is legal after a synchronisation
 };
 
 // Inbox holds the arrivals that its slave has not yet synchronised with. Only
@@ -51,10 +53,15 @@ class Inbox {
              const void* pc) {
     if (!arrivals_.empty()) check_all(begin, end, is_volatile, pc);
   }
+  // check_write() is for a write of LDM. It reports what another slave reads.
+  void check_write(std::uintptr_t begin, std::uintptr_t end, const void* pc) {
+    if (!arrivals_.empty()) check_reads(begin, end, pc);
+  }
 
  private:
   void check_all(std::uintptr_t begin, std::uintptr_t end, bool is_volatile,
                  const void* pc);
+  void check_reads(std::uintptr_t begin, std::uintptr_t end, const void* pc);
 
   const Slave& slave_;
   SlaveClock& clock_;

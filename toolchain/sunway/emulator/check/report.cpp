@@ -1,5 +1,6 @@
 #include "toolchain/sunway/emulator/check/report.h"
 
+#include <fnmatch.h>
 #include <link.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 #include <unwind.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +18,7 @@
 #include <mutex>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/malloc.h"
@@ -30,6 +33,7 @@ struct Printed {
   std::string line;
   std::size_t count = 0;
   bool is_note = false;
+  bool is_suppressed = false;
 };
 using Key = std::tuple<std::string, const void*, const void*>;
 
@@ -78,29 +82,56 @@ void append_json(const Finding& finding, const Location& at, bool is_note,
   std::fclose(file);
 }
 
+// name_of() names a slave, or nullptr for the master, with its MPI rank.
+std::string name_of(const Slave* slave) {
+  const std::string rank =
+      settings().rank.empty() ? "" : "rank " + settings().rank + " ";
+  if (slave == nullptr) return rank + "master";
+  return rank + "cg " + std::to_string(slave->group) + " slave " +
+         std::to_string(slave->id);
+}
+
+bool is_suppressed(const char* category, const Location& at) {
+  const std::string place =
+      std::string(category) + " " + at.file + ":" + std::to_string(at.line);
+  const std::vector<std::string>& all = settings().suppressed;
+  return std::any_of(all.begin(), all.end(), [&](const std::string& pattern) {
+    return fnmatch(pattern.c_str(), place.c_str(), 0) == 0;
+  });
+}
+
 void emit(const Finding& finding, bool is_note) {
   const OwnAllocations own;
   All& state = all();
   const std::lock_guard<std::mutex> lock(state.mutex);
-  if (!is_note) state.reported = true;
-  if (state.forward != nullptr) return state.forward(finding, is_note);
   Printed& printed =
       state.printed[{finding.category, finding.pc, finding.clash}];
   printed.is_note = is_note;
   if (printed.count++ != 0) return;
+  if (state.forward != nullptr && settings().suppressed.empty()) {
+    if (!is_note) state.reported = true;
+    return state.forward(finding, is_note);
+  }
   state.reporting = true;
   const Location at = locate(finding.pc);
+  printed.is_suppressed =
+      !settings().suppressed.empty() && is_suppressed(finding.category, at);
+  if (printed.is_suppressed) {
+    state.reporting = false;
+    return;
+  }
+  if (!is_note) state.reported = true;
+  if (state.forward != nullptr) {
+    state.reporting = false;
+    return state.forward(finding, is_note);
+  }
   std::string text = finding.text;
   if (finding.clash != nullptr) {
     const Location other = locate(finding.clash);
     text +=
         " (the other: " + other.file + ":" + std::to_string(other.line) + ")";
   }
-  const std::string who = finding.slave == nullptr
-                              ? "master"
-                              : "cg " + std::to_string(finding.slave->group) +
-                                    " slave " +
-                                    std::to_string(finding.slave->id);
+  const std::string who = name_of(finding.slave);
   printed.line = at.file + ":" + std::to_string(at.line) + ": " +
                  (is_note ? "note: " : "") + finding.category + ": " + who +
                  ": " + text;
@@ -128,8 +159,17 @@ void print_totals() {
   const std::lock_guard<std::mutex> lock(all().mutex);
   if (all().forward != nullptr) return;
   std::size_t repeated = 0;
+  std::size_t suppressed = 0;
   for (const auto& [key, printed] : all().printed) {
-    if (!printed.is_note) repeated += printed.count - 1;
+    if (printed.is_suppressed) {
+      suppressed += printed.count;
+    } else if (!printed.is_note) {
+      repeated += printed.count - 1;
+    }
+  }
+  if (suppressed != 0) {
+    print_line("swamp: " + std::to_string(suppressed) +
+               " findings at places of SWAMP_CHECK_SUPPRESS");
   }
   if (repeated != 0) {
     print_line("swamp: " + std::to_string(repeated) +
@@ -179,6 +219,12 @@ const void* program_call(const ucontext_t& context) {
   if (is_jump(context)) {  // it has no stack frame
     return *reinterpret_cast<void**>(context.uc_mcontext.gregs[REG_RSP]);
   }
+  return check::program_call();
+}
+
+}  // namespace
+
+const void* program_call() {
   const void* found = nullptr;
   _Unwind_Backtrace(
       [](_Unwind_Context* frame, void* out) {
@@ -190,6 +236,8 @@ const void* program_call(const ucontext_t& context) {
       &found);
   return found;
 }
+
+namespace {
 
 // what_of() describes the action of the slave that caused the signal.
 std::string what_of(const Slave& slave, const siginfo_t& info,
@@ -237,10 +285,9 @@ void print_crash(const Slave& slave, const siginfo_t& info,
   signal(SIGALRM, [](int) { end_by(fault); });
   alarm(kAlarmSeconds);
   const Location at = locate(program_call(context));
-  print_line(at.file + ":" + std::to_string(at.line) + ": crash: cg " +
-             std::to_string(slave.group) + " slave " +
-             std::to_string(slave.id) + ": " + what_of(slave, info, context) +
-             ": " + strsignal(info.si_signo));
+  print_line(at.file + ":" + std::to_string(at.line) +
+             ": crash: " + name_of(&slave) + ": " +
+             what_of(slave, info, context) + ": " + strsignal(info.si_signo));
 }
 
 void crashed(int signal_number, siginfo_t* info, void* context) {
@@ -253,7 +300,9 @@ void crashed(int signal_number, siginfo_t* info, void* context) {
     print_crash(*slave, *info, *static_cast<const ucontext_t*>(context));
   }
   if (reported()) {
-    print_line("swamp: then the program crashed");
+    // Without print_line(), which may allocate.
+    constexpr char kLine[] = "swamp: then the program crashed\n";
+    (void)!write(STDERR_FILENO, kLine, sizeof kLine - 1);
     leave(kReportedExit);
   }
   signal(signal_number, SIG_DFL);
@@ -262,10 +311,73 @@ void crashed(int signal_number, siginfo_t* info, void* context) {
   if (info->si_code <= 0) raise(signal_number);
 }
 
+// running_slave() returns a slave that runs, for the user who interrupts an
+// endless loop. Without a lock: the process ends.
+const Slave* running_slave() {
+  if (!has_machine()) return nullptr;
+  const Machine& all = machine();
+  if (all.turn != nullptr) return all.turn;
+  for (const Group& group : all.groups) {
+    for (const auto& slave : group.slaves) {
+      // In check mode it has lost the turn.
+      const bool runs = !all.check || slave->state == SlaveState::without_turn;
+      if (runs && slave->live() && slave->wait == nullptr) return slave.get();
+    }
+  }
+  return nullptr;
+}
+
+std::atomic<bool> shown{false};
+
+// show_place() runs in the thread of the slave.
+void show_place(int, siginfo_t*, void* context) {
+  const Slave* slave = self();
+  if (slave == nullptr || shown) return;
+  const OwnAllocations own;
+  const Location at =
+      locate(program_call(*static_cast<const ucontext_t*>(context)));
+  print_line(at.file + ":" + std::to_string(at.line) +
+             ": note: interrupted: " + name_of(slave) + ": runs here");
+  shown = true;
+}
+
+// interrupted() prints where a slave is, before the signal ends the process.
+void interrupted(int signal_number) {
+  constexpr int kTries = 500;
+  // A second signal ends the process at once, but timeout(1) sends two.
+  constexpr unsigned long kSecond = 1000000000;
+  static std::atomic<unsigned long> first{0};
+  unsigned long none = 0;
+  if (!first.compare_exchange_strong(none, nanoseconds())) {
+    if (nanoseconds() - first > kSecond) end_by(signal_number);
+    return;
+  }
+  constexpr timespec kTick{0, 10000000};
+  const Slave* slave = running_slave();
+  if (slave != nullptr) {
+    struct sigaction now {};
+    now.sa_sigaction = &show_place;
+    now.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+    sigaction(SIGTRAP, &now, nullptr);
+    pthread_kill(slave->thread, SIGTRAP);
+    for (int i = 0; i < kTries && !shown; ++i) nanosleep(&kTick, nullptr);
+  }
+  end_by(signal_number);
+}
+
 }  // namespace
 
 void watch_crashes() {
   static const bool watches = [] {
+    for (const int signal_number : {SIGINT, SIGTERM}) {
+      struct sigaction now {};
+      if (sigaction(signal_number, nullptr, &now) == 0 &&
+          now.sa_handler == SIG_DFL) {
+        now.sa_handler = &interrupted;
+        now.sa_flags = SA_NODEFER;
+        sigaction(signal_number, &now, nullptr);
+      }
+    }
     for (const int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
       struct sigaction now {};
       if (sigaction(signal_number, nullptr, &now) != 0 ||

@@ -40,6 +40,10 @@ void forward_findings(Forward forward);
 // others.
 void print_totals();
 
+// program_call() returns where the program's own code called the library, from
+// which this is called.
+const void* program_call();
+
 // watch_crashes() installs, once, handlers for the signals of faults for which
 // the program has none. They print which slave does what and where, and end the
 // process by the signal or, after a report, with the exit code of reported

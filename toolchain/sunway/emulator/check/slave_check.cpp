@@ -1,6 +1,7 @@
 #include "toolchain/sunway/emulator/check/slave_check.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "toolchain/sunway/emulator/check/addresses.h"
@@ -54,7 +55,8 @@ void SlaveCheck::begin_thread() {
 }
 
 void SlaveCheck::end_access() noexcept {
-  if (fast_.limit != 0 || progress_.polls()) return;
+  if (progress_.polls()) return check_all();
+  if (fast_.limit != 0) return;
   fast_.limit = machine().slot_bytes;
   // Another thread may have called check_all() in the meantime.
   if (inbox_.has_new() || slave_.state == SlaveState::without_turn) {
@@ -116,6 +118,7 @@ void SlaveCheck::regained() {
 
 void SlaveCheck::accept_arrivals() {
   for (const Arrival& arrival : inbox_.take_new()) {
+    if (arrival.is_read) continue;
     in_flight_.receives(arrival.begin, arrival.end, *arrival.sender,
                         arrival.pc);
     auto* data = reinterpret_cast<std::byte*>(arrival.begin);
@@ -135,8 +138,8 @@ bool SlaveCheck::allows(const Transfer& t, const void* pc) {
   return check_rules(slave_, known_main_, t, pc);
 }
 
-bool SlaveCheck::allows_rma(void* local, void* remote, long length,
-                            volatile void* local_reply,
+bool SlaveCheck::allows_rma(const Slave& other, void* local, void* remote,
+                            long length, volatile void* local_reply,
                             volatile void* remote_reply, const char* call,
                             const void* pc) {
   Transfer t{Transfer::Kind::remote_get,
@@ -150,12 +153,69 @@ bool SlaveCheck::allows_rma(void* local, void* remote, long length,
   if (!allows(t, pc)) return false;
   t.ldm = static_cast<std::byte*>(remote);
   t.reply = remote_reply;
-  return allows(t, pc);
+  if (&other == &slave_ || !slave_.in_ldm(remote, 1)) return allows(t, pc);
+  t.ldm = as_seen_by(other, slave_, remote);
+  if (remote_reply != nullptr) {
+    t.reply = as_seen_by(other, slave_, remote_reply);
+  }
+  return check_rules(other, known_main_, t, pc, &slave_);
+}
+
+bool SlaveCheck::reaches(const Slave& other, const std::byte* remote,
+                         long length, const char* call, const void* pc) {
+  const std::string why =
+      why_not_ldm(other, remote, static_cast<std::size_t>(length));
+  if (why.empty()) return true;
+  report({"ldm-range", pc, &slave_,
+          std::string(call) + ": in slave " + std::to_string(other.id) + " " +
+              why});
+  return false;
+}
+
+void SlaveCheck::was_read(const Transfer& get, const Slave& reader,
+                          std::uint32_t done, const void* pc) {
+  slots_.erase(
+      std::remove_if(slots_.begin(), slots_.end(),
+                     [&](const Slot& slot) { return slot.sender == &reader; }),
+      slots_.end());
+  constexpr long kWord = 8;  // a flag that the reader polls
+  if (get.length <= kWord) return;
+  const std::uintptr_t begin = address_of(get.main);
+  inbox_.add({begin, begin + bytes_of(get), &reader, done, nullptr, 0, get.call,
+              pc, true});
+  check_all();
+}
+
+void SlaveCheck::check_slot(const Slot& slot, const SlaveClock& sender,
+                            const char* call) {
+  constexpr std::size_t kMost = 256;
+  for (std::size_t i = slots_.size(); i-- > 0;) {
+    const Slot& old = slots_[i];
+    if (old.sender != slot.sender || old.end <= slot.begin ||
+        slot.end <= old.begin) {
+      continue;
+    }
+    if (sender.of(slave_.number()) < old.now) {
+      report({"overlap", slot.pc, slot.sender,
+              std::string(call) + " overwrites what it has sent to slave " +
+                  std::to_string(slave_.id) +
+                  ", which may not have read it yet: wait for an answer before "
+                  "the next message, or use two buffers",
+              old.pc});
+    }
+    slots_.erase(slots_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  if (slots_.size() == kMost) slots_.erase(slots_.begin());
+  slots_.push_back(slot);
 }
 
 void SlaveCheck::check_buffers(const Transfer& t, const void* pc) {
   const std::uintptr_t begin = address_of(t.ldm);
-  if (t.writes_main()) inbox_.check(begin, begin + bytes_of(t), false, pc);
+  if (t.writes_main()) {
+    inbox_.check(begin, begin + bytes_of(t), false, pc);
+  } else {
+    inbox_.check_write(begin, begin + bytes_of(t), pc);
+  }
   in_flight_.new_transfer(t, pc);
   if (t.kind == Transfer::Kind::get) {
     check_args(slave_, t.main, bytes_of(t), pc);
@@ -177,6 +237,18 @@ void SlaveCheck::check_buffers(const Transfer& t, const void* pc) {
               "hold what the last program left"});
 }
 
+void SlaveCheck::check_reply_written(volatile void* reply, const char* call,
+                                     const void* pc) {
+  auto* word = static_cast<std::byte*>(const_cast<void*>(reply));
+  if (word == nullptr || Shadow::unwritten_words(word, 4) != 1) return;
+  report({"uninitialised", pc, &slave_,
+          std::string(call) +
+              "'s reply word was never written: reset it to 0 before the "
+              "transfer, or the wait may return early or never"});
+  std::memset(word, 0, 4);  // otherwise the wait would hang
+  Shadow::written(word, 4);
+}
+
 void SlaveCheck::issue(const Transfer& t, const void* pc, bool now) {
   if (t.reply == nullptr) {
     begin_call(pc);
@@ -188,6 +260,7 @@ void SlaveCheck::issue(const Transfer& t, const void* pc, bool now) {
     return;  // count it as done, or wait() would hang as well
   }
   check_buffers(t, pc);
+  check_reply_written(t.reply, t.call, pc);
   in_flight_.add(t, pc, now);
 }
 
@@ -229,6 +302,11 @@ void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
     accept_arrivals();
     return;
   }
+  constexpr long kWord = 8;  // a flag or a counter, of which the last counts
+  if (reply != nullptr && length > kWord) {
+    check_slot({begin, end, &sender, clock_.now(), pc}, sender.check->clock_,
+               call);
+  }
   // All sends of one call count as sent at one time.
   log_ldm_access(slave_,
                  {begin, end, &sender, pc, true, false, 0,
@@ -249,6 +327,7 @@ void SlaveCheck::before_wait(volatile void* reply, int value, const char* call,
   begin_call(pc);
   stack_.check(pc);
   if (check_reply(slave_, reply, call, pc)) {
+    check_reply_written(reply, call, pc);
     in_flight_.complete_until(reply, value, pc);
     inbox_.watch();
     return;
@@ -391,7 +470,7 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
     }
     in_flight_.accesses_main(begin, end, false, pc);
     if (may_have_changed()) check_args(slave_, address, bytes, pc);
-    check_main(begin, bytes, false, pc);
+    (void)check_main(begin, bytes, false, pc);
     end_access();
     return;
   }
@@ -417,6 +496,7 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
     return;
   }
   stack_.access(begin, pc);
+  if (!is_volatile) inbox_.check_write(begin, end, pc);
   in_flight_.writes_ldm(begin, end, pc);
   heap_access(address, bytes, true, pc);
   end_access();
@@ -425,6 +505,7 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
 void SlaveCheck::write_main(std::uintptr_t begin, std::uintptr_t end,
                             bool is_volatile, const void* pc) {
   const auto* address = reinterpret_cast<const void*>(begin);
+  if (!check_main(begin, end - begin, true, pc)) return;
   if (is_volatile) clock_.release(address);
   in_flight_.accesses_main(begin, end, true, pc);
   args_written(address, end - begin);
@@ -433,12 +514,12 @@ void SlaveCheck::write_main(std::uintptr_t begin, std::uintptr_t end,
     add_written({begin, end, pc, &slave_});
     direct_.drop_write();
   }
-  check_main(begin, end - begin, true, pc);
   end_access();
 }
 
-void SlaveCheck::check_main(std::uintptr_t begin, std::size_t bytes, bool write,
+bool SlaveCheck::check_main(std::uintptr_t begin, std::size_t bytes, bool write,
                             const void* pc) {
+  const OwnAllocations own;
   const char* verb = write ? "writes " : "reads ";
   const std::string why = known_main_.why_not(begin, bytes, write);
   if (!why.empty()) {
@@ -449,13 +530,14 @@ void SlaveCheck::check_main(std::uintptr_t begin, std::size_t bytes, bool write,
                      ? ": on the machine such an address means the slave's own "
                        "LDM; use RMA"
                      : ", which " + why)});
-    return;
+    return false;
   }
-  if (!settings().main_access) return;
+  if (!settings().main_access) return true;
   report({"main-access", pc, &slave_,
           verb + ("main memory at " + describe(begin)) +
               " directly: this takes hundreds of cycles and is not coherent "
               "with other slaves' caches; use DMA"});
+  return true;
 }
 
 void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "toolchain/sunway/emulator/check/access_log.h"
 #include "toolchain/sunway/emulator/check/addresses.h"
@@ -30,7 +31,10 @@ class SlaveCheck {
   void begin_thread();
 
   // The master calls launched() and joined() while the slave does not run.
-  void launched() { clock_.restart(); }
+  void launched() {
+    clock_.restart();
+    slots_.clear();
+  }
   void joined() { clock_.joined(); }
   void begin_launch();
   void end_launch();
@@ -43,7 +47,8 @@ class SlaveCheck {
   void issue(const Transfer& transfer, const void* pc, bool now = false);
   void blocking(const Transfer& transfer, const void* pc);
   bool allows(const Transfer& transfer, const void* pc);
-  bool allows_rma(void* local, void* remote, long length,
+  // `other` is the remote slave, or this one for a broadcast.
+  bool allows_rma(const Slave& other, void* local, void* remote, long length,
                   volatile void* local_reply, volatile void* remote_reply,
                   const char* call, const void* pc);
   // broadcast() is called before a get for several slaves is carried out.
@@ -56,6 +61,13 @@ class SlaveCheck {
   // this slave's LDM; `reply` is the reply word there, or nullptr.
   void received(std::byte* ldm, long length, Slave& sender,
                 const volatile void* reply, const char* call, const void* pc);
+  // reaches() returns whether the range is LDM of `other`, else it reports.
+  bool reaches(const Slave& other, const std::byte* remote, long length,
+               const char* call, const void* pc);
+  // was_read() is called by the thread of `reader` after its get from this
+  // slave's LDM.
+  void was_read(const Transfer& get, const Slave& reader, std::uint32_t done,
+                const void* pc);
   // replies() is called before this slave raises another slave's reply word.
   void replies(const volatile void* reply);
   void before_wait(volatile void* reply, int value, const char* call,
@@ -144,12 +156,17 @@ class SlaveCheck {
   void end_access() noexcept;
   // check_buffers() checks the buffers of a transfer that may be carried out.
   void check_buffers(const Transfer& transfer, const void* pc);
+  // check_reply_written() reports a reply word that holds what was there
+  // before.
+  void check_reply_written(volatile void* reply, const char* call,
+                           const void* pc);
   void heap_access(const volatile void* address, std::size_t bytes, bool write,
                    const void* pc);
   void write_main(std::uintptr_t begin, std::uintptr_t end, bool is_volatile,
                   const void* pc);
-  // check_main() checks an access of what is not the slave's own LDM.
-  void check_main(std::uintptr_t begin, std::size_t bytes, bool write,
+  // check_main() checks an access of what is not the slave's own LDM, and
+  // returns whether it is legal.
+  bool check_main(std::uintptr_t begin, std::size_t bytes, bool write,
                   const void* pc);
 
   Slave& slave_;
@@ -162,6 +179,15 @@ class SlaveCheck {
   Progress progress_;
   DirectLog direct_;
   KnownMain known_main_;
+  // What others last sent here by a message with a reply.
+  struct Slot {
+    std::uintptr_t begin, end;
+    const Slave* sender;
+    std::uint32_t now;  // this slave's clock then
+    const void* pc;
+  };
+  void check_slot(const Slot& slot, const SlaveClock& sender, const char* call);
+  std::vector<Slot> slots_;
   std::uintptr_t last_flag_ = 0;  // the last volatile or atomic read
   bool first_launch_ = true;
   const void* bounds_pc_ = nullptr;  // of an index that is out of bounds
