@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -26,7 +26,6 @@ constexpr unsigned long kSecond = 1000000000;
 // replays together.
 constexpr int kRuns = 3;
 constexpr int kSlaves = 192;
-constexpr std::uint64_t kFirst = 4;
 constexpr unsigned long kMostTime = 3 * kSecond;
 
 struct Replay {
@@ -40,7 +39,7 @@ struct State {
   std::vector<Replay> replays;
   unsigned long started = 0;
   unsigned long spent = 0;
-  std::map<std::pair<SlaveFunction, unsigned>, std::uint64_t> launches;
+  std::set<std::pair<SlaveFunction, unsigned>> launched;
 };
 State& state() {
   static State* const made = new State;
@@ -106,9 +105,8 @@ int runs_of(unsigned mask) {
     return 0;
   }
   if (settings().schedules < 0) {
-    const std::uint64_t count = ++state().launches[{function, mask}];
-    const bool is_due = count <= kFirst || (count & (count - 1)) == 0;
-    if (!is_due || state().spent > kMostTime) return 0;
+    const bool is_first = state().launched.emplace(function, mask).second;
+    if (!is_first || state().spent > kMostTime) return 0;
   }
   // What a child writes into shared memory would be visible outside.
   if (has_other_threads() || shares_memory()) return 0;

@@ -300,7 +300,9 @@ void crashed(int signal_number, siginfo_t* info, void* context) {
     print_crash(*slave, *info, *static_cast<const ucontext_t*>(context));
   }
   if (reported()) {
-    print_line("swamp: then the program crashed");
+    // Without print_line(), which may allocate.
+    constexpr char kLine[] = "swamp: then the program crashed\n";
+    (void)!write(STDERR_FILENO, kLine, sizeof kLine - 1);
     leave(kReportedExit);
   }
   signal(signal_number, SIG_DFL);
@@ -314,10 +316,12 @@ void crashed(int signal_number, siginfo_t* info, void* context) {
 const Slave* running_slave() {
   if (!has_machine()) return nullptr;
   const Machine& all = machine();
-  if (all.check) return all.turn;
+  if (all.turn != nullptr) return all.turn;
   for (const Group& group : all.groups) {
     for (const auto& slave : group.slaves) {
-      if (slave->live() && slave->wait == nullptr) return slave.get();
+      // In check mode it has lost the turn.
+      const bool runs = !all.check || slave->state == SlaveState::without_turn;
+      if (runs && slave->live() && slave->wait == nullptr) return slave.get();
     }
   }
   return nullptr;
@@ -339,7 +343,15 @@ void show_place(int, siginfo_t*, void* context) {
 
 // interrupted() prints where a slave is, before the signal ends the process.
 void interrupted(int signal_number) {
-  constexpr int kTries = 200;
+  constexpr int kTries = 500;
+  // A second signal ends the process at once, but timeout(1) sends two.
+  constexpr unsigned long kSecond = 1000000000;
+  static std::atomic<unsigned long> first{0};
+  unsigned long none = 0;
+  if (!first.compare_exchange_strong(none, nanoseconds())) {
+    if (nanoseconds() - first > kSecond) end_by(signal_number);
+    return;
+  }
   constexpr timespec kTick{0, 10000000};
   const Slave* slave = running_slave();
   if (slave != nullptr) {

@@ -55,7 +55,8 @@ void SlaveCheck::begin_thread() {
 }
 
 void SlaveCheck::end_access() noexcept {
-  if (fast_.limit != 0 || progress_.polls()) return;
+  if (progress_.polls()) return check_all();
+  if (fast_.limit != 0) return;
   fast_.limit = machine().slot_bytes;
   // Another thread may have called check_all() in the meantime.
   if (inbox_.has_new() || slave_.state == SlaveState::without_turn) {
@@ -154,8 +155,9 @@ bool SlaveCheck::allows_rma(const Slave& other, void* local, void* remote,
   t.reply = remote_reply;
   if (&other == &slave_ || !slave_.in_ldm(remote, 1)) return allows(t, pc);
   t.ldm = as_seen_by(other, slave_, remote);
-  if (remote_reply != nullptr)
+  if (remote_reply != nullptr) {
     t.reply = as_seen_by(other, slave_, remote_reply);
+  }
   return check_rules(other, known_main_, t, pc, &slave_);
 }
 
@@ -440,140 +442,6 @@ void SlaveCheck::atomic(const volatile void* word, std::size_t bytes,
   last_flag_ = begin;
   clock_.acquire(word);
   clock_.release(word);
-}
-
-// Loads and stores.
-
-void SlaveCheck::report_bounds(const char* category) {
-  report({category, std::exchange(bounds_pc_, nullptr), &slave_, bounds_text_});
-}
-
-void SlaveCheck::read(const volatile void* address, std::size_t bytes,
-                      const void* pc, bool is_volatile) {
-  const std::uintptr_t begin = address_of(address);
-  const std::uintptr_t end = begin + bytes;
-  if (bounds_pc_ != nullptr) {
-    report_bounds(slave_.in_ldm(address, 1) ? "ldm-range" : "main-range");
-  }
-  direct_.log_write();
-  take_turn(slave_);
-  progress_.read(begin, pc, is_volatile);
-  resume();  // others may have run in the meantime
-  if (is_volatile) last_flag_ = begin;
-  if (!slave_.in_ldm(address, bytes)) {
-    if (is_volatile) {
-      clock_.acquire(address);
-    } else {
-      direct_.read(begin, end, pc);
-    }
-    in_flight_.accesses_main(begin, end, false, pc);
-    if (may_have_changed()) check_args(slave_, address, bytes, pc);
-    check_main(begin, bytes, false, pc);
-    end_access();
-    return;
-  }
-  stack_.access(begin, pc);
-  inbox_.check(begin, end, is_volatile, pc);
-  in_flight_.reads_ldm(begin, end, pc);
-  heap_access(address, bytes, false, pc);
-  end_access();
-}
-
-void SlaveCheck::write(const volatile void* address, std::size_t bytes,
-                       const void* pc, bool is_volatile) {
-  const std::uintptr_t begin = address_of(address);
-  const std::uintptr_t end = begin + bytes;
-  if (bounds_pc_ != nullptr) {
-    report_bounds(slave_.in_ldm(address, 1) ? "ldm-range" : "main-range");
-  }
-  direct_.log_write();
-  resume();
-  progress_.wrote(begin);
-  if (!slave_.in_ldm(address, bytes)) {
-    write_main(begin, end, is_volatile, pc);
-    return;
-  }
-  stack_.access(begin, pc);
-  if (!is_volatile) inbox_.check_write(begin, end, pc);
-  in_flight_.writes_ldm(begin, end, pc);
-  heap_access(address, bytes, true, pc);
-  end_access();
-}
-
-void SlaveCheck::write_main(std::uintptr_t begin, std::uintptr_t end,
-                            bool is_volatile, const void* pc) {
-  const auto* address = reinterpret_cast<const void*>(begin);
-  if (is_volatile) clock_.release(address);
-  in_flight_.accesses_main(begin, end, true, pc);
-  args_written(address, end - begin);
-  direct_.write(begin, end, pc);
-  if (is_volatile) {  // a flag: it orders slaves and is not compared
-    add_written({begin, end, pc, &slave_});
-    direct_.drop_write();
-  }
-  check_main(begin, end - begin, true, pc);
-  end_access();
-}
-
-void SlaveCheck::check_main(std::uintptr_t begin, std::size_t bytes, bool write,
-                            const void* pc) {
-  const char* verb = write ? "writes " : "reads ";
-  const std::string why = known_main_.why_not(begin, bytes, write);
-  if (!why.empty()) {
-    const Slave* owner = ldm_owner(begin);
-    report({owner != nullptr ? "ldm-range" : "main-range", pc, &slave_,
-            verb + std::to_string(bytes) + " bytes at " + describe(begin) +
-                (owner != nullptr
-                     ? ": on the machine such an address means the slave's own "
-                       "LDM; use RMA"
-                     : ", which " + why)});
-    return;
-  }
-  if (!settings().main_access) return;
-  report({"main-access", pc, &slave_,
-          verb + ("main memory at " + describe(begin)) +
-              " directly: this takes hundreds of cycles and is not coherent "
-              "with other slaves' caches; use DMA"});
-}
-
-void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
-                             bool write, const void* pc) {
-  auto* at = static_cast<std::byte*>(const_cast<void*>(address));
-  const auto offset = static_cast<std::size_t>(at - slave_.slot);
-  const bool in_heap = offset < machine().ldm_bytes;
-  if (in_heap && !slave_.heap.holds(offset, bytes)) {
-    report({"ldm-range", pc, &slave_,
-            std::string(write ? "writes" : "reads") +
-                " outside the blocks of ldm_malloc, at byte " +
-                std::to_string(offset) + " of their memory"});
-    return;
-  }
-  if (at >= slave_.statics && Shadow::has(at, bytes, Shadow::kOutside)) {
-    const std::string why = why_not_static(slave_, at, bytes);
-    if (!why.empty()) {
-      report({"ldm-range", pc, &slave_, (write ? "writes " : "reads ") + why});
-    }
-  }
-  if (write) {
-    Shadow::written(at, bytes);
-    return;
-  }
-  // A struct may contain padding, so some unwritten words are legal.
-  if (Shadow::unwritten_words(at, bytes) != Shadow::words(at, bytes)) return;
-  // The compiler may read a single local variable although its value is not
-  // used, and copy one.
-  constexpr std::size_t kNear = 12;
-  constexpr std::size_t kLeast = 4;
-  if (!in_heap && (bytes > 16 || Shadow::unwritten_run(
-                                     at - kNear, bytes + 2 * kNear) < kLeast)) {
-    return;
-  }
-  report({"uninitialised", pc, &slave_,
-          std::string("reads ") +
-              (in_heap ? "memory of ldm_malloc" : "a local array") +
-              " to which nothing was written: on the machine it holds what "
-              "was there before"});
-  Shadow::written(at, bytes);
 }
 
 }  // namespace swamp::sunway::check

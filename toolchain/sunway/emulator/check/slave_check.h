@@ -164,8 +164,9 @@ class SlaveCheck {
                    const void* pc);
   void write_main(std::uintptr_t begin, std::uintptr_t end, bool is_volatile,
                   const void* pc);
-  // check_main() checks an access of what is not the slave's own LDM.
-  void check_main(std::uintptr_t begin, std::size_t bytes, bool write,
+  // check_main() checks an access of what is not the slave's own LDM, and
+  // returns whether it is legal.
+  bool check_main(std::uintptr_t begin, std::size_t bytes, bool write,
                   const void* pc);
 
   Slave& slave_;

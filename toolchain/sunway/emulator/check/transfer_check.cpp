@@ -90,11 +90,15 @@ namespace {
 // The destination of a get in flight holds this: nan in every float format.
 constexpr std::byte kInFlight{0xff};
 
+// word_of() returns the reply word.
+const std::byte* word_of(const Transfer& t) {
+  return reinterpret_cast<const std::byte*>(address_of(t.reply));
+}
+
 void for_watched(const Transfer& t,
                  void (*visit)(const std::byte*, std::size_t, unsigned)) {
   visit(t.ldm, bytes_of(t), Shadow::kWatched);
-  visit(reinterpret_cast<const std::byte*>(address_of(t.reply)), 4,
-        Shadow::kWatched);
+  visit(word_of(t), 4, Shadow::kWatched);
 }
 
 }  // namespace
@@ -104,7 +108,8 @@ void InFlight::add(const Transfer& t, const void* pc, bool now) {
   pending.moved = now || machine().order.eager;
   if (!t.writes_main()) {
     std::memset(t.ldm, static_cast<int>(kInFlight), bytes_of(t));
-    Shadow::become(t.ldm, bytes_of(t), 0);  // it is written, or will be
+    // It is written, or will be.
+    Shadow::become(t.ldm, bytes_of(t), Shadow::kWatched);
   }
   if (pending.moved) carry_out(t);
   pending.logged = now;
@@ -117,7 +122,11 @@ void InFlight::add(const Transfer& t, const void* pc, bool now) {
     pending.copy.assign(t.ldm, t.ldm + bytes_of(t));
   }
   pending_.push_back(std::move(pending));
-  for_watched(t, &Shadow::set);
+  if (t.writes_main()) {
+    for_watched(t, &Shadow::set);
+  } else {
+    Shadow::set(word_of(t), 4, Shadow::kWatched);
+  }
 }
 
 void InFlight::watch() const noexcept {
@@ -152,7 +161,12 @@ void InFlight::complete(std::size_t index) {
     log_transfer(t, slave_, pending.pc, pending.before, clock_.now());
   }
   if (slave_.in_ldm(t.reply, 4)) add_reply(t.reply);
-  for_watched(t, &Shadow::clear);
+  if (t.writes_main()) {
+    for_watched(t, &Shadow::clear);
+  } else {
+    Shadow::become(t.ldm, bytes_of(t), 0);
+    Shadow::clear(word_of(t), 4, Shadow::kWatched);
+  }
   for (const Pending& other : pending_) {
     if (overlaps(other.transfer, t) || other.transfer.reply == t.reply) {
       for_watched(other.transfer, &Shadow::set);
