@@ -376,14 +376,15 @@ void moe_apply_capacity(const Matrix& probs, const std::uint8_t* map,
       for (std::size_t t = 0; t < tokens; ++t) {
         const std::byte* at =
             row_of(probs, t) + e * master::kScalarTypeBytes[probs.dtype];
-        std::uint32_t bits = 0;
-        std::memcpy(&bits, at, master::kScalarTypeBytes[probs.dtype]);
-        const float value =
-            probs.dtype == kFloat16
-                ? float16_to_float(static_cast<std::uint16_t>(bits))
-            : probs.dtype == kBFloat16
-                ? bfloat16_to_float(static_cast<std::uint16_t>(bits))
-                : float_from_bits(bits);
+        float value;
+        if (probs.dtype == kFloat32) {
+          std::memcpy(&value, at, sizeof value);
+        } else {
+          std::uint16_t bits;
+          std::memcpy(&bits, at, sizeof bits);
+          value = probs.dtype == kFloat16 ? float16_to_float(bits)
+                                          : bfloat16_to_float(bits);
+        }
         const std::uint32_t number = float_to_bits(value);
         const std::int64_t magnitude = number & 0x7fffffffu;
         column[t] = {magnitude, t};

@@ -3,6 +3,7 @@
 #define SWAMP_TESTS_MASTER_GOLDEN_H_
 
 #include <cmath>
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -21,6 +22,9 @@ class Digest {
     if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();
     char bytes[sizeof value];
     std::memcpy(bytes, &value, sizeof value);
+    if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__) {
+      std::reverse(bytes, bytes + sizeof value);
+    }
     value_ = cli::add_to_digest(value_, {bytes, sizeof bytes});
   }
   std::uint64_t value() const { return value_; }
