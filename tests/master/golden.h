@@ -2,6 +2,7 @@
 #ifndef SWAMP_TESTS_MASTER_GOLDEN_H_
 #define SWAMP_TESTS_MASTER_GOLDEN_H_
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -21,6 +22,9 @@ class Digest {
     if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();
     char bytes[sizeof value];
     std::memcpy(bytes, &value, sizeof value);
+    if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__) {
+      std::reverse(bytes, bytes + sizeof value);
+    }
     value_ = cli::add_to_digest(value_, {bytes, sizeof bytes});
   }
   std::uint64_t value() const { return value_; }

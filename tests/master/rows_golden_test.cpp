@@ -28,10 +28,8 @@ struct Elements {
   Elements(ScalarType type, std::size_t rows, std::size_t columns,
            const std::vector<std::uint32_t>& words)
       : Elements(type, rows, columns) {
-    const std::size_t bytes = format_of(type).bytes;
     for (std::size_t i = 0; i < words.size(); ++i) {
-      std::memcpy(reinterpret_cast<std::byte*>(memory.data()) + i * bytes,
-                  &words[i], bytes);  // little-endian
+      store_bits(format_of(type), memory.data(), i, words[i]);
     }
   }
   Elements(const Elements&) = delete;
