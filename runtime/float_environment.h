@@ -1,5 +1,6 @@
 // The floating-point environment of a thread: rounding mode, flush-to-zero,
-// denormals-are-zero. A spawn sets the caller's on every slave.
+// denormals-are-zero. A spawn sets the caller's on every slave, except on a real
+// Sunway, whose slaves have no <cfenv>.
 #ifndef SWAMP_RUNTIME_FLOAT_ENVIRONMENT_H_
 #define SWAMP_RUNTIME_FLOAT_ENVIRONMENT_H_
 
@@ -7,7 +8,7 @@
 
 #if defined(__SSE__)
 #include <xmmintrin.h>
-#elif !defined(__aarch64__)
+#elif !defined(__aarch64__) && !defined(__sw_64__)
 #include <cfenv>
 #endif
 
@@ -26,6 +27,8 @@ inline std::uint64_t read_float_environment() noexcept {
   std::uint64_t fpcr;
   asm volatile("mrs %0, fpcr" : "=r"(fpcr));
   return fpcr;
+#elif defined(__sw_64__)
+  return 0;
 #else
   // No flush-to-zero here: the rounding mode is all there is.
   return static_cast<std::uint64_t>(std::fegetround());
@@ -37,6 +40,8 @@ inline void write_float_environment(std::uint64_t value) noexcept {
   _mm_setcsr((_mm_getcsr() & ~kMxcsrControl) | static_cast<unsigned>(value));
 #elif defined(__aarch64__)
   asm volatile("msr fpcr, %0" : : "r"(value));
+#elif defined(__sw_64__)
+  (void)value;
 #else
   std::fesetround(static_cast<int>(value));
 #endif
