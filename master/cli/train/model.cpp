@@ -266,7 +266,7 @@ struct Model::Layers {
 
   void linear(const Floats& in, std::size_t weight, std::size_t bias,
               Floats& out);
-  void linear_gradients(const Floats& in, const Floats& out_gradient,
+  void linear_gradients(const Floats& in, const Floats& gradient,
                         std::size_t weight, std::size_t bias);
   // round() rounds to the dtype of the model, to nearest even; a value that is
   // too large becomes inf. Floats hold every 16-bit value exactly.
@@ -688,11 +688,10 @@ void Model::Layers::linear(const Floats& in, std::size_t weight,
   round(out);
 }
 
-void Model::Layers::linear_gradients(const Floats& in,
-                                     const Floats& out_gradient,
+void Model::Layers::linear_gradients(const Floats& in, const Floats& gradient,
                                      std::size_t weight, std::size_t bias) {
-  parameters[weight].gradient.floats.noalias() = in.transpose() * out_gradient;
-  sum_rows(out_gradient, parameters[bias].gradient.floats);
+  parameters[weight].gradient.floats.noalias() = in.transpose() * gradient;
+  sum_rows(gradient, parameters[bias].gradient.floats);
 }
 
 }  // namespace swamp::cli
