@@ -4,9 +4,14 @@
 #include <athread.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
+#include <vector>
 
 #include "runtime/athread/protocol.h"
 #include "runtime/backend.h"
@@ -24,6 +29,7 @@ namespace {
 using athread::Greeting;
 using athread::kMaxSlaves;
 using athread::LaunchCall;
+using athread::SharedWords;
 
 // Part of a slave's LDM that is left to its stack.
 constexpr std::size_t kStackBytes = 16 * 1024;
@@ -78,16 +84,79 @@ Chip find_chip() {
   return chip;
 }
 
-// All machines share the slaves and this call to them; fork_mutexes().slaves
-// guards both.
+// All machines share the slaves, this call to them and the memory of its shared
+// words; fork_mutexes().slaves guards them.
 LaunchCall shared_call;
+std::vector<std::uint32_t> shared_words;
+
+// has_shared_words() returns whether slaves may write part of a word of operand
+// s: its segment or its units do not consist of whole words.
+bool has_shared_words(const Segment& segment, int s) noexcept {
+  const Operand& operand = segment.operation->operands[s];
+  return (operand.access == Access::out || operand.access == Access::inout) &&
+         (operand.unit_bytes % 4 != 0 ||
+          reinterpret_cast<std::uintptr_t>(segment.data()[s]) % 4 != 0);
+}
+
+// make_shared_words() returns memory for the shared words of a launch, if it
+// may have any.
+SharedWords make_shared_words(const Launch& launch) {
+  const SegmentTable& table = launch.table;
+  SharedWords words;
+  if (table.count == 0) return words;
+  words.operand_count = table[0].operation->operand_count;
+  bool any = false;
+  for (std::size_t i = 0; i < table.count && !any; ++i) {
+    for (int s = 0; s < words.operand_count; ++s) {
+      any = any || has_shared_words(table[i], s);
+    }
+  }
+  if (!any) return words;
+  const std::size_t count = words.count(table.count, launch.slaves);
+  try {
+    if (shared_words.size() < count) shared_words.resize(count);
+  } catch (const std::bad_alloc&) {
+    throw Error(SWAMP_OUT_OF_MEMORY, "cannot allocate " +
+                                         std::to_string(count * 4) +
+                                         " bytes for words that slaves share");
+  }
+  words.base = shared_words.data();
+  return words;
+}
+
+// copy_shared_words() completes what a slave stored, after the join.
+void copy_shared_words(const Launch& launch, int slave,
+                       const SharedWords& words) noexcept {
+  const SlaveRange& range = launch.ranges[slave];
+  for (std::size_t i = range.begin_segment;
+       i < range.end_segment + (range.end_unit != 0); ++i) {
+    const Segment& segment = launch.table[i];
+    const std::size_t first = i == range.begin_segment ? range.begin_unit : 0;
+    const std::size_t end =
+        i == range.end_segment ? range.end_unit : segment.count;
+    if (first >= end) continue;
+    for (int s = 0; s < words.operand_count; ++s) {
+      if (!has_shared_words(segment, s)) continue;
+      const std::size_t unit_bytes = segment.operation->operands[s].unit_bytes;
+      const OperandPart part{i, s, segment.data()[s] + first * unit_bytes,
+                             segment.data()[s] + end * unit_bytes};
+      // At most 3 bytes at each end are in a shared word.
+      const std::ptrdiff_t size = part.end - part.begin;
+      for (std::ptrdiff_t k = 0; k < std::min<std::ptrdiff_t>(3, size); ++k) {
+        for (std::byte* const byte : {part.begin + k, part.end - 1 - k}) {
+          *byte = *words.copy(byte, part, slave);
+        }
+      }
+    }
+  }
+}
 
 class AthreadBackend final : public Backend {
  public:
   explicit AthreadBackend(const Chip& chip)
       : Backend(chip.ldm_bytes), chip_(chip) {}
 
-  void run(const Launch& launch) noexcept override {
+  void run(const Launch& launch) override {
     if (launch.slaves == 1) {
       run_slaves(launch, 0, 1, 0);
       return;
@@ -106,12 +175,19 @@ class AthreadBackend final : public Backend {
   }
 
  private:
-  void spawn_and_join(const Launch& launch) const noexcept {
+  void spawn_and_join(const Launch& launch) const {
     if (chip_.slave_cores == 0 || fork_generation() != chip_.generation) return;
     const std::lock_guard<std::mutex> lock(fork_mutexes().slaves);
-    shared_call = LaunchCall{launch, chip_.group_cores, chip_.slave_cores};
-    if (athread_spawn_cgs(SLAVE_FUN(swamp_slave_run), &shared_call) == 0) {
-      athread_join_cgs();
+    shared_call = LaunchCall{launch, make_shared_words(launch),
+                             chip_.group_cores, chip_.slave_cores};
+    if (athread_spawn_cgs(SLAVE_FUN(swamp_slave_run), &shared_call) != 0) {
+      return;
+    }
+    athread_join_cgs();
+    if (shared_call.shared_words.base == nullptr) return;
+    for (int i = 0; i < launch.slaves; ++i) {
+      if (launch.results[i].first_segment == athread::kNotRun) continue;
+      copy_shared_words(launch, i, shared_call.shared_words);
     }
   }
 

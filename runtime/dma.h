@@ -13,6 +13,8 @@
 
 namespace swamp::runtime {
 
+struct OperandPart;
+
 // CopyDma performs a transfer when it is issued: transfer mode `copy`.
 class CopyDma {
  public:
@@ -43,7 +45,8 @@ class CopyDma {
   static void load(void* ldm, const void* main, std::size_t bytes) noexcept {
     std::memcpy(ldm, main, bytes);
   }
-  static void store(void* main, const void* ldm, std::size_t bytes) noexcept {
+  static void store(void* main, const void* ldm, std::size_t bytes,
+                    const OperandPart&) noexcept {
     std::memcpy(main, ldm, bytes);
   }
 
@@ -75,7 +78,8 @@ class CheckedDma {
   static void load(void* ldm, const void* main, std::size_t bytes) noexcept {
     std::memcpy(ldm, main, bytes);
   }
-  static void store(void* main, const void* ldm, std::size_t bytes) noexcept {
+  static void store(void* main, const void* ldm, std::size_t bytes,
+                    const OperandPart&) noexcept {
     std::memcpy(main, ldm, bytes);
   }
 

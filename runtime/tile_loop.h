@@ -120,6 +120,16 @@ struct Channel {
   Reply issued = 0;
 };
 
+// OperandPart is what a slave has of an operand of a segment: bytes
+// [begin, end) of main memory. The words at both ends may be shared with
+// another slave.
+struct OperandPart {
+  std::size_t segment;
+  int operand;
+  std::byte* begin;
+  std::byte* end;
+};
+
 // TileSlot is a tile of every operand and the operation to be computed on it.
 struct TileSlot {
   std::byte* memory = nullptr;        // the slot, in LDM
@@ -132,6 +142,8 @@ struct TileSlot {
   std::size_t count = 0;
   std::size_t first = 0;
   std::size_t segment = 0;
+  std::size_t part_begin = 0;  // the slave's units of the segment
+  std::size_t part_end = 0;
   std::byte* partial = nullptr;  // in main memory; null: there is none
   std::size_t tile_units = 0;
   Channel get, put;
@@ -156,6 +168,13 @@ struct TileSlot {
       at += LdmLayout::tile_stride(*operation, s, tile_units);
     }
     return missing;
+  }
+
+  // part() returns the slave's part of operand s, which is not a constant.
+  OperandPart part(int s) const noexcept {
+    const std::size_t unit_bytes = operation->operands[s].unit_bytes;
+    std::byte* const begin = main[s] - (first - part_begin) * unit_bytes;
+    return {segment, s, begin, begin + (part_end - part_begin) * unit_bytes};
   }
 
   // for_words() splits a tile of operand s into the whole 4-byte words in the
@@ -302,6 +321,9 @@ class TileLoop {
       wait(slot.put);
       if (slot.source != segment.operation) load_operation(slot, segment);
       slot.segment = segment_;
+      slot.part_begin =
+          segment_ == range_.begin_segment ? range_.begin_unit : 0;
+      slot.part_end = end;
       slot.first = unit_;
       slot.count = std::min(slot.tile_units, end - unit_);
       if (partials_.bytes != 0) {
@@ -361,7 +383,7 @@ class TileLoop {
             ++slot.put.issued;
           },
           [&](std::byte* main, const std::byte* tile, std::size_t bytes) {
-            dma_.store(main, tile, bytes);
+            dma_.store(main, tile, bytes, slot.part(s));
           });
     }
   }

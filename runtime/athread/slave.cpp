@@ -22,6 +22,9 @@ namespace {
 // Every length is less than an LDM.
 class AthreadDma {
  public:
+  AthreadDma(const SharedWords& shared_words, int slave)
+      : shared_words_(shared_words), slave_(slave) {}
+
   void get(void* ldm, const void* main, std::size_t bytes, Reply* reply) {
     CRTS_dma_iget(ldm, const_cast<void*>(main), static_cast<int>(bytes), reply);
   }
@@ -32,10 +35,16 @@ class AthreadDma {
   void load(void* ldm, const void* main, std::size_t bytes) {
     std::memcpy(ldm, main, bytes);
   }
-  void store(void* main, const void* ldm, std::size_t bytes) {
-    std::memcpy(main, ldm, bytes);
+  // A store of less than a word is within one word.
+  void store(std::byte* main, const void* ldm, std::size_t bytes,
+             const OperandPart& part) {
+    std::memcpy(shared_words_.copy(main, part, slave_), ldm, bytes);
   }
   void wait(Reply* reply, Reply value) { CRTS_dma_wait_value(reply, value); }
+
+ private:
+  const SharedWords& shared_words_;
+  int slave_;
 };
 
 // Frame is in LDM and not on the stack, because the stacks of a program that
@@ -52,14 +61,16 @@ struct Frame {
 __thread_local Frame frame;
 
 void get(void* ldm, const void* main, std::size_t bytes) {
-  AthreadDma dma;
-  dma.get(ldm, main, bytes, &frame.reply);
-  dma.wait(&frame.reply, ++frame.issued);
+  CRTS_dma_iget(ldm, const_cast<void*>(main), static_cast<int>(bytes),
+                &frame.reply);
+  ++frame.issued;
+  CRTS_dma_wait_value(&frame.reply, frame.issued);
 }
 void put(void* main, const void* ldm, std::size_t bytes) {
-  AthreadDma dma;
-  dma.put(main, ldm, bytes, &frame.reply);
-  dma.wait(&frame.reply, ++frame.issued);
+  CRTS_dma_iput(main, const_cast<void*>(ldm), static_cast<int>(bytes),
+                &frame.reply);
+  ++frame.issued;
+  CRTS_dma_wait_value(&frame.reply, frame.issued);
 }
 
 // run_part() is one slave of the launch, in the LDM at `memory`.
@@ -68,7 +79,7 @@ void run_part(int slave, std::byte* memory) {
   get(&frame.range, launch.ranges + slave, sizeof frame.range);
   frame.result = SlaveResult{};
   Ldm ldm(memory, launch.ldm_used_bytes);
-  AthreadDma dma;
+  AthreadDma dma(frame.call.shared_words, slave);
   TileLoop<AthreadDma>(launch, slave, frame.range,
                        kernel_tables().tables[0].rows, ldm, dma, frame.result)
       .run();

@@ -80,7 +80,8 @@ class CountingDma {
   void load(void*, const void*, std::size_t bytes) noexcept {
     traffic_.load(bytes);
   }
-  void store(void*, const void*, std::size_t bytes) noexcept {
+  void store(void*, const void*, std::size_t bytes,
+             const OperandPart&) noexcept {
     traffic_.store(bytes);
   }
 

@@ -115,7 +115,8 @@ class LoggingDma {
     ++traffic_.direct_loads;
     std::memcpy(ldm, main, bytes);
   }
-  void store(void* main, const void* ldm, std::size_t bytes) {
+  void store(void* main, const void* ldm, std::size_t bytes,
+             const OperandPart&) {
     ++traffic_.direct_stores;
     std::memcpy(main, ldm, bytes);
   }
