@@ -34,12 +34,12 @@ struct Place {
 // Product computes out = left * right in float32. The shapes must match, and
 // `out` must not overlap the factors.
 //
-// The order of the sums, and so every bit, is the same on every CPU. With
+// The order of the sums, and so every bit, is the same on every CPU: that of
+// Eigen 3.4 on x86-64 with SSE2 only, by which earlier versions computed. With
 // p_k = left(i, k) * right(k, j), out(i, j) is ((p_0 + p_1) + p_2) + ... Each
 // product and each sum is rounded: there is no fused multiply-add. More than
-// 680 terms are added in blocks, and then the sums of the blocks: as few blocks
-// as possible, of a multiple of 8 terms, the last one at most as long and as
-// long as possible.
+// 680 terms are added in blocks, whose sums are then added in their order;
+// block_terms() in product.cpp is the length of a block.
 class Product {
  public:
   // `isa` is a value of SWAMP_ISA that this CPU can run.
@@ -54,7 +54,7 @@ class Product {
 };
 
 // product_of_8() and product_of_16() compute out = left * right, of so many
-// terms, with other orders of the sums:
+// terms, with the orders of sums that Eigen had for products of fixed size:
 //   of 8: ((p_0 + p_4) + (p_2 + p_6)) + ((p_1 + p_5) + (p_3 + p_7))
 //   of 16: a binary tree, first of neighbours: p_0 + p_1, p_2 + p_3, ...
 // The columns of the right factor of product_of_16() must be consecutive.
