@@ -1,9 +1,10 @@
 #include "master/cli/train/model.h"
 
-#include <Eigen/Core>
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 
+#include "master/cli/train/product.h"
 #include "swamp/attention.h"
 #include "swamp/foreach.h"
 #include "swamp/rows.h"
@@ -76,8 +77,30 @@ constexpr std::size_t first_of_layer(std::size_t layer) {
   return kFirstLayer + layer * kLayerParameters;
 }
 
-using Floats =
-    Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+// Floats is a matrix whose rows are consecutive.
+struct Floats {
+  std::vector<float> data;
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+
+  // The values are undefined after resize().
+  void resize(std::size_t new_rows, std::size_t new_columns) {
+    rows = new_rows;
+    columns = new_columns;
+    data.resize(rows * columns);
+  }
+  // set_columns() changes the shape, not the values.
+  void set_columns(std::size_t new_columns) {
+    rows = data.size() / new_columns;
+    columns = new_columns;
+  }
+  float* row(std::size_t index) { return &data[index * columns]; }
+  const float* row(std::size_t index) const { return &data[index * columns]; }
+
+  operator Factor() const { return {data.data(), rows, columns, columns, 1}; }
+  operator Place() { return {data.data(), rows, columns, columns}; }
+};
+
 using Bits = std::vector<std::uint16_t>;
 
 // kScoreScale is 1 / sqrt(kHeadColumns).
@@ -85,37 +108,23 @@ constexpr float kScoreScale = 0.35355339f;
 const AttentionOptions kAttentionOptions = {
     kScoreScale, AttentionCausal::top_left, {}};
 
-float* row_of(Floats& matrix, std::size_t row) {
-  return matrix.data() + row * static_cast<std::size_t>(matrix.cols());
-}
-
-// HeadPart is the part of a matrix that belongs to one head of one example.
-template <int columns>
-using HeadPart =
-    Eigen::Map<Eigen::Matrix<float, kContext, columns, Eigen::RowMajor>, 0,
-               Eigen::OuterStride<>>;
-
 // Head is one head of one example.
 struct Head {
   std::size_t example;
   std::size_t head;
 
   // queries() is also the head's part of the mixed values.
-  auto queries(Floats& matrix) const { return part(matrix, 0); }
-  auto keys(Floats& matrix) const { return part(matrix, kColumns); }
-  auto values(Floats& matrix) const { return part(matrix, 2 * kColumns); }
-  auto scores(Floats& matrix) const { return rows<kContext>(matrix); }
+  Place queries(Floats& matrix) const { return part(matrix, 0); }
+  Place keys(Floats& matrix) const { return part(matrix, kColumns); }
+  Place values(Floats& matrix) const { return part(matrix, 2 * kColumns); }
   // rows() is the head in an array [examples, heads, kContext, columns].
-  template <int columns>
-  HeadPart<columns> rows(Floats& array) const {
-    return HeadPart<columns>(
-        row_of(array, (example * kHeads + head) * kContext),
-        Eigen::OuterStride<>(columns));
+  Place rows(Floats& array) const {
+    return {array.row((example * kHeads + head) * kContext), kContext,
+            array.columns, array.columns};
   }
-  HeadPart<kHeadColumns> part(Floats& matrix, std::size_t column) const {
-    return HeadPart<kHeadColumns>(
-        row_of(matrix, example * kContext) + column + head * kHeadColumns,
-        Eigen::OuterStride<>(matrix.cols()));
+  Place part(Floats& matrix, std::size_t column) const {
+    return {matrix.row(example * kContext) + column + head * kHeadColumns,
+            kContext, kHeadColumns, matrix.columns};
   }
 };
 
@@ -130,18 +139,18 @@ std::vector<Head> heads_of(std::size_t rows) {
   return heads;
 }
 
-// Eigen measures the CPU's caches to choose the blocks of a product. They
-// decide the order of its sums, and so its bits: they are fixed here.
-void fix_blocking() { Eigen::setCpuCacheSizes(32 << 10, 512 << 10, 4 << 20); }
-
-std::size_t count_of(const Floats& matrix) {
-  return static_cast<std::size_t>(matrix.size());
+void copy(const Place& from, const Place& to) {
+  for (std::size_t r = 0; r < to.rows; ++r) {
+    std::copy_n(from.data + r * from.row_step, to.columns,
+                to.data + r * to.row_step);
+  }
 }
 
-// set_columns() changes the shape, not the values.
-void set_columns(Floats& matrix, std::size_t columns) {
-  matrix.resize(matrix.size() / static_cast<Eigen::Index>(columns),
-                static_cast<Eigen::Index>(columns));
+void multiply(const Place& place, float factor) {
+  for (std::size_t r = 0; r < place.rows; ++r) {
+    float* const row = place.data + r * place.row_step;
+    for (std::size_t c = 0; c < place.columns; ++c) row[c] *= factor;
+  }
 }
 
 MachineConfig serial_config() {
@@ -151,16 +160,29 @@ MachineConfig serial_config() {
 }
 
 std::uint64_t zeros(const Floats& matrix) {
-  return static_cast<std::uint64_t>((matrix.array() == 0.0f).count());
+  return static_cast<std::uint64_t>(
+      std::count(matrix.data.begin(), matrix.data.end(), 0.0f));
+}
+
+// add_to_rows() adds a row to every row of a matrix.
+void add_to_rows(const Floats& row, Floats& matrix) {
+  for (std::size_t r = 0; r < matrix.rows; ++r) {
+    float* const sum = matrix.row(r);
+    for (std::size_t c = 0; c < matrix.columns; ++c) sum[c] += row.data[c];
+  }
 }
 
 // sum_rows() adds the rows in their order.
 void sum_rows(const Floats& matrix, Floats& out) {
-  out.setZero(1, matrix.cols());
-  for (Eigen::Index r = 0; r < matrix.rows(); ++r) out += matrix.row(r);
+  out.resize(1, matrix.columns);
+  std::fill(out.data.begin(), out.data.end(), 0.0f);
+  for (std::size_t r = 0; r < matrix.rows; ++r) {
+    const float* const row = matrix.row(r);
+    for (std::size_t c = 0; c < matrix.columns; ++c) out.data[c] += row[c];
+  }
 }
 
-// Values is a matrix of a dtype. Eigen multiplies `floats`. In a 16-bit dtype,
+// Values is a matrix of a dtype. Products take `floats`. In a 16-bit dtype,
 // the same values are in `bits`, for swamp's operators and the optimizer.
 struct Values {
   ScalarType dtype = kFloat32;
@@ -168,8 +190,7 @@ struct Values {
   Bits bits;  // empty in float32
 
   void resize(std::size_t rows, std::size_t columns) {
-    floats.resize(static_cast<Eigen::Index>(rows),
-                  static_cast<Eigen::Index>(columns));
+    floats.resize(rows, columns);
     if (dtype != kFloat32) bits.resize(rows * columns);
   }
   // matrix() is what operators read and write.
@@ -181,13 +202,12 @@ struct Values {
   }
   // in_float32() is the floats, for an operator on float32 only.
   Matrix in_float32() {
-    return {floats.data(), static_cast<std::size_t>(floats.rows()),
-            static_cast<std::size_t>(floats.cols()), kFloat32};
+    return {floats.data.data(), floats.rows, floats.columns, kFloat32};
   }
 };
 
 Tensor tensor_of(Floats& floats) {
-  return {floats.data(), count_of(floats), kFloat32};
+  return {floats.data.data(), floats.data.size(), kFloat32};
 }
 
 Floats& floats_of(Floats& floats) { return floats; }
@@ -203,7 +223,7 @@ struct Parameter {
   Values weight;
   Values gradient;
 
-  RowVector vector() const { return {weight.floats.data(), kFloat32}; }
+  RowVector vector() const { return {weight.floats.data.data(), kFloat32}; }
 };
 
 // HeadArray is an array [examples, heads, kContext, kHeadColumns], as flash
@@ -264,6 +284,11 @@ struct Model::Layers {
   void flash_attention_backward(std::size_t number);
   void embedding_backward(const Batch& batch);
 
+  // product() resizes `out`.
+  void product(const Factor& left, const Factor& right, Floats& out) const {
+    out.resize(left.rows, right.columns);
+    part_product(left, right, out);
+  }
   void linear(const Floats& in, std::size_t weight, std::size_t bias,
               Floats& out);
   void linear_gradients(const Floats& in, const Floats& gradient,
@@ -310,6 +335,7 @@ struct Model::Layers {
 
   ModelOptions options;
   Machine& machine;
+  const Product part_product;  // for shapes that are set already
   Parameter parameters[kParameterCount];
   Attention layers[kLayers];
   std::uint64_t underflow = 0;
@@ -340,16 +366,17 @@ struct Model::Layers {
 
 Model::Layers::Layers(const ModelOptions& chosen, Random& random,
                       Machine& machine_used)
-    : options(chosen), machine(machine_used) {
+    : options(chosen),
+      machine(machine_used),
+      part_product(machine_used.info().chosen.isa) {
   for (std::size_t i = 0; i < kParameterCount; ++i) {
     const ParameterRow& row = kParameters[i];
     for (Values* values : {&parameters[i].weight, &parameters[i].gradient}) {
       values->dtype = options.dtype;
       values->resize(row.rows, row.columns);
     }
-    Floats& weight = parameters[i].weight.floats;
-    for (std::size_t k = 0; k < count_of(weight); ++k) {
-      weight.data()[k] = row.center + random.between(row.limit);
+    for (float& weight : parameters[i].weight.floats.data) {
+      weight = row.center + random.between(row.limit);
     }
     round(parameters[i].weight);
   }
@@ -371,7 +398,7 @@ Model::Layers::Layers(const ModelOptions& chosen, Random& random,
 
 void Model::Layers::round(Floats& floats, Bits& bits) {
   if (options.dtype == kFloat32) return;
-  bits.resize(count_of(floats));
+  bits.resize(floats.data.size());
   const Tensor rounded{bits.data(), bits.size(), options.dtype};
   foreach_cast_(rounded, tensor_of(floats), 1, &serial_machine);
   foreach_cast_(tensor_of(floats), rounded, 1, &serial_machine);
@@ -396,10 +423,8 @@ void Model::Layers::widen(Values& values) {
                 &serial_machine);
 }
 
-Model::Model(const ModelOptions& options, Random& random, Machine& machine) {
-  fix_blocking();
-  layers_ = std::make_unique<Layers>(options, random, machine);
-}
+Model::Model(const ModelOptions& options, Random& random, Machine& machine)
+    : layers_(std::make_unique<Layers>(options, random, machine)) {}
 
 Model::~Model() = default;
 
@@ -457,20 +482,18 @@ double Model::loss_and_gradients(const Batch& batch, float scale) {
 void Model::Layers::forward(const Batch& batch) {
   stream.resize(batch.contexts.size(), kColumns);
   for (std::size_t i = 0; i < batch.contexts.size(); ++i) {
-    const float* byte = row_of(parameters[kEmbedding].weight.floats,
-                               std::size_t{batch.contexts[i]});
-    const float* place =
-        row_of(parameters[kPosition].weight.floats, i % kContext);
-    float* sum = row_of(stream.floats, i);
+    const float* byte =
+        parameters[kEmbedding].weight.floats.row(batch.contexts[i]);
+    const float* place = parameters[kPosition].weight.floats.row(i % kContext);
+    float* sum = stream.floats.row(i);
     for (std::size_t j = 0; j < kColumns; ++j) sum[j] = byte[j] + place[j];
   }
   round_stream(stream);
   for (std::size_t number = 0; number < kLayers; ++number) attention(number);
   round(stream.floats);
-  set_columns(stream.floats, kInput);
+  stream.floats.set_columns(kInput);
   linear(stream.floats, kW1, kB1, hidden);
-  hidden =
-      hidden.unaryExpr([](float value) { return value < 0.0f ? 0.0f : value; });
+  for (float& value : hidden.data) value = value < 0.0f ? 0.0f : value;
   linear(hidden, kW2, kB2, logits.floats);
   if (logits.dtype != kFloat32) round(logits);
 }
@@ -478,7 +501,7 @@ void Model::Layers::forward(const Batch& batch) {
 void Model::Layers::attention(std::size_t number) {
   const std::size_t first = first_of_layer(number);
   Attention& layer = layers[number];
-  const auto rows = static_cast<std::size_t>(stream.floats.rows());
+  const std::size_t rows = stream.floats.rows;
   layer.input = stream;
   layer.normalized.resize(rows, kColumns);
   layer.mean.resize(rows);
@@ -488,11 +511,10 @@ void Model::Layers::attention(std::size_t number) {
              layer.mean.data(), layer.rstd.data(), {}, &machine);
   take(layer.normalized);
   linear(layer.normalized.floats, first + kQkv, first + kQkvBias, layer.qkv);
-  layer.mixed.resize(stream.floats.rows(), stream.floats.cols());
+  layer.mixed.resize(rows, kColumns);
   options.use_flash_attn ? flash_attention(number) : unfused_attention(number);
 
-  branch.floats.noalias() =
-      layer.mixed * parameters[first + kOut].weight.floats;
+  product(layer.mixed, parameters[first + kOut].weight.floats, branch.floats);
   round(branch);
   residual_add_(stream.in_float32(), branch.matrix(),
                 parameters[first + kOutBias].vector(), &machine);
@@ -503,21 +525,22 @@ void Model::Layers::attention(std::size_t number) {
 // as flash_attention() does.
 void Model::Layers::unfused_attention(std::size_t number) {
   Attention& layer = layers[number];
-  const auto rows = static_cast<std::size_t>(layer.qkv.rows());
+  const std::size_t rows = layer.qkv.rows;
   const SoftmaxOptions softmax = softmax_options(number);
   layer.probabilities.resize(rows * kHeads, kContext);
   for (const Head head : heads_of(rows)) {
-    head.scores(layer.probabilities.floats) =
-        head.queries(layer.qkv).lazyProduct(head.keys(layer.qkv).transpose()) *
-        (kScoreScale / softmax.scale);
+    const Place scores = head.rows(layer.probabilities.floats);
+    product_of_8(head.queries(layer.qkv), transposed(head.keys(layer.qkv)),
+                 scores);
+    multiply(scores, kScoreScale / softmax.scale);
   }
   if (layer.probabilities.dtype != kFloat32) round(layer.probabilities);
   const Matrix scores = layer.probabilities.matrix();
   scaled_softmax(scores, scores, softmax, &machine);
   take(layer.probabilities);
   for (const Head head : heads_of(rows)) {
-    head.queries(layer.mixed) = head.scores(layer.probabilities.floats)
-                                    .lazyProduct(head.values(layer.qkv));
+    part_product(head.rows(layer.probabilities.floats), head.values(layer.qkv),
+                 head.queries(layer.mixed));
   }
   round(layer.mixed);
 }
@@ -537,11 +560,11 @@ void Model::Layers::flash_attention(std::size_t number) {
 
 void Model::Layers::split_heads(Floats& matrix, std::size_t column,
                                 HeadArray& array) {
-  const auto rows = static_cast<std::size_t>(matrix.rows());
+  const std::size_t rows = matrix.rows;
   array.dtype = options.dtype;
   array.resize(rows * kHeads, kHeadColumns);
   for (const Head head : heads_of(rows)) {
-    head.rows<kHeadColumns>(array.floats) = head.part(matrix, column);
+    copy(head.part(matrix, column), head.rows(array.floats));
   }
   round(array);  // sets the bits, and changes no value
 }
@@ -549,8 +572,8 @@ void Model::Layers::split_heads(Floats& matrix, std::size_t column,
 void Model::Layers::merge_heads(HeadArray& array, std::size_t column,
                                 Floats& matrix) {
   widen(array);
-  for (const Head head : heads_of(static_cast<std::size_t>(matrix.rows()))) {
-    head.part(matrix, column) = head.rows<kHeadColumns>(array.floats);
+  for (const Head head : heads_of(matrix.rows)) {
+    copy(head.rows(array.floats), head.part(matrix, column));
   }
 }
 
@@ -576,18 +599,18 @@ double Model::Layers::loss(const Batch& batch, float scale) {
 
 void Model::Layers::backward(const Batch& batch) {
   linear_gradients(hidden, logits.floats, kW2, kB2);
-  hidden_gradient.noalias() =
-      logits.floats * parameters[kW2].weight.floats.transpose();
-  for (std::size_t i = 0; i < count_of(hidden); ++i) {
-    if (hidden.data()[i] == 0.0f) hidden_gradient.data()[i] = 0.0f;
+  product(logits.floats, transposed(parameters[kW2].weight.floats),
+          hidden_gradient);
+  for (std::size_t i = 0; i < hidden.data.size(); ++i) {
+    if (hidden.data[i] == 0.0f) hidden_gradient.data[i] = 0.0f;
   }
   round_gradient(hidden_gradient);
 
   linear_gradients(stream.floats, hidden_gradient, kW1, kB1);
-  stream_gradient.floats.noalias() =
-      hidden_gradient * parameters[kW1].weight.floats.transpose();
+  product(hidden_gradient, transposed(parameters[kW1].weight.floats),
+          stream_gradient.floats);
   round_gradient(stream_gradient);
-  set_columns(stream_gradient.floats, kColumns);
+  stream_gradient.floats.set_columns(kColumns);
   for (std::size_t number = kLayers; number-- > 0;) attention_backward(number);
   embedding_backward(batch);
 }
@@ -599,24 +622,24 @@ void Model::Layers::attention_backward(std::size_t number) {
   if (stream_gradient.dtype == kFloat32) round_gradient(branch_gradient);
   linear_gradients(layer.mixed, branch_gradient, first + kOut,
                    first + kOutBias);
-  mixed_gradient.noalias() =
-      branch_gradient * parameters[first + kOut].weight.floats.transpose();
+  product(branch_gradient, transposed(parameters[first + kOut].weight.floats),
+          mixed_gradient);
   round_gradient(mixed_gradient);
 
-  qkv_gradient.resize(layer.qkv.rows(), layer.qkv.cols());
+  qkv_gradient.resize(layer.qkv.rows, layer.qkv.columns);
   options.use_flash_attn ? flash_attention_backward(number)
                          : unfused_attention_backward(number);
   linear_gradients(layer.normalized.floats, qkv_gradient, first + kQkv,
                    first + kQkvBias);
-  normalized_gradient.floats.noalias() =
-      qkv_gradient * parameters[first + kQkv].weight.floats.transpose();
+  product(qkv_gradient, transposed(parameters[first + kQkv].weight.floats),
+          normalized_gradient.floats);
   round_gradient(normalized_gradient);
   const Matrix gradient = normalized_gradient.matrix();
   layer_norm_backward(
       gradient, layer.input.matrix(), layer.mean.data(), layer.rstd.data(),
       parameters[first + kNormWeight].vector(), gradient,
-      parameters[first + kNormWeight].gradient.floats.data(),
-      parameters[first + kNormBias].gradient.floats.data(), {}, &machine);
+      parameters[first + kNormWeight].gradient.floats.data.data(),
+      parameters[first + kNormBias].gradient.floats.data.data(), {}, &machine);
   residual_add_(stream_gradient.in_float32(), gradient, {}, &machine);
   if (stream_gradient.dtype != kFloat32) round_gradient(stream_gradient);
 }
@@ -626,15 +649,18 @@ void Model::Layers::attention_backward(std::size_t number) {
 void Model::Layers::unfused_attention_backward(std::size_t number) {
   Attention& layer = layers[number];
   const SoftmaxOptions softmax = softmax_options(number);
-  const auto rows = static_cast<std::size_t>(layer.qkv.rows());
+  const std::size_t rows = layer.qkv.rows;
   score_gradient.resize(rows * kHeads, kContext);
   for (const Head head : heads_of(rows)) {
-    const auto mixed = head.queries(mixed_gradient);
-    auto probabilities = head.scores(score_gradient.floats);
-    probabilities = mixed.lazyProduct(head.values(layer.qkv).transpose());
-    probabilities.triangularView<Eigen::StrictlyUpper>().setZero();
-    head.values(qkv_gradient) =
-        head.scores(layer.probabilities.floats).transpose().lazyProduct(mixed);
+    const Place mixed = head.queries(mixed_gradient);
+    const Place scores = head.rows(score_gradient.floats);
+    product_of_8(mixed, transposed(head.values(layer.qkv)), scores);
+    for (std::size_t r = 0; r < kContext; ++r) {  // causal
+      float* const row = scores.data + r * scores.row_step;
+      std::fill(row + r + 1, row + kContext, 0.0f);
+    }
+    product_of_16(transposed(head.rows(layer.probabilities.floats)), mixed,
+                  head.values(qkv_gradient));
   }
   round_gradient(score_gradient);
   const Matrix gradient = score_gradient.matrix();
@@ -643,11 +669,12 @@ void Model::Layers::unfused_attention_backward(std::size_t number) {
   widen(score_gradient);
   const float scale = kScoreScale / softmax.scale;
   for (const Head head : heads_of(rows)) {
-    const auto scores = head.scores(score_gradient.floats);
-    head.queries(qkv_gradient) =
-        scores.lazyProduct(head.keys(layer.qkv)) * scale;
-    head.keys(qkv_gradient) =
-        scores.transpose().lazyProduct(head.queries(layer.qkv)) * scale;
+    const Place scores = head.rows(score_gradient.floats);
+    product_of_16(scores, head.keys(layer.qkv), head.queries(qkv_gradient));
+    multiply(head.queries(qkv_gradient), scale);
+    product_of_16(transposed(scores), head.queries(layer.qkv),
+                  head.keys(qkv_gradient));
+    multiply(head.keys(qkv_gradient), scale);
   }
   round_gradient(qkv_gradient);
 }
@@ -668,12 +695,12 @@ void Model::Layers::flash_attention_backward(std::size_t number) {
 void Model::Layers::embedding_backward(const Batch& batch) {
   Floats& bytes = parameters[kEmbedding].gradient.floats;
   Floats& places = parameters[kPosition].gradient.floats;
-  bytes.setZero();
-  places.setZero();
+  std::fill(bytes.data.begin(), bytes.data.end(), 0.0f);
+  std::fill(places.data.begin(), places.data.end(), 0.0f);
   for (std::size_t i = 0; i < batch.contexts.size(); ++i) {
-    const float* from = row_of(stream_gradient.floats, i);
-    float* byte = row_of(bytes, std::size_t{batch.contexts[i]});
-    float* place = row_of(places, i % kContext);
+    const float* from = stream_gradient.floats.row(i);
+    float* byte = bytes.row(batch.contexts[i]);
+    float* place = places.row(i % kContext);
     for (std::size_t j = 0; j < kColumns; ++j) {
       byte[j] += from[j];
       place[j] += from[j];
@@ -683,14 +710,14 @@ void Model::Layers::embedding_backward(const Batch& batch) {
 
 void Model::Layers::linear(const Floats& in, std::size_t weight,
                            std::size_t bias, Floats& out) {
-  out.noalias() = in * parameters[weight].weight.floats;
-  out.rowwise() += parameters[bias].weight.floats.row(0);
+  product(in, parameters[weight].weight.floats, out);
+  add_to_rows(parameters[bias].weight.floats, out);
   round(out);
 }
 
 void Model::Layers::linear_gradients(const Floats& in, const Floats& gradient,
                                      std::size_t weight, std::size_t bias) {
-  parameters[weight].gradient.floats.noalias() = in.transpose() * gradient;
+  product(transposed(in), gradient, parameters[weight].gradient.floats);
   sum_rows(gradient, parameters[bias].gradient.floats);
 }
 

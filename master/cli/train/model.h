@@ -87,9 +87,9 @@ struct ModelOptions {
 // context and of its position, two layers of causal attention, each with a
 // LayerNorm before it and a residual connection, one hidden layer with ReLU,
 // and logits for the 256 bytes. Softmax, LayerNorm, residual connections and
-// the loss are swamp's row operators; products are Eigen's, in float32; every
-// result is rounded to the dtype. Nothing uses libm, so that the bits are the
-// same everywhere.
+// the loss are swamp's row operators; products are float32, with a fixed order
+// of sums; every result is rounded to the dtype. Nothing uses libm, so that the
+// bits are the same on every CPU.
 class Model {
  public:
   // `machine` must outlive the model.
@@ -121,7 +121,7 @@ class Model {
   std::uint64_t activation_underflow() const noexcept;
 
  private:
-  struct Layers;  // they are Eigen's, which is slow to compile
+  struct Layers;
   std::unique_ptr<Layers> layers_;
 };
 
