@@ -43,6 +43,8 @@ inline std::vector<MachineConfig> machine_configs(
   std::vector<MachineConfig> configs;
   for (const std::string& backend : info.backends) {
     for (const std::string& transfer : info.transfers) {
+      // The slaves of athread transfer in one way only.
+      if (backend == "athread" && transfer != info.transfers[0]) continue;
       for (const std::string& isa : info.isas) {
         const bool best = isa == info.isas[0];
         if (!best && (!all_isas || backend != "serial")) continue;
