@@ -119,6 +119,25 @@ int main(void) {
   return finish();
 }
 
+#elif defined BUG_master_stores
+/* RIGHT: variables that no slave uses, and what a spawn follows, may change. */
+int main(void) {
+  begin();
+  args_t args = {in, out, flag};
+  for (int i = 0; i < 2; ++i) {
+    athread_spawn(kernel, &args);
+#ifdef RIGHT
+    flag[i] = 1;
+#else
+    in[7 * kPart + 3] = 1;
+#endif
+    athread_join();
+    in[5] = 5.5;
+    in[5] = 5;
+  }
+  return finish();
+}
+
 #elif defined BUG_unjoined
 int main(void) {
   begin();

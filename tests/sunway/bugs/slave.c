@@ -16,6 +16,7 @@ void kernel(args_t* from) {
   /* BUG args_changed: args-changed */
   athread_dma_get(&args, from, sizeof args);
   /* BUG freed_memory: main-range */
+  /* BUG master_stores: overlap */
   athread_dma_get(part, args.in + _PEN * kPart, sizeof part);
   compute();
   /* BUG main_range_heap: main-range */

@@ -155,10 +155,19 @@ void launched(unsigned mask, const void* argument, const void* pc) {
   if (!machine().check) return;
   start_watchdog();
   remember_args(mask, argument, pc);
+  remember_memory(pc);
 }
 
 void joining(unsigned mask, const void* pc, const void* frame) {
-  if (machine().check) check_args_alive(mask, frame, pc);
+  if (!machine().check) return;
+  check_args_alive(mask, frame, pc);
+  find_master_changes();
+  // These have a report of their own.
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (const Args& args : all()) {
+    const auto at = reinterpret_cast<std::uintptr_t>(args.address);
+    forget_master_changes(at, at + args.bytes.size());
+  }
 }
 
 namespace {
@@ -189,6 +198,7 @@ void joined(unsigned mask) {
   if (!machine().check) return;
   report_packets(mask);
   forget_args(mask);
+  forget_master_changes();
   if (machine().live == 0) {
     report_overlaps();
     end_replays();
@@ -206,7 +216,9 @@ void master_passed_barrier(unsigned mask) {
 }
 
 void master_releases(const volatile void* object, std::uint64_t number) {
-  if (machine().check) masters_release(object, number);
+  if (!machine().check) return;
+  masters_release(object, number);
+  forget_master_changes();
 }
 
 void master_acquires(const volatile void* object, std::uint64_t number) {

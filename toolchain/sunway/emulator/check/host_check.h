@@ -45,6 +45,26 @@ bool may_have_changed() noexcept;
 // of the joining function.
 void check_args_alive(unsigned mask, const void* frame, const void* pc);
 
+// The master's changes of memory between a spawn and its join, which slaves
+// must not access: the order is not defined. Only the first launch of each place
+// is examined, or with SWAMP_CHECK_SCHEDULES=N every launch, and only if no
+// slave has begun before the join.
+
+// remember_memory() is called at a spawn, and find_master_changes() at its join,
+// before the slaves begin.
+void remember_memory(const void* pc);
+void find_master_changes();
+// forget_master_changes() ends the examination, or that of a range to which a
+// slave gives a new use.
+void forget_master_changes();
+void forget_master_changes(std::uintptr_t begin, std::uintptr_t end);
+// acquired_from_master() is called if a slave reads a flag: what the master
+// changed before it may be read then, too.
+void acquired_from_master(std::uintptr_t begin, std::uintptr_t end);
+// check_master_changes() reports an access to what the master changed.
+void check_master_changes(const Slave& slave, std::uintptr_t begin,
+                          std::uintptr_t end, bool write, const void* pc);
+
 }  // namespace swamp::sunway::check
 
 #endif  // SWAMP_SUNWAY_EMULATOR_CHECK_HOST_CHECK_H_

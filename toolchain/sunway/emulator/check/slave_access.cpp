@@ -30,6 +30,7 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
   if (!slave_.in_ldm(address, bytes)) {
     if (is_volatile) {
       clock_.acquire(address);
+      acquired_from_master(begin, end);
     } else {
       direct_.read(begin, end, pc);
     }

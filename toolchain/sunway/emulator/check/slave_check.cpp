@@ -397,6 +397,7 @@ void SlaveCheck::main_allocated(const void* memory, std::size_t bytes) {
   direct_.log_write();
   const std::uintptr_t begin = address_of(memory);
   clock_.reuse(begin, begin + bytes);
+  forget_master_changes(begin, begin + bytes);
   add_written({begin, begin + bytes, nullptr, &slave_});
 }
 
@@ -441,6 +442,7 @@ void SlaveCheck::atomic(const volatile void* word, std::size_t bytes,
   progress_.read(begin, pc, true);
   last_flag_ = begin;
   clock_.acquire(word);
+  acquired_from_master(begin, begin + bytes);
   clock_.release(word);
 }
 

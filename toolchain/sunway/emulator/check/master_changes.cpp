@@ -1,0 +1,226 @@
+// What the master changes between a spawn and its join. Slaves run after the
+// master has reached the join, so memory then is compared with that of a child
+// which was forked at the spawn and does nothing.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "toolchain/sunway/emulator/check/addresses.h"
+#include "toolchain/sunway/emulator/check/host_check.h"
+#include "toolchain/sunway/emulator/check/malloc.h"
+#include "toolchain/sunway/emulator/check/replay.h"
+#include "toolchain/sunway/emulator/check/report.h"
+#include "toolchain/sunway/emulator/process.h"
+
+namespace swamp::sunway::check {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+// More memory takes too long to compare.
+constexpr std::size_t kMostPages = (std::size_t{512} << 20) / kPage;
+
+struct Range {
+  std::uintptr_t begin, end;
+};
+
+std::mutex mutex;
+pid_t child = -1;  // has memory as it was at the spawn; -1: there is none
+const void* spawned_at = nullptr;
+std::atomic<bool> any{false};
+std::vector<Range>& changes() {  // sorted
+  static auto* const all = new std::vector<Range>;
+  return *all;
+}
+
+void end_child() {
+  if (child < 0) return;
+  kill(child, SIGKILL);
+  (void)waitpid(child, nullptr, __WALL);
+  child = -1;
+}
+
+// writable() returns the private memory of this process that may be written.
+std::vector<Range> writable() {
+  std::vector<Range> ranges;
+  FILE* const maps = std::fopen("/proc/self/maps", "re");
+  if (maps == nullptr) return ranges;
+  char line[512];
+  while (std::fgets(line, sizeof line, maps) != nullptr) {
+    unsigned long begin = 0, end = 0;
+    char access[5] = "";
+    if (std::sscanf(line, "%lx-%lx %4s", &begin, &end, access) == 3 &&
+        access[1] == 'w' && access[3] == 'p') {
+      ranges.push_back({begin, end});
+    }
+  }
+  std::fclose(maps);
+  return ranges;
+}
+
+// compare_page() adds the bytes of a page that differ from those of the child.
+// Fewer than 4 equal bytes between two others count as changed, so that a
+// vector of numbers is one range.
+void compare_page(std::uintptr_t page, const std::byte* old) {
+  const auto* now = reinterpret_cast<const std::byte*>(page);
+  if (std::memcmp(now, old, kPage) == 0) return;
+  for (std::size_t i = 0; i < kPage; ++i) {
+    if (now[i] == old[i]) continue;
+    const std::uintptr_t at = page + i;
+    if (!changes().empty() && at - changes().back().end < 4) {
+      changes().back().end = at + 1;
+    } else {
+      changes().push_back({at, at + 1});
+    }
+  }
+}
+
+// compare() fills the list of changes, or leaves it empty if that takes long or
+// is not permitted.
+void compare() {
+  const int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  if (pagemap < 0) return;
+  std::vector<std::byte> old(kPage);
+  std::vector<std::uint64_t> entries(512);
+  std::size_t pages = 0;
+  bool complete = true;
+  for (const Range& range : writable()) {
+    for (std::uintptr_t at = range.begin; at < range.end && complete;) {
+      const std::size_t count =
+          std::min(entries.size(), (range.end - at) / kPage);
+      const ssize_t bytes =
+          pread(pagemap, entries.data(), count * sizeof entries[0],
+                static_cast<off_t>(at / kPage * sizeof entries[0]));
+      complete = bytes == static_cast<ssize_t>(count * sizeof entries[0]);
+      for (std::size_t i = 0; i < count && complete; ++i, at += kPage) {
+        if (entries[i] >> 62 == 0) continue;  // neither in memory nor swapped
+        const iovec to{old.data(), kPage};
+        const iovec from{reinterpret_cast<void*>(at), kPage};
+        // Memory that was mapped after the spawn is not in the child.
+        if (process_vm_readv(child, &to, 1, &from, 1, 0) ==
+            static_cast<ssize_t>(kPage)) {
+          compare_page(at, old.data());
+        }
+        complete = ++pages < kMostPages;
+      }
+    }
+  }
+  close(pagemap);
+  if (!complete) changes().clear();
+}
+
+// forget() removes a range from the list.
+void forget(std::uintptr_t begin, std::uintptr_t end) {
+  std::vector<Range> kept;
+  for (const Range& range : changes()) {
+    if (range.begin < begin) {
+      kept.push_back({range.begin, std::min(range.end, begin)});
+    }
+    if (range.end > end)
+      kept.push_back({std::max(range.begin, end), range.end});
+  }
+  changes() = std::move(kept);
+  any = !changes().empty();
+}
+
+// first_change() returns the first change in a range, or nullptr.
+const Range* first_change(std::uintptr_t begin, std::uintptr_t end) {
+  const auto found = std::partition_point(
+      changes().begin(), changes().end(),
+      [=](const Range& range) { return range.end <= begin; });
+  return found == changes().end() || found->begin >= end ? nullptr : &*found;
+}
+
+}  // namespace
+
+void remember_memory(const void* pc) {
+  static auto* const seen = new std::set<const void*>;
+  const OwnAllocations own;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (child >= 0 || !machine().launch_pending) {
+    // What the master changes between two spawns the second may use.
+    end_child();
+    return;
+  }
+  if (is_replay() || settings().schedules == 0 ||
+      (!seen->insert(pc).second && settings().schedules < 0)) {
+    return;
+  }
+  spawned_at = pc;
+  sigset_t all_signals, before;
+  sigfillset(&all_signals);
+  pthread_sigmask(SIG_SETMASK, &all_signals, &before);
+  const pid_t parent = getpid();
+  // A fork whose end is not visible to the program's wait().
+  child = static_cast<pid_t>(
+      syscall(SYS_clone, 0UL, nullptr, nullptr, nullptr, 0UL));
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) kill(getpid(), SIGKILL);
+    for (;;) pause();
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void find_master_changes() {
+  const OwnAllocations own;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (child < 0) return;
+  // If slaves have begun, the changes may be theirs.
+  if (machine().launch_pending && machine().turn == nullptr) compare();
+  end_child();
+  any = !changes().empty();
+}
+
+void forget_master_changes() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  end_child();
+  changes().clear();
+  any = false;
+}
+
+void forget_master_changes(std::uintptr_t begin, std::uintptr_t end) {
+  if (!any.load(std::memory_order_relaxed)) return;
+  const OwnAllocations own;
+  const std::lock_guard<std::mutex> lock(mutex);
+  forget(begin, end);
+}
+
+void acquired_from_master(std::uintptr_t begin, std::uintptr_t end) {
+  if (!any.load(std::memory_order_relaxed)) return;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (first_change(begin, end) == nullptr) return;
+  changes().clear();
+  any = false;
+}
+
+void check_master_changes(const Slave& slave, std::uintptr_t begin,
+                          std::uintptr_t end, bool write, const void* pc) {
+  if (!any.load(std::memory_order_relaxed)) return;
+  const OwnAllocations own;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const Range* const found = first_change(begin, end);
+  if (found == nullptr) return;
+  report({"overlap", pc, &slave,
+          (write ? "writes " : "reads ") + std::to_string(end - begin) +
+              " bytes at " + describe(begin) +
+              ", where the master changed data (at " +
+              describe(std::max(begin, found->begin)) +
+              ") between the spawn and the join: the result depends on which "
+              "is first; change it before the spawn or after the join",
+          spawned_at});
+}
+
+}  // namespace swamp::sunway::check
