@@ -125,8 +125,8 @@ std::uint64_t priority_of(float prob, std::size_t token) {
   return std::uint64_t{key} << 32 | (0xfffffffeu - token);
 }
 
-// lowest_kept() returns the highest priority but capacity - 1, of `count`.
-// `scratch` has room for them.
+// lowest_kept() returns the `capacity`-th highest of `count` priorities.
+// `scratch` holds `count` numbers.
 std::uint64_t lowest_kept(const std::uint64_t* all, std::size_t count,
                           std::size_t capacity, std::uint64_t* scratch) {
   const auto is_positive = [](std::uint64_t x) { return x > kZeroPriority; };
