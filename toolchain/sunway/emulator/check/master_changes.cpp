@@ -29,7 +29,8 @@ namespace swamp::sunway::check {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-// More memory takes too long to compare.
+// More memory takes too long to compare: of a mapping, and in use.
+constexpr std::size_t kMostBytes = std::size_t{1} << 32;
 constexpr std::size_t kMostPages = (std::size_t{512} << 20) / kPage;
 
 struct Range {
@@ -52,7 +53,8 @@ void end_child() {
   child = -1;
 }
 
-// writable() returns the private memory of this process that may be written.
+// writable() returns the private memory of this process that may be written,
+// without the terabytes of AddressSanitizer's shadow.
 std::vector<Range> writable() {
   std::vector<Range> ranges;
   FILE* const maps = std::fopen("/proc/self/maps", "re");
@@ -62,7 +64,7 @@ std::vector<Range> writable() {
     unsigned long begin = 0, end = 0;
     char access[5] = "";
     if (std::sscanf(line, "%lx-%lx %4s", &begin, &end, access) == 3 &&
-        access[1] == 'w' && access[3] == 'p') {
+        access[1] == 'w' && access[3] == 'p' && end - begin <= kMostBytes) {
       ranges.push_back({begin, end});
     }
   }
@@ -70,15 +72,15 @@ std::vector<Range> writable() {
   return ranges;
 }
 
-// compare_page() adds the bytes of a page that differ from those of the child.
-// Fewer than 4 equal bytes between two others count as changed, so that a
-// vector of numbers is one range.
-void compare_page(std::uintptr_t page, const std::byte* old) {
-  const auto* now = reinterpret_cast<const std::byte*>(page);
-  if (std::memcmp(now, old, kPage) == 0) return;
-  for (std::size_t i = 0; i < kPage; ++i) {
+// compare_bytes() adds the bytes of [begin, begin + bytes) that differ from
+// `old`. Fewer than 4 equal bytes between two others count as changed, so that
+// a vector of numbers is one range.
+void compare_bytes(std::uintptr_t begin, std::size_t bytes,
+                   const std::byte* now, const std::byte* old) {
+  if (std::memcmp(now, old, bytes) == 0) return;
+  for (std::size_t i = 0; i < bytes; ++i) {
     if (now[i] == old[i]) continue;
-    const std::uintptr_t at = page + i;
+    const std::uintptr_t at = begin + i;
     if (!changes().empty() && at - changes().back().end < 4) {
       changes().back().end = at + 1;
     } else {
@@ -87,34 +89,54 @@ void compare_page(std::uintptr_t page, const std::byte* old) {
   }
 }
 
+// read_memory() returns how many bytes of a process it has read. They end
+// before memory that the process does not have.
+std::size_t read_memory(pid_t process, std::uintptr_t begin, std::size_t bytes,
+                        std::byte* out) {
+  const iovec to{out, bytes};
+  const iovec from{reinterpret_cast<void*>(begin), bytes};
+  const ssize_t count = process_vm_readv(process, &to, 1, &from, 1, 0);
+  return count > 0 ? static_cast<std::size_t>(count) : 0;
+}
+
 // compare() fills the list of changes, or leaves it empty if that takes long or
 // is not permitted.
 void compare() {
+  constexpr std::size_t kPages = 64;  // compared at once
   const int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
   if (pagemap < 0) return;
-  std::vector<std::byte> old(kPage);
-  std::vector<std::uint64_t> entries(512);
+  std::vector<std::byte> now(kPages * kPage);
+  std::vector<std::byte> old(kPages * kPage);
+  std::uint64_t entries[kPages];
   std::size_t pages = 0;
+  const pid_t self = getpid();
   bool complete = true;
   for (const Range& range : writable()) {
     for (std::uintptr_t at = range.begin; at < range.end && complete;) {
-      const std::size_t count =
-          std::min(entries.size(), (range.end - at) / kPage);
-      const ssize_t bytes =
-          pread(pagemap, entries.data(), count * sizeof entries[0],
-                static_cast<off_t>(at / kPage * sizeof entries[0]));
-      complete = bytes == static_cast<ssize_t>(count * sizeof entries[0]);
-      for (std::size_t i = 0; i < count && complete; ++i, at += kPage) {
-        if (entries[i] >> 62 == 0) continue;  // neither in memory nor swapped
-        const iovec to{old.data(), kPage};
-        const iovec from{reinterpret_cast<void*>(at), kPage};
-        // Memory that was mapped after the spawn is not in the child.
-        if (process_vm_readv(child, &to, 1, &from, 1, 0) ==
-            static_cast<ssize_t>(kPage)) {
-          compare_page(at, old.data());
-        }
-        complete = ++pages < kMostPages;
-      }
+      const std::size_t most = std::min(kPages, (range.end - at) / kPage);
+      complete = pread(pagemap, entries, most * sizeof entries[0],
+                       static_cast<off_t>(at / kPage * sizeof entries[0])) ==
+                 static_cast<ssize_t>(most * sizeof entries[0]);
+      // Pages that are neither in memory nor swapped were never written.
+      const auto is_used = [](std::uint64_t entry) { return entry >> 62 != 0; };
+      const std::uint64_t* const last = entries + most;
+      const std::uint64_t* const begin =
+          std::find_if<const std::uint64_t*>(entries, last, is_used);
+      const std::uint64_t* const end = std::find_if_not(begin, last, is_used);
+      const std::uintptr_t first =
+          at + static_cast<std::size_t>(begin - entries) * kPage;
+      const std::size_t bytes = static_cast<std::size_t>(end - begin) * kPage;
+      at = first + bytes;
+      if (bytes == 0) continue;
+      pages += bytes / kPage;
+      complete = complete && pages < kMostPages;
+      // Memory that was mapped after the spawn is not in the child. The own
+      // memory is read in the same way, because AddressSanitizer would not let
+      // this process read its shadow.
+      const std::size_t both =
+          std::min(read_memory(child, first, bytes, old.data()),
+                   read_memory(self, first, bytes, now.data()));
+      compare_bytes(first, both, now.data(), old.data());
     }
   }
   close(pagemap);
