@@ -12,16 +12,12 @@
 
 namespace swamp {
 
+using master::row_of;
 using master::RowTable;
 using master::Workspace;
 using slave::MoeFactors;
 
 namespace {
-
-const std::byte* row_of(const Matrix& matrix, std::size_t i) {
-  return static_cast<const std::byte*>(matrix.data) +
-         i * matrix.columns * master::kScalarTypeBytes[matrix.dtype];
-}
 
 // SumOperations are the operations of sums of up to kMoeSources rows.
 class SumOperations {

@@ -7,6 +7,7 @@
 
 namespace swamp {
 
+using master::row_of;
 using master::RowTable;
 using master::Workspace;
 using slave::kChunkColumns;
@@ -18,11 +19,6 @@ using slave::RmsNormChunk;
 using slave::RowNormArgs;
 
 namespace {
-
-const std::byte* row_of(const Matrix& matrix, std::size_t i) {
-  return static_cast<const std::byte*>(matrix.data) +
-         i * matrix.columns * master::kScalarTypeBytes[matrix.dtype];
-}
 
 RowNormArgs norm_args(const NormOptions& options, std::size_t columns) {
   RowNormArgs args{};

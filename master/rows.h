@@ -9,6 +9,7 @@
 #include <initializer_list>
 
 #include "master/launch.h"
+#include "master/tensor_list.h"
 #include "slave/kernel_list.h"
 #include "slave/row_args.h"
 #include "swamp/rows.h"
@@ -27,6 +28,12 @@ void require_like(const char* name, const Matrix& matrix,
 // or `rows` is 0.
 void require_array(const char* name, const void* data, std::size_t alignment,
                    std::size_t rows);
+
+// row_of() returns the address of row i.
+inline const std::byte* row_of(const Matrix& matrix, std::size_t i) noexcept {
+  return static_cast<const std::byte*>(matrix.data) +
+         i * matrix.columns * kScalarTypeBytes[matrix.dtype];
+}
 
 // row_kernel() returns the kernel of kFamily with kOperands operands, the first
 // of which has this dtype.

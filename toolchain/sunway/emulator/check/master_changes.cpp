@@ -143,20 +143,6 @@ void compare() {
   if (!complete) changes().clear();
 }
 
-// forget() removes a range from the list.
-void forget(std::uintptr_t begin, std::uintptr_t end) {
-  std::vector<Range> kept;
-  for (const Range& range : changes()) {
-    if (range.begin < begin) {
-      kept.push_back({range.begin, std::min(range.end, begin)});
-    }
-    if (range.end > end)
-      kept.push_back({std::max(range.begin, end), range.end});
-  }
-  changes() = std::move(kept);
-  any = !changes().empty();
-}
-
 // first_change() returns the first change in a range, or nullptr.
 const Range* first_change(std::uintptr_t begin, std::uintptr_t end) {
   const auto found = std::partition_point(
@@ -217,7 +203,17 @@ void forget_master_changes(std::uintptr_t begin, std::uintptr_t end) {
   if (!any.load(std::memory_order_relaxed)) return;
   const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
-  forget(begin, end);
+  std::vector<Range> kept;
+  for (const Range& range : changes()) {
+    if (range.begin < begin) {
+      kept.push_back({range.begin, std::min(range.end, begin)});
+    }
+    if (range.end > end) {
+      kept.push_back({std::max(range.begin, end), range.end});
+    }
+  }
+  changes() = std::move(kept);
+  any = !changes().empty();
 }
 
 void acquired_from_master(std::uintptr_t begin, std::uintptr_t end) {

@@ -15,14 +15,18 @@ void SlaveCheck::report_bounds(const char* category) {
   report({category, std::exchange(bounds_pc_, nullptr), &slave_, bounds_text_});
 }
 
-void SlaveCheck::read(const volatile void* address, std::size_t bytes,
-                      const void* pc, bool is_volatile) {
-  const std::uintptr_t begin = address_of(address);
-  const std::uintptr_t end = begin + bytes;
+void SlaveCheck::before_access(const volatile void* address) {
   if (bounds_pc_ != nullptr) {
     report_bounds(slave_.in_ldm(address, 1) ? "ldm-range" : "main-range");
   }
   direct_.log_write();
+}
+
+void SlaveCheck::read(const volatile void* address, std::size_t bytes,
+                      const void* pc, bool is_volatile) {
+  const std::uintptr_t begin = address_of(address);
+  const std::uintptr_t end = begin + bytes;
+  before_access(address);
   take_turn(slave_);
   progress_.read(begin, pc, is_volatile);
   resume();  // others may have run in the meantime
@@ -51,10 +55,7 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
                        const void* pc, bool is_volatile) {
   const std::uintptr_t begin = address_of(address);
   const std::uintptr_t end = begin + bytes;
-  if (bounds_pc_ != nullptr) {
-    report_bounds(slave_.in_ldm(address, 1) ? "ldm-range" : "main-range");
-  }
-  direct_.log_write();
+  before_access(address);
   resume();
   progress_.wrote(begin);
   if (!slave_.in_ldm(address, bytes)) {

@@ -152,6 +152,8 @@ class SlaveCheck {
   }
   void accept_arrivals();
   void report_bounds(const char* category);
+  // before_access() completes what came before a load or store.
+  void before_access(const volatile void* address);
   // end_access() decides whether the next access may take the fast path.
   void end_access() noexcept;
   // check_buffers() checks the buffers of a transfer that may be carried out.
