@@ -26,8 +26,10 @@ TEST_P(KernelEnvironments, SameBitsOnEveryIsa) {
   const bool few = kernel.operands.size() <= 2;
   const bool narrow = few && kernel.operands[0].format->bytes == 2;
   const std::size_t count =
-      (narrow ? 65536 : few ? 20000 : 5000) + 13;  // and a tail
+      (narrow ? 65536 : few ? 20000 : 2000) + 13;  // and a tail
   for (const Fill fill : {fill_any, fill_ordinary}) {
+    // Every pattern of the only operand comes with the first fill.
+    if (narrow && kernel.operands.size() == 1 && fill != fill_any) continue;
     Random random(6);
     KernelTiles original(kernel, count, fill, random);
     if (narrow) {
@@ -38,6 +40,7 @@ TEST_P(KernelEnvironments, SameBitsOnEveryIsa) {
     for (const FloatEnvironment& environment : kFloatEnvironments) {
       const std::vector<ArgsSample>& samples = kernel.family.samples;
       for (std::size_t i = 0; i < samples.size(); i += 2) {
+        if (samples[i].non_temporal) continue;  // the same arithmetic
         testing::AssertionResult same = testing::AssertionSuccess();
         {
           const ControlScope scope(environment.control);

@@ -1,16 +1,13 @@
 """Two processes over gloo, with swamp in both, and with stock."""
 
-import os
 import sys
-import tempfile
 import unittest
 import warnings
 
-from support import difference, load, main, unscale
+from support import difference, load, main, run_ranks, unscale
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn.parallel import DistributedDataParallel
@@ -123,29 +120,16 @@ def found_by_max(rank):
 FLOWS = (sharded_ddp, sharded_fsdp, plain_ddp, found_by_max)
 
 
-def work(rank, with_swamp, folder):
+def work(rank, _, with_swamp):
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
     if with_swamp:
         load()
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous",
-                            rank=rank, world_size=WORLD)
-    seen = {flow.__name__: flow(rank) for flow in FLOWS}
-    torch.save(seen, f"{folder}/{rank}.pt")
-    dist.destroy_process_group()
-
-
-def run(with_swamp):
-    with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(work, (with_swamp, folder), nprocs=WORLD)
-        return [torch.load(f"{folder}/{rank}.pt") for rank in range(WORLD)]
+    return {flow.__name__: flow(rank) for flow in FLOWS}
 
 
 class Gloo(unittest.TestCase):
     def test_flows(self):
-        # The address of this host may not be one that gloo can reach.
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        stock, ours = run(False), run(True)
+        stock, ours = (run_ranks(work, WORLD, swamp) for swamp in (False, True))
         for rank in range(WORLD):
             for flow in FLOWS:
                 with self.subTest(flow=flow.__name__, rank=rank):

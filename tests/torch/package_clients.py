@@ -22,11 +22,10 @@ import unittest
 import warnings
 from functools import partial
 
-from support import PATH, TestCase, main, same
+from support import PATH, TestCase, main, run_ranks, same
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn.parallel import DistributedDataParallel
@@ -407,24 +406,7 @@ def observe(flow, swamp, **sizes):
     return job.losses + [p.detach() for p in job.weights]
 
 
-def distributed(rank, folder, work, arguments):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous",
-                            rank=rank, world_size=WORLD)
-    torch.save(work(rank, *arguments), f"{folder}/{rank}.pt")
-    dist.destroy_process_group()
-
-
-def on_ranks(work, *arguments):
-    """What work(rank, *arguments) returns on each rank."""
-    # The address of this host may not be one that gloo can reach.
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(distributed, (folder, work, arguments), nprocs=WORLD)
-        return [torch.load(f"{folder}/{rank}.pt") for rank in range(WORLD)]
-
-
-def observe_rows(rank, names):
+def observe_rows(rank, _, names):
     """Of each row, what stock gives and what swamp gives."""
     return {name: [observe(flow, swamp, rank=rank) for swamp in (False, True)]
             for name, flow, _, _ in ROWS if name in names}
@@ -447,10 +429,10 @@ class Clients(TestCase):
                 elif ranks:
                     several.append(name)
                 else:
-                    self.check(name, *observe_rows(0, (name,))[name])
+                    self.check(name, *observe_rows(0, 1, (name,))[name])
         if not (dist.is_available() and dist.is_gloo_available()):
             self.skipTest("this torch has no gloo")
-        for rank, seen in enumerate(on_ranks(observe_rows, several)):
+        for rank, seen in enumerate(run_ranks(observe_rows, WORLD, several)):
             for name in several:
                 with self.subTest(row=name, rank=rank):
                     self.check(name, *seen[name])
@@ -601,7 +583,7 @@ class Clock:
                 for i in (0, 1)]
 
 
-def measure_row(rank, name, swamp):
+def measure_row(rank, _, name, swamp):
     """Milliseconds of an iteration and of the step, and the MiB of the flow."""
     def peak():
         with open("/proc/self/status") as status:
@@ -647,7 +629,7 @@ if __name__ == "__main__":
     elif sys.argv[2:3] == ["--measure"]:
         name, swamp = sys.argv[3], sys.argv[4] == "1"
         ranks = next(row[3] for row in ROWS if row[0] == name)
-        print(json.dumps(on_ranks(measure_row, name, swamp)[0] if ranks else
-                         measure_row(0, name, swamp)))
+        print(json.dumps(run_ranks(measure_row, WORLD, name, swamp)[0] if ranks
+                         else measure_row(0, 1, name, swamp)))
     else:
         main()

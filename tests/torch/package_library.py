@@ -41,36 +41,46 @@ class Import(TestCase):
         self.assertEqual(swamp_torch.__version__, info["version"])
         self.assertEqual(minor_of(info["torch"]), MINOR)
 
-    def refused(self, before, *words):
-        done = python(before + "try:\n"
-                      "  import swamp_torch\n"
-                      "except ImportError as error:\n"
-                      "  print(error)\n"
-                      "print('libswamp' in open('/proc/self/maps').read())\n")
+    def imported(self, *versions):
+        """Of an import with each version of PyTorch, or with none for None: what it
+        says, and whether the library is loaded then."""
+        done = python(f"""import os, sys, torch
+for version in {versions}:
+  if os.fork() == 0:
+    if version:
+      torch.__version__ = version
+    else:
+      sys.modules["torch"] = None
+    try:
+      import swamp_torch
+      text = "active" if swamp_torch.is_active() else "not active"
+    except ImportError as error:
+      text = str(error)
+    print(text, "libswamp" in open("/proc/self/maps").read(), sep="\\n",
+          end="\\0", flush=True)
+    os._exit(0)
+  os.wait()
+""")
         self.assertEqual(done.returncode, 0, done.stderr)
-        text, loaded = done.stdout.rstrip("\n").rsplit("\n", 1)
-        self.assertEqual(loaded, "False")
-        for word in words:
-            self.assertIn(word, text)
+        results = done.stdout.split("\0")[:-1]
+        self.assertEqual(len(results), len(versions), done.stderr)
+        return [result.rsplit("\n", 1) for result in results]
 
     def test_other_pytorch(self):
-        for other in ("2.9.1+cpu", MINOR + ".0a0+git1234", "2.1.0", "1.13.1",
-                      MINOR, "99.0.0"):
-            self.refused(f"import torch; torch.__version__ = '{other}'\n",
-                         "was built for releases of PyTorch ", MINOR,
-                         "and this is PyTorch " + other,
-                         "`pip install torch==", "toolchain/wheel")
+        versions = ("2.9.1+cpu", MINOR + ".0a0+git1234", "2.1.0", "1.13.1", MINOR,
+                    "99.0.0", None)
+        for version, (text, loaded) in zip(versions, self.imported(*versions)):
+            self.assertEqual(loaded, "False", version)
+            words = (("was built for releases of PyTorch ", "toolchain/wheel",
+                      "and this is PyTorch " + version) if version
+                     else ("needs PyTorch ", "there is none: "))
+            for word in (*words, MINOR, "`pip install torch=="):
+                self.assertIn(word, text)
 
     def test_other_release_of_the_same_minor_version(self):
-        for other in (".0", ".97", ".0+cpu", ".1+cu130"):
-            done = python(f"import torch; torch.__version__ = '{MINOR + other}'\n"
-                          "import swamp_torch; print(swamp_torch.is_active())")
-            self.assertEqual(done.stdout, "True\n", done.stderr)
-
-    def test_no_pytorch(self):
-        self.refused("import sys; sys.modules['torch'] = None\n",
-                     "needs PyTorch ", MINOR,
-                     "there is none: `pip install torch==")
+        versions = [MINOR + other for other in (".0", ".97", ".0+cpu", ".1+cu130")]
+        for version, result in zip(versions, self.imported(*versions)):
+            self.assertEqual(result, ["active", "True"], version)
 
     def test_library_is_there_already(self):
         """Registering the operators a second time would end the process."""

@@ -208,9 +208,7 @@ class GradientAccumulation(TestCase):
             self.assertEqual(weight.main_grad.item(), 1.25)
 
 
-def work(rank, ranks, folder):
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store",
-                            rank=rank, world_size=ranks)
+def work(rank, ranks):
     torch.manual_seed(3)
     columns = CLASSES // ranks
     wide, g = torch.randn(*ROWS, CLASSES) * 2, torch.randn(ROWS)
@@ -234,12 +232,12 @@ def work(rank, ranks, folder):
             torch.testing.assert_close(ours, loss, rtol=1e-6, atol=1e-6)
             torch.testing.assert_close(our_dx, dx, rtol=2 * EPS.get(dtype, 1e-6),
                                        atol=2e-6)
-    dist.destroy_process_group()
 
 
 class VocabParallel(TestCase):
     def test_ranks(self):
-        run_ranks(work)
+        for ranks in (1, 2, 4):
+            run_ranks(work, ranks)
 
 
 if __name__ == "__main__":

@@ -50,9 +50,7 @@ def check(ours, exact, limit, message):
     assert excess <= 2e-6, (message, excess)
 
 
-def work(rank, ranks, folder):
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store",
-                            rank=rank, world_size=ranks)
+def work(rank, ranks):
     columns = CLASSES // ranks
     mine = slice(rank * columns, (rank + 1) * columns)
     for dtype in (*HALF, torch.float32):
@@ -96,12 +94,12 @@ def work(rank, ranks, folder):
             x[:] = -torch.inf
         loss = S.vocab_parallel_cross_entropy(x, torch.tensor([0, 3]))
         check(loss, torch.tensor(4.0).log().expand(2), 3e-7, "padding")
-    dist.destroy_process_group()
 
 
 class VocabParallel(TestCase):
     def test_ranks(self):
-        run_ranks(work)
+        for ranks in (1, 2, 4):
+            run_ranks(work, ranks)
 
 
 if __name__ == "__main__":

@@ -40,14 +40,28 @@ UNSCALE = "aten::_amp_foreach_non_finite_check_and_unscale_"
 UPDATE = "aten::_amp_update_scale_"
 
 
-def run_ranks(work, numbers=(1, 2, 4)):
-    """Runs work(rank, ranks, folder) in 1, 2 and 4 processes of one thread each, or in
-    other numbers of them; the empty folder is theirs."""
+def run_ranks(work, ranks, *arguments):
+    """What work(rank, ranks, *arguments) returns in each of `ranks` processes of one
+    thread, which are connected by gloo. They are forked by a server that has imported
+    torch, which takes a second of processor time."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    for ranks in numbers:
-        with tempfile.TemporaryDirectory() as folder:
-            torch.multiprocessing.start_processes(work, (ranks, folder), ranks,
-                                                  start_method="spawn")
+    # The address of this host may not be one that gloo can reach.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    torch.multiprocessing.set_forkserver_preload(["torch"])
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.start_processes(
+            _on_rank, (folder, work, ranks, *arguments), ranks,
+            start_method="forkserver")
+        return [torch.load(f"{folder}/{rank}.pt") for rank in range(ranks)]
+
+
+def _on_rank(rank, folder, work, ranks, *arguments):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank,
+        world_size=ranks)
+    torch.save(work(rank, ranks, *arguments), f"{folder}/{rank}.pt")
+    torch.distributed.destroy_process_group()
 
 
 def main():
