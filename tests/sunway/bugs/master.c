@@ -138,6 +138,31 @@ int main(void) {
   return finish();
 }
 
+#elif defined BUG_master_reads || defined BUG_master_copies
+/* RIGHT: the master may read what slaves only read, and results after the join. */
+double seen[2];
+
+int main(void) {
+  begin();
+  args_t args = {in, out, flag};
+  for (int i = 0; i < 2; ++i) {
+    athread_spawn(kernel, &args);
+    seen[0] += in[i] + flag[i];
+#if defined RIGHT
+    athread_join();
+    seen[1] += out[3 * kPart + 1];
+#elif defined BUG_master_reads
+    seen[1] += out[3 * kPart + 1];
+    athread_join();
+#else
+    memcpy(&seen[1], &out[3 * kPart + 1], sizeof seen[1]);
+    athread_join();
+#endif
+  }
+  if (seen[0] != 1) printf("wrong\n");
+  return finish();
+}
+
 #elif defined BUG_unjoined
 int main(void) {
   begin();

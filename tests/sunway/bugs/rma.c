@@ -228,6 +228,42 @@ void kernel(args_t* from) {
 }
 #endif
 
+#if defined BUG_rma_source_modified || defined BUG_rma_source_filled
+__thread_local double edge[2][4];
+__thread_local crts_rply_t sent, came;
+
+/* RIGHT: the wait for the reply, or an answer of the receiver. */
+void kernel(args_t* from) {
+  get_args(from);
+  get_part();
+  compute();
+  put_part();
+  sent = came = 0;
+  CRTS_ssync_array();
+  for (int i = 0; i < 2; ++i) {
+    CRTS_rma_iput(part, &sent, 32, (_PEN + 1) % kSlaves, edge[i], &came);
+#ifdef RIGHT
+    if (i == 0) {
+      CRTS_rma_wait_value(&sent, 1);
+    } else {
+      CRTS_ssync_array();
+    }
+#endif
+#ifdef BUG_rma_source_modified
+    /* BUG rma_source_modified: source-modified */
+    part[3] = i;
+#else
+    reply = 0;
+    /* BUG rma_source_filled: reuse-in-flight */
+    CRTS_dma_iget(part, args.in + _PEN * kPart, 32, &reply);
+    CRTS_dma_wait_value(&reply, 1);
+#endif
+  }
+  CRTS_rma_wait_value(&sent, 2);
+  CRTS_rma_wait_value(&came, 2);
+}
+#endif
+
 #ifdef BUG_rma_overwritten
 __thread_local double lines[2][4], sums;
 __thread_local crts_rply_t sent, came;

@@ -20,6 +20,8 @@ void kernel(args_t* from) {
   athread_dma_get(part, args.in + _PEN * kPart, sizeof part);
   compute();
   /* BUG main_range_heap: main-range */
+  /* BUG master_reads: overlap */
+  /* BUG master_copies: overlap */
   athread_dma_put(args.out + _PEN * kPart, part, sizeof part);
 }
 #endif

@@ -83,6 +83,12 @@ void check_source(Slave& slave, const Rma& rma) {
   }
 }
 
+void sent(Slave& slave, const Rma& rma) {
+  if (slave.check && rma.local_reply != nullptr) {
+    slave.check->sent(rma.local, rma.length, rma.local_reply, rma.call, rma.pc);
+  }
+}
+
 int put(const Rma& rma, int id) {
   Slave& slave = sunway::require_self(rma.call);
   Slave& other = peer(slave, id, rma);
@@ -90,6 +96,7 @@ int put(const Rma& rma, int id) {
     check_source(slave, rma);
     sunway::let_receivers_run(slave, other);
     send(slave, other, rma);
+    sent(slave, rma);
   } else if (slave.in_ldm(rma.remote_reply, 4)) {  // or it would hang as well
     reply(other, slave, rma.remote_reply);
   }
@@ -145,6 +152,7 @@ int spread(const Rma& rma, Range range, unsigned mask, bool others = false) {
     sunway::for_range(slave, range, mask,
                       [&](Slave& other) { own |= &other == &slave; });
     if (own && !others) send(slave, slave, rma);
+    sent(slave, rma);
   }
   if (rma.local_reply != nullptr) {
     sunway::add_reply(rma.local_reply);

@@ -11,6 +11,7 @@
 
 #include "toolchain/sunway/emulator/check/fast_path.h"
 #include "toolchain/sunway/swcc/actions.h"
+#include "toolchain/sunway/swcc/object.h"
 #include "toolchain/sunway/swcc/process.h"
 
 namespace swcc {
@@ -125,17 +126,37 @@ std::string with_fast_path(const std::string& assembly) {
   return out;
 }
 
-// add_checked() compiles a slave's source a second time, with a call for every
-// load and store, and adds the result to the object.
+// is_sanitized() returns whether a sanitizer examines the master's code.
+bool is_sanitized(const Options& options) {
+  return std::any_of(options.rest.begin(), options.rest.end(),
+                     [](const std::string& word) {
+                       return word.rfind("-fsanitize=", 0) == 0;
+                     });
+}
+
+// spawns() returns whether the object calls a function that starts slaves.
+bool spawns(const std::string& object) {
+  const std::string image = read_file(object);
+  if (!ElfObject::is_one(image)) return false;
+  const std::set<std::string> needed = ElfObject(image).undefined();
+  return std::any_of(needed.begin(), needed.end(), [](const std::string& name) {
+    return name.rfind("__real_athread_", 0) == 0;
+  });
+}
+
+// add_checked() compiles a source a second time, with a call for every load and
+// store, and adds the result to the object.
 void add_checked(const Options& options, const std::string& source,
                  const std::string& object) {
+  const bool slave = options.side == Options::Side::slave;
   Words before = flags(options, source);
   for (const char* flag :
        {"-fsanitize=thread", "--param=tsan-distinguish-volatile=1",
-        "-fsanitize=bounds", "-fno-builtin-memcpy", "-fno-builtin-memset",
-        "-fno-builtin-memmove", "-w"}) {
+        "-fno-builtin-memcpy", "-fno-builtin-memset", "-fno-builtin-memmove",
+        "-w"}) {
     before.push_back(flag);
   }
+  if (slave) before.push_back("-fsanitize=bounds");
   Words user = without_dependencies(options.rest);
   // AddressSanitizer cannot instrument the same code; it has the first copy.
   const auto is_unfit = [](const std::string& word) {
@@ -148,7 +169,7 @@ void add_checked(const Options& options, const std::string& source,
   const std::string assembly = temporary_file(".s");
   user.insert(user.end(), {"-S", "-fno-lto"});
   run_or_exit(command(options, before, user, source, assembly));
-  if (!has(user, "-masm=intel")) {
+  if (slave && !has(user, "-masm=intel")) {
     write_file(assembly, with_fast_path(read_file(assembly)));
   }
   run_or_exit({"gcc", "-c", assembly, "-o", checked});
@@ -258,8 +279,8 @@ void compile_one(const Options& options, const std::string& source,
                       !has(options.rest, "-E") && !has(options.rest, "-M") &&
                       !has(options.rest, "-MM");
   const std::string ending = std::filesystem::path(source).extension();
-  if (options.side == Options::Side::slave && object && ending != ".s" &&
-      ending != ".S") {
+  if (!object || ending == ".s" || ending == ".S") return;
+  if (options.side == Options::Side::slave) {
     const bool cplusplus = options.cplusplus || is_cplusplus(source);
     if (addresses_remote_ldm(preprocessed(options, source, cplusplus, {}))) {
       remove_on_failure(output);
@@ -267,11 +288,13 @@ void compile_one(const Options& options, const std::string& source,
            ": computes an address in another slave's LDM (1L << 45), which is "
            "not emulated: use CRTS_rma_get or CRTS_rma_put");
     }
-    // A later make must not link an object that lacks its second copy.
-    remove_on_failure(output);
-    add_checked(options, what, output);
-    remove_on_failure("");
+  } else if (is_sanitized(options) || !spawns(output)) {
+    return;
   }
+  // A later make must not link an object that lacks its second copy.
+  remove_on_failure(output);
+  add_checked(options, what, output);
+  remove_on_failure("");
 }
 
 }  // namespace

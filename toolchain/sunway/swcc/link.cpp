@@ -17,6 +17,7 @@ struct Part {
   std::string word;        // a file or -lNAME
   bool rewritten = false;  // the linker gets other files instead
   bool archive = false;
+  bool slave = false;           // has slave code
   std::vector<Member> members;  // one for an object; several for one of swld
 };
 
@@ -60,7 +61,7 @@ void add_members(const std::string& file, const std::string& name,
 }
 
 Part read_part(const Options& options, const std::string& input) {
-  Part part{input, false, false, {}};
+  Part part{input, false, false, false, {}};
   std::string file = input;
   if (input.rfind("-l", 0) == 0) {
     file = archive_of(options, input);
@@ -81,8 +82,10 @@ Part read_part(const Options& options, const std::string& input) {
   part.archive = is_archive(image) && !part.rewritten;
   add_members(file, path.filename().string(), image, part);
   for (const Member& member : part.members) {
-    part.rewritten = part.rewritten || (ElfObject::is_one(member.image) &&
-                                        ElfObject(member.image).is_slave());
+    if (!ElfObject::is_one(member.image)) continue;
+    const ElfObject object(member.image);
+    part.slave = part.slave || object.is_slave();
+    part.rewritten = part.rewritten || part.slave || !object.checked().empty();
   }
   return part;
 }
@@ -176,10 +179,10 @@ void require_slave_side(const std::vector<Part>& parts, const Names& names) {
   });
 }
 
-// Renames are two files of lines "OLD NEW" for objcopy.
+// Renames are files of lines "OLD NEW" for objcopy.
 struct Renames {
-  std::string normal;
-  std::string checked;  // for the objects of check mode
+  std::string slave;
+  std::string checked_slave, checked_host;  // for the objects of check mode
 };
 
 Renames write_renames(const Names& names) {
@@ -192,28 +195,31 @@ Renames write_renames(const Names& names) {
     write_file(file, lines);
     return file;
   };
-  Names more = names;
+  Names calls;
   for (const char* name : {"memcpy", "memmove", "memset"}) {
-    more.emplace(name, std::string("swamp_slave_") + name);
+    calls.emplace(name, std::string("swamp_checked_") + name);
   }
-  return {write(names), write(more)};
+  Names all = names;
+  all.insert(calls.begin(), calls.end());
+  return {write(names), write(all), write(calls)};
 }
 
 // rewritten() returns a file with the member as the program gets it.
 std::string rewritten(const Member& member, const Renames& renames,
                       bool check) {
   std::string file = temporary_file("-" + member.name);
-  const ElfObject object(member.image);
-  if (!ElfObject::is_one(member.image) || !object.is_slave()) {
-    write_file(file, member.image);
-    return file;
-  }
-  const std::string checked = check ? object.checked() : "";
+  const bool slave =
+      ElfObject::is_one(member.image) && ElfObject(member.image).is_slave();
+  const std::string checked = check && ElfObject::is_one(member.image)
+                                  ? ElfObject(member.image).checked()
+                                  : "";
   write_file(file, checked.empty() ? member.image : checked);
-  run_or_exit({"objcopy",
-               "--redefine-syms=" +
-                   (checked.empty() ? renames.normal : renames.checked),
-               file});
+  const std::string& names = checked.empty() ? renames.slave
+                             : slave         ? renames.checked_slave
+                                             : renames.checked_host;
+  if (slave || !checked.empty()) {
+    run_or_exit({"objcopy", "--redefine-syms=" + names, file});
+  }
   return file;
 }
 
@@ -315,7 +321,7 @@ void link(const Options& options) {
   bool slaves = false;
   for (const std::string& input : options.inputs) {
     parts.push_back(read_part(options, input));
-    slaves = slaves || parts.back().rewritten;
+    slaves = slaves || parts.back().slave;
   }
   if (slaves && options.shared) {
     fail(
@@ -334,7 +340,7 @@ void link(const Options& options) {
   for_objects(parts, [&](const Member&, const ElfObject& object) {
     shares = shares || object.has_section("swamp_shared_ldm");
   });
-  if (shares) parts.push_back({share_object(), false, false, {}});
+  if (shares) parts.push_back({share_object(), false, false, false, {}});
   Words command = link_command(options, parts, renames, false, output);
   if (slaves) {
     const std::string checked = temporary_file("");

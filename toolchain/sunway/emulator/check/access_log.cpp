@@ -162,8 +162,8 @@ void search(std::vector<Access>& all) {
 }  // namespace
 
 void log_access(const Access& access) {
-  check_master_changes(*access.slave, access.begin, access.end, access.write,
-                       access.pc);
+  check_master_accesses(*access.slave, access.begin, access.end, access.write,
+                        access.pc);
   const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
   std::vector<Access>& all = accesses();

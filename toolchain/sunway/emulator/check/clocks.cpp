@@ -97,7 +97,9 @@ void SlaveClock::acquire(const volatile void* object, std::uint64_t number) {
   const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
   const auto found = objects().find({object, number});
-  if (found != objects().end()) join(writable(), found->second);
+  if (found == objects().end()) return;
+  join(writable(), found->second);
+  ++acquired_;
 }
 
 void SlaveClock::acquire_messages(const volatile void* object,
@@ -107,6 +109,7 @@ void SlaveClock::acquire_messages(const volatile void* object,
   for (auto next = objects().lower_bound({object, 0}); next != end;) {
     join(writable(), next->second);
     next = objects().erase(next);
+    ++acquired_;
   }
 }
 

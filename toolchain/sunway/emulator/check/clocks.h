@@ -38,6 +38,8 @@ class SlaveClock {
   std::uint32_t of(std::size_t slave) const noexcept {
     return (*clock_)[slave];
   }
+  // acquired() changes when this clock acquires another one.
+  std::uint64_t acquired() const noexcept { return acquired_; }
   // snapshot() returns a copy that does not change.
   std::shared_ptr<const Clock> snapshot() noexcept { return clock_; }
   // restart() begins a launch: the clock becomes that of the masters.
@@ -50,6 +52,7 @@ class SlaveClock {
 
   std::size_t slave_;
   std::uint64_t epoch_ = 0;
+  std::uint64_t acquired_ = 0;
   std::shared_ptr<Clock> clock_;
 };
 

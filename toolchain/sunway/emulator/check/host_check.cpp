@@ -161,12 +161,12 @@ void launched(unsigned mask, const void* argument, const void* pc) {
 void joining(unsigned mask, const void* pc, const void* frame) {
   if (!machine().check) return;
   check_args_alive(mask, frame, pc);
-  find_master_changes();
+  find_master_accesses();
   // These have a report of their own.
   const std::lock_guard<std::mutex> lock(mutex);
   for (const Args& args : all()) {
     const auto at = reinterpret_cast<std::uintptr_t>(args.address);
-    forget_master_changes(at, at + args.bytes.size());
+    forget_master_accesses(at, at + args.bytes.size());
   }
 }
 
@@ -198,7 +198,7 @@ void joined(unsigned mask) {
   if (!machine().check) return;
   report_packets(mask);
   forget_args(mask);
-  forget_master_changes();
+  forget_master_accesses();
   if (machine().live == 0) {
     report_overlaps();
     end_replays();
@@ -218,7 +218,7 @@ void master_passed_barrier(unsigned mask) {
 void master_releases(const volatile void* object, std::uint64_t number) {
   if (!machine().check) return;
   masters_release(object, number);
-  forget_master_changes();
+  forget_master_accesses();
 }
 
 void master_acquires(const volatile void* object, std::uint64_t number) {

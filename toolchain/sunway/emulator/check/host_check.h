@@ -45,25 +45,30 @@ bool may_have_changed() noexcept;
 // of the joining function.
 void check_args_alive(unsigned mask, const void* frame, const void* pc);
 
-// The master's changes of memory between a spawn and its join, which slaves
-// must not access: the order is not defined. Only the first launch of each place
-// is examined, or with SWAMP_CHECK_SCHEDULES=N every launch, and only if no
-// slave has begun before the join.
+// What the master changes and reads in memory between a spawn and its join:
+// slaves must not access what it changed, nor write what it read, because the
+// order is not defined. Only the first launch of each place is examined, or with
+// SWAMP_CHECK_SCHEDULES=N every launch, and only if no slave has begun before the
+// join.
 
-// remember_memory() is called at a spawn, and find_master_changes() at its join,
+// remember_memory() is called at a spawn, and find_master_accesses() at its join,
 // before the slaves begin.
 void remember_memory(const void* pc);
-void find_master_changes();
-// forget_master_changes() ends the examination, or that of a range to which a
+void find_master_accesses();
+// master_reads() is called for a load in a file that spawns.
+void master_reads(const volatile void* address, std::size_t bytes,
+                  const void* pc);
+// forget_master_accesses() ends the examination, or that of a range to which a
 // slave gives a new use.
-void forget_master_changes();
-void forget_master_changes(std::uintptr_t begin, std::uintptr_t end);
+void forget_master_accesses();
+void forget_master_accesses(std::uintptr_t begin, std::uintptr_t end);
 // acquired_from_master() is called if a slave reads a flag: what the master
 // changed before it may be read then, too.
 void acquired_from_master(std::uintptr_t begin, std::uintptr_t end);
-// check_master_changes() reports an access to what the master changed.
-void check_master_changes(const Slave& slave, std::uintptr_t begin,
-                          std::uintptr_t end, bool write, const void* pc);
+// check_master_accesses() reports an access to what the master changed, or a
+// store to what it read.
+void check_master_accesses(const Slave& slave, std::uintptr_t begin,
+                           std::uintptr_t end, bool write, const void* pc);
 
 }  // namespace swamp::sunway::check
 

@@ -1,11 +1,13 @@
-// swcc compiles slave code a second time with -fsanitize=thread, for check
-// mode; these are the functions that the compiler calls for every load and
-// store. This library implements them; no sanitizer is linked.
+// swcc compiles slave code, and files of the master that spawn, a second time
+// with -fsanitize=thread, for check mode; these are the functions that the
+// compiler calls for every load and store. This library implements them; no
+// sanitizer is linked.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
 
+#include "toolchain/sunway/emulator/check/host_check.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
 
@@ -20,6 +22,8 @@ void saw_read(const volatile void* address, std::size_t bytes, const void* pc,
   if (slave != nullptr && slave->check) {
     if (!slave->in_ldm(address, bytes)) slave->counters.load(bytes);
     slave->check->read(address, bytes, pc, is_volatile);
+  } else if (slave == nullptr && !is_volatile) {
+    swamp::sunway::check::master_reads(address, bytes, pc);
   }
 }
 void saw_write(const volatile void* address, std::size_t bytes, const void* pc,
@@ -176,23 +180,23 @@ void __tsan_atomic_signal_fence(int) {
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-// In check mode slave code calls these instead of the C library's functions;
+// In check mode that code calls these instead of the C library's functions;
 // swcc renames the calls at link time.
-void* swamp_slave_memcpy(void* to, const void* from, std::size_t bytes) {
+void* swamp_checked_memcpy(void* to, const void* from, std::size_t bytes) {
   if (bytes != 0) {
     saw_read(from, bytes, SWAMP_SUNWAY_CALLER());
     saw_write(to, bytes, SWAMP_SUNWAY_CALLER());
   }
   return std::memcpy(to, from, bytes);
 }
-void* swamp_slave_memmove(void* to, const void* from, std::size_t bytes) {
+void* swamp_checked_memmove(void* to, const void* from, std::size_t bytes) {
   if (bytes != 0) {
     saw_read(from, bytes, SWAMP_SUNWAY_CALLER());
     saw_write(to, bytes, SWAMP_SUNWAY_CALLER());
   }
   return std::memmove(to, from, bytes);
 }
-void* swamp_slave_memset(void* to, int value, std::size_t bytes) {
+void* swamp_checked_memset(void* to, int value, std::size_t bytes) {
   if (bytes != 0) saw_write(to, bytes, SWAMP_SUNWAY_CALLER());
   return std::memset(to, value, bytes);
 }

@@ -285,6 +285,14 @@ void SlaveCheck::sends(const void* local, long length, const char* call,
   in_flight_.sends(begin, end, call, pc);
 }
 
+void SlaveCheck::sent(const void* local, long length,
+                      const volatile void* reply, const char* call,
+                      const void* pc) {
+  const std::uintptr_t begin = address_of(local);
+  in_flight_.sent(begin, begin + static_cast<std::uintptr_t>(length), reply,
+                  call, pc);
+}
+
 void SlaveCheck::fetched(const Transfer& t, const void* pc) {
   received(t.ldm, t.length, slave_, nullptr, t.call, pc);
   log_transfer(t, slave_, pc, clock_.snapshot(), clock_.now());
@@ -397,7 +405,7 @@ void SlaveCheck::main_allocated(const void* memory, std::size_t bytes) {
   direct_.log_write();
   const std::uintptr_t begin = address_of(memory);
   clock_.reuse(begin, begin + bytes);
-  forget_master_changes(begin, begin + bytes);
+  forget_master_accesses(begin, begin + bytes);
   add_written({begin, begin + bytes, nullptr, &slave_});
 }
 

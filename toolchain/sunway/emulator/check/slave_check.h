@@ -55,6 +55,9 @@ class SlaveCheck {
   void broadcast(const Transfer& transfer, const void* pc);
   // sends() checks the source of data that the slave sends to others.
   void sends(const void* local, long length, const char* call, const void* pc);
+  // sent() is called after an asynchronous send with a reply word.
+  void sent(const void* local, long length, const volatile void* reply,
+            const char* call, const void* pc);
   // fetched() is called after a get from another slave's LDM.
   void fetched(const Transfer& transfer, const void* pc);
   // received() is called by the thread of `sender` after it wrote data into

@@ -1,5 +1,6 @@
 #include "toolchain/sunway/emulator/check/transfer_check.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -133,6 +134,32 @@ void InFlight::watch() const noexcept {
   for (const Pending& pending : pending_) {
     for_watched(pending.transfer, &Shadow::set);
   }
+  for (const Sent& sent : sent_) {
+    Shadow::set(reinterpret_cast<const std::byte*>(sent.begin),
+                sent.end - sent.begin, Shadow::kWatched);
+  }
+}
+
+void InFlight::sent(std::uintptr_t begin, std::uintptr_t end,
+                    const volatile void* reply, const char* call,
+                    const void* pc) {
+  sent_.push_back({begin, end, reply, clock_.acquired(), call, pc});
+  watch();
+}
+
+// forget_sent() ends the sends of a reply word, and those whose data arrived.
+void InFlight::forget_sent(const volatile void* reply) {
+  if (sent_.empty()) return;
+  const auto is_over = [&](const Sent& sent) {
+    return sent.reply == reply || sent.acquired != clock_.acquired();
+  };
+  for (const Sent& sent : sent_) {
+    if (!is_over(sent)) continue;
+    Shadow::clear(reinterpret_cast<const std::byte*>(sent.begin),
+                  sent.end - sent.begin, Shadow::kWatched);
+  }
+  sent_.erase(std::remove_if(sent_.begin(), sent_.end(), is_over), sent_.end());
+  watch();
 }
 
 // has_changed() returns whether the LDM buffer of a transfer was written.
@@ -177,6 +204,7 @@ void InFlight::complete(std::size_t index) {
 
 void InFlight::complete_until(const volatile void* reply, int value,
                               const void* pc) {
+  forget_sent(reply);
   if (read_reply(reply) >= value) {
     for (Pending& pending : pending_) {
       if (pending.transfer.reply == reply) pending.passed_by = pc;
@@ -202,6 +230,7 @@ void InFlight::end_launch() {
                     "wait for its reply, with a count that includes it");
   }
   complete_all();
+  sent_.clear();
 }
 
 void InFlight::report_once(Pending& pending, const char* category,
@@ -228,7 +257,28 @@ void InFlight::report_unwaited(Pending& pending, const void* pc,
           pc == pending.pc ? nullptr : pending.pc});
 }
 
+void InFlight::changes_sent(std::uintptr_t begin, std::uintptr_t end,
+                            const char* category, const std::string& action,
+                            const void* pc) {
+  for (const Sent& sent : sent_) {
+    if (sent.acquired != clock_.acquired() || sent.end <= begin ||
+        sent.begin >= end) {
+      continue;
+    }
+    report({category, pc, &slave_,
+            action + " a buffer that " + sent.call +
+                " still sends: wait for its reply first",
+            sent.pc});
+    forget_sent(sent.reply);
+    return;
+  }
+}
+
 void InFlight::new_transfer(const Transfer& t, const void* pc) {
+  if (!t.writes_main()) {
+    changes_sent(address_of(t.ldm), address_of(t.ldm) + bytes_of(t),
+                 "reuse-in-flight", std::string(t.call) + " fills", pc);
+  }
   for (Pending& pending : pending_) {
     const Transfer& other = pending.transfer;
     if (overlaps(t, other)) {
@@ -281,6 +331,11 @@ void InFlight::sends(std::uintptr_t begin, std::uintptr_t end, const char* call,
 
 void InFlight::reads_reply(std::uintptr_t begin, std::uintptr_t end,
                            const void* pc) {
+  for (const Sent& sent : sent_) {
+    if (!overlaps(begin, end, sent.reply, 4)) continue;
+    forget_sent(sent.reply);
+    break;
+  }
   for (std::size_t i = 0; i < pending_.size(); ++i) {
     Pending& pending = pending_[i];
     if (!overlaps(begin, end, pending.transfer.reply, 4)) continue;
@@ -315,6 +370,7 @@ void InFlight::reads_ldm(std::uintptr_t begin, std::uintptr_t end,
 
 void InFlight::writes_ldm(std::uintptr_t begin, std::uintptr_t end,
                           const void* pc) {
+  changes_sent(begin, end, "source-modified", "writes", pc);
   for (Pending& pending : pending_) {
     const Transfer& t = pending.transfer;
     if (overlaps(begin, end, t.reply, 4)) {

@@ -42,6 +42,11 @@ class InFlight {
   // the word has the value.
   void complete_until(const volatile void* reply, int value, const void* pc);
   void complete_all();
+  // sent() begins the time in which the source of an asynchronous send to other
+  // slaves must not change: until the wait for `reply`, or until the slave
+  // learns by another way that its data arrived.
+  void sent(std::uintptr_t begin, std::uintptr_t end,
+            const volatile void* reply, const char* call, const void* pc);
   // watch() marks the LDM of the transfers in the shadow.
   void watch() const noexcept;
   // end_launch() reports what was not waited for and completes it.
@@ -78,7 +83,20 @@ class InFlight {
     int reply_reads = 0;  // by the slave's own instructions
   };
 
+  struct Sent {
+    std::uintptr_t begin, end;
+    const volatile void* reply;
+    std::uint64_t acquired;  // by the slave's clock when it was sent
+    const char* call;
+    const void* pc;
+  };
+
   void complete(std::size_t index);
+  void forget_sent(const volatile void* reply);
+  // changes_sent() reports if `action` changes the source of such a send.
+  void changes_sent(std::uintptr_t begin, std::uintptr_t end,
+                    const char* category, const std::string& action,
+                    const void* pc);
   static bool has_changed(const Pending& pending);
   // report_once() reports unless this transfer was reported before.
   void report_once(Pending& pending, const char* category, const void* pc,
@@ -90,6 +108,7 @@ class InFlight {
   Slave& slave_;
   SlaveClock& clock_;
   std::vector<Pending> pending_;
+  std::vector<Sent> sent_;
   std::vector<std::vector<std::byte>> spare_;  // for Pending::copy
 };
 

@@ -1,7 +1,9 @@
-// What the master changes between a spawn and its join. Slaves run after the
-// master has reached the join, so memory then is compared with that of a child
-// which was forked at the spawn and does nothing.
+// What the master changes and reads between a spawn and its join. Slaves run
+// after the master has reached the join, so memory then is compared with that
+// of a child which was forked at the spawn and does nothing. Reads are those of
+// the files that spawn: swcc compiles them a second time, too.
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -33,16 +35,26 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMostBytes = std::size_t{1} << 32;
 constexpr std::size_t kMostPages = (std::size_t{512} << 20) / kPage;
 
+constexpr std::size_t kMostReads = std::size_t{1} << 18;
+
 struct Range {
   std::uintptr_t begin, end;
+  const void* pc;
 };
+using Ranges = std::vector<Range>;
 
 std::mutex mutex;
 pid_t child = -1;  // has memory as it was at the spawn; -1: there is none
 const void* spawned_at = nullptr;
 std::atomic<bool> any{false};
-std::vector<Range>& changes() {  // sorted
-  static auto* const all = new std::vector<Range>;
+Ranges& changes() {  // sorted
+  static auto* const all = new Ranges;
+  return *all;
+}
+std::atomic<bool> records_reads{false};
+pthread_t master;  // the thread whose reads are recorded
+Ranges& reads() {  // sorted when the slaves begin
+  static auto* const all = new Ranges;
   return *all;
 }
 
@@ -55,8 +67,8 @@ void end_child() {
 
 // writable() returns the private memory of this process that may be written,
 // without the terabytes of AddressSanitizer's shadow.
-std::vector<Range> writable() {
-  std::vector<Range> ranges;
+Ranges writable() {
+  Ranges ranges;
   FILE* const maps = std::fopen("/proc/self/maps", "re");
   if (maps == nullptr) return ranges;
   char line[512];
@@ -65,7 +77,7 @@ std::vector<Range> writable() {
     char access[5] = "";
     if (std::sscanf(line, "%lx-%lx %4s", &begin, &end, access) == 3 &&
         access[1] == 'w' && access[3] == 'p' && end - begin <= kMostBytes) {
-      ranges.push_back({begin, end});
+      ranges.push_back({begin, end, nullptr});
     }
   }
   std::fclose(maps);
@@ -84,7 +96,7 @@ void compare_bytes(std::uintptr_t begin, std::size_t bytes,
     if (!changes().empty() && at - changes().back().end < 4) {
       changes().back().end = at + 1;
     } else {
-      changes().push_back({at, at + 1});
+      changes().push_back({at, at + 1, spawned_at});
     }
   }
 }
@@ -143,12 +155,48 @@ void compare() {
   if (!complete) changes().clear();
 }
 
-// first_change() returns the first change in a range, or nullptr.
-const Range* first_change(std::uintptr_t begin, std::uintptr_t end) {
+// sort_reads() sorts the reads and makes one of those that overlap.
+void sort_reads() {
+  std::sort(reads().begin(), reads().end(),
+            [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  Ranges kept;
+  for (const Range& range : reads()) {
+    if (!kept.empty() && range.begin < kept.back().end) {
+      kept.back().end = std::max(kept.back().end, range.end);
+    } else {
+      kept.push_back(range);
+    }
+  }
+  reads() = std::move(kept);
+}
+
+// first_of() returns the first range that overlaps [begin, end), or nullptr.
+const Range* first_of(const Ranges& ranges, std::uintptr_t begin,
+                      std::uintptr_t end) {
   const auto found = std::partition_point(
-      changes().begin(), changes().end(),
+      ranges.begin(), ranges.end(),
       [=](const Range& range) { return range.end <= begin; });
-  return found == changes().end() || found->begin >= end ? nullptr : &*found;
+  return found == ranges.end() || found->begin >= end ? nullptr : &*found;
+}
+
+Ranges without(const Ranges& ranges, std::uintptr_t begin, std::uintptr_t end) {
+  Ranges kept;
+  for (const Range& range : ranges) {
+    if (range.begin < begin) {
+      kept.push_back({range.begin, std::min(range.end, begin), range.pc});
+    }
+    if (range.end > end) {
+      kept.push_back({std::max(range.begin, end), range.end, range.pc});
+    }
+  }
+  return kept;
+}
+
+void forget_all() {
+  records_reads = false;
+  changes().clear();
+  reads().clear();
+  any = false;
 }
 
 }  // namespace
@@ -160,6 +208,7 @@ void remember_memory(const void* pc) {
   if (child >= 0 || !machine().launch_pending) {
     // What the master changes between two spawns the second may use.
     end_child();
+    forget_all();
     return;
   }
   if (is_replay() || settings().schedules == 0 ||
@@ -180,65 +229,88 @@ void remember_memory(const void* pc) {
     for (;;) pause();
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  master = pthread_self();
+  records_reads = child > 0;
 }
 
-void find_master_changes() {
+void master_reads(const volatile void* address, std::size_t bytes,
+                  const void* pc) {
+  if (!records_reads.load(std::memory_order_relaxed)) return;
+  const OwnAllocations own;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (!records_reads || pthread_equal(master, pthread_self()) == 0) return;
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  const std::uintptr_t end = begin + bytes;
+  // The reads of one instruction in a loop become one range.
+  constexpr std::size_t kRecent = 8;
+  const std::size_t count = reads().size();
+  for (std::size_t i = count; i-- > 0 && i + kRecent >= count;) {
+    Range& last = reads()[i];
+    if (last.pc != pc || begin < last.begin || begin > last.end) continue;
+    last.end = std::max(last.end, end);
+    return;
+  }
+  if (reads().size() < kMostReads) reads().push_back({begin, end, pc});
+}
+
+void find_master_accesses() {
   const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
   if (child < 0) return;
+  records_reads = false;
   // If slaves have begun, the changes may be theirs.
-  if (machine().launch_pending && machine().turn == nullptr) compare();
+  if (machine().launch_pending && machine().turn == nullptr) {
+    compare();
+    sort_reads();
+  } else {
+    reads().clear();
+  }
   end_child();
-  any = !changes().empty();
+  any = !changes().empty() || !reads().empty();
 }
 
-void forget_master_changes() {
+void forget_master_accesses() {
   const std::lock_guard<std::mutex> lock(mutex);
   end_child();
-  changes().clear();
-  any = false;
+  forget_all();
 }
 
-void forget_master_changes(std::uintptr_t begin, std::uintptr_t end) {
+void forget_master_accesses(std::uintptr_t begin, std::uintptr_t end) {
   if (!any.load(std::memory_order_relaxed)) return;
   const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
-  std::vector<Range> kept;
-  for (const Range& range : changes()) {
-    if (range.begin < begin) {
-      kept.push_back({range.begin, std::min(range.end, begin)});
-    }
-    if (range.end > end) {
-      kept.push_back({std::max(range.begin, end), range.end});
-    }
-  }
-  changes() = std::move(kept);
-  any = !changes().empty();
+  changes() = without(changes(), begin, end);
+  reads() = without(reads(), begin, end);
+  any = !changes().empty() || !reads().empty();
 }
 
 void acquired_from_master(std::uintptr_t begin, std::uintptr_t end) {
   if (!any.load(std::memory_order_relaxed)) return;
   const std::lock_guard<std::mutex> lock(mutex);
-  if (first_change(begin, end) == nullptr) return;
-  changes().clear();
-  any = false;
+  if (first_of(changes(), begin, end) != nullptr) forget_all();
 }
 
-void check_master_changes(const Slave& slave, std::uintptr_t begin,
-                          std::uintptr_t end, bool write, const void* pc) {
+void check_master_accesses(const Slave& slave, std::uintptr_t begin,
+                           std::uintptr_t end, bool write, const void* pc) {
   if (!any.load(std::memory_order_relaxed)) return;
   const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
-  const Range* const found = first_change(begin, end);
+  const Range* found = first_of(changes(), begin, end);
+  const bool changed = found != nullptr;
+  if (!changed && write) found = first_of(reads(), begin, end);
   if (found == nullptr) return;
+  const std::string where = describe(std::max(begin, found->begin));
   report({"overlap", pc, &slave,
           (write ? "writes " : "reads ") + std::to_string(end - begin) +
-              " bytes at " + describe(begin) +
-              ", where the master changed data (at " +
-              describe(std::max(begin, found->begin)) +
-              ") between the spawn and the join: the result depends on which "
-              "is first; change it before the spawn or after the join",
-          spawned_at});
+              " bytes at " + describe(begin) + ", where the master " +
+              (changed ? "changed data (at " + where +
+                             ") between the spawn and the join: the result "
+                             "depends on which is first; change it before the "
+                             "spawn or after the join"
+                       : "read data (at " + where +
+                             ") between the spawn and the join: it gets the "
+                             "old or the new data; read it after the join"),
+          found->pc});
 }
 
 }  // namespace swamp::sunway::check
