@@ -13,6 +13,7 @@
 #include "toolchain/sunway/swcc/actions.h"
 #include "toolchain/sunway/swcc/object.h"
 #include "toolchain/sunway/swcc/process.h"
+#include "toolchain/sunway/swcc/tokens.h"
 
 namespace swcc {
 namespace {
@@ -194,6 +195,51 @@ std::string preprocessed(const Options& options, const std::string& source,
   return code == 0 ? read_file(text) : "";
 }
 
+// with_thread_locals() makes a variable thread-local where it is declared with
+// `extern` alone, if another declaration of it is thread-local: swgcc takes
+// both.
+std::string with_thread_locals(const std::string& text) {
+  std::vector<Token> tokens = tokens_of(text);
+  const auto is_thread = [](const Token& token) {
+    return token.text == "__thread" || token.text == "thread_local" ||
+           token.text == "_Thread_local";
+  };
+  std::map<std::string, std::string> local;   // by name, the keyword
+  std::map<std::size_t, std::string> shared;  // by place of `extern`
+  // Twice, because the thread-local declaration may be the later one.
+  for (const bool second : {false, true}) {
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+      const bool body = i > 0 && tokens[i].text == "{" &&
+                        tokens[i - 1].text == ")";  // of a function
+      if (tokens[i].text == "{" || tokens[i].text == "(") {
+        i = matching(tokens, i);
+      }
+      if (body) begin = i + 1;
+      const std::string& next = tokens[i + 1].text;
+      const bool named =
+          tokens[i].is_name && (next == ";" || next == "," || next == "=" ||
+                                next == "[" || next == "__attribute__");
+      if (named) {
+        const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(begin);
+        const auto last = tokens.begin() + static_cast<std::ptrdiff_t>(i);
+        const auto keyword = std::find_if(first, last, is_thread);
+        const bool thread = keyword != last;
+        if (!second && thread) local[tokens[i].text] = keyword->text;
+        if (second && !thread && first->text == "extern" &&
+            local.count(tokens[i].text) != 0) {
+          shared[begin] = "extern " + local[tokens[i].text];
+        }
+      }
+      if (tokens[i].text == ";") begin = i + 1;
+    }
+  }
+  for (const auto& [place, words] : shared) tokens[place].text = words;
+  std::string out;
+  for (const Token& token : tokens) out += token.before + token.text;
+  return shared.empty() ? text : out;
+}
+
 // rewritten() compiles a rewritten copy of a source that gcc refused with these
 // errors, and returns the copy, or ends swcc with the errors that remain.
 std::string rewritten(const Options& options, const std::string& source,
@@ -204,7 +250,8 @@ std::string rewritten(const Options& options, const std::string& source,
   const std::string text = preprocessed(options, source, cplusplus, headers);
   std::set<std::string> refused;
   const std::string spelled = with_conversions(
-      with_assembly_calls(text, cplusplus, refused), cplusplus);
+      with_assembly_calls(with_thread_locals(text), cplusplus, refused),
+      cplusplus);
   std::string left = errors;
   if (spelled != text || (!text.empty() && !headers.empty())) {
     const std::string file = temporary_file(cplusplus ? ".ii" : ".i");

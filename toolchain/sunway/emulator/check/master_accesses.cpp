@@ -35,7 +35,7 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMostBytes = std::size_t{1} << 32;
 constexpr std::size_t kMostPages = (std::size_t{512} << 20) / kPage;
 
-constexpr std::size_t kMostReads = std::size_t{1} << 18;
+constexpr std::size_t kMostReads = std::size_t{1} << 14;  // ranges
 
 struct Range {
   std::uintptr_t begin, end;
@@ -179,17 +179,20 @@ const Range* first_of(const Ranges& ranges, std::uintptr_t begin,
   return found == ranges.end() || found->begin >= end ? nullptr : &*found;
 }
 
-Ranges without(const Ranges& ranges, std::uintptr_t begin, std::uintptr_t end) {
+// remove() removes [begin, end) from the ranges.
+void remove(Ranges& ranges, std::uintptr_t begin, std::uintptr_t end) {
+  const auto first = std::partition_point(
+      ranges.begin(), ranges.end(),
+      [=](const Range& range) { return range.end <= begin; });
+  const auto last = std::partition_point(
+      first, ranges.end(),
+      [=](const Range& range) { return range.begin < end; });
+  if (first == last) return;
   Ranges kept;
-  for (const Range& range : ranges) {
-    if (range.begin < begin) {
-      kept.push_back({range.begin, std::min(range.end, begin), range.pc});
-    }
-    if (range.end > end) {
-      kept.push_back({std::max(range.begin, end), range.end, range.pc});
-    }
-  }
-  return kept;
+  if (first->begin < begin) kept.push_back({first->begin, begin, first->pc});
+  const Range& end_range = *(last - 1);
+  if (end_range.end > end) kept.push_back({end, end_range.end, end_range.pc});
+  ranges.insert(ranges.erase(first, last), kept.begin(), kept.end());
 }
 
 void forget_all() {
@@ -279,8 +282,8 @@ void forget_master_accesses(std::uintptr_t begin, std::uintptr_t end) {
   if (!any.load(std::memory_order_relaxed)) return;
   const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
-  changes() = without(changes(), begin, end);
-  reads() = without(reads(), begin, end);
+  remove(changes(), begin, end);
+  remove(reads(), begin, end);
   any = !changes().empty() || !reads().empty();
 }
 
