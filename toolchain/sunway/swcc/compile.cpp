@@ -8,6 +8,8 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "toolchain/sunway/emulator/check/fast_path.h"
 #include "toolchain/sunway/swcc/actions.h"
@@ -219,40 +221,42 @@ std::string with_thread_locals(const std::string& text) {
     return token.text == "__thread" || token.text == "thread_local" ||
            token.text == "_Thread_local";
   };
-  std::map<std::string, std::string> local;   // by name, the keyword
-  std::map<std::size_t, std::string> shared;  // by place of `extern`
-  // Twice, because the thread-local declaration may be the later one.
-  for (const bool second : {false, true}) {
-    std::size_t begin = 0;
-    for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
-      const bool body = i > 0 && tokens[i].text == "{" &&
-                        tokens[i - 1].text == ")";  // of a function
-      if (tokens[i].text == "{" || tokens[i].text == "(") {
-        i = matching(tokens, i);
-      }
-      if (body) begin = i + 1;
-      const std::string& next = tokens[i + 1].text;
-      const bool named =
-          tokens[i].is_name && (next == ";" || next == "," || next == "=" ||
-                                next == "[" || next == "__attribute__");
-      if (named) {
-        const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(begin);
-        const auto last = tokens.begin() + static_cast<std::ptrdiff_t>(i);
-        const auto keyword = std::find_if(first, last, is_thread);
-        const bool thread = keyword != last;
-        if (!second && thread) local[tokens[i].text] = keyword->text;
-        if (second && !thread && first->text == "extern" &&
-            local.count(tokens[i].text) != 0) {
-          shared[begin] = "extern " + local[tokens[i].text];
-        }
-      }
-      if (tokens[i].text == ";") begin = i + 1;
+  std::map<std::string, std::string> local;                 // name, keyword
+  std::vector<std::pair<std::string, std::size_t>> shared;  // name, `extern`
+  std::size_t begin = 0;  // of the declaration
+  for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+    const bool body = i > 0 && tokens[i].text == "{" &&
+                      tokens[i - 1].text == ")";  // of a function
+    if (tokens[i].text == "{" || tokens[i].text == "(") {
+      i = matching(tokens, i);
     }
+    if (body) begin = i + 1;
+    const std::string& next = tokens[i + 1].text;
+    const bool named =
+        tokens[i].is_name && (next == ";" || next == "," || next == "=" ||
+                              next == "[" || next == "__attribute__");
+    if (named) {
+      const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(begin);
+      const auto last = tokens.begin() + static_cast<std::ptrdiff_t>(i);
+      const auto keyword = std::find_if(first, last, is_thread);
+      if (keyword != last) {
+        local[tokens[i].text] = keyword->text;
+      } else if (first->text == "extern") {
+        shared.emplace_back(tokens[i].text, begin);
+      }
+    }
+    if (tokens[i].text == ";") begin = i + 1;
   }
-  for (const auto& [place, words] : shared) tokens[place].text = words;
+  bool changed = false;
+  for (const auto& [name, place] : shared) {
+    const auto found = local.find(name);
+    if (found == local.end()) continue;
+    tokens[place].text = "extern " + found->second;
+    changed = true;
+  }
   std::string out;
   for (const Token& token : tokens) out += token.before + token.text;
-  return shared.empty() ? text : out;
+  return changed ? out : text;
 }
 
 // rewritten() compiles a rewritten copy of a source that gcc refused with these

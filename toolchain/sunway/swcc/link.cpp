@@ -85,7 +85,8 @@ Part read_part(const Options& options, const std::string& input) {
     if (!ElfObject::is_one(member.image)) continue;
     const ElfObject object(member.image);
     part.slave = part.slave || object.is_slave();
-    part.rewritten = part.rewritten || part.slave || !object.checked().empty();
+    part.rewritten =
+        part.rewritten || part.slave || object.has_section(".swamp.check");
   }
   return part;
 }
