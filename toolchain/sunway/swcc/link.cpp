@@ -345,14 +345,10 @@ void link(const Options& options) {
   Words command = link_command(options, parts, renames, false, output);
   if (slaves) {
     const std::string checked = temporary_file("");
-    // The program itself is linked first, so that each error is printed once.
-    run_or_exit(command);
-    remove_on_failure(output);
     run_or_exit(link_command(options, parts, renames, true, checked));
     command.push_back(image_object(checked));
   }
   run_or_exit(command);
-  remove_on_failure("");
 }
 
 }  // namespace swcc
