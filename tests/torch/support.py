@@ -7,6 +7,8 @@ package, or - for the installed one. Exits 77 if torch or its version is missing
 """
 
 import functools
+import gc
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -32,6 +34,41 @@ if len(sys.argv) < 2:
 PATH = os.path.abspath(sys.argv[1]) if sys.argv[1] != "-" else "-"
 if os.path.isdir(PATH):
     sys.path.insert(0, PATH)
+
+
+
+def _start_server():
+    """Forks a process for python() before the library is loaded, because importing
+    torch takes a second of processor time. Returns the connection to it."""
+    ours, theirs = multiprocessing.Pipe()
+    if os.fork() != 0:
+        theirs.close()
+        return ours
+    ours.close()
+    gc.freeze()  # else each child would collect all objects of torch as it ends
+    while True:
+        try:
+            code, environment = theirs.recv()
+        except EOFError:
+            os._exit(0)
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            pid = os.fork()
+            if pid == 0:
+                os.dup2(out.fileno(), 1)
+                os.dup2(err.fileno(), 2)
+                os.environ.update(environment)
+                sys.argv = ["-c", PATH]
+                exec(code, {"__name__": "__main__"})
+                sys.exit()
+            _, status = os.waitpid(pid, 0)
+            out.seek(0)
+            err.seek(0)
+            theirs.send(subprocess.CompletedProcess(
+                code, os.waitstatus_to_exitcode(status),
+                out.read().decode(), err.read().decode()))
+
+
+_server = _start_server()
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 BITS = {torch.float16: torch.int16, torch.bfloat16: torch.int16,
@@ -84,14 +121,10 @@ def is_active(operator=UNSCALE):
 
 
 def python(code, **environment):
-    """Runs code in a process of its own, which finds the package, or has the
-    library's path as its argument."""
-    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **environment}
-    if os.path.isdir(PATH):
-        env["PYTHONPATH"] = PATH
-    return subprocess.run([sys.executable, "-c", code, PATH], env=env, text=True,
-                          stdin=subprocess.DEVNULL, capture_output=True,
-                          timeout=300)
+    """Runs code in a process of its own that has imported torch. It finds the package,
+    or has the library's path as its argument."""
+    _server.send((code, environment))
+    return _server.recv()
 
 
 def unscale(tensors, found_inf, inv_scale):

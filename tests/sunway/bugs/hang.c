@@ -74,6 +74,7 @@ void kernel(args_t* from) {
 #endif
 
 #ifdef BUG_silent_loop
+/* RUN silent_loop: SWAMP_CHECK_TIMEOUT=3 */
 __thread_local volatile int never;
 
 void kernel(args_t* from) {

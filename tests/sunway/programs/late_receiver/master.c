@@ -12,7 +12,7 @@ int main(void) {
   athread_set_num_threads(64);
   athread_spawn(work, 0);
   athread_join();
-  for (int i = 0; i < 64; ++i) wrong += sums[i] != (i % 8 == 0 ? 6300 : i);
+  for (int i = 0; i < 64; ++i) wrong += sums[i] != (i % 8 == 0 ? 2520 : i);
   printf("late receiver: %d wrong\n", wrong);
   athread_halt();
   return 0;
