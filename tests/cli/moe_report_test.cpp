@@ -1,13 +1,13 @@
 // `swamp moe-report`: JSON lines, MindFormers' files, pictures, and bad files.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "support/errors.h"
 #include "tests/cli/run_program.h"
+#include "tests/cli/scan_files.h"
 
 namespace swamp::test {
 namespace {
@@ -73,28 +73,20 @@ class Folder {
 };
 
 template <class T>
-std::string npy(const char* descr, const std::vector<T>& values,
-                const std::string& shape = "") {
-  std::string header =
-      std::string("{'descr': '") + descr +
-      "', 'fortran_order': False, 'shape': (" +
-      (shape.empty() ? std::to_string(values.size()) + "," : shape) + "), }\n";
-  std::string bytes = "\x93NUMPY\x01";
-  bytes += '\0';
-  bytes += static_cast<char>(header.size());
-  bytes += '\0';
-  bytes += header;
-  std::string data(values.size() * sizeof(T), '\0');
-  std::memcpy(data.data(), values.data(), data.size());
-  return bytes + data;
+std::string npy_of(const char* descr, const std::vector<T>& values,
+                   const std::string& shape = "") {
+  return npy(
+      descr,
+      "(" + (shape.empty() ? std::to_string(values.size()) + "," : shape) + ")",
+      elements(values));
 }
 
 TEST(MoeReport, MindFormersFiles) {
   const Folder folder;
-  folder.write("layer-0_7.npy", npy<std::int64_t>("<i8", {3, 1, 500}));
-  folder.write("layer-0_12.npy", npy<float>("<f4", {0, 2, 2}));
-  folder.write("layer-1_7.npy", npy<std::uint16_t>("<f2", {0x4000, 0x3c00}));
-  folder.write("layer-2_7.npy", npy<std::uint16_t>(">i2", {0x0200, 0x0001}));
+  folder.write("layer-0_7.npy", npy_of<std::int64_t>("<i8", {3, 1, 500}));
+  folder.write("layer-0_12.npy", npy_of<float>("<f4", {0, 2, 2}));
+  folder.write("layer-1_7.npy", npy_of<std::uint16_t>("<f2", {0x4000, 0x3c00}));
+  folder.write("layer-2_7.npy", npy_of<std::uint16_t>(">i2", {0x0200, 0x0001}));
   folder.write("other.npy", "not read");
   const auto lines =
       lines_of(output_of({"moe-report", "--json", folder.path()}));
@@ -176,7 +168,7 @@ TEST(MoeReport, BadFiles) {
                {"got a folder without counts, expected files of the names "
                 "layer-N_STEP.npy"});
   expect_error(run_program({"moe-report", folder.path() + "/none"}), {"/none"});
-  const std::string good = npy<std::int64_t>("<i8", {3, 1});
+  const std::string good = npy_of<std::int64_t>("<i8", {3, 1});
   for (const char* name : {"counts.npy", "layer-_1.npy", "layer-1_x.npy"}) {
     expect_error(run_program({"moe-report", folder.write(name, good)}),
                  {name, "expected layer-N_STEP.npy"});
@@ -186,11 +178,11 @@ TEST(MoeReport, BadFiles) {
         run_program({"moe-report", folder.write("layer-0_1.npy", bytes)}),
         {"layer-0_1.npy: ", text});
   };
-  expect_bad(npy<std::int64_t>("<i8", {3, -1}),
+  expect_bad(npy_of<std::int64_t>("<i8", {3, -1}),
              "counts[1]: got -1, expected an integer from 0");
-  expect_bad(npy<float>("<f4", {0.5f}), "counts[0]: got 0.5, expected");
-  expect_bad(npy<std::int64_t>("<i8", {3, 1}, "1, 2"), "counts: got int64");
-  expect_bad(npy<float>("<c8", {3, 1}, "1,"), "counts: got complex64");
+  expect_bad(npy_of<float>("<f4", {0.5f}), "counts[0]: got 0.5, expected");
+  expect_bad(npy_of<std::int64_t>("<i8", {3, 1}, "1, 2"), "counts: got int64");
+  expect_bad(npy_of<float>("<c8", {3, 1}, "1,"), "counts: got complex64");
   expect_bad(good.substr(0, good.size() - 1), "truncated");
 }
 

@@ -2,24 +2,39 @@
 #ifndef SWAMP_TESTS_CLI_SCAN_FILES_H_
 #define SWAMP_TESTS_CLI_SCAN_FILES_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
 namespace swamp::test {
+
+#ifdef SWAMP_HAS_LIBZIP
+constexpr bool kReadsNpz = true;
+#else
+constexpr bool kReadsNpz = false;
+#endif
 
 // little() is an integer of `bytes` bytes, the lowest first; big() has the
 // highest first.
 std::string little(std::uint64_t value, std::size_t bytes);
 std::string big(std::uint64_t value, std::size_t bytes);
 
-// elements() is the bytes of values, one after the other.
+// elements() is the bytes of numbers in little-endian order.
 template <class T>
 std::string elements(const std::vector<T>& values) {
-  std::string bytes(values.size() * sizeof(T), '\0');
-  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  std::string bytes;
+  for (const T value : values) {
+    char native[sizeof value];
+    std::memcpy(native, &value, sizeof value);
+    if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) {
+      std::reverse(std::begin(native), std::end(native));
+    }
+    bytes.append(native, sizeof value);
+  }
   return bytes;
 }
 

@@ -165,10 +165,12 @@ TEST(ScanNpy, VersionsOrdersAndByteOrders) {
   expect_found(
       scan_one("x.npy", npy(">f8", "(1,)", big(0xfff0000000000000u, 8)), 1), 1,
       0, 0, nullptr, nullptr, nullptr);
-  expect_found(
-      scan_one("x.npy", npy("=f8", "(1,)", elements(std::vector<double>{-0.5})),
-               0),
-      0, 0, nullptr, -0.5, -0.5, 0.5);
+  // = is this machine's order.
+  const double half = -0.5;
+  std::string native(sizeof half, '\0');
+  std::memcpy(native.data(), &half, sizeof half);
+  expect_found(scan_one("x.npy", npy("=f8", "(1,)", native), 0), 0, 0, nullptr,
+               -0.5, -0.5, 0.5);
 }
 
 TEST(ScanNpy, ComplexIsScannedInParts) {
@@ -230,6 +232,7 @@ TEST(ScanNpy, UnscannedTensorsAreListed) {
 }
 
 TEST(ScanNpz, StoredDeflatedAndZip64) {
+  if (!kReadsNpz) GTEST_SKIP() << "built without libzip";
   std::vector<float> large(700000, 3);  // several buffers
   large[600001] = kNan;
   const std::string dirty = npy("<f4", "(700000,)", elements(large));
@@ -252,6 +255,7 @@ TEST(ScanNpz, StoredDeflatedAndZip64) {
 }
 
 TEST(ScanNpz, FortranOrderOfAPackedMember) {
+  if (!kReadsNpz) GTEST_SKIP() << "built without libzip";
   const std::vector<float> f = {1, kNan, 2, 5, kInf, 6};
   const std::string member = npy("<f4", "(2, 3)", elements(f), true);
   for (const ZipEntry& entry :

@@ -114,6 +114,7 @@ TEST(ScanErrors, AreOneLineThatNamesTheFile) {
 }
 
 TEST(ScanErrors, UnsupportedTensorsAreNotClean) {
+  if (!kReadsNpz) GTEST_SKIP() << "built without libzip";
   const std::string object = npy("|O", "(1,)", "pickle");
   const TemporaryFile file(
       zip({stored("a.npy", npy("<f4", "(1,)", std::string(4, '\0'))),
@@ -217,9 +218,11 @@ TEST(ScanFiles, FormatByContentIfTheNameHasNone) {
   EXPECT_EQ(
       scan_one("model", safetensors(header_of("F32", 1, 4), one), 0)["name"],
       "w");
-  EXPECT_EQ(scan_one("model", zip({stored("a.npy", npy("<f4", "(1,)", one))}),
-                     0)["name"],
-            "a");
+  if (kReadsNpz) {
+    EXPECT_EQ(scan_one("model", zip({stored("a.npy", npy("<f4", "(1,)", one))}),
+                       0)["name"],
+              "a");
+  }
 }
 
 TEST(ScanMachines, SameAnswersEverywhere) {
