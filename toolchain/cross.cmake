@@ -13,8 +13,11 @@ set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR ${SWAMP_ARCHITECTURE})
 set(CMAKE_C_COMPILER ${triple}-gcc)
 set(CMAKE_CXX_COMPILER ${triple}-g++)
+# With its folder, because some tests change PATH.
+find_program(SWAMP_QEMU qemu-${SWAMP_ARCHITECTURE})
+mark_as_advanced(SWAMP_QEMU)
 set(CMAKE_CROSSCOMPILING_EMULATOR
-  qemu-${SWAMP_ARCHITECTURE} -L /usr/${triple} ${SWAMP_QEMU_OPTIONS})
+  ${SWAMP_QEMU} -L /usr/${triple} ${SWAMP_QEMU_OPTIONS})
 
 set(CMAKE_FIND_ROOT_PATH /usr/${triple} /)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)

@@ -172,7 +172,9 @@ int run_gnuplot(std::FILE* script, int picture, std::FILE* errors,
   if (failure != 0) return failure;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  return 0;
+  // POSIX lets posix_spawnp() report a missing program in this way, too.
+  const bool missing = WIFEXITED(status) && WEXITSTATUS(status) == 127;
+  return missing ? ENOENT : 0;
 }
 
 }  // namespace
