@@ -345,10 +345,12 @@ void link(const Options& options) {
   Words command = link_command(options, parts, renames, false, output);
   if (slaves) {
     const std::string checked = temporary_file("");
+    remove_on_failure(output);  // an older one
     run_or_exit(link_command(options, parts, renames, true, checked));
     command.push_back(image_object(checked));
   }
   run_or_exit(command);
+  remove_on_failure("");
 }
 
 }  // namespace swcc
