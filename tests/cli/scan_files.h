@@ -12,6 +12,7 @@
 
 namespace swamp::test {
 
+// Whether swamp was built with libzip.
 #ifdef SWAMP_HAS_LIBZIP
 constexpr bool kReadsNpz = true;
 #else

@@ -10,6 +10,7 @@ import functools
 import gc
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,7 +37,6 @@ if os.path.isdir(PATH):
     sys.path.insert(0, PATH)
 
 
-
 def _start_server():
     """Forks a process for python() before the library is loaded, because importing
     torch takes a second of processor time. Returns the connection to it."""
@@ -54,6 +54,8 @@ def _start_server():
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             pid = os.fork()
             if pid == 0:
+                signal.alarm(300)
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
                 os.dup2(out.fileno(), 1)
                 os.dup2(err.fileno(), 2)
                 os.environ.update(environment)
@@ -68,7 +70,9 @@ def _start_server():
                 out.read().decode(), err.read().decode()))
 
 
-_server = _start_server()
+# A process of run_ranks() imports this file again, and needs no server.
+if multiprocessing.parent_process() is None:
+    _server = _start_server()
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 BITS = {torch.float16: torch.int16, torch.bfloat16: torch.int16,
