@@ -1,5 +1,8 @@
 // Cross entropy of rows of logits: the loss is float32, and the gradient is
 // applied in float32 before the one rounding.
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
@@ -211,6 +214,28 @@ Tensor functional_backward(const Tensor& grad, Tensor logits,
   });
 }
 
+// float32_loss() is the loss composed of PyTorch's operators, whose derivatives
+// have derivatives.
+Tensor float32_loss(const Tensor& logits, const Tensor& target,
+                    const Tensor& weight, const Tensor& divisor,
+                    const CrossEntropy& options) {
+  const Tensor x =
+      logits.to(at::kFloat).reshape_symint({-1, logits.sym_size(-1)});
+  const Tensor t = target.to(at::kLong).flatten();
+  Tensor losses = at::cross_entropy_loss_symint(
+      x, t,
+      weight.defined() ? OptionalTensor(weight.to(at::kFloat))
+                       : OptionalTensor(),
+      0, options.ignore_index, options.label_smoothing);
+  if (options.z_loss != 0) {
+    losses = losses + (x.logsumexp(1).square() * options.z_loss)
+                          .masked_fill(t.eq(options.ignore_index), 0);
+  }
+  if (options.reduction == 0) return losses.view_symint(target.sym_sizes());
+  return options.reduction == 1 ? losses.sum() / divisor.to(at::kFloat)
+                                : losses.sum();
+}
+
 struct AutogradCrossEntropy : torch::autograd::Function<AutogradCrossEntropy> {
   static variable_list forward(AutogradContext* context, const Tensor& logits,
                                const Tensor& target,
@@ -233,15 +258,24 @@ struct AutogradCrossEntropy : torch::autograd::Function<AutogradCrossEntropy> {
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
     const auto& number = context->saved_data;
-    const OptionalTensor weight =
-        saved[4].defined() ? OptionalTensor(saved[4]) : OptionalTensor();
-    return {call_operator<&new_cross_entropy_backward>(
-                kBackwardName, grads[0], saved[0], saved[1], saved[2], saved[3],
-                weight, number.at("reduction").toInt(),
-                number.at("ignore_index").toInt(),
-                number.at("label_smoothing").toDouble(),
-                number.at("z_loss").toDouble(), 0, -1, false),
-            Tensor(), Tensor(), Tensor()};
+    const CrossEntropy options{number.at("reduction").toInt(),
+                               number.at("ignore_index").toInt(),
+                               number.at("label_smoothing").toDouble(),
+                               number.at("z_loss").toDouble()};
+    Tensor dx;
+    if (at::GradMode::is_enabled()) {
+      dx = gradients_with_graph({saved[0]}, grads[0], [&](const auto& inputs) {
+        return float32_loss(inputs[0], saved[1], saved[4], saved[3], options);
+      })[0];
+    } else {
+      const OptionalTensor weight =
+          saved[4].defined() ? OptionalTensor(saved[4]) : OptionalTensor();
+      dx = call_operator<&new_cross_entropy_backward>(
+          kBackwardName, grads[0], saved[0], saved[1], saved[2], saved[3],
+          weight, options.reduction, options.ignore_index,
+          options.label_smoothing, options.z_loss, 0, -1, false);
+    }
+    return {dx, Tensor(), Tensor(), Tensor()};
   }
 };
 

@@ -46,6 +46,19 @@ struct Operator {
   at::Scalar alpha = 1;
 };
 
+// is_one_matrix() returns whether the rows of all matrices of a batch are
+// evenly spaced in memory, so that they are the rows of one_matrix().
+bool is_one_matrix(const at::Tensor& batch) {
+  return batch.size(1) == 1 ||
+         batch.stride(0) == batch.size(1) * batch.stride(1);
+}
+
+at::Tensor one_matrix(const at::Tensor& batch) {
+  return batch.as_strided(
+      {batch.size(0) * batch.size(1), batch.size(2)},
+      {batch.stride(batch.size(1) == 1 ? 0 : 1), batch.stride(2)});
+}
+
 // run() computes an operator in float32 and returns true. It writes nothing and
 // returns false if PyTorch's own kernel must compute the operator: because that
 // kernel is faster, or because the arguments are wrong, unusual or empty.
@@ -85,18 +98,42 @@ bool run(const Operator& op, at::Tensor& result) {
   const auto batch = [&](const at::Tensor& t) {
     return d == 3 ? t : t.unsqueeze(0);
   };
+  const auto make_result = [&] {
+    if (op.out == nullptr) {
+      result = at::empty(sizes, op.a.options());
+    } else {
+      if (resized) at::native::resize_output(*op.out, sizes);
+      result = *op.out;
+    }
+  };
+  const at::Tensor self =
+      op.self == nullptr ? at::Tensor() : op.self->expand(sizes);
+  // A batch that shares the right operand is one product. PyTorch would copy
+  // the right operand for every matrix.
+  if (d == 3 && op.a.size(0) > 1 && op.b.stride(0) == 0 &&
+      is_one_matrix(op.a) && (op.self == nullptr || is_one_matrix(self)) &&
+      (op.out == nullptr || resized || is_one_matrix(*op.out))) {
+    make_result();
+    const at::Tensor a = one_matrix(op.a), b = op.b[0];
+    at::Tensor out = one_matrix(result), unused;
+    if (op.self == nullptr) {
+      if (!run({2, a, b, nullptr, &out}, unused)) at::cpu::mm_out(out, a, b);
+      return true;
+    }
+    const at::Tensor sum = in_place ? out : one_matrix(self);
+    if (!run({2, a, b, in_place ? &out : &sum, &out, op.beta, op.alpha},
+             unused)) {
+      at::cpu::addmm_out(out, sum, a, b, op.beta, op.alpha);
+    }
+    return true;
+  }
   const Way way = way_of(op.a, op.b);
   if (way == Way::kNative) return false;
-  if (op.out == nullptr) {
-    result = at::empty(sizes, op.a.options());
-  } else {
-    if (resized) at::native::resize_output(*op.out, sizes);
-    result = *op.out;
-  }
+  make_result();
   Product product{batch(result), {},      batch(op.a),
                   batch(op.b),   op.beta, op.alpha};
   if (op.self != nullptr && op.beta.toDouble() != 0) {
-    product.self = batch(op.self->expand(sizes));
+    product.self = batch(self);
   }
   multiply(product, way);
   return true;

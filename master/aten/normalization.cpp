@@ -1,11 +1,16 @@
 // LayerNorm, RMSNorm and the residual connection.
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/layer_norm.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "master/aten/checks.h"
 #include "master/aten/rows.h"
@@ -239,8 +244,32 @@ std::array<bool, 3> wanted(const AutogradContext& context, bool with_weight,
           with_bias && context.needs_input_grad(with_weight ? 2 : 1)};
 }
 
-// The autograd functions save x, the statistics and weight, which has the
-// dimensions of a row. Without a weight, a row has one dimension.
+// norm_with_graph() returns the gradients of x, weight and bias in a backward
+// pass with create_graph=True. formula(x, sizes, weight, bias) consists of
+// PyTorch's operators; its tensors are float32.
+template <class Formula>
+variable_list norm_with_graph(const Tensor& x, const Tensor& weight,
+                              const Tensor& bias, const Tensor& grad,
+                              Formula formula) {
+  const std::int64_t dimensions = weight.defined() ? weight.dim()
+                                  : bias.defined() ? bias.dim()
+                                                   : 1;
+  const auto wide = [](const Tensor& vector) {
+    return vector.defined() ? OptionalTensor(vector.to(at::kFloat))
+                            : OptionalTensor();
+  };
+  return gradients_with_graph(
+      {x, weight, bias}, grad, [&](const variable_list& inputs) {
+        return formula(inputs[0].to(at::kFloat),
+                       x.sym_sizes().slice(
+                           static_cast<std::size_t>(x.dim() - dimensions)),
+                       wide(inputs[1]), wide(inputs[2]))
+            .to(x.scalar_type());
+      });
+}
+
+// The autograd functions save x, the statistics, weight and bias, which have
+// the dimensions of a row. Without them, a row has one dimension.
 struct LayerNorm : torch::autograd::Function<LayerNorm> {
   static variable_list forward(AutogradContext* context, const Tensor& x,
                                const OptionalTensor& weight,
@@ -248,19 +277,29 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
     const at::AutoDispatchBelowADInplaceOrView guard;
     const auto [y, mean, rstd] =
         call_operator<&layer_norm>("swamp::layer_norm", x, weight, bias, eps);
-    context->save_for_backward({x, mean, rstd, defined_or_empty(weight)});
+    context->save_for_backward(
+        {x, mean, rstd, defined_or_empty(weight), defined_or_empty(bias)});
     context->mark_non_differentiable({mean, rstd});
-    context->saved_data["bias"] = is_defined(bias);
+    context->saved_data["eps"] = eps;
     return {y, mean, rstd};
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
+    if (at::GradMode::is_enabled()) {
+      const double eps = context->saved_data["eps"].toDouble();
+      variable_list found =
+          norm_with_graph(saved[0], saved[3], saved[4], grads[0],
+                          [&](const auto&... arguments) {
+                            return at::layer_norm_symint(arguments..., eps);
+                          });
+      found.emplace_back();
+      return found;
+    }
     const auto [dx, dweight, dbias] = call_operator<&layer_norm_backward>(
         "swamp::layer_norm_backward", grads[0], saved[0], saved[1], saved[2],
         optional_of(saved[3]),
-        wanted(*context, saved[3].defined(),
-               context->saved_data["bias"].toBool()));
+        wanted(*context, saved[3].defined(), saved[4].defined()));
     return {dx, dweight, dbias, Tensor()};
   }
 };
@@ -273,11 +312,25 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
         call_operator<&rms_norm>("swamp::rms_norm", x, weight, eps);
     context->save_for_backward({x, rstd, defined_or_empty(weight)});
     context->mark_non_differentiable({rstd});
+    context->saved_data["eps"] = eps;
     return {y, rstd};
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
+    if (at::GradMode::is_enabled()) {
+      const double eps = context->saved_data["eps"].toDouble();
+      return norm_with_graph(
+          saved[0], saved[2], {}, grads[0],
+          [&](const Tensor& x, const auto& sizes, const OptionalTensor& weight,
+              const OptionalTensor&) {
+            std::vector<std::int64_t> last(sizes.size());
+            std::iota(last.begin(), last.end(),
+                      -static_cast<std::int64_t>(sizes.size()));
+            const Tensor y = x * (x.square().mean(last, true) + eps).rsqrt();
+            return is_defined(weight) ? y * *weight : y;
+          });
+    }
     const std::array<bool, 3> mask =
         wanted(*context, saved[2].defined(), false);
     const auto [dx, dweight] = call_operator<&rms_norm_backward>(
@@ -393,6 +446,11 @@ void register_kernels(torch::Library& m) {
 }
 
 }  // namespace
+
+NormResult call_layer_norm(const Tensor& x, const OptionalTensor& weight,
+                           const OptionalTensor& bias, double eps) {
+  return call_operator<&layer_norm>("swamp::layer_norm", x, weight, bias, eps);
+}
 
 TwoTensors call_rms_norm(const Tensor& x, const OptionalTensor& weight,
                          double eps) {

@@ -176,46 +176,71 @@ void multiply(const Product& product, Way way) {
 
 namespace {
 
-// is_transposed() returns whether the rows of a matrix are adjacent in memory
-// rather than its columns.
-bool is_transposed(const at::Tensor& tensor) {
+// Layout is what of an operand's strides changes the speed of a kernel.
+enum class Order { kRows, kColumns, kOther };  // what is adjacent in memory
+constexpr int kLayouts = 6;
+struct Layout {
+  Order order;
+  bool shared;  // the matrices of the batch are one
+
+  int index() const { return 2 * static_cast<int>(order) + (shared ? 1 : 0); }
+};
+
+Layout layout_of(const at::Tensor& tensor) {
   const auto d = tensor.dim() - 2;
-  return tensor.stride(d) == 1 && tensor.stride(d + 1) != 1;
+  const auto adjacent = [&](std::int64_t inner, std::int64_t outer) {
+    return (tensor.stride(inner) == 1 || tensor.size(inner) == 1) &&
+           (tensor.stride(outer) >= tensor.size(inner) ||
+            tensor.size(outer) == 1);
+  };
+  return {adjacent(d + 1, d)   ? Order::kRows
+          : adjacent(d, d + 1) ? Order::kColumns
+                               : Order::kOther,
+          d == 1 && tensor.size(0) > 1 && tensor.stride(0) == 0};
 }
 
 // example() is an operand of a measurement.
 at::Tensor example(bool batched, std::int64_t rows, std::int64_t columns,
-                   bool transposed, at::ScalarType type) {
-  constexpr std::int64_t kBatch = 2;
-  if (transposed) std::swap(rows, columns);
-  const at::Tensor result = at::full({batched ? kBatch : 1, rows, columns}, 1.0,
-                                     at::TensorOptions().dtype(type));
-  return transposed ? result.transpose(1, 2) : result;
+                   Layout layout, at::ScalarType type) {
+  const std::int64_t batch = batched ? 2 : 1;
+  const auto ones = [&](std::int64_t m, std::int64_t n) {
+    return at::full({layout.shared ? 1 : batch, m, n}, 1.0,
+                    at::TensorOptions().dtype(type))
+        .expand({batch, m, n});
+  };
+  if (layout.order == Order::kRows) return ones(rows, columns);
+  if (layout.order == Order::kColumns) {
+    return ones(columns, rows).transpose(1, 2);
+  }
+  return ones(rows, 2 * columns).slice(2, 0, std::nullopt, 2);
 }
 
 }  // namespace
 
 Way way_of(const at::Tensor& a, const at::Tensor& b, bool wide) {
   constexpr int kLevels = kSizeLevels * kSizeLevels * kSizeLevels;
-  static std::array<Choice, 2 * 2 * 2 * 2 * 2 * kLevels> choices{};
+  static std::array<Choice, 2 * 2 * 2 * kLayouts * kLayouts * kLevels>
+      choices{};
   const auto d = a.dim();
   const at::ScalarType type = a.scalar_type();
   const bool batched = d == 3 && a.size(0) > 1;
-  const bool a_transposed = is_transposed(a), b_transposed = is_transposed(b);
+  const Layout a_layout = layout_of(a), b_layout = layout_of(b);
   const int m = size_level(a.size(d - 2)), k = size_level(a.size(d - 1)),
             n = size_level(b.size(d - 1));
   int index = 0;
-  for (const bool one :
-       {wide, type == at::kHalf, batched, a_transposed, b_transposed}) {
+  for (const bool one : {wide, type == at::kHalf, batched}) {
     index = 2 * index + (one ? 1 : 0);
+  }
+  for (const Layout& layout : {a_layout, b_layout}) {
+    index = kLayouts * index + layout.index();
   }
   for (const int level : {m, n, k}) index = index * kSizeLevels + level;
   const auto prepare = [&](bool small) {
     const std::int64_t rows = size_of_level(m, small),
                        columns = size_of_level(n, small),
                        sums = size_of_level(k, small);
-    const at::Tensor x = example(batched, rows, sums, a_transposed, type);
-    const at::Tensor y = example(batched, sums, columns, b_transposed, type);
+    const at::Tensor x = example(batched, rows, sums, a_layout, type);
+    const at::Tensor y = example(batched, sums, columns, b_layout, type);
     const at::Tensor out = at::empty({x.size(0), rows, columns}, x.options());
     const Product product{out, {}, x, y, 0, 1};
     Race race;

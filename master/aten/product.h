@@ -43,8 +43,9 @@ void multiply(const Product& product, Way way);
 
 // way_of() returns the choice for the class of a product of matrices, or of
 // batches of them. A class is the dtype, the levels of the sizes, and the order
-// of the operands in memory, which can make PyTorch's float16 kernel 30 times
-// slower. If `wide`, the result is float32, and the choice never kNative:
+// of the operands in memory: a transposed one can make PyTorch's float16 kernel
+// 30 times slower, and PyTorch copies one that is not dense or is shared by the
+// batch. If `wide`, the result is float32, and the choice never kNative:
 // PyTorch has no such kernel.
 Way way_of(const at::Tensor& a, const at::Tensor& b, bool wide = false);
 

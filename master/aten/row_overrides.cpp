@@ -1,21 +1,31 @@
 // PyTorch's operators log_softmax, cross_entropy_loss, layer_norm and rms_norm
 // for float16 and bfloat16: with half precision on, swamp's row operators;
 // else, and for everything else, PyTorch's own kernels.
+//
+// cross_entropy_loss, layer_norm and rms_norm are composed of other operators
+// in PyTorch. What looks at these sees PyTorch's, not swamp's: see is_seen().
 #include "master/aten/half_precision.h"
 
-#if __has_include(<ATen/ops/_fused_rms_norm_compositeimplicitautograd_dispatch.h>)
+#if __has_include(<ATen/ops/rms_norm_compositeimplicitautograd_dispatch.h>)
 
+#include <ATen/TensorSubclassLikeUtils.h>
+#include <ATen/TracerMode.h>
 #include <ATen/autocast_mode.h>
-#include <ATen/ops/_fused_rms_norm_compositeimplicitautograd_dispatch.h>
+#include <ATen/functorch/DynamicLayer.h>
 #include <ATen/ops/_log_softmax_cpu_dispatch.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/cross_entropy_loss_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/layer_norm_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/native_layer_norm_backward_cpu_dispatch.h>
 #include <ATen/ops/native_layer_norm_cpu_dispatch.h>
 #include <ATen/ops/rms_norm_compositeimplicitautograd_dispatch.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/functions/utils.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <limits>
 
 #include "master/aten/checks.h"
@@ -30,6 +40,20 @@ bool is_ours(const Tensor& x) {
   return is_half_precision() && is_half(x.scalar_type()) &&
          is_plain(x, x.scalar_type()) &&
          !x.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+}
+
+// is_seen() returns whether the operators of which PyTorch composes this call
+// are visible to something that knows them but not swamp's: torch.func, a
+// dispatch mode such as make_fx, a subclass such as DTensor, forward-mode AD or
+// a trace of TorchScript.
+bool is_seen(std::initializer_list<OptionalTensor> tensors) {
+  return at::tracer::impl::is_dispatch_enabled() ||
+         at::functorch::maybeCurrentDynamicLayer().has_value() ||
+         std::any_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
+           return is_defined(tensor) &&
+                  (at::isTensorSubclassLike(*tensor) ||
+                   torch::autograd::isFwGradDefined(tensor));
+         });
 }
 
 // is_vector() returns whether swamp takes a weight or bias; it may be absent.
@@ -47,10 +71,12 @@ Tensor as_rows(const Tensor& x, std::int64_t dim) {
 
 // from_rows() is the inverse: it returns a contiguous tensor of x's shape.
 Tensor from_rows(const Tensor& rows, const Tensor& x, std::int64_t dim) {
+  if (dim == x.dim() - 1) return rows.view(x.sizes());
   auto sizes = x.sizes().vec();
   sizes.erase(sizes.begin() + dim);
   sizes.push_back(x.size(dim));
-  return rows.view(sizes).movedim(-1, dim).contiguous();
+  // contiguous() would keep the strides of dimensions of size 1.
+  return rows.view(sizes).movedim(-1, dim).clone(at::MemoryFormat::Contiguous);
 }
 
 // log_softmax() keeps PyTorch's backward, whose only error is the rounding of
@@ -72,31 +98,43 @@ Tensor log_softmax(const Tensor& x, std::int64_t dim, bool half_to_float) {
 bool is_cross_entropy(const Tensor& x, const Tensor& target,
                       const OptionalTensor& weight, std::int64_t reduction,
                       double label_smoothing) {
-  if (!is_half_precision() || !is_half(x.scalar_type()) || !x.is_cpu() ||
-      x.layout() != at::kStrided || x.dim() < 1 || target.is_floating_point() ||
+  if (!is_ours(x) || x.dim() < 1 || target.is_floating_point() ||
       target.scalar_type() != at::kLong || !target.is_cpu() || reduction < 0 ||
       reduction > 2 || !(label_smoothing >= 0 && label_smoothing <= 1) ||
-      target.dim() != x.dim() - 1) {
+      target.dim() != x.dim() - 1 || is_seen({x, target, weight})) {
     return false;
   }
   const std::int64_t classes = x.dim() == 1 ? 0 : 1;
+  if (x.size(classes) == 0) return false;
   for (std::int64_t i = 0; i < target.dim(); ++i) {
-    const bool same = target.sym_size(i) == x.sym_size(i < classes ? i : i + 1);
+    const bool same = target.size(i) == x.size(i < classes ? i : i + 1);
     if (!same) return false;
   }
   return !is_defined(weight) ||
          ((weight->scalar_type() == x.scalar_type() ||
            weight->scalar_type() == at::kFloat) &&
-          weight->dim() == 1 && weight->sym_size(0) == x.sym_size(classes));
+          weight->dim() == 1 && weight->size(0) == x.size(classes));
 }
+
+// ClassesLast moves the classes of [batch, classes, ...] to the last dimension.
+// The gradient is contiguous, as PyTorch's.
+struct ClassesLast : torch::autograd::Function<ClassesLast> {
+  static Tensor forward(torch::autograd::AutogradContext*, const Tensor& x) {
+    return x.movedim(1, -1).contiguous();
+  }
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext*, torch::autograd::variable_list grads) {
+    return {grads[0].movedim(-1, 1).clone(at::MemoryFormat::Contiguous)};
+  }
+};
 
 // float32_loss() is the loss in float32, with autograd.
 Tensor float32_loss(const Tensor& x, const Tensor& target,
                     const OptionalTensor& weight, std::int64_t reduction,
                     std::int64_t ignore_index, double label_smoothing) {
   return std::get<0>(
-      call_cross_entropy(x.dim() > 2 ? x.movedim(1, -1) : x, target, weight,
-                         {reduction, ignore_index, label_smoothing}));
+      call_cross_entropy(x.dim() > 2 ? ClassesLast::apply(x) : x, target,
+                         weight, {reduction, ignore_index, label_smoothing}));
 }
 
 Tensor cross_entropy_loss(const Tensor& x, const Tensor& target,
@@ -135,13 +173,45 @@ Tensor cross_entropy_loss_autocast(const Tensor& x, const Tensor& target,
                                        label_smoothing);
 }
 
+// is_norm() returns whether swamp computes a norm over the last dimensions of
+// x, whose sizes are `sizes`.
 bool is_norm(const Tensor& x, at::IntArrayRef sizes,
              const OptionalTensor& weight, const OptionalTensor& bias) {
   return is_ours(x) && x.numel() > 0 && !sizes.empty() &&
          x.dim() >= static_cast<std::int64_t>(sizes.size()) &&
          x.sizes().slice(static_cast<std::size_t>(x.dim()) - sizes.size()) ==
              sizes &&
-         is_vector(weight, x, sizes) && is_vector(bias, x, sizes);
+         is_vector(weight, x, sizes) && is_vector(bias, x, sizes) &&
+         (!is_defined(weight) || !is_defined(bias) ||
+          weight->scalar_type() == bias->scalar_type());
+}
+
+// norm_of_rows() returns norm(rows), a tensor of x's sizes. Without a weight or
+// bias, swamp's operators take rows of one dimension.
+template <class Norm>
+Tensor norm_of_rows(const Tensor& x, at::IntArrayRef sizes, bool has_vector,
+                    Norm norm) {
+  if (has_vector || sizes.size() == 1) return norm(x);
+  return norm(x.flatten(x.dim() - static_cast<std::int64_t>(sizes.size())))
+      .view(x.sizes());
+}
+
+// layer_norm() is composed of native_layer_norm in PyTorch, which rounds mean
+// and rstd to 16 bits. swamp's operator keeps them in float32.
+Tensor layer_norm(const Tensor& x, c10::SymIntArrayRef sizes,
+                  const OptionalTensor& weight, const OptionalTensor& bias,
+                  double eps, bool cudnn_enable) {
+  const auto plain = c10::asIntArrayRefSlowOpt(sizes);
+  if (!plain.has_value() || !is_norm(x, *plain, weight, bias) ||
+      is_seen({x, weight, bias})) {
+    return at::compositeimplicitautograd::layer_norm_symint(
+        x, sizes, weight, bias, eps, cudnn_enable);
+  }
+  return norm_of_rows(
+      x, *plain, is_defined(weight) || is_defined(bias),
+      [&](const Tensor& rows) {
+        return std::get<0>(call_layer_norm(rows, weight, bias, eps));
+      });
 }
 
 NormResult native_layer_norm(const Tensor& x, at::IntArrayRef sizes,
@@ -151,8 +221,13 @@ NormResult native_layer_norm(const Tensor& x, at::IntArrayRef sizes,
     return at::cpu::native_layer_norm(x, sizes, weight, bias, eps);
   }
   const at::AutoDispatchBelowADInplaceOrView guard;
-  return norm_rows(x, static_cast<std::int64_t>(sizes.size()), weight, bias,
-                   eps, true);
+  const auto [y, mean, rstd] = norm_rows(
+      x, static_cast<std::int64_t>(sizes.size()), weight, bias, eps, true);
+  // PyTorch's statistics have the dtype of weight and bias.
+  const at::ScalarType type = is_defined(weight) ? weight->scalar_type()
+                              : is_defined(bias) ? bias->scalar_type()
+                                                 : x.scalar_type();
+  return {y, mean.to(type), rstd.to(type)};
 }
 
 NormResult native_layer_norm_backward(const Tensor& grad, const Tensor& x,
@@ -164,17 +239,8 @@ NormResult native_layer_norm_backward(const Tensor& grad, const Tensor& x,
   const at::AutoDispatchBelowADInplaceOrView guard;
   if (!is_norm(x, sizes, weight, bias) || !is_plain(grad, x.scalar_type()) ||
       grad.sizes() != x.sizes()) {
-    // The forward may have been swamp's, whose statistics are float32.
-    // PyTorch's kernel expects the dtype that its own forward returns.
-    const auto is_float = [](const OptionalTensor& vector) {
-      return is_defined(vector) && vector->scalar_type() == at::kFloat;
-    };
-    const bool narrow = is_half(x.scalar_type()) && !is_float(weight) &&
-                        !is_float(bias) && mean.defined() && rstd.defined();
-    const at::ScalarType type = x.scalar_type();
-    return at::cpu::native_layer_norm_backward(
-        grad, x, sizes, narrow ? mean.to(type) : mean,
-        narrow ? rstd.to(type) : rstd, weight, bias, mask);
+    return at::cpu::native_layer_norm_backward(grad, x, sizes, mean, rstd,
+                                               weight, bias, mask);
   }
   NormResult result =
       norm_rows_backward(grad, x, static_cast<std::int64_t>(sizes.size()), mean,
@@ -185,65 +251,24 @@ NormResult native_layer_norm_backward(const Tensor& grad, const Tensor& x,
   return result;
 }
 
-// rms_eps() is PyTorch's default.
-double rms_eps(std::optional<double> eps) {
-  return eps.value_or(std::numeric_limits<float>::epsilon());
-}
-
-bool is_rms_norm(const Tensor& x, at::IntArrayRef sizes,
-                 const OptionalTensor& weight) {
-  return is_norm(x, sizes, weight, {});
-}
-
-// rms_norm needs kernels for two keys, CPU and AutogradCPU: swamp's operator
-// has its own gradient, whereas PyTorch's is composed of other operators.
-std::tuple<Tensor, Tensor> fused_rms_norm(const Tensor& x,
-                                          at::IntArrayRef sizes,
-                                          const OptionalTensor& weight,
-                                          std::optional<double> eps) {
-  if (!is_rms_norm(x, sizes, weight)) {
-    return at::compositeimplicitautograd::_fused_rms_norm(x, sizes, weight,
-                                                          eps);
-  }
-  if (is_defined(weight) || sizes.size() == 1) {
-    return call_rms_norm(x, weight, rms_eps(eps));
-  }
-  const auto [y, rstd] = call_rms_norm(
-      x.flatten(x.dim() - static_cast<std::int64_t>(sizes.size())), weight,
-      rms_eps(eps));
-  auto rows = x.sizes().vec();
-  std::fill(rows.end() - static_cast<std::ptrdiff_t>(sizes.size()), rows.end(),
-            1);
-  return {y.view(x.sizes()), rstd.view(rows)};
-}
-
+// rms_norm() has the order in memory of PyTorch's result. The default of eps is
+// PyTorch's.
 Tensor rms_norm(const Tensor& x, c10::SymIntArrayRef sizes,
                 const OptionalTensor& weight, std::optional<double> eps) {
   const auto plain = c10::asIntArrayRefSlowOpt(sizes);
-  if (!plain.has_value() || !is_rms_norm(x, *plain, weight)) {
+  if (!plain.has_value() || !is_norm(x, *plain, weight, {}) ||
+      is_seen({x, weight})) {
     return at::compositeimplicitautograd::rms_norm_symint(x, sizes, weight,
                                                           eps);
   }
-  return std::get<0>(fused_rms_norm(x, *plain, weight, eps));
-}
-
-std::tuple<Tensor, Tensor> fused_rms_norm_backward(const Tensor& grad,
-                                                   const Tensor& x,
-                                                   at::IntArrayRef sizes,
-                                                   const Tensor& rstd,
-                                                   const OptionalTensor& weight,
-                                                   std::array<bool, 2> mask) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      is_rms_norm(x, sizes, weight) && is_plain(grad, x.scalar_type()) &&
-          grad.sizes() == x.sizes(),
-      "aten::_fused_rms_norm_backward: got a tensor of ",
-      c10::toString(x.scalar_type()),
-      ", expected 16-bit CPU tensors, and swamp's half precision on");
-  const at::AutoDispatchBelowADInplaceOrView guard;
-  NormResult result =
-      norm_rows_backward(grad, x, static_cast<std::int64_t>(sizes.size()), {},
-                         rstd, weight, {mask[0], mask[1], false});
-  return {std::get<0>(result), std::get<1>(result)};
+  return norm_of_rows(
+             x, *plain, is_defined(weight),
+             [&](const Tensor& rows) {
+               return std::get<0>(call_rms_norm(
+                   rows, weight,
+                   eps.value_or(std::numeric_limits<float>::epsilon())));
+             })
+      .contiguous(x.suggest_memory_format());
 }
 
 }  // namespace
@@ -252,12 +277,11 @@ void register_rows(torch::Library& library) {
   library.impl("_log_softmax", &log_softmax);
   library.impl("native_layer_norm", &native_layer_norm);
   library.impl("native_layer_norm_backward", &native_layer_norm_backward);
-  library.impl("_fused_rms_norm_backward", &fused_rms_norm_backward);
   register_composite_rows(library);
 }
 
 void register_composite_rows(torch::Library& library) {
-  library.impl("_fused_rms_norm", &fused_rms_norm);
+  library.impl("layer_norm", &layer_norm);
   library.impl("rms_norm", &rms_norm);
   library.impl("cross_entropy_loss", &cross_entropy_loss);
 }

@@ -7,6 +7,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/library.h>
 
 #include <array>
@@ -85,6 +86,30 @@ at::Tensor functional(const at::Tensor& written, Compute compute) {
   return written;
 }
 
+// gradients_with_graph() is the backward pass of an operator with
+// create_graph=True: the gradients of those of `inputs` that require one, with
+// a graph of their own, which is that of formula(inputs). The formula consists
+// of PyTorch's operators, in float32.
+template <class Formula>
+torch::autograd::variable_list gradients_with_graph(
+    torch::autograd::variable_list inputs, const at::Tensor& grad,
+    Formula formula) {
+  torch::autograd::variable_list wanted;
+  for (at::Tensor& input : inputs) {
+    if (!input.defined() || !input.requires_grad()) continue;
+    input = input.view_as(input);  // two inputs may be the same tensor
+    wanted.push_back(input);
+  }
+  const auto found = torch::autograd::grad({formula(inputs)}, wanted, {grad},
+                                           true, true, true);
+  auto next = found.begin();
+  for (at::Tensor& input : inputs) {
+    const bool is_wanted = input.defined() && input.requires_grad();
+    input = is_wanted ? *next++ : at::Tensor();
+  }
+  return inputs;
+}
+
 // What follows is used by the operators swamp::* and by those of PyTorch that
 // row_overrides.cpp replaces.
 struct CrossEntropy {
@@ -124,7 +149,10 @@ AttentionGradients attention_gradients(
     const OptionalTensor& mask, AttentionCausal causal,
     std::optional<double> scale);
 
-// The operator swamp::rms_norm: y and rstd.
+// The operators swamp::layer_norm (y, mean, rstd) and swamp::rms_norm (y,
+// rstd).
+NormResult call_layer_norm(const at::Tensor& x, const OptionalTensor& weight,
+                           const OptionalTensor& bias, double eps);
 std::tuple<at::Tensor, at::Tensor> call_rms_norm(const at::Tensor& x,
                                                  const OptionalTensor& weight,
                                                  double eps);

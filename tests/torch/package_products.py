@@ -95,6 +95,22 @@ class Products(TestCase):
                         check(lambda: add_(z.clone(), x, y, **numbers))
                         check(lambda: add(w := z.clone(), x, y, out=w, **numbers))
 
+    def test_shared_operand(self):
+        """No copy for every matrix of a batch is made of an operand that all share."""
+        for dtype in HALF:
+            x, y = randn(96, 2, 256, dtype=dtype), randn(256, 256, dtype=dtype)
+            z = randn(1, 256, dtype=dtype).expand(96, 2, 256)
+            shared = y.expand(96, 256, 256)
+            for way in ("native", "float32", "onednn"):
+                use(way)
+                for call in (lambda: torch.bmm(x, shared),
+                             lambda: torch.baddbmm(z, x, shared),
+                             lambda: z.clone().baddbmm_(x, shared)):
+                    with torch.profiler.profile(profile_memory=True) as profile:
+                        call()
+                    most = max(event.cpu_memory_usage for event in profile.events())
+                    self.assertLess(most, shared.numel() // 4, (dtype, way))
+
     def test_blocks(self):
         """Products whose float32 copies do not fit the scratch memory."""
         for dtype in HALF:

@@ -444,6 +444,30 @@ class Operators(TestCase):
                              caught(lambda: F.layer_norm(x, shape, w)))
 
     def test_second_derivative(self):
+        """create_graph is PyTorch's operator; softmax has no second derivative."""
+        target = torch.tensor([1, -100, 0])
+        calls = [
+            lambda m, x, w: m.layer_norm(x, (5,), w, w),
+            lambda m, x, w: m.rms_norm(x, (5,), w, 1e-5),
+            *(lambda m, x, w, reduction=reduction: m.cross_entropy(
+                x, target, w.detach().exp(), label_smoothing=0.1, reduction=reduction)
+              for reduction in ("mean", "sum", "none")),
+            lambda m, x, w: m.cross_entropy(x, target, z_loss=0.5) if m is S else
+            F.cross_entropy(x, target) + x[::2].logsumexp(1).square().sum() / 4,
+        ]
+        for i, call in enumerate(calls):
+            found = []
+            for module in (S, F):
+                x, w = randn(3, 5).requires_grad_(), randn(5).requires_grad_()
+                first = torch.autograd.grad(call(module, x, w).square().sum(), (x, w),
+                                            create_graph=True, allow_unused=True)
+                first = [g for g in first if g is not None]
+                second = torch.autograd.grad(
+                    sum(g.square().sum() for g in first), (x, w), allow_unused=True)
+                found.append([*first, *(g for g in second if g is not None)])
+            self.assertEqual(*map(len, found), i)
+            for a, b in zip(*found):
+                torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5, msg=str(i))
         x = randn(2, 5).requires_grad_()
         y, = torch.autograd.grad(S.scaled_softmax(x).square().sum(), x,
                                  create_graph=True)

@@ -1,0 +1,381 @@
+"""Every operator of PyTorch that enable(half_precision=True) replaces, with PyTorch's
+own kernels and with swamp's: on PyTorch's own samples (OpInfo), and under torch.func,
+forward-mode and second derivatives, checkpoints, traces, export and compile."""
+
+import unittest
+
+from support import TestCase, caught, main, same
+from half_precision import EPS, HALF, error, use
+
+import torch
+import torch.distributed as dist
+from torch.autograd import forward_ad
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.experimental import implicit_replication
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.checkpoint import checkpoint
+
+try:
+    from torch.testing._internal.common_methods_invocations import op_db
+except ImportError as error:  # expecttest is missing
+    print(f"PyTorch's samples are skipped: {error}")
+    op_db = None
+
+F = torch.nn.functional
+func = torch.func
+
+
+def tearDownModule():
+    use(None)
+
+
+OPERATORS = {
+    "mm", "addmm", "bmm", "baddbmm", "addbmm", "matmul", "nn.functional.linear",
+    "log_softmax", "nn.functional.cross_entropy", "nn.functional.layer_norm",
+    "native_layer_norm", "nn.functional.rms_norm",
+    "nn.functional.scaled_dot_product_attention"}
+
+
+def tensors(value):
+    """The tensors in a result or in arguments, in their order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return ([t for one in value for t in tensors(one)]
+            if isinstance(value, (list, tuple)) else [])
+
+
+def cast(value, dtype):
+    """The floating-point tensors in arguments with another dtype."""
+    if isinstance(value, torch.Tensor):
+        return (value.detach().to(dtype).requires_grad_(value.requires_grad)
+                if value.is_floating_point() else value)
+    if isinstance(value, dict):
+        return {key: cast(one, dtype) for key, one in value.items()}
+    return (type(value)(cast(one, dtype) for one in value)
+            if isinstance(value, (list, tuple)) else value)
+
+
+def with_gradients(call, *arguments, **options):
+    """The tensors that a call returns, and the gradients of its inputs."""
+    found = tensors(call(*arguments, **options))
+    inputs = [t for t in tensors([arguments, options]) if t.requires_grad]
+    outputs = [t for t in found if t.requires_grad]
+    if inputs and outputs:
+        grads = torch.autograd.grad(
+            outputs, inputs, [torch.linspace(-1, 1, t.numel(), dtype=t.dtype)
+                              .view(t.shape) for t in outputs], allow_unused=True)
+        found += [t for t in grads if t is not None]
+    return found
+
+
+def form(found):
+    """What must be as PyTorch's: an error, or all but the values."""
+    return (found if isinstance(found, tuple) else
+            [(t.dtype, t.shape, t.stride(), t.requires_grad) for t in found])
+
+
+class Comparison(TestCase):
+    def compare(self, message, dtype, call):
+        """call(dtype) returns tensors of the same form with swamp's kernels as with
+        PyTorch's own, and the same bits in float32. 16-bit values are as near to
+        those of float64, within a factor of 2; the sharp bounds are in
+        package_row_overrides.py and package_products.py. Returns whether PyTorch
+        refuses the call."""
+        use(None)
+        stock = caught(lambda: call(dtype))
+        exact = caught(lambda: call(torch.float64))
+        use("float32")
+        ours = caught(lambda: call(dtype))
+        self.assertEqual(form(ours), form(stock), message)
+        if isinstance(stock, tuple):
+            return True
+        if dtype is torch.float32 or isinstance(exact, tuple):
+            self.assertTrue(all(map(same, ours, stock)), message)
+            return False
+        for a, b, c in zip(ours, stock, exact):
+            if a.is_floating_point() and c.isfinite().all() and b.isfinite().all():
+                self.assertLessEqual(
+                    error(a, c), 2 * error(b, c)
+                    + 2 * EPS[dtype] * c.norm().item() + 1e-6, message)
+        return False
+
+
+@unittest.skipIf(op_db is None, "see above")
+class Samples(Comparison):
+    def test_samples(self):
+        found = set()
+        for op in op_db:
+            if op.name not in OPERATORS:
+                continue
+            found.add(op.name)
+            for dtype in (*HALF, torch.float32):
+                samples = list(op.sample_inputs("cpu", dtype, requires_grad=True))
+                if op.error_inputs_func is not None:
+                    samples += [e.sample_input for e in op.error_inputs("cpu")]
+                for i, sample in enumerate(samples):
+                    if sample.kwargs.get("dropout_p"):
+                        continue
+                    self.compare(
+                        (op.name, dtype, i), dtype, lambda dtype: with_gradients(
+                            op.op, *cast((sample.input, *sample.args), dtype),
+                            **cast(sample.kwargs, dtype)))
+        self.assertEqual(found, OPERATORS)
+
+
+def strided(layout, shape, dtype):
+    """A tensor of a shape and an order in memory."""
+    torch.manual_seed(0)
+    if layout == "steps":
+        return torch.randn(*shape[:-1], 2 * shape[-1]).to(dtype)[..., ::2]
+    if layout == "reversed":
+        return torch.randn(shape[::-1]).to(dtype).permute(*range(len(shape))[::-1])
+    if layout == "expanded":
+        return torch.randn(1, *shape[1:]).to(dtype).expand(shape)
+    x = torch.randn(shape).to(dtype)
+    if layout == "channels_last" and len(shape) == 4:
+        x = x.contiguous(memory_format=torch.channels_last)
+    return x
+
+
+def zeros(x):
+    return torch.zeros(x.shape[:1] + x.shape[2:], dtype=torch.long)
+
+
+STRIDED = {
+    "mean": lambda x: F.cross_entropy(x, zeros(x)),
+    "none": lambda x: F.cross_entropy(x, zeros(x), reduction="none"),
+    "log_softmax": lambda x: F.log_softmax(x, 1),
+    "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "rms_norm": lambda x: F.rms_norm(x, x.shape[-1:]),
+    "mm": lambda x: x @ x.mT,
+}
+
+
+class Forms(Comparison):
+    """Dtypes, strides and errors of what the samples do not have."""
+
+    def test_strides(self):
+        for name, call in STRIDED.items():
+            for shape in ((4, 5), (2, 5, 3), (2, 5, 3, 4), (2, 5, 1, 4), (1, 5, 1, 1)):
+                for layout in ("rows", "steps", "reversed", "expanded",
+                               "channels_last"):
+                    for dtype in HALF:
+                        self.compare(
+                            (name, shape, layout, dtype), dtype,
+                            lambda dtype: with_gradients(call, strided(
+                                layout, shape, dtype).requires_grad_()))
+
+    def test_dtypes_of_weight_and_bias(self):
+        kinds = (None, torch.float16, torch.bfloat16, torch.float32, torch.float64)
+        for dtype in HALF:
+            for w in kinds:
+                for b in kinds:
+                    def norm(call, dtype, *more):
+                        # As float64, both are.
+                        vectors = [None if kind is None else torch.ones(
+                            3, dtype=dtype if dtype is torch.float64 else kind)
+                            for kind in (w, b)]
+                        return with_gradients(
+                            call, torch.arange(6.0).view(2, 3).to(dtype), (3,),
+                            *vectors, *more)
+
+                    message = (dtype, w, b)
+                    self.compare(message, dtype, lambda d: norm(F.layer_norm, d))
+                    self.compare(message, dtype, lambda d: norm(
+                        torch.native_layer_norm, d, 1e-5))
+                    if b is None:
+                        self.compare(message, dtype, lambda d: with_gradients(
+                            F.rms_norm, torch.arange(6.0).view(2, 3).to(d), (3,),
+                            None if w is None else torch.ones(
+                                3, dtype=d if d is torch.float64 else w)))
+
+    def test_empty(self):
+        for dtype in HALF:
+            for shape in ((0,), (2, 0), (0, 3), (2, 0, 3), (2, 3, 0), (0, 0, 3)):
+                for reduction in ("mean", "sum", "none"):
+                    self.compare(
+                        (dtype, shape, reduction), dtype,
+                        lambda dtype: with_gradients(
+                            F.cross_entropy, torch.ones(shape, dtype=dtype),
+                            torch.zeros(shape[:1] + shape[2:] if shape[1:] else (),
+                                        dtype=torch.long), reduction=reduction))
+
+
+# name, call, shapes of its inputs
+TARGET = torch.arange(4)
+CALLS = [
+    ("log_softmax", lambda x: F.log_softmax(x, -1), [(4, 6)]),
+    ("log_softmax 1", lambda x: F.log_softmax(x, 1), [(2, 3, 5)]),
+    ("cross_entropy", lambda x: F.cross_entropy(x, TARGET), [(4, 6)]),
+    ("weights", lambda x, w: F.cross_entropy(
+        x, TARGET, w.detach().exp(), ignore_index=2, label_smoothing=0.1,
+        reduction="none"), [(4, 6), (6,)]),
+    ("images", lambda x: F.cross_entropy(x, TARGET.view(2, 2), reduction="sum"),
+     [(2, 5, 2)]),
+    ("layer_norm", lambda x, w, b: F.layer_norm(x, (6,), w, b), [(4, 6), (6,), (6,)]),
+    ("layer_norm 2", lambda x: F.layer_norm(x, (3, 2)), [(4, 3, 2)]),
+    ("native_layer_norm", lambda x, w: torch.native_layer_norm(x, (6,), w, None, 1e-5)[0],
+     [(4, 6), (6,)]),
+    ("rms_norm", lambda x, w: F.rms_norm(x, (6,), w), [(4, 6), (6,)]),
+    ("rms_norm 2", lambda x: F.rms_norm(x, (3, 2)), [(4, 3, 2)]),
+    ("mm", torch.mm, [(3, 4), (4, 5)]),
+    ("bmm", torch.bmm, [(2, 3, 4), (2, 4, 5)]),
+    ("addmm", torch.addmm, [(5,), (3, 4), (4, 5)]),
+    ("baddbmm", torch.baddbmm, [(2, 1, 5), (2, 3, 4), (2, 4, 5)]),
+    ("linear", F.linear, [(2, 3, 4), (5, 4), (5,)]),
+    ("attention", F.scaled_dot_product_attention, [(1, 2, 3, 4)] * 3),
+]
+
+
+def scalar(call):
+    return lambda *inputs: call(*inputs).float().square().sum()
+
+
+def all_of(inputs):
+    return tuple(range(len(inputs)))
+
+
+def leaves(inputs):
+    return [x.detach().clone().requires_grad_() for x in inputs]
+
+
+def examples(inputs):
+    """The first input as a batch of three examples, and in_dims of vmap."""
+    return ([torch.stack([inputs[0], inputs[0] / 2, -inputs[0]]), *inputs[1:]],
+            (0, *[None] * (len(inputs) - 1)))
+
+
+def vmap(call, inputs):
+    batch, dims = examples(inputs)
+    return func.vmap(call, dims)(*batch)
+
+
+def jvp(call, inputs):
+    return func.jvp(call, tuple(inputs), tuple(x.cos() for x in inputs))
+
+
+def dual(call, inputs):
+    with forward_ad.dual_level():
+        return list(forward_ad.unpack_dual(call(
+            *(forward_ad.make_dual(x, x.cos()) for x in inputs))))
+
+
+def second(call, inputs):
+    """Gradients, and those of a function of them."""
+    inputs = leaves(inputs)
+    first = torch.autograd.grad(scalar(call)(*inputs), inputs, create_graph=True,
+                                allow_unused=True)
+    used = [g for g in first if g is not None and g.requires_grad]
+    return [*used, *(g for g in torch.autograd.grad(
+        sum(g.float().square().sum() for g in used), inputs, allow_unused=True)
+        if g is not None)]
+
+
+def checkpointed(call, inputs, reentrant):
+    inputs = leaves(inputs)
+    y = checkpoint(call, *inputs, use_reentrant=reentrant)
+    y.float().square().sum().backward()
+    return [y, *(x.grad for x in inputs if x.grad is not None)]
+
+
+def inference(call, inputs):
+    with torch.inference_mode():
+        return call(*(x.clone() for x in inputs)).clone()
+
+
+def of_pytorch(graph):
+    """A graph runs in a process that has no swamp."""
+    for node in graph.graph.nodes:
+        assert "swamp" not in str(node.target), graph.code
+    return graph
+
+
+class Module(torch.nn.Module):
+    def __init__(self, call):
+        super().__init__()
+        self.call = call
+
+    def forward(self, *inputs):
+        return self.call(*inputs)
+
+
+def exported(call, inputs):
+    graph = torch.export.export(Module(call), tuple(inputs)).module()
+    return of_pytorch(graph)(*inputs)
+
+
+def traced(call, inputs):
+    """By TorchScript."""
+    graph = torch.jit.trace(call, tuple(inputs), check_trace=False)
+    assert "swamp" not in str(graph.inlined_graph)
+    return graph(*inputs)
+
+
+@torch._dynamo.config.patch(recompile_limit=1000)
+def compiled(call, inputs):
+    return with_gradients(torch.compile(call, backend="aot_eager"), *leaves(inputs))
+
+
+def distributed(call, inputs):
+    """As DTensors, the first of them sharded."""
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    mesh = init_device_mesh("cpu", (1,))
+    inputs = [distribute_tensor(x, mesh, [Replicate() if i else Shard(0)])
+              .requires_grad_() for i, x in enumerate(inputs)]
+    with implicit_replication():
+        return [t.full_tensor() if isinstance(t, DTensor) else t
+                for t in with_gradients(call, *inputs)]
+
+
+TRANSFORMS = {
+    "gradients": lambda call, xs: with_gradients(call, *leaves(xs)),
+    "grad": lambda call, xs: func.grad(scalar(call), all_of(xs))(*xs),
+    "vmap": vmap,
+    "vmap(grad)": lambda call, xs: vmap(func.grad(scalar(call), all_of(xs)), xs),
+    "vjp": lambda call, xs: func.vjp(call, *xs)[1](call(*xs)),
+    "jvp": jvp,
+    "jacrev": lambda call, xs: func.jacrev(call)(*xs),
+    "jacfwd": lambda call, xs: func.jacfwd(call)(*xs),
+    "hessian": lambda call, xs: func.hessian(scalar(call))(*xs),
+    "forward AD": dual,
+    "create_graph": second,
+    "checkpoint": lambda call, xs: checkpointed(call, xs, False),
+    "checkpoint, reentrant": lambda call, xs: checkpointed(call, xs, True),
+    "inference_mode": inference,
+    "make_fx": lambda call, xs: of_pytorch(make_fx(call)(*xs))(*xs),
+    "make_fx(grad)": lambda call, xs: of_pytorch(
+        make_fx(func.grad(scalar(call)))(*xs))(*xs),
+    "export": exported,
+    "jit.trace": traced,
+    "compile": compiled,
+    "DTensor": distributed,
+}
+
+
+# PyTorch has no forward derivative of its attention, and no second one.
+REFUSED = {(transform, "attention") for transform in (
+    "jvp", "jacfwd", "hessian", "forward AD", "create_graph")}
+
+
+class Transforms(Comparison):
+    def test_transforms(self):
+        for name, transform in TRANSFORMS.items():
+            for operator, call, shapes in CALLS:
+                if name == "DTensor" and operator == "attention":
+                    continue  # PyTorch refuses its gradient, after 10 seconds
+                for dtype in HALF:
+                    torch.manual_seed(0)
+                    inputs = [torch.randn(s) for s in shapes]
+                    refused = self.compare(
+                        (name, operator, dtype), dtype, lambda dtype: tensors(
+                            transform(call, cast(inputs, dtype))))
+                    self.assertEqual(refused, (name, operator) in REFUSED,
+                                     (name, operator, dtype))
+
+
+if __name__ == "__main__":
+    main()
