@@ -24,6 +24,7 @@
 #include "master/aten/half_precision.h"
 #include "master/aten/step.h"
 #include "master/aten/tensor.h"
+#include "runtime/variables.h"
 #include "swamp/aten.h"
 
 namespace swamp::aten {
@@ -237,6 +238,7 @@ TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) {
 TORCH_LIBRARY(swamp, m) {
   m.def("version() -> str", &version);
   m.def("info() -> str", &info);
+  m.def("unknown_variables() -> str", &runtime::unknown_variables_warning);
   m.def("set_active(bool active) -> bool", &set_active);
   m.def("is_active() -> bool", &is_active);
   m.def("set_half_precision(bool active) -> bool", &set_half_precision);

@@ -22,7 +22,7 @@ import unittest
 import warnings
 from functools import partial
 
-from support import PATH, TestCase, main, run_ranks, same
+from support import PATH, TestCase, caught, main, run_ranks, same
 
 import torch
 import torch.distributed as dist
@@ -436,6 +436,34 @@ class Clients(TestCase):
             for name in several:
                 with self.subTest(row=name, rank=rank):
                     self.check(name, *seen[name])
+
+
+def refused(rank, _):
+    """The texts of a clipped step of FSDP's parameters, and how many changed."""
+    seen = []
+    for original in (True, False):
+        job = Job(True, rank=rank)
+        net = FullyShardedDataParallel(job.net(), device_id=torch.device("cpu"),
+                                       use_orig_params=original)
+        optimizer = job.optimizer(net, max_norm=1e-2)
+        before = [p.detach().clone() for p in net.parameters()]
+        net(job.batch(0)).backward()
+        seen.append(caught(optimizer.step))
+        seen.append(all(map(torch.equal, before, net.parameters())))
+    return seen
+
+
+class Fsdp(TestCase):
+    def test_max_norm_is_refused(self):
+        """Each rank would clip by the norm of its part, without a word."""
+        if not (dist.is_available() and dist.is_gloo_available()):
+            self.skipTest("this torch has no gloo")
+        for one in run_ranks(refused, WORLD):
+            for error, same_values in (one[:2], one[2:]):
+                self.assertEqual(error[0], "ValueError")
+                self.assertRegex(error[1], r"^param_groups\[0\]\['params'\]\[0\]: "
+                                 "got a parameter of FullyShardedDataParallel")
+                self.assertTrue(same_values)
 
 
 class Lightning(TestCase):

@@ -23,7 +23,8 @@ except ImportError:
     print("skipped: this python has no torch")
     sys.exit(77)
 
-built_for = os.environ.get("SWAMP_ATEN_TORCH", "")
+# Not one of swamp's variables, of which the import would warn.
+built_for = os.environ.pop("SWAMP_ATEN_TORCH", "")
 if not torch.__version__.startswith(built_for):
     print(f"skipped: libswamp_aten was built for PyTorch {built_for}, and this "
           f"python has {torch.__version__}")

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ._during_backward import Hooks
 from ._operators import number
-from ._optimizer_checks import (check_clipped, check_numbers, check_once,
-                                is_ours)
+from ._optimizer_checks import (check_clipped, check_max_norm, check_numbers,
+                                check_once, is_ours)
 from ._optimizer_memory import (COMPENSATION, DEFAULT, MASTER, OPTIONS,
                                 check_storage, has_float32, storage_of)
 from ._optimizer_state import (STEP, Bucket, Collected, keep_as_it_is,
@@ -160,6 +160,12 @@ class _Optimizer(torch.optim.Optimizer):
         self.grad_norm = None
         clips = any(group["max_norm"] for group in self.param_groups)
         self._checks = clips or scale is not None
+        if clips and now.sharded is not None:
+            raise ValueError(
+                f"{self._place_of(now.sharded)}: got a parameter of "
+                "FullyShardedDataParallel, expected with max_norm whole parameters: "
+                "each rank has a part, and would clip by the norm of its own; call "
+                "clip_grad_norm_() of the module instead")
         if now.others:
             self._step_others(now.others, clips, scale is not None)
         self._follow_others(now)
@@ -420,8 +426,9 @@ class AdamW(_Adam, torch.optim.AdamW):
     call :meth:`reload_model_params` after it.
 
     Raises:
-        ValueError: a number out of its range; a parameter given twice; in a step,
-            a parameter that swamp does not step, with ``max_norm``.
+        ValueError: a number out of its range; a parameter given twice; in a step
+            with ``max_norm``, a parameter that swamp does not step, or one of
+            FullyShardedDataParallel on several ranks.
         RuntimeError: ``differentiable``.
     """
 
@@ -478,6 +485,7 @@ class SGD(_Optimizer, torch.optim.SGD):
 def _refuse_rules(optimizer: _Optimizer, group: Dict[str, Any]) -> None:
     """Refuses, in PyTorch's words, what a group was changed to after it was made."""
     check_storage(group)
+    check_max_norm(group)
     if group["differentiable"]:
         raise RuntimeError(f"{type(optimizer).__name__} with fused=True does not "
                            "support differentiable=True")

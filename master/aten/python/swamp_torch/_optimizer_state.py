@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from ._operators import number
-from ._optimizer_checks import check_rules, check_shapes, check_step, is_ours
+from ._optimizer_checks import (check_rules, check_shapes, check_step,
+                                first_sharded, is_ours)
 from ._optimizer_memory import (COMPENSATION, DEFAULT, MASTER, MOMENTS, OPTIONS,
                                 Kind, Storage, check_codes, check_gradient,
                                 check_storage, is_written)
@@ -157,6 +158,8 @@ class Collected:
                 self.lists.set_storage(index, kind.kahan, kind.is_8_bit,
                                        [positions[id(p)] for p in bucket.params])
         self.lists.set_absent(absent)
+        # Of all parameters: a rank may have a gradient for none of its parts.
+        self.sharded = first_sharded(p for g in groups for p in g["params"])
         self._groups = [(group, list(group["params"])) for group in groups]
         self._states = list(all_states.values())
         marks = before.marks() if before is not None else {}
