@@ -20,7 +20,7 @@ import tempfile
 import time
 import unittest
 import warnings
-from functools import partial
+from functools import cache, partial
 
 from support import PATH, TestCase, caught, main, run_ranks, same
 
@@ -286,6 +286,17 @@ def timm(job):
         optimizer.zero_grad()
 
 
+def torchao(job):
+    """Quantization-aware training: weights are quantized in each forward pass."""
+    from torchao.quantization import Int4WeightOnlyConfig, quantize_
+    from torchao.quantization.qat import QATConfig
+    net = job.net()
+    quantize_(net, QATConfig(Int4WeightOnlyConfig(group_size=32),
+                             step="prepare"))
+    job.weights = list(net.parameters())
+    loop(job, net, job.optimizer(net))
+
+
 def oss(job):
     """Without fairscale's ShardedGradScaler, which calls .cuda()."""
     from fairscale.optim import OSS
@@ -364,6 +375,7 @@ ROWS = (
     ("lightning, clipping", lightning_clipped, "lightning", False),
     ("transformers Trainer", transformers, "transformers accelerate", False),
     ("timm", timm, "timm", False),
+    ("torchao", torchao, "torchao", False),
     ("fairscale OSS", oss, "fairscale", True),
     ("Megatron core, float16", partial(megatron_core, dtype=torch.float16),
      "megatron.core", True),
@@ -375,8 +387,26 @@ ROWS = (
 )
 
 
+@cache
+def declare_torchvision():
+    """PyPI's torchvision needs CUDA for its own operators and does not import without
+    them, nor do the packages that use it. No row calls them."""
+    try:
+        importlib.import_module("torchvision")
+    except ImportError:
+        pass
+    except RuntimeError:
+        library = torch.library.Library("torchvision", "FRAGMENT")
+        for name in ("nms", "qnms"):
+            library.define(
+                f"{name}(Tensor dets, Tensor scores, float threshold) -> Tensor")
+        return library  # lives as long as the cache
+
+
 def missing(packages):
     """Why one of the packages cannot be used, or None."""
+    if packages:
+        declare_torchvision()
     for package in packages.split():
         try:
             importlib.import_module(package)

@@ -8,6 +8,7 @@ package, or - for the installed one. Exits 77 if torch or its version is missing
 
 import functools
 import gc
+import importlib.util
 import multiprocessing
 import os
 import signal
@@ -149,6 +150,18 @@ def caught(call):
         # What follows lists source files and registered kernels.
         text = str(error).split("\nException raised")[0]
         return type(error).__name__, text.split(" This could be because")[0]
+
+
+def has_megatron():
+    """Whether megatron.core can be imported: the package megatron-core, or, if
+    MEGATRON_LM is set, that checkout of github.com/NVIDIA/Megatron-LM."""
+    if os.environ.get("MEGATRON_LM"):
+        sys.path.insert(0, os.environ["MEGATRON_LM"])
+    return importlib.util.find_spec("megatron") is not None
+
+
+NO_MEGATRON = ("skipped: megatron-core is not installed (toolchain/torch-clients), and "
+               "MEGATRON_LM is not set to a checkout")
 
 
 def same(a, b, any_nan=False):
