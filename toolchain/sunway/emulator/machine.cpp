@@ -203,6 +203,7 @@ void make_group(Machine& all, int number) {
 Machine* make_machine() {
   const Settings& set = settings();
   auto* all = new Machine;
+  all->process = getpid();
   all->check = set.check;
   all->order = Order::of_seed(set.seed);
   all->ldm_bytes = set.ldm_bytes;

@@ -218,6 +218,8 @@ class Machine {
   Slave* turn = nullptr;
   bool launch_pending = false;
   int live = 0;
+  pid_t process = 0;  // a child of fork() has a copy, but no slaves
+  pid_t exiting = 0;  // the thread that ends the process: see stop_slaves()
   Order order;
 
   Slave& slave(int group, int id) noexcept {

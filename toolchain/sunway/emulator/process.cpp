@@ -1,8 +1,10 @@
 #include "toolchain/sunway/emulator/process.h"
 
+#include <dlfcn.h>
 #include <stdio_ext.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <climits>
@@ -170,7 +172,7 @@ void end_now(int exit_code) {
 
 void leave(int exit_code) {
   remove_image_file();
-  _exit(exit_code);
+  for (;;) syscall(SYS_exit_group, exit_code);
 }
 
 void fail(int exit_code, const std::string& line) {
@@ -325,18 +327,30 @@ void remove_image_file() {
 
 namespace {
 
-// at_end() prints the summary. The exit code is 86 after a report.
+// is_child() returns whether the process was forked from the one with the
+// slaves.
+bool is_child() { return has_machine() && machine().process != getpid(); }
+
+// code_of() returns the exit code for one of the program: 86 for 0 after a
+// report.
+int code_of(int status) {
+  const bool reports = settings().check && check::reported() && !is_child();
+  return status == 0 && reports ? kReportedExit : status;
+}
+
+// at_end() prints the summary.
 void at_end(int status, void*) {
-  if (check::is_replay()) _exit(0);
+  if (check::is_replay()) leave(0);
+  if (is_child()) return;
   remove_image_file();
   check::exiting();
   if (settings().predict) print_prediction();
   print_ldm_peaks();
   if (!settings().check) return;
   check::print_totals();
-  if (status == 0 && check::reported()) {
+  if (code_of(status) != status) {
     std::fflush(nullptr);
-    _exit(kReportedExit);
+    leave(kReportedExit);
   }
 }
 
@@ -357,3 +371,26 @@ __attribute__((constructor)) void start_settings() {
 
 }  // namespace
 }  // namespace swamp::sunway
+
+// These skip at_end(). A signal handler may call _exit().
+extern "C" {
+
+#pragma GCC visibility push(default)
+
+void _exit(int status) {
+  if (swamp::sunway::is_child()) {
+    for (;;) syscall(SYS_exit_group, status);
+  }
+  swamp::sunway::leave(swamp::sunway::code_of(status));
+}
+void _Exit(int status) { _exit(status); }
+void quick_exit(int status) noexcept {
+  static auto* const next =
+      reinterpret_cast<void (*)(int)>(dlsym(RTLD_NEXT, "quick_exit"));
+  next(swamp::sunway::code_of(status));
+  _exit(status);  // not reached
+}
+
+#pragma GCC visibility pop
+
+}  // extern "C"

@@ -234,7 +234,7 @@ class Watch {
     now_ += std::min(real - real_, kMostOfTick);
     real_ = real;
     const unsigned long now = now_;
-    if (all.live == 0 || is_reporting()) {
+    if (all.live == 0 || all.exiting != 0 || is_reporting()) {
       silence_limit_ = kSilence;
       last_move_ = now;
       seen_.clear();
@@ -247,9 +247,7 @@ class Watch {
     if (running != nullptr && running->wait == nullptr &&
         now - seen_[running].moved > silence_limit_ && has_run(*running, now)) {
       silence_limit_ = 0;  // the next slave will probably loop there, too
-      running->state = SlaveState::without_turn;
-      running->check->check_all();
-      all.turn = nullptr;
+      take_turn_from(*running);
       changed();
     }
     // One slave that waits long for another is not a hang: it is one if no

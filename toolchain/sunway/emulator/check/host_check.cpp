@@ -17,6 +17,7 @@
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/schedule.h"
 
 namespace swamp::sunway::check {
 namespace {
@@ -227,11 +228,15 @@ void master_acquires(const volatile void* object, std::uint64_t number) {
 
 void halting(const void* pc) {
   if (!has_machine() || !machine().check) return;
+  const Lock lock(machine().mutex);
   report_unjoined("the spawn was not joined before athread_halt", pc);
 }
 
 void exiting() {
   if (!has_machine() || !machine().check) return;
+  stop_slaves();
+  // A slave or another thread ends the process during the join.
+  if (self() != nullptr || !machine().master_waits.empty()) return;
   report_unjoined(
       "the spawn was not joined before the program ended; its results may be "
       "missing",

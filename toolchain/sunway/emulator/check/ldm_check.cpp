@@ -170,11 +170,11 @@ void mark_gaps(const Slave& slave) {
   // Other libraries' data may follow, and then the C library's of the thread.
   const auto* thread = reinterpret_cast<const std::byte*>(pthread_self());
   Shadow::set(thread, static_cast<std::size_t>(end - thread), Shadow::kOutside);
-  static const std::vector<std::size_t> gaps = [&] {
-    std::vector<std::size_t> found;
+  static const auto& gaps = *[&] {
+    auto* found = new std::vector<std::size_t>;  // never destroyed
     for (std::size_t at = 0; at < all.static_bytes; ++at) {
       if (!why_not_static(slave, slave.statics + at, 1).empty()) {
-        found.push_back(at);
+        found->push_back(at);
       }
     }
     return found;
