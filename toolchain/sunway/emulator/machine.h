@@ -177,15 +177,17 @@ struct Group {
 };
 
 // Order is what depends on timing on the real machine: which slave runs first,
-// and whether a transfer happens when it is issued (eager) or when it is waited
-// for.
+// whether a transfer happens when it is issued (eager) or when it is waited
+// for, and whether others run between a slave's read of a volatile word and its
+// next store (interleaved).
 struct Order {
   std::uint64_t seed = 0;
   bool eager = false;
+  bool interleaved = false;
   std::uint64_t random_state = 1;  // for seeds above 1
 
   static Order of_seed(std::uint64_t seed) noexcept {
-    return {seed, seed % 2 == 1, seed * 0x9e3779b97f4a7c15u + 1};
+    return {seed, seed % 2 == 1, false, seed * 0x9e3779b97f4a7c15u + 1};
   }
 };
 

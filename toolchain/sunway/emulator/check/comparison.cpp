@@ -221,8 +221,9 @@ void report_schedule(const std::vector<Difference>& found, const Order& order) {
   } else {
     finding.text +=
         " in another order of the slaves (seed " + std::to_string(order.seed) +
-        "): the result depends on which slave is first or last; add up in a "
-        "fixed order, or give each slave its own part";
+        "): the result depends on which slave is first or last, or on what "
+        "comes between a read and a store; add up in a fixed order, give each "
+        "slave its own part, or take a lock (or faal) for both";
   }
   if (found.size() > 1) {
     finding.text +=

@@ -71,9 +71,10 @@ void Progress::wrote(std::uintptr_t word) {
   count_access(word);
 }
 
-void Progress::read(std::uintptr_t word, const void* pc, bool is_volatile) {
+bool Progress::read(std::uintptr_t word, const void* pc, bool is_volatile) {
   count_access(word);
-  if (word == last_read_ || polled_.insert(word, is_volatile)) {
+  const bool repeated = word == last_read_ || polled_.insert(word, is_volatile);
+  if (repeated) {
     slave_.loop_pc = pc;
     repeated_read();
   } else {
@@ -83,6 +84,7 @@ void Progress::read(std::uintptr_t word, const void* pc, bool is_volatile) {
     advance();
   }
   last_read_ = word;
+  return repeated;
 }
 
 void Progress::repeated_read() {

@@ -29,8 +29,8 @@ class Progress {
   void begin_call() noexcept;
   // read() is for a read by the slave's own instruction. It counts as progress
   // unless the word was read before; repeated reads yield the turn now and
-  // then.
-  void read(std::uintptr_t word, const void* pc, bool is_volatile);
+  // then. Returns whether it is such a repeated read, as in a wait.
+  bool read(std::uintptr_t word, const void* pc, bool is_volatile);
   // wrote() is for a write by the slave's own instruction.
   void wrote(std::uintptr_t word);
   // probe() makes the slave look, for its next accesses, whether they are to a

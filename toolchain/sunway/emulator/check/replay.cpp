@@ -47,7 +47,9 @@ State& state() {
 }
 
 // order_of() returns the order of the i-th replay: first the parent's with
-// transfers at the other time, then the reverse, then pseudo-random ones.
+// transfers at the other time, then the reverse, then pseudo-random ones. All
+// but the first are interleaved: without that a slave runs on until it waits,
+// so that no other one comes between its read of a word and its store.
 Order order_of(int i) {
   const Order& own = machine().order;
   Order order = own;
@@ -59,6 +61,7 @@ Order order_of(int i) {
   } else {
     order = Order::of_seed(own.seed + static_cast<std::uint64_t>(i));
   }
+  order.interleaved = i > 0;
   return order;
 }
 

@@ -1,4 +1,5 @@
 // The loads and stores of a slave's own instructions.
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -28,11 +29,13 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
   const std::uintptr_t end = begin + bytes;
   before_access(address);
   take_turn(slave_);
-  progress_.read(begin, pc, is_volatile);
+  const bool waits = progress_.read(begin, pc, is_volatile) && is_volatile;
   resume();  // others may have run in the meantime
   if (is_volatile) last_flag_ = begin;
   if (!slave_.in_ldm(address, bytes)) {
     if (is_volatile) {
+      read_flag_ = true;
+      if (waits) waits_for(begin, end);
       clock_.acquire(address);
       acquired_from_master(begin, end);
     } else {
@@ -51,11 +54,35 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
   end_access();
 }
 
+void SlaveCheck::waits_for(std::uintptr_t begin, std::uintptr_t end) {
+  // Usually a wait reads one or two words, many times.
+  if (!keeps_written() ||
+      std::find(flags_.begin(), flags_.end(), begin) != flags_.end()) {
+    return;
+  }
+  std::rotate(flags_.begin(), flags_.end() - 1, flags_.end());
+  flags_[0] = begin;
+  add_written({begin, end, nullptr, &slave_});
+}
+
+void SlaveCheck::let_others_store() {
+  // Enough for a race, and too few for programs that store volatile data to
+  // become slow or for a lock of their own to be passed around without end.
+  constexpr int kMost = 256;
+  if (!std::exchange(read_flag_, false) || !machine().order.interleaved ||
+      interleaved_ == kMost) {
+    return;
+  }
+  ++interleaved_;
+  (void)yield_turn(slave_);
+}
+
 void SlaveCheck::write(const volatile void* address, std::size_t bytes,
                        const void* pc, bool is_volatile) {
   const std::uintptr_t begin = address_of(address);
   const std::uintptr_t end = begin + bytes;
   before_access(address);
+  if (!slave_.in_ldm(address, bytes)) let_others_store();
   resume();
   progress_.wrote(begin);
   if (!slave_.in_ldm(address, bytes)) {

@@ -88,6 +88,9 @@ void SlaveCheck::begin_launch() {
   const auto done = std::min(static_cast<std::size_t>(first - begin), bytes);
   Shadow::poison(begin + done, bytes - done, Shadow::kBelow);
   first_launch_ = false;
+  read_flag_ = false;
+  interleaved_ = 0;
+  flags_.fill(0);
   stack_.begin_launch(address_of(here));
   direct_.begin_launch();
   inbox_.clear();
@@ -434,7 +437,7 @@ void SlaveCheck::release(const volatile void* word) {
 
 void SlaveCheck::tried(const volatile void* word, const void* pc) {
   resume();
-  progress_.read(address_of(word), pc, true);
+  (void)progress_.read(address_of(word), pc, true);
 }
 
 void SlaveCheck::atomic(const volatile void* word, std::size_t bytes,
@@ -447,7 +450,7 @@ void SlaveCheck::atomic(const volatile void* word, std::size_t bytes,
   }
   resume();
   if (writes && begin != progress_.last_read()) progress_.forget_reads();
-  progress_.read(begin, pc, true);
+  (void)progress_.read(begin, pc, true);
   last_flag_ = begin;
   clock_.acquire(word);
   acquired_from_master(begin, begin + bytes);

@@ -3,6 +3,7 @@
 #ifndef SWAMP_SUNWAY_EMULATOR_CHECK_SLAVE_CHECK_H_
 #define SWAMP_SUNWAY_EMULATOR_CHECK_SLAVE_CHECK_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -157,6 +158,12 @@ class SlaveCheck {
   void report_bounds(const char* category);
   // before_access() completes what came before a load or store.
   void before_access(const volatile void* address);
+  // waits_for() is for a read that repeats: the word orders slaves, and which
+  // of them stores it last may depend on their order.
+  void waits_for(std::uintptr_t begin, std::uintptr_t end);
+  // let_others_store() yields the turn between a read of a volatile word and
+  // the next store to main memory, in an interleaved order.
+  void let_others_store();
   // end_access() decides whether the next access may take the fast path.
   void end_access() noexcept;
   // check_buffers() checks the buffers of a transfer that may be carried out.
@@ -194,6 +201,9 @@ class SlaveCheck {
   void check_slot(const Slot& slot, const SlaveClock& sender, const char* call);
   std::vector<Slot> slots_;
   std::uintptr_t last_flag_ = 0;  // the last volatile or atomic read
+  bool read_flag_ = false;        // since the last store to main memory
+  int interleaved_ = 0;           // how often in this launch
+  std::array<std::uintptr_t, 4> flags_{};  // the last ones of waits_for()
   bool first_launch_ = true;
   const void* bounds_pc_ = nullptr;  // of an index that is out of bounds
   std::string bounds_text_;
