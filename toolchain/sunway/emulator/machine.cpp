@@ -198,6 +198,9 @@ void make_group(Machine& all, int number) {
   const Lock lock(all.mutex);
   group.slaves = std::move(slaves);
   group.memory = static_cast<std::byte*>(memory);
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  ldm_begin = std::min<std::uintptr_t>(ldm_begin, begin);
+  ldm_end = std::max<std::uintptr_t>(ldm_end, begin + count * all.slot_bytes);
 }
 
 Machine* make_machine() {

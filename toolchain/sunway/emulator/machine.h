@@ -231,6 +231,10 @@ class Machine {
   int slaves_per_group() const noexcept { return slaves_of_group; }
 };
 
+// The LDM of all core groups is in [ldm_begin, ldm_end), with other memory.
+inline std::atomic<std::uintptr_t> ldm_begin{~std::uintptr_t{0}};
+inline std::atomic<std::uintptr_t> ldm_end{0};
+
 // machine() makes the machine with the threads of core group 0 at the first
 // call. It is never destroyed: slaves may run while the process exits.
 Machine& machine();

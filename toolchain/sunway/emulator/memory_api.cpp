@@ -82,6 +82,7 @@ bool trylock(volatile Word* word, const void* pc) {
   } else if (slave != nullptr && slave->check) {
     slave->check->tried(word, pc);
   } else {
+    if (slave == nullptr) sunway::check::master_polls();
     sched_yield();  // the owner may be waiting for a processor
   }
   return mine;

@@ -82,16 +82,14 @@ Words command(const Options& options, const Words& before, const Words& user,
   return all;
 }
 
-// loads_only() removes the calls for stores and functions from an assembly file
-// of the master: its loads are what the checker examines.
-std::string loads_only(const std::string& assembly) {
+// accesses_only() removes the calls for functions from an assembly file of the
+// master.
+std::string accesses_only(const std::string& assembly) {
   std::istringstream lines(assembly);
   std::string out;
   std::string line;
   while (std::getline(lines, line)) {
-    const bool unused = line.rfind("\tcall\t__tsan_write", 0) == 0 ||
-                        line.rfind("\tcall\t__tsan_func_", 0) == 0;
-    if (!unused) out += line + "\n";
+    if (line.rfind("\tcall\t__tsan_func_", 0) != 0) out += line + "\n";
   }
   return out;
 }
@@ -188,7 +186,7 @@ void add_checked(const Options& options, const std::string& source,
   run_or_exit(command(options, before, user, source, assembly));
   if (!has(user, "-masm=intel")) {
     const std::string text = read_file(assembly);
-    write_file(assembly, slave ? with_fast_path(text) : loads_only(text));
+    write_file(assembly, slave ? with_fast_path(text) : accesses_only(text));
   }
   run_or_exit({"gcc", "-c", assembly, "-o", checked});
   run_or_exit({"objcopy", "--add-section", ".swamp.check=" + checked,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "toolchain/sunway/emulator/check/addresses.h"
+#include "toolchain/sunway/emulator/check/host_check.h"
 #include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/process.h"
@@ -218,9 +219,12 @@ namespace {
 
 constexpr unsigned long kMillisecond = 1000000;
 constexpr auto kTick = std::chrono::milliseconds(5);
-// A slave that makes no progress for this time loses the turn.
+// A slave that makes no progress for this time loses the turn. A launch begins
+// after this time if the master does not wait, or after the longest one while
+// its accesses are examined.
 constexpr unsigned long kSilence = 20 * kMillisecond;
-// The same if it has hardly run.
+constexpr unsigned long kLongestPending = 300 * kMillisecond;
+// A slave that has hardly run loses the turn after this time.
 constexpr unsigned long kLongSilence = 500 * kMillisecond;
 // More than this between two ticks is not counted: the whole process may have
 // waited for a processor.
@@ -243,7 +247,10 @@ class Watch {
       return;
     }
     update(now);
-    if (all.launch_pending && now - last_move_ > kSilence) release_slaves();
+    if (all.launch_pending &&
+        now - last_move_ > (wants_to_wait() ? kLongestPending : kSilence)) {
+      release_slaves();
+    }
     Slave* running = all.turn;
     if (running != nullptr) running->check->probe();
     if (running != nullptr && running->wait == nullptr &&

@@ -162,6 +162,11 @@ void launched(unsigned mask, const void* argument, const void* pc) {
 void joining(unsigned mask, const void* pc, const void* frame) {
   if (!machine().check) return;
   check_args_alive(mask, frame, pc);
+  waiting();
+}
+
+void waiting() {
+  if (!machine().check) return;
   find_master_accesses();
   // These have a report of their own.
   const std::lock_guard<std::mutex> lock(mutex);

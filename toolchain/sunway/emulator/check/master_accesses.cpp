@@ -53,6 +53,9 @@ Ranges& changes() {  // sorted
 }
 std::atomic<bool> records_reads{false};
 pthread_t master;  // the thread whose reads are recorded
+// Volatile or atomic reads, and calls that do not wait, since its last store of
+// a volatile word.
+std::atomic<int> polls{0};
 Ranges& reads() {  // sorted when the slaves begin
   static auto* const all = new Ranges;
   return *all;
@@ -208,14 +211,12 @@ void remember_memory(const void* pc) {
   static auto* const seen = new std::set<const void*>;
   const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
-  if (child >= 0 || !machine().launch_pending) {
-    // What the master changes between two spawns the second may use.
-    end_child();
-    forget_all();
-    return;
-  }
-  if (is_replay() || settings().schedules == 0 ||
-      (!seen->insert(pc).second && settings().schedules < 0)) {
+  // What the master changes between two spawns the second may use.
+  const bool goes_on = child >= 0;
+  end_child();
+  forget_all();
+  if (!machine().launch_pending || is_replay() || settings().schedules == 0 ||
+      (!seen->insert(pc).second && settings().schedules < 0 && !goes_on)) {
     return;
   }
   spawned_at = pc;
@@ -233,11 +234,47 @@ void remember_memory(const void* pc) {
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   master = pthread_self();
+  polls = 0;
   records_reads = child > 0;
 }
 
+namespace {
+
+// check_ldm() reports an access of the master to LDM.
+void check_ldm(const volatile void* address, std::size_t bytes,
+               const char* verb, const void* pc) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  if (begin < ldm_begin.load(std::memory_order_relaxed) ||
+      begin >= ldm_end.load(std::memory_order_relaxed) ||
+      ldm_owner(begin) == nullptr) {
+    return;
+  }
+  const OwnAllocations own;
+  report({"ldm-range", pc, nullptr,
+          verb + std::to_string(bytes) + " bytes at " + describe(begin) +
+              ": a slave's address of LDM means other memory to the master; "
+              "let the slave put the data into main memory"});
+}
+
+}  // namespace
+
+void master_polls() noexcept { polls.fetch_add(1, std::memory_order_relaxed); }
+
+bool wants_to_wait() noexcept {
+  constexpr int kMostPolls = 100;
+  return records_reads && polls < kMostPolls;
+}
+
+void master_stores(const volatile void* address, std::size_t bytes,
+                   const void* pc, bool is_volatile) {
+  check_ldm(address, bytes, "writes ", pc);
+  if (is_volatile) polls.store(0, std::memory_order_relaxed);
+}
+
 void master_reads(const volatile void* address, std::size_t bytes,
-                  const void* pc) {
+                  const void* pc, bool is_volatile) {
+  check_ldm(address, bytes, "reads ", pc);
+  if (is_volatile) return master_polls();
   if (!records_reads.load(std::memory_order_relaxed)) return;
   const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
