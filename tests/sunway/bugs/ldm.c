@@ -129,3 +129,50 @@ void kernel(args_t* from) {
   athread_dma_put(args.out + _PEN * kPart, local, sizeof local);
 }
 #endif
+
+#if defined BUG_uninitialised_part || defined BUG_uninitialised_end || \
+    defined BUG_uninitialised_rma
+__thread_local double others[kPart];
+__thread_local crts_rply_t came;
+
+typedef struct {
+  char kind;
+  double first __attribute__((aligned(32)));
+  short last;
+} padded_t;
+
+void kernel(args_t* from) {
+  double local[kPart + 2];
+  padded_t padded;
+  int begin = 0, end = kPart + 2;
+  get_args(from);
+  get_part();
+#ifndef RIGHT
+#ifdef BUG_uninitialised_end
+  begin = 2;
+#else
+  end = kPart / 2;
+#endif
+#endif
+  for (int i = begin; i < end; ++i) local[i] = 2 * part[i % kPart] + 1;
+#ifdef BUG_uninitialised_rma
+  reply = came = 0;
+  athread_ssync_array();
+  /* BUG uninitialised_rma: uninitialised */
+  CRTS_rma_iput(local, &reply, sizeof others, _PEN ^ 1, others, &came);
+  CRTS_rma_wait_value(&reply, 1);
+  CRTS_rma_wait_value(&came, 1);
+#else
+  /* BUG uninitialised_part: uninitialised */
+  /* BUG uninitialised_end: uninitialised */
+  athread_dma_put(args.out + _PEN * kPart, local, sizeof part);
+#endif
+  /* What the compiler puts between members may be unwritten. */
+  padded.kind = 'a';
+  padded.first = 1;
+  padded.last = 2;
+  athread_dma_put(args.in + _PEN * kPart, &padded, sizeof padded);
+  compute();
+  put_part();
+}
+#endif

@@ -143,6 +143,24 @@ std::size_t Shadow::unwritten_run(const std::byte* begin,
   return longest;
 }
 
+bool Shadow::has_unwritten_data(const std::byte* begin,
+                                std::size_t bytes) noexcept {
+  if (!has(begin, bytes, kUnwritten)) return false;
+  const std::byte* const first = begin - address_of(begin) % kWord;
+  const std::byte* const end = first + words(begin, bytes) * kWord;
+  const std::byte* run = first;
+  for (const std::byte* at = first; at <= end; at += kWord) {
+    if (at != end && is_unwritten(at)) continue;
+    const auto length = static_cast<std::size_t>(at - run);
+    const std::uintptr_t alignment = address_of(at) & -address_of(at);
+    if (length >= 2 * kWord && (run == first || length >= alignment)) {
+      return true;
+    }
+    run = at + kWord;
+  }
+  return false;
+}
+
 void map_shadow(const Slave& slave) {
   const Machine& all = machine();
   // All slaves map one file, so that what they do not use takes no memory.

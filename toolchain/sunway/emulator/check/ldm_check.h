@@ -65,6 +65,11 @@ class Shadow {
       if ((of(begin + i) & kUnwritten) != 0) visit(i);
     }
   }
+  // has_unwritten_data() returns whether at least two adjacent words were never
+  // written that cannot be padding of a struct, which is smaller than the
+  // alignment of its end.
+  static bool has_unwritten_data(const std::byte* begin,
+                                 std::size_t bytes) noexcept;
   // unwritten_run() is the longest run of unwritten words.
   static std::size_t unwritten_run(const std::byte* begin,
                                    std::size_t bytes) noexcept;

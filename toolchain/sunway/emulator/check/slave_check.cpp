@@ -225,17 +225,20 @@ void SlaveCheck::check_buffers(const Transfer& t, const void* pc) {
   }
   if (!t.writes_main()) return;
   log_unknown(t, slave_);
-  // A single word may be padding of a struct. On the stack, where old frames
-  // leave data, only a buffer that is entirely unwritten counts.
-  const std::size_t unwritten = Shadow::unwritten_words(t.ldm, bytes_of(t));
-  const bool on_stack = t.ldm >= slave_.slot + machine().ldm_bytes;
-  if (on_stack ? unwritten != bytes_of(t) / 4
-               : Shadow::unwritten_run(t.ldm, bytes_of(t)) < 2) {
-    return;
-  }
+  check_written(t.ldm, t.length, t.call, pc);
+}
+
+void SlaveCheck::check_written(const std::byte* ldm, long length,
+                               const char* call, const void* pc) {
+  const auto bytes = static_cast<std::size_t>(length);
+  const bool on_stack = ldm >= slave_.slot + machine().ldm_bytes;
+  const bool lacks = on_stack ? Shadow::has_unwritten_data(ldm, bytes)
+                              : Shadow::unwritten_run(ldm, bytes) >= 2;
+  if (!lacks) return;
   report({"uninitialised", pc, &slave_,
-          std::string(t.call) + " sends " + std::to_string(4 * unwritten) +
-              " of " + std::to_string(t.length) +
+          std::string(call) + " sends " +
+              std::to_string(4 * Shadow::unwritten_words(ldm, bytes)) + " of " +
+              std::to_string(length) +
               " bytes of LDM to which nothing was written: on the machine they "
               "hold what the last program left"});
 }
@@ -286,6 +289,7 @@ void SlaveCheck::sends(const void* local, long length, const char* call,
   const std::uintptr_t end = begin + static_cast<std::uintptr_t>(length);
   inbox_.check(begin, end, false, pc);
   in_flight_.sends(begin, end, call, pc);
+  check_written(static_cast<const std::byte*>(local), length, call, pc);
 }
 
 void SlaveCheck::sent(const void* local, long length,

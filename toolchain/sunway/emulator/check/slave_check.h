@@ -168,6 +168,9 @@ class SlaveCheck {
   void end_access() noexcept;
   // check_buffers() checks the buffers of a transfer that may be carried out.
   void check_buffers(const Transfer& transfer, const void* pc);
+  // check_written() reports data that is sent and was never written.
+  void check_written(const std::byte* ldm, long length, const char* call,
+                     const void* pc);
   // check_reply_written() reports a reply word that holds what was there
   // before.
   void check_reply_written(volatile void* reply, const char* call,
