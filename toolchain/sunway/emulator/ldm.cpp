@@ -1,7 +1,6 @@
 #include "toolchain/sunway/emulator/ldm.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <mutex>
 #include <string>
@@ -117,15 +116,12 @@ bool is_asked() {
 }
 
 void append_json(const std::string& kernel, const Peak& peak) {
-  std::FILE* file = std::fopen(settings().report_file.c_str(), "a");
-  if (file == nullptr) return;
   const Machine& all = machine();
-  std::fprintf(file,
-               "{\"category\":\"ldm-peak\",\"note\":true,\"kernel\":\"%s\","
-               "\"static\":%zu,\"heap\":%zu,\"stack\":%zu,\"ldm\":%zu}\n",
-               kernel.c_str(), all.static_bytes, peak.heap, peak.stack,
-               all.ldm_bytes);
-  std::fclose(file);
+  append_to_report_file(
+      "{\"category\":\"ldm-peak\",\"note\":true,\"kernel\":\"" + kernel +
+      "\",\"static\":" + std::to_string(all.static_bytes) + ",\"heap\":" +
+      std::to_string(peak.heap) + ",\"stack\":" + std::to_string(peak.stack) +
+      ",\"ldm\":" + std::to_string(all.ldm_bytes) + "}");
 }
 
 void print_peak(const std::string& kernel, const Peak& peak) {
@@ -161,7 +157,7 @@ void print_ldm_peaks() {
     const std::string kernel =
         check::name_of_function(reinterpret_cast<const void*>(function));
     if (settings().predict) print_peak(kernel, peak);
-    if (!settings().report_file.empty()) append_json(kernel, peak);
+    append_json(kernel, peak);
   }
 }
 

@@ -1,16 +1,20 @@
 #include "toolchain/sunway/emulator/process.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdio_ext.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -30,6 +34,8 @@ namespace swamp::sunway {
 void remove_image_file();
 
 namespace {
+
+constexpr char kReportFile[] = "SWAMP_CHECK_REPORT";
 
 const char* value_of(const char* variable) noexcept {
   const char* value = std::getenv(variable);
@@ -124,7 +130,14 @@ Settings read_environment() {
   }
   all.timeout_seconds =
       static_cast<int>(number("SWAMP_CHECK_TIMEOUT", 8, 1, 3600));
-  if (const char* file = value_of("SWAMP_CHECK_REPORT")) all.report_file = file;
+  if (const char* file = value_of(kReportFile)) {
+    // The program may change its working directory.
+    all.report_file = std::filesystem::absolute(file);
+    const bool writes = all.check || all.predict;
+    if (writes && !std::ofstream(all.report_file, std::ios::app)) {
+      refuse(kReportFile, file, "a file that can be written");
+    }
+  }
   if (const char* file = value_of("SWAMP_CHECK_SUPPRESS")) {
     all.suppressed = read_suppressed(file);
   }
@@ -149,15 +162,38 @@ bool is_check_asked() noexcept {
   return transfer != nullptr && std::strcmp(transfer, "check") == 0;
 }
 
-void print_line(const std::string& line) {
+namespace {
+
+bool write_line(int file, const std::string& line) {
   const std::string whole = line + "\n";
   std::size_t written = 0;
   while (written < whole.size()) {
     const ssize_t count =
-        write(STDERR_FILENO, whole.data() + written, whole.size() - written);
-    if (count <= 0) return;
+        write(file, whole.data() + written, whole.size() - written);
+    if (count <= 0) return false;
     written += static_cast<std::size_t>(count);
   }
+  return true;
+}
+
+}  // namespace
+
+void print_line(const std::string& line) {
+  (void)write_line(STDERR_FILENO, line);
+}
+
+void append_to_report_file(const std::string& line) {
+  static std::atomic<bool> failed{false};
+  const std::string& name = settings().report_file;
+  if (name.empty()) return;
+  const int file =
+      open(name.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  const bool written = file >= 0 && write_line(file, line);
+  const int error = errno;
+  if (file >= 0) close(file);
+  if (written || failed.exchange(true)) return;
+  print_line("swamp: " + std::string(kReportFile) + ": cannot write " + name +
+             ": " + std::strerror(error));
 }
 
 void end_now(int exit_code) {
