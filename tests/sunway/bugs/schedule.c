@@ -92,7 +92,7 @@ void kernel(args_t* from) {
 #ifdef RIGHT
   place = faaw(&next, 1);
 #else
-  place = next;
+  place = next < kSlaves ? next : 0;
   /* BUG volatile_counter: schedule */
   next = place + 1;
 #endif

@@ -132,7 +132,8 @@ Settings read_environment() {
       static_cast<int>(number("SWAMP_CHECK_TIMEOUT", 8, 1, 3600));
   if (const char* file = value_of(kReportFile)) {
     // The program may change its working directory.
-    all.report_file = std::filesystem::absolute(file);
+    std::error_code none;
+    all.report_file = std::filesystem::absolute(file, none);
     const bool writes = all.check || all.predict;
     if (writes && !std::ofstream(all.report_file, std::ios::app)) {
       refuse(kReportFile, file, "a file that can be written");

@@ -22,6 +22,8 @@ namespace swamp::sunway::check {
 namespace {
 
 constexpr int kReadsBeforeYield = 100;
+// A word that is read again more often than this, in a row, is waited for.
+constexpr int kReadsOfWait = 16;
 // After this many accesses without a call the slave yields the turn even if it
 // seems to work: a wait may look like work.
 constexpr int kAccessesBeforeYield = 100000;
@@ -85,7 +87,7 @@ bool Progress::read(std::uintptr_t word, const void* pc, bool is_volatile) {
     advance();
   }
   last_read_ = word;
-  return repeated;
+  return repeated && repeated_reads_ > kReadsOfWait;
 }
 
 void Progress::repeated_read() {

@@ -158,8 +158,8 @@ class SlaveCheck {
   void report_bounds(const char* category);
   // before_access() completes what came before a load or store.
   void before_access(const volatile void* address);
-  // waits_for() is for a read that repeats: the word orders slaves, and which
-  // of them stores it last may depend on their order.
+  // waits_for() is for a word that the slave waits for: it orders slaves, and
+  // which of them stores it last may depend on their order.
   void waits_for(std::uintptr_t begin, std::uintptr_t end);
   // let_others_store() yields the turn between a read of a volatile word and
   // the next store to main memory, in an interleaved order.
