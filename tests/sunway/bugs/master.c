@@ -239,6 +239,15 @@ int main(void) {
   return finish();
 }
 
+#elif defined BUG_volatile_groups
+int main(void) {
+  begin();
+  args_t args = {in, out, flag};
+  athread_spawn_cgs(kernel, &args);
+  athread_join_cgs();
+  return finish();
+}
+
 #elif defined BUG_unjoined
 int main(void) {
   begin();

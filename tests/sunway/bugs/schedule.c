@@ -79,21 +79,24 @@ void kernel(args_t* from) {
 }
 #endif
 
-#ifdef BUG_volatile_counter
+#if defined BUG_volatile_counter || defined BUG_volatile_groups
 volatile int next;
 
 /* volatile does not make the two accesses one. */
 void kernel(args_t* from) {
   int place;
-  get_args(from);
-  get_part();
-  compute();
-  put_part();
+  if (_CGN == 0) {
+    get_args(from);
+    get_part();
+    compute();
+    put_part();
+  }
 #ifdef RIGHT
   place = faaw(&next, 1);
 #else
   place = next < kSlaves ? next : 0;
   /* BUG volatile_counter: schedule */
+  /* BUG volatile_groups: schedule */
   next = place + 1;
 #endif
 }
