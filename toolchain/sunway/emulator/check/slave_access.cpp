@@ -35,11 +35,12 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
     if (is_volatile) {
       clock_.acquire(address);
       acquired_from_master(begin, end);
+      args_written(address, bytes);
     } else {
       direct_.read(begin, end, pc);
+      if (may_have_changed()) check_args(slave_, address, bytes, pc);
     }
     in_flight_.accesses_main(begin, end, false, pc);
-    if (may_have_changed()) check_args(slave_, address, bytes, pc);
     (void)check_main(begin, bytes, false, pc);
     end_access();
     return;

@@ -12,6 +12,8 @@
 namespace swamp::sunway::check {
 namespace {
 
+constexpr std::size_t kLockBytes = 8;
+
 // next_reply() is the value of the word after the next reply.
 std::uint64_t next_reply(const volatile void* reply) {
   return static_cast<std::uint64_t>(read_reply(reply)) + 1;
@@ -423,12 +425,14 @@ void SlaveCheck::acquire(const volatile void* word) {
   progress_.advance();
   progress_.forget_reads();
   ++slave_.atomic_operations;
+  args_written(word, kLockBytes);
   clock_.acquire(word);
 }
 
 void SlaveCheck::release(const volatile void* word) {
   direct_.log_write();
   progress_.advance();
+  args_written(word, kLockBytes);
   clock_.release(word);
 }
 
@@ -449,6 +453,7 @@ void SlaveCheck::atomic(const volatile void* word, std::size_t bytes,
   if (writes && begin != progress_.last_read()) progress_.forget_reads();
   progress_.read(begin, pc, true);
   last_flag_ = begin;
+  args_written(word, bytes);
   clock_.acquire(word);
   acquired_from_master(begin, begin + bytes);
   clock_.release(word);
