@@ -298,6 +298,40 @@ void kernel(args_t* from) {
 }
 #endif
 
+#ifdef BUG_rma_batch
+__thread_local double line[4], one, sums;
+__thread_local crts_rply_t sent, came, answered;
+double totals[kSlaves];
+
+/* Slave 1 reads after the first three messages, and slave 0 does not wait for
+ * its answer before it sends the fourth. */
+void kernel(args_t* from) {
+  get_args(from);
+  get_part();
+  sent = came = answered = 0;
+  one = sums = 0;
+  CRTS_ssync_array();
+  for (int i = 1; i <= 4; ++i) {
+    if (_PEN == 0) {
+#ifdef RIGHT
+      if (i == 4) CRTS_rma_wait_value(&answered, 1);
+#endif
+      /* BUG rma_batch: overlap */
+      CRTS_rma_iput(part + 4 * i, &sent, 32, 1, line, &came);
+      CRTS_rma_wait_value(&sent, i);
+    }
+    if (_PEN == 1 && i >= 3) {
+      CRTS_rma_wait_value(&came, i);
+      for (int j = 0; j < 4; ++j) sums += line[j];
+      CRTS_rma_put(&one, sizeof one, 0, &one, &answered);
+    }
+  }
+  totals[_PEN] = sums;
+  compute();
+  put_part();
+}
+#endif
+
 #ifdef BUG_rma_get_early
 __thread_local double seen[4];
 __thread_local crts_rply_t mine, other;

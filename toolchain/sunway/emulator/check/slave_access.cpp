@@ -46,7 +46,7 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
     return;
   }
   stack_.access(begin, pc);
-  inbox_.check(begin, end, is_volatile, pc);
+  if (inbox_.check(begin, end, is_volatile, pc)) in_flight_.watch();
   in_flight_.reads_ldm(begin, end, pc);
   heap_access(address, bytes, false, pc);
   end_access();

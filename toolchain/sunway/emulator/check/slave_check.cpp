@@ -176,10 +176,7 @@ bool SlaveCheck::reaches(const Slave& other, const std::byte* remote,
 
 void SlaveCheck::was_read(const Transfer& get, const Slave& reader,
                           std::uint32_t done, const void* pc) {
-  slots_.erase(
-      std::remove_if(slots_.begin(), slots_.end(),
-                     [&](const Slot& slot) { return slot.sender == &reader; }),
-      slots_.end());
+  inbox_.forget_messages(&reader);
   constexpr long kWord = 8;  // a flag that the reader polls
   if (get.length <= kWord) return;
   const std::uintptr_t begin = address_of(get.main);
@@ -188,33 +185,12 @@ void SlaveCheck::was_read(const Transfer& get, const Slave& reader,
   check_all();
 }
 
-void SlaveCheck::check_slot(const Slot& slot, const SlaveClock& sender,
-                            const char* call) {
-  constexpr std::size_t kMost = 256;
-  for (std::size_t i = slots_.size(); i-- > 0;) {
-    const Slot& old = slots_[i];
-    if (old.sender != slot.sender || old.end <= slot.begin ||
-        slot.end <= old.begin) {
-      continue;
-    }
-    if (sender.of(slave_.number()) < old.now) {
-      report({"overlap", slot.pc, slot.sender,
-              std::string(call) + " overwrites what it has sent to slave " +
-                  std::to_string(slave_.id) +
-                  ", which may not have read it yet: wait for an answer before "
-                  "the next message, or use two buffers",
-              old.pc});
-    }
-    slots_.erase(slots_.begin() + static_cast<std::ptrdiff_t>(i));
-  }
-  if (slots_.size() == kMost) slots_.erase(slots_.begin());
-  slots_.push_back(slot);
-}
-
 void SlaveCheck::check_buffers(const Transfer& t, const void* pc) {
   const std::uintptr_t begin = address_of(t.ldm);
   if (t.writes_main()) {
-    inbox_.check(begin, begin + bytes_of(t), false, pc);
+    if (inbox_.check(begin, begin + bytes_of(t), false, pc)) {
+      in_flight_.watch();
+    }
   } else {
     inbox_.check_write(begin, begin + bytes_of(t), pc);
   }
@@ -283,7 +259,7 @@ void SlaveCheck::sends(const void* local, long length, const char* call,
                        const void* pc) {
   const std::uintptr_t begin = address_of(local);
   const std::uintptr_t end = begin + static_cast<std::uintptr_t>(length);
-  inbox_.check(begin, end, false, pc);
+  if (inbox_.check(begin, end, false, pc)) in_flight_.watch();
   in_flight_.sends(begin, end, call, pc);
 }
 
@@ -314,8 +290,9 @@ void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
   }
   constexpr long kWord = 8;  // a flag or a counter, of which the last counts
   if (reply != nullptr && length > kWord) {
-    check_slot({begin, end, &sender, clock_.now(), pc}, sender.check->clock_,
-               call);
+    const SlaveClock& clock = sender.check->clock_;
+    inbox_.add_message({begin, end, &sender, clock.now(), pc},
+                       clock.of(slave_.number()), call);
   }
   // All sends of one call count as sent at one time.
   log_ldm_access(slave_,

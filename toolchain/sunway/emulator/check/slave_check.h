@@ -33,7 +33,7 @@ class SlaveCheck {
   // The master calls launched() and joined() while the slave does not run.
   void launched() {
     clock_.restart();
-    slots_.clear();
+    inbox_.forget_messages();
   }
   void joined() { clock_.joined(); }
   void begin_launch();
@@ -184,15 +184,6 @@ class SlaveCheck {
   Progress progress_;
   DirectLog direct_;
   KnownMain known_main_;
-  // What others last sent here by a message with a reply.
-  struct Slot {
-    std::uintptr_t begin, end;
-    const Slave* sender;
-    std::uint32_t now;  // this slave's clock then
-    const void* pc;
-  };
-  void check_slot(const Slot& slot, const SlaveClock& sender, const char* call);
-  std::vector<Slot> slots_;
   std::uintptr_t last_flag_ = 0;  // the last volatile or atomic read
   bool first_launch_ = true;
   const void* bounds_pc_ = nullptr;  // of an index that is out of bounds
