@@ -85,6 +85,28 @@ void SlaveCheck::write_main(std::uintptr_t begin, std::uintptr_t end,
   end_access();
 }
 
+bool SlaveCheck::operand(const void* address, std::size_t bytes, bool write_it,
+                         const char* call, const void* pc) {
+  begin_call(pc);
+  const auto* at = static_cast<const std::byte*>(address);
+  bool legal = true;
+  if (slave_.in_ldm(at, 1)) {
+    const std::string why = why_not_ldm(slave_, at, bytes);
+    if (!why.empty()) {
+      report({"ldm-range", pc, &slave_, std::string(call) + ": " + why});
+      return false;
+    }
+  } else {
+    legal = known_main_.why_not(address_of(at), bytes, write_it).empty();
+  }
+  if (write_it) {
+    write(at, bytes, pc, false);
+  } else {
+    read(at, bytes, pc, false);
+  }
+  return legal;
+}
+
 bool SlaveCheck::check_main(std::uintptr_t begin, std::size_t bytes, bool write,
                             const void* pc) {
   const OwnAllocations own;

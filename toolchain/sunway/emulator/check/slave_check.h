@@ -73,6 +73,10 @@ class SlaveCheck {
                 const void* pc);
   // replies() is called before this slave raises another slave's reply word.
   void replies(const volatile void* reply);
+  // operand() checks an array that a call of the library reads or writes by
+  // instructions. It returns whether the call may access it.
+  bool operand(const void* address, std::size_t bytes, bool write,
+               const char* call, const void* pc);
   void before_wait(volatile void* reply, int value, const char* call,
                    const void* pc);
   void after_wait(volatile void* reply, int value);
