@@ -1,5 +1,6 @@
 /* Too much LDM, accesses outside its blocks, and reads before a write. */
 #include "gallery.h"
+#include <string.h>
 
 #ifdef BUG_ldm_budget
 void kernel(args_t* from) {
@@ -35,6 +36,30 @@ void kernel(args_t* from) {
     piece[i] = i;
   }
   ldm_free(piece, sizeof part);
+  get_part();
+  compute();
+  put_part();
+}
+#endif
+
+#if defined BUG_ldm_last || defined BUG_ldm_last_set
+/* Beyond the last variable in LDM, where the C library's data follow here. */
+void kernel(args_t* from) {
+  double* all = part;
+  int count = kPart;
+  get_args(from);
+#ifndef RIGHT
+  count += 400 + _PEN;
+#endif
+#ifdef BUG_ldm_last
+  for (int i = 0; i < count; ++i) {
+    /* BUG ldm_last: ldm-range */
+    all[i] = i;
+  }
+#else
+  /* BUG ldm_last_set: ldm-range */
+  memset(all, 0, count * sizeof *all);
+#endif
   get_part();
   compute();
   put_part();

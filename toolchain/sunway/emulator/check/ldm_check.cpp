@@ -1,11 +1,13 @@
 #include "toolchain/sunway/emulator/check/ldm_check.h"
 
 #include <asm/prctl.h>
+#include <link.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -163,13 +165,50 @@ void map_shadow(const Slave& slave) {
   }
 }
 
+namespace {
+
+// clear_library_variables() clears the marks of thread-local variables of
+// libraries that a program may use. They may be between its own variables and
+// the C library's data of the thread.
+void clear_library_variables(const std::byte* after) {
+  const auto* end = reinterpret_cast<const std::byte*>(pthread_self());
+  auto clear = [&](const void* variable, std::size_t bytes) {
+    const auto* at = static_cast<const std::byte*>(variable);
+    if (at >= after && at < end) Shadow::clear(at, bytes, Shadow::kOutside);
+  };
+  clear(&errno, sizeof errno);
+  for (const char* one : {&_PEN, &_ROW, &_COL, &_CGN}) clear(one, sizeof *one);
+  for (const int* one :
+       {&_MYID, &_cache_size, &_ldm_share_mode, &_ldm_share_size}) {
+    clear(one, sizeof *one);
+  }
+  using Clear = decltype(clear);
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* visit) {
+        const std::string name = info->dlpi_name;
+        if (name.find("/libc.so") != std::string::npos ||
+            name.find("/libswamp_sunway.so") != std::string::npos) {
+          return 0;
+        }
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          if (info->dlpi_phdr[i].p_type != PT_TLS) continue;
+          (*static_cast<Clear*>(visit))(info->dlpi_tls_data,
+                                        info->dlpi_phdr[i].p_memsz);
+        }
+        return 0;
+      },
+      &clear);
+}
+
+}  // namespace
+
 void mark_gaps(const Slave& slave) {
   const Machine& all = machine();
   const std::byte* end = slave.slot + all.slot_bytes;
   if (find_ldm_variable_before(all.static_bytes).name.empty()) return;
-  // Other libraries' data may follow, and then the C library's of the thread.
-  const auto* thread = reinterpret_cast<const std::byte*>(pthread_self());
-  Shadow::set(thread, static_cast<std::size_t>(end - thread), Shadow::kOutside);
+  const std::byte* after = slave.statics + all.static_bytes;
+  Shadow::set(after, static_cast<std::size_t>(end - after), Shadow::kOutside);
+  clear_library_variables(after);
   static const std::vector<std::size_t> gaps = [&] {
     std::vector<std::size_t> found;
     for (std::size_t at = 0; at < all.static_bytes; ++at) {

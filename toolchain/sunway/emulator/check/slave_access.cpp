@@ -1,4 +1,5 @@
 // The loads and stores of a slave's own instructions.
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -31,7 +32,7 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
   progress_.read(begin, pc, is_volatile);
   resume();  // others may have run in the meantime
   if (is_volatile) last_flag_ = begin;
-  if (!slave_.in_ldm(address, bytes)) {
+  if (!slave_.in_ldm(address, 1)) {
     if (is_volatile) {
       clock_.acquire(address);
       acquired_from_master(begin, end);
@@ -59,7 +60,7 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
   before_access(address);
   resume();
   progress_.wrote(begin);
-  if (!slave_.in_ldm(address, bytes)) {
+  if (!slave_.in_ldm(address, 1)) {
     write_main(begin, end, is_volatile, pc);
     return;
   }
@@ -134,6 +135,7 @@ void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
                              bool write, const void* pc) {
   auto* at = static_cast<std::byte*>(const_cast<void*>(address));
   const auto offset = static_cast<std::size_t>(at - slave_.slot);
+  bytes = std::min(bytes, machine().slot_bytes - offset);
   const bool in_heap = offset < machine().ldm_bytes;
   if (in_heap && !slave_.heap.holds(offset, bytes)) {
     report({"ldm-range", pc, &slave_,
@@ -146,6 +148,12 @@ void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
     const std::string why = why_not_static(slave_, at, bytes);
     if (!why.empty()) {
       report({"ldm-range", pc, &slave_, (write ? "writes " : "reads ") + why});
+    }
+    // Data of this library and of the C library follow the variables. Without
+    // them neither the slave nor the handler of its crash can run.
+    if (write && at + bytes > slave_.statics + machine().static_bytes) {
+      print_totals();
+      end_now(kReportedExit);
     }
   }
   if (write) {
