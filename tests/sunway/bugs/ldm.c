@@ -45,11 +45,12 @@ void kernel(args_t* from) {
 #if defined BUG_ldm_last || defined BUG_ldm_last_set
 /* Beyond the last variable in LDM, where the C library's data follow here. */
 void kernel(args_t* from) {
-  double* all = part;
+  double* volatile place = part;
+  double* all = place;
   int count = kPart;
   get_args(from);
 #ifndef RIGHT
-  count += 400 + _PEN;
+  count += 400;
 #endif
 #ifdef BUG_ldm_last
   for (int i = 0; i < count; ++i) {
