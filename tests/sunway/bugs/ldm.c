@@ -83,6 +83,38 @@ void kernel(args_t* from) {
 }
 #endif
 
+#if defined BUG_stack_and_heap || defined BUG_stack_and_heap_access
+/* The stack of the second function and the block are a few bytes too large
+ * together. A call that has returned takes no LDM. */
+static __attribute__((noinline)) void second(args_t* from) {
+  double more[200];
+#ifdef BUG_stack_and_heap
+  /* BUG stack_and_heap: ldm-range */
+  athread_dma_get(&args, from, sizeof args);
+#endif
+  for (int i = 0; i < 10; ++i) {
+    /* BUG stack_and_heap_access: ldm-range */
+    more[i] = _PEN;
+  }
+  asm volatile("" ::"r"(more) : "memory");
+}
+
+void kernel(args_t* from) {
+  int bytes = 4096;
+  get_args(from);
+  second(from);
+#ifndef RIGHT
+  bytes = get_allocatable_size();
+#endif
+  void* block = ldm_malloc(bytes);
+  second(from);
+  ldm_free(block, bytes);
+  get_part();
+  compute();
+  put_part();
+}
+#endif
+
 #ifdef BUG_stack_recursion
 #ifdef RIGHT
 enum { kDepth = 6 };

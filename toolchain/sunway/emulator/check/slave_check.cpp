@@ -338,13 +338,13 @@ void SlaveCheck::after_wait(volatile void* reply, int value) {
 // ldm_malloc() and malloc().
 
 void SlaveCheck::allocated(std::size_t offset, std::size_t bytes,
-                           const void* pc) {
+                           std::size_t stack, const void* pc) {
   begin_call(pc);
   if (offset != LdmHeap::kNone) {
     Shadow::poison(slave_.slot + offset, (bytes + 3) / 4 * 4);
     Shadow::set(slave_.slot + offset + bytes, (4 - bytes % 4) % 4,
                 Shadow::kOutside);
-    stack_.check(pc);
+    stack_.allocated(stack);
     return;
   }
   report({"ldm-range", pc, &slave_,
@@ -352,8 +352,8 @@ void SlaveCheck::allocated(std::size_t offset, std::size_t bytes,
               std::to_string(machine().ldm_bytes) +
               " bytes, of which static variables take " +
               std::to_string(machine().static_bytes) +
-              " and blocks of ldm_malloc " +
-              std::to_string(slave_.heap.in_use())});
+              ", blocks of ldm_malloc " + std::to_string(slave_.heap.in_use()) +
+              " and the stack " + std::to_string(stack)});
 }
 
 void SlaveCheck::freed(std::size_t offset, std::size_t piece_bytes,

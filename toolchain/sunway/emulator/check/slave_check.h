@@ -82,8 +82,10 @@ class SlaveCheck {
   void after_wait(volatile void* reply, int value);
   void finish_all() { in_flight_.complete_all(); }
 
-  // LDM memory. `length` is what the caller of ldm_free() passed.
-  void allocated(std::size_t offset, std::size_t bytes, const void* pc);
+  // LDM memory. `stack` is the size of the caller's stack, `length` what the
+  // caller of ldm_free() passed.
+  void allocated(std::size_t offset, std::size_t bytes, std::size_t stack,
+                 const void* pc);
   void freed(std::size_t offset, std::size_t piece_bytes, std::size_t length,
              const void* pc);
   void freed_all();
