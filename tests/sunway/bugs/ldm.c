@@ -1,5 +1,6 @@
 /* Too much LDM, accesses outside its blocks, and reads before a write. */
 #include "gallery.h"
+#include <string.h>
 
 #ifdef BUG_ldm_budget
 void kernel(args_t* from) {
@@ -41,6 +42,31 @@ void kernel(args_t* from) {
 }
 #endif
 
+#if defined BUG_ldm_last || defined BUG_ldm_last_set
+/* Beyond the last variable in LDM, where the C library's data follow here. */
+void kernel(args_t* from) {
+  double* volatile place = part;
+  double* all = place;
+  int count = kPart;
+  get_args(from);
+#ifndef RIGHT
+  count += 400;
+#endif
+#ifdef BUG_ldm_last
+  for (int i = 0; i < count; ++i) {
+    /* BUG ldm_last: ldm-range */
+    all[i] = i;
+  }
+#else
+  /* BUG ldm_last_set: ldm-range */
+  memset(all, 0, count * sizeof *all);
+#endif
+  get_part();
+  compute();
+  put_part();
+}
+#endif
+
 #ifdef BUG_stack_overflow
 void kernel(args_t* from) {
 #ifdef RIGHT
@@ -53,6 +79,38 @@ void kernel(args_t* from) {
   athread_dma_get(&args, from, sizeof args);
   athread_dma_get(big, args.in + _PEN * kPart, sizeof part);
   for (int i = 0; i < kPart; ++i) part[i] = 2 * big[i] + 1;
+  put_part();
+}
+#endif
+
+#if defined BUG_stack_and_heap || defined BUG_stack_and_heap_access
+/* The stack of the second function and the block are a few bytes too large
+ * together. A call that has returned takes no LDM. */
+static __attribute__((noinline)) void second(args_t* from) {
+  double more[200];
+#ifdef BUG_stack_and_heap
+  /* BUG stack_and_heap: ldm-range */
+  athread_dma_get(&args, from, sizeof args);
+#endif
+  for (int i = 0; i < 10; ++i) {
+    /* BUG stack_and_heap_access: ldm-range */
+    more[i] = _PEN;
+  }
+  asm volatile("" ::"r"(more) : "memory");
+}
+
+void kernel(args_t* from) {
+  int bytes = 4096;
+  get_args(from);
+  second(from);
+#ifndef RIGHT
+  bytes = get_allocatable_size();
+#endif
+  void* block = ldm_malloc(bytes);
+  second(from);
+  ldm_free(block, bytes);
+  get_part();
+  compute();
   put_part();
 }
 #endif

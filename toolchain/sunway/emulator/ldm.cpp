@@ -21,15 +21,15 @@ std::size_t rounded(std::size_t bytes) {
 
 }  // namespace
 
-std::size_t LdmHeap::allocate(std::size_t bytes) {
-  if (bytes > capacity_) return kNone;
+std::size_t LdmHeap::allocate(std::size_t bytes, std::size_t stack) {
+  const std::size_t capacity = capacity_ - std::min(stack, capacity_);
   std::size_t at = 0;
   for (const auto& [offset, piece_bytes] : pieces_) {
     if (offset - at >= rounded(bytes)) break;
     at = offset + rounded(piece_bytes);
   }
   // The last piece is not rounded, so that all of LDM can be allocated.
-  if (at > capacity_ || bytes > capacity_ - at) return kNone;
+  if (at > capacity || bytes > capacity - at) return kNone;
   pieces_[at] = bytes;
   high_water_ = std::max(high_water_, at + bytes);
   return at;
@@ -48,14 +48,15 @@ void LdmHeap::restart_high_water() noexcept {
       pieces_.empty() ? 0 : pieces_.rbegin()->first + pieces_.rbegin()->second;
 }
 
-std::size_t LdmHeap::largest() const {
+std::size_t LdmHeap::largest(std::size_t stack) const {
+  const std::size_t capacity = capacity_ - std::min(stack, capacity_);
   std::size_t at = 0;
   std::size_t best = 0;
   for (const auto& [offset, piece_bytes] : pieces_) {
     best = std::max(best, offset - std::min(at, offset));
     at = offset + rounded(piece_bytes);
   }
-  return std::max(best, capacity_ - std::min(at, capacity_));
+  return std::max(best, capacity - std::min(at, capacity));
 }
 
 std::size_t LdmHeap::in_use() const {

@@ -102,6 +102,8 @@ Word add(volatile Word* word, Word value, const void* pc) {
   sunway::Slave* slave = sunway::self();
   if (slave != nullptr && slave->check) {
     slave->check->atomic(word, sizeof(Word), true, pc);
+  } else if (slave == nullptr) {
+    sunway::check::master_sets_flag(word, sizeof(Word));
   }
   return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
 }

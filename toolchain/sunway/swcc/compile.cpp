@@ -39,6 +39,10 @@ Words without_dependencies(const Words& words) {
   return kept;
 }
 
+std::string ending_of(const Options& options, const std::string& source) {
+  return std::filesystem::path(named(options, source)).extension();
+}
+
 // flags() returns the options that come before the user's.
 Words flags(const Options& options, const std::string& source) {
   const bool slave = options.side == Options::Side::slave;
@@ -50,12 +54,13 @@ Words flags(const Options& options, const std::string& source) {
             slave ? "-D__sw_slave__" : "-D__sw_host__"};
   if (options.simd) all.push_back(slave ? "-D_SIMD_SLAVE" : "-D_SIMD_HOST");
   if (!options.debug) all.push_back("-g1");  // line numbers for reports
-  const bool cplusplus = options.cplusplus || is_cplusplus(source);
+  const bool cplusplus =
+      options.cplusplus || is_cplusplus(named(options, source));
   if (!cplusplus) all.push_back("-fcommon");  // default of the vendor's GCC 7
   if (!cplusplus && options.old && options.standard.empty())
     all.push_back("-fgnu89-inline");
   if (slave && cplusplus) all.push_back("-fno-extern-tls-init");
-  const std::string ending = std::filesystem::path(source).extension();
+  const std::string ending = ending_of(options, source);
   if (ending == ".s" || ending == ".S") return all;
   if (ending == ".i" || ending == ".ii") return all;  // preprocessed
   // Inline assembly pushes onto the stack.
@@ -74,6 +79,10 @@ Words command(const Options& options, const Words& before, const Words& user,
   Words all{compiler(options)};
   all.insert(all.end(), before.begin(), before.end());
   all.insert(all.end(), user.begin(), user.end());
+  const auto language = options.languages.find(source);
+  if (language != options.languages.end()) {
+    all.insert(all.end(), {"-x", language->second});
+  }
   all.push_back(source);
   if (!output.empty()) {
     all.push_back("-o");
@@ -262,7 +271,8 @@ std::string with_thread_locals(const std::string& text) {
 std::string rewritten(const Options& options, const std::string& source,
                       const std::string& output, const std::string& errors,
                       int code) {
-  const bool cplusplus = options.cplusplus || is_cplusplus(source);
+  const bool cplusplus =
+      options.cplusplus || is_cplusplus(named(options, source));
   const Words headers = headers_for(errors);
   const std::string text = preprocessed(options, source, cplusplus, headers);
   std::set<std::string> refused;
@@ -309,7 +319,7 @@ std::string rewritten(const Options& options, const std::string& source,
 // source, or a rewritten copy if gcc refuses it.
 std::string compiled(const Options& options, const std::string& source,
                      const std::string& output) {
-  const std::string ending = std::filesystem::path(source).extension();
+  const std::string ending = ending_of(options, source);
   Words whole =
       command(options, flags(options, source), options.rest, source, output);
   const bool assembly = ending == ".s" || ending == ".S";
@@ -339,13 +349,11 @@ std::string compiled(const Options& options, const std::string& source,
 void compile_one(const Options& options, const std::string& source,
                  const std::string& output) {
   const std::string what = compiled(options, source, output);
-  const bool object = has(options.rest, "-c") && !has(options.rest, "-S") &&
-                      !has(options.rest, "-E") && !has(options.rest, "-M") &&
-                      !has(options.rest, "-MM");
-  const std::string ending = std::filesystem::path(source).extension();
-  if (!object || ending == ".s" || ending == ".S") return;
+  const std::string ending = ending_of(options, source);
+  if (!makes_objects(options) || ending == ".s" || ending == ".S") return;
   if (options.side == Options::Side::slave) {
-    const bool cplusplus = options.cplusplus || is_cplusplus(source);
+    const bool cplusplus =
+        options.cplusplus || is_cplusplus(named(options, source));
     if (addresses_remote_ldm(preprocessed(options, source, cplusplus, {}))) {
       remove_on_failure(output);
       fail(source +
@@ -370,7 +378,7 @@ std::string compiler(const Options& options) {
 void compile(const Options& options) {
   Words sources;
   for (const std::string& input : options.inputs) {
-    const std::string ending = std::filesystem::path(input).extension();
+    const std::string ending = ending_of(options, input);
     // gcc, too, ignores what only a link needs.
     if (input.rfind("-l", 0) == 0 || ending == ".o" || ending == ".a") continue;
     sources.push_back(input);

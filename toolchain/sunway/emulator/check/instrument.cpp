@@ -43,6 +43,7 @@ void saw_atomic(const volatile void* address, std::size_t bytes, bool writes,
     slave->check->atomic(address, bytes, writes, pc);
   } else if (slave == nullptr) {
     swamp::sunway::check::master_reads(address, bytes, pc, true);
+    if (writes) swamp::sunway::check::master_sets_flag(address, bytes);
   }
 }
 

@@ -105,7 +105,7 @@ class StackCheck {
   // begin_launch() starts again; the slave's stack pointer is at `here`.
   void begin_launch(std::uintptr_t here) noexcept;
   // end_launch() checks the deepest access for which no call followed.
-  void end_launch() { check_depth(deepest_, deepest_pc_); }
+  void end_launch() { check_depth(deepest_, deepest_heap_, deepest_pc_); }
 
   // entered() is for the beginning of one of the slave's functions, or for a
   // transfer to or from the stack.
@@ -120,6 +120,9 @@ class StackCheck {
       deepen(address, pc);
     }
   }
+  // allocated() is called after ldm_malloc(), when the stack has this size: the
+  // accesses below it count anew.
+  void allocated(std::size_t depth) noexcept;
   // check() reports if the stack of the calling function does not fit in LDM.
   void check(const void* pc);
 
@@ -132,11 +135,13 @@ class StackCheck {
   void deepen(std::uintptr_t lowest, const void* pc);
   // leaves_slot() ends the program, which would write into another slot.
   [[noreturn]] void leaves_slot(std::uintptr_t lowest, const void* pc);
-  void check_depth(std::size_t depth, const void* pc);
+  void check_depth(std::size_t depth, std::size_t heap, const void* pc);
 
   const Slave& slave_;
   bool reported_ = false;
-  std::size_t deepest_ = 0;  // access of this launch, below the stack's top
+  // The access of this launch for which most LDM was in use: the size of the
+  // stack, and of the blocks of ldm_malloc.
+  std::size_t deepest_ = 0, deepest_heap_ = 0;
   const void* deepest_pc_ = nullptr;
   std::uintptr_t lowest_access_ = ~std::uintptr_t{0};
   std::uintptr_t& lowest_;

@@ -15,9 +15,11 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "toolchain/sunway/emulator/check/addresses.h"
@@ -36,6 +38,7 @@ constexpr std::size_t kMostBytes = std::size_t{1} << 32;
 constexpr std::size_t kMostPages = (std::size_t{512} << 20) / kPage;
 
 constexpr std::size_t kMostReads = std::size_t{1} << 14;  // ranges
+constexpr std::size_t kMostFlags = std::size_t{1} << 14;
 
 struct Range {
   std::uintptr_t begin, end;
@@ -49,6 +52,13 @@ const void* spawned_at = nullptr;
 std::atomic<bool> any{false};
 Ranges& changes() {  // sorted
   static auto* const all = new Ranges;
+  return *all;
+}
+// Begin and end of the words with which the master signals, set since the
+// spawn.
+using Flags = std::map<std::uintptr_t, std::uintptr_t>;
+Flags& flags() {
+  static auto* const all = new Flags;
   return *all;
 }
 std::atomic<bool> records_reads{false};
@@ -201,6 +211,7 @@ void remove(Ranges& ranges, std::uintptr_t begin, std::uintptr_t end) {
 void forget_all() {
   records_reads = false;
   changes().clear();
+  flags().clear();
   reads().clear();
   any = false;
 }
@@ -238,6 +249,23 @@ void remember_memory(const void* pc) {
   records_reads = child > 0;
 }
 
+void master_sets_flag(const volatile void* address, std::size_t bytes) {
+  // A signal handler may set a flag, too, and must not wait for itself.
+  static thread_local bool inside = false;
+  if (std::exchange(inside, true)) return;
+  args_written(address, bytes);
+  {
+    const OwnAllocations own;
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (child >= 0 && flags().size() < kMostFlags) {
+      const auto begin = reinterpret_cast<std::uintptr_t>(address);
+      std::uintptr_t& end = flags()[begin];
+      end = std::max(end, begin + bytes);
+    }
+  }
+  inside = false;
+}
+
 namespace {
 
 // check_ldm() reports an access of the master to LDM.
@@ -268,7 +296,9 @@ bool wants_to_wait() noexcept {
 void master_stores(const volatile void* address, std::size_t bytes,
                    const void* pc, bool is_volatile) {
   check_ldm(address, bytes, "writes ", pc);
-  if (is_volatile) polls.store(0, std::memory_order_relaxed);
+  if (!is_volatile) return;
+  polls.store(0, std::memory_order_relaxed);
+  master_sets_flag(address, bytes);
 }
 
 void master_reads(const volatile void* address, std::size_t bytes,
@@ -301,6 +331,7 @@ void find_master_accesses() {
   // If slaves have begun, the changes may be theirs.
   if (machine().launch_pending && machine().turn == nullptr) {
     compare();
+    if (flags().size() == kMostFlags) changes().clear();
     sort_reads();
   } else {
     reads().clear();
@@ -330,6 +361,15 @@ void acquired_from_master(std::uintptr_t begin, std::uintptr_t end) {
   if (first_of(changes(), begin, end) != nullptr) forget_all();
 }
 
+namespace {
+
+bool has_flag(std::uintptr_t begin, std::uintptr_t end) {
+  auto next = flags().lower_bound(end);
+  return next != flags().begin() && (--next)->second > begin;
+}
+
+}  // namespace
+
 void check_master_accesses(const Slave& slave, std::uintptr_t begin,
                            std::uintptr_t end, bool write, const void* pc) {
   if (!any.load(std::memory_order_relaxed)) return;
@@ -339,6 +379,7 @@ void check_master_accesses(const Slave& slave, std::uintptr_t begin,
   const bool changed = found != nullptr;
   if (!changed && write) found = first_of(reads(), begin, end);
   if (found == nullptr) return;
+  if (changed && has_flag(begin, end)) return forget_all();
   const std::string where = describe(std::max(begin, found->begin));
   report({"overlap", pc, &slave,
           (write ? "writes " : "reads ") + std::to_string(end - begin) +

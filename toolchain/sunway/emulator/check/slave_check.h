@@ -34,7 +34,7 @@ class SlaveCheck {
   // The master calls launched() and joined() while the slave does not run.
   void launched() {
     clock_.restart();
-    slots_.clear();
+    inbox_.forget_messages();
   }
   void joined() { clock_.joined(); }
   void begin_launch();
@@ -74,13 +74,19 @@ class SlaveCheck {
                 const void* pc);
   // replies() is called before this slave raises another slave's reply word.
   void replies(const volatile void* reply);
+  // operand() checks an array that a call of the library reads or writes by
+  // instructions. It returns whether the call may access it.
+  bool operand(const void* address, std::size_t bytes, bool write,
+               const char* call, const void* pc);
   void before_wait(volatile void* reply, int value, const char* call,
                    const void* pc);
   void after_wait(volatile void* reply, int value);
   void finish_all() { in_flight_.complete_all(); }
 
-  // LDM memory. `length` is what the caller of ldm_free() passed.
-  void allocated(std::size_t offset, std::size_t bytes, const void* pc);
+  // LDM memory. `stack` is the size of the caller's stack, `length` what the
+  // caller of ldm_free() passed.
+  void allocated(std::size_t offset, std::size_t bytes, std::size_t stack,
+                 const void* pc);
   void freed(std::size_t offset, std::size_t piece_bytes, std::size_t length,
              const void* pc);
   void freed_all();
@@ -194,15 +200,6 @@ class SlaveCheck {
   Progress progress_;
   DirectLog direct_;
   KnownMain known_main_;
-  // What others last sent here by a message with a reply.
-  struct Slot {
-    std::uintptr_t begin, end;
-    const Slave* sender;
-    std::uint32_t now;  // this slave's clock then
-    const void* pc;
-  };
-  void check_slot(const Slot& slot, const SlaveClock& sender, const char* call);
-  std::vector<Slot> slots_;
   std::uintptr_t last_flag_ = 0;  // the last volatile or atomic read
   bool read_flag_ = false;        // since the last store to main memory
   int interleaved_ = 0;           // how often in this launch
