@@ -26,6 +26,21 @@ unsigned long checked_cycle(sunway::Slave& slave) {
   return slave.cycle += sunway::kCyclesPerRead;
 }
 
+// stack_bytes() returns the size of the stack of the slave's code that called
+// the function with this frame.
+std::size_t stack_bytes(const Slave& slave, const void* frame) {
+  constexpr std::ptrdiff_t kLink = 16;  // the return address and the old frame
+  return static_cast<std::size_t>(slave.stack_top -
+                                  static_cast<const std::byte*>(frame) - kLink);
+}
+
+// largest_block() leaves a little of LDM to calls of other functions. Frames of
+// check mode are larger, and this mode should offer the same.
+std::size_t largest_block(const Slave& slave, const void* frame) {
+  constexpr std::size_t kStep = 1024;
+  return slave.heap.largest((stack_bytes(slave, frame) / kStep + 1) * kStep);
+}
+
 }  // namespace
 
 extern "C" {
@@ -40,8 +55,11 @@ int athread_get_cgn() { return _CGN; }
 
 void* ldm_malloc(std::size_t bytes) {
   sunway::Slave& slave = sunway::require_self("ldm_malloc");
-  const std::size_t offset = slave.heap.allocate(bytes);
-  if (slave.check) slave.check->allocated(offset, bytes, SWAMP_SUNWAY_CALLER());
+  const std::size_t stack = stack_bytes(slave, __builtin_frame_address(0));
+  const std::size_t offset = slave.heap.allocate(bytes, stack);
+  if (slave.check) {
+    slave.check->allocated(offset, bytes, stack, SWAMP_SUNWAY_CALLER());
+  }
   return offset == sunway::LdmHeap::kNone ? nullptr : slave.slot + offset;
 }
 
@@ -58,16 +76,18 @@ void ldm_free(void* memory, std::size_t bytes) {
 
 unsigned get_allocatable_size() {
   return static_cast<unsigned>(
-      sunway::require_self("get_allocatable_size").heap.largest());
+      largest_block(sunway::require_self("get_allocatable_size"),
+                    __builtin_frame_address(0)));
 }
 
 void* ldm_malloc_max(std::size_t* bytes) {
   sunway::Slave& slave = sunway::require_self("ldm_malloc_max");
-  *bytes = slave.heap.largest();
+  *bytes = largest_block(slave, __builtin_frame_address(0));
   if (*bytes == 0) return nullptr;
-  const std::size_t offset = slave.heap.allocate(*bytes);
+  const std::size_t stack = stack_bytes(slave, __builtin_frame_address(0));
+  const std::size_t offset = slave.heap.allocate(*bytes, stack);
   if (slave.check) {
-    slave.check->allocated(offset, *bytes, SWAMP_SUNWAY_CALLER());
+    slave.check->allocated(offset, *bytes, stack, SWAMP_SUNWAY_CALLER());
   }
   return slave.slot + offset;
 }
