@@ -1,6 +1,7 @@
 // Calls of slaves: identity, LDM memory, clocks, caches, register
 // communication.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -14,6 +15,10 @@
 namespace sunway = swamp::sunway;
 using sunway::Packet;
 using sunway::Slave;
+
+// The parts of a vector that simd.h computes with one instruction.
+using Floats = float __attribute__((vector_size(16)));
+using Doubles = double __attribute__((vector_size(16)));
 
 namespace {
 
@@ -133,6 +138,17 @@ void swamp_simd_misaligned(const volatile void*, int bytes) {
            "ends the program; use simd_loadu/simd_storeu, or align the array"});
 }
 
+int swamp_simd_has_fma = 0;
+
+Floats swamp_simd_software_fmas(Floats a, Floats b, Floats c) {
+  for (int i = 0; i < 4; ++i) a[i] = std::fma(a[i], b[i], c[i]);
+  return a;
+}
+Doubles swamp_simd_software_fmad(Doubles a, Doubles b, Doubles c) {
+  for (int i = 0; i < 2; ++i) a[i] = std::fma(a[i], b[i], c[i]);
+  return a;
+}
+
 #pragma GCC visibility pop
 
 }  // extern "C"
@@ -143,6 +159,10 @@ SWAMP_SUNWAY_API unsigned long swamp_master_cycles = 0;  // 2.1 GHz
 }
 
 namespace {
+
+__attribute__((constructor)) void find_fma() {
+  swamp_simd_has_fma = __builtin_cpu_supports("fma");
+}
 
 // The counters that inline assembly reads (swamp_sunway/assembly.h) are the
 // processor's time stamp times these 32.32 fixed-point factors. measure()

@@ -111,18 +111,27 @@ std::string with_fast_path(const std::string& assembly) {
     const char* bytes;
     const char* compare;
   };
-  constexpr Access kAccesses[] = {
-      {"1", "cmpb"}, {"2", "cmpw"}, {"4", "cmpl"}, {"8", "cmpq"}};
+  constexpr Access kAccesses[] = {{"1", "cmpb"},
+                                  {"2", "cmpw"},
+                                  {"4", "cmpl"},
+                                  {"8", "cmpq"},
+                                  {"16", "cmpq"}};
   std::map<std::string, std::string> tests;  // by call; @ is the label
   for (const char* kind : {"read", "write"}) {
     for (const Access& access : kAccesses) {
+      const auto flags = [&](std::size_t from) {
+        return std::string(access.compare) + " $0, " +
+               std::to_string(check::kShadowDistance + from) + "(%rdi)\n\t";
+      };
       tests[std::string("\tcall\t__tsan_") + kind + access.bytes] =
           "\tmovq %rdi, %rax\n\tsubq %gs:" +
           std::to_string(check::kSlotOffset) +
           ", %rax\n\tcmpq %gs:" + std::to_string(check::kLimitOffset) +
-          ", %rax\n\tjae .Lswamp_call@\n\t" + access.compare + " $0, " +
-          std::to_string(check::kShadowDistance) +
-          "(%rdi)\n\tje .Lswamp_done@\n";
+          ", %rax\n\tjae .Lswamp_call@\n\t" +
+          (access.bytes == std::string("16")
+               ? flags(8) + "jne .Lswamp_call@\n\t"
+               : "") +
+          flags(0) + "je .Lswamp_done@\n";
     }
   }
   tests["\tcall\t__tsan_func_entry"] =
