@@ -349,7 +349,7 @@ class TileLoop {
           slot.get);
       wait(slot.get);
     }
-    slot.kernel = kernels_[slot.operation->kernel].function;
+    slot.kernel = *kernels_[slot.operation->kernel].function;
     slot.tile_units = LdmLayout::make(*slot.operation, limits_).tile_units;
     std::fill(slot.main, slot.main + kMaxOperands, nullptr);
   }

@@ -3,9 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "slave/kernel.h"
-#include "slave/row_args.h"
-#include "slave/row_kernels.h"
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/cross_entropy.cpp"
@@ -307,7 +305,11 @@ HWY_INLINE void backward_map(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_FOR_ROW_TYPES(SWAMP_CROSS_ENTROPY_KERNELS)
+SWAMP_KERNELS(cross_entropy, cross_entropy<A>)
+SWAMP_KERNELS(cross_entropy_parts, cross_entropy_parts<A>)
+SWAMP_KERNELS(cross_entropy_sum, cross_entropy_sum<A>)
+SWAMP_KERNELS(cross_entropy_backward, backward<A>)
+SWAMP_KERNELS(cross_entropy_backward_map, backward_map<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -2,7 +2,6 @@
 #include <vector>
 
 #include "slave/reference.h"
-#include "slave/row_kernels.h"
 
 namespace swamp::slave::reference {
 namespace {
@@ -120,6 +119,10 @@ void backward_map(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_FOR_ROW_TYPES(SWAMP_CROSS_ENTROPY_KERNELS)
+SWAMP_KERNELS(cross_entropy, cross_entropy<A>)
+SWAMP_KERNELS(cross_entropy_parts, cross_entropy_parts<A>)
+SWAMP_KERNELS(cross_entropy_sum, cross_entropy_sum<A>)
+SWAMP_KERNELS(cross_entropy_backward, backward<A>)
+SWAMP_KERNELS(cross_entropy_backward_map, backward_map<A>)
 
 }  // namespace swamp::slave::reference

@@ -1,9 +1,7 @@
 // The kernels of LayerNorm and RMSNorm, compiled once per target by Highway.
 #include <algorithm>
 
-#include "slave/kernel.h"
-#include "slave/row_args.h"
-#include "slave/row_kernels.h"
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/layer_norm.cpp"
@@ -271,8 +269,12 @@ HWY_INLINE void rms_norm_map(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_FOR_ROW_TYPES(SWAMP_NORM_SUM_KERNELS)
-SWAMP_FOR_ROW_AND_WEIGHT_TYPES(SWAMP_NORM_KERNELS)
+SWAMP_KERNELS(layer_norm_sum, layer_norm_sum<A>)
+SWAMP_KERNELS(rms_norm_sum, rms_norm_sum<A>)
+SWAMP_KERNELS(layer_norm, layer_norm<A, B>)
+SWAMP_KERNELS(layer_norm_map, layer_norm_map<A, B>)
+SWAMP_KERNELS(rms_norm, rms_norm<A, B>)
+SWAMP_KERNELS(rms_norm_map, rms_norm_map<A, B>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "slave/kernel.h"
-#include "slave/row_args.h"
-#include "slave/row_kernels.h"
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/layer_norm_backward.cpp"
@@ -314,7 +312,12 @@ HWY_INLINE void backward_map(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_FOR_ROW_AND_WEIGHT_TYPES(SWAMP_NORM_BACKWARD_KERNELS)
+SWAMP_KERNELS(layer_norm_backward, backward<A, B, true>)
+SWAMP_KERNELS(layer_norm_backward_sum, backward_sum<A, B, true>)
+SWAMP_KERNELS(layer_norm_backward_map, backward_map<A, B, true>)
+SWAMP_KERNELS(rms_norm_backward, backward<A, B, false>)
+SWAMP_KERNELS(rms_norm_backward_sum, backward_sum<A, B, false>)
+SWAMP_KERNELS(rms_norm_backward_map, backward_map<A, B, false>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -2,7 +2,6 @@
 #include <vector>
 
 #include "slave/reference.h"
-#include "slave/row_kernels.h"
 
 namespace swamp::slave::reference {
 namespace {
@@ -276,9 +275,18 @@ void residual_add(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_FOR_ROW_TYPES(SWAMP_NORM_SUM_KERNELS)
-SWAMP_FOR_ROW_AND_WEIGHT_TYPES(SWAMP_NORM_KERNELS)
-SWAMP_FOR_ROW_AND_WEIGHT_TYPES(SWAMP_NORM_BACKWARD_KERNELS)
-SWAMP_FOR_ROW_AND_WEIGHT_TYPES(SWAMP_RESIDUAL_ADD_KERNEL)
+SWAMP_KERNELS(layer_norm_sum, layer_norm_sum<A>)
+SWAMP_KERNELS(rms_norm_sum, rms_norm_sum<A>)
+SWAMP_KERNELS(layer_norm, layer_norm<A, B>)
+SWAMP_KERNELS(layer_norm_map, layer_norm_map<A, B>)
+SWAMP_KERNELS(rms_norm, rms_norm<A, B>)
+SWAMP_KERNELS(rms_norm_map, rms_norm_map<A, B>)
+SWAMP_KERNELS(layer_norm_backward, backward<A, B, true>)
+SWAMP_KERNELS(layer_norm_backward_sum, backward_sum<A, B, true>)
+SWAMP_KERNELS(layer_norm_backward_map, backward_map<A, B, true>)
+SWAMP_KERNELS(rms_norm_backward, backward<A, B, false>)
+SWAMP_KERNELS(rms_norm_backward_sum, backward_sum<A, B, false>)
+SWAMP_KERNELS(rms_norm_backward_map, backward_map<A, B, false>)
+SWAMP_KERNELS(residual_add, residual_add<A, B>)
 
 }  // namespace swamp::slave::reference

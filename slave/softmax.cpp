@@ -5,9 +5,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "slave/kernel.h"
-#include "slave/row_args.h"
-#include "slave/row_kernels.h"
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/softmax.cpp"
@@ -538,7 +536,15 @@ HWY_INLINE void backward_map(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_FOR_ROW_TYPES(SWAMP_SOFTMAX_KERNELS)
+SWAMP_KERNELS(scaled_softmax, softmax<A, false>)
+SWAMP_KERNELS(scaled_softmax_sum, softmax_sum<A, false>)
+SWAMP_KERNELS(scaled_softmax_map, softmax_map<A, false>)
+SWAMP_KERNELS(scaled_masked_softmax, softmax<A, true>)
+SWAMP_KERNELS(scaled_masked_softmax_sum, softmax_sum<A, true>)
+SWAMP_KERNELS(scaled_masked_softmax_map, softmax_map<A, true>)
+SWAMP_KERNELS(softmax_backward, backward<A>)
+SWAMP_KERNELS(softmax_backward_sum, backward_sum<A>)
+SWAMP_KERNELS(softmax_backward_map, backward_map<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "slave/reference.h"
-#include "slave/row_kernels.h"
 
 namespace swamp::slave::reference {
 namespace {
@@ -186,6 +185,14 @@ void backward_map(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_FOR_ROW_TYPES(SWAMP_SOFTMAX_KERNELS)
+SWAMP_KERNELS(scaled_softmax, softmax<A, false>)
+SWAMP_KERNELS(scaled_softmax_sum, softmax_sum<A, false>)
+SWAMP_KERNELS(scaled_softmax_map, softmax_map<A, false>)
+SWAMP_KERNELS(scaled_masked_softmax, softmax<A, true>)
+SWAMP_KERNELS(scaled_masked_softmax_sum, softmax_sum<A, true>)
+SWAMP_KERNELS(scaled_masked_softmax_map, softmax_map<A, true>)
+SWAMP_KERNELS(softmax_backward, backward<A>)
+SWAMP_KERNELS(softmax_backward_sum, backward_sum<A>)
+SWAMP_KERNELS(softmax_backward_map, backward_map<A>)
 
 }  // namespace swamp::slave::reference

@@ -101,7 +101,9 @@ constexpr PerElement kWork[] = {
     {F::attention_round, 0, 2, 0, 1, 0, 8, 0},
     // Integers, one at a time: range, count, position.
     {F::moe_count, 0, 4 * kLanes, 0, 0, 0, 2 * kScalarAccess, 0},
+    {F::moe_count_map, 0, 4 * kLanes, 0, 0, 0, 2 * kScalarAccess, 0},
     {F::moe_position, 0, 6 * kLanes, 0, 0, 0, 4 * kScalarAccess, 0},
+    {F::moe_position_map, 0, 6 * kLanes, 0, 0, 0, 4 * kScalarAccess, 0},
 };
 
 // has_work() returns whether work_of() knows every kernel.

@@ -34,7 +34,7 @@ struct CrossEntropy {
   float* weight(std::size_t column) {
     return weights.empty() ? nullptr : &weights[column];
   }
-  int id(int kernel) const { return kernel + x.type(); }
+  int id(F family) const { return kernel_of(family, {x.type()}); }
 };
 
 CrossEntropy cross_entropy_case(ScalarType type, std::size_t columns,
@@ -81,11 +81,11 @@ Losses forward(CrossEntropy one, const KernelTable& table) {
   Losses result{{kFloat32, rows},
                 {kFloat32, rows},
                 {kFloat32, rows * sizeof(CrossEntropyParts) / 4}};
-  run_rows(table, one.id(row_kernel::cross_entropy_float16), &one.args,
+  run_rows(table, one.id(F::cross_entropy), &one.args,
            {one.x.data(), one.target(0), one.weight(0), result.loss.data(),
             result.lse.data()},
            rows, 0, nullptr, true);
-  run_rows(table, one.id(row_kernel::cross_entropy_parts_float16), &one.args,
+  run_rows(table, one.id(F::cross_entropy_parts), &one.args,
            {one.x.data(), one.target(0), one.weight(0), result.parts.data()},
            rows, 0);
   return result;
@@ -99,7 +99,7 @@ void expect_same_sums(CrossEntropy one, const KernelTable& table,
   for (std::size_t row = 0; row < one.rows(); ++row) {
     std::vector<CrossEntropyChunk> chunks(columns / kChunkColumns + 1);
     for (std::size_t at = 0; at < columns; at += 2 * kChunkColumns) {
-      run_rows(table, one.id(row_kernel::cross_entropy_sum_float16), &one.args,
+      run_rows(table, one.id(F::cross_entropy_sum), &one.args,
                {one.x.at(row * columns + at), one.weight(at)},
                std::min(columns - at, 2 * kChunkColumns), at,
                &chunks[at / kChunkColumns]);
@@ -137,7 +137,7 @@ Data backward(CrossEntropy one, const KernelTable& table, const Data& lse,
   std::vector<CrossEntropyRow> rows = row_factors(one, lse);
   Data out(one.x.type(), one.x.count());
   Data& dx = in_place ? one.x : out;
-  run_rows(table, one.id(row_kernel::cross_entropy_backward_float16), &one.args,
+  run_rows(table, one.id(F::cross_entropy_backward), &one.args,
            {one.x.data(), one.target(0), rows.data(), one.weight(0), dx.data()},
            rows.size(), 0);
   return dx;
@@ -149,8 +149,7 @@ Data backward_pieces(CrossEntropy one, const KernelTable& table,
   const std::size_t columns = one.args.columns;
   for (std::size_t row = 0; row < rows.size(); ++row) {
     for (std::size_t at = 0; at < columns; at += kChunkColumns) {
-      run_rows(table, one.id(row_kernel::cross_entropy_backward_map_float16),
-               &one.args,
+      run_rows(table, one.id(F::cross_entropy_backward_map), &one.args,
                {one.x.at(row * columns + at), one.target(row), &rows[row],
                 one.weight(at), one.x.at(row * columns + at)},
                std::min(columns - at, kChunkColumns), at);
@@ -277,7 +276,7 @@ TEST(CrossEntropy, LargeVocabularyOfFloat16IsFinite) {
   std::int64_t target = 5;
   for (const KernelTable& table : row_tables()) {
     float loss = 0, lse = 0;
-    run_rows(table, row_kernel::cross_entropy_float16, &args,
+    run_rows(table, kernel_of(F::cross_entropy, {kFloat16}), &args,
              {x.data(), &target, nullptr, &loss, &lse}, 1, 0);
     EXPECT_FLOAT_EQ(loss, 11.7617836f) << table.isa;
   }
@@ -295,7 +294,7 @@ TEST(CrossEntropy, GradientIsAppliedInFloat32) {
                       1};
   for (const KernelTable& table : row_tables()) {
     Data dx(kFloat16, columns);
-    run_rows(table, row_kernel::cross_entropy_backward_float16, &args,
+    run_rows(table, kernel_of(F::cross_entropy_backward, {kFloat16}), &args,
              {x.data(), &target, &row, nullptr, dx.data()}, 1, 0);
     EXPECT_NEAR(dx.value(0), 16.0 / 50304, 1e-7) << table.isa;
     EXPECT_NEAR(dx.value(5), -16.0, 0.01);

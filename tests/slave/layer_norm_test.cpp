@@ -23,10 +23,9 @@ struct NormCase {
   Data x, g, weight, bias;
 
   std::size_t rows() const { return x.count() / args.columns; }
-  // id() is the kernel of the same name, but for other types.
-  int id(int layer_norm, int rms_norm) const {
-    const int types = x.type() != weight.type() ? 3 + x.type() : x.type();
-    return (with_mean ? layer_norm : rms_norm) + types;
+  int id(F layer_norm, F rms_norm) const {
+    return kernel_of(with_mean ? layer_norm : rms_norm,
+                     {x.type(), weight.type()});
   }
   double factor(std::size_t j) const {
     return has_weight ? weight.value(j) + args.weight_offset : 1;
@@ -72,9 +71,8 @@ Normalised forward(NormCase one, const KernelTable& table, bool in_place,
   operands.push_back(y.data());
   if (one.with_mean) operands.push_back(result.mean.data());
   operands.push_back(result.rstd.data());
-  run_rows(table,
-           one.id(row_kernel::layer_norm_float16, row_kernel::rms_norm_float16),
-           &one.args, operands, rows, 0, nullptr, hints);
+  run_rows(table, one.id(F::layer_norm, F::rms_norm), &one.args, operands, rows,
+           0, nullptr, hints);
   if (in_place) result.y = one.x;
   return result;
 }
@@ -89,12 +87,11 @@ Normalised forward_two_visits(NormCase one, const KernelTable& table) {
     std::vector<LayerNormChunk> chunks(chunk_count);
     std::vector<slave::RmsNormChunk> squares(chunk_count);
     for (std::size_t at = 0; at < columns; at += 2 * kChunkColumns) {
-      const int base = one.with_mean ? row_kernel::layer_norm_sum_float16
-                                     : row_kernel::rms_norm_sum_float16;
+      const F sum = one.with_mean ? F::layer_norm_sum : F::rms_norm_sum;
       const std::size_t chunk = at / kChunkColumns;
       void* const partial =
           one.with_mean ? static_cast<void*>(&chunks[chunk]) : &squares[chunk];
-      run_rows(table, base + one.x.type(), &one.args,
+      run_rows(table, kernel_of(sum, {one.x.type()}), &one.args,
                {one.x.at(row * columns + at)},
                std::min(columns - at, 2 * kChunkColumns), at, partial);
     }
@@ -120,10 +117,8 @@ Normalised forward_two_visits(NormCase one, const KernelTable& table) {
       operands.push_back(result.y.at(start));
       if (one.with_mean) operands.push_back(&mean);
       operands.push_back(&rstd);
-      run_rows(table,
-               one.id(row_kernel::layer_norm_map_float16,
-                      row_kernel::rms_norm_map_float16),
-               &one.args, operands, std::min(columns - at, kChunkColumns), at);
+      run_rows(table, one.id(F::layer_norm_map, F::rms_norm_map), &one.args,
+               operands, std::min(columns - at, kChunkColumns), at);
     }
   }
   return result;
@@ -163,9 +158,7 @@ NormGradients backward(NormCase one, const Normalised& saved,
     operands.push_back(rstd.at(row));
     operands.push_back(one.weight_at(0));
     operands.push_back(dx.at(start));
-    run_rows(table,
-             one.id(row_kernel::layer_norm_backward_float16,
-                    row_kernel::rms_norm_backward_float16),
+    run_rows(table, one.id(F::layer_norm_backward, F::rms_norm_backward),
              &one.args, operands, std::min(tile_rows, one.rows() - row), row,
              result.sums.data());
   }
@@ -191,8 +184,7 @@ NormGradients backward_two_visits(NormCase one, const Normalised& saved,
       operands.push_back(&rstd);
       operands.push_back(one.weight_at(at));
       run_rows(table,
-               one.id(row_kernel::layer_norm_backward_sum_float16,
-                      row_kernel::rms_norm_backward_sum_float16),
+               one.id(F::layer_norm_backward_sum, F::rms_norm_backward_sum),
                &one.args, operands, std::min(columns - at, 2 * kChunkColumns),
                at, &sums[at / kChunkColumns]);
     }
@@ -203,8 +195,7 @@ NormGradients backward_two_visits(NormCase one, const Normalised& saved,
         slave::combine_chunks(chunks.data(), columns, mean, rstd);
     for (std::size_t at = 0; at < columns; at += kChunkColumns) {
       run_rows(table,
-               one.id(row_kernel::layer_norm_backward_map_float16,
-                      row_kernel::rms_norm_backward_map_float16),
+               one.id(F::layer_norm_backward_map, F::rms_norm_backward_map),
                &one.args,
                {one.g.at(start + at), one.x.at(start + at), &factors,
                 one.weight_at(at), result.dx.at(start + at)},
@@ -362,7 +353,7 @@ TEST(LayerNorm, GradientOfBiasOfManyRowsIsExact) {
   for (const KernelTable& table : row_tables()) {
     std::vector<double> sums(2 * kColumns, 0.0);
     run_rows(
-        table, row_kernel::layer_norm_backward_bfloat16, &args,
+        table, kernel_of(F::layer_norm_backward, {kBFloat16, kBFloat16}), &args,
         {ones.data(), ones.data(), mean.data(), rstd.data(), nullptr, nullptr},
         kRows, 0, sums.data());
     for (const double sum : sums) EXPECT_EQ(sum, 8192.0) << table.isa;

@@ -18,17 +18,14 @@
 
 namespace swamp::test {
 
-namespace row_kernel = slave::kernel_id;
+using F = KernelFamily;
+using slave::kernel_of;
 
 // row_tables() returns the tables that this CPU can run, the references first.
 inline const std::vector<KernelTable>& row_tables() {
-  static const KernelRow references[] = {
-#define SWAMP_KERNEL(name, ...) {#name, &slave::reference::name},
-#include "slave/kernels.inc"
-#undef SWAMP_KERNEL
-  };
   static const std::vector<KernelTable> tables = [] {
-    std::vector<KernelTable> all = {{"reference", true, references}};
+    std::vector<KernelTable> all = {
+        {"reference", true, slave::reference::reference_rows()}};
     const KernelTables compiled = kernel_tables();
     for (std::size_t i = 0; i < compiled.count; ++i) {
       if (compiled.tables[i].runnable) all.push_back(compiled.tables[i]);
@@ -175,7 +172,7 @@ inline void run_rows(const KernelTable& table, int id, const void* args,
   tile.prefetch_bytes = hints ? 512 : 0;
   tile.non_temporal = hints;
   Result result;
-  table.rows[id].function(args, tile, result);
+  (*table.rows[id].function)(args, tile, result);
   EXPECT_EQ(result.flagged_elements, 0u);
 }
 

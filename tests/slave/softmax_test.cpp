@@ -32,13 +32,11 @@ struct Softmax {
 
   std::size_t rows() const { return x.count() / args.columns; }
   int id(int visit) const {
-    const int base[2][3] = {{row_kernel::scaled_softmax_float16,
-                             row_kernel::scaled_softmax_sum_float16,
-                             row_kernel::scaled_softmax_map_float16},
-                            {row_kernel::scaled_masked_softmax_float16,
-                             row_kernel::scaled_masked_softmax_sum_float16,
-                             row_kernel::scaled_masked_softmax_map_float16}};
-    return base[masked][visit] + x.type();
+    const F families[2][3] = {
+        {F::scaled_softmax, F::scaled_softmax_sum, F::scaled_softmax_map},
+        {F::scaled_masked_softmax, F::scaled_masked_softmax_sum,
+         F::scaled_masked_softmax_map}};
+    return kernel_of(families[masked][visit], {x.type()});
   }
   std::vector<void*> inputs(Data& in, std::size_t at) {
     std::vector<void*> operands = {in.at(at)};
@@ -213,10 +211,9 @@ struct Backward {
 
   std::size_t rows() const { return y.count() / args.columns; }
   int id(int visit) const {
-    const int base[] = {row_kernel::softmax_backward_float16,
-                        row_kernel::softmax_backward_sum_float16,
-                        row_kernel::softmax_backward_map_float16};
-    return base[visit] + y.type();
+    const F families[] = {F::softmax_backward, F::softmax_backward_sum,
+                          F::softmax_backward_map};
+    return kernel_of(families[visit], {y.type()});
   }
   Data run(const KernelTable& table, int in_place) {
     Data gradient = g;
