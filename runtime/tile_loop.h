@@ -414,6 +414,7 @@ class TileLoop {
     tile.count = slot.count;
     tile.first = slot.first;
     tile.scratch = scratch_;
+    tile.pass = slot.operation->pass;
     tile.partial = partial_;
     Result result;
     slot.kernel(slot.args, tile, result);

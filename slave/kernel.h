@@ -93,6 +93,12 @@ constexpr TypedOperand row(TypedOperand operand) {
   return operand;
 }
 
+// Pass is what a launch of a row operation does. Rows that fit into LDM take
+// one launch, whose units are rows. The units of a longer row are its columns,
+// and it takes two: `sum` reads it and writes only partial results, `map`
+// writes the row. What the master combines in between is an operand of `map`.
+enum class Pass : std::uint8_t { rows, sum, map };
+
 // KernelInfo is all that a caller must know of a kernel.
 struct KernelInfo {
   char name[64] = {};  // the family's, then the formats
@@ -115,6 +121,17 @@ struct KernelInfo {
                                      std::size_t columns = 1) const noexcept {
     return operands[s].bytes *
            (operands[s].row ? static_cast<std::uint32_t>(columns) : 1u);
+  }
+  // column_operand() is operand s if the units are the columns of one row: the
+  // operands of a row are then constants. A sum writes no operand.
+  constexpr Operand column_operand(int s, Pass pass) const noexcept {
+    const TypedOperand& operand = operands[s];
+    const bool written =
+        operand.access == Access::out || operand.access == Access::inout;
+    if (pass == Pass::sum && written) return {0, operand.access};
+    if (!operand.row) return {operand.bytes, Access::constant};
+    return {operand.bytes,
+            operand.access == Access::constant ? Access::in : operand.access};
   }
   // traffic_bytes() returns the bytes read and written for one unit.
   constexpr std::uint32_t traffic_bytes(
@@ -156,6 +173,7 @@ struct Tile {
   std::uint32_t prefetch_bytes = 0;
   // Hint: bypass the caches when storing operands that are only written.
   bool non_temporal = false;
+  Pass pass = Pass::rows;
   // Scratch memory of this slave, of as many bytes as the operation has. Its
   // contents are undefined. null if the operation has none.
   void* scratch = nullptr;

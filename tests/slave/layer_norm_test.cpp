@@ -77,7 +77,7 @@ Normalised forward(NormCase one, const KernelTable& table, bool in_place,
   return result;
 }
 
-Normalised forward_two_visits(NormCase one, const KernelTable& table) {
+Normalised forward_passes(NormCase one, const KernelTable& table) {
   const std::size_t rows = one.rows();
   const std::size_t columns = one.args.columns;
   const std::size_t chunk_count = (columns + kChunkColumns - 1) / kChunkColumns;
@@ -87,12 +87,12 @@ Normalised forward_two_visits(NormCase one, const KernelTable& table) {
     std::vector<LayerNormChunk> chunks(chunk_count);
     std::vector<slave::RmsNormChunk> squares(chunk_count);
     for (std::size_t at = 0; at < columns; at += 2 * kChunkColumns) {
-      const F sum = one.with_mean ? F::layer_norm_sum : F::rms_norm_sum;
       const std::size_t chunk = at / kChunkColumns;
       void* const partial =
           one.with_mean ? static_cast<void*>(&chunks[chunk]) : &squares[chunk];
-      run_rows(table, kernel_of(sum, {one.x.type()}), &one.args,
-               {one.x.at(row * columns + at)},
+      run_pass(Pass::sum, table, one.id(F::layer_norm, F::rms_norm), &one.args,
+               {one.x.at(row * columns + at), nullptr, nullptr, nullptr,
+                nullptr, nullptr},
                std::min(columns - at, 2 * kChunkColumns), at, partial);
     }
     float mean = 0;
@@ -117,7 +117,7 @@ Normalised forward_two_visits(NormCase one, const KernelTable& table) {
       operands.push_back(result.y.at(start));
       if (one.with_mean) operands.push_back(&mean);
       operands.push_back(&rstd);
-      run_rows(table, one.id(F::layer_norm_map, F::rms_norm_map), &one.args,
+      run_pass(Pass::map, table, one.id(F::layer_norm, F::rms_norm), &one.args,
                operands, std::min(columns - at, kChunkColumns), at);
     }
   }
@@ -166,8 +166,8 @@ NormGradients backward(NormCase one, const Normalised& saved,
   return result;
 }
 
-NormGradients backward_two_visits(NormCase one, const Normalised& saved,
-                                  const KernelTable& table) {
+NormGradients backward_passes(NormCase one, const Normalised& saved,
+                              const KernelTable& table) {
   const std::size_t columns = one.args.columns;
   NormGradients result{{one.x.type(), one.x.count()},
                        std::vector<double>(2 * columns + 1, 0.0)};
@@ -183,10 +183,11 @@ NormGradients backward_two_visits(NormCase one, const Normalised& saved,
       if (one.with_mean) operands.push_back(&mean);
       operands.push_back(&rstd);
       operands.push_back(one.weight_at(at));
-      run_rows(table,
-               one.id(F::layer_norm_backward_sum, F::rms_norm_backward_sum),
-               &one.args, operands, std::min(columns - at, 2 * kChunkColumns),
-               at, &sums[at / kChunkColumns]);
+      operands.push_back(nullptr);
+      run_pass(Pass::sum, table,
+               one.id(F::layer_norm_backward, F::rms_norm_backward), &one.args,
+               operands, std::min(columns - at, 2 * kChunkColumns), at,
+               &sums[at / kChunkColumns]);
     }
     for (const slave::NormBackwardSums& one_chunk : sums) {
       chunks.push_back(one_chunk.chunk());
@@ -194,12 +195,15 @@ NormGradients backward_two_visits(NormCase one, const Normalised& saved,
     NormBackwardRow factors =
         slave::combine_chunks(chunks.data(), columns, mean, rstd);
     for (std::size_t at = 0; at < columns; at += kChunkColumns) {
-      run_rows(table,
-               one.id(F::layer_norm_backward_map, F::rms_norm_backward_map),
-               &one.args,
-               {one.g.at(start + at), one.x.at(start + at), &factors,
-                one.weight_at(at), result.dx.at(start + at)},
-               std::min(columns - at, kChunkColumns), at, result.sums.data());
+      std::vector<void*> operands = {one.g.at(start + at), one.x.at(start + at),
+                                     &factors};
+      if (one.with_mean) operands.push_back(nullptr);
+      operands.push_back(one.weight_at(at));
+      operands.push_back(result.dx.at(start + at));
+      run_pass(Pass::map, table,
+               one.id(F::layer_norm_backward, F::rms_norm_backward), &one.args,
+               operands, std::min(columns - at, kChunkColumns), at,
+               result.sums.data());
     }
   }
   return result;
@@ -227,9 +231,9 @@ TEST(LayerNorm, HasTheBitsOfTheReference) {
               ASSERT_TRUE(same_bits(actual.mean, expected.mean));
             }
           }
-          const Normalised visits = forward_two_visits(one, table);
-          ASSERT_TRUE(same_bits(visits.y, expected.y));
-          ASSERT_TRUE(same_bits(visits.rstd, expected.rstd));
+          const Normalised passes = forward_passes(one, table);
+          ASSERT_TRUE(same_bits(passes.y, expected.y));
+          ASSERT_TRUE(same_bits(passes.rstd, expected.rstd));
           for (int in_place = 0; in_place < 3; ++in_place) {
             const NormGradients actual =
                 backward(one, expected, table, in_place,
@@ -237,7 +241,7 @@ TEST(LayerNorm, HasTheBitsOfTheReference) {
             ASSERT_TRUE(same_bits(actual.dx, gradients.dx));
             ASSERT_TRUE(same_sums(actual.sums, gradients.sums));
           }
-          const NormGradients two = backward_two_visits(one, expected, table);
+          const NormGradients two = backward_passes(one, expected, table);
           ASSERT_TRUE(same_bits(two.dx, gradients.dx));
           ASSERT_TRUE(same_sums(two.sums, gradients.sums));
         }

@@ -158,12 +158,14 @@ inline Data filled_rows(ScalarType type, std::size_t rows, std::size_t columns,
   return data;
 }
 
-// run_rows() runs kernel `id` of a table.
+// run_rows() runs kernel `id` of a table, on whole rows.
 inline void run_rows(const KernelTable& table, int id, const void* args,
                      const std::vector<void*>& operands, std::size_t count,
                      std::size_t first, void* partial = nullptr,
-                     bool hints = false, float* scratch = nullptr) {
+                     bool hints = false, float* scratch = nullptr,
+                     Pass pass = Pass::rows) {
   Tile tile;
+  tile.pass = pass;
   tile.scratch = scratch;
   tile.operands = operands.data();
   tile.count = count;
@@ -174,6 +176,15 @@ inline void run_rows(const KernelTable& table, int id, const void* args,
   Result result;
   (*table.rows[id].function)(args, tile, result);
   EXPECT_EQ(result.flagged_elements, 0u);
+}
+
+// run_pass() is run_rows() for a pass on columns.
+inline void run_pass(Pass pass, const KernelTable& table, int id,
+                     const void* args, const std::vector<void*>& operands,
+                     std::size_t count, std::size_t first,
+                     void* partial = nullptr) {
+  run_rows(table, id, args, operands, count, first, partial, false, nullptr,
+           pass);
 }
 
 // is_rounded() returns whether a 16-bit `actual` is `exact` rounded, or its
