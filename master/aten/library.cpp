@@ -23,6 +23,8 @@
 #include "master/aten/grad_checks.h"
 #include "master/aten/half_precision.h"
 #include "master/aten/step.h"
+#include "master/aten/tensor.h"
+#include "runtime/variables.h"
 #include "swamp/aten.h"
 
 namespace swamp::aten {
@@ -107,12 +109,6 @@ void require_no_grad(const at::Tensor& tensor) {
             "in-place operation."
           : "a Variable that requires grad is being used in an in-place "
             "operation that has no derivative; use torch.no_grad().");
-}
-
-// count_write() does what PyTorch's own in-place operators do: a backward pass
-// that still needs the old values then raises an error.
-void count_write(const at::Tensor& tensor) {
-  if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
 }
 
 // for_each_tensor() calls visit(tensor) for the tensors of one argument.
@@ -242,6 +238,7 @@ TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) {
 TORCH_LIBRARY(swamp, m) {
   m.def("version() -> str", &version);
   m.def("info() -> str", &info);
+  m.def("unknown_variables() -> str", &runtime::unknown_variables_warning);
   m.def("set_active(bool active) -> bool", &set_active);
   m.def("is_active() -> bool", &is_active);
   m.def("set_half_precision(bool active) -> bool", &set_half_precision);

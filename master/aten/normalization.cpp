@@ -420,7 +420,8 @@ struct ResidualAdd : torch::autograd::Function<ResidualAdd> {
       dx = grad.to(types.at("x").toScalarType());
     }
     if (types.count("bias") != 0 && context->needs_input_grad(2)) {
-      dbias = grad.flatten(0, -2).sum(0).to(types.at("bias").toScalarType());
+      dbias = grad.dim() == 1 ? grad : grad.flatten(0, -2).sum(0);
+      dbias = dbias.to(types.at("bias").toScalarType());
     }
     return {grad, dx, dbias};
   }

@@ -6,6 +6,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/scalar_tensor.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -169,9 +170,9 @@ void require_own_memory(const StepLists& lists) {
   }
 }
 
-// norm_of() returns the norm of the unscaled gradients, of which `tensors` is the
-// list for the kernels, and sets `found_inf` if an element is inf or nan. It
-// reads only the tensors whose sums are not known.
+// norm_of() returns the norm of the unscaled gradients, of which `tensors` is
+// the list for the kernels, and sets `found_inf` if an element is inf or nan.
+// It reads only the tensors whose sums are not known.
 double norm_of(at::TensorList grads, const std::vector<Tensor>& tensors,
                float inv_scale, float& found_inf) {
   const std::vector<KnownCheck> known = known_checks(grads);
@@ -197,14 +198,6 @@ double norm_of(at::TensorList grads, const std::vector<Tensor>& tensors,
   double sum = 0;
   for (const double grain : squares) sum += grain;
   return std::sqrt(sum);
-}
-
-// prefetch_storage() needs the tensor's own memory.
-void prefetch_storage(const at::Tensor& tensor) {
-  const auto* at = reinterpret_cast<const std::byte*>(
-      tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
-  __builtin_prefetch(at);
-  __builtin_prefetch(at + 64);
 }
 
 // gather() makes the lists for the kernels in one pass over ordinary tensors,
@@ -437,16 +430,22 @@ void take_step(const StepLists& lists, StepRule rule, float inv_scale,
   }
 }
 
-void mark_written(const StepLists& lists) {
-  for (const std::size_t l : {std::size_t{0}, kStepModel}) {
-    for (std::size_t i = 0; i < lists.all[l].size(); ++i) {
-      if (i + kPrefetchAhead < lists.all[l].size())
-        prefetch(lists.all[l][i + kPrefetchAhead]);
-      const at::Tensor& tensor = lists.all[l][i];
-      if (!tensor.is_inference()) {
-        tensor.unsafeGetTensorImpl()->bump_version();
+void count_writes(at::TensorList tensors) {
+  // Reads the versions before it increases them: an atomic increment waits for
+  // all loads before it, so that only reads can be in flight together.
+  constexpr std::size_t kTogether = 16;
+  for (std::size_t begin = 0; begin < tensors.size(); begin += kTogether) {
+    const std::size_t end = std::min(begin + kTogether, tensors.size());
+    for (std::size_t i = begin; i < end; ++i) {
+      if (i + kTogether < tensors.size()) {
+        __builtin_prefetch(
+            &tensors[i + kTogether].unsafeGetTensorImpl()->version_counter());
       }
+      const volatile std::uint32_t version =
+          tensors[i].unsafeGetTensorImpl()->version_counter().current_version();
+      static_cast<void>(version);
     }
+    for (std::size_t i = begin; i < end; ++i) count_write(tensors[i]);
   }
 }
 

@@ -17,10 +17,10 @@ namespace swamp::aten {
 // StepStorage is how Adam's weights and moments are stored, if not as float32:
 // see AdamStep.
 struct StepStorage {
-  bool small = false;     // any of what follows, or rounded stochastically
-  bool kahan = false;     // the last list is compensations
-  // The last state is the absmax of blocks, whose elements are counted by index,
-  // not by memory: so a change of the strides changes no block.
+  bool small = false;  // any of what follows, or rounded stochastically
+  bool kahan = false;  // the last list is compensations
+  // The last state is the absmax of blocks, whose elements are counted by
+  // index, not by memory: so a change of the strides changes no block.
   bool is_8_bit = false;
 };
 
@@ -66,10 +66,8 @@ std::int64_t next_step(const at::Tensor& taken);
 void take_step(const StepLists& lists, StepRule rule, float inv_scale,
                const at::Tensor& grad_norm, double max_norm);
 
-// mark_written() increases the versions of the weights, as PyTorch's own
-// operators do. The states are the optimizer's own: no backward pass needs
-// them.
-void mark_written(const StepLists& lists);
+// count_writes() is count_write() for tensors that are written once.
+void count_writes(at::TensorList tensors);
 
 // register_step_lists() defines the class torch.classes.swamp.StepLists.
 void register_step_lists(torch::Library& library);

@@ -1,5 +1,6 @@
 // torch.classes.swamp.StepLists: the parameters and the state of an optimizer,
 // collected once, for the steps of swamp_torch's optimizers.
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/zeros.h>
 #include <torch/custom_class.h>
@@ -46,11 +47,28 @@ void prefetch_grads(const Tensors& params, std::size_t i) {
   }
 }
 
+// prefetch_step() prefetches what leads to the values of the steps that follow
+// step i.
+void prefetch_step(const Tensors& steps, std::size_t i) {
+  constexpr std::size_t kThird = kPrefetchAhead / 3;
+  if (i + 3 * kThird < steps.size()) prefetch(steps[i + 3 * kThird]);
+  if (i + 2 * kThird < steps.size()) prefetch_storage(steps[i + 2 * kThird]);
+  if (i + kThird < steps.size()) {
+    __builtin_prefetch(const_data(steps[i + kThird]));
+  }
+}
+
+bool is_step(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.layout() == at::kStrided &&
+         tensor.scalar_type() == at::kFloat && tensor.numel() == 1;
+}
+
 // Bucket is the parameters that are stepped by one call.
 struct Bucket {
   Tensors params;   // the model's, whose gradients are used
   Tensors masters;  // of 16-bit parameters; otherwise empty
   std::vector<Tensors> states;
+  Tensors steps;            // what each state counts, equal; empty for SGD
   std::vector<Mark> marks;  // of 16-bit parameters, after the last step
   Tensors grads;            // only during a step
   StepStorage storage;
@@ -59,12 +77,16 @@ struct Bucket {
 
 class StepListsObject final : public torch::CustomClassHolder {
  public:
-  // add() adds a bucket; masters is empty if the parameters are float32.
-  void add(Tensors params, Tensors masters, std::vector<Tensors> states) {
+  // add() adds a bucket; masters is empty if the parameters are float32. Only
+  // the dtypes of the steps are checked here.
+  void add(Tensors params, Tensors masters, std::vector<Tensors> states,
+           Tensors steps) {
+    for (const at::Tensor& step : steps) require_scalars({{step, "step"}});
     Bucket bucket;
     bucket.params = std::move(params);
     bucket.masters = std::move(masters);
     bucket.states = std::move(states);
+    bucket.steps = std::move(steps);
     bucket.marks.resize(bucket.masters.size(), Mark{-1, 0});
     buckets_.push_back(std::move(bucket));
   }
@@ -100,6 +122,21 @@ class StepListsObject final : public torch::CustomClassHolder {
     return true;
   }
 
+  // same_steps() returns whether the steps of each bucket are still equal.
+  bool same_steps() const {
+    for (const Bucket& bucket : buckets_) {
+      for (std::size_t i = 0; i < bucket.steps.size(); ++i) {
+        prefetch_step(bucket.steps, i);
+        if (!is_step(bucket.steps[i]) ||
+            load<std::uint32_t>(const_data(bucket.steps[i])) !=
+                load<std::uint32_t>(const_data(bucket.steps[0]))) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
   // grad_norm() returns the norm of all gradients.
   at::Tensor grad_norm(const at::Tensor& inv_scale) {
     Tensors grads;
@@ -124,14 +161,14 @@ class StepListsObject final : public torch::CustomClassHolder {
   // forget_norm() makes check_grad() leave out the norm.
   void forget_norm() { rule_.reset(); }
 
-  // adam() takes a step with bucket `index`, and counts it in `step`.
-  void adam(std::int64_t index, const at::Tensor& step,
-            const at::Tensor& inv_scale,
+  // adam() takes a step with bucket `index`, and counts it in its steps.
+  void adam(std::int64_t index, const at::Tensor& inv_scale,
             const std::optional<at::Tensor>& grad_norm, double max_norm,
             double lr, double beta1, double beta2, double eps,
             double weight_decay, bool decoupled, bool amsgrad, bool maximize,
             std::int64_t seed) {
-    require_scalars({{step, "step"}});
+    const Tensors& steps = at(index).steps;
+    TORCH_CHECK(!steps.empty(), "steps: got none, expected one a parameter");
     AdamStep numbers;
     numbers.lr = lr;
     numbers.beta1 = beta1;
@@ -141,13 +178,20 @@ class StepListsObject final : public torch::CustomClassHolder {
     numbers.decoupled = decoupled;
     numbers.amsgrad = amsgrad;
     numbers.maximize = maximize;
-    numbers.step = next_step(step);
+    numbers.step = next_step(steps[0]);
     numbers.seed = static_cast<std::uint64_t>(seed);
     const StepStorage& storage = at(index).storage;
     take(index, storage.small ? small_adam_lists(storage) : adam_lists(amsgrad),
          numbers, inv_scale, grad_norm, max_norm);
-    store<float>(mutable_data(step), static_cast<float>(numbers.step));
-    if (!step.is_inference()) step.unsafeGetTensorImpl()->bump_version();
+    constexpr std::size_t kTogether = 16;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      prefetch_step(steps, i);
+      store<float>(mutable_data(steps[i]), static_cast<float>(numbers.step));
+      const std::size_t written = i % kTogether + 1;
+      if (written == kTogether || i + 1 == steps.size()) {
+        count_writes(at::TensorList(steps).slice(i + 1 - written, written));
+      }
+    }
   }
 
   // sgd() is adam() for SGD.
@@ -246,8 +290,15 @@ class StepListsObject final : public torch::CustomClassHolder {
     if (is_16_bit) lists.all[kStepModel] = bucket.params;
     if (kahan) lists.all[kStepModel] = bucket.states.back();
     if (bucket.storage.small) lists.ids = bucket.ids.data();
-    take_step(lists, rule, load<float>(const_data(inv_scale)), norm, max_norm);
-    mark_written(lists);
+    {
+      // Copies to tensors that the kernels cannot write are counted below.
+      const at::AutoDispatchBelowADInplaceOrView guard;
+      take_step(lists, rule, load<float>(const_data(inv_scale)), norm,
+                max_norm);
+    }
+    for (std::size_t l = 0; l < kStepListCount; ++l) {
+      if (l != kStepGrads) count_writes(lists.all[l]);
+    }
   }
 
   // GradsOfStep holds the gradients for as long as it lives.
@@ -285,6 +336,7 @@ void register_step_lists(torch::Library& library) {
       .def("set_storage", &StepListsObject::set_storage)
       .def("set_absent", &StepListsObject::set_absent)
       .def("same_grads", &StepListsObject::same_grads)
+      .def("same_steps", &StepListsObject::same_steps)
       .def("grad_norm", &StepListsObject::grad_norm)
       .def("check_grad", &StepListsObject::check_grad)
       .def("forget_norm", &StepListsObject::forget_norm)

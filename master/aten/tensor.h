@@ -28,6 +28,12 @@ inline const void* const_data(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->data();
 }
 
+// count_write() does what PyTorch's own in-place operators do: a backward pass
+// that still needs the old values then raises an error.
+inline void count_write(const at::Tensor& tensor) {
+  if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+}
+
 // load() and store() work at any address: a tensor's data need not be aligned
 // to its elements.
 template <class T>
@@ -58,6 +64,14 @@ inline void prefetch(const at::Tensor& tensor) {
   for (std::size_t b = 0; b < sizeof(at::TensorImpl); b += 64) {
     __builtin_prefetch(at + b);
   }
+}
+
+// prefetch_storage() needs the tensor's own memory.
+inline void prefetch_storage(const at::Tensor& tensor) {
+  const auto* at = reinterpret_cast<const std::byte*>(
+      tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+  __builtin_prefetch(at);
+  __builtin_prefetch(at + 64);
 }
 
 // has_order_of() returns whether element i of the tensor's memory is element i

@@ -64,26 +64,27 @@ AdamStep adam_step(TensorList largest = {}) {
   return step;
 }
 
-// adam_args_of() is the arguments as the formula has them.
-slave::AdamArgs adam_args_of(const AdamStep& step, float sign) {
+// adam_args() is the arguments of step 3 of adam_step(), as decimals
+// of numbers that were computed with 40 digits:
+//   step_size = 0.01 / (1 - 0.9^3), bias_correction2_sqrt = sqrt(1 - 0.999^3),
+//   decay = 1 - 0.01 * 0.1
+slave::AdamArgs adam_args(float sign) {
   slave::AdamArgs args{};
-  args.inv_scale = kScaling.inv_scale;
-  args.clip_coefficient = kScaling.clip_coefficient * sign;
-  args.one_minus_beta1 = static_cast<float>(1 - step.beta1);
-  args.beta2 = static_cast<float>(step.beta2);
-  args.one_minus_beta2 = static_cast<float>(1 - step.beta2);
-  args.step_size = static_cast<float>(step.lr / (1 - std::pow(step.beta1, 3)));
-  args.bias_correction2_sqrt =
-      static_cast<float>(std::sqrt(1 - std::pow(step.beta2, 3)));
-  args.eps = static_cast<float>(step.eps);
-  args.decay = static_cast<float>(1 - step.lr * step.weight_decay);
+  args.inv_scale = 0.125f;
+  args.clip_coefficient = 0.7f * sign;
+  args.one_minus_beta1 = 0.1f;
+  args.beta2 = 0.999f;
+  args.one_minus_beta2 = 0.001f;
+  args.step_size = 0.036900369f;
+  args.bias_correction2_sqrt = 0.054744872f;
+  args.eps = 1e-8f;
+  args.decay = 0.999f;
   return args;
 }
 
 // expect_adam() is the reference.
 void expect_adam(Arrays& arrays, KernelFunction kernel, bool amsgrad) {
-  const slave::AdamArgs args =
-      adam_args_of(adam_step(), amsgrad ? -1.0f : 1.0f);
+  const slave::AdamArgs args = adam_args(amsgrad ? -1.0f : 1.0f);
   Result result;
   const auto g = arrays.gradients.tensors();
   const auto p = arrays.params.tensors();
@@ -102,46 +103,138 @@ void expect_adam(Arrays& arrays, KernelFunction kernel, bool amsgrad) {
   }
 }
 
+struct AdamCase {
+  ScalarType gradient, model;
+  KernelFunction kernel;
+  bool amsgrad = false;
+};
+const AdamCase kAdamCases[] = {
+    {kFloat16, kFloat16,
+     reference::reference_of(KernelFamily::adam, {kFloat16, kFloat16})},
+    {kBFloat16, kBFloat16,
+     reference::reference_of(KernelFamily::adam, {kBFloat16, kBFloat16})},
+    {kFloat32, kFloat16,
+     reference::reference_of(KernelFamily::adam, {kFloat32, kFloat16})},
+    {kFloat32, kBFloat16,
+     reference::reference_of(KernelFamily::adam, {kFloat32, kBFloat16})},
+    {kFloat16, kFloat16,
+     reference::reference_of(KernelFamily::adam_amsgrad, {kFloat16, kFloat16}),
+     true},
+    {kFloat32, kBFloat16,
+     reference::reference_of(KernelFamily::adam_amsgrad, {kFloat32, kBFloat16}),
+     true}};
+
+void step_adam(Arrays& arrays, bool amsgrad, Machine* machine = nullptr) {
+  const std::vector<Tensor> largest =
+      amsgrad ? arrays.largest.tensors() : std::vector<Tensor>();
+  foreach_adam_(arrays.params.tensors(), arrays.gradients.tensors(),
+                arrays.first.tensors(), arrays.second.tensors(),
+                arrays.model.tensors(), adam_step(largest), kScaling, machine);
+}
+
+// Moved is what the definition of AdamW gives for one element, and how far
+// float32 arithmetic may be from it.
+struct Moved {
+  long double p, m, v, x;
+  long double p_bound, m_bound, v_bound;
+};
+
+// adamw() is algorithm 2 of "Decoupled Weight Decay Regularization" with t = 3
+// and the numbers of adam_step(); with AMSGrad, x is the largest v so far.
+Moved adamw(long double p, long double m, long double v, long double x,
+            long double g, bool amsgrad) {
+  constexpr long double kLr = 0.01L, kDecay = 0.1L, kBeta1 = 0.9L,
+                        kBeta2 = 0.999L, kEps = 1e-8L;
+  constexpr long double kUnit = 0x1p-24L;   // of the rounding of one operation
+  g *= 0.125L * 0.7L * (amsgrad ? -1 : 1);  // adam_step() also maximizes then
+  Moved to{};
+  to.m = kBeta1 * m + (1 - kBeta1) * g;
+  to.v = kBeta2 * v + (1 - kBeta2) * g * g;
+  to.x = amsgrad ? std::max(x, to.v) : to.v;
+  to.m_bound = 4 * kUnit * (std::fabs(m) + std::fabs(g));
+  to.v_bound = 8 * kUnit * to.v;
+  const long double rate = kLr / (1 - std::pow(kBeta1, 3.0L));
+  const long double root =
+      std::sqrt(to.x / (1 - std::pow(kBeta2, 3.0L))) + kEps;
+  to.p = p - kLr * kDecay * p - rate * to.m / root;
+  to.p_bound = 4 * kUnit * std::fabs(p) + rate * to.m_bound / root +
+               24 * kUnit * std::fabs(rate * to.m / root);
+  return to;
+}
+
+long double value_of(const Tensor& tensor, std::size_t i) {
+  const std::uint64_t bits = load_bits(format_of(tensor.dtype), tensor.data, i);
+  switch (tensor.dtype) {
+    case kFloat16:
+      return float16_to_float(static_cast<std::uint16_t>(bits));
+    case kBFloat16:
+      return bfloat16_to_float(static_cast<std::uint16_t>(bits));
+    default:
+      return float_from_bits(static_cast<std::uint32_t>(bits));
+  }
+}
+
+TEST(ForeachAdam, IsTheDefinition) {
+  for (const AdamCase& one : kAdamCases) {
+    SCOPED_TRACE(std::to_string(one.gradient) + " " +
+                 std::to_string(one.model));
+    Arrays before(one.gradient, one.model);
+    Arrays after = before;
+    step_adam(after, one.amsgrad);
+    EXPECT_TRUE(after.gradients == before.gradients);
+    std::size_t far = 0, moved = 0;
+    for (std::size_t t = 0; t < kListCounts.size(); ++t) {
+      const Tensor p = before.params.tensors()[t],
+                   m = before.first.tensors()[t],
+                   v = before.second.tensors()[t],
+                   x = before.largest.tensors()[t],
+                   g = before.gradients.tensors()[t];
+      const Tensor new_p = after.params.tensors()[t],
+                   new_m = after.first.tensors()[t],
+                   new_v = after.second.tensors()[t],
+                   new_x = after.largest.tensors()[t],
+                   new_w = after.model.tensors()[t];
+      for (std::size_t i = 0; i < kListCounts[t]; ++i) {
+        const Moved exact =
+            adamw(value_of(p, i), value_of(m, i), value_of(v, i),
+                  value_of(x, i), value_of(g, i), one.amsgrad);
+        const auto is_far = [](const Tensor& tensor, std::size_t at,
+                               long double expected, long double bound) {
+          return !(std::fabs(value_of(tensor, at) - expected) <= bound);
+        };
+        // Half the distance of neighbours, and of the subnormal ones.
+        const long double half_unit =
+            std::fabs(exact.p) * (one.model == kFloat16 ? 0x1p-11L : 0x1p-8L) +
+            (one.model == kFloat16 ? 0x1p-25L : 0);
+        far += is_far(new_p, i, exact.p, exact.p_bound) ||
+               is_far(new_m, i, exact.m, exact.m_bound) ||
+               is_far(new_v, i, exact.v, exact.v_bound) ||
+               is_far(new_x, i, one.amsgrad ? exact.x : value_of(x, i),
+                      one.amsgrad ? 8 * 0x1p-24L * exact.x : 0) ||
+               is_far(new_w, i, exact.p, half_unit + 2 * exact.p_bound);
+        moved += is_far(p, i, exact.p, exact.p_bound) &&
+                 is_far(m, i, exact.m, exact.m_bound) &&
+                 is_far(v, i, exact.v, exact.v_bound);
+      }
+    }
+    EXPECT_EQ(far, 0U);
+    EXPECT_GT(moved, 40000U);  // that would be far without a step
+  }
+}
+
 TEST(ForeachAdam, SameBitsOnEveryMachine) {
-  struct Case {
-    ScalarType gradient, model;
-    KernelFunction kernel;
-    bool amsgrad = false;
-  };
-  const Case cases[] = {
-      {kFloat16, kFloat16,
-       reference::reference_of(KernelFamily::adam, {kFloat16, kFloat16})},
-      {kBFloat16, kBFloat16,
-       reference::reference_of(KernelFamily::adam, {kBFloat16, kBFloat16})},
-      {kFloat32, kFloat16,
-       reference::reference_of(KernelFamily::adam, {kFloat32, kFloat16})},
-      {kFloat32, kBFloat16,
-       reference::reference_of(KernelFamily::adam, {kFloat32, kBFloat16})},
-      {kFloat16, kFloat16,
-       reference::reference_of(KernelFamily::adam_amsgrad,
-                               {kFloat16, kFloat16}),
-       true},
-      {kFloat32, kBFloat16,
-       reference::reference_of(KernelFamily::adam_amsgrad,
-                               {kFloat32, kBFloat16}),
-       true}};
   const std::size_t reports = runtime::report_count();
   for (const MachineConfig& config :
        machine_configs({{1, 1, 8192}, {1, 2, 8192}, {6, 64, 16384}}, true)) {
     SCOPED_TRACE(to_text(config));
     const auto machine = make_machine(config);
-    for (const Case& one : cases) {
+    for (const AdamCase& one : kAdamCases) {
       SCOPED_TRACE(std::to_string(one.gradient) + " " +
                    std::to_string(one.model));
       Arrays actual(one.gradient, one.model);
       Arrays expected = actual;
       expect_adam(expected, one.kernel, one.amsgrad);
-      const std::vector<Tensor> largest =
-          one.amsgrad ? actual.largest.tensors() : std::vector<Tensor>();
-      foreach_adam_(actual.params.tensors(), actual.gradients.tensors(),
-                    actual.first.tensors(), actual.second.tensors(),
-                    actual.model.tensors(), adam_step(largest), kScaling,
-                    machine.get());
+      step_adam(actual, one.amsgrad, machine.get());
       EXPECT_TRUE(actual == expected);
     }
     if (HasFailure()) return;
@@ -244,17 +337,19 @@ struct SmallArrays {
 
 // The key of a tensor is the finalizer of splitmix64, applied to seed, step,
 // id.
-std::uint64_t mixed(std::uint64_t x) {
+constexpr std::uint64_t mixed(std::uint64_t x) {
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
   x = (x ^ x >> 27) * 0x94d049bb133111ebU;
   return x ^ x >> 31;
 }
 
+// The first number of the published splitmix64 with the seed 1234567.
+static_assert(mixed(1234567 + 0x9e3779b97f4a7c15U) == 6457827717110365317U);
+
 constexpr std::uint64_t kSeed = 42;
 
 void expect_small(SmallArrays& arrays, const SmallCase& one) {
-  const AdamStep step = adam_step();
-  slave::AdamBlockArgs args{adam_args_of(step, 1.0f), 0};
+  slave::AdamBlockArgs args{adam_args(1.0f), 0};
   const auto g = arrays.gradients.tensors(), p = arrays.params.tensors(),
              m = arrays.first.tensors(), v = arrays.second.tensors(),
              more = arrays.more.tensors(), absmax = arrays.absmax.tensors();

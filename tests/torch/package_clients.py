@@ -20,9 +20,9 @@ import tempfile
 import time
 import unittest
 import warnings
-from functools import partial
+from functools import cache, partial
 
-from support import PATH, TestCase, main, run_ranks, same
+from support import PATH, TestCase, caught, main, run_ranks, same
 
 import torch
 import torch.distributed as dist
@@ -286,6 +286,17 @@ def timm(job):
         optimizer.zero_grad()
 
 
+def torchao(job):
+    """Quantization-aware training: weights are quantized in each forward pass."""
+    from torchao.quantization import Int4WeightOnlyConfig, quantize_
+    from torchao.quantization.qat import QATConfig
+    net = job.net()
+    quantize_(net, QATConfig(Int4WeightOnlyConfig(group_size=32),
+                             step="prepare"))
+    job.weights = list(net.parameters())
+    loop(job, net, job.optimizer(net))
+
+
 def oss(job):
     """Without fairscale's ShardedGradScaler, which calls .cuda()."""
     from fairscale.optim import OSS
@@ -364,6 +375,7 @@ ROWS = (
     ("lightning, clipping", lightning_clipped, "lightning", False),
     ("transformers Trainer", transformers, "transformers accelerate", False),
     ("timm", timm, "timm", False),
+    ("torchao", torchao, "torchao", False),
     ("fairscale OSS", oss, "fairscale", True),
     ("Megatron core, float16", partial(megatron_core, dtype=torch.float16),
      "megatron.core", True),
@@ -375,8 +387,26 @@ ROWS = (
 )
 
 
+@cache
+def declare_torchvision():
+    """PyPI's torchvision needs CUDA for its own operators and does not import without
+    them, nor do the packages that use it. No row calls them."""
+    try:
+        importlib.import_module("torchvision")
+    except ImportError:
+        pass
+    except RuntimeError:
+        library = torch.library.Library("torchvision", "FRAGMENT")
+        for name in ("nms", "qnms"):
+            library.define(
+                f"{name}(Tensor dets, Tensor scores, float threshold) -> Tensor")
+        return library  # lives as long as the cache
+
+
 def missing(packages):
     """Why one of the packages cannot be used, or None."""
+    if packages:
+        declare_torchvision()
     for package in packages.split():
         try:
             importlib.import_module(package)
@@ -436,6 +466,34 @@ class Clients(TestCase):
             for name in several:
                 with self.subTest(row=name, rank=rank):
                     self.check(name, *seen[name])
+
+
+def refused(rank, _):
+    """The texts of a clipped step of FSDP's parameters, and how many changed."""
+    seen = []
+    for original in (True, False):
+        job = Job(True, rank=rank)
+        net = FullyShardedDataParallel(job.net(), device_id=torch.device("cpu"),
+                                       use_orig_params=original)
+        optimizer = job.optimizer(net, max_norm=1e-2)
+        before = [p.detach().clone() for p in net.parameters()]
+        net(job.batch(0)).backward()
+        seen.append(caught(optimizer.step))
+        seen.append(all(map(torch.equal, before, net.parameters())))
+    return seen
+
+
+class Fsdp(TestCase):
+    def test_max_norm_is_refused(self):
+        """Each rank would clip by the norm of its part, without a word."""
+        if not (dist.is_available() and dist.is_gloo_available()):
+            self.skipTest("this torch has no gloo")
+        for one in run_ranks(refused, WORLD):
+            for error, same_values in (one[:2], one[2:]):
+                self.assertEqual(error[0], "ValueError")
+                self.assertRegex(error[1], r"^param_groups\[0\]\['params'\]\[0\]: "
+                                 "got a parameter of FullyShardedDataParallel")
+                self.assertTrue(same_values)
 
 
 class Lightning(TestCase):

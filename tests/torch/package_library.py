@@ -36,6 +36,16 @@ class Import(TestCase):
         self.assertEqual((done.returncode, done.stdout, done.stderr),
                          (0, "", ""))
 
+    def test_unknown_variable(self):
+        done = python("import swamp_torch", SWAMP_ISA="",
+                      SWAMP_FOO="1", SWAMP_BACKENT="serial")
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.assertRegex(
+            done.stderr, r"UserWarning: environment: got (SWAMP_FOO, )?SWAMP_BACKENT "
+            r"\(did you mean SWAMP_BACKEND\?\)(, SWAMP_FOO)?, expected variables that "
+            "swamp knows")
+        self.assertIn("SWAMP_FOO", done.stderr)
+
     def test_version(self):
         info = swamp_torch.info()
         self.assertEqual(swamp_torch.__version__, info["version"])

@@ -1,19 +1,17 @@
 """Megatron-LM's own classes on CPU tensors, with the modules of
-swamp_torch.megatron.install(). Skipped unless MEGATRON_LM is a checkout of
-github.com/NVIDIA/Megatron-LM; it imports packaging and triton.
+swamp_torch.megatron.install(). Skipped without support.has_megatron().
 """
 
-import os
+import inspect
 import sys
 import unittest.mock
 import warnings
 
-from support import TestCase, main, run_ranks
+from support import NO_MEGATRON, TestCase, has_megatron, main, run_ranks
 from half_precision import EPS, HALF
 
-FOLDER = os.environ.get("MEGATRON_LM")
-if not FOLDER:
-    print("skipped: MEGATRON_LM is not set to a checkout of Megatron-LM")
+if not has_megatron():
+    print(NO_MEGATRON)
     sys.exit(77)
 
 import torch
@@ -22,10 +20,10 @@ import torch.distributed as dist
 import swamp_torch
 from swamp_torch import functional as S
 
-sys.path.insert(0, FOLDER)
 swamp_torch.megatron.install()
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of apex and TransformerEngine, missing
+    from megatron.core import parallel_state
     from megatron.core.fusions.fused_softmax import FusedScaleMaskSoftmax
     from megatron.core.tensor_parallel.cross_entropy import \
         vocab_parallel_cross_entropy
@@ -208,7 +206,16 @@ class GradientAccumulation(TestCase):
             self.assertEqual(weight.main_grad.item(), 1.25)
 
 
+def of_megatron(logits, target, smoothing):
+    """vocab_parallel_cross_entropy(), which in some releases takes the group."""
+    groups = [dist.group.WORLD] * (
+        "tp_group" in inspect.signature(vocab_parallel_cross_entropy).parameters)
+    return vocab_parallel_cross_entropy(logits, target, smoothing, *groups)
+
+
 def work(rank, ranks):
+    if not parallel_state.model_parallel_is_initialized():
+        parallel_state.initialize_model_parallel(ranks)
     torch.manual_seed(3)
     columns = CLASSES // ranks
     wide, g = torch.randn(*ROWS, CLASSES) * 2, torch.randn(ROWS)
@@ -218,8 +225,7 @@ def work(rank, ranks):
         for smoothing in (0.0, 0.1):
             results = []
             for function in (
-                    lambda x: vocab_parallel_cross_entropy(
-                        x, target, smoothing, dist.group.WORLD),
+                    lambda x: of_megatron(x, target, smoothing),
                     lambda x: S.vocab_parallel_cross_entropy(
                         x, target, label_smoothing=smoothing, megatron=True)):
                 x = logits.clone().requires_grad_()

@@ -97,21 +97,25 @@ class Memory(TestCase):
         for options, _ in OPTIONS[1:]:
             for name in ({}, {"maximize": True, "max_norm": 0.5}):
                 with self.subTest({**options, **name}):
-                    exact = make(**name)
+                    starts, exact = params(), make(**name)
                     run(exact)
                     optimizer = make(**name, **options)
                     run(optimizer)
                     for a, b in zip(params(), optimizer.state):
                         self.assertFalse(torch.equal(a, b))
-                    # The update of each step is about lr: 3 of them, and one
-                    # distance of neighbours.
+                    # Each step rounds the weight by less than the distance of its
+                    # neighbours, and the moments change the update, about lr, by
+                    # less than a tenth. Weights that did not move are outside.
                     for g, h in zip(optimizer.param_groups, exact.param_groups):
                         for a, b in zip(g["params"], h["params"]):
+                            eps = torch.finfo(a.dtype).eps
+                            start = starts.pop(0).detach().double()
                             a, b = a.detach().double(), b.detach().double()
-                            eps = 2.0 ** (-8 if a.numel() != 64 else -7)
-                            bound = 2 * eps * b.abs() + 0.3 * g["lr"]
+                            bound = 3.5 * eps * b.abs() + 0.3 * g["lr"]
                             self.assertLess(
-                                float(((a - b).abs() / (bound + 2e-2)).max()), 1)
+                                float(((a - b).abs() / bound).max()), 1)
+                            moved = (start - b).abs() > bound
+                            self.assertGreater(float(moved.double().mean()), 0.1)
 
     def test_same_bits_on_any_number_of_threads(self):
         threads = torch.get_num_threads()

@@ -1,7 +1,5 @@
-"""swamp_torch.moe: literal examples, PyTorch's gradients of the formulas, and, if
-MEGATRON_LM is a checkout of github.com/NVIDIA/Megatron-LM (or the package
-megatron-core), Megatron-LM's own functions, token by token. Megatron-LM imports
-packaging.
+"""swamp_torch.moe: literal examples, PyTorch's gradients of the formulas, and, with
+support.has_megatron(), Megatron-LM's own functions, token by token.
 """
 
 import io
@@ -9,21 +7,18 @@ import json
 import math
 import os
 import struct
-import sys
 import unittest
 import warnings
 
-from support import TestCase, main
+from support import NO_MEGATRON, TestCase, has_megatron, main
 
 import torch
 
 from swamp_torch import moe
 
 ops = torch.ops.swamp
-FOLDER = os.environ.get("MEGATRON_LM")
 theirs = None
-if FOLDER:
-    sys.path.insert(0, FOLDER)
+if has_megatron():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of apex and TransformerEngine, missing
         from megatron.core.transformer.moe import moe_utils as theirs
@@ -574,8 +569,7 @@ class Operators(TestCase):
         self.assertTrue(moe.z_loss(logits[:0], 1.0).isnan())
 
 
-@unittest.skipIf(theirs is None, "MEGATRON_LM is not set to a checkout of "
-                 "Megatron-LM or the package megatron-core")
+@unittest.skipIf(theirs is None, NO_MEGATRON)
 class Megatron(TestCase):
     SIZES = ((64, 8, 2), (1000, 16, 4), (5, 4, 1), (777, 64, 8))
 

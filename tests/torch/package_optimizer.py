@@ -394,7 +394,10 @@ class Protocol(TestCase):
                 (dict(betas=(0.9, -1.0)), "Invalid beta parameter at index 1"),
                 (dict(eps=-1.0), "Invalid epsilon value: -1.0"),
                 (dict(weight_decay=-1.0), "Invalid weight_decay value: -1.0"),
-                (dict(max_norm=-1.0), "max_norm: got -1.0, expected a number")):
+                *((dict(max_norm=bad), f"max_norm: got {got}, expected a number")
+                  for bad, got in ((-1.0, "-1.0"), (math.nan, "nan"),
+                                   ("inf", "'inf'"), ([1.0], r"\[1.0\]"),
+                                   (torch.ones(2), r"tensor\(\[1., 1.\]\)")))):
             with self.assertRaisesRegex(ValueError, words):
                 MixedPrecisionAdamW([p], **numbers)
         other = torch.nn.Parameter(torch.ones(64))
@@ -406,6 +409,10 @@ class Protocol(TestCase):
         with self.assertRaisesRegex(ValueError, "more than one parameter group"):
             MixedPrecisionAdamW([{"params": [p]}, {"params": [other, p]}])
         optimizer = MixedPrecisionAdamW([p])
+        optimizer.param_groups[0]["max_norm"] = "inf"
+        with self.assertRaisesRegex(ValueError, "max_norm: got 'inf', expected"):
+            optimizer.step()
+        optimizer.param_groups[0]["max_norm"] = None
         for bad in (dict(differentiable=True), dict(lr=-1.0), dict(eps=math.nan)):
             with self.assertRaisesRegex((ValueError, RuntimeError),
                                         "differentiable|Invalid"):

@@ -1,6 +1,7 @@
 """The row operators swamp::*, swamp_torch.functional and swamp_torch.nn against
 float64, PyTorch and Megatron-LM's formulas."""
 
+import itertools
 import math
 
 from support import TestCase, caught, main, python
@@ -297,8 +298,8 @@ class Norms(Rows):
             self.assertEqual(module.weight.grad.shape, (8,))
 
     def test_residual_add(self):
-        for dtype in DTYPES:
-            x, r = randn(3, 4, 8, dtype=dtype), randn(3, 4, 8)
+        for dtype, shape in itertools.product(DTYPES, ((3, 4, 8), (8,))):
+            x, r = randn(*shape, dtype=dtype), randn(*shape)
             for b in (None, randn(8, dtype=dtype), randn(8)):
                 self.compare(lambda r, x, *b: S.residual_add(r, x, *b),
                              lambda r, x, *b: r + (x + b[0] if b else x),

@@ -5,12 +5,13 @@ import io
 import math
 import pickle
 import warnings
+from functools import partial
 
 from support import TestCase, main
 
 import torch
 
-from swamp_torch import MixedPrecisionAdamW
+from swamp_torch import SGD, Adam, MixedPrecisionAdamW
 
 SHAPES = [(64,), (128, 64), (192,)]
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -108,14 +109,103 @@ class State(TestCase):
                                  (torch.float32, shape))
 
     def test_one_call_for_what_steps_together(self):
-        """Also after loading, when every parameter has a count of its own."""
+        """Also after loading; each parameter has a count of its own."""
         some = [torch.nn.Parameter(torch.ones(64)) for _ in range(9)]
         other = torch.optim.AdamW(some, fused=True)
         run(other, 0, 2)
         ours = MixedPrecisionAdamW(some)
         ours.load_state_dict(other.state_dict())
+        run(ours, 2, 1)
+        self.assertEqual(len(ours._collected.buckets), 1)
         self.assertEqual(
-            len({id(state["step"]) for state in ours.state.values()}), 1)
+            len({state["step"].data_ptr() for state in ours.state.values()}), 9)
+
+    def test_every_count_is_its_own(self):
+        """What is done to the state of one parameter changes no other, as in
+        torch.optim: the same bits as PyTorch's after each step."""
+        def taken_out(optimizer, some, step):
+            if step == 2:
+                del optimizer.param_groups[0]["params"][1]
+            if step == 6:
+                optimizer.param_groups[0]["params"].append(some[1])
+
+        def at_3(change):
+            return lambda optimizer, some, step: step == 3 and change(
+                optimizer.state[some[1]])
+
+        def zero(state):
+            for value in state.values():
+                value.zero_()
+
+        def no_gradient(_, some, step):
+            if 2 < step < 6:
+                some[1].grad = None
+
+        for name, change in {
+                "taken out of its group and put back": taken_out,
+                "no gradient": no_gradient,
+                "all zeroed": at_3(zero),
+                "cleared": at_3(dict.clear),
+                "count set": at_3(lambda s: s["step"].fill_(40)),
+                "count replaced": at_3(lambda s: s.update(
+                    step=torch.tensor(7.0))),
+                "count replaced by an equal one": at_3(lambda s: s.update(
+                    step=s["step"].clone())),
+                "count of another dtype": at_3(lambda s: s.update(
+                    step=s["step"].double().float())),
+                "data of the count": at_3(lambda s: setattr(
+                    s["step"], "data", torch.tensor(7.0)))}.items():
+            weights = [torch.randn(s) for s in SHAPES]
+            results = []
+            for make_one in (MixedPrecisionAdamW,
+                             lambda p: torch.optim.AdamW(p, fused=True)):
+                some = [torch.nn.Parameter(w.clone()) for w in weights]
+                optimizer = make_one(some)
+                seen = []
+                for step in range(9):
+                    for i, p in enumerate(some):
+                        torch.manual_seed(10 * step + i)
+                        p.grad = torch.randn(p.shape)
+                    change(optimizer, some, step)
+                    optimizer.step()
+                    seen += [t.detach().clone() for p in some for t in (
+                        p, optimizer.state[p]["step"])]
+                results.append(seen)
+            with self.subTest(name):
+                self.assert_same(*results)
+
+    def test_shared_counts_of_earlier_versions(self):
+        optimizer = make(params())
+        some = run(optimizer, 0)
+        for p in some:
+            optimizer.state[p]["step"] = optimizer.state[some[0]]["step"]
+        for copied in (copy.deepcopy(optimizer),
+                       pickle.loads(pickle.dumps(optimizer))):
+            steps = [state["step"] for state in copied.state.values()]
+            self.assertEqual(len({t.data_ptr() for t in steps}), len(SHAPES))
+            run(copied, 3)
+            self.assertEqual(list(map(float, steps)), [6.0] * len(SHAPES))
+
+    def test_what_users_add_to_the_state(self):
+        """It is saved and loaded as it is, as by torch.optim."""
+        own = {"count": 3, "name": None, "table": torch.arange(4)}
+        for make_one in (MixedPrecisionAdamW, Adam, partial(SGD, momentum=0.9)):
+            optimizer = make_one(params()[:1])
+            run(optimizer, 0)
+
+            def add(optimizer):
+                optimizer.state.update(mine=own, number=7, tensor=own["table"])
+
+            optimizer.register_state_dict_pre_hook(add)
+            saved = optimizer.state_dict()
+            other = make_one(params()[:1])
+            other.load_state_dict(saved)
+            for one in (optimizer, other, copy.deepcopy(other)):
+                self.assertEqual(one.state["number"], 7)
+                self.assertEqual(one.state["mine"]["count"], 3)
+                for table in (one.state["mine"]["table"], one.state["tensor"]):
+                    self.assert_same(table, own["table"])
+            run(other, 3)
 
     def test_from_torch(self):
         """Continues from torch.optim.AdamW; masters are copied from the weights."""

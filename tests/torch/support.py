@@ -8,6 +8,7 @@ package, or - for the installed one. Exits 77 if torch or its version is missing
 
 import functools
 import gc
+import importlib.util
 import multiprocessing
 import os
 import signal
@@ -23,7 +24,8 @@ except ImportError:
     print("skipped: this python has no torch")
     sys.exit(77)
 
-built_for = os.environ.get("SWAMP_ATEN_TORCH", "")
+# Not one of swamp's variables, of which the import would warn.
+built_for = os.environ.pop("SWAMP_ATEN_TORCH", "")
 if not torch.__version__.startswith(built_for):
     print(f"skipped: libswamp_aten was built for PyTorch {built_for}, and this "
           f"python has {torch.__version__}")
@@ -148,6 +150,18 @@ def caught(call):
         # What follows lists source files and registered kernels.
         text = str(error).split("\nException raised")[0]
         return type(error).__name__, text.split(" This could be because")[0]
+
+
+def has_megatron():
+    """Whether megatron.core can be imported: the package megatron-core, or, if
+    MEGATRON_LM is set, that checkout of github.com/NVIDIA/Megatron-LM."""
+    if os.environ.get("MEGATRON_LM"):
+        sys.path.insert(0, os.environ["MEGATRON_LM"])
+    return importlib.util.find_spec("megatron") is not None
+
+
+NO_MEGATRON = ("skipped: megatron-core is not installed (toolchain/torch-clients), and "
+               "MEGATRON_LM is not set to a checkout")
 
 
 def same(a, b, any_nan=False):

@@ -1,5 +1,6 @@
 /* Too much LDM, accesses outside its blocks, and reads before a write. */
 #include "gallery.h"
+#include <string.h>
 
 #ifdef BUG_ldm_budget
 void kernel(args_t* from) {
@@ -41,6 +42,31 @@ void kernel(args_t* from) {
 }
 #endif
 
+#if defined BUG_ldm_last || defined BUG_ldm_last_set
+/* Beyond the last variable in LDM, where the C library's data follow here. */
+void kernel(args_t* from) {
+  double* volatile place = part;
+  double* all = place;
+  int count = kPart;
+  get_args(from);
+#ifndef RIGHT
+  count += 400;
+#endif
+#ifdef BUG_ldm_last
+  for (int i = 0; i < count; ++i) {
+    /* BUG ldm_last: ldm-range */
+    all[i] = i;
+  }
+#else
+  /* BUG ldm_last_set: ldm-range */
+  memset(all, 0, count * sizeof *all);
+#endif
+  get_part();
+  compute();
+  put_part();
+}
+#endif
+
 #ifdef BUG_stack_overflow
 void kernel(args_t* from) {
 #ifdef RIGHT
@@ -53,6 +79,38 @@ void kernel(args_t* from) {
   athread_dma_get(&args, from, sizeof args);
   athread_dma_get(big, args.in + _PEN * kPart, sizeof part);
   for (int i = 0; i < kPart; ++i) part[i] = 2 * big[i] + 1;
+  put_part();
+}
+#endif
+
+#if defined BUG_stack_and_heap || defined BUG_stack_and_heap_access
+/* The stack of the second function and the block are a few bytes too large
+ * together. A call that has returned takes no LDM. */
+static __attribute__((noinline)) void second(args_t* from) {
+  double more[200];
+#ifdef BUG_stack_and_heap
+  /* BUG stack_and_heap: ldm-range */
+  athread_dma_get(&args, from, sizeof args);
+#endif
+  for (int i = 0; i < 10; ++i) {
+    /* BUG stack_and_heap_access: ldm-range */
+    more[i] = _PEN;
+  }
+  asm volatile("" ::"r"(more) : "memory");
+}
+
+void kernel(args_t* from) {
+  int bytes = 4096;
+  get_args(from);
+  second(from);
+#ifndef RIGHT
+  bytes = get_allocatable_size();
+#endif
+  void* block = ldm_malloc(bytes);
+  second(from);
+  ldm_free(block, bytes);
+  get_part();
+  compute();
   put_part();
 }
 #endif
@@ -127,5 +185,52 @@ void kernel(args_t* from) {
 #endif
   /* BUG uninitialised_stack: uninitialised */
   athread_dma_put(args.out + _PEN * kPart, local, sizeof local);
+}
+#endif
+
+#if defined BUG_uninitialised_part || defined BUG_uninitialised_end || \
+    defined BUG_uninitialised_rma
+__thread_local double others[kPart];
+__thread_local crts_rply_t came;
+
+typedef struct {
+  char kind;
+  double first __attribute__((aligned(32)));
+  short last;
+} padded_t;
+
+void kernel(args_t* from) {
+  double local[kPart + 2];
+  padded_t padded;
+  int begin = 0, end = kPart + 2;
+  get_args(from);
+  get_part();
+#ifndef RIGHT
+#ifdef BUG_uninitialised_end
+  begin = 2;
+#else
+  end = kPart / 2;
+#endif
+#endif
+  for (int i = begin; i < end; ++i) local[i] = 2 * part[i % kPart] + 1;
+#ifdef BUG_uninitialised_rma
+  reply = came = 0;
+  athread_ssync_array();
+  /* BUG uninitialised_rma: uninitialised */
+  CRTS_rma_iput(local, &reply, sizeof others, _PEN ^ 1, others, &came);
+  CRTS_rma_wait_value(&reply, 1);
+  CRTS_rma_wait_value(&came, 1);
+#else
+  /* BUG uninitialised_part: uninitialised */
+  /* BUG uninitialised_end: uninitialised */
+  athread_dma_put(args.out + _PEN * kPart, local, sizeof part);
+#endif
+  /* What the compiler puts between members may be unwritten. */
+  padded.kind = 'a';
+  padded.first = 1;
+  padded.last = 2;
+  athread_dma_put(args.in + _PEN * kPart, &padded, sizeof padded);
+  compute();
+  put_part();
 }
 #endif

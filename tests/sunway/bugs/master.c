@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MASTER
 #include "gallery.h"
@@ -160,6 +161,90 @@ int main(void) {
 #endif
   }
   if (seen[0] != 1) printf("wrong\n");
+  return finish();
+}
+
+#elif defined BUG_master_reads_late
+/* Sleeping is no join. RIGHT: a slave may also tell by a flag that it has ended,
+ * for which the master waits. */
+volatile int ended;
+
+int main(void) {
+  double seen;
+  begin();
+  args_t args = {in, out, flag};
+  athread_spawn(kernel, &args);
+#ifdef RIGHT
+  while (ended != kSlaves) {
+  }
+#else
+  usleep(100000);
+#endif
+  seen = out[3 * kPart + 1];
+  athread_join();
+  if (seen != out[3 * kPart + 1]) printf("wrong\n");
+  return finish();
+}
+
+#elif defined BUG_single_reads || defined BUG_single_stores
+/* RIGHT: between the launch of one slave and that of another one. */
+int main(void) {
+  double seen = 0;
+  begin();
+  args_t args = {in, out, flag};
+  for (int i = 0; i < kSlaves; ++i) {
+    athread_create(i, kernel, &args);
+#ifdef RIGHT
+    if (i % 2 == 0) athread_wait(i);
+    if (i % 2 == 0) seen += out[i * kPart];
+#endif
+  }
+#if defined BUG_single_reads && !defined RIGHT
+  seen = out[3 * kPart + 1];
+#elif !defined RIGHT
+  in[3 * kPart + 1] = 3 * kPart + 1.5;
+  seen = in[3 * kPart];
+#endif
+  for (int i = 0; i < kSlaves; ++i) athread_wait(i);
+  if (seen < 0) printf("wrong\n");
+  return finish();
+}
+
+#elif defined BUG_master_loads_ldm || defined BUG_master_stores_ldm || \
+    defined BUG_master_copies_ldm
+/* RIGHT: it may keep the address. */
+int main(void) {
+  double seen[2];
+  begin();
+  args_t args = {in, out, flag};
+  athread_spawn(kernel, &args);
+  athread_join();
+#ifdef RIGHT
+  double* shown = flag[3] != 0 ? out : in;
+#else
+  double* shown = (double*)flag[3];
+#endif
+#ifdef BUG_master_loads_ldm
+  /* BUG master_loads_ldm: ldm-range */
+  seen[0] = shown[1];
+#elif defined BUG_master_stores_ldm
+  seen[0] = out[0];
+  /* BUG master_stores_ldm: ldm-range */
+  shown[0] = seen[0];
+#else
+  /* BUG master_copies_ldm: ldm-range */
+  memcpy(seen, shown, sizeof seen);
+#endif
+  flag[0] = seen[0] == 0;
+  return finish();
+}
+
+#elif defined BUG_volatile_groups
+int main(void) {
+  begin();
+  args_t args = {in, out, flag};
+  athread_spawn_cgs(kernel, &args);
+  athread_join_cgs();
   return finish();
 }
 

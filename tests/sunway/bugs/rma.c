@@ -298,6 +298,40 @@ void kernel(args_t* from) {
 }
 #endif
 
+#ifdef BUG_rma_batch
+__thread_local double line[4], one, sums;
+__thread_local crts_rply_t sent, came, answered;
+double totals[kSlaves];
+
+/* Slave 1 reads after the first three messages, and slave 0 does not wait for
+ * its answer before it sends the fourth. */
+void kernel(args_t* from) {
+  get_args(from);
+  get_part();
+  sent = came = answered = 0;
+  one = sums = 0;
+  CRTS_ssync_array();
+  for (int i = 1; i <= 4; ++i) {
+    if (_PEN == 0) {
+#ifdef RIGHT
+      if (i == 4) CRTS_rma_wait_value(&answered, 1);
+#endif
+      /* BUG rma_batch: overlap */
+      CRTS_rma_iput(part + 4 * i, &sent, 32, 1, line, &came);
+      CRTS_rma_wait_value(&sent, i);
+    }
+    if (_PEN == 1 && i >= 3) {
+      CRTS_rma_wait_value(&came, i);
+      for (int j = 0; j < 4; ++j) sums += line[j];
+      CRTS_rma_put(&one, sizeof one, 0, &one, &answered);
+    }
+  }
+  totals[_PEN] = sums;
+  compute();
+  put_part();
+}
+#endif
+
 #ifdef BUG_rma_get_early
 __thread_local double seen[4];
 __thread_local crts_rply_t mine, other;
@@ -321,6 +355,87 @@ void kernel(args_t* from) {
   }
   put_part();
   CRTS_rma_wait_value(&other, 1);
+}
+#endif
+
+#if defined BUG_reduce_from || defined BUG_reduce_to ||      \
+    defined BUG_alltoall_from || defined BUG_alltoall_to || \
+    defined BUG_reduce_heap
+__thread_local int small[kSlaves], large[kSlaves + 2];
+
+/* Collective calls that read or write more than their array has. */
+void kernel(args_t* from) {
+  int* mine = large;
+  int* result = large;
+  get_args(from);
+  get_part();
+#ifndef RIGHT
+#if defined BUG_reduce_from || defined BUG_alltoall_from
+  mine = small;
+#else
+  result = small;
+#endif
+#endif
+#ifdef BUG_reduce_heap
+  result = (int*)ldm_malloc(result == large ? sizeof large : sizeof small);
+#endif
+  for (int i = 0; i < kSlaves; ++i) mine[i] = 0;
+#if defined BUG_alltoall_from || defined BUG_alltoall_to
+  /* BUG alltoall_from: ldm-range */
+  /* BUG alltoall_to: ldm-range */
+  CRTS_scoll_alltoall(mine + 2, result + 2, sizeof mine[0]);
+#else
+  /* BUG reduce_from: ldm-range */
+  /* BUG reduce_to: ldm-range */
+  /* BUG reduce_heap: ldm-range */
+  CRTS_scoll_redurt(mine, result, kSlaves + 2, CRTS_int, OP_add, NULL, 0);
+#endif
+  compute();
+  put_part();
+}
+#endif
+
+#if defined BUG_sldm_from || defined BUG_sldm_to
+__thread_local_share int shared[kSlaves + 8];
+int numbers[kSlaves];
+
+void kernel(args_t* from) {
+  int first = 0;
+  int bytes = sizeof numbers;
+#ifndef RIGHT
+#ifdef BUG_sldm_from
+  bytes += 4;
+#else
+  first = 9;
+#endif
+#endif
+  if (_PEN == 0) {
+    /* BUG sldm_from: main-range */
+    /* BUG sldm_to: main-range */
+    CRTS_memcpy_sldm(shared + first, numbers, bytes, MEM_TO_LDM);
+  }
+  get_args(from);
+  get_part();
+  compute();
+  put_part();
+}
+#endif
+
+#ifdef BUG_broadcast_block
+void kernel(args_t* from) {
+  get_args(from);
+  get_part();
+  double* to = (double*)ldm_malloc(64);
+#ifndef RIGHT
+  if (_PEN == 1) ldm_free(to, 64); /* slave 1 has no block at that place */
+#endif
+  reply = 0;
+  CRTS_ssync_array();
+  /* BUG broadcast_block: ldm-range */
+  if (_PEN == 0) athread_dma_ibcast(to, args.in, 64, &reply);
+  athread_dma_wait_value(&reply, 1);
+  compute();
+  put_part();
 }
 #endif
 

@@ -78,3 +78,54 @@ void kernel(args_t* from) {
   add_up(sum);
 }
 #endif
+
+#if defined BUG_volatile_counter || defined BUG_volatile_groups
+volatile int next;
+
+/* volatile does not make the two accesses one. */
+void kernel(args_t* from) {
+  int place;
+  if (_CGN == 0) {
+    get_args(from);
+    get_part();
+    compute();
+    put_part();
+  }
+#ifdef RIGHT
+  place = faaw(&next, 1);
+#else
+  place = next < kSlaves ? next : 0;
+  /* BUG volatile_counter: schedule */
+  /* BUG volatile_groups: schedule */
+  next = place + 1;
+#endif
+}
+#endif
+
+#ifdef BUG_volatile_lock
+volatile int taken;
+volatile int64_t lock_word;
+long total;
+
+/* Two slaves may see that nobody has the lock. */
+void kernel(args_t* from) {
+  get_args(from);
+  get_part();
+  compute();
+  put_part();
+#ifdef RIGHT
+  CRTS_mutex_lock(&lock_word);
+#else
+  while (taken) {
+  }
+  taken = 1;
+#endif
+  /* BUG volatile_lock: overlap */
+  total += _PEN;
+#ifdef RIGHT
+  CRTS_mutex_unlock(&lock_word);
+#else
+  taken = 0;
+#endif
+}
+#endif

@@ -1,6 +1,8 @@
 /* Kernels for bugs of the master. */
 #include "gallery.h"
 
+extern volatile int ended;
+
 #ifdef BUG_args_read
 /* The slaves read the master's struct directly. */
 void kernel(args_t* args) {
@@ -17,11 +19,21 @@ void kernel(args_t* from) {
   athread_dma_get(&args, from, sizeof args);
   /* BUG freed_memory: main-range */
   /* BUG master_stores: overlap */
+  /* BUG single_stores: overlap */
   athread_dma_get(part, args.in + _PEN * kPart, sizeof part);
   compute();
   /* BUG main_range_heap: main-range */
   /* BUG master_reads: overlap */
   /* BUG master_copies: overlap */
+  /* BUG master_reads_late: overlap */
+  /* BUG single_reads: overlap */
   athread_dma_put(args.out + _PEN * kPart, part, sizeof part);
+#if defined BUG_master_loads_ldm || defined BUG_master_stores_ldm || \
+    defined BUG_master_copies_ldm
+  args.flag[_PEN] = (long)part;
+#endif
+#ifdef BUG_master_reads_late
+  faaw(&ended, 1);
+#endif
 }
 #endif

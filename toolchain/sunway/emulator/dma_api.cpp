@@ -79,11 +79,14 @@ int spread(const Transfer& t, sunway::Range range, const void* pc) {
   sunway::for_range(slave, range, ~0u, [&](Slave& other) {
     Transfer own = t;
     own.ldm = sunway::as_seen_by(other, slave, t.ldm);
-    sunway::carry_out(own);
-    if (other.check)
-      other.check->received(own.ldm, t.length, slave,
-                            sunway::as_seen_by(other, slave, t.reply), t.call,
-                            pc);
+    if (!slave.check ||
+        slave.check->reaches(other, own.ldm, t.length, t.call, pc)) {
+      sunway::carry_out(own);
+      if (other.check)
+        other.check->received(own.ldm, t.length, slave,
+                              sunway::as_seen_by(other, slave, t.reply), t.call,
+                              pc);
+    }
     sunway::add_reply(sunway::as_seen_by(other, slave, t.reply));
   });
   sunway::notify_receivers();
@@ -110,6 +113,20 @@ int get_by_mode(int mode, const Transfer& t, const void* pc) {
     default:
       return issue(t, pc);
   }
+}
+
+// copy_shared() copies to or from LDM that slaves share.
+int copy_shared(void* to, const void* from, int length, const char* call,
+                const void* pc) {
+  const Slave& slave = sunway::require_self(call);
+  if (length <= 0) return 0;
+  const auto bytes = static_cast<std::size_t>(length);
+  if (slave.check && (!slave.check->operand(from, bytes, false, call, pc) ||
+                      !slave.check->operand(to, bytes, true, call, pc))) {
+    return 0;
+  }
+  std::memcpy(to, from, bytes);
+  return 0;
 }
 
 }  // namespace
@@ -250,11 +267,10 @@ int athread_dma_col_bcast_stride_coll(void* ldm, void* main, int length,
 }
 
 int athread_memcpy_sldm(void* to, void* from, int length, int) {
-  if (length > 0) std::memcpy(to, from, static_cast<std::size_t>(length));
-  return 0;
+  return copy_shared(to, from, length, "memcpy_sldm", SWAMP_SUNWAY_CALLER());
 }
 int athread_sldm_get(void* to, void* from, int length) {
-  return athread_memcpy_sldm(to, from, length, 0);
+  return copy_shared(to, from, length, "sldm_get", SWAMP_SUNWAY_CALLER());
 }
 
 int athread_get(int mode, void* main, void* ldm, int length,

@@ -111,6 +111,7 @@ int athread_wait(int id) { return sunway::join_one(id, SWAMP_SUNWAY_CALLER()); }
 int athread_end(int) { return 0; }
 
 int athread_idle() {
+  sunway::check::master_polls();
   sunway::Machine& all = sunway::machine();
   const sunway::Lock lock(all.mutex);
   return all.slaves_per_group() -

@@ -184,6 +184,7 @@ int launch_one(int id, void* function, void* argument, const void* pc) {
       return EBUSY;
     }
     count_master();
+    if (all.live == 0) all.launch_pending = all.check;
     if (group.remaining == 0) prepare_barriers(group);
     group.singles = true;
     group.state = Group::State::running;
@@ -209,6 +210,7 @@ int join_one(int id, const void* pc) {
   Group& group = all.groups[static_cast<std::size_t>(own)];
   if (group.slaves.empty()) return 0;
   const Slave& slave = all.slave(own, id);
+  check::waiting();
   master_waits(
       {Wait::Kind::master, pc, "athread_wait", [&] { return !slave.live(); }},
       lock);

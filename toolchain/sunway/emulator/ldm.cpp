@@ -1,7 +1,6 @@
 #include "toolchain/sunway/emulator/ldm.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <mutex>
 #include <string>
@@ -22,15 +21,15 @@ std::size_t rounded(std::size_t bytes) {
 
 }  // namespace
 
-std::size_t LdmHeap::allocate(std::size_t bytes) {
-  if (bytes > capacity_) return kNone;
+std::size_t LdmHeap::allocate(std::size_t bytes, std::size_t stack) {
+  const std::size_t capacity = capacity_ - std::min(stack, capacity_);
   std::size_t at = 0;
   for (const auto& [offset, piece_bytes] : pieces_) {
     if (offset - at >= rounded(bytes)) break;
     at = offset + rounded(piece_bytes);
   }
   // The last piece is not rounded, so that all of LDM can be allocated.
-  if (at > capacity_ || bytes > capacity_ - at) return kNone;
+  if (at > capacity || bytes > capacity - at) return kNone;
   pieces_[at] = bytes;
   high_water_ = std::max(high_water_, at + bytes);
   return at;
@@ -49,14 +48,15 @@ void LdmHeap::restart_high_water() noexcept {
       pieces_.empty() ? 0 : pieces_.rbegin()->first + pieces_.rbegin()->second;
 }
 
-std::size_t LdmHeap::largest() const {
+std::size_t LdmHeap::largest(std::size_t stack) const {
+  const std::size_t capacity = capacity_ - std::min(stack, capacity_);
   std::size_t at = 0;
   std::size_t best = 0;
   for (const auto& [offset, piece_bytes] : pieces_) {
     best = std::max(best, offset - std::min(at, offset));
     at = offset + rounded(piece_bytes);
   }
-  return std::max(best, capacity_ - std::min(at, capacity_));
+  return std::max(best, capacity - std::min(at, capacity));
 }
 
 std::size_t LdmHeap::in_use() const {
@@ -117,15 +117,12 @@ bool is_asked() {
 }
 
 void append_json(const std::string& kernel, const Peak& peak) {
-  std::FILE* file = std::fopen(settings().report_file.c_str(), "a");
-  if (file == nullptr) return;
   const Machine& all = machine();
-  std::fprintf(file,
-               "{\"category\":\"ldm-peak\",\"note\":true,\"kernel\":\"%s\","
-               "\"static\":%zu,\"heap\":%zu,\"stack\":%zu,\"ldm\":%zu}\n",
-               kernel.c_str(), all.static_bytes, peak.heap, peak.stack,
-               all.ldm_bytes);
-  std::fclose(file);
+  append_to_report_file(
+      "{\"category\":\"ldm-peak\",\"note\":true,\"kernel\":\"" + kernel +
+      "\",\"static\":" + std::to_string(all.static_bytes) + ",\"heap\":" +
+      std::to_string(peak.heap) + ",\"stack\":" + std::to_string(peak.stack) +
+      ",\"ldm\":" + std::to_string(all.ldm_bytes) + "}");
 }
 
 void print_peak(const std::string& kernel, const Peak& peak) {
@@ -161,7 +158,7 @@ void print_ldm_peaks() {
     const std::string kernel =
         check::name_of_function(reinterpret_cast<const void*>(function));
     if (settings().predict) print_peak(kernel, peak);
-    if (!settings().report_file.empty()) append_json(kernel, peak);
+    append_json(kernel, peak);
   }
 }
 

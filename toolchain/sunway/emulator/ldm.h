@@ -18,14 +18,15 @@ class LdmHeap {
   static constexpr std::size_t kNone = ~std::size_t{0};
 
   void set_capacity(std::size_t bytes) noexcept { capacity_ = bytes; }
-  // allocate() returns an offset, or kNone.
-  std::size_t allocate(std::size_t bytes);
+  // allocate() returns an offset, or kNone; `stack` is how many bytes of LDM
+  // the slave's stack takes.
+  std::size_t allocate(std::size_t bytes, std::size_t stack);
   // release() returns the size that was requested for `offset`, or kNone.
   std::size_t release(std::size_t offset);
   void release_all() { pieces_.clear(); }
 
   // largest() returns the size of the largest piece that allocate() can return.
-  std::size_t largest() const;
+  std::size_t largest(std::size_t stack) const;
   // holds() returns whether [offset, offset + bytes) lies in one piece.
   bool holds(std::size_t offset, std::size_t bytes) const;
   std::size_t in_use() const;

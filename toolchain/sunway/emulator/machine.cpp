@@ -198,11 +198,15 @@ void make_group(Machine& all, int number) {
   const Lock lock(all.mutex);
   group.slaves = std::move(slaves);
   group.memory = static_cast<std::byte*>(memory);
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  ldm_begin = std::min<std::uintptr_t>(ldm_begin, begin);
+  ldm_end = std::max<std::uintptr_t>(ldm_end, begin + count * all.slot_bytes);
 }
 
 Machine* make_machine() {
   const Settings& set = settings();
   auto* all = new Machine;
+  all->process = getpid();
   all->check = set.check;
   all->order = Order::of_seed(set.seed);
   all->ldm_bytes = set.ldm_bytes;

@@ -177,15 +177,17 @@ struct Group {
 };
 
 // Order is what depends on timing on the real machine: which slave runs first,
-// and whether a transfer happens when it is issued (eager) or when it is waited
-// for.
+// whether a transfer happens when it is issued (eager) or when it is waited
+// for, and whether others run between a slave's read of a volatile word and its
+// next store (interleaved).
 struct Order {
   std::uint64_t seed = 0;
   bool eager = false;
+  bool interleaved = false;
   std::uint64_t random_state = 1;  // for seeds above 1
 
   static Order of_seed(std::uint64_t seed) noexcept {
-    return {seed, seed % 2 == 1, seed * 0x9e3779b97f4a7c15u + 1};
+    return {seed, seed % 2 == 1, false, seed * 0x9e3779b97f4a7c15u + 1};
   }
 };
 
@@ -218,6 +220,8 @@ class Machine {
   Slave* turn = nullptr;
   bool launch_pending = false;
   int live = 0;
+  pid_t process = 0;  // a child of fork() has a copy, but no slaves
+  pid_t exiting = 0;  // the thread that ends the process: see stop_slaves()
   Order order;
 
   Slave& slave(int group, int id) noexcept {
@@ -226,6 +230,10 @@ class Machine {
   }
   int slaves_per_group() const noexcept { return slaves_of_group; }
 };
+
+// The LDM of all core groups is in [ldm_begin, ldm_end), with other memory.
+inline std::atomic<std::uintptr_t> ldm_begin{~std::uintptr_t{0}};
+inline std::atomic<std::uintptr_t> ldm_end{0};
 
 // machine() makes the machine with the threads of core group 0 at the first
 // call. It is never destroyed: slaves may run while the process exits.

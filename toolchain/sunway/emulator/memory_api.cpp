@@ -82,6 +82,7 @@ bool trylock(volatile Word* word, const void* pc) {
   } else if (slave != nullptr && slave->check) {
     slave->check->tried(word, pc);
   } else {
+    if (slave == nullptr) sunway::check::master_polls();
     sched_yield();  // the owner may be waiting for a processor
   }
   return mine;
@@ -101,6 +102,8 @@ Word add(volatile Word* word, Word value, const void* pc) {
   sunway::Slave* slave = sunway::self();
   if (slave != nullptr && slave->check) {
     slave->check->atomic(word, sizeof(Word), true, pc);
+  } else if (slave == nullptr) {
+    sunway::check::master_sets_flag(word, sizeof(Word));
   }
   return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
 }

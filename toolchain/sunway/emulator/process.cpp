@@ -1,14 +1,20 @@
 #include "toolchain/sunway/emulator/process.h"
 
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <stdio_ext.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -28,6 +34,8 @@ namespace swamp::sunway {
 void remove_image_file();
 
 namespace {
+
+constexpr char kReportFile[] = "SWAMP_CHECK_REPORT";
 
 const char* value_of(const char* variable) noexcept {
   const char* value = std::getenv(variable);
@@ -122,7 +130,15 @@ Settings read_environment() {
   }
   all.timeout_seconds =
       static_cast<int>(number("SWAMP_CHECK_TIMEOUT", 8, 1, 3600));
-  if (const char* file = value_of("SWAMP_CHECK_REPORT")) all.report_file = file;
+  if (const char* file = value_of(kReportFile)) {
+    // The program may change its working directory.
+    std::error_code none;
+    all.report_file = std::filesystem::absolute(file, none);
+    const bool writes = all.check || all.predict;
+    if (writes && !std::ofstream(all.report_file, std::ios::app)) {
+      refuse(kReportFile, file, "a file that can be written");
+    }
+  }
   if (const char* file = value_of("SWAMP_CHECK_SUPPRESS")) {
     all.suppressed = read_suppressed(file);
   }
@@ -147,15 +163,38 @@ bool is_check_asked() noexcept {
   return transfer != nullptr && std::strcmp(transfer, "check") == 0;
 }
 
-void print_line(const std::string& line) {
+namespace {
+
+bool write_line(int file, const std::string& line) {
   const std::string whole = line + "\n";
   std::size_t written = 0;
   while (written < whole.size()) {
     const ssize_t count =
-        write(STDERR_FILENO, whole.data() + written, whole.size() - written);
-    if (count <= 0) return;
+        write(file, whole.data() + written, whole.size() - written);
+    if (count <= 0) return false;
     written += static_cast<std::size_t>(count);
   }
+  return true;
+}
+
+}  // namespace
+
+void print_line(const std::string& line) {
+  (void)write_line(STDERR_FILENO, line);
+}
+
+void append_to_report_file(const std::string& line) {
+  static std::atomic<bool> failed{false};
+  const std::string& name = settings().report_file;
+  if (name.empty()) return;
+  const int file =
+      open(name.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  const bool written = file >= 0 && write_line(file, line);
+  const int error = errno;
+  if (file >= 0) close(file);
+  if (written || failed.exchange(true)) return;
+  print_line("swamp: " + std::string(kReportFile) + ": cannot write " + name +
+             ": " + std::strerror(error));
 }
 
 void end_now(int exit_code) {
@@ -170,7 +209,7 @@ void end_now(int exit_code) {
 
 void leave(int exit_code) {
   remove_image_file();
-  _exit(exit_code);
+  for (;;) syscall(SYS_exit_group, exit_code);
 }
 
 void fail(int exit_code, const std::string& line) {
@@ -325,18 +364,30 @@ void remove_image_file() {
 
 namespace {
 
-// at_end() prints the summary. The exit code is 86 after a report.
+// is_child() returns whether the process was forked from the one with the
+// slaves.
+bool is_child() { return has_machine() && machine().process != getpid(); }
+
+// code_of() returns the exit code for one of the program: 86 for 0 after a
+// report.
+int code_of(int status) {
+  const bool reports = settings().check && check::reported() && !is_child();
+  return status == 0 && reports ? kReportedExit : status;
+}
+
+// at_end() prints the summary.
 void at_end(int status, void*) {
-  if (check::is_replay()) _exit(0);
+  if (check::is_replay()) leave(0);
+  if (is_child()) return;
   remove_image_file();
   check::exiting();
   if (settings().predict) print_prediction();
   print_ldm_peaks();
   if (!settings().check) return;
   check::print_totals();
-  if (status == 0 && check::reported()) {
+  if (code_of(status) != status) {
     std::fflush(nullptr);
-    _exit(kReportedExit);
+    leave(kReportedExit);
   }
 }
 
@@ -357,3 +408,26 @@ __attribute__((constructor)) void start_settings() {
 
 }  // namespace
 }  // namespace swamp::sunway
+
+// These skip at_end(). A signal handler may call _exit().
+extern "C" {
+
+#pragma GCC visibility push(default)
+
+void _exit(int status) {
+  if (swamp::sunway::is_child()) {
+    for (;;) syscall(SYS_exit_group, status);
+  }
+  swamp::sunway::leave(swamp::sunway::code_of(status));
+}
+void _Exit(int status) { _exit(status); }
+void quick_exit(int status) noexcept {
+  static auto* const next =
+      reinterpret_cast<void (*)(int)>(dlsym(RTLD_NEXT, "quick_exit"));
+  next(swamp::sunway::code_of(status));
+  _exit(status);  // not reached
+}
+
+#pragma GCC visibility pop
+
+}  // extern "C"

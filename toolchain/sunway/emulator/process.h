@@ -18,6 +18,10 @@ inline constexpr int kReportedExit = 86;
 // mix.
 void print_line(const std::string& line);
 
+// append_to_report_file() writes one line to the file of SWAMP_CHECK_REPORT, if
+// there is one. The first failure is printed.
+void append_to_report_file(const std::string& line);
+
 // fail() prints "swamp: " and the line, and ends the program.
 [[noreturn]] void fail(int exit_code, const std::string& line);
 

@@ -1,9 +1,15 @@
 #include "toolchain/sunway/emulator/schedule.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "toolchain/sunway/emulator/check/hang.h"
+#include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/process.h"
 
 namespace swamp::sunway {
 namespace {
@@ -67,7 +73,7 @@ Slave* choose_after(const Slave& slave) {
 
 void pass_turn() {
   Machine& all = machine();
-  if (all.launch_pending || all.turn != nullptr) return;
+  if (all.launch_pending || all.exiting != 0 || all.turn != nullptr) return;
   all.turn = choose();
   if (all.turn != nullptr) all.turn->wake.notify_one();
 }
@@ -151,7 +157,7 @@ bool yield_turn(Slave& slave) {
 
 void require_progress() {
   Machine& all = machine();
-  if (all.launch_pending) return;
+  if (all.launch_pending || all.exiting != 0) return;
   bool stuck = true;
   bool waits_for_master = false;
   bool master_helps = false;
@@ -215,6 +221,7 @@ void release_slaves() {
 void master_waits(const MasterWait& wait, Lock& lock) {
   Machine& all = machine();
   count_master();
+  if (all.exiting == gettid()) all.exiting = 0;
   all.master_waits.push_back(&wait);
   release_slaves();
   changed();
@@ -222,6 +229,43 @@ void master_waits(const MasterWait& wait, Lock& lock) {
   all.master_wake.wait(lock, wait.ready);
   all.master_waits.erase(
       std::find(all.master_waits.begin(), all.master_waits.end(), &wait));
+}
+
+void take_turn_from(Slave& slave) {
+  slave.state = SlaveState::without_turn;
+  slave.check->check_all();
+  machine().turn = nullptr;
+}
+
+void stop_slaves() {
+  constexpr unsigned long kLongest = 1000000000;
+  constexpr auto kTick = std::chrono::milliseconds(1);
+  Machine& all = machine();
+  const unsigned long deadline = nanoseconds() + kLongest;
+  // A signal handler that ends the process may have interrupted the owner.
+  Lock lock(all.mutex, std::try_to_lock);
+  for (; !lock.owns_lock(); (void)lock.try_lock()) {
+    if (nanoseconds() > deadline) return;
+    std::this_thread::sleep_for(kTick);
+  }
+  all.exiting = gettid();
+  Slave* running = all.turn;
+  if (running != nullptr && running != self()) {
+    if (running->wait == nullptr) take_turn_from(*running);
+    all.turn = nullptr;
+  }
+  const auto any_runs = [] {
+    bool runs = false;
+    for_live([&](Slave& slave) {
+      runs = runs || (slave.wait == nullptr && &slave != self());
+    });
+    return runs;
+  };
+  while (any_runs() && (check::is_reporting() || nanoseconds() < deadline)) {
+    lock.unlock();
+    std::this_thread::sleep_for(kTick);
+    lock.lock();
+  }
 }
 
 void wait_for_turn(Slave& slave) {

@@ -37,9 +37,20 @@ inline void take_turn(Slave& slave) {
   }
 }
 
+// take_turn_from() makes a slave that runs wait for the turn at its next access
+// or call. Under the machine's mutex.
+void take_turn_from(Slave& slave);
+
 // yield_turn() lets others run before the slave continues, in check mode.
 // Returns false if no other slave can run.
 bool yield_turn(Slave& slave);
+
+// stop_slaves() is called in check mode at the end of the process, before
+// anything is destroyed or reported. It returns after all slaves but the
+// calling one have stopped, or 1 s later if one of them loops without accesses
+// or waits for the operating system. They continue only if the calling thread
+// joins them.
+void stop_slaves();
 
 // require_progress() ends the program with a report if all live slaves, or the
 // masters if no slave is live, wait for something that cannot happen.

@@ -1,6 +1,7 @@
 // Calls of slaves: identity, LDM memory, clocks, caches, register
 // communication.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -15,6 +16,10 @@ namespace sunway = swamp::sunway;
 using sunway::Packet;
 using sunway::Slave;
 
+// The parts of a vector that simd.h computes with one instruction.
+using Floats = float __attribute__((vector_size(16)));
+using Doubles = double __attribute__((vector_size(16)));
+
 namespace {
 
 __thread unsigned long last_cycle = 0;
@@ -24,6 +29,21 @@ unsigned long checked_cycle(sunway::Slave& slave) {
   sunway::take_turn(slave);
   ++slave.clock_reads;
   return slave.cycle += sunway::kCyclesPerRead;
+}
+
+// stack_bytes() returns the size of the stack of the slave's code that called
+// the function with this frame.
+std::size_t stack_bytes(const Slave& slave, const void* frame) {
+  constexpr std::ptrdiff_t kLink = 16;  // the return address and the old frame
+  return static_cast<std::size_t>(slave.stack_top -
+                                  static_cast<const std::byte*>(frame) - kLink);
+}
+
+// largest_block() leaves a little of LDM to calls of other functions. Frames of
+// check mode are larger, and this mode should offer the same.
+std::size_t largest_block(const Slave& slave, const void* frame) {
+  constexpr std::size_t kStep = 1024;
+  return slave.heap.largest((stack_bytes(slave, frame) / kStep + 1) * kStep);
 }
 
 }  // namespace
@@ -40,8 +60,11 @@ int athread_get_cgn() { return _CGN; }
 
 void* ldm_malloc(std::size_t bytes) {
   sunway::Slave& slave = sunway::require_self("ldm_malloc");
-  const std::size_t offset = slave.heap.allocate(bytes);
-  if (slave.check) slave.check->allocated(offset, bytes, SWAMP_SUNWAY_CALLER());
+  const std::size_t stack = stack_bytes(slave, __builtin_frame_address(0));
+  const std::size_t offset = slave.heap.allocate(bytes, stack);
+  if (slave.check) {
+    slave.check->allocated(offset, bytes, stack, SWAMP_SUNWAY_CALLER());
+  }
   return offset == sunway::LdmHeap::kNone ? nullptr : slave.slot + offset;
 }
 
@@ -58,16 +81,18 @@ void ldm_free(void* memory, std::size_t bytes) {
 
 unsigned get_allocatable_size() {
   return static_cast<unsigned>(
-      sunway::require_self("get_allocatable_size").heap.largest());
+      largest_block(sunway::require_self("get_allocatable_size"),
+                    __builtin_frame_address(0)));
 }
 
 void* ldm_malloc_max(std::size_t* bytes) {
   sunway::Slave& slave = sunway::require_self("ldm_malloc_max");
-  *bytes = slave.heap.largest();
+  *bytes = largest_block(slave, __builtin_frame_address(0));
   if (*bytes == 0) return nullptr;
-  const std::size_t offset = slave.heap.allocate(*bytes);
+  const std::size_t stack = stack_bytes(slave, __builtin_frame_address(0));
+  const std::size_t offset = slave.heap.allocate(*bytes, stack);
   if (slave.check) {
-    slave.check->allocated(offset, *bytes, SWAMP_SUNWAY_CALLER());
+    slave.check->allocated(offset, *bytes, stack, SWAMP_SUNWAY_CALLER());
   }
   return slave.slot + offset;
 }
@@ -113,6 +138,17 @@ void swamp_simd_misaligned(const volatile void*, int bytes) {
            "ends the program; use simd_loadu/simd_storeu, or align the array"});
 }
 
+int swamp_simd_has_fma = 0;
+
+Floats swamp_simd_software_fmas(Floats a, Floats b, Floats c) {
+  for (int i = 0; i < 4; ++i) a[i] = std::fma(a[i], b[i], c[i]);
+  return a;
+}
+Doubles swamp_simd_software_fmad(Doubles a, Doubles b, Doubles c) {
+  for (int i = 0; i < 2; ++i) a[i] = std::fma(a[i], b[i], c[i]);
+  return a;
+}
+
 #pragma GCC visibility pop
 
 }  // extern "C"
@@ -123,6 +159,10 @@ SWAMP_SUNWAY_API unsigned long swamp_master_cycles = 0;  // 2.1 GHz
 }
 
 namespace {
+
+__attribute__((constructor)) void find_fma() {
+  swamp_simd_has_fma = __builtin_cpu_supports("fma");
+}
 
 // The counters that inline assembly reads (swamp_sunway/assembly.h) are the
 // processor's time stamp times these 32.32 fixed-point factors. measure()

@@ -182,7 +182,7 @@ constexpr Elements kTypes[] = {
 };
 constexpr int kTypeCount = sizeof kTypes / sizeof kTypes[0];
 
-// The operand of each slave of each core group.
+// The operand of each slave of each core group; nullptr if it is not legal.
 const void* operands[6][64];
 
 template <class T>
@@ -208,23 +208,36 @@ T combine(T a, T b, int operation) {
   }
 }
 
+bool may_access(const sunway::Slave& slave, const void* address,
+                std::size_t bytes, bool write, const char* call,
+                const void* pc) {
+  return !slave.check || slave.check->operand(address, bytes, write, call, pc);
+}
+
 // reduce() combines in the order of the slaves, so that all get the same bits.
 template <class T>
-void reduce(const sunway::Slave& slave, void* to, int count, int operation,
-            const char* call, const void* pc, sunway::Slave& self) {
+void reduce(sunway::Slave& slave, const void* mine, void* to, int count,
+            int operation, const char* call, const void* pc) {
   std::vector<T> sum(static_cast<std::size_t>(count));
+  const std::size_t bytes = sum.size() * sizeof(T);
+  operands[slave.group][slave.id] =
+      may_access(slave, mine, bytes, false, call, pc) ? mine : nullptr;
+  sunway::wait_at_barrier(slave, sunway::Range::array, call, pc);
   bool first = true;
   sunway::for_range(
       slave, sunway::Range::array, ~0u, [&](const sunway::Slave& other) {
         const auto* from =
             static_cast<const T*>(operands[other.group][other.id]);
+        if (from == nullptr) return;
         for (std::size_t i = 0; i < sum.size(); ++i) {
           sum[i] = first ? from[i] : combine(sum[i], from[i], operation);
         }
         first = false;
       });
-  sunway::wait_at_barrier(self, sunway::Range::array, call, pc);
-  std::memcpy(to, sum.data(), sum.size() * sizeof(T));
+  sunway::wait_at_barrier(slave, sunway::Range::array, call, pc);
+  if (may_access(slave, to, bytes, true, call, pc)) {
+    std::memcpy(to, sum.data(), bytes);
+  }
 }
 
 }  // namespace
@@ -245,26 +258,24 @@ int CRTS_scoll_redurt(void* from, void* to, int units, int vector,
   const Type type = kTypes[vector].type;
   const int count = units * kTypes[vector].count;
   if (type >= kFloat && operation >= kAnd && operation <= kEqv) return 1;
-  operands[slave.group][slave.id] = from;
-  sunway::wait_at_barrier(slave, sunway::Range::array, kCall, pc);
   switch (type) {
     case kInt:
-      reduce<int>(slave, to, count, operation, kCall, pc, slave);
+      reduce<int>(slave, from, to, count, operation, kCall, pc);
       break;
     case kUnsigned:
-      reduce<unsigned>(slave, to, count, operation, kCall, pc, slave);
+      reduce<unsigned>(slave, from, to, count, operation, kCall, pc);
       break;
     case kLong:
-      reduce<long>(slave, to, count, operation, kCall, pc, slave);
+      reduce<long>(slave, from, to, count, operation, kCall, pc);
       break;
     case kUnsignedLong:
-      reduce<unsigned long>(slave, to, count, operation, kCall, pc, slave);
+      reduce<unsigned long>(slave, from, to, count, operation, kCall, pc);
       break;
     case kFloat:
-      reduce<float>(slave, to, count, operation, kCall, pc, slave);
+      reduce<float>(slave, from, to, count, operation, kCall, pc);
       break;
     default:
-      reduce<double>(slave, to, count, operation, kCall, pc, slave);
+      reduce<double>(slave, from, to, count, operation, kCall, pc);
       break;
   }
   return 0;
@@ -276,20 +287,23 @@ int CRTS_scoll_alltoall(void* from, void* to, int length) {
   sunway::Slave& slave = sunway::require_self(kCall);
   if (length <= 0) return 1;
   const auto bytes = static_cast<std::size_t>(length);
-  operands[slave.group][slave.id] = from;
-  sunway::wait_at_barrier(slave, sunway::Range::array, kCall, pc);
   std::vector<std::byte> pieces(
       bytes * static_cast<std::size_t>(sunway::machine().slaves_per_group()));
+  operands[slave.group][slave.id] =
+      may_access(slave, from, pieces.size(), false, kCall, pc) ? from : nullptr;
+  sunway::wait_at_barrier(slave, sunway::Range::array, kCall, pc);
   sunway::for_range(
       slave, sunway::Range::array, ~0u, [&](const sunway::Slave& other) {
-        std::memcpy(
-            pieces.data() + bytes * static_cast<std::size_t>(other.id),
-            static_cast<const std::byte*>(operands[other.group][other.id]) +
-                bytes * static_cast<std::size_t>(slave.id),
-            bytes);
+        const auto* whole =
+            static_cast<const std::byte*>(operands[other.group][other.id]);
+        if (whole == nullptr) return;
+        std::memcpy(pieces.data() + bytes * static_cast<std::size_t>(other.id),
+                    whole + bytes * static_cast<std::size_t>(slave.id), bytes);
       });
   sunway::wait_at_barrier(slave, sunway::Range::array, kCall, pc);
-  std::memcpy(to, pieces.data(), pieces.size());
+  if (may_access(slave, to, pieces.size(), true, kCall, pc)) {
+    std::memcpy(to, pieces.data(), pieces.size());
+  }
   return 0;
 }
 

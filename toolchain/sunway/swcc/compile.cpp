@@ -39,6 +39,10 @@ Words without_dependencies(const Words& words) {
   return kept;
 }
 
+std::string ending_of(const Options& options, const std::string& source) {
+  return std::filesystem::path(named(options, source)).extension();
+}
+
 // flags() returns the options that come before the user's.
 Words flags(const Options& options, const std::string& source) {
   const bool slave = options.side == Options::Side::slave;
@@ -50,12 +54,13 @@ Words flags(const Options& options, const std::string& source) {
             slave ? "-D__sw_slave__" : "-D__sw_host__"};
   if (options.simd) all.push_back(slave ? "-D_SIMD_SLAVE" : "-D_SIMD_HOST");
   if (!options.debug) all.push_back("-g1");  // line numbers for reports
-  const bool cplusplus = options.cplusplus || is_cplusplus(source);
+  const bool cplusplus =
+      options.cplusplus || is_cplusplus(named(options, source));
   if (!cplusplus) all.push_back("-fcommon");  // default of the vendor's GCC 7
   if (!cplusplus && options.old && options.standard.empty())
     all.push_back("-fgnu89-inline");
   if (slave && cplusplus) all.push_back("-fno-extern-tls-init");
-  const std::string ending = std::filesystem::path(source).extension();
+  const std::string ending = ending_of(options, source);
   if (ending == ".s" || ending == ".S") return all;
   if (ending == ".i" || ending == ".ii") return all;  // preprocessed
   // Inline assembly pushes onto the stack.
@@ -74,6 +79,10 @@ Words command(const Options& options, const Words& before, const Words& user,
   Words all{compiler(options)};
   all.insert(all.end(), before.begin(), before.end());
   all.insert(all.end(), user.begin(), user.end());
+  const auto language = options.languages.find(source);
+  if (language != options.languages.end()) {
+    all.insert(all.end(), {"-x", language->second});
+  }
   all.push_back(source);
   if (!output.empty()) {
     all.push_back("-o");
@@ -82,16 +91,14 @@ Words command(const Options& options, const Words& before, const Words& user,
   return all;
 }
 
-// loads_only() removes the calls for stores and functions from an assembly file
-// of the master: its loads are what the checker examines.
-std::string loads_only(const std::string& assembly) {
+// accesses_only() removes the calls for functions from an assembly file of the
+// master.
+std::string accesses_only(const std::string& assembly) {
   std::istringstream lines(assembly);
   std::string out;
   std::string line;
   while (std::getline(lines, line)) {
-    const bool unused = line.rfind("\tcall\t__tsan_write", 0) == 0 ||
-                        line.rfind("\tcall\t__tsan_func_", 0) == 0;
-    if (!unused) out += line + "\n";
+    if (line.rfind("\tcall\t__tsan_func_", 0) != 0) out += line + "\n";
   }
   return out;
 }
@@ -104,18 +111,27 @@ std::string with_fast_path(const std::string& assembly) {
     const char* bytes;
     const char* compare;
   };
-  constexpr Access kAccesses[] = {
-      {"1", "cmpb"}, {"2", "cmpw"}, {"4", "cmpl"}, {"8", "cmpq"}};
+  constexpr Access kAccesses[] = {{"1", "cmpb"},
+                                  {"2", "cmpw"},
+                                  {"4", "cmpl"},
+                                  {"8", "cmpq"},
+                                  {"16", "cmpq"}};
   std::map<std::string, std::string> tests;  // by call; @ is the label
   for (const char* kind : {"read", "write"}) {
     for (const Access& access : kAccesses) {
+      const auto flags = [&](std::size_t from) {
+        return std::string(access.compare) + " $0, " +
+               std::to_string(check::kShadowDistance + from) + "(%rdi)\n\t";
+      };
       tests[std::string("\tcall\t__tsan_") + kind + access.bytes] =
           "\tmovq %rdi, %rax\n\tsubq %gs:" +
           std::to_string(check::kSlotOffset) +
           ", %rax\n\tcmpq %gs:" + std::to_string(check::kLimitOffset) +
-          ", %rax\n\tjae .Lswamp_call@\n\t" + access.compare + " $0, " +
-          std::to_string(check::kShadowDistance) +
-          "(%rdi)\n\tje .Lswamp_done@\n";
+          ", %rax\n\tjae .Lswamp_call@\n\t" +
+          (access.bytes == std::string("16")
+               ? flags(8) + "jne .Lswamp_call@\n\t"
+               : "") +
+          flags(0) + "je .Lswamp_done@\n";
     }
   }
   tests["\tcall\t__tsan_func_entry"] =
@@ -188,7 +204,7 @@ void add_checked(const Options& options, const std::string& source,
   run_or_exit(command(options, before, user, source, assembly));
   if (!has(user, "-masm=intel")) {
     const std::string text = read_file(assembly);
-    write_file(assembly, slave ? with_fast_path(text) : loads_only(text));
+    write_file(assembly, slave ? with_fast_path(text) : accesses_only(text));
   }
   run_or_exit({"gcc", "-c", assembly, "-o", checked});
   run_or_exit({"objcopy", "--add-section", ".swamp.check=" + checked,
@@ -264,7 +280,8 @@ std::string with_thread_locals(const std::string& text) {
 std::string rewritten(const Options& options, const std::string& source,
                       const std::string& output, const std::string& errors,
                       int code) {
-  const bool cplusplus = options.cplusplus || is_cplusplus(source);
+  const bool cplusplus =
+      options.cplusplus || is_cplusplus(named(options, source));
   const Words headers = headers_for(errors);
   const std::string text = preprocessed(options, source, cplusplus, headers);
   std::set<std::string> refused;
@@ -311,7 +328,7 @@ std::string rewritten(const Options& options, const std::string& source,
 // source, or a rewritten copy if gcc refuses it.
 std::string compiled(const Options& options, const std::string& source,
                      const std::string& output) {
-  const std::string ending = std::filesystem::path(source).extension();
+  const std::string ending = ending_of(options, source);
   Words whole =
       command(options, flags(options, source), options.rest, source, output);
   const bool assembly = ending == ".s" || ending == ".S";
@@ -341,13 +358,11 @@ std::string compiled(const Options& options, const std::string& source,
 void compile_one(const Options& options, const std::string& source,
                  const std::string& output) {
   const std::string what = compiled(options, source, output);
-  const bool object = has(options.rest, "-c") && !has(options.rest, "-S") &&
-                      !has(options.rest, "-E") && !has(options.rest, "-M") &&
-                      !has(options.rest, "-MM");
-  const std::string ending = std::filesystem::path(source).extension();
-  if (!object || ending == ".s" || ending == ".S") return;
+  const std::string ending = ending_of(options, source);
+  if (!makes_objects(options) || ending == ".s" || ending == ".S") return;
   if (options.side == Options::Side::slave) {
-    const bool cplusplus = options.cplusplus || is_cplusplus(source);
+    const bool cplusplus =
+        options.cplusplus || is_cplusplus(named(options, source));
     if (addresses_remote_ldm(preprocessed(options, source, cplusplus, {}))) {
       remove_on_failure(output);
       fail(source +
@@ -372,7 +387,7 @@ std::string compiler(const Options& options) {
 void compile(const Options& options) {
   Words sources;
   for (const std::string& input : options.inputs) {
-    const std::string ending = std::filesystem::path(input).extension();
+    const std::string ending = ending_of(options, input);
     // gcc, too, ignores what only a link needs.
     if (input.rfind("-l", 0) == 0 || ending == ".o" || ending == ".a") continue;
     sources.push_back(input);

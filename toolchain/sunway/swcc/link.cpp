@@ -19,9 +19,13 @@ struct Part {
   bool archive = false;
   bool slave = false;           // has slave code
   std::vector<Member> members;  // one for an object; several for one of swld
+  std::string file;
 };
 
 using Names = std::map<std::string, std::string>;
+
+// Temporary files, and how the linker's messages should name them.
+Names shown;
 
 // archive_of() returns the file of -lNAME in the folders of -L, or "".
 std::string archive_of(const Options& options, const std::string& word) {
@@ -61,26 +65,32 @@ void add_members(const std::string& file, const std::string& name,
 }
 
 Part read_part(const Options& options, const std::string& input) {
-  Part part{input, false, false, false, {}};
+  Part part{input, false, false, false, {}, ""};
   std::string file = input;
   if (input.rfind("-l", 0) == 0) {
     file = archive_of(options, input);
     if (file.empty()) return part;
-  } else if (is_source(input)) {
+  } else if (is_source(named(options, input))) {
     if (options.side == Options::Side::slave) {
       fail(input +
            ": slave code alone is not a program; compile it with -mslave "
            "-c and link with -mhybrid");
     }
     part.word = file = temporary_file(".o");
+    shown[file] = std::filesystem::path(input).filename();
     compile_file(options, input, file);
   }
+  part.file = file;
   const std::string image = read_file(file);
   const std::filesystem::path path(file);
   // What swld -r makes is an archive, too, but all of it is linked.
   part.rewritten = is_archive(image) && path.extension() == ".o";
   part.archive = is_archive(image) && !part.rewritten;
-  add_members(file, path.filename().string(), image, part);
+  const auto temporary = shown.find(file);
+  add_members(
+      file,
+      temporary != shown.end() ? temporary->second : path.filename().string(),
+      image, part);
   for (const Member& member : part.members) {
     if (!ElfObject::is_one(member.image)) continue;
     const ElfObject object(member.image);
@@ -208,7 +218,9 @@ Renames write_renames(const Names& names) {
 // rewritten() returns a file with the member as the program gets it.
 std::string rewritten(const Member& member, const Renames& renames,
                       bool check) {
-  std::string file = temporary_file("-" + member.name);
+  // The compiler driver recognises objects by their ending.
+  std::string file = temporary_file("-" + member.name + ".o");
+  shown[file] = member.name;
   const bool slave =
       ElfObject::is_one(member.image) && ElfObject(member.image).is_slave();
   const std::string checked = check && ElfObject::is_one(member.image)
@@ -239,6 +251,11 @@ Words words_of(const Part& part, const Renames& renames, bool check) {
   }
   if (!part.archive) return files;
   const std::string archive = temporary_file(".a");
+  shown[archive] = part.file;
+  for (std::size_t i = 0; i < files.size(); ++i) {  // its members
+    shown["(" + std::filesystem::path(files[i]).filename().string() + ")"] =
+        "(" + part.members[i].name + ")";
+  }
   write_archive(archive, files);
   return {archive};
 }
@@ -313,6 +330,22 @@ void join(const std::vector<Part>& parts, const std::string& output) {
   write_archive(output, files);
 }
 
+// run_linker() runs a command and ends swcc if it fails. Messages name what the
+// user knows instead of temporary files.
+void run_linker(const Words& command) {
+  const std::string errors = temporary_file(".txt");
+  const int code = run(command, errors);
+  std::string text = read_file(errors);
+  for (const auto& [file, name] : shown) {
+    for (std::size_t at = 0; (at = text.find(file, at)) != std::string::npos;
+         at += name.size()) {
+      text.replace(at, file.size(), name);
+    }
+  }
+  std::fputs(text.c_str(), stderr);
+  if (code != 0) leave(code);
+}
+
 }  // namespace
 
 void link(const Options& options) {
@@ -341,15 +374,15 @@ void link(const Options& options) {
   for_objects(parts, [&](const Member&, const ElfObject& object) {
     shares = shares || object.has_section("swamp_shared_ldm");
   });
-  if (shares) parts.push_back({share_object(), false, false, false, {}});
+  if (shares) parts.push_back({share_object(), false, false, false, {}, ""});
   Words command = link_command(options, parts, renames, false, output);
   if (slaves) {
     const std::string checked = temporary_file("");
     remove_on_failure(output);  // an older one
-    run_or_exit(link_command(options, parts, renames, true, checked));
+    run_linker(link_command(options, parts, renames, true, checked));
     command.push_back(image_object(checked));
   }
-  run_or_exit(command);
+  run_linker(command);
   remove_on_failure("");
 }
 

@@ -20,8 +20,9 @@ int main(int argc, char** argv) {
       return 0;
     }
   }
-  const swcc::Options options = swcc::read_options(name, words);
+  swcc::Options options = swcc::read_options(name, words);
   if (words.empty()) swcc::fail("no input files; see --help");
+  if (swcc::makes_objects(options)) swcc::read_standard_input(options);
   switch (options.action) {
     case swcc::Options::Action::pass: {
       swcc::Words command{swcc::compiler(options)};

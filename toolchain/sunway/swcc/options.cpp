@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 #include "toolchain/sunway/swcc/process.h"
 
@@ -48,6 +49,11 @@ bool ignored(const std::string& word) {
          starts(word, "-CG:") || starts(word, "-WOPT:") ||
          starts(word, "-IPA:") || starts(word, "-msw") ||
          starts(word, "-mieee") || starts(word, "-mgprel-size") ||
+         // Objects for a link-time optimisation have no symbols, by which swcc
+         // recognises the functions of slaves, and no copy for check mode.
+         starts(word, "-flto") ||
+         one_of(word, {"-ffat-lto-objects", "-fno-fat-lto-objects",
+                       "-fuse-linker-plugin", "-fno-use-linker-plugin"}) ||
          one_of(word,
                 {"-mdynamic", "-static", "-lm_slave", "-lathread", "-lcrts",
                  "-lslave", "-lswperf", "-fcheck-ldm-stack", "-mftz",
@@ -60,13 +66,11 @@ bool ignored(const std::string& word) {
 
 // takes_value() returns whether the next word is the value of this gcc option.
 bool takes_value(const std::string& word) {
-  return one_of(word, {"-include", "-isystem",    "-idirafter",
-                       "-iquote",  "-imacros",    "-x",
-                       "-Xlinker", "-Xassembler", "-Xpreprocessor",
-                       "-MF",      "-MT",         "-MQ",
-                       "-T",       "-u",          "-z",
-                       "-I",       "-D",          "-U",
-                       "--param",  "-aux-info",   "-e"});
+  return one_of(word, {"-include", "-isystem", "-idirafter",  "-iquote",
+                       "-imacros", "-Xlinker", "-Xassembler", "-Xpreprocessor",
+                       "-MF",      "-MT",      "-MQ",         "-T",
+                       "-u",       "-z",       "-I",          "-D",
+                       "-U",       "--param",  "-aux-info",   "-e"});
 }
 
 bool set_side(const std::string& word, Options& options) {
@@ -119,6 +123,50 @@ Words split(const std::string& text) {
 void fail(const std::string& line) {
   std::fprintf(stderr, "swcc: %s\n", line.c_str());
   leave(1);
+}
+
+std::string named(const Options& options, const std::string& file) {
+  const auto found = options.languages.find(file);
+  if (found == options.languages.end()) return file;
+  constexpr std::pair<const char*, const char*> kEndings[] = {
+      {"c", ".c"},          {"c++", ".cpp"},
+      {"cpp-output", ".i"}, {"c++-cpp-output", ".ii"},
+      {"assembler", ".s"},  {"assembler-with-cpp", ".S"}};
+  for (const auto& [language, ending] : kEndings) {
+    if (found->second == language) return file + ending;
+  }
+  return file;
+}
+
+bool makes_objects(const Options& options) {
+  const auto has = [&](const char* word) {
+    return std::find(options.rest.begin(), options.rest.end(), word) !=
+           options.rest.end();
+  };
+  return options.action == Options::Action::link ||
+         (has("-c") && !has("-S") && !has("-E") && !has("-M") && !has("-MM") &&
+          !has("-fsyntax-only"));
+}
+
+void read_standard_input(Options& options) {
+  const auto input =
+      std::find(options.inputs.begin(), options.inputs.end(), "-");
+  if (input == options.inputs.end()) return;
+  if (options.languages.count("-") == 0) {
+    fail("-E or -x required when input is from standard input");
+  }
+  const std::string ending = extension(named(options, "-"));
+  if (ending.empty()) return;
+  *input = temporary_file("-stdin." + ending);
+  const bool preprocessed = one_of(ending, {"i", "ii", "s"});
+  write_file(*input, (preprocessed ? "# 1 " : "#line 1 ") +
+                         std::string("\"<stdin>\"\n") +
+                         read_file("/dev/stdin"));
+  // Its headers are searched for in the current folder.
+  options.rest.insert(options.rest.begin(), {"-iquote", "."});
+  if (options.action == Options::Action::compile && options.output.empty()) {
+    options.output = "./-.o";
+  }
 }
 
 bool is_source(const std::string& file) {
@@ -212,6 +260,13 @@ Options read_options(const std::string& name, const Words& words) {
   }
   options.old = starts(name, "sw5");
   using Action = Options::Action;
+  std::string language;  // of -x
+  const auto add_input = [&](const std::string& word) {
+    options.inputs.push_back(word);
+    if (!language.empty() && language != "none") {
+      options.languages[word] = language;
+    }
+  };
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     const auto next = [&]() -> const std::string& {
@@ -232,7 +287,7 @@ Options read_options(const std::string& name, const Words& words) {
     } else if (word == "-lgfortran") {
       fail("-lgfortran: Fortran is not emulated; swcc compiles C and C++");
     } else if (word == "-c" || word == "-S" || word == "-E" || word == "-M" ||
-               word == "-MM") {
+               word == "-MM" || word == "-fsyntax-only") {
       options.action = Action::compile;
       options.rest.push_back(word);
     } else if (word == "--version" || word == "-v" || word == "-###" ||
@@ -251,8 +306,14 @@ Options read_options(const std::string& name, const Words& words) {
     } else if (word == "-l") {
       const std::string library = "-l" + next();
       if (!ignored(library)) options.inputs.push_back(library);
-    } else if (starts(word, "-l") || word == "-") {
+    } else if (starts(word, "-l")) {
       options.inputs.push_back(word);
+    } else if (word == "-") {
+      add_input(word);
+    } else if (word == "-x") {
+      language = next();
+    } else if (starts(word, "-x")) {
+      language = word.substr(2);
     } else if (takes_value(word)) {
       options.rest.push_back(word);
       options.rest.push_back(next());
@@ -267,7 +328,7 @@ Options read_options(const std::string& name, const Words& words) {
       if (is_fortran(word)) {
         fail(word + ": Fortran is not emulated; swcc compiles C and C++");
       }
-      options.inputs.push_back(word);
+      add_input(word);
     }
   }
   return options;

@@ -1,6 +1,7 @@
 #ifndef SWAMP_TOOLCHAIN_SWCC_OPTIONS_H_
 #define SWAMP_TOOLCHAIN_SWCC_OPTIONS_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,9 @@ struct Options {
   bool shared = false;
   bool relocatable = false;  // -r, or called as swld
   std::string output;
-  std::string standard;  // value of -std=
-  Words inputs;          // files and -l, in order
+  std::string standard;                          // value of -std=
+  Words inputs;                                  // files and -l, in order
+  std::map<std::string, std::string> languages;  // of -x, by input
   Words library_folders;
   Words rest;  // passed to gcc
 };
@@ -36,6 +38,16 @@ std::string tool(const std::string& name);
 
 // read_options() ends the program with a message if an option is not emulated.
 Options read_options(const std::string& name, const Words& words);
+
+// named() returns a file name with the ending that its language has.
+std::string named(const Options& options, const std::string& file);
+
+// makes_objects() returns whether sources are compiled to objects.
+bool makes_objects(const Options& options);
+
+// read_standard_input() replaces the input - by a file, because it is compiled
+// twice. It fails as gcc does if the language is not given.
+void read_standard_input(Options& options);
 
 bool is_source(const std::string& file);
 bool is_cplusplus(const std::string& file);

@@ -26,6 +26,8 @@ def _multiply(grads: List[torch.Tensor], factor: float) -> None:
         # in float32, then rounded to the gradient's dtype.
         torch._amp_foreach_non_finite_check_and_unscale_(
             others, number(0.0), number(factor))
+        # PyTorch counts the writes of a product, but not those of the unscale.
+        torch.autograd.graph.increment_version(others)
 
 
 @torch.no_grad()

@@ -2,6 +2,7 @@
 
 import os
 import re
+import warnings
 
 from . import _build
 
@@ -37,7 +38,8 @@ def library_for(found: str, where: str) -> str:
 
 
 def load() -> None:
-    """Loads the library, once; prints nothing.
+    """Loads the library, once; prints nothing. Warns of variables SWAMP_* in the
+    environment that swamp does not know.
 
     Raises:
         ImportError: no PyTorch, or not a version this was built for; or another
@@ -56,7 +58,10 @@ def load() -> None:
     # the process, so use a copy that is already loaded.
     if not hasattr(torch.ops.swamp, "version"):
         torch.ops.load_library(path)  # type: ignore[no-untyped-call]
-    if not hasattr(torch.ops.swamp, "set_half_precision"):
+    if not hasattr(torch.ops.swamp, "unknown_variables"):
         raise ImportError(
             "another libswamp_aten has been loaded, too old for swamp_torch "
             f"{__version__}: import swamp_torch instead of it, or before it.")
+    warning = torch.ops.swamp.unknown_variables()
+    if warning:
+        warnings.warn(warning.removeprefix("swamp: warning: "), stacklevel=3)

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from ._during_backward import Hooks
 from ._operators import number
-from ._optimizer_checks import (check_clipped, check_numbers, check_once,
-                                is_ours)
+from ._optimizer_checks import (check_clipped, check_max_norm, check_numbers,
+                                check_once, is_ours)
 from ._optimizer_memory import (COMPENSATION, DEFAULT, MASTER, OPTIONS,
                                 check_storage, has_float32, storage_of)
 from ._optimizer_state import (STEP, Bucket, Collected, keep_as_it_is,
-                               restore, share_steps)
+                               own_steps, restore)
 
 Params = Union[Iterable[Tensor], Iterable[Dict[str, Any]],
                Iterable[Tuple[str, Tensor]]]
@@ -160,6 +160,12 @@ class _Optimizer(torch.optim.Optimizer):
         self.grad_norm = None
         clips = any(group["max_norm"] for group in self.param_groups)
         self._checks = clips or scale is not None
+        if clips and now.sharded is not None:
+            raise ValueError(
+                f"{self._place_of(now.sharded)}: got a parameter of "
+                "FullyShardedDataParallel, expected with max_norm whole parameters: "
+                "each rank has a part, and would clip by the norm of its own; call "
+                "clip_grad_norm_() of the module instead")
         if now.others:
             self._step_others(now.others, clips, scale is not None)
         self._follow_others(now)
@@ -220,15 +226,17 @@ class _Optimizer(torch.optim.Optimizer):
                     state[COMPENSATION].zero_()
 
     def state_dict(self) -> Dict[str, Any]:
-        """As ``torch.optim.Optimizer.state_dict``, but each parameter has its own
-        copy of its step count, because PyTorch's optimizers increase each, and
+        """As ``torch.optim.Optimizer.state_dict``, but step counts are copies, and
         groups are ``fused``, so that PyTorch's optimizers can read the scale of
         GradScaler.
         """
         result = super().state_dict()
-        result["state"] = {
-            index: {**state, STEP: state[STEP].clone()} if STEP in state else state
-            for index, state in result["state"].items()}
+        states = result["state"] = dict(result["state"])
+        for group in result["param_groups"]:
+            for index in group["params"]:
+                if STEP in states.get(index, ()):
+                    states[index] = {**states[index],
+                                     STEP: states[index][STEP].clone()}
         for own, group in zip(self.param_groups, result["param_groups"]):
             group["fused"] = not any(p.is_complex() for p in own["params"])
         return result
@@ -262,7 +270,7 @@ class _Optimizer(torch.optim.Optimizer):
             group.setdefault("max_norm", self.defaults["max_norm"])
         self._collected = None
         self._told = False
-        share_steps(self.param_groups, self.state)
+        own_steps(self.state)
         self._set_hooks()
 
 
@@ -299,7 +307,7 @@ class _Adam(_Optimizer):
               max_norm: float) -> None:
         group = bucket.group
         beta1, beta2 = map(float, group["betas"])
-        lists.adam(index, bucket.step, inv_scale, self.grad_norm, float(max_norm),
+        lists.adam(index, inv_scale, self.grad_norm, float(max_norm),
                    float(group["lr"]), beta1, beta2, float(group["eps"]),
                    float(group["weight_decay"]),
                    bool(group["decoupled_weight_decay"]), bool(group["amsgrad"]),
@@ -403,12 +411,11 @@ class AdamW(_Adam, torch.optim.AdamW):
             None.
 
     The state of a parameter, from its first step with a gradient, is that of
-    ``torch.optim.AdamW`` in float32, and ``master_param`` of a 16-bit one;
-    parameters with the same history share their ``step``. State dicts of
-    ``torch.optim.AdamW`` can be loaded, and it loads those of this class, but not
-    with 8-bit moments; if a state dict lacks masters, they are copied from the
-    parameters. Loaded tensors are copied. ``master_weights``, ``rounding`` and ``moments`` stay as the
-    optimizer has them, and the loaded state is converted.
+    ``torch.optim.AdamW`` in float32, and ``master_param`` of a 16-bit one. State
+    dicts of ``torch.optim.AdamW`` can be loaded, and it loads those of this class,
+    but not with 8-bit moments; if a state dict lacks masters, they are copied from
+    the parameters. Loaded tensors are copied. ``master_weights``, ``rounding`` and
+    ``moments`` stay as the optimizer has them, and the loaded state is converted.
 
     If a 16-bit parameter was written by anything else since the last step
     (``load_state_dict`` of the model, weights swapped for their average, a merged
@@ -419,8 +426,9 @@ class AdamW(_Adam, torch.optim.AdamW):
     call :meth:`reload_model_params` after it.
 
     Raises:
-        ValueError: a number out of its range; a parameter given twice; in a step,
-            a parameter that swamp does not step, with ``max_norm``.
+        ValueError: a number out of its range; a parameter given twice; in a step
+            with ``max_norm``, a parameter that swamp does not step, or one of
+            FullyShardedDataParallel on several ranks.
         RuntimeError: ``differentiable``.
     """
 
@@ -477,6 +485,7 @@ class SGD(_Optimizer, torch.optim.SGD):
 def _refuse_rules(optimizer: _Optimizer, group: Dict[str, Any]) -> None:
     """Refuses, in PyTorch's words, what a group was changed to after it was made."""
     check_storage(group)
+    check_max_norm(group)
     if group["differentiable"]:
         raise RuntimeError(f"{type(optimizer).__name__} with fused=True does not "
                            "support differentiable=True")

@@ -1,6 +1,6 @@
 """The argument checks of swamp_torch's optimizers."""
 
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterable, List, Optional
 
 import torch
 from torch import Tensor
@@ -32,12 +32,21 @@ def check_numbers(group: Dict[str, Any]) -> None:
                                   or group["dampening"] != 0):
         raise ValueError(
             "Nesterov momentum requires a momentum and zero dampening")
-    max_norm = group.get("max_norm")
-    if max_norm is not None and not 0.0 <= max_norm:
-        raise ValueError(f"max_norm: got {max_norm}, expected a number, at least "
-                         "0 (0 or None: no clipping)")
+    check_max_norm(group)
     if group.get("differentiable"):
         raise RuntimeError("`fused` does not support `differentiable`")
+
+
+def check_max_norm(group: Dict[str, Any]) -> None:
+    """Raises ValueError for a max_norm that is not a number, at least 0."""
+    max_norm = group.get("max_norm")
+    try:
+        good = max_norm is None or bool(0.0 <= max_norm)
+    except (TypeError, RuntimeError):  # a text; a Tensor of several elements
+        good = False
+    if not good:
+        raise ValueError(f"max_norm: got {max_norm!r}, expected a number, at least "
+                         "0 (0 or None: no clipping)")
 
 
 def check_rules(group: Dict[str, Any], place: str) -> None:
@@ -101,3 +110,15 @@ def check_clipped(param: Tensor, place: str) -> None:
             f"{place}: got {param.dtype}, {param.layout}, on {param.device}, "
             "expected with max_norm torch.float32, torch.float16 or "
             "torch.bfloat16, torch.strided, on cpu")
+
+
+def first_sharded(params: Iterable[Tensor]) -> Optional[Tensor]:
+    """The first parameter of which FullyShardedDataParallel may give each rank a
+    part, which looks like any Tensor. With several ranks its NO_SHARD, whose
+    parameters are whole, cannot be told from the others."""
+    dist = torch.distributed
+    if not (dist.is_available() and dist.is_initialized()
+            and dist.get_world_size() > 1):
+        return None
+    return next((p for p in params if getattr(p, "_fsdp_flattened", False)), None)
+

@@ -1,8 +1,6 @@
 """The state of swamp_torch's optimizers: what a step reads and writes, collected once,
 and how state is loaded."""
 
-from itertools import chain
-from operator import is_, itemgetter
 from typing import (Any, Callable, Dict, Iterable, List, Optional, Sequence,
                     Set, Tuple)
 
@@ -10,7 +8,8 @@ import torch
 from torch import Tensor
 
 from ._operators import number
-from ._optimizer_checks import check_rules, check_shapes, check_step, is_ours
+from ._optimizer_checks import (check_rules, check_shapes, check_step,
+                                first_sharded, is_ours)
 from ._optimizer_memory import (COMPENSATION, DEFAULT, MASTER, MOMENTS, OPTIONS,
                                 Kind, Storage, check_codes, check_gradient,
                                 check_storage, is_written)
@@ -39,7 +38,7 @@ class Bucket:
     """Parameters of one group that are stepped by one call.
 
     Attributes:
-        step: the step count that they share; None for SGD.
+        steps: their step counts, which are equal; empty for SGD.
         fresh: whether the tensors of the rule are new; store_fresh() puts them
             into the states.
         fields: what was taken from the states, by name.
@@ -47,13 +46,13 @@ class Bucket:
         kind: how Adam stores the states; None: float32.
     """
 
-    __slots__ = ("group", "step", "names", "fresh", "params", "states", "fields",
-                 "rule", "kind", "_new", "_get", "_flat")
+    __slots__ = ("group", "steps", "names", "fresh", "params", "states", "fields",
+                 "rule", "kind", "_new")
 
-    def __init__(self, group: Group, step: Optional[Tensor],
-                 names: Sequence[str], fresh: bool = False) -> None:
+    def __init__(self, group: Group, names: Sequence[str],
+                 fresh: bool = False) -> None:
         self.group = group
-        self.step = step
+        self.steps: List[Tensor] = []
         self.names = names
         self.fresh = fresh
         self.params: List[Tensor] = []
@@ -62,8 +61,6 @@ class Bucket:
         self.rule: Sequence[Any] = names
         self.kind: Optional[Kind] = None
         self._new: List[List[Tensor]] = []
-        self._get: Optional[Callable[[Any], Any]] = None
-        self._flat: List[Tensor] = []  # the fields, state by state
 
     def finish(self, single: bool) -> List[List[Tensor]]:
         """Collects the tensors of the states: masters, then what the rule needs."""
@@ -77,11 +74,8 @@ class Bucket:
             self.fields.update(zip(self.names, tensors))
         if masters:
             self.fields[MASTER] = masters
-        if self.step is not None:
-            self.fields[STEP] = [self.step] * len(self.states)
-        if self.fields:
-            self._get = itemgetter(*self.fields)
-            self._flat = list(chain.from_iterable(zip(*self.fields.values())))
+        if self.steps:
+            self.fields[STEP] = self.steps
         return [masters, *tensors]
 
     def store_fresh(self) -> None:
@@ -92,19 +86,24 @@ class Bucket:
 
     def is_current(self) -> bool:
         """Whether the states hold the tensors that were collected."""
-        if self._get is None:
-            return True
         try:
-            now: Iterable[Any] = map(self._get, self.states)
-            if len(self.fields) > 1:
-                now = chain.from_iterable(now)
-            return all(map(is_, now, self._flat))
+            for name, tensors in self.fields.items():
+                for state, tensor in zip(self.states, tensors):
+                    if state[name] is not tensor:
+                        return False
         except KeyError:
             return False
+        return True
 
 
 def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    return len(some) == len(others) and all(map(is_, some, others))
+    # Loops are faster here than map(operator.is_).
+    if len(some) != len(others):
+        return False
+    for one, other in zip(some, others):
+        if one is not other:
+            return False
+    return True
 
 
 class Collected:
@@ -125,7 +124,6 @@ class Collected:
         self.buckets: List[Bucket] = []
         self.others: List[Group] = []  # with what PyTorch steps
         absent: List[Tensor] = []
-        taken: Set[int] = set()  # steps of parameters without a gradient
         for place, group in enumerate(groups):  # before any state is converted
             storage = names_of(group)
             if isinstance(storage, Storage):
@@ -139,9 +137,6 @@ class Collected:
                 grad = param.grad
                 if grad is None:
                     absent.append(param)
-                    state = all_states.get(param)
-                    if counts and state and STEP in state:
-                        taken.add(id(state[STEP]))
                 elif is_ours(param) and grad.layout is torch.strided:
                     present.append(param)
                 else:
@@ -151,17 +146,11 @@ class Collected:
             self._collect(group, present, all_states, names_of(group), counts)
         positions: Dict[int, int] = {}
         for index, bucket in enumerate(self.buckets):
-            # Some parameters that share the count have no gradient.
-            if bucket.step is not None and id(bucket.step) in taken:
-                bucket.step = bucket.step.clone()
-                for state in bucket.states:
-                    state[STEP] = bucket.step
-            taken.add(id(bucket.step))
             kind = bucket.kind
             single = (bucket.params[0].dtype is torch.float32 if kind is None
                       else not kind.masters)
             masters, *tensors = bucket.finish(single)
-            self.lists.add(bucket.params, masters, tensors)
+            self.lists.add(bucket.params, masters, tensors, bucket.steps)
             if kind is not None and kind.small:
                 if not positions:
                     positions = {id(p): i for i, p in enumerate(
@@ -169,6 +158,8 @@ class Collected:
                 self.lists.set_storage(index, kind.kahan, kind.is_8_bit,
                                        [positions[id(p)] for p in bucket.params])
         self.lists.set_absent(absent)
+        # Of all parameters: a rank may have a gradient for none of its parts.
+        self.sharded = first_sharded(p for g in groups for p in g["params"])
         self._groups = [(group, list(group["params"])) for group in groups]
         self._states = list(all_states.values())
         marks = before.marks() if before is not None else {}
@@ -179,8 +170,7 @@ class Collected:
 
     def _collect(self, group: Group, params: List[Tensor], all_states: State,
                  rule: Sequence[Any], counts: bool) -> None:
-        first: Dict[bool, Tensor] = {}  # the step of new parameters
-        buckets: Dict[Tuple[int, bool, Optional[Kind]], Bucket] = {}
+        buckets: Dict[Tuple[float, bool, Optional[Kind]], Bucket] = {}
         storage = rule if isinstance(rule, Storage) else None
         names: Sequence[str] = rule
         kind: Optional[Kind] = None
@@ -197,9 +187,7 @@ class Collected:
                 state = all_states[param]
                 if STEP not in state or not all(n in state for n in names):
                     if STEP not in state:
-                        if single not in first:
-                            first[single] = number(0.0)
-                        state[STEP] = first[single]
+                        state[STEP] = number(0.0)
                     for name in names:
                         if name not in state:
                             state[name] = zeros(param)
@@ -210,14 +198,16 @@ class Collected:
                 state = all_states[param] if names or not single else {}
                 for name in names:
                     fresh = fresh or state.get(name) is None
-            key = (id(step) if counts else int(fresh)), single, kind
+            key = float(fresh if step is None else step), single, kind
             bucket = buckets.get(key)
             if bucket is None:
-                bucket = buckets[key] = Bucket(group, step, names, fresh)
+                bucket = buckets[key] = Bucket(group, names, fresh)
                 bucket.rule, bucket.kind = rule, kind
                 self.buckets.append(bucket)
             bucket.params.append(param)
             bucket.states.append(state)
+            if step is not None:
+                bucket.steps.append(step)
 
     def is_current(self, groups: List[Group], all_states: State,
                    names_of: Callable[[Group], Sequence[str]]) -> bool:
@@ -230,7 +220,7 @@ class Collected:
                 and all(not bucket.fresh
                         and names_of(bucket.group) == bucket.rule
                         and bucket.is_current() for bucket in self.buckets)
-                and self.lists.same_grads())
+                and self.lists.same_steps() and self.lists.same_grads())
 
     def marks(self) -> Dict[int, Tuple[int, int]]:
         """The marks of 16-bit parameters, by id."""
@@ -274,18 +264,16 @@ def _follows(bucket: Bucket) -> bool:
     return MASTER in bucket.fields or COMPENSATION in bucket.fields
 
 
-def share_steps(groups: Iterable[Group], all_states: State) -> None:
-    """Makes the parameters of a group with equal step counts share one Tensor for
-    it, and so one bucket."""
-    for group in groups:
-        shared: Dict[Tuple[float, bool], Tensor] = {}
-        for param in group["params"]:
-            state = all_states.get(param)
-            if state and STEP in state and is_ours(param):
-                key = float(state[STEP]), param.dtype is torch.float32
-                if key not in shared:
-                    shared[key] = number(key[0])
-                state[STEP] = shared[key]
+def own_steps(all_states: State) -> None:
+    """Gives each parameter a step count of its own, which those of optimizers that
+    were pickled by earlier versions share."""
+    seen: Set[int] = set()
+    for param, state in all_states.items():
+        step = state.get(STEP) if isinstance(param, Tensor) else None
+        if isinstance(step, Tensor):
+            if id(step) in seen:
+                step = state[STEP] = step.clone()
+            seen.add(id(step))
 
 
 class _Kept:
@@ -308,13 +296,15 @@ def keep_as_it_is(optimizer: torch.optim.Optimizer,
         check_storage(groups[index])
     for index, group in enumerate(groups):
         check_rules(group, f"param_groups[{index}]")
-    check_codes(state_dict["state"])
+    of_params = {index for group in groups for index in group["params"]}
+    states = {index: state for index, state in state_dict["state"].items()
+              if index in of_params}  # the others are the user's
+    check_codes(states)
     for own, group in zip(optimizer.param_groups, groups):
         for param, index in zip(own["params"], group["params"]):
             if is_ours(param):
-                check_shapes(param, state_dict["state"].get(index, {}),
-                             f"state[{index}]")
-    for index, state in state_dict["state"].items():
+                check_shapes(param, states.get(index, {}), f"state[{index}]")
+    for index, state in states.items():
         if STEP in state:
             check_step(state[STEP], f"state[{index}]['{STEP}']")
 
@@ -323,7 +313,7 @@ def keep_as_it_is(optimizer: torch.optim.Optimizer,
             return {name: keep(one) for name, one in value.items()}
         return _Kept(value) if isinstance(value, Tensor) else value
 
-    return {**state_dict, "state": keep(state_dict["state"]),
+    return {**state_dict, "state": {**state_dict["state"], **keep(states)},
             "param_groups": groups}
 
 
@@ -332,7 +322,9 @@ def restore(all_states: State) -> None:
     moments of Adam as they were, or, for parameters that PyTorch steps, as PyTorch
     loads them."""
     for param, state in all_states.items():
-        ours = not isinstance(param, Tensor) or is_ours(param)
+        if not isinstance(param, Tensor):  # the user's
+            continue
+        ours = is_ours(param)
         for name, value in list(state.items()):
             if not isinstance(value, _Kept):
                 continue

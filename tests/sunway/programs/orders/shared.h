@@ -1,7 +1,7 @@
 #ifndef SHARED_H
 #define SHARED_H
 
-enum { kSlaves = 64, kTiles = 200, kTile = 32 };
+enum { kSlaves = 64, kTiles = 200, kTile = 32, kRounds = 100 };
 
 /* It contains padding in two places. */
 typedef struct {

@@ -11,6 +11,9 @@ extern float matrix[kSlaves * kSlaves];
 extern unsigned long times[kSlaves];
 extern result_t results[kSlaves];
 extern double ring[kSlaves];
+extern volatile int wants[2], turn, ball, busy;
+extern volatile long words[kSlaves][kTile];
+extern long guarded[3];
 
 __thread_local float tile[kTile];
 __thread_local float pairs[2][2 * kSlaves];
@@ -77,4 +80,34 @@ void pass_on(void* unused) {
     CRTS_ssync_array();
   }
   ring[_PEN] = total;
+}
+
+/* A lock of two slaves (Peterson's), a word that two others pass to and fro, a
+ * lock whose waiters only read, and data that is volatile for no reason. */
+void take_turns(void* unused) {
+  const int other = 1 - _PEN % 2;
+  for (int i = 0; i < kRounds && _PEN < 2; ++i) {
+    wants[_PEN] = 1;
+    turn = other;
+    __sync_synchronize();
+    while (wants[other] && turn == other) {
+    }
+    ++guarded[0];
+    __sync_synchronize();
+    wants[_PEN] = 0;
+  }
+  for (int i = 0; i < kRounds && _PEN / 2 == 1; ++i) {
+    while (ball == other) {
+    }
+    ++guarded[1];
+    __sync_synchronize();
+    ball = other;
+  }
+  do {
+    while (busy) {
+    }
+  } while (faaw(&busy, 1) != 0 && faaw(&busy, -1) > 0);
+  ++guarded[2];
+  faaw(&busy, -1);
+  for (int i = 0; i < kTile; ++i) words[_PEN][i] += i;
 }

@@ -1,4 +1,5 @@
 #include <simd.h>
+#include <math.h>
 #include <slave.h>
 #include <stdio.h>
 
@@ -53,6 +54,48 @@ static void halves(void) {
   printf("part 3 of them %g %g\n", simd_vextfs0(f[0]), simd_vextfs7(f[0]));
 }
 
+/* wrong() counts lanes with other bits; any nan equals any nan. */
+#define WRONG(type, lanes, got, expected)                        \
+  for (int lane = 0; lane < (lanes); ++lane) {                   \
+    const type one = (got)[lane], two = (type)(expected);        \
+    wrong += (one != two || signbit(one) != signbit(two)) &&     \
+             !(one != one && two != two);                        \
+  }
+
+/* Every product of these and sum with these is rounded once. */
+static void fused(void) {
+  static const double kValues[] = {
+      0, -0.0, -1, 3, 1 + 0x1p-12, 1 - 0x1p-24, 1 + 0x1p-27, 0x1p-40,
+      0x1p-130, -0x1p-149, 0x1p120, -0x1p1000, 65504, -0x1p-14, INFINITY, NAN};
+  enum { kCount = sizeof kValues / sizeof kValues[0] };
+  int wrong = 0;
+  for (int i = 0; i < kCount * kCount * kCount; ++i) {
+    const double x = kValues[i % kCount], y = kValues[i / kCount % kCount],
+                 z = kValues[i / kCount / kCount];
+    const float u = (float)x, v = (float)y, w = (float)z;
+    const float16 r = (float16)x, s = (float16)y, t = (float16)z;
+    const doublev8 a = simd_vcpyfd(x), b = simd_vcpyfd(y), c = simd_vcpyfd(z);
+    const floatv8 d = simd_vcpyfs(u), e = simd_vcpyfs(v), f = simd_vcpyfs(w);
+    const float16v32 g = simd_vcpyh(r), h = simd_vcpyh(s), k = simd_vcpyh(t);
+    WRONG(double, 8, simd_vmad(a, b, c), fma(x, y, z));
+    WRONG(double, 8, simd_vnmsd(a, b, c), fma(-x, y, -z));
+    WRONG(float, 8, simd_vmas(d, e, f), fmaf(u, v, w));
+    WRONG(float, 8, simd_vmss(d, e, f), fmaf(u, v, -w));
+    WRONG(float16, 32, simd_vnmah(g, h, k), fma(-(double)r, s, t));
+    const swamp_simd_float4 d4 = {u, u, u, u}, e4 = {v, v, v, v},
+                            f4 = {w, w, w, w};
+    const swamp_simd_double2 a2 = {x, x}, b2 = {y, y}, c2 = {z, z};
+    WRONG(float, 4, swamp_simd_software_fmas(d4, e4, f4), fmaf(u, v, w));
+    WRONG(double, 2, swamp_simd_software_fmad(a2, b2, c2), fma(x, y, z));
+    if (i >= kCount) continue;
+    WRONG(double, 8, simd_vsqrtd(a), sqrt(x));
+    WRONG(float, 8, simd_vsqrts(d), sqrtf(u));
+    WRONG(float16, 32, simd_vsqrth(g), sqrt(r));
+    WRONG(float, 8, simd_vrsqrts(d), 1 / sqrt(u));
+  }
+  printf("fused %d wrong\n", wrong);
+}
+
 void vectors(float* in) {
   row a, b, c;
   doublev8 d, e;
@@ -81,4 +124,5 @@ void vectors(float* in) {
   q = simd_vshff(q, q + 10, 0x44);
   printf("four %g %g %g %g\n", q[0], q[1], q[2], q[3]);
   halves();
+  fused();
 }

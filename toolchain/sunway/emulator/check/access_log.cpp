@@ -133,8 +133,8 @@ void search(std::vector<Access>& all) {
     if (access.write && access.direct) {
       if (last_direct != nullptr && shares_word(*last_direct, access)) {
         report({"overlap", access.pc, access.slave,
-                "stores a part of the 4-byte word at " +
-                    describe(access.begin / 4 * 4) + " of which cg " +
+                "stores " + describe(access.begin) +
+                    ", a part of a 4-byte word of which cg " +
                     std::to_string(last_direct->slave->group) + " slave " +
                     std::to_string(last_direct->slave->id) +
                     " stores another part: the machine writes whole words, so "
@@ -148,8 +148,9 @@ void search(std::vector<Access>& all) {
         last_write->end <= access.begin &&
         (last_write->end - 1) / kLine == access.begin / kLine) {
       note({"shared-line", access.pc, access.slave,
-            "puts into the 128-byte line at " +
-                describe(access.begin / kLine * kLine) + " into which slave " +
+            "puts " + std::to_string(access.end - access.begin) + " bytes at " +
+                describe(access.begin) +
+                " into a 128-byte line into which slave " +
                 std::to_string(last_write->slave->id) +
                 " puts another part: correct, but such a put costs 4 to 12 "
                 "times as much as one of a whole line"});

@@ -284,10 +284,10 @@ std::size_t mapped_bytes(const std::vector<Mapping>& all,
 
 // A cache: the mappings seldom change, so they are read again only if a check
 // fails.
-std::vector<Mapping> known_mappings;
 std::mutex known_mutex;
 
 std::size_t mapped_bytes(std::uintptr_t address, std::size_t want, bool write) {
+  static auto& known_mappings = *new std::vector<Mapping>;  // never destroyed
   const std::lock_guard<std::mutex> lock(known_mutex);
   std::size_t have = mapped_bytes(known_mappings, address, write);
   if (have < want) {

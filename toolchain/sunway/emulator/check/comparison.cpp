@@ -86,6 +86,7 @@ void compare(std::uintptr_t begin, const std::vector<AddressRange>& unknown,
       if (found.size() == kMost) return;
       found.push_back({});
       found.back().address = word;
+      found.back().first = at;
     }
     const auto shift = static_cast<unsigned>(8 * (at - word));
     found.back().here |= static_cast<std::uint32_t>(here[i]) << shift;
@@ -212,8 +213,11 @@ void report_schedule(const std::vector<Difference>& found, const Order& order) {
       first.other->pc != first.writer->pc) {
     finding.clash = first.other->pc;
   }
-  finding.text = "leaves " + describe(first.address) + " as " +
-                 hex(first.here) + ", but as " + hex(first.there);
+  // Another variable may be at the beginning of the word.
+  const std::uintptr_t named =
+      std::max(first.address, find_variable(first.first).begin);
+  finding.text = "leaves " + describe(named) + " as " + hex(first.here) +
+                 ", but as " + hex(first.there);
   if (is_other_time(order)) {
     finding.text += std::string(" when ") + time_of(order) +
                     ": a buffer, or the data of a put, is used before the "
@@ -221,8 +225,9 @@ void report_schedule(const std::vector<Difference>& found, const Order& order) {
   } else {
     finding.text +=
         " in another order of the slaves (seed " + std::to_string(order.seed) +
-        "): the result depends on which slave is first or last; add up in a "
-        "fixed order, or give each slave its own part";
+        "): the result depends on which slave is first or last, or on what "
+        "comes between a read and a store; add up in a fixed order, give each "
+        "slave its own part, or take a lock (or faal) for both";
   }
   if (found.size() > 1) {
     finding.text +=

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "toolchain/sunway/emulator/check/addresses.h"
+#include "toolchain/sunway/emulator/check/host_check.h"
 #include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/process.h"
@@ -21,6 +22,8 @@ namespace swamp::sunway::check {
 namespace {
 
 constexpr int kReadsBeforeYield = 100;
+// A word that is read again more often than this, in a row, is waited for.
+constexpr int kReadsOfWait = 16;
 // After this many accesses without a call the slave yields the turn even if it
 // seems to work: a wait may look like work.
 constexpr int kAccessesBeforeYield = 100000;
@@ -71,9 +74,10 @@ void Progress::wrote(std::uintptr_t word) {
   count_access(word);
 }
 
-void Progress::read(std::uintptr_t word, const void* pc, bool is_volatile) {
+bool Progress::read(std::uintptr_t word, const void* pc, bool is_volatile) {
   count_access(word);
-  if (word == last_read_ || polled_.insert(word, is_volatile)) {
+  const bool repeated = word == last_read_ || polled_.insert(word, is_volatile);
+  if (repeated) {
     slave_.loop_pc = pc;
     repeated_read();
   } else {
@@ -83,6 +87,7 @@ void Progress::read(std::uintptr_t word, const void* pc, bool is_volatile) {
     advance();
   }
   last_read_ = word;
+  return repeated && repeated_reads_ > kReadsOfWait;
 }
 
 void Progress::repeated_read() {
@@ -216,9 +221,12 @@ namespace {
 
 constexpr unsigned long kMillisecond = 1000000;
 constexpr auto kTick = std::chrono::milliseconds(5);
-// A slave that makes no progress for this time loses the turn.
+// A slave that makes no progress for this time loses the turn. A launch begins
+// after this time if the master does not wait, or after the longest one while
+// its accesses are examined.
 constexpr unsigned long kSilence = 20 * kMillisecond;
-// The same if it has hardly run.
+constexpr unsigned long kLongestPending = 300 * kMillisecond;
+// A slave that has hardly run loses the turn after this time.
 constexpr unsigned long kLongSilence = 500 * kMillisecond;
 // More than this between two ticks is not counted: the whole process may have
 // waited for a processor.
@@ -234,22 +242,23 @@ class Watch {
     now_ += std::min(real - real_, kMostOfTick);
     real_ = real;
     const unsigned long now = now_;
-    if (all.live == 0 || is_reporting()) {
+    if (all.live == 0 || all.exiting != 0 || is_reporting()) {
       silence_limit_ = kSilence;
       last_move_ = now;
       seen_.clear();
       return;
     }
     update(now);
-    if (all.launch_pending && now - last_move_ > kSilence) release_slaves();
+    if (all.launch_pending &&
+        now - last_move_ > (wants_to_wait() ? kLongestPending : kSilence)) {
+      release_slaves();
+    }
     Slave* running = all.turn;
     if (running != nullptr) running->check->probe();
     if (running != nullptr && running->wait == nullptr &&
         now - seen_[running].moved > silence_limit_ && has_run(*running, now)) {
       silence_limit_ = 0;  // the next slave will probably loop there, too
-      running->state = SlaveState::without_turn;
-      running->check->check_all();
-      all.turn = nullptr;
+      take_turn_from(*running);
       changed();
     }
     // One slave that waits long for another is not a hang: it is one if no

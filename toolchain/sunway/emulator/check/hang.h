@@ -29,8 +29,8 @@ class Progress {
   void begin_call() noexcept;
   // read() is for a read by the slave's own instruction. It counts as progress
   // unless the word was read before; repeated reads yield the turn now and
-  // then.
-  void read(std::uintptr_t word, const void* pc, bool is_volatile);
+  // then. Returns whether there were so many that the slave waits for the word.
+  bool read(std::uintptr_t word, const void* pc, bool is_volatile);
   // wrote() is for a write by the slave's own instruction.
   void wrote(std::uintptr_t word);
   // probe() makes the slave look, for its next accesses, whether they are to a

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "toolchain/sunway/emulator/check/access_log.h"
@@ -17,6 +19,7 @@
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/schedule.h"
 
 namespace swamp::sunway::check {
 namespace {
@@ -30,6 +33,11 @@ struct Args {
   bool on_heap;
   std::vector<std::byte> bytes;
   std::vector<bool> known;  // bytes that must still be the same
+  struct Differences {
+    const Slave* slave;  // the first that got one
+    std::set<std::size_t> bytes;
+  };
+  std::map<const void*, Differences> found;  // by check_args(), at each place
 };
 
 std::mutex mutex;
@@ -49,12 +57,42 @@ void remember_args(unsigned mask, const void* argument, const void* pc) {
   const auto* memory = static_cast<const std::byte*>(argument);
   const bool on_heap = find_allocation(at).bytes != 0;
   const std::lock_guard<std::mutex> lock(mutex);
-  all().push_back({mask, memory, pc, on_heap,
+  all().push_back({mask,
+                   memory,
+                   pc,
+                   on_heap,
                    std::vector<std::byte>(memory, memory + bytes),
-                   std::vector<bool>(bytes, true)});
+                   std::vector<bool>(bytes, true),
+                   {}});
 }
 
+namespace {
+
+void report_changed_args(unsigned mask) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (Args& args : all()) {
+    if ((args.mask & mask) == 0) continue;
+    for (const auto& [pc, differences] : args.found) {
+      const auto& bytes = differences.bytes;
+      const auto first =
+          std::find_if(bytes.begin(), bytes.end(),
+                       [&](std::size_t i) { return args.known[i]; });
+      if (first == bytes.end()) continue;
+      report({"args-changed", pc, differences.slave,
+              "reads the arguments of its spawn, but byte " +
+                  std::to_string(*first) +
+                  " of them has changed since then: they must stay valid and "
+                  "unchanged until the join",
+              args.pc});
+    }
+    args.found.clear();
+  }
+}
+
+}  // namespace
+
 void forget_args(unsigned mask) {
+  report_changed_args(mask);
   const std::lock_guard<std::mutex> lock(mutex);
   for (Args& args : all()) args.mask &= ~mask;
   all().erase(std::remove_if(all().begin(), all().end(),
@@ -77,9 +115,10 @@ void args_written(const volatile void* address, std::size_t bytes) {
 
 void check_args(const Slave& slave, const volatile void* main,
                 std::size_t bytes, const void* pc) {
+  const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
   const auto begin = reinterpret_cast<std::uintptr_t>(main);
-  for (const Args& args : all()) {
+  for (Args& args : all()) {
     const auto base = reinterpret_cast<std::uintptr_t>(args.address);
     if ((args.mask >> slave.group & 1u) == 0 || begin < base ||
         begin + bytes > base + args.bytes.size()) {
@@ -87,13 +126,8 @@ void check_args(const Slave& slave, const volatile void* main,
     }
     for (std::size_t i = begin - base; i < begin - base + bytes; ++i) {
       if (!args.known[i] || args.address[i] == args.bytes[i]) continue;
-      report({"args-changed", pc, &slave,
-              "reads the arguments of its spawn, but byte " +
-                  std::to_string(i) +
-                  " of them has changed since then: they must stay valid and "
-                  "unchanged until the join",
-              args.pc});
-      return;
+      args.found.try_emplace(pc, Args::Differences{&slave, {}})
+          .first->second.bytes.insert(i);
     }
   }
 }
@@ -161,6 +195,11 @@ void launched(unsigned mask, const void* argument, const void* pc) {
 void joining(unsigned mask, const void* pc, const void* frame) {
   if (!machine().check) return;
   check_args_alive(mask, frame, pc);
+  waiting();
+}
+
+void waiting() {
+  if (!machine().check) return;
   find_master_accesses();
   // These have a report of their own.
   const std::lock_guard<std::mutex> lock(mutex);
@@ -227,11 +266,16 @@ void master_acquires(const volatile void* object, std::uint64_t number) {
 
 void halting(const void* pc) {
   if (!has_machine() || !machine().check) return;
+  const Lock lock(machine().mutex);
   report_unjoined("the spawn was not joined before athread_halt", pc);
 }
 
 void exiting() {
   if (!has_machine() || !machine().check) return;
+  stop_slaves();
+  report_changed_args(all_groups_mask());
+  // A slave or another thread ends the process during the join.
+  if (self() != nullptr || !machine().master_waits.empty()) return;
   report_unjoined(
       "the spawn was not joined before the program ended; its results may be "
       "missing",

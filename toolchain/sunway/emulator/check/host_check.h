@@ -16,6 +16,8 @@ void require_initialised(const void* pc);
 // `mask` selects core groups.
 void launched(unsigned mask, const void* argument, const void* pc);
 void joining(unsigned mask, const void* pc, const void* frame);
+// waiting() is called at a join, or at a wait for a single slave.
+void waiting();
 void joined(unsigned mask);
 void master_passed_barrier(unsigned mask);
 // A master's part in a lock or a barrier: see masters_release() in clocks.h.
@@ -32,10 +34,12 @@ void exiting();
 // arguments.
 void remember_args(unsigned mask, const void* argument, const void* pc);
 void forget_args(unsigned mask);
-// args_written() marks bytes that a slave wrote itself as changed legally.
+// args_written() marks bytes that a slave wrote itself, or that are a flag, as
+// changed legally.
 void args_written(const volatile void* address, std::size_t bytes);
-// check_args() reports if the bytes a slave gets differ from those at the
-// spawn.
+// check_args() finds bytes that a slave gets and that differ from those at the
+// spawn. The report is made by forget_args(), because a slave may show later
+// that they are a flag.
 void check_args(const Slave& slave, const volatile void* main,
                 std::size_t bytes, const void* pc);
 // may_have_changed() returns whether the master changed arguments before the
@@ -47,17 +51,29 @@ void check_args_alive(unsigned mask, const void* frame, const void* pc);
 
 // What the master changes and reads in memory between a spawn and its join:
 // slaves must not access what it changed, nor write what it read, because the
-// order is not defined. Only the first launch of each place is examined, or with
-// SWAMP_CHECK_SCHEDULES=N every launch, and only if no slave has begun before the
-// join.
+// order is not defined. Only the first launch of each place is examined, or
+// with SWAMP_CHECK_SCHEDULES=N every launch, and only if no slave has begun
+// before the join. A launch of a single slave and the wait for it are a spawn
+// and a join.
 
-// remember_memory() is called at a spawn, and find_master_accesses() at its join,
-// before the slaves begin.
+// remember_memory() is called at a spawn, and find_master_accesses() at its
+// join, before the slaves begin.
 void remember_memory(const void* pc);
 void find_master_accesses();
-// master_reads() is called for a load in a file that spawns.
+// master_sets_flag() is called for a store to a volatile word or an atomic
+// operation in a file that spawns: slaves may read and poll that word.
+void master_sets_flag(const volatile void* address, std::size_t bytes);
+// master_reads() and master_stores() are called for the accesses in a file that
+// spawns; they report an access to LDM.
 void master_reads(const volatile void* address, std::size_t bytes,
-                  const void* pc);
+                  const void* pc, bool is_volatile);
+void master_stores(const volatile void* address, std::size_t bytes,
+                   const void* pc, bool is_volatile);
+// master_polls() is called if the master looks whether slaves have ended.
+void master_polls() noexcept;
+// wants_to_wait() returns whether the slaves should not begin yet, because the
+// master's accesses before the join are examined and it does not poll.
+bool wants_to_wait() noexcept;
 // forget_master_accesses() ends the examination, or that of a range to which a
 // slave gives a new use.
 void forget_master_accesses();

@@ -17,6 +17,69 @@ void Inbox::add(const Arrival& arrival) {
   has_new_.store(true, std::memory_order_release);
 }
 
+namespace {
+
+std::string overwrites(const char* call, const Slave& receiver) {
+  return std::string(call) + " overwrites what it has sent to slave " +
+         std::to_string(receiver.id) +
+         ", which may not have read it yet: wait for an answer before the next "
+         "message, or use two buffers";
+}
+
+void set_watched(const Message& message, bool watched) {
+  (watched ? Shadow::set : Shadow::clear)(
+      reinterpret_cast<const std::byte*>(message.begin),
+      message.end - message.begin, Shadow::kWatched);
+}
+
+}  // namespace
+
+void Inbox::add_message(Message message, std::uint32_t answered,
+                        const char* call) {
+  constexpr std::size_t kMost = 256;
+  for (std::size_t i = messages_.size(); i-- > 0;) {
+    const Message& old = messages_[i];
+    if (old.sender != message.sender || old.end <= message.begin ||
+        message.end <= old.begin) {
+      continue;
+    }
+    if (old.read == 0) {
+      message.older_sent = old.older_pc != nullptr ? old.older_sent : old.sent;
+      message.older_pc = old.older_pc != nullptr ? old.older_pc : old.pc;
+    } else if (answered < old.read) {
+      report({"overlap", message.pc, message.sender, overwrites(call, slave_),
+              old.pc});
+    }
+    messages_.erase(messages_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  if (messages_.size() == kMost) messages_.erase(messages_.begin());
+  messages_.push_back(message);
+}
+
+void Inbox::forget_messages(const Slave* sender) {
+  messages_.erase(std::remove_if(messages_.begin(), messages_.end(),
+                                 [=](const Message& message) {
+                                   return sender == nullptr ||
+                                          message.sender == sender;
+                                 }),
+                  messages_.end());
+}
+
+// read_messages() notes that the slave reads [begin, end).
+bool Inbox::read_messages(std::uintptr_t begin, std::uintptr_t end) {
+  bool any = false;
+  for (Message& message : messages_) {
+    if (message.read != 0 || message.end <= begin || end <= message.begin) {
+      continue;
+    }
+    message.read = clock_.now();
+    set_watched(message, false);
+    any = true;
+  }
+  if (any) watch();
+  return any;
+}
+
 std::vector<Arrival> Inbox::take_new() {
   std::vector<Arrival> all;
   {
@@ -55,6 +118,9 @@ void for_watched(const Arrival& arrival,
 void Inbox::watch() const noexcept {
   for (const Arrival& arrival : arrivals_) {
     for_watched(arrival, &Shadow::set);
+  }
+  for (const Message& message : messages_) {
+    if (message.read == 0) set_watched(message, true);
   }
 }
 
@@ -95,6 +161,18 @@ void Inbox::check_all(std::uintptr_t begin, std::uintptr_t end,
       continue;
     }
     arrivals_.erase(arrivals_.begin() + static_cast<std::ptrdiff_t>(i));
+    const auto newer = std::find_if(
+        messages_.begin(), messages_.end(), [&](const Message& message) {
+          return message.sender == arrival.sender &&
+                 message.sent == arrival.sent &&
+                 message.begin == arrival.begin && message.older_pc != nullptr;
+        });
+    if (newer != messages_.end() &&
+        clock_.of(arrival.sender->number()) >= newer->older_sent) {
+      report({"overlap", arrival.pc, arrival.sender,
+              overwrites(arrival.call, slave_), newer->older_pc});
+      return;
+    }
     report({"missing-wait", pc, &slave_,
             std::string("reads what slave ") +
                 std::to_string(arrival.sender->id) + " sends by " +

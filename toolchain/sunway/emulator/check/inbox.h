@@ -26,6 +26,21 @@ struct Arrival {
                          // it is legal after a synchronisation
 };
 
+// Message is what another slave last sent to a place here by a call with a
+// reply. Messages of one slave to another arrive in the order in which they
+// were sent, so they may use one buffer, but a read between two of them needs
+// an answer: the second message must be sent after the read.
+struct Message {
+  std::uintptr_t begin, end;
+  const Slave* sender;
+  std::uint32_t sent;  // the sender's clock
+  const void* pc;
+  std::uint32_t read = 0;  // this slave's clock at the first read, or 0
+  // The oldest of the messages that were overwritten here before a read.
+  std::uint32_t older_sent = 0;
+  const void* older_pc = nullptr;
+};
+
 // Inbox holds the arrivals that its slave has not yet synchronised with. Only
 // add() may be called by other threads: a slave without the turn runs
 // concurrently.
@@ -34,6 +49,11 @@ class Inbox {
   Inbox(const Slave& slave, SlaveClock& clock) : slave_(slave), clock_(clock) {}
 
   void add(const Arrival& arrival);
+  // add_message() is called by the thread of the sender, which has the turn.
+  // `answered` is the latest time of this slave's clock that it has acquired.
+  void add_message(Message message, std::uint32_t answered, const char* call);
+  // forget_messages() forgets those of one sender, or all.
+  void forget_messages(const Slave* sender = nullptr);
   bool has_new() const noexcept {
     return has_new_.load(std::memory_order_acquire);
   }
@@ -48,10 +68,11 @@ class Inbox {
   void forget_synchronised();
 
   // check() is for a read of LDM. It reports data for which the slave has not
-  // waited.
-  void check(std::uintptr_t begin, std::uintptr_t end, bool is_volatile,
+  // waited. It returns whether it has removed marks in the shadow.
+  bool check(std::uintptr_t begin, std::uintptr_t end, bool is_volatile,
              const void* pc) {
     if (!arrivals_.empty()) check_all(begin, end, is_volatile, pc);
+    return !messages_.empty() && !is_volatile && read_messages(begin, end);
   }
   // check_write() is for a write of LDM. It reports what another slave reads.
   void check_write(std::uintptr_t begin, std::uintptr_t end, const void* pc) {
@@ -61,6 +82,7 @@ class Inbox {
  private:
   void check_all(std::uintptr_t begin, std::uintptr_t end, bool is_volatile,
                  const void* pc);
+  bool read_messages(std::uintptr_t begin, std::uintptr_t end);
   void check_reads(std::uintptr_t begin, std::uintptr_t end, const void* pc);
 
   const Slave& slave_;
@@ -69,6 +91,7 @@ class Inbox {
   std::vector<Arrival> new_;
   std::atomic<bool> has_new_{false};
   std::vector<Arrival> arrivals_;
+  std::vector<Message> messages_;
 };
 
 }  // namespace swamp::sunway::check

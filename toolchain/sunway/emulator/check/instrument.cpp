@@ -22,8 +22,8 @@ void saw_read(const volatile void* address, std::size_t bytes, const void* pc,
   if (slave != nullptr && slave->check) {
     if (!slave->in_ldm(address, bytes)) slave->counters.load(bytes);
     slave->check->read(address, bytes, pc, is_volatile);
-  } else if (slave == nullptr && !is_volatile) {
-    swamp::sunway::check::master_reads(address, bytes, pc);
+  } else if (slave == nullptr) {
+    swamp::sunway::check::master_reads(address, bytes, pc, is_volatile);
   }
 }
 void saw_write(const volatile void* address, std::size_t bytes, const void* pc,
@@ -32,6 +32,8 @@ void saw_write(const volatile void* address, std::size_t bytes, const void* pc,
   if (slave != nullptr && slave->check) {
     if (!slave->in_ldm(address, bytes)) slave->counters.store(bytes);
     slave->check->write(address, bytes, pc, is_volatile);
+  } else if (slave == nullptr) {
+    swamp::sunway::check::master_stores(address, bytes, pc, is_volatile);
   }
 }
 void saw_atomic(const volatile void* address, std::size_t bytes, bool writes,
@@ -39,6 +41,9 @@ void saw_atomic(const volatile void* address, std::size_t bytes, bool writes,
   Slave* slave = self();
   if (slave != nullptr && slave->check) {
     slave->check->atomic(address, bytes, writes, pc);
+  } else if (slave == nullptr) {
+    swamp::sunway::check::master_reads(address, bytes, pc, true);
+    if (writes) swamp::sunway::check::master_sets_flag(address, bytes);
   }
 }
 

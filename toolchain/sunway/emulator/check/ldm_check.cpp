@@ -1,11 +1,14 @@
 #include "toolchain/sunway/emulator/check/ldm_check.h"
 
 #include <asm/prctl.h>
+#include <link.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <unwind.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -143,6 +146,24 @@ std::size_t Shadow::unwritten_run(const std::byte* begin,
   return longest;
 }
 
+bool Shadow::has_unwritten_data(const std::byte* begin,
+                                std::size_t bytes) noexcept {
+  if (!has(begin, bytes, kUnwritten)) return false;
+  const std::byte* const first = begin - address_of(begin) % kWord;
+  const std::byte* const end = first + words(begin, bytes) * kWord;
+  const std::byte* run = first;
+  for (const std::byte* at = first; at <= end; at += kWord) {
+    if (at != end && is_unwritten(at)) continue;
+    const auto length = static_cast<std::size_t>(at - run);
+    const std::uintptr_t alignment = address_of(at) & -address_of(at);
+    if (length >= 2 * kWord && (run == first || length >= alignment)) {
+      return true;
+    }
+    run = at + kWord;
+  }
+  return false;
+}
+
 void map_shadow(const Slave& slave) {
   const Machine& all = machine();
   // All slaves map one file, so that what they do not use takes no memory.
@@ -163,18 +184,55 @@ void map_shadow(const Slave& slave) {
   }
 }
 
+namespace {
+
+// clear_library_variables() clears the marks of thread-local variables of
+// libraries that a program may use. They may be between its own variables and
+// the C library's data of the thread.
+void clear_library_variables(const std::byte* after) {
+  const auto* end = reinterpret_cast<const std::byte*>(pthread_self());
+  auto clear = [&](const void* variable, std::size_t bytes) {
+    const auto* at = static_cast<const std::byte*>(variable);
+    if (at >= after && at < end) Shadow::clear(at, bytes, Shadow::kOutside);
+  };
+  clear(&errno, sizeof errno);
+  for (const char* one : {&_PEN, &_ROW, &_COL, &_CGN}) clear(one, sizeof *one);
+  for (const int* one :
+       {&_MYID, &_cache_size, &_ldm_share_mode, &_ldm_share_size}) {
+    clear(one, sizeof *one);
+  }
+  using Clear = decltype(clear);
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* visit) {
+        const std::string name = info->dlpi_name;
+        if (name.find("/libc.so") != std::string::npos ||
+            name.find("/libswamp_sunway.so") != std::string::npos) {
+          return 0;
+        }
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          if (info->dlpi_phdr[i].p_type != PT_TLS) continue;
+          (*static_cast<Clear*>(visit))(info->dlpi_tls_data,
+                                        info->dlpi_phdr[i].p_memsz);
+        }
+        return 0;
+      },
+      &clear);
+}
+
+}  // namespace
+
 void mark_gaps(const Slave& slave) {
   const Machine& all = machine();
   const std::byte* end = slave.slot + all.slot_bytes;
   if (find_ldm_variable_before(all.static_bytes).name.empty()) return;
-  // Other libraries' data may follow, and then the C library's of the thread.
-  const auto* thread = reinterpret_cast<const std::byte*>(pthread_self());
-  Shadow::set(thread, static_cast<std::size_t>(end - thread), Shadow::kOutside);
-  static const std::vector<std::size_t> gaps = [&] {
-    std::vector<std::size_t> found;
+  const std::byte* after = slave.statics + all.static_bytes;
+  Shadow::set(after, static_cast<std::size_t>(end - after), Shadow::kOutside);
+  clear_library_variables(after);
+  static const auto& gaps = *[&] {
+    auto* found = new std::vector<std::size_t>;  // never destroyed
     for (std::size_t at = 0; at < all.static_bytes; ++at) {
       if (!why_not_static(slave, slave.statics + at, 1).empty()) {
-        found.push_back(at);
+        found->push_back(at);
       }
     }
     return found;
@@ -204,7 +262,7 @@ __attribute__((constructor)) void set_master_path() {
 void StackCheck::begin_launch(std::uintptr_t here) noexcept {
   lowest_ = here;
   lowest_access_ = here;
-  deepest_ = 0;
+  deepest_ = deepest_heap_ = 0;
 }
 
 std::size_t StackCheck::bytes() const noexcept {
@@ -223,38 +281,79 @@ void StackCheck::deepen(std::uintptr_t lowest, const void* pc) {
   // Normally the next call reports it, because its line is the better one to
   // name. An endless recursion makes no call, so it is reported here.
   const std::size_t depth = address_of(slave_.stack_top) - lowest;
+  const std::size_t heap = slave_.heap.in_use();
   if (depth > 2 * machine().ldm_bytes - machine().ldm_bytes / 4) {
-    check_depth(depth, pc);
-  } else {
+    check_depth(depth, heap, pc);
+  } else if (depth + heap > deepest_ + deepest_heap_) {
     deepest_ = depth;
+    deepest_heap_ = heap;
     deepest_pc_ = pc;
   }
 }
 
+void StackCheck::allocated(std::size_t depth) noexcept {
+  const std::uintptr_t here = address_of(slave_.stack_top) - depth;
+  if (lowest_access_ >= here) return;
+  Shadow::set(reinterpret_cast<std::byte*>(lowest_access_),
+              here - lowest_access_, Shadow::kBelow);
+  lowest_access_ = here;
+}
+
 void StackCheck::leaves_slot(std::uintptr_t lowest, const void* pc) {
-  check_depth(address_of(slave_.stack_top) - lowest, pc);
+  check_depth(address_of(slave_.stack_top) - lowest, slave_.heap.in_use(), pc);
   print_totals();
   end_now(kReportedExit);
 }
 
-[[gnu::noinline]] void StackCheck::check(const void* pc) {
-  const auto* here = static_cast<std::byte*>(__builtin_frame_address(0));
-  check_depth(static_cast<std::size_t>(slave_.stack_top - here), pc);
+namespace {
+
+// stack_pointer_at() returns the stack pointer of the calling function that
+// continues at `pc`, or 0.
+std::uintptr_t stack_pointer_at(const void* pc) {
+  struct Frame {
+    const void* pc;
+    std::uintptr_t stack_pointer;
+  } wanted{pc, 0};
+  _Unwind_Backtrace(
+      [](_Unwind_Context* frame, void* out) {
+        auto& found = *static_cast<Frame*>(out);
+        if (_Unwind_GetIP(frame) != address_of(found.pc)) {
+          return _URC_NO_REASON;
+        }
+        found.stack_pointer = _Unwind_GetCFA(frame);
+        return _URC_NORMAL_STOP;
+      },
+      &wanted);
+  return wanted.stack_pointer;
 }
 
-void StackCheck::check_depth(std::size_t depth, const void* pc) {
-  const std::size_t used =
-      depth + machine().static_bytes + slave_.heap.in_use();
-  // For the frames of the system above the slave's function and the checker's
-  // own below it.
-  constexpr std::size_t kMargin = 1024;
-  if (reported_ || used <= machine().ldm_bytes + kMargin) return;
+std::size_t used_bytes(std::size_t depth, std::size_t heap) {
+  return depth + heap + machine().static_bytes + machine().shared_bytes;
+}
+
+}  // namespace
+
+[[gnu::noinline]] void StackCheck::check(const void* pc) {
+  // The frames of the checker are on the same stack.
+  const auto* here = static_cast<std::byte*>(__builtin_frame_address(0));
+  const std::size_t heap = slave_.heap.in_use();
+  const auto most = static_cast<std::size_t>(slave_.stack_top - here);
+  if (reported_ || used_bytes(most, heap) <= machine().ldm_bytes) return;
+  const std::uintptr_t lowest = stack_pointer_at(pc);
+  if (lowest == 0) return;
+  check_depth(address_of(slave_.stack_top) - lowest, heap, pc);
+}
+
+void StackCheck::check_depth(std::size_t depth, std::size_t heap,
+                             const void* pc) {
+  if (reported_ || used_bytes(depth, heap) <= machine().ldm_bytes) return;
   reported_ = true;
   report({"ldm-range", pc, &slave_,
-          "LDM overflows: " + std::to_string(machine().static_bytes) +
-              " bytes of static variables, " +
-              std::to_string(slave_.heap.in_use()) + " of ldm_malloc and " +
-              std::to_string(depth) + " of stack are more than the " +
+          "LDM overflows: " +
+              std::to_string(machine().static_bytes + machine().shared_bytes) +
+              " bytes of static variables, " + std::to_string(heap) +
+              " of ldm_malloc and " + std::to_string(depth) +
+              " of stack are more than the " +
               std::to_string(machine().ldm_bytes) + " there are"});
 }
 

@@ -65,6 +65,11 @@ class Shadow {
       if ((of(begin + i) & kUnwritten) != 0) visit(i);
     }
   }
+  // has_unwritten_data() returns whether at least two adjacent words were never
+  // written that cannot be padding of a struct, which is smaller than the
+  // alignment of its end.
+  static bool has_unwritten_data(const std::byte* begin,
+                                 std::size_t bytes) noexcept;
   // unwritten_run() is the longest run of unwritten words.
   static std::size_t unwritten_run(const std::byte* begin,
                                    std::size_t bytes) noexcept;
@@ -100,7 +105,7 @@ class StackCheck {
   // begin_launch() starts again; the slave's stack pointer is at `here`.
   void begin_launch(std::uintptr_t here) noexcept;
   // end_launch() checks the deepest access for which no call followed.
-  void end_launch() { check_depth(deepest_, deepest_pc_); }
+  void end_launch() { check_depth(deepest_, deepest_heap_, deepest_pc_); }
 
   // entered() is for the beginning of one of the slave's functions, or for a
   // transfer to or from the stack.
@@ -115,6 +120,9 @@ class StackCheck {
       deepen(address, pc);
     }
   }
+  // allocated() is called after ldm_malloc(), when the stack has this size: the
+  // accesses below it count anew.
+  void allocated(std::size_t depth) noexcept;
   // check() reports if the stack of the calling function does not fit in LDM.
   void check(const void* pc);
 
@@ -127,11 +135,13 @@ class StackCheck {
   void deepen(std::uintptr_t lowest, const void* pc);
   // leaves_slot() ends the program, which would write into another slot.
   [[noreturn]] void leaves_slot(std::uintptr_t lowest, const void* pc);
-  void check_depth(std::size_t depth, const void* pc);
+  void check_depth(std::size_t depth, std::size_t heap, const void* pc);
 
   const Slave& slave_;
   bool reported_ = false;
-  std::size_t deepest_ = 0;  // access of this launch, below the stack's top
+  // The access of this launch for which most LDM was in use: the size of the
+  // stack, and of the blocks of ldm_malloc.
+  std::size_t deepest_ = 0, deepest_heap_ = 0;
   const void* deepest_pc_ = nullptr;
   std::uintptr_t lowest_access_ = ~std::uintptr_t{0};
   std::uintptr_t& lowest_;

@@ -15,9 +15,11 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "toolchain/sunway/emulator/check/addresses.h"
@@ -36,6 +38,7 @@ constexpr std::size_t kMostBytes = std::size_t{1} << 32;
 constexpr std::size_t kMostPages = (std::size_t{512} << 20) / kPage;
 
 constexpr std::size_t kMostReads = std::size_t{1} << 14;  // ranges
+constexpr std::size_t kMostFlags = std::size_t{1} << 14;
 
 struct Range {
   std::uintptr_t begin, end;
@@ -51,8 +54,18 @@ Ranges& changes() {  // sorted
   static auto* const all = new Ranges;
   return *all;
 }
+// Begin and end of the words with which the master signals, set since the
+// spawn.
+using Flags = std::map<std::uintptr_t, std::uintptr_t>;
+Flags& flags() {
+  static auto* const all = new Flags;
+  return *all;
+}
 std::atomic<bool> records_reads{false};
 pthread_t master;  // the thread whose reads are recorded
+// Volatile or atomic reads, and calls that do not wait, since its last store of
+// a volatile word.
+std::atomic<int> polls{0};
 Ranges& reads() {  // sorted when the slaves begin
   static auto* const all = new Ranges;
   return *all;
@@ -198,6 +211,7 @@ void remove(Ranges& ranges, std::uintptr_t begin, std::uintptr_t end) {
 void forget_all() {
   records_reads = false;
   changes().clear();
+  flags().clear();
   reads().clear();
   any = false;
 }
@@ -208,14 +222,12 @@ void remember_memory(const void* pc) {
   static auto* const seen = new std::set<const void*>;
   const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
-  if (child >= 0 || !machine().launch_pending) {
-    // What the master changes between two spawns the second may use.
-    end_child();
-    forget_all();
-    return;
-  }
-  if (is_replay() || settings().schedules == 0 ||
-      (!seen->insert(pc).second && settings().schedules < 0)) {
+  // What the master changes between two spawns the second may use.
+  const bool goes_on = child >= 0;
+  end_child();
+  forget_all();
+  if (!machine().launch_pending || is_replay() || settings().schedules == 0 ||
+      (!seen->insert(pc).second && settings().schedules < 0 && !goes_on)) {
     return;
   }
   spawned_at = pc;
@@ -233,11 +245,66 @@ void remember_memory(const void* pc) {
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   master = pthread_self();
+  polls = 0;
   records_reads = child > 0;
 }
 
+void master_sets_flag(const volatile void* address, std::size_t bytes) {
+  // A signal handler may set a flag, too, and must not wait for itself.
+  static thread_local bool inside = false;
+  if (std::exchange(inside, true)) return;
+  args_written(address, bytes);
+  {
+    const OwnAllocations own;
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (child >= 0 && flags().size() < kMostFlags) {
+      const auto begin = reinterpret_cast<std::uintptr_t>(address);
+      std::uintptr_t& end = flags()[begin];
+      end = std::max(end, begin + bytes);
+    }
+  }
+  inside = false;
+}
+
+namespace {
+
+// check_ldm() reports an access of the master to LDM.
+void check_ldm(const volatile void* address, std::size_t bytes,
+               const char* verb, const void* pc) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  if (begin < ldm_begin.load(std::memory_order_relaxed) ||
+      begin >= ldm_end.load(std::memory_order_relaxed) ||
+      ldm_owner(begin) == nullptr) {
+    return;
+  }
+  const OwnAllocations own;
+  report({"ldm-range", pc, nullptr,
+          verb + std::to_string(bytes) + " bytes at " + describe(begin) +
+              ": a slave's address of LDM means other memory to the master; "
+              "let the slave put the data into main memory"});
+}
+
+}  // namespace
+
+void master_polls() noexcept { polls.fetch_add(1, std::memory_order_relaxed); }
+
+bool wants_to_wait() noexcept {
+  constexpr int kMostPolls = 100;
+  return records_reads && polls < kMostPolls;
+}
+
+void master_stores(const volatile void* address, std::size_t bytes,
+                   const void* pc, bool is_volatile) {
+  check_ldm(address, bytes, "writes ", pc);
+  if (!is_volatile) return;
+  polls.store(0, std::memory_order_relaxed);
+  master_sets_flag(address, bytes);
+}
+
 void master_reads(const volatile void* address, std::size_t bytes,
-                  const void* pc) {
+                  const void* pc, bool is_volatile) {
+  check_ldm(address, bytes, "reads ", pc);
+  if (is_volatile) return master_polls();
   if (!records_reads.load(std::memory_order_relaxed)) return;
   const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
@@ -264,6 +331,7 @@ void find_master_accesses() {
   // If slaves have begun, the changes may be theirs.
   if (machine().launch_pending && machine().turn == nullptr) {
     compare();
+    if (flags().size() == kMostFlags) changes().clear();
     sort_reads();
   } else {
     reads().clear();
@@ -293,6 +361,15 @@ void acquired_from_master(std::uintptr_t begin, std::uintptr_t end) {
   if (first_of(changes(), begin, end) != nullptr) forget_all();
 }
 
+namespace {
+
+bool has_flag(std::uintptr_t begin, std::uintptr_t end) {
+  auto next = flags().lower_bound(end);
+  return next != flags().begin() && (--next)->second > begin;
+}
+
+}  // namespace
+
 void check_master_accesses(const Slave& slave, std::uintptr_t begin,
                            std::uintptr_t end, bool write, const void* pc) {
   if (!any.load(std::memory_order_relaxed)) return;
@@ -302,6 +379,7 @@ void check_master_accesses(const Slave& slave, std::uintptr_t begin,
   const bool changed = found != nullptr;
   if (!changed && write) found = first_of(reads(), begin, end);
   if (found == nullptr) return;
+  if (changed && has_flag(begin, end)) return forget_all();
   const std::string where = describe(std::max(begin, found->begin));
   report({"overlap", pc, &slave,
           (write ? "writes " : "reads ") + std::to_string(end - begin) +

@@ -69,6 +69,7 @@ long read_own_bytes(std::uintptr_t address, std::size_t bytes, std::byte* out);
 // writer in each run; at least one of them is known.
 struct Difference {
   std::uintptr_t address = 0;
+  std::uintptr_t first = 0;  // byte that differs
   std::uint32_t here = 0, there = 0;
   const Written* writer = nullptr;  // here
   const Written* other = nullptr;

@@ -60,10 +60,7 @@ std::string quoted(const std::string& text) {
 
 void append_json(const Finding& finding, const Location& at, bool is_note,
                  const std::string& text) {
-  const std::string& name = settings().report_file;
-  if (name.empty()) return;
-  std::FILE* file = std::fopen(name.c_str(), "a");
-  if (file == nullptr) return;
+  if (settings().report_file.empty()) return;
   std::string line = "{\"category\":" + quoted(finding.category) +
                      ",\"note\":" + (is_note ? "true" : "false") +
                      ",\"file\":" + quoted(at.file) +
@@ -77,9 +74,7 @@ void append_json(const Finding& finding, const Location& at, bool is_note,
     line += ",\"other_file\":" + quoted(other.file) +
             ",\"other_line\":" + std::to_string(other.line);
   }
-  line += ",\"text\":" + quoted(text) + "}\n";
-  std::fputs(line.c_str(), file);
-  std::fclose(file);
+  append_to_report_file(line + ",\"text\":" + quoted(text) + "}");
 }
 
 // name_of() names a slave, or nullptr for the master, with its MPI rank.

@@ -1,4 +1,5 @@
 // The loads and stores of a slave's own instructions.
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -28,27 +29,53 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
   const std::uintptr_t end = begin + bytes;
   before_access(address);
   take_turn(slave_);
-  progress_.read(begin, pc, is_volatile);
+  const bool waits = progress_.read(begin, pc, is_volatile) && is_volatile;
   resume();  // others may have run in the meantime
   if (is_volatile) last_flag_ = begin;
-  if (!slave_.in_ldm(address, bytes)) {
+  if (!slave_.in_ldm(address, 1)) {
     if (is_volatile) {
+      read_flag_ = true;
+      if (waits) waits_for(begin, end);
       clock_.acquire(address);
       acquired_from_master(begin, end);
+      args_written(address, bytes);
     } else {
       direct_.read(begin, end, pc);
+      if (may_have_changed()) check_args(slave_, address, bytes, pc);
     }
     in_flight_.accesses_main(begin, end, false, pc);
-    if (may_have_changed()) check_args(slave_, address, bytes, pc);
     (void)check_main(begin, bytes, false, pc);
     end_access();
     return;
   }
   stack_.access(begin, pc);
-  inbox_.check(begin, end, is_volatile, pc);
+  if (inbox_.check(begin, end, is_volatile, pc)) in_flight_.watch();
   in_flight_.reads_ldm(begin, end, pc);
   heap_access(address, bytes, false, pc);
   end_access();
+}
+
+void SlaveCheck::waits_for(std::uintptr_t begin, std::uintptr_t end) {
+  // Usually a wait reads one or two words, many times.
+  if (!keeps_written() ||
+      std::find(flags_.begin(), flags_.end(), begin) != flags_.end()) {
+    return;
+  }
+  std::rotate(flags_.begin(), flags_.end() - 1, flags_.end());
+  flags_[0] = begin;
+  add_written({begin, end, nullptr, &slave_});
+}
+
+void SlaveCheck::let_others_store() {
+  // Enough for a race, and too few for programs that store volatile data to
+  // become slow or for a lock of their own to be passed around without end.
+  constexpr int kMost = 256;
+  if (!std::exchange(read_flag_, false) || !machine().order.interleaved ||
+      interleaved_ == kMost) {
+    return;
+  }
+  ++interleaved_;
+  (void)yield_turn(slave_);
 }
 
 void SlaveCheck::write(const volatile void* address, std::size_t bytes,
@@ -56,9 +83,10 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
   const std::uintptr_t begin = address_of(address);
   const std::uintptr_t end = begin + bytes;
   before_access(address);
+  if (!slave_.in_ldm(address, bytes)) let_others_store();
   resume();
   progress_.wrote(begin);
-  if (!slave_.in_ldm(address, bytes)) {
+  if (!slave_.in_ldm(address, 1)) {
     write_main(begin, end, is_volatile, pc);
     return;
   }
@@ -82,6 +110,28 @@ void SlaveCheck::write_main(std::uintptr_t begin, std::uintptr_t end,
     direct_.drop_write();
   }
   end_access();
+}
+
+bool SlaveCheck::operand(const void* address, std::size_t bytes, bool write_it,
+                         const char* call, const void* pc) {
+  begin_call(pc);
+  const auto* at = static_cast<const std::byte*>(address);
+  bool legal = true;
+  if (slave_.in_ldm(at, 1)) {
+    const std::string why = why_not_ldm(slave_, at, bytes);
+    if (!why.empty()) {
+      report({"ldm-range", pc, &slave_, std::string(call) + ": " + why});
+      return false;
+    }
+  } else {
+    legal = known_main_.why_not(address_of(at), bytes, write_it).empty();
+  }
+  if (write_it) {
+    write(at, bytes, pc, false);
+  } else {
+    read(at, bytes, pc, false);
+  }
+  return legal;
 }
 
 bool SlaveCheck::check_main(std::uintptr_t begin, std::size_t bytes, bool write,
@@ -111,6 +161,7 @@ void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
                              bool write, const void* pc) {
   auto* at = static_cast<std::byte*>(const_cast<void*>(address));
   const auto offset = static_cast<std::size_t>(at - slave_.slot);
+  bytes = std::min(bytes, machine().slot_bytes - offset);
   const bool in_heap = offset < machine().ldm_bytes;
   if (in_heap && !slave_.heap.holds(offset, bytes)) {
     report({"ldm-range", pc, &slave_,
@@ -123,6 +174,12 @@ void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
     const std::string why = why_not_static(slave_, at, bytes);
     if (!why.empty()) {
       report({"ldm-range", pc, &slave_, (write ? "writes " : "reads ") + why});
+    }
+    // Data of this library and of the C library follow the variables. Without
+    // them neither the slave nor the handler of its crash can run.
+    if (write && at + bytes > slave_.statics + machine().static_bytes) {
+      print_totals();
+      end_now(kReportedExit);
     }
   }
   if (write) {

@@ -12,6 +12,8 @@
 namespace swamp::sunway::check {
 namespace {
 
+constexpr std::size_t kLockBytes = 8;
+
 // next_reply() is the value of the word after the next reply.
 std::uint64_t next_reply(const volatile void* reply) {
   return static_cast<std::uint64_t>(read_reply(reply)) + 1;
@@ -88,6 +90,9 @@ void SlaveCheck::begin_launch() {
   const auto done = std::min(static_cast<std::size_t>(first - begin), bytes);
   Shadow::poison(begin + done, bytes - done, Shadow::kBelow);
   first_launch_ = false;
+  read_flag_ = false;
+  interleaved_ = 0;
+  flags_.fill(0);
   stack_.begin_launch(address_of(here));
   direct_.begin_launch();
   inbox_.clear();
@@ -174,10 +179,7 @@ bool SlaveCheck::reaches(const Slave& other, const std::byte* remote,
 
 void SlaveCheck::was_read(const Transfer& get, const Slave& reader,
                           std::uint32_t done, const void* pc) {
-  slots_.erase(
-      std::remove_if(slots_.begin(), slots_.end(),
-                     [&](const Slot& slot) { return slot.sender == &reader; }),
-      slots_.end());
+  inbox_.forget_messages(&reader);
   constexpr long kWord = 8;  // a flag that the reader polls
   if (get.length <= kWord) return;
   const std::uintptr_t begin = address_of(get.main);
@@ -186,33 +188,12 @@ void SlaveCheck::was_read(const Transfer& get, const Slave& reader,
   check_all();
 }
 
-void SlaveCheck::check_slot(const Slot& slot, const SlaveClock& sender,
-                            const char* call) {
-  constexpr std::size_t kMost = 256;
-  for (std::size_t i = slots_.size(); i-- > 0;) {
-    const Slot& old = slots_[i];
-    if (old.sender != slot.sender || old.end <= slot.begin ||
-        slot.end <= old.begin) {
-      continue;
-    }
-    if (sender.of(slave_.number()) < old.now) {
-      report({"overlap", slot.pc, slot.sender,
-              std::string(call) + " overwrites what it has sent to slave " +
-                  std::to_string(slave_.id) +
-                  ", which may not have read it yet: wait for an answer before "
-                  "the next message, or use two buffers",
-              old.pc});
-    }
-    slots_.erase(slots_.begin() + static_cast<std::ptrdiff_t>(i));
-  }
-  if (slots_.size() == kMost) slots_.erase(slots_.begin());
-  slots_.push_back(slot);
-}
-
 void SlaveCheck::check_buffers(const Transfer& t, const void* pc) {
   const std::uintptr_t begin = address_of(t.ldm);
   if (t.writes_main()) {
-    inbox_.check(begin, begin + bytes_of(t), false, pc);
+    if (inbox_.check(begin, begin + bytes_of(t), false, pc)) {
+      in_flight_.watch();
+    }
   } else {
     inbox_.check_write(begin, begin + bytes_of(t), pc);
   }
@@ -222,17 +203,20 @@ void SlaveCheck::check_buffers(const Transfer& t, const void* pc) {
   }
   if (!t.writes_main()) return;
   log_unknown(t, slave_);
-  // A single word may be padding of a struct. On the stack, where old frames
-  // leave data, only a buffer that is entirely unwritten counts.
-  const std::size_t unwritten = Shadow::unwritten_words(t.ldm, bytes_of(t));
-  const bool on_stack = t.ldm >= slave_.slot + machine().ldm_bytes;
-  if (on_stack ? unwritten != bytes_of(t) / 4
-               : Shadow::unwritten_run(t.ldm, bytes_of(t)) < 2) {
-    return;
-  }
+  check_written(t.ldm, t.length, t.call, pc);
+}
+
+void SlaveCheck::check_written(const std::byte* ldm, long length,
+                               const char* call, const void* pc) {
+  const auto bytes = static_cast<std::size_t>(length);
+  const bool on_stack = ldm >= slave_.slot + machine().ldm_bytes;
+  const bool lacks = on_stack ? Shadow::has_unwritten_data(ldm, bytes)
+                              : Shadow::unwritten_run(ldm, bytes) >= 2;
+  if (!lacks) return;
   report({"uninitialised", pc, &slave_,
-          std::string(t.call) + " sends " + std::to_string(4 * unwritten) +
-              " of " + std::to_string(t.length) +
+          std::string(call) + " sends " +
+              std::to_string(4 * Shadow::unwritten_words(ldm, bytes)) + " of " +
+              std::to_string(length) +
               " bytes of LDM to which nothing was written: on the machine they "
               "hold what the last program left"});
 }
@@ -281,8 +265,9 @@ void SlaveCheck::sends(const void* local, long length, const char* call,
                        const void* pc) {
   const std::uintptr_t begin = address_of(local);
   const std::uintptr_t end = begin + static_cast<std::uintptr_t>(length);
-  inbox_.check(begin, end, false, pc);
+  if (inbox_.check(begin, end, false, pc)) in_flight_.watch();
   in_flight_.sends(begin, end, call, pc);
+  check_written(static_cast<const std::byte*>(local), length, call, pc);
 }
 
 void SlaveCheck::sent(const void* local, long length,
@@ -312,8 +297,9 @@ void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
   }
   constexpr long kWord = 8;  // a flag or a counter, of which the last counts
   if (reply != nullptr && length > kWord) {
-    check_slot({begin, end, &sender, clock_.now(), pc}, sender.check->clock_,
-               call);
+    const SlaveClock& clock = sender.check->clock_;
+    inbox_.add_message({begin, end, &sender, clock.now(), pc},
+                       clock.of(slave_.number()), call);
   }
   // All sends of one call count as sent at one time.
   log_ldm_access(slave_,
@@ -359,13 +345,13 @@ void SlaveCheck::after_wait(volatile void* reply, int value) {
 // ldm_malloc() and malloc().
 
 void SlaveCheck::allocated(std::size_t offset, std::size_t bytes,
-                           const void* pc) {
+                           std::size_t stack, const void* pc) {
   begin_call(pc);
   if (offset != LdmHeap::kNone) {
     Shadow::poison(slave_.slot + offset, (bytes + 3) / 4 * 4);
     Shadow::set(slave_.slot + offset + bytes, (4 - bytes % 4) % 4,
                 Shadow::kOutside);
-    stack_.check(pc);
+    stack_.allocated(stack);
     return;
   }
   report({"ldm-range", pc, &slave_,
@@ -373,8 +359,8 @@ void SlaveCheck::allocated(std::size_t offset, std::size_t bytes,
               std::to_string(machine().ldm_bytes) +
               " bytes, of which static variables take " +
               std::to_string(machine().static_bytes) +
-              " and blocks of ldm_malloc " +
-              std::to_string(slave_.heap.in_use())});
+              ", blocks of ldm_malloc " + std::to_string(slave_.heap.in_use()) +
+              " and the stack " + std::to_string(stack)});
 }
 
 void SlaveCheck::freed(std::size_t offset, std::size_t piece_bytes,
@@ -423,18 +409,20 @@ void SlaveCheck::acquire(const volatile void* word) {
   progress_.advance();
   progress_.forget_reads();
   ++slave_.atomic_operations;
+  args_written(word, kLockBytes);
   clock_.acquire(word);
 }
 
 void SlaveCheck::release(const volatile void* word) {
   direct_.log_write();
   progress_.advance();
+  args_written(word, kLockBytes);
   clock_.release(word);
 }
 
 void SlaveCheck::tried(const volatile void* word, const void* pc) {
   resume();
-  progress_.read(address_of(word), pc, true);
+  (void)progress_.read(address_of(word), pc, true);
 }
 
 void SlaveCheck::atomic(const volatile void* word, std::size_t bytes,
@@ -447,8 +435,9 @@ void SlaveCheck::atomic(const volatile void* word, std::size_t bytes,
   }
   resume();
   if (writes && begin != progress_.last_read()) progress_.forget_reads();
-  progress_.read(begin, pc, true);
+  (void)progress_.read(begin, pc, true);
   last_flag_ = begin;
+  args_written(word, bytes);
   clock_.acquire(word);
   acquired_from_master(begin, begin + bytes);
   clock_.release(word);

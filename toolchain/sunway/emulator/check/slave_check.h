@@ -3,6 +3,7 @@
 #ifndef SWAMP_SUNWAY_EMULATOR_CHECK_SLAVE_CHECK_H_
 #define SWAMP_SUNWAY_EMULATOR_CHECK_SLAVE_CHECK_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -33,7 +34,7 @@ class SlaveCheck {
   // The master calls launched() and joined() while the slave does not run.
   void launched() {
     clock_.restart();
-    slots_.clear();
+    inbox_.forget_messages();
   }
   void joined() { clock_.joined(); }
   void begin_launch();
@@ -73,13 +74,19 @@ class SlaveCheck {
                 const void* pc);
   // replies() is called before this slave raises another slave's reply word.
   void replies(const volatile void* reply);
+  // operand() checks an array that a call of the library reads or writes by
+  // instructions. It returns whether the call may access it.
+  bool operand(const void* address, std::size_t bytes, bool write,
+               const char* call, const void* pc);
   void before_wait(volatile void* reply, int value, const char* call,
                    const void* pc);
   void after_wait(volatile void* reply, int value);
   void finish_all() { in_flight_.complete_all(); }
 
-  // LDM memory. `length` is what the caller of ldm_free() passed.
-  void allocated(std::size_t offset, std::size_t bytes, const void* pc);
+  // LDM memory. `stack` is the size of the caller's stack, `length` what the
+  // caller of ldm_free() passed.
+  void allocated(std::size_t offset, std::size_t bytes, std::size_t stack,
+                 const void* pc);
   void freed(std::size_t offset, std::size_t piece_bytes, std::size_t length,
              const void* pc);
   void freed_all();
@@ -157,10 +164,19 @@ class SlaveCheck {
   void report_bounds(const char* category);
   // before_access() completes what came before a load or store.
   void before_access(const volatile void* address);
+  // waits_for() is for a word that the slave waits for: it orders slaves, and
+  // which of them stores it last may depend on their order.
+  void waits_for(std::uintptr_t begin, std::uintptr_t end);
+  // let_others_store() yields the turn between a read of a volatile word and
+  // the next store to main memory, in an interleaved order.
+  void let_others_store();
   // end_access() decides whether the next access may take the fast path.
   void end_access() noexcept;
   // check_buffers() checks the buffers of a transfer that may be carried out.
   void check_buffers(const Transfer& transfer, const void* pc);
+  // check_written() reports data that is sent and was never written.
+  void check_written(const std::byte* ldm, long length, const char* call,
+                     const void* pc);
   // check_reply_written() reports a reply word that holds what was there
   // before.
   void check_reply_written(volatile void* reply, const char* call,
@@ -184,16 +200,10 @@ class SlaveCheck {
   Progress progress_;
   DirectLog direct_;
   KnownMain known_main_;
-  // What others last sent here by a message with a reply.
-  struct Slot {
-    std::uintptr_t begin, end;
-    const Slave* sender;
-    std::uint32_t now;  // this slave's clock then
-    const void* pc;
-  };
-  void check_slot(const Slot& slot, const SlaveClock& sender, const char* call);
-  std::vector<Slot> slots_;
   std::uintptr_t last_flag_ = 0;  // the last volatile or atomic read
+  bool read_flag_ = false;        // since the last store to main memory
+  int interleaved_ = 0;           // how often in this launch
+  std::array<std::uintptr_t, 4> flags_{};  // the last ones of waits_for()
   bool first_launch_ = true;
   const void* bounds_pc_ = nullptr;  // of an index that is out of bounds
   std::string bounds_text_;

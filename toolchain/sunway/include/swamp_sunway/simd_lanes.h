@@ -70,12 +70,108 @@
 #define simd_veqvl(a, b) (~((a) ^ (b)))
 #define simd_vnotl(a) (~(a))
 
+#define SWAMP_SIMD_INLINE \
+  static __inline__ __attribute__((__always_inline__, __unused__))
+
+/* Functions of what a register of the CPU holds, for SWAMP_SIMD_PARTS. */
+
+/* The compiler may not use the instructions of fused multiply-adds by itself: it
+ * would use them for other products, too, and their results would depend on the
+ * CPU. */
+SWAMP_SUNWAY_BEGIN
+extern int swamp_simd_has_fma; /* whether the CPU has them */
+/* These have the same results. */
+swamp_simd_float4 swamp_simd_software_fmas(swamp_simd_float4 x,
+                                           swamp_simd_float4 y,
+                                           swamp_simd_float4 z);
+swamp_simd_double2 swamp_simd_software_fmad(swamp_simd_double2 x,
+                                            swamp_simd_double2 y,
+                                            swamp_simd_double2 z);
+SWAMP_SUNWAY_END
+/* In assembly, because check mode examines and counts the loads of C. */
+SWAMP_SIMD_INLINE int swamp_simd_fma(void) {
+  unsigned long has;
+  __asm__("{movq swamp_simd_has_fma@GOTPCREL(%%rip), %0|"
+          "mov %0, QWORD PTR swamp_simd_has_fma@GOTPCREL[rip]}\n\t"
+          "{movl (%0), %k0|mov %k0, DWORD PTR [%0]}"
+          : "=r"(has));
+  return (int)has;
+}
+#define SWAMP_SIMD_FMA_OF(vector, name, suffix) \
+  SWAMP_SIMD_INLINE vector swamp_simd_fma##name(vector x, vector y, \
+                                                vector z) { \
+    if (__builtin_expect(!swamp_simd_fma(), 0)) { \
+      return swamp_simd_software_fma##name(x, y, z); \
+    } \
+    __asm__("vfmadd213p" suffix " {%2, %1, %0|%0, %1, %2}" \
+            : "+x"(x) \
+            : "x"(y), "x"(z)); \
+    return x; \
+  }
+SWAMP_SIMD_FMA_OF(swamp_simd_float4, s, "s")
+SWAMP_SIMD_FMA_OF(swamp_simd_double2, d, "d")
+#undef SWAMP_SIMD_FMA_OF
+/* The compiler would call libm for errno if a lane is negative. */
+SWAMP_SIMD_INLINE swamp_simd_float4 swamp_simd_sqrts(swamp_simd_float4 x,
+                                                     swamp_simd_float4 y,
+                                                     swamp_simd_float4 z) {
+  (void)y;
+  (void)z;
+  return __builtin_ia32_sqrtps(x);
+}
+SWAMP_SIMD_INLINE swamp_simd_double2 swamp_simd_sqrtd(swamp_simd_double2 x,
+                                                      swamp_simd_double2 y,
+                                                      swamp_simd_double2 z) {
+  (void)y;
+  (void)z;
+  return __builtin_ia32_sqrtpd(x);
+}
+SWAMP_SIMD_INLINE double swamp_simd_sqrt(double x) {
+  swamp_simd_double2 all = {x, x};
+  return __builtin_ia32_sqrtpd(all)[0];
+}
+
+/* A vector of the type of `a`, made by function##s of 4 floats or function##d of
+ * 2 doubles, or of halves by an expression: double holds all bits that decide
+ * the rounding to half. */
+#define SWAMP_SIMD_PART(function, name, n) \
+  (swamp_a.swamp_##name[n] = \
+       function##name(swamp_a.swamp_##name[n], swamp_b.swamp_##name[n], swamp_c.swamp_##name[n]))
+#define SWAMP_SIMD_ALL_PARTS(function, name) \
+  ({ \
+    SWAMP_SIMD_PART(function, name, 0); \
+    if (sizeof(swamp_a.swamp_whole) > 16) SWAMP_SIMD_PART(function, name, 1); \
+    if (sizeof(swamp_a.swamp_whole) > 32) { \
+      SWAMP_SIMD_PART(function, name, 2); \
+      SWAMP_SIMD_PART(function, name, 3); \
+    } \
+  })
+#define SWAMP_SIMD_PARTS(a, b, c, function, half) \
+  ({ \
+    SWAMP_AUTO swamp_first = (a); \
+    union { \
+      __typeof__(swamp_first) swamp_whole; \
+      swamp_simd_float4 swamp_s[4]; \
+      swamp_simd_double2 swamp_d[4]; \
+    } swamp_a, swamp_b, swamp_c; \
+    swamp_a.swamp_whole = swamp_first; \
+    swamp_b.swamp_whole = (b); \
+    swamp_c.swamp_whole = (c); \
+    if (sizeof(swamp_a.swamp_whole[0]) == 2) { \
+      swamp_a.swamp_whole = \
+          SWAMP_SIMD_MAP(swamp_a.swamp_whole, swamp_b.swamp_whole, swamp_c.swamp_whole, half); \
+    } else if (sizeof(swamp_a.swamp_whole[0]) == 4) { \
+      SWAMP_SIMD_ALL_PARTS(function, s); \
+    } else { \
+      SWAMP_SIMD_ALL_PARTS(function, d); \
+    } \
+    swamp_a.swamp_whole; \
+  })
+
 /* Rounded once: a*b+c, a*b-c, -a*b+c, -a*b-c. */
-#define SWAMP_SIMD_FMA(a, b, c, sx, sz)                                   \
-  SWAMP_SIMD_MAP(a, b, c,                                                 \
-                 sizeof(swamp_x[0]) == 4                                       \
-                     ? __builtin_fmaf(sx swamp_x[swamp_i], swamp_y[swamp_i], sz swamp_z[swamp_i])       \
-                     : __builtin_fma(sx swamp_x[swamp_i], swamp_y[swamp_i], sz swamp_z[swamp_i]))
+#define SWAMP_SIMD_FMA(a, b, c, sx, sz) \
+  SWAMP_SIMD_PARTS(sx(a), b, sz(c), swamp_simd_fma, \
+                   (double)swamp_x[swamp_i] * swamp_y[swamp_i] + swamp_z[swamp_i])
 #define simd_vmad(a, b, c) SWAMP_SIMD_FMA(a, b, c, +, +)
 #define simd_vmsd(a, b, c) SWAMP_SIMD_FMA(a, b, c, +, -)
 #define simd_vnmad(a, b, c) SWAMP_SIMD_FMA(a, b, c, -, +)
@@ -93,10 +189,15 @@
   SWAMP_SIMD_MAP(a, b, 0, swamp_x[swamp_i] < swamp_y[swamp_i] ? swamp_y[swamp_i] : swamp_x[swamp_i])
 #define SWAMP_SIMD_MIN(a, b) \
   SWAMP_SIMD_MAP(a, b, 0, swamp_y[swamp_i] < swamp_x[swamp_i] ? swamp_y[swamp_i] : swamp_x[swamp_i])
-#define SWAMP_SIMD_SQRT(a) SWAMP_SIMD_MAP(a, 0, 0, __builtin_sqrt(swamp_x[swamp_i]))
+#define SWAMP_SIMD_SQRT(a)                       \
+  ({                                             \
+    SWAMP_AUTO swamp_v = (a);                    \
+    SWAMP_SIMD_PARTS(swamp_v, swamp_v, swamp_v, swamp_simd_sqrt, \
+                     swamp_simd_sqrt(swamp_x[swamp_i])); \
+  })
 #define SWAMP_SIMD_RECIPROCAL(a) SWAMP_SIMD_MAP(a, 0, 0, 1.0 / swamp_x[swamp_i])
 #define SWAMP_SIMD_RSQRT(a) \
-  SWAMP_SIMD_MAP(a, 0, 0, 1.0 / __builtin_sqrt(swamp_x[swamp_i]))
+  SWAMP_SIMD_MAP(a, 0, 0, 1.0 / swamp_simd_sqrt(swamp_x[swamp_i]))
 #define SWAMP_SIMD_ABS(a) SWAMP_SIMD_MAP(a, 0, 0, __builtin_fabs(swamp_x[swamp_i]))
 /* The sign of a with the other bits of b. */
 #define SWAMP_SIMD_COPYSIGN(a, b, sign) \

@@ -17,6 +17,8 @@ typedef long int256 SWAMP_SUNWAY_VECTOR(32);
 typedef unsigned long uint256 SWAMP_SUNWAY_VECTOR(32);
 typedef float floatv4 SWAMP_SUNWAY_VECTOR(16);
 typedef double doublev4 SWAMP_SUNWAY_VECTOR(32);
+typedef float swamp_simd_float4 SWAMP_SUNWAY_VECTOR(16); /* of the CPU */
+typedef double swamp_simd_double2 SWAMP_SUNWAY_VECTOR(16);
 typedef _Float16 float16;
 typedef _Float16 float16v32 SWAMP_SUNWAY_VECTOR(64);
 

@@ -1,0 +1,216 @@
+"""What swamp_torch writes counts in the versions of tensors: once for each write, as
+with PyTorch's own operators, so that a backward pass that needs the old values raises.
+"""
+
+import importlib
+
+from support import DTYPES, TestCase, main
+
+import torch
+
+import swamp_torch
+from swamp_torch import SGD, Adam, AdamW, moe
+from swamp_torch import functional as S
+
+ops = torch.ops.swamp
+HALF = (torch.float16, torch.bfloat16)
+FLOATS = DTYPES[:3]
+swamp_torch.megatron.install()
+
+
+def spread(tensor, dims=2):
+    """The same values in other layouts: the kernels write a copy of some."""
+    holes = torch.empty(*tensor.shape[:-1], 2 * tensor.shape[-1],
+                        dtype=tensor.dtype)[..., ::2]
+    turned = torch.empty(tensor.shape[::-1], dtype=tensor.dtype).t()
+    return [tensor, *(t.copy_(tensor) for t in (turned, holes))]
+
+
+def model(dtype, layout=0, shape=(6, 8)):
+    p = torch.nn.Parameter(spread(torch.randn(shape).to(dtype))[layout])
+    p.grad = torch.randn(shape).to(dtype)
+    return p
+
+
+def apex(name):
+    return importlib.import_module(name)
+
+
+def clip(*dtypes, limit=0.1):
+    some = [model(d) for d in dtypes]
+    grads = [p.grad for p in some]
+    return ([] if limit > 1 else grads, grads + some,
+            lambda: swamp_torch.clip_grad_norm_(some, limit))
+
+
+def lerp(dtype, layout, call):
+    out = [torch.ones(6, 8, dtype=dtype), spread(torch.ones(6, 8).to(dtype))[layout]]
+    new = [torch.zeros(6, 8, dtype=dtype) for _ in out]
+    return out, out + new, lambda: call(out, new)
+
+
+def residual(dtype, layout, grad, inplace):
+    r = spread(torch.randn(6, 8))[layout]
+    x, b = torch.randn(6, 8).to(dtype), torch.randn(8).to(dtype)
+    for t in (x, b):
+        t.requires_grad_(grad)
+    return ([r] if inplace else [], [r, x, b],
+            lambda: S.residual_add(r, x, b, inplace=inplace))
+
+
+def zero_grad(dtype, layout):
+    p = model(dtype)
+    p.grad = spread(p.grad)[layout]
+    return [p.grad], [p, p.grad], lambda: SGD([p]).zero_grad(set_to_none=False)
+
+
+def step(make, dtype, layout=0, shape=(6, 8), **options):
+    """Of a step that is not the first: weights, masters, moments and counts."""
+    some = [model(dtype, layout, shape), model(dtype, 0, shape)]
+    optimizer = make(some, lr=0.1, **options)
+    optimizer.step()
+    states = [t for p in some for t in optimizer.state[p].values()]
+    return (some + states, some + states + [p.grad for p in some],
+            optimizer.step)
+
+
+def skipped():
+    _, all_tensors, take = step(AdamW, torch.float32)
+    optimizer = take.__self__
+    optimizer.found_inf, optimizer.grad_scale = torch.ones(()), torch.ones(())
+    return [], all_tensors, take
+
+
+def of(written, *read):
+    return lambda call: (written, [*written, *read], call)
+
+
+def rows():
+    """name: the tensors that a call writes, all of which versions are compared, and
+    the call."""
+    t = torch.randn
+    one, zero = torch.ones(()), torch.zeros(())
+    for dtype in DTYPES:
+        yield f"clip {dtype}", clip(dtype)
+        yield f"clip {dtype}, below the limit", clip(dtype, limit=1e9)
+    yield "clip mixed", clip(*DTYPES)
+    for dtype in FLOATS:
+        for layout in range(3):
+            here = f"{dtype}, layout {layout}"
+            yield f"lerp {here}", lerp(
+                dtype, layout, lambda a, b: swamp_torch.foreach_lerp_(a, b, 0.5))
+            yield f"zero_grad {here}", zero_grad(dtype, layout)
+            for grad in (False, True):
+                for inplace in (False, True):
+                    yield (f"residual_add {here}, {grad}, {inplace}",
+                           residual(dtype, layout, grad, inplace))
+            for make, options in ((AdamW, {}), (Adam, {"amsgrad": True}), (SGD, {}),
+                                  (SGD, {"momentum": 0.9}), (AdamW, {"max_norm": 0.1})):
+                yield (f"{make.__name__} {options} {here}",
+                       step(make, dtype, layout, **options))
+            for moments in ("float32", "bfloat16", "8bit"):
+                for rounding in ("stochastic", "kahan"):
+                    yield (f"AdamW {moments} {rounding} {here}", step(
+                        AdamW, dtype, layout, (64, 80), master_weights=False,
+                        moments=moments, rounding=rounding))
+    yield "skipped step", skipped()
+    for dtype in (torch.float32, torch.float64):  # the second is PyTorch's
+        yield f"average {dtype}", lerp(dtype, 0, lambda a, b: (
+            swamp_torch.get_ema_multi_avg_fn(0.9)(a, b, 1)))
+    grads, found = [t(4), t(4).half() / 0], torch.zeros(())
+    yield "grad_norm_and_check", of([found], *grads, one)(
+        lambda: swamp_torch.grad_norm_and_check(grads, found, one))
+    yield "any_nonfinite", of([], *grads)(lambda: swamp_torch.any_nonfinite(grads))
+    for dtype in HALF:
+        y = t(2, 3, 4, 8).softmax(-1).to(dtype)
+        g, cut = t(2, 3, 4, 8).to(dtype), t(2, 3, 8, 4).to(dtype).mT
+        for name in ("scaled_softmax_cuda", "scaled_masked_softmax_cuda",
+                     "scaled_upper_triang_masked_softmax_cuda"):
+            backward = apex(name).backward
+            yield f"{name} {dtype}", of([g], y)(lambda b=backward: b(g, y, 0.5))
+            yield f"{name} {dtype}, copied", of([], cut, y)(
+                lambda b=backward: b(cut, y, 0.5))
+        yield f"softmax operator {dtype}", of([cut], y)(
+            lambda: ops.scaled_softmax_backward(cut, y, 0.5))
+        for main_dtype, name in ((torch.float32, "fp32"), (dtype, "fp16")):
+            for main_grad in spread(t(5, 3).to(main_dtype))[:2]:
+                x, dy = t(7, 3).to(dtype), t(7, 5).to(dtype)
+                function = getattr(apex("fused_weight_gradient_mlp_cuda"),
+                                   f"wgrad_gemm_accum_{name}")
+                yield f"wgrad {dtype} {main_dtype} {main_grad.stride()}", of(
+                    [main_grad], x, dy)(
+                        lambda f=function, *a: f(x, dy, main_grad))
+        logits, target, lse = t(6, 9).to(dtype), torch.arange(6), t(6)
+        yield f"cross_entropy_backward {dtype}", of([logits], target, lse, one)(
+            lambda: ops.cross_entropy_backward(one, logits, target, lse, one, 1,
+                                               -100, 0.0))
+        x, w = t(6, 8).to(dtype), t(8).to(dtype)
+        yield f"functions {dtype}", of([], x, w, y)(lambda: (
+            S.scaled_softmax(x), S.scaled_masked_softmax(y, y[:, :1] > 0.1),
+            S.scaled_upper_triang_masked_softmax(y[..., :4]),
+            S.attention(y, y, y), S.cross_entropy(x, torch.arange(6)),
+            S.layer_norm(x, 8, w, w), S.rms_norm(x, 8, w)))
+        yield f"mixtures of experts {dtype}", of([], x)(lambda: (
+            moe.route(x, 2), moe.mindformers_route(x, 2, 3), moe.z_loss(x, 0.1)))
+
+
+class Versions(TestCase):
+    def test_once_for_each_write(self):
+        for name, (written, others, call) in rows():
+            ids = {id(t) for t in written}
+            before = [t._version for t in others]
+            values = [t.detach().clone() for t in written]
+            with self.subTest(name), torch.random.fork_rng():
+                call()
+                self.assertEqual(
+                    [t._version - v for t, v in zip(others, before)],
+                    [int(id(t) in ids) for t in others])
+                # Else the row is about nothing.
+                self.assertEqual(bool(written),
+                                 not all(map(torch.equal, written, values)))
+
+    def test_as_pytorchs_operators(self):
+        """Of the operators that swamp replaces, PyTorch counts the writes."""
+        def seen():
+            t = torch.randn
+            found = [torch.zeros(()), torch.ones(()), torch.ones((), dtype=torch.int)]
+            grads = [t(8), t(8, 8).half()]
+            torch._amp_foreach_non_finite_check_and_unscale_(
+                grads, found[0], torch.tensor(0.5))
+            torch._amp_update_scale_(found[1], found[2], found[0], 2.0, 0.5, 1)
+            tensors = grads + found
+            for dtype in HALF:
+                a, b = t(64, 64).to(dtype), t(2, 64, 64).to(dtype)
+                out, wide = torch.empty_like(a), torch.empty_like(b)
+                torch.mm(a, a, out=out)
+                torch.addmm(out, a, a, out=out)
+                out.addmm_(a, a)
+                torch.bmm(b, b, out=wide)
+                wide.baddbmm_(b, b)
+                normed = torch.empty_like(a)
+                torch.log_softmax(a, -1, out=normed)
+                tensors += [a, b, out, wide, normed]
+            return [one._version for one in tensors]
+
+        with swamp_torch.disabled():
+            expected = seen()
+        self.assertEqual(seen(), expected)
+        swamp_torch.enable(half_precision=True)
+        try:
+            self.assertEqual(seen(), expected)
+        finally:
+            swamp_torch.enable()
+
+    def test_backward_through_a_clipped_gradient(self):
+        """It would be wrong without a word."""
+        for dtype in DTYPES:
+            p = torch.nn.Parameter(torch.full((8,), 3.0, dtype=dtype))
+            p.grad, = torch.autograd.grad((p ** 3).sum(), p, create_graph=True)
+            penalty = p.grad.square().sum()
+            swamp_torch.clip_grad_norm_([p], 0.1)
+            with self.assertRaisesRegex(RuntimeError, "modified by an inplace"):
+                penalty.backward()
+
+
+if __name__ == "__main__":
+    main()
