@@ -147,15 +147,16 @@ void finish(const Call& call, std::size_t i, const CrossEntropyParts& parts,
                                               call.target_weight(i));
 }
 
-template <KernelFamily kFamily, int kOperands>
-Operation row_operation(const Call& call, std::size_t columns, int weight) {
-  Operation operation(master::row_kernel<kFamily, kOperands>(call.logits.dtype),
-                      &call.args, columns);
+// row_operation() is an operation of whole rows, or a pass on columns.
+template <KernelFamily kFamily, class Units>
+Operation row_operation(const Call& call, Units units, int weight) {
+  Operation operation(master::row_kernel<kFamily, 5>(call.logits.dtype),
+                      &call.args, units);
   if (call.options.class_weights == nullptr) operation.remove_operand(weight);
   return operation;
 }
 
-// add_weighted_sums() sets sum_x of all chunks in a separate visit. A whole
+// add_weighted_sums() sets sum_x of all chunks in a separate pass. A whole
 // chunk of both x and the weights in float32 does not fit into a small LDM, but
 // their products can be summed in pieces of a chunk.
 void add_weighted_sums(const Call& call,
@@ -163,10 +164,11 @@ void add_weighted_sums(const Call& call,
   const Matrix& x = call.logits;
   const slave::SoftmaxBackwardArgs args{};
   Operation products(
-      master::row_kernel<KernelFamily::softmax_backward_sum, 3>(x.dtype),
-      &args);
+      master::row_kernel<KernelFamily::softmax_backward, 5>(x.dtype), &args,
+      Pass::sum);
   products.tile_step = slave::kChains;
-  products.remove_operand(2);
+  products.remove_operand(3);
+  products.remove_operand(4);
   master::require_ldm(
       "logits", x,
       runtime::ldm_need(call.machine, products, sizeof(slave::ChainSums)));
@@ -174,7 +176,8 @@ void add_weighted_sums(const Call& call,
   RowTable table(products, x.rows, true, master::chunk_grains(x.columns),
                  workspace.segments());
   for (std::size_t i = 0; i < x.rows; ++i) {
-    table.add(x.columns, {call.row(x, i), call.options.class_weights, nullptr});
+    table.add(x.columns, {call.row(x, i), call.options.class_weights, nullptr,
+                          nullptr, nullptr});
   }
   workspace.run_by_grain(call.machine, table.list(), sizeof(slave::ChainSums));
   const auto* sums = workspace.partials<slave::ChainSums>();
@@ -183,12 +186,14 @@ void add_weighted_sums(const Call& call,
   }
 }
 
-// run_chunks() computes the parts of each row in two visits, and calls
-// visit(i, parts).
+// run_chunks() computes the parts of each row by a pass on its columns, and
+// calls visit(i, parts).
 template <class Visit>
 void run_chunks(const Call& call, Visit visit) {
   const Matrix& x = call.logits;
-  Operation sum = row_operation<KernelFamily::cross_entropy_sum, 2>(call, 1, 1);
+  Operation sum =
+      row_operation<KernelFamily::cross_entropy>(call, Pass::sum, 2);
+  sum.remove_operand(1);
   // Only smoothing needs the weights of all classes.
   const float* weights =
       call.args.uniform != 0 ? call.options.class_weights : nullptr;
@@ -196,19 +201,19 @@ void run_chunks(const Call& call, Visit visit) {
   const auto need = [&] {
     return runtime::ldm_need(call.machine, sum, sizeof(CrossEntropyChunk));
   };
-  if (weights == nullptr) sum.remove_operand(1);
+  if (weights == nullptr) sum.remove_operand(2);
   const bool weights_apart =
       weights != nullptr && x.dtype == kFloat32 && !need().fits();
   if (weights_apart) {
     weights = nullptr;
-    sum.remove_operand(1);
+    sum.remove_operand(2);
   }
   master::require_ldm("logits", x, need());
   Workspace& workspace = Workspace::of_this_thread();
   RowTable table(sum, x.rows, true, master::chunk_grains(x.columns),
                  workspace.segments());
   for (std::size_t i = 0; i < x.rows; ++i) {
-    table.add(x.columns, {call.row(x, i), weights});
+    table.add(x.columns, {call.row(x, i), nullptr, weights, nullptr, nullptr});
   }
   workspace.run_by_grain(call.machine, table.list(), sizeof(CrossEntropyChunk));
   const std::size_t chunks = master::chunks_of(x.columns);
@@ -248,8 +253,7 @@ void backward(const Call& call, const float* lse, const float* gradients,
     rows[i] = {lse[i], gradients[i], call.target_weight(i)};
   }
   const Operation whole =
-      row_operation<KernelFamily::cross_entropy_backward, 5>(call, x.columns,
-                                                             3);
+      row_operation<KernelFamily::cross_entropy_backward>(call, x.columns, 3);
   if (runtime::ldm_need(call.machine, whole, 0).fits()) {
     RowTable table(whole, 1, false, master::row_grains(x.columns),
                    workspace.segments());
@@ -259,7 +263,7 @@ void backward(const Call& call, const float* lse, const float* gradients,
     return;
   }
   const Operation map =
-      row_operation<KernelFamily::cross_entropy_backward_map, 5>(call, 1, 3);
+      row_operation<KernelFamily::cross_entropy_backward>(call, Pass::map, 3);
   master::require_ldm("logits", x, runtime::ldm_need(call.machine, map, 0));
   RowTable table(map, x.rows, false, {}, workspace.segments());
   for (std::size_t i = 0; i < x.rows; ++i) {
@@ -286,7 +290,7 @@ CrossEntropyTotal cross_entropy(const Matrix& logits,
     return {};
   }
   const Operation whole =
-      row_operation<KernelFamily::cross_entropy, 5>(call, logits.columns, 2);
+      row_operation<KernelFamily::cross_entropy>(call, logits.columns, 2);
   if (fits(call, whole)) {
     Workspace& workspace = Workspace::of_this_thread();
     RowTable table(whole, 1, false, master::row_grains(logits.columns),
@@ -308,8 +312,8 @@ void log_softmax(const Matrix& x, const Matrix& y, Machine* machine) {
   if (x.rows == 0 || x.columns == 0) return;
   // x - lse is (x - mean) * rstd.
   const slave::RowNormArgs args{x.columns, 0, 0, 0};
-  Operation map(master::row_kernel<KernelFamily::layer_norm_map, 6>(x.dtype),
-                &args);
+  Operation map(master::row_kernel<KernelFamily::layer_norm, 6>(x.dtype), &args,
+                Pass::map);
   map.remove_operand(1);
   map.remove_operand(2);
   Machine::Impl& impl = master::impl_of(machine);
@@ -349,16 +353,7 @@ CrossEntropyTotal vocab_parallel_cross_entropy(
   std::vector<CrossEntropyParts> mine(
       logits.rows,
       slave::combine_chunks(static_cast<const CrossEntropyChunk*>(nullptr), 0));
-  const Operation whole = row_operation<KernelFamily::cross_entropy_parts, 4>(
-      call, logits.columns, 2);
-  const bool is_empty = logits.rows == 0 || logits.columns == 0;
-  if (!is_empty && fits(call, whole)) {
-    Workspace& workspace = Workspace::of_this_thread();
-    RowTable table(whole, 1, false, master::row_grains(logits.columns),
-                   workspace.segments());
-    table.add(logits.rows, {logits.data, targets, nullptr, mine.data()});
-    workspace.run(call.machine, table.list());
-  } else if (!is_empty) {
+  if (logits.rows != 0 && logits.columns != 0) {
     run_chunks(call, [&](std::size_t i, const CrossEntropyParts& parts) {
       mine[i] = parts;
     });

@@ -325,7 +325,7 @@ void PreparedStep::make_blocks(const AdamStep& step, bool with_key) {
   }
   // The number of each operation, by kernel and length.
   constexpr std::uint16_t kNone = 0xffff;
-  std::uint16_t numbers[slave::KernelGroup::kMaxKernels][kBlock + 1];
+  std::uint16_t numbers[slave::kMaxFormats][kBlock + 1];
   std::fill(&numbers[0][0], &numbers[0][0] + sizeof numbers / sizeof kNone,
             kNone);
   std::size_t segments = 0;

@@ -69,9 +69,16 @@ std::size_t counts_bytes(const MoeArgs& args) {
   return args.counts() * sizeof(std::uint32_t);
 }
 
-Operation moe_operation(const ExpertChoices& choices, const KernelId (&ids)[3],
-                        const MoeArgs& args) {
-  return Operation(slave::kKernels[ids[choices.kind]], &args, args.experts);
+// moe_operation() is an operation on numbers of experts, or on a map.
+Operation moe_operation(const ExpertChoices& choices, KernelFamily of_numbers,
+                        KernelFamily of_map, const MoeArgs& args) {
+  const KernelId id =
+      choices.kind == ExpertChoices::kMap
+          ? slave::kernel_of(of_map, {})
+          : slave::kernel_of(of_numbers, choices.kind == ExpertChoices::kInt32
+                                             ? slave::kInt32
+                                             : slave::kInt64);
+  return Operation(slave::kKernels[id], &args, args.experts);
 }
 
 void require_moe_ldm(const MoeArgs& args, const runtime::LdmNeed& need) {
@@ -88,10 +95,8 @@ void require_moe_ldm(const MoeArgs& args, const runtime::LdmNeed& need) {
 // results of the workspace. Throws Error if one is not an expert.
 void count_grains(Machine::Impl& machine, const ExpertChoices& choices,
                   const MoeArgs& args) {
-  constexpr KernelId kIds[] = {slave::kernel_id::moe_count_int32,
-                               slave::kernel_id::moe_count_int64,
-                               slave::kernel_id::moe_count_map};
-  const Operation operation = moe_operation(choices, kIds, args);
+  const Operation operation = moe_operation(choices, KernelFamily::moe_count,
+                                            KernelFamily::moe_count_map, args);
   require_moe_ldm(args,
                   runtime::ldm_need(machine, operation, counts_bytes(args)));
   Workspace& workspace = Workspace::of_this_thread();
@@ -207,10 +212,9 @@ void moe_positions(const ExpertChoices& choices, std::int64_t capacity,
                         choices.count * width(choices));
   Machine::Impl& impl = master::impl_of(machine);
   const MoeArgs args = moe_args(choices, capacity);
-  constexpr KernelId kIds[] = {slave::kernel_id::moe_position_int32,
-                               slave::kernel_id::moe_position_int64,
-                               slave::kernel_id::moe_position_map};
-  const Operation operation = moe_operation(choices, kIds, args);
+  const Operation operation =
+      moe_operation(choices, KernelFamily::moe_position,
+                    KernelFamily::moe_position_map, args);
   require_moe_ldm(args, runtime::ldm_need(impl, operation, counts_bytes(args)));
   if (choices.count == 0) return;
   count_grains(impl, choices, args);

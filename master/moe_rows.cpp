@@ -54,7 +54,7 @@ class SumOperations {
 
 // sum_rows() sets row i of y to the sum of the rows of x that `sources` lists:
 // sources.count(i) is their number and sources.row(i, k) is number k, which is
-// multiplied by probs[sources.prob(i, k)]. A visit adds kMoeSources rows; sums
+// multiplied by probs[sources.prob(i, k)]. A launch adds kMoeSources rows; sums
 // that need several are float32 between them.
 template <class Sources>
 void sum_rows(Machine::Impl& machine, const Matrix& x, const Sources& sources,
@@ -200,10 +200,11 @@ void moe_dot(const Matrix& tokens, const std::int64_t* token_of,
   // The sum of a softmax's backward is the same sum of products.
   const slave::SoftmaxBackwardArgs args{};
   Operation sum(
-      master::row_kernel<KernelFamily::softmax_backward_sum, 3>(tokens.dtype),
-      &args);
+      master::row_kernel<KernelFamily::softmax_backward, 5>(tokens.dtype),
+      &args, Pass::sum);
   sum.tile_step = slave::kChains;
-  sum.remove_operand(2);
+  sum.remove_operand(3);
+  sum.remove_operand(4);
   master::require_ldm("tokens", tokens,
                       runtime::ldm_need(impl, sum, sizeof(slave::ChainSums)));
   if (permuted.rows == 0) return;
@@ -216,7 +217,7 @@ void moe_dot(const Matrix& tokens, const std::int64_t* token_of,
   for (std::size_t r = 0; r < permuted.rows; ++r) {
     if (token_of[r] < 0) continue;
     rows.add(columns, {row_of(tokens, static_cast<std::size_t>(token_of[r])),
-                       row_of(permuted, r), nullptr});
+                       row_of(permuted, r), nullptr, nullptr, nullptr});
   }
   workspace.run_by_grain(impl, rows.list(), sizeof(slave::ChainSums));
   const std::size_t chunks = master::chunks_of(columns);

@@ -56,13 +56,16 @@ ScalarType vector_type(const Matrix& x, const RowVector& weight,
   return type;
 }
 
-// norm_kernel() returns the kernel for x of one dtype and weights of another.
-template <KernelFamily kFamily, int kOperands, int kWeight>
-const KernelInfo& norm_kernel(ScalarType x, ScalarType weight) {
+// norm_operation() is an operation on rows of x of one dtype and weights of
+// another, which is operand kWeight: of whole rows, or a pass on columns.
+template <KernelFamily kFamily, int kOperands, int kWeight, class Args,
+          class Units>
+Operation norm_operation(ScalarType x, ScalarType weight, const Args& args,
+                         Units units) {
   static constexpr slave::KernelGroup kGroup =
       slave::kernel_group(kFamily, kOperands);
   const std::uint32_t fits = kGroup.fits[0][x] & kGroup.fits[kWeight][weight];
-  return slave::kKernels[kGroup.ids[__builtin_ctz(fits)]];
+  return {slave::kKernels[kGroup.ids[__builtin_ctz(fits)]], &args, units};
 }
 
 // forward() is layer_norm() if kMean, else rms_norm().
@@ -79,42 +82,53 @@ void forward(const Matrix& x, const RowVector& weight, const RowVector& bias,
   if (x.rows == 0 || x.columns == 0) return;
   const RowNormArgs args = norm_args(options, x.columns);
   Workspace& workspace = Workspace::of_this_thread();
-  constexpr auto kWhole =
+  constexpr auto kFamily =
       kMean ? KernelFamily::layer_norm : KernelFamily::rms_norm;
-  Operation whole(norm_kernel < kWhole, kMean ? 6 : 4, 1 > (x.dtype, type),
-                  &args, x.columns);
-  if (weight.data == nullptr) whole.remove_operand(1);
-  if (kMean && bias.data == nullptr) whole.remove_operand(2);
+  constexpr int kOperands = kMean ? 6 : 4;
+  const auto make = [&](auto units) {
+    Operation operation =
+        norm_operation<kFamily, kOperands, 1>(x.dtype, type, args, units);
+    if (weight.data == nullptr) operation.remove_operand(1);
+    if (kMean && bias.data == nullptr) operation.remove_operand(2);
+    return operation;
+  };
+  // add() adds a segment to a table of either kind.
+  const auto add = [&](RowTable& table, std::size_t units, const void* from,
+                       const void* to, const float* means, const float* rstds) {
+    if (kMean) {
+      table.add(units, {from, weight.data, bias.data, to, means, rstds});
+    } else {
+      table.add(units, {from, weight.data, to, rstds});
+    }
+  };
+  const Operation whole = make(x.columns);
   if (x.columns <= slave::kMaxRowColumns &&
       runtime::ldm_need(impl, whole, 0).fits()) {
     RowTable table(whole, 1, false, master::row_grains(x.columns),
                    workspace.segments());
-    if (kMean) {
-      table.add(x.rows, {x.data, weight.data, bias.data, y.data, mean, rstd});
-    } else {
-      table.add(x.rows, {x.data, weight.data, y.data, rstd});
-    }
+    add(table, x.rows, x.data, y.data, mean, rstd);
     workspace.run(impl, table.list());
     return;
   }
 
-  // Two visits: the sums of the chunks, then y.
+  // Two passes: the sums of the chunks, of x alone, then y.
   using Chunk = std::conditional_t<kMean, LayerNormChunk, RmsNormChunk>;
-  constexpr auto kSum =
-      kMean ? KernelFamily::layer_norm_sum : KernelFamily::rms_norm_sum;
-  constexpr auto kMap =
-      kMean ? KernelFamily::layer_norm_map : KernelFamily::rms_norm_map;
-  Operation sum(master::row_kernel<kSum, 1>(x.dtype), &args);
+  Operation sum = make(Pass::sum);
   sum.tile_step = master::chunk_step(x.columns);
-  Operation map(norm_kernel < kMap, kMean ? 6 : 4, 1 > (x.dtype, type), &args);
-  if (weight.data == nullptr) map.remove_operand(1);
-  if (kMean && bias.data == nullptr) map.remove_operand(2);
+  sum.remove_operand(1);
+  if (kMean) sum.remove_operand(2);
+  const Operation map = make(Pass::map);
   master::require_ldm("x", x, runtime::ldm_need(impl, sum, sizeof(Chunk)));
   master::require_ldm("x", x, runtime::ldm_need(impl, map, 0));
   RowTable rows(sum, x.rows, true, master::chunk_grains(x.columns),
                 workspace.segments());
   for (std::size_t i = 0; i < x.rows; ++i) {
-    rows.add(x.columns, {row_of(x, i)});
+    if (kMean) {
+      rows.add(x.columns,
+               {row_of(x, i), nullptr, nullptr, nullptr, nullptr, nullptr});
+    } else {
+      rows.add(x.columns, {row_of(x, i), nullptr, nullptr, nullptr});
+    }
   }
   workspace.run_by_grain(impl, rows.list(), sizeof(Chunk));
   const std::size_t chunks = master::chunks_of(x.columns);
@@ -125,8 +139,6 @@ void forward(const Matrix& x, const RowVector& weight, const RowVector& bias,
       const auto total = slave::combine_chunks(partials, x.columns);
       mean[i] = static_cast<float>(total.mean);
       rstd[i] = slave::norm_rstd(total.variance, args.eps);
-      pieces.add(x.columns, {row_of(x, i), weight.data, bias.data, row_of(y, i),
-                             &mean[i], &rstd[i]});
     } else {
       double squares = 0;
       for (std::size_t c = 0; c < chunks; ++c) {
@@ -134,9 +146,9 @@ void forward(const Matrix& x, const RowVector& weight, const RowVector& bias,
       }
       rstd[i] =
           slave::norm_rstd(squares / static_cast<double>(x.columns), args.eps);
-      pieces.add(x.columns,
-                 {row_of(x, i), weight.data, row_of(y, i), &rstd[i]});
     }
+    add(pieces, x.columns, row_of(x, i), row_of(y, i),
+        kMean ? &mean[i] : nullptr, &rstd[i]);
   }
   workspace.run(impl, pieces.list());
 }
@@ -183,13 +195,29 @@ void backward(const Matrix& gradient, const Matrix& x, const float* mean,
   }
   const RowNormArgs args = norm_args(options, columns);
   Workspace& workspace = Workspace::of_this_thread();
-  constexpr auto kWhole = kMean ? KernelFamily::layer_norm_backward
-                                : KernelFamily::rms_norm_backward;
+  constexpr auto kFamily = kMean ? KernelFamily::layer_norm_backward
+                                 : KernelFamily::rms_norm_backward;
   constexpr int kWeight = kMean ? 4 : 3;
-  Operation whole(norm_kernel<kWhole, kWeight + 2, kWeight>(x.dtype, type),
-                  &args, columns);
-  if (weight.data == nullptr) whole.remove_operand(kWeight);
-  if (dx.data == nullptr) whole.remove_operand(kWeight + 1);
+  const auto make = [&](const RowNormArgs& numbers, auto units) {
+    Operation operation = norm_operation<kFamily, kWeight + 2, kWeight>(
+        x.dtype, type, numbers, units);
+    if (weight.data == nullptr) operation.remove_operand(kWeight);
+    if (dx.data == nullptr) operation.remove_operand(kWeight + 1);
+    return operation;
+  };
+  // add() adds a segment to a table. In the pass `map` the factors of the row
+  // take the place of mean and rstd.
+  const auto add = [&](RowTable& table, std::size_t units,
+                       const void* gradients, const void* from,
+                       const void* means, const void* rstds,
+                       const void* weights, const void* to) {
+    if (kMean) {
+      table.add(units, {gradients, from, means, rstds, weights, to});
+    } else {
+      table.add(units, {gradients, from, rstds, weights, to});
+    }
+  };
+  const Operation whole = make(args, columns);
   const std::size_t partial_bytes =
       with_sums ? (kMean ? 2 : 1) * columns * sizeof(double) : 0;
   master::GrainRule grains = master::row_grains(columns);
@@ -202,12 +230,7 @@ void backward(const Matrix& gradient, const Matrix& x, const float* mean,
   if (columns <= slave::kMaxRowColumns &&
       runtime::ldm_need(impl, whole, partial_bytes).fits()) {
     RowTable table(whole, 1, with_sums, grains, workspace.segments());
-    if (kMean) {
-      table.add(x.rows,
-                {gradient.data, x.data, mean, rstd, weight.data, dx.data});
-    } else {
-      table.add(x.rows, {gradient.data, x.data, rstd, weight.data, dx.data});
-    }
+    add(table, x.rows, gradient.data, x.data, mean, rstd, weight.data, dx.data);
     if (!with_sums) {
       workspace.run(impl, table.list());
       return;
@@ -219,26 +242,16 @@ void backward(const Matrix& gradient, const Matrix& x, const float* mean,
     return;
   }
 
-  // Two visits: the sums of the chunks, then dx.
-  constexpr auto kSum = kMean ? KernelFamily::layer_norm_backward_sum
-                              : KernelFamily::rms_norm_backward_sum;
-  constexpr auto kMap = kMean ? KernelFamily::layer_norm_backward_map
-                              : KernelFamily::rms_norm_backward_map;
-  Operation sum(norm_kernel<kSum, kWeight + 1, kWeight>(x.dtype, type), &args);
+  // Two passes: the sums of the chunks, then dx.
+  Operation sum = make(args, Pass::sum);
   sum.tile_step = slave::kChains;
-  if (weight.data == nullptr) sum.remove_operand(kWeight);
   master::require_ldm("x", x,
                       runtime::ldm_need(impl, sum, sizeof(NormBackwardSums)));
   RowTable rows(sum, x.rows, true, master::chunk_grains(x.columns),
                 workspace.segments());
   for (std::size_t i = 0; i < x.rows; ++i) {
-    if (kMean) {
-      rows.add(columns, {row_of(gradient, i), row_of(x, i), &mean[i], &rstd[i],
-                         weight.data});
-    } else {
-      rows.add(columns,
-               {row_of(gradient, i), row_of(x, i), &rstd[i], weight.data});
-    }
+    add(rows, columns, row_of(gradient, i), row_of(x, i),
+        kMean ? &mean[i] : nullptr, &rstd[i], weight.data, nullptr);
   }
   workspace.run_by_grain(impl, rows.list(), sizeof(NormBackwardSums));
   const std::size_t chunks = master::chunks_of(columns);
@@ -259,9 +272,9 @@ void backward(const Matrix& gradient, const Matrix& x, const float* mean,
   for (std::size_t begin = 0; begin < columns; begin += width) {
     RowNormArgs piece = args;
     piece.columns = std::min(width, columns - begin);
-    Operation map(norm_kernel<kMap, 5, 3>(x.dtype, type), &piece);
-    if (weight.data == nullptr) map.remove_operand(3);
-    if (dx.data == nullptr) map.remove_operand(4);
+    Operation map = make(piece, Pass::map);
+    map.set_unit_bytes(2, sizeof(NormBackwardRow));
+    if (kMean) map.remove_operand(3);
     const std::size_t piece_bytes =
         with_sums ? (kMean ? 2 : 1) * piece.columns * sizeof(double) : 0;
     master::require_ldm("x", x, runtime::ldm_need(impl, map, piece_bytes));
@@ -276,10 +289,9 @@ void backward(const Matrix& gradient, const Matrix& x, const float* mean,
             : static_cast<const std::byte*>(weight.data) +
                   begin * master::kScalarTypeBytes[weight.dtype];
     for (std::size_t i = 0; i < x.rows; ++i) {
-      pieces.add(piece.columns,
-                 {row_of(gradient, i) + offset, row_of(x, i) + offset,
-                  &factors[i], weight_piece,
-                  dx.data == nullptr ? nullptr : row_of(dx, i) + offset});
+      add(pieces, piece.columns, row_of(gradient, i) + offset,
+          row_of(x, i) + offset, &factors[i], kMean ? nullptr : &factors[i],
+          weight_piece, dx.data == nullptr ? nullptr : row_of(dx, i) + offset);
     }
     if (!with_sums) {
       workspace.run(impl, pieces.list());
@@ -337,9 +349,8 @@ void residual_add_(const Matrix& residual, const Matrix& x,
       bias.data != nullptr ? x : Matrix{x.data, x.rows * x.columns, 1, x.dtype};
   const std::size_t columns = all.columns;
   const auto make = [&](const slave::ResidualAddArgs& args) {
-    Operation operation(
-        norm_kernel<KernelFamily::residual_add, 3, 1>(x.dtype, type), &args,
-        args.columns);
+    Operation operation = norm_operation<KernelFamily::residual_add, 3, 1>(
+        x.dtype, type, args, static_cast<std::size_t>(args.columns));
     if (bias.data == nullptr) operation.remove_operand(1);
     return operation;
   };

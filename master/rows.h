@@ -61,7 +61,7 @@ inline std::size_t grain_rows(std::size_t rows,
   return (blocks + rule.max_grains - 1) / rule.max_grains * rule.block_units;
 }
 
-// chunk_grains() is the grain rule of a visit that sums the chunks of rows:
+// chunk_grains() is the grain rule of a pass that sums the chunks of rows:
 // each grain, which has one partial result, is one chunk of one row.
 inline GrainRule chunk_grains(std::size_t columns) noexcept {
   return {std::min(slave::kChunkColumns, columns), ~std::size_t{0}};
@@ -71,7 +71,7 @@ inline std::size_t chunks_of(std::size_t columns) noexcept {
   return (columns + slave::kChunkColumns - 1) / slave::kChunkColumns;
 }
 
-// chunk_step() is Operation::tile_step of a visit that needs whole chunks.
+// chunk_step() is Operation::tile_step of a pass that needs whole chunks.
 inline std::uint32_t chunk_step(std::size_t columns) noexcept {
   return static_cast<std::uint32_t>(std::min(
       slave::kChunkColumns,

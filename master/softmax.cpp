@@ -18,7 +18,7 @@ using slave::SoftmaxFactor;
 namespace {
 
 // ValidColumns holds the number of columns that count in each row, from where
-// the kernels of two visits read it. Row i is the same as row i % causal_rows.
+// passes on columns read it. Row i is the same as row i % causal_rows.
 class ValidColumns {
  public:
   ValidColumns(std::size_t columns, std::size_t causal_rows)
@@ -50,63 +50,59 @@ struct Softmax {
     return static_cast<std::byte*>(matrix.data) +
            (i * x.columns + column) * element_bytes;
   }
-  // mask_row() returns the mask's bytes for row i.
-  const std::uint8_t* mask_row(std::size_t i) const {
+  // mask_row() returns the mask's bytes for row i; null without a mask.
+  const std::uint8_t* mask_row(std::size_t i, std::size_t column = 0) const {
     const SoftmaxMask& mask = options.mask;
+    if (!masked()) return nullptr;
     const std::size_t batch = i / mask.query_rows / mask.heads % mask.batches;
     return mask.data +
-           (batch * mask.query_rows + i % mask.query_rows) * x.columns;
+           (batch * mask.query_rows + i % mask.query_rows) * x.columns + column;
   }
 
-  // run() computes whole rows if they fit into LDM, else pieces in two visits.
+  // operation() is an operation of whole rows, or a pass on columns.
+  template <class Units>
+  Operation operation(Units units) const {
+    Operation result(
+        master::row_kernel<KernelFamily::scaled_softmax, 5>(x.dtype), &args,
+        units);
+    if (!masked()) result.remove_operand(1);
+    if (result.pass != Pass::map) result.remove_operand(3);
+    if (result.pass == Pass::rows) result.remove_operand(4);
+    return result;
+  }
+
+  // run() computes whole rows if they fit into LDM, else pieces in two passes.
   void run() {
-    Operation operation(
-        masked() ? master::row_kernel<KernelFamily::scaled_masked_softmax, 3>(
-                       x.dtype)
-                 : master::row_kernel<KernelFamily::scaled_softmax, 2>(x.dtype),
-        &args, x.columns);
+    Operation whole = operation(x.columns);
     // The exponentials of a row of one chunk are kept: in scratch memory, or,
     // for float32, in the output.
     if (x.dtype != kFloat32 && x.columns <= kChunkColumns) {
-      operation.scratch_bytes =
+      whole.scratch_bytes =
           static_cast<std::uint32_t>(x.columns * sizeof(float));
     }
     if (x.columns > slave::kMaxRowColumns ||
-        !runtime::ldm_need(machine, operation, 0).fits()) {
-      run_two_visits();
+        !runtime::ldm_need(machine, whole, 0).fits()) {
+      run_passes();
       return;
     }
     Workspace& workspace = Workspace::of_this_thread();
     const std::size_t segment_rows =
         masked() ? options.mask.query_rows : x.rows;
-    RowTable table(operation, x.rows / segment_rows, false,
+    RowTable table(whole, x.rows / segment_rows, false,
                    master::row_grains(x.columns), workspace.segments());
     for (std::size_t i = 0; i < x.rows; i += segment_rows) {
-      if (masked()) {
-        table.add(segment_rows, {row(x, i), mask_row(i), row(y, i)});
-      } else {
-        table.add(segment_rows, {row(x, i), row(y, i)});
-      }
+      table.add(segment_rows,
+                {row(x, i), mask_row(i), row(y, i), nullptr, nullptr});
     }
     workspace.run(machine, table.list());
   }
 
-  // run_two_visits() reads the rows once for the maximum and the sum of each
-  // chunk, and a second time to compute y.
-  void run_two_visits() {
-    Operation sum(
-        masked()
-            ? master::row_kernel<KernelFamily::scaled_masked_softmax_sum, 3>(
-                  x.dtype)
-            : master::row_kernel<KernelFamily::scaled_softmax_sum, 2>(x.dtype),
-        &args);
+  // run_passes() reads the rows once for the maximum and the sum of each chunk,
+  // and a second time to compute y.
+  void run_passes() {
+    Operation sum = operation(Pass::sum);
     sum.tile_step = master::chunk_step(x.columns);
-    const Operation map(
-        masked()
-            ? master::row_kernel<KernelFamily::scaled_masked_softmax_map, 5>(
-                  x.dtype)
-            : master::row_kernel<KernelFamily::scaled_softmax_map, 4>(x.dtype),
-        &args);
+    const Operation map = operation(Pass::map);
     master::require_ldm("x", x,
                         runtime::ldm_need(machine, sum, sizeof(SoftmaxChunk)));
     master::require_ldm("x", x, runtime::ldm_need(machine, map, 0));
@@ -116,11 +112,8 @@ struct Softmax {
     RowTable rows(sum, x.rows, true, master::chunk_grains(x.columns),
                   workspace.segments());
     for (std::size_t i = 0; i < x.rows; ++i) {
-      if (masked()) {
-        rows.add(x.columns, {row(x, i), mask_row(i), &valid[i]});
-      } else {
-        rows.add(x.columns, {row(x, i), &valid[i]});
-      }
+      rows.add(x.columns,
+               {row(x, i), mask_row(i), nullptr, nullptr, &valid[i]});
     }
     workspace.run_by_grain(machine, rows.list(), sizeof(SoftmaxChunk));
 
@@ -137,14 +130,9 @@ struct Softmax {
         const std::size_t begin = c * kChunkColumns;
         factors[at] = slave::softmax_factor(args, sums[at].max, total);
         chunk_valid[at] = valid[i] > begin ? valid[i] - begin : 0;
-        const std::size_t count = std::min(kChunkColumns, x.columns - begin);
-        if (masked()) {
-          pieces.add(count, {row(x, i, begin), mask_row(i) + begin,
-                             row(y, i, begin), &factors[at], &chunk_valid[at]});
-        } else {
-          pieces.add(count, {row(x, i, begin), row(y, i, begin), &factors[at],
-                             &chunk_valid[at]});
-        }
+        pieces.add(std::min(kChunkColumns, x.columns - begin),
+                   {row(x, i, begin), mask_row(i, begin), row(y, i, begin),
+                    &factors[at], &chunk_valid[at]});
       }
     }
     workspace.run(machine, pieces.list());
@@ -205,25 +193,24 @@ void scaled_softmax_backward(const Matrix& gradient, const Matrix& y,
   args.causal_rows = options.causal_rows;
   args.scale = options.scale;
   Workspace& workspace = Workspace::of_this_thread();
-  const Operation whole(
-      master::row_kernel<KernelFamily::softmax_backward, 3>(y.dtype), &args,
-      y.columns);
+  const KernelInfo& kernel =
+      master::row_kernel<KernelFamily::softmax_backward, 5>(y.dtype);
+  Operation whole(kernel, &args, y.columns);
+  whole.remove_operand(3);
+  whole.remove_operand(4);
   if (runtime::ldm_need(impl, whole, 0).fits()) {
     RowTable table(whole, 1, false, master::row_grains(y.columns),
                    workspace.segments());
-    table.add(y.rows, {gradient.data, y.data, dx.data});
+    table.add(y.rows, {gradient.data, y.data, dx.data, nullptr, nullptr});
     workspace.run(impl, table.list());
     return;
   }
 
-  // Two visits: the sum of the products by chunk, then dx.
-  Operation sum(
-      master::row_kernel<KernelFamily::softmax_backward_sum, 3>(y.dtype),
-      &args);
+  // Two passes: the sum of the products by chunk, then dx.
+  Operation sum(kernel, &args, Pass::sum);
   sum.tile_step = slave::kChains;
-  const Operation map(
-      master::row_kernel<KernelFamily::softmax_backward_map, 5>(y.dtype),
-      &args);
+  sum.remove_operand(3);
+  const Operation map(kernel, &args, Pass::map);
   master::require_ldm("y", y,
                       runtime::ldm_need(impl, sum, sizeof(slave::ChainSums)));
   master::require_ldm("y", y, runtime::ldm_need(impl, map, 0));
@@ -235,7 +222,8 @@ void scaled_softmax_backward(const Matrix& gradient, const Matrix& y,
   RowTable rows(sum, y.rows, true, master::chunk_grains(y.columns),
                 workspace.segments());
   for (std::size_t i = 0; i < y.rows; ++i) {
-    rows.add(y.columns, {row(gradient, i), row(y, i), &valid[i]});
+    rows.add(y.columns,
+             {row(gradient, i), row(y, i), nullptr, nullptr, &valid[i]});
   }
   workspace.run_by_grain(impl, rows.list(), sizeof(slave::ChainSums));
   const std::size_t chunks = master::chunks_of(y.columns);

@@ -123,8 +123,8 @@ std::uint32_t fill_one(const OperandList& list,
     const Tensor& tensor = tensors[i];
     const std::uint32_t type = scalar_type_index(tensor);
     const std::uint32_t row =
-        type < kScalarTypeCount ? first_fit[type] : slave::KernelGroup::kNone;
-    if (row == slave::KernelGroup::kNone) {
+        type < kScalarTypeCount ? first_fit[type] : slave::KernelGroup::kNoKernel;
+    if (row == slave::KernelGroup::kNoKernel) {
       find_operation(&list, *operations.group, i);  // throws
     }
     if (!is_valid_data(tensor, type)) refuse_data(list.name, i, tensor);

@@ -62,7 +62,7 @@ struct OperandList {
 // for each combination of dtypes.
 struct OperationTable {
   const slave::KernelGroup* group;
-  Operation operations[slave::KernelGroup::kMaxKernels];
+  Operation operations[slave::kMaxFormats];
 };
 
 // operations_of() makes the operations of the kernels of kFamily that have

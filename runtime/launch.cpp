@@ -63,8 +63,9 @@ void run_view(const Launch& launch, int slave, void* scratch) noexcept {
       }
       tile.count = end - begin;
       tile.first = begin;
+      tile.pass = operation.pass;
       Result result;
-      kernels[operation.kernel].function(operation.args, tile, result);
+      (*kernels[operation.kernel].function)(operation.args, tile, result);
       slave_result.add(i, result);
     }
     begin = 0;

@@ -15,6 +15,7 @@ namespace swamp {
 struct Operation {
   KernelId kernel;
   std::uint8_t operand_count;
+  Pass pass;
   Operand operands[kMaxOperands];
   std::uint32_t traffic_bytes;  // read and written for one unit
   std::uint32_t scratch_bytes;  // of a slave: Tile::scratch
@@ -30,6 +31,7 @@ struct Operation {
             std::size_t columns = 1) noexcept
       : kernel(info.id),
         operand_count(info.operand_count),
+        pass(Pass::rows),
         traffic_bytes(info.traffic_bytes(columns)),
         scratch_bytes(0),
         tile_step(0),
@@ -37,6 +39,19 @@ struct Operation {
         args(kernel_args) {
     for (int s = 0; s < kMaxOperands; ++s) {
       operands[s] = {info.unit_bytes(s, columns), info.operands[s].access};
+    }
+  }
+
+  // The units are the columns of a row, of which this is one pass.
+  Operation(const KernelInfo& info, const void* kernel_args,
+            Pass column_pass) noexcept
+      : Operation(info, kernel_args) {
+    pass = column_pass;
+    for (int s = 0; s < operand_count; ++s) {
+      const Operand operand = info.column_operand(s, pass);
+      set_unit_bytes(s, 0);
+      operands[s].access = operand.access;
+      set_unit_bytes(s, operand.unit_bytes);
     }
   }
 

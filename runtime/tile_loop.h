@@ -349,7 +349,7 @@ class TileLoop {
           slot.get);
       wait(slot.get);
     }
-    slot.kernel = kernels_[slot.operation->kernel].function;
+    slot.kernel = *kernels_[slot.operation->kernel].function;
     slot.tile_units = LdmLayout::make(*slot.operation, limits_).tile_units;
     std::fill(slot.main, slot.main + kMaxOperands, nullptr);
   }
@@ -414,6 +414,7 @@ class TileLoop {
     tile.count = slot.count;
     tile.first = slot.first;
     tile.scratch = scratch_;
+    tile.pass = slot.operation->pass;
     tile.partial = partial_;
     Result result;
     slot.kernel(slot.args, tile, result);

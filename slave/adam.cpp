@@ -1,6 +1,6 @@
 // The kernels of Adam and AdamW, compiled once per target by Highway.
-#include "slave/kernel.h"
-#include "slave/kernel_args.h"
+
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/adam.cpp"
@@ -110,40 +110,47 @@ struct RoundedStep : Adam<Gradient> {
   }
 };
 
-template <class Gradient, class... Model>
+template <class Gradient, class Model>
 HWY_INLINE void adam(const void* args, const Tile& tile, Result&) {
-  const AdamStep<Gradient, Model...> step(*static_cast<const AdamArgs*>(args));
-  for_each_weight<Model...>(tile, step, Input<Gradient>(tile, 0),
-                            InOut<Float32>(tile, 1), InOut<Float32>(tile, 2),
-                            InOut<Float32>(tile, 3));
+  with_model<Model>([&](auto... model) HWY_ATTR {
+    const AdamStep<Gradient, decltype(model)...> step(
+        *static_cast<const AdamArgs*>(args));
+    for_each_weight<decltype(model)...>(
+        tile, step, Input<Gradient>(tile, 0), InOut<Float32>(tile, 1),
+        InOut<Float32>(tile, 2), InOut<Float32>(tile, 3));
+  });
 }
 
-template <class Gradient, class... Model>
+template <class Gradient, class Model>
 HWY_INLINE void adam_amsgrad(const void* args, const Tile& tile, Result&) {
-  const AmsgradStep<Gradient, Model...> step(
-      *static_cast<const AdamArgs*>(args));
-  for_each_weight<Model...>(tile, step, Input<Gradient>(tile, 0),
-                            InOut<Float32>(tile, 1), InOut<Float32>(tile, 2),
-                            InOut<Float32>(tile, 3), InOut<Float32>(tile, 4));
+  with_model<Model>([&](auto... model) HWY_ATTR {
+    const AmsgradStep<Gradient, decltype(model)...> step(
+        *static_cast<const AdamArgs*>(args));
+    for_each_weight<decltype(model)...>(
+        tile, step, Input<Gradient>(tile, 0), InOut<Float32>(tile, 1),
+        InOut<Float32>(tile, 2), InOut<Float32>(tile, 3),
+        InOut<Float32>(tile, 4));
+  });
 }
 
-template <class Format, class Moment>
+// With a model beside it, the weight is float32 and the model's rounded to
+// nearest.
+template <class Format, class Moment, class Model>
 HWY_INLINE void adam_stochastic(const void* args, const Tile& tile, Result&) {
-  const RoundedStep<Format, RoundedWeight<Format>, Moment> step(
-      *static_cast<const AdamArgs*>(args), *operand<RoundingKey>(tile, 4));
-  for_each_vector(tile, step, ElementIndex(tile.first), Input<Format>(tile, 0),
-                  InOut<Format>(tile, 1), InOut<Moment>(tile, 2),
-                  InOut<Moment>(tile, 3));
-}
-
-template <class Format, class Moment>
-HWY_INLINE void adam_master(const void* args, const Tile& tile, Result&) {
-  const RoundedStep<Format, MasterWeight<Format>, Moment> step(
-      *static_cast<const AdamArgs*>(args), *operand<RoundingKey>(tile, 5));
-  for_each_vector_out(tile, step, Output<Format>(tile, 4),
-                      ElementIndex(tile.first), Input<Format>(tile, 0),
-                      InOut<Float32>(tile, 1), InOut<Moment>(tile, 2),
-                      InOut<Moment>(tile, 3));
+  const auto& numbers = *static_cast<const AdamArgs*>(args);
+  const ElementIndex index(tile.first);
+  const Input<Format> gradient(tile, 0);
+  const InOut<Moment> m(tile, 2), v(tile, 3);
+  if constexpr (std::is_same_v<Model, element::None>) {
+    const RoundedStep<Format, RoundedWeight<Format>, Moment> step(
+        numbers, *operand<RoundingKey>(tile, 4));
+    for_each_vector(tile, step, index, gradient, InOut<Format>(tile, 1), m, v);
+  } else {
+    const RoundedStep<Format, MasterWeight<Format>, Moment> step(
+        numbers, *operand<RoundingKey>(tile, 5));
+    for_each_vector_out(tile, step, Output<Format>(tile, 4), index, gradient,
+                        InOut<Float32>(tile, 1), m, v);
+  }
 }
 
 template <class Format, class Moment>
@@ -157,49 +164,10 @@ HWY_INLINE void adam_kahan(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_DEFINE_KERNEL(adam_float16, adam<Float16>)
-SWAMP_DEFINE_KERNEL(adam_float16_float16, adam<Float16, Float16>)
-SWAMP_DEFINE_KERNEL(adam_float16_bfloat16, adam<Float16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_bfloat16, adam<BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_bfloat16_float16, adam<BFloat16, Float16>)
-SWAMP_DEFINE_KERNEL(adam_bfloat16_bfloat16, adam<BFloat16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_float32, adam<Float32>)
-SWAMP_DEFINE_KERNEL(adam_float32_float16, adam<Float32, Float16>)
-SWAMP_DEFINE_KERNEL(adam_float32_bfloat16, adam<Float32, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_amsgrad_float16, adam_amsgrad<Float16>)
-SWAMP_DEFINE_KERNEL(adam_amsgrad_float16_float16,
-                    adam_amsgrad<Float16, Float16>)
-SWAMP_DEFINE_KERNEL(adam_amsgrad_float16_bfloat16,
-                    adam_amsgrad<Float16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_amsgrad_bfloat16, adam_amsgrad<BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_amsgrad_bfloat16_float16,
-                    adam_amsgrad<BFloat16, Float16>)
-SWAMP_DEFINE_KERNEL(adam_amsgrad_bfloat16_bfloat16,
-                    adam_amsgrad<BFloat16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_amsgrad_float32, adam_amsgrad<Float32>)
-SWAMP_DEFINE_KERNEL(adam_amsgrad_float32_float16,
-                    adam_amsgrad<Float32, Float16>)
-SWAMP_DEFINE_KERNEL(adam_amsgrad_float32_bfloat16,
-                    adam_amsgrad<Float32, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_stochastic_float16_float32,
-                    adam_stochastic<Float16, Float32>)
-SWAMP_DEFINE_KERNEL(adam_stochastic_float16_bfloat16,
-                    adam_stochastic<Float16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_stochastic_bfloat16_float32,
-                    adam_stochastic<BFloat16, Float32>)
-SWAMP_DEFINE_KERNEL(adam_stochastic_bfloat16_bfloat16,
-                    adam_stochastic<BFloat16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_stochastic_float32_bfloat16,
-                    adam_stochastic<Float32, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_stochastic_float16_master_bfloat16,
-                    adam_master<Float16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_stochastic_bfloat16_master_bfloat16,
-                    adam_master<BFloat16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_kahan_float16_float32, adam_kahan<Float16, Float32>)
-SWAMP_DEFINE_KERNEL(adam_kahan_float16_bfloat16, adam_kahan<Float16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_kahan_bfloat16_float32, adam_kahan<BFloat16, Float32>)
-SWAMP_DEFINE_KERNEL(adam_kahan_bfloat16_bfloat16,
-                    adam_kahan<BFloat16, BFloat16>)
+SWAMP_KERNELS(adam, adam<A, B>)
+SWAMP_KERNELS(adam_amsgrad, adam_amsgrad<A, B>)
+SWAMP_KERNELS(adam_stochastic, adam_stochastic<A, C, D>)
+SWAMP_KERNELS(adam_kahan, adam_kahan<A, B>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -1,8 +1,7 @@
 // The kernels of Adam with block-wise 8-bit moments, compiled once per target
 // by Highway.
 #include "slave/block_code.h"
-#include "slave/kernel.h"
-#include "slave/kernel_args.h"
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/adam_8bit.cpp"
@@ -194,8 +193,8 @@ struct EncodeMoments {
         m_codes);
     // A v above 0 never becomes 0: see block_code.h.
     const VF v = load(at_v);
-    const VI is_positive = hn::VecFromMask(
-        DI(), hn::Gt(magnitude(v), hn::Zero(DI())));
+    const VI is_positive =
+        hn::VecFromMask(DI(), hn::Gt(magnitude(v), hn::Zero(DI())));
     const VI v_code = hn::Sub(v_encoder(v), set_int(1));
     Code::store(hn::Max(v_code, hn::And(is_positive, set_int(1))), v_codes);
   }
@@ -261,12 +260,13 @@ HWY_INLINE void adam_blocks(const void* args_bytes, const Tile& tile,
   }
 }
 
+template <class Format, class Model>
 HWY_INLINE void adam_8bit(const void* args, const Tile& tile, Result&) {
-  adam_blocks<Float32, RoundedWeight<Float32>>(args, tile, {});
-}
-template <class Format>
-HWY_INLINE void adam_8bit_master(const void* args, const Tile& tile, Result&) {
-  adam_blocks<Format, MasterWeight<Format>, Format>(args, tile, {});
+  if constexpr (std::is_same_v<Model, element::None>) {
+    adam_blocks<Format, RoundedWeight<Format>>(args, tile, {});
+  } else {
+    adam_blocks<Format, MasterWeight<Format>, Format>(args, tile, {});
+  }
 }
 template <class Format>
 HWY_INLINE void adam_8bit_stochastic(const void* args, const Tile& tile,
@@ -281,14 +281,9 @@ HWY_INLINE void adam_8bit_kahan(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_DEFINE_KERNEL(adam_8bit_float32, adam_8bit)
-SWAMP_DEFINE_KERNEL(adam_8bit_float16_master, adam_8bit_master<Float16>)
-SWAMP_DEFINE_KERNEL(adam_8bit_bfloat16_master, adam_8bit_master<BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_8bit_stochastic_float16, adam_8bit_stochastic<Float16>)
-SWAMP_DEFINE_KERNEL(adam_8bit_stochastic_bfloat16,
-                    adam_8bit_stochastic<BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_8bit_kahan_float16, adam_8bit_kahan<Float16>)
-SWAMP_DEFINE_KERNEL(adam_8bit_kahan_bfloat16, adam_8bit_kahan<BFloat16>)
+SWAMP_KERNELS(adam_8bit, adam_8bit<A, B>)
+SWAMP_KERNELS(adam_8bit_stochastic, adam_8bit_stochastic<A>)
+SWAMP_KERNELS(adam_8bit_kahan, adam_8bit_kahan<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -1,7 +1,6 @@
 // The kernels of attention, forward, compiled once per target by Highway.
-#include "slave/attention_args.h"
-#include "slave/kernel.h"
-#include "slave/row_kernels.h"
+
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/attention.cpp"
@@ -186,7 +185,9 @@ HWY_INLINE void attention(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_FOR_ROW_TYPES(SWAMP_ATTENTION_KERNELS)
+SWAMP_KERNELS(attention_pack, pack<A>)
+SWAMP_KERNELS(attention, attention<A>)
+SWAMP_KERNELS(attention_output, output<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -1,7 +1,6 @@
 // The kernels of attention, backward, compiled once per target by Highway.
-#include "slave/attention_args.h"
-#include "slave/kernel.h"
-#include "slave/row_kernels.h"
+
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/attention_backward.cpp"
@@ -250,7 +249,11 @@ HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_FOR_ROW_TYPES(SWAMP_ATTENTION_BACKWARD_KERNELS)
+SWAMP_KERNELS(attention_dot, dot_rows<A>)
+SWAMP_KERNELS(attention_widen, widen_rows<A>)
+SWAMP_KERNELS(attention_backward, backward<A>)
+SWAMP_KERNELS(attention_unpack, unpack<A>)
+SWAMP_KERNELS(attention_round, round_rows<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

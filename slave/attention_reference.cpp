@@ -3,9 +3,7 @@
 #include <limits>
 #include <vector>
 
-#include "slave/attention_args.h"
 #include "slave/reference.h"
-#include "slave/row_kernels.h"
 
 namespace swamp::slave::reference {
 namespace {
@@ -237,7 +235,13 @@ void backward(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_FOR_ROW_TYPES(SWAMP_ATTENTION_KERNELS)
-SWAMP_FOR_ROW_TYPES(SWAMP_ATTENTION_BACKWARD_KERNELS)
+SWAMP_KERNELS(attention_pack, pack<A>)
+SWAMP_KERNELS(attention, attention<A>)
+SWAMP_KERNELS(attention_output, output<A>)
+SWAMP_KERNELS(attention_dot, dot_rows<A>)
+SWAMP_KERNELS(attention_widen, widen_rows<A>)
+SWAMP_KERNELS(attention_backward, backward<A>)
+SWAMP_KERNELS(attention_unpack, unpack<A>)
+SWAMP_KERNELS(attention_round, round_rows<A>)
 
 }  // namespace swamp::slave::reference

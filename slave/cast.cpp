@@ -2,8 +2,7 @@
 // Highway.
 #include <cstdint>
 
-#include "slave/kernel.h"
-#include "slave/kernel_args.h"
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/cast.cpp"
@@ -120,22 +119,10 @@ HWY_INLINE void zero(const void*, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_DEFINE_KERNEL(cast_float16_float32, cast<Float16, Float32>)
-SWAMP_DEFINE_KERNEL(cast_bfloat16_float32, cast<BFloat16, Float32>)
-SWAMP_DEFINE_KERNEL(cast_float32_float32, cast<Float32, Float32>)
-SWAMP_DEFINE_KERNEL(cast_float32_float16, cast<Float32, Float16>)
-SWAMP_DEFINE_KERNEL(cast_float32_bfloat16, cast<Float32, BFloat16>)
-SWAMP_DEFINE_KERNEL(accumulate_float16, accumulate<Float16>)
-SWAMP_DEFINE_KERNEL(accumulate_bfloat16, accumulate<BFloat16>)
-SWAMP_DEFINE_KERNEL(accumulate_float32, accumulate<Float32>)
-SWAMP_DEFINE_KERNEL(lerp_float16_float16, lerp<Float16, Float16>)
-SWAMP_DEFINE_KERNEL(lerp_float16_float32, lerp<Float16, Float32>)
-SWAMP_DEFINE_KERNEL(lerp_bfloat16_bfloat16, lerp<BFloat16, BFloat16>)
-SWAMP_DEFINE_KERNEL(lerp_bfloat16_float32, lerp<BFloat16, Float32>)
-SWAMP_DEFINE_KERNEL(lerp_float32_float32, lerp<Float32, Float32>)
-SWAMP_DEFINE_KERNEL(zero_float16, zero<Float16>)
-SWAMP_DEFINE_KERNEL(zero_bfloat16, zero<BFloat16>)
-SWAMP_DEFINE_KERNEL(zero_float32, zero<Float32>)
+SWAMP_KERNELS(cast, cast<A, B>)
+SWAMP_KERNELS(accumulate, accumulate<A>)
+SWAMP_KERNELS(lerp, lerp<A, B>)
+SWAMP_KERNELS(zero, zero<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -2,8 +2,7 @@
 // integers are compared: denormals-are-zero would make a subnormal a zero.
 #include <cstdint>
 
-#include "slave/kernel.h"
-#include "slave/kernel_args.h"
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/count_zeros.cpp"
@@ -62,9 +61,7 @@ HWY_INLINE void count_zeros(const void*, const Tile& tile, Result& result) {
 
 }  // namespace
 
-SWAMP_DEFINE_KERNEL(count_zeros_float16, count_zeros<Float16>)
-SWAMP_DEFINE_KERNEL(count_zeros_bfloat16, count_zeros<BFloat16>)
-SWAMP_DEFINE_KERNEL(count_zeros_float32, count_zeros<Float32>)
+SWAMP_KERNELS(count_zeros, count_zeros<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -3,9 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "slave/kernel.h"
-#include "slave/row_args.h"
-#include "slave/row_kernels.h"
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/cross_entropy.cpp"
@@ -187,8 +185,7 @@ HWY_INLINE void for_each_row(const CrossEntropyArgs& args, const Tile& tile,
 }
 
 template <class Format>
-HWY_INLINE void cross_entropy(const void* arguments, const Tile& tile,
-                              Result&) {
+HWY_INLINE void cross_entropy_rows(const void* arguments, const Tile& tile) {
   const auto& args = *static_cast<const CrossEntropyArgs*>(arguments);
   const auto* weight = operand<const float>(tile, 2);
   auto* loss = operand<float>(tile, 3);
@@ -206,21 +203,10 @@ HWY_INLINE void cross_entropy(const void* arguments, const Tile& tile,
 }
 
 template <class Format>
-HWY_INLINE void cross_entropy_parts(const void* arguments, const Tile& tile,
-                                    Result&) {
-  const auto& args = *static_cast<const CrossEntropyArgs*>(arguments);
-  auto* out = operand<CrossEntropyParts>(tile, 3);
-  for_each_row<Format>(args, tile,
-                       [&](std::size_t i, std::int64_t,
-                           const CrossEntropyParts& parts) { out[i] = parts; });
-}
-
-template <class Format>
-HWY_INLINE void cross_entropy_sum(const void* arguments, const Tile& tile,
-                                  Result&) {
+HWY_INLINE void cross_entropy_sum(const void* arguments, const Tile& tile) {
   const auto& args = *static_cast<const CrossEntropyArgs*>(arguments);
   const auto* x = operand<const typename Format::Element>(tile, 0);
-  const auto* weight = operand<const float>(tile, 1);
+  const auto* weight = operand<const float>(tile, 2);
   auto* chunk = partial_result<CrossEntropyChunk>(tile);
   for (std::size_t at = 0; at < tile.count; at += kChunkColumns, ++chunk) {
     const std::size_t part = std::min(kChunkColumns, tile.count - at);
@@ -285,7 +271,7 @@ HWY_INLINE void backward_row(const CrossEntropyArgs& args, const Tile& tile,
 }
 
 template <class Format>
-HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
+HWY_INLINE void backward_rows(const void* arguments, const Tile& tile) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const CrossEntropyArgs*>(arguments);
   const auto* x = operand<const Element>(tile, 0);
@@ -298,16 +284,29 @@ HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
 }
 
 template <class Format>
-HWY_INLINE void backward_map(const void* arguments, const Tile& tile, Result&) {
+HWY_INLINE void backward_map(const void* arguments, const Tile& tile) {
   using Element = typename Format::Element;
   backward_row<Format>(
       *static_cast<const CrossEntropyArgs*>(arguments), tile, 0, tile.first,
       tile.count, operand<const Element>(tile, 0), operand<Element>(tile, 4));
 }
 
+template <class Format>
+HWY_INLINE void cross_entropy(const void* args, const Tile& tile, Result&) {
+  if (tile.pass == Pass::rows) cross_entropy_rows<Format>(args, tile);
+  if (tile.pass == Pass::sum) cross_entropy_sum<Format>(args, tile);
+}
+
+template <class Format>
+HWY_INLINE void backward(const void* args, const Tile& tile, Result&) {
+  if (tile.pass == Pass::rows) backward_rows<Format>(args, tile);
+  if (tile.pass == Pass::map) backward_map<Format>(args, tile);
+}
+
 }  // namespace
 
-SWAMP_FOR_ROW_TYPES(SWAMP_CROSS_ENTROPY_KERNELS)
+SWAMP_KERNELS(cross_entropy, cross_entropy<A>)
+SWAMP_KERNELS(cross_entropy_backward, backward<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -2,7 +2,6 @@
 #include <vector>
 
 #include "slave/reference.h"
-#include "slave/row_kernels.h"
 
 namespace swamp::slave::reference {
 namespace {
@@ -42,7 +41,7 @@ CrossEntropyParts parts_of(const CrossEntropyArgs& args, const Tile& tile,
 }
 
 template <class Format>
-void cross_entropy(const void* arguments, const Tile& tile, Result&) {
+void cross_entropy_rows(const void* arguments, const Tile& tile) {
   const auto& args = *static_cast<const CrossEntropyArgs*>(arguments);
   const auto* weight = static_cast<float*>(tile.operands[2]);
   for (std::size_t row = 0; row < tile.count; ++row) {
@@ -63,17 +62,9 @@ void cross_entropy(const void* arguments, const Tile& tile, Result&) {
 }
 
 template <class Format>
-void cross_entropy_parts(const void* args, const Tile& tile, Result&) {
-  for (std::size_t row = 0; row < tile.count; ++row) {
-    static_cast<CrossEntropyParts*>(tile.operands[3])[row] = parts_of<Format>(
-        *static_cast<const CrossEntropyArgs*>(args), tile, row);
-  }
-}
-
-template <class Format>
-void cross_entropy_sum(const void* args, const Tile& tile, Result&) {
+void cross_entropy_sum(const void* args, const Tile& tile) {
   const auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
-  const auto* weight = static_cast<float*>(tile.operands[1]);
+  const auto* weight = static_cast<float*>(tile.operands[2]);
   for (std::size_t at = 0; at < tile.count; at += kChunkColumns) {
     static_cast<CrossEntropyChunk*>(tile.partial)[at / kChunkColumns] =
         chunk_of<Format>(*static_cast<const CrossEntropyArgs*>(args), x + at,
@@ -105,7 +96,7 @@ void backward_row(const CrossEntropyArgs& args, const Tile& tile, std::size_t i,
 }
 
 template <class Format>
-void backward(const void* arguments, const Tile& tile, Result&) {
+void backward_rows(const void* arguments, const Tile& tile) {
   const auto& args = *static_cast<const CrossEntropyArgs*>(arguments);
   for (std::size_t i = 0; i < tile.count; ++i) {
     backward_row<Format>(args, tile, i, 0, args.columns);
@@ -113,13 +104,26 @@ void backward(const void* arguments, const Tile& tile, Result&) {
 }
 
 template <class Format>
-void backward_map(const void* args, const Tile& tile, Result&) {
+void backward_map(const void* args, const Tile& tile) {
   backward_row<Format>(*static_cast<const CrossEntropyArgs*>(args), tile, 0,
                        tile.first, tile.count);
 }
 
+template <class Format>
+void cross_entropy(const void* args, const Tile& tile, Result&) {
+  if (tile.pass == Pass::rows) cross_entropy_rows<Format>(args, tile);
+  if (tile.pass == Pass::sum) cross_entropy_sum<Format>(args, tile);
+}
+
+template <class Format>
+void backward(const void* args, const Tile& tile, Result&) {
+  if (tile.pass == Pass::rows) backward_rows<Format>(args, tile);
+  if (tile.pass == Pass::map) backward_map<Format>(args, tile);
+}
+
 }  // namespace
 
-SWAMP_FOR_ROW_TYPES(SWAMP_CROSS_ENTROPY_KERNELS)
+SWAMP_KERNELS(cross_entropy, cross_entropy<A>)
+SWAMP_KERNELS(cross_entropy_backward, backward<A>)
 
 }  // namespace swamp::slave::reference

@@ -1,7 +1,7 @@
 // The dispatch tables: every kernel of the list, for every target this build
 // was compiled for. On Sunway there is one, Highway's SCALAR, and this file is
 // compiled twice: for the master, and for the slaves, which have no libraries.
-#include "slave/kernel.h"
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/dispatch.cpp"
@@ -11,16 +11,17 @@
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
 
-#define SWAMP_KERNEL(name, ...) \
-  void name(const void* args, const Tile& tile, Result& result);
+#define SWAMP_FAMILY(name, ...) \
+  extern const KernelFunction name##_kernels[kMaxFormats];
 #include "slave/kernels.inc"
-#undef SWAMP_KERNEL
+#undef SWAMP_FAMILY
 
-constexpr KernelRow kRows[] = {
-#define SWAMP_KERNEL(name, ...) {#name, &name},
+constexpr const KernelFunction* kFamilyKernels[] = {
+#define SWAMP_FAMILY(name, ...) name##_kernels,
 #include "slave/kernels.inc"
-#undef SWAMP_KERNEL
+#undef SWAMP_FAMILY
 };
+constexpr KernelRows kRows = kernel_rows(kFamilyKernels);
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -37,7 +38,7 @@ namespace swamp {
 #define SWAMP_RUNNABLE(target) true
 #endif
 #define SWAMP_TABLE(isa, name) \
-  { isa, SWAMP_RUNNABLE(HWY_##name), slave::N_##name::kRows }
+  { isa, SWAMP_RUNNABLE(HWY_##name), slave::N_##name::kRows.rows }
 
 KernelTables kernel_tables() noexcept {
   static const KernelTable tables[] = {

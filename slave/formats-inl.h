@@ -214,6 +214,9 @@ struct Float32 : element::Float32 {
 // Only its bits are loaded.
 using Float64 = element::Float64;
 
+template <std::uint8_t kType>
+using FormatOf = element::NamedFormat<kType, Float16, BFloat16, Float32>;
+
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -7,12 +7,17 @@
 
 #include "swamp/float_formats.h"
 
-namespace swamp::slave::element {
+namespace swamp::slave {
+
+// What the list of kernels names besides a ScalarType.
+inline constexpr std::uint8_t kNone = 0xff, kInt32 = 0x80, kInt64 = 0x81;
+
+namespace element {
 
 // Bits is an element as an unsigned integer, Element as kernels address it, and
 // Float the type that computes with it.
 template <ScalarType kType, class BitsType, class ElementType, class FloatType>
-struct FormatOf {
+struct Storage {
   using Bits = BitsType;
   using Element = ElementType;
   using Float = FloatType;
@@ -21,27 +26,46 @@ struct FormatOf {
   static constexpr Bits kExponent = static_cast<Bits>(kFormat.exponent());
 };
 
-struct Float16 : FormatOf<kFloat16, std::uint16_t, std::uint16_t, float> {
+struct Float16 : Storage<kFloat16, std::uint16_t, std::uint16_t, float> {
   static float widen(Element x) { return float16_to_float(x); }
   static Element narrow(float x) { return float16_from_float(x); }
 };
-struct BFloat16 : FormatOf<kBFloat16, std::uint16_t, std::uint16_t, float> {
+struct BFloat16 : Storage<kBFloat16, std::uint16_t, std::uint16_t, float> {
   static float widen(Element x) { return bfloat16_to_float(x); }
   static Element narrow(float x) { return bfloat16_from_float(x); }
 };
-struct Float32 : FormatOf<kFloat32, std::uint32_t, float, float> {
+struct Float32 : Storage<kFloat32, std::uint32_t, float, float> {
   static float widen(float x) { return x; }
   static float narrow(float x) { return x; }
 };
-struct Float64 : FormatOf<kFloat64, std::uint64_t, double, double> {
+struct Float64 : Storage<kFloat64, std::uint64_t, double, double> {
   static double widen(double x) { return x; }
   static double narrow(double x) { return x; }
 };
 // Formats of storage: nothing computes with them.
-struct Float8E4M3FN
-    : FormatOf<kFloat8E4M3FN, std::uint8_t, std::uint8_t, void> {};
-struct Float8E5M2 : FormatOf<kFloat8E5M2, std::uint8_t, std::uint8_t, void> {};
+struct Float8E4M3FN : Storage<kFloat8E4M3FN, std::uint8_t, std::uint8_t, void> {
+};
+struct Float8E5M2 : Storage<kFloat8E5M2, std::uint8_t, std::uint8_t, void> {};
+struct None {};
 
-}  // namespace swamp::slave::element
+// NamedFormat is the format that the list of kernels calls kType. The formats
+// that kernels compute with are arguments, because vectors have others.
+template <std::uint8_t kType, class F16, class BF16, class F32>
+constexpr auto named_format() {
+  if constexpr (kType == kFloat16) return F16{};
+  if constexpr (kType == kBFloat16) return BF16{};
+  if constexpr (kType == kFloat32) return F32{};
+  if constexpr (kType == kFloat64) return Float64{};
+  if constexpr (kType == kFloat8E4M3FN) return Float8E4M3FN{};
+  if constexpr (kType == kFloat8E5M2) return Float8E5M2{};
+  if constexpr (kType == kInt32) return std::int32_t{};
+  if constexpr (kType == kInt64) return std::int64_t{};
+  if constexpr (kType == kNone) return None{};
+}
+template <std::uint8_t kType, class F16, class BF16, class F32>
+using NamedFormat = decltype(named_format<kType, F16, BF16, F32>());
+
+}  // namespace element
+}  // namespace swamp::slave
 
 #endif  // SWAMP_SLAVE_FORMATS_H_

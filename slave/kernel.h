@@ -52,21 +52,24 @@ inline constexpr std::uint16_t kScalarTypeBytes[kScalarTypeCount] = {
 // The type of an operand that is not of a ScalarType.
 inline constexpr std::uint8_t kNoScalarType = 0xff;
 
-constexpr TypedOperand typed_operand(Access access, ScalarType type) {
-  return {access, static_cast<std::uint8_t>(type),
-          static_cast<std::uint8_t>(kScalarTypeBytes[type]), false};
+// `type` is a ScalarType, or a placeholder of slave/kernel_list.h.
+constexpr TypedOperand typed_operand(Access access, std::uint8_t type) {
+  const bool is_known = type < kScalarTypeCount;
+  return {access, type,
+          static_cast<std::uint8_t>(is_known ? kScalarTypeBytes[type] : 0),
+          false};
 }
-constexpr TypedOperand in(ScalarType type) {
+constexpr TypedOperand in(std::uint8_t type) {
   return typed_operand(Access::in, type);
 }
-constexpr TypedOperand out(ScalarType type) {
+constexpr TypedOperand out(std::uint8_t type) {
   return typed_operand(Access::out, type);
 }
-constexpr TypedOperand inout(ScalarType type) {
+constexpr TypedOperand inout(std::uint8_t type) {
   return typed_operand(Access::inout, type);
 }
 // One row that all units of a segment share.
-constexpr TypedOperand constant(ScalarType type) {
+constexpr TypedOperand constant(std::uint8_t type) {
   TypedOperand operand = typed_operand(Access::constant, type);
   operand.row = true;
   return operand;
@@ -90,9 +93,15 @@ constexpr TypedOperand row(TypedOperand operand) {
   return operand;
 }
 
+// Pass is what a launch of a row operation does. Rows that fit into LDM take
+// one launch, whose units are rows. The units of a longer row are its columns,
+// and it takes two: `sum` reads it and writes only partial results, `map`
+// writes the row. What the master combines in between is an operand of `map`.
+enum class Pass : std::uint8_t { rows, sum, map };
+
 // KernelInfo is all that a caller must know of a kernel.
 struct KernelInfo {
-  const char* name = "";
+  char name[64] = {};  // the family's, then the formats
   KernelId id = 0;
   KernelFamily family = {};
   std::uint8_t operand_count = 0;
@@ -112,6 +121,17 @@ struct KernelInfo {
                                      std::size_t columns = 1) const noexcept {
     return operands[s].bytes *
            (operands[s].row ? static_cast<std::uint32_t>(columns) : 1u);
+  }
+  // column_operand() is operand s if the units are the columns of one row: the
+  // operands of a row are then constants. A sum writes no operand.
+  constexpr Operand column_operand(int s, Pass pass) const noexcept {
+    const TypedOperand& operand = operands[s];
+    const bool written =
+        operand.access == Access::out || operand.access == Access::inout;
+    if (pass == Pass::sum && written) return {0, operand.access};
+    if (!operand.row) return {operand.bytes, Access::constant};
+    return {operand.bytes,
+            operand.access == Access::constant ? Access::in : operand.access};
   }
   // traffic_bytes() returns the bytes read and written for one unit.
   constexpr std::uint32_t traffic_bytes(
@@ -135,21 +155,6 @@ constexpr std::uint32_t args_bytes_of() noexcept {
   return std::is_empty_v<Args> ? 0 : sizeof(Args);
 }
 
-template <class Args>
-constexpr KernelInfo kernel_info(
-    const char* name, KernelId id, KernelFamily family,
-    std::initializer_list<TypedOperand> operands) noexcept {
-  KernelInfo info;
-  info.name = name;
-  info.id = id;
-  info.family = family;
-  info.args_bytes = args_bytes_of<Args>();
-  for (const TypedOperand& operand : operands) {
-    info.operands[info.operand_count++] = operand;
-  }
-  return info;
-}
-
 // Tile is the input of a kernel: the part of a segment that it computes now,
 // and hints about memory. All positions and hints are here, none are in the
 // arguments.
@@ -168,6 +173,7 @@ struct Tile {
   std::uint32_t prefetch_bytes = 0;
   // Hint: bypass the caches when storing operands that are only written.
   bool non_temporal = false;
+  Pass pass = Pass::rows;
   // Scratch memory of this slave, of as many bytes as the operation has. Its
   // contents are undefined. null if the operation has none.
   void* scratch = nullptr;
@@ -192,17 +198,12 @@ struct Result {
 using KernelFunction = void (*)(const void* args, const Tile& tile,
                                 Result& result);
 
-// SWAMP_DEFINE_KERNEL(name, function) defines kernel `name` as a call of
-// `function`, usually an instance of a template.
-#define SWAMP_DEFINE_KERNEL(name, ...)                            \
-  void name(const void* args, const Tile& tile, Result& result) { \
-    __VA_ARGS__(args, tile, result);                              \
-  }
-
 // KernelRow is one kernel of a table.
 struct KernelRow {
-  const char* name;         // as in slave/kernels.inc
-  KernelFunction function;  // never null
+  const char* name;  // KernelInfo's
+  // Of one kernel: the address of an element of the table that its source
+  // defines, because the compiler does not know what another source's holds.
+  const KernelFunction* function;
 };
 
 // KernelTable holds all kernels, compiled for one ISA.

@@ -1,107 +1,271 @@
-// The list of kernels as constants, generated from kernels.inc.
+// The list of kernels as constants, generated from kernels.inc: the families,
+// the kernels with their ids, and the tables of their functions.
 #ifndef SWAMP_SLAVE_KERNEL_LIST_H_
 #define SWAMP_SLAVE_KERNEL_LIST_H_
 
 #include "slave/attention_args.h"
+#include "slave/formats.h"
 #include "slave/kernel.h"
 #include "slave/kernel_args.h"
 #include "slave/row_args.h"
 
 namespace swamp {
 
-// Kernels of one family compute the same with operands of different types.
+// Kernels of one family compute the same with operands of different formats.
 enum class KernelFamily : std::uint8_t {
-  unscale,
-  check,
-  scan,
-  norm,
-  count_zeros,
-  cast,
-  accumulate,
-  lerp,
-  zero,
-  sgd,
-  sgd_momentum,
-  adam,
-  adam_amsgrad,
-  adam_stochastic,
-  adam_kahan,
-  adam_8bit,
-  adam_8bit_stochastic,
-  adam_8bit_kahan,
-  scaled_softmax,
-  scaled_softmax_sum,
-  scaled_softmax_map,
-  scaled_masked_softmax,
-  scaled_masked_softmax_sum,
-  scaled_masked_softmax_map,
-  softmax_backward,
-  softmax_backward_sum,
-  softmax_backward_map,
-  cross_entropy,
-  cross_entropy_parts,
-  cross_entropy_sum,
-  cross_entropy_backward,
-  cross_entropy_backward_map,
-  layer_norm_sum,
-  rms_norm_sum,
-  layer_norm,
-  layer_norm_map,
-  rms_norm,
-  rms_norm_map,
-  layer_norm_backward,
-  layer_norm_backward_sum,
-  layer_norm_backward_map,
-  rms_norm_backward,
-  rms_norm_backward_sum,
-  rms_norm_backward_map,
-  residual_add,
-  attention_pack,
-  attention,
-  attention_output,
-  attention_dot,
-  attention_widen,
-  attention_backward,
-  attention_unpack,
-  attention_round,
-  moe_count,
-  moe_position,
-  moe_sum
+#define SWAMP_FAMILY(name, ...) name,
+#include "slave/kernels.inc"
+#undef SWAMP_FAMILY
+  count
 };
 
 namespace slave {
 
-namespace kernel_id {
-enum : KernelId {
-#define SWAMP_KERNEL(name, ...) name,
-#include "slave/kernels.inc"
-#undef SWAMP_KERNEL
-  count
+// Formats are A to D of one kernel: each a ScalarType, kInt32, kInt64 or kNone.
+struct Formats {
+  std::uint8_t a, b, c, d;
+
+  constexpr Formats(int a_type = kNone, int b_type = kNone, int c_type = kNone,
+                    int d_type = kNone) noexcept
+      : a(static_cast<std::uint8_t>(a_type)),
+        b(static_cast<std::uint8_t>(b_type)),
+        c(static_cast<std::uint8_t>(c_type)),
+        d(static_cast<std::uint8_t>(d_type)) {}
+  constexpr bool operator==(const Formats& other) const noexcept {
+    return a == other.a && b == other.b && c == other.c && d == other.d;
+  }
 };
-}  // namespace kernel_id
+
+inline constexpr Formats kNoFormat[] = {{}};
+inline constexpr Formats kIntegers[] = {{kInt32}, {kInt64}};
+inline constexpr Formats kHalf[] = {{kFloat16}, {kBFloat16}};
+inline constexpr Formats kUpTo32[] = {{kFloat16}, {kBFloat16}, {kFloat32}};
+inline constexpr Formats kFloats[] = {
+    {kFloat16}, {kBFloat16}, {kFloat32}, {kFloat64}};
+inline constexpr Formats kAllFormats[] = {{kFloat16},      {kBFloat16},
+                                          {kFloat32},      {kFloat64},
+                                          {kFloat8E4M3FN}, {kFloat8E5M2}};
+inline constexpr Formats kCasts[] = {{kFloat16, kFloat32},
+                                     {kBFloat16, kFloat32},
+                                     {kFloat32, kFloat32},
+                                     {kFloat32, kFloat16},
+                                     {kFloat32, kBFloat16}};
+inline constexpr Formats kSameOrWide[] = {{kFloat16, kFloat16},
+                                          {kFloat16, kFloat32},
+                                          {kBFloat16, kBFloat16},
+                                          {kBFloat16, kFloat32},
+                                          {kFloat32, kFloat32}};
+inline constexpr Formats kSteps[] = {
+    {kFloat16},  {kFloat16, kFloat16},  {kFloat16, kBFloat16},
+    {kBFloat16}, {kBFloat16, kFloat16}, {kBFloat16, kBFloat16},
+    {kFloat32},  {kFloat32, kFloat16},  {kFloat32, kBFloat16}};
+inline constexpr Formats kStochasticSteps[] = {
+    {kFloat16, kFloat16, kFloat32},
+    {kFloat16, kFloat16, kBFloat16},
+    {kBFloat16, kBFloat16, kFloat32},
+    {kBFloat16, kBFloat16, kBFloat16},
+    {kFloat32, kFloat32, kBFloat16},
+    {kFloat16, kFloat32, kBFloat16, kFloat16},
+    {kBFloat16, kFloat32, kBFloat16, kBFloat16}};
+inline constexpr Formats kKahanSteps[] = {{kFloat16, kFloat32},
+                                          {kFloat16, kBFloat16},
+                                          {kBFloat16, kFloat32},
+                                          {kBFloat16, kBFloat16}};
+inline constexpr Formats kBlockSteps[] = {
+    {kFloat32}, {kFloat16, kFloat16}, {kBFloat16, kBFloat16}};
+
+inline constexpr int kMaxFormats = 9;  // of a family
+
+struct FamilyInfo {
+  const char* name = "";
+  std::uint32_t args_bytes = 0;
+  const Formats* formats = nullptr;  // of its kernels
+  int kernel_count = 0;
+  TypedOperand operands[kMaxOperands] = {};  // formats may be placeholders
+  int operand_count = 0;
+};
+
+template <class Args, int kCount>
+constexpr FamilyInfo family_info(
+    const char* name, const Formats (&formats)[kCount],
+    std::initializer_list<TypedOperand> operands) noexcept {
+  static_assert(kCount <= kMaxFormats);
+  FamilyInfo family;
+  family.name = name;
+  family.args_bytes = args_bytes_of<Args>();
+  family.formats = formats;
+  family.kernel_count = kCount;
+  for (const TypedOperand& operand : operands) {
+    family.operands[family.operand_count++] = operand;
+  }
+  return family;
+}
+
+namespace placeholder {
+constexpr std::uint8_t A = 0xf0, B = 0xf1, C = 0xf2, D = 0xf3;
+
+// Indexed by KernelFamily.
+inline constexpr FamilyInfo kFamilies[] = {
+#define SWAMP_FAMILY(name, Args, formats, ...) \
+  family_info<Args>(#name, formats, {__VA_ARGS__}),
+#include "slave/kernels.inc"
+#undef SWAMP_FAMILY
+};
+}  // namespace placeholder
+using placeholder::kFamilies;
+
+constexpr const FamilyInfo& info_of(KernelFamily family) noexcept {
+  return kFamilies[static_cast<int>(family)];
+}
+
+// formats_of() is the formats of kernel `index` of a family.
+constexpr Formats formats_of(KernelFamily family, int index) noexcept {
+  return info_of(family).formats[index];
+}
+
+constexpr KernelId kernel_count() noexcept {
+  int count = 0;
+  for (const FamilyInfo& family : kFamilies) count += family.kernel_count;
+  return static_cast<KernelId>(count);
+}
+inline constexpr KernelId kKernelCount = kernel_count();
+
+// with_formats() replaces the placeholders of a family's operand. The result
+// has no bytes if the operand does not exist.
+constexpr TypedOperand with_formats(TypedOperand operand,
+                                    const Formats& formats) noexcept {
+  const std::uint8_t all[] = {formats.a, formats.b, formats.c, formats.d};
+  if (operand.type == kNoScalarType || operand.type < placeholder::A) {
+    return operand;
+  }
+  const std::uint8_t format = all[operand.type - placeholder::A];
+  const bool is_float = format < kScalarTypeCount;
+  operand.type = is_float ? format : kNoScalarType;
+  operand.bytes = is_float ? static_cast<std::uint8_t>(kScalarTypeBytes[format])
+                  : format == kInt32 ? std::uint8_t{4}
+                  : format == kInt64 ? std::uint8_t{8}
+                                     : std::uint8_t{0};
+  return operand;
+}
+
+constexpr KernelInfo kernel_info(KernelFamily family, int index,
+                                 KernelId id) noexcept {
+  const FamilyInfo& from = info_of(family);
+  const Formats& formats = from.formats[index];
+  KernelInfo info;
+  info.id = id;
+  info.family = family;
+  info.args_bytes = from.args_bytes;
+  for (int s = 0; s < from.operand_count; ++s) {
+    const TypedOperand operand = with_formats(from.operands[s], formats);
+    if (operand.bytes != 0) info.operands[info.operand_count++] = operand;
+  }
+  int at = 0;
+  const auto append = [&](const char* text) {
+    while (*text != 0) info.name[at++] = *text++;
+  };
+  append(from.name);
+  for (const std::uint8_t format :
+       {formats.a, formats.b, formats.c, formats.d}) {
+    if (format == kNone) continue;
+    append("_");
+    append(format == kInt32   ? "int32"
+           : format == kInt64 ? "int64"
+                              : kFloatFormats[format].name);
+  }
+  return info;
+}
+
+struct KernelList {
+  KernelInfo kernels[kKernelCount] = {};
+  KernelId first[static_cast<int>(KernelFamily::count)] = {};
+};
+
+constexpr KernelList kernel_list() noexcept {
+  KernelList list;
+  KernelId id = 0;
+  for (int f = 0; f < static_cast<int>(KernelFamily::count); ++f) {
+    const auto family = static_cast<KernelFamily>(f);
+    list.first[f] = id;
+    for (int i = 0; i < info_of(family).kernel_count; ++i) {
+      list.kernels[id] = kernel_info(family, i, id);
+      ++id;
+    }
+  }
+  return list;
+}
+inline constexpr KernelList kKernelList = kernel_list();
 
 // Indexed by KernelId.
-inline constexpr KernelInfo kKernels[] = {
-#define SWAMP_KERNEL(name, family, Args, ...)                     \
-  kernel_info<Args>(#name, kernel_id::name, KernelFamily::family, \
-                    {__VA_ARGS__}),
-#include "slave/kernels.inc"
-#undef SWAMP_KERNEL
+inline constexpr const KernelInfo (&kKernels)[kKernelCount] =
+    kKernelList.kernels;
+
+// kernel_of() returns the kernel of a family with these formats, which must
+// exist.
+constexpr KernelId kernel_of(KernelFamily family,
+                             const Formats& formats) noexcept {
+  int i = 0;
+  while (!(formats_of(family, i) == formats)) ++i;
+  return static_cast<KernelId>(kKernelList.first[static_cast<int>(family)] + i);
+}
+
+// SWAMP_KERNELS(family, function) defines the kernels of a family, in the table
+// `family_kernels`. `function` is called with the arguments of KernelFunction;
+// it is usually an instance of a template, and may name the formats A to D,
+// which are FormatOf<> of the namespace.
+#define SWAMP_KERNELS(family, ...)                                           \
+  template <int kIndex>                                                      \
+  void family##_kernel(const void* args, const Tile& tile, Result& result) { \
+    constexpr Formats kFormats = formats_of(KernelFamily::family, kIndex);   \
+    using A [[maybe_unused]] = FormatOf<kFormats.a>;                         \
+    using B [[maybe_unused]] = FormatOf<kFormats.b>;                         \
+    using C [[maybe_unused]] = FormatOf<kFormats.c>;                         \
+    using D [[maybe_unused]] = FormatOf<kFormats.d>;                         \
+    __VA_ARGS__(args, tile, result);                                         \
+  }                                                                          \
+  template <int kIndex>                                                      \
+  constexpr KernelFunction family##_at() {                                   \
+    if constexpr (kIndex < info_of(KernelFamily::family).kernel_count) {     \
+      return &family##_kernel<kIndex>;                                       \
+    } else {                                                                 \
+      return nullptr;                                                        \
+    }                                                                        \
+  }                                                                          \
+  extern const KernelFunction family##_kernels[kMaxFormats];                 \
+  const KernelFunction family##_kernels[kMaxFormats] = {                     \
+      family##_at<0>(), family##_at<1>(), family##_at<2>(),                  \
+      family##_at<3>(), family##_at<4>(), family##_at<5>(),                  \
+      family##_at<6>(), family##_at<7>(), family##_at<8>()};
+
+// KernelRows is the rows of a KernelTable.
+struct KernelRows {
+  KernelRow rows[kKernelCount] = {};
 };
+
+// kernel_rows() takes the tables that SWAMP_KERNELS() defines, one for each
+// family.
+constexpr KernelRows kernel_rows(const KernelFunction* const* families) {
+  KernelRows result;
+  for (const KernelInfo& kernel : kKernels) {
+    const int family = static_cast<int>(kernel.family);
+    result.rows[kernel.id] = {
+        kernel.name,
+        families[family] + (kernel.id - kKernelList.first[family])};
+  }
+  return result;
+}
 
 // KernelGroup is the kernels of a family that have the same number of operands.
 struct KernelGroup {
-  static constexpr int kMaxKernels = 9;
-
   int operand_count = 0;
   int count = 0;
-  KernelId ids[kMaxKernels] = {};
+  KernelId ids[kMaxFormats] = {};
   // fits[s][type], bit i: operand s of kernel ids[i] is of `type`.
   std::uint32_t fits[kMaxOperands][kScalarTypeCount] = {};
-  // The lowest bit of fits[0][type], or kNone.
-  static constexpr std::uint8_t kNone = 0xff;
-  std::uint8_t first_fit[kScalarTypeCount] = {kNone, kNone, kNone,
-                                              kNone, kNone, kNone};
+  // The lowest bit of fits[0][type], or kNoKernel.
+  static constexpr std::uint8_t kNoKernel = 0xff;
+  std::uint8_t first_fit[kScalarTypeCount] = {kNoKernel, kNoKernel, kNoKernel,
+                                              kNoKernel, kNoKernel, kNoKernel};
 };
 
 constexpr KernelGroup kernel_group(KernelFamily family, int operand_count) {
@@ -115,9 +279,11 @@ constexpr KernelGroup kernel_group(KernelFamily family, int operand_count) {
       if (kernel.operands[s].type == kNoScalarType) continue;
       group.fits[s][kernel.operands[s].type] |= 1u << group.count;
     }
-    std::uint8_t& first = group.first_fit[kernel.operands[0].type];
-    if (first == KernelGroup::kNone) {
-      first = static_cast<std::uint8_t>(group.count);
+    if (kernel.operands[0].type != kNoScalarType) {
+      std::uint8_t& first = group.first_fit[kernel.operands[0].type];
+      if (first == KernelGroup::kNoKernel) {
+        first = static_cast<std::uint8_t>(group.count);
+      }
     }
     group.ids[group.count++] = kernel.id;
   }

@@ -1,9 +1,7 @@
 // The kernels of LayerNorm and RMSNorm, compiled once per target by Highway.
 #include <algorithm>
 
-#include "slave/kernel.h"
-#include "slave/row_args.h"
-#include "slave/row_kernels.h"
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/layer_norm.cpp"
@@ -184,7 +182,7 @@ HWY_INLINE void normalise_row(const RowNormArgs& args, const Tile& tile,
 }
 
 template <class Format, class Weight>
-HWY_INLINE void layer_norm(const void* arguments, const Tile& tile, Result&) {
+HWY_INLINE void layer_norm_rows(const void* arguments, const Tile& tile) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const RowNormArgs*>(arguments);
   const std::size_t columns = args.columns;
@@ -208,7 +206,7 @@ HWY_INLINE void layer_norm(const void* arguments, const Tile& tile, Result&) {
 }
 
 template <class Format>
-HWY_INLINE void layer_norm_sum(const void*, const Tile& tile, Result&) {
+HWY_INLINE void layer_norm_sum(const Tile& tile) {
   const auto* x = operand<const typename Format::Element>(tile, 0);
   auto* chunk = partial_result<LayerNormChunk>(tile);
   for (std::size_t at = 0; at < tile.count; at += kChunkColumns, ++chunk) {
@@ -218,8 +216,7 @@ HWY_INLINE void layer_norm_sum(const void*, const Tile& tile, Result&) {
 }
 
 template <class Format, class Weight>
-HWY_INLINE void layer_norm_map(const void* arguments, const Tile& tile,
-                               Result&) {
+HWY_INLINE void layer_norm_map(const void* arguments, const Tile& tile) {
   using Element = typename Format::Element;
   normalise_row<Format, Weight, true>(
       *static_cast<const RowNormArgs*>(arguments), tile,
@@ -230,7 +227,7 @@ HWY_INLINE void layer_norm_map(const void* arguments, const Tile& tile,
 }
 
 template <class Format, class Weight>
-HWY_INLINE void rms_norm(const void* arguments, const Tile& tile, Result&) {
+HWY_INLINE void rms_norm_rows(const void* arguments, const Tile& tile) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const RowNormArgs*>(arguments);
   const std::size_t columns = args.columns;
@@ -250,7 +247,7 @@ HWY_INLINE void rms_norm(const void* arguments, const Tile& tile, Result&) {
 }
 
 template <class Format>
-HWY_INLINE void rms_norm_sum(const void*, const Tile& tile, Result&) {
+HWY_INLINE void rms_norm_sum(const Tile& tile) {
   const auto* x = operand<const typename Format::Element>(tile, 0);
   auto* chunk = partial_result<RmsNormChunk>(tile);
   for (std::size_t at = 0; at < tile.count; at += kChunkColumns, ++chunk) {
@@ -260,7 +257,7 @@ HWY_INLINE void rms_norm_sum(const void*, const Tile& tile, Result&) {
 }
 
 template <class Format, class Weight>
-HWY_INLINE void rms_norm_map(const void* arguments, const Tile& tile, Result&) {
+HWY_INLINE void rms_norm_map(const void* arguments, const Tile& tile) {
   using Element = typename Format::Element;
   normalise_row<Format, Weight, false>(
       *static_cast<const RowNormArgs*>(arguments), tile,
@@ -269,10 +266,24 @@ HWY_INLINE void rms_norm_map(const void* arguments, const Tile& tile, Result&) {
   if (kHasNonTemporalStores && tile.non_temporal) hwy::FlushStream();
 }
 
+template <class Format, class Weight>
+HWY_INLINE void layer_norm(const void* args, const Tile& tile, Result&) {
+  if (tile.pass == Pass::rows) layer_norm_rows<Format, Weight>(args, tile);
+  if (tile.pass == Pass::sum) layer_norm_sum<Format>(tile);
+  if (tile.pass == Pass::map) layer_norm_map<Format, Weight>(args, tile);
+}
+
+template <class Format, class Weight>
+HWY_INLINE void rms_norm(const void* args, const Tile& tile, Result&) {
+  if (tile.pass == Pass::rows) rms_norm_rows<Format, Weight>(args, tile);
+  if (tile.pass == Pass::sum) rms_norm_sum<Format>(tile);
+  if (tile.pass == Pass::map) rms_norm_map<Format, Weight>(args, tile);
+}
+
 }  // namespace
 
-SWAMP_FOR_ROW_TYPES(SWAMP_NORM_SUM_KERNELS)
-SWAMP_FOR_ROW_AND_WEIGHT_TYPES(SWAMP_NORM_KERNELS)
+SWAMP_KERNELS(layer_norm, layer_norm<A, B>)
+SWAMP_KERNELS(rms_norm, rms_norm<A, B>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

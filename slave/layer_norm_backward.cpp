@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "slave/kernel.h"
-#include "slave/row_args.h"
-#include "slave/row_kernels.h"
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/layer_norm_backward.cpp"
@@ -229,7 +227,7 @@ HWY_INLINE void backward_rows(const RowNormArgs& args, const Tile& tile) {
 }
 
 template <class Format, class Weight, bool kMean>
-HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
+HWY_INLINE void backward_whole(const void* arguments, const Tile& tile) {
   const auto& args = *static_cast<const RowNormArgs*>(arguments);
   if (tile.operands[kMean ? 4 : 3] != nullptr) {
     backward_rows<Format, Weight, true, kMean>(args, tile);
@@ -252,7 +250,7 @@ HWY_INLINE Gradients<Format, Weight, kWeight, kMean> piece_of(
 }
 
 template <class Format, class Weight, bool kMean>
-HWY_INLINE void backward_sum(const void* arguments, const Tile& tile, Result&) {
+HWY_INLINE void backward_sum(const void* arguments, const Tile& tile) {
   const auto& args = *static_cast<const RowNormArgs*>(arguments);
   const float mean = kMean ? *operand<const float>(tile, 2) : 0.0f;
   const float rstd = *operand<const float>(tile, kMean ? 3 : 2);
@@ -289,11 +287,12 @@ HWY_INLINE void backward_sum(const void* arguments, const Tile& tile, Result&) {
 }
 
 template <class Format, class Weight, bool kMean>
-HWY_INLINE void backward_map(const void* arguments, const Tile& tile, Result&) {
+HWY_INLINE void backward_map(const void* arguments, const Tile& tile) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const RowNormArgs*>(arguments);
   const auto& row = *operand<const NormBackwardRow>(tile, 2);
-  auto* dx = operand<Element>(tile, 4);
+  constexpr int kWeight = kMean ? 4 : 3;
+  auto* dx = operand<Element>(tile, kWeight + 1);
   const auto write = [&](const auto& source) HWY_ATTR {
     if (tile.partial != nullptr) {
       auto* sums = static_cast<double*>(tile.partial) + tile.first;
@@ -303,18 +302,27 @@ HWY_INLINE void backward_map(const void* arguments, const Tile& tile, Result&) {
     if (dx == nullptr) return;
     backward_piece<Format, kMean>(source, tile.count, row.a, row.b, false, dx);
   };
-  if (tile.operands[3] != nullptr) {
-    write(piece_of<Format, Weight, true, kMean>(args, tile, 3, row.mean,
+  if (tile.operands[kWeight] != nullptr) {
+    write(piece_of<Format, Weight, true, kMean>(args, tile, kWeight, row.mean,
                                                 row.rstd));
   } else {
-    write(piece_of<Format, Weight, false, kMean>(args, tile, 3, row.mean,
+    write(piece_of<Format, Weight, false, kMean>(args, tile, kWeight, row.mean,
                                                  row.rstd));
   }
 }
 
+template <class Format, class Weight, bool kMean>
+HWY_INLINE void backward(const void* args, const Tile& tile, Result&) {
+  if (tile.pass == Pass::rows)
+    backward_whole<Format, Weight, kMean>(args, tile);
+  if (tile.pass == Pass::sum) backward_sum<Format, Weight, kMean>(args, tile);
+  if (tile.pass == Pass::map) backward_map<Format, Weight, kMean>(args, tile);
+}
+
 }  // namespace
 
-SWAMP_FOR_ROW_AND_WEIGHT_TYPES(SWAMP_NORM_BACKWARD_KERNELS)
+SWAMP_KERNELS(layer_norm_backward, backward<A, B, true>)
+SWAMP_KERNELS(rms_norm_backward, backward<A, B, false>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

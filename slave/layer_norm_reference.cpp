@@ -2,7 +2,6 @@
 #include <vector>
 
 #include "slave/reference.h"
-#include "slave/row_kernels.h"
 
 namespace swamp::slave::reference {
 namespace {
@@ -65,7 +64,7 @@ void normalise(const RowNormArgs& args, const Tile& tile,
 }
 
 template <class Format, class Weight>
-void layer_norm(const void* arguments, const Tile& tile, Result&) {
+void layer_norm_rows(const void* arguments, const Tile& tile) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const RowNormArgs*>(arguments);
   for (std::size_t i = 0; i < tile.count; ++i) {
@@ -86,7 +85,7 @@ void layer_norm(const void* arguments, const Tile& tile, Result&) {
 }
 
 template <class Format>
-void layer_norm_sum(const void*, const Tile& tile, Result&) {
+void layer_norm_sum(const Tile& tile) {
   for (std::size_t at = 0; at < tile.count; at += kChunkColumns) {
     static_cast<LayerNormChunk*>(tile.partial)[at / kChunkColumns] =
         layer_norm_chunk<Format>(row<typename Format::Element>(tile, 0, at, 1),
@@ -95,7 +94,7 @@ void layer_norm_sum(const void*, const Tile& tile, Result&) {
 }
 
 template <class Format, class Weight>
-void layer_norm_map(const void* args, const Tile& tile, Result&) {
+void layer_norm_map(const void* args, const Tile& tile) {
   using Element = typename Format::Element;
   normalise<Format, Weight, true>(
       *static_cast<const RowNormArgs*>(args), tile, row<Element>(tile, 0, 0, 0),
@@ -104,7 +103,7 @@ void layer_norm_map(const void* args, const Tile& tile, Result&) {
 }
 
 template <class Format, class Weight>
-void rms_norm(const void* arguments, const Tile& tile, Result&) {
+void rms_norm_rows(const void* arguments, const Tile& tile) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const RowNormArgs*>(arguments);
   for (std::size_t i = 0; i < tile.count; ++i) {
@@ -122,7 +121,7 @@ void rms_norm(const void* arguments, const Tile& tile, Result&) {
 }
 
 template <class Format>
-void rms_norm_sum(const void*, const Tile& tile, Result&) {
+void rms_norm_sum(const Tile& tile) {
   for (std::size_t at = 0; at < tile.count; at += kChunkColumns) {
     static_cast<RmsNormChunk*>(tile.partial)[at / kChunkColumns].squares =
         rms_norm_chunk<Format>(row<typename Format::Element>(tile, 0, at, 1),
@@ -131,7 +130,7 @@ void rms_norm_sum(const void*, const Tile& tile, Result&) {
 }
 
 template <class Format, class Weight>
-void rms_norm_map(const void* args, const Tile& tile, Result&) {
+void rms_norm_map(const void* args, const Tile& tile) {
   using Element = typename Format::Element;
   normalise<Format, Weight, false>(
       *static_cast<const RowNormArgs*>(args), tile, row<Element>(tile, 0, 0, 0),
@@ -197,7 +196,7 @@ void add_weight_gradients(const std::vector<Terms>& terms, std::size_t columns,
 }
 
 template <class Format, class Weight, bool kMean>
-void backward(const void* arguments, const Tile& tile, Result&) {
+void backward_rows(const void* arguments, const Tile& tile) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const RowNormArgs*>(arguments);
   const std::size_t columns = args.columns;
@@ -225,7 +224,7 @@ void backward(const void* arguments, const Tile& tile, Result&) {
 }
 
 template <class Format, class Weight, bool kMean>
-void backward_sum(const void* args, const Tile& tile, Result&) {
+void backward_sum(const void* args, const Tile& tile) {
   using Element = typename Format::Element;
   constexpr int kAfterMean = kMean ? 3 : 2;
   const std::vector<Terms> terms = terms_of<Format, Weight>(
@@ -244,20 +243,21 @@ void backward_sum(const void* args, const Tile& tile, Result&) {
 }
 
 template <class Format, class Weight, bool kMean>
-void backward_map(const void* arguments, const Tile& tile, Result&) {
+void backward_map(const void* arguments, const Tile& tile) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const RowNormArgs*>(arguments);
   const auto& factors = *row<NormBackwardRow>(tile, 2, 0, 0);
   const std::vector<Terms> terms = terms_of<Format, Weight>(
       args, row<Element>(tile, 0, 0, 0), row<Element>(tile, 1, 0, 0),
-      static_cast<typename Weight::Element*>(tile.operands[3]), kMean,
-      factors.mean, factors.rstd, tile.count);
+      static_cast<typename Weight::Element*>(tile.operands[kMean ? 4 : 3]),
+      kMean, factors.mean, factors.rstd, tile.count);
   if (tile.partial != nullptr) {
     add_weight_gradients(terms, args.columns, kMean,
                          static_cast<double*>(tile.partial) + tile.first);
   }
-  if (tile.operands[4] == nullptr) return;
-  write_dx<Format>(terms, factors, kMean, row<Element>(tile, 4, 0, 0));
+  constexpr int kDx = kMean ? 5 : 4;
+  if (tile.operands[kDx] == nullptr) return;
+  write_dx<Format>(terms, factors, kMean, row<Element>(tile, kDx, 0, 0));
 }
 
 template <class Format, class Bias>
@@ -274,11 +274,33 @@ void residual_add(const void* args, const Tile& tile, Result&) {
   }
 }
 
+template <class Format, class Weight>
+void layer_norm(const void* args, const Tile& tile, Result&) {
+  if (tile.pass == Pass::rows) layer_norm_rows<Format, Weight>(args, tile);
+  if (tile.pass == Pass::sum) layer_norm_sum<Format>(tile);
+  if (tile.pass == Pass::map) layer_norm_map<Format, Weight>(args, tile);
+}
+
+template <class Format, class Weight>
+void rms_norm(const void* args, const Tile& tile, Result&) {
+  if (tile.pass == Pass::rows) rms_norm_rows<Format, Weight>(args, tile);
+  if (tile.pass == Pass::sum) rms_norm_sum<Format>(tile);
+  if (tile.pass == Pass::map) rms_norm_map<Format, Weight>(args, tile);
+}
+
+template <class Format, class Weight, bool kMean>
+void backward(const void* args, const Tile& tile, Result&) {
+  if (tile.pass == Pass::rows) backward_rows<Format, Weight, kMean>(args, tile);
+  if (tile.pass == Pass::sum) backward_sum<Format, Weight, kMean>(args, tile);
+  if (tile.pass == Pass::map) backward_map<Format, Weight, kMean>(args, tile);
+}
+
 }  // namespace
 
-SWAMP_FOR_ROW_TYPES(SWAMP_NORM_SUM_KERNELS)
-SWAMP_FOR_ROW_AND_WEIGHT_TYPES(SWAMP_NORM_KERNELS)
-SWAMP_FOR_ROW_AND_WEIGHT_TYPES(SWAMP_NORM_BACKWARD_KERNELS)
-SWAMP_FOR_ROW_AND_WEIGHT_TYPES(SWAMP_RESIDUAL_ADD_KERNEL)
+SWAMP_KERNELS(layer_norm, layer_norm<A, B>)
+SWAMP_KERNELS(rms_norm, rms_norm<A, B>)
+SWAMP_KERNELS(layer_norm_backward, backward<A, B, true>)
+SWAMP_KERNELS(rms_norm_backward, backward<A, B, false>)
+SWAMP_KERNELS(residual_add, residual_add<A, B>)
 
 }  // namespace swamp::slave::reference

@@ -5,9 +5,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include "slave/kernel.h"
-#include "slave/row_args.h"
-#include "slave/row_kernels.h"
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/moe.cpp"
@@ -192,8 +190,11 @@ HWY_INLINE void sum(const void*, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_MOE_KERNELS
-SWAMP_FOR_ROW_TYPES(SWAMP_MOE_SUM_KERNEL)
+SWAMP_KERNELS(moe_count, count<A>)
+SWAMP_KERNELS(moe_count_map, count_map)
+SWAMP_KERNELS(moe_position, position<A>)
+SWAMP_KERNELS(moe_position_map, position_map)
+SWAMP_KERNELS(moe_sum, sum<A, B>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -2,7 +2,6 @@
 #include <cstdint>
 
 #include "slave/reference.h"
-#include "slave/row_kernels.h"
 
 namespace swamp::slave::reference {
 namespace {
@@ -96,7 +95,10 @@ void sum(const void*, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_MOE_KERNELS
-SWAMP_FOR_ROW_TYPES(SWAMP_MOE_SUM_KERNEL)
+SWAMP_KERNELS(moe_count, count<A>)
+SWAMP_KERNELS(moe_count_map, count_map)
+SWAMP_KERNELS(moe_position, position<A>)
+SWAMP_KERNELS(moe_position_map, position_map)
+SWAMP_KERNELS(moe_sum, sum<A, B>)
 
 }  // namespace swamp::slave::reference

@@ -3,9 +3,9 @@
 #include <cstring>
 #include <utility>
 
-#include "slave/kernel.h"
-#include "slave/kernel_args.h"
 #include "swamp/float_formats.h"
+
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/norm.cpp"
@@ -242,10 +242,7 @@ HWY_INLINE void norm(const void* args, const Tile& tile, Result& result) {
 
 }  // namespace
 
-SWAMP_DEFINE_KERNEL(norm_float16, norm<Float16>)
-SWAMP_DEFINE_KERNEL(norm_bfloat16, norm<BFloat16>)
-SWAMP_DEFINE_KERNEL(norm_float32, norm<Float32>)
-SWAMP_DEFINE_KERNEL(norm_float64, norm<Float64>)
+SWAMP_KERNELS(norm, norm<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

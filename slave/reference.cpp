@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "slave/kernel_args.h"
 #include "swamp/float_formats.h"
 
 namespace swamp::slave::reference {
@@ -147,42 +146,14 @@ void lerp(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_DEFINE_KERNEL(unscale_float16, unscale<Float16>)
-SWAMP_DEFINE_KERNEL(unscale_bfloat16, unscale<BFloat16>)
-SWAMP_DEFINE_KERNEL(unscale_float32, unscale<Float32>)
-SWAMP_DEFINE_KERNEL(unscale_float64, unscale<Float64>)
-SWAMP_DEFINE_KERNEL(check_float16, check<Float16>)
-SWAMP_DEFINE_KERNEL(check_bfloat16, check<BFloat16>)
-SWAMP_DEFINE_KERNEL(check_float32, check<Float32>)
-SWAMP_DEFINE_KERNEL(check_float64, check<Float64>)
-SWAMP_DEFINE_KERNEL(norm_float16, norm<Float16>)
-SWAMP_DEFINE_KERNEL(norm_bfloat16, norm<BFloat16>)
-SWAMP_DEFINE_KERNEL(norm_float32, norm<Float32>)
-SWAMP_DEFINE_KERNEL(norm_float64, norm<Float64>)
-SWAMP_DEFINE_KERNEL(scan_float16, scan<Float16>)
-SWAMP_DEFINE_KERNEL(scan_bfloat16, scan<BFloat16>)
-SWAMP_DEFINE_KERNEL(scan_float32, scan<Float32>)
-SWAMP_DEFINE_KERNEL(scan_float64, scan<Float64>)
-SWAMP_DEFINE_KERNEL(scan_float8_e4m3fn, scan<Float8E4M3FN>)
-SWAMP_DEFINE_KERNEL(scan_float8_e5m2, scan<Float8E5M2>)
-SWAMP_DEFINE_KERNEL(count_zeros_float16, count_zeros<Float16>)
-SWAMP_DEFINE_KERNEL(count_zeros_bfloat16, count_zeros<BFloat16>)
-SWAMP_DEFINE_KERNEL(count_zeros_float32, count_zeros<Float32>)
-SWAMP_DEFINE_KERNEL(cast_float16_float32, cast<Float16, Float32>)
-SWAMP_DEFINE_KERNEL(cast_bfloat16_float32, cast<BFloat16, Float32>)
-SWAMP_DEFINE_KERNEL(cast_float32_float32, cast<Float32, Float32>)
-SWAMP_DEFINE_KERNEL(cast_float32_float16, cast<Float32, Float16>)
-SWAMP_DEFINE_KERNEL(cast_float32_bfloat16, cast<Float32, BFloat16>)
-SWAMP_DEFINE_KERNEL(accumulate_float16, accumulate<Float16>)
-SWAMP_DEFINE_KERNEL(accumulate_bfloat16, accumulate<BFloat16>)
-SWAMP_DEFINE_KERNEL(accumulate_float32, accumulate<Float32>)
-SWAMP_DEFINE_KERNEL(lerp_float16_float16, lerp<Float16, Float16>)
-SWAMP_DEFINE_KERNEL(lerp_float16_float32, lerp<Float16, Float32>)
-SWAMP_DEFINE_KERNEL(lerp_bfloat16_bfloat16, lerp<BFloat16, BFloat16>)
-SWAMP_DEFINE_KERNEL(lerp_bfloat16_float32, lerp<BFloat16, Float32>)
-SWAMP_DEFINE_KERNEL(lerp_float32_float32, lerp<Float32, Float32>)
-SWAMP_DEFINE_KERNEL(zero_float16, zero<Float16>)
-SWAMP_DEFINE_KERNEL(zero_bfloat16, zero<BFloat16>)
-SWAMP_DEFINE_KERNEL(zero_float32, zero<Float32>)
+SWAMP_KERNELS(unscale, unscale<A>)
+SWAMP_KERNELS(check, check<A>)
+SWAMP_KERNELS(norm, norm<A>)
+SWAMP_KERNELS(scan, scan<A>)
+SWAMP_KERNELS(count_zeros, count_zeros<A>)
+SWAMP_KERNELS(cast, cast<A, B>)
+SWAMP_KERNELS(accumulate, accumulate<A>)
+SWAMP_KERNELS(lerp, lerp<A, B>)
+SWAMP_KERNELS(zero, zero<A>)
 
 }  // namespace swamp::slave::reference

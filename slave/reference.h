@@ -7,17 +7,35 @@
 #include <limits>
 
 #include "slave/formats.h"
-#include "slave/kernel.h"
-#include "slave/row_args.h"
+#include "slave/kernel_list.h"
 
 namespace swamp::slave::reference {
 
 using namespace element;  // the formats
+template <std::uint8_t kType>
+using FormatOf = NamedFormat<kType, Float16, BFloat16, Float32>;
 
-#define SWAMP_KERNEL(name, ...) \
-  void name(const void* args, const Tile& tile, Result& result);
+#define SWAMP_FAMILY(name, ...) \
+  extern const KernelFunction name##_kernels[kMaxFormats];
 #include "slave/kernels.inc"
-#undef SWAMP_KERNEL
+#undef SWAMP_FAMILY
+
+// reference_rows() is the references as the rows of a KernelTable.
+inline const KernelRow* reference_rows() {
+  static constexpr const KernelFunction* kFamilyKernels[] = {
+#define SWAMP_FAMILY(name, ...) name##_kernels,
+#include "slave/kernels.inc"
+#undef SWAMP_FAMILY
+  };
+  static constexpr KernelRows kRows = kernel_rows(kFamilyKernels);
+  return kRows.rows;
+}
+
+// reference_of() is that of one kernel.
+inline KernelFunction reference_of(KernelFamily family,
+                                   const Formats& formats) {
+  return *reference_rows()[kernel_of(family, formats)].function;
+}
 
 // chain_sum() adds the elements of one chunk, in the order of slave/row_math.h.
 template <class Number>

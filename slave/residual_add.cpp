@@ -2,9 +2,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "slave/kernel.h"
-#include "slave/row_args.h"
-#include "slave/row_kernels.h"
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/residual_add.cpp"
@@ -63,7 +61,7 @@ HWY_INLINE void residual_add(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_FOR_ROW_AND_WEIGHT_TYPES(SWAMP_RESIDUAL_ADD_KERNEL)
+SWAMP_KERNELS(residual_add, residual_add<A, B>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -1,23 +1,24 @@
 // The arguments and partial results of the row kernels, and the contract of
 // each family. Common to all:
-// - A kernel on rows computes tile.count rows; tile.first is the index of the
-//   first of them in its tensor. An operand is these rows, one after another,
-//   of args.columns elements each. "Of a row" below means one value for each
-//   row; "constant" means one row for the whole launch.
-// - If _sum or _map precedes the type in its name, a kernel computes a piece of
-//   one row: tile.count columns, the first of which is column tile.first. An
-//   operand "of a row" is then a single value. A _map kernel takes any piece.
-// - A _sum kernel writes a record for each chunk of its piece: tile.partial is
-//   the record of the first chunk, and the others follow. The piece must be
-//   whole chunks. A kernel whose record is chains (ChainSums) adds to it, so
-//   its piece may begin and end at any multiple of kChains.
-// - A kernel on rows and the two visits _sum and _map compute the same bits.
+// - In Pass::rows a kernel computes tile.count rows; tile.first is the index of
+//   the first of them in its tensor. An operand is these rows, one after
+//   another, of args.columns elements each. "Of a row" below means one value
+//   for each row; "constant" means one row for the whole launch.
+// - In the other passes it computes a piece of one row: tile.count columns, the
+//   first of which is column tile.first. An operand "of a row" is then a single
+//   value that is only read, and of a constant there are these columns. A map
+//   takes any piece.
+// - A sum has no outputs, and writes a record for each chunk of its piece:
+//   tile.partial is the record of the first chunk, and the others follow. The
+//   piece must be whole chunks. A kernel whose record is chains (ChainSums)
+//   adds to it, so its piece may begin and end at any multiple of kChains.
+// - Whole rows and the two passes on columns compute the same bits.
 // - An output may be the same memory as an input of the same type (in place).
 //   Otherwise operands must not overlap.
 // - The softmax of 16-bit rows of at most one chunk uses tile.scratch: a float
 //   for each column, aligned to 64 bytes, or null. It does not change the bits.
-// - A kernel on rows takes at most kMaxRowColumns columns; softmax_backward,
-//   cross_entropy_backward and residual_add take any number.
+// - Whole rows have at most kMaxRowColumns columns; those of softmax_backward,
+//   cross_entropy_backward and residual_add any number.
 // - r() rounds to the type of the output; every other operation is float32, in
 //   the order of the formula. Row kernels flag no elements.
 #ifndef SWAMP_SLAVE_ROW_ARGS_H_
@@ -33,19 +34,18 @@ namespace swamp::slave {
 inline constexpr std::size_t kMaxRowChunks = 64;
 inline constexpr std::size_t kMaxRowColumns = kMaxRowChunks * kChunkColumns;
 
-// scaled_softmax: x (in), y (out).
-// scaled_masked_softmax: x (in), mask (in, a byte per column), y (out).
+// scaled_softmax: x (in), mask (in, a byte per column; null: none), y (out).
 //   e_j = f32(x_j) * scale; -10000 if the mask's byte is not 0
 //   y_j = r(E(e_j - m_c) * f_c)        m_c, f_c of the chunk: slave/row_math.h
 // A row that contains nan or +inf, or nothing but -inf, becomes nan.
-// Two visits: scaled_softmax_sum: x, [mask], valid; writes SoftmaxChunk.
-//   scaled_softmax_map: x, [mask], y, SoftmaxFactor of each chunk of the tile,
-//   valid. `valid` (uint64) is the number of columns of the segment that count;
-//   null: all. y is 0 in the columns after them.
+// Passes on columns have two more operands: the SoftmaxFactor of each chunk of
+//   the tile (null in a sum), and `valid` (uint64), the number of columns of the
+//   segment that count (null: all). y is 0 in the columns after them. The record
+//   of a sum is a SoftmaxChunk.
 struct SoftmaxArgs {
   std::uint64_t columns;
   // If not 0 (causal), only the first i % causal_rows + 1 columns of row i
-  // count, and the output is 0 in the others. Not used by the two visits.
+  // count, and the output is 0 in the others. Not used on columns.
   std::uint64_t causal_rows;
   float scale;
   std::uint32_t round_scale;  // 1: rounds scale to the type of x, as apex does
@@ -57,7 +57,7 @@ struct SoftmaxArgs {
 
 inline constexpr float kMasked = -10000.0f;
 
-// SoftmaxFactor is what the second visit needs to know of a chunk.
+// SoftmaxFactor is what a map needs to know of a chunk.
 struct SoftmaxFactor {
   float shift;   // chunk_shift() of its max
   float factor;  // f_c
@@ -73,8 +73,8 @@ inline SoftmaxFactor softmax_factor(const SoftmaxArgs& args, float chunk_max,
 // softmax_backward: g (in), y (in), dx (out; may be g or y).
 //   t_j = g_j * y_j; D = f32(sum of the sums of t_j by chunk)
 //   dx_j = r(scale * (t_j - y_j * D))
-// Two visits: softmax_backward_sum: g, y, valid; writes a float for each chunk.
-//   softmax_backward_map: g, y, dx, D (of the row), valid.
+// Passes on columns have two more operands: D (null in a sum) and `valid`, as
+//   above. The record of a sum is ChainSums.
 struct SoftmaxBackwardArgs {
   std::uint64_t columns;
   std::uint64_t causal_rows;  // as in SoftmaxArgs
@@ -106,10 +106,8 @@ struct ChainSums {
 //              + uniform * (weight_sum * lse - sum of w_j * x_j)
 //              + z_loss * lse^2)
 //   The loss of an ignored row is 0; its lse is computed all the same.
-// cross_entropy_parts: x, target, weight, CrossEntropyParts (out, of a row):
-//   for classes that are split between ranks. x_t is 0 if the target is a class
-//   of another rank.
-// Two visits: cross_entropy_sum: x, weight; writes CrossEntropyChunk.
+// A sum reads x and weight, and its record is a CrossEntropyChunk; the master
+//   computes the rest. There is no map.
 // cross_entropy_backward: x (in), target (in, of a row), CrossEntropyRow (in,
 //   of a row), weight (in, constant, float32; null: 1), dx (out; may be x).
 //   p_j = E(min(0, f32(x_j) - lse))
@@ -117,7 +115,7 @@ struct ChainSums {
 //   a = f32(confidence * w_t + uniform * weight_sum + 2 * z_loss * lse),
 //   b = f32(confidence * w_t), c_j = f32(uniform) * w_j
 //   dx of an ignored row is 0.
-// cross_entropy_backward_map: the same for any piece of a row.
+// There is no sum.
 struct CrossEntropyArgs {
   std::uint64_t columns;
   std::int64_t first_class;    // of column 0
@@ -217,9 +215,8 @@ inline std::int64_t target_of(const CrossEntropyArgs& args, const void* targets,
 //   row, float32): the same without mean and bias, and with the mean of the
 //   squares as the variance.
 // If the type of weight and bias is not that of x, it ends the name.
-// Two visits: layer_norm_sum: x; writes LayerNormChunk. layer_norm_map: as
-//   layer_norm, with mean and rstd (in, of the row). rms_norm_sum: x; writes
-//   RmsNormChunk. rms_norm_map: as rms_norm, with rstd (in).
+// A sum reads x; its record is a LayerNormChunk or RmsNormChunk. A map reads
+//   mean and rstd.
 // layer_norm_backward: g (in), x (in), mean (in, of a row), rstd (in, of a
 //   row), weight (in, constant; null: 1), dx (out; may be g or x; null: not
 //   computed). Partial result, if not null: 2 * columns doubles, to which the
@@ -230,10 +227,9 @@ inline std::int64_t target_of(const CrossEntropyArgs& args, const void* targets,
 //   dx_j = r(rstd * ((h_j - a) - xhat_j * b))
 // rms_norm_backward: g, x, rstd, weight, dx: xhat_j = x_j * rstd and a = 0. The
 //   partial result is `columns` doubles.
-// Two visits: layer_norm_backward_sum: g, x, mean, rstd, weight; writes
-//   NormBackwardSums. layer_norm_backward_map: g, x, NormBackwardRow (in, of
-//   the row), weight, dx. tile.partial begins with column 0 of the segment.
-//   rms_norm_backward_*: the same, without mean; sum_h and a are 0.
+// The record of a sum is NormBackwardSums. In a map the first operand of mean
+//   and rstd is a NormBackwardRow, and tile.partial begins with column 0 of the
+//   segment. Without mean, sum_h and a are 0.
 struct RowNormArgs {
   std::uint64_t columns;
   double eps;

@@ -6,8 +6,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "slave/kernel.h"
-#include "slave/kernel_args.h"
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/scan.cpp"
@@ -144,12 +143,7 @@ HWY_INLINE void scan(const void*, const Tile& tile, Result& result) {
 
 }  // namespace
 
-SWAMP_DEFINE_KERNEL(scan_float16, scan<Float16>)
-SWAMP_DEFINE_KERNEL(scan_bfloat16, scan<BFloat16>)
-SWAMP_DEFINE_KERNEL(scan_float32, scan<Float32>)
-SWAMP_DEFINE_KERNEL(scan_float64, scan<Float64>)
-SWAMP_DEFINE_KERNEL(scan_float8_e4m3fn, scan<element::Float8E4M3FN>)
-SWAMP_DEFINE_KERNEL(scan_float8_e5m2, scan<element::Float8E5M2>)
+SWAMP_KERNELS(scan, scan<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -1,6 +1,6 @@
 // The kernels of SGD, compiled once per target by Highway.
-#include "slave/kernel.h"
-#include "slave/kernel_args.h"
+
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/sgd.cpp"
@@ -81,47 +81,31 @@ struct SgdMomentum : Sgd<Gradient, Model...> {
   }
 };
 
-template <class Gradient, class... Model>
+template <class Gradient, class Model>
 HWY_INLINE void sgd(const void* args, const Tile& tile, Result&) {
-  const Sgd<Gradient, Model...> step(*static_cast<const SgdArgs*>(args));
-  for_each_weight<Model...>(tile, step, Input<Gradient>(tile, 0),
-                            InOut<Float32>(tile, 1));
+  with_model<Model>([&](auto... model) HWY_ATTR {
+    const Sgd<Gradient, decltype(model)...> step(
+        *static_cast<const SgdArgs*>(args));
+    for_each_weight<decltype(model)...>(tile, step, Input<Gradient>(tile, 0),
+                                        InOut<Float32>(tile, 1));
+  });
 }
 
-template <class Gradient, class... Model>
+template <class Gradient, class Model>
 HWY_INLINE void sgd_momentum(const void* args, const Tile& tile, Result&) {
-  const SgdMomentum<Gradient, Model...> step(
-      *static_cast<const SgdArgs*>(args));
-  for_each_weight<Model...>(tile, step, Input<Gradient>(tile, 0),
-                            InOut<Float32>(tile, 1), InOut<Float32>(tile, 2));
+  with_model<Model>([&](auto... model) HWY_ATTR {
+    const SgdMomentum<Gradient, decltype(model)...> step(
+        *static_cast<const SgdArgs*>(args));
+    for_each_weight<decltype(model)...>(tile, step, Input<Gradient>(tile, 0),
+                                        InOut<Float32>(tile, 1),
+                                        InOut<Float32>(tile, 2));
+  });
 }
 
 }  // namespace
 
-SWAMP_DEFINE_KERNEL(sgd_float16, sgd<Float16>)
-SWAMP_DEFINE_KERNEL(sgd_float16_float16, sgd<Float16, Float16>)
-SWAMP_DEFINE_KERNEL(sgd_float16_bfloat16, sgd<Float16, BFloat16>)
-SWAMP_DEFINE_KERNEL(sgd_bfloat16, sgd<BFloat16>)
-SWAMP_DEFINE_KERNEL(sgd_bfloat16_float16, sgd<BFloat16, Float16>)
-SWAMP_DEFINE_KERNEL(sgd_bfloat16_bfloat16, sgd<BFloat16, BFloat16>)
-SWAMP_DEFINE_KERNEL(sgd_float32, sgd<Float32>)
-SWAMP_DEFINE_KERNEL(sgd_float32_float16, sgd<Float32, Float16>)
-SWAMP_DEFINE_KERNEL(sgd_float32_bfloat16, sgd<Float32, BFloat16>)
-SWAMP_DEFINE_KERNEL(sgd_momentum_float16, sgd_momentum<Float16>)
-SWAMP_DEFINE_KERNEL(sgd_momentum_float16_float16,
-                    sgd_momentum<Float16, Float16>)
-SWAMP_DEFINE_KERNEL(sgd_momentum_float16_bfloat16,
-                    sgd_momentum<Float16, BFloat16>)
-SWAMP_DEFINE_KERNEL(sgd_momentum_bfloat16, sgd_momentum<BFloat16>)
-SWAMP_DEFINE_KERNEL(sgd_momentum_bfloat16_float16,
-                    sgd_momentum<BFloat16, Float16>)
-SWAMP_DEFINE_KERNEL(sgd_momentum_bfloat16_bfloat16,
-                    sgd_momentum<BFloat16, BFloat16>)
-SWAMP_DEFINE_KERNEL(sgd_momentum_float32, sgd_momentum<Float32>)
-SWAMP_DEFINE_KERNEL(sgd_momentum_float32_float16,
-                    sgd_momentum<Float32, Float16>)
-SWAMP_DEFINE_KERNEL(sgd_momentum_float32_bfloat16,
-                    sgd_momentum<Float32, BFloat16>)
+SWAMP_KERNELS(sgd, sgd<A, B>)
+SWAMP_KERNELS(sgd_momentum, sgd_momentum<A, B>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

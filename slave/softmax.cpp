@@ -5,9 +5,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "slave/kernel.h"
-#include "slave/row_args.h"
-#include "slave/row_kernels.h"
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/softmax.cpp"
@@ -358,13 +356,13 @@ HWY_INLINE std::size_t columns_of_row(const Args& args, const Tile& tile,
 }
 
 template <class Format, bool kMask>
-HWY_INLINE void softmax(const void* arguments, const Tile& tile, Result&) {
+HWY_INLINE void softmax_rows(const void* arguments, const Tile& tile) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const SoftmaxArgs*>(arguments);
   const std::size_t columns = args.columns;
   const auto* x = operand<const Element>(tile, 0);
-  const auto* mask = operand<const std::uint8_t>(tile, kMask ? 1 : 0);
-  auto* y = operand<Element>(tile, kMask ? 2 : 1);
+  const auto* mask = operand<const std::uint8_t>(tile, 1);
+  auto* y = operand<Element>(tile, 2);
   auto* scratch = static_cast<float*>(tile.scratch);
   const VF scale = scale_of<Format>(args);
   for (std::size_t i = 0; i < tile.count; ++i) {
@@ -385,18 +383,18 @@ HWY_INLINE void softmax(const void* arguments, const Tile& tile, Result&) {
 }
 
 // valid_columns() is the number of columns of a tile of one row that count.
-HWY_INLINE std::size_t valid_columns(const Tile& tile, int s) {
-  const auto* valid = operand<const std::uint64_t>(tile, s);
+HWY_INLINE std::size_t valid_columns(const Tile& tile) {
+  const auto* valid = operand<const std::uint64_t>(tile, 4);
   if (valid == nullptr) return tile.count;
   if (*valid <= tile.first) return 0;
   return std::min<std::size_t>(tile.count, *valid - tile.first);
 }
 
 template <class Format, bool kMask>
-HWY_INLINE void softmax_sum(const void* arguments, const Tile& tile, Result&) {
+HWY_INLINE void softmax_sum(const void* arguments, const Tile& tile) {
   const auto& args = *static_cast<const SoftmaxArgs*>(arguments);
   const auto* x = operand<const typename Format::Element>(tile, 0);
-  const std::size_t valid = valid_columns(tile, kMask ? 2 : 1);
+  const std::size_t valid = valid_columns(tile);
   const VF scale = scale_of<Format>(args);
   auto* chunk = partial_result<SoftmaxChunk>(tile);
   LastBatch last;
@@ -415,13 +413,13 @@ HWY_INLINE void softmax_sum(const void* arguments, const Tile& tile, Result&) {
 }
 
 template <class Format, bool kMask>
-HWY_INLINE void softmax_map(const void* arguments, const Tile& tile, Result&) {
+HWY_INLINE void softmax_map(const void* arguments, const Tile& tile) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const SoftmaxArgs*>(arguments);
   const auto* x = operand<const Element>(tile, 0);
-  auto* y = operand<Element>(tile, kMask ? 2 : 1);
-  const auto* factor = operand<const SoftmaxFactor>(tile, kMask ? 3 : 2);
-  const std::size_t valid = valid_columns(tile, kMask ? 4 : 3);
+  auto* y = operand<Element>(tile, 2);
+  const auto* factor = operand<const SoftmaxFactor>(tile, 3);
+  const std::size_t valid = valid_columns(tile);
   const VF scale = scale_of<Format>(args);
   for (std::size_t at = 0; at < valid; at += kChunkColumns, ++factor) {
     const std::size_t part = std::min(kChunkColumns, valid - at);
@@ -440,6 +438,22 @@ HWY_INLINE void softmax_map(const void* arguments, const Tile& tile, Result&) {
     std::memset(y + valid, 0, (tile.count - valid) * sizeof(Element));
   }
   if (kHasNonTemporalStores && tile.non_temporal) hwy::FlushStream();
+}
+
+template <class Format, bool kMask>
+HWY_INLINE void softmax_pass(const void* args, const Tile& tile) {
+  if (tile.pass == Pass::rows) softmax_rows<Format, kMask>(args, tile);
+  if (tile.pass == Pass::sum) softmax_sum<Format, kMask>(args, tile);
+  if (tile.pass == Pass::map) softmax_map<Format, kMask>(args, tile);
+}
+
+template <class Format>
+HWY_INLINE void softmax(const void* args, const Tile& tile, Result&) {
+  if (operand<const std::uint8_t>(tile, 1) != nullptr) {
+    softmax_pass<Format, true>(args, tile);
+  } else {
+    softmax_pass<Format, false>(args, tile);
+  }
 }
 
 // ---- Backward
@@ -489,7 +503,7 @@ HWY_INLINE void backward_row(const SoftmaxBackwardArgs& args,
 }
 
 template <class Format>
-HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
+HWY_INLINE void backward_rows(const void* arguments, const Tile& tile) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const SoftmaxBackwardArgs*>(arguments);
   const std::size_t columns = args.columns;
@@ -504,11 +518,11 @@ HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
 }
 
 template <class Format>
-HWY_INLINE void backward_sum(const void*, const Tile& tile, Result&) {
+HWY_INLINE void backward_sum(const Tile& tile) {
   using Element = typename Format::Element;
   const Pair<Format> source{{operand<const Element>(tile, 0)},
                             {operand<const Element>(tile, 1)}};
-  const std::size_t valid = valid_columns(tile, 2);
+  const std::size_t valid = valid_columns(tile);
   // A tile may begin within a chunk, at a multiple of kChains.
   auto* sum = partial_result<ChainSums>(tile);
   for (std::size_t at = 0; at < valid; ++sum) {
@@ -523,22 +537,30 @@ HWY_INLINE void backward_sum(const void*, const Tile& tile, Result&) {
 }
 
 template <class Format>
-HWY_INLINE void backward_map(const void* arguments, const Tile& tile, Result&) {
+HWY_INLINE void backward_map(const void* arguments, const Tile& tile) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const SoftmaxBackwardArgs*>(arguments);
   const Pair<Format> source{{operand<const Element>(tile, 0)},
                             {operand<const Element>(tile, 1)}};
   auto* dx = operand<Element>(tile, 2);
-  const std::size_t valid = valid_columns(tile, 4);
+  const std::size_t valid = valid_columns(tile);
   backward_piece(source, valid, args.scale, *operand<const float>(tile, 3), dx);
   if (valid != tile.count) {
     std::memset(dx + valid, 0, (tile.count - valid) * sizeof(Element));
   }
 }
 
+template <class Format>
+HWY_INLINE void backward(const void* args, const Tile& tile, Result&) {
+  if (tile.pass == Pass::rows) backward_rows<Format>(args, tile);
+  if (tile.pass == Pass::sum) backward_sum<Format>(tile);
+  if (tile.pass == Pass::map) backward_map<Format>(args, tile);
+}
+
 }  // namespace
 
-SWAMP_FOR_ROW_TYPES(SWAMP_SOFTMAX_KERNELS)
+SWAMP_KERNELS(scaled_softmax, softmax<A>)
+SWAMP_KERNELS(softmax_backward, backward<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "slave/reference.h"
-#include "slave/row_kernels.h"
 
 namespace swamp::slave::reference {
 namespace {
@@ -49,16 +48,20 @@ std::size_t columns_of_row(const Args& args, std::size_t row) {
              : std::min(args.columns, row % args.causal_rows + 1);
 }
 
-template <class Format, bool kMask>
-void softmax(const void* arguments, const Tile& tile, Result&) {
+const std::uint8_t* mask_of(const Tile& tile) {
+  return static_cast<const std::uint8_t*>(tile.operands[1]);
+}
+
+template <class Format>
+void softmax_rows(const void* arguments, const Tile& tile) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const SoftmaxArgs*>(arguments);
   for (std::size_t row = 0; row < tile.count; ++row) {
     const std::size_t start = row * args.columns;
     const Element* x = static_cast<Element*>(tile.operands[0]) + start;
-    const std::uint8_t* mask =
-        kMask ? static_cast<std::uint8_t*>(tile.operands[1]) + start : nullptr;
-    Element* y = static_cast<Element*>(tile.operands[kMask ? 2 : 1]) + start;
+    const std::uint8_t* mask = mask_of(tile);
+    if (mask != nullptr) mask += start;
+    Element* y = static_cast<Element*>(tile.operands[2]) + start;
     const std::size_t count = columns_of_row(args, tile.first + row);
     std::vector<SoftmaxChunk> chunks;
     for (std::size_t at = 0; at < count; at += kChunkColumns) {
@@ -75,39 +78,37 @@ void softmax(const void* arguments, const Tile& tile, Result&) {
   }
 }
 
-std::size_t valid_columns(const Tile& tile, int s) {
-  const auto* valid = static_cast<const std::uint64_t*>(tile.operands[s]);
+std::size_t valid_columns(const Tile& tile) {
+  const auto* valid = static_cast<const std::uint64_t*>(tile.operands[4]);
   if (valid == nullptr) return tile.count;
   return std::min(tile.count,
                   std::max<std::size_t>(*valid, tile.first) - tile.first);
 }
 
-template <class Format, bool kMask>
-void softmax_sum(const void* args, const Tile& tile, Result&) {
-  const std::size_t valid = valid_columns(tile, kMask ? 2 : 1);
+template <class Format>
+void softmax_sum(const void* args, const Tile& tile) {
+  const std::size_t valid = valid_columns(tile);
   for (std::size_t at = 0; at < tile.count; at += kChunkColumns) {
     static_cast<SoftmaxChunk*>(tile.partial)[at / kChunkColumns] =
         chunk_of<Format>(
             *static_cast<const SoftmaxArgs*>(args),
             static_cast<typename Format::Element*>(tile.operands[0]),
-            kMask ? static_cast<std::uint8_t*>(tile.operands[1]) : nullptr,
-            std::min(valid, at), std::min(valid, at + kChunkColumns));
+            mask_of(tile), std::min(valid, at),
+            std::min(valid, at + kChunkColumns));
   }
 }
 
-template <class Format, bool kMask>
-void softmax_map(const void* args, const Tile& tile, Result&) {
+template <class Format>
+void softmax_map(const void* args, const Tile& tile) {
   using Element = typename Format::Element;
-  const std::size_t valid = valid_columns(tile, kMask ? 4 : 3);
-  auto* y = static_cast<Element*>(tile.operands[kMask ? 2 : 1]);
+  const std::size_t valid = valid_columns(tile);
+  auto* y = static_cast<Element*>(tile.operands[2]);
   for (std::size_t at = 0; at < valid; at += kChunkColumns) {
-    map<Format>(*static_cast<const SoftmaxArgs*>(args),
-                static_cast<Element*>(tile.operands[0]),
-                kMask ? static_cast<std::uint8_t*>(tile.operands[1]) : nullptr,
-                at, std::min(valid, at + kChunkColumns),
-                static_cast<SoftmaxFactor*>(
-                    tile.operands[kMask ? 3 : 2])[at / kChunkColumns],
-                y);
+    map<Format>(
+        *static_cast<const SoftmaxArgs*>(args),
+        static_cast<Element*>(tile.operands[0]), mask_of(tile), at,
+        std::min(valid, at + kChunkColumns),
+        static_cast<SoftmaxFactor*>(tile.operands[3])[at / kChunkColumns], y);
   }
   for (std::size_t j = valid; j < tile.count; ++j) y[j] = 0;
 }
@@ -137,7 +138,7 @@ void backward_map_row(float scale, float dot, const typename Format::Element* g,
 }
 
 template <class Format>
-void backward(const void* arguments, const Tile& tile, Result&) {
+void backward_rows(const void* arguments, const Tile& tile) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const SoftmaxBackwardArgs*>(arguments);
   for (std::size_t row = 0; row < tile.count; ++row) {
@@ -159,9 +160,9 @@ void backward(const void* arguments, const Tile& tile, Result&) {
 }
 
 template <class Format>
-void backward_sum(const void*, const Tile& tile, Result&) {
+void backward_sum(const Tile& tile) {
   using Element = typename Format::Element;
-  const std::size_t valid = valid_columns(tile, 2);
+  const std::size_t valid = valid_columns(tile);
   const std::size_t first_chunk = tile.first / kChunkColumns;
   for (std::size_t at = 0; at < valid; ++at) {
     const std::size_t column = tile.first + at;
@@ -174,18 +175,33 @@ void backward_sum(const void*, const Tile& tile, Result&) {
 }
 
 template <class Format>
-void backward_map(const void* args, const Tile& tile, Result&) {
+void backward_map(const void* args, const Tile& tile) {
   using Element = typename Format::Element;
   backward_map_row<Format>(static_cast<const SoftmaxBackwardArgs*>(args)->scale,
                            *static_cast<float*>(tile.operands[3]),
                            static_cast<Element*>(tile.operands[0]),
                            static_cast<Element*>(tile.operands[1]),
                            static_cast<Element*>(tile.operands[2]),
-                           valid_columns(tile, 4), tile.count);
+                           valid_columns(tile), tile.count);
+}
+
+template <class Format>
+void softmax(const void* args, const Tile& tile, Result&) {
+  if (tile.pass == Pass::rows) softmax_rows<Format>(args, tile);
+  if (tile.pass == Pass::sum) softmax_sum<Format>(args, tile);
+  if (tile.pass == Pass::map) softmax_map<Format>(args, tile);
+}
+
+template <class Format>
+void backward(const void* args, const Tile& tile, Result&) {
+  if (tile.pass == Pass::rows) backward_rows<Format>(args, tile);
+  if (tile.pass == Pass::sum) backward_sum<Format>(tile);
+  if (tile.pass == Pass::map) backward_map<Format>(args, tile);
 }
 
 }  // namespace
 
-SWAMP_FOR_ROW_TYPES(SWAMP_SOFTMAX_KERNELS)
+SWAMP_KERNELS(scaled_softmax, softmax<A>)
+SWAMP_KERNELS(softmax_backward, backward<A>)
 
 }  // namespace swamp::slave::reference

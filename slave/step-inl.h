@@ -9,6 +9,8 @@
 
 #include <hwy/highway.h>
 
+#include <type_traits>
+
 #include "slave/batch-inl.h"
 #include "slave/exact_fma-inl.h"
 
@@ -44,6 +46,16 @@ HWY_INLINE void for_each_weight(const Tile& tile, const Step& step,
   } else {
     for_each_vector_out(tile, step, Output<Model>(tile, sizeof...(Data))...,
                         operands...);
+  }
+}
+
+// with_model() calls f with the format of the model's weight, if there is one.
+template <class Model, class Function>
+HWY_INLINE void with_model(const Function& f) {
+  if constexpr (std::is_same_v<Model, element::None>) {
+    f();
+  } else {
+    f(Model());
   }
 }
 

@@ -2,16 +2,10 @@
 #include <type_traits>
 
 #include "slave/block_code.h"
-#include "slave/kernel_args.h"
 #include "slave/reference.h"
 
 namespace swamp::slave::reference {
 namespace {
-
-// No model weight beside the master weight.
-struct None {
-  using Element = void;
-};
 
 template <class Model>
 void store_model(void* tile, std::size_t i, float weight) {
@@ -216,19 +210,11 @@ void adam_rounded(const void* args_bytes, const Tile& tile, Result&) {
   }
 }
 
-template <class Format, class Moment>
-void adam_stochastic(const void* args, const Tile& tile, Result& result) {
-  adam_rounded<Format, RoundedWeight<Format>, Moment, 4>(args, tile, result);
-}
-template <class Format, class Moment>
-void adam_master(const void* args, const Tile& tile, Result& result) {
-  adam_rounded<Format, MasterWeight<Format>, Moment, 5>(args, tile, result);
-}
-template <class Format, class Moment>
-void adam_kahan(const void* args, const Tile& tile, Result& result) {
-  adam_rounded<Format, CompensatedWeight<Format>, Moment, 5>(args, tile,
-                                                             result);
-}
+// WeightOf is the weight of a step with or without a model beside it.
+template <class Gradient, class Model>
+using WeightOf =
+    std::conditional_t<std::is_same_v<Model, None>, RoundedWeight<Gradient>,
+                       MasterWeight<Gradient>>;
 
 // number_value() is the number c of a map.
 float number_value(const DecadeTables& tables, int c) {
@@ -310,86 +296,16 @@ void adam_8bit(const void* args_bytes, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_DEFINE_KERNEL(sgd_float16, sgd<Float16, None>)
-SWAMP_DEFINE_KERNEL(sgd_float16_float16, sgd<Float16, Float16>)
-SWAMP_DEFINE_KERNEL(sgd_float16_bfloat16, sgd<Float16, BFloat16>)
-SWAMP_DEFINE_KERNEL(sgd_bfloat16, sgd<BFloat16, None>)
-SWAMP_DEFINE_KERNEL(sgd_bfloat16_float16, sgd<BFloat16, Float16>)
-SWAMP_DEFINE_KERNEL(sgd_bfloat16_bfloat16, sgd<BFloat16, BFloat16>)
-SWAMP_DEFINE_KERNEL(sgd_float32, sgd<Float32, None>)
-SWAMP_DEFINE_KERNEL(sgd_float32_float16, sgd<Float32, Float16>)
-SWAMP_DEFINE_KERNEL(sgd_float32_bfloat16, sgd<Float32, BFloat16>)
-SWAMP_DEFINE_KERNEL(sgd_momentum_float16, sgd_momentum<Float16, None>)
-SWAMP_DEFINE_KERNEL(sgd_momentum_float16_float16,
-                    sgd_momentum<Float16, Float16>)
-SWAMP_DEFINE_KERNEL(sgd_momentum_float16_bfloat16,
-                    sgd_momentum<Float16, BFloat16>)
-SWAMP_DEFINE_KERNEL(sgd_momentum_bfloat16, sgd_momentum<BFloat16, None>)
-SWAMP_DEFINE_KERNEL(sgd_momentum_bfloat16_float16,
-                    sgd_momentum<BFloat16, Float16>)
-SWAMP_DEFINE_KERNEL(sgd_momentum_bfloat16_bfloat16,
-                    sgd_momentum<BFloat16, BFloat16>)
-SWAMP_DEFINE_KERNEL(sgd_momentum_float32, sgd_momentum<Float32, None>)
-SWAMP_DEFINE_KERNEL(sgd_momentum_float32_float16,
-                    sgd_momentum<Float32, Float16>)
-SWAMP_DEFINE_KERNEL(sgd_momentum_float32_bfloat16,
-                    sgd_momentum<Float32, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_float16, adam<Float16, None>)
-SWAMP_DEFINE_KERNEL(adam_float16_float16, adam<Float16, Float16>)
-SWAMP_DEFINE_KERNEL(adam_float16_bfloat16, adam<Float16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_bfloat16, adam<BFloat16, None>)
-SWAMP_DEFINE_KERNEL(adam_bfloat16_float16, adam<BFloat16, Float16>)
-SWAMP_DEFINE_KERNEL(adam_bfloat16_bfloat16, adam<BFloat16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_float32, adam<Float32, None>)
-SWAMP_DEFINE_KERNEL(adam_float32_float16, adam<Float32, Float16>)
-SWAMP_DEFINE_KERNEL(adam_float32_bfloat16, adam<Float32, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_amsgrad_float16, adam_amsgrad<Float16, None>)
-SWAMP_DEFINE_KERNEL(adam_amsgrad_float16_float16,
-                    adam_amsgrad<Float16, Float16>)
-SWAMP_DEFINE_KERNEL(adam_amsgrad_float16_bfloat16,
-                    adam_amsgrad<Float16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_amsgrad_bfloat16, adam_amsgrad<BFloat16, None>)
-SWAMP_DEFINE_KERNEL(adam_amsgrad_bfloat16_float16,
-                    adam_amsgrad<BFloat16, Float16>)
-SWAMP_DEFINE_KERNEL(adam_amsgrad_bfloat16_bfloat16,
-                    adam_amsgrad<BFloat16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_amsgrad_float32, adam_amsgrad<Float32, None>)
-SWAMP_DEFINE_KERNEL(adam_amsgrad_float32_float16,
-                    adam_amsgrad<Float32, Float16>)
-SWAMP_DEFINE_KERNEL(adam_amsgrad_float32_bfloat16,
-                    adam_amsgrad<Float32, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_stochastic_float16_float32,
-                    adam_stochastic<Float16, Float32>)
-SWAMP_DEFINE_KERNEL(adam_stochastic_float16_bfloat16,
-                    adam_stochastic<Float16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_stochastic_bfloat16_float32,
-                    adam_stochastic<BFloat16, Float32>)
-SWAMP_DEFINE_KERNEL(adam_stochastic_bfloat16_bfloat16,
-                    adam_stochastic<BFloat16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_stochastic_float32_bfloat16,
-                    adam_stochastic<Float32, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_stochastic_float16_master_bfloat16,
-                    adam_master<Float16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_stochastic_bfloat16_master_bfloat16,
-                    adam_master<BFloat16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_kahan_float16_float32, adam_kahan<Float16, Float32>)
-SWAMP_DEFINE_KERNEL(adam_kahan_float16_bfloat16, adam_kahan<Float16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_kahan_bfloat16_float32, adam_kahan<BFloat16, Float32>)
-SWAMP_DEFINE_KERNEL(adam_kahan_bfloat16_bfloat16,
-                    adam_kahan<BFloat16, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_8bit_float32,
-                    adam_8bit<RoundedWeight<Float32>, Float32>)
-SWAMP_DEFINE_KERNEL(adam_8bit_float16_master,
-                    adam_8bit<MasterWeight<Float16>, Float16>)
-SWAMP_DEFINE_KERNEL(adam_8bit_bfloat16_master,
-                    adam_8bit<MasterWeight<BFloat16>, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_8bit_stochastic_float16,
-                    adam_8bit<RoundedWeight<Float16>, Float16>)
-SWAMP_DEFINE_KERNEL(adam_8bit_stochastic_bfloat16,
-                    adam_8bit<RoundedWeight<BFloat16>, BFloat16>)
-SWAMP_DEFINE_KERNEL(adam_8bit_kahan_float16,
-                    adam_8bit<CompensatedWeight<Float16>, Float16>)
-SWAMP_DEFINE_KERNEL(adam_8bit_kahan_bfloat16,
-                    adam_8bit<CompensatedWeight<BFloat16>, BFloat16>)
+SWAMP_KERNELS(sgd, sgd<A, B>)
+SWAMP_KERNELS(sgd_momentum, sgd_momentum<A, B>)
+SWAMP_KERNELS(adam, adam<A, B>)
+SWAMP_KERNELS(adam_amsgrad, adam_amsgrad<A, B>)
+SWAMP_KERNELS(
+    adam_stochastic,
+    adam_rounded<A, WeightOf<A, D>, C, std::is_same_v<D, None> ? 4 : 5>)
+SWAMP_KERNELS(adam_kahan, adam_rounded<A, CompensatedWeight<A>, B, 5>)
+SWAMP_KERNELS(adam_8bit, adam_8bit<WeightOf<A, B>, A>)
+SWAMP_KERNELS(adam_8bit_stochastic, adam_8bit<RoundedWeight<A>, A>)
+SWAMP_KERNELS(adam_8bit_kahan, adam_8bit<CompensatedWeight<A>, A>)
 
 }  // namespace swamp::slave::reference

@@ -3,8 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "slave/kernel.h"
-#include "slave/kernel_args.h"
+#include "slave/kernel_list.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/unscale.cpp"
@@ -204,14 +203,8 @@ HWY_INLINE void check(const void*, const Tile& tile, Result& result) {
 
 }  // namespace
 
-SWAMP_DEFINE_KERNEL(unscale_float16, unscale<Float16>)
-SWAMP_DEFINE_KERNEL(unscale_bfloat16, unscale<BFloat16>)
-SWAMP_DEFINE_KERNEL(unscale_float32, unscale<Float32>)
-SWAMP_DEFINE_KERNEL(unscale_float64, unscale<Float64>)
-SWAMP_DEFINE_KERNEL(check_float16, check<Float16>)
-SWAMP_DEFINE_KERNEL(check_bfloat16, check<BFloat16>)
-SWAMP_DEFINE_KERNEL(check_float32, check<Float32>)
-SWAMP_DEFINE_KERNEL(check_float64, check<Float64>)
+SWAMP_KERNELS(unscale, unscale<A>)
+SWAMP_KERNELS(check, check<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -61,36 +61,18 @@ constexpr PerElement kWork[] = {
     // Maximum: multiply, max. Sum: multiply, subtract, exp, add. Output:
     // multiply. The exponentials are stored and read.
     {F::scaled_softmax, 0, 6 + kExp, 0, 3, 1, 8, kRow},
-    {F::scaled_softmax_sum, 0, 5 + kExp, 0, 2, 1, 0, 0},
-    {F::scaled_softmax_map, 0, 3 + kExp, 0, 2, 0, 0, 0},
-    {F::scaled_masked_softmax, 0, 10 + kExp, 0, 3, 1, 8, kRow},
-    {F::scaled_masked_softmax_sum, 0, 9 + kExp, 0, 2, 1, 0, 0},
-    {F::scaled_masked_softmax_map, 0, 5 + kExp, 0, 2, 0, 0, 0},
     // Sum: multiply, add. Output: multiply, multiply, subtract, multiply.
     {F::softmax_backward, 0, 6, 0, 5, 2, 0, kRow},
-    {F::softmax_backward_sum, 0, 2, 0, 2, 0, 0, 0},
-    {F::softmax_backward_map, 0, 4, 0, 3, 0, 0, 0},
     {F::cross_entropy, 0, 3 + kExp, 0, 2, 1, 0, kRow},
-    {F::cross_entropy_parts, 0, 3 + kExp, 0, 2, 1, 0, kRow},
-    {F::cross_entropy_sum, 0, 3 + kExp, 0, 2, 1, 0, 0},
     {F::cross_entropy_backward, 0, 6 + kExp, 0, 2, 0, 0, 0},
-    {F::cross_entropy_backward_map, 0, 6 + kExp, 0, 2, 0, 0, 0},
     // Sum: to double, add. Squares: subtract, multiply, add. Output: subtract,
     // multiply, add, multiply, add, with the weight and bias converted.
-    {F::layer_norm_sum, 0, 5, 0, 2, 1, 0, 0},
     {F::layer_norm, 0, 10, 0, 6, 2, 0, kRow},
-    {F::layer_norm_map, 0, 5, 0, 4, 0, 0, 0},
-    {F::rms_norm_sum, 0, 2, 0, 1, 0, 0, 0},
     {F::rms_norm, 0, 5, 0, 4, 1, 0, kRow},
-    {F::rms_norm_map, 0, 3, 0, 3, 0, 0, 0},
     // Sums: 7, and 5 for those of weight and bias, in double, which are read
     // and written in each row. Output: 8.
     {F::layer_norm_backward, 0, 20, 0, 7, 2, 32, kRow},
-    {F::layer_norm_backward_sum, 0, 12, 0, 3, 0, 32, 0},
-    {F::layer_norm_backward_map, 0, 8, 0, 4, 0, 0, 0},
     {F::rms_norm_backward, 0, 14, 0, 7, 2, 16, kRow},
-    {F::rms_norm_backward_sum, 0, 8, 0, 3, 0, 16, 0},
-    {F::rms_norm_backward_map, 0, 6, 0, 4, 0, 0, 0},
     {F::residual_add, 0, 2, 0, 2, 0, 0, 0},
     // Blocks are transposed element by element.
     {F::attention_pack, 0, 0, 0, 1, 0, 2 * kScalarAccess, 0},
@@ -101,7 +83,9 @@ constexpr PerElement kWork[] = {
     {F::attention_round, 0, 2, 0, 1, 0, 8, 0},
     // Integers, one at a time: range, count, position.
     {F::moe_count, 0, 4 * kLanes, 0, 0, 0, 2 * kScalarAccess, 0},
+    {F::moe_count_map, 0, 4 * kLanes, 0, 0, 0, 2 * kScalarAccess, 0},
     {F::moe_position, 0, 6 * kLanes, 0, 0, 0, 4 * kScalarAccess, 0},
+    {F::moe_position_map, 0, 6 * kLanes, 0, 0, 0, 4 * kScalarAccess, 0},
 };
 
 // has_work() returns whether work_of() knows every kernel.

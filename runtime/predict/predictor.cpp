@@ -112,7 +112,7 @@ class CountingDma {
   predict::Traffic& traffic_;
 };
 
-void do_nothing(const void*, const Tile&, Result&) {}
+constexpr KernelFunction kDoNothing = [](const void*, const Tile&, Result&) {};
 
 // idle_kernels() is a kernel table for the launch in which every kernel does
 // nothing.
@@ -121,7 +121,7 @@ std::vector<KernelRow> idle_kernels(const Launch& launch) {
   for (std::size_t i = 0; i < launch.table.operation_count; ++i) {
     last = std::max(last, launch.table.operations[i].kernel);
   }
-  return std::vector<KernelRow>(std::size_t{last} + 1, {"idle", &do_nothing});
+  return std::vector<KernelRow>(std::size_t{last} + 1, {"idle", &kDoNothing});
 }
 
 // work_of_range() is the work of a slave.

@@ -109,12 +109,20 @@ struct AdamCase {
   bool amsgrad = false;
 };
 const AdamCase kAdamCases[] = {
-    {kFloat16, kFloat16, &reference::adam_float16_float16},
-    {kBFloat16, kBFloat16, &reference::adam_bfloat16_bfloat16},
-    {kFloat32, kFloat16, &reference::adam_float32_float16},
-    {kFloat32, kBFloat16, &reference::adam_float32_bfloat16},
-    {kFloat16, kFloat16, &reference::adam_amsgrad_float16_float16, true},
-    {kFloat32, kBFloat16, &reference::adam_amsgrad_float32_bfloat16, true}};
+    {kFloat16, kFloat16,
+     reference::reference_of(KernelFamily::adam, {kFloat16, kFloat16})},
+    {kBFloat16, kBFloat16,
+     reference::reference_of(KernelFamily::adam, {kBFloat16, kBFloat16})},
+    {kFloat32, kFloat16,
+     reference::reference_of(KernelFamily::adam, {kFloat32, kFloat16})},
+    {kFloat32, kBFloat16,
+     reference::reference_of(KernelFamily::adam, {kFloat32, kBFloat16})},
+    {kFloat16, kFloat16,
+     reference::reference_of(KernelFamily::adam_amsgrad, {kFloat16, kFloat16}),
+     true},
+    {kFloat32, kBFloat16,
+     reference::reference_of(KernelFamily::adam_amsgrad, {kFloat32, kBFloat16}),
+     true}};
 
 void step_adam(Arrays& arrays, bool amsgrad, Machine* machine = nullptr) {
   const std::vector<Tensor> largest =
@@ -245,23 +253,36 @@ struct SmallCase {
   bool key = false;
 };
 const SmallCase kSmallCases[] = {
-    {kFloat16, kFloat16, kFloat32, &reference::adam_stochastic_float16_float32,
+    {kFloat16, kFloat16, kFloat32,
+     reference::reference_of(KernelFamily::adam_stochastic,
+                             {kFloat16, kFloat16, kFloat32}),
      false, false, true},
     {kBFloat16, kBFloat16, kBFloat16,
-     &reference::adam_stochastic_bfloat16_bfloat16, false, false, true},
+     reference::reference_of(KernelFamily::adam_stochastic,
+                             {kBFloat16, kBFloat16, kBFloat16}),
+     false, false, true},
     {kFloat32, kFloat32, kBFloat16,
-     &reference::adam_stochastic_float32_bfloat16, false, false, true},
+     reference::reference_of(KernelFamily::adam_stochastic,
+                             {kFloat32, kFloat32, kBFloat16}),
+     false, false, true},
     {kBFloat16, kFloat32, kBFloat16,
-     &reference::adam_stochastic_bfloat16_master_bfloat16, true, false, true},
-    {kFloat16, kFloat16, kBFloat16, &reference::adam_kahan_float16_bfloat16,
+     reference::reference_of(KernelFamily::adam_stochastic,
+                             {kBFloat16, kFloat32, kBFloat16, kBFloat16}),
+     true, false, true},
+    {kFloat16, kFloat16, kBFloat16,
+     reference::reference_of(KernelFamily::adam_kahan, {kFloat16, kBFloat16}),
      false, true, true},
-    {kFloat32, kFloat32, kFloat8E5M2, &reference::adam_8bit_float32},
-    {kFloat16, kFloat32, kFloat8E5M2, &reference::adam_8bit_float16_master,
+    {kFloat32, kFloat32, kFloat8E5M2,
+     reference::reference_of(KernelFamily::adam_8bit, {kFloat32})},
+    {kFloat16, kFloat32, kFloat8E5M2,
+     reference::reference_of(KernelFamily::adam_8bit, {kFloat16, kFloat16}),
      true},
     {kBFloat16, kBFloat16, kFloat8E5M2,
-     &reference::adam_8bit_stochastic_bfloat16, false, false, true},
-    {kBFloat16, kBFloat16, kFloat8E5M2, &reference::adam_8bit_kahan_bfloat16,
-     false, true}};
+     reference::reference_of(KernelFamily::adam_8bit_stochastic, {kBFloat16}),
+     false, false, true},
+    {kBFloat16, kBFloat16, kFloat8E5M2,
+     reference::reference_of(KernelFamily::adam_8bit_kahan, {kBFloat16}), false,
+     true}};
 
 constexpr std::size_t kBlock = kMomentBlock;
 

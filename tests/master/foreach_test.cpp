@@ -42,11 +42,16 @@ TEST(ForeachCast, SameBitsOnEveryMachine) {
     KernelFunction kernel;
   };
   const Case cases[] = {
-      {kFloat16, kFloat32, &reference::cast_float16_float32},
-      {kBFloat16, kFloat32, &reference::cast_bfloat16_float32},
-      {kFloat32, kFloat32, &reference::cast_float32_float32},
-      {kFloat32, kFloat16, &reference::cast_float32_float16},
-      {kFloat32, kBFloat16, &reference::cast_float32_bfloat16}};
+      {kFloat16, kFloat32,
+       reference::reference_of(KernelFamily::cast, {kFloat16, kFloat32})},
+      {kBFloat16, kFloat32,
+       reference::reference_of(KernelFamily::cast, {kBFloat16, kFloat32})},
+      {kFloat32, kFloat32,
+       reference::reference_of(KernelFamily::cast, {kFloat32, kFloat32})},
+      {kFloat32, kFloat16,
+       reference::reference_of(KernelFamily::cast, {kFloat32, kFloat16})},
+      {kFloat32, kBFloat16,
+       reference::reference_of(KernelFamily::cast, {kFloat32, kBFloat16})}};
   const std::size_t reports = runtime::report_count();
   for (const MachineConfig& config : machine_configs(kShapes, true)) {
     SCOPED_TRACE(to_text(config));
@@ -98,9 +103,12 @@ TEST(ForeachAccumulate, SameBitsOnEveryMachine) {
     ScalarType from;
     KernelFunction kernel;
   };
-  const Case cases[] = {{kFloat16, &reference::accumulate_float16},
-                        {kBFloat16, &reference::accumulate_bfloat16},
-                        {kFloat32, &reference::accumulate_float32}};
+  const Case cases[] = {
+      {kFloat16, reference::reference_of(KernelFamily::accumulate, {kFloat16})},
+      {kBFloat16,
+       reference::reference_of(KernelFamily::accumulate, {kBFloat16})},
+      {kFloat32,
+       reference::reference_of(KernelFamily::accumulate, {kFloat32})}};
   for (const MachineConfig& config : machine_configs(kShapes, true)) {
     SCOPED_TRACE(to_text(config));
     const auto machine = make_machine(config);
@@ -129,11 +137,16 @@ TEST(ForeachLerp, SameBitsOnEveryMachine) {
     KernelFunction kernel;
   };
   const Case cases[] = {
-      {kFloat16, kFloat16, &reference::lerp_float16_float16},
-      {kFloat16, kFloat32, &reference::lerp_float16_float32},
-      {kBFloat16, kBFloat16, &reference::lerp_bfloat16_bfloat16},
-      {kBFloat16, kFloat32, &reference::lerp_bfloat16_float32},
-      {kFloat32, kFloat32, &reference::lerp_float32_float32}};
+      {kFloat16, kFloat16,
+       reference::reference_of(KernelFamily::lerp, {kFloat16, kFloat16})},
+      {kFloat16, kFloat32,
+       reference::reference_of(KernelFamily::lerp, {kFloat16, kFloat32})},
+      {kBFloat16, kBFloat16,
+       reference::reference_of(KernelFamily::lerp, {kBFloat16, kBFloat16})},
+      {kBFloat16, kFloat32,
+       reference::reference_of(KernelFamily::lerp, {kBFloat16, kFloat32})},
+      {kFloat32, kFloat32,
+       reference::reference_of(KernelFamily::lerp, {kFloat32, kFloat32})}};
   // From 0.5 on, torch's lerp starts from the other end.
   struct Weight {
     double weight;

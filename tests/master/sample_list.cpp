@@ -9,9 +9,11 @@
 namespace swamp::test {
 namespace {
 
-constexpr KernelFunction kReferences[] = {
-    &slave::reference::unscale_float16, &slave::reference::unscale_bfloat16,
-    &slave::reference::unscale_float32, &slave::reference::unscale_float64};
+const KernelFunction kReferences[] = {
+    slave::reference::reference_of(KernelFamily::unscale, {kFloat16}),
+    slave::reference::reference_of(KernelFamily::unscale, {kBFloat16}),
+    slave::reference::reference_of(KernelFamily::unscale, {kFloat32}),
+    slave::reference::reference_of(KernelFamily::unscale, {kFloat64})};
 
 }  // namespace
 

@@ -16,10 +16,13 @@
 namespace swamp::test {
 namespace {
 
-constexpr KernelFunction kReferences[] = {
-    &slave::reference::scan_float16,       &slave::reference::scan_bfloat16,
-    &slave::reference::scan_float32,       &slave::reference::scan_float64,
-    &slave::reference::scan_float8_e4m3fn, &slave::reference::scan_float8_e5m2};
+const KernelFunction kReferences[] = {
+    slave::reference::reference_of(KernelFamily::scan, {kFloat16}),
+    slave::reference::reference_of(KernelFamily::scan, {kBFloat16}),
+    slave::reference::reference_of(KernelFamily::scan, {kFloat32}),
+    slave::reference::reference_of(KernelFamily::scan, {kFloat64}),
+    slave::reference::reference_of(KernelFamily::scan, {kFloat8E4M3FN}),
+    slave::reference::reference_of(KernelFamily::scan, {kFloat8E5M2})};
 
 // expected_of() computes one tensor by the scalar reference, in one tile.
 TensorStatistics expected_of(const Tensor& tensor) {

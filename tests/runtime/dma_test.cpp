@@ -34,8 +34,8 @@ class DmaTest : public ::testing::Test {
 
   static Operation make_operation() {
     static const test::Args args{0};
-    constexpr KernelInfo kCopy = kernel_info<test::Args>(
-        "copy", 0, test::kNoFamily, {in(kFloat32), out(kFloat32)});
+    constexpr KernelInfo kCopy =
+        test::kernel_info<test::Args>("copy", 0, {in(kFloat32), out(kFloat32)});
     return Operation(kCopy, &args);
   }
 
@@ -206,11 +206,11 @@ TEST(LdmTest, ArenasAreOfTheMachinesSizeAndKept) {
 TEST(LdmLayoutTest, FitsItsLdmAndGrowsToTheTile) {
   const test::Args args{0};
   // The operands of a fused optimizer step.
-  const Operation step(
-      kernel_info<test::Args>("step", 0, test::kNoFamily,
-                              {in(kFloat16), inout(kFloat32), inout(kFloat32),
-                               inout(kFloat32), out(kBFloat16)}),
-      &args);
+  const Operation step(test::kernel_info<test::Args>(
+                           "step", 0,
+                           {in(kFloat16), inout(kFloat32), inout(kFloat32),
+                            inout(kFloat32), out(kBFloat16)}),
+                       &args);
   const Operation unscale(test::kAdd, &args);
   for (const Operation& operation : {step, unscale}) {
     const std::size_t needed =

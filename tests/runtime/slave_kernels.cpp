@@ -70,14 +70,17 @@ void rows(const void* args, const Tile& tile, Result&) {
   }
 }
 
+constexpr KernelFunction kFunctions[] = {&add,   &widen, &environment,
+                                         &tally, &side,  &rows};
+
 // By id.
 constexpr KernelRow kTableRows[test::kKernelCount] = {
-    {test::kAdd.name, &add},
-    {test::kWiden.name, &widen},
-    {test::kEnvironment.name, &environment},
-    {test::kTally.name, &tally},
-    {test::kSide.name, &side},
-    {test::kRows.name, &rows}};
+    {test::kAdd.name, &kFunctions[0]},
+    {test::kWiden.name, &kFunctions[1]},
+    {test::kEnvironment.name, &kFunctions[2]},
+    {test::kTally.name, &kFunctions[3]},
+    {test::kSide.name, &kFunctions[4]},
+    {test::kRows.name, &kFunctions[5]}};
 constexpr KernelTable kTables[] = {{"first", true, kTableRows},
                                    {"absent", false, kTableRows},
                                    {"second", true, kTableRows}};

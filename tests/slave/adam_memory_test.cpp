@@ -62,32 +62,34 @@ TEST(StochasticRounding, IsUnbiasedAndKeepsWhatIsExact) {
   };
   const float inf = std::numeric_limits<float>::infinity();
   const Case cases[] = {
-      {row_kernel::adam_stochastic_bfloat16_float32, kBFloat16, 1.0f, 1, 1},
-      {row_kernel::adam_stochastic_bfloat16_float32, kBFloat16, 1.001f, 1,
-       1.0078125},
-      {row_kernel::adam_stochastic_bfloat16_float32, kBFloat16, -1.007f,
-       -1.0078125, -1},
-      {row_kernel::adam_stochastic_bfloat16_float32, kBFloat16, 0x1.5p-130f,
-       0x1.4p-130, 0x1.6p-130},
-      {row_kernel::adam_stochastic_bfloat16_float32, kBFloat16, 0x1p-135f, 0,
-       0x1p-133},
-      {row_kernel::adam_stochastic_bfloat16_float32, kBFloat16, inf, inf, inf},
-      {row_kernel::adam_stochastic_float16_float32, kFloat16, 0.25f, 0.25,
-       0.25},
-      {row_kernel::adam_stochastic_float16_float32, kFloat16, 1.0001f, 1,
-       1.0009765625},
-      {row_kernel::adam_stochastic_float16_float32, kFloat16, -3.0005f,
-       -3.001953125, -3},
-      {row_kernel::adam_stochastic_float16_float32, kFloat16, 0x1.004p-15f,
-       0x1p-15, 0x1.008p-15},
-      {row_kernel::adam_stochastic_float16_float32, kFloat16, 0x1.3p-24f,
-       0x1p-24, 0x1p-23},
-      {row_kernel::adam_stochastic_float16_float32, kFloat16, -0x1.8p-27f,
-       -0x1p-24, 0},
-      {row_kernel::adam_stochastic_float16_float32, kFloat16, 0x1.008p-15f,
-       0x1.008p-15, 0x1.008p-15},
-      {row_kernel::adam_stochastic_float16_float32, kFloat16, -inf, -inf,
-       -inf}};
+      {kernel_of(F::adam_stochastic, {kBFloat16, kBFloat16, kFloat32}),
+       kBFloat16, 1.0f, 1, 1},
+      {kernel_of(F::adam_stochastic, {kBFloat16, kBFloat16, kFloat32}),
+       kBFloat16, 1.001f, 1, 1.0078125},
+      {kernel_of(F::adam_stochastic, {kBFloat16, kBFloat16, kFloat32}),
+       kBFloat16, -1.007f, -1.0078125, -1},
+      {kernel_of(F::adam_stochastic, {kBFloat16, kBFloat16, kFloat32}),
+       kBFloat16, 0x1.5p-130f, 0x1.4p-130, 0x1.6p-130},
+      {kernel_of(F::adam_stochastic, {kBFloat16, kBFloat16, kFloat32}),
+       kBFloat16, 0x1p-135f, 0, 0x1p-133},
+      {kernel_of(F::adam_stochastic, {kBFloat16, kBFloat16, kFloat32}),
+       kBFloat16, inf, inf, inf},
+      {kernel_of(F::adam_stochastic, {kFloat16, kFloat16, kFloat32}), kFloat16,
+       0.25f, 0.25, 0.25},
+      {kernel_of(F::adam_stochastic, {kFloat16, kFloat16, kFloat32}), kFloat16,
+       1.0001f, 1, 1.0009765625},
+      {kernel_of(F::adam_stochastic, {kFloat16, kFloat16, kFloat32}), kFloat16,
+       -3.0005f, -3.001953125, -3},
+      {kernel_of(F::adam_stochastic, {kFloat16, kFloat16, kFloat32}), kFloat16,
+       0x1.004p-15f, 0x1p-15, 0x1.008p-15},
+      {kernel_of(F::adam_stochastic, {kFloat16, kFloat16, kFloat32}), kFloat16,
+       0x1.3p-24f, 0x1p-24, 0x1p-23},
+      {kernel_of(F::adam_stochastic, {kFloat16, kFloat16, kFloat32}), kFloat16,
+       -0x1.8p-27f, -0x1p-24, 0},
+      {kernel_of(F::adam_stochastic, {kFloat16, kFloat16, kFloat32}), kFloat16,
+       0x1.008p-15f, 0x1.008p-15, 0x1.008p-15},
+      {kernel_of(F::adam_stochastic, {kFloat16, kFloat16, kFloat32}), kFloat16,
+       -inf, -inf, -inf}};
   const KernelTable& best = row_tables()[1];
   for (const Case& one : cases) {
     SCOPED_TRACE(one.value);
@@ -161,7 +163,7 @@ struct Block {
 
   void run(const KernelTable& table, AdamArgs numbers) {
     const AdamBlockArgs args{numbers, kBlockColumns};
-    run_rows(table, row_kernel::adam_8bit_float32, &args,
+    run_rows(table, kernel_of(F::adam_8bit, {kFloat32}), &args,
              {g.data(), w.data(), m.data(), v.data(), absmax}, 1, 0);
   }
 };
@@ -265,8 +267,7 @@ TEST(BlockCodes, KeepUpdatesSmall) {
       args.one_minus_beta2 = 0.001f;
       args.eps = 1e-30f;
       for (int step = 1; step <= 3; ++step) {
-        args.step_size =
-            static_cast<float>(0.001 / (1 - std::pow(0.9, step)));
+        args.step_size = static_cast<float>(0.001 / (1 - std::pow(0.9, step)));
         args.bias_correction2_sqrt =
             static_cast<float>(std::sqrt(1 - std::pow(0.999, step)));
         const std::vector<float> before = block.w;
@@ -290,14 +291,19 @@ struct BlockCase {
   bool key;
 };
 const BlockCase kBlockCases[] = {
-    {row_kernel::adam_8bit_float32, kFloat32, kFloat32, false, false},
-    {row_kernel::adam_8bit_float16_master, kFloat16, kFloat32, true, false},
-    {row_kernel::adam_8bit_bfloat16_master, kBFloat16, kFloat32, true, false},
-    {row_kernel::adam_8bit_stochastic_float16, kFloat16, kFloat16, false, true},
-    {row_kernel::adam_8bit_stochastic_bfloat16, kBFloat16, kBFloat16, false,
+    {kernel_of(F::adam_8bit, {kFloat32}), kFloat32, kFloat32, false, false},
+    {kernel_of(F::adam_8bit, {kFloat16, kFloat16}), kFloat16, kFloat32, true,
+     false},
+    {kernel_of(F::adam_8bit, {kBFloat16, kBFloat16}), kBFloat16, kFloat32, true,
+     false},
+    {kernel_of(F::adam_8bit_stochastic, {kFloat16}), kFloat16, kFloat16, false,
      true},
-    {row_kernel::adam_8bit_kahan_float16, kFloat16, kFloat16, true, false},
-    {row_kernel::adam_8bit_kahan_bfloat16, kBFloat16, kBFloat16, true, false}};
+    {kernel_of(F::adam_8bit_stochastic, {kBFloat16}), kBFloat16, kBFloat16,
+     false, true},
+    {kernel_of(F::adam_8bit_kahan, {kFloat16}), kFloat16, kFloat16, true,
+     false},
+    {kernel_of(F::adam_8bit_kahan, {kBFloat16}), kBFloat16, kBFloat16, true,
+     false}};
 
 AdamArgs block_numbers(int which) {
   const AdamArgs all[] = {

@@ -78,8 +78,6 @@ struct Head {
   }
 };
 
-int kernel(int base, ScalarType type) { return base + static_cast<int>(type); }
-
 // Packed is one block of a head, packed by a table's kernel.
 std::vector<float> packed(const KernelTable& table, Data& x,
                           const AttentionArgs& args, std::size_t columns,
@@ -88,7 +86,7 @@ std::vector<float> packed(const KernelTable& table, Data& x,
   pack.columns = static_cast<std::uint32_t>(columns);
   std::vector<float> to(columns * args.lanes, std::nanf(""));
   Data scratch(kFloat32, slave::attention_output_scratch_bytes(columns) / 4);
-  run_rows(table, kernel(row_kernel::attention_pack_float16, x.type()), &pack,
+  run_rows(table, kernel_of(F::attention_pack, {x.type()}), &pack,
            {x.at(first * columns), to.data()}, 1, 0, nullptr, false,
            reinterpret_cast<float*>(scratch.data()));
   return to;
@@ -139,7 +137,7 @@ Output forward(const KernelTable& table, Head& head, std::size_t lanes,
         count = std::min(count, step * (1 + pieces->below(3)));
       }
       run_rows(
-          table, kernel(row_kernel::attention_float16, type), &args,
+          table, kernel_of(F::attention, {type}), &args,
           {head.k.at(at * one.columns), head.v.at(at * one.value_columns),
            q.data(), one.mask ? mask.data() + at * lanes : nullptr, &position},
           count, at, state.data(), false,
@@ -149,7 +147,7 @@ Output forward(const KernelTable& table, Head& head, std::size_t lanes,
     EXPECT_TRUE(scratch.intact());
     Data row(kFloat32,
              slave::attention_output_scratch_bytes(one.value_columns) / 4);
-    run_rows(table, kernel(row_kernel::attention_output_float16, type), &args,
+    run_rows(table, kernel_of(F::attention_output, {type}), &args,
              {result.out.at(first * one.value_columns), state.data(),
               result.lse.at(first)},
              1, 0, nullptr, false, reinterpret_cast<float*>(row.data()));
@@ -204,7 +202,7 @@ Gradients backward(const KernelTable& table, Head& head, Data& gradient,
                            0};
   std::vector<slave::AttentionDot> dots(one.queries);
   run_rows(
-      table, kernel(row_kernel::attention_dot_float16, type), &args,
+      table, kernel_of(F::attention_dot, {type}), &args,
       {gradient.data(), forward.out.data(), forward.lse.data(), dots.data()},
       one.queries, 0);
   std::vector<float> dq(one.queries * padded);
@@ -217,7 +215,7 @@ Gradients backward(const KernelTable& table, Head& head, Data& gradient,
         packed(table, head.v, block, value_columns, first);
     keys.insert(keys.end(), values.begin(), values.end());
     keys.resize(keys.size() + lanes * padded, std::nanf(""));
-    run_rows(table, kernel(row_kernel::attention_widen_float16, type), &args,
+    run_rows(table, kernel_of(F::attention_widen, {type}), &args,
              {head.k.at(first * columns),
               keys.data() + lanes * (columns + value_columns)},
              rows, 0);
@@ -245,8 +243,7 @@ Gradients backward(const KernelTable& table, Head& head, Data& gradient,
       if (pieces != nullptr)
         count =
             std::min(count, slave::kAttentionQueries * (1 + pieces->below(5)));
-      run_rows(table, kernel(row_kernel::attention_backward_float16, type),
-               &backward,
+      run_rows(table, kernel_of(F::attention_backward, {type}), &backward,
                {head.q.at(at * columns), gradient.at(at * value_columns),
                 &dots[at], one.mask ? &mask[at * lanes] : nullptr,
                 &dq[at * padded], keys.data()},
@@ -261,15 +258,15 @@ Gradients backward(const KernelTable& table, Head& head, Data& gradient,
       unpacked.columns = static_cast<std::uint32_t>(width);
       unpacked.scale = scale;
       Data row(kFloat32, slave::attention_output_scratch_bytes(width) / 4);
-      run_rows(table, kernel(row_kernel::attention_unpack_float16, type),
-               &unpacked, {to.at(first * width), from}, 1, 0, nullptr, false,
+      run_rows(table, kernel_of(F::attention_unpack, {type}), &unpacked,
+               {to.at(first * width), from}, 1, 0, nullptr, false,
                reinterpret_cast<float*>(row.data()));
     };
     unpack(result.k, columns, args.scale, partial.data());
     unpack(result.v, value_columns, 1, partial.data() + columns * lanes);
   }
   Data row(kFloat32, padded);
-  run_rows(table, kernel(row_kernel::attention_round_float16, type), &args,
+  run_rows(table, kernel_of(F::attention_round, {type}), &args,
            {result.q.data(), dq.data()}, one.queries, 0, nullptr, false,
            reinterpret_cast<float*>(row.data()));
   return result;

@@ -34,7 +34,7 @@ struct CrossEntropy {
   float* weight(std::size_t column) {
     return weights.empty() ? nullptr : &weights[column];
   }
-  int id(int kernel) const { return kernel + x.type(); }
+  int id(F family) const { return kernel_of(family, {x.type()}); }
 };
 
 CrossEntropy cross_entropy_case(ScalarType type, std::size_t columns,
@@ -73,47 +73,50 @@ CrossEntropy cross_entropy_case(ScalarType type, std::size_t columns,
 }
 
 struct Losses {
-  Data loss, lse, parts;
+  Data loss, lse;
+  std::vector<CrossEntropyParts> parts;
 };
 
 Losses forward(CrossEntropy one, const KernelTable& table) {
   const std::size_t rows = one.rows();
-  Losses result{{kFloat32, rows},
-                {kFloat32, rows},
-                {kFloat32, rows * sizeof(CrossEntropyParts) / 4}};
-  run_rows(table, one.id(row_kernel::cross_entropy_float16), &one.args,
+  Losses result{{kFloat32, rows}, {kFloat32, rows}, {}};
+  run_rows(table, one.id(F::cross_entropy), &one.args,
            {one.x.data(), one.target(0), one.weight(0), result.loss.data(),
             result.lse.data()},
            rows, 0, nullptr, true);
-  run_rows(table, one.id(row_kernel::cross_entropy_parts_float16), &one.args,
-           {one.x.data(), one.target(0), one.weight(0), result.parts.data()},
-           rows, 0);
-  return result;
-}
-
-void expect_same_sums(CrossEntropy one, const KernelTable& table,
-                      const Data& expected) {
-  const auto* parts =
-      reinterpret_cast<const CrossEntropyParts*>(expected.data());
   const std::size_t columns = one.args.columns;
-  for (std::size_t row = 0; row < one.rows(); ++row) {
+  for (std::size_t row = 0; row < rows; ++row) {
     std::vector<CrossEntropyChunk> chunks(columns / kChunkColumns + 1);
     for (std::size_t at = 0; at < columns; at += 2 * kChunkColumns) {
-      run_rows(table, one.id(row_kernel::cross_entropy_sum_float16), &one.args,
-               {one.x.at(row * columns + at), one.weight(at)},
+      run_pass(Pass::sum, table, one.id(F::cross_entropy), &one.args,
+               {one.x.at(row * columns + at), nullptr, one.weight(at), nullptr,
+                nullptr},
                std::min(columns - at, 2 * kChunkColumns), at,
                &chunks[at / kChunkColumns]);
     }
-    const CrossEntropyParts actual = slave::combine_chunks(
-        chunks.data(), (columns + kChunkColumns - 1) / kChunkColumns);
-    if (std::isnan(actual.sum)) {
-      ASSERT_TRUE(std::isnan(parts[row].sum));
+    result.parts.push_back(slave::combine_chunks(
+        chunks.data(), (columns + kChunkColumns - 1) / kChunkColumns));
+  }
+  return result;
+}
+
+// expect_same_sums() compares what the passes of two tables gather, and the lse
+// of passes with that of whole rows.
+void expect_same_sums(const Losses& actual, const Losses& expected) {
+  for (std::size_t row = 0; row < expected.parts.size(); ++row) {
+    const CrossEntropyParts& a = actual.parts[row];
+    const CrossEntropyParts& e = expected.parts[row];
+    const auto lse = static_cast<float>(slave::cross_entropy_lse(a));
+    if (std::isnan(e.sum)) {
+      ASSERT_TRUE(std::isnan(a.sum));
+      ASSERT_TRUE(std::isnan(expected.lse.value(row)) || std::isnan(lse));
       continue;
     }
-    ASSERT_EQ(actual.max, parts[row].max);
-    ASSERT_EQ(actual.sum, parts[row].sum);
-    if (!std::isnan(actual.sum_x)) {
-      ASSERT_EQ(actual.sum_x, parts[row].sum_x);
+    ASSERT_EQ(a.max, e.max);
+    ASSERT_EQ(a.sum, e.sum);
+    ASSERT_EQ(lse, static_cast<float>(expected.lse.value(row)));
+    if (!std::isnan(e.sum_x)) {
+      ASSERT_EQ(a.sum_x, e.sum_x);
     }
   }
 }
@@ -137,7 +140,7 @@ Data backward(CrossEntropy one, const KernelTable& table, const Data& lse,
   std::vector<CrossEntropyRow> rows = row_factors(one, lse);
   Data out(one.x.type(), one.x.count());
   Data& dx = in_place ? one.x : out;
-  run_rows(table, one.id(row_kernel::cross_entropy_backward_float16), &one.args,
+  run_rows(table, one.id(F::cross_entropy_backward), &one.args,
            {one.x.data(), one.target(0), rows.data(), one.weight(0), dx.data()},
            rows.size(), 0);
   return dx;
@@ -149,8 +152,7 @@ Data backward_pieces(CrossEntropy one, const KernelTable& table,
   const std::size_t columns = one.args.columns;
   for (std::size_t row = 0; row < rows.size(); ++row) {
     for (std::size_t at = 0; at < columns; at += kChunkColumns) {
-      run_rows(table, one.id(row_kernel::cross_entropy_backward_map_float16),
-               &one.args,
+      run_pass(Pass::map, table, one.id(F::cross_entropy_backward), &one.args,
                {one.x.at(row * columns + at), one.target(row), &rows[row],
                 one.weight(at), one.x.at(row * columns + at)},
                std::min(columns - at, kChunkColumns), at);
@@ -177,7 +179,7 @@ TEST(CrossEntropy, HasTheBitsOfTheReference) {
           const Losses actual = forward(one, table);
           ASSERT_TRUE(same_bits(actual.loss, expected.loss));
           ASSERT_TRUE(same_bits(actual.lse, expected.lse));
-          expect_same_sums(one, table, actual.parts);
+          expect_same_sums(actual, expected);
           if (HasFatalFailure()) return;
           for (const bool in_place : {false, true}) {
             ASSERT_TRUE(same_bits(backward(one, table, expected.lse, in_place),
@@ -277,7 +279,7 @@ TEST(CrossEntropy, LargeVocabularyOfFloat16IsFinite) {
   std::int64_t target = 5;
   for (const KernelTable& table : row_tables()) {
     float loss = 0, lse = 0;
-    run_rows(table, row_kernel::cross_entropy_float16, &args,
+    run_rows(table, kernel_of(F::cross_entropy, {kFloat16}), &args,
              {x.data(), &target, nullptr, &loss, &lse}, 1, 0);
     EXPECT_FLOAT_EQ(loss, 11.7617836f) << table.isa;
   }
@@ -295,7 +297,7 @@ TEST(CrossEntropy, GradientIsAppliedInFloat32) {
                       1};
   for (const KernelTable& table : row_tables()) {
     Data dx(kFloat16, columns);
-    run_rows(table, row_kernel::cross_entropy_backward_float16, &args,
+    run_rows(table, kernel_of(F::cross_entropy_backward, {kFloat16}), &args,
              {x.data(), &target, &row, nullptr, dx.data()}, 1, 0);
     EXPECT_NEAR(dx.value(0), 16.0 / 50304, 1e-7) << table.isa;
     EXPECT_NEAR(dx.value(5), -16.0, 0.01);

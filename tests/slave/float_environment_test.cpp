@@ -25,8 +25,10 @@ TEST_P(KernelEnvironments, SameBitsOnEveryIsa) {
   // Steps of optimizers have too many operands for every pattern.
   const bool few = kernel.operands.size() <= 2;
   const bool narrow = few && kernel.operands[0].format->bytes == 2;
-  const std::size_t count =
-      (narrow ? 65536 : few ? 20000 : 2000) + 13;  // and a tail
+  const std::size_t count = (narrow ? 65536
+                             : few  ? 20000
+                                    : 2000) +
+                            13;  // and a tail
   for (const Fill fill : {fill_any, fill_ordinary}) {
     // Every pattern of the only operand comes with the first fill.
     if (narrow && kernel.operands.size() == 1 && fill != fill_any) continue;
@@ -58,7 +60,8 @@ INSTANTIATE_TEST_SUITE_P(All, KernelEnvironments,
 
 // The modes have an effect: one product is flushed, one is rounded.
 TEST(FloatEnvironment, ChangesTheResultsOfKernels) {
-  const KernelCase& kernel = kernel_cases()[slave::kernel_id::unscale_float32];
+  const KernelCase& kernel =
+      case_of(slave::kernel_of(KernelFamily::unscale, {kFloat32}));
   const std::uint32_t input[] = {0x00000003u, 0x3f800001u};
   const auto run = [&](unsigned control, std::uint32_t* data) {
     data[0] = input[0];

@@ -17,22 +17,27 @@ namespace {
 using namespace slave;  // the types of arguments
 
 std::vector<KernelCase> make_kernel_cases() {
-  std::vector<KernelCase> cases = {
-#define SWAMP_ROW_KERNEL(...)
-#define SWAMP_KERNEL(name, family, args_type, ...) \
-  {#name, kernel_id::name, &reference::name, args_family<args_type>(), {}},
-#include "slave/kernels.inc"
-#undef SWAMP_KERNEL
-  };
-  for (KernelCase& one : cases) {
-    const KernelInfo& info = kKernels[one.id];
-    for (int s = 0; s < info.operand_count; ++s) {
-      if (info.operands[s].access == Access::constant) continue;
-      one.operands.push_back(
-          {info.operands[s].access,
-           &format_of(static_cast<ScalarType>(info.operands[s].type))});
+  const KernelRow* const references = reference::reference_rows();
+  std::vector<KernelCase> cases;
+  const auto add = [&](KernelFamily family, const ArgsFamily& args) {
+    for (const KernelInfo& info : kKernels) {
+      if (info.family != family) continue;
+      KernelCase one{
+          info.name, info.id, *references[info.id].function, args, {}};
+      for (int s = 0; s < info.operand_count; ++s) {
+        if (info.operands[s].access == Access::constant) continue;
+        one.operands.push_back(
+            {info.operands[s].access,
+             &format_of(static_cast<ScalarType>(info.operands[s].type))});
+      }
+      cases.push_back(one);
     }
-  }
+  };
+#define SWAMP_ROW_FAMILY(...)
+#define SWAMP_FAMILY(name, Args, ...) \
+  add(KernelFamily::name, args_family<Args>());
+#include "slave/kernels.inc"
+#undef SWAMP_FAMILY
   return cases;
 }
 
@@ -67,6 +72,11 @@ testing::AssertionResult different_partial(Partial kind,
 const std::vector<KernelCase>& kernel_cases() {
   static const std::vector<KernelCase> cases = make_kernel_cases();
   return cases;
+}
+
+const KernelCase& case_of(KernelId id) {
+  return *std::find_if(kernel_cases().begin(), kernel_cases().end(),
+                       [&](const KernelCase& one) { return one.id == id; });
 }
 
 std::vector<const KernelTable*> runnable_tables() {

@@ -59,6 +59,9 @@ struct KernelCase {
 inline constexpr slave::RoundingKey kTestKey{0xfffffe00, 0x12345678};
 
 const std::vector<KernelCase>& kernel_cases();
+
+// case_of() is that of one kernel.
+const KernelCase& case_of(KernelId id);
 std::vector<const KernelTable*> runnable_tables();
 
 // KernelOnIsa is the parameter of the test suites.
@@ -66,7 +69,7 @@ struct KernelOnIsa {
   const KernelCase* kernel;
   const KernelTable* table;
 
-  KernelFunction function() const { return table->rows[kernel->id].function; }
+  KernelFunction function() const { return *table->rows[kernel->id].function; }
 };
 
 std::vector<KernelOnIsa> kernels_on_isas();

@@ -23,10 +23,9 @@ struct NormCase {
   Data x, g, weight, bias;
 
   std::size_t rows() const { return x.count() / args.columns; }
-  // id() is the kernel of the same name, but for other types.
-  int id(int layer_norm, int rms_norm) const {
-    const int types = x.type() != weight.type() ? 3 + x.type() : x.type();
-    return (with_mean ? layer_norm : rms_norm) + types;
+  int id(F layer_norm, F rms_norm) const {
+    return kernel_of(with_mean ? layer_norm : rms_norm,
+                     {x.type(), weight.type()});
   }
   double factor(std::size_t j) const {
     return has_weight ? weight.value(j) + args.weight_offset : 1;
@@ -72,14 +71,13 @@ Normalised forward(NormCase one, const KernelTable& table, bool in_place,
   operands.push_back(y.data());
   if (one.with_mean) operands.push_back(result.mean.data());
   operands.push_back(result.rstd.data());
-  run_rows(table,
-           one.id(row_kernel::layer_norm_float16, row_kernel::rms_norm_float16),
-           &one.args, operands, rows, 0, nullptr, hints);
+  run_rows(table, one.id(F::layer_norm, F::rms_norm), &one.args, operands, rows,
+           0, nullptr, hints);
   if (in_place) result.y = one.x;
   return result;
 }
 
-Normalised forward_two_visits(NormCase one, const KernelTable& table) {
+Normalised forward_passes(NormCase one, const KernelTable& table) {
   const std::size_t rows = one.rows();
   const std::size_t columns = one.args.columns;
   const std::size_t chunk_count = (columns + kChunkColumns - 1) / kChunkColumns;
@@ -89,13 +87,12 @@ Normalised forward_two_visits(NormCase one, const KernelTable& table) {
     std::vector<LayerNormChunk> chunks(chunk_count);
     std::vector<slave::RmsNormChunk> squares(chunk_count);
     for (std::size_t at = 0; at < columns; at += 2 * kChunkColumns) {
-      const int base = one.with_mean ? row_kernel::layer_norm_sum_float16
-                                     : row_kernel::rms_norm_sum_float16;
       const std::size_t chunk = at / kChunkColumns;
       void* const partial =
           one.with_mean ? static_cast<void*>(&chunks[chunk]) : &squares[chunk];
-      run_rows(table, base + one.x.type(), &one.args,
-               {one.x.at(row * columns + at)},
+      run_pass(Pass::sum, table, one.id(F::layer_norm, F::rms_norm), &one.args,
+               {one.x.at(row * columns + at), nullptr, nullptr, nullptr,
+                nullptr, nullptr},
                std::min(columns - at, 2 * kChunkColumns), at, partial);
     }
     float mean = 0;
@@ -120,10 +117,8 @@ Normalised forward_two_visits(NormCase one, const KernelTable& table) {
       operands.push_back(result.y.at(start));
       if (one.with_mean) operands.push_back(&mean);
       operands.push_back(&rstd);
-      run_rows(table,
-               one.id(row_kernel::layer_norm_map_float16,
-                      row_kernel::rms_norm_map_float16),
-               &one.args, operands, std::min(columns - at, kChunkColumns), at);
+      run_pass(Pass::map, table, one.id(F::layer_norm, F::rms_norm), &one.args,
+               operands, std::min(columns - at, kChunkColumns), at);
     }
   }
   return result;
@@ -163,9 +158,7 @@ NormGradients backward(NormCase one, const Normalised& saved,
     operands.push_back(rstd.at(row));
     operands.push_back(one.weight_at(0));
     operands.push_back(dx.at(start));
-    run_rows(table,
-             one.id(row_kernel::layer_norm_backward_float16,
-                    row_kernel::rms_norm_backward_float16),
+    run_rows(table, one.id(F::layer_norm_backward, F::rms_norm_backward),
              &one.args, operands, std::min(tile_rows, one.rows() - row), row,
              result.sums.data());
   }
@@ -173,8 +166,8 @@ NormGradients backward(NormCase one, const Normalised& saved,
   return result;
 }
 
-NormGradients backward_two_visits(NormCase one, const Normalised& saved,
-                                  const KernelTable& table) {
+NormGradients backward_passes(NormCase one, const Normalised& saved,
+                              const KernelTable& table) {
   const std::size_t columns = one.args.columns;
   NormGradients result{{one.x.type(), one.x.count()},
                        std::vector<double>(2 * columns + 1, 0.0)};
@@ -190,11 +183,11 @@ NormGradients backward_two_visits(NormCase one, const Normalised& saved,
       if (one.with_mean) operands.push_back(&mean);
       operands.push_back(&rstd);
       operands.push_back(one.weight_at(at));
-      run_rows(table,
-               one.id(row_kernel::layer_norm_backward_sum_float16,
-                      row_kernel::rms_norm_backward_sum_float16),
-               &one.args, operands, std::min(columns - at, 2 * kChunkColumns),
-               at, &sums[at / kChunkColumns]);
+      operands.push_back(nullptr);
+      run_pass(Pass::sum, table,
+               one.id(F::layer_norm_backward, F::rms_norm_backward), &one.args,
+               operands, std::min(columns - at, 2 * kChunkColumns), at,
+               &sums[at / kChunkColumns]);
     }
     for (const slave::NormBackwardSums& one_chunk : sums) {
       chunks.push_back(one_chunk.chunk());
@@ -202,13 +195,15 @@ NormGradients backward_two_visits(NormCase one, const Normalised& saved,
     NormBackwardRow factors =
         slave::combine_chunks(chunks.data(), columns, mean, rstd);
     for (std::size_t at = 0; at < columns; at += kChunkColumns) {
-      run_rows(table,
-               one.id(row_kernel::layer_norm_backward_map_float16,
-                      row_kernel::rms_norm_backward_map_float16),
-               &one.args,
-               {one.g.at(start + at), one.x.at(start + at), &factors,
-                one.weight_at(at), result.dx.at(start + at)},
-               std::min(columns - at, kChunkColumns), at, result.sums.data());
+      std::vector<void*> operands = {one.g.at(start + at), one.x.at(start + at),
+                                     &factors};
+      if (one.with_mean) operands.push_back(nullptr);
+      operands.push_back(one.weight_at(at));
+      operands.push_back(result.dx.at(start + at));
+      run_pass(Pass::map, table,
+               one.id(F::layer_norm_backward, F::rms_norm_backward), &one.args,
+               operands, std::min(columns - at, kChunkColumns), at,
+               result.sums.data());
     }
   }
   return result;
@@ -236,9 +231,9 @@ TEST(LayerNorm, HasTheBitsOfTheReference) {
               ASSERT_TRUE(same_bits(actual.mean, expected.mean));
             }
           }
-          const Normalised visits = forward_two_visits(one, table);
-          ASSERT_TRUE(same_bits(visits.y, expected.y));
-          ASSERT_TRUE(same_bits(visits.rstd, expected.rstd));
+          const Normalised passes = forward_passes(one, table);
+          ASSERT_TRUE(same_bits(passes.y, expected.y));
+          ASSERT_TRUE(same_bits(passes.rstd, expected.rstd));
           for (int in_place = 0; in_place < 3; ++in_place) {
             const NormGradients actual =
                 backward(one, expected, table, in_place,
@@ -246,7 +241,7 @@ TEST(LayerNorm, HasTheBitsOfTheReference) {
             ASSERT_TRUE(same_bits(actual.dx, gradients.dx));
             ASSERT_TRUE(same_sums(actual.sums, gradients.sums));
           }
-          const NormGradients two = backward_two_visits(one, expected, table);
+          const NormGradients two = backward_passes(one, expected, table);
           ASSERT_TRUE(same_bits(two.dx, gradients.dx));
           ASSERT_TRUE(same_sums(two.sums, gradients.sums));
         }
@@ -362,7 +357,7 @@ TEST(LayerNorm, GradientOfBiasOfManyRowsIsExact) {
   for (const KernelTable& table : row_tables()) {
     std::vector<double> sums(2 * kColumns, 0.0);
     run_rows(
-        table, row_kernel::layer_norm_backward_bfloat16, &args,
+        table, kernel_of(F::layer_norm_backward, {kBFloat16, kBFloat16}), &args,
         {ones.data(), ones.data(), mean.data(), rstd.data(), nullptr, nullptr},
         kRows, 0, sums.data());
     for (const double sum : sums) EXPECT_EQ(sum, 8192.0) << table.isa;

@@ -19,7 +19,7 @@ Result run_experts(const KernelTable& table, int id, const slave::MoeArgs& args,
   tile.grain_units = grain_units;
   tile.partial = partial.data();
   Result result;
-  table.rows[id].function(&args, tile, result);
+  (*table.rows[id].function)(&args, tile, result);
   return result;
 }
 
@@ -45,9 +45,11 @@ TEST(Moe, CountsAndPositionsAreThoseOfTheReference) {
   struct {
     int bytes, count, position;
   } const kinds[] = {
-      {4, row_kernel::moe_count_int32, row_kernel::moe_position_int32},
-      {8, row_kernel::moe_count_int64, row_kernel::moe_position_int64},
-      {1, row_kernel::moe_count_map, row_kernel::moe_position_map}};
+      {4, kernel_of(F::moe_count, {slave::kInt32}),
+       kernel_of(F::moe_position, {slave::kInt32})},
+      {8, kernel_of(F::moe_count, {slave::kInt64}),
+       kernel_of(F::moe_position, {slave::kInt64})},
+      {1, kernel_of(F::moe_count_map, {}), kernel_of(F::moe_position_map, {})}};
   Random random(43);
   for (const auto& kind : kinds) {
     for (const std::uint32_t experts : {1u, 2u, 7u, 64u, 129u}) {
@@ -110,14 +112,12 @@ TEST(Moe, CountsAndPositionsAreThoseOfTheReference) {
 
 TEST(Moe, SumsHaveTheBitsOfTheReference) {
   struct {
-    int kernel;
     ScalarType in, out;
-  } const cases[] = {
-      {row_kernel::moe_sum_float16, kFloat16, kFloat16},
-      {row_kernel::moe_sum_bfloat16, kBFloat16, kBFloat16},
-      {row_kernel::moe_sum_float32, kFloat32, kFloat32},
-      {row_kernel::moe_sum_float16_float32, kFloat16, kFloat32},
-      {row_kernel::moe_sum_bfloat16_float32, kBFloat16, kFloat32}};
+  } const cases[] = {{kFloat16, kFloat16},
+                     {kBFloat16, kBFloat16},
+                     {kFloat32, kFloat32},
+                     {kFloat16, kFloat32},
+                     {kBFloat16, kFloat32}};
   Random random(44);
   const slave::MoeSumArgs args;
   slave::MoeFactors factors{{0.3f, -1.7f, 1e-3f}, 0};
@@ -139,7 +139,7 @@ TEST(Moe, SumsHaveTheBitsOfTheReference) {
             Data separate(one.out, columns);
             // A float32 output may be the sum.
             Data& y = with_sum && hints && one.out == kFloat32 ? sum : separate;
-            run_rows(table, one.kernel, &args,
+            run_rows(table, kernel_of(F::moe_sum, {one.in, one.out}), &args,
                      {count > 0 ? x[0].data() : nullptr,
                       count > 1 ? x[1].data() : nullptr,
                       count > 2 ? x[2].data() : nullptr,

@@ -23,7 +23,7 @@ using slave::NormPartial;
 class NormRun {
  public:
   NormRun(const KernelTable& table, KernelId kernel, float inv_scale)
-      : function_(table.rows[kernel].function), args_{inv_scale} {}
+      : function_(*table.rows[kernel].function), args_{inv_scale} {}
   void tile(std::byte* data, std::size_t count, std::size_t first) {
     void* const operands[] = {data};
     function_(&args_, Tile{operands, count, first, &partial_, 0, 512}, result_);
@@ -45,13 +45,15 @@ void expect_same(const NormPartial& actual, const NormPartial& expected) {
 }
 
 constexpr KernelId kKernels[] = {
-    slave::kernel_id::norm_float16, slave::kernel_id::norm_bfloat16,
-    slave::kernel_id::norm_float32, slave::kernel_id::norm_float64};
+    slave::kernel_of(KernelFamily::norm, {kFloat16}),
+    slave::kernel_of(KernelFamily::norm, {kBFloat16}),
+    slave::kernel_of(KernelFamily::norm, {kFloat32}),
+    slave::kernel_of(KernelFamily::norm, {kFloat64})};
 
 TEST(Norm, LanesDoNotDependOnTilesOrIsa) {
   constexpr std::size_t kCount = 5003;
   for (const KernelId id : kKernels) {
-    const KernelCase& kernel = kernel_cases()[id];
+    const KernelCase& kernel = case_of(id);
     SCOPED_TRACE(kernel.name);
     Random random(id);
     KernelTiles data(kernel, kCount, fill_ordinary, random);
@@ -84,7 +86,7 @@ TEST(Norm, GrainsOfATileAreIndependent) {
   constexpr std::size_t kGrain = 512;
   constexpr std::size_t kFirst = 3 * kGrain;
   for (const KernelId id : kKernels) {
-    const KernelCase& kernel = kernel_cases()[id];
+    const KernelCase& kernel = case_of(id);
     SCOPED_TRACE(kernel.name);
     const std::size_t bytes = kernel.operands[0].format->bytes;
     for (const KernelTable* table : runnable_tables()) {
@@ -110,7 +112,7 @@ TEST(Norm, GrainsOfATileAreIndependent) {
           const Tile tile{operands,        count,  kFirst,
                           partials.data(), kGrain, 512};
           Result result;
-          table->rows[id].function(&args, tile, result);
+          (*table->rows[id].function)(&args, tile, result);
 
           std::uint64_t flagged = 0;
           std::uint64_t first_index = 0;
@@ -141,7 +143,7 @@ TEST(Norm, IsTheRootOfTheSumOfSquares) {
   for (const KernelTable* table : runnable_tables()) {
     // Squares that float cannot hold, and a factor that is not a power of two.
     std::vector<float> g(1000, 3e30f);
-    NormRun run(*table, slave::kernel_id::norm_float32, 1.0f);
+    NormRun run(*table, slave::kernel_of(KernelFamily::norm, {kFloat32}), 1.0f);
     run.tile(reinterpret_cast<std::byte*>(g.data()), g.size(), 0);
     const double value = 3e30f;
     EXPECT_NEAR(std::sqrt(run.partial().total()) / (value * std::sqrt(1000.0)),
@@ -151,7 +153,8 @@ TEST(Norm, IsTheRootOfTheSumOfSquares) {
     // One element: rounded to float before it is squared.
     for (std::size_t first : {0u, 5u, 16u, 31u, 1000003u}) {
       float one = 0.1f;
-      NormRun single(*table, slave::kernel_id::norm_float32, 0.3f);
+      NormRun single(*table, slave::kernel_of(KernelFamily::norm, {kFloat32}),
+                     0.3f);
       single.tile(reinterpret_cast<std::byte*>(&one), 1, first);
       const volatile float product = 0.1f * 0.3f;
       const double rounded = product;
@@ -182,7 +185,8 @@ TEST(Norm, FlagsEachTileOnceAfterAnInf) {
       std::vector<float> g(3000, 2.0f);
       g[700] = inf;
       g[2999] = -inf;
-      NormRun run(*table, slave::kernel_id::norm_float32, inv_scale);
+      NormRun run(*table, slave::kernel_of(KernelFamily::norm, {kFloat32}),
+                  inv_scale);
       for (std::size_t at = 0; at < g.size(); at += 500) {
         run.tile(reinterpret_cast<std::byte*>(g.data() + at), 500, at);
       }

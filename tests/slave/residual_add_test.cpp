@@ -8,14 +8,12 @@ namespace {
 
 TEST(ResidualAdd, HasTheBitsOfTheReference) {
   struct {
-    int kernel;
     ScalarType type, bias;
-  } const cases[] = {
-      {row_kernel::residual_add_float16, kFloat16, kFloat16},
-      {row_kernel::residual_add_bfloat16, kBFloat16, kBFloat16},
-      {row_kernel::residual_add_float32, kFloat32, kFloat32},
-      {row_kernel::residual_add_float16_float32, kFloat16, kFloat32},
-      {row_kernel::residual_add_bfloat16_float32, kBFloat16, kFloat32}};
+  } const cases[] = {{kFloat16, kFloat16},
+                     {kBFloat16, kBFloat16},
+                     {kFloat32, kFloat32},
+                     {kFloat16, kFloat32},
+                     {kBFloat16, kFloat32}};
   Random random(41);
   for (const auto& one : cases) {
     for (const std::size_t columns : kRowLengths) {
@@ -28,7 +26,8 @@ TEST(ResidualAdd, HasTheBitsOfTheReference) {
         Data expected = residual;
         for (const KernelTable& table : row_tables()) {
           Data actual = residual;
-          run_rows(table, one.kernel, &args,
+          run_rows(table, kernel_of(F::residual_add, {one.type, one.bias}),
+                   &args,
                    {x.data(), has_bias ? bias.data() : nullptr, actual.data()},
                    rows, 0, nullptr, true);
           if (&table == &row_tables()[0]) expected = actual;

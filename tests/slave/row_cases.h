@@ -18,17 +18,14 @@
 
 namespace swamp::test {
 
-namespace row_kernel = slave::kernel_id;
+using F = KernelFamily;
+using slave::kernel_of;
 
 // row_tables() returns the tables that this CPU can run, the references first.
 inline const std::vector<KernelTable>& row_tables() {
-  static const KernelRow references[] = {
-#define SWAMP_KERNEL(name, ...) {#name, &slave::reference::name},
-#include "slave/kernels.inc"
-#undef SWAMP_KERNEL
-  };
   static const std::vector<KernelTable> tables = [] {
-    std::vector<KernelTable> all = {{"reference", true, references}};
+    std::vector<KernelTable> all = {
+        {"reference", true, slave::reference::reference_rows()}};
     const KernelTables compiled = kernel_tables();
     for (std::size_t i = 0; i < compiled.count; ++i) {
       if (compiled.tables[i].runnable) all.push_back(compiled.tables[i]);
@@ -161,12 +158,14 @@ inline Data filled_rows(ScalarType type, std::size_t rows, std::size_t columns,
   return data;
 }
 
-// run_rows() runs kernel `id` of a table.
+// run_rows() runs kernel `id` of a table, on whole rows.
 inline void run_rows(const KernelTable& table, int id, const void* args,
                      const std::vector<void*>& operands, std::size_t count,
                      std::size_t first, void* partial = nullptr,
-                     bool hints = false, float* scratch = nullptr) {
+                     bool hints = false, float* scratch = nullptr,
+                     Pass pass = Pass::rows) {
   Tile tile;
+  tile.pass = pass;
   tile.scratch = scratch;
   tile.operands = operands.data();
   tile.count = count;
@@ -175,8 +174,17 @@ inline void run_rows(const KernelTable& table, int id, const void* args,
   tile.prefetch_bytes = hints ? 512 : 0;
   tile.non_temporal = hints;
   Result result;
-  table.rows[id].function(args, tile, result);
+  (*table.rows[id].function)(args, tile, result);
   EXPECT_EQ(result.flagged_elements, 0u);
+}
+
+// run_pass() is run_rows() for a pass on columns.
+inline void run_pass(Pass pass, const KernelTable& table, int id,
+                     const void* args, const std::vector<void*>& operands,
+                     std::size_t count, std::size_t first,
+                     void* partial = nullptr) {
+  run_rows(table, id, args, operands, count, first, partial, false, nullptr,
+           pass);
 }
 
 // is_rounded() returns whether a 16-bit `actual` is `exact` rounded, or its

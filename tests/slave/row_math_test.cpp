@@ -44,8 +44,7 @@ TEST(RowMath, LogIsWithinOneUlp) {
     // From 2^-4 to 2^40, a quarter near 1.
     const double fraction = static_cast<double>(random.next() >> 11) * 0x1p-53;
     const double x =
-        i % 4 == 0
-            ? 1.0 + (fraction - 0.5) * std::ldexp(1.0, -(i / 4 % 40))
+        i % 4 == 0 ? 1.0 + (fraction - 0.5) * std::ldexp(1.0, -(i / 4 % 40))
                    : std::ldexp(1.0 + fraction,
                                 static_cast<int>(random.below(44)) - 4);
     const long double exact = std::log(static_cast<long double>(x));

@@ -26,7 +26,7 @@ ScanPartial scan(const KernelTable& table, const Format& format,
         std::string(kernel.name).rfind("scan_", 0) != 0) {
       continue;
     }
-    const KernelFunction function = table.rows[kernel.id].function;
+    const KernelFunction function = *table.rows[kernel.id].function;
     ScanPartial partial{};
     Result result;
     const auto run = [&](std::size_t begin, std::size_t end) {

@@ -51,11 +51,10 @@ MachineConfig config() {
 Machine& machine() {
   static Machine made(config());
   static std::vector<KernelRow> rows;
+  static constexpr KernelFunction function = &on_the_master;
   static KernelTable table{"none", true, nullptr};
   if (rows.empty()) {
-    for (const KernelCase& kernel : kernel_cases()) {
-      rows.push_back({kernel.name, &on_the_master});
-    }
+    rows.assign(slave::kKernelCount, {"none", &function});
     table.rows = rows.data();
     made.impl().kernels = &table;
   }

@@ -31,19 +31,9 @@ struct Softmax {
   std::size_t first;
 
   std::size_t rows() const { return x.count() / args.columns; }
-  int id(int visit) const {
-    const int base[2][3] = {{row_kernel::scaled_softmax_float16,
-                             row_kernel::scaled_softmax_sum_float16,
-                             row_kernel::scaled_softmax_map_float16},
-                            {row_kernel::scaled_masked_softmax_float16,
-                             row_kernel::scaled_masked_softmax_sum_float16,
-                             row_kernel::scaled_masked_softmax_map_float16}};
-    return base[masked][visit] + x.type();
-  }
+  int id() const { return kernel_of(F::scaled_softmax, {x.type()}); }
   std::vector<void*> inputs(Data& in, std::size_t at) {
-    std::vector<void*> operands = {in.at(at)};
-    if (masked) operands.push_back(mask.data() + at);
-    return operands;
+    return {in.at(at), masked ? mask.data() + at : nullptr};
   }
 
   Data run(const KernelTable& table, bool in_place, float* scratch,
@@ -52,13 +42,13 @@ struct Softmax {
     Data out(x.type(), x.count());
     Data& y = in_place ? in : out;
     std::vector<void*> operands = inputs(in, 0);
-    operands.push_back(y.data());
-    run_rows(table, id(0), &args, operands, rows(), first, nullptr, hints,
+    operands.insert(operands.end(), {y.data(), nullptr, nullptr});
+    run_rows(table, id(), &args, operands, rows(), first, nullptr, hints,
              scratch);
     return y;
   }
 
-  Data run_two_visits(const KernelTable& table, Random& random) {
+  Data run_passes(const KernelTable& table, Random& random) {
     Data y = x;  // in place
     const std::size_t columns = args.columns;
     for (std::size_t row = 0; row < rows(); ++row) {
@@ -72,8 +62,8 @@ struct Softmax {
       for (std::size_t at = 0; at < columns;) {
         const std::size_t count = piece_columns(columns - at, random);
         std::vector<void*> operands = inputs(y, start + at);
-        operands.push_back(limit);
-        run_rows(table, id(1), &args, operands, count, at,
+        operands.insert(operands.end(), {nullptr, nullptr, limit});
+        run_pass(Pass::sum, table, id(), &args, operands, count, at,
                  &chunks[at / kChunkColumns]);
         at += count;
       }
@@ -89,7 +79,7 @@ struct Softmax {
         operands.push_back(y.at(start + at));
         operands.push_back(&factors[at / kChunkColumns]);
         operands.push_back(limit);
-        run_rows(table, id(2), &args, operands, count, at);
+        run_pass(Pass::map, table, id(), &args, operands, count, at);
         at += count;
       }
     }
@@ -149,7 +139,7 @@ TEST(Softmax, HasTheBitsOfTheReference) {
           ASSERT_TRUE(
               same_bits(one.run(table, true, nullptr, false), expected));
           ASSERT_TRUE(same_bits(one.run(table, true, scratch, true), expected));
-          ASSERT_TRUE(same_bits(one.run_two_visits(table, random), expected));
+          ASSERT_TRUE(same_bits(one.run_passes(table, random), expected));
         }
       }
     }
@@ -212,22 +202,18 @@ struct Backward {
   std::size_t first;
 
   std::size_t rows() const { return y.count() / args.columns; }
-  int id(int visit) const {
-    const int base[] = {row_kernel::softmax_backward_float16,
-                        row_kernel::softmax_backward_sum_float16,
-                        row_kernel::softmax_backward_map_float16};
-    return base[visit] + y.type();
-  }
+  int id() const { return kernel_of(F::softmax_backward, {y.type()}); }
   Data run(const KernelTable& table, int in_place) {
     Data gradient = g;
     Data output = y;
     Data out(y.type(), y.count());
     Data& dx = in_place == 0 ? out : in_place == 1 ? gradient : output;
-    run_rows(table, id(0), &args, {gradient.data(), output.data(), dx.data()},
+    run_rows(table, id(), &args,
+             {gradient.data(), output.data(), dx.data(), nullptr, nullptr},
              rows(), first);
     return dx;
   }
-  Data run_two_visits(const KernelTable& table, Random& random) {
+  Data run_passes(const KernelTable& table, Random& random) {
     Data dx = g;
     Data output = y;
     const std::size_t columns = args.columns;
@@ -241,9 +227,10 @@ struct Backward {
                                          kChunkColumns);
       for (std::size_t at = 0; at < columns;) {
         const std::size_t count = piece_columns(columns - at, random);
-        run_rows(table, id(1), &args,
-                 {dx.at(start + at), output.at(start + at), &valid}, count, at,
-                 &sums[at / kChunkColumns]);
+        run_pass(Pass::sum, table, id(), &args,
+                 {dx.at(start + at), output.at(start + at), nullptr, nullptr,
+                  &valid},
+                 count, at, &sums[at / kChunkColumns]);
         at += count;
       }
       double sum = 0;
@@ -253,7 +240,7 @@ struct Backward {
       auto dot = static_cast<float>(sum);
       for (std::size_t at = 0; at < columns;) {
         const std::size_t count = piece_columns(columns - at, random);
-        run_rows(table, id(2), &args,
+        run_pass(Pass::map, table, id(), &args,
                  {dx.at(start + at), output.at(start + at), dx.at(start + at),
                   &dot, &valid},
                  count, at);
@@ -288,7 +275,7 @@ TEST(SoftmaxBackward, HasTheBitsOfTheReference) {
           for (int in_place = 0; in_place < 3; ++in_place) {
             ASSERT_TRUE(same_bits(one.run(table, in_place), expected));
           }
-          ASSERT_TRUE(same_bits(one.run_two_visits(table, random), expected));
+          ASSERT_TRUE(same_bits(one.run_passes(table, random), expected));
         }
       }
     }

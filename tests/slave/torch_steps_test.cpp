@@ -50,17 +50,12 @@ slave::SgdArgs sgd_args(const std::uint32_t* bits, float sign) {
 }
 
 KernelId kernel_of(Step step) {
-  namespace id = slave::kernel_id;
-  switch (step) {
-    case Step::adam:
-      return id::adam_float32;
-    case Step::adam_amsgrad:
-      return id::adam_amsgrad_float32;
-    case Step::sgd:
-      return id::sgd_float32;
-    default:
-      return id::sgd_momentum_float32;
-  }
+  const KernelFamily family = step == Step::adam ? KernelFamily::adam
+                              : step == Step::adam_amsgrad
+                                  ? KernelFamily::adam_amsgrad
+                              : step == Step::sgd ? KernelFamily::sgd
+                                                  : KernelFamily::sgd_momentum;
+  return slave::kernel_of(family, {kFloat32});
 }
 
 // replay() takes one step by `function` and compares all that is written.
@@ -100,10 +95,10 @@ TEST(TorchSteps, SameBitsOnEveryIsa) {
     const KernelId kernel = kernel_of(torch.step);
     for (const KernelTable* table : runnable_tables()) {
       SCOPED_TRACE(table->isa);
-      replay(torch, table->rows[kernel].function);
+      replay(torch, *table->rows[kernel].function);
     }
     SCOPED_TRACE("reference");
-    replay(torch, kernel_cases()[kernel].reference);
+    replay(torch, case_of(kernel).reference);
   }
 }
 
