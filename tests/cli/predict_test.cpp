@@ -263,6 +263,18 @@ TEST(Predict, SoftmaxByHand) {
   EXPECT_EQ(number(backward, "put_bytes"), kBytes);
 }
 
+// Rows longer than 262,144 are visited in parts, and the master adds these.
+TEST(Predict, LongRows) {
+  for (const char* operation :
+       {"softmax", "softmax_backward", "cross_entropy",
+        "cross_entropy_backward", "layer_norm", "layer_norm_backward",
+        "rms_norm", "rms_norm_backward", "residual_add"}) {
+    const json all =
+        with_sizes(operation, {"--rows", "3", "--columns", "300000"});
+    EXPECT_GE(number(all, "get_bytes"), 3u * 300000 * 2) << operation;
+  }
+}
+
 TEST(Predict, RowOperatorsReadAndWriteTheirMatrices) {
   struct Case {
     const char* operation;
