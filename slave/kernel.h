@@ -222,6 +222,11 @@ struct KernelTables {
 // defines it; a test may define its own instead.
 KernelTables kernel_tables() noexcept;
 
+// flops_of() returns the floating-point operations of one unit, for the cost
+// model: those of the products of attention, and 0 for all other kernels.
+// slave/flops.cpp defines it; a test may define its own instead.
+double flops_of(KernelId kernel, const void* args) noexcept;
+
 }  // namespace swamp
 
 #endif  // SWAMP_SLAVE_KERNEL_H_

@@ -1,7 +1,7 @@
 /// @file
 /// What an operation would cost on SW26010-Pro: DMA transactions, counted, the
 /// time of their transfers, from a model of a measured machine, and the time of
-/// the arithmetic, from published peak rates.
+/// the products of attention, from published peak rates.
 #ifndef SWAMP_PREDICT_H_
 #define SWAMP_PREDICT_H_
 
@@ -38,8 +38,8 @@ struct PredictedTime {
   double overlapped_seconds = 0;  ///< DMA, transfers overlap
   double serial_seconds = 0;  ///< DMA, each get is waited for before the next
   double rma_seconds = 0;     ///< broadcasts are received
-  double ldm_seconds = 0;     ///< the kernels' accesses to LDM
-  double arithmetic_seconds = 0;  ///< the kernels' vector operations
+  double ldm_seconds = 0;     ///< each transferred byte is accessed once
+  double arithmetic_seconds = 0;  ///< products of attention; 0 for the others
   /// The largest of them except serial, launch by launch: all overlap.
   double total_seconds = 0;
 };
@@ -68,10 +68,11 @@ struct Prediction : PredictedTime {
 /// no array of tensors, matrices or heads. So their data may be any addresses
 /// that are aligned to their elements; the position of an array within 128-byte
 /// lines affects the counts. Arrays that the master reads or writes must exist:
-/// targets, losses and lse of cross entropy, token_of, probs, and the gradients
-/// of weight and bias. The results of such an operation are meaningless. Times
-/// are always those measured for SW26010-Pro, because none were measured for
-/// SW26010. Not thread-safe.
+/// targets, losses and lse of cross entropy, token_of, probs, the gradients of
+/// weight and bias, and the mean and rstd of rows that are visited in parts.
+/// The results of such an operation are meaningless. Times are always those
+/// measured for SW26010-Pro, because none were measured for SW26010. Not
+/// thread-safe.
 class SWAMP_API Predictor {
  public:
   /// @param config as for Machine, but an empty `machine` is sw26010pro,

@@ -1,7 +1,8 @@
 // The cost of a launch on SW26010-Pro: traffic, counted transfer by transfer,
-// and the cycles that it takes, and those of the arithmetic. Spawn and join are
-// not part of the model. Inline, because libswamp (swamp predict) and
-// libswamp_sunway (SWAMP_PREDICT=1) share it and neither links the other.
+// the cycles that it takes, and those of the products of attention. A launch
+// takes the larger of both. Spawn and join are not part of the model. Inline,
+// because libswamp (swamp predict) and libswamp_sunway (SWAMP_PREDICT=1) share
+// it and neither links the other.
 #ifndef SWAMP_RUNTIME_PREDICT_COST_MODEL_H_
 #define SWAMP_RUNTIME_PREDICT_COST_MODEL_H_
 
@@ -11,10 +12,45 @@
 
 namespace swamp::predict {
 
-inline constexpr std::uint64_t kLineBytes = 128;
+// The assumptions of the model: figures of SW26010-Pro, in cycles of a slave
+// where no unit is given. "Fitted" means to bandwidths measured on SW39000
+// (tests/runtime/predict_test.cpp). toolchain/sunway/README.md lists the same.
 
-// Lines counts the lines of main memory that a transfer touches. A line is the
-// smallest unit that the memory reads or writes.
+// The clock of a slave: cpuinfo of the measured SW39000.
+inline constexpr double kHertz = 2.25e9;
+// A line is the smallest unit that the memory reads or writes.
+inline constexpr std::uint64_t kLineBytes = 128;
+// One transfer while the memory is idle, fitted: of a get of one line, the
+// latency of others and 100 more lines; the same of a put, and the part of
+// puts of several lines that cover one of them in part.
+inline constexpr std::uint64_t kGetOneLine = 441;
+inline constexpr std::uint64_t kGetLatency = 470, kGetHundredLines = 727;
+inline constexpr std::uint64_t kPutLatency = 235, kPutHundredLines = 685;
+inline constexpr std::uint64_t kPutRagged = 125;
+// The latency of a get while 64 slaves read, without the controller's work,
+// fitted.
+inline constexpr double kBusyGetLatency = 740;
+// The memory controller of a core group, fitted: a line read, a line written
+// in part, and a line written completely by up to 16 and by 64 slaves.
+inline constexpr double kReadLine = 6.03;
+inline constexpr double kPartialLine = 50.0;
+inline constexpr double kWholeLineFew = 6.2, kWholeLineAll = 8.15;
+// A direct load or store of main memory. Not measured; published numbers are
+// 300 to 800.
+inline constexpr std::uint64_t kDirectCycles = 500;
+// Bytes of RMA that a slave receives per cycle: 24 were measured for all flows
+// of a cluster of 4 slaves together. That a broadcast counts once for each
+// receiver is an assumption, the worse one.
+inline constexpr double kRmaBytesPerCycle = 24.0 / 4;
+// Bytes of LDM per cycle: one access of 32, published for SW26010. That a
+// kernel accesses each transferred byte once is an assumption.
+inline constexpr double kLdmBytesPerCycle = 32;
+// float32: a fused multiply-add of a vector of 8 per cycle (the public header's
+// floatv8), which are the published 2.3 Tflop/s of a core group. That nothing
+// stalls, and that arithmetic and transfers overlap, are assumptions.
+inline constexpr double kFlopsPerCycle = 16;
+
+// Lines counts the lines of main memory that a transfer touches.
 struct Lines {
   std::uint64_t touched = 0;
   std::uint64_t whole = 0;  // covered completely
@@ -39,19 +75,16 @@ inline Lines lines_of(const void* address, std::size_t bytes) noexcept {
   return lines_of(reinterpret_cast<std::uintptr_t>(address), bytes);
 }
 
-// Cycles of one transfer while the memory is idle, fitted to measurements on
-// SW39000 (master/cli/predict/measured.cpp).
+// Cycles of one transfer while the memory is idle.
 inline std::uint64_t get_cycles(const Lines& lines) noexcept {
-  return lines.touched == 1 ? 441 : 470 + lines.touched * 727 / 100;
+  if (lines.touched == 1) return kGetOneLine;
+  return kGetLatency + lines.touched * kGetHundredLines / 100;
 }
 inline std::uint64_t put_cycles(const Lines& lines) noexcept {
   const bool ragged = lines.partial() != 0 && lines.touched > 1;
-  return 235 + lines.touched * 685 / 100 + (ragged ? 125 : 0);
+  return kPutLatency + lines.touched * kPutHundredLines / 100 +
+         (ragged ? kPutRagged : 0);
 }
-
-// Cycles of a direct load or store of main memory. Not measured; published
-// numbers are 300 to 800.
-inline constexpr std::uint64_t kDirectCycles = 500;
 
 // Traffic is what one slave transferred.
 struct Traffic {
@@ -100,19 +133,6 @@ struct Traffic {
   }
 };
 
-inline constexpr double kHertz = 2.25e9;
-
-// A slave issues one operation on a vector of 8 float32 per cycle (the public
-// header's floatv8; 16 flop per cycle are the published 2.3 Tflop/s of a core
-// group), and one access to LDM of 32 bytes per cycle (published for SW26010).
-// That both can be issued in one cycle is an assumption.
-inline constexpr double kOperationsPerCycle = 1;
-inline constexpr double kAccessesPerCycle = 1;
-// Bytes of RMA that a slave receives per cycle: 24 were measured for all flows
-// of a cluster of 4 slaves together. That a broadcast counts once for each
-// receiver is an assumption, the worse one.
-inline constexpr double kRmaBytesPerCycle = 24.0 / 4;
-
 // GroupTraffic is the traffic of the slaves of a core group, which share one
 // memory controller.
 struct GroupTraffic {
@@ -122,16 +142,14 @@ struct GroupTraffic {
   std::uint64_t most_gets = 0;
   std::uint64_t readers = 0, writers = 0;  // slaves
   // The largest of any slave.
-  double operations = 0, accesses = 0;
-  std::uint64_t most_rma_bytes = 0;
+  std::uint64_t most_rma_bytes = 0, most_ldm_bytes = 0;
+  double most_flops = 0;
 
-  void add_work(double slave_operations, double slave_accesses) noexcept {
-    operations = std::max(operations, slave_operations);
-    accesses = std::max(accesses, slave_accesses);
-  }
   void add(const Traffic& slave) noexcept {
     all.add(slave);
     most_rma_bytes = std::max(most_rma_bytes, slave.rma_bytes);
+    most_ldm_bytes = std::max(
+        most_ldm_bytes, slave.get_bytes + slave.put_bytes + slave.rma_bytes);
     const std::uint64_t direct = slave.direct_loads + slave.direct_stores;
     slowest = std::max(slowest, slave.get_latency + slave.put_latency +
                                     direct * kDirectCycles);
@@ -141,18 +159,11 @@ struct GroupTraffic {
   }
 };
 
-// Cycles of the controller for a line that is read, and for one that is written
-// in part; fitted to the same measurements.
-inline constexpr double kReadLine = 6.03;
-inline constexpr double kPartialLine = 50.0;
-
 // A line that is written completely costs more if many slaves write.
 inline double whole_line(std::uint64_t writers) noexcept {
-  constexpr double kFew = 6.2;  // up to 16 slaves
-  constexpr double kAll = 8.15;
   const double more =
       std::clamp((static_cast<double>(writers) - 16) / 48, 0.0, 1.0);
-  return kFew + (kAll - kFew) * more;
+  return kWholeLineFew + (kWholeLineAll - kWholeLineFew) * more;
 }
 
 // get_wait() is the latency of a get, without the controller's work, if several
@@ -160,7 +171,7 @@ inline double whole_line(std::uint64_t writers) noexcept {
 inline double get_wait(std::uint64_t readers) noexcept {
   if (readers < 2) return 0;
   const double others = std::min(static_cast<double>(readers - 1), 63.0);
-  return 470 + (740 - 470) * others / 63;
+  return kGetLatency + (kBusyGetLatency - kGetLatency) * others / 63;
 }
 
 struct Cycles {
@@ -204,8 +215,8 @@ inline Cycles cycles_of(const GroupTraffic& group) noexcept {
   cycles.overlapped = std::max(memory, slowest);
   cycles.one_after_another = std::max(memory + waits, slowest);
   cycles.rma = static_cast<double>(group.most_rma_bytes) / kRmaBytesPerCycle;
-  cycles.ldm = group.accesses / kAccessesPerCycle;
-  cycles.arithmetic = group.operations / kOperationsPerCycle;
+  cycles.ldm = static_cast<double>(group.most_ldm_bytes) / kLdmBytesPerCycle;
+  cycles.arithmetic = group.most_flops / kFlopsPerCycle;
   cycles.total =
       std::max({cycles.overlapped, cycles.rma, cycles.ldm, cycles.arithmetic});
   return cycles;

@@ -8,7 +8,6 @@
 
 #include "runtime/machine_impl.h"
 #include "runtime/tile_loop.h"
-#include "slave/work.h"
 #include "swamp/predict.h"
 
 namespace swamp::runtime {
@@ -124,11 +123,9 @@ std::vector<KernelRow> idle_kernels(const Launch& launch) {
   return std::vector<KernelRow>(std::size_t{last} + 1, {"idle", &kDoNothing});
 }
 
-// work_of_range() is the work of a slave.
-Work work_of_range(const SegmentTable& table, const SlaveRange& range) {
-  Work work;
-  const Operation* operation = nullptr;
-  Work of_unit;
+// flops_of_range() is the number of floating-point operations of a slave.
+double flops_of_range(const SegmentTable& table, const SlaveRange& range) {
+  double flops = 0;
   for (std::size_t i = range.begin_segment;
        i <= range.end_segment && i < table.count; ++i) {
     const Segment& segment = table[i];
@@ -136,15 +133,10 @@ Work work_of_range(const SegmentTable& table, const SlaveRange& range) {
         i == range.end_segment ? range.end_unit : segment.count;
     const std::size_t begin = i == range.begin_segment ? range.begin_unit : 0;
     if (begin >= end) continue;
-    if (operation != segment.operation) {
-      operation = segment.operation;
-      of_unit =
-          work_of(operation->kernel, operation->args, operation->operands);
-    }
-    const auto units = static_cast<double>(end - begin);
-    work += {of_unit.operations * units, of_unit.accesses * units};
+    flops += static_cast<double>(end - begin) *
+             flops_of(segment.operation->kernel, segment.operation->args);
   }
-  return work;
+  return flops;
 }
 
 }  // namespace
@@ -181,9 +173,10 @@ void CountingBackend::run(const Launch& launch) {
         .run();
     const auto group =
         static_cast<std::size_t>(slave / launch.slaves_per_group);
-    traffic[group].add(own);
-    const Work work = work_of_range(launch.table, launch.ranges[slave]);
-    traffic[group].add_work(work.operations, work.accesses);
+    predict::GroupTraffic& all = traffic[group];
+    all.add(own);
+    all.most_flops = std::max(
+        all.most_flops, flops_of_range(launch.table, launch.ranges[slave]));
     ++slaves[group];
   }
   predict::Cycles slowest;

@@ -1,4 +1,4 @@
-// A backend that counts the DMA and the arithmetic of a launch, and computes
+// A backend that counts the transfers and products of a launch, and computes
 // nothing.
 #ifndef SWAMP_RUNTIME_PREDICT_PREDICTOR_H_
 #define SWAMP_RUNTIME_PREDICT_PREDICTOR_H_

@@ -214,24 +214,6 @@ TEST(Predict, EmptyTensorsCostNothing) {
   EXPECT_EQ(none.at("overlapped_seconds"), 0.0);
 }
 
-TEST(Predict, TableShowsEveryPoint) {
-  const std::vector<json> lines = predictions({"--table"});
-  ASSERT_EQ(lines.size(), 72u + 14 + 28 + 1);
-  std::vector<double> errors;
-  for (std::size_t i = 0; i + 1 < lines.size(); ++i) {
-    const double measured = lines[i].at("measured");
-    const double predicted = lines[i].at("predicted");
-    EXPECT_NEAR(lines[i].at("error"), predicted / measured - 1, 1e-12);
-    errors.push_back(std::abs(predicted / measured - 1));
-  }
-  std::sort(errors.begin(), errors.end());
-  EXPECT_EQ(lines.back().at("points"), 114);
-  EXPECT_NEAR(lines.back().at("median_error"), (errors[56] + errors[57]) / 2,
-              1e-12);
-  EXPECT_LT(lines.back().at("median_error"), 0.15);
-  EXPECT_TRUE(has_words(output_of({"predict", "--table"}), {"median error"}));
-}
-
 // with_sizes() is an operation on bfloat16, on one core group.
 json with_sizes(const std::string& operation,
                 const std::vector<std::string>& sizes) {
@@ -254,13 +236,25 @@ TEST(Predict, SoftmaxByHand) {
   EXPECT_EQ(number(forward, "put_whole_lines"), kBytes / 128);
   EXPECT_EQ(number(forward, "put_partial_lines"), 0u);
   EXPECT_EQ(forward.at("bound"), "DMA");
-  // 29 operations and 3 conversions on vectors of 8, and 100 for each row.
-  EXPECT_NEAR(forward.at("arithmetic_seconds"), 48 * (4096 + 100) / 2.25e9,
-              1e-12);
+  EXPECT_EQ(forward.at("arithmetic_seconds"), 0.0);
+  // A slave's part of what is read and written, once: 32 bytes per cycle.
+  EXPECT_NEAR(forward.at("ldm_seconds"), 48 * 2 * 2048 / 32 / 2.25e9, 1e-8);
 
   const json backward = with_sizes("softmax_backward", sizes);
   EXPECT_EQ(number(backward, "get_lines"), 2 * kBytes / 128 + 64 * 5);
   EXPECT_EQ(number(backward, "put_bytes"), kBytes);
+}
+
+// Rows longer than 262,144 are visited in parts, and the master adds these.
+TEST(Predict, LongRows) {
+  for (const char* operation :
+       {"softmax", "softmax_backward", "cross_entropy",
+        "cross_entropy_backward", "layer_norm", "layer_norm_backward",
+        "rms_norm", "rms_norm_backward", "residual_add"}) {
+    const json all =
+        with_sizes(operation, {"--rows", "3", "--columns", "300000"});
+    EXPECT_GE(number(all, "get_bytes"), 3u * 300000 * 2) << operation;
+  }
 }
 
 TEST(Predict, RowOperatorsReadAndWriteTheirMatrices) {
@@ -337,13 +331,11 @@ TEST(Predict, AttentionByHand) {
   EXPECT_LE(number(causal, "get_bytes"), number(all, "get_bytes") - hidden);
   EXPECT_GE(number(causal, "get_bytes"), kRead - kRead / 50 - hidden);
 
-  // Not faster than the two products at 16 flop per cycle of 384 slaves.
+  // The two products at 16 flop per cycle of 384 slaves, 128 queries each.
   const double flops = 4.0 * kHeadCount * kN * kN * kD;
-  const double peak = 384 * 2.25e9 * 16;
-  const double arithmetic = all.at("arithmetic_seconds");
-  EXPECT_GT(arithmetic, flops / peak);
-  EXPECT_LT(arithmetic, 1.5 * flops / peak);
-  EXPECT_EQ(all.at("bound"), "arithmetic");
+  EXPECT_NEAR(all.at("arithmetic_seconds"), flops / (384 * 2.25e9 * 16), 1e-9);
+  EXPECT_EQ(all.at("bound"), "DMA");
+  EXPECT_EQ(shared.at("bound"), "arithmetic");
 }
 
 TEST(Predict, AttentionBackwardByHand) {
@@ -369,9 +361,9 @@ TEST(Predict, AttentionBackwardByHand) {
   EXPECT_EQ(number(all, "put_bytes"), written);
   EXPECT_GE(number(all, "get_bytes"), read);
   EXPECT_LT(number(all, "get_bytes"), read + read / 50);
-  // Five products.
-  EXPECT_GT(all.at("arithmetic_seconds"),
-            10.0 * 64 * 512 * 512 * 64 / (64 * 2.25e9 * 16));
+  // Five products: 8 launches, in which each slave has the keys of one head.
+  EXPECT_NEAR(all.at("arithmetic_seconds"),
+              10.0 * 64 * 512 * 512 * 64 / (64 * 2.25e9 * 16), 1e-9);
 }
 
 // Every row is a segment of 6 operands, 64 bytes, of which batches of 16 are
@@ -407,28 +399,6 @@ TEST(Predict, PermuteByHand) {
       with_sizes("moe_positions",
                  {"--tokens", "4096", "--experts", "64", "--choices", "2"});
   EXPECT_EQ(number(positions, "put_bytes"), 2 * 4u * 64 * 4 + 8192 * 4);
-}
-
-TEST(Predict, LayerIsItsOperators) {
-  const std::vector<json> lines =
-      predictions({"--layer", "gpt2", "--core-groups", "1,6"});
-  ASSERT_EQ(lines.size(), 2u * 11);
-  for (const json& line : lines) {
-    EXPECT_EQ(line.at("layer"), "gpt2");
-    EXPECT_EQ(line.at("dtype"), "bfloat16");
-    EXPECT_GT(line.at("total_seconds"), 0.0);
-  }
-  // 4 times 1024 tokens of 768 columns, and the mean and rstd of each.
-  EXPECT_EQ(lines[0].at("operation"), "layer_norm");
-  EXPECT_EQ(number(lines[0], "times"), 2u);
-  EXPECT_EQ(number(lines[0], "put_bytes"), 4096u * (768 * 2 + 8));
-  EXPECT_EQ(number(lines[0], "core_groups"), 1u);
-  EXPECT_EQ(number(lines[21], "core_groups"), 6u);
-  const std::string text = output_of({"predict", "--layer", "1.3b"});
-  EXPECT_TRUE(has_words(text, {"attention_backward", "moe_permute", "RMA",
-                               "matrix", "arithmetic"}));
-  const json more = predictions({"--layer", "gpt2", "--batch", "8"}).front();
-  EXPECT_EQ(number(more, "put_bytes"), 8192u * (768 * 2 + 8));
 }
 
 struct BadCall {
@@ -510,15 +480,6 @@ INSTANTIATE_TEST_SUITE_P(
         BadCall{"offset", {"--list", "1", "--offset", "128"}, {"0 to 127"}},
         BadCall{
             "file", {"/nonexistent/x.npy"}, {"/nonexistent/x.npy"}, Hint::none},
-        BadCall{"table_and_list", {"--table", "--list", "1"}, {"--table"}},
-        BadCall{"table_and_layer", {"--table", "--layer", "gpt2"}, {"--table"}},
-        BadCall{"layer", {"--layer", "gpt3"}, {"--layer", "'gpt3'", "1.3b"}},
-        BadCall{"layer_and_operation",
-                {"--layer", "gpt2", "--operation", "adam"},
-                {"--layer", "--operation", "--batch"}},
-        BadCall{"layer_dtype",
-                {"--layer", "gpt2", "--dtype", "float64"},
-                {"--dtype", "'float64'", "bfloat16"}},
         BadCall{"no_columns",
                 {"--operation", "softmax", "--rows", "8"},
                 {"--columns", "not given", "softmax"}},
@@ -552,9 +513,6 @@ INSTANTIATE_TEST_SUITE_P(
                  "1", "--queries", "4194304", "--keys", "4194304", "--columns",
                  "8"},
                 {"--keys", "'4194304'", "scores"}},
-        BadCall{"layer_batch",
-                {"--layer", "gpt2", "--batch", "1000"},
-                {"--batch", "'1000'", "341"}},
         BadCall{"wide_heads",
                 {"--operation", "attention", "--batch", "1", "--heads", "2",
                  "--queries", "1", "--keys", "1", "--columns", "257"},

@@ -1,3 +1,4 @@
+// What each operation of `swamp predict` calls.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -44,6 +45,9 @@ class Call {
     }
     return tensors;
   }
+  Tensors float32() { return array(kFloat32); }
+  // model() is the model weights that a step writes, if --to is given.
+  Tensors model() { return to ? array(to) : Tensors(); }
   std::size_t size(SizeOption option) const {
     return arguments.sizes.of[option].value_or(1);
   }
@@ -56,17 +60,28 @@ class Call {
     return {next(), rows, size(kSizeColumns), arguments.dtype};
   }
   Matrix matrix() { return matrix(size(kSizeRows)); }
+  // vector() is a weight or bias of a norm.
+  RowVector vector() { return {next(), arguments.dtype}; }
   Heads heads(SizeOption rows) {
     return {next(),     size(kSizeBatch),   size(kSizeHeads),
             size(rows), size(kSizeColumns), arguments.dtype};
   }
+  Heads queries() { return heads(kSizeQueries); }
+  Heads keys() { return heads(kSizeKeys); }
+  Matrix tokens() { return matrix(size(kSizeTokens)); }
   // memory() is an array of zeros that exists and begins with a line.
-  template <class T>
+  template <class T = float>
   T* memory(std::size_t count) {
     constexpr std::size_t kLine = 128;
     memory_.emplace_back(count * sizeof(T) + kLine);
     const auto at = reinterpret_cast<std::uintptr_t>(memory_.back().data());
     return reinterpret_cast<T*>(memory_.back().data() + -at % kLine);
+  }
+  float* of_rows() { return memory(size(kSizeRows)); }
+  float* of_columns() { return memory(size(kSizeColumns)); }
+  std::size_t choices() const { return size(kSizeTokens) * size(kSizeChoices); }
+  ExpertChoices experts() {
+    return {next(), ExpertChoices::kInt32, choices(), size(kSizeExperts)};
   }
 
   const Arguments& arguments;
@@ -83,22 +98,6 @@ void unscale_by(Call& call, float inv_scale) {
   amp_foreach_non_finite_check_and_unscale_(call.array(), found_inf, inv_scale,
                                             nullptr, call.machine);
 }
-void unscale(Call& call) { unscale_by(call, 0.5f); }
-void check(Call& call) { unscale_by(call, 1); }
-
-void norm(Call& call) {
-  foreach_norm(call.array(), 0.5f, nullptr, nullptr, call.machine);
-}
-
-void count_zeros(Call& call) {
-  foreach_count_zeros(call.array(), call.machine);
-}
-
-void scan(Call& call) {
-  const Tensors tensors = call.array();
-  std::vector<TensorStatistics> out(tensors.size());
-  scan_non_finite(tensors, out.data(), call.machine);
-}
 
 // default_cast() is bfloat16 for float32, and float32 for all other dtypes.
 ScalarType default_cast(const Tensors& in) {
@@ -106,60 +105,13 @@ ScalarType default_cast(const Tensors& in) {
   return wide ? kBFloat16 : kFloat32;
 }
 
-void cast(Call& call) {
-  const Tensors in = call.array();
-  const Tensors out = call.array(call.to.value_or(default_cast(in)));
-  foreach_cast_(out, in, 1, call.machine);
-}
-
-void accumulate(Call& call) {
-  const Tensors in = call.array();
-  foreach_accumulate_(call.array(kFloat32), in, 1, call.machine);
-}
-
-void lerp(Call& call) {
-  const Tensors in = call.array();
-  foreach_lerp_(call.array(kFloat32), in, 0.001, call.machine);
-}
-
-void zero(Call& call) { foreach_zero_(call.array(), call.machine); }
-
-void sgd(Call& call) {
-  const Tensors gradients = call.array();
-  const Tensors params = call.array(kFloat32);
-  const Tensors momenta = call.array(kFloat32);
-  const Tensors model = call.to ? call.array(call.to) : Tensors();
-  SgdStep step;
-  step.momentum = 0.9;
-  foreach_sgd_(params, gradients, momenta, model, step, {}, call.machine);
-}
-
-void adam(Call& call) {
-  const Tensors gradients = call.array();
-  const Tensors params = call.array(kFloat32);
-  const Tensors exp_avgs = call.array(kFloat32);
-  const Tensors exp_avg_sqs = call.array(kFloat32);
-  const Tensors model = call.to ? call.array(call.to) : Tensors();
-  foreach_adam_(params, gradients, exp_avgs, exp_avg_sqs, model, {}, {},
-                call.machine);
-}
-
 SoftmaxOptions softmax_options(const Call& call) {
   SoftmaxOptions options;
   options.scale = 0.125f;
-  if (call.arguments.sizes.causal)
+  if (call.arguments.sizes.causal) {
     options.causal_rows = call.size(kSizeColumns);
+  }
   return options;
-}
-
-void softmax(Call& call) {
-  scaled_softmax(call.matrix(), call.matrix(), softmax_options(call),
-                 call.machine);
-}
-void softmax_backward(Call& call) {
-  const Matrix gradient = call.matrix();
-  scaled_softmax_backward(gradient, call.matrix(), gradient,
-                          softmax_options(call), call.machine);
 }
 
 // targets() are ignored: the master would read the logits of others.
@@ -170,96 +122,12 @@ const std::int64_t* targets(Call& call) {
   return memory;
 }
 
-void cross_entropy(Call& call) {
-  const std::size_t rows = call.size(kSizeRows);
-  swamp::cross_entropy(call.matrix(), targets(call), call.memory<float>(rows),
-                       call.memory<float>(rows), {}, call.machine);
-}
-void cross_entropy_backward(Call& call) {
-  const std::size_t rows = call.size(kSizeRows);
-  const Matrix logits = call.matrix();
-  swamp::cross_entropy_backward(logits, targets(call), call.memory<float>(rows),
-                                call.memory<float>(rows), logits, {},
-                                call.machine);
-}
-
-// vector() is a weight or bias of a normalisation or residual connection.
-RowVector vector(Call& call) { return {call.next(), call.arguments.dtype}; }
-
-void layer_norm(Call& call) {
-  const Matrix x = call.matrix();
-  const RowVector weight = vector(call);
-  swamp::layer_norm(x, weight, vector(call), call.matrix(), call.next<float>(),
-                    call.next<float>(), {}, call.machine);
-}
-void layer_norm_backward(Call& call) {
-  const std::size_t columns = call.size(kSizeColumns);
-  const Matrix gradient = call.matrix();
-  swamp::layer_norm_backward(gradient, call.matrix(), call.next<float>(),
-                             call.next<float>(), vector(call), call.matrix(),
-                             call.memory<float>(columns),
-                             call.memory<float>(columns), {}, call.machine);
-}
-void rms_norm(Call& call) {
-  const Matrix x = call.matrix();
-  swamp::rms_norm(x, vector(call), call.matrix(), call.next<float>(), {},
-                  call.machine);
-}
-void rms_norm_backward(Call& call) {
-  const Matrix gradient = call.matrix();
-  swamp::rms_norm_backward(
-      gradient, call.matrix(), call.next<float>(), vector(call), call.matrix(),
-      call.memory<float>(call.size(kSizeColumns)), {}, call.machine);
-}
-void residual_add(Call& call) {
-  Matrix residual = call.matrix();
-  residual.dtype = kFloat32;
-  residual_add_(residual, call.matrix(), {nullptr, kFloat32}, call.machine);
-}
-
 AttentionOptions attention_options(const Call& call) {
   AttentionOptions options;
   if (call.arguments.sizes.causal) {
     options.causal = AttentionCausal::bottom_right;
   }
   return options;
-}
-
-void attention(Call& call) {
-  const Heads q = call.heads(kSizeQueries);
-  const Heads k = call.heads(kSizeKeys);
-  const Heads v = call.heads(kSizeKeys);
-  swamp::attention(q, k, v, call.heads(kSizeQueries), call.next<float>(),
-                   attention_options(call), call.machine);
-}
-void attention_backward(Call& call) {
-  const Heads gradient = call.heads(kSizeQueries);
-  const Heads q = call.heads(kSizeQueries);
-  const Heads k = call.heads(kSizeKeys);
-  const Heads v = call.heads(kSizeKeys);
-  const Heads out = call.heads(kSizeQueries);
-  const auto* lse = call.next<float>();
-  const Heads dq = call.heads(kSizeQueries);
-  const Heads dk = call.heads(kSizeKeys);
-  swamp::attention_backward(gradient, q, k, v, out, lse, dq, dk,
-                            call.heads(kSizeKeys), attention_options(call),
-                            call.machine);
-}
-
-ExpertChoices expert_choices(Call& call) {
-  return {call.next(), ExpertChoices::kInt32,
-          call.size(kSizeTokens) * call.size(kSizeChoices),
-          call.size(kSizeExperts)};
-}
-
-void moe_histogram(Call& call) {
-  swamp::moe_histogram(expert_choices(call),
-                       call.memory<std::int64_t>(call.size(kSizeExperts)),
-                       call.machine);
-}
-void moe_positions(Call& call) {
-  swamp::moe_positions(expert_choices(call), -1, call.next<std::int32_t>(),
-                       call.machine);
 }
 
 // token_of() is the permutation of a router whose choices are equally
@@ -269,7 +137,7 @@ const std::int64_t* token_of(Call& call) {
   constexpr std::size_t kStep = 0x9e3779b1;
   const std::size_t experts = call.size(kSizeExperts);
   const std::size_t choices = call.size(kSizeChoices);
-  const std::size_t count = call.size(kSizeTokens) * choices;
+  const std::size_t count = call.choices();
   const auto expert = [&](std::size_t i) { return i * kStep % experts; };
   std::vector<std::size_t> at(experts + 1);
   for (std::size_t i = 0; i < count; ++i) ++at[expert(i) + 1];
@@ -279,19 +147,6 @@ const std::int64_t* token_of(Call& call) {
     tokens[at[expert(i)]++] = static_cast<std::int64_t>(i / choices);
   }
   return tokens;
-}
-
-void moe_permute(Call& call) {
-  const std::size_t rows = call.size(kSizeTokens) * call.size(kSizeChoices);
-  const Matrix tokens = call.matrix(call.size(kSizeTokens));
-  swamp::moe_permute(tokens, token_of(call), nullptr, call.matrix(rows),
-                     call.machine);
-}
-void moe_unpermute(Call& call) {
-  const std::size_t rows = call.size(kSizeTokens) * call.size(kSizeChoices);
-  const Matrix permuted = call.matrix(rows);
-  swamp::moe_unpermute(permuted, token_of(call), call.memory<float>(rows),
-                       call.matrix(call.size(kSizeTokens)), call.machine);
 }
 
 constexpr std::uint32_t bits_of(std::initializer_list<SizeOption> sizes) {
@@ -306,42 +161,138 @@ constexpr std::uint32_t kOfChoices =
     bits_of({kSizeTokens, kSizeExperts, kSizeChoices});
 constexpr std::uint32_t kOfTokens = kOfChoices | bits_of({kSizeColumns});
 
-// The functions of the API, which have no list to generate this from: each
-// calls with other arrays.
+// The functions of the API. Their arrays may get addresses in any order,
+// because these differ by multiples of a line.
 struct OperationRow {
   const char* name;
+  std::uint32_t sizes;  // required; none: takes a list
   void (*run)(Call& call);
   bool takes_to = false;
-  std::uint32_t sizes = 0;  // required; none: takes a list
   bool takes_causal = false;
 };
 constexpr OperationRow kOperations[] = {
-    {"unscale", unscale},
-    {"check", check},
-    {"norm", norm},
-    {"scan", scan},
-    {"cast", cast, true},
-    {"accumulate", accumulate},
-    {"lerp", lerp},
-    {"zero", zero},
-    {"sgd", sgd, true},
-    {"adam", adam, true},
-    {"count_zeros", count_zeros},
-    {"softmax", softmax, false, kOfMatrix, true},
-    {"softmax_backward", softmax_backward, false, kOfMatrix, true},
-    {"cross_entropy", cross_entropy, false, kOfMatrix},
-    {"cross_entropy_backward", cross_entropy_backward, false, kOfMatrix},
-    {"layer_norm", layer_norm, false, kOfMatrix},
-    {"layer_norm_backward", layer_norm_backward, false, kOfMatrix},
-    {"rms_norm", rms_norm, false, kOfMatrix},
-    {"rms_norm_backward", rms_norm_backward, false, kOfMatrix},
-    {"residual_add", residual_add, false, kOfMatrix},
-    {"attention", attention, false, kOfHeads, true},
-    {"attention_backward", attention_backward, false, kOfHeads, true},
-    {"moe_histogram", moe_histogram, false, kOfChoices},
-    {"moe_positions", moe_positions, false, kOfChoices},
-    {"moe_permute", moe_permute, false, kOfTokens},
-    {"moe_unpermute", moe_unpermute, false, kOfTokens},
+    {"unscale", 0, [](Call& c) { unscale_by(c, 0.5f); }},
+    {"check", 0, [](Call& c) { unscale_by(c, 1); }},
+    {"norm", 0,
+     [](Call& c) {
+       foreach_norm(c.array(), 0.5f, nullptr, nullptr, c.machine);
+     }},
+    {"scan", 0,
+     [](Call& c) {
+       std::vector<TensorStatistics> out(c.arguments.list.size());
+       scan_non_finite(c.array(), out.data(), c.machine);
+     }},
+    {"cast", 0,
+     [](Call& c) {
+       const Tensors in = c.array();
+       foreach_cast_(c.array(c.to.value_or(default_cast(in))), in, 1,
+                     c.machine);
+     },
+     true},
+    {"accumulate", 0,
+     [](Call& c) {
+       foreach_accumulate_(c.float32(), c.array(), 1, c.machine);
+     }},
+    {"lerp", 0,
+     [](Call& c) { foreach_lerp_(c.float32(), c.array(), 0.001, c.machine); }},
+    {"zero", 0, [](Call& c) { foreach_zero_(c.array(), c.machine); }},
+    {"sgd", 0,
+     [](Call& c) {
+       SgdStep step;
+       step.momentum = 0.9;
+       foreach_sgd_(c.float32(), c.array(), c.float32(), c.model(), step, {},
+                    c.machine);
+     },
+     true},
+    {"adam", 0,
+     [](Call& c) {
+       foreach_adam_(c.float32(), c.array(), c.float32(), c.float32(),
+                     c.model(), {}, {}, c.machine);
+     },
+     true},
+    {"count_zeros", 0,
+     [](Call& c) { foreach_count_zeros(c.array(), c.machine); }},
+    {"softmax", kOfMatrix,
+     [](Call& c) {
+       scaled_softmax(c.matrix(), c.matrix(), softmax_options(c), c.machine);
+     },
+     false, true},
+    {"softmax_backward", kOfMatrix,
+     [](Call& c) {
+       const Matrix gradient = c.matrix();
+       scaled_softmax_backward(gradient, c.matrix(), gradient,
+                               softmax_options(c), c.machine);
+     },
+     false, true},
+    {"cross_entropy", kOfMatrix,
+     [](Call& c) {
+       cross_entropy(c.matrix(), targets(c), c.of_rows(), c.of_rows(), {},
+                     c.machine);
+     }},
+    {"cross_entropy_backward", kOfMatrix,
+     [](Call& c) {
+       const Matrix logits = c.matrix();
+       cross_entropy_backward(logits, targets(c), c.of_rows(), c.of_rows(),
+                              logits, {}, c.machine);
+     }},
+    {"layer_norm", kOfMatrix,
+     [](Call& c) {
+       layer_norm(c.matrix(), c.vector(), c.vector(), c.matrix(), c.of_rows(),
+                  c.of_rows(), {}, c.machine);
+     }},
+    {"layer_norm_backward", kOfMatrix,
+     [](Call& c) {
+       layer_norm_backward(c.matrix(), c.matrix(), c.of_rows(), c.of_rows(),
+                           c.vector(), c.matrix(), c.of_columns(),
+                           c.of_columns(), {}, c.machine);
+     }},
+    {"rms_norm", kOfMatrix,
+     [](Call& c) {
+       rms_norm(c.matrix(), c.vector(), c.matrix(), c.of_rows(), {}, c.machine);
+     }},
+    {"rms_norm_backward", kOfMatrix,
+     [](Call& c) {
+       rms_norm_backward(c.matrix(), c.matrix(), c.of_rows(), c.vector(),
+                         c.matrix(), c.of_columns(), {}, c.machine);
+     }},
+    {"residual_add", kOfMatrix,
+     [](Call& c) {
+       Matrix residual = c.matrix();
+       residual.dtype = kFloat32;
+       residual_add_(residual, c.matrix(), {nullptr, kFloat32}, c.machine);
+     }},
+    {"attention", kOfHeads,
+     [](Call& c) {
+       attention(c.queries(), c.keys(), c.keys(), c.queries(), c.next<float>(),
+                 attention_options(c), c.machine);
+     },
+     false, true},
+    {"attention_backward", kOfHeads,
+     [](Call& c) {
+       attention_backward(c.queries(), c.queries(), c.keys(), c.keys(),
+                          c.queries(), c.next<float>(), c.queries(), c.keys(),
+                          c.keys(), attention_options(c), c.machine);
+     },
+     false, true},
+    {"moe_histogram", kOfChoices,
+     [](Call& c) {
+       moe_histogram(c.experts(), c.memory<std::int64_t>(c.size(kSizeExperts)),
+                     c.machine);
+     }},
+    {"moe_positions", kOfChoices,
+     [](Call& c) {
+       moe_positions(c.experts(), -1, c.next<std::int32_t>(), c.machine);
+     }},
+    {"moe_permute", kOfTokens,
+     [](Call& c) {
+       moe_permute(c.tokens(), token_of(c), nullptr, c.matrix(c.choices()),
+                   c.machine);
+     }},
+    {"moe_unpermute", kOfTokens,
+     [](Call& c) {
+       moe_unpermute(c.matrix(c.choices()), token_of(c), c.memory(c.choices()),
+                     c.tokens(), c.machine);
+     }},
 };
 
 const OperationRow& row_of(const std::string& name) {

@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -26,10 +25,8 @@ struct PredictOptions {
   std::uint64_t align = 128;               // bytes, of every tensor
   std::uint64_t offset = 0;                // bytes, of the first
   Sizes sizes;
-  std::string layer;  // "": an operation
   bool rma = false;
   bool json = false;
-  bool table = false;
 };
 
 std::uint64_t machine_core_groups(const std::string& machine) {
@@ -149,45 +146,6 @@ void print_predictions(const PredictOptions& options) {
   }
 }
 
-// require_alone() throws UsageError if another option than the few that an
-// option takes is given with it.
-void require_alone(const Command& command, const std::string& option,
-                   std::initializer_list<const char*> taken) {
-  for (const Option& other : command.options) {
-    if (!other.given || other.name == option) continue;
-    if (std::find(taken.begin(), taken.end(), other.name) != taken.end()) {
-      continue;
-    }
-    std::string expected = "none";
-    if (taken.size() != 0) {
-      expected = joined({taken.begin(), taken.end()}) + " only";
-    }
-    throw UsageError(fmt::format("{}: got {}, too, expected {}", option,
-                                 other.name, expected));
-  }
-}
-
-void run_predict(const Command& command, const PredictOptions& options) {
-  if (options.table) {
-    require_alone(command, "--table", {"--json"});
-    print(options.json ? measured_json() : measured_text());
-  } else if (!options.layer.empty()) {
-    require_alone(command, "--layer",
-                  {"--batch", "--dtype", "--core-groups", "--json"});
-    LayerOptions layer;
-    layer.model = options.layer;
-    layer.batch = options.sizes.of[kSizeBatch];
-    if (!options.dtype.empty()) {
-      layer.dtype = parse_dtype("--dtype", options.dtype, kRowDtypes);
-    }
-    layer.core_groups = core_groups_of(options);
-    layer.json = options.json;
-    print(layer_text(layer));
-  } else {
-    print_predictions(options);
-  }
-}
-
 constexpr std::uint64_t kMostCoreGroups = 6;
 constexpr std::uint64_t kLeastTile = 128;
 constexpr std::uint64_t kMostTile = std::uint64_t{1} << 30;
@@ -229,7 +187,7 @@ void add_options(Command& command, PredictOptions& options) {
   constexpr const char* kSizeHelp[kSizeCount] = {
       "of a matrix: softmax, cross entropy, norms, residual_add",
       "of a matrix, of a token, or of a head",
-      "of attention; of --layer, the model's by default",
+      "of attention",
       "of attention",
       "rows of a head",
       "rows of a head",
@@ -246,14 +204,11 @@ void add_options(Command& command, PredictOptions& options) {
   }
   command.flag("--causal", options.sizes.causal,
                "softmax, attention: without the keys after a query");
-  text("--layer", "MODEL", options.layer,
-       "the operators of one transformer layer, as a table: " +
-           joined(layer_names()));
   command.flag("--rma", options.rma,
                "fetch once what slaves of a row of 8 share, and broadcast it");
   text("--dtype", "NAME", options.dtype,
        "of the tensors, in a step of the gradients; default: the file's, or "
-       "float32; of --layer, bfloat16");
+       "float32");
   text("--to", "NAME", options.to,
        "dtype that a cast writes, or of the model weights that a step writes");
   text("--machine", "NAME", options.machine, "sw26010pro or sw26010");
@@ -283,8 +238,6 @@ void add_options(Command& command, PredictOptions& options) {
   command.integer("--offset", options.offset, 0, 127,
                   "bytes from a 128-byte line to the first tensor");
   command.flag("--json", options.json, "print one JSON object per prediction");
-  command.flag("--table", options.table,
-               "compare the model with every measured point instead");
   command.footer =
       "Runs the partition and the tile loop of the operation on arrays "
       "without\n"
@@ -293,8 +246,9 @@ void add_options(Command& command, PredictOptions& options) {
       "if\n"
       "they overlap (each slave requests the next tile while it waits for "
       "one)\n"
-      "and one after another, and the time of the accesses to LDM and of the\n"
-      "arithmetic at peak rates. SWAMP_LDM_BYTES is obeyed. Times are at the\n"
+      "and one after another, and, at peak rates, of the accesses to LDM and "
+      "of\n"
+      "the products of attention. SWAMP_LDM_BYTES is obeyed. Times are at the\n"
       "costs of SW26010-Pro for both machines; assumptions and sources are in\n"
       "toolchain/sunway/README.md.\n"
       "Exit code: 0; 2 for a bad file or option.";
@@ -306,9 +260,9 @@ Command predict_command() {
   const auto options = std::make_shared<PredictOptions>();
   Command command{"predict", "predict time and traffic on SW26010-Pro"};
   add_options(command, *options);
-  command.run = [options](const Command& given, Machine&) {
+  command.run = [options](const Command&, Machine&) {
     warn_of_unknown_variables();
-    run_predict(given, *options);
+    print_predictions(*options);
     return 0;
   };
   return command;

@@ -99,10 +99,8 @@ void run_operation(const std::string& name, const Arguments& arguments,
 struct Predicted {
   std::string operation;
   std::string dtype;
-  std::string to;           // "" if there is none
-  std::string sizes;        // sizes_text() of an operation without a list
-  std::string layer;        // "", or the model of --layer
-  std::uint64_t times = 1;  // so many of the operation in a layer
+  std::string to;     // "" if there is none
+  std::string sizes;  // sizes_text() of an operation without a list
   bool rma = false;
   std::uint64_t tensors = 0;
   std::uint64_t elements = 0;
@@ -118,30 +116,8 @@ std::string predictions_text(const std::vector<Predicted>& predicted);
 // prediction_json() is one line.
 std::string prediction_json(const Predicted& predicted);
 
-// LayerOptions select a transformer layer and what it runs on.
-struct LayerOptions {
-  std::string model;
-  std::optional<std::uint64_t> batch;
-  ScalarType dtype = kBFloat16;
-  std::vector<std::uint64_t> core_groups;
-  bool json = false;
-};
-std::vector<std::string> layer_names();
-// layer_text() is a table of the operators of one layer for each number of core
-// groups; with json, a line for each operator. Throws UsageError.
-std::string layer_text(const LayerOptions& options);
-// bound_of() is the part that is the largest: DMA, RMA, LDM or arithmetic.
-const char* bound_of(const PredictedTime& time);
-PredictedTraffic sum_of(const Prediction& prediction);
 // sizes_text() repeats the options: "rows 8 columns 16".
 std::string sizes_text(const Sizes& sizes);
-// limits_text() states what a prediction leaves out.
-std::string limits_text();
-// measured_text() compares the cost model with every bandwidth that was
-// measured on SW39000. measured_json() prints a line for every point, and one
-// for the median error.
-std::string measured_text();
-std::string measured_json();
 
 }  // namespace swamp::cli
 

@@ -2,6 +2,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "master/cli/json.h"
 #include "master/cli/predict/predict.h"
@@ -14,7 +16,8 @@ constexpr char kLimits[] =
     "DMA at costs measured on SW39000 (SW26010-Pro), LDM and arithmetic at "
     "peak.\n"
     "Spawn and join come on top, and each core group works on memory of its "
-    "own.\n";
+    "own.\n"
+    "Of the arithmetic, only the products of attention are counted.\n";
 
 // traffic_text() is three lines, or four with RMA.
 std::string traffic_text(const PredictedTraffic& traffic) {
@@ -83,30 +86,6 @@ Json time_json(const PredictedTime& time) {
   return json;
 }
 
-// time_text() is what the transfers must be compared with.
-std::string time_text(const PredictedTime& time) {
-  const std::string rma =
-      time.rma_seconds != 0
-          ? fmt::format("RMA {:.3f} us, ", microseconds(time.rma_seconds))
-          : "";
-  return fmt::format(
-      "{}LDM {:.3f} us, arithmetic {:.3f} us\n"
-      "all overlapped              {:.3f} us, bound by {}\n",
-      rma, microseconds(time.ldm_seconds),
-      microseconds(time.arithmetic_seconds), microseconds(time.total_seconds),
-      bound_of(time));
-}
-
-Json group_json(const PredictedGroup& group) {
-  Json json;
-  json["slaves"] = group.slaves;
-  json.update(traffic_json(group.traffic));
-  json.update(time_json(group));
-  return json;
-}
-
-}  // namespace
-
 PredictedTraffic sum_of(const Prediction& prediction) {
   PredictedTraffic sum;
   for (const PredictedGroup& group : prediction.groups) {
@@ -126,6 +105,42 @@ PredictedTraffic sum_of(const Prediction& prediction) {
   return sum;
 }
 
+// bound_of() is the part that is the largest.
+const char* bound_of(const PredictedTime& time) {
+  const std::pair<double, const char*> parts[] = {
+      {time.overlapped_seconds, "DMA"},
+      {time.rma_seconds, "RMA"},
+      {time.ldm_seconds, "LDM"},
+      {time.arithmetic_seconds, "arithmetic"}};
+  const auto* largest = std::max_element(
+      std::begin(parts), std::end(parts),
+      [](const auto& a, const auto& b) { return a.first < b.first; });
+  return largest->second;
+}
+
+// time_text() is the parts other than DMA, and the largest of all.
+std::string time_text(const PredictedTime& time) {
+  const auto part = [](const char* name, double seconds) {
+    return seconds == 0
+               ? std::string()
+               : fmt::format("{:<28}{:.3f} us\n", name, microseconds(seconds));
+  };
+  return part("RMA", time.rma_seconds) + part("LDM", time.ldm_seconds) +
+         part("arithmetic", time.arithmetic_seconds) +
+         fmt::format("all overlapped              {:.3f} us, bound by {}\n",
+                     microseconds(time.total_seconds), bound_of(time));
+}
+
+Json group_json(const PredictedGroup& group) {
+  Json json;
+  json["slaves"] = group.slaves;
+  json.update(traffic_json(group.traffic));
+  json.update(time_json(group));
+  return json;
+}
+
+}  // namespace
+
 std::string sizes_text(const Sizes& sizes) {
   std::string text;
   for (int i = 0; i < kSizeCount; ++i) {
@@ -134,18 +149,6 @@ std::string sizes_text(const Sizes& sizes) {
                         *sizes.of[i]);
   }
   return text + (sizes.causal ? " causal" : "");
-}
-
-std::string limits_text() { return kLimits; }
-
-const char* bound_of(const PredictedTime& time) {
-  if (time.overlapped_seconds >=
-      std::max({time.rma_seconds, time.ldm_seconds, time.arithmetic_seconds})) {
-    return "DMA";
-  }
-  if (time.rma_seconds >= std::max(time.ldm_seconds, time.arithmetic_seconds))
-    return "RMA";
-  return time.ldm_seconds >= time.arithmetic_seconds ? "LDM" : "arithmetic";
 }
 
 std::string prediction_text(const Predicted& predicted) {
@@ -203,10 +206,6 @@ std::string predictions_text(const std::vector<Predicted>& predicted) {
 std::string prediction_json(const Predicted& predicted) {
   const Prediction& prediction = predicted.prediction;
   Json json;
-  if (!predicted.layer.empty()) {
-    json["layer"] = predicted.layer;
-    json["times"] = predicted.times;
-  }
   json["operation"] = predicted.operation;
   json["dtype"] = predicted.dtype;
   json["to"] = predicted.to.empty() ? Json() : Json(predicted.to);
