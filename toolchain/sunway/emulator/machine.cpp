@@ -12,11 +12,11 @@
 #include <new>
 #include <string>
 
-#include "toolchain/sunway/emulator/check/addresses.h"
-#include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/debug_info.h"
 #include "toolchain/sunway/emulator/ldm.h"
 #include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/report.h"
 #include "toolchain/sunway/emulator/schedule.h"
 
 extern "C" {
@@ -124,7 +124,7 @@ void* serve(void* argument) {
   pthread_setname_np(pthread_self(), name.c_str());  // for debuggers
   slave.statics = program_tls().here;
   if (slave.check) slave.check->begin_thread();
-  check::have_signal_stack();
+  have_signal_stack();
   sem_post(&slave.ready);
   for (;;) {
     wait_for(slave.start);
@@ -221,9 +221,9 @@ Machine* make_machine() {
         ") take " + std::to_string(all->static_bytes + all->shared_bytes) +
         " bytes; a slave of " + set.machine + " has " +
         std::to_string(all->ldm_bytes) + "; the largest are " +
-        check::largest_ldm_variables();
+        largest_ldm_variables();
     if (!all->check) fail(1, text);
-    check::report({"ldm-range", check::program_call(), nullptr, text});
+    report({"ldm-range", program_call(), nullptr, text});
     end_now(kReportedExit);
   }
   all->slaves_of_group = set.slaves_per_group;
@@ -240,7 +240,7 @@ void start_groups(unsigned mask) {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> one_at_a_time(mutex);
   Machine& all = machine();
-  check::watch_crashes();
+  watch_crashes();
   const sigset_t own = block_signals();
   for (std::size_t i = 0; i < all.groups.size(); ++i) {
     if ((mask >> i & 1u) != 0 && all.groups[i].slaves.empty()) {

@@ -24,9 +24,9 @@
 #include "runtime/variables.h"
 #include "toolchain/sunway/emulator/check/host_check.h"
 #include "toolchain/sunway/emulator/check/replay.h"
-#include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/ldm.h"
 #include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/report.h"
 
 namespace swamp::sunway {
 
@@ -371,7 +371,7 @@ bool is_child() { return has_machine() && machine().process != getpid(); }
 // code_of() returns the exit code for one of the program: 86 for 0 after a
 // report.
 int code_of(int status) {
-  const bool reports = settings().check && check::reported() && !is_child();
+  const bool reports = settings().check && reported() && !is_child();
   return status == 0 && reports ? kReportedExit : status;
 }
 
@@ -384,7 +384,7 @@ void at_end(int status, void*) {
   if (settings().predict) print_prediction();
   print_ldm_peaks();
   if (!settings().check) return;
-  check::print_totals();
+  print_totals();
   if (code_of(status) != status) {
     std::fflush(nullptr);
     leave(kReportedExit);

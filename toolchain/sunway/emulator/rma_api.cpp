@@ -4,11 +4,11 @@
 #include <cstring>
 #include <string>
 
-#include "toolchain/sunway/emulator/check/addresses.h"
-#include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/debug_info.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/report.h"
 #include "toolchain/sunway/emulator/schedule.h"
 #include "toolchain/sunway/emulator/transfer.h"
 
@@ -36,10 +36,10 @@ Slave& peer(Slave& slave, int id, const Rma& rma) {
         ", expected 0 to " +
         std::to_string(sunway::machine().slaves_per_group() - 1);
     if (slave.check) {
-      sunway::check::report({"ldm-range", rma.pc, &slave, text});
+      sunway::report({"ldm-range", rma.pc, &slave, text});
       sunway::end_now(sunway::kReportedExit);
     }
-    const sunway::check::Location at = sunway::check::locate(rma.pc);
+    const sunway::Location at = sunway::locate(rma.pc);
     sunway::fail(1, at.file + ":" + std::to_string(at.line) + ": " + text);
   }
   return sunway::machine().slave(slave.group, id);

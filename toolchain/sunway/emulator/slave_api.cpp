@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/report.h"
 #include "toolchain/sunway/emulator/schedule.h"
 
 namespace sunway = swamp::sunway;
@@ -131,7 +131,7 @@ void swamp_simd_misaligned(const volatile void*, int bytes) {
   const sunway::Slave* slave = sunway::self();
   // On the master such a vector is only slow.
   if (slave == nullptr || !sunway::machine().check) return;
-  sunway::check::report(
+  sunway::report(
       {"misaligned", SWAMP_SUNWAY_CALLER(), slave,
        "simd_load or simd_store of a vector of " + std::to_string(bytes) +
            " bytes at an address that is not a multiple of that: the machine "

@@ -12,13 +12,13 @@
 #include "toolchain/sunway/emulator/check/access_log.h"
 #include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/clocks.h"
-#include "toolchain/sunway/emulator/check/hang.h"
 #include "toolchain/sunway/emulator/check/malloc.h"
+#include "toolchain/sunway/emulator/check/progress.h"
 #include "toolchain/sunway/emulator/check/replay.h"
-#include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/report.h"
 #include "toolchain/sunway/emulator/schedule.h"
 
 namespace swamp::sunway::check {

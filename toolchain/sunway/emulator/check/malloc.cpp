@@ -35,6 +35,7 @@ namespace check = sunway::check;
 namespace {
 
 using check::Allocation;
+using sunway::OwnAllocations;
 
 // InnerAllocator allocates past the malloc that is being recorded.
 template <class T>
@@ -100,18 +101,17 @@ bool recording() noexcept {
   return state == 1;
 }
 
-__thread bool own_allocations = false;
-
 // allocating_slave() returns the calling slave if its program allocates, not
 // the checker; otherwise nullptr.
 sunway::Slave* allocating_slave() noexcept {
-  sunway::Slave* slave = own_allocations ? nullptr : sunway::self();
+  sunway::Slave* slave = OwnAllocations::exist() ? nullptr : sunway::self();
   return slave != nullptr && slave->check ? slave : nullptr;
 }
 
 // The checker's own memory is not the program's.
 void* recorded(void* memory, std::size_t bytes, const void* pc) noexcept {
-  if (memory == nullptr || own_allocations || !recording()) return memory;
+  if (memory == nullptr || OwnAllocations::exist() || !recording())
+    return memory;
   add_allocation(memory, bytes, pc);
   if (sunway::Slave* slave = allocating_slave()) {
     slave->check->main_allocated(memory, bytes);
@@ -169,11 +169,6 @@ void* allocate(std::size_t alignment, std::size_t bytes, const void* pc) {
   return memory;
 }
 
-OwnAllocations::OwnAllocations() noexcept : outer_(own_allocations) {
-  own_allocations = true;
-}
-OwnAllocations::~OwnAllocations() { own_allocations = outer_; }
-
 }  // namespace swamp::sunway::check
 
 // This library's own new and delete, which the linker hides from the program.
@@ -182,13 +177,13 @@ OwnAllocations::~OwnAllocations() { own_allocations = outer_; }
 void* operator new(std::size_t bytes) {
   static auto* const next =
       reinterpret_cast<void* (*)(std::size_t)>(dlsym(RTLD_DEFAULT, "_Znwm"));
-  const check::OwnAllocations own;
+  const OwnAllocations own;
   return next(bytes);
 }
 void operator delete(void* memory) noexcept {
   static auto* const next =
       reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "_ZdlPv"));
-  const check::OwnAllocations own;
+  const OwnAllocations own;
   next(memory);
 }
 void operator delete(void* memory, std::size_t) noexcept {

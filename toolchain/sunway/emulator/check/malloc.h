@@ -29,19 +29,6 @@ std::uint64_t releases() noexcept;
 // allocate() is memalign() for a caller at `pc`.
 void* allocate(std::size_t alignment, std::size_t bytes, const void* pc);
 
-// While an OwnAllocations exists, allocations of the calling thread count as
-// the checker's, not the slave's.
-class OwnAllocations {
- public:
-  OwnAllocations() noexcept;
-  ~OwnAllocations();
-  OwnAllocations(const OwnAllocations&) = delete;
-  OwnAllocations& operator=(const OwnAllocations&) = delete;
-
- private:
-  bool outer_;
-};
-
 }  // namespace swamp::sunway::check
 
 #endif  // SWAMP_SUNWAY_EMULATOR_CHECK_MALLOC_H_

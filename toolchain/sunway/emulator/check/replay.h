@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "toolchain/sunway/emulator/check/access_log.h"
-#include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/report.h"
 
 namespace swamp::sunway::check {
 

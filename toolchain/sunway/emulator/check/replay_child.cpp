@@ -17,10 +17,10 @@
 #include <new>
 #include <vector>
 
-#include "toolchain/sunway/emulator/check/hang.h"
+#include "toolchain/sunway/emulator/check/progress.h"
 #include "toolchain/sunway/emulator/check/replay.h"
-#include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/report.h"
 
 namespace swamp::sunway::check {
 namespace {
