@@ -6,7 +6,6 @@
 #include <chrono>
 #include <thread>
 
-#include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/hang.h"
 #include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/report.h"
@@ -233,7 +232,7 @@ void master_waits(const MasterWait& wait, Lock& lock) {
 
 void take_turn_from(Slave& slave) {
   slave.state = SlaveState::without_turn;
-  slave.check->check_all();
+  slave.observer->turn_lost();
   machine().turn = nullptr;
 }
 
@@ -273,7 +272,7 @@ void wait_for_turn(Slave& slave) {
     Lock lock(machine().mutex);
     block(slave, slave.first_turn, lock);
   }
-  slave.check->regained();
+  slave.observer->turn_regained();
 }
 
 }  // namespace swamp::sunway

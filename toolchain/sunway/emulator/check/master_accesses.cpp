@@ -225,7 +225,8 @@ void remember_memory(const void* pc) {
   const bool goes_on = child >= 0;
   end_child();
   forget_all();
-  if (!machine().launch_pending || is_replay() || settings().schedules == 0 ||
+  if (!machine().launch_pending || machine().is_replay ||
+      settings().schedules == 0 ||
       (!seen->insert(pc).second && settings().schedules < 0 && !goes_on)) {
     return;
   }

@@ -147,7 +147,7 @@ class Watch {
       release_slaves();
     }
     Slave* running = all.turn;
-    if (running != nullptr) running->check->probe();
+    if (running != nullptr) check_of(*running)->probe();
     if (running != nullptr && running->wait == nullptr &&
         now - seen_[running].moved > silence_limit_ && has_run(*running, now)) {
       silence_limit_ = 0;  // the next slave will probably loop there, too
@@ -196,7 +196,7 @@ class Watch {
           continue;
         }
         Seen& seen = seen_.emplace(slave.get(), Seen{0, now}).first->second;
-        const std::uint64_t progress = slave->check->progress();
+        const std::uint64_t progress = check_of(*slave)->progress();
         if (progress != seen.progress || waits(*slave)) {
           if (progress != seen.progress) last_move_ = now;
           seen = {progress, now,

@@ -27,9 +27,6 @@ void start_replays(unsigned mask);
 // does not return in a child.
 void end_replays();
 
-// is_replay() returns whether this process is such a child.
-bool is_replay() noexcept;
-
 // What follows is used by the sources of the replay only: the channel between a
 // child and its parent, and the comparison of the two runs.
 
