@@ -109,8 +109,6 @@ class SlaveObserver {
 // Observer observes the machine and its masters. `mask` selects core groups.
 class Observer {
  public:
-  virtual ~Observer() = default;
-
   // make() makes the observer of a new slave.
   virtual std::unique_ptr<SlaveObserver> make(Slave& slave) = 0;
   // bytes_above() is how much address space the observer needs above the LDMs
@@ -149,6 +147,9 @@ class Observer {
   // halting() is called by athread_halt(), exiting() at the end of the program.
   virtual void halting(const void* pc) = 0;
   virtual void exiting() = 0;
+
+ protected:
+  ~Observer() = default;  // it is never destroyed
 };
 
 // The checker sets it before main(), in check mode only.

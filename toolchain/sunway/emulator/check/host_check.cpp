@@ -195,7 +195,8 @@ class HostCheck final : public Observer {
 
 // The machine is made after this, by the program's first call.
 __attribute__((constructor)) void observe() {
-  if (is_check_asked()) observer = new HostCheck;  // never destroyed
+  static HostCheck checks;
+  if (is_check_asked()) observer = &checks;
 }
 
 void report_unjoined(const char* text, const void* clash) {
