@@ -1,7 +1,6 @@
 // The C declarations of swamp_sunway/dma.h for SW26010.
 #include <cstring>
 
-#include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/schedule.h"
 #include "toolchain/sunway/emulator/transfer.h"
@@ -49,8 +48,8 @@ Transfer transfer(Kind kind, void* ldm, void* main, int length, int block,
 int issue(const Transfer& t, const void* pc) {
   Slave& slave = sunway::require_self(t.call);
   sunway::count(slave, t);
-  if (slave.check) {
-    slave.check->issue(t, pc);
+  if (slave.observer) {
+    slave.observer->issue(t, pc, false);
     return 0;
   }
   sunway::carry_out(t);
@@ -61,8 +60,8 @@ int issue(const Transfer& t, const void* pc) {
 int blocking(const Transfer& t, const void* pc) {
   Slave& slave = sunway::require_self(t.call);
   sunway::count(slave, t);
-  if (slave.check) {
-    slave.check->blocking(t, pc);
+  if (slave.observer) {
+    slave.observer->blocking(t, pc);
   } else {
     sunway::carry_out(t);
   }
@@ -73,19 +72,20 @@ int blocking(const Transfer& t, const void* pc) {
 int spread(const Transfer& t, sunway::Range range, const void* pc) {
   Slave& slave = sunway::require_self(t.call);
   sunway::count(slave, t);
-  if (slave.check && !slave.check->allows(t, pc)) return 0;
+  if (slave.observer && !slave.observer->allows(t, pc)) return 0;
   sunway::let_receivers_run(slave, range, ~0u);
-  if (slave.check) slave.check->broadcast(t, pc);
+  if (slave.observer) slave.observer->broadcast(t, pc);
   sunway::for_range(slave, range, ~0u, [&](Slave& other) {
     Transfer own = t;
     own.ldm = sunway::as_seen_by(other, slave, t.ldm);
-    if (!slave.check ||
-        slave.check->reaches(other, own.ldm, t.length, t.call, pc)) {
+    if (!slave.observer ||
+        slave.observer->reaches(other, own.ldm, t.length, t.call, pc)) {
       sunway::carry_out(own);
-      if (other.check)
-        other.check->received(own.ldm, t.length, slave,
-                              sunway::as_seen_by(other, slave, t.reply), t.call,
-                              pc);
+      if (other.observer) {
+        other.observer->received(own.ldm, t.length, slave,
+                                 sunway::as_seen_by(other, slave, t.reply),
+                                 t.call, pc);
+      }
     }
     sunway::add_reply(sunway::as_seen_by(other, slave, t.reply));
   });
@@ -121,8 +121,9 @@ int copy_shared(void* to, const void* from, int length, const char* call,
   const Slave& slave = sunway::require_self(call);
   if (length <= 0) return 0;
   const auto bytes = static_cast<std::size_t>(length);
-  if (slave.check && (!slave.check->operand(from, bytes, false, call, pc) ||
-                      !slave.check->operand(to, bytes, true, call, pc))) {
+  if (slave.observer &&
+      (!slave.observer->operand(from, bytes, false, call, pc) ||
+       !slave.observer->operand(to, bytes, true, call, pc))) {
     return 0;
   }
   std::memcpy(to, from, bytes);
@@ -185,7 +186,7 @@ int athread_dma_wait_value(volatile void* reply, int value) {
 
 int athread_dma_barrier() {
   Slave& slave = sunway::require_self("dma_barrier");
-  if (slave.check) slave.check->finish_all();
+  if (slave.observer) slave.observer->dma_barrier();
   return 0;
 }
 int athread_dma_all_barrier() { return athread_dma_barrier(); }

@@ -4,7 +4,6 @@
 #include <climits>
 #include <cstdint>
 
-#include "toolchain/sunway/emulator/check/host_check.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
@@ -22,27 +21,30 @@ void wait_for_slaves(int id, const char* call, const void* pc) {
   sunway::Lock lock(all.mutex);
   const int own = sunway::own_group(false);
   sunway::Group& group = all.groups[static_cast<std::size_t>(own)];
-  sunway::Barrier* barrier = &group.master;
-  if (id == kAll) {
-    if (group.state != sunway::Group::State::running) {
-      sunway::check::bad_launch(pc, "waits for slaves that do not run");
-      return;
+  const bool runs =
+      id == kAll ? group.state == sunway::Group::State::running
+                 : id >= 0 && id < static_cast<int>(group.slaves.size()) &&
+                       all.slave(own, id).live();
+  if (!runs) {
+    if (sunway::observer != nullptr) {
+      sunway::observer->refused(
+          pc, id == kAll ? "waits for slaves that do not run"
+                         : "waits for a slave that does not run");
     }
-  } else {
-    if (id < 0 || id >= static_cast<int>(group.slaves.size()) ||
-        !all.slave(own, id).live()) {
-      sunway::check::bad_launch(pc, "waits for a slave that does not run");
-      return;
-    }
-    barrier = &all.slave(own, id).with_master;
+    return;
   }
-  sunway::check::master_releases(barrier, barrier->generation % 2);
+  sunway::Barrier* barrier =
+      id == kAll ? &group.master : &all.slave(own, id).with_master;
+  if (sunway::observer != nullptr) {
+    sunway::observer->releases(barrier, barrier->generation % 2, 0);
+  }
   const std::uint64_t mine = barrier->arrive();
   sunway::master_waits({sunway::Wait::Kind::master, pc, call,
                         [&] { return barrier->passed(mine); }},
                        lock);
-  sunway::check::master_acquires(barrier, mine % 2);
-  sunway::check::master_passed_barrier(1u << own);
+  if (sunway::observer != nullptr) {
+    sunway::observer->acquires(barrier, mine % 2, 1u << own);
+  }
 }
 
 }  // namespace
@@ -60,7 +62,9 @@ int CRTS_init() { return swamp_athread_init(); }
 int CRTS_init_all() { return swamp_athread_init(); }
 
 int swamp_athread_halt() {
-  sunway::check::halting(SWAMP_SUNWAY_CALLER());
+  if (sunway::observer != nullptr) {
+    sunway::observer->halting(SWAMP_SUNWAY_CALLER());
+  }
   return 0;
 }
 int athread_leave() { return 0; }
@@ -111,7 +115,7 @@ int athread_wait(int id) { return sunway::join_one(id, SWAMP_SUNWAY_CALLER()); }
 int athread_end(int) { return 0; }
 
 int athread_idle() {
-  sunway::check::master_polls();
+  if (sunway::observer != nullptr) sunway::observer->polls();
   sunway::Machine& all = sunway::machine();
   const sunway::Lock lock(all.mutex);
   return all.slaves_per_group() -

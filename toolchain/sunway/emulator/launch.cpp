@@ -1,9 +1,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "toolchain/sunway/emulator/check/host_check.h"
-#include "toolchain/sunway/emulator/check/replay.h"
-#include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
@@ -17,6 +14,19 @@ void for_groups(Machine& all, unsigned mask, Visit visit) {
   for (std::size_t i = 0; i < all.groups.size(); ++i) {
     if ((mask >> i & 1u) != 0) visit(all.groups[i]);
   }
+}
+
+// refuse() returns the error code of a call that is a mistake of the master.
+int refuse(int error, const void* pc, const char* why) {
+  if (observer != nullptr) observer->refused(pc, why);
+  return error;
+}
+
+void require_initialised(const void* pc) {
+  if (observer == nullptr || machine().initialised.exchange(true)) return;
+  observer->refused(pc,
+                    "launches slaves before athread_init, without which the "
+                    "machine does not start them");
 }
 
 void prepare_barriers(Group& group) {
@@ -74,7 +84,7 @@ void start_slave(Machine& all, Slave& slave, SlaveFunction function,
   slave.atomic_operations = 0;
   slave.receiver_ns = 0;
   if (all.check) slave.wait = &slave.first_turn;
-  if (slave.check) slave.check->launched();
+  if (slave.observer) slave.observer->launched();
   ++all.live;
 }
 
@@ -90,11 +100,10 @@ unsigned own_group_mask(bool claim) {
 int launch(unsigned mask, void* function, void* argument, const void* pc) {
   Machine& all = machine();
   if ((mask & ~all_groups_mask()) != 0 || mask == 0) {
-    check::bad_launch(pc, "names core groups that do not exist");
-    return ENODEV;
+    return refuse(ENODEV, pc, "names core groups that do not exist");
   }
   start_groups(mask);
-  check::require_initialised(pc);
+  require_initialised(pc);
   {
     const Lock lock(all.mutex);
     require_one_group(all, mask);
@@ -103,11 +112,10 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
       if (group.state != Group::State::idle) busy = true;
     });
     if (busy) {
-      check::bad_launch(
-          pc,
+      return refuse(
+          EBUSY, pc,
           "spawns on a core group that was not joined; the machine returns "
           "EBUSY and runs nothing: join first");
-      return EBUSY;
     }
     count_master();
     int number = 0;
@@ -128,7 +136,7 @@ int launch(unsigned mask, void* function, void* argument, const void* pc) {
       }
       number += static_cast<int>(group.slaves.size());
     });
-    check::launched(mask, argument, pc);
+    if (observer != nullptr) observer->launched(mask, argument, pc);
   }
   for_groups(all, mask, [&](Group& group) {
     for (int i = 0; i < group.launched; ++i) {
@@ -147,11 +155,11 @@ int join(unsigned mask, const void* pc) {
     if (group.state == Group::State::idle) idle = true;
   });
   if (idle) {
-    check::bad_launch(pc, "joins a core group on which nothing was spawned");
-    return ESRCH;
+    return refuse(ESRCH, pc, "joins a core group on which nothing was spawned");
   }
-  check::joining(mask, pc, __builtin_frame_address(0));
-  if (all.check) check::start_replays(mask);
+  if (observer != nullptr) {
+    observer->joining(mask, pc, __builtin_frame_address(0));
+  }
   const auto ended = [&] {
     bool all_ended = true;
     for_groups(all, mask, [&](Group& group) {
@@ -161,18 +169,17 @@ int join(unsigned mask, const void* pc) {
   };
   master_waits({Wait::Kind::master, pc, "athread_join", ended}, lock);
   for_groups(all, mask, [](Group& group) { group.state = Group::State::idle; });
-  check::joined(mask);
+  if (observer != nullptr) observer->joined(mask);
   return 0;
 }
 
 int launch_one(int id, void* function, void* argument, const void* pc) {
   Machine& all = machine();
   if (id < 0 || id >= all.slaves_per_group()) {
-    check::bad_launch(pc, "names a slave that does not exist");
-    return EINVAL;
+    return refuse(EINVAL, pc, "names a slave that does not exist");
   }
   start_groups(own_group_mask(true));
-  check::require_initialised(pc);
+  require_initialised(pc);
   int own = 0;
   {
     const Lock lock(all.mutex);
@@ -180,8 +187,7 @@ int launch_one(int id, void* function, void* argument, const void* pc) {
     Group& group = all.groups[static_cast<std::size_t>(own)];
     const Slave& slave = *group.slaves[static_cast<std::size_t>(id)];
     if (slave.live() || (group.state != Group::State::idle && !group.singles)) {
-      check::bad_launch(pc, "starts a slave that was not waited for");
-      return EBUSY;
+      return refuse(EBUSY, pc, "starts a slave that was not waited for");
     }
     count_master();
     if (all.live == 0) all.launch_pending = all.check;
@@ -193,7 +199,7 @@ int launch_one(int id, void* function, void* argument, const void* pc) {
     group.spawned_at = pc;
     start_slave(all, all.slave(own, id),
                 reinterpret_cast<SlaveFunction>(function), argument, id);
-    check::launched(1u << own, argument, pc);
+    if (observer != nullptr) observer->launched(1u << own, argument, pc);
   }
   sem_post(&all.slave(own, id).start);
   return 0;
@@ -202,21 +208,22 @@ int launch_one(int id, void* function, void* argument, const void* pc) {
 int join_one(int id, const void* pc) {
   Machine& all = machine();
   if (id < 0 || id >= all.slaves_per_group()) {
-    check::bad_launch(pc, "names a slave that does not exist");
-    return EINVAL;
+    return refuse(EINVAL, pc, "names a slave that does not exist");
   }
   Lock lock(all.mutex);
   const int own = own_group(false);
   Group& group = all.groups[static_cast<std::size_t>(own)];
   if (group.slaves.empty()) return 0;
   const Slave& slave = all.slave(own, id);
-  check::waiting();
+  if (observer != nullptr) {
+    observer->joining(0, pc, __builtin_frame_address(0));
+  }
   master_waits(
       {Wait::Kind::master, pc, "athread_wait", [&] { return !slave.live(); }},
       lock);
   if (group.remaining == 0) {
     group.state = Group::State::idle;
-    check::joined(1u << own);
+    if (observer != nullptr) observer->joined(1u << own);
   }
   return 0;
 }

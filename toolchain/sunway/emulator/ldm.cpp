@@ -5,8 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "toolchain/sunway/emulator/check/addresses.h"
-#include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/debug_info.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
 
@@ -146,8 +145,8 @@ void end_ldm_peak(const Slave& slave) {
   const std::lock_guard<std::mutex> lock(mutex);
   Peak& peak = peaks()[slave.function];
   peak.heap = std::max(peak.heap, slave.heap.high_water());
-  if (slave.check) {
-    peak.stack = std::max(peak.stack, slave.check->stack_bytes());
+  if (slave.observer) {
+    peak.stack = std::max(peak.stack, slave.observer->stack_bytes());
   }
 }
 
@@ -156,7 +155,7 @@ void print_ldm_peaks() {
   const std::lock_guard<std::mutex> lock(mutex);
   for (const auto& [function, peak] : peaks()) {
     const std::string kernel =
-        check::name_of_function(reinterpret_cast<const void*>(function));
+        name_of_function(reinterpret_cast<const void*>(function));
     if (settings().predict) print_peak(kernel, peak);
     append_json(kernel, peak);
   }

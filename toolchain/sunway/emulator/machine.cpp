@@ -12,11 +12,10 @@
 #include <new>
 #include <string>
 
-#include "toolchain/sunway/emulator/check/addresses.h"
-#include "toolchain/sunway/emulator/check/report.h"
-#include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/debug_info.h"
 #include "toolchain/sunway/emulator/ldm.h"
 #include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/report.h"
 #include "toolchain/sunway/emulator/schedule.h"
 
 extern "C" {
@@ -92,7 +91,7 @@ void identify(const Slave& slave) {
 }
 
 [[gnu::noinline]] void run_function(Slave& slave) {
-  // Keeps the slave's frames below the frame of begin_launch(), which cannot
+  // Keeps the slave's frames below the frame of function_begins(), which cannot
   // poison its own frame.
   auto* below = static_cast<volatile char*>(__builtin_alloca(kPage));
   below[0] = 0;
@@ -104,9 +103,9 @@ void identify(const Slave& slave) {
 void run_slave(Slave& slave) {
   _MYID = slave.thread_number;
   begin_ldm_peak(slave);
-  if (slave.check) slave.check->begin_launch();
+  if (slave.observer) slave.observer->function_begins();
   run_function(slave);
-  if (slave.check) slave.check->end_launch();
+  if (slave.observer) slave.observer->function_ends();
   end_ldm_peak(slave);
 }
 
@@ -123,8 +122,8 @@ void* serve(void* argument) {
       "cg" + std::to_string(slave.group) + "s" + std::to_string(slave.id);
   pthread_setname_np(pthread_self(), name.c_str());  // for debuggers
   slave.statics = program_tls().here;
-  if (slave.check) slave.check->begin_thread();
-  check::have_signal_stack();
+  if (slave.observer) slave.observer->thread_begins();
+  have_signal_stack();
   sem_post(&slave.ready);
   for (;;) {
     wait_for(slave.start);
@@ -168,12 +167,11 @@ void make_group(Machine& all, int number) {
   const auto count = static_cast<std::size_t>(set.slaves_per_group);
   const std::size_t heap_bytes = up_to_page(all.ldm_bytes);
   const std::size_t stack_offset = heap_bytes + kPage;
-  // In check mode the slots' shadow is above them.
-  void* memory =
-      mmap(nullptr,
-           count * all.slot_bytes + (all.check ? check::kShadowDistance : 0),
-           PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-           -1, 0);
+  void* memory = mmap(nullptr,
+                      count * all.slot_bytes +
+                          (observer != nullptr ? observer->bytes_above() : 0),
+                      PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) fail(1, "cannot allocate the LDM of the slaves");
   std::vector<std::unique_ptr<Slave>> slaves;
   for (std::size_t i = 0; i < count; ++i) {
@@ -186,9 +184,7 @@ void make_group(Machine& all, int number) {
     slave->heap.set_capacity(all.ldm_bytes - all.static_bytes -
                              all.shared_bytes);
     slave->peers.assign(count, 0);
-    if (all.check) {
-      slave->check = std::make_unique<check::SlaveCheck>(*slave);
-    }
+    if (observer != nullptr) slave->observer = observer->make(*slave);
     start_thread(*slave, stack_bytes(all));
     slaves.push_back(std::move(slave));
   }
@@ -221,9 +217,9 @@ Machine* make_machine() {
         ") take " + std::to_string(all->static_bytes + all->shared_bytes) +
         " bytes; a slave of " + set.machine + " has " +
         std::to_string(all->ldm_bytes) + "; the largest are " +
-        check::largest_ldm_variables();
+        largest_ldm_variables();
     if (!all->check) fail(1, text);
-    check::report({"ldm-range", check::program_call(), nullptr, text});
+    report({"ldm-range", program_call(), nullptr, text});
     end_now(kReportedExit);
   }
   all->slaves_of_group = set.slaves_per_group;
@@ -240,7 +236,7 @@ void start_groups(unsigned mask) {
   static std::mutex mutex;
   const std::lock_guard<std::mutex> one_at_a_time(mutex);
   Machine& all = machine();
-  check::watch_crashes();
+  watch_crashes();
   const sigset_t own = block_signals();
   for (std::size_t i = 0; i < all.groups.size(); ++i) {
     if ((mask >> i & 1u) != 0 && all.groups[i].slaves.empty()) {

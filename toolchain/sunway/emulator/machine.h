@@ -19,6 +19,7 @@
 
 #include "runtime/predict/cost_model.h"
 #include "toolchain/sunway/emulator/ldm.h"
+#include "toolchain/sunway/emulator/observer.h"
 
 // Marks functions and variables that programs linked by swcc use.
 #define SWAMP_SUNWAY_API __attribute__((visibility("default")))
@@ -38,10 +39,6 @@ SWAMP_SUNWAY_API extern __thread int _ldm_share_size;
 }
 
 namespace swamp::sunway {
-
-namespace check {
-class SlaveCheck;
-}
 
 inline constexpr int kRowLength = 8;
 
@@ -133,7 +130,7 @@ struct Slave {
   unsigned long receiver_ns = 0;  // spent in this launch to let receivers run
   // Written under the machine's mutex.
   std::atomic<SlaveState> state{SlaveState::idle};
-  std::unique_ptr<check::SlaveCheck> check;  // in check mode
+  std::unique_ptr<SlaveObserver> observer;  // in check mode
 
   // Under the machine's mutex.
   SlaveFunction function = nullptr;
@@ -220,7 +217,8 @@ class Machine {
   Slave* turn = nullptr;
   bool launch_pending = false;
   int live = 0;
-  pid_t process = 0;  // a child of fork() has a copy, but no slaves
+  pid_t process = 0;       // a child of fork() has a copy, but no slaves
+  bool is_replay = false;  // a child that runs a launch again: check/replay.h
   pid_t exiting = 0;  // the thread that ends the process: see stop_slaves()
   Order order;
 

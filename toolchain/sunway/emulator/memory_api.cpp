@@ -1,13 +1,11 @@
 // The vendor's functions for main memory: allocation, locks, atomics. All of
 // main memory is coherent here.
+#include <malloc.h>
 #include <sched.h>
 
 #include <cstdint>
 #include <cstdlib>
 
-#include "toolchain/sunway/emulator/check/host_check.h"
-#include "toolchain/sunway/emulator/check/malloc.h"
-#include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
@@ -20,6 +18,16 @@ constexpr std::size_t kAlignment = 64;
 
 constexpr std::size_t kPlain = 16;  // alignment of malloc()
 
+// allocate() is memalign() for a caller at `pc`. It uses the program's, which
+// may be AddressSanitizer's.
+void* allocate(std::size_t alignment, std::size_t bytes, const void* pc) {
+  void* memory = ::memalign(alignment, bytes);
+  if (memory != nullptr && sunway::observer != nullptr) {
+    sunway::observer->allocated(memory, bytes, pc);
+  }
+  return memory;
+}
+
 template <class Word>
 bool try_lock(volatile Word* word) {
   Word free = 0;
@@ -27,27 +35,27 @@ bool try_lock(volatile Word* word) {
                                      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
-// acquired() and releasing() inform the checker; releasing() is called before
+// acquired() and releasing() inform the observer; releasing() is called before
 // the lock is free.
 void acquired(const volatile void* word) {
   sunway::Slave* slave = sunway::self();
   if (slave == nullptr) {
     const sunway::Lock guard(sunway::machine().mutex);
     sunway::count_master();
-    sunway::check::master_acquires(word, 0);
-  } else if (slave->check) {
-    slave->check->acquire(word);
+    if (sunway::observer != nullptr) sunway::observer->acquires(word, 0, 0);
+  } else if (slave->observer) {
+    slave->observer->acquires(sunway::Sync::lock, word, 0);
   }
 }
 
 void releasing(const volatile void* word) {
   sunway::Slave* slave = sunway::self();
   if (slave == nullptr) {
-    sunway::check::master_releases(word, 0);
-    // The slaves may see what the master has written.
-    sunway::check::master_passed_barrier(sunway::all_groups_mask());
-  } else if (slave->check) {
-    slave->check->release(word);
+    if (sunway::observer != nullptr) {
+      sunway::observer->releases(word, 0, sunway::all_groups_mask());
+    }
+  } else if (slave->observer) {
+    slave->observer->releases(sunway::Sync::lock, word, 0);
   }
 }
 
@@ -79,10 +87,10 @@ bool trylock(volatile Word* word, const void* pc) {
   const bool mine = try_lock(word);
   if (mine) {
     acquired(word);
-  } else if (slave != nullptr && slave->check) {
-    slave->check->tried(word, pc);
+  } else if (slave != nullptr && slave->observer) {
+    slave->observer->tried(word, pc);
   } else {
-    if (slave == nullptr) sunway::check::master_polls();
+    if (sunway::observer != nullptr) sunway::observer->polls();
     sched_yield();  // the owner may be waiting for a processor
   }
   return mine;
@@ -100,10 +108,10 @@ void unlock(volatile Word* word) {
 template <class Word>
 Word add(volatile Word* word, Word value, const void* pc) {
   sunway::Slave* slave = sunway::self();
-  if (slave != nullptr && slave->check) {
-    slave->check->atomic(word, sizeof(Word), true, pc);
-  } else if (slave == nullptr) {
-    sunway::check::master_sets_flag(word, sizeof(Word));
+  if (slave != nullptr && slave->observer) {
+    slave->observer->atomic(word, sizeof(Word), true, pc);
+  } else if (sunway::observer != nullptr) {
+    sunway::observer->atomic(word, sizeof(Word));
   }
   return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
 }
@@ -132,22 +140,22 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 void* _sw_xmalloc(std::size_t bytes) {
-  return sunway::check::allocate(kPlain, bytes, SWAMP_SUNWAY_CALLER());
+  return allocate(kPlain, bytes, SWAMP_SUNWAY_CALLER());
 }
 void _sw_xfree(void* memory) { std::free(memory); }
 void* libc_aligned_malloc(std::size_t bytes) {
-  return sunway::check::allocate(kAlignment, bytes, SWAMP_SUNWAY_CALLER());
+  return allocate(kAlignment, bytes, SWAMP_SUNWAY_CALLER());
 }
 void libc_aligned_free(void* memory) { std::free(memory); }
 void* libc_set_aligned_malloc(std::size_t bytes, std::size_t alignment) {
-  return sunway::check::allocate(alignment, bytes, SWAMP_SUNWAY_CALLER());
+  return allocate(alignment, bytes, SWAMP_SUNWAY_CALLER());
 }
 void* libc_uncached_malloc(std::size_t bytes) {
-  return sunway::check::allocate(kPlain, bytes, SWAMP_SUNWAY_CALLER());
+  return allocate(kPlain, bytes, SWAMP_SUNWAY_CALLER());
 }
 void libc_uncached_free(void* memory) { std::free(memory); }
 void* libc_uncached_aligned_malloc(std::size_t bytes) {
-  return sunway::check::allocate(kAlignment, bytes, SWAMP_SUNWAY_CALLER());
+  return allocate(kAlignment, bytes, SWAMP_SUNWAY_CALLER());
 }
 void libc_uncached_aligned_free(void* memory) { std::free(memory); }
 
@@ -225,7 +233,7 @@ long updt_addl(long value, volatile long* word) {
 
 unsigned long CRTS_time_cycle() {  // 2.1 GHz
   sunway::Slave* slave = sunway::self();
-  if (slave != nullptr && slave->check) {
+  if (slave != nullptr && sunway::machine().check) {
     ++slave->clock_reads;
     return slave->cycle += sunway::kCyclesPerRead;
   }

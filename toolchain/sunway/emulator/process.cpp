@@ -22,11 +22,9 @@
 
 #include "runtime/predict/cost_model.h"
 #include "runtime/variables.h"
-#include "toolchain/sunway/emulator/check/host_check.h"
-#include "toolchain/sunway/emulator/check/replay.h"
-#include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/ldm.h"
 #include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/report.h"
 
 namespace swamp::sunway {
 
@@ -328,6 +326,8 @@ bool write_image(int file) {
   return written == bytes;
 }
 
+bool is_replay() noexcept { return has_machine() && machine().is_replay; }
+
 // run_checked_image() replaces the process by the instrumented copy.
 void run_checked_image(char** argv, char** environment) {
   if (swamp_check_image == nullptr ||
@@ -352,7 +352,7 @@ void run_checked_image(char** argv, char** environment) {
 }  // namespace
 
 void remove_image_file() {
-  if (check::is_replay()) return;
+  if (is_replay()) return;
   char name[PATH_MAX];
   const ssize_t length = readlink("/proc/self/exe", name, sizeof name - 1);
   constexpr std::size_t kLength = sizeof kImageFile - 1;
@@ -371,20 +371,20 @@ bool is_child() { return has_machine() && machine().process != getpid(); }
 // code_of() returns the exit code for one of the program: 86 for 0 after a
 // report.
 int code_of(int status) {
-  const bool reports = settings().check && check::reported() && !is_child();
+  const bool reports = settings().check && reported() && !is_child();
   return status == 0 && reports ? kReportedExit : status;
 }
 
 // at_end() prints the summary.
 void at_end(int status, void*) {
-  if (check::is_replay()) leave(0);
+  if (is_replay()) leave(0);
   if (is_child()) return;
   remove_image_file();
-  check::exiting();
+  if (observer != nullptr) observer->exiting();
   if (settings().predict) print_prediction();
   print_ldm_peaks();
   if (!settings().check) return;
-  check::print_totals();
+  print_totals();
   if (code_of(status) != status) {
     std::fflush(nullptr);
     leave(kReportedExit);

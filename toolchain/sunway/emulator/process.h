@@ -39,6 +39,22 @@ void append_to_report_file(const std::string& line);
 // unblocked: blocking them would bypass any handler.
 sigset_t block_signals() noexcept;
 
+// While an OwnAllocations exists, allocations of the calling thread are the
+// emulator's, not the program's: check mode does not record them.
+class OwnAllocations {
+ public:
+  OwnAllocations() noexcept : outer_(exist_) { exist_ = true; }
+  ~OwnAllocations() { exist_ = outer_; }
+  OwnAllocations(const OwnAllocations&) = delete;
+  OwnAllocations& operator=(const OwnAllocations&) = delete;
+
+  static bool exist() noexcept { return exist_; }
+
+ private:
+  static inline __thread bool exist_ = false;
+  bool outer_;
+};
+
 // nanoseconds() is a clock that only goes forward.
 inline unsigned long nanoseconds() noexcept {
   timespec now;

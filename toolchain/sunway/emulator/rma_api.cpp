@@ -4,30 +4,20 @@
 #include <cstring>
 #include <string>
 
-#include "toolchain/sunway/emulator/check/addresses.h"
-#include "toolchain/sunway/emulator/check/report.h"
-#include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/debug_info.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/report.h"
 #include "toolchain/sunway/emulator/schedule.h"
 #include "toolchain/sunway/emulator/transfer.h"
 
 namespace sunway = swamp::sunway;
 using sunway::Range;
+using sunway::Rma;
 using sunway::Slave;
 using sunway::Transfer;
 
 namespace {
-
-struct Rma {
-  void* local;
-  volatile void* local_reply;
-  int length;
-  void* remote;
-  volatile void* remote_reply;
-  const char* call;
-  const void* pc;
-};
 
 Slave& peer(Slave& slave, int id, const Rma& rma) {
   if (id < 0 || id >= sunway::machine().slaves_per_group()) {
@@ -35,11 +25,11 @@ Slave& peer(Slave& slave, int id, const Rma& rma) {
         std::string(rma.call) + ": got slave " + std::to_string(id) +
         ", expected 0 to " +
         std::to_string(sunway::machine().slaves_per_group() - 1);
-    if (slave.check) {
-      sunway::check::report({"ldm-range", rma.pc, &slave, text});
+    if (sunway::machine().check) {
+      sunway::report({"ldm-range", rma.pc, &slave, text});
       sunway::end_now(sunway::kReportedExit);
     }
-    const sunway::check::Location at = sunway::check::locate(rma.pc);
+    const sunway::Location at = sunway::locate(rma.pc);
     sunway::fail(1, at.file + ":" + std::to_string(at.line) + ": " + text);
   }
   return sunway::machine().slave(slave.group, id);
@@ -51,49 +41,36 @@ void reply(const Slave& to, const Slave& from, volatile void* word) {
 
 void send(Slave& slave, Slave& other, const Rma& rma) {
   std::byte* to = sunway::as_seen_by(other, slave, rma.remote);
-  if (slave.check &&
-      !slave.check->reaches(other, to, rma.length, rma.call, rma.pc)) {
+  if (slave.observer &&
+      !slave.observer->reaches(other, to, rma.length, rma.call, rma.pc)) {
     return reply(other, slave, rma.remote_reply);
   }
   std::memmove(to, rma.local, static_cast<std::size_t>(rma.length));
-  if (other.check) {
-    other.check->received(to, rma.length, slave,
-                          sunway::as_seen_by(other, slave, rma.remote_reply),
-                          rma.call, rma.pc);
+  if (other.observer) {
+    other.observer->received(to, rma.length, slave,
+                             sunway::as_seen_by(other, slave, rma.remote_reply),
+                             rma.call, rma.pc);
   }
   reply(other, slave, rma.remote_reply);
 }
 
-bool start(Slave& slave, const Slave& other, const Rma& rma) {
+bool start(Slave& slave, const Slave& other, const Rma& rma, bool sends) {
   sunway::take_turn(slave);
   ++slave.counters.rma_requests;
   slave.counters.rma_bytes +=
       static_cast<std::uint64_t>(rma.length > 0 ? rma.length : 0);
-  if (slave.check) {
-    return slave.check->allows_rma(other, rma.local, rma.remote, rma.length,
-                                   rma.local_reply, rma.remote_reply, rma.call,
-                                   rma.pc);
-  }
+  if (slave.observer) return slave.observer->allows_rma(rma, other, sends);
   return rma.length > 0;
 }
 
-void check_source(Slave& slave, const Rma& rma) {
-  if (slave.check) {
-    slave.check->sends(rma.local, rma.length, rma.call, rma.pc);
-  }
-}
-
 void sent(Slave& slave, const Rma& rma) {
-  if (slave.check && rma.local_reply != nullptr) {
-    slave.check->sent(rma.local, rma.length, rma.local_reply, rma.call, rma.pc);
-  }
+  if (slave.observer && rma.local_reply != nullptr) slave.observer->sent(rma);
 }
 
 int put(const Rma& rma, int id) {
   Slave& slave = sunway::require_self(rma.call);
   Slave& other = peer(slave, id, rma);
-  if (start(slave, other, rma)) {
-    check_source(slave, rma);
+  if (start(slave, other, rma, true)) {
     sunway::let_receivers_run(slave, other);
     send(slave, other, rma);
     sent(slave, rma);
@@ -108,7 +85,7 @@ int put(const Rma& rma, int id) {
 int get(const Rma& rma, int id, bool wait) {
   Slave& slave = sunway::require_self(rma.call);
   Slave& other = peer(slave, id, rma);
-  if (!start(slave, other, rma)) {
+  if (!start(slave, other, rma, false)) {
     if (rma.local_reply != nullptr) sunway::add_reply(rma.local_reply);
     return 0;
   }
@@ -122,17 +99,15 @@ int get(const Rma& rma, int id, bool wait) {
                    rma.call};
   // A get onto its own source moves nothing and must not poison it.
   const bool onto_itself = t.ldm == t.main;
-  if (slave.check && !wait && !onto_itself) {
-    slave.check->issue(t, rma.pc, rma.remote_reply != nullptr);
+  if (slave.observer && !wait && !onto_itself) {
+    slave.observer->issue(t, rma.pc, rma.remote_reply != nullptr);
   } else {
     sunway::carry_out(t);
-    if (slave.check) {
-      slave.check->fetched(t, rma.pc);
-    }
+    if (slave.observer) slave.observer->fetched(t, rma.pc);
     if (rma.local_reply != nullptr) sunway::add_reply(rma.local_reply);
   }
-  if (slave.check && rma.remote_reply != nullptr) {
-    slave.check->replies(sunway::as_seen_by(other, slave, rma.remote_reply));
+  if (slave.observer && rma.remote_reply != nullptr) {
+    slave.observer->replies(sunway::as_seen_by(other, slave, rma.remote_reply));
   }
   reply(other, slave, rma.remote_reply);
   sunway::notify_receivers();
@@ -142,8 +117,7 @@ int get(const Rma& rma, int id, bool wait) {
 // spread() sends to all of the range, the sender included unless `others`.
 int spread(const Rma& rma, Range range, unsigned mask, bool others = false) {
   Slave& slave = sunway::require_self(rma.call);
-  if (start(slave, slave, rma)) {
-    check_source(slave, rma);
+  if (start(slave, slave, rma, true)) {
     sunway::let_receivers_run(slave, range, mask);
     sunway::for_range(slave, range, mask, [&](Slave& other) {
       if (&other != &slave) send(slave, other, rma);

@@ -6,10 +6,9 @@
 #include <chrono>
 #include <thread>
 
-#include "toolchain/sunway/emulator/check/hang.h"
-#include "toolchain/sunway/emulator/check/report.h"
-#include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/hang.h"
 #include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/report.h"
 
 namespace swamp::sunway {
 namespace {
@@ -173,12 +172,12 @@ void require_progress() {
   const bool master_runs = any_master_runs();
   if (all.live == 0) {
     if (!master_runs && !all.master_waits.empty()) {
-      check::report_master_alone(*all.master_waits.back());
+      report_master_alone(*all.master_waits.back());
     }
     return;
   }
   if (end_node_barrier(master_runs && !all_groups_run())) return;
-  if (!master_runs || !master_helps) check::report_hang(waits_for_master);
+  if (!master_runs || !master_helps) report_hang(waits_for_master);
 }
 
 void block(Slave& slave, const Wait& wait, Lock& lock) {
@@ -233,7 +232,7 @@ void master_waits(const MasterWait& wait, Lock& lock) {
 
 void take_turn_from(Slave& slave) {
   slave.state = SlaveState::without_turn;
-  slave.check->check_all();
+  slave.observer->turn_lost();
   machine().turn = nullptr;
 }
 
@@ -261,7 +260,7 @@ void stop_slaves() {
     });
     return runs;
   };
-  while (any_runs() && (check::is_reporting() || nanoseconds() < deadline)) {
+  while (any_runs() && (is_reporting() || nanoseconds() < deadline)) {
     lock.unlock();
     std::this_thread::sleep_for(kTick);
     lock.lock();
@@ -273,7 +272,7 @@ void wait_for_turn(Slave& slave) {
     Lock lock(machine().mutex);
     block(slave, slave.first_turn, lock);
   }
-  slave.check->regained();
+  slave.observer->turn_regained();
 }
 
 }  // namespace swamp::sunway

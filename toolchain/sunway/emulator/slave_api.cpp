@@ -6,10 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "toolchain/sunway/emulator/check/report.h"
-#include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/report.h"
 #include "toolchain/sunway/emulator/schedule.h"
 
 namespace sunway = swamp::sunway;
@@ -62,8 +61,8 @@ void* ldm_malloc(std::size_t bytes) {
   sunway::Slave& slave = sunway::require_self("ldm_malloc");
   const std::size_t stack = stack_bytes(slave, __builtin_frame_address(0));
   const std::size_t offset = slave.heap.allocate(bytes, stack);
-  if (slave.check) {
-    slave.check->allocated(offset, bytes, stack, SWAMP_SUNWAY_CALLER());
+  if (slave.observer) {
+    slave.observer->allocated(offset, bytes, stack, SWAMP_SUNWAY_CALLER());
   }
   return offset == sunway::LdmHeap::kNone ? nullptr : slave.slot + offset;
 }
@@ -74,8 +73,8 @@ void ldm_free(void* memory, std::size_t bytes) {
   const auto offset =
       static_cast<std::size_t>(static_cast<std::byte*>(memory) - slave.slot);
   const std::size_t piece_bytes = slave.heap.release(offset);
-  if (slave.check) {
-    slave.check->freed(offset, piece_bytes, bytes, SWAMP_SUNWAY_CALLER());
+  if (slave.observer) {
+    slave.observer->freed(offset, piece_bytes, bytes, SWAMP_SUNWAY_CALLER());
   }
 }
 
@@ -91,8 +90,8 @@ void* ldm_malloc_max(std::size_t* bytes) {
   if (*bytes == 0) return nullptr;
   const std::size_t stack = stack_bytes(slave, __builtin_frame_address(0));
   const std::size_t offset = slave.heap.allocate(*bytes, stack);
-  if (slave.check) {
-    slave.check->allocated(offset, *bytes, stack, SWAMP_SUNWAY_CALLER());
+  if (slave.observer) {
+    slave.observer->allocated(offset, *bytes, stack, SWAMP_SUNWAY_CALLER());
   }
   return slave.slot + offset;
 }
@@ -100,12 +99,14 @@ void* ldm_malloc_max(std::size_t* bytes) {
 void ldm_free_all() {
   sunway::Slave& slave = sunway::require_self("ldm_free_all");
   slave.heap.release_all();
-  if (slave.check) slave.check->freed_all();
+  if (slave.observer) slave.observer->freed_all();
 }
 
 unsigned long athread_stime_cycle() {  // 2.25 GHz
   sunway::Slave* slave = sunway::self();
-  if (slave != nullptr && slave->check) return checked_cycle(*slave);
+  if (slave != nullptr && sunway::machine().check) {
+    return checked_cycle(*slave);
+  }
   unsigned long now = sunway::nanoseconds() / 4 * 9;
   if (now <= last_cycle) now = last_cycle + 1;
   last_cycle = now;
@@ -131,7 +132,7 @@ void swamp_simd_misaligned(const volatile void*, int bytes) {
   const sunway::Slave* slave = sunway::self();
   // On the master such a vector is only slow.
   if (slave == nullptr || !sunway::machine().check) return;
-  sunway::check::report(
+  sunway::report(
       {"misaligned", SWAMP_SUNWAY_CALLER(), slave,
        "simd_load or simd_store of a vector of " + std::to_string(bytes) +
            " bytes at an address that is not a multiple of that: the machine "
@@ -218,7 +219,9 @@ void put(sunway::Range range, const void* value, std::size_t bytes, int to,
   packet.sender = &slave;
   packet.pc = pc;
   for (std::deque<Packet>* packets : receivers) {
-    if (slave.check) slave.check->arrive(packets, packet.number);
+    if (slave.observer) {
+      slave.observer->releases(sunway::Sync::message, packets, packet.number);
+    }
     packets->push_back(packet);
   }
   sunway::changed();
@@ -234,7 +237,9 @@ void get(sunway::Range range, void* value, std::size_t bytes, const char* call,
       slave,
       {sunway::Wait::Kind::sync, pc, call, [&] { return !from.empty(); }},
       lock);
-  if (slave.check) slave.check->leave_message(&from, from.front().number);
+  if (slave.observer) {
+    slave.observer->acquires(sunway::Sync::message, &from, from.front().number);
+  }
   std::memcpy(value, from.front().bytes.data(),
               std::min(bytes, from.front().bytes.size()));
   from.pop_front();

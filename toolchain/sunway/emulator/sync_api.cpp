@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
@@ -32,14 +31,18 @@ void pass(Slave& slave, Barrier& barrier, Wait::Kind kind, const char* call,
   ++slave.counters.syncs;
   take_turn(slave);
   Lock lock(machine().mutex);
-  if (slave.check) slave.check->arrive(&barrier, barrier.generation % 2);
+  if (slave.observer) {
+    slave.observer->releases(Sync::barrier, &barrier, barrier.generation % 2);
+  }
   const std::uint64_t mine = barrier.arrive();
   if (barrier.passed(mine)) {
     changed();
   } else {
     block(slave, {kind, pc, call, [&] { return barrier.passed(mine); }}, lock);
   }
-  if (slave.check) slave.check->leave(&barrier, mine % 2);
+  if (slave.observer) {
+    slave.observer->acquires(Sync::barrier, &barrier, mine % 2);
+  }
 }
 
 }  // namespace
@@ -118,14 +121,19 @@ int athread_ssync_peer(int other) {
   sunway::Slave& peer = all.slave(slave.group, other);
   const auto there = static_cast<std::size_t>(slave.id);
   const std::uint32_t mine = ++slave.peers[static_cast<std::size_t>(other)];
-  if (slave.check) slave.check->arrive(&peer.peers[there], mine % 2);
+  if (slave.observer) {
+    slave.observer->releases(sunway::Sync::barrier, &peer.peers[there],
+                             mine % 2);
+  }
   sunway::changed();
   sunway::block(slave,
                 {sunway::Wait::Kind::sync, SWAMP_SUNWAY_CALLER(), "ssync_peer",
                  [&] { return peer.peers[there] >= mine; }},
                 lock);
-  if (slave.check) {
-    slave.check->leave(&slave.peers[static_cast<std::size_t>(other)], mine % 2);
+  if (slave.observer) {
+    slave.observer->acquires(sunway::Sync::barrier,
+                             &slave.peers[static_cast<std::size_t>(other)],
+                             mine % 2);
   }
   return 0;
 }
@@ -211,7 +219,8 @@ T combine(T a, T b, int operation) {
 bool may_access(const sunway::Slave& slave, const void* address,
                 std::size_t bytes, bool write, const char* call,
                 const void* pc) {
-  return !slave.check || slave.check->operand(address, bytes, write, call, pc);
+  return !slave.observer ||
+         slave.observer->operand(address, bytes, write, call, pc);
 }
 
 // reduce() combines in the order of the slaves, so that all get the same bits.

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <vector>
 
-#include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
 
@@ -143,8 +142,7 @@ void yield_to(Slave& slave, const std::vector<Slave*>& receivers) {
 
 void wait_for(Slave& slave, const std::vector<Slave*>& receivers) {
   const Order& order = machine().order;
-  const bool immediate =
-      slave.check != nullptr && (order.seed != 0 || order.eager);
+  const bool immediate = machine().check && (order.seed != 0 || order.eager);
   if (immediate || slave.receiver_ns > kMostPerLaunch || receivers.empty())
     return;
   if (any_can_run(receivers)) yield_to(slave, receivers);
@@ -167,7 +165,7 @@ void let_receivers_run(Slave& slave, Range range, unsigned mask) {
 void wait_reply(const char* call, volatile void* reply, int value,
                 const void* pc) {
   Slave& slave = require_self(call);
-  if (slave.check) slave.check->before_wait(reply, value, call, pc);
+  if (slave.observer) slave.observer->wait_begins(reply, value, call, pc);
   if (read_reply(reply) < value) {
     Machine& all = machine();
     Lock lock(all.mutex);
@@ -177,7 +175,7 @@ void wait_reply(const char* call, volatile void* reply, int value,
     wait.value = value;
     block(slave, wait, lock);
   }
-  if (slave.check) slave.check->after_wait(reply, value);
+  if (slave.observer) slave.observer->wait_ends(reply, value);
 }
 
 void notify_receivers() {

@@ -27,6 +27,18 @@ struct Transfer {
   std::size_t extent() const noexcept;
 };
 
+// Rma is one transfer between the LDM of a slave and that of another one, or of
+// several for a broadcast.
+struct Rma {
+  void* local;
+  volatile void* local_reply;
+  int length;
+  void* remote;
+  volatile void* remote_reply;
+  const char* call;
+  const void* pc;
+};
+
 // for_blocks() visits the blocks that are contiguous in main memory.
 template <class Visit>
 void for_blocks(const Transfer& t, Visit visit) {

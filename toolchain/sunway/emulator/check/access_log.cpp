@@ -10,9 +10,9 @@
 
 #include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/host_check.h"
-#include "toolchain/sunway/emulator/check/malloc.h"
-#include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
+#include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/report.h"
 
 namespace swamp::sunway::check {
 namespace {
@@ -214,7 +214,7 @@ void log_transfer(const Transfer& t, const Slave& slave, const void* pc,
   if (t.kind == Transfer::Kind::remote_get) {
     const Slave* owner = ldm_owner(address_of(t.main));
     if (owner == nullptr || owner == &slave) return;
-    owner->check->was_read(t, slave, done, pc);
+    check_of(*owner)->was_read(t, slave, done, pc);
     log_ldm_access(
         *owner, {address_of(t.main), address_of(t.main) + bytes_of(t), &slave,
                  pc, false, false, 0, before, done});

@@ -1,5 +1,5 @@
-// What an address of the program is: a source line, a variable, an allocation,
-// a mapping or LDM.
+// What an address of the program is: a variable, an allocation, a mapping or
+// LDM.
 #ifndef SWAMP_SUNWAY_EMULATOR_CHECK_ADDRESSES_H_
 #define SWAMP_SUNWAY_EMULATOR_CHECK_ADDRESSES_H_
 
@@ -12,42 +12,6 @@
 #include "toolchain/sunway/emulator/machine.h"
 
 namespace swamp::sunway::check {
-
-struct Location {
-  std::string file;
-  int line;
-};
-
-// locate() returns the source line of the call that returns to `pc`; "?"
-// and 0 without debug information. Files below the working directory are named
-// from there.
-Location locate(const void* pc);
-
-// Symbol is a variable of the program that holds an address.
-struct Symbol {
-  std::string name;
-  std::uintptr_t begin;
-  std::size_t bytes;
-};
-
-// find_variable() finds the global or static variable at an address; its name
-// is empty if there is none.
-Symbol find_variable(std::uintptr_t address);
-// find_ldm_variable() finds the __thread_local variable at an offset in the
-// program's TLS block.
-Symbol find_ldm_variable(std::uintptr_t offset);
-// find_ldm_variable_before() also finds the last one that ends before it.
-Symbol find_ldm_variable_before(std::uintptr_t offset);
-
-// largest_ldm_variables() names the three largest __thread_local variables.
-std::string largest_ldm_variables();
-
-// name_of_function() returns the name of a slave function in the sources.
-std::string name_of_function(const void* function);
-
-// reads_clock_unseen() returns whether slaves read the cycle counter by inline
-// assembly, which check mode cannot intercept.
-bool reads_clock_unseen();
 
 // ldm_owner() returns the slave in whose LDM an address is, or nullptr.
 const Slave* ldm_owner(std::uintptr_t address);

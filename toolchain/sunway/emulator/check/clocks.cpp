@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "toolchain/sunway/emulator/check/malloc.h"
+#include "toolchain/sunway/emulator/process.h"
 
 namespace swamp::sunway::check {
 namespace {

@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "toolchain/sunway/emulator/check/addresses.h"
-#include "toolchain/sunway/emulator/check/malloc.h"
 #include "toolchain/sunway/emulator/check/replay.h"
-#include "toolchain/sunway/emulator/check/report.h"
+#include "toolchain/sunway/emulator/debug_info.h"
+#include "toolchain/sunway/emulator/report.h"
 
 namespace swamp::sunway::check {
 namespace {

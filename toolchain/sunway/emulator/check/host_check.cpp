@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <vector>
@@ -12,13 +13,13 @@
 #include "toolchain/sunway/emulator/check/access_log.h"
 #include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/clocks.h"
-#include "toolchain/sunway/emulator/check/hang.h"
 #include "toolchain/sunway/emulator/check/malloc.h"
+#include "toolchain/sunway/emulator/check/progress.h"
 #include "toolchain/sunway/emulator/check/replay.h"
-#include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/report.h"
 #include "toolchain/sunway/emulator/schedule.h"
 
 namespace swamp::sunway::check {
@@ -164,6 +165,40 @@ void check_args_alive(unsigned mask, const void* frame, const void* pc) {
 
 namespace {
 
+class HostCheck final : public Observer {
+ public:
+  std::unique_ptr<SlaveObserver> make(Slave& slave) override {
+    return std::make_unique<SlaveCheck>(slave);
+  }
+  std::size_t bytes_above() const noexcept override { return kShadowDistance; }
+  void refused(const void* pc, const char* why) override {
+    report({"unjoined", pc, nullptr, why});
+  }
+  void launched(unsigned mask, const void* argument, const void* pc) override;
+  void joining(unsigned mask, const void* pc, const void* frame) override;
+  void joined(unsigned mask) override;
+  void releases(const volatile void* object, std::uint64_t number,
+                unsigned mask) override;
+  void acquires(const volatile void* object, std::uint64_t number,
+                unsigned mask) override;
+  void atomic(const volatile void* word, std::size_t bytes) override {
+    master_sets_flag(word, bytes);
+  }
+  void polls() noexcept override { master_polls(); }
+  void allocated(const void* memory, std::size_t bytes,
+                 const void* pc) override {
+    add_allocation(memory, bytes, pc);
+  }
+  void halting(const void* pc) override;
+  void exiting() override;
+};
+
+// The machine is made after this, by the program's first call.
+__attribute__((constructor)) void observe() {
+  static HostCheck checks;
+  if (is_check_asked()) observer = &checks;
+}
+
 void report_unjoined(const char* text, const void* clash) {
   for (const Group& group : machine().groups) {
     if (group.state == Group::State::idle) continue;
@@ -171,45 +206,6 @@ void report_unjoined(const char* text, const void* clash) {
     return;
   }
 }
-
-}  // namespace
-
-void bad_launch(const void* pc, const char* text) {
-  if (machine().check) report({"unjoined", pc, nullptr, text});
-}
-
-void require_initialised(const void* pc) {
-  if (!machine().check || machine().initialised.exchange(true)) return;
-  report({"unjoined", pc, nullptr,
-          "launches slaves before athread_init, without which the machine does "
-          "not start them"});
-}
-
-void launched(unsigned mask, const void* argument, const void* pc) {
-  if (!machine().check) return;
-  start_watchdog();
-  remember_args(mask, argument, pc);
-  remember_memory(pc);
-}
-
-void joining(unsigned mask, const void* pc, const void* frame) {
-  if (!machine().check) return;
-  check_args_alive(mask, frame, pc);
-  waiting();
-}
-
-void waiting() {
-  if (!machine().check) return;
-  find_master_accesses();
-  // These have a report of their own.
-  const std::lock_guard<std::mutex> lock(mutex);
-  for (const Args& args : all()) {
-    const auto at = reinterpret_cast<std::uintptr_t>(args.address);
-    forget_master_accesses(at, at + args.bytes.size());
-  }
-}
-
-namespace {
 
 // report_packets() reports messages of putr and putc that nobody has read: the
 // next launch would get them.
@@ -233,8 +229,27 @@ void report_packets(unsigned mask) {
 
 }  // namespace
 
-void joined(unsigned mask) {
-  if (!machine().check) return;
+void HostCheck::launched(unsigned mask, const void* argument, const void* pc) {
+  start_watchdog();
+  remember_args(mask, argument, pc);
+  remember_memory(pc);
+}
+
+void HostCheck::joining(unsigned mask, const void* pc, const void* frame) {
+  check_args_alive(mask, frame, pc);
+  find_master_accesses();
+  {
+    // These have a report of their own.
+    const std::lock_guard<std::mutex> lock(mutex);
+    for (const Args& args : all()) {
+      const auto at = reinterpret_cast<std::uintptr_t>(args.address);
+      forget_master_accesses(at, at + args.bytes.size());
+    }
+  }
+  start_replays(mask);
+}
+
+void HostCheck::joined(unsigned mask) {
   report_packets(mask);
   forget_args(mask);
   forget_master_accesses();
@@ -246,32 +261,33 @@ void joined(unsigned mask) {
   }
   for (std::size_t i = 0; i < machine().groups.size(); ++i) {
     if ((mask >> i & 1u) == 0) continue;
-    for (const auto& slave : machine().groups[i].slaves) slave->check->joined();
+    for (const auto& slave : machine().groups[i].slaves) {
+      check_of(*slave)->joined();
+    }
   }
 }
 
-void master_passed_barrier(unsigned mask) {
-  if (machine().check) forget_args(mask);
-}
-
-void master_releases(const volatile void* object, std::uint64_t number) {
-  if (!machine().check) return;
+void HostCheck::releases(const volatile void* object, std::uint64_t number,
+                         unsigned mask) {
   masters_release(object, number);
   forget_master_accesses();
+  if (mask != 0) forget_args(mask);
 }
 
-void master_acquires(const volatile void* object, std::uint64_t number) {
-  if (machine().check) masters_acquire(object, number);
+void HostCheck::acquires(const volatile void* object, std::uint64_t number,
+                         unsigned mask) {
+  masters_acquire(object, number);
+  if (mask != 0) forget_args(mask);
 }
 
-void halting(const void* pc) {
-  if (!has_machine() || !machine().check) return;
+void HostCheck::halting(const void* pc) {
+  if (!has_machine()) return;
   const Lock lock(machine().mutex);
   report_unjoined("the spawn was not joined before athread_halt", pc);
 }
 
-void exiting() {
-  if (!has_machine() || !machine().check) return;
+void HostCheck::exiting() {
+  if (!has_machine()) return;
   stop_slaves();
   report_changed_args(all_groups_mask());
   // A slave or another thread ends the process during the join.

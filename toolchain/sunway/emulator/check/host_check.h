@@ -1,4 +1,5 @@
-// Checks of the master's calls. In transfer mode copy they do nothing.
+// Checks of the master's calls, and of its accesses to memory. What the core
+// calls is the Observer in host_check.cpp.
 #ifndef SWAMP_SUNWAY_EMULATOR_CHECK_HOST_CHECK_H_
 #define SWAMP_SUNWAY_EMULATOR_CHECK_HOST_CHECK_H_
 
@@ -8,24 +9,6 @@
 #include "toolchain/sunway/emulator/machine.h"
 
 namespace swamp::sunway::check {
-
-void bad_launch(const void* pc, const char* text);
-// require_initialised() reports a launch before athread_init().
-void require_initialised(const void* pc);
-// These are called under the machine's mutex.
-// `mask` selects core groups.
-void launched(unsigned mask, const void* argument, const void* pc);
-void joining(unsigned mask, const void* pc, const void* frame);
-// waiting() is called at a join, or at a wait for a single slave.
-void waiting();
-void joined(unsigned mask);
-void master_passed_barrier(unsigned mask);
-// A master's part in a lock or a barrier: see masters_release() in clocks.h.
-void master_releases(const volatile void* object, std::uint64_t number);
-void master_acquires(const volatile void* object, std::uint64_t number);
-void halting(const void* pc);
-// exiting() is called at the end of the program.
-void exiting();
 
 // Copies of the argument structs of running launches, made at the spawn.
 

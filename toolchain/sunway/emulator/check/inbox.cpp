@@ -4,7 +4,7 @@
 #include <string>
 
 #include "toolchain/sunway/emulator/check/ldm_check.h"
-#include "toolchain/sunway/emulator/check/report.h"
+#include "toolchain/sunway/emulator/report.h"
 #include "toolchain/sunway/emulator/transfer.h"
 
 namespace swamp::sunway::check {

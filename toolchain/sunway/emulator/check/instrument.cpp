@@ -13,15 +13,18 @@
 
 using swamp::sunway::self;
 using swamp::sunway::Slave;
+using swamp::sunway::check::check_of;
+using swamp::sunway::check::own_check;
+using swamp::sunway::check::SlaveCheck;
 
 namespace {
 
 void saw_read(const volatile void* address, std::size_t bytes, const void* pc,
               bool is_volatile = false) {
   Slave* slave = self();
-  if (slave != nullptr && slave->check) {
+  if (slave != nullptr && slave->observer) {
     if (!slave->in_ldm(address, bytes)) slave->counters.load(bytes);
-    slave->check->read(address, bytes, pc, is_volatile);
+    check_of(*slave)->read(address, bytes, pc, is_volatile);
   } else if (slave == nullptr) {
     swamp::sunway::check::master_reads(address, bytes, pc, is_volatile);
   }
@@ -29,9 +32,9 @@ void saw_read(const volatile void* address, std::size_t bytes, const void* pc,
 void saw_write(const volatile void* address, std::size_t bytes, const void* pc,
                bool is_volatile = false) {
   Slave* slave = self();
-  if (slave != nullptr && slave->check) {
+  if (slave != nullptr && slave->observer) {
     if (!slave->in_ldm(address, bytes)) slave->counters.store(bytes);
-    slave->check->write(address, bytes, pc, is_volatile);
+    check_of(*slave)->write(address, bytes, pc, is_volatile);
   } else if (slave == nullptr) {
     swamp::sunway::check::master_stores(address, bytes, pc, is_volatile);
   }
@@ -39,8 +42,8 @@ void saw_write(const volatile void* address, std::size_t bytes, const void* pc,
 void saw_atomic(const volatile void* address, std::size_t bytes, bool writes,
                 const void* pc) {
   Slave* slave = self();
-  if (slave != nullptr && slave->check) {
-    slave->check->atomic(address, bytes, writes, pc);
+  if (slave != nullptr && slave->observer) {
+    check_of(*slave)->atomic(address, bytes, writes, pc);
   } else if (slave == nullptr) {
     swamp::sunway::check::master_reads(address, bytes, pc, true);
     if (writes) swamp::sunway::check::master_sets_flag(address, bytes);
@@ -68,17 +71,16 @@ extern "C" {
 void __tsan_init() {}
 // The function's own frame exists already.
 void __tsan_func_entry(void*) {
-  Slave* slave = self();
-  if (slave != nullptr && slave->check) {
-    slave->check->entered(__builtin_frame_address(0), SWAMP_SUNWAY_CALLER());
+  if (SlaveCheck* own = own_check()) {
+    own->entered(__builtin_frame_address(0), SWAMP_SUNWAY_CALLER());
   }
 }
 void __tsan_func_exit() {}
 
 // -fsanitize=bounds calls this for an index of an array whose bounds are known.
 void __ubsan_handle_out_of_bounds(const BadIndex* bad, std::uint64_t value) {
-  Slave* slave = self();
-  if (slave == nullptr || !slave->check) return;
+  SlaveCheck* own = own_check();
+  if (own == nullptr) return;
   // The bits of the index type above 64 - width are not its own.
   const unsigned width = 1u << (bad->index->info >> 1);
   const unsigned unused = width < 64 ? 64 - width : 0;
@@ -87,7 +89,7 @@ void __ubsan_handle_out_of_bounds(const BadIndex* bad, std::uint64_t value) {
       is_signed
           ? std::to_string(static_cast<std::int64_t>(value << unused) >> unused)
           : std::to_string(value << unused >> unused);
-  slave->check->out_of_bounds(
+  own->out_of_bounds(
       SWAMP_SUNWAY_CALLER(),
       "index " + index + " is out of bounds for " + bad->array->name);
 }

@@ -14,8 +14,9 @@
 #include <vector>
 
 #include "toolchain/sunway/emulator/check/addresses.h"
-#include "toolchain/sunway/emulator/check/report.h"
+#include "toolchain/sunway/emulator/debug_info.h"
 #include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/report.h"
 #include "toolchain/sunway/emulator/transfer.h"
 
 namespace swamp::sunway::check {

@@ -34,7 +34,10 @@ namespace check = sunway::check;
 
 namespace {
 
+using check::add_allocation;
 using check::Allocation;
+using check::SlaveCheck;
+using sunway::OwnAllocations;
 
 // InnerAllocator allocates past the malloc that is being recorded.
 template <class T>
@@ -75,13 +78,6 @@ Allocations& allocations() {
   if (swamp::sunway::is_check_asked()) mallopt(M_ARENA_MAX, 1);
 }
 
-void add_allocation(const void* memory, std::size_t bytes,
-                    const void* pc) noexcept {
-  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
-  const std::lock_guard<std::mutex> lock(mutex);
-  allocations()[begin] = {begin, bytes, pc};
-}
-
 Allocation remove_allocation(const void* memory) noexcept {
   const std::lock_guard<std::mutex> lock(mutex);
   const auto found =
@@ -100,21 +96,19 @@ bool recording() noexcept {
   return state == 1;
 }
 
-__thread bool own_allocations = false;
-
-// allocating_slave() returns the calling slave if its program allocates, not
-// the checker; otherwise nullptr.
-sunway::Slave* allocating_slave() noexcept {
-  sunway::Slave* slave = own_allocations ? nullptr : sunway::self();
-  return slave != nullptr && slave->check ? slave : nullptr;
+// allocating_slave() returns the checks of the calling slave if its program
+// allocates, not the checker; otherwise nullptr.
+SlaveCheck* allocating_slave() noexcept {
+  return OwnAllocations::exist() ? nullptr : check::own_check();
 }
 
 // The checker's own memory is not the program's.
 void* recorded(void* memory, std::size_t bytes, const void* pc) noexcept {
-  if (memory == nullptr || own_allocations || !recording()) return memory;
+  if (memory == nullptr || OwnAllocations::exist() || !recording())
+    return memory;
   add_allocation(memory, bytes, pc);
-  if (sunway::Slave* slave = allocating_slave()) {
-    slave->check->main_allocated(memory, bytes);
+  if (SlaveCheck* slave = allocating_slave()) {
+    slave->main_allocated(memory, bytes);
   }
   return memory;
 }
@@ -124,9 +118,9 @@ void* recorded(void* memory, std::size_t bytes, const void* pc) noexcept {
 Allocation releasing(void* memory) noexcept {
   if (memory == nullptr || !recording()) return {};
   const Allocation allocation = remove_allocation(memory);
-  sunway::Slave* slave = allocating_slave();
+  SlaveCheck* slave = allocating_slave();
   if (slave != nullptr && allocation.bytes != 0) {
-    slave->check->main_freed(memory, allocation.bytes);
+    slave->main_freed(memory, allocation.bytes);
   }
   return allocation;
 }
@@ -162,17 +156,12 @@ std::uint64_t releases() noexcept {
   return release_count.load(std::memory_order_relaxed);
 }
 
-// Uses the program's memalign(), which may be AddressSanitizer's.
-void* allocate(std::size_t alignment, std::size_t bytes, const void* pc) {
-  void* memory = ::memalign(alignment, bytes);
-  if (memory != nullptr && recording()) add_allocation(memory, bytes, pc);
-  return memory;
+void add_allocation(const void* memory, std::size_t bytes,
+                    const void* pc) noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  const std::lock_guard<std::mutex> lock(mutex);
+  allocations()[begin] = {begin, bytes, pc};
 }
-
-OwnAllocations::OwnAllocations() noexcept : outer_(own_allocations) {
-  own_allocations = true;
-}
-OwnAllocations::~OwnAllocations() { own_allocations = outer_; }
 
 }  // namespace swamp::sunway::check
 
@@ -182,13 +171,13 @@ OwnAllocations::~OwnAllocations() { own_allocations = outer_; }
 void* operator new(std::size_t bytes) {
   static auto* const next =
       reinterpret_cast<void* (*)(std::size_t)>(dlsym(RTLD_DEFAULT, "_Znwm"));
-  const check::OwnAllocations own;
+  const OwnAllocations own;
   return next(bytes);
 }
 void operator delete(void* memory) noexcept {
   static auto* const next =
       reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "_ZdlPv"));
-  const check::OwnAllocations own;
+  const OwnAllocations own;
   next(memory);
 }
 void operator delete(void* memory, std::size_t) noexcept {
@@ -220,8 +209,8 @@ void free(void* memory) {
 }
 int munmap(void* memory, std::size_t bytes) {
   ++release_count;
-  if (sunway::Slave* slave = recording() ? allocating_slave() : nullptr) {
-    slave->check->main_freed(memory, bytes);
+  if (SlaveCheck* slave = recording() ? allocating_slave() : nullptr) {
+    slave->main_freed(memory, bytes);
   }
   return static_cast<int>(syscall(SYS_munmap, memory, bytes));
 }

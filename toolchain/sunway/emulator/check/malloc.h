@@ -26,21 +26,9 @@ Neighbours find_neighbours(std::uintptr_t address);
 // releases() changes whenever memory is freed or unmapped.
 std::uint64_t releases() noexcept;
 
-// allocate() is memalign() for a caller at `pc`.
-void* allocate(std::size_t alignment, std::size_t bytes, const void* pc);
-
-// While an OwnAllocations exists, allocations of the calling thread count as
-// the checker's, not the slave's.
-class OwnAllocations {
- public:
-  OwnAllocations() noexcept;
-  ~OwnAllocations();
-  OwnAllocations(const OwnAllocations&) = delete;
-  OwnAllocations& operator=(const OwnAllocations&) = delete;
-
- private:
-  bool outer_;
-};
+// add_allocation() records memory that was allocated for the caller at `pc`.
+void add_allocation(const void* memory, std::size_t bytes,
+                    const void* pc) noexcept;
 
 }  // namespace swamp::sunway::check
 

@@ -24,10 +24,9 @@
 
 #include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/host_check.h"
-#include "toolchain/sunway/emulator/check/malloc.h"
 #include "toolchain/sunway/emulator/check/replay.h"
-#include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/report.h"
 
 namespace swamp::sunway::check {
 namespace {
@@ -226,7 +225,8 @@ void remember_memory(const void* pc) {
   const bool goes_on = child >= 0;
   end_child();
   forget_all();
-  if (!machine().launch_pending || is_replay() || settings().schedules == 0 ||
+  if (!machine().launch_pending || machine().is_replay ||
+      settings().schedules == 0 ||
       (!seen->insert(pc).second && settings().schedules < 0 && !goes_on)) {
     return;
   }

@@ -13,9 +13,9 @@
 
 #include "toolchain/sunway/emulator/check/access_log.h"
 #include "toolchain/sunway/emulator/check/addresses.h"
-#include "toolchain/sunway/emulator/check/malloc.h"
-#include "toolchain/sunway/emulator/check/report.h"
+#include "toolchain/sunway/emulator/debug_info.h"
 #include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/report.h"
 
 namespace swamp::sunway::check {
 namespace {
@@ -104,7 +104,7 @@ bool has_other_threads() {
 int runs_of(unsigned mask) {
   int slaves = 0;
   SlaveFunction function = nullptr;
-  if (settings().schedules == 0 || is_replay() || reported() ||
+  if (settings().schedules == 0 || machine().is_replay || reported() ||
       !is_untouched(mask, &slaves, &function)) {
     return 0;
   }
@@ -181,7 +181,7 @@ void start_replays(unsigned mask) {
 }
 
 void end_replays() {
-  if (is_replay()) finish_child();
+  if (machine().is_replay) finish_child();
   State& all = state();
   if (all.replays.empty()) return;
   const unsigned long now = nanoseconds();

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "toolchain/sunway/emulator/check/access_log.h"
-#include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/machine.h"
+#include "toolchain/sunway/emulator/report.h"
 
 namespace swamp::sunway::check {
 
@@ -26,9 +26,6 @@ void start_replays(unsigned mask);
 // end_replays() is called at the end of a launch and reports differences. It
 // does not return in a child.
 void end_replays();
-
-// is_replay() returns whether this process is such a child.
-bool is_replay() noexcept;
 
 // What follows is used by the sources of the replay only: the channel between a
 // child and its parent, and the comparison of the two runs.

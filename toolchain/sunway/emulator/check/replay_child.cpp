@@ -17,10 +17,10 @@
 #include <new>
 #include <vector>
 
-#include "toolchain/sunway/emulator/check/hang.h"
+#include "toolchain/sunway/emulator/check/progress.h"
 #include "toolchain/sunway/emulator/check/replay.h"
-#include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/report.h"
 
 namespace swamp::sunway::check {
 namespace {
@@ -254,12 +254,11 @@ void redirect_files(int channel) {
 
 }  // namespace
 
-bool is_replay() noexcept { return own_channel >= 0; }
-
 void begin_child(int channel, const Order& order, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) leave(0);
   own_channel = channel;
+  machine().is_replay = true;
   for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
     signal(fault, SIG_DFL);
   }

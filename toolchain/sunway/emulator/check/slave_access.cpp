@@ -5,10 +5,9 @@
 
 #include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/host_check.h"
-#include "toolchain/sunway/emulator/check/malloc.h"
-#include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
 #include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/report.h"
 
 namespace swamp::sunway::check {
 

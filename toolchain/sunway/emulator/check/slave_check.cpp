@@ -4,10 +4,9 @@
 #include <cstring>
 #include <string>
 
-#include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/host_check.h"
-#include "toolchain/sunway/emulator/check/report.h"
 #include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/report.h"
 
 namespace swamp::sunway::check {
 namespace {
@@ -42,7 +41,7 @@ void SlaveCheck::begin_call(const void* pc) {
   called_ = clock_.now();
 }
 
-void SlaveCheck::begin_thread() {
+void SlaveCheck::thread_begins() {
   const Machine& all = machine();
   if (fast_.slot == 0) {  // a child of fork() has it
     map_shadow(slave_);
@@ -66,7 +65,7 @@ void SlaveCheck::end_access() noexcept {
   }
 }
 
-void SlaveCheck::begin_launch() {
+void SlaveCheck::function_begins() {
   progress_.advance();
   resume();
   // The memory below belongs to no frame yet, except those of functions called
@@ -98,7 +97,7 @@ void SlaveCheck::begin_launch() {
   inbox_.clear();
 }
 
-void SlaveCheck::end_launch() {
+void SlaveCheck::function_ends() {
   resume();
   if (bounds_pc_ != nullptr) report_bounds("ldm-range");
   direct_.log_write();
@@ -108,7 +107,7 @@ void SlaveCheck::end_launch() {
   in_flight_.end_launch();
 }
 
-void SlaveCheck::regained() {
+void SlaveCheck::turn_regained() {
   // The flag may have been set between this check and the slave's own read of
   // it.
   if (last_flag_ == 0) return;
@@ -143,27 +142,32 @@ bool SlaveCheck::allows(const Transfer& t, const void* pc) {
   return check_rules(slave_, known_main_, t, pc);
 }
 
-bool SlaveCheck::allows_rma(const Slave& other, void* local, void* remote,
-                            long length, volatile void* local_reply,
-                            volatile void* remote_reply, const char* call,
-                            const void* pc) {
+bool SlaveCheck::allows_sides(const Rma& rma, const Slave& other) {
   Transfer t{Transfer::Kind::remote_get,
-             static_cast<std::byte*>(local),
-             static_cast<std::byte*>(remote),
-             length,
+             static_cast<std::byte*>(rma.local),
+             static_cast<std::byte*>(rma.remote),
+             rma.length,
              0,
              0,
-             local_reply,
-             call};
-  if (!allows(t, pc)) return false;
-  t.ldm = static_cast<std::byte*>(remote);
-  t.reply = remote_reply;
-  if (&other == &slave_ || !slave_.in_ldm(remote, 1)) return allows(t, pc);
-  t.ldm = as_seen_by(other, slave_, remote);
-  if (remote_reply != nullptr) {
-    t.reply = as_seen_by(other, slave_, remote_reply);
+             rma.local_reply,
+             rma.call};
+  if (!allows(t, rma.pc)) return false;
+  t.ldm = static_cast<std::byte*>(rma.remote);
+  t.reply = rma.remote_reply;
+  if (&other == &slave_ || !slave_.in_ldm(rma.remote, 1)) {
+    return allows(t, rma.pc);
   }
-  return check_rules(other, known_main_, t, pc, &slave_);
+  t.ldm = as_seen_by(other, slave_, rma.remote);
+  if (rma.remote_reply != nullptr) {
+    t.reply = as_seen_by(other, slave_, rma.remote_reply);
+  }
+  return check_rules(other, known_main_, t, rma.pc, &slave_);
+}
+
+bool SlaveCheck::allows_rma(const Rma& rma, const Slave& other, bool sends) {
+  if (!allows_sides(rma, other)) return false;
+  if (sends) check_source(rma);
+  return true;
 }
 
 bool SlaveCheck::reaches(const Slave& other, const std::byte* remote,
@@ -261,21 +265,19 @@ void SlaveCheck::broadcast(const Transfer& t, const void* pc) {
   log_transfer(t, slave_, pc, clock_.snapshot(), clock_.now());
 }
 
-void SlaveCheck::sends(const void* local, long length, const char* call,
-                       const void* pc) {
-  const std::uintptr_t begin = address_of(local);
-  const std::uintptr_t end = begin + static_cast<std::uintptr_t>(length);
-  if (inbox_.check(begin, end, false, pc)) in_flight_.watch();
-  in_flight_.sends(begin, end, call, pc);
-  check_written(static_cast<const std::byte*>(local), length, call, pc);
+void SlaveCheck::check_source(const Rma& rma) {
+  const std::uintptr_t begin = address_of(rma.local);
+  const std::uintptr_t end = begin + static_cast<std::uintptr_t>(rma.length);
+  if (inbox_.check(begin, end, false, rma.pc)) in_flight_.watch();
+  in_flight_.sends(begin, end, rma.call, rma.pc);
+  check_written(static_cast<const std::byte*>(rma.local), rma.length, rma.call,
+                rma.pc);
 }
 
-void SlaveCheck::sent(const void* local, long length,
-                      const volatile void* reply, const char* call,
-                      const void* pc) {
-  const std::uintptr_t begin = address_of(local);
-  in_flight_.sent(begin, begin + static_cast<std::uintptr_t>(length), reply,
-                  call, pc);
+void SlaveCheck::sent(const Rma& rma) {
+  const std::uintptr_t begin = address_of(rma.local);
+  in_flight_.sent(begin, begin + static_cast<std::uintptr_t>(rma.length),
+                  rma.local_reply, rma.call, rma.pc);
 }
 
 void SlaveCheck::fetched(const Transfer& t, const void* pc) {
@@ -288,7 +290,9 @@ void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
                           const void* pc) {
   const std::uintptr_t begin = address_of(ldm);
   const std::uintptr_t end = begin + static_cast<std::uintptr_t>(length);
-  inbox_.add({begin, end, &sender, sender.check->clock_.now(), reply,
+  SlaveCheck& from = *check_of(sender);
+  SlaveClock& clock = from.clock_;
+  inbox_.add({begin, end, &sender, clock.now(), reply,
               reply == nullptr ? 0 : next_reply(reply), call, pc});
   check_all();
   if (&sender == &slave_) {
@@ -297,18 +301,16 @@ void SlaveCheck::received(std::byte* ldm, long length, Slave& sender,
   }
   constexpr long kWord = 8;  // a flag or a counter, of which the last counts
   if (reply != nullptr && length > kWord) {
-    const SlaveClock& clock = sender.check->clock_;
     inbox_.add_message({begin, end, &sender, clock.now(), pc},
                        clock.of(slave_.number()), call);
   }
   // All sends of one call count as sent at one time.
-  log_ldm_access(slave_,
-                 {begin, end, &sender, pc, true, false, 0,
-                  sender.check->clock_.snapshot(), sender.check->called_});
+  log_ldm_access(slave_, {begin, end, &sender, pc, true, false, 0,
+                          clock.snapshot(), from.called_});
   if (reply != nullptr) {
-    sender.check->replies(reply);
+    from.replies(reply);
   } else {
-    sender.check->clock_.release(&slave_);
+    clock.release(&slave_);
   }
 }
 
@@ -316,7 +318,7 @@ void SlaveCheck::replies(const volatile void* reply) {
   clock_.release(reply, next_reply(reply));
 }
 
-void SlaveCheck::before_wait(volatile void* reply, int value, const char* call,
+void SlaveCheck::wait_begins(volatile void* reply, int value, const char* call,
                              const void* pc) {
   begin_call(pc);
   stack_.check(pc);
@@ -334,7 +336,7 @@ void SlaveCheck::before_wait(volatile void* reply, int value, const char* call,
   }
 }
 
-void SlaveCheck::after_wait(volatile void* reply, int value) {
+void SlaveCheck::wait_ends(volatile void* reply, int value) {
   clock_.acquire_messages(reply,
                           static_cast<std::uint64_t>(std::max(value, 0)));
   clock_.acquire(&slave_);
@@ -402,22 +404,29 @@ void SlaveCheck::main_freed(const void* memory, std::size_t bytes) {
   add_written({begin, begin + bytes, nullptr, &slave_});
 }
 
-// Locks and atomics.
+// Barriers, messages, locks and atomics.
 
-void SlaveCheck::acquire(const volatile void* word) {
+void SlaveCheck::releases(Sync kind, const volatile void* object,
+                          std::uint64_t number) {
   direct_.log_write();
-  progress_.advance();
-  progress_.forget_reads();
-  ++slave_.atomic_operations;
-  args_written(word, kLockBytes);
-  clock_.acquire(word);
+  if (kind == Sync::lock) {
+    progress_.advance();
+    args_written(object, kLockBytes);
+  }
+  clock_.release(object, number);
 }
 
-void SlaveCheck::release(const volatile void* word) {
-  direct_.log_write();
-  progress_.advance();
-  args_written(word, kLockBytes);
-  clock_.release(word);
+void SlaveCheck::acquires(Sync kind, const volatile void* object,
+                          std::uint64_t number) {
+  if (kind == Sync::message) return clock_.acquire_messages(object, number);
+  if (kind == Sync::lock) {
+    direct_.log_write();
+    progress_.advance();
+    progress_.forget_reads();
+    ++slave_.atomic_operations;
+    args_written(object, kLockBytes);
+  }
+  clock_.acquire(object, number);
 }
 
 void SlaveCheck::tried(const volatile void* word, const void* pc) {

@@ -1,5 +1,5 @@
-// The checks of one slave. SlaveCheck is what the emulator and the instrumented
-// program call; it passes what they do to the parts that check it.
+// The checks of one slave. SlaveCheck is what the core (see observer.h) and the
+// instrumented program call; it passes what they do to the parts that check it.
 #ifndef SWAMP_SUNWAY_EMULATOR_CHECK_SLAVE_CHECK_H_
 #define SWAMP_SUNWAY_EMULATOR_CHECK_SLAVE_CHECK_H_
 
@@ -14,9 +14,9 @@
 #include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/clocks.h"
 #include "toolchain/sunway/emulator/check/fast_path.h"
-#include "toolchain/sunway/emulator/check/hang.h"
 #include "toolchain/sunway/emulator/check/inbox.h"
 #include "toolchain/sunway/emulator/check/ldm_check.h"
+#include "toolchain/sunway/emulator/check/progress.h"
 #include "toolchain/sunway/emulator/check/transfer_check.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/schedule.h"
@@ -24,97 +24,71 @@
 
 namespace swamp::sunway::check {
 
-class SlaveCheck {
+class SlaveCheck final : public SlaveObserver {
  public:
   explicit SlaveCheck(Slave& slave);
 
-  // begin_thread() is called by the slave's own thread before anything else.
-  void begin_thread();
-
-  // The master calls launched() and joined() while the slave does not run.
-  void launched() {
+  void thread_begins() override;
+  void launched() override {
     clock_.restart();
     inbox_.forget_messages();
   }
-  void joined() { clock_.joined(); }
-  void begin_launch();
-  void end_launch();
-  // regained() is called after the slave lost the turn and got it back.
-  void regained();
+  void function_begins() override;
+  void function_ends() override;
+  std::size_t stack_bytes() const noexcept override { return stack_.bytes(); }
 
-  // Transfers. issue() and blocking() do not carry out a transfer that breaks a
-  // rule; allows() only reports. With `now` the data of a get moves at once,
-  // because its owner gets a reply.
-  void issue(const Transfer& transfer, const void* pc, bool now = false);
-  void blocking(const Transfer& transfer, const void* pc);
-  bool allows(const Transfer& transfer, const void* pc);
-  // `other` is the remote slave, or this one for a broadcast.
-  bool allows_rma(const Slave& other, void* local, void* remote, long length,
-                  volatile void* local_reply, volatile void* remote_reply,
-                  const char* call, const void* pc);
-  // broadcast() is called before a get for several slaves is carried out.
-  void broadcast(const Transfer& transfer, const void* pc);
-  // sends() checks the source of data that the slave sends to others.
-  void sends(const void* local, long length, const char* call, const void* pc);
-  // sent() is called after an asynchronous send with a reply word.
-  void sent(const void* local, long length, const volatile void* reply,
-            const char* call, const void* pc);
-  // fetched() is called after a get from another slave's LDM.
-  void fetched(const Transfer& transfer, const void* pc);
-  // received() is called by the thread of `sender` after it wrote data into
-  // this slave's LDM; `reply` is the reply word there, or nullptr.
+  void turn_lost() noexcept override { check_all(); }
+  void turn_regained() override;
+
+  void issue(const Transfer& transfer, const void* pc, bool now) override;
+  void blocking(const Transfer& transfer, const void* pc) override;
+  bool allows(const Transfer& transfer, const void* pc) override;
+  void broadcast(const Transfer& transfer, const void* pc) override;
+  void dma_barrier() override { in_flight_.complete_all(); }
+
+  bool allows_rma(const Rma& rma, const Slave& other, bool sends) override;
+  void sent(const Rma& rma) override;
+  void fetched(const Transfer& transfer, const void* pc) override;
+  void replies(const volatile void* reply) override;
+  bool reaches(const Slave& other, const std::byte* ldm, long length,
+               const char* call, const void* pc) override;
   void received(std::byte* ldm, long length, Slave& sender,
-                const volatile void* reply, const char* call, const void* pc);
-  // reaches() returns whether the range is LDM of `other`, else it reports.
-  bool reaches(const Slave& other, const std::byte* remote, long length,
-               const char* call, const void* pc);
+                const volatile void* reply, const char* call,
+                const void* pc) override;
+
+  void wait_begins(volatile void* reply, int value, const char* call,
+                   const void* pc) override;
+  void wait_ends(volatile void* reply, int value) override;
+  bool operand(const void* address, std::size_t bytes, bool write,
+               const char* call, const void* pc) override;
+
+  void allocated(std::size_t offset, std::size_t bytes, std::size_t stack,
+                 const void* pc) override;
+  void freed(std::size_t offset, std::size_t piece_bytes, std::size_t length,
+             const void* pc) override;
+  void freed_all() override;
+
+  void releases(Sync kind, const volatile void* object,
+                std::uint64_t number) override;
+  void acquires(Sync kind, const volatile void* object,
+                std::uint64_t number) override;
+  void tried(const volatile void* word, const void* pc) override;
+  void atomic(const volatile void* word, std::size_t bytes, bool writes,
+              const void* pc) override;
+
+  // What follows is called by the checker and the instrumented program.
+
+  // joined() is called by the master while the slave does not run.
+  void joined() { clock_.joined(); }
   // was_read() is called by the thread of `reader` after its get from this
   // slave's LDM.
   void was_read(const Transfer& get, const Slave& reader, std::uint32_t done,
                 const void* pc);
-  // replies() is called before this slave raises another slave's reply word.
-  void replies(const volatile void* reply);
-  // operand() checks an array that a call of the library reads or writes by
-  // instructions. It returns whether the call may access it.
-  bool operand(const void* address, std::size_t bytes, bool write,
-               const char* call, const void* pc);
-  void before_wait(volatile void* reply, int value, const char* call,
-                   const void* pc);
-  void after_wait(volatile void* reply, int value);
-  void finish_all() { in_flight_.complete_all(); }
-
-  // LDM memory. `stack` is the size of the caller's stack, `length` what the
-  // caller of ldm_free() passed.
-  void allocated(std::size_t offset, std::size_t bytes, std::size_t stack,
-                 const void* pc);
-  void freed(std::size_t offset, std::size_t piece_bytes, std::size_t length,
-             const void* pc);
-  void freed_all();
-
   // main_allocated() and main_freed() are called by malloc() and free() of the
   // slave: the new owner of a block is ordered after the old one, and undefined
   // contents are not compared.
   void main_allocated(const void* memory, std::size_t bytes);
   void main_freed(const void* memory, std::size_t bytes);
-
-  // Barriers, locks, atomics. `number` is the generation of the barrier, or the
-  // number of the message.
-  void arrive(const volatile void* object, std::uint64_t number) {
-    direct_.log_write();
-    clock_.release(object, number);
-  }
-  void leave(const volatile void* object, std::uint64_t number) {
-    clock_.acquire(object, number);
-  }
-  void leave_message(const volatile void* object, std::uint64_t number) {
-    clock_.acquire_messages(object, number);
-  }
-  void acquire(const volatile void* word);
-  void release(const volatile void* word);
-  // tried() is called after an attempt to take a lock that was not free.
-  void tried(const volatile void* word, const void* pc);
-  void atomic(const volatile void* word, std::size_t bytes, bool writes,
-              const void* pc);
 
   // Every load and store of the slave's own instructions, except those that
   // the fast path handles.
@@ -148,9 +122,6 @@ class SlaveCheck {
 
   // progress() is Progress::count(); any thread may call it.
   std::uint64_t progress() const noexcept { return progress_.count(); }
-  // stack_bytes() is the largest size of the stack that was seen in this
-  // launch.
-  std::size_t stack_bytes() const noexcept { return stack_.bytes(); }
 
  private:
   void begin_call(const void* pc);
@@ -174,6 +145,10 @@ class SlaveCheck {
   void end_access() noexcept;
   // check_buffers() checks the buffers of a transfer that may be carried out.
   void check_buffers(const Transfer& transfer, const void* pc);
+  // allows_sides() returns whether both sides of an RMA are legal.
+  bool allows_sides(const Rma& rma, const Slave& other);
+  // check_source() checks the source of data that the slave sends to others.
+  void check_source(const Rma& rma);
   // check_written() reports data that is sent and was never written.
   void check_written(const std::byte* ldm, long length, const char* call,
                      const void* pc);
@@ -208,6 +183,16 @@ class SlaveCheck {
   const void* bounds_pc_ = nullptr;  // of an index that is out of bounds
   std::string bounds_text_;
 };
+
+// check_of() returns the checks of a slave, and own_check() those of the
+// calling slave; nullptr in transfer mode copy, and for a master.
+inline SlaveCheck* check_of(const Slave& slave) noexcept {
+  return static_cast<SlaveCheck*>(slave.observer.get());
+}
+inline SlaveCheck* own_check() noexcept {
+  const Slave* slave = self();
+  return slave != nullptr ? check_of(*slave) : nullptr;
+}
 
 }  // namespace swamp::sunway::check
 

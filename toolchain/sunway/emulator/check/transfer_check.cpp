@@ -7,7 +7,7 @@
 #include "toolchain/sunway/emulator/check/access_log.h"
 #include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/ldm_check.h"
-#include "toolchain/sunway/emulator/check/report.h"
+#include "toolchain/sunway/emulator/report.h"
 
 namespace swamp::sunway::check {
 

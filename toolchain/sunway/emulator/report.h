@@ -1,13 +1,13 @@
 // Reports of programs that swcc links: one line each on stderr, and in
 // SWAMP_CHECK_REPORT=FILE.jsonl for tools.
-#ifndef SWAMP_SUNWAY_EMULATOR_CHECK_REPORT_H_
-#define SWAMP_SUNWAY_EMULATOR_CHECK_REPORT_H_
+#ifndef SWAMP_SUNWAY_EMULATOR_REPORT_H_
+#define SWAMP_SUNWAY_EMULATOR_REPORT_H_
 
 #include <string>
 
 #include "toolchain/sunway/emulator/machine.h"
 
-namespace swamp::sunway::check {
+namespace swamp::sunway {
 
 struct Finding {
   const char* category;
@@ -54,6 +54,6 @@ void watch_crashes();
 // overflow.
 void have_signal_stack();
 
-}  // namespace swamp::sunway::check
+}  // namespace swamp::sunway
 
-#endif  // SWAMP_SUNWAY_EMULATOR_CHECK_REPORT_H_
+#endif  // SWAMP_SUNWAY_EMULATOR_REPORT_H_

@@ -1,7 +1,7 @@
 // Finds programs that cannot continue: Progress distinguishes a slave that
 // works from one that only polls, and the watchdog reports if none works.
-#ifndef SWAMP_SUNWAY_EMULATOR_CHECK_HANG_H_
-#define SWAMP_SUNWAY_EMULATOR_CHECK_HANG_H_
+#ifndef SWAMP_SUNWAY_EMULATOR_CHECK_PROGRESS_H_
+#define SWAMP_SUNWAY_EMULATOR_CHECK_PROGRESS_H_
 
 #include <array>
 #include <atomic>
@@ -85,13 +85,6 @@ class Progress {
   int sleep_ms_ = 1;
 };
 
-// report_hang() reports which slaves wait where, and ends the program. Under
-// the machine's mutex. It works in transfer mode copy, too.
-[[noreturn]] void report_hang(bool waits_for_master);
-
-// report_master_alone() is for a master that waits after all slaves have ended.
-[[noreturn]] void report_master_alone(const MasterWait& wait);
-
 // start_watchdog() starts, once, the thread that takes the turn from a slave
 // that loops without a call, starts a pending launch if the master does not
 // wait, and reports when nothing has moved for SWAMP_CHECK_TIMEOUT seconds.
@@ -101,4 +94,4 @@ void restart_watchdog();
 
 }  // namespace swamp::sunway::check
 
-#endif  // SWAMP_SUNWAY_EMULATOR_CHECK_HANG_H_
+#endif  // SWAMP_SUNWAY_EMULATOR_CHECK_PROGRESS_H_

@@ -1,4 +1,4 @@
-#include "toolchain/sunway/emulator/check/report.h"
+#include "toolchain/sunway/emulator/report.h"
 
 #include <fnmatch.h>
 #include <link.h>
@@ -20,12 +20,11 @@
 #include <tuple>
 #include <vector>
 
-#include "toolchain/sunway/emulator/check/addresses.h"
-#include "toolchain/sunway/emulator/check/malloc.h"
+#include "toolchain/sunway/emulator/debug_info.h"
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
 
-namespace swamp::sunway::check {
+namespace swamp::sunway {
 namespace {
 
 // Printed is a line and how often it was reported.
@@ -214,7 +213,7 @@ const void* program_call(const ucontext_t& context) {
   if (is_jump(context)) {  // it has no stack frame
     return *reinterpret_cast<void**>(context.uc_mcontext.gregs[REG_RSP]);
   }
-  return check::program_call();
+  return sunway::program_call();
 }
 
 }  // namespace
@@ -397,4 +396,4 @@ void have_signal_stack() {
   if (stack.ss_sp != MAP_FAILED) sigaltstack(&stack, nullptr);
 }
 
-}  // namespace swamp::sunway::check
+}  // namespace swamp::sunway
