@@ -139,9 +139,12 @@ class Watch {
       silence_limit_ = kSilence;
       last_move_ = now;
       seen_.clear();
+      live_ = all.live;
       return;
     }
     update(now);
+    if (all.live > live_) last_move_ = now;  // the master launches more slaves
+    live_ = all.live;
     if (all.launch_pending &&
         now - last_move_ > (wants_to_wait() ? kLongestPending : kSilence)) {
       release_slaves();
@@ -210,6 +213,7 @@ class Watch {
 
   std::map<const Slave*, Seen> seen_;
   const Slave* oldest_ = nullptr;
+  int live_ = 0;  // slaves at the last tick
   unsigned long real_ = nanoseconds();
   unsigned long now_ = real_;
   unsigned long last_move_ = real_;
