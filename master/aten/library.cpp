@@ -20,7 +20,6 @@
 #define SWAMP_STOCK_HAS_KERNELS 0
 #endif
 
-#include "master/aten/grad_checks.h"
 #include "master/aten/half_precision.h"
 #include "master/aten/step.h"
 #include "master/aten/tensor.h"
@@ -54,7 +53,6 @@ void unscale(at::TensorList tensors, at::Tensor& found_inf,
     return;
   }
 #if SWAMP_STOCK_HAS_KERNELS
-  forget_checks();
   at::cpu::_amp_foreach_non_finite_check_and_unscale_(tensors, found_inf,
                                                       inv_scale);
 #else
