@@ -87,10 +87,6 @@ at::Tensor any_nonfinite(at::TensorList tensors) {
   return at::scalar_tensor(found ? 1.0 : 0.0, at::ScalarType::Float);
 }
 
-at::Tensor check_finite(at::TensorList tensors) {
-  return any_nonfinite(tensors);
-}
-
 at::Tensor& amp_update_scale_(at::Tensor& current_scale,
                               at::Tensor& growth_tracker,
                               const at::Tensor& found_inf, double growth_factor,

@@ -1,14 +1,6 @@
 // scaled_dot_product_attention of float16 and bfloat16 tensors in PyTorch's
 // float32 flash attention, and its backward; or, of these and of float32
 // tensors, in swamp's.
-#include <c10/util/Exception.h>
-
-#include "master/aten/half_precision.h"
-#include "master/aten/rows.h"
-
-#if __has_include( \
-    <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_cpu_dispatch.h>)
-
 #include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_cpu_dispatch.h>
@@ -16,6 +8,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <array>
@@ -24,6 +17,9 @@
 #include <limits>
 #include <optional>
 #include <tuple>
+
+#include "master/aten/half_precision.h"
+#include "master/aten/rows.h"
 
 namespace swamp::aten {
 namespace {
@@ -364,17 +360,3 @@ void register_attention(torch::Library& library) {
 }
 
 }  // namespace swamp::aten
-
-#else  // an older PyTorch, which has no such operators
-
-namespace swamp::aten {
-bool set_attention(bool value) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      !value, "set_attention: this PyTorch has no flash attention on the CPU");
-  return false;
-}
-bool is_attention() { return false; }
-void register_attention(torch::Library&) {}
-}  // namespace swamp::aten
-
-#endif

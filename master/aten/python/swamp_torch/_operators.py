@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import json
-import warnings
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Union
 
 import torch
@@ -143,16 +142,6 @@ def any_nonfinite(
     """
     result: torch.Tensor = _ops.any_nonfinite(_list(tensors, "tensors"))
     return result
-
-
-def check_finite(
-        tensors: Union[torch.Tensor, Iterable[torch.Tensor]]) -> torch.Tensor:
-    """Deprecated: :func:`any_nonfinite` under its former name, which states the
-    opposite of what it returns."""
-    warnings.warn("swamp_torch.check_finite() is deprecated, as it returns 1 if "
-                  "an element is *not* finite; use any_nonfinite()",
-                  FutureWarning, stacklevel=2)
-    return any_nonfinite(tensors)
 
 
 def grad_norm_and_check(

@@ -407,9 +407,6 @@ class AdamW(_Adam, torch.optim.AdamW):
                           moments=moments, seed=seed)
 
 
-MixedPrecisionAdamW = AdamW  # the former name
-
-
 class SGD(_Optimizer, torch.optim.SGD):
     """``torch.optim.SGD`` by swamp's kernel, with the bits of both its forms: see
     :class:`AdamW`. The state has ``momentum_buffer``, if there is a momentum."""
