@@ -183,11 +183,12 @@ SWAMP_API bool is_active();
 
 /// set_half_precision() is the operator `swamp::set_half_precision`: if active,
 /// the CPU's float16 and bfloat16 mm, addmm, bmm, baddbmm (and what is made of
-/// them: linear, matmul, their backward) and scaled_dot_product_attention are
-/// computed in float32 and rounded once, wherever that is faster than PyTorch's
-/// own kernel. Off initially. Any thread may call, also while operators run.
-/// Reads SWAMP_HALF_PRECISION: "measure" (default; each class of sizes is
-/// measured on its first use), "float32" or "native".
+/// them: linear, matmul, their backward) are computed in float32 and rounded
+/// once, wherever that is faster than PyTorch's own kernel; and their
+/// scaled_dot_product_attention is swamp's, as with set_attention(). Off
+/// initially. Any thread may call, also while operators run. Reads
+/// SWAMP_HALF_PRECISION, for the products: "measure" (default; each class of
+/// sizes is measured on its first use), "float32", "onednn" or "native".
 ///
 /// @param active true: as above; false: PyTorch's own kernels
 /// @return the previous value
