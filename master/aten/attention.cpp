@@ -1,4 +1,6 @@
 // The operators swamp::attention and swamp::attention_backward.
+#include "swamp/attention.h"
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -8,7 +10,6 @@
 #include "master/aten/checks.h"
 #include "master/aten/rows.h"
 #include "master/aten/tensor.h"
-#include "swamp/attention.h"
 
 namespace swamp::aten {
 namespace {
