@@ -4,7 +4,6 @@
 #include <cmath>
 #include <new>
 #include <string>
-#include <vector>
 
 #include "master/foreach.h"
 #include "master/launch.h"
@@ -61,18 +60,6 @@ double foreach_norm(TensorList tensors, float inv_scale, float* found_inf,
   if (found_inf != nullptr && result.flagged_elements != 0) *found_inf = 1.0f;
   if (report != nullptr) *report = master::overflow_report(result);
   return std::sqrt(sum);
-}
-
-void foreach_squares(TensorList tensors, float inv_scale,
-                     std::size_t grain_blocks, std::vector<double>& squares,
-                     float* found_inf, Machine* machine) {
-  if (grain_blocks == 0) {
-    master::refuse("grain_blocks", "0", "a number of at least 1");
-  }
-  const runtime::SlaveResult result = master::run_norm(
-      tensors, inv_scale, [&](double grain) { squares.push_back(grain); },
-      machine, grain_blocks);
-  if (found_inf != nullptr && result.flagged_elements != 0) *found_inf = 1.0f;
 }
 
 std::uint64_t foreach_count_zeros(TensorList tensors, Machine* machine) {

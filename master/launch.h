@@ -114,19 +114,18 @@ runtime::SlaveResult run_operations(const OperandList* lists,
                                     Machine* machine);
 
 // run_norm() launches a norm and visits the sum of squares of every grain, in
-// list order. A grain has at least `min_blocks` blocks.
+// list order.
 template <class Visit>
 runtime::SlaveResult run_norm(TensorList tensors, float inv_scale, Visit visit,
-                              Machine* machine, std::size_t min_blocks = 1) {
+                              Machine* machine) {
   const slave::NormArgs args{inv_scale};
   const OperationTable operations = operations_of<KernelFamily::norm, 1>(args);
   const OperandList list{"tensors", tensors};
   Workspace& workspace = Workspace::of_this_thread();
-  SegmentList segments =
-      make_segments(&list, operations, true, workspace.segments());
-  segments.grains.min_blocks = min_blocks;
   const runtime::SlaveResult result = workspace.run_by_grain(
-      impl_of(machine), segments, sizeof(slave::NormPartial));
+      impl_of(machine),
+      make_segments(&list, operations, true, workspace.segments()),
+      sizeof(slave::NormPartial));
   workspace.for_each_grain<slave::NormPartial>(
       [&](const slave::NormPartial& partial) { visit(partial.total()); });
   return result;

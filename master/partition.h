@@ -19,11 +19,10 @@ inline constexpr std::size_t kBlockElements = 8192;
 inline constexpr std::size_t kMaxGrains = 16384;
 
 // GrainRule is how a list is divided into grains. A block is so many units; a
-// grain is min_blocks blocks, or more if there were more than max_grains.
+// grain is one block, or more if there were more than max_grains.
 struct GrainRule {
   std::size_t block_units = kBlockElements;
   std::size_t max_grains = kMaxGrains;
-  std::size_t min_blocks = 1;  // more for a part of a longer list
 };
 
 // SegmentCounts is the List of a segment table.
@@ -45,8 +44,7 @@ class SegmentCounts {
   GrainRule rule_;
 };
 
-// blocks_per_grain() is min_blocks until a list has more than max_grains grains
-// of that many blocks.
+// blocks_per_grain() is 1 until a list has more than max_grains blocks.
 template <class List>
 std::size_t blocks_per_grain(const List& list) noexcept {
   const GrainRule rule = list.grain_rule();
@@ -57,8 +55,8 @@ std::size_t blocks_per_grain(const List& list) noexcept {
       blocks += (count - 1) / rule.block_units + 1;
     }
   }
-  return std::max(rule.min_blocks,
-                  (blocks + rule.max_grains - 1) / rule.max_grains);
+  return std::max<std::size_t>(
+      1, (blocks + rule.max_grains - 1) / rule.max_grains);
 }
 
 // grain_units() returns the units of every grain but the last of its tensor.
@@ -175,8 +173,7 @@ int partition(const List& list, std::uint64_t traffic_bytes, int slaves,
     // So little traffic cannot exceed max_grains blocks; skip counting.
     const GrainRule rule = list.grain_rule();
     const bool few = traffic_bytes < rule.max_grains * rule.block_units / 2;
-    const std::size_t units =
-        few ? rule.min_blocks * rule.block_units : grain_units(list);
+    const std::size_t units = few ? rule.block_units : grain_units(list);
     for_each_grain_run(list, units, [&](const GrainRun& run) {
       while (slave < n && next < before + run.bytes) {
         close(nearest_edge(list, run, next - before));

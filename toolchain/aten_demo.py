@@ -322,7 +322,7 @@ def main(folder, path, steps, short):
         lambda p: torch.optim.AdamW(p, fused=True, **hyper), text, steps)
     swamp_torch.enable()
     swamp, swamp_seconds, swamp_digest = train(
-        lambda p: swamp_torch.MixedPrecisionAdamW(p, **hyper), text, steps)
+        lambda p: swamp_torch.AdamW(p, **hyper), text, steps)
 
     rows(stock, swamp)
     skipped = sum(line[2] for line in stock)
@@ -334,7 +334,7 @@ def main(folder, path, steps, short):
     print(f"{'time of a step: scaler.step() and scaler.update()':<52} "
           f"{'min ms':>8} {'median':>8}")
     milliseconds("stock, torch.optim.AdamW(fused=True)", stock, stock_seconds)
-    milliseconds("swamp, swamp_torch.MixedPrecisionAdamW", swamp, swamp_seconds)
+    milliseconds("swamp, swamp_torch.AdamW", swamp, swamp_seconds)
     print()
     right = half_precision(swamp_torch, text, short)
     return 0 if right and stock_digest == swamp_digest else 1

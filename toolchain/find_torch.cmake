@@ -1,7 +1,8 @@
-# swamp_find_torch() finds PyTorch: it sets SWAMP_TORCH_FOUND and, if that is
-# false, SWAMP_TORCH_WHY_NOT; the target is `torch`, its version Torch_VERSION.
+# swamp_find_torch() finds PyTorch 2.10 or newer: it sets SWAMP_TORCH_FOUND and,
+# if that is false, SWAMP_TORCH_WHY_NOT; the target is `torch`, its version
+# Torch_VERSION.
 #
-# SWAMP_TORCH_PYTHON has precedence, because CMake finds Debian's libtorch-dev
+# SWAMP_TORCH_PYTHON has precedence, because CMake finds an installed libtorch
 # before any wheel. CMAKE_PREFIX_PATH and Torch_DIR come next, then python3: a
 # wheel contains a CMake package, and python can print its folder.
 set(SWAMP_TORCH_PYTHON "" CACHE FILEPATH
@@ -30,14 +31,14 @@ macro(swamp_find_torch_in folder)
   foreach(name Torch_DIR Caffe2_DIR TORCH_LIBRARY c10_LIBRARY)
     unset(${name} CACHE)  # they may be of another PyTorch
   endforeach()
-  find_package(Torch QUIET GLOBAL PATHS "${folder}" NO_DEFAULT_PATH)
+  find_package(Torch 2.10 QUIET GLOBAL PATHS "${folder}" NO_DEFAULT_PATH)
 endmacro()
 
 macro(swamp_find_torch)
   # PyTorch's package warns if it does not find this library, which is not used.
   set(kineto_LIBRARY "not used" CACHE INTERNAL "")
   set(Torch_FOUND FALSE)
-  set(SWAMP_TORCH_WHY_NOT "no Torch")
+  set(SWAMP_TORCH_WHY_NOT "no PyTorch 2.10 or newer")
   if(SWAMP_TORCH_PYTHON)
     swamp_torch_folder("${SWAMP_TORCH_PYTHON}" folder)
     if(folder)
@@ -46,7 +47,7 @@ macro(swamp_find_torch)
       set(SWAMP_TORCH_WHY_NOT "${SWAMP_TORCH_PYTHON} cannot import torch")
     endif()
   else()
-    find_package(Torch QUIET GLOBAL)
+    find_package(Torch 2.10 QUIET GLOBAL)
     if(NOT Torch_FOUND)
       find_package(Python3 QUIET COMPONENTS Interpreter)
       if(Python3_EXECUTABLE)

@@ -7,8 +7,7 @@
 /// `at::_amp_update_scale_()` of CPU tensors run swamp's, for every caller in
 /// the process, until set_active(false) restores PyTorch's. It also registers
 /// the operators `swamp::version`, `swamp::info`, `swamp::set_active`,
-/// `swamp::is_active`, `swamp::any_nonfinite` (also under its former name,
-/// `swamp::check_finite`), `swamp::grad_norm_and_check`,
+/// `swamp::is_active`, `swamp::any_nonfinite`, `swamp::grad_norm_and_check`,
 /// `swamp::mixed_precision_adamw_`, `swamp::foreach_lerp_`,
 /// `swamp::foreach_zero_`, `swamp::set_half_precision`,
 /// `swamp::is_half_precision` and `swamp::wgrad_gemm_accum`. The functions
@@ -27,7 +26,6 @@
 #define SWAMP_ATEN_H_
 
 #include <ATen/core/Tensor.h>
-#include <torch/version.h>
 
 #include <cstdint>
 #include <optional>
@@ -37,13 +35,8 @@
 
 namespace swamp::aten {
 
-/// OptionalTensor is what PyTorch's operators take; PyTorch 1.13 has a type of
-/// its own.
-#if TORCH_VERSION_MAJOR >= 2
+/// OptionalTensor is what PyTorch's operators take.
 using OptionalTensor = std::optional<at::Tensor>;
-#else
-using OptionalTensor = c10::optional<at::Tensor>;
-#endif
 
 /// amp_foreach_non_finite_check_and_unscale_() is
 /// at::_amp_foreach_non_finite_check_and_unscale_() of CPU tensors: every
@@ -101,14 +94,6 @@ SWAMP_API at::Tensor& amp_update_scale_(at::Tensor& current_scale,
 /// @throws c10::Error for a tensor that is not on the CPU or not strided;
 ///   c10::NotImplementedError for another dtype
 SWAMP_API at::Tensor any_nonfinite(at::TensorList tensors);
-
-/// check_finite() is any_nonfinite() under its former name, which states the
-/// opposite of what it returns.
-///
-/// @param tensors see any_nonfinite()
-/// @return see any_nonfinite()
-[[deprecated("use any_nonfinite()")]] SWAMP_API at::Tensor check_finite(
-    at::TensorList tensors);
 
 /// grad_norm_and_check() is the operator `swamp::grad_norm_and_check`: the
 /// 2-norm of the unscaled gradients and the check for inf and nan in one pass
@@ -185,8 +170,7 @@ SWAMP_API void foreach_zero_(at::TensorList tensors);
 /// PyTorch's two operators, for every caller in the process: swamp's (the
 /// initial state) or PyTorch's own. Any thread may call, also while operators
 /// run: each call of an operator uses either kernel. The operators `swamp::*`
-/// are not affected. PyTorch 1.13 has no kernels of its own for the CPU; there
-/// the two operators then throw c10::NotImplementedError.
+/// are not affected.
 ///
 /// @param active true for swamp's
 /// @return the previous value
@@ -199,11 +183,12 @@ SWAMP_API bool is_active();
 
 /// set_half_precision() is the operator `swamp::set_half_precision`: if active,
 /// the CPU's float16 and bfloat16 mm, addmm, bmm, baddbmm (and what is made of
-/// them: linear, matmul, their backward) and scaled_dot_product_attention are
-/// computed in float32 and rounded once, wherever that is faster than PyTorch's
-/// own kernel. Off initially. Any thread may call, also while operators run.
-/// Reads SWAMP_HALF_PRECISION: "measure" (default; each class of sizes is
-/// measured on its first use), "float32" or "native".
+/// them: linear, matmul, their backward) are computed in float32 and rounded
+/// once, wherever that is faster than PyTorch's own kernel; and their
+/// scaled_dot_product_attention is swamp's, as with set_attention(). Off
+/// initially. Any thread may call, also while operators run. Reads
+/// SWAMP_HALF_PRECISION, for the products: "measure" (default; each class of
+/// sizes is measured on its first use), "float32", "onednn" or "native".
 ///
 /// @param active true: as above; false: PyTorch's own kernels
 /// @return the previous value

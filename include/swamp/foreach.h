@@ -18,7 +18,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "swamp/amp.h"
 #include "swamp/export.h"
@@ -86,28 +85,6 @@ SWAMP_API double foreach_norm(TensorList tensors, float inv_scale = 1,
                               float* found_inf = nullptr,
                               OverflowReport* report = nullptr,
                               Machine* machine = nullptr);
-
-/// foreach_squares() appends the sums of squares of which foreach_norm() is the
-/// root, one for each grain of the list. A grain is `grain_blocks` blocks of
-/// 8192 elements of one tensor, or consecutive tensors of less than a block that
-/// are together at most a block.
-///
-/// foreach_norm() has grains of one block, and of one more for each further 16384
-/// blocks in the tensors of at least a block. A list may be divided before and
-/// after such tensors: with the number of the whole list, the sums of the parts
-/// are those of the whole list.
-///
-/// @param tensors as foreach_norm()
-/// @param inv_scale as foreach_norm()
-/// @param grain_blocks at least 1; more if the list needs more
-/// @param[in,out] squares the sums are appended in list order
-/// @param[in,out] found_inf as foreach_norm()
-/// @param machine see above
-SWAMP_API void foreach_squares(TensorList tensors, float inv_scale,
-                               std::size_t grain_blocks,
-                               std::vector<double>& squares,
-                               float* found_inf = nullptr,
-                               Machine* machine = nullptr);
 
 /// foreach_count_zeros() returns how many elements are +0 or -0.
 ///

@@ -6,11 +6,9 @@
 #include <ATen/ops/scalar_tensor.h>
 
 #include <cstddef>
-#include <vector>
 
 #include "master/aten/checks.h"
 #include "master/aten/fallback.h"
-#include "master/aten/grad_checks.h"
 #include "master/aten/tensor.h"
 #include "master/aten/tensor_list.h"
 #include "swamp/aten.h"
@@ -52,35 +50,6 @@ bool unscale(at::TensorList tensors, SplitList& split, const ListNames& names,
   return found;
 }
 
-// Unknown is the tensors of a list that must be read: all, or, for an operation
-// that only reads, those that were not checked during backward.
-class Unknown {
- public:
-  Unknown(at::TensorList tensors, bool only_reads) : tensors_(tensors) {
-    if (!only_reads) return;
-    const std::vector<KnownCheck> known = known_checks(tensors);
-    if (known.empty()) return;
-    for (std::size_t i = 0; i < known.size(); ++i) {
-      if (known[i] == nullptr) {
-        rest_.push_back(tensors[i]);
-      } else {
-        found_inf_ |= known[i]->found_inf;
-      }
-    }
-    tensors_ = rest_;
-  }
-  Unknown(const Unknown&) = delete;
-  Unknown& operator=(const Unknown&) = delete;
-
-  at::TensorList tensors() const noexcept { return tensors_; }
-  bool found_inf() const noexcept { return found_inf_; }  // in the others
-
- private:
-  at::TensorList tensors_;
-  std::vector<at::Tensor> rest_;
-  bool found_inf_ = false;
-};
-
 }  // namespace
 
 void amp_foreach_non_finite_check_and_unscale_(at::TensorList tensors,
@@ -91,10 +60,6 @@ void amp_foreach_non_finite_check_and_unscale_(at::TensorList tensors,
 
   // A thread obeys at::set_num_threads() only after this first call.
   at::get_num_threads();
-  const bool reads = load<float>(const_data(inv_scale)) == 1.0f;
-  if (!reads) forget_checks();  // also of tensors that share their memory
-  const Unknown unknown(tensors, reads);
-  tensors = unknown.tensors();
   const ThreadScratch<SplitList> split;
   split->assign(tensors, kUnscale, true);
   // These addresses are valid only after assign(), which gives lazily copied
@@ -105,27 +70,21 @@ void amp_foreach_non_finite_check_and_unscale_(at::TensorList tensors,
     for (const at::Tensor& tensor : tensors) {
       unscale_aliased(tensor, found, factor);
     }
-  } else if (unscale(tensors, *split, kUnscale, true, load<float>(factor))) {
+    return;
+  }
+  if (unscale(tensors, *split, kUnscale, true, load<float>(factor))) {
     store<float>(found, 1.0f);
   }
-  if (unknown.found_inf()) store<float>(found, 1.0f);
 }
 
 at::Tensor any_nonfinite(at::TensorList tensors) {
   at::get_num_threads();  // as above
-  const Unknown unknown(tensors, true);
-  tensors = unknown.tensors();
   const ThreadScratch<SplitList> split;
   split->assign(tensors, kAnyNonfinite, false);
   // inv_scale == 1 only reads. Tensors that overlap would not matter then, but
   // the machine's transfer mode `check` refuses such lists.
-  const bool found = unscale(tensors, *split, kAnyNonfinite, false, 1.0f) ||
-                     unknown.found_inf();
+  const bool found = unscale(tensors, *split, kAnyNonfinite, false, 1.0f);
   return at::scalar_tensor(found ? 1.0 : 0.0, at::ScalarType::Float);
-}
-
-at::Tensor check_finite(at::TensorList tensors) {
-  return any_nonfinite(tensors);
 }
 
 at::Tensor& amp_update_scale_(at::Tensor& current_scale,

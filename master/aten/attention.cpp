@@ -1,380 +1,263 @@
-// scaled_dot_product_attention of float16 and bfloat16 tensors in PyTorch's
-// float32 flash attention, and its backward; or, of these and of float32
-// tensors, in swamp's.
-#include <c10/util/Exception.h>
+// The operators swamp::attention and swamp::attention_backward.
+#include "swamp/attention.h"
 
-#include "master/aten/half_precision.h"
-#include "master/aten/rows.h"
-
-#if __has_include( \
-    <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_cpu_dispatch.h>)
-
-#include <ATen/Parallel.h>
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward_cpu_dispatch.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_cpu_dispatch.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/full.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/custom_function.h>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <limits>
-#include <optional>
-#include <tuple>
+#include "master/aten/checks.h"
+#include "master/aten/rows.h"
+#include "master/aten/tensor.h"
 
 namespace swamp::aten {
 namespace {
 
 using at::Tensor;
-using Forward = std::tuple<Tensor, Tensor>;           // out, logsumexp
-using Backward = std::tuple<Tensor, Tensor, Tensor>;  // of query, key, value
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using Scale = std::optional<double>;
 
-// Attention is the arguments that both directions have: query, key and value
-// are [batch, heads, rows, channels].
-struct Attention {
-  Tensor query, key, value;
-  bool causal;
-  std::optional<Tensor> mask;
-  std::optional<double> scale;
-
-  // So many heads of the query share a head of the key.
-  std::int64_t heads_per_key() const { return query.size(1) / key.size(1); }
-};
-
-std::atomic<bool>& active() noexcept {
-  static std::atomic<bool> value{false};
-  return value;
-}
-
-// is_usual() returns whether an attention may be computed by swamp or in
-// float32. PyTorch's own kernel gets all others; it refuses some of them.
-bool is_usual(const Attention& x, double dropout_p) {
-  const at::ScalarType type = x.query.scalar_type();
-  if (dropout_p != 0) return false;
-  for (const Tensor* tensor : {&x.query, &x.key, &x.value}) {
-    if (!is_plain(*tensor, type) || tensor->dim() != 4 ||
-        tensor->numel() == 0 || tensor->size(0) != x.query.size(0) ||
-        tensor->size(3) != x.query.size(3)) {
-      return false;
-    }
-  }
-  if (x.value.size(1) != x.key.size(1) || x.value.size(2) != x.key.size(2) ||
-      x.query.size(1) % x.key.size(1) != 0) {
-    return false;
-  }
-  if (!x.mask.has_value()) return true;
-  const Tensor& mask = *x.mask;
-  const auto fits = [&](std::int64_t from_last, std::int64_t size) {
-    const std::int64_t found = mask.size(mask.dim() - from_last);
-    return found == size || found == 1;
+// heads_of() takes a row_major() tensor [batch, heads, rows, columns].
+Heads heads_of(const Tensor& tensor) {
+  const auto size = [&](std::int64_t i) {
+    return static_cast<std::size_t>(tensor.size(i));
   };
-  return (is_plain(mask, type) || is_plain(mask, at::kFloat)) &&
-         (mask.dim() == 2 || mask.dim() == 4) && fits(1, x.key.size(2)) &&
-         fits(2, x.query.size(2)) &&
-         (mask.dim() == 2 ||
-          (fits(3, x.query.size(1)) && fits(4, x.query.size(0))));
+  return {
+      const_cast<void*>(const_data(tensor)), size(0), size(1), size(2), size(3),
+      *scalar_type(tensor.scalar_type())};
 }
 
-// Part is some heads of some elements of the batch: heads [key, key + keys) of
-// the key, with the heads of the query that share them, of the elements
-// [batch, batch + batches).
-struct Part {
-  std::int64_t batch, batches, key, keys;
+AttentionCausal causal_of(c10::string_view causal) {
+  if (causal == "none") return AttentionCausal::none;
+  if (causal == "top_left") return AttentionCausal::top_left;
+  TORCH_CHECK_VALUE(causal == "bottom_right", "causal: got \"", causal,
+                    "\", expected \"none\", \"top_left\" or \"bottom_right\"");
+  return AttentionCausal::bottom_right;
+}
 
-  Tensor of(const Tensor& tensor, std::int64_t heads_per_key) const {
-    const auto cut = [](const Tensor& t, std::int64_t d, std::int64_t begin,
-                        std::int64_t count) {
-      return t.size(d) == 1 ? t : t.narrow(d, begin, count);
+// Options is the options of libswamp, and the mask that they refer to.
+struct Options {
+  Tensor mask;
+  AttentionOptions options;
+
+  Options(const OptionalTensor& given, AttentionCausal causal, Scale scale) {
+    if (scale.has_value()) options.scale = static_cast<float>(*scale);
+    options.causal = causal;
+    if (!is_defined(given)) return;
+    // A dimension that was expanded is the same for all: copy it once.
+    mask = *given;
+    for (std::int64_t i = 0; i < mask.dim(); ++i) {
+      if (mask.stride(i) == 0 && mask.size(i) > 1) mask = mask.narrow(i, 0, 1);
+    }
+    mask = row_major(mask);
+    const auto size = [&](std::int64_t from_last) {
+      return from_last > mask.dim()
+                 ? std::size_t{1}
+                 : static_cast<std::size_t>(mask.size(mask.dim() - from_last));
     };
-    if (tensor.dim() == 2) return tensor;  // a mask
-    return cut(cut(tensor, 0, batch, batches), 1, key * heads_per_key,
-               keys * heads_per_key);
+    options.mask = {const_data(mask), size(4), size(3),
+                    size(2),          size(1), mask.scalar_type() == at::kBool,
+                    kFloat32};
+    if (!options.mask.is_bool) {
+      options.mask.dtype = *scalar_type(mask.scalar_type());
+    }
   }
 };
 
-// for_each_part() calls visit(part) for parts whose float32 copies, `floats`
-// for each head of the key, fit into the scratch memory. Every part has at
-// least a head for each thread, because PyTorch's backward gives a thread whole
-// heads.
-template <class Visit>
-void for_each_part(const Attention& x, std::int64_t floats, Visit visit) {
-  const std::int64_t batches = x.query.size(0), keys = x.key.size(1);
-  const std::int64_t for_threads =
-      (at::get_num_threads() + x.heads_per_key() - 1) / x.heads_per_key();
-  const std::int64_t most = std::max(kScratchFloats / floats, for_threads);
-  Part part{0, std::clamp<std::int64_t>(most / keys, 1, batches), 0,
-            std::min(most, keys)};
-  for (; part.batch < batches; part.batch += part.batches) {
-    part.batches = std::min(part.batches, batches - part.batch);
-    Part inner = part;
-    for (; inner.key < keys; inner.key += inner.keys) {
-      inner.keys = std::min(inner.keys, keys - inner.key);
-      visit(inner);
-    }
+// require_attention() throws PyTorch's errors.
+void require_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                       const OptionalTensor& mask, const char* operation) {
+  require_rows(q, operation);
+  const struct {
+    const Tensor& tensor;
+    const char* name;
+  } tensors[] = {{q, "query"}, {k, "key"}, {v, "value"}};
+  for (const auto& [tensor, name] : tensors) {
+    TORCH_CHECK(tensor.dim() == 4, name, ": got ", tensor.dim(),
+                " dimensions, expected 4: batch, heads, rows, channels");
+    TORCH_CHECK(tensor.scalar_type() == q.scalar_type() &&
+                    tensor.device() == q.device() &&
+                    tensor.layout() == q.layout(),
+                name, ": got ", c10::toString(tensor.scalar_type()), " on ",
+                tensor.device(), ", expected ", c10::toString(q.scalar_type()),
+                " on ", q.device(), ", as query");
+    TORCH_CHECK(tensor.sym_size(0) == q.sym_size(0), name, ": got a batch of ",
+                tensor.sym_size(0), ", expected ", q.sym_size(0), ", as query");
+  }
+  TORCH_CHECK(k.sym_size(3) == q.sym_size(3), "key: got ", k.sym_size(3),
+              " channels, expected ", q.sym_size(3), ", as query");
+  TORCH_CHECK(v.sym_size(1) == k.sym_size(1) && v.sym_size(2) == k.sym_size(2),
+              "value: got the shape ", v.sym_sizes(),
+              ", expected the heads and rows of key, ", k.sym_sizes());
+  TORCH_CHECK(k.sym_size(1) > 0 && q.sym_size(1) % k.sym_size(1) == 0,
+              "key: got ", k.sym_size(1), " heads, expected a divisor of ",
+              q.sym_size(1), ", those of query");
+  if (!is_defined(mask)) return;
+  TORCH_CHECK(mask->scalar_type() == at::kBool ||
+                  mask->scalar_type() == at::kFloat ||
+                  mask->scalar_type() == q.scalar_type(),
+              "mask: got the dtype ", c10::toString(mask->scalar_type()),
+              ", expected Bool, Float or ", c10::toString(q.scalar_type()));
+  TORCH_CHECK(mask->device() == q.device() && mask->layout() == q.layout(),
+              "mask: got ", mask->layout(), " on ", mask->device(),
+              ", expected ", q.layout(), " on ", q.device(), ", as query");
+  TORCH_CHECK(mask->dim() >= 2 && mask->dim() <= 4, "mask: got ", mask->dim(),
+              " dimensions, expected 2 to 4");
+  const c10::SymInt sizes[] = {k.sym_size(2), q.sym_size(2), q.sym_size(1),
+                               q.sym_size(0)};
+  for (std::int64_t i = 1; i <= mask->dim(); ++i) {
+    const c10::SymInt size = mask->sym_size(mask->dim() - i);
+    TORCH_CHECK(size == 1 || size == sizes[i - 1], "mask: got the shape ",
+                mask->sym_sizes(), ", expected one that broadcasts to ",
+                q.sym_size(0), " x ", q.sym_size(1), " x ", q.sym_size(2),
+                " x ", k.sym_size(2));
   }
 }
 
-// widened() returns the float32 copy of a part of an attention.
-Attention widened(const Attention& x, const Part& part, Scratch& scratch) {
-  const std::int64_t heads = x.heads_per_key();
-  Attention wide{scratch.widened(part.of(x.query, heads)),
-                 scratch.widened(part.of(x.key, 1)),
-                 scratch.widened(part.of(x.value, 1)),
-                 x.causal,
-                 x.mask,
-                 x.scale};
-  if (!x.mask.has_value()) return wide;
-  wide.mask = part.of(*x.mask, heads);
-  if (is_half(wide.mask->scalar_type())) {
-    wide.mask = scratch.widened(*wide.mask);
-  }
-  return wide;
-}
-
-std::int64_t mask_floats(const Attention& x) {
-  return x.mask.has_value() && is_half(x.mask->scalar_type())
-             ? x.mask->size(-1) * x.mask->size(-2)
-             : 0;
-}
-
-Forward stock_forward(const Attention& x, double dropout_p = 0) {
-  return at::cpu::_scaled_dot_product_flash_attention_for_cpu(
-      x.query, x.key, x.value, dropout_p, x.causal, x.mask, x.scale);
-}
-
-Backward stock_backward(const Attention& x, const Tensor& grad_out,
-                        const Tensor& out, const Tensor& logsumexp,
-                        double dropout_p = 0) {
-  return at::cpu::_scaled_dot_product_flash_attention_for_cpu_backward(
-      grad_out, x.query, x.key, x.value, out, logsumexp, dropout_p, x.causal,
-      x.mask, x.scale);
-}
-
-bool is_swamp(const Attention& x) {
-  const at::ScalarType type = x.query.scalar_type();
-  return is_attention() && (is_half(type) || type == at::kFloat) &&
-         x.query.size(3) <= 256;
-}
-
-bool is_float32(const Attention& x) {
-  return is_half_precision() && is_half(x.query.scalar_type());
-}
-
-AttentionCausal causal_of(const Attention& x) {
-  return x.causal ? AttentionCausal::top_left : AttentionCausal::none;
-}
-
-// empty_sums() is a logsumexp with the order in memory of PyTorch's.
-Tensor empty_sums(const Tensor& query) {
-  return at::empty({query.size(0), query.size(2), query.size(1)},
-                   query.options().dtype(at::kFloat))
-      .transpose(1, 2);
-}
-
-// empty_gradient() has the order in memory of PyTorch's gradients, for operands
-// of any order.
-Tensor empty_gradient(const Tensor& t) {
-  return at::empty({t.size(0), t.size(2), t.size(1), t.size(3)}, t.options())
-      .transpose(1, 2);
-}
-
-// supported() returns what compute() does; nothing if libswamp refuses the
-// sizes, because they need more LDM than the machine has.
-template <class Compute>
-auto supported(Compute compute) -> std::optional<decltype(compute())> {
-  try {
-    return compute();
-  } catch (const c10::NotImplementedError&) {
-    return std::nullopt;
-  }
-}
-
-// torch.compile relies on the order in memory of PyTorch's results.
-Forward swamp_forward(const Attention& x) {
-  const auto [out, sums] =
-      attention_of(x.query, x.key, x.value, x.mask, causal_of(x), x.scale);
-  const Tensor logsumexp = empty_sums(x.query);
-  logsumexp.copy_(sums);
-  if (x.query.is_contiguous()) return {out, logsumexp};
-  const Tensor ordered = at::empty_like(x.query);
-  ordered.copy_(out);
-  return {ordered, logsumexp};
-}
-
-// out and logsumexp may be PyTorch's. Its logsumexp of a row without keys is
-// -inf, swamp's is +inf; PyTorch's backward takes both.
-Backward swamp_backward(const Attention& x, const Tensor& grad_out,
-                        const Tensor& out, const Tensor& logsumexp) {
-  constexpr double kInf = std::numeric_limits<double>::infinity();
-  const Tensor sums = logsumexp.masked_fill(logsumexp.eq(-kInf), kInf);
-  const auto found = attention_gradients(grad_out, x.query, x.key, x.value, out,
-                                         sums, x.mask, causal_of(x), x.scale);
-  const auto ordered = [](const Tensor& gradient) {
-    const Tensor result = empty_gradient(gradient);
-    result.copy_(gradient);
-    return result;
-  };
-  return {ordered(std::get<0>(found)), ordered(std::get<1>(found)),
-          ordered(std::get<2>(found))};
-}
-
-Forward forward_in_float32(const Attention& x) {
-  const std::int64_t heads = x.heads_per_key(), rows = x.query.size(2),
-                     channels = x.query.size(3);
-  Scratch scratch;
-  const Tensor out = at::empty_like(x.query);
-  const Tensor logsumexp = empty_sums(x.query);
-  const std::int64_t floats =
-      2 * (heads * rows + x.key.size(2)) * channels + heads * mask_floats(x);
-  for_each_part(x, floats, [&](const Part& part) {
-    const std::int64_t mark = scratch.mark();
-    const Forward wide = stock_forward(widened(x, part, scratch));
-    convert(part.of(out, heads), std::get<0>(wide));
-    part.of(logsumexp, heads).copy_(std::get<1>(wide));
-    scratch.release(mark);
-  });
-  return {out, logsumexp};
-}
-
-Backward backward_in_float32(const Attention& x, const Tensor& grad_out,
-                             const Tensor& out, const Tensor& logsumexp) {
-  const std::int64_t heads = x.heads_per_key(), rows = x.query.size(2),
-                     channels = x.query.size(3);
-  Scratch scratch;
-  const std::array<Tensor, 3> grads{
-      empty_gradient(x.query), empty_gradient(x.key), empty_gradient(x.value)};
-  const std::int64_t floats =
-      4 * (heads * rows + x.key.size(2)) * channels + heads * mask_floats(x);
-  for_each_part(x, floats, [&](const Part& part) {
-    const std::int64_t mark = scratch.mark();
-    const Attention wide = widened(x, part, scratch);
-    const Backward found = stock_backward(
-        wide, scratch.widened(part.of(grad_out, heads)),
-        scratch.widened(part.of(out, heads)), part.of(logsumexp, heads));
-    convert(part.of(grads[0], heads), std::get<0>(found));
-    convert(part.of(grads[1], 1), std::get<1>(found));
-    convert(part.of(grads[2], 1), std::get<2>(found));
-    scratch.release(mark);
-  });
-  return {grads[0], grads[1], grads[2]};
-}
-
-// faster_in_float32() returns the measured choice for the class of an
-// attention: its direction, its dtype and the size levels of rows, keys and
-// channels.
-bool faster_in_float32(const Attention& x, bool backward) {
-  constexpr int kLevels = kSizeLevels * kSizeLevels * kSizeLevels;
-  static std::array<Choice, 2 * 2 * kLevels> choices{};
-  const at::ScalarType type = x.query.scalar_type();
-  const int rows = size_level(x.query.size(2)),
-            keys = size_level(x.key.size(2)),
-            channels = size_level(x.query.size(3));
-  int index = (backward ? 2 : 0) + (type == at::kHalf ? 1 : 0);
-  for (const int level : {rows, keys, channels}) {
-    index = index * kSizeLevels + level;
-  }
-  const auto prepare = [&](bool small) {
-    const auto example = [&](int level) {
-      constexpr std::int64_t kHeads = 4;
-      return at::full({1, kHeads, size_of_level(level, small),
-                       size_of_level(channels, true)},
-                      0.5, at::TensorOptions().dtype(type));
-    };
-    const Attention one{example(rows), example(keys), example(keys),
-                        x.causal,      std::nullopt,  std::nullopt};
-    if (!backward) {
-      return Race{
-          [=] { stock_forward(one); }, [=] { forward_in_float32(one); }, {}};
-    }
-    const Forward found = stock_forward(one);
-    const auto& [out, logsumexp] = found;
-    // Copies, because a lambda of C++17 cannot capture structured bindings.
-    const Tensor o = out, l = logsumexp;
-    return Race{[=] { stock_backward(one, o, o, l); },
-                [=] { backward_in_float32(one, o, o, l); },
-                {}};
-  };
-  return choose(choices[static_cast<std::size_t>(index)], prepare) !=
-         Way::kNative;
-}
-
-// mask_of() returns nothing if the tensor is undefined, which is how autograd
-// passes an absent mask.
-std::optional<Tensor> mask_of(const std::optional<Tensor>& mask) {
-  return mask.has_value() && mask->defined() ? mask : std::nullopt;
-}
-
-Forward forward(const Tensor& query, const Tensor& key, const Tensor& value,
-                double dropout_p, bool is_causal,
-                const std::optional<Tensor>& attn_mask,
-                std::optional<double> scale) {
-  const Attention x{query, key, value, is_causal, mask_of(attn_mask), scale};
+// The kernels below are for the keys CPU and Meta.
+AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                          const OptionalTensor& mask, c10::string_view causal,
+                          Scale scale) {
+  require_attention(q, k, v, mask, "attention");
   const at::AutoDispatchBelowADInplaceOrView guard;
-  if (is_usual(x, dropout_p)) {
-    if (is_swamp(x)) {
-      const auto found = supported([&] { return swamp_forward(x); });
-      if (found.has_value()) return *found;
-    }
-    if (is_float32(x) && faster_in_float32(x, false)) {
-      return forward_in_float32(x);
-    }
-  }
-  return stock_forward(x, dropout_p);
+  return attention_of(q, k, v, mask, causal_of(causal), scale);
 }
 
-Backward backward(const Tensor& grad_out, const Tensor& query,
-                  const Tensor& key, const Tensor& value, const Tensor& out,
-                  const Tensor& logsumexp, double dropout_p, bool is_causal,
-                  const std::optional<Tensor>& attn_mask,
-                  std::optional<double> scale) {
-  const Attention x{query, key, value, is_causal, mask_of(attn_mask), scale};
+AttentionGradients attention_backward(const Tensor& grad, const Tensor& q,
+                                      const Tensor& k, const Tensor& v,
+                                      const Tensor& out, const Tensor& lse,
+                                      const OptionalTensor& mask,
+                                      c10::string_view causal, Scale scale) {
+  require_attention(q, k, v, mask, "attention_backward");
+  require_like(grad, "grad", out, "out");
+  TORCH_CHECK(out.scalar_type() == q.scalar_type() && out.dim() == 4 &&
+                  out.sym_size(0) == q.sym_size(0) &&
+                  out.sym_size(1) == q.sym_size(1) &&
+                  out.sym_size(2) == q.sym_size(2) &&
+                  out.sym_size(3) == v.sym_size(3),
+              "out: got ", c10::toString(out.scalar_type()), " of the shape ",
+              out.sym_sizes(), ", expected the dtype and rows of query, ",
+              q.sym_sizes(), ", with the channels of value");
+  TORCH_CHECK(lse.scalar_type() == at::kFloat &&
+                  lse.sym_sizes() == out.sym_sizes().slice(0, 3),
+              "lse: got ", c10::toString(lse.scalar_type()), " of the shape ",
+              lse.sym_sizes(), ", expected Float of ",
+              out.sym_sizes().slice(0, 3));
   const at::AutoDispatchBelowADInplaceOrView guard;
-  const auto like_query = [&](const Tensor& tensor) {
-    return is_plain(tensor, query.scalar_type()) &&
-           tensor.sizes() == query.sizes();
-  };
-  if (is_usual(x, dropout_p) && like_query(grad_out) && like_query(out) &&
-      is_plain(logsumexp, at::kFloat) &&
-      logsumexp.sizes() == query.sizes().slice(0, 3)) {
-    if (is_swamp(x)) {
-      const auto found = supported(
-          [&] { return swamp_backward(x, grad_out, out, logsumexp); });
-      if (found.has_value()) return *found;
-    }
-    if (is_float32(x) && faster_in_float32(x, true)) {
-      return backward_in_float32(x, grad_out, out, logsumexp);
-    }
+  return attention_gradients(grad, q, k, v, out, lse, mask, causal_of(causal),
+                             scale);
+}
+
+struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
+  static variable_list forward(AutogradContext* context, const Tensor& q,
+                               const Tensor& k, const Tensor& v,
+                               const OptionalTensor& mask,
+                               const std::string& causal, Scale scale) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    const auto [out, lse] = call_operator<&attention>("swamp::attention", q, k,
+                                                      v, mask, causal, scale);
+    context->save_for_backward(
+        {q, k, v, out, lse, is_defined(mask) ? *mask : Tensor()});
+    context->mark_non_differentiable({lse});
+    context->saved_data["causal"] = causal;
+    context->saved_data["scale"] = scale;
+    return {out, lse};
   }
-  return stock_backward(x, grad_out, out, logsumexp, dropout_p);
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    const variable_list saved = context->get_saved_variables();
+    const OptionalTensor mask =
+        saved[5].defined() ? OptionalTensor(saved[5]) : OptionalTensor();
+    const auto [dq, dk, dv] = call_operator<&attention_backward>(
+        "swamp::attention_backward", grads[0], saved[0], saved[1], saved[2],
+        saved[3], saved[4], mask, context->saved_data["causal"].toStringView(),
+        context->saved_data["scale"].toOptional<double>());
+    return {dq, dk, dv, Tensor(), Tensor(), Tensor()};
+  }
+};
+
+AttentionResult autograd_attention(const Tensor& q, const Tensor& k,
+                                   const Tensor& v, const OptionalTensor& mask,
+                                   c10::string_view causal, Scale scale) {
+  // Here, because forward() runs with gradients disabled.
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !is_defined(mask) || !mask->requires_grad() ||
+          !at::GradMode::is_enabled(),
+      "swamp::attention: got a mask that requires a gradient, expected one "
+      "that does not; use torch's scaled_dot_product_attention");
+  const variable_list results =
+      AttentionFunction::apply(q, k, v, mask, std::string(causal), scale);
+  return {results[0], results[1]};
+}
+
+void register_kernels(torch::Library& m) {
+  m.impl("attention", &attention);
+  m.impl("attention_backward", &attention_backward);
 }
 
 }  // namespace
 
-bool set_attention(bool value) { return active().exchange(value); }
+AttentionResult attention_of(const Tensor& q, const Tensor& k, const Tensor& v,
+                             const OptionalTensor& mask, AttentionCausal causal,
+                             Scale scale) {
+  auto sizes = q.sym_sizes().vec();
+  const Tensor lse = at::empty_symint({sizes[0], sizes[1], sizes[2]},
+                                      q.options().dtype(at::kFloat));
+  sizes[3] = v.sym_size(3);
+  const Tensor out = at::empty_symint(sizes, q.options());
+  if (q.is_meta() || lse.numel() == 0) return {out, lse};
+  const Tensor query = row_major(q), key = row_major(k), value = row_major(v);
+  const Options options(mask, causal, scale);
+  auto* sums = static_cast<float*>(mutable_data(lse));
+  mutable_data(out);
+  translated([&] {
+    swamp::attention(heads_of(query), heads_of(key), heads_of(value),
+                     heads_of(out), sums, options.options);
+  });
+  return {out, lse};
+}
 
-bool is_attention() { return active().load(std::memory_order_relaxed); }
+AttentionGradients attention_gradients(const Tensor& grad, const Tensor& q,
+                                       const Tensor& k, const Tensor& v,
+                                       const Tensor& out, const Tensor& lse,
+                                       const OptionalTensor& mask,
+                                       AttentionCausal causal, Scale scale) {
+  const auto like = [](const Tensor& x) {
+    return at::empty_like(x, at::MemoryFormat::Contiguous);
+  };
+  const Tensor dq = like(q), dk = like(k), dv = like(v);
+  if (q.is_meta()) return {dq, dk, dv};
+  const Tensor g = row_major(grad), query = row_major(q), key = row_major(k),
+               value = row_major(v), result = row_major(out),
+               sums = row_major(lse);
+  const Options options(mask, causal, scale);
+  for (const Tensor& x : {dq, dk, dv}) mutable_data(x);
+  translated([&] {
+    swamp::attention_backward(
+        heads_of(g), heads_of(query), heads_of(key), heads_of(value),
+        heads_of(result), static_cast<const float*>(const_data(sums)),
+        heads_of(dq), heads_of(dk), heads_of(dv), options.options);
+  });
+  return {dq, dk, dv};
+}
 
-void register_attention(torch::Library& library) {
-  library.impl("_scaled_dot_product_flash_attention_for_cpu", &forward);
-  library.impl("_scaled_dot_product_flash_attention_for_cpu_backward",
-               &backward);
+TORCH_LIBRARY_FRAGMENT(swamp, m) {
+  m.def(
+      "attention(Tensor query, Tensor key, Tensor value, *, "
+      "Tensor? mask=None, str causal=\"none\", float? scale=None) -> "
+      "(Tensor out, Tensor lse)");
+  m.def(
+      "attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, "
+      "Tensor out, Tensor lse, *, Tensor? mask=None, str causal=\"none\", "
+      "float? scale=None) -> (Tensor, Tensor, Tensor)");
+}
+
+TORCH_LIBRARY_IMPL(swamp, CPU, m) { register_kernels(m); }
+TORCH_LIBRARY_IMPL(swamp, Meta, m) { register_kernels(m); }
+TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
+  m.impl("attention", &autograd_attention);
 }
 
 }  // namespace swamp::aten
-
-#else  // an older PyTorch, which has no such operators
-
-namespace swamp::aten {
-bool set_attention(bool value) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      !value, "set_attention: this PyTorch has no flash attention on the CPU");
-  return false;
-}
-bool is_attention() { return false; }
-void register_attention(torch::Library&) {}
-}  // namespace swamp::aten
-
-#endif

@@ -1,6 +1,6 @@
-// What the float16 and bfloat16 products and the attention share: float32
-// copies of operands in a bounded scratch memory, one rounding of the result,
-// and the choice between PyTorch's own 16-bit kernel and float32.
+// What the float16 and bfloat16 products share: float32 copies of operands in a
+// bounded scratch memory, one rounding of the result, and the choice between
+// PyTorch's own 16-bit kernel and float32.
 #ifndef SWAMP_MASTER_ATEN_HALF_PRECISION_H_
 #define SWAMP_MASTER_ATEN_HALF_PRECISION_H_
 
@@ -60,7 +60,7 @@ class Scratch {
   std::int64_t used_ = 0;
 };
 
-// Way is how a 16-bit product or attention is computed. The values are those of
+// Way is how a 16-bit product is computed. The values are those of
 // SWAMP_HALF_PRECISION, in its order.
 enum class Way : signed char { kMeasure, kNative, kFloat32, kOneDnn };
 

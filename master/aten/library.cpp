@@ -3,24 +3,16 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale_cpu_dispatch.h>
+#include <ATen/ops/_amp_update_scale_cpu_dispatch.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
-#include <torch/version.h>
 
 #include <atomic>
 #include <string>
 #include <type_traits>
 
-#if __has_include(<ATen/ops/_amp_update_scale_cpu_dispatch.h>)
-#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale_cpu_dispatch.h>
-#include <ATen/ops/_amp_update_scale_cpu_dispatch.h>
-#define SWAMP_STOCK_HAS_KERNELS 1
-#else  // PyTorch 1.13
-#define SWAMP_STOCK_HAS_KERNELS 0
-#endif
-
-#include "master/aten/grad_checks.h"
 #include "master/aten/half_precision.h"
 #include "master/aten/step.h"
 #include "master/aten/tensor.h"
@@ -37,14 +29,6 @@ std::atomic<bool>& active() noexcept {
   return value;
 }
 
-#if !SWAMP_STOCK_HAS_KERNELS
-[[noreturn]] void no_stock_kernel(const char* operation) {
-  TORCH_CHECK_NOT_IMPLEMENTED(false, operation,
-                              ": swamp is not active, and this PyTorch has no "
-                              "kernel of its own for the CPU");
-}
-#endif
-
 // unscale() and update_scale() are what the dispatcher calls for PyTorch's two
 // operators: swamp's kernels, or PyTorch's own if swamp is not active.
 void unscale(at::TensorList tensors, at::Tensor& found_inf,
@@ -53,13 +37,8 @@ void unscale(at::TensorList tensors, at::Tensor& found_inf,
     amp_foreach_non_finite_check_and_unscale_(tensors, found_inf, inv_scale);
     return;
   }
-#if SWAMP_STOCK_HAS_KERNELS
-  forget_checks();
   at::cpu::_amp_foreach_non_finite_check_and_unscale_(tensors, found_inf,
                                                       inv_scale);
-#else
-  no_stock_kernel("_amp_foreach_non_finite_check_and_unscale_");
-#endif
 }
 
 at::Tensor& update_scale(at::Tensor& current_scale, at::Tensor& growth_tracker,
@@ -69,16 +48,11 @@ at::Tensor& update_scale(at::Tensor& current_scale, at::Tensor& growth_tracker,
     return amp_update_scale_(current_scale, growth_tracker, found_inf,
                              growth_factor, backoff_factor, growth_interval);
   }
-#if SWAMP_STOCK_HAS_KERNELS
   return at::cpu::_amp_update_scale_(current_scale, growth_tracker, found_inf,
                                      growth_factor, backoff_factor,
                                      growth_interval);
-#else
-  no_stock_kernel("_amp_update_scale_");
-#endif
 }
 
-#if TORCH_VERSION_MAJOR >= 2
 // QuietOverride suppresses the warning that a kernel replaces PyTorch's, which
 // is the purpose of the library.
 class QuietOverride final : public c10::WarningHandler {
@@ -93,7 +67,6 @@ class QuietOverride final : public c10::WarningHandler {
   static constexpr const char* kOverride =
       "Overriding a previously registered kernel";
 };
-#endif
 
 // The operators swamp::* that take tensors have kernels for four dispatch keys:
 // CPU; Meta, which makes the result for FakeTensor and torch.compile; Autograd,
@@ -204,9 +177,6 @@ at::Tensor any_nonfinite_elsewhere(at::TensorList tensors) {
   return any_nonfinite(tensors);
 }
 
-// The second is the former name of the operator.
-constexpr const char* kAnyNonfiniteNames[] = {"any_nonfinite", "check_finite"};
-
 }  // namespace
 
 bool set_active(bool value) { return active().exchange(value); }
@@ -214,10 +184,8 @@ bool set_active(bool value) { return active().exchange(value); }
 bool is_active() { return active().load(std::memory_order_relaxed); }
 
 TORCH_LIBRARY_IMPL(aten, CPU, m) {
-#if TORCH_VERSION_MAJOR >= 2  // 1.13 has no kernels there
   QuietOverride handler;
   const c10::WarningUtils::WarningHandlerGuard guard(&handler);
-#endif
   m.impl("_amp_foreach_non_finite_check_and_unscale_", &unscale);
   m.impl("_amp_update_scale_", &update_scale);
   register_products(m);
@@ -228,10 +196,8 @@ TORCH_LIBRARY_IMPL(aten, CPU, m) {
 TORCH_LIBRARY_IMPL(aten, AutogradCPU, m) { register_composite_rows(m); }
 
 TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) {
-#if TORCH_VERSION_MAJOR >= 2
   QuietOverride handler;
   const c10::WarningUtils::WarningHandlerGuard guard(&handler);
-#endif
   register_autocast_rows(m);
 }
 
@@ -245,9 +211,7 @@ TORCH_LIBRARY(swamp, m) {
   m.def("is_half_precision() -> bool", &is_half_precision);
   m.def("set_attention(bool active) -> bool", &set_attention);
   m.def("is_attention() -> bool", &is_attention);
-  for (const std::string name : kAnyNonfiniteNames) {
-    m.def((name + "(Tensor[] tensors) -> Tensor").c_str());
-  }
+  m.def("any_nonfinite(Tensor[] tensors) -> Tensor");
   m.def(
       "grad_norm_and_check(Tensor[] grads, Tensor(a!) found_inf, "
       "Tensor inv_scale) -> Tensor");
@@ -266,7 +230,7 @@ TORCH_LIBRARY(swamp, m) {
 }
 
 TORCH_LIBRARY_IMPL(swamp, CPU, m) {
-  for (const char* name : kAnyNonfiniteNames) m.impl(name, &any_nonfinite);
+  m.impl("any_nonfinite", &any_nonfinite);
   m.impl("grad_norm_and_check", &grad_norm_and_check);
   m.impl("mixed_precision_adamw_", &mixed_precision_adamw_);
   m.impl("foreach_lerp_", &foreach_lerp_);
@@ -275,15 +239,11 @@ TORCH_LIBRARY_IMPL(swamp, CPU, m) {
 }
 
 TORCH_LIBRARY_IMPL(swamp, CompositeExplicitAutograd, m) {
-  for (const char* name : kAnyNonfiniteNames) {
-    m.impl(name, &any_nonfinite_elsewhere);
-  }
+  m.impl("any_nonfinite", &any_nonfinite_elsewhere);
 }
 
 TORCH_LIBRARY_IMPL(swamp, Meta, m) {
-  for (const char* name : kAnyNonfiniteNames) {
-    m.impl(name, &AnyNonfinite::meta);
-  }
+  m.impl("any_nonfinite", &AnyNonfinite::meta);
   m.impl("grad_norm_and_check", &Norm::meta);
   m.impl("mixed_precision_adamw_", &Adamw::meta);
   m.impl("foreach_lerp_", &Lerp::meta);
@@ -300,9 +260,7 @@ TORCH_LIBRARY_IMPL(swamp, ADInplaceOrView, m) {
 }
 
 TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
-  for (const char* name : kAnyNonfiniteNames) {
-    m.impl(name, &AnyNonfinite::autograd);
-  }
+  m.impl("any_nonfinite", &AnyNonfinite::autograd);
   m.impl("grad_norm_and_check", &Norm::autograd);
   m.impl("mixed_precision_adamw_", &Adamw::autograd);
   m.impl("foreach_lerp_", &Lerp::autograd);

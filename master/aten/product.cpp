@@ -11,7 +11,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
 #include <c10/util/Exception.h>
-#include <torch/version.h>
 
 #include <algorithm>
 #include <array>
@@ -37,7 +36,6 @@ void blas(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b,
 // PyTorch has an operator for inductor that computes x w^T + bias by oneDNN. On
 // AMD's CPUs it takes half the time of PyTorch's float32 BLAS. has_one_dnn()
 // returns whether this PyTorch has it and the user did not turn oneDNN off.
-#if TORCH_VERSION_MAJOR >= 2
 using Linear = at::Tensor(const at::Tensor& x, const at::Tensor& w,
                           const std::optional<at::Tensor>& bias,
                           c10::string_view attribute,
@@ -71,13 +69,6 @@ at::Tensor one_dnn(const at::Tensor& a, const at::Tensor& b,
              c10::List<std::optional<at::Scalar>>(), std::nullopt)
       .unsqueeze(0);
 }
-#else
-bool has_one_dnn() { return false; }
-at::Tensor one_dnn(const at::Tensor&, const at::Tensor&,
-                   const std::optional<at::Tensor>&) {
-  return {};
-}
-#endif
 
 // multiply_part() computes a product in steps of `k_count` of the k elements
 // that are summed, so that the float32 copies of a step fit into the scratch

@@ -4,10 +4,6 @@
 //
 // cross_entropy_loss, layer_norm and rms_norm are composed of other operators
 // in PyTorch. What looks at these sees PyTorch's, not swamp's: see is_seen().
-#include "master/aten/half_precision.h"
-
-#if __has_include(<ATen/ops/rms_norm_compositeimplicitautograd_dispatch.h>)
-
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/TracerMode.h>
 #include <ATen/autocast_mode.h>
@@ -29,6 +25,7 @@
 #include <limits>
 
 #include "master/aten/checks.h"
+#include "master/aten/half_precision.h"
 #include "master/aten/rows.h"
 
 namespace swamp::aten {
@@ -291,13 +288,3 @@ void register_autocast_rows(torch::Library& library) {
 }
 
 }  // namespace swamp::aten
-
-#else  // an older PyTorch
-
-namespace swamp::aten {
-void register_rows(torch::Library&) {}
-void register_composite_rows(torch::Library&) {}
-void register_autocast_rows(torch::Library&) {}
-}  // namespace swamp::aten
-
-#endif

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "master/aten/checks.h"
-#include "master/aten/grad_checks.h"
 #include "master/aten/layout.h"
 #include "master/aten/tensor.h"
 #include "master/aten/tensor_list.h"
@@ -168,36 +167,6 @@ void require_own_memory(const StepLists& lists) {
       }
     }
   }
-}
-
-// norm_of() returns the norm of the unscaled gradients, of which `tensors` is
-// the list for the kernels, and sets `found_inf` if an element is inf or nan.
-// It reads only the tensors whose sums are not known.
-double norm_of(at::TensorList grads, const std::vector<Tensor>& tensors,
-               float inv_scale, float& found_inf) {
-  const std::vector<KnownCheck> known = known_checks(grads);
-  if (known.empty()) return foreach_norm(tensors, inv_scale, &found_inf);
-  const NormRule rule = norm_rule(grads, inv_scale);
-  std::vector<double> squares;
-  const auto read = [&](std::size_t begin, std::size_t end) {
-    foreach_squares(TensorList(tensors.data() + begin, end - begin), inv_scale,
-                    rule.grain_blocks, squares, &found_inf);
-  };
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i < known.size(); ++i) {
-    if (known[i] == nullptr || !known[i]->rule || !known[i]->rule->is(rule)) {
-      continue;
-    }
-    read(begin, i);
-    squares.insert(squares.end(), known[i]->squares.begin(),
-                   known[i]->squares.end());
-    if (known[i]->found_inf) found_inf = 1;
-    begin = i + 1;
-  }
-  read(begin, tensors.size());
-  double sum = 0;
-  for (const double grain : squares) sum += grain;
-  return std::sqrt(sum);
 }
 
 // gather() makes the lists for the kernels in one pass over ordinary tensors,
@@ -460,8 +429,8 @@ at::Tensor grad_norm_and_check(at::TensorList grads, at::Tensor found_inf,
   tensors->assign(grads, nullptr, false);
   float found = 0;
   const double norm = translated([&] {
-    return norm_of(grads, tensors->tensors(),
-                   load<float>(const_data(inv_scale)), found);
+    return foreach_norm(tensors->tensors(), load<float>(const_data(inv_scale)),
+                        &found);
   });
   if (found != 0) store<float>(mutable_data(found_inf), 1.0f);
   return at::scalar_tensor(norm, ScalarType::Double);

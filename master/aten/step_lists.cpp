@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "master/aten/checks.h"
-#include "master/aten/grad_checks.h"
 #include "master/aten/step.h"
 #include "master/aten/tensor.h"
 #include "swamp/aten.h"
@@ -145,21 +144,10 @@ class StepListsObject final : public torch::CustomClassHolder {
         grads.push_back(param.grad());
       }
     }
-    at::Tensor norm = grad_norm_and_check(
+    return grad_norm_and_check(
         grads, at::zeros({}, at::TensorOptions(at::kFloat).device(at::kCPU)),
         inv_scale);
-    rule_ = norm_rule(grads, load<float>(const_data(inv_scale)));
-    return norm;
   }
-
-  // check_grad() checks a gradient during backward, for the next step: with its
-  // part of the norm if the last step had one, by the rule of that step.
-  void check_grad(const at::Tensor& grad) const {
-    swamp::aten::check_grad(grad, rule_);
-  }
-
-  // forget_norm() makes check_grad() leave out the norm.
-  void forget_norm() { rule_.reset(); }
 
   // adam() takes a step with bucket `index`, and counts it in its steps.
   void adam(std::int64_t index, const at::Tensor& inv_scale,
@@ -324,7 +312,6 @@ class StepListsObject final : public torch::CustomClassHolder {
 
   std::vector<Bucket> buckets_;
   Tensors absent_;
-  std::optional<NormRule> rule_;  // of the last grad_norm()
 };
 
 }  // namespace
@@ -338,8 +325,6 @@ void register_step_lists(torch::Library& library) {
       .def("same_grads", &StepListsObject::same_grads)
       .def("same_steps", &StepListsObject::same_steps)
       .def("grad_norm", &StepListsObject::grad_norm)
-      .def("check_grad", &StepListsObject::check_grad)
-      .def("forget_norm", &StepListsObject::forget_norm)
       .def("adam", &StepListsObject::adam)
       .def("sgd", &StepListsObject::sgd)
       .def("written", &StepListsObject::written)

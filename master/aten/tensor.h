@@ -1,9 +1,8 @@
-// How the operators read an at::Tensor; the same for PyTorch 1.13 and 2.x.
+// How the operators read an at::Tensor.
 #ifndef SWAMP_MASTER_ATEN_TENSOR_H_
 #define SWAMP_MASTER_ATEN_TENSOR_H_
 
 #include <ATen/core/Tensor.h>
-#include <torch/version.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -17,11 +16,7 @@ namespace swamp::aten {
 // mutable_data() gives a lazily copied tensor (torch._lazy_clone) its own
 // memory first, so call it before const_data() of a tensor that may share it.
 inline void* mutable_data(const at::Tensor& tensor) {
-#if TORCH_VERSION_MAJOR >= 2
   return tensor.unsafeGetTensorImpl()->mutable_data();
-#else
-  return tensor.unsafeGetTensorImpl()->data();
-#endif
 }
 
 inline const void* const_data(const at::Tensor& tensor) {

@@ -57,31 +57,23 @@ struct Lanes {
 
 constexpr std::size_t kBlock = 8192;
 
-// expected_squares() uses grains of 8192 elements of large tensors, or a
-// multiple of that, and of runs of small ones.
-std::vector<double> expected_squares(const SampleList& list, float inv_scale,
-                                     std::size_t grain_blocks) {
-  const std::size_t grain = grain_blocks * kBlock;
-  std::vector<double> squares;
+// expected_norm() uses grains of 8192 elements of large tensors, and of runs of
+// small ones.
+double expected_norm(const SampleList& list, float inv_scale) {
+  double sum = 0;
   Lanes lanes;
-  const auto close = [&] { squares.push_back(lanes.close()); };
+  const auto close = [&] { sum += lanes.close(); };
   for (std::size_t t = 0; t < list.tensor_count(); ++t) {
     const std::size_t count = list.element_count(t);
     if (lanes.elements != 0 && lanes.elements + count > kBlock) close();
     if (lanes.elements != 0 && count >= kBlock) close();
     for (std::size_t i = 0; i < count; ++i) {
       lanes.add(value_at(list, t, i, inv_scale), i);
-      if (count >= kBlock && (i + 1) % grain == 0) close();
+      if (count >= kBlock && (i + 1) % kBlock == 0) close();
     }
     if (count >= kBlock && lanes.elements != 0) close();
   }
   if (lanes.elements != 0) close();
-  return squares;
-}
-
-double expected_norm(const SampleList& list, float inv_scale) {
-  double sum = 0;
-  for (const double grain : expected_squares(list, inv_scale, 1)) sum += grain;
   return std::sqrt(sum);
 }
 
@@ -152,70 +144,6 @@ TEST(ForeachNorm, EmptyLists) {
   float found_inf = 0;
   EXPECT_EQ(foreach_norm(empty, 0.5f, &found_inf), 0.0);
   EXPECT_EQ(found_inf, 0.0f);
-}
-
-// The sums of a list are those of its parts, divided before and after every
-// large tensor, on every machine.
-TEST(ForeachSquares, OfPartsAreThoseOfTheList) {
-  SampleList list = mixed_list(33, 0);
-  Random random(8);
-  tame(list, random);
-  list.add(kBFloat16, 3 * kBlock + 5, 1, random);
-  list.add(kFloat32, 10 * kBlock, 0, random);
-  list.add(kFloat32, 20, 0, random);
-  list.add(kFloat32, kBlock, 0, random);
-  const std::vector<Tensor> tensors = list.tensors();
-  const auto part = [&](std::size_t begin, std::size_t end) {
-    return TensorList(tensors.data() + begin, end - begin);
-  };
-  for (const std::size_t blocks : {1u, 2u, 3u, 7u, 1000u}) {
-    const std::vector<double> expected = expected_squares(list, 0.3f, blocks);
-    for (const MachineConfig& config :
-         machine_configs({{1, 1, 4096}, {1, 7, 4096}, {6, 64, 4096}}, false)) {
-      SCOPED_TRACE(to_text(config) + ", " + std::to_string(blocks) + " blocks");
-      const auto machine = make_machine(config);
-      std::vector<double> whole = {9}, parts;
-      foreach_squares(tensors, 0.3f, blocks, whole, nullptr, machine.get());
-      ASSERT_EQ(whole.front(), 9);  // it appends
-      whole.erase(whole.begin());
-      EXPECT_EQ(whole, expected);
-      std::size_t begin = 0;
-      const auto add = [&](std::size_t end) {
-        foreach_squares(part(begin, end), 0.3f, blocks, parts, nullptr,
-                        machine.get());
-        begin = end;
-      };
-      for (std::size_t t = 0; t < tensors.size(); ++t) {
-        if (tensors[t].count < kBlock) continue;
-        add(t);
-        add(t + 1);
-      }
-      add(tensors.size());
-      EXPECT_EQ(parts, expected);
-    }
-  }
-}
-
-TEST(ForeachSquares, FindsInfAndRefusesNoBlocks) {
-  std::vector<float> values(100, 1.0f);
-  const Tensor tensor{values.data(), values.size(), kFloat32};
-  std::vector<double> squares;
-  float found_inf = 0;
-  foreach_squares(tensor, 2, 1, squares, &found_inf);
-  EXPECT_EQ(found_inf, 0.0f);
-  EXPECT_EQ(squares, std::vector<double>{400});
-  values[70] = std::numeric_limits<float>::infinity();
-  foreach_squares(tensor, 2, 1, squares, &found_inf);
-  EXPECT_EQ(found_inf, 1.0f);
-  try {
-    foreach_squares(tensor, 2, 0, squares);
-    ADD_FAILURE();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), SWAMP_INVALID_ARGUMENT);
-    EXPECT_STREQ(error.what(),
-                 "grain_blocks: got 0, expected a number of at least 1");
-  }
-  EXPECT_EQ(squares.size(), 2u);
 }
 
 // Empty tensors at every place of a list, so that runs begin and end with them.

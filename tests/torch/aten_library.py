@@ -89,11 +89,6 @@ class AnyNonfinite(unittest.TestCase):
                 self.assertEqual((answer.dtype, answer.shape, answer.device),
                                  (torch.float32, (), torch.device("cpu")))
 
-    def test_old_name(self):
-        for value, expected in ((1.0, 0.0), (math.nan, 1.0)):
-            self.assertEqual(torch.ops.swamp.check_finite(
-                [torch.full((3,), value)]).item(), expected)
-
     def test_empty(self):
         for tensors in ([], [torch.empty(0)], [torch.empty(3, 0)]):
             answer = check(tensors)

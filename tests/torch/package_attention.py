@@ -2,9 +2,10 @@
 scaled_dot_product_attention with swamp's kernel, against float64 and PyTorch."""
 
 import math
+from functools import partial
 
 from support import TestCase, main, python
-from half_precision import EPS, HALF
+from half_precision import EPS, HALF, use
 
 import torch
 
@@ -210,25 +211,30 @@ class Attention(TestCase):
             self.assertEqual(set(results.values()), {"SUCCESS"}, results)
 
 
+attention_on = partial(swamp_torch.enable, attention=True)
+
+
 class Override(TestCase):
     def setUp(self):
-        swamp_torch.enable(attention=True)
-        self.addCleanup(swamp_torch.enable)
+        self.addCleanup(use, None)
+        attention_on()
 
-    def run_both(self, call, inputs):
+    def run_both(self, call, inputs, switch=attention_on):
         """out and gradients with swamp's kernel, and with PyTorch's."""
         results = []
-        for attention in (True, False):
-            swamp_torch.enable(attention=attention)
+        for set_switch in (switch, swamp_torch.enable):
+            set_switch()
             leaves = [x.detach().requires_grad_() for x in inputs]
             out = call(*leaves)
             out.backward(randn(*out.shape, dtype=out.dtype, seed=5))
             results.append([out.detach()] + [x.grad for x in leaves])
-        swamp_torch.enable(attention=True)
+        attention_on()
         return results
 
     def test_is_swamp(self):
-        """The bits are those of swamp's operator, and unlike PyTorch's."""
+        """The bits are those of swamp's operator, and unlike PyTorch's: of 16-bit
+        tensors with either switch, whatever SWAMP_HALF_PRECISION is."""
+        half = [partial(use, way) for way in ("measure", "native", "float32", "onednn")]
         for dtype in DTYPES:
             q, k, v = operands((2, 4, 4, 70, 70, 64, 64), dtype)
             bias = randn(70, 70, dtype=dtype)
@@ -237,6 +243,10 @@ class Override(TestCase):
                 call = lambda *x: F.scaled_dot_product_attention(
                     *x, attn_mask=mask, is_causal=causal)
                 ours, theirs = self.run_both(call, (q, k, v))
+                for switch in half:
+                    found = self.run_both(call, (q, k, v), switch)[0]
+                    for a, b in zip(found, ours if dtype in HALF else theirs):
+                        self.assert_same(a, b)
                 leaves = [x.detach().requires_grad_() for x in (q, k, v)]
                 out = S.attention(*leaves, mask=mask,
                                   causal="top_left" if causal else "none")[0]

@@ -343,7 +343,7 @@ class Protocol(Cases):
                                  (parameter.default, parameter.kind), (name, key))
             storage = {"master_weights", "rounding", "moments", "seed"}
             self.assertEqual(
-                set(own) - set(theirs), {"max_norm", "check_during_backward"}
+                set(own) - set(theirs), {"max_norm"}
                 | (set() if name == "SGD" else storage))
             self.assertTrue(issubclass(getattr(swamp_torch, name),
                                        getattr(torch.optim, name)))

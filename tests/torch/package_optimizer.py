@@ -1,4 +1,4 @@
-"""swamp_torch.MixedPrecisionAdamW gives the bits of PyTorch's own operators."""
+"""swamp_torch.AdamW gives the bits of PyTorch's own operators."""
 
 import math
 import warnings
@@ -7,7 +7,7 @@ from support import TestCase, main
 
 import torch
 
-from swamp_torch import MixedPrecisionAdamW, clip_grad_norm_
+from swamp_torch import AdamW, clip_grad_norm_
 
 # Multiples of 64: PyTorch's vector body, whose bits are promised.
 SHAPES = [(64,), (128, 96), (3, 64), (0,), (32768,)]
@@ -55,7 +55,7 @@ class Bits(TestCase):
         for lr in (1e-2, torch.tensor(1e-2)):
             hyper = {**HYPER, "lr": lr}
             ours, theirs = params(), params()
-            a = MixedPrecisionAdamW(ours, **hyper)
+            a = AdamW(ours, **hyper)
             b = torch.optim.AdamW(theirs, fused=True, **hyper)
             for step in range(5):
                 for some, optimizer in ((ours, a), (theirs, b)):
@@ -78,7 +78,7 @@ class Bits(TestCase):
                        "weight_decay": 0.0, "eps": 1e-4}]
             return some, optimizer(groups, **HYPER, **options)
 
-        ours, a = make(MixedPrecisionAdamW)
+        ours, a = make(AdamW)
         theirs, b = make(torch.optim.AdamW, fused=True)
         present = [[0, 1, 2, 3], [0, 2], [], [1, 2, 3, 4], [4], [0, 1, 2, 3, 4],
                    [2], [0, 1, 2, 3, 4]]
@@ -96,7 +96,7 @@ class Bits(TestCase):
     def test_16_bit(self):
         for dtype in (torch.float16, torch.bfloat16):
             ours, weights = params(dtype), params(dtype)
-            optimizer, reference = (MixedPrecisionAdamW(ours, **HYPER),
+            optimizer, reference = (AdamW(ours, **HYPER),
                                     Reference(weights))
             for step in range(4):
                 give_grads(ours, step)
@@ -113,8 +113,8 @@ class Bits(TestCase):
         mixed = params(torch.float32) + params(torch.bfloat16, 2)
         mixed[1], mixed[7] = mixed[7], mixed[1]
         alone = [p.detach().clone().requires_grad_() for p in mixed]
-        optimizer = MixedPrecisionAdamW(mixed, **HYPER)
-        singles = [MixedPrecisionAdamW([p], **HYPER) for p in alone]
+        optimizer = AdamW(mixed, **HYPER)
+        singles = [AdamW([p], **HYPER) for p in alone]
         for step in range(3):
             give_grads(mixed, step)
             give_grads(alone, step)
@@ -127,7 +127,7 @@ class Bits(TestCase):
         """In float32: swamp's clip_grad_norm_, then PyTorch's step."""
         for max_norm in (0.5, 1e9):
             ours, theirs = params(), params()
-            a = MixedPrecisionAdamW(
+            a = AdamW(
                 [{"params": ours[:2]}, {"params": ours[2:]}], max_norm=max_norm,
                 **HYPER)
             b = torch.optim.AdamW(theirs, fused=True, **HYPER)
@@ -142,8 +142,8 @@ class Bits(TestCase):
 
     def test_clipping_of_one_group(self):
         ours, theirs = params(), params()
-        a = MixedPrecisionAdamW([{"params": ours[:2], "max_norm": 0.25},
-                                 {"params": ours[2:]}], **HYPER)
+        a = AdamW([{"params": ours[:2], "max_norm": 0.25},
+                   {"params": ours[2:]}], **HYPER)
         b = torch.optim.AdamW(theirs, fused=True, **HYPER)
         give_grads(ours, 0)
         give_grads(theirs, 0)
@@ -156,9 +156,9 @@ class Bits(TestCase):
 
     def test_no_clipping(self):
         ours, theirs = params(), params()
-        a = MixedPrecisionAdamW([{"params": ours[:2], "max_norm": None},
-                                 {"params": ours[2:]}], max_norm=None, **HYPER)
-        b = MixedPrecisionAdamW(theirs, **HYPER)
+        a = AdamW([{"params": ours[:2], "max_norm": None},
+                   {"params": ours[2:]}], max_norm=None, **HYPER)
+        b = AdamW(theirs, **HYPER)
         for some, optimizer in ((ours, a), (theirs, b)):
             give_grads(some, 0)
             optimizer.step()
@@ -172,7 +172,7 @@ class Bits(TestCase):
         turned = torch.nn.Parameter(base.t().clone().t())
         for p in (plain, turned):
             p.grad = grad.clone()
-            optimizer = MixedPrecisionAdamW([p], **HYPER)
+            optimizer = AdamW([p], **HYPER)
             optimizer.step()
             self.assertEqual(optimizer.state[p]["exp_avg"].stride(), p.stride())
         self.assert_same([plain], [turned])
@@ -204,7 +204,7 @@ class Scaler(TestCase):
         for unscale in (False, True):
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                ours, log = train(lambda p: MixedPrecisionAdamW(p, **HYPER),
+                ours, log = train(lambda p: AdamW(p, **HYPER),
                                   unscale=unscale)
             theirs, expected = train(
                 lambda p: torch.optim.AdamW(p, fused=True, **HYPER),
@@ -217,7 +217,7 @@ class Scaler(TestCase):
     def test_float16_weights(self):
         """A skipped step changes nothing: the run equals one without a scaler."""
         weights, references = params(torch.float16), params(torch.float16)
-        optimizer = MixedPrecisionAdamW(weights, max_norm=0.5, **HYPER)
+        optimizer = AdamW(weights, max_norm=0.5, **HYPER)
         reference = Reference(references)
         scaler = torch.amp.GradScaler("cpu", init_scale=512.0)
         scaler.scale(torch.ones(()))
@@ -246,7 +246,7 @@ class Scaler(TestCase):
             some = params(torch.bfloat16)
             give_grads(some, 0)
             before = [p.detach().clone() for p in some]
-            optimizer = MixedPrecisionAdamW(some, max_norm=1.0, **HYPER)
+            optimizer = AdamW(some, max_norm=1.0, **HYPER)
             optimizer.grad_scale = torch.tensor(4.0)
             optimizer.found_inf = torch.full((1,), found)
             optimizer.step()
@@ -260,7 +260,7 @@ class Scaler(TestCase):
 
     def test_no_gradients(self):
         some = params()
-        optimizer = MixedPrecisionAdamW(some, max_norm=1.0, **HYPER)
+        optimizer = AdamW(some, max_norm=1.0, **HYPER)
         scaler = torch.amp.GradScaler("cpu")
         scaler.scale(torch.ones(()))
         scaler.step(optimizer)
@@ -273,7 +273,7 @@ class Scaler(TestCase):
         scale = torch.tensor(1000.0 / 3)
         give_grads(ours, 0, 300)
         give_grads(theirs, 0, 300)
-        a = MixedPrecisionAdamW(ours, **HYPER)
+        a = AdamW(ours, **HYPER)
         a.grad_scale, a.found_inf = scale, torch.zeros(())
         a.step()
         torch._amp_foreach_non_finite_check_and_unscale_(
@@ -285,7 +285,7 @@ class Scaler(TestCase):
     def test_alone_nothing_is_checked(self):
         p = params(shapes=[(64,)])[0]
         p.grad = torch.full((64,), math.nan)
-        optimizer = MixedPrecisionAdamW([p])
+        optimizer = AdamW([p])
         optimizer.step()
         self.assertTrue(p.isnan().all())
         self.assertFalse(optimizer.skipped)
@@ -294,7 +294,7 @@ class Scaler(TestCase):
 class Protocol(TestCase):
     def test_closure(self):
         p = params(shapes=[(64,)])[0]
-        optimizer = MixedPrecisionAdamW([p])
+        optimizer = AdamW([p])
 
         def closure():
             optimizer.zero_grad()
@@ -308,7 +308,7 @@ class Protocol(TestCase):
 
     def test_zero_grad_and_hooks(self):
         p = params(shapes=[(64,)])[0]
-        optimizer = MixedPrecisionAdamW([p])
+        optimizer = AdamW([p])
         calls = []
         optimizer.register_step_pre_hook(lambda *_: calls.append("pre"))
         optimizer.register_step_post_hook(lambda *_: calls.append("post"))
@@ -338,7 +338,7 @@ class Protocol(TestCase):
                      "float64": torch.float64}.get(name, torch.float32)
             p, other = (torch.nn.Parameter(torch.ones(shape, dtype=dtype))
                         for _ in range(2))
-            optimizer = MixedPrecisionAdamW([p, other])
+            optimizer = AdamW([p, other])
             p.grad, other.grad = make(p), torch.ones(shape, dtype=dtype)
             grad = p.grad
             version = 0 if grad is None else grad._version
@@ -355,12 +355,12 @@ class Protocol(TestCase):
         # Two parameters with one gradient, which overlaps itself in the list.
         a, b = (torch.nn.Parameter(torch.ones(4)) for _ in range(2))
         a.grad = b.grad = torch.ones(4)
-        MixedPrecisionAdamW([a, b]).zero_grad(set_to_none=False)
+        AdamW([a, b]).zero_grad(set_to_none=False)
         self.assert_same([a.grad], [torch.zeros(4)])
 
     def test_schedulers(self):
         ours, theirs = params(), params()
-        a = MixedPrecisionAdamW(ours, **HYPER)
+        a = AdamW(ours, **HYPER)
         b = torch.optim.AdamW(theirs, fused=True, **HYPER)
         for some, optimizer in ((ours, a), (theirs, b)):
             schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1,
@@ -373,7 +373,7 @@ class Protocol(TestCase):
 
     def test_add_param_group(self):
         ours, theirs = params(), params()
-        a = MixedPrecisionAdamW(ours[:2], **HYPER)
+        a = AdamW(ours[:2], **HYPER)
         b = torch.optim.AdamW(theirs[:2], fused=True, **HYPER)
         for some, optimizer in ((ours, a), (theirs, b)):
             give_grads(some, 0)
@@ -399,16 +399,16 @@ class Protocol(TestCase):
                                    ("inf", "'inf'"), ([1.0], r"\[1.0\]"),
                                    (torch.ones(2), r"tensor\(\[1., 1.\]\)")))):
             with self.assertRaisesRegex(ValueError, words):
-                MixedPrecisionAdamW([p], **numbers)
+                AdamW([p], **numbers)
         other = torch.nn.Parameter(torch.ones(64))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch's, of the same
             with self.assertRaisesRegex(
                     ValueError, r"params\[2\]: got params\[0\] again, expected"):
-                MixedPrecisionAdamW([p, other, p])
+                AdamW([p, other, p])
         with self.assertRaisesRegex(ValueError, "more than one parameter group"):
-            MixedPrecisionAdamW([{"params": [p]}, {"params": [other, p]}])
-        optimizer = MixedPrecisionAdamW([p])
+            AdamW([{"params": [p]}, {"params": [other, p]}])
+        optimizer = AdamW([p])
         optimizer.param_groups[0]["max_norm"] = "inf"
         with self.assertRaisesRegex(ValueError, "max_norm: got 'inf', expected"):
             optimizer.step()
@@ -420,14 +420,14 @@ class Protocol(TestCase):
             self.assertEqual(len(optimizer.param_groups), 1)
         for bad in (torch.ones(3).double(), torch.ones(3, dtype=torch.complex64)):
             bad.requires_grad_().grad = torch.ones_like(bad)
-            clips = MixedPrecisionAdamW([other, bad], max_norm=1.0)
+            clips = AdamW([other, bad], max_norm=1.0)
             with self.assertRaisesRegex(
                     ValueError, r"param_groups\[0\]\['params'\]\[1\]: got torch."):
                 clips.step()
         with self.assertRaisesRegex(TypeError, "params argument given"):
-            MixedPrecisionAdamW(p)
+            AdamW(p)
         with self.assertRaisesRegex(ValueError, "empty parameter list"):
-            MixedPrecisionAdamW([])
+            AdamW([])
         p.grad = torch.ones(64).to_sparse()
         with self.assertRaisesRegex(RuntimeError, "sparse gradients"):
             optimizer.step()
@@ -441,7 +441,7 @@ class Protocol(TestCase):
             torch.set_default_dtype(dtype)
             torch.set_default_device(device)
             try:
-                optimizer = MixedPrecisionAdamW(some, max_norm=0.5, **HYPER)
+                optimizer = AdamW(some, max_norm=0.5, **HYPER)
                 optimizer.step()
                 clip_grad_norm_(some, 0.1)
                 optimizer.load_state_dict(optimizer.state_dict())
@@ -453,7 +453,7 @@ class Protocol(TestCase):
 
     def test_named_parameters(self):
         model = torch.nn.Linear(8, 8)
-        optimizer = MixedPrecisionAdamW(model.named_parameters())
+        optimizer = AdamW(model.named_parameters())
         model(torch.ones(8)).sum().backward()
         optimizer.step()
         self.assertEqual(optimizer.state_dict()["param_groups"][0]
@@ -463,7 +463,7 @@ class Protocol(TestCase):
         p = params(shapes=[(64,)])[0]
         loss = p.square().sum()
         p.grad = torch.ones(64)
-        MixedPrecisionAdamW([p]).step()
+        AdamW([p]).step()
         with self.assertRaisesRegex(RuntimeError, "modified by an inplace"):
             loss.backward()
 

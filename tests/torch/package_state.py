@@ -1,4 +1,4 @@
-"""The state of swamp_torch.MixedPrecisionAdamW: saved, loaded, copied, pickled."""
+"""The state of swamp_torch.AdamW: saved, loaded, copied, pickled."""
 
 import copy
 import io
@@ -11,7 +11,7 @@ from support import TestCase, main
 
 import torch
 
-from swamp_torch import SGD, Adam, MixedPrecisionAdamW
+from swamp_torch import SGD, Adam, AdamW
 
 SHAPES = [(64,), (128, 64), (192,)]
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -24,9 +24,9 @@ def params():
 
 
 def make(some, **options):
-    return MixedPrecisionAdamW([{"params": some[:2]},
-                                {"params": some[2:], "lr": 5e-3}],
-                               lr=1e-2, weight_decay=0.1, **options)
+    return AdamW([{"params": some[:2]},
+                  {"params": some[2:], "lr": 5e-3}],
+                 lr=1e-2, weight_decay=0.1, **options)
 
 
 def run(optimizer, first, count=3, some=None):
@@ -113,7 +113,7 @@ class State(TestCase):
         some = [torch.nn.Parameter(torch.ones(64)) for _ in range(9)]
         other = torch.optim.AdamW(some, fused=True)
         run(other, 0, 2)
-        ours = MixedPrecisionAdamW(some)
+        ours = AdamW(some)
         ours.load_state_dict(other.state_dict())
         run(ours, 2, 1)
         self.assertEqual(len(ours._collected.buckets), 1)
@@ -157,7 +157,7 @@ class State(TestCase):
                     s["step"], "data", torch.tensor(7.0)))}.items():
             weights = [torch.randn(s) for s in SHAPES]
             results = []
-            for make_one in (MixedPrecisionAdamW,
+            for make_one in (AdamW,
                              lambda p: torch.optim.AdamW(p, fused=True)):
                 some = [torch.nn.Parameter(w.clone()) for w in weights]
                 optimizer = make_one(some)
@@ -189,7 +189,7 @@ class State(TestCase):
     def test_what_users_add_to_the_state(self):
         """It is saved and loaded as it is, as by torch.optim."""
         own = {"count": 3, "name": None, "table": torch.arange(4)}
-        for make_one in (MixedPrecisionAdamW, Adam, partial(SGD, momentum=0.9)):
+        for make_one in (AdamW, Adam, partial(SGD, momentum=0.9)):
             optimizer = make_one(params()[:1])
             run(optimizer, 0)
 
@@ -217,7 +217,7 @@ class State(TestCase):
             run(theirs, 0, 2)
             with torch.no_grad():
                 second.copy_(first)
-            ours = MixedPrecisionAdamW([second], max_norm=0.0)
+            ours = AdamW([second], max_norm=0.0)
             ours.load_state_dict(theirs.state_dict())
             self.assertEqual(ours.param_groups[0]["max_norm"], 0.0)
             self.assertIs(ours.state[second]["exp_avg"].dtype, torch.float32)
@@ -251,9 +251,9 @@ class State(TestCase):
 
         torch_adamw = torch.optim.AdamW
         for options in (dict(fused=True), dict(foreach=True), {}, None):
-            ours = MixedPrecisionAdamW(twins())
+            ours = AdamW(twins())
             theirs = (torch_adamw(twins(), **options) if options is not None
-                      else MixedPrecisionAdamW(twins()))
+                      else AdamW(twins()))
             run(theirs, 0)
             fused = torch_adamw(twins(), fused=True)
             for one, other in ((theirs, ours), (ours, fused)):
@@ -271,7 +271,7 @@ class State(TestCase):
 
     def test_refused(self):
         some = params()[:1]
-        ours = MixedPrecisionAdamW(some)
+        ours = AdamW(some)
         run(ours, 0)
         before = [t.clone() for t in tensors(ours)]
         other = torch.optim.AdamW(params()[:1])
@@ -405,7 +405,7 @@ class State(TestCase):
         """The purpose of masters: 1000 steps, each less than half a unit in the last
         place of the weight."""
         p = torch.nn.Parameter(torch.ones(64, dtype=torch.bfloat16))
-        optimizer = MixedPrecisionAdamW([p], lr=1e-4, weight_decay=0.0)
+        optimizer = AdamW([p], lr=1e-4, weight_decay=0.0)
         for _ in range(1000):
             p.grad = torch.ones(64, dtype=torch.bfloat16)
             optimizer.step()

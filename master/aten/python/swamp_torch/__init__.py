@@ -26,20 +26,18 @@ load()
 
 from . import functional, megatron, moe, nn  # noqa: E402
 from ._clip import clip_grad_norm_  # noqa: E402
-from ._operators import (any_nonfinite, check_finite, disable,  # noqa: E402
+from ._operators import (any_nonfinite, disable,  # noqa: E402
                          disabled, enable, foreach_lerp_,
                          get_ema_multi_avg_fn, grad_norm_and_check, info,
                          is_active)
-from ._optimizer import SGD, Adam, AdamW, MixedPrecisionAdamW  # noqa: E402
+from ._optimizer import SGD, Adam, AdamW  # noqa: E402
 
 __all__ = [
     "Adam",
     "AdamW",
-    "MixedPrecisionAdamW",
     "SGD",
     "__version__",
     "any_nonfinite",
-    "check_finite",
     "clip_grad_norm_",
     "disable",
     "disabled",

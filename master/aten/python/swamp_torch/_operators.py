@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import json
-import warnings
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Union
 
 import torch
@@ -29,12 +28,12 @@ def enable(*, half_precision: bool = False, attention: bool = False) -> None:
 
     Args:
         half_precision: whether ``mm``, ``addmm``, ``bmm``, ``baddbmm`` (so also
-            ``linear``, ``matmul`` and their gradients) and
-            ``scaled_dot_product_attention`` of float16 and bfloat16 CPU tensors
-            are computed in float32 and rounded once, wherever that is faster
-            than PyTorch's own kernel; and whether ``log_softmax``,
-            ``cross_entropy``, ``layer_norm`` and ``rms_norm`` of such tensors
-            are swamp's, with float32 arithmetic inside.
+            ``linear``, ``matmul`` and their gradients) of float16 and bfloat16
+            CPU tensors are computed in float32 and rounded once, wherever that
+            is faster than PyTorch's own kernel; and whether
+            ``scaled_dot_product_attention``, ``log_softmax``, ``cross_entropy``,
+            ``layer_norm`` and ``rms_norm`` of such tensors are swamp's, with
+            float32 arithmetic inside.
         attention: whether ``scaled_dot_product_attention`` of float16, bfloat16
             and float32 CPU tensors, and its gradient, are swamp's: float32
             arithmetic inside and one rounding, the same bits on any number of
@@ -143,16 +142,6 @@ def any_nonfinite(
     """
     result: torch.Tensor = _ops.any_nonfinite(_list(tensors, "tensors"))
     return result
-
-
-def check_finite(
-        tensors: Union[torch.Tensor, Iterable[torch.Tensor]]) -> torch.Tensor:
-    """Deprecated: :func:`any_nonfinite` under its former name, which states the
-    opposite of what it returns."""
-    warnings.warn("swamp_torch.check_finite() is deprecated, as it returns 1 if "
-                  "an element is *not* finite; use any_nonfinite()",
-                  FutureWarning, stacklevel=2)
-    return any_nonfinite(tensors)
 
 
 def grad_norm_and_check(

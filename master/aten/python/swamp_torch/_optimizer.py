@@ -8,7 +8,6 @@ from typing import (Any, Callable, Dict, Iterable, Optional, Sequence, Tuple,
 import torch
 from torch import Tensor
 
-from ._during_backward import Hooks
 from ._operators import number
 from ._optimizer_checks import (check_clipped, check_max_norm, check_numbers,
                                 check_once, is_ours)
@@ -33,9 +32,6 @@ class _Optimizer(torch.optim.Optimizer):
     grad_norm: Optional[Tensor] = None
     _collected: Optional[Collected] = None
     _told = False  # of parameters that something else wrote
-    check_during_backward: bool = False
-    _hooks: Optional[Hooks] = None
-    _checks = False  # whether the last step had something to check
 
     def _names_of(self, group: Dict[str, Any]) -> Sequence[Any]:
         """The names of the tensors that a parameter of the group has in its state,
@@ -47,29 +43,11 @@ class _Optimizer(torch.optim.Optimizer):
         """Takes the step of one bucket."""
         raise NotImplementedError
 
-    def _set_options(self, max_norm: Optional[float],
-                     check_during_backward: bool) -> None:
+    def _set_max_norm(self, max_norm: Optional[float]) -> None:
         self.defaults["max_norm"] = max_norm
         for group in self.param_groups:
             group.setdefault("max_norm", max_norm)
             check_numbers(group)
-        self.check_during_backward = check_during_backward
-        self._set_hooks()
-
-    def _set_hooks(self) -> None:
-        if not self.check_during_backward:
-            self._hooks = None
-            return
-        if self._hooks is None:
-            self._hooks = Hooks()
-        self._hooks.set(self, (param for group in self.param_groups
-                               for param in group["params"]))
-
-    def _check(self, grad: Tensor) -> None:
-        """Checks a gradient during backward."""
-        if (self.check_during_backward and self._checks
-                and self._collected is not None):
-            self._collected.lists.check_grad(grad)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """Adds a group, as ``torch.optim.Optimizer.add_param_group``.
@@ -85,7 +63,6 @@ class _Optimizer(torch.optim.Optimizer):
         except (ValueError, RuntimeError):
             self.param_groups.pop()
             raise
-        self._set_hooks()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As ``torch.optim.Optimizer.zero_grad``; with ``set_to_none=False``, the
@@ -141,8 +118,6 @@ class _Optimizer(torch.optim.Optimizer):
         self.skipped = found_inf is not None and float(found_inf) != 0.0
         if not self.skipped:
             self._step(getattr(self, "grad_scale", None))
-        if self._hooks is not None:
-            self._hooks.next_step()
         return loss
 
     def _step(self, scale: Optional[Tensor]) -> None:
@@ -154,12 +129,8 @@ class _Optimizer(torch.optim.Optimizer):
             now = Collected(self.param_groups, self.state, self._names_of,
                             self._counts_steps, now)
             self._collected = now
-            self._set_hooks()
-        elif self.check_during_backward and self._hooks is None:
-            self._set_hooks()
         self.grad_norm = None
         clips = any(group["max_norm"] for group in self.param_groups)
-        self._checks = clips or scale is not None
         if clips and now.sharded is not None:
             raise ValueError(
                 f"{self._place_of(now.sharded)}: got a parameter of "
@@ -172,8 +143,6 @@ class _Optimizer(torch.optim.Optimizer):
         inv_scale = _inverse(scale)
         if clips and now.buckets:
             self.grad_norm = now.lists.grad_norm(inv_scale)
-        else:
-            now.lists.forget_norm()
         for index, bucket in enumerate(now.buckets):
             self._take(now.lists, index, bucket, inv_scale,
                        bucket.group["max_norm"] or 0.0)
@@ -258,10 +227,6 @@ class _Optimizer(torch.optim.Optimizer):
         finally:
             hook.remove()
 
-    def __getstate__(self) -> Dict[str, Any]:
-        return {**super().__getstate__(),
-                "check_during_backward": self.check_during_backward}
-
     def __setstate__(self, state: Dict[str, Any]) -> None:
         if "state" in state:
             restore(state["state"])
@@ -271,7 +236,6 @@ class _Optimizer(torch.optim.Optimizer):
         self._collected = None
         self._told = False
         own_steps(self.state)
-        self._set_hooks()
 
 
 class _Adam(_Optimizer):
@@ -327,14 +291,13 @@ class Adam(_Adam, torch.optim.Adam):
                  decoupled_weight_decay: bool = False,
                  max_norm: Optional[float] = 0.0, master_weights: bool = True,
                  rounding: str = "stochastic", moments: str = "float32",
-                 seed: int = 0,
-                 check_during_backward: bool = False) -> None:
+                 seed: int = 0) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad,
                          foreach=foreach, maximize=maximize,
                          capturable=capturable, differentiable=differentiable,
                          fused=fused,
                          decoupled_weight_decay=decoupled_weight_decay)
-        self._set_options(max_norm, check_during_backward)
+        self._set_max_norm(max_norm)
         self._set_storage(master_weights=master_weights, rounding=rounding,
                           moments=moments, seed=seed)
 
@@ -397,14 +360,8 @@ class AdamW(_Adam, torch.optim.AdamW):
         seed: for the random bits, from 0 to 2^63 - 1. They are a function of it,
             of the step, of the parameter's place in the optimizer and of the
             element: the same on any number of threads, and after a resume.
-        check_during_backward: gradients of at least 8192 elements are read when
-            they have been accumulated, for the norm of ``max_norm`` and for
-            GradScaler's check, which then read only what changed since. The
-            same bits. Not for code that writes gradients through ``.data``,
-            NumPy or DLPack; without effect if torch.distributed is initialized.
 
     Attributes:
-        check_during_backward: the argument; may be set at any time.
         skipped: whether the last step was skipped for found_inf.
         grad_norm: the norm before clipping, a float64 Tensor without dimensions,
             of the last step that was not skipped and had a ``max_norm``; else
@@ -440,18 +397,14 @@ class AdamW(_Adam, torch.optim.AdamW):
                  differentiable: bool = False, fused: Optional[bool] = None,
                  max_norm: Optional[float] = 0.0, master_weights: bool = True,
                  rounding: str = "stochastic", moments: str = "float32",
-                 seed: int = 0,
-                 check_during_backward: bool = False) -> None:
+                 seed: int = 0) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad,
                          maximize=maximize, foreach=foreach,
                          capturable=capturable, differentiable=differentiable,
                          fused=fused)
-        self._set_options(max_norm, check_during_backward)
+        self._set_max_norm(max_norm)
         self._set_storage(master_weights=master_weights, rounding=rounding,
                           moments=moments, seed=seed)
-
-
-MixedPrecisionAdamW = AdamW  # the former name
 
 
 class SGD(_Optimizer, torch.optim.SGD):
@@ -463,12 +416,11 @@ class SGD(_Optimizer, torch.optim.SGD):
                  weight_decay: Union[float, Tensor] = 0, nesterov: bool = False,
                  *, maximize: bool = False, foreach: Optional[bool] = None,
                  differentiable: bool = False, fused: Optional[bool] = None,
-                 max_norm: Optional[float] = 0.0,
-                 check_during_backward: bool = False) -> None:
+                 max_norm: Optional[float] = 0.0) -> None:
         super().__init__(params, lr, momentum, dampening, weight_decay, nesterov,
                          maximize=maximize, foreach=foreach,
                          differentiable=differentiable, fused=fused)
-        self._set_options(max_norm, check_during_backward)
+        self._set_max_norm(max_norm)
 
     def _names_of(self, group: Dict[str, Any]) -> Sequence[str]:
         return ("momentum_buffer",) if group["momentum"] != 0 else ()
