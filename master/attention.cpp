@@ -1,3 +1,12 @@
+// Attention without a matrix of scores. Forward divides the queries of every
+// head into blocks of rows ("lanes"), which are packed for the kernels. Keys and
+// values stream past each block; its state (maximum, sum, output) is a partial
+// result, which a last launch turns into rows. Backward divides the keys: a
+// launch is one block of keys of every head, past which the queries stream. The
+// gradients of keys and values are its partial results, and that of q is added
+// in float32 in main memory, block after block in the order of the keys. The
+// size of a block follows from LDM and does not change the bits. The kernels and
+// their formulas are in slave/attention_args.h.
 #include "swamp/attention.h"
 
 #include <algorithm>

@@ -1,3 +1,9 @@
+// Cross entropy of rows of logits, and its gradient. Rows that fit into LDM take
+// one launch. Of a longer row, or of classes that are divided between ranks,
+// Pass::sum gives the parts of the softmax's sum, which this file combines, over
+// the ranks too, and from which it computes the loss. The gradient needs only
+// lse, so its Pass::map takes any piece of a row. log_softmax() is x - lse, by
+// the kernel of LayerNorm.
 #include <algorithm>
 #include <cstring>
 #include <limits>

@@ -1,3 +1,9 @@
+// LayerNorm, RMSNorm and their gradients, and the residual connection. Forward
+// and backward are templates: RMSNorm is LayerNorm without a mean and a bias.
+// Rows that fit into LDM take one launch; a longer row takes two passes on its
+// columns, between which this file combines the sums of the chunks. The
+// gradients of weight and bias are sums over rows: a partial result for each
+// grain of rows, in double, added in the order of the grains.
 #include <algorithm>
 #include <string>
 #include <vector>

@@ -1,3 +1,9 @@
+// Softmax of rows, and its gradient. Rows that fit into LDM take one launch whose
+// units are rows. A longer row takes two launches whose units are its columns:
+// Pass::sum gives the maximum and the sum of each chunk of 4096 columns, from
+// which this file computes a factor for each chunk, and Pass::map writes the row
+// with them. The formulas and the order of sums are in slave/row_args.h; both
+// ways give the same bits.
 #include <algorithm>
 #include <string>
 #include <vector>

@@ -1,3 +1,6 @@
+// Runs a launch in the transfer mode of the machine. In mode `view` a slave's part
+// of a segment is one tile in main memory, and no LDM is used: that loop is here.
+// The loop through LDM, of the other modes, is in tile_loop.h.
 #include "runtime/launch.h"
 
 #include <algorithm>
