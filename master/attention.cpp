@@ -1,12 +1,12 @@
 // Attention without a matrix of scores. Forward divides the queries of every
-// head into blocks of rows ("lanes"), which are packed for the kernels. Keys and
-// values stream past each block; its state (maximum, sum, output) is a partial
-// result, which a last launch turns into rows. Backward divides the keys: a
-// launch is one block of keys of every head, past which the queries stream. The
-// gradients of keys and values are its partial results, and that of q is added
-// in float32 in main memory, block after block in the order of the keys. The
-// size of a block follows from LDM and does not change the bits. The kernels and
-// their formulas are in slave/attention_args.h.
+// head into blocks of rows ("lanes"), which are packed for the kernels. Keys
+// and values stream past each block; its state (maximum, sum, output) is a
+// partial result, which a last launch turns into rows. Backward divides the
+// keys: a launch is one block of keys of every head, past which the queries
+// stream. The gradients of keys and values are its partial results, and that of
+// q is added in float32 in main memory, block after block in the order of the
+// keys. The size of a block follows from LDM and does not change the bits. The
+// kernels and their formulas are in slave/attention_args.h.
 #include "swamp/attention.h"
 
 #include <algorithm>
@@ -16,12 +16,15 @@
 #include <string>
 #include <vector>
 
+#include "master/attention_mask.h"
 #include "master/rows.h"
 #include "master/text.h"
 #include "slave/attention_args.h"
 
 namespace swamp {
 
+using master::Blocks;
+using master::PackedMask;
 using master::RowTable;
 using master::Workspace;
 using slave::AttentionArgs;
@@ -68,31 +71,6 @@ void require_field(const std::string& name, std::size_t got,
                  std::to_string(expected) + " (as '" + why + "' has)");
 }
 
-void require_mask(const Heads& q, const Heads& k, const AttentionMask& mask) {
-  if (mask.data == nullptr) return;
-  const auto require = [](const char* field, std::size_t got,
-                          std::size_t size) {
-    if (got == 1 || got == size) return;
-    master::refuse(std::string("options.mask.") + field, std::to_string(got),
-                   "1 or " + std::to_string(size));
-  };
-  require("batch", mask.batch, q.batch);
-  require("heads", mask.heads, q.heads);
-  require("queries", mask.queries, q.rows);
-  require("keys", mask.keys, k.rows);
-  std::size_t bytes = 1;
-  if (!mask.is_bool) {
-    if (mask.dtype != kFloat32 && mask.dtype != q.dtype) {
-      master::refuse("options.mask.dtype", std::to_string(mask.dtype),
-                     std::to_string(kFloat32) + " (float32) or " +
-                         std::to_string(q.dtype) + " (as 'q' has)");
-    }
-    bytes = kScalarTypeBytes[mask.dtype];
-  }
-  master::require_array("options.mask.data", mask.data, bytes,
-                        mask.batch * mask.heads * mask.queries * mask.keys);
-}
-
 // require_attention() checks what forward and backward have in common.
 void require_attention(const Heads& q, const Heads& k, const Heads& v,
                        const AttentionOptions& options) {
@@ -110,7 +88,7 @@ void require_attention(const Heads& q, const Heads& k, const Heads& v,
     master::refuse("k.heads", std::to_string(k.heads),
                    "a divisor of q.heads, " + std::to_string(q.heads));
   }
-  require_mask(q, k, options.mask);
+  master::require_mask(q, k, options.mask);
 }
 
 // require_like() checks an array of the shape of `other` with so many columns,
@@ -130,33 +108,6 @@ void require_like(const char* name, const Heads& x, const Heads& other,
 }
 
 // ---- Blocks
-
-// Blocks divides the rows of every head into blocks of `lanes` rows; the last
-// of a head may have fewer.
-struct Blocks {
-  std::size_t heads;  // of all batches
-  std::size_t rows;   // of a head
-  std::size_t lanes;
-
-  std::size_t per_head() const { return (rows + lanes - 1) / lanes; }
-  std::size_t count() const { return heads * per_head(); }
-  std::size_t head(std::size_t block) const { return block / per_head(); }
-  // The first row in its head.
-  std::size_t row(std::size_t block) const {
-    return block % per_head() * lanes;
-  }
-  // The first row of all.
-  std::size_t flat_row(std::size_t block) const {
-    return head(block) * rows + row(block);
-  }
-  std::size_t rows_of(std::size_t block) const {
-    return std::min(lanes, rows - row(block));
-  }
-  // 1 if the block has fewer rows than lanes.
-  std::size_t is_last(std::size_t block) const {
-    return rows_of(block) != lanes ? 1 : 0;
-  }
-};
 
 // BlockOperations is an operation whose unit is a block: [0] of `lanes` rows,
 // [1] of the last block of a head.
@@ -184,142 +135,6 @@ struct BlockOperations {
   RowTable table(std::size_t count, master::Buffer<std::byte>& memory) const {
     return {operations, 2, count, false, {1, ~std::size_t{0}}, memory};
   }
-};
-
-// PackedMask is what one launch needs of a mask, as the kernels read it: for
-// each block, `lanes` float32 values for each unit. It is computed by the
-// calling thread: a mask is usually that of one head. Heads with the same mask
-// share their values.
-class PackedMask {
- public:
-  // The heads are those of q and k in a batch.
-  PackedMask(const AttentionMask& mask, std::size_t heads,
-             std::size_t key_heads)
-      : mask_(mask), heads_(heads), key_heads_(key_heads) {}
-
-  // pack_queries() packs `count` heads of q, from head `first` of all batches
-  // on. The lanes are queries, the units keys.
-  void pack_queries(const Blocks& blocks, std::size_t keys, std::size_t first,
-                    std::size_t count) {
-    if (mask_.data == nullptr) return;
-    blocks_ = mask_.queries == 1 ? 1 : blocks.per_head();
-    const std::size_t lanes = blocks.lanes;
-    block_floats_ = keys * lanes;
-    find_values(first, count, 1);
-    float* to = memory_.reserve(most_ * blocks_ * block_floats_);
-    for (const std::size_t head : firsts_) {
-      const std::size_t matrix = matrix_of(head);
-      for (std::size_t block = 0; block < blocks_; ++block) {
-        // A piece of each row is transposed at a time.
-        for (std::size_t key = 0; key < keys; key += kPiece) {
-          const std::size_t units = std::min(kPiece, keys - key);
-          for (std::size_t lane = 0; lane < lanes; ++lane) {
-            float piece[kPiece];
-            read(matrix, std::min(block * lanes + lane, blocks.rows - 1), key,
-                 units, piece);
-            for (std::size_t i = 0; i < units; ++i) {
-              to[i * lanes + lane] = piece[i];
-            }
-          }
-          to += units * lanes;
-        }
-      }
-    }
-  }
-  // pack_keys() packs one block of `count` heads of k, `rows` keys from `key`
-  // on. The lanes are keys, the units the queries of the heads that share them.
-  void pack_keys(std::size_t key, std::size_t rows, std::size_t lanes,
-                 std::size_t queries, std::size_t first, std::size_t count) {
-    if (mask_.data == nullptr) return;
-    const std::size_t group = heads_ / key_heads_;
-    blocks_ = 1;
-    block_floats_ = group * queries * lanes;
-    find_values(first, count, group);
-    float* to = memory_.reserve(most_ * block_floats_);
-    for (const std::size_t head : firsts_) {
-      for (std::size_t i = 0; i < group; ++i) {
-        const std::size_t matrix = matrix_of(head * group + i);
-        for (std::size_t query = 0; query < queries; ++query, to += lanes) {
-          read(matrix, query, key, rows, to);
-          std::fill(to + rows, to + lanes, 0.0f);
-        }
-      }
-    }
-  }
-
-  // values() are those of block `block` of head `i` of the last pack.
-  const float* values(std::size_t i, std::size_t block) {
-    if (mask_.data == nullptr) return nullptr;
-    return memory_.data() +
-           (places_[i] * blocks_ + (blocks_ == 1 ? 0 : block)) * block_floats_;
-  }
-
- private:
-  static constexpr std::size_t kPiece = 64;
-
-  // matrix_of() is the matrix [queries, keys] of a head of q.
-  std::size_t matrix_of(std::size_t head) const {
-    return (mask_.batch == 1 ? 0 : head / heads_) * mask_.heads +
-           (mask_.heads == 1 ? 0 : head % heads_);
-  }
-  // find_values() finds which of `count` heads have a mask of their own. A head
-  // is `group` heads of q.
-  void find_values(std::size_t first, std::size_t count, std::size_t group) {
-    constexpr std::size_t kNone = ~std::size_t{0};
-    std::vector<std::size_t> found(mask_.batch * mask_.heads, kNone);
-    // The first launch has the most heads: later ones need no more memory.
-    most_ = std::min(std::max(most_, count), found.size());
-    firsts_.clear();
-    places_.clear();
-    for (std::size_t head = first; head < first + count; ++head) {
-      std::size_t& place = found[matrix_of(head * group)];
-      if (place == kNone) {
-        place = firsts_.size();
-        firsts_.push_back(head);
-      }
-      places_.push_back(place);
-    }
-  }
-  // read() computes the values of `count` keys, from `key` on, of a query.
-  void read(std::size_t matrix, std::size_t query, std::size_t key,
-            std::size_t count, float* to) const {
-    const std::size_t row =
-        (matrix * mask_.queries + (mask_.queries == 1 ? 0 : query)) *
-        mask_.keys;
-    const auto convert = [&](const auto* from, auto value_of) {
-      if (mask_.keys == 1) {
-        std::fill_n(to, count, value_of(from[row]));
-      } else {
-        from += row + key;
-        std::transform(from, from + count, to, value_of);
-      }
-    };
-    if (mask_.is_bool) {
-      convert(
-          static_cast<const std::uint8_t*>(mask_.data), [](std::uint8_t byte) {
-            return byte != 0 ? 0.0f : -std::numeric_limits<float>::infinity();
-          });
-    } else if (mask_.dtype == kFloat32) {
-      convert(static_cast<const float*>(mask_.data),
-              [](float value) { return value; });
-    } else if (mask_.dtype == kFloat16) {
-      convert(static_cast<const std::uint16_t*>(mask_.data),
-              [](std::uint16_t bits) { return float16_to_float(bits); });
-    } else {
-      convert(static_cast<const std::uint16_t*>(mask_.data),
-              [](std::uint16_t bits) { return bfloat16_to_float(bits); });
-    }
-  }
-
-  const AttentionMask& mask_;
-  std::size_t heads_;
-  std::size_t key_heads_;
-  std::size_t blocks_ = 1;           // of a head with a mask of their own
-  std::size_t block_floats_ = 0;     // of a block
-  std::size_t most_ = 0;             // heads with a mask of their own
-  std::vector<std::size_t> firsts_;  // the heads with a mask of their own
-  std::vector<std::size_t> places_;  // of each head's mask
-  master::Buffer<float> memory_;
 };
 
 // ---- Attention

@@ -74,7 +74,104 @@ Operation norm_operation(ScalarType x, ScalarType weight, const Args& args,
   return {slave::kKernels[kGroup.ids[__builtin_ctz(fits)]], &args, units};
 }
 
-// forward() is layer_norm() if kMean, else rms_norm().
+// Forward is layer_norm() if kMean, else rms_norm(), after validation.
+template <bool kMean>
+struct Forward {
+  Machine::Impl& machine;
+  const Matrix& x;
+  const RowVector& weight;
+  const RowVector& bias;
+  const Matrix& y;
+  float* mean;
+  float* rstd;
+  ScalarType type;  // of weight and bias
+  RowNormArgs args;
+
+  // operation() is one of whole rows, or a pass on columns.
+  template <class Units>
+  Operation operation(Units units) const {
+    constexpr auto kFamily =
+        kMean ? KernelFamily::layer_norm : KernelFamily::rms_norm;
+    Operation result = norm_operation < kFamily, kMean ? 6 : 4,
+              1 > (x.dtype, type, args, units);
+    if (weight.data == nullptr) result.remove_operand(1);
+    if (kMean && bias.data == nullptr) result.remove_operand(2);
+    return result;
+  }
+  // add() adds a segment of rows or columns, which begins with row i.
+  void add(RowTable& table, std::size_t units, std::size_t i) const {
+    if (kMean) {
+      table.add(units, {row_of(x, i), weight.data, bias.data, row_of(y, i),
+                        mean + i, rstd + i});
+    } else {
+      table.add(units, {row_of(x, i), weight.data, row_of(y, i), rstd + i});
+    }
+  }
+
+  void run() const {
+    const Operation whole = operation(x.columns);
+    if (x.columns > slave::kMaxRowColumns ||
+        !runtime::ldm_need(machine, whole, 0).fits()) {
+      run_passes();
+      return;
+    }
+    Workspace& workspace = Workspace::of_this_thread();
+    RowTable table(whole, 1, false, master::row_grains(x.columns),
+                   workspace.segments());
+    add(table, x.rows, 0);
+    workspace.run(machine, table.list());
+  }
+
+  // run_passes() computes the sums of the chunks, of x alone, and then y.
+  void run_passes() const {
+    using Chunk = std::conditional_t<kMean, LayerNormChunk, RmsNormChunk>;
+    Operation sum = operation(Pass::sum);
+    sum.tile_step = master::chunk_step(x.columns);
+    sum.remove_operand(1);
+    if (kMean) sum.remove_operand(2);
+    const Operation map = operation(Pass::map);
+    master::require_ldm("x", x, runtime::ldm_need(machine, sum, sizeof(Chunk)));
+    master::require_ldm("x", x, runtime::ldm_need(machine, map, 0));
+    Workspace& workspace = Workspace::of_this_thread();
+    RowTable rows(sum, x.rows, true, master::chunk_grains(x.columns),
+                  workspace.segments());
+    for (std::size_t i = 0; i < x.rows; ++i) {
+      if (kMean) {
+        rows.add(x.columns,
+                 {row_of(x, i), nullptr, nullptr, nullptr, nullptr, nullptr});
+      } else {
+        rows.add(x.columns, {row_of(x, i), nullptr, nullptr, nullptr});
+      }
+    }
+    workspace.run_by_grain(machine, rows.list(), sizeof(Chunk));
+    const Chunk* partials = workspace.partials<Chunk>();
+    RowTable pieces(map, x.rows, false, {}, workspace.segments());
+    for (std::size_t i = 0; i < x.rows; ++i) {
+      set_statistics(i, partials);
+      partials += master::chunks_of(x.columns);
+      add(pieces, x.columns, i);
+    }
+    workspace.run(machine, pieces.list());
+  }
+
+  // set_statistics() sets mean and rstd of row i from its chunks.
+  template <class Chunk>
+  void set_statistics(std::size_t i, const Chunk* chunks) const {
+    if constexpr (kMean) {
+      const auto total = slave::combine_chunks(chunks, x.columns);
+      mean[i] = static_cast<float>(total.mean);
+      rstd[i] = slave::norm_rstd(total.variance, args.eps);
+    } else {
+      double squares = 0;
+      for (std::size_t c = 0; c < master::chunks_of(x.columns); ++c) {
+        squares += static_cast<double>(chunks[c].squares);
+      }
+      rstd[i] =
+          slave::norm_rstd(squares / static_cast<double>(x.columns), args.eps);
+    }
+  }
+};
+
 template <bool kMean>
 void forward(const Matrix& x, const RowVector& weight, const RowVector& bias,
              const Matrix& y, float* mean, float* rstd,
@@ -86,77 +183,9 @@ void forward(const Matrix& x, const RowVector& weight, const RowVector& bias,
   master::require_array("rstd", rstd, sizeof *rstd, x.rows);
   Machine::Impl& impl = master::impl_of(machine);
   if (x.rows == 0 || x.columns == 0) return;
-  const RowNormArgs args = norm_args(options, x.columns);
-  Workspace& workspace = Workspace::of_this_thread();
-  constexpr auto kFamily =
-      kMean ? KernelFamily::layer_norm : KernelFamily::rms_norm;
-  constexpr int kOperands = kMean ? 6 : 4;
-  const auto make = [&](auto units) {
-    Operation operation =
-        norm_operation<kFamily, kOperands, 1>(x.dtype, type, args, units);
-    if (weight.data == nullptr) operation.remove_operand(1);
-    if (kMean && bias.data == nullptr) operation.remove_operand(2);
-    return operation;
-  };
-  // add() adds a segment to a table of either kind.
-  const auto add = [&](RowTable& table, std::size_t units, const void* from,
-                       const void* to, const float* means, const float* rstds) {
-    if (kMean) {
-      table.add(units, {from, weight.data, bias.data, to, means, rstds});
-    } else {
-      table.add(units, {from, weight.data, to, rstds});
-    }
-  };
-  const Operation whole = make(x.columns);
-  if (x.columns <= slave::kMaxRowColumns &&
-      runtime::ldm_need(impl, whole, 0).fits()) {
-    RowTable table(whole, 1, false, master::row_grains(x.columns),
-                   workspace.segments());
-    add(table, x.rows, x.data, y.data, mean, rstd);
-    workspace.run(impl, table.list());
-    return;
-  }
-
-  // Two passes: the sums of the chunks, of x alone, then y.
-  using Chunk = std::conditional_t<kMean, LayerNormChunk, RmsNormChunk>;
-  Operation sum = make(Pass::sum);
-  sum.tile_step = master::chunk_step(x.columns);
-  sum.remove_operand(1);
-  if (kMean) sum.remove_operand(2);
-  const Operation map = make(Pass::map);
-  master::require_ldm("x", x, runtime::ldm_need(impl, sum, sizeof(Chunk)));
-  master::require_ldm("x", x, runtime::ldm_need(impl, map, 0));
-  RowTable rows(sum, x.rows, true, master::chunk_grains(x.columns),
-                workspace.segments());
-  for (std::size_t i = 0; i < x.rows; ++i) {
-    if (kMean) {
-      rows.add(x.columns,
-               {row_of(x, i), nullptr, nullptr, nullptr, nullptr, nullptr});
-    } else {
-      rows.add(x.columns, {row_of(x, i), nullptr, nullptr, nullptr});
-    }
-  }
-  workspace.run_by_grain(impl, rows.list(), sizeof(Chunk));
-  const std::size_t chunks = master::chunks_of(x.columns);
-  const Chunk* partials = workspace.partials<Chunk>();
-  RowTable pieces(map, x.rows, false, {}, workspace.segments());
-  for (std::size_t i = 0; i < x.rows; ++i, partials += chunks) {
-    if constexpr (kMean) {
-      const auto total = slave::combine_chunks(partials, x.columns);
-      mean[i] = static_cast<float>(total.mean);
-      rstd[i] = slave::norm_rstd(total.variance, args.eps);
-    } else {
-      double squares = 0;
-      for (std::size_t c = 0; c < chunks; ++c) {
-        squares += static_cast<double>(partials[c].squares);
-      }
-      rstd[i] =
-          slave::norm_rstd(squares / static_cast<double>(x.columns), args.eps);
-    }
-    add(pieces, x.columns, row_of(x, i), row_of(y, i),
-        kMean ? &mean[i] : nullptr, &rstd[i]);
-  }
-  workspace.run(impl, pieces.list());
+  Forward<kMean>{
+      impl, x, weight, bias, y, mean, rstd, type, norm_args(options, x.columns)}
+      .run();
 }
 
 // So many columns that their sums in double fit into any LDM.
@@ -178,7 +207,158 @@ void store_sums(const Workspace& workspace, std::size_t columns, double* sums,
   }
 }
 
-// backward() is layer_norm_backward() if kMean, else rms_norm_backward().
+// Backward is layer_norm_backward() if kMean, else rms_norm_backward(), after
+// validation.
+template <bool kMean>
+struct Backward {
+  Machine::Impl& machine;
+  const Matrix& gradient;
+  const Matrix& x;
+  const float* mean;
+  const float* rstd;
+  const RowVector& weight;
+  const Matrix& dx;
+  float* dweight;
+  float* dbias;
+  ScalarType type;  // of weight
+  RowNormArgs args;
+
+  static constexpr int kWeight = kMean ? 4 : 3;  // the operand
+
+  bool with_sums() const { return dweight != nullptr || dbias != nullptr; }
+  // sum_bytes() is the partial result of `columns` columns.
+  std::size_t sum_bytes(std::size_t columns) const {
+    return with_sums() ? (kMean ? 2 : 1) * columns * sizeof(double) : 0;
+  }
+
+  // operation() is one of whole rows, or a pass on columns.
+  template <class Units>
+  Operation operation(const RowNormArgs& numbers, Units units) const {
+    constexpr auto kFamily = kMean ? KernelFamily::layer_norm_backward
+                                   : KernelFamily::rms_norm_backward;
+    Operation result = norm_operation<kFamily, kWeight + 2, kWeight>(
+        x.dtype, type, numbers, units);
+    if (weight.data == nullptr) result.remove_operand(kWeight);
+    if (dx.data == nullptr) result.remove_operand(kWeight + 1);
+    return result;
+  }
+  // add() adds a segment of rows or columns, which begins with column `column`
+  // of row i. `means` and `rstds` are its statistics.
+  void add(RowTable& table, std::size_t units, std::size_t i,
+           std::size_t column, const void* means, const void* rstds,
+           bool with_dx) const {
+    const auto at = [&](const Matrix& matrix) {
+      return row_of(matrix, i) + column * master::kScalarTypeBytes[x.dtype];
+    };
+    const auto* const weights =
+        weight.data == nullptr
+            ? nullptr
+            : static_cast<const std::byte*>(weight.data) +
+                  column * master::kScalarTypeBytes[weight.dtype];
+    const auto* const to = with_dx && dx.data != nullptr ? at(dx) : nullptr;
+    if (kMean) {
+      table.add(units, {at(gradient), at(x), means, rstds, weights, to});
+    } else {
+      table.add(units, {at(gradient), at(x), rstds, weights, to});
+    }
+  }
+
+  void run() const {
+    const Operation whole = operation(args, x.columns);
+    const std::size_t partial_bytes = sum_bytes(x.columns);
+    master::GrainRule grains = master::row_grains(x.columns);
+    if (with_sums()) {
+      // So few grains that their partial results add little traffic.
+      const std::size_t traffic = x.rows * whole.traffic_bytes;
+      grains.max_grains =
+          std::clamp<std::size_t>(traffic / 32 / partial_bytes, 1, 512);
+    }
+    if (x.columns > slave::kMaxRowColumns ||
+        !runtime::ldm_need(machine, whole, partial_bytes).fits()) {
+      run_passes(grains);
+      return;
+    }
+    Workspace& workspace = Workspace::of_this_thread();
+    RowTable table(whole, 1, with_sums(), grains, workspace.segments());
+    add(table, x.rows, 0, 0, mean, rstd, true);
+    if (!with_sums()) {
+      workspace.run(machine, table.list());
+      return;
+    }
+    workspace.run_by_grain(machine, table.list(), partial_bytes);
+    store_sums(workspace, x.columns,
+               workspace.row_values<double>(partial_bytes / 8),
+               partial_bytes / 8, dweight, dbias);
+  }
+
+  // run_passes() computes the sums of the chunks, and then dx. LDM holds the
+  // sums of weight and bias for a limited number of columns, so each launch of
+  // the second pass computes `width` columns of every row. The grains are those
+  // of whole rows, so that the sums have the same bits.
+  void run_passes(const master::GrainRule& grains) const {
+    const NormBackwardRow* const factors = row_factors();
+    const std::size_t width = with_sums() ? kSumColumns : x.columns;
+    const std::size_t grain_rows = master::grain_rows(x.rows, grains);
+    for (std::size_t begin = 0; begin < x.columns; begin += width) {
+      run_map(factors, begin, std::min(width, x.columns - begin), grain_rows);
+    }
+  }
+
+  // row_factors() computes the factors of each row, in the workspace.
+  const NormBackwardRow* row_factors() const {
+    Operation sum = operation(args, Pass::sum);
+    sum.tile_step = slave::kChains;
+    master::require_ldm(
+        "x", x, runtime::ldm_need(machine, sum, sizeof(NormBackwardSums)));
+    Workspace& workspace = Workspace::of_this_thread();
+    RowTable rows(sum, x.rows, true, master::chunk_grains(x.columns),
+                  workspace.segments());
+    for (std::size_t i = 0; i < x.rows; ++i) {
+      add(rows, x.columns, i, 0, kMean ? &mean[i] : nullptr, &rstd[i], false);
+    }
+    workspace.run_by_grain(machine, rows.list(), sizeof(NormBackwardSums));
+    const std::size_t chunks = master::chunks_of(x.columns);
+    const auto* partials = workspace.partials<NormBackwardSums>();
+    auto* const factors = workspace.row_values<NormBackwardRow>(x.rows);
+    std::vector<NormBackwardChunk> row(chunks);
+    for (std::size_t i = 0; i < x.rows; ++i, partials += chunks) {
+      for (std::size_t c = 0; c < chunks; ++c) row[c] = partials[c].chunk();
+      factors[i] = slave::combine_chunks(row.data(), x.columns,
+                                         kMean ? mean[i] : 0.0f, rstd[i]);
+    }
+    return factors;
+  }
+
+  // run_map() computes `width` columns from `begin` on of every row.
+  void run_map(const NormBackwardRow* factors, std::size_t begin,
+               std::size_t width, std::size_t grain_rows) const {
+    RowNormArgs piece = args;
+    piece.columns = width;
+    Operation map = operation(piece, Pass::map);
+    map.set_unit_bytes(2, sizeof(NormBackwardRow));  // of mean and rstd
+    if (kMean) map.remove_operand(3);
+    const std::size_t piece_bytes = sum_bytes(width);
+    master::require_ldm("x", x, runtime::ldm_need(machine, map, piece_bytes));
+    Workspace& workspace = Workspace::of_this_thread();
+    RowTable pieces(map, x.rows, with_sums(),
+                    {grain_rows * width, ~std::size_t{0}},
+                    workspace.segments());
+    for (std::size_t i = 0; i < x.rows; ++i) {
+      add(pieces, width, i, begin, &factors[i], kMean ? nullptr : &factors[i],
+          true);
+    }
+    if (!with_sums()) {
+      workspace.run(machine, pieces.list());
+      return;
+    }
+    workspace.run_by_grain(machine, pieces.list(), piece_bytes);
+    std::vector<double> sums(piece_bytes / sizeof(double));
+    store_sums(workspace, width, sums.data(), sums.size(),
+               dweight == nullptr ? nullptr : dweight + begin,
+               dbias == nullptr ? nullptr : dbias + begin);
+  }
+};
+
 template <bool kMean>
 void backward(const Matrix& gradient, const Matrix& x, const float* mean,
               const float* rstd, const RowVector& weight, const Matrix& dx,
@@ -191,123 +371,24 @@ void backward(const Matrix& gradient, const Matrix& x, const float* mean,
   master::require_array("rstd", rstd, sizeof *rstd, x.rows);
   const ScalarType type = vector_type(x, weight);
   Machine::Impl& impl = master::impl_of(machine);
-  const bool with_sums = dweight != nullptr || dbias != nullptr;
-  if (!with_sums && dx.data == nullptr) return;
-  const std::size_t columns = x.columns;
-  if (x.rows == 0 || columns == 0) {
-    if (dweight != nullptr) std::fill(dweight, dweight + columns, 0.0f);
-    if (dbias != nullptr) std::fill(dbias, dbias + columns, 0.0f);
+  if (dweight == nullptr && dbias == nullptr && dx.data == nullptr) return;
+  if (x.rows == 0 || x.columns == 0) {
+    if (dweight != nullptr) std::fill(dweight, dweight + x.columns, 0.0f);
+    if (dbias != nullptr) std::fill(dbias, dbias + x.columns, 0.0f);
     return;
   }
-  const RowNormArgs args = norm_args(options, columns);
-  Workspace& workspace = Workspace::of_this_thread();
-  constexpr auto kFamily = kMean ? KernelFamily::layer_norm_backward
-                                 : KernelFamily::rms_norm_backward;
-  constexpr int kWeight = kMean ? 4 : 3;
-  const auto make = [&](const RowNormArgs& numbers, auto units) {
-    Operation operation = norm_operation<kFamily, kWeight + 2, kWeight>(
-        x.dtype, type, numbers, units);
-    if (weight.data == nullptr) operation.remove_operand(kWeight);
-    if (dx.data == nullptr) operation.remove_operand(kWeight + 1);
-    return operation;
-  };
-  // add() adds a segment to a table. In the pass `map` the factors of the row
-  // take the place of mean and rstd.
-  const auto add = [&](RowTable& table, std::size_t units,
-                       const void* gradients, const void* from,
-                       const void* means, const void* rstds,
-                       const void* weights, const void* to) {
-    if (kMean) {
-      table.add(units, {gradients, from, means, rstds, weights, to});
-    } else {
-      table.add(units, {gradients, from, rstds, weights, to});
-    }
-  };
-  const Operation whole = make(args, columns);
-  const std::size_t partial_bytes =
-      with_sums ? (kMean ? 2 : 1) * columns * sizeof(double) : 0;
-  master::GrainRule grains = master::row_grains(columns);
-  if (with_sums) {
-    // So few grains that their partial results add little traffic.
-    const std::size_t traffic = x.rows * whole.traffic_bytes;
-    grains.max_grains =
-        std::clamp<std::size_t>(traffic / 32 / partial_bytes, 1, 512);
-  }
-  if (columns <= slave::kMaxRowColumns &&
-      runtime::ldm_need(impl, whole, partial_bytes).fits()) {
-    RowTable table(whole, 1, with_sums, grains, workspace.segments());
-    add(table, x.rows, gradient.data, x.data, mean, rstd, weight.data, dx.data);
-    if (!with_sums) {
-      workspace.run(impl, table.list());
-      return;
-    }
-    workspace.run_by_grain(impl, table.list(), partial_bytes);
-    store_sums(workspace, columns,
-               workspace.row_values<double>(partial_bytes / 8),
-               partial_bytes / 8, dweight, dbias);
-    return;
-  }
-
-  // Two passes: the sums of the chunks, then dx.
-  Operation sum = make(args, Pass::sum);
-  sum.tile_step = slave::kChains;
-  master::require_ldm("x", x,
-                      runtime::ldm_need(impl, sum, sizeof(NormBackwardSums)));
-  RowTable rows(sum, x.rows, true, master::chunk_grains(x.columns),
-                workspace.segments());
-  for (std::size_t i = 0; i < x.rows; ++i) {
-    add(rows, columns, row_of(gradient, i), row_of(x, i),
-        kMean ? &mean[i] : nullptr, &rstd[i], weight.data, nullptr);
-  }
-  workspace.run_by_grain(impl, rows.list(), sizeof(NormBackwardSums));
-  const std::size_t chunks = master::chunks_of(columns);
-  const auto* partials = workspace.partials<NormBackwardSums>();
-  auto* const factors = workspace.row_values<NormBackwardRow>(x.rows);
-  std::vector<NormBackwardChunk> row(chunks);
-  for (std::size_t i = 0; i < x.rows; ++i, partials += chunks) {
-    for (std::size_t c = 0; c < chunks; ++c) row[c] = partials[c].chunk();
-    factors[i] = slave::combine_chunks(row.data(), columns,
-                                       kMean ? mean[i] : 0.0f, rstd[i]);
-  }
-  // LDM holds the sums of weight and bias for a limited number of columns, so
-  // each launch computes `width` columns of every row. The grains are those of
-  // whole rows, so that the sums have the same bits.
-  const std::size_t width = with_sums ? kSumColumns : columns;
-  const std::size_t grain_rows = master::grain_rows(x.rows, grains);
-  std::vector<double> sums((kMean ? 2 : 1) * width);
-  for (std::size_t begin = 0; begin < columns; begin += width) {
-    RowNormArgs piece = args;
-    piece.columns = std::min(width, columns - begin);
-    Operation map = make(piece, Pass::map);
-    map.set_unit_bytes(2, sizeof(NormBackwardRow));
-    if (kMean) map.remove_operand(3);
-    const std::size_t piece_bytes =
-        with_sums ? (kMean ? 2 : 1) * piece.columns * sizeof(double) : 0;
-    master::require_ldm("x", x, runtime::ldm_need(impl, map, piece_bytes));
-    RowTable pieces(
-        map, x.rows, with_sums,
-        {grain_rows * static_cast<std::size_t>(piece.columns), ~std::size_t{0}},
-        workspace.segments());
-    const std::size_t offset = begin * master::kScalarTypeBytes[x.dtype];
-    const auto* weight_piece =
-        weight.data == nullptr
-            ? nullptr
-            : static_cast<const std::byte*>(weight.data) +
-                  begin * master::kScalarTypeBytes[weight.dtype];
-    for (std::size_t i = 0; i < x.rows; ++i) {
-      add(pieces, piece.columns, row_of(gradient, i) + offset,
-          row_of(x, i) + offset, &factors[i], kMean ? nullptr : &factors[i],
-          weight_piece, dx.data == nullptr ? nullptr : row_of(dx, i) + offset);
-    }
-    if (!with_sums) {
-      workspace.run(impl, pieces.list());
-      continue;
-    }
-    workspace.run_by_grain(impl, pieces.list(), piece_bytes);
-    store_sums(workspace, piece.columns, sums.data(), piece_bytes / 8,
-               dweight == nullptr ? nullptr : dweight + begin,
-               dbias == nullptr ? nullptr : dbias + begin);
-  }
+  Backward<kMean>{impl,
+                  gradient,
+                  x,
+                  mean,
+                  rstd,
+                  weight,
+                  dx,
+                  dweight,
+                  dbias,
+                  type,
+                  norm_args(options, x.columns)}
+      .run();
 }
 
 }  // namespace

@@ -358,10 +358,11 @@ TEST(RowKernels, FindNothingInvalidInOrdinaryData) {
     for (const Case& one : make_cases(columns, columns > 3)) {
       for (const KernelTable& table : row_tables()) {
 #ifdef __clang__
-        // clang vectorises the plain loops of the references and of EMU128,
-        // computes on unused lanes and ignores the flags.
+        // clang vectorises the plain loops of the references, of EMU128 and of
+        // 8-bit codes, computes on unused lanes and ignores the flags.
         if (std::strcmp(table.isa, "scalar") == 0) continue;
         if (std::strcmp(table.isa, "reference") == 0) continue;
+        if (one.kernel->args_bytes == sizeof(slave::AdamBlockArgs)) continue;
 #endif
         std::feclearexcept(FE_ALL_EXCEPT);
         run(one, table);
