@@ -12,12 +12,12 @@ HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
 
 #define SWAMP_FAMILY(name, ...) \
-  extern const KernelFunction name##_kernels[kMaxFormats];
+  extern const KernelFunction SWAMP_KERNEL_TABLE(name)[kMaxFormats];
 #include "slave/kernels.inc"
 #undef SWAMP_FAMILY
 
 constexpr const KernelFunction* kFamilyKernels[] = {
-#define SWAMP_FAMILY(name, ...) name##_kernels,
+#define SWAMP_FAMILY(name, ...) SWAMP_KERNEL_TABLE(name),
 #include "slave/kernels.inc"
 #undef SWAMP_FAMILY
 };

@@ -209,8 +209,17 @@ constexpr KernelId kernel_of(KernelFamily family,
   return static_cast<KernelId>(kKernelList.first[static_cast<int>(family)] + i);
 }
 
-// SWAMP_KERNELS(family, function) defines the kernels of a family, in the table
-// `family_kernels`. `function` is called with the arguments of KernelFunction;
+// SWAMP_KERNEL_TABLE(family) is the name of the table of its kernels. On
+// Sunway, master and slaves are linked into one program, in which functions of
+// slaves get other names, but not data.
+#ifdef __sw_slave__
+#define SWAMP_KERNEL_TABLE(family) family##_kernels_of_slaves
+#else
+#define SWAMP_KERNEL_TABLE(family) family##_kernels
+#endif
+
+// SWAMP_KERNELS(family, function) defines the kernels of a family and their
+// table. `function` is called with the arguments of KernelFunction;
 // it is usually an instance of a template, and may name the formats A to D,
 // which are FormatOf<> of the namespace.
 #define SWAMP_KERNELS(family, ...)                                           \
@@ -231,8 +240,8 @@ constexpr KernelId kernel_of(KernelFamily family,
       return nullptr;                                                        \
     }                                                                        \
   }                                                                          \
-  extern const KernelFunction family##_kernels[kMaxFormats];                 \
-  const KernelFunction family##_kernels[kMaxFormats] = {                     \
+  extern const KernelFunction SWAMP_KERNEL_TABLE(family)[kMaxFormats];       \
+  const KernelFunction SWAMP_KERNEL_TABLE(family)[kMaxFormats] = {           \
       family##_at<0>(), family##_at<1>(), family##_at<2>(),                  \
       family##_at<3>(), family##_at<4>(), family##_at<5>(),                  \
       family##_at<6>(), family##_at<7>(), family##_at<8>()};

@@ -16,14 +16,14 @@ template <std::uint8_t kType>
 using FormatOf = NamedFormat<kType, Float16, BFloat16, Float32>;
 
 #define SWAMP_FAMILY(name, ...) \
-  extern const KernelFunction name##_kernels[kMaxFormats];
+  extern const KernelFunction SWAMP_KERNEL_TABLE(name)[kMaxFormats];
 #include "slave/kernels.inc"
 #undef SWAMP_FAMILY
 
 // reference_rows() is the references as the rows of a KernelTable.
 inline const KernelRow* reference_rows() {
   static constexpr const KernelFunction* kFamilyKernels[] = {
-#define SWAMP_FAMILY(name, ...) name##_kernels,
+#define SWAMP_FAMILY(name, ...) SWAMP_KERNEL_TABLE(name),
 #include "slave/kernels.inc"
 #undef SWAMP_FAMILY
   };
