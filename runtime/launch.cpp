@@ -1,6 +1,6 @@
-// Runs a launch in the transfer mode of the machine. In mode `view` a slave's part
-// of a segment is one tile in main memory, and no LDM is used: that loop is here.
-// The loop through LDM, of the other modes, is in tile_loop.h.
+// Runs a launch in the transfer mode of the machine. In mode `view` a slave's
+// part of a segment is one tile in main memory, and no LDM is used: that loop
+// is here. The loop through LDM, of the other modes, is in tile_loop.h.
 #include "runtime/launch.h"
 
 #include <algorithm>
@@ -38,6 +38,8 @@ void run_view(const Launch& launch, int slave, void* scratch) noexcept {
   tile.grain_units = partials.grain_units;
   tile.prefetch_bytes = launch.hints.prefetch_bytes;
   tile.non_temporal = launch.hints.non_temporal;
+  const Operation* last_operation = nullptr;
+  KernelFunction function = nullptr;  // of last_operation
   const auto run = [&](std::size_t i, std::size_t end) {
     const Segment& segment = table[i];
     const Operation& operation = *segment.operation;
@@ -66,9 +68,13 @@ void run_view(const Launch& launch, int slave, void* scratch) noexcept {
       }
       tile.count = end - begin;
       tile.first = begin;
-      tile.pass = operation.pass;
+      if (&operation != last_operation) {
+        last_operation = &operation;
+        function = *kernels[operation.kernel].function;
+        tile.pass = operation.pass;
+      }
       Result result;
-      (*kernels[operation.kernel].function)(operation.args, tile, result);
+      function(operation.args, tile, result);
       slave_result.add(i, result);
     }
     begin = 0;
