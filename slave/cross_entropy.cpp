@@ -166,40 +166,29 @@ HWY_INLINE float weight_of(const CrossEntropyArgs& args, const float* weight,
   return weight == nullptr || column >= args.columns ? 1.0f : weight[column];
 }
 
-// for_each_row() calls body(i, target, parts) for each row of a tile.
-template <class Format, class Body>
-HWY_INLINE void for_each_row(const CrossEntropyArgs& args, const Tile& tile,
-                             const Body& body) {
-  const auto* x = operand<const typename Format::Element>(tile, 0);
-  const auto* weight = operand<const float>(tile, 2);
-  const bool prefetch_next = tile.prefetch_bytes != 0;
-  for (std::size_t i = 0; i < tile.count; ++i, x += args.columns) {
-    const std::int64_t target = target_of(args, tile.operands[1], i);
-    body(i, target,
-         weight == nullptr
-             ? parts_of<Format>(args, Unweighted<Format>{{x}}, target,
-                                prefetch_next)
-             : parts_of<Format>(args, Weighted<Format>{{x}, {weight}}, target,
-                                prefetch_next));
-  }
-}
-
 template <class Format>
 HWY_INLINE void cross_entropy_rows(const void* arguments, const Tile& tile) {
   const auto& args = *static_cast<const CrossEntropyArgs*>(arguments);
+  const auto* x = operand<const typename Format::Element>(tile, 0);
   const auto* weight = operand<const float>(tile, 2);
   auto* loss = operand<float>(tile, 3);
   auto* lse = operand<float>(tile, 4);
-  for_each_row<Format>(
-      args, tile,
-      [&](std::size_t i, std::int64_t target, const CrossEntropyParts& parts) {
-        const double row_lse = cross_entropy_lse(parts);
-        lse[i] = static_cast<float>(row_lse);
-        loss[i] = target == args.ignore_index
-                      ? 0.0f
-                      : cross_entropy_loss(args, parts, row_lse,
-                                           weight_of(args, weight, target));
-      });
+  const bool prefetch_next = tile.prefetch_bytes != 0;
+  for (std::size_t i = 0; i < tile.count; ++i, x += args.columns) {
+    const std::int64_t target = target_of(args, tile.operands[1], i);
+    const CrossEntropyParts parts =
+        weight == nullptr
+            ? parts_of<Format>(args, Unweighted<Format>{{x}}, target,
+                               prefetch_next)
+            : parts_of<Format>(args, Weighted<Format>{{x}, {weight}}, target,
+                               prefetch_next);
+    const double row_lse = cross_entropy_lse(parts);
+    lse[i] = static_cast<float>(row_lse);
+    loss[i] = target == args.ignore_index
+                  ? 0.0f
+                  : cross_entropy_loss(args, parts, row_lse,
+                                       weight_of(args, weight, target));
+  }
 }
 
 template <class Format>
