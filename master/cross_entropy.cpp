@@ -1,9 +1,9 @@
-// Cross entropy of rows of logits, and its gradient. Rows that fit into LDM take
-// one launch. Of a longer row, or of classes that are divided between ranks,
-// Pass::sum gives the parts of the softmax's sum, which this file combines, over
-// the ranks too, and from which it computes the loss. The gradient needs only
-// lse, so its Pass::map takes any piece of a row. log_softmax() is x - lse, by
-// the kernel of LayerNorm.
+// Cross entropy of rows of logits, and its gradient. Rows that fit into LDM
+// take one launch. Of a longer row, or of classes that are divided between
+// ranks, Pass::sum gives the parts of the softmax's sum, which this file
+// combines, over the ranks too, and from which it computes the loss. The
+// gradient needs only lse, so its Pass::map takes any piece of a row.
+// log_softmax() is x - lse, by the kernel of LayerNorm.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -16,6 +16,7 @@
 
 namespace swamp {
 
+using master::row_of;
 using master::RowTable;
 using master::Workspace;
 using slave::CrossEntropyArgs;
@@ -34,13 +35,6 @@ struct Call {
   Machine::Impl& machine;
   CrossEntropyArgs args;
 
-  std::size_t element_bytes() const {
-    return master::kScalarTypeBytes[logits.dtype];
-  }
-  std::byte* row(const Matrix& matrix, std::size_t i) const {
-    return static_cast<std::byte*>(matrix.data) +
-           i * matrix.columns * element_bytes();
-  }
   bool ignored(std::size_t i) const {
     return targets[i] == options.ignore_index;
   }
@@ -56,8 +50,7 @@ struct Call {
         static_cast<std::size_t>(column) >= logits.columns) {
       return 0;
     }
-    const std::byte* at =
-        row(logits, i) + static_cast<std::size_t>(column) * element_bytes();
+    const std::byte* at = row_of(logits, i, static_cast<std::size_t>(column));
     if (logits.dtype == kFloat32) {
       float value;
       std::memcpy(&value, at, sizeof value);
@@ -175,18 +168,11 @@ void add_weighted_sums(const Call& call,
   products.tile_step = slave::kChains;
   products.remove_operand(3);
   products.remove_operand(4);
-  master::require_ldm(
-      "logits", x,
-      runtime::ldm_need(call.machine, products, sizeof(slave::ChainSums)));
-  Workspace& workspace = Workspace::of_this_thread();
-  RowTable table(products, x.rows, true, master::chunk_grains(x.columns),
-                 workspace.segments());
-  for (std::size_t i = 0; i < x.rows; ++i) {
-    table.add(x.columns, {call.row(x, i), call.options.class_weights, nullptr,
-                          nullptr, nullptr});
-  }
-  workspace.run_by_grain(call.machine, table.list(), sizeof(slave::ChainSums));
-  const auto* sums = workspace.partials<slave::ChainSums>();
+  const auto* sums = master::sum_columns<slave::ChainSums>(
+      call.machine, "logits", x, products, [&](RowTable& table, std::size_t i) {
+        table.add(x.columns, {row_of(x, i), call.options.class_weights, nullptr,
+                              nullptr, nullptr});
+      });
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     chunks[c].sum_x = sums[c].total();
   }
@@ -204,26 +190,17 @@ void run_chunks(const Call& call, Visit visit) {
   const float* weights =
       call.args.uniform != 0 ? call.options.class_weights : nullptr;
   sum.tile_step = master::chunk_step(x.columns);
-  const auto need = [&] {
-    return runtime::ldm_need(call.machine, sum, sizeof(CrossEntropyChunk));
-  };
-  if (weights == nullptr) sum.remove_operand(2);
   const bool weights_apart =
-      weights != nullptr && x.dtype == kFloat32 && !need().fits();
-  if (weights_apart) {
-    weights = nullptr;
-    sum.remove_operand(2);
-  }
-  master::require_ldm("logits", x, need());
-  Workspace& workspace = Workspace::of_this_thread();
-  RowTable table(sum, x.rows, true, master::chunk_grains(x.columns),
-                 workspace.segments());
-  for (std::size_t i = 0; i < x.rows; ++i) {
-    table.add(x.columns, {call.row(x, i), nullptr, weights, nullptr, nullptr});
-  }
-  workspace.run_by_grain(call.machine, table.list(), sizeof(CrossEntropyChunk));
+      weights != nullptr && x.dtype == kFloat32 &&
+      !runtime::ldm_need(call.machine, sum, sizeof(CrossEntropyChunk)).fits();
+  if (weights_apart) weights = nullptr;
+  if (weights == nullptr) sum.remove_operand(2);
   const std::size_t chunks = master::chunks_of(x.columns);
-  const auto* partials = workspace.partials<CrossEntropyChunk>();
+  const auto* partials = master::sum_columns<CrossEntropyChunk>(
+      call.machine, "logits", x, sum, [&](RowTable& table, std::size_t i) {
+        table.add(x.columns,
+                  {row_of(x, i), nullptr, weights, nullptr, nullptr});
+      });
   std::vector<CrossEntropyChunk> kept;
   if (weights_apart) {
     kept.assign(partials, partials + x.rows * chunks);
@@ -241,11 +218,6 @@ void run_chunks(const Call& call, Visit visit) {
 // Rows of log_softmax() that are read twice have so many elements.
 constexpr std::size_t kCachedElements = std::size_t{1} << 20;
 
-bool fits(const Call& call, const Operation& operation) {
-  return call.logits.columns <= slave::kMaxRowColumns &&
-         runtime::ldm_need(call.machine, operation, 0).fits();
-}
-
 void backward(const Call& call, const float* lse, const float* gradients,
               const Matrix& dx) {
   const Matrix& x = call.logits;
@@ -253,30 +225,26 @@ void backward(const Call& call, const float* lse, const float* gradients,
   master::require_array("gradients", gradients, sizeof *gradients, x.rows);
   master::require_like("dx", dx, "logits", x);
   if (x.rows == 0 || x.columns == 0) return;
-  Workspace& workspace = Workspace::of_this_thread();
-  CrossEntropyRow* const rows = workspace.row_values<CrossEntropyRow>(x.rows);
+  auto* const rows =
+      Workspace::of_this_thread().row_values<CrossEntropyRow>(x.rows);
   for (std::size_t i = 0; i < x.rows; ++i) {
     rows[i] = {lse[i], gradients[i], call.target_weight(i)};
   }
   const Operation whole =
       row_operation<KernelFamily::cross_entropy_backward>(call, x.columns, 3);
   if (runtime::ldm_need(call.machine, whole, 0).fits()) {
-    RowTable table(whole, 1, false, master::row_grains(x.columns),
-                   workspace.segments());
-    table.add(x.rows, {x.data, call.targets, rows, call.options.class_weights,
-                       dx.data});
-    workspace.run(call.machine, table.list());
+    master::run_rows(
+        call.machine, whole, x,
+        {x.data, call.targets, rows, call.options.class_weights, dx.data});
     return;
   }
   const Operation map =
       row_operation<KernelFamily::cross_entropy_backward>(call, Pass::map, 3);
-  master::require_ldm("logits", x, runtime::ldm_need(call.machine, map, 0));
-  RowTable table(map, x.rows, false, {}, workspace.segments());
-  for (std::size_t i = 0; i < x.rows; ++i) {
-    table.add(x.columns, {call.row(x, i), &call.targets[i], &rows[i],
-                          call.options.class_weights, call.row(dx, i)});
-  }
-  workspace.run(call.machine, table.list());
+  master::map_columns(
+      call.machine, "logits", x, map, [&](RowTable& table, std::size_t i) {
+        table.add(x.columns, {row_of(x, i), &call.targets[i], &rows[i],
+                              call.options.class_weights, row_of(dx, i)});
+      });
 }
 
 }  // namespace
@@ -297,13 +265,10 @@ CrossEntropyTotal cross_entropy(const Matrix& logits,
   }
   const Operation whole =
       row_operation<KernelFamily::cross_entropy>(call, logits.columns, 2);
-  if (fits(call, whole)) {
-    Workspace& workspace = Workspace::of_this_thread();
-    RowTable table(whole, 1, false, master::row_grains(logits.columns),
-                   workspace.segments());
-    table.add(logits.rows,
-              {logits.data, targets, options.class_weights, losses, lse});
-    workspace.run(call.machine, table.list());
+  if (master::fits_rows(call.machine, logits, whole)) {
+    master::run_rows(
+        call.machine, whole, logits,
+        {logits.data, targets, options.class_weights, losses, lse});
   } else {
     run_chunks(call, [&](std::size_t i, const CrossEntropyParts& parts) {
       finish(call, i, parts, losses, lse);
@@ -330,20 +295,16 @@ void log_softmax(const Matrix& x, const Matrix& y, Machine* machine) {
       std::max<std::size_t>(1, kCachedElements / x.columns);
   const std::vector<std::int64_t> ignored(std::min(most, x.rows), -100);
   std::vector<float> losses(ignored.size()), lse(ignored.size());
-  Workspace& workspace = Workspace::of_this_thread();
-  const std::size_t bytes = master::kScalarTypeBytes[x.dtype] * x.columns;
   for (std::size_t first = 0; first < x.rows; first += most) {
     const std::size_t count = std::min(most, x.rows - first);
-    auto* from = static_cast<std::byte*>(x.data) + first * bytes;
-    auto* to = static_cast<std::byte*>(y.data) + first * bytes;
-    cross_entropy({from, count, x.columns, x.dtype}, ignored.data(),
-                  losses.data(), lse.data(), {}, machine);
-    RowTable rows(map, count, false, {}, workspace.segments());
-    for (std::size_t i = 0; i < count; ++i) {
-      rows.add(x.columns, {from + i * bytes, nullptr, nullptr, to + i * bytes,
-                           &lse[i], &rstd});
-    }
-    workspace.run(impl, rows.list());
+    const Matrix part{const_cast<std::byte*>(row_of(x, first)), count,
+                      x.columns, x.dtype};
+    cross_entropy(part, ignored.data(), losses.data(), lse.data(), {}, machine);
+    master::map_columns(
+        impl, "x", part, map, [&](RowTable& table, std::size_t i) {
+          table.add(x.columns, {row_of(part, i), nullptr, nullptr,
+                                row_of(y, first + i), &lse[i], &rstd});
+        });
   }
 }
 

@@ -1,6 +1,6 @@
 // The operations on lists of tensors: each function makes the arguments of one
-// family of kernels, validates its lists and launches. A step of an optimizer is
-// in two parts, prepare and run, because its caller may have to read the
+// family of kernels, validates its lists and launches. A step of an optimizer
+// is in two parts, prepare and run, because its caller may have to read the
 // gradients in between. With 8-bit moments a unit is a block of 256 elements.
 // Stochastic rounding needs a key for each parameter, from the seed, the step
 // and the parameter's number.

@@ -92,8 +92,9 @@ struct Forward {
   Operation operation(Units units) const {
     constexpr auto kFamily =
         kMean ? KernelFamily::layer_norm : KernelFamily::rms_norm;
-    Operation result = norm_operation < kFamily, kMean ? 6 : 4,
-              1 > (x.dtype, type, args, units);
+    constexpr int kOperands = kMean ? 6 : 4;
+    Operation result =
+        norm_operation<kFamily, kOperands, 1>(x.dtype, type, args, units);
     if (weight.data == nullptr) result.remove_operand(1);
     if (kMean && bias.data == nullptr) result.remove_operand(2);
     return result;
@@ -110,8 +111,7 @@ struct Forward {
 
   void run() const {
     const Operation whole = operation(x.columns);
-    if (x.columns > slave::kMaxRowColumns ||
-        !runtime::ldm_need(machine, whole, 0).fits()) {
+    if (!master::fits_rows(machine, x, whole)) {
       run_passes();
       return;
     }
@@ -129,29 +129,16 @@ struct Forward {
     sum.tile_step = master::chunk_step(x.columns);
     sum.remove_operand(1);
     if (kMean) sum.remove_operand(2);
-    const Operation map = operation(Pass::map);
-    master::require_ldm("x", x, runtime::ldm_need(machine, sum, sizeof(Chunk)));
-    master::require_ldm("x", x, runtime::ldm_need(machine, map, 0));
-    Workspace& workspace = Workspace::of_this_thread();
-    RowTable rows(sum, x.rows, true, master::chunk_grains(x.columns),
-                  workspace.segments());
-    for (std::size_t i = 0; i < x.rows; ++i) {
-      if (kMean) {
-        rows.add(x.columns,
-                 {row_of(x, i), nullptr, nullptr, nullptr, nullptr, nullptr});
-      } else {
-        rows.add(x.columns, {row_of(x, i), nullptr, nullptr, nullptr});
-      }
-    }
-    workspace.run_by_grain(machine, rows.list(), sizeof(Chunk));
-    const Chunk* partials = workspace.partials<Chunk>();
-    RowTable pieces(map, x.rows, false, {}, workspace.segments());
-    for (std::size_t i = 0; i < x.rows; ++i) {
-      set_statistics(i, partials);
-      partials += master::chunks_of(x.columns);
-      add(pieces, x.columns, i);
-    }
-    workspace.run(machine, pieces.list());
+    const auto add_row = [&](RowTable& table, std::size_t i) {
+      add(table, x.columns, i);
+    };
+    const auto* chunks =
+        master::sum_columns<Chunk>(machine, "x", x, sum, add_row);
+    const auto add_map = [&](RowTable& table, std::size_t i) {
+      set_statistics(i, chunks + i * master::chunks_of(x.columns));
+      add_row(table, i);
+    };
+    master::map_columns(machine, "x", x, operation(Pass::map), add_map);
   }
 
   // set_statistics() sets mean and rstd of row i from its chunks.
@@ -245,17 +232,16 @@ struct Backward {
   // add() adds a segment of rows or columns, which begins with column `column`
   // of row i. `means` and `rstds` are its statistics.
   void add(RowTable& table, std::size_t units, std::size_t i,
-           std::size_t column, const void* means, const void* rstds,
-           bool with_dx) const {
+           std::size_t column, const void* means, const void* rstds) const {
     const auto at = [&](const Matrix& matrix) {
-      return row_of(matrix, i) + column * master::kScalarTypeBytes[x.dtype];
+      return row_of(matrix, i, column);
     };
     const auto* const weights =
         weight.data == nullptr
             ? nullptr
             : static_cast<const std::byte*>(weight.data) +
                   column * master::kScalarTypeBytes[weight.dtype];
-    const auto* const to = with_dx && dx.data != nullptr ? at(dx) : nullptr;
+    const auto* const to = dx.data != nullptr ? at(dx) : nullptr;
     if (kMean) {
       table.add(units, {at(gradient), at(x), means, rstds, weights, to});
     } else {
@@ -273,14 +259,13 @@ struct Backward {
       grains.max_grains =
           std::clamp<std::size_t>(traffic / 32 / partial_bytes, 1, 512);
     }
-    if (x.columns > slave::kMaxRowColumns ||
-        !runtime::ldm_need(machine, whole, partial_bytes).fits()) {
+    if (!master::fits_rows(machine, x, whole, partial_bytes)) {
       run_passes(grains);
       return;
     }
     Workspace& workspace = Workspace::of_this_thread();
     RowTable table(whole, 1, with_sums(), grains, workspace.segments());
-    add(table, x.rows, 0, 0, mean, rstd, true);
+    add(table, x.rows, 0, 0, mean, rstd);
     if (!with_sums()) {
       workspace.run(machine, table.list());
       return;
@@ -308,18 +293,13 @@ struct Backward {
   const NormBackwardRow* row_factors() const {
     Operation sum = operation(args, Pass::sum);
     sum.tile_step = slave::kChains;
-    master::require_ldm(
-        "x", x, runtime::ldm_need(machine, sum, sizeof(NormBackwardSums)));
-    Workspace& workspace = Workspace::of_this_thread();
-    RowTable rows(sum, x.rows, true, master::chunk_grains(x.columns),
-                  workspace.segments());
-    for (std::size_t i = 0; i < x.rows; ++i) {
-      add(rows, x.columns, i, 0, kMean ? &mean[i] : nullptr, &rstd[i], false);
-    }
-    workspace.run_by_grain(machine, rows.list(), sizeof(NormBackwardSums));
+    const auto* partials = master::sum_columns<NormBackwardSums>(
+        machine, "x", x, sum, [&](RowTable& table, std::size_t i) {
+          add(table, x.columns, i, 0, kMean ? &mean[i] : nullptr, &rstd[i]);
+        });
     const std::size_t chunks = master::chunks_of(x.columns);
-    const auto* partials = workspace.partials<NormBackwardSums>();
-    auto* const factors = workspace.row_values<NormBackwardRow>(x.rows);
+    auto* const factors =
+        Workspace::of_this_thread().row_values<NormBackwardRow>(x.rows);
     std::vector<NormBackwardChunk> row(chunks);
     for (std::size_t i = 0; i < x.rows; ++i, partials += chunks) {
       for (std::size_t c = 0; c < chunks; ++c) row[c] = partials[c].chunk();
@@ -344,8 +324,7 @@ struct Backward {
                     {grain_rows * width, ~std::size_t{0}},
                     workspace.segments());
     for (std::size_t i = 0; i < x.rows; ++i) {
-      add(pieces, width, i, begin, &factors[i], kMean ? nullptr : &factors[i],
-          true);
+      add(pieces, width, i, begin, &factors[i], &factors[i]);
     }
     if (!with_sums()) {
       workspace.run(machine, pieces.list());
@@ -445,10 +424,7 @@ void residual_add_(const Matrix& residual, const Matrix& x,
   const slave::ResidualAddArgs whole_args{columns};
   const Operation whole = make(whole_args);
   if (runtime::ldm_need(impl, whole, 0).fits()) {
-    RowTable table(whole, 1, false, master::row_grains(columns),
-                   workspace.segments());
-    table.add(all.rows, {x.data, bias.data, residual.data});
-    workspace.run(impl, table.list());
+    master::run_rows(impl, whole, all, {x.data, bias.data, residual.data});
     return;
   }
 
@@ -461,10 +437,10 @@ void residual_add_(const Matrix& residual, const Matrix& x,
     RowTable table(operation, x.rows, false, master::row_grains(args.columns),
                    workspace.segments());
     for (std::size_t i = 0; i < x.rows; ++i) {
-      table.add(1, {row_of(x, i) + begin * master::kScalarTypeBytes[x.dtype],
+      table.add(1, {row_of(x, i, begin),
                     static_cast<const std::byte*>(bias.data) +
                         begin * master::kScalarTypeBytes[bias.dtype],
-                    row_of(residual, i) + begin * sizeof(float)});
+                    row_of(residual, i, begin)});
     }
     workspace.run(impl, table.list());
   }

@@ -87,12 +87,23 @@ void RowTable::add(std::size_t units,
       new (next_) Segment{list_.table.operations + operation, units};
   list_.table.operations_used |= 1u << operation;
   std::byte** data = segment->data();
+  const Operand* operand = segment->operation->operands;
   for (const void* address : addresses) {
-    *data++ = static_cast<std::byte*>(const_cast<void*>(address));
+    *data++ = operand++->unit_bytes == 0
+                  ? nullptr
+                  : static_cast<std::byte*>(const_cast<void*>(address));
   }
   next_ += list_.table.stride;
   ++list_.table.count;
   list_.traffic_bytes += units * segment->operation->traffic_bytes;
+}
+
+void run_rows(Machine::Impl& machine, const Operation& whole, const Matrix& x,
+              std::initializer_list<const void*> addresses) {
+  Workspace& workspace = Workspace::of_this_thread();
+  RowTable table(whole, 1, false, row_grains(x.columns), workspace.segments());
+  table.add(x.rows, addresses);
+  workspace.run(machine, table.list());
 }
 
 void require_ldm(const char* what, const Matrix& matrix,

@@ -1,5 +1,7 @@
-// What the row operators have in common: validation of matrices, and the
-// segment table of a launch whose units are rows or columns.
+// What the row operators have in common: validation of matrices, the segment
+// table of a launch whose units are rows or columns, and the three launches: of
+// whole rows, and of the two passes on the columns of rows that do not fit into
+// LDM. Both ways compute the same bits (slave/row_args.h).
 #ifndef SWAMP_MASTER_ROWS_H_
 #define SWAMP_MASTER_ROWS_H_
 
@@ -29,10 +31,11 @@ void require_like(const char* name, const Matrix& matrix,
 void require_array(const char* name, const void* data, std::size_t alignment,
                    std::size_t rows);
 
-// row_of() returns the address of row i.
-inline const std::byte* row_of(const Matrix& matrix, std::size_t i) noexcept {
+// row_of() returns the address of an element of row i.
+inline const std::byte* row_of(const Matrix& matrix, std::size_t i,
+                               std::size_t column = 0) noexcept {
   return static_cast<const std::byte*>(matrix.data) +
-         i * matrix.columns * kScalarTypeBytes[matrix.dtype];
+         (i * matrix.columns + column) * kScalarTypeBytes[matrix.dtype];
 }
 
 // row_kernel() returns the kernel of kFamily with kOperands operands, the first
@@ -92,7 +95,7 @@ class RowTable {
            Buffer<std::byte>& memory);
 
   // add() adds a segment of `units` units of one of the operations, with the
-  // address of each operand.
+  // address of each operand. Those of absent operands are ignored.
   void add(std::size_t units, std::initializer_list<const void*> addresses,
            std::size_t operation = 0);
 
@@ -107,6 +110,46 @@ class RowTable {
 // a row. `need` is that of the kernel that computes such pieces.
 void require_ldm(const char* what, const Matrix& matrix,
                  const runtime::LdmNeed& need);
+
+// fits_rows() returns whether slaves can compute whole rows of x in LDM.
+inline bool fits_rows(const Machine::Impl& machine, const Matrix& x,
+                      const Operation& whole, std::size_t partial_bytes = 0) {
+  return x.columns <= slave::kMaxRowColumns &&
+         runtime::ldm_need(machine, whole, partial_bytes).fits();
+}
+
+// run_rows() launches an operation on all rows of x; `addresses` are those of
+// the first row of each operand.
+void run_rows(Machine::Impl& machine, const Operation& whole, const Matrix& x,
+              std::initializer_list<const void*> addresses);
+
+// sum_columns() launches Pass::sum of an operation. add(table, i) adds row i of
+// x to the table, as one segment. Row i has the records from i *
+// chunks_of(x.columns) on; they are valid until the next launch of this thread.
+// Throws as require_ldm().
+template <class Record, class Add>
+const Record* sum_columns(Machine::Impl& machine, const char* name,
+                          const Matrix& x, const Operation& sum, Add add) {
+  require_ldm(name, x, runtime::ldm_need(machine, sum, sizeof(Record)));
+  Workspace& workspace = Workspace::of_this_thread();
+  RowTable table(sum, x.rows, true, chunk_grains(x.columns),
+                 workspace.segments());
+  for (std::size_t i = 0; i < x.rows; ++i) add(table, i);
+  workspace.run_by_grain(machine, table.list(), sizeof(Record));
+  return workspace.partials<Record>();
+}
+
+// map_columns() launches Pass::map of an operation. add(table, i) adds row i of
+// x to the table, as `pieces` segments. Throws as require_ldm().
+template <class Add>
+void map_columns(Machine::Impl& machine, const char* name, const Matrix& x,
+                 const Operation& map, Add add, std::size_t pieces = 1) {
+  require_ldm(name, x, runtime::ldm_need(machine, map, 0));
+  Workspace& workspace = Workspace::of_this_thread();
+  RowTable table(map, x.rows * pieces, false, {}, workspace.segments());
+  for (std::size_t i = 0; i < x.rows; ++i) add(table, i);
+  workspace.run(machine, table.list());
+}
 
 }  // namespace swamp::master
 

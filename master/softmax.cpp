@@ -1,9 +1,9 @@
-// Softmax of rows, and its gradient. Rows that fit into LDM take one launch whose
-// units are rows. A longer row takes two launches whose units are its columns:
-// Pass::sum gives the maximum and the sum of each chunk of 4096 columns, from
-// which this file computes a factor for each chunk, and Pass::map writes the row
-// with them. The formulas and the order of sums are in slave/row_args.h; both
-// ways give the same bits.
+// Softmax of rows, and its gradient. Rows that fit into LDM take one launch
+// whose units are rows. A longer row takes two launches whose units are its
+// columns: Pass::sum gives the maximum and the sum of each chunk of 4096
+// columns, from which this file computes a factor for each chunk, and Pass::map
+// writes the row with them. The formulas and the order of sums are in
+// slave/row_args.h; both ways give the same bits.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -13,6 +13,7 @@
 
 namespace swamp {
 
+using master::row_of;
 using master::RowTable;
 using master::Workspace;
 using slave::kChunkColumns;
@@ -48,14 +49,8 @@ struct Softmax {
   const Matrix& y;
   const SoftmaxOptions& options;
   SoftmaxArgs args;
-  std::size_t element_bytes;
 
   bool masked() const { return options.mask.data != nullptr; }
-  const void* row(const Matrix& matrix, std::size_t i,
-                  std::size_t column = 0) const {
-    return static_cast<std::byte*>(matrix.data) +
-           (i * x.columns + column) * element_bytes;
-  }
   // mask_row() returns the mask's bytes for row i; null without a mask.
   const std::uint8_t* mask_row(std::size_t i, std::size_t column = 0) const {
     const SoftmaxMask& mask = options.mask;
@@ -86,8 +81,7 @@ struct Softmax {
       whole.scratch_bytes =
           static_cast<std::uint32_t>(x.columns * sizeof(float));
     }
-    if (x.columns > slave::kMaxRowColumns ||
-        !runtime::ldm_need(machine, whole, 0).fits()) {
+    if (!master::fits_rows(machine, x, whole)) {
       run_passes();
       return;
     }
@@ -98,7 +92,7 @@ struct Softmax {
                    master::row_grains(x.columns), workspace.segments());
     for (std::size_t i = 0; i < x.rows; i += segment_rows) {
       table.add(segment_rows,
-                {row(x, i), mask_row(i), row(y, i), nullptr, nullptr});
+                {row_of(x, i), mask_row(i), row_of(y, i), nullptr, nullptr});
     }
     workspace.run(machine, table.list());
   }
@@ -108,27 +102,16 @@ struct Softmax {
   void run_passes() {
     Operation sum = operation(Pass::sum);
     sum.tile_step = master::chunk_step(x.columns);
-    const Operation map = operation(Pass::map);
-    master::require_ldm("x", x,
-                        runtime::ldm_need(machine, sum, sizeof(SoftmaxChunk)));
-    master::require_ldm("x", x, runtime::ldm_need(machine, map, 0));
-
     const ValidColumns valid(x.columns, options.causal_rows);
-    Workspace& workspace = Workspace::of_this_thread();
-    RowTable rows(sum, x.rows, true, master::chunk_grains(x.columns),
-                  workspace.segments());
-    for (std::size_t i = 0; i < x.rows; ++i) {
-      rows.add(x.columns,
-               {row(x, i), mask_row(i), nullptr, nullptr, &valid[i]});
-    }
-    workspace.run_by_grain(machine, rows.list(), sizeof(SoftmaxChunk));
-
     const std::size_t chunks = master::chunks_of(x.columns);
-    const auto* sums = workspace.partials<SoftmaxChunk>();
+    const auto* sums = master::sum_columns<SoftmaxChunk>(
+        machine, "x", x, sum, [&](RowTable& table, std::size_t i) {
+          table.add(x.columns,
+                    {row_of(x, i), mask_row(i), nullptr, nullptr, &valid[i]});
+        });
     std::vector<SoftmaxFactor> factors(x.rows * chunks);
     std::vector<std::uint64_t> chunk_valid(x.rows * chunks);
-    RowTable pieces(map, x.rows * chunks, false, {}, workspace.segments());
-    for (std::size_t i = 0; i < x.rows; ++i) {
+    const auto add = [&](RowTable& table, std::size_t i) {
       const slave::SoftmaxTotal total =
           slave::combine_chunks(sums + i * chunks, chunks);
       for (std::size_t c = 0; c < chunks; ++c) {
@@ -136,12 +119,12 @@ struct Softmax {
         const std::size_t begin = c * kChunkColumns;
         factors[at] = slave::softmax_factor(args, sums[at].max, total);
         chunk_valid[at] = valid[i] > begin ? valid[i] - begin : 0;
-        pieces.add(std::min(kChunkColumns, x.columns - begin),
-                   {row(x, i, begin), mask_row(i, begin), row(y, i, begin),
-                    &factors[at], &chunk_valid[at]});
+        table.add(std::min(kChunkColumns, x.columns - begin),
+                  {row_of(x, i, begin), mask_row(i, begin), row_of(y, i, begin),
+                   &factors[at], &chunk_valid[at]});
       }
-    }
-    workspace.run(machine, pieces.list());
+    };
+    master::map_columns(machine, "x", x, operation(Pass::map), add, chunks);
   }
 };
 
@@ -183,7 +166,7 @@ void scaled_softmax(const Matrix& x, const Matrix& y,
   args.round_scale = options.round_scale;
   args.zero_masked_rows =
       options.mask.data != nullptr && options.zero_masked_rows;
-  Softmax{impl, x, y, options, args, master::kScalarTypeBytes[x.dtype]}.run();
+  Softmax{impl, x, y, options, args}.run();
 }
 
 void scaled_softmax_backward(const Matrix& gradient, const Matrix& y,
@@ -198,17 +181,14 @@ void scaled_softmax_backward(const Matrix& gradient, const Matrix& y,
   args.columns = y.columns;
   args.causal_rows = options.causal_rows;
   args.scale = options.scale;
-  Workspace& workspace = Workspace::of_this_thread();
   const KernelInfo& kernel =
       master::row_kernel<KernelFamily::softmax_backward, 5>(y.dtype);
   Operation whole(kernel, &args, y.columns);
   whole.remove_operand(3);
   whole.remove_operand(4);
   if (runtime::ldm_need(impl, whole, 0).fits()) {
-    RowTable table(whole, 1, false, master::row_grains(y.columns),
-                   workspace.segments());
-    table.add(y.rows, {gradient.data, y.data, dx.data, nullptr, nullptr});
-    workspace.run(impl, table.list());
+    master::run_rows(impl, whole, y,
+                     {gradient.data, y.data, dx.data, nullptr, nullptr});
     return;
   }
 
@@ -216,36 +196,24 @@ void scaled_softmax_backward(const Matrix& gradient, const Matrix& y,
   Operation sum(kernel, &args, Pass::sum);
   sum.tile_step = slave::kChains;
   sum.remove_operand(3);
-  const Operation map(kernel, &args, Pass::map);
-  master::require_ldm("y", y,
-                      runtime::ldm_need(impl, sum, sizeof(slave::ChainSums)));
-  master::require_ldm("y", y, runtime::ldm_need(impl, map, 0));
   const ValidColumns valid(y.columns, options.causal_rows);
-  const std::size_t row_bytes = y.columns * master::kScalarTypeBytes[y.dtype];
-  const auto row = [&](const Matrix& matrix, std::size_t i) {
-    return static_cast<std::byte*>(matrix.data) + i * row_bytes;
-  };
-  RowTable rows(sum, y.rows, true, master::chunk_grains(y.columns),
-                workspace.segments());
-  for (std::size_t i = 0; i < y.rows; ++i) {
-    rows.add(y.columns,
-             {row(gradient, i), row(y, i), nullptr, nullptr, &valid[i]});
-  }
-  workspace.run_by_grain(impl, rows.list(), sizeof(slave::ChainSums));
   const std::size_t chunks = master::chunks_of(y.columns);
-  const auto* sums = workspace.partials<slave::ChainSums>();
+  const auto* sums = master::sum_columns<slave::ChainSums>(
+      impl, "y", y, sum, [&](RowTable& table, std::size_t i) {
+        table.add(y.columns, {row_of(gradient, i), row_of(y, i), nullptr,
+                              nullptr, &valid[i]});
+      });
   std::vector<float> dots(y.rows);
-  RowTable pieces(map, y.rows, false, {}, workspace.segments());
-  for (std::size_t i = 0; i < y.rows; ++i) {
+  const auto add = [&](RowTable& table, std::size_t i) {
     double dot = 0;
     for (std::size_t c = 0; c < chunks; ++c) {
       dot += static_cast<double>(sums[i * chunks + c].total());
     }
     dots[i] = static_cast<float>(dot);
-    pieces.add(y.columns,
-               {row(gradient, i), row(y, i), row(dx, i), &dots[i], &valid[i]});
-  }
-  workspace.run(impl, pieces.list());
+    table.add(y.columns, {row_of(gradient, i), row_of(y, i), row_of(dx, i),
+                          &dots[i], &valid[i]});
+  };
+  master::map_columns(impl, "y", y, Operation(kernel, &args, Pass::map), add);
 }
 
 }  // namespace swamp

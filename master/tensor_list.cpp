@@ -1,7 +1,7 @@
-// Validates the lists of an operation and writes their segment table in one pass.
-// Lists often have thousands of small tensors of one dtype, so the fast path
-// compares each tensor with the dtype of the tensor before it, and only a tensor
-// that differs is looked up and examined for what is wrong with it.
+// Validates the lists of an operation and writes their segment table in one
+// pass. Lists often have thousands of small tensors of one dtype, so the fast
+// path compares each tensor with the dtype of the tensor before it, and only a
+// tensor that differs is looked up and examined for what is wrong with it.
 #include "master/tensor_list.h"
 
 #include <cstdio>
@@ -126,8 +126,9 @@ std::uint32_t fill_one(const OperandList& list,
   for (std::size_t i = 0; i < count; ++i, at += stride) {
     const Tensor& tensor = tensors[i];
     const std::uint32_t type = scalar_type_index(tensor);
-    const std::uint32_t row =
-        type < kScalarTypeCount ? first_fit[type] : slave::KernelGroup::kNoKernel;
+    const std::uint32_t row = type < kScalarTypeCount
+                                  ? first_fit[type]
+                                  : slave::KernelGroup::kNoKernel;
     if (row == slave::KernelGroup::kNoKernel) {
       find_operation(&list, *operations.group, i);  // throws
     }
