@@ -17,11 +17,9 @@ using master::row_of;
 using master::RowTable;
 using master::Workspace;
 using slave::kChunkColumns;
-using slave::LayerNormChunk;
 using slave::NormBackwardChunk;
 using slave::NormBackwardRow;
 using slave::NormBackwardSums;
-using slave::RmsNormChunk;
 using slave::RowNormArgs;
 
 namespace {
@@ -124,7 +122,7 @@ struct Forward {
 
   // run_passes() computes the sums of the chunks, of x alone, and then y.
   void run_passes() const {
-    using Chunk = std::conditional_t<kMean, LayerNormChunk, RmsNormChunk>;
+    using Chunk = slave::NormChunk<kMean>;
     Operation sum = operation(Pass::sum);
     sum.tile_step = master::chunk_step(x.columns);
     sum.remove_operand(1);
@@ -135,27 +133,13 @@ struct Forward {
     const auto* chunks =
         master::sum_columns<Chunk>(machine, "x", x, sum, add_row);
     const auto add_map = [&](RowTable& table, std::size_t i) {
-      set_statistics(i, chunks + i * master::chunks_of(x.columns));
+      const Chunk* const row = chunks + i * master::chunks_of(x.columns);
+      const auto statistics = slave::norm_statistics(row, x.columns, args.eps);
+      if (kMean) mean[i] = statistics.mean;
+      rstd[i] = statistics.rstd;
       add_row(table, i);
     };
     master::map_columns(machine, "x", x, operation(Pass::map), add_map);
-  }
-
-  // set_statistics() sets mean and rstd of row i from its chunks.
-  template <class Chunk>
-  void set_statistics(std::size_t i, const Chunk* chunks) const {
-    if constexpr (kMean) {
-      const auto total = slave::combine_chunks(chunks, x.columns);
-      mean[i] = static_cast<float>(total.mean);
-      rstd[i] = slave::norm_rstd(total.variance, args.eps);
-    } else {
-      double squares = 0;
-      for (std::size_t c = 0; c < master::chunks_of(x.columns); ++c) {
-        squares += static_cast<double>(chunks[c].squares);
-      }
-      rstd[i] =
-          slave::norm_rstd(squares / static_cast<double>(x.columns), args.eps);
-    }
   }
 };
 

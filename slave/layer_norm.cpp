@@ -1,4 +1,7 @@
-// The kernels of LayerNorm and RMSNorm, compiled once per target by Highway.
+// The kernels of LayerNorm and RMSNorm, compiled once per target by Highway. A
+// row is read twice: for the sums of its chunks, of which norm_statistics()
+// makes mean and rstd, and to write y. RMSNorm is the same without mean and
+// bias.
 #include <algorithm>
 
 #include "slave/kernel_list.h"
@@ -88,21 +91,19 @@ struct Squares {
   }
 };
 
-template <class Format>
-HWY_NOINLINE LayerNormChunk layer_norm_chunk(const Plain<Format>& x,
-                                             std::size_t count) {
-  const double sum = wide_sum(x, count);
-  const float mean = static_cast<float>(sum / static_cast<double>(count));
+template <class Format, bool kMean>
+HWY_NOINLINE NormChunk<kMean> norm_chunk(const Plain<Format>& x,
+                                         std::size_t count) {
   Chains<1> squares(0.0f);
-  accumulate<CentredSquares>(x, count, squares, hn::Set(DF(), mean));
-  return {sum, mean, squares.sum(0)};
-}
-
-template <class Format>
-HWY_NOINLINE float rms_norm_chunk(const Plain<Format>& x, std::size_t count) {
-  Chains<1> squares(0.0f);
-  accumulate<Squares>(x, count, squares);
-  return squares.sum(0);
+  if constexpr (kMean) {
+    const double sum = wide_sum(x, count);
+    const float mean = static_cast<float>(sum / static_cast<double>(count));
+    accumulate<CentredSquares>(x, count, squares, hn::Set(DF(), mean));
+    return {sum, mean, squares.sum(0)};
+  } else {
+    accumulate<Squares>(x, count, squares);
+    return {squares.sum(0), 0};
+  }
 }
 
 // Affine is a row with the weight and bias of its columns, if there are any.
@@ -181,109 +182,53 @@ HWY_INLINE void normalise_row(const RowNormArgs& args, const Tile& tile,
   }
 }
 
-template <class Format, class Weight>
-HWY_INLINE void layer_norm_rows(const void* arguments, const Tile& tile) {
+template <class Format, bool kMean>
+HWY_INLINE void norm_chunks(const typename Format::Element* x,
+                            std::size_t columns, NormChunk<kMean>* chunk) {
+  for (std::size_t at = 0; at < columns; at += kChunkColumns, ++chunk) {
+    *chunk = norm_chunk<Format, kMean>(Plain<Format>{x + at},
+                                       std::min(kChunkColumns, columns - at));
+  }
+}
+
+// norm() is layer_norm if kMean, else rms_norm, whose operands are those of
+// layer_norm without bias and mean.
+template <class Format, class Weight, bool kMean>
+HWY_INLINE void norm(const void* arguments, const Tile& tile, Result&) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const RowNormArgs*>(arguments);
-  const std::size_t columns = args.columns;
+  constexpr int kOut = kMean ? 3 : 2;
   const auto* x = operand<const Element>(tile, 0);
-  auto* y = operand<Element>(tile, 3);
-  auto* mean = operand<float>(tile, 4);
-  auto* rstd = operand<float>(tile, 5);
-  for (std::size_t i = 0; i < tile.count; ++i, x += columns, y += columns) {
-    LayerNormChunk chunks[kMaxRowChunks];
-    for (std::size_t at = 0; at < columns; at += kChunkColumns) {
-      chunks[at / kChunkColumns] = layer_norm_chunk(
-          Plain<Format>{x + at}, std::min(kChunkColumns, columns - at));
+  if (tile.pass == Pass::sum) {
+    norm_chunks<Format, kMean>(x, tile.count,
+                               partial_result<NormChunk<kMean>>(tile));
+    return;
+  }
+  auto* y = operand<Element>(tile, kOut);
+  auto* mean = operand<float>(tile, kOut + 1);  // not of rms_norm
+  auto* rstd = operand<float>(tile, kMean ? kOut + 2 : kOut + 1);
+  if (tile.pass == Pass::map) {
+    normalise_row<Format, Weight, kMean>(args, tile, x, tile.count,
+                                         kMean ? *mean : 0, *rstd, y);
+  } else {
+    const std::size_t columns = args.columns;
+    for (std::size_t i = 0; i < tile.count; ++i, x += columns, y += columns) {
+      NormChunk<kMean> chunks[kMaxRowChunks];
+      norm_chunks<Format, kMean>(x, columns, chunks);
+      const NormStatistics row = norm_statistics(chunks, columns, args.eps);
+      if (kMean) mean[i] = row.mean;
+      rstd[i] = row.rstd;
+      normalise_row<Format, Weight, kMean>(args, tile, x, columns, row.mean,
+                                           row.rstd, y);
     }
-    const LayerNormTotal total = combine_chunks(chunks, columns);
-    mean[i] = static_cast<float>(total.mean);
-    rstd[i] = norm_rstd(total.variance, args.eps);
-    normalise_row<Format, Weight, true>(args, tile, x, columns, mean[i],
-                                        rstd[i], y);
   }
   if (kHasNonTemporalStores && tile.non_temporal) hwy::FlushStream();
-}
-
-template <class Format>
-HWY_INLINE void layer_norm_sum(const Tile& tile) {
-  const auto* x = operand<const typename Format::Element>(tile, 0);
-  auto* chunk = partial_result<LayerNormChunk>(tile);
-  for (std::size_t at = 0; at < tile.count; at += kChunkColumns, ++chunk) {
-    *chunk = layer_norm_chunk(Plain<Format>{x + at},
-                              std::min(kChunkColumns, tile.count - at));
-  }
-}
-
-template <class Format, class Weight>
-HWY_INLINE void layer_norm_map(const void* arguments, const Tile& tile) {
-  using Element = typename Format::Element;
-  normalise_row<Format, Weight, true>(
-      *static_cast<const RowNormArgs*>(arguments), tile,
-      operand<const Element>(tile, 0), tile.count,
-      *operand<const float>(tile, 4), *operand<const float>(tile, 5),
-      operand<Element>(tile, 3));
-  if (kHasNonTemporalStores && tile.non_temporal) hwy::FlushStream();
-}
-
-template <class Format, class Weight>
-HWY_INLINE void rms_norm_rows(const void* arguments, const Tile& tile) {
-  using Element = typename Format::Element;
-  const auto& args = *static_cast<const RowNormArgs*>(arguments);
-  const std::size_t columns = args.columns;
-  const auto* x = operand<const Element>(tile, 0);
-  auto* y = operand<Element>(tile, 2);
-  auto* rstd = operand<float>(tile, 3);
-  for (std::size_t i = 0; i < tile.count; ++i, x += columns, y += columns) {
-    double squares = 0;
-    for (std::size_t at = 0; at < columns; at += kChunkColumns) {
-      squares += static_cast<double>(rms_norm_chunk(
-          Plain<Format>{x + at}, std::min(kChunkColumns, columns - at)));
-    }
-    rstd[i] = norm_rstd(squares / static_cast<double>(columns), args.eps);
-    normalise_row<Format, Weight, false>(args, tile, x, columns, 0, rstd[i], y);
-  }
-  if (kHasNonTemporalStores && tile.non_temporal) hwy::FlushStream();
-}
-
-template <class Format>
-HWY_INLINE void rms_norm_sum(const Tile& tile) {
-  const auto* x = operand<const typename Format::Element>(tile, 0);
-  auto* chunk = partial_result<RmsNormChunk>(tile);
-  for (std::size_t at = 0; at < tile.count; at += kChunkColumns, ++chunk) {
-    chunk->squares = rms_norm_chunk(Plain<Format>{x + at},
-                                    std::min(kChunkColumns, tile.count - at));
-  }
-}
-
-template <class Format, class Weight>
-HWY_INLINE void rms_norm_map(const void* arguments, const Tile& tile) {
-  using Element = typename Format::Element;
-  normalise_row<Format, Weight, false>(
-      *static_cast<const RowNormArgs*>(arguments), tile,
-      operand<const Element>(tile, 0), tile.count, 0,
-      *operand<const float>(tile, 3), operand<Element>(tile, 2));
-  if (kHasNonTemporalStores && tile.non_temporal) hwy::FlushStream();
-}
-
-template <class Format, class Weight>
-HWY_INLINE void layer_norm(const void* args, const Tile& tile, Result&) {
-  if (tile.pass == Pass::rows) layer_norm_rows<Format, Weight>(args, tile);
-  if (tile.pass == Pass::sum) layer_norm_sum<Format>(tile);
-  if (tile.pass == Pass::map) layer_norm_map<Format, Weight>(args, tile);
-}
-
-template <class Format, class Weight>
-HWY_INLINE void rms_norm(const void* args, const Tile& tile, Result&) {
-  if (tile.pass == Pass::rows) rms_norm_rows<Format, Weight>(args, tile);
-  if (tile.pass == Pass::sum) rms_norm_sum<Format>(tile);
-  if (tile.pass == Pass::map) rms_norm_map<Format, Weight>(args, tile);
 }
 
 }  // namespace
 
-SWAMP_KERNELS(layer_norm, layer_norm<A, B>)
-SWAMP_KERNELS(rms_norm, rms_norm<A, B>)
+SWAMP_KERNELS(layer_norm, norm<A, B, true>)
+SWAMP_KERNELS(rms_norm, norm<A, B, false>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

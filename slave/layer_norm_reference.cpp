@@ -1,3 +1,6 @@
+// The scalar references of LayerNorm, RMSNorm, their gradients and
+// residual_add: the formulas of slave/row_args.h in plain loops, with the order
+// of sums of slave/row_math.h.
 #include <algorithm>
 #include <vector>
 
@@ -16,31 +19,32 @@ std::size_t part_of(std::size_t columns, std::size_t at) {
   return std::min(kChunkColumns, columns - at);
 }
 
-template <class Format>
-LayerNormChunk layer_norm_chunk(const typename Format::Element* x,
-                                std::size_t count) {
+template <class Format, bool kMean>
+NormChunk<kMean> norm_chunk(const typename Format::Element* x,
+                            std::size_t count) {
   std::vector<double> wide;
   for (std::size_t j = 0; j < count; ++j) {
     wide.push_back(static_cast<double>(Format::widen(x[j])));
   }
-  const double sum = chain_sum(wide.data(), count, kWideChains);
+  const double sum = kMean ? chain_sum(wide.data(), count, kWideChains) : 0;
   const auto mean = static_cast<float>(sum / static_cast<double>(count));
   std::vector<float> squares;
   for (std::size_t j = 0; j < count; ++j) {
-    const float d = Format::widen(x[j]) - mean;
+    float d = Format::widen(x[j]);
+    if (kMean) d = d - mean;
     squares.push_back(d * d);
   }
-  return {sum, mean, chain_sum(squares.data(), count)};
+  if constexpr (kMean) return {sum, mean, chain_sum(squares.data(), count)};
+  if constexpr (!kMean) return {chain_sum(squares.data(), count), 0};
 }
 
-template <class Format>
-float rms_norm_chunk(const typename Format::Element* x, std::size_t count) {
-  std::vector<float> squares;
-  for (std::size_t j = 0; j < count; ++j) {
-    const float value = Format::widen(x[j]);
-    squares.push_back(value * value);
+// norm_chunks() are the chunks of a row.
+template <class Format, bool kMean>
+void norm_chunks(const typename Format::Element* x, std::size_t columns,
+                 NormChunk<kMean>* chunks) {
+  for (std::size_t at = 0; at < columns; at += kChunkColumns) {
+    *chunks++ = norm_chunk<Format, kMean>(x + at, part_of(columns, at));
   }
-  return chain_sum(squares.data(), count);
 }
 
 template <class Format, class Weight, bool kMean>
@@ -63,78 +67,36 @@ void normalise(const RowNormArgs& args, const Tile& tile,
   }
 }
 
-template <class Format, class Weight>
-void layer_norm_rows(const void* arguments, const Tile& tile) {
+template <class Format, class Weight, bool kMean>
+void norm(const void* arguments, const Tile& tile, Result&) {
   using Element = typename Format::Element;
   const auto& args = *static_cast<const RowNormArgs*>(arguments);
-  for (std::size_t i = 0; i < tile.count; ++i) {
-    const Element* x = row<Element>(tile, 0, i, args.columns);
-    std::vector<LayerNormChunk> chunks;
-    for (std::size_t at = 0; at < args.columns; at += kChunkColumns) {
-      chunks.push_back(
-          layer_norm_chunk<Format>(x + at, part_of(args.columns, at)));
+  constexpr int kOut = kMean ? 3 : 2;
+  constexpr int kRstd = kMean ? 5 : 3;
+  const std::size_t columns =
+      tile.pass == Pass::rows ? args.columns : tile.count;
+  std::vector<NormChunk<kMean>> chunks(columns / kChunkColumns + 1);
+  if (tile.pass == Pass::sum) {
+    norm_chunks<Format, kMean>(row<Element>(tile, 0, 0, 0), columns,
+                               static_cast<NormChunk<kMean>*>(tile.partial));
+  } else if (tile.pass == Pass::map) {
+    normalise<Format, Weight, kMean>(
+        args, tile, row<Element>(tile, 0, 0, 0), columns,
+        kMean ? *row<float>(tile, 4, 0, 0) : 0, *row<float>(tile, kRstd, 0, 0),
+        row<Element>(tile, kOut, 0, 0));
+  } else {
+    for (std::size_t i = 0; i < tile.count; ++i) {
+      const Element* x = row<Element>(tile, 0, i, columns);
+      norm_chunks<Format, kMean>(x, columns, chunks.data());
+      const NormStatistics one =
+          norm_statistics(chunks.data(), columns, args.eps);
+      if (kMean) *row<float>(tile, 4, i, 1) = one.mean;
+      *row<float>(tile, kRstd, i, 1) = one.rstd;
+      normalise<Format, Weight, kMean>(args, tile, x, columns, one.mean,
+                                       one.rstd,
+                                       row<Element>(tile, kOut, i, columns));
     }
-    const LayerNormTotal total = combine_chunks(chunks.data(), args.columns);
-    float& mean = *row<float>(tile, 4, i, 1);
-    float& rstd = *row<float>(tile, 5, i, 1);
-    mean = static_cast<float>(total.mean);
-    rstd = norm_rstd(total.variance, args.eps);
-    normalise<Format, Weight, true>(args, tile, x, args.columns, mean, rstd,
-                                    row<Element>(tile, 3, i, args.columns));
   }
-}
-
-template <class Format>
-void layer_norm_sum(const Tile& tile) {
-  for (std::size_t at = 0; at < tile.count; at += kChunkColumns) {
-    static_cast<LayerNormChunk*>(tile.partial)[at / kChunkColumns] =
-        layer_norm_chunk<Format>(row<typename Format::Element>(tile, 0, at, 1),
-                                 part_of(tile.count, at));
-  }
-}
-
-template <class Format, class Weight>
-void layer_norm_map(const void* args, const Tile& tile) {
-  using Element = typename Format::Element;
-  normalise<Format, Weight, true>(
-      *static_cast<const RowNormArgs*>(args), tile, row<Element>(tile, 0, 0, 0),
-      tile.count, *row<float>(tile, 4, 0, 0), *row<float>(tile, 5, 0, 0),
-      row<Element>(tile, 3, 0, 0));
-}
-
-template <class Format, class Weight>
-void rms_norm_rows(const void* arguments, const Tile& tile) {
-  using Element = typename Format::Element;
-  const auto& args = *static_cast<const RowNormArgs*>(arguments);
-  for (std::size_t i = 0; i < tile.count; ++i) {
-    const Element* x = row<Element>(tile, 0, i, args.columns);
-    double squares = 0;
-    for (std::size_t at = 0; at < args.columns; at += kChunkColumns) {
-      squares += static_cast<double>(
-          rms_norm_chunk<Format>(x + at, part_of(args.columns, at)));
-    }
-    float& rstd = *row<float>(tile, 3, i, 1);
-    rstd = norm_rstd(squares / static_cast<double>(args.columns), args.eps);
-    normalise<Format, Weight, false>(args, tile, x, args.columns, 0, rstd,
-                                     row<Element>(tile, 2, i, args.columns));
-  }
-}
-
-template <class Format>
-void rms_norm_sum(const Tile& tile) {
-  for (std::size_t at = 0; at < tile.count; at += kChunkColumns) {
-    static_cast<RmsNormChunk*>(tile.partial)[at / kChunkColumns].squares =
-        rms_norm_chunk<Format>(row<typename Format::Element>(tile, 0, at, 1),
-                               part_of(tile.count, at));
-  }
-}
-
-template <class Format, class Weight>
-void rms_norm_map(const void* args, const Tile& tile) {
-  using Element = typename Format::Element;
-  normalise<Format, Weight, false>(
-      *static_cast<const RowNormArgs*>(args), tile, row<Element>(tile, 0, 0, 0),
-      tile.count, 0, *row<float>(tile, 3, 0, 0), row<Element>(tile, 2, 0, 0));
 }
 
 // Terms is what backward computes of one element.
@@ -274,20 +236,6 @@ void residual_add(const void* args, const Tile& tile, Result&) {
   }
 }
 
-template <class Format, class Weight>
-void layer_norm(const void* args, const Tile& tile, Result&) {
-  if (tile.pass == Pass::rows) layer_norm_rows<Format, Weight>(args, tile);
-  if (tile.pass == Pass::sum) layer_norm_sum<Format>(tile);
-  if (tile.pass == Pass::map) layer_norm_map<Format, Weight>(args, tile);
-}
-
-template <class Format, class Weight>
-void rms_norm(const void* args, const Tile& tile, Result&) {
-  if (tile.pass == Pass::rows) rms_norm_rows<Format, Weight>(args, tile);
-  if (tile.pass == Pass::sum) rms_norm_sum<Format>(tile);
-  if (tile.pass == Pass::map) rms_norm_map<Format, Weight>(args, tile);
-}
-
 template <class Format, class Weight, bool kMean>
 void backward(const void* args, const Tile& tile, Result&) {
   if (tile.pass == Pass::rows) backward_rows<Format, Weight, kMean>(args, tile);
@@ -297,8 +245,8 @@ void backward(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(layer_norm, layer_norm<A, B>)
-SWAMP_KERNELS(rms_norm, rms_norm<A, B>)
+SWAMP_KERNELS(layer_norm, norm<A, B, true>)
+SWAMP_KERNELS(rms_norm, norm<A, B, false>)
 SWAMP_KERNELS(layer_norm_backward, backward<A, B, true>)
 SWAMP_KERNELS(rms_norm_backward, backward<A, B, false>)
 SWAMP_KERNELS(residual_add, residual_add<A, B>)

@@ -26,6 +26,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "slave/row_math.h"
 
@@ -39,9 +40,9 @@ inline constexpr std::size_t kMaxRowColumns = kMaxRowChunks * kChunkColumns;
 //   y_j = r(E(e_j - m_c) * f_c)        m_c, f_c of the chunk: slave/row_math.h
 // A row that contains nan or +inf, or nothing but -inf, becomes nan.
 // Passes on columns have two more operands: the SoftmaxFactor of each chunk of
-//   the tile (null in a sum), and `valid` (uint64), the number of columns of the
-//   segment that count (null: all). y is 0 in the columns after them. The record
-//   of a sum is a SoftmaxChunk.
+//   the tile (null in a sum), and `valid` (uint64), the number of columns of
+//   the segment that count (null: all). y is 0 in the columns after them. The
+//   record of a sum is a SoftmaxChunk.
 struct SoftmaxArgs {
   std::uint64_t columns;
   // If not 0 (causal), only the first i % causal_rows + 1 columns of row i
@@ -107,15 +108,14 @@ struct ChainSums {
 //              + z_loss * lse^2)
 //   The loss of an ignored row is 0; its lse is computed all the same.
 // A sum reads x and weight, and its record is a CrossEntropyChunk; the master
-//   computes the rest. There is no map.
+//   computes the rest. It has no Pass::map.
 // cross_entropy_backward: x (in), target (in, of a row), CrossEntropyRow (in,
 //   of a row), weight (in, constant, float32; null: 1), dx (out; may be x).
 //   p_j = E(min(0, f32(x_j) - lse))
 //   dx_j = r(g * (p_j * a - c_j)), dx_t = r(g * ((p_t * a - b) - c_t)) with
 //   a = f32(confidence * w_t + uniform * weight_sum + 2 * z_loss * lse),
 //   b = f32(confidence * w_t), c_j = f32(uniform) * w_j
-//   dx of an ignored row is 0.
-// There is no sum.
+//   dx of an ignored row is 0. It has no Pass::sum.
 struct CrossEntropyArgs {
   std::uint64_t columns;
   std::int64_t first_class;    // of column 0
@@ -209,7 +209,7 @@ inline std::int64_t target_of(const CrossEntropyArgs& args, const void* targets,
 // layer_norm: x (in), weight (in, constant; null: 1), bias (in, constant; null:
 //   0), y (out), mean (out, of a row, float32), rstd (out, of a row, float32).
 //   mean = f32(sum of x_j / columns), rstd = f32(1 / sqrt(variance + eps)),
-//   both from double: combine_chunks() below
+//   both from double: norm_statistics()
 //   y_j = r(((x_j - mean) * rstd) * (weight_j + weight_offset) + bias_j)
 // rms_norm: x (in), weight (in, constant; null: 1), y (out), rstd (out, of a
 //   row, float32): the same without mean and bias, and with the mean of the
@@ -247,15 +247,26 @@ struct LayerNormChunk {
 };
 inline constexpr std::size_t kWideChains = 32;
 
-struct LayerNormTotal {
-  double mean;
-  double variance;
+// RmsNormChunk is the partial result of one chunk.
+struct RmsNormChunk {
+  float squares;
+  float reserved;  // partial results are multiples of 8 bytes
 };
 
-// combine_chunks() combines the chunks of a row. It converts the squares, which
-// are relative to the mean of each chunk, to the mean of the row.
-inline LayerNormTotal combine_chunks(const LayerNormChunk* chunks,
-                                     std::size_t columns) noexcept {
+template <bool kMean>
+using NormChunk = std::conditional_t<kMean, LayerNormChunk, RmsNormChunk>;
+
+// NormStatistics are what forward computes of a row; without a mean it is 0.
+struct NormStatistics {
+  float mean, rstd;
+};
+
+// norm_statistics() combines the chunks of a row. It converts the squares of
+// LayerNorm, which are relative to the mean of each chunk, to the mean of the
+// row.
+inline NormStatistics norm_statistics(const LayerNormChunk* chunks,
+                                      std::size_t columns,
+                                      double eps) noexcept {
   const std::size_t count = (columns + kChunkColumns - 1) / kChunkColumns;
   double sum = 0;
   for (std::size_t c = 0; c < count; ++c) sum += chunks[c].sum;
@@ -272,19 +283,21 @@ inline LayerNormTotal combine_chunks(const LayerNormChunk* chunks,
     squares += static_cast<double>(chunks[c].squares) +
                shift * (2 * rest + part * shift);
   }
-  return {mean, squares < 0 ? 0 : squares / all};
+  const double variance = squares < 0 ? 0 : squares / all;
+  return {static_cast<float>(mean),
+          static_cast<float>(1.0 / std::sqrt(variance + eps))};
 }
-
-// norm_rstd() is 1 / sqrt(variance + eps).
-inline float norm_rstd(double variance, double eps) noexcept {
-  return static_cast<float>(1.0 / std::sqrt(variance + eps));
+inline NormStatistics norm_statistics(const RmsNormChunk* chunks,
+                                      std::size_t columns,
+                                      double eps) noexcept {
+  const std::size_t count = (columns + kChunkColumns - 1) / kChunkColumns;
+  double squares = 0;
+  for (std::size_t c = 0; c < count; ++c) {
+    squares += static_cast<double>(chunks[c].squares);
+  }
+  const double variance = squares / static_cast<double>(columns);
+  return {0, static_cast<float>(1.0 / std::sqrt(variance + eps))};
 }
-
-// RmsNormChunk is the partial result of one chunk.
-struct RmsNormChunk {
-  float squares;
-  float reserved;  // partial results are multiples of 8 bytes
-};
 
 struct NormBackwardChunk {
   float sum_h;

@@ -95,19 +95,10 @@ Normalised forward_passes(NormCase one, const KernelTable& table) {
                 nullptr, nullptr},
                std::min(columns - at, 2 * kChunkColumns), at, partial);
     }
-    float mean = 0;
-    float rstd = 0;
-    if (one.with_mean) {
-      const auto total = slave::combine_chunks(chunks.data(), columns);
-      mean = static_cast<float>(total.mean);
-      rstd = slave::norm_rstd(total.variance, one.args.eps);
-    } else {
-      double sum = 0;
-      for (const slave::RmsNormChunk& chunk : squares) {
-        sum += static_cast<double>(chunk.squares);
-      }
-      rstd = slave::norm_rstd(sum / static_cast<double>(columns), one.args.eps);
-    }
+    auto [mean, rstd] =
+        one.with_mean
+            ? slave::norm_statistics(chunks.data(), columns, one.args.eps)
+            : slave::norm_statistics(squares.data(), columns, one.args.eps);
     result.mean.set(row, mean);
     result.rstd.set(row, rstd);
     for (std::size_t at = 0; at < columns; at += kChunkColumns) {
