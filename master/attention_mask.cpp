@@ -1,3 +1,7 @@
+// The mask of attention as the kernels read it: a float that is added to each
+// logit. A boolean mask and one of 16 bits are converted, and broadcast
+// dimensions expanded, for the block of queries or keys that is computed next,
+// in the order in which a kernel reads it.
 #include "master/attention_mask.h"
 
 #include <cstdint>

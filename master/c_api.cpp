@@ -7,7 +7,7 @@
 
 #include "master/c_guard.h"
 #include "master/text.h"
-#include "runtime/check.h"
+#include "runtime/memory_check.h"
 #include "swamp/amp.h"
 #include "swamp/loss_scaler.h"
 #include "swamp/machine.h"

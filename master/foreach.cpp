@@ -277,6 +277,25 @@ slave::RoundingKey rounding_key(const AdamStep& step, std::size_t i,
 constexpr std::size_t kBlock = slave::kBlockColumns;
 static_assert(kBlock == kMomentBlock);
 
+// require_moments() throws unless every tensor with elements has moments.
+void require_moments(const AdamStep& step,
+                     const runtime::SegmentTable& tensors) {
+  for (std::size_t i = 0; i < tensors.count; ++i) {
+    if (tensors[i].count == 0) continue;
+    const BlockMoments& moments = step.block_moments[i];
+    const auto bits = reinterpret_cast<std::uintptr_t>(moments.absmax);
+    if (moments.exp_avg != nullptr && moments.exp_avg_sq != nullptr &&
+        bits != 0 && bits % alignof(float) == 0) {
+      continue;
+    }
+    master::refuse("block_moments[" + std::to_string(i) + "]",
+                   bits % alignof(float) != 0 ? "a misaligned absmax" : "null",
+                   "the addresses of " + std::to_string(tensors[i].count) +
+                       " codes, twice, and of two floats for each block of " +
+                       std::to_string(kBlock));
+  }
+}
+
 std::byte* address(void* data) { return static_cast<std::byte*>(data); }
 
 }  // namespace
@@ -302,20 +321,7 @@ void PreparedStep::make_blocks(const AdamStep& step, bool with_key) {
   const runtime::SegmentTable tensors = list_.table;
   const int operand_count = operations_.group->operand_count;
   const Operation* const kernels = operations_.operations;
-  for (std::size_t i = 0; i < tensors.count; ++i) {
-    if (tensors[i].count == 0) continue;
-    const BlockMoments& moments = step.block_moments[i];
-    const auto bits = reinterpret_cast<std::uintptr_t>(moments.absmax);
-    if (moments.exp_avg != nullptr && moments.exp_avg_sq != nullptr &&
-        bits != 0 && bits % alignof(float) == 0) {
-      continue;
-    }
-    refuse("block_moments[" + std::to_string(i) + "]",
-           bits % alignof(float) != 0 ? "a misaligned absmax" : "null",
-           "the addresses of " + std::to_string(tensors[i].count) +
-               " codes, twice, and of two floats for each block of " +
-               std::to_string(kBlock));
-  }
+  require_moments(step, tensors);
   // The number of each operation, by kernel and length.
   constexpr std::uint16_t kNone = 0xffff;
   std::uint16_t numbers[slave::kMaxFormats][kBlock + 1];

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "master/partition.h"
-#include "runtime/process.h"
+#include "runtime/fork_cancel.h"
 #include "swamp/error.h"
 
 namespace swamp::master {

@@ -15,7 +15,7 @@
 
 #include "runtime/athread/protocol.h"
 #include "runtime/backend.h"
-#include "runtime/process.h"
+#include "runtime/fork_cancel.h"
 #include "swamp/error.h"
 
 extern "C" {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "runtime/backend.h"
-#include "runtime/process.h"
+#include "runtime/fork_cancel.h"
 
 namespace swamp::runtime {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "runtime/backend.h"
-#include "runtime/process.h"
+#include "runtime/fork_cancel.h"
 #include "swamp/error.h"
 
 namespace swamp::runtime {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "runtime/check.h"
+#include "runtime/memory_check.h"
 #include "runtime/ldm.h"
 
 namespace swamp::runtime {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/check.h"
+#include "runtime/memory_check.h"
 #include "runtime/dma.h"
 #include "runtime/float_environment.h"
 #include "runtime/machine_impl.h"

@@ -6,7 +6,7 @@
 
 #include "runtime/backend.h"
 #include "runtime/machine_impl.h"
-#include "runtime/process.h"
+#include "runtime/fork_cancel.h"
 
 namespace swamp {
 namespace {

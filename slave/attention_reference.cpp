@@ -1,3 +1,5 @@
+// The scalar references of attention, its gradients and their packing: the
+// formulas of slave/attention_args.h in plain loops.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,3 +1,5 @@
+// The scalar references of softmax and its gradient: the formulas of
+// slave/row_args.h in plain loops, with the order of sums of slave/row_math.h.
 #include <algorithm>
 #include <cstring>
 #include <limits>

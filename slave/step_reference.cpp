@@ -1,3 +1,6 @@
+// The scalar references of the optimizers: the formulas of slave/kernel_args.h
+// for one element after another. Each fma is written out, because the result
+// must not depend on the compiler.
 #include <cmath>
 #include <type_traits>
 

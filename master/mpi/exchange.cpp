@@ -1,3 +1,8 @@
+// One exchange of pieces between all ranks. First each rank sends every other
+// one a header: the sizes of what it sends and what it expects, so that both
+// throw if they differ, and the piece itself if it is small. Large pieces
+// follow in messages. All waits are tests of nonblocking requests with a time
+// limit, so that a rank that does not answer becomes an error that names it.
 #include "master/mpi/exchange.h"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+// MpiCommunicator: a duplicate of the caller's MPI communicator, whose errors
+// return, an Exchange on it, and a share of the MPI session. Its first error is
+// kept, because after it the ranks may differ, and every later call throws the
+// same.
 #include <mpi.h>
 
 #include <climits>

@@ -1,3 +1,6 @@
+// Every collective is one exchange of pieces, which a subclass implements; sums
+// are computed here in the order of the ranks, so that their bits do not depend
+// on a library. The communicator of one process copies nothing.
 #include "swamp/communicator.h"
 
 #include <algorithm>

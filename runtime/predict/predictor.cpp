@@ -1,3 +1,7 @@
+// The cost model of a Sunway machine. A launch runs the real tile loop of every
+// slave with a DMA that counts transfers instead of making them, and kernels
+// that do nothing; the time follows from the counts
+// (runtime/predict/cost_model.h).
 #include "runtime/predict/predictor.h"
 
 #include <algorithm>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "machines.h"
-#include "runtime/check.h"
+#include "runtime/memory_check.h"
 #include "sample_list.h"
 #include "support/formats.h"
 #include "swamp/error.h"

@@ -11,7 +11,7 @@
 
 #include "float_lists.h"
 #include "machines.h"
-#include "runtime/check.h"
+#include "runtime/memory_check.h"
 #include "slave/kernel_args.h"
 #include "slave/reference.h"
 #include "support/errors.h"

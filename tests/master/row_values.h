@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "machines.h"
-#include "runtime/check.h"
+#include "runtime/memory_check.h"
 #include "support/formats.h"
 #include "support/random.h"
 #include "swamp/rows.h"

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "machines.h"
-#include "runtime/check.h"
+#include "runtime/memory_check.h"
 #include "sample_list.h"
 #include "slave/kernel_args.h"
 #include "slave/reference.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "machines.h"
-#include "runtime/check.h"
+#include "runtime/memory_check.h"
 #include "runtime/machine_impl.h"
 #include "sample_list.h"
 #include "support/float_environment_scope.h"

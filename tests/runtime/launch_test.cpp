@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "runtime/check.h"
+#include "runtime/memory_check.h"
 #include "support/errors.h"
 #include "tests/runtime/test_kernels.h"
 

@@ -1,7 +1,7 @@
 // Transfer mode check: which main memory a launch may access, and the reports.
 // The library collects reports and passes them on; only programs print.
-#ifndef SWAMP_RUNTIME_CHECK_H_
-#define SWAMP_RUNTIME_CHECK_H_
+#ifndef SWAMP_RUNTIME_MEMORY_CHECK_H_
+#define SWAMP_RUNTIME_MEMORY_CHECK_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -75,4 +75,4 @@ class MainWindow {
 
 }  // namespace swamp::runtime
 
-#endif  // SWAMP_RUNTIME_CHECK_H_
+#endif  // SWAMP_RUNTIME_MEMORY_CHECK_H_

@@ -1,7 +1,7 @@
 // What swamp does about the process that it runs in: fork() and
 // pthread_cancel().
-#ifndef SWAMP_RUNTIME_PROCESS_H_
-#define SWAMP_RUNTIME_PROCESS_H_
+#ifndef SWAMP_RUNTIME_FORK_CANCEL_H_
+#define SWAMP_RUNTIME_FORK_CANCEL_H_
 
 #include <pthread.h>
 
@@ -44,4 +44,4 @@ class CancelGuard {
 
 }  // namespace swamp::runtime
 
-#endif  // SWAMP_RUNTIME_PROCESS_H_
+#endif  // SWAMP_RUNTIME_FORK_CANCEL_H_

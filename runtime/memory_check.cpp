@@ -1,11 +1,11 @@
-#include "runtime/check.h"
+#include "runtime/memory_check.h"
 
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <mutex>
 
-#include "runtime/process.h"
+#include "runtime/fork_cancel.h"
 
 namespace swamp::runtime {
 namespace {

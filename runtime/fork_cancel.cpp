@@ -1,4 +1,4 @@
-#include "runtime/process.h"
+#include "runtime/fork_cancel.h"
 
 #include <pthread.h>
 
