@@ -52,7 +52,7 @@ void foreach_lerp_(TensorList out, TensorList in, double weight,
 }
 
 void foreach_zero_(TensorList tensors, Machine* machine) {
-  const slave::ZeroArgs args{};
+  const slave::NoArgs args{};
   const OperandList list{"tensors", tensors};
   master::run_operations(
       &list, master::operations_of<KernelFamily::zero, 1>(args), machine);

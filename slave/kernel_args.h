@@ -104,8 +104,10 @@ struct AccumulateArgs {
   float divisor;
 };
 
-// zero: out = +0. Flags nothing.
-struct ZeroArgs {};
+// NoArgs are the arguments of a family that has none and flags nothing.
+struct NoArgs {};
+
+// zero: out = +0.
 
 // lerp: out (inout) = fma(coefficient, widened in - widened out, from), where
 //   `from` is out, or, if from_in, in. Flags nothing.

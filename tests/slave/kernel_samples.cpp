@@ -109,9 +109,9 @@ ArgsFamily args_family<AccumulateArgs>() {
 }
 
 template <>
-ArgsFamily args_family<ZeroArgs>() {
+ArgsFamily args_family<NoArgs>() {
   return with_non_temporal(
-      {Flagged::nothing, Partial::none, no_arguments<ZeroArgs>()});
+      {Flagged::nothing, Partial::none, no_arguments<NoArgs>()});
 }
 
 template <>
