@@ -178,33 +178,6 @@ inline void run_rows(const KernelTable& table, int id, const void* args,
   EXPECT_EQ(result.flagged_elements, 0u);
 }
 
-// run_pass() is run_rows() for a pass on columns.
-inline void run_pass(Pass pass, const KernelTable& table, int id,
-                     const void* args, const std::vector<void*>& operands,
-                     std::size_t count, std::size_t first,
-                     void* partial = nullptr) {
-  run_rows(table, id, args, operands, count, first, partial, false, nullptr,
-           pass);
-}
-
-// is_rounded() returns whether a 16-bit `actual` is `exact` rounded, or its
-// neighbour if `exact` is nearly halfway, by 2^-18 of its magnitude; and
-// whether a float is within `ulps` of it.
-inline bool is_rounded(const Data& actual, std::size_t i, double exact,
-                       double ulps = 8) {
-  const double value = actual.value(i);
-  const ScalarType type = actual.type();
-  int exponent = 0;
-  std::frexp(exact, &exponent);
-  const FloatFormat& format = kFloatFormats[type];
-  const int digits = static_cast<int>(format.mantissa_bits) + 1;
-  const int least = 1 - format.bias() + 1;  // frexp's of the lowest normal
-  const double ulp = std::ldexp(1.0, std::max(exponent, least) - digits);
-  const double error = std::fabs(value - exact);
-  if (type == kFloat32) return error <= ulps * ulp;
-  return error <= 0.5 * ulp + std::fabs(exact) * 0x1p-18;
-}
-
 }  // namespace swamp::test
 
 #endif  // SWAMP_TESTS_SLAVE_ROW_CASES_H_
