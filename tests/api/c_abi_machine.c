@@ -94,7 +94,7 @@ int c_abi_machine_errors(void) {
        {"slaves_per_group", "4294967295"}},
       {{SIZED, .core_groups = 4096, .slaves_per_group = 4096},
        SWAMP_INVALID_ARGUMENT,
-       {"4096"}},
+       {"4096 * 4096", "at most 65536"}},
       {{SIZED, .ldm_bytes = 1023},
        SWAMP_INVALID_ARGUMENT,
        {"ldm_bytes", "1023", "1024"}},
