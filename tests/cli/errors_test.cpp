@@ -12,21 +12,19 @@ namespace swamp::test {
 namespace {
 
 TEST(Usage, HelpAndVersionAnswer) {
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"--help"},
-        {},
-        {"help"},
-        {"help", "train"},
-        {"info", "--help"},
-        {"train", "--help"},
-        {"train", "-h"}}) {
+  for (const Words& arguments : {Words("--help"),
+                                 {},
+                                 {"help"},
+                                 {"help", "train"},
+                                 {"info", "--help"},
+                                 {"train", "--help"},
+                                 {"train", "-h"}}) {
     EXPECT_TRUE(has_words(output_of(arguments), {"--help"}));
   }
   EXPECT_TRUE(
-      has_words(run_program({"train", "--help"}).out, {"--loss-scale-window"}));
-  EXPECT_EQ(run_program({"help", "train"}).out,
-            run_program({"train", "--help"}).out);
-  EXPECT_EQ(run_program({}).out, run_program({"--help"}).out);
+      has_words(run_program("train --help").out, {"--loss-scale-window"}));
+  EXPECT_EQ(run_program("help train").out, run_program("train --help").out);
+  EXPECT_EQ(run_program({}).out, run_program("--help").out);
   for (const char* option : {"--version", "-V"}) {
     const std::string version = output_of({option});
     EXPECT_EQ(version.rfind("swamp ", 0), 0u);
@@ -36,7 +34,7 @@ TEST(Usage, HelpAndVersionAnswer) {
 
 TEST(Usage, MisspeltNamesGetASuggestion) {
   struct Row {
-    std::vector<std::string> words;
+    Words words;
     std::vector<std::string> parts;
   };
   for (const Row& row :
@@ -59,7 +57,7 @@ TEST(Usage, MisspeltNamesGetASuggestion) {
 TEST(Output, FitsATerminal) {
   const TemporaryFile text(kShortText);
   for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"--help"},
+       {Words("--help"),
         {"info", "--help"},
         {"moe-report", "--help"},
         {"predict", "--help"},
@@ -147,8 +145,8 @@ class BadVariables : public testing::TestWithParam<const char*> {};
 TEST_P(BadVariables, FailEveryCommand) {
   const TemporaryFile text(kShortText);
   const TemporaryFile log;
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"info"},
+  for (const Words& arguments :
+       {Words("info"),
         {"info", "--json"},
         {"train", text.path(), "--steps", "1", "--log", log.path()}}) {
     expect_error(run_program(arguments, {{GetParam(), "nonsense"}}),
@@ -201,12 +199,11 @@ TEST(Log, MustBeWritableAndNotTheText) {
 }
 
 TEST(Stdout, FailingWriteIsAnError) {
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"info"},
-        {"info", "--json"},
-        {"--help"},
-        {"--version"},
-        {"train", "--steps", "1"}}) {
+  for (const Words& arguments : {Words("info"),
+                                 {"info", "--json"},
+                                 {"--help"},
+                                 {"--version"},
+                                 {"train", "--steps", "1"}}) {
     expect_error(run_program(arguments, {}, "/dev/full"), {"stdout"});
   }
 }
@@ -214,16 +211,14 @@ TEST(Stdout, FailingWriteIsAnError) {
 // SIGPIPE ends the program without a message, as it ends other tools.
 TEST(Stdout, APipeWithoutAReaderEndsQuietly) {
   const TemporaryFile text(kShortText);
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"info"},
-        {"--help"},
-        {"predict", "--list", "1000"},
-        {"train", text.path(), "--steps", "2"}}) {
-    std::vector<std::string> words = {"/bin/bash", "-c",
-                                      "exec 3> >(:); wait $!; exec \"$@\" >&3",
-                                      "bash", kProgram};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    const ProgramResult result = run_command(words);
+  for (const Words& arguments : {Words("info"),
+                                 {"--help"},
+                                 {"predict", "--list", "1000"},
+                                 {"train", text.path(), "--steps", "2"}}) {
+    const ProgramResult result = run_command(
+        Words{"/bin/bash", "-c", "exec 3> >(:); wait $!; exec \"$@\" >&3",
+              "bash", kProgram} +
+        arguments);
     EXPECT_EQ(result.exit_code, 128 + SIGPIPE) << arguments[0];
     EXPECT_EQ(result.err, "");
   }

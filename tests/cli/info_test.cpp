@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 json info(const Environment& environment = {}) {
-  const std::string line = output_of({"info", "--json"}, environment);
+  const std::string line = output_of("info --json", environment);
   EXPECT_EQ(lines_of(line).size(), 1u);
   return json::parse(line);
 }
@@ -40,7 +40,7 @@ TEST(Info, JsonHasTheDefaults) {
     EXPECT_NE(object.at(text).get<std::string>(), "") << text;
   }
   EXPECT_EQ("swamp " + object.at("version").get<std::string>() + "\n",
-            run_program({"--version"}).out);
+            run_program("--version").out);
 }
 
 TEST(Info, ChosenValuesAreAvailable) {
@@ -78,7 +78,7 @@ TEST(Info, JsonFollowsTheEnvironment) {
 TEST(Info, TextHasTheSameValues) {
   const Environment environment = {{"SWAMP_MACHINE", "sw26010"},
                                    {"SWAMP_BACKEND", "serial"}};
-  const std::string text = output_of({"info"}, environment);
+  const std::string text = output_of("info", environment);
   const json object = info(environment);
   const auto has_line = [&](const std::string& name, const std::string& value) {
     for (const std::string& line : lines_of(text)) {
@@ -108,7 +108,7 @@ TEST_P(Variables, UnknownNamesAreOneWarningAndAField) {
   const auto [name, text] = GetParam();
   const std::string shown = text;
   const Environment environment = {{name, "1"}};
-  const ProgramResult object = run_program({"info", "--json"}, environment);
+  const ProgramResult object = run_program("info --json", environment);
   EXPECT_EQ(object.exit_code, 0);
   EXPECT_EQ(object.err, shown.empty()
                             ? ""
@@ -117,7 +117,7 @@ TEST_P(Variables, UnknownNamesAreOneWarningAndAField) {
   EXPECT_EQ(json::parse(object.out).at("unknown_variables"),
             shown.empty() ? json::array() : json::array({shown}));
   EXPECT_TRUE(has_words(
-      run_program({"info"}, environment).out,
+      run_program("info", environment).out,
       {"\nunknown variables " + (shown.empty() ? "none" : shown) + "\n"}));
   const TemporaryFile text_file(kShortText);
   EXPECT_EQ(

@@ -188,7 +188,7 @@ TEST(MoeReport, BadFiles) {
 
 TEST(MoeReport, BadOptions) {
   const TemporaryFile file(kLines);
-  expect_error(run_program({"moe-report"}), {"FILE"}, Hint::help);
+  expect_error(run_program("moe-report"), {"FILE"}, Hint::help);
   expect_error(run_program({"moe-report", "--hot", "0", file.path()}),
                {"--hot: got '0'"}, Hint::help);
   expect_error(run_program({"moe-report", "--plot", "x.pdf", file.path()}),
