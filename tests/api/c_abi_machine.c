@@ -34,13 +34,13 @@ int c_abi_machine_create(void) {
   int failed = 0;
   swamp_machine* machine = NULL;
   swamp_config config = empty_config();
-  CHECK(swamp_machine_create(NULL, &machine) == SWAMP_OK);
+  OK(swamp_machine_create(NULL, &machine));
   CHECK(machine != NULL);
   swamp_machine_destroy(machine);
   swamp_machine_destroy(NULL);
 
   machine = NULL;
-  CHECK(swamp_machine_create(&config, &machine) == SWAMP_OK);
+  OK(swamp_machine_create(&config, &machine));
   swamp_machine_destroy(machine);
 
   config.machine = "sw26010pro";
@@ -52,7 +52,7 @@ int c_abi_machine_create(void) {
   config.isa = "scalar";
   config.bind = "none";
   machine = NULL;
-  CHECK(swamp_machine_create(&config, &machine) == SWAMP_OK);
+  OK(swamp_machine_create(&config, &machine));
   swamp_machine_destroy(machine);
   return failed;
 }
@@ -108,8 +108,7 @@ int c_abi_machine_errors(void) {
   size_t i;
   swamp_config config = empty_config();
   swamp_machine* const before = (swamp_machine*)&config;
-  REFUSED(swamp_machine_create(&config, NULL), SWAMP_INVALID_ARGUMENT, "out",
-          "null");
+  INVALID(swamp_machine_create(&config, NULL), "out", "null");
   for (i = 0; i < sizeof rows / sizeof *rows; ++i) {
     swamp_machine* machine = before;
     CHECK(swamp_machine_create(&rows[i].config, &machine) == rows[i].status &&
@@ -143,9 +142,9 @@ int c_abi_check_reports(void) {
   config.transfer = "check";
   before = swamp_check_report_count();
   swamp_check_set_callback(&count_reports, &called);
-  CHECK(swamp_machine_create(&config, &machine) == SWAMP_OK);
-  CHECK(swamp_amp_foreach_non_finite_check_and_unscale(
-            machine, &tensor, 1, &found_inf, &inv_scale) == SWAMP_OK);
+  OK(swamp_machine_create(&config, &machine));
+  OK(swamp_amp_foreach_non_finite_check_and_unscale(machine, &tensor, 1,
+                                                    &found_inf, &inv_scale));
   CHECK(found_inf == 0.0f);
   CHECK(called == 0 && swamp_check_report_count() == before);
   swamp_machine_destroy(machine);
