@@ -139,9 +139,7 @@ void expect_late_error(const ProgramResult& result,
   const std::vector<std::string> lines = lines_of(result.err);
   ASSERT_EQ(lines.size(), hint == Hint::help ? 2u : 1u) << result.err;
   EXPECT_EQ(lines[0].rfind("swamp: ", 0), 0u) << lines[0];
-  for (const std::string& part : parts) {
-    EXPECT_TRUE(has_words(lines[0], {part}));
-  }
+  EXPECT_TRUE(has_words(lines[0], parts));
   if (hint == Hint::none) return;
   EXPECT_EQ(lines[1].rfind("Try 'swamp ", 0), 0u) << lines[1];
   EXPECT_TRUE(has_words(lines[1], {"--help'."}));

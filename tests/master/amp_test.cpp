@@ -19,33 +19,54 @@ namespace {
 
 const std::vector<MachineShape> kShapes = {{1, 3, 4096}};
 
-TEST(UnscaleFoundInf, IsExactlyOneWhateverItWasBefore) {
-  on_machines(kShapes, false, [](Machine& machine) {
-    for (const float before : {0.0f, 1.0f, 2.0f, -3.0f, std::nanf("")}) {
-      float data[] = {1.0f, std::numeric_limits<float>::infinity(), 2.0f};
-      const Tensor tensor{data, 3, kFloat32};
-      float found_inf = before;
-      amp_foreach_non_finite_check_and_unscale_({&tensor, 1}, found_inf, 0.5f,
-                                                nullptr, &machine);
-      EXPECT_EQ(found_inf, 1.0f);
-      // No early exit: every element is multiplied.
-      EXPECT_EQ(data[0], 0.5f);
-      EXPECT_EQ(data[1], std::numeric_limits<float>::infinity());
-      EXPECT_EQ(data[2], 1.0f);
-    }
-  });
+std::uint64_t bits_of(double value) {
+  std::uint64_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
 }
 
-TEST(UnscaleFoundInf, IsNeverClearedByCleanCalls) {
-  on_machines(kShapes, false, [](Machine& machine) {
-    for (const float before : {0.0f, 1.0f, 2.5f, -0.0f}) {
-      float data[] = {1.0f};
-      const Tensor tensor{data, 1, kFloat32};
-      for (const float inv_scale : {0.5f, 1.0f}) {
+// found_inf becomes exactly 1 whatever it was, and is never cleared. No early
+// exit: every element is multiplied. The test is on the input: what overflows
+// in the product is not reported. float64 is multiplied in double.
+TEST(Unscale, ValuesAndFoundInf) {
+  const float nan = std::nanf("");
+  const double tenth = static_cast<double>(0.1f);
+  const struct {
+    ScalarType type;
+    float inv_scale;
+    std::vector<std::uint64_t> input, output;
+    bool found;
+    std::vector<float> before;
+  } rows[] = {
+      {kFloat32,
+       0.5f,
+       {0x3f800000, 0x7f800000, 0x40000000},
+       {0x3f000000, 0x7f800000, 0x3f800000},
+       true,
+       {0, 1, 2, -3, nan}},
+      {kFloat32, 0.5f, {0x3f800000}, {0x3f000000}, false, {0, 1, 2.5f, -0.0f}},
+      {kFloat32, 1.0f, {0x3f800000}, {0x3f800000}, false, {0, 1, 2.5f, -0.0f}},
+      {kFloat16, 65536, {0x7bff, 0x3c00}, {0x7c00, 0x7c00}, false, {0}},
+      {kBFloat16, 65536, {0x7f7f}, {0x7f80}, false, {0}},
+      {kFloat32, 65536, {0x7f7fffff}, {0x7f800000}, false, {0}},
+      {kFloat64,
+       0.1f,
+       {bits_of(1), bits_of(1e300), bits_of(1 + 0x1p-52)},
+       {bits_of(tenth), bits_of(1e300 * tenth), bits_of((1 + 0x1p-52) * tenth)},
+       false,
+       {0}}};
+  on_machines(kShapes, false, [&](Machine& machine) {
+    for (const auto& row : rows) {
+      for (const float before : row.before) {
+        SampleList list, expected;
+        list.add_bits(row.type, row.input);
+        expected.add_bits(row.type, row.output);
         float found_inf = before;
-        amp_foreach_non_finite_check_and_unscale_({&tensor, 1}, found_inf,
-                                                  inv_scale, nullptr, &machine);
-        EXPECT_EQ(std::memcmp(&found_inf, &before, sizeof before), 0);
+        amp_foreach_non_finite_check_and_unscale_(
+            list.tensors(), found_inf, row.inv_scale, nullptr, &machine);
+        const float after = row.found ? 1.0f : before;
+        EXPECT_EQ(std::memcmp(&found_inf, &after, sizeof after), 0);
+        EXPECT_TRUE(list.same_as(expected));
       }
     }
   });
@@ -90,41 +111,6 @@ TEST(UnscaleFoundInf, InvScaleOneReadsOnly) {
   });
 }
 
-// The test is on the input: what overflows in the product is not reported.
-TEST(UnscaleFoundInf, OverflowOfTheProductIsNotReported) {
-  on_machines(kShapes, false, [](Machine& machine) {
-    SampleList list;
-    list.add_bits(kFloat16, {0x7bff, 0x3c00});
-    list.add_bits(kBFloat16, {0x7f7f});
-    list.add_bits(kFloat32, {0x7f7fffff});
-    float found_inf = 0.0f;
-    OverflowReport report;
-    amp_foreach_non_finite_check_and_unscale_(list.tensors(), found_inf,
-                                              65536.0f, &report, &machine);
-    EXPECT_EQ(found_inf, 0.0f);
-    EXPECT_EQ(report.element_count, 0u);
-    EXPECT_EQ(list.get(0, 0), 0x7c00u);
-    EXPECT_EQ(list.get(0, 1), 0x7c00u);
-    EXPECT_EQ(list.get(1, 0), 0x7f80u);
-    EXPECT_EQ(list.get(2, 0), 0x7f800000u);
-  });
-}
-
-TEST(UnscaleFoundInf, Float64IsMultipliedInDouble) {
-  on_machines(kShapes, false, [](Machine& machine) {
-    double data[] = {1.0, 1e300, 0x1.0000000000001p0};
-    const float inv_scale = 0.1f;
-    const Tensor tensor{data, 3, kFloat64};
-    float found_inf = 0.0f;
-    amp_foreach_non_finite_check_and_unscale_({&tensor, 1}, found_inf,
-                                              inv_scale, nullptr, &machine);
-    EXPECT_EQ(data[0], static_cast<double>(0.1f));
-    EXPECT_EQ(data[1], 1e300 * static_cast<double>(0.1f));
-    EXPECT_EQ(data[2], 0x1.0000000000001p0 * static_cast<double>(0.1f));
-    EXPECT_EQ(found_inf, 0.0f);
-  });
-}
-
 TEST(UnscaleFoundInf, EmptyListsAndEmptyTensors) {
   on_machines(kShapes, false, [](Machine& machine) {
     for (const float inv_scale : {1.0f, 0.5f}) {
@@ -147,31 +133,8 @@ TEST(UnscaleFoundInf, EmptyListsAndEmptyTensors) {
   });
 }
 
-TEST(UnscaleFoundInf, StickyOverCalls) {
-  on_machines(kShapes, false, [](Machine& machine) {
-    float bad[] = {std::nanf("")};
-    float good[] = {4.0f};
-    const Tensor first{bad, 1, kFloat32};
-    const Tensor second{good, 1, kFloat32};
-    float found_inf = 0.0f;
-    amp_foreach_non_finite_check_and_unscale_({&first, 1}, found_inf, 0.5f,
-                                              nullptr, &machine);
-    amp_foreach_non_finite_check_and_unscale_({&second, 1}, found_inf, 0.5f,
-                                              nullptr, &machine);
-    amp_foreach_non_finite_check_and_unscale_({&second, 1}, found_inf, 0.5f,
-                                              nullptr, &machine);
-    EXPECT_EQ(found_inf, 1.0f);
-    EXPECT_EQ(good[0], 1.0f);
-  });
-}
-
 const std::vector<MachineShape> kReportShapes = {
     {1, 1, 16384}, {1, 7, 16384}, {1, 64, 4096}};
-
-OverflowReport report_of(SampleList list, Machine& machine,
-                         float inv_scale = 0.5f) {
-  return unscale(list.tensors(), inv_scale, machine);
-}
 
 SampleList plain_list() {
   SampleList list;
@@ -189,62 +152,41 @@ void plant(SampleList& list, std::size_t tensor, std::size_t index) {
   list.set(tensor, index, format_of(list.type(tensor)).quiet_nan());
 }
 
-TEST(UnscaleReport, LowestTensorThenLowestIndex) {
-  SampleList list = plain_list();
-  plant(list, 3, 2);
-  plant(list, 3, 29999);
-  plant(list, 1, 33000);
-  plant(list, 1, 20000);
-  on_machines(kReportShapes, false, [&](Machine& machine) {
-    EXPECT_TRUE(same_report(report_of(list, machine), {1, 20000, 2, 4}));
-    EXPECT_TRUE(same_report(report_of(list, machine, 1.0f), {1, 20000, 2, 4}));
-  });
-}
-
-// One in every grain: a tensor that many slaves share counts once.
-TEST(UnscaleReport, TensorsCutBetweenSlavesCountOnce) {
-  SampleList list = plain_list();
-  std::uint64_t planted = 0;
-  for (const std::size_t tensor : {1u, 3u}) {
-    for (std::size_t i = 8191; i < list.element_count(tensor); i += 8192) {
-      plant(list, tensor, i);
-      ++planted;
-    }
-    plant(list, tensor, 8192);
-    ++planted;
-  }
-  plant(list, 4, 6);
-  on_machines(kReportShapes, false, [&](Machine& machine) {
-    EXPECT_TRUE(
-        same_report(report_of(list, machine), {1, 8191, 3, planted + 1}));
-  });
-}
-
-TEST(UnscaleReport, FirstAndLastElementOfEveryTensor) {
+// Each row: the nan that are planted, as tensor and index, and the report. In
+// the second one, every grain has one: a tensor that many slaves share counts
+// once. In the last, all elements are nan.
+TEST(UnscaleReport, LowestPlaceAndCounts) {
+  using Places = std::vector<std::pair<std::size_t, std::size_t>>;
   const SampleList clean = plain_list();
-  on_machines(kReportShapes, false, [&](Machine& machine) {
-    EXPECT_TRUE(same_report(report_of(clean, machine), {}));
-    for (std::size_t t = 0; t < clean.tensor_count(); ++t) {
-      const std::size_t count = clean.element_count(t);
-      if (count == 0) continue;
-      for (const std::size_t index : {std::size_t{0}, count - 1}) {
-        SampleList list = clean;
-        plant(list, t, index);
-        EXPECT_TRUE(same_report(report_of(list, machine), {t, index, 1, 1}));
+  Places all, grains = {{4, 6}};
+  for (std::size_t t = 0; t < clean.tensor_count(); ++t) {
+    for (std::size_t i = 0; i < clean.element_count(t); ++i) {
+      all.push_back({t, i});
+      if ((t == 1 || t == 3) && (i % 8192 == 8191 || i == 8192)) {
+        grains.push_back({t, i});
       }
     }
-  });
-}
-
-TEST(UnscaleReport, AllElementsNonFinite) {
-  SampleList list = plain_list();
-  std::uint64_t elements = 0;
-  for (std::size_t t = 0; t < list.tensor_count(); ++t) {
-    for (std::size_t i = 0; i < list.element_count(t); ++i) plant(list, t, i);
-    elements += list.element_count(t);
+  }
+  std::vector<std::pair<Places, OverflowReport>> rows = {
+      {{}, {}},
+      {{{3, 2}, {3, 29999}, {1, 33000}, {1, 20000}}, {1, 20000, 2, 4}},
+      {grains, {1, 8191, 3, grains.size()}},
+      {all, {0, 0, 4, all.size()}}};
+  for (std::size_t t = 0; t < clean.tensor_count(); ++t) {
+    const std::size_t count = clean.element_count(t);
+    if (count == 0) continue;
+    rows.push_back({{{t, 0}}, {t, 0, 1, 1}});
+    rows.push_back({{{t, count - 1}}, {t, count - 1, 1, 1}});
   }
   on_machines(kReportShapes, false, [&](Machine& machine) {
-    EXPECT_TRUE(same_report(report_of(list, machine), {0, 0, 4, elements}));
+    for (const auto& [places, report] : rows) {
+      SampleList list = clean;
+      for (const auto& [tensor, index] : places) plant(list, tensor, index);
+      for (const float inv_scale : {1.0f, 0.5f}) {
+        EXPECT_TRUE(
+            same_report(unscale(list.tensors(), inv_scale, machine), report));
+      }
+    }
   });
 }
 
