@@ -1,5 +1,5 @@
 // Mixtures of experts: the results of every machine, and the errors. The golden
-// records are in rows_golden_test.cpp.
+// records are in rows_golden_test.cpp and exact_golden_test.cpp.
 #include "swamp/moe.h"
 
 #include <gtest/gtest.h>
@@ -220,51 +220,18 @@ TEST(Moe, PermuteAndUnpermute) {
         const Values tokens(size.tokens, size.columns, type, 1);
         const Values permuted(rows, size.columns, type, 2);
 
-        // The plain loops.
-        std::vector<float> dots;
-        Values copies(rows, size.columns, type);
-        Values sums(size.tokens, size.columns, type);
-        std::vector<float> total(size.tokens * size.columns);
-        std::vector<bool> begun(size.tokens);
-        for (std::size_t r = 0; r < rows; ++r) {
-          const std::int64_t t = token_of[r];
-          double dot = 0;
-          for (std::size_t j = 0; j < size.columns; ++j) {
-            if (t < 0) continue;
-            const auto token = static_cast<std::size_t>(t);
-            const float factor = with_probs ? probs[r] : 1.0f;
-            store_value(type, copies.memory.data(), r * size.columns + j,
-                        static_cast<float>(tokens(token, j)) * factor);
-            float& sum = total[token * size.columns + j];
-            const float term = static_cast<float>(permuted(r, j)) * factor;
-            sum = begun[token] ? sum + term : term;
-            dot += tokens(token, j) * permuted(r, j);
-          }
-          if (t >= 0) begun[static_cast<std::size_t>(t)] = true;
-          dots.push_back(static_cast<float>(dot));
-        }
-        for (std::size_t i = 0; i < total.size(); ++i) {
-          store_value(type, sums.memory.data(), i, total[i]);
-        }
-        std::vector<float> first_dots;
-        on_row_machines([&](Machine& machine) {
+        expect_same([&](Machine& machine) {
           Values copy(rows, size.columns, type);
           moe_permute(tokens.matrix, token_of.data(), factors, copy.matrix,
                       &machine);
           Values sum(size.tokens, size.columns, type);
           moe_unpermute(permuted.matrix, token_of.data(), factors, sum.matrix,
                         &machine);
-          ASSERT_TRUE(copy.memory == copies.memory);
-          ASSERT_TRUE(sum.memory == sums.memory);
           std::vector<float> products(rows, 7);
           moe_dot(tokens.matrix, token_of.data(), permuted.matrix,
                   products.data(), &machine);
-          if (first_dots.empty()) first_dots = products;
-          ASSERT_EQ(products, first_dots);
-          for (std::size_t r = 0; r < rows; ++r) {
-            ASSERT_NEAR(products[r], dots[r],
-                        1e-3 + 1e-5 * static_cast<double>(size.columns));
-          }
+          return std::vector<Bytes>{copy.memory, sum.memory,
+                                    bytes_of(products)};
         });
       }
     }
@@ -288,57 +255,20 @@ TEST(Moe, Losses) {
       options.coefficient = 0.01;
       options.choices = 2;
       options.tokens = 2 * size.tokens;
-      const auto all = static_cast<double>(options.tokens);
-      const double factor =
-          static_cast<double>(size.experts) * 0.01 / (2 * all * all);
-      double aux = 0, aux_size = 0, z = 0;
-      std::vector<double> lse;
-      for (std::size_t t = 0; t < size.tokens; ++t) {
-        double sum = 0;
-        for (std::size_t e = 0; e < size.experts; ++e) {
-          const double x = logits(t, e);
-          aux += x * static_cast<double>(counts[e]) * factor;
-          aux_size += std::fabs(x * static_cast<double>(counts[e]) * factor);
-          sum += std::exp(x);
-        }
-        lse.push_back(std::log(sum));
-        z += 0.5 * lse.back() * lse.back() / static_cast<double>(size.tokens);
-      }
-      const double unit =
-          std::ldexp(1.0, -static_cast<int>(format_of(type).mantissa_bits));
-      std::vector<Bytes> first;
-      on_row_machines([&](Machine& machine) {
-        double losses[2];
-        losses[0] =
-            moe_aux_loss(logits.matrix, counts.data(), options, &machine);
-        ASSERT_NEAR(losses[0], aux, 1e-6 * aux_size);
+      expect_same([&](Machine& machine) {
+        std::vector<double> losses;
+        losses.push_back(
+            moe_aux_loss(logits.matrix, counts.data(), options, &machine));
         std::vector<float> saved(size.tokens);
-        losses[1] = moe_z_loss(logits.matrix, 0.5, saved.data(), &machine);
-        ASSERT_NEAR(losses[1], z, 2e-6 * z);
-        Values daux(size.tokens, size.experts, type);
+        losses.push_back(
+            moe_z_loss(logits.matrix, 0.5, saved.data(), &machine));
+        Values daux(size.tokens, size.experts, type), dz = daux;
         moe_aux_loss_backward(1024, counts.data(), daux.matrix, options,
                               &machine);
-        Values dz(size.tokens, size.experts, type);
         moe_z_loss_backward(3, logits.matrix, 0.5, saved.data(), dz.matrix,
                             &machine);
-        std::vector<Bytes> results = {daux.memory, dz.memory, Bytes(16)};
-        std::memcpy(results[2].data(), losses, 16);
-        if (!first.empty()) {
-          ASSERT_TRUE(results == first);
-          return;
-        }
-        first = results;
-        for (std::size_t t = 0; t < size.tokens; ++t) {
-          for (std::size_t e = 0; e < size.experts; ++e) {
-            // AuxLossOptions::tokens are given, so dprobs.rows do not matter.
-            const double a = 1024 * factor * static_cast<double>(counts[e]);
-            ASSERT_NEAR(daux(t, e), a, a * unit + 1e-7);
-            const double p = std::exp(logits(t, e) - lse[t]);
-            const double g =
-                3 * 0.5 * 2 * lse[t] * p / static_cast<double>(size.tokens);
-            ASSERT_NEAR(dz(t, e), g, std::fabs(g) * (unit + 4e-6) + 1e-7);
-          }
-        }
+        return std::vector<Bytes>{daux.memory, dz.memory, bytes_of(losses),
+                                  bytes_of(saved)};
       });
     }
   }
