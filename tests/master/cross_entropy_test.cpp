@@ -147,14 +147,9 @@ TEST(Rows, LogSoftmax) {
       cross_entropy(x.matrix, ignored.data(), losses.data(), lse.data());
       Values expected(one.rows, one.columns, type);
       for (std::size_t i = 0; i < one.rows * one.columns; ++i) {
-        const FloatFormat& format = format_of(type);
         const float value =
             widen(type, x.memory.data(), i) - lse[i / one.columns];
-        store_bits(format, expected.memory.data(), i,
-                   type == kFloat32 ? float_to_bits(value)
-                   : type == kFloat16
-                       ? std::uint32_t{float16_from_float(value)}
-                       : std::uint32_t{bfloat16_from_float(value)});
+        store_value(type, expected.memory.data(), i, value);
       }
       const std::vector<Bytes> results = expect_same([&](Machine& machine) {
         Values y(one.rows, one.columns, type), in_place = x;

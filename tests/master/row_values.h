@@ -27,22 +27,13 @@ inline const std::vector<MachineShape> kRowShapes = {
 inline constexpr ScalarType kRowTypes[] = {kFloat16, kBFloat16, kFloat32};
 
 inline float widen(ScalarType type, const void* data, std::size_t i) {
-  const std::uint64_t bits = load_bits(format_of(type), data, i);
-  if (type == kFloat16) {
-    return float16_to_float(static_cast<std::uint16_t>(bits));
-  }
-  if (type == kBFloat16) {
-    return bfloat16_to_float(static_cast<std::uint16_t>(bits));
-  }
-  return float_from_bits(static_cast<std::uint32_t>(bits));
+  const Format& format = format_of(type);
+  return static_cast<float>(value_of(format, load_bits(format, data, i)));
 }
 
 inline void store_value(ScalarType type, void* data, std::size_t i,
                         float value) {
-  const std::uint32_t bits = type == kFloat32   ? float_to_bits(value)
-                             : type == kFloat16 ? float16_from_float(value)
-                                                : bfloat16_from_float(value);
-  store_bits(format_of(type), data, i, bits);
+  store_bits(format_of(type), data, i, bits_of(format_of(type), value));
 }
 
 // Values is a matrix of ordinary numbers, and its memory.
