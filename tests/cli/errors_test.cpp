@@ -86,84 +86,68 @@ TEST(Output, FitsATerminal) {
   }
 }
 
-struct BadOption {
-  const char* option;
-  const char* value;
-  const char* expected;
-};
-
-class BadOptions : public testing::TestWithParam<BadOption> {};
-
-TEST_P(BadOptions, NamesOptionValueAndRange) {
-  const auto [option, value, expected] = GetParam();
-  expect_error(run_program({"train", option, value}),
-               {option, "'" + std::string(value) + "'", "expected", expected},
-               Hint::help);
+TEST(BadOptions, NameOptionValueAndRange) {
+  const struct {
+    const char* option;
+    const char* value;
+    const char* expected;
+  } rows[] = {{"--steps", "0", "1 to"},
+              {"--steps", "-5", "1 to"},
+              {"--steps", "ten", "integer"},
+              {"--steps", "10x", "integer"},
+              {"--steps", "", "integer"},
+              {"--steps", "99999999999999999999", "integer"},
+              {"--batch", "0", "1 to 4096"},
+              {"--batch", "4097", "1 to 4096"},
+              {"--seed", "-1", "0 to 18446744073709551615"},
+              {"--seed", "18446744073709551616", "0 to"},
+              {"--lr", "0", "number"},
+              {"--lr", "-1e-3", "number"},
+              {"--lr", "nan", "number"},
+              {"--lr", "1e-3 ", "number"},
+              {"--loss-scale", "-2", "number"},
+              {"--loss-scale", "inf", "number"},
+              {"--loss-scale", "1e39", "number"},
+              {"--initial-loss-scale", "nan", "number"},
+              {"--initial-loss-scale", "0x10", "number"},
+              {"--loss-scale-window", "0", "number"},
+              {"--min-loss-scale", "0", "number"},
+              {"--hysteresis", "0", "1 to"},
+              {"--hysteresis", "1.5", "integer"},
+              {"--clip-grad", "-1", "number"},
+              {"--accumulate", "0", "1 to"},
+              {"--optimizer", "adamax", "adamw, adam or sgd"},
+              {"--weight-decay", "-1", "number"},
+              {"--adam-beta1", "1", "number"},
+              {"--save-interval", "0", "1 to"},
+              {"--checkpoint", "", "file"},
+              {"--plot", "", "file"},
+              {"--log-interval", "0", "1 to"},
+              {"--log", "", "file"},
+              {"--dtype", "float64", "bfloat16"},
+              {"--dtype", "", "bfloat16"}};
+  for (const auto& [option, value, expected] : rows) {
+    expect_error(run_program({"train", option, value}),
+                 {option, "'" + std::string(value) + "'", "expected", expected},
+                 Hint::help);
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Train, BadOptions,
-    testing::Values(
-        BadOption{"--steps", "0", "1 to"}, BadOption{"--steps", "-5", "1 to"},
-        BadOption{"--steps", "ten", "integer"},
-        BadOption{"--steps", "10x", "integer"},
-        BadOption{"--steps", "", "integer"},
-        BadOption{"--steps", "99999999999999999999", "integer"},
-        BadOption{"--batch", "0", "1 to 4096"},
-        BadOption{"--batch", "4097", "1 to 4096"},
-        BadOption{"--seed", "-1", "0 to 18446744073709551615"},
-        BadOption{"--seed", "18446744073709551616", "0 to"},
-        BadOption{"--lr", "0", "number"}, BadOption{"--lr", "-1e-3", "number"},
-        BadOption{"--lr", "nan", "number"},
-        BadOption{"--lr", "1e-3 ", "number"},
-        BadOption{"--loss-scale", "-2", "number"},
-        BadOption{"--loss-scale", "inf", "number"},
-        BadOption{"--loss-scale", "1e39", "number"},
-        BadOption{"--initial-loss-scale", "nan", "number"},
-        BadOption{"--initial-loss-scale", "0x10", "number"},
-        BadOption{"--loss-scale-window", "0", "number"},
-        BadOption{"--min-loss-scale", "0", "number"},
-        BadOption{"--hysteresis", "0", "1 to"},
-        BadOption{"--hysteresis", "1.5", "integer"},
-        BadOption{"--clip-grad", "-1", "number"},
-        BadOption{"--accumulate", "0", "1 to"},
-        BadOption{"--optimizer", "adamax", "adamw, adam or sgd"},
-        BadOption{"--weight-decay", "-1", "number"},
-        BadOption{"--adam-beta1", "1", "number"},
-        BadOption{"--save-interval", "0", "1 to"},
-        BadOption{"--checkpoint", "", "file"}, BadOption{"--plot", "", "file"},
-        BadOption{"--log-interval", "0", "1 to"},
-        BadOption{"--log", "", "file"},
-        BadOption{"--dtype", "float64", "bfloat16"},
-        BadOption{"--dtype", "", "bfloat16"}),
-    [](const testing::TestParamInfo<BadOption>& it) {
-      return test_name(std::string(it.param.option) + " " + it.param.value);
-    });
-
-class BadVariables : public testing::TestWithParam<const char*> {};
-
-TEST_P(BadVariables, FailEveryCommand) {
+TEST(BadVariables, FailEveryCommand) {
   const TemporaryFile text(kShortText);
   const TemporaryFile log;
-  for (const Words& arguments :
-       {Words("info"),
-        {"info", "--json"},
-        {"train", text.path(), "--steps", "1", "--log", log.path()}}) {
-    expect_error(run_program(arguments, {{GetParam(), "nonsense"}}),
-                 {GetParam(), "nonsense"});
+  for (const char* name : {"SWAMP_MACHINE", "SWAMP_BACKEND", "SWAMP_TRANSFER",
+                           "SWAMP_CORE_GROUPS", "SWAMP_SLAVES_PER_GROUP",
+                           "SWAMP_LDM_BYTES", "SWAMP_ISA", "SWAMP_BIND"}) {
+    for (const Words& arguments :
+         {Words("info"), Words("info --json"),
+          Words{"train", text.path(), "--steps", "1", "--log", log.path()}}) {
+      expect_error(run_program(arguments, {{name, "nonsense"}}),
+                   {name, "nonsense"});
+    }
   }
   EXPECT_EQ(log.read(), "");  // before any work
 }
-
-INSTANTIATE_TEST_SUITE_P(Swamp, BadVariables,
-                         testing::Values("SWAMP_MACHINE", "SWAMP_BACKEND",
-                                         "SWAMP_TRANSFER", "SWAMP_CORE_GROUPS",
-                                         "SWAMP_SLAVES_PER_GROUP",
-                                         "SWAMP_LDM_BYTES", "SWAMP_ISA",
-                                         "SWAMP_BIND"),
-                         [](const testing::TestParamInfo<const char*>& it) {
-                           return test_name(it.param);
-                         });
 
 TEST(Text, MustBeAReadableFileThatIsLongEnough) {
   const TemporaryFile empty("");

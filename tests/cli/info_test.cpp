@@ -97,51 +97,41 @@ TEST(Info, TextHasTheSameValues) {
   EXPECT_TRUE(has_line("swamp", object.at("version"))) << text;
 }
 
-struct Misspelt {
-  const char* name;
-  const char* text;  // "": not reported
-};
-
-class Variables : public testing::TestWithParam<Misspelt> {};
-
-TEST_P(Variables, UnknownNamesAreOneWarningAndAField) {
-  const auto [name, text] = GetParam();
-  const std::string shown = text;
-  const Environment environment = {{name, "1"}};
-  const ProgramResult object = run_program("info --json", environment);
-  EXPECT_EQ(object.exit_code, 0);
-  EXPECT_EQ(object.err, shown.empty()
-                            ? ""
-                            : "swamp: warning: environment: got " + shown +
-                                  ", expected variables that swamp knows\n");
-  EXPECT_EQ(json::parse(object.out).at("unknown_variables"),
-            shown.empty() ? json::array() : json::array({shown}));
-  EXPECT_TRUE(has_words(
-      run_program("info", environment).out,
-      {"\nunknown variables " + (shown.empty() ? "none" : shown) + "\n"}));
-  const TemporaryFile text_file(kShortText);
-  EXPECT_EQ(
-      run_program({"train", text_file.path(), "--steps", "1"}, environment).err,
-      object.err);
+TEST(Info, UnknownVariablesAreOneWarningAndAField) {
+  const struct {
+    const char* name;
+    const char* text;  // "": not reported
+  } rows[] = {
+      {"SWAMP_TRANSFR", "SWAMP_TRANSFR (did you mean SWAMP_TRANSFER?)"},
+      {"SWAMP_BAKCEND", "SWAMP_BAKCEND (did you mean SWAMP_BACKEND?)"},
+      {"SWAMP_CORES", "SWAMP_CORES"},
+      {"SWAMP_SLAVES", "SWAMP_SLAVES (did you mean SWAMP_SLAVES_PER_GROUP?)"},
+      {"SWAMP_", "SWAMP_"},
+      {"SWAMP_ENTIRELY_DIFFERENT", "SWAMP_ENTIRELY_DIFFERENT"},
+      {"SWAMP_TORCH_PYTHON", ""},
+      {"SWAMP_CHECK_SEED", ""},
+      {"SWAMPY", ""}};
+  for (const auto& [name, text] : rows) {
+    const std::string shown = text;
+    const Environment environment = {{name, "1"}};
+    const ProgramResult object = run_program("info --json", environment);
+    EXPECT_EQ(object.exit_code, 0);
+    EXPECT_EQ(object.err, shown.empty()
+                              ? ""
+                              : "swamp: warning: environment: got " + shown +
+                                    ", expected variables that swamp knows\n");
+    EXPECT_EQ(json::parse(object.out).at("unknown_variables"),
+              shown.empty() ? json::array() : json::array({shown}));
+    EXPECT_TRUE(has_words(
+        run_program("info", environment).out,
+        {"\nunknown variables " + (shown.empty() ? "none" : shown) + "\n"}));
+    const TemporaryFile text_file(kShortText);
+    EXPECT_EQ(
+        run_program({"train", text_file.path(), "--steps", "1"}, environment)
+            .err,
+        object.err);
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Info, Variables,
-    testing::Values(
-        Misspelt{"SWAMP_TRANSFR",
-                 "SWAMP_TRANSFR (did you mean SWAMP_TRANSFER?)"},
-        Misspelt{"SWAMP_BAKCEND",
-                 "SWAMP_BAKCEND (did you mean SWAMP_BACKEND?)"},
-        Misspelt{"SWAMP_CORES", "SWAMP_CORES"},
-        Misspelt{"SWAMP_SLAVES",
-                 "SWAMP_SLAVES (did you mean SWAMP_SLAVES_PER_GROUP?)"},
-        Misspelt{"SWAMP_", "SWAMP_"},
-        Misspelt{"SWAMP_ENTIRELY_DIFFERENT", "SWAMP_ENTIRELY_DIFFERENT"},
-        Misspelt{"SWAMP_TORCH_PYTHON", ""}, Misspelt{"SWAMP_CHECK_SEED", ""},
-        Misspelt{"SWAMPY", ""}),
-    [](const testing::TestParamInfo<Misspelt>& it) {
-      return test_name(it.param.name);
-    });
 
 TEST(Info, AnEmptyVariableIsUnset) {
   EXPECT_EQ(info({{"SWAMP_TRANSFR", ""}}).at("unknown_variables"),

@@ -34,7 +34,8 @@ Training train(const Environment& environment, const Words& more = {}) {
 
 class Determinism : public testing::TestWithParam<Words> {};
 
-TEST_P(Determinism, MachineBackendTransferAndIsaChangeNothing) {
+// Machine, backend, transfer and ISA change nothing.
+TEST_P(Determinism, OnEveryMachine) {
   const Training reference = train({}, GetParam());
   EXPECT_GT(reference.skipped, 0);
   EXPECT_LT(reference.skipped, 14);

@@ -62,7 +62,7 @@ TEST(RanksFailure, OfOneRankEndsTheOthers) {
 
 class Ranks : public testing::TestWithParam<Words> {};
 
-TEST_P(Ranks, GiveTheBitsOfOneThatAccumulates) {
+TEST_P(Ranks, GiveTheBitsOfOne) {
   const Words options = "--steps 14 --batch 4 --save-interval 5" + GetParam();
   const Ranked four = run_ranks(4, options);
   ASSERT_EQ(four.result.exit_code, 0) << four.result.err;
