@@ -135,6 +135,7 @@ int c_abi_check_reports(void) {
   swamp_config config = empty_config();
   float found_inf = 0.0f;
   const float inv_scale = 0.5f;
+  double norm = 1;
   size_t before;
   tensor.data = data + 1;
   tensor.count = 2999;
@@ -143,9 +144,8 @@ int c_abi_check_reports(void) {
   before = swamp_check_report_count();
   swamp_check_set_callback(&count_reports, &called);
   OK(swamp_machine_create(&config, &machine));
-  OK(swamp_amp_foreach_non_finite_check_and_unscale(machine, &tensor, 1,
-                                                    &found_inf, &inv_scale));
-  CHECK(found_inf == 0.0f);
+  OK(swamp_foreach_norm(machine, &tensor, 1, &inv_scale, &found_inf, &norm));
+  CHECK(found_inf == 0.0f && norm == 0);
   CHECK(called == 0 && swamp_check_report_count() == before);
   swamp_machine_destroy(machine);
   swamp_check_set_callback(NULL, NULL);

@@ -206,8 +206,8 @@ TEST(LdmLayoutTest, FitsItsLdmAndGrowsToTheTile) {
                            {in(kFloat16), inout(kFloat32), inout(kFloat32),
                             inout(kFloat32), out(kBFloat16)}),
                        &args);
-  const Operation unscale(test::kAdd, &args);
-  for (const Operation& operation : {step, unscale}) {
+  const Operation add(test::kAdd, &args);
+  for (const Operation& operation : {step, add}) {
     const std::size_t needed =
         LdmLayout::make(operation, {1, 8192}).bytes_needed;
     EXPECT_FALSE(LdmLayout::make(operation, {needed - 1, 8192}).fits());

@@ -207,7 +207,7 @@ TEST_P(KernelPatterns, FinitePatterns) {
 // Tiles in which a kernel flags nothing, and one element at every position: 4
 // vectors of the widest ISA are 128 halves, and counts exceed that by every
 // possible length of a tail.
-TEST_P(KernelPatterns, OneFlaggedElementAtEveryPosition) {
+TEST_P(KernelPatterns, FlagsOneElementAtEveryPosition) {
   if (kernel().family.flagged == Flagged::nothing) return;
   const Format& format = *kernel().operands[0].format;
   const bool zeros = kernel().family.flagged == Flagged::zeros;

@@ -1,6 +1,5 @@
-// The operators of amp.h: values, reports, the update of the scale.
-#include "swamp/amp.h"
-
+// amp_foreach_non_finite_check_and_unscale_(): values, reports, errors. The
+// same bits on every machine: unscale_machines_test.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,7 +11,9 @@
 #include "machines.h"
 #include "master/launch.h"
 #include "sample_list.h"
+#include "support/errors.h"
 #include "support/guarded_pages.h"
+#include "swamp/amp.h"
 
 namespace swamp::test {
 namespace {
@@ -73,7 +74,7 @@ TEST(Unscale, ValuesAndFoundInf) {
 }
 
 // Calls without an overflow do not write found_inf, not even the same value.
-TEST(UnscaleFoundInf, IsNotTouchedWhenClean) {
+TEST(Unscale, IsNotTouchedWhenClean) {
   GuardedPages page(2 * sizeof(float));
   auto* values = new (page.begin()) float[2]{0.0f, 0.5f};
   page.make_read_only();
@@ -86,7 +87,7 @@ TEST(UnscaleFoundInf, IsNotTouchedWhenClean) {
   });
 }
 
-TEST(UnscaleFoundInf, InvScaleOneReadsOnly) {
+TEST(Unscale, InvScaleOneReadsOnly) {
   constexpr std::size_t kBytes = 64 * 1024;
   GuardedPages pages(kBytes);
   Random random(8);
@@ -111,7 +112,7 @@ TEST(UnscaleFoundInf, InvScaleOneReadsOnly) {
   });
 }
 
-TEST(UnscaleFoundInf, EmptyListsAndEmptyTensors) {
+TEST(Unscale, EmptyListsAndEmptyTensors) {
   on_machines(kShapes, false, [](Machine& machine) {
     for (const float inv_scale : {1.0f, 0.5f}) {
       float found_inf = 7.0f;
@@ -214,133 +215,170 @@ TEST(UnscaleReport, ReduceCountsATensorOnce) {
   EXPECT_EQ(all.flagged_elements, 8u);
 }
 
-// ---- amp_update_scale_() in the cases of PyTorch's own operator.
+// ---- Errors name what is wrong, and come before the first write.
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr double kGrowth = 2.0;
-constexpr double kBackoff = 0.5;
-
-struct State {
-  float scale;
-  std::int32_t tracker;
+// Good data that would be changed, and found_inf set, if a call wrote anything.
+struct Good {
+  alignas(8) float data[4] = {1.0f, std::numeric_limits<float>::infinity(),
+                              3.0f, 4.0f};
+  float found_inf = 0.0f;
+  OverflowReport report{5, 6, 7, 8};
 };
 
-// update() also expects that the returned value is the new scale.
-State update(State state, float found_inf, std::int64_t interval,
-             double growth = kGrowth, double backoff = kBackoff) {
-  const float returned = amp_update_scale_(
-      state.scale, state.tracker, found_inf, growth, backoff, interval);
-  EXPECT_TRUE(returned == state.scale ||
-              (std::isnan(returned) && std::isnan(state.scale)));
-  return state;
-}
-
-void expect_state(State actual, float scale, std::int32_t tracker) {
-  EXPECT_EQ(actual.scale, scale);
-  EXPECT_EQ(actual.tracker, tracker);
-}
-
-// test_grad_scaling_update_scale of PyTorch.
-TEST(UpdateScale, GrowsThenBacksOff) {
-  State state{4.0f, 0};
-  state = update(state, 0.0f, 2, 2.0, 0.25);
-  expect_state(state, 4.0f, 1);
-  state = update(state, 0.0f, 2, 2.0, 0.25);
-  expect_state(state, 8.0f, 0);
-  state = update(state, 1.0f, 2, 2.0, 0.25);
-  expect_state(state, 2.0f, 0);
-}
-
-TEST(UpdateScale, AnythingButZeroCountsAsFound) {
-  for (const float found :
-       {1.0f, 2.0f, -1.0f, 1e-45f, kInfinity, std::nanf(""), -kInfinity}) {
-    expect_state(update({8.0f, 1}, found, 2), 4.0f, 0);
+// expect_refused() expects that `list` fails with all the words, and that
+// neither `good` nor the caller's report has changed.
+void expect_refused(TensorList list, Good& good, Machine& machine,
+                    const std::vector<std::string>& words,
+                    swamp_status status = SWAMP_INVALID_ARGUMENT) {
+  const Good before = good;
+  for (const float inv_scale : {0.5f, 1.0f}) {
+    const auto call = [&] {
+      amp_foreach_non_finite_check_and_unscale_(list, good.found_inf, inv_scale,
+                                                &good.report, &machine);
+    };
+    EXPECT_TRUE(has_words(error_of(call, status), words));
+    EXPECT_EQ(std::memcmp(good.data, before.data, sizeof good.data), 0);
+    EXPECT_EQ(good.found_inf, 0.0f);
+    EXPECT_TRUE(same_report(good.report, before.report));
   }
-  expect_state(update({8.0f, 1}, -0.0f, 2), 16.0f, 0);
 }
 
-TEST(UpdateScale, GrowthToInfinityIsGuarded) {
-  const float large = 0x1p127f;
-  expect_state(update({large, 0}, 0.0f, 1), large, 0);
-  expect_state(update({large, 4}, 0.0f, 5), large, 0);
-  expect_state(update({1e38f, 0}, 0.0f, 1, 16.0), 1e38f, 0);
-  // The factor may be infinite, or nan.
-  expect_state(update({1.0f, 0}, 0.0f, 1, kInfinity), 1.0f, 0);
-  expect_state(update({1.0f, 0}, 0.0f, 1, std::nan("")), 1.0f, 0);
-  // Just below the limit it grows.
-  expect_state(update({0x1p126f, 0}, 0.0f, 1), 0x1p127f, 0);
+// A dtype that no C++ enum could hold: as a C caller may pass it.
+Tensor with_dtype(std::int32_t dtype, std::size_t count) {
+  static float data[4];
+  Tensor tensor{data, count, kFloat32};
+  std::memcpy(static_cast<void*>(&tensor.dtype), &dtype, sizeof dtype);
+  return tensor;
 }
 
-TEST(UpdateScale, BackoffIsNotGuarded) {
-  expect_state(update({1.0f, 3}, 1.0f, 9, 2.0, kInfinity), kInfinity, 0);
-  expect_state(update({0x1p-149f, 3}, 1.0f, 9), 0.0f, 0);
-  expect_state(update({0.0f, 3}, 1.0f, 9), 0.0f, 0);
-  EXPECT_TRUE(std::isnan(update({1.0f, 3}, 1.0f, 9, 2.0, std::nan("")).scale));
+// The bad tensor is the third; those before it are good.
+TEST(UnscaleErrors, BadTensors) {
+  alignas(8) static std::byte memory[64];
+  const std::size_t all = ~std::size_t{0};
+  const struct {
+    Tensor bad;
+    std::vector<std::string> words;
+    swamp_status status = SWAMP_INVALID_ARGUMENT;
+  } rows[] = {
+      {with_dtype(99, 4), {"tensors[2].dtype", "99", "expected", "0", "3"}},
+      {with_dtype(99, 0), {"tensors[2].dtype", "99"}},
+      {with_dtype(-1, 0), {"tensors[2].dtype", "-1", "float64"}},
+      {with_dtype(6, 1), {"tensors[2].dtype", "6", "expected"}},
+      // Known, but not taken.
+      {with_dtype(4, 0),
+       {"tensors[2].dtype", "4 (float8_e4m3fn)"},
+       SWAMP_UNSUPPORTED},
+      {with_dtype(4, 1),
+       {"4 (float8_e4m3fn)", "0 (float16)", "1 (bfloat16)", "2 (float32)",
+        "3 (float64)"},
+       SWAMP_UNSUPPORTED},
+      {with_dtype(5, 1),
+       {"tensors[2].dtype", "5 (float8_e5m2)", "float64"},
+       SWAMP_UNSUPPORTED},
+      {{nullptr, 17, kFloat16}, {"tensors[2].data", "null", "17"}},
+      {{memory + 1, 3, kFloat16}, {"tensors[2].data", "misaligned", "2"}},
+      {{memory + 3, 3, kBFloat16}, {"tensors[2].data", "misaligned"}},
+      {{memory + 2, 3, kFloat32}, {"tensors[2].data", "misaligned", "4"}},
+      {{memory + 4, 3, kFloat64}, {"tensors[2].data", "misaligned", "8"}},
+      // Counts whose bytes overflow.
+      {{memory, all, kFloat16},
+       {"tensors[2].count", std::to_string(all), "expected"}},
+      {{memory, all / 2 + 1, kFloat16}, {"tensors[2].count"}},
+      {{memory, all / 8 + 1, kFloat64}, {"tensors[2].count"}},
+      {{memory, all / 4, kFloat64}, {"tensors[2].count"}}};
+  on_machines({{1, 2, 16384}}, false, [&](Machine& machine) {
+    for (const auto& row : rows) {
+      Good good;
+      const Tensor list[] = {
+          {good.data, 4, kFloat32}, {nullptr, 0, kFloat16}, row.bad};
+      expect_refused(list, good, machine, row.words, row.status);
+    }
+  });
 }
 
-TEST(UpdateScale, ScaleZeroStaysZero) {
-  expect_state(update({0.0f, 0}, 0.0f, 1), 0.0f, 0);
-  expect_state(update({-0.0f, 0}, 0.0f, 2), 0.0f, 1);
+TEST(UnscaleErrors, NullListWithACount) {
+  const auto machine = make_machine({});
+  Good good;
+  expect_refused({nullptr, 3}, good, *machine, {"tensors", "null", "3"});
+  // Without one it is the empty list.
+  amp_foreach_non_finite_check_and_unscale_({nullptr, 0}, good.found_inf, 0.5f,
+                                            nullptr, machine.get());
+  EXPECT_EQ(good.found_inf, 0.0f);
 }
 
-// Equality, not "at least": an interval that was lowered below the tracker is
-// never reached.
-TEST(UpdateScale, IntervalBelowTheTracker) {
-  State state{4.0f, 10};
-  for (int i = 1; i <= 100; ++i) {
-    state = update(state, 0.0f, 5);
-    expect_state(state, 4.0f, 10 + i);
+// Every tensor of a long list is validated.
+TEST(UnscaleErrors, TheIndexIsTheTensors) {
+  const auto machine = make_machine({});
+  Good good;
+  std::vector<Tensor> list(1000, Tensor{nullptr, 0, kFloat64});
+  list[0] = {good.data, 4, kFloat32};
+  list[999] = {nullptr, 1, kFloat64};
+  expect_refused(list, good, *machine, {"tensors[999].data"});
+  list[500] = with_dtype(7, 0);
+  expect_refused(list, good, *machine, {"tensors[500].dtype", "7"});
+}
+
+TEST(UnscaleErrors, TooLittleLdmNamesKernelAndBytes) {
+  for (MachineConfig config : machine_configs({{1, 2, 1024}}, false)) {
+    SCOPED_TRACE(to_text(config));
+    const auto machine = make_machine(config);
+    Good good;
+    const Tensor list[] = {{good.data, 4, kFloat32}};
+    if (machine->info().chosen.transfer == "view") {  // needs none
+      amp_foreach_non_finite_check_and_unscale_(list, good.found_inf, 0.5f,
+                                                nullptr, machine.get());
+      EXPECT_EQ(good.data[0], 0.5f);
+      continue;
+    }
+    expect_refused(list, good, *machine,
+                   {"SWAMP_LDM_BYTES: got 1024, expected at least ", "kernel ",
+                    "_float32"});
+    // A list without elements needs no LDM.
+    const Tensor empty[] = {{nullptr, 0, kFloat16}, {nullptr, 0, kFloat64}};
+    amp_foreach_non_finite_check_and_unscale_(empty, good.found_inf, 0.5f,
+                                              nullptr, machine.get());
   }
-  state = update(state, 1.0f, 5);
-  expect_state(state, 2.0f, 0);
-  for (int i = 0; i < 5; ++i) state = update(state, 0.0f, 5);
-  expect_state(state, 4.0f, 0);
 }
 
-TEST(UpdateScale, IntervalsThatAreNeverMet) {
-  expect_state(update({4.0f, 0}, 0.0f, 0), 4.0f, 1);
-  expect_state(update({4.0f, 0}, 0.0f, -3), 4.0f, 1);
-  // Compared in 64 bits.
-  expect_state(update({4.0f, 0}, 0.0f, (std::int64_t{1} << 32) + 1), 4.0f, 1);
-  expect_state(update({4.0f, 6}, 0.0f, std::int64_t{1} << 40), 4.0f, 7);
-  // A negative tracker may reach an interval of 0.
-  expect_state(update({4.0f, -1}, 0.0f, 0), 8.0f, 0);
-}
-
-TEST(UpdateScale, TrackerAtItsEndDoesNotTrap) {
-  const State state = update({4.0f, INT32_MAX}, 0.0f, 2000);
-  expect_state(state, 4.0f, INT32_MIN);
-  expect_state(update({4.0f, INT32_MAX}, 1.0f, 2000), 2.0f, 0);
-  expect_state(update({4.0f, INT32_MAX - 1}, 0.0f, INT32_MAX), 8.0f, 0);
-  expect_state(update({4.0f, INT32_MAX}, 0.0f, std::int64_t{INT32_MAX} + 1),
-               4.0f, INT32_MIN);
-}
-
-// float * double is formed in double: factors that no float can hold would
-// otherwise round twice.
-TEST(UpdateScale, ProductsAreFormedInDouble) {
-  std::uint32_t differing = 0;
-  for (int i = 1; i < 2000; ++i) {
-    const float scale = 3.3f * static_cast<float>(i);
-    const double growth = 1.1;
-    const double backoff = 0.7;
-    const auto grown = static_cast<float>(static_cast<double>(scale) * growth);
-    const auto backed =
-        static_cast<float>(static_cast<double>(scale) * backoff);
-    expect_state(update({scale, 0}, 0.0f, 1, growth, backoff), grown, 0);
-    expect_state(update({scale, 0}, 1.0f, 1, growth, backoff), backed, 0);
-    if (grown != scale * static_cast<float>(growth)) ++differing;
+// Transfer mode check finds arrays that share bytes; reading them is allowed.
+TEST(UnscaleErrors, CheckFindsOverlap) {
+  for (const MachineConfig& config : machine_configs({{1, 2, 16384}}, false)) {
+    if (config.transfer != "check") continue;
+    const auto machine = make_machine(config);
+    float values[100] = {};
+    const Tensor list[] = {{values + 90, 10, kFloat32},
+                           {values, 40, kFloat32},
+                           {nullptr, 0, kFloat16},
+                           {values + 39, 2, kFloat32}};
+    float found_inf = 0.0f;
+    const auto call = [&] {
+      amp_foreach_non_finite_check_and_unscale_(list, found_inf, 0.5f, nullptr,
+                                                machine.get());
+    };
+    EXPECT_TRUE(has_words(error_of(call), {"arrays 1 and 3,"}));
+    amp_foreach_non_finite_check_and_unscale_(list, found_inf, 1.0f, nullptr,
+                                              machine.get());
+    amp_foreach_non_finite_check_and_unscale_({list, 3}, found_inf, 0.5f,
+                                              nullptr, machine.get());
   }
-  EXPECT_GT(differing, 100u);  // the test can distinguish the two
 }
 
-// 166 backoffs from 65536 reach 0, by way of the subnormals.
-TEST(UpdateScale, RepeatedOverflow) {
-  State state{65536.0f, 0};
-  for (int i = 0; i < 165; ++i) state = update(state, 1.0f, 2000);
-  EXPECT_EQ(state.scale, 0x1p-149f);
-  state = update(state, 1.0f, 2000);
-  EXPECT_EQ(state.scale, 0.0f);
+// A failed call has no effect on the next one.
+TEST(UnscaleErrors, TheNextCallIsFine) {
+  for (const MachineConfig& config : machine_configs({{1, 2, 16384}}, false)) {
+    const auto machine = make_machine(config);
+    Good good;
+    const Tensor bad[] = {{good.data, 4, kFloat32}, {nullptr, 1, kFloat32}};
+    EXPECT_THROW(amp_foreach_non_finite_check_and_unscale_(
+                     bad, good.found_inf, 0.5f, nullptr, machine.get()),
+                 Error);
+    amp_foreach_non_finite_check_and_unscale_({bad, 1}, good.found_inf, 0.5f,
+                                              &good.report, machine.get());
+    EXPECT_EQ(good.data[0], 0.5f);
+    EXPECT_EQ(good.data[3], 2.0f);
+    EXPECT_EQ(good.found_inf, 1.0f);
+    EXPECT_TRUE(same_report(good.report, {0, 1, 1, 1}));
+  }
 }
 
 }  // namespace
