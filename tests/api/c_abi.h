@@ -14,10 +14,7 @@
   ROW(MachineCreate, c_abi_machine_create)               \
   ROW(MachineErrors, c_abi_machine_errors)               \
   ROW(Unscale, c_abi_unscale)                            \
-  ROW(UnscaleReport, c_abi_unscale_report)               \
-  ROW(UnscaleNulls, c_abi_unscale_nulls)                 \
-  ROW(UnscaleBadTensors, c_abi_unscale_bad_tensors)      \
-  ROW(UnscaleTooMany, c_abi_unscale_too_many)            \
+  ROW(UnscaleErrors, c_abi_unscale_errors)               \
   ROW(UpdateScale, c_abi_update_scale)                   \
   ROW(CheckReports, c_abi_check_reports)                 \
   ROW(Scaler, c_abi_scaler)                              \
@@ -66,6 +63,10 @@ static inline int says_all(const char* const* words) {
 #define REFUSED(call, status, ...) \
   CHECK((call) == (status) &&      \
         says_all((const char* const[]){__VA_ARGS__, NULL}))
+
+/* INVALID() expects an invalid argument; OK() expects success. */
+#define INVALID(call, ...) REFUSED(call, SWAMP_INVALID_ARGUMENT, __VA_ARGS__)
+#define OK(call) CHECK((call) == SWAMP_OK)
 
 #endif
 

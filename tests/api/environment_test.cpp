@@ -27,9 +27,9 @@ class EnvironmentVariable {
 void expect_bad(const char* name, const char* value, swamp_status status,
                 const char* good) {
   const EnvironmentVariable variable(name, value);
-  EXPECT_TRUE(
-      has_words(error_of([] { Machine machine; }, status), {name, value, good}))
-      << name << "=" << value;
+  EXPECT_TRUE(has_words(
+      error_of([] { Machine machine; }, status),
+      {std::string(name) + ": got \"" + value + "\", expected ", good}));
 }
 
 TEST(Environment, BadValuesListTheGoodOnes) {
@@ -72,6 +72,7 @@ TEST(Environment, GoodValuesAreTaken) {
 
 TEST(Environment, TheConfigComesFirst) {
   const EnvironmentVariable backend("SWAMP_BACKEND", "omp");  // bad
+  const EnvironmentVariable machine("SWAMP_MACHINE", "sw26010");
   const EnvironmentVariable groups("SWAMP_CORE_GROUPS", "3");
   MachineConfig config;
   config.backend = "serial";
@@ -79,6 +80,7 @@ TEST(Environment, TheConfigComesFirst) {
   const MachineConfig chosen = Machine(config).info().chosen;
   EXPECT_EQ(chosen.backend, "serial");
   EXPECT_EQ(chosen.core_groups, 2u);
+  EXPECT_EQ(chosen.slaves_per_group, 64u);  // of the machine
 }
 
 TEST(Environment, EmptyVariablesAreUnset) {

@@ -12,21 +12,19 @@ namespace swamp::test {
 namespace {
 
 TEST(Usage, HelpAndVersionAnswer) {
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"--help"},
-        {},
-        {"help"},
-        {"help", "train"},
-        {"info", "--help"},
-        {"train", "--help"},
-        {"train", "-h"}}) {
+  for (const Words& arguments : {Words("--help"),
+                                 {},
+                                 {"help"},
+                                 {"help", "train"},
+                                 {"info", "--help"},
+                                 {"train", "--help"},
+                                 {"train", "-h"}}) {
     EXPECT_TRUE(has_words(output_of(arguments), {"--help"}));
   }
   EXPECT_TRUE(
-      has_words(run_program({"train", "--help"}).out, {"--loss-scale-window"}));
-  EXPECT_EQ(run_program({"help", "train"}).out,
-            run_program({"train", "--help"}).out);
-  EXPECT_EQ(run_program({}).out, run_program({"--help"}).out);
+      has_words(run_program("train --help").out, {"--loss-scale-window"}));
+  EXPECT_EQ(run_program("help train").out, run_program("train --help").out);
+  EXPECT_EQ(run_program({}).out, run_program("--help").out);
   for (const char* option : {"--version", "-V"}) {
     const std::string version = output_of({option});
     EXPECT_EQ(version.rfind("swamp ", 0), 0u);
@@ -36,7 +34,7 @@ TEST(Usage, HelpAndVersionAnswer) {
 
 TEST(Usage, MisspeltNamesGetASuggestion) {
   struct Row {
-    std::vector<std::string> words;
+    Words words;
     std::vector<std::string> parts;
   };
   for (const Row& row :
@@ -59,7 +57,7 @@ TEST(Usage, MisspeltNamesGetASuggestion) {
 TEST(Output, FitsATerminal) {
   const TemporaryFile text(kShortText);
   for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"--help"},
+       {Words("--help"),
         {"info", "--help"},
         {"moe-report", "--help"},
         {"predict", "--help"},
@@ -88,84 +86,68 @@ TEST(Output, FitsATerminal) {
   }
 }
 
-struct BadOption {
-  const char* option;
-  const char* value;
-  const char* expected;
-};
-
-class BadOptions : public testing::TestWithParam<BadOption> {};
-
-TEST_P(BadOptions, NamesOptionValueAndRange) {
-  const auto [option, value, expected] = GetParam();
-  expect_error(run_program({"train", option, value}),
-               {option, "'" + std::string(value) + "'", "expected", expected},
-               Hint::help);
+TEST(BadOptions, NameOptionValueAndRange) {
+  const struct {
+    const char* option;
+    const char* value;
+    const char* expected;
+  } rows[] = {{"--steps", "0", "1 to"},
+              {"--steps", "-5", "1 to"},
+              {"--steps", "ten", "integer"},
+              {"--steps", "10x", "integer"},
+              {"--steps", "", "integer"},
+              {"--steps", "99999999999999999999", "integer"},
+              {"--batch", "0", "1 to 4096"},
+              {"--batch", "4097", "1 to 4096"},
+              {"--seed", "-1", "0 to 18446744073709551615"},
+              {"--seed", "18446744073709551616", "0 to"},
+              {"--lr", "0", "number"},
+              {"--lr", "-1e-3", "number"},
+              {"--lr", "nan", "number"},
+              {"--lr", "1e-3 ", "number"},
+              {"--loss-scale", "-2", "number"},
+              {"--loss-scale", "inf", "number"},
+              {"--loss-scale", "1e39", "number"},
+              {"--initial-loss-scale", "nan", "number"},
+              {"--initial-loss-scale", "0x10", "number"},
+              {"--loss-scale-window", "0", "number"},
+              {"--min-loss-scale", "0", "number"},
+              {"--hysteresis", "0", "1 to"},
+              {"--hysteresis", "1.5", "integer"},
+              {"--clip-grad", "-1", "number"},
+              {"--accumulate", "0", "1 to"},
+              {"--optimizer", "adamax", "adamw, adam or sgd"},
+              {"--weight-decay", "-1", "number"},
+              {"--adam-beta1", "1", "number"},
+              {"--save-interval", "0", "1 to"},
+              {"--checkpoint", "", "file"},
+              {"--plot", "", "file"},
+              {"--log-interval", "0", "1 to"},
+              {"--log", "", "file"},
+              {"--dtype", "float64", "bfloat16"},
+              {"--dtype", "", "bfloat16"}};
+  for (const auto& [option, value, expected] : rows) {
+    expect_error(run_program({"train", option, value}),
+                 {option, "'" + std::string(value) + "'", "expected", expected},
+                 Hint::help);
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Train, BadOptions,
-    testing::Values(
-        BadOption{"--steps", "0", "1 to"}, BadOption{"--steps", "-5", "1 to"},
-        BadOption{"--steps", "ten", "integer"},
-        BadOption{"--steps", "10x", "integer"},
-        BadOption{"--steps", "", "integer"},
-        BadOption{"--steps", "99999999999999999999", "integer"},
-        BadOption{"--batch", "0", "1 to 4096"},
-        BadOption{"--batch", "4097", "1 to 4096"},
-        BadOption{"--seed", "-1", "0 to 18446744073709551615"},
-        BadOption{"--seed", "18446744073709551616", "0 to"},
-        BadOption{"--lr", "0", "number"}, BadOption{"--lr", "-1e-3", "number"},
-        BadOption{"--lr", "nan", "number"},
-        BadOption{"--lr", "1e-3 ", "number"},
-        BadOption{"--loss-scale", "-2", "number"},
-        BadOption{"--loss-scale", "inf", "number"},
-        BadOption{"--loss-scale", "1e39", "number"},
-        BadOption{"--initial-loss-scale", "nan", "number"},
-        BadOption{"--initial-loss-scale", "0x10", "number"},
-        BadOption{"--loss-scale-window", "0", "number"},
-        BadOption{"--min-loss-scale", "0", "number"},
-        BadOption{"--hysteresis", "0", "1 to"},
-        BadOption{"--hysteresis", "1.5", "integer"},
-        BadOption{"--clip-grad", "-1", "number"},
-        BadOption{"--accumulate", "0", "1 to"},
-        BadOption{"--optimizer", "adamax", "adamw, adam or sgd"},
-        BadOption{"--weight-decay", "-1", "number"},
-        BadOption{"--adam-beta1", "1", "number"},
-        BadOption{"--save-interval", "0", "1 to"},
-        BadOption{"--checkpoint", "", "file"}, BadOption{"--plot", "", "file"},
-        BadOption{"--log-interval", "0", "1 to"},
-        BadOption{"--log", "", "file"},
-        BadOption{"--dtype", "float64", "bfloat16"},
-        BadOption{"--dtype", "", "bfloat16"}),
-    [](const testing::TestParamInfo<BadOption>& it) {
-      return test_name(std::string(it.param.option) + " " + it.param.value);
-    });
-
-class BadVariables : public testing::TestWithParam<const char*> {};
-
-TEST_P(BadVariables, FailEveryCommand) {
+TEST(BadVariables, FailEveryCommand) {
   const TemporaryFile text(kShortText);
   const TemporaryFile log;
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"info"},
-        {"info", "--json"},
-        {"train", text.path(), "--steps", "1", "--log", log.path()}}) {
-    expect_error(run_program(arguments, {{GetParam(), "nonsense"}}),
-                 {GetParam(), "nonsense"});
+  for (const char* name : {"SWAMP_MACHINE", "SWAMP_BACKEND", "SWAMP_TRANSFER",
+                           "SWAMP_CORE_GROUPS", "SWAMP_SLAVES_PER_GROUP",
+                           "SWAMP_LDM_BYTES", "SWAMP_ISA", "SWAMP_BIND"}) {
+    for (const Words& arguments :
+         {Words("info"), Words("info --json"),
+          Words{"train", text.path(), "--steps", "1", "--log", log.path()}}) {
+      expect_error(run_program(arguments, {{name, "nonsense"}}),
+                   {name, "nonsense"});
+    }
   }
   EXPECT_EQ(log.read(), "");  // before any work
 }
-
-INSTANTIATE_TEST_SUITE_P(Swamp, BadVariables,
-                         testing::Values("SWAMP_MACHINE", "SWAMP_BACKEND",
-                                         "SWAMP_TRANSFER", "SWAMP_CORE_GROUPS",
-                                         "SWAMP_SLAVES_PER_GROUP",
-                                         "SWAMP_LDM_BYTES", "SWAMP_ISA",
-                                         "SWAMP_BIND"),
-                         [](const testing::TestParamInfo<const char*>& it) {
-                           return test_name(it.param);
-                         });
 
 TEST(Text, MustBeAReadableFileThatIsLongEnough) {
   const TemporaryFile empty("");
@@ -201,12 +183,11 @@ TEST(Log, MustBeWritableAndNotTheText) {
 }
 
 TEST(Stdout, FailingWriteIsAnError) {
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"info"},
-        {"info", "--json"},
-        {"--help"},
-        {"--version"},
-        {"train", "--steps", "1"}}) {
+  for (const Words& arguments : {Words("info"),
+                                 {"info", "--json"},
+                                 {"--help"},
+                                 {"--version"},
+                                 {"train", "--steps", "1"}}) {
     expect_error(run_program(arguments, {}, "/dev/full"), {"stdout"});
   }
 }
@@ -214,16 +195,14 @@ TEST(Stdout, FailingWriteIsAnError) {
 // SIGPIPE ends the program without a message, as it ends other tools.
 TEST(Stdout, APipeWithoutAReaderEndsQuietly) {
   const TemporaryFile text(kShortText);
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"info"},
-        {"--help"},
-        {"predict", "--list", "1000"},
-        {"train", text.path(), "--steps", "2"}}) {
-    std::vector<std::string> words = {"/bin/bash", "-c",
-                                      "exec 3> >(:); wait $!; exec \"$@\" >&3",
-                                      "bash", kProgram};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    const ProgramResult result = run_command(words);
+  for (const Words& arguments : {Words("info"),
+                                 {"--help"},
+                                 {"predict", "--list", "1000"},
+                                 {"train", text.path(), "--steps", "2"}}) {
+    const ProgramResult result = run_command(
+        Words{"/bin/bash", "-c", "exec 3> >(:); wait $!; exec \"$@\" >&3",
+              "bash", kProgram} +
+        arguments);
     EXPECT_EQ(result.exit_code, 128 + SIGPIPE) << arguments[0];
     EXPECT_EQ(result.err, "");
   }

@@ -1,18 +1,12 @@
 // `swamp moe-report`: JSON lines, MindFormers' files, pictures, and bad files.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-
 #include "support/errors.h"
-#include "tests/cli/run_program.h"
 #include "tests/cli/scan_files.h"
+#include "tests/cli/scan_lines.h"
 
 namespace swamp::test {
 namespace {
-
-using Json = nlohmann::json;
 
 const char kLines[] =
     R"({"step": 10, "layer": 1, "counts": [4, 0, 2, 2], "dropped": 1})"
@@ -53,25 +47,6 @@ TEST(MoeReport, Json) {
     "drop_rate": 0.0625, "hot": [1, 2, 0], "all_hot": [0, 2, 1]})"));
 }
 
-// Folder is an empty folder for files of given names.
-class Folder {
- public:
-  Folder() : path_(place_.path() + ".folder") {
-    std::filesystem::create_directory(path_);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-  std::string write(const std::string& name, const std::string& bytes) const {
-    const std::string path = path_ + "/" + name;
-    std::ofstream(path, std::ios::binary) << bytes;
-    return path;
-  }
-
- private:
-  TemporaryFile place_;
-  std::string path_;
-};
-
 template <class T>
 std::string npy_of(const char* descr, const std::vector<T>& values,
                    const std::string& shape = "") {
@@ -82,12 +57,12 @@ std::string npy_of(const char* descr, const std::vector<T>& values,
 }
 
 TEST(MoeReport, MindFormersFiles) {
-  const Folder folder;
-  folder.write("layer-0_7.npy", npy_of<std::int64_t>("<i8", {3, 1, 500}));
-  folder.write("layer-0_12.npy", npy_of<float>("<f4", {0, 2, 2}));
-  folder.write("layer-1_7.npy", npy_of<std::uint16_t>("<f2", {0x4000, 0x3c00}));
-  folder.write("layer-2_7.npy", npy_of<std::uint16_t>(">i2", {0x0200, 0x0001}));
-  folder.write("other.npy", "not read");
+  Folder folder;
+  folder.add("layer-0_7.npy", npy_of<std::int64_t>("<i8", {3, 1, 500}));
+  folder.add("layer-0_12.npy", npy_of<float>("<f4", {0, 2, 2}));
+  folder.add("layer-1_7.npy", npy_of<std::uint16_t>("<f2", {0x4000, 0x3c00}));
+  folder.add("layer-2_7.npy", npy_of<std::uint16_t>(">i2", {0x0200, 0x0001}));
+  folder.add("other.npy", "not read");
   const auto lines =
       lines_of(output_of({"moe-report", "--json", folder.path()}));
   ASSERT_EQ(lines.size(), 3u);
@@ -163,19 +138,19 @@ TEST(MoeReport, BadLines) {
 }
 
 TEST(MoeReport, BadFiles) {
-  const Folder folder;
+  Folder folder;
   expect_error(run_program({"moe-report", folder.path()}),
                {"got a folder without counts, expected files of the names "
                 "layer-N_STEP.npy"});
   expect_error(run_program({"moe-report", folder.path() + "/none"}), {"/none"});
   const std::string good = npy_of<std::int64_t>("<i8", {3, 1});
   for (const char* name : {"counts.npy", "layer-_1.npy", "layer-1_x.npy"}) {
-    expect_error(run_program({"moe-report", folder.write(name, good)}),
+    expect_error(run_program({"moe-report", folder.add(name, good)}),
                  {name, "expected layer-N_STEP.npy"});
   }
   const auto expect_bad = [&](const std::string& bytes, const char* text) {
     expect_error(
-        run_program({"moe-report", folder.write("layer-0_1.npy", bytes)}),
+        run_program({"moe-report", folder.add("layer-0_1.npy", bytes)}),
         {"layer-0_1.npy: ", text});
   };
   expect_bad(npy_of<std::int64_t>("<i8", {3, -1}),
@@ -188,15 +163,15 @@ TEST(MoeReport, BadFiles) {
 
 TEST(MoeReport, BadOptions) {
   const TemporaryFile file(kLines);
-  expect_error(run_program({"moe-report"}), {"FILE"}, Hint::help);
+  expect_error(run_program("moe-report"), {"FILE"}, Hint::help);
   expect_error(run_program({"moe-report", "--hot", "0", file.path()}),
                {"--hot: got '0'"}, Hint::help);
   expect_error(run_program({"moe-report", "--plot", "x.pdf", file.path()}),
                {"--plot: got 'x.pdf', expected a name that ends in .png or "
                 ".svg"},
                Hint::help);
-  const Folder folder;
-  const std::string same = folder.write("counts", kLines);
+  Folder folder;
+  const std::string same = folder.add("counts", kLines);
   expect_error(run_program({"moe-report", "--plot", same, same}),
                {"--plot", "FILE", same});
   EXPECT_EQ(read_file(same), kLines);
@@ -210,7 +185,7 @@ TEST(MoeReport, DrawsHeatMaps) {
                            R"({"step": 10, "layer": 3, "counts": [5]})"
                            "\n"
                            R"({"step": 20, "layer": 3, "counts": [6]})");
-  const Folder folder;
+  Folder folder;
   const std::string picture = folder.path() + "/picture.svg";
   const ProgramResult result =
       run_program({"moe-report", "--plot", picture, file.path()});

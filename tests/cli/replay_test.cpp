@@ -153,7 +153,7 @@ TEST(Replay, CheckNeedsResultsToCompare) {
 }
 
 TEST(Replay, AnEndlessDeviceIsAnError) {
-  expect_error(run_program({"replay", "/dev/zero"}),
+  expect_error(run_program("replay /dev/zero"),
                {"swamp: /dev/zero:1: got a longer line, expected at most "
                 "134217728 bytes"});
 }
@@ -162,7 +162,7 @@ TEST(Replay, FilesThatCannotBeRead) {
   for (const char* path : {"/", "/nonexistent/file"}) {
     expect_error(run_program({"replay", path}), {"cannot be read"});
   }
-  EXPECT_EQ(run_program({"replay"}).exit_code, 2);
+  EXPECT_EQ(run_program("replay").exit_code, 2);
 }
 
 }  // namespace

@@ -78,16 +78,20 @@ int wait_for(pid_t child, int kill_after_ms,
 
 const char* const kProgram = SWAMP_PROGRAM;
 
-ProgramResult run_program(const std::vector<std::string>& arguments,
-                          const Environment& environment,
-                          const std::string& out_path) {
-  std::vector<std::string> words = {kProgram};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  return run_command(words, environment, out_path);
+Words::Words(const char* line) {
+  std::istringstream stream(line);
+  for (std::string word; stream >> word;) {
+    push_back(word == "''" ? "" : word);
+  }
 }
 
-ProgramResult run_command(const std::vector<std::string>& given,
+ProgramResult run_program(const Words& arguments,
                           const Environment& environment,
+                          const std::string& out_path) {
+  return run_command(Words{kProgram} + arguments, environment, out_path);
+}
+
+ProgramResult run_command(const Words& given, const Environment& environment,
                           const std::string& out_path, int kill_after_ms,
                           std::function<bool()> interrupt_if) {
   const TemporaryFile out_file;
@@ -122,8 +126,7 @@ ProgramResult run_command(const std::vector<std::string>& given,
   return result;
 }
 
-std::string output_of(const std::vector<std::string>& arguments,
-                      const Environment& environment) {
+std::string output_of(const Words& arguments, const Environment& environment) {
   const ProgramResult result = run_program(arguments, environment);
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.err, "");
@@ -136,9 +139,7 @@ void expect_late_error(const ProgramResult& result,
   const std::vector<std::string> lines = lines_of(result.err);
   ASSERT_EQ(lines.size(), hint == Hint::help ? 2u : 1u) << result.err;
   EXPECT_EQ(lines[0].rfind("swamp: ", 0), 0u) << lines[0];
-  for (const std::string& part : parts) {
-    EXPECT_TRUE(has_words(lines[0], {part}));
-  }
+  EXPECT_TRUE(has_words(lines[0], parts));
   if (hint == Hint::none) return;
   EXPECT_EQ(lines[1].rfind("Try 'swamp ", 0), 0u) << lines[1];
   EXPECT_TRUE(has_words(lines[1], {"--help'."}));

@@ -2,6 +2,7 @@
 #define SWAMP_TESTS_CLI_RUN_PROGRAM_H_
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,18 @@
 namespace swamp::test {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
+
+// Words are the arguments of a program: a line that is split at its spaces, or
+// a list. The word '' is empty.
+struct Words : std::vector<std::string> {
+  Words(const char* line);
+  Words(std::initializer_list<std::string> list) : vector(list) {}
+  Words(const std::vector<std::string>& list) : vector(list) {}
+};
+inline Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
 
 struct ProgramResult {
   int exit_code = -1;  // 128 + signal if it was killed
@@ -18,20 +31,20 @@ struct ProgramResult {
 
 // run_program() runs the built `swamp` and waits for it, without the SWAMP_*
 // variables of this process. With `out_path`, stdout goes there.
-ProgramResult run_program(const std::vector<std::string>& arguments,
+ProgramResult run_program(const Words& arguments,
                           const Environment& environment = {},
                           const std::string& out_path = "");
 
 // output_of() runs the built `swamp`, expects exit code 0 and nothing on
 // stderr, and returns stdout.
-std::string output_of(const std::vector<std::string>& arguments,
+std::string output_of(const Words& arguments,
                       const Environment& environment = {});
 
 // run_command() does so with any program, whose path is the first word. A
 // program that still runs after `kill_after_ms` milliseconds is killed
 // (SIGKILL), never if that is negative. When `interrupt_if` first returns true,
 // it is sent SIGINT.
-ProgramResult run_command(const std::vector<std::string>& words,
+ProgramResult run_command(const Words& words,
                           const Environment& environment = {},
                           const std::string& out_path = "",
                           int kill_after_ms = -1,

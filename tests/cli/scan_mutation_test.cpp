@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <iterator>
+#include <sstream>
 
 #include "master/cli/command.h"
 #include "master/cli/scan/scanner.h"
@@ -53,39 +55,18 @@ std::vector<Seed> seeds() {
 
 // kWords are written into files, because random bytes would never contain them.
 const std::vector<std::string>& words() {
-  static const std::vector<std::string> all = {"18446744073709551615",
-                                               "18446744073709551616",
-                                               "-1",
-                                               "0",
-                                               "1e999",
-                                               "[",
-                                               "{",
-                                               "}",
-                                               "]",
-                                               "\"",
-                                               "'",
-                                               "F64",
-                                               "F8_E5M2",
-                                               "I64",
-                                               "<f4",
-                                               ">f8",
-                                               "|V2",
-                                               "True",
-                                               "(",
-                                               ")",
-                                               ",",
-                                               ":",
-                                               "null",
-                                               "__metadata__",
-                                               "..",
-                                               "/",
-                                               "PK\1\2",
-                                               "PK\3\4",
-                                               "PK\5\6",
-                                               std::string(8, '\xff'),
-                                               std::string(4, '\xff'),
-                                               std::string(4, '\0'),
-                                               std::string(300, '[')};
+  static const std::vector<std::string> all = [] {
+    std::istringstream text(
+        "18446744073709551615 18446744073709551616 -1 0 1e999 [ { } ] \" ' F64 "
+        "F8_E5M2 I64 <f4 >f8 |V2 True ( ) , : null __metadata__ .. / PK\1\2 "
+        "PK\3\4 PK\5\6");
+    std::vector<std::string> made(std::istream_iterator<std::string>(text), {});
+    for (const auto& [count, character] :
+         {std::pair{8, '\xff'}, {4, '\xff'}, {4, '\0'}, {300, '['}}) {
+      made.emplace_back(count, character);
+    }
+    return made;
+  }();
   return all;
 }
 

@@ -119,7 +119,7 @@ TEST(ScanErrors, AreOneLineThatNamesTheFile) {
          "a folder without"}}) {
     expect_error(run_program({"scan", path}), {"swamp: " + path + ": ", words});
   }
-  EXPECT_EQ(run_program({"scan"}).exit_code, 2);
+  EXPECT_EQ(run_program("scan").exit_code, 2);
 }
 
 TEST(ScanErrors, UnsupportedTensorsAreNotClean) {

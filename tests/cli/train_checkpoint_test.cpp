@@ -20,15 +20,12 @@ struct Folder {
   TemporaryFile log;
   TemporaryFile checkpoint;
 
-  std::vector<std::string> arguments(std::vector<std::string> more) const {
-    std::vector<std::string> all = {
-        kProgram,   "train",        text.path(),      "--log",
-        log.path(), "--checkpoint", checkpoint.path()};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
+  Words arguments(const Words& more) const {
+    return Words{kProgram,   "train",        text.path(),      "--log",
+                 log.path(), "--checkpoint", checkpoint.path()} +
+           more;
   }
-  ProgramResult run(std::vector<std::string> more,
-                    int kill_after_ms = -1) const {
+  ProgramResult run(Words more, int kill_after_ms = -1) const {
     return run_command(arguments(std::move(more)), {}, "", kill_after_ms);
   }
   bool has_checkpoint() const {
@@ -47,17 +44,11 @@ std::string closing(const ProgramResult& result) {
   return text;
 }
 
-std::vector<std::string> join(std::vector<std::string> a,
-                              const std::vector<std::string>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
+class Resume : public testing::TestWithParam<Words> {};
 
-class Resume : public testing::TestWithParam<std::vector<std::string>> {};
-
-TEST_P(Resume, KilledAtAnyMomentEndsWithTheSameBits) {
-  const std::vector<std::string> options = join(
-      {"--steps", "60", "--batch", "4", "--save-interval", "3"}, GetParam());
+// Killed at any moment, it ends with the same bits.
+TEST_P(Resume, AfterKills) {
+  const Words options = "--steps 60 --batch 4 --save-interval 3" + GetParam();
   const Folder whole;
   const ProgramResult uninterrupted = whole.run(options);
   ASSERT_EQ(uninterrupted.exit_code, 0) << uninterrupted.err;
@@ -68,7 +59,7 @@ TEST_P(Resume, KilledAtAnyMomentEndsWithTheSameBits) {
   ProgramResult last;
   for (int tries = 0; tries < 200; ++tries) {
     // Longer each time, so that even a slow machine reaches the end.
-    last = cut.run(join(options, {"--resume"}),
+    last = cut.run(options + Words{"--resume"},
                    static_cast<int>(random() % 40) + 10 + 10 * tries);
     EXPECT_EQ(last.err, "");
     if (last.exit_code == 0) break;
@@ -82,7 +73,7 @@ TEST_P(Resume, KilledAtAnyMomentEndsWithTheSameBits) {
   EXPECT_EQ(cut.checkpoint.read(), whole.checkpoint.read());
 
   // All steps are done, so nothing changes.
-  const ProgramResult again = cut.run(join(options, {"--resume"}));
+  const ProgramResult again = cut.run(options + Words{"--resume"});
   EXPECT_EQ(closing(again), closing(uninterrupted));
   EXPECT_EQ(cut.checkpoint.read(), whole.checkpoint.read());
   EXPECT_FALSE(std::filesystem::exists(cut.checkpoint.path() + ".partial"));
@@ -91,43 +82,39 @@ TEST_P(Resume, KilledAtAnyMomentEndsWithTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(
     Train, Resume,
     testing::Values(
-        std::vector<std::string>{"--initial-loss-scale", "67108864",
-                                 "--loss-scale-window", "7"},
-        std::vector<std::string>{"--dtype", "float32", "--optimizer", "sgd"},
-        std::vector<std::string>{"--bf16", "--accumulate", "2"},
-        std::vector<std::string>{"--bf16", "--use-flash-attn"},
-        std::vector<std::string>{"--scaler", "fairseq.DynamicLossScaler",
-                                 "--scaler-option", "init_scale=67108864"},
-        std::vector<std::string>{"--fp32-residual-connection",
-                                 "--fp16-lm-cross-entropy",
-                                 "--attention-softmax-in-fp32"}),
-    [](const testing::TestParamInfo<std::vector<std::string>>& it) {
-      return test_name(it.param[0] + it.param[1]);
+        Words("--initial-loss-scale 67108864 --loss-scale-window 7"),
+        Words("--dtype float32 --optimizer sgd"),
+        Words("--bf16 --accumulate 2"), Words("--bf16 --use-flash-attn"),
+        Words("--scaler fairseq.DynamicLossScaler --scaler-option "
+              "init_scale=67108864"),
+        Words("--fp32-residual-connection --fp16-lm-cross-entropy "
+              "--attention-softmax-in-fp32")),
+    [](const testing::TestParamInfo<Words>& it) {
+      return test_name(it.param[0] + it.param[1]).substr(0, 32);
     });
 
 TEST(Checkpoint, ResumesWithMoreStepsAndReportsANewRun) {
   const Folder cut;
-  const std::vector<std::string> options = {"--batch", "4", "--fp16"};
+  const Words options = "--batch 4 --fp16";
   const ProgramResult first =
-      cut.run(join(options, {"--steps", "5", "--resume"}));
+      cut.run(options + Words{"--steps", "5", "--resume"});
   EXPECT_TRUE(
       has_words(first.out, {"\nno checkpoint '" + cut.checkpoint.path() +
                             "' yet: from the beginning\n"}));
   const ProgramResult second =
-      cut.run(join(options, {"--steps", "9", "--resume"}));
+      cut.run(options + Words{"--steps", "9", "--resume"});
   EXPECT_TRUE(has_words(second.out, {"\nresumed after step 5\n"}));
   const Folder whole;
-  EXPECT_EQ(closing(whole.run(join(options, {"--steps", "9"}))),
+  EXPECT_EQ(closing(whole.run(options + Words{"--steps", "9"})),
             closing(second));
 }
 
 TEST(Checkpoint, AnotherRunIsRefusedInWords) {
   const Folder folder;
-  ASSERT_EQ(folder.run({"--steps", "4", "--batch", "4"}).exit_code, 0);
+  ASSERT_EQ(folder.run("--steps 4 --batch 4").exit_code, 0);
   const std::string before = folder.checkpoint.read();
-  const auto refused = [&](std::vector<std::string> more,
-                           const std::string& part) {
-    expect_error(folder.run(join({"--resume"}, more)), {part});
+  const auto refused = [&](Words more, const std::string& part) {
+    expect_error(folder.run(Words{"--resume"} + more), {part});
   };
   refused({"--steps", "4", "--batch", "8"}, "made with --batch 4, expected 8");
   refused({"--batch", "4", "--dtype", "bfloat16"},
@@ -152,7 +139,7 @@ TEST(Checkpoint, AnotherRunIsRefusedInWords) {
   refused({"--batch", "4", "--use-flash-attn"},
           "made with --use-flash-attn none, expected true");
   std::ofstream(folder.log.path(), std::ios::app) << "more\n";
-  EXPECT_EQ(folder.run({"--resume", "--batch", "4", "--steps", "4"}).exit_code,
+  EXPECT_EQ(folder.run("--resume --batch 4 --steps 4").exit_code,
             0);  // the part after the checkpoint is removed
   std::ofstream(folder.log.path()) << "another log\n";
   refused({"--batch", "4"}, "expected the log of the run that is resumed");
@@ -164,7 +151,7 @@ TEST(Checkpoint, AnotherRunIsRefusedInWords) {
 
 TEST(Checkpoint, DamageIsRefused) {
   const Folder folder;
-  const std::vector<std::string> options = {"--steps", "2", "--batch", "4"};
+  const Words options = "--steps 2 --batch 4";
   ASSERT_EQ(folder.run(options).exit_code, 0);
   const std::string good = folder.checkpoint.read();
   ASSERT_GT(good.size(), 4000000u);
@@ -182,17 +169,17 @@ TEST(Checkpoint, DamageIsRefused) {
   }
   for (const std::string& content : bad) {
     std::ofstream(folder.checkpoint.path(), std::ios::binary) << content;
-    expect_error(folder.run(join(options, {"--resume"})),
+    expect_error(folder.run(options + Words{"--resume"}),
                  {"--resume: '" + folder.checkpoint.path() + "': "});
   }
   std::string old = good;  // from before the model had attention
   const std::string format = "swamp train 2";
   old[old.find(format) + format.size() - 1] = '1';
   std::ofstream(folder.checkpoint.path(), std::ios::binary) << old;
-  expect_error(folder.run(join(options, {"--resume"})),
+  expect_error(folder.run(options + Words{"--resume"}),
                {"swamp.format: got 'swamp train 1', expected 'swamp train 2'"});
   std::ofstream(folder.checkpoint.path(), std::ios::binary) << good;
-  EXPECT_EQ(folder.run(join(options, {"--resume"})).exit_code, 0);
+  EXPECT_EQ(folder.run(options + Words{"--resume"}).exit_code, 0);
 }
 
 TEST(Checkpoint, UnwritableFilesAreErrorsBeforeAnyStep) {
@@ -227,18 +214,16 @@ TEST(Checkpoint, AnErrorThatIsNotEnoentIsNotAMissingFile) {
 
 TEST(Checkpoint, IsOverwrittenOnlyIfAsked) {
   const Folder folder;
-  ASSERT_EQ(folder.run({"--steps", "4", "--batch", "4"}).exit_code, 0);
+  ASSERT_EQ(folder.run("--steps 4 --batch 4").exit_code, 0);
   const std::string checkpoint = folder.checkpoint.read();
   const std::string log = folder.log.read();
-  const ProgramResult refused = folder.run({"--steps", "2", "--batch", "4"});
+  const ProgramResult refused = folder.run("--steps 2 --batch 4");
   expect_error(refused, {"--checkpoint: got '" + folder.checkpoint.path() + "'",
                          "--resume", "--overwrite"});
   EXPECT_EQ(folder.checkpoint.read(), checkpoint);
   EXPECT_EQ(folder.log.read(), log);
   for (int i = 0; i < 2; ++i) {  // with a file, and without one
-    EXPECT_EQ(
-        folder.run({"--steps", "2", "--batch", "4", "--overwrite"}).exit_code,
-        0);
+    EXPECT_EQ(folder.run("--steps 2 --batch 4 --overwrite").exit_code, 0);
     EXPECT_NE(folder.checkpoint.read(), checkpoint);
     std::filesystem::remove(folder.checkpoint.path());
   }
@@ -307,12 +292,11 @@ TEST(Checkpoint, OneFileByTwoNamesIsRefused) {
 // signal.
 TEST(Checkpoint, AnInterruptedRunIsFinishedInOrder) {
   const Folder folder;
-  const std::vector<std::string> options = {"--batch", "4", "--fp16",
-                                            "--save-interval", "100000"};
+  const Words options = "--batch 4 --fp16 --save-interval 100000";
   const TemporaryFile picture;
   const ProgramResult result = run_command(
-      folder.arguments(join(options, {"--steps", "1000000", "--plot",
-                                      picture.path(), "--log-interval", "1"})),
+      folder.arguments(options + Words{"--steps", "1000000", "--plot",
+                                       picture.path(), "--log-interval", "1"}),
       {{"PATH", "/nonexistent"}}, "", -1,
       [&] { return lines_of(folder.log.read()).size() >= 3; });
   EXPECT_EQ(result.exit_code, 128 + SIGINT);
@@ -327,8 +311,8 @@ TEST(Checkpoint, AnInterruptedRunIsFinishedInOrder) {
   EXPECT_FALSE(std::filesystem::exists(picture.path() + ".partial"));
   // The checkpoint contains the run up to here.
   const Folder whole;
-  const std::vector<std::string> same = join(options, {"--steps", steps});
-  EXPECT_EQ(closing(folder.run(join(same, {"--resume"}))),
+  const std::vector<std::string> same = options + Words{"--steps", steps};
+  EXPECT_EQ(closing(folder.run(same + Words{"--resume"})),
             closing(whole.run(same)));
   EXPECT_EQ(folder.log.read(), whole.log.read());
 }

@@ -23,24 +23,19 @@ namespace {
 constexpr double kStep = 0.001;
 constexpr float kLargeWeights = 180;
 
-Training train(const Environment& environment,
-               const std::vector<std::string>& more = {}) {
-  // Overflows, a grown scale and ordinary steps.
-  std::vector<std::string> arguments = {"--steps",
-                                        "14",
-                                        "--batch",
-                                        "4",
-                                        "--initial-loss-scale",
-                                        "67108864",
-                                        "--loss-scale-window",
-                                        "3"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return run_training(arguments, environment);
+// Overflows, a grown scale and ordinary steps.
+Training train(const Environment& environment, const Words& more = {}) {
+  return run_training(
+      "--steps 14 --batch 4 --initial-loss-scale 67108864 "
+      "--loss-scale-window 3" +
+          more,
+      environment);
 }
 
-class Determinism : public testing::TestWithParam<std::vector<std::string>> {};
+class Determinism : public testing::TestWithParam<Words> {};
 
-TEST_P(Determinism, MachineBackendTransferAndIsaChangeNothing) {
+// Machine, backend, transfer and ISA change nothing.
+TEST_P(Determinism, OnEveryMachine) {
   const Training reference = train({}, GetParam());
   EXPECT_GT(reference.skipped, 0);
   EXPECT_LT(reference.skipped, 14);
@@ -76,12 +71,10 @@ TEST_P(Determinism, MachineBackendTransferAndIsaChangeNothing) {
 
 INSTANTIATE_TEST_SUITE_P(
     Train, Determinism,
-    testing::Values(std::vector<std::string>{"--fp16"},
-                    std::vector<std::string>{"--use-flash-attn"},
-                    std::vector<std::string>{"--attention-softmax-in-fp32",
-                                             "--fp16-lm-cross-entropy",
-                                             "--fp32-residual-connection"}),
-    [](const testing::TestParamInfo<std::vector<std::string>>& it) {
+    testing::Values(Words("--fp16"), Words("--use-flash-attn"),
+                    Words("--attention-softmax-in-fp32 --fp16-lm-cross-entropy "
+                          "--fp32-residual-connection")),
+    [](const testing::TestParamInfo<Words>& it) {
       return test_name(it.param[0]);
     });
 
@@ -340,9 +333,8 @@ TEST(Numerics, TheDefaultsLearnTheDefaultText) {
 #endif
 
 TEST(Numerics, ScalingSavesSmallGradients) {
-  const Training scaled = run_training({"--steps", "60", "--batch", "32"});
-  const Training plain =
-      run_training({"--steps", "60", "--batch", "32", "--loss-scale", "1"});
+  const Training scaled = run_training("--steps 60 --batch 32");
+  const Training plain = run_training("--steps 60 --batch 32 --loss-scale 1");
   EXPECT_GT(plain.underflow, 0);
   EXPECT_GT(plain.underflow, 10 * scaled.underflow);
   EXPECT_EQ(plain.skipped, 0);
@@ -350,7 +342,7 @@ TEST(Numerics, ScalingSavesSmallGradients) {
 
 TEST(Numerics, UnderflowOfActivationGradientsIsCounted) {
   const Training training =
-      run_training({"--steps", "3", "--batch", "4", "--loss-scale", "1e-30"});
+      run_training("--steps 3 --batch 4 --loss-scale 1e-30");
   // All 256 logits of a batch of 4 underflow, so earlier layers get no
   // gradient.
   EXPECT_EQ(training.activation_underflow, 3 * 4 * 256);
@@ -359,7 +351,7 @@ TEST(Numerics, UnderflowOfActivationGradientsIsCounted) {
 
 TEST(Numerics, Float32LosesNothing) {
   const Training training =
-      run_training({"--steps", "20", "--batch", "32", "--dtype", "float32"});
+      run_training("--steps 20 --batch 32 --dtype float32");
   EXPECT_EQ(training.underflow, 0);
   EXPECT_EQ(training.activation_underflow, 0);
 }

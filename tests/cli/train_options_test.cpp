@@ -8,18 +8,15 @@
 namespace swamp::test {
 namespace {
 
-void expect_refused(std::vector<std::string> arguments,
+void expect_refused(const Words& arguments,
                     const std::vector<std::string>& parts) {
-  arguments.insert(arguments.begin(), "train");
-  expect_error(run_program(arguments), parts, Hint::help);
+  expect_error(run_program(Words("train") + arguments), parts, Hint::help);
 }
 
 TEST(TrainOptions, DtypesThatContradictEachOther) {
-  expect_refused({"--fp16", "--bf16"}, {"--fp16", "--bf16"});
-  expect_refused({"--fp16", "--dtype", "float32"},
-                 {"--dtype", "float32", "--fp16"});
-  expect_refused({"--bf16", "--dtype", "float16"},
-                 {"--dtype", "float16", "--bf16"});
+  expect_refused("--fp16 --bf16", {"--fp16", "--bf16"});
+  expect_refused("--fp16 --dtype float32", {"--dtype", "float32", "--fp16"});
+  expect_refused("--bf16 --dtype float16", {"--dtype", "float16", "--bf16"});
 }
 
 // The texts are Megatron's.
@@ -38,30 +35,29 @@ TEST(TrainOptions, FlagsOfOtherDtypes) {
 }
 
 TEST(TrainOptions, ScalesThatContradictEachOther) {
-  expect_refused({"--loss-scale", "2", "--initial-loss-scale", "4"},
+  expect_refused("--loss-scale 2 --initial-loss-scale 4",
                  {"--loss-scale 2", "--initial-loss-scale"});
-  expect_refused({"--loss-scale", "2", "--loss-scale-window", "4"},
+  expect_refused("--loss-scale 2 --loss-scale-window 4",
                  {"--loss-scale", "--loss-scale-window"});
-  expect_refused({"--loss-scale", "2", "--hysteresis", "4"},
+  expect_refused("--loss-scale 2 --hysteresis 4",
                  {"--loss-scale", "--hysteresis"});
-  expect_refused({"--dtype", "bfloat16", "--initial-loss-scale", "4"},
+  expect_refused("--dtype bfloat16 --initial-loss-scale 4",
                  {"--initial-loss-scale", "bfloat16", "float16"});
-  expect_refused({"--bf16", "--min-loss-scale", "1"},
-                 {"--min-loss-scale", "bfloat16"});
-  expect_refused({"--min-loss-scale", "8", "--initial-loss-scale", "4"},
+  expect_refused("--bf16 --min-loss-scale 1", {"--min-loss-scale", "bfloat16"});
+  expect_refused("--min-loss-scale 8 --initial-loss-scale 4",
                  {"--min-loss-scale", "8", "at most 4"});
-  expect_refused({"--loss-scale", "1e-39"}, {"--loss-scale", "1e-39"});
+  expect_refused("--loss-scale 1e-39", {"--loss-scale", "1e-39"});
 }
 
 TEST(TrainOptions, ScalersAndTheirOptions) {
-  expect_refused({"--scaler", "torch"},
+  expect_refused("--scaler torch",
                  {"--scaler", "'torch'", "torch.amp.GradScaler",
                   "megatron.DynamicGradScaler"});
-  expect_refused({"--scaler", "torch.amp.GradScaler", "--loss-scale", "2"},
+  expect_refused("--scaler torch.amp.GradScaler --loss-scale 2",
                  {"--loss-scale", "--scaler torch.amp.GradScaler"});
-  expect_refused({"--scaler", "torch.amp.GradScaler", "--hysteresis", "2"},
+  expect_refused("--scaler torch.amp.GradScaler --hysteresis 2",
                  {"--hysteresis", "--scaler-option"});
-  expect_refused({"--scaler-option", "init_scale=2"},
+  expect_refused("--scaler-option init_scale=2",
                  {"--scaler-option", "--scaler"});
   const auto torch = [](const std::string& option) {
     return std::vector<std::string>{"--scaler", "torch.amp.GradScaler",
@@ -75,23 +71,23 @@ TEST(TrainOptions, ScalersAndTheirOptions) {
   expect_refused(torch("init_scale=word"), {"init_scale", "'word'"});
   expect_refused(torch("init_scal=2"), {"init_scal", "init_scale"});
   expect_refused(torch("growth_factor=0.5"), {"growth factor must be > 1.0"});
-  expect_refused({"--scaler", "torch.amp.GradScaler", "--scaler-option",
-                  "init_scale=2", "--scaler-option", "init_scale=4"},
-                 {"init_scale", "twice"});
+  expect_refused(
+      "--scaler torch.amp.GradScaler --scaler-option init_scale=2 "
+      "--scaler-option init_scale=4",
+      {"init_scale", "twice"});
 }
 
 TEST(TrainOptions, OptimizersAndFiles) {
-  expect_refused({"--sgd-momentum", "0.5"}, {"--sgd-momentum", "adamw", "sgd"});
-  expect_refused({"--optimizer", "sgd", "--adam-eps", "1"},
-                 {"--adam-eps", "sgd"});
+  expect_refused("--sgd-momentum 0.5", {"--sgd-momentum", "adamw", "sgd"});
+  expect_refused("--optimizer sgd --adam-eps 1", {"--adam-eps", "sgd"});
   for (const char* flag :
        {"--attention-softmax-in-fp32", "--apply-query-key-layer-scaling"}) {
     expect_refused({"--use-flash-attn", flag}, {flag, "--use-flash-attn, too"});
   }
-  expect_refused({"--resume"}, {"--resume", "--checkpoint"});
-  expect_refused({"--save-interval", "3"}, {"--save-interval", "--checkpoint"});
-  expect_refused({"--overwrite"}, {"--overwrite", "--checkpoint"});
-  expect_refused({"--checkpoint", "/nonexistent/x", "--resume", "--overwrite"},
+  expect_refused("--resume", {"--resume", "--checkpoint"});
+  expect_refused("--save-interval 3", {"--save-interval", "--checkpoint"});
+  expect_refused("--overwrite", {"--overwrite", "--checkpoint"});
+  expect_refused("--checkpoint /nonexistent/x --resume --overwrite",
                  {"--overwrite", "--resume", "one of them"});
   for (const char* name : {"/nonexistent/x.jpg", "/nonexistent/x.svg.gz",
                            "/nonexistent/x.pdf", "/nonexistent.png/x.PN"}) {
@@ -99,16 +95,15 @@ TEST(TrainOptions, OptimizersAndFiles) {
   }
 }
 
-std::string weights(std::vector<std::string> arguments) {
-  arguments.insert(arguments.end(), {"--steps", "4", "--batch", "4"});
-  return run_training(arguments).weights;
+std::string weights(const Words& arguments) {
+  return run_training(arguments + "--steps 4 --batch 4").weights;
 }
 
 TEST(TrainOptions, MegatronsFlagsAreThoseOfDtype) {
-  EXPECT_EQ(weights({"--fp16", "--initial-loss-scale", "1024"}),
-            weights({"--dtype", "float16", "--initial-loss-scale", "1024"}));
-  EXPECT_EQ(weights({"--bf16"}), weights({"--dtype", "bfloat16"}));
-  EXPECT_EQ(weights({"--bf16", "--dtype", "bfloat16"}), weights({"--bf16"}));
+  EXPECT_EQ(weights("--fp16 --initial-loss-scale 1024"),
+            weights("--dtype float16 --initial-loss-scale 1024"));
+  EXPECT_EQ(weights("--bf16"), weights("--dtype bfloat16"));
+  EXPECT_EQ(weights("--bf16 --dtype bfloat16"), weights("--bf16"));
 }
 
 TEST(TrainOptions, FlagsOfTheModelChangeTheBitsOrDoNot) {
@@ -130,35 +125,29 @@ TEST(TrainOptions, FlagsOfTheModelChangeTheBitsOrDoNot) {
                          {"float16", "--use-flash-attn", false},
                          {"float32", "--use-flash-attn", false}}) {
     SCOPED_TRACE(std::string(row.dtype) + " " + row.flag);
-    const std::vector<std::string> plain = {"--dtype", row.dtype,
-                                            "--loss-scale", "1024"};
-    std::vector<std::string> flagged = plain;
-    flagged.push_back(row.flag);
-    EXPECT_EQ(weights(plain) == weights(flagged), row.same);
+    const Words plain = {"--dtype", row.dtype, "--loss-scale", "1024"};
+    EXPECT_EQ(weights(plain) == weights(plain + row.flag), row.same);
   }
 }
 
 TEST(TrainOptions, ALossScaleOfZeroIsNone) {
-  EXPECT_EQ(weights({"--loss-scale", "0", "--initial-loss-scale", "1024"}),
-            weights({"--initial-loss-scale", "1024"}));
+  EXPECT_EQ(weights("--loss-scale 0 --initial-loss-scale 1024"),
+            weights("--initial-loss-scale 1024"));
 }
 
 TEST(TrainOptions, TheFlagsAreTheScalerMegatrons) {
-  const std::vector<std::string> steps = {"--steps", "20", "--batch", "4"};
-  std::vector<std::string> flags = {
-      "--initial-loss-scale", "67108864", "--loss-scale-window", "3",
-      "--min-loss-scale",     "4194304",  "--hysteresis",        "3"};
-  std::vector<std::string> named = {"--scaler", "megatron.DynamicGradScaler"};
-  for (const char* option :
-       {"initial_scale=67108864", "growth_interval=3.0", "min_scale=4194304.0",
-        "hysteresis=3", "growth_factor=2.0", "backoff_factor=0.5"}) {
-    named.insert(named.end(), {"--scaler-option", option});
-  }
-  for (auto* options : {&flags, &named}) {
-    options->insert(options->end(), steps.begin(), steps.end());
-  }
-  const Training by_flags = run_training(flags);
-  const Training by_name = run_training(named);
+  const Words steps = "--steps 20 --batch 4";
+  const Training by_flags =
+      run_training(steps +
+                   "--initial-loss-scale 67108864 --loss-scale-window 3 "
+                   "--min-loss-scale 4194304 --hysteresis 3");
+  const Training by_name = run_training(
+      steps +
+      "--scaler megatron.DynamicGradScaler "
+      "--scaler-option initial_scale=67108864 "
+      "--scaler-option growth_interval=3.0 "
+      "--scaler-option min_scale=4194304.0 --scaler-option hysteresis=3 "
+      "--scaler-option growth_factor=2.0 --scaler-option backoff_factor=0.5");
   EXPECT_GT(by_flags.skipped, 3);
   EXPECT_EQ(by_flags.weights, by_name.weights);
   EXPECT_EQ(by_flags.steps, by_name.steps);
@@ -170,14 +159,13 @@ TEST(TrainOptions, TheFlagsAreTheScalerMegatrons) {
 }
 
 TEST(TrainOptions, EveryOptimizerLearnsInItsOwnWay) {
-  const auto train = [](std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), {"--steps", "60", "--batch", "16",
-                                       "--initial-loss-scale", "1024"});
-    return run_training(arguments);
+  const auto train = [](const Words& arguments) {
+    return run_training(arguments +
+                        "--steps 60 --batch 16 --initial-loss-scale 1024");
   };
   std::vector<std::string> seen;
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"--optimizer", "adamw"},
+  for (const Words& arguments :
+       {Words("--optimizer adamw"),
         {"--optimizer", "adam"},
         {"--optimizer", "adamw", "--weight-decay", "0.5"},
         {"--optimizer", "adamw", "--adam-beta1", "0.5"},
@@ -195,16 +183,15 @@ TEST(TrainOptions, EveryOptimizerLearnsInItsOwnWay) {
 }
 
 TEST(TrainOptions, AccumulatedBatchesAreOneStep) {
-  const Training training =
-      run_training({"--steps", "30", "--batch", "4", "--accumulate", "4",
-                    "--initial-loss-scale", "1024"});
+  const Training training = run_training(
+      "--steps 30 --batch 4 --accumulate 4 --initial-loss-scale 1024");
   EXPECT_EQ(training.steps.size(), 30u);
-  EXPECT_NE(training.weights, run_training({"--steps", "30", "--batch", "4",
-                                            "--initial-loss-scale", "1024"})
-                                  .weights);
+  EXPECT_NE(
+      training.weights,
+      run_training("--steps 30 --batch 4 --initial-loss-scale 1024").weights);
   // Nearly the bits of one batch of 16, whose examples are the same.
-  const Training whole = run_training(
-      {"--steps", "30", "--batch", "16", "--initial-loss-scale", "1024"});
+  const Training whole =
+      run_training("--steps 30 --batch 16 --initial-loss-scale 1024");
   EXPECT_NEAR(training.steps[0].at("loss").get<double>(),
               whole.steps[0].at("loss").get<double>(), 1e-6);
   EXPECT_NEAR(training.final_loss / whole.final_loss, 1.0, 0.01);

@@ -24,21 +24,24 @@ struct Ranked {
   std::string checkpoint;
 };
 
-Ranked run_ranks(int ranks, const std::vector<std::string>& options,
+// mpirun() begins a command of several ranks.
+Words mpirun(int ranks) {
+  if (ranks == 1) return {};
+  return {SWAMP_MPIRUN, "-n", std::to_string(ranks)};
+}
+
+Ranked run_ranks(int ranks, const Words& options,
                  const std::string& text = sample_text()) {
   const TemporaryFile file(text);
   const TemporaryFile log;
   const TemporaryFile checkpoint;
-  std::vector<std::string> words = {
-      kProgram,   "train",        file.path(),      "--log",
-      log.path(), "--checkpoint", checkpoint.path()};
-  if (ranks > 1) {
-    words.insert(words.begin(), {SWAMP_MPIRUN, "-n", std::to_string(ranks)});
-  }
-  words.insert(words.end(), options.begin(), options.end());
   Ranked ranked;
   ranked.result =
-      run_command(words, {{"SWAMP_MPI_TIMEOUT", "60"}}, "", kLimitMs);
+      run_command(mpirun(ranks) +
+                      Words{kProgram, "train", file.path(), "--log", log.path(),
+                            "--checkpoint", checkpoint.path()} +
+                      options,
+                  {{"SWAMP_MPI_TIMEOUT", "60"}}, "", kLimitMs);
   ranked.log = log.read();
   ranked.checkpoint = checkpoint.read();
   return ranked;
@@ -57,17 +60,14 @@ TEST(RanksFailure, OfOneRankEndsTheOthers) {
       has_words(result.err, {"swamp: rank 0: cannot write to '/dev/full'"}));
 }
 
-class Ranks : public testing::TestWithParam<std::vector<std::string>> {};
+class Ranks : public testing::TestWithParam<Words> {};
 
-TEST_P(Ranks, GiveTheBitsOfOneThatAccumulates) {
-  std::vector<std::string> options = {"--steps",         "14", "--batch", "4",
-                                      "--save-interval", "5"};
-  options.insert(options.end(), GetParam().begin(), GetParam().end());
+TEST_P(Ranks, GiveTheBitsOfOne) {
+  const Words options = "--steps 14 --batch 4 --save-interval 5" + GetParam();
   const Ranked four = run_ranks(4, options);
   ASSERT_EQ(four.result.exit_code, 0) << four.result.err;
   EXPECT_TRUE(has_words(four.result.out, {"; 4 ranks\n"}));
-  options.insert(options.end(), {"--accumulate", "4"});
-  const Ranked one = run_ranks(1, options);
+  const Ranked one = run_ranks(1, options + "--accumulate 4");
   ASSERT_EQ(one.result.exit_code, 0) << one.result.err;
   EXPECT_EQ(lines_of(one.log).size(), 14u);
   EXPECT_EQ(four.log, one.log);
@@ -78,13 +78,11 @@ TEST_P(Ranks, GiveTheBitsOfOneThatAccumulates) {
 
 INSTANTIATE_TEST_SUITE_P(
     Mpi, Ranks,
-    testing::Values(std::vector<std::string>{"--initial-loss-scale",
-                                             "16777216"},
-                    std::vector<std::string>{"--bf16", "--optimizer", "sgd"},
-                    std::vector<std::string>{"--fp32-residual-connection",
-                                             "--attention-softmax-in-fp32"},
-                    std::vector<std::string>{"--dtype", "float32"}),
-    [](const testing::TestParamInfo<std::vector<std::string>>& it) {
+    testing::Values(
+        Words("--initial-loss-scale 16777216"), Words("--bf16 --optimizer sgd"),
+        Words("--fp32-residual-connection --attention-softmax-in-fp32"),
+        Words("--dtype float32")),
+    [](const testing::TestParamInfo<Words>& it) {
       return test_name(it.param[0]);
     });
 
@@ -107,8 +105,8 @@ TEST(RanksOverflow, OnOneRankSkipsTheStepOfAll) {
     const std::string scale = std::to_string(1000 * thousands);
     const std::set<int> batches = overflowing_batches(scale);
     if (batches.empty() || batches.size() == 4) continue;
-    const std::vector<std::string> options = {
-        "--steps", "1", "--batch", "4", "--loss-scale", scale};
+    const Words options = {"--steps",      "1",  "--batch", "4",
+                           "--loss-scale", scale};
     const Ranked four = run_ranks(4, options);
     ASSERT_EQ(four.result.exit_code, 0) << four.result.err;
     EXPECT_TRUE(nlohmann::json::parse(lines_of(four.log)[0])["skipped"]);
@@ -118,9 +116,7 @@ TEST(RanksOverflow, OnOneRankSkipsTheStepOfAll) {
         std::regex("of rank ([0-3]), in the shard of rank [0-3]\n")))
         << four.result.out;
     EXPECT_EQ(batches.count(std::stoi(ranks[1])), 1u) << four.result.out;
-    std::vector<std::string> accumulate = options;
-    accumulate.insert(accumulate.end(), {"--accumulate", "4"});
-    EXPECT_EQ(four.log, run_ranks(1, accumulate).log);
+    EXPECT_EQ(four.log, run_ranks(1, options + "--accumulate 4").log);
     return;
   }
   FAIL() << "no scale at which some micro batches overflow and some do not";
@@ -152,25 +148,13 @@ TEST(RanksResume, ContinueARunOfOneRank) {
   const TemporaryFile text(sample_text());
   const TemporaryFile checkpoint;
   const auto run = [&](int ranks, const char* accumulate, const char* steps) {
-    std::vector<std::string> words = {kProgram,
-                                      "train",
-                                      text.path(),
-                                      "--batch",
-                                      "4",
-                                      "--steps",
-                                      steps,
-                                      "--accumulate",
-                                      accumulate,
-                                      "--checkpoint",
-                                      checkpoint.path(),
-                                      "--resume",
-                                      "--fp16",
-                                      "--initial-loss-scale",
-                                      "16777216"};
-    if (ranks > 1) {
-      words.insert(words.begin(), {SWAMP_MPIRUN, "-n", std::to_string(ranks)});
-    }
-    const ProgramResult result = run_command(words, {}, "", kLimitMs);
+    const ProgramResult result = run_command(
+        mpirun(ranks) +
+            Words{kProgram, "train", text.path(), "--steps", steps,
+                  "--accumulate", accumulate, "--checkpoint",
+                  checkpoint.path()} +
+            "--batch 4 --resume --fp16 --initial-loss-scale 16777216",
+        {}, "", kLimitMs);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return result.out;
   };
@@ -223,7 +207,7 @@ TEST(RanksInterrupted, AllStopAfterTheSameStep) {
 #else
 
 TEST(Ranks, AreRefusedWithoutMpi) {
-  expect_error(run_program({"train", "--steps", "1"}, {{"PMI_SIZE", "4"}}),
+  expect_error(run_program("train --steps 1", {{"PMI_SIZE", "4"}}),
                {"4 ranks"});
 }
 

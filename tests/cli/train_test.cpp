@@ -33,7 +33,7 @@ void expect_window(const std::vector<json>& steps, int window) {
 
 TEST(Train, LogHasOneObjectAStep) {
   const Training training =
-      run_training({"--steps", "25", "--batch", "4", "--log-interval", "7"});
+      run_training("--steps 25 --batch 4 --log-interval 7");
   ASSERT_EQ(training.steps.size(), 25u);
   long long skipped = 0;
   long long underflow = 0;
@@ -58,7 +58,7 @@ TEST(Train, LogHasOneObjectAStep) {
 
 TEST(Train, PrintsEveryNthOverflowAndLastStep) {
   const Training training =
-      run_training({"--steps", "25", "--batch", "4", "--log-interval", "7"});
+      run_training("--steps 25 --batch 4 --log-interval 7");
   for (std::size_t i = 0; i < 25; ++i) {
     const bool last = i + 1 == 25;
     const bool printed =
@@ -73,9 +73,8 @@ TEST(Train, PrintsEveryNthOverflowAndLastStep) {
 }
 
 TEST(Train, FirstStepsOverflowThenTheScaleGrowsAgain) {
-  const Training training =
-      run_training({"--steps", "60", "--batch", "8", "--loss-scale-window",
-                    "10", "--hysteresis", "1"});
+  const Training training = run_training(
+      "--steps 60 --batch 8 --loss-scale-window 10 --hysteresis 1");
   const std::vector<json>& steps = training.steps;
   EXPECT_EQ(steps[0].at("scale"), 4294967296.0);
   EXPECT_TRUE(steps[0].at("skipped").get<bool>());
@@ -93,15 +92,15 @@ TEST(Train, FirstStepsOverflowThenTheScaleGrowsAgain) {
 }
 
 TEST(Train, InitialScaleIsTheFirst) {
-  const Training training = run_training(
-      {"--steps", "3", "--batch", "4", "--initial-loss-scale", "1024"});
+  const Training training =
+      run_training("--steps 3 --batch 4 --initial-loss-scale 1024");
   EXPECT_EQ(training.steps[0].at("scale"), 1024.0);
   EXPECT_EQ(training.skipped, 0);
 }
 
 TEST(Train, ConstantScaleNeverMoves) {
-  const Training training = run_training(
-      {"--steps", "4", "--batch", "4", "--loss-scale", "4294967296"});
+  const Training training =
+      run_training("--steps 4 --batch 4 --loss-scale 4294967296");
   EXPECT_EQ(training.skipped, 4);
   for (const json& step : training.steps) {
     EXPECT_EQ(step.at("scale"), 4294967296.0);
@@ -112,16 +111,15 @@ TEST(Train, ConstantScaleNeverMoves) {
 }
 
 TEST(Train, OneStepIsNotCalledSteps) {
-  const Training training = run_training(
-      {"--steps", "1", "--batch", "4", "--initial-loss-scale", "1024"});
+  const Training training =
+      run_training("--steps 1 --batch 4 --initial-loss-scale 1024");
   EXPECT_TRUE(has_words(training.out, {"(mean of the last 1 step taken)\n"
                                        "skipped 0 of 1 step\n"}));
 }
 
 TEST(Train, DivergenceIsReportedAndNanHasNoSign) {
   const Training training =
-      run_training({"--steps", "6", "--batch", "1", "--lr", "1e30",
-                    "--initial-loss-scale", "1"});
+      run_training("--steps 6 --batch 1 --lr 1e30 --initial-loss-scale 1");
   EXPECT_EQ(training.skipped, 5);
   EXPECT_TRUE(has_words(training.out, {"\nstep 2  loss nan  "}));
   EXPECT_EQ(training.out.find("-nan"), std::string::npos) << training.out;
@@ -173,7 +171,7 @@ TEST(Train, TheNormIsLoggedBeforeClipping) {
   EXPECT_GT(norm("0.25"), 0.25);
   EXPECT_EQ(norm("0.25"), norm("100"));
   EXPECT_EQ(norm("0"), 0.0);  // as in Megatron: not computed
-  const Training skipped = run_training({"--steps", "1", "--batch", "4"});
+  const Training skipped = run_training("--steps 1 --batch 4");
   EXPECT_TRUE(skipped.steps[0].at("grad_norm").is_null());
 }
 
@@ -221,12 +219,12 @@ bool has_gnuplot() {
   return false;
 }
 
-ProgramResult plot(const std::string& path, std::vector<std::string> more,
+ProgramResult plot(const std::string& path, const Words& more,
                    const Environment& environment = {}) {
   const TemporaryFile text(sample_text());
-  more.insert(more.begin(),
-              {"train", text.path(), "--batch", "4", "--plot", path});
-  return run_program(more, environment);
+  return run_program(
+      Words{"train", text.path(), "--batch", "4", "--plot", path} + more,
+      environment);
 }
 
 TEST(Plot, IsAPicture) {

@@ -19,13 +19,12 @@ std::string value_after(const std::string& text, const std::string& words) {
 
 }  // namespace
 
-Training run_training(const std::vector<std::string>& arguments,
-                      const Environment& environment) {
+Training run_training(const Words& arguments, const Environment& environment) {
   const TemporaryFile text(sample_text());
   const TemporaryFile log;
-  std::vector<std::string> all = {"train", text.path(), "--log", log.path()};
-  all.insert(all.end(), arguments.begin(), arguments.end());
-  const ProgramResult result = run_program(all, environment);
+  const ProgramResult result =
+      run_program(Words{"train", text.path(), "--log", log.path()} + arguments,
+                  environment);
   if (result.exit_code != 0 || !result.err.empty()) {
     throw std::runtime_error("swamp train: exit code " +
                              std::to_string(result.exit_code) + ": " +

@@ -22,7 +22,7 @@ struct Training {
 };
 
 // run_training() throws if the run fails or its output cannot be read.
-Training run_training(const std::vector<std::string>& arguments,
+Training run_training(const Words& arguments,
                       const Environment& environment = {});
 
 // sample_text() is 20,000 bytes of English-like text, made from a fixed list of

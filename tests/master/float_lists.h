@@ -70,10 +70,7 @@ inline void FormatList::fill_values(double magnitude, Random& random) {
       const double unit =
           static_cast<double>(random.next() >> 11) * 0x1p-52 - 1;
       const auto value = static_cast<float>(unit * magnitude);
-      store_bits(*format_, tensor.data, i,
-                 format_->type == kFloat16    ? float16_from_float(value)
-                 : format_->type == kBFloat16 ? bfloat16_from_float(value)
-                                              : float_to_bits(value));
+      store_bits(*format_, tensor.data, i, bits_of(*format_, value));
     }
   }
 }

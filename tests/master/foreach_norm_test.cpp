@@ -18,22 +18,13 @@
 namespace swamp::test {
 namespace {
 
+// value_at() is rounded to float32, except for float64.
 double value_at(const SampleList& list, std::size_t tensor, std::size_t i,
                 float inv_scale) {
-  const std::uint64_t bits = list.get(tensor, i);
-  switch (list.type(tensor)) {
-    case kFloat16:
-      return float16_to_float(static_cast<std::uint16_t>(bits)) * inv_scale;
-    case kBFloat16:
-      return bfloat16_to_float(static_cast<std::uint16_t>(bits)) * inv_scale;
-    case kFloat32:
-      return float_from_bits(static_cast<std::uint32_t>(bits)) * inv_scale;
-    default: {
-      double value;
-      std::memcpy(&value, &bits, sizeof value);
-      return value * static_cast<double>(inv_scale);
-    }
-  }
+  const Format& format = format_of(list.type(tensor));
+  const double value = value_of(format, list.get(tensor, i));
+  if (format.type == kFloat64) return value * static_cast<double>(inv_scale);
+  return static_cast<float>(value) * inv_scale;
 }
 
 // Lanes is the sum of one grain, as foreach_norm() defines it.

@@ -11,8 +11,7 @@
 
 #include "float_lists.h"
 #include "machines.h"
-#include "runtime/memory_check.h"
-#include "slave/kernel_args.h"
+#include "slave/kernel_list.h"
 #include "slave/reference.h"
 #include "support/errors.h"
 #include "support/float_environment_scope.h"
@@ -20,57 +19,82 @@
 namespace swamp::test {
 namespace {
 
-namespace reference = slave::reference;
-
 const std::vector<MachineShape> kShapes = {
     {1, 1, 4096}, {1, 2, 4096}, {6, 64, 4096}};
 
-// apply() runs a reference over lists of two operands.
-template <class Args>
-void apply(KernelFunction kernel, const Args& args,
-           const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  Result result;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    void* const operands[] = {a[i].data, b[i].data};
-    kernel(&args, Tile{operands, a[i].count}, result);
+// ListOperation is a call from a list to another and the arguments of its
+// kernel, as words. It is tested with all formats of the family.
+using Tensors = std::vector<Tensor>;
+struct ListOperation {
+  KernelFamily family;
+  std::vector<float> args;
+  std::function<void(const Tensors& out, const Tensors& in, Machine*)> call;
+};
+
+std::vector<ListOperation> list_operations() {
+  std::vector<ListOperation> all;
+  for (const float divisor : {1.0f, 3.0f}) {
+    all.push_back({KernelFamily::cast,
+                   {divisor},
+                   [=](auto& out, auto& in, Machine* machine) {
+                     foreach_cast_(out, in, divisor, machine);
+                   }});
+    all.push_back({KernelFamily::accumulate,
+                   {divisor},
+                   [=](auto& out, auto& in, Machine* machine) {
+                     foreach_accumulate_(out, in, divisor, machine);
+                   }});
   }
+  // From 0.5 on, torch's lerp starts from the other end.
+  const struct {
+    double weight;
+    float coefficient;
+    std::uint32_t from_in;
+  } weights[] = {
+      {0.001, 0.001f, 0}, {-0.3, -0.3f, 0}, {0.5, -0.5f, 1}, {0.75, -0.25f, 1}};
+  for (const auto& one : weights) {
+    all.push_back(
+        {KernelFamily::lerp,
+         {one.coefficient, float_from_bits(one.from_in)},
+         [weight = one.weight](auto& out, auto& in, Machine* machine) {
+           foreach_lerp_(out, in, weight, machine);
+         }});
+  }
+  all.push_back(
+      {KernelFamily::zero, {}, [](auto& out, auto&, Machine* machine) {
+         foreach_zero_(out, machine);
+       }});
+  return all;
 }
 
-TEST(ForeachCast, SameBitsOnEveryMachine) {
-  struct Case {
-    ScalarType from, to;
-    KernelFunction kernel;
-  };
-  const Case cases[] = {
-      {kFloat16, kFloat32,
-       reference::reference_of(KernelFamily::cast, {kFloat16, kFloat32})},
-      {kBFloat16, kFloat32,
-       reference::reference_of(KernelFamily::cast, {kBFloat16, kFloat32})},
-      {kFloat32, kFloat32,
-       reference::reference_of(KernelFamily::cast, {kFloat32, kFloat32})},
-      {kFloat32, kFloat16,
-       reference::reference_of(KernelFamily::cast, {kFloat32, kFloat16})},
-      {kFloat32, kBFloat16,
-       reference::reference_of(KernelFamily::cast, {kFloat32, kBFloat16})}};
-  const std::size_t reports = runtime::report_count();
-  for (const MachineConfig& config : machine_configs(kShapes, true)) {
-    SCOPED_TRACE(to_text(config));
-    const auto machine = make_machine(config);
-    for (const Case& one : cases) {
-      for (const float divisor : {1.0f, 3.0f}) {
+TEST(Foreach, SameBitsOnEveryMachine) {
+  const std::vector<ListOperation> operations = list_operations();
+  on_all_machines(kShapes, [&](Machine& machine) {
+    for (const ListOperation& one : operations) {
+      for (const KernelInfo& kernel : slave::kKernels) {
+        if (kernel.family != one.family) continue;
+        SCOPED_TRACE(kernel.name);
+        const auto type = [&](int s) {
+          return static_cast<ScalarType>(kernel.operands[s].type);
+        };
+        const int last = kernel.operand_count - 1;
         Random random(3);
-        FormatList in(one.from, kListCounts, 1);
+        FormatList in(type(0), kListCounts, 1), out(type(last), kListCounts);
         in.fill_values(100, random);
-        FormatList out(one.to, kListCounts), expected(one.to, kListCounts);
-        apply(one.kernel, slave::CastArgs{divisor}, in.tensors(),
-              expected.tensors());
-        foreach_cast_(out.tensors(), in.tensors(), divisor, machine.get());
-        EXPECT_TRUE(out == expected) << one.from << " to " << one.to;
+        out.fill_values(1, random);
+        FormatList expected = out;
+        Result result;
+        for (std::size_t i = 0; i < kListCounts.size(); ++i) {
+          void* operands[] = {in.tensors()[i].data, expected.tensors()[i].data};
+          (*slave::reference::reference_rows()[kernel.id].function)(
+              one.args.data(), Tile{operands + 1 - last, kListCounts[i]},
+              result);
+        }
+        one.call(out.tensors(), in.tensors(), &machine);
+        EXPECT_TRUE(out == expected);
       }
     }
-    if (HasFailure()) return;
-  }
-  EXPECT_EQ(runtime::report_count(), reports);
+  });
 }
 
 // The quotient of a 16-bit gradient is rounded to 16 bits before the cast.
@@ -98,85 +122,6 @@ TEST(ForeachCast, MixedList) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(n[i], bfloat16_from_float(s[i]));
 }
 
-TEST(ForeachAccumulate, SameBitsOnEveryMachine) {
-  struct Case {
-    ScalarType from;
-    KernelFunction kernel;
-  };
-  const Case cases[] = {
-      {kFloat16, reference::reference_of(KernelFamily::accumulate, {kFloat16})},
-      {kBFloat16,
-       reference::reference_of(KernelFamily::accumulate, {kBFloat16})},
-      {kFloat32,
-       reference::reference_of(KernelFamily::accumulate, {kFloat32})}};
-  for (const MachineConfig& config : machine_configs(kShapes, true)) {
-    SCOPED_TRACE(to_text(config));
-    const auto machine = make_machine(config);
-    for (const Case& one : cases) {
-      for (const float divisor : {1.0f, 3.0f}) {
-        Random random(5);
-        FormatList in(one.from, kListCounts, 1);
-        in.fill_values(100, random);
-        FormatList sum(kFloat32, kListCounts);
-        sum.fill_values(1, random);
-        FormatList expected = sum;
-        apply(one.kernel, slave::AccumulateArgs{divisor}, in.tensors(),
-              expected.tensors());
-        foreach_accumulate_(sum.tensors(), in.tensors(), divisor,
-                            machine.get());
-        EXPECT_TRUE(sum == expected) << one.from;
-      }
-    }
-    if (HasFailure()) return;
-  }
-}
-
-TEST(ForeachLerp, SameBitsOnEveryMachine) {
-  struct Case {
-    ScalarType from, to;
-    KernelFunction kernel;
-  };
-  const Case cases[] = {
-      {kFloat16, kFloat16,
-       reference::reference_of(KernelFamily::lerp, {kFloat16, kFloat16})},
-      {kFloat16, kFloat32,
-       reference::reference_of(KernelFamily::lerp, {kFloat16, kFloat32})},
-      {kBFloat16, kBFloat16,
-       reference::reference_of(KernelFamily::lerp, {kBFloat16, kBFloat16})},
-      {kBFloat16, kFloat32,
-       reference::reference_of(KernelFamily::lerp, {kBFloat16, kFloat32})},
-      {kFloat32, kFloat32,
-       reference::reference_of(KernelFamily::lerp, {kFloat32, kFloat32})}};
-  // From 0.5 on, torch's lerp starts from the other end.
-  struct Weight {
-    double weight;
-    slave::LerpArgs args;
-  };
-  const Weight weights[] = {{0.001, {0.001f, 0}},
-                            {-0.3, {-0.3f, 0}},
-                            {0.5, {-0.5f, 1}},
-                            {0.75, {-0.25f, 1}}};
-  for (const MachineConfig& config : machine_configs(kShapes, true)) {
-    SCOPED_TRACE(to_text(config));
-    const auto machine = make_machine(config);
-    for (const Case& one : cases) {
-      for (const Weight& weight : weights) {
-        Random random(7);
-        FormatList in(one.from, kListCounts, 1);
-        in.fill_values(100, random);
-        FormatList out(one.to, kListCounts);
-        out.fill_values(1, random);
-        FormatList expected = out;
-        apply(one.kernel, weight.args, in.tensors(), expected.tensors());
-        foreach_lerp_(out.tensors(), in.tensors(), weight.weight,
-                      machine.get());
-        EXPECT_TRUE(out == expected) << one.from << " " << weight.weight;
-      }
-    }
-    if (HasFailure()) return;
-  }
-}
-
 TEST(ForeachLerp, TheEnds) {
   for (const auto& [weight, expected] :
        {std::pair{0.0, 1.0f}, {0.25, 1.5f}, {0.75, 2.5f}, {1.0, 3.0f}}) {
@@ -186,26 +131,8 @@ TEST(ForeachLerp, TheEnds) {
   }
 }
 
-TEST(ForeachZero, AllBitsOnEveryMachine) {
-  for (const MachineConfig& config : machine_configs(kShapes, true)) {
-    SCOPED_TRACE(to_text(config));
-    const auto machine = make_machine(config);
-    for (const ScalarType type : {kFloat16, kBFloat16, kFloat32}) {
-      Random random(8);
-      FormatList list(type, kListCounts, 1);
-      const FormatList expected = list;  // zeros
-      list.fill_any_bits(random);
-      ASSERT_FALSE(list == expected);
-      foreach_zero_(list.tensors(), machine.get());
-      EXPECT_TRUE(list == expected) << type;
-    }
-  }
-}
-
 TEST(ForeachCountZeros, CountsBothSigns) {
-  for (const MachineConfig& config : machine_configs(kShapes, true)) {
-    SCOPED_TRACE(to_text(config));
-    const auto machine = make_machine(config);
+  on_all_machines(kShapes, [](Machine& machine) {
     for (const ScalarType type : {kFloat16, kBFloat16, kFloat32}) {
       const Format& format = format_of(type);
       Random random(6);
@@ -219,9 +146,9 @@ TEST(ForeachCountZeros, CountsBothSigns) {
         }
       }
       ASSERT_GT(expected, 100u);
-      EXPECT_EQ(foreach_count_zeros(list.tensors(), machine.get()), expected);
+      EXPECT_EQ(foreach_count_zeros(list.tensors(), &machine), expected);
     }
-  }
+  });
 }
 
 // A subnormal is not a zero, even if the caller's environment flushes it.

@@ -412,4 +412,19 @@ std::vector<MoeRecord> read_moe_records() {
   return records;
 }
 
+std::vector<ExactRecord> read_exact_records() {
+  std::vector<ExactRecord> records;
+  for (const Json& line : read_lines("rows/exact.jsonl")) {
+    ExactRecord record;
+    record.operation = line.at("operation");
+    record.numbers = line.at("numbers");
+    record.text = record.operation + " " + line.at("numbers").dump();
+    for (const auto& [name, result] : line.at("results").items()) {
+      record.results[name] = {result.at(0), result.at(1), result.at(2)};
+    }
+    records.push_back(record);
+  }
+  return records;
+}
+
 }  // namespace swamp::test

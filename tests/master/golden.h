@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -205,6 +206,21 @@ struct MoeRecord {
   std::vector<Drop> drops;
 };
 std::vector<MoeRecord> read_moe_records();
+
+// ExactRecord is a line of rows/exact.jsonl; see exact.py there.
+struct ExactRecord {
+  struct Elements {
+    std::size_t step;
+    std::vector<double> exact, terms;
+  };
+  std::string text;  // for messages
+  std::string operation;
+  std::map<std::string, std::size_t> numbers;
+  std::map<std::string, Elements> results;
+
+  std::size_t operator()(const char* name) const { return numbers.at(name); }
+};
+std::vector<ExactRecord> read_exact_records();
 
 }  // namespace swamp::test
 

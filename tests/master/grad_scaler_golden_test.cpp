@@ -90,33 +90,13 @@ GradScalerOptions options_of(const ProtocolRecord& record) {
 }
 
 void Array::set(std::size_t index, double value) {
-  const auto narrow = static_cast<float>(value);
-  std::uint64_t bits = 0;
-  if (format_->type == kFloat16) {
-    bits = float16_from_float(narrow);
-  } else if (format_->type == kBFloat16) {
-    bits = bfloat16_from_float(narrow);
-  } else if (format_->type == kFloat32) {
-    bits = float_to_bits(narrow);
-  } else {
-    std::memcpy(&bits, &value, sizeof bits);
-  }
+  std::uint64_t bits = bits_of(*format_, static_cast<float>(value));
+  if (format_->type == kFloat64) std::memcpy(&bits, &value, sizeof bits);
   store_bits(*format_, bits_.data(), index, bits);
 }
 
 double Array::get(std::size_t index) const {
-  const std::uint64_t bits = load_bits(*format_, bits_.data(), index);
-  if (format_->type == kFloat64) {
-    double value;
-    std::memcpy(&value, &bits, sizeof value);
-    return value;
-  }
-  const auto half = static_cast<std::uint16_t>(bits);
-  return static_cast<double>(
-      format_->type == kFloat16 ? float16_to_float(half)
-      : format_->type == kBFloat16
-          ? bfloat16_to_float(half)
-          : float_from_bits(static_cast<std::uint32_t>(bits)));
+  return value_of(*format_, load_bits(*format_, bits_.data(), index));
 }
 
 RecordedOptimizer::RecordedOptimizer(std::vector<Array> list)

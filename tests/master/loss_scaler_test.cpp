@@ -25,35 +25,33 @@ TEST(LossScaler, EveryNameHasDefaults) {
 }
 
 TEST(LossScaler, BadNamesAndOptionsAreNamed) {
-  EXPECT_EQ(
-      error_of([] {
-        LossScaler::from_name("amp");
-      }).rfind("scaler: got 'amp', expected one of apex.amp.LossScaler", 0),
-      0u);
-  EXPECT_EQ(
-      error_of([] {
-        LossScaler::from_name("keras.LossScaleOptimizer",
-                              {{"window", std::int64_t{3}}});
-      }),
-      "keras.LossScaleOptimizer: got the option 'window', expected one of "
-      "initial_scale, dynamic_growth_steps");
-  EXPECT_EQ(error_of([] {
-              LossScaler::from_name("torch.amp.GradScaler",
-                                    {{"growth_interval", std::string("x")}});
-            }),
-            "torch.amp.GradScaler: growth_interval: got 'x', expected a "
-            "number");
-  EXPECT_EQ(error_of([] {
-              LossScaler::from_name("deepspeed.DynamicLossScaler",
-                                    {{"consecutive_hysteresis", 1.0}});
-            }),
-            "deepspeed.DynamicLossScaler: consecutive_hysteresis: got 1.0, "
-            "expected true or false");
-  EXPECT_EQ(error_of([] {
-              LossScaler::from_name("torch.amp.GradScaler",
-                                    {{"init_scale", std::monostate()}});
-            }),
-            "torch.amp.GradScaler: init_scale: got None, expected a number");
+  const struct {
+    const char* name;
+    ScalerOptions options;
+    const char* text;  // its beginning
+  } rows[] = {
+      {"amp", {}, "scaler: got 'amp', expected one of apex.amp.LossScaler"},
+      {"keras.LossScaleOptimizer",
+       {{"window", std::int64_t{3}}},
+       "keras.LossScaleOptimizer: got the option 'window', expected one of "
+       "initial_scale, dynamic_growth_steps"},
+      {"torch.amp.GradScaler",
+       {{"growth_interval", std::string("x")}},
+       "torch.amp.GradScaler: growth_interval: got 'x', expected a number"},
+      {"deepspeed.DynamicLossScaler",
+       {{"consecutive_hysteresis", 1.0}},
+       "deepspeed.DynamicLossScaler: consecutive_hysteresis: got 1.0, expected "
+       "true or false"},
+      {"torch.amp.GradScaler",
+       {{"init_scale", std::monostate()}},
+       "torch.amp.GradScaler: init_scale: got None, expected a number"}};
+  for (const auto& row : rows) {
+    EXPECT_EQ(error_of([&] {
+                LossScaler::from_name(row.name, row.options);
+              }).rfind(row.text, 0),
+              0u)
+        << row.text;
+  }
 }
 
 TEST(LossScaler, BadJsonIsAnError) {
@@ -168,56 +166,64 @@ std::vector<double> run(LossScaler& scaler, const std::string& steps) {
   return scales;
 }
 
-TEST(OwnScaler, StaysWithinItsBounds) {
-  LossScalerOptions options;
-  options.init_scale = 1.0;
-  options.growth_interval = 1;
-  options.min_scale = 0.75;
-  options.max_scale = 3.0;
-  LossScaler scaler(options);
-  EXPECT_EQ(run(scaler, "!!...!"),
-            (std::vector<double>{0.75, 0.75, 1.5, 3.0, 3.0, 1.5}));
-}
-
-TEST(OwnScaler, StopsBeforeInf) {
-  LossScalerOptions options;
-  options.init_scale = 0x1p127;
-  options.growth_interval = 1;
-  LossScaler stops(options);
-  EXPECT_EQ(run(stops, ".!"), (std::vector<double>{0x1p127, 0x1p126}));
-  options.stop_before_inf = false;
-  LossScaler grows(options);
-  EXPECT_EQ(run(grows, "."), (std::vector<double>{HUGE_VAL}));
-}
-
-TEST(OwnScaler, NeverBecomesZero) {
-  LossScaler scaler;
-  EXPECT_EQ(run(scaler, std::string(300, '!')).back(), 0x1p-126);
-}
-
-TEST(OwnScaler, HysteresisIsRefilledAsAsked) {
-  LossScalerOptions options;
-  options.init_scale = 64.0;
-  options.growth_interval = 3;
-  options.hysteresis = 2;
-  LossScaler growth(options);
-  EXPECT_EQ(run(growth, "!.!!...!"),
-            (std::vector<double>{64, 64, 32, 16, 16, 16, 32, 32}));
-  options.hysteresis_refill = ScalerRefill::clean;
-  LossScaler clean(options);
-  EXPECT_EQ(run(clean, "!.!!...!"),
-            (std::vector<double>{64, 64, 64, 32, 32, 32, 64, 64}));
-}
-
-TEST(OwnScaler, WindowListMoves) {
-  LossScalerOptions options;
-  options.init_scale = 1.0;
-  options.window_list = {1, 2};
-  LossScaler scaler(options);
-  // Three growths in windows of 1, then windows of 2; three overflows return to
-  // 1.
-  EXPECT_EQ(run(scaler, "...."), (std::vector<double>{2, 4, 8, 8}));
-  EXPECT_EQ(run(scaler, ".!!!."), (std::vector<double>{16, 8, 4, 2, 4}));
+TEST(OwnScaler, Scales) {
+  using O = LossScalerOptions;
+  const struct {
+    const char* text;
+    void (*set)(O& options);
+    std::string steps;
+    std::vector<double> scales;  // the last ones
+  } rows[] = {
+      {"bounds",
+       [](O& o) {
+         o.init_scale = 1, o.growth_interval = 1, o.min_scale = 0.75,
+         o.max_scale = 3;
+       },
+       "!!...!",
+       {0.75, 0.75, 1.5, 3.0, 3.0, 1.5}},
+      {"stops before inf",
+       [](O& o) { o.init_scale = 0x1p127, o.growth_interval = 1; },
+       ".!",
+       {0x1p127, 0x1p126}},
+      {"grows to inf",
+       [](O& o) {
+         o.init_scale = 0x1p127, o.growth_interval = 1,
+         o.stop_before_inf = false;
+       },
+       ".",
+       {HUGE_VAL}},
+      {"never 0", [](O&) {}, std::string(300, '!'), {0x1p-126}},
+      {"hysteresis, refilled by a growth",
+       [](O& o) { o.init_scale = 64, o.growth_interval = 3, o.hysteresis = 2; },
+       "!.!!...!",
+       {64, 64, 32, 16, 16, 16, 32, 32}},
+      {"hysteresis, refilled by a clean step",
+       [](O& o) {
+         o.init_scale = 64, o.growth_interval = 3, o.hysteresis = 2,
+         o.hysteresis_refill = ScalerRefill::clean;
+       },
+       "!.!!...!",
+       {64, 64, 64, 32, 32, 32, 64, 64}},
+      // Three growths in windows of 1, then windows of 2; three overflows
+      // return to 1.
+      {"window list",
+       [](O& o) {
+         o.init_scale = 1, o.window_list = {1, 2};
+       },
+       ".....!!!.",
+       {2, 4, 8, 8, 16, 8, 4, 2, 4}},
+  };
+  for (const auto& row : rows) {
+    O options;
+    row.set(options);
+    LossScaler scaler(options);
+    const std::vector<double> all = run(scaler, row.steps);
+    EXPECT_EQ(std::vector<double>(
+                  all.end() - static_cast<std::ptrdiff_t>(row.scales.size()),
+                  all.end()),
+              row.scales)
+        << row.text;
+  }
 }
 
 TEST(OwnScaler, PolicyAtTheFloor) {
@@ -252,41 +258,41 @@ TEST(OwnScaler, PolicyAfterOverflowsInARow) {
 }
 
 TEST(OwnScaler, BadOptionsNameOptionAndValue) {
-  const auto text = [](void (*spoil)(LossScalerOptions&)) -> std::string {
-    LossScalerOptions options;
-    spoil(options);
-    return error_of([&] { LossScaler scaler(options); });
-  };
   using O = LossScalerOptions;
-  EXPECT_EQ(
-      text([](O& o) { o.growth_factor = 1.0; }),
-      "swamp.LossScaler: growth_factor: got 1.0, expected a finite number "
-      "above 1");
-  EXPECT_EQ(text([](O& o) { o.backoff_factor = 1.0; }),
-            "swamp.LossScaler: backoff_factor: got 1.0, expected a number "
-            "between 0 and 1");
-  EXPECT_EQ(text([](O& o) { o.growth_interval = 0; }),
-            "swamp.LossScaler: growth_interval: got 0.0, expected an integer, "
-            "at least 1");
-  EXPECT_EQ(text([](O& o) { o.init_scale = 0.5, o.min_scale = 1; }),
-            "swamp.LossScaler: init_scale: got 0.5, expected min_scale to "
-            "max_scale, 1.0 to inf, and at most 2^127");
-  EXPECT_EQ(text([](O& o) { o.max_scale = 0.5, o.min_scale = 1; }),
-            "swamp.LossScaler: max_scale: got 0.5, expected 0 (none) or at "
-            "least min_scale, 1.0");
-  EXPECT_EQ(text([](O& o) { o.hysteresis = -1; }),
-            "swamp.LossScaler: hysteresis: got -1.0, expected an integer, at "
-            "least 1");
-  EXPECT_EQ(text([](O& o) {
-              o.window_list = {5, 5};
-            }),
-            "swamp.LossScaler: window_list: got [5, 5], expected rising "
-            "integers, the first at least 1");
-  EXPECT_EQ(
-      text([](O& o) { o.policy = static_cast<ScalerPolicy>(7); }),
-      "swamp.LossScaler: policy: got 7, expected a value of its enum, below 3");
-  EXPECT_NE(text([](O& o) { o.min_scale = std::nan(""); }).find("min_scale"),
-            std::string::npos);
+  const struct {
+    void (*spoil)(O& options);
+    const char* text;
+  } rows[] = {
+      {[](O& o) { o.growth_factor = 1.0; },
+       "growth_factor: got 1.0, expected a finite number above 1"},
+      {[](O& o) { o.backoff_factor = 1.0; },
+       "backoff_factor: got 1.0, expected a number between 0 and 1"},
+      {[](O& o) { o.growth_interval = 0; },
+       "growth_interval: got 0.0, expected an integer, at least 1"},
+      {[](O& o) { o.init_scale = 0.5, o.min_scale = 1; },
+       "init_scale: got 0.5, expected min_scale to max_scale, 1.0 to inf, and "
+       "at most 2^127"},
+      {[](O& o) { o.max_scale = 0.5, o.min_scale = 1; },
+       "max_scale: got 0.5, expected 0 (none) or at least min_scale, 1.0"},
+      {[](O& o) { o.hysteresis = -1; },
+       "hysteresis: got -1.0, expected an integer, at least 1"},
+      {[](O& o) {
+         o.window_list = {5, 5};
+       },
+       "window_list: got [5, 5], expected rising integers, the first at least "
+       "1"},
+      {[](O& o) { o.policy = static_cast<ScalerPolicy>(7); },
+       "policy: got 7, expected a value of its enum, below 3"}};
+  for (const auto& row : rows) {
+    O options;
+    row.spoil(options);
+    EXPECT_EQ(error_of([&] { LossScaler scaler(options); }),
+              std::string("swamp.LossScaler: ") + row.text);
+  }
+  O options;
+  options.min_scale = std::nan("");
+  EXPECT_TRUE(
+      has_words(error_of([&] { LossScaler scaler(options); }), {"min_scale"}));
 }
 
 TEST(OwnScaler, WordsByName) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/memory_check.h"
 #include "runtime/machine_impl.h"
 #include "swamp/machine.h"
 
@@ -91,6 +92,14 @@ inline void on_machines(const std::vector<MachineShape>& shapes, bool all_isas,
     body(*machine);
     if (testing::Test::HasFailure()) return;
   }
+}
+
+// on_all_machines() also runs every ISA, and expects no report of the checker.
+inline void on_all_machines(const std::vector<MachineShape>& shapes,
+                            const std::function<void(Machine&)>& body) {
+  const std::size_t reports = runtime::report_count();
+  on_machines(shapes, true, body);
+  EXPECT_EQ(runtime::report_count(), reports);
 }
 
 }  // namespace swamp::test

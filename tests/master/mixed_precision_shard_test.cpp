@@ -139,15 +139,14 @@ TEST(MixedPrecisionShard, AnOverflowOfTheSumIsOfNoRank) {
         std::mutex mutex;
         int reports = 0;
         run_ranks(3, [&](Communicator& communicator) {
-          SmallModel model(kBFloat16);
           MixedPrecisionOptions options = small_options(kBFloat16);
           options.communicator = &communicator;
           options.shard = true;
           options.loss_scale = 1;
           options.micro_batches = micro_batches;
           options.reduction = GradientReduction::sum;
-          MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}},
-                                            options);
+          Trainer trainer(options);
+          auto& [model, optimizer] = trainer;
           for (int i = 0; i < micro_batches; ++i) {
             model.set_gradients(7);
             if (i == 0 && communicator.rank() != 0) {
@@ -218,11 +217,11 @@ TEST(MixedPrecisionShard, ALostRankIsAnError) {
 TEST(MixedPrecisionShard, AStateMovesBetweenNumbersOfRanks) {
   const Outcome alone = train_alone(kFloat16, 1, GradientReduction::mean, -1);
   run_ranks(3, [&](Communicator& communicator) {
-    SmallModel model(kFloat16);
     MixedPrecisionOptions options = small_options(kFloat16);
     options.communicator = &communicator;
     options.shard = true;
-    MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}}, options);
+    Trainer trainer(options);
+    auto& [model, optimizer] = trainer;
     optimizer.load_state_dict(alone.state);
     const OptimizerState state = optimizer.state_dict();
     EXPECT_EQ(state.tensors, alone.state.tensors);

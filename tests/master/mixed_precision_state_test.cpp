@@ -14,20 +14,6 @@
 namespace swamp::test {
 namespace {
 
-struct Trainer {
-  explicit Trainer(const MixedPrecisionOptions& options)
-      : model(kFloat16), optimizer({{model.parameters(), {}, {}}}, options) {}
-  void steps(std::uint64_t first, std::uint64_t last) {
-    for (std::uint64_t step = first; step <= last; ++step) {
-      model.set_gradients(step);
-      if (step % 4 == 3) model.plant(4, 0);
-      optimizer.step();
-    }
-  }
-  SmallModel model;
-  MixedPrecisionOptimizer optimizer;
-};
-
 std::vector<MixedPrecisionOptions> all_options() {
   MixedPrecisionOptions adam = small_options(kFloat16);
   MixedPrecisionOptions sgd = adam;

@@ -46,9 +46,8 @@ TEST(MixedPrecision, MegatronsDefaults) {
 }
 
 TEST(MixedPrecision, OverflowSkipsEverythingAndIsReported) {
-  SmallModel model(kFloat16);
-  MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}},
-                                    small_options(kFloat16));
+  Trainer trainer(small_options(kFloat16));
+  auto& [model, optimizer] = trainer;
   SmallModel before = model;
   model.set_gradients(1);
   model.plant(6, 5);
@@ -76,11 +75,11 @@ TEST(MixedPrecision, OverflowSkipsEverythingAndIsReported) {
 // Rules that never skip do not skip here.
 TEST(MixedPrecision, TheScalerDecidesWhichStepsAreSkipped) {
   for (const bool fused : {true, false}) {
-    SmallModel model(kFloat16);
     MixedPrecisionOptions options = small_options(kFloat16);
     options.fused = fused;
     options.scaler = "deepspeed.LossScaler";
-    MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}}, options);
+    Trainer trainer(options);
+    auto& [model, optimizer] = trainer;
     model.set_gradients(1);
     model.plant(6, 5);
     const StepResult result = optimizer.step();
@@ -92,12 +91,12 @@ TEST(MixedPrecision, TheScalerDecidesWhichStepsAreSkipped) {
 
 // The whole step, computed here with the operators.
 TEST(MixedPrecision, AStepIsItsParts) {
-  SmallModel model(kBFloat16);
   MixedPrecisionOptions options = small_options(kBFloat16);
   options.loss_scale = 8;
   options.clip_grad = 0.5;
   options.log_num_zeros_in_grad = true;
-  MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}}, options);
+  Trainer trainer(options);
+  auto& [model, optimizer] = trainer;
   SmallModel by_hand = model;
   FormatList masters(kFloat32, kListCounts), main(kFloat32, kListCounts);
   FormatList m(kFloat32, kListCounts), v(kFloat32, kListCounts);
@@ -147,10 +146,10 @@ TEST(MixedPrecision, SameBitsOnEveryMachine) {
        machine_configs({{1, 1, 8192}, {1, 3, 8192}, {6, 64, 16384}}, false)) {
     SCOPED_TRACE(to_text(config));
     const auto machine = make_machine(config);
-    SmallModel model(kFloat16);
     MixedPrecisionOptions options = small_options(kFloat16);
     options.machine = machine.get();
-    MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}}, options);
+    Trainer trainer(options);
+    auto& [model, optimizer] = trainer;
     std::vector<double> found;
     for (std::uint64_t step = 1; step <= 4; ++step) {
       model.set_gradients(step);
@@ -199,10 +198,10 @@ TEST(MixedPrecision, AccumulatesInFloat32) {
 }
 
 TEST(MixedPrecision, AccumulationIsCounted) {
-  SmallModel model(kFloat16);
   MixedPrecisionOptions options = small_options(kFloat16);
   options.micro_batches = 2;
-  MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}}, options);
+  Trainer trainer(options);
+  auto& [model, optimizer] = trainer;
   EXPECT_THROW(optimizer.step(), Error);
   optimizer.accumulate_gradients();
   EXPECT_THROW(optimizer.step(), Error);
@@ -240,13 +239,13 @@ TEST(MixedPrecision, GroupsHaveTheirOwnOptions) {
 
 // A rule that throws has changed the scale before: the next loss must use it.
 TEST(MixedPrecision, LossScaleAfterTheScalersError) {
-  SmallModel model(kFloat16);
   MixedPrecisionOptions options = small_options(kFloat16);
   options.scaler = "mindspore.DynamicLossScaleManager";
   options.scaler_options = {{"init_loss_scale", 16777216.0},
                             {"scale_factor", 1.001},
                             {"scale_window", std::int64_t{2000}}};
-  MixedPrecisionOptimizer optimizer({{model.parameters(), {}, {}}}, options);
+  Trainer trainer(options);
+  auto& [model, optimizer] = trainer;
   bool thrown = false;
   for (int step = 0; step < 1100 && !thrown; ++step) {
     model.plant(1, 0);

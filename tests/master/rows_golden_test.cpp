@@ -41,10 +41,7 @@ struct Elements {
 };
 
 double value_of(ScalarType type, std::uint32_t word) {
-  if (type == kFloat32) return static_cast<double>(float_from_bits(word));
-  const auto half = static_cast<std::uint16_t>(word);
-  return static_cast<double>(type == kFloat16 ? float16_to_float(half)
-                                              : bfloat16_to_float(half));
+  return test::value_of(format_of(type), word);
 }
 
 double unit_of(ScalarType type) {

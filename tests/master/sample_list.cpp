@@ -7,16 +7,6 @@
 #include "support/formats.h"
 
 namespace swamp::test {
-namespace {
-
-const KernelFunction kReferences[] = {
-    slave::reference::reference_of(KernelFamily::unscale, {kFloat16}),
-    slave::reference::reference_of(KernelFamily::unscale, {kBFloat16}),
-    slave::reference::reference_of(KernelFamily::unscale, {kFloat32}),
-    slave::reference::reference_of(KernelFamily::unscale, {kFloat64})};
-
-}  // namespace
-
 SampleList::Place& SampleList::append(ScalarType type, std::size_t count,
                                       std::size_t skip) {
   const std::size_t bytes = format_of(type).bytes;
@@ -83,7 +73,7 @@ OverflowReport SampleList::unscale(float inv_scale) {
     const slave::UnscaleArgs args{inv_scale};
     void* const operands[] = {base() + place.offset};
     Result ignored;
-    kReferences[static_cast<std::size_t>(place.type)](
+    slave::reference::reference_of(KernelFamily::unscale, {place.type})(
         &args, Tile{operands, place.count}, ignored);
   }
   return report;

@@ -16,20 +16,12 @@
 namespace swamp::test {
 namespace {
 
-const KernelFunction kReferences[] = {
-    slave::reference::reference_of(KernelFamily::scan, {kFloat16}),
-    slave::reference::reference_of(KernelFamily::scan, {kBFloat16}),
-    slave::reference::reference_of(KernelFamily::scan, {kFloat32}),
-    slave::reference::reference_of(KernelFamily::scan, {kFloat64}),
-    slave::reference::reference_of(KernelFamily::scan, {kFloat8E4M3FN}),
-    slave::reference::reference_of(KernelFamily::scan, {kFloat8E5M2})};
-
 // expected_of() computes one tensor by the scalar reference, in one tile.
 TensorStatistics expected_of(const Tensor& tensor) {
   slave::ScanPartial partial{};
   Result result;
   void* const operands[] = {tensor.data};
-  kReferences[static_cast<std::size_t>(tensor.dtype)](
+  slave::reference::reference_of(KernelFamily::scan, {tensor.dtype})(
       nullptr, Tile{operands, tensor.count, 0, &partial}, result);
   TensorStatistics out;
   out.count = tensor.count;

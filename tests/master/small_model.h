@@ -71,6 +71,23 @@ inline MixedPrecisionOptions small_options(ScalarType type) {
   return options;
 }
 
+// Trainer is a small model and its optimizer.
+struct Trainer {
+  explicit Trainer(const MixedPrecisionOptions& options)
+      : model(options.bf16 ? kBFloat16 : kFloat16),
+        optimizer({{model.parameters(), {}, {}}}, options) {}
+  // steps() plants an inf in every fourth of them.
+  void steps(std::uint64_t first, std::uint64_t last) {
+    for (std::uint64_t step = first; step <= last; ++step) {
+      model.set_gradients(step);
+      if (step % 4 == 3) model.plant(4, 0);
+      optimizer.step();
+    }
+  }
+  SmallModel model;
+  MixedPrecisionOptimizer optimizer;
+};
+
 }  // namespace swamp::test
 
 #endif  // SWAMP_TESTS_MASTER_SMALL_MODEL_H_

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -119,50 +120,44 @@ TEST_F(DmaTest, MissingWait) {
   expect("missing-wait");
 }
 
-TEST_F(DmaTest, Hang) {
-  CheckedDma dma(ldm_, window_, 2, 12);
-  dma.get(tile_, in_, 4, reply_);
-  dma.wait(reply_, 2);
-  expect("hang");
-}
-
-TEST_F(DmaTest, MainRange) {
-  CheckedDma dma(ldm_, window_, 2, 12);
-  dma.get(tile_, in_ + 60, 20, reply_);  // one word beyond the array
-  dma.wait(reply_, 1);
-  expect("main-range");
-}
-
-TEST_F(DmaTest, PutIntoAnArrayThatIsOnlyRead) {
-  CheckedDma dma(ldm_, window_, 2, 12);
-  dma.put(in_, tile_, 4, reply_);
-  expect("main-range");
-  EXPECT_EQ(in_[0], 100u);
-}
-
-TEST_F(DmaTest, LdmRange) {
-  CheckedDma dma(ldm_, window_, 2, 12);
-  dma.get(memory_ + 4092, in_, 8, reply_);
-  expect("ldm-range");
-}
-
-TEST_F(DmaTest, ReplyNotLdm) {
-  CheckedDma dma(ldm_, window_, 2, 12);
+// Each call is one report.
+TEST_F(DmaTest, Reports) {
   Reply outside = 0;
-  dma.get(tile_, in_, 4, &outside);
-  expect("reply-not-ldm");
-}
-
-TEST_F(DmaTest, Misaligned) {
-  CheckedDma dma(ldm_, window_, 2, 12);
-  dma.get(reinterpret_cast<char*>(tile_) + 2, in_, 4, reply_);
-  expect("misaligned");
-}
-
-TEST_F(DmaTest, BadLength) {
-  CheckedDma dma(ldm_, window_, 2, 12);
-  dma.get(tile_, in_, 0, reply_);
-  expect("bad-length");
+  const struct {
+    const char* category;
+    std::function<void(CheckedDma& dma)> call;
+  } rows[] = {
+      {"hang",
+       [&](CheckedDma& dma) {
+         dma.get(tile_, in_, 4, reply_);
+         dma.wait(reply_, 2);
+       }},
+      {"main-range",  // one word beyond the array
+       [&](CheckedDma& dma) {
+         dma.get(tile_, in_ + 60, 20, reply_);
+         dma.wait(reply_, 1);
+       }},
+      {"main-range",  // only read
+       [&](CheckedDma& dma) { dma.put(in_, tile_, 4, reply_); }},
+      {"ldm-range",
+       [&](CheckedDma& dma) { dma.get(memory_ + 4092, in_, 8, reply_); }},
+      {"reply-not-ldm",
+       [&](CheckedDma& dma) { dma.get(tile_, in_, 4, &outside); }},
+      {"misaligned",
+       [&](CheckedDma& dma) {
+         dma.get(reinterpret_cast<char*>(tile_) + 2, in_, 4, reply_);
+       }},
+      {"bad-length", [&](CheckedDma& dma) { dma.get(tile_, in_, 0, reply_); }}};
+  for (const auto& row : rows) {
+    reports_.clear();
+    *reply_ = 0;
+    {
+      CheckedDma dma(ldm_, window_, 2, 12);
+      row.call(dma);
+    }
+    expect(row.category);
+    EXPECT_EQ(in_[0], 100u);
+  }
 }
 
 TEST(LdmTest, HandsOutExactlyItsBytes) {
@@ -211,8 +206,8 @@ TEST(LdmLayoutTest, FitsItsLdmAndGrowsToTheTile) {
                            {in(kFloat16), inout(kFloat32), inout(kFloat32),
                             inout(kFloat32), out(kBFloat16)}),
                        &args);
-  const Operation unscale(test::kAdd, &args);
-  for (const Operation& operation : {step, unscale}) {
+  const Operation add(test::kAdd, &args);
+  for (const Operation& operation : {step, add}) {
     const std::size_t needed =
         LdmLayout::make(operation, {1, 8192}).bytes_needed;
     EXPECT_FALSE(LdmLayout::make(operation, {needed - 1, 8192}).fits());

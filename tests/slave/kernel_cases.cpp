@@ -41,28 +41,18 @@ std::vector<KernelCase> make_kernel_cases() {
   return cases;
 }
 
-testing::AssertionResult different_partial(Partial kind,
-                                           const std::byte* actual,
-                                           const std::byte* expected) {
-  if (kind == Partial::scan) {
-    ScanPartial a, e;
-    std::memcpy(&a, actual, sizeof a);
-    std::memcpy(&e, expected, sizeof e);
-    return testing::AssertionFailure()
-           << "partial result: inf " << a.inf_count << " nan " << a.nan_count
-           << " first " << a.first_nonfinite << " finite " << a.finite_count
-           << " keys " << a.min_key << " " << a.max_key << ", expected inf "
-           << e.inf_count << " nan " << e.nan_count << " first "
-           << e.first_nonfinite << " finite " << e.finite_count << " keys "
-           << e.min_key << " " << e.max_key;
-  }
-  NormPartial a, e;
-  std::memcpy(&a, actual, sizeof a);
-  std::memcpy(&e, expected, sizeof e);
+// different_words() names the words of two partial results that differ.
+testing::AssertionResult different_words(const std::byte* actual,
+                                         const std::byte* expected,
+                                         std::size_t bytes) {
   std::ostringstream text;
-  text << std::hexfloat << "lanes";
-  for (int lane = 0; lane < NormPartial::kLanes; ++lane) {
-    text << "\n  " << a.lanes[lane] << ", expected " << e.lanes[lane];
+  text << std::hex << "partial result";
+  for (std::size_t at = 0; at < bytes; at += 8) {
+    std::uint64_t a, e;
+    std::memcpy(&a, actual + at, 8);
+    std::memcpy(&e, expected + at, 8);
+    if (a == e) continue;
+    text << "\n  word " << at / 8 << ": " << a << ", expected " << e;
   }
   return testing::AssertionFailure() << text.str();
 }
@@ -107,6 +97,16 @@ void PrintTo(const KernelOnIsa& value, std::ostream* out) {
   *out << value.kernel->name << " on " << value.table->isa;
 }
 
+void make_nan_equal(const KernelCase& kernel, std::byte* partial_bytes) {
+  if (kernel.family.partial != Partial::norm) return;
+  NormPartial partial;
+  std::memcpy(&partial, partial_bytes, sizeof partial);
+  for (double& lane : partial.lanes) {
+    if (std::isnan(lane)) lane = std::numeric_limits<double>::quiet_NaN();
+  }
+  std::memcpy(partial_bytes, &partial, sizeof partial);
+}
+
 KernelResult run_kernel(const KernelCase& kernel, KernelFunction function,
                         const ArgsSample& args, void* const* operands,
                         std::size_t count, std::size_t first) {
@@ -126,24 +126,16 @@ KernelResult run_kernel(const KernelCase& kernel, KernelFunction function,
   tile.prefetch_bytes = args.prefetch_bytes;
   tile.non_temporal = args.non_temporal;
   function(args.bytes.data(), tile, result);
-  if (kernel.family.partial == Partial::norm) {
-    NormPartial partial;
-    std::memcpy(&partial, result.partial_bytes, sizeof partial);
-    for (double& lane : partial.lanes) {
-      if (std::isnan(lane)) lane = std::numeric_limits<double>::quiet_NaN();
-    }
-    std::memcpy(result.partial_bytes, &partial, sizeof partial);
-  }
+  make_nan_equal(kernel, result.partial_bytes);
   return result;
 }
 
-testing::AssertionResult same_result(const KernelCase& kernel,
-                                     const KernelResult& actual,
+testing::AssertionResult same_result(const KernelResult& actual,
                                      const KernelResult& expected) {
   if (std::memcmp(actual.partial_bytes, expected.partial_bytes,
                   sizeof actual.partial_bytes) != 0) {
-    return different_partial(kernel.family.partial, actual.partial_bytes,
-                             expected.partial_bytes);
+    return different_words(actual.partial_bytes, expected.partial_bytes,
+                           sizeof actual.partial_bytes);
   }
   if (actual.flagged_elements == expected.flagged_elements &&
       actual.first_index == expected.first_index) {
@@ -219,7 +211,7 @@ testing::AssertionResult run_against_reference(const KernelOnIsa& param,
   const KernelResult want = expected.run(kernel.reference, args, first);
   const KernelResult got =
       run_kernel(kernel, param.function(), args, tiles, count, first);
-  const testing::AssertionResult same = same_result(kernel, got, want);
+  const testing::AssertionResult same = same_result(got, want);
   if (!same) return same;
   return compare_written(kernel, args, tiles, expected, original);
 }

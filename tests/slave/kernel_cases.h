@@ -89,8 +89,10 @@ KernelResult run_kernel(const KernelCase& kernel, KernelFunction function,
                         const ArgsSample& args, void* const* operands,
                         std::size_t count, std::size_t first = 0);
 
-testing::AssertionResult same_result(const KernelCase& kernel,
-                                     const KernelResult& actual,
+// make_nan_equal() gives all nan of a partial result one pattern.
+void make_nan_equal(const KernelCase& kernel, std::byte* partial_bytes);
+
+testing::AssertionResult same_result(const KernelResult& actual,
                                      const KernelResult& expected);
 
 // Fill is the type of fill_any(), fill_finite() and fill_ordinary().

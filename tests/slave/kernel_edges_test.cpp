@@ -204,6 +204,38 @@ TEST_P(KernelPatterns, FinitePatterns) {
   expect_reference(KernelTiles(kernel(), 20021, fill_finite, random));
 }
 
+// Tiles in which a kernel flags nothing, and one element at every position: 4
+// vectors of the widest ISA are 128 halves, and counts exceed that by every
+// possible length of a tail.
+TEST_P(KernelPatterns, FlagsOneElementAtEveryPosition) {
+  if (kernel().family.flagged == Flagged::nothing) return;
+  const Format& format = *kernel().operands[0].format;
+  const bool zeros = kernel().family.flagged == Flagged::zeros;
+  const std::uint64_t marks[] = {zeros ? 0 : format.infinity(),
+                                 zeros ? format.sign() : format.quiet_nan(),
+                                 zeros ? 0 : format.infinity() | 1};
+  // The third of many: the first of unscale is 1, which multiplies nothing.
+  const std::vector<ArgsSample>& samples = kernel().family.samples;
+  const ArgsSample& args =
+      samples[std::min<std::size_t>(2, samples.size() - 1)];
+  Random random(4);
+  for (const std::size_t count : {1u, 2u, 7u, 31u, 66u, 100u, 159u, 167u}) {
+    for (std::size_t at = 0; at <= count; ++at) {
+      KernelTiles tiles(kernel(), count, fill_finite, random);
+      std::vector<std::uint64_t> bits(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        bits[i] = load_bits(format, tiles.operand(0), i) | (zeros ? 1 : 0);
+        if (i == at)
+          bits[i] = marks[at % 3] | (at % 2 == 0 ? format.sign() : 0);
+      }
+      tiles.set(bits);
+      const KernelResult found = tiles.run(GetParam().function(), args, kFirst);
+      ASSERT_EQ(found.flagged_elements, at < count ? 1u : 0u);
+      ASSERT_EQ(found.first_index, at < count ? kFirst + at : 0);
+    }
+  }
+}
+
 // Near 1 in all operands, so that every term of a sum affects the last bits.
 TEST_P(KernelPatterns, OrdinaryPatterns) {
   Random random(20023);

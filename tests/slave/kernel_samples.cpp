@@ -54,6 +54,18 @@ std::vector<ArgsSample> no_arguments() {
   return {sample(Args{}, "", true), sample(Args{}, "", true, kPrefetch)};
 }
 
+// of_all() makes samples of arguments of several numbers, every second one with
+// prefetch.
+template <class Args>
+ArgsFamily of_all(const std::vector<Args>& all) {
+  ArgsFamily family{Flagged::nothing, Partial::none, {}};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    family.samples.push_back(sample(all[i], text_of("sample", i), false,
+                                    i % 2 == 0 ? 0 : kPrefetch));
+  }
+  return family;
+}
+
 // with_non_temporal() returns all samples twice, the second time with
 // non-temporal stores.
 ArgsFamily with_non_temporal(ArgsFamily family) {
@@ -122,7 +134,7 @@ ArgsFamily args_family<LerpArgs>() {
       family.samples.push_back(
           sample(LerpArgs{coefficient, from_in},
                  text_of("coefficient", coefficient, "from_in", from_in), false,
-                 family.samples.size() % 2 == 0 ? 0 : kPrefetch));
+                 from_in == 0 ? 0 : kPrefetch));
     }
   }
   return family;
@@ -131,45 +143,25 @@ ArgsFamily args_family<LerpArgs>() {
 // Every branch of the formula, with rounded factors and with exact ones.
 template <>
 ArgsFamily args_family<SgdArgs>() {
-  const SgdArgs all[] = {{1.0f, 1.0f, 0.1f, 0.9f, 1.0f, 0.0f, 0, 1},
-                         {1.0f, 1.0f, 0.1f, 0.9f, 0.7f, 0.0f, 0, 0},
-                         {1.0f / 3, 0.3f, 0.01f, 0.9f, 0.7f, 0.1f, 0, 0},
-                         {1e-3f, 1.0f, 0.01f, 0.9f, 1.0f, 0.1f, 1, 0},
-                         {0x1p-16f, 0.25f, 1.0f, 0.5f, 1.0f, 0.01f, 1, 1},
-                         {1.0f, 1.0f, 3.0f, 0.0f, 1.0f, 0.0f, 0, 0},
-                         {0x1p16f, 0.9f, 1e-30f, 0.3f, 1.0f, 1e-30f, 1, 0}};
-  ArgsFamily family{Flagged::nothing, Partial::none, {}};
-  for (const SgdArgs& a : all) {
-    family.samples.push_back(
-        sample(a,
-               text_of("inv_scale", a.inv_scale, "clip", a.clip_coefficient,
-                       "lr", a.lr, "momentum", a.momentum, "1 - dampening",
-                       a.one_minus_dampening, "decay", a.weight_decay,
-                       "nesterov", a.nesterov, "first", a.first_step),
-               false, family.samples.size() % 2 == 0 ? 0 : kPrefetch));
-  }
-  return with_non_temporal(family);
+  return with_non_temporal(
+      of_all<SgdArgs>({{1.0f, 1.0f, 0.1f, 0.9f, 1.0f, 0.0f, 0, 1},
+                       {1.0f, 1.0f, 0.1f, 0.9f, 0.7f, 0.0f, 0, 0},
+                       {1.0f / 3, 0.3f, 0.01f, 0.9f, 0.7f, 0.1f, 0, 0},
+                       {1e-3f, 1.0f, 0.01f, 0.9f, 1.0f, 0.1f, 1, 0},
+                       {0x1p-16f, 0.25f, 1.0f, 0.5f, 1.0f, 0.01f, 1, 1},
+                       {1.0f, 1.0f, 3.0f, 0.0f, 1.0f, 0.0f, 0, 0},
+                       {0x1p16f, 0.9f, 1e-30f, 0.3f, 1.0f, 1e-30f, 1, 0}}));
 }
 
 template <>
 ArgsFamily args_family<AdamArgs>() {
-  const AdamArgs all[] = {
-      {1.0f, 1.0f, 0.1f, 0.999f, 1e-3f, 1e-3f, 0.5f, 1e-8f, 0.0f, 1.0f},
-      {1.0f, 0.3f, 0.1f, 0.99f, 1e-2f, 0.3f, 0.7f, 0.1f, 0.0f, 0.99f},
-      {0.7f, 0.9f, 0.6f, 0.9f, 0.1f, 0.01f, 1.0f, 1e-8f, 0.1f, 1.0f},
-      {0x1p-16f, 1.0f, 0.5f, 0.5f, 0.5f, 1.0f, 0.3f, 1e-3f, 0.3f, 1.0f},
-      {1e-3f, 1.0f, 0.9f, 0.95f, 0.05f, 3.0f, 0.1f, 0.0f, 0.0f, 0.9f},
-      {1.0f, 1.0f, 1.0f, 0.0f, 1.0f, 1.0f, 1.0f, 1e-30f, 1e-30f, 1.0f}};
-  ArgsFamily family{Flagged::nothing, Partial::none, {}};
-  for (const AdamArgs& a : all) {
-    family.samples.push_back(
-        sample(a,
-               text_of("inv_scale", a.inv_scale, "clip", a.clip_coefficient,
-                       "1 - beta1", a.one_minus_beta1, "beta2", a.beta2, "step",
-                       a.step_size, "L2", a.weight_decay, "decay", a.decay),
-               false, family.samples.size() % 2 == 0 ? 0 : kPrefetch));
-  }
-  return with_non_temporal(family);
+  return with_non_temporal(of_all<AdamArgs>(
+      {{1.0f, 1.0f, 0.1f, 0.999f, 1e-3f, 1e-3f, 0.5f, 1e-8f, 0.0f, 1.0f},
+       {1.0f, 0.3f, 0.1f, 0.99f, 1e-2f, 0.3f, 0.7f, 0.1f, 0.0f, 0.99f},
+       {0.7f, 0.9f, 0.6f, 0.9f, 0.1f, 0.01f, 1.0f, 1e-8f, 0.1f, 1.0f},
+       {0x1p-16f, 1.0f, 0.5f, 0.5f, 0.5f, 1.0f, 0.3f, 1e-3f, 0.3f, 1.0f},
+       {1e-3f, 1.0f, 0.9f, 0.95f, 0.05f, 3.0f, 0.1f, 0.0f, 0.0f, 0.9f},
+       {1.0f, 1.0f, 1.0f, 0.0f, 1.0f, 1.0f, 1.0f, 1e-30f, 1e-30f, 1.0f}}));
 }
 
 }  // namespace swamp::test

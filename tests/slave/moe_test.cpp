@@ -1,5 +1,5 @@
-// The kernels of mixtures of experts: the results of the reference on every
-// ISA.
+// The kernels that count experts: the results of the reference on every ISA,
+// with grains and flags.
 #include <gtest/gtest.h>
 
 #include "row_cases.h"
@@ -103,53 +103,6 @@ TEST(Moe, CountsAndPositionsAreThoseOfTheReference) {
             ASSERT_EQ(result.first_index, expected_result.first_index);
             counts[0] -= 9;
             ASSERT_EQ(running, counts);
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST(Moe, SumsHaveTheBitsOfTheReference) {
-  struct {
-    ScalarType in, out;
-  } const cases[] = {{kFloat16, kFloat16},
-                     {kBFloat16, kBFloat16},
-                     {kFloat32, kFloat32},
-                     {kFloat16, kFloat32},
-                     {kBFloat16, kFloat32}};
-  Random random(44);
-  const slave::MoeSumArgs args;
-  slave::MoeFactors factors{{0.3f, -1.7f, 1e-3f}, 0};
-  for (const auto& one : cases) {
-    for (const std::size_t columns : kRowLengths) {
-      Data x[] = {filled_rows(one.in, 1, columns, random, ordinary),
-                  filled_rows(one.in, 1, columns, random, with_nan),
-                  filled_rows(one.in, 1, columns, random, wide)};
-      const Data before = filled_rows(kFloat32, 1, columns, random, ordinary);
-      for (int options = 0; options < 16; ++options) {
-        const int count = options % 4;
-        const bool with_sum = options & 4;
-        const bool with_factors = options & 8;
-        if (count == 0 && with_sum) continue;
-        Data expected(one.out, columns);
-        for (const KernelTable& table : row_tables()) {
-          for (const bool hints : {false, true}) {
-            Data sum = before;
-            Data separate(one.out, columns);
-            // A float32 output may be the sum.
-            Data& y = with_sum && hints && one.out == kFloat32 ? sum : separate;
-            run_rows(table, kernel_of(F::moe_sum, {one.in, one.out}), &args,
-                     {count > 0 ? x[0].data() : nullptr,
-                      count > 1 ? x[1].data() : nullptr,
-                      count > 2 ? x[2].data() : nullptr,
-                      with_sum ? sum.data() : nullptr,
-                      with_factors ? &factors : nullptr, y.data()},
-                     columns, 0, nullptr, hints);
-            if (&table == &row_tables()[0]) expected = y;
-            ASSERT_TRUE(same_bits(y, expected))
-                << table.isa << " columns " << columns << " options "
-                << options;
           }
         }
       }

@@ -1,5 +1,5 @@
-// The norm kernels, tested without the references: lanes do not depend on the
-// division of a tensor into tiles, or on the ISA.
+// The norm kernels: lanes do not depend on the division of a tensor into tiles.
+// The norm of lists is in tests/master/foreach_norm_test.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,15 +44,10 @@ void expect_same(const NormPartial& actual, const NormPartial& expected) {
   }
 }
 
-constexpr KernelId kKernels[] = {
-    slave::kernel_of(KernelFamily::norm, {kFloat16}),
-    slave::kernel_of(KernelFamily::norm, {kBFloat16}),
-    slave::kernel_of(KernelFamily::norm, {kFloat32}),
-    slave::kernel_of(KernelFamily::norm, {kFloat64})};
-
 TEST(Norm, LanesDoNotDependOnTilesOrIsa) {
   constexpr std::size_t kCount = 5003;
-  for (const KernelId id : kKernels) {
+  for (const Format* format : kFormats) {
+    const KernelId id = slave::kernel_of(KernelFamily::norm, {format->type});
     const KernelCase& kernel = case_of(id);
     SCOPED_TRACE(kernel.name);
     Random random(id);
@@ -85,7 +80,8 @@ TEST(Norm, LanesDoNotDependOnTilesOrIsa) {
 TEST(Norm, GrainsOfATileAreIndependent) {
   constexpr std::size_t kGrain = 512;
   constexpr std::size_t kFirst = 3 * kGrain;
-  for (const KernelId id : kKernels) {
+  for (const Format* format : kFormats) {
+    const KernelId id = slave::kernel_of(KernelFamily::norm, {format->type});
     const KernelCase& kernel = case_of(id);
     SCOPED_TRACE(kernel.name);
     const std::size_t bytes = kernel.operands[0].format->bytes;
@@ -101,8 +97,7 @@ TEST(Norm, GrainsOfATileAreIndependent) {
           if (dirty) {
             for (const std::size_t at : {std::min(count, 2 * kGrain) - 1,
                                          (count - 1) / kGrain * kGrain}) {
-              const Format& format = *kernel.operands[0].format;
-              store_bits(format, data.operand(0), at, format.sign() - 1);
+              store_bits(*format, data.operand(0), at, format->sign() - 1);
             }
           }
           const std::size_t grains = (count + kGrain - 1) / kGrain;
@@ -135,32 +130,6 @@ TEST(Norm, GrainsOfATileAreIndependent) {
           }
         }
       }
-    }
-  }
-}
-
-TEST(Norm, IsTheRootOfTheSumOfSquares) {
-  for (const KernelTable* table : runnable_tables()) {
-    // Squares that float cannot hold, and a factor that is not a power of two.
-    std::vector<float> g(1000, 3e30f);
-    NormRun run(*table, slave::kernel_of(KernelFamily::norm, {kFloat32}), 1.0f);
-    run.tile(reinterpret_cast<std::byte*>(g.data()), g.size(), 0);
-    const double value = 3e30f;
-    EXPECT_NEAR(std::sqrt(run.partial().total()) / (value * std::sqrt(1000.0)),
-                1.0, 1e-14);
-    EXPECT_EQ(run.result().flagged_elements, 0u);
-
-    // One element: rounded to float before it is squared.
-    for (std::size_t first : {0u, 5u, 16u, 31u, 1000003u}) {
-      float one = 0.1f;
-      NormRun single(*table, slave::kernel_of(KernelFamily::norm, {kFloat32}),
-                     0.3f);
-      single.tile(reinterpret_cast<std::byte*>(&one), 1, first);
-      const volatile float product = 0.1f * 0.3f;
-      const double rounded = product;
-      NormPartial expected{};
-      expected.lanes[first % 16] = rounded * rounded;
-      expect_same(single.partial(), expected);
     }
   }
 }

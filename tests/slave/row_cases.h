@@ -13,6 +13,7 @@
 #include "slave/kernel_list.h"
 #include "slave/reference.h"
 #include "slave/row_args.h"
+#include "support/formats.h"
 #include "support/random.h"
 #include "swamp/float_formats.h"
 
@@ -40,12 +41,6 @@ inline constexpr std::size_t kRowLengths[] = {
     129, 1000, 1024, 4095, 4096, 4097, 16384, 50257};
 inline constexpr ScalarType kRowTypes[] = {kFloat16, kBFloat16, kFloat32};
 
-inline double widen(ScalarType type, const void* data, std::size_t i) {
-  if (type == kFloat32) return static_cast<const float*>(data)[i];
-  const std::uint16_t bits = static_cast<const std::uint16_t*>(data)[i];
-  return type == kFloat16 ? float16_to_float(bits) : bfloat16_to_float(bits);
-}
-
 // Data is elements of one type, aligned to a line.
 class Data {
  public:
@@ -61,15 +56,11 @@ class Data {
   std::uint8_t* data() { return storage_[0].bytes; }
   const std::uint8_t* data() const { return storage_[0].bytes; }
   void* at(std::size_t i) { return data() + i * kFloatFormats[type_].bytes; }
-  double value(std::size_t i) const { return widen(type_, data(), i); }
+  double value(std::size_t i) const {
+    return value_of(format(), load_bits(format(), data(), i));
+  }
   void set(std::size_t i, float value) {
-    if (type_ == kFloat32) {
-      std::memcpy(at(i), &value, sizeof value);
-    } else {
-      const std::uint16_t bits = type_ == kFloat16 ? float16_from_float(value)
-                                                   : bfloat16_from_float(value);
-      std::memcpy(at(i), &bits, sizeof bits);
-    }
+    store_bits(format(), data(), i, bits_of(format(), value));
   }
   bool intact() const {
     for (std::size_t i = bytes_; i < storage_.size() * sizeof(Line); ++i) {
@@ -79,15 +70,13 @@ class Data {
   }
   // The element's bits, with one pattern for all nan.
   std::uint32_t bits(std::size_t i) const {
-    const double number = value(i);
-    if (number != number) return 0x7fffffff;
-    std::uint32_t result = 0;
-    std::memcpy(&result, data() + i * kFloatFormats[type_].bytes,
-                kFloatFormats[type_].bytes);
-    return result;
+    if (format().is_nan(load_bits(format(), data(), i))) return 0x7fffffff;
+    return static_cast<std::uint32_t>(load_bits(format(), data(), i));
   }
 
  private:
+  const Format& format() const { return format_of(type_); }
+
   struct alignas(64) Line {
     Line() { std::memset(bytes, 0x5a, sizeof bytes); }
     std::uint8_t bytes[64];
@@ -176,33 +165,6 @@ inline void run_rows(const KernelTable& table, int id, const void* args,
   Result result;
   (*table.rows[id].function)(args, tile, result);
   EXPECT_EQ(result.flagged_elements, 0u);
-}
-
-// run_pass() is run_rows() for a pass on columns.
-inline void run_pass(Pass pass, const KernelTable& table, int id,
-                     const void* args, const std::vector<void*>& operands,
-                     std::size_t count, std::size_t first,
-                     void* partial = nullptr) {
-  run_rows(table, id, args, operands, count, first, partial, false, nullptr,
-           pass);
-}
-
-// is_rounded() returns whether a 16-bit `actual` is `exact` rounded, or its
-// neighbour if `exact` is nearly halfway, by 2^-18 of its magnitude; and
-// whether a float is within `ulps` of it.
-inline bool is_rounded(const Data& actual, std::size_t i, double exact,
-                       double ulps = 8) {
-  const double value = actual.value(i);
-  const ScalarType type = actual.type();
-  int exponent = 0;
-  std::frexp(exact, &exponent);
-  const FloatFormat& format = kFloatFormats[type];
-  const int digits = static_cast<int>(format.mantissa_bits) + 1;
-  const int least = 1 - format.bias() + 1;  // frexp's of the lowest normal
-  const double ulp = std::ldexp(1.0, std::max(exponent, least) - digits);
-  const double error = std::fabs(value - exact);
-  if (type == kFloat32) return error <= ulps * ulp;
-  return error <= 0.5 * ulp + std::fabs(exact) * 0x1p-18;
 }
 
 }  // namespace swamp::test

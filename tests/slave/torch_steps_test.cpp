@@ -28,7 +28,7 @@ struct TorchStep {
   std::uint32_t out[4][kCount];  // weight and moments
 };
 
-#include "torch_steps.inc"
+#include "golden/torch_steps/steps.inc"
 
 slave::AdamArgs adam_args(const std::uint32_t* bits, float sign) {
   float a[8];

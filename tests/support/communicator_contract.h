@@ -166,16 +166,6 @@ inline void check_gather_varied(Communicator& ranks) {
   EXPECT_TRUE(in_place == expected);
 }
 
-// Element `i` of the array of rank `rank`: only one order of summation gives
-// the same bits.
-inline float element(std::size_t rank, std::size_t i) {
-  Random random(rank * 0x10000000 + i);
-  const double value = static_cast<double>(random.below(1 << 24)) + 1.0;
-  return static_cast<float>(std::ldexp(value, static_cast<int>(i % 9) - 12)) *
-         (random.below(2) == 0 ? 1.0f : -1.0f);
-}
-
-// Shards of `counts(r)` elements.
 inline void check_communicator(Communicator& ranks) {
   check_exchanges(ranks);
   check_max(ranks);

@@ -10,7 +10,7 @@ std::string error_text(const Error& error, swamp_status status) {
 }
 
 testing::AssertionResult has_words(const std::string& text,
-                                   std::initializer_list<std::string> words) {
+                                   const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     if (text.find(word) == std::string::npos) {
       return testing::AssertionFailure() << "no '" << word << "' in: " << text;

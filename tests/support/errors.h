@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "swamp/error.h"
 
@@ -30,7 +30,7 @@ std::string error_of(Call&& call,
 
 // has_words() returns whether `text` contains each of `words`.
 testing::AssertionResult has_words(const std::string& text,
-                                   std::initializer_list<std::string> words);
+                                   const std::vector<std::string>& words);
 
 }  // namespace swamp::test
 

@@ -82,6 +82,25 @@ inline void store_bits(const Format& format, void* data, std::size_t index,
   }
 }
 
+// value_of() is the value of bits of a format that is not of 8 bits, bits_of()
+// the bits of a float that is rounded to one of at most 32 bits.
+inline double value_of(const Format& format, std::uint64_t bits) {
+  if (format.type == kFloat64) {
+    double value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+  }
+  const auto half = static_cast<std::uint16_t>(bits);
+  if (format.type == kFloat16) return float16_to_float(half);
+  if (format.type == kBFloat16) return bfloat16_to_float(half);
+  return float_from_bits(static_cast<std::uint32_t>(bits));
+}
+inline std::uint64_t bits_of(const Format& format, float value) {
+  if (format.type == kFloat16) return float16_from_float(value);
+  if (format.type == kBFloat16) return bfloat16_from_float(value);
+  return float_to_bits(value);
+}
+
 // special_bits() returns zero, the edges of the subnormal, normal and
 // non-finite ranges, and values next to them, with both signs.
 inline std::vector<std::uint64_t> special_bits(const Format& format) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes torch_steps.inc: what torch's own optimizers make of a few numbers.
+"""Writes steps.inc: what torch's own optimizers make of a few numbers.
 
-usage: make_torch_steps.py > torch_steps.inc
+usage: record.py > steps.inc
 
 torch.optim.Adam and AdamW with fused=True, torch.optim.SGD with foreach=False,
 on a CPU with AVX2 or AVX-512 (without fused multiply-add torch's bits differ).
@@ -103,7 +103,7 @@ def main():
     torch.set_num_threads(1)
     gradient, weight, m = draw(COUNT), draw(COUNT), draw(COUNT)
     v, x = draw(COUNT).abs(), draw(COUNT).abs()
-    print(f"// Made by make_torch_steps.py with torch {torch.__version__}, "
+    print(f"// Made by record.py with torch {torch.__version__}, "
           f"{torch.backends.cpu.get_cpu_capability()}. Floats as their bits.")
     for name, values in (("kGradient", gradient), ("kWeight", weight),
                          ("kFirst", m), ("kSecond", v), ("kLargest", x)):
