@@ -5,9 +5,9 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "master/aten/checks.h"
+#include "master/aten/registration.h"
 #include "master/aten/rows.h"
 #include "master/aten/tensor.h"
 
@@ -317,31 +317,12 @@ Tensor moe_z_loss_backward(const Tensor& grad, const Tensor& logits,
 
 // ---- Autograd
 
-Tensor call_permute(const Tensor& tokens, const Tensor& token_of,
-                    const OptionalTensor& probs) {
-  return call_operator<&moe_permute>("swamp::moe_permute", tokens, token_of,
-                                     probs);
-}
-Tensor call_unpermute(const Tensor& permuted, const Tensor& token_of,
-                      const OptionalTensor& probs, c10::SymInt tokens) {
-  return call_operator<&moe_unpermute>("swamp::moe_unpermute", permuted,
-                                       token_of, probs, std::move(tokens));
-}
-Tensor call_dot(const Tensor& tokens, const Tensor& token_of,
-                const Tensor& permuted) {
-  return call_operator<&moe_dot>("swamp::_moe_dot", tokens, token_of, permuted);
-}
-
-OptionalTensor optional(const Tensor& tensor) {
-  return tensor.defined() ? OptionalTensor(tensor) : OptionalTensor();
-}
-
 // save() saves what both permutations need; x only for the gradient of probs.
 void save(AutogradContext* context, const Tensor& x, const Tensor& token_of,
           const OptionalTensor& probs) {
   const bool with_probs = is_defined(probs) && probs->requires_grad();
-  context->save_for_backward({with_probs ? x : Tensor(), token_of,
-                              is_defined(probs) ? *probs : Tensor()});
+  context->save_for_backward(
+      {with_probs ? x : Tensor(), token_of, defined_or_empty(probs)});
 }
 
 struct Permute : torch::autograd::Function<Permute> {
@@ -350,15 +331,15 @@ struct Permute : torch::autograd::Function<Permute> {
     save(context, tokens, token_of, probs);
     context->saved_data["tokens"] = tokens.sym_size(0);
     const at::AutoDispatchBelowADInplaceOrView guard;
-    return call_permute(tokens, token_of, probs);
+    return call<&moe_permute>(tokens, token_of, probs);
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
-    return {
-        call_unpermute(grads[0], saved[1], optional(saved[2]),
-                       context->saved_data["tokens"].toSymInt()),
-        Tensor(),
-        saved[0].defined() ? call_dot(saved[0], saved[1], grads[0]) : Tensor()};
+    return {call<&moe_unpermute>(grads[0], saved[1], optional_of(saved[2]),
+                                 context->saved_data["tokens"].toSymInt()),
+            Tensor(),
+            saved[0].defined() ? call<&moe_dot>(saved[0], saved[1], grads[0])
+                               : Tensor()};
   }
 };
 
@@ -368,14 +349,15 @@ struct Unpermute : torch::autograd::Function<Unpermute> {
                         c10::SymInt tokens) {
     save(context, permuted, token_of, probs);
     const at::AutoDispatchBelowADInplaceOrView guard;
-    return call_unpermute(permuted, token_of, probs, std::move(tokens));
+    return call<&moe_unpermute>(permuted, token_of, probs, std::move(tokens));
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
-    return {
-        call_permute(grads[0], saved[1], optional(saved[2])), Tensor(),
-        saved[0].defined() ? call_dot(grads[0], saved[1], saved[0]) : Tensor(),
-        Tensor()};
+    return {call<&moe_permute>(grads[0], saved[1], optional_of(saved[2])),
+            Tensor(),
+            saved[0].defined() ? call<&moe_dot>(grads[0], saved[1], saved[0])
+                               : Tensor(),
+            Tensor()};
   }
 };
 
@@ -388,17 +370,16 @@ struct AuxLoss : torch::autograd::Function<AuxLoss> {
     context->saved_data["choices"] = choices;
     context->saved_data["coefficient"] = coefficient;
     const at::AutoDispatchBelowADInplaceOrView guard;
-    return call_operator<&moe_aux_loss>("swamp::moe_aux_loss", probs, counts,
-                                        tokens, choices, coefficient);
+    return call<&moe_aux_loss>(probs, counts, tokens, choices, coefficient);
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
-    return {call_operator<&moe_aux_loss_backward>(
-                "swamp::_moe_aux_loss_backward", grads[0], saved[0], saved[1],
-                context->saved_data["tokens"].toInt(),
-                context->saved_data["choices"].toInt(),
-                context->saved_data["coefficient"].toDouble()),
-            Tensor(), Tensor(), Tensor(), Tensor()};
+    return {
+        call<&moe_aux_loss_backward>(
+            grads[0], saved[0], saved[1], context->saved_data["tokens"].toInt(),
+            context->saved_data["choices"].toInt(),
+            context->saved_data["coefficient"].toDouble()),
+        Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -408,8 +389,7 @@ struct ZLoss : torch::autograd::Function<ZLoss> {
     Tensor loss, lse;
     {
       const at::AutoDispatchBelowADInplaceOrView guard;
-      std::tie(loss, lse) =
-          call_operator<&moe_z_loss>("swamp::moe_z_loss", logits, coefficient);
+      std::tie(loss, lse) = call<&moe_z_loss>(logits, coefficient);
     }
     context->save_for_backward({logits, lse});
     context->mark_non_differentiable({lse});
@@ -418,85 +398,55 @@ struct ZLoss : torch::autograd::Function<ZLoss> {
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
-    return {call_operator<&moe_z_loss_backward>(
-                "swamp::_moe_z_loss_backward", grads[0], saved[0], saved[1],
+    return {call<&moe_z_loss_backward>(
+                grads[0], saved[0], saved[1],
                 context->saved_data["coefficient"].toDouble()),
             Tensor()};
   }
 };
 
-Tensor autograd_permute(const Tensor& tokens, const Tensor& token_of,
-                        const OptionalTensor& probs) {
-  return Permute::apply(tokens, token_of, probs);
-}
-Tensor autograd_unpermute(const Tensor& permuted, const Tensor& token_of,
-                          const OptionalTensor& probs, c10::SymInt tokens) {
-  return Unpermute::apply(permuted, token_of, probs, std::move(tokens));
-}
-Tensor autograd_aux_loss(const Tensor& probs, const Tensor& counts,
-                         std::int64_t tokens, std::int64_t choices,
-                         double coefficient) {
-  return AuxLoss::apply(probs, counts, tokens, choices, coefficient);
-}
-Loss autograd_z_loss(const Tensor& logits, double coefficient) {
-  const variable_list results = ZLoss::apply(logits, coefficient);
-  return {results[0], results[1]};
-}
-
-void register_kernels(torch::Library& m) {
-  m.impl("moe_histogram", &moe_histogram);
-  m.impl("moe_positions", &moe_positions);
-  m.impl("moe_apply_capacity", &moe_apply_capacity);
-  m.impl("moe_permutation", &moe_permutation);
-  m.impl("moe_permute", &moe_permute);
-  m.impl("moe_unpermute", &moe_unpermute);
-  m.impl("_moe_dot", &moe_dot);
-  m.impl("moe_aux_loss", &moe_aux_loss);
-  m.impl("_moe_aux_loss_backward", &moe_aux_loss_backward);
-  m.impl("moe_z_loss", &moe_z_loss);
-  m.impl("_moe_z_loss_backward", &moe_z_loss_backward);
-}
-
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(swamp, m) {
-  m.def("moe_histogram(Tensor expert_index, int experts) -> Tensor");
-  m.def(
+  constexpr auto kNone = Derivative::kNone;
+  define<&moe_histogram, kNone>(
+      m, "moe_histogram(Tensor expert_index, int experts) -> Tensor");
+  define<&moe_positions, kNone>(
+      m,
       "moe_positions(Tensor expert_index, int experts, int capacity=-1) -> "
       "Tensor");
-  m.def(
+  define<&moe_apply_capacity, kNone>(
+      m,
       "moe_apply_capacity(Tensor probs, Tensor routing_map, int capacity, "
       "bool by_probs=True, bool pad=False) -> Tensor");
-  m.def(
+  define<&moe_permutation, kNone>(
+      m,
       "moe_permutation(Tensor expert_index, Tensor positions, int experts, "
       "SymInt rows, int rows_per_expert=0) -> Tensor");
-  m.def(
+  define<&moe_permute, Permute>(
+      m,
       "moe_permute(Tensor tokens, Tensor token_of, Tensor? probs=None) -> "
       "Tensor");
-  m.def(
+  define<&moe_unpermute, Unpermute>(
+      m,
       "moe_unpermute(Tensor permuted, Tensor token_of, Tensor? probs, "
       "SymInt tokens) -> Tensor");
-  m.def("_moe_dot(Tensor tokens, Tensor token_of, Tensor permuted) -> Tensor");
-  m.def(
+  define<&moe_dot>(
+      m, "_moe_dot(Tensor tokens, Tensor token_of, Tensor permuted) -> Tensor");
+  define<&moe_aux_loss, AuxLoss>(
+      m,
       "moe_aux_loss(Tensor probs, Tensor counts, int tokens, int choices, "
       "float coefficient) -> Tensor");
-  m.def(
+  define<&moe_aux_loss_backward>(
+      m,
       "_moe_aux_loss_backward(Tensor grad, Tensor probs, Tensor counts, "
       "int tokens, int choices, float coefficient) -> Tensor");
-  m.def("moe_z_loss(Tensor logits, float coefficient) -> (Tensor, Tensor)");
-  m.def(
+  define<&moe_z_loss, ZLoss>(
+      m, "moe_z_loss(Tensor logits, float coefficient) -> (Tensor, Tensor)");
+  define<&moe_z_loss_backward>(
+      m,
       "_moe_z_loss_backward(Tensor grad, Tensor logits, Tensor lse, "
       "float coefficient) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(swamp, CPU, m) { register_kernels(m); }
-TORCH_LIBRARY_IMPL(swamp, Meta, m) { register_kernels(m); }
-
-TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
-  m.impl("moe_permute", &autograd_permute);
-  m.impl("moe_unpermute", &autograd_unpermute);
-  m.impl("moe_aux_loss", &autograd_aux_loss);
-  m.impl("moe_z_loss", &autograd_z_loss);
 }
 
 }  // namespace swamp::aten

@@ -5,7 +5,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/layer_norm.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
 #include <numeric>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "master/aten/checks.h"
+#include "master/aten/registration.h"
 #include "master/aten/rows.h"
 #include "master/aten/tensor.h"
 
@@ -227,14 +227,6 @@ TwoTensors rms_norm_backward(const Tensor& grad, const Tensor& x,
   return {std::get<0>(result), std::get<1>(result)};
 }
 
-Tensor defined_or_empty(const OptionalTensor& tensor) {
-  return is_defined(tensor) ? *tensor : Tensor();
-}
-
-OptionalTensor optional_of(const Tensor& tensor) {
-  return tensor.defined() ? OptionalTensor(tensor) : OptionalTensor();
-}
-
 // wanted() returns which of x, weight and bias need a gradient. The context
 // does not count absent ones.
 std::array<bool, 3> wanted(const AutogradContext& context, bool with_weight,
@@ -275,8 +267,7 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
                                const OptionalTensor& weight,
                                const OptionalTensor& bias, double eps) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    const auto [y, mean, rstd] =
-        call_operator<&layer_norm>("swamp::layer_norm", x, weight, bias, eps);
+    const auto [y, mean, rstd] = call<&layer_norm>(x, weight, bias, eps);
     context->save_for_backward(
         {x, mean, rstd, defined_or_empty(weight), defined_or_empty(bias)});
     context->mark_non_differentiable({mean, rstd});
@@ -296,9 +287,8 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
       found.emplace_back();
       return found;
     }
-    const auto [dx, dweight, dbias] = call_operator<&layer_norm_backward>(
-        "swamp::layer_norm_backward", grads[0], saved[0], saved[1], saved[2],
-        optional_of(saved[3]),
+    const auto [dx, dweight, dbias] = call<&layer_norm_backward>(
+        grads[0], saved[0], saved[1], saved[2], optional_of(saved[3]),
         wanted(*context, saved[3].defined(), saved[4].defined()));
     return {dx, dweight, dbias, Tensor()};
   }
@@ -308,8 +298,7 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
   static variable_list forward(AutogradContext* context, const Tensor& x,
                                const OptionalTensor& weight, double eps) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    const auto [y, rstd] =
-        call_operator<&rms_norm>("swamp::rms_norm", x, weight, eps);
+    const auto [y, rstd] = call<&rms_norm>(x, weight, eps);
     context->save_for_backward({x, rstd, defined_or_empty(weight)});
     context->mark_non_differentiable({rstd});
     context->saved_data["eps"] = eps;
@@ -333,24 +322,12 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
     }
     const std::array<bool, 3> mask =
         wanted(*context, saved[2].defined(), false);
-    const auto [dx, dweight] = call_operator<&rms_norm_backward>(
-        "swamp::rms_norm_backward", grads[0], saved[0], saved[1],
-        optional_of(saved[2]), std::array<bool, 2>{mask[0], mask[1]});
+    const auto [dx, dweight] = call<&rms_norm_backward>(
+        grads[0], saved[0], saved[1], optional_of(saved[2]),
+        std::array<bool, 2>{mask[0], mask[1]});
     return {dx, dweight, Tensor()};
   }
 };
-
-NormResult autograd_layer_norm(const Tensor& x, const OptionalTensor& weight,
-                               const OptionalTensor& bias, double eps) {
-  const variable_list results = LayerNorm::apply(x, weight, bias, eps);
-  return {results[0], results[1], results[2]};
-}
-
-TwoTensors autograd_rms_norm(const Tensor& x, const OptionalTensor& weight,
-                             double eps) {
-  const variable_list results = RmsNorm::apply(x, weight, eps);
-  return {results[0], results[1]};
-}
 
 Tensor residual_add_(Tensor residual, const Tensor& x,
                      const OptionalTensor& bias) {
@@ -383,17 +360,6 @@ Tensor residual_add_(Tensor residual, const Tensor& x,
   });
 }
 
-constexpr char kResidualAddName[] = "swamp::residual_add_";
-
-Tensor functional_residual_add_(Tensor residual, const Tensor& x,
-                                const OptionalTensor& bias) {
-  return functional(residual, [&](const auto& get) {
-    return call_operator<&residual_add_>(
-        "swamp::_residual_add", get(residual), get(x),
-        is_defined(bias) ? OptionalTensor(get(*bias)) : bias);
-  });
-}
-
 Tensor new_residual_add(Tensor residual, const Tensor& x,
                         const OptionalTensor& bias) {
   const at::AutoDispatchBelowADInplaceOrView guard;
@@ -405,7 +371,7 @@ struct ResidualAdd : torch::autograd::Function<ResidualAdd> {
                         const Tensor& x, const OptionalTensor& bias) {
     // The write is not counted here, because mark_dirty() counts it.
     const at::AutoDispatchBelowADInplaceOrView guard;
-    call_operator<&residual_add_>(kResidualAddName, residual, x, bias);
+    call<&residual_add_>(residual, x, bias);
     context->mark_dirty({residual});
     context->saved_data["x"] = x.scalar_type();
     if (is_defined(bias)) context->saved_data["bias"] = bias->scalar_type();
@@ -437,58 +403,41 @@ Tensor autograd_residual_add_(Tensor residual, const Tensor& x,
   return residual;
 }
 
-void register_kernels(torch::Library& m) {
-  m.impl("layer_norm", &layer_norm);
-  m.impl("layer_norm_backward", &layer_norm_backward);
-  m.impl("rms_norm", &rms_norm);
-  m.impl("rms_norm_backward", &rms_norm_backward);
-  m.impl("residual_add_", &residual_add_);
-  m.impl("_residual_add", &new_residual_add);
-}
-
 }  // namespace
 
 NormResult call_layer_norm(const Tensor& x, const OptionalTensor& weight,
                            const OptionalTensor& bias, double eps) {
-  return call_operator<&layer_norm>("swamp::layer_norm", x, weight, bias, eps);
+  return call<&layer_norm>(x, weight, bias, eps);
 }
 
 TwoTensors call_rms_norm(const Tensor& x, const OptionalTensor& weight,
                          double eps) {
-  return call_operator<&rms_norm>("swamp::rms_norm", x, weight, eps);
+  return call<&rms_norm>(x, weight, eps);
 }
 
 TORCH_LIBRARY_FRAGMENT(swamp, m) {
-  m.def(
+  define<&layer_norm, LayerNorm>(
+      m,
       "layer_norm(Tensor x, Tensor? weight, Tensor? bias, float eps) -> "
       "(Tensor y, Tensor mean, Tensor rstd)");
-  m.def(
+  define<&layer_norm_backward>(
+      m,
       "layer_norm_backward(Tensor grad, Tensor x, Tensor mean, Tensor rstd, "
       "Tensor? weight, bool[3] mask) -> (Tensor, Tensor, Tensor)");
-  m.def(
-      "rms_norm(Tensor x, Tensor? weight, float eps) -> "
-      "(Tensor y, Tensor rstd)");
-  m.def(
+  define<&rms_norm, RmsNorm>(m,
+                             "rms_norm(Tensor x, Tensor? weight, float eps) -> "
+                             "(Tensor y, Tensor rstd)");
+  define<&rms_norm_backward>(
+      m,
       "rms_norm_backward(Tensor grad, Tensor x, Tensor rstd, Tensor? weight, "
       "bool[2] mask) -> (Tensor, Tensor)");
-  m.def(
+  define<&residual_add_, &autograd_residual_add_>(
+      m,
       "residual_add_(Tensor(a!) residual, Tensor x, Tensor? bias=None) -> "
       "Tensor(a!)");
-  m.def(
+  define<&new_residual_add>(
+      m,
       "_residual_add(Tensor residual, Tensor x, Tensor? bias=None) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(swamp, CPU, m) { register_kernels(m); }
-TORCH_LIBRARY_IMPL(swamp, Meta, m) { register_kernels(m); }
-
-TORCH_LIBRARY_IMPL(swamp, Functionalize, m) {
-  m.impl("residual_add_", &functional_residual_add_);
-}
-
-TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
-  m.impl("layer_norm", &autograd_layer_norm);
-  m.impl("rms_norm", &autograd_rms_norm);
-  m.impl("residual_add_", &autograd_residual_add_);
 }
 
 }  // namespace swamp::aten

@@ -1,9 +1,9 @@
 // Megatron-LM's fused softmax operators.
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "master/aten/checks.h"
+#include "master/aten/registration.h"
 #include "master/aten/rows.h"
 #include "master/aten/tensor.h"
 
@@ -123,15 +123,6 @@ Tensor new_scaled_softmax_backward(const Tensor& grad, const Tensor& y,
   return dx;
 }
 
-constexpr char kBackwardName[] = "swamp::_scaled_softmax_backward";
-
-Tensor functional_backward(Tensor grad, const Tensor& y, double scale) {
-  return functional(grad, [&](const auto& get) {
-    return call_operator<&new_scaled_softmax_backward>(kBackwardName, get(grad),
-                                                       get(y), scale, false);
-  });
-}
-
 // Softmax saves y and the scale. It also saves the mask if rows that are masked
 // entirely become uniform, because these rows have no gradient.
 struct Softmax : torch::autograd::Function<Softmax> {
@@ -141,8 +132,7 @@ struct Softmax : torch::autograd::Function<Softmax> {
                         Forward forward) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     Tensor y = forward(x);
-    context->save_for_backward(
-        {y, is_defined(uniform_mask) ? *uniform_mask : Tensor()});
+    context->save_for_backward({y, defined_or_empty(uniform_mask)});
     context->saved_data["scale"] = scale;
     context->saved_data["causal"] = causal;
     return y;
@@ -150,9 +140,8 @@ struct Softmax : torch::autograd::Function<Softmax> {
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
-    Tensor dx = call_operator<&new_scaled_softmax_backward>(
-        kBackwardName, grads[0], saved[0],
-        context->saved_data["scale"].toDouble(),
+    Tensor dx = call<&new_scaled_softmax_backward>(
+        grads[0], saved[0], context->saved_data["scale"].toDouble(),
         context->saved_data["causal"].toBool());
     if (saved[1].defined()) dx = dx.masked_fill_(saved[1].to(at::kBool), 0);
     return {dx, Tensor(), Tensor(), Tensor(), Tensor()};
@@ -163,8 +152,7 @@ const OptionalTensor kNoMask;
 
 Tensor autograd_scaled_softmax(const Tensor& x, double scale) {
   return Softmax::apply(x, scale, false, kNoMask, [=](const Tensor& scores) {
-    return call_operator<&scaled_softmax>("swamp::scaled_softmax", scores,
-                                          scale);
+    return call<&scaled_softmax>(scores, scale);
   });
 }
 
@@ -173,57 +161,38 @@ Tensor autograd_scaled_masked_softmax(const Tensor& x, const Tensor& mask,
   const OptionalTensor uniform_mask = zero_masked_rows ? kNoMask : mask;
   return Softmax::apply(x, scale, false, uniform_mask,
                         [=](const Tensor& scores) {
-                          return call_operator<&scaled_masked_softmax>(
-                              "swamp::scaled_masked_softmax", scores, mask,
-                              scale, zero_masked_rows);
+                          return call<&scaled_masked_softmax>(
+                              scores, mask, scale, zero_masked_rows);
                         });
 }
 
 Tensor autograd_scaled_upper_triang_masked_softmax(const Tensor& x,
                                                    double scale) {
   return Softmax::apply(x, scale, true, kNoMask, [=](const Tensor& scores) {
-    return call_operator<&scaled_upper_triang_masked_softmax>(
-        "swamp::scaled_upper_triang_masked_softmax", scores, scale);
+    return call<&scaled_upper_triang_masked_softmax>(scores, scale);
   });
-}
-
-void register_kernels(torch::Library& m) {
-  m.impl("scaled_softmax", &scaled_softmax);
-  m.impl("scaled_masked_softmax", &scaled_masked_softmax);
-  m.impl("scaled_upper_triang_masked_softmax",
-         &scaled_upper_triang_masked_softmax);
-  m.impl("scaled_softmax_backward", &scaled_softmax_backward);
-  m.impl("_scaled_softmax_backward", &new_scaled_softmax_backward);
 }
 
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(swamp, m) {
-  m.def("scaled_softmax(Tensor x, float scale) -> Tensor");
-  m.def(
+  define<&scaled_softmax, &autograd_scaled_softmax>(
+      m, "scaled_softmax(Tensor x, float scale) -> Tensor");
+  define<&scaled_masked_softmax, &autograd_scaled_masked_softmax>(
+      m,
       "scaled_masked_softmax(Tensor x, Tensor mask, float scale, *, "
       "bool zero_masked_rows=True) -> Tensor");
-  m.def("scaled_upper_triang_masked_softmax(Tensor x, float scale) -> Tensor");
-  m.def(
+  define<&scaled_upper_triang_masked_softmax,
+         &autograd_scaled_upper_triang_masked_softmax>(
+      m, "scaled_upper_triang_masked_softmax(Tensor x, float scale) -> Tensor");
+  define<&scaled_softmax_backward>(
+      m,
       "scaled_softmax_backward(Tensor(a!) grad, Tensor y, float scale) -> "
       "Tensor(a!)");
-  m.def(
+  define<&new_scaled_softmax_backward>(
+      m,
       "_scaled_softmax_backward(Tensor grad, Tensor y, float scale, "
-      "bool causal) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(swamp, CPU, m) { register_kernels(m); }
-TORCH_LIBRARY_IMPL(swamp, Meta, m) { register_kernels(m); }
-
-TORCH_LIBRARY_IMPL(swamp, Functionalize, m) {
-  m.impl("scaled_softmax_backward", &functional_backward);
-}
-
-TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
-  m.impl("scaled_softmax", &autograd_scaled_softmax);
-  m.impl("scaled_masked_softmax", &autograd_scaled_masked_softmax);
-  m.impl("scaled_upper_triang_masked_softmax",
-         &autograd_scaled_upper_triang_masked_softmax);
+      "bool causal=False) -> Tensor");
 }
 
 }  // namespace swamp::aten
