@@ -75,6 +75,7 @@ class Call(NamedTuple):
 
 # The table of unscale: name, and a generator of calls for a dtype.
 
+
 def upstream(dtype):
     """PyTorch's own test."""
     for first, second, where, poison in itertools.product(
