@@ -107,7 +107,6 @@ AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v,
                           Scale scale) {
   require_attention("attention", q, {{q, "query"}, {k, "key"}, {v, "value"}},
                     mask);
-  const at::AutoDispatchBelowADInplaceOrView guard;
   return attention_of(q, k, v, mask, causal_of(causal), scale);
 }
 
@@ -125,7 +124,6 @@ AttentionGradients attention_backward(const Tensor& grad, const Tensor& q,
               "lse: got ", c10::toString(lse.scalar_type()), " of the shape ",
               lse.sym_sizes(), ", expected Float of ",
               out.sym_sizes().slice(0, 3));
-  const at::AutoDispatchBelowADInplaceOrView guard;
   return attention_gradients(grad, q, k, v, out, lse, mask, causal_of(causal),
                              scale);
 }

@@ -104,7 +104,6 @@ Result new_cross_entropy(const Tensor& logits, const Tensor& target,
                          double z_loss) {
   const CrossEntropy options{reduction, ignore_index, label_smoothing, z_loss};
   require_arguments(logits, target, weight, options);
-  const at::AutoDispatchBelowADInplaceOrView guard;
   const auto float32 = logits.options().dtype(at::kFloat);
   const auto of_rows = [&] {
     return at::empty_like(target, float32, at::MemoryFormat::Contiguous);
@@ -176,7 +175,6 @@ Tensor cross_entropy_backward(const Tensor& grad, Tensor logits,
   const CrossEntropy options{reduction, ignore_index, label_smoothing};
   require_backward(grad, logits, target, lse, divisor, {}, options);
   if (logits.is_meta()) return logits;
-  const at::AutoDispatchBelowADInplaceOrView guard;
   return in_place(logits, [&](const Tensor& x) {
     backward_into(Call(x, target, {}, options), grad, lse, divisor, reduction,
                   x);
@@ -191,7 +189,6 @@ Tensor new_cross_entropy_backward(
     std::int64_t classes, bool megatron_smoothing) {
   const CrossEntropy options{reduction, ignore_index, label_smoothing, z_loss};
   require_backward(grad, logits, target, lse, divisor, weight, options);
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor dx = at::empty_like(logits, at::MemoryFormat::Contiguous);
   if (logits.is_meta()) return dx;
   const Part part{first_class, classes, megatron_smoothing};

@@ -70,7 +70,6 @@ ExpertChoices choices_of(const Tensor& choices, std::int64_t experts) {
 // The kernels below are for the keys CPU and Meta.
 Tensor moe_histogram(const Tensor& expert_index, std::int64_t experts) {
   require_choices(expert_index, experts);
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor counts = at::empty({experts}, expert_index.options().dtype(at::kLong));
   if (expert_index.is_meta()) return counts;
   const Tensor in = row_major(expert_index);
@@ -84,7 +83,6 @@ Tensor moe_histogram(const Tensor& expert_index, std::int64_t experts) {
 Tensor moe_positions(const Tensor& expert_index, std::int64_t experts,
                      std::int64_t capacity) {
   require_choices(expert_index, experts);
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor positions =
       at::empty_like(expert_index, expert_index.options().dtype(at::kInt),
                      at::MemoryFormat::Contiguous);
@@ -105,7 +103,6 @@ Tensor moe_apply_capacity(const Tensor& probs, const Tensor& routing_map,
   TORCH_CHECK(routing_map.sym_sizes() == probs.sym_sizes(),
               "routing_map: got the shape ", routing_map.sym_sizes(),
               ", expected ", probs.sym_sizes(), ", as probs");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor kept = at::empty_like(routing_map, at::MemoryFormat::Contiguous);
   if (probs.is_meta()) return kept;
   const Tensor values = row_major(probs);
@@ -131,7 +128,6 @@ Tensor moe_permutation(const Tensor& expert_index, const Tensor& positions,
   TORCH_CHECK(rows >= 0, "rows: got ", rows, ", expected at least 0");
   TORCH_CHECK(rows_per_expert >= 0, "rows_per_expert: got ", rows_per_expert,
               ", expected at least 0");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor entries =
       at::empty_symint({rows}, expert_index.options().dtype(at::kLong));
   if (expert_index.is_meta()) return entries;
@@ -178,7 +174,6 @@ void require_permutation(const Tensor& x, const char* name,
 Tensor moe_permute(const Tensor& tokens, const Tensor& token_of,
                    const OptionalTensor& probs) {
   require_permutation(tokens, "tokens", token_of, probs);
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor permuted = at::empty_symint({token_of.sym_size(0), tokens.sym_size(1)},
                                      tokens.options());
   if (tokens.is_meta()) return permuted;
@@ -195,7 +190,6 @@ Tensor moe_unpermute(const Tensor& permuted, const Tensor& token_of,
   require_permutation(permuted, "permuted", token_of, probs);
   require_size(token_of, "token_of", permuted.sym_size(0), "row");
   TORCH_CHECK(tokens >= 0, "tokens: got ", tokens, ", expected at least 0");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor result =
       at::empty_symint({tokens, permuted.sym_size(1)}, permuted.options());
   if (permuted.is_meta()) return result;
@@ -211,7 +205,6 @@ Tensor moe_dot(const Tensor& tokens, const Tensor& token_of,
                const Tensor& permuted) {
   require_permutation(tokens, "tokens", token_of, {});
   require_permutation(permuted, "permuted", token_of, {});
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor products = at::empty_symint({token_of.sym_size(0)},
                                      tokens.options().dtype(at::kFloat));
   if (tokens.is_meta()) return products;
@@ -244,7 +237,6 @@ Tensor moe_aux_loss(const Tensor& probs, const Tensor& counts,
                     double coefficient) {
   require_aux(probs, counts);
   const AuxLossOptions options = aux_options(coefficient, tokens, choices);
-  const at::AutoDispatchBelowADInplaceOrView guard;
   const auto float32 = probs.options().dtype(at::kFloat);
   if (probs.is_meta()) return at::empty({}, float32);
   const Tensor x = row_major(probs);
@@ -264,7 +256,6 @@ Tensor moe_aux_loss_backward(const Tensor& grad, const Tensor& probs,
   require_aux(probs, counts);
   require_size(grad, "grad", 1, "loss");
   const AuxLossOptions options = aux_options(coefficient, tokens, choices);
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor dprobs = at::empty_like(probs, at::MemoryFormat::Contiguous);
   if (probs.is_meta()) return dprobs;
   const Tensor numbers = row_major(counts);
@@ -282,7 +273,6 @@ using Loss = std::tuple<Tensor, Tensor>;
 Loss moe_z_loss(const Tensor& logits, double coefficient) {
   require_rows(logits, "moe_z_loss");
   require(logits, "logits", logits.scalar_type(), 2);
-  const at::AutoDispatchBelowADInplaceOrView guard;
   const auto float32 = logits.options().dtype(at::kFloat);
   Tensor lse = at::empty_symint({logits.sym_size(0)}, float32);
   if (logits.is_meta()) return {at::empty({}, float32), lse};
@@ -301,7 +291,6 @@ Tensor moe_z_loss_backward(const Tensor& grad, const Tensor& logits,
   require(lse, "lse", at::kFloat, 1);
   require_size(lse, "lse", logits.sym_size(0), "token");
   require_size(grad, "grad", 1, "loss");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor dx = at::empty_like(logits, at::MemoryFormat::Contiguous);
   if (logits.is_meta()) return dx;
   const Tensor x = row_major(logits);

@@ -178,13 +178,11 @@ namespace {
 NormResult layer_norm(const Tensor& x, const OptionalTensor& weight,
                       const OptionalTensor& bias, double eps) {
   const std::int64_t dimensions = require_norm(x, weight, bias, "layer_norm");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   return norm_rows(x, dimensions, weight, bias, eps, true);
 }
 
 TwoTensors rms_norm(const Tensor& x, const OptionalTensor& weight, double eps) {
   const std::int64_t dimensions = require_norm(x, weight, {}, "rms_norm");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   NormResult result = norm_rows(x, dimensions, weight, {}, eps, false);
   return {std::get<0>(result), std::get<2>(result)};
 }
@@ -212,7 +210,6 @@ NormResult layer_norm_backward(const Tensor& grad, const Tensor& x,
                                std::array<bool, 3> mask) {
   const std::int64_t dimensions =
       require_backward(grad, x, mean, rstd, weight, "layer_norm_backward");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   return norm_rows_backward(grad, x, dimensions, mean, rstd, weight, mask);
 }
 
@@ -221,7 +218,6 @@ TwoTensors rms_norm_backward(const Tensor& grad, const Tensor& x,
                              std::array<bool, 2> mask) {
   const std::int64_t dimensions =
       require_backward(grad, x, {}, rstd, weight, "rms_norm_backward");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   NormResult result = norm_rows_backward(grad, x, dimensions, {}, rstd, weight,
                                          {mask[0], mask[1], false});
   return {std::get<0>(result), std::get<1>(result)};
@@ -347,7 +343,6 @@ Tensor residual_add_(Tensor residual, const Tensor& x,
         ", expected one value for each column of x, ", x.sym_sizes());
   }
   if (x.is_meta() || x.numel() == 0) return residual;
-  const at::AutoDispatchBelowADInplaceOrView guard;
   const Tensor in = row_major(x);
   const Vector b(bias, {}, x);
   const std::int64_t dimensions = x.dim() == 0 ? 0 : 1;
@@ -362,7 +357,6 @@ Tensor residual_add_(Tensor residual, const Tensor& x,
 
 Tensor new_residual_add(Tensor residual, const Tensor& x,
                         const OptionalTensor& bias) {
-  const at::AutoDispatchBelowADInplaceOrView guard;
   return residual_add_(residual.clone(at::MemoryFormat::Contiguous), x, bias);
 }
 

@@ -73,6 +73,13 @@ struct Operator<kKernel> {
     return handle_->call(std::forward<Arguments>(arguments)...);
   }
 
+  // The kernel for the keys CPU and Meta: what it calls has no gradient, and
+  // counts no write.
+  static Result kernel(Arguments... arguments) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    return kKernel(std::forward<Arguments>(arguments)...);
+  }
+
   static Result nothing(Arguments...) {}
 
   static Result without_gradient(Arguments... arguments) {
@@ -152,9 +159,9 @@ void define(torch::Library& library, const std::string& schema) {
                  torch::dispatch(key, std::forward<decltype(kernel)>(kernel)));
   };
   library.def(schema.c_str());
-  add(c10::DispatchKey::CPU, kKernel);
+  add(c10::DispatchKey::CPU, &Self::kernel);
   if constexpr (Self::kHasResult) {
-    add(c10::DispatchKey::Meta, kKernel);
+    add(c10::DispatchKey::Meta, &Self::kernel);
   } else {
     add(c10::DispatchKey::Meta, &Self::nothing);
   }

@@ -33,7 +33,6 @@ Tensor run(const Tensor& x, const SoftmaxOptions& options) {
 Tensor scaled_softmax(const Tensor& x, double scale) {
   require_rows(x, "scaled_softmax");
   TORCH_CHECK(x.dim() == 4, "expected 4D tensor");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   SoftmaxOptions options;
   options.scale = static_cast<float>(scale);
   return run(x, options);
@@ -57,7 +56,6 @@ Tensor scaled_masked_softmax(const Tensor& x, const Tensor& mask, double scale,
               x.sym_sizes());
   TORCH_CHECK(mask.device() == x.device(), "mask: got the device ",
               mask.device(), ", expected ", x.device());
-  const at::AutoDispatchBelowADInplaceOrView guard;
   SoftmaxOptions options;
   options.scale = static_cast<float>(scale);
   options.zero_masked_rows = zero_masked_rows;
@@ -76,7 +74,6 @@ Tensor scaled_upper_triang_masked_softmax(const Tensor& x, double scale) {
   TORCH_CHECK(x.sym_size(1) == x.sym_size(2),
               "causal mask is only for self attention: got ", x.sym_size(1),
               " rows and ", x.sym_size(2), " columns");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   SoftmaxOptions options;
   options.scale = static_cast<float>(scale);
   if (!x.is_meta()) {
@@ -107,7 +104,6 @@ void require_backward(const Tensor& grad, const Tensor& y) {
 Tensor scaled_softmax_backward(Tensor grad, const Tensor& y, double scale) {
   require_backward(grad, y);
   if (grad.is_meta() || grad.numel() == 0) return grad;
-  const at::AutoDispatchBelowADInplaceOrView guard;
   return in_place(grad, [&](const Tensor& target) {
     backward_into(target, y, scale, false, target);
   });
@@ -116,7 +112,6 @@ Tensor scaled_softmax_backward(Tensor grad, const Tensor& y, double scale) {
 Tensor new_scaled_softmax_backward(const Tensor& grad, const Tensor& y,
                                    double scale, bool causal) {
   require_backward(grad, y);
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor dx = empty_rows(grad);
   if (grad.is_meta() || grad.numel() == 0) return dx;
   backward_into(row_major(grad), y, scale, causal, dx);
