@@ -23,9 +23,11 @@ def error(result, exact):
     return (result.double() - exact).norm().item()
 
 
-def randn(*shape, dtype, layout="rows", seed=0):
+def randn(*shape, dtype=torch.float32, layout="rows", seed=0):
     """A tensor of a shape and a layout of its last two dimensions."""
     torch.manual_seed(seed + sum(shape))
+    if layout == "rows":
+        return torch.randn(shape).to(dtype)
     *batch, m, n = shape
     if layout == "columns":
         return torch.randn(*batch, n, m).to(dtype).mT
@@ -37,4 +39,4 @@ def randn(*shape, dtype, layout="rows", seed=0):
         return torch.randn(*batch, 1, n).to(dtype).expand(*batch, m, n)
     if layout == "shared":  # by all matrices of a batch
         return torch.randn(m, n).to(dtype).expand(*batch, m, n)
-    return torch.randn(*batch, m, n).to(dtype)
+    raise ValueError(layout)

@@ -8,7 +8,7 @@ import unittest
 
 import optimizers
 from optimizers import tensors
-from support import TestCase, main
+from support import TestCase, main, on_threads
 
 import torch
 
@@ -105,16 +105,8 @@ class Memory(TestCase):
                             self.assertGreater(float(moved.double().mean()), 0.1)
 
     def test_same_bits_on_any_number_of_threads(self):
-        threads = torch.get_num_threads()
-        try:
-            for options, _ in OPTIONS:
-                results = []
-                for count in (1, 4):
-                    torch.set_num_threads(count)
-                    results.append(run(make(seed=7, **options)))
-                self.assert_same(*results)
-        finally:
-            torch.set_num_threads(threads)
+        for options, _ in OPTIONS:
+            self.assert_same(*on_threads(lambda: run(make(seed=7, **options)), (1, 4)))
 
     def test_seed(self):
         """Another seed gives other bits, and so does the place of a parameter."""

@@ -133,6 +133,15 @@ def python(code, **environment):
     return _server.recv()
 
 
+def on_threads(call, counts=(1, 2)):
+    """What call() returns with each number of threads."""
+    before = torch.get_num_threads()
+    try:
+        return [torch.set_num_threads(count) or call() for count in counts]
+    finally:
+        torch.set_num_threads(before)
+
+
 def unscale(tensors, found_inf, inv_scale):
     torch._amp_foreach_non_finite_check_and_unscale_(tensors, found_inf,
                                                      inv_scale)
