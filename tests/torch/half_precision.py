@@ -2,7 +2,7 @@
 
 import os
 
-import support  # noqa: F401  (finds the package)
+import support
 
 import torch
 
@@ -17,6 +17,28 @@ def use(way):
     """Computes in this way from now on: None is PyTorch's own kernels."""
     os.environ[VARIABLE] = way or ""
     swamp_torch.enable(half_precision=way is not None)
+
+
+def assert_as_stock(test, calls, way):
+    """Each call gives what it gives with PyTorch's own kernels: the same bits, or the
+    same error. Returns the names of those that are errors."""
+    refused = set()
+    for name, call in calls.items():
+        seen = []
+        for one in (None, way):
+            use(one)
+            seen.append(support.caught(call))
+        stock, ours = seen
+        test.assertIs(type(ours), type(stock), (name, ours, stock))
+        if isinstance(stock, torch.Tensor):
+            test.assert_same(ours, stock, name)
+        elif isinstance(stock, list):
+            for one, other in zip(ours, stock, strict=True):
+                test.assert_same(one, other, name)
+        else:
+            test.assertEqual(ours, stock, name)
+            refused.add(name)
+    return refused
 
 
 def error(result, exact):

@@ -4,7 +4,7 @@ scaled_dot_product_attention with swamp's kernel, against float64 and PyTorch.""
 import math
 from functools import partial
 
-from support import TestCase, main, on_threads, python
+from support import PEAK, TestCase, main, on_threads, python
 from half_precision import EPS, HALF, randn, use
 
 import torch
@@ -13,21 +13,18 @@ import swamp_torch
 from swamp_torch import functional as S
 
 # Prints the MiB by which a step, or only its forward, raises the highest memory.
-MEMORY = """
-import resource, torch
+MEMORY = PEAK + """
 from torch import randn
 from swamp_torch import functional as S
-def most():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 def step(shape, mask, backward):
     b, h, kh, n, m, c, w = shape
     leaves = [randn(b, h, n, c), randn(b, kh, m, c), randn(b, kh, m, w)]
     leaves = [x.requires_grad_() for x in leaves]
-    before = most()
+    before = peak()
     out = S.attention(*leaves, mask=mask)[0]
     if backward:
         out.sum().backward()
-    return most() - before
+    return peak() - before
 step((1, 2, 1, 64, 64, 8, 8), randn(64, 64), True)
 print(step({shape}, {mask}, {backward}))
 """

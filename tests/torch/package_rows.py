@@ -4,7 +4,7 @@ float64, PyTorch and Megatron-LM's formulas."""
 import itertools
 import math
 
-from support import TestCase, caught, main, on_threads, python
+from support import PEAK, TestCase, caught, main, on_threads, python
 from half_precision import EPS, HALF, randn
 
 import torch
@@ -486,14 +486,9 @@ class Operators(TestCase):
 
     def test_memory(self):
         """Loss and gradient need the gradient, and nothing else of its size."""
-        code = ("import torch\n"
-                "import swamp_torch.functional as S\n"
+        code = (PEAK + "import swamp_torch.functional as S\n"
                 "x = torch.ones(512, 65536, dtype=torch.bfloat16).requires_grad_()\n"
                 "t = torch.zeros(512).long()\n"
-                "def peak():\n"
-                "    with open('/proc/self/status') as file:\n"
-                "        line = next(x for x in file if x.startswith('VmHWM'))\n"
-                "    return int(line.split()[1]) / 1024\n"
                 "f = {}\n"
                 "f(x.detach()[:2].requires_grad_(), t[:2]).backward()\n"
                 "before = peak()\n"
