@@ -1,4 +1,8 @@
-// The operators swamp::attention and swamp::attention_backward.
+// The operators swamp::attention and swamp::attention_backward, and the calls
+// of libswamp that sdpa_override.cpp shares with them. Forward returns the
+// output and the log of the sums of exponentials, from which backward computes
+// the probabilities again. A mask that was expanded is copied without its
+// expanded dimensions.
 #include "swamp/attention.h"
 
 #include <ATen/core/grad_mode.h>

@@ -1,5 +1,8 @@
 // Cross entropy of rows of logits: the loss is float32, and the gradient is
-// applied in float32 before the one rounding.
+// applied in float32 before the one rounding. Forward returns the log of the
+// sums of exponentials and the divisor of a mean, from which backward computes
+// the probabilities again, in place or not, and for a part of the classes: then
+// the sums are those of all ranks.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>

@@ -1,3 +1,7 @@
+// The first call of a class of sizes runs each way of its race on a small and
+// then on a full example, in alternation, and keeps the one of the shortest
+// time. The scratch memory is one block, which a call takes and returns with an
+// atomic exchange.
 #include "master/aten/half_precision.h"
 
 #include <ATen/ExpandUtils.h>

@@ -1,9 +1,11 @@
-// Mixtures of experts: swamp/moe.h for tensors.
+// Mixtures of experts: swamp/moe.h for tensors. Each kernel checks what
+// libswamp cannot see, because it gets pointers: dtypes, and counts of
+// elements. The gradient of a permutation is the other one, with the same
+// probabilities, and that of the probabilities is a dot product for each row.
 #include "swamp/moe.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
 
 #include "master/aten/checks.h"
@@ -71,13 +73,11 @@ ExpertChoices choices_of(const Tensor& choices, std::int64_t experts) {
 Tensor moe_histogram(const Tensor& expert_index, std::int64_t experts) {
   require_choices(expert_index, experts);
   Tensor counts = at::empty({experts}, expert_index.options().dtype(at::kLong));
-  if (expert_index.is_meta()) return counts;
-  const Tensor in = row_major(expert_index);
-  translated([&] {
+  return computed(counts, [&] {
+    const Tensor in = row_major(expert_index);
     swamp::moe_histogram(choices_of(in, experts),
                          data_of<std::int64_t>(counts));
   });
-  return counts;
 }
 
 Tensor moe_positions(const Tensor& expert_index, std::int64_t experts,
@@ -86,13 +86,11 @@ Tensor moe_positions(const Tensor& expert_index, std::int64_t experts,
   Tensor positions =
       at::empty_like(expert_index, expert_index.options().dtype(at::kInt),
                      at::MemoryFormat::Contiguous);
-  if (expert_index.is_meta()) return positions;
-  const Tensor in = row_major(expert_index);
-  translated([&] {
+  return computed(positions, [&] {
+    const Tensor in = row_major(expert_index);
     swamp::moe_positions(choices_of(in, experts), capacity,
                          data_of<std::int32_t>(positions));
   });
-  return positions;
 }
 
 Tensor moe_apply_capacity(const Tensor& probs, const Tensor& routing_map,
@@ -104,17 +102,14 @@ Tensor moe_apply_capacity(const Tensor& probs, const Tensor& routing_map,
               "routing_map: got the shape ", routing_map.sym_sizes(),
               ", expected ", probs.sym_sizes(), ", as probs");
   Tensor kept = at::empty_like(routing_map, at::MemoryFormat::Contiguous);
-  if (probs.is_meta()) return kept;
-  const Tensor values = row_major(probs);
-  const Tensor map = row_major(routing_map);
-  const CapacityOptions options{
-      capacity, by_probs ? DropPolicy::probs : DropPolicy::position, pad};
-  translated([&] {
+  return computed(kept, [&] {
+    const Tensor values = row_major(probs), map = row_major(routing_map);
+    const CapacityOptions options{
+        capacity, by_probs ? DropPolicy::probs : DropPolicy::position, pad};
     swamp::moe_apply_capacity(matrix_of(values),
                               static_cast<const std::uint8_t*>(const_data(map)),
                               options, data_of<std::uint8_t>(kept));
   });
-  return kept;
 }
 
 Tensor moe_permutation(const Tensor& expert_index, const Tensor& positions,
@@ -130,17 +125,14 @@ Tensor moe_permutation(const Tensor& expert_index, const Tensor& positions,
               ", expected at least 0");
   Tensor entries =
       at::empty_symint({rows}, expert_index.options().dtype(at::kLong));
-  if (expert_index.is_meta()) return entries;
-  const Tensor in = row_major(expert_index);
-  const Tensor at = row_major(positions);
-  translated([&] {
+  return computed(entries, [&] {
+    const Tensor in = row_major(expert_index), at = row_major(positions);
     swamp::moe_permutation(choices_of(in, experts),
                            static_cast<const std::int32_t*>(const_data(at)),
                            static_cast<std::size_t>(rows_per_expert),
                            static_cast<std::size_t>(entries.numel()),
                            data_of<std::int64_t>(entries));
   });
-  return entries;
 }
 
 // Permutation is the row_major() arguments of a permutation.
@@ -176,13 +168,11 @@ Tensor moe_permute(const Tensor& tokens, const Tensor& token_of,
   require_permutation(tokens, "tokens", token_of, probs);
   Tensor permuted = at::empty_symint({token_of.sym_size(0), tokens.sym_size(1)},
                                      tokens.options());
-  if (tokens.is_meta()) return permuted;
-  const Permutation in(tokens, token_of, probs);
-  translated([&] {
+  return computed(permuted, [&] {
+    const Permutation in(tokens, token_of, probs);
     swamp::moe_permute(matrix_of(in.x), in.tokens(), in.factors(),
                        matrix_of(permuted));
   });
-  return permuted;
 }
 
 Tensor moe_unpermute(const Tensor& permuted, const Tensor& token_of,
@@ -192,13 +182,11 @@ Tensor moe_unpermute(const Tensor& permuted, const Tensor& token_of,
   TORCH_CHECK(tokens >= 0, "tokens: got ", tokens, ", expected at least 0");
   Tensor result =
       at::empty_symint({tokens, permuted.sym_size(1)}, permuted.options());
-  if (permuted.is_meta()) return result;
-  const Permutation in(permuted, token_of, probs);
-  translated([&] {
+  return computed(result, [&] {
+    const Permutation in(permuted, token_of, probs);
     swamp::moe_unpermute(matrix_of(in.x), in.tokens(), in.factors(),
                          matrix_of(result));
   });
-  return result;
 }
 
 Tensor moe_dot(const Tensor& tokens, const Tensor& token_of,
@@ -207,14 +195,12 @@ Tensor moe_dot(const Tensor& tokens, const Tensor& token_of,
   require_permutation(permuted, "permuted", token_of, {});
   Tensor products = at::empty_symint({token_of.sym_size(0)},
                                      tokens.options().dtype(at::kFloat));
-  if (tokens.is_meta()) return products;
-  const Permutation in(tokens, token_of, {});
-  const Tensor rows = row_major(permuted);
-  translated([&] {
+  return computed(products, [&] {
+    const Permutation in(tokens, token_of, {});
+    const Tensor rows = row_major(permuted);
     swamp::moe_dot(matrix_of(in.x), in.tokens(), matrix_of(rows),
                    data_of<float>(products));
   });
-  return products;
 }
 
 AuxLossOptions aux_options(double coefficient, std::int64_t tokens,
@@ -237,17 +223,13 @@ Tensor moe_aux_loss(const Tensor& probs, const Tensor& counts,
                     double coefficient) {
   require_aux(probs, counts);
   const AuxLossOptions options = aux_options(coefficient, tokens, choices);
-  const auto float32 = probs.options().dtype(at::kFloat);
-  if (probs.is_meta()) return at::empty({}, float32);
-  const Tensor x = row_major(probs);
-  const Tensor numbers = row_major(counts);
-  double loss = 0;
-  translated([&] {
-    loss = swamp::moe_aux_loss(
+  Tensor loss = at::empty({}, probs.options().dtype(at::kFloat));
+  return computed(loss, [&] {
+    const Tensor x = row_major(probs), numbers = row_major(counts);
+    *data_of<float>(loss) = static_cast<float>(swamp::moe_aux_loss(
         matrix_of(x), static_cast<const std::int64_t*>(const_data(numbers)),
-        options);
+        options));
   });
-  return at::full({}, loss, float32);
 }
 
 Tensor moe_aux_loss_backward(const Tensor& grad, const Tensor& probs,
@@ -257,15 +239,13 @@ Tensor moe_aux_loss_backward(const Tensor& grad, const Tensor& probs,
   require_size(grad, "grad", 1, "loss");
   const AuxLossOptions options = aux_options(coefficient, tokens, choices);
   Tensor dprobs = at::empty_like(probs, at::MemoryFormat::Contiguous);
-  if (probs.is_meta()) return dprobs;
-  const Tensor numbers = row_major(counts);
-  const double gradient = grad.item<double>();
-  translated([&] {
+  return computed(dprobs, [&] {
+    const Tensor numbers = row_major(counts);
     swamp::moe_aux_loss_backward(
-        gradient, static_cast<const std::int64_t*>(const_data(numbers)),
+        grad.item<double>(),
+        static_cast<const std::int64_t*>(const_data(numbers)),
         matrix_of(dprobs), options);
   });
-  return dprobs;
 }
 
 using Loss = std::tuple<Tensor, Tensor>;
@@ -275,13 +255,12 @@ Loss moe_z_loss(const Tensor& logits, double coefficient) {
   require(logits, "logits", logits.scalar_type(), 2);
   const auto float32 = logits.options().dtype(at::kFloat);
   Tensor lse = at::empty_symint({logits.sym_size(0)}, float32);
-  if (logits.is_meta()) return {at::empty({}, float32), lse};
-  const Tensor x = row_major(logits);
-  double loss = 0;
-  translated([&] {
-    loss = swamp::moe_z_loss(matrix_of(x), coefficient, data_of<float>(lse));
+  Tensor loss = at::empty({}, float32);
+  computed(loss, [&] {
+    *data_of<float>(loss) = static_cast<float>(swamp::moe_z_loss(
+        matrix_of(row_major(logits)), coefficient, data_of<float>(lse)));
   });
-  return {at::full({}, loss, float32), lse};
+  return {loss, lse};
 }
 
 Tensor moe_z_loss_backward(const Tensor& grad, const Tensor& logits,
@@ -292,16 +271,12 @@ Tensor moe_z_loss_backward(const Tensor& grad, const Tensor& logits,
   require_size(lse, "lse", logits.sym_size(0), "token");
   require_size(grad, "grad", 1, "loss");
   Tensor dx = at::empty_like(logits, at::MemoryFormat::Contiguous);
-  if (logits.is_meta()) return dx;
-  const Tensor x = row_major(logits);
-  const Tensor sums = row_major(lse);
-  const double gradient = grad.item<double>();
-  translated([&] {
-    swamp::moe_z_loss_backward(gradient, matrix_of(x), coefficient,
+  return computed(dx, [&] {
+    const Tensor x = row_major(logits), sums = row_major(lse);
+    swamp::moe_z_loss_backward(grad.item<double>(), matrix_of(x), coefficient,
                                static_cast<const float*>(const_data(sums)),
                                matrix_of(dx));
   });
-  return dx;
 }
 
 // ---- Autograd

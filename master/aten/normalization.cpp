@@ -1,4 +1,7 @@
-// LayerNorm, RMSNorm and the residual connection.
+// LayerNorm, RMSNorm and the residual connection. A row is the last dimensions
+// of x, those of weight or bias. The backward pass takes the float32 statistics
+// of the forward pass; with create_graph=True it is PyTorch's own formula,
+// whose derivatives have derivatives.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>

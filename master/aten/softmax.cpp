@@ -1,4 +1,7 @@
-// Megatron-LM's fused softmax operators.
+// Megatron-LM's fused softmax operators. All are one function of libswamp, with
+// a mask, a causal triangle or neither, and have one backward, which needs the
+// result and the scale, because masked elements are 0 in the result; rows that
+// are masked entirely may be uniform instead, and then need the mask.
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
 
@@ -21,11 +24,11 @@ Tensor empty_rows(const Tensor& x) {
 // run() computes y, unless x is on the device meta.
 Tensor run(const Tensor& x, const SoftmaxOptions& options) {
   Tensor y = empty_rows(x);
-  if (x.is_meta() || x.numel() == 0) return y;
-  const Tensor in = row_major(x);
-  translated(
-      [&] { swamp::scaled_softmax(matrix_of(in), matrix_of(y), options); });
-  return y;
+  return computed(y, [&] {
+    const Tensor in = row_major(x);
+    if (x.numel() == 0) return;
+    swamp::scaled_softmax(matrix_of(in), matrix_of(y), options);
+  });
 }
 
 // The kernels below are for the keys CPU and Meta. The texts of their errors

@@ -1,5 +1,10 @@
 // The operators of a training step: swamp::grad_norm_and_check,
 // swamp::mixed_precision_adamw_, swamp::foreach_lerp_ and swamp::foreach_zero_.
+//
+// gather() makes libswamp's lists in one pass if all tensors are ordinary.
+// Otherwise everything is checked here first, because tensors with holes or of
+// another element order are copied, and lists that overlap are stepped one
+// parameter after another: an error must come before the first write.
 #include "master/aten/step.h"
 
 #include <ATen/MemoryOverlap.h>
