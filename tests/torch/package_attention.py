@@ -319,14 +319,6 @@ assert all(x.grad.isfinite().all() for x in (q, k, v))
 """, SWAMP_TRANSFER="copy", SWAMP_LDM_BYTES="65536")
         self.assertEqual(result.returncode, 0, result.stderr)
 
-    def test_switch(self):
-        self.assertTrue(swamp_torch.is_active(attention=True))
-        with swamp_torch.disabled():
-            self.assertFalse(swamp_torch.is_active(attention=True))
-        self.assertTrue(swamp_torch.is_active(attention=True))
-        swamp_torch.enable()
-        self.assertFalse(swamp_torch.is_active(attention=True))
-
     def test_compile(self):
         q, k, v = (x.requires_grad_()
                    for x in operands((1, 2, 2, 33, 33, 16, 16), torch.float32))
