@@ -331,30 +331,6 @@ class Protocol(Cases):
             self.assertTrue(issubclass(getattr(swamp_torch, name),
                                        getattr(torch.optim, name)))
 
-    def test_nanogpt(self):
-        """configure_optimizers() of nanoGPT, with the class replaced."""
-        def make(AdamW):
-            torch.manual_seed(3)
-            model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU(),
-                                        torch.nn.Linear(64, 64))
-            some = dict(model.named_parameters())
-            groups = [{"params": [p for p in some.values() if p.dim() >= 2],
-                       "weight_decay": 0.1},
-                      {"params": [p for p in some.values() if p.dim() < 2],
-                       "weight_decay": 0.0}]
-            extra = ({"fused": True}
-                     if "fused" in inspect.signature(AdamW).parameters else {})
-            optimizer = AdamW(groups, lr=6e-4, betas=(0.9, 0.95), **extra)
-            for step in range(3):
-                x = torch.randn(16, 64)
-                for group in optimizer.param_groups:
-                    group["lr"] = 1e-3 / (step + 1)
-                (model(x) - x).square().mean().backward()
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
-            return optimizer
-        self.equal(make(swamp_torch.AdamW), make(torch.optim.AdamW))
-
     def test_schedulers_and_swa(self):
         def trained(make, name, options, schedule):
             optimizer = make(name, params([(64,)]), options,
