@@ -19,10 +19,7 @@ namespace {
 
 // This is a flag, because a change of the dispatcher's table would free a
 // kernel that another thread may be about to call.
-std::atomic<bool>& active() noexcept {
-  static std::atomic<bool> value{true};
-  return value;
-}
+std::atomic<bool> active{true};
 
 // unscale() and update_scale() are what the dispatcher calls for PyTorch's two
 // operators: swamp's kernels, or PyTorch's own if swamp is not active.
@@ -72,9 +69,9 @@ at::Tensor any_nonfinite_elsewhere(at::TensorList tensors) {
 
 }  // namespace
 
-bool set_active(bool value) { return active().exchange(value); }
+bool set_active(bool value) { return active.exchange(value); }
 
-bool is_active() { return active().load(std::memory_order_relaxed); }
+bool is_active() { return active.load(std::memory_order_relaxed); }
 
 TORCH_LIBRARY_IMPL(aten, CPU, m) {
   QuietOverride handler;
