@@ -3,6 +3,7 @@
 #include "swamp/amp.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include <cstddef>
@@ -78,6 +79,9 @@ void amp_foreach_non_finite_check_and_unscale_(at::TensorList tensors,
 }
 
 at::Tensor any_nonfinite(at::TensorList tensors) {
+  if (!tensors.empty() && tensors[0].is_meta()) {
+    return at::empty({}, tensors[0].options().dtype(at::ScalarType::Float));
+  }
   at::get_num_threads();  // as above
   const ThreadScratch<SplitList> split;
   split->assign(tensors, kAnyNonfinite, false);

@@ -1,13 +1,19 @@
-// The operators swamp::attention and swamp::attention_backward.
+// The operators swamp::attention and swamp::attention_backward, and the calls
+// of libswamp that sdpa_override.cpp shares with them. Forward returns the
+// output and the log of the sums of exponentials, from which backward computes
+// the probabilities again. A mask that was expanded is copied without its
+// expanded dimensions.
 #include "swamp/attention.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/custom_function.h>
+
+#include <initializer_list>
 
 #include "master/aten/checks.h"
+#include "master/aten/registration.h"
 #include "master/aten/rows.h"
 #include "master/aten/tensor.h"
 
@@ -66,15 +72,17 @@ struct Options {
   }
 };
 
-// require_attention() throws PyTorch's errors.
-void require_attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                       const OptionalTensor& mask, const char* operation) {
+// require_attention() checks what libswamp cannot see: devices, layouts and
+// numbers of dimensions. libswamp checks the sizes.
+struct Named {
+  const Tensor& tensor;
+  const char* name;
+};
+void require_attention(const char* operation, const Tensor& q,
+                       std::initializer_list<Named> all,
+                       const OptionalTensor& mask) {
   require_rows(q, operation);
-  const struct {
-    const Tensor& tensor;
-    const char* name;
-  } tensors[] = {{q, "query"}, {k, "key"}, {v, "value"}};
-  for (const auto& [tensor, name] : tensors) {
+  for (const auto& [tensor, name] : all) {
     TORCH_CHECK(tensor.dim() == 4, name, ": got ", tensor.dim(),
                 " dimensions, expected 4: batch, heads, rows, channels");
     TORCH_CHECK(tensor.scalar_type() == q.scalar_type() &&
@@ -83,17 +91,7 @@ void require_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                 name, ": got ", c10::toString(tensor.scalar_type()), " on ",
                 tensor.device(), ", expected ", c10::toString(q.scalar_type()),
                 " on ", q.device(), ", as query");
-    TORCH_CHECK(tensor.sym_size(0) == q.sym_size(0), name, ": got a batch of ",
-                tensor.sym_size(0), ", expected ", q.sym_size(0), ", as query");
   }
-  TORCH_CHECK(k.sym_size(3) == q.sym_size(3), "key: got ", k.sym_size(3),
-              " channels, expected ", q.sym_size(3), ", as query");
-  TORCH_CHECK(v.sym_size(1) == k.sym_size(1) && v.sym_size(2) == k.sym_size(2),
-              "value: got the shape ", v.sym_sizes(),
-              ", expected the heads and rows of key, ", k.sym_sizes());
-  TORCH_CHECK(k.sym_size(1) > 0 && q.sym_size(1) % k.sym_size(1) == 0,
-              "key: got ", k.sym_size(1), " heads, expected a divisor of ",
-              q.sym_size(1), ", those of query");
   if (!is_defined(mask)) return;
   TORCH_CHECK(mask->scalar_type() == at::kBool ||
                   mask->scalar_type() == at::kFloat ||
@@ -105,23 +103,14 @@ void require_attention(const Tensor& q, const Tensor& k, const Tensor& v,
               ", expected ", q.layout(), " on ", q.device(), ", as query");
   TORCH_CHECK(mask->dim() >= 2 && mask->dim() <= 4, "mask: got ", mask->dim(),
               " dimensions, expected 2 to 4");
-  const c10::SymInt sizes[] = {k.sym_size(2), q.sym_size(2), q.sym_size(1),
-                               q.sym_size(0)};
-  for (std::int64_t i = 1; i <= mask->dim(); ++i) {
-    const c10::SymInt size = mask->sym_size(mask->dim() - i);
-    TORCH_CHECK(size == 1 || size == sizes[i - 1], "mask: got the shape ",
-                mask->sym_sizes(), ", expected one that broadcasts to ",
-                q.sym_size(0), " x ", q.sym_size(1), " x ", q.sym_size(2),
-                " x ", k.sym_size(2));
-  }
 }
 
 // The kernels below are for the keys CPU and Meta.
 AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v,
                           const OptionalTensor& mask, c10::string_view causal,
                           Scale scale) {
-  require_attention(q, k, v, mask, "attention");
-  const at::AutoDispatchBelowADInplaceOrView guard;
+  require_attention("attention", q, {{q, "query"}, {k, "key"}, {v, "value"}},
+                    mask);
   return attention_of(q, k, v, mask, causal_of(causal), scale);
 }
 
@@ -130,22 +119,15 @@ AttentionGradients attention_backward(const Tensor& grad, const Tensor& q,
                                       const Tensor& out, const Tensor& lse,
                                       const OptionalTensor& mask,
                                       c10::string_view causal, Scale scale) {
-  require_attention(q, k, v, mask, "attention_backward");
-  require_like(grad, "grad", out, "out");
-  TORCH_CHECK(out.scalar_type() == q.scalar_type() && out.dim() == 4 &&
-                  out.sym_size(0) == q.sym_size(0) &&
-                  out.sym_size(1) == q.sym_size(1) &&
-                  out.sym_size(2) == q.sym_size(2) &&
-                  out.sym_size(3) == v.sym_size(3),
-              "out: got ", c10::toString(out.scalar_type()), " of the shape ",
-              out.sym_sizes(), ", expected the dtype and rows of query, ",
-              q.sym_sizes(), ", with the channels of value");
+  require_attention(
+      "attention_backward", q,
+      {{q, "query"}, {k, "key"}, {v, "value"}, {grad, "grad"}, {out, "out"}},
+      mask);
   TORCH_CHECK(lse.scalar_type() == at::kFloat &&
                   lse.sym_sizes() == out.sym_sizes().slice(0, 3),
               "lse: got ", c10::toString(lse.scalar_type()), " of the shape ",
               lse.sym_sizes(), ", expected Float of ",
               out.sym_sizes().slice(0, 3));
-  const at::AutoDispatchBelowADInplaceOrView guard;
   return attention_gradients(grad, q, k, v, out, lse, mask, causal_of(causal),
                              scale);
 }
@@ -156,10 +138,8 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
                                const OptionalTensor& mask,
                                const std::string& causal, Scale scale) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    const auto [out, lse] = call_operator<&attention>("swamp::attention", q, k,
-                                                      v, mask, causal, scale);
-    context->save_for_backward(
-        {q, k, v, out, lse, is_defined(mask) ? *mask : Tensor()});
+    const auto [out, lse] = call<&attention>(q, k, v, mask, causal, scale);
+    context->save_for_backward({q, k, v, out, lse, defined_or_empty(mask)});
     context->mark_non_differentiable({lse});
     context->saved_data["causal"] = causal;
     context->saved_data["scale"] = scale;
@@ -168,11 +148,9 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
-    const OptionalTensor mask =
-        saved[5].defined() ? OptionalTensor(saved[5]) : OptionalTensor();
-    const auto [dq, dk, dv] = call_operator<&attention_backward>(
-        "swamp::attention_backward", grads[0], saved[0], saved[1], saved[2],
-        saved[3], saved[4], mask, context->saved_data["causal"].toStringView(),
+    const auto [dq, dk, dv] = call<&attention_backward>(
+        grads[0], saved[0], saved[1], saved[2], saved[3], saved[4],
+        optional_of(saved[5]), context->saved_data["causal"].toStringView(),
         context->saved_data["scale"].toOptional<double>());
     return {dq, dk, dv, Tensor(), Tensor(), Tensor()};
   }
@@ -190,11 +168,6 @@ AttentionResult autograd_attention(const Tensor& q, const Tensor& k,
   const variable_list results =
       AttentionFunction::apply(q, k, v, mask, std::string(causal), scale);
   return {results[0], results[1]};
-}
-
-void register_kernels(torch::Library& m) {
-  m.impl("attention", &attention);
-  m.impl("attention_backward", &attention_backward);
 }
 
 }  // namespace
@@ -244,20 +217,16 @@ AttentionGradients attention_gradients(const Tensor& grad, const Tensor& q,
 }
 
 TORCH_LIBRARY_FRAGMENT(swamp, m) {
-  m.def(
+  define<&attention, &autograd_attention>(
+      m,
       "attention(Tensor query, Tensor key, Tensor value, *, "
       "Tensor? mask=None, str causal=\"none\", float? scale=None) -> "
       "(Tensor out, Tensor lse)");
-  m.def(
+  define<&attention_backward>(
+      m,
       "attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, "
       "Tensor out, Tensor lse, *, Tensor? mask=None, str causal=\"none\", "
       "float? scale=None) -> (Tensor, Tensor, Tensor)");
-}
-
-TORCH_LIBRARY_IMPL(swamp, CPU, m) { register_kernels(m); }
-TORCH_LIBRARY_IMPL(swamp, Meta, m) { register_kernels(m); }
-TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
-  m.impl("attention", &autograd_attention);
 }
 
 }  // namespace swamp::aten

@@ -61,6 +61,14 @@ decltype(auto) translated(Call call) {
   }
 }
 
+// computed() fills results by compute(), unless they are on the device meta,
+// which has shapes and no values. Returns the results.
+template <class Compute>
+at::Tensor computed(at::Tensor result, Compute compute) {
+  if (!result.is_meta()) translated(compute);
+  return result;
+}
+
 }  // namespace swamp::aten
 
 #endif  // SWAMP_MASTER_ATEN_CHECKS_H_

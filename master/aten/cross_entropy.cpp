@@ -1,5 +1,8 @@
 // Cross entropy of rows of logits: the loss is float32, and the gradient is
-// applied in float32 before the one rounding.
+// applied in float32 before the one rounding. Forward returns the log of the
+// sums of exponentials and the divisor of a mean, from which backward computes
+// the probabilities again, in place or not, and for a part of the classes: then
+// the sums are those of all ranks.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -7,12 +10,12 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <cstddef>
 
 #include "master/aten/checks.h"
+#include "master/aten/registration.h"
 #include "master/aten/rows.h"
 #include "master/aten/tensor.h"
 
@@ -104,7 +107,6 @@ Result new_cross_entropy(const Tensor& logits, const Tensor& target,
                          double z_loss) {
   const CrossEntropy options{reduction, ignore_index, label_smoothing, z_loss};
   require_arguments(logits, target, weight, options);
-  const at::AutoDispatchBelowADInplaceOrView guard;
   const auto float32 = logits.options().dtype(at::kFloat);
   const auto of_rows = [&] {
     return at::empty_like(target, float32, at::MemoryFormat::Contiguous);
@@ -176,7 +178,6 @@ Tensor cross_entropy_backward(const Tensor& grad, Tensor logits,
   const CrossEntropy options{reduction, ignore_index, label_smoothing};
   require_backward(grad, logits, target, lse, divisor, {}, options);
   if (logits.is_meta()) return logits;
-  const at::AutoDispatchBelowADInplaceOrView guard;
   return in_place(logits, [&](const Tensor& x) {
     backward_into(Call(x, target, {}, options), grad, lse, divisor, reduction,
                   x);
@@ -185,33 +186,18 @@ Tensor cross_entropy_backward(const Tensor& grad, Tensor logits,
 
 Tensor new_cross_entropy_backward(
     const Tensor& grad, const Tensor& logits, const Tensor& target,
-    const Tensor& lse, const Tensor& divisor, const OptionalTensor& weight,
-    std::int64_t reduction, std::int64_t ignore_index, double label_smoothing,
-    double z_loss, std::int64_t first_class, std::int64_t classes,
-    bool megatron_smoothing) {
+    const Tensor& lse, const Tensor& divisor, std::int64_t reduction,
+    std::int64_t ignore_index, double label_smoothing,
+    const OptionalTensor& weight, double z_loss, std::int64_t first_class,
+    std::int64_t classes, bool megatron_smoothing) {
   const CrossEntropy options{reduction, ignore_index, label_smoothing, z_loss};
   require_backward(grad, logits, target, lse, divisor, weight, options);
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor dx = at::empty_like(logits, at::MemoryFormat::Contiguous);
   if (logits.is_meta()) return dx;
   const Part part{first_class, classes, megatron_smoothing};
   backward_into(Call(logits, target, weight, options, part), grad, lse, divisor,
                 reduction, dx);
   return dx;
-}
-
-constexpr char kBackwardName[] = "swamp::_cross_entropy_backward";
-
-Tensor functional_backward(const Tensor& grad, Tensor logits,
-                           const Tensor& target, const Tensor& lse,
-                           const Tensor& divisor, std::int64_t reduction,
-                           std::int64_t ignore_index, double label_smoothing) {
-  return functional(logits, [&](const auto& get) {
-    return call_operator<&new_cross_entropy_backward>(
-        kBackwardName, get(grad), get(logits), get(target), get(lse),
-        get(divisor), OptionalTensor(), reduction, ignore_index,
-        label_smoothing, 0.0, 0, -1, false);
-  });
 }
 
 // float32_loss() is the loss composed of PyTorch's operators, whose derivatives
@@ -240,18 +226,20 @@ struct AutogradCrossEntropy : torch::autograd::Function<AutogradCrossEntropy> {
   static variable_list forward(AutogradContext* context, const Tensor& logits,
                                const Tensor& target,
                                const OptionalTensor& weight,
-                               const CrossEntropy& options) {
+                               std::int64_t reduction,
+                               std::int64_t ignore_index,
+                               double label_smoothing, double z_loss) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    const auto [loss, lse, divisor] = call_operator<&new_cross_entropy>(
-        "swamp::_cross_entropy", logits, target, weight, options.reduction,
-        options.ignore_index, options.label_smoothing, options.z_loss);
-    context->save_for_backward({logits, target, lse, divisor,
-                                is_defined(weight) ? *weight : Tensor()});
+    const auto [loss, lse, divisor] =
+        call<&new_cross_entropy>(logits, target, weight, reduction,
+                                 ignore_index, label_smoothing, z_loss);
+    context->save_for_backward(
+        {logits, target, lse, divisor, defined_or_empty(weight)});
     context->mark_non_differentiable({lse, divisor});
-    context->saved_data["reduction"] = options.reduction;
-    context->saved_data["ignore_index"] = options.ignore_index;
-    context->saved_data["label_smoothing"] = options.label_smoothing;
-    context->saved_data["z_loss"] = options.z_loss;
+    context->saved_data["reduction"] = reduction;
+    context->saved_data["ignore_index"] = ignore_index;
+    context->saved_data["label_smoothing"] = label_smoothing;
+    context->saved_data["z_loss"] = z_loss;
     return {loss, lse, divisor};
   }
 
@@ -268,26 +256,14 @@ struct AutogradCrossEntropy : torch::autograd::Function<AutogradCrossEntropy> {
         return float32_loss(inputs[0], saved[1], saved[4], saved[3], options);
       })[0];
     } else {
-      const OptionalTensor weight =
-          saved[4].defined() ? OptionalTensor(saved[4]) : OptionalTensor();
-      dx = call_operator<&new_cross_entropy_backward>(
-          kBackwardName, grads[0], saved[0], saved[1], saved[2], saved[3],
-          weight, options.reduction, options.ignore_index,
-          options.label_smoothing, options.z_loss, 0, -1, false);
+      dx = call<&new_cross_entropy_backward>(
+          grads[0], saved[0], saved[1], saved[2], saved[3], options.reduction,
+          options.ignore_index, options.label_smoothing, optional_of(saved[4]),
+          options.z_loss, 0, -1, false);
     }
-    return {dx, Tensor(), Tensor(), Tensor()};
+    return {dx, Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
-
-Result autograd_cross_entropy(const Tensor& logits, const Tensor& target,
-                              const OptionalTensor& weight,
-                              std::int64_t reduction, std::int64_t ignore_index,
-                              double label_smoothing, double z_loss) {
-  const variable_list results = AutogradCrossEntropy::apply(
-      logits, target, weight,
-      CrossEntropy{reduction, ignore_index, label_smoothing, z_loss});
-  return {results[0], results[1], results[2]};
-}
 
 std::tuple<Tensor, Tensor> cross_entropy(const Tensor& logits,
                                          const Tensor& target,
@@ -299,57 +275,40 @@ std::tuple<Tensor, Tensor> cross_entropy(const Tensor& logits,
   return {std::get<0>(result), std::get<1>(result)};
 }
 
-void register_kernels(torch::Library& m) {
-  m.impl("_cross_entropy", &new_cross_entropy);
-  m.impl("_cross_entropy_backward", &new_cross_entropy_backward);
-  m.impl("cross_entropy_backward", &cross_entropy_backward);
-}
-
 }  // namespace
 
 Result call_cross_entropy(const Tensor& logits, const Tensor& target,
                           const OptionalTensor& weight,
                           const CrossEntropy& options) {
-  return call_operator<&new_cross_entropy>(
-      "swamp::_cross_entropy", logits, target, weight, options.reduction,
-      options.ignore_index, options.label_smoothing, options.z_loss);
+  return call<&new_cross_entropy>(logits, target, weight, options.reduction,
+                                  options.ignore_index, options.label_smoothing,
+                                  options.z_loss);
 }
 
 TORCH_LIBRARY_FRAGMENT(swamp, m) {
+  // No kernel for any key, because it calls swamp::_cross_entropy.
   m.def(
       "cross_entropy(Tensor logits, Tensor target, *, int reduction=1, "
       "int ignore_index=-100, float label_smoothing=0.0) -> "
-      "(Tensor loss, Tensor lse)");
-  m.def(
+      "(Tensor loss, Tensor lse)",
+      &cross_entropy);
+  define<&cross_entropy_backward>(
+      m,
       "cross_entropy_backward(Tensor grad, Tensor(a!) logits, Tensor target, "
       "Tensor lse, Tensor divisor, int reduction, int ignore_index, "
       "float label_smoothing) -> Tensor(a!)");
-  m.def(
+  define<&new_cross_entropy, AutogradCrossEntropy>(
+      m,
       "_cross_entropy(Tensor logits, Tensor target, Tensor? weight, "
       "int reduction, int ignore_index, float label_smoothing, float z_loss) "
       "-> (Tensor loss, Tensor lse, Tensor divisor)");
-  m.def(
+  define<&new_cross_entropy_backward>(
+      m,
       "_cross_entropy_backward(Tensor grad, Tensor logits, Tensor target, "
-      "Tensor lse, Tensor divisor, Tensor? weight, int reduction, "
-      "int ignore_index, float label_smoothing, float z_loss, "
+      "Tensor lse, Tensor divisor, int reduction, int ignore_index, "
+      "float label_smoothing, Tensor? weight=None, float z_loss=0.0, "
       "int first_class=0, int classes=-1, bool megatron_smoothing=False) -> "
       "Tensor");
-}
-
-// It needs no kernel for any other key, because it calls swamp::_cross_entropy.
-TORCH_LIBRARY_IMPL(swamp, CompositeImplicitAutograd, m) {
-  m.impl("cross_entropy", &cross_entropy);
-}
-
-TORCH_LIBRARY_IMPL(swamp, CPU, m) { register_kernels(m); }
-TORCH_LIBRARY_IMPL(swamp, Meta, m) { register_kernels(m); }
-
-TORCH_LIBRARY_IMPL(swamp, Functionalize, m) {
-  m.impl("cross_entropy_backward", &functional_backward);
-}
-
-TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
-  m.impl("_cross_entropy", &autograd_cross_entropy);
 }
 
 }  // namespace swamp::aten

@@ -1,3 +1,6 @@
+// A TensorIterator visits the elements, and one template for each format does
+// what PyTorch's kernel does with them: the test on the value before, the
+// product in float32 or float64, one rounding.
 #include "master/aten/fallback.h"
 
 #include <ATen/TensorIterator.h>

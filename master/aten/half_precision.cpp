@@ -1,3 +1,7 @@
+// The first call of a class of sizes runs each way of its race on a small and
+// then on a full example, in alternation, and keeps the one of the shortest
+// time. The scratch memory is one block, which a call takes and returns with an
+// atomic exchange.
 #include "master/aten/half_precision.h"
 
 #include <ATen/ExpandUtils.h>
@@ -20,15 +24,9 @@
 namespace swamp::aten {
 namespace {
 
-std::atomic<bool>& active() noexcept {
-  static std::atomic<bool> value{false};
-  return value;
-}
+std::atomic<bool> active{false};
 
-std::atomic<Way>& setting() noexcept {
-  static std::atomic<Way> value{Way::kMeasure};
-  return value;
-}
+std::atomic<Way> setting{Way::kMeasure};
 
 Way read_setting() {
   constexpr const char* kNames[] = {"measure", "native", "float32", "onednn"};
@@ -41,10 +39,7 @@ Way read_setting() {
   return static_cast<Way>(found - std::begin(kNames));
 }
 
-std::atomic<float*>& kept() noexcept {
-  static std::atomic<float*> value{nullptr};
-  return value;
-}
+std::atomic<float*> kept{nullptr};
 
 double seconds_of(const std::function<void()>& run) {
   const auto start = std::chrono::steady_clock::now();
@@ -89,13 +84,13 @@ Way fastest(const std::function<Race(bool small)>& prepare) {
 }  // namespace
 
 bool set_half_precision(bool value) {
-  if (value) setting().store(read_setting());
-  const bool before = active().exchange(value);
+  if (value) setting.store(read_setting());
+  const bool before = active.exchange(value);
   if (!value) Scratch::free_kept();
   return before;
 }
 
-bool is_half_precision() { return active().load(std::memory_order_relaxed); }
+bool is_half_precision() { return active.load(std::memory_order_relaxed); }
 
 bool is_plain(const at::Tensor& tensor, at::ScalarType type) {
   return tensor.defined() && tensor.scalar_type() == type && tensor.is_cpu() &&
@@ -124,7 +119,7 @@ void convert(const at::Tensor& to, const at::Tensor& from) {
   translated([&] { foreach_cast_({&target, 1}, {&source, 1}); });
 }
 
-Scratch::Scratch() : data_(kept().exchange(nullptr)) {
+Scratch::Scratch() : data_(kept.exchange(nullptr)) {
   if (data_ == nullptr) {
     data_ = static_cast<float*>(c10::alloc_cpu(
         static_cast<std::size_t>(kScratchFloats) * sizeof(float)));
@@ -133,12 +128,12 @@ Scratch::Scratch() : data_(kept().exchange(nullptr)) {
 
 Scratch::~Scratch() {
   float* none = nullptr;
-  if (!is_half_precision() || !kept().compare_exchange_strong(none, data_)) {
+  if (!is_half_precision() || !kept.compare_exchange_strong(none, data_)) {
     c10::free_cpu(data_);
   }
 }
 
-void Scratch::free_kept() { c10::free_cpu(kept().exchange(nullptr)); }
+void Scratch::free_kept() { c10::free_cpu(kept.exchange(nullptr)); }
 
 at::Tensor Scratch::like(const at::Tensor& tensor) {
   constexpr std::int64_t kLine = 16;  // floats
@@ -161,7 +156,7 @@ at::Tensor Scratch::widened(const at::Tensor& tensor) {
 }
 
 Way choose(Choice& choice, const std::function<Race(bool small)>& prepare) {
-  const Way set = setting().load(std::memory_order_relaxed);
+  const Way set = setting.load(std::memory_order_relaxed);
   if (set != Way::kMeasure) return set;
   Way known = choice.load(std::memory_order_relaxed);
   if (known == Way::kMeasure) {

@@ -1,5 +1,7 @@
 // PyTorch's operators mm, addmm, bmm and baddbmm for float16 and bfloat16, and
-// swamp::wgrad_gemm_accum.
+// swamp::wgrad_gemm_accum. All forms of the four are one Operator: run() either
+// computes it in float32, as a Product, or leaves it to PyTorch's kernel, which
+// also refuses what is wrong.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>

@@ -1,13 +1,15 @@
-// Mixtures of experts: swamp/moe.h for tensors.
+// Mixtures of experts: swamp/moe.h for tensors. Each kernel checks what
+// libswamp cannot see, because it gets pointers: dtypes, and counts of
+// elements. The gradient of a permutation is the other one, with the same
+// probabilities, and that of the probabilities is a dot product for each row.
 #include "swamp/moe.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/full.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "master/aten/checks.h"
+#include "master/aten/registration.h"
 #include "master/aten/rows.h"
 #include "master/aten/tensor.h"
 
@@ -70,31 +72,25 @@ ExpertChoices choices_of(const Tensor& choices, std::int64_t experts) {
 // The kernels below are for the keys CPU and Meta.
 Tensor moe_histogram(const Tensor& expert_index, std::int64_t experts) {
   require_choices(expert_index, experts);
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor counts = at::empty({experts}, expert_index.options().dtype(at::kLong));
-  if (expert_index.is_meta()) return counts;
-  const Tensor in = row_major(expert_index);
-  translated([&] {
+  return computed(counts, [&] {
+    const Tensor in = row_major(expert_index);
     swamp::moe_histogram(choices_of(in, experts),
                          data_of<std::int64_t>(counts));
   });
-  return counts;
 }
 
 Tensor moe_positions(const Tensor& expert_index, std::int64_t experts,
                      std::int64_t capacity) {
   require_choices(expert_index, experts);
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor positions =
       at::empty_like(expert_index, expert_index.options().dtype(at::kInt),
                      at::MemoryFormat::Contiguous);
-  if (expert_index.is_meta()) return positions;
-  const Tensor in = row_major(expert_index);
-  translated([&] {
+  return computed(positions, [&] {
+    const Tensor in = row_major(expert_index);
     swamp::moe_positions(choices_of(in, experts), capacity,
                          data_of<std::int32_t>(positions));
   });
-  return positions;
 }
 
 Tensor moe_apply_capacity(const Tensor& probs, const Tensor& routing_map,
@@ -105,19 +101,15 @@ Tensor moe_apply_capacity(const Tensor& probs, const Tensor& routing_map,
   TORCH_CHECK(routing_map.sym_sizes() == probs.sym_sizes(),
               "routing_map: got the shape ", routing_map.sym_sizes(),
               ", expected ", probs.sym_sizes(), ", as probs");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor kept = at::empty_like(routing_map, at::MemoryFormat::Contiguous);
-  if (probs.is_meta()) return kept;
-  const Tensor values = row_major(probs);
-  const Tensor map = row_major(routing_map);
-  const CapacityOptions options{
-      capacity, by_probs ? DropPolicy::probs : DropPolicy::position, pad};
-  translated([&] {
+  return computed(kept, [&] {
+    const Tensor values = row_major(probs), map = row_major(routing_map);
+    const CapacityOptions options{
+        capacity, by_probs ? DropPolicy::probs : DropPolicy::position, pad};
     swamp::moe_apply_capacity(matrix_of(values),
                               static_cast<const std::uint8_t*>(const_data(map)),
                               options, data_of<std::uint8_t>(kept));
   });
-  return kept;
 }
 
 Tensor moe_permutation(const Tensor& expert_index, const Tensor& positions,
@@ -131,20 +123,16 @@ Tensor moe_permutation(const Tensor& expert_index, const Tensor& positions,
   TORCH_CHECK(rows >= 0, "rows: got ", rows, ", expected at least 0");
   TORCH_CHECK(rows_per_expert >= 0, "rows_per_expert: got ", rows_per_expert,
               ", expected at least 0");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor entries =
       at::empty_symint({rows}, expert_index.options().dtype(at::kLong));
-  if (expert_index.is_meta()) return entries;
-  const Tensor in = row_major(expert_index);
-  const Tensor at = row_major(positions);
-  translated([&] {
+  return computed(entries, [&] {
+    const Tensor in = row_major(expert_index), at = row_major(positions);
     swamp::moe_permutation(choices_of(in, experts),
                            static_cast<const std::int32_t*>(const_data(at)),
                            static_cast<std::size_t>(rows_per_expert),
                            static_cast<std::size_t>(entries.numel()),
                            data_of<std::int64_t>(entries));
   });
-  return entries;
 }
 
 // Permutation is the row_major() arguments of a permutation.
@@ -178,16 +166,13 @@ void require_permutation(const Tensor& x, const char* name,
 Tensor moe_permute(const Tensor& tokens, const Tensor& token_of,
                    const OptionalTensor& probs) {
   require_permutation(tokens, "tokens", token_of, probs);
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor permuted = at::empty_symint({token_of.sym_size(0), tokens.sym_size(1)},
                                      tokens.options());
-  if (tokens.is_meta()) return permuted;
-  const Permutation in(tokens, token_of, probs);
-  translated([&] {
+  return computed(permuted, [&] {
+    const Permutation in(tokens, token_of, probs);
     swamp::moe_permute(matrix_of(in.x), in.tokens(), in.factors(),
                        matrix_of(permuted));
   });
-  return permuted;
 }
 
 Tensor moe_unpermute(const Tensor& permuted, const Tensor& token_of,
@@ -195,33 +180,27 @@ Tensor moe_unpermute(const Tensor& permuted, const Tensor& token_of,
   require_permutation(permuted, "permuted", token_of, probs);
   require_size(token_of, "token_of", permuted.sym_size(0), "row");
   TORCH_CHECK(tokens >= 0, "tokens: got ", tokens, ", expected at least 0");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor result =
       at::empty_symint({tokens, permuted.sym_size(1)}, permuted.options());
-  if (permuted.is_meta()) return result;
-  const Permutation in(permuted, token_of, probs);
-  translated([&] {
+  return computed(result, [&] {
+    const Permutation in(permuted, token_of, probs);
     swamp::moe_unpermute(matrix_of(in.x), in.tokens(), in.factors(),
                          matrix_of(result));
   });
-  return result;
 }
 
 Tensor moe_dot(const Tensor& tokens, const Tensor& token_of,
                const Tensor& permuted) {
   require_permutation(tokens, "tokens", token_of, {});
   require_permutation(permuted, "permuted", token_of, {});
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor products = at::empty_symint({token_of.sym_size(0)},
                                      tokens.options().dtype(at::kFloat));
-  if (tokens.is_meta()) return products;
-  const Permutation in(tokens, token_of, {});
-  const Tensor rows = row_major(permuted);
-  translated([&] {
+  return computed(products, [&] {
+    const Permutation in(tokens, token_of, {});
+    const Tensor rows = row_major(permuted);
     swamp::moe_dot(matrix_of(in.x), in.tokens(), matrix_of(rows),
                    data_of<float>(products));
   });
-  return products;
 }
 
 AuxLossOptions aux_options(double coefficient, std::int64_t tokens,
@@ -244,18 +223,13 @@ Tensor moe_aux_loss(const Tensor& probs, const Tensor& counts,
                     double coefficient) {
   require_aux(probs, counts);
   const AuxLossOptions options = aux_options(coefficient, tokens, choices);
-  const at::AutoDispatchBelowADInplaceOrView guard;
-  const auto float32 = probs.options().dtype(at::kFloat);
-  if (probs.is_meta()) return at::empty({}, float32);
-  const Tensor x = row_major(probs);
-  const Tensor numbers = row_major(counts);
-  double loss = 0;
-  translated([&] {
-    loss = swamp::moe_aux_loss(
+  Tensor loss = at::empty({}, probs.options().dtype(at::kFloat));
+  return computed(loss, [&] {
+    const Tensor x = row_major(probs), numbers = row_major(counts);
+    *data_of<float>(loss) = static_cast<float>(swamp::moe_aux_loss(
         matrix_of(x), static_cast<const std::int64_t*>(const_data(numbers)),
-        options);
+        options));
   });
-  return at::full({}, loss, float32);
 }
 
 Tensor moe_aux_loss_backward(const Tensor& grad, const Tensor& probs,
@@ -264,17 +238,14 @@ Tensor moe_aux_loss_backward(const Tensor& grad, const Tensor& probs,
   require_aux(probs, counts);
   require_size(grad, "grad", 1, "loss");
   const AuxLossOptions options = aux_options(coefficient, tokens, choices);
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor dprobs = at::empty_like(probs, at::MemoryFormat::Contiguous);
-  if (probs.is_meta()) return dprobs;
-  const Tensor numbers = row_major(counts);
-  const double gradient = grad.item<double>();
-  translated([&] {
+  return computed(dprobs, [&] {
+    const Tensor numbers = row_major(counts);
     swamp::moe_aux_loss_backward(
-        gradient, static_cast<const std::int64_t*>(const_data(numbers)),
+        grad.item<double>(),
+        static_cast<const std::int64_t*>(const_data(numbers)),
         matrix_of(dprobs), options);
   });
-  return dprobs;
 }
 
 using Loss = std::tuple<Tensor, Tensor>;
@@ -282,16 +253,14 @@ using Loss = std::tuple<Tensor, Tensor>;
 Loss moe_z_loss(const Tensor& logits, double coefficient) {
   require_rows(logits, "moe_z_loss");
   require(logits, "logits", logits.scalar_type(), 2);
-  const at::AutoDispatchBelowADInplaceOrView guard;
   const auto float32 = logits.options().dtype(at::kFloat);
   Tensor lse = at::empty_symint({logits.sym_size(0)}, float32);
-  if (logits.is_meta()) return {at::empty({}, float32), lse};
-  const Tensor x = row_major(logits);
-  double loss = 0;
-  translated([&] {
-    loss = swamp::moe_z_loss(matrix_of(x), coefficient, data_of<float>(lse));
+  Tensor loss = at::empty({}, float32);
+  computed(loss, [&] {
+    *data_of<float>(loss) = static_cast<float>(swamp::moe_z_loss(
+        matrix_of(row_major(logits)), coefficient, data_of<float>(lse)));
   });
-  return {at::full({}, loss, float32), lse};
+  return {loss, lse};
 }
 
 Tensor moe_z_loss_backward(const Tensor& grad, const Tensor& logits,
@@ -301,47 +270,23 @@ Tensor moe_z_loss_backward(const Tensor& grad, const Tensor& logits,
   require(lse, "lse", at::kFloat, 1);
   require_size(lse, "lse", logits.sym_size(0), "token");
   require_size(grad, "grad", 1, "loss");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor dx = at::empty_like(logits, at::MemoryFormat::Contiguous);
-  if (logits.is_meta()) return dx;
-  const Tensor x = row_major(logits);
-  const Tensor sums = row_major(lse);
-  const double gradient = grad.item<double>();
-  translated([&] {
-    swamp::moe_z_loss_backward(gradient, matrix_of(x), coefficient,
+  return computed(dx, [&] {
+    const Tensor x = row_major(logits), sums = row_major(lse);
+    swamp::moe_z_loss_backward(grad.item<double>(), matrix_of(x), coefficient,
                                static_cast<const float*>(const_data(sums)),
                                matrix_of(dx));
   });
-  return dx;
 }
 
 // ---- Autograd
-
-Tensor call_permute(const Tensor& tokens, const Tensor& token_of,
-                    const OptionalTensor& probs) {
-  return call_operator<&moe_permute>("swamp::moe_permute", tokens, token_of,
-                                     probs);
-}
-Tensor call_unpermute(const Tensor& permuted, const Tensor& token_of,
-                      const OptionalTensor& probs, c10::SymInt tokens) {
-  return call_operator<&moe_unpermute>("swamp::moe_unpermute", permuted,
-                                       token_of, probs, std::move(tokens));
-}
-Tensor call_dot(const Tensor& tokens, const Tensor& token_of,
-                const Tensor& permuted) {
-  return call_operator<&moe_dot>("swamp::_moe_dot", tokens, token_of, permuted);
-}
-
-OptionalTensor optional(const Tensor& tensor) {
-  return tensor.defined() ? OptionalTensor(tensor) : OptionalTensor();
-}
 
 // save() saves what both permutations need; x only for the gradient of probs.
 void save(AutogradContext* context, const Tensor& x, const Tensor& token_of,
           const OptionalTensor& probs) {
   const bool with_probs = is_defined(probs) && probs->requires_grad();
-  context->save_for_backward({with_probs ? x : Tensor(), token_of,
-                              is_defined(probs) ? *probs : Tensor()});
+  context->save_for_backward(
+      {with_probs ? x : Tensor(), token_of, defined_or_empty(probs)});
 }
 
 struct Permute : torch::autograd::Function<Permute> {
@@ -350,15 +295,15 @@ struct Permute : torch::autograd::Function<Permute> {
     save(context, tokens, token_of, probs);
     context->saved_data["tokens"] = tokens.sym_size(0);
     const at::AutoDispatchBelowADInplaceOrView guard;
-    return call_permute(tokens, token_of, probs);
+    return call<&moe_permute>(tokens, token_of, probs);
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
-    return {
-        call_unpermute(grads[0], saved[1], optional(saved[2]),
-                       context->saved_data["tokens"].toSymInt()),
-        Tensor(),
-        saved[0].defined() ? call_dot(saved[0], saved[1], grads[0]) : Tensor()};
+    return {call<&moe_unpermute>(grads[0], saved[1], optional_of(saved[2]),
+                                 context->saved_data["tokens"].toSymInt()),
+            Tensor(),
+            saved[0].defined() ? call<&moe_dot>(saved[0], saved[1], grads[0])
+                               : Tensor()};
   }
 };
 
@@ -368,14 +313,15 @@ struct Unpermute : torch::autograd::Function<Unpermute> {
                         c10::SymInt tokens) {
     save(context, permuted, token_of, probs);
     const at::AutoDispatchBelowADInplaceOrView guard;
-    return call_unpermute(permuted, token_of, probs, std::move(tokens));
+    return call<&moe_unpermute>(permuted, token_of, probs, std::move(tokens));
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
-    return {
-        call_permute(grads[0], saved[1], optional(saved[2])), Tensor(),
-        saved[0].defined() ? call_dot(grads[0], saved[1], saved[0]) : Tensor(),
-        Tensor()};
+    return {call<&moe_permute>(grads[0], saved[1], optional_of(saved[2])),
+            Tensor(),
+            saved[0].defined() ? call<&moe_dot>(grads[0], saved[1], saved[0])
+                               : Tensor(),
+            Tensor()};
   }
 };
 
@@ -388,17 +334,16 @@ struct AuxLoss : torch::autograd::Function<AuxLoss> {
     context->saved_data["choices"] = choices;
     context->saved_data["coefficient"] = coefficient;
     const at::AutoDispatchBelowADInplaceOrView guard;
-    return call_operator<&moe_aux_loss>("swamp::moe_aux_loss", probs, counts,
-                                        tokens, choices, coefficient);
+    return call<&moe_aux_loss>(probs, counts, tokens, choices, coefficient);
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
-    return {call_operator<&moe_aux_loss_backward>(
-                "swamp::_moe_aux_loss_backward", grads[0], saved[0], saved[1],
-                context->saved_data["tokens"].toInt(),
-                context->saved_data["choices"].toInt(),
-                context->saved_data["coefficient"].toDouble()),
-            Tensor(), Tensor(), Tensor(), Tensor()};
+    return {
+        call<&moe_aux_loss_backward>(
+            grads[0], saved[0], saved[1], context->saved_data["tokens"].toInt(),
+            context->saved_data["choices"].toInt(),
+            context->saved_data["coefficient"].toDouble()),
+        Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -408,8 +353,7 @@ struct ZLoss : torch::autograd::Function<ZLoss> {
     Tensor loss, lse;
     {
       const at::AutoDispatchBelowADInplaceOrView guard;
-      std::tie(loss, lse) =
-          call_operator<&moe_z_loss>("swamp::moe_z_loss", logits, coefficient);
+      std::tie(loss, lse) = call<&moe_z_loss>(logits, coefficient);
     }
     context->save_for_backward({logits, lse});
     context->mark_non_differentiable({lse});
@@ -418,85 +362,55 @@ struct ZLoss : torch::autograd::Function<ZLoss> {
   }
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
-    return {call_operator<&moe_z_loss_backward>(
-                "swamp::_moe_z_loss_backward", grads[0], saved[0], saved[1],
+    return {call<&moe_z_loss_backward>(
+                grads[0], saved[0], saved[1],
                 context->saved_data["coefficient"].toDouble()),
             Tensor()};
   }
 };
 
-Tensor autograd_permute(const Tensor& tokens, const Tensor& token_of,
-                        const OptionalTensor& probs) {
-  return Permute::apply(tokens, token_of, probs);
-}
-Tensor autograd_unpermute(const Tensor& permuted, const Tensor& token_of,
-                          const OptionalTensor& probs, c10::SymInt tokens) {
-  return Unpermute::apply(permuted, token_of, probs, std::move(tokens));
-}
-Tensor autograd_aux_loss(const Tensor& probs, const Tensor& counts,
-                         std::int64_t tokens, std::int64_t choices,
-                         double coefficient) {
-  return AuxLoss::apply(probs, counts, tokens, choices, coefficient);
-}
-Loss autograd_z_loss(const Tensor& logits, double coefficient) {
-  const variable_list results = ZLoss::apply(logits, coefficient);
-  return {results[0], results[1]};
-}
-
-void register_kernels(torch::Library& m) {
-  m.impl("moe_histogram", &moe_histogram);
-  m.impl("moe_positions", &moe_positions);
-  m.impl("moe_apply_capacity", &moe_apply_capacity);
-  m.impl("moe_permutation", &moe_permutation);
-  m.impl("moe_permute", &moe_permute);
-  m.impl("moe_unpermute", &moe_unpermute);
-  m.impl("_moe_dot", &moe_dot);
-  m.impl("moe_aux_loss", &moe_aux_loss);
-  m.impl("_moe_aux_loss_backward", &moe_aux_loss_backward);
-  m.impl("moe_z_loss", &moe_z_loss);
-  m.impl("_moe_z_loss_backward", &moe_z_loss_backward);
-}
-
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(swamp, m) {
-  m.def("moe_histogram(Tensor expert_index, int experts) -> Tensor");
-  m.def(
+  constexpr auto kNone = Derivative::kNone;
+  define<&moe_histogram, kNone>(
+      m, "moe_histogram(Tensor expert_index, int experts) -> Tensor");
+  define<&moe_positions, kNone>(
+      m,
       "moe_positions(Tensor expert_index, int experts, int capacity=-1) -> "
       "Tensor");
-  m.def(
+  define<&moe_apply_capacity, kNone>(
+      m,
       "moe_apply_capacity(Tensor probs, Tensor routing_map, int capacity, "
       "bool by_probs=True, bool pad=False) -> Tensor");
-  m.def(
+  define<&moe_permutation, kNone>(
+      m,
       "moe_permutation(Tensor expert_index, Tensor positions, int experts, "
       "SymInt rows, int rows_per_expert=0) -> Tensor");
-  m.def(
+  define<&moe_permute, Permute>(
+      m,
       "moe_permute(Tensor tokens, Tensor token_of, Tensor? probs=None) -> "
       "Tensor");
-  m.def(
+  define<&moe_unpermute, Unpermute>(
+      m,
       "moe_unpermute(Tensor permuted, Tensor token_of, Tensor? probs, "
       "SymInt tokens) -> Tensor");
-  m.def("_moe_dot(Tensor tokens, Tensor token_of, Tensor permuted) -> Tensor");
-  m.def(
+  define<&moe_dot>(
+      m, "_moe_dot(Tensor tokens, Tensor token_of, Tensor permuted) -> Tensor");
+  define<&moe_aux_loss, AuxLoss>(
+      m,
       "moe_aux_loss(Tensor probs, Tensor counts, int tokens, int choices, "
       "float coefficient) -> Tensor");
-  m.def(
+  define<&moe_aux_loss_backward>(
+      m,
       "_moe_aux_loss_backward(Tensor grad, Tensor probs, Tensor counts, "
       "int tokens, int choices, float coefficient) -> Tensor");
-  m.def("moe_z_loss(Tensor logits, float coefficient) -> (Tensor, Tensor)");
-  m.def(
+  define<&moe_z_loss, ZLoss>(
+      m, "moe_z_loss(Tensor logits, float coefficient) -> (Tensor, Tensor)");
+  define<&moe_z_loss_backward>(
+      m,
       "_moe_z_loss_backward(Tensor grad, Tensor logits, Tensor lse, "
       "float coefficient) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(swamp, CPU, m) { register_kernels(m); }
-TORCH_LIBRARY_IMPL(swamp, Meta, m) { register_kernels(m); }
-
-TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
-  m.impl("moe_permute", &autograd_permute);
-  m.impl("moe_unpermute", &autograd_unpermute);
-  m.impl("moe_aux_loss", &autograd_aux_loss);
-  m.impl("moe_z_loss", &autograd_z_loss);
 }
 
 }  // namespace swamp::aten

@@ -1,11 +1,13 @@
-// LayerNorm, RMSNorm and the residual connection.
+// LayerNorm, RMSNorm and the residual connection. A row is the last dimensions
+// of x, those of weight or bias. The backward pass takes the float32 statistics
+// of the forward pass; with create_graph=True it is PyTorch's own formula,
+// whose derivatives have derivatives.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/layer_norm.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
 #include <numeric>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "master/aten/checks.h"
+#include "master/aten/registration.h"
 #include "master/aten/rows.h"
 #include "master/aten/tensor.h"
 
@@ -178,13 +181,11 @@ namespace {
 NormResult layer_norm(const Tensor& x, const OptionalTensor& weight,
                       const OptionalTensor& bias, double eps) {
   const std::int64_t dimensions = require_norm(x, weight, bias, "layer_norm");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   return norm_rows(x, dimensions, weight, bias, eps, true);
 }
 
 TwoTensors rms_norm(const Tensor& x, const OptionalTensor& weight, double eps) {
   const std::int64_t dimensions = require_norm(x, weight, {}, "rms_norm");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   NormResult result = norm_rows(x, dimensions, weight, {}, eps, false);
   return {std::get<0>(result), std::get<2>(result)};
 }
@@ -212,7 +213,6 @@ NormResult layer_norm_backward(const Tensor& grad, const Tensor& x,
                                std::array<bool, 3> mask) {
   const std::int64_t dimensions =
       require_backward(grad, x, mean, rstd, weight, "layer_norm_backward");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   return norm_rows_backward(grad, x, dimensions, mean, rstd, weight, mask);
 }
 
@@ -221,18 +221,9 @@ TwoTensors rms_norm_backward(const Tensor& grad, const Tensor& x,
                              std::array<bool, 2> mask) {
   const std::int64_t dimensions =
       require_backward(grad, x, {}, rstd, weight, "rms_norm_backward");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   NormResult result = norm_rows_backward(grad, x, dimensions, {}, rstd, weight,
                                          {mask[0], mask[1], false});
   return {std::get<0>(result), std::get<1>(result)};
-}
-
-Tensor defined_or_empty(const OptionalTensor& tensor) {
-  return is_defined(tensor) ? *tensor : Tensor();
-}
-
-OptionalTensor optional_of(const Tensor& tensor) {
-  return tensor.defined() ? OptionalTensor(tensor) : OptionalTensor();
 }
 
 // wanted() returns which of x, weight and bias need a gradient. The context
@@ -275,8 +266,7 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
                                const OptionalTensor& weight,
                                const OptionalTensor& bias, double eps) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    const auto [y, mean, rstd] =
-        call_operator<&layer_norm>("swamp::layer_norm", x, weight, bias, eps);
+    const auto [y, mean, rstd] = call<&layer_norm>(x, weight, bias, eps);
     context->save_for_backward(
         {x, mean, rstd, defined_or_empty(weight), defined_or_empty(bias)});
     context->mark_non_differentiable({mean, rstd});
@@ -296,9 +286,8 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
       found.emplace_back();
       return found;
     }
-    const auto [dx, dweight, dbias] = call_operator<&layer_norm_backward>(
-        "swamp::layer_norm_backward", grads[0], saved[0], saved[1], saved[2],
-        optional_of(saved[3]),
+    const auto [dx, dweight, dbias] = call<&layer_norm_backward>(
+        grads[0], saved[0], saved[1], saved[2], optional_of(saved[3]),
         wanted(*context, saved[3].defined(), saved[4].defined()));
     return {dx, dweight, dbias, Tensor()};
   }
@@ -308,8 +297,7 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
   static variable_list forward(AutogradContext* context, const Tensor& x,
                                const OptionalTensor& weight, double eps) {
     const at::AutoDispatchBelowADInplaceOrView guard;
-    const auto [y, rstd] =
-        call_operator<&rms_norm>("swamp::rms_norm", x, weight, eps);
+    const auto [y, rstd] = call<&rms_norm>(x, weight, eps);
     context->save_for_backward({x, rstd, defined_or_empty(weight)});
     context->mark_non_differentiable({rstd});
     context->saved_data["eps"] = eps;
@@ -333,24 +321,12 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
     }
     const std::array<bool, 3> mask =
         wanted(*context, saved[2].defined(), false);
-    const auto [dx, dweight] = call_operator<&rms_norm_backward>(
-        "swamp::rms_norm_backward", grads[0], saved[0], saved[1],
-        optional_of(saved[2]), std::array<bool, 2>{mask[0], mask[1]});
+    const auto [dx, dweight] = call<&rms_norm_backward>(
+        grads[0], saved[0], saved[1], optional_of(saved[2]),
+        std::array<bool, 2>{mask[0], mask[1]});
     return {dx, dweight, Tensor()};
   }
 };
-
-NormResult autograd_layer_norm(const Tensor& x, const OptionalTensor& weight,
-                               const OptionalTensor& bias, double eps) {
-  const variable_list results = LayerNorm::apply(x, weight, bias, eps);
-  return {results[0], results[1], results[2]};
-}
-
-TwoTensors autograd_rms_norm(const Tensor& x, const OptionalTensor& weight,
-                             double eps) {
-  const variable_list results = RmsNorm::apply(x, weight, eps);
-  return {results[0], results[1]};
-}
 
 Tensor residual_add_(Tensor residual, const Tensor& x,
                      const OptionalTensor& bias) {
@@ -370,7 +346,6 @@ Tensor residual_add_(Tensor residual, const Tensor& x,
         ", expected one value for each column of x, ", x.sym_sizes());
   }
   if (x.is_meta() || x.numel() == 0) return residual;
-  const at::AutoDispatchBelowADInplaceOrView guard;
   const Tensor in = row_major(x);
   const Vector b(bias, {}, x);
   const std::int64_t dimensions = x.dim() == 0 ? 0 : 1;
@@ -383,20 +358,8 @@ Tensor residual_add_(Tensor residual, const Tensor& x,
   });
 }
 
-constexpr char kResidualAddName[] = "swamp::residual_add_";
-
-Tensor functional_residual_add_(Tensor residual, const Tensor& x,
-                                const OptionalTensor& bias) {
-  return functional(residual, [&](const auto& get) {
-    return call_operator<&residual_add_>(
-        "swamp::_residual_add", get(residual), get(x),
-        is_defined(bias) ? OptionalTensor(get(*bias)) : bias);
-  });
-}
-
 Tensor new_residual_add(Tensor residual, const Tensor& x,
                         const OptionalTensor& bias) {
-  const at::AutoDispatchBelowADInplaceOrView guard;
   return residual_add_(residual.clone(at::MemoryFormat::Contiguous), x, bias);
 }
 
@@ -405,7 +368,7 @@ struct ResidualAdd : torch::autograd::Function<ResidualAdd> {
                         const Tensor& x, const OptionalTensor& bias) {
     // The write is not counted here, because mark_dirty() counts it.
     const at::AutoDispatchBelowADInplaceOrView guard;
-    call_operator<&residual_add_>(kResidualAddName, residual, x, bias);
+    call<&residual_add_>(residual, x, bias);
     context->mark_dirty({residual});
     context->saved_data["x"] = x.scalar_type();
     if (is_defined(bias)) context->saved_data["bias"] = bias->scalar_type();
@@ -437,58 +400,41 @@ Tensor autograd_residual_add_(Tensor residual, const Tensor& x,
   return residual;
 }
 
-void register_kernels(torch::Library& m) {
-  m.impl("layer_norm", &layer_norm);
-  m.impl("layer_norm_backward", &layer_norm_backward);
-  m.impl("rms_norm", &rms_norm);
-  m.impl("rms_norm_backward", &rms_norm_backward);
-  m.impl("residual_add_", &residual_add_);
-  m.impl("_residual_add", &new_residual_add);
-}
-
 }  // namespace
 
 NormResult call_layer_norm(const Tensor& x, const OptionalTensor& weight,
                            const OptionalTensor& bias, double eps) {
-  return call_operator<&layer_norm>("swamp::layer_norm", x, weight, bias, eps);
+  return call<&layer_norm>(x, weight, bias, eps);
 }
 
 TwoTensors call_rms_norm(const Tensor& x, const OptionalTensor& weight,
                          double eps) {
-  return call_operator<&rms_norm>("swamp::rms_norm", x, weight, eps);
+  return call<&rms_norm>(x, weight, eps);
 }
 
 TORCH_LIBRARY_FRAGMENT(swamp, m) {
-  m.def(
+  define<&layer_norm, LayerNorm>(
+      m,
       "layer_norm(Tensor x, Tensor? weight, Tensor? bias, float eps) -> "
       "(Tensor y, Tensor mean, Tensor rstd)");
-  m.def(
+  define<&layer_norm_backward>(
+      m,
       "layer_norm_backward(Tensor grad, Tensor x, Tensor mean, Tensor rstd, "
       "Tensor? weight, bool[3] mask) -> (Tensor, Tensor, Tensor)");
-  m.def(
-      "rms_norm(Tensor x, Tensor? weight, float eps) -> "
-      "(Tensor y, Tensor rstd)");
-  m.def(
+  define<&rms_norm, RmsNorm>(m,
+                             "rms_norm(Tensor x, Tensor? weight, float eps) -> "
+                             "(Tensor y, Tensor rstd)");
+  define<&rms_norm_backward>(
+      m,
       "rms_norm_backward(Tensor grad, Tensor x, Tensor rstd, Tensor? weight, "
       "bool[2] mask) -> (Tensor, Tensor)");
-  m.def(
+  define<&residual_add_, &autograd_residual_add_>(
+      m,
       "residual_add_(Tensor(a!) residual, Tensor x, Tensor? bias=None) -> "
       "Tensor(a!)");
-  m.def(
+  define<&new_residual_add>(
+      m,
       "_residual_add(Tensor residual, Tensor x, Tensor? bias=None) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(swamp, CPU, m) { register_kernels(m); }
-TORCH_LIBRARY_IMPL(swamp, Meta, m) { register_kernels(m); }
-
-TORCH_LIBRARY_IMPL(swamp, Functionalize, m) {
-  m.impl("residual_add_", &functional_residual_add_);
-}
-
-TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
-  m.impl("layer_norm", &autograd_layer_norm);
-  m.impl("rms_norm", &autograd_rms_norm);
-  m.impl("residual_add_", &autograd_residual_add_);
 }
 
 }  // namespace swamp::aten

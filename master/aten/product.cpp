@@ -1,3 +1,8 @@
+// A product is divided into parts whose float32 copies fit into the scratch
+// memory: matrices of a batch, else blocks of one matrix, and steps of k only
+// if a block with all of k does not fit. The partial sums stay in float32 and
+// are rounded once. The second half chooses and measures the way of a class of
+// products.
 #include "master/aten/product.h"
 
 #include <ATen/Context.h>

@@ -1,8 +1,6 @@
 #include "master/aten/rows.h"
 
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
-#include <torch/library.h>
 
 #include "master/aten/tensor.h"
 
@@ -44,27 +42,6 @@ Matrix matrix_of(const at::Tensor& tensor, std::int64_t dimensions) {
   return {const_cast<void*>(const_data(tensor)), static_cast<std::size_t>(rows),
           static_cast<std::size_t>(columns),
           *scalar_type(tensor.scalar_type())};
-}
-
-// The operators that write an argument.
-TORCH_LIBRARY_IMPL(swamp, ADInplaceOrView, m) {
-  for (const char* name :
-       {"scaled_softmax_backward", "cross_entropy_backward", "residual_add_"}) {
-    m.impl(name,
-           torch::autograd::autogradNotImplementedInplaceOrViewFallback());
-  }
-}
-
-// The operators that have no gradient.
-TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
-  for (const char* name :
-       {"scaled_softmax_backward", "_scaled_softmax_backward",
-        "cross_entropy_backward", "_cross_entropy_backward",
-        "layer_norm_backward", "rms_norm_backward", "_residual_add",
-        "attention_backward", "_moe_dot", "_moe_aux_loss_backward",
-        "_moe_z_loss_backward"}) {
-    m.impl(name, torch::autograd::autogradNotImplementedFallback());
-  }
 }
 
 }  // namespace swamp::aten

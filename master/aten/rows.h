@@ -1,19 +1,15 @@
-// What the row operators of PyTorch tensors share: tensors as matrices, calls
-// through the dispatcher, and kernels of operators that write an argument.
+// What the row operators of PyTorch tensors share: tensors as matrices, and
+// backward passes that have a graph of their own.
 #ifndef SWAMP_MASTER_ATEN_ROWS_H_
 #define SWAMP_MASTER_ATEN_ROWS_H_
 
-#include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/library.h>
 
 #include <array>
 #include <cstdint>
 #include <tuple>
-#include <type_traits>
 
 #include "swamp/aten.h"
 #include "swamp/attention.h"
@@ -46,44 +42,17 @@ at::Tensor in_place(const at::Tensor& tensor, Write write) {
   return tensor;
 }
 
+// optional_of() returns no tensor for an undefined one, as a context saves it.
+inline OptionalTensor optional_of(const at::Tensor& tensor) {
+  return tensor.defined() ? OptionalTensor(tensor) : OptionalTensor();
+}
+
+inline at::Tensor defined_or_empty(const OptionalTensor& tensor) {
+  return tensor.value_or(at::Tensor());
+}
+
 inline bool is_defined(const OptionalTensor& tensor) {
   return tensor.has_value() && tensor->defined();
-}
-
-// call_operator() calls the operator of a kernel through the dispatcher.
-template <auto kKernel, class... Arguments>
-auto call_operator(const char* name, Arguments&&... arguments) {
-  static const auto operation =
-      c10::Dispatcher::singleton()
-          .findSchemaOrThrow(name, "")
-          .template typed<std::remove_pointer_t<decltype(kKernel)>>();
-  return operation.call(std::forward<Arguments>(arguments)...);
-}
-
-// functional() is a kernel for the key Functionalize, which torch.compile needs
-// for an operator that writes an argument and returns it. compute(get) returns
-// the new values; it must pass every tensor that it uses through get().
-template <class Compute>
-at::Tensor functional(const at::Tensor& written, Compute compute) {
-  namespace impl = at::functionalization::impl;
-  const auto get = [](const at::Tensor& tensor) {
-    if (!tensor.defined() || !impl::isFunctionalTensor(tensor)) return tensor;
-    impl::sync(tensor);
-    return impl::from_functional_tensor(tensor);
-  };
-  at::Tensor result;
-  {
-    const at::AutoDispatchSkipFunctionalize guard;
-    result = compute(get);
-  }
-  if (!impl::isFunctionalTensor(written)) {
-    const at::AutoDispatchSkipFunctionalize guard;
-    return written.copy_(result);
-  }
-  impl::replace_(written, result);
-  impl::commit_update(written);
-  impl::sync(written);
-  return written;
 }
 
 // gradients_with_graph() is the backward pass of an operator with

@@ -34,10 +34,7 @@ struct Attention {
   std::optional<double> scale;
 };
 
-std::atomic<bool>& active() noexcept {
-  static std::atomic<bool> value{false};
-  return value;
-}
+std::atomic<bool> active{false};
 
 // is_ours() returns whether swamp computes an attention, if libswamp takes its
 // sizes. PyTorch's own kernel gets all others; it refuses some of them.
@@ -184,9 +181,9 @@ Backward backward(const Tensor& grad_out, const Tensor& query,
 
 }  // namespace
 
-bool set_attention(bool value) { return active().exchange(value); }
+bool set_attention(bool value) { return active.exchange(value); }
 
-bool is_attention() { return active().load(std::memory_order_relaxed); }
+bool is_attention() { return active.load(std::memory_order_relaxed); }
 
 void register_attention(torch::Library& library) {
   library.impl("_scaled_dot_product_flash_attention_for_cpu", &forward);

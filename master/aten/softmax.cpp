@@ -1,9 +1,12 @@
-// Megatron-LM's fused softmax operators.
+// Megatron-LM's fused softmax operators. All are one function of libswamp, with
+// a mask, a causal triangle or neither, and have one backward, which needs the
+// result and the scale, because masked elements are 0 in the result; rows that
+// are masked entirely may be uniform instead, and then need the mask.
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "master/aten/checks.h"
+#include "master/aten/registration.h"
 #include "master/aten/rows.h"
 #include "master/aten/tensor.h"
 
@@ -21,11 +24,11 @@ Tensor empty_rows(const Tensor& x) {
 // run() computes y, unless x is on the device meta.
 Tensor run(const Tensor& x, const SoftmaxOptions& options) {
   Tensor y = empty_rows(x);
-  if (x.is_meta() || x.numel() == 0) return y;
-  const Tensor in = row_major(x);
-  translated(
-      [&] { swamp::scaled_softmax(matrix_of(in), matrix_of(y), options); });
-  return y;
+  return computed(y, [&] {
+    const Tensor in = row_major(x);
+    if (x.numel() == 0) return;
+    swamp::scaled_softmax(matrix_of(in), matrix_of(y), options);
+  });
 }
 
 // The kernels below are for the keys CPU and Meta. The texts of their errors
@@ -33,7 +36,6 @@ Tensor run(const Tensor& x, const SoftmaxOptions& options) {
 Tensor scaled_softmax(const Tensor& x, double scale) {
   require_rows(x, "scaled_softmax");
   TORCH_CHECK(x.dim() == 4, "expected 4D tensor");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   SoftmaxOptions options;
   options.scale = static_cast<float>(scale);
   return run(x, options);
@@ -57,7 +59,6 @@ Tensor scaled_masked_softmax(const Tensor& x, const Tensor& mask, double scale,
               x.sym_sizes());
   TORCH_CHECK(mask.device() == x.device(), "mask: got the device ",
               mask.device(), ", expected ", x.device());
-  const at::AutoDispatchBelowADInplaceOrView guard;
   SoftmaxOptions options;
   options.scale = static_cast<float>(scale);
   options.zero_masked_rows = zero_masked_rows;
@@ -76,7 +77,6 @@ Tensor scaled_upper_triang_masked_softmax(const Tensor& x, double scale) {
   TORCH_CHECK(x.sym_size(1) == x.sym_size(2),
               "causal mask is only for self attention: got ", x.sym_size(1),
               " rows and ", x.sym_size(2), " columns");
-  const at::AutoDispatchBelowADInplaceOrView guard;
   SoftmaxOptions options;
   options.scale = static_cast<float>(scale);
   if (!x.is_meta()) {
@@ -107,7 +107,6 @@ void require_backward(const Tensor& grad, const Tensor& y) {
 Tensor scaled_softmax_backward(Tensor grad, const Tensor& y, double scale) {
   require_backward(grad, y);
   if (grad.is_meta() || grad.numel() == 0) return grad;
-  const at::AutoDispatchBelowADInplaceOrView guard;
   return in_place(grad, [&](const Tensor& target) {
     backward_into(target, y, scale, false, target);
   });
@@ -116,20 +115,10 @@ Tensor scaled_softmax_backward(Tensor grad, const Tensor& y, double scale) {
 Tensor new_scaled_softmax_backward(const Tensor& grad, const Tensor& y,
                                    double scale, bool causal) {
   require_backward(grad, y);
-  const at::AutoDispatchBelowADInplaceOrView guard;
   Tensor dx = empty_rows(grad);
   if (grad.is_meta() || grad.numel() == 0) return dx;
   backward_into(row_major(grad), y, scale, causal, dx);
   return dx;
-}
-
-constexpr char kBackwardName[] = "swamp::_scaled_softmax_backward";
-
-Tensor functional_backward(Tensor grad, const Tensor& y, double scale) {
-  return functional(grad, [&](const auto& get) {
-    return call_operator<&new_scaled_softmax_backward>(kBackwardName, get(grad),
-                                                       get(y), scale, false);
-  });
 }
 
 // Softmax saves y and the scale. It also saves the mask if rows that are masked
@@ -141,8 +130,7 @@ struct Softmax : torch::autograd::Function<Softmax> {
                         Forward forward) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     Tensor y = forward(x);
-    context->save_for_backward(
-        {y, is_defined(uniform_mask) ? *uniform_mask : Tensor()});
+    context->save_for_backward({y, defined_or_empty(uniform_mask)});
     context->saved_data["scale"] = scale;
     context->saved_data["causal"] = causal;
     return y;
@@ -150,9 +138,8 @@ struct Softmax : torch::autograd::Function<Softmax> {
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     const variable_list saved = context->get_saved_variables();
-    Tensor dx = call_operator<&new_scaled_softmax_backward>(
-        kBackwardName, grads[0], saved[0],
-        context->saved_data["scale"].toDouble(),
+    Tensor dx = call<&new_scaled_softmax_backward>(
+        grads[0], saved[0], context->saved_data["scale"].toDouble(),
         context->saved_data["causal"].toBool());
     if (saved[1].defined()) dx = dx.masked_fill_(saved[1].to(at::kBool), 0);
     return {dx, Tensor(), Tensor(), Tensor(), Tensor()};
@@ -163,8 +150,7 @@ const OptionalTensor kNoMask;
 
 Tensor autograd_scaled_softmax(const Tensor& x, double scale) {
   return Softmax::apply(x, scale, false, kNoMask, [=](const Tensor& scores) {
-    return call_operator<&scaled_softmax>("swamp::scaled_softmax", scores,
-                                          scale);
+    return call<&scaled_softmax>(scores, scale);
   });
 }
 
@@ -173,57 +159,38 @@ Tensor autograd_scaled_masked_softmax(const Tensor& x, const Tensor& mask,
   const OptionalTensor uniform_mask = zero_masked_rows ? kNoMask : mask;
   return Softmax::apply(x, scale, false, uniform_mask,
                         [=](const Tensor& scores) {
-                          return call_operator<&scaled_masked_softmax>(
-                              "swamp::scaled_masked_softmax", scores, mask,
-                              scale, zero_masked_rows);
+                          return call<&scaled_masked_softmax>(
+                              scores, mask, scale, zero_masked_rows);
                         });
 }
 
 Tensor autograd_scaled_upper_triang_masked_softmax(const Tensor& x,
                                                    double scale) {
   return Softmax::apply(x, scale, true, kNoMask, [=](const Tensor& scores) {
-    return call_operator<&scaled_upper_triang_masked_softmax>(
-        "swamp::scaled_upper_triang_masked_softmax", scores, scale);
+    return call<&scaled_upper_triang_masked_softmax>(scores, scale);
   });
-}
-
-void register_kernels(torch::Library& m) {
-  m.impl("scaled_softmax", &scaled_softmax);
-  m.impl("scaled_masked_softmax", &scaled_masked_softmax);
-  m.impl("scaled_upper_triang_masked_softmax",
-         &scaled_upper_triang_masked_softmax);
-  m.impl("scaled_softmax_backward", &scaled_softmax_backward);
-  m.impl("_scaled_softmax_backward", &new_scaled_softmax_backward);
 }
 
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(swamp, m) {
-  m.def("scaled_softmax(Tensor x, float scale) -> Tensor");
-  m.def(
+  define<&scaled_softmax, &autograd_scaled_softmax>(
+      m, "scaled_softmax(Tensor x, float scale) -> Tensor");
+  define<&scaled_masked_softmax, &autograd_scaled_masked_softmax>(
+      m,
       "scaled_masked_softmax(Tensor x, Tensor mask, float scale, *, "
       "bool zero_masked_rows=True) -> Tensor");
-  m.def("scaled_upper_triang_masked_softmax(Tensor x, float scale) -> Tensor");
-  m.def(
+  define<&scaled_upper_triang_masked_softmax,
+         &autograd_scaled_upper_triang_masked_softmax>(
+      m, "scaled_upper_triang_masked_softmax(Tensor x, float scale) -> Tensor");
+  define<&scaled_softmax_backward>(
+      m,
       "scaled_softmax_backward(Tensor(a!) grad, Tensor y, float scale) -> "
       "Tensor(a!)");
-  m.def(
+  define<&new_scaled_softmax_backward>(
+      m,
       "_scaled_softmax_backward(Tensor grad, Tensor y, float scale, "
-      "bool causal) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(swamp, CPU, m) { register_kernels(m); }
-TORCH_LIBRARY_IMPL(swamp, Meta, m) { register_kernels(m); }
-
-TORCH_LIBRARY_IMPL(swamp, Functionalize, m) {
-  m.impl("scaled_softmax_backward", &functional_backward);
-}
-
-TORCH_LIBRARY_IMPL(swamp, Autograd, m) {
-  m.impl("scaled_softmax", &autograd_scaled_softmax);
-  m.impl("scaled_masked_softmax", &autograd_scaled_masked_softmax);
-  m.impl("scaled_upper_triang_masked_softmax",
-         &autograd_scaled_upper_triang_masked_softmax);
+      "bool causal=False) -> Tensor");
 }
 
 }  // namespace swamp::aten

@@ -1,9 +1,15 @@
 // The operators of a training step: swamp::grad_norm_and_check,
 // swamp::mixed_precision_adamw_, swamp::foreach_lerp_ and swamp::foreach_zero_.
+//
+// gather() makes libswamp's lists in one pass if all tensors are ordinary.
+// Otherwise everything is checked here first, because tensors with holes or of
+// another element order are copied, and lists that overlap are stepped one
+// parameter after another: an error must come before the first write.
 #include "master/aten/step.h"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
@@ -420,6 +426,9 @@ void count_writes(at::TensorList tensors) {
 
 at::Tensor grad_norm_and_check(at::TensorList grads, at::Tensor found_inf,
                                const at::Tensor& inv_scale) {
+  if (found_inf.is_meta()) {
+    return at::empty({}, found_inf.options().dtype(ScalarType::Double));
+  }
   require_scalars({{inv_scale, "inv_scale"}, {found_inf, "found_inf"}});
   require_list(grads, "grads", false,
                {ScalarType::Half, ScalarType::BFloat16, ScalarType::Float,
@@ -453,14 +462,8 @@ void mixed_precision_adamw_(at::TensorList master_params, at::TensorList grads,
   if (given_norm.defined()) {
     require_scalars({{given_norm, "grad_norm", kFloatOrDouble}});
   }
-  AdamStep numbers;
-  numbers.lr = lr;
-  numbers.beta1 = beta1;
-  numbers.beta2 = beta2;
-  numbers.eps = eps;
-  numbers.weight_decay = weight_decay;
-  numbers.decoupled = true;
-  numbers.step = next_step(step);
+  const AdamStep numbers{{lr, beta1, beta2, eps, weight_decay, true},
+                         next_step(step)};
   if (load<float>(const_data(found_inf)) != 0) return;  // nan counts as found
   take_step(lists, numbers, load<float>(const_data(inv_scale)), given_norm,
             max_norm);

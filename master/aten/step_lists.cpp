@@ -157,16 +157,9 @@ class StepListsObject final : public torch::CustomClassHolder {
             std::int64_t seed) {
     const Tensors& steps = at(index).steps;
     TORCH_CHECK(!steps.empty(), "steps: got none, expected one a parameter");
-    AdamStep numbers;
-    numbers.lr = lr;
-    numbers.beta1 = beta1;
-    numbers.beta2 = beta2;
-    numbers.eps = eps;
-    numbers.weight_decay = weight_decay;
-    numbers.decoupled = decoupled;
-    numbers.amsgrad = amsgrad;
-    numbers.maximize = maximize;
-    numbers.step = next_step(steps[0]);
+    AdamStep numbers{
+        {lr, beta1, beta2, eps, weight_decay, decoupled, amsgrad, maximize},
+        next_step(steps[0])};
     numbers.seed = static_cast<std::uint64_t>(seed);
     const StepStorage& storage = at(index).storage;
     take(index, storage.small ? small_adam_lists(storage) : adam_lists(amsgrad),
@@ -187,14 +180,8 @@ class StepListsObject final : public torch::CustomClassHolder {
            const std::optional<at::Tensor>& grad_norm, double max_norm,
            double lr, double momentum, double dampening, double weight_decay,
            bool nesterov, bool maximize) {
-    SgdStep numbers;
-    numbers.lr = lr;
-    numbers.momentum = momentum;
-    numbers.dampening = dampening;
-    numbers.weight_decay = weight_decay;
-    numbers.nesterov = nesterov;
-    numbers.maximize = maximize;
-    numbers.first = first;
+    const SgdStep numbers{
+        {lr, momentum, dampening, weight_decay, nesterov, maximize}, first};
     take(index, sgd_lists(momentum != 0), numbers, inv_scale, grad_norm,
          max_norm);
   }

@@ -119,15 +119,15 @@ void StepTensors::assign(at::TensorList tensors, const at::TensorList* like,
         scalar_type(tensor.scalar_type()).value_or(kByteCodes);
     const bool in_order =
         by_index ? tensor.is_contiguous() : has_order_of(tensor, order);
-    if (in_order &&
-        is_aligned(const_data(tensor), element_bytes(type))) {
+    if (in_order && is_aligned(const_data(tensor), element_bytes(type))) {
       add(tensor, type);
       continue;
     }
     const at::Tensor copy =
-        !by_index && is_dense(order) ? at::empty_strided(order.sizes(), order.strides(),
-                                            tensor.options())
-                        : at::empty(order.sizes(), tensor.options());
+        !by_index && is_dense(order)
+            ? at::empty_strided(order.sizes(), order.strides(),
+                                tensor.options())
+            : at::empty(order.sizes(), tensor.options());
     copy.copy_(tensor);
     copies_.push_back({written ? tensor : at::Tensor(), copy});
     add(copy, type);

@@ -1,4 +1,5 @@
-"""Random lists of random views, with swamp and with stock."""
+"""Random lists of random views, with swamp and with stock. CMakeLists.txt runs it on
+several machines."""
 
 import random
 import unittest
@@ -10,15 +11,32 @@ import torch
 
 SEED = 20261121
 ROUNDS = 400
-INV_SCALES = [1.0, 0.5, 2.0 ** -16, 0.7, 1 / 3, 65536.0, 0.0, -1.0, 1e-40]
+INV_SCALES = [1.0, 0.5, 2.0 ** -16, 0.7, 1 / 3, 65536.0, 0.0, -1.0, 1e-40, 3.4e38,
+              float("inf"), 1 / 12345.678]
+MANTISSAS = {torch.float16: 10, torch.bfloat16: 7, torch.float32: 23,
+             torch.float64: 52}  # bits
+
+
+def specials(dtype):
+    """The edges of the zero, subnormal, normal and non-finite ranges, as integers."""
+    width, step = 8 * dtype.itemsize, 1 << MANTISSAS[dtype]
+    sign = 1 << (width - 1)
+    top = sign - step
+    bits = [exponent | low for exponent in (0, step, top // 2 // step * step, top - step,
+                                            top)
+            for low in (0, 1, step // 2 - 1, step // 2, step // 2 + 1, step - 1)]
+    return torch.tensor(bits + [b - sign for b in bits], dtype=BITS[dtype])
 
 
 def storage(rng, dtype, count):
-    """Random bits, mostly finite."""
+    """Random bits, every eighth special, mostly finite."""
     info = torch.iinfo(BITS[dtype])
     generator = torch.Generator().manual_seed(rng.getrandbits(40))
     bits = torch.randint(info.min, info.max, (count,), dtype=BITS[dtype],
-                         generator=generator).view(dtype)
+                         generator=generator)
+    some = specials(dtype)
+    bits[::8] = some[torch.randint(0, len(some), bits[::8].shape, generator=generator)]
+    bits = bits.view(dtype)
     if rng.random() < 0.6:
         bits = torch.where(torch.isfinite(bits), bits,
                            torch.ones((), dtype=dtype))
@@ -76,7 +94,9 @@ def one_round(seed):
             found = place[where]
         else:
             inv_scale, any_nan = place[where], True
+    torch.set_flush_denormal(seed % 3 == 0)
     unscale(tensors, found, inv_scale)
+    torch.set_flush_denormal(False)
     if any_nan:  # inv_scale itself may have been nan
         return [AnyNan(base) for base in bases], AnyNan(found.clone())
     return bases, found.clone()
@@ -89,8 +109,9 @@ class Fuzz(unittest.TestCase):
 
 
 def setUpModule():
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)  # PyTorch's other threads would not flush
     run_with_stock(Fuzz)
+    torch.set_num_threads(2)
 
 
 if __name__ == "__main__":

@@ -69,37 +69,6 @@ def sharded_fsdp(rank):
     return seen
 
 
-def plain_ddp(rank):
-    """DDP's own all-reduce passes the inf to every rank."""
-    class Spoiled(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner, self.factor = model(), 1.0
-
-        def forward(self, x):
-            return self.inner(x) * self.factor
-
-    net = DistributedDataParallel(Spoiled())
-    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    seen = []
-    for step in range(STEPS):
-        net.module.factor = 1e38 if rank == 1 and step == 2 else 1.0
-        seen += train_once(net, scaler, optimizer, batch(rank, step))
-    assert [s[1] for s in seen] == [1024.0, 2048.0, 1024.0, 1024.0, 2048.0,
-                                    2048.0], seen
-    return seen
-
-
-def train_once(net, scaler, optimizer, inputs):
-    optimizer.zero_grad()
-    scaler.scale(net(inputs).square().mean()).backward()
-    scaler.step(optimizer)
-    scaler.update()
-    return [[[p.detach().clone() for p in net.parameters()],
-             scaler.get_scale()]]
-
-
 def found_by_max(rank):
     """A hand-written loop, as Megatron's: found_inf reduced by MAX."""
     seen = []
@@ -117,7 +86,7 @@ def found_by_max(rank):
     return seen
 
 
-FLOWS = (sharded_ddp, sharded_fsdp, plain_ddp, found_by_max)
+FLOWS = (sharded_ddp, sharded_fsdp, found_by_max)
 
 
 def work(rank, _, with_swamp):

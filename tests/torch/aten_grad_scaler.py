@@ -53,29 +53,48 @@ def mse(output, target):
     return torch.nn.functional.mse_loss(output, target)
 
 
+def SGD(params, lr=1.0):
+    return torch.optim.SGD(params, lr=lr)
+
+
+def found_in(params):
+    """found_inf of each device, after the gradients were multiplied by 1/4."""
+    found = scaler_of()._unscale_grads_(SGD(params), torch.tensor(0.25),
+                                        torch.tensor(0.0), True)
+    return [value.item() for value in found.values()]
+
+
 def spoil(optimizer, value=math.inf):
     optimizer.param_groups[0]["params"][1].grad.fill_(value)
 
 
-def train(step, make_optimizer=None, skip=2, scaler=None):
-    """Four batches, one of them with an inf; calls step(net, optimizer, scaler)."""
-    net = model()
-    optimizer = (make_optimizer or
-                 (lambda p: torch.optim.SGD(p, lr=1.0)))(net.parameters())
+def train(step, make_optimizer=SGD, skip=2, scaler=None, dtype=torch.float32,
+          autocast=None, every=1, loss_of=None, after=lambda scaler: scaler):
+    """Four batches, the gradients of one of them with an inf; calls step(net, optimizer,
+    scaler) after every `every` of them, and then after(scaler), the next scaler."""
+    net = model().to(dtype)
+    optimizer = make_optimizer(net.parameters())
     scaler = scaler or scaler_of()
     seen = []
     for index, (batch, target) in enumerate(batches()):
-        optimizer.zero_grad()
-        loss = mse(net(batch), target)
+        with torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
+            loss = mse(net(batch.to(dtype)), target.to(dtype)) / every
+        if loss_of is not None:
+            loss = loss_of(loss, net, scaler)
         scaler.scale(loss).backward()
         if index == skip:
             spoil(optimizer)
+        seen += [loss, gradients(net)]
+        if index % every != every - 1:
+            continue
         before = weights(net)
         step(net, optimizer, scaler)
         scaler.update()
+        scaler = after(scaler)
         skipped = all(map(torch.equal, before, weights(net)))
         assert skipped == (index == skip), index
-        seen += [loss, scaler.get_scale(), gradients(net), weights(net)]
+        seen += [scaler.get_scale(), gradients(net), weights(net)]
+        optimizer.zero_grad()
     return seen, scaler.state_dict(), state(optimizer)
 
 
@@ -122,7 +141,7 @@ class Scaler(unittest.TestCase):
     def test_equal_to_training_without_a_scaler(self):
         scaled = train(plain)[0][-1]
         net = model()
-        optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+        optimizer = SGD(net.parameters())
         for index, (batch, target) in enumerate(batches()):
             optimizer.zero_grad()
             mse(net(batch), target).backward()
@@ -135,42 +154,19 @@ class Scaler(unittest.TestCase):
     def test_optimizer(self, name):
         return [train(how, OPTIMIZERS[name]) for how in (plain, unscale_clip)]
 
-    @same_as_stock()
-    def test_autocast_with_pickled_scaler(self):
-        seen = []
-        for dtype in (torch.bfloat16, torch.float16):
-            net, scaler = model(), scaler_of()
-            optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
-            for batch, target in batches():
-                optimizer.zero_grad()
-                with torch.autocast("cpu", dtype=dtype):
-                    loss = mse(net(batch), target)
-                scaler.scale(loss).backward()
-                scaler.step(optimizer)
-                scaler.update()
-                scaler = pickle.loads(pickle.dumps(scaler))
-                seen += [loss, scaler.get_scale(), weights(net)]
-        return seen
+    @same_as_stock(torch.bfloat16, torch.float16)
+    def test_autocast_with_pickled_scaler(self, dtype):
+        return train(plain, lambda p: torch.optim.AdamW(p, lr=0.01), skip=None,
+                     autocast=dtype, after=lambda s: pickle.loads(pickle.dumps(s)))
 
-    @same_as_stock()
-    def test_bfloat16_and_float64_models(self):
-        seen = []
-        for dtype in (torch.bfloat16, torch.float64):
-            net, scaler = model().to(dtype), scaler_of()
-            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-            for batch, target in batches():
-                optimizer.zero_grad()
-                loss = mse(net(batch.to(dtype)), target.to(dtype))
-                scaler.scale(loss).backward()
-                scaler.step(optimizer)
-                scaler.update()
-                seen += [gradients(net), scaler.get_scale()]
-        return seen
+    @same_as_stock(torch.bfloat16, torch.float64)
+    def test_other_models(self, dtype):
+        return train(plain, skip=None, dtype=dtype)
 
     @same_as_stock()
     def test_float16_gradients_are_refused(self):
         net, scaler = model().half(), scaler_of()
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        optimizer = SGD(net.parameters(), 0.1)
         for p in net.parameters():
             p.grad = torch.ones_like(p)
         scaler.scale(torch.tensor(1.0))
@@ -183,7 +179,7 @@ class Scaler(unittest.TestCase):
         """"Perfect storm": dense, sliced and 16-bit gradients, an inf in each."""
         seen = []
         for dirty in range(-1, 5):
-            params, scaler = [], scaler_of()
+            params = []
             for make in (lambda: torch.ones(6, 6), lambda: torch.ones(6, 6)[:, :3],
                          lambda: torch.ones(6, 6).t(),
                          lambda: torch.ones(6, 6).bfloat16(),
@@ -194,10 +190,7 @@ class Scaler(unittest.TestCase):
                 params.append(param)
             if dirty >= 0:
                 params[dirty].grad[1, 1] = math.inf
-            optimizer = torch.optim.SGD(params, lr=1.0)
-            found = scaler._unscale_grads_(optimizer, torch.tensor(0.25),
-                                           torch.tensor(0.0), True)
-            total = sum(v.item() for v in found.values())
+            total = sum(found_in(params))
             assert total == (0.0 if dirty < 0 else 1.0)
             seen += [total, [p.grad for p in params]]
         return seen
@@ -205,34 +198,25 @@ class Scaler(unittest.TestCase):
     @same_as_stock()
     def test_sparse_gradients(self):
         seen = []
-        index = torch.tensor([[0, 1, 1], [2, 0, 2]])
-        for dtype, values in ((torch.float32, [16.0, 32.0, 64.0]),
-                              (torch.float32, [16.0, math.inf, 64.0]),
-                              (torch.float32, [16.0, math.nan, 64.0]),
-                              (torch.float16, [16.0, 32.0, 64.0])):
+        some, twice = torch.tensor([[0, 1, 1], [2, 0, 2]]), torch.tensor([[1, 1], [2, 2]])
+        for index, dtype, values, expected in (
+                (some, torch.float32, [16.0, 32.0, 64.0], 0),
+                (some, torch.float32, [16.0, math.inf, 64.0], 1),
+                (some, torch.float32, [16.0, math.nan, 64.0], 1),
+                (some, torch.float16, [16.0, 32.0, 64.0], 0),
+                (twice, torch.float16, [64000.0, 64000.0], 1)):
             param = torch.zeros(2, 3, dtype=dtype)
             param.grad = torch.sparse_coo_tensor(
                 index, torch.tensor(values, dtype=dtype), (2, 3))
-            scaler = scaler_of()
-            found = scaler._unscale_grads_(torch.optim.SGD([param], lr=1.0),
-                                           torch.tensor(0.25), torch.tensor(0.0),
-                                           True)
-            seen += [[v.item() for v in found.values()], param.grad.to_dense()]
-        duplicate = torch.tensor([[1, 1], [2, 2]])
-        param = torch.zeros(2, 3, dtype=torch.float16)
-        param.grad = torch.sparse_coo_tensor(
-            duplicate, torch.tensor([64000.0, 64000.0]).half(), (2, 3))
-        found = scaler_of()._unscale_grads_(torch.optim.SGD([param], lr=1.0),
-                                            torch.tensor(0.25), torch.tensor(0.0),
-                                            True)
-        assert [v.item() for v in found.values()] == [1.0]
+            assert found_in([param]) == [expected]
+            seen.append(param.grad.to_dense())
         return seen
 
     @same_as_stock()
     def test_spoiled_between_unscale_and_step(self):
         """The step runs, because found_inf was determined before."""
         net, scaler = model(), scaler_of()
-        optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+        optimizer = SGD(net.parameters())
         batch, target = batches()[0]
         scaler.scale(mse(net(batch), target)).backward()
         scaler.unscale_(optimizer)
@@ -246,7 +230,7 @@ class Scaler(unittest.TestCase):
     def test_scale_does_not_overflow(self):
         scaler = scaler_of(init_scale=1e38, growth_factor=16.0)
         net = model()
-        optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+        optimizer = SGD(net.parameters())
         scaler.scale(net(batches()[0][0]).sum() * 1e-30).backward()
         scaler.step(optimizer)
         scaler.update()
@@ -255,39 +239,24 @@ class Scaler(unittest.TestCase):
 
     @same_as_stock()
     def test_accumulation(self):
-        net, scaler, seen = model(), scaler_of(), []
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-        for index, (batch, target) in enumerate(batches()):
-            scaler.scale(mse(net(batch), target) / 2).backward()
-            if index % 2 == 1:
-                scaler.step(optimizer)
-                scaler.update()
-                optimizer.zero_grad()
-                seen += [weights(net), scaler.get_scale()]
-        assert scaler.get_scale() == 128.0 * 4
+        seen = train(plain, skip=None, every=2)
+        assert seen[1]["scale"] == 128.0 * 4
         return seen
 
     @same_as_stock()
     def test_penalty(self):
-        net, scaler, seen = model(), scaler_of(), []
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-        for batch, target in batches():
-            optimizer.zero_grad()
-            loss = mse(net(batch), target)
+        def with_penalty(loss, net, scaler):
             grads = torch.autograd.grad(scaler.scale(loss), net.parameters(),
                                         create_graph=True)
             inverse = 1.0 / scaler.get_scale()
-            loss = loss + sum((g * inverse).pow(2).sum() for g in grads).sqrt()
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
-            seen += [loss, weights(net)]
-        return seen
+            return loss + sum((g * inverse).pow(2).sum() for g in grads).sqrt()
+
+        return train(plain, skip=None, loss_of=with_penalty)
 
     @same_as_stock()
     def test_two_models_two_optimizers(self):
         nets, scaler, seen = [model(0), model(1)], scaler_of(), []
-        optimizers = [torch.optim.SGD(n.parameters(), lr=1.0) for n in nets]
+        optimizers = [SGD(n.parameters()) for n in nets]
         for index, (batch, target) in enumerate(batches()):
             for optimizer in optimizers:
                 optimizer.zero_grad()
@@ -313,7 +282,7 @@ class Scaler(unittest.TestCase):
     def test_shared_parameters(self):
         """Two optimizers over one parameter: it is unscaled twice."""
         net, scaler = model(), scaler_of()
-        optimizers = [torch.optim.SGD(net.parameters(), lr=0.1) for _ in range(2)]
+        optimizers = [SGD(net.parameters(), 0.1) for _ in range(2)]
         batch, target = batches()[0]
         scaler.scale(mse(net(batch), target)).backward()
         for optimizer in optimizers:
@@ -359,7 +328,7 @@ class Scaler(unittest.TestCase):
     def test_scaler_errors(self):
         seen = []
         net, scaler = model(), scaler_of()
-        optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+        optimizer = SGD(net.parameters())
         batch, target = batches()[0]
         for act in (lambda: scaler.unscale_(optimizer),
                     lambda: scaler.step(optimizer), scaler.update,

@@ -46,21 +46,6 @@ class Loading(unittest.TestCase):
         done = python(code, SWAMP_BACKEND="athread")
         self.assertIn("SWAMP_BACKEND", done.stdout)
 
-    def test_other_machines(self):
-        code = ("import sys, torch\n"
-                "torch.ops.load_library(sys.argv[1])\n"
-                "x = torch.arange(0., 5000.).bfloat16()\n"
-                "torch._amp_foreach_non_finite_check_and_unscale_(\n"
-                "    [x, x[5:9], x[::2]], f := torch.zeros(()),\n"
-                "    torch.tensor(.3))\n"
-                "c = torch.ops.swamp.any_nonfinite([x, x])\n"
-                "print(x.double().sum().item(), f.item(), c.item())\n")
-        lines = {python(code, **e).stdout for e in (
-            {}, {"SWAMP_TRANSFER": "check", "SWAMP_MACHINE": "sw26010pro"},
-            {"SWAMP_BACKEND": "threads", "SWAMP_ISA": "scalar"})}
-        self.assertEqual(len(lines), 1, lines)
-        self.assertTrue(lines.pop().endswith(" 0.0 0.0\n"))
-
 
 class Information(unittest.TestCase):
     def test_version(self):
@@ -79,38 +64,25 @@ class Information(unittest.TestCase):
 
 class AnyNonfinite(unittest.TestCase):
     def test_answers(self):
+        base = torch.ones(60, 80)
+        base[7, 9] = math.inf
+        rows = [([], 0), ([torch.empty(0)], 0), ([torch.empty(3, 0)], 0)]
+        rows += [([base[0], view, view], expected) for view, expected in (
+            (base[:, 10:], 0), (base[:, 9:], 1), (base.t()[9], 1), (base[::7], 1),
+            (base[::2], 0), (base[7, 9].expand(5, 5), 1), (base[0, :1].expand(5), 0),
+            (base[7].expand(3, 80), 1))]
         for dtype in DTYPES:
-            for value, expected in ((1.0, 0.0), (math.inf, 1.0),
-                                    (-math.inf, 1.0), (math.nan, 1.0)):
-                tensors = [torch.ones(100, dtype=dtype),
-                           torch.full((40, 50), value, dtype=dtype)]
-                answer = check(tensors)
-                self.assertEqual(answer.item(), expected)
-                self.assertEqual((answer.dtype, answer.shape, answer.device),
-                                 (torch.float32, (), torch.device("cpu")))
-
-    def test_empty(self):
-        for tensors in ([], [torch.empty(0)], [torch.empty(3, 0)]):
-            answer = check(tensors)
-            self.assertEqual((answer.item(), answer.device.type), (0, "cpu"))
-
-    def test_every_place(self):
-        for dtype in DTYPES:
+            rows += [([torch.ones(100, dtype=dtype), torch.full((40, 50), x).to(dtype)], y)
+                     for x, y in ((1, 0), (math.inf, 1), (-math.inf, 1), (math.nan, 1))]
             for place in range(67):
                 tensor = torch.ones(67, dtype=dtype)
                 tensor[place] = math.nan
-                self.assertEqual(check([tensor]).item(), 1.0)
-                self.assertEqual(check([tensor[:place]]).item(), 0.0)
-
-    def test_views(self):
-        base = torch.ones(60, 80)
-        base[7, 9] = math.inf
-        for view, expected in ((base[:, 10:], 0), (base[:, 9:], 1),
-                               (base.t()[9], 1), (base[::7], 1),
-                               (base[::2], 0), (base[7, 9].expand(5, 5), 1),
-                               (base[0, :1].expand(5), 0),
-                               (base[7].expand(3, 80), 1)):
-            self.assertEqual(check([base[0], view, view]).item(), expected)
+                rows += [([tensor], 1), ([tensor[:place]], 0)]
+        for tensors, expected in rows:
+            answer = check(tensors)
+            self.assertEqual(
+                (answer.item(), answer.dtype, answer.shape, answer.device),
+                (expected, torch.float32, (), torch.device("cpu")), tensors)
 
     def test_writes_nothing(self):
         values = torch.tensor([1.0, math.nan, 2.0]).half()
@@ -134,25 +106,11 @@ class AnyNonfinite(unittest.TestCase):
         with self.assertRaisesRegex(NotImplementedError, "takes strided CPU"):
             check([torch.eye(3).to_sparse()])
 
-    def test_meta(self):
-        answer = check([torch.ones(3, device="meta")])
-        self.assertEqual((answer.device.type, answer.dtype, answer.shape),
-                         ("meta", torch.float32, ()))
-
-    def test_fake(self):
-        from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-        with FakeTensorMode() as mode:
-            answer = check([torch.ones(3), torch.ones(4).half()])
-            self.assertIsInstance(answer, FakeTensor)
-            self.assertEqual((answer.device.type, answer.shape), ("cpu", ()))
-
     def test_opcheck(self):
         for tensors in ([torch.ones(3)], [torch.ones(2, 3), torch.ones(4).half()],
                         [torch.ones(3, requires_grad=True)],
                         [torch.ones(8, 8)[:, ::2], torch.empty(0)]):
-            results = torch.library.opcheck(torch.ops.swamp.any_nonfinite,
-                                            (tensors,))
-            self.assertEqual(set(results.values()), {"SUCCESS"}, results)
+            torch.library.opcheck(torch.ops.swamp.any_nonfinite, (tensors,))
 
     def test_compile(self):
         def step(x, y):

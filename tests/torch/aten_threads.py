@@ -6,7 +6,7 @@ import threading
 import time
 import unittest
 
-from support import load, main, unscale
+from support import in_threads, load, main, unscale
 
 import torch
 
@@ -92,11 +92,7 @@ class PythonThreads(unittest.TestCase):
                 if torch.ops.swamp.any_nonfinite([torch.ones(5000)]).item():
                     failures.append((number, turn, "check"))
 
-        threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(work, 6)
         self.assertEqual(failures, [])
 
     def test_the_interpreter_lock_is_released(self):

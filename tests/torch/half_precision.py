@@ -2,7 +2,7 @@
 
 import os
 
-import support  # noqa: F401  (finds the package)
+import support
 
 import torch
 
@@ -19,13 +19,37 @@ def use(way):
     swamp_torch.enable(half_precision=way is not None)
 
 
+def assert_as_stock(test, calls, way):
+    """Each call gives what it gives with PyTorch's own kernels: the same bits, or the
+    same error. Returns the names of those that are errors."""
+    refused = set()
+    for name, call in calls.items():
+        seen = []
+        for one in (None, way):
+            use(one)
+            seen.append(support.caught(call))
+        stock, ours = seen
+        test.assertIs(type(ours), type(stock), (name, ours, stock))
+        if isinstance(stock, torch.Tensor):
+            test.assert_same(ours, stock, name)
+        elif isinstance(stock, list):
+            for one, other in zip(ours, stock, strict=True):
+                test.assert_same(one, other, name)
+        else:
+            test.assertEqual(ours, stock, name)
+            refused.add(name)
+    return refused
+
+
 def error(result, exact):
     return (result.double() - exact).norm().item()
 
 
-def randn(*shape, dtype, layout="rows", seed=0):
+def randn(*shape, dtype=torch.float32, layout="rows", seed=0):
     """A tensor of a shape and a layout of its last two dimensions."""
     torch.manual_seed(seed + sum(shape))
+    if layout == "rows":
+        return torch.randn(shape).to(dtype)
     *batch, m, n = shape
     if layout == "columns":
         return torch.randn(*batch, n, m).to(dtype).mT
@@ -37,4 +61,4 @@ def randn(*shape, dtype, layout="rows", seed=0):
         return torch.randn(*batch, 1, n).to(dtype).expand(*batch, m, n)
     if layout == "shared":  # by all matrices of a batch
         return torch.randn(m, n).to(dtype).expand(*batch, m, n)
-    return torch.randn(*batch, m, n).to(dtype)
+    raise ValueError(layout)

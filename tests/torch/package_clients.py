@@ -117,19 +117,10 @@ def grad_scaler(job, kind=torch.amp.GradScaler):
     return kind(device="cpu", init_scale=job.scale, growth_interval=2)
 
 
-def plain(job):
-    net = job.net()
-    loop(job, net, job.optimizer(net))
-
-
-def scaled(job):
-    net = job.net()
-    loop(job, net, job.optimizer(net), grad_scaler(job), half=True)
-
-
-def accumulated(job):
-    net = job.net()
-    loop(job, net, job.optimizer(net), accumulate=3)
+def plain(job, wrap=lambda net: net, scaled=False, **options):
+    net = wrap(job.net())
+    loop(job, net, job.optimizer(net), grad_scaler(job) if scaled else None, half=scaled,
+         **options)
 
 
 def clipped(job):
@@ -140,11 +131,6 @@ def clipped(job):
         loop(job, net, job.optimizer(net), grad_scaler(job), half=True,
              clip=torch.nn.utils.clip_grad_norm_ if job.torch_clip
              else swamp_torch.clip_grad_norm_)
-
-
-def ddp(job):
-    net = DistributedDataParallel(job.net())
-    loop(job, net, job.optimizer(net), grad_scaler(job), half=True, accumulate=2)
 
 
 def fsdp(job):
@@ -364,10 +350,11 @@ def deepspeed(job, stage):
 # name, flow, the packages that it needs, whether it is for two ranks
 ROWS = (
     ("plain loop", plain, "", False),
-    ("GradScaler", scaled, "", False),
+    ("GradScaler", partial(plain, scaled=True), "", False),
     ("GradScaler, clipping", clipped, "", False),
-    ("accumulation", accumulated, "", False),
-    ("DDP, GradScaler", ddp, "", True),
+    ("accumulation", partial(plain, accumulate=3), "", False),
+    ("DDP, GradScaler", partial(plain, wrap=DistributedDataParallel, scaled=True,
+                                accumulate=2), "", True),
     ("FSDP, ShardedGradScaler", fsdp, "", True),
     ("FSDP2 (fully_shard)", fsdp2, "", True),
     ("accelerate", accelerate, "accelerate", False),

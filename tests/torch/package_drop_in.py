@@ -9,6 +9,8 @@ import pickle
 import tempfile
 import warnings
 
+import optimizers
+from optimizers import all_params, give_grads, run, scaled, tensors
 from support import TestCase, main
 
 import torch
@@ -40,54 +42,15 @@ SHAPES = [(64,), (128, 96), (0,), (3, 64)]
 
 
 def params(shapes=SHAPES, dtype=torch.float32):
-    torch.manual_seed(1)
-    return [torch.nn.Parameter(torch.randn(s).to(dtype)) for s in shapes]
-
-
-def all_params(optimizer):
-    return [p for group in optimizer.param_groups for p in group["params"]]
-
-
-def give_grads(optimizer, seed, factor=1.0):
-    torch.manual_seed(seed)
-    for p in all_params(optimizer):
-        p.grad = torch.randn(p.shape, dtype=torch.float32).to(p.dtype) * factor
-
-
-def run(optimizer, first, count=3):
-    for step in range(first, first + count):
-        give_grads(optimizer, step)
-        optimizer.step()
-    return optimizer
-
-
-def scaled(optimizer, first, count=4):
-    """Steps under GradScaler; the second has an inf."""
-    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
-    scaler.scale(torch.ones(()))
-    for step in range(first, first + count):
-        give_grads(optimizer, step, scaler.get_scale())
-        if step == first + 1:
-            all_params(optimizer)[0].grad[5] = float("inf")
-        scaler.step(optimizer)
-        scaler.update()
-    return optimizer
+    return optimizers.params(shapes, (dtype,))
 
 
 def stock(name, some, options, **how):
-    return getattr(torch.optim, name)(some, lr=LR, **options, **how)
+    return getattr(torch.optim, name)(some, **{"lr": LR, **options, **how})
 
 
 def ours(name, some, options, **how):
-    return getattr(swamp_torch, name)(some, lr=LR, **options, **how)
-
-
-def tensors(optimizer):
-    result = []
-    for p in all_params(optimizer):
-        state = optimizer.state.get(p, {})
-        result += [p.detach()] + [state[key] for key in sorted(state)]
-    return result
+    return getattr(swamp_torch, name)(some, **{"lr": LR, **options, **how})
 
 
 def moved(optimizer, result):
@@ -120,10 +83,21 @@ class Bits(Cases):
                 self.equal(a, run(stock(name, params(), options, fused=True), 0, 4))
         self.for_all(check)
 
+    def test_tensor_lr(self):
+        made = []
+        for make in (ours, stock):
+            lr = torch.tensor(0.05)
+            made.append(make("AdamW", params(), {"lr": lr}, fused=True))
+            for step in range(3):
+                run(made[-1], step, 1)
+                lr.mul_(0.9)
+        self.equal(*made)
+
     def test_grad_scaler(self):
-        self.for_all(lambda name, options: self.equal(
-            scaled(ours(name, params(), options), 0),
-            scaled(stock(name, params(), options, fused=True), 0)))
+        for unscale in (False, True):
+            self.for_all(lambda name, options: self.equal(
+                scaled(ours(name, params(), options), unscale=unscale),
+                scaled(stock(name, params(), options, fused=True), unscale=unscale)))
 
     def test_groups_and_missing_gradients(self):
         present = [[0, 1, 3], [0], [], [1, 3], [0, 1, 3], [0, 1, 3]]
@@ -137,7 +111,9 @@ class Bits(Cases):
                     fused = {}  # PyTorch's fused SGD needs all buffers or none
                 optimizer = make(name, [
                     {"params": some[:2]},
-                    {"params": some[2:], "lr": 0.05, "weight_decay": 0.2}],
+                    {"params": some[2:], "lr": 0.05, "weight_decay": 0.2,
+                     **({} if name == "SGD" else
+                        {"betas": (0.5, 0.9), "eps": 1e-4})}],
                     options, **fused)
                 for turn, indices in enumerate(present):
                     give_grads(optimizer, turn)
@@ -161,7 +137,9 @@ class Bits(Cases):
                     give_grads(narrow, step)
                     for p, q in zip(all_params(narrow), all_params(wide)):
                         q.grad = p.grad.float()
+                    before = [p.grad.clone() for p in all_params(narrow)]
                     narrow.step()
+                    self.assert_same([p.grad for p in all_params(narrow)], before)
                     wide.step()
                 for p, q in zip(all_params(narrow), all_params(wide)):
                     self.assert_same(narrow.state[p]["master_param"], q)
@@ -172,15 +150,19 @@ class Bits(Cases):
 
     def test_clipping(self):
         def check(name, options):
-            a = ours(name, params(), options, max_norm=0.5)
-            b = stock(name, params(), options, fused=True)
-            for step in range(3):
-                for optimizer in (a, b):
-                    give_grads(optimizer, step)
-                swamp_torch.clip_grad_norm_(all_params(b), 0.5)
-                a.step()
-                b.step()
-            self.equal(a, b)
+            for max_norm in (0.5, 1e9):
+                some = params()
+                a = ours(name, [{"params": some[:2]}, {"params": some[2:]}], options,
+                         max_norm=max_norm)
+                b = stock(name, params(), options, fused=True)
+                for step in range(3):
+                    for optimizer in (a, b):
+                        give_grads(optimizer, step)
+                    norm = swamp_torch.clip_grad_norm_(all_params(b), max_norm)
+                    a.step()
+                    b.step()
+                    self.assertEqual(a.grad_norm.float(), norm)
+                self.equal(a, b)
         self.for_all(check)
 
     def test_what_pytorch_steps(self):
@@ -223,16 +205,16 @@ class Bits(Cases):
 class State(Cases):
     def test_both_ways(self):
         def check(name, options):
-            for first, second in ((ours, stock), (stock, ours), (ours, ours)):
-                how = [{"fused": True} if make is stock else {}
-                       for make in (first, second)]
-                a = run(first(name, params(), options, **how[0]), 0)
-                b = moved(a, second(name, params(), options, **how[1]))
+            for make, how in ((ours, {}), (stock, dict(fused=True)),
+                              (stock, dict(foreach=name != "SGD")), (stock, {})):
+                a = run(make(name, params(), options, **how))
+                b = moved(a, ours(name, params(), options))
+                c = moved(b, stock(name, params(), options, fused=True))
                 self.equal(a, b)
+                self.equal(b, c)
                 # Also if the state came from an optimizer that was not fused.
-                self.equal(scaled(a, 3), scaled(b, 3))
-                self.assertLessEqual(set(stock(name, params(), {}).param_groups[0]),
-                                     set(b.param_groups[0]))
+                self.equal(scaled(b, 3), scaled(c, 3))
+                self.assertLessEqual(set(a.param_groups[0]), set(b.param_groups[0]))
         self.for_all(check)
 
     def test_copies(self):
@@ -248,7 +230,7 @@ class State(Cases):
         def check(name, options):
             straight = run(ours(name, params(), options), 0, 6)
             stopped = run(ours(name, params(), options), 0)
-            before = [t.clone() for t in tensors(stopped)]
+            before = tensors(stopped)
             for copied in (copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o)),
                            lambda o: through_a_file(o, name, options)):
                 resumed = run(copied(stopped), 3)
@@ -311,6 +293,7 @@ class State(Cases):
 
         def add_a_group(optimizer):
             optimizer.add_param_group({"params": params([(192,)]), "lr": 0.3})
+            assert optimizer.param_groups[-1].get("max_norm", 0.0) == 0.0
 
         def other_momentum(optimizer):
             if "momentum" in optimizer.param_groups[0]:
@@ -347,30 +330,6 @@ class Protocol(Cases):
                 | (set() if name == "SGD" else storage))
             self.assertTrue(issubclass(getattr(swamp_torch, name),
                                        getattr(torch.optim, name)))
-
-    def test_nanogpt(self):
-        """configure_optimizers() of nanoGPT, with the class replaced."""
-        def make(AdamW):
-            torch.manual_seed(3)
-            model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU(),
-                                        torch.nn.Linear(64, 64))
-            some = dict(model.named_parameters())
-            groups = [{"params": [p for p in some.values() if p.dim() >= 2],
-                       "weight_decay": 0.1},
-                      {"params": [p for p in some.values() if p.dim() < 2],
-                       "weight_decay": 0.0}]
-            extra = ({"fused": True}
-                     if "fused" in inspect.signature(AdamW).parameters else {})
-            optimizer = AdamW(groups, lr=6e-4, betas=(0.9, 0.95), **extra)
-            for step in range(3):
-                x = torch.randn(16, 64)
-                for group in optimizer.param_groups:
-                    group["lr"] = 1e-3 / (step + 1)
-                (model(x) - x).square().mean().backward()
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
-            return optimizer
-        self.equal(make(swamp_torch.AdamW), make(torch.optim.AdamW))
 
     def test_schedulers_and_swa(self):
         def trained(make, name, options, schedule):
@@ -433,9 +392,18 @@ class Protocol(Cases):
             calls = []
             optimizer.register_step_pre_hook(lambda *_: calls.append("pre"))
             optimizer.register_step_post_hook(lambda *_: calls.append("post"))
-            give_grads(optimizer, 0)
-            self.assertEqual(optimizer.step(lambda: 2.5), 2.5)
-            self.assertEqual(calls, ["pre", "post"])
+
+            def closure():
+                optimizer.zero_grad()
+                loss = sum(p.square().sum() for p in all_params(optimizer))
+                loss.backward()
+                return loss
+
+            first = optimizer.step(closure)
+            self.assertTrue(first.requires_grad)
+            self.assertEqual(bool(first < optimizer.step(closure)),
+                             options.get("maximize", False))
+            self.assertEqual(calls, ["pre", "post"] * 2)
         self.for_all(check)
 
     def test_refused(self):
@@ -463,7 +431,7 @@ class Protocol(Cases):
 
     def test_nothing_is_written_if_refused(self):
         optimizer = run(swamp_torch.AdamW(params()), 0)
-        before = [t.clone() for t in tensors(optimizer)]
+        before = tensors(optimizer)
         give_grads(optimizer, 3)
         state = optimizer.state[all_params(optimizer)[3]]
         moment = state["exp_avg"]

@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import itertools
 import math
 import threading
 import typing
@@ -167,18 +168,20 @@ class Active(TestCase):
         self.assertEqual(wrong, [])
 
     def test_disabled(self):
-        for half in (False, True):
-            swamp_torch.enable(half_precision=half)
+        for half, attention in itertools.product((False, True), repeat=2):
+            swamp_torch.enable(half_precision=half, attention=attention)
             try:
                 with self.assertRaises(KeyError), swamp_torch.disabled():
                     self.assertTrue(stock_kernel_runs())
                     self.assertFalse(swamp_torch.is_active(half_precision=True))
+                    self.assertFalse(swamp_torch.is_active(attention=True))
                     with swamp_torch.disabled():
                         pass
                     self.assertFalse(swamp_torch.is_active())
                     raise KeyError
                 self.assertTrue(swamp_torch.is_active())
                 self.assertEqual(swamp_torch.is_active(half_precision=True), half)
+                self.assertEqual(swamp_torch.is_active(attention=True), attention)
             finally:
                 swamp_torch.enable()
 

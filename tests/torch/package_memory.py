@@ -6,7 +6,9 @@ import itertools
 import pickle
 import unittest
 
-from support import TestCase, main
+import optimizers
+from optimizers import tensors
+from support import TestCase, main, on_threads
 
 import torch
 
@@ -31,26 +33,11 @@ OPTIONS = [({}, 16),
 
 
 def params(dtypes=HALVES, shapes=SHAPES):
-    torch.manual_seed(1)
-    return [torch.nn.Parameter(torch.randn(s).to(d))
-            for s, d in zip(shapes, itertools.cycle(dtypes))]
+    return optimizers.params(shapes, dtypes)
 
 
-def run(optimizer, first=0, count=3):
-    some = [p for g in optimizer.param_groups for p in g["params"]]
-    for step in range(first, first + count):
-        torch.manual_seed(100 + step)
-        for p in some:
-            p.grad = torch.randn(p.shape).to(p.dtype)
-        optimizer.step()
-    return tensors(optimizer)
-
-
-def tensors(optimizer):
-    some = [p for g in optimizer.param_groups for p in g["params"]]
-    return [t.detach().clone() for p in some
-            for _, t in sorted(optimizer.state[p].items())] + [
-                p.detach().clone() for p in some]
+def run(*arguments, **options):
+    return tensors(optimizers.run(*arguments, **options))
 
 
 def make(some=None, **options):
@@ -118,16 +105,8 @@ class Memory(TestCase):
                             self.assertGreater(float(moved.double().mean()), 0.1)
 
     def test_same_bits_on_any_number_of_threads(self):
-        threads = torch.get_num_threads()
-        try:
-            for options, _ in OPTIONS:
-                results = []
-                for count in (1, 4):
-                    torch.set_num_threads(count)
-                    results.append(run(make(seed=7, **options)))
-                self.assert_same(*results)
-        finally:
-            torch.set_num_threads(threads)
+        for options, _ in OPTIONS:
+            self.assert_same(*on_threads(lambda: run(make(seed=7, **options)), (1, 4)))
 
     def test_seed(self):
         """Another seed gives other bits, and so does the place of a parameter."""
@@ -191,12 +170,17 @@ class Memory(TestCase):
                 "pickle": lambda o, **_: pickle.loads(pickle.dumps(o))}
         for (options, _), name in itertools.product(OPTIONS, ways):
             with self.subTest(name, **options):
-                straight = run(make(seed=3, **options), 0, 6)
-                stopped = make(seed=3, **options)
+                straight, stopped = (
+                    make(params((torch.float32, *HALVES)), seed=3, max_norm=0.7,
+                         **options) for _ in range(2))
+                straight = run(straight, 0, 6)
                 run(stopped)
                 before = tensors(stopped)
                 # The seed is that of the state dict.
-                resumed = run(ways[name](stopped, **options), 3)
+                resumed = ways[name](stopped, **options)
+                self.assertEqual(resumed.param_groups[0]["max_norm"], 0.7)
+                self.assertTrue(resumed._step_supports_amp_scaling)
+                resumed = run(resumed, 3)
                 self.assert_same(tensors(stopped), before)
                 self.assert_same(resumed, straight)
 

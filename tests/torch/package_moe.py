@@ -10,7 +10,8 @@ import struct
 import unittest
 import warnings
 
-from support import NO_MEGATRON, TestCase, has_megatron, main
+from support import NO_MEGATRON, TestCase, has_megatron, main, on_threads
+from half_precision import EPS, randn
 
 import torch
 
@@ -23,13 +24,7 @@ if has_megatron():
         warnings.simplefilter("ignore")  # of apex and TransformerEngine, missing
         from megatron.core.transformer.moe import moe_utils as theirs
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-EPS = {torch.float16: 2.0 ** -11, torch.bfloat16: 2.0 ** -8,
-       torch.float32: 2.0 ** -23}
-
-
-def randn(*shape, dtype=torch.float32, seed=0):
-    torch.manual_seed(seed + sum(shape))
-    return torch.randn(shape).to(dtype)
+EPS = {**EPS, torch.float32: 2.0 ** -23}
 
 
 def routed(tokens, experts, topk, dtype=torch.float32, seed=0):
@@ -268,24 +263,6 @@ class MindFormers(TestCase):
         empty = moe.mindformers_route(torch.ones(0, 3), 2, 1)
         self.assertEqual((empty.weights.shape, empty.aux_loss.item()), ((0, 2), 0))
 
-    def test_choices_first(self):
-        """positions() with the choices as rounds."""
-        for tokens, experts, topk in ((40, 4, 2), (100, 8, 3), (7, 3, 1)):
-            index = routed(tokens, experts, topk)[0].argsort(
-                dim=-1, descending=True, stable=True)[:, :topk]
-            limit = moe.mindformers_capacity(tokens, topk, experts, 1.0)
-            before = torch.zeros(experts, dtype=torch.int64)
-            expected = torch.full((tokens, topk), -1)
-            for k in range(topk):
-                one_hot = torch.nn.functional.one_hot(index[:, k], experts)
-                at = one_hot.cumsum(0) - one_hot + before
-                mine = (at * one_hot).sum(-1)
-                kept = mine < limit
-                expected[:, k] = mine.where(kept, -1)
-                before = before + (one_hot * kept.unsqueeze(-1)).sum(0)
-            got = moe.positions(index, experts, limit, order="choice")
-            self.assertTrue(torch.equal(got.long(), expected))
-
     def test_cold_and_hot(self):
         limits = moe.cold_hot_capacity(4, torch.tensor([1, 3]), 5, 0.5)
         self.assertEqual(limits.tolist(), [2, 5, 2, 5])
@@ -456,26 +433,20 @@ class Operators(TestCase):
         """The same bits for any strides and numbers of threads."""
         probs, routing_map = routed(5000, 16, 4)
         x = randn(5000, 64, dtype=torch.bfloat16)
-        threads = torch.get_num_threads()
-        results = []
-        try:
-            for count, copy in ((1, torch.clone), (2, torch.clone),
-                                (2, lambda y: torch.stack([y] * 2, -1)[..., 1])):
-                torch.set_num_threads(count)
-                p, m = copy(probs), copy(routing_map)
-                permuted, chosen, indices = moe.permute(copy(x), m, p)
-                results.append([permuted, chosen, indices, moe.histogram(m),
-                                moe.positions(m, capacity=100),
-                                moe.unpermute(permuted, indices, x.shape, p, m),
-                                moe.aux_loss(p, moe.histogram(m), 5000, 4, 0.1),
-                                moe.z_loss(p, 0.1),
-                                *moe.apply_capacity(p, m, 900),
-                                *moe.mindformers_route(p, 2, 500)])
-        finally:
-            torch.set_num_threads(threads)
-        for other in results[1:]:
-            for ours, first in zip(other, results[0]):
-                self.assertTrue(torch.equal(ours, first))
+
+        def results(copy=torch.clone):
+            p, m = copy(probs), copy(routing_map)
+            permuted, chosen, indices = moe.permute(copy(x), m, p)
+            return [permuted, chosen, indices, moe.histogram(m),
+                    moe.positions(m, capacity=100),
+                    moe.unpermute(permuted, indices, x.shape, p, m),
+                    moe.aux_loss(p, moe.histogram(m), 5000, 4, 0.1),
+                    moe.z_loss(p, 0.1), *moe.apply_capacity(p, m, 900),
+                    *moe.mindformers_route(p, 2, 500)]
+
+        one, two = on_threads(results)
+        self.assert_same(two, one)
+        self.assert_same(results(lambda y: torch.stack([y] * 2, -1)[..., 1]), one)
 
     def test_errors(self):
         index = torch.tensor([[0, 3]])

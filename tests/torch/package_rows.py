@@ -4,8 +4,8 @@ float64, PyTorch and Megatron-LM's formulas."""
 import itertools
 import math
 
-from support import TestCase, caught, main, python
-from half_precision import EPS, HALF
+from support import PEAK, TestCase, caught, main, on_threads, python
+from half_precision import EPS, HALF, randn
 
 import torch
 
@@ -16,11 +16,6 @@ F = torch.nn.functional
 ops = torch.ops.swamp
 DTYPES = (*HALF, torch.float32)
 LIMITS = {**EPS, torch.float32: 4e-6}  # relative; 16 bits: half an ulp
-
-
-def randn(*shape, dtype=torch.float32, scale=1.0, seed=0):
-    torch.manual_seed(seed + sum(shape))
-    return (torch.randn(shape) * scale).to(dtype)
 
 
 class Rows(TestCase):
@@ -99,7 +94,7 @@ class Softmax(Rows):
         """FusedScaleMaskSoftmax against the formula of Megatron-LM's path in
         PyTorch."""
         for dtype in HALF:
-            x = randn(2, 4, 24, 24, dtype=dtype, scale=3)
+            x = 3 * randn(2, 4, 24, 24, dtype=dtype)
             mask = randn(2, 1, 24, 24) > 0.5
             future = torch.ones(24, 24, dtype=torch.bool).triu(1)
             for scale in (None, 0.5):
@@ -160,7 +155,7 @@ class CrossEntropy(Rows):
         for dtype in DTYPES:
             for shape, classes in (((5,), 7), ((), 9), ((6,), 9001), ((2, 3), 11)):
                 sizes = (*shape[:1], classes, *shape[1:])
-                x = randn(*sizes, dtype=dtype, scale=2)
+                x = 2 * randn(*sizes, dtype=dtype)
                 torch.manual_seed(1)
                 target = torch.randint(0, classes, shape)
                 if shape:
@@ -247,7 +242,7 @@ class Norms(Rows):
             for shape, dims in (((6, 32), 1), ((2, 3, 4, 5), 2), ((3, 5000), 1),
                                 ((4, 1), 1), ((7,), 1)):
                 sizes = shape[-dims:]
-                x = randn(*shape, dtype=dtype, scale=2) + 1
+                x = 2 * randn(*shape, dtype=dtype) + 1
                 for kind in {dtype, torch.float32}:
                     w, b = randn(*sizes, dtype=kind), randn(*sizes, dtype=kind)
                     b = b.flip(0)
@@ -360,20 +355,16 @@ class Operators(TestCase):
                 return clone(argument)
             return torch.stack([argument] * 3, -1)[..., 1]
 
-        threads = torch.get_num_threads()
+        def result(operator, arguments):
+            found = operator(*arguments)
+            return ([found] if isinstance(found, torch.Tensor)
+                    else [x for x in found if x is not None])
+
         for dtype in DTYPES:
             for operator, arguments in operators(dtype):
-                results = []
-                try:
-                    for count, copy in ((1, clone), (2, clone), (2, strided)):
-                        torch.set_num_threads(count)
-                        found = operator(*map(copy, arguments))
-                        results.append([found] if isinstance(found, torch.Tensor)
-                                       else [x for x in found if x is not None])
-                finally:
-                    torch.set_num_threads(threads)
-                self.assert_same(results[1], results[0], operator)
-                self.assert_same(results[2], results[0], operator)
+                one, two = on_threads(lambda: result(operator, map(clone, arguments)))
+                self.assert_same(two, one, operator)
+                self.assert_same(result(operator, map(strided, arguments)), one, operator)
 
     def test_no_rows(self):
         for dtype in DTYPES:
@@ -495,14 +486,9 @@ class Operators(TestCase):
 
     def test_memory(self):
         """Loss and gradient need the gradient, and nothing else of its size."""
-        code = ("import torch\n"
-                "import swamp_torch.functional as S\n"
+        code = (PEAK + "import swamp_torch.functional as S\n"
                 "x = torch.ones(512, 65536, dtype=torch.bfloat16).requires_grad_()\n"
                 "t = torch.zeros(512).long()\n"
-                "def peak():\n"
-                "    with open('/proc/self/status') as file:\n"
-                "        line = next(x for x in file if x.startswith('VmHWM'))\n"
-                "    return int(line.split()[1]) / 1024\n"
                 "f = {}\n"
                 "f(x.detach()[:2].requires_grad_(), t[:2]).backward()\n"
                 "before = peak()\n"

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 sys.dont_write_bytecode = True  # the source tree may be read-only
@@ -131,6 +132,31 @@ def python(code, **environment):
     or has the library's path as its argument."""
     _server.send((code, environment))
     return _server.recv()
+
+
+def in_threads(work, count=3):
+    """Calls work(number) in several Python threads at once."""
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+# Code for python() that defines peak(), the highest memory so far in MiB.
+PEAK = """import resource, torch
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+"""
+
+
+def on_threads(call, counts=(1, 2)):
+    """What call() returns with each number of threads."""
+    before = torch.get_num_threads()
+    try:
+        return [torch.set_num_threads(count) or call() for count in counts]
+    finally:
+        torch.set_num_threads(before)
 
 
 def unscale(tensors, found_inf, inv_scale):

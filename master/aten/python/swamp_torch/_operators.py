@@ -1,4 +1,5 @@
-"""The operators torch.ops.swamp.* as typed functions."""
+"""The operators torch.ops.swamp.* as typed functions, and the switches: which kernels
+PyTorch's own operators run in this process."""
 
 import contextlib
 import itertools

@@ -1,4 +1,10 @@
-"""AdamW, Adam and SGD: torch.optim's, by swamp's kernels, in one pass over memory."""
+"""AdamW, Adam and SGD: torch.optim's, by swamp's kernels, in one pass over memory.
+
+A class derives from torch.optim's, which has the arguments, the groups and the hooks. At
+the first step the tensors are collected in buckets, each of which is one call of the
+kernels; they are collected again when a group, a state or the set of gradients changed.
+Parameters that swamp does not take are stepped by PyTorch's own step.
+"""
 
 import inspect
 import warnings

@@ -178,8 +178,8 @@ class _VocabParallelCrossEntropy(torch.autograd.Function):
         logits, target, lse = ctx.saved_tensors
         ignore_index, label_smoothing, first, classes, megatron = ctx.numbers
         dx = _ops._cross_entropy_backward(
-            grads[0], logits, target, lse, lse.new_ones(()), None, 0,
-            ignore_index, label_smoothing, 0.0, first, classes, megatron)
+            grads[0], logits, target, lse, lse.new_ones(()), 0, ignore_index,
+            label_smoothing, None, 0.0, first, classes, megatron)
         return dx, None, None, None, None, None
 
 
