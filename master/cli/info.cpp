@@ -98,7 +98,7 @@ Command info_command() {
     warn_of_unknown_variables();
     const MachineInfo info = machine.info();
     const std::vector<std::string> unknown = runtime::unknown_variables();
-    print(*json ? info_json(info, unknown).line() + "\n"
+    print(*json ? json_line(info_json(info, unknown)) + "\n"
                 : info_text(info, unknown));
     return 0;
   };

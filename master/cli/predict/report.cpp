@@ -227,12 +227,11 @@ std::string prediction_json(const Predicted& predicted) {
   json.update(traffic_json(sum_of(prediction)));
   json.update(time_json(prediction));
   json["bound"] = bound_of(prediction);
-  Json::Array groups;
+  Json& groups = json["groups"] = Json::array();
   for (const PredictedGroup& group : prediction.groups) {
     groups.push_back(group_json(group));
   }
-  json["groups"] = std::move(groups);
-  return json.line();
+  return json_line(json);
 }
 
 }  // namespace swamp::cli

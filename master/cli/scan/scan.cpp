@@ -150,7 +150,7 @@ std::string scan_json(const ScannedFile& file) {
     json["dtype"] = tensor.element.name;
     json["shape"] = tensor.shape;
     json.update(statistics_json(tensor, file.statistics[i]));
-    lines += json.line() + "\n";
+    lines += json_line(json) + "\n";
   }
   return lines;
 }
@@ -170,7 +170,7 @@ std::string scan_totals_json(const ScanTotals& totals) {
   sum["inf"] = totals.sum.inf_count;
   sum["nan"] = totals.sum.nan_count;
   add_extremes(totals.sum, sum);
-  return json.line() + "\n";
+  return json_line(json) + "\n";
 }
 
 using Clock = std::chrono::steady_clock;
@@ -188,8 +188,9 @@ void check_expected(const std::vector<FileTensor>& tensors,
   for (const FileTensor& tensor : tensors) names.insert(tensor.name);
   for (const std::string& name : expected) {
     if (names.count(name) != 0) continue;
-    throw Failure(fmt::format(
-        "no tensor {}, expected it because the index lists it", quoted(name)));
+    throw Failure(
+        fmt::format("no tensor {}, expected it because the index lists it",
+                    in_quotes(name)));
   }
 }
 
@@ -242,7 +243,7 @@ std::string unsupported_text(const ScannedFile& file) {
   if (count == 0) return "";
   return fmt::format(
       "{}: tensor {}: got dtype {}, expected one that swamp can scan{}",
-      file.path, quoted(first->name), first->element.name,
+      file.path, in_quotes(first->name), first->element.name,
       count == 1 ? "" : fmt::format("; {} tensors are like that", count));
 }
 
