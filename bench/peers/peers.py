@@ -3,6 +3,7 @@ import argparse
 import ctypes
 import gc
 import json
+import math
 import os
 import pathlib
 import platform
@@ -355,28 +356,47 @@ def row_table(results):
     return text
 
 
-def bars(data, columns, out, height, *settings):
-    """A picture of clusters of bars: data is {label: [height of each]}."""
-    import plot
-    lines = ["label " + " ".join(f'"{c}"' for c in columns)]
-    for label, values in data.items():
-        lines.append(f'"{label}" ' + " ".join(
-            "?" if value is None else f"{value:.4f}" for value in values))
-    script = "\n".join(["$data << END", *lines, "END"]) + f"""
-set terminal svg size 1100,{height} font "sans,12" background "white"
-set datafile missing "?"
-set style data histogram
-set style histogram clustered gap 1
-set style fill solid 0.9 border -1
-set boxwidth 0.95
-set grid ytics
-set key outside top horizontal
-set bmargin 4
-set arrow from graph 0, first 1 to graph 1, first 1 nohead lw 2 dt 2 front
-""" + "\n".join(settings) + f"""
-plot for [i=2:{len(columns) + 1}] $data using i:xtic(1) title columnheader(i)
-"""
-    plot.draw(script, out)
+def bars(data, columns, out, height, base, low, high, y_name):
+    """A picture of clusters of bars on a logarithmic axis from `low` to `high`:
+    data is {label: [height of each, or None]}."""
+    colors = ("#9400d3", "#009e73", "#56b4e9", "#e69f00", "#f0e442", "#0072b2",
+              "#e51e10")
+    left, right, top, bottom = 72, 1075, 50, height - 72
+    svg = [f'<svg xmlns="http://www.w3.org/2000/svg" width="1100" height="{height}" '
+           'font-family="sans" font-size="12" text-anchor="middle">',
+           '<rect width="100%" height="100%" fill="white"/>',
+           f'<text transform="translate(20,{(top + bottom) // 2}) rotate(-90)">'
+           f"{y_name}</text>"]
+
+    def y_of(value):
+        part = math.log(max(low, value) / low) / math.log(high / low)
+        return bottom - part * (bottom - top)
+
+    def text(x, y, words):
+        svg.append(f'<text x="{x:.1f}" y="{y:.1f}">{words}</text>')
+
+    cluster = (right - left) / len(data)
+    width = cluster / (len(columns) + 1)
+    for i, (label, values) in enumerate(data.items()):
+        for j, value in enumerate(values):
+            if value is not None:
+                x, y = left + i * cluster + (j + 0.5) * width, y_of(value)
+                svg.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width - 1:.1f}" '
+                           f'height="{bottom - y:.1f}" fill="{colors[j]}"/>')
+        for line_number, words in enumerate(label.split("\n")):
+            text(left + (i + 0.5) * cluster, bottom + 16 * (line_number + 1), words)
+    for power in range(math.ceil(math.log(low, base)),
+                       math.floor(math.log(high, base)) + 1):
+        y = y_of(base ** power)
+        svg.append(f'<path d="M{left},{y:.1f} H{right}" stroke="black" '
+                   f'stroke-dasharray="{"8,4" if power == 0 else "1,4"}"/>')
+        text(left - 20, y + 4, f"{base ** power:g}")
+    for j, name in enumerate(columns):
+        x = left + (right - left) * (j + 0.5) / len(columns)
+        svg.append(f'<rect x="{x - 5:.1f}" y="8" width="10" height="10" '
+                   f'fill="{colors[j]}"/>')
+        text(x, 32, name)
+    out.write_text("\n".join([*svg, "</svg>"]) + "\n")
 
 
 def step_picture(results, out):
@@ -391,10 +411,10 @@ def step_picture(results, out):
     for key in keys:
         times = results["steps"][key]
         name, dtype, _ = key.split("/")
-        data[f"{MODELS[name]}\\n{dtype}"] = [
+        data[f"{MODELS[name]}\n{dtype}"] = [
             times[p] / times["roofline"] for p in peers]
-    bars(data, peers, out, 420, "set logscale y 2", "set yrange [0.5:*]",
-         'set ylabel "time of a step with clipping over the roofline\'s"')
+    bars(data, peers, out, 420, 2, 0.5, 1.1 * max(map(max, data.values())),
+         "time of a step with clipping over the roofline's")
 
 
 def row_label(name):
@@ -403,8 +423,8 @@ def row_label(name):
             (r" \[[^]]*\]| 768.*tokens| of \d+ million parameters", ""),
             (r", one iteration|, forward \+ backward", ""),
             (r"\.(half|bfloat16)\(\)", "16-bit weights"),
-            (" causal mask", " mask"), (r"(\+ softmax|\+= x)", r"\\n\1"),
-            (", ", r"\\n")):
+            (" causal mask", " mask"), (r"(\+ softmax|\+= x)", r"\n\1"),
+            (", ", "\n")):
         name = re.sub(pattern, text, name)
     return name
 
@@ -418,9 +438,7 @@ def row_picture(results, out):
             row = data.setdefault(row_label(name), [None] * len(DTYPES))
             row[DTYPES.index(dtype)] = times["torch"] / times["swamp"]
     if data:
-        bars(data, DTYPES, out, 440, "set logscale y 10", "set yrange [0.5:200]",
-             "set bmargin 5", 'set xtics font "sans,10"',
-             'set ylabel "PyTorch\'s time over swamp\'s"')
+        bars(data, DTYPES, out, 440, 10, 0.5, 200, "PyTorch's time over swamp's")
 
 
 def main():
