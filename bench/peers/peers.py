@@ -219,25 +219,6 @@ def unscale_cases(gradients, inv_scale):
     return {"swamp": with_swamp(unscale), "torch": unscale}
 
 
-def least(cases, rounds, seconds):
-    """Milliseconds of each case: the fastest call of all. They take turns of at
-    least so many seconds, and begin each with an untimed call."""
-    best = dict.fromkeys(cases, float("inf"))
-    for _ in range(rounds):
-        for name, call in cases.items():
-            call()
-            end = time.perf_counter() + seconds
-            now = 0.0
-            while now < end:
-                begin = time.perf_counter()
-                call()
-                now = time.perf_counter()
-                best[name] = min(best[name], (now - begin) * 1e3)
-            # Idle threads of OpenMP spin for a while and would slow down the next.
-            time.sleep(seconds / 4)
-    return best
-
-
 def counts_of(name, naive):
     if name in MODELS:
         return naive.counts(name)
@@ -252,13 +233,14 @@ def measure(name, dtypes, options, swamp, naive, results):
         for clip in (False, True):
             cases = step_cases(arrays, clip, swamp, naive)
             key = f"{name}/{dtype}/{'clip' if clip else 'no clip'}"
-            results["steps"][key] = least(cases, options.rounds, options.slice)
+            results["steps"][key] = rows.least(cases, options.rounds,
+                                                options.slice)
             print("measured", key, flush=True)
             del cases
             gc.collect()
         results["alone"][f"{name}/{dtype}"] = steps_alone(arrays, options.rounds)
         for inv_scale in (-1.0, 1.0):
-            results["unscale"][f"{name}/{dtype}/{inv_scale:g}"] = least(
+            results["unscale"][f"{name}/{dtype}/{inv_scale:g}"] = rows.least(
                 unscale_cases(arrays.gradients, inv_scale), options.rounds,
                 options.slice)
         del arrays
@@ -280,80 +262,84 @@ def time_text(milliseconds):
     return f"{milliseconds:.{digits}f}"
 
 
-def line(cells):
-    return "| " + " | ".join(cells) + " |\n"
+def versions_text(facts):
+    return ", ".join(f"{n} {v}" for n, v in facts["versions"].items())
+
+
+def peers_of(peers, results):
+    return [p for p in peers if any(p in times for times in results.values())]
+
+
+def table(words, numbers, rows):
+    """A Markdown table; `words` and `numbers` are the names of its columns."""
+    lines = [[*words, *numbers], ["---"] * len(words) + ["--:"] * len(numbers)]
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in [*lines, *rows])
+
+
+def cells(times, peers):
+    return [time_text(times[p]) if p in times else "" for p in peers]
+
+
+def ratio(times, ours="swamp", other="torch"):
+    return f"{times[other] / times[ours]:.2f}" if ours in times else ""
+
+
+def split_key(key):
+    """The cells of "list/dtype/..."."""
+    name, *others = key.split("/")
+    return [LISTS.get(name, name), *others]
 
 
 def tables(results):
-    """Two Markdown tables."""
-    versions = ", ".join(f"{n} {v}" for n, v in results["facts"]["versions"].items())
-    peers = [p for p in FROM_PYTHON + FROM_C + ["roofline"]
-             if any(p in times for times in results["steps"].values())]
-    text = (f"Milliseconds of one step, {results['facts']['cpu']}, "
-            f"{results['facts']['threads']} threads, {versions}, "
-            f"{results['facts']['date']}.\n\n")
-    text += line(["parameters", "gradients", "clip", *peers, "fused / swamp_torch"])
-    text += line(["---"] * 3 + ["--:"] * (len(peers) + 1))
-    for key, times in results["steps"].items():
-        name, dtype, clip = key.split("/")
-        text += line([LISTS.get(name, name), dtype,
-                      "yes" if clip == "clip" else "no",
-                      *(time_text(times[p]) if p in times else "" for p in peers),
-                      f"{times['torch fused'] / times['swamp_torch']:.2f}"])
+    """Three Markdown tables."""
+    facts, steps = results["facts"], results["steps"]
+    peers = peers_of(FROM_PYTHON + FROM_C + ["roofline"], steps)
+    clips = {"clip": "yes", "no clip": "no"}
+    text = (f"Milliseconds of one step, {facts['cpu']}, {facts['threads']} threads, "
+            f"{versions_text(facts)}, {facts['date']}.\n\n")
+    text += table(["parameters", "gradients", "clip"],
+                  [*peers, "fused / swamp_torch"],
+                  [[*split_key(key)[:2], clips[split_key(key)[2]],
+                    *cells(times, peers), ratio(times, "swamp_torch", "torch fused")]
+                   for key, times in steps.items()])
     text += ("\nMilliseconds of `optimizer.step()` alone, torch on float32 copies; "
              "and the part of swamp_torch's that Python takes.\n\n")
-    text += line(["parameters", "gradients", "swamp_torch", "torch fused",
-                  "fused / swamp_torch", "Python"])
-    text += line(["---"] * 2 + ["--:"] * 4)
-    for key, times in results["alone"].items():
-        name, dtype = key.split("/")
-        text += line([LISTS.get(name, name), dtype, time_text(times["swamp"]),
-                      time_text(times["torch"]),
-                      f"{times['torch'] / times['swamp']:.2f}",
-                      f"{times['python']:.1f} %"])
+    text += table(["parameters", "gradients"],
+                  ["swamp_torch", "torch fused", "fused / swamp_torch", "Python"],
+                  [[*split_key(key), *cells(times, ("swamp", "torch")),
+                    ratio(times), f"{times['python']:.1f} %"]
+                   for key, times in results["alone"].items()])
     text += ("\nMilliseconds of `_amp_foreach_non_finite_check_and_unscale_`, "
              "called from Python.\n\n")
-    text += line(["tensors", "dtype", "inv_scale", "swamp", "torch", "torch / swamp"])
-    text += line(["---"] * 3 + ["--:"] * 3)
-    for key, times in results["unscale"].items():
-        name, dtype, inv_scale = key.split("/")
-        text += line([LISTS.get(name, name), dtype, inv_scale,
-                      time_text(times["swamp"]), time_text(times["torch"]),
-                      f"{times['torch'] / times['swamp']:.2f}"])
-    return text
+    return text + table(["tensors", "dtype", "inv_scale"],
+                        ["swamp", "torch", "torch / swamp"],
+                        [[*split_key(key), *cells(times, ("swamp", "torch")),
+                          ratio(times)]
+                         for key, times in results["unscale"].items()])
 
 
 def row_table(results):
     """Two Markdown tables of what rows.py measures."""
     measured = results["rows"]
-    facts = measured["facts"]
-    versions = ", ".join(f"{n} {v}" for n, v in facts["versions"].items())
+    facts, all_times = measured["facts"], measured["times"]
+    peers = peers_of((*ROW_PEERS, "roofline"), all_times)
     text = (f"Milliseconds of {facts['clock']}, {facts['cpu']}, "
-            f"{facts['threads']} threads, {versions}, {facts['date']}; "
+            f"{facts['threads']} threads, {versions_text(facts)}, {facts['date']}; "
             "*Megatron* is its formula in PyTorch, *roofline* a copy of the bytes "
             "that must be read and written, of attention its multiply-adds.\n\n")
-    peers = [p for p in (*ROW_PEERS, "roofline")
-             if any(p in times for times in measured["times"].values())]
-    text += line(["operator", "dtype", *peers, "torch / swamp"])
-    text += line(["---"] * 2 + ["--:"] * (len(peers) + 1))
-    for key, times in measured["times"].items():
-        name, dtype = key.split("/")
-        text += line([name, dtype,
-                      *(time_text(times[p]) if p in times else "" for p in peers),
-                      f"{times['torch'] / times['swamp']:.2f}"
-                      if "swamp" in times else ""])
+    text += table(["operator", "dtype"], [*peers, "torch / swamp"],
+                  [[*key.split("/"), *cells(times, peers), ratio(times)]
+                   for key, times in all_times.items()])
     memory = measured.get("memory")
     if not memory:
         return text
-    text += ("\nMiB of memory that loss and gradient need beside the logits, at "
-             "their peak; the gradient alone is as large as the logits.\n\n")
     columns = ["logits", "torch", "Megatron", "swamp"]
-    text += line(["operator", "dtype", *columns])
-    text += line(["---"] * 2 + ["--:"] * len(columns))
-    for key, found in memory.items():
-        name, dtype = key.split("/")
-        text += line([name, dtype, *(f"{found[c]:.0f}" for c in columns)])
-    return text
+    return text + (
+        "\nMiB of memory that loss and gradient need beside the logits, at "
+        "their peak; the gradient alone is as large as the logits.\n\n") + table(
+        ["operator", "dtype"], columns,
+        [[*key.split("/"), *(f"{found[c]:.0f}" for c in columns)]
+         for key, found in memory.items()])
 
 
 def bars(data, columns, out, height, base, low, high, y_name):
