@@ -345,44 +345,31 @@ def row_table(results):
 def bars(data, columns, out, height, base, low, high, y_name):
     """A picture of clusters of bars on a logarithmic axis from `low` to `high`:
     data is {label: [height of each, or None]}."""
-    colors = ("#9400d3", "#009e73", "#56b4e9", "#e69f00", "#f0e442", "#0072b2",
-              "#e51e10")
     left, right, top, bottom = 72, 1075, 50, height - 72
-    svg = [f'<svg xmlns="http://www.w3.org/2000/svg" width="1100" height="{height}" '
-           'font-family="sans" font-size="12" text-anchor="middle">',
-           '<rect width="100%" height="100%" fill="white"/>',
-           f'<text transform="translate(20,{(top + bottom) // 2}) rotate(-90)">'
-           f"{y_name}</text>"]
-
-    def y_of(value):
-        part = math.log(max(low, value) / low) / math.log(high / low)
-        return bottom - part * (bottom - top)
-
-    def text(x, y, words):
-        svg.append(f'<text x="{x:.1f}" y="{y:.1f}">{words}</text>')
-
+    picture = plot.Picture(1100, height)
+    picture.name_axis(20, (top + bottom) // 2, y_name)
+    y_of = plot.axis(low, high, bottom, top, True)
     cluster = (right - left) / len(data)
     width = cluster / (len(columns) + 1)
     for i, (label, values) in enumerate(data.items()):
         for j, value in enumerate(values):
             if value is not None:
-                x, y = left + i * cluster + (j + 0.5) * width, y_of(value)
-                svg.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width - 1:.1f}" '
-                           f'height="{bottom - y:.1f}" fill="{colors[j]}"/>')
+                y = min(bottom, y_of(value))
+                picture.box(left + i * cluster + (j + 0.5) * width, y, width - 1,
+                            bottom - y, plot.COLORS[j])
         for line_number, words in enumerate(label.split("\n")):
-            text(left + (i + 0.5) * cluster, bottom + 16 * (line_number + 1), words)
+            picture.text(left + (i + 0.5) * cluster, bottom + 16 * (line_number + 1),
+                         words)
     for power in range(math.ceil(math.log(low, base)),
                        math.floor(math.log(high, base)) + 1):
         y = y_of(base ** power)
-        svg.append(f'<path d="M{left},{y:.1f} H{right}" stroke="black" '
-                   f'stroke-dasharray="{"8,4" if power == 0 else "1,4"}"/>')
-        text(left - 20, y + 4, f"{base ** power:g}")
+        picture.path([(left, y), (right, y)], "black",
+                     f' stroke-dasharray="{"8,4" if power == 0 else "1,4"}"')
+        picture.text(left - 20, y + 4, f"{base ** power:g}")
     for j, name in enumerate(columns):
-        x = left + (right - left) * (j + 0.5) / len(columns)
-        svg.append(f'<rect x="{x - 5:.1f}" y="8" width="10" height="10" '
-                   f'fill="{colors[j]}"/>')
-        text(x, 32, name)
-    out.write_text("\n".join([*svg, "</svg>"]) + "\n")
+        picture.legend(left + (right - left) * (j + 0.5) / len(columns), 32, name,
+                       plot.COLORS[j])
+    picture.write(out)
 
 
 def step_picture(results, out):
@@ -501,6 +488,7 @@ except ImportError as no_torch:
     print(f"peers: {no_torch}")
     sys.exit(77)  # CTest's "skipped"
 import native  # noqa: E402
+import plot  # noqa: E402
 import rows  # noqa: E402
 try:
     import deepspeed
