@@ -1,6 +1,7 @@
 // `swamp moe-report`: the tokens of each expert, by layer and step.
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -476,32 +477,32 @@ int run_report(const ReportOptions& options) {
 
 }  // namespace
 
-Command moe_report_command() {
+Run add_moe_report(CLI::App& command) {
   const auto options = std::make_shared<ReportOptions>();
-  Command command{"moe-report", "the tokens of each expert, by layer and step"};
   command
-      .words("FILE", options->files,
-             "JSON lines, layer-N_STEP.npy of MindFormers, or a folder of "
-             "these")
-      .required = true;
-  command.integer("--hot", options->hot, 1, 1000000,
-                  "how many hot experts are named");
-  command.flag("--json", options->json, "print a line of JSON for each layer");
-  command.text("--plot", "PATH", "",
-               "draw experts over steps as a .png or .svg (needs gnuplot)",
-               [options](const std::string& path) { options->plot = path; });
-  command.footer =
+      .add_option("FILE", options->files,
+                  "JSON lines, layer-N_STEP.npy of MindFormers, or a folder of "
+                  "these")
+      ->type_name("")
+      ->required();
+  add_integer(command, "--hot", options->hot, 1, 1000000,
+              "how many hot experts are named");
+  command.add_flag("--json", options->json,
+                   "print a line of JSON for each layer");
+  add_text(command, "--plot", "PATH", "",
+           "draw experts over steps as a .png or .svg (needs gnuplot)",
+           [options](const std::string& path) { options->plot = path; });
+  command.footer(
       "A line has the keys step, layer and counts (tokens of each expert, "
       "before\n"
       "dropping), and may have dropped (of these): "
       "swamp_torch.moe.write_counts()\n"
       "writes them. MindFormers' counts miss the last token of a group.\n"
-      "Exit code: 0; 2 for a bad file or option.";
-  command.run = [options](const Command&, Machine&) {
+      "Exit code: 0; 2 for a bad file or option.");
+  return [options](Machine&) {
     warn_of_unknown_variables();
     return run_report(*options);
   };
-  return command;
 }
 
 }  // namespace swamp::cli

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <memory>
 #include <unordered_set>
@@ -285,18 +286,19 @@ int run_scan(const ScanOptions& options, Machine& machine) {
 
 }  // namespace
 
-Command scan_command() {
+Run add_scan(CLI::App& command) {
   const auto options = std::make_shared<ScanOptions>();
-  Command command{"scan", "find inf and nan in files"};
   command
-      .words("FILE", options->files,
-             "safetensors, *.index.json, npy or npz, or a folder of them")
-      .required = true;
-  command.flag("--all", options->all, "list clean tensors, too");
-  command.flag("--json", options->json,
-               "print one JSON object per tensor, then the totals");
-  command.flag("--recursive", options->recursive, "also folders in folders");
-  command.footer =
+      .add_option("FILE", options->files,
+                  "safetensors, *.index.json, npy or npz, or a folder of them")
+      ->type_name("")
+      ->required();
+  command.add_flag("--all", options->all, "list clean tensors, too");
+  command.add_flag("--json", options->json,
+                   "print one JSON object per tensor, then the totals");
+  command.add_flag("--recursive", options->recursive,
+                   "also folders in folders");
+  command.footer(
       "Lists every tensor that holds inf or nan: how many, the flat index (in\n"
       "C order) of the first, and the extremes of the finite elements; then\n"
       "one line per file. A complex number counts as two floats. Integers,\n"
@@ -305,12 +307,11 @@ Command scan_command() {
       "buffer exactly.\n"
       "Exit code: 0 clean, 1 inf or nan found, 2 a bad file or option, or a\n"
       "tensor of a dtype that cannot be scanned. An error does not keep the\n"
-      "other files from being scanned.";
-  command.run = [options](const Command&, Machine& machine) {
+      "other files from being scanned.");
+  return [options](Machine& machine) {
     warn_of_unknown_variables();
     return run_scan(*options, machine);
   };
-  return command;
 }
 
 }  // namespace swamp::cli
