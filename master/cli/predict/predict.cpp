@@ -168,26 +168,7 @@ std::vector<std::uint64_t> integers(const std::string& option,
   return values;
 }
 
-void add_options(CLI::App& command, PredictOptions& options) {
-  const auto text = [&](const char* name, const char* type, std::string& value,
-                        const std::string& help) {
-    add_text(
-        command, name, type, value, help,
-        [name, &value](const std::string& given) {
-          if (given.empty()) {
-            throw UsageError(fmt::format("{}: got '', expected a value", name));
-          }
-          value = given;
-        });
-  };
-  command
-      .add_option("FILE", options.files,
-                  "the float tensors of safetensors, npy or npz files")
-      ->type_name("");
-  text("--operation", "NAME", options.operation, joined(operation_names()));
-  text("--list", "LIST", options.list,
-       "tensors x elements, as 1x33554432,148x100000, or a model: " +
-           joined(model_names()));
+void add_sizes(CLI::App& command, PredictOptions& options) {
   constexpr const char* kSizeHelp[kSizeCount] = {
       "of a matrix: softmax, cross entropy, norms, residual_add",
       "of a matrix, of a token, or of a head",
@@ -205,17 +186,10 @@ void add_options(CLI::App& command, PredictOptions& options) {
                options.sizes.of[i] = parse_integer(name, given, 1, kMostRows);
              });
   }
-  command.add_flag("--causal", options.sizes.causal,
-                   "softmax, attention: without the keys after a query");
-  command.add_flag(
-      "--rma", options.rma,
-      "fetch once what slaves of a row of 8 share, and broadcast it");
-  text("--dtype", "NAME", options.dtype,
-       "of the tensors, in a step of the gradients; default: the file's, or "
-       "float32");
-  text("--to", "NAME", options.to,
-       "dtype that a cast writes, or of the model weights that a step writes");
-  text("--machine", "NAME", options.machine, "sw26010pro or sw26010");
+}
+
+// add_places() adds where the operation runs, and where its tensors are.
+void add_places(CLI::App& command, PredictOptions& options) {
   add_text(command, "--core-groups", "N,...", "all",
            "how many work; several numbers make a table",
            [&options](const std::string& given) {
@@ -240,6 +214,41 @@ void add_options(CLI::App& command, PredictOptions& options) {
            });
   add_integer(command, "--offset", options.offset, 0, 127,
               "bytes from a 128-byte line to the first tensor");
+}
+
+void add_options(CLI::App& command, PredictOptions& options) {
+  const auto text = [&](const char* name, const char* type, std::string& value,
+                        const std::string& help) {
+    add_text(
+        command, name, type, value, help,
+        [name, &value](const std::string& given) {
+          if (given.empty()) {
+            throw UsageError(fmt::format("{}: got '', expected a value", name));
+          }
+          value = given;
+        });
+  };
+  command
+      .add_option("FILE", options.files,
+                  "the float tensors of safetensors, npy or npz files")
+      ->type_name("");
+  text("--operation", "NAME", options.operation, joined(operation_names()));
+  text("--list", "LIST", options.list,
+       "tensors x elements, as 1x33554432,148x100000, or a model: " +
+           joined(model_names()));
+  add_sizes(command, options);
+  command.add_flag("--causal", options.sizes.causal,
+                   "softmax, attention: without the keys after a query");
+  command.add_flag(
+      "--rma", options.rma,
+      "fetch once what slaves of a row of 8 share, and broadcast it");
+  text("--dtype", "NAME", options.dtype,
+       "of the tensors, in a step of the gradients; default: the file's, or "
+       "float32");
+  text("--to", "NAME", options.to,
+       "dtype that a cast writes, or of the model weights that a step writes");
+  text("--machine", "NAME", options.machine, "sw26010pro or sw26010");
+  add_places(command, options);
   command.add_flag("--json", options.json,
                    "print one JSON object per prediction");
   command.footer(

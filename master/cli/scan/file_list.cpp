@@ -1,3 +1,6 @@
+// A folder is searched for files of tensors, an index (*.index.json) names the
+// shards that must exist, and the format of a file is told by its name, or else
+// by its first bytes.
 #include <fmt/core.h>
 
 #include <filesystem>

@@ -1,3 +1,6 @@
+// Tensors that lie in memory as they are needed go to scan_non_finite() in
+// lists of pieces; others pass through a buffer, where their bytes are swapped.
+// Only a Fortran array in which inf or nan was found is read twice.
 #include "master/cli/scan/scanner.h"
 
 #include <fmt/core.h>

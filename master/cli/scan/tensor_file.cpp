@@ -1,3 +1,5 @@
+// The mapped file and its handler of SIGBUS, the streams of bytes, and what all
+// formats share of a tensor's shape.
 #include "master/cli/scan/tensor_file.h"
 
 #include <fcntl.h>

@@ -1,3 +1,6 @@
+// A checkpoint is a safetensors file: the optimizer's state, the weights of a
+// float32 model and the history are tensors, all else is text in its metadata,
+// with a digest of everything.
 #include "master/cli/train/checkpoint.h"
 
 #include <fmt/core.h>

@@ -1,3 +1,6 @@
+// A line of JSON for each step, whose length and digest a checkpoint holds, so
+// that a resumed run continues the same file; and the lines and sums that the
+// user sees.
 #include "master/cli/train/log.h"
 
 #include <fmt/core.h>

@@ -1,3 +1,9 @@
+// A small causal language model on bytes: embedding, two layers of attention
+// with residual connections, a hidden layer, and their gradients, written out
+// by hand. Products are in product.h, whose bits are fixed; softmax, norms,
+// cross entropy, attention and casts are swamp's operators. Values holds a
+// matrix in float32 for the products and in the model's dtype for the
+// operators.
 #include "master/cli/train/model.h"
 
 #include <algorithm>
