@@ -10,7 +10,6 @@
 #include <chrono>
 #include <thread>
 
-#include "toolchain/sunway/emulator/hang.h"
 #include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/report.h"
 
