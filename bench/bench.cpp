@@ -1,3 +1,6 @@
+// One mapping serves all cases, so that the roofline and the operators use the
+// same pages; it is filled with 1.0f by the threads that will use it, and again
+// after a case that left other values.
 #include "bench/bench.h"
 
 #include <sys/mman.h>

@@ -130,7 +130,6 @@ def size_text(count):
         count /= 1024
     else:
         unit = "GiB"
-        count /= 1024
     return f"{count:g} {unit}"
 
 

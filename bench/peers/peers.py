@@ -3,6 +3,7 @@ import argparse
 import ctypes
 import gc
 import json
+import math
 import os
 import pathlib
 import platform
@@ -218,25 +219,6 @@ def unscale_cases(gradients, inv_scale):
     return {"swamp": with_swamp(unscale), "torch": unscale}
 
 
-def least(cases, rounds, seconds):
-    """Milliseconds of each case: the fastest call of all. They take turns of at
-    least so many seconds, and begin each with an untimed call."""
-    best = dict.fromkeys(cases, float("inf"))
-    for _ in range(rounds):
-        for name, call in cases.items():
-            call()
-            end = time.perf_counter() + seconds
-            now = 0.0
-            while now < end:
-                begin = time.perf_counter()
-                call()
-                now = time.perf_counter()
-                best[name] = min(best[name], (now - begin) * 1e3)
-            # Idle threads of OpenMP spin for a while and would slow down the next.
-            time.sleep(seconds / 4)
-    return best
-
-
 def counts_of(name, naive):
     if name in MODELS:
         return naive.counts(name)
@@ -251,13 +233,14 @@ def measure(name, dtypes, options, swamp, naive, results):
         for clip in (False, True):
             cases = step_cases(arrays, clip, swamp, naive)
             key = f"{name}/{dtype}/{'clip' if clip else 'no clip'}"
-            results["steps"][key] = least(cases, options.rounds, options.slice)
+            results["steps"][key] = rows.least(cases, options.rounds,
+                                                options.slice)
             print("measured", key, flush=True)
             del cases
             gc.collect()
         results["alone"][f"{name}/{dtype}"] = steps_alone(arrays, options.rounds)
         for inv_scale in (-1.0, 1.0):
-            results["unscale"][f"{name}/{dtype}/{inv_scale:g}"] = least(
+            results["unscale"][f"{name}/{dtype}/{inv_scale:g}"] = rows.least(
                 unscale_cases(arrays.gradients, inv_scale), options.rounds,
                 options.slice)
         del arrays
@@ -279,104 +262,114 @@ def time_text(milliseconds):
     return f"{milliseconds:.{digits}f}"
 
 
-def line(cells):
-    return "| " + " | ".join(cells) + " |\n"
+def versions_text(facts):
+    return ", ".join(f"{n} {v}" for n, v in facts["versions"].items())
+
+
+def peers_of(peers, results):
+    return [p for p in peers if any(p in times for times in results.values())]
+
+
+def table(words, numbers, rows):
+    """A Markdown table; `words` and `numbers` are the names of its columns."""
+    lines = [[*words, *numbers], ["---"] * len(words) + ["--:"] * len(numbers)]
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in [*lines, *rows])
+
+
+def cells(times, peers):
+    return [time_text(times[p]) if p in times else "" for p in peers]
+
+
+def ratio(times, ours="swamp", other="torch"):
+    return f"{times[other] / times[ours]:.2f}" if ours in times else ""
+
+
+def split_key(key):
+    """The cells of "list/dtype/..."."""
+    name, *others = key.split("/")
+    return [LISTS.get(name, name), *others]
 
 
 def tables(results):
-    """Two Markdown tables."""
-    versions = ", ".join(f"{n} {v}" for n, v in results["facts"]["versions"].items())
-    peers = [p for p in FROM_PYTHON + FROM_C + ["roofline"]
-             if any(p in times for times in results["steps"].values())]
-    text = (f"Milliseconds of one step, {results['facts']['cpu']}, "
-            f"{results['facts']['threads']} threads, {versions}, "
-            f"{results['facts']['date']}.\n\n")
-    text += line(["parameters", "gradients", "clip", *peers, "fused / swamp_torch"])
-    text += line(["---"] * 3 + ["--:"] * (len(peers) + 1))
-    for key, times in results["steps"].items():
-        name, dtype, clip = key.split("/")
-        text += line([LISTS.get(name, name), dtype,
-                      "yes" if clip == "clip" else "no",
-                      *(time_text(times[p]) if p in times else "" for p in peers),
-                      f"{times['torch fused'] / times['swamp_torch']:.2f}"])
+    """Three Markdown tables."""
+    facts, steps = results["facts"], results["steps"]
+    peers = peers_of(FROM_PYTHON + FROM_C + ["roofline"], steps)
+    clips = {"clip": "yes", "no clip": "no"}
+    text = (f"Milliseconds of one step, {facts['cpu']}, {facts['threads']} threads, "
+            f"{versions_text(facts)}, {facts['date']}.\n\n")
+    text += table(["parameters", "gradients", "clip"],
+                  [*peers, "fused / swamp_torch"],
+                  [[*split_key(key)[:2], clips[split_key(key)[2]],
+                    *cells(times, peers), ratio(times, "swamp_torch", "torch fused")]
+                   for key, times in steps.items()])
     text += ("\nMilliseconds of `optimizer.step()` alone, torch on float32 copies; "
              "and the part of swamp_torch's that Python takes.\n\n")
-    text += line(["parameters", "gradients", "swamp_torch", "torch fused",
-                  "fused / swamp_torch", "Python"])
-    text += line(["---"] * 2 + ["--:"] * 4)
-    for key, times in results["alone"].items():
-        name, dtype = key.split("/")
-        text += line([LISTS.get(name, name), dtype, time_text(times["swamp"]),
-                      time_text(times["torch"]),
-                      f"{times['torch'] / times['swamp']:.2f}",
-                      f"{times['python']:.1f} %"])
+    text += table(["parameters", "gradients"],
+                  ["swamp_torch", "torch fused", "fused / swamp_torch", "Python"],
+                  [[*split_key(key), *cells(times, ("swamp", "torch")),
+                    ratio(times), f"{times['python']:.1f} %"]
+                   for key, times in results["alone"].items()])
     text += ("\nMilliseconds of `_amp_foreach_non_finite_check_and_unscale_`, "
              "called from Python.\n\n")
-    text += line(["tensors", "dtype", "inv_scale", "swamp", "torch", "torch / swamp"])
-    text += line(["---"] * 3 + ["--:"] * 3)
-    for key, times in results["unscale"].items():
-        name, dtype, inv_scale = key.split("/")
-        text += line([LISTS.get(name, name), dtype, inv_scale,
-                      time_text(times["swamp"]), time_text(times["torch"]),
-                      f"{times['torch'] / times['swamp']:.2f}"])
-    return text
+    return text + table(["tensors", "dtype", "inv_scale"],
+                        ["swamp", "torch", "torch / swamp"],
+                        [[*split_key(key), *cells(times, ("swamp", "torch")),
+                          ratio(times)]
+                         for key, times in results["unscale"].items()])
 
 
 def row_table(results):
     """Two Markdown tables of what rows.py measures."""
     measured = results["rows"]
-    facts = measured["facts"]
-    versions = ", ".join(f"{n} {v}" for n, v in facts["versions"].items())
+    facts, all_times = measured["facts"], measured["times"]
+    peers = peers_of((*ROW_PEERS, "roofline"), all_times)
     text = (f"Milliseconds of {facts['clock']}, {facts['cpu']}, "
-            f"{facts['threads']} threads, {versions}, {facts['date']}; "
+            f"{facts['threads']} threads, {versions_text(facts)}, {facts['date']}; "
             "*Megatron* is its formula in PyTorch, *roofline* a copy of the bytes "
             "that must be read and written, of attention its multiply-adds.\n\n")
-    peers = [p for p in (*ROW_PEERS, "roofline")
-             if any(p in times for times in measured["times"].values())]
-    text += line(["operator", "dtype", *peers, "torch / swamp"])
-    text += line(["---"] * 2 + ["--:"] * (len(peers) + 1))
-    for key, times in measured["times"].items():
-        name, dtype = key.split("/")
-        text += line([name, dtype,
-                      *(time_text(times[p]) if p in times else "" for p in peers),
-                      f"{times['torch'] / times['swamp']:.2f}"
-                      if "swamp" in times else ""])
+    text += table(["operator", "dtype"], [*peers, "torch / swamp"],
+                  [[*key.split("/"), *cells(times, peers), ratio(times)]
+                   for key, times in all_times.items()])
     memory = measured.get("memory")
     if not memory:
         return text
-    text += ("\nMiB of memory that loss and gradient need beside the logits, at "
-             "their peak; the gradient alone is as large as the logits.\n\n")
     columns = ["logits", "torch", "Megatron", "swamp"]
-    text += line(["operator", "dtype", *columns])
-    text += line(["---"] * 2 + ["--:"] * len(columns))
-    for key, found in memory.items():
-        name, dtype = key.split("/")
-        text += line([name, dtype, *(f"{found[c]:.0f}" for c in columns)])
-    return text
+    return text + (
+        "\nMiB of memory that loss and gradient need beside the logits, at "
+        "their peak; the gradient alone is as large as the logits.\n\n") + table(
+        ["operator", "dtype"], columns,
+        [[*key.split("/"), *(f"{found[c]:.0f}" for c in columns)]
+         for key, found in memory.items()])
 
 
-def bars(data, columns, out, height, *settings):
-    """A picture of clusters of bars: data is {label: [height of each]}."""
-    import plot
-    lines = ["label " + " ".join(f'"{c}"' for c in columns)]
-    for label, values in data.items():
-        lines.append(f'"{label}" ' + " ".join(
-            "?" if value is None else f"{value:.4f}" for value in values))
-    script = "\n".join(["$data << END", *lines, "END"]) + f"""
-set terminal svg size 1100,{height} font "sans,12" background "white"
-set datafile missing "?"
-set style data histogram
-set style histogram clustered gap 1
-set style fill solid 0.9 border -1
-set boxwidth 0.95
-set grid ytics
-set key outside top horizontal
-set bmargin 4
-set arrow from graph 0, first 1 to graph 1, first 1 nohead lw 2 dt 2 front
-""" + "\n".join(settings) + f"""
-plot for [i=2:{len(columns) + 1}] $data using i:xtic(1) title columnheader(i)
-"""
-    plot.draw(script, out)
+def bars(data, columns, out, height, base, low, high, y_name):
+    """A picture of clusters of bars on a logarithmic axis from `low` to `high`:
+    data is {label: [height of each, or None]}."""
+    left, right, top, bottom = 72, 1075, 50, height - 72
+    picture = plot.Picture(1100, height)
+    picture.name_axis(20, (top + bottom) // 2, y_name)
+    y_of = plot.axis(low, high, bottom, top, True)
+    cluster = (right - left) / len(data)
+    width = cluster / (len(columns) + 1)
+    for i, (label, values) in enumerate(data.items()):
+        for j, value in enumerate(values):
+            if value is not None:
+                y = min(bottom, y_of(value))
+                picture.box(left + i * cluster + (j + 0.5) * width, y, width - 1,
+                            bottom - y, plot.COLORS[j])
+        for line_number, words in enumerate(label.split("\n")):
+            picture.text(left + (i + 0.5) * cluster, bottom + 16 * (line_number + 1),
+                         words)
+    for power in range(math.ceil(math.log(low, base)),
+                       math.floor(math.log(high, base)) + 1):
+        y = y_of(base ** power)
+        picture.path([(left, y), (right, y)], "black",
+                     f' stroke-dasharray="{"8,4" if power == 0 else "1,4"}"')
+        picture.text(left - 20, y + 4, f"{base ** power:g}")
+    for j, name in enumerate(columns):
+        picture.legend(left + (right - left) * (j + 0.5) / len(columns), 32, name,
+                       plot.COLORS[j])
+    picture.write(out)
 
 
 def step_picture(results, out):
@@ -391,10 +384,10 @@ def step_picture(results, out):
     for key in keys:
         times = results["steps"][key]
         name, dtype, _ = key.split("/")
-        data[f"{MODELS[name]}\\n{dtype}"] = [
+        data[f"{MODELS[name]}\n{dtype}"] = [
             times[p] / times["roofline"] for p in peers]
-    bars(data, peers, out, 420, "set logscale y 2", "set yrange [0.5:*]",
-         'set ylabel "time of a step with clipping over the roofline\'s"')
+    bars(data, peers, out, 420, 2, 0.5, 1.1 * max(map(max, data.values())),
+         "time of a step with clipping over the roofline's")
 
 
 def row_label(name):
@@ -403,8 +396,8 @@ def row_label(name):
             (r" \[[^]]*\]| 768.*tokens| of \d+ million parameters", ""),
             (r", one iteration|, forward \+ backward", ""),
             (r"\.(half|bfloat16)\(\)", "16-bit weights"),
-            (" causal mask", " mask"), (r"(\+ softmax|\+= x)", r"\\n\1"),
-            (", ", r"\\n")):
+            (" causal mask", " mask"), (r"(\+ softmax|\+= x)", r"\n\1"),
+            (", ", "\n")):
         name = re.sub(pattern, text, name)
     return name
 
@@ -418,9 +411,7 @@ def row_picture(results, out):
             row = data.setdefault(row_label(name), [None] * len(DTYPES))
             row[DTYPES.index(dtype)] = times["torch"] / times["swamp"]
     if data:
-        bars(data, DTYPES, out, 440, "set logscale y 10", "set yrange [0.5:200]",
-             "set bmargin 5", 'set xtics font "sans,10"',
-             'set ylabel "PyTorch\'s time over swamp\'s"')
+        bars(data, DTYPES, out, 440, 10, 0.5, 200, "PyTorch's time over swamp's")
 
 
 def main():
@@ -497,6 +488,7 @@ except ImportError as no_torch:
     print(f"peers: {no_torch}")
     sys.exit(77)  # CTest's "skipped"
 import native  # noqa: E402
+import plot  # noqa: E402
 import rows  # noqa: E402
 try:
     import deepspeed

@@ -1,5 +1,5 @@
-// What all commands of the program share: how a command describes its options,
-// how it fails, and what it prints.
+// What all commands of the program share: their options, how they fail, and
+// what they print.
 #ifndef SWAMP_MASTER_CLI_COMMAND_H_
 #define SWAMP_MASTER_CLI_COMMAND_H_
 
@@ -11,6 +11,11 @@
 
 #include "master/cli/text.h"
 #include "swamp/machine.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace swamp::cli {
 
@@ -33,66 +38,41 @@ class UsageError : public Failure {
   using Failure::Failure;
 };
 
-// Option is one option of a command. If its name does not begin with "-", it
-// is a word without a name, or several.
-struct Option {
-  std::string name;
-  std::string type;     // shown after the name; "" for a flag
-  std::string initial;  // the default value that --help shows
-  std::string help;
-  std::function<void(const std::string&)> take;  // called for each value
-  bool* flag = nullptr;   // set by an option without a value
-  bool repeated = false;  // takes any number of values
-  bool required = false;
-  bool given = false;  // set by parse_command_line()
-};
+// Run does the work of a command after its options were set, and returns the
+// exit code.
+using Run = std::function<int(Machine&)>;
 
-// Command is one command of the program, with its options. The variables that
-// its options set must live as long as the command.
-struct Command {
-  const char* name;
-  const char* help;
-  std::string footer = {};  // of --help
-  std::vector<Option> options = {};
-  // Does the work after the options were set; returns the exit code.
-  std::function<int(const Command&, Machine&)> run = {};
+// Each adds the options of a command, which must outlive the result.
+Run add_info(CLI::App& command);
+Run add_moe_report(CLI::App& command);
+Run add_predict(CLI::App& command);
+Run add_replay(CLI::App& command);
+Run add_scan(CLI::App& command);
+Run add_train(CLI::App& command);
 
-  bool is_given(const std::string& option) const;
+// Options whose values swamp's own parsers check, so that all messages have one
+// form. `initial` is the default value that --help shows.
+CLI::Option* add_text(CLI::App& command, const char* option, const char* type,
+                      const std::string& initial, const std::string& help,
+                      std::function<void(const std::string&)> take);
+CLI::Option* add_real(CLI::App& command, const char* option, double& value,
+                      double low, double high, const char* help);
+template <typename Integer>
+CLI::Option* add_integer(CLI::App& command, const char* option, Integer& value,
+                         std::uint64_t low, std::uint64_t high,
+                         const char* help) {
+  return add_text(
+      command, option, "N", std::to_string(value), help,
+      [=, &value](const std::string& given) {
+        value = static_cast<Integer>(parse_integer(option, given, low, high));
+      });
+}
 
-  // Each adds an option. Values are checked by swamp's own parsers, so that all
-  // messages have one form. The result is valid until the next option is added.
-  Option& flag(const char* option, bool& value, const char* text);
-  Option& words(const char* option, std::vector<std::string>& values,
-                const char* text);
-  Option& text(const char* option, const char* type, std::string initial,
-               std::string text, std::function<void(const std::string&)> take);
-  Option& real(const char* option, double& value, double low, double high,
-               const char* text);
-  template <typename Integer>
-  Option& integer(const char* option, Integer& value, std::uint64_t low,
-                  std::uint64_t high, const char* help_text) {
-    return text(
-        option, "N", std::to_string(value), help_text,
-        [=, &value](const std::string& given) {
-          value = static_cast<Integer>(parse_integer(option, given, low, high));
-        });
-  }
-};
-
-Command info_command();
-Command moe_report_command();
-Command predict_command();
-Command replay_command();
-Command scan_command();
-Command train_command();
-
-// parse_command_line() sets the options of the command that the first word
-// names, and points `chosen` to it; the result is then "". For --help
-// and --version it returns the text to print, and `chosen` stays null. Throws
-// UsageError; `chosen` is then the command that it is about, or null.
-std::string parse_command_line(int argc, char** argv,
-                               std::vector<Command>& commands,
-                               const Command*& chosen);
+// parse_command_line() returns what runs the command that the first word names.
+// For --help and --version it returns nothing, and `answer` is the text to
+// print. Throws UsageError; `command` is the command that it is about, or "".
+Run parse_command_line(int argc, char** argv, std::string& command,
+                       std::string& answer);
 
 // prepare_console() opens standard streams that are closed, so that no file
 // that is opened later takes their place. If stdout is a pipe without a reader,

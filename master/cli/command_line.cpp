@@ -1,5 +1,4 @@
-// The command line, read with CLI11. CLI11 is slow to compile: only this source
-// includes it.
+// The command line, read with CLI11: the commands, and what it says of errors.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -14,41 +13,28 @@ namespace {
 
 constexpr std::size_t kNameColumns = 34;  // of --help
 
-void add_option(Option& option, CLI::App& command) {
-  // The formatter indents every line of the text.
-  const std::string help = wrapped(option.help, kColumns - kNameColumns);
-  if (option.flag != nullptr) {
-    command.add_flag_callback(
-        option.name, [&option] { *option.flag = option.given = true; }, help);
-    return;
-  }
-  CLI::Option* added = command.add_option(
-      option.name,
-      [&option](const CLI::results_t& values) {
-        option.given = true;
-        for (const std::string& value : values) option.take(value);
-        return true;
-      },
-      help);
-  added->type_name(option.type)->default_str(option.initial);
-  added->required(option.required);
-  if (!option.repeated) return;
-  if (option.name.front() == '-') {
-    added->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  } else {
-    added->expected(CLI::detail::expected_max_vector_size);
-  }
-}
+struct Row {
+  const char* name;
+  const char* help;
+  Run (*add)(CLI::App& command);
+};
+constexpr Row kCommands[] = {
+    {"info", "show the machine", add_info},
+    {"moe-report", "the tokens of each expert, by layer and step",
+     add_moe_report},
+    {"predict", "predict time and traffic on SW26010-Pro", add_predict},
+    {"replay", "run traces of loss scalers", add_replay},
+    {"scan", "find inf and nan in files", add_scan},
+    {"train", "train a small language model on a text", add_train}};
 
 // check_command() throws UsageError if the first word of the command line is
 // neither an option nor a command.
-void check_command(const std::string& word,
-                   const std::vector<Command>& commands) {
+void check_command(const std::string& word) {
   if (word.empty() || word.front() == '-') return;
   std::vector<std::string> names;
-  for (const Command& command : commands) {
-    if (word == command.name) return;
-    names.emplace_back(command.name);
+  for (const Row& row : kCommands) {
+    if (word == row.name) return;
+    names.emplace_back(row.name);
   }
   throw UsageError(fmt::format("got '{}', expected one of {} or help{}", word,
                                joined(names),
@@ -77,34 +63,60 @@ std::string unexpected_text(const CLI::App& app) {
                      command.get_name(), runtime::suggestion(word, names));
 }
 
+// A whole number is shown without an exponent.
+std::string real_text(double value) {
+  return value >= 1 && value < 1e15 ? fmt::format("{:.15g}", value)
+                                    : fmt::format("{}", value);
+}
+
 }  // namespace
 
-std::string parse_command_line(int argc, char** argv,
-                               std::vector<Command>& commands,
-                               const Command*& chosen) {
-  CLI::App app(
+CLI::Option* add_text(CLI::App& command, const char* option, const char* type,
+                      const std::string& initial, const std::string& help,
+                      std::function<void(const std::string&)> take) {
+  return command.add_option_function(option, std::move(take), help)
+      ->type_name(type)
+      ->default_str(initial);
+}
+
+CLI::Option* add_real(CLI::App& command, const char* option, double& value,
+                      double low, double high, const char* help) {
+  return add_text(command, option, "X", real_text(value), help,
+                  [=, &value](const std::string& given) {
+                    value = parse_real(option, given, low, high);
+                  });
+}
+
+Run parse_command_line(int argc, char** argv, std::string& command,
+                       std::string& answer) {
+  const auto app = std::make_shared<CLI::App>(
       "Mixed-precision training on CPUs, by the programming model of Sunway.",
       "swamp");
-  app.set_version_flag("-V,--version", fmt::format("swamp {}", swamp_version()),
-                       "print the version and exit");
-  app.get_formatter()->column_width(kNameColumns);
-  app.require_subcommand(0, 1);
-  app.footer("swamp help COMMAND, or swamp COMMAND --help, lists its options.");
+  app->set_version_flag("-V,--version",
+                        fmt::format("swamp {}", swamp_version()),
+                        "print the version and exit");
+  app->get_formatter()->column_width(kNameColumns);
+  app->require_subcommand(0, 1);
+  std::map<std::string, Run> runs;
   std::string names;
-  for (Command& command : commands) {
-    CLI::App* added = app.add_subcommand(command.name, command.help);
-    added->footer(command.footer);
-    for (Option& option : command.options) add_option(option, *added);
-    if (!names.empty()) names += &command == &commands.back() ? " or " : ", ";
-    names += command.name;
-  }
-  const auto note_chosen = [&] {
-    const auto parsed = app.get_subcommands();
-    for (const Command& command : commands) {
-      if (!parsed.empty() && parsed.front()->get_name() == command.name) {
-        chosen = &command;
-      }
+  for (const Row& row : kCommands) {
+    CLI::App* added = app->add_subcommand(row.name, row.help);
+    runs[row.name] = row.add(*added);
+    for (CLI::Option* option : added->get_options()) {
+      // The formatter indents every line of the text.
+      option->description(
+          wrapped(option->get_description(), kColumns - kNameColumns));
     }
+    if (!names.empty())
+      names += &row == std::end(kCommands) - 1 ? " or " : ", ";
+    names += row.name;
+  }
+  // After the commands, which would inherit it.
+  app->footer(
+      "swamp help COMMAND, or swamp COMMAND --help, lists its options.");
+  const auto note_command = [&] {
+    const auto parsed = app->get_subcommands();
+    if (!parsed.empty()) command = parsed.front()->get_name();
   };
 
   std::vector<std::string> words(argv + 1, argv + std::max(argc, 1));
@@ -112,29 +124,29 @@ std::string parse_command_line(int argc, char** argv,
     if (!words.empty()) words.erase(words.begin());
     words.emplace_back("--help");
   }
-  check_command(words.front(), commands);
+  check_command(words.front());
   std::reverse(words.begin(), words.end());  // the order that CLI11 expects
   try {
-    app.parse(words);
+    app->parse(words);
   } catch (const CLI::CallForHelp&) {
-    return app.help();
+    answer = app->help();
+    return {};
   } catch (const CLI::CallForVersion& version) {
-    return fmt::format("{}\n", version.what());
+    answer = fmt::format("{}\n", version.what());
+    return {};
   } catch (const CLI::ExtrasError&) {
-    note_chosen();
-    throw UsageError(unexpected_text(app));
+    note_command();
+    throw UsageError(unexpected_text(*app));
   } catch (const CLI::ParseError& error) {
-    note_chosen();
+    note_command();
     throw UsageError(error.what());
   } catch (const UsageError&) {
-    note_chosen();
+    note_command();
     throw;
   }
-  note_chosen();
-  if (chosen == nullptr) {
-    throw UsageError("no command given, expected " + names);
-  }
-  return "";
+  note_command();
+  if (command.empty()) throw UsageError("no command given, expected " + names);
+  return [app, run = runs[command]](Machine& machine) { return run(machine); };
 }
 
 }  // namespace swamp::cli

@@ -1,6 +1,7 @@
 // `swamp info`: the machine that the SWAMP_* variables and the defaults make.
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <vector>
 
@@ -90,19 +91,17 @@ Json info_json(const MachineInfo& info,
 
 }  // namespace
 
-Command info_command() {
+Run add_info(CLI::App& command) {
   const auto json = std::make_shared<bool>(false);
-  Command command{"info", "show the machine"};
-  command.flag("--json", *json, "print one JSON object");
-  command.run = [json](const Command&, Machine& machine) {
+  command.add_flag("--json", *json, "print one JSON object");
+  return [json](Machine& machine) {
     warn_of_unknown_variables();
     const MachineInfo info = machine.info();
     const std::vector<std::string> unknown = runtime::unknown_variables();
-    print(*json ? info_json(info, unknown).line() + "\n"
+    print(*json ? json_line(info_json(info, unknown)) + "\n"
                 : info_text(info, unknown));
     return 0;
   };
-  return command;
 }
 
 }  // namespace swamp::cli

@@ -14,25 +14,22 @@ namespace {
 void print_report(void* /*user*/, const char* text) { print_error(text); }
 
 int run(int argc, char** argv) {
-  std::vector<Command> commands = {info_command(),    moe_report_command(),
-                                   predict_command(), replay_command(),
-                                   scan_command(),    train_command()};
-  const Command* chosen = nullptr;
+  std::string command;
   try {
-    const std::string answer = parse_command_line(argc, argv, commands, chosen);
-    if (chosen == nullptr) {
+    std::string answer;
+    const Run run_command = parse_command_line(argc, argv, command, answer);
+    if (!run_command) {
       print(answer);
       return EXIT_SUCCESS;
     }
     // Every command makes a machine, so that a bad SWAMP_* value is an error of
     // every command, before any work.
     Machine machine;
-    return chosen->run(*chosen, machine);
+    return run_command(machine);
   } catch (const UsageError& error) {
     print_error(std::string("swamp: ") + error.what());
-    print_error(chosen == nullptr
-                    ? "Try 'swamp --help'."
-                    : std::string("Try 'swamp ") + chosen->name + " --help'.");
+    print_error(command.empty() ? "Try 'swamp --help'."
+                                : "Try 'swamp " + command + " --help'.");
   } catch (const std::bad_alloc&) {
     print_error("swamp: out of memory");
   } catch (const std::exception& error) {

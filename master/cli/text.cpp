@@ -103,7 +103,7 @@ std::string printable(std::string text) {
   return text;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::size_t kMaxShown = 200;
   const std::string shown = printable(std::string(text.substr(0, kMaxShown)));
   if (shown.size() == text.size()) return fmt::format("'{}'", shown);

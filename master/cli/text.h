@@ -42,8 +42,9 @@ inline const char* plural(std::uint64_t count) { return count == 1 ? "" : "s"; }
 
 // printable() replaces control characters, because names come from files.
 std::string printable(std::string text);
-// quoted() is a name for an error message: printable, in quotes, cut if long.
-std::string quoted(std::string_view text);
+// in_quotes() is a name for an error message: printable, in quotes, cut if
+// long.
+std::string in_quotes(std::string_view text);
 
 // kColumns is the width of a terminal: no line of output is longer, unless one
 // word is.

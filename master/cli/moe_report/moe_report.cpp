@@ -1,6 +1,7 @@
 // `swamp moe-report`: the tokens of each expert, by layer and step.
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -81,17 +82,9 @@ void add(Layers& layers, std::uint64_t layer, std::uint64_t step,
 // ---- JSON lines
 
 std::uint64_t integer_of(const std::string& key, const Json& value) {
-  const auto* number = value.get_if<std::uint64_t>();
-  if (number != nullptr && *number <= kMost) return *number;
+  if (value.is_number_unsigned() && value <= kMost) return value;
   throw Failure(fmt::format("{}: got {}, expected an integer from 0 to {}", key,
-                            printable(value.line()), kMost));
-}
-
-const Json& member(const Json& object, const std::string& key) {
-  const Json* value = object.find(key);
-  if (value != nullptr) return *value;
-  throw Failure(
-      fmt::format("{}: missing, expected step, layer and counts", key));
+                            printable(json_line(value)), kMost));
 }
 
 void read_line(const std::string& line, Layers& layers) {
@@ -99,22 +92,24 @@ void read_line(const std::string& line, Layers& layers) {
   if (!object.is_object()) {
     throw Failure("got no JSON object, expected step, layer and counts");
   }
-  const std::uint64_t step = integer_of("step", member(object, "step"));
-  const std::uint64_t layer = integer_of("layer", member(object, "layer"));
+  const auto member = [&](const char* key) -> const Json& {
+    return json_member(object, key, ", expected step, layer and counts");
+  };
+  const std::uint64_t step = integer_of("step", member("step"));
+  const std::uint64_t layer = integer_of("layer", member("layer"));
   Record record;
-  const Json& counts = member(object, "counts");
-  const Json::Array* array = counts.array();
-  if (array == nullptr || array->empty()) {
+  const Json& counts = member("counts");
+  if (!counts.is_array() || counts.empty()) {
     throw Failure(fmt::format(
         "counts: got {}, expected an array with a number for each expert",
-        printable(counts.line())));
+        printable(json_line(counts))));
   }
-  for (std::size_t e = 0; e < array->size(); ++e) {
+  for (std::size_t e = 0; e < counts.size(); ++e) {
     record.counts.push_back(
-        integer_of(fmt::format("counts[{}]", e), (*array)[e]));
+        integer_of(fmt::format("counts[{}]", e), counts[e]));
   }
-  if (const Json* dropped = object.find("dropped"); dropped != nullptr) {
-    record.dropped = integer_of("dropped", *dropped);
+  if (object.contains("dropped")) {
+    record.dropped = integer_of("dropped", object["dropped"]);
   }
   add(layers, layer, step, std::move(record));
 }
@@ -342,8 +337,8 @@ Json json_of(std::uint64_t number, const Layer& layer, const Summary& all) {
   object["highest_imbalance_step"] = all.at;
   object["dropped"] = all.knows_dropped ? Json(all.dropped) : Json();
   object["drop_rate"] = all.knows_dropped ? Json(drop_rate(all)) : Json();
-  object["hot"] = Json::Array(all.hot.begin(), all.hot.end());
-  object["all_hot"] = Json::Array(all.all_hot.begin(), all.all_hot.end());
+  object["hot"] = all.hot;
+  object["all_hot"] = all.all_hot;
   return object;
 }
 
@@ -471,7 +466,7 @@ int run_report(const ReportOptions& options) {
   }
   for (const auto& [number, layer] : layers) {
     const Summary all = summary_of(layer, options.hot);
-    print(options.json ? json_of(number, layer, all).line() + "\n"
+    print(options.json ? json_line(json_of(number, layer, all)) + "\n"
                        : text_of(number, layer, all));
   }
   if (options.plot.empty()) return EXIT_SUCCESS;
@@ -482,32 +477,32 @@ int run_report(const ReportOptions& options) {
 
 }  // namespace
 
-Command moe_report_command() {
+Run add_moe_report(CLI::App& command) {
   const auto options = std::make_shared<ReportOptions>();
-  Command command{"moe-report", "the tokens of each expert, by layer and step"};
   command
-      .words("FILE", options->files,
-             "JSON lines, layer-N_STEP.npy of MindFormers, or a folder of "
-             "these")
-      .required = true;
-  command.integer("--hot", options->hot, 1, 1000000,
-                  "how many hot experts are named");
-  command.flag("--json", options->json, "print a line of JSON for each layer");
-  command.text("--plot", "PATH", "",
-               "draw experts over steps as a .png or .svg (needs gnuplot)",
-               [options](const std::string& path) { options->plot = path; });
-  command.footer =
+      .add_option("FILE", options->files,
+                  "JSON lines, layer-N_STEP.npy of MindFormers, or a folder of "
+                  "these")
+      ->type_name("")
+      ->required();
+  add_integer(command, "--hot", options->hot, 1, 1000000,
+              "how many hot experts are named");
+  command.add_flag("--json", options->json,
+                   "print a line of JSON for each layer");
+  add_text(command, "--plot", "PATH", "",
+           "draw experts over steps as a .png or .svg (needs gnuplot)",
+           [options](const std::string& path) { options->plot = path; });
+  command.footer(
       "A line has the keys step, layer and counts (tokens of each expert, "
       "before\n"
       "dropping), and may have dropped (of these): "
       "swamp_torch.moe.write_counts()\n"
       "writes them. MindFormers' counts miss the last token of a group.\n"
-      "Exit code: 0; 2 for a bad file or option.";
-  command.run = [options](const Command&, Machine&) {
+      "Exit code: 0; 2 for a bad file or option.");
+  return [options](Machine&) {
     warn_of_unknown_variables();
     return run_report(*options);
   };
-  return command;
 }
 
 }  // namespace swamp::cli

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 
@@ -167,23 +168,7 @@ std::vector<std::uint64_t> integers(const std::string& option,
   return values;
 }
 
-void add_options(Command& command, PredictOptions& options) {
-  const auto text = [&](const char* name, const char* type, std::string& value,
-                        const std::string& help) {
-    command.text(
-        name, type, value, help, [name, &value](const std::string& given) {
-          if (given.empty()) {
-            throw UsageError(fmt::format("{}: got '', expected a value", name));
-          }
-          value = given;
-        });
-  };
-  command.words("FILE", options.files,
-                "the float tensors of safetensors, npy or npz files");
-  text("--operation", "NAME", options.operation, joined(operation_names()));
-  text("--list", "LIST", options.list,
-       "tensors x elements, as 1x33554432,148x100000, or a model: " +
-           joined(model_names()));
+void add_sizes(CLI::App& command, PredictOptions& options) {
   constexpr const char* kSizeHelp[kSizeCount] = {
       "of a matrix: softmax, cross entropy, norms, residual_add",
       "of a matrix, of a token, or of a head",
@@ -196,49 +181,77 @@ void add_options(Command& command, PredictOptions& options) {
       "experts of a token"};
   for (int i = 0; i < kSizeCount; ++i) {
     const char* name = kSizeOptions[i];
-    command.text(name, "N", "", kSizeHelp[i],
-                 [name, i, &options](const std::string& given) {
-                   options.sizes.of[i] =
-                       parse_integer(name, given, 1, kMostRows);
-                 });
+    add_text(command, name, "N", "", kSizeHelp[i],
+             [name, i, &options](const std::string& given) {
+               options.sizes.of[i] = parse_integer(name, given, 1, kMostRows);
+             });
   }
-  command.flag("--causal", options.sizes.causal,
-               "softmax, attention: without the keys after a query");
-  command.flag("--rma", options.rma,
-               "fetch once what slaves of a row of 8 share, and broadcast it");
+}
+
+// add_places() adds where the operation runs, and where its tensors are.
+void add_places(CLI::App& command, PredictOptions& options) {
+  add_text(command, "--core-groups", "N,...", "all",
+           "how many work; several numbers make a table",
+           [&options](const std::string& given) {
+             options.core_groups =
+                 integers("--core-groups", given, 1, kMostCoreGroups);
+           });
+  add_text(command, "--tile", "BYTES,...", "the machine's",
+           "tile of the widest array; several numbers make a table",
+           [&options](const std::string& given) {
+             options.tiles = integers("--tile", given, kLeastTile, kMostTile);
+           });
+  add_text(command, "--align", "BYTES", std::to_string(options.align),
+           "every tensor begins at a multiple of this power of 2",
+           [&options](const std::string& given) {
+             const std::uint64_t align =
+                 parse_integer("--align", given, 1, kMostAlign);
+             if ((align & (align - 1)) != 0) {
+               throw UsageError(fmt::format(
+                   "--align: got '{}', expected a power of 2", given));
+             }
+             options.align = align;
+           });
+  add_integer(command, "--offset", options.offset, 0, 127,
+              "bytes from a 128-byte line to the first tensor");
+}
+
+void add_options(CLI::App& command, PredictOptions& options) {
+  const auto text = [&](const char* name, const char* type, std::string& value,
+                        const std::string& help) {
+    add_text(
+        command, name, type, value, help,
+        [name, &value](const std::string& given) {
+          if (given.empty()) {
+            throw UsageError(fmt::format("{}: got '', expected a value", name));
+          }
+          value = given;
+        });
+  };
+  command
+      .add_option("FILE", options.files,
+                  "the float tensors of safetensors, npy or npz files")
+      ->type_name("");
+  text("--operation", "NAME", options.operation, joined(operation_names()));
+  text("--list", "LIST", options.list,
+       "tensors x elements, as 1x33554432,148x100000, or a model: " +
+           joined(model_names()));
+  add_sizes(command, options);
+  command.add_flag("--causal", options.sizes.causal,
+                   "softmax, attention: without the keys after a query");
+  command.add_flag(
+      "--rma", options.rma,
+      "fetch once what slaves of a row of 8 share, and broadcast it");
   text("--dtype", "NAME", options.dtype,
        "of the tensors, in a step of the gradients; default: the file's, or "
        "float32");
   text("--to", "NAME", options.to,
        "dtype that a cast writes, or of the model weights that a step writes");
   text("--machine", "NAME", options.machine, "sw26010pro or sw26010");
-  command.text("--core-groups", "N,...", "all",
-               "how many work; several numbers make a table",
-               [&options](const std::string& given) {
-                 options.core_groups =
-                     integers("--core-groups", given, 1, kMostCoreGroups);
-               });
-  command.text("--tile", "BYTES,...", "the machine's",
-               "tile of the widest array; several numbers make a table",
-               [&options](const std::string& given) {
-                 options.tiles =
-                     integers("--tile", given, kLeastTile, kMostTile);
-               });
-  command.text("--align", "BYTES", std::to_string(options.align),
-               "every tensor begins at a multiple of this power of 2",
-               [&options](const std::string& given) {
-                 const std::uint64_t align =
-                     parse_integer("--align", given, 1, kMostAlign);
-                 if ((align & (align - 1)) != 0) {
-                   throw UsageError(fmt::format(
-                       "--align: got '{}', expected a power of 2", given));
-                 }
-                 options.align = align;
-               });
-  command.integer("--offset", options.offset, 0, 127,
-                  "bytes from a 128-byte line to the first tensor");
-  command.flag("--json", options.json, "print one JSON object per prediction");
-  command.footer =
+  add_places(command, options);
+  command.add_flag("--json", options.json,
+                   "print one JSON object per prediction");
+  command.footer(
       "Runs the partition and the tile loop of the operation on arrays "
       "without\n"
       "memory, and counts requests, bytes and 128-byte lines as the hardware\n"
@@ -251,21 +264,19 @@ void add_options(Command& command, PredictOptions& options) {
       "the products of attention. SWAMP_LDM_BYTES is obeyed. Times are at the\n"
       "costs of SW26010-Pro for both machines; assumptions and sources are in\n"
       "toolchain/sunway/README.md.\n"
-      "Exit code: 0; 2 for a bad file or option.";
+      "Exit code: 0; 2 for a bad file or option.");
 }
 
 }  // namespace
 
-Command predict_command() {
+Run add_predict(CLI::App& command) {
   const auto options = std::make_shared<PredictOptions>();
-  Command command{"predict", "predict time and traffic on SW26010-Pro"};
   add_options(command, *options);
-  command.run = [options](const Command&, Machine&) {
+  return [options](Machine&) {
     warn_of_unknown_variables();
     print_predictions(*options);
     return 0;
   };
-  return command;
 }
 
 }  // namespace swamp::cli

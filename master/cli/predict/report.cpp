@@ -59,19 +59,29 @@ std::string head_text(const Predicted& predicted) {
                      predicted.machine.ldm_bytes);
 }
 
+// Counter is a number of the traffic and its name in JSON.
+struct Counter {
+  const char* name;
+  std::uint64_t PredictedTraffic::*count;
+};
+constexpr Counter kCounters[] = {
+    {"PC3_REQ_DMA_GET", &PredictedTraffic::get_requests},
+    {"get_bytes", &PredictedTraffic::get_bytes},
+    {"get_lines", &PredictedTraffic::get_lines},
+    {"PC2_REQ_DMA_PUT", &PredictedTraffic::put_requests},
+    {"put_bytes", &PredictedTraffic::put_bytes},
+    {"put_whole_lines", &PredictedTraffic::put_whole_lines},
+    {"put_partial_lines", &PredictedTraffic::put_partial_lines},
+    {"PC2_GLD", &PredictedTraffic::direct_loads},
+    {"PC3_GST", &PredictedTraffic::direct_stores},
+    {"rma_requests", &PredictedTraffic::rma_requests},
+    {"rma_bytes", &PredictedTraffic::rma_bytes}};
+
 Json traffic_json(const PredictedTraffic& traffic) {
   Json json;
-  json["PC3_REQ_DMA_GET"] = traffic.get_requests;
-  json["get_bytes"] = traffic.get_bytes;
-  json["get_lines"] = traffic.get_lines;
-  json["PC2_REQ_DMA_PUT"] = traffic.put_requests;
-  json["put_bytes"] = traffic.put_bytes;
-  json["put_whole_lines"] = traffic.put_whole_lines;
-  json["put_partial_lines"] = traffic.put_partial_lines;
-  json["PC2_GLD"] = traffic.direct_loads;
-  json["PC3_GST"] = traffic.direct_stores;
-  json["rma_requests"] = traffic.rma_requests;
-  json["rma_bytes"] = traffic.rma_bytes;
+  for (const Counter& counter : kCounters) {
+    json[counter.name] = traffic.*counter.count;
+  }
   return json;
 }
 
@@ -89,18 +99,9 @@ Json time_json(const PredictedTime& time) {
 PredictedTraffic sum_of(const Prediction& prediction) {
   PredictedTraffic sum;
   for (const PredictedGroup& group : prediction.groups) {
-    const PredictedTraffic& traffic = group.traffic;
-    sum.get_requests += traffic.get_requests;
-    sum.get_bytes += traffic.get_bytes;
-    sum.get_lines += traffic.get_lines;
-    sum.put_requests += traffic.put_requests;
-    sum.put_bytes += traffic.put_bytes;
-    sum.put_whole_lines += traffic.put_whole_lines;
-    sum.put_partial_lines += traffic.put_partial_lines;
-    sum.direct_loads += traffic.direct_loads;
-    sum.direct_stores += traffic.direct_stores;
-    sum.rma_requests += traffic.rma_requests;
-    sum.rma_bytes += traffic.rma_bytes;
+    for (const Counter& counter : kCounters) {
+      sum.*counter.count += group.traffic.*counter.count;
+    }
   }
   return sum;
 }
@@ -227,12 +228,11 @@ std::string prediction_json(const Predicted& predicted) {
   json.update(traffic_json(sum_of(prediction)));
   json.update(time_json(prediction));
   json["bound"] = bound_of(prediction);
-  Json::Array groups;
+  Json& groups = json["groups"] = Json::array();
   for (const PredictedGroup& group : prediction.groups) {
     groups.push_back(group_json(group));
   }
-  json["groups"] = std::move(groups);
-  return json.line();
+  return json_line(json);
 }
 
 }  // namespace swamp::cli

@@ -1,6 +1,7 @@
 // `swamp replay`: runs recorded traces of loss scalers through ours.
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -211,26 +212,25 @@ int run_replay(const ReplayOptions& options) {
 
 }  // namespace
 
-Command replay_command() {
+Run add_replay(CLI::App& command) {
   const auto options = std::make_shared<ReplayOptions>();
-  Command command{"replay", "run traces of loss scalers"};
   command
-      .words("FILE", options->files,
-             "traces, one JSON object per line (tests/golden/FORMAT.md)")
-      .required = true;
-  command.flag("--check", options->check,
-               "compare with the file's own rows, digests and events");
-  command.footer =
+      .add_option("FILE", options->files,
+                  "traces, one JSON object per line (tests/golden/FORMAT.md)")
+      ->type_name("")
+      ->required();
+  command.add_flag("--check", options->check,
+                   "compare with the file's own rows, digests and events");
+  command.footer(
       "Runs swamp's scaler of the same name and prints one JSON line per "
       "trace.\n"
       "With --check it prints the differences instead, and ends with how many\n"
       "traces passed and failed. Records of other kinds are skipped.\n"
-      "Exit code: 0; 1 when a check fails; 2 for a bad file or option.";
-  command.run = [options](const Command&, Machine&) {
+      "Exit code: 0; 1 when a check fails; 2 for a bad file or option.");
+  return [options](Machine&) {
     warn_of_unknown_variables();
     return run_replay(*options);
   };
-  return command;
 }
 
 }  // namespace swamp::cli

@@ -19,7 +19,7 @@ constexpr std::uint64_t kMaxSteps = 1000000;
 [[noreturn]] void refuse(const char* name, const Json& value,
                          const char* expected) {
   throw Failure(fmt::format("{}: got {}, expected {}", name,
-                            quoted(value.line()), expected));
+                            in_quotes(json_line(value)), expected));
 }
 
 Json parse(const std::string& line) {
@@ -29,30 +29,23 @@ Json parse(const std::string& line) {
   return json;
 }
 
-const Json& member(const Json& json, const char* name) {
-  const Json* found = json.find(name);
-  if (found == nullptr) throw Failure(fmt::format("{}: missing", name));
-  return *found;
-}
-
 std::string text(const Json& json, const char* name) {
-  const Json& value = member(json, name);
-  if (value.text() == nullptr) refuse(name, value, "a string");
-  return *value.text();
+  const Json& value = json_member(json, name);
+  if (!value.is_string()) refuse(name, value, "a string");
+  return value;
 }
 
 std::string object(const Json& json, const char* name) {
-  const Json& value = member(json, name);
+  const Json& value = json_member(json, name);
   if (!value.is_object()) refuse(name, value, "an object");
-  return value.line();
+  return json_line(value);
 }
 
 std::uint64_t count(const Json& value, const char* name, std::uint64_t low,
                     std::uint64_t high) {
-  const auto* number = value.get_if<std::uint64_t>();
-  if (number != nullptr && *number >= low && *number <= high) return *number;
+  if (value.is_number_unsigned() && value >= low && value <= high) return value;
   throw Failure(fmt::format("{}: got {}, expected an integer, {} to {}", name,
-                            value.line(), low, high));
+                            json_line(value), low, high));
 }
 
 void mark_step(std::uint64_t step, std::vector<bool>& overflow) {
@@ -73,47 +66,37 @@ void mark(const Json& entry, std::vector<bool>& overflow) {
   constexpr const char* kName = "overflow";
   const std::uint64_t steps = overflow.size();
   if (steps == 0) throw Failure("overflow: got a step, expected none: n is 0");
-  const Json::Array* run = entry.array();
-  if (run == nullptr) {
+  if (!entry.is_array()) {
     mark_step(count(entry, kName, 0, steps - 1), overflow);
     return;
   }
-  if (run->size() != 2 && run->size() != 3) {
+  if (entry.size() != 2 && entry.size() != 3) {
     refuse(kName, entry, "a step, [start, count] or [start, count, stride]");
   }
-  const std::uint64_t start = count((*run)[0], kName, 0, steps - 1);
-  const std::uint64_t times = count((*run)[1], kName, 0, steps);
+  const std::uint64_t start = count(entry[0], kName, 0, steps - 1);
+  const std::uint64_t times = count(entry[1], kName, 0, steps);
   const std::uint64_t stride =
-      run->size() == 3 ? count((*run)[2], kName, 1, steps) : 1;
+      entry.size() == 3 ? count(entry[2], kName, 1, steps) : 1;
   for (std::uint64_t i = 0; i < times; ++i) {
     mark_step(start + i * stride, overflow);
   }
 }
 
 float found_inf(const Json& json) {
-  const Json* found = json.find("found_inf_value");
-  if (found == nullptr) return 1.0f;
-  if (const auto* real = found->get_if<double>()) {
-    return static_cast<float>(*real);
-  }
-  if (const auto* integer = found->get_if<std::uint64_t>()) {
-    return static_cast<float>(*integer);
-  }
-  if (const auto* negative = found->get_if<std::int64_t>()) {
-    return static_cast<float>(*negative);
-  }
-  if (*found == "inf") return HUGE_VALF;
-  if (*found == "nan") return std::nanf("");
-  refuse("found_inf_value", *found, "a number, inf or nan");
+  const Json found = json.value("found_inf_value", Json(1.0f));
+  if (found.is_number()) return found;
+  if (found == "inf") return HUGE_VALF;
+  if (found == "nan") return std::nanf("");
+  refuse("found_inf_value", found, "a number, inf or nan");
 }
 
 std::vector<std::string> trackers(const Json& json) {
   std::vector<std::string> names;
-  const Json& list = member(json, "trackers");
-  if (list.array() == nullptr) refuse("trackers", list, "a list");
-  for (const Json& value : *list.array()) {
-    if (value.text() == nullptr) refuse("trackers", value, "strings");
-    names.push_back(*value.text());
+  const Json& list = json_member(json, "trackers");
+  if (!list.is_array()) refuse("trackers", list, "a list");
+  for (const Json& value : list) {
+    if (!value.is_string()) refuse("trackers", value, "strings");
+    names.push_back(value);
   }
   return names;
 }
@@ -134,7 +117,7 @@ Json number(double value, bool integer) {
 }
 
 Json row_json(const Row& row, const Replay& replay, bool with_step) {
-  Json::Array json;
+  Json json = Json::array();
   if (with_step) json.emplace_back(row.step);
   json.emplace_back(hex(row.scale));
   for (std::size_t i = 0; i < row.trackers.size(); ++i) {
@@ -147,20 +130,18 @@ Json to_json(const Trace& trace, const Replay& replay) {
   Json json;
   json["id"] = trace.id;
   json["init"] = row_json(replay.init, replay, false);
-  Json::Array rows;
+  json["rows"] = Json::array();
   for (const Row& row : replay.rows) {
-    rows.push_back(row_json(row, replay, true));
+    json["rows"].push_back(row_json(row, replay, true));
   }
-  json["rows"] = std::move(rows);
-  Json::Array digests;
+  json["digest"] = Json::array();
   for (const Digest& digest : replay.digests) {
-    digests.push_back(
-        Json::Array{digest.step, fmt::format("{:016x}", digest.hash)});
+    json["digest"].push_back(
+        {digest.step, fmt::format("{:016x}", digest.hash)});
   }
-  json["digest"] = std::move(digests);
   if (replay.event) {
-    json["event"] = Json::Array{replay.event->step, replay.event->type,
-                                replay.event->message};
+    json["event"] = {replay.event->step, replay.event->type,
+                     replay.event->message};
   }
   return json;
 }
@@ -168,30 +149,24 @@ Json to_json(const Trace& trace, const Replay& replay) {
 // first_difference() shows the entries that differ in two lists.
 std::string first_difference(const char* name, const Json& ours,
                              const Json& theirs) {
-  const Json::Array* our_list = ours.array();
-  const Json::Array* their_list = theirs.array();
-  if (our_list == nullptr || their_list == nullptr ||
-      name == std::string("event")) {
-    return fmt::format("{} is {}, the file has {}", name, ours.line(),
-                       theirs.line());
+  if (!ours.is_array() || !theirs.is_array() || name == std::string("event")) {
+    return fmt::format("{} is {}, the file has {}", name, json_line(ours),
+                       json_line(theirs));
   }
   std::size_t i = 0;
-  while (i < our_list->size() && i < their_list->size() &&
-         (*our_list)[i] == (*their_list)[i]) {
-    ++i;
-  }
-  const auto shown = [&](const Json::Array& list) {
-    return (i < list.size() ? list[i] : Json("nothing more")).line();
+  while (i < ours.size() && i < theirs.size() && ours[i] == theirs[i]) ++i;
+  const auto shown = [&](const Json& list) {
+    return json_line(i < list.size() ? list[i] : Json("nothing more"));
   };
-  return fmt::format("{}[{}] is {}, the file has {}", name, i, shown(*our_list),
-                     shown(*their_list));
+  return fmt::format("{}[{}] is {}, the file has {}", name, i, shown(ours),
+                     shown(theirs));
 }
 
 }  // namespace
 
 std::optional<Trace> read_trace(const std::string& line) {
   const Json json = parse(line);
-  const bool has_kind = json.find("kind") != nullptr;
+  const bool has_kind = json.contains("kind");
   if (has_kind && text(json, "kind") != "ckpt") return std::nullopt;
   Trace trace;
   trace.id = text(json, "id");
@@ -209,15 +184,15 @@ std::optional<Trace> read_trace(const std::string& line) {
   trace.is_float32 = dtype == "f32";
   trace.trackers = trackers(json);
   trace.found_inf = found_inf(json);
-  trace.overflow.resize(count(member(json, "n"), "n", 0, kMaxSteps));
-  const Json& overflow = member(json, "overflow");
-  if (overflow.array() == nullptr) refuse("overflow", overflow, "a list");
-  for (const Json& entry : *overflow.array()) mark(entry, trace.overflow);
+  trace.overflow.resize(count(json_member(json, "n"), "n", 0, kMaxSteps));
+  const Json& overflow = json_member(json, "overflow");
+  if (!overflow.is_array()) refuse("overflow", overflow, "a list");
+  for (const Json& entry : overflow) mark(entry, trace.overflow);
   return trace;
 }
 
 std::string replay_json(const Trace& trace, const Replay& replay) {
-  return to_json(trace, replay).line();
+  return json_line(to_json(trace, replay));
 }
 
 std::string difference(const std::string& line, const Trace& trace,
@@ -225,16 +200,12 @@ std::string difference(const std::string& line, const Trace& trace,
   const Json theirs = parse(line);
   const Json ours = to_json(trace, replay);
   for (const char* name : {"init", "rows", "digest"}) {
-    const Json& own = member(ours, name);
-    const Json& expected = member(theirs, name);
+    const Json& own = json_member(ours, name);
+    const Json& expected = json_member(theirs, name);
     if (own != expected) return first_difference(name, own, expected);
   }
-  const auto event_of = [](const Json& json) {
-    const Json* event = json.find("event");
-    return event == nullptr ? Json() : *event;
-  };
-  const Json event = event_of(ours);
-  const Json expected = event_of(theirs);
+  const Json event = ours.value("event", Json());
+  const Json expected = theirs.value("event", Json());
   return event == expected ? "" : first_difference("event", event, expected);
 }
 

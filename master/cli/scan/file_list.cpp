@@ -1,3 +1,6 @@
+// A folder is searched for files of tensors, an index (*.index.json) names the
+// shards that must exist, and the format of a file is told by its name, or else
+// by its first bytes.
 #include <fmt/core.h>
 
 #include <filesystem>
@@ -19,7 +22,6 @@ using Complain = std::function<void(const std::string& text)>;
 constexpr const char* kIndexSuffix = ".index.json";
 constexpr const char* kFolderIndexSuffix = ".safetensors.index.json";
 constexpr std::size_t kMaxIndexBytes = 100000000;
-constexpr std::size_t kMaxDepth = 8;
 
 // check_name() refuses names that lead out of the index's folder.
 void check_name(const std::string& tensor, const std::string& file) {
@@ -34,12 +36,12 @@ void check_name(const std::string& tensor, const std::string& file) {
   throw Failure(fmt::format(
       "weight_map: tensor {}: got file {}, expected one in the folder "
       "of the index",
-      cli::quoted(tensor), cli::quoted(file)));
+      in_quotes(tensor), in_quotes(file)));
 }
 
 // Index keeps the weight_map, whose entries are at depth 2, and skips
 // everything else.
-class Index final : public JsonEvents {
+class Index final : public JsonReader {
  public:
   ShardMap take() {
     if (!seen_)
@@ -47,60 +49,57 @@ class Index final : public JsonEvents {
     return std::move(shards_);
   }
 
-  void begin_object() override {
-    value("an object", depth_ == 0 || (depth_ == 1 && in_map_));
-    ++depth_;
+  bool start_object(std::size_t) override {
+    check("an object", depth() == 0 || (depth() == 1 && in_map_));
+    return enter();
   }
-  void key(const std::string& name) override {
-    if (depth_ == 1) {
+  bool key(std::string& name) override {
+    if (depth() == 1) {
       in_map_ = name == "weight_map";
       if (in_map_ && seen_) throw Failure("weight_map twice");
       seen_ |= in_map_;
-    } else if (depth_ == 2 && in_map_) {
+    } else if (depth() == 2 && in_map_) {
       tensor_ = name;
       if (!tensors_.insert(name).second) {
         throw Failure(fmt::format("weight_map: tensor {} is there twice",
-                                  cli::quoted(name)));
+                                  in_quotes(name)));
       }
     }
+    return true;
   }
-  void end_object() override { --depth_; }
-  void begin_array() override {
-    value("an array", false);
-    ++depth_;
+  bool start_array(std::size_t) override {
+    check("an array", false);
+    return enter();
   }
-  void end_array() override { --depth_; }
-  void string(const std::string& text) override {
-    value("a string", depth_ == 2);
-    if (depth_ != 2 || !in_map_) return;
+  bool string(std::string& text) override {
+    check("a string", depth() == 2);
+    if (depth() != 2 || !in_map_) return true;
     check_name(tensor_, text);
     shards_[text].push_back(tensor_);
+    return true;
   }
-  void integer(std::uint64_t) override { value("a number", false); }
-  void other(const char* kind) override { value(kind, false); }
+  bool number_unsigned(std::uint64_t) override { return refuse("a number"); }
 
  private:
-  // value() refuses a value that is not `fine` at this place.
-  void value(const char* kind, bool fine) const {
+  void check(const char* kind, bool fine) const override {
     if (fine) return;
-    if (depth_ == 0) {
+    if (depth() == 0) {
       throw Failure(fmt::format("got {}, expected an object", kind));
     }
     if (!in_map_) return;
-    if (depth_ == 1) {
+    if (depth() == 1) {
       throw Failure(
           fmt::format("weight_map: got {}, expected an object", kind));
     }
     throw Failure(
         fmt::format("weight_map: tensor {}: got {}, expected the name of "
                     "a file",
-                    cli::quoted(tensor_), kind));
+                    in_quotes(tensor_), kind));
   }
 
   ShardMap shards_;
   std::unordered_set<std::string> tensors_;
   std::string tensor_;
-  std::size_t depth_ = 0;
   bool in_map_ = false;
   bool seen_ = false;
 };
@@ -246,7 +245,7 @@ ShardMap read_index(Bytes json) {
                               json.size(), kMaxIndexBytes));
   }
   Index index;
-  read_json(json, kMaxDepth, index);
+  index.read(json);
   return index.take();
 }
 

@@ -35,7 +35,7 @@ class Parser {
                         : key == "fortran_order" ? 1
                         : key == "shape"         ? 2
                                                  : -1;
-      if (which < 0) fail(fmt::format("unknown key {}", quoted(key)));
+      if (which < 0) fail(fmt::format("unknown key {}", in_quotes(key)));
       if (seen[which]) fail(fmt::format("{} twice", key));
       seen[which] = true;
       expect(':');
@@ -179,7 +179,7 @@ constexpr std::uint64_t kMaxElementBytes = 1 << 30;
 
 [[noreturn]] void fail_descr(const std::string& descr) {
   throw Failure(fmt::format("npy: got the dtype {}, expected one such as '<f4'",
-                            quoted(descr)));
+                            in_quotes(descr)));
 }
 
 bool is_one_of(std::uint64_t value, std::initializer_list<unsigned> values) {

@@ -30,7 +30,7 @@ constexpr std::uint64_t kMaxRatio = 1032;  // of deflate
 }
 
 [[noreturn]] void fail(const std::string& member, const std::string& text) {
-  fail(fmt::format("member {}: {}", quoted(member), text));
+  fail(fmt::format("member {}: {}", in_quotes(member), text));
 }
 
 // ZipError frees the texts that libzip makes.
@@ -200,7 +200,8 @@ std::vector<FileTensor> read_npz(Bytes file) {
     } catch (const Failure& failure) {
       const std::string text = failure.what();
       if (text.rfind("zip: ", 0) == 0) throw;  // names the member already
-      throw Failure(fmt::format("member {}: {}", quoted(member->name), text));
+      throw Failure(
+          fmt::format("member {}: {}", in_quotes(member->name), text));
     }
   }
   return tensors;

@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100000000;  // safetensors' own limit
-constexpr std::size_t kMaxDepth = 8;  // an unknown field may be anything
 constexpr const char* kMetadata = "__metadata__";
 
 // SafetensorsEntry is a tensor as the header describes it, unchecked.
@@ -28,35 +27,38 @@ struct SafetensorsEntry {
 // Header reads the JSON of a header:
 // {"__metadata__": {"key": "text"},
 //  "name": {"dtype": "F16", "shape": [2], "data_offsets": [0, 4]}}
-class Header final : public JsonEvents {
+class Header final : public JsonReader {
  public:
   explicit Header(Metadata* metadata) : metadata_(metadata) {}
 
   std::vector<SafetensorsEntry> take() { return std::move(entries_); }
 
-  void begin_object() override {
-    if (depth_ >= 2) value("an object", false);
-    if (++depth_ == 2) seen_ = 0;
+  bool start_object(std::size_t) override {
+    if (depth() >= 2) refuse("an object");
+    if (depth() == 1) seen_ = 0;
+    return enter();
   }
 
-  void key(const std::string& name) override {
-    if (depth_ == 1) {
+  bool key(std::string& name) override {
+    if (depth() == 1) {
       name_ = name;
       if (!names_.insert(name).second) {
         fail("got the name twice, expected unique names");
       }
-    } else if (depth_ == 2 && in_metadata()) {
+    } else if (depth() == 2 && in_metadata()) {
       text_ = name;
-    } else if (depth_ == 2) {
+    } else if (depth() == 2) {
       field_ = field_of(name);
-      if (field_ == unknown) return;
+      if (field_ == unknown) return true;
       if ((seen_ & field_) != 0) fail(fmt::format("{} twice", name));
       seen_ |= field_;
     }
+    return true;
   }
 
-  void end_object() override {
-    if (--depth_ != 1 || name_ == kMetadata) return;
+  bool end_object() override {
+    leave();
+    if (depth() != 1 || name_ == kMetadata) return true;
     if (seen_ != (dtype | shape | offsets)) {
       fail("expected dtype, shape and data_offsets");
     }
@@ -64,34 +66,38 @@ class Header final : public JsonEvents {
     entries_.push_back(std::move(entry_));
     entry_ = {};
     offset_count_ = 0;
+    return true;
   }
 
-  void begin_array() override {
-    value("an array", depth_ == 2 && !in_metadata() &&
+  bool start_array(std::size_t) override {
+    check("an array", depth() == 2 && !in_metadata() &&
                           (field_ == shape || field_ == offsets));
-    ++depth_;
+    return enter();
   }
 
-  void end_array() override {
-    if (--depth_ == 2 && field_ == offsets && offset_count_ != 2) {
+  bool end_array() override {
+    leave();
+    if (depth() == 2 && field_ == offsets && offset_count_ != 2) {
       fail(fmt::format("data_offsets: got {} numbers, expected 2",
                        offset_count_));
     }
+    return true;
   }
 
-  void string(const std::string& text) override {
-    value("a string", depth_ == 2 && (in_metadata() || field_ == dtype));
-    if (depth_ != 2) return;
+  bool string(std::string& text) override {
+    check("a string", depth() == 2 && (in_metadata() || field_ == dtype));
+    if (depth() != 2) return true;
     if (!in_metadata()) {
       if (field_ == dtype) entry_.dtype = text;
     } else if (metadata_ != nullptr) {
       (*metadata_)[text_] = text;
     }
+    return true;
   }
 
-  void integer(std::uint64_t number) override {
-    value("a number", depth_ == 3 && (field_ == shape || field_ == offsets));
-    if (depth_ != 3) return;
+  bool number_unsigned(std::uint64_t number) override {
+    check("a number", depth() == 3 && (field_ == shape || field_ == offsets));
+    if (depth() != 3) return true;
     if (field_ == shape) entry_.shape.push_back(number);
     if (field_ == offsets) {
       (offset_count_ == 0 ? entry_.begin : entry_.end) = number;
@@ -99,9 +105,8 @@ class Header final : public JsonEvents {
         fail("data_offsets: got more than 2 numbers, expected 2");
       }
     }
+    return true;
   }
-
-  void other(const char* kind) override { value(kind, false); }
 
  private:
   enum Field : unsigned { unknown = 0, dtype = 1, shape = 2, offsets = 4 };
@@ -115,14 +120,13 @@ class Header final : public JsonEvents {
 
   bool in_metadata() const { return name_ == kMetadata; }
 
-  // value() refuses a value that is not `fine` at this place. The values of
-  // unknown fields may be anything.
-  void value(const char* kind, bool fine) const {
+  // The values of unknown fields may be anything.
+  void check(const char* kind, bool fine) const override {
     if (fine) return;
-    if (depth_ == 0) {
+    if (depth() == 0) {
       throw Failure(fmt::format("header: got {}, expected an object", kind));
     }
-    if (depth_ == 1) fail(fmt::format("got {}, expected an object", kind));
+    if (depth() == 1) fail(fmt::format("got {}, expected an object", kind));
     if (in_metadata()) fail(fmt::format("got {}, expected strings", kind));
     if (field_ == dtype)
       fail(fmt::format("dtype: got {}, expected a string", kind));
@@ -133,12 +137,11 @@ class Header final : public JsonEvents {
   }
 
   [[noreturn]] void fail(const std::string& text) const {
-    throw Failure(fmt::format("header: tensor {}: {}", quoted(name_), text));
+    throw Failure(fmt::format("header: tensor {}: {}", in_quotes(name_), text));
   }
 
   std::vector<SafetensorsEntry> entries_;
   std::unordered_set<std::string> names_;
-  std::size_t depth_ = 0;
   std::string name_;
   std::string text_;  // the name of a text in the metadata
   Metadata* metadata_;
@@ -204,7 +207,7 @@ Element element_of(const SafetensorsEntry& entry) {
     throw Failure(
         fmt::format("header: tensor {}: dtype: got {}, expected one "
                     "such as F32 or BF16",
-                    quoted(entry.name), quoted(entry.dtype)));
+                    in_quotes(entry.name), in_quotes(entry.dtype)));
   }
   element.name = entry.dtype;  // a newer one, of unknown size
   return element;
@@ -240,18 +243,18 @@ FileTensor tensor_of(const SafetensorsEntry& entry, Bytes buffer) {
   tensor.shape = entry.shape;
   settle_count(tensor);
   if (entry.begin > entry.end || entry.end > buffer.size()) {
-    throw Failure(
-        fmt::format("header: tensor {}: data_offsets: got [{}, {}], expected "
-                    "them in order and inside the buffer of {} bytes",
-                    quoted(entry.name), entry.begin, entry.end, buffer.size()));
+    throw Failure(fmt::format(
+        "header: tensor {}: data_offsets: got [{}, {}], expected "
+        "them in order and inside the buffer of {} bytes",
+        in_quotes(entry.name), entry.begin, entry.end, buffer.size()));
   }
   const std::uint64_t bytes = entry.end - entry.begin;
   if (tensor.element.bytes != 0 && bytes != tensor.bytes()) {
-    throw Failure(
-        fmt::format("header: tensor {}: data_offsets: got [{}, {}], expected "
-                    "the {} bytes of {} {} between them",
-                    quoted(entry.name), entry.begin, entry.end, tensor.bytes(),
-                    tensor.element.name, shape_text(tensor.shape)));
+    throw Failure(fmt::format(
+        "header: tensor {}: data_offsets: got [{}, {}], expected "
+        "the {} bytes of {} {} between them",
+        in_quotes(entry.name), entry.begin, entry.end, tensor.bytes(),
+        tensor.element.name, shape_text(tensor.shape)));
   }
   tensor.data = buffer.substr(static_cast<std::size_t>(entry.begin),
                               static_cast<std::size_t>(bytes));
@@ -267,7 +270,7 @@ void check_cover(const std::vector<SafetensorsEntry>& entries, Bytes buffer) {
       throw Failure(fmt::format(
           "header: tensor {} begins at {} of the buffer, expected {}, the end "
           "of the one before: {}",
-          quoted(entry.name), entry.begin, covered,
+          in_quotes(entry.name), entry.begin, covered,
           entry.begin < covered ? "they overlap" : "a gap"));
     }
     covered = entry.end;
@@ -285,7 +288,7 @@ std::vector<FileTensor> read_safetensors(Bytes file, Metadata* metadata) {
   const Bytes header = header_of(file);
   const Bytes buffer = file.substr(kLengthBytes + header.size());
   Header parser(metadata);
-  read_json(header, kMaxDepth, parser);
+  parser.read(header);
   std::vector<SafetensorsEntry> entries = parser.take();
   std::sort(entries.begin(), entries.end(),
             [](const SafetensorsEntry& a, const SafetensorsEntry& b) {

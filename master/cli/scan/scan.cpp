@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <memory>
 #include <unordered_set>
@@ -150,7 +151,7 @@ std::string scan_json(const ScannedFile& file) {
     json["dtype"] = tensor.element.name;
     json["shape"] = tensor.shape;
     json.update(statistics_json(tensor, file.statistics[i]));
-    lines += json.line() + "\n";
+    lines += json_line(json) + "\n";
   }
   return lines;
 }
@@ -170,7 +171,7 @@ std::string scan_totals_json(const ScanTotals& totals) {
   sum["inf"] = totals.sum.inf_count;
   sum["nan"] = totals.sum.nan_count;
   add_extremes(totals.sum, sum);
-  return json.line() + "\n";
+  return json_line(json) + "\n";
 }
 
 using Clock = std::chrono::steady_clock;
@@ -188,8 +189,9 @@ void check_expected(const std::vector<FileTensor>& tensors,
   for (const FileTensor& tensor : tensors) names.insert(tensor.name);
   for (const std::string& name : expected) {
     if (names.count(name) != 0) continue;
-    throw Failure(fmt::format(
-        "no tensor {}, expected it because the index lists it", quoted(name)));
+    throw Failure(
+        fmt::format("no tensor {}, expected it because the index lists it",
+                    in_quotes(name)));
   }
 }
 
@@ -242,7 +244,7 @@ std::string unsupported_text(const ScannedFile& file) {
   if (count == 0) return "";
   return fmt::format(
       "{}: tensor {}: got dtype {}, expected one that swamp can scan{}",
-      file.path, quoted(first->name), first->element.name,
+      file.path, in_quotes(first->name), first->element.name,
       count == 1 ? "" : fmt::format("; {} tensors are like that", count));
 }
 
@@ -284,18 +286,19 @@ int run_scan(const ScanOptions& options, Machine& machine) {
 
 }  // namespace
 
-Command scan_command() {
+Run add_scan(CLI::App& command) {
   const auto options = std::make_shared<ScanOptions>();
-  Command command{"scan", "find inf and nan in files"};
   command
-      .words("FILE", options->files,
-             "safetensors, *.index.json, npy or npz, or a folder of them")
-      .required = true;
-  command.flag("--all", options->all, "list clean tensors, too");
-  command.flag("--json", options->json,
-               "print one JSON object per tensor, then the totals");
-  command.flag("--recursive", options->recursive, "also folders in folders");
-  command.footer =
+      .add_option("FILE", options->files,
+                  "safetensors, *.index.json, npy or npz, or a folder of them")
+      ->type_name("")
+      ->required();
+  command.add_flag("--all", options->all, "list clean tensors, too");
+  command.add_flag("--json", options->json,
+                   "print one JSON object per tensor, then the totals");
+  command.add_flag("--recursive", options->recursive,
+                   "also folders in folders");
+  command.footer(
       "Lists every tensor that holds inf or nan: how many, the flat index (in\n"
       "C order) of the first, and the extremes of the finite elements; then\n"
       "one line per file. A complex number counts as two floats. Integers,\n"
@@ -304,12 +307,11 @@ Command scan_command() {
       "buffer exactly.\n"
       "Exit code: 0 clean, 1 inf or nan found, 2 a bad file or option, or a\n"
       "tensor of a dtype that cannot be scanned. An error does not keep the\n"
-      "other files from being scanned.";
-  command.run = [options](const Command&, Machine& machine) {
+      "other files from being scanned.");
+  return [options](Machine& machine) {
     warn_of_unknown_variables();
     return run_scan(*options, machine);
   };
-  return command;
 }
 
 }  // namespace swamp::cli

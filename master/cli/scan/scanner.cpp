@@ -1,3 +1,6 @@
+// Tensors that lie in memory as they are needed go to scan_non_finite() in
+// lists of pieces; others pass through a buffer, where their bytes are swapped.
+// Only a Fortran array in which inf or nan was found is read twice.
 #include "master/cli/scan/scanner.h"
 
 #include <fmt/core.h>
@@ -72,7 +75,7 @@ std::size_t ElementStream::next() {
   if (left_ == 0) {
     if (bytes_->next(1).empty()) return 0;
     throw Failure(fmt::format("tensor {}: more bytes than its header gives",
-                              quoted(tensor_.name)));
+                              in_quotes(tensor_.name)));
   }
   auto* data = reinterpret_cast<char*>(buffer_.data());
   const auto wanted =
@@ -82,7 +85,7 @@ std::size_t ElementStream::next() {
     const Bytes piece = bytes_->next(wanted - filled);
     if (piece.empty()) {
       throw Failure(fmt::format("tensor {}: ends {} bytes too early",
-                                quoted(tensor_.name), left_ - filled));
+                                in_quotes(tensor_.name), left_ - filled));
     }
     std::memcpy(data + filled, piece.data(), piece.size());
     filled += piece.size();

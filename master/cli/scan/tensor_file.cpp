@@ -1,3 +1,5 @@
+// The mapped file and its handler of SIGBUS, the streams of bytes, and what all
+// formats share of a tensor's shape.
 #include "master/cli/scan/tensor_file.h"
 
 #include <fcntl.h>
@@ -156,10 +158,10 @@ const char* why_not_scanned(Element::Kind kind) noexcept {
 
 void settle_count(FileTensor& tensor) {
   if (tensor.shape.size() > kMaxDimensions) {
-    throw Failure(
-        fmt::format("tensor {}: shape: got {} dimensions, expected at "
-                    "most {}",
-                    quoted(tensor.name), tensor.shape.size(), kMaxDimensions));
+    throw Failure(fmt::format(
+        "tensor {}: shape: got {} dimensions, expected at "
+        "most {}",
+        in_quotes(tensor.name), tensor.shape.size(), kMaxDimensions));
   }
   std::uint64_t count = 1;
   std::uint64_t bytes = 0;
@@ -171,7 +173,7 @@ void settle_count(FileTensor& tensor) {
   if (overflow) {
     throw Failure(fmt::format(
         "tensor {}: shape: got {} of {}, expected less than 2^64 bytes",
-        quoted(tensor.name), shape_text(tensor.shape), tensor.element.name));
+        in_quotes(tensor.name), shape_text(tensor.shape), tensor.element.name));
   }
   tensor.count = count;
 }

@@ -1,3 +1,6 @@
+// A checkpoint is a safetensors file: the optimizer's state, the weights of a
+// float32 model and the history are tensors, all else is text in its metadata,
+// with a digest of everything.
 #include "master/cli/train/checkpoint.h"
 
 #include <fmt/core.h>
@@ -38,7 +41,7 @@ template <class Number>
 std::vector<Number> values_of(const FileTensor& tensor, const char* dtype) {
   if (tensor.element.name != dtype) {
     throw Failure(fmt::format("tensor {}: got {}, expected {}",
-                              cli::quoted(tensor.name), tensor.element.name,
+                              in_quotes(tensor.name), tensor.element.name,
                               dtype));
   }
   std::vector<Number> values(static_cast<std::size_t>(tensor.count));
@@ -150,10 +153,10 @@ std::string header_json(const Metadata& metadata,
     const std::uint64_t end = begin + tensor.bytes.size();
     entry["dtype"] = tensor.dtype;
     entry["shape"] = tensor.shape;
-    entry["data_offsets"] = std::vector<std::uint64_t>{begin, end};
+    entry["data_offsets"] = {begin, end};
     begin = end;
   }
-  return json.line();
+  return json_line(json);
 }
 
 // write_safetensors() returns the content of a safetensors file. Its buffer
@@ -208,7 +211,7 @@ Checkpoint decode_checkpoint(Bytes file) {
   if (format != kFormatText) {
     throw Failure(fmt::format(
         "{}: got {}, expected '{}', the model of this version of swamp",
-        kFormat, cli::quoted(format), kFormatText));
+        kFormat, in_quotes(format), kFormatText));
   }
   Checkpoint checkpoint;
   Digest digest;
@@ -220,7 +223,7 @@ Checkpoint decode_checkpoint(Bytes file) {
   }
   if (digest.text() != texts[kDigest]) {
     throw Failure(fmt::format("digest: got {}, expected {}: it is damaged",
-                              digest.text(), cli::quoted(texts[kDigest])));
+                              digest.text(), in_quotes(texts[kDigest])));
   }
   take_texts(texts, checkpoint);
   if (checkpoint.history.steps() != checkpoint.trainer.steps) {

@@ -1,3 +1,5 @@
+// Files that are read completely, and files that appear completely or not at
+// all: written beside their name, synced, renamed, and the folder synced.
 #include "master/cli/train/files.h"
 
 #include <fcntl.h>

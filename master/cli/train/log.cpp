@@ -1,3 +1,6 @@
+// A line of JSON for each step, whose length and digest a checkpoint holds, so
+// that a resumed run continues the same file; and the lines and sums that the
+// user sees.
 #include "master/cli/train/log.h"
 
 #include <fmt/core.h>
@@ -33,9 +36,9 @@ std::uint64_t digest_of_start(std::FILE* file, std::uint64_t count) {
 std::string step_json(const StepRecord& record) {
   Json json;
   json["step"] = record.step;
-  json["loss"] = record.loss;
-  json["scale"] = record.scale;
-  json["grad_norm"] = record.skipped ? Json() : Json(record.grad_norm);
+  json["loss"] = json_number(record.loss);
+  json["scale"] = json_number(record.scale);
+  json["grad_norm"] = record.skipped ? Json() : json_number(record.grad_norm);
   json["found_inf"] = record.skipped ? 1.0 : 0.0;
   json["skipped"] = record.skipped;
   json["underflow"] = record.underflow;
@@ -45,7 +48,7 @@ std::string step_json(const StepRecord& record) {
     json["overflow_index"] = record.overflow_index;
     json["overflow_elements"] = record.overflow_elements;
   }
-  return json.line();
+  return json_line(json);
 }
 
 // ranks_text() names the rank that overflowed and the owner of the shard.

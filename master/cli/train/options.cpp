@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -26,21 +27,22 @@ constexpr double kBelowOne = 1.0 - 0x1p-53;
 constexpr const char* kDynamic[] = {"--initial-loss-scale", "--min-loss-scale",
                                     "--loss-scale-window", "--hysteresis"};
 
-void add_file(Command& command, const char* name, std::string& value,
+void add_file(CLI::App& command, const char* name, std::string& value,
               const char* help) {
-  command.text(name, "FILE", "", help, [name, &value](const std::string& text) {
-    if (text.empty()) {
-      throw UsageError(
-          fmt::format("{}: got '', expected the name of a file", name));
-    }
-    value = text;
-  });
+  add_text(
+      command, name, "FILE", "", help, [name, &value](const std::string& text) {
+        if (text.empty()) {
+          throw UsageError(
+              fmt::format("{}: got '', expected the name of a file", name));
+        }
+        value = text;
+      });
 }
 
 // refuse() throws if `option` is given: it does not go with what was found.
-void refuse(const Command& command, const char* option,
+void refuse(const CLI::App& command, const char* option,
             const std::string& found, const std::string& expected) {
-  if (!command.is_given(option)) return;
+  if (command.count(option) == 0) return;
   throw UsageError(
       fmt::format("{}: got {}, expected {}", option, found, expected));
 }
@@ -82,107 +84,112 @@ ScalerValue parse_scaler_option(const std::string& text, std::string& key) {
 
 }  // namespace
 
-void TrainArguments::add_to(Command& command) {
+void TrainArguments::add_to(CLI::App& command) {
   add_run(command);
   add_numbers(command);
   add_scale(command);
   add_optimizer(command);
 }
 
-void TrainArguments::add_run(Command& command) {
-  command.text("TEXT", "FILE", options_.text, "the text to learn",
-               [this](const std::string& text) { options_.text = text; });
-  command.integer("--steps", options_.steps, 1, kMany, "steps to train");
-  command.integer("--batch", options_.batch, 1, 4096,
-                  "examples in a micro batch");
-  command.integer("--accumulate", options_.accumulate, 1, 4096,
-                  "micro batches of a rank in a step");
-  command.integer("--seed", options_.seed, 0,
-                  std::numeric_limits<std::uint64_t>::max(),
-                  "seed of the first weights and of the order of examples");
+void TrainArguments::add_run(CLI::App& command) {
+  add_text(command, "TEXT", "FILE", options_.text, "the text to learn",
+           [this](const std::string& text) { options_.text = text; });
+  add_integer(command, "--steps", options_.steps, 1, kMany, "steps to train");
+  add_integer(command, "--batch", options_.batch, 1, 4096,
+              "examples in a micro batch");
+  add_integer(command, "--accumulate", options_.accumulate, 1, 4096,
+              "micro batches of a rank in a step");
+  add_integer(command, "--seed", options_.seed, 0,
+              std::numeric_limits<std::uint64_t>::max(),
+              "seed of the first weights and of the order of examples");
   add_file(command, "--log", options_.log, "write one JSON object per step");
-  command.integer("--log-interval", options_.log_interval, 1, kMany,
-                  "print every Nth step");
+  add_integer(command, "--log-interval", options_.log_interval, 1, kMany,
+              "print every Nth step");
   add_file(command, "--checkpoint", options_.checkpoint,
            "save the run to this safetensors file");
-  command.integer("--save-interval", options_.save_interval, 1, kMany,
-                  "save every Nth step, and at the end");
-  command.flag("--resume", options_.resume,
-               "continue from --checkpoint, if it exists");
-  command.flag("--overwrite", options_.overwrite,
-               "replace --checkpoint, if it exists");
+  add_integer(command, "--save-interval", options_.save_interval, 1, kMany,
+              "save every Nth step, and at the end");
+  command.add_flag("--resume", options_.resume,
+                   "continue from --checkpoint, if it exists");
+  command.add_flag("--overwrite", options_.overwrite,
+                   "replace --checkpoint, if it exists");
   add_file(command, "--plot", options_.plot,
            "draw loss and scale as a .png or .svg (needs gnuplot)");
 }
 
-void TrainArguments::add_numbers(Command& command) {
-  command.text("--dtype", "TYPE", "float16",
-               "of the model and its gradients: float16, bfloat16 or float32",
-               [this](const std::string& text) { dtype_ = text; });
-  command.flag("--fp16", fp16_, "the same as --dtype float16");
-  command.flag("--bf16", bf16_, "the same as --dtype bfloat16");
+void TrainArguments::add_numbers(CLI::App& command) {
+  add_text(command, "--dtype", "TYPE", "float16",
+           "of the model and its gradients: float16, bfloat16 or float32",
+           [this](const std::string& text) { dtype_ = text; });
+  command.add_flag("--fp16", fp16_, "the same as --dtype float16");
+  command.add_flag("--bf16", bf16_, "the same as --dtype bfloat16");
   ModelOptions& model = options_.model;
-  command.flag("--attention-softmax-in-fp32", model.attention_softmax_in_fp32,
-               "compute the softmax of float32 scores, not of scores rounded "
-               "to 16 bits");
-  command.flag("--apply-query-key-layer-scaling", model.query_key_layer_scaling,
-               "divide the 16-bit scores of layer N by N, and multiply by N in "
-               "the float32 softmax: large scores do not overflow; implies "
-               "--attention-softmax-in-fp32");
-  command.flag("--fp16-lm-cross-entropy", model.fp16_lm_cross_entropy,
-               "compute the loss of 16-bit logits without a float32 copy of "
-               "them; the arithmetic is float32 either way (only --fp16)");
-  command.flag("--fp32-residual-connection", model.fp32_residual_connection,
-               "keep the residual stream and its gradient in float32, not in "
-               "16 bits (only --fp16 or --bf16)");
-  command.flag("--use-flash-attn", model.use_flash_attn,
-               "compute attention by swamp's flash attention: no matrix of "
-               "scores, float32 inside");
+  command.add_flag(
+      "--attention-softmax-in-fp32", model.attention_softmax_in_fp32,
+      "compute the softmax of float32 scores, not of scores rounded "
+      "to 16 bits");
+  command.add_flag(
+      "--apply-query-key-layer-scaling", model.query_key_layer_scaling,
+      "divide the 16-bit scores of layer N by N, and multiply by N in "
+      "the float32 softmax: large scores do not overflow; implies "
+      "--attention-softmax-in-fp32");
+  command.add_flag(
+      "--fp16-lm-cross-entropy", model.fp16_lm_cross_entropy,
+      "compute the loss of 16-bit logits without a float32 copy of "
+      "them; the arithmetic is float32 either way (only --fp16)");
+  command.add_flag(
+      "--fp32-residual-connection", model.fp32_residual_connection,
+      "keep the residual stream and its gradient in float32, not in "
+      "16 bits (only --fp16 or --bf16)");
+  command.add_flag("--use-flash-attn", model.use_flash_attn,
+                   "compute attention by swamp's flash attention: no matrix of "
+                   "scores, float32 inside");
 }
 
-void TrainArguments::add_scale(Command& command) {
+void TrainArguments::add_scale(CLI::App& command) {
   MixedPrecisionOptions& o = options_.optimizer;
-  command.real("--loss-scale", o.loss_scale, 0, kMaxScale,
-               "constant loss scale; 0: a dynamic one in float16, else none");
-  command.real("--initial-loss-scale", o.initial_loss_scale, kMinScale,
-               kMaxScale, "first dynamic loss scale");
-  command.real("--min-loss-scale", o.min_loss_scale, kMinScale, kMaxScale,
-               "smallest dynamic loss scale");
-  command.real("--loss-scale-window", o.loss_scale_window, kSmallest, kLargest,
-               "clean steps after which a dynamic scale doubles");
-  command.integer("--hysteresis", o.hysteresis, 1, kMany,
-                  "the Nth overflow since the last growth halves the scale");
-  command.text(
-      "--scaler", "NAME", "",
+  add_real(command, "--loss-scale", o.loss_scale, 0, kMaxScale,
+           "constant loss scale; 0: a dynamic one in float16, else none");
+  add_real(command, "--initial-loss-scale", o.initial_loss_scale, kMinScale,
+           kMaxScale, "first dynamic loss scale");
+  add_real(command, "--min-loss-scale", o.min_loss_scale, kMinScale, kMaxScale,
+           "smallest dynamic loss scale");
+  add_real(command, "--loss-scale-window", o.loss_scale_window, kSmallest,
+           kLargest, "clean steps after which a dynamic scale doubles");
+  add_integer(command, "--hysteresis", o.hysteresis, 1, kMany,
+              "the Nth overflow since the last growth halves the scale");
+  add_text(
+      command, "--scaler", "NAME", "",
       "use another loss scaler of swamp, as torch.amp.GradScaler",
       [this](const std::string& text) { options_.optimizer.scaler = text; });
   command
-      .text(
-          "--scaler-option", "KEY=VALUE", "",
-          "an argument of the scaler's constructor; may be repeated",
-          [this](const std::string& text) { scaler_options_.push_back(text); })
-      .repeated = true;
+      .add_option("--scaler-option", scaler_options_,
+                  "an argument of the scaler's constructor; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-void TrainArguments::add_optimizer(Command& command) {
-  command.text("--optimizer", "NAME", optimizer_,
-               "adamw (Megatron's adam), adam (with L2 penalty) or sgd",
-               [this](const std::string& text) { optimizer_ = text; });
-  command.real("--lr", adam_.lr, kSmallest, kLargest, "learning rate");
-  command.real("--weight-decay", adam_.weight_decay, 0, kLargest,
-               "weight decay");
-  command.real("--adam-beta1", adam_.beta1, 0, kBelowOne,
-               "decay of the first moment");
-  command.real("--adam-beta2", adam_.beta2, 0, kBelowOne,
-               "decay of the second moment");
-  command.real("--adam-eps", adam_.eps, 0, kLargest,
-               "added to the square root");
-  command.real("--sgd-momentum", sgd_momentum_, 0, kLargest, "momentum of sgd");
-  command.real("--clip-grad", options_.optimizer.clip_grad, 0, kLargest,
-               "largest norm of all gradients; 0: no clipping");
+void TrainArguments::add_optimizer(CLI::App& command) {
+  add_text(command, "--optimizer", "NAME", optimizer_,
+           "adamw (Megatron's adam), adam (with L2 penalty) or sgd",
+           [this](const std::string& text) { optimizer_ = text; });
+  add_real(command, "--lr", adam_.lr, kSmallest, kLargest, "learning rate");
+  add_real(command, "--weight-decay", adam_.weight_decay, 0, kLargest,
+           "weight decay");
+  add_real(command, "--adam-beta1", adam_.beta1, 0, kBelowOne,
+           "decay of the first moment");
+  add_real(command, "--adam-beta2", adam_.beta2, 0, kBelowOne,
+           "decay of the second moment");
+  add_real(command, "--adam-eps", adam_.eps, 0, kLargest,
+           "added to the square root");
+  add_real(command, "--sgd-momentum", sgd_momentum_, 0, kLargest,
+           "momentum of sgd");
+  add_real(command, "--clip-grad", options_.optimizer.clip_grad, 0, kLargest,
+           "largest norm of all gradients; 0: no clipping");
 }
 
-TrainOptions TrainArguments::settle(const Command& command) {
+TrainOptions TrainArguments::settle(const CLI::App& command) {
   settle_dtype(command);
   settle_model(command);
   settle_scale(command);
@@ -193,8 +200,8 @@ TrainOptions TrainArguments::settle(const Command& command) {
   return options_;
 }
 
-void TrainArguments::settle_dtype(const Command& command) {
-  if (command.is_given("--dtype")) {
+void TrainArguments::settle_dtype(const CLI::App& command) {
+  if (command.count("--dtype") != 0) {
     options_.model.dtype =
         parse_dtype("--dtype", dtype_, {kFloat16, kBFloat16, kFloat32});
   }
@@ -205,7 +212,7 @@ void TrainArguments::settle_dtype(const Command& command) {
        {std::tuple("--fp16", fp16_, kFloat16),
         std::tuple("--bf16", bf16_, kBFloat16)}) {
     if (!set) continue;
-    if (command.is_given("--dtype") && options_.model.dtype != dtype) {
+    if (command.count("--dtype") != 0 && options_.model.dtype != dtype) {
       throw UsageError(fmt::format("--dtype: got {} and {}, expected {}",
                                    dtype_name(options_.model.dtype), flag,
                                    dtype_name(dtype)));
@@ -217,7 +224,7 @@ void TrainArguments::settle_dtype(const Command& command) {
 }
 
 // settle_model() has the rules and texts of Megatron's arguments.
-void TrainArguments::settle_model(const Command& command) {
+void TrainArguments::settle_model(const CLI::App& command) {
   ModelOptions& model = options_.model;
   const auto refuse_dtype = [&](const char* option, const char* text) {
     throw UsageError(fmt::format("{}: got --dtype {}: {}", option,
@@ -242,7 +249,7 @@ void TrainArguments::settle_model(const Command& command) {
   if (model.query_key_layer_scaling) model.attention_softmax_in_fp32 = true;
 }
 
-void TrainArguments::settle_scale(const Command& command) {
+void TrainArguments::settle_scale(const CLI::App& command) {
   const MixedPrecisionOptions& o = options_.optimizer;
   constexpr double kSmallestScale = 0x1p-126;
   if (o.loss_scale != 0 && o.loss_scale < kSmallestScale) {
@@ -270,9 +277,9 @@ void TrainArguments::settle_scale(const Command& command) {
   }
 }
 
-void TrainArguments::settle_scaler(const Command& command) {
+void TrainArguments::settle_scaler(const CLI::App& command) {
   MixedPrecisionOptions& o = options_.optimizer;
-  if (!command.is_given("--scaler")) {
+  if (command.count("--scaler") == 0) {
     refuse(command, "--scaler-option", "no --scaler", "one");
     return;
   }
@@ -296,7 +303,7 @@ void TrainArguments::settle_scaler(const Command& command) {
   }
 }
 
-void TrainArguments::settle_optimizer(const Command& command) {
+void TrainArguments::settle_optimizer(const CLI::App& command) {
   const bool sgd = optimizer_ == "sgd";
   if (!sgd && optimizer_ != "adam" && optimizer_ != "adamw") {
     throw UsageError(fmt::format(
@@ -319,7 +326,7 @@ void TrainArguments::settle_optimizer(const Command& command) {
   options_.optimizer.optimizer = chosen;
 }
 
-void TrainArguments::settle_files(const Command& command) const {
+void TrainArguments::settle_files(const CLI::App& command) const {
   if (options_.checkpoint.empty()) {
     for (const char* option : {"--save-interval", "--resume", "--overwrite"}) {
       refuse(command, option, "no --checkpoint", "one");

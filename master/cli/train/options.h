@@ -43,24 +43,24 @@ class TrainArguments {
   TrainArguments& operator=(const TrainArguments&) = delete;
 
   // add_to() adds the options to the command, which must not outlive this.
-  void add_to(Command& command);
+  void add_to(CLI::App& command);
 
   // settle() combines the options, by Megatron's rules. Throws UsageError if
   // they contradict each other.
-  TrainOptions settle(const Command& command);
+  TrainOptions settle(const CLI::App& command);
 
  private:
-  void add_run(Command& command);
-  void add_numbers(Command& command);
-  void add_scale(Command& command);
-  void add_optimizer(Command& command);
+  void add_run(CLI::App& command);
+  void add_numbers(CLI::App& command);
+  void add_scale(CLI::App& command);
+  void add_optimizer(CLI::App& command);
 
-  void settle_dtype(const Command& command);
-  void settle_model(const Command& command);
-  void settle_scale(const Command& command);
-  void settle_scaler(const Command& command);
-  void settle_optimizer(const Command& command);
-  void settle_files(const Command& command) const;
+  void settle_dtype(const CLI::App& command);
+  void settle_model(const CLI::App& command);
+  void settle_scale(const CLI::App& command);
+  void settle_scaler(const CLI::App& command);
+  void settle_optimizer(const CLI::App& command);
+  void settle_files(const CLI::App& command) const;
   void note_decisive();
 
   TrainOptions options_;

@@ -1,3 +1,5 @@
+// Pictures by gnuplot, which reads a script with the data in it and writes to
+// its stdout.
 #include <fmt/core.h>
 #include <spawn.h>
 #include <sys/wait.h>

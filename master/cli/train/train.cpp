@@ -2,6 +2,7 @@
 // saves.
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -314,21 +315,19 @@ void run_train(const TrainOptions& options, Machine& machine) {
 
 }  // namespace
 
-Command train_command() {
+Run add_train(CLI::App& command) {
   const auto arguments = std::make_shared<TrainArguments>();
-  Command command{"train", "train a small language model on a text"};
   arguments->add_to(command);
-  command.footer =
+  command.footer(
       "One line per step: 'skipped: w1[7] + 2 more' means that three elements\n"
       "of the gradients were inf or nan, and where the first was. The last\n"
       "lines are digests of the log and of the weights: the same options give\n"
       "the same.\n"
-      "Exit code: 0; 2 for a bad file or option, or if training has diverged.";
-  command.run = [arguments](const Command& given, Machine& machine) {
-    run_train(arguments->settle(given), machine);
+      "Exit code: 0; 2 for a bad file or option, or if training has diverged.");
+  return [arguments, &command](Machine& machine) {
+    run_train(arguments->settle(command), machine);
     return 0;
   };
-  return command;
 }
 
 }  // namespace swamp::cli

@@ -1,3 +1,6 @@
+// One step: micro batches of all ranks are drawn, the rank's own are computed,
+// the optimizer of swamp reduces and steps, and the ranks exchange what is
+// shown of the step.
 #include "master/cli/train/trainer.h"
 
 #include <fmt/core.h>

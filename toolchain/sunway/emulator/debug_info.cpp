@@ -1,3 +1,6 @@
+// libbacktrace reads the program's debug information and symbol table at the
+// first report. Variables are sorted by address, so that one is found by a
+// binary search.
 #include "toolchain/sunway/emulator/debug_info.h"
 
 #include <backtrace.h>

@@ -27,6 +27,7 @@ struct DmaDescriptor {
 // DMA as programs call it: toolchain/sunway/include/swamp_sunway/dma.h.
 
 namespace sunway = swamp::sunway;
+using sunway::Range;
 using sunway::Slave;
 using sunway::Transfer;
 using Kind = sunway::Transfer::Kind;
@@ -105,11 +106,11 @@ int collect(const Transfer& t, sunway::Range range, const void* pc) {
 int get_by_mode(int mode, const Transfer& t, const void* pc) {
   switch (mode) {
     case sunway::kBroadcastMode:
-      return spread(t, sunway::Range::array, pc);
+      return spread(t, Range::array, pc);
     case sunway::kColumnMode:
-      return spread(t, sunway::Range::column, pc);
+      return spread(t, Range::column, pc);
     case sunway::kRowBroadcastMode:
-      return spread(t, sunway::Range::row, pc);
+      return spread(t, Range::row, pc);
     default:
       return issue(t, pc);
   }
@@ -136,48 +137,61 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-int athread_dma_get(void* ldm, void* main, int length) {
-  return blocking(
-      transfer(Kind::get, ldm, main, length, 0, 0, nullptr, "dma_get"),
-      SWAMP_SUNWAY_CALLER());
-}
-int athread_dma_get_stride(void* ldm, void* main, int length, int block,
-                           int stride) {
-  return blocking(transfer(Kind::get, ldm, main, length, block, stride, nullptr,
-                           "dma_get_stride"),
-                  SWAMP_SUNWAY_CALLER());
-}
-int athread_dma_iget(void* ldm, void* main, int length, volatile void* reply) {
-  return issue(transfer(Kind::get, ldm, main, length, 0, 0, reply, "dma_iget"),
-               SWAMP_SUNWAY_CALLER());
-}
-int athread_dma_iget_stride(void* ldm, void* main, int length, int block,
-                            int stride, volatile void* reply) {
-  return issue(transfer(Kind::get, ldm, main, length, block, stride, reply,
-                        "dma_iget_stride"),
-               SWAMP_SUNWAY_CALLER());
-}
-int athread_dma_put(void* main, void* ldm, int length) {
-  return blocking(
-      transfer(Kind::put, ldm, main, length, 0, 0, nullptr, "dma_put"),
-      SWAMP_SUNWAY_CALLER());
-}
-int athread_dma_put_stride(void* main, void* ldm, int length, int block,
-                           int stride) {
-  return blocking(transfer(Kind::put, ldm, main, length, block, stride, nullptr,
-                           "dma_put_stride"),
-                  SWAMP_SUNWAY_CALLER());
-}
-int athread_dma_iput(void* main, void* ldm, int length, volatile void* reply) {
-  return issue(transfer(Kind::put, ldm, main, length, 0, 0, reply, "dma_iput"),
-               SWAMP_SUNWAY_CALLER());
-}
-int athread_dma_iput_stride(void* main, void* ldm, int length, int block,
-                            int stride, volatile void* reply) {
-  return issue(transfer(Kind::put, ldm, main, length, block, stride, reply,
-                        "dma_iput_stride"),
-               SWAMP_SUNWAY_CALLER());
-}
+// The functions differ in their parameters, and in what they do with the
+// transfer.
+#define SWAMP_GET void *ldm, void *main, int length
+#define SWAMP_PUT void *main, void *ldm, int length
+#define SWAMP_BLOCKS int block, int stride
+#define SWAMP_DMA(name, kind, parameters, block, stride, reply, action)       \
+  int athread_##name parameters {                                             \
+    const void* const pc = SWAMP_SUNWAY_CALLER();                             \
+    const Transfer t =                                                        \
+        transfer(Kind::kind, ldm, main, length, block, stride, reply, #name); \
+    return action;                                                            \
+  }
+SWAMP_DMA(dma_get, get, (SWAMP_GET), 0, 0, nullptr, blocking(t, pc))
+SWAMP_DMA(dma_get_stride, get, (SWAMP_GET, SWAMP_BLOCKS), block, stride,
+          nullptr, blocking(t, pc))
+SWAMP_DMA(dma_iget, get, (SWAMP_GET, volatile void* reply), 0, 0, reply,
+          issue(t, pc))
+SWAMP_DMA(dma_iget_stride, get, (SWAMP_GET, SWAMP_BLOCKS, volatile void* reply),
+          block, stride, reply, issue(t, pc))
+SWAMP_DMA(dma_put, put, (SWAMP_PUT), 0, 0, nullptr, blocking(t, pc))
+SWAMP_DMA(dma_put_stride, put, (SWAMP_PUT, SWAMP_BLOCKS), block, stride,
+          nullptr, blocking(t, pc))
+SWAMP_DMA(dma_iput, put, (SWAMP_PUT, volatile void* reply), 0, 0, reply,
+          issue(t, pc))
+SWAMP_DMA(dma_iput_stride, put, (SWAMP_PUT, SWAMP_BLOCKS, volatile void* reply),
+          block, stride, reply, issue(t, pc))
+SWAMP_DMA(dma_ibcast, get, (SWAMP_GET, volatile void* reply), 0, 0, reply,
+          spread(t, Range::array, pc))
+SWAMP_DMA(dma_bcast, get, (SWAMP_GET, volatile void* reply), 0, 0, reply,
+          spread(t, Range::array, pc))
+SWAMP_DMA(dma_ibcast_stride, get,
+          (SWAMP_GET, SWAMP_BLOCKS, volatile void* reply), block, stride, reply,
+          spread(t, Range::array, pc))
+SWAMP_DMA(dma_row_ibcast, get, (SWAMP_GET, volatile void* reply), 0, 0, reply,
+          spread(t, Range::row, pc))
+SWAMP_DMA(dma_col_ibcast, get, (SWAMP_GET, volatile void* reply), 0, 0, reply,
+          spread(t, Range::column, pc))
+SWAMP_DMA(dma_row_ibcast_stride, get,
+          (SWAMP_GET, SWAMP_BLOCKS, volatile void* reply), block, stride, reply,
+          spread(t, Range::row, pc))
+SWAMP_DMA(dma_col_ibcast_stride, get,
+          (SWAMP_GET, SWAMP_BLOCKS, volatile void* reply), block, stride, reply,
+          spread(t, Range::column, pc))
+SWAMP_DMA(dma_bcast_coll, get, (SWAMP_GET), 0, 0, nullptr,
+          collect(t, Range::array, pc))
+SWAMP_DMA(dma_row_bcast_coll, get, (SWAMP_GET), 0, 0, nullptr,
+          collect(t, Range::row, pc))
+SWAMP_DMA(dma_col_bcast_coll, get, (SWAMP_GET), 0, 0, nullptr,
+          collect(t, Range::column, pc))
+SWAMP_DMA(dma_bcast_stride_coll, get, (SWAMP_GET, SWAMP_BLOCKS), block, stride,
+          nullptr, collect(t, Range::array, pc))
+SWAMP_DMA(dma_row_bcast_stride_coll, get, (SWAMP_GET, SWAMP_BLOCKS), block,
+          stride, nullptr, collect(t, Range::row, pc))
+SWAMP_DMA(dma_col_bcast_stride_coll, get, (SWAMP_GET, SWAMP_BLOCKS), block,
+          stride, nullptr, collect(t, Range::column, pc))
 
 int athread_dma_wait_value(volatile void* reply, int value) {
   sunway::wait_reply("dma_wait_value", reply, value, SWAMP_SUNWAY_CALLER());
@@ -190,82 +204,6 @@ int athread_dma_barrier() {
   return 0;
 }
 int athread_dma_all_barrier() { return athread_dma_barrier(); }
-
-int athread_dma_ibcast(void* ldm, void* main, int length,
-                       volatile void* reply) {
-  return spread(
-      transfer(Kind::get, ldm, main, length, 0, 0, reply, "dma_ibcast"),
-      sunway::Range::array, SWAMP_SUNWAY_CALLER());
-}
-int athread_dma_bcast(void* ldm, void* main, int length, volatile void* reply) {
-  return spread(
-      transfer(Kind::get, ldm, main, length, 0, 0, reply, "dma_bcast"),
-      sunway::Range::array, SWAMP_SUNWAY_CALLER());
-}
-int athread_dma_ibcast_stride(void* ldm, void* main, int length, int block,
-                              int stride, volatile void* reply) {
-  return spread(transfer(Kind::get, ldm, main, length, block, stride, reply,
-                         "dma_ibcast_stride"),
-                sunway::Range::array, SWAMP_SUNWAY_CALLER());
-}
-int athread_dma_row_ibcast(void* ldm, void* main, int length,
-                           volatile void* reply) {
-  return spread(
-      transfer(Kind::get, ldm, main, length, 0, 0, reply, "dma_row_ibcast"),
-      sunway::Range::row, SWAMP_SUNWAY_CALLER());
-}
-int athread_dma_col_ibcast(void* ldm, void* main, int length,
-                           volatile void* reply) {
-  return spread(
-      transfer(Kind::get, ldm, main, length, 0, 0, reply, "dma_col_ibcast"),
-      sunway::Range::column, SWAMP_SUNWAY_CALLER());
-}
-int athread_dma_bcast_coll(void* ldm, void* main, int length) {
-  return collect(
-      transfer(Kind::get, ldm, main, length, 0, 0, nullptr, "dma_bcast_coll"),
-      sunway::Range::array, SWAMP_SUNWAY_CALLER());
-}
-int athread_dma_bcast_stride_coll(void* ldm, void* main, int length, int block,
-                                  int stride) {
-  return collect(transfer(Kind::get, ldm, main, length, block, stride, nullptr,
-                          "dma_bcast_stride_coll"),
-                 sunway::Range::array, SWAMP_SUNWAY_CALLER());
-}
-int athread_dma_row_bcast_coll(void* ldm, void* main, int length) {
-  return collect(transfer(Kind::get, ldm, main, length, 0, 0, nullptr,
-                          "dma_row_bcast_coll"),
-                 sunway::Range::row, SWAMP_SUNWAY_CALLER());
-}
-int athread_dma_col_bcast_coll(void* ldm, void* main, int length) {
-  return collect(transfer(Kind::get, ldm, main, length, 0, 0, nullptr,
-                          "dma_col_bcast_coll"),
-                 sunway::Range::column, SWAMP_SUNWAY_CALLER());
-}
-
-int athread_dma_row_ibcast_stride(void* ldm, void* main, int length, int block,
-                                  int stride, volatile void* reply) {
-  return spread(transfer(Kind::get, ldm, main, length, block, stride, reply,
-                         "dma_row_ibcast_stride"),
-                sunway::Range::row, SWAMP_SUNWAY_CALLER());
-}
-int athread_dma_col_ibcast_stride(void* ldm, void* main, int length, int block,
-                                  int stride, volatile void* reply) {
-  return spread(transfer(Kind::get, ldm, main, length, block, stride, reply,
-                         "dma_col_ibcast_stride"),
-                sunway::Range::column, SWAMP_SUNWAY_CALLER());
-}
-int athread_dma_row_bcast_stride_coll(void* ldm, void* main, int length,
-                                      int block, int stride) {
-  return collect(transfer(Kind::get, ldm, main, length, block, stride, nullptr,
-                          "dma_row_bcast_stride_coll"),
-                 sunway::Range::row, SWAMP_SUNWAY_CALLER());
-}
-int athread_dma_col_bcast_stride_coll(void* ldm, void* main, int length,
-                                      int block, int stride) {
-  return collect(transfer(Kind::get, ldm, main, length, block, stride, nullptr,
-                          "dma_col_bcast_stride_coll"),
-                 sunway::Range::column, SWAMP_SUNWAY_CALLER());
-}
 
 int athread_memcpy_sldm(void* to, void* from, int length, int) {
   return copy_shared(to, from, length, "memcpy_sldm", SWAMP_SUNWAY_CALLER());

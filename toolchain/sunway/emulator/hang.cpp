@@ -1,5 +1,4 @@
-#include "toolchain/sunway/emulator/hang.h"
-
+// Reports of programs that cannot continue: which slaves wait, and where.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -7,6 +6,7 @@
 #include <vector>
 
 #include "toolchain/sunway/emulator/debug_info.h"
+#include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/report.h"
 #include "toolchain/sunway/emulator/transfer.h"

@@ -1,3 +1,6 @@
+// The master's spawn and join. A spawn puts a function and its argument into
+// the slaves of some groups, whose threads exist already or are started; a join
+// waits for them. Mistakes of the master become error codes or reports.
 #include <algorithm>
 #include <cerrno>
 

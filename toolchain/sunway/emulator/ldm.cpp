@@ -1,3 +1,5 @@
+// The heap of ldm_malloc(): a map of the pieces in use by offset, in which a
+// new piece takes the first gap that is large enough, below the stack.
 #include "toolchain/sunway/emulator/ldm.h"
 
 #include <algorithm>

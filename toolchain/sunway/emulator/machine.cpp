@@ -1,3 +1,7 @@
+// Makes the slaves: slots of equal layout in one mapping, and a thread for each
+// slave whose stack and thread-local variables lie in its slot. Core groups
+// belong to host threads, the program's first thread having all that no other
+// one took.
 #include "toolchain/sunway/emulator/machine.h"
 
 #include <link.h>

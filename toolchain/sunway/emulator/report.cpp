@@ -1,3 +1,6 @@
+// A finding is printed once for its category and places, and counted after
+// that. Signals of a crash are caught on an alternate stack: the place and the
+// action of the slave are printed, then the signal ends the process.
 #include "toolchain/sunway/emulator/report.h"
 
 #include <fnmatch.h>

@@ -54,6 +54,15 @@ void watch_crashes();
 // overflow.
 void have_signal_stack();
 
+// What follows ends programs that cannot continue, in every transfer mode
+// (hang.cpp). report_hang() reports which slaves wait where. Under the machine's
+// mutex.
+[[noreturn]] void report_hang(bool waits_for_master);
+// report_master_alone() is for a master that waits after all slaves have ended.
+[[noreturn]] void report_master_alone(const MasterWait& wait);
+// end_with() reports a finding after which the program cannot continue.
+[[noreturn]] void end_with(const Finding& finding);
+
 }  // namespace swamp::sunway
 
 #endif  // SWAMP_SUNWAY_EMULATOR_REPORT_H_

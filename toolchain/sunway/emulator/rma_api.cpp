@@ -180,103 +180,54 @@ int athread_rma_wait_value(volatile void* word, int value) {
 int athread_rma_barrier() { return 0; }
 int athread_rma_all_barrier() { return 0; }
 
-int athread_rma_bcast(void* to, void* from, int length, volatile void* remote) {
-  return spread(
-      {from, nullptr, length, to, remote, "rma_bcast", SWAMP_SUNWAY_CALLER()},
-      Range::array, ~0u);
-}
-int athread_rma_ibcast(void* to, void* from, volatile void* local, int length,
-                       volatile void* remote) {
-  return spread(
-      {from, local, length, to, remote, "rma_ibcast", SWAMP_SUNWAY_CALLER()},
-      Range::array, ~0u);
-}
-int athread_rma_row_bcast(void* to, void* from, int length,
-                          volatile void* remote) {
-  return spread({from, nullptr, length, to, remote, "rma_row_bcast",
-                 SWAMP_SUNWAY_CALLER()},
-                Range::row, ~0u);
-}
-int athread_rma_col_bcast(void* to, void* from, int length,
-                          volatile void* remote) {
-  return spread({from, nullptr, length, to, remote, "rma_col_bcast",
-                 SWAMP_SUNWAY_CALLER()},
-                Range::column, ~0u);
-}
-int athread_rma_row_ibcast(void* to, void* from, int length,
-                           volatile void* local, volatile void* remote) {
-  return spread({from, local, length, to, remote, "rma_row_ibcast",
-                 SWAMP_SUNWAY_CALLER()},
-                Range::row, ~0u);
-}
-int athread_rma_col_ibcast(void* to, void* from, int length,
-                           volatile void* local, volatile void* remote) {
-  return spread({from, local, length, to, remote, "rma_col_ibcast",
-                 SWAMP_SUNWAY_CALLER()},
-                Range::column, ~0u);
-}
-int athread_rma_bcast_other(void* to, void* from, int length,
-                            volatile void* remote) {
-  return spread({from, nullptr, length, to, remote, "rma_bcast_other",
-                 SWAMP_SUNWAY_CALLER()},
-                Range::array, ~0u, true);
-}
-int athread_rma_ibcast_other(void* to, void* from, volatile void* local,
-                             int length, volatile void* remote) {
-  return spread({from, local, length, to, remote, "rma_ibcast_other",
-                 SWAMP_SUNWAY_CALLER()},
-                Range::array, ~0u, true);
-}
-int athread_rma_row_bcast_other(void* to, void* from, int length,
-                                volatile void* remote) {
-  return spread({from, nullptr, length, to, remote, "rma_row_bcast_other",
-                 SWAMP_SUNWAY_CALLER()},
-                Range::row, ~0u, true);
-}
-int athread_rma_col_bcast_other(void* to, void* from, int length,
-                                volatile void* remote) {
-  return spread({from, nullptr, length, to, remote, "rma_col_bcast_other",
-                 SWAMP_SUNWAY_CALLER()},
-                Range::column, ~0u, true);
-}
-int athread_rma_row_ibcast_other(void* to, void* from, int length,
-                                 volatile void* local, volatile void* remote) {
-  return spread({from, local, length, to, remote, "rma_row_ibcast_other",
-                 SWAMP_SUNWAY_CALLER()},
-                Range::row, ~0u, true);
-}
-int athread_rma_col_ibcast_other(void* to, void* from, int length,
-                                 volatile void* local, volatile void* remote) {
-  return spread({from, local, length, to, remote, "rma_col_ibcast_other",
-                 SWAMP_SUNWAY_CALLER()},
-                Range::column, ~0u, true);
-}
-int athread_rma_row_mcast(void* to, void* from, int length, int mask,
-                          volatile void* remote) {
-  return spread({from, nullptr, length, to, remote, "rma_row_mcast",
-                 SWAMP_SUNWAY_CALLER()},
-                Range::row, static_cast<unsigned>(mask) & 0xffu);
-}
-int athread_rma_col_mcast(void* to, void* from, int length, int mask,
-                          volatile void* remote) {
-  return spread({from, nullptr, length, to, remote, "rma_col_mcast",
-                 SWAMP_SUNWAY_CALLER()},
-                Range::column, static_cast<unsigned>(mask) & 0xffu);
-}
-int athread_rma_row_imcast(void* to, void* from, int length,
-                           volatile void* local, int mask,
-                           volatile void* remote) {
-  return spread({from, local, length, to, remote, "rma_row_imcast",
-                 SWAMP_SUNWAY_CALLER()},
-                Range::row, static_cast<unsigned>(mask) & 0xffu);
-}
-int athread_rma_col_imcast(void* to, void* from, int length,
-                           volatile void* local, int mask,
-                           volatile void* remote) {
-  return spread({from, local, length, to, remote, "rma_col_imcast",
-                 SWAMP_SUNWAY_CALLER()},
-                Range::column, static_cast<unsigned>(mask) & 0xffu);
-}
+#define SWAMP_COPY void *to, void *from
+#define SWAMP_LOCAL volatile void* local
+#define SWAMP_REMOTE volatile void* remote
+#define SWAMP_SPREAD(name, parameters, local, ...)                       \
+  int athread_##name parameters {                                        \
+    return spread(                                                       \
+        {from, local, length, to, remote, #name, SWAMP_SUNWAY_CALLER()}, \
+        __VA_ARGS__);                                                    \
+  }
+SWAMP_SPREAD(rma_bcast, (SWAMP_COPY, int length, SWAMP_REMOTE), nullptr,
+             Range::array, ~0u)
+SWAMP_SPREAD(rma_ibcast, (SWAMP_COPY, SWAMP_LOCAL, int length, SWAMP_REMOTE),
+             local, Range::array, ~0u)
+SWAMP_SPREAD(rma_row_bcast, (SWAMP_COPY, int length, SWAMP_REMOTE), nullptr,
+             Range::row, ~0u)
+SWAMP_SPREAD(rma_col_bcast, (SWAMP_COPY, int length, SWAMP_REMOTE), nullptr,
+             Range::column, ~0u)
+SWAMP_SPREAD(rma_row_ibcast,
+             (SWAMP_COPY, int length, SWAMP_LOCAL, SWAMP_REMOTE), local,
+             Range::row, ~0u)
+SWAMP_SPREAD(rma_col_ibcast,
+             (SWAMP_COPY, int length, SWAMP_LOCAL, SWAMP_REMOTE), local,
+             Range::column, ~0u)
+SWAMP_SPREAD(rma_bcast_other, (SWAMP_COPY, int length, SWAMP_REMOTE), nullptr,
+             Range::array, ~0u, true)
+SWAMP_SPREAD(rma_ibcast_other,
+             (SWAMP_COPY, SWAMP_LOCAL, int length, SWAMP_REMOTE), local,
+             Range::array, ~0u, true)
+SWAMP_SPREAD(rma_row_bcast_other, (SWAMP_COPY, int length, SWAMP_REMOTE),
+             nullptr, Range::row, ~0u, true)
+SWAMP_SPREAD(rma_col_bcast_other, (SWAMP_COPY, int length, SWAMP_REMOTE),
+             nullptr, Range::column, ~0u, true)
+SWAMP_SPREAD(rma_row_ibcast_other,
+             (SWAMP_COPY, int length, SWAMP_LOCAL, SWAMP_REMOTE), local,
+             Range::row, ~0u, true)
+SWAMP_SPREAD(rma_col_ibcast_other,
+             (SWAMP_COPY, int length, SWAMP_LOCAL, SWAMP_REMOTE), local,
+             Range::column, ~0u, true)
+SWAMP_SPREAD(rma_row_mcast, (SWAMP_COPY, int length, int mask, SWAMP_REMOTE),
+             nullptr, Range::row, static_cast<unsigned>(mask) & 0xffu)
+SWAMP_SPREAD(rma_col_mcast, (SWAMP_COPY, int length, int mask, SWAMP_REMOTE),
+             nullptr, Range::column, static_cast<unsigned>(mask) & 0xffu)
+SWAMP_SPREAD(rma_row_imcast,
+             (SWAMP_COPY, int length, SWAMP_LOCAL, int mask, SWAMP_REMOTE),
+             local, Range::row, static_cast<unsigned>(mask) & 0xffu)
+SWAMP_SPREAD(rma_col_imcast,
+             (SWAMP_COPY, int length, SWAMP_LOCAL, int mask, SWAMP_REMOTE),
+             local, Range::column, static_cast<unsigned>(mask) & 0xffu)
 
 int athread_rma_bcast_coll(void* to, void* from, int length, int root) {
   return collect({from, nullptr, length, to, nullptr, "rma_bcast_coll",

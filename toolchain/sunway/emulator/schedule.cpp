@@ -1,3 +1,7 @@
+// In check mode one slave at a time has the turn. block() gives it to a slave
+// that choose() picks, until the wait is ready; if no slave and no master can
+// go on, the program ends with a report. In copy mode only the last rule
+// remains.
 #include "toolchain/sunway/emulator/schedule.h"
 
 #include <unistd.h>
@@ -6,7 +10,6 @@
 #include <chrono>
 #include <thread>
 
-#include "toolchain/sunway/emulator/hang.h"
 #include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/report.h"
 

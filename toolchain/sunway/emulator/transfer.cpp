@@ -1,3 +1,6 @@
+// Copies the blocks of a DMA, adds to reply words, and delays sends: a slave
+// that is to receive runs first for a while, because on the machine data takes
+// time to arrive.
 #include "toolchain/sunway/emulator/transfer.h"
 
 #include <pthread.h>

@@ -55,5 +55,6 @@ SWAMP_SUNWAY_END
 
 #include <swamp_sunway/simd_lanes.h>
 #include <swamp_sunway/simd_elements.h>
+#include <swamp_sunway/simd_names.h>
 
 #endif /* SWAMP_SUNWAY_SIMD_H_ */

@@ -1,3 +1,6 @@
+// Compiles a source with gcc, a rewritten copy of it if gcc refuses it, and a
+// second time with a call before every load and store, for check mode; the
+// second object becomes a section of the first one. See HACKING.md.
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+// Links a program twice: of the objects for check mode, as an image that the
+// program contains, and of the ordinary ones. Functions of slaves get the
+// prefix slave_ in both, also those of archives. Mistakes such as slave code on
+// the master's side are found before.
 #include <elf.h>
 
 #include <cstdio>

@@ -1,3 +1,5 @@
+// Reads ELF objects, archives and thin archives by their headers, with every
+// offset checked: the symbols and sections that the link needs.
 #include "toolchain/sunway/swcc/object.h"
 
 #include <ar.h>

@@ -1,3 +1,5 @@
+// Options of swcc become options of gcc, are ignored, or end swcc because they
+// are not emulated. The tables at the start of the file say which.
 #include "toolchain/sunway/swcc/options.h"
 
 #include <algorithm>
@@ -250,13 +252,38 @@ std::string tool(const std::string& name) {
   return starts(name, "sw") && ends(name, "ar") ? "ar" : "";
 }
 
+namespace {
+
+constexpr char kNoFortran[] =
+    ": Fortran is not emulated; swcc compiles C and C++";
+
+// refuse_unemulated() ends swcc if a word asks for what is not emulated.
+void refuse_unemulated(const std::string& word) {
+  if (word == "-mslave-bf16") {
+    fail("-mslave-bf16: bf16 as _Float16 is not emulated");
+  }
+  if (starts(word, "-fsanitize=") &&
+      (word.find("thread") != std::string::npos ||
+       word.find("hwaddress") != std::string::npos)) {
+    fail(word +
+         ": not for Sunway programs; SWAMP_TRANSFER=check finds races of "
+         "slaves, -fsanitize=address and undefined are supported");
+  }
+  const bool option = starts(word, "-");
+  if (word == "-lgfortran" || (!option && is_fortran(word))) {
+    fail(word + kNoFortran);
+  }
+}
+
+}  // namespace
+
 Options read_options(const std::string& name, const Words& words) {
   Options options;
   options.cplusplus = ends(name, "++") || ends(name, "CC");
   options.relocatable = starts(name, "sw") && ends(name, "ld");
   if (name.find("fort") != std::string::npos ||
       name.find("f90") != std::string::npos) {
-    fail(name + ": Fortran is not emulated; swcc compiles C and C++");
+    fail(name + kNoFortran);
   }
   options.old = starts(name, "sw5");
   using Action = Options::Action;
@@ -273,19 +300,14 @@ Options read_options(const std::string& name, const Words& words) {
       if (i + 1 == words.size()) fail("expected a value after " + word);
       return words[++i];
     };
+    // value() is that of an option of two characters, in this or the next word.
+    const auto value = [&] {
+      return word.size() > 2 ? word.substr(2) : next();
+    };
     if (set_side(word, options) || ignored(word)) continue;
+    refuse_unemulated(word);
     if (word == "-msimd") {
       options.simd = true;
-    } else if (word == "-mslave-bf16") {
-      fail("-mslave-bf16: bf16 as _Float16 is not emulated");
-    } else if (starts(word, "-fsanitize=") &&
-               (word.find("thread") != std::string::npos ||
-                word.find("hwaddress") != std::string::npos)) {
-      fail(word +
-           ": not for Sunway programs; SWAMP_TRANSFER=check finds races of "
-           "slaves, -fsanitize=address and undefined are supported");
-    } else if (word == "-lgfortran") {
-      fail("-lgfortran: Fortran is not emulated; swcc compiles C and C++");
     } else if (word == "-c" || word == "-S" || word == "-E" || word == "-M" ||
                word == "-MM" || word == "-fsyntax-only") {
       options.action = Action::compile;
@@ -295,25 +317,17 @@ Options read_options(const std::string& name, const Words& words) {
                starts(word, "--print-")) {
       options.rest.push_back(word);
       if (word != "-v" || words.size() == 1) options.action = Action::pass;
-    } else if (word == "-o") {
-      options.output = next();
-    } else if (starts(word, "-o") && word.size() > 2 && word != "-openmp") {
-      options.output = word.substr(2);
-    } else if (word == "-L") {
-      options.library_folders.push_back(next());
+    } else if (starts(word, "-o") && word != "-openmp") {
+      options.output = value();
     } else if (starts(word, "-L")) {
-      options.library_folders.push_back(word.substr(2));
-    } else if (word == "-l") {
-      const std::string library = "-l" + next();
-      if (!ignored(library)) options.inputs.push_back(library);
+      options.library_folders.push_back(value());
     } else if (starts(word, "-l")) {
-      options.inputs.push_back(word);
+      const std::string library = "-l" + value();
+      if (!ignored(library)) options.inputs.push_back(library);
     } else if (word == "-") {
       add_input(word);
-    } else if (word == "-x") {
-      language = next();
     } else if (starts(word, "-x")) {
-      language = word.substr(2);
+      language = value();
     } else if (takes_value(word)) {
       options.rest.push_back(word);
       options.rest.push_back(next());
@@ -325,9 +339,6 @@ Options read_options(const std::string& name, const Words& words) {
       if (starts(word, "-std=")) options.standard = word.substr(5);
       options.rest.push_back(word);
     } else {
-      if (is_fortran(word)) {
-        fail(word + ": Fortran is not emulated; swcc compiles C and C++");
-      }
       add_input(word);
     }
   }

@@ -1,3 +1,6 @@
+// The implicit conversions of vectors, which gcc refuses, are made explicit:
+// declarations tell which names are vectors, and their assignments,
+// initializers and casts get calls of functions that are added to the source.
 #include <map>
 #include <set>
 #include <string>

@@ -1,3 +1,7 @@
+// Conflicts of accesses to main memory. The log of a launch is sorted by
+// address and searched once from the lowest on: Active holds the accesses that
+// reach beyond the current position. Two of different slaves conflict if one
+// writes and the vector clocks order neither before the other.
 #include "toolchain/sunway/emulator/check/access_log.h"
 
 #include <algorithm>

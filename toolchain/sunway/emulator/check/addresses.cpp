@@ -1,3 +1,7 @@
+// Main memory is what the allocations (malloc.h), the mappings of
+// /proc/self/maps and the stacks of threads make up; everything else is
+// reported, with the nearest allocation. The mappings are read again only if a
+// check fails.
 #include "toolchain/sunway/emulator/check/addresses.h"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// The clocks of locks, barriers and messages, by address and generation, and of
+// memory that was freed: a slave that gets the memory again acquires the clock
+// of the slave that freed it.
 #include "toolchain/sunway/emulator/check/clocks.h"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// Compares main memory after two runs of a launch, word by word, where either
+// run has written. Pointers into memory that slaves allocated may differ. Of
+// words that differ, the writers are named.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>

@@ -1,3 +1,6 @@
+// The master's side of check mode: arguments that changed between spawn and
+// join, launches without a join, and the Observer through which the core
+// informs the checker. Its constructor switches check mode on.
 #include "toolchain/sunway/emulator/check/host_check.h"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// Data that other slaves send into an LDM is an Arrival until this slave has
+// synchronised with the sender, by its reply word, a barrier or a message; a
+// read before that is reported.
 #include "toolchain/sunway/emulator/check/inbox.h"
 
 #include <algorithm>

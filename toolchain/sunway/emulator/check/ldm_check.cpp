@@ -1,3 +1,6 @@
+// Every byte of a slave's slot has flags (Shadow). Allocation and the start of
+// a function set them, writes clear them, and the instrumented accesses that
+// find a flag come here to be examined.
 #include "toolchain/sunway/emulator/check/ldm_check.h"
 
 #include <asm/prctl.h>

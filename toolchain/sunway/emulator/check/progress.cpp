@@ -1,3 +1,6 @@
+// A slave that reads the same few words again and again waits in a loop. It
+// yields the turn, and the watchdog, a thread of its own, ends a program in
+// which no slave has made progress for a while.
 #include "toolchain/sunway/emulator/check/progress.h"
 
 #include <signal.h>
@@ -11,7 +14,6 @@
 
 #include "toolchain/sunway/emulator/check/host_check.h"
 #include "toolchain/sunway/emulator/check/slave_check.h"
-#include "toolchain/sunway/emulator/hang.h"
 #include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/report.h"
 #include "toolchain/sunway/emulator/schedule.h"

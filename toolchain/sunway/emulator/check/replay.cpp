@@ -1,3 +1,6 @@
+// The parent's side of a replay: before a launch begins it forks children that
+// run the launch in other orders, and after the join it compares their memory
+// with its own. Limits keep the time of all replays small.
 #include "toolchain/sunway/emulator/check/replay.h"
 
 #include <dirent.h>

@@ -1,3 +1,6 @@
+// A child's side of a replay: a socket to the parent, over which it sends its
+// outcome and the bytes that the parent asks for, and the redirection of files,
+// so that slaves neither print nor read nor write anything a second time.
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/filter.h>

@@ -1,3 +1,6 @@
+// What the core and the instrumented program tell of one slave is passed on to
+// the parts that have the rules: LDM, transfers in flight, inbox, clock,
+// progress and the log of accesses.
 #include "toolchain/sunway/emulator/check/slave_check.h"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// A transfer is examined when it is issued, by the rules of the machine, and
+// when it is waited for: then its data moves, and its buffer must be as it was
+// left. Between the two the destination of a get is poison.
 #include "toolchain/sunway/emulator/check/transfer_check.h"
 
 #include <algorithm>

@@ -1,0 +1,3 @@
+void work(int* n) {
+  if (n[0] == 3) return;
+}

@@ -1,0 +1,7 @@
+cmake_minimum_required(VERSION 3.16)
+project(example C CXX)
+include(CheckIPOSupported)
+check_ipo_supported()
+set(CMAKE_INTERPROCEDURAL_OPTIMIZATION ON)
+add_executable(example host.c slave.c)
+set_source_files_properties(slave.c PROPERTIES COMPILE_OPTIONS "-mslave")

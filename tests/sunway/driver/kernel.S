@@ -1,0 +1,2 @@
+void f(void) {}
+	.arch sw3

@@ -1,0 +1,1 @@
+int only_host(int x) { return x; }

@@ -1,0 +1,2 @@
+#include <slave.h>
+void work(int* n) { n[0] = 1; }

@@ -1,0 +1,3 @@
+struct Shape {
+  virtual int sides(const int* of) const { return *of; }
+};

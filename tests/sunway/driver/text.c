@@ -1,0 +1,2 @@
+#include <simd.h>
+void f(floatv8 v) { v = "text"; }

@@ -1,0 +1,3 @@
+#ifdef __x86_64__
+#include <not/there.h>
+#endif
