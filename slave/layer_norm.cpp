@@ -62,12 +62,7 @@ HWY_NOINLINE double wide_sum(const Source& source, std::size_t count) {
                chains + k);
     }
   }
-  for (std::size_t distance = kWideChains / 2; distance != 0; distance /= 2) {
-    for (std::size_t i = 0; i < distance; ++i) {
-      chains[i] += chains[i + distance];
-    }
-  }
-  return chains[0];
+  return tree_sum(DD(), chains, kWideChains);
 }
 
 template <class Source, bool kTail>
