@@ -33,37 +33,16 @@ void unscale_float32(State& state, const Run& run, Machine& machine) {
               kFlipSign);
 }
 
-void add_unscale_prefetch() {
-  MachineConfig config = transfer_config("view");
-  config.backend = "serial";
-  const std::string name = "tuning/unscale/prefetch:";
-  const std::string tuned =
-      name + std::to_string(runtime::Tuning{}.prefetch_bytes);
-  for (const std::uint32_t ahead : {0u, 512u, 1024u, 2048u, 4096u}) {
-    add_tuning(
-        name + std::to_string(ahead), tuned, sizes(), {1}, config,
-        [=](runtime::Tuning& t) { t.prefetch_bytes = ahead; }, unscale_float32);
-  }
-}
-
-// Passes over one array that is only read, and over several, prefer other
-// distances.
-void add_pass_prefetch(const std::string& pass, bool reads_only) {
-  const runtime::Tuning defaults;
+template <class Body>
+void add_prefetch(const std::string& pass, Body body) {
   const std::string name = "tuning/" + pass + "/prefetch:";
   const std::string tuned =
-      name + std::to_string(reads_only ? defaults.read_prefetch_bytes
-                                       : defaults.operands_prefetch_bytes);
-  for (const std::uint32_t ahead : {0u, 256u, 512u, 1024u, 2048u, 4096u}) {
+      name + std::to_string(runtime::Tuning{}.prefetch_bytes);
+  for (const std::uint32_t ahead : {0u, 128u, 256u, 512u, 1024u, 2048u, 4096u}) {
     add_tuning(
-        name + std::to_string(ahead), tuned, {sizes().back()}, thread_counts(),
+        name + std::to_string(ahead), tuned, sizes(), thread_counts(),
         transfer_config("view"),
-        [=](runtime::Tuning& t) {
-          t.read_prefetch_bytes = t.operands_prefetch_bytes = ahead;
-        },
-        [=](State& state, const Run& run, Machine& machine) {
-          run_pass(state, pass, run.bytes, &machine);
-        });
+        [=](runtime::Tuning& t) { t.prefetch_bytes = ahead; }, body);
   }
 }
 
@@ -131,12 +110,13 @@ void register_transfer() {
 }
 
 void register_tuning() {
-  add_unscale_prefetch();
-  add_pass_prefetch("norm/float32", true);
+  add_prefetch("unscale/float32", unscale_float32);
   for (const char* pass :
-       {"accumulate/bfloat16", "cast/bfloat16_float32", "step/adam/float32",
-        "step/adam/bfloat16_bfloat16"}) {
-    add_pass_prefetch(pass, false);
+       {"norm/float32", "accumulate/bfloat16", "cast/bfloat16_float32",
+        "step/adam/float32", "step/adam/bfloat16_bfloat16"}) {
+    add_prefetch(pass, [=](State& state, const Run& run, Machine& machine) {
+      run_pass(state, pass, run.bytes, &machine);
+    });
   }
   for (const char* pass : {"cast/bfloat16_float32", "cast/float32_bfloat16",
                            "step/adam/bfloat16_bfloat16"}) {

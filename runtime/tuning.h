@@ -24,14 +24,10 @@ struct Tuning {
   std::size_t tile_bytes = 8 * 1024;
   // How far ahead the kernels prefetch in view mode, in lists of more traffic
   // than prefetch_traffic_bytes; prefetch instructions on data in L1 and L2
-  // cost up to 40 %. swamp_bench --benchmark_filter=prefetch.
-  // One operand, updated in place: 4 KiB gained 10 % on data in memory.
-  std::uint32_t prefetch_bytes = 4 * 1024;
-  // One operand, only read: short, because long distances defeat the hardware
-  // prefetcher.
-  std::uint32_t read_prefetch_bytes = 512;
-  // Several operands: 2 KiB was best for an Adam step (8 to 14 % over 1 KiB).
-  std::uint32_t operands_prefetch_bytes = 2 * 1024;
+  // cost up to 40 %. From 512 bytes on, fast memory loses 10 % and more.
+  // Without prefetch norm and Adam lose. swamp_bench
+  // --benchmark_filter=prefetch.
+  std::uint32_t prefetch_bytes = 256;
   std::size_t prefetch_traffic_bytes = 2 * 1024 * 1024;
   // From this traffic on, operands that are only written are stored past the
   // caches: a cast took 0.6 to 0.8 of the time from twice the L3 (of 32 MiB)
@@ -47,14 +43,7 @@ inline MemoryHints view_hints(const Tuning& tuning,
   MemoryHints hints;
   hints.non_temporal = launch.traffic_bytes > tuning.non_temporal_traffic_bytes;
   if (launch.traffic_bytes <= tuning.prefetch_traffic_bytes) return hints;
-  const Operation& operation = launch.table.operations[0];
-  if (operation.operand_count > 1) {
-    hints.prefetch_bytes = tuning.operands_prefetch_bytes;
-  } else if (operation.operands[0].access == Access::in) {
-    hints.prefetch_bytes = tuning.read_prefetch_bytes;
-  } else {
-    hints.prefetch_bytes = tuning.prefetch_bytes;
-  }
+  hints.prefetch_bytes = tuning.prefetch_bytes;
   return hints;
 }
 

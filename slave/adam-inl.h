@@ -29,6 +29,7 @@ struct Adam {
   VF bias_correction2_sqrt, eps, weight_decay, decay;
   hn::Mask<DF> lerp_is_small;
   bool decays;
+  bool corrects;  // false after about 17,000 steps with beta2 of 0.999
 
   explicit HWY_INLINE Adam(const AdamArgs& args)
       : gradient{set(args.inv_scale), set(args.clip_coefficient)},
@@ -40,7 +41,8 @@ struct Adam {
         weight_decay(set(args.weight_decay)),
         decay(set(args.decay)),
         lerp_is_small(hn::Lt(hn::Abs(set(args.one_minus_beta1)), set(0.5f))),
-        decays(args.weight_decay != 0.0f) {
+        decays(args.weight_decay != 0.0f),
+        corrects(args.bias_correction2_sqrt != 1.0f) {
     // torch's lerp starts from the nearer end.
     const VF factor = set(args.one_minus_beta1);
     lerp_factor =
@@ -59,8 +61,9 @@ struct Adam {
 
   // stepped() returns the new weight.
   HWY_INLINE VF stepped(VF weight, VF m, VF v) const {
-    const VF denominator =
-        hn::Add(hn::Div(hn::Sqrt(v), bias_correction2_sqrt), eps);
+    VF root = hn::Sqrt(v);
+    if (corrects) root = hn::Div(root, bias_correction2_sqrt);
+    const VF denominator = hn::Add(root, eps);
     return hn::Add(weight, hn::Div(hn::Mul(minus_step_size, m), denominator));
   }
 };

@@ -35,6 +35,33 @@ HWY_INLINE void add_wide_batches(const Source& source, std::size_t count,
   (hn::StoreU(high[k], dd, chains + k * kLanes + kWideLanes), ...);
 }
 
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+// Of bfloat16 the even and the odd elements are added by separate vectors,
+// because a shift and a mask widen them without moving them.
+template <std::size_t... k>
+HWY_INLINE void add_wide_batches(const Plain<BFloat16>& source,
+                                 std::size_t count, double* chains,
+                                 std::index_sequence<k...>) {
+  const DD dd;
+  const hn::Rebind<float, DD> df;
+  const hn::RebindToUnsigned<decltype(df)> du;
+  VD even[sizeof...(k)], odd[sizeof...(k)];
+  (hn::LoadInterleaved2(dd, chains + k * kLanes, even[k], odd[k]), ...);
+  const auto add = [&](std::size_t i, VD& even_sum, VD& odd_sum) HWY_ATTR {
+    const auto pairs =
+        hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(source.data + i));
+    const auto upper = hn::And(pairs, hn::Set(du, 0xffff0000u));
+    const auto lower = hn::ShiftLeft<16>(pairs);
+    even_sum = hn::Add(even_sum, hn::PromoteTo(dd, hn::BitCast(df, lower)));
+    odd_sum = hn::Add(odd_sum, hn::PromoteTo(dd, hn::BitCast(df, upper)));
+  };
+  for (std::size_t i = 0; i < count; i += kWideChains) {
+    (add(i + k * kLanes, even[k], odd[k]), ...);
+  }
+  (hn::StoreInterleaved2(even[k], odd[k], dd, chains + k * kLanes), ...);
+}
+#endif
+
 // wide_sum() is the sum of a chunk in double.
 template <class Source>
 HWY_NOINLINE double wide_sum(const Source& source, std::size_t count) {
@@ -62,12 +89,7 @@ HWY_NOINLINE double wide_sum(const Source& source, std::size_t count) {
                chains + k);
     }
   }
-  for (std::size_t distance = kWideChains / 2; distance != 0; distance /= 2) {
-    for (std::size_t i = 0; i < distance; ++i) {
-      chains[i] += chains[i + distance];
-    }
-  }
-  return chains[0];
+  return tree_sum(DD(), chains, kWideChains);
 }
 
 template <class Source, bool kTail>

@@ -3,9 +3,8 @@
 #include <cstring>
 #include <utility>
 
-#include "swamp/float_formats.h"
-
 #include "slave/kernel_list.h"
+#include "swamp/float_formats.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/norm.cpp"
@@ -61,6 +60,52 @@ HWY_INLINE Pair unscale_pair<Float64>(const double* at, float inv_scale) {
           hn::Mul(hn::LoadU(dd, at + hn::Lanes(dd)), scale)};
 }
 
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+// The odd elements of a vector of bfloat16 are the upper halves of floats, and
+// a shift makes the even ones so: no element changes its place. So `low` is the
+// even elements, and `high` the odd ones.
+template <>
+HWY_INLINE Pair unscale_pair<BFloat16>(const std::uint16_t* at,
+                                       float inv_scale) {
+  const DD dd;
+  const hn::Rebind<float, DD> df;
+  const hn::RebindToUnsigned<decltype(df)> du;
+  const auto scale = hn::Set(df, inv_scale);
+  const auto pairs = hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(at));
+  const auto even = hn::BitCast(df, hn::ShiftLeft<16>(pairs));
+  const auto odd = hn::BitCast(df, hn::And(pairs, hn::Set(du, 0xffff0000u)));
+  return {hn::PromoteTo(dd, hn::Mul(even, scale)),
+          hn::PromoteTo(dd, hn::Mul(odd, scale))};
+}
+#endif
+
+// load_lanes() loads the sums of the elements of a Pair, store_lanes() stores
+// them.
+template <class Format>
+HWY_INLINE Pair load_lanes(const double* lanes) {
+  const DD dd;
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  if constexpr (std::is_same_v<Format, BFloat16>) {
+    Pair pair;
+    hn::LoadInterleaved2(dd, lanes, pair.low, pair.high);
+    return pair;
+  }
+#endif
+  return {hn::LoadU(dd, lanes), hn::LoadU(dd, lanes + hn::Lanes(dd))};
+}
+template <class Format>
+HWY_INLINE void store_lanes(const Pair& pair, double* lanes) {
+  const DD dd;
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  if constexpr (std::is_same_v<Format, BFloat16>) {
+    hn::StoreInterleaved2(pair.low, pair.high, dd, lanes);
+    return;
+  }
+#endif
+  hn::StoreU(pair.low, dd, lanes);
+  hn::StoreU(pair.high, dd, lanes + hn::Lanes(dd));
+}
+
 // add_some() adds elements one by one: those before and after whole rounds of
 // the lanes.
 template <class Format>
@@ -83,13 +128,13 @@ HWY_INLINE hn::Vec<DD> add_square(hn::Vec<DD> sum, hn::Vec<DD> value) {
   return hn::Add(sum, hn::Mul(value, value));
 }
 
-// add_pair() adds the squares of the elements at `at` to two vectors of lanes.
+// add_pair() adds the squares of the elements at `at` to their lanes.
 template <class Format>
 HWY_INLINE void add_pair(const typename Format::Element* at, float inv_scale,
-                         hn::Vec<DD>& low, hn::Vec<DD>& high) {
+                         Pair& sums) {
   const Pair value = unscale_pair<Format>(at, inv_scale);
-  low = add_square<Format>(low, value.low);
-  high = add_square<Format>(high, value.high);
+  sums.low = add_square<Format>(sums.low, value.low);
+  sums.high = add_square<Format>(sums.high, value.high);
 }
 
 // Each addition to a sum waits for the previous one, so several grains are
@@ -122,7 +167,6 @@ HWY_INLINE void add_rounds(const typename Format::Element* data,
                            std::size_t count, std::size_t distance,
                            float inv_scale, std::size_t prefetch_bytes,
                            double* lanes, std::index_sequence<kPairs...>) {
-  const DD dd;
   constexpr std::size_t kLanes = NormPartial::kLanes;
   constexpr std::size_t kStep = hn::MaxLanes(DD());
   constexpr std::size_t kLine = 64 / sizeof *data;
@@ -133,12 +177,11 @@ HWY_INLINE void add_rounds(const typename Format::Element* data,
   const std::size_t ahead = kGrains == 1 || prefetch_bytes == 0
                                 ? prefetch_bytes
                                 : kGrains * distance * sizeof *data;
-  hn::Vec<DD> low[] = {hn::LoadU(dd, lanes + 2 * kPairs * kStep)...};
-  hn::Vec<DD> high[] = {hn::LoadU(dd, lanes + (2 * kPairs + 1) * kStep)...};
+  Pair sums[] = {load_lanes<Format>(lanes + 2 * kPairs * kStep)...};
   const auto round = [&](std::size_t i) HWY_ATTR {
     (add_pair<Format>(data + i + kPairs / kPairsOfGrain * distance +
                           2 * (kPairs % kPairsOfGrain) * kStep,
-                      inv_scale, low[kPairs], high[kPairs]),
+                      inv_scale, sums[kPairs]),
      ...);
   };
   std::size_t i = 0;
@@ -154,8 +197,7 @@ HWY_INLINE void add_rounds(const typename Format::Element* data,
     for (std::size_t k = 0; k < kTurn; k += kLanes) round(i + k);
   }
   for (; i < count; i += kLanes) round(i);
-  (hn::StoreU(low[kPairs], dd, lanes + 2 * kPairs * kStep), ...);
-  (hn::StoreU(high[kPairs], dd, lanes + (2 * kPairs + 1) * kStep), ...);
+  (store_lanes<Format>(sums[kPairs], lanes + 2 * kPairs * kStep), ...);
 }
 
 // flag_all() reads a tile again, to flag what is inf or nan.

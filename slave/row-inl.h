@@ -78,6 +78,42 @@ struct Plain {
   HWY_INLINE Plain from(std::size_t i) const { return {data + i}; }
 };
 
+// tree_sum() adds the lanes of a vector as a tree: first those half a vector
+// apart, at last neighbours.
+template <class D>
+HWY_INLINE hn::TFromD<D> tree_sum(D, hn::Vec<D> v) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::GetLane(v);
+#else
+  constexpr std::size_t kBytes = hn::MaxLanes(D()) * sizeof(hn::TFromD<D>);
+  if constexpr (kBytes > 16) {
+    const hn::Half<D> half;
+    return tree_sum(half,
+                    hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    v = hn::Add(v, hn::Shuffle1032(v));
+    return hn::GetLane(hn::Add(v, hn::Shuffle2301(v)));
+  } else {
+    return hn::GetLane(hn::Add(v, hn::Shuffle01(v)));
+  }
+#endif
+}
+
+// tree_sum() adds `count` numbers, which it overwrites, in the same order.
+template <class D>
+HWY_INLINE hn::TFromD<D> tree_sum(D d, hn::TFromD<D>* numbers,
+                                  std::size_t count) {
+  const std::size_t lanes = hn::Lanes(d);
+  for (std::size_t distance = count / 2; distance >= lanes; distance /= 2) {
+    for (std::size_t i = 0; i < distance; i += lanes) {
+      hn::StoreU(hn::Add(hn::LoadU(d, numbers + i),
+                         hn::LoadU(d, numbers + i + distance)),
+                 d, numbers + i);
+    }
+  }
+  return tree_sum(d, hn::LoadU(d, numbers));
+}
+
 // Chains holds the sums or maxima that a chunk is accumulated into.
 template <int kCount>
 struct Chains {
@@ -93,19 +129,7 @@ struct Chains {
 
   // sum() adds the chains as a tree.
   HWY_NOINLINE float sum(int which) {
-    const DF df;
-    float* c = chain[which];
-    std::size_t distance = kChains / 2;
-    for (; distance >= kLanes; distance /= 2) {
-      for (std::size_t i = 0; i < distance; i += kLanes) {
-        hn::Store(hn::Add(hn::Load(df, c + i), hn::Load(df, c + i + distance)),
-                  df, c + i);
-      }
-    }
-    for (; distance != 0; distance /= 2) {
-      for (std::size_t i = 0; i < distance; ++i) c[i] += c[i + distance];
-    }
-    return c[0];
+    return tree_sum(DF(), chain[which], kChains);
   }
 
   // max() is the largest chain, never -0.

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "slave/kernel_list.h"
 
@@ -102,6 +103,72 @@ struct Scaling<BFloat16> {
   }
 };
 
+// ExponentShift multiplies a batch of bfloat16 by +-2^k in integers: k is added
+// to the exponents. That is half the work of a conversion to float and back,
+// and exact, so no rounding mode or flush of subnormals makes a difference.
+class ExponentShift {
+ public:
+  using Bits = std::uint16_t;
+
+  explicit HWY_INLINE ExponentShift(float factor) {
+    std::uint32_t bits;
+    std::memcpy(&bits, &factor, sizeof bits);
+    const int k = static_cast<int>(bits >> 23 & 0xff) - 127;
+    is_power_ = (bits & 0x7fffff) == 0 && k > -127 && k < 128;
+    const int smallest = k < 0 ? 1 - k : 1;  // exponents, as they are stored
+    const int largest = k > 0 ? 254 - k : 254;
+    sign_ = static_cast<Bits>(bits >> 16 & 0x8000);
+    shift_ = static_cast<Bits>(sign_ + (k << 7));
+    below_ = static_cast<Bits>((smallest << 7) - 1);
+    above_ = static_cast<Bits>((largest << 7) + 0x7f);
+  }
+
+  // scale() returns false, and has written nothing, if the factor is not a
+  // power of two, or if an element or a product is inf, nan or subnormal.
+  HWY_INLINE bool scale(Bits* batch) const {
+    if (!is_power_) return false;
+    const hn::ScalableTag<Bits> d;
+    const std::size_t lanes = hn::Lanes(d);
+    const auto zero = hn::Zero(d);
+    const auto one = hn::Set(d, Bits{1});
+    const auto magnitude_bits = hn::Set(d, Bits{0x7fff});
+    const auto x0 = hn::LoadU(d, batch);
+    const auto x1 = hn::LoadU(d, batch + lanes);
+    const auto x2 = hn::LoadU(d, batch + 2 * lanes);
+    const auto x3 = hn::LoadU(d, batch + 3 * lanes);
+    const auto m0 = hn::And(x0, magnitude_bits);
+    const auto m1 = hn::And(x1, magnitude_bits);
+    const auto m2 = hn::And(x2, magnitude_bits);
+    const auto m3 = hn::And(x3, magnitude_bits);
+    const auto largest = hn::Max(hn::Max(m0, m1), hn::Max(m2, m3));
+    // 0 is allowed: 0 - 1 is the largest number.
+    const auto smallest = hn::Min(hn::Min(hn::Sub(m0, one), hn::Sub(m1, one)),
+                                  hn::Min(hn::Sub(m2, one), hn::Sub(m3, one)));
+    const auto outside = hn::Or(
+        hn::Ne(hn::Max(largest, hn::Set(d, above_)), hn::Set(d, above_)),
+        hn::Ne(hn::Min(smallest, hn::Set(d, below_)), hn::Set(d, below_)));
+    if (HWY_UNLIKELY(!hn::AllFalse(d, outside))) return false;
+    const auto sign = hn::Set(d, sign_);
+    const auto shift = hn::Set(d, shift_);
+    const auto store = [&](hn::Vec<decltype(d)> x, hn::Vec<decltype(d)> m,
+                           Bits* at) HWY_ATTR {
+      const auto term = hn::IfThenElse(hn::Eq(m, zero), sign, shift);
+      hn::StoreU(hn::Add(x, term), d, at);
+    };
+    store(x0, m0, batch);
+    store(x1, m1, batch + lanes);
+    store(x2, m2, batch + 2 * lanes);
+    store(x3, m3, batch + 3 * lanes);
+    return true;
+  }
+
+ private:
+  bool is_power_;
+  Bits sign_, shift_;
+  Bits below_;  // the smallest magnitude minus 1
+  Bits above_;  // the largest magnitude
+};
+
 // scale_tail() checks and, with kWrite, scales fewer elements than a vector
 // has. Masked if the target can do that without accessing the neighbours, else
 // by a copy. The other lanes hold the first element again, so that they raise
@@ -168,10 +235,14 @@ HWY_INLINE void unscale(const void* args, const Tile& tile, Result& result) {
   const auto inv_scale = static_cast<typename Format::Float>(factor);
   const bool finite_scale = std::isfinite(factor);
   Bits* const data = operand<Bits>(tile, 0);
+  const ExponentShift exponents(factor);
   // Whole batches.
   const std::size_t i = for_each_batch(
       data, tile.count, tile.prefetch_bytes, [&](std::size_t at) HWY_ATTR {
         Bits* const part = data + at;
+        if constexpr (std::is_same_v<Format, BFloat16>) {
+          if (HWY_LIKELY(exponents.scale(part))) return;
+        }
         if (HWY_UNLIKELY(batch_has_nonfinite(part, Format::kExponent) ||
                          !finite_scale)) {
           flag_nonfinite<Bits>(part, batch, Format::kExponent, tile.first + at,

@@ -242,6 +242,19 @@ TEST_P(KernelPatterns, OrdinaryPatterns) {
   expect_reference(KernelTiles(kernel(), 20023, fill_ordinary, random));
 }
 
+// Some zeros of both signs among ordinary elements, as in real gradients.
+TEST_P(KernelPatterns, OrdinaryPatternsAndZeros) {
+  const auto fill = [](const Format& format, void* data, std::size_t count,
+                       Random& random) {
+    fill_ordinary(format, data, count, random);
+    for (std::size_t i = 0; i < count; i += 1 + random.below(9)) {
+      store_bits(format, data, i, random.below(2) * format.sign());
+    }
+  };
+  Random random(20029);
+  expect_reference(KernelTiles(kernel(), 20029, fill, random));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, KernelPatterns,
                          testing::ValuesIn(kernels_on_isas()),
                          kernel_on_isa_name);

@@ -79,8 +79,9 @@ ArgsFamily with_non_temporal(ArgsFamily family) {
 }
 
 const std::vector<float> kScales = {
-    1.0f, 0.5f,  0x1p-16f, 0.7f,      1.0f / 3.0f, 1e-3f,   65536.f,
-    0.0f, -0.0f, -1.0f,    kInfinity, 1e-40f,      3.4e38f, kNan};
+    1.0f,    0.5f, 0x1p-16f, 0.7f,     1.0f / 3.0f, 1e-3f,
+    65536.f, 0.0f, -0.0f,    -1.0f,    kInfinity,   1e-40f,
+    3.4e38f, kNan, -0x1p-7f, 0x1p100f, 0x1p-126f};
 const std::vector<float> kDivisors = {1.0f, 2.0f,   3.0f,      -7.0f,
                                       0.0f, 1e-40f, kInfinity, kNan};
 
