@@ -106,20 +106,7 @@ TORCH_LIBRARY(swamp, m) {
   m.impl("any_nonfinite",
          torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
                          &any_nonfinite_elsewhere));
-  define<&grad_norm_and_check, kNone>(
-      m,
-      "grad_norm_and_check(Tensor[] grads, Tensor(a!) found_inf, "
-      "Tensor inv_scale) -> Tensor");
-  define<&mixed_precision_adamw_, kNone>(
-      m,
-      "mixed_precision_adamw_(Tensor(a!)[] master_params, Tensor[] grads, "
-      "Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
-      "Tensor(d!)[] model_params, Tensor(e!) step, Tensor found_inf, "
-      "Tensor inv_scale, Tensor? grad_norm=None, *, float lr, float beta1, "
-      "float beta2, float weight_decay, float eps, float max_norm=0.0) -> ()");
-  define<&foreach_lerp_, kNone>(
-      m, "foreach_lerp_(Tensor(a!)[] out, Tensor[] input, float weight) -> ()");
-  define<&foreach_zero_, kNone>(m, "foreach_zero_(Tensor(a!)[] tensors) -> ()");
+  register_steps(m);
   define<&wgrad_gemm_accum, kNone>(
       m,
       "wgrad_gemm_accum(Tensor input, Tensor grad_output, "

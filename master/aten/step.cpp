@@ -24,6 +24,7 @@
 
 #include "master/aten/checks.h"
 #include "master/aten/layout.h"
+#include "master/aten/registration.h"
 #include "master/aten/tensor.h"
 #include "master/aten/tensor_list.h"
 #include "swamp/aten.h"
@@ -529,6 +530,24 @@ void foreach_zero_(at::TensorList tensors) {
     return;
   }
   translated([&] { swamp::foreach_zero_(list.tensors()); });
+}
+
+void register_steps(torch::Library& m) {
+  constexpr auto kNone = Derivative::kNone;
+  define<&grad_norm_and_check, kNone>(
+      m,
+      "grad_norm_and_check(Tensor[] grads, Tensor(a!) found_inf, "
+      "Tensor inv_scale) -> Tensor");
+  define<&mixed_precision_adamw_, kNone>(
+      m,
+      "mixed_precision_adamw_(Tensor(a!)[] master_params, Tensor[] grads, "
+      "Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
+      "Tensor(d!)[] model_params, Tensor(e!) step, Tensor found_inf, "
+      "Tensor inv_scale, Tensor? grad_norm=None, *, float lr, float beta1, "
+      "float beta2, float weight_decay, float eps, float max_norm=0.0) -> ()");
+  define<&foreach_lerp_, kNone>(
+      m, "foreach_lerp_(Tensor(a!)[] out, Tensor[] input, float weight) -> ()");
+  define<&foreach_zero_, kNone>(m, "foreach_zero_(Tensor(a!)[] tensors) -> ()");
 }
 
 }  // namespace swamp::aten

@@ -69,6 +69,9 @@ void take_step(const StepLists& lists, StepRule rule, float inv_scale,
 // count_writes() is count_write() for tensors that are written once.
 void count_writes(at::TensorList tensors);
 
+// register_steps() defines the operators of step.cpp.
+void register_steps(torch::Library& library);
+
 // register_step_lists() defines the class torch.classes.swamp.StepLists.
 void register_step_lists(torch::Library& library);
 
