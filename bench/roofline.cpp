@@ -259,7 +259,7 @@ void register_roofline() {
   add_line_loops<1024>();
   add_line_loops<2048>();
   add_line_loops<4096>();
-  // The combinations of passes.cpp and rows.cpp.
+  // The combinations of passes.cpp and row_operators.cpp.
   add_operands<2, 0, 2>();
   add_operands<2, 0, 4>();
   add_operands<4, 0, 2>();

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "master/attention_mask.h"
-#include "master/rows.h"
+#include "master/row_launch.h"
 #include "master/text.h"
 #include "slave/attention_args.h"
 

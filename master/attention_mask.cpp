@@ -8,7 +8,7 @@
 #include <limits>
 #include <string>
 
-#include "master/rows.h"
+#include "master/row_launch.h"
 #include "master/text.h"
 #include "swamp/float_formats.h"
 

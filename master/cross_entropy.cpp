@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "master/rows.h"
+#include "master/row_launch.h"
 #include "master/text.h"
 #include "swamp/float_formats.h"
 

@@ -1,6 +1,4 @@
 // Mixtures of experts: counts, positions, capacity and permutation.
-#include "swamp/moe.h"
-
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -8,8 +6,9 @@
 #include <vector>
 
 #include "master/partition.h"
-#include "master/rows.h"
+#include "master/row_launch.h"
 #include "master/text.h"
+#include "swamp/moe.h"
 
 namespace swamp {
 

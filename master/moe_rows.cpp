@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "master/partition.h"
-#include "master/rows.h"
+#include "master/row_launch.h"
 #include "master/text.h"
 #include "swamp/moe.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "master/rows.h"
+#include "master/row_launch.h"
 #include "master/text.h"
 
 namespace swamp {

@@ -16,7 +16,7 @@
 
 #include "master/aten/checks.h"
 #include "master/aten/registration.h"
-#include "master/aten/rows.h"
+#include "master/aten/row_tensors.h"
 #include "master/aten/tensor.h"
 
 namespace swamp::aten {

@@ -26,7 +26,7 @@
 
 #include "master/aten/checks.h"
 #include "master/aten/half_precision.h"
-#include "master/aten/rows.h"
+#include "master/aten/row_tensors.h"
 
 namespace swamp::aten {
 namespace {

@@ -16,7 +16,7 @@
 #include <tuple>
 
 #include "master/aten/half_precision.h"
-#include "master/aten/rows.h"
+#include "master/aten/row_tensors.h"
 
 namespace swamp::aten {
 namespace {

@@ -4,8 +4,8 @@
 #include <climits>
 #include <cstdint>
 
+#include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/machine.h"
-#include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
 
 namespace sunway = swamp::sunway;

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/machine.h"
-#include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
 
 namespace sunway = swamp::sunway;

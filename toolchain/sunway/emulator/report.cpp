@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "toolchain/sunway/emulator/debug_info.h"
+#include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/machine.h"
-#include "toolchain/sunway/emulator/process.h"
 
 namespace swamp::sunway {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "toolchain/sunway/emulator/debug_info.h"
+#include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/machine.h"
-#include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/report.h"
 #include "toolchain/sunway/emulator/schedule.h"
 #include "toolchain/sunway/emulator/transfer.h"

@@ -10,7 +10,7 @@
 #include <chrono>
 #include <thread>
 
-#include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/report.h"
 
 namespace swamp::sunway {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/machine.h"
-#include "toolchain/sunway/emulator/process.h"
 #include "toolchain/sunway/emulator/schedule.h"
 
 namespace swamp::sunway {

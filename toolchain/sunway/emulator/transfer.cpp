@@ -11,7 +11,7 @@
 #include <cstring>
 #include <vector>
 
-#include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/schedule.h"
 
 namespace swamp::sunway {

@@ -17,7 +17,7 @@
 #include "toolchain/sunway/emulator/check/fast_path.h"
 #include "toolchain/sunway/swcc/actions.h"
 #include "toolchain/sunway/swcc/object.h"
-#include "toolchain/sunway/swcc/process.h"
+#include "toolchain/sunway/swcc/subprocess.h"
 #include "toolchain/sunway/swcc/tokens.h"
 
 namespace swcc {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "toolchain/sunway/swcc/actions.h"
-#include "toolchain/sunway/swcc/process.h"
+#include "toolchain/sunway/swcc/subprocess.h"
 #include "toolchain/sunway/swcc/tokens.h"
 
 namespace swcc {

@@ -11,7 +11,7 @@
 
 #include "toolchain/sunway/swcc/actions.h"
 #include "toolchain/sunway/swcc/object.h"
-#include "toolchain/sunway/swcc/process.h"
+#include "toolchain/sunway/swcc/subprocess.h"
 
 namespace swcc {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "toolchain/sunway/swcc/actions.h"
 #include "toolchain/sunway/swcc/options.h"
-#include "toolchain/sunway/swcc/process.h"
+#include "toolchain/sunway/swcc/subprocess.h"
 
 int main(int argc, char** argv) {
   const std::string name = std::filesystem::path(argv[0]).filename().string();

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "toolchain/sunway/swcc/process.h"
+#include "toolchain/sunway/swcc/subprocess.h"
 
 namespace swcc {
 namespace {

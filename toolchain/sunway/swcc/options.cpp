@@ -9,7 +9,7 @@
 #include <iterator>
 #include <utility>
 
-#include "toolchain/sunway/swcc/process.h"
+#include "toolchain/sunway/swcc/subprocess.h"
 
 namespace swcc {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "toolchain/sunway/emulator/check/malloc.h"
 #include "toolchain/sunway/emulator/debug_info.h"
-#include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/host_process.h"
 
 namespace swamp::sunway::check {
 namespace {

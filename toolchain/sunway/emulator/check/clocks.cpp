@@ -8,7 +8,7 @@
 #include <mutex>
 #include <utility>
 
-#include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/host_process.h"
 
 namespace swamp::sunway::check {
 namespace {

@@ -18,7 +18,7 @@
 
 #include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/debug_info.h"
-#include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/report.h"
 #include "toolchain/sunway/emulator/transfer.h"
 

@@ -22,7 +22,7 @@
 
 #include "toolchain/sunway/emulator/check/progress.h"
 #include "toolchain/sunway/emulator/check/replay.h"
-#include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/report.h"
 
 namespace swamp::sunway::check {

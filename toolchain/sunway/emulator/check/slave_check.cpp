@@ -8,7 +8,7 @@
 #include <string>
 
 #include "toolchain/sunway/emulator/check/host_check.h"
-#include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/report.h"
 
 namespace swamp::sunway::check {

@@ -1,4 +1,4 @@
-#include "toolchain/sunway/swcc/process.h"
+#include "toolchain/sunway/swcc/subprocess.h"
 
 #include <fcntl.h>
 #include <spawn.h>

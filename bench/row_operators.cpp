@@ -1,10 +1,9 @@
 // softmax/, cross_entropy/, layer_norm/, rms_norm/, residual_add/ and moe/: the
 // row operators, compared with a plain loop that moves the same bytes.
-#include "swamp/rows.h"
-
 #include "bench/bench.h"
 #include "swamp/float_formats.h"
 #include "swamp/moe.h"
+#include "swamp/rows.h"
 
 namespace swamp::bench {
 namespace {

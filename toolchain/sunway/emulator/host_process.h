@@ -1,7 +1,7 @@
 // The process that the emulator runs in: SWAMP_* variables, output, exit,
 // clock.
-#ifndef SWAMP_SUNWAY_EMULATOR_PROCESS_H_
-#define SWAMP_SUNWAY_EMULATOR_PROCESS_H_
+#ifndef SWAMP_SUNWAY_EMULATOR_HOST_PROCESS_H_
+#define SWAMP_SUNWAY_EMULATOR_HOST_PROCESS_H_
 
 #include <csignal>
 #include <cstddef>
@@ -96,4 +96,4 @@ bool is_check_asked() noexcept;
 
 }  // namespace swamp::sunway
 
-#endif  // SWAMP_SUNWAY_EMULATOR_PROCESS_H_
+#endif  // SWAMP_SUNWAY_EMULATOR_HOST_PROCESS_H_

@@ -1,7 +1,7 @@
 // What the row operators of PyTorch tensors share: tensors as matrices, and
 // backward passes that have a graph of their own.
-#ifndef SWAMP_MASTER_ATEN_ROWS_H_
-#define SWAMP_MASTER_ATEN_ROWS_H_
+#ifndef SWAMP_MASTER_ATEN_ROW_TENSORS_H_
+#define SWAMP_MASTER_ATEN_ROW_TENSORS_H_
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
@@ -128,4 +128,4 @@ std::tuple<at::Tensor, at::Tensor> call_rms_norm(const at::Tensor& x,
 
 }  // namespace swamp::aten
 
-#endif  // SWAMP_MASTER_ATEN_ROWS_H_
+#endif  // SWAMP_MASTER_ATEN_ROW_TENSORS_H_

@@ -2,8 +2,8 @@
 // table of a launch whose units are rows or columns, and the three launches: of
 // whole rows, and of the two passes on the columns of rows that do not fit into
 // LDM. Both ways compute the same bits (slave/row_args.h).
-#ifndef SWAMP_MASTER_ROWS_H_
-#define SWAMP_MASTER_ROWS_H_
+#ifndef SWAMP_MASTER_ROW_LAUNCH_H_
+#define SWAMP_MASTER_ROW_LAUNCH_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -153,4 +153,4 @@ void map_columns(Machine::Impl& machine, const char* name, const Matrix& x,
 
 }  // namespace swamp::master
 
-#endif  // SWAMP_MASTER_ROWS_H_
+#endif  // SWAMP_MASTER_ROW_LAUNCH_H_

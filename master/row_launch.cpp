@@ -1,4 +1,4 @@
-#include "master/rows.h"
+#include "master/row_launch.h"
 
 #include <cstdint>
 #include <new>

@@ -1,5 +1,5 @@
-#ifndef SWAMP_TOOLCHAIN_SWCC_PROCESS_H_
-#define SWAMP_TOOLCHAIN_SWCC_PROCESS_H_
+#ifndef SWAMP_TOOLCHAIN_SWCC_SUBPROCESS_H_
+#define SWAMP_TOOLCHAIN_SWCC_SUBPROCESS_H_
 
 #include <string>
 
@@ -38,4 +38,4 @@ void write_file(const std::string& name, const std::string& content);
 
 }  // namespace swcc
 
-#endif  // SWAMP_TOOLCHAIN_SWCC_PROCESS_H_
+#endif  // SWAMP_TOOLCHAIN_SWCC_SUBPROCESS_H_

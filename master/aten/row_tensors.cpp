@@ -1,4 +1,4 @@
-#include "master/aten/rows.h"
+#include "master/aten/row_tensors.h"
 
 #include <c10/util/Exception.h>
 

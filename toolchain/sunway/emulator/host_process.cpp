@@ -1,7 +1,7 @@
 // From the start to the end of a program: the SWAMP_* variables, the exchange
 // of the process for the instrumented copy in check mode, and the summaries and
 // the exit code at its end, whichever way it ends.
-#include "toolchain/sunway/emulator/process.h"
+#include "toolchain/sunway/emulator/host_process.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
