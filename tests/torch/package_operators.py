@@ -310,7 +310,7 @@ def exported(call, inputs):
 def traced(call, inputs):
     """By TorchScript."""
     graph = torch.jit.trace(call, tuple(inputs), check_trace=False)
-    assert "swamp" not in str(graph.inlined_graph)
+    assert "swamp::" not in str(graph.inlined_graph)
     return graph(*inputs)
 
 
