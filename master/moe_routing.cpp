@@ -1,4 +1,7 @@
-// Mixtures of experts: counts, positions, capacity and permutation.
+// Mixtures of experts: counts, positions, capacity and permutation. A token's
+// position among those of its expert is a prefix sum: a launch counts the
+// entries of each expert by grain, the master adds the counts up, and a second
+// launch numbers the entries of each grain from there.
 #include <algorithm>
 #include <functional>
 #include <limits>

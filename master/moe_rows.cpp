@@ -1,4 +1,6 @@
 // Mixtures of experts: the operators on the rows of tokens, and the losses.
+// Permuting, unpermuting and their gradients are all sums of a few rows for
+// each output row, so that one kernel and sum_rows() serve them.
 #include <algorithm>
 #include <cstring>
 #include <limits>

@@ -1,4 +1,6 @@
-// The kernels of Adam and AdamW, compiled once per target by Highway.
+// The kernels of Adam and AdamW, compiled once per target by Highway: the
+// formula of adam-inl.h with float32 moments, as AMSGrad, and with moments and
+// weights that are rounded stochastically or have a compensation.
 
 #include "slave/kernel_list.h"
 

@@ -1,4 +1,7 @@
-// The kernels of attention, forward, compiled once per target by Highway.
+// The kernels of attention, forward, compiled once per target by Highway. Each
+// lane of a vector is one query of a block; keys and values stream past it in
+// steps, as in FlashAttention: the products of a step become probabilities in
+// place, and sum and output are rescaled when the maximum grows.
 
 #include "slave/kernel_list.h"
 

@@ -1,4 +1,7 @@
-// The kernels of attention, backward, compiled once per target by Highway.
+// The kernels of attention, backward, compiled once per target by Highway. A
+// block is keys, one in each lane, and the queries stream past it: dk and dv
+// are sums of the block, dq is added to the row of each query. The
+// probabilities are computed again from lse.
 
 #include "slave/kernel_list.h"
 

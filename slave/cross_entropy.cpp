@@ -1,4 +1,8 @@
-// The cross-entropy kernels, compiled once per target by Highway.
+// The cross-entropy kernels, compiled once per target by Highway. Forward reads
+// each chunk for its maximum, the sum of the exponentials and, with label
+// smoothing, the weighted sum of the logits, while it prefetches the next
+// chunk; the loss is computed from these parts in double. Backward needs only
+// lse, so it takes any piece of a row.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

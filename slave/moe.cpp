@@ -1,4 +1,6 @@
-// The kernels of mixtures of experts, compiled once per target by Highway.
+// The kernels of mixtures of experts, compiled once per target by Highway:
+// counting and positions are scalar loops, because each entry depends on those
+// before it; the sum of rows of tokens is a loop over vectors.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

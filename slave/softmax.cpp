@@ -1,4 +1,8 @@
-// The softmax kernels, compiled once per target by Highway.
+// The softmax kernels, compiled once per target by Highway. A row is read for
+// its maximum, then for the sum of the exponentials, by chunk, and the output
+// is exp times a factor; in a row of one chunk the exponentials are kept, so
+// that each is computed once. The last columns are padded to a batch, because
+// exp of single vectors is slow.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,7 @@
-// The unscale and check kernels, compiled once per target by Highway.
+// The unscale and check kernels, compiled once per target by Highway. A batch
+// of four vectors is tested for inf and nan by one branch, then multiplied;
+// only a batch that has some is examined element by element. bfloat16 times a
+// power of two, the usual case, is an addition to the exponents.
 #include <cmath>
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,6 @@
-// The slices of a sharded optimizer, and the data that its ranks exchange.
+// The slices of a sharded optimizer, and the data that its ranks exchange:
+// gradients are summed in the order of the ranks by the rank that owns a slice,
+// and the weights that it has updated are sent back.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -1,4 +1,6 @@
-// The state dict of a MixedPrecisionOptimizer: Megatron's keys, flat.
+// The state dict of a MixedPrecisionOptimizer: Megatron's keys, flat. Loading
+// first reads and validates the whole dict, on all ranks, into a LoadedState;
+// nothing is changed if one of them refuses it.
 #include <algorithm>
 #include <cmath>
 #include <exception>

@@ -1,4 +1,7 @@
-// A step, and its parts: each is one operation on lists.
+// A step, in Megatron-LM's order: copy and unscale the gradients, exchange
+// found_inf between the ranks, update the loss scale, compute the norm of all
+// ranks and clip, step, and copy the weights back. Each part is one operation
+// on lists.
 #include <cmath>
 #include <string>
 

@@ -1,4 +1,5 @@
-// `swamp replay`: runs recorded traces of loss scalers through ours.
+// `swamp replay`: runs recorded traces of loss scalers through ours, and
+// compares scale and trackers after every step that a record has.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>

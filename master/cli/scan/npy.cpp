@@ -1,4 +1,6 @@
-// npy files: numpy's format of one array.
+// npy files: numpy's format of one array. The header is a Python dict, of which
+// only what numpy itself writes is understood; its shape and dtype are checked
+// against the size of the file before the data are read.
 #include <fmt/core.h>
 
 #include "master/cli/command.h"

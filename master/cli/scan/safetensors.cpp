@@ -1,4 +1,6 @@
-// safetensors files: a JSON header and a buffer.
+// safetensors files: a JSON header and a buffer. The header is not trusted: it
+// is read by a parser of events, which limits depth and size, and every offset
+// is checked against the buffer and the other tensors.
 #include <fmt/core.h>
 
 #include <unordered_set>
