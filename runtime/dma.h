@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "runtime/memory_check.h"
 #include "runtime/ldm.h"
+#include "runtime/memory_check.h"
 
 namespace swamp::runtime {
 

@@ -8,10 +8,10 @@
 #include <optional>
 #include <string>
 
-#include "runtime/memory_check.h"
 #include "runtime/dma.h"
 #include "runtime/float_environment.h"
 #include "runtime/machine_impl.h"
+#include "runtime/memory_check.h"
 #include "runtime/tile_loop.h"
 #include "swamp/error.h"
 

@@ -5,8 +5,8 @@
 #include <mutex>
 
 #include "runtime/backend.h"
-#include "runtime/machine_impl.h"
 #include "runtime/fork_cancel.h"
+#include "runtime/machine_impl.h"
 
 namespace swamp {
 namespace {

@@ -121,7 +121,7 @@ class ExponentShift {
     const int smallest = k < 0 ? 1 - k : 1;  // exponents, as they are stored
     const int largest = k > 0 ? 254 - k : 254;
     sign_ = static_cast<Bits>(bits >> 16 & 0x8000);
-    shift_ = static_cast<Bits>(sign_ + (k << 7));
+    shift_ = static_cast<Bits>(sign_ + k * 128);
     below_ = static_cast<Bits>((smallest << 7) - 1);
     above_ = static_cast<Bits>((largest << 7) + 0x7f);
   }

@@ -72,17 +72,17 @@ struct Options {
   }
 };
 
-// require_attention() checks what libswamp cannot see: devices, layouts and
-// numbers of dimensions. libswamp checks the sizes.
-struct Named {
-  const Tensor& tensor;
-  const char* name;
-};
-void require_attention(const char* operation, const Tensor& q,
-                       std::initializer_list<Named> all,
-                       const OptionalTensor& mask) {
+// require_attention() throws PyTorch's errors. Sizes are checked here too,
+// because libswamp sees neither the tensors of key Meta nor the dimensions of a
+// mask that were expanded.
+void require_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                       const OptionalTensor& mask, const char* operation) {
   require_rows(q, operation);
-  for (const auto& [tensor, name] : all) {
+  const struct {
+    const Tensor& tensor;
+    const char* name;
+  } tensors[] = {{q, "query"}, {k, "key"}, {v, "value"}};
+  for (const auto& [tensor, name] : tensors) {
     TORCH_CHECK(tensor.dim() == 4, name, ": got ", tensor.dim(),
                 " dimensions, expected 4: batch, heads, rows, channels");
     TORCH_CHECK(tensor.scalar_type() == q.scalar_type() &&
@@ -91,7 +91,17 @@ void require_attention(const char* operation, const Tensor& q,
                 name, ": got ", c10::toString(tensor.scalar_type()), " on ",
                 tensor.device(), ", expected ", c10::toString(q.scalar_type()),
                 " on ", q.device(), ", as query");
+    TORCH_CHECK(tensor.sym_size(0) == q.sym_size(0), name, ": got a batch of ",
+                tensor.sym_size(0), ", expected ", q.sym_size(0), ", as query");
   }
+  TORCH_CHECK(k.sym_size(3) == q.sym_size(3), "key: got ", k.sym_size(3),
+              " channels, expected ", q.sym_size(3), ", as query");
+  TORCH_CHECK(v.sym_size(1) == k.sym_size(1) && v.sym_size(2) == k.sym_size(2),
+              "value: got the shape ", v.sym_sizes(),
+              ", expected the heads and rows of key, ", k.sym_sizes());
+  TORCH_CHECK(k.sym_size(1) > 0 && q.sym_size(1) % k.sym_size(1) == 0,
+              "key: got ", k.sym_size(1), " heads, expected a divisor of ",
+              q.sym_size(1), ", those of query");
   if (!is_defined(mask)) return;
   TORCH_CHECK(mask->scalar_type() == at::kBool ||
                   mask->scalar_type() == at::kFloat ||
@@ -103,14 +113,22 @@ void require_attention(const char* operation, const Tensor& q,
               ", expected ", q.layout(), " on ", q.device(), ", as query");
   TORCH_CHECK(mask->dim() >= 2 && mask->dim() <= 4, "mask: got ", mask->dim(),
               " dimensions, expected 2 to 4");
+  const c10::SymInt sizes[] = {k.sym_size(2), q.sym_size(2), q.sym_size(1),
+                               q.sym_size(0)};
+  for (std::int64_t i = 1; i <= mask->dim(); ++i) {
+    const c10::SymInt size = mask->sym_size(mask->dim() - i);
+    TORCH_CHECK(size == 1 || size == sizes[i - 1], "mask: got the shape ",
+                mask->sym_sizes(), ", expected one that broadcasts to ",
+                q.sym_size(0), " x ", q.sym_size(1), " x ", q.sym_size(2),
+                " x ", k.sym_size(2));
+  }
 }
 
 // The kernels below are for the keys CPU and Meta.
 AttentionResult attention(const Tensor& q, const Tensor& k, const Tensor& v,
                           const OptionalTensor& mask, c10::string_view causal,
                           Scale scale) {
-  require_attention("attention", q, {{q, "query"}, {k, "key"}, {v, "value"}},
-                    mask);
+  require_attention(q, k, v, mask, "attention");
   return attention_of(q, k, v, mask, causal_of(causal), scale);
 }
 
@@ -119,10 +137,16 @@ AttentionGradients attention_backward(const Tensor& grad, const Tensor& q,
                                       const Tensor& out, const Tensor& lse,
                                       const OptionalTensor& mask,
                                       c10::string_view causal, Scale scale) {
-  require_attention(
-      "attention_backward", q,
-      {{q, "query"}, {k, "key"}, {v, "value"}, {grad, "grad"}, {out, "out"}},
-      mask);
+  require_attention(q, k, v, mask, "attention_backward");
+  require_like(grad, "grad", out, "out");
+  TORCH_CHECK(out.scalar_type() == q.scalar_type() && out.dim() == 4 &&
+                  out.sym_size(0) == q.sym_size(0) &&
+                  out.sym_size(1) == q.sym_size(1) &&
+                  out.sym_size(2) == q.sym_size(2) &&
+                  out.sym_size(3) == v.sym_size(3),
+              "out: got ", c10::toString(out.scalar_type()), " of the shape ",
+              out.sym_sizes(), ", expected the dtype and rows of query, ",
+              q.sym_sizes(), ", with the channels of value");
   TORCH_CHECK(lse.scalar_type() == at::kFloat &&
                   lse.sym_sizes() == out.sym_sizes().slice(0, 3),
               "lse: got ", c10::toString(lse.scalar_type()), " of the shape ",

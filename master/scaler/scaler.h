@@ -185,7 +185,7 @@ std::vector<Preset> swamp_presets();
 // The window list of MindFormers' adaptive cell. mindspore.cpp
 std::vector<double> mindformers_windows(double max, double min);
 
-// make_scaler() returns a new scaler. options.cpp
+// make_scaler() returns a new scaler. preset_options.cpp
 Scaler make_scaler(const Preset& preset, const ScalerOptions& options);
 // python_text() formats a value as Python does: 0.5, 4.0, 1e-05, inf.
 std::string python_text(const ScalerValue& value);

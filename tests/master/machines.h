@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/memory_check.h"
 #include "runtime/machine_impl.h"
+#include "runtime/memory_check.h"
 #include "swamp/machine.h"
 
 namespace swamp::test {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "machines.h"
-#include "runtime/memory_check.h"
 #include "runtime/machine_impl.h"
+#include "runtime/memory_check.h"
 #include "sample_list.h"
 #include "support/float_environment_scope.h"
 #include "support/guarded_pages.h"

@@ -1,6 +1,6 @@
-# Writes swamp_sunway/simd_names.h: the functions of simd.h that differ only in
-# the type that their name has, because C has no templates. A row is what a function does, and
-# the names that it has for the types of elements (last letter).
+# Writes swamp_sunway/simd_names.h: the functions of simd.h that exist once for each
+# type of elements, which their names tell apart (C has no templates). A row is what a
+# function does, and its names.
 set(rows
   "(a, b) ((a) + (b))" "vaddd vadds vaddh vaddw vaddl vaddwi vaddli"
   "(a, b) ((a) - (b))" "vsubd vsubs vsubh vsubw vsubl vsubwi vsubli"

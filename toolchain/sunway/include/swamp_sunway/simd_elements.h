@@ -57,9 +57,6 @@ SWAMP_SIMD int swamp_simd_field(intv16 mask, int bits, int i) {
   })
 #define simd_vshfw(a, b, mask) SWAMP_SIMD_SHUFFLE(a, b, mask, 5, 1)
 #define simd_vshfh(a, b, mask) SWAMP_SIMD_SHUFFLE(a, b, mask, 6, 1)
-/* A float or double takes two words of the register, so its mask has 16
- * fields. */
-
 /* The shuffle of SW26010, by four numbers of two bits: lanes 0 and 1 come from
  * b, lanes 2 and 3 from a. */
 #define simd_vshff(a, b, mask)                                     \
