@@ -134,6 +134,21 @@ HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> narrow_float16(
 #endif
 }
 
+// even_bfloat16() and odd_bfloat16() widen every other bfloat16 of a vector, as
+// pairs in 32 bits: the odd ones are the upper halves of floats, and a shift
+// makes the even ones so. No element changes its place.
+template <class DF>
+HWY_INLINE hn::Vec<DF> even_bfloat16(DF df,
+                                     hn::Vec<hn::RebindToUnsigned<DF>> pairs) {
+  return hn::BitCast(df, hn::ShiftLeft<16>(pairs));
+}
+template <class DF>
+HWY_INLINE hn::Vec<DF> odd_bfloat16(DF df,
+                                    hn::Vec<hn::RebindToUnsigned<DF>> pairs) {
+  const hn::RebindToUnsigned<DF> du;
+  return hn::BitCast(df, hn::And(pairs, hn::Set(du, 0xffff0000u)));
+}
+
 // round_bfloat16_number() is round_bfloat16() for inputs known not to be nan.
 template <class DF>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bfloat16_number(

@@ -104,10 +104,9 @@ struct AccumulateArgs {
   float divisor;
 };
 
-// NoArgs are the arguments of a family that has none and flags nothing.
+// zero: out = +0. Flags nothing.
+// NoArgs are the arguments of every family that has none and flags nothing.
 struct NoArgs {};
-
-// zero: out = +0.
 
 // lerp: out (inout) = fma(coefficient, widened in - widened out, from), where
 //   `from` is out, or, if from_in, in. Flags nothing.

@@ -36,8 +36,7 @@ HWY_INLINE void add_wide_batches(const Source& source, std::size_t count,
 }
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-// Of bfloat16 the even and the odd elements are added by separate vectors,
-// because a shift and a mask widen them without moving them.
+// Of bfloat16 the even and the odd elements are added by separate vectors.
 template <std::size_t... k>
 HWY_INLINE void add_wide_batches(const Plain<BFloat16>& source,
                                  std::size_t count, double* chains,
@@ -50,10 +49,8 @@ HWY_INLINE void add_wide_batches(const Plain<BFloat16>& source,
   const auto add = [&](std::size_t i, VD& even_sum, VD& odd_sum) HWY_ATTR {
     const auto pairs =
         hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(source.data + i));
-    const auto upper = hn::And(pairs, hn::Set(du, 0xffff0000u));
-    const auto lower = hn::ShiftLeft<16>(pairs);
-    even_sum = hn::Add(even_sum, hn::PromoteTo(dd, hn::BitCast(df, lower)));
-    odd_sum = hn::Add(odd_sum, hn::PromoteTo(dd, hn::BitCast(df, upper)));
+    even_sum = hn::Add(even_sum, hn::PromoteTo(dd, even_bfloat16(df, pairs)));
+    odd_sum = hn::Add(odd_sum, hn::PromoteTo(dd, odd_bfloat16(df, pairs)));
   };
   for (std::size_t i = 0; i < count; i += kWideChains) {
     (add(i + k * kLanes, even[k], odd[k]), ...);

@@ -64,9 +64,7 @@ HWY_INLINE Pair unscale_pair<Float64>(const double* at, float inv_scale) {
 }
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-// The odd elements of a vector of bfloat16 are the upper halves of floats, and
-// a shift makes the even ones so: no element changes its place. So `low` is the
-// even elements, and `high` the odd ones.
+// `low` is the even elements, and `high` the odd ones.
 template <>
 HWY_INLINE Pair unscale_pair<BFloat16>(const std::uint16_t* at,
                                        float inv_scale) {
@@ -75,10 +73,8 @@ HWY_INLINE Pair unscale_pair<BFloat16>(const std::uint16_t* at,
   const hn::RebindToUnsigned<decltype(df)> du;
   const auto scale = hn::Set(df, inv_scale);
   const auto pairs = hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(at));
-  const auto even = hn::BitCast(df, hn::ShiftLeft<16>(pairs));
-  const auto odd = hn::BitCast(df, hn::And(pairs, hn::Set(du, 0xffff0000u)));
-  return {hn::PromoteTo(dd, hn::Mul(even, scale)),
-          hn::PromoteTo(dd, hn::Mul(odd, scale))};
+  return {hn::PromoteTo(dd, hn::Mul(even_bfloat16(df, pairs), scale)),
+          hn::PromoteTo(dd, hn::Mul(odd_bfloat16(df, pairs), scale))};
 }
 #endif
 

@@ -65,13 +65,11 @@ struct Scaling<BFloat16> {
   template <class Round>
   static HWY_INLINE hn::Vec<DB> scale(hn::Vec<DB> x, float inv_scale,
                                       Round round) {
-    const auto wide = hn::ShiftLeft<16>(hn::PromoteTo(DU(), x));
+    const auto wide = even_bfloat16(DF(), hn::PromoteTo(DU(), x));
     return hn::TruncateTo(
         DB(), hn::ShiftRight<16>(scale_high(wide, inv_scale, round)));
   }
 #else
-  // The odd elements of a vector are the upper halves of floats, and a shift
-  // makes the even ones so: no element changes its place.
   using DB = hn::ScalableTag<Bits>;
   template <class Round>
   static HWY_INLINE hn::Vec<DB> scale(hn::Vec<DB> x, float inv_scale,
@@ -79,19 +77,19 @@ struct Scaling<BFloat16> {
     const DU du;
     const auto pairs = hn::BitCast(du, x);
     const auto upper = hn::Set(du, 0xffff0000u);
-    const auto even = scale_high(hn::ShiftLeft<16>(pairs), inv_scale, round);
-    const auto odd = scale_high(hn::And(pairs, upper), inv_scale, round);
+    const auto even = scale_high(even_bfloat16(DF(), pairs), inv_scale, round);
+    const auto odd = scale_high(odd_bfloat16(DF(), pairs), inv_scale, round);
     return hn::BitCast(DB(),
                        hn::Or(hn::ShiftRight<16>(even), hn::And(odd, upper)));
   }
 #endif
-  // Multiplies float bits and rounds them to the upper half; the lower half is
-  // undefined.
+  // Multiplies floats and rounds them to the upper half of their bits; the
+  // lower half is undefined.
   template <class Round>
-  static HWY_INLINE hn::Vec<DU> scale_high(hn::Vec<DU> x, float inv_scale,
+  static HWY_INLINE hn::Vec<DU> scale_high(hn::Vec<DF> x, float inv_scale,
                                            Round round) {
     const DF df;
-    return round(hn::Mul(hn::BitCast(df, x), hn::Set(df, inv_scale)));
+    return round(hn::Mul(x, hn::Set(df, inv_scale)));
   }
   static HWY_INLINE hn::Vec<DB> scale(hn::Vec<DB> x, float inv_scale) {
     return scale(x, inv_scale, [](hn::Vec<DF> value) HWY_ATTR {
