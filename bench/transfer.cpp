@@ -33,14 +33,22 @@ void unscale_float32(State& state, const Run& run, Machine& machine) {
               kFlipSign);
 }
 
+// Shorter lists are not prefetched.
 template <class Body>
 void add_prefetch(const std::string& pass, Body body) {
+  const runtime::Tuning defaults;
+  std::vector<std::int64_t> bytes;
+  for (const std::int64_t b : sizes()) {
+    if (b > static_cast<std::int64_t>(defaults.prefetch_traffic_bytes)) {
+      bytes.push_back(b);
+    }
+  }
   const std::string name = "tuning/" + pass + "/prefetch:";
-  const std::string tuned =
-      name + std::to_string(runtime::Tuning{}.prefetch_bytes);
-  for (const std::uint32_t ahead : {0u, 128u, 256u, 512u, 1024u, 2048u, 4096u}) {
+  const std::string tuned = name + std::to_string(defaults.prefetch_bytes);
+  for (const std::uint32_t ahead :
+       {0u, 128u, 256u, 512u, 1024u, 2048u, 4096u}) {
     add_tuning(
-        name + std::to_string(ahead), tuned, sizes(), thread_counts(),
+        name + std::to_string(ahead), tuned, bytes, thread_counts(),
         transfer_config("view"),
         [=](runtime::Tuning& t) { t.prefetch_bytes = ahead; }, body);
   }

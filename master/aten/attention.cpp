@@ -10,8 +10,6 @@
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
 
-#include <initializer_list>
-
 #include "master/aten/checks.h"
 #include "master/aten/registration.h"
 #include "master/aten/row_tensors.h"
