@@ -17,6 +17,11 @@ double flops_of(KernelId kernel, const void* args) noexcept {
     case KernelFamily::attention_backward:
       return flops(*static_cast<const slave::AttentionBackwardArgs*>(args), 3,
                    2);
+    case KernelFamily::product: {
+      const auto& sizes = *static_cast<const slave::ProductArgs*>(args);
+      return 2.0 * static_cast<double>(sizes.terms) *
+             static_cast<double>(sizes.columns);
+    }
     default:
       return 0;
   }

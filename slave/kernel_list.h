@@ -7,6 +7,7 @@
 #include "slave/formats.h"
 #include "slave/kernel.h"
 #include "slave/kernel_args.h"
+#include "slave/product_args.h"
 #include "slave/row_args.h"
 
 namespace swamp {

@@ -17,6 +17,7 @@
 #include "swamp/moe.h"
 #include "swamp/optimizer.h"
 #include "swamp/predict.h"
+#include "swamp/product.h"
 #include "swamp/rows.h"
 #include "swamp/scan.h"
 #include "swamp/tensor.h"

@@ -1,0 +1,77 @@
+/// @file
+/// Matrix products of float32, bfloat16 and float16, with float32 sums and one
+/// rounding at the end. Every element is one chain of fused multiply-adds in a
+/// fixed order of its terms (slave/product_args.h), so the results have the
+/// same bits on every machine: any number of slaves, any LDM, transfer mode and
+/// ISA, with and without the CPU's bfloat16 instruction.
+#ifndef SWAMP_PRODUCT_H_
+#define SWAMP_PRODUCT_H_
+
+#include <cstddef>
+
+#include "swamp/export.h"
+#include "swamp/machine.h"
+#include "swamp/tensor.h"
+
+namespace swamp {
+
+/// Matrices is a batch of `batch` matrices of the same shape. Element (r, c) of
+/// matrix i is data[i * batch_step + r * row_step + c * column_step]; steps are
+/// in elements, and may be 0, which repeats an element, unless the matrices are
+/// written. A transpose has the two steps exchanged. The caller owns the
+/// memory.
+struct Matrices {
+  void* data = nullptr;         ///< of the first element
+  std::size_t batch = 1;        ///< number of matrices
+  std::size_t rows = 0;         ///< of each
+  std::size_t columns = 0;      ///< of each
+  std::size_t batch_step = 0;   ///< between matrices
+  std::size_t row_step = 0;     ///< between the rows of a matrix
+  std::size_t column_step = 1;  ///< between its columns
+  ScalarType dtype = kFloat32;  ///< float16, bfloat16 or float32
+
+  /// Returns matrices that lie one after another, row by row.
+  static Matrices dense(void* data, std::size_t batch, std::size_t rows,
+                        std::size_t columns, ScalarType dtype) noexcept {
+    return {data, batch, rows, columns, rows * columns, columns, 1, dtype};
+  }
+  /// Returns the transposes of the matrices.
+  Matrices transposed() const noexcept {
+    return {data,       batch,       columns,  rows,
+            batch_step, column_step, row_step, dtype};
+  }
+};
+
+/// ProductOptions are those of BLAS's gemm, and what is added.
+struct ProductOptions {
+  float alpha = 1;  ///< factor of a * b
+  float beta = 1;   ///< factor of self
+  /// Added to the product, of the shape and dtype of out; a bias has row_step
+  /// 0. It may be the same matrices as out. Nothing is added if it is null.
+  const Matrices* self = nullptr;
+};
+
+/// product sets out to round(alpha * (a * b) + beta * self), for each matrix of
+/// a batch. The sum of a * b begins with 0 and is rounded to float32 after each
+/// fma(); alpha * sum and fma(beta, self, alpha * sum) are rounded to float32,
+/// and the result to the dtype of out. All nan are the quiet nan without
+/// payload. Without terms (a.columns is 0) the sum is 0.
+///
+/// A null machine is the default machine. Outputs must not overlap anything.
+/// Everything is checked before the first write. Any thread may call, also
+/// several at once on one machine. Error is thrown for bad arguments, and with
+/// SWAMP_OUT_OF_MEMORY if there is no memory for packed copies: at most 8 MiB
+/// of b, and float32 sums of that part of out unless all terms are one block.
+///
+/// @param[out] out [rows of a, columns of b]; dtype that of a, or float32
+/// @param a the left factors
+/// @param b the right factors, with as many rows as a has columns; dtype of a
+/// @param options factors, and what is added
+/// @param machine where to run; null: the default machine
+SWAMP_API void product(const Matrices& out, const Matrices& a,
+                       const Matrices& b, const ProductOptions& options = {},
+                       Machine* machine = nullptr);
+
+}  // namespace swamp
+
+#endif  // SWAMP_PRODUCT_H_

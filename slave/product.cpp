@@ -1,0 +1,827 @@
+// The kernels of matrix products, as Goto's and BLIS's: b is packed in panels
+// of columns, a in slivers of a few rows, and a tile of the result stays in
+// registers while the terms pass. Compiled once per target by Highway.
+#include "slave/kernel_list.h"
+#include "slave/product_args.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "slave/product.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "slave/batch-inl.h"
+#include "slave/exact_fma-inl.h"
+#include "slave/formats-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace swamp::slave::HWY_NAMESPACE {
+namespace {
+
+using DF = hn::ScalableTag<float>;
+using DU = hn::RebindToUnsigned<DF>;
+using VF = hn::Vec<DF>;
+constexpr std::size_t kLanes = hn::MaxLanes(DF());
+
+// A tile has kRows rows and kVectors vectors of sums in registers.
+constexpr std::size_t kVectors = kLanes * 2 <= kProductLanes ? 2 : 1;
+#if HWY_TARGET == HWY_AVX3
+constexpr std::size_t kRows = 12;
+#elif HWY_TARGET == HWY_AVX2
+constexpr std::size_t kRows = 6;
+#elif HWY_TARGET == HWY_NEON
+constexpr std::size_t kRows = 8;
+#else
+constexpr std::size_t kRows = 2;
+#endif
+static_assert(kRows <= kMaxProductRows);
+
+// ---- Packing
+
+// place_of() is where term t stands in a panel of floats.
+HWY_INLINE std::size_t place_of(std::size_t t, std::size_t terms) {
+  return (t ^ 1) < terms ? t ^ 1 : t;
+}
+
+// Source is the part of a matrix that is packed into one panel.
+template <class Format>
+struct Source {
+  using Element = typename Format::Element;
+
+  const Element* data;
+  std::int64_t lane_step, term_step;
+  std::size_t lanes, terms;
+
+  const Element* at(std::size_t lane, std::size_t term) const {
+    return data + static_cast<std::int64_t>(lane) * lane_step +
+           static_cast<std::int64_t>(term) * term_step;
+  }
+};
+
+// A word is 32 bits: a float, or a pair of 16-bit elements.
+template <class Format>
+constexpr std::size_t kWordTerms = 4 / sizeof(typename Format::Element);
+
+#if HWY_TARGET != HWY_SCALAR
+// transposed_words() sets words[i] to word w + i of as many lanes as `d` has.
+// The terms must be consecutive.
+template <class D, class Format>
+HWY_INLINE void transposed_words(D d, const Source<Format>& x, std::size_t lane,
+                                 std::size_t w, hn::Vec<D> (&words)[4]) {
+  constexpr std::size_t kWidth = hn::MaxLanes(D());
+  const hn::RebindToSigned<D> di;
+  const hn::Repartition<double, D> dd;
+  const auto* const from =
+      reinterpret_cast<const std::byte*>(x.at(lane, w * kWordTerms<Format>));
+  const auto step = x.lane_step * static_cast<std::int64_t>(sizeof(*x.data));
+  const auto load = [&](std::size_t i) HWY_ATTR {
+    return hn::LoadDup128(d, reinterpret_cast<const float*>(
+                                 from + static_cast<std::int64_t>(i) * step));
+  };
+  // Block L of vector g is four words of lane 4 L + g.
+  const auto lanes_of = [&](std::size_t g) HWY_ATTR {
+    auto lanes = load(g);
+    for (std::size_t i = 4; i < kWidth; i += 4) {
+      const auto before =
+          hn::Lt(hn::Iota(di, 0), hn::Set(di, static_cast<std::int32_t>(i)));
+      lanes = hn::IfThenElse(hn::RebindMask(d, before), lanes, load(i + g));
+    }
+    return lanes;
+  };
+  const auto a = lanes_of(0), b = lanes_of(1), c = lanes_of(2), e = lanes_of(3);
+  const auto low_ab = hn::BitCast(dd, hn::InterleaveLower(d, a, b));
+  const auto low_ce = hn::BitCast(dd, hn::InterleaveLower(d, c, e));
+  const auto up_ab = hn::BitCast(dd, hn::InterleaveUpper(d, a, b));
+  const auto up_ce = hn::BitCast(dd, hn::InterleaveUpper(d, c, e));
+  words[0] = hn::BitCast(d, hn::InterleaveLower(dd, low_ab, low_ce));
+  words[1] = hn::BitCast(d, hn::InterleaveUpper(dd, low_ab, low_ce));
+  words[2] = hn::BitCast(d, hn::InterleaveLower(dd, up_ab, up_ce));
+  words[3] = hn::BitCast(d, hn::InterleaveUpper(dd, up_ab, up_ce));
+}
+#endif
+
+// for_words() is for a source whose terms are consecutive. It calls
+// store(w, vector) with word w of as many lanes as `d` has, for groups of four
+// words, and returns the number of terms in them.
+template <class D, class Format, class Store>
+HWY_INLINE std::size_t for_words(D d, const Source<Format>& x, std::size_t lane,
+                                 const Store& store) {
+#if HWY_TARGET == HWY_SCALAR
+  (void)d, (void)x, (void)lane, (void)store;
+  return 0;
+#else
+  constexpr std::size_t kWidth = hn::MaxLanes(D());
+  const std::size_t words = x.terms / kWordTerms<Format> / 4 * 4;
+  for (std::size_t w = 0; w < words; w += 4) {
+    if (w % 16 == 0) {  // a line of what is packed after these lanes
+      for (std::size_t i = 0; i < kWidth; ++i) {
+        hwy::Prefetch(x.at(lane + kWidth + i, w * kWordTerms<Format>));
+      }
+    }
+    hn::Vec<D> word[4];
+    transposed_words(d, x, lane, w, word);
+    for (std::size_t i = 0; i < 4; ++i) store(w + i, word[i]);
+  }
+  return words * kWordTerms<Format>;
+#endif
+}
+
+// for_lanes() calls visit(d, lane) for all groups of lanes that are as many as
+// `d` has: vectors first, then groups of four. It returns the lanes visited.
+template <class Visit>
+HWY_INLINE std::size_t for_lanes(std::size_t lanes, const Visit& visit) {
+  const DF df;
+  const hn::CappedTag<float, 4> d4;
+  std::size_t lane = 0;
+  if (kLanes < 4) return 0;
+  for (; lane + kLanes <= lanes; lane += kLanes) visit(df, lane);
+  for (; lane + 4 <= lanes; lane += 4) visit(d4, lane);
+  return lane;
+}
+
+// widen_half() is one of the two terms in words of a 16-bit format.
+template <class Format, class D>
+HWY_INLINE hn::Vec<D> widen_half(D d, hn::Vec<hn::RebindToUnsigned<D>> word,
+                                 bool odd) {
+  if constexpr (std::is_same<Format, BFloat16>::value) {
+    return odd ? odd_bfloat16(d, word) : even_bfloat16(d, word);
+  } else {
+    const hn::Rebind<std::uint16_t, D> d16;
+    return widen_float16(
+        d, hn::TruncateTo(d16, odd ? hn::ShiftRight<16>(word) : word));
+  }
+}
+
+// pack_floats() packs the terms of a source in the order of the sum.
+template <class Format>
+HWY_INLINE void pack_floats(const Source<Format>& x, std::size_t width,
+                            float* out) {
+  const DF df;
+  std::size_t packed = 0;  // lanes
+  if (x.lane_step == 1) {
+    packed = x.lanes / kLanes * kLanes;
+    for (std::size_t t = 0; t < x.terms; ++t) {
+      float* const to = out + place_of(t, x.terms) * width;
+      const auto* from = x.at(0, t);
+      for (std::size_t i = 0; i < packed; i += kLanes) {
+        hn::StoreU(Format::load(df, from + i), df, to + i);
+      }
+    }
+  } else if (x.term_step == 1) {
+    packed = for_lanes(x.lanes, [&](auto d, std::size_t lane) HWY_ATTR {
+      using D = decltype(d);
+      const auto store = [&](std::size_t w, hn::Vec<D> word) HWY_ATTR {
+        if constexpr (sizeof(*x.data) == sizeof(float)) {
+          hn::StoreU(word, d, out + (w ^ 1) * width + lane);
+        } else {
+          const auto pair = hn::BitCast(hn::RebindToUnsigned<D>(), word);
+          float* const to = out + 2 * w * width + lane;
+          hn::StoreU(widen_half<Format>(d, pair, true), d, to);
+          hn::StoreU(widen_half<Format>(d, pair, false), d, to + width);
+        }
+      };
+      for (std::size_t t = for_words(d, x, lane, store); t < x.terms; ++t) {
+        for (std::size_t i = lane; i < lane + hn::MaxLanes(D()); ++i) {
+          out[place_of(t, x.terms) * width + i] = Format::widen(*x.at(i, t));
+        }
+      }
+    });
+  }
+  for (std::size_t t = 0; packed < width && t < x.terms; ++t) {
+    float* const to = out + place_of(t, x.terms) * width;
+    for (std::size_t i = packed; i < x.lanes; ++i) {
+      to[i] = Format::widen(*x.at(i, t));
+    }
+    std::fill(to + x.lanes, to + width, 0.0f);
+  }
+}
+
+// least_exponent() returns that of the bfloat16 numbers in pairs that are not
+// 0, or 255.
+HWY_INLINE std::uint32_t least_exponent(const std::uint32_t* pairs,
+                                        std::size_t count) {
+  const DU du;
+  // A magnitude less 1: 0 becomes the largest number.
+  const auto sign = hn::Set(du, 0x7fffu), one = hn::Set(du, 1u);
+  auto least = hn::Set(du, 0xffffffffu);
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const auto pair = hn::LoadU(du, pairs + i);
+    const auto even = hn::Sub(hn::And(pair, sign), one);
+    const auto odd = hn::Sub(hn::And(hn::ShiftRight<16>(pair), sign), one);
+    least = hn::Min(least, hn::Min(even, odd));
+  }
+  std::uint32_t lanes[kLanes];
+  hn::StoreU(least, du, lanes);
+  std::uint32_t result = *std::min_element(lanes, lanes + kLanes);
+  for (; i < count; ++i) {
+    for (const std::uint32_t bits : {pairs[i], pairs[i] >> 16}) {
+      result = std::min(result, (bits & 0x7fffu) - 1u);
+    }
+  }
+  return result == 0xffffffffu ? 0xff : (result + 1) >> 7;
+}
+
+// pack_pairs() packs pairs of bfloat16 and returns the least biased exponent of
+// those that are not 0.
+HWY_INLINE std::uint32_t pack_pairs(const Source<BFloat16>& x,
+                                    std::size_t width, std::uint32_t* out) {
+  const std::size_t count = (x.terms + 1) / 2;
+  const std::uint32_t missing = width == kProductLanes ? 0x80000000u : 0u;
+  const auto pair = [&](std::size_t lane, std::size_t p) {
+    const std::uint32_t high =
+        2 * p + 1 < x.terms
+            ? static_cast<std::uint32_t>(*x.at(lane, 2 * p + 1)) << 16
+            : missing;
+    return *x.at(lane, 2 * p) | high;
+  };
+  std::size_t packed = 0;
+  const DU du;
+  if (x.lane_step == 1) {
+    packed = x.lanes / kLanes * kLanes;
+    const hn::Rebind<std::uint16_t, DU> d16;
+    for (std::size_t p = 0; p < count; ++p) {
+      std::uint32_t* const to = out + p * width;
+      for (std::size_t i = 0; i < packed; i += kLanes) {
+        const auto low = hn::PromoteTo(du, hn::LoadU(d16, x.at(i, 2 * p)));
+        const auto high = 2 * p + 1 < x.terms
+                              ? hn::ShiftLeft<16>(hn::PromoteTo(
+                                    du, hn::LoadU(d16, x.at(i, 2 * p + 1))))
+                              : hn::Set(du, missing);
+        hn::StoreU(hn::Or(low, high), du, to + i);
+      }
+    }
+  } else if (x.term_step == 1) {
+    packed = for_lanes(x.lanes, [&](auto d, std::size_t lane) HWY_ATTR {
+      using D = decltype(d);
+      const auto store = [&](std::size_t w, hn::Vec<D> word) HWY_ATTR {
+        const hn::RebindToUnsigned<D> bits;
+        hn::StoreU(hn::BitCast(bits, word), bits, out + w * width + lane);
+      };
+      for (std::size_t p = for_words(d, x, lane, store) / 2; p < count; ++p) {
+        for (std::size_t i = lane; i < lane + hn::MaxLanes(D()); ++i) {
+          out[p * width + i] = pair(i, p);
+        }
+      }
+    });
+  }
+  for (std::size_t p = 0; packed < width && p < count; ++p) {
+    for (std::size_t i = packed; i < width; ++i) {
+      out[p * width + i] = i < x.lanes ? pair(i, p) : 0;
+    }
+  }
+  return least_exponent(out, count * width);
+}
+
+// pack_panel() packs a source of `width` lanes at `panel` and returns its end.
+template <class Format>
+HWY_INLINE std::byte* pack_panel(const Source<Format>& x, std::size_t width,
+                                 bool pairs, std::byte* panel) {
+  auto& head = *reinterpret_cast<ProductPanel*>(panel);
+  head.least_exponent = 0;
+  if constexpr (std::is_same<Format, BFloat16>::value) {
+    if (pairs) {
+      head.least_exponent =
+          pack_pairs(x, width, reinterpret_cast<std::uint32_t*>(&head + 1));
+      return panel + product_panel_bytes(x.terms, width, true);
+    }
+  }
+  pack_floats(x, width, reinterpret_cast<float*>(&head + 1));
+  return panel + product_panel_bytes(x.terms, width, false);
+}
+
+template <class Format>
+HWY_INLINE void pack(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const ProductPackArgs*>(arguments);
+  const auto* x = operand<const typename Format::Element>(tile, 0);
+  auto* panel = operand<std::byte>(tile, 1);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    panel = pack_panel<Format>({x, args.lane_step, args.term_step, args.lanes,
+                                static_cast<std::size_t>(args.terms)},
+                               args.width, args.pairs != 0, panel);
+    x += args.lanes * args.terms;  // only copies in LDM are several units
+  }
+}
+
+// ---- Tiles
+
+// A way adds one packed word of a and b to the sums: a term, or a pair.
+struct Floats {
+  static HWY_INLINE VF add(VF a, VF b, VF sum) {
+    return exact_fma(DF(), a, b, sum);
+  }
+};
+struct PairsByFma {
+  static HWY_INLINE VF add(VF a, VF b, VF sum) {
+    const DF df;
+    const DU du;
+    const auto x = hn::BitCast(du, a);
+    const auto y = hn::BitCast(du, b);
+    sum = exact_fma(df, odd_bfloat16(df, x), odd_bfloat16(df, y), sum);
+    return exact_fma(df, even_bfloat16(df, x), even_bfloat16(df, y), sum);
+  }
+};
+#if HWY_TARGET == HWY_AVX3
+struct PairsByDot {
+  static HWY_INLINE VF add(VF a, VF b, VF sum) {
+    // The intrinsic is not part of this target.
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+    return sum;
+  }
+};
+#else
+using PairsByDot = PairsByFma;
+#endif
+
+// nan_to_quiet() makes all nan the same: which operand's payload a nan has
+// depends on the CPU.
+HWY_INLINE VF nan_to_quiet(VF value) {
+  const DF df;
+  const VF nan = hn::BitCast(df, hn::Set(DU(), 0x7fc00000u));
+  return hn::IfThenElse(hn::IsNaN(value), nan, value);
+}
+
+// Sums is a tile of the float32 result.
+struct Sums {
+  float* data;
+  std::size_t row;  // step
+
+  HWY_INLINE Sums after(std::size_t rows, std::size_t columns) const {
+    return {data == nullptr ? nullptr : data + rows * row + columns, row};
+  }
+};
+
+// tile_vectors() adds `terms` packed words to the sums `from`, which are 0 if
+// its data are null, of sizeof...(r) rows and sizeof...(v) vectors. a_step and
+// b_step are the floats between two words.
+template <class Way, std::size_t... r, std::size_t... v>
+HWY_INLINE void tile_vectors(const float* a, std::size_t a_step, const float* b,
+                             std::size_t b_step, std::size_t terms,
+                             const Sums& from, const Sums& to,
+                             std::index_sequence<r...>,
+                             std::index_sequence<v...> vectors) {
+  const DF df;
+  constexpr std::size_t kWidth = sizeof...(v), kHeight = sizeof...(r);
+  VF sum[kHeight * kWidth];
+  const auto load_row = [&](auto row) HWY_ATTR {
+    const float* const at = from.data + row * from.row;
+    ((sum[row * kWidth + v] =
+          from.data == nullptr ? hn::Zero(df) : hn::LoadU(df, at + v * kLanes)),
+     ...);
+  };
+  (load_row(std::integral_constant<std::size_t, r>()), ...);
+  for (std::size_t t = 0; t < terms; ++t) {
+    const VF x[] = {hn::LoadU(df, b + v * kLanes)...};
+    const auto add_row = [&](auto row) HWY_ATTR {
+      const VF y = hn::Set(df, a[row]);
+      ((sum[row * kWidth + v] = Way::add(y, x[v], sum[row * kWidth + v])), ...);
+    };
+    (add_row(std::integral_constant<std::size_t, r>()), ...);
+    a += a_step;
+    b += b_step;
+  }
+  const auto store_row = [&](auto row) HWY_ATTR {
+    float* const at = to.data + row * to.row;
+    (hn::StoreU(nan_to_quiet(sum[row * kWidth + v]), df, at + v * kLanes), ...);
+  };
+  (store_row(std::integral_constant<std::size_t, r>()), ...);
+  (void)vectors;
+}
+
+// tile() is that of a whole panel.
+template <class Way, std::size_t kHeight>
+HWY_NOINLINE void tile(const float* a, std::size_t a_step, const float* b,
+                       std::size_t terms, const Sums& from, const Sums& to) {
+  for (std::size_t i = 0; i < kProductLanes; i += kVectors * kLanes) {
+    tile_vectors<Way>(a, a_step, b + i, kProductLanes, terms, from.after(0, i),
+                      to.after(0, i), std::make_index_sequence<kHeight>(),
+                      std::make_index_sequence<kVectors>());
+  }
+}
+
+// tiles() is that of `height` rows: kRows, or a power of two up to 8.
+template <class Way>
+HWY_INLINE void tiles(std::size_t height, const float* a, const float* b,
+                      std::size_t terms, const Sums& from, const Sums& to) {
+  constexpr std::size_t kMost = kRows >= 8 ? 8 : kRows >= 4 ? 4 : 2;
+  if (height == kRows) {
+    return tile<Way, kRows>(a, height, b, terms, from, to);
+  }
+  for (std::size_t r = 0; r < height; r += kMost) {
+    const std::size_t rows = std::min(kMost, height);
+    const auto one = rows == 8   ? tile<Way, kMost>
+                     : rows == 4 ? tile<Way, std::min<std::size_t>(kMost, 4)>
+                     : rows == 2 ? tile<Way, 2>
+                                 : tile<Way, 1>;
+    one(a + r, height, b, terms, from.after(r, 0), to.after(r, 0));
+  }
+}
+
+// sliver_rows() is the rows of the next sliver when `left` are left.
+HWY_INLINE std::size_t sliver_rows(std::size_t left) {
+  if (left >= kRows) return kRows;
+  std::size_t rows = 8;
+  while (rows > left) rows /= 2;
+  return rows;
+}
+
+// can_use_dot() returns whether the instruction has the bits of fma(): it
+// flushes subnormals, so no operand, sum or partial sum may be one. Every
+// product is a multiple of 2^(Ea + Eb - 268).
+HWY_INLINE bool can_use_dot(std::uint32_t a, std::uint32_t b) {
+  return a != 0 && b != 0 && a + b >= 142;
+}
+
+// has_small() returns whether a sum that is not 0 is no multiple of 2^-126.
+HWY_INLINE bool has_small(const Sums& sums, std::size_t rows) {
+  const DU du;
+  auto least = hn::Set(du, 0xffffffffu);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const auto* row =
+        reinterpret_cast<const std::uint32_t*>(sums.data + r * sums.row);
+    for (std::size_t i = 0; i < kProductLanes; i += kLanes) {
+      const auto magnitude =
+          hn::And(hn::LoadU(du, row + i), hn::Set(du, 0x7fffffffu));
+      least = hn::Min(least, hn::Sub(magnitude, hn::Set(du, 1)));
+    }
+  }
+  const auto smallest = hn::Set(du, 24u << 23);
+  return !hn::AllFalse(du, hn::Ne(hn::Min(least, smallest), smallest));
+}
+
+HWY_INLINE const float* words_of(const std::byte* panel) {
+  return reinterpret_cast<const float*>(panel + sizeof(ProductPanel));
+}
+
+// add_words() adds the words of `terms` terms to one tile. The sliver of a and
+// the panel of b that the words are of have the least exponents.
+HWY_INLINE void add_words(std::size_t height, const std::byte* sliver,
+                          const float* a, const std::byte* panel,
+                          const float* b, std::size_t terms, bool pairs,
+                          const Sums& from, const Sums& to) {
+  if (!pairs) return tiles<Floats>(height, a, b, terms, from, to);
+  const auto exponent = [](const std::byte* head) {
+    return reinterpret_cast<const ProductPanel*>(head)->least_exponent;
+  };
+  terms = (terms + 1) / 2;
+  if (can_use_dot(exponent(sliver), exponent(panel)) &&
+      (from.data == nullptr || !has_small(from, height))) {
+    tiles<PairsByDot>(height, a, b, terms, from, to);
+  } else {
+    tiles<PairsByFma>(height, a, b, terms, from, to);
+  }
+}
+
+// ---- The result
+
+// finish() rounds `rows` rows of sums to the result.
+template <class Format>
+HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
+                       std::size_t rows, std::size_t columns,
+                       const typename Format::Element* self,
+                       typename Format::Element* out) {
+  using Element = typename Format::Element;
+  const DF df;
+  const hn::Rebind<Element, DF> d;
+  const VF alpha = hn::Set(df, args.alpha), beta = hn::Set(df, args.beta);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const float* const sum = sums.data + r * sums.row;
+    for (std::size_t i = 0; i < columns; i += kLanes) {
+      const std::size_t count = std::min(kLanes, columns - i);
+      const auto column = static_cast<std::int64_t>(i);
+      VF value;
+      if (count == kLanes) {
+        value = hn::LoadU(df, sum + i);
+      } else {
+        float part[kLanes] = {};
+        std::memcpy(part, sum + i, count * sizeof(float));
+        value = hn::LoadU(df, part);
+      }
+      if (args.alpha != 1) value = hn::Mul(alpha, value);
+      if (self != nullptr) {
+        const Element* const from = self + column * args.self_column;
+        VF addend;
+        if (count == kLanes && args.self_column == 1) {
+          addend = Format::load(df, from);
+        } else {
+          Element part[kLanes] = {};
+          for (std::size_t j = 0; j < count; ++j) {
+            part[j] = from[static_cast<std::int64_t>(j) * args.self_column];
+          }
+          addend = Format::load(df, part);
+        }
+        value = exact_fma(df, beta, addend, value);
+      }
+      const auto rounded = Format::narrow(df, nan_to_quiet(value));
+      Element* const to = out + column * args.out_column;
+      if (count == kLanes && args.out_column == 1) {
+        hn::StoreU(rounded, d, to);
+      } else {
+        Element part[kLanes];
+        hn::StoreU(rounded, d, part);
+        for (std::size_t j = 0; j < count; ++j) {
+          to[static_cast<std::int64_t>(j) * args.out_column] = part[j];
+        }
+      }
+    }
+    if (self != nullptr) self += args.self_row;
+    out += args.out_row;
+  }
+}
+
+// ---- Products
+
+// In and Out are the formats of the operands and of the result.
+template <class In, class Out>
+struct Product {
+  using Element = typename Out::Element;
+
+  const ProductArgs& args;
+  const typename In::Element* a;
+  const std::byte* b;
+  float* sums;
+  const Element* self;
+  Element* out;
+  std::byte* packed;  // rows of a
+  float* local;       // a tile of sums
+  bool pairs;
+  bool direct;  // the sums are the result
+
+  Product(const ProductArgs& arguments, const Tile& tile)
+      : args(arguments),
+        a(operand<const typename In::Element>(tile, 0)),
+        b(operand<const std::byte>(tile, 1)),
+        sums(operand<float>(tile, 2)),
+        self(operand<const Element>(tile, 3)),
+        out(operand<Element>(tile, 4)),
+        packed(static_cast<std::byte*>(tile.scratch) +
+               kMaxProductRows * kProductLanes * sizeof(float)),
+        local(static_cast<float*>(tile.scratch)),
+        pairs(args.pairs != 0),
+        direct(std::is_same<Out, Float32>::value && self == nullptr &&
+               args.alpha == 1 && args.out_column == 1) {}
+
+  // pack_rows() packs a block of rows and terms, in slivers.
+  HWY_INLINE void pack_rows(std::size_t row, std::size_t rows, std::size_t term,
+                            std::size_t terms) const {
+    std::byte* to = packed;
+    for (std::size_t r = 0; r < rows;) {
+      const std::size_t height = sliver_rows(rows - r);
+      const Source<In> block{a, args.a_row, args.a_term, height, terms};
+      to = pack_panel<In>(
+          {block.at(row + r, term), args.a_row, args.a_term, height, terms},
+          height, pairs, to);
+      r += height;
+    }
+  }
+
+  // panel() computes the packed rows and one panel.
+  HWY_INLINE void panel(std::size_t row, std::size_t rows, std::size_t column,
+                        std::size_t term, std::size_t terms) const {
+    const std::size_t columns =
+        std::min<std::size_t>(kProductLanes, args.columns - column);
+    const std::size_t index = column / kProductLanes;
+    const std::byte* const panel =
+        b + index * product_panel_bytes(args.terms, kProductLanes, pairs);
+    const bool zero = term == 0 && args.first != 0;
+    const bool last = term + terms == args.terms && args.last != 0;
+    const bool stored = last && direct && columns == kProductLanes;
+    const std::byte* sliver = packed;
+    for (std::size_t r = 0; r < rows;) {
+      const std::size_t height = sliver_rows(rows - r);
+      Element* const result =
+          at(out, args.out_row, args.out_column, row + r, column);
+      Sums from{nullptr, kProductLanes}, to{local, kProductLanes};
+      if (sums != nullptr) {
+        to.data = sums + index * args.sums_panel + (row + r) * kProductLanes;
+      }
+      if (!zero) from = to;
+      if (stored) {
+        to = {reinterpret_cast<float*>(result),
+              static_cast<std::size_t>(args.out_row)};
+      }
+      add_words(height, sliver, words_of(sliver), panel,
+                words_of(panel) + (pairs ? term / 2 : term) * kProductLanes,
+                terms, pairs, from, to);
+      if (last && !stored) {
+        finish<Out>(args, to, height, columns,
+                    at(self, args.self_row, args.self_column, row + r, column),
+                    result);
+      }
+      sliver += product_panel_bytes(terms, height, pairs);
+      r += height;
+    }
+  }
+
+  // at() is the address of an element; null if the matrix is.
+  template <class T>
+  static HWY_INLINE T* at(T* matrix, std::int64_t row_step,
+                          std::int64_t column_step, std::size_t row,
+                          std::size_t column) {
+    if (matrix == nullptr) return nullptr;
+    return matrix + static_cast<std::int64_t>(row) * row_step +
+           static_cast<std::int64_t>(column) * column_step;
+  }
+
+  HWY_INLINE void run(std::size_t count) const {
+    const std::size_t terms = args.terms;
+    for (std::size_t row = 0; row < count; row += args.block_rows) {
+      const std::size_t rows =
+          std::min<std::size_t>(args.block_rows, count - row);
+      std::size_t term = 0;
+      do {  // once without terms
+        const std::size_t block =
+            std::min<std::size_t>(args.block_terms, terms - term);
+        pack_rows(row, rows, term, block);
+        for (std::size_t c = 0; c < args.columns; c += kProductLanes) {
+          panel(row, rows, c, term, block);
+        }
+        term += block;
+      } while (term < terms);
+    }
+  }
+};
+
+template <class In, class Out>
+HWY_INLINE void product(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const ProductArgs*>(arguments);
+  Product<In, Out>(args, tile).run(tile.count);
+}
+
+#if HWY_TARGET == HWY_AVX3
+// rows_of_words() sets kHeight rows of sums to those of groups of four words of
+// a whole panel, whose terms are consecutive, without packing them. It returns
+// the number of terms; with pairs 0, if the instruction may not be used.
+template <class Format, std::size_t kHeight>
+HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
+                                     const std::byte* sliver, const float* a,
+                                     bool pairs, const Sums& to) {
+  const DF df;
+  const DU du;
+  VF sum[kHeight][2];
+  for (std::size_t r = 0; r < kHeight; ++r) {
+    for (std::size_t v = 0; v < 2; ++v) {
+      sum[r][v] = hn::Zero(df);
+    }
+  }
+  const auto sign = hn::Set(du, 0x7fffu), one = hn::Set(du, 1u);
+  auto least = hn::Set(du, 0xffffffffu);
+  const std::size_t words = x.terms / kWordTerms<Format> / 4 * 4;
+  for (std::size_t w = 0; w < words; w += 4) {
+    VF word[2][4];
+    for (std::size_t v = 0; v < 2; ++v) {
+      transposed_words(df, x, v * kLanes, w, word[v]);
+    }
+    const auto add = [&](auto way, std::size_t place, VF left,
+                         VF right) HWY_ATTR {
+      for (std::size_t r = 0; r < kHeight; ++r) {
+        const VF y = hn::Set(df, a[place * kHeight + r]);
+        sum[r][0] = decltype(way)::add(y, left, sum[r][0]);
+        sum[r][1] = decltype(way)::add(y, right, sum[r][1]);
+      }
+    };
+    for (std::size_t i = 0; i < 4; ++i) {
+      if constexpr (kWordTerms<Format> == 1) {
+        add(Floats(), w + i, word[0][i ^ 1], word[1][i ^ 1]);
+      } else if (std::is_same<Format, BFloat16>::value && pairs) {
+        for (std::size_t v = 0; v < 2; ++v) {
+          const auto bits = hn::BitCast(du, word[v][i]);
+          const auto even = hn::Sub(hn::And(bits, sign), one);
+          const auto odd =
+              hn::Sub(hn::And(hn::ShiftRight<16>(bits), sign), one);
+          least = hn::Min(least, hn::Min(even, odd));
+        }
+        add(PairsByDot(), w + i, word[0][i], word[1][i]);
+      } else {
+        const auto left = hn::BitCast(du, word[0][i]),
+                   right = hn::BitCast(du, word[1][i]);
+        for (const bool odd : {true, false}) {
+          add(Floats(), 2 * (w + i) + (odd ? 0 : 1),
+              widen_half<Format>(df, left, odd),
+              widen_half<Format>(df, right, odd));
+        }
+      }
+    }
+  }
+  if (pairs) {
+    const std::uint32_t magnitude = hn::GetLane(hn::MinOfLanes(du, least)) + 1;
+    const auto& head = *reinterpret_cast<const ProductPanel*>(sliver);
+    const std::uint32_t exponent = magnitude == 0 ? 0xff : magnitude >> 7;
+    if (!can_use_dot(head.least_exponent, exponent)) return 0;
+  }
+  for (std::size_t r = 0; r < kHeight; ++r) {
+    for (std::size_t v = 0; v < 2; ++v) {
+      hn::StoreU(nan_to_quiet(sum[r][v]), df,
+                 to.data + r * to.row + v * kLanes);
+    }
+  }
+  return words * kWordTerms<Format>;
+}
+#endif
+
+template <class In, class Out>
+HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
+  using Element = typename Out::Element;
+  const auto& args = *static_cast<const ProductArgs*>(arguments);
+  const auto* b = operand<const typename In::Element>(tile, 0);
+  const auto* a = operand<const std::byte>(tile, 1);
+  const auto* self = operand<const Element>(tile, 2);
+  auto* out = operand<Element>(tile, 3);
+  auto* local = static_cast<float*>(tile.scratch);
+  auto* panel =
+      reinterpret_cast<std::byte*>(local + kMaxProductRows * kProductLanes);
+  const bool pairs = args.pairs != 0;
+  const std::size_t height = product_rows_width(args.rows);
+  const auto lanes_step = static_cast<std::int64_t>(kProductLanes);
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    const std::size_t columns = std::min<std::size_t>(
+        kProductLanes, args.columns - (tile.first + i) * kProductLanes);
+    const Sums sums{local, kProductLanes};
+    std::size_t term = 0;
+#if HWY_TARGET == HWY_AVX3
+    if (height <= 2 && columns == kProductLanes && args.a_term == 1) {
+      const auto rows =
+          height == 1 ? rows_of_words<In, 1> : rows_of_words<In, 2>;
+      term = rows(
+          {b, args.a_row, 1, columns, static_cast<std::size_t>(args.terms)}, a,
+          words_of(a), pairs, sums);
+    }
+#endif
+    while (term < args.terms || args.terms == 0) {
+      const Source<In> block{
+          b + static_cast<std::int64_t>(term) * args.a_term, args.a_row,
+          args.a_term, columns,
+          std::min<std::size_t>(args.block_terms, args.terms - term)};
+      pack_panel<In>(block, kProductLanes, pairs, panel);
+      add_words(height, a, words_of(a) + (pairs ? term / 2 : term) * height,
+                panel, words_of(panel), block.terms, pairs,
+                term == 0 ? Sums{nullptr, kProductLanes} : sums, sums);
+      term += block.terms;
+      if (args.terms == 0) break;
+    }
+    finish<Out>(args, sums, args.rows, columns, self, out);
+    b += lanes_step * args.a_row;
+    if (self != nullptr) self += lanes_step * args.self_column;
+    out += lanes_step * args.out_column;
+  }
+}
+
+}  // namespace
+
+SWAMP_KERNELS(product_pack, pack<A>)
+SWAMP_KERNELS(product, product<A, B>)
+SWAMP_KERNELS(product_rows, product_rows<A, B>)
+
+#if HWY_TARGET == HWY_AVX3
+// dot_has_bits_of_fma() compares the instruction with fma() on numbers that are
+// rounded differently in the other order.
+bool dot_has_bits_of_fma() {
+  const DF df;
+  std::uint32_t state = 1;
+  for (int i = 0; i < 1000; ++i) {
+    std::uint32_t a[kLanes], b[kLanes];
+    for (std::size_t j = 0; j < kLanes; ++j) {
+      for (std::uint32_t* word : {&a[j], &b[j]}) {
+        state = state * 1664525 + 1013904223;  // of Numerical Recipes
+        const std::uint32_t first = state >> 16;
+        state = state * 1664525 + 1013904223;
+        const std::uint32_t bits = first << 16 | state >> 16;
+        // Exponents of 120 to 135.
+        *word = (bits & 0x87ff87ffu) + 0x3c003c00u;
+      }
+    }
+    const VF x = hn::LoadU(df, reinterpret_cast<const float*>(b));
+    VF by_dot = hn::Set(df, 0.7f), by_fma = by_dot;
+    for (std::size_t j = 0; j < kLanes; ++j) {
+      const VF y = hn::BitCast(df, hn::Set(DU(), a[j]));
+      by_dot = PairsByDot::add(y, x, by_dot);
+      by_fma = PairsByFma::add(y, x, by_fma);
+    }
+    if (!hn::AllTrue(df, hn::Eq(by_dot, by_fma))) return false;
+  }
+  return true;
+}
+#endif
+
+}  // namespace swamp::slave::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace swamp::slave {
+
+bool has_bfloat16_pairs(const char* isa) noexcept {
+#if (HWY_TARGETS & HWY_AVX3) && !defined(HWY_COMPILE_ONLY_SCALAR)
+  static const bool works =
+      __builtin_cpu_supports("avx512bf16") && N_AVX3::dot_has_bits_of_fma();
+  return std::strcmp(isa, "avx512") == 0 && works;
+#else
+  (void)isa;
+  return false;
+#endif
+}
+
+}  // namespace swamp::slave
+#endif  // HWY_ONCE

@@ -1,0 +1,106 @@
+// The arguments of the kernels of matrix products, and the contract of each
+// family. Every element of a result is one chain of fused multiply-adds,
+//   sum = fma(a_t, b_t, sum), beginning with 0,
+// over the terms t in the order 1, 0, 3, 2, 5, 4, ...; a last term without a
+// partner comes alone. A chain is never divided: between blocks of terms its
+// float32 value is stored and loaded. So the bits depend neither on blocks,
+// slaves and vectors nor on the instruction: the bfloat16 instruction of
+// AVX512-BF16 adds the odd product of a pair first, then the even one.
+#ifndef SWAMP_SLAVE_PRODUCT_ARGS_H_
+#define SWAMP_SLAVE_PRODUCT_ARGS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace swamp::slave {
+
+// Steps are distances in elements, of a matrix in main memory or of a copy.
+
+// product_pack: x (in), panel (out). A unit is a panel: up to kProductLanes
+//   columns of b (or rows of a) with all their terms. Element (lane, t) of x is
+//   x[lane * lane_step + t * term_step]. A panel begins with a ProductPanel;
+//   then it has, term after term in the order of the sum, `width` floats, which
+//   are 0 in the lanes from `lanes` on. With `pairs` (bfloat16 only) the terms
+//   2i and 2i + 1 are the lower and upper half of 32 bits; a missing partner is
+//   -0 if `width` is kProductLanes (b), else +0 (a), so that its product is -0.
+struct ProductPackArgs {
+  std::uint64_t terms;
+  std::int64_t lane_step, term_step;
+  std::uint32_t lanes, width;  // lanes <= width
+  std::uint32_t pairs;
+  std::uint32_t reserved;
+};
+
+// product: a (in, rows), b (constant, packed panels of kProductLanes columns),
+//   sums (inout, float32 rows of kProductLanes, one panel sums_panel elements
+//   after another; absent: none), self (in, rows; absent: none), out (out,
+//   rows). A unit is a row of the result: `columns` elements.
+//   out = r(alpha * sum + beta * self), rounded to float32 after
+//   alpha * sum and after the fma() with beta; a nan is the quiet nan with
+//   payload 0. Without self out = r(alpha * sum). If `first` is 0 the chains
+//   begin with `sums`; if `last` is 0 they end there, and out is not written.
+//   Without sums, both are 1, and there are at most block_terms terms.
+// product_rows: the same for at most kFewProductRows rows, with b as it lies in
+//   main memory: b (in), a (constant, packed with product_rows_width()), self,
+//   out. A unit is kProductLanes columns of the result; the last of them, of
+//   which tile.first says where it is, may have fewer.
+struct ProductArgs {
+  std::uint64_t terms;
+  std::uint64_t columns;
+  std::int64_t a_row, a_term;  // product_rows: of a column of b
+  std::int64_t self_row, self_column;
+  std::int64_t out_row, out_column;
+  std::uint64_t sums_panel;
+  // Of scratch: a part of `a` of so many rows and terms is packed at a time.
+  std::uint32_t block_rows, block_terms;  // block_terms is even
+  float alpha, beta;
+  std::uint32_t first, last;
+  std::uint32_t pairs;  // b is packed as pairs; the CPU has the instruction
+  std::uint32_t rows;   // product_rows
+};
+
+// ProductPanel is the beginning of a packed panel.
+struct ProductPanel {
+  // The least biased exponent of the values that are not 0; pairs only.
+  std::uint32_t least_exponent;
+  std::uint32_t reserved[15];
+};
+
+inline constexpr std::size_t kProductLanes = 32;
+inline constexpr std::size_t kMaxProductRows = 12;  // of a tile in registers
+inline constexpr std::size_t kFewProductRows = 8;   // of product_rows
+
+constexpr std::size_t product_panel_bytes(std::size_t terms, std::size_t width,
+                                          bool pairs) noexcept {
+  return sizeof(ProductPanel) + (pairs ? (terms + 1) / 2 : terms) * width * 4;
+}
+
+// product_scratch_bytes() is Operation::scratch_bytes of `product`: the packed
+// rows, each group of which begins with a ProductPanel, and a tile of sums.
+constexpr std::size_t product_scratch_bytes(std::size_t block_rows,
+                                            std::size_t block_terms) noexcept {
+  return block_rows * (block_terms + 1) * 4 +
+         (block_rows / 2 + 4) * sizeof(ProductPanel) +
+         kMaxProductRows * kProductLanes * 4;
+}
+
+// product_rows_width() is the width of the packed rows of product_rows.
+constexpr std::size_t product_rows_width(std::size_t rows) noexcept {
+  return rows > 4 ? 8 : rows > 2 ? 4 : rows;
+}
+
+// product_rows_scratch_bytes() is Operation::scratch_bytes of product_rows: a
+// tile of sums, and a panel of b.
+constexpr std::size_t product_rows_scratch_bytes(
+    std::size_t block_terms) noexcept {
+  return kMaxProductRows * kProductLanes * 4 +
+         product_panel_bytes(block_terms, kProductLanes, false);
+}
+
+// has_bfloat16_pairs() returns whether the kernels of `isa` may be given pairs:
+// the CPU has AVX512-BF16, and its instruction computed the bits of two fma().
+bool has_bfloat16_pairs(const char* isa) noexcept;
+
+}  // namespace swamp::slave
+
+#endif  // SWAMP_SLAVE_PRODUCT_ARGS_H_

@@ -1,0 +1,170 @@
+// The scalar references of matrix products: the chain of slave/product_args.h
+// in plain loops.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "slave/reference.h"
+
+namespace swamp::slave::reference {
+namespace {
+
+// term_at() is the term that comes i-th in the chain.
+std::size_t term_at(std::size_t i, std::size_t terms) {
+  return (i ^ 1) < terms ? i ^ 1 : i;
+}
+
+template <class Format>
+void pack(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const ProductPackArgs*>(arguments);
+  const auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
+  auto* panel = static_cast<std::byte*>(tile.operands[1]);
+  const auto value = [&](std::size_t lane, std::size_t term) {
+    return x[static_cast<std::int64_t>(lane) * args.lane_step +
+             static_cast<std::int64_t>(term) * args.term_step];
+  };
+  for (std::size_t unit = 0; unit < tile.count; ++unit) {
+    auto& head = *reinterpret_cast<ProductPanel*>(panel);
+    head.least_exponent = args.pairs != 0 ? 0xff : 0;
+    auto* word = reinterpret_cast<std::uint32_t*>(&head + 1);
+    const std::size_t step = args.pairs != 0 ? 2 : 1;
+    for (std::size_t t = 0; t < args.terms; t += step) {
+      for (std::size_t lane = 0; lane < args.width; ++lane, ++word) {
+        *word = 0;
+        if (lane >= args.lanes) continue;
+        if (args.pairs == 0) {
+          const float wide = Format::widen(value(lane, term_at(t, args.terms)));
+          std::memcpy(word, &wide, sizeof wide);
+          continue;
+        }
+        std::uint32_t half[2] = {static_cast<std::uint32_t>(value(lane, t)),
+                                 args.width == kProductLanes ? 0x8000u : 0u};
+        if (t + 1 < args.terms) {
+          half[1] = static_cast<std::uint32_t>(value(lane, t + 1));
+        }
+        for (const std::uint32_t bits : half) {
+          const std::uint32_t exponent = bits >> 7 & 0xff;
+          if ((bits & 0x7fff) != 0 && exponent < head.least_exponent) {
+            head.least_exponent = exponent;
+          }
+        }
+        *word = half[1] << 16 | half[0];
+      }
+    }
+    panel += product_panel_bytes(args.terms, args.width, args.pairs != 0);
+    x += args.lanes * args.terms;
+  }
+}
+
+float quiet(float value) {
+  return value != value ? std::numeric_limits<float>::quiet_NaN() : value;
+}
+
+// result_of() is the rounded result; `self` is null if nothing is added.
+template <class Out>
+typename Out::Element result_of(const ProductArgs& args, float sum,
+                                const typename Out::Element* self) {
+  float value = args.alpha == 1 ? sum : args.alpha * sum;
+  if (self != nullptr) value = std::fma(args.beta, Out::widen(*self), value);
+  return Out::narrow(quiet(value));
+}
+
+template <class In, class Out>
+void product(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const ProductArgs*>(arguments);
+  const auto* a = static_cast<typename In::Element*>(tile.operands[0]);
+  const auto* b = static_cast<std::byte*>(tile.operands[1]);
+  auto* sums = static_cast<float*>(tile.operands[2]);
+  const auto* self = static_cast<typename Out::Element*>(tile.operands[3]);
+  auto* out = static_cast<typename Out::Element*>(tile.operands[4]);
+  const std::size_t panel_bytes =
+      product_panel_bytes(args.terms, kProductLanes, args.pairs != 0);
+  const auto factor = [&](std::size_t term, std::size_t column) {
+    const auto* words = reinterpret_cast<const std::uint32_t*>(
+        b + column / kProductLanes * panel_bytes + sizeof(ProductPanel));
+    const std::size_t lane = column % kProductLanes;
+    const std::size_t place =
+        args.pairs != 0 ? term / 2 : term_at(term, args.terms);
+    std::uint32_t word = words[place * kProductLanes + lane];
+    if (args.pairs != 0) word = term % 2 == 0 ? word << 16 : word & 0xffff0000u;
+    float value;
+    std::memcpy(&value, &word, sizeof value);
+    return value;
+  };
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    const auto row = static_cast<std::int64_t>(i);
+    for (std::size_t j = 0; j < args.columns; ++j) {
+      const auto column = static_cast<std::int64_t>(j);
+      const std::int64_t place = row * args.out_row + column * args.out_column;
+      float sum = 0;
+      float* const kept = sums == nullptr
+                              ? nullptr
+                              : sums + j / kProductLanes * args.sums_panel +
+                                    i * kProductLanes + j % kProductLanes;
+      if (args.first == 0) sum = *kept;
+      for (std::size_t t = 0; t < args.terms; ++t) {
+        const std::size_t term = term_at(t, args.terms);
+        sum = std::fma(
+            In::widen(a[row * args.a_row +
+                        static_cast<std::int64_t>(term) * args.a_term]),
+            factor(term, j), sum);
+      }
+      if (kept != nullptr) *kept = quiet(sum);
+      if (args.last == 0) continue;
+      out[place] = result_of<Out>(
+          args, sum,
+          self == nullptr
+              ? nullptr
+              : self + row * args.self_row + column * args.self_column);
+    }
+  }
+}
+
+template <class In, class Out>
+void product_rows(const void* arguments, const Tile& tile, Result&) {
+  ProductArgs args = *static_cast<const ProductArgs*>(arguments);
+  const auto* b = static_cast<typename In::Element*>(tile.operands[0]);
+  const auto* a = static_cast<const std::uint32_t*>(tile.operands[1]) +
+                  sizeof(ProductPanel) / sizeof(std::uint32_t);
+  const auto* self = static_cast<typename Out::Element*>(tile.operands[2]);
+  auto* out = static_cast<typename Out::Element*>(tile.operands[3]);
+  const std::size_t width = product_rows_width(args.rows);
+  const std::size_t count = std::min<std::size_t>(
+      tile.count * kProductLanes, args.columns - tile.first * kProductLanes);
+  for (std::size_t i = 0; i < args.rows; ++i) {
+    for (std::size_t j = 0; j < count; ++j) {
+      const auto row = static_cast<std::int64_t>(i),
+                 column = static_cast<std::int64_t>(j);
+      float sum = 0;
+      for (std::size_t t = 0; t < args.terms; ++t) {
+        const std::size_t term = term_at(t, args.terms);
+        std::uint32_t word = a[(args.pairs != 0 ? term / 2 : t) * width + i];
+        if (args.pairs != 0) {
+          word = term % 2 == 0 ? word << 16 : word & 0xffff0000u;
+        }
+        float factor;
+        std::memcpy(&factor, &word, sizeof factor);
+        sum = std::fma(
+            factor,
+            In::widen(b[column * args.a_row +
+                        static_cast<std::int64_t>(term) * args.a_term]),
+            sum);
+      }
+      const std::int64_t place = row * args.out_row + column * args.out_column;
+      out[place] = result_of<Out>(
+          args, sum,
+          self == nullptr
+              ? nullptr
+              : self + row * args.self_row + column * args.self_column);
+    }
+  }
+}
+
+}  // namespace
+
+SWAMP_KERNELS(product_pack, pack<A>)
+SWAMP_KERNELS(product, product<A, B>)
+SWAMP_KERNELS(product_rows, product_rows<A, B>)
+
+}  // namespace swamp::slave::reference

@@ -1,0 +1,331 @@
+// Matrix products: the bits of a scalar loop of fma() in the order of
+// slave/product_args.h, on every machine, for all dtypes, layouts and kinds of
+// numbers; and the errors.
+#include "swamp/product.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "row_values.h"
+#include "support/errors.h"
+
+namespace swamp::test {
+namespace {
+
+enum class Layout { rows, columns, gaps, shared };
+// `tiny` products are subnormal; `any` has all bit patterns.
+enum class Numbers { ordinary, tiny, any };
+
+// Array is matrices, and their memory.
+struct Array {
+  Bytes memory;
+  Matrices matrices;
+
+  Array(std::size_t batch, std::size_t rows, std::size_t columns,
+        ScalarType type, Layout layout)
+      : matrices(Matrices::dense(nullptr, batch, rows, columns, type)) {
+    std::size_t elements = batch * rows * columns;
+    switch (layout) {
+      case Layout::rows:
+        break;
+      case Layout::columns:
+        matrices.row_step = 1;
+        matrices.column_step = rows;
+        break;
+      case Layout::gaps:
+        matrices.column_step = 2;
+        matrices.row_step = 2 * columns + 3;
+        matrices.batch_step = rows * matrices.row_step + 1;
+        elements = batch * matrices.batch_step;
+        break;
+      case Layout::shared:
+        matrices.batch_step = 0;
+        break;
+    }
+    memory.resize(elements * format_of(type).bytes + 8);
+    matrices.data = memory.data();
+  }
+  Array(const Array& other) : memory(other.memory), matrices(other.matrices) {
+    matrices.data = memory.data();
+  }
+  void fill(Numbers numbers, Random& random) {
+    const Format& format = format_of(matrices.dtype);
+    const std::size_t count = (memory.size() - 8) / format.bytes;
+    if (numbers == Numbers::any) {
+      fill_any(format, memory.data(), count, random);
+      return;
+    }
+    fill_ordinary(format, memory.data(), count, random);
+    for (std::size_t i = 0; numbers == Numbers::tiny && i < count; ++i) {
+      const float scale = random.below(4) == 0 ? 0 : 0x1p-66f;
+      store_value(matrices.dtype, memory.data(), i,
+                  scale * widen(matrices.dtype, memory.data(), i));
+    }
+  }
+  std::size_t index(std::size_t i, std::size_t r, std::size_t c) const {
+    return i * matrices.batch_step + r * matrices.row_step +
+           c * matrices.column_step;
+  }
+  float operator()(std::size_t i, std::size_t r, std::size_t c) const {
+    return widen(matrices.dtype, memory.data(), index(i, r, c));
+  }
+};
+
+struct Case {
+  std::size_t batch, rows, columns, terms;
+  Layout a = Layout::rows, b = Layout::rows, out = Layout::rows;
+};
+
+// element() is the expected one, as the bits of `format`; `sum` is 0.
+float expected_value(const Array& a, const Array& b, const Array* self,
+                     const ProductOptions& options, std::size_t i,
+                     std::size_t r, std::size_t c) {
+  const std::size_t terms = a.matrices.columns;
+  float sum = 0;
+  for (std::size_t t = 0; t < terms; ++t) {
+    const std::size_t term = (t ^ 1) < terms ? t ^ 1 : t;
+    sum = std::fma(a(i, r, term), b(i, term, c), sum);
+  }
+  float value = options.alpha * sum;
+  if (self != nullptr && options.beta != 0) {
+    value = std::fma(options.beta, (*self)(i, r, c), value);
+  }
+  return value;
+}
+
+struct Problem {
+  Array a, b, self, out;
+  ProductOptions options;
+  bool in_place = false;
+
+  Problem(const Case& one, ScalarType type, ScalarType out_type,
+          Numbers numbers, Random& random)
+      : a(one.batch, one.rows, one.terms, type, one.a),
+        b(one.batch, one.terms, one.columns, type, one.b),
+        self(one.batch, one.rows, one.columns, out_type, one.out),
+        out(self) {
+    a.fill(numbers, random);
+    b.fill(numbers, random);
+    self.fill(numbers == Numbers::any ? numbers : Numbers::ordinary, random);
+    out.fill(Numbers::ordinary, random);
+    switch (random.below(4)) {
+      case 0:
+        break;
+      case 1:
+        options.self = &self.matrices;
+        break;
+      case 2:  // a bias
+        self.matrices.row_step = 0;
+        self.matrices.batch_step = 0;
+        options.self = &self.matrices;
+        options.alpha = 0.3f;
+        break;
+      case 3:
+        in_place = true;
+        options.self = &out.matrices;
+        options.alpha = -1.5f;
+        options.beta = random.below(4) == 0 ? 0 : 0.7f;
+        break;
+    }
+  }
+
+  // run() returns the memory of the result.
+  Bytes run(Machine& machine) const {
+    Array result = out;
+    ProductOptions how = options;
+    if (in_place) how.self = &result.matrices;
+    product(result.matrices, a.matrices, b.matrices, how, &machine);
+    return result.memory;
+  }
+  // expected() sets the elements of the result, or `sample` of them.
+  void check(const Bytes& result, std::size_t sample = 0) const {
+    const Matrices& shape = out.matrices;
+    const Format& format = format_of(shape.dtype);
+    const Array* add = options.self == nullptr ? nullptr
+                       : in_place              ? &out
+                                               : &self;
+    Bytes expected = sample == 0 ? out.memory : Bytes();
+    Random random(3);
+    const std::size_t count = shape.batch * shape.rows * shape.columns;
+    for (std::size_t n = 0; n < (sample == 0 ? count : sample); ++n) {
+      const std::size_t at = sample == 0 ? n : random.below(count);
+      const std::size_t c = at % shape.columns,
+                        r = at / shape.columns % shape.rows,
+                        i = at / shape.columns / shape.rows;
+      const float value = expected_value(a, b, add, options, i, r, c);
+      const std::uint64_t bits =
+          value != value ? format.quiet_nan() : bits_of(format, value);
+      const std::size_t place = out.index(i, r, c);
+      if (sample == 0) {
+        store_bits(format, expected.data(), place, bits);
+      }
+      const std::uint64_t actual = load_bits(format, result.data(), place);
+      ASSERT_EQ(actual, bits) << "[" << i << ", " << r << ", " << c << "]";
+    }
+    if (sample == 0) {
+      EXPECT_TRUE(result == expected);  // also what is between elements
+    }
+  }
+};
+
+struct Types {
+  ScalarType in, out;
+};
+constexpr Types kTypes[] = {{kFloat32, kFloat32},
+                            {kBFloat16, kBFloat16},
+                            {kBFloat16, kFloat32},
+                            {kFloat16, kFloat16},
+                            {kFloat16, kFloat32}};
+
+const std::vector<MachineShape> kShapes = {
+    {1, 3, 64 * 1024}, {1, 2, 256 * 1024}, {6, 64, 64 * 1024}};
+
+void check_on_machines(const Case& one, Random& random, bool all_isas) {
+  for (const Types& types : kTypes) {
+    for (const Numbers numbers :
+         {Numbers::ordinary, Numbers::tiny, Numbers::any}) {
+      SCOPED_TRACE(testing::Message()
+                   << format_of(types.in).name << " -> "
+                   << format_of(types.out).name << ", " << one.batch << " x "
+                   << one.rows << " x " << one.columns << " x " << one.terms
+                   << ", layouts " << static_cast<int>(one.a)
+                   << static_cast<int>(one.b) << static_cast<int>(one.out)
+                   << ", numbers " << static_cast<int>(numbers));
+      const Problem problem(one, types.in, types.out, numbers, random);
+      Machine plain(MachineConfig{});
+      const Bytes result = problem.run(plain);
+      problem.check(result);
+      if (testing::Test::HasFailure()) return;
+      static std::size_t next = 0;
+      const std::size_t reports = runtime::report_count();
+      on_machines({kShapes[next++ % 3]}, all_isas, [&](Machine& machine) {
+        EXPECT_TRUE(problem.run(machine) == result);
+      });
+      EXPECT_EQ(runtime::report_count(), reports);
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(Product, BitsOfScalarLoop) {
+  const Layout rows = Layout::rows, columns = Layout::columns,
+               gaps = Layout::gaps, shared = Layout::shared;
+  const Case cases[] = {
+      {1, 1, 1, 1},
+      {1, 3, 2, 0},
+      {2, 5, 40, 3, columns, columns, rows},
+      {1, 12, 32, 64},
+      {2, 29, 70, 31, rows, columns, rows},
+      {3, 13, 33, 17, columns, rows, gaps},
+      {1, 24, 64, 259, gaps, gaps, columns},
+      {2, 8, 100, 50, rows, shared, rows},
+      {2, 40, 3, 20, shared, columns, rows},
+      {1, 1, 130, 300, rows, columns, rows},
+      {1, 2, 65, 70, rows, rows, rows},
+      {1, 150, 1, 65, rows, rows, rows},
+  };
+  Random random(71);
+  for (const Case& one : cases) {
+    check_on_machines(one, random, true);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(Product, RandomShapes) {
+  Random random(72);
+  const auto layout = [&] { return static_cast<Layout>(random.below(3)); };
+  for (int i = 0; i < 10; ++i) {
+    const Case one{1 + random.below(3),
+                   1 + random.below(60),
+                   1 + random.below(90),
+                   random.below(80),
+                   layout(),
+                   layout(),
+                   layout()};
+    check_on_machines(one, random, false);
+    if (HasFailure()) return;
+  }
+}
+
+// Parts of the terms, of the columns, of the rows and of the batch.
+TEST(Product, Parts) {
+  const Case cases[] = {{1, 14, 40, 4200},
+                        {1, 9, 600, 4103, Layout::columns, Layout::columns},
+                        {1, 1100, 8130, 258},
+                        {300, 20, 96, 100},
+                        {70, 30, 96, 300}};
+  Random random(73);
+  Machine plain(MachineConfig{});
+  for (const Case& one : cases) {
+    for (const Types& types : kTypes) {
+      for (int repeat = 0; repeat < 2; ++repeat) {
+        const Problem problem(one, types.in, types.out, Numbers::ordinary,
+                              random);
+        SCOPED_TRACE(one.terms);
+        problem.check(problem.run(plain), 300);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(Product, Errors) {
+  Array out(2, 3, 5, kFloat16, Layout::rows),
+      a(2, 3, 4, kFloat16, Layout::rows), b(2, 4, 5, kFloat16, Layout::rows);
+  struct Call {
+    Matrices out, a, b, self;
+  };
+  struct Row {
+    void (*change)(Call& c);
+    const char* text;
+    swamp_status status = SWAMP_INVALID_ARGUMENT;
+  };
+  const Row rows[] = {
+      {[](Call& c) { c.a.data = nullptr; }, "a.data: got null, expected"},
+      {[](Call& c) { c.out.dtype = kFloat64; },
+       "out.dtype: got 3 (float64), expected", SWAMP_UNSUPPORTED},
+      {[](Call& c) { c.b.dtype = kFloat32; },
+       "b.dtype: got float32, expected float16 (as a has)"},
+      {[](Call& c) { c.out.dtype = kBFloat16; },
+       "out.dtype: got bfloat16, expected float16 (as a has) or float32"},
+      {[](Call& c) { c.b.rows = 3; },
+       "b.rows: got 3, expected 4 (as a has columns)"},
+      {[](Call& c) { c.b.batch = 1; }, "b.batch: got 1, expected 2 (as a has)"},
+      {[](Call& c) { c.out.rows = 2; },
+       "out.rows: got 2, expected 3 (as a has)"},
+      {[](Call& c) { c.out.columns = 6; },
+       "out.columns: got 6, expected 5 (as b has)"},
+      {[](Call& c) { c.out.row_step = 4; },
+       "out.row_step: got 4, expected at least 5, so that no element"},
+      {[](Call& c) { c.out.batch_step = 0; },
+       "out.batch_step: got 0, expected at least 1, so that no element"},
+      {[](Call& c) { c.a.row_step = ~std::size_t{0}; },
+       "a.row_step: got 18446744073709551615, expected at most"},
+      {[](Call& c) { c.a.batch_step = ~std::size_t{0}; },
+       "a.batch_step: got 18446744073709551615, expected a step with which"},
+      {[](Call& c) { c.b.data = static_cast<std::byte*>(c.b.data) + 1; },
+       "b.data: got an address that is not a multiple of 2"},
+      {[](Call& c) { c.self.columns = 4; },
+       "self.columns: got 4, expected 5 (as out has)"},
+      {[](Call& c) { c.self.dtype = kFloat32; },
+       "self.dtype: got float32, expected float16 (as out has)"},
+  };
+  const Bytes before = out.memory;
+  for (const Row& row : rows) {
+    Call call{out.matrices, a.matrices, b.matrices, out.matrices};
+    row.change(call);
+    ProductOptions options;
+    options.self = &call.self;
+    EXPECT_TRUE(
+        has_words(error_of([&] { product(call.out, call.a, call.b, options); },
+                           row.status),
+                  {row.text}));
+  }
+  EXPECT_TRUE(out.memory == before);
+}
+
+}  // namespace
+}  // namespace swamp::test

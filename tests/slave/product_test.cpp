@@ -1,0 +1,193 @@
+// The kernels of matrix products: the bits of the reference on every ISA, for
+// all layouts, blocks and kinds of numbers, without one byte read or written
+// outside of the operands.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+
+#include "row_cases.h"
+#include "slave/product_args.h"
+#include "support/guarded_pages.h"
+
+namespace swamp::test {
+namespace {
+
+using slave::kProductLanes;
+using slave::ProductArgs;
+using slave::ProductPackArgs;
+
+// Array is a matrix that ends at a protected page, or begins after one.
+struct Array {
+  GuardedPages pages;
+  std::byte* data;
+  std::int64_t row, column;  // steps
+  std::size_t bytes;
+
+  Array(std::size_t rows, std::size_t columns, ScalarType type, int layout,
+        bool at_end)
+      : pages(rows * columns * kFloatFormats[type].bytes * 2 + 8),
+        row(static_cast<std::int64_t>(columns)),
+        column(1) {
+    bytes = rows * columns * kFloatFormats[type].bytes;
+    if (layout == 1) row = 1, column = static_cast<std::int64_t>(rows);
+    if (layout == 2) {  // every other element
+      row *= 2, column *= 2, bytes *= 2;
+      if (bytes != 0) bytes -= kFloatFormats[type].bytes;
+    }
+    data = at_end ? pages.end() - bytes : pages.begin();
+  }
+};
+
+struct Case {
+  std::size_t rows, columns, terms;
+  ScalarType in, out;
+  int a_layout, b_layout, out_layout;
+  bool pairs, adds;
+  float alpha;
+  int numbers;  // 0: ordinary, 1: any, 2: products are subnormal
+};
+
+std::vector<Case> make_cases() {
+  constexpr std::size_t shapes[][3] = {{1, 1, 1},    {5, 33, 2},  {12, 32, 8},
+                                       {13, 70, 31}, {29, 64, 7}, {8, 96, 40},
+                                       {2, 64, 67},  {1, 50, 16}, {3, 31, 0}};
+  std::vector<Case> cases;
+  for (const auto& shape : shapes) {
+    for (const ScalarType type : kRowTypes) {
+      for (int i = 0; i < 12; ++i) {
+        cases.push_back({shape[0], shape[1], shape[2], type,
+                         i % 2 == 0 ? type : kFloat32, i % 3, (i + i / 3) % 3,
+                         i % 5 % 3, type == kBFloat16 && i % 4 > 1, i % 3 == 1,
+                         i % 4 == 1 ? 0.3f : 1.0f, i / 4});
+      }
+    }
+  }
+  return cases;
+}
+
+// can_take() returns whether the kernels of a table may be given the pairs.
+bool can_take(const KernelTable& table, bool pairs) {
+  return !pairs || std::strcmp(table.isa, "avx512") != 0 ||
+         slave::has_bfloat16_pairs(table.isa);
+}
+
+// run() computes a case with a table, by `product` or `product_rows`, and
+// returns the memory of the result.
+std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
+                           bool at_end) {
+  Array a(one.rows, one.terms, one.in, one.a_layout, at_end),
+      b(one.terms, one.columns, one.in, one.b_layout, at_end),
+      self(one.rows, one.columns, one.out, one.out_layout, at_end),
+      out(one.rows, one.columns, one.out, one.out_layout, at_end);
+  Random random(one.terms + 100 * one.columns);
+  for (Array* x : {&a, &b, &self, &out}) {
+    const Format& format = format_of(x == &a || x == &b ? one.in : one.out);
+    const std::size_t count = x->bytes / format.bytes;
+    if (one.numbers == 1) {
+      fill_any(format, x->data, count, random);
+      continue;
+    }
+    fill_ordinary(format, x->data, count, random);
+    if (one.numbers == 0 || x == &self) continue;
+    for (std::size_t i = 0; i < count; ++i) {
+      const double value = value_of(format, load_bits(format, x->data, i));
+      store_bits(format, x->data, i,
+                 bits_of(format, static_cast<float>(value * 0x1p-66)));
+    }
+  }
+  const auto pack = [&](void* from, std::int64_t lane_step,
+                        std::int64_t term_step, std::size_t lanes,
+                        std::size_t width, std::byte* panel) {
+    const ProductPackArgs args{one.terms,
+                               lane_step,
+                               term_step,
+                               static_cast<std::uint32_t>(lanes),
+                               static_cast<std::uint32_t>(width),
+                               one.pairs,
+                               0};
+    run_rows(table, kernel_of(F::product_pack, {one.in}), &args, {from, panel},
+             1, 0);
+  };
+  ProductArgs args{};
+  args.terms = one.terms;
+  args.columns = one.columns;
+  args.self_row = args.out_row = out.row;
+  args.self_column = args.out_column = out.column;
+  args.alpha = one.alpha;
+  args.beta = 0.7f;
+  args.first = args.last = 1;
+  args.pairs = one.pairs;
+  args.rows = static_cast<std::uint32_t>(one.rows);
+  void* const added = one.adds ? self.data : nullptr;
+  if (few) {
+    const std::size_t width = slave::product_rows_width(one.rows);
+    GuardedPages packed(
+        slave::product_panel_bytes(one.terms, width, one.pairs));
+    std::byte* const sliver =
+        packed.end() - slave::product_panel_bytes(one.terms, width, one.pairs);
+    pack(a.data, a.row, a.column, one.rows, width, sliver);
+    args.a_row = b.column;
+    args.a_term = b.row;
+    args.block_terms = 6;
+    GuardedPages scratch(slave::product_rows_scratch_bytes(args.block_terms));
+    run_rows(table, kernel_of(F::product_rows, {one.in, one.out}), &args,
+             {b.data, sliver, added, out.data},
+             (one.columns - 1) / kProductLanes + 1, 0, nullptr, false,
+             reinterpret_cast<float*>(scratch.begin()));
+    return {out.data, out.data + out.bytes};
+  }
+  const std::size_t panels = (one.columns - 1) / kProductLanes + 1;
+  const std::size_t step =
+      slave::product_panel_bytes(one.terms, kProductLanes, one.pairs);
+  GuardedPages packed(panels * step);
+  std::byte* const first = packed.end() - panels * step;
+  for (std::size_t p = 0; p < panels; ++p) {
+    const std::size_t column = p * kProductLanes;
+    pack(b.data + static_cast<std::size_t>(b.column) * column *
+                      kFloatFormats[one.in].bytes,
+         b.column, b.row, std::min(kProductLanes, one.columns - column),
+         kProductLanes, first + p * step);
+  }
+  args.a_row = a.row;
+  args.a_term = a.column;
+  args.block_rows = 13;
+  args.block_terms = one.terms > 30 ? 6 : 64;
+  args.sums_panel = one.rows * kProductLanes;
+  const std::size_t sum_bytes = panels * args.sums_panel * sizeof(float);
+  GuardedPages sums(sum_bytes);
+  GuardedPages scratch(
+      slave::product_scratch_bytes(args.block_rows, args.block_terms));
+  const bool has_sums = one.terms > args.block_terms;
+  run_rows(table, kernel_of(F::product, {one.in, one.out}), &args,
+           {a.data, first, has_sums ? sums.end() - sum_bytes : nullptr, added,
+            out.data},
+           one.rows, 0, nullptr, false,
+           reinterpret_cast<float*>(scratch.begin()));
+  return {out.data, out.data + out.bytes};
+}
+
+TEST(ProductKernels, BitsOfReference) {
+  for (const Case& one : make_cases()) {
+    SCOPED_TRACE(testing::Message()
+                 << format_of(one.in).name << " -> " << format_of(one.out).name
+                 << ", " << one.rows << " x " << one.columns << " x "
+                 << one.terms << ", layouts " << one.a_layout << one.b_layout
+                 << one.out_layout << ", numbers " << one.numbers
+                 << (one.pairs ? ", pairs" : ""));
+    const std::vector<std::byte> expected =
+        run(one, row_tables()[0], false, true);
+    for (const KernelTable& table : row_tables()) {
+      if (!can_take(table, one.pairs)) continue;
+      for (const bool at_end : {true, false}) {
+        EXPECT_TRUE(run(one, table, false, at_end) == expected) << table.isa;
+        if (one.rows > slave::kFewProductRows) continue;
+        EXPECT_TRUE(run(one, table, true, at_end) == expected) << table.isa;
+      }
+    }
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace swamp::test
