@@ -1,6 +1,7 @@
-// The C ABI of the row operators.
+// The C ABI of the row operators and of products.
 #include "master/c_guard.h"
 #include "swamp/c_api.h"
+#include "swamp/product.h"
 #include "swamp/rows.h"
 
 using swamp::guarded;
@@ -51,6 +52,13 @@ const swamp_matrix& matrix(const swamp_matrix* pointer, const char* name) {
 swamp_row_vector vector_or_none(const swamp_row_vector* pointer) {
   return pointer != nullptr ? *pointer
                             : swamp_row_vector{nullptr, SWAMP_FLOAT32};
+}
+
+swamp::Matrices read(const swamp_matrices* pointer, const char* name) {
+  require(pointer, name);
+  return {pointer->data,        pointer->batch,      pointer->rows,
+          pointer->columns,     pointer->batch_step, pointer->row_step,
+          pointer->column_step, pointer->dtype};
 }
 
 swamp_matrix matrix_or_none(const swamp_matrix* pointer) {
@@ -168,5 +176,25 @@ swamp_status swamp_residual_add(swamp_machine* machine,
   return guarded([&] {
     swamp::residual_add_(matrix(residual, "residual"), matrix(x, "x"),
                          vector_or_none(bias), machine_of(machine));
+  });
+}
+
+swamp_status swamp_product(swamp_machine* machine, const swamp_matrices* out,
+                           const swamp_matrices* a, const swamp_matrices* b,
+                           const swamp_product_options* options) {
+  return guarded([&] {
+    swamp::ProductOptions how;
+    swamp::Matrices self;
+    if (options != nullptr) {
+      require_struct_size("options", options->struct_size, sizeof *options);
+      how.alpha = options->alpha;
+      how.beta = options->beta;
+      if (options->self != nullptr) {
+        self = read(options->self, "options.self");
+        how.self = &self;
+      }
+    }
+    swamp::product(read(out, "out"), read(a, "a"), read(b, "b"), how,
+                   machine_of(machine));
   });
 }

@@ -616,4 +616,8 @@ void product(const Matrices& out, const Matrices& a, const Matrices& b,
   }
 }
 
+bool is_product_fast(Machine* machine) {
+  return slave::has_fma(master::impl_of(machine).kernels->isa);
+}
+
 }  // namespace swamp

@@ -25,8 +25,6 @@ inline constexpr const char* kVariables[] = {
     "SWAMP_CHECK_HALT", "SWAMP_CHECK_MAIN_ACCESS", "SWAMP_CHECK_REPORT",
     "SWAMP_CHECK_SCHEDULES", "SWAMP_CHECK_SEED", "SWAMP_CHECK_SUPPRESS",
     "SWAMP_CHECK_TIMEOUT", "SWAMP_PREDICT",
-    // libswamp_aten
-    "SWAMP_HALF_PRECISION",
     // scripts, the Python package and the benches
     "SWAMP_PEERS_LIBRARY", "SWAMP_TORCH", "SWAMP_TORCH_PYTHON"};
 

@@ -823,5 +823,12 @@ bool has_bfloat16_pairs(const char* isa) noexcept {
 #endif
 }
 
+bool has_fma(const char* isa) noexcept {
+  for (const char* one : {"avx512", "avx2", "neon"}) {
+    if (std::strcmp(isa, one) == 0) return true;
+  }
+  return false;
+}
+
 }  // namespace swamp::slave
 #endif  // HWY_ONCE

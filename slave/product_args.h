@@ -101,6 +101,10 @@ constexpr std::size_t product_rows_scratch_bytes(
 // the CPU has AVX512-BF16, and its instruction computed the bits of two fma().
 bool has_bfloat16_pairs(const char* isa) noexcept;
 
+// has_fma() returns whether the kernels of `isa` use the CPU's fused
+// multiply-add. Otherwise it is emulated: slave/exact_fma-inl.h.
+bool has_fma(const char* isa) noexcept;
+
 }  // namespace swamp::slave
 
 #endif  // SWAMP_SLAVE_PRODUCT_ARGS_H_

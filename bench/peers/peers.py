@@ -19,7 +19,7 @@ OUT = ROOT / "build/peers"
 BEGIN = "<!-- made by bench/peers/run, not by hand -->"
 END = "<!-- end of what bench/peers/run made -->"
 ROWS_BEGIN = "<!-- rows: made by bench/peers/run, not by hand -->"
-ROW_PEERS = ["torch", "torch.compile", "Megatron", "swamp"]
+ROW_PEERS = ["torch", "oneDNN", "torch.compile", "Megatron", "swamp"]
 MODELS = {"gpt2-small": "GPT-2 small", "bert-base": "BERT-base",
           "resnet50": "ResNet-50"}
 LISTS = {**MODELS, "10000x16": "10000 x 16", "1000x100": "1000 x 100",
@@ -326,7 +326,8 @@ def row_table(results):
     text = (f"Milliseconds of {facts['clock']}, {facts['cpu']}, "
             f"{facts['threads']} threads, {versions_text(facts)}, {facts['date']}; "
             "*Megatron* is its formula in PyTorch, *roofline* a copy of the bytes "
-            "that must be read and written, of attention its multiply-adds.\n\n")
+            "that must be read and written, of attention and products their "
+            "float32 multiply-adds.\n\n")
     text += table(["operator", "dtype"], [*peers, "torch / swamp"],
                   [[*key.split("/"), *cells(times, peers), ratio(times)]
                    for key, times in all_times.items()])

@@ -1,6 +1,7 @@
-"""Measures swamp's and PyTorch's row operators and 16-bit products: see run."""
+"""Measures swamp's and PyTorch's row operators and products: see run."""
 import copy
 import ctypes
+import functools
 import math
 import os
 import subprocess
@@ -74,11 +75,58 @@ def linear(dtype):
     weight = (randn(HIDDEN, WIDTH, dtype=dtype) * 0.02).requires_grad_()
     gradient = randn(TOKENS, HIDDEN, dtype=dtype)
     call = both(lambda: F.linear(x, weight), (x, weight), gradient)
-    rows = {"torch": call}
-    if dtype != torch.float32:
-        rows["swamp"] = with_half_precision(call)
+    rows = {"torch": call, "swamp": with_swamp(call)}
     return {f"Linear {WIDTH} -> {HIDDEN}, {TOKENS} tokens, forward + backward":
             rows}
+
+
+# name, batch, m, n, k, and whether a and b are transposed in memory
+PRODUCTS = (("768 to 3072, forward", 1, 1024, 3072, 768, False, True),
+            ("its gradient of x", 1, 1024, 768, 3072, False, False),
+            ("its gradient of w", 1, 3072, 768, 1024, True, False),
+            ("3072 to 768, forward", 1, 1024, 768, 3072, False, True),
+            ("logits", 1, 512, 50304, 768, False, True),
+            ("48 heads", 48, 1024, 1024, 64, False, True),
+            ("64 x 64 x 64", 1, 64, 64, 64, False, False),
+            ("8192 x 64 x 64", 1, 8192, 64, 64, False, False),
+            ("1 row", 1, 1, 3072, 768, False, True),
+            ("8 rows", 1, 8, 3072, 768, False, True))
+
+
+def products(dtype):
+    """The roofline is the time of the float32 multiply-adds."""
+    rows = {}
+    for name, batch, m, n, k, a_columns, b_columns in PRODUCTS:
+        def matrices(rows, columns, by_columns):
+            shape = (columns, rows) if by_columns else (rows, columns)
+            x = randn(batch, *shape, dtype=dtype)
+            x = x.mT if by_columns else x
+            return x[0] if batch == 1 else x
+
+        a, b = matrices(m, k, a_columns), matrices(k, n, b_columns)
+        out = torch.empty(*a.shape[:-1], n, dtype=dtype)
+        product = torch.mm if batch == 1 else torch.bmm
+        # Each call repeats a short product, so that Python's part is small.
+        repeats = max(1, int(1e8 / (2 * batch * m * n * k)))
+
+        def repeated(call, repeats=repeats):
+            def calls():
+                for _ in range(repeats):
+                    call()
+            return calls
+
+        call = repeated(functools.partial(product, a, b, out=out))
+        cases = {"torch": call, "swamp": with_swamp(call)}
+        one_dnn = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+        if batch == 1 and dtype == torch.float32 and one_dnn is not None:
+            cases["oneDNN"] = repeated(functools.partial(
+                one_dnn, a.contiguous(), b.t().contiguous(), None, "none", [], ""))
+        peak = multiply_adds(2 * batch * m * n * k * repeats)
+        if peak is not None:
+            cases["roofline"] = peak
+        rows[f"product {name}, [{m}, {k}] [{k}, {n}]"
+             + (f" {repeats} times" if repeats > 1 else "")] = cases
+    return rows
 
 
 def causal_softmax(dtype):
@@ -285,15 +333,16 @@ def cpu_clock():
     return time.process_time() / torch.get_num_threads()
 
 
-OPERATORS = (linear, causal_softmax, plain_softmax, cross_entropy, layer_norm,
+OPERATORS = (linear, products, causal_softmax, plain_softmax, cross_entropy, layer_norm,
              rms_norm, residual_add, attention)
 
 
-def with_half_precision(call):
-    """PyTorch's 16-bit operators are swamp's during the call."""
+def with_swamp(call, **switches):
+    """PyTorch's operators are swamp's during the call, by these options of
+    enable()."""
     def active():
         call()
-    active.half_precision = True
+    active.switches = switches or {"reproducible": True}
     return active
 
 
@@ -399,17 +448,20 @@ def gpt(dtype):
     name = f"GPT of {millions:.0f} million parameters, {{}}, one iteration"
     if dtype == torch.float32:
         return {name.format("float32"): {
-            "torch": autocast_step(model, dtype, ids)}}
+            "torch": autocast_step(copy.deepcopy(model), dtype, ids),
+            "swamp": with_swamp(swamp_half_step(model, dtype, ids))}}
     short = {torch.float16: ".half()", torch.bfloat16: ".bfloat16()"}[dtype]
     return {
         name.format("autocast"): {
             "torch": autocast_step(copy.deepcopy(model), dtype, ids),
-            "swamp": with_half_precision(
-                autocast_step(copy.deepcopy(model), dtype, ids))},
+            "swamp": with_swamp(
+                autocast_step(copy.deepcopy(model), dtype, ids),
+                half_precision=True)},
         name.format(short): {
             "torch": half_step(copy.deepcopy(model), dtype, ids),
-            "swamp": with_half_precision(
-                swamp_half_step(copy.deepcopy(model), dtype, ids))}}
+            "swamp": with_swamp(
+                swamp_half_step(copy.deepcopy(model), dtype, ids),
+                half_precision=True)}}
 
 
 def least(cases, rounds, seconds):
@@ -426,9 +478,9 @@ def least(cases, rounds, seconds):
         for name, call in cases.items():
             if turn > 0 and best[name] > SLOW:
                 continue
-            half = getattr(call, "half_precision", False)
-            if half:
-                swamp_torch.enable(half_precision=True)
+            switches = getattr(call, "switches", None)
+            if switches:
+                swamp_torch.enable(**switches)
             try:
                 first = timed(call)
                 if first > SLOW:
@@ -440,7 +492,7 @@ def least(cases, rounds, seconds):
                     if time.perf_counter() >= end:
                         break
             finally:
-                if half:
+                if switches:
                     swamp_torch.disable()
             time.sleep(0.02)  # idle threads of OpenMP spin for a while
     return best

@@ -10,7 +10,8 @@
 /// `swamp::is_active`, `swamp::any_nonfinite`, `swamp::grad_norm_and_check`,
 /// `swamp::mixed_precision_adamw_`, `swamp::foreach_lerp_`,
 /// `swamp::foreach_zero_`, `swamp::set_half_precision`,
-/// `swamp::is_half_precision` and `swamp::wgrad_gemm_accum`. The functions
+/// `swamp::is_half_precision`, `swamp::set_reproducible`,
+/// `swamp::is_reproducible` and `swamp::wgrad_gemm_accum`. The functions
 /// below are the same kernels without the dispatcher: no autograd, no tracing.
 ///
 /// The row operators of swamp/rows.h are called through the dispatcher only,
@@ -183,22 +184,34 @@ SWAMP_API bool is_active();
 
 /// set_half_precision() is the operator `swamp::set_half_precision`: if active,
 /// the CPU's float16 and bfloat16 mm, addmm, bmm, baddbmm (and what is made of
-/// them: linear, matmul, their backward) are computed in float32 and rounded
-/// once, wherever that is faster than PyTorch's own kernel; and their
-/// scaled_dot_product_attention is swamp's, as with set_attention(). Off
-/// initially. Any thread may call, also while operators run. Reads
-/// SWAMP_HALF_PRECISION, for the products: "measure" (default; each class of
-/// sizes is measured on its first use), "float32", "onednn" or "native".
+/// them: linear, matmul, their backward) are swamp's (swamp/product.h), and their
+/// scaled_dot_product_attention is, as with set_attention(). PyTorch's own
+/// products stay in use on CPUs without fused multiply-add, and in bfloat16 on
+/// those with AMX. Off initially. Any thread may call, also while operators run.
 ///
 /// @param active true: as above; false: PyTorch's own kernels
 /// @return the previous value
-/// @throws c10::Error for a bad value of SWAMP_HALF_PRECISION
 SWAMP_API bool set_half_precision(bool active);
 
 /// is_half_precision() is the operator `swamp::is_half_precision`.
 ///
 /// @return the value of set_half_precision()
 SWAMP_API bool is_half_precision();
+
+/// set_reproducible() is the operator `swamp::set_reproducible`: if active, all
+/// operators of set_half_precision() and set_attention() are swamp's for
+/// float32, float16 and bfloat16 on every CPU, so that their bits depend neither
+/// on it nor on the number of threads. Off initially. Any thread may call, also
+/// while operators run.
+///
+/// @param active true: as above; false: as the other switches say
+/// @return the previous value
+SWAMP_API bool set_reproducible(bool active);
+
+/// is_reproducible() is the operator `swamp::is_reproducible`.
+///
+/// @return the value of set_reproducible()
+SWAMP_API bool is_reproducible();
 
 /// set_attention() is the operator `swamp::set_attention`: if active,
 /// scaled_dot_product_attention of float16, bfloat16 and float32 CPU tensors,
@@ -218,7 +231,7 @@ SWAMP_API bool is_attention();
 
 /// wgrad_gemm_accum() is the operator `swamp::wgrad_gemm_accum`:
 /// main_grad += grad_output^T input, the gradient of a linear layer's weight.
-/// Products and sums are float32; a float32 main_grad is never rounded to 16
+/// The sum is that of swamp/product.h; a float32 main_grad is never rounded to 16
 /// bits, and a 16-bit one once. Does not depend on set_half_precision().
 ///
 /// @param input [..., in], float16, bfloat16 or float32

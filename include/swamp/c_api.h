@@ -63,8 +63,8 @@ typedef struct {
   uint32_t core_groups;      /**< 1..4096 */
   uint32_t slaves_per_group; /**< 1..4096 */
   size_t ldm_bytes;          /**< scratchpad of one slave, 1 KiB..1 GiB */
-  const char* isa;           /**< "scalar", "ssse3", "sse4", "avx2", "avx512", "neon" */
-  const char* bind;          /**< "none", "core" */
+  const char* isa;  /**< "scalar", "ssse3", "sse4", "avx2", "avx512", "neon" */
+  const char* bind; /**< "none", "core" */
 } swamp_config;
 
 /** swamp_machine is a set of core groups of slaves. NULL means the process's
@@ -415,6 +415,45 @@ SWAMP_API swamp_status swamp_residual_add(swamp_machine* machine,
                                           const swamp_matrix* residual,
                                           const swamp_matrix* x,
                                           const swamp_row_vector* bias);
+
+/** swamp_matrices is a batch of matrices of the same shape. Element (r, c) of
+ * matrix i is data[i * batch_step + r * row_step + c * column_step]; steps are
+ * in elements, and may be 0 unless the matrices are written. The caller owns
+ * the memory. */
+typedef struct {
+  void* data;         /**< aligned to its element; NULL only without elements */
+  size_t batch;       /**< number of matrices */
+  size_t rows;        /**< of each */
+  size_t columns;     /**< of each */
+  size_t batch_step;  /**< between matrices */
+  size_t row_step;    /**< between the rows of a matrix */
+  size_t column_step; /**< between its columns */
+  swamp_dtype dtype;  /**< float16, bfloat16 or float32 */
+} swamp_matrices;
+
+/** swamp_product_options: see ProductOptions in product.h. */
+typedef struct {
+  uint32_t struct_size;       /**< sizeof(swamp_product_options) */
+  float alpha;                /**< factor of a * b */
+  float beta;                 /**< factor of self */
+  const swamp_matrices* self; /**< NULL: nothing is added */
+} swamp_product_options;
+
+/** swamp_product sets out to round(alpha * (a * b) + beta * self), with float32
+ * sums and the same bits on every machine: see product.h. Errors are those of
+ * the row operators. Without options alpha is 1 and nothing is added.
+ *
+ * @param machine where to run; NULL: the default machine
+ * @param[out] out [rows of a, columns of b]; dtype that of a, or float32; it
+ *   overlaps nothing, but self may be the same matrices
+ * @param a the left factors
+ * @param b the right factors, with as many rows as a has columns; dtype of a
+ * @param options NULL: the defaults */
+SWAMP_API swamp_status swamp_product(swamp_machine* machine,
+                                     const swamp_matrices* out,
+                                     const swamp_matrices* a,
+                                     const swamp_matrices* b,
+                                     const swamp_product_options* options);
 
 /** swamp_scaler is a loss scaler: the scale of the loss, and the rule of one of
  * the known systems that updates it, bit for bit. Only one thread at a time may

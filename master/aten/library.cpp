@@ -99,6 +99,8 @@ TORCH_LIBRARY(swamp, m) {
   m.def("is_active() -> bool", &is_active);
   m.def("set_half_precision(bool active) -> bool", &set_half_precision);
   m.def("is_half_precision() -> bool", &is_half_precision);
+  m.def("set_reproducible(bool active) -> bool", &set_reproducible);
+  m.def("is_reproducible() -> bool", &is_reproducible);
   m.def("set_attention(bool active) -> bool", &set_attention);
   m.def("is_attention() -> bool", &is_attention);
   constexpr auto kNone = Derivative::kNone;

@@ -1,7 +1,7 @@
-// PyTorch's operators mm, addmm, bmm and baddbmm for float16 and bfloat16, and
-// swamp::wgrad_gemm_accum. All forms of the four are one Operator: run() either
-// computes it in float32, as a Product, or leaves it to PyTorch's kernel, which
-// also refuses what is wrong.
+// PyTorch's operators mm, addmm, bmm and baddbmm, and swamp::wgrad_gemm_accum.
+// All forms of the four are one Operator: run() either computes it by
+// swamp::product(), or leaves it to PyTorch's kernel, which also refuses what
+// is wrong.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -12,17 +12,23 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
 #include <c10/util/Exception.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
+#include "master/aten/checks.h"
+#include "master/aten/half_precision.h"
 #include "master/aten/layout.h"
-#include "master/aten/product.h"
 #include "master/aten/tensor.h"
 #include "swamp/aten.h"
+#include "swamp/product.h"
 
 namespace swamp::aten {
 namespace {
@@ -48,25 +54,60 @@ struct Operator {
   at::Scalar alpha = 1;
 };
 
-// is_one_matrix() returns whether the rows of all matrices of a batch are
-// evenly spaced in memory, so that they are the rows of one_matrix().
-bool is_one_matrix(const at::Tensor& batch) {
-  return batch.size(1) == 1 ||
-         batch.stride(0) == batch.size(1) * batch.stride(1);
+std::atomic<bool> half_precision{false};
+std::atomic<bool> reproducible{false};
+
+// has_amx_bfloat16() returns whether the CPU multiplies bfloat16 tiles.
+bool has_amx_bfloat16() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kAmxBfloat16 = 1u << 22;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 &&
+         (d & kAmxBfloat16) != 0;
+#else
+  return false;
+#endif
 }
 
-at::Tensor one_matrix(const at::Tensor& batch) {
-  return batch.as_strided(
-      {batch.size(0) * batch.size(1), batch.size(2)},
-      {batch.stride(batch.size(1) == 1 ? 0 : 1), batch.stride(2)});
+// is_taken() returns whether products of a type are swamp's. Without fused
+// multiply-add they are slower than PyTorch's, and in bfloat16 with AMX.
+bool is_taken(at::ScalarType type) {
+  if (!is_switched(type)) return false;
+  if (is_reproducible()) return true;
+  static const bool is_fast = is_product_fast();
+  static const bool has_amx = has_amx_bfloat16();
+  return is_fast && !(has_amx && type == at::kBFloat16);
 }
 
-// run() computes an operator in float32 and returns true. It writes nothing and
-// returns false if PyTorch's own kernel must compute the operator: because that
-// kernel is faster, or because the arguments are wrong, unusual or empty.
+// to_matrices() converts a tensor of two or three dimensions. It returns false
+// if swamp's product does not take its strides or its alignment.
+bool to_matrices(const at::Tensor& tensor, Matrices& matrices) {
+  constexpr std::int64_t kMaxStep = std::int64_t{1} << 29;
+  const auto d = tensor.dim();
+  const auto size = [&](std::int64_t i) {
+    return static_cast<std::size_t>(tensor.size(i));
+  };
+  const auto step = [&](std::int64_t i) {
+    return static_cast<std::size_t>(tensor.size(i) == 1 ? 0 : tensor.stride(i));
+  };
+  matrices = {const_cast<void*>(const_data(tensor)),
+              d == 3 ? size(0) : 1,
+              size(d - 2),
+              size(d - 1),
+              d == 3 ? step(0) : 0,
+              step(d - 2),
+              tensor.size(d - 1) == 1 ? 1 : step(d - 1),
+              *scalar_type(tensor.scalar_type())};
+  return is_aligned(matrices.data, element_bytes(matrices.dtype)) &&
+         tensor.stride(d - 1) <= kMaxStep && tensor.stride(d - 2) <= kMaxStep;
+}
+
+// run() computes an operator and returns true. It writes nothing and returns
+// false if PyTorch's own kernel must compute the operator, because that kernel
+// is faster, or because the arguments are wrong, unusual or empty.
 bool run(const Operator& op, at::Tensor& result) {
   const at::ScalarType type = op.a.scalar_type();
-  if (!is_half(type) || !is_half_precision()) return false;
+  if (!is_taken(type)) return false;
   const auto d = op.dimensions;
   if (!is_plain(op.a, type) || !is_plain(op.b, type) || op.a.dim() != d ||
       op.b.dim() != d || op.a.size(d - 1) != op.b.size(d - 2) ||
@@ -97,47 +138,24 @@ bool run(const Operator& op, at::Tensor& result) {
   }
 
   const at::AutoDispatchBelowADInplaceOrView guard;
-  const auto batch = [&](const at::Tensor& t) {
-    return d == 3 ? t : t.unsqueeze(0);
-  };
-  const auto make_result = [&] {
-    if (op.out == nullptr) {
-      result = at::empty(sizes, op.a.options());
-    } else {
-      if (resized) at::native::resize_output(*op.out, sizes);
-      result = *op.out;
-    }
-  };
-  const at::Tensor self =
-      op.self == nullptr ? at::Tensor() : op.self->expand(sizes);
-  // A batch that shares the right operand is one product. PyTorch would copy
-  // the right operand for every matrix.
-  if (d == 3 && op.a.size(0) > 1 && op.b.stride(0) == 0 &&
-      is_one_matrix(op.a) && (op.self == nullptr || is_one_matrix(self)) &&
-      (op.out == nullptr || resized || is_one_matrix(*op.out))) {
-    make_result();
-    const at::Tensor a = one_matrix(op.a), b = op.b[0];
-    at::Tensor out = one_matrix(result), unused;
-    if (op.self == nullptr) {
-      if (!run({2, a, b, nullptr, &out}, unused)) at::cpu::mm_out(out, a, b);
-      return true;
-    }
-    const at::Tensor sum = in_place ? out : one_matrix(self);
-    if (!run({2, a, b, in_place ? &out : &sum, &out, op.beta, op.alpha},
-             unused)) {
-      at::cpu::addmm_out(out, sum, a, b, op.beta, op.alpha);
-    }
-    return true;
+  Matrices a, b, self, out;
+  if (!to_matrices(op.a, a) || !to_matrices(op.b, b)) return false;
+  ProductOptions options{op.alpha.toFloat(), op.beta.toFloat(), nullptr};
+  if (op.self != nullptr && options.beta != 0) {
+    if (!to_matrices(op.self->expand(sizes), self)) return false;
+    options.self = &self;
   }
-  const Way way = way_of(op.a, op.b);
-  if (way == Way::kNative) return false;
-  make_result();
-  Product product{batch(result), {},      batch(op.a),
-                  batch(op.b),   op.beta, op.alpha};
-  if (op.self != nullptr && op.beta.toDouble() != 0) {
-    product.self = batch(self);
+  if (op.out != nullptr && !resized && !to_matrices(*op.out, out)) return false;
+  if (op.out == nullptr) {
+    result = at::empty(sizes, op.a.options());
+  } else {
+    if (resized) at::native::resize_output(*op.out, sizes);
+    result = *op.out;
   }
-  multiply(product, way);
+  mutable_data(result);
+  to_matrices(result, out);
+  if (in_place) self.data = out.data;
+  translated([&] { product(out, a, b, options); });
   return true;
 }
 
@@ -242,20 +260,25 @@ void wgrad_gemm_accum(const at::Tensor& input, const at::Tensor& grad_output,
               ": main_grad: got memory that input or grad_output shares, "
               "expected its own");
   mutable_data(main_grad);
-  if (type == at::kFloat) {
-    at::cpu::addmm_(main_grad, dy.t(), x);
+  Matrices out, a, b;
+  if (is_product_fast() && to_matrices(main_grad, out) &&
+      to_matrices(dy.t(), a) && to_matrices(x, b)) {
+    const ProductOptions options{1, 1, &out};
+    translated([&] { product(out, a, b, options); });
     return;
   }
-  const bool wide = main_grad.scalar_type() == at::kFloat;
-  const Way way = way_of(dy.t(), x, wide);
-  if (way == Way::kNative) {
-    at::cpu::addmm_(main_grad, dy.t(), x);
-    return;
-  }
-  const at::Tensor sum = main_grad.unsqueeze(0);
-  multiply({sum, wide ? at::Tensor() : sum, dy.t().unsqueeze(0), x.unsqueeze(0),
-            1, 1},
-           way);
+  const at::ScalarType sum = main_grad.scalar_type();
+  at::cpu::addmm_(main_grad, dy.t().to(sum), x.to(sum));
+}
+
+bool set_half_precision(bool value) { return half_precision.exchange(value); }
+
+bool set_reproducible(bool value) { return reproducible.exchange(value); }
+
+bool is_reproducible() { return reproducible.load(std::memory_order_relaxed); }
+
+bool is_half_precision() {
+  return half_precision.load(std::memory_order_relaxed);
 }
 
 void register_products(torch::Library& library) {

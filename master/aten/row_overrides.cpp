@@ -1,6 +1,7 @@
 // PyTorch's operators log_softmax, cross_entropy_loss, layer_norm and rms_norm
-// for float16 and bfloat16: with half precision on, swamp's row operators;
-// else, and for everything else, PyTorch's own kernels.
+// for float16 and bfloat16, and with `reproducible` also float32: if switched
+// on, swamp's row operators; else, and for everything else, PyTorch's own
+// kernels.
 //
 // cross_entropy_loss, layer_norm and rms_norm are composed of other operators
 // in PyTorch. What looks at these sees PyTorch's, not swamp's: see is_seen().
@@ -34,8 +35,7 @@ namespace {
 using at::Tensor;
 
 bool is_ours(const Tensor& x) {
-  return is_half_precision() && is_half(x.scalar_type()) &&
-         is_plain(x, x.scalar_type()) &&
+  return is_switched(x.scalar_type()) && is_plain(x, x.scalar_type()) &&
          !x.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
 }
 

@@ -21,6 +21,11 @@ const char* compiler_version() {
 #endif
 }
 
+// products() says how swamp::product() multiplies on the default machine.
+const char* products() {
+  return is_product_fast() ? "fused multiply-add" : "emulated, slow";
+}
+
 // Setting is one that the environment may choose, and its choices.
 struct Setting {
   const char* label;
@@ -61,6 +66,7 @@ std::string info_text(const MachineInfo& info,
     text += line("slaves per group", std::to_string(chosen.slaves_per_group));
     text += line("LDM bytes", std::to_string(chosen.ldm_bytes));
   }
+  text += line("products", products());
   text += line("unknown variables", unknown.empty() ? "none" : joined(unknown));
   return text;
 }
@@ -84,6 +90,7 @@ Json info_json(const MachineInfo& info,
   json["threads"] = info.threads;
   json["topology"] = info.topology;
   json["compiler"] = compiler_version();
+  json["products"] = products();
   json["available"] = available;
   json["unknown_variables"] = unknown;
   return json;

@@ -65,6 +65,23 @@ int c_abi_rows(void) {
   CHECK(near(y[2], 2 - log(sum)) && near(y[3], -log(sum)));
   OK(swamp_residual_add(NULL, &mr, &mx, &weight));
   CHECK(residual[0] == 1 && residual[5] == 8);
+  {
+    float a[] = {1, 2, 3, 4, 5, 6}, b[] = {1, 2}, out[] = {1, 1, 1};
+    swamp_matrices ma = {a, 1, 3, 2, 6, 2, 1, SWAMP_FLOAT32};
+    swamp_matrices mb = {b, 1, 2, 1, 2, 1, 1, SWAMP_FLOAT32};
+    swamp_matrices mo = {out, 1, 3, 1, 3, 1, 1, SWAMP_FLOAT32};
+    swamp_product_options product = {sizeof product, 2, 3, &mo};
+    OK(swamp_product(NULL, &mo, &ma, &mb, NULL));
+    CHECK(out[0] == 5 && out[1] == 11 && out[2] == 17);
+    OK(swamp_product(NULL, &mo, &ma, &mb, &product));
+    CHECK(out[0] == 25 && out[2] == 85);
+    mb.rows = 1;
+    INVALID(swamp_product(NULL, &mo, &ma, &mb, NULL),
+            "b.rows: got 1, expected 2");
+    INVALID(swamp_product(NULL, &mo, NULL, &mb, NULL), "a");
+    product.struct_size = 1;
+    INVALID(swamp_product(NULL, &mo, &ma, &mb, &product), "struct_size");
+  }
   return failed;
 }
 

@@ -36,7 +36,7 @@ TEST(Info, JsonHasTheDefaults) {
        {"core_groups", "slaves_per_group", "cores", "threads"}) {
     EXPECT_GE(object.at(count).get<int>(), 1) << count;
   }
-  for (const char* text : {"version", "compiler", "cpu", "topology"}) {
+  for (const char* text : {"version", "compiler", "cpu", "topology", "products"}) {
     EXPECT_NE(object.at(text).get<std::string>(), "") << text;
   }
   EXPECT_EQ("swamp " + object.at("version").get<std::string>() + "\n",

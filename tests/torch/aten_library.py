@@ -58,7 +58,7 @@ class Information(unittest.TestCase):
         self.assertIn(info["isa"], info["available"]["isa"])
         for key in ("machine", "core_groups", "slaves_per_group", "ldm_bytes",
                     "backend", "transfer", "bind", "cpu", "cores", "threads",
-                    "topology", "compiler"):
+                    "topology", "compiler", "products"):
             self.assertIn(key, info)
 
 

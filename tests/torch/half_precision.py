@@ -1,7 +1,5 @@
 """What the tests of swamp_torch.enable(half_precision=True) share."""
 
-import os
-
 import support
 
 import torch
@@ -10,22 +8,20 @@ import swamp_torch
 
 HALF = (torch.float16, torch.bfloat16)
 EPS = {torch.float16: 2.0 ** -11, torch.bfloat16: 2.0 ** -8}
-VARIABLE = "SWAMP_HALF_PRECISION"
 
 
-def use(way):
-    """Computes in this way from now on: None is PyTorch's own kernels."""
-    os.environ[VARIABLE] = way or ""
-    swamp_torch.enable(half_precision=way is not None)
+def use(ours):
+    """Computes with swamp's kernels from now on, or with PyTorch's own."""
+    swamp_torch.enable(half_precision=ours)
 
 
-def assert_as_stock(test, calls, way):
+def assert_as_stock(test, calls):
     """Each call gives what it gives with PyTorch's own kernels: the same bits, or the
     same error. Returns the names of those that are errors."""
     refused = set()
     for name, call in calls.items():
         seen = []
-        for one in (None, way):
+        for one in (False, True):
             use(one)
             seen.append(support.caught(call))
         stock, ours = seen

@@ -12,7 +12,7 @@ F = torch.nn.functional
 
 
 def tearDownModule():
-    use(None)
+    use(False)
 
 
 def with_gradients(call, *inputs):
@@ -53,9 +53,9 @@ class Overrides(TestCase):
                     inputs = [randn(*s, dtype=dtype if i == 0 else kind)
                               for i, s in enumerate(shapes)]
                     exact = with_gradients(call, *(x.double() for x in inputs))
-                    use(None)
+                    use(False)
                     stock = with_gradients(call, *inputs)
-                    use("native")
+                    use(True)
                     ours = with_gradients(call, *inputs)
                     message = (name, dtype, kind)
                     self.assertEqual([(x.dtype, x.shape) for x in ours],
@@ -73,7 +73,7 @@ class Overrides(TestCase):
 
     def test_wrong_numbers(self):
         """PyTorch's own are inf, and 256 on one thread."""
-        use("native")
+        use(True)
         for classes in (65520, 128256):
             x = torch.zeros(2, classes, dtype=torch.float16)
             loss = F.cross_entropy(x, torch.tensor([0, 1]))
@@ -92,7 +92,7 @@ class Overrides(TestCase):
         on_threads(sums)
 
     def test_same_bits_on_threads(self):
-        use("native")
+        use(True)
         for name, call, shapes, _ in CALLS:
             self.assert_same(*on_threads(lambda: with_gradients(
                 call, *(randn(*s, dtype=torch.bfloat16) for s in shapes))), name)
@@ -105,10 +105,10 @@ class Overrides(TestCase):
                     y = F.layer_norm(x.to(dtype), (1000,), w)
                     return F.cross_entropy(y, TARGET)
 
-            use("native")
+            use(True)
             ours = with_gradients(loss, x, w)
             self.assertEqual(ours[0].dtype, torch.float32)
-            use(None)
+            use(False)
             for a, b in zip(ours, with_gradients(loss, x, w)):
                 torch.testing.assert_close(a, b, rtol=2 * EPS[dtype],
                                            atol=4 * EPS[dtype])
@@ -138,13 +138,13 @@ class Overrides(TestCase):
                 calls |= {name: lambda call=call, shapes=shapes: with_gradients(
                     call, *map(lambda s: make(*s), shapes))
                     for name, call, shapes, _ in CALLS}
-            self.assertIn(0, assert_as_stock(self, calls, "native"))
+            self.assertIn(0, assert_as_stock(self, calls))
 
     def test_switch_between_directions(self):
         """Off in the backward after on in the forward, and the opposite."""
         for dtype in HALF:
             for name, call, shapes, _ in CALLS:
-                for first, second in (("native", None), (None, "native")):
+                for first, second in ((True, False), (False, True)):
                     inputs = [randn(*s, dtype=dtype) for s in shapes]
                     exact = with_gradients(call, *(x.double() for x in inputs))
                     inputs = [x.requires_grad_() for x in inputs]
@@ -161,7 +161,7 @@ class Overrides(TestCase):
             y = F.rms_norm(F.layer_norm(x, (40,), w, b), (40,), w)
             return F.cross_entropy(y, TARGET) + F.log_softmax(y, -1)[:, 0].sum()
 
-        use("native")
+        use(True)
         for dtype in HALF:
             inputs = [randn(*s, dtype=dtype) for s in ((6, 40), (40,), (40,))]
             eager = with_gradients(step, *inputs)
@@ -176,7 +176,7 @@ class Overrides(TestCase):
             for name, call, shapes, _ in CALLS:
                 inputs = [randn(*s, dtype=dtype) for s in shapes]
                 found = []
-                for way in (None, "native", None, "native"):
+                for way in (False, True, False, True):
                     use(way)
                     found.append(with_gradients(call, *inputs))
                 self.assert_same(found[0], found[2], name)

@@ -20,7 +20,8 @@ def number(value: float) -> torch.Tensor:
     return torch.full((), value, dtype=torch.float32, device="cpu")
 
 
-def enable(*, half_precision: bool = False, attention: bool = False) -> None:
+def enable(*, half_precision: bool = False, attention: bool = False,
+           reproducible: bool = False) -> None:
     """Makes PyTorch's two mixed-precision operators run swamp's kernels for CPU
     tensors, in the whole process. ``enable()`` is the state after the import.
 
@@ -30,9 +31,10 @@ def enable(*, half_precision: bool = False, attention: bool = False) -> None:
     Args:
         half_precision: whether ``mm``, ``addmm``, ``bmm``, ``baddbmm`` (so also
             ``linear``, ``matmul`` and their gradients) of float16 and bfloat16
-            CPU tensors are computed in float32 and rounded once, wherever that
-            is faster than PyTorch's own kernel; and whether
-            ``scaled_dot_product_attention``, ``log_softmax``, ``cross_entropy``,
+            CPU tensors are swamp's: float32 sums in a fixed order, rounded once,
+            with the same bits on any number of threads (PyTorch's own stay in
+            use on CPUs without fused multiply-add, and in bfloat16 on those with
+            AMX); and whether ``scaled_dot_product_attention``, ``log_softmax``, ``cross_entropy``,
             ``layer_norm`` and ``rms_norm`` of such tensors are swamp's, with
             float32 arithmetic inside.
         attention: whether ``scaled_dot_product_attention`` of float16, bfloat16
@@ -41,13 +43,16 @@ def enable(*, half_precision: bool = False, attention: bool = False) -> None:
             threads. PyTorch's own kernel computes what swamp does not take:
             dropout, float64, more than 256 channels, or sizes that need more LDM
             than ``SWAMP_LDM_BYTES``.
-
-    Raises:
-        RuntimeError: a bad value of ``SWAMP_HALF_PRECISION``; nothing is
-            switched then.
+        reproducible: whether all of these operators of float32, float16 and
+            bfloat16 CPU tensors are swamp's, so that their bits are the same on
+            every CPU and any number of threads; slow on CPUs without fused
+            multiply-add. Operators that swamp does not replace may still depend
+            on the number of threads: sums and means of whole tensors, and the
+            gradient of an embedding.
     """
     _ops.set_half_precision(half_precision)
     _ops.set_attention(attention)
+    _ops.set_reproducible(reproducible)
     _ops.set_active(True)
 
 
@@ -61,6 +66,7 @@ def disable() -> None:
     """
     _ops.set_half_precision(False)
     _ops.set_attention(False)
+    _ops.set_reproducible(False)
     _ops.set_active(False)
 
 
@@ -73,20 +79,25 @@ def disabled() -> Iterator[None]:
             scaler.step(optimizer)
     """
     before = (is_active(), is_active(half_precision=True),
-              is_active(attention=True))
+              is_active(attention=True), is_active(reproducible=True))
     disable()
     try:
         yield
     finally:
         _ops.set_half_precision(before[1])
         _ops.set_attention(before[2])
+        _ops.set_reproducible(before[3])
         _ops.set_active(before[0])
 
 
-def is_active(*, half_precision: bool = False, attention: bool = False) -> bool:
+def is_active(*, half_precision: bool = False, attention: bool = False,
+              reproducible: bool = False) -> bool:
     """Whether PyTorch's two operators run swamp's kernels now; with
     ``half_precision``, whether its 16-bit operators do; with ``attention``,
-    whether its attention does."""
+    whether its attention does; with ``reproducible``, whether those of
+    :func:`enable`'s option do."""
+    if reproducible:
+        return bool(_ops.is_reproducible())
     if attention:
         return bool(_ops.is_attention())
     return bool(_ops.is_half_precision() if half_precision
