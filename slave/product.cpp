@@ -155,20 +155,22 @@ HWY_INLINE hn::Vec<D> widen_half(D d, hn::Vec<hn::RebindToUnsigned<D>> word,
   }
 }
 
+// The terms of a transposed matrix are far from each other: so many are
+// prefetched.
+constexpr std::size_t kTermsAhead = 8;
+
 // pack_floats() packs the terms of a source in the order of the sum.
 template <class Format>
 HWY_INLINE void pack_floats(const Source<Format>& x, std::size_t width,
                             float* out) {
-  const DF df;
   std::size_t packed = 0;  // lanes
   if (x.lane_step == 1) {
-    packed = x.lanes / kLanes * kLanes;
     for (std::size_t t = 0; t < x.terms; ++t) {
       float* const to = out + place_of(t, x.terms) * width;
-      const auto* from = x.at(0, t);
-      for (std::size_t i = 0; i < packed; i += kLanes) {
-        hn::StoreU(Format::load(df, from + i), df, to + i);
-      }
+      hwy::Prefetch(x.at(0, t + kTermsAhead));
+      packed = for_lanes(x.lanes, [&](auto d, std::size_t lane) HWY_ATTR {
+        hn::StoreU(Format::load(d, x.at(lane, t)), d, to + lane);
+      });
     }
   } else if (x.term_step == 1) {
     packed = for_lanes(x.lanes, [&](auto d, std::size_t lane) HWY_ATTR {
@@ -239,20 +241,21 @@ HWY_INLINE std::uint32_t pack_pairs(const Source<BFloat16>& x,
     return *x.at(lane, 2 * p) | high;
   };
   std::size_t packed = 0;
-  const DU du;
   if (x.lane_step == 1) {
-    packed = x.lanes / kLanes * kLanes;
-    const hn::Rebind<std::uint16_t, DU> d16;
     for (std::size_t p = 0; p < count; ++p) {
-      std::uint32_t* const to = out + p * width;
-      for (std::size_t i = 0; i < packed; i += kLanes) {
-        const auto low = hn::PromoteTo(du, hn::LoadU(d16, x.at(i, 2 * p)));
-        const auto high = 2 * p + 1 < x.terms
-                              ? hn::ShiftLeft<16>(hn::PromoteTo(
-                                    du, hn::LoadU(d16, x.at(i, 2 * p + 1))))
-                              : hn::Set(du, missing);
-        hn::StoreU(hn::Or(low, high), du, to + i);
-      }
+      const bool both = 2 * p + 1 < x.terms;
+      hwy::Prefetch(x.at(0, 2 * p + kTermsAhead));
+      hwy::Prefetch(x.at(0, 2 * p + kTermsAhead + 1));
+      packed = for_lanes(x.lanes, [&](auto d, std::size_t lane) HWY_ATTR {
+        const hn::RebindToUnsigned<decltype(d)> bits;
+        const hn::Rebind<std::uint16_t, decltype(d)> d16;
+        const auto half = [&](std::size_t term) HWY_ATTR {
+          return hn::PromoteTo(bits, hn::LoadU(d16, x.at(lane, term)));
+        };
+        const auto high =
+            both ? hn::ShiftLeft<16>(half(2 * p + 1)) : hn::Set(bits, missing);
+        hn::StoreU(hn::Or(half(2 * p), high), bits, out + p * width + lane);
+      });
     }
   } else if (x.term_step == 1) {
     packed = for_lanes(x.lanes, [&](auto d, std::size_t lane) HWY_ATTR {
