@@ -8,12 +8,12 @@
 #include "swamp/product.h"
 
 #include <algorithm>
-#include <cfenv>
 #include <cstring>
 #include <string>
 
 #include "master/row_launch.h"
 #include "master/text.h"
+#include "runtime/float_environment.h"
 #include "slave/product_args.h"
 
 namespace swamp {
@@ -47,6 +47,7 @@ void require_matrices(const char* name, const Matrices& x) {
   std::size_t index = 0;
   const auto extend = [&](const char* text, std::size_t size, std::size_t step,
                           std::size_t most_step) {
+    if (size == 1) return;
     const std::size_t most = master::kMaxBytes / 4 - index;
     if (step > most_step) {
       master::refuse(field(text), std::to_string(step),
@@ -82,7 +83,9 @@ void require_size(const char* name, std::size_t got, std::size_t expected,
                  std::to_string(expected) + " (" + why + ")");
 }
 
-// require_no_repeat() throws if an element of `out` has several indices.
+// require_no_repeat() throws unless each step of `out` is larger than the
+// extent of the dimensions with smaller steps, so that no element has two
+// indices.
 void require_no_repeat(const Matrices& out) {
   struct Dimension {
     const char* name;
@@ -99,7 +102,7 @@ void require_no_repeat(const Matrices& out) {
     if (dimension.step < extent) {
       master::refuse(dimension.name, std::to_string(dimension.step),
                      "at least " + std::to_string(extent) +
-                         ", so that no element is written twice");
+                         ", the extent of the dimensions with smaller steps");
     }
     extent += (dimension.size - 1) * dimension.step;
   }
@@ -298,7 +301,8 @@ struct Product {
       }
       part_batch = std::clamp<std::size_t>(part_batch, 1, out.batch);
     }
-    const std::size_t packed_bytes = part_panels * panel_bytes * part_batch;
+    const std::size_t packed_bytes =
+        part_panels * panel_bytes * (b.batch_step == 0 ? 1 : part_batch);
     std::byte* const packed = Workspace::of_this_thread().row_values<std::byte>(
         packed_bytes + (has_sums ? part_batch * part_rows * row_bytes : 0));
     auto* const sums =
@@ -421,19 +425,24 @@ struct Product {
     const std::size_t width = slave::product_rows_width(out.rows);
     const std::size_t sliver =
         slave::product_panel_bytes(terms(), width, pairs);
+    const std::size_t most =
+        std::clamp<std::size_t>(kPackedBytes / sliver, 1, out.batch);
     Workspace& workspace = Workspace::of_this_thread();
-    std::byte* const packed =
-        workspace.row_values<std::byte>(sliver * out.batch);
-    pack_panels(a.transposed(), out.batch, out.rows, terms(), width, pairs,
-                packed);
-    RowTable table(operation, out.batch, false, {1, ~std::size_t{0}},
-                   workspace.segments());
-    for (std::size_t i = 0; i < out.batch; ++i) {
-      table.add(panels_of(out.columns),
-                {part(b, i, 0, 0).data, packed + i * sliver,
-                 part(self, i, 0, 0).data, part(out, i, 0, 0).data});
+    std::byte* const packed = workspace.row_values<std::byte>(sliver * most);
+    for (std::size_t first = 0; first < out.batch; first += most) {
+      const std::size_t batch = std::min(most, out.batch - first);
+      pack_panels(part(a, first, 0, 0).transposed(), batch, out.rows, terms(),
+                  width, pairs, packed);
+      RowTable table(operation, batch, false, {1, ~std::size_t{0}},
+                     workspace.segments());
+      for (std::size_t i = 0; i < batch; ++i) {
+        table.add(panels_of(out.columns),
+                  {part(b, first + i, 0, 0).data, packed + i * sliver,
+                   part(self, first + i, 0, 0).data,
+                   part(out, first + i, 0, 0).data});
+      }
+      workspace.run(machine, table.list());
     }
-    workspace.run(machine, table.list());
   }
 
   // ---- Other transfer modes
@@ -489,7 +498,13 @@ struct Product {
     for (args.terms = std::min<std::size_t>(512, terms());; args.terms /= 2) {
       args.terms = (args.terms + 1) & ~std::uint64_t{1};
       args.block_terms = static_cast<std::uint32_t>(args.terms);
-      if (args.terms <= 2 || fits(args)) break;
+      if (fits(args)) break;
+      if (args.terms <= 2) {
+        master::refuse("a", "a product",
+                       "more LDM than " + std::to_string(machine.ldm_bytes) +
+                           " bytes (SWAMP_LDM_BYTES)",
+                       SWAMP_UNSUPPORTED);
+      }
     }
     const std::size_t most = std::max<std::size_t>(2, args.terms);
     args.block_terms = static_cast<std::uint32_t>(most);
@@ -588,7 +603,7 @@ void product(const Matrices& out, const Matrices& a, const Matrices& b,
                options.alpha,
                options.beta,
                false};
-  call.pairs = a.dtype == kBFloat16 && std::fegetround() == FE_TONEAREST &&
+  call.pairs = a.dtype == kBFloat16 && runtime::rounds_to_nearest() &&
                slave::has_bfloat16_pairs(where.kernels->isa);
   if (where.transfer == runtime::Transfer::view) {
     const bool by_columns = out.column_step != 1 && out.row_step == 1;

@@ -1,6 +1,6 @@
 // The floating-point environment of a thread: rounding mode, flush-to-zero,
-// denormals-are-zero. A spawn sets the caller's on every slave, except on a real
-// Sunway, whose slaves have no <cfenv>.
+// denormals-are-zero. A spawn sets the caller's on every slave, except on a
+// real Sunway, whose slaves have no <cfenv>.
 #ifndef SWAMP_RUNTIME_FLOAT_ENVIRONMENT_H_
 #define SWAMP_RUNTIME_FLOAT_ENVIRONMENT_H_
 
@@ -32,6 +32,20 @@ inline std::uint64_t read_float_environment() noexcept {
 #else
   // No flush-to-zero here: the rounding mode is all there is.
   return static_cast<std::uint64_t>(std::fegetround());
+#endif
+}
+
+// rounds_to_nearest() is about the mode of read_float_environment(), which
+// fegetround() need not return: on x86-64 glibc asks the x87 unit.
+inline bool rounds_to_nearest() noexcept {
+#if defined(__SSE__)
+  return (_mm_getcsr() & 0x6000u) == 0;
+#elif defined(__aarch64__)
+  return (read_float_environment() & 0xc00000u) == 0;
+#elif defined(__sw_64__)
+  return true;
+#else
+  return std::fegetround() == FE_TONEAREST;
 #endif
 }
 

@@ -17,6 +17,11 @@ double flops_of(KernelId kernel, const void* args) noexcept {
     case KernelFamily::attention_backward:
       return flops(*static_cast<const slave::AttentionBackwardArgs*>(args), 3,
                    2);
+    case KernelFamily::product_rows: {
+      const auto& sizes = *static_cast<const slave::ProductArgs*>(args);
+      return 2.0 * static_cast<double>(sizes.terms) * sizes.rows *
+             slave::kProductLanes;
+    }
     case KernelFamily::product: {
       const auto& sizes = *static_cast<const slave::ProductArgs*>(args);
       return 2.0 * static_cast<double>(sizes.terms) *

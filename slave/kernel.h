@@ -223,7 +223,7 @@ struct KernelTables {
 KernelTables kernel_tables() noexcept;
 
 // flops_of() returns the floating-point operations of one unit, for the cost
-// model: those of the products of attention, and 0 for all other kernels.
+// model: those of products and of attention's, and 0 for all other kernels.
 // slave/flops.cpp defines it; a test may define its own instead.
 double flops_of(KernelId kernel, const void* args) noexcept;
 

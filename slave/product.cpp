@@ -480,6 +480,19 @@ HWY_INLINE void add_words(std::size_t height, const std::byte* sliver,
 
 // ---- The result
 
+// narrow_quiet() rounds numbers, and nan that nan_to_quiet() made.
+template <class Format>
+HWY_INLINE hn::Vec<hn::Rebind<typename Format::Element, DF>> narrow_quiet(
+    VF value) {
+  const DF df;
+  if constexpr (std::is_same<Format, BFloat16>::value) {
+    return hn::TruncateTo(hn::Rebind<std::uint16_t, DF>(),
+                          hn::ShiftRight<16>(round_bfloat16_number(df, value)));
+  } else {
+    return Format::narrow(df, value);
+  }
+}
+
 // finish() rounds `rows` rows of sums to the result.
 template <class Format>
 HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
@@ -518,7 +531,9 @@ HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
         }
         value = exact_fma(df, beta, addend, value);
       }
-      const auto rounded = Format::narrow(df, nan_to_quiet(value));
+      // The sums themselves have only quiet nan.
+      if (args.alpha != 1 || self != nullptr) value = nan_to_quiet(value);
+      const auto rounded = narrow_quiet<Format>(value);
       Element* const to = out + column * args.out_column;
       if (count == kLanes && args.out_column == 1) {
         hn::StoreU(rounded, d, to);
@@ -573,10 +588,10 @@ struct Product {
     std::byte* to = packed;
     for (std::size_t r = 0; r < rows;) {
       const std::size_t height = sliver_rows(rows - r);
-      const Source<In> block{a, args.a_row, args.a_term, height, terms};
-      to = pack_panel<In>(
-          {block.at(row + r, term), args.a_row, args.a_term, height, terms},
-          height, pairs, to);
+      const auto* const first =
+          terms == 0 ? a : at(a, args.a_row, args.a_term, row + r, term);
+      to = pack_panel<In>({first, args.a_row, args.a_term, height, terms},
+                          height, pairs, to);
       r += height;
     }
   }
@@ -766,7 +781,7 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
       if (args.terms == 0) break;
     }
     finish<Out>(args, sums, args.rows, columns, self, out);
-    b += lanes_step * args.a_row;
+    if (args.terms != 0) b += lanes_step * args.a_row;
     if (self != nullptr) self += lanes_step * args.self_column;
     out += lanes_step * args.out_column;
   }
@@ -812,7 +827,7 @@ bool dot_has_bits_of_fma() {
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
+#if HWY_ONCE && !defined(__sw_slave__)
 namespace swamp::slave {
 
 bool has_bfloat16_pairs(const char* isa) noexcept {

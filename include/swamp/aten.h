@@ -184,10 +184,11 @@ SWAMP_API bool is_active();
 
 /// set_half_precision() is the operator `swamp::set_half_precision`: if active,
 /// the CPU's float16 and bfloat16 mm, addmm, bmm, baddbmm (and what is made of
-/// them: linear, matmul, their backward) are swamp's (swamp/product.h), and their
-/// scaled_dot_product_attention is, as with set_attention(). PyTorch's own
-/// products stay in use on CPUs without fused multiply-add, and in bfloat16 on
-/// those with AMX. Off initially. Any thread may call, also while operators run.
+/// them: linear, matmul, their backward) are swamp's (swamp/product.h), and
+/// their scaled_dot_product_attention is, as with set_attention(). PyTorch's
+/// own products stay in use on CPUs without fused multiply-add, and in bfloat16
+/// on those with AMX. Off initially. Any thread may call, also while operators
+/// run.
 ///
 /// @param active true: as above; false: PyTorch's own kernels
 /// @return the previous value
@@ -200,9 +201,9 @@ SWAMP_API bool is_half_precision();
 
 /// set_reproducible() is the operator `swamp::set_reproducible`: if active, all
 /// operators of set_half_precision() and set_attention() are swamp's for
-/// float32, float16 and bfloat16 on every CPU, so that their bits depend neither
-/// on it nor on the number of threads. Off initially. Any thread may call, also
-/// while operators run.
+/// float32, float16 and bfloat16 on every CPU, so that their bits depend
+/// neither on it nor on the number of threads. Off initially. Any thread may
+/// call, also while operators run.
 ///
 /// @param active true: as above; false: as the other switches say
 /// @return the previous value
@@ -231,8 +232,10 @@ SWAMP_API bool is_attention();
 
 /// wgrad_gemm_accum() is the operator `swamp::wgrad_gemm_accum`:
 /// main_grad += grad_output^T input, the gradient of a linear layer's weight.
-/// The sum is that of swamp/product.h; a float32 main_grad is never rounded to 16
-/// bits, and a 16-bit one once. Does not depend on set_half_precision().
+/// The sum is that of swamp/product.h, or on CPUs without fused multiply-add,
+/// unless set_reproducible(), that of PyTorch; a float32 main_grad is never
+/// rounded to 16 bits, and a 16-bit one once. Does not depend on
+/// set_half_precision().
 ///
 /// @param input [..., in], float16, bfloat16 or float32
 /// @param grad_output [..., out] of the same dtype and number of rows

@@ -418,7 +418,8 @@ SWAMP_API swamp_status swamp_residual_add(swamp_machine* machine,
 
 /** swamp_matrices is a batch of matrices of the same shape. Element (r, c) of
  * matrix i is data[i * batch_step + r * row_step + c * column_step]; steps are
- * in elements, and may be 0 unless the matrices are written. The caller owns
+ * in elements, those of rows and columns at most 2^29, and may be 0 unless the
+ * matrices are written. The caller owns
  * the memory. */
 typedef struct {
   void* data;         /**< aligned to its element; NULL only without elements */

@@ -17,9 +17,9 @@ namespace swamp {
 
 /// Matrices is a batch of `batch` matrices of the same shape. Element (r, c) of
 /// matrix i is data[i * batch_step + r * row_step + c * column_step]; steps are
-/// in elements, and may be 0, which repeats an element, unless the matrices are
-/// written. A transpose has the two steps exchanged. The caller owns the
-/// memory.
+/// in elements, those of rows and columns at most 2^29, and may be 0, which
+/// repeats an element, unless the matrices are written. A transpose has the two
+/// steps exchanged. The caller owns the memory.
 struct Matrices {
   void* data = nullptr;         ///< of the first element
   std::size_t batch = 1;        ///< number of matrices
@@ -59,9 +59,12 @@ struct ProductOptions {
 ///
 /// A null machine is the default machine. Outputs must not overlap anything.
 /// Everything is checked before the first write. Any thread may call, also
-/// several at once on one machine. Error is thrown for bad arguments, and with
-/// SWAMP_OUT_OF_MEMORY if there is no memory for packed copies: at most 8 MiB
-/// of b, and float32 sums of that part of out unless all terms are one block.
+/// several at once on one machine. Error is thrown for bad arguments (also if a
+/// step of out is not larger than the extent of the dimensions with smaller
+/// steps), with SWAMP_UNSUPPORTED if the machine's LDM is too small, and with
+/// SWAMP_OUT_OF_MEMORY if there is no memory for packed copies: about 16 MiB of
+/// a factor and, of products with many terms, 32 MiB of float32 sums; unless
+/// transfers are views, copies of one matrix of the batch.
 ///
 /// @param[out] out [rows of a, columns of b]; dtype that of a, or float32
 /// @param a the left factors

@@ -26,8 +26,8 @@ inline bool is_plain(const at::Tensor& tensor, at::ScalarType type) {
          tensor.layout() == at::kStrided;
 }
 
-// Register the kernels of PyTorch's operators, for the key CPU. With half
-// precision off they call PyTorch's own.
+// Register the kernels of PyTorch's operators, for the key CPU. Unless
+// is_switched() they call PyTorch's own.
 void register_products(torch::Library& library);
 void register_attention(torch::Library& library);
 void register_rows(torch::Library& library);

@@ -74,7 +74,7 @@ bool has_amx_bfloat16() {
 bool is_taken(at::ScalarType type) {
   if (!is_switched(type)) return false;
   if (is_reproducible()) return true;
-  static const bool is_fast = is_product_fast();
+  static const bool is_fast = translated([] { return is_product_fast(); });
   static const bool has_amx = has_amx_bfloat16();
   return is_fast && !(has_amx && type == at::kBFloat16);
 }
@@ -126,9 +126,13 @@ bool run(const Operator& op, at::Tensor& result) {
   if (op.out != nullptr) {
     if (!is_plain(*op.out, type)) return false;
     resized = op.out->sizes() != sizes;
-    if (resized && (in_place || op.out->numel() != 0)) return false;
+    if (resized && (in_place || op.out->numel() != 0 ||
+                    op.out->is_alias_of(op.a) || op.out->is_alias_of(op.b) ||
+                    (op.self != nullptr && op.out->is_alias_of(*op.self)))) {
+      return false;
+    }
     if (!resized) {
-      if (at::has_internal_overlap(*op.out) != at::MemOverlap::No ||
+      if (op.out->numel() == 0 || !Layout(*op.out).disjoint ||
           share_memory(*op.out, op.a) || share_memory(*op.out, op.b) ||
           (op.self != nullptr && !in_place && !op.self->is_same(*op.out) &&
            op.self->numel() != 0 && share_memory(*op.out, *op.self))) {
@@ -261,8 +265,10 @@ void wgrad_gemm_accum(const at::Tensor& input, const at::Tensor& grad_output,
               "expected its own");
   mutable_data(main_grad);
   Matrices out, a, b;
-  if (is_product_fast() && to_matrices(main_grad, out) &&
-      to_matrices(dy.t(), a) && to_matrices(x, b)) {
+  const bool is_taken =
+      translated([] { return is_reproducible() || is_product_fast(); });
+  if (is_taken && to_matrices(main_grad, out) && to_matrices(dy.t(), a) &&
+      to_matrices(x, b)) {
     const ProductOptions options{1, 1, &out};
     translated([&] { product(out, a, b, options); });
     return;

@@ -25,6 +25,7 @@ SHAPES = [
     (0, 7, 1, 5, "rows", "rows"), (1, 12, 20, 8, "rows", "rows"),
     (3, 12, 20, 8, "rows", "columns"), (5, 12, 20, 8, "slice", "rows"),
     (3, 12, 20, 8, "shared", "rows"), (3, 12, 20, 8, "columns", "shared"),
+    (3, 12, 20, 40, "rows", "shared"),
 ]
 # The shape of the sum's first operand (None: that of the result), beta, alpha.
 SUMS = [(None, 1, 1), (None, 0.5, 2), (None, 0, 1), ("row", 1, 1),
@@ -61,6 +62,10 @@ class Products(TestCase):
                 out = torch.empty_like(exact, dtype=dtype)
                 self.compare(lambda: product(x, y, out=out).clone(), exact,
                              message, EPS[dtype])
+                wide = torch.empty(*exact.shape[:-1], exact.shape[-1] + 3,
+                                   dtype=dtype)[..., :exact.shape[-1]]
+                self.compare(lambda: product(x, y, out=wide), exact, message,
+                             EPS[dtype])
                 columns = torch.empty_like(exact.mT, dtype=dtype,
                                            memory_format=torch.contiguous_format)
                 self.compare(lambda: product(x, y, out=columns.mT).clone(), exact,
@@ -96,18 +101,17 @@ class Products(TestCase):
 
     def test_shared_operand(self):
         """No copy for every matrix of a batch is made of an operand that all share."""
-        for dtype in HALF:
-            x, y = randn(96, 2, 256, dtype=dtype), randn(256, 256, dtype=dtype)
-            z = randn(1, 256, dtype=dtype).expand(96, 2, 256)
-            shared = y.expand(96, 256, 256)
-            use(True)
-            for call in (lambda: torch.bmm(x, shared),
-                         lambda: torch.baddbmm(z, x, shared),
-                         lambda: z.clone().baddbmm_(x, shared)):
-                with torch.profiler.profile(profile_memory=True) as profile:
-                    call()
-                most = max(event.cpu_memory_usage for event in profile.events())
-                self.assertLess(most, shared.numel() // 4, dtype)
+        code = (PEAK + "import swamp_torch\n"
+                "swamp_torch.enable(half_precision=True)\n"
+                "x, y = torch.ones(400, 20, 256).half(), torch.ones(256, 256).half()\n"
+                "out = torch.ones(400, 20, 256).half()\n"
+                "torch.ones(300, 300).half() @ torch.ones(300, 300).half()\n"
+                "before = peak()\n"
+                "torch.bmm(x, y.expand(400, 256, 256), out=out)\n"
+                "print(peak() - before)\n")
+        done = python(code)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertLess(float(done.stdout), 16)  # MiB; 400 copies: 50
 
     def test_blocks(self):
         """Products that are computed in parts."""
@@ -229,7 +233,7 @@ class SameBits(TestCase):
     def test_order_of_the_sum(self):
         """One chain of fma() over the terms 1, 0, 3, 2, ..., here of numbers whose
         products and sums in float64 are exact."""
-        use(True)
+        swamp_torch.enable(reproducible=True)
         for dtype in HALF:
             x, y = randn(9, 37, dtype=dtype), randn(37, 40, dtype=dtype, seed=1)
             total = torch.zeros(9, 40)
@@ -242,7 +246,7 @@ class SameBits(TestCase):
     def test_threads_and_isa(self):
         """The bits do not depend on the number of threads and the vectors."""
         code = ("import hashlib, torch, swamp_torch\n"
-                "swamp_torch.enable(half_precision=True)\n"
+                "swamp_torch.enable(reproducible=True)\n"
                 "torch.manual_seed(0)\n"
                 "digest = hashlib.sha256()\n"
                 "for dtype in (torch.float16, torch.bfloat16):\n"
@@ -320,14 +324,15 @@ class Reproducible(TestCase):
     def test_training(self):
         """The same weights on any number of threads and with any vectors."""
         seen = {}
-        for isa in ("avx512", "avx2"):
+        for isa in ("avx512", "avx2", "neon"):
             if isa not in swamp_torch.info()["available"]["isa"]:
                 continue
             for threads in ("1", "2", "3"):
                 done = python(TRAINING, SWAMP_ISA=isa, OMP_NUM_THREADS=threads)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 seen[isa, threads] = done.stdout
-        self.assertLessEqual(len(set(seen.values())), 1, seen)
+        if seen:  # else this CPU has only slow products
+            self.assertEqual(len(set(seen.values())), 1, seen)
 
 
 class Switch(TestCase):

@@ -47,8 +47,10 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             bfloat16 CPU tensors are swamp's, so that their bits are the same on
             every CPU and any number of threads; slow on CPUs without fused
             multiply-add. Operators that swamp does not replace may still depend
-            on the number of threads: sums and means of whole tensors, and the
-            gradient of an embedding.
+            on the number of threads or on the CPU, among them convolution,
+            ``mv``, ``dot``, sums and means of whole tensors, ``gelu``,
+            ``softmax``, ``exp`` and the gradient of an embedding; and so do
+            products whose operands are misaligned or overlap the result.
     """
     _ops.set_half_precision(half_precision)
     _ops.set_attention(attention)
