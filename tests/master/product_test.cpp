@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cfenv>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -273,6 +274,25 @@ TEST(Product, Parts) {
       problem.check(problem.run(plain), 300);
       if (HasFailure()) return;
     }
+  }
+}
+
+// The CPU's bfloat16 instruction always rounds to nearest.
+TEST(Product, RoundingModes) {
+  Random random(74);
+  const Problem problem({2, 13, 70, 33}, kBFloat16, kFloat32, Numbers::ordinary,
+                        random);
+  Machine plain(MachineConfig{});
+  const Bytes nearest = problem.run(plain);
+  for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
+    const int before = std::fegetround();
+    ASSERT_EQ(std::fesetround(mode), 0);
+    const Bytes expected = problem.run(plain);
+    on_machines({kShapes[0]}, true, [&](Machine& machine) {
+      EXPECT_TRUE(problem.run(machine) == expected);
+    });
+    std::fesetround(before);
+    EXPECT_FALSE(expected == nearest);
   }
 }
 

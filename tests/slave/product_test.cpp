@@ -45,8 +45,9 @@ struct Case {
   int a_layout, b_layout, out_layout;
   bool pairs, adds;
   float alpha;
-  // 0: ordinary, 1: any, 2: products are subnormal, 3: some products, and sums
-  // that cancel, are at the edge, 4: those of the first terms are subnormal
+  // 0: ordinary, 1: any, 2: products are subnormal, 3: only differences of
+  // products are, 4: products of the first terms, with which the others, of the
+  // least exponent that the instruction takes, begin
   int numbers;
 };
 
@@ -92,11 +93,14 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
     }
     fill_ordinary(format, x->data, count, random);
     if (one.numbers == 0 || x == &self) continue;
-    const bool all = one.numbers != 4;
-    for (std::size_t i = 0; i < (all ? count : count / 5); ++i) {
-      double value = value_of(format, load_bits(format, x->data, i));
-      // Exponents of 123 to 131, here of 67 to 75: sums of 134 to 150.
-      value *= one.numbers == 3 ? (i % 2 == 0 ? 0x1p-56 : -0x1p-56) : 0x1p-66;
+    for (std::size_t i = 0; i < count; ++i) {
+      double value = value_of(format, load_bits(format, x->data, i)) * 0x1p-66;
+      if (one.numbers > 2) {  // two mantissas, so that sums cancel
+        value = 1 + static_cast<double>(random.below(2)) / 128;
+        if (random.below(2) == 0) value = -value;
+        const bool is_first = one.numbers == 4 && x == &a && i < count / 5;
+        value *= one.numbers == 3 ? 0x1p-59 : is_first ? 0x1p-75 : 0x1p-56;
+      }
       store_bits(format, x->data, i,
                  bits_of(format, static_cast<float>(value)));
     }
