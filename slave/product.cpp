@@ -142,16 +142,18 @@ HWY_INLINE std::size_t for_lanes(std::size_t lanes, const Visit& visit) {
   return lane;
 }
 
-// widen_half() is one of the two terms in words of a 16-bit format.
+// widen_half() is one of the two terms in words of a 16-bit format: the odd one
+// is the upper half of the bits, except on big-endian CPUs.
 template <class Format, class D>
 HWY_INLINE hn::Vec<D> widen_half(D d, hn::Vec<hn::RebindToUnsigned<D>> word,
                                  bool odd) {
+  const bool upper = odd == (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
   if constexpr (std::is_same<Format, BFloat16>::value) {
-    return odd ? odd_bfloat16(d, word) : even_bfloat16(d, word);
+    return upper ? odd_bfloat16(d, word) : even_bfloat16(d, word);
   } else {
     const hn::Rebind<std::uint16_t, D> d16;
     return widen_float16(
-        d, hn::TruncateTo(d16, odd ? hn::ShiftRight<16>(word) : word));
+        d, hn::TruncateTo(d16, upper ? hn::ShiftRight<16>(word) : word));
   }
 }
 
