@@ -28,20 +28,13 @@ namespace {
 
 // ---- Validation
 
-constexpr std::size_t kMaxStep = std::size_t{1} << 29;  // bytes are 32-bit
-
 // require_matrices() throws Error unless the dtype is one of the three and the
 // data are aligned, not null and of a possible size.
 void require_matrices(const char* name, const Matrices& x) {
   const auto field = [&](const char* text) {
     return std::string(name) + "." + text;
   };
-  const Tensor tensor{x.data, 1, x.dtype};
-  const std::uint32_t type = master::scalar_type_index(tensor);
-  if (type > kFloat32) {
-    master::refuse_dtype(field("dtype"), type,
-                         1u << kFloat16 | 1u << kBFloat16 | 1u << kFloat32);
-  }
+  master::require_row_dtype(name, x.dtype);
   if (x.batch == 0 || x.rows == 0 || x.columns == 0) return;
   // The largest index of an element, as long as it is possible.
   std::size_t index = 0;
@@ -60,20 +53,10 @@ void require_matrices(const char* name, const Matrices& x) {
     }
     index += (size - 1) * step;
   };
-  extend("column_step", x.columns, x.column_step, kMaxStep);
-  extend("row_step", x.rows, x.row_step, kMaxStep);
+  extend("column_step", x.columns, x.column_step, Matrices::kMaxStep);
+  extend("row_step", x.rows, x.row_step, Matrices::kMaxStep);
   extend("batch_step", x.batch, x.batch_step, ~std::size_t{0});
-  if (x.data == nullptr) {
-    master::refuse(field("data"), "null",
-                   "the address of " + std::to_string(x.rows) + " x " +
-                       std::to_string(x.columns) + " elements");
-  }
-  if (!master::is_valid_data(tensor, type)) {
-    master::refuse(field("data"),
-                   "an address that is not a multiple of " +
-                       std::to_string(kScalarTypeBytes[type]),
-                   "one that is aligned to its element");
-  }
+  master::require_data(name, {x.data, x.rows, x.columns, x.dtype});
 }
 
 void require_size(const char* name, std::size_t got, std::size_t expected,
@@ -198,16 +181,16 @@ struct Product {
   // pack_panels() packs `lanes` lanes of `terms` terms of each matrix, of which
   // `x` has the first: x.columns are lanes, x.rows terms.
   void pack_panels(const Matrices& x, std::size_t batch, std::size_t lanes,
-                   std::size_t count, std::size_t width, bool as_pairs,
+                   std::size_t count, std::size_t width,
                    std::byte* panels) const {
-    const std::size_t step = slave::product_panel_bytes(count, width, as_pairs);
+    const std::size_t step = slave::product_panel_bytes(count, width, pairs);
     ProductPackArgs args{};
     args.terms = count;
     args.lane_step = static_cast<std::int64_t>(x.column_step);
     args.term_step = static_cast<std::int64_t>(x.row_step);
     args.lanes = static_cast<std::uint32_t>(std::min(width, lanes));
     args.width = static_cast<std::uint32_t>(width);
-    args.pairs = as_pairs ? 1 : 0;
+    args.pairs = pairs ? 1 : 0;
     ProductPackArgs last = args;
     if (lanes % width != 0)
       last.lanes = static_cast<std::uint32_t>(lanes % width);
@@ -322,7 +305,7 @@ struct Product {
             if (now.row == 0 || part_terms < terms()) {
               pack_panels(part(b, now.batch, now.term, now.column),
                           b.batch_step == 0 ? 1 : now.batches, now.columns,
-                          now.terms, kProductLanes, pairs, packed);
+                          now.terms, kProductLanes, packed);
             }
             run_part(now, packed, sums);
             now.term += now.terms;
@@ -432,7 +415,7 @@ struct Product {
     for (std::size_t first = 0; first < out.batch; first += most) {
       const std::size_t batch = std::min(most, out.batch - first);
       pack_panels(part(a, first, 0, 0).transposed(), batch, out.rows, terms(),
-                  width, pairs, packed);
+                  width, packed);
       RowTable table(operation, batch, false, {1, ~std::size_t{0}},
                      workspace.segments());
       for (std::size_t i = 0; i < batch; ++i) {
@@ -562,7 +545,7 @@ struct Product {
       copy(Matrices::dense(memory + at_a, 1, a.rows, args.terms, a.dtype),
            rows);
       pack_panels(dense_b, panels, kProductLanes, args.terms, kProductLanes,
-                  pairs, memory + at_packed);
+                  memory + at_packed);
 
       const Operation operation = dense_operation(args);
       RowTable table(operation, panels, false,

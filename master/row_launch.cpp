@@ -8,19 +8,35 @@
 
 namespace swamp::master {
 
+void require_row_dtype(const char* name, ScalarType dtype) {
+  const std::uint32_t type = scalar_type_index({nullptr, 0, dtype});
+  if (type <= kFloat32) return;
+  constexpr std::uint32_t kTaken =
+      1u << kFloat16 | 1u << kBFloat16 | 1u << kFloat32;
+  refuse_dtype(std::string(name) + ".dtype", type, kTaken);
+}
+
+void require_data(const char* name, const Matrix& matrix) {
+  if (matrix.data == nullptr) {
+    refuse(std::string(name) + ".data", "null",
+           "the address of " + std::to_string(matrix.rows) + " x " +
+               std::to_string(matrix.columns) + " elements");
+  }
+  if (!is_valid_data({matrix.data, 1, matrix.dtype}, matrix.dtype)) {
+    refuse(std::string(name) + ".data",
+           "an address that is not a multiple of " +
+               std::to_string(kScalarTypeBytes[matrix.dtype]),
+           "one that is aligned to its element");
+  }
+}
+
 void require_matrix(const char* name, const Matrix& matrix) {
   const auto field = [&](const char* text) {
     return std::string(name) + "." + text;
   };
-  const Tensor tensor{matrix.data, 1, matrix.dtype};
-  const std::uint32_t type = scalar_type_index(tensor);
-  if (type > kFloat32) {
-    constexpr std::uint32_t kTaken =
-        1u << kFloat16 | 1u << kBFloat16 | 1u << kFloat32;
-    refuse_dtype(field("dtype"), type, kTaken);
-  }
+  require_row_dtype(name, matrix.dtype);
   if (matrix.rows == 0 || matrix.columns == 0) return;
-  const std::size_t bytes = kScalarTypeBytes[type];
+  const std::size_t bytes = kScalarTypeBytes[matrix.dtype];
   // The width of an operand is 32-bit, and so is the index of a column.
   constexpr std::size_t kMaxColumns = std::size_t{1} << 29;
   if (matrix.columns > kMaxColumns) {
@@ -32,16 +48,7 @@ void require_matrix(const char* name, const Matrix& matrix) {
            "at most " + std::to_string(kMaxBytes / bytes / matrix.columns) +
                " of " + std::to_string(matrix.columns) + " columns");
   }
-  if (matrix.data == nullptr) {
-    refuse(field("data"), "null",
-           "the address of " + std::to_string(matrix.rows) + " x " +
-               std::to_string(matrix.columns) + " elements");
-  }
-  if (!is_valid_data(tensor, type)) {
-    refuse(field("data"),
-           "an address that is not a multiple of " + std::to_string(bytes),
-           "one that is aligned to its element");
-  }
+  require_data(name, matrix);
 }
 
 void require_like(const char* name, const Matrix& matrix,

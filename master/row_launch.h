@@ -18,6 +18,12 @@
 
 namespace swamp::master {
 
+// require_row_dtype() throws Error unless a dtype is float16, bfloat16 or
+// float32; require_data() unless the data of such a matrix, which has elements,
+// are aligned and not null.
+void require_row_dtype(const char* name, ScalarType dtype);
+void require_data(const char* name, const Matrix& matrix);
+
 // require_matrix() throws Error unless `matrix` is float16, bfloat16 or float32
 // and its data are aligned, not null and of a possible size.
 void require_matrix(const char* name, const Matrix& matrix);

@@ -149,7 +149,8 @@ HWY_INLINE hn::Vec<DF> odd_bfloat16(DF df,
   return hn::BitCast(df, hn::And(pairs, hn::Set(du, 0xffff0000u)));
 }
 
-// round_bfloat16_number() is round_bfloat16() for inputs known not to be nan.
+// round_bfloat16_number() is round_bfloat16() for numbers and the quiet nan
+// without payload.
 template <class DF>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bfloat16_number(
     DF df, hn::Vec<DF> value) {
@@ -173,7 +174,8 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bfloat16(DF df,
 }
 
 // A format loads and narrows as many elements as `df` has lanes; round() rounds
-// floats to the precision of the format.
+// floats to the precision of the format. narrow_number() is narrow() for inputs
+// that are numbers or the quiet nan without payload.
 struct Float16 : element::Float16 {
   template <class DF>
   static HWY_INLINE hn::Vec<DF> load(DF df, const Element* at) {
@@ -183,6 +185,11 @@ struct Float16 : element::Float16 {
   static HWY_INLINE hn::Vec<hn::Rebind<Element, DF>> narrow(DF df,
                                                             hn::Vec<DF> value) {
     return narrow_float16(df, value);
+  }
+  template <class DF>
+  static HWY_INLINE hn::Vec<hn::Rebind<Element, DF>> narrow_number(
+      DF df, hn::Vec<DF> value) {
+    return narrow(df, value);
   }
   template <class DF>
   static HWY_INLINE hn::Vec<DF> round(DF df, hn::Vec<DF> value) {
@@ -204,6 +211,12 @@ struct BFloat16 : element::BFloat16 {
     return hn::TruncateTo(hn::Rebind<Element, DF>(), upper);
   }
   template <class DF>
+  static HWY_INLINE hn::Vec<hn::Rebind<Element, DF>> narrow_number(
+      DF df, hn::Vec<DF> value) {
+    const auto upper = hn::ShiftRight<16>(round_bfloat16_number(df, value));
+    return hn::TruncateTo(hn::Rebind<Element, DF>(), upper);
+  }
+  template <class DF>
   static HWY_INLINE hn::Vec<DF> round(DF df, hn::Vec<DF> value) {
     const hn::RebindToUnsigned<DF> du;
     return hn::BitCast(
@@ -218,6 +231,10 @@ struct Float32 : element::Float32 {
   }
   template <class DF>
   static HWY_INLINE hn::Vec<DF> narrow(DF, hn::Vec<DF> value) {
+    return value;
+  }
+  template <class DF>
+  static HWY_INLINE hn::Vec<DF> narrow_number(DF, hn::Vec<DF> value) {
     return value;
   }
   template <class DF>

@@ -203,30 +203,40 @@ HWY_INLINE void pack_floats(const Source<Format>& x, std::size_t width,
   }
 }
 
-// least_exponent() returns that of the bfloat16 numbers in pairs that are not
-// 0, or 255.
+// LeastExponent finds the least biased exponent of bfloat16 numbers in pairs
+// that are not 0.
+struct LeastExponent {
+  hn::Vec<DU> least;  // of magnitudes less 1: 0 becomes the largest number
+
+  HWY_INLINE LeastExponent() : least(hn::Set(DU(), 0xffffffffu)) {}
+  HWY_INLINE void add(hn::Vec<DU> pairs) {
+    const DU du;
+    const auto sign = hn::Set(du, 0x7fffu), one = hn::Set(du, 1u);
+    const auto even = hn::Sub(hn::And(pairs, sign), one);
+    const auto odd = hn::Sub(hn::And(hn::ShiftRight<16>(pairs), sign), one);
+    least = hn::Min(least, hn::Min(even, odd));
+  }
+  // exponent() is 255 if all were 0.
+  HWY_INLINE std::uint32_t exponent() const {
+    std::uint32_t lanes[kLanes];
+    hn::StoreU(least, DU(), lanes);
+    const std::uint32_t magnitude =
+        *std::min_element(lanes, lanes + kLanes) + 1;
+    return magnitude == 0 ? 0xff : magnitude >> 7;
+  }
+};
+
+// least_exponent() is that of an array of pairs.
 HWY_INLINE std::uint32_t least_exponent(const std::uint32_t* pairs,
                                         std::size_t count) {
   const DU du;
-  // A magnitude less 1: 0 becomes the largest number.
-  const auto sign = hn::Set(du, 0x7fffu), one = hn::Set(du, 1u);
-  auto least = hn::Set(du, 0xffffffffu);
+  LeastExponent least;
   std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    const auto pair = hn::LoadU(du, pairs + i);
-    const auto even = hn::Sub(hn::And(pair, sign), one);
-    const auto odd = hn::Sub(hn::And(hn::ShiftRight<16>(pair), sign), one);
-    least = hn::Min(least, hn::Min(even, odd));
-  }
-  std::uint32_t lanes[kLanes];
-  hn::StoreU(least, du, lanes);
-  std::uint32_t result = *std::min_element(lanes, lanes + kLanes);
-  for (; i < count; ++i) {
-    for (const std::uint32_t bits : {pairs[i], pairs[i] >> 16}) {
-      result = std::min(result, (bits & 0x7fffu) - 1u);
-    }
-  }
-  return result == 0xffffffffu ? 0xff : (result + 1) >> 7;
+  for (; i + kLanes <= count; i += kLanes) least.add(hn::LoadU(du, pairs + i));
+  std::uint32_t rest[kLanes] = {};
+  std::memcpy(rest, pairs + i, (count - i) * sizeof rest[0]);
+  least.add(hn::LoadU(du, rest));
+  return least.exponent();
 }
 
 // pack_pairs() packs pairs of bfloat16 and returns the least biased exponent of
@@ -440,7 +450,8 @@ HWY_INLINE bool can_use_dot(std::uint32_t a, std::uint32_t b) {
   return a != 0 && b != 0 && a + b >= 142;
 }
 
-// has_small() returns whether a sum that is not 0 is no multiple of 2^-126.
+// has_small() returns whether any sum, other than 0, is so small that it is not
+// certain to be a multiple of 2^-126.
 HWY_INLINE bool has_small(const Sums& sums, std::size_t rows) {
   const DU du;
   auto least = hn::Set(du, 0xffffffffu);
@@ -482,19 +493,6 @@ HWY_INLINE void add_words(std::size_t height, const std::byte* sliver,
 
 // ---- The result
 
-// narrow_quiet() rounds numbers, and nan that nan_to_quiet() made.
-template <class Format>
-HWY_INLINE hn::Vec<hn::Rebind<typename Format::Element, DF>> narrow_quiet(
-    VF value) {
-  const DF df;
-  if constexpr (std::is_same<Format, BFloat16>::value) {
-    return hn::TruncateTo(hn::Rebind<std::uint16_t, DF>(),
-                          hn::ShiftRight<16>(round_bfloat16_number(df, value)));
-  } else {
-    return Format::narrow(df, value);
-  }
-}
-
 // finish() rounds `rows` rows of sums to the result.
 template <class Format>
 HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
@@ -535,7 +533,7 @@ HWY_INLINE void finish(const ProductArgs& args, const Sums& sums,
       }
       // The sums themselves have only quiet nan.
       if (args.alpha != 1 || self != nullptr) value = nan_to_quiet(value);
-      const auto rounded = narrow_quiet<Format>(value);
+      const auto rounded = Format::narrow_number(df, value);
       Element* const to = out + column * args.out_column;
       if (count == kLanes && args.out_column == 1) {
         hn::StoreU(rounded, d, to);
@@ -687,8 +685,7 @@ HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
       sum[r][v] = hn::Zero(df);
     }
   }
-  const auto sign = hn::Set(du, 0x7fffu), one = hn::Set(du, 1u);
-  auto least = hn::Set(du, 0xffffffffu);
+  LeastExponent least;
   const std::size_t words = x.terms / kWordTerms<Format> / 4 * 4;
   for (std::size_t w = 0; w < words; w += 4) {
     VF word[2][4];
@@ -707,13 +704,7 @@ HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
       if constexpr (kWordTerms<Format> == 1) {
         add(Floats(), w + i, word[0][i ^ 1], word[1][i ^ 1]);
       } else if (std::is_same<Format, BFloat16>::value && pairs) {
-        for (std::size_t v = 0; v < 2; ++v) {
-          const auto bits = hn::BitCast(du, word[v][i]);
-          const auto even = hn::Sub(hn::And(bits, sign), one);
-          const auto odd =
-              hn::Sub(hn::And(hn::ShiftRight<16>(bits), sign), one);
-          least = hn::Min(least, hn::Min(even, odd));
-        }
+        for (const auto& half : word) least.add(hn::BitCast(du, half[i]));
         add(PairsByDot(), w + i, word[0][i], word[1][i]);
       } else {
         const auto left = hn::BitCast(du, word[0][i]),
@@ -727,10 +718,8 @@ HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
     }
   }
   if (pairs) {
-    const std::uint32_t magnitude = hn::GetLane(hn::MinOfLanes(du, least)) + 1;
     const auto& head = *reinterpret_cast<const ProductPanel*>(sliver);
-    const std::uint32_t exponent = magnitude == 0 ? 0xff : magnitude >> 7;
-    if (!can_use_dot(head.least_exponent, exponent)) return 0;
+    if (!can_use_dot(head.least_exponent, least.exponent())) return 0;
   }
   for (std::size_t r = 0; r < kHeight; ++r) {
     for (std::size_t v = 0; v < 2; ++v) {

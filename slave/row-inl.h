@@ -336,26 +336,13 @@ struct ExpSum {
 
 // ---- Output
 
-// narrow_number() is Format::narrow() for inputs known not to be nan.
-template <class Format>
-HWY_INLINE hn::Vec<hn::Rebind<typename Format::Element, DF>> narrow_number(
-    VF value) {
-  return Format::narrow(DF(), value);
-}
-template <>
-HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> narrow_number<BFloat16>(
-    VF value) {
-  return hn::TruncateTo(hn::Rebind<std::uint16_t, DF>(),
-                        hn::ShiftRight<16>(round_bfloat16_number(DF(), value)));
-}
-
 // store_vector() stores a vector of output, stream_vector() bypasses the
 // caches. If kNumber, it must not hold nan.
 template <class Format, bool kNumber>
 HWY_INLINE void store_vector(VF value, typename Format::Element* at) {
   const hn::Rebind<typename Format::Element, DF> d;
   if (kNumber) {
-    hn::StoreU(narrow_number<Format>(value), d, at);
+    hn::StoreU(Format::narrow_number(DF(), value), d, at);
   } else {
     hn::StoreU(Format::narrow(DF(), value), d, at);
   }
@@ -364,7 +351,7 @@ template <class Format, bool kNumber>
 HWY_INLINE void stream_vector(VF value, typename Format::Element* at) {
   const hn::Rebind<typename Format::Element, DF> d;
   if (kNumber) {
-    hn::Stream(narrow_number<Format>(value), d, at);
+    hn::Stream(Format::narrow_number(DF(), value), d, at);
   } else {
     hn::Stream(Format::narrow(DF(), value), d, at);
   }

@@ -17,10 +17,13 @@ namespace swamp {
 
 /// Matrices is a batch of `batch` matrices of the same shape. Element (r, c) of
 /// matrix i is data[i * batch_step + r * row_step + c * column_step]; steps are
-/// in elements, those of rows and columns at most 2^29, and may be 0, which
+/// in elements, those of rows and columns at most kMaxStep, and may be 0, which
 /// repeats an element, unless the matrices are written. A transpose has the two
 /// steps exchanged. The caller owns the memory.
 struct Matrices {
+  /// Of rows and columns: the bytes of a step are 32-bit.
+  static constexpr std::size_t kMaxStep = std::size_t{1} << 29;
+
   void* data = nullptr;         ///< of the first element
   std::size_t batch = 1;        ///< number of matrices
   std::size_t rows = 0;         ///< of each
@@ -62,8 +65,8 @@ struct ProductOptions {
 /// several at once on one machine. Error is thrown for bad arguments (also if a
 /// step of out is not larger than the extent of the dimensions with smaller
 /// steps), with SWAMP_UNSUPPORTED if the machine's LDM is too small, and with
-/// SWAMP_OUT_OF_MEMORY if there is no memory for packed copies: about 16 MiB of
-/// a factor and, of products with many terms, 32 MiB of float32 sums; unless
+/// SWAMP_OUT_OF_MEMORY if packed copies cannot be allocated: about 16 MiB of a
+/// factor and, of products with many terms, 32 MiB of float32 sums; unless
 /// transfers are views, copies of one matrix of the batch.
 ///
 /// @param[out] out [rows of a, columns of b]; dtype that of a, or float32

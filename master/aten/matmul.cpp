@@ -82,7 +82,7 @@ bool is_taken(at::ScalarType type) {
 // to_matrices() converts a tensor of two or three dimensions. It returns false
 // if swamp's product does not take its strides or its alignment.
 bool to_matrices(const at::Tensor& tensor, Matrices& matrices) {
-  constexpr std::int64_t kMaxStep = std::int64_t{1} << 29;
+  constexpr auto kMaxStep = static_cast<std::int64_t>(Matrices::kMaxStep);
   const auto d = tensor.dim();
   const auto size = [&](std::int64_t i) {
     return static_cast<std::size_t>(tensor.size(i));
@@ -265,9 +265,9 @@ void wgrad_gemm_accum(const at::Tensor& input, const at::Tensor& grad_output,
               "expected its own");
   mutable_data(main_grad);
   Matrices out, a, b;
-  const bool is_taken =
+  const bool is_ours =
       translated([] { return is_reproducible() || is_product_fast(); });
-  if (is_taken && to_matrices(main_grad, out) && to_matrices(dy.t(), a) &&
+  if (is_ours && to_matrices(main_grad, out) && to_matrices(dy.t(), a) &&
       to_matrices(x, b)) {
     const ProductOptions options{1, 1, &out};
     translated([&] { product(out, a, b, options); });
