@@ -185,6 +185,7 @@ swamp_status swamp_product(swamp_machine* machine, const swamp_matrices* out,
   return guarded([&] {
     swamp::ProductOptions how;
     swamp::Matrices self;
+    swamp::Gather gather;
     if (options != nullptr) {
       require_struct_size("options", options->struct_size, sizeof *options);
       how.alpha = options->alpha;
@@ -192,6 +193,11 @@ swamp_status swamp_product(swamp_machine* machine, const swamp_matrices* out,
       if (options->self != nullptr) {
         self = read(options->self, "options.self");
         how.self = &self;
+      }
+      if (options->gather != nullptr) {
+        const auto& [rows, columns] = *options->gather;
+        gather = {{rows.begins, rows.length}, {columns.begins, columns.length}};
+        how.gather = &gather;
       }
     }
     swamp::product(read(out, "out"), read(a, "a"), read(b, "b"), how,

@@ -1,10 +1,11 @@
 // Matrix products. In transfer mode view the matrices stay where they are: one
 // launch packs a part of b that fits into the caches, in panels of columns, and
 // one computes rows of the result with it. The rows of a are packed by the
-// slave that needs them. Few rows are computed from b as it lies in memory. In
-// the other modes the units of a launch must be dense: the master copies parts
-// of the matrices, which a slave's LDM bounds, and the sums stay in main memory
-// between the launches. All ways compute the same bits.
+// slave that needs them, and gathered before. Few rows are computed from b as
+// it lies in memory. In the other modes the units of a launch must be dense:
+// the master copies parts of the matrices, which a slave's LDM bounds, and the
+// sums stay in main memory between the launches. All ways compute the same
+// bits.
 #include "swamp/product.h"
 
 #include <algorithm>
@@ -91,10 +92,28 @@ void require_no_repeat(const Matrices& out) {
   }
 }
 
+// require_runs() throws unless the runs have a length and, if there are any,
+// begins.
+void require_runs(const std::string& name, const Runs& runs,
+                  std::size_t count) {
+  if (runs.length == 0) master::refuse(name + ".length", "0", "at least 1");
+  if (runs.begins == nullptr && count != 0) {
+    master::refuse(name + ".begins", "null", "an array of places");
+  }
+}
+
 void require_product(const Matrices& out, const Matrices& a, const Matrices& b,
-                     const Matrices* self) {
+                     const Matrices* self, const Gather* gather) {
   require_matrices("out", out);
-  require_matrices("a", a);
+  if (gather == nullptr) {
+    require_matrices("a", a);
+  } else {
+    Matrices places = a;
+    places.row_step = places.column_step = 0;
+    require_matrices("a", places);
+    require_runs("gather.rows", gather->rows, a.rows);
+    require_runs("gather.columns", gather->columns, a.columns);
+  }
   require_matrices("b", b);
   if (b.dtype != a.dtype) {
     master::refuse("b.dtype", kFloatFormats[b.dtype].name,
@@ -139,6 +158,10 @@ Matrices part(const Matrices& x, std::size_t batch, std::size_t row,
   return rest;
 }
 
+slave::ProductRuns runs_of(const Runs& runs) {
+  return {runs.begins, runs.length};
+}
+
 std::size_t panels_of(std::size_t columns) {
   return (columns + kProductLanes - 1) / kProductLanes;
 }
@@ -161,6 +184,7 @@ struct Product {
   Machine::Impl& machine;
   Matrices out, a, b, self;  // self.data is null: nothing is added
   float alpha, beta;
+  const Gather* gather;  // null: a is at steps
   bool pairs;
 
   std::size_t terms() const { return a.columns; }
@@ -339,6 +363,12 @@ struct Product {
         (now.terms + 1) & ~std::size_t{1}, 2, block_terms()));
     args.first = now.term == 0 ? 1 : 0;
     args.last = now.term + now.terms == terms() ? 1 : 0;
+    if (gather != nullptr) {
+      args.row_runs = runs_of(gather->rows);
+      args.term_runs = runs_of(gather->columns);
+      args.first_row = now.row;
+      args.first_term = now.term;
+    }
     ProductArgs last = args;
     if (now.columns % block_columns != 0) {
       last.columns = now.columns % block_columns;
@@ -347,13 +377,15 @@ struct Product {
     for (int i = 0; i < 2; ++i) {
       Operation& operation = product.operations[i];
       const std::size_t out_bytes = kScalarTypeBytes[out.dtype];
-      set_operand(operation, 0, a.row_step * bytes(), now.terms != 0);
+      set_operand(operation, 0, gather != nullptr ? 0 : a.row_step * bytes(),
+                  now.terms != 0);
       set_operand(operation, 1, 0, true);
       set_operand(operation, 2, kProductLanes * sizeof(float), sums != nullptr);
       set_operand(operation, 3, self.row_step * out_bytes, adds());
       set_operand(operation, 4, out.row_step * out_bytes);
       operation.scratch_bytes = static_cast<std::uint32_t>(
-          slave::product_scratch_bytes(args.block_rows, args.block_terms));
+          slave::product_scratch_bytes(args.block_rows, args.block_terms,
+                                       gather != nullptr ? bytes() : 0));
       // Its time is that of the arithmetic, of which 3 flops take about as long
       // as the transfer of a byte.
       operation.traffic_bytes = static_cast<std::uint32_t>(
@@ -369,7 +401,8 @@ struct Product {
       for (std::size_t c = 0; c < now.columns; c += block_columns) {
         const std::size_t batch = now.batch + i, column = now.column + c;
         table.add(now.rows,
-                  {part(a, batch, now.row, now.term).data,
+                  {gather != nullptr ? part(a, batch, 0, 0).data
+                                     : part(a, batch, now.row, now.term).data,
                    matrix + c / kProductLanes * panel_bytes,
                    sums == nullptr
                        ? nullptr
@@ -441,6 +474,22 @@ struct Product {
     }
   }
 
+  // copy_gathered() is copy() of the terms of a gathered a from `term` on.
+  void copy_gathered(const Matrices& to, std::size_t term) const {
+    const slave::ProductRuns rows = runs_of(gather->rows),
+                             columns = runs_of(gather->columns);
+    Matrices elements = a;
+    elements.row_step = elements.column_step = 1;
+    for (std::size_t r = 0; r < to.rows; ++r) {
+      for (std::size_t c = 0; c < to.columns; ++c) {
+        std::memcpy(
+            part(to, 0, r, c).data,
+            part(elements, 0, rows.place(r), columns.place(term + c)).data,
+            bytes());
+      }
+    }
+  }
+
   // dense_operation() computes rows of a panel, with `count` terms.
   Operation dense_operation(const ProductArgs& args) const {
     Operation operation(kernel(KernelFamily::product), &args);
@@ -453,7 +502,7 @@ struct Product {
     operation.set_unit_bytes(3, args.last != 0 && adds() ? row : 0);
     operation.set_unit_bytes(4, args.last != 0 ? row : 0);
     operation.scratch_bytes = static_cast<std::uint32_t>(
-        slave::product_scratch_bytes(args.block_rows, args.block_terms));
+        slave::product_scratch_bytes(args.block_rows, args.block_terms, 0));
     return operation;
   }
 
@@ -540,10 +589,15 @@ struct Product {
         columns.rows = args.terms;
         copy(part(dense_b, p, 0, 0), columns);
       }
-      Matrices rows = part(a, 0, 0, term);
-      rows.columns = args.terms;
-      copy(Matrices::dense(memory + at_a, 1, a.rows, args.terms, a.dtype),
-           rows);
+      const Matrices dense_a =
+          Matrices::dense(memory + at_a, 1, a.rows, args.terms, a.dtype);
+      if (gather != nullptr) {
+        copy_gathered(dense_a, term);
+      } else {
+        Matrices rows = part(a, 0, 0, term);
+        rows.columns = args.terms;
+        copy(dense_a, rows);
+      }
       pack_panels(dense_b, panels, kProductLanes, args.terms, kProductLanes,
                   memory + at_packed);
 
@@ -575,7 +629,7 @@ struct Product {
 void product(const Matrices& out, const Matrices& a, const Matrices& b,
              const ProductOptions& options, Machine* machine) {
   const Matrices* const self = options.beta == 0 ? nullptr : options.self;
-  require_product(out, a, b, self);
+  require_product(out, a, b, self, options.gather);
   if (out.batch == 0 || out.rows == 0 || out.columns == 0) return;
   Machine::Impl& where = master::impl_of(machine);
   Product call{where,
@@ -585,9 +639,13 @@ void product(const Matrices& out, const Matrices& a, const Matrices& b,
                self == nullptr ? Matrices{} : *self,
                options.alpha,
                options.beta,
+               options.gather,
                false};
   call.pairs = a.dtype == kBFloat16 && runtime::rounds_to_nearest() &&
                slave::has_bfloat16_pairs(where.kernels->isa);
+  if (where.transfer == runtime::Transfer::view && call.gather != nullptr) {
+    return call.in_view();
+  }
   if (where.transfer == runtime::Transfer::view) {
     const bool by_columns = out.column_step != 1 && out.row_step == 1;
     const std::size_t few = slave::kFewProductRows;

@@ -22,6 +22,7 @@
 #include "slave/exact_fma-inl.h"
 #include "slave/exp-inl.h"
 #include "slave/formats-inl.h"
+#include "slave/product_tile-inl.h"
 #include "slave/row-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -90,42 +91,24 @@ struct Accumulation {
   }
 };
 
-// product_tile() computes sizeof...(r) rows and sizeof...(g) vectors of a
-// product: result[j][lane] = sum over t of left(j, t) * right[t][lane].
-template <class Kind, std::size_t... r, std::size_t... g>
-HWY_INLINE void product_tile(const Kind& kind, const Left& left,
-                             std::size_t terms, const float* right,
-                             std::size_t lanes, std::size_t lane, float* result,
-                             std::index_sequence<r...> rows,
-                             std::index_sequence<g...> group) {
+// rows_of() computes sizeof...(r) rows and sizeof...(g) vectors of a product:
+// result[j][lane] = sum over t of left(j, t) * right[t][lane].
+template <class Kind, std::size_t... r, class Group>
+HWY_INLINE void rows_of(const Kind& kind, const Left& left, std::size_t terms,
+                        const float* right, std::size_t lanes, std::size_t lane,
+                        float* result, std::index_sequence<r...> rows,
+                        Group group) {
   const DF df;
-  constexpr std::size_t kWidth = sizeof...(g);
-  constexpr std::size_t kCount = sizeof...(r) * kWidth;
-  VF sum[kCount];
-  for (VF& one : sum) one = hn::Zero(df);
   const float* const row_start[] = {(left.data + r * left.row)...};
-  (void)rows;
-  (void)group;
-  std::size_t offset = 0;
-  for (std::size_t t = 0; t < terms; ++t) {
-    const VF b[] = {hn::LoadU(df, right + g * kLanes)...};
-    const auto add_row = [&](auto row) HWY_ATTR {
-      const VF x = hn::Set(df, row_start[row][offset]);
-      ((sum[row * kWidth + g] = exact_fma(df, x, b[g], sum[row * kWidth + g])),
-       ...);
-    };
-    (add_row(std::integral_constant<std::size_t, r>()), ...);
-    offset += left.term;
-    right += lanes;
-  }
-  const auto store_row = [&](auto row) HWY_ATTR {
-    float* const to = result + row * lanes;
-    (hn::StoreU(
-         kind.finish(sum[row * kWidth + g], to + g * kLanes, lane + g * kLanes),
-         df, to + g * kLanes),
-     ...);
-  };
-  (store_row(std::integral_constant<std::size_t, r>()), ...);
+  product_tile<ByFma>(
+      [&](auto row, std::size_t t)
+          HWY_ATTR { return row_start[row][t * left.term]; },
+      right, lanes, terms, [&](auto, auto) HWY_ATTR { return hn::Zero(df); },
+      [&](auto row, auto g, VF sum) HWY_ATTR {
+        float* const to = result + row * lanes + g * kLanes;
+        hn::StoreU(kind.finish(sum, to, lane + g * kLanes), df, to);
+      },
+      rows, group);
 }
 
 // product() computes `count` rows of a product in all lanes.
@@ -138,14 +121,14 @@ HWY_NOINLINE void product(const Kind& kind, const Left& left, std::size_t count,
     Left at = left;
     float* to = result + lane;
     for (; j + kRows <= count; j += kRows) {
-      product_tile(kind, at, terms, right + lane, lanes, lane, to,
-                   std::make_index_sequence<kRows>(), group);
+      rows_of(kind, at, terms, right + lane, lanes, lane, to,
+              std::make_index_sequence<kRows>(), group);
       at.data += kRows * left.row;
       to += kRows * lanes;
     }
     for (; j < count; ++j) {
-      product_tile(kind, at, terms, right + lane, lanes, lane, to,
-                   std::make_index_sequence<1>(), group);
+      rows_of(kind, at, terms, right + lane, lanes, lane, to,
+              std::make_index_sequence<1>(), group);
       at.data += left.row;
       to += lanes;
     }

@@ -16,6 +16,7 @@
 #include "slave/batch-inl.h"
 #include "slave/exact_fma-inl.h"
 #include "slave/formats-inl.h"
+#include "slave/product_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
@@ -129,8 +130,10 @@ HWY_INLINE std::size_t for_words(D d, const Source<Format>& x, std::size_t lane,
 #endif
 }
 
-// for_lanes() calls visit(d, lane) for all groups of lanes that are as many as
-// `d` has: vectors first, then groups of four. It returns the lanes visited.
+// for_lanes() calls visit(d, lane) for groups of lanes that are as many as `d`
+// has: vectors first, then groups of four, of which the last one may overlap
+// that before it. It returns the lanes visited: all, or none of fewer than
+// four.
 template <class Visit>
 HWY_INLINE std::size_t for_lanes(std::size_t lanes, const Visit& visit) {
   const DF df;
@@ -139,7 +142,9 @@ HWY_INLINE std::size_t for_lanes(std::size_t lanes, const Visit& visit) {
   if (kLanes < 4) return 0;
   for (; lane + kLanes <= lanes; lane += kLanes) visit(df, lane);
   for (; lane + 4 <= lanes; lane += 4) visit(d4, lane);
-  return lane;
+  if (lane == lanes || lanes < 4) return lane;
+  visit(d4, lanes - 4);
+  return lanes;
 }
 
 // widen_half() is one of the two terms in words of a 16-bit format: the odd one
@@ -324,11 +329,7 @@ HWY_INLINE void pack(const void* arguments, const Tile& tile, Result&) {
 // ---- Tiles
 
 // A way adds one packed word of a and b to the sums: a term, or a pair.
-struct Floats {
-  static HWY_INLINE VF add(VF a, VF b, VF sum) {
-    return exact_fma(DF(), a, b, sum);
-  }
-};
+using Floats = ByFma;
 struct PairsByFma {
   static HWY_INLINE VF add(VF a, VF b, VF sum) {
     const DF df;
@@ -364,55 +365,33 @@ struct Sums {
   float* data;
   std::size_t row;  // step
 
-  HWY_INLINE Sums after(std::size_t rows, std::size_t columns) const {
-    return {data == nullptr ? nullptr : data + rows * row + columns, row};
+  HWY_INLINE Sums after(std::size_t rows) const {
+    return {data == nullptr ? nullptr : data + rows * row, row};
   }
 };
 
-// tile_vectors() adds `terms` packed words to the sums `from`, which are 0 if
-// its data are null, of sizeof...(r) rows and sizeof...(v) vectors. a_step and
-// b_step are the floats between two words.
-template <class Way, std::size_t... r, std::size_t... v>
-HWY_INLINE void tile_vectors(const float* a, std::size_t a_step, const float* b,
-                             std::size_t b_step, std::size_t terms,
-                             const Sums& from, const Sums& to,
-                             std::index_sequence<r...>,
-                             std::index_sequence<v...> vectors) {
-  const DF df;
-  constexpr std::size_t kWidth = sizeof...(v), kHeight = sizeof...(r);
-  VF sum[kHeight * kWidth];
-  const auto load_row = [&](auto row) HWY_ATTR {
-    const float* const at = from.data + row * from.row;
-    ((sum[row * kWidth + v] =
-          from.data == nullptr ? hn::Zero(df) : hn::LoadU(df, at + v * kLanes)),
-     ...);
-  };
-  (load_row(std::integral_constant<std::size_t, r>()), ...);
-  for (std::size_t t = 0; t < terms; ++t) {
-    const VF x[] = {hn::LoadU(df, b + v * kLanes)...};
-    const auto add_row = [&](auto row) HWY_ATTR {
-      const VF y = hn::Set(df, a[row]);
-      ((sum[row * kWidth + v] = Way::add(y, x[v], sum[row * kWidth + v])), ...);
-    };
-    (add_row(std::integral_constant<std::size_t, r>()), ...);
-    a += a_step;
-    b += b_step;
-  }
-  const auto store_row = [&](auto row) HWY_ATTR {
-    float* const at = to.data + row * to.row;
-    (hn::StoreU(nan_to_quiet(sum[row * kWidth + v]), df, at + v * kLanes), ...);
-  };
-  (store_row(std::integral_constant<std::size_t, r>()), ...);
-  (void)vectors;
-}
-
-// tile() is that of a whole panel.
+// tile() adds `terms` packed words to the sums `from`, which are 0 if its data
+// are null, of kHeight rows and a whole panel. a_step is the floats between two
+// words of a.
 template <class Way, std::size_t kHeight>
 HWY_NOINLINE void tile(const float* a, std::size_t a_step, const float* b,
                        std::size_t terms, const Sums& from, const Sums& to) {
+  const DF df;
   for (std::size_t i = 0; i < kProductLanes; i += kVectors * kLanes) {
-    tile_vectors<Way>(a, a_step, b + i, kProductLanes, terms, from.after(0, i),
-                      to.after(0, i), std::make_index_sequence<kHeight>(),
+    product_tile<Way>([&](auto row, std::size_t t)
+                          HWY_ATTR { return a[t * a_step + row]; },
+                      b + i, kProductLanes, terms,
+                      [&](auto row, auto v) HWY_ATTR {
+                        return from.data == nullptr
+                                   ? hn::Zero(df)
+                                   : hn::LoadU(df, from.data + row * from.row +
+                                                       i + v * kLanes);
+                      },
+                      [&](auto row, auto v, VF sum) HWY_ATTR {
+                        hn::StoreU(nan_to_quiet(sum), df,
+                                   to.data + row * to.row + i + v * kLanes);
+                      },
+                      std::make_index_sequence<kHeight>(),
                       std::make_index_sequence<kVectors>());
   }
 }
@@ -431,7 +410,7 @@ HWY_INLINE void tiles(std::size_t height, const float* a, const float* b,
                      : rows == 4 ? tile<Way, std::min<std::size_t>(kMost, 4)>
                      : rows == 2 ? tile<Way, 2>
                                  : tile<Way, 1>;
-    one(a + r, height, b, terms, from.after(r, 0), to.after(r, 0));
+    one(a + r, height, b, terms, from.after(r), to.after(r));
   }
 }
 
@@ -565,6 +544,7 @@ struct Product {
   Element* out;
   std::byte* packed;  // rows of a
   float* local;       // a tile of sums
+  std::size_t first;  // row of a gathered a
   bool pairs;
   bool direct;  // the sums are the result
 
@@ -578,6 +558,7 @@ struct Product {
         packed(static_cast<std::byte*>(tile.scratch) +
                kMaxProductRows * kProductLanes * sizeof(float)),
         local(static_cast<float*>(tile.scratch)),
+        first(args.first_row + tile.first),
         pairs(args.pairs != 0),
         direct(std::is_same<Out, Float32>::value && self == nullptr &&
                args.alpha == 1 && args.out_column == 1) {}
@@ -585,14 +566,55 @@ struct Product {
   // pack_rows() packs a block of rows and terms, in slivers.
   HWY_INLINE void pack_rows(std::size_t row, std::size_t rows, std::size_t term,
                             std::size_t terms) const {
+    Source<In> block{a, args.a_row, args.a_term, rows, terms};
+    if (args.row_runs.begins != nullptr) {
+      block = gathered(row, rows, term, terms);
+    } else if (terms != 0) {
+      block.data = at(a, args.a_row, args.a_term, row, term);
+    }
     std::byte* to = packed;
     for (std::size_t r = 0; r < rows;) {
       const std::size_t height = sliver_rows(rows - r);
-      const auto* const first =
-          terms == 0 ? a : at(a, args.a_row, args.a_term, row + r, term);
-      to = pack_panel<In>({first, args.a_row, args.a_term, height, terms},
+      to = pack_panel<In>({terms == 0 ? a : block.at(r, 0), block.lane_step,
+                           block.term_step, height, terms},
                           height, pairs, to);
       r += height;
+    }
+  }
+
+  // gathered() copies a block of a, of which the dimension with the longer runs
+  // is dense, behind the packed rows.
+  HWY_INLINE Source<In> gathered(std::size_t row, std::size_t rows,
+                                 std::size_t term, std::size_t terms) const {
+    auto* const copy = reinterpret_cast<typename In::Element*>(
+        packed + product_scratch_bytes(args.block_rows, args.block_terms, 0) -
+        kMaxProductRows * kProductLanes * sizeof(float));
+    const std::size_t r0 = first + row, t0 = args.first_term + term;
+    if (args.term_runs.length >= args.row_runs.length) {
+      copy_runs(args.row_runs, r0, rows, args.term_runs, t0, terms, copy);
+      return {copy, static_cast<std::int64_t>(terms), 1, rows, terms};
+    }
+    copy_runs(args.term_runs, t0, terms, args.row_runs, r0, rows, copy);
+    return {copy, 1, static_cast<std::int64_t>(rows), rows, terms};
+  }
+
+  // copy_runs() copies `count` lines from `line` on, each of `width` elements
+  // from `from` on.
+  HWY_INLINE void copy_runs(const ProductRuns& lines, std::size_t line,
+                            std::size_t count, const ProductRuns& runs,
+                            std::size_t from, std::size_t width,
+                            typename In::Element* to) const {
+    for (std::size_t l = line; l < line + count; ++l) {
+      const auto* const begin = a + lines.place(l);
+      std::size_t run = from / runs.length, offset = from % runs.length;
+      for (std::size_t left = width; left != 0; ++run, offset = 0) {
+        const std::size_t length =
+            std::min<std::size_t>(runs.length - offset, left);
+        std::memcpy(to, begin + runs.begins[run] + offset,
+                    length * sizeof(*to));
+        to += length;
+        left -= length;
+      }
     }
   }
 

@@ -40,10 +40,22 @@ struct ProductPackArgs {
 //   payload 0. Without self out = r(alpha * sum). If `first` is 0 the chains
 //   begin with `sums`; if `last` is 0 they end there, and out is not written.
 //   Without sums, both are 1, and there are at most block_terms terms.
+//   With row_runs.begins, which only transfer mode view may have, a is
+//   gathered: a (constant) is the matrix from its beginning, and the first unit
+//   of a tensor is row first_row of it, the first term its term first_term.
 // product_rows: the same for at most kFewProductRows rows, with b as it lies in
 //   main memory: b (in), a (constant, packed with product_rows_width()), self,
 //   out. A unit is kProductLanes columns of the result; the last of them, of
 //   which tile.first says where it is, may have fewer.
+struct ProductRuns {
+  const std::size_t* begins;  // of runs of so many neighbours
+  std::uint64_t length;
+
+  std::size_t place(std::size_t i) const noexcept {
+    return begins[i / length] + i % length;
+  }
+};
+
 struct ProductArgs {
   std::uint64_t terms;
   std::uint64_t columns;
@@ -57,6 +69,10 @@ struct ProductArgs {
   std::uint32_t first, last;
   std::uint32_t pairs;  // b is packed as pairs; the CPU has the instruction
   std::uint32_t rows;   // product_rows
+  // Element (r, t) of a gathered a is a[row_runs.place(r) +
+  // term_runs.place(t)].
+  ProductRuns row_runs, term_runs;
+  std::uint64_t first_row, first_term;
 };
 
 // ProductPanel is the beginning of a packed panel.
@@ -75,13 +91,16 @@ constexpr std::size_t product_panel_bytes(std::size_t terms, std::size_t width,
   return sizeof(ProductPanel) + (pairs ? (terms + 1) / 2 : terms) * width * 4;
 }
 
-// product_scratch_bytes() is Operation::scratch_bytes of `product`: the packed
-// rows, each group of which begins with a ProductPanel, and a tile of sums.
-constexpr std::size_t product_scratch_bytes(std::size_t block_rows,
-                                            std::size_t block_terms) noexcept {
-  return block_rows * (block_terms + 1) * 4 +
+// product_scratch_bytes() is Operation::scratch_bytes of `product`: a tile of
+// sums, the packed rows, each group of which begins with a ProductPanel, and
+// gathered elements, of which each has gathered_bytes (0 without gather).
+constexpr std::size_t product_scratch_bytes(
+    std::size_t block_rows, std::size_t block_terms,
+    std::size_t gathered_bytes) noexcept {
+  return kMaxProductRows * kProductLanes * 4 +
+         block_rows * (block_terms + 1) * 4 +
          (block_rows / 2 + 4) * sizeof(ProductPanel) +
-         kMaxProductRows * kProductLanes * 4;
+         block_rows * block_terms * gathered_bytes;
 }
 
 // product_rows_width() is the width of the packed rows of product_rows.

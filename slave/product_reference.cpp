@@ -105,10 +105,14 @@ void product(const void* arguments, const Tile& tile, Result&) {
       if (args.first == 0) sum = *kept;
       for (std::size_t t = 0; t < args.terms; ++t) {
         const std::size_t term = term_at(t, args.terms);
-        sum = std::fma(
-            In::widen(a[row * args.a_row +
-                        static_cast<std::int64_t>(term) * args.a_term]),
-            factor(term, j), sum);
+        const std::int64_t at =
+            args.row_runs.begins == nullptr
+                ? row * args.a_row +
+                      static_cast<std::int64_t>(term) * args.a_term
+                : static_cast<std::int64_t>(
+                      args.row_runs.place(args.first_row + tile.first + i) +
+                      args.term_runs.place(args.first_term + term));
+        sum = std::fma(In::widen(a[at]), factor(term, j), sum);
       }
       if (kept != nullptr) *kept = quiet(sum);
       if (args.last == 0) continue;

@@ -432,12 +432,25 @@ typedef struct {
   swamp_dtype dtype;  /**< float16, bfloat16 or float32 */
 } swamp_matrices;
 
+/** swamp_runs: see Runs in product.h. */
+typedef struct {
+  const size_t* begins; /**< in elements; one for each run */
+  size_t length;        /**< of a run; at least 1 */
+} swamp_runs;
+
+/** swamp_gather: see Gather in product.h. */
+typedef struct {
+  swamp_runs rows;    /**< places of the rows */
+  swamp_runs columns; /**< places of the columns */
+} swamp_gather;
+
 /** swamp_product_options: see ProductOptions in product.h. */
 typedef struct {
   uint32_t struct_size;       /**< sizeof(swamp_product_options) */
   float alpha;                /**< factor of a * b */
   float beta;                 /**< factor of self */
   const swamp_matrices* self; /**< NULL: nothing is added */
+  const swamp_gather* gather; /**< of a; NULL: its elements are at steps */
 } swamp_product_options;
 
 /** swamp_product sets out to round(alpha * (a * b) + beta * self), with float32

@@ -45,13 +45,32 @@ struct Matrices {
   }
 };
 
-/// ProductOptions are those of BLAS's gemm, and what is added.
+/// Runs are the places of the rows or the columns of a gathered matrix, which
+/// lie in runs of `length` neighbours: index i is at begins[i / length] +
+/// i % length. The caller owns the memory.
+struct Runs {
+  const std::size_t* begins = nullptr;  ///< in elements; one for each run
+  std::size_t length = 1;               ///< at least 1
+};
+
+/// Gather describes matrices whose elements are not at fixed steps, such as the
+/// windows of a convolution: element (r, c) of matrix i is data[i * batch_step
+/// + place of row r + place of column c]. Elements may be read several times.
+struct Gather {
+  Runs rows;     ///< places of the rows
+  Runs columns;  ///< places of the columns; length 1 in one of the two
+};
+
+/// ProductOptions are those of BLAS's gemm, what is added, and a gather.
 struct ProductOptions {
   float alpha = 1;  ///< factor of a * b
   float beta = 1;   ///< factor of self
   /// Added to the product, of the shape and dtype of out; a bias has row_step
   /// 0. It may be the same matrices as out. Nothing is added if it is null.
   const Matrices* self = nullptr;
+  /// Where the elements of a are: row_step and column_step of a are not used,
+  /// and nothing checks that the places are in a's memory. At steps if null.
+  const Gather* gather = nullptr;
 };
 
 /// product sets out to round(alpha * (a * b) + beta * self), for each matrix of

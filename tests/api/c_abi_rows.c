@@ -70,7 +70,7 @@ int c_abi_rows(void) {
     swamp_matrices ma = {a, 1, 3, 2, 6, 2, 1, SWAMP_FLOAT32};
     swamp_matrices mb = {b, 1, 2, 1, 2, 1, 1, SWAMP_FLOAT32};
     swamp_matrices mo = {out, 1, 3, 1, 3, 1, 1, SWAMP_FLOAT32};
-    swamp_product_options product = {sizeof product, 2, 3, &mo};
+    swamp_product_options product = {sizeof product, 2, 3, &mo, NULL};
     OK(swamp_product(NULL, &mo, &ma, &mb, NULL));
     CHECK(out[0] == 5 && out[1] == 11 && out[2] == 17);
     OK(swamp_product(NULL, &mo, &ma, &mb, &product));

@@ -16,7 +16,8 @@
 namespace swamp::test {
 namespace {
 
-enum class Layout { rows, columns, gaps, shared };
+// Of `gathered` the columns lie in runs, of `runs_of_rows` the rows.
+enum class Layout { rows, columns, gaps, shared, gathered, runs_of_rows };
 // `tiny` products are subnormal; `any` has all bit patterns.
 enum class Numbers { ordinary, tiny, any };
 
@@ -24,6 +25,8 @@ enum class Numbers { ordinary, tiny, any };
 struct Array {
   Bytes memory;
   Matrices matrices;
+  std::vector<std::size_t> row_begins, column_begins;
+  Gather gather;
 
   Array(std::size_t batch, std::size_t rows, std::size_t columns,
         ScalarType type, Layout layout)
@@ -45,12 +48,40 @@ struct Array {
       case Layout::shared:
         matrices.batch_step = 0;
         break;
+      case Layout::gathered:
+        gather.columns.length = 7;
+        break;
+      case Layout::runs_of_rows:
+        gather.rows.length = 5;
+        break;
+    }
+    if (layout >= Layout::gathered) {
+      // Windows of an array of the batch; they overlap.
+      for (std::size_t i = 0; i * gather.rows.length < rows; ++i) {
+        row_begins.push_back(i * 37 % 64);
+      }
+      for (std::size_t i = 0; i * gather.columns.length < columns; ++i) {
+        column_begins.push_back(i * 29 % 128);
+      }
+      matrices.batch_step = 3;
+      elements = 256 + 3 * batch;
     }
     memory.resize(elements * format_of(type).bytes + 8);
     matrices.data = memory.data();
   }
-  Array(const Array& other) : memory(other.memory), matrices(other.matrices) {
+  Array(const Array& other)
+      : memory(other.memory),
+        matrices(other.matrices),
+        row_begins(other.row_begins),
+        column_begins(other.column_begins),
+        gather(other.gather) {
     matrices.data = memory.data();
+  }
+  // gathered() is null if the elements are at steps.
+  const Gather* gathered() {
+    gather.rows.begins = row_begins.data();
+    gather.columns.begins = column_begins.data();
+    return row_begins.empty() && column_begins.empty() ? nullptr : &gather;
   }
   void fill(Numbers numbers, Random& random) {
     const Format& format = format_of(matrices.dtype);
@@ -67,6 +98,11 @@ struct Array {
     }
   }
   std::size_t index(std::size_t i, std::size_t r, std::size_t c) const {
+    if (!row_begins.empty()) {
+      return i * matrices.batch_step + row_begins[r / gather.rows.length] +
+             r % gather.rows.length + column_begins[c / gather.columns.length] +
+             c % gather.columns.length;
+    }
     return i * matrices.batch_step + r * matrices.row_step +
            c * matrices.column_step;
   }
@@ -112,6 +148,7 @@ struct Problem {
     b.fill(numbers, random);
     self.fill(numbers == Numbers::any ? numbers : Numbers::ordinary, random);
     out.fill(Numbers::ordinary, random);
+    options.gather = a.gathered();
     switch (random.below(4)) {
       case 0:
         break;
@@ -229,6 +266,9 @@ TEST(Product, BitsOfScalarLoop) {
       {1, 1, 130, 300, rows, columns, rows},
       {1, 2, 65, 70, rows, rows, rows},
       {1, 150, 1, 65, rows, rows, rows},
+      {1, 30, 40, 60, Layout::gathered},
+      {2, 5, 33, 21, Layout::gathered, columns},
+      {3, 23, 35, 40, Layout::runs_of_rows, rows, gaps},
   };
   Random random(71);
   for (const Case& one : cases) {
@@ -260,6 +300,8 @@ TEST(Product, Parts) {
                         {1, 9, 1200, 4103, Layout::columns, Layout::columns},
                         {300, 20, 96, 100},
                         {70, 30, 96, 1600},
+                        {3, 150, 40, 4111, Layout::gathered},
+                        {1, 203, 70, 5000, Layout::runs_of_rows},
                         {1, 1600, 5400, 1540}};
   Random random(73);
   Machine plain(MachineConfig{});
@@ -301,6 +343,8 @@ TEST(Product, Errors) {
       a(2, 3, 4, kFloat16, Layout::rows), b(2, 4, 5, kFloat16, Layout::rows);
   struct Call {
     Matrices out, a, b, self;
+    Gather gather;
+    bool gathers = false;
   };
   struct Row {
     void (*change)(Call& c);
@@ -336,13 +380,21 @@ TEST(Product, Errors) {
        "self.columns: got 4, expected 5 (as out has)"},
       {[](Call& c) { c.self.dtype = kFloat32; },
        "self.dtype: got float32, expected float16 (as out has)"},
+      {[](Call& c) {
+         c.gathers = true;
+         c.gather.rows.length = 0;
+       },
+       "gather.rows.length: got 0, expected at least 1"},
+      {[](Call& c) { c.gathers = true; },
+       "gather.rows.begins: got null, expected an array of places"},
   };
   const Bytes before = out.memory;
   for (const Row& row : rows) {
-    Call call{out.matrices, a.matrices, b.matrices, out.matrices};
+    Call call{out.matrices, a.matrices, b.matrices, out.matrices, {}};
     row.change(call);
     ProductOptions options;
     options.self = &call.self;
+    if (call.gathers) options.gather = &call.gather;
     EXPECT_TRUE(
         has_words(error_of([&] { product(call.out, call.a, call.b, options); },
                            row.status),

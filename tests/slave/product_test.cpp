@@ -166,7 +166,7 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
   const std::size_t sum_bytes = panels * args.sums_panel * sizeof(float);
   GuardedPages sums(sum_bytes);
   GuardedPages scratch(
-      slave::product_scratch_bytes(args.block_rows, args.block_terms));
+      slave::product_scratch_bytes(args.block_rows, args.block_terms, 0));
   const bool has_sums = one.terms > args.block_terms;
   run_rows(table, kernel_of(F::product, {one.in, one.out}), &args,
            {a.data, first, has_sums ? sums.end() - sum_bytes : nullptr, added,

@@ -1,0 +1,73 @@
+// The innermost loop of matrix products and of attention, per target. Included
+// once per target, like Highway's own -inl.h.
+#if defined(SWAMP_SLAVE_PRODUCT_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SWAMP_SLAVE_PRODUCT_TILE_INL_H_
+#undef SWAMP_SLAVE_PRODUCT_TILE_INL_H_
+#else
+#define SWAMP_SLAVE_PRODUCT_TILE_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include "slave/exact_fma-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace swamp::slave::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// ByFma is the way of float32 products, also of CPUs without the instruction.
+struct ByFma {
+  using V = hn::Vec<hn::ScalableTag<float>>;
+
+  static HWY_INLINE V add(V a, V b, V sum) {
+    return exact_fma(hn::ScalableTag<float>(), a, b, sum);
+  }
+};
+
+// product_tile() keeps a tile of sums in registers, of sizeof...(r) rows and
+// sizeof...(v) vectors, while `terms` terms of a product pass:
+//   sum(row, vector) = begin(row, vector), then for each term t in order
+//   Way::add(left(row, t), right[t * step + vector], sum), then end(row,
+//   vector, sum).
+// `row` and `vector` are constants of the compiler.
+template <class Way, class Left, class Begin, class End, std::size_t... r,
+          std::size_t... v>
+HWY_INLINE void product_tile(const Left& left, const float* right,
+                             std::size_t step, std::size_t terms,
+                             const Begin& begin, const End& end,
+                             std::index_sequence<r...>,
+                             std::index_sequence<v...>) {
+  const hn::ScalableTag<float> df;
+  using V = hn::Vec<decltype(df)>;
+  constexpr std::size_t kWidth = sizeof...(v), kLanes = hn::MaxLanes(df);
+  V sum[sizeof...(r) * kWidth];
+  const auto for_row = [&](auto row, const auto& visit) HWY_ATTR {
+    (visit(row, std::integral_constant<std::size_t, v>()), ...);
+  };
+  (for_row(std::integral_constant<std::size_t, r>(),
+           [&](auto row, auto vector)
+               HWY_ATTR { sum[row * kWidth + vector] = begin(row, vector); }),
+   ...);
+  for (std::size_t t = 0; t < terms; ++t) {
+    const V x[] = {hn::LoadU(df, right + v * kLanes)...};
+    const auto add_row = [&](auto row) HWY_ATTR {
+      const V y = hn::Set(df, left(row, t));
+      ((sum[row * kWidth + v] = Way::add(y, x[v], sum[row * kWidth + v])), ...);
+    };
+    (add_row(std::integral_constant<std::size_t, r>()), ...);
+    right += step;
+  }
+  (for_row(std::integral_constant<std::size_t, r>(),
+           [&](auto row, auto vector)
+               HWY_ATTR { end(row, vector, sum[row * kWidth + vector]); }),
+   ...);
+}
+
+}  // namespace swamp::slave::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // SWAMP_SLAVE_PRODUCT_TILE_INL_H_
