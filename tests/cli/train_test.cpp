@@ -135,7 +135,7 @@ TEST(Train, InfiniteLossOfAStepTakenIsReported) {
                          "--loss-scale", "1", "--clip-grad", "0",
                          "--weight-decay", "0"});
   };
-  const Training recovered = train("12");
+  const Training recovered = train("7");
   EXPECT_EQ(recovered.steps[4].at("loss"), "inf");
   EXPECT_FALSE(recovered.steps[4].at("skipped").get<bool>());
   EXPECT_TRUE(

@@ -16,48 +16,51 @@ constexpr float kScoreScale = 0.35355339f;
 const AttentionOptions kAttentionOptions = {
     kScoreScale, AttentionCausal::top_left, {}};
 
-// Head is one head of one example.
-struct Head {
-  std::size_t example;
-  std::size_t head;
+// part() is one head of all examples in a matrix with a row for each byte, in
+// which the kWidth columns of the heads begin at `column`.
+Matrices part(Floats& matrix, std::size_t column, std::size_t head) {
+  const std::size_t row = matrix.columns;
+  return {matrix.data.data() + column + head * kHeadColumns,
+          matrix.rows / kContext,
+          kContext,
+          kHeadColumns,
+          kContext * row,
+          row};
+}
 
-  // queries() is also the head's part of the mixed values.
-  Place queries(Floats& matrix) const { return part(matrix, 0); }
-  Place keys(Floats& matrix) const { return part(matrix, kWidth); }
-  Place values(Floats& matrix) const { return part(matrix, 2 * kWidth); }
-  // rows() is the head in an array [examples, heads, kContext, columns].
-  Place rows(Floats& array) const {
-    return {array.row((example * kHeads + head) * kContext), kContext,
-            array.columns, array.columns};
-  }
-  Place part(Floats& matrix, std::size_t column) const {
-    return {matrix.row(example * kContext) + column + head * kHeadColumns,
-            kContext, kHeadColumns, matrix.columns};
-  }
-};
+// The parts of queries, keys and values; the first is also that of the mixed
+// values.
+Matrices queries(Floats& matrix, std::size_t head) {
+  return part(matrix, 0, head);
+}
+Matrices keys(Floats& matrix, std::size_t head) {
+  return part(matrix, kWidth, head);
+}
+Matrices values(Floats& matrix, std::size_t head) {
+  return part(matrix, 2 * kWidth, head);
+}
 
-// heads_of() returns the heads of all examples of a batch of `rows` bytes.
-std::vector<Head> heads_of(std::size_t rows) {
-  std::vector<Head> heads;
-  for (std::size_t example = 0; example < rows / kContext; ++example) {
-    for (std::size_t head = 0; head < kHeads; ++head) {
-      heads.push_back({example, head});
+// rows_of() is one head of all examples in an array [examples, heads, kContext,
+// columns].
+Matrices rows_of(Floats& array, std::size_t head) {
+  const std::size_t row = array.columns;
+  return {array.row(head * kContext),
+          array.rows / (kHeads * kContext),
+          kContext,
+          row,
+          kHeads * kContext * row,
+          row};
+}
+
+void copy(const Matrices& from, const Matrices& to) {
+  for (std::size_t i = 0; i < to.batch; ++i) {
+    for (std::size_t r = 0; r < to.rows; ++r) {
+      std::copy_n(
+          static_cast<const float*>(from.data) + i * from.batch_step +
+              r * from.row_step,
+          to.columns,
+          static_cast<float*>(to.data) + i * to.batch_step + r * to.row_step);
     }
-  }
-  return heads;
-}
-
-void copy(const Place& from, const Place& to) {
-  for (std::size_t r = 0; r < to.rows; ++r) {
-    std::copy_n(from.data + r * from.row_step, to.columns,
-                to.data + r * to.row_step);
-  }
-}
-
-void multiply(const Place& place, float factor) {
-  for (std::size_t r = 0; r < place.rows; ++r) {
-    float* const row = place.data + r * place.row_step;
-    for (std::size_t c = 0; c < place.columns; ++c) row[c] *= factor;
   }
 }
 
@@ -90,22 +93,21 @@ void Model::Layers::attention(std::size_t number) {
 // as flash_attention() does.
 void Model::Layers::unfused_attention(std::size_t number) {
   Attention& layer = layers[number];
-  const std::size_t rows = layer.qkv.rows;
   const SoftmaxOptions softmax = softmax_options(number);
-  layer.probabilities.resize(rows * kHeads, kContext);
-  for (const Head head : heads_of(rows)) {
-    const Place scores = head.rows(layer.probabilities.floats);
-    product_of_8(head.queries(layer.qkv), transposed(head.keys(layer.qkv)),
-                 scores);
-    multiply(scores, kScoreScale / softmax.scale);
+  layer.probabilities.resize(layer.qkv.rows * kHeads, kContext);
+  for (std::size_t head = 0; head < kHeads; ++head) {
+    swamp::product(rows_of(layer.probabilities.floats, head),
+                   queries(layer.qkv, head), keys(layer.qkv, head).transposed(),
+                   {kScoreScale / softmax.scale}, &machine);
   }
   if (layer.probabilities.dtype != kFloat32) round(layer.probabilities);
   const Matrix scores = layer.probabilities.matrix();
   scaled_softmax(scores, scores, softmax, &machine);
   take(layer.probabilities);
-  for (const Head head : heads_of(rows)) {
-    part_product(head.rows(layer.probabilities.floats), head.values(layer.qkv),
-                 head.queries(layer.mixed));
+  for (std::size_t head = 0; head < kHeads; ++head) {
+    swamp::product(queries(layer.mixed, head),
+                   rows_of(layer.probabilities.floats, head),
+                   values(layer.qkv, head), {}, &machine);
   }
   round(layer.mixed);
 }
@@ -125,11 +127,10 @@ void Model::Layers::flash_attention(std::size_t number) {
 
 void Model::Layers::split_heads(Floats& matrix, std::size_t column,
                                 HeadArray& array) {
-  const std::size_t rows = matrix.rows;
   array.dtype = options.dtype;
-  array.resize(rows * kHeads, kHeadColumns);
-  for (const Head head : heads_of(rows)) {
-    copy(head.part(matrix, column), head.rows(array.floats));
+  array.resize(matrix.rows * kHeads, kHeadColumns);
+  for (std::size_t head = 0; head < kHeads; ++head) {
+    copy(part(matrix, column, head), rows_of(array.floats, head));
   }
   round(array);  // sets the bits, and changes no value
 }
@@ -137,8 +138,8 @@ void Model::Layers::split_heads(Floats& matrix, std::size_t column,
 void Model::Layers::merge_heads(HeadArray& array, std::size_t column,
                                 Floats& matrix) {
   widen(array);
-  for (const Head head : heads_of(matrix.rows)) {
-    copy(head.rows(array.floats), head.part(matrix, column));
+  for (std::size_t head = 0; head < kHeads; ++head) {
+    copy(rows_of(array.floats, head), part(matrix, column, head));
   }
 }
 
@@ -147,19 +148,15 @@ void Model::Layers::attention_backward(std::size_t number) {
   Attention& layer = layers[number];
   branch_gradient = stream_gradient.floats;
   if (stream_gradient.dtype == kFloat32) round_gradient(branch_gradient);
-  linear_gradients(layer.mixed, branch_gradient, first + kOut,
-                   first + kOutBias);
-  product(branch_gradient, transposed(parameters[first + kOut].weight.floats),
-          mixed_gradient);
+  linear_backward(layer.mixed, branch_gradient, first + kOut, first + kOutBias,
+                  mixed_gradient);
   round_gradient(mixed_gradient);
 
   qkv_gradient.resize(layer.qkv.rows, layer.qkv.columns);
   options.use_flash_attn ? flash_attention_backward(number)
                          : unfused_attention_backward(number);
-  linear_gradients(layer.normalized.floats, qkv_gradient, first + kQkv,
-                   first + kQkvBias);
-  product(qkv_gradient, transposed(parameters[first + kQkv].weight.floats),
-          normalized_gradient.floats);
+  linear_backward(layer.normalized.floats, qkv_gradient, first + kQkv,
+                  first + kQkvBias, normalized_gradient.floats);
   round_gradient(normalized_gradient);
   const Matrix gradient = normalized_gradient.matrix();
   layer_norm_backward(
@@ -176,32 +173,31 @@ void Model::Layers::attention_backward(std::size_t number) {
 void Model::Layers::unfused_attention_backward(std::size_t number) {
   Attention& layer = layers[number];
   const SoftmaxOptions softmax = softmax_options(number);
-  const std::size_t rows = layer.qkv.rows;
-  score_gradient.resize(rows * kHeads, kContext);
-  for (const Head head : heads_of(rows)) {
-    const Place mixed = head.queries(mixed_gradient);
-    const Place scores = head.rows(score_gradient.floats);
-    product_of_8(mixed, transposed(head.values(layer.qkv)), scores);
-    for (std::size_t r = 0; r < kContext; ++r) {  // causal
-      float* const row = scores.data + r * scores.row_step;
-      std::fill(row + r + 1, row + kContext, 0.0f);
-    }
-    product_of_16(transposed(head.rows(layer.probabilities.floats)), mixed,
-                  head.values(qkv_gradient));
+  Floats& scores = score_gradient.floats;
+  score_gradient.resize(layer.qkv.rows * kHeads, kContext);
+  for (std::size_t head = 0; head < kHeads; ++head) {
+    const Matrices mixed = queries(mixed_gradient, head);
+    swamp::product(rows_of(scores, head), mixed,
+                   values(layer.qkv, head).transposed(), {}, &machine);
+    swamp::product(values(qkv_gradient, head),
+                   rows_of(layer.probabilities.floats, head).transposed(),
+                   mixed, {}, &machine);
+  }
+  for (std::size_t r = 0; r < scores.rows; ++r) {  // causal
+    std::fill(scores.row(r) + r % kContext + 1, scores.row(r) + kContext, 0.0f);
   }
   round_gradient(score_gradient);
   const Matrix gradient = score_gradient.matrix();
   scaled_softmax_backward(gradient, layer.probabilities.matrix(), gradient,
                           softmax, &machine);
   widen(score_gradient);
-  const float scale = kScoreScale / softmax.scale;
-  for (const Head head : heads_of(rows)) {
-    const Place scores = head.rows(score_gradient.floats);
-    product_of_16(scores, head.keys(layer.qkv), head.queries(qkv_gradient));
-    multiply(head.queries(qkv_gradient), scale);
-    product_of_16(transposed(scores), head.queries(layer.qkv),
-                  head.keys(qkv_gradient));
-    multiply(head.keys(qkv_gradient), scale);
+  const ProductOptions scaled = {kScoreScale / softmax.scale};
+  for (std::size_t head = 0; head < kHeads; ++head) {
+    const Matrices gradients = rows_of(scores, head);
+    swamp::product(queries(qkv_gradient, head), gradients,
+                   keys(layer.qkv, head), scaled, &machine);
+    swamp::product(keys(qkv_gradient, head), gradients.transposed(),
+                   queries(layer.qkv, head), scaled, &machine);
   }
   round_gradient(qkv_gradient);
 }

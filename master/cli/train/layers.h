@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "master/cli/train/model.h"
-#include "master/cli/train/product.h"
 #include "swamp/attention.h"
 #include "swamp/foreach.h"
+#include "swamp/product.h"
 #include "swamp/rows.h"
 
 namespace swamp::cli {
@@ -68,8 +68,9 @@ struct Floats {
   float* row(std::size_t index) { return &data[index * columns]; }
   const float* row(std::size_t index) const { return &data[index * columns]; }
 
-  operator Factor() const { return {data.data(), rows, columns, columns, 1}; }
-  operator Place() { return {data.data(), rows, columns, columns}; }
+  operator Matrices() {
+    return Matrices::dense(data.data(), 1, rows, columns, kFloat32);
+  }
 };
 
 using Bits = std::vector<std::uint16_t>;
@@ -175,14 +176,17 @@ struct Model::Layers {
   void embedding_backward(const Batch& batch);
 
   // product() resizes `out`.
-  void product(const Factor& left, const Factor& right, Floats& out) const {
+  void product(const Matrices& left, const Matrices& right, Floats& out,
+               const Matrices* bias = nullptr) const {
     out.resize(left.rows, right.columns);
-    part_product(left, right, out);
+    swamp::product(out, left, right, {1, 1, bias}, &machine);
   }
-  void linear(const Floats& in, std::size_t weight, std::size_t bias,
+  void linear(const Matrices& in, std::size_t weight, std::size_t bias,
               Floats& out);
-  void linear_gradients(const Floats& in, const Floats& gradient,
-                        std::size_t weight, std::size_t bias);
+  // linear_backward() goes from the gradient of the result of linear() to those
+  // of its weights, bias and input.
+  void linear_backward(const Matrices& in, Floats& gradient, std::size_t weight,
+                       std::size_t bias, Floats& in_gradient);
   // round() rounds to the dtype of the model, to nearest even; a value that is
   // too large becomes inf. Floats hold every 16-bit value exactly.
   void round(Floats& floats, Bits& bits);
@@ -225,7 +229,6 @@ struct Model::Layers {
 
   ModelOptions options;
   Machine& machine;
-  const Product part_product;  // for shapes that are set already
   Parameter parameters[kParameterCount];
   Attention layers[kLayers];
   std::uint64_t underflow = 0;

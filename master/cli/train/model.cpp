@@ -1,8 +1,7 @@
 // A small causal language model on bytes: embedding, two layers of attention
 // with residual connections (attention.cpp), a hidden layer, and their
-// gradients, written out by hand. Softmax, norms, cross entropy, attention and
-// casts are swamp's operators; the products are those of product.h, whose bits
-// are fixed.
+// gradients, written out by hand. Products, softmax, norms, cross entropy,
+// attention and casts are swamp's operators.
 #include "master/cli/train/model.h"
 
 #include <algorithm>
@@ -51,24 +50,6 @@ constexpr ParameterRow kParameters[] = {
 
 static_assert(std::size(kParameters) == kParameterCount);
 
-// add_to_rows() adds a row to every row of a matrix.
-void add_to_rows(const Floats& row, Floats& matrix) {
-  for (std::size_t r = 0; r < matrix.rows; ++r) {
-    float* const sum = matrix.row(r);
-    for (std::size_t c = 0; c < matrix.columns; ++c) sum[c] += row.data[c];
-  }
-}
-
-// sum_rows() adds the rows in their order.
-void sum_rows(const Floats& matrix, Floats& out) {
-  out.resize(1, matrix.columns);
-  std::fill(out.data.begin(), out.data.end(), 0.0f);
-  for (std::size_t r = 0; r < matrix.rows; ++r) {
-    const float* const row = matrix.row(r);
-    for (std::size_t c = 0; c < matrix.columns; ++c) out.data[c] += row[c];
-  }
-}
-
 }  // namespace
 
 void sample_batch(const std::string& text, std::size_t count, Random& random,
@@ -84,9 +65,7 @@ void sample_batch(const std::string& text, std::size_t count, Random& random,
 
 Model::Layers::Layers(const ModelOptions& chosen, Random& random,
                       Machine& machine_used)
-    : options(chosen),
-      machine(machine_used),
-      part_product(machine_used.info().chosen.isa) {
+    : options(chosen), machine(machine_used) {
   for (std::size_t i = 0; i < kParameterCount; ++i) {
     const ParameterRow& row = kParameters[i];
     for (Values* values : {&parameters[i].weight, &parameters[i].gradient}) {
@@ -237,17 +216,14 @@ double Model::Layers::loss(const Batch& batch, float scale) {
 }
 
 void Model::Layers::backward(const Batch& batch) {
-  linear_gradients(hidden, logits.floats, kW2, kB2);
-  product(logits.floats, transposed(parameters[kW2].weight.floats),
-          hidden_gradient);
+  linear_backward(hidden, logits.floats, kW2, kB2, hidden_gradient);
   for (std::size_t i = 0; i < hidden.data.size(); ++i) {
     if (hidden.data[i] == 0.0f) hidden_gradient.data[i] = 0.0f;
   }
   round_gradient(hidden_gradient);
 
-  linear_gradients(stream.floats, hidden_gradient, kW1, kB1);
-  product(hidden_gradient, transposed(parameters[kW1].weight.floats),
-          stream_gradient.floats);
+  linear_backward(stream.floats, hidden_gradient, kW1, kB1,
+                  stream_gradient.floats);
   round_gradient(stream_gradient);
   stream_gradient.floats.set_columns(kWidth);
   for (std::size_t number = kLayers; number-- > 0;) attention_backward(number);
@@ -270,17 +246,24 @@ void Model::Layers::embedding_backward(const Batch& batch) {
   }
 }
 
-void Model::Layers::linear(const Floats& in, std::size_t weight,
+void Model::Layers::linear(const Matrices& in, std::size_t weight,
                            std::size_t bias, Floats& out) {
-  product(in, parameters[weight].weight.floats, out);
-  add_to_rows(parameters[bias].weight.floats, out);
+  Matrices rows = parameters[bias].weight.floats;
+  rows.rows = in.rows;
+  rows.row_step = 0;
+  product(in, parameters[weight].weight.floats, out, &rows);
   round(out);
 }
 
-void Model::Layers::linear_gradients(const Floats& in, const Floats& gradient,
-                                     std::size_t weight, std::size_t bias) {
-  product(transposed(in), gradient, parameters[weight].gradient.floats);
-  sum_rows(gradient, parameters[bias].gradient.floats);
+void Model::Layers::linear_backward(const Matrices& in, Floats& gradient,
+                                    std::size_t weight, std::size_t bias,
+                                    Floats& in_gradient) {
+  product(in.transposed(), gradient, parameters[weight].gradient.floats);
+  float one = 1;  // a row of ones, by steps of 0, adds the rows
+  const Matrices ones = {&one, 1, 1, gradient.rows, 0, 0, 0};
+  product(ones, gradient, parameters[bias].gradient.floats);
+  product(gradient, Matrices(parameters[weight].weight.floats).transposed(),
+          in_gradient);
 }
 
 }  // namespace swamp::cli

@@ -87,9 +87,9 @@ struct ModelOptions {
 // context and of its position, two layers of causal attention, each with a
 // LayerNorm before it and a residual connection, one hidden layer with ReLU,
 // and logits for the 256 bytes. Softmax, LayerNorm, residual connections and
-// the loss are swamp's row operators; products are float32, with a fixed order
-// of sums; every result is rounded to the dtype. Nothing uses libm, so that the
-// bits are the same on every CPU.
+// the loss are swamp's row operators; products are swamp's, in float32; every
+// result is rounded to the dtype. Nothing uses libm, so that the bits are the
+// same on every CPU.
 class Model {
  public:
   // `machine` must outlive the model.
@@ -100,7 +100,7 @@ class Model {
 
   // loss_and_gradients() returns the mean loss of the batch and sets the
   // gradients of scale * loss. Throws Error with SWAMP_UNSUPPORTED if the
-  // machine's LDM is too small for the row operators.
+  // machine's LDM is too small for the operators.
   double loss_and_gradients(const Batch& batch, float scale);
 
   // tensors() returns the parameters as an optimizer takes them. Their
