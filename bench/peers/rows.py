@@ -21,9 +21,11 @@ WIDTH, HIDDEN = 768, 3072
 NORM_ROWS, NORM_WIDTH = 8192, 1024
 ATTENTION = (4, 12, 1024, 64)
 GPT = dict(width=384, layers=6, heads=6, context=256)
+RESNET = dict(layers=(3, 4, 6, 3), images=8, size=224)
 QUICK = dict(HEADS=2, QUERIES=32, TOKENS=64, CLASSES=512, WIDTH=32, HIDDEN=64,
              NORM_ROWS=64, NORM_WIDTH=64, ATTENTION=(1, 2, 32, 16),
-             GPT=dict(width=32, layers=1, heads=2, context=16))
+             GPT=dict(width=32, layers=1, heads=2, context=16),
+             RESNET=dict(layers=(1,), images=2, size=32))
 SCALE = 1 / math.sqrt(96)
 SLOW = 10_000  # milliseconds
 
@@ -379,7 +381,42 @@ class Gpt(torch.nn.Module):
         return F.linear(self.norm(h), self.tokens.weight)
 
 
-def autocast_step(model, dtype, ids):
+class Bottleneck(torch.nn.Module):
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        outputs = 4 * width
+        self.layers = torch.nn.Sequential(
+            *normalized(inputs, width, 1), torch.nn.ReLU(),
+            *normalized(width, width, 3, stride), torch.nn.ReLU(),
+            *normalized(width, outputs, 1))
+        self.shortcut = torch.nn.Sequential(*normalized(
+            inputs, outputs, 1, stride) if inputs != outputs else ())
+
+    def forward(self, x):
+        return F.relu(self.layers(x) + self.shortcut(x))
+
+
+def normalized(inputs, outputs, kernel, stride=1):
+    return (torch.nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2,
+                            bias=False), torch.nn.BatchNorm2d(outputs))
+
+
+def resnet_model(layers):
+    """ResNet-50's layers, if layers are 3, 4, 6, 3; 26 million parameters."""
+    blocks, inputs = [], 64
+    for stage, count in enumerate(layers):
+        width = 64 << stage
+        for i in range(count):
+            blocks.append(Bottleneck(inputs, width,
+                                     2 if stage > 0 and i == 0 else 1))
+            inputs = 4 * width
+    return torch.nn.Sequential(
+        *normalized(3, 64, 7, 2), torch.nn.ReLU(), torch.nn.MaxPool2d(3, 2, 1),
+        *blocks, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(),
+        torch.nn.Linear(inputs, 1000))
+
+
+def autocast_step(model, dtype, loss_of):
     """One iteration under autocast: loss, gradients, clipping, AdamW."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
     scaler = torch.amp.GradScaler("cpu", enabled=dtype == torch.float16)
@@ -388,7 +425,7 @@ def autocast_step(model, dtype, ids):
         optimizer.zero_grad()
         with torch.autocast("cpu", dtype=dtype,
                             enabled=dtype != torch.float32):
-            loss = next_token_loss(model, ids)
+            loss = loss_of(model)
         scaler.scale(loss).backward()
         scaler.unscale_(optimizer)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -397,7 +434,7 @@ def autocast_step(model, dtype, ids):
     return step
 
 
-def half_step(model, dtype, ids):
+def half_step(model, dtype, loss_of):
     """The same with 16-bit weights and float32 masters in the optimizer. A 16-bit
     loss cannot hold the default scale."""
     weights = list(model.to(dtype).parameters())
@@ -408,7 +445,7 @@ def half_step(model, dtype, ids):
 
     def step():
         model.zero_grad()
-        scaler.scale(next_token_loss(model, ids)).backward()
+        scaler.scale(loss_of(model)).backward()
         for master, weight in zip(masters, weights):
             master.grad = weight.grad.float()
         scaler.unscale_(optimizer)
@@ -420,7 +457,7 @@ def half_step(model, dtype, ids):
     return step
 
 
-def swamp_half_step(model, dtype, ids):
+def swamp_half_step(model, dtype, loss_of):
     """The same with swamp's optimizer, which has the masters and clips."""
     optimizer = swamp_torch.AdamW(model.to(dtype).parameters(),
                                                 lr=1e-5, max_norm=1.0)
@@ -429,39 +466,55 @@ def swamp_half_step(model, dtype, ids):
 
     def step():
         model.zero_grad()
-        scaler.scale(next_token_loss(model, ids)).backward()
+        scaler.scale(loss_of(model)).backward()
         scaler.step(optimizer)
         scaler.update()
     return step
 
 
-def next_token_loss(model, ids):
-    return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1),
-                           ids[:, 1:].flatten())
-
-
-def gpt(dtype):
+def iterations(name, dtype, make_model, loss_of):
+    """The rows of one iteration of a model."""
     torch.manual_seed(1)
-    model = Gpt(**GPT)
+    model = make_model()
     millions = sum(p.numel() for p in model.parameters()) / 1e6
-    ids = torch.randint(0, CLASSES, (2, GPT["context"] + 1))
-    name = f"GPT of {millions:.0f} million parameters, {{}}, one iteration"
+    name = f"{name} of {millions:.0f} million parameters, {{}}, one iteration"
+
+    def step(make):
+        return make(copy.deepcopy(model), dtype, loss_of)
     if dtype == torch.float32:
         return {name.format("float32"): {
-            "torch": autocast_step(copy.deepcopy(model), dtype, ids),
-            "swamp": with_swamp(swamp_half_step(model, dtype, ids))}}
+            "torch": step(autocast_step),
+            "swamp": with_swamp(step(swamp_half_step))}}
     short = {torch.float16: ".half()", torch.bfloat16: ".bfloat16()"}[dtype]
     return {
         name.format("autocast"): {
-            "torch": autocast_step(copy.deepcopy(model), dtype, ids),
-            "swamp": with_swamp(
-                autocast_step(copy.deepcopy(model), dtype, ids),
-                half_precision=True)},
+            "torch": step(autocast_step),
+            "swamp": with_swamp(step(autocast_step), half_precision=True)},
         name.format(short): {
-            "torch": half_step(copy.deepcopy(model), dtype, ids),
-            "swamp": with_swamp(
-                swamp_half_step(copy.deepcopy(model), dtype, ids),
-                half_precision=True)}}
+            "torch": step(half_step),
+            "swamp": with_swamp(step(swamp_half_step), half_precision=True)}}
+
+
+def gpt(dtype):
+    ids = torch.randint(0, CLASSES, (2, GPT["context"] + 1))
+
+    def next_token_loss(model):
+        return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1),
+                               ids[:, 1:].flatten())
+    return iterations("GPT", dtype, lambda: Gpt(**GPT), next_token_loss)
+
+
+def resnet(dtype):
+    images, size = RESNET["images"], RESNET["size"]
+    x = torch.randn(images, 3, size, size)
+    x = x.contiguous(memory_format=torch.channels_last)
+    labels = torch.randint(0, 1000, (images,))
+
+    def loss(model):
+        kind = next(model.parameters()).dtype
+        return F.cross_entropy(model(x.to(kind)), labels)
+    return iterations("ResNet", dtype, lambda: resnet_model(RESNET["layers"]).to(
+        memory_format=torch.channels_last), loss)
 
 
 def least(cases, rounds, seconds):
@@ -507,7 +560,7 @@ def measure(options):
     if options.cpu_time:
         clock = cpu_clock
     results = {}
-    for make in (*OPERATORS, gpt):
+    for make in (*OPERATORS, gpt, resnet):
         if options.row not in make.__name__:
             continue
         for dtype in DTYPES:

@@ -20,6 +20,10 @@ inline bool is_switched(at::ScalarType type) {
                        : type == at::ScalarType::Float && is_reproducible();
 }
 
+// is_product_taken() is is_switched() for products and convolutions. Without
+// fused multiply-add they are slower than PyTorch's, and in bfloat16 with AMX.
+bool is_product_taken(at::ScalarType type);
+
 // is_plain() returns whether a tensor is strided, on the CPU and of that dtype.
 inline bool is_plain(const at::Tensor& tensor, at::ScalarType type) {
   return tensor.defined() && tensor.scalar_type() == type && tensor.is_cpu() &&
@@ -29,6 +33,7 @@ inline bool is_plain(const at::Tensor& tensor, at::ScalarType type) {
 // Register the kernels of PyTorch's operators, for the key CPU. Unless
 // is_switched() they call PyTorch's own.
 void register_products(torch::Library& library);
+void register_convolution(torch::Library& library);
 void register_attention(torch::Library& library);
 void register_rows(torch::Library& library);
 

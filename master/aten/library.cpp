@@ -79,6 +79,7 @@ TORCH_LIBRARY_IMPL(aten, CPU, m) {
   m.impl("_amp_foreach_non_finite_check_and_unscale_", &unscale);
   m.impl("_amp_update_scale_", &update_scale);
   register_products(m);
+  register_convolution(m);
   register_attention(m);
   register_rows(m);
 }

@@ -69,16 +69,6 @@ bool has_amx_bfloat16() {
 #endif
 }
 
-// is_taken() returns whether products of a type are swamp's. Without fused
-// multiply-add they are slower than PyTorch's, and in bfloat16 with AMX.
-bool is_taken(at::ScalarType type) {
-  if (!is_switched(type)) return false;
-  if (is_reproducible()) return true;
-  static const bool is_fast = translated([] { return is_product_fast(); });
-  static const bool has_amx = has_amx_bfloat16();
-  return is_fast && !(has_amx && type == at::kBFloat16);
-}
-
 // to_matrices() converts a tensor of two or three dimensions. It returns false
 // if swamp's product does not take its strides or its alignment.
 bool to_matrices(const at::Tensor& tensor, Matrices& matrices) {
@@ -107,7 +97,7 @@ bool to_matrices(const at::Tensor& tensor, Matrices& matrices) {
 // is faster, or because the arguments are wrong, unusual or empty.
 bool run(const Operator& op, at::Tensor& result) {
   const at::ScalarType type = op.a.scalar_type();
-  if (!is_taken(type)) return false;
+  if (!is_product_taken(type)) return false;
   const auto d = op.dimensions;
   if (!is_plain(op.a, type) || !is_plain(op.b, type) || op.a.dim() != d ||
       op.b.dim() != d || op.a.size(d - 1) != op.b.size(d - 2) ||
@@ -225,6 +215,14 @@ using Baddbmm =
     Sum<3, &at::cpu::baddbmm, &at::cpu::baddbmm_, &at::cpu::baddbmm_out>;
 
 }  // namespace
+
+bool is_product_taken(at::ScalarType type) {
+  if (!is_switched(type)) return false;
+  if (is_reproducible()) return true;
+  static const bool is_fast = translated([] { return is_product_fast(); });
+  static const bool has_amx = has_amx_bfloat16();
+  return is_fast && !(has_amx && type == at::kBFloat16);
+}
 
 void wgrad_gemm_accum(const at::Tensor& input, const at::Tensor& grad_output,
                       at::Tensor main_grad) {

@@ -5,13 +5,18 @@
 //
 // cross_entropy_loss, layer_norm and rms_norm are composed of other operators
 // in PyTorch. What looks at these sees PyTorch's, not swamp's: see is_seen().
+// torch.compile sees swamp's, because inductor's code for PyTorch's is slower
+// and has other bits; swamp::_log_softmax exists for it alone.
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/TracerMode.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/functorch/DynamicLayer.h>
+#include <ATen/ops/_log_softmax_backward_data_cpu_dispatch.h>
 #include <ATen/ops/_log_softmax_cpu_dispatch.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/cross_entropy_loss_compositeimplicitautograd_dispatch.h>
+#include <ATen/ops/embedding_dense_backward_cpu_dispatch.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/layer_norm_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/native_layer_norm_backward_cpu_dispatch.h>
@@ -24,9 +29,11 @@
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
+#include <utility>
 
 #include "master/aten/checks.h"
 #include "master/aten/half_precision.h"
+#include "master/aten/registration.h"
 #include "master/aten/row_tensors.h"
 
 namespace swamp::aten {
@@ -34,9 +41,25 @@ namespace {
 
 using at::Tensor;
 
+// Whether torch.compile traces the call that this thread runs; see
+// swamp_torch/_compile.py.
+thread_local bool compiling = false;
+
+bool set_compiling(bool value) { return std::exchange(compiling, value); }
+
 bool is_ours(const Tensor& x) {
   return is_switched(x.scalar_type()) && is_plain(x, x.scalar_type()) &&
-         !x.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+         (compiling || !x.unsafeGetTensorImpl()->has_symbolic_sizes_strides());
+}
+
+bool is_same(const c10::SymInt& a, const c10::SymInt& b) {
+  return TORCH_GUARD_OR_FALSE(a.sym_eq(b));
+}
+
+bool is_same(c10::SymIntArrayRef a, c10::SymIntArrayRef b) {
+  return std::equal(
+      a.begin(), a.end(), b.begin(), b.end(),
+      [](const auto& one, const auto& other) { return is_same(one, other); });
 }
 
 // is_seen() returns whether the operators of which PyTorch composes this call
@@ -48,17 +71,17 @@ bool is_seen(std::initializer_list<OptionalTensor> tensors) {
          at::functorch::maybeCurrentDynamicLayer().has_value() ||
          std::any_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
            return is_defined(tensor) &&
-                  (at::isTensorSubclassLike(*tensor) ||
+                  ((!compiling && at::isTensorSubclassLike(*tensor)) ||
                    torch::autograd::isFwGradDefined(tensor));
          });
 }
 
 // is_vector() returns whether swamp takes a weight or bias; it may be absent.
 bool is_vector(const OptionalTensor& vector, const Tensor& x,
-               at::IntArrayRef sizes) {
+               c10::SymIntArrayRef sizes) {
   return !is_defined(vector) || ((is_plain(*vector, x.scalar_type()) ||
                                   is_plain(*vector, at::kFloat)) &&
-                                 vector->sizes() == sizes);
+                                 is_same(vector->sym_sizes(), sizes));
 }
 
 // as_rows() returns a contiguous matrix whose rows are along dimension `dim`.
@@ -90,6 +113,39 @@ Tensor log_softmax(const Tensor& x, std::int64_t dim, bool half_to_float) {
   return from_rows(y, x, dim);
 }
 
+// swamp::_log_softmax is log_softmax() with its backward, which inductor does
+// not decompose as it does PyTorch's.
+Tensor opaque_log_softmax(const Tensor& x, std::int64_t dim) {
+  if (x.is_meta()) return at::empty_like(x, at::MemoryFormat::Contiguous);
+  return log_softmax(x, dim, false).contiguous();
+}
+
+Tensor opaque_log_softmax_backward(const Tensor& grad, const Tensor& y,
+                                   std::int64_t dim) {
+  if (y.is_meta()) return at::empty_like(y, at::MemoryFormat::Contiguous);
+  return at::cpu::_log_softmax_backward_data(grad, y, dim, y.scalar_type())
+      .contiguous();
+}
+
+struct AutogradLogSoftmax : torch::autograd::Function<AutogradLogSoftmax> {
+  static Tensor forward(torch::autograd::AutogradContext* context,
+                        const Tensor& x, std::int64_t dim) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    const Tensor y = call<&opaque_log_softmax>(x, dim);
+    context->save_for_backward({y});
+    context->saved_data["dim"] = dim;
+    return y;
+  }
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext* context,
+      torch::autograd::variable_list grads) {
+    return {call<&opaque_log_softmax_backward>(
+                grads[0], context->get_saved_variables()[0],
+                context->saved_data.at("dim").toInt()),
+            Tensor()};
+  }
+};
+
 // is_cross_entropy() returns whether swamp computes a loss, which it does only
 // for class indices. PyTorch's own kernel gets all others; it refuses some.
 bool is_cross_entropy(const Tensor& x, const Tensor& target,
@@ -102,15 +158,17 @@ bool is_cross_entropy(const Tensor& x, const Tensor& target,
     return false;
   }
   const std::int64_t classes = x.dim() == 1 ? 0 : 1;
-  if (x.size(classes) == 0) return false;
+  if (is_same(x.sym_size(classes), 0)) return false;
   for (std::int64_t i = 0; i < target.dim(); ++i) {
-    const bool same = target.size(i) == x.size(i < classes ? i : i + 1);
-    if (!same) return false;
+    if (!is_same(target.sym_size(i), x.sym_size(i < classes ? i : i + 1))) {
+      return false;
+    }
   }
   return !is_defined(weight) ||
          ((weight->scalar_type() == x.scalar_type() ||
            weight->scalar_type() == at::kFloat) &&
-          weight->dim() == 1 && weight->size(0) == x.size(classes));
+          weight->dim() == 1 &&
+          is_same(weight->sym_size(0), x.sym_size(classes)));
 }
 
 // ClassesLast moves the classes of [batch, classes, ...] to the last dimension.
@@ -172,12 +230,13 @@ Tensor cross_entropy_loss_autocast(const Tensor& x, const Tensor& target,
 
 // is_norm() returns whether swamp computes a norm over the last dimensions of
 // x, whose sizes are `sizes`.
-bool is_norm(const Tensor& x, at::IntArrayRef sizes,
+bool is_norm(const Tensor& x, c10::SymIntArrayRef sizes,
              const OptionalTensor& weight, const OptionalTensor& bias) {
-  return is_ours(x) && x.numel() > 0 && !sizes.empty() &&
+  return is_ours(x) && !is_same(x.sym_numel(), 0) && !sizes.empty() &&
          x.dim() >= static_cast<std::int64_t>(sizes.size()) &&
-         x.sizes().slice(static_cast<std::size_t>(x.dim()) - sizes.size()) ==
-             sizes &&
+         is_same(x.sym_sizes().slice(static_cast<std::size_t>(x.dim()) -
+                                     sizes.size()),
+                 sizes) &&
          is_vector(weight, x, sizes) && is_vector(bias, x, sizes) &&
          (!is_defined(weight) || !is_defined(bias) ||
           weight->scalar_type() == bias->scalar_type());
@@ -186,11 +245,11 @@ bool is_norm(const Tensor& x, at::IntArrayRef sizes,
 // norm_of_rows() returns norm(rows), a tensor of x's sizes. Without a weight or
 // bias, swamp's operators take rows of one dimension.
 template <class Norm>
-Tensor norm_of_rows(const Tensor& x, at::IntArrayRef sizes, bool has_vector,
+Tensor norm_of_rows(const Tensor& x, c10::SymIntArrayRef sizes, bool has_vector,
                     Norm norm) {
   if (has_vector || sizes.size() == 1) return norm(x);
   return norm(x.flatten(x.dim() - static_cast<std::int64_t>(sizes.size())))
-      .view(x.sizes());
+      .view_symint(x.sym_sizes());
 }
 
 // layer_norm() is composed of native_layer_norm in PyTorch, which rounds mean
@@ -198,14 +257,12 @@ Tensor norm_of_rows(const Tensor& x, at::IntArrayRef sizes, bool has_vector,
 Tensor layer_norm(const Tensor& x, c10::SymIntArrayRef sizes,
                   const OptionalTensor& weight, const OptionalTensor& bias,
                   double eps, bool cudnn_enable) {
-  const auto plain = c10::asIntArrayRefSlowOpt(sizes);
-  if (!plain.has_value() || !is_norm(x, *plain, weight, bias) ||
-      is_seen({x, weight, bias})) {
+  if (!is_norm(x, sizes, weight, bias) || is_seen({x, weight, bias})) {
     return at::compositeimplicitautograd::layer_norm_symint(
         x, sizes, weight, bias, eps, cudnn_enable);
   }
   return norm_of_rows(
-      x, *plain, is_defined(weight) || is_defined(bias),
+      x, sizes, is_defined(weight) || is_defined(bias),
       [&](const Tensor& rows) {
         return std::get<0>(call_layer_norm(rows, weight, bias, eps));
       });
@@ -214,7 +271,7 @@ Tensor layer_norm(const Tensor& x, c10::SymIntArrayRef sizes,
 NormResult native_layer_norm(const Tensor& x, at::IntArrayRef sizes,
                              const OptionalTensor& weight,
                              const OptionalTensor& bias, double eps) {
-  if (!is_norm(x, sizes, weight, bias)) {
+  if (!is_norm(x, c10::fromIntArrayRefSlow(sizes), weight, bias)) {
     return at::cpu::native_layer_norm(x, sizes, weight, bias, eps);
   }
   const at::AutoDispatchBelowADInplaceOrView guard;
@@ -234,8 +291,8 @@ NormResult native_layer_norm_backward(const Tensor& grad, const Tensor& x,
                                       const OptionalTensor& bias,
                                       std::array<bool, 3> mask) {
   const at::AutoDispatchBelowADInplaceOrView guard;
-  if (!is_norm(x, sizes, weight, bias) || !is_plain(grad, x.scalar_type()) ||
-      grad.sizes() != x.sizes()) {
+  if (!is_norm(x, c10::fromIntArrayRefSlow(sizes), weight, bias) ||
+      !is_plain(grad, x.scalar_type()) || grad.sizes() != x.sizes()) {
     return at::cpu::native_layer_norm_backward(grad, x, sizes, mean, rstd,
                                                weight, bias, mask);
   }
@@ -252,20 +309,32 @@ NormResult native_layer_norm_backward(const Tensor& grad, const Tensor& x,
 // PyTorch's.
 Tensor rms_norm(const Tensor& x, c10::SymIntArrayRef sizes,
                 const OptionalTensor& weight, std::optional<double> eps) {
-  const auto plain = c10::asIntArrayRefSlowOpt(sizes);
-  if (!plain.has_value() || !is_norm(x, *plain, weight, {}) ||
-      is_seen({x, weight})) {
+  if (!is_norm(x, sizes, weight, {}) || is_seen({x, weight})) {
     return at::compositeimplicitautograd::rms_norm_symint(x, sizes, weight,
                                                           eps);
   }
   return norm_of_rows(
-             x, *plain, is_defined(weight),
+             x, sizes, is_defined(weight),
              [&](const Tensor& rows) {
                return std::get<0>(call_rms_norm(
                    rows, weight,
                    eps.value_or(std::numeric_limits<float>::epsilon())));
              })
       .contiguous(x.suggest_memory_format());
+}
+
+// swamp::_embedding_dense_backward is PyTorch's kernel, which adds the rows in
+// their order. Inductor adds them by atomics, in any order.
+Tensor embedding_backward(const Tensor& grad, const Tensor& indices,
+                          c10::SymInt num_weights, c10::SymInt padding_idx,
+                          bool scale_grad_by_freq) {
+  if (grad.is_meta()) {
+    return at::empty_symint({std::move(num_weights), grad.sym_size(-1)},
+                            grad.options());
+  }
+  return at::cpu::embedding_dense_backward_symint(
+      grad, indices, std::move(num_weights), std::move(padding_idx),
+      scale_grad_by_freq);
 }
 
 }  // namespace
@@ -285,6 +354,19 @@ void register_composite_rows(torch::Library& library) {
 
 void register_autocast_rows(torch::Library& library) {
   library.impl("cross_entropy_loss", &cross_entropy_loss_autocast);
+}
+
+TORCH_LIBRARY_FRAGMENT(swamp, m) {
+  define<&embedding_backward>(
+      m,
+      "_embedding_dense_backward(Tensor grad, Tensor indices, "
+      "SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> "
+      "Tensor");
+  m.def("_set_compiling(bool compiling) -> bool", &set_compiling);
+  define<&opaque_log_softmax, AutogradLogSoftmax>(
+      m, "_log_softmax(Tensor x, int dim) -> Tensor");
+  define<&opaque_log_softmax_backward>(
+      m, "_log_softmax_backward(Tensor grad, Tensor y, int dim) -> Tensor");
 }
 
 }  // namespace swamp::aten

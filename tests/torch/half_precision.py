@@ -37,6 +37,19 @@ def assert_as_stock(test, calls):
     return refused
 
 
+def outputs(test, code):
+    """What code prints on 1, 2 and 3 threads with each of the CPU's instruction sets
+    that has fused multiply-add."""
+    seen = set()
+    for isa in [name for name in swamp_torch.info()["available"]["isa"]
+                if name in ("avx512", "avx2", "neon")]:
+        for threads in ("1", "2", "3"):
+            done = support.python(code, SWAMP_ISA=isa, OMP_NUM_THREADS=threads)
+            test.assertEqual(done.returncode, 0, done.stderr)
+            seen.add(done.stdout)
+    return seen
+
+
 def error(result, exact):
     return (result.double() - exact).norm().item()
 

@@ -1,8 +1,10 @@
 """swamp_torch.enable(half_precision=True): products of float16 and bfloat16 against
 float64 and against PyTorch's own, and the switch."""
 
+import ast
+
 from support import PEAK, TestCase, in_threads, main, python
-from half_precision import EPS, HALF, assert_as_stock, error, randn, use
+from half_precision import EPS, HALF, assert_as_stock, error, outputs, randn, use
 
 import torch
 
@@ -255,16 +257,12 @@ class SameBits(TestCase):
                 "        out = x.to(dtype) @ y.to(dtype)\n"
                 "        digest.update(out.view(torch.int16).numpy().tobytes())\n"
                 "print(digest.hexdigest())\n")
-        seen = set()
-        for isa in [name for name in swamp_torch.info()["available"]["isa"]
-                    if name in ("avx512", "avx2", "neon")]:
-            for threads in ("1", "2", "3"):
-                done = python(code, SWAMP_ISA=isa, OMP_NUM_THREADS=threads)
-                self.assertEqual(done.returncode, 0, done.stderr)
-                seen.add(done.stdout)
+        seen = outputs(self, code)
         self.assertEqual(len(seen), 1, seen)
 
 
+# Code for python(): trains MODEL for STEPS steps and prints a digest of its weights
+# for each dtype, TIMES times.
 TRAINING = """
 import hashlib, sys, torch, swamp_torch
 from torch import nn
@@ -284,24 +282,45 @@ class Block(nn.Module):
                    for y in self.qkv(self.norms[0](x)).split(c, -1))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(b, t, c))
-        return x + self.down(F.relu(self.up(self.norms[1](x))))
+        return x + self.down(F.gelu(self.up(self.norms[1](x))))
 
-torch.manual_seed(0)
-digest = hashlib.sha256()
-tokens = torch.randint(0, 500, (4, 65))
-for dtype in (torch.float32, torch.bfloat16, torch.float16):
+def gpt():
     model = nn.Sequential(nn.Embedding(500, 128), Block(128), Block(128),
-                          nn.LayerNorm(128), nn.Linear(128, 500)).to(dtype)
-    optimizer = swamp_torch.AdamW(model.parameters(), lr=1e-3)
-    for _ in range(5):
+                          nn.LayerNorm(128), nn.Linear(128, 500))
+    tokens = torch.randint(0, 500, (4, 65))
+    return model, lambda run: F.cross_entropy(
+        run(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+
+# A model and a function that computes its loss with a function that runs it.
+MODELS = {"gpt": gpt}
+
+def train(name, dtype, compiled, steps):
+    torch.manual_seed(0)
+    model, loss = MODELS[name]()
+    model.to(dtype)
+    optimizer = swamp_torch.AdamW(model.parameters(), lr=1e-3, max_norm=1.0)
+    step = (lambda: loss(torch.compile(model))) if compiled else lambda: loss(model)
+    for _ in range(steps):
         optimizer.zero_grad()
-        logits = model(tokens[:, :-1])
-        F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
+        step().backward()
         optimizer.step()
+    digest = hashlib.sha256()
     for p in model.parameters():
         digest.update(p.detach().view(torch.uint8).numpy().tobytes())
-print(digest.hexdigest())
+    return digest.hexdigest()
+
+vars(sys.modules["__main__"]).update(globals())  # where torch.compile looks them up
+print([train(MODEL, dtype, COMPILED, STEPS) for dtype in DTYPES for _ in range(TIMES)])
 """
+# The model, whether torch.compile runs it, steps, how often, dtypes, instruction
+# sets (None: the default), numbers of threads. Without fused multiply-add a product is
+# slow, and one step is enough.
+WIDE = ("avx512", "avx2", "neon")
+TRAININGS = [
+    ("gpt", False, 50, 2, (torch.float32, *HALF), WIDE, ("1", "2", "3")),
+    ("gpt", False, 1, 1, (torch.float32,), (*WIDE, "sse4"), ("2",)),
+    ("gpt", True, 50, 1, (torch.float32,), (None,), ("1", "2")),
+]
 
 
 class Reproducible(TestCase):
@@ -322,17 +341,23 @@ class Reproducible(TestCase):
         self.assertFalse(swamp_torch.is_active(reproducible=True))
 
     def test_training(self):
-        """The same weights on any number of threads and with any vectors."""
-        seen = {}
-        for isa in ("avx512", "avx2", "neon"):
-            if isa not in swamp_torch.info()["available"]["isa"]:
-                continue
-            for threads in ("1", "2", "3"):
-                done = python(TRAINING, SWAMP_ISA=isa, OMP_NUM_THREADS=threads)
-                self.assertEqual(done.returncode, 0, done.stderr)
-                seen[isa, threads] = done.stdout
-        if seen:  # else this CPU has only slow products
-            self.assertEqual(len(set(seen.values())), 1, seen)
+        """The same weights on any number of threads, with any vectors, and again."""
+        for model, compiled, steps, times, dtypes, isas, counts in TRAININGS:
+            code = (f"MODEL, COMPILED, STEPS, TIMES = {model!r}, {compiled}, {steps}, "
+                    f"{times}\nimport torch\nDTYPES = {dtypes}\n{TRAINING}")
+            seen = {}
+            for isa in isas:
+                if isa not in (None, *swamp_torch.info()["available"]["isa"]):
+                    continue
+                for threads in counts:
+                    done = python(code, OMP_NUM_THREADS=threads,
+                                  **{} if isa is None else {"SWAMP_ISA": isa})
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    seen[isa, threads] = digests = ast.literal_eval(done.stdout)
+                    self.assertEqual(len(set(digests)), len(dtypes), (model, seen))
+            if seen:  # else this CPU has only slow products
+                self.assertEqual(len(set(map(tuple, seen.values()))), 1,
+                                 (model, compiled, seen))
 
 
 class Switch(TestCase):

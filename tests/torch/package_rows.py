@@ -236,6 +236,149 @@ class CrossEntropy(Rows):
             S.cross_entropy(empty, torch.zeros(3).long())
 
 
+class LinearCrossEntropy(Rows):
+    def inputs(self, dtype, *shape, bias):
+        x, w = randn(*shape, 40, dtype=dtype), randn(301, 40, dtype=dtype)
+        return [x, w, *([randn(301, dtype=dtype)] if bias else [])]
+
+    def test_against_float64(self):
+        """And against cross_entropy(linear()), whose loss has the same bits."""
+        swamp_torch.enable(reproducible=True)
+        self.addCleanup(swamp_torch.enable)
+        for dtype, shape, bias, reduction, smoothing, chunk in itertools.product(
+                DTYPES, ((50,), (3, 20), ()), (True, False), ("none", "mean", "sum"),
+                (0.0, 0.1), (None, 1, 17)):
+            options = dict(reduction=reduction, label_smoothing=smoothing)
+            message = (dtype, shape, bias, options, chunk)
+            torch.manual_seed(2)
+            target = torch.randint(0, 301, shape)
+            if shape:
+                target.view(-1)[:3] = -100
+            found = []
+            for kind, call in (
+                    (dtype, lambda *i: S.linear_cross_entropy(
+                        i[0], i[1], target, *i[2:], chunk_rows=chunk, **options)),
+                    (dtype, lambda *i: S.cross_entropy(
+                        F.linear(*i).flatten(0, -2) if shape else F.linear(*i),
+                        target.flatten() if shape else target, **options)),
+                    (torch.float64, lambda *i: F.cross_entropy(
+                        F.linear(*i).flatten(0, -2) if shape else F.linear(*i),
+                        target.flatten() if shape else target, **options))):
+                inputs = [x.to(kind).requires_grad_()
+                          for x in self.inputs(dtype, *shape, bias=bias)]
+                loss = call(*inputs)
+                if reduction == "none":
+                    loss = loss.view(shape)
+                loss.backward(randn(*loss.shape, seed=1).to(loss.dtype))
+                found.append([loss.detach(), *(x.grad for x in inputs)])
+            ours, unfused, exact = found
+            self.assert_same(ours[0], unfused[0], message)
+            for a, b, c in zip(ours[1:], unfused[1:], exact[1:]):
+                self.assertEqual((a.dtype, a.shape), (b.dtype, b.shape), message)
+                self.assertLessEqual(
+                    (a.double() - c).norm().item(),
+                    1.2 * (b.double() - c).norm().item() + 2e-6 * c.norm().item(),
+                    message)
+
+    def test_bits(self):
+        """The same on any number of threads; those of the loss and of the input's
+        gradient also with any chunks."""
+        x, w, b = self.inputs(torch.bfloat16, 200, bias=True)
+        target = torch.arange(200)
+
+        def result(chunk, dtype=torch.float32):
+            inputs = [y.clone().to(dtype).requires_grad_() for y in (x, w, b)]
+            loss = S.linear_cross_entropy(*inputs[:2], target, inputs[2],
+                                          chunk_rows=chunk)
+            loss.backward()
+            return [loss.detach(), *(y.grad for y in inputs)]
+
+        for dtype in DTYPES:
+            for chunk in (None, 64):
+                one, *others = on_threads(lambda: result(chunk, dtype), (1, 2, 3))
+                for other in others:
+                    self.assert_same(other, one, (dtype, chunk))
+            self.assert_same(result(64, dtype)[:2], result(1000, dtype)[:2])
+
+    def test_small_gradients(self):
+        """A float16 gradient is not rounded before the loss scale."""
+        x, w = randn(4, 8, dtype=torch.float16), torch.zeros(65520, 8).half()
+        x, w = x.requires_grad_(), w.requires_grad_()
+        target = torch.zeros(4).long()
+        (S.linear_cross_entropy(x, w, target) * 2.0 ** 20).backward()
+        exact = x.detach().double().sum(0) / 4 / 65520 * 2 ** 20
+        self.assertLess((w.grad[1].double() / exact - 1).abs().max(), 2e-3)
+
+    def test_autocast_and_compile(self):
+        x, w = randn(30, 40).requires_grad_(), randn(301, 40).requires_grad_()
+        target = torch.arange(30)
+
+        def step(x, w, reduction="mean"):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return S.linear_cross_entropy(x, w, target, reduction=reduction).sum()
+
+        for reduction in ("mean", "none"):
+            found = []
+            for dynamic in (None, False, True):
+                f = step if dynamic is None else torch.compile(
+                    step, backend="aot_eager", dynamic=dynamic, fullgraph=True)
+                found.append([f(x, w, reduction).detach(),
+                              *torch.autograd.grad(f(x, w, reduction), (x, w))])
+            for one in found[1:]:
+                self.assert_same(one, found[0])
+            self.assertEqual(found[0][1].dtype, torch.float32)
+
+    def test_no_rows(self):
+        x, w = randn(0, 40).requires_grad_(), randn(301, 40).requires_grad_()
+        loss = S.linear_cross_entropy(x, w, torch.zeros(0).long(), reduction="sum")
+        loss.backward()
+        self.assertEqual((loss.item(), w.grad.norm().item()), (0, 0))
+        for t in (torch.zeros(0).long(), torch.full((3,), -100)):
+            self.assertTrue(S.linear_cross_entropy(randn(len(t), 40), w, t).isnan())
+
+    def test_errors(self):
+        x, w, t = randn(4, 3).half(), randn(5, 3).half(), torch.tensor([0, 1, 2, 0])
+        y = x.clone().requires_grad_()
+        f = S.linear_cross_entropy
+        table = [
+            (lambda: f(x.double(), w, t), NotImplementedError, "'Double'"),
+            (lambda: f(x, w.float(), t), RuntimeError,
+             "linear_weight: got the dtype Float, expected Half, as input"),
+            (lambda: f(x, w[0], t), RuntimeError,
+             "linear_weight: got 1 dimensions, expected 2"),
+            (lambda: f(x, w[:, 1:], t), RuntimeError,
+             "linear_weight: got 2 columns, expected 3, as input"),
+            (lambda: f(x, w, t, x[:, 0]), RuntimeError,
+             "linear_bias: got 4 elements, expected 5"),
+            (lambda: f(x, w, t.int()), RuntimeError,
+             "target: got the dtype Int, expected Long"),
+            (lambda: f(x, w, t[1:]), ValueError, r"target: got the shape \[3\]"),
+            (lambda: f(x, w, t + 3), IndexError, "Target 5 is out of bounds."),
+            (lambda: f(x, w, t, label_smoothing=2), RuntimeError,
+             "label_smoothing: got 2, expected a number from 0 to 1"),
+            (lambda: f(x, w, t, reduction="all"), ValueError, "all is not a valid"),
+            (lambda: f(x, w, t, chunk_rows=0), ValueError, "chunk_rows: got 0"),
+            (lambda: torch.autograd.grad(f(y, w, t), y, create_graph=True),
+             NotImplementedError, "second derivative"),
+        ]
+        for call, kind, text in table:
+            with self.assertRaisesRegex(kind, text):
+                call()
+
+    def test_memory(self):
+        """Only a chunk of the logits exists."""
+        done = python(PEAK + "import swamp_torch.functional as S\n"
+                      "x = torch.ones(2048, 16).requires_grad_()\n"
+                      "w = torch.ones(65536, 16).requires_grad_()\n"
+                      "t = torch.zeros(2048).long()\n"
+                      "S.linear_cross_entropy(x[:2], w, t[:2], chunk_rows=2).backward()\n"
+                      "before = peak()\n"
+                      "S.linear_cross_entropy(x, w, t).backward()\n"
+                      "print(peak() - before)\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertLess(float(done.stdout), 128)  # the logits: 512
+
+
 class Norms(Rows):
     def test_against_float64(self):
         for dtype in DTYPES:
@@ -321,6 +464,9 @@ def operators(dtype, grad=False):
         (ops.scaled_upper_triang_masked_softmax, (x3, 0.5)),
         (ops.cross_entropy, (rows, target)),
         (ops._cross_entropy, (rows, target, None, 0, -100, 0.1, 0.01)),
+        *((ops._linear_cross_entropy, (rows, t(9, 20), t(9), target, None, reduction,
+                                       -100, 0.1, [False] * 3, 4))
+          for reduction in (0, 1)),
         (ops.layer_norm, (rows, w, w, 1e-5)),
         (ops.layer_norm, (rows, None, None, 1e-5)),
         (ops.rms_norm, (rows, w, 1e-5)),

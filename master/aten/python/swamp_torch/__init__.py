@@ -24,13 +24,15 @@ from ._load import __version__, load
 
 load()
 
-from . import functional, megatron, moe, nn  # noqa: E402
+from . import _compile, functional, megatron, moe, nn  # noqa: E402
 from ._clip import clip_grad_norm_  # noqa: E402
 from ._operators import (any_nonfinite, disable,  # noqa: E402
                          disabled, enable, foreach_lerp_,
                          get_ema_multi_avg_fn, grad_norm_and_check, info,
                          is_active)
 from ._optimizer import SGD, Adam, AdamW  # noqa: E402
+
+_compile.register()
 
 __all__ = [
     "Adam",

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Union
 import torch
 import torch.optim.swa_utils
 
+from . import _compile
 from ._optimizer_checks import is_ours
 
 _ops = torch.ops.swamp
@@ -30,8 +31,8 @@ def enable(*, half_precision: bool = False, attention: bool = False,
 
     Args:
         half_precision: whether ``mm``, ``addmm``, ``bmm``, ``baddbmm`` (so also
-            ``linear``, ``matmul`` and their gradients) of float16 and bfloat16
-            CPU tensors are swamp's: float32 sums in a fixed order, rounded once,
+            ``linear``, ``matmul`` and their gradients) and convolutions of
+            float16 and bfloat16 CPU tensors are swamp's: float32 sums in a fixed order, rounded once,
             with the same bits on any number of threads (PyTorch's own stay in
             use on CPUs without fused multiply-add, and in bfloat16 on those with
             AMX); and whether ``scaled_dot_product_attention``, ``log_softmax``, ``cross_entropy``,
@@ -47,14 +48,12 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             bfloat16 CPU tensors are swamp's, so that their bits are the same on
             every CPU and any number of threads; slow on CPUs without fused
             multiply-add. Operators that swamp does not replace may still depend
-            on the number of threads or on the CPU, among them convolution,
-            ``mv``, ``dot``, sums and means of whole tensors, ``gelu``,
-            ``softmax``, ``exp`` and the gradient of an embedding; and so do
-            products whose operands are misaligned or overlap the result.
+            on the number of threads or on the CPU; master/aten/python/README.md
+            lists those of PyTorch that do. So do products whose operands are
+            misaligned or overlap the result.
     """
-    _ops.set_half_precision(half_precision)
+    _compile.set_switches(half_precision, reproducible)
     _ops.set_attention(attention)
-    _ops.set_reproducible(reproducible)
     _ops.set_active(True)
 
 
@@ -66,9 +65,8 @@ def disable() -> None:
     :class:`Adam`, :class:`SGD`) still use swamp's. For threads and
     ``torch.compile`` see :func:`enable`.
     """
-    _ops.set_half_precision(False)
+    _compile.set_switches(False, False)
     _ops.set_attention(False)
-    _ops.set_reproducible(False)
     _ops.set_active(False)
 
 
@@ -86,9 +84,8 @@ def disabled() -> Iterator[None]:
     try:
         yield
     finally:
-        _ops.set_half_precision(before[1])
+        _compile.set_switches(before[1], before[3])
         _ops.set_attention(before[2])
-        _ops.set_reproducible(before[3])
         _ops.set_active(before[0])
 
 

@@ -127,6 +127,58 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None
     return loss
 
 
+def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor,
+                         linear_bias: Optional[Tensor] = None, *,
+                         ignore_index: int = -100, reduction: str = "mean",
+                         label_smoothing: float = 0.0,
+                         chunk_rows: Optional[int] = None) -> Tensor:
+    """``cross_entropy(linear(input, linear_weight, linear_bias), target)`` without
+    the logits: a chunk of rows at a time, as Liger-Kernel's
+    ``LigerFusedLinearCrossEntropyLoss`` and PyTorch 2.13's function of this name.
+
+    The loss is float32, with the bits of :func:`cross_entropy` of swamp's product.
+    The forward pass computes the gradients too, if they are needed, and keeps them
+    in float32 until the backward pass has multiplied them by the gradient of the
+    loss; so float16 needs a loss scale only for what comes before this layer. With
+    the reduction "none" the backward pass computes the logits again.
+
+    All bits are the same on any number of threads. Those of the loss and of the
+    gradient of ``input`` do not depend on ``chunk_rows``; those of ``linear_weight``
+    and ``linear_bias`` do, because they are sums over chunks.
+
+    Under autocast, the three tensors are converted to autocast's dtype.
+
+    Args:
+        input: [..., H]; float16, bfloat16 or float32.
+        linear_weight: [C, H], of the same dtype.
+        target: int64, of the shape of input without H.
+        linear_bias: [C], of the same dtype.
+        ignore_index: a target that does not count.
+        reduction: "none", "mean" or "sum".
+        label_smoothing: from 0 to 1.
+        chunk_rows: rows of a chunk; None: max(64, 2**24 // C).
+
+    Raises:
+        IndexError: a target that is not a class.
+        ValueError: sizes that do not fit, or a bad reduction or chunk_rows.
+        RuntimeError: a bad dtype or number of dimensions.
+        NotImplementedError: input of another dtype; a second derivative.
+    """
+    if reduction not in _REDUCTIONS:
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    if chunk_rows is not None and chunk_rows < 1:
+        raise ValueError(f"chunk_rows: got {chunk_rows}, expected None or a "
+                         "positive number")
+    tensors = [input, linear_weight, linear_bias]
+    if torch.is_autocast_enabled("cpu"):
+        dtype = torch.get_autocast_dtype("cpu")
+        tensors = [None if t is None else t.to(dtype) for t in tensors]
+    loss: Tensor = _ops._linear_cross_entropy(
+        *tensors, target, None, _REDUCTIONS[reduction], ignore_index,
+        label_smoothing, [False] * 3, chunk_rows or 0)[0]
+    return loss
+
+
 class _VocabParallelCrossEntropy(torch.autograd.Function):
     """The losses of all rows, from the logits of this rank's classes."""
 

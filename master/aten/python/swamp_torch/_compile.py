@@ -1,0 +1,137 @@
+"""What torch.compile sees of PyTorch's layer_norm, rms_norm, log_softmax and
+cross_entropy: if swamp's kernels are switched on, swamp's operators.
+
+PyTorch composes these four of others, for which inductor generates code of its
+own. A kernel for the Python dispatcher, which runs only where PyTorch traces, sees
+the call first. It lets swamp's kernel of the dispatcher decide as in eager mode;
+that one calls an operator ``swamp::*``, which inductor leaves as it is.
+
+With ``reproducible``, the gradient of an embedding is PyTorch's kernel instead of
+inductor's, whose bits differ between runs.
+
+Compiled code is valid for the switches that it was compiled with: a guard of
+dynamo compares them, and the key of PyTorch's caches on disk names them.
+"""
+
+import re
+import sys
+from typing import Any, Callable
+
+import torch
+from torch._C import DispatchKey
+
+from ._load import __version__
+
+_ops = torch.ops.swamp
+_MODULE = __name__
+
+# half_precision and reproducible, as _operators.py sets them: what a guard compares.
+switches = (False, False)
+
+
+def set_switches(half_precision: bool, reproducible: bool) -> None:
+    """Sets the two switches that compiled code depends on."""
+    global switches
+    _ops.set_half_precision(half_precision)
+    _ops.set_reproducible(reproducible)
+    switches = (half_precision, reproducible)
+
+
+def _is_compiling() -> bool:
+    """Whether this thread runs torch.compile, and neither torch.export, whose
+    program must run without swamp, nor a transformation of torch.func in it."""
+    translator = sys.modules.get("torch._dynamo.symbolic_convert")
+    return (translator is not None
+            and getattr(translator.tls, "current_tx", None) is not None
+            and not torch.compiler.is_exporting()
+            and torch._C._functorch.peek_interpreter_stack() is None)
+
+
+def _depend_on_switches() -> None:
+    """Makes what is compiled depend on the switches."""
+    from torch._dynamo.guards import GuardBuilder, install_guard
+    from torch._dynamo.source import AttrSource
+    from torch._dynamo.symbolic_convert import tls
+    source = AttrSource(tls.current_tx.import_source(_MODULE), "switches")
+    install_guard(source.make_guard(GuardBuilder.EQUALS_MATCH))
+    config = torch.compiler.config
+    tag = re.sub(r" swamp \S+ \d\d$", "", config.cache_key_tag)
+    if any(switches):
+        tag += " swamp {} {:d}{:d}".format(__version__, *switches)
+    if tag != config.cache_key_tag:
+        config.cache_key_tag = tag
+
+
+def _is_known(argument: Any) -> bool:
+    """Whether a tensor has no operators of its own, as DTensor has."""
+    return (not isinstance(argument, torch.Tensor)
+            or type(argument).__module__.startswith("torch._subclasses.")
+            or type(argument) in (torch.Tensor, torch.nn.Parameter))
+
+
+def _trace(overload: Any, key: DispatchKey) -> None:
+    """Registers the kernel of an operator for the Python dispatcher."""
+    composite = DispatchKey.CompositeImplicitAutograd
+    stock = overload.py_kernels.pop(key, None)
+    own = torch._ops.resolve_key(overload, key) if stock is None else key
+
+    def below(*args: Any, **kwargs: Any) -> Any:
+        if stock is not None:
+            return stock(*args, **kwargs)
+        return overload._op_dk(own, *args, **kwargs)
+
+    def set_compiling(value: bool) -> Any:  # not seen by a mode
+        return _ops._set_compiling.default._op_dk(composite, value)
+
+    @overload.py_impl(key)  # type: ignore[untyped-decorator]
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        if not _is_compiling() or not all(
+                map(_is_known, (*args, *kwargs.values()))):
+            return below(*args, **kwargs)
+        _depend_on_switches()
+        if overload in _OPAQUE:
+            takes, opaque = _OPAQUE[overload]
+            return (opaque if takes(*args, **kwargs) else below)(*args, **kwargs)
+        before = set_compiling(True)
+        try:
+            return below(*args, **kwargs)
+        finally:
+            set_compiling(before)
+
+
+def _takes_log_softmax(x: torch.Tensor, dim: int, dtype: Any = None) -> bool:
+    """Whether the kernel of _log_softmax in row_overrides.cpp is swamp's."""
+    half = x.dtype in (torch.float16, torch.bfloat16)
+    return (dtype in (None, x.dtype) and x.device.type == "cpu"
+            and x.layout == torch.strided and -x.dim() <= dim < x.dim()
+            and (any(switches) if half else
+                 x.dtype == torch.float32 and switches[1]))
+
+
+def _log_softmax(x: torch.Tensor, dim: int, dtype: Any = None) -> torch.Tensor:
+    result: torch.Tensor = _ops._log_softmax(x, dim)
+    return result
+
+
+def _takes_embedding(grad: torch.Tensor, *args: Any) -> bool:
+    return switches[1] and grad.device.type == "cpu"
+
+
+# Operators that an operator swamp::* replaces, and for which arguments.
+_OPAQUE = {
+    torch.ops.aten.log_softmax.int: (_takes_log_softmax, _log_softmax),
+    torch.ops.aten.embedding_dense_backward.default: (
+        _takes_embedding, _ops._embedding_dense_backward),
+}
+
+
+def register() -> None:
+    """Registers the kernels, once."""
+    aten = torch.ops.aten
+    # What has an embedding must depend on the switches before its gradient is
+    # traced, which the caches on disk save.
+    for overload in (aten.layer_norm.default, aten.rms_norm.default,
+                     aten.cross_entropy_loss.default, aten.embedding.default,
+                     *_OPAQUE):
+        _trace(overload, DispatchKey.AutogradCPU)
+    _trace(aten.cross_entropy_loss.default, DispatchKey.AutocastCPU)
