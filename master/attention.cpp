@@ -3,10 +3,11 @@
 // and values stream past each block; its state (maximum, sum, output) is a
 // partial result, which a last launch turns into rows. Backward divides the
 // keys: a launch is one block of keys of every head, past which the queries
-// stream. The gradients of keys and values are its partial results, and that of
-// q is added in float32 in main memory, block after block in the order of the
-// keys. The size of a block follows from LDM and does not change the bits. The
-// kernels and their formulas are in slave/attention_args.h.
+// stream. The gradients of keys and values are its partial results, one for
+// each grain of queries, and that of q is added in float32 in main memory,
+// block after block in the order of the keys. The size of a block follows from
+// LDM and does not change the bits. The kernels and their formulas are in
+// slave/attention_args.h.
 #include "swamp/attention.h"
 
 #include <algorithm>
@@ -390,6 +391,9 @@ struct Attention {
   std::size_t gradient_bytes() const {
     return args.lanes * (q.columns + v.columns) * sizeof(float);
   }
+  static std::size_t query_grains(std::size_t rows) {
+    return (rows + slave::kAttentionGrain - 1) / slave::kAttentionGrain;
+  }
   slave::AttentionBackwardArgs backward_args() const {
     return {args.columns, args.value_columns,       args.lanes, args.lanes,
             args.scale,   slave::kMaxAttentionKeys, 0,          q.rows};
@@ -435,18 +439,20 @@ struct Attention {
       }
       return need;
     });
-    // As many heads of keys at once as need 64 MiB of float32 memory, but one
-    // for each slave.
+    // As many heads of keys at once as need 64 MiB of float32 memory, but a
+    // grain of queries for each slave.
     const std::size_t group = q.heads / k.heads;
     const std::size_t query_rows = group * q.rows;  // of a head of keys
+    const std::size_t grains = query_grains(query_rows);
     const std::size_t padded = slave::attention_padded(q.columns);
-    const std::size_t head_floats =
-        keys.per_head() * keys_floats() + query_rows * (padded + 2);
+    const std::size_t head_floats = keys.per_head() * keys_floats() +
+                                    query_rows * (padded + 2) +
+                                    grains * gradient_bytes() / sizeof(float);
     constexpr std::size_t kMostFloats = std::size_t{16} << 20;
+    const auto slaves = static_cast<std::size_t>(machine.slaves());
     const std::size_t heads = std::clamp<std::size_t>(
-        std::max<std::size_t>(kMostFloats / head_floats,
-                              static_cast<std::size_t>(machine.slaves())),
-        1, keys.heads);
+        std::max(kMostFloats / head_floats, (slaves + grains - 1) / grains), 1,
+        keys.heads);
     PackedMask mask(options.mask, q.heads, k.heads);
     float* const memory =
         Workspace::of_this_thread().row_values<float>(heads * head_floats);
@@ -478,8 +484,8 @@ struct Attention {
     pack_keys(keys, first, blocks, packed);
 
     Workspace& workspace = Workspace::of_this_thread();
-    const master::GrainRule whole_segments{std::max<std::size_t>(1, query_rows),
-                                           ~std::size_t{0}};
+    const std::size_t gradient_floats = gradient_bytes() / sizeof(float);
+    std::vector<float> zeros(gradient_floats);
     const BlockOperations unpack_k = unpack_operations(k, keys, args.scale);
     const BlockOperations unpack_v = unpack_operations(v, keys, 1);
     for (std::size_t block = 0; block < keys.per_head(); ++block) {
@@ -492,36 +498,48 @@ struct Attention {
       if (query_rows == q.rows) {
         skipped = static_cast<std::size_t>(std::clamp<std::int64_t>(
             -backward.visible, 0, static_cast<std::int64_t>(q.rows)));
-        skipped -= skipped % slave::kAttentionQueries;
+        skipped -= skipped % slave::kAttentionGrain;
         backward.visible += static_cast<std::int64_t>(skipped);
       }
       const Operation operation = backward_operation(backward);
       mask.pack_keys(keys.row(block), keys.rows_of(block), args.lanes, q.rows,
                      first, heads);
-      RowTable table(operation, heads, false, whole_segments,
-                     workspace.segments());
+      // No grain is shared by heads.
+      const std::size_t queries_seen = query_rows - skipped;
+      const master::GrainRule grains{
+          std::clamp<std::size_t>(queries_seen, 1, slave::kAttentionGrain),
+          ~std::size_t{0}};
+      RowTable table(operation, heads, true, grains, workspace.segments());
       for (std::size_t i = 0; i < heads; ++i) {
         const std::size_t query = i * query_rows + skipped;
         const float* values = mask.values(i, 0);
         if (values != nullptr) values += skipped * args.lanes;
         table.add(
-            query_rows - skipped,
+            queries_seen,
             {row(q, first_query + query), row(to.gradient, first_query + query),
              dots + query, values, dq + query * padded,
              packed + (i * keys.per_head() + block) * keys_floats()});
       }
-      workspace.run(machine, table.list(), gradient_bytes());
-      const std::vector<float> none(gradient_bytes() / sizeof(float));
-      std::vector<const float*> found(heads, none.data());
-      workspace.for_each_partial<float>(
-          table.list(),
-          [&](std::size_t i, const float& value) { found[i] = &value; });
+      workspace.run_by_grain(machine, table.list(), gradient_bytes());
+      // The sums of each head take the place of its first grain.
+      float* sums = workspace.partials<float>();
+      const std::size_t count = query_grains(queries_seen);
+      for (std::size_t i = 0; i < heads * count; ++i) {
+        if (i % count == 0) continue;
+        float* const first_grain = sums + i / count * count * gradient_floats;
+        for (std::size_t j = 0; j < gradient_floats; ++j) {
+          first_grain[j] += sums[i * gradient_floats + j];
+        }
+      }
+      if (count == 0) sums = zeros.data();
       const auto unpack = [&](const BlockOperations& operations, const Heads& x,
                               std::size_t offset) {
         RowTable outputs = operations.table(heads, workspace.segments());
         for (std::size_t i = 0; i < heads; ++i) {
           const std::size_t at = (first + i) * keys.per_head() + block;
-          outputs.add(1, {row(x, keys.flat_row(at)), found[i] + offset},
+          outputs.add(1,
+                      {row(x, keys.flat_row(at)),
+                       sums + i * count * gradient_floats + offset},
                       keys.is_last(at));
         }
         workspace.run(machine, outputs.list());

@@ -70,8 +70,8 @@ class Workspace {
 
   // partials() returns the partial results of the last run_by_grain().
   template <class Partial>
-  const Partial* partials() const noexcept {
-    return reinterpret_cast<const Partial*>(last_partials_.base);
+  Partial* partials() const noexcept {
+    return reinterpret_cast<Partial*>(last_partials_.base);
   }
 
  private:

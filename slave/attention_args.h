@@ -59,7 +59,8 @@ struct AttentionArgs {
 //   floats for each of its columns. With t_ij = dot(g_i, v_j):
 //     p = E(min(0, e_ij - lse_i)), s = p * (t_ij - D_i)
 //     dv_jc += sum of fma(p, g_ic), dk_jc += sum of fma(s, q_ic), sums over
-//     kAttentionQueries units, counted from unit 0 of the segment
+//     kAttentionQueries units, counted from unit 0 of the segment. The master
+//     adds the partial results of grains of kAttentionGrain units, in order.
 //     dq_ic += sum of fma(s, k_jc), sums over kAttentionLanes keys
 //   dq and dk lack the factor `scale`. Tiles must begin at a multiple of
 //   kAttentionQueries.
@@ -89,6 +90,7 @@ inline constexpr std::size_t kMaxAttentionLanes = 64;
 inline constexpr std::size_t kMaxAttentionColumns = 256;
 inline constexpr std::size_t kMaxAttentionKeys = 32;
 inline constexpr std::size_t kAttentionQueries = 16;
+inline constexpr std::size_t kAttentionGrain = 1024;  // of queries
 
 // attention_keys() is the number of keys after which the largest score is
 // updated. A function of the columns alone: it changes the bits. Two tiles of

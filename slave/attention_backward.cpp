@@ -223,7 +223,6 @@ HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
   const float* const packed_v = packed_k + columns * lanes;
   const float* const keys = packed_v + value_columns * lanes;
   auto* dk = partial_result<float>(tile);
-  float* const dv = dk + columns * lanes;
   auto* p = static_cast<float*>(tile.scratch);
   float* const s = p + step * lanes;
   float* const q_copy = s + step * lanes;
@@ -231,6 +230,11 @@ HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
   Visible visible;
   for (std::size_t at = 0; at < tile.count; at += step) {
     const std::size_t count = std::min(step, tile.count - at);
+    if (at != 0 && tile.grain_units != 0 &&
+        (tile.first + at) % tile.grain_units == 0) {
+      dk += (columns + value_columns) * lanes;
+    }
+    float* const dv = dk + columns * lanes;
     if (visible_lanes(args, tile.first + at, count, visible)) {
       const float* const wide_q =
           widened<Format>(q + at * columns, count * columns, q_copy);

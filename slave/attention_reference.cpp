@@ -194,6 +194,10 @@ void backward(const void* arguments, const Tile& tile, Result&) {
   const std::size_t value_columns = args.value_columns;
   for (std::size_t at = 0; at < tile.count; at += kAttentionQueries) {
     const std::size_t end = std::min(at + kAttentionQueries, tile.count);
+    if (at != 0 && tile.grain_units != 0 &&
+        (tile.first + at) % tile.grain_units == 0) {
+      partial += (columns + value_columns) * args.lanes;
+    }
     // By query and group of keys.
     const std::size_t groups = args.lanes / kAttentionLanes;
     std::vector<float> dq_sums((end - at) * groups * columns);

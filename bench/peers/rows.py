@@ -479,20 +479,24 @@ def iterations(name, dtype, make_model, loss_of):
     millions = sum(p.numel() for p in model.parameters()) / 1e6
     name = f"{name} of {millions:.0f} million parameters, {{}}, one iteration"
 
-    def step(make):
-        return make(copy.deepcopy(model), dtype, loss_of)
+    def peers(stock, ours, **switches):
+        def step(make, run=lambda model: model):
+            one = copy.deepcopy(model)
+            called = run(one)
+            return make(one, dtype, lambda _: loss_of(called))
+        found = {"torch": step(stock)}
+        if compiled:
+            found["torch.compile"] = step(stock, torch.compile)
+        found["swamp"] = with_swamp(step(ours), **switches)
+        return found
     if dtype == torch.float32:
-        return {name.format("float32"): {
-            "torch": step(autocast_step),
-            "swamp": with_swamp(step(swamp_half_step))}}
+        return {name.format("float32"): peers(autocast_step, swamp_half_step)}
     short = {torch.float16: ".half()", torch.bfloat16: ".bfloat16()"}[dtype]
     return {
-        name.format("autocast"): {
-            "torch": step(autocast_step),
-            "swamp": with_swamp(step(autocast_step), half_precision=True)},
-        name.format(short): {
-            "torch": step(half_step),
-            "swamp": with_swamp(step(swamp_half_step), half_precision=True)}}
+        name.format("autocast"): peers(autocast_step, autocast_step,
+                                       half_precision=True),
+        name.format(short): peers(half_step, swamp_half_step,
+                                  half_precision=True)}
 
 
 def gpt(dtype):

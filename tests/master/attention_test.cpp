@@ -81,6 +81,10 @@ constexpr Case kCases[] = {
     {"padded keys", 2, 4, 4, 50, 70, 32, 32, AttentionCausal::top_left,
      key_mask},
     {"96", 1, 2, 2, 30, 40, 96, 96, AttentionCausal::none, no_mask},
+    {"grains of queries", 1, 1, 1, 2100, 1100, 16, 16,
+     AttentionCausal::top_left, no_mask},
+    {"grains of groups", 1, 4, 1, 300, 90, 16, 16,
+     AttentionCausal::bottom_right, float_mask},
     {"other value columns", 1, 2, 2, 30, 40, 24, 40, AttentionCausal::none,
      no_mask},
 };

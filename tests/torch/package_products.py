@@ -291,8 +291,30 @@ def gpt():
     return model, lambda run: F.cross_entropy(
         run(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
 
+class Residual(nn.Module):
+    def __init__(self, channels, filters, stride):
+        super().__init__()
+        conv = lambda *sizes, **options: nn.Conv2d(*sizes, bias=False, **options)
+        self.branch = nn.Sequential(
+            conv(channels, filters, 3, stride=stride, padding=1),
+            nn.BatchNorm2d(filters), nn.ReLU(),
+            conv(filters, filters, 3, padding=1), nn.BatchNorm2d(filters))
+        self.short = conv(channels, filters, 1, stride=stride)
+
+    def forward(self, x):
+        return F.relu(self.short(x) + self.branch(x))
+
+# With channels_last, PyTorch's batch_norm would depend on the number of threads.
+def resnet():
+    model = nn.Sequential(nn.Conv2d(3, 16, 7, padding=3), nn.ReLU(), nn.MaxPool2d(2),
+                          Residual(16, 16, 1), Residual(16, 32, 2),
+                          nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+    images, classes = torch.randn(6, 3, 24, 24), torch.randint(0, 10, (6,))
+    return model, lambda run: F.cross_entropy(
+        run(images.to(next(model.parameters()).dtype)), classes)
+
 # A model and a function that computes its loss with a function that runs it.
-MODELS = {"gpt": gpt}
+MODELS = {"gpt": gpt, "resnet": resnet}
 
 def train(name, dtype, compiled, steps):
     torch.manual_seed(0)
@@ -320,6 +342,9 @@ TRAININGS = [
     ("gpt", False, 50, 2, (torch.float32, *HALF), WIDE, ("1", "2", "3")),
     ("gpt", False, 1, 1, (torch.float32,), (*WIDE, "sse4"), ("2",)),
     ("gpt", True, 50, 1, (torch.float32,), (None,), ("1", "2")),
+    ("resnet", False, 50, 2, (torch.float32, *HALF), WIDE, ("1", "2", "3")),
+    ("resnet", False, 1, 1, (torch.float32,), (*WIDE, "sse4"), ("2",)),
+    ("resnet", True, 50, 1, (torch.float32,), (None,), ("1", "2")),
 ]
 
 
