@@ -35,6 +35,7 @@ void register_roofline();
 void register_unscale();
 void register_passes();
 void register_rows();
+void register_products();
 void register_transfer();
 void register_spawn();
 void register_threshold();

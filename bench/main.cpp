@@ -82,6 +82,7 @@ int run(int argc, char** argv) {
   register_unscale();
   register_passes();
   register_rows();
+  register_products();
   register_transfer();
   register_spawn();
   register_threshold();

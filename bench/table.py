@@ -37,6 +37,7 @@ FAMILIES = {
     "rms_norm": "rows of 1024 columns",
     "moe": "rows of 1024 columns, in the order of a permutation",
     "residual_add": "16-bit or float32 and a bias into float32",
+    "product": "roofline: as many float32 multiply-adds in registers",
     "transfer": "transfer modes, unscale float32, compared with view",
     "checker": "transfer mode check compared with copy",
     "spawn": "spawn and join; host: with OpenMP's empty parallel for",
@@ -49,6 +50,7 @@ AIMS = [
     (r"unscale/float32/bytes:{memory}/", 0.95),
     (r"unscale/b?float16/bytes:{memory}/", 0.85),
     (r"norm/float32/bytes:{memory}/", 0.9),
+    (r"product/(forward|gradient_.|logits)/float(32|16)/", 0.88),
     (r"transfer/copy/bytes:{memory}/", 0.7),
     (r"checker/.*/check/", 0.25),
     (r"spawn/(backend|job)/openmp/host", 0.77),
@@ -74,6 +76,7 @@ class Case:
         self.name = name
         self.nanoseconds = best["real_time"] * NANOSECONDS[best["time_unit"]]
         self.bytes_per_second = best.get("bytes_per_second")
+        self.flops = best.get("flops")
         self.items_per_second = best.get("items_per_second")
         self.label = best.get("label", "")
         self.path, self.arguments = split(name)
@@ -81,7 +84,7 @@ class Case:
                        / best["real_time"])
 
     def speed(self):
-        return self.bytes_per_second or 1e9 / self.nanoseconds
+        return self.flops or self.bytes_per_second or 1e9 / self.nanoseconds
 
 
 def split(name):
@@ -138,6 +141,8 @@ def digits(value):
 
 
 def speed_text(case):
+    if case.flops:
+        return digits(case.flops / 1e9) + " GF/s"
     if case.items_per_second:
         return digits(1e9 / case.items_per_second) + " ns"
     if case.bytes_per_second and "bytes" in case.arguments:

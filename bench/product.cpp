@@ -1,0 +1,129 @@
+// product/: matrix products, compared with roofline/multiply_adds: as many
+// float32 multiply-adds in registers.
+#include "swamp/product.h"
+
+#include "bench/bench.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace swamp::bench {
+namespace {
+
+struct Shape {
+  const char* name;
+  std::size_t batch, m, n, k;
+  bool a_transposed, b_transposed;  // in memory
+};
+// The layers of a GPT, as in bench/peers/rows.py.
+constexpr Shape kShapes[] = {{"forward", 1, 1024, 3072, 768, false, true},
+                             {"gradient_x", 1, 1024, 768, 3072, false, false},
+                             {"gradient_w", 1, 3072, 768, 1024, true, false},
+                             {"logits", 1, 512, 50304, 768, false, true},
+                             {"heads", 48, 1024, 1024, 64, false, true},
+                             {"64x64x64", 1, 64, 64, 64, false, false},
+                             {"8192x64x64", 1, 8192, 64, 64, false, false},
+                             {"1_row", 1, 1, 3072, 768, false, true},
+                             {"8_rows", 1, 8, 3072, 768, false, true}};
+
+// set_flops() makes the floating-point operations of a pass a rate.
+void set_flops(State& state, double flops) {
+  state.counters["flops"] =
+      benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+void run(State& state, const Shape& shape, const Dtype& dtype) {
+  std::byte* at = scratch_memory(
+      shape.batch *
+      (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n) *
+      dtype.bytes);
+  std::size_t bytes = 0;
+  const auto matrices = [&](std::size_t rows, std::size_t columns,
+                            bool transposed) {
+    if (transposed) std::swap(rows, columns);
+    const auto made =
+        Matrices::dense(at + bytes, shape.batch, rows, columns, dtype.dtype);
+    bytes += shape.batch * rows * columns * dtype.bytes;
+    return transposed ? made.transposed() : made;
+  };
+  const Matrices a = matrices(shape.m, shape.k, shape.a_transposed);
+  const Matrices b = matrices(shape.k, shape.n, shape.b_transposed);
+  const Matrices out = matrices(shape.m, shape.n, false);
+  timed(state, static_cast<double>(bytes), [&] { product(out, a, b); });
+  set_flops(state, 2.0 * static_cast<double>(shape.batch * shape.m * shape.n *
+                                             shape.k));
+}
+
+#if defined(__x86_64__)
+constexpr std::size_t kChains = 12;  // hide the latency
+
+// multiply_adds() adds in kChains registers and returns its operations.
+__attribute__((target("avx512f"))) double multiply_adds_avx512(
+    std::size_t steps) {
+  const __m512 half = _mm512_set1_ps(0.5f);
+  __m512 sum[kChains];
+  for (__m512& one : sum) one = half;
+  for (std::size_t i = 0; i < steps; ++i) {
+    for (__m512& one : sum) {
+      one = _mm512_fmadd_ps(one, half, half);
+      asm volatile("" : "+v"(one));  // the chains stay apart
+    }
+  }
+  return 2.0 * 16 * kChains * static_cast<double>(steps);
+}
+__attribute__((target("avx2,fma"))) double multiply_adds_avx2(
+    std::size_t steps) {
+  const __m256 half = _mm256_set1_ps(0.5f);
+  __m256 sum[kChains];
+  for (__m256& one : sum) one = half;
+  for (std::size_t i = 0; i < steps; ++i) {
+    for (__m256& one : sum) {
+      one = _mm256_fmadd_ps(one, half, half);
+      asm volatile("" : "+v"(one));
+    }
+  }
+  return 2.0 * 8 * kChains * static_cast<double>(steps);
+}
+
+void register_multiply_adds() {
+  const auto multiply_adds = __builtin_cpu_supports("avx512f")
+                                 ? multiply_adds_avx512
+                                 : multiply_adds_avx2;
+  if (!__builtin_cpu_supports("fma")) return;
+  add({"roofline/multiply_adds", {}, thread_counts()},
+      [=](State& state, const Run& r) {
+        constexpr std::size_t kSteps = 100000;
+        const auto threads = static_cast<std::size_t>(r.threads);
+        timed(state, 8.0 * kMib, [&] {
+          for_each_part(r.threads, kSteps * threads, 1,
+                        [&](std::size_t begin, std::size_t end) {
+                          multiply_adds(end - begin);
+                        });
+        });
+        set_flops(state, multiply_adds(1) * kSteps * r.threads);
+      });
+}
+#else
+void register_multiply_adds() {}
+#endif
+
+}  // namespace
+
+void register_products() {
+  register_multiply_adds();
+  for (const Shape& shape : kShapes) {
+    for (const Dtype& dtype : kDtypes) {
+      if (dtype.dtype == kFloat64) continue;
+      add({std::string("product/") + shape.name + "/" + dtype.name,
+           {},
+           thread_counts(),
+           "roofline/multiply_adds"},
+          [&shape, &dtype](State& state, const Run&) {
+            run(state, shape, dtype);
+          });
+    }
+  }
+}
+
+}  // namespace swamp::bench
