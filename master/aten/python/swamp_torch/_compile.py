@@ -11,10 +11,14 @@ inductor's, whose bits differ between runs.
 
 Compiled code is valid for the switches that it was compiled with: a guard of
 dynamo compares them, and the key of PyTorch's caches on disk names them.
+
+This needs private names of PyTorch, which 2.10, 2.13 and 2.14 have. Without them,
+compiled code has PyTorch's kernels, and a warning says so once.
 """
 
 import re
 import sys
+import warnings
 from typing import Any, Callable
 
 import torch
@@ -62,6 +66,21 @@ def _depend_on_switches() -> None:
         config.cache_key_tag = tag
 
 
+def _can_replace() -> bool:
+    """Whether what is called now is compiled, and may have swamp's operators."""
+    try:
+        if not _is_compiling():
+            return False
+        _depend_on_switches()
+    except (AttributeError, ImportError, TypeError) as error:
+        warnings.warn(
+            "swamp_torch: torch.compile uses PyTorch's layer_norm, rms_norm, "
+            "log_softmax and cross_entropy, because PyTorch "
+            f"{torch.__version__} is not as expected: {error}")
+        return False
+    return True
+
+
 def _is_known(argument: Any) -> bool:
     """Whether a tensor has no operators of its own, as DTensor has."""
     return (not isinstance(argument, torch.Tensor)
@@ -85,10 +104,9 @@ def _trace(overload: Any, key: DispatchKey) -> None:
 
     @overload.py_impl(key)  # type: ignore[untyped-decorator]
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        if not _is_compiling() or not all(
-                map(_is_known, (*args, *kwargs.values()))):
+        if (not all(map(_is_known, (*args, *kwargs.values())))
+                or not _can_replace()):
             return below(*args, **kwargs)
-        _depend_on_switches()
         if overload in _OPAQUE:
             takes, opaque = _OPAQUE[overload]
             return (opaque if takes(*args, **kwargs) else below)(*args, **kwargs)
