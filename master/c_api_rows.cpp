@@ -1,6 +1,10 @@
-// The C ABI of the row operators and of products.
+// The C ABI of the row operators, of products and of 8-bit formats.
+#include <algorithm>
+#include <cstring>
+
 #include "master/c_guard.h"
 #include "swamp/c_api.h"
+#include "swamp/float8.h"
 #include "swamp/product.h"
 #include "swamp/rows.h"
 
@@ -176,6 +180,52 @@ swamp_status swamp_residual_add(swamp_machine* machine,
   return guarded([&] {
     swamp::residual_add_(matrix(residual, "residual"), matrix(x, "x"),
                          vector_or_none(bias), machine_of(machine));
+  });
+}
+
+swamp_status swamp_quantize(swamp_machine* machine, const swamp_tensor* x,
+                            const swamp_tensor* codes,
+                            const swamp_quantize_options* options,
+                            swamp_quantize_report* report) {
+  return guarded([&] {
+    require(x, "x");
+    require(codes, "codes");
+    swamp::QuantizeOptions how;
+    if (options != nullptr) {
+      require_struct_size("options", options->struct_size, sizeof *options);
+      // A caller may have set an enum to anything; what is too large for the
+      // narrow type becomes its largest value, which is refused.
+      const auto narrow = [](const auto& value) {
+        std::uint32_t bits;
+        static_assert(sizeof value == sizeof bits);
+        std::memcpy(&bits, &value, sizeof bits);
+        return static_cast<std::uint8_t>(std::min(bits, std::uint32_t{255}));
+      };
+      how.scale = options->scale;
+      how.rounding = static_cast<swamp::Rounding>(narrow(options->rounding));
+      how.policy = static_cast<swamp::CastPolicy>(narrow(options->policy));
+      how.seed = options->seed;
+      how.random = options->random;
+    }
+    if (report != nullptr) {
+      require_struct_size("report", report->struct_size, sizeof *report);
+    }
+    const swamp::QuantizeReport seen =
+        swamp::quantize(*x, *codes, how, machine_of(machine));
+    if (report == nullptr) return;
+    report->amax = seen.amax;
+    report->saturated = seen.saturated;
+    report->flushed = seen.flushed;
+    report->nan_count = seen.nan_count;
+  });
+}
+
+swamp_status swamp_dequantize(swamp_machine* machine, const swamp_tensor* codes,
+                              const swamp_tensor* x, float scale) {
+  return guarded([&] {
+    require(codes, "codes");
+    require(x, "x");
+    swamp::dequantize(*codes, *x, scale, machine_of(machine));
   });
 }
 

@@ -255,19 +255,12 @@ void PreparedStep::prepare_small(const OptimizerLists& lists,
 
 namespace {
 
-// mixed() is the finalizer of splitmix64.
-std::uint64_t mixed(std::uint64_t x) noexcept {
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebU;
-  return x ^ x >> 31;
-}
-
 // rounding_key() is the key of tensor i from its element `first` on.
 slave::RoundingKey rounding_key(const AdamStep& step, std::size_t i,
                                 std::size_t first = 0) noexcept {
-  constexpr std::uint64_t kStride = 0x9e3779b97f4a7c15U;
   const std::uint64_t id = step.ids != nullptr ? step.ids[i] : i;
-  const std::uint64_t key = mixed(mixed(mixed(step.seed + kStride) +
+  using slave::mixed;
+  const std::uint64_t key = mixed(mixed(mixed(step.seed + slave::kMixStride) +
                                         static_cast<std::uint64_t>(step.step)) +
                                   id);
   return {static_cast<std::uint32_t>(key) + static_cast<std::uint32_t>(first),

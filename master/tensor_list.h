@@ -20,10 +20,13 @@ using swamp::kScalarTypeCount;
 
 // No array is larger than a pointer difference can express.
 inline constexpr std::size_t kMaxBytes = ~std::size_t{0} >> 1;
-inline constexpr std::size_t kMaxElements[kScalarTypeCount] = {
-    kMaxBytes / kScalarTypeBytes[0], kMaxBytes / kScalarTypeBytes[1],
-    kMaxBytes / kScalarTypeBytes[2], kMaxBytes / kScalarTypeBytes[3],
-    kMaxBytes / kScalarTypeBytes[4], kMaxBytes / kScalarTypeBytes[5]};
+inline constexpr auto kMaxElements = [] {
+  std::array<std::size_t, kScalarTypeCount> most{};
+  for (std::size_t i = 0; i < most.size(); ++i) {
+    most[i] = kMaxBytes / kScalarTypeBytes[i];
+  }
+  return most;
+}();
 
 // scalar_type_index() reads a dtype that a C caller may have set to anything.
 // Reading such a value as an enum would be undefined.

@@ -3,6 +3,7 @@
 #ifndef SWAMP_SLAVE_KERNEL_H_
 #define SWAMP_SLAVE_KERNEL_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -46,9 +47,13 @@ inline constexpr int kScalarTypeCount =
     sizeof kFloatFormats / sizeof kFloatFormats[0];
 // Bytes of an element, indexed by ScalarType: smaller than kFloatFormats, for
 // the validation of lists.
-inline constexpr std::uint16_t kScalarTypeBytes[kScalarTypeCount] = {
-    kFloatFormats[0].bytes, kFloatFormats[1].bytes, kFloatFormats[2].bytes,
-    kFloatFormats[3].bytes, kFloatFormats[4].bytes, kFloatFormats[5].bytes};
+inline constexpr auto kScalarTypeBytes = [] {
+  std::array<std::uint16_t, kScalarTypeCount> bytes{};
+  for (const FloatFormat& format : kFloatFormats) {
+    bytes[format.type] = static_cast<std::uint16_t>(format.bytes);
+  }
+  return bytes;
+}();
 // The type of an operand that is not of a ScalarType.
 inline constexpr std::uint8_t kNoScalarType = 0xff;
 

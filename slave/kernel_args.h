@@ -167,6 +167,15 @@ struct RoundingKey {
   std::uint32_t mix;
 };
 
+// mixed() is the finalizer of splitmix64, which adds the stride: seeds that
+// differ by little become keys that differ everywhere.
+inline constexpr std::uint64_t kMixStride = 0x9e3779b97f4a7c15U;
+constexpr std::uint64_t mixed(std::uint64_t x) noexcept {
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebU;
+  return x ^ x >> 31;
+}
+
 // RoundingBits is the random bits of an element: 16 for each value that is
 // rounded, in the lower half.
 struct RoundingBits {

@@ -8,6 +8,7 @@
 #include "slave/kernel.h"
 #include "slave/kernel_args.h"
 #include "slave/product_args.h"
+#include "slave/quantize_args.h"
 #include "slave/row_args.h"
 
 namespace swamp {
@@ -274,8 +275,11 @@ struct KernelGroup {
   std::uint32_t fits[kMaxOperands][kScalarTypeCount] = {};
   // The lowest bit of fits[0][type], or kNoKernel.
   static constexpr std::uint8_t kNoKernel = 0xff;
-  std::uint8_t first_fit[kScalarTypeCount] = {kNoKernel, kNoKernel, kNoKernel,
-                                              kNoKernel, kNoKernel, kNoKernel};
+  std::uint8_t first_fit[kScalarTypeCount] = {};
+
+  constexpr KernelGroup() noexcept {
+    for (std::uint8_t& first : first_fit) first = kNoKernel;
+  }
 };
 
 constexpr KernelGroup kernel_group(KernelFamily family, int operand_count) {

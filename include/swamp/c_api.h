@@ -30,15 +30,24 @@ typedef enum {
 } swamp_status;
 
 /** The element types of a tensor: ATen's Half, BFloat16, Float, Double,
- * Float8_e4m3fn, Float8_e5m2. Later versions may add types. An operator that
- * does not accept one of them returns SWAMP_UNSUPPORTED. */
+ * Float8_e4m3fn, Float8_e5m2; only swamp_quantize() and swamp_dequantize() take
+ * the others. Later versions may add types. An operator that does not accept
+ * one of them returns SWAMP_UNSUPPORTED. */
 typedef enum {
-  SWAMP_FLOAT16 = 0,       /**< IEEE binary16, 2 bytes */
-  SWAMP_BFLOAT16 = 1,      /**< upper half of a binary32, 2 bytes */
-  SWAMP_FLOAT32 = 2,       /**< IEEE binary32, 4 bytes */
-  SWAMP_FLOAT64 = 3,       /**< IEEE binary64, 8 bytes */
-  SWAMP_FLOAT8_E4M3FN = 4, /**< 1 byte; no inf, nan is 0x7f and 0xff */
-  SWAMP_FLOAT8_E5M2 = 5    /**< upper half of a binary16, 1 byte */
+  SWAMP_FLOAT16 = 0,         /**< IEEE binary16, 2 bytes */
+  SWAMP_BFLOAT16 = 1,        /**< upper half of a binary32, 2 bytes */
+  SWAMP_FLOAT32 = 2,         /**< IEEE binary32, 4 bytes */
+  SWAMP_FLOAT64 = 3,         /**< IEEE binary64, 8 bytes */
+  SWAMP_FLOAT8_E4M3FN = 4,   /**< 1 byte; no inf, nan is 0x7f and 0xff */
+  SWAMP_FLOAT8_E5M2 = 5,     /**< upper half of a binary16, 1 byte */
+  SWAMP_FLOAT8_E4M3FNUZ = 6, /**< 1 byte; no inf and no -0, nan is 0x80 */
+  SWAMP_FLOAT8_E5M2FNUZ = 7, /**< 1 byte; no inf and no -0, nan is 0x80 */
+  SWAMP_FLOAT6_E3M2FN = 8,   /**< OCP FP6 E3M2 in the low bits of a byte */
+  SWAMP_FLOAT6_E2M3FN = 9,   /**< OCP FP6 E2M3 in the low bits of a byte */
+  /** OCP FP4 E2M1: an element of the array is a byte with two of them, the
+   * first in the low half, as in ATen's Float4_e2m1fn_x2. */
+  SWAMP_FLOAT4_E2M1FN_X2 = 10,
+  SWAMP_HIFLOAT8 = 11 /**< Huawei's HiFloat8, 1 byte */
 } swamp_dtype;
 
 /** swamp_tensor describes one contiguous array, whatever its shape. The caller
@@ -468,6 +477,66 @@ SWAMP_API swamp_status swamp_product(swamp_machine* machine,
                                      const swamp_matrices* a,
                                      const swamp_matrices* b,
                                      const swamp_product_options* options);
+
+/** swamp_rounding: see Rounding in float8.h. */
+typedef enum {
+  SWAMP_NEAREST_EVEN = 0, /**< ties to even codes */
+  SWAMP_NEAREST_AWAY = 1, /**< ties to the larger magnitude */
+  SWAMP_STOCHASTIC = 2    /**< up by chance, in steps of 1/256 */
+} swamp_rounding;
+
+/** swamp_cast_policy: see CastPolicy in float8.h. */
+typedef enum {
+  SWAMP_CAST_SATURATE = 0,      /**< to the largest number */
+  SWAMP_CAST_OVERFLOW = 1,      /**< to inf, or nan */
+  SWAMP_CAST_CUDA_SATURATE = 2, /**< CUDA's SATFINITE */
+  SWAMP_CAST_CUDA = 3,          /**< CUDA's NOSAT */
+  SWAMP_CAST_TORCH = 4,         /**< PyTorch 2.13 */
+  SWAMP_CAST_ML_DTYPES = 5      /**< ml_dtypes 0.6 */
+} swamp_cast_policy;
+
+/** swamp_quantize_options: see QuantizeOptions in float8.h. */
+typedef struct {
+  uint32_t struct_size;     /**< sizeof(swamp_quantize_options) */
+  float scale;              /**< factor of x; finite and larger than 0 */
+  swamp_rounding rounding;  /**< which neighbour */
+  swamp_cast_policy policy; /**< nan, inf and numbers beyond the largest */
+  uint64_t seed;            /**< of generated random bits */
+  const uint8_t* random;    /**< random octets of the elements, or NULL */
+} swamp_quantize_options;
+
+/** swamp_quantize_report: see QuantizeReport in float8.h. */
+typedef struct {
+  uint32_t struct_size; /**< in: sizeof(swamp_quantize_report) */
+  float amax;           /**< the largest magnitude of x; nan does not count */
+  uint64_t saturated;   /**< beyond the largest number, inf included */
+  uint64_t flushed;     /**< became 0, but were not */
+  uint64_t nan_count;   /**< were nan */
+} swamp_quantize_report;
+
+/** swamp_quantize sets codes to round(float32(x) * scale). Errors are those of
+ * the row operators.
+ *
+ * @param machine where to run; NULL: the default machine
+ * @param x float16, bfloat16 or float32
+ * @param[out] codes of at most 8 bits, as many elements; of float4 half as many
+ * @param options NULL: scale 1, nearest even, saturate
+ * @param[in,out] report NULL: not wanted */
+SWAMP_API swamp_status swamp_quantize(swamp_machine* machine,
+                                      const swamp_tensor* x,
+                                      const swamp_tensor* codes,
+                                      const swamp_quantize_options* options,
+                                      swamp_quantize_report* report);
+
+/** swamp_dequantize sets x to round(float32(code) * scale).
+ *
+ * @param machine where to run; NULL: the default machine
+ * @param codes as swamp_quantize() returns them
+ * @param[out] x float16, bfloat16 or float32
+ * @param scale finite */
+SWAMP_API swamp_status swamp_dequantize(swamp_machine* machine,
+                                        const swamp_tensor* codes,
+                                        const swamp_tensor* x, float scale);
 
 /** swamp_scaler is a loss scaler: the scale of the loss, and the rule of one of
  * the known systems that updates it, bit for bit. Only one thread at a time may

@@ -2,7 +2,8 @@
 /// The floating-point formats, and conversions between float and the 16-bit
 /// ones, on integer bits: exact for inf, nan and subnormals, independent of
 /// CPU, rounding mode and flush-to-zero. A 16-bit number is its bits. The
-/// rounding is that of ATen's c10::Half and c10::BFloat16.
+/// rounding is that of ATen's c10::Half and c10::BFloat16. What converts to
+/// the formats of at most 8 bits is in swamp/float8.h.
 #ifndef SWAMP_FLOAT_FORMATS_H_
 #define SWAMP_FLOAT_FORMATS_H_
 
@@ -17,20 +18,42 @@
 
 namespace swamp {
 
+/// Specials is which patterns of a format are inf and nan.
+enum class Specials : std::uint8_t {
+  ieee,      ///< those with all exponent bits set
+  nan,       ///< those with all bits set but the sign are nan; "fn"
+  nan_zero,  ///< that of -0 is nan; "fnuz", whose bias is larger by 1
+  none,      ///< all numbers are finite
+  /// HiFloat8 (arXiv 2409.16626): the width of exponent and mantissa depends on
+  /// the exponent; 6f is inf, 80 is nan.
+  tapered
+};
+
 /// FloatFormat describes a format by its bits: from the highest, sign, exponent
-/// and mantissa. Patterns are in the low `bytes` of an integer.
+/// and mantissa. Patterns are in the low bits of an integer.
 struct FloatFormat {
   const char* name;        ///< as PyTorch's
   ScalarType type;         ///< the dtype of a tensor
-  unsigned bytes;          ///< of an element
+  unsigned bytes;          ///< of an element; of 4 bits, of two elements
   unsigned mantissa_bits;  ///< stored; the leading 1 is not
-  /// If not, all bits set but the sign is the only nan, and the other patterns
-  /// with all exponent bits set are finite.
-  bool has_infinity;
+  Specials specials;
+  unsigned width = 8 * bytes;  ///< bits of an element
 
   /// The sign bit.
   constexpr std::uint64_t sign() const noexcept {
-    return std::uint64_t{1} << (8 * bytes - 1);
+    return std::uint64_t{1} << (width - 1);
+  }
+  /// Whether the format has inf.
+  constexpr bool has_infinity() const noexcept {
+    return specials == Specials::ieee || specials == Specials::tapered;
+  }
+  /// Whether the format has nan.
+  constexpr bool has_nan() const noexcept { return specials != Specials::none; }
+  /// The pattern of the largest number, if not tapered.
+  constexpr std::uint64_t largest() const noexcept {
+    return has_infinity()              ? exponent() - 1
+           : specials == Specials::nan ? sign() - 2
+                                       : sign() - 1;
   }
   /// All mantissa bits.
   constexpr std::uint64_t mantissa() const noexcept {
@@ -42,15 +65,17 @@ struct FloatFormat {
   }
   /// What is subtracted from a stored exponent.
   constexpr int bias() const noexcept {
-    return static_cast<int>(exponent() >> (mantissa_bits + 1));
+    return static_cast<int>(exponent() >> (mantissa_bits + 1)) +
+           (specials == Specials::nan_zero ? 1 : 0);
   }
+  // The following four are for Specials::ieee and Specials::nan.
   /// The lowest positive pattern that is not finite: infinity, or nan.
   constexpr std::uint64_t infinity() const noexcept {
-    return has_infinity ? exponent() : sign() - 1;
+    return has_infinity() ? exponent() : sign() - 1;
   }
   /// The lowest positive pattern that is nan.
   constexpr std::uint64_t lowest_nan() const noexcept {
-    return has_infinity ? exponent() + 1 : sign() - 1;
+    return has_infinity() ? exponent() + 1 : sign() - 1;
   }
   /// A positive nan whose highest mantissa bit is set.
   constexpr std::uint64_t quiet_nan() const noexcept {
@@ -68,12 +93,18 @@ struct FloatFormat {
 
 /// The formats, indexed by ScalarType.
 inline constexpr FloatFormat kFloatFormats[] = {
-    {"float16", kFloat16, 2, 10, true},
-    {"bfloat16", kBFloat16, 2, 7, true},
-    {"float32", kFloat32, 4, 23, true},
-    {"float64", kFloat64, 8, 52, true},
-    {"float8_e4m3fn", kFloat8E4M3FN, 1, 3, false},
-    {"float8_e5m2", kFloat8E5M2, 1, 2, true}};
+    {"float16", kFloat16, 2, 10, Specials::ieee},
+    {"bfloat16", kBFloat16, 2, 7, Specials::ieee},
+    {"float32", kFloat32, 4, 23, Specials::ieee},
+    {"float64", kFloat64, 8, 52, Specials::ieee},
+    {"float8_e4m3fn", kFloat8E4M3FN, 1, 3, Specials::nan},
+    {"float8_e5m2", kFloat8E5M2, 1, 2, Specials::ieee},
+    {"float8_e4m3fnuz", kFloat8E4M3FNUZ, 1, 3, Specials::nan_zero},
+    {"float8_e5m2fnuz", kFloat8E5M2FNUZ, 1, 2, Specials::nan_zero},
+    {"float6_e3m2fn", kFloat6E3M2FN, 1, 2, Specials::none, 6},
+    {"float6_e2m3fn", kFloat6E2M3FN, 1, 3, Specials::none, 6},
+    {"float4_e2m1fn_x2", kFloat4E2M1FNX2, 1, 1, Specials::none, 4},
+    {"hifloat8", kHiFloat8, 1, 3, Specials::tapered}};
 
 /// float_to_bits() returns the bits of an IEEE binary32.
 inline std::uint32_t float_to_bits(float value) noexcept {

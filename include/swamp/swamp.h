@@ -8,6 +8,7 @@
 #include "swamp/c_api.h"
 #include "swamp/communicator.h"
 #include "swamp/error.h"
+#include "swamp/float8.h"
 #include "swamp/float_formats.h"
 #include "swamp/foreach.h"
 #include "swamp/grad_scaler.h"

@@ -82,6 +82,31 @@ int c_abi_rows(void) {
     product.struct_size = 1;
     INVALID(swamp_product(NULL, &mo, &ma, &mb, &product), "struct_size");
   }
+  {
+    float from[] = {1, -500, 0.0001f, 0}, to[4];
+    uint8_t code[4];
+    const swamp_tensor x8 = {from, 4, SWAMP_FLOAT32},
+                       y8 = {to, 4, SWAMP_FLOAT32};
+    swamp_tensor codes = {code, 4, SWAMP_FLOAT8_E4M3FN};
+    swamp_quantize_options how = {sizeof how,      2, SWAMP_NEAREST_AWAY,
+                                  SWAMP_CAST_CUDA, 0, NULL};
+    swamp_quantize_report report = {sizeof report, 0, 0, 0, 0};
+    OK(swamp_quantize(NULL, &x8, &codes, &how, &report));
+    CHECK(code[0] == 0x40 && code[1] == 0xff && code[2] == 0 && code[3] == 0);
+    CHECK(report.amax == 500 && report.saturated == 1 && report.flushed == 1);
+    OK(swamp_quantize(NULL, &x8, &codes, NULL, NULL));
+    CHECK(code[0] == 0x38 && code[1] == 0xfe);
+    OK(swamp_dequantize(NULL, &codes, &y8, 0.5f));
+    CHECK(to[0] == 0.5f && to[1] == -224 && to[2] == 0);
+    how.rounding = (swamp_rounding)1000;
+    INVALID(swamp_quantize(NULL, &x8, &codes, &how, NULL),
+            "options.rounding: got 255");
+    report.struct_size = 1;
+    INVALID(swamp_quantize(NULL, &x8, &codes, NULL, &report), "struct_size");
+    INVALID(swamp_quantize(NULL, NULL, &codes, NULL, NULL), "x");
+    INVALID(swamp_dequantize(NULL, &codes, NULL, 1), "x");
+    CHECK(code[0] == 0x38 && to[0] == 0.5f);
+  }
   return failed;
 }
 

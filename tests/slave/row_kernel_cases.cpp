@@ -15,14 +15,15 @@ Bytes bytes_of(const Data& data) {
   return {begin, begin + data.bytes()};
 }
 
-// The master sets the units of attention and products: they have their own
-// tests.
+// Attention, products and formats of 8 bits have units of their own, and their
+// own tests.
 template <class Args, class... Others>
 constexpr bool kIsAny = (std::is_same_v<Args, Others> || ...);
 template <class Args>
 constexpr bool kHasSample =
     !kIsAny<Args, slave::AttentionArgs, slave::AttentionBackwardArgs,
-            slave::ProductPackArgs, slave::ProductArgs>;
+            slave::ProductPackArgs, slave::ProductArgs, slave::QuantizeArgs,
+            slave::DequantizeArgs>;
 
 // The arguments of each type, for rows of so many columns.
 template <class Args>

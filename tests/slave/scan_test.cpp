@@ -52,7 +52,7 @@ TEST(Scan, CountsAndExtremes) {
     const std::uint64_t minus = f.sign(), last_nan = f.sign() - 1;
     ScanPartial partial = scan(
         f, {0, last_nan, f.infinity(), f.infinity() | minus, f.quiet_nan()});
-    const std::uint64_t inf = f.has_infinity ? 2 : 0;
+    const std::uint64_t inf = f.has_infinity() ? 2 : 0;
     EXPECT_EQ(partial.inf_count, inf);
     EXPECT_EQ(partial.nan_count, 4 - inf);
     EXPECT_EQ(partial.first_nonfinite, 1u);

@@ -1,0 +1,282 @@
+// The kernels that convert to and from formats of at most 8 bits, compiled once
+// per target by Highway. All is integer arithmetic on the bits of float32, with
+// one code for all formats: a format is a few numbers of the arguments.
+
+#include "slave/kernel_list.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "slave/quantize.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include <cstring>
+
+#include "slave/batch-inl.h"
+#include "slave/exact_fma-inl.h"
+#include "slave/formats-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace swamp::slave::HWY_NAMESPACE {
+namespace {
+
+using DF = hn::ScalableTag<float>;
+using DU = hn::RebindToUnsigned<DF>;
+using VF = hn::Vec<DF>;
+using VU = hn::Vec<DU>;
+constexpr std::size_t kLanes = hn::MaxLanes(DF());
+
+constexpr std::uint32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
+
+// Magnitude is the parts of |v| that rounding needs: |v| = mantissa * 2^k, and
+// `cut` bits of the mantissa are below the format's.
+struct Magnitude {
+  VU exponent;  // at least that of the format's smallest normal number
+  VU mantissa;
+  VU cut;
+
+  HWY_INLINE Magnitude(const QuantizeArgs& args, VU bits) {
+    const DU du;
+    const VU own = hn::ShiftRight<23>(bits);
+    exponent = hn::Max(own, hn::Set(du, args.least_exponent));
+    // A subnormal float32 is below all formats, with and without this bit.
+    mantissa =
+        hn::Or(hn::And(bits, hn::Set(du, 0x7fffffu)), hn::Set(du, 0x800000u));
+    cut = hn::Min(
+        hn::Sub(exponent, hn::Sub(own, hn::Set(du, 23 - args.mantissa_bits))),
+        hn::Set(du, 31u));
+  }
+  // code() is that of the mantissa + add, cut off.
+  HWY_INLINE VU code(const QuantizeArgs& args, VU add) const {
+    const DU du;
+    const VU kept = hn::Shr(hn::Add(mantissa, add), cut);
+    const VU above = hn::Sub(exponent, hn::Set(du, args.least_exponent));
+    return hn::Add(
+        kept, hn::ShiftLeftSame(above, static_cast<int>(args.mantissa_bits)));
+  }
+};
+
+// rounding_octets() are the random octets of kLanes elements from `index` on.
+HWY_INLINE VU rounding_octets(const RoundingKey& key, std::size_t index) {
+  const DU du;
+  const auto mix = [&](VU x, VU shifted, std::uint32_t factor) HWY_ATTR {
+    return hn::Mul(hn::Xor(x, shifted), hn::Set(du, factor));
+  };
+  VU x = hn::Iota(du, static_cast<std::uint32_t>(index) + key.offset);
+  x = hn::Xor(mix(x, hn::ShiftRight<17>(x), kMixFactors[0]),
+              hn::Set(du, key.mix));
+  x = mix(x, hn::ShiftRight<11>(x), kMixFactors[1]);
+  x = mix(x, hn::ShiftRight<15>(x), kMixFactors[2]);
+  return hn::ShiftRight<24>(hn::Xor(x, hn::ShiftRight<14>(x)));
+}
+
+// Quantizer converts vectors and counts what it sees.
+template <std::uint32_t kRounding, bool kTapered>
+struct Quantizer {
+  const QuantizeArgs& args;
+  VU amax, saturated, flushed, nan_count;
+
+  HWY_INLINE explicit Quantizer(const QuantizeArgs& arguments)
+      : args(arguments) {
+    amax = saturated = flushed = nan_count = hn::Zero(DU());
+  }
+
+  // magnitude_code() is that of |v|, of which `bits` are the bits.
+  HWY_INLINE VU magnitude_code(VU bits, VU random) const {
+    const DF df;
+    const DU du;
+    if constexpr (kTapered) {
+      (void)random;
+      std::uint32_t lanes[kLanes];
+      hn::StoreU(bits, du, lanes);
+      for (std::uint32_t& lane : lanes) lane = tapered_code(lane);
+      return hn::LoadU(du, lanes);
+    }
+    const Magnitude v(args, bits);
+    const VU one = hn::Set(du, 1u);
+    if constexpr (kRounding == kStochastic) {
+      const VU step = hn::ShiftLeft<23>(
+          hn::Sub(v.exponent, hn::Set(du, args.mantissa_bits)));
+      const VF part = hn::Mul(
+          hn::ConvertTo(df, hn::BitCast(hn::RebindToSigned<DF>(), random)),
+          hn::Set(df, 1.0f / 256));
+      const VF t =
+          exact_fma(df, part, hn::BitCast(df, step), hn::BitCast(df, bits));
+      return Magnitude(args, hn::BitCast(du, t)).code(args, hn::Zero(du));
+    }
+    const VU half = hn::Shl(one, hn::Sub(v.cut, one));
+    if constexpr (kRounding == kNearestAway) return v.code(args, half);
+    const VU odd = hn::And(hn::Shr(v.mantissa, v.cut), one);
+    return v.code(args, hn::Add(hn::Sub(half, one), odd));
+  }
+
+  HWY_INLINE VU codes(VF x, VU random) {
+    const DF df;
+    const DU du;
+    const VU magnitude_mask = hn::Set(du, kMagnitude);
+    const VU infinity = hn::Set(du, kInfinity);
+    const VU one = hn::Set(du, 1u);
+    const VU x_bits = hn::BitCast(du, x);
+    const VU x_magnitude = hn::And(x_bits, magnitude_mask);
+    const auto nan = hn::Gt(x_magnitude, infinity);
+    const VU bits = hn::And(
+        hn::BitCast(du, hn::Mul(x, hn::Set(df, args.scale))), magnitude_mask);
+    VU code = magnitude_code(bits, random);
+    const auto beyond =
+        hn::AndNot(nan, hn::Gt(code, hn::Set(du, args.largest)));
+    const auto zero = hn::Eq(code, hn::Zero(du));
+    amax = hn::Max(amax, hn::IfThenZeroElse(nan, x_magnitude));
+    nan_count = hn::Add(nan_count, hn::IfThenElseZero(nan, one));
+    saturated = hn::Add(saturated, hn::IfThenElseZero(beyond, one));
+    flushed = hn::Add(
+        flushed, hn::IfThenElseZero(
+                     hn::And(zero, hn::Ne(x_magnitude, hn::Zero(du))), one));
+    code = hn::IfThenElse(beyond, hn::Set(du, args.overflow), code);
+    code = hn::IfThenElse(hn::Eq(bits, infinity), hn::Set(du, args.infinity),
+                          code);
+    const VU negative = hn::ShiftRight<31>(x_bits);
+    code =
+        hn::Or(code, hn::ShiftLeftSame(negative, static_cast<int>(args.sign)));
+    const auto is_negative = hn::Ne(negative, hn::Zero(du));
+    code = hn::IfThenElse(hn::And(zero, is_negative),
+                          hn::Set(du, args.negative_zero), code);
+    const VU nan_code = hn::IfThenElse(
+        is_negative, hn::Set(du, args.negative_nan), hn::Set(du, args.nan));
+    return hn::IfThenElse(nan, nan_code, code);
+  }
+
+  // finish() adds the counts to `partial`, and begins again.
+  HWY_INLINE void finish(QuantizePartial& partial) {
+    const DU du;
+    QuantizePartial found = {};
+    const auto for_lanes = [&](VU counts, auto visit) HWY_ATTR {
+      std::uint32_t lanes[kLanes];
+      hn::StoreU(counts, du, lanes);
+      for (const std::uint32_t lane : lanes) visit(lane);
+    };
+    for_lanes(saturated, [&](std::uint32_t n) { found.saturated += n; });
+    for_lanes(flushed, [&](std::uint32_t n) { found.flushed += n; });
+    for_lanes(nan_count, [&](std::uint32_t n) { found.nan_count += n; });
+    for_lanes(amax,
+              [&](std::uint32_t n) { found.amax = std::max(found.amax, n); });
+    partial.join(found);
+    amax = saturated = flushed = nan_count = hn::Zero(du);
+  }
+};
+
+// A turn is so many elements, a multiple of two vectors of any target.
+constexpr std::size_t kTurn = 64;
+
+template <class Format, std::uint32_t kRounding, bool kTapered>
+HWY_INLINE void quantize_elements(const QuantizeArgs& args, const Tile& tile) {
+  using Element = typename Format::Element;
+  const DF df;
+  const DU du;
+  const hn::Rebind<std::uint8_t, DF> d8;
+  const std::size_t count = tile.count * args.elements;
+  const auto* const x = operand<const Element>(tile, 0);
+  auto* const out = operand<std::uint8_t>(tile, 1);
+  const auto* const random = operand<const std::uint8_t>(tile, 2);
+  const bool packed = args.elements == 2;
+  const std::size_t first = tile.first * args.elements;
+  Quantizer<kRounding, kTapered> quantizer(args);
+  std::size_t counted = 0;
+  auto& partial = *partial_result<QuantizePartial>(tile);
+  // turn() converts kTurn elements.
+  const auto turn = [&](const Element* from, const std::uint8_t* octets,
+                        std::size_t index, std::uint8_t* to) HWY_ATTR {
+    for (std::size_t i = 0; i < kTurn; i += kLanes) {
+      VU bits = hn::Zero(du);
+      if constexpr (kRounding == kStochastic) {
+        bits = octets != nullptr ? hn::PromoteTo(du, hn::LoadU(d8, octets + i))
+                                 : rounding_octets(args.key, index + i);
+      }
+      const VU codes = quantizer.codes(Format::load(df, from + i), bits);
+      hn::StoreU(hn::TruncateTo(d8, codes), d8, to + i);
+    }
+  };
+  const auto pack = [](const std::uint8_t* from, std::size_t units,
+                       std::uint8_t* to) {
+    for (std::size_t i = 0; i < units; ++i) {
+      to[i] = static_cast<std::uint8_t>(from[2 * i] | from[2 * i + 1] << 4);
+    }
+  };
+  std::uint8_t codes[kTurn];
+  std::size_t i = 0;
+  for (; i + kTurn <= count; i += kTurn) {
+    turn(x + i, random == nullptr ? nullptr : random + i, first + i,
+         packed ? codes : out + i);
+    if (packed) pack(codes, kTurn / 2, out + i / 2);
+    counted += kTurn;
+    if (counted >= std::size_t{1} << 31) {  // before a count overflows
+      quantizer.finish(partial);
+      counted = 0;
+    }
+  }
+  if (i < count) {
+    const std::size_t rest = count - i;
+    Element last[kTurn] = {};
+    std::uint8_t octets[kTurn] = {};
+    std::memcpy(last, x + i, rest * sizeof last[0]);
+    if (random != nullptr) std::memcpy(octets, random + i, rest);
+    turn(last, random == nullptr ? nullptr : octets, first + i, codes);
+    if (packed) {
+      pack(codes, rest / 2, out + i / 2);
+    } else {
+      std::memcpy(out + i, codes, rest);
+    }
+  }
+  quantizer.finish(partial);
+}
+
+template <class Format>
+HWY_INLINE void quantize(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const QuantizeArgs*>(arguments);
+  if (args.tapered != 0) {
+    quantize_elements<Format, kNearestAway, true>(args, tile);
+  } else if (args.rounding == kNearestEven) {
+    quantize_elements<Format, kNearestEven, false>(args, tile);
+  } else if (args.rounding == kNearestAway) {
+    quantize_elements<Format, kNearestAway, false>(args, tile);
+  } else {
+    quantize_elements<Format, kStochastic, false>(args, tile);
+  }
+}
+
+template <class Format>
+HWY_INLINE void dequantize(const void* arguments, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  const DF df;
+  const hn::Rebind<Element, DF> d;
+  const auto& args = *static_cast<const DequantizeArgs*>(arguments);
+  const VF scale = hn::Set(df, args.scale);
+  const std::size_t count = tile.count * args.elements;
+  const auto* const codes = operand<const std::uint8_t>(tile, 1);
+  const auto* const values = operand<const float>(tile, 2);
+  auto* const out = operand<Element>(tile, 0);
+  const bool packed = args.elements == 2;
+  const auto value_of = [&](std::size_t i) {
+    return packed ? values[codes[i / 2] >> (i % 2 * 4) & 15] : values[codes[i]];
+  };
+  for (std::size_t i = 0; i < count; i += kLanes) {
+    const std::size_t lanes = std::min(kLanes, count - i);
+    float found[kLanes] = {};
+    for (std::size_t j = 0; j < lanes; ++j) found[j] = value_of(i + j);
+    const auto result =
+        Format::narrow(df, hn::Mul(hn::LoadU(df, found), scale));
+    if (lanes == kLanes) {
+      hn::StoreU(result, d, out + i);
+    } else {
+      Element last[kLanes];
+      hn::StoreU(result, d, last);
+      std::memcpy(out + i, last, lanes * sizeof(Element));
+    }
+  }
+}
+
+}  // namespace
+
+SWAMP_KERNELS(quantize, quantize<A>)
+SWAMP_KERNELS(dequantize, dequantize<A>)
+
+}  // namespace swamp::slave::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

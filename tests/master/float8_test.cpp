@@ -1,0 +1,457 @@
+// quantize and dequantize: the codes of shared golden tables, the same on every
+// machine, and the errors.
+#include "swamp/float8.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <sstream>
+#include <vector>
+
+#include "machines.h"
+#include "row_values.h"
+#include "support/errors.h"
+#include "swamp/float_formats.h"
+
+namespace swamp::test {
+namespace {
+
+const std::vector<MachineShape> kShapes = {
+    {1, 3, 64 * 1024}, {1, 2, 256 * 1024}, {6, 64, 64 * 1024}};
+
+using Codes = std::vector<std::uint8_t>;
+
+struct Output {
+  Codes codes;
+  QuantizeReport report;
+};
+
+// run() quantizes values of `type`; `bits` are theirs as float32.
+Output run(const std::vector<std::uint32_t>& bits, ScalarType type,
+           ScalarType format, const QuantizeOptions& options,
+           Machine* machine = nullptr) {
+  const Format& of_x = format_of(type);
+  Bytes x(bits.size() * of_x.bytes + 16);
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    const float value = float_from_bits(bits[i]);
+    store_bits(of_x, x.data(), i,
+               type == kFloat16    ? float16_from_float(value)
+               : type == kBFloat16 ? bits[i] >> 16
+                                   : bits[i]);
+  }
+  const std::size_t elements = format == kFloat4E2M1FNX2 ? 2 : 1;
+  Output out{Codes(bits.size() / elements + 1, 0xa5), {}};
+  const std::size_t count = out.codes.size() - 1;
+  out.report = quantize({x.data(), bits.size(), type},
+                        {out.codes.data(), count, format}, options, machine);
+  EXPECT_EQ(out.codes.back(), 0xa5);
+  out.codes.pop_back();
+  return out;
+}
+
+// unpacked() has one code for each element.
+Codes unpacked(const Codes& codes, ScalarType format) {
+  if (format != kFloat4E2M1FNX2) return codes;
+  Codes all;
+  for (const std::uint8_t two : codes) {
+    all.push_back(two & 15);
+    all.push_back(two >> 4);
+  }
+  return all;
+}
+
+struct Range {
+  std::uint32_t first;
+  std::uint8_t code;
+};
+
+std::vector<Range> read_runs(const std::string& name) {
+  std::ifstream file(std::string(SWAMP_GOLDEN_DIR) + "/float8/" + name +
+                     ".f32.runs");
+  std::vector<Range> runs;
+  unsigned first, code;
+  while (file >> std::hex >> first >> code) {
+    runs.push_back({first, static_cast<std::uint8_t>(code)});
+  }
+  EXPECT_FALSE(runs.empty()) << name;
+  return runs;
+}
+
+// A table of tests/golden/float8, and what differs from it for nan.
+struct Golden {
+  const char* table;
+  ScalarType format;
+  CastPolicy policy;
+  Rounding rounding = Rounding::nearest_even;
+  int nan = -1, negative_nan = -1;  // -1: as in the table
+};
+using P = CastPolicy;
+constexpr Rounding kAway = Rounding::nearest_away;
+constexpr Rounding kEven = Rounding::nearest_even;
+constexpr Golden kGolden[] = {
+    {"float8_e4m3fn.sat", kFloat8E4M3FN, P::saturate},
+    {"float8_e4m3fn.nosat", kFloat8E4M3FN, P::overflow},
+    {"float8_e4m3fn.away", kFloat8E4M3FN, P::saturate, kAway},
+    {"float8_e5m2.sat", kFloat8E5M2, P::saturate},
+    {"float8_e5m2.nosat", kFloat8E5M2, P::overflow},
+    {"float8_e4m3fnuz.sat", kFloat8E4M3FNUZ, P::saturate},
+    {"float8_e4m3fnuz.nosat", kFloat8E4M3FNUZ, P::overflow},
+    {"float8_e5m2fnuz.sat", kFloat8E5M2FNUZ, P::saturate},
+    {"float8_e5m2fnuz.nosat", kFloat8E5M2FNUZ, P::overflow},
+    {"float6_e3m2.sat", kFloat6E3M2FN, P::saturate},
+    {"float6_e3m2.away", kFloat6E3M2FN, P::saturate, kAway},
+    {"float6_e2m3.sat", kFloat6E2M3FN, P::overflow},
+    {"float6_e2m3.away", kFloat6E2M3FN, P::saturate, kAway},
+    {"float4_e2m1.sat", kFloat4E2M1FNX2, P::saturate},
+    {"float4_e2m1.away", kFloat4E2M1FNX2, P::saturate, kAway},
+    {"hifloat8.sat", kHiFloat8, P::saturate, kAway},
+    {"hifloat8.nosat", kHiFloat8, P::overflow, kAway},
+    // FORMAT.md of the golden data: which implementation follows which table.
+    {"float8_e4m3fn.sat", kFloat8E4M3FN, P::cuda_saturate, kEven, 0x7f, 0x7f},
+    {"float8_e4m3fn.nosat", kFloat8E4M3FN, P::cuda, kEven, 0x7f, 0x7f},
+    {"float8_e5m2.sat", kFloat8E5M2, P::cuda_saturate, kEven, 0x7f, 0x7f},
+    {"float8_e5m2.nosat", kFloat8E5M2, P::cuda, kEven, 0x7f, 0x7f},
+    {"float6_e3m2.sat", kFloat6E3M2FN, P::cuda, kEven, 0x1f, 0x1f},
+    {"float4_e2m1.sat", kFloat4E2M1FNX2, P::cuda_saturate, kEven, 7, 7},
+    {"float8_e4m3fn.sat", kFloat8E4M3FN, P::torch},
+    {"float8_e5m2.nosat", kFloat8E5M2, P::torch},
+    {"float8_e4m3fnuz.nosat", kFloat8E4M3FNUZ, P::torch},
+    {"float8_e5m2fnuz.nosat", kFloat8E5M2FNUZ, P::torch},
+    {"float8_e4m3fn.nosat", kFloat8E4M3FN, P::ml_dtypes},
+    {"float8_e5m2.nosat", kFloat8E5M2, P::ml_dtypes, kEven, 0x7e, 0xfe},
+    {"float8_e4m3fnuz.nosat", kFloat8E4M3FNUZ, P::ml_dtypes},
+    {"float6_e2m3.sat", kFloat6E2M3FN, P::ml_dtypes, kEven, 0x20, 0},
+    {"float4_e2m1.sat", kFloat4E2M1FNX2, P::ml_dtypes, kEven, 8, 0}};
+
+bool is_nan(std::uint32_t bits) { return (bits & 0x7fffffffu) > 0x7f800000u; }
+
+// Inputs are float32 bits, and the codes that a table has for them.
+struct Inputs {
+  std::vector<std::uint32_t> bits;
+  Codes codes;
+
+  void add(const Golden& golden, std::uint32_t x, std::uint8_t code) {
+    bits.push_back(x);
+    const int nan = x >> 31 != 0 ? golden.negative_nan : golden.nan;
+    codes.push_back(is_nan(x) && nan >= 0 ? static_cast<std::uint8_t>(nan)
+                                          : code);
+  }
+};
+
+TEST(Float8, GoldenCasts) {
+  for (const Golden& golden : kGolden) {
+    SCOPED_TRACE(testing::Message() << golden.table << " policy "
+                                    << static_cast<int>(golden.policy));
+    const std::vector<Range> runs = read_runs(golden.table);
+    // The first, middle and last float32 of each run, and all bfloat16.
+    Inputs wide, bfloat16, float16;
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const std::uint32_t first = runs[i].first;
+      const std::uint32_t last =
+          i + 1 < runs.size() ? runs[i + 1].first - 1 : 0xffffffffu;
+      for (const std::uint32_t x : {first, first + (last - first) / 2, last}) {
+        wide.add(golden, x, runs[i].code);
+      }
+    }
+    const auto code_of = [&](std::uint32_t x) {
+      return std::prev(
+                 std::upper_bound(runs.begin(), runs.end(), x,
+                                  [](std::uint32_t bits, const Range& run) {
+                                    return bits < run.first;
+                                  }))
+          ->code;
+    };
+    for (std::uint32_t x = 0; x < 0x10000; ++x) {
+      bfloat16.add(golden, x << 16, code_of(x << 16));
+      const std::uint32_t of_half =
+          float_to_bits(float16_to_float(static_cast<std::uint16_t>(x)));
+      float16.add(golden, of_half, code_of(of_half));
+    }
+    if (wide.bits.size() % 2 != 0) wide.add(golden, 0, runs[0].code);
+    QuantizeOptions options;
+    options.policy = golden.policy;
+    options.rounding = golden.rounding;
+    for (const auto& [inputs, type] :
+         {std::pair{&wide, kFloat32}, std::pair{&bfloat16, kBFloat16},
+          std::pair{&float16, kFloat16}}) {
+      const Output plain = run(inputs->bits, type, golden.format, options);
+      ASSERT_EQ(unpacked(plain.codes, golden.format), inputs->codes)
+          << format_of(type).name;
+      std::uint64_t nan_count = 0;
+      float amax = 0;
+      for (const std::uint32_t x : inputs->bits) {
+        nan_count += is_nan(x);
+        if (!is_nan(x)) amax = std::max(amax, std::abs(float_from_bits(x)));
+      }
+      EXPECT_EQ(plain.report.nan_count, nan_count);
+      EXPECT_EQ(plain.report.amax, amax);
+    }
+    on_all_machines(kShapes, [&](Machine& machine) {
+      EXPECT_EQ(
+          unpacked(
+              run(wide.bits, kFloat32, golden.format, options, &machine).codes,
+              golden.format),
+          wide.codes);
+    });
+  }
+}
+
+// Stochastic rounding with given octets: the 256 results of each number.
+TEST(Float8, GoldenStochastic) {
+  std::ifstream file(SWAMP_GOLDEN_DIR "/float8/sr_e2m1.jsonl");
+  std::string line;
+  std::size_t lines = 0;
+  Codes random;
+  for (int i = 0; i < 256; ++i) random.push_back(static_cast<std::uint8_t>(i));
+  QuantizeOptions options;
+  options.rounding = Rounding::stochastic;
+  options.random = random.data();
+  while (std::getline(file, line)) {
+    const auto text_of = [&](const std::string& key) {
+      const std::size_t begin =
+          line.find("\"" + key + "\": \"") + key.size() + 5;
+      return line.substr(begin, line.find('"', begin) - begin);
+    };
+    const auto x =
+        static_cast<std::uint32_t>(std::stoul(text_of("x"), nullptr, 16));
+    const std::string text = text_of("codes");
+    ASSERT_EQ(text.size(), 512u);
+    Codes codes;
+    for (std::size_t i = 0; i < text.size(); i += 2) {
+      codes.push_back(static_cast<std::uint8_t>(
+          std::stoul(text.substr(i, 2), nullptr, 16)));
+    }
+    const std::vector<std::uint32_t> bits(256, x);
+    ASSERT_EQ(unpacked(run(bits, kFloat32, kFloat4E2M1FNX2, options).codes,
+                       kFloat4E2M1FNX2),
+              codes)
+        << line.substr(0, 20);
+    ++lines;
+  }
+  EXPECT_GT(lines, 10u);
+}
+
+// The report, and codes with a scale and generated bits, on every machine.
+TEST(Float8, SameOnEveryMachine) {
+  Random random(81);
+  for (const ScalarType format : {kFloat8E4M3FN, kFloat8E5M2FNUZ, kFloat6E2M3FN,
+                                  kFloat4E2M1FNX2, kHiFloat8}) {
+    for (const ScalarType type : {kFloat32, kBFloat16}) {
+      for (const std::size_t count : {2u, 126u, 30002u}) {
+        for (const Rounding rounding :
+             {Rounding::nearest_even, kAway, Rounding::stochastic}) {
+          if (format == kHiFloat8 && rounding != kAway) continue;
+          SCOPED_TRACE(testing::Message()
+                       << kFloatFormats[format].name << " "
+                       << format_of(type).name << " " << count << " "
+                       << static_cast<int>(rounding));
+          std::vector<std::uint32_t> bits;
+          for (std::size_t i = 0; i < count; ++i) {
+            // Exponents around those of the formats, zeros, all patterns.
+            std::uint32_t x =
+                static_cast<std::uint32_t>(random.below(1u << 31)) * 2;
+            if (i % 8 != 0) x = (x & 0x8fffffffu) + 0x34000000u;
+            if (i % 16 == 3) x &= 0x80000000u;
+            bits.push_back(x & (type == kFloat32 ? ~0u : 0xffff0000u));
+          }
+          QuantizeOptions options;
+          options.scale = 3;
+          options.rounding = rounding;
+          options.seed = 5;
+          const Output expected = run(bits, type, format, options);
+          on_all_machines(kShapes, [&](Machine& machine) {
+            const Output found = run(bits, type, format, options, &machine);
+            EXPECT_EQ(found.codes, expected.codes);
+            EXPECT_EQ(found.report.amax, expected.report.amax);
+            EXPECT_EQ(found.report.saturated, expected.report.saturated);
+            EXPECT_EQ(found.report.flushed, expected.report.flushed);
+            EXPECT_EQ(found.report.nan_count, expected.report.nan_count);
+          });
+          // The counts by the codes themselves.
+          const Codes codes = unpacked(expected.codes, format);
+          std::uint64_t flushed = 0;
+          float amax = 0;
+          for (std::size_t i = 0; i < count; ++i) {
+            const float x = float_from_bits(bits[i]);
+            if (std::isnan(x)) continue;
+            amax = std::max(amax, std::abs(x));
+            flushed += x != 0 && code_to_float(format, codes[i]) == 0;
+          }
+          EXPECT_EQ(expected.report.flushed, flushed);
+          EXPECT_EQ(expected.report.amax, amax);
+        }
+      }
+    }
+  }
+}
+
+TEST(Float8, StochasticIsUnbiased) {
+  const std::size_t count = 40000;
+  const std::vector<std::uint32_t> bits(count, float_to_bits(1.1f));
+  QuantizeOptions options;
+  options.rounding = Rounding::stochastic;
+  Codes before;
+  for (const std::uint64_t seed : {1u, 2u}) {
+    options.seed = seed;
+    const Codes codes = run(bits, kFloat32, kFloat8E4M3FN, options).codes;
+    double sum = 0;
+    for (const std::uint8_t code : codes) {
+      sum += static_cast<double>(code_to_float(kFloat8E4M3FN, code));
+    }
+    // The standard deviation of the mean is 0.0003; steps of 1/256 of 0.125.
+    EXPECT_NEAR(sum / count, 1.1, 0.002);
+    EXPECT_NE(codes, before);
+    before = codes;
+  }
+}
+
+struct Values {
+  ScalarType format;
+  double least, largest;
+  std::uint8_t code_of_largest, nan;
+};
+constexpr Values kValues[] = {{kFloat8E4M3FN, 0x1p-9, 448, 0x7e, 0x7f},
+                              {kFloat8E5M2, 0x1p-16, 57344, 0x7b, 0x7f},
+                              {kFloat8E4M3FNUZ, 0x1p-10, 240, 0x7f, 0x80},
+                              {kFloat8E5M2FNUZ, 0x1p-17, 57344, 0x7f, 0x80},
+                              {kFloat6E3M2FN, 0.0625, 28, 0x1f, 0},
+                              {kFloat6E2M3FN, 0.125, 7.5, 0x1f, 0},
+                              {kFloat4E2M1FNX2, 0.5, 6, 7, 0},
+                              {kHiFloat8, 0x1p-22, 32768, 0x6e, 0x80}};
+
+TEST(Float8, Dequantize) {
+  for (const Values& row : kValues) {
+    const Format& format = kFloatFormats[row.format];
+    SCOPED_TRACE(format.name);
+    const auto value = [&](std::uint8_t code) {
+      return static_cast<double>(code_to_float(row.format, code));
+    };
+    EXPECT_EQ(value(0), 0);
+    EXPECT_EQ(value(1), row.least);
+    EXPECT_EQ(value(row.code_of_largest), row.largest);
+    EXPECT_EQ(std::isnan(value(row.nan)), row.nan != 0);
+    // Every code is what its value is quantized to.
+    const std::size_t elements = row.format == kFloat4E2M1FNX2 ? 2 : 1;
+    Codes codes;
+    for (unsigned code = 0; code < 256; ++code) {
+      if (format.width == 6 && code >= 64) break;
+      const bool is_nan = std::isnan(
+          code_to_float(row.format, static_cast<std::uint8_t>(code)));
+      codes.push_back(is_nan ? 0 : static_cast<std::uint8_t>(code));
+    }
+    const Codes singles = unpacked(codes, row.format);
+    for (const ScalarType type : {kFloat32, kBFloat16, kFloat16}) {
+      // 2^-22 is a subnormal float16, and 57344 is none.
+      on_all_machines(kShapes, [&](Machine& machine) {
+        Bytes x(codes.size() * elements * format_of(type).bytes);
+        const Tensor values{x.data(), codes.size() * elements, type};
+        const Tensor all{codes.data(), codes.size(), row.format};
+        dequantize(all, values, 1, &machine);
+        for (std::size_t i = 0; i < values.count; ++i) {
+          ASSERT_EQ(widen(type, x.data(), i),
+                    code_to_float(row.format, singles[i]));
+        }
+        QuantizeOptions options;
+        options.rounding =
+            row.format == kHiFloat8 ? kAway : Rounding::nearest_even;
+        options.policy = CastPolicy::overflow;
+        Codes again(codes.size());
+        quantize(values, {again.data(), again.size(), row.format}, options,
+                 &machine);
+        EXPECT_EQ(again, codes);
+        dequantize(all, values, 0.5f, &machine);
+        EXPECT_EQ(
+            widen(type, x.data(), row.code_of_largest / elements * elements),
+            code_to_float(row.format,
+                          singles[row.code_of_largest / elements * elements]) /
+                2);
+      });
+    }
+  }
+}
+
+TEST(Float8, Errors) {
+  float x[4] = {1, 2, 3, 4};
+  Codes codes(4, 9);
+  struct Call {
+    Tensor x, codes;
+    QuantizeOptions options;
+  };
+  struct Row {
+    void (*change)(Call& c);
+    const char* text;
+    swamp_status status = SWAMP_INVALID_ARGUMENT;
+  };
+  const Row rows[] = {
+      {[](Call& c) { c.x.data = nullptr; }, "x.data: got null, expected"},
+      {[](Call& c) { c.codes.data = nullptr; },
+       "codes.data: got null, expected the address of 4 elements"},
+      {[](Call& c) { c.x.dtype = kFloat64; }, "x.dtype: got 3 (float64)",
+       SWAMP_UNSUPPORTED},
+      {[](Call& c) { c.codes.dtype = kFloat16; },
+       "codes.dtype: got 0 (float16), expected 4 (float8_e4m3fn), 5",
+       SWAMP_UNSUPPORTED},
+      {[](Call& c) { c.codes.count = 3; },
+       "codes.count: got 3, expected 4, as in 'x'"},
+      {[](Call& c) { c.codes.dtype = kFloat4E2M1FNX2; },
+       "codes.count: got 4, expected half of x.count, 4"},
+      {[](Call& c) {
+         c.codes.dtype = kFloat4E2M1FNX2;
+         c.codes.count = 1;
+         c.x.count = 3;
+       },
+       "codes.count: got 1, expected half of x.count, 3"},
+      {[](Call& c) { c.options.scale = 0; },
+       "options.scale: got 0, expected a finite number larger than 0"},
+      {[](Call& c) { c.options.scale = std::nanf(""); },
+       "options.scale: got nan"},
+      {[](Call& c) { c.options.scale = -1; }, "options.scale: got -1"},
+      {[](Call& c) { c.options.rounding = static_cast<Rounding>(3); },
+       "options.rounding: got 3, expected 0 (nearest_even)"},
+      {[](Call& c) { c.options.policy = static_cast<CastPolicy>(6); },
+       "options.policy: got 6, expected 0 (saturate) to 5 (ml_dtypes)"},
+      {[](Call& c) {
+         c.codes.dtype = kFloat6E3M2FN;
+         c.options.policy = CastPolicy::torch;
+       },
+       "options.policy: got torch, expected a policy with a rule for "
+       "float6_e3m2fn",
+       SWAMP_UNSUPPORTED},
+      {[](Call& c) {
+         c.codes.dtype = kFloat8E5M2FNUZ;
+         c.options.policy = CastPolicy::cuda;
+       },
+       "options.policy: got cuda, expected", SWAMP_UNSUPPORTED},
+      {[](Call& c) { c.codes.dtype = kHiFloat8; },
+       "options.rounding: got nearest_even, expected nearest_away",
+       SWAMP_UNSUPPORTED},
+  };
+  for (const Row& row : rows) {
+    Call call{{x, 4, kFloat32}, {codes.data(), 4, kFloat8E4M3FN}, {}};
+    row.change(call);
+    EXPECT_TRUE(
+        has_words(error_of([&] { quantize(call.x, call.codes, call.options); },
+                           row.status),
+                  {row.text}));
+  }
+  EXPECT_TRUE(has_words(error_of([&] {
+                          dequantize({codes.data(), 4, kFloat8E4M3FN},
+                                     {x, 4, kFloat32},
+                                     std::numeric_limits<float>::infinity());
+                        }),
+                        {"scale: got inf, expected a finite number"}));
+  EXPECT_TRUE(
+      has_words(error_of([] { code_to_float(kFloat32, 0); }, SWAMP_UNSUPPORTED),
+                {"format: got 2 (float32)"}));
+  EXPECT_EQ(codes, Codes(4, 9));
+  EXPECT_EQ(quantize({nullptr, 0, kFloat32}, {nullptr, 0, kFloat8E5M2}).amax,
+            0);
+}
+
+}  // namespace
+}  // namespace swamp::test
