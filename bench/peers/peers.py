@@ -248,8 +248,11 @@ def measure(name, dtypes, options, swamp, naive, results):
 
 
 def facts():
-    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo")
-                if line.startswith("model name")), platform.machine())
+    about = dict(re.findall(r"^(model name|cpu family|model)\s*: (.*)$",
+                            pathlib.Path("/proc/cpuinfo").read_text(), re.M))
+    cpu = about.get("model name", platform.machine())
+    if "cpu family" in about:
+        cpu += " family {cpu family} model {model}".format(**about)
     versions = {"swamp": torch.ops.swamp.version(), "PyTorch": torch.__version__}
     if DeepSpeedCPUAdam is not None:
         versions["DeepSpeed"] = DEEPSPEED

@@ -487,6 +487,7 @@ def iterations(name, dtype, make_model, loss_of):
         found = {"torch": step(stock)}
         if compiled:
             found["torch.compile"] = step(stock, torch.compile)
+            found["torch.compile"]()  # compiles, which is not measured
         found["swamp"] = with_swamp(step(ours), **switches)
         return found
     if dtype == torch.float32:
