@@ -32,11 +32,11 @@ enum class Specials : std::uint8_t {
 /// FloatFormat describes a format by its bits: from the highest, sign, exponent
 /// and mantissa. Patterns are in the low bits of an integer.
 struct FloatFormat {
-  const char* name;        ///< as PyTorch's
-  ScalarType type;         ///< the dtype of a tensor
-  unsigned bytes;          ///< of an element; of 4 bits, of two elements
-  unsigned mantissa_bits;  ///< stored; the leading 1 is not
-  Specials specials;
+  const char* name;            ///< as PyTorch's
+  ScalarType type;             ///< the dtype of a tensor
+  unsigned bytes;              ///< of an element; of 4 bits, of two elements
+  unsigned mantissa_bits;      ///< stored; the leading 1 is not
+  Specials specials;           ///< its inf and nan
   unsigned width = 8 * bytes;  ///< bits of an element
 
   /// The sign bit.
