@@ -27,6 +27,11 @@ constexpr Shape kShapes[] = {{"forward", 1, 1024, 3072, 768, false, true},
                              {"1_row", 1, 1, 3072, 768, false, true},
                              {"8_rows", 1, 8, 3072, 768, false, true}};
 
+std::size_t bytes_of(const Shape& shape, const Dtype& dtype) {
+  const auto& [name, batch, m, n, k, a_transposed, b_transposed] = shape;
+  return batch * (m * k + k * n + m * n) * dtype.bytes;
+}
+
 // set_flops() makes the floating-point operations of a pass a rate.
 void set_flops(State& state, double flops) {
   state.counters["flops"] =
@@ -34,10 +39,7 @@ void set_flops(State& state, double flops) {
 }
 
 void run(State& state, const Shape& shape, const Dtype& dtype) {
-  std::byte* at = scratch_memory(
-      shape.batch *
-      (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n) *
-      dtype.bytes);
+  std::byte* at = scratch_memory(bytes_of(shape, dtype));
   std::size_t bytes = 0;
   const auto matrices = [&](std::size_t rows, std::size_t columns,
                             bool transposed) {
@@ -115,6 +117,7 @@ void register_products() {
   for (const Shape& shape : kShapes) {
     for (const Dtype& dtype : kDtypes) {
       if (dtype.dtype == kFloat64) continue;
+      if (bytes_of(shape, dtype) > memory_bytes()) continue;
       add({std::string("product/") + shape.name + "/" + dtype.name,
            {},
            thread_counts(),

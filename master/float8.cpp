@@ -222,8 +222,15 @@ void dequantize(const Tensor& codes, const Tensor& x, float scale,
   for (unsigned code = 0; code < 256; ++code) {
     values[code] = code_to_float(format.type, static_cast<std::uint8_t>(code));
   }
+  const slave::QuantizeArgs of_format = arguments(format, {});
   const slave::DequantizeArgs args{
-      scale, static_cast<std::uint32_t>(elements_of(format))};
+      scale,
+      of_format.elements,
+      of_format.mantissa_bits,
+      of_format.least_exponent,
+      of_format.sign,
+      format.specials == Specials::tapered ? 0 : of_format.largest,
+      of_format.negative_zero == 0 ? 1u : 0u};
   Operation operation(master::row_kernel<KernelFamily::dequantize, 3>(x.dtype),
                       &args, args.elements);
   operation.set_unit_bytes(2, sizeof values);

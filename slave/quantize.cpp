@@ -80,7 +80,8 @@ struct Quantizer {
     amax = saturated = flushed = nan_count = hn::Zero(DU());
   }
 
-  // magnitude_code() is that of |v|, of which `bits` are the bits.
+  // magnitude_code() is that of |v|, of which `bits` are the bits; larger than
+  // `largest` if |v| is, or is nan.
   HWY_INLINE VU magnitude_code(VU bits, VU random) const {
     const DF df;
     const DU du;
@@ -91,57 +92,81 @@ struct Quantizer {
       for (std::uint32_t& lane : lanes) lane = tapered_code(lane);
       return hn::LoadU(du, lanes);
     }
+    if constexpr (kRounding == kNearestEven) {
+      // The sum of |v| and a power of two, of which the last place is that of
+      // the format, is rounded there. A format has at most 5 exponent bits.
+      const VU exponent =
+          hn::Clamp(hn::And(bits, hn::Set(du, kInfinity)),
+                    hn::Set(du, args.least_exponent << 23),
+                    hn::Set(du, (args.least_exponent + 32) << 23));
+      const std::uint32_t cut = 23 - args.mantissa_bits;
+      const VU power = hn::Add(exponent, hn::Set(du, cut << 23));
+      const VU sum = hn::BitCast(
+          du, hn::Add(hn::BitCast(df, bits), hn::BitCast(df, power)));
+      const VU above = hn::ShiftRightSame(exponent, static_cast<int>(cut));
+      const VU least = hn::Set(du, args.least_exponent << args.mantissa_bits);
+      return hn::Add(hn::Sub(sum, power), hn::Sub(above, least));
+    }
     const Magnitude v(args, bits);
     const VU one = hn::Set(du, 1u);
-    if constexpr (kRounding == kStochastic) {
-      const VU step = hn::ShiftLeft<23>(
-          hn::Sub(v.exponent, hn::Set(du, args.mantissa_bits)));
-      const VF part = hn::Mul(
-          hn::ConvertTo(df, hn::BitCast(hn::RebindToSigned<DF>(), random)),
-          hn::Set(df, 1.0f / 256));
-      const VF t =
-          exact_fma(df, part, hn::BitCast(df, step), hn::BitCast(df, bits));
-      return Magnitude(args, hn::BitCast(du, t)).code(args, hn::Zero(du));
+    if constexpr (kRounding == kNearestAway) {
+      return v.code(args, hn::Shl(one, hn::Sub(v.cut, one)));
     }
-    const VU half = hn::Shl(one, hn::Sub(v.cut, one));
-    if constexpr (kRounding == kNearestAway) return v.code(args, half);
-    const VU odd = hn::And(hn::Shr(v.mantissa, v.cut), one);
-    return v.code(args, hn::Add(hn::Sub(half, one), odd));
+    const VU step =
+        hn::ShiftLeft<23>(hn::Sub(v.exponent, hn::Set(du, args.mantissa_bits)));
+    const VF part = hn::Mul(
+        hn::ConvertTo(df, hn::BitCast(hn::RebindToSigned<DF>(), random)),
+        hn::Set(df, 1.0f / 256));
+    const VF t =
+        exact_fma(df, part, hn::BitCast(df, step), hn::BitCast(df, bits));
+    return Magnitude(args, hn::BitCast(du, t)).code(args, hn::Zero(du));
   }
 
   HWY_INLINE VU codes(VF x, VU random) {
     const DF df;
     const DU du;
     const VU magnitude_mask = hn::Set(du, kMagnitude);
-    const VU infinity = hn::Set(du, kInfinity);
-    const VU one = hn::Set(du, 1u);
     const VU x_bits = hn::BitCast(du, x);
     const VU x_magnitude = hn::And(x_bits, magnitude_mask);
-    const auto nan = hn::Gt(x_magnitude, infinity);
     const VU bits = hn::And(
         hn::BitCast(du, hn::Mul(x, hn::Set(df, args.scale))), magnitude_mask);
     VU code = magnitude_code(bits, random);
-    const auto beyond =
-        hn::AndNot(nan, hn::Gt(code, hn::Set(du, args.largest)));
     const auto zero = hn::Eq(code, hn::Zero(du));
+    flushed = hn::Add(
+        flushed,
+        hn::IfThenElseZero(hn::And(zero, hn::Ne(x_magnitude, hn::Zero(du))),
+                           hn::Set(du, 1u)));
+    VU sign = hn::ShiftRightSame(hn::AndNot(magnitude_mask, x_bits),
+                                 static_cast<int>(31 - args.sign));
+    if (args.negative_zero == 0) sign = hn::IfThenZeroElse(zero, sign);
+    const auto beyond = hn::Gt(code, hn::Set(du, args.largest));
+    if (HWY_LIKELY(hn::AllFalse(du, beyond))) {
+      amax = hn::Max(amax, x_magnitude);
+      return hn::Or(code, sign);
+    }
+    return special_codes(x_bits, bits, code, sign, beyond);
+  }
+
+  // special_codes() are those of a vector with numbers beyond the largest, inf
+  // or nan.
+  HWY_NOINLINE VU special_codes(VU x_bits, VU bits, VU code, VU sign,
+                                hn::Mask<DU> beyond) {
+    const DU du;
+    const VU one = hn::Set(du, 1u);
+    const VU infinity = hn::Set(du, kInfinity);
+    const VU x_magnitude = hn::And(x_bits, hn::Set(du, kMagnitude));
+    const auto nan = hn::Gt(x_magnitude, infinity);
     amax = hn::Max(amax, hn::IfThenZeroElse(nan, x_magnitude));
     nan_count = hn::Add(nan_count, hn::IfThenElseZero(nan, one));
-    saturated = hn::Add(saturated, hn::IfThenElseZero(beyond, one));
-    flushed = hn::Add(
-        flushed, hn::IfThenElseZero(
-                     hn::And(zero, hn::Ne(x_magnitude, hn::Zero(du))), one));
+    saturated =
+        hn::Add(saturated, hn::IfThenElseZero(hn::AndNot(nan, beyond), one));
     code = hn::IfThenElse(beyond, hn::Set(du, args.overflow), code);
     code = hn::IfThenElse(hn::Eq(bits, infinity), hn::Set(du, args.infinity),
                           code);
-    const VU negative = hn::ShiftRight<31>(x_bits);
-    code =
-        hn::Or(code, hn::ShiftLeftSame(negative, static_cast<int>(args.sign)));
-    const auto is_negative = hn::Ne(negative, hn::Zero(du));
-    code = hn::IfThenElse(hn::And(zero, is_negative),
-                          hn::Set(du, args.negative_zero), code);
+    const auto is_negative = hn::Ne(hn::ShiftRight<31>(x_bits), hn::Zero(du));
     const VU nan_code = hn::IfThenElse(
         is_negative, hn::Set(du, args.negative_nan), hn::Set(du, args.nan));
-    return hn::IfThenElse(nan, nan_code, code);
+    return hn::IfThenElse(nan, nan_code, hn::Or(code, sign));
   }
 
   // finish() adds the counts to `partial`, and begins again.
@@ -246,29 +271,68 @@ template <class Format>
 HWY_INLINE void dequantize(const void* arguments, const Tile& tile, Result&) {
   using Element = typename Format::Element;
   const DF df;
+  const DU du;
   const hn::Rebind<Element, DF> d;
+  const hn::Rebind<std::uint8_t, DF> d8;
   const auto& args = *static_cast<const DequantizeArgs*>(arguments);
-  const VF scale = hn::Set(df, args.scale);
   const std::size_t count = tile.count * args.elements;
   const auto* const codes = operand<const std::uint8_t>(tile, 1);
   const auto* const values = operand<const float>(tile, 2);
   auto* const out = operand<Element>(tile, 0);
-  const bool packed = args.elements == 2;
-  const auto value_of = [&](std::size_t i) {
-    return packed ? values[codes[i / 2] >> (i % 2 * 4) & 15] : values[codes[i]];
+  const VF scale = hn::Set(df, args.scale);
+  const VU mantissa_and_exponent = hn::Set(du, (1u << args.sign) - 1);
+  const auto up = static_cast<int>(23 - args.mantissa_bits);
+  const VU normal = hn::Set(du, 1u << args.mantissa_bits);
+  // The value of a code with exponent 1 and without mantissa.
+  const VU least = hn::Set(du, args.least_exponent << 23);
+  const VU before = hn::Set(du, (args.least_exponent - 1) << 23);
+  // value() is that of kLanes codes.
+  const auto value = [&](const std::uint8_t* at) HWY_ATTR {
+    const VU code = hn::PromoteTo(du, hn::LoadU(d8, at));
+    const VU magnitude = hn::And(code, mantissa_and_exponent);
+    auto special = hn::Gt(magnitude, hn::Set(du, args.largest));
+    if (args.nan_zero != 0) {
+      special = hn::Or(special, hn::Eq(code, hn::Set(du, 1u << args.sign)));
+    }
+    if (HWY_UNLIKELY(!hn::AllFalse(du, special))) {
+      float found[kLanes];
+      for (std::size_t j = 0; j < kLanes; ++j) found[j] = values[at[j]];
+      return hn::LoadU(df, found);
+    }
+    const VU shifted = hn::ShiftLeftSame(magnitude, up);
+    const VF subnormal = hn::Sub(hn::BitCast(df, hn::Add(shifted, least)),
+                                 hn::BitCast(df, least));
+    const VF found =
+        hn::IfThenElse(hn::RebindMask(df, hn::Lt(magnitude, normal)), subnormal,
+                       hn::BitCast(df, hn::Add(shifted, before)));
+    const VU sign = hn::ShiftLeftSame(hn::AndNot(mantissa_and_exponent, code),
+                                      static_cast<int>(31 - args.sign));
+    return hn::BitCast(df, hn::Or(hn::BitCast(du, found), sign));
   };
-  for (std::size_t i = 0; i < count; i += kLanes) {
-    const std::size_t lanes = std::min(kLanes, count - i);
-    float found[kLanes] = {};
-    for (std::size_t j = 0; j < lanes; ++j) found[j] = value_of(i + j);
-    const auto result =
-        Format::narrow(df, hn::Mul(hn::LoadU(df, found), scale));
-    if (lanes == kLanes) {
-      hn::StoreU(result, d, out + i);
-    } else {
-      Element last[kLanes];
-      hn::StoreU(result, d, last);
-      std::memcpy(out + i, last, lanes * sizeof(Element));
+  std::uint8_t some[kTurn];
+  for (std::size_t i = 0; i < count; i += kTurn) {
+    const std::size_t rest = std::min(kTurn, count - i);
+    const std::uint8_t* at = codes + i;
+    if (args.elements == 2) {
+      for (std::size_t j = 0; j < rest / 2; ++j) {
+        some[2 * j] = codes[i / 2 + j] & 15;
+        some[2 * j + 1] = codes[i / 2 + j] >> 4;
+      }
+      at = some;
+    } else if (rest < kTurn) {
+      std::memcpy(some, at, rest);
+      at = some;
+    }
+    if (rest < kTurn) std::memset(some + rest, 0, kTurn - rest);
+    for (std::size_t j = 0; j < rest; j += kLanes) {
+      const auto result = Format::narrow(df, hn::Mul(value(at + j), scale));
+      if (rest - j >= kLanes) {
+        hn::StoreU(result, d, out + i + j);
+      } else {
+        Element last[kLanes];
+        hn::StoreU(result, d, last);
+        std::memcpy(out + i + j, last, (rest - j) * sizeof(Element));
+      }
     }
   }
 }

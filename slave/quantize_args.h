@@ -67,6 +67,10 @@ struct QuantizePartial {
 struct DequantizeArgs {
   float scale;
   std::uint32_t elements;  // of a unit
+  // As of quantize. Only codes that are larger than `largest` without the sign
+  // are looked up, and that of -0 if it is nan.
+  std::uint32_t mantissa_bits, least_exponent, sign, largest;
+  std::uint32_t nan_zero;  // not 0: it is
 };
 
 // tapered_code() is the code of a float's magnitude as HiFloat8, kBeyond if it

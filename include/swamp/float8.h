@@ -3,7 +3,8 @@
 /// recipes: float8_e4m3fn, float8_e5m2, their fnuz forms, float6, float4 and
 /// HiFloat8. One pass multiplies by the scale, rounds, and finds what the
 /// recipe needs to choose the next scale. The rounding is exact and the same on
-/// every machine (slave/quantize_args.h).
+/// every machine (slave/quantize_args.h), if the calling thread rounds to
+/// nearest.
 ///
 /// Common to all functions: a Machine of null is the default machine. Data must
 /// be aligned to its element, and must not overlap. Everything is checked

@@ -263,7 +263,7 @@ TEST(UnscaleErrors, BadTensors) {
       {with_dtype(99, 4), {"tensors[2].dtype", "99", "expected", "0", "3"}},
       {with_dtype(99, 0), {"tensors[2].dtype", "99"}},
       {with_dtype(-1, 0), {"tensors[2].dtype", "-1", "float64"}},
-      {with_dtype(6, 1), {"tensors[2].dtype", "6", "expected"}},
+      {with_dtype(12, 1), {"tensors[2].dtype", "12", "expected"}},
       // Known, but not taken.
       {with_dtype(4, 0),
        {"tensors[2].dtype", "4 (float8_e4m3fn)"},
@@ -314,8 +314,8 @@ TEST(UnscaleErrors, TheIndexIsTheTensors) {
   list[0] = {good.data, 4, kFloat32};
   list[999] = {nullptr, 1, kFloat64};
   expect_refused(list, good, *machine, {"tensors[999].data"});
-  list[500] = with_dtype(7, 0);
-  expect_refused(list, good, *machine, {"tensors[500].dtype", "7"});
+  list[500] = with_dtype(13, 0);
+  expect_refused(list, good, *machine, {"tensors[500].dtype", "13"});
 }
 
 TEST(UnscaleErrors, TooLittleLdmNamesKernelAndBytes) {
