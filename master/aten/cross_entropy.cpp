@@ -88,13 +88,9 @@ struct Call {
       weights = row_major(weight->to(at::kFloat));
       options.class_weights = static_cast<const float*>(const_data(weights));
     }
-    const auto* values = target_data();
-    for (std::int64_t i = 0; i < targets.numel(); ++i) {
-      TORCH_CHECK_INDEX(values[i] == options.ignore_index ||
-                            (values[i] >= 0 && static_cast<std::size_t>(
-                                                   values[i]) < part.classes),
-                        "Target ", values[i], " is out of bounds.");
-    }
+    require_targets(target_data(), targets.numel(),
+                    static_cast<std::int64_t>(part.classes),
+                    options.ignore_index);
   }
   const std::int64_t* target_data() const {
     return static_cast<const std::int64_t*>(const_data(targets));

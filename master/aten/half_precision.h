@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include "swamp/aten.h"
+#include "swamp/product.h"
 
 namespace swamp::aten {
 
@@ -23,6 +24,13 @@ inline bool is_switched(at::ScalarType type) {
 // is_product_taken() is is_switched() for products and convolutions. Without
 // fused multiply-add they are slower than PyTorch's, and in bfloat16 with AMX.
 bool is_product_taken(at::ScalarType type);
+
+// has_product() returns whether products that no switch turns off are swamp's.
+bool has_product();
+
+// to_matrices() converts a tensor of two or three dimensions. It returns false
+// if swamp's product does not take its strides or its alignment.
+bool to_matrices(const at::Tensor& tensor, Matrices& matrices);
 
 // is_plain() returns whether a tensor is strided, on the CPU and of that dtype.
 inline bool is_plain(const at::Tensor& tensor, at::ScalarType type) {

@@ -109,25 +109,18 @@ void require_arguments(const Tensor& input, const Tensor& weight,
               ", expected a positive number, or 0 for the default");
 }
 
+// matrices_of() takes a row_major() tensor, or a part of one.
 Matrices matrices_of(const Tensor& matrix) {
-  const auto number = [](std::int64_t x) {
-    return static_cast<std::size_t>(x);
-  };
-  return {const_cast<void*>(const_data(matrix)),
-          1,
-          number(matrix.size(0)),
-          number(matrix.size(1)),
-          0,
-          number(matrix.stride(0)),
-          number(matrix.stride(1)),
-          *scalar_type(matrix.scalar_type())};
+  Matrices found;
+  TORCH_INTERNAL_ASSERT(to_matrices(matrix, found));
+  return found;
 }
 
 // multiply() sets out to factor * (a * b) + self; self may be undefined, or
 // out. On CPUs where swamp's product is slow it is PyTorch's, in float32.
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, float factor,
               const Tensor& self) {
-  if (is_reproducible() || is_product_fast()) {
+  if (has_product()) {
     ProductOptions options{factor, 1, nullptr};
     Matrices added;
     if (self.defined()) {
@@ -224,13 +217,10 @@ Result linear_cross_entropy(const Tensor& input, const Tensor& weight,
   call.options.ignore_index = ignore_index;
   call.options.label_smoothing = label_smoothing;
   const std::int64_t classes = weight.size(0), rows = call.x.size(0);
-  double counted = 0;
-  for (std::int64_t i = 0; i < rows; ++i) {
-    const std::int64_t one = call.target_data()[i];
-    TORCH_CHECK_INDEX(one == ignore_index || (one >= 0 && one < classes),
-                      "Target ", one, " is out of bounds.");
-    counted += one == ignore_index ? 0 : 1;
-  }
+  const auto* target_data = call.target_data();
+  require_targets(target_data, rows, classes, ignore_index);
+  const auto counted = static_cast<double>(
+      rows - std::count(target_data, target_data + rows, ignore_index));
   if (rows == 0) {
     dw.zero_();
     db.zero_();

@@ -69,29 +69,6 @@ bool has_amx_bfloat16() {
 #endif
 }
 
-// to_matrices() converts a tensor of two or three dimensions. It returns false
-// if swamp's product does not take its strides or its alignment.
-bool to_matrices(const at::Tensor& tensor, Matrices& matrices) {
-  constexpr auto kMaxStep = static_cast<std::int64_t>(Matrices::kMaxStep);
-  const auto d = tensor.dim();
-  const auto size = [&](std::int64_t i) {
-    return static_cast<std::size_t>(tensor.size(i));
-  };
-  const auto step = [&](std::int64_t i) {
-    return static_cast<std::size_t>(tensor.size(i) == 1 ? 0 : tensor.stride(i));
-  };
-  matrices = {const_cast<void*>(const_data(tensor)),
-              d == 3 ? size(0) : 1,
-              size(d - 2),
-              size(d - 1),
-              d == 3 ? step(0) : 0,
-              step(d - 2),
-              tensor.size(d - 1) == 1 ? 1 : step(d - 1),
-              *scalar_type(tensor.scalar_type())};
-  return is_aligned(matrices.data, element_bytes(matrices.dtype)) &&
-         tensor.stride(d - 1) <= kMaxStep && tensor.stride(d - 2) <= kMaxStep;
-}
-
 // run() computes an operator and returns true. It writes nothing and returns
 // false if PyTorch's own kernel must compute the operator, because that kernel
 // is faster, or because the arguments are wrong, unusual or empty.
@@ -216,12 +193,37 @@ using Baddbmm =
 
 }  // namespace
 
-bool is_product_taken(at::ScalarType type) {
-  if (!is_switched(type)) return false;
+bool has_product() {
   if (is_reproducible()) return true;
   static const bool is_fast = translated([] { return is_product_fast(); });
+  return is_fast;
+}
+
+bool is_product_taken(at::ScalarType type) {
+  if (!is_switched(type) || !has_product()) return false;
   static const bool has_amx = has_amx_bfloat16();
-  return is_fast && !(has_amx && type == at::kBFloat16);
+  return is_reproducible() || !has_amx || type != at::kBFloat16;
+}
+
+bool to_matrices(const at::Tensor& tensor, Matrices& matrices) {
+  constexpr auto kMaxStep = static_cast<std::int64_t>(Matrices::kMaxStep);
+  const auto d = tensor.dim();
+  const auto size = [&](std::int64_t i) {
+    return static_cast<std::size_t>(tensor.size(i));
+  };
+  const auto step = [&](std::int64_t i) {
+    return static_cast<std::size_t>(tensor.size(i) == 1 ? 0 : tensor.stride(i));
+  };
+  matrices = {const_cast<void*>(const_data(tensor)),
+              d == 3 ? size(0) : 1,
+              size(d - 2),
+              size(d - 1),
+              d == 3 ? step(0) : 0,
+              step(d - 2),
+              tensor.size(d - 1) == 1 ? 1 : step(d - 1),
+              *scalar_type(tensor.scalar_type())};
+  return is_aligned(matrices.data, element_bytes(matrices.dtype)) &&
+         tensor.stride(d - 1) <= kMaxStep && tensor.stride(d - 2) <= kMaxStep;
 }
 
 void wgrad_gemm_accum(const at::Tensor& input, const at::Tensor& grad_output,
@@ -263,9 +265,7 @@ void wgrad_gemm_accum(const at::Tensor& input, const at::Tensor& grad_output,
               "expected its own");
   mutable_data(main_grad);
   Matrices out, a, b;
-  const bool is_ours =
-      translated([] { return is_reproducible() || is_product_fast(); });
-  if (is_ours && to_matrices(main_grad, out) && to_matrices(dy.t(), a) &&
+  if (has_product() && to_matrices(main_grad, out) && to_matrices(dy.t(), a) &&
       to_matrices(x, b)) {
     const ProductOptions options{1, 1, &out};
     translated([&] { product(out, a, b, options); });

@@ -27,6 +27,15 @@ void require_like(const at::Tensor& tensor, const char* name,
               other_name);
 }
 
+void require_targets(const std::int64_t* targets, std::int64_t count,
+                     std::int64_t classes, std::int64_t ignore_index) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t one = targets[i];
+    TORCH_CHECK_INDEX(one == ignore_index || (one >= 0 && one < classes),
+                      "Target ", one, " is out of bounds.");
+  }
+}
+
 at::Tensor row_major(const at::Tensor& tensor) {
   at::Tensor result = tensor.contiguous();
   const bool aligned = is_aligned(const_data(result), result.element_size());

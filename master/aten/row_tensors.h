@@ -25,6 +25,11 @@ void require_rows(const at::Tensor& x, const char* operation);
 void require_like(const at::Tensor& tensor, const char* name,
                   const at::Tensor& other, const char* other_name);
 
+// require_targets() throws PyTorch's error unless each target is one of the
+// classes, or ignore_index.
+void require_targets(const std::int64_t* targets, std::int64_t count,
+                     std::int64_t classes, std::int64_t ignore_index);
+
 // row_major() returns the tensor, or a copy that is contiguous and aligned.
 at::Tensor row_major(const at::Tensor& tensor);
 
