@@ -2,6 +2,8 @@
 // a policy chooses, and the launches.
 #include "swamp/float8.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -28,7 +30,7 @@ constexpr std::uint32_t code_types() {
 
 // elements_of() is the number of elements of a code.
 constexpr std::size_t elements_of(const FloatFormat& format) {
-  return 8 * format.bytes / (format.width < 5 ? 4 : 8);
+  return format.width == 4 ? 2 : 1;
 }
 
 // require_pair() checks the values and their codes.
@@ -55,6 +57,10 @@ const FloatFormat& require_pair(const Tensor& x, const Tensor& codes) {
   return format;
 }
 
+bool is_cuda(CastPolicy policy) {
+  return policy == CastPolicy::cuda || policy == CastPolicy::cuda_saturate;
+}
+
 bool is_saturating(const FloatFormat& format, CastPolicy policy) {
   return policy == CastPolicy::saturate ||
          policy == CastPolicy::cuda_saturate ||
@@ -63,33 +69,22 @@ bool is_saturating(const FloatFormat& format, CastPolicy policy) {
 
 // require_policy() throws unless the policy has a rule for the format.
 void require_policy(const FloatFormat& format, CastPolicy policy) {
-  const char* name = nullptr;
-  const Specials specials = format.specials;
-  switch (policy) {
-    case CastPolicy::saturate:
-    case CastPolicy::overflow:
-      return;
-    case CastPolicy::cuda_saturate:
-    case CastPolicy::cuda:
-      if (specials == Specials::nan_zero || specials == Specials::tapered) {
-        name = policy == CastPolicy::cuda ? "cuda" : "cuda_saturate";
-      }
-      break;
-    case CastPolicy::torch:
-      if (specials == Specials::none || specials == Specials::tapered) {
-        name = "torch";
-      }
-      break;
-    case CastPolicy::ml_dtypes:
-      if (specials == Specials::tapered) name = "ml_dtypes";
-      break;
-    default:
-      master::refuse("options.policy",
-                     std::to_string(static_cast<unsigned>(policy)),
-                     "0 (saturate) to 5 (ml_dtypes)");
+  constexpr const char* kNames[] = {"saturate", "overflow", "cuda_saturate",
+                                    "cuda",     "torch",    "ml_dtypes"};
+  const auto index = static_cast<unsigned>(policy);
+  if (policy > CastPolicy::ml_dtypes) {
+    master::refuse("options.policy", std::to_string(index),
+                   "0 (saturate) to 5 (ml_dtypes)");
   }
-  if (name != nullptr) {
-    master::refuse("options.policy", name,
+  const Specials specials = format.specials;
+  const bool has_rule =
+      policy == CastPolicy::saturate || policy == CastPolicy::overflow ||
+      (specials != Specials::tapered &&
+       specials != (is_cuda(policy)               ? Specials::nan_zero
+                    : policy == CastPolicy::torch ? Specials::none
+                                                  : Specials::tapered));
+  if (!has_rule) {
+    master::refuse("options.policy", kNames[index],
                    std::string("a policy with a rule for ") + format.name,
                    SWAMP_UNSUPPORTED);
   }
@@ -124,61 +119,112 @@ slave::QuantizeArgs arguments(const FloatFormat& format,
     return static_cast<std::uint32_t>(bits);
   };
   const std::uint32_t sign = code(format.sign());
+  const std::uint32_t largest = code(format.largest());
   const CastPolicy policy = options.policy;
-  const bool saturate = is_saturating(format, policy);
-  const bool is_cuda =
-      policy == CastPolicy::cuda || policy == CastPolicy::cuda_saturate;
   slave::QuantizeArgs args = {};
   args.scale = options.scale;
   args.mantissa_bits = format.mantissa_bits;
+  args.least_exponent = static_cast<std::uint32_t>(128 - format.bias());
   args.sign = format.width - 1;
-  args.largest = code(format.largest());
+  args.largest = largest;
   args.negative_zero = sign;
   args.rounding = static_cast<std::uint32_t>(options.rounding);
+  args.tapered = format.specials == Specials::tapered ? 1 : 0;
   args.elements = static_cast<std::uint32_t>(elements_of(format));
   const std::uint64_t key = slave::mixed(options.seed + slave::kMixStride);
   args.key = {code(key), static_cast<std::uint32_t>(key >> 32)};
-  std::uint32_t infinity = args.largest;  // the format's, or what it has
+  const bool saturate = is_saturating(format, policy);
+  args.infinity = args.overflow = saturate ? largest : code(format.infinity());
   switch (format.specials) {
     case Specials::ieee:
     case Specials::nan:
-      infinity = code(format.infinity());
       args.nan = sign - 1;
       if (policy == CastPolicy::ml_dtypes &&
           format.specials == Specials::ieee) {
         args.nan = code(format.quiet_nan());
       }
-      args.negative_nan = is_cuda ? args.nan : args.nan | sign;
+      args.negative_nan = is_cuda(policy) ? args.nan : args.nan | sign;
       break;
     case Specials::nan_zero:
-      args.nan = args.negative_nan = infinity = sign;
+    case Specials::tapered:
+      args.nan = args.negative_nan = sign;
       args.negative_zero = 0;
+      args.infinity = code(format.infinity());  // not saturated
       break;
     case Specials::none:
-      args.nan = args.negative_nan = args.largest;
+      args.infinity = args.overflow = largest;
+      args.nan = args.negative_nan = largest;
       if (policy == CastPolicy::ml_dtypes) {
         args.nan = sign;
         args.negative_nan = 0;
       }
       break;
-    case Specials::tapered:
-      args.tapered = 1;
-      args.largest = 0x6e;
-      infinity = 0x6f;
-      args.nan = args.negative_nan = sign;
-      args.negative_zero = 0;
-      break;
-  }
-  args.overflow = saturate ? args.largest : infinity;
-  // fnuz and HiFloat8 do not saturate infinity.
-  const bool keeps_infinity = args.negative_zero == 0;
-  args.infinity = saturate && !keeps_infinity ? args.largest : infinity;
-  if (args.tapered == 0) {
-    args.least_exponent = static_cast<std::uint32_t>(128 - format.bias());
-  } else {
-    args.largest = slave::kBeyond - 1;
   }
   return args;
+}
+
+// tapered_value() is the value of a HiFloat8 code without its sign. From the
+// highest bit: the length of the exponent as a prefix code, its sign, exponent
+// without the leading 1, mantissa.
+float tapered_value(unsigned code) {
+  if (code == 0) return 0;
+  if (code == kFloatFormats[kHiFloat8].infinity()) {
+    return std::numeric_limits<float>::infinity();
+  }
+  if (code < 8) return std::ldexp(1.0f, static_cast<int>(code) - 23);
+  int width = 3, exponent = 0;  // width of the mantissa
+  if (code >= 32) {
+    const int length = static_cast<int>(code >> 5);  // 1 to 3
+    width = 4 - length;
+    exponent = 1 << length | static_cast<int>((code & 15) >> width);
+    if ((code & 16) != 0) exponent = -exponent;
+  } else if (code >= 16) {
+    exponent = (code & 8) != 0 ? -1 : 1;
+  }
+  const unsigned mantissa = (code & ((1u << width) - 1)) | 1u << width;
+  return std::ldexp(static_cast<float>(mantissa), exponent - width);
+}
+
+float value_of(const FloatFormat& format, unsigned code) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const auto sign = static_cast<unsigned>(format.sign());
+  const unsigned magnitude = code & (sign - 1);
+  const bool tapered = format.specials == Specials::tapered;
+  const auto bits = static_cast<int>(format.mantissa_bits);
+  if (code == sign && (tapered || format.specials == Specials::nan_zero)) {
+    return kNan;
+  }
+  float value;
+  if (tapered) {
+    value = tapered_value(magnitude);
+  } else if (format.specials != Specials::none &&
+             magnitude >= format.infinity()) {
+    const bool infinite =
+        format.has_infinity() && magnitude == format.infinity();
+    value = infinite ? std::numeric_limits<float>::infinity() : kNan;
+  } else {
+    const int exponent = static_cast<int>(magnitude >> bits);
+    unsigned mantissa = magnitude & ((1u << bits) - 1);
+    if (exponent != 0) mantissa |= 1u << bits;
+    value = std::ldexp(static_cast<float>(mantissa),
+                       std::max(exponent, 1) - format.bias() - bits);
+  }
+  return (code & sign) != 0 ? -value : value;
+}
+
+// values_of() is the values of the 256 octets of a format of at most 8 bits.
+const std::array<float, 256>& values_of(const FloatFormat& format) {
+  static const auto tables = [] {
+    std::array<std::array<float, 256>, kScalarTypeCount> all{};
+    for (const FloatFormat& one : kFloatFormats) {
+      if (one.width > 8) continue;
+      for (unsigned code = 0; code < 256; ++code) {
+        all[one.type][code] = value_of(one, code);
+      }
+    }
+    return all;
+  }();
+  return tables[format.type];
 }
 
 }  // namespace
@@ -218,10 +264,7 @@ void dequantize(const Tensor& codes, const Tensor& x, float scale,
   }
   Machine::Impl& impl = master::impl_of(machine);
   if (x.count == 0) return;
-  float values[256];
-  for (unsigned code = 0; code < 256; ++code) {
-    values[code] = code_to_float(format.type, static_cast<std::uint8_t>(code));
-  }
+  const std::array<float, 256>& values = values_of(format);
   const slave::QuantizeArgs of_format = arguments(format, {});
   const slave::DequantizeArgs args{
       scale,
@@ -237,7 +280,7 @@ void dequantize(const Tensor& codes, const Tensor& x, float scale,
   Workspace& workspace = Workspace::of_this_thread();
   RowTable table(operation, 1, false, master::row_grains(1),
                  workspace.segments());
-  table.add(codes.count, {x.data, codes.data, values});
+  table.add(codes.count, {x.data, codes.data, values.data()});
   workspace.run(impl, table.list());
 }
 
@@ -246,61 +289,7 @@ float code_to_float(ScalarType type, std::uint8_t code) {
   if (index >= kScalarTypeCount || (code_types() >> index & 1u) == 0) {
     master::refuse_dtype("format", index, code_types());
   }
-  const FloatFormat& format = kFloatFormats[index];
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const auto sign = static_cast<unsigned>(format.sign());
-  const unsigned magnitude = code & (sign - 1);
-  const bool negative = (code & sign) != 0;
-  const auto bits = static_cast<int>(format.mantissa_bits);
-  float value = 0;
-  switch (format.specials) {
-    case Specials::ieee:
-      if (magnitude > format.infinity()) return negative ? -kNan : kNan;
-      if (magnitude == format.infinity())
-        return negative ? -kInfinity : kInfinity;
-      break;
-    case Specials::nan:
-      if (magnitude == format.infinity()) return negative ? -kNan : kNan;
-      break;
-    case Specials::nan_zero:
-    case Specials::tapered:
-      if (code == sign) return kNan;
-      break;
-    case Specials::none:
-      break;
-  }
-  if (format.specials == Specials::tapered) {
-    // From the highest bit: sign, the length of the exponent as a prefix code,
-    // its sign, exponent without the leading 1, mantissa.
-    int width = 3, exponent = 0;
-    if (magnitude == 0x6f) return negative ? -kInfinity : kInfinity;
-    if (magnitude < 8) {
-      exponent = static_cast<int>(magnitude) - 23;
-      value = magnitude == 0 ? 0.0f : std::ldexp(1.0f, exponent);
-    } else {
-      if (magnitude >= 32) {
-        const int length = static_cast<int>(magnitude >> 5);  // 1 to 3
-        width = 4 - length;
-        exponent = 1 << length | static_cast<int>((magnitude & 15) >> width);
-        if ((magnitude & 16) != 0) exponent = -exponent;
-      } else if (magnitude >= 16) {
-        exponent = (magnitude & 8) != 0 ? -1 : 1;
-      }
-      const unsigned mantissa = magnitude & ((1u << width) - 1);
-      value = std::ldexp(static_cast<float>(mantissa | 1u << width),
-                         exponent - width);
-    }
-  } else {
-    const int exponent = static_cast<int>(magnitude >> bits);
-    const unsigned mantissa = magnitude & ((1u << bits) - 1);
-    value =
-        exponent == 0
-            ? std::ldexp(static_cast<float>(mantissa), 1 - format.bias() - bits)
-            : std::ldexp(static_cast<float>(mantissa | 1u << bits),
-                         exponent - format.bias() - bits);
-  }
-  return negative ? -value : value;
+  return values_of(kFloatFormats[index])[code];
 }
 
 }  // namespace swamp

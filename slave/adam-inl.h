@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "slave/kernel_args.h"
+#include "slave/random-inl.h"
 #include "slave/step-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -97,30 +98,6 @@ class TailCopy<ElementIndex> {
   std::uint32_t index_;
 };
 
-// RandomWords is rounding_bits() of whole vectors.
-class RandomWords {
- public:
-  explicit HWY_INLINE RandomWords(const RoundingKey& key)
-      : offset_(hn::Iota(DU(), key.offset)), mix_(hn::Set(DU(), key.mix)) {}
-
-  // The word for weight and m.
-  HWY_INLINE VU first(std::uint32_t index) const {
-    VU x = hn::Add(offset_, hn::Set(DU(), index));
-    x = hn::Xor(multiplied<0>(hn::Xor(x, hn::ShiftRight<17>(x))), mix_);
-    x = multiplied<1>(hn::Xor(x, hn::ShiftRight<11>(x)));
-    x = multiplied<2>(hn::Xor(x, hn::ShiftRight<15>(x)));
-    return hn::Xor(x, hn::ShiftRight<14>(x));
-  }
-  // That for v.
-  static HWY_INLINE VU second(VU first) { return multiplied<3>(first); }
-
- private:
-  template <int i>
-  static HWY_INLINE VU multiplied(VU x) {
-    return hn::Mul(x, hn::Set(DU(), kMixFactors[i]));
-  }
-  VU offset_, mix_;
-};
 HWY_INLINE VU upper_half(VU word) { return hn::ShiftRight<16>(word); }
 HWY_INLINE VU lower_half(VU word) {
   return hn::And(word, hn::Set(DU(), 0xffffU));

@@ -1,6 +1,6 @@
 // The kernels that convert to and from formats of at most 8 bits, compiled once
-// per target by Highway. All is integer arithmetic on the bits of float32, with
-// one code for all formats: a format is a few numbers of the arguments.
+// per target by Highway. A format is a few numbers of the arguments, so that
+// one code, on the bits of float32, serves all of them.
 
 #include "slave/kernel_list.h"
 
@@ -14,6 +14,7 @@
 #include "slave/batch-inl.h"
 #include "slave/exact_fma-inl.h"
 #include "slave/formats-inl.h"
+#include "slave/random-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
@@ -54,20 +55,6 @@ struct Magnitude {
         kept, hn::ShiftLeftSame(above, static_cast<int>(args.mantissa_bits)));
   }
 };
-
-// rounding_octets() are the random octets of kLanes elements from `index` on.
-HWY_INLINE VU rounding_octets(const RoundingKey& key, std::size_t index) {
-  const DU du;
-  const auto mix = [&](VU x, VU shifted, std::uint32_t factor) HWY_ATTR {
-    return hn::Mul(hn::Xor(x, shifted), hn::Set(du, factor));
-  };
-  VU x = hn::Iota(du, static_cast<std::uint32_t>(index) + key.offset);
-  x = hn::Xor(mix(x, hn::ShiftRight<17>(x), kMixFactors[0]),
-              hn::Set(du, key.mix));
-  x = mix(x, hn::ShiftRight<11>(x), kMixFactors[1]);
-  x = mix(x, hn::ShiftRight<15>(x), kMixFactors[2]);
-  return hn::ShiftRight<24>(hn::Xor(x, hn::ShiftRight<14>(x)));
-}
 
 // Quantizer converts vectors and counts what it sees.
 template <std::uint32_t kRounding, bool kTapered>
@@ -139,7 +126,9 @@ struct Quantizer {
     VU sign = hn::ShiftRightSame(hn::AndNot(magnitude_mask, x_bits),
                                  static_cast<int>(31 - args.sign));
     if (args.negative_zero == 0) sign = hn::IfThenZeroElse(zero, sign);
-    const auto beyond = hn::Gt(code, hn::Set(du, args.largest));
+    // The codes of a tapered format are not in the order of their values.
+    const std::uint32_t largest = kTapered ? kBeyond - 1 : args.largest;
+    const auto beyond = hn::Gt(code, hn::Set(du, largest));
     if (HWY_LIKELY(hn::AllFalse(du, beyond))) {
       amax = hn::Max(amax, x_magnitude);
       return hn::Or(code, sign);
@@ -204,6 +193,7 @@ HWY_INLINE void quantize_elements(const QuantizeArgs& args, const Tile& tile) {
   const bool packed = args.elements == 2;
   const std::size_t first = tile.first * args.elements;
   Quantizer<kRounding, kTapered> quantizer(args);
+  const RandomWords words(args.key);
   std::size_t counted = 0;
   auto& partial = *partial_result<QuantizePartial>(tile);
   // turn() converts kTurn elements.
@@ -213,7 +203,8 @@ HWY_INLINE void quantize_elements(const QuantizeArgs& args, const Tile& tile) {
       VU bits = hn::Zero(du);
       if constexpr (kRounding == kStochastic) {
         bits = octets != nullptr ? hn::PromoteTo(du, hn::LoadU(d8, octets + i))
-                                 : rounding_octets(args.key, index + i);
+                                 : hn::ShiftRight<24>(words.first(
+                                       static_cast<std::uint32_t>(index + i)));
       }
       const VU codes = quantizer.codes(Format::load(df, from + i), bits);
       hn::StoreU(hn::TruncateTo(d8, codes), d8, to + i);

@@ -38,7 +38,9 @@ enum class CastPolicy : std::uint8_t {
   /// The largest number; inf too, except in fnuz (nan) and HiFloat8 (inf). A
   /// nan keeps its sign if the format can.
   saturate,
-  overflow,  ///< inf, or nan if there is no inf; a nan keeps its sign
+  /// Such a number becomes inf, or nan in a format without inf. A nan keeps its
+  /// sign.
+  overflow,
   /// CUDA's SATFINITE, as Transformer Engine: saturate, but nan has no sign.
   cuda_saturate,
   cuda,  ///< CUDA's NOSAT: overflow, but nan has no sign

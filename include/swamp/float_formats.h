@@ -47,14 +47,16 @@ struct FloatFormat {
   constexpr bool has_infinity() const noexcept {
     return specials == Specials::ieee || specials == Specials::tapered;
   }
-  /// Whether the format has nan.
-  constexpr bool has_nan() const noexcept { return specials != Specials::none; }
-  /// The pattern of the largest number, if not tapered.
+  /// The pattern of the largest number.
   constexpr std::uint64_t largest() const noexcept {
-    return has_infinity()              ? exponent() - 1
-           : specials == Specials::nan ? sign() - 2
-                                       : sign() - 1;
+    return specials == Specials::tapered ? 0x6e
+           : specials == Specials::ieee  ? exponent() - 1
+           : specials == Specials::nan   ? sign() - 2
+                                         : sign() - 1;
   }
+  /// The pattern after that of the largest number: infinity, or nan. A format
+  /// without both has no such number.
+  constexpr std::uint64_t infinity() const noexcept { return largest() + 1; }
   /// All mantissa bits.
   constexpr std::uint64_t mantissa() const noexcept {
     return (std::uint64_t{1} << mantissa_bits) - 1;
@@ -68,11 +70,7 @@ struct FloatFormat {
     return static_cast<int>(exponent() >> (mantissa_bits + 1)) +
            (specials == Specials::nan_zero ? 1 : 0);
   }
-  // The following four are for Specials::ieee and Specials::nan.
-  /// The lowest positive pattern that is not finite: infinity, or nan.
-  constexpr std::uint64_t infinity() const noexcept {
-    return has_infinity() ? exponent() : sign() - 1;
-  }
+  // The following are for Specials::ieee and Specials::nan.
   /// The lowest positive pattern that is nan.
   constexpr std::uint64_t lowest_nan() const noexcept {
     return has_infinity() ? exponent() + 1 : sign() - 1;
