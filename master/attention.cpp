@@ -493,12 +493,15 @@ struct Attention {
       backward.rows = static_cast<std::uint32_t>(keys.rows_of(block));
       backward.visible = visible_keys() - first_key;
       // The queries that see none of the keys come first; without groups, they
-      // are left out.
+      // are left out: whole grains, and steps of the last one.
       std::size_t skipped = 0;
       if (query_rows == q.rows) {
-        skipped = static_cast<std::size_t>(std::clamp<std::int64_t>(
+        const auto hidden = static_cast<std::size_t>(std::clamp<std::int64_t>(
             -backward.visible, 0, static_cast<std::int64_t>(q.rows)));
-        skipped -= skipped % slave::kAttentionGrain;
+        skipped = hidden - hidden % slave::kAttentionGrain;
+        if (q.rows - skipped <= slave::kAttentionGrain) {
+          skipped = hidden - hidden % slave::kAttentionQueries;
+        }
         backward.visible += static_cast<std::int64_t>(skipped);
       }
       const Operation operation = backward_operation(backward);
@@ -524,11 +527,11 @@ struct Attention {
       // The sums of each head take the place of its first grain.
       float* sums = workspace.partials<float>();
       const std::size_t count = query_grains(queries_seen);
-      for (std::size_t i = 0; i < heads * count; ++i) {
-        if (i % count == 0) continue;
-        float* const first_grain = sums + i / count * count * gradient_floats;
-        for (std::size_t j = 0; j < gradient_floats; ++j) {
-          first_grain[j] += sums[i * gradient_floats + j];
+      for (std::size_t i = 0; i < heads; ++i) {
+        float* const sum = sums + i * count * gradient_floats;
+        for (std::size_t grain = 1; grain < count; ++grain) {
+          const float* const next = sum + grain * gradient_floats;
+          for (std::size_t j = 0; j < gradient_floats; ++j) sum[j] += next[j];
         }
       }
       if (count == 0) sums = zeros.data();
