@@ -412,7 +412,11 @@ struct Product {
                   now.columns - c < block_columns ? 1 : 0);
       }
     }
-    workspace.run(machine, table.list());
+    master::SegmentList list = table.list();
+    list.memory_bytes =
+        now.batches * now.rows *
+        (now.terms * bytes() + now.columns * kScalarTypeBytes[out.dtype]);
+    workspace.run(machine, list);
   }
 
   // few_rows() computes columns of the result from b as it lies in memory.
