@@ -383,7 +383,7 @@ HWY_INLINE void pack(const void* arguments, const Tile& tile, Result&) {
 
 // A way adds one packed word of a and b to the sums: a term, or a pair.
 using Floats = ByFma;
-struct PairsByFma {
+struct PairsByFma : ByFma {
   static HWY_INLINE VF add(VF a, VF b, VF sum) {
     const DF df;
     const DU du;
@@ -394,7 +394,7 @@ struct PairsByFma {
   }
 };
 #if HWY_TARGET == HWY_AVX3
-struct PairsByDot {
+struct PairsByDot : ByFma {
   static HWY_INLINE VF add(VF a, VF b, VF sum) {
     // The intrinsic is not part of this target.
     asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
