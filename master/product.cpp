@@ -414,8 +414,8 @@ struct Product {
     }
     master::SegmentList list = table.list();
     list.memory_bytes =
-        now.batches * now.rows *
-        (now.terms * bytes() + now.columns * kScalarTypeBytes[out.dtype]);
+        out.batch * out.rows *
+        (terms() * bytes() + out.columns * kScalarTypeBytes[out.dtype]);
     workspace.run(machine, list);
   }
 

@@ -181,8 +181,8 @@ HWY_INLINE std::size_t for_words(D d, const Source<Format>& x, std::size_t lane,
 }
 
 // for_lanes() calls visit(d, lane) for groups of lanes that are as many as `d`
-// has: vectors first, then groups of four, of which the last one may overlap
-// that before it. It returns the lanes visited: all, or none of fewer than
+// has: vectors first, then groups of eight and of four, of which the last one
+// may overlap that before it. It returns the lanes visited: all, or none of fewer than
 // four.
 template <class Visit>
 HWY_INLINE std::size_t for_lanes(std::size_t lanes, const Visit& visit) {
@@ -191,6 +191,10 @@ HWY_INLINE std::size_t for_lanes(std::size_t lanes, const Visit& visit) {
   std::size_t lane = 0;
   if (kLanes < 4) return 0;
   for (; lane + kLanes <= lanes; lane += kLanes) visit(df, lane);
+  if constexpr (kLanes > 8) {
+    const hn::CappedTag<float, 8> d8;
+    for (; lane + 8 <= lanes; lane += 8) visit(d8, lane);
+  }
   for (; lane + 4 <= lanes; lane += 4) visit(d4, lane);
   if (lane == lanes || lanes < 4) return lane;
   visit(d4, lanes - 4);
@@ -856,7 +860,9 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
     const Sums sums{local, kProductLanes};
     std::size_t term = 0;
 #if HWY_TARGET == HWY_AVX3
-    if (columns == kProductLanes && args.a_term == 1) {
+    // Eight sums of pairs leave too few registers.
+    if (columns == kProductLanes && args.a_term == 1 &&
+        (height < 8 || !pairs)) {
       const auto rows = height == 1   ? rows_of_words<In, 1>
                         : height == 2 ? rows_of_words<In, 2>
                         : height == 4 ? rows_of_words<In, 4>
