@@ -47,7 +47,10 @@ typedef enum {
   /** OCP FP4 E2M1: an element of the array is a byte with two of them, the
    * first in the low half, as in ATen's Float4_e2m1fn_x2. */
   SWAMP_FLOAT4_E2M1FN_X2 = 10,
-  SWAMP_HIFLOAT8 = 11 /**< Huawei's HiFloat8, 1 byte */
+  SWAMP_HIFLOAT8 = 11, /**< Huawei's HiFloat8, 1 byte */
+  /** A power of two, 1 byte: the biased exponent of a binary32; 0xff is nan.
+   * Only scales of blocks have it. */
+  SWAMP_FLOAT8_E8M0FNU = 12
 } swamp_dtype;
 
 /** swamp_tensor describes one contiguous array, whatever its shape. The caller
