@@ -48,9 +48,9 @@ struct ProductPackArgs {
 //   out. A unit is kProductLanes columns of the result; the last of them, of
 //   which tile.first says where it is, may have fewer.
 // scaled_product: a (in, rows of bfloat16), b (constant, a packed panel of
-//   kProductLanes columns), sums (inout, rows; absent: none), a_scales (in, rows
-//   of float32), b_scales (constant, rows of kProductLanes float32), out (out,
-//   rows). A unit is a row of the result: `columns` elements, at most
+//   kProductLanes columns), sums (inout, rows; absent: none), a_scales (in,
+//   rows of float32), b_scales (constant, rows of kProductLanes float32), out
+//   (out, rows). A unit is a row of the result: `columns` elements, at most
 //   kProductLanes. Operands have so few significant bits that sums of products
 //   are exact: as doubles, or with `wide` as two doubles of which one has the
 //   multiples of kProductUnit. With s the float32 product of two scales, and

@@ -27,9 +27,7 @@ struct ByFma {
 
   static HWY_INLINE V load(const float* right) { return hn::LoadU(D(), right); }
   static HWY_INLINE V set(float left) { return hn::Set(D(), left); }
-  static HWY_INLINE V add(V a, V b, V sum) {
-    return exact_fma(D(), a, b, sum);
-  }
+  static HWY_INLINE V add(V a, V b, V sum) { return exact_fma(D(), a, b, sum); }
 };
 
 // product_tile() keeps a tile of sums in registers, of sizeof...(r) rows and

@@ -81,15 +81,15 @@ HWY_NOINLINE void add_tile(const double* a, const float* b, std::size_t terms,
     const auto at = [&](std::size_t row, std::size_t v) {
       return sums + row * kProductLanes + i + v * kLanes;
     };
-    product_tile<Way>(
-        [&](auto row, std::size_t t)
-            HWY_ATTR { return a[row * kScaledTerms + t]; },
-        b + i, kProductLanes, terms,
-        [&](auto row, auto v) HWY_ATTR { return hn::LoadU(dd, at(row, v)); },
-        [&](auto row, auto v, VD sum)
-            HWY_ATTR { hn::StoreU(sum, dd, at(row, v)); },
-        std::make_index_sequence<kHeight>(),
-        std::make_index_sequence<kVectors>());
+    product_tile<Way>([&](auto row, std::size_t t)
+                          HWY_ATTR { return a[row * kScaledTerms + t]; },
+                      b + i, kProductLanes, terms,
+                      [&](auto row, auto v)
+                          HWY_ATTR { return hn::LoadU(dd, at(row, v)); },
+                      [&](auto row, auto v, VD sum)
+                          HWY_ATTR { hn::StoreU(sum, dd, at(row, v)); },
+                      std::make_index_sequence<kHeight>(),
+                      std::make_index_sequence<kVectors>());
   }
 }
 
@@ -118,10 +118,9 @@ HWY_INLINE VH rounded_sum(VD above, VD below) {
       hn::ShiftRight<63>(hn::Xor(bits, hn::BitCast(du, error)));
   const auto odd = hn::Sub(hn::Add(bits, one), hn::Add(other_sign, other_sign));
   const auto is_exact = hn::Not(hn::Gt(hn::Abs(error), hn::Zero(dd)));
-  const auto is_odd =
-      hn::RebindMask(dd, hn::Eq(hn::And(bits, one), one));
-  return hn::DemoteTo(
-      DH(), hn::IfThenElse(hn::Or(is_exact, is_odd), sum, hn::BitCast(dd, odd)));
+  const auto is_odd = hn::RebindMask(dd, hn::Eq(hn::And(bits, one), one));
+  return hn::DemoteTo(DH(), hn::IfThenElse(hn::Or(is_exact, is_odd), sum,
+                                           hn::BitCast(dd, odd)));
 }
 
 template <class Format>
@@ -190,7 +189,7 @@ struct ScaledProduct {
 
   // kept() is where the state of a row is between launches: y, or the sums.
   HWY_INLINE std::size_t kept_bytes() const {
-    return kProductLanes * (args.block != 0   ? sizeof(float)
+    return kProductLanes * (args.block != 0  ? sizeof(float)
                             : args.wide != 0 ? 2 * sizeof(double)
                                              : sizeof(double));
   }
@@ -216,10 +215,10 @@ struct ScaledProduct {
     clear_sums(height);
     std::fill(y, y + height * kProductLanes, 0.0f);
     if (args.first == 0) {
-      for_kept(height, sums, [](const std::byte* from, void* to,
-                                std::size_t bytes) {
-        std::memcpy(to, from, bytes);
-      });
+      for_kept(height, sums,
+               [](const std::byte* from, void* to, std::size_t bytes) {
+                 std::memcpy(to, from, bytes);
+               });
     }
     std::size_t block = 0;
     for (std::size_t t = 0; t < args.terms;) {
@@ -245,10 +244,10 @@ struct ScaledProduct {
       ++block;
     }
     if (args.last == 0) {
-      for_kept(height, sums, [](std::byte* to, const void* from,
-                                std::size_t bytes) {
-        std::memcpy(to, from, bytes);
-      });
+      for_kept(height, sums,
+               [](std::byte* to, const void* from, std::size_t bytes) {
+                 std::memcpy(to, from, bytes);
+               });
       return;
     }
     if (args.block == 0) end_block(a_scales, height, 0);
