@@ -213,16 +213,16 @@ void swamp_scale_manager_destroy(swamp_scale_manager* manager) {
   delete manager;
 }
 
-swamp_status swamp_scale_manager_observe(swamp_scale_manager* manager,
-                                         const float* amax, size_t count) {
+swamp_status swamp_scale_manager_observe_all(swamp_scale_manager* manager,
+                                             const float* amax, size_t count) {
   return guarded([&] {
     require(manager, "manager");
-    manager->manager.observe(amax, count);
+    manager->manager.observe_all(amax, count);
   });
 }
 
-swamp_status swamp_scale_manager_observe_one(swamp_scale_manager* manager,
-                                             size_t index, float amax) {
+swamp_status swamp_scale_manager_observe(swamp_scale_manager* manager,
+                                         size_t index, float amax) {
   return guarded([&] {
     require(manager, "manager");
     manager->manager.observe(index, amax);

@@ -660,24 +660,23 @@ SWAMP_API swamp_status swamp_scale_manager_create(const char* name,
  * @param manager from swamp_scale_manager_create(); NULL does nothing */
 SWAMP_API void swamp_scale_manager_destroy(swamp_scale_manager* manager);
 
-/** swamp_scale_manager_observe records the amax of every tensor. Several calls
- * before an update record the largest; nan is larger than inf.
+/** swamp_scale_manager_observe_all records the amax of every tensor. Several
+ * calls before an update record the largest; nan is larger than inf.
  *
  * @param manager from swamp_scale_manager_create()
  * @param amax `count` values: at least 0, or nan; -1: not seen
  * @param count that of the tensors, forward + backward */
-SWAMP_API swamp_status swamp_scale_manager_observe(swamp_scale_manager* manager,
-                                                   const float* amax,
-                                                   size_t count);
+SWAMP_API swamp_status swamp_scale_manager_observe_all(
+    swamp_scale_manager* manager, const float* amax, size_t count);
 
-/** swamp_scale_manager_observe_one is swamp_scale_manager_observe() of one
+/** swamp_scale_manager_observe is swamp_scale_manager_observe_all() of one
  * tensor.
  *
  * @param manager from swamp_scale_manager_create()
  * @param index of the tensor
  * @param amax at least 0, or nan; -1: not seen */
-SWAMP_API swamp_status swamp_scale_manager_observe_one(
-    swamp_scale_manager* manager, size_t index, float amax);
+SWAMP_API swamp_status swamp_scale_manager_observe(swamp_scale_manager* manager,
+                                                   size_t index, float amax);
 
 /** swamp_scale_manager_amax returns what was observed since the last update, -1
  * for nothing. To reduce it over ranks, observe the maximum (all-reduce MAX).

@@ -62,23 +62,23 @@ class SWAMP_API ScaleManager {
   /// The number of tensors, forward + backward.
   std::size_t count() const noexcept;
 
-  /// observe() records the amax of every tensor. Several calls before an
+  /// observe_all() records the amax of every tensor. Several calls before an
   /// update() record the largest; nan is larger than inf.
   ///
   /// @param amax at least 0, or nan; -1: the tensor was not seen
   /// @param count that of the tensors
   /// @throws Error SWAMP_INVALID_ARGUMENT that names the entry; nothing is
   ///   recorded then
-  void observe(const float* amax, std::size_t count);
+  void observe_all(const float* amax, std::size_t count);
 
-  /// observe() of one tensor.
+  /// observe() is observe_all() of one tensor.
   ///
   /// @param index of the tensor
   /// @param amax as above
   void observe(std::size_t index, float amax);
 
   /// amax() returns what was observed since the last update(), -1 for nothing.
-  /// The maximum over the ranks may be passed to observe().
+  /// The maximum over the ranks may be passed to observe_all().
   std::vector<float> amax() const;
 
   /// reduce() replaces what was observed by the largest of all ranks: one

@@ -175,7 +175,7 @@ std::size_t ScaleManager::count() const noexcept {
   return impl_->tensors.size();
 }
 
-void ScaleManager::observe(const float* amax, std::size_t count) {
+void ScaleManager::observe_all(const float* amax, std::size_t count) {
   if (count != this->count()) {
     master::refuse(name() + ": count", std::to_string(count),
                    std::to_string(this->count()) + ", that of the tensors");

@@ -200,7 +200,7 @@ void refuse_unknown(const Row& row, const ScalerOptions& options) {
   for (const auto& [name, value] : options) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     master::refuse(row.name, "the option '" + name + "'",
-                   "one of " + master::joined(names));
+                   names.empty() ? "none" : "one of " + master::joined(names));
   }
 }
 // option_text() formats a given option, or its default if it is not given.
