@@ -8,9 +8,9 @@
 #include <limits>
 #include <string>
 
+#include "master/float8.h"
 #include "master/row_launch.h"
 #include "master/text.h"
-#include "slave/quantize_args.h"
 
 namespace swamp {
 
@@ -23,37 +23,19 @@ namespace {
 constexpr std::uint32_t code_types() {
   std::uint32_t types = 0;
   for (const FloatFormat& format : kFloatFormats) {
-    if (format.width <= 8) types |= 1u << format.type;
+    const bool has_codes =
+        format.width <= 8 && format.specials != Specials::exponent;
+    if (has_codes) types |= 1u << format.type;
   }
   return types;
 }
 
-// elements_of() is the number of elements of a code.
-constexpr std::size_t elements_of(const FloatFormat& format) {
-  return format.width == 4 ? 2 : 1;
-}
-
 // require_pair() checks the values and their codes.
 const FloatFormat& require_pair(const Tensor& x, const Tensor& codes) {
-  const std::uint32_t type = master::scalar_type_index(codes);
-  if (type >= kScalarTypeCount || (code_types() >> type & 1u) == 0) {
-    master::refuse_dtype("codes.dtype", type, code_types());
-  }
-  const FloatFormat& format = kFloatFormats[type];
+  const FloatFormat& format = master::require_code_format("codes.dtype", codes);
   master::require_row_dtype("x", x.dtype);
-  const std::size_t elements = elements_of(format);
-  if (x.count / elements != codes.count || x.count % elements != 0) {
-    master::refuse("codes.count", std::to_string(codes.count),
-                   elements == 1
-                       ? std::to_string(x.count) + ", as in 'x'"
-                       : "half of x.count, " + std::to_string(x.count));
-  }
+  master::require_codes("codes", codes, format, x.count, "x");
   master::require_matrix("x", {x.data, x.count, 1, x.dtype});
-  if (codes.count != 0 && codes.data == nullptr) {
-    master::refuse(
-        "codes.data", "null",
-        "the address of " + std::to_string(codes.count) + " elements");
-  }
   return format;
 }
 
@@ -88,79 +70,6 @@ void require_policy(const FloatFormat& format, CastPolicy policy) {
                    std::string("a policy with a rule for ") + format.name,
                    SWAMP_UNSUPPORTED);
   }
-}
-
-void require_options(const FloatFormat& format,
-                     const QuantizeOptions& options) {
-  if (!(options.scale > 0) || std::isinf(options.scale)) {
-    master::refuse("options.scale",
-                   master::number_text(static_cast<double>(options.scale)),
-                   "a finite number larger than 0");
-  }
-  if (options.rounding > Rounding::stochastic) {
-    master::refuse("options.rounding",
-                   std::to_string(static_cast<unsigned>(options.rounding)),
-                   "0 (nearest_even), 1 (nearest_away) or 2 (stochastic)");
-  }
-  if (format.specials == Specials::tapered &&
-      options.rounding != Rounding::nearest_away) {
-    master::refuse("options.rounding",
-                   options.rounding == Rounding::stochastic ? "stochastic"
-                                                            : "nearest_even",
-                   "nearest_away (the rounding of hifloat8)",
-                   SWAMP_UNSUPPORTED);
-  }
-  require_policy(format, options.policy);
-}
-
-slave::QuantizeArgs arguments(const FloatFormat& format,
-                              const QuantizeOptions& options) {
-  const auto code = [](std::uint64_t bits) {
-    return static_cast<std::uint32_t>(bits);
-  };
-  const std::uint32_t sign = code(format.sign());
-  const std::uint32_t largest = code(format.largest());
-  const CastPolicy policy = options.policy;
-  slave::QuantizeArgs args = {};
-  args.scale = options.scale;
-  args.mantissa_bits = format.mantissa_bits;
-  args.least_exponent = static_cast<std::uint32_t>(128 - format.bias());
-  args.sign = format.width - 1;
-  args.largest = largest;
-  args.negative_zero = sign;
-  args.rounding = static_cast<std::uint32_t>(options.rounding);
-  args.tapered = format.specials == Specials::tapered ? 1 : 0;
-  args.elements = static_cast<std::uint32_t>(elements_of(format));
-  const std::uint64_t key = slave::mixed(options.seed + slave::kMixStride);
-  args.key = {code(key), static_cast<std::uint32_t>(key >> 32)};
-  const bool saturate = is_saturating(format, policy);
-  args.infinity = args.overflow = saturate ? largest : code(format.infinity());
-  switch (format.specials) {
-    case Specials::ieee:
-    case Specials::nan:
-      args.nan = sign - 1;
-      if (policy == CastPolicy::ml_dtypes &&
-          format.specials == Specials::ieee) {
-        args.nan = code(format.quiet_nan());
-      }
-      args.negative_nan = is_cuda(policy) ? args.nan : args.nan | sign;
-      break;
-    case Specials::nan_zero:
-    case Specials::tapered:
-      args.nan = args.negative_nan = sign;
-      args.negative_zero = 0;
-      args.infinity = code(format.infinity());  // not saturated
-      break;
-    case Specials::none:
-      args.infinity = args.overflow = largest;
-      args.nan = args.negative_nan = largest;
-      if (policy == CastPolicy::ml_dtypes) {
-        args.nan = sign;
-        args.negative_nan = 0;
-      }
-      break;
-  }
-  return args;
 }
 
 // tapered_value() is the value of a HiFloat8 code without its sign. From the
@@ -212,12 +121,122 @@ float value_of(const FloatFormat& format, unsigned code) {
   return (code & sign) != 0 ? -value : value;
 }
 
-// values_of() is the values of the 256 octets of a format of at most 8 bits.
-const std::array<float, 256>& values_of(const FloatFormat& format) {
+}  // namespace
+
+namespace master {
+
+const FloatFormat& require_code_format(const std::string& name,
+                                       const Tensor& codes) {
+  const std::uint32_t type = scalar_type_index(codes);
+  if (type >= kScalarTypeCount || (code_types() >> type & 1u) == 0) {
+    refuse_dtype(name, type, code_types());
+  }
+  return kFloatFormats[type];
+}
+
+void require_codes(const std::string& name, const Tensor& codes,
+                   const FloatFormat& format, std::size_t elements,
+                   const std::string& of) {
+  const std::size_t each = code_elements(format);
+  if (elements / each != codes.count || elements % each != 0) {
+    refuse(name + ".count", std::to_string(codes.count),
+           each == 1 ? std::to_string(elements) + ", as in '" + of + "'"
+                     : "half of " + of + ".count, " + std::to_string(elements));
+  }
+  if (codes.count != 0 && codes.data == nullptr) {
+    refuse(name + ".data", "null",
+           "the address of " + std::to_string(codes.count) + " elements");
+  }
+}
+
+void require_cast(const FloatFormat& format, Rounding rounding,
+                  CastPolicy policy) {
+  if (rounding > Rounding::stochastic) {
+    refuse("options.rounding", std::to_string(static_cast<unsigned>(rounding)),
+           "0 (nearest_even), 1 (nearest_away) or 2 (stochastic)");
+  }
+  if (format.specials == Specials::tapered &&
+      rounding != Rounding::nearest_away) {
+    refuse("options.rounding",
+           rounding == Rounding::stochastic ? "stochastic" : "nearest_even",
+           "nearest_away (the rounding of hifloat8)", SWAMP_UNSUPPORTED);
+  }
+  require_policy(format, policy);
+}
+
+slave::RoundingKey rounding_key(std::uint64_t seed) {
+  const std::uint64_t key = slave::mixed(seed + slave::kMixStride);
+  return {static_cast<std::uint32_t>(key),
+          static_cast<std::uint32_t>(key >> 32)};
+}
+
+slave::QuantizeArgs cast_args(const FloatFormat& format, Rounding rounding,
+                              CastPolicy policy, std::uint64_t seed) {
+  const auto code = [](std::uint64_t bits) {
+    return static_cast<std::uint32_t>(bits);
+  };
+  const std::uint32_t sign = code(format.sign());
+  const std::uint32_t largest = code(format.largest());
+  slave::QuantizeArgs args = {};
+  args.scale = 1;
+  args.mantissa_bits = format.mantissa_bits;
+  args.least_exponent = static_cast<std::uint32_t>(128 - format.bias());
+  args.sign = format.width - 1;
+  args.largest = largest;
+  args.negative_zero = sign;
+  args.rounding = static_cast<std::uint32_t>(rounding);
+  args.tapered = format.specials == Specials::tapered ? 1 : 0;
+  args.elements = static_cast<std::uint32_t>(code_elements(format));
+  args.key = rounding_key(seed);
+  const bool saturate = is_saturating(format, policy);
+  args.infinity = args.overflow = saturate ? largest : code(format.infinity());
+  switch (format.specials) {
+    case Specials::ieee:
+    case Specials::nan:
+      args.nan = sign - 1;
+      if (policy == CastPolicy::ml_dtypes &&
+          format.specials == Specials::ieee) {
+        args.nan = code(format.quiet_nan());
+      }
+      args.negative_nan = is_cuda(policy) ? args.nan : args.nan | sign;
+      break;
+    case Specials::nan_zero:
+    case Specials::tapered:
+      args.nan = args.negative_nan = sign;
+      args.negative_zero = 0;
+      args.infinity = code(format.infinity());  // not saturated
+      break;
+    case Specials::none:
+      args.infinity = args.overflow = largest;
+      args.nan = args.negative_nan = largest;
+      if (policy == CastPolicy::ml_dtypes) {
+        args.nan = sign;
+        args.negative_nan = 0;
+      }
+      break;
+    case Specials::exponent:
+      break;  // no codes
+  }
+  return args;
+}
+
+slave::DequantizeArgs decoding_args(const FloatFormat& format) {
+  const slave::QuantizeArgs of_format =
+      cast_args(format, Rounding::nearest_even, CastPolicy::saturate, 0);
+  return {1,
+          of_format.elements,
+          of_format.mantissa_bits,
+          of_format.least_exponent,
+          of_format.sign,
+          format.specials == Specials::tapered ? 0 : of_format.largest,
+          of_format.negative_zero == 0 ? 1u : 0u};
+}
+
+const std::array<float, 256>& code_values(const FloatFormat& format) {
   static const auto tables = [] {
     std::array<std::array<float, 256>, kScalarTypeCount> all{};
     for (const FloatFormat& one : kFloatFormats) {
-      if (one.width > 8) continue;
+      if ((code_types() >> one.type & 1u) == 0) continue;
       for (unsigned code = 0; code < 256; ++code) {
         all[one.type][code] = value_of(one, code);
       }
@@ -227,15 +246,22 @@ const std::array<float, 256>& values_of(const FloatFormat& format) {
   return tables[format.type];
 }
 
-}  // namespace
+}  // namespace master
 
 QuantizeReport quantize(const Tensor& x, const Tensor& codes,
                         const QuantizeOptions& options, Machine* machine) {
   const FloatFormat& format = require_pair(x, codes);
-  require_options(format, options);
+  if (!(options.scale > 0) || std::isinf(options.scale)) {
+    master::refuse("options.scale",
+                   master::number_text(static_cast<double>(options.scale)),
+                   "a finite number larger than 0");
+  }
+  master::require_cast(format, options.rounding, options.policy);
   Machine::Impl& impl = master::impl_of(machine);
   if (x.count == 0) return {};
-  const slave::QuantizeArgs args = arguments(format, options);
+  slave::QuantizeArgs args =
+      master::cast_args(format, options.rounding, options.policy, options.seed);
+  args.scale = options.scale;
   Operation operation(master::row_kernel<KernelFamily::quantize, 3>(x.dtype),
                       &args, args.elements);
   if (options.random == nullptr || options.rounding != Rounding::stochastic) {
@@ -264,16 +290,9 @@ void dequantize(const Tensor& codes, const Tensor& x, float scale,
   }
   Machine::Impl& impl = master::impl_of(machine);
   if (x.count == 0) return;
-  const std::array<float, 256>& values = values_of(format);
-  const slave::QuantizeArgs of_format = arguments(format, {});
-  const slave::DequantizeArgs args{
-      scale,
-      of_format.elements,
-      of_format.mantissa_bits,
-      of_format.least_exponent,
-      of_format.sign,
-      format.specials == Specials::tapered ? 0 : of_format.largest,
-      of_format.negative_zero == 0 ? 1u : 0u};
+  const std::array<float, 256>& values = master::code_values(format);
+  slave::DequantizeArgs args = master::decoding_args(format);
+  args.scale = scale;
   Operation operation(master::row_kernel<KernelFamily::dequantize, 3>(x.dtype),
                       &args, args.elements);
   operation.set_unit_bytes(2, sizeof values);
@@ -285,11 +304,31 @@ void dequantize(const Tensor& codes, const Tensor& x, float scale,
 }
 
 float code_to_float(ScalarType type, std::uint8_t code) {
-  const std::uint32_t index = master::scalar_type_index({nullptr, 0, type});
-  if (index >= kScalarTypeCount || (code_types() >> index & 1u) == 0) {
-    master::refuse_dtype("format", index, code_types());
+  if (master::scalar_type_index({nullptr, 0, type}) == kFloat8E8M0FNU) {
+    return slave::e8m0_value(code);
   }
-  return values_of(kFloatFormats[index])[code];
+  return master::code_values(
+      master::require_code_format("format", {nullptr, 0, type}))[code];
+}
+
+float amax(const Tensor& x, bool skip_nan, Machine* machine) {
+  master::require_matrix("x", {x.data, x.count, 1, x.dtype});
+  Machine::Impl& impl = master::impl_of(machine);
+  if (x.count == 0) return 0;
+  const slave::AmaxArgs args;
+  const Operation operation(master::row_kernel<KernelFamily::amax, 1>(x.dtype),
+                            &args);
+  Workspace& workspace = Workspace::of_this_thread();
+  RowTable table(operation, 1, false, master::row_grains(1),
+                 workspace.segments());
+  table.add(x.count, {x.data});
+  workspace.run(impl, table.list(), sizeof(slave::AmaxPartial));
+  slave::AmaxPartial total = {};
+  workspace.for_each_partial<slave::AmaxPartial>(
+      table.list(), [&](std::size_t, const slave::AmaxPartial& partial) {
+        total.join(partial);
+      });
+  return float_from_bits(skip_nan ? total.bits : total.with_nan);
 }
 
 }  // namespace swamp

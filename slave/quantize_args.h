@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "slave/kernel_args.h"
+#include "slave/scale_rules.h"
 
 namespace swamp::slave {
 
@@ -72,6 +73,169 @@ struct DequantizeArgs {
   std::uint32_t mantissa_bits, least_exponent, sign, largest;
   std::uint32_t nan_zero;  // not 0: it is
 };
+
+// quantize_blocks: x (in), codes and scales along rows (out), codes and scales
+//   along columns (out; each pair may be absent), random (in, an octet of each
+//   element of x; absent: as of quantize). A unit is a stripe of so many rows
+//   of a matrix; its last stripe may have fewer. The blocks of a row are
+//   `block` neighbours, fewer at its end; those of a column too, and its codes
+//   are written as a row: they begin `columns.codes_step` bytes after those of
+//   the previous column. Square blocks have `block` rows and columns; rows and
+//   columns have the same codes. A block's scale is chosen by `rule` from its
+//   largest magnitude, and its codes are those of f32(x * factor), by
+//   slave/scale_rules.h. Of a column that is transformed (`hadamard`), x is
+//   first multiplied by the transform below, in groups of 16 rows.
+enum class BlockRule : std::uint32_t {
+  floor,  // up to microxcaling as MxRule
+  ceil,
+  even,
+  rceil,
+  te_mx,
+  microxcaling,
+  te_nvfp4,
+  torchao_nvfp4,
+  te,  // float32; the stored scale is the inverse of the factor
+  torchao
+};
+// Steps of an output, in bytes: between rows, and between units.
+struct BlockOutput {
+  std::uint64_t codes_step, scales_step, codes_unit, scales_unit;
+};
+struct BlockArgs {
+  QuantizeArgs code;  // its scale is not used, its key is for rows
+  RoundingKey column_key;
+  std::uint64_t rows;     // of all units of a tensor
+  std::uint64_t columns;  // of a stripe
+  std::uint64_t x_step;   // elements
+  // The index of an element, which chooses its random bits, is row * index_step
+  // + column + first_index.
+  std::uint64_t index_step, first_index;
+  std::uint64_t block;  // a power of two from 16 to kMaxBlock; or, without
+                        // columns and not square, any that is not less than
+                        // `columns`
+  BlockOutput along_rows, along_columns;
+  BlockRule rule;
+  std::uint32_t stripe_rows;  // at most kMaxBlock; 1, or whole blocks
+  std::uint32_t scale_bytes;  // 1, or 4
+  float largest;              // number of the format
+  float tensor_scale;         // NVFP4
+  float if_infinite;          // of te_scale()
+  std::uint32_t power_of_2;   // 0 or 1: of float32 scales
+  std::uint32_t skips_nan;    // 0 or 1: nan does not count for a block's amax
+  std::uint32_t square;       // 0 or 1
+  std::uint32_t repeats;      // 0 or 1: each row has the scales of its blocks;
+                              // if not, square blocks have one
+  std::uint32_t hadamard;     // 0 or 1
+  std::uint32_t reserved;
+};
+inline constexpr std::size_t kMaxBlock = 128;
+// Columns are computed in parts of so many; also the scratch memory, in octets,
+// that they need.
+inline constexpr std::size_t kBlockWidth = 128;
+inline constexpr std::size_t kBlockScratch = kMaxBlock * kBlockWidth;
+
+// BlockScale is a scale as it is stored: a code, or the bits of a float32.
+struct BlockScale {
+  std::uint32_t bits;
+  float factor;
+};
+inline BlockScale block_scale(const BlockArgs& args, float amax) noexcept {
+  switch (args.rule) {
+    case BlockRule::te_nvfp4:
+    case BlockRule::torchao_nvfp4: {
+      const Nvfp4Scale scale =
+          args.rule == BlockRule::te_nvfp4
+              ? te_nvfp4_scale(amax, args.tensor_scale)
+              : torchao_nvfp4_scale(amax, args.tensor_scale);
+      return {scale.code, scale.factor};
+    }
+    case BlockRule::te:
+    case BlockRule::torchao: {
+      const float scale =
+          args.rule == BlockRule::te
+              ? te_scale(amax, args.largest, args.if_infinite,
+                         args.power_of_2 != 0)
+              : torchao_scale(amax, args.largest, args.power_of_2 != 0);
+      return {float_to_bits(1 / scale), scale};
+    }
+    default: {
+      const std::uint32_t code = mx_code(static_cast<MxRule>(args.rule), amax,
+                                         args.largest, args.code.mantissa_bits);
+      return {code, e8m0_factor(code)};
+    }
+  }
+}
+
+// amax: x (in). A unit is an element. Partial result: AmaxPartial.
+struct AmaxArgs {};
+struct AmaxPartial {
+  std::uint32_t bits;      // of the largest magnitude; nan does not count
+  std::uint32_t with_nan;  // the same; nan is larger than inf
+  void join(const AmaxPartial& other) noexcept {
+    bits = std::max(bits, other.bits);
+    with_nan = std::max(with_nan, other.with_nan);
+  }
+};
+
+// hadamard: x (in), out (out, may be x). A unit is kHadamard neighbours: out_j
+// =
+//   r(1/4 sum_i sign_i x_i h_ij), with Sylvester's matrix h and the signs of
+//   Transformer Engine. The sum is a butterfly in double: neighbours first. It
+//   is rounded to float32, then to the format of x.
+struct HadamardArgs {};
+inline constexpr std::size_t kHadamard = 16;
+inline constexpr std::uint32_t kHadamardMinus = 0xd7e8;  // bit i: sign_i is -
+// hadamard_transform() transforms `width` columns of 16 rows in place.
+inline void hadamard_transform(double* x, std::size_t width) noexcept {
+  for (std::size_t i = 0; i < kHadamard; ++i) {
+    if ((kHadamardMinus >> i & 1) == 0) continue;
+    for (std::size_t j = 0; j < width; ++j) x[i * width + j] *= -1;
+  }
+  for (std::size_t step = 1; step < kHadamard; step *= 2) {
+    for (std::size_t i = 0; i < kHadamard; ++i) {
+      if ((i & step) != 0) continue;
+      double* const a = x + i * width;
+      double* const b = a + step * width;
+      for (std::size_t j = 0; j < width; ++j) {
+        const double sum = a[j] + b[j];
+        b[j] = a[j] - b[j];
+        a[j] = sum;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < kHadamard * width; ++i) x[i] *= 0.25;
+}
+
+// The formats of stored scales.
+enum class ScaleKind : std::uint32_t { e8m0, e4m3, float32 };
+
+// dequantize_blocks: x (out), codes (in), scales (in), values (constant, as of
+//   dequantize). A unit is a row of `columns` elements, whose blocks are
+//   `block` neighbours. x = r(values[code] * s), with s the value of the scale,
+//   of float8_e4m3fn f32(f32(value * amax) * f32(1 / 2688)) if `te`, else
+//   f32(value * amax).
+struct DequantizeBlockArgs {
+  DequantizeArgs code;  // its scale is not used
+  float amax;
+  std::uint32_t te;
+  ScaleKind scales;
+  std::uint64_t columns, block;
+};
+inline float dequantize_factor(const DequantizeBlockArgs& args,
+                               std::uint32_t bits) noexcept {
+  switch (args.scales) {
+    case ScaleKind::e8m0:
+      return e8m0_value(bits);
+    case ScaleKind::e4m3: {
+      const float value =
+          (bits & 0x80) != 0 ? -e4m3_value(bits & 0x7f) : e4m3_value(bits);
+      return args.te != 0 ? value * args.amax * (1.0f / 2688.0f)
+                          : value * args.amax;
+    }
+    default:
+      return float_from_bits(bits);
+  }
+}
 
 // tapered_code() is the code of a float's magnitude as HiFloat8, kBeyond if it
 // is too large; of inf and nan anything.

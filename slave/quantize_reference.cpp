@@ -2,6 +2,7 @@
 // without the bits of a format.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "slave/kernel_list.h"
@@ -87,6 +88,41 @@ std::size_t rounded(const QuantizeArgs& args,
   return y > middle || (y == middle && !even) ? i + 1 : i;
 }
 
+// code_of() returns the code of v with the sign of x.
+std::uint32_t code_of(const QuantizeArgs& args,
+                      const std::vector<Number>& numbers, float x, float v,
+                      std::uint32_t random) {
+  const bool negative = std::signbit(x);
+  if (std::isnan(v)) return negative ? args.negative_nan : args.nan;
+  const std::size_t at = rounded(args, numbers, std::abs(v), random);
+  std::uint32_t code = numbers[at].code;
+  // HiFloat8's 6f is infinity; 3 * 2^14 is beyond the largest number.
+  const std::uint32_t largest = args.tapered != 0 ? 0x6e : args.largest;
+  double largest_value = 0;
+  for (const Number& number : numbers) {
+    if (number.code == largest) largest_value = number.value;
+  }
+  if (std::isinf(v)) {
+    code = args.infinity;
+  } else if (numbers[at].value > largest_value) {
+    code = args.overflow;
+  }
+  if (!negative) return code;
+  return code == 0 ? args.negative_zero : code | 1u << args.sign;
+}
+
+// put_code() writes the code of element i of a row.
+void put_code(const QuantizeArgs& args, std::uint8_t* codes, std::size_t i,
+              std::uint32_t code) {
+  if (args.elements == 1) {
+    codes[i] = static_cast<std::uint8_t>(code);
+  } else if (i % 2 == 0) {
+    codes[i / 2] = static_cast<std::uint8_t>(code);
+  } else {
+    codes[i / 2] = static_cast<std::uint8_t>(codes[i / 2] | code << 4);
+  }
+}
+
 template <class Format>
 void quantize(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const QuantizeArgs*>(arguments);
@@ -104,41 +140,24 @@ void quantize(const void* arguments, const Tile& tile, Result&) {
   QuantizePartial partial = {};
   for (std::size_t i = 0; i < tile.count * args.elements; ++i) {
     const float wide = Format::widen(x[i]);
-    const bool negative = std::signbit(wide);
-    std::uint32_t code;
+    const float v = wide * args.scale;
+    const std::uint32_t random =
+        octets != nullptr
+            ? octets[i]
+            : rounding_bits(args.key, tile.first * args.elements + i).weight >>
+                  8;
+    const std::uint32_t code = code_of(args, numbers, wide, v, random);
+    put_code(args, codes, i, code);
     if (std::isnan(wide)) {
       ++partial.nan_count;
-      code = negative ? args.negative_nan : args.nan;
-    } else {
-      const float v = std::abs(wide * args.scale);
-      const std::uint32_t random =
-          octets != nullptr
-              ? octets[i]
-              : rounding_bits(args.key, tile.first * args.elements + i)
-                        .weight >>
-                    8;
-      const std::size_t at = rounded(args, numbers, v, random);
-      code = numbers[at].code;
-      partial.amax = std::max(partial.amax, float_to_bits(std::abs(wide)));
-      if (std::isinf(v)) {
-        ++partial.saturated;
-        code = args.infinity;
-      } else if (numbers[at].value > largest_value) {
-        ++partial.saturated;
-        code = args.overflow;
-      } else if (code == 0 && wide != 0) {
-        ++partial.flushed;
-      }
-      if (negative) {
-        code = code == 0 ? args.negative_zero : code | 1u << args.sign;
-      }
+      continue;
     }
-    if (args.elements == 1) {
-      codes[i] = static_cast<std::uint8_t>(code);
-    } else if (i % 2 == 0) {
-      codes[i / 2] = static_cast<std::uint8_t>(code);
-    } else {
-      codes[i / 2] = static_cast<std::uint8_t>(codes[i / 2] | code << 4);
+    partial.amax = std::max(partial.amax, float_to_bits(std::abs(wide)));
+    const std::size_t at = rounded(args, numbers, std::abs(v), random);
+    if (std::isinf(v) || numbers[at].value > largest_value) {
+      ++partial.saturated;
+    } else if (numbers[at].code == 0 && wide != 0) {
+      ++partial.flushed;
     }
   }
   static_cast<QuantizePartial*>(tile.partial)->join(partial);
@@ -157,9 +176,186 @@ void dequantize(const void* arguments, const Tile& tile, Result&) {
   }
 }
 
+// Cells is a matrix of which the blocks are those of a row: of x, or of its
+// transpose.
+struct Cells {
+  std::vector<float> values;
+  std::vector<std::size_t> indices;  // of the random bits
+  std::vector<std::uint32_t> octets;
+  std::size_t rows, columns;
+};
+
+// put_scale() stores scale i of a row.
+void put_scale(const BlockArgs& args, std::uint8_t* scales, std::size_t i,
+               std::uint32_t bits) {
+  if (args.scale_bytes == 1) {
+    scales[i] = static_cast<std::uint8_t>(bits);
+  } else {
+    std::memcpy(scales + 4 * i, &bits, 4);
+  }
+}
+
+void quantize_cells(const BlockArgs& args, const RoundingKey& key, bool given,
+                    const Cells& cells, const BlockOutput& steps,
+                    std::uint8_t* codes, std::uint8_t* scales) {
+  const std::vector<Number> numbers = numbers_of(args.code);
+  const std::size_t block = args.block;
+  const std::size_t height = args.square != 0 ? block : 1;
+  for (std::size_t r = 0; r < cells.rows; r += height) {
+    for (std::size_t c = 0; c < cells.columns; c += block) {
+      const std::size_t end_row = std::min(r + height, cells.rows);
+      const std::size_t end = std::min(c + block, cells.columns);
+      float amax = 0;
+      for (std::size_t i = r; i < end_row; ++i) {
+        for (std::size_t j = c; j < end; ++j) {
+          const float x = std::abs(cells.values[i * cells.columns + j]);
+          if (std::isnan(x) ? args.skips_nan == 0
+                            : !std::isnan(amax) && x > amax) {
+            amax = x;
+          }
+        }
+      }
+      const BlockScale scale = block_scale(args, amax);
+      for (std::size_t i = r; i < end_row; ++i) {
+        if (args.repeats != 0 || i == r) {
+          const std::size_t row = args.repeats != 0 ? i : i / height;
+          put_scale(args, scales + row * steps.scales_step, c / block,
+                    scale.bits);
+        }
+        for (std::size_t j = c; j < end; ++j) {
+          const std::size_t at = i * cells.columns + j;
+          const std::uint32_t random =
+              given ? cells.octets[at]
+                    : rounding_bits(key, cells.indices[at]).weight >> 8;
+          put_code(args.code, codes + i * steps.codes_step, j,
+                   code_of(args.code, numbers, cells.values[at],
+                           cells.values[at] * scale.factor, random));
+        }
+      }
+    }
+  }
+}
+
+template <class Format>
+void quantize_blocks(const void* arguments, const Tile& tile, Result&) {
+  using Element = typename Format::Element;
+  const auto& args = *static_cast<const BlockArgs*>(arguments);
+  for (std::size_t u = 0; u < tile.count; ++u) {
+    const std::size_t first = (tile.first + u) * args.stripe_rows;
+    const std::size_t skipped = u * args.stripe_rows * args.x_step;
+    const auto* x = static_cast<const Element*>(tile.operands[0]) + skipped;
+    const auto* octets = static_cast<const std::uint8_t*>(tile.operands[5]);
+    const bool given = octets != nullptr;
+    Cells cells{{},
+                {},
+                {},
+                std::min<std::size_t>(args.stripe_rows, args.rows - first),
+                args.columns};
+    for (std::size_t r = 0; r < cells.rows; ++r) {
+      for (std::size_t c = 0; c < cells.columns; ++c) {
+        const std::size_t at = r * args.x_step + c;
+        cells.values.push_back(Format::widen(x[at]));
+        cells.indices.push_back((first + r) * args.index_step + c +
+                                args.first_index);
+        cells.octets.push_back(given ? octets[skipped + at] : 0);
+      }
+    }
+    if (tile.operands[1] != nullptr) {
+      quantize_cells(args, args.code.key, given, cells, args.along_rows,
+                     static_cast<std::uint8_t*>(tile.operands[1]) +
+                         u * args.along_rows.codes_unit,
+                     static_cast<std::uint8_t*>(tile.operands[2]) +
+                         u * args.along_rows.scales_unit);
+    }
+    if (tile.operands[3] == nullptr) continue;
+    Cells turned{{}, {}, {}, cells.columns, cells.rows};
+    for (std::size_t c = 0; c < cells.columns; ++c) {
+      for (std::size_t r = 0; r < cells.rows; ++r) {
+        const std::size_t at = r * cells.columns + c;
+        turned.values.push_back(cells.values[at]);
+        turned.indices.push_back(cells.indices[at]);
+        turned.octets.push_back(cells.octets[at]);
+      }
+    }
+    for (std::size_t i = 0; args.hadamard != 0 && i < turned.values.size();
+         i += kHadamard) {
+      double wide[kHadamard];
+      std::copy_n(turned.values.begin() + static_cast<std::ptrdiff_t>(i),
+                  kHadamard, wide);
+      hadamard_transform(wide, 1);
+      for (std::size_t j = 0; j < kHadamard; ++j) {
+        turned.values[i + j] =
+            Format::widen(Format::narrow(static_cast<float>(wide[j])));
+      }
+    }
+    // Square blocks are those of the rows, with their random bits.
+    quantize_cells(args, args.square != 0 ? args.code.key : args.column_key,
+                   given, turned, args.along_columns,
+                   static_cast<std::uint8_t*>(tile.operands[3]) +
+                       u * args.along_columns.codes_unit,
+                   static_cast<std::uint8_t*>(tile.operands[4]) +
+                       u * args.along_columns.scales_unit);
+  }
+}
+
+template <class Format>
+void dequantize_blocks(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const DequantizeBlockArgs*>(arguments);
+  const auto* codes = static_cast<const std::uint8_t*>(tile.operands[1]);
+  const auto* scales = static_cast<const std::uint8_t*>(tile.operands[2]);
+  const auto* values = static_cast<const float*>(tile.operands[3]);
+  auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
+  const std::size_t blocks = (args.columns + args.block - 1) / args.block;
+  const std::size_t elements = args.code.elements;
+  for (std::size_t i = 0; i < tile.count * args.columns; ++i) {
+    const std::size_t at =
+        i / args.columns * blocks + i % args.columns / args.block;
+    std::uint32_t bits = scales[at];
+    if (args.scales == ScaleKind::float32) {
+      std::memcpy(&bits, scales + 4 * at, 4);
+    }
+    std::uint32_t code = codes[i / elements];
+    if (elements == 2) code = i % 2 == 0 ? code & 15 : code >> 4;
+    x[i] = Format::narrow(values[code] * dequantize_factor(args, bits));
+  }
+}
+
+template <class Format>
+void amax(const void*, const Tile& tile, Result&) {
+  const auto* x =
+      static_cast<const typename Format::Element*>(tile.operands[0]);
+  AmaxPartial found = {};
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    const std::uint32_t bits = float_to_bits(Format::widen(x[i])) & 0x7fffffff;
+    found.join({bits > 0x7f800000 ? 0 : bits, bits});
+  }
+  static_cast<AmaxPartial*>(tile.partial)->join(found);
+}
+
+template <class Format>
+void hadamard(const void*, const Tile& tile, Result&) {
+  const auto* x =
+      static_cast<const typename Format::Element*>(tile.operands[0]);
+  auto* out = static_cast<typename Format::Element*>(tile.operands[1]);
+  for (std::size_t u = 0; u < tile.count; ++u) {
+    double values[kHadamard];
+    for (std::size_t i = 0; i < kHadamard; ++i) {
+      values[i] = static_cast<double>(Format::widen(x[u * kHadamard + i]));
+    }
+    hadamard_transform(values, 1);
+    for (std::size_t i = 0; i < kHadamard; ++i) {
+      out[u * kHadamard + i] = Format::narrow(static_cast<float>(values[i]));
+    }
+  }
+}
+
 }  // namespace
 
 SWAMP_KERNELS(quantize, quantize<A>)
 SWAMP_KERNELS(dequantize, dequantize<A>)
+SWAMP_KERNELS(quantize_blocks, quantize_blocks<A>)
+SWAMP_KERNELS(dequantize_blocks, dequantize_blocks<A>)
+SWAMP_KERNELS(amax, amax<A>)
+SWAMP_KERNELS(hadamard, hadamard<A>)
 
 }  // namespace swamp::slave::reference

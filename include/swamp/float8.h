@@ -19,6 +19,7 @@
 
 #include "swamp/export.h"
 #include "swamp/machine.h"
+#include "swamp/rows.h"
 #include "swamp/tensor.h"
 
 namespace swamp {
@@ -95,8 +96,110 @@ SWAMP_API void dequantize(const Tensor& codes, const Tensor& x, float scale = 1,
                           Machine* machine = nullptr);
 
 /// code_to_float returns the value of a code of a format of at most 8 bits; of
-/// float4_e2m1fn_x2 that of the low half.
+/// float4_e2m1fn_x2 that of the low half. float8_e8m0fnu has values too.
 SWAMP_API float code_to_float(ScalarType format, std::uint8_t code);
+
+/// amax returns the largest |x|, 0 without elements.
+///
+/// @param x float16, bfloat16 or float32
+/// @param skip_nan nan does not count, as in Transformer Engine; if not, the
+///   result is nan if x has one, as in PyTorch
+/// @param machine where to run; null: the default machine
+SWAMP_API float amax(const Tensor& x, bool skip_nan = true,
+                     Machine* machine = nullptr);
+
+/// BlockScaling is how the scale of a block of elements is chosen, with the
+/// arithmetic of the original, and the dtype that it is stored as
+/// (slave/scale_rules.h). Blocks have 32 elements as float8_e8m0fnu, 16 as
+/// float8_e4m3fn, 128 (te_block) or all of a row (torchao) as float32, unless
+/// the options say another number.
+enum class BlockScaling : std::uint8_t {
+  // float8_e8m0fnu
+  mx_floor,      ///< torchao's ScaleCalculationMode.FLOOR (OCP), for MX formats
+  mx_ceil,       ///< CEIL
+  mx_even,       ///< EVEN
+  mx_rceil,      ///< RCEIL
+  te_mxfp8,      ///< Transformer Engine's MXFP8BlockScaling: nan does not count
+  microxcaling,  ///< microsoft/microxcaling
+  // float8_e4m3fn, with a factor of the tensor: float4_e2m1fn_x2 only
+  te_nvfp4,       ///< Transformer Engine's NVFP4BlockScaling
+  torchao_nvfp4,  ///< torchao's NVFP4; its form without a scale of the tensor
+                  ///< has an amax of 2688
+  // float32: the inverse of the factor
+  te_block,                  ///< Float8BlockScaling with float32 scales
+  te_block_power_of_2,       ///< Float8BlockScaling, its default
+  torchao_float8,            ///< torchao.float8
+  torchao_float8_power_of_2  ///< its rowwise recipes
+};
+
+/// BlockOptions is how quantize_blocks() chooses scales and rounds.
+struct BlockOptions {
+  BlockScaling scaling = BlockScaling::te_mxfp8;  ///< the rule
+  /// Elements of a block: 16, 32, 64 or 128; along rows also the number of
+  /// columns. 0: as BlockScaling says.
+  std::size_t block = 0;
+  /// Blocks have as many rows as columns. float32 scales are then one for each
+  /// block; those of 8 bits are repeated in each row of a block, as Transformer
+  /// Engine stores them.
+  bool square = false;
+  /// Of NVFP4: the largest magnitude of the tensor, as amax() returns it.
+  float tensor_amax = 0;
+  Rounding rounding = Rounding::nearest_even;  ///< which neighbour
+  CastPolicy policy = CastPolicy::saturate;    ///< at the ends of the range
+  /// The columns are first multiplied by the random Hadamard transform, as
+  /// hadamard_transform() does.
+  bool hadamard = false;
+  /// Of Rounding::stochastic. Rows and columns get different bits; square
+  /// blocks the same.
+  std::uint64_t seed = 0;
+  /// If not null, the random bits: an octet for each element of x.
+  const std::uint8_t* random = nullptr;
+};
+
+/// BlockCodes is the codes of a matrix and their scales, row after row.
+struct BlockCodes {
+  Tensor codes;   ///< of a format of at most 8 bits
+  Tensor scales;  ///< of the dtype of BlockScaling
+};
+
+/// quantize_blocks sets `rows` to the codes of x, of which the elements of a
+/// block, neighbours in a row, share a scale; and `columns` to the codes of the
+/// transpose of x. Either may be null. Both are made from one pass over x. The
+/// last block of a row may have fewer elements.
+///
+/// @param x float16, bfloat16 or float32
+/// @param[out] rows codes of [rows, columns]; scales of [rows, columns / block
+///   rounded up], if square and float32 [rows / block, columns / block]
+/// @param[out] columns codes of [columns, rows], and their scales
+/// @param options the rule; float4 needs an even number of elements in a row,
+///   `hadamard` a multiple of 16 rows
+/// @param machine where to run; null: the default machine
+SWAMP_API void quantize_blocks(const Matrix& x, const BlockCodes* rows,
+                               const BlockCodes* columns,
+                               const BlockOptions& options = {},
+                               Machine* machine = nullptr);
+
+/// dequantize_blocks sets x to round(code * scale). The value of an NVFP4 scale
+/// is that of its code times tensor_amax / 2688, in the original's order.
+///
+/// @param codes as quantize_blocks() returns them along rows
+/// @param[out] x float16, bfloat16 or float32
+/// @param options scaling, block, square and tensor_amax as they were
+/// @param machine where to run; null: the default machine
+SWAMP_API void dequantize_blocks(const BlockCodes& codes, const Matrix& x,
+                                 const BlockOptions& options = {},
+                                 Machine* machine = nullptr);
+
+/// hadamard_transform sets out to the random Hadamard transform of each 16
+/// neighbours of a row of x: signs, Sylvester's matrix, times 1/4, with
+/// Transformer Engine's fixed signs. The sum is exact in double or rounded
+/// there, then rounded to float32, then to the dtype.
+///
+/// @param x float16, bfloat16 or float32; a multiple of 16 columns
+/// @param[out] out like x; may be x
+/// @param machine where to run; null: the default machine
+SWAMP_API void hadamard_transform(const Matrix& x, const Matrix& out,
+                                  Machine* machine = nullptr);
 
 }  // namespace swamp
 

@@ -26,7 +26,9 @@ enum class Specials : std::uint8_t {
   none,      ///< all numbers are finite
   /// HiFloat8 (arXiv 2409.16626): the width of exponent and mantissa depends on
   /// the exponent; 6f is inf, 80 is nan.
-  tapered
+  tapered,
+  /// Only an exponent: no sign, no mantissa and no 0; all bits set are nan.
+  exponent
 };
 
 /// FloatFormat describes a format by its bits: from the highest, sign, exponent
@@ -102,7 +104,8 @@ inline constexpr FloatFormat kFloatFormats[] = {
     {"float6_e3m2fn", kFloat6E3M2FN, 1, 2, Specials::none, 6},
     {"float6_e2m3fn", kFloat6E2M3FN, 1, 3, Specials::none, 6},
     {"float4_e2m1fn_x2", kFloat4E2M1FNX2, 1, 1, Specials::none, 4},
-    {"hifloat8", kHiFloat8, 1, 3, Specials::tapered}};
+    {"hifloat8", kHiFloat8, 1, 3, Specials::tapered},
+    {"float8_e8m0fnu", kFloat8E8M0FNU, 1, 0, Specials::exponent}};
 
 /// float_to_bits() returns the bits of an IEEE binary32.
 inline std::uint32_t float_to_bits(float value) noexcept {

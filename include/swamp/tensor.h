@@ -35,6 +35,8 @@ inline constexpr ScalarType kFloat6E2M3FN = SWAMP_FLOAT6_E2M3FN;
 inline constexpr ScalarType kFloat4E2M1FNX2 = SWAMP_FLOAT4_E2M1FN_X2;
 /// Huawei's HiFloat8
 inline constexpr ScalarType kHiFloat8 = SWAMP_HIFLOAT8;
+/// ATen Float8_e8m0fnu; only scales of blocks have it
+inline constexpr ScalarType kFloat8E8M0FNU = SWAMP_FLOAT8_E8M0FNU;
 
 /// Tensor is {data, count, dtype}: one contiguous array that the caller owns.
 using Tensor = swamp_tensor;

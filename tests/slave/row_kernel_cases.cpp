@@ -23,7 +23,8 @@ template <class Args>
 constexpr bool kHasSample =
     !kIsAny<Args, slave::AttentionArgs, slave::AttentionBackwardArgs,
             slave::ProductPackArgs, slave::ProductArgs, slave::QuantizeArgs,
-            slave::DequantizeArgs>;
+            slave::DequantizeArgs, slave::BlockArgs,
+            slave::DequantizeBlockArgs, slave::AmaxArgs, slave::HadamardArgs>;
 
 // The arguments of each type, for rows of so many columns.
 template <class Args>

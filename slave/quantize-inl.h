@@ -1,0 +1,243 @@
+// Vectors of floats as codes of a format of at most 8 bits, per target.
+// Included once per target, like Highway's own -inl.h.
+#if defined(SWAMP_SLAVE_QUANTIZE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SWAMP_SLAVE_QUANTIZE_INL_H_
+#undef SWAMP_SLAVE_QUANTIZE_INL_H_
+#else
+#define SWAMP_SLAVE_QUANTIZE_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "slave/exact_fma-inl.h"
+#include "slave/quantize_args.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace swamp::slave::HWY_NAMESPACE {
+
+namespace quantizing {
+
+using DF = hn::ScalableTag<float>;
+using DU = hn::RebindToUnsigned<DF>;
+using VF = hn::Vec<DF>;
+using VU = hn::Vec<DU>;
+inline constexpr std::size_t kLanes = hn::MaxLanes(DF());
+
+inline constexpr std::uint32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
+
+// nearest_even_code() is the code of |v|, of which `bits` are the bits, without
+// an upper limit; of inf and nan anything larger.
+HWY_INLINE VU nearest_even_code(VU bits, std::uint32_t mantissa_bits,
+                                std::uint32_t least_exponent) {
+  const DF df;
+  const DU du;
+  // The sum of |v| and a power of two, of which the last place is that of the
+  // format, is rounded there. A format has at most 5 exponent bits.
+  const VU exponent = hn::Clamp(hn::And(bits, hn::Set(du, kInfinity)),
+                                hn::Set(du, least_exponent << 23),
+                                hn::Set(du, (least_exponent + 32) << 23));
+  const std::uint32_t cut = 23 - mantissa_bits;
+  const VU power = hn::Add(exponent, hn::Set(du, cut << 23));
+  const VU sum =
+      hn::BitCast(du, hn::Add(hn::BitCast(df, bits), hn::BitCast(df, power)));
+  const VU above = hn::ShiftRightSame(exponent, static_cast<int>(cut));
+  const VU least = hn::Set(du, least_exponent << mantissa_bits);
+  return hn::Add(hn::Sub(sum, power), hn::Sub(above, least));
+}
+
+// Magnitude is the parts of |v| that rounding needs: |v| = mantissa * 2^k, and
+// `cut` bits of the mantissa are below the format's.
+struct Magnitude {
+  VU exponent;  // at least that of the format's smallest normal number
+  VU mantissa;
+  VU cut;
+
+  HWY_INLINE Magnitude(const QuantizeArgs& args, VU bits) {
+    const DU du;
+    const VU own = hn::ShiftRight<23>(bits);
+    exponent = hn::Max(own, hn::Set(du, args.least_exponent));
+    // A subnormal float32 is below all formats, with and without this bit.
+    mantissa =
+        hn::Or(hn::And(bits, hn::Set(du, 0x7fffffu)), hn::Set(du, 0x800000u));
+    cut = hn::Min(
+        hn::Sub(exponent, hn::Sub(own, hn::Set(du, 23 - args.mantissa_bits))),
+        hn::Set(du, 31u));
+  }
+  // code() is that of the mantissa + add, cut off.
+  HWY_INLINE VU code(const QuantizeArgs& args, VU add) const {
+    const DU du;
+    const VU kept = hn::Shr(hn::Add(mantissa, add), cut);
+    const VU above = hn::Sub(exponent, hn::Set(du, args.least_exponent));
+    return hn::Add(
+        kept, hn::ShiftLeftSame(above, static_cast<int>(args.mantissa_bits)));
+  }
+};
+
+// Encoder converts vectors. v is the number that is rounded, x has its sign.
+template <std::uint32_t kRounding, bool kTapered>
+struct Encoder {
+  const QuantizeArgs& args;
+
+  // magnitude_code() is that of |v|, of which `bits` are the bits; larger than
+  // largest() if |v| is, or is nan.
+  HWY_INLINE VU magnitude_code(VU bits, VU random) const {
+    const DF df;
+    const DU du;
+    if constexpr (kTapered) {
+      (void)random;
+      std::uint32_t lanes[kLanes];
+      hn::StoreU(bits, du, lanes);
+      for (std::uint32_t& lane : lanes) lane = tapered_code(lane);
+      return hn::LoadU(du, lanes);
+    }
+    if constexpr (kRounding == kNearestEven) {
+      return nearest_even_code(bits, args.mantissa_bits, args.least_exponent);
+    }
+    const Magnitude v(args, bits);
+    const VU one = hn::Set(du, 1u);
+    if constexpr (kRounding == kNearestAway) {
+      return v.code(args, hn::Shl(one, hn::Sub(v.cut, one)));
+    }
+    const VU step =
+        hn::ShiftLeft<23>(hn::Sub(v.exponent, hn::Set(du, args.mantissa_bits)));
+    const VF part = hn::Mul(
+        hn::ConvertTo(df, hn::BitCast(hn::RebindToSigned<DF>(), random)),
+        hn::Set(df, 1.0f / 256));
+    const VF t =
+        exact_fma(df, part, hn::BitCast(df, step), hn::BitCast(df, bits));
+    return Magnitude(args, hn::BitCast(du, t)).code(args, hn::Zero(du));
+  }
+
+  // The codes of a tapered format are not in the order of their values.
+  HWY_INLINE std::uint32_t largest() const {
+    return kTapered ? kBeyond - 1 : args.largest;
+  }
+
+  // signed_code() adds the sign of x to a code.
+  HWY_INLINE VU signed_code(VU code, VU x_bits) const {
+    const DU du;
+    VU sign = hn::ShiftRightSame(hn::AndNot(hn::Set(du, kMagnitude), x_bits),
+                                 static_cast<int>(31 - args.sign));
+    if (args.negative_zero == 0) {
+      sign = hn::IfThenZeroElse(hn::Eq(code, hn::Zero(du)), sign);
+    }
+    return hn::Or(code, sign);
+  }
+
+  // special_codes() are those of a vector with magnitude codes `beyond` the
+  // largest, which may be of inf or nan.
+  HWY_NOINLINE VU special_codes(VU x_bits, VU bits, VU code,
+                                hn::Mask<DU> beyond) const {
+    const DU du;
+    const VU infinity = hn::Set(du, kInfinity);
+    code = hn::IfThenElse(beyond, hn::Set(du, args.overflow), code);
+    code = hn::IfThenElse(hn::Eq(bits, infinity), hn::Set(du, args.infinity),
+                          code);
+    const auto is_negative = hn::Ne(hn::ShiftRight<31>(x_bits), hn::Zero(du));
+    const VU nan_code = hn::IfThenElse(
+        is_negative, hn::Set(du, args.negative_nan), hn::Set(du, args.nan));
+    return hn::IfThenElse(hn::Gt(bits, infinity), nan_code,
+                          signed_code(code, x_bits));
+  }
+};
+
+// A turn is so many elements, a multiple of two vectors of any target.
+inline constexpr std::size_t kTurn = 64;
+
+// pack_turn() packs kTurn codes of 4 bits, the first of two into the low half.
+HWY_INLINE void pack_turn(const std::uint8_t* from, std::uint8_t* to) {
+#if HWY_TARGET == HWY_SCALAR || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+  for (std::size_t i = 0; i < kTurn / 2; ++i) {
+    to[i] = static_cast<std::uint8_t>(from[2 * i] | from[2 * i + 1] << 4);
+  }
+#else
+  const hn::CappedTag<std::uint16_t, kTurn / 2> d;
+  const hn::Rebind<std::uint8_t, decltype(d)> d8;
+  for (std::size_t i = 0; i < kTurn / 2; i += hn::Lanes(d)) {
+    std::uint16_t pairs[hn::MaxLanes(d)];
+    std::memcpy(pairs, from + 2 * i, sizeof pairs);
+    const auto two = hn::LoadU(d, pairs);
+    const auto packed = hn::And(hn::Or(two, hn::ShiftRight<4>(two)),
+                                hn::Set(d, std::uint16_t{0xff}));
+    hn::StoreU(hn::TruncateTo(d8, packed), d8, to + i);
+  }
+#endif
+}
+
+// unpack_turn() is the inverse.
+HWY_INLINE void unpack_turn(const std::uint8_t* from, std::uint8_t* to) {
+#if HWY_TARGET == HWY_SCALAR || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+  for (std::size_t i = 0; i < kTurn / 2; ++i) {
+    to[2 * i] = from[i] & 15;
+    to[2 * i + 1] = from[i] >> 4;
+  }
+#else
+  const hn::CappedTag<std::uint16_t, kTurn / 2> d;
+  const hn::Rebind<std::uint8_t, decltype(d)> d8;
+  for (std::size_t i = 0; i < kTurn / 2; i += hn::Lanes(d)) {
+    const auto two = hn::PromoteTo(d, hn::LoadU(d8, from + i));
+    const auto codes = hn::And(hn::Or(two, hn::ShiftLeft<4>(two)),
+                               hn::Set(d, std::uint16_t{0x0f0f}));
+    std::uint16_t pairs[hn::MaxLanes(d)];
+    hn::StoreU(codes, d, pairs);
+    std::memcpy(to + 2 * i, pairs, sizeof pairs);
+  }
+#endif
+}
+
+// Decoder is the values of codes.
+class Decoder {
+ public:
+  // `values` are those of all codes.
+  HWY_INLINE Decoder(const DequantizeArgs& args, const float* values)
+      : args_(args), values_(values) {}
+
+  // operator() returns the values of kLanes codes, one an octet.
+  HWY_INLINE VF operator()(const std::uint8_t* at) const {
+    const DF df;
+    const DU du;
+    const hn::Rebind<std::uint8_t, DF> d8;
+    const VU mantissa_and_exponent = hn::Set(du, (1u << args_.sign) - 1);
+    const VU code = hn::PromoteTo(du, hn::LoadU(d8, at));
+    const VU magnitude = hn::And(code, mantissa_and_exponent);
+    auto special = hn::Gt(magnitude, hn::Set(du, args_.largest));
+    if (args_.nan_zero != 0) {
+      special = hn::Or(special, hn::Eq(code, hn::Set(du, 1u << args_.sign)));
+    }
+    if (HWY_UNLIKELY(!hn::AllFalse(du, special))) return looked_up(at);
+    // The value of a code with exponent 1 and without mantissa.
+    const VU least = hn::Set(du, args_.least_exponent << 23);
+    const VU before = hn::Set(du, (args_.least_exponent - 1) << 23);
+    const VU shifted = hn::ShiftLeftSame(
+        magnitude, static_cast<int>(23 - args_.mantissa_bits));
+    const VF subnormal = hn::Sub(hn::BitCast(df, hn::Add(shifted, least)),
+                                 hn::BitCast(df, least));
+    const auto is_subnormal =
+        hn::Lt(magnitude, hn::Set(du, 1u << args_.mantissa_bits));
+    const VF found = hn::IfThenElse(hn::RebindMask(df, is_subnormal), subnormal,
+                                    hn::BitCast(df, hn::Add(shifted, before)));
+    const VU sign = hn::ShiftLeftSame(hn::AndNot(mantissa_and_exponent, code),
+                                      static_cast<int>(31 - args_.sign));
+    return hn::BitCast(df, hn::Or(hn::BitCast(du, found), sign));
+  }
+
+ private:
+  HWY_NOINLINE VF looked_up(const std::uint8_t* at) const {
+    float found[kLanes];
+    for (std::size_t j = 0; j < kLanes; ++j) found[j] = values_[at[j]];
+    return hn::LoadU(DF(), found);
+  }
+  const DequantizeArgs& args_;
+  const float* values_;
+};
+
+}  // namespace quantizing
+
+}  // namespace swamp::slave::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // SWAMP_SLAVE_QUANTIZE_INL_H_

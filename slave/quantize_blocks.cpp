@@ -1,0 +1,752 @@
+// The kernels that convert blocks with a scale each, compiled once per target
+// by Highway. Along rows, the blocks of a row are taken in groups: first their
+// largest magnitudes, then, as vectors, the scales, then the codes. Along
+// columns, a lane is a column: a vector goes down the rows, and the codes are
+// transposed at last. Blocks without inf and nan, almost all, need no tests of
+// their elements.
+
+#include "slave/kernel_list.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "slave/quantize_blocks.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include <cstring>
+
+#include "slave/batch-inl.h"
+#include "slave/formats-inl.h"
+#include "slave/quantize-inl.h"
+#include "slave/random-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace swamp::slave::HWY_NAMESPACE {
+namespace {
+
+using namespace quantizing;
+
+// ---- Scales
+
+struct Scales {
+  VU bits;  // as they are stored
+  VF factors;
+};
+
+HWY_INLINE VF e8m0_factors(VU codes) {
+  const DU du;
+  VU bits = hn::ShiftLeft<23>(hn::Sub(hn::Set(du, 254u), codes));
+  bits = hn::IfThenElse(hn::Eq(codes, hn::Set(du, 254u)),
+                        hn::Set(du, 0x400000u), bits);
+  bits = hn::IfThenElse(hn::Eq(codes, hn::Set(du, kE8M0Nan)),
+                        hn::Set(du, 0x7fc00000u), bits);
+  return hn::BitCast(DF(), bits);
+}
+
+HWY_INLINE VU mx_codes(const BlockArgs& args, VU amax) {
+  const DF df;
+  const DU du;
+  const VU zero = hn::Zero(du), one = hn::Set(du, 1u);
+  const VU mantissa_mask = hn::Set(du, 0x7fffffu), all = hn::Set(du, kE8M0Nan);
+  if (args.rule == BlockRule::te_mx || args.rule == BlockRule::rceil) {
+    const VU bits = hn::BitCast(
+        du, hn::Mul(hn::BitCast(df, amax), hn::Set(df, 1 / args.largest)));
+    const VU exponent = hn::ShiftRight<23>(bits);
+    const VU mantissa = hn::And(bits, mantissa_mask);
+    const VU least =
+        hn::IfThenElseZero(hn::Eq(exponent, zero), hn::Set(du, 0x400000u));
+    const auto up =
+        hn::And(hn::Gt(mantissa, least), hn::Ne(exponent, hn::Set(du, 0xfeu)));
+    const VU code = hn::Add(exponent, hn::IfThenElseZero(up, one));
+    const VU infinity =
+        hn::Set(du, args.rule == BlockRule::te_mx ? 0xfeu : kE8M0Nan);
+    const VU special = hn::IfThenElse(hn::Eq(mantissa, zero), infinity, all);
+    return hn::IfThenElse(hn::Eq(exponent, all), special, code);
+  }
+  VU bits = amax;
+  if (args.rule == BlockRule::even) {
+    bits = hn::Add(bits, hn::Set(du, 1u << (22 - args.code.mantissa_bits)));
+  }
+  VU exponent = hn::ShiftRight<23>(bits);
+  const auto special =
+      hn::Or(hn::Gt(amax, hn::Set(du, kInfinity - 1)), hn::Eq(exponent, all));
+  if (args.rule == BlockRule::ceil) {
+    const auto up = hn::Ne(hn::And(bits, mantissa_mask), zero);
+    exponent = hn::Add(exponent, hn::IfThenElseZero(up, one));
+  }
+  const VU most =
+      hn::Set(du, static_cast<std::uint32_t>(floor_exponent(args.largest)));
+  return hn::IfThenElse(special, all, hn::Sub(hn::Max(exponent, most), most));
+}
+
+HWY_INLINE Scales nvfp4_scales(const BlockArgs& args, VF amax) {
+  const DF df;
+  const DU du;
+  const bool te = args.rule == BlockRule::te_nvfp4;
+  const VF one = hn::Set(df, 1.0f), most = hn::Set(df, kFloatMax);
+  VF scale;
+  if (te) {
+    scale = hn::Mul(amax, hn::Set(df, args.tensor_scale * (1.0f / 6.0f)));
+  } else {
+    scale = hn::Div(hn::Div(amax, hn::Set(df, 6.0f)),
+                    hn::Set(df, args.tensor_scale));
+    scale = hn::IfThenElse(hn::Lt(scale, hn::Set(df, 0x1p-6f)),
+                           hn::Set(df, 0x1p-6f), scale);
+  }
+  const VU nan = hn::Set(du, 0x7fu);
+  const VU limited =
+      hn::Min(hn::BitCast(du, scale), hn::Set(du, float_to_bits(448.0f)));
+  const VU code =
+      hn::IfThenElse(hn::Gt(hn::BitCast(du, scale), hn::Set(du, kInfinity)),
+                     nan, nearest_even_code(limited, 3, 121));
+  const VF normal =
+      hn::BitCast(df, hn::ShiftLeft<20>(hn::Add(code, hn::Set(du, 120u << 3))));
+  const VF subnormal =
+      hn::Mul(hn::ConvertTo(df, hn::BitCast(hn::RebindToSigned<DF>(), code)),
+              hn::Set(df, 0x1p-9f));
+  VF value = hn::IfThenElse(hn::RebindMask(df, hn::Lt(code, hn::Set(du, 8u))),
+                            subnormal, normal);
+  if (te) {
+    const VF factor =
+        hn::Div(one, hn::Mul(value, hn::Set(df, 1 / args.tensor_scale)));
+    return {code, hn::Min(factor, most)};
+  }
+  value = hn::IfThenElse(hn::RebindMask(df, hn::Eq(code, nan)),
+                         hn::BitCast(df, hn::Set(du, 0x7fc00000u)), value);
+  return {code, hn::Div(hn::Set(df, 1 / args.tensor_scale), value)};
+}
+
+// scales_of() chooses the scales of as many blocks as there are lanes, from the
+// bits of their largest magnitudes.
+HWY_INLINE Scales scales_of(const BlockArgs& args, VU amax) {
+  const DF df;
+  const DU du;
+  if (args.rule < BlockRule::microxcaling) {
+    const VU codes = mx_codes(args, amax);
+    return {codes, e8m0_factors(codes)};
+  }
+  if (args.rule == BlockRule::te_nvfp4 ||
+      args.rule == BlockRule::torchao_nvfp4) {
+    return nvfp4_scales(args, hn::BitCast(df, amax));
+  }
+  std::uint32_t bits[kLanes];
+  float factors[kLanes];
+  hn::StoreU(amax, du, bits);
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    const BlockScale scale = block_scale(args, float_from_bits(bits[i]));
+    bits[i] = scale.bits;
+    factors[i] = scale.factor;
+  }
+  return {hn::LoadU(du, bits), hn::LoadU(df, factors)};
+}
+
+// store_scale() stores scale i of an array.
+HWY_INLINE void store_scale(const BlockArgs& args, std::uint8_t* scales,
+                            std::size_t i, std::uint32_t bits) {
+  if (args.scale_bytes == 1) {
+    scales[i] = static_cast<std::uint8_t>(bits);
+  } else {
+    std::memcpy(scales + 4 * i, &bits, 4);
+  }
+}
+
+// ---- The bits of largest magnitudes
+
+HWY_INLINE VU magnitude(VF x) {
+  return hn::And(hn::BitCast(DU(), x), hn::Set(DU(), kMagnitude));
+}
+// A nan is the largest, if it is not skipped.
+template <bool kSkipNan>
+HWY_INLINE VU counted(VU bits) {
+  if (!kSkipNan) return bits;
+  return hn::IfThenZeroElse(hn::Gt(bits, hn::Set(DU(), kInfinity)), bits);
+}
+
+// load_some() loads `count` elements, and zeros in the other lanes.
+template <class Format>
+HWY_INLINE VF load_some(const typename Format::Element* x, std::size_t count) {
+  if (HWY_LIKELY(count >= kLanes)) return Format::load(DF(), x);
+  typename Format::Element copy[kLanes] = {};
+  std::memcpy(copy, x, count * sizeof copy[0]);
+  return Format::load(DF(), copy);
+}
+
+template <class Format, bool kSkipNan>
+HWY_INLINE std::uint32_t amax_of(const typename Format::Element* x,
+                                 std::size_t count) {
+  const DU du;
+  VU a = hn::Zero(du), b = a;
+  std::size_t i = 0;
+  const auto one = [&](std::size_t at) HWY_ATTR {
+    return counted<kSkipNan>(magnitude(Format::load(DF(), x + at)));
+  };
+  for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
+    a = hn::Max(a, one(i));
+    b = hn::Max(b, one(i + kLanes));
+  }
+  for (; i < count; i += kLanes) {
+    a = hn::Max(
+        a, counted<kSkipNan>(magnitude(load_some<Format>(x + i, count - i))));
+  }
+  return hn::GetLane(hn::MaxOfLanes(du, hn::Max(a, b)));
+}
+template <class Format>
+HWY_NOINLINE std::uint32_t amax_without_nan(const typename Format::Element* x,
+                                            std::size_t count) {
+  return amax_of<Format, true>(x, count);
+}
+
+// ---- Codes
+
+// The blocks of a row whose scales are chosen together.
+constexpr std::size_t kGroup = 64;
+
+#if HWY_TARGET != HWY_SCALAR
+using D8 = hn::FixedTag<std::uint8_t, 16>;
+// interleave() makes vectors 2i and 2i + 1 of the alternating octets of i and i
+// + 8.
+HWY_INLINE void interleave(hn::Vec<D8>* v) {
+  const D8 d;
+  hn::Vec<D8> next[16];
+  for (std::size_t i = 0; i < 8; ++i) {
+    next[2 * i] = hn::InterleaveLower(d, v[i], v[i + 8]);
+    next[2 * i + 1] = hn::InterleaveUpper(d, v[i], v[i + 8]);
+  }
+  for (std::size_t i = 0; i < 16; ++i) v[i] = next[i];
+}
+#endif
+
+// transpose() writes `rows` octets of each of `columns` columns; the rows are
+// kBlockWidth apart, the outputs out_step.
+HWY_INLINE void transpose(const std::uint8_t* from, std::size_t rows,
+                          std::size_t columns, std::uint8_t* out,
+                          std::size_t out_step) {
+  for (std::size_t c = 0; c < columns; c += 16) {
+    for (std::size_t r = 0; r < rows; r += 16) {
+#if HWY_TARGET != HWY_SCALAR
+      if (HWY_LIKELY(c + 16 <= columns && r + 16 <= rows)) {
+        const D8 d;
+        hn::Vec<D8> v[16];
+        for (std::size_t i = 0; i < 16; ++i) {
+          v[i] = hn::LoadU(d, from + (r + i) * kBlockWidth + c);
+        }
+        for (int k = 0; k < 4; ++k) interleave(v);
+        for (std::size_t i = 0; i < 16; ++i) {
+          hn::StoreU(v[i], d, out + (c + i) * out_step + r);
+        }
+        continue;
+      }
+#endif
+      for (std::size_t j = c; j < std::min(c + 16, columns); ++j) {
+        for (std::size_t i = r; i < std::min(r + 16, rows); ++i) {
+          out[j * out_step + i] = from[i * kBlockWidth + j];
+        }
+      }
+    }
+  }
+}
+
+template <class Format, std::uint32_t kRounding, bool kTapered>
+class Blocks {
+ public:
+  using Element = typename Format::Element;
+
+  HWY_INLINE explicit Blocks(const BlockArgs& args)
+      : args_(args),
+        encoder_{args.code},
+        row_words_(args.code.key),
+        column_words_(args.column_key),
+        largest_bits_(float_to_bits(args.largest)),
+        saturates_(args.code.overflow == args.code.largest),
+        packed_(args.code.elements == 2) {
+    for (int i = 4; i < 8; ++i) {
+      if (args.block == std::size_t{1} << i) shift_ = i;
+    }
+  }
+
+  HWY_INLINE void run(const Tile& tile) {
+    const auto* x = operand<const Element>(tile, 0);
+    auto* codes = operand<std::uint8_t>(tile, 1);
+    auto* scales = operand<std::uint8_t>(tile, 2);
+    auto* column_codes = operand<std::uint8_t>(tile, 3);
+    auto* column_scales = operand<std::uint8_t>(tile, 4);
+    const auto* random = operand<const std::uint8_t>(tile, 5);
+    std::size_t index =
+        tile.first * args_.stripe_rows * args_.index_step + args_.first_index;
+    if (column_codes == nullptr && args_.square == 0 &&
+        args_.x_step == args_.columns && args_.columns % args_.block == 0) {
+      // The rows have whole blocks, and nothing between them.
+      const std::size_t rows =
+          std::min<std::size_t>(tile.count * args_.stripe_rows,
+                                args_.rows - tile.first * args_.stripe_rows);
+      row(x, rows * args_.columns, random, index, codes, scales);
+      return;
+    }
+    auto* const scratch = static_cast<std::uint8_t*>(tile.scratch);
+    for (std::size_t u = 0; u < tile.count; ++u) {
+      const std::size_t rows = std::min<std::size_t>(
+          args_.stripe_rows, args_.rows - (tile.first + u) * args_.stripe_rows);
+      stripe(x, rows, random, index, codes, scales, column_codes, column_scales,
+             scratch);
+      x += args_.stripe_rows * args_.x_step;
+      index += args_.stripe_rows * args_.index_step;
+      if (random != nullptr) random += args_.stripe_rows * args_.x_step;
+      if (codes != nullptr) {
+        codes += args_.along_rows.codes_unit;
+        scales += args_.along_rows.scales_unit;
+      }
+      if (column_codes != nullptr) {
+        column_codes += args_.along_columns.codes_unit;
+        column_scales += args_.along_columns.scales_unit;
+      }
+    }
+  }
+
+ private:
+  // codes_of() is the codes of x * factor. If kFinite, no x is inf or nan, no
+  // factor is, and what is too large becomes the largest number.
+  template <bool kFinite>
+  HWY_INLINE VU codes_of(VF x, VF factor, VU random) const {
+    const DU du;
+    const VU x_bits = hn::BitCast(du, x);
+    VU bits = magnitude(hn::Mul(x, factor));
+    if (kFinite) {
+      bits = hn::Min(bits, hn::Set(du, largest_bits_));
+      return encoder_.signed_code(encoder_.magnitude_code(bits, random),
+                                  x_bits);
+    }
+    const VU code = encoder_.magnitude_code(bits, random);
+    const auto beyond = hn::Gt(code, hn::Set(du, encoder_.largest()));
+    return encoder_.special_codes(x_bits, bits, code, beyond);
+  }
+
+  HWY_INLINE VU random_of(const RandomWords& words, const std::uint8_t* octets,
+                          std::size_t i, std::size_t index,
+                          std::size_t count) const {
+    const DU du;
+    const hn::Rebind<std::uint8_t, DF> d8;
+    if (kRounding != kStochastic) return hn::Zero(du);
+    if (octets == nullptr) {
+      return hn::ShiftRight<24>(
+          words.first(static_cast<std::uint32_t>(index + i)));
+    }
+    std::uint8_t copy[kLanes] = {};
+    std::memcpy(copy, octets + i, std::min(count, kLanes));
+    return hn::PromoteTo(du, hn::LoadU(d8, copy));
+  }
+
+  // turn() converts kTurn elements, whose factors are those of their blocks.
+  template <bool kFinite>
+  HWY_INLINE void turn(const Element* x, std::size_t i,
+                       const std::uint8_t* random, std::size_t index,
+                       const float* factors, std::uint8_t* to) const {
+    const DF df;
+    const hn::Rebind<std::uint8_t, DF> d8;
+    for (std::size_t j = 0; j < kTurn; j += kLanes) {
+      const VF factor = hn::Set(df, factors[(i + j) >> shift_]);
+      const VU codes =
+          codes_of<kFinite>(Format::load(df, x + j), factor,
+                            random_of(row_words_, random, j, index, kLanes));
+      hn::StoreU(hn::TruncateTo(d8, codes), d8, to + j);
+    }
+  }
+
+  // cast() converts the elements of blocks; packed codes are packed if `pack`.
+  template <bool kFinite>
+  HWY_INLINE void cast(const Element* x, std::size_t count,
+                       const std::uint8_t* random, std::size_t index,
+                       const float* factors, bool pack,
+                       std::uint8_t* out) const {
+    const auto octets = [&](std::size_t i) {
+      return random == nullptr ? nullptr : random + i;
+    };
+    std::uint8_t codes[kTurn];
+    std::size_t i = 0;
+    if (pack) {
+      for (; i + kTurn <= count; i += kTurn) {
+        turn<kFinite>(x + i, i, octets(i), index + i, factors, codes);
+        pack_turn(codes, out + i / 2);
+      }
+    } else {
+      for (; i + kTurn <= count; i += kTurn) {
+        turn<kFinite>(x + i, i, octets(i), index + i, factors, out + i);
+      }
+    }
+    if (i == count) return;
+    const std::size_t rest = count - i;
+    Element last[kTurn] = {};
+    std::uint8_t some[kTurn] = {};
+    float own[kTurn / 16 + 1];
+    std::memcpy(last, x + i, rest * sizeof last[0]);
+    if (random != nullptr) std::memcpy(some, random + i, rest);
+    for (std::size_t j = 0; j < kTurn; j += 16) {
+      own[j / 16] = factors[(i + std::min(j, rest - 1)) >> shift_];
+    }
+    for (std::size_t j = 0; j < rest; j += kLanes) {
+      const hn::Rebind<std::uint8_t, DF> d8;
+      const VU found = codes_of<kFinite>(
+          Format::load(DF(), last + j), hn::Set(DF(), own[j / 16]),
+          random_of(row_words_, random == nullptr ? nullptr : some, j,
+                    index + i, kLanes));
+      hn::StoreU(hn::TruncateTo(d8, found), d8, codes + j);
+    }
+    if (pack) {
+      std::uint8_t halves[kTurn / 2];
+      pack_turn(codes, halves);
+      std::memcpy(out + i / 2, halves, rest / 2);
+    } else {
+      std::memcpy(out + i, codes, rest);
+    }
+  }
+
+  HWY_INLINE void cast(bool finite, const Element* x, std::size_t count,
+                       const std::uint8_t* random, std::size_t index,
+                       const float* factors, bool pack,
+                       std::uint8_t* out) const {
+    if (HWY_LIKELY(finite)) {
+      cast<true>(x, count, random, index, factors, pack, out);
+    } else {
+      cast<false>(x, count, random, index, factors, pack, out);
+    }
+  }
+
+  // choose() replaces the bits of `count` largest magnitudes by the scales, and
+  // returns whether all blocks are finite, as codes_of() needs it. The arrays
+  // have room for whole vectors.
+  HWY_INLINE bool choose(std::uint32_t* bits, float* factors,
+                         std::size_t count) const {
+    const DF df;
+    const DU du;
+    VU most = hn::Zero(du);
+    for (std::size_t i = 0; i < count; i += kLanes) {
+      const VU amax = hn::LoadU(du, bits + i);
+      const Scales scales = scales_of(args_, amax);
+      most = hn::Max(hn::Max(most, amax), magnitude(scales.factors));
+      hn::StoreU(scales.bits, du, bits + i);
+      hn::StoreU(scales.factors, df, factors + i);
+    }
+    return saturates_ &&
+           hn::AllFalse(du, hn::Gt(most, hn::Set(du, kInfinity - 1)));
+  }
+
+  // row() converts the blocks of a row, or of several without gaps.
+  HWY_INLINE void row(const Element* x, std::size_t count,
+                      const std::uint8_t* random, std::size_t index,
+                      std::uint8_t* codes, std::uint8_t* scales) const {
+    const std::size_t block = args_.block;
+    HWY_ALIGN std::uint32_t bits[kGroup + kLanes];
+    HWY_ALIGN float factors[kGroup + kLanes];
+    const std::size_t group = shift_ == 63 ? block : kGroup * block;
+    for (std::size_t i = 0; i < count; i += group) {
+      const std::size_t part = std::min(group, count - i);
+      std::size_t blocks = 0;
+      bool has_nan = false;
+      for (std::size_t j = 0; j < part; j += block, ++blocks) {
+        const std::size_t length = std::min(block, part - j);
+        bits[blocks] = amax_of<Format, false>(x + i + j, length);
+        if (HWY_UNLIKELY(bits[blocks] > kInfinity) && args_.skips_nan != 0) {
+          bits[blocks] = amax_without_nan<Format>(x + i + j, length);
+          has_nan = true;
+        }
+      }
+      for (std::size_t j = blocks; j % kLanes != 0; ++j) bits[j] = 0;
+      const bool finite = choose(bits, factors, blocks) && !has_nan;
+      for (std::size_t j = 0; j < blocks; ++j) {
+        store_scale(args_, scales, j, bits[j]);
+      }
+      scales += blocks * args_.scale_bytes;
+      cast(finite, x + i, part, random == nullptr ? nullptr : random + i,
+           index + i, factors, packed_, codes + i / args_.code.elements);
+    }
+  }
+
+  HWY_INLINE void stripe(const Element* x, std::size_t rows,
+                         const std::uint8_t* random, std::size_t index,
+                         std::uint8_t* codes, std::uint8_t* scales,
+                         std::uint8_t* column_codes,
+                         std::uint8_t* column_scales,
+                         std::uint8_t* scratch) const {
+    const std::size_t elements = args_.code.elements;
+    const bool whole = column_codes == nullptr && args_.square == 0;
+    const std::size_t width = whole ? args_.columns : kBlockWidth;
+    for (std::size_t c = 0; c < args_.columns; c += width) {
+      const std::size_t columns = std::min(width, args_.columns - c);
+      const std::uint8_t* const octets =
+          random == nullptr ? nullptr : random + c;
+      // The first scale of this part.
+      const std::size_t first =
+          shift_ == 63 ? 0 : (c >> shift_) * args_.scale_bytes;
+      if (args_.square != 0) {
+        square(x + c, rows, columns, octets, index + c,
+               codes == nullptr ? nullptr : scales + first,
+               column_codes == nullptr
+                   ? nullptr
+                   : column_scales + (args_.repeats != 0 ? c : c >> shift_) *
+                                         args_.along_columns.scales_step,
+               scratch);
+        if (codes != nullptr) {
+          for (std::size_t r = 0; r < rows; ++r) {
+            put_row(scratch + r * kBlockWidth, columns,
+                    codes + r * args_.along_rows.codes_step + c / elements);
+          }
+        }
+      } else {
+        if (codes != nullptr) {
+          for (std::size_t r = 0; r < rows; ++r) {
+            row(x + c + r * args_.x_step, columns,
+                octets == nullptr ? nullptr : octets + r * args_.x_step,
+                index + c + r * args_.index_step,
+                codes + r * args_.along_rows.codes_step + c / elements,
+                scales + r * args_.along_rows.scales_step + first);
+          }
+        }
+        if (column_codes != nullptr) {
+          for (std::size_t r = 0; r < rows; r += args_.block) {
+            for (std::size_t j = 0; j < columns; j += kLanes) {
+              column_block(
+                  x + c + j + r * args_.x_step,
+                  std::min<std::size_t>(args_.block, rows - r),
+                  std::min(kLanes, columns - j),
+                  octets == nullptr ? nullptr : octets + j + r * args_.x_step,
+                  index + c + j + r * args_.index_step,
+                  column_scales + (c + j) * args_.along_columns.scales_step +
+                      (r >> shift_) * args_.scale_bytes,
+                  scratch + r * kBlockWidth + j);
+            }
+          }
+        }
+      }
+      if (column_codes == nullptr) continue;
+      std::size_t octet_rows = rows;
+      if (packed_) {
+        octet_rows /= 2;
+        for (std::size_t r = 0; r < octet_rows; ++r) {
+          const std::uint8_t* const two = scratch + 2 * r * kBlockWidth;
+          for (std::size_t j = 0; j < kBlockWidth; ++j) {
+            scratch[r * kBlockWidth + j] =
+                static_cast<std::uint8_t>(two[j] | two[j + kBlockWidth] << 4);
+          }
+        }
+      }
+      transpose(scratch, octet_rows, columns,
+                column_codes + c * args_.along_columns.codes_step,
+                args_.along_columns.codes_step);
+    }
+  }
+
+  // put_row() copies or packs codes.
+  HWY_INLINE void put_row(const std::uint8_t* from, std::size_t count,
+                          std::uint8_t* to) const {
+    if (!packed_) {
+      std::memcpy(to, from, count);
+      return;
+    }
+    std::uint8_t halves[kBlockWidth / 2];
+    for (std::size_t i = 0; i < kBlockWidth; i += kTurn) {
+      pack_turn(from + i, halves + i / 2);
+    }
+    std::memcpy(to, halves, count / 2);
+  }
+
+  // column_block() converts a block of each of kLanes columns, of which `count`
+  // exist, to rows of codes in scratch memory.
+  HWY_INLINE void column_block(const Element* x, std::size_t rows,
+                               std::size_t count, const std::uint8_t* random,
+                               std::size_t index, std::uint8_t* scales,
+                               std::uint8_t* codes) const {
+    const DF df;
+    const DU du;
+    const hn::Rebind<std::uint8_t, DF> d8;
+    HWY_ALIGN float values[kMaxBlock * kLanes];
+    for (std::size_t r = 0; r < rows; ++r) {
+      hn::Store(load_some<Format>(x + r * args_.x_step, count), df,
+                values + r * kLanes);
+    }
+    if (args_.hadamard != 0) {
+      for (std::size_t r = 0; r < rows; r += kHadamard) {
+        transform(values + r * kLanes);
+      }
+    }
+    VU most = hn::Zero(du);
+    for (std::size_t r = 0; r < rows; ++r) {
+      most = hn::Max(most, magnitude(hn::Load(df, values + r * kLanes)));
+    }
+    VU amax = most;
+    if (args_.skips_nan != 0 &&
+        HWY_UNLIKELY(!hn::AllFalse(du, hn::Gt(most, hn::Set(du, kInfinity))))) {
+      amax = hn::Zero(du);
+      for (std::size_t r = 0; r < rows; ++r) {
+        amax = hn::Max(
+            amax, counted<true>(magnitude(hn::Load(df, values + r * kLanes))));
+      }
+    }
+    const Scales chosen = scales_of(args_, amax);
+    std::uint32_t bits[kLanes];
+    hn::StoreU(chosen.bits, du, bits);
+    for (std::size_t j = 0; j < count; ++j) {
+      store_scale(args_, scales + j * args_.along_columns.scales_step, 0,
+                  bits[j]);
+    }
+    most = hn::Max(most, magnitude(chosen.factors));
+    const bool finite =
+        saturates_ &&
+        hn::AllFalse(du, hn::Gt(most, hn::Set(du, kInfinity - 1)));
+    const auto convert = [&](auto is_finite) HWY_ATTR {
+      for (std::size_t r = 0; r < rows; ++r) {
+        const VU bits_of =
+            random_of(column_words_,
+                      random == nullptr ? nullptr : random + r * args_.x_step,
+                      0, index + r * args_.index_step, count);
+        const VU code = codes_of<decltype(is_finite)::value>(
+            hn::Load(df, values + r * kLanes), chosen.factors, bits_of);
+        const auto octets = hn::TruncateTo(d8, code);
+        hn::StoreU(octets, d8, codes + r * kBlockWidth);
+      }
+    };
+    if (HWY_LIKELY(finite)) {
+      convert(std::true_type());
+    } else {
+      convert(std::false_type());
+    }
+  }
+
+  // transform() is the Hadamard transform of kHadamard rows of kLanes.
+  HWY_INLINE void transform(float* values) const {
+    const DF df;
+    double wide[kHadamard * kLanes];
+    for (std::size_t i = 0; i < kHadamard * kLanes; ++i) {
+      wide[i] = static_cast<double>(values[i]);
+    }
+    hadamard_transform(wide, kLanes);
+    for (std::size_t i = 0; i < kHadamard * kLanes; ++i) {
+      values[i] = static_cast<float>(wide[i]);
+    }
+    for (std::size_t i = 0; i < kHadamard * kLanes; i += kLanes) {
+      hn::Store(Format::round(df, hn::Load(df, values + i)), df, values + i);
+    }
+  }
+
+  // square() converts square blocks to rows of codes in scratch memory.
+  HWY_INLINE void square(const Element* x, std::size_t rows,
+                         std::size_t columns, const std::uint8_t* random,
+                         std::size_t index, std::uint8_t* scales,
+                         std::uint8_t* column_scales,
+                         std::uint8_t* scratch) const {
+    const std::size_t blocks = (columns + args_.block - 1) >> shift_;
+    for (std::size_t r = 0; r < rows; r += args_.block) {
+      const std::size_t height = std::min<std::size_t>(args_.block, rows - r);
+      HWY_ALIGN std::uint32_t bits[kBlockWidth / 16 + kLanes] = {};
+      HWY_ALIGN float factors[kBlockWidth / 16 + kLanes];
+      bool has_nan = false;
+      for (std::size_t i = r; i < r + height; ++i) {
+        for (std::size_t b = 0; b < blocks; ++b) {
+          const Element* const at = x + i * args_.x_step + (b << shift_);
+          const std::size_t length =
+              std::min<std::size_t>(args_.block, columns - (b << shift_));
+          std::uint32_t amax = amax_of<Format, false>(at, length);
+          if (HWY_UNLIKELY(amax > kInfinity) && args_.skips_nan != 0) {
+            amax = amax_without_nan<Format>(at, length);
+            has_nan = true;
+          }
+          bits[b] = std::max(bits[b], amax);
+        }
+      }
+      const bool finite = choose(bits, factors, blocks) && !has_nan;
+      const std::size_t at = (r >> shift_);
+      for (std::size_t b = 0; b < blocks; ++b) {
+        if (scales != nullptr) {
+          const std::size_t first = args_.repeats != 0 ? r : at;
+          const std::size_t copies = args_.repeats != 0 ? height : 1;
+          for (std::size_t i = first; i < first + copies; ++i) {
+            store_scale(args_, scales + i * args_.along_rows.scales_step, b,
+                        bits[b]);
+          }
+        }
+        if (column_scales != nullptr) {
+          const std::size_t first = args_.repeats != 0 ? b << shift_ : b;
+          const std::size_t copies =
+              args_.repeats != 0
+                  ? std::min<std::size_t>(args_.block, columns - first)
+                  : 1;
+          for (std::size_t i = first; i < first + copies; ++i) {
+            store_scale(args_,
+                        column_scales + i * args_.along_columns.scales_step, at,
+                        bits[b]);
+          }
+        }
+      }
+      for (std::size_t i = r; i < r + height; ++i) {
+        cast(finite, x + i * args_.x_step, columns,
+             random == nullptr ? nullptr : random + i * args_.x_step,
+             index + i * args_.index_step, factors, false,
+             scratch + i * kBlockWidth);
+      }
+    }
+  }
+
+  const BlockArgs& args_;
+  Encoder<kRounding, kTapered> encoder_;
+  RandomWords row_words_, column_words_;
+  std::uint32_t largest_bits_;
+  bool saturates_, packed_;
+  int shift_ = 63;  // of an index, to that of its block; 63: one block a row
+};
+
+template <class Format>
+HWY_INLINE void quantize_blocks(const void* arguments, const Tile& tile,
+                                Result&) {
+  const auto& args = *static_cast<const BlockArgs*>(arguments);
+  if (args.code.tapered != 0) {
+    Blocks<Format, kNearestAway, true>(args).run(tile);
+  } else if (args.code.rounding == kNearestEven) {
+    Blocks<Format, kNearestEven, false>(args).run(tile);
+  } else if (args.code.rounding == kNearestAway) {
+    Blocks<Format, kNearestAway, false>(args).run(tile);
+  } else {
+    Blocks<Format, kStochastic, false>(args).run(tile);
+  }
+}
+
+template <class Format>
+HWY_INLINE void amax(const void*, const Tile& tile, Result&) {
+  const auto* const x = operand<const typename Format::Element>(tile, 0);
+  AmaxPartial found;
+  found.bits = found.with_nan = amax_of<Format, false>(x, tile.count);
+  if (found.with_nan > kInfinity) {
+    found.bits = amax_without_nan<Format>(x, tile.count);
+  }
+  partial_result<AmaxPartial>(tile)->join(found);
+}
+
+template <class Format>
+HWY_INLINE void hadamard(const void*, const Tile& tile, Result&) {
+  const DF df;
+  const hn::Rebind<typename Format::Element, DF> d;
+  const auto* const x = operand<const typename Format::Element>(tile, 0);
+  auto* const out = operand<typename Format::Element>(tile, 1);
+  for (std::size_t i = 0; i < tile.count * kHadamard; i += kHadamard) {
+    HWY_ALIGN float values[kHadamard];
+    double wide[kHadamard];
+    for (std::size_t j = 0; j < kHadamard; j += kLanes) {
+      hn::Store(Format::load(df, x + i + j), df, values + j);
+    }
+    for (std::size_t j = 0; j < kHadamard; ++j) {
+      wide[j] = static_cast<double>(values[j]);
+    }
+    hadamard_transform(wide, 1);
+    for (std::size_t j = 0; j < kHadamard; ++j) {
+      values[j] = static_cast<float>(wide[j]);
+    }
+    for (std::size_t j = 0; j < kHadamard; j += kLanes) {
+      hn::StoreU(Format::narrow(df, hn::Load(df, values + j)), d, out + i + j);
+    }
+  }
+}
+
+}  // namespace
+
+SWAMP_KERNELS(quantize_blocks, quantize_blocks<A>)
+SWAMP_KERNELS(amax, amax<A>)
+SWAMP_KERNELS(hadamard, hadamard<A>)
+
+}  // namespace swamp::slave::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,490 @@
+// quantize_blocks, dequantize_blocks and what they need: the codes and scales
+// of shared golden data, the same on every machine, and the errors.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "machines.h"
+#include "row_values.h"
+#include "slave/scale_rules.h"
+#include "support/errors.h"
+#include "support/json_fields.h"
+#include "swamp/float8.h"
+#include "swamp/float_formats.h"
+
+namespace swamp::test {
+namespace {
+
+using Octets = std::vector<std::uint8_t>;
+using S = BlockScaling;
+
+const std::vector<MachineShape> kShapes = {
+    {1, 3, 64 * 1024}, {1, 2, 256 * 1024}, {6, 64, 64 * 1024}};
+// Blocks of 128 x 128 float32 and their codes need more than 64 KiB.
+const std::vector<MachineShape> kLargeShapes = {{1, 3, 512 * 1024},
+                                                {1, 2, 1024 * 1024}};
+
+// Input is a matrix of float32 that are bfloat16, and of bfloat16.
+struct Input {
+  std::size_t rows, columns;
+  std::vector<float> wide;
+  std::vector<std::uint16_t> bits;
+
+  Matrix matrix() const {
+    return {const_cast<std::uint16_t*>(bits.data()), rows, columns, kBFloat16};
+  }
+  Matrix wide_matrix() const {
+    return {const_cast<float*>(wide.data()), rows, columns, kFloat32};
+  }
+  Tensor tensor() const {
+    return {const_cast<std::uint16_t*>(bits.data()), bits.size(), kBFloat16};
+  }
+};
+
+const Input& input(const std::string& name) {
+  static const std::map<std::string, Input> inputs = [] {
+    std::map<std::string, Input> all;
+    for_each_golden("blocks/inputs", [&](JsonFields fields) {
+      Input& one = all[fields.text("name")];
+      one.rows = std::stoul(fields.text("rows"));
+      one.columns = std::stoul(fields.text("cols"));
+      for (const std::uint32_t word : fields.words("bf16", 4)) {
+        one.bits.push_back(static_cast<std::uint16_t>(word));
+        one.wide.push_back(float_from_bits(word << 16));
+      }
+    });
+    return all;
+  }();
+  return inputs.at(name);
+}
+
+ScalarType code_type(const std::string& name) {
+  return name == "e4m3"   ? kFloat8E4M3FN
+         : name == "e5m2" ? kFloat8E5M2
+         : name == "e2m3" ? kFloat6E2M3FN
+         : name == "e3m2" ? kFloat6E3M2FN
+                          : kFloat4E2M1FNX2;
+}
+
+Octets octets(const std::vector<std::uint32_t>& words) {
+  return Octets(words.begin(), words.end());
+}
+
+struct Scaled {
+  ScalarType scales;
+  std::size_t block;
+};
+Scaled scaled(const BlockOptions& options, std::size_t columns) {
+  const bool mx = options.scaling <= S::microxcaling;
+  const bool nvfp4 = !mx && options.scaling <= S::torchao_nvfp4;
+  const std::size_t block = mx      ? 32
+                            : nvfp4 ? 16
+                            : options.scaling <= S::te_block_power_of_2
+                                ? 128
+                                : columns;
+  return {mx      ? kFloat8E8M0FNU
+          : nvfp4 ? kFloat8E4M3FN
+                  : kFloat32,
+          options.block != 0 ? options.block : block};
+}
+
+// Output owns the codes and scales of a matrix of this shape.
+struct Output {
+  Octets codes, scales;
+  BlockCodes view;
+
+  Output(std::size_t rows, std::size_t columns, ScalarType format,
+         const BlockOptions& options) {
+    const Scaled how = scaled(options, columns);
+    const std::size_t blocks = (columns + how.block - 1) / how.block;
+    const bool single = options.square && how.scales == kFloat32;
+    const std::size_t scale_count =
+        blocks * (single ? (rows + how.block - 1) / how.block : rows);
+    codes.assign(rows * columns / (format == kFloat4E2M1FNX2 ? 2 : 1), 0xa5);
+    scales.assign(scale_count * (how.scales == kFloat32 ? 4 : 1), 0xa5);
+    view = {{codes.data(), codes.size(), format},
+            {scales.data(), scale_count, how.scales}};
+  }
+  // As float32 bits.
+  std::vector<std::uint32_t> wide_scales() const {
+    std::vector<std::uint32_t> bits(scales.size() / 4);
+    std::memcpy(bits.data(), scales.data(), scales.size());
+    return bits;
+  }
+};
+
+struct Both {
+  Output rows, columns;
+};
+
+Both run(const Matrix& x, ScalarType format, const BlockOptions& options,
+         bool with_rows, bool with_columns, Machine* machine) {
+  Both out{Output(x.rows, x.columns, format, options),
+           Output(x.columns, x.rows, format, options)};
+  quantize_blocks(x, with_rows ? &out.rows.view : nullptr,
+                  with_columns ? &out.columns.view : nullptr, options, machine);
+  return out;
+}
+
+// on_all() calls check(machine, x, rows, columns) with every machine, both
+// dtypes, and each way to ask for an output.
+template <class Check>
+void on_all(const Input& from, bool with_rows, bool with_columns,
+            const std::vector<MachineShape>& shapes, Check check) {
+  on_all_machines(shapes, [&](Machine& machine) {
+    for (const Matrix& x : {from.matrix(), from.wide_matrix()}) {
+      SCOPED_TRACE(kFloatFormats[x.dtype].name);
+      if (with_rows) check(machine, x, true, false);
+      if (with_columns) check(machine, x, false, true);
+      if (with_rows && with_columns) check(machine, x, true, true);
+    }
+  });
+}
+
+TEST(Float8Blocks, GoldenMx) {
+  for_each_golden("blocks/te_mxfp8", [](JsonFields fields) {
+    const Input& from = input(fields.text("input"));
+    const ScalarType format = code_type(fields.text("fmt"));
+    const bool by_row = fields.text("dir") == "row";
+    const Octets scales = octets(fields.words("scales", 2));
+    const Octets codes = octets(fields.words("codes", 2));
+    BlockOptions options;
+    options.policy = CastPolicy::cuda_saturate;
+    on_all(from, true, true, kShapes,
+           [&](Machine& machine, const Matrix& x, bool rows, bool columns) {
+             if (by_row ? !rows : !columns) return;
+             const Both out = run(x, format, options, rows, columns, &machine);
+             const Output& found = by_row ? out.rows : out.columns;
+             EXPECT_EQ(found.scales, scales);
+             EXPECT_EQ(found.codes, codes);
+           });
+  });
+  for_each_golden("blocks/torchao_mx", [](JsonFields fields) {
+    const Input& from = input(fields.text("input"));
+    const ScalarType format = code_type(fields.text("fmt"));
+    const std::string mode = fields.text("mode");
+    BlockOptions options;
+    options.scaling = mode == "floor"  ? S::mx_floor
+                      : mode == "ceil" ? S::mx_ceil
+                      : mode == "even" ? S::mx_even
+                                       : S::mx_rceil;
+    const Octets scales = octets(fields.words("scales", 2));
+    const Octets codes = octets(fields.words("codes", 2));
+    on_all(from, true, false, kShapes,
+           [&](Machine& machine, const Matrix& x, bool, bool) {
+             const Output found =
+                 run(x, format, options, true, false, &machine).rows;
+             EXPECT_EQ(found.scales, scales);
+             // A block whose scale is nan has no specified codes.
+             const std::size_t octets_each = codes.size() / scales.size();
+             for (std::size_t i = 0; i < codes.size(); ++i) {
+               if (scales[i / octets_each] == 0xff) continue;
+               ASSERT_EQ(found.codes[i], codes[i]) << i;
+             }
+           });
+  });
+}
+
+TEST(Float8Blocks, GoldenNvfp4) {
+  for_each_golden("blocks/te_nvfp4", [](JsonFields fields) {
+    const Input& from = input(fields.text("input"));
+    BlockOptions options;
+    options.scaling = S::te_nvfp4;
+    options.square = fields.text("tile") == "16x16";
+    options.policy = CastPolicy::cuda_saturate;
+    const bool by_row = fields.text("dir") == "row";
+    options.tensor_amax = amax(from.tensor());
+    ASSERT_EQ(options.tensor_amax, fields.number("global_amax"));
+    const Octets scales = octets(fields.words("scales", 2));
+    const Octets codes = octets(fields.words("codes", 2));
+    on_all(from, true, true, kShapes,
+           [&](Machine& machine, const Matrix& x, bool rows, bool columns) {
+             if (by_row ? !rows : !columns) return;
+             const Both out =
+                 run(x, kFloat4E2M1FNX2, options, rows, columns, &machine);
+             const Output& found = by_row ? out.rows : out.columns;
+             // The scales of square blocks are those of the transpose, too:
+             // shared data have them row after row of the matrix quantized.
+             EXPECT_EQ(found.scales, scales);
+             EXPECT_EQ(found.codes, codes);
+           });
+    if (!fields.has("codes_stochastic")) return;
+    const Octets random = octets(fields.words("random_octets", 2));
+    const Octets stochastic = octets(fields.words("codes_stochastic", 2));
+    options.rounding = Rounding::stochastic;
+    options.random = random.data();
+    on_all(from, true, false, kShapes,
+           [&](Machine& machine, const Matrix& x, bool, bool) {
+             EXPECT_EQ(run(x, kFloat4E2M1FNX2, options, true, false, &machine)
+                           .rows.codes,
+                       stochastic);
+           });
+  });
+}
+
+TEST(Float8Blocks, GoldenFloat32Scales) {
+  for_each_golden("blocks/te_block", [](JsonFields fields) {
+    const Input& from = input(fields.text("input"));
+    BlockOptions options;
+    options.square = fields.text("tile") == "128x128";
+    const ScalarType format = code_type(fields.text("fmt"));
+    options.scaling =
+        fields.text("pow2") == "true" ? S::te_block_power_of_2 : S::te_block;
+    options.policy = CastPolicy::cuda_saturate;
+    const bool by_row = fields.text("dir") == "row";
+    const std::vector<std::uint32_t> scales = fields.words("scale_inv", 8);
+    const Octets codes = octets(fields.words("codes", 2));
+    on_all(from, true, !options.square, options.square ? kLargeShapes : kShapes,
+           [&](Machine& machine, const Matrix& x, bool rows, bool columns) {
+             // An infinite scale becomes the largest number of the input.
+             if (by_row ? !rows : !columns) return;
+             if (x.dtype == kFloat32) return;
+             const Both out = run(x, format, options, rows, columns, &machine);
+             const Output& found = by_row ? out.rows : out.columns;
+             EXPECT_EQ(found.wide_scales(), scales);
+             EXPECT_EQ(found.codes, codes);
+           });
+  });
+  // Scales of whole tensors: the largest magnitude, the rule, the cast.
+  const auto of_tensor = [](JsonFields fields, bool te) {
+    const Input& from = input(fields.text("input"));
+    const ScalarType format = code_type(fields.text("fmt"));
+    const float largest = format == kFloat8E4M3FN ? 448.0f : 57344.0f;
+    const float a = amax(from.tensor(), te);
+    const bool power_of_2 = te && fields.text("pow2") == "true";
+    QuantizeOptions options;
+    options.scale =
+        te ? slave::te_scale(a, largest, slave::kFloatMax, power_of_2)
+           : slave::torchao_scale(a, largest);
+    ASSERT_EQ(options.scale, fields.number("scale"));
+    if (te) options.policy = CastPolicy::cuda_saturate;
+    Octets codes(from.bits.size());
+    quantize(from.tensor(), {codes.data(), codes.size(), format}, options);
+    EXPECT_EQ(codes, octets(fields.words("codes", 2)));
+  };
+  for_each_golden("blocks/te_current",
+                  [&](JsonFields fields) { of_tensor(fields, true); });
+  for_each_golden("blocks/torchao_float8", [&](JsonFields fields) {
+    JsonFields copy = fields;
+    const Input& from = input(fields.text("input"));
+    if (fields.text("recipe") == "torchao.tensorwise") {
+      of_tensor(copy, false);
+      return;
+    }
+    BlockOptions options;
+    options.scaling = S::torchao_float8_power_of_2;
+    const std::vector<std::uint32_t> scales = fields.words("scale", 8);
+    const Octets codes = octets(fields.words("codes", 2));
+    on_all(from, true, false, kShapes,
+           [&](Machine& machine, const Matrix& x, bool, bool) {
+             const Output found =
+                 run(x, kFloat8E4M3FN, options, true, false, &machine).rows;
+             for (std::size_t i = 0; i < scales.size(); ++i) {
+               EXPECT_EQ(float_from_bits(found.wide_scales()[i]),
+                         1 / float_from_bits(scales[i]));
+             }
+             EXPECT_EQ(found.codes, codes);
+           });
+  });
+}
+
+TEST(Float8Blocks, GoldenHadamard) {
+  for_each_golden("blocks/te_rht", [](JsonFields fields) {
+    const Input& from = input(fields.text("input"));
+    const std::vector<std::uint32_t> expected = fields.words("bf16", 4);
+    std::vector<std::uint16_t> turned(from.bits.size()), found(turned.size());
+    for (std::size_t r = 0; r < from.rows; ++r) {
+      for (std::size_t c = 0; c < from.columns; ++c) {
+        turned[c * from.rows + r] = from.bits[r * from.columns + c];
+      }
+    }
+    const Matrix x{turned.data(), from.columns, from.rows, kBFloat16};
+    const Matrix out{found.data(), from.columns, from.rows, kBFloat16};
+    BlockOptions options;
+    options.scaling = S::te_nvfp4;
+    options.policy = CastPolicy::cuda_saturate;
+    on_all_machines(kShapes, [&](Machine& machine) {
+      hadamard_transform(x, out, &machine);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        // The sign of a zero depends on the order of the sum.
+        if (expected[i] << 17 == 0 && (found[i] & 0x7fffu) == 0) continue;
+        ASSERT_EQ(found[i], expected[i]) << i;
+      }
+      // Fused into the copy of the columns: the codes of that.
+      options.tensor_amax = amax({found.data(), found.size(), kBFloat16});
+      options.hadamard = false;
+      const Output separate =
+          run(out, kFloat4E2M1FNX2, options, true, false, &machine).rows;
+      options.hadamard = true;
+      const Both fused =
+          run(from.matrix(), kFloat4E2M1FNX2, options, true, true, &machine);
+      EXPECT_EQ(fused.columns.scales, separate.scales);
+      EXPECT_EQ(fused.columns.codes, separate.codes);
+    });
+  });
+}
+
+// Fake quantization: codes, and their values.
+TEST(Float8Blocks, GoldenMicroxcaling) {
+  for_each_golden("blocks/microxcaling", [](JsonFields fields) {
+    const Input& all = input(fields.text("input"));
+    const std::string format = fields.text("fmt");
+    if (format == "int8") return;  // not a format of codes
+    BlockOptions options;
+    options.scaling = S::microxcaling;
+    options.rounding = fields.text("round") == "away" ? Rounding::nearest_away
+                                                      : Rounding::nearest_even;
+    const std::size_t first = std::stoul(fields.text("first_row"));
+    const std::size_t rows = std::stoul(fields.text("rows"));
+    const std::vector<std::uint32_t> values = fields.words("values", 8);
+    const float* const from = all.wide.data() + first * all.columns;
+    const Matrix x{const_cast<float*>(from), rows, all.columns, kFloat32};
+    on_all_machines(kShapes, [&](Machine& machine) {
+      const Output out =
+          run(x, code_type(format), options, true, false, &machine).rows;
+      std::vector<float> found(values.size());
+      dequantize_blocks(out.view, {found.data(), rows, all.columns, kFloat32},
+                        options, &machine);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        // There an exact -0 loses its sign.
+        const float value = from[i] == 0 ? std::abs(found[i]) : found[i];
+        ASSERT_EQ(float_to_bits(value), values[i]) << i;
+      }
+    });
+  });
+}
+
+// Shapes that blocks do not divide, and generated random bits.
+TEST(Float8Blocks, SameOnEveryMachine) {
+  Random random(83);
+  for (const S scaling :
+       {S::te_mxfp8, S::te_nvfp4, S::te_block, S::torchao_float8}) {
+    for (const auto& [rows, columns] :
+         {std::pair{1u, 2u}, std::pair{150u, 310u}, std::pair{64u, 2048u}}) {
+      std::vector<float> values;
+      for (unsigned i = 0; i < rows * columns; ++i) {
+        values.push_back(static_cast<float>(random.below(4096)) - 2048);
+      }
+      const Matrix x{values.data(), rows, columns, kFloat32};
+      const bool nvfp4 = scaling == S::te_nvfp4;
+      const ScalarType format = nvfp4 ? kFloat4E2M1FNX2 : kFloat8E4M3FN;
+      BlockOptions options;
+      options.scaling = scaling;
+      options.rounding = nvfp4 ? Rounding::stochastic : Rounding::nearest_even;
+      options.seed = 3;
+      options.tensor_amax = 2048;
+      const bool by_column =
+          scaling != S::torchao_float8 && (!nvfp4 || rows % 2 == 0);
+      SCOPED_TRACE(testing::Message() << static_cast<int>(scaling) << " "
+                                      << rows << "x" << columns);
+      const Both expected = run(x, format, options, true, by_column, nullptr);
+      std::vector<float> back(values.size());
+      on_all_machines(kShapes, [&](Machine& machine) {
+        const Both found = run(x, format, options, true, by_column, &machine);
+        EXPECT_EQ(found.rows.scales, expected.rows.scales);
+        EXPECT_EQ(found.rows.codes, expected.rows.codes);
+        EXPECT_EQ(found.columns.scales, expected.columns.scales);
+        EXPECT_EQ(found.columns.codes, expected.columns.codes);
+        dequantize_blocks(found.rows.view,
+                          {back.data(), rows, columns, kFloat32}, options,
+                          &machine);
+        for (std::size_t i = 0; i < back.size(); ++i) {
+          // Half a step of float4, or a step if stochastic.
+          ASSERT_NEAR(back[i], values[i], nvfp4 ? 900 : 200) << i;
+        }
+      });
+    }
+  }
+}
+
+TEST(Float8Blocks, Errors) {
+  float x[32 * 32] = {};
+  Octets codes(1024, 9), scales(1024, 9);
+  struct Request {
+    Matrix x;
+    BlockCodes rows, columns;
+    BlockOptions options;
+    bool by_row = true, by_column = true;
+  };
+  struct Row {
+    void (*change)(Request& c);
+    const char* text;
+    swamp_status status = SWAMP_INVALID_ARGUMENT;
+  };
+  const Row rows[] = {
+      {[](Request& c) { c.by_row = c.by_column = false; },
+       "rows: got null, expected codes along rows or along columns"},
+      {[](Request& c) { c.x.dtype = kFloat64; }, "x.dtype: got 3 (float64)",
+       SWAMP_UNSUPPORTED},
+      {[](Request& c) { c.options.scaling = static_cast<S>(12); },
+       "options.scaling: got 12, expected 0 (mx_floor) to 11"},
+      {[](Request& c) { c.options.block = 24; },
+       "options.block: got 24, expected 16, 32, 64 or 128 (along columns"},
+      {[](Request& c) {
+         c.by_column = false;
+         c.options.block = 24;
+       },
+       "options.block: got 24, expected 16, 32, 64 or 128, or the columns, 32"},
+      {[](Request& c) {
+         c.options.scaling = S::te_nvfp4;
+         c.options.tensor_amax = std::nanf("");
+       },
+       "options.tensor_amax: got nan, expected the largest magnitude"},
+      {[](Request& c) { c.options.scaling = S::te_nvfp4; },
+       "rows.codes.dtype: got float8_e4m3fn, expected a format with a rule of "
+       "te_nvfp4",
+       SWAMP_UNSUPPORTED},
+      {[](Request& c) { c.rows.codes.dtype = kFloat8E8M0FNU; },
+       "rows.codes.dtype: got 12 (float8_e8m0fnu), expected 4",
+       SWAMP_UNSUPPORTED},
+      {[](Request& c) { c.rows.codes.count = 5; },
+       "rows.codes.count: got 5, expected 1024"},
+      {[](Request& c) { c.columns.codes.data = nullptr; },
+       "columns.codes.data: got null, expected"},
+      {[](Request& c) { c.columns.scales.dtype = kFloat32; },
+       "columns.scales.dtype: got 2 (float32), expected 12 (float8_e8m0fnu)",
+       SWAMP_UNSUPPORTED},
+      {[](Request& c) { c.rows.scales.count = 31; },
+       "rows.scales.count: got 31, expected 32, one for each block of 32"},
+      {[](Request& c) { c.columns.codes.dtype = kFloat8E5M2; },
+       "columns.codes.dtype: got float8_e5m2, expected float8_e4m3fn"},
+      {[](Request& c) { c.options.rounding = static_cast<Rounding>(3); },
+       "options.rounding: got 3"},
+      {[](Request& c) {
+         c.by_column = false;
+         c.options.hadamard = true;
+       },
+       "options.hadamard: got true, expected false without columns"}};
+  for (const Row& row : rows) {
+    Request c{{x, 32, 32, kFloat32},
+              {{codes.data(), 1024, kFloat8E4M3FN},
+               {scales.data(), 32, kFloat8E8M0FNU}},
+              {{codes.data(), 1024, kFloat8E4M3FN},
+               {scales.data(), 32, kFloat8E8M0FNU}},
+              {}};
+    row.change(c);
+    EXPECT_TRUE(has_words(
+        error_of(
+            [&] {
+              quantize_blocks(c.x, c.by_row ? &c.rows : nullptr,
+                              c.by_column ? &c.columns : nullptr, c.options);
+            },
+            row.status),
+        {row.text}));
+  }
+  const Matrix odd{x, 2, 15, kFloat32};
+  EXPECT_TRUE(has_words(error_of([&] { hadamard_transform(odd, odd); }),
+                        {"x.columns: got 15, expected a multiple of 16"}));
+  EXPECT_EQ(codes, Octets(1024, 9));
+  EXPECT_EQ(scales, Octets(1024, 9));
+  EXPECT_EQ(amax({nullptr, 0, kFloat32}), 0);
+}
+
+}  // namespace
+}  // namespace swamp::test
