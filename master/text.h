@@ -5,6 +5,7 @@
 #include <locale.h>
 
 #include <string>
+#include <vector>
 
 #include "swamp/error.h"
 
@@ -41,6 +42,9 @@ std::string number_text(double value);
 
 // Formats a number as Python's repr() does: 0.5, 4.0, 1e-05, inf.
 std::string python_text(double value);
+
+// Returns the texts with commas between them.
+std::string joined(const std::vector<std::string>& texts);
 
 // Throws Error "NAME: got VALUE, expected WHAT". Inline, because swamp_mpi uses
 // it too.
