@@ -207,9 +207,9 @@ void decode(const ScaledMatrix& x, std::size_t row, std::size_t count,
 // launches, it has a state.
 Operation operation_of(const Problem& problem, const ScaledProductArgs& args,
                        bool divides) {
-  Operation operation(
-      master::row_kernel<KernelFamily::scaled_product, 6>(problem.out.dtype),
-      &args);
+  Operation operation(slave::kKernels[slave::kernel_of(
+                          KernelFamily::scaled_product, {problem.out.dtype})],
+                      &args);
   const std::size_t state =
       kProductLanes * (args.block != 0  ? sizeof(float)
                        : args.wide != 0 ? 2 * sizeof(double)
@@ -225,6 +225,8 @@ Operation operation_of(const Problem& problem, const ScaledProductArgs& args,
   operation.set_unit_bytes(5, args.last != 0 ? out : 0);
   operation.scratch_bytes =
       static_cast<std::uint32_t>(slave::scaled_product_scratch_bytes());
+  // Not whole lines of the scales, which would be 32 rows.
+  operation.tile_step = slave::kMaxProductRows;
   // Its time is that of the arithmetic.
   operation.traffic_bytes = static_cast<std::uint32_t>(
       1 + args.terms * kProductLanes * (args.wide != 0 ? 3 : 1));

@@ -110,8 +110,8 @@ inline constexpr std::size_t kProductLanes = 32;
 inline constexpr std::size_t kMaxProductRows = 12;  // of a tile in registers
 inline constexpr std::size_t kFewProductRows = 8;   // of product_rows
 
-inline constexpr double kProductUnit = 0x1p-6;    // of scaled_product
-inline constexpr std::size_t kScaledTerms = 256;  // converted at a time
+inline constexpr double kProductUnit = 0x1p-6;   // of scaled_product
+inline constexpr std::size_t kScaledTerms = 64;  // converted at a time
 
 // scaled_product_scratch_bytes() is Operation::scratch_bytes of scaled_product:
 // terms of some rows as doubles, their sums, and y.

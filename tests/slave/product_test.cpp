@@ -3,6 +3,7 @@
 // outside of the operands.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <memory>
 
@@ -16,6 +17,7 @@ namespace {
 using slave::kProductLanes;
 using slave::ProductArgs;
 using slave::ProductPackArgs;
+using slave::ScaledProductArgs;
 
 // Array is a matrix that ends at a protected page, or begins after one.
 struct Array {
@@ -196,6 +198,68 @@ TEST(ProductKernels, BitsOfReference) {
       }
     }
     if (HasFailure()) return;
+  }
+}
+
+// Sums that fit into a double, and sums that need two.
+TEST(ScaledProductKernels, BitsOfReference) {
+  struct Scaled {
+    std::size_t rows, columns, terms, block;
+    bool wide;
+    ScalarType out;
+  };
+  const Scaled cases[] = {
+      {1, 1, 1, 0, false, kFloat32},      {13, 32, 600, 0, false, kBFloat16},
+      {25, 31, 140, 32, false, kFloat32}, {12, 20, 77, 16, true, kFloat16},
+      {5, 32, 900, 0, true, kFloat32},    {3, 32, 0, 0, false, kFloat32}};
+  Random random(5);
+  for (const Scaled& one : cases) {
+    SCOPED_TRACE(one.terms);
+    const std::size_t steps =
+        one.block == 0 ? 1 : (one.terms + one.block - 1) / one.block;
+    // Values of 4 bits; if wide, of very different exponents.
+    const auto value = [&] {
+      const int exponent = one.wide ? static_cast<int>(random.below(36)) - 20
+                                    : static_cast<int>(random.below(8)) - 4;
+      const auto bits = static_cast<float>(random.below(16)) - 8;
+      return std::ldexp(bits, exponent);
+    };
+    std::vector<std::uint16_t> a(one.rows * one.terms);
+    for (auto& x : a) x = bfloat16_from_float(value());
+    std::vector<float> panel(16 + one.terms * kProductLanes),
+        a_scales(one.rows * steps), b_scales(steps * kProductLanes);
+    for (std::size_t i = 16; i < panel.size(); ++i) panel[i] = value();
+    for (float& x : a_scales)
+      x = 1 + static_cast<float>(random.below(999)) / 999;
+    for (float& x : b_scales)
+      x = 1 + static_cast<float>(random.below(999)) / 999;
+    ScaledProductArgs args{one.terms,
+                           one.block,
+                           kProductLanes,
+                           static_cast<std::uint32_t>(one.columns),
+                           static_cast<std::uint32_t>(steps),
+                           one.wide,
+                           1,
+                           1,
+                           0.7f};
+    const std::size_t bytes = ((one.rows - 1) * kProductLanes + one.columns) *
+                              kFloatFormats[one.out].bytes;
+    GuardedPages scratch(slave::scaled_product_scratch_bytes());
+    const auto run_one = [&](const KernelTable& table, std::byte* out) {
+      std::memset(out, 1, bytes);
+      run_rows(table, kernel_of(F::scaled_product, {one.out}), &args,
+               {a.data(), panel.data(), nullptr, a_scales.data(),
+                b_scales.data(), out},
+               one.rows, 0, nullptr, false,
+               reinterpret_cast<float*>(scratch.begin()));
+      return std::vector<std::byte>(out, out + bytes);
+    };
+    GuardedPages out(bytes);
+    const std::vector<std::byte> expected =
+        run_one(row_tables()[0], out.end() - bytes);
+    for (const KernelTable& table : row_tables()) {
+      EXPECT_TRUE(run_one(table, out.end() - bytes) == expected) << table.isa;
+    }
   }
 }
 

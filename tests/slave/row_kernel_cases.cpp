@@ -22,9 +22,10 @@ constexpr bool kIsAny = (std::is_same_v<Args, Others> || ...);
 template <class Args>
 constexpr bool kHasSample =
     !kIsAny<Args, slave::AttentionArgs, slave::AttentionBackwardArgs,
-            slave::ProductPackArgs, slave::ProductArgs, slave::QuantizeArgs,
-            slave::DequantizeArgs, slave::BlockArgs,
-            slave::DequantizeBlockArgs, slave::AmaxArgs, slave::HadamardArgs>;
+            slave::ProductPackArgs, slave::ProductArgs,
+            slave::ScaledProductArgs, slave::QuantizeArgs,
+            slave::DequantizeArgs, slave::BlockArgs, slave::DequantizeBlockArgs,
+            slave::AmaxArgs, slave::HadamardArgs>;
 
 // The arguments of each type, for rows of so many columns.
 template <class Args>
