@@ -193,10 +193,13 @@ TEST(Quantize, BlocksHaveTheBitsOfTheReference) {
           }
           // And the values of the codes along rows.
           if (!by_row || args.repeats == 0) continue;
-          static std::vector<float> values(256);
-          for (std::size_t i = 0; i < 256; ++i) {
-            values[i] = static_cast<float>(i) - 100;
+          // All codes but the zeros are looked up.
+          std::vector<float> values;
+          for (int i = 0; i < 256; ++i) {
+            values.push_back(static_cast<float>(i) - 100);
           }
+          values[0] = 0;
+          values[std::size_t{1} << args.code.sign] = -0.0f;
           slave::DequantizeBlockArgs back = {};
           back.code = {1,
                        args.code.elements,
@@ -217,8 +220,6 @@ TEST(Quantize, BlocksHaveTheBitsOfTheReference) {
           Data first(type, x.count());
           for (Data* to : {&first, &restored}) {
             const KernelTable& by = to == &first ? row_tables()[0] : table;
-            // Only 0 has a value that is not looked up.
-            values[0] = 0;
             run_rows(by, kernel_of(F::dequantize_blocks, {type}), &back,
                      {to->data(), out[0].data(), out[1].data(), values.data()},
                      one.rows, 0);
