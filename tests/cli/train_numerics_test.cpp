@@ -243,13 +243,13 @@ TEST(Model, GradientsOfRecipesAreNearlyThoseOfFloat32) {
     const char* format;
     double tolerance;
   };
-  for (const Row& row : {Row{"delayed", "hybrid", 0.2},
+  for (const Row& row : {Row{"delayed", "hybrid", 0.25},
                          {"tensorwise", "e4m3", 0.2},
-                         {"tensorwise", "hybrid", 0.2},
-                         {"mxfp8", "e4m3", 0.2},
-                         {"mxfp8", "hybrid", 0.2},
-                         {"blockwise", "e4m3", 0.2},
-                         {"nvfp4", "e2m1", 0.6}}) {
+                         {"tensorwise", "hybrid", 0.25},
+                         {"mxfp8", "e4m3", 0.25},
+                         {"mxfp8", "hybrid", 0.3},
+                         {"blockwise", "e4m3", 0.25},
+                         {"nvfp4", "e2m1", 0.7}}) {
     cli::ModelOptions options = float32;
     options.float8.recipe = row.recipe;
     options.float8.format = row.format;
