@@ -258,7 +258,6 @@ TEST(Model, GradientsOfRecipesAreNearlyThoseOfFloat32) {
          TrainModel(options, 64).gradients(65536)) {
       largest = std::max(largest, distance(gradient, expected.at(name)));
     }
-    printf("%s %s %g\n", row.recipe, row.format, largest);
     EXPECT_LT(largest, row.tolerance) << row.recipe << " " << row.format;
     EXPECT_GT(largest, row.tolerance / 4) << row.recipe << " " << row.format;
   }
@@ -301,11 +300,11 @@ TEST(Numerics, Float16LearnsAsFloat32) {
 
 TEST(Numerics, RecipesLearnAsFloat32) {
   const auto loss = [](const char* recipe) {
-    return run_training("--steps 100 --batch 32 --dtype float32" +
-                        Words(recipe))
+    return run_training("--steps 60 --batch 32 --dtype float32" + Words(recipe))
         .final_loss;
   };
   const double float32 = loss("");
+  EXPECT_LT(float32, 2.5);  // the uniform guess is 5.55
   struct Row {
     const char* recipe;
     double tolerance;
@@ -316,7 +315,6 @@ TEST(Numerics, RecipesLearnAsFloat32) {
                          {"--fp8-format e4m3 --fp8-recipe blockwise", 0.03},
                          {"--fp4-format e2m1", 0.1}}) {
     const double found = loss(row.recipe);
-    printf("%s %g %g\n", row.recipe, found, float32);
     EXPECT_NEAR(found / float32, 1.0, row.tolerance) << row.recipe;
   }
 }
