@@ -1,9 +1,11 @@
-// The C ABI: errors, machine, AMP operators, loss scalers, reports of the
-// checker. The optimizer is in c_api_step.cpp.
+// The C ABI: errors, machine, AMP operators, loss scalers, scale managers,
+// reports of the checker. The optimizer is in c_api_step.cpp.
 #include "swamp/c_api.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "master/c_guard.h"
 #include "master/text.h"
@@ -11,10 +13,16 @@
 #include "swamp/amp.h"
 #include "swamp/loss_scaler.h"
 #include "swamp/machine.h"
+#include "swamp/scale_manager.h"
 
 struct swamp_scaler {
   swamp::LossScaler scaler;
   std::string state_dict;  // the text that swamp_scaler_state_dict() returned
+};
+
+struct swamp_scale_manager {
+  swamp::ScaleManager manager;
+  std::string state_dict;  // the text of swamp_scale_manager_state_dict()
 };
 
 namespace swamp {
@@ -185,6 +193,105 @@ swamp_status swamp_scaler_load_state_dict(swamp_scaler* scaler,
     require(scaler, "scaler");
     require(json, "json");
     scaler->scaler.load_state_dict(json);
+  });
+}
+
+swamp_status swamp_scale_manager_create(const char* name, size_t forward,
+                                        size_t backward, const char* options,
+                                        swamp_scale_manager** out) {
+  return guarded([&] {
+    require(name, "name");
+    require(out, "out");
+    swamp::ScalerOptions by_name;
+    if (options != nullptr) by_name = swamp::scaler_options_from_json(options);
+    *out = new swamp_scale_manager{
+        swamp::ScaleManager::from_name(name, forward, backward, by_name), ""};
+  });
+}
+
+void swamp_scale_manager_destroy(swamp_scale_manager* manager) {
+  delete manager;
+}
+
+swamp_status swamp_scale_manager_observe_all(swamp_scale_manager* manager,
+                                             const float* amax, size_t count) {
+  return guarded([&] {
+    require(manager, "manager");
+    manager->manager.observe_all(amax, count);
+  });
+}
+
+swamp_status swamp_scale_manager_observe(swamp_scale_manager* manager,
+                                         size_t index, float amax) {
+  return guarded([&] {
+    require(manager, "manager");
+    manager->manager.observe(index, amax);
+  });
+}
+
+swamp_status swamp_scale_manager_amax(const swamp_scale_manager* manager,
+                                      float* amax, size_t count) {
+  return guarded([&] {
+    require(manager, "manager");
+    const std::vector<float> all = manager->manager.amax();
+    if (count != all.size()) {
+      swamp::master::refuse(
+          "count", std::to_string(count),
+          std::to_string(all.size()) + ", that of the tensors");
+    }
+    if (count != 0) require(amax, "amax");
+    std::copy(all.begin(), all.end(), amax);
+  });
+}
+
+swamp_status swamp_scale_manager_update(swamp_scale_manager* manager) {
+  return guarded([&] {
+    require(manager, "manager");
+    manager->manager.update();
+  });
+}
+
+swamp_status swamp_scale_manager_scale(const swamp_scale_manager* manager,
+                                       size_t index, float* scale,
+                                       float* scale_inv) {
+  return guarded([&] {
+    require(manager, "manager");
+    const float factor = manager->manager.scale(index);
+    if (scale != nullptr) *scale = factor;
+    if (scale_inv != nullptr) *scale_inv = manager->manager.scale_inv(index);
+  });
+}
+
+swamp_status swamp_scale_manager_block_scale(const swamp_scale_manager* manager,
+                                             size_t index, float amax,
+                                             swamp_block_scale* scale) {
+  return guarded([&] {
+    require(manager, "manager");
+    require(scale, "scale");
+    require_struct_size("scale", scale->struct_size, sizeof *scale);
+    const swamp::BlockScale block = manager->manager.block_scale(index, amax);
+    scale->code = block.code;
+    scale->scale = block.scale;
+    scale->scale_inv = block.scale_inv;
+  });
+}
+
+swamp_status swamp_scale_manager_state_dict(swamp_scale_manager* manager,
+                                            const char** json) {
+  return guarded([&] {
+    require(manager, "manager");
+    require(json, "json");
+    manager->state_dict = manager->manager.state_dict();
+    *json = manager->state_dict.c_str();
+  });
+}
+
+swamp_status swamp_scale_manager_load_state_dict(swamp_scale_manager* manager,
+                                                 const char* json) {
+  return guarded([&] {
+    require(manager, "manager");
+    require(json, "json");
+    manager->manager.load_state_dict(json);
   });
 }
 

@@ -627,6 +627,117 @@ SWAMP_API swamp_status swamp_scaler_state_dict(swamp_scaler* scaler,
 SWAMP_API swamp_status swamp_scaler_load_state_dict(swamp_scaler* scaler,
                                                     const char* json);
 
+/** swamp_scale_manager holds the scales of the tensors of an 8-bit recipe, and
+ * the rule that updates them from their largest magnitudes (amax), bit for bit
+ * as the original. Only one thread at a time may use a manager. */
+typedef struct swamp_scale_manager swamp_scale_manager;
+
+/** swamp_block_scale is the scale of a tensor or of a block. */
+typedef struct {
+  uint32_t struct_size; /**< in: sizeof(swamp_block_scale) */
+  uint8_t code;         /**< as stored: float8_e8m0fnu or e4m3fn; or 0 */
+  float scale;          /**< what the elements are multiplied by */
+  float scale_inv;      /**< what their codes are multiplied by */
+} swamp_block_scale;
+
+/** swamp_scale_manager_create makes a manager.
+ *
+ * @param name of the recipe, for example "te.DelayedScaling" or "torchao.mx";
+ *   the error text of a wrong name lists all
+ * @param forward number of tensors of the forward pass, which come first
+ * @param backward number of gradients, which may have another format
+ * @param options a JSON object of the original's options, for example
+ *   {"amax_history_len": 16}; NULL for its defaults
+ * @param[out] out the manager; the caller owns it
+ *   (swamp_scale_manager_destroy())
+ * @return SWAMP_INVALID_ARGUMENT for a NULL name or out, and for an unknown
+ *   name, option or value */
+SWAMP_API swamp_status swamp_scale_manager_create(const char* name,
+                                                  size_t forward,
+                                                  size_t backward,
+                                                  const char* options,
+                                                  swamp_scale_manager** out);
+
+/** swamp_scale_manager_destroy frees a manager.
+ *
+ * @param manager from swamp_scale_manager_create(); NULL does nothing */
+SWAMP_API void swamp_scale_manager_destroy(swamp_scale_manager* manager);
+
+/** swamp_scale_manager_observe_all records the amax of every tensor. Several
+ * calls before an update record the largest; nan is larger than inf.
+ *
+ * @param manager from swamp_scale_manager_create()
+ * @param amax `count` values: at least 0, or nan; -1: not seen
+ * @param count that of the tensors, forward + backward */
+SWAMP_API swamp_status swamp_scale_manager_observe_all(
+    swamp_scale_manager* manager, const float* amax, size_t count);
+
+/** swamp_scale_manager_observe is swamp_scale_manager_observe_all() of one
+ * tensor.
+ *
+ * @param manager from swamp_scale_manager_create()
+ * @param index of the tensor
+ * @param amax at least 0, or nan; -1: not seen */
+SWAMP_API swamp_status swamp_scale_manager_observe(swamp_scale_manager* manager,
+                                                   size_t index, float amax);
+
+/** swamp_scale_manager_amax returns what was observed since the last update, -1
+ * for nothing. To reduce it over ranks, observe the maximum (all-reduce MAX).
+ *
+ * @param manager from swamp_scale_manager_create()
+ * @param[out] amax `count` values
+ * @param count that of the tensors */
+SWAMP_API swamp_status swamp_scale_manager_amax(
+    const swamp_scale_manager* manager, float* amax, size_t count);
+
+/** swamp_scale_manager_update ends a step: the scales become those of the next
+ * one.
+ *
+ * @param manager from swamp_scale_manager_create() */
+SWAMP_API swamp_status swamp_scale_manager_update(swamp_scale_manager* manager);
+
+/** swamp_scale_manager_scale returns the scale of a tensor. A recipe that
+ * scales in time takes it from the amax observed since the last update.
+ *
+ * @param manager from swamp_scale_manager_create()
+ * @param index of the tensor
+ * @param[out] scale what the elements are multiplied by; may be NULL
+ * @param[out] scale_inv what the codes are multiplied by; may be NULL */
+SWAMP_API swamp_status
+swamp_scale_manager_scale(const swamp_scale_manager* manager, size_t index,
+                          float* scale, float* scale_inv);
+
+/** swamp_scale_manager_block_scale returns the scale of a block or row of a
+ * tensor.
+ *
+ * @param manager from swamp_scale_manager_create()
+ * @param index of the tensor
+ * @param amax of the block: at least 0, or nan
+ * @param[in,out] scale filled; its struct_size must be set
+ * @return SWAMP_UNSUPPORTED if the recipe scales whole tensors */
+SWAMP_API swamp_status swamp_scale_manager_block_scale(
+    const swamp_scale_manager* manager, size_t index, float amax,
+    swamp_block_scale* scale);
+
+/** swamp_scale_manager_state_dict returns the state as a JSON object with the
+ * original's keys.
+ *
+ * @param manager from swamp_scale_manager_create()
+ * @param[out] json owned by the manager, valid until its next
+ *   swamp_scale_manager_state_dict() or its destruction */
+SWAMP_API swamp_status
+swamp_scale_manager_state_dict(swamp_scale_manager* manager, const char** json);
+
+/** swamp_scale_manager_load_state_dict loads the result of
+ * swamp_scale_manager_state_dict(), or the original's state as JSON.
+ *
+ * @param manager from swamp_scale_manager_create()
+ * @param json the text
+ * @return SWAMP_INVALID_ARGUMENT for a NULL pointer, a bad text or the state of
+ *   another recipe, naming the key; nothing is changed then */
+SWAMP_API swamp_status swamp_scale_manager_load_state_dict(
+    swamp_scale_manager* manager, const char* json);
+
 /** swamp_check_report_count returns how many reports the checking emulation
  * (SWAMP_TRANSFER=check) has collected in this process so far, without notes. A
  * program that would otherwise exit with 0 should exit with 86 if there are

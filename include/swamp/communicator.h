@@ -73,6 +73,13 @@ class SWAMP_API Communicator {
   /// @return the same bits on every rank
   float max(float value);
 
+  /// max() of each entry of a list, in one exchange, for example of the amax of
+  /// all tensors (swamp/scale_manager.h).
+  ///
+  /// @param[in,out] values this rank's; then the largest of all ranks
+  /// @param count the same on every rank
+  void max(float* values, std::size_t count);
+
   /// sum() returns value 0 + value 1 + ..., in the order of the ranks, for
   /// example for the squares of a norm.
   ///

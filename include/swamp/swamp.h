@@ -20,6 +20,7 @@
 #include "swamp/predict.h"
 #include "swamp/product.h"
 #include "swamp/rows.h"
+#include "swamp/scale_manager.h"
 #include "swamp/scan.h"
 #include "swamp/tensor.h"
 

@@ -89,6 +89,14 @@ Value sum_in_order(Communicator& communicator, Value value) {
   return sum;
 }
 
+// larger() returns nan if one of the two is nan.
+float larger(float a, float b) {
+  if (std::isnan(a) || std::isnan(b)) {
+    return std::numeric_limits<float>::quiet_NaN();
+  }
+  return std::max(a, b);
+}
+
 }  // namespace
 
 Communicator::~Communicator() = default;
@@ -121,10 +129,19 @@ void Communicator::exchange(const ConstBytes* send,
 float Communicator::max(float value) {
   float largest = -std::numeric_limits<float>::infinity();
   for (const float each : Gathered<float>(*this, value)) {
-    if (std::isnan(each)) return std::numeric_limits<float>::quiet_NaN();
-    largest = std::max(largest, each);
+    largest = larger(largest, each);
   }
   return largest;
+}
+
+void Communicator::max(float* values, std::size_t count) {
+  require("max", "values", values, count * sizeof(float));
+  std::vector<float> all(count * index(size()));
+  all_gather(values, count * sizeof(float), all.data());
+  std::copy_n(all.begin(), count, values);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    values[i % count] = larger(values[i % count], all[i]);
+  }
 }
 
 double Communicator::sum(double value) { return sum_in_order(*this, value); }

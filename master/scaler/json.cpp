@@ -2,6 +2,7 @@
 // compile; in libswamp only this file includes it.
 #include <nlohmann/json.hpp>
 
+#include "master/scaler/scale_manager.h"
 #include "master/scaler/scaler.h"
 #include "master/text.h"
 
@@ -123,8 +124,9 @@ std::vector<Tracker> forgotten(const Preset& preset) {
   return trackers;
 }
 
-void read_own(const Preset& preset, const std::string& where, const Json& own,
-              Scaler& scaler) {
+// check_own() throws unless the object "swamp" is of this version and scaler.
+void check_own(const std::string& where, const std::string& scaler,
+               const Json& own) {
   if (!own.is_object() || !own.contains("version") ||
       own["version"] != kVersion) {
     refuse(where + "swamp",
@@ -133,11 +135,16 @@ void read_own(const Preset& preset, const std::string& where, const Json& own,
                : value_text(own),
            "an object of version " + std::to_string(kVersion));
   }
-  if (!own.contains("scaler") || own["scaler"] != preset.name) {
+  if (!own.contains("scaler") || own["scaler"] != scaler) {
     refuse(where + "swamp.scaler",
            own.contains("scaler") ? "another scaler's state" : "nothing",
-           std::string("'") + preset.name + "'");
+           "'" + scaler + "'");
   }
+}
+
+void read_own(const Preset& preset, const std::string& where, const Json& own,
+              Scaler& scaler) {
+  check_own(where, preset.name, own);
   for (const Tracker& tracker : forgotten(preset)) {
     const std::string name = where + "swamp." + tracker.name;
     if (!own.contains(tracker.name)) refuse(name, "nothing", "a number");
@@ -158,7 +165,178 @@ void check_index(const Preset& preset, const std::string& where,
          "an index of the window list");
 }
 
+// ---- Scale managers: lists with an entry for each tensor.
+
+double ScaledTensor::*number_of(StateField field) {
+  return field == StateField::filled ? &ScaledTensor::filled
+                                     : &ScaledTensor::waiting;
+}
+
+Json field_of(const Recipe& recipe, StateField field,
+              const ScaledTensor& tensor) {
+  const auto real = [](float value) {
+    return number(static_cast<double>(value), Kind::real);
+  };
+  switch (field) {
+    case StateField::scale:
+      return real(tensor.scale.scale);
+    case StateField::scale_inv:
+      return real(tensor.scale.scale_inv);
+    case StateField::reciprocal:
+      return real(1 / tensor.scale.scale);
+    case StateField::by_tensor: {
+      Json list = Json::array();
+      for (const float entry : history_of(recipe, tensor)) {
+        list.push_back(real(entry));
+      }
+      return list;
+    }
+    default:
+      return number(tensor.*number_of(field), Kind::integer);
+  }
+}
+
+// transposed() exchanges the dimensions of a list of `count` lists.
+Json transposed(const Json& lists, std::size_t count) {
+  Json out = Json::array();
+  for (std::size_t i = 0; i < count; ++i) {
+    out.push_back(Json::array());
+    for (const Json& list : lists) out.back().push_back(list[i]);
+  }
+  return out;
+}
+
+void check_list(const std::string& name, const Json& json, std::size_t count) {
+  if (json.is_array() && json.size() == count) return;
+  refuse(name,
+         json.is_array() ? "a list of " + std::to_string(json.size())
+                         : value_text(json),
+         "a list of " + std::to_string(count));
+}
+
+float read_float(const std::string& name, const Json& json) {
+  const double value = read_number(name, json, Kind::real);
+  if (std::isfinite(value) && std::isinf(static_cast<float>(value))) {
+    refuse(name, python_text(value), "a float32");
+  }
+  return static_cast<float>(value);
+}
+
+float read_amax(const std::string& name, const Json& json) {
+  const float amax = read_float(name, json);
+  if (amax < 0) {
+    refuse(name, python_text(static_cast<double>(amax)), "at least 0, or nan");
+  }
+  return amax;
+}
+
+void read_field(const Recipe& recipe, StateField field, const std::string& name,
+                const Json& json, ScaledTensor& tensor) {
+  switch (field) {
+    case StateField::scale:
+      tensor.scale.scale = read_float(name, json);
+      tensor.scale.scale_inv = 1 / tensor.scale.scale;
+      return;
+    case StateField::scale_inv:
+      tensor.scale.scale_inv = read_float(name, json);
+      tensor.scale.scale = 1 / tensor.scale.scale_inv;
+      return;
+    case StateField::by_tensor: {
+      check_list(name, json, tensor.history.size());
+      for (std::size_t i = 0; i < json.size(); ++i) {
+        tensor.history[i] =
+            read_amax(name + "[" + std::to_string(i) + "]", json[i]);
+      }
+      if (recipe.amax_in_history) {
+        tensor.amax = tensor.history.front();
+        tensor.observed = tensor.amax != 0;
+        tensor.history.front() = 0;
+      }
+      return;
+    }
+    default: {
+      const double value =
+          check_count(name, read_number(name, json, Kind::integer));
+      const double most = field == StateField::filled && !recipe.amax_in_history
+                              ? static_cast<double>(tensor.history.size())
+                              : kMaxCount;
+      if (value < 0 || value > most) {
+        refuse(name, python_text(value),
+               "at least 0, at most " + master::number_text(most));
+      }
+      tensor.*number_of(field) = value;
+    }
+  }
+}
+
 }  // namespace
+
+std::string write_scales(const Recipe& recipe, std::size_t forward,
+                         const std::vector<ScaledTensor>& tensors) {
+  Json json = Json::object();
+  for (const StateKey& key : recipe.keys) {
+    Json& value = json[Json::json_pointer(key.pointer)];
+    if (key.field == StateField::recipe) {
+      value = key.text;
+      continue;
+    }
+    const bool by_slot = key.field == StateField::by_slot;
+    value = Json::array();
+    for (std::size_t i = key.backward ? forward : 0;
+         i < (key.backward ? tensors.size() : forward); ++i) {
+      value.push_back(field_of(
+          recipe, by_slot ? StateField::by_tensor : key.field, tensors[i]));
+    }
+    if (by_slot) {
+      value =
+          transposed(value, tensors.empty() ? 0 : tensors[0].history.size());
+    }
+  }
+  json["swamp"] = {{"version", kVersion}, {"scaler", recipe.name}};
+  return json.dump();
+}
+
+void read_scales(const Recipe& recipe, std::size_t forward,
+                 const std::string& text, std::vector<ScaledTensor>& tensors) {
+  const std::string where = std::string(recipe.name) + ": state_dict: ";
+  const Json json = parse(where + "text", text);
+  if (json.contains("swamp")) check_own(where, recipe.name, json["swamp"]);
+  std::vector<ScaledTensor> loaded = tensors;
+  for (ScaledTensor& tensor : loaded) {
+    tensor.amax = 0;
+    tensor.observed = false;
+  }
+  for (const StateKey& key : recipe.keys) {
+    if (key.field == StateField::reciprocal) continue;
+    const std::string name = where + (key.pointer + 1);
+    const Json::json_pointer pointer(key.pointer);
+    if (key.field == StateField::recipe) {
+      // Transformer Engine 1 did not save it.
+      if (json.contains(pointer) && json.at(pointer) != key.text) {
+        refuse(name, "another recipe", "'" + std::string(key.text) + "'");
+      }
+      continue;
+    }
+    if (!json.contains(pointer)) refuse(name, "nothing", "a list");
+    Json list = json.at(pointer);
+    const std::size_t first = key.backward ? forward : 0;
+    const std::size_t count = (key.backward ? loaded.size() : forward) - first;
+    const bool by_slot = key.field == StateField::by_slot;
+    if (by_slot) {
+      const std::size_t slots = loaded.empty() ? 0 : loaded[0].history.size();
+      check_list(name, list, slots);
+      for (const Json& slot : list) check_list(name, slot, count);
+      list = transposed(list, count);
+    }
+    check_list(name, list, count);
+    for (std::size_t i = 0; i < count; ++i) {
+      read_field(recipe, by_slot ? StateField::by_tensor : key.field,
+                 name + "[" + std::to_string(i) + "]", list[i],
+                 loaded[first + i]);
+    }
+  }
+  tensors = std::move(loaded);  // cannot fail half-way
+}
 
 std::string write_state(const Preset& preset, const Scaler& scaler) {
   Json json = Json::object();

@@ -6,21 +6,6 @@
 namespace swamp::scaler {
 namespace {
 
-void refuse_unknown(const Preset& preset, const ScalerOptions& options) {
-  for (const auto& [name, value] : options) {
-    bool known = false;
-    std::string names;
-    for (const Option& option : preset.options) {
-      known = known || name == option.name;
-      names += (names.empty() ? "" : ", ") + std::string(option.name);
-    }
-    if (!known) {
-      master::refuse(preset.name, "the option '" + name + "'",
-                     "one of " + names);
-    }
-  }
-}
-
 // read() returns the value of an option as a number.
 double read(const Preset& preset, const Option& option,
             const ScalerValue& value) {

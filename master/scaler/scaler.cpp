@@ -114,13 +114,8 @@ const Preset& find_preset(const std::string& name) {
   for (const Preset& preset : table()) {
     if (name == preset.name) return preset;
   }
-  std::string text = "scaler: got '" + name + "', expected one of";
-  const char* comma = " ";
-  for (const std::string& known : preset_names()) {
-    text += comma + known;
-    comma = ", ";
-  }
-  throw Error(SWAMP_INVALID_ARGUMENT, text);
+  master::refuse("scaler", "'" + name + "'",
+                 "one of " + master::joined(preset_names()));
 }
 
 ScalerStep update(const Preset& preset, Scaler& scaler, float found_inf) {

@@ -5,6 +5,7 @@
 #ifndef SWAMP_MASTER_SCALER_SCALER_H_
 #define SWAMP_MASTER_SCALER_SCALER_H_
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -190,6 +191,18 @@ Scaler make_scaler(const Preset& preset, const ScalerOptions& options);
 // python_text() formats a value as Python does: 0.5, 4.0, 1e-05, inf.
 std::string python_text(const ScalerValue& value);
 using master::python_text;
+// refuse_unknown() throws Error unless a row, Preset or Recipe, has all of the
+// options.
+template <class Row>
+void refuse_unknown(const Row& row, const ScalerOptions& options) {
+  std::vector<std::string> names;
+  for (const auto& option : row.options) names.emplace_back(option.name);
+  for (const auto& [name, value] : options) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    master::refuse(row.name, "the option '" + name + "'",
+                   names.empty() ? "none" : "one of " + master::joined(names));
+  }
+}
 // option_text() formats a given option, or its default if it is not given.
 std::string option_text(const ScalerOptions& options, const char* name,
                         double preset);

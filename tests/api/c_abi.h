@@ -19,6 +19,7 @@
   ROW(CheckReports, c_abi_check_reports)                 \
   ROW(Scaler, c_abi_scaler)                              \
   ROW(ScalerErrors, c_abi_scaler_errors)                 \
+  ROW(ScaleManager, c_abi_scale_manager)                 \
   ROW(Cast, c_abi_cast)                                  \
   ROW(Step, c_abi_step)                                  \
   ROW(StepSgd, c_abi_step_sgd)                           \

@@ -1,4 +1,5 @@
-// `swamp replay`: every golden trace, the output's encoding, and bad files.
+// `swamp replay`: every golden trace, of scale managers too, the output's
+// encoding, and bad files.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -150,6 +151,117 @@ TEST(Replay, CheckNeedsResultsToCompare) {
   const TemporaryFile file(kTrace);
   expect_error(run_program({"replay", "--check", file.path()}),
                {"swamp: " + file.path() + ":1: init: missing"});
+}
+
+// ---- Scale managers.
+
+TEST(ReplayScales, EveryGoldenRecordMatches) {
+  std::vector<std::string> arguments = {"replay", "--check"};
+  for (const auto& entry : std::filesystem::directory_iterator(
+           SWAMP_GOLDEN_DIR + std::string("/float8/scales"))) {
+    arguments.push_back(entry.path().string());
+  }
+  EXPECT_EQ(arguments.size(), 15u);
+  EXPECT_EQ(output_of(arguments), "10297 passed, 0 failed\n");
+}
+
+// Every result of one record of each file is spoiled in turn.
+TEST(ReplayScales, CheckFindsEveryDifference) {
+  const struct {
+    const char* file;
+    std::vector<const char*> results;  // JSON pointers
+  } rows[] = {
+      {"te_delayed",
+       {"/steps/1/reduced", "/steps/2/scale", "/steps/0/scale_inv",
+        "/steps/3/history"}},
+      {"te_current", {"/scale", "/scale_inv"}},
+      {"te_block", {"/scale", "/scale_inv"}},
+      {"te_mxfp8", {"/e8m0", "/factor"}},
+      {"te_nvfp4", {"/s_enc", "/blocks/1/e4m3", "/blocks/6/factor"}},
+      {"torchao_float8", {"/scale"}},
+      {"torchao_mx", {"/e8m0"}},
+      {"torchao_nvfp4",
+       {"/per_tensor_scale", "/blocks/0/e4m3", "/blocks/1/factor",
+        "/blocks/2/single_e4m3", "/blocks/3/single_factor"}},
+      {"microxcaling", {"/shared_exp"}},
+      {"msamp", {"/scale"}},
+      {"mindspeed", {"/inverse_scale"}},
+      {"modelopt", {"/fp8_scale", "/mxfp8_e8m0"}},
+      {"optimizer_state",
+       {"/te_float8_scale", "/te_float8_factor", "/te_float16_scale",
+        "/te_float16_factor", "/torchao_float8_scale"}},
+  };
+  for (const auto& row : rows) {
+    const std::string path = "float8/scales/" + std::string(row.file);
+    const Json record = Json::parse(lines_of(read_file(golden(path)))[40]);
+    std::string text;
+    for (const char* result : row.results) {
+      Json bad = record;
+      bad[Json::json_pointer(result)] = "3f800123";
+      text += bad.dump() + "\n";
+    }
+    const TemporaryFile file(text);
+    const ProgramResult result =
+        run_program({"replay", "--check", file.path()});
+    EXPECT_EQ(result.exit_code, 1) << row.file;
+    const auto lines = lines_of(result.out);
+    ASSERT_EQ(lines.size(), row.results.size() + 1) << result.out;
+    for (std::size_t i = 0; i < row.results.size(); ++i) {
+      const std::string name = row.results[i];
+      EXPECT_TRUE(has_words(lines[i], {"of line " + std::to_string(i + 1),
+                                       name.substr(name.rfind('/') + 1),
+                                       "the file has \"3f800123\""}));
+    }
+  }
+}
+
+TEST(ReplayScales, PrintsTheRecordWithItsResults) {
+  const TemporaryFile file(
+      R"({"recipe":"te.DelayedScaling","fused":true,"fmt":"e5m2",)"
+      R"("amax_history_len":2,"amax_compute_algo":"max","margin":0,)"
+      R"("steps":[{"amax_per_rank":["3f800000","40000000"]}]})");
+  EXPECT_EQ(output_of({"replay", file.path()}),
+            R"({"recipe":"te.DelayedScaling","fused":true,"fmt":"e5m2",)"
+            R"("amax_history_len":2,"amax_compute_algo":"max","margin":0,)"
+            R"("steps":[{"amax_per_rank":["3f800000","40000000"],)"
+            R"("reduced":"40000000","scale":"46e00000",)"
+            R"("scale_inv":"38124925","history":"0000000040000000"}]})"
+            "\n");
+  expect_error(run_program({"replay", "--check", file.path()}),
+               {"swamp: " + file.path() + ":1: reduced: missing"});
+}
+
+TEST(ReplayScales, BadRecordsNameTheField) {
+  const std::string good =
+      R"({"recipe":"te.DelayedScaling","fused":true,"fmt":"e4m3",)"
+      R"("amax_history_len":2,"amax_compute_algo":"max","margin":0,)"
+      R"("steps":[{"amax_per_rank":["3f800000"]}]})";
+  const struct {
+    std::string part, by, words;
+  } rows[] = {
+      {"te.Delayed", "te.Delaid", "recipe: got '\"te.DelaidScaling\"'"},
+      {"\"te.DelayedScaling\"", "1", "recipe: got '1', expected one of te.D"},
+      {"e4m3", "e9", "fmt: got '\"e9\"', expected a format of te.Delayed"},
+      {"true", "1", "fused: got 1, expected true or false"},
+      {"2", "0", "amax_history_len: got 0, expected an integer, at least 1"},
+      {"max\"", "min\"", "amax_compute_algo: got 'min', expected one of 'max'"},
+      {"0,", "[],", "margin: got '[]', expected a text, a boolean"},
+      {"3f800000", "3f80000", "amax_per_rank: got '\"3f80000\"', expected 8"},
+      {"3f800000", "bfc00000", "amax: got -1.5"},
+      {"[\"3f800000\"]", "[]", "expected at least one rank"},
+      {"[{", "[3,{", "steps: got '3', expected objects"},
+      {"}]}", "},{\"amax_per_rank\":[\"3f800000\",\"3f800000\"]}]}",
+       "expected as many ranks as in the first step"},
+  };
+  for (const auto& row : rows) {
+    std::string text = good;
+    const std::size_t at = text.rfind(row.part);
+    ASSERT_NE(at, std::string::npos) << row.part;
+    text.replace(at, row.part.size(), row.by);
+    const TemporaryFile file(text);
+    expect_error(run_program({"replay", file.path()}),
+                 {"swamp: " + file.path() + ":1: ", row.words});
+  }
 }
 
 TEST(Replay, AnEndlessDeviceIsAnError) {

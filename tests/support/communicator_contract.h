@@ -101,6 +101,16 @@ inline void check_max(Communicator& ranks) {
                 bits_of(std::numeric_limits<float>::quiet_NaN()));
     }
   }
+  // A list: each rank has the largest of some entries, rank 0 also a nan.
+  std::vector<float> values(ranks_of(ranks) + 2, 1.0f);
+  values[rank_of(ranks)] = inf;
+  values[ranks_of(ranks)] = -mine;
+  if (ranks.rank() == 0) values.back() = std::nanf("");
+  ranks.max(values.data(), values.size());
+  for (std::size_t r = 0; r < ranks_of(ranks); ++r) EXPECT_EQ(values[r], inf);
+  EXPECT_EQ(values[ranks_of(ranks)], 0.0f);
+  EXPECT_TRUE(std::isnan(values.back()));
+  ranks.max(nullptr, 0);
 }
 
 // Values whose sum in another order has other bits.

@@ -23,7 +23,8 @@ class JsonFields {
   bool has(const std::string& key) const {
     return line_.find('"' + key + "\": ", at_) != std::string::npos;
   }
-  // text() is the value of the next field of this name, without quotes.
+  // text() is the value of the next field of this name, without quotes; of a
+  // list, the first.
   std::string text(const std::string& key) {
     const std::size_t found = line_.find('"' + key + "\": ", at_);
     if (found == std::string::npos) {
@@ -31,6 +32,7 @@ class JsonFields {
       return "";
     }
     std::size_t begin = found + key.size() + 4;
+    if (line_[begin] == '[') ++begin;
     if (line_[begin] == '"') ++begin;
     at_ = line_.find_first_of("\",}", begin);
     return line_.substr(begin, at_ - begin);

@@ -1,5 +1,5 @@
-// `swamp replay`: runs recorded traces of loss scalers through ours, and
-// compares scale and trackers after every step that a record has.
+// `swamp replay`: runs recorded traces of loss scalers and of scale managers
+// through ours, and compares what a record has.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "master/cli/command.h"
+#include "master/cli/replay/scale_record.h"
 #include "master/cli/replay/trace.h"
 #include "master/cli/text.h"
 #include "swamp/swamp.h"
@@ -134,23 +135,32 @@ struct Counts {
   std::uint64_t skipped = 0;
 };
 
-void replay_line(const std::string& line, const ReplayOptions& options,
-                 Counts& counts) {
-  const std::optional<Trace> trace = read_trace(line);
-  if (!trace) {
+void replay_line(const std::string& line, std::uint64_t number,
+                 const ReplayOptions& options, Counts& counts) {
+  // What --check prints, and what is printed without it.
+  std::string id, json, differs;
+  if (auto scales = replay_scales(line, options.check)) {
+    id = fmt::format("{} of line {}", scales->recipe, number);
+    json = std::move(scales->json);
+    differs = std::move(scales->difference);
+  } else if (const auto trace = read_trace(line)) {
+    const Replay replay = play(*trace);
+    id = trace->id;
+    if (options.check) {
+      differs = difference(line, *trace, replay);
+    } else {
+      json = replay_json(*trace, replay);
+    }
+  } else {
     ++counts.skipped;
     return;
   }
-  const Replay replay = play(*trace);
   if (!options.check) {
-    print(replay_json(*trace, replay) + "\n");
+    print(json + "\n");
     return;
   }
-  const std::string differs = difference(line, *trace, replay);
   ++(differs.empty() ? counts.passed : counts.failed);
-  if (!differs.empty()) {
-    print(fmt::format("FAILED {}: {}\n", trace->id, differs));
-  }
+  if (!differs.empty()) print(fmt::format("FAILED {}: {}\n", id, differs));
 }
 
 [[noreturn]] void fail_read() {
@@ -186,7 +196,7 @@ void replay_file(const std::string& path, const ReplayOptions& options,
         std::fopen(path.c_str(), "rbe"), &std::fclose);
     if (!file) fail_read();
     for (std::string line; read_line(file.get(), line); ++number) {
-      if (!line.empty()) replay_line(line, options, counts);
+      if (!line.empty()) replay_line(line, number, options, counts);
     }
   } catch (const Failure& failure) {
     throw Failure(fmt::format("{}:{}: {}", path, number, failure.what()));
@@ -217,14 +227,15 @@ Run add_replay(CLI::App& command) {
   const auto options = std::make_shared<ReplayOptions>();
   command
       .add_option("FILE", options->files,
-                  "traces, one JSON object per line (tests/golden/FORMAT.md)")
+                  "traces, one JSON object per line (tests/golden/FORMAT.md,\n"
+                  "scales: tests/golden/float8/README.md)")
       ->type_name("")
       ->required();
   command.add_flag("--check", options->check,
-                   "compare with the file's own rows, digests and events");
+                   "compare with the file's own results");
   command.footer(
-      "Runs swamp's scaler of the same name and prints one JSON line per "
-      "trace.\n"
+      "Runs swamp's scaler or scale manager of the same name and prints one "
+      "JSON\nline per trace.\n"
       "With --check it prints the differences instead, and ends with how many\n"
       "traces passed and failed. Records of other kinds are skipped.\n"
       "Exit code: 0; 1 when a check fails; 2 for a bad file or option.");

@@ -1,0 +1,472 @@
+// Records of scale managers: a table says, for each recipe of a file, which
+// manager has it, how the fields become options, and which fields are results.
+// A record is one step, or has a list of them; several ranks are as many
+// managers.
+#include "master/cli/replay/scale_record.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "master/cli/command.h"
+#include "master/cli/json.h"
+#include "master/cli/text.h"
+#include "swamp/float_formats.h"
+#include "swamp/scale_manager.h"
+
+namespace swamp::cli {
+namespace {
+
+// FormatOf is a value of the field "fmt": an option, and which tensor has it:
+// 0, of the forward pass, or 1.
+struct FormatOf {
+  const char* fmt;
+  const char* value;
+  std::size_t tensor = 0;
+};
+
+struct OptionOf {
+  const char* field;
+  const char* option;
+  bool is_float = false;  // 8 hexadecimal digits
+};
+
+enum class Result { scale, scale_inv, code, exponent, reduced, history };
+
+struct ResultOf {
+  const char* field;
+  Result result;
+};
+
+struct Source {
+  const char* recipe;
+  const char* manager;
+  const char* amax;        // its field
+  const char* fmt_option;  // null: the record has no format
+  std::vector<FormatOf> formats;
+  std::vector<OptionOf> options;
+  ScalerOptions fixed;  // other options
+  std::vector<ResultOf> results;
+  std::vector<ResultOf> of_blocks = {};  // of the records in "blocks"
+  bool is_block = false;                 // amax is of a block
+  const char* state = nullptr;           // a state dict; OLD is the field "old"
+};
+
+const std::vector<Source>& sources() {
+  const std::vector<FormatOf> hybrid = {{"e4m3", "HYBRID"},
+                                        {"e5m2", "HYBRID", 1}};
+  const char* format = "fp8_format";
+  const std::vector<ResultOf> both = {{"scale", Result::scale},
+                                      {"scale_inv", Result::scale_inv}};
+  const std::vector<ResultOf> e8m0 = {{"e8m0", Result::code}};
+  const std::vector<ResultOf> nvfp4 = {{"e4m3", Result::code},
+                                       {"factor", Result::scale}};
+  static const std::vector<Source> table = {
+      {"te.DelayedScaling",
+       "te.DelayedScaling",
+       "amax_per_rank",
+       format,
+       hybrid,
+       {{"fused", "fused"},
+        {"amax_history_len", "amax_history_len"},
+        {"amax_compute_algo", "amax_compute_algo"},
+        {"margin", "margin"}},
+       {},
+       {{"reduced", Result::reduced},
+        {"scale", Result::scale},
+        {"scale_inv", Result::scale_inv},
+        {"history", Result::history}}},
+      {"te.Float8CurrentScaling",
+       "te.Float8CurrentScaling",
+       "amax",
+       format,
+       hybrid,
+       {{"pow2", "use_power_2_scales"}, {"eps", "amax_epsilon", true}},
+       {},
+       both},
+      {"te.Float8BlockScaling",
+       "te.Float8BlockScaling",
+       "amax",
+       format,
+       hybrid,
+       {{"input", "input_dtype"}, {"pow2", "power_2_scale"}},
+       {},
+       both,
+       {},
+       true},
+      {"te.MXFP8BlockScaling",
+       "te.MXFP8BlockScaling",
+       "amax",
+       format,
+       hybrid,
+       {},
+       {},
+       {{"e8m0", Result::code}, {"factor", Result::scale}},
+       {},
+       true},
+      {"te.NVFP4BlockScaling",
+       "te.NVFP4BlockScaling",
+       "global_amax",
+       nullptr,
+       {},
+       {},
+       {},
+       {{"s_enc", Result::scale}},
+       nvfp4},
+      {"torchao.float8",
+       "torchao.float8.tensorwise",
+       "amax",
+       nullptr,
+       {{"e4m3", ""}, {"e5m2", "", 1}},
+       {},
+       {},
+       {{"scale", Result::scale}}},
+      {"torchao.mx",
+       "torchao.mx",
+       "amax",
+       "elem_dtype",
+       {{"e4m3", "float8_e4m3fn"},
+        {"e5m2", "float8_e5m2"},
+        {"e2m3", "float6_e2m3"},
+        {"e3m2", "float6_e3m2"},
+        {"e2m1", "float4_e2m1fn_x2"}},
+       {{"mode", "scaling_mode"}},
+       {},
+       e8m0,
+       {},
+       true},
+      {"torchao.nvfp4",
+       "torchao.nvfp4",
+       "tensor_amax",
+       nullptr,
+       {},
+       {},
+       {},
+       {{"per_tensor_scale", Result::scale_inv}},
+       nvfp4},
+      {"torchao.nvfp4",
+       "torchao.nvfp4",
+       "tensor_amax",
+       nullptr,
+       {},
+       {},
+       {{"use_per_tensor_scale", false}},
+       {},
+       {{"single_e4m3", Result::code}, {"single_factor", Result::scale}}},
+      {"microxcaling",
+       "microxcaling",
+       "amax",
+       "elem_format",
+       {{"e4m3", "fp8_e4m3"},
+        {"e5m2", "fp8_e5m2"},
+        {"e2m3", "fp6_e2m3"},
+        {"e3m2", "fp6_e3m2"},
+        {"e2m1", "fp4_e2m1"},
+        {"int8", "int8"}},
+       {},
+       {},
+       {{"shared_exp", Result::exponent}},
+       {},
+       true},
+      {"msamp.ScalingMeta",
+       "msamp",
+       "amax",
+       "qtype",
+       {{"e4m3", "kfloat8_e4m3"},
+        {"e5m2", "kfloat8_e5m2"},
+        {"float16", "kfloat16"}},
+       {},
+       {{"window_size", std::int64_t{1}}},
+       {{"scale", Result::scale}},
+       {},
+       false,
+       R"({"input":{"scales":[OLD],"amaxs":[[0]],"amax_counters":[0]},)"
+       R"("ograd":{"scales":[1],"amaxs":[[0]],"amax_counters":[0]}})"},
+      {"mindspeed.delayed",
+       "mindspeed.delayed",
+       "amax",
+       format,
+       {{"e4m3", "hybrid"},
+        {"e5m2", "hybrid", 1},
+        {"hif8_inputs_weights", "hif8"},
+        {"hif8_grads", "hif8", 1}},
+       {{"margin", "fp8_margin"}},
+       {},
+       {{"inverse_scale", Result::scale_inv}}},
+      {"modelopt",
+       "modelopt.fp8",
+       "amax",
+       nullptr,
+       {},
+       {},
+       {},
+       {{"fp8_scale", Result::scale}}},
+      {"modelopt",
+       "modelopt.mxfp8",
+       "amax",
+       nullptr,
+       {},
+       {},
+       {},
+       {{"mxfp8_e8m0", Result::code}},
+       {},
+       true},
+      {"optimizer_state",
+       "te.FusedAdam",
+       "absmax",
+       nullptr,
+       {},
+       {},
+       {{"exp_avg_dtype", std::string("uint8")}},
+       {{"te_float8_scale", Result::scale_inv},
+        {"te_float8_factor", Result::scale}}},
+      {"optimizer_state",
+       "te.FusedAdam",
+       "absmax",
+       nullptr,
+       {},
+       {},
+       {{"exp_avg_dtype", std::string("float16")}},
+       {{"te_float16_scale", Result::scale_inv},
+        {"te_float16_factor", Result::scale}}},
+      {"optimizer_state",
+       "torchao.AdamWFp8",
+       "absmax",
+       nullptr,
+       {},
+       {},
+       {},
+       {{"torchao_float8_scale", Result::scale_inv}}}};
+  return table;
+}
+
+std::string hex(float value) {
+  return fmt::format("{:08x}", float_to_bits(value));
+}
+
+[[noreturn]] void refuse(const char* name, const Json& value,
+                         const std::string& expected) {
+  throw Failure(fmt::format("{}: got {}, expected {}", name,
+                            in_quotes(json_line(value)), expected));
+}
+
+bool is_float(const Json& json) {
+  if (!json.is_string()) return false;
+  const auto& text = json.get_ref<const std::string&>();
+  return text.size() == 8 &&
+         text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+// read_float() takes the bits of a float32.
+float read_float(const char* name, const Json& json) {
+  if (!is_float(json)) refuse(name, json, "8 hexadecimal digits");
+  return float_from_bits(static_cast<std::uint32_t>(
+      std::stoul(json.get_ref<const std::string&>(), nullptr, 16)));
+}
+
+ScalerValue read_option(const OptionOf& option, const Json& record) {
+  const Json& value = json_member(record, option.field);
+  if (option.is_float) {
+    return static_cast<double>(read_float(option.field, value));
+  }
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  refuse(option.field, value, "a text, a boolean or an integer");
+}
+
+// Player is the managers of the ranks of one record.
+class Player {
+ public:
+  Player(const Source& source, const Json& record) : source_(source) {
+    options_ = source.fixed;
+    for (const OptionOf& option : source.options) {
+      options_[option.option] = read_option(option, record);
+    }
+    if (!source.formats.empty()) read_format(record);
+    if (source.state == nullptr) return;
+    const float old = read_float("old", json_member(record, "old"));
+    state_ = source.state;
+    const std::string number = fmt::format("\"{:a}\"", old);
+    state_.replace(state_.find("OLD"), 3, number);
+  }
+
+  // step() sets the results in a record.
+  void step(Json& record) {
+    const std::vector<float> amax = amax_of(record);
+    while (ranks_.size() < amax.size()) {
+      ranks_.push_back(
+          ScaleManager::from_name(source_.manager, 1, 1, options_));
+      if (!state_.empty()) ranks_.back().load_state_dict(state_);
+    }
+    float reduced = -1;
+    for (std::size_t r = 0; r < amax.size(); ++r) {
+      ranks_[r].observe(tensor_, amax[r]);
+      reduced = std::max(reduced, ranks_[r].amax()[tensor_]);
+    }
+    const ScaleManager& own = ranks_.front();
+    BlockScale scale;
+    if (source_.is_block) {
+      scale = own.block_scale(tensor_, amax.front());
+    } else {
+      for (ScaleManager& rank : ranks_) {
+        rank.observe(tensor_, reduced);
+        rank.update();
+      }
+      scale = {own.scale(tensor_), own.scale_inv(tensor_)};
+    }
+    for (const ResultOf& result : source_.results) {
+      set(record, result.field, value_of(result.result, scale, reduced));
+    }
+    if (source_.of_blocks.empty()) return;
+    Json& blocks = record["blocks"];
+    if (!blocks.is_array()) refuse("blocks", blocks, "a list");
+    for (Json& block : blocks) {
+      const float of_block = read_float("amax", json_member(block, "amax"));
+      for (const ResultOf& result : source_.of_blocks) {
+        set(block, result.field,
+            value_of(result.result, own.block_scale(tensor_, of_block), 0));
+      }
+    }
+  }
+
+ private:
+  void read_format(const Json& record) {
+    const Json& name = json_member(record, "fmt");
+    for (const FormatOf& format : source_.formats) {
+      if (name != format.fmt) continue;
+      tensor_ = format.tensor;
+      if (source_.fmt_option != nullptr) {
+        options_[source_.fmt_option] = std::string(format.value);
+      }
+      return;
+    }
+    refuse("fmt", name, fmt::format("a format of {}", source_.recipe));
+  }
+
+  std::vector<float> amax_of(const Json& record) const {
+    const Json& json = json_member(record, source_.amax);
+    if (!json.is_array()) return {read_float(source_.amax, json)};
+    std::vector<float> amax;
+    for (const Json& rank : json) {
+      amax.push_back(read_float(source_.amax, rank));
+    }
+    if (amax.empty()) refuse(source_.amax, json, "at least one rank");
+    if (!ranks_.empty() && amax.size() != ranks_.size()) {
+      refuse(source_.amax, json, "as many ranks as in the first step");
+    }
+    return amax;
+  }
+
+  Json value_of(Result result, const BlockScale& scale, float reduced) const {
+    switch (result) {
+      case Result::scale:
+        return hex(scale.scale);
+      case Result::scale_inv:
+        return hex(scale.scale_inv);
+      case Result::code:
+        return fmt::format("{:02x}", scale.code);
+      case Result::exponent:
+        return scale.code == 0xff ? Json() : Json(scale.code - 127);
+      case Result::reduced:
+        return hex(reduced);
+      case Result::history:
+        break;
+    }
+    std::string all;
+    for (const float amax : ranks_.front().history(tensor_)) all += hex(amax);
+    return all;
+  }
+
+  // set() keeps a nan of the record if ours is nan, too.
+  static void set(Json& record, const char* field, Json value) {
+    Json& there = record[field];
+    const auto is_nan = [](const Json& json) {
+      return is_float(json) && std::isnan(read_float("", json));
+    };
+    if (!is_nan(value) || !is_nan(there)) there = std::move(value);
+  }
+
+  const Source& source_;
+  ScalerOptions options_;
+  std::string state_;
+  std::size_t tensor_ = 0;
+  std::vector<ScaleManager> ranks_;
+};
+
+// check_results() throws Failure if a record lacks a result.
+void check_results(const std::vector<ResultOf>& results, const Json& record) {
+  for (const ResultOf& result : results) json_member(record, result.field);
+}
+
+void check_record(const Source& source, const Json& record) {
+  check_results(source.results, record);
+  if (source.of_blocks.empty()) return;
+  for (const Json& block : json_member(record, "blocks")) {
+    check_results(source.of_blocks, block);
+  }
+}
+
+// first_difference() returns where two values with the same keys differ.
+std::string first_difference(const std::string& where, const Json& ours,
+                             const Json& theirs) {
+  if (ours == theirs) return "";
+  if (ours.is_structured() && ours.type() == theirs.type()) {
+    for (const auto& [key, value] : ours.items()) {
+      const std::string inside =
+          where + (ours.is_array() ? "[" + key + "]"
+                                   : (where.empty() ? "" : ".") + key);
+      const Json& other =
+          ours.is_array() ? theirs[std::stoul(key)] : theirs[key];
+      const std::string found = first_difference(inside, value, other);
+      if (!found.empty()) return found;
+    }
+  }
+  return fmt::format("{} is {}, the file has {}", where, json_line(ours),
+                     json_line(theirs));
+}
+
+}  // namespace
+
+std::optional<ScaleReplay> replay_scales(const std::string& line, bool check) {
+  // Most lines are of loss scalers, and long.
+  if (line.find("\"recipe\"") == std::string::npos) return std::nullopt;
+  constexpr int kMaxDepth = 16;
+  const Json theirs = parse_json(line, kMaxDepth);
+  if (!theirs.is_object() || !theirs.contains("recipe")) return std::nullopt;
+  Json ours = theirs;
+  const Json recipe = theirs["recipe"];
+  std::vector<std::string> names;
+  bool known = false;
+  for (const Source& source : sources()) {
+    if (names.empty() || names.back() != source.recipe) {
+      names.emplace_back(source.recipe);
+    }
+    if (recipe != source.recipe) continue;
+    known = true;
+    try {
+      Player player(source, theirs);
+      Json one = Json::array({ours});
+      const bool has_steps = ours.contains("steps");
+      Json& steps = has_steps ? ours["steps"] : one;
+      if (!steps.is_array()) refuse("steps", steps, "a list");
+      for (Json& step : steps) {
+        if (!step.is_object()) refuse("steps", step, "objects");
+        if (check) check_record(source, step);
+        player.step(step);
+      }
+      if (!has_steps) ours = std::move(one[0]);
+    } catch (const Error& error) {
+      throw Failure(error.what());
+    }
+  }
+  if (!known) {
+    refuse("recipe", recipe, "one of " + joined(names));
+  }
+  return ScaleReplay{recipe, json_line(ours),
+                     check ? first_difference("", ours, theirs) : ""};
+}
+
+}  // namespace swamp::cli

@@ -1,0 +1,831 @@
+// Scale managers: the golden scales through C++ and C, ranks, states, and the
+// cases in which recipes differ.
+#include "swamp/scale_manager.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "support/errors.h"
+#include "support/json_fields.h"
+#include "support/thread_communicator.h"
+#include "swamp/c_api.h"
+
+namespace swamp::test {
+namespace {
+
+using Options = ScalerOptions;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// CManager has the members of ScaleManager that the replay needs, through the C
+// ABI.
+class CManager {
+ public:
+  static CManager from_name(const std::string& name, std::size_t forward,
+                            std::size_t backward, const std::string& options) {
+    CManager manager;
+    EXPECT_EQ(swamp_scale_manager_create(name.c_str(), forward, backward,
+                                         options.c_str(), &manager.manager_),
+              SWAMP_OK)
+        << swamp_last_error();
+    return manager;
+  }
+  CManager(CManager&& other) noexcept : manager_(other.manager_) {
+    other.manager_ = nullptr;
+  }
+  ~CManager() { swamp_scale_manager_destroy(manager_); }
+
+  void observe(std::size_t index, float amax) {
+    ok(swamp_scale_manager_observe(manager_, index, amax));
+  }
+  // As a caller that reduces over ranks: the vector, then its maximum.
+  void reduce(std::size_t index, float reduced) {
+    std::vector<float> amax(2);
+    ok(swamp_scale_manager_amax(manager_, amax.data(), amax.size()));
+    EXPECT_LE(amax[index], reduced);
+    amax[index] = reduced;
+    ok(swamp_scale_manager_observe_all(manager_, amax.data(), amax.size()));
+  }
+  void update() { ok(swamp_scale_manager_update(manager_)); }
+  float scale(std::size_t index) const {
+    float scale = 0;
+    ok(swamp_scale_manager_scale(manager_, index, &scale, nullptr));
+    return scale;
+  }
+  float scale_inv(std::size_t index) const {
+    float scale_inv = 0;
+    ok(swamp_scale_manager_scale(manager_, index, nullptr, &scale_inv));
+    return scale_inv;
+  }
+  BlockScale block_scale(std::size_t index, float amax) const {
+    swamp_block_scale scale = {sizeof scale, 0, 0, 0};
+    ok(swamp_scale_manager_block_scale(manager_, index, amax, &scale));
+    return {scale.scale, scale.scale_inv, scale.code};
+  }
+  std::string state_dict() const {
+    const char* json = "";
+    ok(swamp_scale_manager_state_dict(manager_, &json));
+    return json;
+  }
+  void load_state_dict(const std::string& json) {
+    ok(swamp_scale_manager_load_state_dict(manager_, json.c_str()));
+  }
+  // C has the history in the state dict only.
+  std::vector<float> history(std::size_t index) const {
+    ScaleManager copy = ScaleManager::from_name("te.DelayedScaling", 1, 1,
+                                                {{"amax_history_len", length}});
+    copy.load_state_dict(state_dict());
+    return copy.history(index);
+  }
+  std::int64_t length = 0;
+
+ private:
+  CManager() = default;
+  static void ok(swamp_status status) {
+    EXPECT_EQ(status, SWAMP_OK) << swamp_last_error();
+  }
+  swamp_scale_manager* manager_ = nullptr;
+};
+
+class CppManager : public ScaleManager {
+ public:
+  static CppManager from_name(const std::string& name, std::size_t forward,
+                              std::size_t backward,
+                              const std::string& options) {
+    return CppManager(ScaleManager::from_name(
+        name, forward, backward, scaler_options_from_json(options)));
+  }
+  void reduce(std::size_t index, float reduced) { observe(index, reduced); }
+  std::int64_t length = 0;
+
+ private:
+  explicit CppManager(ScaleManager manager)
+      : ScaleManager(std::move(manager)) {}
+};
+
+// same() compares bits; a nan is a nan.
+void same(float actual, std::uint32_t expected, const char* what) {
+  if (std::isnan(float_from_bits(expected))) {
+    EXPECT_TRUE(std::isnan(actual)) << what;
+  } else {
+    EXPECT_EQ(float_to_bits(actual), expected) << what;
+  }
+}
+
+std::string options_of(std::vector<std::pair<const char*, std::string>> list) {
+  std::string json;
+  for (const auto& [name, value] : list) {
+    json += (json.empty() ? "{\"" : ",\"") + std::string(name) + "\":" + value;
+  }
+  return json.empty() ? "{}" : json + "}";
+}
+
+std::string quoted(const std::string& text) { return '"' + text + '"'; }
+
+// A float32 as an option: strings of hexadecimal numbers are numbers.
+std::string hex_number(float value) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, "\"%a\"", static_cast<double>(value));
+  return buffer;
+}
+
+// Golden fields are read in the order of the files.
+template <class Manager>
+void replay_delayed() {
+  for_each_golden("scales/te_delayed", [](JsonFields fields) {
+    const std::string fused = fields.text("fused");
+    const std::size_t index = fields.is("fmt", "e5m2") ? 1 : 0;
+    const std::string length = fields.text("amax_history_len");
+    const std::string algorithm = quoted(fields.text("amax_compute_algo"));
+    Manager manager =
+        Manager::from_name("te.DelayedScaling", 1, 1,
+                           options_of({{"fused", fused},
+                                       {"amax_history_len", length},
+                                       {"amax_compute_algo", algorithm},
+                                       {"margin", fields.text("margin")}}));
+    manager.length = std::stoll(length);
+    int steps = 0;
+    for (; fields.has("amax_per_rank"); ++steps) {
+      // The first of the list is that of this rank.
+      manager.observe(index, fields.number("amax_per_rank"));
+      manager.reduce(index, fields.number("reduced"));
+      manager.update();
+      same(manager.scale(index), fields.word("scale"), "scale");
+      same(manager.scale_inv(index), fields.word("scale_inv"), "scale_inv");
+      const std::vector<float> history = manager.history(index);
+      const std::vector<std::uint32_t> expected = fields.words("history", 8);
+      ASSERT_EQ(history.size(), expected.size());
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        same(history[i], expected[i], "history");
+      }
+    }
+    EXPECT_GE(steps, 5);
+  });
+}
+
+// One line is one amax, of a recipe that scales in time.
+template <class Manager>
+void replay_current() {
+  const auto scale_of = [](const std::string& name, const std::string& options,
+                           std::size_t index, float amax) {
+    Manager manager = Manager::from_name(name, 1, 1, options);
+    manager.observe(index, amax);
+    const float before = manager.scale(index);
+    manager.update();
+    same(before, float_to_bits(manager.scale(index)), "before the update");
+    return manager;
+  };
+  const char* hybrid = R"({"fp8_format":"HYBRID"})";
+  for_each_golden("scales/te_current", [&](JsonFields fields) {
+    const std::size_t index = fields.is("fmt", "e5m2") ? 1 : 0;
+    const std::string pow2 = fields.text("pow2");
+    const std::string eps = hex_number(fields.number("eps"));
+    const Manager manager = scale_of(
+        "te.Float8CurrentScaling",
+        options_of({{"use_power_2_scales", pow2}, {"amax_epsilon", eps}}),
+        index, fields.number("amax"));
+    same(manager.scale(index), fields.word("scale"), "scale");
+    same(manager.scale_inv(index), fields.word("scale_inv"), "scale_inv");
+  });
+  for_each_golden("scales/te_block", [&](JsonFields fields) {
+    const std::size_t index = fields.is("fmt", "e5m2") ? 1 : 0;
+    const std::string input = quoted(fields.text("input"));
+    const Manager manager = Manager::from_name(
+        "te.Float8BlockScaling", 1, 1,
+        options_of({{"fp8_format", "\"hybrid\""},
+                    {"input_dtype", input},
+                    {"power_2_scale", fields.text("pow2")}}));
+    const BlockScale block = manager.block_scale(index, fields.number("amax"));
+    same(block.scale, fields.word("scale"), "scale");
+    same(block.scale_inv, fields.word("scale_inv"), "scale_inv");
+  });
+  for_each_golden("scales/te_mxfp8", [&](JsonFields fields) {
+    const std::size_t index = fields.is("fmt", "e5m2") ? 1 : 0;
+    const Manager manager =
+        Manager::from_name("te.MXFP8BlockScaling", 1, 1, hybrid);
+    const BlockScale block = manager.block_scale(index, fields.number("amax"));
+    EXPECT_EQ(block.code, fields.word("e8m0"));
+    same(block.scale, fields.word("factor"), "factor");
+  });
+  for_each_golden("scales/te_nvfp4", [&](JsonFields fields) {
+    const Manager manager =
+        scale_of("te.NVFP4BlockScaling", "{}", 1, fields.number("global_amax"));
+    same(manager.scale(1), fields.word("s_enc"), "s_enc");
+    while (fields.has("amax")) {
+      const BlockScale block = manager.block_scale(1, fields.number("amax"));
+      EXPECT_EQ(block.code, fields.word("e4m3"));
+      same(block.scale, fields.word("factor"), "factor");
+    }
+  });
+  for_each_golden("scales/torchao_float8", [&](JsonFields fields) {
+    const std::size_t index = fields.is("fmt", "e5m2") ? 1 : 0;
+    const Manager manager = scale_of("torchao.float8.tensorwise", "{}", index,
+                                     fields.number("amax"));
+    same(manager.scale(index), fields.word("scale"), "scale");
+  });
+  for_each_golden("scales/torchao_mx", [&](JsonFields fields) {
+    const std::string fmt = fields.text("fmt");
+    const std::string type = fmt == "e4m3"   ? "\"float8_e4m3fn\""
+                             : fmt == "e5m2" ? "\"float8_e5m2\""
+                             : fmt == "e2m1" ? "\"float4_e2m1fn_x2\""
+                                             : "\"float6_" + fmt + '"';
+    const std::string mode = quoted(fields.text("mode"));
+    const Manager manager = Manager::from_name(
+        "torchao.mx", 1, 0,
+        options_of({{"elem_dtype", type}, {"scaling_mode", mode}}));
+    const BlockScale block = manager.block_scale(0, fields.number("amax"));
+    EXPECT_EQ(block.code, fields.word("e8m0"));
+  });
+  for_each_golden("scales/torchao_nvfp4", [&](JsonFields fields) {
+    const Manager manager =
+        scale_of("torchao.nvfp4", "{}", 0, fields.number("tensor_amax"));
+    const Manager single = Manager::from_name(
+        "torchao.nvfp4", 1, 0, R"({"use_per_tensor_scale":false})");
+    same(manager.scale_inv(0), fields.word("per_tensor_scale"), "per tensor");
+    while (fields.has("amax")) {
+      const float amax = fields.number("amax");
+      const BlockScale block = manager.block_scale(0, amax);
+      EXPECT_EQ(block.code, fields.word("e4m3"));
+      same(block.scale, fields.word("factor"), "factor");
+      const BlockScale alone = single.block_scale(0, amax);
+      EXPECT_EQ(alone.code, fields.word("single_e4m3"));
+      same(alone.scale, fields.word("single_factor"), "single_factor");
+    }
+  });
+  for_each_golden("scales/microxcaling", [&](JsonFields fields) {
+    const std::string fmt = fields.text("fmt");
+    const std::string type = fmt == "int8"                        ? fmt
+                             : fmt == "e2m1"                      ? "fp4_" + fmt
+                             : fmt.back() == '3' && fmt != "e4m3" ? "fp6_" + fmt
+                             : fmt == "e3m2"                      ? "fp6_" + fmt
+                                             : "fp8_" + fmt;
+    const Manager manager = Manager::from_name(
+        "microxcaling", 1, 0, options_of({{"elem_format", quoted(type)}}));
+    const BlockScale block = manager.block_scale(0, fields.number("amax"));
+    const std::string exponent = fields.text("shared_exp");
+    EXPECT_EQ(block.code, exponent == "null" ? 255 : std::stoi(exponent) + 127);
+  });
+  for_each_golden("scales/modelopt", [&](JsonFields fields) {
+    const float amax = fields.number("amax");
+    same(scale_of("modelopt.fp8", "{}", 0, amax).scale(0),
+         fields.word("fp8_scale"), "fp8_scale");
+    const Manager mx = Manager::from_name("modelopt.mxfp8", 1, 0, "{}");
+    EXPECT_EQ(mx.block_scale(0, amax).code, fields.word("mxfp8_e8m0"));
+  });
+  for_each_golden("scales/optimizer_state", [&](JsonFields fields) {
+    const float amax = fields.number("absmax");
+    const Manager narrow = scale_of("te.FusedAdam", "{}", 0, amax);
+    const Manager half =
+        scale_of("te.FusedAdam", R"({"exp_avg_dtype":"float16"})", 0, amax);
+    same(narrow.scale_inv(0), fields.word("te_float8_scale"), "float8");
+    same(narrow.scale(0), fields.word("te_float8_factor"), "float8 factor");
+    same(half.scale_inv(0), fields.word("te_float16_scale"), "float16");
+    same(half.scale(0), fields.word("te_float16_factor"), "float16 factor");
+    const Manager torchao = Manager::from_name("torchao.AdamWFp8", 1, 0, "{}");
+    same(torchao.block_scale(0, amax).scale_inv,
+         fields.word("torchao_float8_scale"), "torchao");
+  });
+}
+
+// One line is one amax, of a recipe with state.
+template <class Manager>
+void replay_stateful() {
+  for_each_golden("scales/msamp", [](JsonFields fields) {
+    const std::string fmt = fields.text("fmt");
+    const std::string type = fmt == "float16" ? "kfloat16" : "kfloat8_" + fmt;
+    Manager manager = Manager::from_name(
+        "msamp", 1, 0,
+        options_of({{"qtype", quoted(type)}, {"window_size", "1"}}));
+    const float amax = fields.number("amax");
+    manager.load_state_dict(
+        R"({"input":{"scales":[)" + hex_number(fields.number("old")) +
+        R"(],"amaxs":[[0]],"amax_counters":[0]},)"
+        R"("ograd":{"scales":[],"amaxs":[],"amax_counters":[]}})");
+    manager.observe(0, amax);
+    const std::uint32_t expected = fields.word("scale");
+    same(manager.scale(0), expected, "in time");
+    manager.update();
+    same(manager.scale(0), expected, "scale");
+  });
+  for_each_golden("scales/mindspeed", [](JsonFields fields) {
+    const std::string fmt = fields.text("fmt");
+    const std::size_t index = fmt == "e5m2" || fmt == "hif8_grads" ? 1 : 0;
+    const std::string format = fmt.size() > 4 ? "\"hif8\"" : "\"hybrid\"";
+    const std::string margin = fields.text("margin");
+    Manager manager = Manager::from_name(
+        "mindspeed.delayed", 1, 1,
+        options_of({{"fp8_format", format}, {"fp8_margin", margin}}));
+    manager.observe(index, fields.number("amax"));
+    const std::uint32_t expected = fields.word("inverse_scale");
+    same(manager.scale_inv(index), expected, "in time");
+    manager.update();
+    same(manager.scale_inv(index), expected, "inverse_scale");
+  });
+}
+
+TEST(ScaleManagerGolden, Cpp) {
+  replay_delayed<CppManager>();
+  replay_current<CppManager>();
+  replay_stateful<CppManager>();
+}
+
+TEST(ScaleManagerGolden, C) {
+  replay_delayed<CManager>();
+  replay_current<CManager>();
+  replay_stateful<CManager>();
+}
+
+// ---- The cases in which recipes differ.
+
+// scales() returns the scale after each amax, of a recipe with one tensor of
+// the forward pass; -1 is a step in which it was not seen.
+std::vector<float> scales(const std::string& recipe, const Options& options,
+                          const std::vector<float>& amax) {
+  ScaleManager manager = ScaleManager::from_name(recipe, 1, 0, options);
+  std::vector<float> scales;
+  for (const float each : amax) {
+    manager.observe(0, each);
+    manager.update();
+    scales.push_back(manager.scale(0));
+  }
+  return scales;
+}
+
+void expect_same(const std::vector<float>& actual,
+                 const std::vector<float>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    same(actual[i], float_to_bits(expected[i]), "of a step");
+  }
+}
+
+TEST(ScaleManager, RecipesDiffer) {
+  const Options window = {{"amax_history_len", std::int64_t{2}}};
+  const Options recent = {{"amax_history_len", std::int64_t{2}},
+                          {"amax_compute_algo", std::string("most_recent")}};
+  const Options unfused = {{"amax_history_len", std::int64_t{2}},
+                           {"fused", false}};
+  const Options in_time = {{"window_size", std::int64_t{1}}};
+  constexpr float kMax = std::numeric_limits<float>::max();
+  const struct {
+    const char* what;
+    const char* recipe;
+    Options options;
+    std::vector<float> amax, scales;
+  } rows[] = {
+      {"nan is skipped in a window",
+       "te.DelayedScaling",
+       window,
+       {1, kNan, 2},
+       {448, 448, 224}},
+      {"nan freezes the most recent",
+       "te.DelayedScaling",
+       recent,
+       {1, kNan, 2},
+       {448, 448, 224}},
+      {"nan freezes an unfused window",
+       "te.DelayedScaling",
+       unfused,
+       {1, kNan, 2, 2, 4},
+       {448, 448, 448, 224, 112}},
+      {"nan spoils a tensor", "torchao.float8.tensorwise", {}, {kNan}, {kNan}},
+      {"nan spoils a block", "torchao.mx", {}, {kNan}, {kNan}},
+      {"nan keeps the scale", "msamp", in_time, {1, kNan}, {256, 256}},
+      {"nan is scale 1", "te.Float8CurrentScaling", {}, {4, kNan}, {112, 1}},
+      {"inf freezes while in the window",
+       "te.DelayedScaling",
+       window,
+       {1, kInf, 2, 2},
+       {448, 448, 448, 224}},
+      {"inf is scale 1", "te.Float8CurrentScaling", {}, {kInf}, {1}},
+      {"inf is scale 1", "te.Float8BlockScaling", {}, {kInf}, {1}},
+      {"inf is code fe", "te.MXFP8BlockScaling", {}, {kInf}, {0x1p-127f}},
+      {"inf is scale 0", "torchao.float8.tensorwise", {}, {kInf}, {0}},
+      {"inf is the inverse", "msamp", in_time, {1, kInf}, {256, 1 / 256.0f}},
+      {"inf is 0 in a window",
+       "msamp",
+       {{"window_size", std::int64_t{2}}},
+       {1, 1, 1, kInf, 2},
+       {256, 256, 256, 256, 128}},
+      {"0 moves no window",
+       "te.DelayedScaling",
+       {{"amax_history_len", std::int64_t{3}}},
+       {4, 1, 0, 0, 1},
+       {112, 112, 112, 112, 112}},
+      {"0 moves an unfused window",
+       "te.DelayedScaling",
+       {{"amax_history_len", std::int64_t{3}}, {"fused", false}},
+       {4, 1, 0, 0, 1},
+       {112, 112, 112, 448, 448}},
+      {"0 is scale 1", "te.Float8CurrentScaling", {}, {0}, {1}},
+      {"0 is scale 1", "te.NVFP4BlockScaling", {}, {0}, {1}},
+      {"0 is 1e-12", "torchao.float8.tensorwise", {}, {0}, {448e12f}},
+      {"0 is code 0", "te.MXFP8BlockScaling", {}, {0}, {0x1p127f}},
+      {"an infinite scale is capped",
+       "te.DelayedScaling",
+       window,
+       {1e-40f},
+       {kMax}},
+      {"an infinite scale is capped",
+       "te.Float8CurrentScaling",
+       {},
+       {1e-40f},
+       {kMax}},
+      {"and by the dtype of the input",
+       "te.Float8BlockScaling",
+       {{"input_dtype", std::string("float16")}},
+       {1e-40f},
+       {32768}},
+      {"an infinite scale stays", "msamp", in_time, {1e-40f}, {kInf}},
+      {"one division", "te.DelayedScaling", window, {41}, {448 / 41.0f}},
+      {"reciprocal times number",
+       "te.DelayedScaling",
+       unfused,
+       {41},
+       {1 / 41.0f * 448}},
+      {"log2 is rounded up",
+       "microxcaling",
+       {},
+       {std::nextafter(65536.0f, 0.0f)},
+       {0x1p-8f}},
+      {"log2 is exact",
+       "torchao.mx",
+       {},
+       {std::nextafter(65536.0f, 0.0f)},
+       {0x1p-7f}},
+      {"rows have powers of two", "torchao.float8.rowwise", {}, {3}, {128}},
+      {"in all recipes of rows",
+       "torchao.float8.rowwise_with_gw_hp",
+       {},
+       {3},
+       {128}},
+      {"Megatron has no window", "megatron.delayed", {}, {4, 1}, {112, 448}},
+      {"a margin",
+       "te.DelayedScaling",
+       {{"margin", std::int64_t{2}}},
+       {1},
+       {112}},
+      {"Ascend's smaller range", "torch_npu.hifloat8", {}, {30}, {0.5f}},
+  };
+  for (const auto& row : rows) {
+    SCOPED_TRACE(std::string(row.recipe) + ": " + row.what);
+    expect_same(scales(row.recipe, row.options, row.amax), row.scales);
+  }
+  EXPECT_NE(448 / 41.0f, 1 / 41.0f * 448);
+}
+
+TEST(ScaleManager, BlocksDiffer) {
+  const auto block = [](const char* recipe, float tensor, float amax) {
+    ScaleManager manager = ScaleManager::from_name(recipe, 1);
+    manager.observe(0, tensor);
+    return manager.block_scale(0, amax);
+  };
+  constexpr float kMax = std::numeric_limits<float>::max();
+  EXPECT_EQ(block("te.NVFP4BlockScaling", 0, 0).code, 0);
+  EXPECT_EQ(block("te.NVFP4BlockScaling", 0, 0).scale, kMax);
+  EXPECT_EQ(block("torchao.nvfp4", 6, 0).code, 8);  // 2^-6
+  EXPECT_EQ(block("torchao.mx", 1, kInf).code, 0xff);
+  EXPECT_EQ(block("te.MXFP8BlockScaling", 1, kInf).code, 0xfe);
+  EXPECT_EQ(block("te.MXFP8BlockScaling", 1, kInf).scale_inv, 0x1p127f);
+}
+
+// MindSpeed rolls a full window along the wrong axis: its first entries stay.
+TEST(ScaleManager, MindSpeedWindow) {
+  ScaleManager manager =
+      ScaleManager::from_name("mindspeed.delayed", 1, 1,
+                              {{"fp8_amax_history_len", std::int64_t{3}},
+                               {"fp8_amax_compute_algo", std::string("max")}});
+  const auto step = [&](float amax) {
+    manager.observe(0, amax);
+    manager.update();
+    return manager.scale_inv(0) * 448;
+  };
+  EXPECT_EQ(manager.scale(0), 1);
+  manager.observe(0, 14);  // the first tensor is scaled by its own amax
+  EXPECT_EQ(manager.scale_inv(0), 14 / 448.0f);
+  manager.update();
+  manager.observe(0, 7);  // the next are not
+  EXPECT_EQ(manager.scale_inv(0), 14 / 448.0f);
+  manager.update();
+  EXPECT_EQ(step(28), 28);
+  EXPECT_EQ(step(7), 14);
+  EXPECT_EQ(step(3.5f), 14);
+  EXPECT_EQ(manager.history(0), (std::vector<float>{14, 7, 3.5f}));
+  manager.update();  // nothing was quantized
+  EXPECT_EQ(manager.history(0), (std::vector<float>{14, 7, 3.5f}));
+  EXPECT_EQ(manager.history(1), (std::vector<float>{0, 0, 0}));
+}
+
+TEST(ScaleManager, MindSpeedInterval) {
+  expect_same(scales("mindspeed.delayed", {{"fp8_interval", std::int64_t{2}}},
+                     {448, 7, 7, 14, 14}),
+              {1, 1, 64, 64, 32});
+}
+
+// MS-AMP scales in time until its window is full, and again after an inf.
+TEST(ScaleManager, MsampWindow) {
+  ScaleManager manager = ScaleManager::from_name(
+      "msamp", 1, 0, {{"window_size", std::int64_t{2}}});
+  const struct {
+    float amax, quantized, updated;
+  } steps[] = {{1, 256, 256}, {kInf, 1 / 256.0f, 256},
+               {4, 64, 64},   {0.5f, 512, 64},
+               {8, 64, 32},   {-1, 32, 32},
+               {-1, 32, 32},  {1, 32, 256}};
+  for (const auto& step : steps) {
+    manager.observe(0, step.amax);
+    EXPECT_EQ(manager.scale(0), step.quantized);
+    manager.update();
+    EXPECT_EQ(manager.scale(0), step.updated);
+  }
+}
+
+TEST(ScaleManager, ObservesTheLargest) {
+  ScaleManager manager = ScaleManager::from_name("te.DelayedScaling", 2, 1);
+  const float first[] = {1, -1, 0}, second[] = {-0.0f, -1, 4};
+  manager.observe_all(first, 3);
+  manager.observe_all(second, 3);
+  EXPECT_EQ(manager.amax(), (std::vector<float>{1, -1, 4}));
+  manager.observe(0, -kNan);
+  manager.observe(0, kInf);
+  EXPECT_TRUE(std::isnan(manager.amax()[0]));
+  manager.update();
+  EXPECT_EQ(manager.scale(2), 57344 / 4.0f);  // HYBRID: gradients are e5m2
+  EXPECT_EQ(manager.amax(), (std::vector<float>{-1, -1, -1}));
+}
+
+// ---- Ranks.
+
+TEST(ScaleManager, RanksHaveTheSameState) {
+  for (const char* recipe :
+       {"te.DelayedScaling", "te.Float8CurrentScaling", "msamp"}) {
+    SCOPED_TRACE(recipe);
+    const std::vector<std::vector<float>> steps = {
+        {1, 0, -1, -1}, {2, -1, 0, -1}, {0.5f, 3, kInf, -1}};
+    std::vector<std::string> states(3);
+    std::vector<std::vector<float>> all(3);
+    run_ranks(3, [&](Communicator& ranks) {
+      ScaleManager manager = ScaleManager::from_name(recipe, 3, 1);
+      for (std::size_t step = 0; step < 3; ++step) {
+        const auto rank = static_cast<std::size_t>(ranks.rank());
+        manager.observe_all(steps[(step + rank) % 3].data(), 4);
+        manager.reduce(ranks);
+        all[rank] = manager.amax();
+        manager.update();
+        states[rank] += manager.state_dict();
+        for (std::size_t i = 0; i < 4; ++i) {
+          states[rank] += " " + std::to_string(manager.scale(i));
+        }
+      }
+    });
+    EXPECT_EQ(all[0], (std::vector<float>{2, 3, kInf, -1}));
+    EXPECT_EQ(states[1], states[0]);
+    EXPECT_EQ(states[2], states[0]);
+  }
+}
+
+TEST(ScaleManager, ReductionOfNan) {
+  run_ranks(2, [](Communicator& ranks) {
+    ScaleManager te = ScaleManager::from_name("te.Float8CurrentScaling", 1);
+    ScaleManager msamp = ScaleManager::from_name("msamp", 1);
+    for (ScaleManager* manager : {&te, &msamp}) {
+      manager->observe(0, ranks.rank() == 1 ? kNan : 1.0f);
+      manager->reduce(ranks);
+    }
+    EXPECT_TRUE(std::isnan(te.amax()[0]));
+    EXPECT_EQ(msamp.amax()[0], kInf);
+    ScaleManager local = ScaleManager::from_name("te.DelayedScaling", 1, 0,
+                                                 {{"reduce_amax", false}});
+    local.observe(0, static_cast<float>(ranks.rank()));
+    local.reduce(ranks);
+    EXPECT_EQ(local.amax()[0], static_cast<float>(ranks.rank()));
+  });
+}
+
+class Broken final : public Communicator {
+ public:
+  int rank() const noexcept override { return 0; }
+  int size() const noexcept override { return 2; }
+
+ private:
+  void exchange_pieces(const ConstBytes*, const MutableBytes*) override {
+    throw Error(SWAMP_INTERNAL, "broken");
+  }
+};
+
+TEST(ScaleManager, BrokenCommunicatorChangesNothing) {
+  ScaleManager manager = ScaleManager::from_name("msamp", 2);
+  manager.observe(0, kNan);
+  Broken broken;
+  EXPECT_THROW(manager.reduce(broken), Error);
+  EXPECT_TRUE(std::isnan(manager.amax()[0]));
+  EXPECT_EQ(manager.amax()[1], -1);
+}
+
+// ---- States.
+
+std::string state_of(const char* recipe, const Options& options) {
+  ScaleManager manager = ScaleManager::from_name(recipe, 2, 1, options);
+  const float first[] = {1, 2, 4}, second[] = {0.5f, kInf, 8};
+  manager.observe_all(first, 3);
+  manager.update();
+  manager.observe_all(second, 3);
+  return manager.state_dict();
+}
+
+TEST(ScaleManagerState, HasTheKeysOfTheOriginal) {
+  EXPECT_EQ(
+      state_of("te.DelayedScaling", {{"amax_history_len", std::int64_t{2}}}),
+      R"({"recipe":"DelayedScaling","scale_fwd":[448.0,224.0],)"
+      R"("amax_history_fwd":[[0.5,"inf"],[1.0,2.0]],)"
+      R"("scale_bwd":[14336.0],"amax_history_bwd":[[8.0],[4.0]],)"
+      R"("swamp":{"version":1,"scaler":"te.DelayedScaling"}})");
+  EXPECT_EQ(state_of("msamp", {{"window_size", std::int64_t{2}}}),
+            R"({"input":{"scales":[256.0,128.0],)"
+            R"("scales_inv":[0.00390625,0.0078125],)"
+            R"("amaxs":[[0.5,1.0],["inf",2.0]],"amax_counters":[1,1]},)"
+            R"("ograd":{"scales":[8192.0],"scales_inv":[0.0001220703125],)"
+            R"("amaxs":[[8.0,4.0]],"amax_counters":[1]},)"
+            R"("swamp":{"version":1,"scaler":"msamp"}})");
+  EXPECT_EQ(
+      state_of("mindspeed.delayed", {{"fp8_amax_history_len", std::int64_t{2}},
+                                     {"fp8_format", std::string("e4m3")}}),
+      R"({"inputs":{"scale":[0.0022321429569274187,)"
+      R"(0.004464285913854837],"amax_history":[[1.0,0.0],[2.0,0.0]],)"
+      R"("amax_history_current_len":[1,1],"current_interval":[1,1]},)"
+      R"("grads":{"scale":[0.008928571827709675],)"
+      R"("amax_history":[[4.0,0.0]],"amax_history_current_len":[1],)"
+      R"("current_interval":[1]},)"
+      R"("swamp":{"version":1,"scaler":"mindspeed.delayed"}})");
+  EXPECT_EQ(state_of("torchao.mx", {}),
+            R"({"swamp":{"version":1,"scaler":"torchao.mx"}})");
+}
+
+TEST(ScaleManagerState, Resumes) {
+  for (const char* recipe : {"te.DelayedScaling", "megatron.delayed", "msamp",
+                             "mindspeed.delayed"}) {
+    SCOPED_TRACE(recipe);
+    const char* length = recipe[0] == 't'   ? "amax_history_len"
+                         : recipe[1] == 's' ? "window_size"
+                                            : "fp8_amax_history_len";
+    const Options options = {{length, std::int64_t{3}}};
+    ScaleManager straight = ScaleManager::from_name(recipe, 1, 1, options);
+    for (int step = 0; step < 12; ++step) {
+      ScaleManager resumed = ScaleManager::from_name(recipe, 1, 1, options);
+      resumed.load_state_dict(straight.state_dict());
+      for (ScaleManager* manager : {&straight, &resumed}) {
+        for (std::size_t i = 0; i < 2; ++i) {
+          manager->observe(
+              i, step == 4 ? kInf
+                           : 1.0f / static_cast<float>(1 + (step * 7 + 3) % 5));
+        }
+        manager->update();
+      }
+      EXPECT_EQ(resumed.state_dict(), straight.state_dict()) << step;
+    }
+  }
+}
+
+// Transformer Engine 1 saved no recipe.
+TEST(ScaleManagerState, LoadsTheOriginals) {
+  ScaleManager manager = ScaleManager::from_name(
+      "te.DelayedScaling", 1, 1, {{"amax_history_len", std::int64_t{2}}});
+  manager.load_state_dict(
+      R"({"scale_fwd":["0x1.8p+3"],"amax_history_fwd":[[3],[2]],)"
+      R"("scale_bwd":[1],"amax_history_bwd":[[0],[0]],"scale_inv_fwd":[9]})");
+  EXPECT_EQ(manager.scale(0), 12);
+  EXPECT_EQ(manager.scale_inv(0), 1 / 12.0f);
+  EXPECT_EQ(manager.history(0), (std::vector<float>{3, 2}));
+  EXPECT_EQ(manager.amax(), (std::vector<float>{3, -1}));
+}
+
+TEST(ScaleManagerState, RefusedStatesChangeNothing) {
+  const std::string good = R"({"recipe":"DelayedScaling","scale_fwd":[1],)"
+                           R"("amax_history_fwd":[[3],[2]],"scale_bwd":[1],)"
+                           R"("amax_history_bwd":[[0],[0]]})";
+  const struct {
+    std::string part, by, words;
+  } rows[] = {
+      {good, "[]", "text: got array, expected a JSON object"},
+      {"\"DelayedScaling\"", "\"MXFP8BlockScaling\"",
+       "recipe: got another recipe, expected 'DelayedScaling'"},
+      {"\"scale_fwd\"", "\"scale\"", "scale_fwd: got nothing, expected a list"},
+      {"[1]", "[1,1]", "scale_fwd: got a list of 2, expected a list of 1"},
+      {"[1]", "1", "scale_fwd: got 1, expected a list of 1"},
+      {"[1]", "[null]", "scale_fwd[0]: got null, expected a number"},
+      {"[1]", "[1e300]", "scale_fwd[0]: got 1e+300, expected a float32"},
+      {"[[3],[2]]", "[[3]]",
+       "amax_history_fwd: got a list of 1, expected a list of 2"},
+      {"[[3],[2]]", "[[3],[2,2]]",
+       "amax_history_fwd: got a list of 2, expected a list of 1"},
+      {"[2]", "[-2]", "amax_history_fwd[0][1]: got -2.0, expected at least 0"},
+      {"{\"recipe\"", "{\"swamp\":{\"version\":2},\"recipe\"",
+       "swamp: got version 2, expected an object of version 1"},
+      {"{\"recipe\"",
+       "{\"swamp\":{\"version\":1,\"scaler\":\"msamp\"},\"recipe\"",
+       "swamp.scaler: got another scaler's state, expected "
+       "'te.DelayedScaling'"},
+  };
+  ScaleManager manager = ScaleManager::from_name(
+      "te.DelayedScaling", 1, 1, {{"amax_history_len", std::int64_t{2}}});
+  manager.load_state_dict(good);
+  manager.observe(1, 5);
+  const std::string before = manager.state_dict();
+  for (const auto& row : rows) {
+    std::string text = good;
+    text.replace(text.find(row.part), row.part.size(), row.by);
+    EXPECT_EQ(error_of([&] {
+                manager.load_state_dict(text);
+              }).rfind("te.DelayedScaling: state_dict: " + row.words, 0),
+              0u)
+        << error_of([&] { manager.load_state_dict(text); });
+    EXPECT_EQ(manager.state_dict(), before);
+  }
+  ScaleManager mindspeed = ScaleManager::from_name("mindspeed.delayed", 1);
+  EXPECT_TRUE(has_words(
+      error_of([&] {
+        mindspeed.load_state_dict(
+            R"({"inputs":{"scale":[1],"amax_history":[[1]],)"
+            R"("amax_history_current_len":[2],"current_interval":[1]}})");
+      }),
+      {"inputs/amax_history_current_len[0]: got 2.0, expected at least 0, at "
+       "most 1"}));
+}
+
+// ---- Errors.
+
+TEST(ScaleManager, EveryNameMakesAManager) {
+  const std::vector<std::string> names = ScaleManager::names();
+  EXPECT_EQ(names.size(), 19u);
+  for (const std::string& name : names) {
+    const ScaleManager manager = ScaleManager::from_name(name, 2, 1);
+    EXPECT_EQ(manager.name(), name);
+    EXPECT_EQ(manager.count(), 3u);
+    EXPECT_EQ(manager.scale(2), 1);
+  }
+  EXPECT_EQ(ScaleManager::from_name("torchao.mx", 0).count(), 0u);
+}
+
+TEST(ScaleManager, BadArgumentsNameArgumentAndValue) {
+  const auto make = [](const char* name, const Options& options) {
+    return error_of([&] { ScaleManager::from_name(name, 1, 1, options); });
+  };
+  const std::string te = "te.DelayedScaling";
+  const struct {
+    std::string error, expected;
+  } rows[] = {
+      {make("te.Delayed", {}),
+       "recipe: got 'te.Delayed', expected one of megatron.delayed, "},
+      {make("te.DelayedScaling", {{"margins", 1.0}}),
+       te + ": got the option 'margins', expected one of margin, fp8_format"},
+      {make("modelopt.fp8", {{"x", 1.0}}),
+       "modelopt.fp8: got the option 'x', expected none"},
+      {make("te.DelayedScaling", {{"fp8_format", std::string("E5M2")}}),
+       te + ": fp8_format: got 'E5M2', expected one of 'E4M3', 'HYBRID'"},
+      {make("te.DelayedScaling", {{"fp8_format", 1.0}}),
+       te + ": fp8_format: got 1.0, expected one of 'E4M3', 'HYBRID'"},
+      {make("te.DelayedScaling", {{"margin", 0.5}}),
+       te + ": margin: got 0.5, expected an integer, at least -126, at most "
+            "126"},
+      {make("te.DelayedScaling", {{"amax_history_len", std::int64_t{0}}}),
+       te + ": amax_history_len: got 0, expected an integer, at least 1"},
+      {make("te.DelayedScaling", {{"fused", std::int64_t{1}}}),
+       te + ": fused: got 1, expected true or false"},
+      {make("te.Float8CurrentScaling", {{"amax_epsilon", kNan}}),
+       "te.Float8CurrentScaling: amax_epsilon: got nan, expected a number, at "
+       "least 0"},
+      {error_of([] { ScaleManager::from_name("msamp", 1u << 25); }),
+       "msamp: forward: got 33554432, expected at most 16777216"},
+  };
+  for (const auto& row : rows) {
+    EXPECT_EQ(row.error.rfind(row.expected, 0), 0u) << row.error;
+  }
+
+  ScaleManager manager = ScaleManager::from_name("te.DelayedScaling", 1, 1);
+  const float bad[] = {2, -3}, good[] = {1, 1};
+  EXPECT_EQ(error_of([&] { manager.observe_all(good, 1); }),
+            te + ": count: got 1, expected 2, that of the tensors");
+  EXPECT_EQ(error_of([&] { manager.observe_all(nullptr, 2); }),
+            te + ": amax: got null, expected an address");
+  EXPECT_EQ(error_of([&] { manager.observe_all(bad, 2); }),
+            te + ": amax[1]: got -3, expected at least 0, nan, or -1");
+  EXPECT_EQ(error_of([&] { manager.observe(std::size_t{2}, 1); }),
+            te + ": index: got 2, expected less than 2");
+  EXPECT_EQ(error_of([&] { manager.scale(7); }),
+            te + ": index: got 7, expected less than 2");
+  EXPECT_EQ(
+      error_of([&] { manager.block_scale(0, 1); }, SWAMP_UNSUPPORTED),
+      "block_scale: got " + te + ", expected a recipe that scales blocks");
+  EXPECT_EQ(manager.amax(), (std::vector<float>{-1, -1}));
+  const ScaleManager mx = ScaleManager::from_name("torchao.mx", 1);
+  EXPECT_EQ(error_of([&] { mx.block_scale(0, -1); }),
+            "torchao.mx: amax: got -1, expected at least 0, or nan");
+}
+
+}  // namespace
+}  // namespace swamp::test
