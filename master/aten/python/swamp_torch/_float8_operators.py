@@ -154,7 +154,7 @@ def quantize_blocks(
         x, _number(format), index_of("scaling", scaling, SCALINGS), rows,
         columns, block, square, tensor_amax, _rounding(rounding, format),
         index_of("policy", policy, POLICIES), hadamard,
-        torch.tensor(seed) if seed else None, random)
+        torch.tensor(seed, device="cpu"), random)
     return (BlockCodes(*found[:2]) if rows else None,
             BlockCodes(*found[2:]) if columns else None)
 

@@ -64,7 +64,8 @@ class _Operand(NamedTuple):
         if cast.kind != "block":
             result = _ops.dequantize(self.codes, cast.format, dtype)
             return result
-        one = (torch.full((), _NVFP4_AMAX) if cast.needs_amax else None)
+        one = (self.scales.new_full((), _NVFP4_AMAX, dtype=torch.float32)
+               if cast.needs_amax else None)
         result = _ops.dequantize_blocks(self.codes, self.scales, cast.format,
                                         cast.scaling, dtype, 0, cast.square, one)
         return result
@@ -88,7 +89,7 @@ def _product(a: _Operand, b: _Operand, dtype: torch.dtype) -> Tensor:
     exact = a.cast.exact and b.cast.exact
     inner = torch.bfloat16 if exact else torch.float32
     x, y = a.values(inner), b.values(inner)
-    out = torch.zeros(x.size(0), y.size(0))
+    out = x.new_zeros(x.size(0), y.size(0), dtype=torch.float32)
     _ops.wgrad_gemm_accum(y.t(), x.t(), out)  # swamp's product
     factors = [factor for factor in (a.factor(), b.factor())
                if factor is not None]
@@ -108,6 +109,8 @@ class _State(NamedTuple):
     scale_inv: Tensor
     amax: Tensor  # observed since the last update
     seed: Tensor  # of the next stochastic rounding
+    rank: int  # that of the process, which changes the random bits
+    observes: bool = False  # whether amax counts, in the forward pass
 
 
 def _along_rows(x: Tensor, cast: Cast, role: str, state: _State,
@@ -119,7 +122,7 @@ def _along_rows(x: Tensor, cast: Cast, role: str, state: _State,
     if cast.kind == "delayed":
         slot = _SLOTS[role]
         codes, seen = _ops._quantize_by(x, state.scale[slot], *how)
-        if torch.is_grad_enabled() or role == "grad_output":
+        if state.observes or role == "grad_output":
             state.amax[slot].copy_(torch.maximum(state.amax[slot], seen))
         return _Operand(codes, state.scale_inv[slot].clone(), None, cast)
     if cast.kind == "tensor":
@@ -150,7 +153,8 @@ def _quantized(x: Tensor, role: str, casts: Tuple[Cast, Cast], state: _State,
     row, column = casts
     seeds: List[Optional[Tensor]] = [None, None]
     if row.rounding == 2 or column.rounding == 2:
-        seeds = [state.seed.clone(), state.seed + 1]
+        first_seed = state.seed + (state.rank << 48)
+        seeds = [first_seed, first_seed + 1]
         state.seed.add_(2)
     first: Optional[_Operand] = None
     second: Optional[_Operand] = None
@@ -252,11 +256,10 @@ class Float8Linear(torch.nn.Linear):
         if "delayed" in kinds:
             self._manager = ScaleManager(kinds["delayed"].manager, _FORWARD,
                                          _BACKWARD, **config.options)
-        count = _FORWARD + _BACKWARD
-        with torch.device("cpu"):
-            self._state = _State(
-                torch.ones(count), torch.ones(count), torch.zeros(count),
-                torch.tensor(getattr(config, "seed", 0)))
+        ones = torch.ones(_FORWARD + _BACKWARD, dtype=torch.float32, device="cpu")
+        self._state = _State(
+            ones, ones.clone(), torch.zeros_like(ones),
+            torch.tensor(getattr(config, "seed", 0), device="cpu"), _rank())
         self._record: Optional[Record] = None
 
     @classmethod
@@ -274,7 +277,9 @@ class Float8Linear(torch.nn.Linear):
             input = input.to(torch.get_autocast_dtype("cpu"))
         rows = input.reshape(-1, input.size(-1))
         output: Tensor = _Linear.apply(  # type: ignore[no-untyped-call]
-            rows, self.weight, self._casts, self._state, self._record)
+            rows, self.weight, self._casts, self._state._replace(
+                observes=self.training and torch.is_grad_enabled()),
+            self._record)
         output = output.reshape(*input.shape[:-1], output.size(-1))
         return output if self.bias is None else (
             output + self.bias.to(output.dtype))
@@ -393,14 +398,15 @@ def convert_to_float8_training(
                         or module_filter_fn(linear, name))):
             return linear
         new = Float8Linear.from_float(linear, config)
-        # Layers and ranks round differently.
-        new._state.seed.add_((number << 40) + (_rank() << 56))
+        new._state.seed.add_(number << 32)  # layers round differently
         number += 1
         return new
 
     done: Dict[torch.nn.Module, torch.nn.Module] = {}  # shared layers stay shared
     for name, parent in list(module.named_modules()):
-        for child, linear in list(parent.named_children()):
+        for child, linear in list(parent._modules.items()):
+            if linear is None:
+                continue
             if linear not in done:
                 done[linear] = converted(linear,
                                          f"{name}.{child}" if name else child)
