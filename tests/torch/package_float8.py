@@ -13,6 +13,8 @@ import tempfile
 from support import TestCase, caught, main, on_threads, run_ranks
 
 import torch
+from torch.distributed.checkpoint.state_dict import (get_model_state_dict,
+                                                     set_model_state_dict)
 
 from swamp_torch import float8
 
@@ -342,7 +344,7 @@ class Layers(TestCase):
                             (name, options))
 
     def test_resume(self):
-        """A state dict, a copy and a pickle go on with the same bits."""
+        """State dicts, a copy and a pickle go on with the same bits."""
         for name, options, _ in RECIPES:
             whole = train(make_model(name, options), 6)
             model = make_model(name, options)
@@ -350,9 +352,10 @@ class Layers(TestCase):
             file = io.BytesIO()
             torch.save(model.state_dict(), file)
             file.seek(0)
-            other = make_model(name, options, seed=1)
+            other, third = (make_model(name, options, seed=s) for s in (1, 2))
             other.load_state_dict(torch.load(file))
-            for again in (other, copy.deepcopy(model),
+            set_model_state_dict(third, get_model_state_dict(model))
+            for again in (other, third, copy.deepcopy(model),
                           pickle.loads(pickle.dumps(model))):
                 found = train(again, 3, 3)
                 self.assert_same(found[0], whole[0][3:], name)

@@ -13,7 +13,7 @@ class Row(NamedTuple):
     layer: str
     tensor: str  #: input, weight, output, grad_output, grad_input, grad_weight
     amax: Optional[float]  #: the largest magnitude
-    scale: Optional[float]  #: largest code over its value; of blocks, their mean
+    scale: Optional[float]  #: largest code over its value; of blocks and rows, the mean value
     saturated: Optional[float]  #: share of the elements beyond the largest code
     flushed: Optional[float]  #: share of the elements that became 0, but were not
     snr: float  #: signal to noise in decibels; inf without an error
@@ -52,7 +52,7 @@ class Record:
                                         operand.cast.format,
                                         torch.float32).max())
         self.rows[name] = Row(
-            "", name, amax, float((largest / most).mean()),
+            "", name, amax, largest / float(most.mean()),
             # The largest element may be beyond it, as scales are rounded.
             int((wide.abs() > most * (1 + 2 ** -20)).sum()) / count,
             int(((wide != 0) & (rounded == 0)).sum()) / count,

@@ -233,6 +233,18 @@ class _Linear(torch.autograd.Function):
         return grad_input, grad_weight, None, None, None
 
 
+def _entry(key: str) -> property:
+    """An entry of the state dict as an attribute, which
+    torch.distributed.checkpoint looks for."""
+    def get(self: "Float8Linear") -> Tensor:
+        extra = self._extra()
+        if key not in extra:
+            raise AttributeError(key)
+        return extra[key]
+
+    return property(get)
+
+
 class Float8Linear(torch.nn.Linear):
     """A linear layer whose three products have operands of a recipe.
 
@@ -246,6 +258,10 @@ class Float8Linear(torch.nn.Linear):
         config: a :class:`Float8LinearConfig`, or torchao's.
         The others are those of :class:`torch.nn.Linear`.
     """
+
+    scale_fwd, amax_history_fwd = _entry("scale_fwd"), _entry("amax_history_fwd")
+    scale_bwd, amax_history_bwd = _entry("scale_bwd"), _entry("amax_history_bwd")
+    rounding_seed = _entry("rounding_seed")
 
     def __init__(self, *args: Any, config: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
