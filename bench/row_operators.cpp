@@ -1,6 +1,8 @@
-// softmax/, cross_entropy/, layer_norm/, rms_norm/, residual_add/ and moe/: the
-// row operators, compared with a plain loop that moves the same bytes.
+// softmax/, cross_entropy/, layer_norm/, rms_norm/, residual_add/, moe/ and
+// quantize_blocks/: the row operators, compared with a plain loop that moves
+// the same bytes.
 #include "bench/bench.h"
+#include "swamp/float8.h"
 #include "swamp/float_formats.h"
 #include "swamp/moe.h"
 #include "swamp/rows.h"
@@ -35,6 +37,25 @@ void softmax_forward(Rows& r, std::size_t causal_rows) {
   options.scale = 0.125f;
   options.causal_rows = causal_rows;
   scaled_softmax(r.x, r.out, options);
+}
+
+// blocks() writes the codes to out and the scales to y.
+void blocks(Rows& r, BlockScaling scaling, bool both) {
+  r.x.rows = r.x.rows / 32 * 32;
+  const bool mx = scaling == BlockScaling::te_mxfp8;
+  BlockOptions options;
+  options.scaling = scaling;
+  options.tensor_amax = 1;
+  const std::size_t all = r.x.rows * r.x.columns;
+  const std::size_t codes = mx ? all : all / 2, scales = all / (mx ? 32 : 16);
+  const auto part = [&](std::size_t i) {
+    return BlockCodes{{static_cast<std::uint8_t*>(r.out.data) + i * codes,
+                       codes, mx ? kFloat8E4M3FN : kFloat4E2M1FNX2},
+                      {static_cast<std::uint8_t*>(r.y.data) + i * scales,
+                       scales, mx ? kFloat8E8M0FNU : kFloat8E4M3FN}};
+  };
+  const BlockCodes rows = part(0), columns = part(1);
+  quantize_blocks(r.x, &rows, both ? &columns : nullptr, options);
 }
 
 // A row operator, and the plain loop that moves the same bytes, for 16-bit
@@ -107,6 +128,14 @@ constexpr RowCase kRowCases[] = {
      [](Rows& r) {
        moe_unpermute(r.x, r.token_of.data(), r.rstd.data(), r.out);
      }},
+    {"quantize_blocks/mxfp8", kColumns, 3, false, kMap16, kMap32, 2,
+     [](Rows& r) { blocks(r, BlockScaling::te_mxfp8, false); }},
+    {"quantize_blocks/mxfp8_both", kColumns, 3, false, kMap16, kMap32, 2,
+     [](Rows& r) { blocks(r, BlockScaling::te_mxfp8, true); }},
+    {"quantize_blocks/nvfp4", kColumns, 3, false, kMap16, kMap32, 2,
+     [](Rows& r) { blocks(r, BlockScaling::te_nvfp4, false); }},
+    {"quantize_blocks/nvfp4_both", kColumns, 3, false, kMap16, kMap32, 2,
+     [](Rows& r) { blocks(r, BlockScaling::te_nvfp4, true); }},
 };
 
 // fill() sets the elements to the two values in turn.

@@ -183,6 +183,85 @@ swamp_status swamp_residual_add(swamp_machine* machine,
   });
 }
 
+namespace {
+
+// narrow() is an enum of the C ABI in 8 bits. A caller may have set it to
+// anything; what is too large becomes the largest value, which is refused.
+template <class Enum>
+std::uint8_t narrow(const Enum& value) {
+  std::uint32_t bits;
+  static_assert(sizeof value == sizeof bits);
+  std::memcpy(&bits, &value, sizeof bits);
+  return static_cast<std::uint8_t>(std::min(bits, std::uint32_t{255}));
+}
+
+swamp::BlockOptions block_options(const swamp_block_options* options) {
+  swamp::BlockOptions how;
+  if (options == nullptr) return how;
+  require_struct_size("options", options->struct_size, sizeof *options);
+  how.scaling = static_cast<swamp::BlockScaling>(narrow(options->scaling));
+  how.block = options->block;
+  how.square = options->square != 0;
+  how.tensor_amax = options->tensor_amax;
+  how.rounding = static_cast<swamp::Rounding>(narrow(options->rounding));
+  how.policy = static_cast<swamp::CastPolicy>(narrow(options->policy));
+  how.hadamard = options->hadamard != 0;
+  how.seed = options->seed;
+  how.random = options->random;
+  return how;
+}
+
+swamp::BlockCodes block_codes(const swamp_block_codes* codes) {
+  return codes == nullptr ? swamp::BlockCodes{}
+                          : swamp::BlockCodes{codes->codes, codes->scales};
+}
+
+}  // namespace
+
+swamp_status swamp_quantize_blocks(swamp_machine* machine,
+                                   const swamp_matrix* x,
+                                   const swamp_block_codes* rows,
+                                   const swamp_block_codes* columns,
+                                   const swamp_block_options* options) {
+  return guarded([&] {
+    const swamp::BlockCodes along_rows = block_codes(rows);
+    const swamp::BlockCodes along_columns = block_codes(columns);
+    swamp::quantize_blocks(matrix(x, "x"),
+                           rows == nullptr ? nullptr : &along_rows,
+                           columns == nullptr ? nullptr : &along_columns,
+                           block_options(options), machine_of(machine));
+  });
+}
+
+swamp_status swamp_dequantize_blocks(swamp_machine* machine,
+                                     const swamp_block_codes* codes,
+                                     const swamp_matrix* x,
+                                     const swamp_block_options* options) {
+  return guarded([&] {
+    require(codes, "codes");
+    swamp::dequantize_blocks(block_codes(codes), matrix(x, "x"),
+                             block_options(options), machine_of(machine));
+  });
+}
+
+swamp_status swamp_amax(swamp_machine* machine, const swamp_tensor* x,
+                        int32_t skip_nan, float* result) {
+  return guarded([&] {
+    require(x, "x");
+    require(result, "result");
+    *result = swamp::amax(*x, skip_nan != 0, machine_of(machine));
+  });
+}
+
+swamp_status swamp_hadamard_transform(swamp_machine* machine,
+                                      const swamp_matrix* x,
+                                      const swamp_matrix* out) {
+  return guarded([&] {
+    swamp::hadamard_transform(matrix(x, "x"), matrix(out, "out"),
+                              machine_of(machine));
+  });
+}
+
 swamp_status swamp_quantize(swamp_machine* machine, const swamp_tensor* x,
                             const swamp_tensor* codes,
                             const swamp_quantize_options* options,
@@ -193,14 +272,6 @@ swamp_status swamp_quantize(swamp_machine* machine, const swamp_tensor* x,
     swamp::QuantizeOptions how;
     if (options != nullptr) {
       require_struct_size("options", options->struct_size, sizeof *options);
-      // A caller may have set an enum to anything; what is too large for the
-      // narrow type becomes its largest value, which is refused.
-      const auto narrow = [](const auto& value) {
-        std::uint32_t bits;
-        static_assert(sizeof value == sizeof bits);
-        std::memcpy(&bits, &value, sizeof bits);
-        return static_cast<std::uint8_t>(std::min(bits, std::uint32_t{255}));
-      };
       how.scale = options->scale;
       how.rounding = static_cast<swamp::Rounding>(narrow(options->rounding));
       how.policy = static_cast<swamp::CastPolicy>(narrow(options->policy));

@@ -95,7 +95,8 @@ SlaveResult Workspace::launch(Machine::Impl& machine, const SegmentList& list) {
   if (slaves_ == 0) return {};
   runtime::Launch launch;
   launch.table = list.table;
-  launch.traffic_bytes = list.traffic_bytes;
+  launch.traffic_bytes =
+      list.memory_bytes != 0 ? list.memory_bytes : list.traffic_bytes;
   launch.ranges = ranges_.data();
   launch.slaves = slaves_;
   launch.results = results_.reserve(static_cast<std::size_t>(slaves_));

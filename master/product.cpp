@@ -12,6 +12,7 @@
 #include <cstring>
 #include <string>
 
+#include "master/product.h"
 #include "master/row_launch.h"
 #include "master/text.h"
 #include "runtime/float_environment.h"
@@ -19,6 +20,10 @@
 
 namespace swamp {
 
+using master::kPackedBytes;
+using master::pack_panels;
+using master::panels_of;
+using master::part;
 using master::RowTable;
 using master::Workspace;
 using slave::kProductLanes;
@@ -146,24 +151,8 @@ void require_product(const Matrices& out, const Matrices& a, const Matrices& b,
 
 // ---- Parts
 
-// part() is the matrices from an element on.
-Matrices part(const Matrices& x, std::size_t batch, std::size_t row,
-              std::size_t column) {
-  Matrices rest = x;
-  if (x.data == nullptr) return rest;
-  rest.data =
-      static_cast<std::byte*>(x.data) +
-      (batch * x.batch_step + row * x.row_step + column * x.column_step) *
-          kScalarTypeBytes[x.dtype];
-  return rest;
-}
-
 slave::ProductRuns runs_of(const Runs& runs) {
   return {runs.begins, runs.length};
-}
-
-std::size_t panels_of(std::size_t columns) {
-  return (columns + kProductLanes - 1) / kProductLanes;
 }
 
 // Two operations: [0] of whole panels or blocks of columns, [1] of the last one
@@ -193,45 +182,6 @@ struct Product {
 
   const KernelInfo& kernel(KernelFamily family) const {
     return slave::kKernels[slave::kernel_of(family, {a.dtype, out.dtype})];
-  }
-
-  // set_bytes() sets those of the operands of product_pack.
-  void set_bytes(Operation& operation, const ProductPackArgs& args) const {
-    operation.set_unit_bytes(0, args.lanes * args.terms * bytes());
-    operation.set_unit_bytes(
-        1, slave::product_panel_bytes(args.terms, args.width, args.pairs != 0));
-  }
-
-  // pack_panels() packs `lanes` lanes of `terms` terms of each matrix, of which
-  // `x` has the first: x.columns are lanes, x.rows terms.
-  void pack_panels(const Matrices& x, std::size_t batch, std::size_t lanes,
-                   std::size_t count, std::size_t width,
-                   std::byte* panels) const {
-    const std::size_t step = slave::product_panel_bytes(count, width, pairs);
-    ProductPackArgs args{};
-    args.terms = count;
-    args.lane_step = static_cast<std::int64_t>(x.column_step);
-    args.term_step = static_cast<std::int64_t>(x.row_step);
-    args.lanes = static_cast<std::uint32_t>(std::min(width, lanes));
-    args.width = static_cast<std::uint32_t>(width);
-    args.pairs = pairs ? 1 : 0;
-    ProductPackArgs last = args;
-    if (lanes % width != 0)
-      last.lanes = static_cast<std::uint32_t>(lanes % width);
-    Operations<ProductPackArgs> pack(
-        master::row_kernel<KernelFamily::product_pack, 2>(x.dtype), args, last);
-    for (int i = 0; i < 2; ++i) set_bytes(pack.operations[i], pack.args[i]);
-    const std::size_t panel_count = (lanes + width - 1) / width;
-    Workspace& workspace = Workspace::of_this_thread();
-    RowTable table(pack.operations, 2, batch * panel_count, false,
-                   {1, ~std::size_t{0}}, workspace.segments());
-    for (std::size_t i = 0; i < batch; ++i) {
-      for (std::size_t p = 0; p < panel_count; ++p, panels += step) {
-        table.add(1, {part(x, i, 0, p * width).data, panels},
-                  (p + 1) * width > lanes ? 1 : 0);
-      }
-    }
-    workspace.run(machine, table.list());
   }
 
   ProductArgs common_args() const {
@@ -264,7 +214,6 @@ struct Product {
 
   // All rows of a block of terms of one matrix, and so many columns, are
   // computed with one packed part of b.
-  static constexpr std::size_t kPackedBytes = std::size_t{16} << 20;
   static constexpr std::size_t kMostTerms = 4096;
   static constexpr std::size_t kSumsBytes = std::size_t{32} << 20;
   static constexpr std::size_t kBlockWords = 768;
@@ -327,9 +276,9 @@ struct Product {
           do {  // once without terms
             now.terms = std::min(part_terms, terms() - now.term);
             if (now.row == 0 || part_terms < terms()) {
-              pack_panels(part(b, now.batch, now.term, now.column),
+              pack_panels(machine, part(b, now.batch, now.term, now.column),
                           b.batch_step == 0 ? 1 : now.batches, now.columns,
-                          now.terms, kProductLanes, packed);
+                          now.terms, kProductLanes, pairs, packed);
             }
             run_part(now, packed, sums);
             now.term += now.terms;
@@ -412,7 +361,11 @@ struct Product {
                   now.columns - c < block_columns ? 1 : 0);
       }
     }
-    workspace.run(machine, table.list());
+    master::SegmentList list = table.list();
+    list.memory_bytes =
+        out.batch * out.rows *
+        (terms() * bytes() + out.columns * kScalarTypeBytes[out.dtype]);
+    workspace.run(machine, list);
   }
 
   // few_rows() computes columns of the result from b as it lies in memory.
@@ -447,8 +400,8 @@ struct Product {
     std::byte* const packed = workspace.row_values<std::byte>(sliver * most);
     for (std::size_t first = 0; first < out.batch; first += most) {
       const std::size_t batch = std::min(most, out.batch - first);
-      pack_panels(part(a, first, 0, 0).transposed(), batch, out.rows, terms(),
-                  width, packed);
+      pack_panels(machine, part(a, first, 0, 0).transposed(), batch, out.rows,
+                  terms(), width, pairs, packed);
       RowTable table(operation, batch, false, {1, ~std::size_t{0}},
                      workspace.segments());
       for (std::size_t i = 0; i < batch; ++i) {
@@ -512,9 +465,7 @@ struct Product {
     pack_args.terms = args.terms;
     pack_args.lanes = pack_args.width = kProductLanes;
     pack_args.pairs = args.pairs;
-    Operation pack(master::row_kernel<KernelFamily::product_pack, 2>(a.dtype),
-                   &pack_args);
-    set_bytes(pack, pack_args);
+    const Operation pack = master::pack_operation(pack_args, a.dtype);
     return runtime::ldm_need(machine, dense_operation(args), 0).fits() &&
            runtime::ldm_need(machine, pack, 0).fits();
   }
@@ -598,8 +549,8 @@ struct Product {
         rows.columns = args.terms;
         copy(dense_a, rows);
       }
-      pack_panels(dense_b, panels, kProductLanes, args.terms, kProductLanes,
-                  memory + at_packed);
+      pack_panels(machine, dense_b, panels, kProductLanes, args.terms,
+                  kProductLanes, pairs, memory + at_packed);
 
       const Operation operation = dense_operation(args);
       RowTable table(operation, panels, false,
@@ -625,6 +576,59 @@ struct Product {
 };
 
 }  // namespace
+
+namespace master {
+
+Matrices part(const Matrices& x, std::size_t batch, std::size_t row,
+              std::size_t column) {
+  Matrices rest = x;
+  if (x.data == nullptr) return rest;
+  rest.data =
+      static_cast<std::byte*>(x.data) +
+      (batch * x.batch_step + row * x.row_step + column * x.column_step) *
+          kScalarTypeBytes[x.dtype];
+  return rest;
+}
+
+Operation pack_operation(const ProductPackArgs& args, ScalarType dtype) {
+  Operation pack(row_kernel<KernelFamily::product_pack, 2>(dtype), &args);
+  pack.set_unit_bytes(0, args.lanes * args.terms * kScalarTypeBytes[dtype]);
+  pack.set_unit_bytes(
+      1, slave::product_panel_bytes(args.terms, args.width, args.pairs != 0));
+  return pack;
+}
+
+void pack_panels(Machine::Impl& machine, const Matrices& x, std::size_t batch,
+                 std::size_t lanes, std::size_t terms, std::size_t width,
+                 bool pairs, std::byte* panels) {
+  const std::size_t step = slave::product_panel_bytes(terms, width, pairs);
+  ProductPackArgs args{};
+  args.terms = terms;
+  args.lane_step = static_cast<std::int64_t>(x.column_step);
+  args.term_step = static_cast<std::int64_t>(x.row_step);
+  args.lanes = static_cast<std::uint32_t>(std::min(width, lanes));
+  args.width = static_cast<std::uint32_t>(width);
+  args.pairs = pairs ? 1 : 0;
+  ProductPackArgs last = args;
+  if (lanes % width != 0) {
+    last.lanes = static_cast<std::uint32_t>(lanes % width);
+  }
+  const Operation operations[] = {pack_operation(args, x.dtype),
+                                  pack_operation(last, x.dtype)};
+  const std::size_t panel_count = (lanes + width - 1) / width;
+  Workspace& workspace = Workspace::of_this_thread();
+  RowTable table(operations, 2, batch * panel_count, false,
+                 {1, ~std::size_t{0}}, workspace.segments());
+  for (std::size_t i = 0; i < batch; ++i) {
+    for (std::size_t p = 0; p < panel_count; ++p, panels += step) {
+      table.add(1, {part(x, i, 0, p * width).data, panels},
+                (p + 1) * width > lanes ? 1 : 0);
+    }
+  }
+  workspace.run(machine, table.list());
+}
+
+}  // namespace master
 
 void product(const Matrices& out, const Matrices& a, const Matrices& b,
              const ProductOptions& options, Machine* machine) {

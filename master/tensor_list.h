@@ -90,6 +90,8 @@ OperationTable operations_of(const Args& args) noexcept {
 struct SegmentList {
   runtime::SegmentTable table;
   std::uint64_t traffic_bytes = 0;  // read and written, of all operands
+  // The same if traffic_bytes is more, because it stands for arithmetic; or 0.
+  std::uint64_t memory_bytes = 0;
   GrainRule grains;
 };
 

@@ -70,4 +70,13 @@ std::string python_text(double value) {
   return format("%.*f", decimals, value);
 }
 
+std::string joined(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) {
+    if (!all.empty()) all += ", ";
+    all += text;
+  }
+  return all;
+}
+
 }  // namespace swamp::master

@@ -43,16 +43,8 @@ std::string number_text(double value);
 // Formats a number as Python's repr() does: 0.5, 4.0, 1e-05, inf.
 std::string python_text(double value);
 
-// Returns the texts with commas between them. Inline, because the program uses
-// it too.
-inline std::string joined(const std::vector<std::string>& texts) {
-  std::string all;
-  for (const std::string& text : texts) {
-    if (!all.empty()) all += ", ";
-    all += text;
-  }
-  return all;
-}
+// Returns the texts with commas between them.
+std::string joined(const std::vector<std::string>& texts);
 
 // Throws Error "NAME: got VALUE, expected WHAT". Inline, because swamp_mpi uses
 // it too.

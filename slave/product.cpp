@@ -67,6 +67,22 @@ template <class Format>
 constexpr std::size_t kWordTerms = 4 / sizeof(typename Format::Element);
 
 #if HWY_TARGET != HWY_SCALAR
+// transposed_blocks() transposes each 4 x 4 words that are a block of 128 bits
+// of the four vectors.
+template <class D>
+HWY_INLINE void transposed_blocks(D d, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c,
+                                  hn::Vec<D> e, hn::Vec<D>* words) {
+  const hn::Repartition<double, D> dd;
+  const auto low_ab = hn::BitCast(dd, hn::InterleaveLower(d, a, b));
+  const auto low_ce = hn::BitCast(dd, hn::InterleaveLower(d, c, e));
+  const auto up_ab = hn::BitCast(dd, hn::InterleaveUpper(d, a, b));
+  const auto up_ce = hn::BitCast(dd, hn::InterleaveUpper(d, c, e));
+  words[0] = hn::BitCast(d, hn::InterleaveLower(dd, low_ab, low_ce));
+  words[1] = hn::BitCast(d, hn::InterleaveUpper(dd, low_ab, low_ce));
+  words[2] = hn::BitCast(d, hn::InterleaveLower(dd, up_ab, up_ce));
+  words[3] = hn::BitCast(d, hn::InterleaveUpper(dd, up_ab, up_ce));
+}
+
 // transposed_words() sets words[i] to word w + i of as many lanes as `d` has.
 // The terms must be consecutive.
 template <class D, class Format>
@@ -74,7 +90,6 @@ HWY_INLINE void transposed_words(D d, const Source<Format>& x, std::size_t lane,
                                  std::size_t w, hn::Vec<D> (&words)[4]) {
   constexpr std::size_t kWidth = hn::MaxLanes(D());
   const hn::RebindToSigned<D> di;
-  const hn::Repartition<double, D> dd;
   const auto* const from =
       reinterpret_cast<const std::byte*>(x.at(lane, w * kWordTerms<Format>));
   const auto step = x.lane_step * static_cast<std::int64_t>(sizeof(*x.data));
@@ -92,15 +107,37 @@ HWY_INLINE void transposed_words(D d, const Source<Format>& x, std::size_t lane,
     }
     return lanes;
   };
-  const auto a = lanes_of(0), b = lanes_of(1), c = lanes_of(2), e = lanes_of(3);
-  const auto low_ab = hn::BitCast(dd, hn::InterleaveLower(d, a, b));
-  const auto low_ce = hn::BitCast(dd, hn::InterleaveLower(d, c, e));
-  const auto up_ab = hn::BitCast(dd, hn::InterleaveUpper(d, a, b));
-  const auto up_ce = hn::BitCast(dd, hn::InterleaveUpper(d, c, e));
-  words[0] = hn::BitCast(d, hn::InterleaveLower(dd, low_ab, low_ce));
-  words[1] = hn::BitCast(d, hn::InterleaveUpper(dd, low_ab, low_ce));
-  words[2] = hn::BitCast(d, hn::InterleaveLower(dd, up_ab, up_ce));
-  words[3] = hn::BitCast(d, hn::InterleaveUpper(dd, up_ab, up_ce));
+  transposed_blocks(d, lanes_of(0), lanes_of(1), lanes_of(2), lanes_of(3),
+                    words);
+}
+#endif
+
+#if HWY_TARGET == HWY_AVX3
+// transposed_lines() sets words[i] to word w + i of 16 lanes. It reads half a
+// line of each lane at once, because lines of so many lanes may evict each
+// other from L1.
+template <class Format>
+HWY_INLINE void transposed_lines(const Source<Format>& x, std::size_t lane,
+                                 std::size_t w, VF (&words)[8]) {
+  const DF df;
+  const hn::Half<DF> half;
+  // Of the lanes i and 8 + i.
+  const auto load = [&](std::size_t i) HWY_ATTR {
+    const auto words_of_lane = [&](std::size_t l) HWY_ATTR {
+      return hn::LoadU(half, reinterpret_cast<const float*>(
+                                 x.at(lane + l, w * kWordTerms<Format>)));
+    };
+    return hn::Combine(df, words_of_lane(8 + i), words_of_lane(i));
+  };
+  // Even blocks have words 0 to 3, odd blocks 4 to 7.
+  VF first[4], second[4];  // of the lanes 0 to 3 and 4 to 7 of each eight
+  transposed_blocks(df, load(0), load(1), load(2), load(3), first);
+  transposed_blocks(df, load(4), load(5), load(6), load(7), second);
+  for (std::size_t i = 0; i < 4; ++i) {
+    words[i] = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(second[i]), first[i]);
+    words[4 + i] =
+        hn::OddEvenBlocks(second[i], hn::SwapAdjacentBlocks(first[i]));
+  }
 }
 #endif
 
@@ -116,12 +153,25 @@ HWY_INLINE std::size_t for_words(D d, const Source<Format>& x, std::size_t lane,
 #else
   constexpr std::size_t kWidth = hn::MaxLanes(D());
   const std::size_t words = x.terms / kWordTerms<Format> / 4 * 4;
-  for (std::size_t w = 0; w < words; w += 4) {
-    if (w % 16 == 0) {  // a line of what is packed after these lanes
-      for (std::size_t i = 0; i < kWidth; ++i) {
-        hwy::Prefetch(x.at(lane + kWidth + i, w * kWordTerms<Format>));
-      }
+  std::size_t w = 0;
+  // prefetch() prefetches a line of what is packed after these lanes.
+  const auto prefetch = [&] {
+    for (std::size_t i = 0; i < kWidth; ++i) {
+      hwy::Prefetch(x.at(lane + kWidth + i, w * kWordTerms<Format>));
     }
+  };
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (kWidth == 16) {
+    for (; w + 8 <= words; w += 8) {
+      if (w % 16 == 0) prefetch();
+      VF word[8];
+      transposed_lines(x, lane, w, word);
+      for (std::size_t i = 0; i < 8; ++i) store(w + i, word[i]);
+    }
+  }
+#endif
+  for (; w < words; w += 4) {
+    if (w % 16 == 0) prefetch();
     hn::Vec<D> word[4];
     transposed_words(d, x, lane, w, word);
     for (std::size_t i = 0; i < 4; ++i) store(w + i, word[i]);
@@ -131,8 +181,8 @@ HWY_INLINE std::size_t for_words(D d, const Source<Format>& x, std::size_t lane,
 }
 
 // for_lanes() calls visit(d, lane) for groups of lanes that are as many as `d`
-// has: vectors first, then groups of four, of which the last one may overlap
-// that before it. It returns the lanes visited: all, or none of fewer than
+// has: vectors first, then groups of eight and of four, of which the last one
+// may overlap that before it. It returns the lanes visited: all, or none of fewer than
 // four.
 template <class Visit>
 HWY_INLINE std::size_t for_lanes(std::size_t lanes, const Visit& visit) {
@@ -141,6 +191,10 @@ HWY_INLINE std::size_t for_lanes(std::size_t lanes, const Visit& visit) {
   std::size_t lane = 0;
   if (kLanes < 4) return 0;
   for (; lane + kLanes <= lanes; lane += kLanes) visit(df, lane);
+  if constexpr (kLanes > 8) {
+    const hn::CappedTag<float, 8> d8;
+    for (; lane + 8 <= lanes; lane += 8) visit(d8, lane);
+  }
   for (; lane + 4 <= lanes; lane += 4) visit(d4, lane);
   if (lane == lanes || lanes < 4) return lane;
   visit(d4, lanes - 4);
@@ -208,39 +262,42 @@ HWY_INLINE void pack_floats(const Source<Format>& x, std::size_t width,
   }
 }
 
-// LeastExponent finds the least biased exponent of bfloat16 numbers in pairs
-// that are not 0.
+// LeastExponent finds the least biased exponent of bfloat16 numbers that are
+// not 0.
 struct LeastExponent {
-  hn::Vec<DU> least;  // of magnitudes less 1: 0 becomes the largest number
+  using D = hn::ScalableTag<std::uint16_t>;
+  hn::Vec<D> least;  // of magnitudes less 1: 0 becomes the largest number
 
-  HWY_INLINE LeastExponent() : least(hn::Set(DU(), 0xffffffffu)) {}
-  HWY_INLINE void add(hn::Vec<DU> pairs) {
-    const DU du;
-    const auto sign = hn::Set(du, 0x7fffu), one = hn::Set(du, 1u);
-    const auto even = hn::Sub(hn::And(pairs, sign), one);
-    const auto odd = hn::Sub(hn::And(hn::ShiftRight<16>(pairs), sign), one);
-    least = hn::Min(least, hn::Min(even, odd));
+  HWY_INLINE LeastExponent() : least(hn::Set(D(), std::uint16_t{0xffff})) {}
+  HWY_INLINE void add(hn::Vec<D> numbers) {
+    const D d;
+    const auto magnitude = hn::And(numbers, hn::Set(d, std::uint16_t{0x7fff}));
+    least = hn::Min(least, hn::Sub(magnitude, hn::Set(d, std::uint16_t{1})));
   }
   // exponent() is 255 if all were 0.
   HWY_INLINE std::uint32_t exponent() const {
-    std::uint32_t lanes[kLanes];
-    hn::StoreU(least, DU(), lanes);
+    std::uint16_t lanes[hn::MaxLanes(D())];
+    hn::StoreU(least, D(), lanes);
     const std::uint32_t magnitude =
-        *std::min_element(lanes, lanes + kLanes) + 1;
-    return magnitude == 0 ? 0xff : magnitude >> 7;
+        *std::min_element(std::begin(lanes), std::end(lanes)) + 1u;
+    return magnitude > 0x7fff ? 0xff : magnitude >> 7;
   }
 };
 
 // least_exponent() is that of an array of pairs.
 HWY_INLINE std::uint32_t least_exponent(const std::uint32_t* pairs,
                                         std::size_t count) {
-  const DU du;
+  const LeastExponent::D d;
+  constexpr std::size_t kWidth = hn::MaxLanes(LeastExponent::D());
+  const auto* numbers = reinterpret_cast<const std::uint16_t*>(pairs);
   LeastExponent least;
   std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) least.add(hn::LoadU(du, pairs + i));
-  std::uint32_t rest[kLanes] = {};
-  std::memcpy(rest, pairs + i, (count - i) * sizeof rest[0]);
-  least.add(hn::LoadU(du, rest));
+  for (; i + kWidth <= 2 * count; i += kWidth) {
+    least.add(hn::LoadU(d, numbers + i));
+  }
+  std::uint16_t rest[kWidth] = {};
+  std::memcpy(rest, numbers + i, (2 * count - i) * sizeof rest[0]);
+  least.add(hn::LoadU(d, rest));
   return least.exponent();
 }
 
@@ -330,7 +387,7 @@ HWY_INLINE void pack(const void* arguments, const Tile& tile, Result&) {
 
 // A way adds one packed word of a and b to the sums: a term, or a pair.
 using Floats = ByFma;
-struct PairsByFma {
+struct PairsByFma : ByFma {
   static HWY_INLINE VF add(VF a, VF b, VF sum) {
     const DF df;
     const DU du;
@@ -341,7 +398,7 @@ struct PairsByFma {
   }
 };
 #if HWY_TARGET == HWY_AVX3
-struct PairsByDot {
+struct PairsByDot : ByFma {
   static HWY_INLINE VF add(VF a, VF b, VF sum) {
     // The intrinsic is not part of this target.
     asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
@@ -360,56 +417,68 @@ HWY_INLINE VF nan_to_quiet(VF value) {
   return hn::IfThenElse(hn::IsNaN(value), nan, value);
 }
 
-// Sums is a tile of the float32 result.
-struct Sums {
-  float* data;
+// Target is where a tile goes: rows of sums, or of the result.
+template <class Format>
+struct Target {
+  typename Format::Element* data;
   std::size_t row;  // step
+  bool non_temporal = false;
 
-  HWY_INLINE Sums after(std::size_t rows) const {
-    return {data == nullptr ? nullptr : data + rows * row, row};
+  HWY_INLINE Target after(std::size_t rows) const {
+    return {data == nullptr ? nullptr : data + rows * row, row, non_temporal};
   }
 };
+using Sums = Target<Float32>;
 
 // tile() adds `terms` packed words to the sums `from`, which are 0 if its data
 // are null, of kHeight rows and a whole panel. a_step is the floats between two
 // words of a.
-template <class Way, std::size_t kHeight>
+template <class Way, std::size_t kHeight, class Format>
 HWY_NOINLINE void tile(const float* a, std::size_t a_step, const float* b,
-                       std::size_t terms, const Sums& from, const Sums& to) {
+                       std::size_t terms, const Sums& from,
+                       const Target<Format>& to) {
   const DF df;
+  const hn::Rebind<typename Format::Element, DF> d;
   for (std::size_t i = 0; i < kProductLanes; i += kVectors * kLanes) {
-    product_tile<Way>([&](auto row, std::size_t t)
-                          HWY_ATTR { return a[t * a_step + row]; },
-                      b + i, kProductLanes, terms,
-                      [&](auto row, auto v) HWY_ATTR {
-                        return from.data == nullptr
-                                   ? hn::Zero(df)
-                                   : hn::LoadU(df, from.data + row * from.row +
-                                                       i + v * kLanes);
-                      },
-                      [&](auto row, auto v, VF sum) HWY_ATTR {
-                        hn::StoreU(nan_to_quiet(sum), df,
-                                   to.data + row * to.row + i + v * kLanes);
-                      },
-                      std::make_index_sequence<kHeight>(),
-                      std::make_index_sequence<kVectors>());
+    product_tile<Way>(
+        [&](auto row, std::size_t t) HWY_ATTR { return a[t * a_step + row]; },
+        b + i, kProductLanes, terms,
+        [&](auto row, auto v) HWY_ATTR {
+          return from.data == nullptr
+                     ? hn::Zero(df)
+                     : hn::LoadU(df,
+                                 from.data + row * from.row + i + v * kLanes);
+        },
+        [&](auto row, auto v, VF sum) HWY_ATTR {
+          const auto value = Format::narrow_number(df, nan_to_quiet(sum));
+          auto* const at = to.data + row * to.row + i + v * kLanes;
+          if (kHasNonTemporalStores && to.non_temporal) {
+            hn::Stream(value, d, at);
+          } else {
+            hn::StoreU(value, d, at);
+          }
+        },
+        std::make_index_sequence<kHeight>(),
+        std::make_index_sequence<kVectors>());
   }
 }
 
 // tiles() is that of `height` rows: kRows, or a power of two up to 8.
-template <class Way>
+template <class Way, class Format>
 HWY_INLINE void tiles(std::size_t height, const float* a, const float* b,
-                      std::size_t terms, const Sums& from, const Sums& to) {
+                      std::size_t terms, const Sums& from,
+                      const Target<Format>& to) {
   constexpr std::size_t kMost = kRows >= 8 ? 8 : kRows >= 4 ? 4 : 2;
   if (height == kRows) {
     return tile<Way, kRows>(a, height, b, terms, from, to);
   }
   for (std::size_t r = 0; r < height; r += kMost) {
     const std::size_t rows = std::min(kMost, height);
-    const auto one = rows == 8   ? tile<Way, kMost>
-                     : rows == 4 ? tile<Way, std::min<std::size_t>(kMost, 4)>
-                     : rows == 2 ? tile<Way, 2>
-                                 : tile<Way, 1>;
+    const auto one = rows == 8 ? tile<Way, kMost, Format>
+                     : rows == 4
+                         ? tile<Way, std::min<std::size_t>(kMost, 4), Format>
+                     : rows == 2 ? tile<Way, 2, Format>
+                                 : tile<Way, 1, Format>;
     one(a + r, height, b, terms, from.after(r), to.after(r));
   }
 }
@@ -453,10 +522,11 @@ HWY_INLINE const float* words_of(const std::byte* panel) {
 
 // add_words() adds the words of `terms` terms to one tile. The sliver of a and
 // the panel of b that the words are of have the least exponents.
+template <class Format>
 HWY_INLINE void add_words(std::size_t height, const std::byte* sliver,
                           const float* a, const std::byte* panel,
                           const float* b, std::size_t terms, bool pairs,
-                          const Sums& from, const Sums& to) {
+                          const Sums& from, const Target<Format>& to) {
   if (!pairs) return tiles<Floats>(height, a, b, terms, from, to);
   const auto exponent = [](const std::byte* head) {
     return reinterpret_cast<const ProductPanel*>(head)->least_exponent;
@@ -546,7 +616,8 @@ struct Product {
   float* local;       // a tile of sums
   std::size_t first;  // row of a gathered a
   bool pairs;
-  bool direct;  // the sums are the result
+  bool direct;  // the result is the rounded sums
+  bool non_temporal;
 
   Product(const ProductArgs& arguments, const Tile& tile)
       : args(arguments),
@@ -560,8 +631,14 @@ struct Product {
         local(static_cast<float*>(tile.scratch)),
         first(args.first_row + tile.first),
         pairs(args.pairs != 0),
-        direct(std::is_same<Out, Float32>::value && self == nullptr &&
-               args.alpha == 1 && args.out_column == 1) {}
+        direct(self == nullptr && args.alpha == 1 && args.out_column == 1),
+        // 16-bit results, which a tile stores as halves of vectors, gain
+        // nothing.
+        non_temporal(tile.non_temporal && sizeof(Element) == sizeof(float) &&
+                     (reinterpret_cast<std::uintptr_t>(out) |
+                      static_cast<std::size_t>(args.out_row) * sizeof(float)) %
+                             sizeof(VF) ==
+                         0) {}
 
   // pack_rows() packs a block of rows and terms, in slivers.
   HWY_INLINE void pack_rows(std::size_t row, std::size_t rows, std::size_t term,
@@ -634,18 +711,22 @@ struct Product {
       const std::size_t height = sliver_rows(rows - r);
       Element* const result =
           at(out, args.out_row, args.out_column, row + r, column);
-      Sums from{nullptr, kProductLanes}, to{local, kProductLanes};
+      Sums to{local, kProductLanes};
       if (sums != nullptr) {
         to.data = sums + index * args.sums_panel + (row + r) * kProductLanes;
       }
-      if (!zero) from = to;
+      const Sums from{zero ? nullptr : to.data, kProductLanes};
+      const auto add = [&](const auto& target) HWY_ATTR {
+        add_words(height, sliver, words_of(sliver), panel,
+                  words_of(panel) + (pairs ? term / 2 : term) * kProductLanes,
+                  terms, pairs, from, target);
+      };
       if (stored) {
-        to = {reinterpret_cast<float*>(result),
-              static_cast<std::size_t>(args.out_row)};
+        add(Target<Out>{result, static_cast<std::size_t>(args.out_row),
+                        non_temporal});
+      } else {
+        add(to);
       }
-      add_words(height, sliver, words_of(sliver), panel,
-                words_of(panel) + (pairs ? term / 2 : term) * kProductLanes,
-                terms, pairs, from, to);
       if (last && !stored) {
         finish<Out>(args, to, height, columns,
                     at(self, args.self_row, args.self_column, row + r, column),
@@ -688,13 +769,16 @@ struct Product {
 template <class In, class Out>
 HWY_INLINE void product(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const ProductArgs*>(arguments);
-  Product<In, Out>(args, tile).run(tile.count);
+  const Product<In, Out> product(args, tile);
+  product.run(tile.count);
+  if (kHasNonTemporalStores && product.non_temporal) hwy::FlushStream();
 }
 
 #if HWY_TARGET == HWY_AVX3
-// rows_of_words() sets kHeight rows of sums to those of groups of four words of
-// a whole panel, whose terms are consecutive, without packing them. It returns
-// the number of terms; with pairs 0, if the instruction may not be used.
+// rows_of_words() sets kHeight rows of sums to those of groups of eight words
+// of a whole panel, whose terms are consecutive, without packing them. It
+// returns the number of terms; with pairs 0, if the instruction may not be
+// used.
 template <class Format, std::size_t kHeight>
 HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
                                      const std::byte* sliver, const float* a,
@@ -708,33 +792,36 @@ HWY_INLINE std::size_t rows_of_words(const Source<Format>& x,
     }
   }
   LeastExponent least;
-  const std::size_t words = x.terms / kWordTerms<Format> / 4 * 4;
-  for (std::size_t w = 0; w < words; w += 4) {
-    VF word[2][4];
-    for (std::size_t v = 0; v < 2; ++v) {
-      transposed_words(df, x, v * kLanes, w, word[v]);
-    }
-    const auto add = [&](auto way, std::size_t place, VF left,
-                         VF right) HWY_ATTR {
-      for (std::size_t r = 0; r < kHeight; ++r) {
-        const VF y = hn::Set(df, a[place * kHeight + r]);
-        sum[r][0] = decltype(way)::add(y, left, sum[r][0]);
-        sum[r][1] = decltype(way)::add(y, right, sum[r][1]);
+  constexpr std::size_t kWords = 8;
+  const std::size_t words = x.terms / kWordTerms<Format> / kWords * kWords;
+  for (std::size_t w = 0; w < words; w += kWords) {
+    if (w % 16 == 0) {  // two lines ahead, at the end in the next panel
+      const bool next = w + 32 >= words;
+      const std::size_t ahead = w + 32 - (next ? words : 0);
+      for (std::size_t i = 0; i < kProductLanes; ++i) {
+        hwy::Prefetch(
+            x.at(next ? i + kProductLanes : i, ahead * kWordTerms<Format>));
       }
-    };
-    for (std::size_t i = 0; i < 4; ++i) {
-      if constexpr (kWordTerms<Format> == 1) {
-        add(Floats(), w + i, word[0][i ^ 1], word[1][i ^ 1]);
-      } else if (std::is_same<Format, BFloat16>::value && pairs) {
-        for (const auto& half : word) least.add(hn::BitCast(du, half[i]));
-        add(PairsByDot(), w + i, word[0][i], word[1][i]);
-      } else {
-        const auto left = hn::BitCast(du, word[0][i]),
-                   right = hn::BitCast(du, word[1][i]);
-        for (const bool odd : {true, false}) {
-          add(Floats(), 2 * (w + i) + (odd ? 0 : 1),
-              widen_half<Format>(df, left, odd),
-              widen_half<Format>(df, right, odd));
+    }
+    for (std::size_t v = 0; v < 2; ++v) {
+      VF word[kWords];
+      transposed_lines(x, v * kLanes, w, word);
+      const auto add = [&](auto way, std::size_t place, VF b) HWY_ATTR {
+        for (std::size_t r = 0; r < kHeight; ++r) {
+          const VF y = hn::Set(df, a[place * kHeight + r]);
+          sum[r][v] = decltype(way)::add(y, b, sum[r][v]);
+        }
+      };
+      for (std::size_t i = 0; i < kWords; ++i) {
+        if constexpr (kWordTerms<Format> == 1) {
+          add(Floats(), w + i, word[i ^ 1]);
+        } else if (std::is_same<Format, BFloat16>::value && pairs) {
+          least.add(hn::BitCast(LeastExponent::D(), word[i]));
+          add(PairsByDot(), w + i, word[i]);
+        } else {
+          const auto pair = hn::BitCast(du, word[i]);
+          add(Floats(), 2 * (w + i), widen_half<Format>(df, pair, true));
+          add(Floats(), 2 * (w + i) + 1, widen_half<Format>(df, pair, false));
         }
       }
     }
@@ -773,9 +860,13 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
     const Sums sums{local, kProductLanes};
     std::size_t term = 0;
 #if HWY_TARGET == HWY_AVX3
-    if (height <= 2 && columns == kProductLanes && args.a_term == 1) {
-      const auto rows =
-          height == 1 ? rows_of_words<In, 1> : rows_of_words<In, 2>;
+    // Eight sums of pairs leave too few registers.
+    if (columns == kProductLanes && args.a_term == 1 &&
+        (height < 8 || !pairs)) {
+      const auto rows = height == 1   ? rows_of_words<In, 1>
+                        : height == 2 ? rows_of_words<In, 2>
+                        : height == 4 ? rows_of_words<In, 4>
+                                      : rows_of_words<In, 8>;
       term = rows(
           {b, args.a_row, 1, columns, static_cast<std::size_t>(args.terms)}, a,
           words_of(a), pairs, sums);

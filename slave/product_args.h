@@ -47,6 +47,30 @@ struct ProductPackArgs {
 //   main memory: b (in), a (constant, packed with product_rows_width()), self,
 //   out. A unit is kProductLanes columns of the result; the last of them, of
 //   which tile.first says where it is, may have fewer.
+// scaled_product: a (in, rows of bfloat16), b (constant, a packed panel of
+//   kProductLanes columns), sums (inout, rows; absent: none), a_scales (in,
+//   rows of float32), b_scales (constant, rows of kProductLanes float32), out
+//   (out, rows). A unit is a row of the result: `columns` elements, at most
+//   kProductLanes. Operands have so few significant bits that sums of products
+//   are exact: as doubles, or with `wide` as two doubles of which one has the
+//   multiples of kProductUnit. With s the float32 product of two scales, and
+//   inner = f32(the exact sum of a block of `block` terms):
+//     block = 0: y = s * inner, of all terms and the only scales
+//     else: y = y + s * inner, block after block, beginning with 0; each
+//       operation is rounded to float32
+//   out = r(factor * y); a nan is the quiet nan with payload 0. If `first` is 0
+//   it goes on from `sums`; if `last` is 0 it ends there: kProductLanes floats
+//   y, with block = 0 as many doubles, or, if wide, twice as many.
+struct ScaledProductArgs {
+  std::uint64_t terms;
+  std::uint64_t block;    // even; a part ends with a block
+  std::int64_t out_row;   // step
+  std::uint32_t columns;  // steps of out are 1
+  std::uint32_t steps;    // scales of a row
+  std::uint32_t wide, first, last;
+  float factor;
+};
+
 struct ProductRuns {
   const std::size_t* begins;  // of runs of so many neighbours
   std::uint64_t length;
@@ -85,6 +109,17 @@ struct ProductPanel {
 inline constexpr std::size_t kProductLanes = 32;
 inline constexpr std::size_t kMaxProductRows = 12;  // of a tile in registers
 inline constexpr std::size_t kFewProductRows = 8;   // of product_rows
+
+inline constexpr double kProductUnit = 0x1p-6;    // of scaled_product
+inline constexpr std::size_t kScaledTerms = 256;  // converted at a time
+
+// scaled_product_scratch_bytes() is Operation::scratch_bytes of scaled_product:
+// terms of some rows as doubles, their sums, and y.
+constexpr std::size_t scaled_product_scratch_bytes() noexcept {
+  return kMaxProductRows *
+         (kScaledTerms * sizeof(double) +
+          kProductLanes * (2 * sizeof(double) + sizeof(float)));
+}
 
 constexpr std::size_t product_panel_bytes(std::size_t terms, std::size_t width,
                                           bool pairs) noexcept {

@@ -165,10 +165,74 @@ void product_rows(const void* arguments, const Tile& tile, Result&) {
   }
 }
 
+// ExactSum is a sum of products in units of 2^-kUnit.
+class ExactSum {
+ public:
+  static constexpr int kUnit = 60;
+
+  void add(double product) {
+    if (product - product != 0) {
+      special_ += product;
+    } else {
+      units_ += static_cast<Integer>(std::ldexp(product, kUnit));
+    }
+  }
+  // rounded() rounds once: what is cut off is kept as an odd last bit.
+  float rounded() const {
+    if (special_ != 0) return quiet(static_cast<float>(special_));
+    Integer magnitude = units_ < 0 ? -units_ : units_;
+    int exponent = -kUnit;
+    for (; magnitude >> 53 != 0; ++exponent) {
+      magnitude = magnitude >> 1 | (magnitude & 1);
+    }
+    const double value = std::ldexp(static_cast<double>(magnitude), exponent);
+    return static_cast<float>(units_ < 0 ? -value : value);
+  }
+
+ private:
+  __extension__ using Integer = __int128;
+  Integer units_ = 0;
+  double special_ = 0;  // inf or nan
+};
+
+template <class Out>
+void scaled_product(const void* arguments, const Tile& tile, Result&) {
+  const auto& args = *static_cast<const ScaledProductArgs*>(arguments);
+  const auto* a = static_cast<const std::uint16_t*>(tile.operands[0]);
+  const auto* b = reinterpret_cast<const float*>(
+      static_cast<const std::byte*>(tile.operands[1]) + sizeof(ProductPanel));
+  const auto* a_scales = static_cast<const float*>(tile.operands[3]);
+  const auto* b_scales = static_cast<const float*>(tile.operands[4]);
+  auto* out = static_cast<typename Out::Element*>(tile.operands[5]);
+  const std::size_t block = args.block == 0 ? args.terms : args.block;
+  for (std::size_t i = 0; i < tile.count; ++i) {
+    for (std::size_t j = 0; j < args.columns; ++j) {
+      float y = 0;
+      std::size_t t = 0;
+      for (std::size_t s = 0; s < args.steps; ++s) {
+        ExactSum sum;
+        for (; t < std::min<std::size_t>(args.terms, (s + 1) * block); ++t) {
+          const float x = BFloat16::widen(a[i * args.terms + t]);
+          const float z = b[term_at(t, args.terms) * kProductLanes + j];
+          sum.add(static_cast<double>(x) * static_cast<double>(z));
+        }
+        const float scale =
+            a_scales[i * args.steps + s] * b_scales[s * kProductLanes + j];
+        const float scaled = scale * sum.rounded();
+        y = args.block == 0 ? scaled : y + scaled;
+      }
+      out[static_cast<std::int64_t>(i) * args.out_row +
+          static_cast<std::int64_t>(j)] = Out::narrow(quiet(args.factor * y));
+    }
+  }
+}
+
 }  // namespace
 
 SWAMP_KERNELS(product_pack, pack<A>)
 SWAMP_KERNELS(product, product<A, B>)
 SWAMP_KERNELS(product_rows, product_rows<A, B>)
+// Of launches that are both first and last.
+SWAMP_KERNELS(scaled_product, scaled_product<A>)
 
 }  // namespace swamp::slave::reference

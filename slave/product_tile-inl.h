@@ -19,13 +19,15 @@ HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// ByFma is the way of float32 products, also of CPUs without the instruction.
+// ByFma is the way of float32 products, also of CPUs without the instruction. A
+// way is how words become vectors, and are multiplied and added.
 struct ByFma {
-  using V = hn::Vec<hn::ScalableTag<float>>;
+  using D = hn::ScalableTag<float>;
+  using V = hn::Vec<D>;
 
-  static HWY_INLINE V add(V a, V b, V sum) {
-    return exact_fma(hn::ScalableTag<float>(), a, b, sum);
-  }
+  static HWY_INLINE V load(const float* right) { return hn::LoadU(D(), right); }
+  static HWY_INLINE V set(float left) { return hn::Set(D(), left); }
+  static HWY_INLINE V add(V a, V b, V sum) { return exact_fma(D(), a, b, sum); }
 };
 
 // product_tile() keeps a tile of sums in registers, of sizeof...(r) rows and
@@ -41,9 +43,9 @@ HWY_INLINE void product_tile(const Left& left, const float* right,
                              const Begin& begin, const End& end,
                              std::index_sequence<r...>,
                              std::index_sequence<v...>) {
-  const hn::ScalableTag<float> df;
-  using V = hn::Vec<decltype(df)>;
-  constexpr std::size_t kWidth = sizeof...(v), kLanes = hn::MaxLanes(df);
+  using V = typename Way::V;
+  constexpr std::size_t kWidth = sizeof...(v);
+  constexpr std::size_t kLanes = hn::MaxLanes(typename Way::D());
   V sum[sizeof...(r) * kWidth];
   const auto for_row = [&](auto row, const auto& visit) HWY_ATTR {
     (visit(row, std::integral_constant<std::size_t, v>()), ...);
@@ -53,9 +55,9 @@ HWY_INLINE void product_tile(const Left& left, const float* right,
                HWY_ATTR { sum[row * kWidth + vector] = begin(row, vector); }),
    ...);
   for (std::size_t t = 0; t < terms; ++t) {
-    const V x[] = {hn::LoadU(df, right + v * kLanes)...};
+    const V x[] = {Way::load(right + v * kLanes)...};
     const auto add_row = [&](auto row) HWY_ATTR {
-      const V y = hn::Set(df, left(row, t));
+      const V y = Way::set(left(row, t));
       ((sum[row * kWidth + v] = Way::add(y, x[v], sum[row * kWidth + v])), ...);
     };
     (add_row(std::integral_constant<std::size_t, r>()), ...);

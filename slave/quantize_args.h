@@ -4,6 +4,7 @@
 #define SWAMP_SLAVE_QUANTIZE_ARGS_H_
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -156,7 +157,9 @@ inline BlockScale block_scale(const BlockArgs& args, float amax) noexcept {
               ? te_scale(amax, args.largest, args.if_infinite,
                          args.power_of_2 != 0)
               : torchao_scale(amax, args.largest, args.power_of_2 != 0);
-      return {float_to_bits(1 / scale), scale};
+      // One pattern of nan, whatever the payload of the amax.
+      return {std::isnan(scale) ? 0x7fc00000u : float_to_bits(1 / scale),
+              scale};
     }
     default: {
       const std::uint32_t code = mx_code(static_cast<MxRule>(args.rule), amax,

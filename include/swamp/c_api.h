@@ -541,6 +541,85 @@ SWAMP_API swamp_status swamp_dequantize(swamp_machine* machine,
                                         const swamp_tensor* codes,
                                         const swamp_tensor* x, float scale);
 
+/** swamp_block_scaling is BlockScaling of float8.h: how the scale of a block is
+ * chosen. */
+typedef enum {
+  SWAMP_BLOCK_MX_FLOOR = 0,           /**< torchao, FLOOR */
+  SWAMP_BLOCK_MX_CEIL = 1,            /**< torchao, CEIL */
+  SWAMP_BLOCK_MX_EVEN = 2,            /**< torchao, EVEN */
+  SWAMP_BLOCK_MX_RCEIL = 3,           /**< torchao, RCEIL */
+  SWAMP_BLOCK_TE_MXFP8 = 4,           /**< Transformer Engine's MXFP8 */
+  SWAMP_BLOCK_MICROXCALING = 5,       /**< microxcaling */
+  SWAMP_BLOCK_TE_NVFP4 = 6,           /**< Transformer Engine's NVFP4 */
+  SWAMP_BLOCK_TORCHAO_NVFP4 = 7,      /**< torchao's NVFP4 */
+  SWAMP_BLOCK_TE = 8,                 /**< Float8BlockScaling, float32 */
+  SWAMP_BLOCK_TE_POWER_OF_2 = 9,      /**< Float8BlockScaling */
+  SWAMP_BLOCK_TORCHAO = 10,           /**< torchao.float8 */
+  SWAMP_BLOCK_TORCHAO_POWER_OF_2 = 11 /**< torchao.float8, rowwise */
+} swamp_block_scaling;
+
+/** swamp_block_options: see BlockOptions in float8.h. */
+typedef struct {
+  uint32_t struct_size;        /**< sizeof(swamp_block_options) */
+  swamp_block_scaling scaling; /**< the rule */
+  size_t block;                /**< elements; 0: as the rule says */
+  int32_t square;              /**< 1: as many rows as columns */
+  float tensor_amax;           /**< of NVFP4 */
+  swamp_rounding rounding;     /**< which neighbour */
+  swamp_cast_policy policy;    /**< nan, inf and numbers beyond the largest */
+  int32_t hadamard;            /**< 1: the columns are transformed first */
+  uint64_t seed;               /**< of generated random bits */
+  const uint8_t* random;       /**< an octet for each element, or NULL */
+} swamp_block_options;
+
+/** swamp_block_codes is the codes of a matrix and their scales. */
+typedef struct {
+  swamp_tensor codes;  /**< of a format of at most 8 bits */
+  swamp_tensor scales; /**< of the dtype of the rule */
+} swamp_block_codes;
+
+/** swamp_quantize_blocks sets codes and scales of x and of its transpose; see
+ * quantize_blocks() in float8.h.
+ *
+ * @param machine where to run; NULL: the default machine
+ * @param x float16, bfloat16 or float32
+ * @param[out] rows along rows; NULL: not wanted
+ * @param[out] columns along columns; NULL: not wanted
+ * @param options NULL: Transformer Engine's MXFP8 */
+SWAMP_API swamp_status swamp_quantize_blocks(
+    swamp_machine* machine, const swamp_matrix* x,
+    const swamp_block_codes* rows, const swamp_block_codes* columns,
+    const swamp_block_options* options);
+
+/** swamp_dequantize_blocks sets x to round(code * scale).
+ *
+ * @param machine where to run; NULL: the default machine
+ * @param codes along rows, as swamp_quantize_blocks() returns them
+ * @param[out] x float16, bfloat16 or float32
+ * @param options as they were */
+SWAMP_API swamp_status swamp_dequantize_blocks(
+    swamp_machine* machine, const swamp_block_codes* codes,
+    const swamp_matrix* x, const swamp_block_options* options);
+
+/** swamp_amax finds the largest |x|.
+ *
+ * @param machine where to run; NULL: the default machine
+ * @param x float16, bfloat16 or float32
+ * @param skip_nan 1: nan does not count; 0: the result is nan if x has one
+ * @param[out] result 0 without elements */
+SWAMP_API swamp_status swamp_amax(swamp_machine* machine, const swamp_tensor* x,
+                                  int32_t skip_nan, float* result);
+
+/** swamp_hadamard_transform transforms each 16 neighbours of a row; see
+ * hadamard_transform() in float8.h.
+ *
+ * @param machine where to run; NULL: the default machine
+ * @param x float16, bfloat16 or float32; a multiple of 16 columns
+ * @param[out] out like x; may be x */
+SWAMP_API swamp_status swamp_hadamard_transform(swamp_machine* machine,
+                                                const swamp_matrix* x,
+                                                const swamp_matrix* out);
+
 /** swamp_scaler is a loss scaler: the scale of the loss, and the rule of one of
  * the known systems that updates it, bit for bit. Only one thread at a time may
  * use a scaler. */

@@ -201,6 +201,38 @@ SWAMP_API void dequantize_blocks(const BlockCodes& codes, const Matrix& x,
 SWAMP_API void hadamard_transform(const Matrix& x, const Matrix& out,
                                   Machine* machine = nullptr);
 
+/// ScaledMatrix is a matrix of codes, row after row, and what they are
+/// multiplied by. A row has an even number of elements of float4_e2m1fn_x2.
+struct ScaledMatrix {
+  Tensor codes;  ///< of a format of at most 8 bits
+  /// float32, or float8_e8m0fnu, or float8_e4m3fn for NVFP4; as
+  /// quantize_blocks() stores them along rows, or one for all.
+  Tensor scales;
+  std::size_t rows = 0;     ///< of the matrix
+  std::size_t columns = 0;  ///< elements of a row
+  std::size_t block = 0;    ///< elements of a scale, even; 0: a row
+  bool square = false;      ///< as BlockOptions::square
+  float tensor_amax = 0;    ///< of NVFP4
+};
+
+/// product sets out to a * b^T, with the sums of the scaled codes: within a
+/// block of elements the sum is exact and rounded to float32 once, so that the
+/// result does not depend on threads or order. With s the float32 product of
+/// the two scales of a block, each operation in float32:
+/// without blocks, out = round(s * sum); with blocks, y = y + s * sum, one
+/// block after another from 0, and out = round(y). For NVFP4 y is at last
+/// multiplied by amax_a * amax_b / (6 * 6 * 448 * 448), as in Transformer
+/// Engine's reference.
+///
+/// @param[out] out float16, bfloat16 or float32, [a.rows, b.rows]
+/// @param a codes of [rows, columns]; the sum of a block must fit into two
+///   doubles: up to 32768 elements of any formats, 131072 of float8_e4m3fn
+/// @param b as many columns as a; blocks of the same number of elements, or
+///   none
+/// @param machine where to run; null: the default machine
+SWAMP_API void product(const Matrix& out, const ScaledMatrix& a,
+                       const ScaledMatrix& b, Machine* machine = nullptr);
+
 }  // namespace swamp
 
 #endif  // SWAMP_FLOAT8_H_

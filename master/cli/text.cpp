@@ -86,6 +86,15 @@ std::vector<std::string> split(const std::string& text) {
   return items;
 }
 
+std::string joined(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) {
+    if (!all.empty()) all += ", ";
+    all += text;
+  }
+  return all;
+}
+
 std::string printable(std::string text) {
   for (char& character : text) {
     const auto byte = static_cast<unsigned char>(character);

@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "master/text.h"
 #include "swamp/float_formats.h"
 #include "swamp/tensor.h"
 
@@ -36,7 +35,7 @@ ScalarType parse_dtype(const std::string& option, const std::string& name,
 // split() returns the texts between the commas; an empty text is one empty
 // item.
 std::vector<std::string> split(const std::string& text);
-using master::joined;
+std::string joined(const std::vector<std::string>& texts);
 
 // plural() is the "s" after a number of things.
 inline const char* plural(std::uint64_t count) { return count == 1 ? "" : "s"; }

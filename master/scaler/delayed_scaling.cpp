@@ -3,7 +3,6 @@
 // float32, in the order of the originals.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "master/scaler/scale_manager.h"
 #include "slave/scale_rules.h"
@@ -13,7 +12,7 @@ namespace {
 
 using slave::power_of_two;
 
-// Larger is a maximum in which nan wins, as PyTorch's.
+// larger() is a maximum in which nan wins, as PyTorch's.
 float larger(float a, float b) { return a > b || std::isnan(a) ? a : b; }
 
 float largest_of(const std::vector<float>& list) {

@@ -107,6 +107,40 @@ int c_abi_rows(void) {
     INVALID(swamp_dequantize(NULL, &codes, NULL, 1), "x");
     CHECK(code[0] == 0x38 && to[0] == 0.5f);
   }
+  {
+    float from[32], to[32], largest = 0;
+    uint8_t code[32], turned[32], scale[1] = {9}, turned_scale[32];
+    const swamp_matrix x8 = {from, 1, 32, SWAMP_FLOAT32},
+                       y8 = {to, 1, 32, SWAMP_FLOAT32};
+    const swamp_tensor all = {from, 32, SWAMP_FLOAT32};
+    const swamp_block_codes rows = {{code, 32, SWAMP_FLOAT8_E4M3FN},
+                                    {scale, 1, SWAMP_FLOAT8_E8M0FNU}};
+    const swamp_block_codes columns = {
+        {turned, 32, SWAMP_FLOAT8_E4M3FN},
+        {turned_scale, 32, SWAMP_FLOAT8_E8M0FNU}};
+    swamp_block_options how = {
+        sizeof how,         SWAMP_BLOCK_MX_FLOOR, 0, 0, 0,
+        SWAMP_NEAREST_EVEN, SWAMP_CAST_SATURATE,  0, 0, NULL};
+    for (i = 0; i < 32; ++i) from[i] = (float)(i - 16);
+    OK(swamp_amax(NULL, &all, 1, &largest));
+    CHECK(largest == 16);
+    OK(swamp_quantize_blocks(NULL, &x8, &rows, &columns, &how));
+    CHECK(scale[0] == 127 + 4 - 8 && code[0] == 0xf8);
+    CHECK(turned_scale[0] == 127 + 4 - 8 && turned[0] == 0xf8);
+    CHECK(turned_scale[16] == 0 && turned[16] == 0);
+    OK(swamp_dequantize_blocks(NULL, &rows, &y8, &how));
+    for (i = 0; i < 32; ++i) CHECK(to[i] == from[i]);
+    OK(swamp_hadamard_transform(NULL, &x8, &y8));
+    CHECK(to[1] != from[1]);
+    INVALID(swamp_quantize_blocks(NULL, &x8, NULL, NULL, &how), "rows");
+    INVALID(swamp_dequantize_blocks(NULL, NULL, &y8, &how), "codes");
+    INVALID(swamp_amax(NULL, &all, 1, NULL), "result");
+    how.scaling = (swamp_block_scaling)1000;
+    INVALID(swamp_quantize_blocks(NULL, &x8, &rows, NULL, &how),
+            "options.scaling: got 255");
+    how.struct_size = 1;
+    INVALID(swamp_quantize_blocks(NULL, &x8, &rows, NULL, &how), "struct_size");
+  }
   return failed;
 }
 

@@ -48,7 +48,7 @@ class Resume : public testing::TestWithParam<Words> {};
 
 // Killed at any moment, it ends with the same bits.
 TEST_P(Resume, AfterKills) {
-  const Words options = "--steps 60 --batch 4 --save-interval 3" + GetParam();
+  const Words options = "--steps 60 --save-interval 3" + GetParam();
   const Folder whole;
   const ProgramResult uninterrupted = whole.run(options);
   ASSERT_EQ(uninterrupted.exit_code, 0) << uninterrupted.err;
@@ -82,13 +82,17 @@ TEST_P(Resume, AfterKills) {
 INSTANTIATE_TEST_SUITE_P(
     Train, Resume,
     testing::Values(
-        Words("--initial-loss-scale 67108864 --loss-scale-window 7"),
-        Words("--dtype float32 --optimizer sgd"),
-        Words("--bf16 --accumulate 2"), Words("--bf16 --use-flash-attn"),
+        Words("--initial-loss-scale 67108864 --loss-scale-window 7 --batch 4"),
+        Words("--dtype float32 --optimizer sgd --batch 4"),
+        Words("--bf16 --accumulate 2 --batch 4"),
+        Words("--bf16 --use-flash-attn --batch 4"),
         Words("--scaler fairseq.DynamicLossScaler --scaler-option "
-              "init_scale=67108864"),
+              "init_scale=67108864 --batch 4"),
         Words("--fp32-residual-connection --fp16-lm-cross-entropy "
-              "--attention-softmax-in-fp32")),
+              "--attention-softmax-in-fp32 --batch 4"),
+        Words("--fp8-format hybrid --fp8-amax-history-len 4 "
+              "--fp8-amax-compute-algo max --batch 4"),
+        Words("--fp4-format e2m1 --accumulate 2 --batch 16")),
     [](const testing::TestParamInfo<Words>& it) {
       return test_name(it.param[0] + it.param[1]).substr(0, 32);
     });
@@ -138,6 +142,8 @@ TEST(Checkpoint, AnotherRunIsRefusedInWords) {
   }
   refused({"--batch", "4", "--use-flash-attn"},
           "made with --use-flash-attn none, expected true");
+  refused({"--batch", "4", "--fp8-format", "e4m3"},
+          "made with --fp8-amax-compute-algo none, expected most_recent");
   std::ofstream(folder.log.path(), std::ios::app) << "more\n";
   EXPECT_EQ(folder.run("--resume --batch 4 --steps 4").exit_code,
             0);  // the part after the checkpoint is removed
@@ -147,6 +153,29 @@ TEST(Checkpoint, AnotherRunIsRefusedInWords) {
   std::ofstream(folder.text.path(), std::ios::app) << "more";
   refused({"--batch", "4"}, "made with text of 2");
   EXPECT_EQ(folder.checkpoint.read(), before);
+}
+
+// Delayed scales follow the amax of a step, also of one that is skipped.
+TEST(Checkpoint, HasTheDelayedScales) {
+  const Folder folder;
+  const ProgramResult result = folder.run(
+      "--steps 1 --batch 4 --initial-loss-scale 67108864 --fp8-format hybrid "
+      "--fp8-amax-history-len 2");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(has_words(result.out, {"\nlinear layers in hybrid, delayed\n"}));
+  ASSERT_EQ(nlohmann::json::parse(folder.log.read())["skipped"], true);
+  const std::string file = folder.checkpoint.read();
+  const auto scales =
+      nlohmann::json::parse(cli::decode_checkpoint(file).trainer.scales);
+  EXPECT_EQ(scales["recipe"], "DelayedScaling");
+  ASSERT_EQ(scales["scale_fwd"].size(), 12u);
+  ASSERT_EQ(scales["amax_history_fwd"].size(), 2u);
+  for (std::size_t i = 0; i < 12; ++i) {
+    const float amax = scales["amax_history_fwd"][1][i];
+    EXPECT_GT(amax, 0);
+    EXPECT_EQ(scales["scale_fwd"][i], 448 / amax);
+  }
+  ASSERT_EQ(scales["scale_bwd"].size(), 6u);
 }
 
 TEST(Checkpoint, DamageIsRefused) {

@@ -1,6 +1,7 @@
 // Options of `swamp train`: what they select, and which contradict each other.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <tuple>
 
 #include "tests/cli/training.h"
@@ -95,6 +96,36 @@ TEST(TrainOptions, OptimizersAndFiles) {
   }
 }
 
+TEST(TrainOptions, RecipesThatContradictEachOther) {
+  expect_refused("--fp8-format e5m2",
+                 {"--fp8-format: got 'e5m2', expected one of e4m3, hybrid"});
+  expect_refused("--fp8-format e4m3 --fp8-recipe custom",
+                 {"--fp8-recipe: got 'custom', expected one of delayed, "
+                  "tensorwise, mxfp8, blockwise"});
+  expect_refused("--fp4-format e3m0",
+                 {"--fp4-format: got 'e3m0', expected e2m1"});
+  expect_refused("--fp4-format e2m1 --fp4-recipe mxfp4",
+                 {"--fp4-recipe: got 'mxfp4', expected nvfp4"});
+  expect_refused("--fp8-format e4m3 --fp8-amax-compute-algo mean",
+                 {"--fp8-amax-compute-algo: got 'mean', expected one of "
+                  "most_recent, max"});
+  expect_refused("--fp8-format e4m3 --fp8-amax-history-len 0",
+                 {"--fp8-amax-history-len: got '0', expected an integer"});
+  expect_refused("--fp8-format e4m3 --fp8-margin 127",
+                 {"--fp8-margin: got '127', expected an integer, 0 to 126"});
+  expect_refused("--fp8-recipe mxfp8", {"--fp8-recipe: got no --fp8-format"});
+  expect_refused("--fp8-margin 1", {"--fp8-margin: got no --fp8-format"});
+  expect_refused("--fp4-recipe nvfp4", {"--fp4-recipe: got no --fp4-format"});
+  expect_refused("--fp4-format e2m1 --fp8-margin 1",
+                 {"--fp8-margin: got no --fp8-format"});
+  expect_refused("--fp4-format e2m1 --fp8-format e4m3",
+                 {"--fp4-format: got --fp8-format, too, expected one of them"});
+  expect_refused("--fp8-format hybrid --fp8-recipe mxfp8 --fp8-margin 1",
+                 {"--fp8-margin: got --fp8-recipe mxfp8, expected delayed"});
+  expect_refused("--fp4-format e2m1 --batch 8",
+                 {"--batch: got 8, expected a multiple of 16"});
+}
+
 std::string weights(const Words& arguments) {
   return run_training(arguments + "--steps 4 --batch 4").weights;
 }
@@ -128,6 +159,33 @@ TEST(TrainOptions, FlagsOfTheModelChangeTheBitsOrDoNot) {
     const Words plain = {"--dtype", row.dtype, "--loss-scale", "1024"};
     EXPECT_EQ(weights(plain) == weights(plain + row.flag), row.same);
   }
+}
+
+// Every row has other weights; the last words of the first are the defaults.
+TEST(TrainOptions, RecipesAndTheirOptionsChangeTheBits) {
+  const Words run = "--bf16 --steps 3 --batch 16";
+  const Words defaults =
+      "--fp8-recipe delayed --fp8-margin 0 --fp8-amax-history-len 1 "
+      "--fp8-amax-compute-algo most_recent";
+  std::map<std::string, std::string> rows;
+  for (const char* row :
+       {"--log-interval 1", "--fp8-format e4m3", "--fp8-format hybrid",
+        "--fp8-format hybrid --fp8-margin 1",
+        "--fp8-format hybrid --fp8-amax-history-len 2 "
+        "--fp8-amax-compute-algo max",
+        "--fp8-format e4m3 --fp8-recipe tensorwise",
+        "--fp8-format hybrid --fp8-recipe tensorwise",
+        "--fp8-format e4m3 --fp8-recipe mxfp8",
+        "--fp8-format hybrid --fp8-recipe mxfp8",
+        "--fp8-format e4m3 --fp8-recipe blockwise", "--fp4-format e2m1"}) {
+    const std::string found = run_training(run + Words(row)).weights;
+    EXPECT_EQ(rows.emplace(found, row).first->second, row);
+  }
+  EXPECT_EQ(rows[run_training(run + "--fp8-format hybrid" + defaults).weights],
+            "--fp8-format hybrid");
+  EXPECT_EQ(
+      rows[run_training(run + "--fp4-format e2m1 --fp4-recipe nvfp4").weights],
+      "--fp4-format e2m1");
 }
 
 TEST(TrainOptions, ALossScaleOfZeroIsNone) {

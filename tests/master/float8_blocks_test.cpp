@@ -360,5 +360,131 @@ TEST(Float8Blocks, GoldenMicroxcaling) {
   });
 }
 
+// Shapes that blocks do not divide, and generated random bits.
+TEST(Float8Blocks, SameOnEveryMachine) {
+  Random random(83);
+  for (const S scaling :
+       {S::te_mxfp8, S::te_nvfp4, S::te_block, S::torchao_float8}) {
+    for (const auto& [rows, columns] :
+         {std::pair{1u, 2u}, std::pair{150u, 310u}, std::pair{64u, 2048u}}) {
+      std::vector<float> values;
+      for (unsigned i = 0; i < rows * columns; ++i) {
+        values.push_back(static_cast<float>(random.below(4096)) - 2048);
+      }
+      const Matrix x{values.data(), rows, columns, kFloat32};
+      const bool nvfp4 = scaling == S::te_nvfp4;
+      const ScalarType format = nvfp4 ? kFloat4E2M1FNX2 : kFloat8E4M3FN;
+      BlockOptions options;
+      options.scaling = scaling;
+      options.rounding = nvfp4 ? Rounding::stochastic : Rounding::nearest_even;
+      options.seed = 3;
+      options.tensor_amax = 2048;
+      const bool by_column =
+          scaling != S::torchao_float8 && (!nvfp4 || rows % 2 == 0);
+      SCOPED_TRACE(testing::Message() << static_cast<int>(scaling) << " "
+                                      << rows << "x" << columns);
+      const Both expected = run(x, format, options, true, by_column, nullptr);
+      std::vector<float> back(values.size());
+      on_all_machines(kShapes, [&](Machine& machine) {
+        const Both found = run(x, format, options, true, by_column, &machine);
+        EXPECT_EQ(found.rows.scales, expected.rows.scales);
+        EXPECT_EQ(found.rows.codes, expected.rows.codes);
+        EXPECT_EQ(found.columns.scales, expected.columns.scales);
+        EXPECT_EQ(found.columns.codes, expected.columns.codes);
+        dequantize_blocks(found.rows.view,
+                          {back.data(), rows, columns, kFloat32}, options,
+                          &machine);
+        for (std::size_t i = 0; i < back.size(); ++i) {
+          // Half a step of float4, or a step if stochastic.
+          ASSERT_NEAR(back[i], values[i], nvfp4 ? 900 : 200) << i;
+        }
+      });
+    }
+  }
+}
+
+TEST(Float8Blocks, Errors) {
+  float x[32 * 32] = {};
+  Octets codes(1024, 9), scales(1024, 9);
+  struct Request {
+    Matrix x;
+    BlockCodes rows, columns;
+    BlockOptions options;
+    bool by_row = true, by_column = true;
+  };
+  struct Row {
+    void (*change)(Request& c);
+    const char* text;
+    swamp_status status = SWAMP_INVALID_ARGUMENT;
+  };
+  const Row rows[] = {
+      {[](Request& c) { c.by_row = c.by_column = false; },
+       "rows: got null, expected codes along rows or along columns"},
+      {[](Request& c) { c.x.dtype = kFloat64; }, "x.dtype: got 3 (float64)",
+       SWAMP_UNSUPPORTED},
+      {[](Request& c) { c.options.scaling = static_cast<S>(12); },
+       "options.scaling: got 12, expected 0 (mx_floor) to 11"},
+      {[](Request& c) { c.options.block = 24; },
+       "options.block: got 24, expected 16, 32, 64 or 128 (along columns"},
+      {[](Request& c) {
+         c.by_column = false;
+         c.options.block = 24;
+       },
+       "options.block: got 24, expected 16, 32, 64 or 128, or the columns, 32"},
+      {[](Request& c) {
+         c.options.scaling = S::te_nvfp4;
+         c.options.tensor_amax = std::nanf("");
+       },
+       "options.tensor_amax: got nan, expected the largest magnitude"},
+      {[](Request& c) { c.options.scaling = S::te_nvfp4; },
+       "rows.codes.dtype: got float8_e4m3fn, expected a format with a rule of "
+       "te_nvfp4",
+       SWAMP_UNSUPPORTED},
+      {[](Request& c) { c.rows.codes.dtype = kFloat8E8M0FNU; },
+       "rows.codes.dtype: got 12 (float8_e8m0fnu), expected 4",
+       SWAMP_UNSUPPORTED},
+      {[](Request& c) { c.rows.codes.count = 5; },
+       "rows.codes.count: got 5, expected 1024"},
+      {[](Request& c) { c.columns.codes.data = nullptr; },
+       "columns.codes.data: got null, expected"},
+      {[](Request& c) { c.columns.scales.dtype = kFloat32; },
+       "columns.scales.dtype: got 2 (float32), expected 12 (float8_e8m0fnu)",
+       SWAMP_UNSUPPORTED},
+      {[](Request& c) { c.rows.scales.count = 31; },
+       "rows.scales.count: got 31, expected 32, one for each block of 32"},
+      {[](Request& c) { c.columns.codes.dtype = kFloat8E5M2; },
+       "columns.codes.dtype: got float8_e5m2, expected float8_e4m3fn"},
+      {[](Request& c) { c.options.rounding = static_cast<Rounding>(3); },
+       "options.rounding: got 3"},
+      {[](Request& c) {
+         c.by_column = false;
+         c.options.hadamard = true;
+       },
+       "options.hadamard: got true, expected false without columns"}};
+  for (const Row& row : rows) {
+    Request c{{x, 32, 32, kFloat32},
+              {{codes.data(), 1024, kFloat8E4M3FN},
+               {scales.data(), 32, kFloat8E8M0FNU}},
+              {{codes.data(), 1024, kFloat8E4M3FN},
+               {scales.data(), 32, kFloat8E8M0FNU}},
+              {}};
+    row.change(c);
+    EXPECT_TRUE(has_words(
+        error_of(
+            [&] {
+              quantize_blocks(c.x, c.by_row ? &c.rows : nullptr,
+                              c.by_column ? &c.columns : nullptr, c.options);
+            },
+            row.status),
+        {row.text}));
+  }
+  const Matrix odd{x, 2, 15, kFloat32};
+  EXPECT_TRUE(has_words(error_of([&] { hadamard_transform(odd, odd); }),
+                        {"x.columns: got 15, expected a multiple of 16"}));
+  EXPECT_EQ(codes, Octets(1024, 9));
+  EXPECT_EQ(scales, Octets(1024, 9));
+  EXPECT_EQ(amax({nullptr, 0, kFloat32}), 0);
+}
+
 }  // namespace
 }  // namespace swamp::test

@@ -54,7 +54,8 @@ struct Case {
 std::vector<Case> make_cases() {
   constexpr std::size_t shapes[][3] = {{1, 1, 1},    {5, 33, 2},  {12, 32, 8},
                                        {13, 70, 31}, {29, 64, 7}, {8, 96, 40},
-                                       {2, 64, 67},  {1, 50, 16}, {3, 31, 0}};
+                                       {2, 64, 67},  {1, 50, 16}, {3, 31, 0},
+                                       {4, 64, 83},  {1, 96, 33}};
   std::vector<Case> cases;
   for (const auto& shape : shapes) {
     for (const ScalarType type : kRowTypes) {
@@ -171,7 +172,7 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
   run_rows(table, kernel_of(F::product, {one.in, one.out}), &args,
            {a.data, first, has_sums ? sums.end() - sum_bytes : nullptr, added,
             out.data},
-           one.rows, 0, nullptr, false,
+           one.rows, 0, nullptr, at_end,
            reinterpret_cast<float*>(scratch.begin()));
   return {out.data, out.data + out.bytes};
 }

@@ -79,10 +79,11 @@ void Model::Layers::attention(std::size_t number) {
              layer.mean.data(), layer.rstd.data(), {}, &machine);
   take(layer.normalized);
   linear(layer.normalized.floats, first + kQkv, first + kQkvBias, layer.qkv);
+  round(layer.qkv);
   layer.mixed.resize(rows, kWidth);
   options.use_flash_attn ? flash_attention(number) : unfused_attention(number);
 
-  product(layer.mixed, parameters[first + kOut].weight.floats, branch.floats);
+  linear(layer.mixed, first + kOut, kNoBias, branch.floats);
   round(branch);
   residual_add_(stream.in_float32(), branch.matrix(),
                 parameters[first + kOutBias].vector(), &machine);

@@ -23,6 +23,7 @@ constexpr char kFormatText[] = "swamp train 2";
 constexpr char kDigest[] = "swamp.digest";
 constexpr char kOption[] = "option.";
 constexpr char kRun[] = "run.";
+constexpr char kScales[] = "fp8_scales";
 constexpr char kModel[] = "model.";
 constexpr char kHistory[] = "history";
 
@@ -90,6 +91,9 @@ std::vector<std::pair<const char*, std::uint64_t*>> run_numbers(
 Metadata texts_of(const Checkpoint& checkpoint) {
   Metadata texts = checkpoint.trainer.optimizer.texts;
   texts[kFormat] = kFormatText;
+  if (!checkpoint.trainer.scales.empty()) {
+    texts[kScales] = checkpoint.trainer.scales;
+  }
   for (const auto& [name, value] : checkpoint.options) {
     texts[kOption + name] = value;
   }
@@ -112,6 +116,8 @@ void take_texts(const Metadata& texts, Checkpoint& checkpoint) {
     if (name == kFormat || name == kDigest || take_prefix(rest, kRun)) continue;
     if (take_prefix(rest, kOption)) {
       checkpoint.options[rest] = text;
+    } else if (name == kScales) {
+      checkpoint.trainer.scales = text;
     } else {
       checkpoint.trainer.optimizer.texts[name] = text;
     }

@@ -4,6 +4,7 @@
 //              option.*     options that a resumed run must also have
 //              run.*        steps, random state, log, order of the sums
 //              optimizer.*, grad_scaler
+//              fp8_scales   of delayed scaling
 //     tensors  optimizer.state.*, fp32_from_fp16_params.*  (OptimizerState)
 //              model.*      the weights of a float32 model
 //              history      float64, one row per step

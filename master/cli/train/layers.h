@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "master/cli/train/float8_linear.h"
 #include "master/cli/train/model.h"
 #include "swamp/attention.h"
 #include "swamp/foreach.h"
@@ -44,6 +46,8 @@ enum : std::size_t {
   kParameterCount
 };
 
+constexpr std::size_t kNoBias = kParameterCount;
+
 constexpr std::size_t first_of_layer(std::size_t layer) {
   return kFirstLayer + layer * kLayerParameters;
 }
@@ -73,6 +77,10 @@ struct Floats {
   }
 };
 
+inline Matrix matrix_of(Floats& floats) {
+  return {floats.data.data(), floats.rows, floats.columns, kFloat32};
+}
+
 using Bits = std::vector<std::uint16_t>;
 
 inline MachineConfig serial_config() {
@@ -100,9 +108,7 @@ struct Values {
     return matrix;
   }
   // in_float32() is the floats, for an operator on float32 only.
-  Matrix in_float32() {
-    return {floats.data.data(), floats.rows, floats.columns, kFloat32};
-  }
+  Matrix in_float32() { return matrix_of(floats); }
 };
 
 inline Tensor tensor_of(Floats& floats) {
@@ -181,11 +187,11 @@ struct Model::Layers {
     out.resize(left.rows, right.columns);
     swamp::product(out, left, right, {1, 1, bias}, &machine);
   }
-  void linear(const Matrices& in, std::size_t weight, std::size_t bias,
-              Floats& out);
+  // linear() resizes `out`, and does not round it; kNoBias: without a bias.
+  void linear(Floats& in, std::size_t weight, std::size_t bias, Floats& out);
   // linear_backward() goes from the gradient of the result of linear() to those
   // of its weights, bias and input.
-  void linear_backward(const Matrices& in, Floats& gradient, std::size_t weight,
+  void linear_backward(Floats& in, Floats& gradient, std::size_t weight,
                        std::size_t bias, Floats& in_gradient);
   // round() rounds to the dtype of the model, to nearest even; a value that is
   // too large becomes inf. Floats hold every 16-bit value exactly.
@@ -231,6 +237,7 @@ struct Model::Layers {
   Machine& machine;
   Parameter parameters[kParameterCount];
   Attention layers[kLayers];
+  std::optional<Float8Linear> float8;
   std::uint64_t underflow = 0;
   std::uint64_t activation_underflow = 0;
   // Roundings are small: on a busy computer a spawn costs more than it saves.

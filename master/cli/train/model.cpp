@@ -50,6 +50,20 @@ constexpr ParameterRow kParameters[] = {
 
 static_assert(std::size(kParameters) == kParameterCount);
 
+constexpr std::size_t kLinearWeights[] = {first_of_layer(0) + kQkv,
+                                          first_of_layer(0) + kOut,
+                                          first_of_layer(1) + kQkv,
+                                          first_of_layer(1) + kOut,
+                                          kW1,
+                                          kW2};
+
+// linear_number() is the place of a weight in kLinearWeights.
+std::size_t linear_number(std::size_t weight) {
+  return static_cast<std::size_t>(
+      std::find(kLinearWeights, std::end(kLinearWeights), weight) -
+      kLinearWeights);
+}
+
 }  // namespace
 
 void sample_batch(const std::string& text, std::size_t count, Random& random,
@@ -61,11 +75,15 @@ void sample_batch(const std::string& text, std::size_t count, Random& random,
     std::memcpy(&batch.contexts[i * kContext], &text[start], kContext);
     batch.targets[i] = static_cast<std::uint8_t>(text[start + kContext]);
   }
+  batch.seed = random.state();
 }
 
 Model::Layers::Layers(const ModelOptions& chosen, Random& random,
                       Machine& machine_used)
     : options(chosen), machine(machine_used) {
+  if (!options.float8.recipe.empty()) {
+    float8.emplace(options.float8, std::size(kLinearWeights), machine);
+  }
   for (std::size_t i = 0; i < kParameterCount; ++i) {
     const ParameterRow& row = kParameters[i];
     for (Values* values : {&parameters[i].weight, &parameters[i].gradient}) {
@@ -136,6 +154,18 @@ std::vector<ModelParameter> Model::tensors() {
   return tensors;
 }
 
+void Model::update_scales(Communicator& communicator) {
+  if (layers_->float8) layers_->float8->update(communicator);
+}
+
+std::string Model::scales() const {
+  return layers_->float8 ? layers_->float8->state() : "";
+}
+
+void Model::load_scales(const std::string& state) {
+  if (layers_->float8) layers_->float8->load_state(state);
+}
+
 void Model::widen_weights() {
   if (layers_->options.dtype == kFloat32) return;
   std::vector<Tensor> floats;
@@ -169,6 +199,7 @@ double Model::loss_and_gradients(const Batch& batch, float scale) {
   Layers& layers = *layers_;
   layers.underflow = 0;
   layers.activation_underflow = 0;
+  if (layers.float8) layers.float8->begin(batch.seed);
   layers.forward(batch);
   const double loss = layers.loss(batch, scale);
   layers.backward(batch);
@@ -190,9 +221,10 @@ void Model::Layers::forward(const Batch& batch) {
   round(stream.floats);
   stream.floats.set_columns(kInput);
   linear(stream.floats, kW1, kB1, hidden);
+  round(hidden);
   for (float& value : hidden.data) value = value < 0.0f ? 0.0f : value;
   linear(hidden, kW2, kB2, logits.floats);
-  if (logits.dtype != kFloat32) round(logits);
+  round(logits);
 }
 
 double Model::Layers::loss(const Batch& batch, float scale) {
@@ -246,24 +278,41 @@ void Model::Layers::embedding_backward(const Batch& batch) {
   }
 }
 
-void Model::Layers::linear(const Matrices& in, std::size_t weight,
-                           std::size_t bias, Floats& out) {
-  Matrices rows = parameters[bias].weight.floats;
-  rows.rows = in.rows;
-  rows.row_step = 0;
-  product(in, parameters[weight].weight.floats, out, &rows);
-  round(out);
+void Model::Layers::linear(Floats& in, std::size_t weight, std::size_t bias,
+                           Floats& out) {
+  Floats& weights = parameters[weight].weight.floats;
+  if (!float8) {
+    Matrices rows;
+    if (bias != kNoBias) rows = parameters[bias].weight.floats;
+    rows.rows = in.rows;
+    rows.row_step = 0;
+    return product(in, weights, out, bias != kNoBias ? &rows : nullptr);
+  }
+  out.resize(in.rows, weights.columns);
+  float8->forward(linear_number(weight), matrix_of(in), matrix_of(weights),
+                  matrix_of(out));
+  if (bias == kNoBias) return;
+  const float* added = parameters[bias].weight.floats.row(0);
+  for (std::size_t r = 0; r < out.rows; ++r) {
+    for (std::size_t c = 0; c < out.columns; ++c) out.row(r)[c] += added[c];
+  }
 }
 
-void Model::Layers::linear_backward(const Matrices& in, Floats& gradient,
+void Model::Layers::linear_backward(Floats& in, Floats& gradient,
                                     std::size_t weight, std::size_t bias,
                                     Floats& in_gradient) {
-  product(in.transposed(), gradient, parameters[weight].gradient.floats);
+  Parameter& own = parameters[weight];
   float one = 1;  // a row of ones, by steps of 0, adds the rows
   const Matrices ones = {&one, 1, 1, gradient.rows, 0, 0, 0};
   product(ones, gradient, parameters[bias].gradient.floats);
-  product(gradient, Matrices(parameters[weight].weight.floats).transposed(),
-          in_gradient);
+  if (float8) {
+    in_gradient.resize(in.rows, in.columns);
+    return float8->backward(linear_number(weight), matrix_of(gradient),
+                            matrix_of(own.gradient.floats),
+                            matrix_of(in_gradient));
+  }
+  product(Matrices(in).transposed(), gradient, own.gradient.floats);
+  product(gradient, Matrices(own.weight.floats).transposed(), in_gradient);
 }
 
 }  // namespace swamp::cli

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "swamp/communicator.h"
 #include "swamp/machine.h"
 #include "swamp/mixed_precision.h"
 #include "swamp/tensor.h"
@@ -58,11 +59,23 @@ inline constexpr std::size_t kContext = 16;
 struct Batch {
   std::vector<std::uint8_t> contexts;
   std::vector<std::uint8_t> targets;
+  std::uint64_t seed = 0;  // of roundings at random
 };
 
 // sample_batch() fills `batch` with `count` examples from random places.
 void sample_batch(const std::string& text, std::size_t count, Random& random,
                   Batch& batch);
+
+// Float8Options are Megatron's flags of the products of the linear layers.
+struct Float8Options {
+  // delayed, tensorwise, mxfp8, blockwise or nvfp4; empty: products of float32
+  std::string recipe;
+  std::string format;  // e4m3, hybrid (gradients are e5m2) or e2m1
+  // Only of delayed scaling:
+  std::int64_t margin = 0;
+  std::int64_t amax_history_length = 1;
+  std::string amax_compute_algorithm = "most_recent";
+};
 
 // ModelOptions are the dtype of a model and Megatron's flags for what is
 // computed in more than 16 bits. Only use_flash_attn changes a float32 model.
@@ -81,6 +94,8 @@ struct ModelOptions {
   // Attention is swamp's flash attention, without a matrix of scores: they and
   // the probabilities are float32, and only the result is rounded.
   bool use_flash_attn = false;
+  // The linear layers multiply codes of 8 or 4 bits, with float32 sums.
+  Float8Options float8 = {};
 };
 
 // Model predicts the next byte of a text: an embedding of each byte of the
@@ -106,6 +121,12 @@ class Model {
   // tensors() returns the parameters as an optimizer takes them. Their
   // addresses are valid as long as the model lives.
   std::vector<ModelParameter> tensors();
+
+  // update_scales() ends a step of delayed scaling; collective. Its state is
+  // text, empty for other recipes; load_scales() throws Error if it is damaged.
+  void update_scales(Communicator& communicator);
+  std::string scales() const;
+  void load_scales(const std::string& state);
 
   // widen_weights() must follow every write to 16-bit weights.
   void widen_weights();

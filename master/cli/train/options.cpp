@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -24,6 +25,8 @@ constexpr double kSmallest = 1e-30;
 constexpr double kLargest = 1e30;
 constexpr double kBelowOne = 1.0 - 0x1p-53;
 
+constexpr const char* kDelayed[] = {"--fp8-margin", "--fp8-amax-history-len",
+                                    "--fp8-amax-compute-algo"};
 constexpr const char* kDynamic[] = {"--initial-loss-scale", "--min-loss-scale",
                                     "--loss-scale-window", "--hysteresis"};
 
@@ -34,6 +37,20 @@ void add_file(CLI::App& command, const char* name, std::string& value,
         if (text.empty()) {
           throw UsageError(
               fmt::format("{}: got '', expected the name of a file", name));
+        }
+        value = text;
+      });
+}
+
+// add_word() adds an option whose value is one of some words.
+void add_word(CLI::App& command, const char* name, std::string& value,
+              const std::vector<std::string>& words, const char* help) {
+  add_text(
+      command, name, "NAME", value, help, [=, &value](const std::string& text) {
+        if (std::find(words.begin(), words.end(), text) == words.end()) {
+          throw UsageError(
+              fmt::format("{}: got {}, expected {}{}", name, in_quotes(text),
+                          words.size() > 1 ? "one of " : "", joined(words)));
         }
         value = text;
       });
@@ -87,6 +104,7 @@ ScalerValue parse_scaler_option(const std::string& text, std::string& key) {
 void TrainArguments::add_to(CLI::App& command) {
   add_run(command);
   add_numbers(command);
+  add_float8(command);
   add_scale(command);
   add_optimizer(command);
 }
@@ -146,6 +164,28 @@ void TrainArguments::add_numbers(CLI::App& command) {
                    "scores, float32 inside");
 }
 
+void TrainArguments::add_float8(CLI::App& command) {
+  Float8Options& o = options_.model.float8;
+  add_word(command, "--fp8-format", fp8_format_, {"e4m3", "hybrid"},
+           "the linear layers multiply codes of 8 bits: e4m3, or hybrid, with "
+           "gradients in e5m2");
+  add_word(
+      command, "--fp8-recipe", fp8_recipe_,
+      {"delayed", "tensorwise", "mxfp8", "blockwise"},
+      "how they are scaled: by the amax of earlier steps (delayed), of the "
+      "tensor (tensorwise), of 32 elements (mxfp8) or of 128 (blockwise)");
+  add_integer(command, "--fp8-margin", o.margin, 0, 126,
+              "delayed scales are divided by 2 to this power");
+  add_integer(command, "--fp8-amax-history-len", o.amax_history_length, 1,
+              1 << 20, "steps whose amax is kept for delayed scales");
+  add_word(command, "--fp8-amax-compute-algo", o.amax_compute_algorithm,
+           {"most_recent", "max"}, "which of them chooses a delayed scale");
+  add_word(command, "--fp4-format", fp4_format_, {"e2m1"},
+           "the linear layers multiply codes of 4 bits");
+  add_word(command, "--fp4-recipe", fp4_recipe_, {"nvfp4"},
+           "how they are scaled: by the amax of 16 elements");
+}
+
 void TrainArguments::add_scale(CLI::App& command) {
   MixedPrecisionOptions& o = options_.optimizer;
   add_real(command, "--loss-scale", o.loss_scale, 0, kMaxScale,
@@ -192,6 +232,7 @@ void TrainArguments::add_optimizer(CLI::App& command) {
 TrainOptions TrainArguments::settle(const CLI::App& command) {
   settle_dtype(command);
   settle_model(command);
+  settle_float8(command);
   settle_scale(command);
   settle_scaler(command);
   settle_optimizer(command);
@@ -247,6 +288,32 @@ void TrainArguments::settle_model(const CLI::App& command) {
     }
   }
   if (model.query_key_layer_scaling) model.attention_softmax_in_fp32 = true;
+}
+
+void TrainArguments::settle_float8(const CLI::App& command) {
+  const bool fp8 = !fp8_format_.empty();
+  const bool fp4 = !fp4_format_.empty();
+  if (!fp8) {
+    refuse(command, "--fp8-recipe", "no --fp8-format", "one");
+  } else {
+    refuse(command, "--fp4-format", "--fp8-format, too", "one of them");
+  }
+  if (!fp4) refuse(command, "--fp4-recipe", "no --fp4-format", "one");
+  for (const char* option : kDelayed) {
+    if (!fp8) refuse(command, option, "no --fp8-format", "one");
+    if (fp8_recipe_ == "delayed") continue;
+    refuse(command, option, "--fp8-recipe " + fp8_recipe_, "delayed");
+  }
+  if (fp4 && options_.batch % 16 != 0) {
+    throw UsageError(
+        fmt::format("--batch: got {}, expected a multiple of 16, the width of "
+                    "the Hadamard transform of --fp4-recipe {}",
+                    options_.batch, fp4_recipe_));
+  }
+  Float8Options& o = options_.model.float8;
+  o.format = fp8 ? fp8_format_ : fp4_format_;
+  if (fp8) o.recipe = fp8_recipe_;
+  if (fp4) o.recipe = fp4_recipe_;
 }
 
 void TrainArguments::settle_scale(const CLI::App& command) {
@@ -355,8 +422,23 @@ void TrainArguments::note_decisive() {
                   model.fp32_residual_connection)}) {
     decisive[name] = set ? "true" : "false";
   }
-  // Older checkpoints do not have it.
+  // Older checkpoints do not have the following.
   if (model.use_flash_attn) decisive["--use-flash-attn"] = "true";
+  if (!fp8_format_.empty()) {
+    decisive["--fp8-format"] = fp8_format_;
+    decisive["--fp8-recipe"] = fp8_recipe_;
+    if (fp8_recipe_ == "delayed") {
+      const Float8Options& float8 = model.float8;
+      note("--fp8-margin", static_cast<double>(float8.margin));
+      note("--fp8-amax-history-len",
+           static_cast<double>(float8.amax_history_length));
+      decisive["--fp8-amax-compute-algo"] = float8.amax_compute_algorithm;
+    }
+  }
+  if (!fp4_format_.empty()) {
+    decisive["--fp4-format"] = fp4_format_;
+    decisive["--fp4-recipe"] = fp4_recipe_;
+  }
   decisive["--batch"] = std::to_string(options_.batch);
   decisive["--seed"] = std::to_string(options_.seed);
   note("--clip-grad", o.clip_grad);

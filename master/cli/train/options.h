@@ -52,11 +52,13 @@ class TrainArguments {
  private:
   void add_run(CLI::App& command);
   void add_numbers(CLI::App& command);
+  void add_float8(CLI::App& command);
   void add_scale(CLI::App& command);
   void add_optimizer(CLI::App& command);
 
   void settle_dtype(const CLI::App& command);
   void settle_model(const CLI::App& command);
+  void settle_float8(const CLI::App& command);
   void settle_scale(const CLI::App& command);
   void settle_scaler(const CLI::App& command);
   void settle_optimizer(const CLI::App& command);
@@ -67,6 +69,10 @@ class TrainArguments {
   std::string dtype_;
   bool fp16_ = false;
   bool bf16_ = false;
+  std::string fp8_format_;
+  std::string fp8_recipe_ = "delayed";
+  std::string fp4_format_;
+  std::string fp4_recipe_ = "nvfp4";
   std::vector<std::string> scaler_options_;  // KEY=VALUE
   std::string optimizer_ = "adamw";
   AdamOptions adam_ = AdamWOptions();

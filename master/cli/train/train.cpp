@@ -213,6 +213,11 @@ std::string TrainingRun::header() {
                       options_.model.dtype == kFloat32
                           ? ""
                           : " (float32 master weights and main gradients)");
+  const Float8Options& float8 = options_.model.float8;
+  if (!float8.recipe.empty()) {
+    text +=
+        fmt::format("linear layers in {}, {}\n", float8.format, float8.recipe);
+  }
   text += fmt::format("scaler {}\n", trainer_->scaler_name());
   text += fmt::format("machine {} {}x{}, {}, {}, {}", chosen.machine,
                       chosen.core_groups, chosen.slaves_per_group,

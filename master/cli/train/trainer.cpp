@@ -60,6 +60,7 @@ StepRecord Trainer::step(int signal) {
   record.step = ++steps_;
   std::vector<double> losses;
   backward(record, losses);
+  model_.update_scales(ranks_.communicator());
   StepResult result;
   try {
     result = optimizer_.step();
@@ -175,6 +176,7 @@ TrainerState Trainer::state() const {
   state.random = random_.state();
   state.nonfinite_losses = nonfinite_losses_;
   state.optimizer = optimizer_.state_dict();
+  state.scales = model_.scales();
   if (tensors_[0].data.dtype != kFloat32) return state;
   for (const ModelParameter& parameter : tensors_) {
     const auto* data = static_cast<const float*>(parameter.data.data);
@@ -194,6 +196,7 @@ void Trainer::restore(const TrainerState& state) {
       }
     }
   }
+  model_.load_scales(state.scales);
   optimizer_.load_state_dict(state.optimizer);
   for (const auto& [name, weights] : state.weights) {
     for (const ModelParameter& parameter : tensors_) {

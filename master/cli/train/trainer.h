@@ -22,6 +22,7 @@ struct TrainerState {
   std::uint64_t nonfinite_losses = 0;  // in a row
   OptimizerState optimizer;            // without the weights of a float32 model
   std::map<std::string, std::vector<float>> weights;  // of a float32 model
+  std::string scales;                                 // Model::scales()
 };
 
 // Adds up the seconds of the optimizer's timers.

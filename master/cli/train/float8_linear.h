@@ -1,0 +1,94 @@
+// The products of the linear layers with operands of 8 or 4 bits, by the
+// recipes of Megatron-LM and Transformer Engine.
+#ifndef SWAMP_MASTER_CLI_TRAIN_FLOAT8_LINEAR_H_
+#define SWAMP_MASTER_CLI_TRAIN_FLOAT8_LINEAR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "master/cli/train/model.h"
+#include "swamp/communicator.h"
+#include "swamp/float8.h"
+#include "swamp/scale_manager.h"
+
+namespace swamp {  // STAND-IN
+struct ScaledMatrix {
+  Tensor codes;
+  Tensor scales;
+  std::size_t rows, columns;
+  std::size_t block = 0;
+  bool square = false;
+  float tensor_amax = 0;
+};
+}  // namespace swamp
+
+namespace swamp::cli {
+
+// Float8Linear has the codes and scales of a number of linear layers. Matrices
+// are float32, with values of the model's dtype.
+class Float8Linear {
+ public:
+  // `machine` must outlive it.
+  Float8Linear(const Float8Options& options, std::size_t layers,
+               Machine& machine);
+
+  // begin() must precede the products of a micro batch. `seed` decides how
+  // gradients are rounded, if the recipe does so at random.
+  void begin(std::uint64_t seed) { random_ = Random(seed); }
+
+  // forward() sets out to input * weight, and keeps the codes of both.
+  void forward(std::size_t layer, const Matrix& input, const Matrix& weight,
+               const Matrix& out);
+
+  // backward() goes from the gradient of `out` to those of weight and input.
+  void backward(std::size_t layer, const Matrix& gradient,
+                const Matrix& weight_gradient, const Matrix& input_gradient);
+
+  // update() ends a step: delayed scales become those of the next one.
+  void update(Communicator& communicator);
+
+  // state() is what update() has left, as text; empty if the recipe has none.
+  // load_state() throws Error if it is not one of this recipe.
+  std::string state() const;
+  void load_state(const std::string& state);
+
+ private:
+  struct Recipe;
+  // Codes is a matrix of codes that owns its memory.
+  struct Codes {
+    std::vector<std::uint8_t> codes;
+    std::vector<float> scales;  // or their octets
+    ScaledMatrix matrix;
+  };
+  // Operand is a matrix and its transpose, which are quantized separately.
+  struct Operand {
+    Codes rows;
+    Codes columns;
+  };
+  struct Layer {
+    Operand input;
+    Operand weight;
+  };
+  enum class Role { input, weight, gradient };
+
+  void quantize(const Matrix& matrix, Role role, std::size_t layer,
+                Operand& operand);
+  void encode(const Matrix& matrix, Role role, std::size_t layer, Codes& out);
+  static const Recipe& find(const std::string& name);
+
+  const Recipe& recipe_;
+  bool hybrid_;
+  Machine& machine_;
+  std::optional<ScaleManager> scales_;  // of whole tensors
+  std::vector<Layer> layers_;
+  Operand gradient_;
+  std::vector<float> transposed_;
+  Random random_{0};
+};
+
+}  // namespace swamp::cli
+
+#endif  // SWAMP_MASTER_CLI_TRAIN_FLOAT8_LINEAR_H_

@@ -1,0 +1,36 @@
+// What the products of numbers and of codes share: packing b in panels.
+#ifndef SWAMP_MASTER_PRODUCT_H_
+#define SWAMP_MASTER_PRODUCT_H_
+
+#include <cstddef>
+
+#include "master/launch.h"
+#include "runtime/launch.h"
+#include "slave/product_args.h"
+#include "swamp/product.h"
+
+namespace swamp::master {
+
+// The packed part of b should stay in the last level of caches.
+inline constexpr std::size_t kPackedBytes = std::size_t{16} << 20;
+
+constexpr std::size_t panels_of(std::size_t columns) {
+  return (columns + slave::kProductLanes - 1) / slave::kProductLanes;
+}
+
+// part() is the matrices from an element on.
+Matrices part(const Matrices& x, std::size_t batch, std::size_t row,
+              std::size_t column);
+
+// pack_operation() is the packing of panels.
+Operation pack_operation(const slave::ProductPackArgs& args, ScalarType dtype);
+
+// pack_panels() packs `lanes` lanes of `terms` terms of `batch` matrices, of
+// which `x` has the first: x.columns are lanes, x.rows terms.
+void pack_panels(Machine::Impl& machine, const Matrices& x, std::size_t batch,
+                 std::size_t lanes, std::size_t terms, std::size_t width,
+                 bool pairs, std::byte* panels);
+
+}  // namespace swamp::master
+
+#endif  // SWAMP_MASTER_PRODUCT_H_

@@ -1,0 +1,421 @@
+// Products of codes with scales. Codes become bfloat16, which has all their
+// values, and b is packed as in other products; a unit is a row of 32 columns
+// of the result. In transfer modes copy and check LDM bounds the terms of a
+// launch, and the master copies parts of the matrices.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "master/float8.h"
+#include "master/product.h"
+#include "master/row_launch.h"
+#include "master/text.h"
+
+namespace swamp {
+
+using master::panels_of;
+using master::RowTable;
+using master::Workspace;
+using slave::kProductLanes;
+using slave::ScaledProductArgs;
+
+namespace {
+
+std::size_t divided(std::size_t count, std::size_t by) {
+  return (count + by - 1) / by;
+}
+
+// ---- Validation
+
+// Scales says which scale an element has.
+struct Scales {
+  std::size_t row_size, block, steps;  // rows and elements of one, and of a row
+
+  explicit Scales(const ScaledMatrix& x) : row_size(1), block(x.block) {
+    steps = block == 0 ? 1 : divided(x.columns, block);
+    if (x.scales.count == 1) {
+      row_size = std::max<std::size_t>(1, x.rows);
+      block = 0, steps = 1;
+    } else if (x.square && x.scales.dtype == kFloat32) {
+      row_size = block;
+    }
+  }
+  std::size_t count(const ScaledMatrix& x) const {
+    return divided(x.rows, row_size) * steps;
+  }
+  std::size_t at(std::size_t row, std::size_t column) const {
+    return row / row_size * steps + (block == 0 ? 0 : column / block);
+  }
+};
+
+void require_scaled(const std::string& name, const ScaledMatrix& x) {
+  const FloatFormat& format =
+      master::require_code_format(name + ".codes.dtype", x.codes);
+  const std::size_t elements = master::code_elements(format);
+  const bool overflows =
+      x.rows != 0 && x.columns > std::numeric_limits<std::size_t>::max() /
+                                     x.rows / sizeof(float);
+  if (x.columns % elements != 0 || overflows) {
+    master::refuse(name + ".columns", std::to_string(x.columns),
+                   overflows ? "a matrix that fits into memory"
+                             : "an even number, as float4_e2m1fn_x2 has two "
+                               "in an octet");
+  }
+  master::require_codes(name + ".codes", x.codes, format, x.rows * x.columns,
+                        name);
+  if (x.block % 2 != 0) {
+    master::refuse(name + ".block", std::to_string(x.block),
+                   "an even number of elements, or 0 for a row");
+  }
+  constexpr std::uint32_t kScales =
+      1u << kFloat32 | 1u << kFloat8E8M0FNU | 1u << kFloat8E4M3FN;
+  const std::uint32_t type = master::scalar_type_index(x.scales);
+  if (type >= kScalarTypeCount || (kScales >> type & 1u) == 0) {
+    master::refuse_dtype(name + ".scales.dtype", type, kScales);
+  }
+  if (x.square && x.block == 0) {
+    master::refuse(name + ".block", "0", "the rows of a square block");
+  }
+  const std::size_t count = Scales(x).count(x);
+  if (x.scales.count != count) {
+    master::refuse(name + ".scales.count", std::to_string(x.scales.count),
+                   std::to_string(count) + ", or 1 for all");
+  }
+  master::require_array((name + ".scales.data").c_str(), x.scales.data,
+                        kScalarTypeBytes[type], count);
+  if (type == kFloat8E4M3FN && !(x.tensor_amax >= 0)) {
+    master::refuse(name + ".tensor_amax",
+                   master::number_text(static_cast<double>(x.tensor_amax)),
+                   "the largest magnitude of the tensor");
+  }
+}
+
+// Span is the binary exponents of a format's values: all are multiples of
+// 2^least and less than 2^end.
+struct Span {
+  int least = 1000, end = -1000;
+
+  explicit Span(ScalarType format) {
+    for (const float value : master::code_values(kFloatFormats[format])) {
+      if (!(value > 0) || std::isinf(value)) continue;
+      least = std::min(least, std::ilogb(value));
+      end = std::max(end, std::ilogb(value) + 1);
+    }
+  }
+};
+
+// is_wide() returns whether sums of so many products need two doubles. Throws
+// if those are not enough.
+bool is_wide(const ScaledMatrix& a, const ScaledMatrix& b, std::size_t terms) {
+  const Span x(a.codes.dtype), y(b.codes.dtype);
+  const int least = x.least + y.least, end = x.end + y.end;
+  constexpr int kBits = std::numeric_limits<double>::digits;
+  const auto fits = [&](int bits) {
+    return bits < kBits && terms <= std::size_t{1} << (kBits - bits);
+  };
+  if (fits(end - least)) return false;
+  const int unit = std::ilogb(slave::kProductUnit);
+  if (!fits(std::max(end - unit, unit - least))) {
+    master::refuse(
+        "a.columns", std::to_string(terms) + " terms of a sum",
+        "few enough for an exact sum of these formats, at most " +
+            std::to_string(std::size_t{1}
+                           << (kBits - std::max(end - unit, unit - least))));
+  }
+  return true;
+}
+
+struct Problem {
+  const Matrix& out;
+  const ScaledMatrix &a, &b;
+  ScaledProductArgs args;
+
+  std::size_t terms() const { return a.columns; }
+  std::size_t out_bytes() const { return kScalarTypeBytes[out.dtype]; }
+  std::size_t steps(std::size_t count) const {
+    return args.block == 0 ? 1 : divided(count, args.block);
+  }
+};
+
+Problem require_problem(const Matrix& out, const ScaledMatrix& a,
+                        const ScaledMatrix& b) {
+  master::require_matrix("out", out);
+  require_scaled("a", a);
+  require_scaled("b", b);
+  const auto require_size = [](const char* name, std::size_t got,
+                               std::size_t expected, const char* why) {
+    if (got == expected) return;
+    master::refuse(name, std::to_string(got),
+                   std::to_string(expected) + " (" + why + ")");
+  };
+  require_size("b.columns", b.columns, a.columns, "as a has");
+  require_size("out.rows", out.rows, a.rows, "as a has");
+  require_size("out.columns", out.columns, b.rows, "as b has rows");
+  const Scales x(a), y(b);
+  if (x.block != 0 && y.block != 0) {
+    require_size("b.block", y.block, x.block, "as a has");
+  }
+  const bool nvfp4 = a.scales.dtype == kFloat8E4M3FN;
+  if (nvfp4 != (b.scales.dtype == kFloat8E4M3FN)) {
+    master::refuse("b.scales.dtype", kFloatFormats[b.scales.dtype].name,
+                   "float8_e4m3fn for both or for none");
+  }
+  ScaledProductArgs args{};
+  args.block = std::max(x.block, y.block);
+  args.wide = is_wide(a, b, args.block == 0 ? a.columns : args.block) ? 1 : 0;
+  args.factor = nvfp4 ? a.tensor_amax * b.tensor_amax / (6 * 6 * 448 * 448) : 1;
+  return {out, a, b, args};
+}
+
+// ---- Launches
+
+// write_scales() writes the scales of `count` rows from `row` on, as floats:
+// element (i, s) is to[i * row_step + s * step].
+void write_scales(const ScaledMatrix& x, std::size_t block, std::size_t row,
+                  std::size_t count, std::size_t steps, std::size_t row_step,
+                  std::size_t step, float* to) {
+  const Scales scales(x);
+  const bool coded = x.scales.dtype != kFloat32;
+  const std::array<float, 256>* const values =
+      coded ? &master::code_values(kFloatFormats[x.scales.dtype]) : nullptr;
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t s = 0; s < steps; ++s) {
+      const std::size_t at = scales.at(row + i, s * block);
+      to[i * row_step + s * step] =
+          coded ? (*values)[static_cast<const std::uint8_t*>(x.scales.data)[at]]
+                : static_cast<const float*>(x.scales.data)[at];
+    }
+  }
+}
+
+// decode() makes bfloat16 of `count` rows from `row` on.
+void decode(const ScaledMatrix& x, std::size_t row, std::size_t count,
+            void* values, Machine* machine) {
+  const std::size_t elements =
+      master::code_elements(kFloatFormats[x.codes.dtype]);
+  Tensor codes = x.codes;
+  codes.count = count * x.columns / elements;
+  if (codes.count == 0) return;
+  codes.data =
+      static_cast<std::uint8_t*>(x.codes.data) + row * x.columns / elements;
+  dequantize(codes, {values, count * x.columns, kBFloat16}, 1, machine);
+}
+
+// operation_of() computes rows of a panel. If the terms are divided between
+// launches, it has a state.
+Operation operation_of(const Problem& problem, const ScaledProductArgs& args,
+                       bool divides) {
+  Operation operation(
+      master::row_kernel<KernelFamily::scaled_product, 6>(problem.out.dtype),
+      &args);
+  const std::size_t state =
+      kProductLanes * (args.block != 0  ? sizeof(float)
+                       : args.wide != 0 ? 2 * sizeof(double)
+                                        : sizeof(double));
+  const std::size_t out =
+      static_cast<std::size_t>(args.out_row) * problem.out_bytes();
+  operation.set_unit_bytes(0, args.terms * 2);
+  operation.set_unit_bytes(
+      1, slave::product_panel_bytes(args.terms, kProductLanes, false));
+  operation.set_unit_bytes(2, divides ? state : 0);
+  operation.set_unit_bytes(3, args.steps * sizeof(float));
+  operation.set_unit_bytes(4, args.steps * kProductLanes * sizeof(float));
+  operation.set_unit_bytes(5, args.last != 0 ? out : 0);
+  operation.scratch_bytes =
+      static_cast<std::uint32_t>(slave::scaled_product_scratch_bytes());
+  // Its time is that of the arithmetic.
+  operation.traffic_bytes = static_cast<std::uint32_t>(
+      1 + args.terms * kProductLanes * (args.wide != 0 ? 3 : 1));
+  return operation;
+}
+
+// part_terms() is how many terms LDM has room for, whole blocks.
+std::size_t part_terms(const Machine::Impl& machine, const Problem& problem) {
+  ScaledProductArgs args = problem.args;
+  args.out_row = kProductLanes;
+  args.last = 1;
+  const std::size_t unit = std::max<std::size_t>(2, args.block);
+  std::size_t blocks = std::max<std::size_t>(1, divided(problem.terms(), unit));
+  for (;; blocks /= 2) {
+    args.terms = blocks * unit;
+    args.steps = static_cast<std::uint32_t>(problem.steps(args.terms));
+    slave::ProductPackArgs pack{};
+    pack.terms = args.terms;
+    pack.lanes = pack.width = kProductLanes;
+    if (runtime::ldm_need(machine, operation_of(problem, args, true), 0)
+            .fits() &&
+        runtime::ldm_need(machine, master::pack_operation(pack, kBFloat16), 0)
+            .fits()) {
+      return args.terms;
+    }
+    if (blocks == 1) {
+      master::refuse("a", "a product of codes",
+                     "more LDM than " + std::to_string(machine.ldm_bytes) +
+                         " bytes (SWAMP_LDM_BYTES)",
+                     SWAMP_UNSUPPORTED);
+    }
+  }
+}
+
+// copy_columns() copies octets of each row of a matrix.
+void copy_columns(const std::byte* from, std::size_t rows,
+                  std::size_t row_bytes, std::size_t first, std::size_t bytes,
+                  std::byte* to) {
+  for (std::size_t r = 0; r < rows; ++r) {
+    std::memcpy(to + r * bytes, from + r * row_bytes + first, bytes);
+  }
+}
+
+// Memory of a call, of whole cache lines.
+struct Layout {
+  std::size_t bytes = 0;
+
+  std::size_t reserve(std::size_t count, std::size_t each) {
+    const std::size_t at = bytes;
+    bytes += divided(count * each, 128) * 128;
+    return at;
+  }
+};
+
+void run(Machine::Impl& impl, Machine* machine, const Problem& problem) {
+  const bool view = impl.transfer == runtime::Transfer::view;
+  const Matrix& out = problem.out;
+  const std::size_t terms = problem.terms();
+  const std::size_t most = view ? terms : part_terms(impl, problem);
+  const std::size_t most_steps = problem.steps(most);
+  const std::size_t panel_bytes =
+      slave::product_panel_bytes(most, kProductLanes, false);
+  const std::size_t part_panels = std::clamp<std::size_t>(
+      master::kPackedBytes / panel_bytes, 1, panels_of(out.columns));
+  const std::size_t part_columns = part_panels * kProductLanes;
+  const bool divides = most < terms;
+
+  Layout layout;
+  const std::size_t at_a = layout.reserve(out.rows * terms, 2),
+                    at_b = layout.reserve(part_columns * terms, 2),
+                    at_a_part =
+                        layout.reserve(divides ? out.rows * most : 0, 2),
+                    at_b_part =
+                        layout.reserve(divides ? part_columns * most : 0, 2),
+                    at_packed = layout.reserve(part_panels, panel_bytes),
+                    at_sums = layout.reserve(
+                        view ? 0 : part_panels * out.rows * kProductLanes,
+                        2 * sizeof(double)),
+                    at_a_scales =
+                        layout.reserve(out.rows * problem.steps(terms), 4),
+                    at_part_scales = layout.reserve(out.rows * most_steps, 4),
+                    at_b_scales =
+                        layout.reserve(part_columns * problem.steps(terms), 4),
+                    at_out = layout.reserve(
+                        view ? 0 : part_panels * out.rows * kProductLanes, 4);
+  Workspace& workspace = Workspace::of_this_thread();
+  std::byte* const memory = workspace.row_values<std::byte>(layout.bytes);
+  const auto floats = [&](std::size_t at) {
+    return reinterpret_cast<float*>(memory + at);
+  };
+  const auto at_result = [&](std::size_t row, std::size_t column) {
+    return static_cast<std::byte*>(out.data) +
+           (row * out.columns + column) * problem.out_bytes();
+  };
+  const std::size_t all_steps = problem.steps(terms);
+  decode(problem.a, 0, out.rows, memory + at_a, machine);
+  write_scales(problem.a, problem.args.block, 0, out.rows, all_steps, all_steps,
+               1, floats(at_a_scales));
+
+  for (std::size_t column = 0; column < out.columns; column += part_columns) {
+    const std::size_t columns = std::min(part_columns, out.columns - column);
+    const std::size_t panels = panels_of(columns);
+    decode(problem.b, column, columns, memory + at_b, machine);
+    std::memset(memory + at_b_scales, 0,
+                part_columns * all_steps * sizeof(float));
+    for (std::size_t p = 0; p < panels; ++p) {
+      const std::size_t first = p * kProductLanes;
+      write_scales(problem.b, problem.args.block, column + first,
+                   std::min(kProductLanes, columns - first), all_steps, 1,
+                   kProductLanes, floats(at_b_scales) + first * all_steps);
+    }
+    std::size_t term = 0;
+    do {  // once without terms
+      ScaledProductArgs args = problem.args;
+      args.terms = std::min(most, terms - term);
+      args.steps = static_cast<std::uint32_t>(problem.steps(args.terms));
+      args.first = term == 0 ? 1 : 0;
+      args.last = term + args.terms == terms ? 1 : 0;
+      args.columns = kProductLanes;
+      args.out_row =
+          static_cast<std::int64_t>(view ? out.columns : kProductLanes);
+      ScaledProductArgs last = args;
+      if (view && columns % kProductLanes != 0) {
+        last.columns = static_cast<std::uint32_t>(columns % kProductLanes);
+      }
+      const std::size_t step = args.block == 0 ? 0 : term / args.block;
+      const float* a_scales = floats(at_a_scales);
+      std::byte *a = memory + at_a, *b = memory + at_b;
+      if (divides) {
+        a = memory + at_a_part;
+        b = memory + at_b_part;
+        copy_columns(memory + at_a, out.rows, terms * 2, term * 2,
+                     args.terms * 2, a);
+        copy_columns(memory + at_b, columns, terms * 2, term * 2,
+                     args.terms * 2, b);
+        copy_columns(memory + at_a_scales, out.rows, all_steps * 4, step * 4,
+                     args.steps * 4, memory + at_part_scales);
+        a_scales = floats(at_part_scales);
+      }
+      master::pack_panels(
+          impl,
+          Matrices::dense(b, 1, columns, args.terms, kBFloat16).transposed(), 1,
+          columns, args.terms, kProductLanes, false, memory + at_packed);
+      const Operation operations[] = {operation_of(problem, args, divides),
+                                      operation_of(problem, last, divides)};
+      RowTable table(operations, 2, panels, false,
+                     {slave::kMaxProductRows, ~std::size_t{0}},
+                     workspace.segments());
+      const std::size_t packed =
+          slave::product_panel_bytes(args.terms, kProductLanes, false);
+      const std::size_t tile = out.rows * kProductLanes;
+      for (std::size_t p = 0; p < panels; ++p) {
+        std::byte* const result =
+            view ? at_result(0, column + p * kProductLanes)
+                 : memory + at_out + p * tile * problem.out_bytes();
+        table.add(out.rows,
+                  {a, memory + at_packed + p * packed,
+                   memory + at_sums + p * tile * 2 * sizeof(double), a_scales,
+                   floats(at_b_scales) + (p * all_steps + step) * kProductLanes,
+                   result},
+                  (p + 1) * kProductLanes > columns ? 1 : 0);
+      }
+      master::SegmentList list = table.list();
+      list.memory_bytes =
+          out.rows * (terms * 2 + columns * problem.out_bytes());
+      workspace.run(impl, list);
+      term += args.terms;
+    } while (term < terms);
+    if (view) continue;
+    for (std::size_t p = 0; p < panels; ++p) {
+      const std::size_t first = p * kProductLanes;
+      const std::size_t width = std::min(kProductLanes, columns - first);
+      for (std::size_t r = 0; r < out.rows; ++r) {
+        std::memcpy(
+            at_result(r, column + first),
+            memory + at_out +
+                (p * out.rows + r) * kProductLanes * problem.out_bytes(),
+            width * problem.out_bytes());
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void product(const Matrix& out, const ScaledMatrix& a, const ScaledMatrix& b,
+             Machine* machine) {
+  const Problem problem = require_problem(out, a, b);
+  Machine::Impl& impl = master::impl_of(machine);
+  if (out.rows == 0 || out.columns == 0) return;
+  run(impl, machine, problem);
+}
+
+}  // namespace swamp

@@ -1,0 +1,299 @@
+// The kernel of products of codes with scales: the exact sums of blocks of
+// terms, in double, are rounded once and multiplied by their scales. Compiled
+// once per target by Highway.
+#include "slave/kernel_list.h"
+#include "slave/product_args.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "slave/scaled_product.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "slave/batch-inl.h"
+#include "slave/formats-inl.h"
+#include "slave/product_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace swamp::slave::HWY_NAMESPACE {
+namespace {
+
+using DD = hn::ScalableTag<double>;
+using DH = hn::Rebind<float, DD>;
+using VD = hn::Vec<DD>;
+using VH = hn::Vec<DH>;
+constexpr std::size_t kLanes = hn::MaxLanes(DD());
+
+// A tile has kRows rows and kVectors vectors of sums in registers.
+constexpr std::size_t kVectors = 2;
+#if HWY_TARGET == HWY_AVX3
+constexpr std::size_t kRows = 12;
+#elif HWY_TARGET == HWY_AVX2
+constexpr std::size_t kRows = 6;
+#elif HWY_TARGET == HWY_NEON
+constexpr std::size_t kRows = 8;
+#else
+constexpr std::size_t kRows = 2;
+#endif
+static_assert(kRows <= kMaxProductRows);
+
+// Whole adds products, which are exact, to an exact sum; Above their multiples
+// of kProductUnit, and Below what is left of them.
+struct Whole {
+  using D = DD;
+  using V = VD;
+
+  static HWY_INLINE V load(const float* right) {
+    return hn::PromoteTo(DD(), hn::LoadU(DH(), right));
+  }
+  static HWY_INLINE V set(double left) { return hn::Set(DD(), left); }
+  static HWY_INLINE V add(V a, V b, V sum) { return hn::MulAdd(a, b, sum); }
+
+  // above() is |product| < 2^46 rounded to a multiple of kProductUnit.
+  static HWY_INLINE V above(V product) {
+    const V large = hn::Set(DD(), 0x1.8p52 * kProductUnit);
+    return hn::Sub(hn::Add(product, large), large);
+  }
+};
+struct Above : Whole {
+  static HWY_INLINE V add(V a, V b, V sum) {
+    return hn::Add(sum, above(hn::Mul(a, b)));
+  }
+};
+struct Below : Whole {
+  static HWY_INLINE V add(V a, V b, V sum) {
+    const V product = hn::Mul(a, b);
+    const V below = hn::Sub(product, above(product));
+    // inf - inf: the sum above is inf or nan.
+    return hn::Add(sum, hn::IfThenZeroElse(hn::IsNaN(below), below));
+  }
+};
+
+// add_tile() adds `terms` terms to kHeight rows of sums.
+template <class Way, std::size_t kHeight>
+HWY_NOINLINE void add_tile(const double* a, const float* b, std::size_t terms,
+                           double* sums) {
+  const DD dd;
+  for (std::size_t i = 0; i < kProductLanes; i += kVectors * kLanes) {
+    const auto at = [&](std::size_t row, std::size_t v) {
+      return sums + row * kProductLanes + i + v * kLanes;
+    };
+    product_tile<Way>([&](auto row, std::size_t t)
+                          HWY_ATTR { return a[row * kScaledTerms + t]; },
+                      b + i, kProductLanes, terms,
+                      [&](auto row, auto v)
+                          HWY_ATTR { return hn::LoadU(dd, at(row, v)); },
+                      [&](auto row, auto v, VD sum)
+                          HWY_ATTR { hn::StoreU(sum, dd, at(row, v)); },
+                      std::make_index_sequence<kHeight>(),
+                      std::make_index_sequence<kVectors>());
+  }
+}
+
+template <class Way>
+HWY_INLINE void add_terms(std::size_t height, const double* a, const float* b,
+                          std::size_t terms, double* sums) {
+  if (height == kRows) return add_tile<Way, kRows>(a, b, terms, sums);
+  for (std::size_t r = 0; r < height; ++r) {
+    add_tile<Way, 1>(a + r * kScaledTerms, b, terms, sums + r * kProductLanes);
+  }
+}
+
+// rounded_sum() is f32(above + below): the sum of both is rounded to an odd
+// double first, if it is not one, so that it is not rounded twice to nearest.
+HWY_INLINE VH rounded_sum(VD above, VD below) {
+  const DD dd;
+  const hn::RebindToUnsigned<DD> du;
+  const VD sum = hn::Add(above, below);
+  const VD part = hn::Sub(sum, above);
+  const VD error =
+      hn::Add(hn::Sub(above, hn::Sub(sum, part)), hn::Sub(below, part));
+  const auto bits = hn::BitCast(du, sum);
+  const auto one = hn::Set(du, std::uint64_t{1});
+  // Towards the error.
+  const auto other_sign =
+      hn::ShiftRight<63>(hn::Xor(bits, hn::BitCast(du, error)));
+  const auto odd = hn::Sub(hn::Add(bits, one), hn::Add(other_sign, other_sign));
+  const auto is_exact = hn::Not(hn::Gt(hn::Abs(error), hn::Zero(dd)));
+  const auto is_odd = hn::RebindMask(dd, hn::Eq(hn::And(bits, one), one));
+  return hn::DemoteTo(DH(), hn::IfThenElse(hn::Or(is_exact, is_odd), sum,
+                                           hn::BitCast(dd, odd)));
+}
+
+template <class Format>
+struct ScaledProduct {
+  using Element = typename Format::Element;
+
+  const ScaledProductArgs& args;
+  const float* b;
+  const float* b_scales;
+  double* terms;  // of rows of a, each kScaledTerms
+  double* above;  // sums of kProductLanes
+  double* below;
+  float* y;
+
+  ScaledProduct(const ScaledProductArgs& arguments, const Tile& tile)
+      : args(arguments),
+        b(reinterpret_cast<const float*>(operand<const std::byte>(tile, 1) +
+                                         sizeof(ProductPanel))),
+        b_scales(operand<const float>(tile, 4)),
+        terms(static_cast<double*>(tile.scratch)),
+        above(terms + kMaxProductRows * kScaledTerms),
+        below(above + kMaxProductRows * kProductLanes),
+        y(reinterpret_cast<float*>(below + kMaxProductRows * kProductLanes)) {}
+
+  // convert() makes doubles of terms of a, in the order of the panel.
+  HWY_INLINE void convert(const std::uint16_t* a, std::size_t height,
+                          std::size_t first, std::size_t count) const {
+    for (std::size_t r = 0; r < height; ++r) {
+      const std::uint16_t* const row = a + r * args.terms + first;
+      double* const to = terms + r * kScaledTerms;
+      std::size_t t = 0;
+      for (; t + 1 < count; t += 2) {
+        to[t + 1] = static_cast<double>(BFloat16::widen(row[t]));
+        to[t] = static_cast<double>(BFloat16::widen(row[t + 1]));
+      }
+      if (t < count) to[t] = static_cast<double>(BFloat16::widen(row[t]));
+    }
+  }
+
+  HWY_INLINE void clear_sums(std::size_t height) const {
+    std::fill(above, above + height * kProductLanes, 0.0);
+    std::fill(below, below + height * kProductLanes, 0.0);
+  }
+
+  // end_block() rounds the sums of a block, and multiplies by its scales.
+  HWY_INLINE void end_block(const float* a_scales, std::size_t height,
+                            std::size_t block) const {
+    const DD dd;
+    const DH dh;
+    for (std::size_t r = 0; r < height; ++r) {
+      const VH a_scale = hn::Set(dh, a_scales[r * args.steps + block]);
+      for (std::size_t i = 0; i < kProductLanes; i += kLanes) {
+        const std::size_t at = r * kProductLanes + i;
+        const VD sum = hn::LoadU(dd, above + at);
+        const VH inner = args.wide != 0
+                             ? rounded_sum(sum, hn::LoadU(dd, below + at))
+                             : hn::DemoteTo(dh, sum);
+        const VH scale = hn::Mul(
+            a_scale, hn::LoadU(dh, b_scales + block * kProductLanes + i));
+        VH value = hn::Mul(scale, inner);
+        if (args.block != 0) value = hn::Add(hn::LoadU(dh, y + at), value);
+        hn::StoreU(value, dh, y + at);
+      }
+    }
+  }
+
+  // kept() is where the state of a row is between launches: y, or the sums.
+  HWY_INLINE std::size_t kept_bytes() const {
+    return kProductLanes * (args.block != 0  ? sizeof(float)
+                            : args.wide != 0 ? 2 * sizeof(double)
+                                             : sizeof(double));
+  }
+  template <class Move>
+  HWY_INLINE void for_kept(std::size_t height, std::byte* sums,
+                           const Move& move) const {
+    for (std::size_t r = 0; r < height; ++r, sums += kept_bytes()) {
+      const std::size_t at = r * kProductLanes;
+      if (args.block != 0) {
+        move(sums, y + at, kProductLanes * sizeof(float));
+        continue;
+      }
+      constexpr std::size_t kBytes = kProductLanes * sizeof(double);
+      move(sums, above + at, kBytes);
+      if (args.wide != 0) move(sums + kBytes, below + at, kBytes);
+    }
+  }
+
+  // rows() computes up to kRows rows.
+  HWY_INLINE void rows(const std::uint16_t* a, std::size_t height,
+                       std::byte* sums, const float* a_scales,
+                       Element* out) const {
+    clear_sums(height);
+    std::fill(y, y + height * kProductLanes, 0.0f);
+    if (args.first == 0) {
+      for_kept(height, sums,
+               [](const std::byte* from, void* to, std::size_t bytes) {
+                 std::memcpy(to, from, bytes);
+               });
+    }
+    std::size_t block = 0;
+    for (std::size_t t = 0; t < args.terms;) {
+      const std::size_t end =
+          args.block == 0
+              ? args.terms
+              : std::min<std::size_t>(args.terms, (block + 1) * args.block);
+      for (; t < end;) {
+        const std::size_t count = std::min(kScaledTerms, end - t);
+        convert(a, height, t, count);
+        const float* const panel = b + t * kProductLanes;
+        if (args.wide != 0) {
+          add_terms<Above>(height, terms, panel, count, above);
+          add_terms<Below>(height, terms, panel, count, below);
+        } else {
+          add_terms<Whole>(height, terms, panel, count, above);
+        }
+        t += count;
+      }
+      if (args.block == 0) break;
+      end_block(a_scales, height, block);
+      clear_sums(height);
+      ++block;
+    }
+    if (args.last == 0) {
+      for_kept(height, sums,
+               [](std::byte* to, const void* from, std::size_t bytes) {
+                 std::memcpy(to, from, bytes);
+               });
+      return;
+    }
+    if (args.block == 0) end_block(a_scales, height, 0);
+    for (std::size_t r = 0; r < height; ++r, out += args.out_row) {
+      store(y + r * kProductLanes, out);
+    }
+  }
+
+  HWY_INLINE void store(const float* values, Element* out) const {
+    const hn::ScalableTag<float> df;
+    const hn::Rebind<Element, decltype(df)> d;
+    const auto nan = hn::BitCast(
+        df, hn::Set(hn::RebindToUnsigned<decltype(df)>(), 0x7fc00000u));
+    Element row[kProductLanes];
+    for (std::size_t i = 0; i < kProductLanes; i += hn::MaxLanes(df)) {
+      const auto value =
+          hn::Mul(hn::Set(df, args.factor), hn::LoadU(df, values + i));
+      hn::StoreU(Format::narrow_number(
+                     df, hn::IfThenElse(hn::IsNaN(value), nan, value)),
+                 d, row + i);
+    }
+    std::memcpy(out, row, args.columns * sizeof(Element));
+  }
+};
+
+template <class Format>
+HWY_INLINE void scaled_product(const void* arguments, const Tile& tile,
+                               Result&) {
+  const auto& args = *static_cast<const ScaledProductArgs*>(arguments);
+  const ScaledProduct<Format> product(args, tile);
+  const auto* a = operand<const std::uint16_t>(tile, 0);
+  auto* sums = operand<std::byte>(tile, 2);
+  const auto* a_scales = operand<const float>(tile, 3);
+  auto* out = operand<typename Format::Element>(tile, 5);
+  for (std::size_t r = 0; r < tile.count; r += kRows) {
+    const std::size_t height = std::min(kRows, tile.count - r);
+    product.rows(a + r * args.terms, height,
+                 sums == nullptr ? nullptr : sums + r * product.kept_bytes(),
+                 a_scales + r * args.steps,
+                 out + static_cast<std::int64_t>(r) * args.out_row);
+  }
+}
+
+}  // namespace
+
+SWAMP_KERNELS(scaled_product, scaled_product<A>)
+
+}  // namespace swamp::slave::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
