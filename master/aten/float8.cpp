@@ -1,28 +1,22 @@
-// Formats of at most 8 bits: swamp/float8.h and swamp/scale_manager.h for
-// tensors. Codes have PyTorch's dtypes, or uint8 if PyTorch has none, so that
-// operators take the number of a format; it and the numbers of enumerations are
-// those of the C++ API. What a training step computes itself (a scale, a seed)
-// is a tensor of one element, so that torch.compile need not know its value.
+// Formats of at most 8 bits: swamp/float8.h for tensors. Codes have PyTorch's
+// dtypes, or uint8 if PyTorch has none, so that operators take the number of a
+// format; it and the numbers of enumerations are those of the C++ API. What a
+// training step computes itself (a scale, a seed) is a tensor of one element,
+// so that torch.compile need not know its value.
 #include "swamp/float8.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
-#include <torch/custom_class.h>
 
-#include <algorithm>
 #include <cmath>
-#include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "master/aten/checks.h"
 #include "master/aten/registration.h"
 #include "master/aten/row_tensors.h"
 #include "master/aten/tensor.h"
-#include "swamp/c_api.h"
 #include "swamp/float_formats.h"
 
 namespace swamp::aten {
@@ -32,11 +26,6 @@ using at::Tensor;
 using FourTensors = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 using ThreeTensors = std::tuple<Tensor, Tensor, Tensor>;
 using TwoTensors = std::tuple<Tensor, Tensor>;
-
-template <class T>
-T* data_of(const Tensor& tensor) {
-  return static_cast<T*>(mutable_data(tensor));
-}
 
 // enumerator() keeps a number that libswamp refuses out of range.
 template <class Enum>
@@ -73,6 +62,20 @@ at::ScalarType dtype_of(ScalarType format) {
 }
 
 bool is_packed(const FloatFormat& format) { return format.width == 4; }
+
+void require_matrix(const Tensor& tensor, const char* name) {
+  TORCH_CHECK(tensor.dim() == 2, name, ": got the shape ", tensor.sym_sizes(),
+              ", expected a matrix");
+}
+
+void require_scales(const Tensor& scales, ScalarType type) {
+  TORCH_CHECK(scales.scalar_type() == dtype_of(type) &&
+                  (scales.is_cpu() || scales.is_meta()) &&
+                  scales.layout() == at::kStrided,
+              "scales: got ", c10::toString(scales.scalar_type()), " on ",
+              scales.device(), ", expected ", c10::toString(dtype_of(type)),
+              " on cpu");
+}
 
 // array_of() takes a row_major() tensor.
 swamp::Tensor array_of(const Tensor& tensor, ScalarType type) {
@@ -251,8 +254,7 @@ FourTensors quantize_blocks(const Tensor& x, std::int64_t format,
                             bool hadamard, const OptionalTensor& seed,
                             const OptionalTensor& random) {
   require_rows(x, "quantize_blocks");
-  TORCH_CHECK(x.dim() == 2, "x: got the shape ", x.sym_sizes(),
-              ", expected a matrix");
+  require_matrix(x, "x");
   const FloatFormat& to = format_of(format);
   const c10::SymInt height = x.sym_size(0), width = x.sym_size(1);
   const Blocks blocks(scaling, block, square, width);
@@ -306,14 +308,10 @@ Tensor dequantize_blocks(const Tensor& codes, const Tensor& scales,
                          const OptionalTensor& tensor_amax) {
   const FloatFormat& from = format_of(format);
   require_codes(codes, from);
-  TORCH_CHECK(codes.dim() == 2, "codes: got the shape ", codes.sym_sizes(),
-              ", expected a matrix");
+  require_matrix(codes, "codes");
   const auto sizes = value_sizes(codes, from);
   const Blocks blocks(scaling, block, square, sizes[1]);
-  TORCH_CHECK(scales.scalar_type() == dtype_of(blocks.scales) &&
-                  scales.layout() == at::kStrided,
-              "scales: got ", c10::toString(scales.scalar_type()),
-              ", expected ", c10::toString(dtype_of(blocks.scales)));
+  require_scales(scales, blocks.scales);
   Tensor x = at::empty_symint(sizes, codes.options().dtype(dtype));
   require_rows(x, "dequantize_blocks");
   return computed(x, [&] {
@@ -329,114 +327,53 @@ Tensor dequantize_blocks(const Tensor& codes, const Tensor& scales,
   });
 }
 
-// ---- Scale managers
+// Factor is an operand of a product: codes, and their scales.
+struct Factor {
+  Tensor codes, scales;
+  ScaledMatrix matrix;
 
-void check(swamp_status status) {
-  TORCH_CHECK(status == SWAMP_OK, "swamp: ", swamp_last_error());
-}
-
-// ScaleManager is swamp::ScaleManager as a class of PyTorch.
-class ScaleManager final : public torch::CustomClassHolder {
- public:
-  ScaleManager(std::string name, std::int64_t forward, std::int64_t backward,
-               std::string options)
-      : name_(std::move(name)),
-        options_(std::move(options)),
-        forward_(forward),
-        backward_(backward) {
-    TORCH_CHECK(forward >= 0 && backward >= 0, "forward, backward: got ",
-                forward, " and ", backward, ", expected at least 0");
-    swamp_scale_manager* made = nullptr;
-    check(swamp_scale_manager_create(
-        name_.c_str(), static_cast<std::size_t>(forward),
-        static_cast<std::size_t>(backward),
-        options_.empty() ? nullptr : options_.c_str(), &made));
-    manager_.reset(made);
+  // scaling: -1 if the scales are one of each row, or one for all.
+  Factor(const Tensor& of_codes, const Tensor& of_scales, std::int64_t format,
+         std::int64_t scaling, bool square, const OptionalTensor& tensor_amax)
+      : codes(row_major(of_codes)), scales(row_major(of_scales)) {
+    const FloatFormat& from = format_of(format);
+    const ScalarType type = from.type;
+    const std::int64_t columns = codes.size(1) * (is_packed(from) ? 2 : 1);
+    const Blocks blocks(scaling < 0 ? 0 : scaling, 0, square, columns);
+    const ScalarType scale_type = scaling < 0 ? kFloat32 : blocks.scales;
+    require_scales(scales, scale_type);
+    matrix = {array_of(codes, type),
+              array_of(scales, scale_type),
+              static_cast<std::size_t>(codes.size(0)),
+              static_cast<std::size_t>(columns),
+              scaling < 0 ? 0
+                          : static_cast<std::size_t>(
+                                blocks.size.guard_int(__FILE__, __LINE__)),
+              square,
+              amax_of(tensor_amax)};
   }
-
-  void observe_all(const Tensor& amax) {
-    const Tensor in = row_major(amax.to(at::kFloat));
-    check(swamp_scale_manager_observe_all(
-        manager_.get(), static_cast<const float*>(const_data(in)),
-        static_cast<std::size_t>(in.numel())));
-  }
-  Tensor amax() const {
-    Tensor result = at::empty({count()}, at::kFloat);
-    check(swamp_scale_manager_amax(manager_.get(), data_of<float>(result),
-                                   static_cast<std::size_t>(count())));
-    return result;
-  }
-  void update() { check(swamp_scale_manager_update(manager_.get())); }
-  TwoTensors scales() const {
-    Tensor scale = at::empty({count()}, at::kFloat);
-    Tensor scale_inv = at::empty_like(scale);
-    for (std::int64_t i = 0; i < count(); ++i) {
-      check(swamp_scale_manager_scale(
-          manager_.get(), static_cast<std::size_t>(i),
-          data_of<float>(scale) + i, data_of<float>(scale_inv) + i));
-    }
-    return {scale, scale_inv};
-  }
-  // block_scales() returns scales, their inverses, and their codes.
-  ThreeTensors block_scales(std::int64_t index, const Tensor& amax) const {
-    const Tensor in = row_major(amax.to(at::kFloat));
-    Tensor scale = at::empty_like(in), scale_inv = at::empty_like(in);
-    Tensor codes = at::empty_like(in, in.options().dtype(at::kByte));
-    for (std::int64_t i = 0; i < in.numel(); ++i) {
-      swamp_block_scale block = {sizeof(swamp_block_scale), 0, 0, 0};
-      check(swamp_scale_manager_block_scale(
-          manager_.get(), static_cast<std::size_t>(index),
-          static_cast<const float*>(const_data(in))[i], &block));
-      data_of<float>(scale)[i] = block.scale;
-      data_of<float>(scale_inv)[i] = block.scale_inv;
-      data_of<std::uint8_t>(codes)[i] = block.code;
-    }
-    return {scale, scale_inv, codes};
-  }
-  std::string state_dict() const {
-    const char* json = nullptr;
-    check(swamp_scale_manager_state_dict(manager_.get(), &json));
-    return json;
-  }
-  void load_state_dict(const std::string& json) {
-    check(swamp_scale_manager_load_state_dict(manager_.get(), json.c_str()));
-  }
-
-  using State = std::tuple<std::string, std::int64_t, std::int64_t, std::string,
-                           std::string>;
-  State state() const {
-    return {name_, forward_, backward_, options_, state_dict()};
-  }
-
- private:
-  struct Destroy {
-    void operator()(swamp_scale_manager* manager) const {
-      swamp_scale_manager_destroy(manager);
-    }
-  };
-  std::int64_t count() const { return forward_ + backward_; }
-
-  std::string name_, options_;
-  std::int64_t forward_, backward_;
-  std::unique_ptr<swamp_scale_manager, Destroy> manager_;
 };
 
-// current_scale() returns the scale of each amax, and its inverse, by a recipe
-// without state.
-TwoTensors current_scale(const Tensor& amax, const std::string& recipe,
-                         const std::string& options, bool backward) {
-  Tensor scale = at::empty_like(amax, at::MemoryFormat::Contiguous);
-  Tensor scale_inv = at::empty_like(scale);
-  computed(scale, [&] {
-    const std::int64_t count = amax.numel();
-    ScaleManager manager(recipe, backward ? 0 : count, backward ? count : 0,
-                         options);
-    manager.observe_all(amax.reshape(-1));
-    const auto [found, inverse] = manager.scales();
-    scale.copy_(found.view_as(scale));
-    scale_inv.copy_(inverse.view_as(scale));
+// scaled_product() is a * b^T.
+Tensor scaled_product(const Tensor& a, const Tensor& a_scales,
+                      std::int64_t a_format, std::int64_t a_scaling,
+                      bool a_square, const OptionalTensor& a_amax,
+                      const Tensor& b, const Tensor& b_scales,
+                      std::int64_t b_format, std::int64_t b_scaling,
+                      bool b_square, const OptionalTensor& b_amax,
+                      at::ScalarType dtype) {
+  for (const auto& [codes, format] : {std::pair{a, a_format}, {b, b_format}}) {
+    require_codes(codes, format_of(format));
+    require_matrix(codes, "codes");
+  }
+  Tensor out = at::empty_symint({a.sym_size(0), b.sym_size(0)},
+                                a.options().dtype(dtype));
+  require_rows(out, "scaled_product");
+  return computed(out, [&] {
+    const Factor x(a, a_scales, a_format, a_scaling, a_square, a_amax);
+    const Factor y(b, b_scales, b_format, b_scaling, b_square, b_amax);
+    swamp::product(matrix_of(out), x.matrix, y.matrix);
   });
-  return {scale, scale_inv};
 }
 
 }  // namespace
@@ -471,30 +408,12 @@ TORCH_LIBRARY_FRAGMENT(swamp, m) {
       "dequantize_blocks(Tensor codes, Tensor scales, int format, "
       "int scaling, ScalarType dtype, int block=0, bool square=False, "
       "Tensor? tensor_amax=None) -> Tensor");
-  define<&current_scale, kNone>(
+  define<&scaled_product, kNone>(
       m,
-      "_current_scale(Tensor amax, str recipe, str options=\"\", "
-      "bool backward=False) -> (Tensor, Tensor)");
-  m.class_<ScaleManager>("ScaleManager")
-      .def(torch::init<std::string, std::int64_t, std::int64_t, std::string>())
-      .def("observe_all", &ScaleManager::observe_all)
-      .def("amax", &ScaleManager::amax)
-      .def("update", &ScaleManager::update)
-      .def("scales", &ScaleManager::scales)
-      .def("block_scales", &ScaleManager::block_scales)
-      .def("state_dict", &ScaleManager::state_dict)
-      .def("load_state_dict", &ScaleManager::load_state_dict)
-      .def_pickle(
-          [](const c10::intrusive_ptr<ScaleManager>& self) {
-            return self->state();
-          },
-          [](const ScaleManager::State& state) {
-            const auto& [name, forward, backward, options, json] = state;
-            auto made = c10::make_intrusive<ScaleManager>(name, forward,
-                                                          backward, options);
-            made->load_state_dict(json);
-            return made;
-          });
+      "_scaled_product(Tensor a, Tensor a_scales, int a_format, "
+      "int a_scaling, bool a_square, Tensor? a_amax, Tensor b, "
+      "Tensor b_scales, int b_format, int b_scaling, bool b_square, "
+      "Tensor? b_amax, ScalarType dtype) -> Tensor");
 }
 
 }  // namespace swamp::aten

@@ -130,8 +130,14 @@ def block_codes(row, scaling, **how):
         yield found[1 if columns else 0]
 
 
+def operand_cast(format):
+    """The cast of a tensor to a format of float8."""
+    cast = float8.CastConfig(target_dtype=getattr(torch, format))
+    return float8.Float8LinearConfig(cast_config_input=cast).casts()["input"]
+
+
 class Golden(TestCase):
-    """tests/golden/float8/blocks, bit for bit."""
+    """tests/golden/float8/blocks and products, bit for bit."""
 
     def check(self, row, found, scales):
         message = {key: row[key] for key in row if len(str(row[key])) < 40}
@@ -199,6 +205,30 @@ class Golden(TestCase):
                                         octets(row["codes"])), row["recipe"])
             self.assertTrue(same_floats(found.scales.float(),
                                         1 / floats(row["scale"])))
+
+    def test_products(self):
+        """Sums of codes, and with scales of tensors; NVFP4's reference."""
+        for row in golden("products/exact"):
+            (a, x), (b, y) = (
+                (octets(row[f"codes_{n}"]).view(-1, row["K"]).view(
+                    getattr(torch, row[n])), row[n]) for n in ("a", "b"))
+            for scales, name in (((1.0, 1.0), "sums"), (tuple(
+                    floats(row[f"scale_inv_{n}"]) for n in "ab"), "out")):
+                factors = [torch.as_tensor(s).float() for s in scales]
+                found = float8._product(*(float8._Operand(
+                    codes, factor, None, operand_cast(format))
+                    for codes, factor, format in zip(
+                        (a, b), factors, (x, y))), torch.float32)
+                self.assertTrue(same_floats(found, floats(row[name])), name)
+        cast = config_of("nvfp4", {}).casts()["input"]
+        for row in golden("products/nvfp4"):
+            found = float8._product(*(float8._Operand(
+                octets(row[f"codes_{n}"]).view(-1, row["K"] // 2).view(
+                    FORMATS["e2m1"]),
+                octets(row[f"scales_{n}"]).view(-1, row["K"] // 16).view(E4M3),
+                floats(row[f"amax_{n}"]), cast) for n in ("x", "w")),
+                torch.float32)
+            self.assertTrue(same_floats(found, floats(row["out"])))
 
     def test_hadamard(self):
         for row in golden("blocks/te_rht"):
@@ -660,6 +690,9 @@ ERRORS = [
      RuntimeError, "amax_history_len: got 0, expected an integer, at least 1"),
     (lambda: config_of("te_current", {"margin": 1}), RuntimeError,
      "te.Float8CurrentScaling: got the option 'margin', expected one of"),
+    (lambda: float8.Float8LinearConfig(cast_config_input=float8.CastConfig(
+        float8.ScalingType.DISABLED)), ValueError,
+     "cast_config_input, cast_config_weight: got one that is DISABLED"),
     (lambda: float8.convert_to_float8_training(torch.nn.Linear(8, 8),
                                                config="mxfp8"), ValueError,
      "config: got 'mxfp8', expected a Float8LinearConfig"),

@@ -119,7 +119,15 @@ class Float8LinearConfig:
 
     def casts(self) -> Dict[str, "Cast"]:
         """The casts by the names of the fields, without ``cast_config_``."""
-        return {role: _cast(self, role) for role in _ROLES}
+        casts = {role: _cast(self, role) for role in _ROLES}
+        for a, b in (("input", "weight"),
+                     ("grad_output", "weight_for_grad_input"),
+                     ("input_for_grad_weight", "grad_output_for_grad_weight")):
+            if (casts[a].kind == "none") != (casts[b].kind == "none"):
+                raise ValueError(
+                    f"cast_config_{a}, cast_config_{b}: got one that is DISABLED, "
+                    "expected both or none, as they are multiplied")
+        return casts
 
 
 class Cast(NamedTuple):
@@ -136,7 +144,6 @@ class Cast(NamedTuple):
     hadamard: bool = False
     skip_nan: bool = True  #: of amax
     needs_amax: bool = False  #: whether blocks need that of the tensor
-    exact: bool = True  #: whether bfloat16 has all values, without outer scales
 
 
 def _cast(config: Any, role: str) -> Cast:
@@ -179,7 +186,7 @@ def _cast(config: Any, role: str) -> Cast:
         scaling=index_of("scaling", scaling, SCALINGS),
         square=granularity is ScalingGranularity.SQUARE,
         hadamard=getattr(cast, "hadamard", False),
-        needs_amax="nvfp4" in scaling, exact=scaling != "te_block", **common)
+        needs_amax="nvfp4" in scaling, **common)
 
 
 def _all(cast: CastConfig, **others: Any) -> Dict[str, Any]:

@@ -8,9 +8,9 @@ torchao, Transformer Engine and torch_npu define::
     float8.convert_to_float8_training(model, config=config)
 
 Forward, gradient of the input and gradient of the weight are products of codes,
-with float32 sums in a fixed order and the scales of whole tensors and rows at the
-end: the same bits on any number of threads. Casts have the bits of the originals;
-the sums of a GPU have no documented order.
+whose sums are exact within a block or row and rounded once: the same bits on any
+number of threads. Casts have the bits of the originals; the sums of a GPU have no
+documented order.
 
 The module also has the casts themselves (:func:`quantize`, :func:`quantize_blocks`
 and their inverses), scale managers (:class:`ScaleManager`), and :func:`report`.
@@ -44,10 +44,6 @@ _ops = torch.ops.swamp
 _FORWARD, _BACKWARD = 3, 2
 _SLOTS = {"input": 0, "weight": 1, "grad_output": 3}
 
-# Dividing by it, an NVFP4 scale is that of its code: 6 * 448.
-_NVFP4_AMAX = 2688.0
-
-
 class _Operand(NamedTuple):
     """A matrix [rows, sums] of a product."""
     codes: Tensor  # of kind "none", the matrix itself
@@ -55,52 +51,33 @@ class _Operand(NamedTuple):
     amax: Optional[Tensor]  # of the tensor, if blocks need it
     cast: Cast
 
-    def values(self, dtype: torch.dtype) -> Tensor:
-        """The matrix, without the factors of tensors and rows."""
+    def whole(self, dtype: torch.dtype) -> Tensor:
+        """The matrix."""
         cast = self.cast
         if cast.kind == "none":
             return self.codes.to(dtype)
-        result: Tensor
-        if cast.kind != "block":
-            result = _ops.dequantize(self.codes, cast.format, dtype)
+        if cast.kind == "block":
+            result: Tensor = _ops.dequantize_blocks(
+                self.codes, self.scales, cast.format, cast.scaling, dtype, 0,
+                cast.square, self.amax)
             return result
-        one = (self.scales.new_full((), _NVFP4_AMAX, dtype=torch.float32)
-               if cast.needs_amax else None)
-        result = _ops.dequantize_blocks(self.codes, self.scales, cast.format,
-                                        cast.scaling, dtype, 0, cast.square, one)
-        return result
+        values: Tensor = _ops.dequantize(self.codes, cast.format, torch.float32)
+        return (values * self.scales).to(dtype)
 
-    def factor(self) -> Optional[Tensor]:
-        """What the rows of a result are multiplied by, [1] or [rows, 1]."""
-        if self.cast.kind == "block":
-            return None if self.amax is None else self.amax / _NVFP4_AMAX
-        return self.scales
-
-    def whole(self, dtype: torch.dtype) -> Tensor:
-        """The matrix."""
-        values, factor = self.values(torch.float32), self.factor()
-        return (values if factor is None else values * factor).to(dtype)
+    def arguments(self) -> Any:
+        """What the operator of a product takes."""
+        cast = self.cast
+        return (self.codes, self.scales, cast.format,
+                cast.scaling if cast.kind == "block" else -1, cast.square,
+                self.amax)
 
 
 def _product(a: _Operand, b: _Operand, dtype: torch.dtype) -> Tensor:
     """a * b^T. Operands in high precision are multiplied by PyTorch."""
-    if a.cast.kind == b.cast.kind == "none":
+    if a.cast.kind == "none":
         return torch.mm(a.codes, b.codes.t()).to(dtype)
-    exact = a.cast.exact and b.cast.exact
-    inner = torch.bfloat16 if exact else torch.float32
-    x, y = a.values(inner), b.values(inner)
-    out = x.new_zeros(x.size(0), y.size(0), dtype=torch.float32)
-    _ops.wgrad_gemm_accum(y.t(), x.t(), out)  # swamp's product
-    factors = [factor for factor in (a.factor(), b.factor())
-               if factor is not None]
-    if len(factors) == 2:
-        # NVFP4's reference divides last.
-        nvfp4 = a.cast.needs_amax and b.cast.needs_amax
-        out.mul_(a.amax * b.amax / _NVFP4_AMAX ** 2 if nvfp4 else
-                 factors[0] * factors[1].t())
-    elif factors:
-        out.mul_(factors[0] if a.factor() is not None else factors[0].t())
-    return out.to(dtype)
+    result: Tensor = _ops._scaled_product(*a.arguments(), *b.arguments(), dtype)
+    return result
 
 
 class _State(NamedTuple):
