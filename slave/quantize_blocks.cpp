@@ -116,8 +116,9 @@ HWY_INLINE Scales nvfp4_scales(const BlockArgs& args, VF amax) {
 }
 
 // scales_of() chooses the scales of as many blocks as there are lanes, from the
-// bits of their largest magnitudes.
-HWY_INLINE Scales scales_of(const BlockArgs& args, VU amax) {
+// bits of their largest magnitudes. Out of line, because every instance of
+// Blocks would have copies.
+HWY_NOINLINE Scales scales_of(const BlockArgs& args, VU amax) {
   const DF df;
   const DU du;
   if (args.rule < BlockRule::microxcaling) {
@@ -217,9 +218,9 @@ HWY_INLINE void interleave(hn::Vec<D8>* v) {
 
 // transpose() writes `rows` octets of each of `columns` columns; the rows are
 // kBlockWidth apart, the outputs out_step.
-HWY_INLINE void transpose(const std::uint8_t* from, std::size_t rows,
-                          std::size_t columns, std::uint8_t* out,
-                          std::size_t out_step) {
+HWY_NOINLINE void transpose(const std::uint8_t* from, std::size_t rows,
+                            std::size_t columns, std::uint8_t* out,
+                            std::size_t out_step) {
   for (std::size_t c = 0; c < columns; c += 16) {
     for (std::size_t r = 0; r < rows; r += 16) {
 #if HWY_TARGET != HWY_SCALAR
@@ -352,24 +353,19 @@ class Blocks {
 
   // cast() converts the elements of blocks; packed codes are packed if `pack`.
   template <bool kFinite>
-  HWY_INLINE void cast(const Element* x, std::size_t count,
-                       const std::uint8_t* random, std::size_t index,
-                       const float* factors, bool pack,
-                       std::uint8_t* out) const {
+  HWY_NOINLINE void cast(const Element* x, std::size_t count,
+                         const std::uint8_t* random, std::size_t index,
+                         const float* factors, bool pack,
+                         std::uint8_t* out) const {
     const auto octets = [&](std::size_t i) {
       return random == nullptr ? nullptr : random + i;
     };
     std::uint8_t codes[kTurn];
     std::size_t i = 0;
-    if (pack) {
-      for (; i + kTurn <= count; i += kTurn) {
-        turn<kFinite>(x + i, i, octets(i), index + i, factors, codes);
-        pack_turn(codes, out + i / 2);
-      }
-    } else {
-      for (; i + kTurn <= count; i += kTurn) {
-        turn<kFinite>(x + i, i, octets(i), index + i, factors, out + i);
-      }
+    for (; i + kTurn <= count; i += kTurn) {
+      turn<kFinite>(x + i, i, octets(i), index + i, factors,
+                    pack ? codes : out + i);
+      if (pack) pack_turn(codes, out + i / 2);
     }
     if (i == count) return;
     const std::size_t rest = count - i;
@@ -412,8 +408,8 @@ class Blocks {
   // choose() replaces the bits of `count` largest magnitudes by the scales, and
   // returns whether all blocks are finite, as codes_of() needs it. The arrays
   // have room for whole vectors.
-  HWY_INLINE bool choose(std::uint32_t* bits, float* factors,
-                         std::size_t count) const {
+  HWY_NOINLINE bool choose(std::uint32_t* bits, float* factors,
+                           std::size_t count) const {
     const DF df;
     const DU du;
     VU most = hn::Zero(du);
@@ -429,9 +425,9 @@ class Blocks {
   }
 
   // row() converts the blocks of a row, or of several without gaps.
-  HWY_INLINE void row(const Element* x, std::size_t count,
-                      const std::uint8_t* random, std::size_t index,
-                      std::uint8_t* codes, std::uint8_t* scales) const {
+  HWY_NOINLINE void row(const Element* x, std::size_t count,
+                        const std::uint8_t* random, std::size_t index,
+                        std::uint8_t* codes, std::uint8_t* scales) const {
     const std::size_t block = args_.block;
     HWY_ALIGN std::uint32_t bits[kGroup + kLanes];
     HWY_ALIGN float factors[kGroup + kLanes];
@@ -459,12 +455,12 @@ class Blocks {
     }
   }
 
-  HWY_INLINE void stripe(const Element* x, std::size_t rows,
-                         const std::uint8_t* random, std::size_t index,
-                         std::uint8_t* codes, std::uint8_t* scales,
-                         std::uint8_t* column_codes,
-                         std::uint8_t* column_scales,
-                         std::uint8_t* scratch) const {
+  HWY_NOINLINE void stripe(const Element* x, std::size_t rows,
+                           const std::uint8_t* random, std::size_t index,
+                           std::uint8_t* codes, std::uint8_t* scales,
+                           std::uint8_t* column_codes,
+                           std::uint8_t* column_scales,
+                           std::uint8_t* scratch) const {
     const std::size_t elements = args_.code.elements;
     const bool whole = column_codes == nullptr && args_.square == 0;
     const std::size_t width = whole ? args_.columns : kBlockWidth;
@@ -549,10 +545,10 @@ class Blocks {
 
   // column_block() converts a block of each of kLanes columns, of which `count`
   // exist, to rows of codes in scratch memory.
-  HWY_INLINE void column_block(const Element* x, std::size_t rows,
-                               std::size_t count, const std::uint8_t* random,
-                               std::size_t index, std::uint8_t* scales,
-                               std::uint8_t* codes) const {
+  HWY_NOINLINE void column_block(const Element* x, std::size_t rows,
+                                 std::size_t count, const std::uint8_t* random,
+                                 std::size_t index, std::uint8_t* scales,
+                                 std::uint8_t* codes) const {
     const DF df;
     const DU du;
     const hn::Rebind<std::uint8_t, DF> d8;
@@ -610,7 +606,7 @@ class Blocks {
   }
 
   // transform() is the Hadamard transform of kHadamard rows of kLanes.
-  HWY_INLINE void transform(float* values) const {
+  HWY_NOINLINE void transform(float* values) const {
     const DF df;
     double wide[kHadamard * kLanes];
     for (std::size_t i = 0; i < kHadamard * kLanes; ++i) {
@@ -626,11 +622,11 @@ class Blocks {
   }
 
   // square() converts square blocks to rows of codes in scratch memory.
-  HWY_INLINE void square(const Element* x, std::size_t rows,
-                         std::size_t columns, const std::uint8_t* random,
-                         std::size_t index, std::uint8_t* scales,
-                         std::uint8_t* column_scales,
-                         std::uint8_t* scratch) const {
+  HWY_NOINLINE void square(const Element* x, std::size_t rows,
+                           std::size_t columns, const std::uint8_t* random,
+                           std::size_t index, std::uint8_t* scales,
+                           std::uint8_t* column_scales,
+                           std::uint8_t* scratch) const {
     const std::size_t blocks = (columns + args_.block - 1) >> shift_;
     for (std::size_t r = 0; r < rows; r += args_.block) {
       const std::size_t height = std::min<std::size_t>(args_.block, rows - r);

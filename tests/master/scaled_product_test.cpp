@@ -1,0 +1,284 @@
+// Products of codes with scales: shared golden data, exact sums, the same bits
+// on every machine, and the errors.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "machines.h"
+#include "row_values.h"
+#include "support/errors.h"
+#include "support/json_fields.h"
+#include "swamp/float8.h"
+
+namespace swamp::test {
+namespace {
+
+using Octets = std::vector<std::uint8_t>;
+
+const std::vector<MachineShape> kShapes = {
+    {1, 3, 64 * 1024}, {1, 2, 256 * 1024}, {6, 64, 64 * 1024}};
+
+// Operand is a matrix of codes, and its memory.
+struct Operand {
+  ScaledMatrix matrix;
+  Octets codes, scales;
+  std::vector<float> float_scales;
+
+  Operand(ScalarType format, std::size_t rows, std::size_t columns) {
+    matrix.rows = rows;
+    matrix.columns = columns;
+    matrix.codes.dtype = format;
+    matrix.codes.count = rows * columns / (format == kFloat4E2M1FNX2 ? 2 : 1);
+  }
+  const ScaledMatrix& view() {
+    matrix.codes.data = codes.data();
+    if (!float_scales.empty()) {
+      matrix.scales = {float_scales.data(), float_scales.size(), kFloat32};
+    } else {
+      matrix.scales.data = scales.data();
+      matrix.scales.count = scales.size();
+    }
+    return matrix;
+  }
+  float value(std::size_t row, std::size_t column) const {
+    const std::size_t at = row * matrix.columns + column;
+    const ScalarType format = matrix.codes.dtype;
+    if (format != kFloat4E2M1FNX2) return code_to_float(format, codes[at]);
+    const unsigned octet = codes[at / 2];
+    return code_to_float(format, static_cast<std::uint8_t>(
+                                     at % 2 == 0 ? octet & 15 : octet >> 4));
+  }
+  float scale(std::size_t row, std::size_t block, std::size_t steps) const {
+    if (!float_scales.empty()) {
+      if (float_scales.size() == 1) return float_scales[0];
+      const std::size_t size = matrix.square ? matrix.block : 1;
+      return float_scales[row / size * steps + block];
+    }
+    return code_to_float(matrix.scales.dtype, scales[row * steps + block]);
+  }
+};
+
+Octets octets(const std::vector<std::uint32_t>& words) {
+  return Octets(words.begin(), words.end());
+}
+
+ScalarType type_of(const std::string& name) {
+  return name == "float8_e5m2" ? kFloat8E5M2 : kFloat8E4M3FN;
+}
+
+template <class Check>
+void on_each(Operand& a, Operand& b, std::size_t rows, std::size_t columns,
+             Check check) {
+  on_all_machines(kShapes, [&](Machine& machine) {
+    std::vector<float> out(rows * columns, 7.0f);
+    product({out.data(), rows, columns, kFloat32}, a.view(), b.view(),
+            &machine);
+    check(out);
+  });
+}
+
+TEST(ScaledProduct, GoldenExact) {
+  for_each_golden("products/exact", [](JsonFields fields) {
+    const ScalarType a_type = type_of(fields.text("a")),
+                     b_type = type_of(fields.text("b"));
+    const std::size_t m = std::stoul(fields.text("M")),
+                      n = std::stoul(fields.text("N")),
+                      k = std::stoul(fields.text("K"));
+    Operand a(a_type, m, k), b(b_type, n, k);
+    a.codes = octets(fields.words("codes_a", 2));
+    b.codes = octets(fields.words("codes_b", 2));
+    a.float_scales = {fields.number("scale_inv_a")};
+    b.float_scales = {fields.number("scale_inv_b")};
+    const std::vector<std::uint32_t> sums = fields.words("sums", 8),
+                                     scaled = fields.words("out", 8);
+    const auto equal = [](const std::vector<std::uint32_t>& expected) {
+      return [&expected](const std::vector<float>& out) {
+        for (std::size_t i = 0; i < out.size(); ++i) {
+          ASSERT_EQ(float_to_bits(out[i]), expected[i]) << i;
+        }
+      };
+    };
+    on_each(a, b, m, n, equal(scaled));
+    a.float_scales = b.float_scales = {1.0f};
+    on_each(a, b, m, n, equal(sums));
+  });
+}
+
+TEST(ScaledProduct, GoldenNvfp4) {
+  for_each_golden("products/nvfp4", [](JsonFields fields) {
+    const std::size_t m = std::stoul(fields.text("M")),
+                      n = std::stoul(fields.text("N")),
+                      k = std::stoul(fields.text("K"));
+    Operand a(kFloat4E2M1FNX2, m, k), b(kFloat4E2M1FNX2, n, k);
+    a.codes = octets(fields.words("codes_x", 2));
+    b.codes = octets(fields.words("codes_w", 2));
+    a.scales = octets(fields.words("scales_x", 2));
+    b.scales = octets(fields.words("scales_w", 2));
+    a.matrix.scales.dtype = b.matrix.scales.dtype = kFloat8E4M3FN;
+    a.matrix.block = b.matrix.block = 16;
+    a.matrix.tensor_amax = fields.number("amax_x");
+    b.matrix.tensor_amax = fields.number("amax_w");
+    const std::vector<std::uint32_t> expected = fields.words("out", 8);
+    on_each(a, b, m, n, [&](const std::vector<float>& out) {
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        ASSERT_EQ(float_to_bits(out[i]), expected[i]) << i;
+      }
+    });
+  });
+}
+
+struct Case {
+  ScalarType a, b;
+  std::size_t rows, columns, terms, block;
+  ScalarType scales;  // float32: one for all without block
+  bool b_square = false, any = false;
+};
+
+// expected_value() is an element; exact in long double for these numbers.
+float expected_value(const Operand& a, const Operand& b, const Case& one,
+                     std::size_t i, std::size_t j) {
+  const std::size_t size = one.block == 0 ? one.terms : one.block;
+  const std::size_t steps =
+      one.block == 0 ? 1 : (one.terms + one.block - 1) / one.block;
+  float y = 0;
+  for (std::size_t s = 0; s < steps; ++s) {
+    long double sum = 0;
+    for (std::size_t t = s * size; t < std::min((s + 1) * size, one.terms);
+         ++t) {
+      sum += static_cast<long double>(a.value(i, t)) *
+             static_cast<long double>(b.value(j, t));
+    }
+    const float scale = a.scale(i, s, steps) * b.scale(j, s, steps);
+    const float scaled = scale * static_cast<float>(sum);
+    y = one.block == 0 ? scaled : y + scaled;
+  }
+  return y;
+}
+
+TEST(ScaledProduct, BitsOfPlainLoop) {
+  const Case cases[] = {
+      {kFloat8E4M3FN, kFloat8E4M3FN, 1, 1, 1, 0, kFloat32},
+      {kFloat8E4M3FN, kFloat8E4M3FN, 13, 70, 301, 0, kFloat32},
+      {kFloat8E4M3FN, kFloat8E5M2, 25, 33, 2050, 0, kFloat32},
+      {kFloat8E5M2, kFloat8E5M2, 5, 40, 64, 0, kFloat32},
+      {kFloat8E4M3FN, kFloat8E4M3FN, 14, 65, 1600, 128, kFloat32, true},
+      {kFloat8E4M3FN, kFloat8E4M3FN, 12, 32, 320, 32, kFloat8E8M0FNU},
+      {kFloat8E4M3FN, kFloat8E5M2, 7, 50, 111, 32, kFloat8E8M0FNU},
+      {kFloat6E2M3FN, kFloat4E2M1FNX2, 6, 34, 90, 32, kFloat8E8M0FNU},
+      {kHiFloat8, kHiFloat8, 8, 20, 77, 0, kFloat32},
+      {kFloat8E4M3FN, kFloat8E4M3FN, 3, 40, 0, 0, kFloat32},
+      {kFloat8E4M3FN, kFloat8E4M3FN, 3, 40, 0, 32, kFloat8E8M0FNU},
+      {kFloat8E5M2, kFloat8E4M3FN, 4, 36, 50, 0, kFloat32, false, true},
+  };
+  Random random(91);
+  for (const Case& one : cases) {
+    SCOPED_TRACE(testing::Message()
+                 << kFloatFormats[one.a].name << " "
+                 << kFloatFormats[one.b].name << " " << one.rows << " x "
+                 << one.columns << " x " << one.terms << ", blocks of "
+                 << one.block);
+    Operand a(one.a, one.rows, one.terms), b(one.b, one.columns, one.terms);
+    for (Operand* x : {&a, &b}) {
+      x->codes.resize(x->matrix.codes.count);
+      for (std::uint8_t& code : x->codes) {
+        do {
+          code = static_cast<std::uint8_t>(random.below(256));
+          const float value = code_to_float(x->matrix.codes.dtype, code);
+          // Sums of numbers from 2^-6 to 2^9 are exact in long double.
+          if (one.any || x->matrix.codes.dtype == kFloat4E2M1FNX2) break;
+          if (std::abs(value) >= 0x1p-6f && std::abs(value) < 0x1p9f) break;
+        } while (true);
+      }
+      x->matrix.block = one.block;
+      x->matrix.square = one.b_square && x == &b;
+      const std::size_t size = x->matrix.square ? one.block : 1;
+      const std::size_t steps =
+          one.block == 0 ? 1 : (one.terms + one.block - 1) / one.block;
+      const std::size_t count =
+          one.block == 0 ? 1 : (x->matrix.rows + size - 1) / size * steps;
+      x->matrix.scales.dtype = one.scales;
+      for (std::size_t s = 0; s < count; ++s) {
+        if (one.scales == kFloat32) {
+          x->float_scales.push_back(1 + static_cast<float>(random.below(1000)) /
+                                            999);
+        } else {
+          x->scales.push_back(
+              static_cast<std::uint8_t>(120 + random.below(14)));
+        }
+      }
+    }
+    on_each(a, b, one.rows, one.columns, [&](const std::vector<float>& out) {
+      for (std::size_t i = 0; i < one.rows; ++i) {
+        for (std::size_t j = 0; j < one.columns; ++j) {
+          const float found = out[i * one.columns + j];
+          const float expected = expected_value(a, b, one, i, j);
+          if (expected != expected) {
+            ASSERT_EQ(float_to_bits(found), 0x7fc00000u) << i << ", " << j;
+          } else {
+            ASSERT_EQ(float_to_bits(found), float_to_bits(expected))
+                << i << ", " << j;
+          }
+        }
+      }
+    });
+    if (HasFailure()) return;
+  }
+}
+
+TEST(ScaledProduct, Errors) {
+  struct Row {
+    void (*change)(Matrix& out, ScaledMatrix& a, ScaledMatrix& b);
+    const char* text;
+    swamp_status status = SWAMP_INVALID_ARGUMENT;
+  };
+  const Row rows[] = {
+      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) { a.columns = 6; },
+       "a.codes.count: got 24, expected 18"},
+      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) { a.block = 3; },
+       "a.block: got 3, expected an even number"},
+      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) { a.square = true; },
+       "a.block: got 0, expected the rows of a square block"},
+      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) {
+         a.scales.count = 3, a.block = 4;
+       },
+       "a.scales.count: got 3, expected 6, or 1 for all"},
+      {[](Matrix&, ScaledMatrix&, ScaledMatrix& b) {
+         b.scales.dtype = kFloat16;
+       },
+       "b.scales.dtype: got", SWAMP_UNSUPPORTED},
+      {[](Matrix&, ScaledMatrix&, ScaledMatrix& b) {
+         b.codes.dtype = kFloat32;
+       },
+       "b.codes.dtype: got", SWAMP_UNSUPPORTED},
+      {[](Matrix&, ScaledMatrix&, ScaledMatrix& b) {
+         b.rows = 5, b.codes.count = 40;
+       },
+       "out.columns: got 4, expected 5 (as b has rows)"},
+      {[](Matrix& out, ScaledMatrix&, ScaledMatrix&) { out.rows = 2; },
+       "out.rows: got 2, expected 3 (as a has)"},
+      {[](Matrix&, ScaledMatrix&, ScaledMatrix& b) { b.codes.data = nullptr; },
+       "b.codes.data: got null"},
+  };
+  std::vector<float> values(64, 1.0f), out(12, 7.0f);
+  Octets codes(64);
+  for (const Row& row : rows) {
+    Matrix result{out.data(), 3, 4, kFloat32};
+    ScaledMatrix a, b;
+    a.codes = {codes.data(), 24, kFloat8E4M3FN};
+    b.codes = {codes.data(), 32, kFloat8E4M3FN};
+    a.scales = b.scales = {values.data(), 1, kFloat32};
+    a.rows = 3, b.rows = 4, a.columns = b.columns = 8;
+    product(result, a, b);  // is right before the change
+    std::fill(out.begin(), out.end(), 7.0f);
+    row.change(result, a, b);
+    EXPECT_TRUE(has_words(error_of([&] { product(result, a, b); }, row.status),
+                          {row.text}));
+    for (const float value : out) EXPECT_EQ(value, 7.0f);
+  }
+}
+
+}  // namespace
+}  // namespace swamp::test
