@@ -11,6 +11,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "master/aten/checks.h"
 #include "master/aten/registration.h"
@@ -96,10 +97,10 @@ class ScaleManager final : public torch::CustomClassHolder {
     check(swamp_scale_manager_load_state_dict(manager_.get(), json.c_str()));
   }
 
-  using State = std::tuple<std::string, std::int64_t, std::int64_t, std::string,
-                           std::string>;
-  State state() const {
-    return {name_, forward_, backward_, options_, state_dict()};
+  // state() is name, numbers of tensors, options and state_dict(), for pickle.
+  std::vector<std::string> state() const {
+    return {name_, std::to_string(forward_), std::to_string(backward_),
+            options_, state_dict()};
   }
 
  private:
@@ -153,11 +154,11 @@ TORCH_LIBRARY_FRAGMENT(swamp, m) {
           [](const c10::intrusive_ptr<ScaleManager>& self) {
             return self->state();
           },
-          [](const ScaleManager::State& state) {
-            const auto& [name, forward, backward, options, json] = state;
-            auto made = c10::make_intrusive<ScaleManager>(name, forward,
-                                                          backward, options);
-            made->load_state_dict(json);
+          [](const std::vector<std::string>& state) {
+            auto made = c10::make_intrusive<ScaleManager>(
+                state.at(0), std::stoll(state.at(1)), std::stoll(state.at(2)),
+                state.at(3));
+            made->load_state_dict(state.at(4));
             return made;
           });
 }
