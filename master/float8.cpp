@@ -241,6 +241,9 @@ const std::array<float, 256>& code_values(const FloatFormat& format) {
         all[one.type][code] = value_of(one, code);
       }
     }
+    for (unsigned code = 0; code < 256; ++code) {  // of scales
+      all[kFloat8E8M0FNU][code] = slave::e8m0_value(code);
+    }
     return all;
   }();
   return tables[format.type];

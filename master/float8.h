@@ -42,7 +42,7 @@ slave::QuantizeArgs cast_args(const FloatFormat& format, Rounding rounding,
 slave::RoundingKey rounding_key(std::uint64_t seed);
 
 // decoding_args() are those of a format, with a scale of 1; code_values() the
-// values of the octets of codes.
+// values of the octets of codes, also of float8_e8m0fnu.
 slave::DequantizeArgs decoding_args(const FloatFormat& format);
 const std::array<float, 256>& code_values(const FloatFormat& format);
 

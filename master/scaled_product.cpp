@@ -207,9 +207,10 @@ void decode(const ScaledMatrix& x, std::size_t row, std::size_t count,
 // launches, it has a state.
 Operation operation_of(const Problem& problem, const ScaledProductArgs& args,
                        bool divides) {
-  Operation operation(
-      master::row_kernel<KernelFamily::scaled_product, 6>(problem.out.dtype),
-      &args);
+  static constexpr slave::KernelGroup kGroup =
+      slave::kernel_group(KernelFamily::scaled_product, 6);
+  const std::uint32_t fits = kGroup.fits[5][problem.out.dtype];
+  Operation operation(slave::kKernels[kGroup.ids[__builtin_ctz(fits)]], &args);
   const std::size_t state =
       kProductLanes * (args.block != 0  ? sizeof(float)
                        : args.wide != 0 ? 2 * sizeof(double)

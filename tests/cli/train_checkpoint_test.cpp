@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
               "--attention-softmax-in-fp32 --batch 4"),
         Words("--fp8-format hybrid --fp8-amax-history-len 4 "
               "--fp8-amax-compute-algo max --batch 4"),
-        Words("--fp4-format e2m1 --accumulate 2 --batch 16")),
+        Words("--fp4-format e2m1 --batch 16")),
     [](const testing::TestParamInfo<Words>& it) {
       return test_name(it.param[0] + it.param[1]).substr(0, 32);
     });

@@ -243,13 +243,13 @@ TEST(Model, GradientsOfRecipesAreNearlyThoseOfFloat32) {
     const char* format;
     double tolerance;
   };
-  for (const Row& row : {Row{"delayed", "hybrid", 0.2},
+  for (const Row& row : {Row{"delayed", "hybrid", 0.25},
                          {"tensorwise", "e4m3", 0.2},
-                         {"tensorwise", "hybrid", 0.2},
-                         {"mxfp8", "e4m3", 0.2},
-                         {"mxfp8", "hybrid", 0.2},
-                         {"blockwise", "e4m3", 0.2},
-                         {"nvfp4", "e2m1", 0.6}}) {
+                         {"tensorwise", "hybrid", 0.25},
+                         {"mxfp8", "e4m3", 0.25},
+                         {"mxfp8", "hybrid", 0.3},
+                         {"blockwise", "e4m3", 0.25},
+                         {"nvfp4", "e2m1", 0.7}}) {
     cli::ModelOptions options = float32;
     options.float8.recipe = row.recipe;
     options.float8.format = row.format;
@@ -258,7 +258,6 @@ TEST(Model, GradientsOfRecipesAreNearlyThoseOfFloat32) {
          TrainModel(options, 64).gradients(65536)) {
       largest = std::max(largest, distance(gradient, expected.at(name)));
     }
-    printf("%s %s %g\n", row.recipe, row.format, largest);
     EXPECT_LT(largest, row.tolerance) << row.recipe << " " << row.format;
     EXPECT_GT(largest, row.tolerance / 4) << row.recipe << " " << row.format;
   }
@@ -301,11 +300,11 @@ TEST(Numerics, Float16LearnsAsFloat32) {
 
 TEST(Numerics, RecipesLearnAsFloat32) {
   const auto loss = [](const char* recipe) {
-    return run_training("--steps 100 --batch 32 --dtype float32" +
-                        Words(recipe))
+    return run_training("--steps 60 --batch 32 --dtype float32" + Words(recipe))
         .final_loss;
   };
   const double float32 = loss("");
+  EXPECT_LT(float32, 2.5);  // the uniform guess is 5.55
   struct Row {
     const char* recipe;
     double tolerance;
@@ -316,7 +315,6 @@ TEST(Numerics, RecipesLearnAsFloat32) {
                          {"--fp8-format e4m3 --fp8-recipe blockwise", 0.03},
                          {"--fp4-format e2m1", 0.1}}) {
     const double found = loss(row.recipe);
-    printf("%s %g %g\n", row.recipe, found, float32);
     EXPECT_NEAR(found / float32, 1.0, row.tolerance) << row.recipe;
   }
 }

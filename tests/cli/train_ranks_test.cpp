@@ -81,7 +81,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Words("--initial-loss-scale 16777216"), Words("--bf16 --optimizer sgd"),
         Words("--fp32-residual-connection --attention-softmax-in-fp32"),
-        Words("--dtype float32"), Words("--fp8-format hybrid")),
+        Words("--dtype float32"), Words("--fp8-format hybrid"),
+        Words("--fp8-recipe tensorwise --fp8-format hybrid")),
     [](const testing::TestParamInfo<Words>& it) {
       return test_name(it.param[0]);
     });

@@ -8,69 +8,31 @@
 #include <algorithm>
 #include <iterator>
 
-#include "swamp/product.h"
-namespace swamp {  // STAND-IN
-static std::vector<float> decoded(const ScaledMatrix& a, Machine* machine) {
-  std::vector<float> x(a.rows * a.columns);
-  const Matrix out = {x.data(), a.rows, a.columns, kFloat32};
-  if (a.block == 0) {
-    dequantize(a.codes, {x.data(), x.size(), kFloat32},
-               *static_cast<const float*>(a.scales.data), machine);
-    return x;
-  }
-  BlockOptions o;
-  o.scaling = a.block == 32   ? BlockScaling::te_mxfp8
-              : a.block == 16 ? BlockScaling::te_nvfp4
-                              : BlockScaling::te_block_power_of_2;
-  o.block = a.block;
-  o.square = a.square;
-  o.tensor_amax = a.tensor_amax;
-  dequantize_blocks({a.codes, a.scales}, out, o, machine);
-  return x;
-}
-static void product(const Matrix& out, const ScaledMatrix& a,
-                    const ScaledMatrix& b, Machine* machine) {
-  std::vector<float> x = decoded(a, machine), y = decoded(b, machine);
-  product(
-      Matrices::dense(out.data, 1, out.rows, out.columns, kFloat32),
-      Matrices::dense(x.data(), 1, a.rows, a.columns, kFloat32),
-      Matrices::dense(y.data(), 1, b.rows, b.columns, kFloat32).transposed(),
-      {}, machine);
-}
-}  // namespace swamp
-
 namespace swamp::cli {
 
 // Recipe is a value of --fp8-recipe or --fp4-recipe.
 struct Float8Linear::Recipe {
   const char* name;
-  const char* manager;  // null: scales of blocks
-  bool delayed;         // scales are those of earlier steps
-  BlockScaling scaling;
-  ScalarType scales;
-  std::size_t block;
-  bool square_weights;
+  const char* manager;   // null: scales of blocks
+  bool delayed = false;  // scales are those of earlier steps
+  BlockScaling scaling = {};
+  ScalarType scales = kFloat32;
+  std::size_t block = 0;
+  bool square_weights = false;
   // Transformer Engine's NVFP4BlockScaling: the transposes of inputs and
   // gradients have a random Hadamard transform and so an amax of their own, and
   // gradients are rounded at random.
-  bool nvfp4;
+  bool nvfp4 = false;
 };
 
+// The options allow no other name.
 const Float8Linear::Recipe& Float8Linear::find(const std::string& name) {
   static constexpr Recipe kRecipes[] = {
-      {"delayed", "megatron.delayed", true, {}, kFloat32, 0, false, false},
-      {"tensorwise",
-       "te.Float8CurrentScaling",
-       false,
-       {},
-       kFloat32,
-       0,
-       false,
-       false},
-      {"mxfp8", nullptr, false, BlockScaling::te_mxfp8, kFloat8E8M0FNU, 32,
-       false, false},
+      {"delayed", "megatron.delayed", true},
+      {"tensorwise", "te.Float8CurrentScaling"},
+      {"mxfp8", nullptr, false, BlockScaling::te_mxfp8, kFloat8E8M0FNU, 32},
       {"blockwise", nullptr, false, BlockScaling::te_block_power_of_2, kFloat32,
-       128, true, false},
+       128, true},
       {"nvfp4", nullptr, false, BlockScaling::te_nvfp4, kFloat8E4M3FN, 16, true,
        true}};
   return *std::find_if(std::begin(kRecipes), std::end(kRecipes) - 1,

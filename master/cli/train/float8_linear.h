@@ -14,17 +14,6 @@
 #include "swamp/float8.h"
 #include "swamp/scale_manager.h"
 
-namespace swamp {  // STAND-IN
-struct ScaledMatrix {
-  Tensor codes;
-  Tensor scales;
-  std::size_t rows, columns;
-  std::size_t block = 0;
-  bool square = false;
-  float tensor_amax = 0;
-};
-}  // namespace swamp
-
 namespace swamp::cli {
 
 // Float8Linear has the codes and scales of a number of linear layers. Matrices
