@@ -20,11 +20,6 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-template <class T>
-T* data_of(const Tensor& tensor) {
-  return static_cast<T*>(mutable_data(tensor));
-}
-
 // require() throws unless `tensor` has this dtype and number of dimensions.
 void require(const Tensor& tensor, const char* name, at::ScalarType type,
              std::int64_t dimensions) {

@@ -19,6 +19,11 @@ inline void* mutable_data(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->mutable_data();
 }
 
+template <class T>
+T* data_of(const at::Tensor& tensor) {
+  return static_cast<T*>(mutable_data(tensor));
+}
+
 inline const void* const_data(const at::Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->data();
 }

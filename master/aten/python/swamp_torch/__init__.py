@@ -14,7 +14,7 @@ and :func:`get_ema_multi_avg_fn` (moving averages), the optimizers
 ``torch.optim``'s, and softmax, cross entropy and normalization with
 float32 arithmetic for 16-bit tensors in :mod:`swamp_torch.functional` and
 :mod:`swamp_torch.nn`. :mod:`swamp_torch.moe` has the operators of mixtures of
-experts.
+experts, :mod:`swamp_torch.float8` training in float8, MXFP8, NVFP4 and HiFloat8.
 
 If PyTorch is missing or is not the version that the package was built for, the
 import raises an ImportError with instructions.
@@ -24,7 +24,7 @@ from ._load import __version__, load
 
 load()
 
-from . import _compile, functional, megatron, moe, nn  # noqa: E402
+from . import _compile, float8, functional, megatron, moe, nn  # noqa: E402
 from ._clip import clip_grad_norm_  # noqa: E402
 from ._operators import (any_nonfinite, disable,  # noqa: E402
                          disabled, enable, foreach_lerp_,
@@ -44,6 +44,7 @@ __all__ = [
     "disable",
     "disabled",
     "enable",
+    "float8",
     "foreach_lerp_",
     "functional",
     "get_ema_multi_avg_fn",

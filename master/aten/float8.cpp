@@ -1,0 +1,419 @@
+// Formats of at most 8 bits: swamp/float8.h for tensors. Codes have PyTorch's
+// dtypes, or uint8 if PyTorch has none, so that operators take the number of a
+// format; it and the numbers of enumerations are those of the C++ API. What a
+// training step computes itself (a scale, a seed) is a tensor of one element,
+// so that torch.compile need not know its value.
+#include "swamp/float8.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+#include <vector>
+
+#include "master/aten/checks.h"
+#include "master/aten/registration.h"
+#include "master/aten/row_tensors.h"
+#include "master/aten/tensor.h"
+#include "swamp/float_formats.h"
+
+namespace swamp::aten {
+namespace {
+
+using at::Tensor;
+using FourTensors = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+using ThreeTensors = std::tuple<Tensor, Tensor, Tensor>;
+using TwoTensors = std::tuple<Tensor, Tensor>;
+
+// enumerator() keeps a number that libswamp refuses out of range.
+template <class Enum>
+Enum enumerator(std::int64_t number) {
+  return static_cast<Enum>(number < 0 || number > 255 ? 255 : number);
+}
+
+const FloatFormat& format_of(std::int64_t number) {
+  constexpr auto kCount = static_cast<std::int64_t>(std::size(kFloatFormats));
+  TORCH_CHECK(number >= 0 && number < kCount, "format: got ", number,
+              ", expected 0 to ", kCount - 1);
+  return kFloatFormats[number];
+}
+
+at::ScalarType dtype_of(ScalarType format) {
+  switch (format) {
+    case kFloat8E4M3FN:
+      return at::kFloat8_e4m3fn;
+    case kFloat8E5M2:
+      return at::kFloat8_e5m2;
+    case kFloat8E4M3FNUZ:
+      return at::kFloat8_e4m3fnuz;
+    case kFloat8E5M2FNUZ:
+      return at::kFloat8_e5m2fnuz;
+    case kFloat8E8M0FNU:
+      return at::kFloat8_e8m0fnu;
+    case kFloat4E2M1FNX2:
+      return at::ScalarType::Float4_e2m1fn_x2;
+    case kFloat32:
+      return at::kFloat;
+    default:
+      return at::kByte;
+  }
+}
+
+bool is_packed(const FloatFormat& format) { return format.width == 4; }
+
+void require_matrix(const Tensor& tensor, const char* name) {
+  TORCH_CHECK(tensor.dim() == 2, name, ": got the shape ", tensor.sym_sizes(),
+              ", expected a matrix");
+}
+
+void require_scales(const Tensor& scales, ScalarType type) {
+  TORCH_CHECK(scales.scalar_type() == dtype_of(type) &&
+                  (scales.is_cpu() || scales.is_meta()) &&
+                  scales.layout() == at::kStrided,
+              "scales: got ", c10::toString(scales.scalar_type()), " on ",
+              scales.device(), ", expected ", c10::toString(dtype_of(type)),
+              " on cpu");
+}
+
+// array_of() takes a row_major() tensor.
+swamp::Tensor array_of(const Tensor& tensor, ScalarType type) {
+  return {const_cast<void*>(const_data(tensor)),
+          static_cast<std::size_t>(tensor.numel()), type};
+}
+swamp::Tensor array_of(const Tensor& tensor) {
+  return array_of(tensor, *scalar_type(tensor.scalar_type()));
+}
+
+// code_sizes() are those of the codes of elements of these sizes.
+std::vector<c10::SymInt> code_sizes(std::vector<c10::SymInt> sizes,
+                                    const FloatFormat& format) {
+  if (!is_packed(format)) return sizes;
+  TORCH_CHECK(!sizes.empty() && sizes.back() % 2 == 0, "x: got the shape ",
+              c10::SymIntArrayRef(sizes),
+              ", expected an even last dimension, as float4_e2m1fn_x2 has two "
+              "elements in an octet");
+  sizes.back() = sizes.back() / 2;
+  return sizes;
+}
+
+// value_sizes() is the inverse.
+std::vector<c10::SymInt> value_sizes(const Tensor& codes,
+                                     const FloatFormat& format) {
+  std::vector<c10::SymInt> sizes = codes.sym_sizes().vec();
+  if (is_packed(format) && !sizes.empty()) sizes.back() = sizes.back() * 2;
+  return sizes;
+}
+
+void require_codes(const Tensor& codes, const FloatFormat& format) {
+  TORCH_CHECK(
+      codes.scalar_type() == dtype_of(format.type) &&
+          (codes.is_cpu() || codes.is_meta()) && codes.layout() == at::kStrided,
+      "codes: got ", c10::toString(codes.scalar_type()), " on ", codes.device(),
+      ", expected ", c10::toString(dtype_of(format.type)), " on cpu for ",
+      format.name);
+}
+
+// octets_of() returns the random octets, an undefined tensor for none.
+Tensor octets_of(const OptionalTensor& random, const Tensor& x) {
+  if (!is_defined(random)) return {};
+  TORCH_CHECK(random->scalar_type() == at::kByte &&
+                  random->sym_sizes() == x.sym_sizes(),
+              "random: got the shape ", random->sym_sizes(), " of ",
+              c10::toString(random->scalar_type()), ", expected ",
+              x.sym_sizes(), " of Byte, as x");
+  return row_major(*random);
+}
+const std::uint8_t* data_of_octets(const Tensor& octets) {
+  return octets.defined() ? static_cast<const std::uint8_t*>(const_data(octets))
+                          : nullptr;
+}
+
+// The kernels below are for the keys CPU and Meta.
+
+// quantize() returns codes, amax, and how many elements were saturated, flushed
+// and nan.
+ThreeTensors quantize(const Tensor& x, std::int64_t format, double scale,
+                      std::int64_t rounding, std::int64_t policy,
+                      std::int64_t seed, const OptionalTensor& random) {
+  require_rows(x, "quantize");
+  const FloatFormat& to = format_of(format);
+  const auto options = x.options();
+  Tensor codes = at::empty_symint(code_sizes(x.sym_sizes().vec(), to),
+                                  options.dtype(dtype_of(to.type)));
+  Tensor amax = at::empty({}, options.dtype(at::kFloat));
+  Tensor counts = at::empty({3}, options.dtype(at::kLong));
+  const Tensor octets = octets_of(random, x);
+  computed(codes, [&] {
+    const Tensor in = row_major(x);
+    const QuantizeReport report = swamp::quantize(
+        array_of(in), array_of(codes, to.type),
+        {static_cast<float>(scale), enumerator<Rounding>(rounding),
+         enumerator<CastPolicy>(policy), static_cast<std::uint64_t>(seed),
+         data_of_octets(octets)});
+    *data_of<float>(amax) = report.amax;
+    auto* const count = data_of<std::int64_t>(counts);
+    count[0] = static_cast<std::int64_t>(report.saturated);
+    count[1] = static_cast<std::int64_t>(report.flushed);
+    count[2] = static_cast<std::int64_t>(report.nan_count);
+  });
+  return {codes, amax, counts};
+}
+
+// quantize_by() is quantize() with a scale that a recipe has computed: it may
+// be inf, nan or 0, or have several elements, which are broadcast to x.
+TwoTensors quantize_by(const Tensor& x, const Tensor& scale,
+                       std::int64_t format, std::int64_t rounding,
+                       std::int64_t policy) {
+  double factor = 1;
+  Tensor scaled = x;
+  if (!x.is_meta()) {
+    if (scale.numel() == 1) factor = scale.item<double>();
+    if (scale.numel() != 1 || !(factor > 0) || std::isinf(factor)) {
+      factor = 1;
+      scaled = x.to(at::kFloat) * scale;
+    }
+  }
+  auto [codes, amax, counts] =
+      quantize(scaled, format, factor, rounding, policy, 0, {});
+  return {codes, amax};
+}
+
+Tensor dequantize(const Tensor& codes, std::int64_t format,
+                  at::ScalarType dtype, double scale) {
+  const FloatFormat& from = format_of(format);
+  require_codes(codes, from);
+  Tensor x =
+      at::empty_symint(value_sizes(codes, from), codes.options().dtype(dtype));
+  require_rows(x, "dequantize");
+  return computed(x, [&] {
+    const Tensor in = row_major(codes);
+    swamp::dequantize(array_of(in, from.type), array_of(x),
+                      static_cast<float>(scale));
+  });
+}
+
+Tensor amax(const Tensor& x, bool skip_nan) {
+  require_rows(x, "amax");
+  Tensor result = at::empty({}, x.options().dtype(at::kFloat));
+  return computed(result, [&] {
+    *data_of<float>(result) = swamp::amax(array_of(row_major(x)), skip_nan);
+  });
+}
+
+Tensor hadamard_transform(const Tensor& x) {
+  require_rows(x, "hadamard_transform");
+  Tensor out = at::empty_like(x, at::MemoryFormat::Contiguous);
+  return computed(out, [&] {
+    const Tensor in = row_major(x);
+    swamp::hadamard_transform(matrix_of(in), matrix_of(out));
+  });
+}
+
+// Blocks is how a matrix is divided, as BlockScaling describes it.
+struct Blocks {
+  BlockScaling scaling;
+  ScalarType scales;
+  c10::SymInt size;
+  bool square;
+
+  Blocks(std::int64_t number, std::int64_t block, bool is_square,
+         const c10::SymInt& columns)
+      : scaling(enumerator<BlockScaling>(number)),
+        scales(scaling <= BlockScaling::microxcaling    ? kFloat8E8M0FNU
+               : scaling <= BlockScaling::torchao_nvfp4 ? kFloat8E4M3FN
+                                                        : kFloat32),
+        size(block > 0                                      ? c10::SymInt(block)
+             : scales == kFloat8E8M0FNU                     ? c10::SymInt(32)
+             : scales == kFloat8E4M3FN                      ? c10::SymInt(16)
+             : scaling <= BlockScaling::te_block_power_of_2 ? c10::SymInt(128)
+                                                            : columns),
+        square(is_square) {}
+
+  std::vector<c10::SymInt> scale_sizes(const c10::SymInt& rows,
+                                       const c10::SymInt& columns) const {
+    const auto count = [&](const c10::SymInt& elements) {
+      return size == 0 ? c10::SymInt(0) : (elements + size - 1) / size;
+    };
+    return {square && scales == kFloat32 ? count(rows) : rows, count(columns)};
+  }
+};
+
+float amax_of(const OptionalTensor& tensor) {
+  return is_defined(tensor) ? tensor->item<float>() : 0;
+}
+
+// quantize_blocks() returns codes and scales along rows, and along columns; an
+// absent one has no elements.
+FourTensors quantize_blocks(const Tensor& x, std::int64_t format,
+                            std::int64_t scaling, bool rows, bool columns,
+                            std::int64_t block, bool square,
+                            const OptionalTensor& tensor_amax,
+                            std::int64_t rounding, std::int64_t policy,
+                            bool hadamard, const OptionalTensor& seed,
+                            const OptionalTensor& random) {
+  require_rows(x, "quantize_blocks");
+  require_matrix(x, "x");
+  const FloatFormat& to = format_of(format);
+  const c10::SymInt height = x.sym_size(0), width = x.sym_size(1);
+  const Blocks blocks(scaling, block, square, width);
+  struct Output {
+    Tensor codes, scales;
+    BlockCodes arrays;
+  };
+  const auto output = [&](bool wanted, const c10::SymInt& r,
+                          const c10::SymInt& c) {
+    const auto make = [&](std::vector<c10::SymInt> sizes, ScalarType type) {
+      if (!wanted) sizes = {0};
+      return at::empty_symint(sizes, x.options().dtype(dtype_of(type)));
+    };
+    return Output{
+        make(wanted ? code_sizes({r, c}, to) : std::vector<c10::SymInt>{},
+             to.type),
+        make(blocks.scale_sizes(r, c), blocks.scales),
+        {}};
+  };
+  Output along_rows = output(rows, height, width);
+  Output along_columns = output(columns, width, height);
+  const Tensor octets = octets_of(random, x);
+  computed(along_rows.codes, [&] {
+    for (Output* one : {&along_rows, &along_columns}) {
+      one->arrays = {array_of(one->codes, to.type),
+                     array_of(one->scales, blocks.scales)};
+    }
+    BlockOptions options;
+    options.scaling = blocks.scaling;
+    options.block = static_cast<std::size_t>(block);
+    options.square = square;
+    options.tensor_amax = amax_of(tensor_amax);
+    options.rounding = enumerator<Rounding>(rounding);
+    options.policy = enumerator<CastPolicy>(policy);
+    options.hadamard = hadamard;
+    if (is_defined(seed)) {
+      options.seed = static_cast<std::uint64_t>(seed->item<std::int64_t>());
+    }
+    options.random = data_of_octets(octets);
+    const Tensor in = row_major(x);
+    swamp::quantize_blocks(matrix_of(in), rows ? &along_rows.arrays : nullptr,
+                           columns ? &along_columns.arrays : nullptr, options);
+  });
+  return {along_rows.codes, along_rows.scales, along_columns.codes,
+          along_columns.scales};
+}
+
+Tensor dequantize_blocks(const Tensor& codes, const Tensor& scales,
+                         std::int64_t format, std::int64_t scaling,
+                         at::ScalarType dtype, std::int64_t block, bool square,
+                         const OptionalTensor& tensor_amax) {
+  const FloatFormat& from = format_of(format);
+  require_codes(codes, from);
+  require_matrix(codes, "codes");
+  const auto sizes = value_sizes(codes, from);
+  const Blocks blocks(scaling, block, square, sizes[1]);
+  require_scales(scales, blocks.scales);
+  Tensor x = at::empty_symint(sizes, codes.options().dtype(dtype));
+  require_rows(x, "dequantize_blocks");
+  return computed(x, [&] {
+    const Tensor in = row_major(codes), factors = row_major(scales);
+    BlockOptions options;
+    options.scaling = blocks.scaling;
+    options.block = static_cast<std::size_t>(block);
+    options.square = square;
+    options.tensor_amax = amax_of(tensor_amax);
+    swamp::dequantize_blocks(
+        {array_of(in, from.type), array_of(factors, blocks.scales)},
+        matrix_of(x), options);
+  });
+}
+
+// Factor is an operand of a product: codes, and their scales.
+struct Factor {
+  Tensor codes, scales;
+  ScaledMatrix matrix;
+
+  // scaling: -1 if the scales are one of each row, or one for all.
+  Factor(const Tensor& of_codes, const Tensor& of_scales, std::int64_t format,
+         std::int64_t scaling, bool square, const OptionalTensor& tensor_amax)
+      : codes(row_major(of_codes)), scales(row_major(of_scales)) {
+    const FloatFormat& from = format_of(format);
+    const ScalarType type = from.type;
+    const std::int64_t columns = codes.size(1) * (is_packed(from) ? 2 : 1);
+    const Blocks blocks(scaling < 0 ? 0 : scaling, 0, square, columns);
+    const ScalarType scale_type = scaling < 0 ? kFloat32 : blocks.scales;
+    require_scales(scales, scale_type);
+    matrix = {array_of(codes, type),
+              array_of(scales, scale_type),
+              static_cast<std::size_t>(codes.size(0)),
+              static_cast<std::size_t>(columns),
+              scaling < 0 ? 0
+                          : static_cast<std::size_t>(
+                                blocks.size.guard_int(__FILE__, __LINE__)),
+              square,
+              amax_of(tensor_amax)};
+  }
+};
+
+// scaled_product() is a * b^T.
+Tensor scaled_product(const Tensor& a, const Tensor& a_scales,
+                      std::int64_t a_format, std::int64_t a_scaling,
+                      bool a_square, const OptionalTensor& a_amax,
+                      const Tensor& b, const Tensor& b_scales,
+                      std::int64_t b_format, std::int64_t b_scaling,
+                      bool b_square, const OptionalTensor& b_amax,
+                      at::ScalarType dtype) {
+  for (const auto& [codes, format] : {std::pair{a, a_format}, {b, b_format}}) {
+    require_codes(codes, format_of(format));
+    require_matrix(codes, "codes");
+  }
+  Tensor out = at::empty_symint({a.sym_size(0), b.sym_size(0)},
+                                a.options().dtype(dtype));
+  require_rows(out, "scaled_product");
+  return computed(out, [&] {
+    const Factor x(a, a_scales, a_format, a_scaling, a_square, a_amax);
+    const Factor y(b, b_scales, b_format, b_scaling, b_square, b_amax);
+    swamp::product(matrix_of(out), x.matrix, y.matrix);
+  });
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(swamp, m) {
+  constexpr auto kNone = Derivative::kNone;
+  define<&quantize, kNone>(
+      m,
+      "quantize(Tensor x, int format, float scale=1.0, int rounding=0, "
+      "int policy=0, int seed=0, Tensor? random=None) -> "
+      "(Tensor, Tensor, Tensor)");
+  define<&quantize_by, kNone>(
+      m,
+      "_quantize_by(Tensor x, Tensor scale, int format, int rounding=0, "
+      "int policy=0) -> (Tensor, Tensor)");
+  define<&dequantize, kNone>(
+      m,
+      "dequantize(Tensor codes, int format, ScalarType dtype, "
+      "float scale=1.0) -> Tensor");
+  define<&amax, kNone>(m, "amax(Tensor x, bool skip_nan=True) -> Tensor");
+  define<&hadamard_transform, kNone>(m,
+                                     "hadamard_transform(Tensor x) -> Tensor");
+  define<&quantize_blocks, kNone>(
+      m,
+      "quantize_blocks(Tensor x, int format, int scaling, bool rows=True, "
+      "bool columns=False, int block=0, bool square=False, "
+      "Tensor? tensor_amax=None, int rounding=0, int policy=0, "
+      "bool hadamard=False, Tensor? seed=None, Tensor? random=None) -> "
+      "(Tensor, Tensor, Tensor, Tensor)");
+  define<&dequantize_blocks, kNone>(
+      m,
+      "dequantize_blocks(Tensor codes, Tensor scales, int format, "
+      "int scaling, ScalarType dtype, int block=0, bool square=False, "
+      "Tensor? tensor_amax=None) -> Tensor");
+  define<&scaled_product, kNone>(
+      m,
+      "_scaled_product(Tensor a, Tensor a_scales, int a_format, "
+      "int a_scaling, bool a_square, Tensor? a_amax, Tensor b, "
+      "Tensor b_scales, int b_format, int b_scaling, bool b_square, "
+      "Tensor? b_amax, ScalarType dtype) -> Tensor");
+}
+
+}  // namespace swamp::aten

@@ -1,0 +1,177 @@
+"""What casts to 8 bits lose in each layer of a model: a table and a picture."""
+
+import contextlib
+import math
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+
+class Row(NamedTuple):
+    """One operand or result of a layer. Results have only a ratio."""
+    layer: str
+    tensor: str  #: input, weight, output, grad_output, grad_input, grad_weight
+    amax: Optional[float]  #: the largest magnitude
+    scale: Optional[float]  #: largest code over its value; of blocks and rows, the mean value
+    saturated: Optional[float]  #: share of the elements beyond the largest code
+    flushed: Optional[float]  #: share of the elements that became 0, but were not
+    snr: float  #: signal to noise in decibels; inf without an error
+
+
+def _decibels(exact: Tensor, rounded: Tensor) -> float:
+    """10 log10 of the sum of squares over that of the errors."""
+    wide = exact.double()
+    noise = float((rounded.double() - wide).square().sum())
+    signal = float(wide.square().sum())
+    if noise == 0:
+        return math.inf
+    return 10 * math.log10(signal / noise) if signal > 0 else -math.inf
+
+
+class Record:
+    """The latest casts of a layer."""
+
+    def __init__(self) -> None:
+        self.rows: Dict[str, Row] = {}
+
+    def operand(self, name: str, x: Tensor, operand: Any) -> None:
+        """Adds a matrix and its codes."""
+        wide = x.float()
+        rounded = operand.whole(torch.float32)
+        amax, count = float(wide.abs().max()), max(1, wide.numel())
+        if operand.cast.kind == "none":
+            self.rows[name] = Row("", name, amax, None, 0.0, 0.0, math.inf)
+            return
+        # The largest code everywhere gives the largest value of each element.
+        codes = torch.full_like(operand.codes.view(torch.uint8),
+                                _LARGEST[operand.cast.format])
+        most = operand._replace(
+            codes=codes.view(operand.codes.dtype)).whole(torch.float32)
+        largest = float(_ops.dequantize(codes.view(operand.codes.dtype)[:1],
+                                        operand.cast.format,
+                                        torch.float32).max())
+        self.rows[name] = Row(
+            "", name, amax, largest / float(most.mean()),
+            # The largest element may be beyond it, as scales are rounded.
+            int((wide.abs() > most * (1 + 2 ** -20)).sum()) / count,
+            int(((wide != 0) & (rounded == 0)).sum()) / count,
+            _decibels(wide, rounded))
+
+    def result(self, name: str, result: Tensor, exact: Tensor) -> None:
+        """Adds a product, and that of the operands before the casts."""
+        self.rows[name] = Row("", name, None, None, None, None,
+                              _decibels(exact, result))
+
+
+_ops = torch.ops.swamp
+
+# The octets of the largest numbers, by the numbers of formats.
+_LARGEST = {4: 0x7e, 5: 0x7b, 6: 0x7f, 7: 0x7f, 8: 0x1f, 9: 0x1f, 10: 0x77,
+            11: 0x6e}
+
+
+def _layers(model: torch.nn.Module) -> Dict[str, Any]:
+    return {name: module for name, module in model.named_modules()
+            if hasattr(module, "_record")}
+
+
+@contextlib.contextmanager
+def recording(model: torch.nn.Module) -> Iterator[None]:
+    """A context in which the layers of a converted model record their casts for
+    :func:`report`, which keeps the last forward and backward pass. A step takes
+    several times as long; compiled code does not record."""
+    layers = _layers(model)
+    for layer in layers.values():
+        layer._record = Record()
+    try:
+        yield
+    finally:
+        for layer in layers.values():
+            layer._recorded, layer._record = layer._record, None
+
+
+def report(model: torch.nn.Module, *, plot: Optional[str] = None,
+           file: Any = None) -> List[Row]:
+    """What the casts of a converted model have lost, from the last pass in
+    :func:`recording`: by layer the amax, the scale, the shares of saturated and
+    flushed elements of input, weight and grad_output, and the signal-to-noise
+    ratio of these and of output, grad_input and grad_weight, against the tensors
+    before the casts and their products. Prints a table.
+
+    Args:
+        model: as :func:`convert_to_float8_training` returned it.
+        plot: the path of an SVG of the ratios to write.
+        file: where to print; None: standard output.
+
+    Returns:
+        The rows.
+
+    Raises:
+        ValueError: nothing was recorded.
+    """
+    rows = [row._replace(layer=name or "(root)")
+            for name, layer in _layers(model).items()
+            for row in getattr(layer, "_recorded", Record()).rows.values()]
+    if not rows:
+        raise ValueError("model: got one without records, expected a pass in "
+                         "float8.recording(model)")
+    width = max(len(row.layer) for row in rows)
+    print(f"{'layer':{width}}  tensor            amax      scale  saturated  "
+          "flushed  SNR dB", file=file)
+    for row in rows:
+        cells = "".join(_cell(value, form) for value, form in (
+            (row.amax, "11.4g"), (row.scale, "11.4g"), (row.saturated, "11.2%"),
+            (row.flushed, "9.2%"), (row.snr, "8.1f")))
+        print(f"{row.layer:{width}}  {row.tensor:11}{cells}", file=file)
+    if plot is not None:
+        _draw(rows, plot)
+    return rows
+
+
+def _cell(value: Optional[float], form: str) -> str:
+    return " " * int(form.split(".")[0]) if value is None else f"{value:{form}}"
+
+
+_COLORS = {"input": "#0072b2", "weight": "#009e73", "output": "#000000",
+           "grad_output": "#e69f00", "grad_input": "#d55e00",
+           "grad_weight": "#cc79a7"}
+
+
+def _draw(rows: List[Row], path: str) -> None:
+    """Writes the ratios as an SVG: a layer a column, a tensor a line."""
+    layers = list(dict.fromkeys(row.layer for row in rows))
+    finite = [row.snr for row in rows if math.isfinite(row.snr)] or [0.0]
+    low, high = math.floor(min(finite + [0.0])), math.ceil(max(finite + [1.0]))
+    left, top, bottom = 60, 50, 330
+    step = max(24, min(80, 900 // len(layers)))
+    width = left + step * len(layers) + 40
+    place = {layer: left + step * (i + 0.5) for i, layer in enumerate(layers)}
+
+    def y_of(decibels: float) -> float:
+        return bottom - (bottom - top) * (decibels - low) / (high - low)
+
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{max(width, 640)}" '
+             f'height="{bottom + 130}" font-family="sans" font-size="11">',
+             '<rect width="100%" height="100%" fill="white"/>',
+             f'<text x="{left}" y="14">signal to noise, decibels</text>']
+    for i in range(6):
+        value = low + (high - low) * i / 5
+        y = y_of(value)
+        lines.append(f'<path d="M{left},{y:.1f} H{width - 40}" stroke="#ddd"/>'
+                     f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">'
+                     f'{value:.0f}</text>')
+    for name, x in place.items():
+        lines.append(f'<text transform="translate({x:.1f},{bottom + 14}) '
+                     f'rotate(40)">{name}</text>')
+    for i, (tensor, color) in enumerate(_COLORS.items()):
+        points = [(place[row.layer], y_of(row.snr)) for row in rows
+                  if row.tensor == tensor and math.isfinite(row.snr)]
+        way = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        lines.append(f'<polyline points="{way}" fill="none" stroke="{color}"/>')
+        lines += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>'
+                  for x, y in points]
+        lines.append(f'<text x="{left + 95 * i}" y="34" fill="{color}">{tensor}'
+                     '</text>')
+    with open(path, "w", encoding="utf-8") as out:
+        out.write("\n".join([*lines, "</svg>"]) + "\n")
