@@ -93,11 +93,12 @@ void require_scaled(const std::string& name, const ScaledMatrix& x) {
 }
 
 // Span is the binary exponents of a format's values: all are multiples of
-// 2^least and less than 2^end.
+// 2^least and less than 2^end, and those from 1 on multiples of 2^-mantissa.
 struct Span {
-  int least = 1000, end = -1000;
+  int least = 1000, end = -1000, mantissa;
 
-  explicit Span(ScalarType format) {
+  explicit Span(ScalarType format)
+      : mantissa(static_cast<int>(kFloatFormats[format].mantissa_bits)) {
     for (const float value : master::code_values(kFloatFormats[format])) {
       if (!(value > 0) || std::isinf(value)) continue;
       least = std::min(least, std::ilogb(value));
@@ -106,25 +107,30 @@ struct Span {
   }
 };
 
-// is_wide() returns whether sums of so many products need two doubles. Throws
-// if those are not enough.
-bool is_wide(const ScaledMatrix& a, const ScaledMatrix& b, std::size_t terms) {
+// wide_of() is ScaledProductArgs::wide, for sums of so many products. Throws if
+// two doubles are not enough.
+std::uint32_t wide_of(const ScaledMatrix& a, const ScaledMatrix& b,
+                      std::size_t terms) {
   const Span x(a.codes.dtype), y(b.codes.dtype);
   const int least = x.least + y.least, end = x.end + y.end;
   constexpr int kBits = std::numeric_limits<double>::digits;
   const auto fits = [&](int bits) {
     return bits < kBits && terms <= std::size_t{1} << (kBits - bits);
   };
-  if (fits(end - least)) return false;
-  const int unit = std::ilogb(slave::kProductUnit);
-  if (!fits(std::max(end - unit, unit - least))) {
-    master::refuse(
-        "a.columns", std::to_string(terms) + " terms of a sum",
-        "few enough for an exact sum of these formats, at most " +
-            std::to_string(std::size_t{1}
-                           << (kBits - std::max(end - unit, unit - least))));
+  if (fits(end - least)) return 0;
+  const int split = std::ilogb(slave::kSplit);
+  if (fits(std::max(x.end - split + x.mantissa, split - x.least) + y.end -
+           y.least)) {
+    return 1;
   }
-  return true;
+  const int unit = std::ilogb(slave::kProductUnit);
+  const int bits = std::max(end - unit, unit - least);
+  if (!fits(bits)) {
+    master::refuse("a.columns", std::to_string(terms) + " terms of a sum",
+                   "few enough for an exact sum of these formats, at most " +
+                       std::to_string(std::size_t{1} << (kBits - bits)));
+  }
+  return 2;
 }
 
 struct Problem {
@@ -164,7 +170,7 @@ Problem require_problem(const Matrix& out, const ScaledMatrix& a,
   }
   ScaledProductArgs args{};
   args.block = std::max(x.block, y.block);
-  args.wide = is_wide(a, b, args.block == 0 ? a.columns : args.block) ? 1 : 0;
+  args.wide = wide_of(a, b, args.block == 0 ? a.columns : args.block);
   args.factor = nvfp4 ? a.tensor_amax * b.tensor_amax / (6 * 6 * 448 * 448) : 1;
   return {out, a, b, args};
 }
@@ -228,8 +234,11 @@ Operation operation_of(const Problem& problem, const ScaledProductArgs& args,
   // Not whole lines of the scales, which would be 32 rows.
   operation.tile_step = slave::kMaxProductRows;
   // Its time is that of the arithmetic.
-  operation.traffic_bytes = static_cast<std::uint32_t>(
-      1 + args.terms * kProductLanes * (args.wide != 0 ? 3 : 1));
+  operation.traffic_bytes =
+      static_cast<std::uint32_t>(1 + args.terms * kProductLanes *
+                                         (args.wide == 0   ? 1
+                                          : args.wide == 1 ? 2
+                                                           : 6));
   return operation;
 }
 

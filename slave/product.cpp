@@ -182,8 +182,8 @@ HWY_INLINE std::size_t for_words(D d, const Source<Format>& x, std::size_t lane,
 
 // for_lanes() calls visit(d, lane) for groups of lanes that are as many as `d`
 // has: vectors first, then groups of eight and of four, of which the last one
-// may overlap that before it. It returns the lanes visited: all, or none of fewer than
-// four.
+// may overlap that before it. It returns the lanes visited: all, or none of
+// fewer than four.
 template <class Visit>
 HWY_INLINE std::size_t for_lanes(std::size_t lanes, const Visit& visit) {
   const DF df;

@@ -52,9 +52,11 @@ struct ProductPackArgs {
 //   rows of float32), b_scales (constant, rows of kProductLanes float32), out
 //   (out, rows). A unit is a row of the result: `columns` elements, at most
 //   kProductLanes. Operands have so few significant bits that sums of products
-//   are exact: as doubles, or with `wide` as two doubles of which one has the
-//   multiples of kProductUnit. With s the float32 product of two scales, and
-//   inner = f32(the exact sum of a block of `block` terms):
+//   are exact as doubles, or as two: with `wide` = 1 that of the products of
+//   a's elements from kSplit on, and that of the others; with `wide` = 2 that
+//   of multiples of kProductUnit, and that of what is left of each product.
+//   With s the float32 product of two scales, and inner = f32(the exact sum of
+//   a block of `block` terms):
 //     block = 0: y = s * inner, of all terms and the only scales
 //     else: y = y + s * inner, block after block, beginning with 0; each
 //       operation is rounded to float32
@@ -110,6 +112,7 @@ inline constexpr std::size_t kProductLanes = 32;
 inline constexpr std::size_t kMaxProductRows = 12;  // of a tile in registers
 inline constexpr std::size_t kFewProductRows = 8;   // of product_rows
 
+inline constexpr float kSplit = 2;
 inline constexpr double kProductUnit = 0x1p-6;   // of scaled_product
 inline constexpr std::size_t kScaledTerms = 64;  // converted at a time
 

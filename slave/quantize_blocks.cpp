@@ -462,10 +462,18 @@ class Blocks {
                            std::uint8_t* column_scales,
                            std::uint8_t* scratch) const {
     const std::size_t elements = args_.code.elements;
-    const bool whole = column_codes == nullptr && args_.square == 0;
-    const std::size_t width = whole ? args_.columns : kBlockWidth;
-    for (std::size_t c = 0; c < args_.columns; c += width) {
-      const std::size_t columns = std::min(width, args_.columns - c);
+    if (codes != nullptr && args_.square == 0) {
+      for (std::size_t r = 0; r < rows; ++r) {
+        row(x + r * args_.x_step, args_.columns,
+            random == nullptr ? nullptr : random + r * args_.x_step,
+            index + r * args_.index_step,
+            codes + r * args_.along_rows.codes_step,
+            scales + r * args_.along_rows.scales_step);
+      }
+      if (column_codes == nullptr) return;
+    }
+    for (std::size_t c = 0; c < args_.columns; c += kBlockWidth) {
+      const std::size_t columns = std::min(kBlockWidth, args_.columns - c);
       const std::uint8_t* const octets =
           random == nullptr ? nullptr : random + c;
       // The first scale of this part.
@@ -486,15 +494,6 @@ class Blocks {
           }
         }
       } else {
-        if (codes != nullptr) {
-          for (std::size_t r = 0; r < rows; ++r) {
-            row(x + c + r * args_.x_step, columns,
-                octets == nullptr ? nullptr : octets + r * args_.x_step,
-                index + c + r * args_.index_step,
-                codes + r * args_.along_rows.codes_step + c / elements,
-                scales + r * args_.along_rows.scales_step + first);
-          }
-        }
         if (column_codes != nullptr) {
           for (std::size_t r = 0; r < rows; r += args_.block) {
             for (std::size_t j = 0; j < columns; j += kLanes) {

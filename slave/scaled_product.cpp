@@ -145,18 +145,51 @@ struct ScaledProduct {
         below(above + kMaxProductRows * kProductLanes),
         y(reinterpret_cast<float*>(below + kMaxProductRows * kProductLanes)) {}
 
-  // convert() makes doubles of terms of a, in the order of the panel.
+  // convert() makes doubles of terms of a, in the order of the panel; 0 of
+  // those that keep() is false for.
+  template <class Keep>
   HWY_INLINE void convert(const std::uint16_t* a, std::size_t height,
-                          std::size_t first, std::size_t count) const {
+                          std::size_t first, std::size_t count,
+                          const Keep& keep) const {
+    const auto value = [&](std::uint16_t bits) {
+      const float x = BFloat16::widen(bits);
+      return keep(x) ? static_cast<double>(x) : 0.0;
+    };
     for (std::size_t r = 0; r < height; ++r) {
       const std::uint16_t* const row = a + r * args.terms + first;
       double* const to = terms + r * kScaledTerms;
       std::size_t t = 0;
       for (; t + 1 < count; t += 2) {
-        to[t + 1] = static_cast<double>(BFloat16::widen(row[t]));
-        to[t] = static_cast<double>(BFloat16::widen(row[t + 1]));
+        to[t + 1] = value(row[t]);
+        to[t] = value(row[t + 1]);
       }
-      if (t < count) to[t] = static_cast<double>(BFloat16::widen(row[t]));
+      if (t < count) to[t] = value(row[t]);
+    }
+  }
+
+  // add_part() adds `count` terms from `first` on to the sums.
+  HWY_INLINE void add_part(const std::uint16_t* a, std::size_t height,
+                           std::size_t first, std::size_t count) const {
+    const float* const panel = b + first * kProductLanes;
+    const auto all = [](float) { return true; };
+    // A nan is not large, an inf is.
+    const auto is_large = [](float x) { return x >= kSplit || x <= -kSplit; };
+    const auto is_small = [&](float x) { return !is_large(x); };
+    switch (args.wide) {
+      case 0:
+        convert(a, height, first, count, all);
+        add_terms<Whole>(height, terms, panel, count, above);
+        break;
+      case 1:
+        convert(a, height, first, count, is_large);
+        add_terms<Whole>(height, terms, panel, count, above);
+        convert(a, height, first, count, is_small);
+        add_terms<Whole>(height, terms, panel, count, below);
+        break;
+      default:
+        convert(a, height, first, count, all);
+        add_terms<Above>(height, terms, panel, count, above);
+        add_terms<Below>(height, terms, panel, count, below);
     }
   }
 
@@ -228,14 +261,7 @@ struct ScaledProduct {
               : std::min<std::size_t>(args.terms, (block + 1) * args.block);
       for (; t < end;) {
         const std::size_t count = std::min(kScaledTerms, end - t);
-        convert(a, height, t, count);
-        const float* const panel = b + t * kProductLanes;
-        if (args.wide != 0) {
-          add_terms<Above>(height, terms, panel, count, above);
-          add_terms<Below>(height, terms, panel, count, below);
-        } else {
-          add_terms<Whole>(height, terms, panel, count, above);
-        }
+        add_part(a, height, t, count);
         t += count;
       }
       if (args.block == 0) break;

@@ -205,30 +205,32 @@ TEST(ProductKernels, BitsOfReference) {
 TEST(ScaledProductKernels, BitsOfReference) {
   struct Scaled {
     std::size_t rows, columns, terms, block;
-    bool wide;
+    std::uint32_t wide;
     ScalarType out;
   };
   const Scaled cases[] = {
-      {1, 1, 1, 0, false, kFloat32},      {13, 32, 600, 0, false, kBFloat16},
-      {25, 31, 140, 32, false, kFloat32}, {12, 20, 77, 16, true, kFloat16},
-      {5, 32, 900, 0, true, kFloat32},    {3, 32, 0, 0, false, kFloat32}};
+      {1, 1, 1, 0, 0, kFloat32},      {13, 32, 600, 0, 0, kBFloat16},
+      {25, 31, 140, 32, 0, kFloat32}, {12, 20, 77, 16, 2, kFloat16},
+      {5, 32, 900, 0, 2, kFloat32},   {14, 32, 300, 0, 1, kFloat32},
+      {3, 32, 0, 0, 0, kFloat32}};
   Random random(5);
   for (const Scaled& one : cases) {
     SCOPED_TRACE(one.terms);
     const std::size_t steps =
         one.block == 0 ? 1 : (one.terms + one.block - 1) / one.block;
     // Values of 4 bits; if wide, of very different exponents.
-    const auto value = [&] {
-      const int exponent = one.wide ? static_cast<int>(random.below(36)) - 20
-                                    : static_cast<int>(random.below(8)) - 4;
+    const auto value = [&](std::uint32_t wide) {
+      const int exponent = wide != 0 ? static_cast<int>(random.below(36)) - 20
+                                     : static_cast<int>(random.below(8)) - 4;
       const auto bits = static_cast<float>(random.below(16)) - 8;
       return std::ldexp(bits, exponent);
     };
     std::vector<std::uint16_t> a(one.rows * one.terms);
-    for (auto& x : a) x = bfloat16_from_float(value());
+    for (auto& x : a) x = bfloat16_from_float(value(one.wide));
     std::vector<float> panel(16 + one.terms * kProductLanes),
         a_scales(one.rows * steps), b_scales(steps * kProductLanes);
-    for (std::size_t i = 16; i < panel.size(); ++i) panel[i] = value();
+    for (std::size_t i = 16; i < panel.size(); ++i)
+      panel[i] = value(one.wide / 2);
     for (float& x : a_scales)
       x = 1 + static_cast<float>(random.below(999)) / 999;
     for (float& x : b_scales)
