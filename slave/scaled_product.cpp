@@ -145,25 +145,39 @@ struct ScaledProduct {
         below(above + kMaxProductRows * kProductLanes),
         y(reinterpret_cast<float*>(below + kMaxProductRows * kProductLanes)) {}
 
+  // Which elements of a are converted: |x| from kSplit on, the others, or all.
+  // A nan is not large, an inf is.
+  enum class Part { all, large, small };
+
   // convert() makes doubles of terms of a, in the order of the panel; 0 of
-  // those that keep() is false for.
-  template <class Keep>
+  // those of the other part.
   HWY_INLINE void convert(const std::uint16_t* a, std::size_t height,
                           std::size_t first, std::size_t count,
-                          const Keep& keep) const {
-    const auto value = [&](std::uint16_t bits) {
-      const float x = BFloat16::widen(bits);
-      return keep(x) ? static_cast<double>(x) : 0.0;
+                          Part part) const {
+    const DH dh;
+    const auto kept = [&](VH x) HWY_ATTR {
+      if (part == Part::all) return x;
+      const auto is_large = hn::Ge(hn::Abs(x), hn::Set(dh, kSplit));
+      return part == Part::large ? hn::IfThenElseZero(is_large, x)
+                                 : hn::IfThenZeroElse(is_large, x);
     };
     for (std::size_t r = 0; r < height; ++r) {
       const std::uint16_t* const row = a + r * args.terms + first;
       double* const to = terms + r * kScaledTerms;
       std::size_t t = 0;
-      for (; t + 1 < count; t += 2) {
-        to[t + 1] = value(row[t]);
-        to[t] = value(row[t + 1]);
+#if HWY_TARGET != HWY_SCALAR
+      for (; t + kLanes <= count; t += kLanes) {
+        const VD x = hn::PromoteTo(DD(), kept(BFloat16::load(dh, row + t)));
+        hn::StoreU(hn::Shuffle01(x), DD(), to + t);
       }
-      if (t < count) to[t] = value(row[t]);
+#endif
+      for (; t < count; ++t) {
+        const float x = BFloat16::widen(row[t]);
+        const bool is_large = x >= kSplit || x <= -kSplit;
+        const bool keeps =
+            part == Part::all || is_large == (part == Part::large);
+        to[(t ^ 1) < count ? t ^ 1 : t] = keeps ? static_cast<double>(x) : 0.0;
+      }
     }
   }
 
@@ -171,23 +185,19 @@ struct ScaledProduct {
   HWY_INLINE void add_part(const std::uint16_t* a, std::size_t height,
                            std::size_t first, std::size_t count) const {
     const float* const panel = b + first * kProductLanes;
-    const auto all = [](float) { return true; };
-    // A nan is not large, an inf is.
-    const auto is_large = [](float x) { return x >= kSplit || x <= -kSplit; };
-    const auto is_small = [&](float x) { return !is_large(x); };
     switch (args.wide) {
       case 0:
-        convert(a, height, first, count, all);
+        convert(a, height, first, count, Part::all);
         add_terms<Whole>(height, terms, panel, count, above);
         break;
       case 1:
-        convert(a, height, first, count, is_large);
+        convert(a, height, first, count, Part::large);
         add_terms<Whole>(height, terms, panel, count, above);
-        convert(a, height, first, count, is_small);
+        convert(a, height, first, count, Part::small);
         add_terms<Whole>(height, terms, panel, count, below);
         break;
       default:
-        convert(a, height, first, count, all);
+        convert(a, height, first, count, Part::all);
         add_terms<Above>(height, terms, panel, count, above);
         add_terms<Below>(height, terms, panel, count, below);
     }
