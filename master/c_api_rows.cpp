@@ -262,6 +262,22 @@ swamp_status swamp_hadamard_transform(swamp_machine* machine,
   });
 }
 
+swamp_status swamp_scaled_product(swamp_machine* machine,
+                                  const swamp_matrix* out,
+                                  const swamp_scaled_matrix* a,
+                                  const swamp_scaled_matrix* b) {
+  return guarded([&] {
+    const auto scaled = [](const swamp_scaled_matrix* x, const char* name) {
+      require(x, name);
+      require_struct_size(name, x->struct_size, sizeof *x);
+      return swamp::ScaledMatrix{x->codes,      x->scales, x->rows,
+                                 x->columns,    x->block,  x->square != 0,
+                                 x->tensor_amax};
+    };
+    swamp::product(matrix(out, "out"), scaled(a, "a"), scaled(b, "b"),
+                   machine_of(machine));
+  });
+}
 swamp_status swamp_quantize(swamp_machine* machine, const swamp_tensor* x,
                             const swamp_tensor* codes,
                             const swamp_quantize_options* options,

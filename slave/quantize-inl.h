@@ -77,10 +77,12 @@ struct Magnitude {
   }
 };
 
-// Encoder converts vectors. v is the number that is rounded, x has its sign.
+// Encoder converts vectors. v is the number that is rounded, x has its sign. It
+// has a copy of the arguments, because the compiler cannot know that octets are
+// not stored over the kernel's; an Encoder should be a local variable, too.
 template <std::uint32_t kRounding, bool kTapered>
 struct Encoder {
-  const QuantizeArgs& args;
+  QuantizeArgs args;
 
   // magnitude_code() is that of |v|, of which `bits` are the bits; larger than
   // largest() if |v| is, or is nan.
@@ -129,10 +131,12 @@ struct Encoder {
   }
 
   // special_codes() are those of a vector with magnitude codes `beyond` the
-  // largest, which may be of inf or nan.
-  HWY_NOINLINE VU special_codes(VU x_bits, VU bits, VU code,
-                                hn::Mask<DU> beyond) const {
+  // largest, which may be of inf or nan. Static, so that no address of an
+  // Encoder gets here.
+  static HWY_NOINLINE VU special_codes(const Encoder encoder, VU x_bits,
+                                       VU bits, VU code, hn::Mask<DU> beyond) {
     const DU du;
+    const QuantizeArgs& args = encoder.args;
     const VU infinity = hn::Set(du, kInfinity);
     code = hn::IfThenElse(beyond, hn::Set(du, args.overflow), code);
     code = hn::IfThenElse(hn::Eq(bits, infinity), hn::Set(du, args.infinity),
@@ -141,7 +145,7 @@ struct Encoder {
     const VU nan_code = hn::IfThenElse(
         is_negative, hn::Set(du, args.negative_nan), hn::Set(du, args.nan));
     return hn::IfThenElse(hn::Gt(bits, infinity), nan_code,
-                          signed_code(code, x_bits));
+                          encoder.signed_code(code, x_bits));
   }
 };
 

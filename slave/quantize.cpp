@@ -25,11 +25,20 @@ using namespace quantizing;
 // Quantizer converts vectors and counts what it sees.
 template <std::uint32_t kRounding, bool kTapered>
 struct Quantizer {
-  Encoder<kRounding, kTapered> encoder;
-  VU amax, saturated, flushed, nan_count;
+  // Counts are what was seen, in each lane.
+  struct Counts {
+    VU amax, saturated, flushed, nan_count;
+  };
+  using Codes = Encoder<kRounding, kTapered>;
+  Codes encoder;
+  Counts counts;
 
   HWY_INLINE explicit Quantizer(const QuantizeArgs& args) : encoder{args} {
-    amax = saturated = flushed = nan_count = hn::Zero(DU());
+    clear();
+  }
+  HWY_INLINE void clear() {
+    counts.amax = counts.saturated = hn::Zero(DU());
+    counts.flushed = counts.nan_count = hn::Zero(DU());
   }
 
   HWY_INLINE VU codes(VF x, VU random) {
@@ -43,46 +52,48 @@ struct Quantizer {
                 magnitude_mask);
     const VU code = encoder.magnitude_code(bits, random);
     const auto zero = hn::Eq(code, hn::Zero(du));
-    flushed = hn::Add(
-        flushed,
+    counts.flushed = hn::Add(
+        counts.flushed,
         hn::IfThenElseZero(hn::And(zero, hn::Ne(x_magnitude, hn::Zero(du))),
                            hn::Set(du, 1u)));
     const auto beyond = hn::Gt(code, hn::Set(du, encoder.largest()));
     if (HWY_LIKELY(hn::AllFalse(du, beyond))) {
-      amax = hn::Max(amax, x_magnitude);
+      counts.amax = hn::Max(counts.amax, x_magnitude);
       return encoder.signed_code(code, x_bits);
     }
-    count_special(x_magnitude, beyond);
-    return encoder.special_codes(x_bits, bits, code, beyond);
+    counts = with_special(counts, x_magnitude, beyond);
+    return Codes::special_codes(encoder, x_bits, bits, code, beyond);
   }
 
-  // count_special() counts numbers beyond the largest, inf and nan.
-  HWY_NOINLINE void count_special(VU x_magnitude, hn::Mask<DU> beyond) {
+  // with_special() also counts numbers beyond the largest, inf and nan.
+  static HWY_NOINLINE Counts with_special(Counts counts, VU x_magnitude,
+                                          hn::Mask<DU> beyond) {
     const DU du;
     const VU one = hn::Set(du, 1u);
     const auto nan = hn::Gt(x_magnitude, hn::Set(du, kInfinity));
-    amax = hn::Max(amax, hn::IfThenZeroElse(nan, x_magnitude));
-    nan_count = hn::Add(nan_count, hn::IfThenElseZero(nan, one));
-    saturated =
-        hn::Add(saturated, hn::IfThenElseZero(hn::AndNot(nan, beyond), one));
+    counts.amax = hn::Max(counts.amax, hn::IfThenZeroElse(nan, x_magnitude));
+    counts.nan_count = hn::Add(counts.nan_count, hn::IfThenElseZero(nan, one));
+    counts.saturated = hn::Add(
+        counts.saturated, hn::IfThenElseZero(hn::AndNot(nan, beyond), one));
+    return counts;
   }
 
   // finish() adds the counts to `partial`, and begins again.
   HWY_INLINE void finish(QuantizePartial& partial) {
     const DU du;
     QuantizePartial found = {};
-    const auto for_lanes = [&](VU counts, auto visit) HWY_ATTR {
+    const auto for_lanes = [&](VU numbers, auto visit) HWY_ATTR {
       std::uint32_t lanes[kLanes];
-      hn::StoreU(counts, du, lanes);
+      hn::StoreU(numbers, du, lanes);
       for (const std::uint32_t lane : lanes) visit(lane);
     };
-    for_lanes(saturated, [&](std::uint32_t n) { found.saturated += n; });
-    for_lanes(flushed, [&](std::uint32_t n) { found.flushed += n; });
-    for_lanes(nan_count, [&](std::uint32_t n) { found.nan_count += n; });
-    for_lanes(amax,
+    for_lanes(counts.saturated, [&](std::uint32_t n) { found.saturated += n; });
+    for_lanes(counts.flushed, [&](std::uint32_t n) { found.flushed += n; });
+    for_lanes(counts.nan_count, [&](std::uint32_t n) { found.nan_count += n; });
+    for_lanes(counts.amax,
               [&](std::uint32_t n) { found.amax = std::max(found.amax, n); });
     partial.join(found);
-    amax = saturated = flushed = nan_count = hn::Zero(du);
+    clear();
   }
 };
 

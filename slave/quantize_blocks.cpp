@@ -317,7 +317,8 @@ class Blocks {
     }
     const VU code = encoder_.magnitude_code(bits, random);
     const auto beyond = hn::Gt(code, hn::Set(du, encoder_.largest()));
-    return encoder_.special_codes(x_bits, bits, code, beyond);
+    return Encoder<kRounding, kTapered>::special_codes(encoder_, x_bits, bits,
+                                                       code, beyond);
   }
 
   HWY_INLINE VU random_of(const RandomWords& words, const std::uint8_t* octets,

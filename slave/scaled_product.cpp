@@ -154,6 +154,7 @@ struct ScaledProduct {
   HWY_INLINE void convert(const std::uint16_t* a, std::size_t height,
                           std::size_t first, std::size_t count,
                           Part part) const {
+#if HWY_TARGET != HWY_SCALAR
     const DH dh;
     const auto kept = [&](VH x) HWY_ATTR {
       if (part == Part::all) return x;
@@ -161,6 +162,7 @@ struct ScaledProduct {
       return part == Part::large ? hn::IfThenElseZero(is_large, x)
                                  : hn::IfThenZeroElse(is_large, x);
     };
+#endif
     for (std::size_t r = 0; r < height; ++r) {
       const std::uint16_t* const row = a + r * args.terms + first;
       double* const to = terms + r * kScaledTerms;

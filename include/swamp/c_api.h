@@ -620,6 +620,30 @@ SWAMP_API swamp_status swamp_hadamard_transform(swamp_machine* machine,
                                                 const swamp_matrix* x,
                                                 const swamp_matrix* out);
 
+/** swamp_scaled_matrix: see ScaledMatrix in float8.h. */
+typedef struct {
+  uint32_t struct_size; /**< sizeof(swamp_scaled_matrix) */
+  swamp_tensor codes;   /**< row after row */
+  swamp_tensor scales;  /**< of blocks, of rows, or one */
+  size_t rows;          /**< of the matrix */
+  size_t columns;       /**< elements of a row */
+  size_t block;         /**< elements of a scale, even; 0: a row */
+  int32_t square;       /**< 1: blocks have as many rows as columns */
+  float tensor_amax;    /**< of NVFP4 */
+} swamp_scaled_matrix;
+
+/** swamp_scaled_product sets out to a * b^T with exact sums; see product() in
+ * float8.h.
+ *
+ * @param machine where to run; NULL: the default machine
+ * @param[out] out float16, bfloat16 or float32, [a->rows, b->rows]
+ * @param a codes and scales
+ * @param b as many columns as a */
+SWAMP_API swamp_status swamp_scaled_product(swamp_machine* machine,
+                                            const swamp_matrix* out,
+                                            const swamp_scaled_matrix* a,
+                                            const swamp_scaled_matrix* b);
+
 /** swamp_scaler is a loss scaler: the scale of the loss, and the rule of one of
  * the known systems that updates it, bit for bit. Only one thread at a time may
  * use a scaler. */

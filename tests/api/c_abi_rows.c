@@ -132,6 +132,17 @@ int c_abi_rows(void) {
     for (i = 0; i < 32; ++i) CHECK(to[i] == from[i]);
     OK(swamp_hadamard_transform(NULL, &x8, &y8));
     CHECK(to[1] != from[1]);
+    {
+      swamp_scaled_matrix a = {sizeof a, rows.codes, rows.scales, 1,
+                               32,       32,         0,           0};
+      float sum = 0;
+      const swamp_matrix result = {&sum, 1, 1, SWAMP_FLOAT32};
+      OK(swamp_scaled_product(NULL, &result, &a, &a));
+      CHECK(sum == 2736); /* the sum of the squares */
+      INVALID(swamp_scaled_product(NULL, &result, &a, NULL), "b");
+      a.struct_size = 1;
+      INVALID(swamp_scaled_product(NULL, &result, &a, &a), "struct_size");
+    }
     INVALID(swamp_quantize_blocks(NULL, &x8, NULL, NULL, &how), "rows");
     INVALID(swamp_dequantize_blocks(NULL, NULL, &y8, &how), "codes");
     INVALID(swamp_amax(NULL, &all, 1, NULL), "result");

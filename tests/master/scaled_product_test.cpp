@@ -11,6 +11,7 @@
 #include "row_values.h"
 #include "support/errors.h"
 #include "support/json_fields.h"
+#include "swamp/c_api.h"
 #include "swamp/float8.h"
 
 namespace swamp::test {
@@ -69,6 +70,18 @@ ScalarType type_of(const std::string& name) {
   return name == "float8_e5m2" ? kFloat8E5M2 : kFloat8E4M3FN;
 }
 
+swamp_scaled_matrix to_c(const ScaledMatrix& x) {
+  return {sizeof(swamp_scaled_matrix),
+          x.codes,
+          x.scales,
+          x.rows,
+          x.columns,
+          x.block,
+          x.square ? 1 : 0,
+          x.tensor_amax};
+}
+
+// on_each() checks the result of every machine, and that of the C function.
 template <class Check>
 void on_each(Operand& a, Operand& b, std::size_t rows, std::size_t columns,
              Check check) {
@@ -78,6 +91,12 @@ void on_each(Operand& a, Operand& b, std::size_t rows, std::size_t columns,
             &machine);
     check(out);
   });
+  std::vector<float> out(rows * columns, 7.0f);
+  const swamp_matrix result{out.data(), rows, columns, SWAMP_FLOAT32};
+  const swamp_scaled_matrix x = to_c(a.view()), y = to_c(b.view());
+  ASSERT_EQ(swamp_scaled_product(nullptr, &result, &x, &y), SWAMP_OK)
+      << swamp_last_error();
+  check(out);
 }
 
 TEST(ScaledProduct, GoldenExact) {
