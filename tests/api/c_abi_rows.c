@@ -135,10 +135,10 @@ int c_abi_rows(void) {
     {
       swamp_scaled_matrix a = {sizeof a, rows.codes, rows.scales, 1,
                                32,       32,         0,           0};
-      float sum = 0;
-      const swamp_matrix result = {&sum, 1, 1, SWAMP_FLOAT32};
+      float product = 0;
+      const swamp_matrix result = {&product, 1, 1, SWAMP_FLOAT32};
       OK(swamp_scaled_product(NULL, &result, &a, &a));
-      CHECK(sum == 2736); /* the sum of the squares */
+      CHECK(product == 2736); /* the sum of the squares */
       INVALID(swamp_scaled_product(NULL, &result, &a, NULL), "b");
       a.struct_size = 1;
       INVALID(swamp_scaled_product(NULL, &result, &a, &a), "struct_size");
