@@ -278,6 +278,7 @@ swamp_status swamp_scaled_product(swamp_machine* machine,
                    machine_of(machine));
   });
 }
+
 swamp_status swamp_quantize(swamp_machine* machine, const swamp_tensor* x,
                             const swamp_tensor* codes,
                             const swamp_quantize_options* options,

@@ -90,13 +90,20 @@ Call require_call(const Matrix& x, const BlockOptions& options, bool by_row) {
             (by_row ? ", or the columns, " + std::to_string(x.columns)
                     : " (along columns, and if square)"));
   }
+  // A stripe of up to 128 rows is a unit of less than 4 GiB.
+  constexpr std::size_t kMostColumns = std::size_t{1} << 22;
+  if (!by_row && x.columns > kMostColumns) {
+    master::refuse("x.columns", std::to_string(x.columns),
+                   "at most " + std::to_string(kMostColumns) +
+                       " (along columns, and if square)");
+  }
   if (scaling.scales == kFloat8E4M3FN && !(options.tensor_amax >= 0)) {
     master::refuse(
         "options.tensor_amax",
         master::number_text(static_cast<double>(options.tensor_amax)),
         "the largest magnitude of the tensor");
   }
-  return {x, options, scaling, block};
+  return {x, options, scaling, std::max<std::size_t>(1, block)};
 }
 
 // require_output() checks codes and scales of a matrix of this shape.
@@ -197,7 +204,7 @@ struct Stripes {
     Part x, codes, scales, column_codes, column_scales, random;
   };
 
-  // operation() computes stripes of `args`, of which the parts tell the steps.
+  // operation() computes stripes of `args`, with the steps of the parts.
   Operation operation(const Parts& parts) {
     args.x_step = parts.x.step / x_bytes();
     args.along_rows = {parts.codes.step, parts.scales.step, parts.codes.unit,
@@ -297,32 +304,40 @@ struct Stripes {
       launch(divided(args.rows, args.stripe_rows), operation(parts), parts);
       return;
     }
-    if (!call.options.square && rows != nullptr) {
-      const BlockArgs shared = args;
-      const BlockCodes* const later = columns;
-      columns = nullptr;
-      run_rows();
-      args = shared;
-      rows = nullptr;
-      columns = later;
-    }
-    run_dense();
+    if (call.options.square || rows == nullptr) return run_dense(dense_width());
+    Stripes along_columns = *this;
+    along_columns.rows = nullptr;
+    const std::size_t width = along_columns.dense_width();
+    columns = nullptr;
+    run_rows();
+    along_columns.run_dense(width);
   }
 
-  // run_dense() computes the stripes of so many columns at a time.
-  void run_dense() {
+  // dense_width() is how many columns of a stripe LDM has room for.
+  std::size_t dense_width() {
     const std::size_t step =
         rows != nullptr || args.square != 0 ? call.block : std::size_t{16};
-    const std::size_t all = call.x.columns;
     const std::size_t units = divided(args.rows, args.stripe_rows);
     std::size_t width = std::max(step, slave::kBlockWidth);
     for (;; width /= 2) {
       args.columns = width;
       const Operation dense = operation(dense_parts(nullptr, units));
       const runtime::LdmNeed need = runtime::ldm_need(machine, dense, 0);
-      if (width <= step) master::require_ldm("x", call.x, need);
-      if (need.fits()) break;
+      if (need.fits()) return width;
+      if (width <= step) {
+        master::refuse("x", "blocks along columns",
+                       "more LDM than " + std::to_string(need.ldm_bytes) +
+                           " bytes (SWAMP_LDM_BYTES)",
+                       SWAMP_UNSUPPORTED);
+      }
     }
+  }
+
+  // run_dense() computes the stripes of `width` columns at a time.
+  void run_dense(std::size_t width) {
+    const std::size_t all = call.x.columns;
+    const std::size_t units = divided(args.rows, args.stripe_rows);
+    args.columns = width;
     Workspace& workspace = Workspace::of_this_thread();
     const Parts measured = dense_parts(nullptr, units);
     std::byte* const memory = workspace.row_values<std::byte>(

@@ -63,6 +63,12 @@ void require_scaled(const std::string& name, const ScaledMatrix& x) {
                              : "an even number, as float4_e2m1fn_x2 has two "
                                "in an octet");
   }
+  // A panel is a unit of less than 4 GiB.
+  constexpr std::size_t kMostColumns = std::size_t{1} << 24;
+  if (x.columns > kMostColumns) {
+    master::refuse(name + ".columns", std::to_string(x.columns),
+                   "at most " + std::to_string(kMostColumns));
+  }
   master::require_codes(name + ".codes", x.codes, format, x.rows * x.columns,
                         name);
   if (x.block % 2 != 0) {
@@ -79,12 +85,12 @@ void require_scaled(const std::string& name, const ScaledMatrix& x) {
     master::refuse(name + ".block", "0", "the rows of a square block");
   }
   const std::size_t count = Scales(x).count(x);
-  if (x.scales.count != count) {
+  if (x.scales.count != count && x.scales.count != 1) {
     master::refuse(name + ".scales.count", std::to_string(x.scales.count),
                    std::to_string(count) + ", or 1 for all");
   }
   master::require_array((name + ".scales.data").c_str(), x.scales.data,
-                        kScalarTypeBytes[type], count);
+                        kScalarTypeBytes[type], x.scales.count);
   if (type == kFloat8E4M3FN && !(x.tensor_amax >= 0)) {
     master::refuse(name + ".tensor_amax",
                    master::number_text(static_cast<double>(x.tensor_amax)),
@@ -118,8 +124,10 @@ std::uint32_t wide_of(const ScaledMatrix& a, const ScaledMatrix& b,
     return bits < kBits && terms <= std::size_t{1} << (kBits - bits);
   };
   if (fits(end - least)) return 0;
+  // Elements of a that are left out are 0, whose product with inf is nan.
   const int split = std::ilogb(slave::kSplit);
-  if (fits(std::max(x.end - split + x.mantissa, split - x.least) + y.end -
+  if (!kFloatFormats[b.codes.dtype].has_infinity() &&
+      fits(std::max(x.end - split + x.mantissa, split - x.least) + y.end -
            y.least)) {
     return 1;
   }
@@ -170,7 +178,10 @@ Problem require_problem(const Matrix& out, const ScaledMatrix& a,
   }
   ScaledProductArgs args{};
   args.block = std::max(x.block, y.block);
-  args.wide = wide_of(a, b, args.block == 0 ? a.columns : args.block);
+  args.wide =
+      wide_of(a, b,
+              args.block == 0 ? a.columns
+                              : std::min<std::size_t>(args.block, a.columns));
   args.factor = nvfp4 ? a.tensor_amax * b.tensor_amax / (6 * 6 * 448 * 448) : 1;
   return {out, a, b, args};
 }
@@ -231,9 +242,10 @@ Operation operation_of(const Problem& problem, const ScaledProductArgs& args,
   operation.set_unit_bytes(5, args.last != 0 ? out : 0);
   operation.scratch_bytes =
       static_cast<std::uint32_t>(slave::scaled_product_scratch_bytes());
-  // Not whole lines of the scales, which would be 32 rows.
+  // Without this a tile would be 32 rows, so that their scales are a whole
+  // line.
   operation.tile_step = slave::kMaxProductRows;
-  // Its time is that of the arithmetic.
+  // The arithmetic takes longer than the transfers.
   operation.traffic_bytes =
       static_cast<std::uint32_t>(1 + args.terms * kProductLanes *
                                          (args.wide == 0   ? 1
@@ -242,7 +254,7 @@ Operation operation_of(const Problem& problem, const ScaledProductArgs& args,
   return operation;
 }
 
-// part_terms() is how many terms LDM has room for, whole blocks.
+// part_terms() returns how many terms fit into LDM, a multiple of the block.
 std::size_t part_terms(const Machine::Impl& machine, const Problem& problem) {
   ScaledProductArgs args = problem.args;
   args.out_row = kProductLanes;

@@ -79,7 +79,8 @@ struct Magnitude {
 
 // Encoder converts vectors. v is the number that is rounded, x has its sign. It
 // has a copy of the arguments, because the compiler cannot know that octets are
-// not stored over the kernel's; an Encoder should be a local variable, too.
+// not stored over the kernel's. For the same reason an Encoder should be a
+// local variable of which no address is passed on.
 template <std::uint32_t kRounding, bool kTapered>
 struct Encoder {
   QuantizeArgs args;

@@ -233,8 +233,8 @@ HWY_INLINE void dequantize_blocks(const void* arguments, const Tile& tile,
   const auto* scales = operand<const std::uint8_t>(tile, 2);
   const auto* const values = operand<const float>(tile, 3);
   const bool wide = args.scales == ScaleKind::float32;
-  // Rows of whole blocks are one row.
-  const bool whole = args.columns % args.block == 0;
+  // Rows of whole blocks are one row, if scales change between vectors only.
+  const bool whole = args.columns % args.block == 0 && args.block % kLanes == 0;
   const std::size_t rows = whole ? 1 : tile.count;
   const std::size_t columns = args.columns * (whole ? tile.count : 1);
   for (std::size_t r = 0; r < rows; ++r) {

@@ -180,11 +180,11 @@ struct AmaxPartial {
   }
 };
 
-// hadamard: x (in), out (out, may be x). A unit is kHadamard neighbours: out_j
-// =
-//   r(1/4 sum_i sign_i x_i h_ij), with Sylvester's matrix h and the signs of
-//   Transformer Engine. The sum is a butterfly in double: neighbours first. It
-//   is rounded to float32, then to the format of x.
+// hadamard: x (in), out (out, may be x). A unit is kHadamard neighbours:
+//     out_j = r(1/4 sum_i sign_i x_i h_ij),
+//   with Sylvester's matrix h and the signs of Transformer Engine. The sum is a
+//   butterfly in double: neighbours first. It is rounded to float32, then to
+//   the format of x.
 struct HadamardArgs {};
 inline constexpr std::size_t kHadamard = 16;
 inline constexpr std::uint32_t kHadamardMinus = 0xd7e8;  // bit i: sign_i is -

@@ -2,7 +2,7 @@
 // by Highway. Along rows, the blocks of a row are taken in groups: first their
 // largest magnitudes, then, as vectors, the scales, then the codes. Along
 // columns, a lane is a column: a vector goes down the rows, and the codes are
-// transposed at last. Blocks without inf and nan, almost all, need no tests of
+// finally transposed. Blocks without inf and nan, almost all, need no tests of
 // their elements.
 
 #include "slave/kernel_list.h"

@@ -102,6 +102,20 @@ HWY_INLINE void add_terms(std::size_t height, const double* a, const float* b,
   }
 }
 
+// rounded() is f32(sum); on these targets Highway's DemoteTo turns inf into the
+// largest finite float.
+HWY_INLINE VH rounded(VD sum) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  double from[kLanes];
+  float to[kLanes];
+  hn::StoreU(sum, DD(), from);
+  for (std::size_t i = 0; i < kLanes; ++i) to[i] = static_cast<float>(from[i]);
+  return hn::LoadU(DH(), to);
+#else
+  return hn::DemoteTo(DH(), sum);
+#endif
+}
+
 // rounded_sum() is f32(above + below): the sum of both is rounded to an odd
 // double first, if it is not one, so that it is not rounded twice to nearest.
 HWY_INLINE VH rounded_sum(VD above, VD below) {
@@ -119,8 +133,8 @@ HWY_INLINE VH rounded_sum(VD above, VD below) {
   const auto odd = hn::Sub(hn::Add(bits, one), hn::Add(other_sign, other_sign));
   const auto is_exact = hn::Not(hn::Gt(hn::Abs(error), hn::Zero(dd)));
   const auto is_odd = hn::RebindMask(dd, hn::Eq(hn::And(bits, one), one));
-  return hn::DemoteTo(DH(), hn::IfThenElse(hn::Or(is_exact, is_odd), sum,
-                                           hn::BitCast(dd, odd)));
+  return rounded(
+      hn::IfThenElse(hn::Or(is_exact, is_odd), sum, hn::BitCast(dd, odd)));
 }
 
 template <class Format>
@@ -222,7 +236,7 @@ struct ScaledProduct {
         const VD sum = hn::LoadU(dd, above + at);
         const VH inner = args.wide != 0
                              ? rounded_sum(sum, hn::LoadU(dd, below + at))
-                             : hn::DemoteTo(dh, sum);
+                             : rounded(sum);
         const VH scale = hn::Mul(
             a_scale, hn::LoadU(dh, b_scales + block * kProductLanes + i));
         VH value = hn::Mul(scale, inner);

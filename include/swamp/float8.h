@@ -111,8 +111,8 @@ SWAMP_API float amax(const Tensor& x, bool skip_nan = true,
 /// BlockScaling is how the scale of a block of elements is chosen, with the
 /// arithmetic of the original, and the dtype that it is stored as
 /// (slave/scale_rules.h). Blocks have 32 elements as float8_e8m0fnu, 16 as
-/// float8_e4m3fn, 128 (te_block) or all of a row (torchao) as float32, unless
-/// the options say another number.
+/// float8_e4m3fn, 128 (te_block) or all of a row (torchao) as float32, if
+/// BlockOptions::block is 0.
 enum class BlockScaling : std::uint8_t {
   // float8_e8m0fnu
   mx_floor,      ///< torchao's ScaleCalculationMode.FLOOR (OCP), for MX formats
@@ -220,13 +220,13 @@ struct ScaledMatrix {
 /// result does not depend on threads or order. With s the float32 product of
 /// the two scales of a block, each operation in float32:
 /// without blocks, out = round(s * sum); with blocks, y = y + s * sum, one
-/// block after another from 0, and out = round(y). For NVFP4 y is at last
+/// block after another from 0, and out = round(y). For NVFP4 y is finally
 /// multiplied by amax_a * amax_b / (6 * 6 * 448 * 448), as in Transformer
 /// Engine's reference.
 ///
 /// @param[out] out float16, bfloat16 or float32, [a.rows, b.rows]
 /// @param a codes of [rows, columns]; the sum of a block must fit into two
-///   doubles: up to 32768 elements of any formats, 131072 of float8_e4m3fn
+///   doubles: up to 32768 elements of any two formats; at most 2^24 columns
 /// @param b as many columns as a; blocks of the same number of elements, or
 ///   none
 /// @param machine where to run; null: the default machine

@@ -87,7 +87,7 @@ int c_abi_unscale_errors(void) {
       TENSOR(bad, NULL, 0, 99, "tensors[1].dtype", "99"),
       TENSOR(bad, bytes, 2, -1, "tensors[1].dtype", "-1"),
       TENSOR(bad, NULL, 0, -1, "tensors[1].dtype", "-1"),
-      TENSOR(bad, bytes, 2, 12, "tensors[1].dtype", "12"),
+      TENSOR(bad, bytes, 2, 13, "tensors[1].dtype", "13"),
       TENSOR(bad, NULL, 0, 1 << 30, "tensors[1].dtype", "1073741824"),
       /* Known, but not accepted by this operator. */
       TENSOR(SWAMP_UNSUPPORTED, bytes, 2, SWAMP_FLOAT8_E4M3FN,

@@ -191,6 +191,10 @@ TEST(ScaledProduct, BitsOfPlainLoop) {
       {kFloat8E4M3FN, kFloat8E4M3FN, 3, 40, 0, 0, kFloat32},
       {kFloat8E4M3FN, kFloat8E4M3FN, 3, 40, 0, 32, kFloat8E8M0FNU},
       {kFloat8E5M2, kFloat8E4M3FN, 4, 36, 50, 0, kFloat32, false, true},
+      {kFloat8E5M2, kFloat8E4M3FN, 40, 36, 2, 0, kFloat32, false, true},
+      {kFloat8E5M2, kFloat8E4M3FN, 30, 36, 12, 0, kFloat32, false, true},
+      {kFloat8E4M3FN, kFloat8E5M2, 30, 36, 12, 0, kFloat32, false, true},
+      {kFloat8E4M3FN, kFloat8E4M3FN, 0, 4, 8, 0, kFloat32},
   };
   Random random(91);
   for (const Case& one : cases) {

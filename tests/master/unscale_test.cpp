@@ -263,7 +263,7 @@ TEST(UnscaleErrors, BadTensors) {
       {with_dtype(99, 4), {"tensors[2].dtype", "99", "expected", "0", "3"}},
       {with_dtype(99, 0), {"tensors[2].dtype", "99"}},
       {with_dtype(-1, 0), {"tensors[2].dtype", "-1", "float64"}},
-      {with_dtype(12, 1), {"tensors[2].dtype", "12", "expected"}},
+      {with_dtype(kScalarTypeCount, 1), {"tensors[2].dtype", "13", "expected"}},
       // Known, but not taken.
       {with_dtype(4, 0),
        {"tensors[2].dtype", "4 (float8_e4m3fn)"},

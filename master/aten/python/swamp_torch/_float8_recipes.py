@@ -169,7 +169,15 @@ def _cast(config: Any, role: str) -> Cast:
         policy=POLICIES.index("cuda_saturate" if is_te else "saturate"),
         backward=is_gradient if name == "hifloat8" else name == "float8_e5m2",
         skip_nan=is_te)
+    if (getattr(cast, "hadamard", False)
+            and not role.endswith("_for_grad_weight")):
+        raise ValueError(f"cast_config_{role}.hadamard: got True, expected False "
+                         "(only the casts for grad_weight)")
     if granularity is ScalingGranularity.TENSORWISE:
+        if name not in ("float8_e4m3fn", "float8_e5m2"):
+            raise ValueError(f"cast_config_{role}.target_dtype: got {name}, "
+                             "expected float8_e4m3fn or float8_e5m2 (a scale of "
+                             "the tensor)")
         if scaling is None:
             scaling = "torchao.float8.tensorwise"
             options["round_scales_to_power_of_2"] = power_of_2
