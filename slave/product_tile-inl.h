@@ -19,6 +19,18 @@ HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Rows of a tile of a product: with two vectors of each, the sums leave
+// registers for the factors.
+#if HWY_TARGET == HWY_AVX3
+inline constexpr std::size_t kTileRows = 12;
+#elif HWY_TARGET == HWY_AVX2
+inline constexpr std::size_t kTileRows = 6;
+#elif HWY_TARGET == HWY_NEON
+inline constexpr std::size_t kTileRows = 8;
+#else
+inline constexpr std::size_t kTileRows = 2;
+#endif
+
 // ByFma is the way of float32 products, also of CPUs without the instruction. A
 // way is how words become vectors, and are multiplied and added.
 struct ByFma {

@@ -29,15 +29,7 @@ constexpr std::size_t kLanes = hn::MaxLanes(DD());
 
 // A tile has kRows rows and kVectors vectors of sums in registers.
 constexpr std::size_t kVectors = 2;
-#if HWY_TARGET == HWY_AVX3
-constexpr std::size_t kRows = 12;
-#elif HWY_TARGET == HWY_AVX2
-constexpr std::size_t kRows = 6;
-#elif HWY_TARGET == HWY_NEON
-constexpr std::size_t kRows = 8;
-#else
-constexpr std::size_t kRows = 2;
-#endif
+constexpr std::size_t kRows = kTileRows;
 static_assert(kRows <= kMaxProductRows);
 
 // Whole adds products, which are exact, to an exact sum; Above their multiples
