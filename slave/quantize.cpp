@@ -28,18 +28,16 @@ struct Quantizer {
   // Counts are what was seen, in each lane.
   struct Counts {
     VU amax, saturated, flushed, nan_count;
+
+    HWY_INLINE Counts() {
+      amax = saturated = flushed = nan_count = hn::Zero(DU());
+    }
   };
   using Codes = Encoder<kRounding, kTapered>;
   Codes encoder;
   Counts counts;
 
-  HWY_INLINE explicit Quantizer(const QuantizeArgs& args) : encoder{args} {
-    clear();
-  }
-  HWY_INLINE void clear() {
-    counts.amax = counts.saturated = hn::Zero(DU());
-    counts.flushed = counts.nan_count = hn::Zero(DU());
-  }
+  HWY_INLINE explicit Quantizer(const QuantizeArgs& args) : encoder{args} {}
 
   HWY_INLINE VU codes(VF x, VU random) {
     const DF df;
@@ -93,7 +91,7 @@ struct Quantizer {
     for_lanes(counts.amax,
               [&](std::uint32_t n) { found.amax = std::max(found.amax, n); });
     partial.join(found);
-    clear();
+    counts = Counts();
   }
 };
 
