@@ -180,7 +180,9 @@ HWY_INLINE std::uint32_t amax_of(const typename Format::Element* x,
   const auto one = [&](std::size_t at) HWY_ATTR {
     return counted<kSkipNan>(magnitude(Format::load(DF(), x + at)));
   };
-  for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
+  // Not of single lanes: g++ 12 for 64-bit Arm, which vectorizes that loop,
+  // then loses one of the two.
+  for (; kLanes > 1 && i + 2 * kLanes <= count; i += 2 * kLanes) {
     a = hn::Max(a, one(i));
     b = hn::Max(b, one(i + kLanes));
   }
@@ -372,16 +374,13 @@ class Blocks {
     const std::size_t rest = count - i;
     Element last[kTurn] = {};
     std::uint8_t some[kTurn] = {};
-    float own[kTurn / 16 + 1];
     std::memcpy(last, x + i, rest * sizeof last[0]);
     if (random != nullptr) std::memcpy(some, random + i, rest);
-    for (std::size_t j = 0; j < kTurn; j += 16) {
-      own[j / 16] = factors[(i + std::min(j, rest - 1)) >> shift_];
-    }
     for (std::size_t j = 0; j < rest; j += kLanes) {
       const hn::Rebind<std::uint8_t, DF> d8;
       const VU found = codes_of<kFinite>(
-          Format::load(DF(), last + j), hn::Set(DF(), own[j / 16]),
+          Format::load(DF(), last + j),
+          hn::Set(DF(), factors[(i + j) >> shift_]),
           random_of(row_words_, random == nullptr ? nullptr : some, j,
                     index + i, kLanes));
       hn::StoreU(hn::TruncateTo(d8, found), d8, codes + j);
