@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "swamp/float_formats.h"
@@ -69,12 +70,19 @@ inline float e4m3_value(std::uint32_t code) noexcept {
 // number just below 2^n may be rounded to n: it is below n by log2(e) * (1 - x
 // / 2^n), and floats just below n are 2^(k-23) apart.
 inline int floor_of_log2(float x) noexcept {
-  int n;
-  const double fraction = std::frexp(static_cast<double>(x), &n);
+  // x = fraction * 2^n with a fraction from 1/2 on; every float is a normal
+  // double.
+  const auto wide = static_cast<double>(x);
+  std::uint64_t bits;
+  std::memcpy(&bits, &wide, sizeof bits);
+  const int n = static_cast<int>(bits >> 52) - 1022;
+  bits = (bits & ((std::uint64_t{1} << 52) - 1)) | std::uint64_t{1022} << 52;
+  double fraction;
+  std::memcpy(&fraction, &bits, sizeof fraction);
   const int next = n > 0 ? n - 1 : -n;  // the integer part of |log2(x)|
   if (next == 0) return n - 1;
-  int k;
-  std::frexp(static_cast<float>(next), &k);
+  int k = 0;  // bits of `next`
+  for (int rest = next; rest != 0; rest /= 2) ++k;
   const double below = 1.4426950408889634 * (1 - fraction);
   return below < std::ldexp(1.0, k - 1 - 24) ? n : n - 1;
 }
