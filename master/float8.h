@@ -19,6 +19,11 @@ constexpr std::size_t code_elements(const FloatFormat& format) {
   return format.width == 4 ? 2 : 1;
 }
 
+// divided() is count / by, rounded up.
+constexpr std::size_t divided(std::size_t count, std::size_t by) {
+  return (count + by - 1) / by;
+}
+
 // require_code_format() returns the format of codes; `name` is that of the
 // dtype.
 const FloatFormat& require_code_format(const std::string& name,

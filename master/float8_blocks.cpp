@@ -16,6 +16,7 @@
 
 namespace swamp {
 
+using master::divided;
 using master::RowTable;
 using master::Workspace;
 using slave::BlockArgs;
@@ -48,10 +49,6 @@ constexpr Scaling kScalings[] = {
     {"torchao_float8", BlockRule::torchao, kFloat32, 0, false, false},
     {"torchao_float8_power_of_2", BlockRule::torchao, kFloat32, 0, false,
      true}};
-
-std::size_t divided(std::size_t count, std::size_t by) {
-  return (count + by - 1) / by;
-}
 
 // Call is one call, after validation of what rows and columns share.
 struct Call {
@@ -313,7 +310,7 @@ struct Stripes {
     along_columns.run_dense(width);
   }
 
-  // dense_width() is how many columns of a stripe LDM has room for.
+  // dense_width() returns how many columns of a stripe fit into LDM.
   std::size_t dense_width() {
     const std::size_t step =
         rows != nullptr || args.square != 0 ? call.block : std::size_t{16};

@@ -24,6 +24,7 @@ using master::kPackedBytes;
 using master::pack_panels;
 using master::panels_of;
 using master::part;
+using master::require_size;
 using master::RowTable;
 using master::Workspace;
 using slave::kProductLanes;
@@ -63,13 +64,6 @@ void require_matrices(const char* name, const Matrices& x) {
   extend("row_step", x.rows, x.row_step, Matrices::kMaxStep);
   extend("batch_step", x.batch, x.batch_step, ~std::size_t{0});
   master::require_data(name, {x.data, x.rows, x.columns, x.dtype});
-}
-
-void require_size(const char* name, std::size_t got, std::size_t expected,
-                  const char* why) {
-  if (got == expected) return;
-  master::refuse(name, std::to_string(got),
-                 std::to_string(expected) + " (" + why + ")");
 }
 
 // require_no_repeat() throws unless each step of `out` is larger than the
@@ -588,6 +582,13 @@ Matrices part(const Matrices& x, std::size_t batch, std::size_t row,
       (batch * x.batch_step + row * x.row_step + column * x.column_step) *
           kScalarTypeBytes[x.dtype];
   return rest;
+}
+
+void require_size(const char* name, std::size_t got, std::size_t expected,
+                  const char* why) {
+  if (got == expected) return;
+  refuse(name, std::to_string(got),
+         std::to_string(expected) + " (" + why + ")");
 }
 
 Operation pack_operation(const ProductPackArgs& args, ScalarType dtype) {

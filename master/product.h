@@ -18,6 +18,10 @@ constexpr std::size_t panels_of(std::size_t columns) {
   return (columns + slave::kProductLanes - 1) / slave::kProductLanes;
 }
 
+// require_size() throws unless a size is the expected one; `why` says of what.
+void require_size(const char* name, std::size_t got, std::size_t expected,
+                  const char* why);
+
 // part() is the matrices from an element on.
 Matrices part(const Matrices& x, std::size_t batch, std::size_t row,
               std::size_t column);

@@ -15,17 +15,15 @@
 
 namespace swamp {
 
+using master::divided;
 using master::panels_of;
+using master::require_size;
 using master::RowTable;
 using master::Workspace;
 using slave::kProductLanes;
 using slave::ScaledProductArgs;
 
 namespace {
-
-std::size_t divided(std::size_t count, std::size_t by) {
-  return (count + by - 1) / by;
-}
 
 // ---- Validation
 
@@ -158,12 +156,6 @@ Problem require_problem(const Matrix& out, const ScaledMatrix& a,
   master::require_matrix("out", out);
   require_scaled("a", a);
   require_scaled("b", b);
-  const auto require_size = [](const char* name, std::size_t got,
-                               std::size_t expected, const char* why) {
-    if (got == expected) return;
-    master::refuse(name, std::to_string(got),
-                   std::to_string(expected) + " (" + why + ")");
-  };
   require_size("b.columns", b.columns, a.columns, "as a has");
   require_size("out.rows", out.rows, a.rows, "as a has");
   require_size("out.columns", out.columns, b.rows, "as b has rows");

@@ -99,6 +99,15 @@ void on_each(Operand& a, Operand& b, std::size_t rows, std::size_t columns,
   check(out);
 }
 
+// equal() checks the bits of a result.
+auto equal(const std::vector<std::uint32_t>& expected) {
+  return [&expected](const std::vector<float>& out) {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      ASSERT_EQ(float_to_bits(out[i]), expected[i]) << i;
+    }
+  };
+}
+
 TEST(ScaledProduct, GoldenExact) {
   for_each_golden("products/exact", [](JsonFields fields) {
     const ScalarType a_type = type_of(fields.text("a")),
@@ -113,13 +122,6 @@ TEST(ScaledProduct, GoldenExact) {
     b.float_scales = {fields.number("scale_inv_b")};
     const std::vector<std::uint32_t> sums = fields.words("sums", 8),
                                      scaled = fields.words("out", 8);
-    const auto equal = [](const std::vector<std::uint32_t>& expected) {
-      return [&expected](const std::vector<float>& out) {
-        for (std::size_t i = 0; i < out.size(); ++i) {
-          ASSERT_EQ(float_to_bits(out[i]), expected[i]) << i;
-        }
-      };
-    };
     on_each(a, b, m, n, equal(scaled));
     a.float_scales = b.float_scales = {1.0f};
     on_each(a, b, m, n, equal(sums));
@@ -141,11 +143,7 @@ TEST(ScaledProduct, GoldenNvfp4) {
     a.matrix.tensor_amax = fields.number("amax_x");
     b.matrix.tensor_amax = fields.number("amax_w");
     const std::vector<std::uint32_t> expected = fields.words("out", 8);
-    on_each(a, b, m, n, [&](const std::vector<float>& out) {
-      for (std::size_t i = 0; i < out.size(); ++i) {
-        ASSERT_EQ(float_to_bits(out[i]), expected[i]) << i;
-      }
-    });
+    on_each(a, b, m, n, equal(expected));
   });
 }
 
