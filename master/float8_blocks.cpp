@@ -292,7 +292,8 @@ struct Stripes {
   }
 
   void run_stripes() {
-    args.stripe_rows = call.block > 64 ? 128 : 64;
+    // Of packed codes, too, so that columns are whole cache lines.
+    args.stripe_rows = call.block > 64 || args.code.elements == 2 ? 128 : 64;
     args.rows = call.x.rows;
     args.columns = call.x.columns;
     args.index_step = args.columns;

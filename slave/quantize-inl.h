@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "slave/batch-inl.h"
 #include "slave/exact_fma-inl.h"
 #include "slave/quantize_args.h"
 
@@ -150,8 +151,61 @@ struct Encoder {
   }
 };
 
-// A turn is so many elements, a multiple of two vectors of any target.
+// So many vectors of codes are stored at once, as octets or, packed, as halves.
+inline constexpr std::size_t kVectors = 4, kWidth = kVectors * kLanes;
+
+// streams() returns whether all stores of whole vectors from `to` on can be
+// non-temporal.
+HWY_INLINE bool streams(const std::uint8_t* to) {
+  return reinterpret_cast<std::uintptr_t>(to) % 64 == 0;
+}
+
+// store_codes() stores kWidth codes; two packed codes are an octet, the first
+// in the low half. `to` is aligned to what is stored if `non_temporal`.
+HWY_INLINE void store_codes(const VU* codes, bool pack, bool non_temporal,
+                            std::uint8_t* to) {
+#if HWY_TARGET == HWY_SCALAR
+  (void)non_temporal;
+  for (std::size_t i = 0; i < kWidth; ++i) {
+    const std::uint32_t code = hn::GetLane(codes[i]);
+    if (pack && i % 2 != 0) {
+      to[i / 2] = static_cast<std::uint8_t>(to[i / 2] | code << 4);
+    } else {
+      to[pack ? i / 2 : i] = static_cast<std::uint8_t>(code);
+    }
+  }
+#else
+  const hn::Repartition<std::uint16_t, DF> d16;
+  // The low halves of the lanes of two vectors.
+  const auto low_halves = [](auto d, auto second, auto first) HWY_ATTR {
+    const auto b = hn::BitCast(d, second), a = hn::BitCast(d, first);
+    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? hn::ConcatEven(d, b, a)
+                                                     : hn::ConcatOdd(d, b, a);
+  };
+  const auto low = low_halves(d16, codes[1], codes[0]);
+  const auto high = low_halves(d16, codes[3], codes[2]);
+  const auto store = [&](auto d, auto octets) HWY_ATTR {
+    if (kHasNonTemporalStores && non_temporal) {
+      hn::Stream(octets, d, to);
+    } else {
+      hn::StoreU(octets, d, to);
+    }
+  };
+  if (pack) {
+    const hn::Rebind<std::uint8_t, decltype(d16)> d8;
+    const auto pairs = hn::Or(hn::ConcatEven(d16, high, low),
+                              hn::ShiftLeft<4>(hn::ConcatOdd(d16, high, low)));
+    store(d8, hn::TruncateTo(d8, pairs));
+  } else {
+    const hn::Repartition<std::uint8_t, DF> d8;
+    store(d8, low_halves(d8, high, low));
+  }
+#endif
+}
+
+// A turn is so many elements, a multiple of kWidth of any target.
 inline constexpr std::size_t kTurn = 64;
+static_assert(kTurn % kWidth == 0);
 
 // pack_turn() packs kTurn codes of 4 bits, the first of two into the low half.
 HWY_INLINE void pack_turn(const std::uint8_t* from, std::uint8_t* to) {

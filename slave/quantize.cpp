@@ -113,24 +113,29 @@ HWY_INLINE void quantize_elements(const QuantizeArgs& args, const Tile& tile) {
   auto& partial = *partial_result<QuantizePartial>(tile);
   // turn() converts kTurn elements.
   const auto turn = [&](const Element* from, const std::uint8_t* octets,
-                        std::size_t index, std::uint8_t* to) HWY_ATTR {
-    for (std::size_t i = 0; i < kTurn; i += kLanes) {
-      VU bits = hn::Zero(du);
-      if constexpr (kRounding == kStochastic) {
-        bits = octets != nullptr ? hn::PromoteTo(du, hn::LoadU(d8, octets + i))
-                                 : hn::ShiftRight<24>(words.first(
-                                       static_cast<std::uint32_t>(index + i)));
+                        std::size_t index, bool stream,
+                        std::uint8_t* to) HWY_ATTR {
+    for (std::size_t i = 0; i < kTurn; i += kWidth) {
+      VU codes[kVectors];
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        const std::size_t at = i + v * kLanes;
+        VU bits = hn::Zero(du);
+        if constexpr (kRounding == kStochastic) {
+          bits = octets != nullptr
+                     ? hn::PromoteTo(du, hn::LoadU(d8, octets + at))
+                     : hn::ShiftRight<24>(
+                           words.first(static_cast<std::uint32_t>(index + at)));
+        }
+        codes[v] = quantizer.codes(Format::load(df, from + at), bits);
       }
-      const VU codes = quantizer.codes(Format::load(df, from + i), bits);
-      hn::StoreU(hn::TruncateTo(d8, codes), d8, to + i);
+      store_codes(codes, packed, stream, to + (packed ? i / 2 : i));
     }
   };
-  std::uint8_t codes[kTurn];
+  const bool stream = tile.non_temporal && streams(out);
   std::size_t i = 0;
   for (; i + kTurn <= count; i += kTurn) {
-    turn(x + i, random == nullptr ? nullptr : random + i, first + i,
-         packed ? codes : out + i);
-    if (packed) pack_turn(codes, out + i / 2);
+    turn(x + i, random == nullptr ? nullptr : random + i, first + i, stream,
+         out + i / args.elements);
     counted += kTurn;
     if (counted >= std::size_t{1} << 31) {  // before a count overflows
       quantizer.finish(partial);
@@ -143,15 +148,11 @@ HWY_INLINE void quantize_elements(const QuantizeArgs& args, const Tile& tile) {
     std::uint8_t octets[kTurn] = {};
     std::memcpy(last, x + i, rest * sizeof last[0]);
     if (random != nullptr) std::memcpy(octets, random + i, rest);
-    turn(last, random == nullptr ? nullptr : octets, first + i, codes);
-    if (packed) {
-      std::uint8_t halves[kTurn / 2];
-      pack_turn(codes, halves);
-      std::memcpy(out + i / 2, halves, rest / 2);
-    } else {
-      std::memcpy(out + i, codes, rest);
-    }
+    std::uint8_t codes[kTurn];
+    turn(last, random == nullptr ? nullptr : octets, first + i, false, codes);
+    std::memcpy(out + i / args.elements, codes, rest / args.elements);
   }
+  if (kHasNonTemporalStores && stream) hwy::FlushStream();
   quantizer.finish(partial);
 }
 

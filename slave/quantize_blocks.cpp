@@ -202,6 +202,8 @@ HWY_NOINLINE std::uint32_t amax_without_nan(const typename Format::Element* x,
 
 // The blocks of a row whose scales are chosen together.
 constexpr std::size_t kGroup = 64;
+constexpr std::size_t kLine = 64;  // octets of a cache line
+static_assert(kBlockWidth % kWidth == 0);
 
 #if HWY_TARGET != HWY_SCALAR
 using D8 = hn::FixedTag<std::uint8_t, 16>;
@@ -219,28 +221,47 @@ HWY_INLINE void interleave(hn::Vec<D8>* v) {
 #endif
 
 // transpose() writes `rows` octets of each of `columns` columns; the rows are
-// kBlockWidth apart, the outputs out_step.
+// kBlockWidth apart, the outputs out_step. Whole cache lines are stored at
+// once, because the outputs may lie so that they evict each other.
 HWY_NOINLINE void transpose(const std::uint8_t* from, std::size_t rows,
-                            std::size_t columns, std::uint8_t* out,
-                            std::size_t out_step) {
+                            std::size_t columns, bool non_temporal,
+                            std::uint8_t* out, std::size_t out_step) {
+  (void)non_temporal;  // of scalar targets
   for (std::size_t c = 0; c < columns; c += 16) {
-    for (std::size_t r = 0; r < rows; r += 16) {
+    for (std::size_t r = 0; r < rows; r += kLine) {
 #if HWY_TARGET != HWY_SCALAR
-      if (HWY_LIKELY(c + 16 <= columns && r + 16 <= rows)) {
+      const std::size_t height = std::min(kLine, rows - r);
+      if (HWY_LIKELY(c + 16 <= columns && height % 16 == 0)) {
         const D8 d;
-        hn::Vec<D8> v[16];
-        for (std::size_t i = 0; i < 16; ++i) {
-          v[i] = hn::LoadU(d, from + (r + i) * kBlockWidth + c);
+        const bool stream =
+            non_temporal && streams(out) && out_step % kLine == 0;
+        HWY_ALIGN std::uint8_t lines[16 * kLine];
+        for (std::size_t q = 0; q < height; q += 16) {
+          hn::Vec<D8> v[16];
+          for (std::size_t i = 0; i < 16; ++i) {
+            v[i] = hn::LoadU(d, from + (r + q + i) * kBlockWidth + c);
+          }
+          for (int k = 0; k < 4; ++k) interleave(v);
+          for (std::size_t i = 0; i < 16; ++i) {
+            hn::StoreU(v[i], d, lines + i * kLine + q);
+          }
         }
-        for (int k = 0; k < 4; ++k) interleave(v);
         for (std::size_t i = 0; i < 16; ++i) {
-          hn::StoreU(v[i], d, out + (c + i) * out_step + r);
+          std::uint8_t* const to = out + (c + i) * out_step + r;
+          for (std::size_t q = 0; q < height; q += 16) {
+            const auto octets = hn::Load(d, lines + i * kLine + q);
+            if (kHasNonTemporalStores && stream) {
+              hn::Stream(octets, d, to + q);
+            } else {
+              hn::StoreU(octets, d, to + q);
+            }
+          }
         }
         continue;
       }
 #endif
       for (std::size_t j = c; j < std::min(c + 16, columns); ++j) {
-        for (std::size_t i = r; i < std::min(r + 16, rows); ++i) {
+        for (std::size_t i = r; i < std::min(r + kLine, rows); ++i) {
           out[j * out_step + i] = from[i * kBlockWidth + j];
         }
       }
@@ -252,6 +273,7 @@ template <class Format, std::uint32_t kRounding, bool kTapered>
 class Blocks {
  public:
   using Element = typename Format::Element;
+  using Codes = Encoder<kRounding, kTapered>;
 
   HWY_INLINE explicit Blocks(const BlockArgs& args)
       : args_(args),
@@ -267,6 +289,7 @@ class Blocks {
   }
 
   HWY_INLINE void run(const Tile& tile) {
+    non_temporal_ = tile.non_temporal;
     const auto* x = operand<const Element>(tile, 0);
     auto* codes = operand<std::uint8_t>(tile, 1);
     auto* scales = operand<std::uint8_t>(tile, 2);
@@ -308,19 +331,17 @@ class Blocks {
   // codes_of() is the codes of x * factor. If kFinite, no x is inf or nan, no
   // factor is, and what is too large becomes the largest number.
   template <bool kFinite>
-  HWY_INLINE VU codes_of(VF x, VF factor, VU random) const {
-    const DU du;
-    const VU x_bits = hn::BitCast(du, x);
+  static HWY_INLINE VU codes_of(const Codes encoder, VU largest, VF x,
+                                VF factor, VU random) {
+    const VU x_bits = hn::BitCast(DU(), x);
     VU bits = magnitude(hn::Mul(x, factor));
     if (kFinite) {
-      bits = hn::Min(bits, hn::Set(du, largest_bits_));
-      return encoder_.signed_code(encoder_.magnitude_code(bits, random),
-                                  x_bits);
+      bits = hn::Min(bits, largest);
+      return encoder.signed_code(encoder.magnitude_code(bits, random), x_bits);
     }
-    const VU code = encoder_.magnitude_code(bits, random);
-    const auto beyond = hn::Gt(code, hn::Set(du, encoder_.largest()));
-    return Encoder<kRounding, kTapered>::special_codes(encoder_, x_bits, bits,
-                                                       code, beyond);
+    const VU code = encoder.magnitude_code(bits, random);
+    const auto beyond = hn::Gt(code, hn::Set(DU(), encoder.largest()));
+    return Codes::special_codes(encoder, x_bits, bits, code, beyond);
   }
 
   HWY_INLINE VU random_of(const RandomWords& words, const std::uint8_t* octets,
@@ -338,60 +359,47 @@ class Blocks {
     return hn::PromoteTo(du, hn::LoadU(d8, copy));
   }
 
-  // turn() converts kTurn elements, whose factors are those of their blocks.
-  template <bool kFinite>
-  HWY_INLINE void turn(const Element* x, std::size_t i,
-                       const std::uint8_t* random, std::size_t index,
-                       const float* factors, std::uint8_t* to) const {
-    const DF df;
-    const hn::Rebind<std::uint8_t, DF> d8;
-    for (std::size_t j = 0; j < kTurn; j += kLanes) {
-      const VF factor = hn::Set(df, factors[(i + j) >> shift_]);
-      const VU codes =
-          codes_of<kFinite>(Format::load(df, x + j), factor,
-                            random_of(row_words_, random, j, index, kLanes));
-      hn::StoreU(hn::TruncateTo(d8, codes), d8, to + j);
-    }
-  }
-
   // cast() converts the elements of blocks; packed codes are packed if `pack`.
   template <bool kFinite>
   HWY_NOINLINE void cast(const Element* x, std::size_t count,
                          const std::uint8_t* random, std::size_t index,
                          const float* factors, bool pack,
                          std::uint8_t* out) const {
-    const auto octets = [&](std::size_t i) {
-      return random == nullptr ? nullptr : random + i;
+    const DF df;
+    const Codes encoder = encoder_;
+    const VU largest = hn::Set(DU(), largest_bits_);
+    const int shift = shift_;
+    // Converts kTurn elements, whose factors are those of their blocks.
+    const bool stream = non_temporal_ && streams(out);
+    const auto turn = [&](const Element* from, std::size_t i,
+                          std::size_t length, const std::uint8_t* octets,
+                          bool stream_turn, std::uint8_t* to) HWY_ATTR {
+      for (std::size_t j = 0; j < length; j += kWidth) {
+        VU codes[kVectors];
+        for (std::size_t v = 0; v < kVectors; ++v) {
+          const std::size_t at = j + v * kLanes;
+          codes[v] = codes_of<kFinite>(
+              encoder, largest, Format::load(df, from + at),
+              hn::Set(df, factors[(i + at) >> shift]),
+              random_of(row_words_, octets, at, index + i, kLanes));
+        }
+        store_codes(codes, pack, stream_turn, to + (pack ? j / 2 : j));
+      }
     };
-    std::uint8_t codes[kTurn];
+    const std::size_t elements = pack ? 2 : 1;
     std::size_t i = 0;
     for (; i + kTurn <= count; i += kTurn) {
-      turn<kFinite>(x + i, i, octets(i), index + i, factors,
-                    pack ? codes : out + i);
-      if (pack) pack_turn(codes, out + i / 2);
+      turn(x + i, i, kTurn, random == nullptr ? nullptr : random + i, stream,
+           out + i / elements);
     }
     if (i == count) return;
     const std::size_t rest = count - i;
     Element last[kTurn] = {};
-    std::uint8_t some[kTurn] = {};
+    std::uint8_t some[kTurn] = {}, codes[kTurn];
     std::memcpy(last, x + i, rest * sizeof last[0]);
     if (random != nullptr) std::memcpy(some, random + i, rest);
-    for (std::size_t j = 0; j < rest; j += kLanes) {
-      const hn::Rebind<std::uint8_t, DF> d8;
-      const VU found = codes_of<kFinite>(
-          Format::load(DF(), last + j),
-          hn::Set(DF(), factors[(i + j) >> shift_]),
-          random_of(row_words_, random == nullptr ? nullptr : some, j,
-                    index + i, kLanes));
-      hn::StoreU(hn::TruncateTo(d8, found), d8, codes + j);
-    }
-    if (pack) {
-      std::uint8_t halves[kTurn / 2];
-      pack_turn(codes, halves);
-      std::memcpy(out + i / 2, halves, rest / 2);
-    } else {
-      std::memcpy(out + i, codes, rest);
-    }
+    turn(last, i, rest, random == nullptr ? nullptr : some, false, codes);
+    std::memcpy(out + i / elements, codes, rest / elements);
   }
 
   HWY_INLINE void cast(bool finite, const Element* x, std::size_t count,
@@ -496,33 +504,33 @@ class Blocks {
       } else {
         if (column_codes != nullptr) {
           for (std::size_t r = 0; r < rows; r += args_.block) {
-            for (std::size_t j = 0; j < columns; j += kLanes) {
+            for (std::size_t j = 0; j < columns; j += kWidth) {
               column_block(
                   x + c + j + r * args_.x_step,
                   std::min<std::size_t>(args_.block, rows - r),
-                  std::min(kLanes, columns - j),
+                  std::min(kWidth, columns - j),
                   octets == nullptr ? nullptr : octets + j + r * args_.x_step,
                   index + c + j + r * args_.index_step,
                   column_scales + (c + j) * args_.along_columns.scales_step +
                       (r >> shift_) * args_.scale_bytes,
-                  scratch + r * kBlockWidth + j);
+                  scratch + r / elements * kBlockWidth + j);
             }
           }
         }
       }
       if (column_codes == nullptr) continue;
-      std::size_t octet_rows = rows;
-      if (packed_) {
-        octet_rows /= 2;
-        for (std::size_t r = 0; r < octet_rows; ++r) {
-          const std::uint8_t* const two = scratch + 2 * r * kBlockWidth;
+      if (packed_ && args_.square != 0) {
+        for (std::size_t r = 0; r < rows; r += 2) {
+          std::uint8_t two[2 * kBlockWidth];
+          std::memcpy(two, scratch + r * kBlockWidth, sizeof two);
           for (std::size_t j = 0; j < kBlockWidth; ++j) {
-            scratch[r * kBlockWidth + j] =
+            two[j] =
                 static_cast<std::uint8_t>(two[j] | two[j + kBlockWidth] << 4);
           }
+          std::memcpy(scratch + r / 2 * kBlockWidth, two, kBlockWidth);
         }
       }
-      transpose(scratch, octet_rows, columns,
+      transpose(scratch, rows / elements, columns, non_temporal_,
                 column_codes + c * args_.along_columns.codes_step,
                 args_.along_columns.codes_step);
     }
@@ -542,81 +550,125 @@ class Blocks {
     std::memcpy(to, halves, count / 2);
   }
 
-  // column_block() converts a block of each of kLanes columns, of which `count`
-  // exist, to rows of codes in scratch memory.
+  // column_block() converts a block of each of kWidth columns, of which `count`
+  // exist, to rows of codes, or of packed codes, in scratch memory.
   HWY_NOINLINE void column_block(const Element* x, std::size_t rows,
                                  std::size_t count, const std::uint8_t* random,
                                  std::size_t index, std::uint8_t* scales,
                                  std::uint8_t* codes) const {
-    const DF df;
     const DU du;
-    const hn::Rebind<std::uint8_t, DF> d8;
-    HWY_ALIGN float values[kMaxBlock * kLanes];
-    for (std::size_t r = 0; r < rows; ++r) {
-      hn::Store(load_some<Format>(x + r * args_.x_step, count), df,
-                values + r * kLanes);
-    }
-    if (args_.hadamard != 0) {
-      for (std::size_t r = 0; r < rows; r += kHadamard) {
-        transform(values + r * kLanes);
-      }
-    }
-    VU most = hn::Zero(du);
-    for (std::size_t r = 0; r < rows; ++r) {
-      most = hn::Max(most, magnitude(hn::Load(df, values + r * kLanes)));
-    }
-    VU amax = most;
-    if (args_.skips_nan != 0 &&
-        HWY_UNLIKELY(!hn::AllFalse(du, hn::Gt(most, hn::Set(du, kInfinity))))) {
-      amax = hn::Zero(du);
+    // A copy, because the rows may lie so that they evict each other.
+    HWY_ALIGN Element part[kMaxBlock * kWidth];
+    if (HWY_LIKELY(count == kWidth)) {
       for (std::size_t r = 0; r < rows; ++r) {
-        amax = hn::Max(
-            amax, counted<true>(magnitude(hn::Load(df, values + r * kLanes))));
+        const Element* const at = x + r * args_.x_step;
+        hwy::Prefetch(at + kWidth);
+        std::memcpy(part + r * kWidth, at, kWidth * sizeof *at);
+      }
+    } else {
+      std::memset(part, 0, rows * kWidth * sizeof part[0]);
+      for (std::size_t r = 0; r < rows; ++r) {
+        std::memcpy(part + r * kWidth, x + r * args_.x_step, count * sizeof *x);
       }
     }
-    const Scales chosen = scales_of(args_, amax);
-    std::uint32_t bits[kLanes];
-    hn::StoreU(chosen.bits, du, bits);
+    for (std::size_t r = 0; args_.hadamard != 0 && r < rows; r += kHadamard) {
+      transform(part + r * kWidth);
+    }
+    VU amax[kVectors], largest = hn::Zero(du);
+    column_amax<false>(part, rows, amax);
+    for (const VU& one : amax) largest = hn::Max(largest, one);
+    if (args_.skips_nan != 0 &&
+        HWY_UNLIKELY(
+            !hn::AllFalse(du, hn::Gt(largest, hn::Set(du, kInfinity))))) {
+      column_amax<true>(part, rows, amax);
+    }
+    std::uint32_t bits[kWidth];
+    float factors[kWidth];
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      const Scales chosen = scales_of(args_, amax[v]);
+      largest = hn::Max(largest, magnitude(chosen.factors));
+      hn::StoreU(chosen.bits, du, bits + v * kLanes);
+      hn::StoreU(chosen.factors, DF(), factors + v * kLanes);
+    }
     for (std::size_t j = 0; j < count; ++j) {
       store_scale(args_, scales + j * args_.along_columns.scales_step, 0,
                   bits[j]);
     }
-    most = hn::Max(most, magnitude(chosen.factors));
     const bool finite =
         saturates_ &&
-        hn::AllFalse(du, hn::Gt(most, hn::Set(du, kInfinity - 1)));
-    const auto convert = [&](auto is_finite) HWY_ATTR {
-      for (std::size_t r = 0; r < rows; ++r) {
-        const VU bits_of =
-            random_of(column_words_,
-                      random == nullptr ? nullptr : random + r * args_.x_step,
-                      0, index + r * args_.index_step, count);
-        const VU code = codes_of<decltype(is_finite)::value>(
-            hn::Load(df, values + r * kLanes), chosen.factors, bits_of);
-        const auto octets = hn::TruncateTo(d8, code);
-        hn::StoreU(octets, d8, codes + r * kBlockWidth);
-      }
-    };
+        hn::AllFalse(du, hn::Gt(largest, hn::Set(du, kInfinity - 1)));
     if (HWY_LIKELY(finite)) {
-      convert(std::true_type());
+      cast_columns<true>(part, rows, count, random, index, factors, codes);
     } else {
-      convert(std::false_type());
+      cast_columns<false>(part, rows, count, random, index, factors, codes);
     }
   }
 
-  // transform() is the Hadamard transform of kHadamard rows of kLanes.
-  HWY_NOINLINE void transform(float* values) const {
+  template <bool kSkipNan>
+  static HWY_INLINE void column_amax(const Element* x, std::size_t rows,
+                                     VU* amax) {
+    for (std::size_t v = 0; v < kVectors; ++v) amax[v] = hn::Zero(DU());
+    for (std::size_t r = 0; r < rows; ++r) {
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        const VF one = Format::load(DF(), x + r * kWidth + v * kLanes);
+        amax[v] = hn::Max(amax[v], counted<kSkipNan>(magnitude(one)));
+      }
+    }
+  }
+
+  // The factors are those of columns.
+  template <bool kFinite>
+  HWY_NOINLINE void cast_columns(const Element* x, std::size_t rows,
+                                 std::size_t count, const std::uint8_t* random,
+                                 std::size_t index, const float* factors,
+                                 std::uint8_t* out) const {
     const DF df;
-    double wide[kHadamard * kLanes];
-    for (std::size_t i = 0; i < kHadamard * kLanes; ++i) {
+    const Codes encoder = encoder_;
+    const VU largest = hn::Set(DU(), largest_bits_);
+    VF factor[kVectors];
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      factor[v] = hn::LoadU(df, factors + v * kLanes);
+    }
+    const auto codes = [&](std::size_t r, std::size_t v) HWY_ATTR {
+      return codes_of<kFinite>(
+          encoder, largest, Format::load(df, x + r * kWidth + v * kLanes),
+          factor[v],
+          random_of(column_words_,
+                    random == nullptr ? nullptr : random + r * args_.x_step,
+                    v * kLanes, index + r * args_.index_step,
+                    count - std::min(count, v * kLanes)));
+    };
+    const std::size_t elements = packed_ ? 2 : 1;
+    for (std::size_t r = 0; r < rows; r += elements) {
+      VU octets[kVectors];
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        octets[v] = codes(r, v);
+        if (elements == 2) {
+          octets[v] = hn::Or(octets[v], hn::ShiftLeft<4>(codes(r + 1, v)));
+        }
+      }
+      store_codes(octets, false, false, out + r / elements * kBlockWidth);
+    }
+  }
+
+  // transform() is the Hadamard transform of kHadamard rows of kWidth.
+  HWY_NOINLINE static void transform(Element* x) {
+    const DF df;
+    const hn::Rebind<Element, DF> d;
+    float values[kHadamard * kWidth];
+    double wide[kHadamard * kWidth];
+    for (std::size_t i = 0; i < kHadamard * kWidth; i += kLanes) {
+      hn::StoreU(Format::load(df, x + i), df, values + i);
+    }
+    for (std::size_t i = 0; i < kHadamard * kWidth; ++i) {
       wide[i] = static_cast<double>(values[i]);
     }
-    hadamard_transform(wide, kLanes);
-    for (std::size_t i = 0; i < kHadamard * kLanes; ++i) {
+    hadamard_transform(wide, kWidth);
+    for (std::size_t i = 0; i < kHadamard * kWidth; ++i) {
       values[i] = static_cast<float>(wide[i]);
     }
-    for (std::size_t i = 0; i < kHadamard * kLanes; i += kLanes) {
-      hn::Store(Format::round(df, hn::Load(df, values + i)), df, values + i);
+    for (std::size_t i = 0; i < kHadamard * kWidth; i += kLanes) {
+      hn::StoreU(Format::narrow(df, hn::LoadU(df, values + i)), d, x + i);
     }
   }
 
@@ -679,10 +731,10 @@ class Blocks {
   }
 
   const BlockArgs& args_;
-  Encoder<kRounding, kTapered> encoder_;
+  Codes encoder_;
   RandomWords row_words_, column_words_;
   std::uint32_t largest_bits_;
-  bool saturates_, packed_;
+  bool saturates_, packed_, non_temporal_ = false;
   int shift_ = 63;  // of an index, to that of its block; 63: one block a row
 };
 
@@ -699,6 +751,7 @@ HWY_INLINE void quantize_blocks(const void* arguments, const Tile& tile,
   } else {
     Blocks<Format, kStochastic, false>(args).run(tile);
   }
+  if (kHasNonTemporalStores && tile.non_temporal) hwy::FlushStream();
 }
 
 template <class Format>
