@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ._operators import number
 from ._optimizer_checks import (check_clipped, check_max_norm, check_numbers,
-                                check_once, is_ours)
+                                check_once, is_ours, part_of)
 from ._optimizer_memory import (COMPENSATION, DEFAULT, MASTER, OPTIONS,
                                 check_storage, has_float32, storage_of)
 from ._optimizer_state import (STEP, Bucket, Collected, keep_as_it_is,
@@ -36,6 +36,7 @@ class _Optimizer(torch.optim.Optimizer):
 
     skipped: bool = False
     grad_norm: Optional[Tensor] = None
+    process_group: Optional[Any] = None
     _collected: Optional[Collected] = None
     _told = False  # of parameters that something else wrote
 
@@ -49,7 +50,9 @@ class _Optimizer(torch.optim.Optimizer):
         """Takes the step of one bucket."""
         raise NotImplementedError
 
-    def _set_max_norm(self, max_norm: Optional[float]) -> None:
+    def _set_max_norm(self, max_norm: Optional[float],
+                      process_group: Optional[Any]) -> None:
+        self.process_group = process_group
         self.defaults["max_norm"] = max_norm
         for group in self.param_groups:
             group.setdefault("max_norm", max_norm)
@@ -87,7 +90,7 @@ class _Optimizer(torch.optim.Optimizer):
                 else:
                     grad.requires_grad_(False)
                 if is_ours(grad):
-                    ours.append(grad)
+                    ours.append(part_of(grad))
                 else:
                     grad.zero_()
         if ours:
@@ -137,22 +140,23 @@ class _Optimizer(torch.optim.Optimizer):
             self._collected = now
         self.grad_norm = None
         clips = any(group["max_norm"] for group in self.param_groups)
-        if clips and now.sharded is not None:
+        if clips and now.sharded is not None and self.process_group is None:
             raise ValueError(
                 f"{self._place_of(now.sharded)}: got a parameter of "
-                "FullyShardedDataParallel, expected with max_norm whole parameters: "
-                "each rank has a part, and would clip by the norm of its own; call "
-                "clip_grad_norm_() of the module instead")
+                "FullyShardedDataParallel, of which each rank has a part, expected "
+                "with max_norm also process_group=module.process_group, over which "
+                "the norm is computed")
         if now.others:
             self._step_others(now.others, clips, scale is not None)
         self._follow_others(now)
         inv_scale = _inverse(scale)
-        if clips and now.buckets:
-            self.grad_norm = now.lists.grad_norm(inv_scale)
+        if clips and (now.buckets or now.is_split):
+            self.grad_norm = now.grad_norm(inv_scale, self.process_group)
         for index, bucket in enumerate(now.buckets):
             self._take(now.lists, index, bucket, inv_scale,
                        bucket.group["max_norm"] or 0.0)
             bucket.store_fresh()
+        now.release()
         # After all steps, because views of one buffer share their version.
         now.lists.mark()
 
@@ -297,13 +301,14 @@ class Adam(_Adam, torch.optim.Adam):
                  decoupled_weight_decay: bool = False,
                  max_norm: Optional[float] = 0.0, master_weights: bool = True,
                  rounding: str = "stochastic", moments: str = "float32",
-                 seed: int = 0) -> None:
+                 seed: int = 0,
+                 process_group: Optional[Any] = None) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad,
                          foreach=foreach, maximize=maximize,
                          capturable=capturable, differentiable=differentiable,
                          fused=fused,
                          decoupled_weight_decay=decoupled_weight_decay)
-        self._set_max_norm(max_norm)
+        self._set_max_norm(max_norm, process_group)
         self._set_storage(master_weights=master_weights, rounding=rounding,
                           moments=moments, seed=seed)
 
@@ -314,8 +319,9 @@ class AdamW(_Adam, torch.optim.AdamW):
 
     It takes the arguments of ``torch.optim.AdamW`` and is a subclass of it.
     Float32, float16 and bfloat16 parameters on the CPU are stepped by swamp;
-    PyTorch steps others (float64, complex, other devices, DTensor, sparse
-    gradients).
+    PyTorch steps others (float64, complex, other devices, sparse gradients, DTensors
+    with Partial placements). Of a DTensor each rank steps its part, and the state
+    is DTensors, too.
 
     A 16-bit parameter has a float32 copy, its master, in the optimizer's state:
     the step is taken on the master and rounded to the parameter. A float32
@@ -363,6 +369,9 @@ class AdamW(_Adam, torch.optim.AdamW):
             Also of float32 parameters. A gradient that is inf or nan makes all
             moments of its block nan. With ``master_weights=False`` or moments
             other than "float32", a gradient has the dtype of its parameter.
+        process_group: with ``max_norm``, the ranks over which
+            FullyShardedDataParallel splits the parameters: its ``process_group``.
+            DTensors (``fully_shard``, tensor parallelism) know theirs.
         seed: for the random bits, from 0 to 2^63 - 1. They are a function of it,
             of the step, of the parameter's place in the optimizer and of the
             element: the same on any number of threads, and after a resume.
@@ -391,7 +400,7 @@ class AdamW(_Adam, torch.optim.AdamW):
     Raises:
         ValueError: a number out of its range; a parameter given twice; in a step
             with ``max_norm``, a parameter that swamp does not step, or one of
-            FullyShardedDataParallel on several ranks.
+            FullyShardedDataParallel on several ranks without ``process_group``.
         RuntimeError: ``differentiable``.
     """
 
@@ -403,12 +412,13 @@ class AdamW(_Adam, torch.optim.AdamW):
                  differentiable: bool = False, fused: Optional[bool] = None,
                  max_norm: Optional[float] = 0.0, master_weights: bool = True,
                  rounding: str = "stochastic", moments: str = "float32",
-                 seed: int = 0) -> None:
+                 seed: int = 0,
+                 process_group: Optional[Any] = None) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad,
                          maximize=maximize, foreach=foreach,
                          capturable=capturable, differentiable=differentiable,
                          fused=fused)
-        self._set_max_norm(max_norm)
+        self._set_max_norm(max_norm, process_group)
         self._set_storage(master_weights=master_weights, rounding=rounding,
                           moments=moments, seed=seed)
 
@@ -422,11 +432,12 @@ class SGD(_Optimizer, torch.optim.SGD):
                  weight_decay: Union[float, Tensor] = 0, nesterov: bool = False,
                  *, maximize: bool = False, foreach: Optional[bool] = None,
                  differentiable: bool = False, fused: Optional[bool] = None,
-                 max_norm: Optional[float] = 0.0) -> None:
+                 max_norm: Optional[float] = 0.0,
+                 process_group: Optional[Any] = None) -> None:
         super().__init__(params, lr, momentum, dampening, weight_decay, nesterov,
                          maximize=maximize, foreach=foreach,
                          differentiable=differentiable, fused=fused)
-        self._set_max_norm(max_norm)
+        self._set_max_norm(max_norm, process_group)
 
     def _names_of(self, group: Dict[str, Any]) -> Sequence[str]:
         return ("momentum_buffer",) if group["momentum"] != 0 else ()

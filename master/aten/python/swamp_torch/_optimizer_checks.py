@@ -1,5 +1,6 @@
 """The argument checks of swamp_torch's optimizers."""
 
+import sys
 from typing import Any, Dict, Iterable, List, Optional
 
 import torch
@@ -70,16 +71,20 @@ def check_step(step: Any, place: str) -> None:
                          "2^53 - 1")
 
 
+def _described(tensor: Tensor) -> str:
+    kind = "a DTensor of the shape" if is_dtensor(tensor) else "the shape"
+    return f"{kind} {tuple(tensor.shape)}"
+
+
 def check_shapes(param: Tensor, state: Dict[str, Any], place: str) -> None:
     """Raises ValueError for a tensor in the state of a parameter that has not its
-    shape."""
+    shape, or is not a DTensor as the parameter is."""
     for name in _LIKE_PARAM:
         value = state.get(name)
         if value is None:
             continue
-        got = (f"the shape {tuple(value.shape)}" if isinstance(value, Tensor)
-               else repr(value))
-        expected = f"the shape {tuple(param.shape)}"
+        got = (_described(value) if isinstance(value, Tensor) else repr(value))
+        expected = _described(param)
         if got != expected:
             raise ValueError(f"{place}['{name}']: got {got}, expected {expected}, "
                              "that of the parameter")
@@ -95,21 +100,39 @@ def check_once(params: List[Tensor]) -> None:
                              "expected every parameter once")
 
 
-def is_ours(param: Tensor) -> bool:
+def is_dtensor(tensor: Tensor) -> bool:
+    """Whether the tensor is a DTensor, of which this rank has a part."""
+    if type(tensor) in _PLAIN:
+        return False
+    module = sys.modules.get("torch.distributed.tensor")  # slow to import
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+@torch.no_grad()
+def part_of(tensor: Any) -> Tensor:
+    """This rank's part of a DTensor, or any other tensor itself."""
+    return tensor.to_local() if is_dtensor(tensor) else tensor
+
+
+def is_ours(param: Any) -> bool:
     """Whether swamp steps the parameter; if not, PyTorch does."""
-    return (param.dtype in _DTYPES and param.is_cpu
-            and param.layout is torch.strided
-            and (type(param) in _PLAIN
-                 or not is_traceable_wrapper_subclass(param)))
+    if is_dtensor(param) and any(p.is_partial() for p in param.placements):
+        return False
+    part = part_of(param)
+    return (part.dtype in _DTYPES and part.is_cpu
+            and part.layout is torch.strided
+            and (type(part) in _PLAIN
+                 or not is_traceable_wrapper_subclass(part)))
 
 
-def check_clipped(param: Tensor, place: str) -> None:
+def check_clipped(param: Any, place: str) -> None:
     """Raises ValueError for a parameter that is not swamp's."""
     if not is_ours(param):
+        placed = f", {param.placements}" if is_dtensor(param) else ""
         raise ValueError(
-            f"{place}: got {param.dtype}, {param.layout}, on {param.device}, "
+            f"{place}: got {param.dtype}, {param.layout}, on {param.device}{placed}, "
             "expected with max_norm torch.float32, torch.float16 or "
-            "torch.bfloat16, torch.strided, on cpu")
+            "torch.bfloat16, torch.strided, on cpu, not Partial")
 
 
 def first_sharded(params: Iterable[Tensor]) -> Optional[Tensor]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ._operators import number
 from ._optimizer_checks import (check_rules, check_shapes, check_step,
-                                first_sharded, is_ours)
+                                first_sharded, is_dtensor, is_ours, part_of)
 from ._optimizer_memory import (COMPENSATION, DEFAULT, MASTER, MOMENTS, OPTIONS,
                                 Kind, Storage, check_codes, check_gradient,
                                 check_storage, is_written)
@@ -106,6 +106,14 @@ def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
     return True
 
 
+def _grad_of(param: Any) -> Optional[Tensor]:
+    """This rank's part of the gradient of a DTensor, placed as the DTensor is."""
+    grad = param.grad
+    if grad is not None and grad.placements != param.placements:
+        grad = grad.redistribute(param.device_mesh, param.placements)
+    return None if grad is None else part_of(grad)
+
+
 class Collected:
     """The parameters with gradients and their state, in the form that the kernels
     take. It is used as long as is_current()."""
@@ -123,6 +131,9 @@ class Collected:
         self.lists = torch.classes.swamp.StepLists()
         self.buckets: List[Bucket] = []
         self.others: List[Group] = []  # with what PyTorch steps
+        # Of each DTensor a view of this rank's part, which has a gradient only
+        # during a step.
+        self._parts: Dict[int, Tuple[Tensor, Tensor]] = {}
         absent: List[Tensor] = []
         for place, group in enumerate(groups):  # before any state is converted
             storage = names_of(group)
@@ -149,15 +160,17 @@ class Collected:
             kind = bucket.kind
             single = (bucket.params[0].dtype is torch.float32 if kind is None
                       else not kind.masters)
-            masters, *tensors = bucket.finish(single)
-            self.lists.add(bucket.params, masters, tensors, bucket.steps)
+            masters, *tensors = [[part_of(t) for t in some]
+                                 for some in bucket.finish(single)]
+            self.lists.add([self._part(p) for p in bucket.params], masters, tensors,
+                           bucket.steps)
             if kind is not None and kind.small:
                 if not positions:
                     positions = {id(p): i for i, p in enumerate(
                         p for group in groups for p in group["params"])}
                 self.lists.set_storage(index, kind.kahan, kind.is_8_bit,
                                        [positions[id(p)] for p in bucket.params])
-        self.lists.set_absent(absent)
+        self.lists.set_absent([self._part(p) for p in absent])
         # Of all parameters: a rank may have a gradient for none of its parts.
         self.sharded = first_sharded(p for g in groups for p in g["params"])
         self._groups = [(group, list(group["params"])) for group in groups]
@@ -209,6 +222,76 @@ class Collected:
             if step is not None:
                 bucket.steps.append(step)
 
+    def _part(self, param: Tensor) -> Tensor:
+        if not is_dtensor(param):
+            return param
+        part = part_of(param).detach()
+        part.grad = _grad_of(param)
+        self._parts[id(param)] = param, part
+        return part
+
+    @property
+    def is_split(self) -> bool:
+        """Whether ranks have parts of parameters."""
+        return bool(self._parts) or self.sharded is not None
+
+    def bind(self) -> bool:
+        """Gives the parts of DTensors their gradients.
+
+        Returns:
+            Whether they lie where they were collected.
+        """
+        for param, part in self._parts.values():
+            now = part_of(param)
+            if now.data_ptr() != part.data_ptr() or now.shape != part.shape:
+                return False
+            part.grad = _grad_of(param)
+        return True
+
+    def release(self) -> None:
+        """Takes the gradients from the parts of DTensors, and counts the writes."""
+        for param, part in self._parts.values():
+            if part.grad is not None:
+                part.grad = None
+                torch.autograd.graph.increment_version(param)
+
+    def grad_norm(self, inv_scale: Tensor, process_group: Any) -> Tensor:
+        """The norm of all gradients, of which ranks may have parts.
+
+        Args:
+            process_group: over which FullyShardedDataParallel splits parameters.
+        """
+        if not self.is_split:
+            return self.lists.grad_norm(inv_scale)
+        # The groups over which squares are added. Ranks agree on them, because
+        # parameters without a gradient count, too.
+        split: Dict[Tuple[Any, ...], List[Tensor]] = {}
+        for group, params in self._groups:
+            for param in params:
+                grads = split.setdefault(self._groups_of(param, process_group), [])
+                _, part = self._parts.get(id(param), (param, param))
+                if part.grad is not None:
+                    grads.append(part.grad)
+        total = torch.zeros((), dtype=torch.float64, device="cpu")
+        for groups, grads in split.items():
+            squares = total.new_zeros(())
+            if grads:
+                norm = torch.ops.swamp.grad_norm_and_check(grads, number(0.0),
+                                                           inv_scale)
+                squares = norm.double().square()
+            for one in groups:
+                torch.distributed.all_reduce(squares, group=one)
+            total += squares
+        return total.sqrt()
+
+    def _groups_of(self, param: Any, process_group: Any) -> Tuple[Any, ...]:
+        if id(param) in self._parts:
+            mesh = param.device_mesh
+            return tuple(mesh.get_group(dim) for dim, placement
+                         in enumerate(param.placements)
+                         if not placement.is_replicate())
+        return (process_group,) if getattr(param, "_fsdp_flattened", False) else ()
+
     def is_current(self, groups: List[Group], all_states: State,
                    names_of: Callable[[Group], Sequence[str]]) -> bool:
         """Whether a step would collect the same again."""
@@ -216,7 +299,7 @@ class Collected:
                 and all(_same(group["params"], params)
                         for group, params in self._groups)
                 and _same(list(all_states.values()), self._states)
-                and not self.others
+                and not self.others and self.bind()
                 and all(not bucket.fresh
                         and names_of(bucket.group) == bucket.rule
                         and bucket.is_current() for bucket in self.buckets)
@@ -245,17 +328,18 @@ class Collected:
             if not _follows(bucket):
                 continue
             for i in self.lists.written(index):
+                whole = bucket.params[i]
+                param = part_of(whole)
                 if COMPENSATION in bucket.fields:
-                    param = bucket.params[i]
-                    compensation = bucket.fields[COMPENSATION][i]
+                    compensation = part_of(bucket.fields[COMPENSATION][i])
                     compensation.masked_fill_(is_written(param, compensation), 0)
                     continue
-                param, master = bucket.params[i], bucket.fields[MASTER][i]
+                master = part_of(bucket.fields[MASTER][i])
                 changed = (master.to(param.dtype) != param) & ~(
                     master.isnan() & param.isnan())
                 if bool(changed.any()):
                     master.copy_(torch.where(changed, param.float(), master))
-                    told = param if told is None else told
+                    told = whole if told is None else told
         return told
 
 
