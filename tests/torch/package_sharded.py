@@ -1,0 +1,247 @@
+"""Optimizers of swamp_torch whose parameters are split over ranks: DDP, FSDP1, FSDP2,
+tensor parallelism; against one process. All ranks have the same data, so that the mean
+of their gradients is that of one, to the bit."""
+
+import sys
+import tempfile
+
+from support import TestCase, main, run_ranks
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as checkpoint
+from torch.distributed.checkpoint import state_dict as checkpoint_state
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.nn.parallel import DistributedDataParallel
+
+import swamp_torch
+
+STEPS = 4
+
+
+def model(dtype):
+    """300 x 512 has 8-bit moments; of 7, 5 and 1 rows, ranks have unequal parts."""
+    torch.manual_seed(3)
+    return torch.nn.Sequential(
+        torch.nn.Linear(300, 512), torch.nn.Tanh(), torch.nn.Linear(512, 7),
+        torch.nn.Linear(7, 5), torch.nn.LayerNorm(5), torch.nn.Linear(5, 1)).to(dtype)
+
+
+def batch(step, dtype):
+    generator = torch.Generator().manual_seed(step)
+    return torch.randn(16, 300, generator=generator).to(dtype)
+
+
+def mesh(*shape):
+    return dist.init_device_mesh("cpu", shape,
+                                 mesh_dim_names=("outer", "inner")[-len(shape):])
+
+
+def ddp(net, world):
+    return DistributedDataParallel(net)
+
+
+def fsdp1(net, world):
+    return FullyShardedDataParallel(net, device_id=torch.device("cpu"))
+
+
+def fsdp1_orig(net, world):
+    return FullyShardedDataParallel(net, device_id=torch.device("cpu"),
+                                    use_orig_params=True)
+
+
+def fsdp2(net, world, of=None):
+    from torch.distributed.fsdp import fully_shard
+    of = of or mesh(world)
+    fully_shard(net[0], mesh=of)
+    return fully_shard(net, mesh=of)
+
+
+def hybrid(net, world):
+    return fsdp2(net, world, mesh(2, world // 2))
+
+
+def tensor_parallel(net, world, of=None):
+    from torch.distributed.tensor import parallel
+    return parallel.parallelize_module(net, of or mesh(world), {
+        "0": parallel.ColwiseParallel(), "2": parallel.RowwiseParallel()})
+
+
+def both(net, world):
+    of = mesh(2, world // 2)
+    return fsdp2(tensor_parallel(net, world, of["inner"]), world, of["outer"])
+
+
+HALF = dict(dtype=torch.bfloat16)
+# Name, wrapper, class, its options, of which dtype is the model's.
+ROWS = [(f"{how.__name__}: {name}", how, cls, options)
+        for how in (ddp, fsdp1, fsdp1_orig, fsdp2, hybrid, tensor_parallel, both)
+        for name, cls, options in (
+            ("AdamW", "AdamW", dict(max_norm=1e-2)),
+            ("SGD", "SGD", dict(momentum=0.9, max_norm=1e-2)),
+            ("master", "AdamW", HALF))
+        if how not in (fsdp1, fsdp1_orig) or name != "SGD"] + [
+    ("fsdp2: kahan", fsdp2, "AdamW",
+     dict(HALF, master_weights=False, rounding="kahan")),
+    ("fsdp2: stochastic", fsdp2, "AdamW",
+     dict(HALF, master_weights=False, moments="bfloat16")),
+    ("fsdp2: 8 bits", fsdp2, "AdamW", dict(moments="8bit")),
+    ("fsdp2: amsgrad", fsdp2, "Adam", dict(amsgrad=True, weight_decay=0.1))]
+
+
+def whole(tensor):
+    tensor = tensor.detach()
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def weights(net):
+    if isinstance(net, FullyShardedDataParallel):
+        with FullyShardedDataParallel.summon_full_params(net):
+            return [p.detach().clone().view(-1) for p in net.module.parameters()]
+    return [whole(p).clone().view(-1) for p in net.parameters()]
+
+
+def train(net, optimizer, dtype, steps, scaler=None, bad=None):
+    for step in steps:
+        optimizer.zero_grad()
+        loss = net(batch(step, dtype)).square().mean()
+        (loss if scaler is None else scaler.scale(loss)).backward()
+        if bad is not None:
+            bad(net, step)
+        if scaler is None:
+            optimizer.step()
+        else:
+            scaler.step(optimizer)
+            scaler.update()
+
+
+def optimizer_of(net, cls, options):
+    options = dict(options)
+    options.pop("dtype", None)
+    if isinstance(net, FullyShardedDataParallel) and "max_norm" in options:
+        options["process_group"] = net.process_group
+    return getattr(swamp_torch, cls)(net.parameters(), lr=1e-2, **options)
+
+
+def run_row(how, cls, options, world):
+    """Weights and norm after the steps, and what PyTorch stepped."""
+    dtype = options.get("dtype", torch.float32)
+    net = model(dtype)
+    net = net if how is None else how(net, world)
+    optimizer = optimizer_of(net, cls, options)
+    train(net, optimizer, dtype, range(STEPS))
+    others = sum(len(group["params"]) for group in optimizer._collected.others)
+    return weights(net), optimizer.grad_norm, others
+
+
+def skipped_steps(rank, world):
+    """An inf in the part of the last rank."""
+    net = fsdp2(model(torch.float32), world)
+    optimizer = optimizer_of(net, "AdamW", dict(max_norm=1e-2))
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=100)
+    seen = []
+
+    def bad(net, step):
+        seen.append(optimizer.skipped)
+        if step == 1 and rank == world - 1:
+            net[0].weight.grad.to_local()[-1, -1] = float("inf")
+    train(net, optimizer, torch.float32, range(STEPS), scaler, bad)
+    return seen[1:], scaler.get_scale(), weights(net)
+
+
+def states_of(net, optimizer):
+    return dict(zip(("model", "optimizer"),
+                    checkpoint_state.get_state_dict(net, optimizer)))
+
+
+def saved(world, folder, options):
+    """Trains half of the steps and saves."""
+    dtype = options.get("dtype", torch.float32)
+    net = fsdp2(model(dtype), world)
+    optimizer = optimizer_of(net, "AdamW", options)
+    train(net, optimizer, dtype, range(STEPS // 2))
+    checkpoint.save(states_of(net, optimizer), checkpoint_id=folder)
+
+
+def resumed(world, folder, options):
+    """Loads what other ranks have saved, and trains the rest."""
+    dtype = options.get("dtype", torch.float32)
+    net = fsdp2(model(dtype), world)
+    optimizer = optimizer_of(net, "AdamW", options)
+    states = states_of(net, optimizer)
+    checkpoint.load(states, checkpoint_id=folder)
+    checkpoint_state.set_state_dict(net, optimizer, model_state_dict=states["model"],
+                                    optim_state_dict=states["optimizer"])
+    train(net, optimizer, dtype, range(STEPS // 2, STEPS))
+    return weights(net)
+
+
+RESHARDED = [row for row in ROWS if row[0] in (
+    "fsdp2: AdamW", "fsdp2: master", "fsdp2: kahan", "fsdp2: stochastic",
+    "fsdp2: 8 bits")]
+
+
+def work(rank, world, folder):
+    result = {name: run_row(how, cls, options, world)
+              for name, how, cls, options in ROWS
+              if world == 4 or how not in (hybrid, both)}
+    result["skipped"] = skipped_steps(rank, world)
+    for name, _, _, options in RESHARDED:
+        if world == 2:
+            saved(world, f"{folder}/{name}", options)
+        else:
+            result["resharded " + name] = resumed(world, f"{folder}/{name}", options)
+    return result
+
+
+def alone(rank, world):
+    return {name: run_row(None, cls, options, world) for name, _, cls, options in ROWS}
+
+
+class Sharded(TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.one = run_ranks(alone, 1)[0]
+        with tempfile.TemporaryDirectory() as folder:
+            cls.two, cls.four = (run_ranks(work, world, folder) for world in (2, 4))
+
+    def test_as_one_process(self):
+        for ranks in (self.two, self.four):
+            for rank, seen in enumerate(ranks):
+                for name, how, _, _ in ROWS:
+                    if name not in seen:
+                        continue
+                    with self.subTest(row=name, ranks=len(ranks), rank=rank):
+                        (a, norm_a, _), (b, norm_b, others) = self.one[name], seen[name]
+                        self.assertEqual(others, 0)
+                        # The sums of a product are split over the ranks.
+                        rounded = how in (tensor_parallel, both)
+                        tolerance = dict(rtol=0, atol=8e-2) if rounded else dict(
+                            rtol=0, atol=0)
+                        torch.testing.assert_close(b, a, **tolerance)
+                        if norm_a is not None:
+                            torch.testing.assert_close(
+                                norm_b, norm_a, rtol=1e-3 if rounded else 1e-12, atol=0)
+
+    def test_found_inf_of_one_rank(self):
+        for ranks in (self.two, self.four):
+            for seen in ranks:
+                skipped, scale, values = seen["skipped"]
+                self.assertEqual(skipped, [False, True, False])
+                self.assertEqual(scale, 2.0)
+                self.assertTrue(all(v.isfinite().all() for v in values))
+
+    def test_reshard(self):
+        """A checkpoint of 2 ranks on 4."""
+        for rank, seen in enumerate(self.four):
+            for name, *_ in RESHARDED:
+                with self.subTest(row=name, rank=rank):
+                    torch.testing.assert_close(seen["resharded " + name],
+                                               self.one[name][0], rtol=0, atol=0)
+
+
+if __name__ == "__main__":
+    if not (dist.is_available() and dist.is_gloo_available()):
+        print("skipped: this torch has no gloo")
+        sys.exit(77)
+    main()
