@@ -349,7 +349,8 @@ void PreparedStep::make_blocks(const AdamStep& step, bool with_key) {
     for (std::size_t columns = 1; columns <= kBlock; ++columns) {
       const std::uint16_t number = numbers[k][columns];
       if (number == kNone) continue;
-      block_args_[number] = {adam_args_, static_cast<std::uint32_t>(columns)};
+      block_args_[number] = {adam_args_, static_cast<std::uint32_t>(columns),
+                             step.float8_moments ? 1u : 0u};
       new (&operations[number])
           Operation(slave::kKernels[operations_.group->ids[k]],
                     &block_args_[number], columns);

@@ -93,11 +93,11 @@ class StepListsObject final : public torch::CustomClassHolder {
   // set_storage() makes a bucket of Adam one that takes less memory. Its last
   // lists of states are the absmax of 8-bit moments and the compensations.
   void set_storage(std::int64_t index, bool kahan, bool is_8_bit,
-                   const std::vector<std::int64_t>& ids) {
+                   bool is_float8, const std::vector<std::int64_t>& ids) {
     Bucket& bucket = at(index);
     TORCH_CHECK(ids.size() == bucket.params.size(), "ids: got ", ids.size(),
                 " numbers, expected ", bucket.params.size());
-    bucket.storage = {true, kahan, is_8_bit};
+    bucket.storage = {true, kahan, is_8_bit, is_float8};
     bucket.ids.assign(ids.begin(), ids.end());
     if (kahan) bucket.marks.resize(ids.size(), Mark{-1, 0});
   }

@@ -155,7 +155,8 @@ class Collected:
                 if not positions:
                     positions = {id(p): i for i, p in enumerate(
                         p for group in groups for p in group["params"])}
-                self.lists.set_storage(index, kind.kahan, kind.is_8_bit,
+                self.lists.set_storage(index, kind.kahan, kind.codes is not None,
+                                       kind.codes is torch.float8_e4m3fn,
                                        [positions[id(p)] for p in bucket.params])
         self.lists.set_absent(absent)
         # Of all parameters: a rank may have a gradient for none of its parts.
