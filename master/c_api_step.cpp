@@ -49,7 +49,8 @@ Options known_options(const Options* given) {
   require(given, "options");
   const std::size_t bytes = given->struct_size;
   if (bytes != offsetof(Options, optimizer) &&
-      bytes != offsetof(Options, amsgrad)) {
+      bytes != offsetof(Options, amsgrad) &&
+      bytes != offsetof(Options, block_moments)) {
     require_struct_size("options", given->struct_size, sizeof(Options));
   }
   Options options{};
@@ -65,6 +66,7 @@ swamp::master::InnerOptions check_options(const Options& options) {
   if (optimizer == SWAMP_ADAM) {
     require_flag(options.decoupled, "decoupled");
     require_flag(options.amsgrad, "amsgrad");
+    require_flag(options.float8_moments, "float8_moments");
   } else {
     require_flag(options.nesterov, "nesterov");
   }
@@ -147,11 +149,13 @@ swamp_status swamp_mixed_precision_step(
     };
     const auto* adam = std::get_if<swamp::AdamOptions>(&inner);
     const bool is_adam = adam != nullptr;
-    const bool has_first = is_adam || options.momentum != 0;
+    const bool has_blocks = is_adam && options.block_moments != nullptr;
+    const bool has_first = is_adam ? !has_blocks : options.momentum != 0;
     const swamp::master::OptimizerLists lists{
         list_of(masters, false),
         list_of(gradients, false),
-        {list_of(exp_avgs, !has_first), list_of(exp_avg_sqs, !is_adam),
+        {list_of(exp_avgs, !has_first),
+         list_of(exp_avg_sqs, !is_adam || has_blocks),
          list_of(options.max_exp_avg_sqs, !is_adam || options.amsgrad == 0)},
         list_of(model_params, true),
         "masters",
@@ -159,8 +163,10 @@ swamp_status swamp_mixed_precision_step(
     swamp::Machine* const where = swamp::machine_of(machine);
     swamp::master::PreparedStep step;
     if (is_adam) {
-      step.prepare(lists, swamp::AdamStep{*adam, options.step, {}},
-                   options.inv_scale, where);
+      swamp::AdamStep numbers{*adam, options.step, {}};
+      numbers.block_moments = options.block_moments;
+      numbers.float8_moments = options.float8_moments != 0;
+      step.prepare(lists, numbers, options.inv_scale, where);
     } else {
       const char* const names[] = {"exp_avg_sqs", "options.max_exp_avg_sqs"};
       for (int i = 0; i < 2; ++i) {

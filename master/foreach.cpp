@@ -259,6 +259,7 @@ namespace {
 slave::RoundingKey rounding_key(const AdamStep& step, std::size_t i,
                                 std::size_t first = 0) noexcept {
   const std::uint64_t id = step.ids != nullptr ? step.ids[i] : i;
+  if (step.first_elements != nullptr) first += step.first_elements[i];
   using slave::mixed;
   const std::uint64_t key = mixed(mixed(mixed(step.seed + slave::kMixStride) +
                                         static_cast<std::uint64_t>(step.step)) +
@@ -349,7 +350,8 @@ void PreparedStep::make_blocks(const AdamStep& step, bool with_key) {
     for (std::size_t columns = 1; columns <= kBlock; ++columns) {
       const std::uint16_t number = numbers[k][columns];
       if (number == kNone) continue;
-      block_args_[number] = {adam_args_, static_cast<std::uint32_t>(columns)};
+      block_args_[number] = {adam_args_, static_cast<std::uint32_t>(columns),
+                             step.float8_moments ? 1u : 0u};
       new (&operations[number])
           Operation(slave::kKernels[operations_.group->ids[k]],
                     &block_args_[number], columns);

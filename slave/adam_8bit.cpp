@@ -9,6 +9,7 @@
 #include <hwy/highway.h>
 
 #include "slave/adam-inl.h"
+#include "slave/quantize-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
@@ -133,13 +134,118 @@ struct Code {
   }
 };
 
+// MapCodes and Float8Codes are the two kinds of codes. m() and v() decode
+// moments, but for the factor of their block.
+struct MapCodes {
+  Decoder m_decoder{kSignedTables}, v_decoder{kUnsignedTables};
+
+  HWY_INLINE MapCodes() = default;
+  static HWY_INLINE VF factor(float absmax) { return set(absmax); }
+  HWY_INLINE VF m(const std::uint8_t* at) const {
+    const VI signed_c = hn::Sub(Code::load(at), set_int(127));
+    const VF sign = hn::BitCast(
+        DF(),
+        hn::And(signed_c, set_int(static_cast<std::int32_t>(0x80000000U))));
+    const VF m = m_decoder(hn::Abs(signed_c));
+    return hn::IfThenZeroElse(
+        hn::RebindMask(DF(), hn::Eq(signed_c, set_int(0))), hn::Or(m, sign));
+  }
+  HWY_INLINE VF v(const std::uint8_t* at) const {
+    const VI c = hn::Add(Code::load(at), set_int(1));
+    return hn::IfThenElse(hn::RebindMask(DF(), hn::Eq(c, set_int(256))),
+                          set(1.0f), v_decoder(c));
+  }
+
+  struct Encode {
+    Encoder<0> m_encoder;
+    Encoder<1> v_encoder;
+
+    HWY_INLINE Encode(float m_absmax, float v_absmax)
+        : m_encoder(kSignedTables, block_unit(m_absmax)),
+          v_encoder(kUnsignedTables, block_unit(v_absmax)) {}
+    template <class NonTemporal>
+    HWY_INLINE void operator()(NonTemporal, const float* at_m,
+                               const float* at_v, std::uint8_t* m_codes,
+                               std::uint8_t* v_codes) const {
+      const VF m = load(at_m);
+      const VI c = m_encoder(m);
+      const VI is_negative = hn::BroadcastSignBit(hn::BitCast(DI(), m));
+      const VI negative = hn::Sub(set_int(127), hn::Min(c, set_int(127)));
+      const VI positive = hn::Add(set_int(127), c);
+      Code::store(
+          hn::IfThenElse(hn::MaskFromVec(is_negative), negative, positive),
+          m_codes);
+      // A v above 0 never becomes 0: see block_code.h.
+      const VF v = load(at_v);
+      const VI is_positive =
+          hn::VecFromMask(DI(), hn::Gt(magnitude(v), hn::Zero(DI())));
+      const VI v_code = hn::Sub(v_encoder(v), set_int(1));
+      Code::store(hn::Max(v_code, hn::And(is_positive, set_int(1))), v_codes);
+    }
+  };
+};
+
+struct Float8Codes {
+  static constexpr std::uint32_t kLeastExponent = 121;  // 2^-6
+
+  static HWY_INLINE VF factor(float absmax) {
+    return set(float8_scale(absmax));
+  }
+  static HWY_INLINE VF m(const std::uint8_t* at) {
+    const VI code = Code::load(at);
+    const VI size = hn::And(code, set_int(0x7f));
+    // A subnormal number is the difference of two of the least exponent.
+    const VI bits = hn::ShiftLeft<20>(size);
+    const VF least = set(0x1p-6f);
+    const VF subnormal = hn::Sub(
+        hn::BitCast(DF(), hn::Add(bits, hn::BitCast(DI(), least))), least);
+    const VF normal =
+        hn::BitCast(DF(), hn::Add(bits, set_int((kLeastExponent - 1) << 23)));
+    VI value = hn::BitCast(
+        DI(), hn::IfThenElse(hn::RebindMask(DF(), hn::Lt(size, set_int(8))),
+                             subnormal, normal));
+    value =
+        hn::IfThenElse(hn::Eq(size, set_int(0x7f)), set_int(0x7fc00000), value);
+    return hn::BitCast(DF(),
+                       hn::Or(value, hn::ShiftLeft<24>(hn::Sub(code, size))));
+  }
+  static HWY_INLINE VF v(const std::uint8_t* at) { return m(at); }
+
+  struct Encode {
+    VF m_scale, v_scale;
+
+    HWY_INLINE Encode(float m_absmax, float v_absmax)
+        : m_scale(factor(m_absmax)), v_scale(factor(v_absmax)) {}
+    template <class NonTemporal>
+    HWY_INLINE void operator()(NonTemporal, const float* at_m,
+                               const float* at_v, std::uint8_t* m_codes,
+                               std::uint8_t* v_codes) const {
+      store_code(load(at_m), m_scale, m_codes);
+      store_code(load(at_v), v_scale, v_codes);
+    }
+    // Only nan has a ratio above the largest number.
+    static HWY_INLINE void store_code(VF value, VF scale, std::uint8_t* at) {
+      const VI ratio = magnitude(hn::Div(value, scale));
+      const VI code =
+          hn::BitCast(DI(), quantizing::nearest_even_code(
+                                hn::BitCast(DU(), ratio), 3, kLeastExponent));
+      const VI sign = hn::And(
+          hn::BitCast(DI(), hn::ShiftRight<24>(hn::BitCast(DU(), value))),
+          set_int(0x80));
+      Code::store(hn::IfThenElse(hn::Gt(ratio, set_int(0x7f800000)),
+                                 set_int(0x7f), hn::Or(code, sign)),
+                  at);
+    }
+  };
+};
+
 // BlockStep takes a step on a block, and leaves the moments in memory.
-template <class Gradient, class Weight>
+template <class Gradient, class Weight, class Codes>
 struct BlockStep {
   const Adam<Gradient>& adam;
-  const Decoder &m_decoder, &v_decoder;
+  const Codes& codes;
   const RandomWords& random;
-  VF m_absmax, v_absmax;
+  VF m_factor, v_factor;
   VI *m_largest, *v_largest;
 
   template <class NonTemporal, class... More>
@@ -149,19 +255,8 @@ struct BlockStep {
                              const std::uint8_t* m_codes,
                              const std::uint8_t* v_codes, float* at_m,
                              float* at_v, More*... more) const {
-    const VI signed_c = hn::Sub(Code::load(m_codes), set_int(127));
-    const VF sign = hn::BitCast(
-        DF(),
-        hn::And(signed_c, set_int(static_cast<std::int32_t>(0x80000000U))));
-    VF m = m_decoder(hn::Abs(signed_c));
-    m = hn::IfThenZeroElse(hn::RebindMask(DF(), hn::Eq(signed_c, set_int(0))),
-                           hn::Or(m, sign));
-    m = hn::Mul(m, m_absmax);
-    const VI c = hn::Add(Code::load(v_codes), set_int(1));
-    VF v = hn::IfThenElse(hn::RebindMask(DF(), hn::Eq(c, set_int(256))),
-                          set(1.0f), v_decoder(c));
-    v = hn::Mul(v, v_absmax);
-
+    VF m = hn::Mul(codes.m(m_codes), m_factor);
+    VF v = hn::Mul(codes.v(v_codes), v_factor);
     VF weight = Weight::load(at_weight, more...);
     adam.moments(at_gradient, weight, m, v);
     store(m, at_m);
@@ -172,31 +267,6 @@ struct BlockStep {
     VU word = hn::Zero(DU());
     if constexpr (Weight::kRandom) word = random.first(index);
     Weight::store(weight, upper_half(word), non_temporal, at_weight, more...);
-  }
-};
-
-struct EncodeMoments {
-  Encoder<0> m_encoder;
-  Encoder<1> v_encoder;
-
-  template <class NonTemporal>
-  HWY_INLINE void operator()(NonTemporal, const float* at_m, const float* at_v,
-                             std::uint8_t* m_codes,
-                             std::uint8_t* v_codes) const {
-    const VF m = load(at_m);
-    const VI c = m_encoder(m);
-    const VI is_negative = hn::BroadcastSignBit(hn::BitCast(DI(), m));
-    const VI negative = hn::Sub(set_int(127), hn::Min(c, set_int(127)));
-    const VI positive = hn::Add(set_int(127), c);
-    Code::store(
-        hn::IfThenElse(hn::MaskFromVec(is_negative), negative, positive),
-        m_codes);
-    // A v above 0 never becomes 0: see block_code.h.
-    const VF v = load(at_v);
-    const VI is_positive =
-        hn::VecFromMask(DI(), hn::Gt(magnitude(v), hn::Zero(DI())));
-    const VI v_code = hn::Sub(v_encoder(v), set_int(1));
-    Code::store(hn::Max(v_code, hn::And(is_positive, set_int(1))), v_codes);
   }
 };
 
@@ -212,15 +282,14 @@ HWY_INLINE float largest_of(VI lanes) {
       largest > 0x7f800000 ? 0x7fc00000 : static_cast<std::uint32_t>(largest));
 }
 
-// adam_blocks() computes all blocks of a tile. `More` is the operand after the
+// coded_blocks() computes all blocks of a tile. `More` is the operand after the
 // absmax that belongs to the weight, if there is one.
-template <class Gradient, class Weight, class... More>
-HWY_INLINE void adam_blocks(const void* args_bytes, const Tile& tile,
-                            const RoundingKey& key) {
-  const auto& args = *static_cast<const AdamBlockArgs*>(args_bytes);
+template <class Codes, class Gradient, class Weight, class... More>
+HWY_INLINE void coded_blocks(const AdamBlockArgs& args, const Tile& tile,
+                             const RoundingKey& key) {
   const std::size_t columns = args.columns;
   const Adam<Gradient> adam(args.adam);
-  const Decoder m_decoder(kSignedTables), v_decoder(kUnsignedTables);
+  const Codes codes;
   const RandomWords random(key);
   HWY_ALIGN float m[kBlockColumns];
   HWY_ALIGN float v[kBlockColumns];
@@ -240,9 +309,13 @@ HWY_INLINE void adam_blocks(const void* args_bytes, const Tile& tile,
     block.prefetch_bytes = tile.prefetch_bytes;
     VI m_largest = hn::Zero(DI());
     VI v_largest = hn::Zero(DI());
-    const BlockStep<Gradient, Weight> step{
-        adam,           m_decoder,      v_decoder,  random,
-        set(absmax[0]), set(absmax[1]), &m_largest, &v_largest};
+    const BlockStep<Gradient, Weight, Codes> step{adam,
+                                                  codes,
+                                                  random,
+                                                  Codes::factor(absmax[0]),
+                                                  Codes::factor(absmax[1]),
+                                                  &m_largest,
+                                                  &v_largest};
     for_each_vector(
         block, step, ElementIndex(tile.first * columns + at),
         Input<Gradient>(block, 0), OperandData<Weight, Access::inout>(block, 1),
@@ -250,13 +323,22 @@ HWY_INLINE void adam_blocks(const void* args_bytes, const Tile& tile,
         Output<Float32>(block, 5), InOut<More>(block, 6)...);
     absmax[0] = largest_of(m_largest);
     absmax[1] = largest_of(v_largest);
-    const EncodeMoments encode{
-        Encoder<0>(kSignedTables, block_unit(absmax[0])),
-        Encoder<1>(kUnsignedTables, block_unit(absmax[1]))};
+    const typename Codes::Encode encode(absmax[0], absmax[1]);
     block.prefetch_bytes = 0;
     for_each_vector(block, encode, Input<Float32>(block, 4),
                     Input<Float32>(block, 5), Output<Code>(block, 2),
                     Output<Code>(block, 3));
+  }
+}
+
+template <class... Formats>
+HWY_INLINE void adam_blocks(const void* args_bytes, const Tile& tile,
+                            const RoundingKey& key) {
+  const auto& args = *static_cast<const AdamBlockArgs*>(args_bytes);
+  if (args.float8 != 0) {
+    coded_blocks<Float8Codes, Formats...>(args, tile, key);
+  } else {
+    coded_blocks<MapCodes, Formats...>(args, tile, key);
   }
 }
 

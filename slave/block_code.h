@@ -1,6 +1,7 @@
 // The 8-bit codes of block-wise moments: bitsandbytes' dynamic map
-// (functional.create_dynamic_map), as formulas. A value is code_value(code) *
-// absmax of its block.
+// (functional.create_dynamic_map), as formulas, of which a value is the code's
+// times absmax of its block; and float8_e4m3fn, of which it is the code's times
+// float8_scale(absmax).
 #ifndef SWAMP_SLAVE_BLOCK_CODE_H_
 #define SWAMP_SLAVE_BLOCK_CODE_H_
 
@@ -76,6 +77,14 @@ inline float block_unit(float absmax) noexcept {
   const float unit = 1 / absmax;
   // The inverse of 0, and of some subnormal numbers, is inf.
   return float_to_bits(unit) == 0x7f800000 ? 0x1.fffffep127f : unit;
+}
+
+// float8_scale() is the scale of a block of float8_e4m3fn moments, and a code
+// is that of f32(value / scale), to nearest even; of nan 0x7f. This is
+// quantize_fp8() of torchao/optim/subclass_fp8.py: a v far below that of its
+// block becomes 0.
+inline float float8_scale(float absmax) noexcept {
+  return (absmax < 1e-12f ? 1e-12f : absmax) / 448.0f;
 }
 
 inline constexpr DecadeTables kSignedTables = signed_tables();

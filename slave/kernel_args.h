@@ -217,12 +217,12 @@ constexpr RoundingBits rounding_bits(const RoundingKey& key,
 //   kernels by row. A row is a block of at most kBlockColumns elements, its
 //   moments are 8-bit codes (slave/block_code.h) and absmax is two floats: the
 //   largest absolute value of m and of v; nan if one is nan. The weight is
-//   computed from the moments before they are rounded to codes. A v above 0
-//   gets at least the code of the smallest number.
+//   computed from the moments before they are rounded to codes.
 inline constexpr std::size_t kBlockColumns = 256;
 struct AdamBlockArgs {
   AdamArgs adam;
   std::uint32_t columns;
+  std::uint32_t float8;  // 0: codes of the dynamic map; 1: float8_e4m3fn
 };
 
 }  // namespace swamp::slave

@@ -6,6 +6,7 @@
 
 #include "slave/block_code.h"
 #include "slave/reference.h"
+#include "slave/scale_rules.h"
 
 namespace swamp::slave::reference {
 namespace {
@@ -253,22 +254,48 @@ float largest_magnitude(const float* values, std::size_t count) {
   return float_from_bits(largest > 0x7f800000 ? 0x7fc00000 : largest);
 }
 
+// decoded() is the moment of a code.
+float decoded(const AdamBlockArgs& args, bool is_m, std::uint32_t code,
+              float absmax) {
+  if (args.float8 != 0) {
+    const float size = e4m3_value(code & 0x7f);
+    return (code < 0x80 ? size : -size) * float8_scale(absmax);
+  }
+  const int c = static_cast<int>(code) + (is_m ? -127 : 1);
+  if (!is_m) return number_value(kUnsignedTables, c) * absmax;
+  const float size = c == 0 ? 0 : number_value(kSignedTables, c < 0 ? -c : c);
+  return (c < 0 ? -size : size) * absmax;
+}
+
+// encoded() is the code of a moment.
+int encoded(const AdamBlockArgs& args, bool is_m, float value, float absmax) {
+  const bool negative = float_to_bits(value) >> 31 != 0;
+  const float size = float_from_bits(float_to_bits(value) & 0x7fffffff);
+  if (args.float8 != 0) {
+    const auto code = static_cast<int>(e4m3_code(size / float8_scale(absmax)));
+    return negative && code != 0x7f ? code | 0x80 : code;
+  }
+  const int c = number_of(is_m ? kSignedTables : kUnsignedTables, value,
+                          block_unit(absmax), is_m ? 0 : 1);
+  if (is_m) return negative ? 127 - (c < 127 ? c : 127) : 127 + c;
+  return c == 1 && float_to_bits(size) != 0 ? 1 : c - 1;
+}
+
 template <class Weight, class Gradient>
 void adam_8bit(const void* args_bytes, const Tile& tile, Result&) {
   const auto& args = *static_cast<const AdamBlockArgs*>(args_bytes);
   const std::size_t columns = args.columns;
-  auto* m_codes = static_cast<std::uint8_t*>(tile.operands[2]);
-  auto* v_codes = static_cast<std::uint8_t*>(tile.operands[3]);
   for (std::size_t row = 0; row < tile.count; ++row) {
+    auto* m_codes = static_cast<std::uint8_t*>(tile.operands[2]);
+    auto* v_codes = static_cast<std::uint8_t*>(tile.operands[3]);
     auto* absmax = static_cast<float*>(tile.operands[4]) + 2 * row;
+    m_codes += row * columns;
+    v_codes += row * columns;
     float m[kBlockColumns], v[kBlockColumns];
     for (std::size_t j = 0; j < columns; ++j) {
       const std::size_t i = row * columns + j;
-      const int c = m_codes[i] - 127;
-      const float size =
-          c == 0 ? 0 : number_value(kSignedTables, c < 0 ? -c : c);
-      m[j] = (c < 0 ? -size : size) * absmax[0];
-      v[j] = number_value(kUnsignedTables, v_codes[i] + 1) * absmax[1];
+      m[j] = decoded(args, true, m_codes[j], absmax[0]);
+      v[j] = decoded(args, false, v_codes[j], absmax[1]);
       RoundingBits random{};
       if (std::is_same_v<Weight, RoundedWeight<Gradient>> &&
           !std::is_same_v<Gradient, Float32>) {
@@ -281,18 +308,11 @@ void adam_8bit(const void* args_bytes, const Tile& tile, Result&) {
     }
     absmax[0] = largest_magnitude(m, columns);
     absmax[1] = largest_magnitude(v, columns);
-    const float m_unit = block_unit(absmax[0]);
-    const float v_unit = block_unit(absmax[1]);
     for (std::size_t j = 0; j < columns; ++j) {
-      const std::size_t i = row * columns + j;
-      const int c = number_of(kSignedTables, m[j], m_unit, 0);
-      const bool negative = float_to_bits(m[j]) >> 31 != 0;
-      m_codes[i] = static_cast<std::uint8_t>(
-          negative ? 127 - (c < 127 ? c : 127) : 127 + c);
-      const int v_code = number_of(kUnsignedTables, v[j], v_unit, 1) - 1;
-      const bool is_zero = (float_to_bits(v[j]) & 0x7fffffff) == 0;
-      v_codes[i] =
-          static_cast<std::uint8_t>(v_code == 0 && !is_zero ? 1 : v_code);
+      m_codes[j] =
+          static_cast<std::uint8_t>(encoded(args, true, m[j], absmax[0]));
+      v_codes[j] =
+          static_cast<std::uint8_t>(encoded(args, false, v[j], absmax[1]));
     }
   }
 }

@@ -226,11 +226,26 @@ typedef enum {
   SWAMP_SGD = 1   /**< torch.optim.SGD */
 } swamp_optimizer;
 
+/** swamp_block_moments are the moments of one parameter in 8 bits: a code for
+ * each element, and two floats for each block of 256 elements, of which the
+ * last may be shorter. Codes of the dynamic map are bitsandbytes', signed and
+ * unsigned (functional.create_dynamic_map): a moment is the code's value times
+ * absmax. Codes of float8_e4m3fn are those of torchao.optim.AdamWFp8: a moment
+ * is the code's value times max(absmax, 1e-12) / 448. */
+typedef struct {
+  uint8_t* exp_avg;    /**< first moments; 0 is 127, of float8 0 */
+  uint8_t* exp_avg_sq; /**< second moments; 0 is 0 */
+  /** Of each block, the largest absolute value of the first moments and that of
+   * the second; 0 before the first step. */
+  float* absmax;
+} swamp_block_moments;
+
 /** swamp_mixed_precision_step_options are the numbers of one step. Those of the
  * other optimizer are ignored. */
 typedef struct {
   /** sizeof(swamp_mixed_precision_step_options), or the size of an older
-   * version: the first ended before `optimizer`, the second before `amsgrad` */
+   * version: the first ended before `optimizer`, the second before `amsgrad`,
+   * the third before `block_moments` */
   uint32_t struct_size;
   float inv_scale;     /**< of the gradients, usually 1 / loss scale */
   double max_norm;     /**< of all gradients together; 0: no clipping */
@@ -257,6 +272,13 @@ typedef struct {
    * with as many elements: the largest second moments, 0 before the first step;
    * without amsgrad NULL */
   const swamp_tensor* max_exp_avg_sqs;
+  /** Adam without amsgrad: one for each tensor, written; exp_avgs and
+   * exp_avg_sqs are NULL then; NULL: the moments are float32 */
+  const swamp_block_moments* block_moments;
+  /** 0: the codes of block_moments are those of the dynamic map; 1:
+   * float8_e4m3fn */
+  int32_t float8_moments;
+  int32_t reserved; /**< 0 */
 } swamp_mixed_precision_step_options;
 
 /** swamp_mixed_precision_step does everything between backward and the next

@@ -136,16 +136,9 @@ struct SgdStep : SgdOptions {
 /// fewer.
 inline constexpr int kMomentBlock = 256;
 
-/// BlockMoments are the moments of one parameter in 8 bits, as bitsandbytes
-/// stores them: codes of its dynamic map, signed and unsigned
-/// (functional.create_dynamic_map), and a factor for each block.
-struct BlockMoments {
-  std::uint8_t* exp_avg;     ///< a code for each element; 127 is 0
-  std::uint8_t* exp_avg_sq;  ///< a code for each element; 0 is 0
-  /// Two factors for each block: the largest absolute value of the first
-  /// moments and that of the second; 0 before the first step.
-  float* absmax;
-};
+/// BlockMoments are the moments of one parameter in 8 bits: codes, and the
+/// largest absolute values of each block.
+using BlockMoments = swamp_block_moments;
 
 /// AdamStep describes one step of Adam or AdamW.
 ///
@@ -157,8 +150,9 @@ struct BlockMoments {
 /// - `compensations`: params are float16 or bfloat16, and each with its
 ///   compensation is one number of twice the digits (Kahan). Moments are
 ///   float32 or bfloat16, rounded stochastically.
-/// - `block_moments`: the moments are 8-bit codes, together with any of the
-///   weights above: float32 params, with or without model_params, or 16-bit
+/// - `block_moments`: the moments are 8-bit codes, of bitsandbytes or, with
+///   `float8_moments`, as torchao.optim.AdamWFp8 has them, together with any of
+///   the weights above: float32 params, with or without model_params, or 16-bit
 ///   ones, with `stochastic` or with compensations. If a gradient is inf or
 ///   nan, all moments of its block become nan.
 /// The random bits are a function of seed, step, id and index: the same on
@@ -177,10 +171,15 @@ struct AdamStep : AdamOptions {
   /// One for each param, written; exp_avgs and exp_avg_sqs are empty then.
   /// null: the moments are not 8-bit.
   const BlockMoments* block_moments = nullptr;
+  /// Whether the codes of block_moments are float8_e4m3fn.
+  bool float8_moments = false;
   std::uint64_t seed = 0;  ///< of the random bits
   /// A number for each param, of which no two should be equal; null: their
   /// indices.
   const std::uint64_t* ids = nullptr;
+  /// Of a param that is a part of a larger one: the index of its first element
+  /// there, which chooses the random bits; null: 0.
+  const std::uint64_t* first_elements = nullptr;
 };
 
 /// StepScaling is the scaling of a gradient before it is used:

@@ -229,7 +229,10 @@ struct Blocks {
              : scales == kFloat8E4M3FN                      ? c10::SymInt(16)
              : scaling <= BlockScaling::te_block_power_of_2 ? c10::SymInt(128)
                                                             : columns),
-        square(is_square) {}
+        square(is_square) {
+    TORCH_CHECK(block >= 0, "block: got ", block,
+                ", expected at least 0 (0: that of the scaling)");
+  }
 
   std::vector<c10::SymInt> scale_sizes(const c10::SymInt& rows,
                                        const c10::SymInt& columns) const {

@@ -74,6 +74,8 @@ class ScaleManager final : public torch::CustomClassHolder {
   }
   // block_scales() returns scales, their inverses, and their codes.
   ThreeTensors block_scales(std::int64_t index, const Tensor& amax) const {
+    TORCH_CHECK(index >= 0 && index < count(), "index: got ", index,
+                ", expected at least 0 and less than ", count());
     const Tensor in = row_major(amax.to(at::kFloat));
     Tensor scale = at::empty_like(in), scale_inv = at::empty_like(in);
     Tensor codes = at::empty_like(in, in.options().dtype(at::kByte));

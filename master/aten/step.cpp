@@ -43,13 +43,15 @@ constexpr Types kGradTypes{ScalarType::Half, ScalarType::BFloat16,
 constexpr Types kModelTypes{ScalarType::Half, ScalarType::BFloat16};
 constexpr Types kMomentTypes{ScalarType::Float, ScalarType::BFloat16};
 constexpr Types kCodeTypes{ScalarType::Byte};
+constexpr Types kFloat8Types{ScalarType::Float8_e4m3fn};
 
 Types types_of(const StepStorage& storage, std::size_t list) {
   if (list == kStepGrads) return kGradTypes;
   if (list == kStepModel) return kModelTypes;
   if (!storage.small || list == kStepAbsmax) return kFloatOnly;
   if (list == 0) return kGradTypes;
-  return storage.is_8_bit ? kCodeTypes : kMomentTypes;
+  if (!storage.is_8_bit) return kMomentTypes;
+  return storage.is_float8 ? kFloat8Types : kCodeTypes;
 }
 
 // is_absmax() returns whether tensors of the list have two floats for each
@@ -235,6 +237,7 @@ bool gather(const StepLists& lists, StepScratch& scratch) {
 void set_storage(AdamStep& step, const StepLists& lists, StepScratch& scratch) {
   const auto& tensors = scratch.lists;
   step.ids = lists.ids;
+  step.first_elements = lists.first_elements;
   step.stochastic = !lists.storage.kahan;
   if (lists.storage.kahan) step.compensations = tensors[kStepModel].tensors();
   if (!lists.storage.is_8_bit) return;
@@ -248,6 +251,7 @@ void set_storage(AdamStep& step, const StepLists& lists, StepScratch& scratch) {
                               static_cast<float*>(data(kStepAbsmax))});
   }
   step.block_moments = scratch.blocks.data();
+  step.float8_moments = lists.storage.is_float8;
 }
 
 // run() takes the step on gathered lists.
@@ -300,6 +304,7 @@ StepLists StepLists::only(std::size_t index) const {
     if (!list.empty()) list = list.slice(index, 1);
   }
   if (one.ids != nullptr) one.ids += index;
+  if (one.first_elements != nullptr) one.first_elements += index;
   return one;
 }
 

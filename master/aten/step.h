@@ -22,6 +22,7 @@ struct StepStorage {
   // The last state is the absmax of blocks, whose elements are counted by
   // index, not by memory: so a change of the strides changes no block.
   bool is_8_bit = false;
+  bool is_float8 = false;  // the codes are float8_e4m3fn
 };
 
 // StepLists is what a step reads and writes, in the order of its names.
@@ -36,6 +37,7 @@ struct StepLists {
   std::size_t state_count;
   StepStorage storage = {};
   const std::uint64_t* ids = nullptr;  // AdamStep::ids, if `small`
+  const std::uint64_t* first_elements = nullptr;  // AdamStep's, if `small`
 
   at::TensorList params() const noexcept { return all[0]; }
   at::TensorList grads() const noexcept { return all[kStepGrads]; }

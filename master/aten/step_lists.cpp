@@ -71,7 +71,8 @@ struct Bucket {
   std::vector<Mark> marks;  // of 16-bit parameters, after the last step
   Tensors grads;            // only during a step
   StepStorage storage;
-  std::vector<std::uint64_t> ids;  // for random bits, if `storage.small`
+  // For random bits, if `storage.small`.
+  std::vector<std::uint64_t> ids, first_elements;
 };
 
 class StepListsObject final : public torch::CustomClassHolder {
@@ -93,12 +94,16 @@ class StepListsObject final : public torch::CustomClassHolder {
   // set_storage() makes a bucket of Adam one that takes less memory. Its last
   // lists of states are the absmax of 8-bit moments and the compensations.
   void set_storage(std::int64_t index, bool kahan, bool is_8_bit,
-                   const std::vector<std::int64_t>& ids) {
+                   bool is_float8, const std::vector<std::int64_t>& ids,
+                   const std::vector<std::int64_t>& first_elements) {
     Bucket& bucket = at(index);
-    TORCH_CHECK(ids.size() == bucket.params.size(), "ids: got ", ids.size(),
-                " numbers, expected ", bucket.params.size());
-    bucket.storage = {true, kahan, is_8_bit};
+    const std::size_t count = bucket.params.size();
+    TORCH_CHECK(ids.size() == count && first_elements.size() == count,
+                "ids, first_elements: got ", ids.size(), " and ",
+                first_elements.size(), " numbers, expected ", count);
+    bucket.storage = {true, kahan, is_8_bit, is_float8};
     bucket.ids.assign(ids.begin(), ids.end());
+    bucket.first_elements.assign(first_elements.begin(), first_elements.end());
     if (kahan) bucket.marks.resize(ids.size(), Mark{-1, 0});
   }
 
@@ -264,7 +269,10 @@ class StepListsObject final : public torch::CustomClassHolder {
     }
     if (is_16_bit) lists.all[kStepModel] = bucket.params;
     if (kahan) lists.all[kStepModel] = bucket.states.back();
-    if (bucket.storage.small) lists.ids = bucket.ids.data();
+    if (bucket.storage.small) {
+      lists.ids = bucket.ids.data();
+      lists.first_elements = bucket.first_elements.data();
+    }
     {
       // Copies to tensors that the kernels cannot write are counted below.
       const at::AutoDispatchBelowADInplaceOrView guard;

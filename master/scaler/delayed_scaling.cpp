@@ -138,6 +138,21 @@ RecipeOption flag(const char* name, double RecipeOptions::*member) {
   return {name, member, {}, true};
 }
 
+// keys_of() is the lists of the forward pass, in the object `forward`, and of
+// the backward pass.
+std::vector<StateKey> keys_of(
+    const std::string& forward, const std::string& backward,
+    const std::vector<std::pair<const char*, StateField>>& lists) {
+  std::vector<StateKey> keys;
+  for (const bool is_backward : {false, true}) {
+    for (const auto& [name, field] : lists) {
+      keys.push_back({"/" + (is_backward ? backward : forward) + "/" + name,
+                      is_backward, field});
+    }
+  }
+  return keys;
+}
+
 RecipeOptions with(Formats formats, double history_length, bool most_recent) {
   RecipeOptions options;
   options.formats = formats;
@@ -200,14 +215,11 @@ std::vector<Recipe> delayed_recipes() {
           {"hybrid", kHybrid}}},
         window("window_size"),
         flag("in_time_scaling", &RecipeOptions::in_time)},
-       {{"/input/scales", false, StateField::scale},
-        {"/input/scales_inv", false, StateField::reciprocal},
-        {"/input/amaxs", false, StateField::by_tensor},
-        {"/input/amax_counters", false, StateField::filled},
-        {"/ograd/scales", true, StateField::scale},
-        {"/ograd/scales_inv", true, StateField::reciprocal},
-        {"/ograd/amaxs", true, StateField::by_tensor},
-        {"/ograd/amax_counters", true, StateField::filled}},
+       keys_of("input", "ograd",
+               {{"scales", StateField::scale},
+                {"scales_inv", StateField::reciprocal},
+                {"amaxs", StateField::by_tensor},
+                {"amax_counters", StateField::filled}}),
        true,
        true},
       {"mindspeed.delayed",
@@ -229,14 +241,11 @@ std::vector<Recipe> delayed_recipes() {
          true,
          1,
          kMaxHistory}},
-       {{"/inputs/scale", false, StateField::scale_inv},
-        {"/inputs/amax_history", false, StateField::by_tensor},
-        {"/inputs/amax_history_current_len", false, StateField::filled},
-        {"/inputs/current_interval", false, StateField::waiting},
-        {"/grads/scale", true, StateField::scale_inv},
-        {"/grads/amax_history", true, StateField::by_tensor},
-        {"/grads/amax_history_current_len", true, StateField::filled},
-        {"/grads/current_interval", true, StateField::waiting}}}};
+       keys_of("inputs", "grads",
+               {{"scale", StateField::scale_inv},
+                {"amax_history", StateField::by_tensor},
+                {"amax_history_current_len", StateField::filled},
+                {"current_interval", StateField::waiting}})}};
 }
 
 }  // namespace swamp::scaler

@@ -18,6 +18,11 @@ using master::refuse;
 
 // What was given, for error texts.
 std::string value_text(const Json& json) {
+  constexpr std::size_t kMaxShown = 64;
+  if (json.is_string() &&
+      json.get_ref<const std::string&>().size() <= kMaxShown) {
+    return "'" + json.get<std::string>() + "'";
+  }
   return json.is_number() || json.is_boolean() ? json.dump() : json.type_name();
 }
 
@@ -137,7 +142,7 @@ void check_own(const std::string& where, const std::string& scaler,
   }
   if (!own.contains("scaler") || own["scaler"] != scaler) {
     refuse(where + "swamp.scaler",
-           own.contains("scaler") ? "another scaler's state" : "nothing",
+           own.contains("scaler") ? value_text(own["scaler"]) : "nothing",
            "'" + scaler + "'");
   }
 }
@@ -308,12 +313,13 @@ void read_scales(const Recipe& recipe, std::size_t forward,
   }
   for (const StateKey& key : recipe.keys) {
     if (key.field == StateField::reciprocal) continue;
-    const std::string name = where + (key.pointer + 1);
+    const std::string name = where + key.pointer.substr(1);
     const Json::json_pointer pointer(key.pointer);
     if (key.field == StateField::recipe) {
       // Transformer Engine 1 did not save it.
       if (json.contains(pointer) && json.at(pointer) != key.text) {
-        refuse(name, "another recipe", "'" + std::string(key.text) + "'");
+        refuse(name, value_text(json.at(pointer)),
+               "'" + std::string(key.text) + "'");
       }
       continue;
     }

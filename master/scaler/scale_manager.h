@@ -108,7 +108,7 @@ enum class StateField {
 };
 
 struct StateKey {
-  const char* pointer;  // JSON pointer
+  std::string pointer;  // JSON pointer
   bool backward;
   StateField field;
   const char* text = nullptr;  // of StateField::recipe

@@ -88,17 +88,18 @@ int c_abi_step(void) {
 
   /* Unscaled gradients of 1 and -1: the first step is lr. With older versions
      of the options, the bytes after them are not read. */
-  for (i = 0; i < 3; ++i) {
+  for (i = 0; i < 4; ++i) {
+    const size_t sizes[] = {
+        sizeof options,
+        offsetof(swamp_mixed_precision_step_options, block_moments),
+        offsetof(swamp_mixed_precision_step_options, amsgrad),
+        offsetof(swamp_mixed_precision_step_options, optimizer)};
     fill(&a);
     options = some_options();
-    if (i > 0) options.amsgrad = 77;
-    if (i > 1) options.optimizer = 77;
-    if (i == 1)
-      options.struct_size =
-          offsetof(swamp_mixed_precision_step_options, amsgrad);
-    if (i == 2)
-      options.struct_size =
-          offsetof(swamp_mixed_precision_step_options, optimizer);
+    if (i > 0) options.float8_moments = 77;
+    if (i > 1) options.amsgrad = 77;
+    if (i > 2) options.optimizer = 77;
+    options.struct_size = (uint32_t)sizes[i];
     OK(STEP);
     CHECK(found_inf == 0.0f && norm == sqrt(2.0 * kCount));
     CHECK(all_are(&a, 0.5f, 1.5f, 0.5f, 0.5f, 0x3f00, 0x3fc0));
@@ -129,6 +130,34 @@ int c_abi_step(void) {
     CHECK(largest[0][0] == 2.0f && largest[1][36] == 2.0f);
     options.amsgrad = 0;
     INVALID(STEP, "max_exp_avg_sqs: got a list of 2 tensors");
+    options = some_options();
+  }
+
+  /* The largest moments of a block, as codes. */
+  for (k = 0; k < 2; ++k) {
+    uint8_t m[2][kCount], v[2][kCount];
+    float absmax[2][2];
+    swamp_block_moments moments[2];
+    fill(&a);
+    memset(m, k == 0 ? 127 : 0, sizeof m);
+    memset(v, 0, sizeof v);
+    memset(absmax, 0, sizeof absmax);
+    for (i = 0; i < 2; ++i) {
+      moments[i].exp_avg = m[i];
+      moments[i].exp_avg_sq = v[i];
+      moments[i].absmax = absmax[i];
+    }
+    options.block_moments = moments;
+    options.float8_moments = k;
+    INVALID(STEP, "exp_avgs: got a list of 2 tensors");
+    OK(swamp_mixed_precision_step(NULL, &options, 2, a.tensors[kMasters],
+                                  a.tensors[kGradients], NULL, NULL,
+                                  a.tensors[kModel], &found_inf, &norm));
+    CHECK(all_are(&a, 0.5f, 1.5f, 0.0f, 0.0f, 0x3f00, 0x3fc0));
+    CHECK(absmax[0][0] == 0.5f && absmax[1][1] == 0.5f);
+    CHECK(m[0][36] == (k == 0 ? 255 : 0x7e));
+    CHECK(m[1][36] == (k == 0 ? 0 : 0xfe));
+    CHECK(v[0][36] == (k == 0 ? 255 : 0x7e) && v[1][0] == v[0][36]);
     options = some_options();
   }
 
@@ -317,6 +346,7 @@ int c_abi_step_errors(void) {
   BAD(decoupled, 2, "options.decoupled: got 2");
   BAD(amsgrad, 2, "options.amsgrad: got 2");
   BAD(maximize, -1, "options.maximize: got -1");
+  BAD(float8_moments, 2, "options.float8_moments: got 2");
   BAD(clip_coefficient, 1.5f, "options.clip_coefficient: got 1.5");
 #undef BAD
   options = some_options();

@@ -151,6 +151,7 @@ struct SmallCase {
   KernelFamily family;
   slave::Formats formats;
   bool model = false;
+  bool float8 = false;
 
   const KernelInfo& info() const {
     return slave::kKernels[slave::kernel_of(family, formats)];
@@ -159,7 +160,7 @@ struct SmallCase {
   // type() is that of an operand; codes are bytes of any type.
   ScalarType type(int operand) const {
     return operand >= 2 && is_8_bit()
-               ? kFloat8E5M2
+               ? (float8 ? kFloat8E4M3FN : kFloat8E5M2)
                : static_cast<ScalarType>(info().operands[operand].type);
   }
   bool kahan() const {
@@ -182,7 +183,11 @@ const SmallCase kSmallCases[] = {
     {KernelFamily::adam_8bit, {kFloat32}},
     {KernelFamily::adam_8bit, {kFloat16, kFloat16}, true},
     {KernelFamily::adam_8bit_stochastic, {kBFloat16}},
-    {KernelFamily::adam_8bit_kahan, {kBFloat16}}};
+    {KernelFamily::adam_8bit_kahan, {kBFloat16}},
+    {KernelFamily::adam_8bit, {kFloat32}, false, true},
+    {KernelFamily::adam_8bit, {kBFloat16, kBFloat16}, true, true},
+    {KernelFamily::adam_8bit_stochastic, {kFloat16}, false, true},
+    {KernelFamily::adam_8bit_kahan, {kFloat16}, false, true}};
 
 constexpr std::size_t kBlock = kMomentBlock;
 
@@ -209,7 +214,7 @@ struct SmallArrays {
     params.fill_values(1, random);
     more.fill_values(1e-4, random);
     absmax.fill_values(0.1, random);
-    if (one.is_8_bit()) {
+    if (one.is_8_bit() && !one.float8) {
       first.fill_any_bits(random);
       second.fill_any_bits(random);
     } else {
@@ -217,7 +222,7 @@ struct SmallArrays {
       second.fill_values(0.1, random);
     }
     for (FormatList* list : {&second, &absmax}) {  // none are negative
-      if (list == &second && one.is_8_bit()) continue;
+      if (list == &second && one.is_8_bit() && !one.float8) continue;
       for (const Tensor& tensor : list->tensors()) {
         const Format& format = format_of(tensor.dtype);
         for (std::size_t i = 0; i < tensor.count; ++i) {
@@ -249,7 +254,7 @@ static_assert(mixed(1234567 + 0x9e3779b97f4a7c15U) == 6457827717110365317U);
 constexpr std::uint64_t kSeed = 42;
 
 void expect_small(SmallArrays& arrays, const SmallCase& one) {
-  slave::AdamBlockArgs args{adam_args(1.0f), 0};
+  slave::AdamBlockArgs args{adam_args(1.0f), 0, one.float8 ? 1u : 0u};
   const auto g = arrays.gradients.tensors(), p = arrays.params.tensors(),
              m = arrays.first.tensors(), v = arrays.second.tensors(),
              more = arrays.more.tensors(), absmax = arrays.absmax.tensors();
@@ -313,6 +318,7 @@ void step_small(SmallArrays& arrays, const SmallCase& one, Machine* machine) {
   const TensorList none;
   if (one.kahan()) step.compensations = more;
   if (is_8_bit) step.block_moments = blocks.data();
+  step.float8_moments = one.float8;
   foreach_adam_(p, g, is_8_bit ? none : TensorList(m),
                 is_8_bit ? none : TensorList(v),
                 one.model ? TensorList(more) : none, step, kScaling, machine);

@@ -143,9 +143,10 @@ struct Block {
   std::vector<std::uint8_t> m = std::vector<std::uint8_t>(kBlockColumns, 127),
                             v = std::vector<std::uint8_t>(kBlockColumns, 0);
   float absmax[2] = {0, 0};
+  std::uint32_t float8 = 0;
 
   void run(const KernelTable& table, AdamArgs numbers) {
-    const AdamBlockArgs args{numbers, kBlockColumns};
+    const AdamBlockArgs args{numbers, kBlockColumns, float8};
     run_rows(table, kernel_of(F::adam_8bit, {kFloat32}), &args,
              {g.data(), w.data(), m.data(), v.data(), absmax}, 1, 0);
   }
@@ -228,6 +229,72 @@ TEST(BlockCodes, AreNearest) {
                   nearest + 1e-6 * std::fabs(exact[s]))
             << exact[s] << " code " << int{codes[s]};
       }
+    }
+  }
+}
+
+// quantize_fp8() of torchao, literally; of two codes at the same distance the
+// even one.
+std::uint8_t torchao_code(float value, float absmax) {
+  const float ratio = value / ((absmax < 1e-12f ? 1e-12f : absmax) / 448.0f);
+  if (std::isnan(ratio)) return 0x7f;
+  const auto size = std::fabs(static_cast<double>(ratio));
+  int nearest = 0;
+  double least = 500;
+  for (int code = 0; code < 0x7f; ++code) {
+    const double number = code < 8 ? std::ldexp(code, -9)
+                                   : std::ldexp(8 + code % 8, code / 8 - 10);
+    const double distance = std::fabs(size - number);
+    if (distance < least || (distance == least && code % 2 == 0)) {
+      nearest = code;
+      least = distance;
+    }
+  }
+  return static_cast<std::uint8_t>(nearest | (std::signbit(ratio) ? 0x80 : 0));
+}
+
+// And a step decodes every code.
+TEST(BlockCodes, OfFloat8AreTorchaos) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const float firsts[] = {1, 0, 1e-12f, 1e-30f, 1e15f, inf, std::nanf("")};
+  AdamArgs args = keep_args();
+  args.one_minus_beta1 = args.one_minus_beta2 = 1;  // m = g, v = g * g
+  args.beta2 = 0;
+  AdamArgs keep = keep_args();
+  keep.step_size = -1;  // w = 0 + m / (sqrt(v) + 1)
+  for (const KernelTable& table : row_tables()) {
+    SCOPED_TRACE(table.isa);
+    Random random(4);
+    for (const float first : firsts) {
+      SCOPED_TRACE(first);
+      Block block;
+      block.float8 = 1;
+      for (float& g : block.g) {
+        const double decades = static_cast<double>(random.below(5000)) / 1000;
+        g = first * static_cast<float>(std::pow(10, -decades) *
+                                       (random.below(2) != 0 ? 1 : -1));
+      }
+      block.run(table, args);
+      for (std::size_t i = 0; i < kBlockColumns; ++i) {
+        const float g = block.g[i];
+        ASSERT_EQ(block.m[i], torchao_code(g, block.absmax[0])) << g;
+        ASSERT_EQ(block.v[i], torchao_code(g * g, block.absmax[1])) << g;
+      }
+    }
+    Block all;
+    all.float8 = 1;
+    for (std::size_t i = 0; i < kBlockColumns; ++i) {
+      // But nan and -0, which the step makes +0.
+      all.m[i] =
+          static_cast<std::uint8_t>(i % 0x80 == 0x7f || i == 0x80 ? 0 : i);
+    }
+    const std::vector<std::uint8_t> codes = all.m;
+    all.absmax[0] = 448;
+    all.run(table, keep);
+    EXPECT_EQ(all.m, codes);
+    for (std::size_t i = 0; i < kBlockColumns; ++i) {
+      EXPECT_EQ(torchao_code(all.w[i], 448) & 0x7f, codes[i] & 0x7f);
+      EXPECT_EQ(all.w[i]<0, codes[i]> 0x80);
     }
   }
 }

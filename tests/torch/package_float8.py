@@ -1,5 +1,5 @@
-"""swamp_torch.float8: casts and scales against the golden data and PyTorch's own
-casts, layers against torchao (if it is installed) and float32, states, ranks."""
+"""swamp_torch.float8's layers against torchao (if it is installed) and float32,
+states, ranks, errors. The golden data: package_float8_golden.py."""
 
 import copy
 import importlib.util
@@ -10,6 +10,7 @@ import pathlib
 import pickle
 import tempfile
 
+from package_float8_golden import E4M3, flat, same_floats
 from support import TestCase, caught, main, on_threads, run_ranks
 
 import torch
@@ -18,272 +19,7 @@ from torch.distributed.checkpoint.state_dict import (get_model_state_dict,
 
 from swamp_torch import float8
 
-GOLDEN = pathlib.Path(__file__).parents[1] / "golden/float8"
-E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
-FORMATS = {"e4m3": E4M3, "e5m2": E5M2, "e2m1": torch.float4_e2m1fn_x2}
 HAS_TORCHAO = importlib.util.find_spec("torchao") is not None
-
-
-def golden(name):
-    with open(GOLDEN / f"{name}.jsonl", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
-
-
-def words(text, digits):
-    """The numbers of so many hexadecimal digits each in a text."""
-    return [int(text[i:i + digits], 16) for i in range(0, len(text), digits)]
-
-
-def floats(text):
-    """float32 from a text, or a list of texts, of their bits."""
-    return torch.tensor(words("".join(text), 8), dtype=torch.uint32).view(
-        torch.float32)
-
-
-def octets(text):
-    return torch.tensor(words(text, 2), dtype=torch.uint8)
-
-
-def of_bfloat16(row, *sizes):
-    return torch.tensor(words(row["bf16"], 4), dtype=torch.uint16).view(
-        torch.bfloat16).view(*sizes)
-
-
-INPUTS = {row["name"]: of_bfloat16(row, row["rows"], row["cols"])
-          for row in golden("blocks/inputs")}
-
-
-def flat(codes):
-    return codes.contiguous().view(torch.uint8).flatten()
-
-
-def same_floats(a, b):
-    """Whether two float32 tensors have the same bits, or are nan together."""
-    a, b = a.flatten(), b.flatten()
-    equal = a.view(torch.int32) == b.view(torch.int32)
-    return bool((equal | (a.isnan() & b.isnan())).all())
-
-
-class Casts(TestCase):
-    def test_torch(self):
-        """All float16 and bfloat16 numbers, with the policy of PyTorch 2.13."""
-        bits = torch.arange(65536, dtype=torch.int32).to(torch.int16)
-        for dtype in (torch.bfloat16, torch.float16, torch.float32):
-            x = (bits.view(torch.bfloat16).float() if dtype == torch.float32
-                 else bits.view(dtype))
-            finite = x.float()
-            for format in (E4M3, E5M2, torch.float8_e4m3fnuz,
-                           torch.float8_e5m2fnuz):
-                message = (dtype, format)
-                found = float8.quantize(x, format, policy="torch")
-                stock = x.to(format)
-                self.assertTrue(torch.equal(flat(found.codes), flat(stock)),
-                                message)
-                self.assertEqual(found.codes.dtype, format)
-                self.assertEqual(int(found.nan_count), int(x.isnan().sum()))
-                self.assertEqual(int(found.flushed), int(
-                    ((stock.float() == 0) & (x != 0)).sum()), message)
-                beyond = finite.abs() > torch.finfo(format).max
-                near = finite.abs() < torch.finfo(format).max * 1.1
-                self.assertLessEqual(int((beyond & ~near).sum()),
-                                     int(found.saturated), message)
-                self.assertLessEqual(int(found.saturated), int(beyond.sum()))
-                wide = float8.dequantize(found.codes, torch.float32)
-                self.assertTrue(same_floats(wide, stock.float()), message)
-
-    def test_scale_and_shape(self):
-        x = torch.randn(6, 8)
-        for format, sizes in (("hifloat8", (6, 8)), ("float6_e2m3fn", (6, 8)),
-                              ("float4_e2m1fn_x2", (6, 4)), (E4M3, (6, 8))):
-            found = float8.quantize(x.t().contiguous().t(), format, 0.5)
-            self.assertEqual(found.codes.shape, sizes)
-            self.assertEqual(float(found.amax), float(x.abs().max()))
-            back = float8.dequantize(found.codes, scale=2.0, format=format)
-            self.assertLess(float((back - x).abs().max()), 0.6)
-
-    def test_stochastic(self):
-        x = torch.full((1 << 16,), 1 + 1 / 32)
-        sums = [float8.dequantize(float8.quantize(
-            x, E4M3, rounding="stochastic", seed=seed).codes).mean()
-            for seed in (1, 2)]
-        self.assertNotEqual(*sums)
-        for mean in sums:
-            self.assertLess(abs(mean - x[0]), 2e-3)
-        a, b = on_threads(lambda: float8.quantize(
-            x, E4M3, rounding="stochastic", seed=3).codes)
-        self.assertTrue(torch.equal(flat(a), flat(b)))
-
-
-def block_codes(row, scaling, **how):
-    """The golden codes and scales of a row, and those of quantize_blocks(), also
-    of both directions at once."""
-    x = INPUTS[row["input"]]
-    columns = row.get("dir") == "col"
-    format = FORMATS[row.get("fmt", "e2m1")]
-    if "te_nvfp4" in scaling:
-        how["tensor_amax"] = float8.amax(x)
-    policy = "saturate" if "torchao" in row["recipe"] else "cuda_saturate"
-    for both in (False, True):
-        found = float8.quantize_blocks(
-            x, format, scaling, rows=both or not columns,
-            columns=both or columns, policy=policy, **how)
-        yield found[1 if columns else 0]
-
-
-def operand_cast(format):
-    """The cast of a tensor to a format of float8."""
-    cast = float8.CastConfig(target_dtype=getattr(torch, format))
-    return float8.Float8LinearConfig(cast_config_input=cast).casts()["input"]
-
-
-class Golden(TestCase):
-    """tests/golden/float8/blocks and products, bit for bit."""
-
-    def check(self, row, found, scales):
-        message = {key: row[key] for key in row if len(str(row[key])) < 40}
-        codes = octets(row["codes"])
-        known = torch.ones(len(codes), dtype=torch.bool)
-        if found.scales.dtype == torch.float8_e8m0fnu:  # ff: the codes are open
-            known = (octets(scales) != 0xff).repeat_interleave(
-                len(codes) // len(octets(scales)))
-        self.assertTrue(torch.equal(flat(found.codes)[known], codes[known]),
-                        message)
-        if found.scales.dtype == torch.float32:
-            self.assertTrue(same_floats(found.scales, floats(scales)), message)
-        else:
-            self.assertTrue(torch.equal(flat(found.scales), octets(scales)),
-                            message)
-
-    def test_mxfp8(self):
-        for row in golden("blocks/te_mxfp8"):
-            for found in block_codes(row, "te_mxfp8"):
-                self.check(row, found, row["scales"])
-
-    def test_blocks_of_128(self):
-        for row in golden("blocks/te_block"):
-            scaling = "te_block_power_of_2" if row["pow2"] else "te_block"
-            for found in block_codes(row, scaling,
-                                     square=row["tile"] == "128x128"):
-                self.check(row, found, row["scale_inv"])
-
-    def test_nvfp4(self):
-        for row in golden("blocks/te_nvfp4"):
-            square = row["tile"] == "16x16"
-            for found in block_codes(row, "te_nvfp4", square=square):
-                self.check(row, found, row["scales"])
-            if "codes_stochastic" in row:
-                x = INPUTS[row["input"]]
-                found, _ = float8.quantize_blocks(
-                    x, FORMATS["e2m1"], "te_nvfp4",
-                    tensor_amax=floats(row["global_amax"]),
-                    rounding="stochastic", policy="cuda_saturate",
-                    random=octets(row["random_octets"]).view_as(x))
-                self.check({**row, "codes": row["codes_stochastic"]}, found,
-                           row["scales"])
-
-    def test_torchao_mx(self):
-        for row in golden("blocks/torchao_mx"):
-            for found in block_codes(row, f"mx_{row['mode']}"):
-                self.check(row, found, row["scales"])
-
-    def test_rows_and_tensors(self):
-        """torchao's and Transformer Engine's, by the casts of the layers."""
-        for row in golden("blocks/torchao_float8") + golden("blocks/te_current"):
-            x, format = INPUTS[row["input"]], FORMATS[row["fmt"]]
-            te = row["recipe"].startswith("te")
-            kind = (float8.ScalingGranularity.AXISWISE if "rowwise" in
-                    row["recipe"] else float8.ScalingGranularity.TENSORWISE)
-            name = "te.Float8CurrentScaling" if te else None
-            cast = float8.CastConfig(float8.ScalingType.DYNAMIC, kind, format,
-                                     name)
-            config = float8.Float8LinearConfig(
-                *[cast] * 6, round_scales_to_power_of_2="rowwise" in row["recipe"],
-                options={"use_power_2_scales": row["pow2"]} if te else {})
-            found = float8._along_rows(x, config.casts()["input"], "input",
-                                       None, None)
-            self.assertTrue(torch.equal(flat(found.codes),
-                                        octets(row["codes"])), row["recipe"])
-            self.assertTrue(same_floats(found.scales.float(),
-                                        1 / floats(row["scale"])))
-
-    def test_products(self):
-        """Sums of codes, and with scales of tensors; NVFP4's reference."""
-        for row in golden("products/exact"):
-            (a, x), (b, y) = (
-                (octets(row[f"codes_{n}"]).view(-1, row["K"]).view(
-                    getattr(torch, row[n])), row[n]) for n in ("a", "b"))
-            for scales, name in (((1.0, 1.0), "sums"), (tuple(
-                    floats(row[f"scale_inv_{n}"]) for n in "ab"), "out")):
-                factors = [torch.as_tensor(s).float() for s in scales]
-                found = float8._product(*(float8._Operand(
-                    codes, factor, None, operand_cast(format))
-                    for codes, factor, format in zip(
-                        (a, b), factors, (x, y))), torch.float32)
-                self.assertTrue(same_floats(found, floats(row[name])), name)
-        cast = config_of("nvfp4", {}).casts()["input"]
-        for row in golden("products/nvfp4"):
-            found = float8._product(*(float8._Operand(
-                octets(row[f"codes_{n}"]).view(-1, row["K"] // 2).view(
-                    FORMATS["e2m1"]),
-                octets(row[f"scales_{n}"]).view(-1, row["K"] // 16).view(E4M3),
-                floats(row[f"amax_{n}"]), cast) for n in ("x", "w")),
-                torch.float32)
-            self.assertTrue(same_floats(found, floats(row["out"])))
-
-    def test_hadamard(self):
-        for row in golden("blocks/te_rht"):
-            x = INPUTS[row["input"]].t()
-            self.assert_same(float8.hadamard_transform(x),
-                             of_bfloat16(row, *x.shape))
-
-
-class Scales(TestCase):
-    """tests/golden/float8/scales, bit for bit."""
-
-    def test_delayed(self):
-        for row in golden("scales/te_delayed"):
-            manager = float8.ScaleManager(
-                "te.DelayedScaling", 1, 1, fused=row["fused"],
-                margin=row["margin"], amax_history_len=row["amax_history_len"],
-                amax_compute_algo=row["amax_compute_algo"])
-            at = 0 if row["fmt"] == "e4m3" else 1
-            for step in row["steps"]:
-                amax = torch.full((2,), -1.0)
-                amax[at] = floats(step["reduced"])
-                manager.observe_all(amax)
-                manager.update()
-                manager = pickle.loads(pickle.dumps(copy.deepcopy(manager)))
-                scale, scale_inv = manager.scales()
-                self.assertTrue(same_floats(scale[at], floats(step["scale"])))
-                self.assertTrue(same_floats(scale_inv[at],
-                                            floats(step["scale_inv"])))
-                key = f"amax_history_{('fwd', 'bwd')[at]}"
-                self.assertTrue(same_floats(manager.state_dict()[key],
-                                            floats(step["history"])), row)
-
-    def test_current(self):
-        for row in golden("scales/te_current"):
-            manager = float8.ScaleManager(
-                "te.Float8CurrentScaling", 1, 1, use_power_2_scales=row["pow2"],
-                amax_epsilon=float(floats(row["eps"])))
-            manager.observe_all(floats(row["amax"]).expand(2))
-            at = 0 if row["fmt"] == "e4m3" else 1
-            for found, name in zip(manager.scales(), ("scale", "scale_inv")):
-                self.assertTrue(same_floats(found[at], floats(row[name])), row)
-
-    def test_nvfp4(self):
-        for row in golden("scales/te_nvfp4"):
-            manager = float8.ScaleManager("te.NVFP4BlockScaling", 1)
-            manager.observe_all(floats(row["global_amax"]))
-            self.assertTrue(same_floats(manager.scales()[0],
-                                        floats(row["s_enc"])), row)
-            amax = floats([block["amax"] for block in row["blocks"]])
-            factor, _, codes = manager.block_scales(0, amax)
-            self.assertEqual(codes.tolist(), words(
-                "".join(block["e4m3"] for block in row["blocks"]), 2))
-            self.assertTrue(same_floats(factor, floats(
-                [block["factor"] for block in row["blocks"]])))
-
 
 # Recipe, options, and the least signal-to-noise ratio in decibels of output,
 # gradient of the input and gradient of the weight.
@@ -644,7 +380,12 @@ def load(name, state, **options):
     layer_of(name, **options).load_state_dict(state)
 
 
+def manager(name="te.DelayedScaling", **options):
+    return float8.ScaleManager(name, 1, 1, **options)
+
+
 X = torch.ones(4, 32)
+BLOCKS = float8.quantize_blocks(X, E4M3, "te_mxfp8")[0]
 DELAYED = layer_of("te_delayed_hybrid", amax_history_len=4).state_dict()
 # What is called, the type of the error, and what its text has.
 ERRORS = [
@@ -652,7 +393,10 @@ ERRORS = [
      "format: got 'float9', expected one of 'float8_e4m3fn'"),
     (lambda: float8.quantize(X, E4M3, 0.0), RuntimeError,
      "options.scale: got 0, expected a finite number larger than 0"),
-    (lambda: float8.quantize(X, E4M3, math.nan), RuntimeError, "options.scale: got"),
+    (lambda: float8.quantize(X, E4M3, math.nan), RuntimeError,
+     "options.scale: got nan, expected a finite number larger than 0"),
+    (lambda: float8.dequantize(X.to(E4M3), scale=math.inf), RuntimeError,
+     "scale: got inf, expected a finite number"),
     (lambda: float8.quantize(X, E4M3, rounding="up"), ValueError,
      "rounding: got 'up', expected one of 'nearest_even'"),
     (lambda: float8.quantize(X, E4M3, policy="gpu"), ValueError,
@@ -674,6 +418,10 @@ ERRORS = [
      "scaling: got 'mx', expected one of 'mx_floor'"),
     (lambda: float8.quantize_blocks(X, E4M3, "te_mxfp8", block=24), RuntimeError,
      "options.block: got 24, expected 16, 32, 64 or 128"),
+    (lambda: float8.quantize_blocks(X, E4M3, "te_mxfp8", block=-3), RuntimeError,
+     "block: got -3, expected at least 0 (0: that of the scaling)"),
+    (lambda: float8.dequantize_blocks(BLOCKS, "te_mxfp8", block=-32),
+     RuntimeError, "block: got -32, expected at least 0"),
     (lambda: float8.quantize_blocks(X[0], E4M3, "te_mxfp8"), RuntimeError,
      "x: got the shape [32], expected a matrix"),
     (lambda: float8.quantize_blocks(X, E4M3, "te_nvfp4"), NotImplementedError,
@@ -684,6 +432,18 @@ ERRORS = [
      "x.columns: got 8, expected a multiple of 16"),
     (lambda: float8.ScaleManager("te", 1), RuntimeError,
      "recipe: got 'te', expected one of "),
+    (lambda: manager().block_scales(-1, X), RuntimeError,
+     "index: got -1, expected at least 0 and less than 2"),
+    (lambda: manager().observe_all(torch.tensor([1.0, -3.0])), RuntimeError,
+     "te.DelayedScaling: amax[1]: got -3, expected at least 0, nan, or -1"),
+    (lambda: manager().load_state_dict(manager("msamp").state_dict()),
+     RuntimeError, "swamp.scaler: got 'msamp', expected 'te.DelayedScaling'"),
+    (lambda: manager().load_state_dict({"recipe": "MXFP8BlockScaling"}),
+     RuntimeError, "recipe: got 'MXFP8BlockScaling', expected 'DelayedScaling'"),
+    (lambda: manager().load_state_dict({}), RuntimeError,
+     "scale_fwd: got nothing, expected a list"),
+    (lambda: manager().load_state_dict(manager(amax_history_len=4).state_dict()),
+     RuntimeError, "amax_history_fwd: got a list of 4, expected a list of 1024"),
     (lambda: float8.Float8LinearConfig.from_recipe_name("fp8"), ValueError,
      "recipe_name: got 'fp8', expected one of 'tensorwise'"),
     (lambda: config_of("te_delayed_hybrid", {"amax_history_len": 0}),
@@ -725,6 +485,19 @@ class Errors(TestCase):
         self.assertEqual(caught(lambda: model.load_state_dict(bad))[0],
                          "RuntimeError")
         self.assertTrue((model.state_dict()["scale_fwd"] == 1).all())
+        for name in ("te.DelayedScaling", "msamp", "mindspeed.delayed"):
+            one = manager(name)
+            one.observe_all(torch.tensor([3.0, 5.0]))
+            one.update()
+            before = str(one.state_dict())
+            good = json.loads(one._manager.state_dict())
+            for key in good:  # one entry is of another shape, or lacks
+                for bad in ({**good, key: [1.0, "x"]},
+                            {k: v for k, v in good.items() if k != key}):
+                    if key in bad or key not in ("recipe", "swamp"):
+                        self.assertIsInstance(
+                            caught(lambda: one.load_state_dict(bad)), tuple, key)
+                    self.assertEqual(str(one.state_dict()), before)
 
 
 if __name__ == "__main__":

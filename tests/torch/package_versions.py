@@ -108,7 +108,7 @@ def rows():
                                   (SGD, {"momentum": 0.9}), (AdamW, {"max_norm": 0.1})):
                 yield (f"{make.__name__} {options} {here}",
                        step(make, dtype, layout, **options))
-            for moments in ("float32", "bfloat16", "8bit"):
+            for moments in ("float32", "bfloat16", "8bit", "float8"):
                 for rounding in ("stochastic", "kahan"):
                     yield (f"AdamW {moments} {rounding} {here}", step(
                         AdamW, dtype, layout, (64, 80), master_weights=False,

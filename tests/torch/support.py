@@ -79,7 +79,8 @@ if multiprocessing.parent_process() is None:
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 BITS = {torch.float16: torch.int16, torch.bfloat16: torch.int16,
-        torch.float32: torch.int32, torch.float64: torch.int64}
+        torch.float32: torch.int32, torch.float64: torch.int64,
+        torch.float8_e4m3fn: torch.uint8}
 UNSCALE = "aten::_amp_foreach_non_finite_check_and_unscale_"
 UPDATE = "aten::_amp_update_scale_"
 

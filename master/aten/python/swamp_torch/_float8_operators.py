@@ -2,14 +2,18 @@
 instead of the C++ API's numbers."""
 
 import json
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (Any, Dict, Literal, NamedTuple, Optional, Sequence, Tuple,
+                    Union, get_args)
 
 import torch
 from torch import Tensor
 
 _ops = torch.ops.swamp
 
-Format = Union[torch.dtype, str]
+FormatName = Literal["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
+                     "float8_e5m2fnuz", "float6_e3m2fn", "float6_e2m3fn",
+                     "float4_e2m1fn_x2", "hifloat8"]
+Format = Union[torch.dtype, FormatName]
 
 # By their numbers in the C++ API; the dtype of codes is uint8 if PyTorch has none.
 FORMATS: Dict[str, Tuple[int, torch.dtype]] = {
@@ -22,13 +26,14 @@ FORMATS: Dict[str, Tuple[int, torch.dtype]] = {
     "float4_e2m1fn_x2": (10, torch.float4_e2m1fn_x2),
     "hifloat8": (11, torch.uint8),
 }
-ROUNDINGS = ("nearest_even", "nearest_away", "stochastic")
-POLICIES = ("saturate", "overflow", "cuda_saturate", "cuda", "torch",
-            "ml_dtypes")
-SCALINGS = ("mx_floor", "mx_ceil", "mx_even", "mx_rceil", "te_mxfp8",
-            "microxcaling", "te_nvfp4", "torchao_nvfp4", "te_block",
-            "te_block_power_of_2", "torchao_float8",
-            "torchao_float8_power_of_2")
+Rounding = Literal["nearest_even", "nearest_away", "stochastic"]
+Policy = Literal["saturate", "overflow", "cuda_saturate", "cuda", "torch",
+                 "ml_dtypes"]
+Scaling = Literal["mx_floor", "mx_ceil", "mx_even", "mx_rceil", "te_mxfp8",
+                  "microxcaling", "te_nvfp4", "torchao_nvfp4", "te_block",
+                  "te_block_power_of_2", "torchao_float8",
+                  "torchao_float8_power_of_2"]
+ROUNDINGS, POLICIES, SCALINGS = map(get_args, (Rounding, Policy, Scaling))
 
 
 def index_of(name: str, value: Any, words: Sequence[str]) -> int:
@@ -61,7 +66,7 @@ def _number_of_codes(codes: Tensor, format: Optional[Format]) -> int:
     return _number(codes.dtype if format is None else format)
 
 
-def _rounding(rounding: Optional[str], format: Format) -> int:
+def _rounding(rounding: Optional[Rounding], format: Format) -> int:
     if rounding is None:
         rounding = ("nearest_away" if format == "hifloat8" else
                     "nearest_even")
@@ -84,7 +89,7 @@ class BlockCodes(NamedTuple):
 
 
 def quantize(x: Tensor, format: Format, scale: float = 1.0, *,
-             rounding: Optional[str] = None, policy: str = "saturate",
+             rounding: Optional[Rounding] = None, policy: Policy = "saturate",
              seed: int = 0, random: Optional[Tensor] = None) -> Quantized:
     """round(float32(x) * scale) in a format of at most 8 bits, in one pass.
 
@@ -125,11 +130,11 @@ def dequantize(codes: Tensor, dtype: torch.dtype = torch.float32,
 
 
 def quantize_blocks(
-        x: Tensor, format: Format, scaling: str, *, rows: bool = True,
+        x: Tensor, format: Format, scaling: Scaling, *, rows: bool = True,
         columns: bool = False, block: int = 0, square: bool = False,
-        tensor_amax: Optional[Tensor] = None, rounding: Optional[str] = None,
-        policy: str = "saturate", hadamard: bool = False, seed: int = 0,
-        random: Optional[Tensor] = None
+        tensor_amax: Optional[Tensor] = None,
+        rounding: Optional[Rounding] = None, policy: Policy = "saturate",
+        hadamard: bool = False, seed: int = 0, random: Optional[Tensor] = None
 ) -> Tuple[Optional[BlockCodes], Optional[BlockCodes]]:
     """The codes of a matrix, of which the elements of a block, neighbours in a
     row, share a scale; and those of its transpose, from the same pass.
@@ -159,7 +164,7 @@ def quantize_blocks(
             BlockCodes(*found[2:]) if columns else None)
 
 
-def dequantize_blocks(codes: BlockCodes, scaling: str,
+def dequantize_blocks(codes: BlockCodes, scaling: Scaling,
                       dtype: torch.dtype = torch.float32, *, block: int = 0,
                       square: bool = False,
                       tensor_amax: Optional[Tensor] = None,

@@ -10,12 +10,12 @@ dimension that a product sums over.
 import dataclasses
 import enum
 import json
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, Literal, NamedTuple, Optional, Union
 
 import torch
 
 from ._float8_operators import (FORMATS, POLICIES, ROUNDINGS, SCALINGS, Format,
-                                ScaleManager, format_name, index_of)
+                                Rounding, ScaleManager, format_name, index_of)
 
 
 class ScalingType(enum.Enum):
@@ -46,6 +46,11 @@ class Float8LinearRecipeName(enum.Enum):
     HIF8 = "hif8"
 
 
+RecipeName = Union[Float8LinearRecipeName, Literal[
+    "tensorwise", "rowwise", "rowwise_with_gw_hp", "te_delayed_hybrid",
+    "te_current", "te_block", "mxfp8", "nvfp4", "hif8"]]
+
+
 @dataclasses.dataclass(frozen=True)
 class CastConfig:
     """How one tensor becomes codes."""
@@ -55,7 +60,7 @@ class CastConfig:
     #: Of a tensor or row, the name of a scale manager; of blocks, a scaling of
     #: :func:`quantize_blocks`; None: torchao's.
     scaling: Optional[str] = None
-    rounding: str = "nearest_even"  #: or "nearest_away" or "stochastic"
+    rounding: Rounding = "nearest_even"
     #: Whether the random Hadamard transform comes first; grad_weight only.
     hadamard: bool = False
 
@@ -91,7 +96,7 @@ class Float8LinearConfig:
         self.casts()  # refuses what has no rule
 
     @staticmethod
-    def from_recipe_name(recipe_name: Any, **options: Any
+    def from_recipe_name(recipe_name: RecipeName, **options: Any
                          ) -> "Float8LinearConfig":
         """The configuration of a recipe.
 
@@ -132,7 +137,7 @@ class Float8LinearConfig:
 
 class Cast(NamedTuple):
     """A :class:`CastConfig` as the operators take it."""
-    kind: str  #: "none", "tensor", "delayed", "row" or "block"
+    kind: Literal["none", "tensor", "delayed", "row", "block"]
     format: int = 0
     scaling: int = 0  #: of kinds "block" and "row"
     manager: str = ""  #: of the other kinds; a row may have one, too

@@ -18,7 +18,8 @@ from ._operators import number
 from ._optimizer_checks import (check_clipped, check_max_norm, check_numbers,
                                 check_once, is_ours, part_of)
 from ._optimizer_memory import (COMPENSATION, DEFAULT, MASTER, OPTIONS,
-                                check_storage, has_float32, storage_of)
+                                Moments, Rounding, check_storage, has_float32,
+                                storage_of)
 from ._optimizer_state import (STEP, Bucket, Collected, keep_as_it_is,
                                own_steps, restore)
 
@@ -300,7 +301,7 @@ class Adam(_Adam, torch.optim.Adam):
                  differentiable: bool = False, fused: Optional[bool] = None,
                  decoupled_weight_decay: bool = False,
                  max_norm: Optional[float] = 0.0, master_weights: bool = True,
-                 rounding: str = "stochastic", moments: str = "float32",
+                 rounding: Rounding = "stochastic", moments: Moments = "float32",
                  seed: int = 0,
                  process_group: Optional[Any] = None) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad,
@@ -363,18 +364,25 @@ class AdamW(_Adam, torch.optim.AdamW):
         rounding: how they are rounded then. "stochastic": up or down at random,
             so that the mean is exact. "kahan": to nearest, and what is lost is
             kept in ``compensation``, a tensor like the parameter.
-        moments: "float32", "bfloat16", rounded stochastically, or "8bit", as in
-            bitsandbytes: blocks of 256 elements with a factor each (``absmax``),
-            for tensors of at least 4096 elements; others have float32 moments.
-            Also of float32 parameters. A gradient that is inf or nan makes all
-            moments of its block nan. With ``master_weights=False`` or moments
+        moments: "float32", "bfloat16", rounded stochastically, "8bit", as in
+            bitsandbytes, or "float8", as in torchao's AdamWFp8. The last two have
+            codes of one byte, and for each block of 256 elements and moment its
+            largest absolute value (``absmax``), for tensors of at least 4096
+            elements, of which ranks have whole blocks; others have float32 moments.
+            Also of float32 parameters. A
+            gradient that is inf or nan makes all moments of its block nan. Codes
+            of "float8" are float8_e4m3fn, scaled by
+            ``max(absmax, 1e-12) / 448``; a second moment below 2.2e-6 of the
+            largest of its block becomes 0, as in torchao: updates may then be
+            large. With ``master_weights=False`` or moments
             other than "float32", a gradient has the dtype of its parameter.
+        seed: for the random bits, from 0 to 2^63 - 1. They are a function of it,
+            of the step, of the parameter's place in the optimizer and of the
+            element: the same on any number of threads, and after a resume; and on
+            ranks that split a parameter by rows.
         process_group: with ``max_norm``, the ranks over which
             FullyShardedDataParallel splits the parameters: its ``process_group``.
             DTensors (``fully_shard``, tensor parallelism) know theirs.
-        seed: for the random bits, from 0 to 2^63 - 1. They are a function of it,
-            of the step, of the parameter's place in the optimizer and of the
-            element: the same on any number of threads, and after a resume.
 
     Attributes:
         skipped: whether the last step was skipped for found_inf.
@@ -385,8 +393,8 @@ class AdamW(_Adam, torch.optim.AdamW):
     The state of a parameter, from its first step with a gradient, is that of
     ``torch.optim.AdamW`` in float32, and ``master_param`` of a 16-bit one. State
     dicts of ``torch.optim.AdamW`` can be loaded, and it loads those of this class,
-    but not with 8-bit moments; if a state dict lacks masters, they are copied from
-    the parameters. Loaded tensors are copied. ``master_weights``, ``rounding`` and
+    but not with moments that are codes; if a state dict lacks masters, they are
+    copied from the parameters. Loaded tensors are copied. ``master_weights``, ``rounding`` and
     ``moments`` stay as the optimizer has them, and the loaded state is converted.
 
     If a 16-bit parameter was written by anything else since the last step
@@ -411,7 +419,7 @@ class AdamW(_Adam, torch.optim.AdamW):
                  foreach: Optional[bool] = None, capturable: bool = False,
                  differentiable: bool = False, fused: Optional[bool] = None,
                  max_norm: Optional[float] = 0.0, master_weights: bool = True,
-                 rounding: str = "stochastic", moments: str = "float32",
+                 rounding: Rounding = "stochastic", moments: Moments = "float32",
                  seed: int = 0,
                  process_group: Optional[Any] = None) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad,

@@ -100,7 +100,7 @@ def check_once(params: List[Tensor]) -> None:
                              "expected every parameter once")
 
 
-def is_dtensor(tensor: Tensor) -> bool:
+def is_dtensor(tensor: Any) -> bool:
     """Whether the tensor is a DTensor, of which this rank has a part."""
     if type(tensor) in _PLAIN:
         return False
@@ -109,8 +109,8 @@ def is_dtensor(tensor: Tensor) -> bool:
 
 
 @torch.no_grad()
-def part_of(tensor: Any) -> Tensor:
-    """This rank's part of a DTensor, or any other tensor itself."""
+def part_of(tensor: Any) -> Any:
+    """This rank's part of a DTensor, or anything else itself."""
     return tensor.to_local() if is_dtensor(tensor) else tensor
 
 

@@ -1,12 +1,13 @@
 """How Adam stores weights and moments in less memory: the options of a group, and
 the state of a parameter that they ask for."""
 
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import (Any, Dict, Literal, NamedTuple, Optional, Tuple,
+                    get_args)
 
 import torch
 from torch import Tensor
 
-from ._optimizer_checks import is_ours
+from ._optimizer_checks import is_dtensor, is_ours, part_of
 
 MASTER, COMPENSATION, ABSMAX = "master_param", "compensation", "absmax"
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -16,10 +17,13 @@ OPTIONS = {"master_weights": True, "rounding": "stochastic",
 BLOCK = 256  # elements
 MIN_8BIT = 4096  # smaller tensors have float32 moments, as in bitsandbytes
 
+Rounding = Literal["stochastic", "kahan"]
+Moments = Literal["float32", "bfloat16", "8bit", "float8"]
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16,
-           "8bit": torch.uint8}
+           "8bit": torch.uint8, "float8": torch.float8_e4m3fn}
+_CODES = (torch.uint8, torch.float8_e4m3fn)
 _CHOICES = {"master_weights": (True, False),
-            "rounding": ("stochastic", "kahan"), "moments": tuple(_DTYPES)}
+            "rounding": get_args(Rounding), "moments": get_args(Moments)}
 
 
 class Kind(NamedTuple):
@@ -28,13 +32,13 @@ class Kind(NamedTuple):
     Attributes:
         small: whether a weight or moment is not float32, or rounded.
         kahan: whether there are compensations.
-        is_8_bit: whether the moments are codes.
+        codes: the dtype of moments that are codes, or None.
         masters: whether 16-bit parameters have float32 masters.
         names: of the tensors in the state, in the order of the kernels.
     """
     small: bool
     kahan: bool
-    is_8_bit: bool
+    codes: Optional[torch.dtype]
     masters: bool
     names: Tuple[str, ...]
 
@@ -43,26 +47,29 @@ class Storage(NamedTuple):
     """The options of a group."""
     masters: bool
     kahan: bool
-    moments: str
+    moments: Moments
 
     def kind_of(self, param: Tensor) -> Kind:
         """How the state of a parameter is stored."""
         half = param.dtype is not torch.float32
         masters = half and self.masters
         kahan = half and not masters and self.kahan
-        is_8_bit = self.moments == "8bit" and param.numel() >= MIN_8BIT
-        names = (MOMENTS + ((ABSMAX,) if is_8_bit else ())
+        codes: Optional[torch.dtype] = _DTYPES[self.moments]
+        if codes not in _CODES or not _has_blocks(param):
+            codes = None
+        names = (MOMENTS + (() if codes is None else (ABSMAX,))
                  + ((COMPENSATION,) if kahan else ()))
-        small = half and not masters or is_8_bit or self.moments == "bfloat16"
-        return Kind(small, kahan, is_8_bit, masters, names)
+        small = (half and not masters or codes is not None
+                 or self.moments == "bfloat16")
+        return Kind(small, kahan, codes, masters, names)
 
     def fit(self, param: Tensor, state: Dict[str, Any]) -> Kind:
         """Makes the tensors that the state lacks, and converts those that are
         stored in another way."""
         kind = self.kind_of(param)
-        dtype = (torch.uint8 if kind.is_8_bit else
-                 torch.float32 if self.moments == "8bit"
-                 else _DTYPES[self.moments])
+        dtype = kind.codes or _DTYPES[self.moments]
+        if kind.codes is None and dtype in _CODES:
+            dtype = torch.float32
         if not all(name in state and state[name].dtype is dtype
                    for name in kind.names[:2]):
             self._fit_moments(param, state, dtype)
@@ -82,24 +89,51 @@ class Storage(NamedTuple):
     @staticmethod
     def _fit_moments(param: Tensor, state: Dict[str, Any],
                      dtype: torch.dtype) -> None:
-        absmax: Optional[Tensor] = state.pop(ABSMAX, None)
-        new = torch.zeros(_blocks(param), 2, dtype=torch.float32, device="cpu")
+        absmax = part_of(state.pop(ABSMAX, None))
+        part = part_of(param)
+        new = torch.zeros(_blocks(part), 2, dtype=torch.float32, device="cpu")
         for index, name in enumerate(MOMENTS):
-            old: Optional[Tensor] = state.get(name)
+            old = part_of(state.get(name))
             signed = index == 0
-            if old is not None and old.dtype is torch.uint8:
-                assert absmax is not None
+            if old is not None and old.dtype in _CODES:
                 old = _decode(old, absmax[:, index], signed)
-            if dtype is not torch.uint8:
-                made = torch.zeros_like(param, dtype=dtype, requires_grad=False)
-                state[name] = made if old is None else made.copy_(old)
+            if dtype not in _CODES:
+                made = torch.zeros_like(part, dtype=dtype, requires_grad=False)
+                made = made if old is None else made.copy_(old)
             elif old is None:
-                state[name] = torch.full(param.shape, 127 if signed else 0,
-                                         dtype=torch.uint8, device="cpu")
+                zero = 127 if signed and dtype is torch.uint8 else 0
+                made = torch.full(part.shape, zero, dtype=dtype, device="cpu")
             else:
-                state[name], new[:, index] = _encode(old, signed)
-        if dtype is torch.uint8:
-            state[ABSMAX] = new
+                made, new[:, index] = _encode(old, dtype, signed)
+            state[name] = _placed_as(param, made, param.shape)
+        if dtype in _CODES:
+            state[ABSMAX] = _placed_as(param, new, torch.Size((_blocks(param), 2)))
+
+
+def _has_blocks(param: Any) -> bool:
+    """Whether moments can be codes: the parameter is large enough, and ranks have
+    whole blocks of it, so that the blocks do not depend on the number of ranks."""
+    if param.numel() < MIN_8BIT:
+        return False
+    if not is_dtensor(param):
+        return True
+    parts = 1
+    for dim, placement in enumerate(param.placements):
+        if placement.is_shard(0):
+            parts *= param.device_mesh.size(dim)
+        elif not placement.is_replicate():
+            return False
+    return bool(param.shape[0] % parts == 0
+                and param.numel() // parts % BLOCK == 0)
+
+
+def _placed_as(param: Any, part: Tensor, shape: torch.Size) -> Tensor:
+    """A tensor of which ranks have parts as they have of the parameter."""
+    if not is_dtensor(param):
+        return part
+    strides = (shape[1], 1) if shape != param.shape else param.stride()
+    return type(param).from_local(part, param.device_mesh, param.placements,
+                                  run_check=False, shape=shape, stride=strides)
 
 
 def storage_of(group: Dict[str, Any]) -> Storage:
@@ -152,7 +186,7 @@ def check_codes(states: Dict[Any, Dict[str, Any]]) -> None:
     for index, state in states.items():
         for name in MOMENTS:
             codes = state.get(name)
-            if not isinstance(codes, Tensor) or codes.dtype is not torch.uint8:
+            if not isinstance(codes, Tensor) or codes.dtype not in _CODES:
                 continue
             absmax = state.get(ABSMAX)
             shape = (_blocks(codes), 2)
@@ -163,7 +197,7 @@ def check_codes(states: Dict[Any, Dict[str, Any]]) -> None:
                 raise ValueError(
                     f"state[{index}]['{ABSMAX}']: got {got}, expected "
                     f"torch.float32 of the shape {shape}, because {name} is "
-                    "torch.uint8")
+                    f"{codes.dtype}")
 
 
 # Of a compensation that is half of the distance between neighbours: the sum with
@@ -185,8 +219,8 @@ def is_written(param: Tensor, compensation: Tensor) -> Tensor:
     return (total.to(param.dtype) != param) & ~param.isnan()
 
 
-# ---- Codes: bitsandbytes' create_dynamic_map, in ascending order. Blocks are
-# counted in the order of the indices, whatever the strides.
+# ---- Codes: float8_e4m3fn, or bitsandbytes' create_dynamic_map, in ascending
+# order. Blocks are counted in the order of the indices, whatever the strides.
 
 def _map(signed: bool) -> Tensor:
     values = [0.0, 1.0]
@@ -203,16 +237,28 @@ def _blocks(tensor: Tensor) -> int:
 
 
 def _decode(codes: Tensor, absmax: Tensor, signed: bool) -> Tensor:
-    values = _map(signed)[codes.reshape(-1).long()]
-    values *= absmax.repeat_interleave(BLOCK)[:values.numel()]
+    flat = codes.reshape(-1)
+    if codes.dtype is torch.uint8:
+        values, factors = _map(signed)[flat.long()], absmax
+    else:
+        values, factors = flat.float(), _float8_scale(absmax)
+    values *= factors.repeat_interleave(BLOCK)[:values.numel()]
     return values.view(codes.shape)
 
 
-def _encode(values: Tensor, signed: bool) -> Tuple[Tensor, Tensor]:
+def _float8_scale(absmax: Tensor) -> Tensor:
+    return absmax.clamp(min=1e-12) / 448
+
+
+def _encode(values: Tensor, dtype: torch.dtype,
+            signed: bool) -> Tuple[Tensor, Tensor]:
     flat = values.reshape(-1).float()
     blocks = torch.nn.functional.pad(flat, (0, -flat.numel() % BLOCK))
     blocks = blocks.view(-1, BLOCK)
     absmax = blocks.abs().amax(1)
+    if dtype is torch.float8_e4m3fn:
+        codes = (blocks / _float8_scale(absmax)[:, None]).to(dtype)
+        return codes.view(-1)[:flat.numel()].view(values.shape), absmax
     ratio = blocks / absmax.masked_fill(absmax == 0, 1.0)[:, None]
     table = _map(signed)
     codes = torch.bucketize(ratio, (table[1:] + table[:-1]) / 2)

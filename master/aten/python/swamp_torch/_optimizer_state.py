@@ -114,6 +114,19 @@ def _grad_of(param: Any) -> Optional[Tensor]:
     return None if grad is None else part_of(grad)
 
 
+def _first_element(param: Any) -> int:
+    """The index of the first element of this rank's part, which has whole rows of
+    the parameter; 0 if it is another part."""
+    split = [] if not is_dtensor(param) else [
+        dim for dim, p in enumerate(param.placements) if not p.is_replicate()]
+    if len(split) != 1 or not param.placements[split[0]].is_shard(0):
+        return 0
+    rows, mesh = param.shape[0], param.device_mesh
+    chunk = -(-rows // mesh.size(split[0]))  # as torch.chunk()
+    first = min(rows, chunk * mesh.get_local_rank(split[0]))
+    return int(first * (param.numel() // max(1, rows)))
+
+
 class Collected:
     """The parameters with gradients and their state, in the form that the kernels
     take. It is used as long as is_current()."""
@@ -168,8 +181,10 @@ class Collected:
                 if not positions:
                     positions = {id(p): i for i, p in enumerate(
                         p for group in groups for p in group["params"])}
-                self.lists.set_storage(index, kind.kahan, kind.is_8_bit,
-                                       [positions[id(p)] for p in bucket.params])
+                self.lists.set_storage(index, kind.kahan, kind.codes is not None,
+                                       kind.codes is torch.float8_e4m3fn,
+                                       [positions[id(p)] for p in bucket.params],
+                                       [_first_element(p) for p in bucket.params])
         self.lists.set_absent([self._part(p) for p in absent])
         # Of all parameters: a rank may have a gradient for none of its parts.
         self.sharded = first_sharded(p for g in groups for p in g["params"])

@@ -308,17 +308,17 @@ class Float8Linear(torch.nn.Linear):
         if absent or not keys:
             return
         values = {key: state_dict[prefix + key] for key in keys}
-        if "rounding_seed" in values:
-            self._state.seed.copy_(values.pop("rounding_seed"))
-        if self._manager is None:
-            return
-        try:
-            self._manager.load_state_dict(values)
-        except RuntimeError as error:
-            errors.append(f"{prefix}: {error}")
-            return
-        self._take_scales()
-        self._state.amax.copy_(self._manager.amax().clamp(min=0))
+        seed = values.pop("rounding_seed", None)
+        if self._manager is not None:
+            try:
+                self._manager.load_state_dict(values)
+            except RuntimeError as error:
+                errors.append(f"{prefix}: {error}")
+                return
+            self._take_scales()
+            self._state.amax.copy_(self._manager.amax().clamp(min=0))
+        if seed is not None:
+            self._state.seed.copy_(seed)
 
     def _take_scales(self) -> None:
         assert self._manager is not None

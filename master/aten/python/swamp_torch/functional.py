@@ -5,12 +5,14 @@ at the end. Results have the same bits on any number of threads. All functions
 have gradients and work under ``torch.compile``.
 """
 
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import Any, List, Literal, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
 
 _ops = torch.ops.swamp
+Causal = Literal["none", "top_left", "bottom_right"]
+Reduction = Literal["none", "mean", "sum"]
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
 
@@ -58,7 +60,7 @@ def scaled_upper_triang_masked_softmax(x: Tensor, scale: float = 1.0) -> Tensor:
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, *,
-              mask: Optional[Tensor] = None, causal: str = "none",
+              mask: Optional[Tensor] = None, causal: Causal = "none",
               scale: Optional[float] = None) -> Tuple[Tensor, Tensor]:
     """softmax(scale * query @ key^T + mask) @ value without the matrix of
     scores, as flash attention computes it.
@@ -97,7 +99,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, *,
 
 
 def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None,
-                  *, ignore_index: int = -100, reduction: str = "mean",
+                  *, ignore_index: int = -100, reduction: Reduction = "mean",
                   label_smoothing: float = 0.0, z_loss: float = 0.0) -> Tensor:
     """:func:`torch.nn.functional.cross_entropy` of class indices. The loss is
     float32. Its gradient stays float32 until it has been multiplied by that of
@@ -129,7 +131,7 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Optional[Tensor] = None
 
 def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor,
                          linear_bias: Optional[Tensor] = None, *,
-                         ignore_index: int = -100, reduction: str = "mean",
+                         ignore_index: int = -100, reduction: Reduction = "mean",
                          label_smoothing: float = 0.0,
                          chunk_rows: Optional[int] = None) -> Tensor:
     """``cross_entropy(linear(input, linear_weight, linear_bias), target)`` without

@@ -11,7 +11,7 @@ number of threads. ``route``, ``mindformers_route``, ``permute``, ``unpermute``,
 
 import json
 import math
-from typing import Any, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Literal, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from torch import Tensor
 from . import functional
 
 _ops = torch.ops.swamp
+ScoreFunction = Literal["softmax", "sigmoid", "sqrtsoftplus"]
 
 
 def _require_choice(logits: Tensor, topk: int) -> None:
@@ -58,7 +59,7 @@ def _outside_groups(scores: Tensor, topk: int, num_groups: int,
     return outside.repeat_interleave(scores.size(-1) // num_groups, dim=-1)
 
 
-def route(logits: Tensor, topk: int, *, score_function: str = "softmax",
+def route(logits: Tensor, topk: int, *, score_function: ScoreFunction = "softmax",
           pre_softmax: bool = False, num_groups: Optional[int] = None,
           group_topk: Optional[int] = None,
           scaling_factor: Optional[float] = None,
@@ -297,7 +298,7 @@ class ExpertLoad:
 
 
 def histogram(expert_index: Tensor, experts: Optional[int] = None, *,
-              mode: str = "exact") -> Tensor:
+              mode: Literal["exact", "mindformers"] = "exact") -> Tensor:
     """The number of tokens of each expert, int64.
 
     Args:
@@ -330,8 +331,8 @@ def _experts(expert_index: Tensor, experts: Optional[int]) -> int:
 
 
 def positions(expert_index: Tensor, experts: Optional[int] = None,
-              capacity: Union[int, Tensor] = -1, *, order: str = "token"
-              ) -> Tensor:
+              capacity: Union[int, Tensor] = -1, *,
+              order: Literal["token", "choice"] = "token") -> Tensor:
     """The position of each entry within its expert, int32: the number of earlier
     entries of the expert; -1 if that is not below the capacity or the entry is
     none. An entry is kept if its position is not negative.
@@ -370,7 +371,7 @@ def positions(expert_index: Tensor, experts: Optional[int] = None,
 
 
 def apply_capacity(probs: Tensor, routing_map: Tensor, capacity: int, *,
-                   drop_policy: str = "probs",
+                   drop_policy: Literal["probs", "position"] = "probs",
                    pad_to_capacity: bool = False) -> Tuple[Tensor, Tensor]:
     """Probabilities and map after dropping: Megatron-LM's
     ``apply_router_token_dropping``. An expert keeps the tokens of the highest

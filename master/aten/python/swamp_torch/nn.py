@@ -74,8 +74,8 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return functional.cross_entropy(
             input, target, self.weight, ignore_index=self.ignore_index,
-            reduction=self.reduction, label_smoothing=self.label_smoothing,
-            z_loss=self.z_loss)
+            reduction=self.reduction,  # type: ignore[arg-type]
+            label_smoothing=self.label_smoothing, z_loss=self.z_loss)
 
 
 class FusedScaleMaskSoftmax(torch.nn.Module):
