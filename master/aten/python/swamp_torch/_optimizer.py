@@ -394,8 +394,9 @@ class AdamW(_Adam, torch.optim.AdamW):
     ``torch.optim.AdamW`` in float32, and ``master_param`` of a 16-bit one. State
     dicts of ``torch.optim.AdamW`` can be loaded, and it loads those of this class,
     but not with moments that are codes; if a state dict lacks masters, they are
-    copied from the parameters. Loaded tensors are copied. ``master_weights``, ``rounding`` and
-    ``moments`` stay as the optimizer has them, and the loaded state is converted.
+    copied from the parameters. Loaded tensors are copied. ``master_weights``,
+    ``rounding`` and ``moments`` stay as the optimizer has them, and the loaded state
+    is converted.
 
     If a 16-bit parameter was written by anything else since the last step
     (``load_state_dict`` of the model, weights swapped for their average, a merged
