@@ -56,7 +56,7 @@ macro(swamp_find_torch)
       set(SWAMP_TORCH_WHY_NOT "${SWAMP_TORCH_PYTHON} cannot import torch")
       if(SKBUILD)
         string(APPEND SWAMP_TORCH_WHY_NOT "; install PyTorch and "
-          "scikit-build-core, and run `pip install --no-build-isolation`")
+          "scikit-build-core, and run `pip install --no-build-isolation .`")
       endif()
     endif()
   else()
