@@ -19,9 +19,10 @@ def _linear(dtype: torch.dtype, ours: bool) -> Callable[[], object]:
 
 
 def _attention(dtype: torch.dtype, ours: bool) -> Callable[[], object]:
-    qkv = torch.randn(3, 1, 8, 256, 64, dtype=dtype, requires_grad=True)
+    q, k, v = (torch.randn(1, 8, 256, 64, dtype=dtype, requires_grad=True)
+               for _ in range(3))
     return lambda: torch.nn.functional.scaled_dot_product_attention(
-        *qkv.unbind(), is_causal=True).sum().backward()
+        q, k, v, is_causal=True).sum().backward()
 
 
 def _step(dtype: torch.dtype, ours: bool) -> Callable[[], object]:
