@@ -248,7 +248,7 @@ SWAMP_API void wgrad_gemm_accum(const at::Tensor& input,
 
 /// version() is the operator `swamp::version`.
 ///
-/// @return the version of libswamp, as "0.1.0"
+/// @return the version of libswamp, "major.minor.patch"
 SWAMP_API std::string version();
 
 /// info() is the operator `swamp::info`: the default machine, and what this was

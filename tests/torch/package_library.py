@@ -82,7 +82,7 @@ for version in {versions}:
                     None)
         for version, (text, loaded) in zip(versions, self.imported(*versions)):
             self.assertEqual(loaded, "False", version)
-            words = (("was built for releases of PyTorch ", "toolchain/wheel",
+            words = (("was built for releases of PyTorch ", "--no-build-isolation",
                       "and this is PyTorch " + version) if version
                      else ("needs PyTorch ", "there is none: "))
             for word in (*words, MINOR, "`pip install torch=="):

@@ -33,8 +33,8 @@ def library_for(found: str, where: str) -> str:
     raise ImportError(
         f"swamp_torch {__version__} was built for releases of PyTorch "
         f"{', '.join(_MINORS)}, and this is PyTorch {found} ({where}). Install "
-        f"one of them, {_INSTALL}, or build swamp_torch for yours with swamp's "
-        "`SWAMP_TORCH_PYTHON=/path/to/python toolchain/wheel`.")
+        f"one of them, {_INSTALL}, or build swamp_torch for yours: "
+        "`pip install --no-build-isolation .` in swamp's sources.")
 
 
 def load() -> None:

@@ -1,0 +1,86 @@
+"""``python -m swamp_torch``: what is installed, what is active after the import, and
+a measurement of this machine that takes about 5 seconds."""
+
+import argparse
+import time
+from typing import Callable, List, Tuple
+
+import torch
+
+from . import AdamW, disabled, enable, info, is_active
+
+_SECONDS = 0.3  # of each figure
+
+
+def _linear(dtype: torch.dtype, ours: bool) -> Callable[[], object]:
+    layer = torch.nn.Linear(768, 768, dtype=dtype)
+    x = torch.randn(128, 768, dtype=dtype, requires_grad=True)
+    return lambda: layer(x).sum().backward()
+
+
+def _attention(dtype: torch.dtype, ours: bool) -> Callable[[], object]:
+    q, k, v = (torch.randn(1, 8, 256, 64, dtype=dtype, requires_grad=True)
+               for _ in range(3))
+    return lambda: torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, is_causal=True).sum().backward()
+
+
+def _step(dtype: torch.dtype, ours: bool) -> Callable[[], object]:
+    weights = [torch.randn(512, 512, dtype=dtype, requires_grad=True)
+               for _ in range(16)]
+    for weight in weights:
+        weight.grad = torch.randn_like(weight)
+    return (AdamW(weights) if ours else
+            torch.optim.AdamW(weights, fused=True)).step
+
+
+_CASES: List[Tuple[str, Callable[[torch.dtype, bool], Callable[[], object]]]] = [
+    ("Linear", _linear), ("attention", _attention), ("AdamW step", _step)]
+
+
+def _milliseconds(run: Callable[[], object]) -> float:
+    """The shortest call of those that _SECONDS allow; the first one, which also
+    allocates, counts only if it takes as long as that."""
+    times: List[float] = []
+    while sum(times) < _SECONDS:
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times[1:] or times) * 1000
+
+
+def _measure(case: Callable[[torch.dtype, bool], Callable[[], object]],
+             dtype: torch.dtype, ours: bool) -> float:
+    with disabled():
+        if ours:
+            enable(half_precision=True)
+        return _milliseconds(case(dtype, ours))
+
+
+def main() -> None:
+    argparse.ArgumentParser(prog="python -m swamp_torch",
+                            description=__doc__).parse_args()
+    machine = info()
+    print(f"swamp_torch {machine['version']}, built for PyTorch {machine['torch']}")
+    print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads")
+    print(f"{machine['cpu']}, ISA {machine['isa']}, backend {machine['backend']}, "
+          f"transfer {machine['transfer']}")
+    switches = {"GradScaler's operators": is_active(),
+                "half_precision": is_active(half_precision=True),
+                "attention": is_active(attention=True),
+                "reproducible": is_active(reproducible=True)}
+    print("active: " + ", ".join(n for n, on in switches.items() if on)
+          + "; not active: " + ", ".join(n for n, on in switches.items() if not on))
+    print(f"{'milliseconds, forward and backward':36}{'float32':>9}{'stock':>9}"
+          f"{'swamp':>9}{'stock/swamp':>13}", flush=True)
+    torch.manual_seed(0)
+    for name, case in _CASES:
+        reference = _measure(case, torch.float32, False)
+        for dtype in (torch.float16, torch.bfloat16):
+            stock, swamp = (_measure(case, dtype, ours) for ours in (False, True))
+            print(f"{name + ', ' + str(dtype)[6:]:36}{reference:9.2f}{stock:9.2f}"
+                  f"{swamp:9.2f}{stock / swamp:13.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
