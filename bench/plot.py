@@ -3,7 +3,8 @@
 
 Runs `swamp_bench --benchmark_filter=^scaling` (a minute or two, 1 GiB), or reads
 what such a run has written with --benchmark_out, and draws the fastest repetition
-of every case. OMP_NUM_THREADS sets the larger number of threads.
+of every case. OMP_NUM_THREADS sets the larger number of threads. The picture of
+bench/ is not replaced if other processes used more than 0.05 of a core meanwhile.
 """
 import argparse
 import json
@@ -12,6 +13,7 @@ import pathlib
 import sys
 
 sys.dont_write_bytecode = True  # the source tree may be read-only
+import machine  # noqa: E402
 import table  # noqa: E402
 
 OUT = pathlib.Path(__file__).resolve().parent / "scaling.svg"
@@ -153,6 +155,7 @@ def main():
     parser.add_argument("--out", metavar="FILE.svg", default=OUT,
                         help="default: bench/scaling.svg")
     options = parser.parse_args()
+    others = machine.Others()
     try:
         report = (json.loads(options.json.read_text()) if options.json
                   else table.measure(options.bench, [
@@ -161,6 +164,8 @@ def main():
         found = points(table.read(report))
         if not found:
             sys.exit("plot.py: the run has no case of scaling/")
+        if not options.json and options.out == OUT:
+            machine.require_alone("plot.py", others.share())
         draw(found, options.out)
     except (OSError, ValueError, KeyError) as error:
         sys.exit(f"plot.py: {type(error).__name__}: {error}")

@@ -2,7 +2,8 @@
 
 usage: memory.py [--text FILE] [--steps N] [--seeds N] [--rounds N] [--part step|loss]
 
-Prints a table in Markdown. PYTHONPATH is the folder that holds swamp_torch.
+Prints a table in Markdown and the CPU; it is an error if other processes used more
+than 0.05 of a core meanwhile. PYTHONPATH is the folder that holds swamp_torch.
 - Step: tensors of the shapes of GPT-2 small, but with a quarter of the words and
   half of the layers. Each variant, float32 masters and torch.optim.AdamW(fused=True)
   of float32 parameters take a step in turn, on one thread: the least processor time
@@ -12,13 +13,18 @@ Prints a table in Markdown. PYTHONPATH is the folder that holds swamp_torch.
 """
 import argparse
 import math
+import pathlib
 import statistics
 import sys
 import time
 
+sys.dont_write_bytecode = True  # the source tree may be read-only
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
 import torch
 import torch.nn.functional as F
 
+import machine
 import swamp_torch
 
 STOCHASTIC = {"master_weights": False}
@@ -150,6 +156,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--part", choices=("step", "loss"))
     options = parser.parse_args()
+    others = machine.Others()
     with open(options.text, "rb") as file:
         text = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8)
     times = step_times(options.rounds) if options.part != "loss" else {}
@@ -173,7 +180,8 @@ def main():
                     f"{stock / own:.2f} times")
         print(f"| {name} | {size} | {step} | {of_loss(name)} |")
     print(f"| torch.optim.AdamW, bfloat16 throughout | 8 | | | | "
-          f"{of_loss('stock')} |")
+          f"{of_loss('stock')} |\n\n{machine.cpu()}")
+    machine.require_alone("memory.py", others.share())
 
 
 if __name__ == "__main__":

@@ -1,11 +1,17 @@
 // What a user without swamp would write: a plain OpenMP loop, or Eigen, for
-// each pass and tensor; and the roofline, the memory traffic of the step alone.
+// each pass and tensor; and rooflines: memory traffic, multiply-adds.
+#include <omp.h>
+
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
 
 #include "master/cli/predict/predict.h"
 
@@ -108,6 +114,69 @@ void round_to(const float* from, void* to, std::ptrdiff_t count) {
   auto* out = static_cast<std::uint16_t*>(to);
 #pragma omp parallel for simd
   for (std::ptrdiff_t i = 0; i < count; ++i) out[i] = narrow(from[i], kType);
+}
+
+// A line of a cache, at any address.
+constexpr int kWords = 16;
+using Words = std::uint32_t __attribute__((vector_size(64)));
+using Line __attribute__((aligned(1), may_alias)) = Words;
+using Word __attribute__((aligned(1), may_alias)) = std::uint32_t;
+constexpr std::uint32_t kOnes = 0x3f803f80;  // two of bfloat16
+using Floats = float __attribute__((vector_size(64)));
+
+enum Access { kRead = 0, kUpdate = 1, kWrite = 2 };
+
+// An array of a roofline.
+struct Stream {
+  void* data;
+  std::size_t bytes;
+  int access;
+};
+
+// Where block `block` of `blocks` begins, at a line.
+std::size_t part(std::size_t bytes, std::ptrdiff_t block,
+                 std::ptrdiff_t blocks) {
+  if (block == blocks) return bytes;
+  return bytes / static_cast<std::size_t>(blocks) *
+         static_cast<std::size_t>(block) / 64 * 64;
+}
+
+void read(const char* at, std::size_t bytes, std::size_t ahead, Words& seen) {
+  std::size_t i = 0;
+  for (; i + 64 <= bytes; i += 64) {
+    if (ahead != 0) __builtin_prefetch(at + i + ahead);
+    seen |= *reinterpret_cast<const Line*>(at + i);
+  }
+  for (; i + 4 <= bytes; i += 4) {
+    seen[0] |= *reinterpret_cast<const Word*>(at + i);
+  }
+}
+
+void update(char* at, std::size_t bytes, std::size_t ahead, Words nothing) {
+  std::size_t i = 0;
+  for (; i + 64 <= bytes; i += 64) {
+    if (ahead != 0) __builtin_prefetch(at + i + ahead, 1);
+    *reinterpret_cast<Line*>(at + i) |= nothing;
+  }
+  for (; i + 4 <= bytes; i += 4) {
+    *reinterpret_cast<Word*>(at + i) |= nothing[0];
+  }
+}
+
+void write(char* at, std::size_t bytes, bool non_temporal) {
+  std::size_t i = 0;
+#ifdef __SSE2__
+  if (non_temporal && reinterpret_cast<std::uintptr_t>(at) % 16 == 0) {
+    const __m128i four = _mm_set1_epi32(kOnes);
+    for (; i + 16 <= bytes; i += 16) {
+      _mm_stream_si128(reinterpret_cast<__m128i*>(at + i), four);
+    }
+  }
+#endif
+  for (; i + 64 <= bytes; i += 64) {
+    *reinterpret_cast<Line*>(at + i) = Words{} + kOnes;
+  }
+  for (; i + 4 <= bytes; i += 4) *reinterpret_cast<Word*>(at + i) = kOnes;
 }
 
 using Array = Eigen::Map<Eigen::ArrayXf>;
@@ -230,59 +299,65 @@ int eigen_step(const Lists* lists, const Numbers* numbers) {
   return 0;
 }
 
-// The memory traffic of a step in two passes, on the same arrays, whose values
-// do not change: the first reads the gradients; the second reads them again,
-// reads and writes three arrays, and writes the model's weights. Returns a
-// combination of the values read.
-std::uint32_t roofline_step(const Lists* lists, float one) {
-  const Lists& l = *lists;
+// How many threads all functions use.
+void naive_set_threads(int threads) { omp_set_num_threads(threads); }
+
+// The memory traffic of a pass over `groups` groups of `arrays` arrays each, in
+// blocks of 256 bytes of the largest, because larger ones took longer: it reads,
+// reads and writes, or only writes them. Values stay as they are, except of
+// arrays that are only written.
+// Prefetches `ahead` bytes, and writes those with `non_temporal` without reading
+// their lines first. Returns a combination of the values read.
+std::uint32_t naive_traffic(const Stream* streams, std::size_t groups,
+                            std::size_t arrays, std::size_t ahead,
+                            int non_temporal) {
   std::uint32_t all = 0;
-  const auto words = [](const Tensor& t) {
-    return static_cast<std::ptrdiff_t>(t.count * (t.dtype == kFloat32 ? 4 : 2) /
-                                       4);
-  };
 #pragma omp parallel reduction(| : all)
   {
-    for (std::size_t t = 0; t < l.count; ++t) {
-      const auto* g = static_cast<const std::uint32_t*>(l.gradients[t].data);
-      const std::ptrdiff_t count = words(l.gradients[t]);
-#pragma omp for simd nowait
-      for (std::ptrdiff_t i = 0; i < count; ++i) all |= g[i];
-    }
-    for (std::size_t t = 0; t < l.count; ++t) {
-      const auto* g = static_cast<const std::uint32_t*>(l.gradients[t].data);
-      float* p = floats(l.masters[t]);
-      float* m = floats(l.exp_avgs[t]);
-      float* v = floats(l.exp_avg_sqs[t]);
-      const std::ptrdiff_t count = words(l.gradients[t]);
-      const std::ptrdiff_t per_word = l.gradients[t].dtype == kFloat32 ? 1 : 2;
-      auto* out = l.model == nullptr
-                      ? nullptr
-                      : static_cast<std::uint32_t*>(l.model[t].data);
+    Words seen = {};
+    Words nothing = {};
+    asm volatile("" : "+m"(nothing));  // or the compiler would drop the update
+    for (std::size_t group = 0; group < groups; ++group) {
+      const Stream* s = streams + group * arrays;
+      std::size_t largest = 0;
+      for (std::size_t i = 0; i < arrays; ++i) {
+        largest = std::max(largest, s[i].bytes);
+      }
+      const auto blocks = static_cast<std::ptrdiff_t>((largest + 255) / 256);
 #pragma omp for nowait
-      for (std::ptrdiff_t block = 0; block < (count + 511) / 512; ++block) {
-        const std::ptrdiff_t begin = block * 512;
-        const std::ptrdiff_t end = begin + 512 < count ? begin + 512 : count;
-        for (std::ptrdiff_t i = begin; i < end; ++i) all |= g[i];
-        for (std::ptrdiff_t i = begin * per_word; i < end * per_word; ++i) {
-          p[i] *= one;
-          m[i] *= one;
-          v[i] *= one;
+      for (std::ptrdiff_t block = 0; block < blocks; ++block) {
+        for (std::size_t i = 0; i < arrays; ++i) {
+          const std::size_t begin = part(s[i].bytes, block, blocks);
+          const std::size_t end = part(s[i].bytes, block + 1, blocks);
+          char* at = static_cast<char*>(s[i].data) + begin;
+          if (s[i].access == kRead) {
+            read(at, end - begin, ahead, seen);
+          } else if (s[i].access == kUpdate) {
+            update(at, end - begin, ahead, nothing);
+          } else {
+            write(at, end - begin, non_temporal != 0);
+          }
         }
-        if (out == nullptr) continue;
-        for (std::ptrdiff_t i = begin; i < end; ++i) out[i] = 0x3f803f80u;
       }
     }
+    for (int i = 0; i < kWords; ++i) all |= seen[i];
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
   }
   return all;
 }
 
 // naive_multiply_adds() computes so many floating-point operations as fused
-// multiply-adds of registers.
-void naive_multiply_adds(double flops) {
-  using Floats = float __attribute__((vector_size(64)));
+// multiply-adds of registers: of float32, or with `bfloat16` of pairs of bfloat16
+// by AVX512-BF16. Returns 0 if the CPU has no such instruction.
+int naive_multiply_adds(double flops, int bfloat16) {
   constexpr int kChains = 12;
-  constexpr double kStep = 2.0 * kChains * (sizeof(Floats) / sizeof(float));
+#ifndef __AVX512BF16__
+  if (bfloat16 != 0) return 0;
+#endif
+  const double step = 2.0 * kChains * kWords * (bfloat16 != 0 ? 2 : 1);
+  const auto steps = static_cast<std::size_t>(flops / step);
 #pragma omp parallel
   {
     Floats sum[kChains] = {};
@@ -291,14 +366,26 @@ void naive_multiply_adds(double flops) {
     b += 1.0f;
     // The compiler must not know that the chains are equal.
     for (Floats& one : sum) asm volatile("" : "+v"(one));
-    const auto steps = static_cast<std::size_t>(flops / kStep);
-#pragma omp for schedule(static)
-    for (std::size_t i = 0; i < steps; ++i) {
-      asm("" : "+v"(a));
-      for (Floats& one : sum) one = one * a + b;
+#ifdef __AVX512BF16__
+    if (bfloat16 != 0) {
+      __m512bh x = _mm512_cvtne2ps_pbh(a, a), y = _mm512_cvtne2ps_pbh(b, b);
+#pragma omp for schedule(static) nowait
+      for (std::size_t i = 0; i < steps; ++i) {
+        asm("" : "+v"(x));
+        for (Floats& one : sum) one = _mm512_dpbf16_ps(one, x, y);
+      }
+    }
+#endif
+    if (bfloat16 == 0) {
+#pragma omp for schedule(static) nowait
+      for (std::size_t i = 0; i < steps; ++i) {
+        asm("" : "+v"(a));
+        for (Floats& one : sum) one = one * a + b;
+      }
     }
     for (Floats& one : sum) asm volatile("" : "+v"(one));
   }
+  return 1;
 }
 
 }  // extern "C"

@@ -1,5 +1,6 @@
 """libswamp's C ABI and the plain loops of naive.cpp, called on torch's tensors."""
 import ctypes
+import functools
 from ctypes import (POINTER, Structure, byref, c_char_p, c_double, c_float,
                     c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64,
                     c_void_p)
@@ -62,15 +63,34 @@ class Swamp:
         assert found.value == 0
 
 
+class Stream(Structure):
+    _fields_ = [("data", c_void_p), ("bytes", c_size_t), ("access", c_int)]
+
+
+READ, UPDATE, WRITE = range(3)
+
+
+class Traffic:
+    """A pass over memory: groups of as many arrays, each (address, bytes, access)."""
+
+    def __init__(self, groups):
+        self.streams = (Stream * sum(map(len, groups)))(
+            *[stream for group in groups for stream in group])
+        self.groups, self.arrays = len(groups), len(groups[0])
+
+
 class Naive:
     def __init__(self, path):
         self.lib = ctypes.CDLL(path)
         for name in ("naive_step", "eigen_step"):
             getattr(self.lib, name).argtypes = [POINTER(Lists),
                                                 POINTER(Numbers)]
-        self.lib.roofline_step.argtypes = [POINTER(Lists), c_float]
+        self.lib.naive_traffic.argtypes = [POINTER(Stream), c_size_t, c_size_t,
+                                           c_size_t, c_int]
+        self.lib.naive_multiply_adds.argtypes = [c_double, c_int]
         self.lib.model_counts.argtypes = [c_char_p, POINTER(c_uint64), c_size_t]
         self.lib.model_counts.restype = c_size_t
+        self.lib.naive_set_threads(torch.get_num_threads())
 
     def counts(self, model):
         """The elements of the model's parameters, as `swamp predict` has them."""
@@ -80,5 +100,19 @@ class Naive:
     def step(self, name, lists, numbers):
         assert getattr(self.lib, name)(byref(lists), byref(numbers)) == 0
 
-    def roofline(self, lists):
-        self.lib.roofline_step(byref(lists), 1.0)
+    def rooflines(self, passes):
+        """{name: call} of the memory traffic of passes: with prefetches, and with
+        stores that do not read what they overwrite. The fastest is the roofline."""
+        def call(ahead, non_temporal):
+            for one in passes:
+                self.lib.naive_traffic(one.streams, one.groups, one.arrays, ahead,
+                                       non_temporal)
+        return {f"roofline {ahead} {non_temporal}":
+                functools.partial(call, ahead, non_temporal)
+                for ahead in (0, 512, 2048) for non_temporal in (0, 1)}
+
+    def multiply_adds(self, flops, bfloat16):
+        """The same of so many floating-point operations in registers."""
+        add = self.lib.naive_multiply_adds
+        return {f"roofline {kind}": functools.partial(add, flops, kind)
+                for kind in ((0, 1) if bfloat16 and add(0, 1) else (0,))}

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import pathlib
-import platform
 import re
 import sys
 import time
@@ -19,6 +18,7 @@ OUT = ROOT / "build/peers"
 BEGIN = "<!-- made by bench/peers/run, not by hand -->"
 END = "<!-- end of what bench/peers/run made -->"
 ROWS_BEGIN = "<!-- rows: made by bench/peers/run, not by hand -->"
+MODELS_BEGIN = "<!-- models: made by bench/peers/run, not by hand -->"
 ROW_PEERS = ["torch", "oneDNN", "torch.compile", "Megatron", "swamp"]
 MODELS = {"gpt2-small": "GPT-2 small", "bert-base": "BERT-base",
           "resnet50": "ResNet-50"}
@@ -174,6 +174,22 @@ def with_swamp(call):
     return active
 
 
+def step_traffic(arrays):
+    """The memory traffic of a step in two passes: the first reads the gradients,
+    the second reads them again, updates masters and moments, and writes the
+    model's weights."""
+    read, update, write = ([(t.data_ptr(), t.nbytes, access) for t in listed]
+                           for listed, access in (
+                               (arrays.gradients, native.READ),
+                               (arrays.masters + arrays.exp_avgs
+                                + arrays.exp_avg_sqs, native.UPDATE),
+                               (arrays.model or [], native.WRITE)))
+    count = len(read)
+    columns = [read, *(update[i * count:(i + 1) * count] for i in range(3))]
+    columns += [write] if write else []
+    return [native.Traffic(list(zip(read))), native.Traffic(list(zip(*columns)))]
+
+
 def step_cases(arrays, clip, swamp, naive):
     # Larger than the norm: every peer computes it, and no gradient shrinks.
     max_norm = 2 * arrays.norm if clip else 0.0
@@ -201,7 +217,7 @@ def step_cases(arrays, clip, swamp, naive):
                                  STEP)
         cases["OpenMP loop"] = lambda: naive.step("naive_step", lists, numbers)
         cases["Eigen"] = lambda: naive.step("eigen_step", lists, numbers)
-        cases["roofline"] = lambda: naive.roofline(lists)
+        cases.update(naive.rooflines(step_traffic(arrays)))
     return cases
 
 
@@ -230,14 +246,20 @@ def measure(name, dtypes, options, swamp, naive, results):
     counts = counts_of(name, naive)
     for dtype in dtypes:
         arrays = Arrays(counts, getattr(torch, dtype))
+        measured = []
         for clip in (False, True):
             cases = step_cases(arrays, clip, swamp, naive)
             key = f"{name}/{dtype}/{'clip' if clip else 'no clip'}"
             results["steps"][key] = rows.least(cases, options.rounds,
                                                 options.slice)
+            measured.append(results["steps"][key])
             print("measured", key, flush=True)
             del cases
             gc.collect()
+        if naive:  # the traffic is the same with and without clipping
+            roofline = min(times["roofline"] for times in measured)
+            for times in measured:
+                times["roofline"] = roofline
         results["alone"][f"{name}/{dtype}"] = steps_alone(arrays, options.rounds)
         for inv_scale in (-1.0, 1.0):
             results["unscale"][f"{name}/{dtype}/{inv_scale:g}"] = rows.least(
@@ -248,15 +270,10 @@ def measure(name, dtypes, options, swamp, naive, results):
 
 
 def facts():
-    about = dict(re.findall(r"^(model name|cpu family|model)\s*: (.*)$",
-                            pathlib.Path("/proc/cpuinfo").read_text(), re.M))
-    cpu = about.get("model name", platform.machine())
-    if "cpu family" in about:
-        cpu += " family {cpu family} model {model}".format(**about)
     versions = {"swamp": torch.ops.swamp.version(), "PyTorch": torch.__version__}
     if DeepSpeedCPUAdam is not None:
         versions["DeepSpeed"] = DEEPSPEED
-    return {"cpu": cpu, "threads": torch.get_num_threads(),
+    return {"cpu": machine.cpu(), "threads": torch.get_num_threads(),
             "versions": versions, "date": time.strftime("%Y-%m-%d")}
 
 
@@ -328,9 +345,9 @@ def row_table(results):
     peers = peers_of((*ROW_PEERS, "roofline"), all_times)
     text = (f"Milliseconds of {facts['clock']}, {facts['cpu']}, "
             f"{facts['threads']} threads, {versions_text(facts)}, {facts['date']}; "
-            "*Megatron* is its formula in PyTorch, *roofline* a copy of the bytes "
-            "that must be read and written, of attention and products their "
-            "float32 multiply-adds.\n\n")
+            "*Megatron* is its formula in PyTorch, *roofline* the traffic of the "
+            "bytes that must be read and written, of attention and products their "
+            "multiply-adds.\n\n")
     text += table(["operator", "dtype"], [*peers, "torch / swamp"],
                   [[*key.split("/"), *cells(times, peers), ratio(times)]
                    for key, times in all_times.items()])
@@ -344,6 +361,43 @@ def row_table(results):
         ["operator", "dtype"], columns,
         [[*key.split("/"), *(f"{found[c]:.0f}" for c in columns)]
          for key, found in memory.items()])
+
+
+def model_table(results):
+    """The Markdown table of README.md: tokens and images per second."""
+    measured = results["rows"]
+    times, of = measured["times"], measured["facts"]
+    per_iteration = {"GPT": (rows.GPT_ROWS * rows.GPT["context"], "tokens"),
+                     "ResNet": (rows.RESNET["images"], "images")}
+    lines = []
+    for model, (count, unit) in per_iteration.items():
+        stock = None
+        for dtype in ("float32", "bfloat16", "float16"):
+            found = {key: row for key, row in times.items()
+                     if key.startswith(f"{model} of") and key.endswith("/" + dtype)}
+            speeds = [count * 1e3 / min(row[peer] for row in found.values())
+                      if found and all(peer in row for row in found.values())
+                      else None for peer in ("torch", "torch.compile", "swamp")]
+            stock = stock or speeds[0]
+            title = next(iter(found), model).split(",")[0]
+            lines.append([f"{title}, {unit}/s", dtype, *map(speed_text, speeds),
+                          *(speed_text(speeds[2] / base) if speeds[2] and base
+                            else "" for base in (speeds[0], stock))])
+    return (f"One training iteration (loss, gradients, clipping, AdamW) of a GPT-2 "
+            f"and a ResNet-50, {of['cpu']}, {of['threads']} threads, "
+            f"{versions_text(of)}, {of['date']}; of autocast and 16-bit weights "
+            "the faster, for each column.\n\n") + table(
+        ["model", "dtype"],
+        ["PyTorch", "torch.compile", "swamp", "swamp / PyTorch",
+         "swamp / PyTorch's float32"], lines)
+
+
+def speed_text(speed):
+    """Three digits."""
+    if speed is None:
+        return "not measured"
+    digits = max(0, 2 - math.floor(math.log10(speed)))
+    return f"{float(f'{speed:.3g}'):.{digits}f}"
 
 
 def bars(data, columns, out, height, base, low, high, y_name):
@@ -394,6 +448,44 @@ def step_picture(results, out):
          "time of a step with clipping over the roofline's")
 
 
+def iteration_picture(results, out):
+    """The parts of an iteration of the GPT, one bar for each dtype and peer. A bar
+    that is far longer than the others is cut."""
+    data = results.get("iteration", {})
+    if not data:
+        return
+    names = list(next(iter(data.values())))
+    keys = [f"{dtype}/{peer}" for dtype in ("float32", "bfloat16", "float16")
+            for peer in ("torch", "swamp")]
+    total = {key: sum(data[key].values()) for key in keys}
+    longest = 1.1 * max(t for t in total.values() if t < 5 * total["float32/torch"])
+    left, right, top, height = 150, 980, 70, 26
+    picture = plot.Picture(1100, top + 40 * len(keys) + 60)
+    x_of = plot.axis(0, longest, left, right, False)
+    for row, key in enumerate(keys):
+        y, begin = top + 40 * row, 0.0
+        dtype, peer = key.split("/")
+        picture.text(left - 75, y + 17, f"{dtype}, "
+                     + {"torch": "PyTorch", "swamp": "swamp"}[peer])
+        for color, name in zip(plot.COLORS, names):
+            end = min(longest, begin + data[key][name])
+            picture.box(x_of(begin), y, x_of(end) - x_of(begin), height, color)
+            begin = end
+        picture.text(x_of(begin) + 50, y + 17, f"{total[key]:.0f} ms"
+                     + (", cut" if total[key] > longest else ""))
+    bottom = top + 40 * len(keys) - 10
+    step = 10 ** math.floor(math.log10(longest))
+    for i in range(math.floor(longest / step) + 1):
+        picture.path([(x_of(i * step), bottom), (x_of(i * step), top - 6)], "black")
+        picture.text(x_of(i * step), bottom + 18, f"{i * step:g}")
+    picture.text((left + right) / 2, bottom + 40,
+                 "milliseconds of one iteration of a GPT-2 of 30 million parameters")
+    for j, name in enumerate(names):
+        picture.legend(left + (right - left) * (j + 0.5) / len(names), 40, name,
+                       plot.COLORS[j])
+    picture.write(out)
+
+
 def row_label(name):
     """The name of a row without its sizes, in short lines."""
     for pattern, text in (
@@ -423,7 +515,7 @@ def main():
     parser.add_argument("--list", action="append", choices=LISTS)
     parser.add_argument("--gradients", action="append", choices=DTYPES)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--part", choices=("steps", "rows"))
+    parser.add_argument("--part", choices=("steps", "rows", "models"))
     parser.add_argument("--row", default="", help="a part of a function's name")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--cpu-time", action="store_true")
@@ -432,57 +524,80 @@ def main():
                         help="two short lists, one round: that it runs")
     options = parser.parse_args()
     options.slice = 0.06
-    naive = None if options.quick else native.Naive(str(OUT / "libnaive.so"))
+    naive = None if options.quick else rows.naive()
     swamp = native.Swamp(os.environ["SWAMP_PEERS_LIBRARY"])
     torch.ops.swamp.set_active(False)
-    results = {"steps": {}, "alone": {}, "unscale": {}, "rows": {}}
+    results = {"steps": {}, "alone": {}, "unscale": {}, "rows": {}, "others": {}}
     lists = options.list or list(LISTS)
     if options.quick:
         options.rounds, options.slice, lists = 1, 0.001, ["100x16", "10x1000"]
     file = OUT / "results.json"
     if (options.list or options.gradients or options.part) and file.exists():
         results.update(json.loads(file.read_text()))
-    if options.part != "rows":
+
+    def used_by_others(part, since, keeps):
+        # What was kept may have been measured beside others.
+        before = results["others"].get(part, 0.0) if keeps else 0.0
+        results["others"][part] = max(since.share(), before)
+
+    if options.part in (None, "steps"):
         results["facts"] = facts()
+        others = machine.Others()
         for name in lists:
             measure(name, options.gradients or DTYPES, options, swamp, naive,
                     results)
+            used_by_others("steps", others, options.list or options.gradients)
             if not options.quick:
                 file.write_text(json.dumps(results, indent=1))
     if options.part != "steps":
-        before = results["rows"] if options.row else {}
+        others = machine.Others()
+        models = options.part == "models"
+        before = results["rows"] if options.row or models else {}
         clock = "processor time" if options.cpu_time else "time"
         results["rows"] = {
             "facts": {**facts(), "clock": clock},
             "times": {**before.get("times", {}), **rows.measure(options)},
-            "memory": rows.memory() if options.row in "memory"
+            "memory": rows.memory() if options.row in "memory" and not models
             and not options.quick else before.get("memory", {})}
-        if not options.quick:
-            file.write_text(json.dumps(results, indent=1))
+        if options.row in "gpt" or models:
+            results["iteration"] = rows.gpt_parts(options.rounds)
+        used_by_others("rows", others, options.row or models)
+    if not options.quick:
+        file.write_text(json.dumps(results, indent=1))
     row_text = row_table(results) if results["rows"] else ""
     text = tables(results) if results["steps"] else ""
-    print(row_text, text, sep="\n")
+    model_text = model_table(results) if results["rows"] else ""
+    print(*([model_text] if options.part == "models" else
+            [row_text, text, model_text]), sep="\n")
+    if options.readme:
+        machine.require_alone("peers", max(
+            results["others"][part] for part in
+            {None: ("steps", "rows"), "models": ("rows",)}.get(
+                options.part, (options.part,))))
     if options.quick:
         return
-    (OUT / "table.md").write_text(text + "\n" + row_text)
-    for part, begin, page, draw in (("steps", BEGIN, text, step_picture),
-                                    ("rows", ROWS_BEGIN, row_text, row_picture)):
-        if options.part not in (None, part):
+    (OUT / "table.md").write_text("\n".join((text, row_text, model_text)))
+    bench, top = ROOT / "bench/README.md", ROOT / "README.md"
+    for parts, begin, document, page, name, draw in (
+            (("steps",), BEGIN, bench, text, "steps", step_picture),
+            (("rows", "models"), ROWS_BEGIN, bench, row_text, "rows", row_picture),
+            (("rows", "models"), MODELS_BEGIN, top, model_text, "iteration",
+             iteration_picture)):
+        if options.part is not None and options.part not in parts:
             continue
-        picture = OUT / f"{part}.svg"
+        picture = OUT / f"{name}.svg"
         draw(results, picture)
         if options.readme:
-            replace_in_readme(begin, page)
+            replace_in(document, begin, page)
             if picture.exists():
-                (ROOT / f"bench/peers/{part}.svg").write_bytes(
+                (ROOT / f"bench/peers/{name}.svg").write_bytes(
                     picture.read_bytes())
 
 
-def replace_in_readme(begin, text):
-    page = ROOT / "bench/README.md"
-    before, rest = page.read_text().split(begin)
+def replace_in(document, begin, text):
+    before, rest = document.read_text().split(begin)
     after = rest.split(END, 1)[1]
-    page.write_text(f"{before}{begin}\n\n{text}\n{END}{after}")
+    document.write_text(f"{before}{begin}\n\n{text}\n{END}{after}")
 
 
 try:
@@ -491,6 +606,7 @@ try:
 except ImportError as no_torch:
     print(f"peers: {no_torch}")
     sys.exit(77)  # CTest's "skipped"
+import machine  # noqa: E402
 import native  # noqa: E402
 import plot  # noqa: E402
 import rows  # noqa: E402

@@ -1,16 +1,19 @@
 """Measures swamp's and PyTorch's row operators and products: see run."""
+import contextlib
 import copy
-import ctypes
 import functools
 import math
 import os
+import re
 import subprocess
 import sys
 import time
 
 import torch
 import torch.nn.functional as F
+from torch.profiler import record_function
 
+import native
 import swamp_torch
 from swamp_torch import functional
 
@@ -20,6 +23,7 @@ TOKENS, CLASSES = 1024, 50304
 WIDTH, HIDDEN = 768, 3072
 NORM_ROWS, NORM_WIDTH = 8192, 1024
 ATTENTION = (4, 12, 1024, 64)
+GPT_ROWS = 2  # of so many tokens as the context
 GPT = dict(width=384, layers=6, heads=6, context=256)
 RESNET = dict(layers=(3, 4, 6, 3), images=8, size=224)
 QUICK = dict(HEADS=2, QUERIES=32, TOKENS=64, CLASSES=512, WIDTH=32, HIDDEN=64,
@@ -28,6 +32,15 @@ QUICK = dict(HEADS=2, QUERIES=32, TOKENS=64, CLASSES=512, WIDTH=32, HIDDEN=64,
              RESNET=dict(layers=(1,), images=2, size=32))
 SCALE = 1 / math.sqrt(96)
 SLOW = 10_000  # milliseconds
+STEP = "optimizer step"
+# The parts of an iteration, and the operators and gradients that they consist of:
+# the outermost one that fits decides.
+PARTS = {"attention": r"scaled_dot_product|attention|ScaledDot",
+         "linear": r"aten::linear|AddmmBackward|MmBackward|ViewBackward0|TBackward"
+                   r"|aten::(addmm|mm|matmul)",
+         "norms, activation": r"layer_norm|LayerNorm|gelu|Gelu",
+         "loss": r"cross_entropy|CrossEntropy|log_softmax|LogSoftmax|nll_loss|Nll",
+         STEP: STEP}
 
 
 def name_of(dtype):
@@ -57,20 +70,37 @@ def both(function, inputs, gradient):
     return call
 
 
-_bytes = torch.empty(0, dtype=torch.uint8)
+@functools.cache
+def naive():
+    """The library of run, or None."""
+    path = os.environ.get("PEERS_NAIVE", "build/peers/libnaive.so")
+    return native.Naive(os.path.abspath(path)) if os.path.exists(path) else None
 
 
-def roofline(traffic):
-    """A copy that reads and writes so many bytes together."""
-    global _bytes
-    if _bytes.numel() < traffic:
-        _bytes = torch.ones(traffic, dtype=torch.uint8)
-    half = traffic // 2
-    return lambda: _bytes[half:2 * half].copy_(_bytes[:half])
+def roofline(*passes):
+    """The memory traffic of passes, each of arrays of (bytes, access)."""
+    if naive() is None:
+        return {}
+    # An array of one pass is that of the next, if it is as large.
+    memory = [torch.ones(max(of[i][0] for of in passes if i < len(of)),
+                         dtype=torch.uint8) for i in range(max(map(len, passes)))]
+    calls = naive().rooflines([native.Traffic([[
+        (array.data_ptr(), size, access)
+        for array, (size, access) in zip(memory, arrays)]]) for arrays in passes])
+    for call in calls.values():
+        call.memory = memory  # lives as long
+    return calls
+
+
+def multiply_adds(flops, dtype):
+    """So many floating-point operations in registers, as fused multiply-adds."""
+    return ({} if naive() is None
+            else naive().multiply_adds(flops, dtype == torch.bfloat16))
 
 
 # Each of the following returns {row: {peer: call}} for a dtype. The roofline is
-# that of the bytes that an operator has to read and write.
+# that of the bytes that an operator has to read and write, in the same memory if
+# it works in place.
 
 def linear(dtype):
     x = randn(TOKENS, WIDTH, dtype=dtype).requires_grad_()
@@ -96,7 +126,7 @@ PRODUCTS = (("768 to 3072, forward", 1, 1024, 3072, 768, False, True),
 
 
 def products(dtype):
-    """The roofline is the time of the float32 multiply-adds."""
+    """The roofline is the time of the multiply-adds."""
     rows = {}
     for name, batch, m, n, k, a_columns, b_columns in PRODUCTS:
         def matrices(rows, columns, by_columns):
@@ -123,9 +153,7 @@ def products(dtype):
         if batch == 1 and dtype == torch.float32 and one_dnn is not None:
             cases["oneDNN"] = repeated(functools.partial(
                 one_dnn, a.contiguous(), b.t().contiguous(), None, "none", [], ""))
-        peak = multiply_adds(2 * batch * m * n * k * repeats)
-        if peak is not None:
-            cases["roofline"] = peak
+        cases.update(multiply_adds(2 * batch * m * n * k * repeats, dtype))
         rows[f"product {name}, [{m}, {k}] [{k}, {n}]"
              + (f" {repeats} times" if repeats > 1 else "")] = cases
     return rows
@@ -144,7 +172,7 @@ def causal_softmax(dtype):
     def swamp():
         return functional.scaled_upper_triang_masked_softmax(x, SCALE)
     return pair(f"scale + causal mask + softmax [{HEADS}, {QUERIES}, {QUERIES}]",
-                megatron, swamp, (x,), gradient)
+                megatron, swamp, (x,), gradient, share=0.5)
 
 
 def plain_softmax(dtype):
@@ -177,7 +205,8 @@ def cross_entropy(dtype):
     logits, peers = losses(dtype, TOKENS, CLASSES)
     one = torch.ones(())
     calls = {peer: both(loss, (logits,), one) for peer, loss in peers.items()}
-    calls["roofline"] = roofline(3 * logits.nbytes)
+    read = (logits.nbytes, native.READ)
+    calls.update(roofline((read,), (read, (logits.nbytes, native.WRITE))))
     return {f"cross entropy [{TOKENS}, {CLASSES}], forward + backward": calls}
 
 
@@ -268,14 +297,15 @@ def residual_add(dtype):
     x = randn(NORM_ROWS, NORM_WIDTH, dtype=dtype)
     bias = torch.randn(NORM_WIDTH).to(dtype)
     return {f"float32 residual += x + bias [{NORM_ROWS}, {NORM_WIDTH}]": {
-        "roofline": roofline(2 * residual.nbytes + x.nbytes),
+        **roofline(((residual.nbytes, native.UPDATE), (x.nbytes, native.READ))),
         "torch": lambda: residual.add_(x + bias),
         "swamp": lambda: functional.residual_add(residual, x, bias,
                                                  inplace=True)}}
 
 
-def pair(name, torch_function, swamp_function, inputs, gradient):
-    """The rows of a forward and a backward pass. torch.compile has both."""
+def pair(name, torch_function, swamp_function, inputs, gradient, share=1):
+    """The rows of a forward and a backward pass. torch.compile has both. Of the
+    inputs only this share has to be read."""
     rows = {f"{name}, {which}": {} for which in ("forward", "backward")}
     functions = {"torch": torch_function, "swamp": swamp_function}
     if compiled:
@@ -284,20 +314,12 @@ def pair(name, torch_function, swamp_function, inputs, gradient):
         calls = forward_and_backward(function, inputs, gradient)
         for row, call in zip(rows.values(), calls):
             row[peer] = call
-    for row, streams in zip(rows.values(), (2, 3)):
-        row["roofline"] = roofline(streams * gradient.nbytes)
+    if share:
+        read = (int(share * gradient.nbytes), native.READ)
+        write = (gradient.nbytes, native.WRITE)
+        for row, arrays in zip(rows.values(), ((read, write), (read, read, write))):
+            row.update(roofline(arrays))
     return rows
-
-
-def multiply_adds(flops):
-    """A call that computes so many floating-point operations in registers, as
-    fused multiply-adds of all threads; None without the library of run."""
-    path = os.environ.get("PEERS_NAIVE", "build/peers/libnaive.so")
-    if not os.path.exists(path):
-        return None
-    library = ctypes.CDLL(os.path.abspath(path))
-    library.naive_multiply_adds.argtypes = (ctypes.c_double,)
-    return lambda: library.naive_multiply_adds(flops)
 
 
 def attention(dtype):
@@ -316,13 +338,10 @@ def attention_rows(dtype, causal):
                                                        is_causal=causal),
                 lambda: functional.attention(
                     q, k, v, causal="top_left" if causal else "none")[0],
-                (q, k, v), randn(*ATTENTION, dtype=dtype))
+                (q, k, v), randn(*ATTENTION, dtype=dtype), share=0)
     scores = batch * heads * tokens * ((tokens + 1) / 2 if causal else tokens)
     for row, products in zip(rows.values(), (2, 5)):
-        del row["roofline"]
-        peak = multiply_adds(2 * products * scores * channels)
-        if peak is not None:
-            row["roofline"] = peak
+        row.update(multiply_adds(2 * products * scores * channels, dtype))
     return rows
 
 
@@ -331,7 +350,7 @@ clock = time.perf_counter
 
 
 def cpu_clock():
-    """The processor time of a thread, on average: for a busy machine."""
+    """The processor time of a thread, on average."""
     return time.process_time() / torch.get_num_threads()
 
 
@@ -427,10 +446,11 @@ def autocast_step(model, dtype, loss_of):
                             enabled=dtype != torch.float32):
             loss = loss_of(model)
         scaler.scale(loss).backward()
-        scaler.unscale_(optimizer)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        scaler.step(optimizer)
-        scaler.update()
+        with record_function(STEP):
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
     return step
 
 
@@ -446,14 +466,15 @@ def half_step(model, dtype, loss_of):
     def step():
         model.zero_grad()
         scaler.scale(loss_of(model)).backward()
-        for master, weight in zip(masters, weights):
-            master.grad = weight.grad.float()
-        scaler.unscale_(optimizer)
-        torch.nn.utils.clip_grad_norm_(masters, 1.0)
-        scaler.step(optimizer)
-        scaler.update()
-        with torch.no_grad():
-            torch._foreach_copy_(weights, masters)
+        with record_function(STEP):
+            for master, weight in zip(masters, weights):
+                master.grad = weight.grad.float()
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(masters, 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            with torch.no_grad():
+                torch._foreach_copy_(weights, masters)
     return step
 
 
@@ -467,8 +488,9 @@ def swamp_half_step(model, dtype, loss_of):
     def step():
         model.zero_grad()
         scaler.scale(loss_of(model)).backward()
-        scaler.step(optimizer)
-        scaler.update()
+        with record_function(STEP):
+            scaler.step(optimizer)
+            scaler.update()
     return step
 
 
@@ -501,7 +523,7 @@ def iterations(name, dtype, make_model, loss_of):
 
 
 def gpt(dtype):
-    ids = torch.randint(0, CLASSES, (2, GPT["context"] + 1))
+    ids = torch.randint(0, CLASSES, (GPT_ROWS, GPT["context"] + 1))
 
     def next_token_loss(model):
         return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1),
@@ -522,9 +544,64 @@ def resnet(dtype):
         memory_format=torch.channels_last), loss)
 
 
+def parts_of(call):
+    """{part: milliseconds} of one call, whose sum is its time."""
+    with torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        begin = time.perf_counter()
+        call()
+        whole = (time.perf_counter() - begin) * 1e3
+    parts = dict.fromkeys(PARTS, 0.0)
+    for event in profile.events():
+        outer, found = event, None
+        while outer is not None:  # the last one that fits is the outermost
+            found = next((part for part, names in PARTS.items()
+                          if re.search(names, outer.name)), found)
+            outer = outer.cpu_parent
+        if found:
+            parts[found] += event.self_cpu_time_total / 1e3
+    parts["other"] = max(0.0, whole - sum(parts.values()))
+    return parts
+
+
+def gpt_parts(rounds):
+    """{"dtype/peer": {part: milliseconds}} of the fastest iteration of the GPT,
+    whose 16-bit rows have 16-bit weights."""
+    results = {}
+    for dtype in DTYPES:
+        torch.manual_seed(1)
+        peers = list(gpt(dtype).values())[-1]
+        for turn in range(rounds + 1):  # the first is not counted, except if slow
+            for peer in ("torch", "swamp"):
+                key = f"{name_of(dtype)}/{peer}"
+                before = results.get(key)
+                if before and sum(before.values()) > SLOW:
+                    continue
+                with switched(peers[peer]):
+                    parts = parts_of(peers[peer])
+                if turn < 2 or sum(parts.values()) < sum(before.values()):
+                    results[key] = parts
+        print("measured the parts of the GPT in", name_of(dtype), flush=True)
+    return results
+
+
+@contextlib.contextmanager
+def switched(call):
+    """What a call of with_swamp() needs."""
+    switches = getattr(call, "switches", None)
+    if switches:
+        swamp_torch.enable(**switches)
+    try:
+        yield
+    finally:
+        if switches:
+            swamp_torch.disable()
+
+
 def least(cases, rounds, seconds):
     """Milliseconds of each case: the fastest call, in turns. The first call of a
-    turn is not counted, except if the case is so slow that it is the only one."""
+    turn is not counted, except if the case is so slow that it is the only one. Of
+    the rooflines the fastest counts."""
     best = dict.fromkeys(cases, math.inf)
 
     def timed(call):
@@ -536,10 +613,7 @@ def least(cases, rounds, seconds):
         for name, call in cases.items():
             if turn > 0 and best[name] > SLOW:
                 continue
-            switches = getattr(call, "switches", None)
-            if switches:
-                swamp_torch.enable(**switches)
-            try:
+            with switched(call):
                 first = timed(call)
                 if first > SLOW:
                     best[name] = min(best[name], first)
@@ -549,23 +623,24 @@ def least(cases, rounds, seconds):
                     best[name] = min(best[name], timed(call))
                     if time.perf_counter() >= end:
                         break
-            finally:
-                if switches:
-                    swamp_torch.disable()
             time.sleep(0.02)  # idle threads of OpenMP spin for a while
+    rooflines = [name for name in best if name.startswith("roofline")]
+    if rooflines:
+        best["roofline"] = min(map(best.pop, rooflines))
     return best
 
 
 def measure(options):
     """{"row/dtype": {peer: milliseconds}}"""
     global compiled, clock
-    compiled = options.compile
+    models = options.part == "models"
+    compiled = options.compile or models
     if options.quick:
         globals().update(QUICK)
     if options.cpu_time:
         clock = cpu_clock
     results = {}
-    for make in (*OPERATORS, gpt, resnet):
+    for make in (gpt, resnet) if models else (*OPERATORS, gpt, resnet):
         if options.row not in make.__name__:
             continue
         for dtype in DTYPES:
