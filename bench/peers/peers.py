@@ -381,7 +381,7 @@ def model_table(results):
             stock = stock or speeds[0]
             title = next(iter(found), model).split(",")[0]
             lines.append([f"{title}, {unit}/s", dtype, *map(speed_text, speeds),
-                          *(speed_text(speeds[2] / base) if speeds[2] and base
+                          *(ratio_text(speeds[2] / base) if speeds[2] and base
                             else "" for base in (speeds[0], stock))])
     return (f"One training iteration (loss, gradients, clipping, AdamW) of a GPT-2 "
             f"and a ResNet-50, {of['cpu']}, {of['threads']} threads, "
@@ -390,6 +390,10 @@ def model_table(results):
         ["model", "dtype"],
         ["PyTorch", "torch.compile", "swamp", "swamp / PyTorch",
          "swamp / PyTorch's float32"], lines)
+
+
+def ratio_text(ratio):
+    return f"{ratio:.{1 if ratio >= 10 else 2}f}"
 
 
 def speed_text(speed):
