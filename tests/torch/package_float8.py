@@ -91,10 +91,22 @@ class Casts(TestCase):
                 wide = float8.dequantize(found.codes, torch.float32)
                 self.assertTrue(same_floats(wide, stock.float()), message)
 
+    def test_torch_powers(self):
+        """float8_e8m0fnu, as PyTorch 2.13."""
+        bits = torch.arange(65536, dtype=torch.int32).to(torch.int16)
+        for dtype in (torch.bfloat16, torch.float16):
+            x = bits.view(dtype)
+            found = float8.quantize(x, torch.float8_e8m0fnu, policy="torch")
+            stock = x.to(torch.float8_e8m0fnu)
+            self.assertTrue(torch.equal(flat(found.codes), flat(stock)), dtype)
+            self.assertTrue(same_floats(float8.dequantize(found.codes),
+                                        stock.float()), dtype)
+
     def test_scale_and_shape(self):
         x = torch.randn(6, 8)
         for format, sizes in (("hifloat8", (6, 8)), ("float6_e2m3fn", (6, 8)),
-                              ("float4_e2m1fn_x2", (6, 4)), (E4M3, (6, 8))):
+                              ("mxint8", (6, 8)), ("float4_e2m1fn_x2", (6, 4)),
+                              (E4M3, (6, 8))):
             found = float8.quantize(x.t().contiguous().t(), format, 0.5)
             self.assertEqual(found.codes.shape, sizes)
             self.assertEqual(float(found.amax), float(x.abs().max()))
@@ -653,8 +665,8 @@ ERRORS = [
     (lambda: float8.quantize(X, E4M3, 0.0), RuntimeError,
      "options.scale: got 0, expected a finite number larger than 0"),
     (lambda: float8.quantize(X, E4M3, math.nan), RuntimeError, "options.scale: got"),
-    (lambda: float8.quantize(X, E4M3, rounding="up"), ValueError,
-     "rounding: got 'up', expected one of 'nearest_even'"),
+    (lambda: float8.quantize(X, E4M3, rounding="near"), ValueError,
+     "rounding: got 'near', expected one of 'nearest_even'"),
     (lambda: float8.quantize(X, E4M3, policy="gpu"), ValueError,
      "policy: got 'gpu', expected one of 'saturate'"),
     (lambda: float8.quantize(X.double(), E4M3), NotImplementedError,
@@ -668,6 +680,8 @@ ERRORS = [
      RuntimeError, "random: got the shape [4] of Byte, expected [4, 32]"),
     (lambda: float8.dequantize(torch.ones(3, dtype=torch.uint8)), ValueError,
      "format: got None, expected the name of a format"),
+    (lambda: float8.quantize(X, E4M3, rounding="down"), NotImplementedError,
+     "options.rounding: got down, expected nearest_even, nearest_away or"),
     (lambda: float8.dequantize(X, format=E4M3), RuntimeError,
      "codes: got Float on cpu, expected Float8_e4m3fn"),
     (lambda: float8.quantize_blocks(X, E4M3, "mx"), ValueError,
