@@ -19,23 +19,28 @@ using master::Workspace;
 
 namespace {
 
-// The formats of codes, as bits of refuse_dtype().
-constexpr std::uint32_t code_types() {
+// The formats of codes, as bits of refuse_dtype(); those of elements of blocks
+// have a sign.
+constexpr std::uint32_t code_types(bool with_sign) {
   std::uint32_t types = 0;
   for (const FloatFormat& format : kFloatFormats) {
-    const bool has_codes =
-        format.width <= 8 && format.specials != Specials::exponent;
-    if (has_codes) types |= 1u << format.type;
+    const bool has_sign = format.specials != Specials::exponent;
+    if (format.width <= 8 && (has_sign || !with_sign)) {
+      types |= 1u << format.type;
+    }
   }
   return types;
 }
 
 // require_pair() checks the values and their codes.
 const FloatFormat& require_pair(const Tensor& x, const Tensor& codes) {
-  const FloatFormat& format = master::require_code_format("codes.dtype", codes);
-  master::require_row_dtype("x", x.dtype);
+  const FloatFormat& format =
+      master::require_code_format("codes.dtype", codes, false);
+  master::require_row_array("x", x);
+  if (x.count % master::code_elements(format) != 0) {
+    master::refuse("x.count", std::to_string(x.count), master::kEvenCount);
+  }
   master::require_codes("codes", codes, format, x.count, "x");
-  master::require_matrix("x", {x.data, x.count, 1, x.dtype});
   return format;
 }
 
@@ -61,10 +66,10 @@ void require_policy(const FloatFormat& format, CastPolicy policy) {
   const Specials specials = format.specials;
   const bool has_rule =
       policy == CastPolicy::saturate || policy == CastPolicy::overflow ||
-      (specials != Specials::tapered &&
+      (specials != Specials::tapered && specials != Specials::complement &&
        specials != (is_cuda(policy)               ? Specials::nan_zero
                     : policy == CastPolicy::torch ? Specials::none
-                                                  : Specials::tapered));
+                                                  : Specials::exponent));
   if (!has_rule) {
     master::refuse("options.policy", kNames[index],
                    std::string("a policy with a rule for ") + format.name,
@@ -95,9 +100,12 @@ float tapered_value(unsigned code) {
 }
 
 float value_of(const FloatFormat& format, unsigned code) {
+  if (format.specials == Specials::exponent) return slave::e8m0_value(code);
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   const auto sign = static_cast<unsigned>(format.sign());
-  const unsigned magnitude = code & (sign - 1);
+  const bool complement =
+      format.specials == Specials::complement && code >= sign;
+  const unsigned magnitude = complement ? 2 * sign - code : code & (sign - 1);
   const bool tapered = format.specials == Specials::tapered;
   const auto bits = static_cast<int>(format.mantissa_bits);
   if (code == sign && (tapered || format.specials == Specials::nan_zero)) {
@@ -107,6 +115,7 @@ float value_of(const FloatFormat& format, unsigned code) {
   if (tapered) {
     value = tapered_value(magnitude);
   } else if (format.specials != Specials::none &&
+             format.specials != Specials::complement &&
              magnitude >= format.infinity()) {
     const bool infinite =
         format.has_infinity() && magnitude == format.infinity();
@@ -126,10 +135,11 @@ float value_of(const FloatFormat& format, unsigned code) {
 namespace master {
 
 const FloatFormat& require_code_format(const std::string& name,
-                                       const Tensor& codes) {
+                                       const Tensor& codes, bool with_sign) {
   const std::uint32_t type = scalar_type_index(codes);
-  if (type >= kScalarTypeCount || (code_types() >> type & 1u) == 0) {
-    refuse_dtype(name, type, code_types());
+  const std::uint32_t types = code_types(with_sign);
+  if (type >= kScalarTypeCount || (types >> type & 1u) == 0) {
+    refuse_dtype(name, type, types);
   }
   return kFloatFormats[type];
 }
@@ -138,10 +148,11 @@ void require_codes(const std::string& name, const Tensor& codes,
                    const FloatFormat& format, std::size_t elements,
                    const std::string& of) {
   const std::size_t each = code_elements(format);
-  if (elements / each != codes.count || elements % each != 0) {
+  if (elements / each != codes.count) {
     refuse(name + ".count", std::to_string(codes.count),
-           each == 1 ? std::to_string(elements) + ", as in '" + of + "'"
-                     : "half of " + of + ".count, " + std::to_string(elements));
+           std::to_string(elements / each) +
+               (each == 1 ? ", as in '" : ", half of the elements of '") + of +
+               "'");
   }
   if (codes.count != 0 && codes.data == nullptr) {
     refuse(name + ".data", "null",
@@ -151,15 +162,27 @@ void require_codes(const std::string& name, const Tensor& codes,
 
 void require_cast(const FloatFormat& format, Rounding rounding,
                   CastPolicy policy) {
-  if (rounding > Rounding::stochastic) {
-    refuse("options.rounding", std::to_string(static_cast<unsigned>(rounding)),
-           "0 (nearest_even), 1 (nearest_away) or 2 (stochastic)");
+  constexpr const char* kNames[] = {"nearest_even", "nearest_away",
+                                    "stochastic", "up", "down"};
+  const auto index = static_cast<unsigned>(rounding);
+  if (rounding > Rounding::down) {
+    refuse("options.rounding", std::to_string(index),
+           "0 (nearest_even) to 4 (down)");
   }
-  if (format.specials == Specials::tapered &&
-      rounding != Rounding::nearest_away) {
-    refuse("options.rounding",
-           rounding == Rounding::stochastic ? "stochastic" : "nearest_even",
-           "nearest_away (the rounding of hifloat8)", SWAMP_UNSUPPORTED);
+  const bool is_exponent = format.specials == Specials::exponent;
+  const bool has_only_away =
+      is_exponent || format.specials == Specials::tapered;
+  const bool is_directed =
+      rounding == Rounding::up || rounding == Rounding::down;
+  if (rounding != Rounding::nearest_away &&
+      (is_directed ? !is_exponent : has_only_away)) {
+    refuse("options.rounding", kNames[index],
+           std::string(is_exponent     ? "nearest_away, up or down"
+                       : has_only_away ? "nearest_away"
+                                       : "nearest_even, nearest_away or "
+                                         "stochastic") +
+               " (the rounding of " + format.name + ")",
+           SWAMP_UNSUPPORTED);
   }
   require_policy(format, policy);
 }
@@ -181,7 +204,8 @@ slave::QuantizeArgs cast_args(const FloatFormat& format, Rounding rounding,
   args.scale = 1;
   args.mantissa_bits = format.mantissa_bits;
   args.least_exponent = static_cast<std::uint32_t>(128 - format.bias());
-  args.sign = format.width - 1;
+  // Of a format without a sign, the bit above an octet, which is not stored.
+  args.sign = format.width - (format.specials == Specials::exponent ? 0 : 1);
   args.largest = largest;
   args.negative_zero = sign;
   args.rounding = static_cast<std::uint32_t>(rounding);
@@ -206,6 +230,14 @@ slave::QuantizeArgs cast_args(const FloatFormat& format, Rounding rounding,
       args.negative_zero = 0;
       args.infinity = code(format.infinity());  // not saturated
       break;
+    case Specials::exponent:
+      args.nan = args.negative_nan = code(format.infinity());
+      break;
+    case Specials::complement:
+      args.infinity = args.overflow = largest;
+      args.negative_zero = 0;  // and nan is 0
+      args.complement = 1;
+      break;
     case Specials::none:
       args.infinity = args.overflow = largest;
       args.nan = args.negative_nan = largest;
@@ -214,8 +246,6 @@ slave::QuantizeArgs cast_args(const FloatFormat& format, Rounding rounding,
         args.negative_nan = 0;
       }
       break;
-    case Specials::exponent:
-      break;  // no codes
   }
   return args;
 }
@@ -229,20 +259,20 @@ slave::DequantizeArgs decoding_args(const FloatFormat& format) {
           of_format.least_exponent,
           of_format.sign,
           format.specials == Specials::tapered ? 0 : of_format.largest,
-          of_format.negative_zero == 0 ? 1u : 0u};
+          format.specials == Specials::exponent   ? 0  // 2^-127 is subnormal
+          : format.specials == Specials::nan_zero ? 1u << of_format.sign
+                                                  : slave::kBeyond,
+          of_format.complement};
 }
 
 const std::array<float, 256>& code_values(const FloatFormat& format) {
   static const auto tables = [] {
     std::array<std::array<float, 256>, kScalarTypeCount> all{};
     for (const FloatFormat& one : kFloatFormats) {
-      if ((code_types() >> one.type & 1u) == 0) continue;
+      if ((code_types(false) >> one.type & 1u) == 0) continue;
       for (unsigned code = 0; code < 256; ++code) {
         all[one.type][code] = value_of(one, code);
       }
-    }
-    for (unsigned code = 0; code < 256; ++code) {  // of scales
-      all[kFloat8E8M0FNU][code] = slave::e8m0_value(code);
     }
     return all;
   }();
@@ -307,15 +337,12 @@ void dequantize(const Tensor& codes, const Tensor& x, float scale,
 }
 
 float code_to_float(ScalarType type, std::uint8_t code) {
-  if (master::scalar_type_index({nullptr, 0, type}) == kFloat8E8M0FNU) {
-    return slave::e8m0_value(code);
-  }
   return master::code_values(
-      master::require_code_format("format", {nullptr, 0, type}))[code];
+      master::require_code_format("format", {nullptr, 0, type}, false))[code];
 }
 
 float amax(const Tensor& x, bool skip_nan, Machine* machine) {
-  master::require_matrix("x", {x.data, x.count, 1, x.dtype});
+  master::require_row_array("x", x);
   Machine::Impl& impl = master::impl_of(machine);
   if (x.count == 0) return 0;
   const slave::AmaxArgs args;

@@ -25,12 +25,18 @@ constexpr std::size_t divided(std::size_t count, std::size_t by) {
 }
 
 // require_code_format() returns the format of codes; `name` is that of the
-// dtype.
+// dtype. Elements of blocks need a format `with_sign`.
 const FloatFormat& require_code_format(const std::string& name,
-                                       const Tensor& codes);
+                                       const Tensor& codes,
+                                       bool with_sign = true);
+
+// What is expected of a number of elements of float4.
+inline constexpr char kEvenCount[] =
+    "an even number, as float4_e2m1fn_x2 has two in an octet";
 
 // require_codes() throws unless there are `elements` elements in the codes, and
-// their data are not null. `of` is what has these elements.
+// their data are not null. `of` is what has these elements, an even number for
+// float4.
 void require_codes(const std::string& name, const Tensor& codes,
                    const FloatFormat& format, std::size_t elements,
                    const std::string& of);
@@ -47,7 +53,7 @@ slave::QuantizeArgs cast_args(const FloatFormat& format, Rounding rounding,
 slave::RoundingKey rounding_key(std::uint64_t seed);
 
 // decoding_args() are those of a format, with a scale of 1; code_values() the
-// values of the octets of codes, also of float8_e8m0fnu.
+// values of the octets of codes.
 slave::DequantizeArgs decoding_args(const FloatFormat& format);
 const std::array<float, 256>& code_values(const FloatFormat& format);
 

@@ -82,7 +82,7 @@ Call require_call(const Matrix& x, const BlockOptions& options, bool by_row) {
                                                  : x.columns;
   if (!is_block(block) && (!by_row || block != x.columns)) {
     master::refuse(
-        "options.block", std::to_string(block),
+        "options.block", std::to_string(options.block),
         std::string("16, 32, 64 or 128") +
             (by_row ? ", or the columns, " + std::to_string(x.columns)
                     : " (along columns, and if square)"));
@@ -103,10 +103,12 @@ Call require_call(const Matrix& x, const BlockOptions& options, bool by_row) {
   return {x, options, scaling, std::max<std::size_t>(1, block)};
 }
 
-// require_output() checks codes and scales of a matrix of this shape.
+// require_output() checks codes and scales of a matrix of this shape. `length`
+// is the name of its columns.
 const FloatFormat& require_output(const Call& call, const char* output,
                                   const BlockCodes& out, std::size_t rows,
-                                  std::size_t columns) {
+                                  std::size_t columns,
+                                  const char* length = "x.columns") {
   const std::string name = output;
   const std::string codes = name + ".codes", scales = name + ".scales";
   const FloatFormat& format =
@@ -122,9 +124,7 @@ const FloatFormat& require_output(const Call& call, const char* output,
                    SWAMP_UNSUPPORTED);
   }
   if (columns % master::code_elements(format) != 0) {
-    master::refuse(
-        "x", std::to_string(columns) + " elements for a row of '" + codes + "'",
-        "an even number, as float4_e2m1fn_x2 has two in an octet");
+    master::refuse(length, std::to_string(columns), master::kEvenCount);
   }
   master::require_codes(codes, out.codes, format, rows * columns, "x");
   const std::uint32_t type = master::scalar_type_index(out.scales);
@@ -443,7 +443,7 @@ void quantize_blocks(const Matrix& x, const BlockCodes* rows,
   }
   if (columns != nullptr) {
     const FloatFormat& own =
-        require_output(call, "columns", *columns, x.columns, x.rows);
+        require_output(call, "columns", *columns, x.columns, x.rows, "x.rows");
     if (format != nullptr && format != &own) {
       master::refuse("columns.codes.dtype", own.name,
                      std::string(format->name) + ", as 'rows' has");

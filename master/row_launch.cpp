@@ -51,6 +51,17 @@ void require_matrix(const char* name, const Matrix& matrix) {
   require_data(name, matrix);
 }
 
+void require_row_array(const char* name, const Tensor& array) {
+  require_row_dtype(name, array.dtype);
+  const std::size_t bytes = kScalarTypeBytes[array.dtype];
+  if (array.count > kMaxBytes / bytes) {
+    refuse(std::string(name) + ".count", std::to_string(array.count),
+           "at most " + std::to_string(kMaxBytes / bytes));
+  }
+  require_array((std::string(name) + ".data").c_str(), array.data, bytes,
+                array.count);
+}
+
 void require_like(const char* name, const Matrix& matrix,
                   const char* other_name, const Matrix& other) {
   require_matrix(name, matrix);

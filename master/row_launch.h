@@ -28,6 +28,9 @@ void require_data(const char* name, const Matrix& matrix);
 // and its data are aligned, not null and of a possible size.
 void require_matrix(const char* name, const Matrix& matrix);
 
+// require_row_array() is the same for an array.
+void require_row_array(const char* name, const Tensor& array);
+
 // require_like() also throws if its shape or dtype is not that of `other`.
 void require_like(const char* name, const Matrix& matrix,
                   const char* other_name, const Matrix& other);

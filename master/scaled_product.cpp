@@ -52,20 +52,23 @@ void require_scaled(const std::string& name, const ScaledMatrix& x) {
   const FloatFormat& format =
       master::require_code_format(name + ".codes.dtype", x.codes);
   const std::size_t elements = master::code_elements(format);
-  const bool overflows =
-      x.rows != 0 && x.columns > std::numeric_limits<std::size_t>::max() /
-                                     x.rows / sizeof(float);
-  if (x.columns % elements != 0 || overflows) {
+  if (x.columns % elements != 0) {
     master::refuse(name + ".columns", std::to_string(x.columns),
-                   overflows ? "a matrix that fits into memory"
-                             : "an even number, as float4_e2m1fn_x2 has two "
-                               "in an octet");
+                   master::kEvenCount);
   }
   // A panel is a unit of less than 4 GiB.
   constexpr std::size_t kMostColumns = std::size_t{1} << 24;
   if (x.columns > kMostColumns) {
     master::refuse(name + ".columns", std::to_string(x.columns),
                    "at most " + std::to_string(kMostColumns));
+  }
+  const std::size_t most_rows = std::numeric_limits<std::size_t>::max() /
+                                sizeof(float) /
+                                std::max<std::size_t>(1, x.columns);
+  if (x.rows > most_rows) {
+    master::refuse(name + ".rows", std::to_string(x.rows),
+                   "at most " + std::to_string(most_rows) + " of " +
+                       std::to_string(x.columns) + " columns");
   }
   master::require_codes(name + ".codes", x.codes, format, x.rows * x.columns,
                         name);
@@ -103,7 +106,8 @@ struct Span {
 
   explicit Span(ScalarType format)
       : mantissa(static_cast<int>(kFloatFormats[format].mantissa_bits)) {
-    for (const float value : master::code_values(kFloatFormats[format])) {
+    for (const float code : master::code_values(kFloatFormats[format])) {
+      const float value = std::abs(code);
       if (!(value > 0) || std::isinf(value)) continue;
       least = std::min(least, std::ilogb(value));
       end = std::max(end, std::ilogb(value) + 1);
@@ -111,10 +115,10 @@ struct Span {
   }
 };
 
-// wide_of() is ScaledProductArgs::wide, for sums of so many products. Throws if
-// two doubles are not enough.
+// wide_of() is ScaledProductArgs::wide, for sums of so many products, a number
+// that `name` gives. Throws if two doubles are not enough.
 std::uint32_t wide_of(const ScaledMatrix& a, const ScaledMatrix& b,
-                      std::size_t terms) {
+                      std::size_t terms, const char* name) {
   const Span x(a.codes.dtype), y(b.codes.dtype);
   const int least = x.least + y.least, end = x.end + y.end;
   constexpr int kBits = std::numeric_limits<double>::digits;
@@ -132,9 +136,10 @@ std::uint32_t wide_of(const ScaledMatrix& a, const ScaledMatrix& b,
   const int unit = std::ilogb(slave::kProductUnit);
   const int bits = std::max(end - unit, unit - least);
   if (!fits(bits)) {
-    master::refuse("a.columns", std::to_string(terms) + " terms of a sum",
-                   "few enough for an exact sum of these formats, at most " +
-                       std::to_string(std::size_t{1} << (kBits - bits)));
+    master::refuse(name, std::to_string(terms),
+                   "at most " +
+                       std::to_string(std::size_t{1} << (kBits - bits)) +
+                       ", for exact sums of these formats");
   }
   return 2;
 }
@@ -170,10 +175,11 @@ Problem require_problem(const Matrix& out, const ScaledMatrix& a,
   }
   ScaledProductArgs args{};
   args.block = std::max(x.block, y.block);
-  args.wide =
-      wide_of(a, b,
-              args.block == 0 ? a.columns
-                              : std::min<std::size_t>(args.block, a.columns));
+  const bool by_block = args.block != 0 && args.block < a.columns;
+  args.wide = wide_of(a, b, by_block ? args.block : a.columns,
+                      !by_block      ? "a.columns"
+                      : x.block != 0 ? "a.block"
+                                     : "b.block");
   args.factor = nvfp4 ? a.tensor_amax * b.tensor_amax / (6 * 6 * 448 * 448) : 1;
   return {out, a, b, args};
 }

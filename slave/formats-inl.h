@@ -28,6 +28,54 @@ namespace hn = hwy::HWY_NAMESPACE;
 #define SWAMP_CONVERTS_FLOAT16 0
 #endif
 
+// Narrow is the numbers of a format of Specials::ieee or nan, with fewer than 8
+// exponent bits, that its conversions need.
+template <ScalarType kType>
+struct Narrow {
+  static constexpr FloatFormat kFormat = kFloatFormats[kType];
+  static constexpr int kCut = 23 - static_cast<int>(kFormat.mantissa_bits);
+  static constexpr int kRebias = (127 - kFormat.bias()) << 23;
+  static constexpr int kMagnitude = static_cast<int>(kFormat.sign()) - 1;
+  static constexpr int kMantissa = static_cast<int>(kFormat.mantissa());
+  static constexpr int kLargest = static_cast<int>(kFormat.largest());
+  static constexpr int kOverflow = kLargest + (kFormat.has_infinity() ? 1 : 0);
+  // The float whose bits are these is the last place of subnormal numbers, and
+  // its inverse.
+  static constexpr int kPlace = (128 - kFormat.bias() - 23 + kCut) << 23;
+  static constexpr int kInversePlace = (254 << 23) - kPlace;
+  // A float16 keeps its pattern; those of 8 bits are as PyTorch's.
+  static constexpr int kNan =
+      kFormat.width == 8 ? kMagnitude : static_cast<int>(kFormat.quiet_nan());
+};
+
+// widen_bits() widens numbers of a format, a nan perhaps with another payload.
+template <ScalarType kType, class DF>
+HWY_INLINE hn::Vec<DF> widen_bits(DF df,
+                                  hn::Vec<hn::RebindToUnsigned<DF>> numbers) {
+  using N = Narrow<kType>;
+  const hn::RebindToSigned<DF> di;
+  const auto bits = hn::BitCast(di, numbers);
+  const auto magnitude = hn::And(bits, hn::Set(di, N::kMagnitude));
+  const auto sign =
+      hn::ShiftLeft<32 - N::kFormat.width>(hn::Xor(bits, magnitude));
+  // Parts that are 0 in other lanes: below AVX a blend costs three operations.
+  const auto is_normal =
+      hn::VecFromMask(di, hn::Gt(magnitude, hn::Set(di, N::kMantissa)));
+  const auto normal = hn::And(
+      is_normal,
+      hn::Add(hn::ShiftLeft<N::kCut>(magnitude), hn::Set(di, N::kRebias)));
+  const auto special =
+      hn::And(hn::VecFromMask(di, hn::Gt(magnitude, hn::Set(di, N::kLargest))),
+              hn::Set(di, N::kFormat.has_infinity() ? 0x7f800000 : 0x7fc00000));
+  // A conversion from int to float: denormals-are-zero would flush a subnormal
+  // float.
+  const auto tiny = hn::ConvertTo(df, hn::AndNot(is_normal, magnitude));
+  const auto place = hn::BitCast(df, hn::Set(di, N::kPlace));
+  const auto subnormal = hn::BitCast(di, hn::Mul(tiny, place));
+  return hn::BitCast(df,
+                     hn::Or(hn::Or(normal, special), hn::Or(subnormal, sign)));
+}
+
 // widen_float16() widens as many float16 as `df` has lanes.
 template <class DF>
 HWY_INLINE hn::Vec<DF> widen_float16(
@@ -36,25 +84,8 @@ HWY_INLINE hn::Vec<DF> widen_float16(
   const hn::Rebind<hwy::float16_t, DF> dh;
   return hn::PromoteTo(df, hn::BitCast(dh, half));
 #else
-  const hn::RebindToSigned<DF> di;
-  const auto bits =
-      hn::BitCast(di, hn::PromoteTo(hn::RebindToUnsigned<DF>(), half));
-  const auto magnitude = hn::And(bits, hn::Set(di, 0x7fff));
-  const auto sign = hn::ShiftLeft<16>(hn::Xor(bits, magnitude));
-  // Parts that are 0 in other lanes: below AVX a blend costs three operations.
-  const auto is_normal =
-      hn::VecFromMask(di, hn::Gt(magnitude, hn::Set(di, 0x03ff)));
-  const auto normal = hn::And(
-      is_normal, hn::Add(hn::ShiftLeft<13>(magnitude), hn::Set(di, 112 << 23)));
-  const auto special =
-      hn::And(hn::VecFromMask(di, hn::Gt(magnitude, hn::Set(di, 0x7bff))),
-              hn::Set(di, 0x7f800000));
-  // A conversion from int to float: denormals-are-zero would flush a subnormal
-  // float.
-  const auto tiny = hn::ConvertTo(df, hn::AndNot(is_normal, magnitude));
-  const auto subnormal = hn::BitCast(di, hn::Mul(tiny, hn::Set(df, 0x1p-24f)));
-  return hn::BitCast(df,
-                     hn::Or(hn::Or(normal, special), hn::Or(subnormal, sign)));
+  return widen_bits<kFloat16>(df,
+                              hn::PromoteTo(hn::RebindToUnsigned<DF>(), half));
 #endif
 }
 
@@ -70,33 +101,36 @@ HWY_INLINE hn::Vec<DI> truncate(DI di, VF value) {
 #endif
 }
 
-// round_float16() rounds to nearest, ties to even, in integer arithmetic.
-template <class DF>
-HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> round_float16(
-    DF df, hn::Vec<DF> value) {
-  const hn::Rebind<std::uint16_t, DF> d16;
+// round_bits() rounds to nearest, ties to even, in integer arithmetic, to the
+// bits of a format.
+template <ScalarType kType, class DF>
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bits(DF df,
+                                                        hn::Vec<DF> value) {
+  using N = Narrow<kType>;
   const hn::RebindToUnsigned<DF> du;
   const hn::RebindToSigned<DF> di;
   const auto bits = hn::BitCast(di, value);
   const auto magnitude = hn::And(bits, hn::Set(di, 0x7fffffff));
-  const auto sign =
-      hn::ShiftRight<16>(hn::BitCast(du, hn::Xor(bits, magnitude)));
+  const auto sign = hn::ShiftRight<32 - N::kFormat.width>(
+      hn::BitCast(du, hn::Xor(bits, magnitude)));
   const auto one = hn::Set(di, 1);
 
-  // Normal results: rebias and round off 13 bits. A carry out gives inf; the
+  // Normal results: rebias and round off kCut bits. A carry out gives inf; the
   // minimum, for what is larger.
-  const auto is_normal =
-      hn::VecFromMask(di, hn::Gt(magnitude, hn::Set(di, 0x387fffff)));
-  const auto odd = hn::And(hn::ShiftRight<13>(magnitude), one);
-  const auto rebiased = hn::Add(magnitude, hn::Set(di, 0xfff - (112 << 23)));
+  const auto is_normal = hn::VecFromMask(
+      di, hn::Gt(magnitude, hn::Set(di, N::kRebias + (1 << 23) - 1)));
+  const auto odd = hn::And(hn::ShiftRight<N::kCut>(magnitude), one);
+  const auto rebiased =
+      hn::Add(magnitude, hn::Set(di, (1 << (N::kCut - 1)) - 1 - N::kRebias));
   const auto normal = hn::And(
-      is_normal,
-      hn::Min(hn::ShiftRight<13>(hn::Add(rebiased, odd)), hn::Set(di, 0x7c00)));
+      is_normal, hn::Min(hn::ShiftRight<N::kCut>(hn::Add(rebiased, odd)),
+                         hn::Set(di, N::kOverflow)));
 
-  // Subnormal results: |x| * 2^24, its truncation and its fraction are exact in
-  // every rounding mode. Other lanes are 0.
+  // Subnormal results: |x| in units of the last place, its truncation and its
+  // fraction are exact in every rounding mode. Other lanes are 0.
   const auto tiny = hn::AndNot(is_normal, magnitude);
-  const auto scaled = hn::Mul(hn::BitCast(df, tiny), hn::Set(df, 0x1p24f));
+  const auto scaled = hn::Mul(hn::BitCast(df, tiny),
+                              hn::BitCast(df, hn::Set(di, N::kInversePlace)));
   const auto truncated = truncate(di, scaled);
   const auto fraction = hn::Sub(scaled, hn::ConvertTo(df, truncated));
   // Up above 0.5, and at 0.5 if that is odd: bits of positive floats compare as
@@ -106,12 +140,19 @@ HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> round_float16(
              hn::Set(di, 0x3f000000));
   const auto subnormal = hn::Sub(truncated, hn::VecFromMask(di, up));
 
-  // A nan becomes 0x7e00: its payload is not kept.
+  // A nan has one pattern: its payload is not kept.
   const auto nan =
       hn::And(hn::VecFromMask(di, hn::Gt(magnitude, hn::Set(di, 0x7f800000))),
-              hn::Set(di, 0x200));
+              hn::Set(di, N::kNan));
   const auto result = hn::Or(hn::Or(normal, subnormal), nan);
-  return hn::TruncateTo(d16, hn::Or(hn::BitCast(du, result), sign));
+  return hn::Or(hn::BitCast(du, result), sign);
+}
+
+template <class DF>
+HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, DF>> round_float16(
+    DF df, hn::Vec<DF> value) {
+  return hn::TruncateTo(hn::Rebind<std::uint16_t, DF>(),
+                        round_bits<kFloat16>(df, value));
 }
 
 // narrow_float16() rounds to nearest, ties to even, in every rounding mode.
@@ -177,9 +218,15 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF>> round_bfloat16(DF df,
 // floats to the precision of the format. narrow_number() is narrow() for inputs
 // that are numbers or the quiet nan without payload.
 struct Float16 : element::Float16 {
+  using element::Float16::widen;
+  template <class DF>
+  static HWY_INLINE hn::Vec<DF> widen(DF df,
+                                      hn::Vec<hn::Rebind<Element, DF>> x) {
+    return widen_float16(df, x);
+  }
   template <class DF>
   static HWY_INLINE hn::Vec<DF> load(DF df, const Element* at) {
-    return widen_float16(df, hn::LoadU(hn::Rebind<Element, DF>(), at));
+    return widen(df, hn::LoadU(hn::Rebind<Element, DF>(), at));
   }
   template <class DF>
   static HWY_INLINE hn::Vec<hn::Rebind<Element, DF>> narrow(DF df,
@@ -243,11 +290,35 @@ struct Float32 : element::Float32 {
   }
 };
 
+template <ScalarType kType>
+struct Float8 : element::Float8<kType> {
+  using Element = std::uint8_t;
+  using element::Float8<kType>::widen;
+  template <class DF>
+  static HWY_INLINE hn::Vec<DF> widen(DF df,
+                                      hn::Vec<hn::Rebind<Element, DF>> x) {
+    return widen_bits<kType>(df, hn::PromoteTo(hn::RebindToUnsigned<DF>(), x));
+  }
+  template <class DF>
+  static HWY_INLINE hn::Vec<DF> load(DF df, const Element* at) {
+    return widen(df, hn::LoadU(hn::Rebind<Element, DF>(), at));
+  }
+  template <class DF>
+  static HWY_INLINE hn::Vec<hn::Rebind<Element, DF>> narrow(DF df,
+                                                            hn::Vec<DF> value) {
+    return hn::TruncateTo(hn::Rebind<Element, DF>(),
+                          round_bits<kType>(df, value));
+  }
+};
+using Float8E4M3FN = Float8<kFloat8E4M3FN>;
+using Float8E5M2 = Float8<kFloat8E5M2>;
+
 // Only its bits are loaded.
 using Float64 = element::Float64;
 
 template <std::uint8_t kType>
-using FormatOf = element::NamedFormat<kType, Float16, BFloat16, Float32>;
+using FormatOf = element::NamedFormat<kType, Float16, BFloat16, Float32,
+                                      Float8E4M3FN, Float8E5M2>;
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -15,8 +15,9 @@
 
 namespace swamp::slave {
 
-// unscale: x (inout) = x * inv_scale. 16-bit types multiply in float32 and
-//   round again, float64 multiplies in float64.
+// unscale: x (inout) = x * inv_scale. 16-bit and 8-bit types multiply in
+//   float32 and round again, float64 multiplies in float64. A product beyond
+//   the largest float8_e4m3fn becomes that.
 // check: x (in) is only read; inv_scale is not used.
 // Both flag inf and nan.
 struct UnscaleArgs {

@@ -206,8 +206,8 @@ HWY_NOINLINE void flag_all(const void* tile, std::size_t count,
   using Bits = typename Format::Bits;
   const auto* data = static_cast<const Bits*>(tile);
   const std::size_t i =
-      check_batches<Bits>(data, count, Format::kExponent, first, 0, result);
-  flag_nonfinite<Bits>(data + i, count - i, Format::kExponent, first + i,
+      check_batches<Bits>(data, count, Format::kNonfinite, first, 0, result);
+  flag_nonfinite<Bits>(data + i, count - i, Format::kNonfinite, first + i,
                        result);
 }
 
@@ -215,7 +215,7 @@ HWY_NOINLINE void flag_all(const void* tile, std::size_t count,
 // nan makes its lane so, whatever inv_scale is: if all lanes are finite, there
 // is nothing to flag.
 HWY_INLINE bool all_finite(const double* lanes) {
-  constexpr std::uint64_t kExponent = Float64::kExponent;
+  constexpr std::uint64_t kExponent = Float64::kNonfinite;
   bool finite = true;
   for (int lane = 0; lane < NormPartial::kLanes; ++lane) {
     std::uint64_t bits;

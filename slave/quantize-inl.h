@@ -81,7 +81,9 @@ struct Magnitude {
 // Encoder converts vectors. v is the number that is rounded, x has its sign. It
 // has a copy of the arguments, because the compiler cannot know that octets are
 // not stored over the kernel's. For the same reason an Encoder should be a
-// local variable of which no address is passed on.
+// local variable of which no address is passed on. kPowerOfTwo is any rounding
+// of Specials::exponent.
+inline constexpr std::uint32_t kPowerOfTwo = ~0u;
 template <std::uint32_t kRounding, bool kTapered>
 struct Encoder {
   QuantizeArgs args;
@@ -98,6 +100,7 @@ struct Encoder {
       for (std::uint32_t& lane : lanes) lane = tapered_code(lane);
       return hn::LoadU(du, lanes);
     }
+    if constexpr (kRounding == kPowerOfTwo) return exponent_code(bits);
     if constexpr (kRounding == kNearestEven) {
       return nearest_even_code(bits, args.mantissa_bits, args.least_exponent);
     }
@@ -116,6 +119,23 @@ struct Encoder {
     return Magnitude(args, hn::BitCast(du, t)).code(args, hn::Zero(du));
   }
 
+  // exponent_code() rounds up if the mantissa is larger than a limit. The
+  // number before 2^-126 is 2^-127.
+  HWY_INLINE VU exponent_code(VU bits) const {
+    const DU du;
+    const VU exponent = hn::ShiftRight<23>(bits);
+    const VU mantissa = hn::And(bits, hn::Set(du, 0x7fffffu));
+    const std::uint32_t limit = args.rounding == kUp            ? 0
+                                : args.rounding == kNearestAway ? 0x3fffff
+                                                                : 0x7fffff;
+    const VU limits = hn::IfThenElse(
+        hn::Eq(exponent, hn::Zero(du)),
+        hn::Set(du, args.rounding == kDown ? 0x7fffffu : 0x400000u),
+        hn::Set(du, limit));
+    return hn::Add(exponent, hn::IfThenElseZero(hn::Gt(mantissa, limits),
+                                                hn::Set(du, 1u)));
+  }
+
   // The codes of a tapered format are not in the order of their values.
   HWY_INLINE std::uint32_t largest() const {
     return kTapered ? kBeyond - 1 : args.largest;
@@ -128,6 +148,10 @@ struct Encoder {
                                  static_cast<int>(31 - args.sign));
     if (args.negative_zero == 0) {
       sign = hn::IfThenZeroElse(hn::Eq(code, hn::Zero(du)), sign);
+      if (args.complement != 0) {
+        return hn::IfThenElse(hn::Eq(sign, hn::Zero(du)), code,
+                              hn::Sub(hn::Set(du, kBeyond), code));
+      }
     }
     return hn::Or(code, sign);
   }
@@ -262,19 +286,24 @@ class Decoder {
     const hn::Rebind<std::uint8_t, DF> d8;
     const VU mantissa_and_exponent = hn::Set(du, (1u << args_.sign) - 1);
     const VU code = hn::PromoteTo(du, hn::LoadU(d8, at));
-    const VU magnitude = hn::And(code, mantissa_and_exponent);
+    VU magnitude = hn::And(code, mantissa_and_exponent);
+    if (args_.complement != 0) {
+      magnitude = hn::IfThenElse(hn::Eq(magnitude, code), code,
+                                 hn::Sub(hn::Set(du, kBeyond), code));
+    }
     auto special = hn::Gt(magnitude, hn::Set(du, args_.largest));
-    if (args_.nan_zero != 0) {
-      special = hn::Or(special, hn::Eq(code, hn::Set(du, 1u << args_.sign)));
+    if (args_.also != kBeyond) {
+      special = hn::Or(special, hn::Eq(code, hn::Set(du, args_.also)));
     }
     if (HWY_UNLIKELY(!hn::AllFalse(du, special))) return looked_up(at);
-    // The value of a code with exponent 1 and without mantissa.
-    const VU least = hn::Set(du, args_.least_exponent << 23);
     const VU before = hn::Set(du, (args_.least_exponent - 1) << 23);
+    const VU place =
+        hn::Set(du, (args_.least_exponent - args_.mantissa_bits) << 23);
     const VU shifted = hn::ShiftLeftSame(
         magnitude, static_cast<int>(23 - args_.mantissa_bits));
-    const VF subnormal = hn::Sub(hn::BitCast(df, hn::Add(shifted, least)),
-                                 hn::BitCast(df, least));
+    const VF subnormal = hn::Mul(
+        hn::ConvertTo(df, hn::BitCast(hn::RebindToSigned<DF>(), magnitude)),
+        hn::BitCast(df, place));
     const auto is_subnormal =
         hn::Lt(magnitude, hn::Set(du, 1u << args_.mantissa_bits));
     const VF found = hn::IfThenElse(hn::RebindMask(df, is_subnormal), subnormal,

@@ -49,11 +49,13 @@ struct Quantizer {
         hn::And(hn::BitCast(du, hn::Mul(x, hn::Set(df, encoder.args.scale))),
                 magnitude_mask);
     const VU code = encoder.magnitude_code(bits, random);
-    const auto zero = hn::Eq(code, hn::Zero(du));
-    counts.flushed = hn::Add(
-        counts.flushed,
-        hn::IfThenElseZero(hn::And(zero, hn::Ne(x_magnitude, hn::Zero(du))),
-                           hn::Set(du, 1u)));
+    if constexpr (kRounding != kPowerOfTwo) {
+      const auto zero = hn::Eq(code, hn::Zero(du));
+      counts.flushed = hn::Add(
+          counts.flushed,
+          hn::IfThenElseZero(hn::And(zero, hn::Ne(x_magnitude, hn::Zero(du))),
+                             hn::Set(du, 1u)));
+    }
     const auto beyond = hn::Gt(code, hn::Set(du, encoder.largest()));
     if (HWY_LIKELY(hn::AllFalse(du, beyond))) {
       counts.amax = hn::Max(counts.amax, x_magnitude);
@@ -161,6 +163,8 @@ HWY_INLINE void quantize(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const QuantizeArgs*>(arguments);
   if (args.tapered != 0) {
     quantize_elements<Format, kNearestAway, true>(args, tile);
+  } else if (args.mantissa_bits == 0) {
+    quantize_elements<Format, kPowerOfTwo, false>(args, tile);
   } else if (args.rounding == kNearestEven) {
     quantize_elements<Format, kNearestEven, false>(args, tile);
   } else if (args.rounding == kNearestAway) {

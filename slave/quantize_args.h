@@ -25,11 +25,13 @@ namespace swamp::slave {
 //     rounding_bits(key, index of the element).
 //   Specials::tapered: nearest_away, at the width of the mantissa that the
 //     exponent of v has; between 2^-23 and 2^-22: 2^-22.
+//   Specials::exponent: nearest_away, up or down, of the numbers without sign;
+//     nearest_away between 2^-127 and 2^-126: 2^-126.
 //   A number beyond `largest` becomes `overflow`, inf `infinity`, nan `nan` or
 //   `negative_nan`. Partial result: QuantizePartial.
 struct QuantizeArgs {
   float scale;
-  std::uint32_t mantissa_bits;
+  std::uint32_t mantissa_bits;   // 0: of Specials::exponent
   std::uint32_t least_exponent;  // of a normal number, biased as float32's
   std::uint32_t sign;            // the position of the bit
   // Codes without the sign:
@@ -40,11 +42,15 @@ struct QuantizeArgs {
   std::uint32_t tapered;   // of Specials::tapered; the others are not used
   std::uint32_t elements;  // of a unit
   RoundingKey key;
+  std::uint32_t complement;  // not 0: a negative code is the two's complement
 };
+
+// More than any code.
+inline constexpr std::uint32_t kBeyond = 0x100;
 
 // Values of QuantizeArgs::rounding, as swamp::Rounding.
 inline constexpr std::uint32_t kNearestEven = 0, kNearestAway = 1,
-                               kStochastic = 2;
+                               kStochastic = 2, kUp = 3, kDown = 4;
 
 // QuantizePartial is what was seen of the elements; those that are nan count
 // for nan_count only.
@@ -70,9 +76,8 @@ struct DequantizeArgs {
   float scale;
   std::uint32_t elements;  // of a unit
   // As of quantize. Only codes that are larger than `largest` without the sign
-  // are looked up, and that of -0 if it is nan.
-  std::uint32_t mantissa_bits, least_exponent, sign, largest;
-  std::uint32_t nan_zero;  // not 0: it is
+  // are looked up, and the code `also`, kBeyond if there is no such code.
+  std::uint32_t mantissa_bits, least_exponent, sign, largest, also, complement;
 };
 
 // quantize_blocks: x (in), codes and scales along rows (out), codes and scales
@@ -242,7 +247,6 @@ inline float dequantize_factor(const DequantizeBlockArgs& args,
 
 // tapered_code() is the code of a float's magnitude as HiFloat8, kBeyond if it
 // is too large; of inf and nan anything.
-inline constexpr std::uint32_t kBeyond = 0x100;
 inline std::uint32_t tapered_code(std::uint32_t magnitude) noexcept {
   const auto width = [](int exponent) {
     const int size = exponent < 0 ? -exponent : exponent;

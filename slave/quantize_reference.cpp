@@ -42,6 +42,10 @@ std::vector<Number> numbers_of(const QuantizeArgs& args) {
       numbers.push_back(
           {std::ldexp(1 + fraction, negative ? -exponent : exponent), c});
     }
+  } else if (args.mantissa_bits == 0) {  // powers of two
+    for (std::uint32_t c = 0; c <= args.largest + 1; ++c) {
+      numbers.push_back({std::ldexp(1.0, static_cast<int>(c) - 127), c});
+    }
   } else {
     const int bits = static_cast<int>(args.mantissa_bits);
     for (std::uint32_t c = 0; c <= args.largest + 1; ++c) {
@@ -79,6 +83,10 @@ std::size_t rounded(const QuantizeArgs& args,
     return floor_of(static_cast<double>(std::fma(part, step, v)));
   }
   const double middle = (low + high) / 2;
+  if (args.mantissa_bits == 0) {
+    const bool up = args.rounding == kUp || i == 0 ? y > low : y >= middle;
+    return up && args.rounding != kDown ? i + 1 : i;
+  }
   if (args.tapered != 0) {
     // The width of the mantissa is that of the lower neighbour.
     if (i == 0) return y >= high / 2 ? 1 : 0;
@@ -108,6 +116,7 @@ std::uint32_t code_of(const QuantizeArgs& args,
     code = args.overflow;
   }
   if (!negative) return code;
+  if (args.complement != 0 && code != 0) return 256 - code;
   return code == 0 ? args.negative_zero : code | 1u << args.sign;
 }
 
@@ -156,7 +165,7 @@ void quantize(const void* arguments, const Tile& tile, Result&) {
     const std::size_t at = rounded(args, numbers, std::abs(v), random);
     if (std::isinf(v) || numbers[at].value > largest_value) {
       ++partial.saturated;
-    } else if (numbers[at].code == 0 && wide != 0) {
+    } else if (numbers[at].value == 0 && float_to_bits(wide) << 1 != 0) {
       ++partial.flushed;
     }
   }

@@ -13,7 +13,8 @@ namespace swamp::slave::reference {
 
 using namespace element;  // the formats
 template <std::uint8_t kType>
-using FormatOf = NamedFormat<kType, Float16, BFloat16, Float32>;
+using FormatOf =
+    NamedFormat<kType, Float16, BFloat16, Float32, Float8E4M3FN, Float8E5M2>;
 
 #define SWAMP_FAMILY(name, ...) \
   extern const KernelFunction SWAMP_KERNEL_TABLE(name)[kMaxFormats];

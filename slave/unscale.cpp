@@ -38,22 +38,25 @@ struct Scaling {
   }
 };
 
-// The 16-bit formats multiply in float and round again: two roundings, as
-// PyTorch does it.
-template <>
-struct Scaling<Float16> {
-  using Bits = std::uint16_t;
+// The formats of 16 and 8 bits multiply in float and round again: two
+// roundings, as PyTorch does it.
+template <class Format>
+struct ScalingInFloat {
   using DF = hn::ScalableTag<float>;
-  using DB = hn::Rebind<Bits, DF>;
+  using DB = hn::Rebind<typename Format::Bits, DF>;
   static HWY_INLINE hn::Vec<DB> scale(hn::Vec<DB> x, float inv_scale) {
     const DF df;
-    return narrow_float16(
-        df, hn::Mul(widen_float16(df, x), hn::Set(df, inv_scale)));
+    return Format::narrow(
+        df, hn::Mul(Format::widen(df, x), hn::Set(df, inv_scale)));
   }
   static HWY_INLINE hn::Vec<DB> scale_finite(hn::Vec<DB> x, float inv_scale) {
     return scale(x, inv_scale);
   }
 };
+template <>
+struct Scaling<Float16> : ScalingInFloat<Float16> {};
+template <ScalarType kType>
+struct Scaling<Float8<kType>> : ScalingInFloat<Float8<kType>> {};
 
 template <>
 struct Scaling<BFloat16> {
@@ -190,8 +193,8 @@ HWY_INLINE void scale_tail(typename Format::Bits* data, std::size_t count,
   std::memcpy(copy, data, count * sizeof(Bits));
   const auto x = hn::Load(db, copy);
 #endif
-  if (any_nonfinite(db, x, Format::kExponent)) {
-    flag_nonfinite<Bits>(data, count, Format::kExponent, first, result);
+  if (any_nonfinite(db, x, Format::kNonfinite)) {
+    flag_nonfinite<Bits>(data, count, Format::kNonfinite, first, result);
   }
   if (!kWrite) return;
 #if HWY_TARGET == HWY_AVX3
@@ -213,8 +216,8 @@ HWY_INLINE void scale_rest(typename Format::Bits* data, std::size_t i,
   // Whole vectors.
   for (; i + lanes <= tile.count; i += lanes) {
     const auto x = hn::LoadU(db, data + i);
-    if (any_nonfinite(db, x, Format::kExponent)) {
-      flag_nonfinite<Bits>(data + i, lanes, Format::kExponent, tile.first + i,
+    if (any_nonfinite(db, x, Format::kNonfinite)) {
+      flag_nonfinite<Bits>(data + i, lanes, Format::kNonfinite, tile.first + i,
                            result);
     }
     if (kWrite) hn::StoreU(Scaling<Format>::scale(x, inv_scale), db, data + i);
@@ -244,9 +247,9 @@ HWY_INLINE void unscale(const void* args, const Tile& tile, Result& result) {
         if constexpr (std::is_same_v<Format, BFloat16>) {
           if (HWY_LIKELY(exponents.scale(part))) return;
         }
-        if (HWY_UNLIKELY(batch_has_nonfinite(part, Format::kExponent) ||
+        if (HWY_UNLIKELY(batch_has_nonfinite(part, Format::kNonfinite) ||
                          !finite_scale)) {
-          flag_nonfinite<Bits>(part, batch, Format::kExponent, tile.first + at,
+          flag_nonfinite<Bits>(part, batch, Format::kNonfinite, tile.first + at,
                                result);
           for (std::size_t k = 0; k < batch; k += lanes) {
             const auto x = hn::LoadU(db, part + k);
@@ -268,7 +271,7 @@ HWY_INLINE void check(const void*, const Tile& tile, Result& result) {
   using Bits = typename Format::Bits;
   Bits* const data = operand<Bits>(tile, 0);
   const std::size_t i =
-      check_batches<Bits>(data, tile.count, Format::kExponent, tile.first,
+      check_batches<Bits>(data, tile.count, Format::kNonfinite, tile.first,
                           tile.prefetch_bytes, result);
   scale_rest<Format, false>(data, i, tile, 1, result);
 }

@@ -33,6 +33,10 @@ struct OverflowReport {
 /// opmath is double for float64, else float. inv_scale == 1 only reads. Any
 /// thread may call, also several at once on one machine.
 ///
+/// Gradients in float8, which PyTorch's operator refuses, are rounded as
+/// PyTorch 2.13's Tensor.to() does: a product beyond the largest number becomes
+/// that in float8_e4m3fn, inf in float8_e5m2.
+///
 /// @param tensors the caller's arrays; dtypes may be mixed, the arrays must not
 ///   overlap; the list and its tensors may be empty
 /// @param[in,out] found_inf set to 1.0f or left unchanged, never cleared
@@ -42,7 +46,7 @@ struct OverflowReport {
 /// @throws Error before anything is written, with the tensor's index in the
 ///   text: SWAMP_INVALID_ARGUMENT for an unknown dtype, null data with a count,
 ///   a count whose bytes overflow, or data not aligned to its element;
-///   SWAMP_UNSUPPORTED for a float8 dtype
+///   SWAMP_UNSUPPORTED for an 8-bit dtype but float8_e4m3fn and float8_e5m2
 SWAMP_API void amp_foreach_non_finite_check_and_unscale_(
     TensorList tensors, float& found_inf, const float& inv_scale,
     OverflowReport* report = nullptr, Machine* machine = nullptr);

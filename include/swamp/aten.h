@@ -7,9 +7,9 @@
 /// `at::_amp_update_scale_()` of CPU tensors run swamp's, for every caller in
 /// the process, until set_active(false) restores PyTorch's. It also registers
 /// the operators `swamp::version`, `swamp::info`, `swamp::set_active`,
-/// `swamp::is_active`, `swamp::any_nonfinite`, `swamp::grad_norm_and_check`,
-/// `swamp::mixed_precision_adamw_`, `swamp::foreach_lerp_`,
-/// `swamp::foreach_zero_`, `swamp::set_half_precision`,
+/// `swamp::is_active`, `swamp::unscale_`, `swamp::any_nonfinite`,
+/// `swamp::grad_norm_and_check`, `swamp::mixed_precision_adamw_`,
+/// `swamp::foreach_lerp_`, `swamp::foreach_zero_`, `swamp::set_half_precision`,
 /// `swamp::is_half_precision`, `swamp::set_reproducible`,
 /// `swamp::is_reproducible` and `swamp::wgrad_gemm_accum`. The functions
 /// below are the same kernels without the dispatcher: no autograd, no tracing.
@@ -85,11 +85,24 @@ SWAMP_API at::Tensor& amp_update_scale_(at::Tensor& current_scale,
                                         double backoff_factor,
                                         std::int64_t growth_interval);
 
+/// unscale_() is the operator `swamp::unscale_`:
+/// amp_foreach_non_finite_check_and_unscale_() that also takes float8_e4m3fn
+/// and float8_e5m2, which PyTorch's operator refuses. Their products are
+/// rounded as `Tensor.to()` does.
+///
+/// @param grads see there
+/// @param found_inf see there
+/// @param inv_scale see there
+/// @throws c10::Error see there
+SWAMP_API void unscale_(at::TensorList grads, at::Tensor found_inf,
+                        const at::Tensor& inv_scale);
+
 /// any_nonfinite() is the operator `swamp::any_nonfinite`: it searches for inf
 /// and nan, and writes nothing.
 ///
 /// @param tensors of any shapes and strides, also expanded ones; float16,
-///   bfloat16, float32 or float64, which may be mixed; the list may be empty
+///   bfloat16, float32, float64, float8_e4m3fn or float8_e5m2, which may be
+///   mixed; the list may be empty
 /// @return a new float32 CPU tensor without dimensions: 1 if any element is inf
 ///   or nan, else 0
 /// @throws c10::Error for a tensor that is not on the CPU or not strided;
@@ -101,8 +114,8 @@ SWAMP_API at::Tensor any_nonfinite(at::TensorList tensors);
 /// that only reads; see swamp::foreach_norm(). If a tensor has no holes, its
 /// elements are taken in the order of its memory.
 ///
-/// @param grads float16, bfloat16, float32 or float64, which may be mixed; the
-///   list may be empty
+/// @param grads float16, bfloat16, float32, float64, float8_e4m3fn or
+///   float8_e5m2, which may be mixed; the list may be empty
 /// @param found_inf one float32 of any shape; set to 1 or left unchanged
 /// @param inv_scale one float32 of any shape
 /// @return a new float64 CPU tensor without dimensions

@@ -30,8 +30,8 @@ typedef enum {
 } swamp_status;
 
 /** The element types of a tensor: ATen's Half, BFloat16, Float, Double,
- * Float8_e4m3fn, Float8_e5m2; only swamp_quantize() and swamp_dequantize() take
- * the others. Later versions may add types. An operator that does not accept
+ * Float8_e4m3fn, Float8_e5m2; only conversions and products of codes take the
+ * others. Later versions may add types. An operator that does not accept
  * one of them returns SWAMP_UNSUPPORTED. */
 typedef enum {
   SWAMP_FLOAT16 = 0,         /**< IEEE binary16, 2 bytes */
@@ -49,8 +49,9 @@ typedef enum {
   SWAMP_FLOAT4_E2M1FN_X2 = 10,
   SWAMP_HIFLOAT8 = 11, /**< Huawei's HiFloat8, 1 byte */
   /** A power of two, 1 byte: the biased exponent of a binary32; 0xff is nan.
-   * Only scales of blocks have it. */
-  SWAMP_FLOAT8_E8M0FNU = 12
+   * Not for elements of blocks, but for their scales. */
+  SWAMP_FLOAT8_E8M0FNU = 12,
+  SWAMP_MXINT8 = 13 /**< OCP MXINT8: two's complement, in 1/64, 1 byte */
 } swamp_dtype;
 
 /** swamp_tensor describes one contiguous array, whatever its shape. The caller
@@ -136,8 +137,9 @@ SWAMP_API void swamp_machine_destroy(swamp_machine* machine);
  * @return SWAMP_INVALID_ARGUMENT for a NULL found_inf or inv_scale, a NULL list
  *   with tensor_count > 0, and, naming the tensor's index, for an unknown
  *   dtype, NULL data with count > 0, a count whose bytes overflow, misaligned
- *   data; SWAMP_UNSUPPORTED for a float8 dtype; if the default machine cannot
- *   be made, as swamp_machine_create() */
+ *   data; SWAMP_UNSUPPORTED for an 8-bit dtype but float8_e4m3fn and
+ *   float8_e5m2; if the default machine cannot be made, as
+ *   swamp_machine_create() */
 SWAMP_API swamp_status swamp_amp_foreach_non_finite_check_and_unscale(
     swamp_machine* machine, const swamp_tensor* tensors, size_t tensor_count,
     float* found_inf, const float* inv_scale);
@@ -187,8 +189,8 @@ SWAMP_API swamp_status swamp_amp_update_scale(
  * on every machine; see foreach_norm() in foreach.h.
  *
  * @param machine where to run; NULL: the default machine
- * @param tensors float16, bfloat16, float32 or float64; may be NULL if
- *   tensor_count is 0
+ * @param tensors float16, bfloat16, float32, float64, float8_e4m3fn or
+ *   float8_e5m2; may be NULL if tensor_count is 0
  * @param tensor_count tensors in the list
  * @param inv_scale one float, usually 1 / loss scale
  * @param[in,out] found_inf one float, set to 1.0f if an incoming element is inf
@@ -507,7 +509,9 @@ SWAMP_API swamp_status swamp_product(swamp_machine* machine,
 typedef enum {
   SWAMP_NEAREST_EVEN = 0, /**< ties to even codes */
   SWAMP_NEAREST_AWAY = 1, /**< ties to the larger magnitude */
-  SWAMP_STOCHASTIC = 2    /**< up by chance, in steps of 1/256 */
+  SWAMP_STOCHASTIC = 2,   /**< up by chance, in steps of 1/256 */
+  SWAMP_ROUND_UP = 3,     /**< the larger magnitude; float8_e8m0fnu only */
+  SWAMP_ROUND_DOWN = 4    /**< the smaller magnitude; float8_e8m0fnu only */
 } swamp_rounding;
 
 /** swamp_cast_policy: see CastPolicy in float8.h. */

@@ -1,10 +1,10 @@
 /// @file
 /// Conversions to and from the formats of at most 8 bits of mixed-precision
-/// recipes: float8_e4m3fn, float8_e5m2, their fnuz forms, float6, float4 and
-/// HiFloat8. One pass multiplies by the scale, rounds, and finds what the
-/// recipe needs to choose the next scale. The rounding is exact and the same on
-/// every machine (slave/quantize_args.h), if the calling thread rounds to
-/// nearest.
+/// recipes: float8_e4m3fn, float8_e5m2, their fnuz forms, float6, float4,
+/// HiFloat8, MXINT8 and float8_e8m0fnu. One pass multiplies by the scale,
+/// rounds, and finds what the recipe needs to choose the next scale. The
+/// rounding is exact and the same on every machine (slave/quantize_args.h), if
+/// the calling thread rounds to nearest.
 ///
 /// Common to all functions: a Machine of null is the default machine. Data must
 /// be aligned to its element, and must not overlap. Everything is checked
@@ -27,17 +27,21 @@ namespace swamp {
 /// Rounding chooses one of the two neighbours of a number.
 enum class Rounding : std::uint8_t {
   nearest_even,  ///< of a tie, the one with an even code
-  nearest_away,  ///< of a tie, the larger magnitude; HiFloat8 has only this
+  /// Of a tie, the larger magnitude. HiFloat8 has only this; in float8_e8m0fnu
+  /// any number between 2^-127 and 2^-126 becomes 2^-126, as in PyTorch.
+  nearest_away,
   /// Up in magnitude with a probability of what is cut off, in steps of 1/256
   /// (Transformer Engine's rule for float4).
-  stochastic
+  stochastic,
+  up,   ///< the larger magnitude; float8_e8m0fnu only
+  down  ///< the smaller magnitude; float8_e8m0fnu only
 };
 
 /// CastPolicy is what becomes of nan, of inf and of numbers beyond the largest
 /// one. A format without inf and nan always takes its largest number.
 enum class CastPolicy : std::uint8_t {
   /// The largest number; inf too, except in fnuz (nan) and HiFloat8 (inf). A
-  /// nan keeps its sign if the format can.
+  /// nan keeps its sign if the format can; in MXINT8 it becomes 0.
   saturate,
   /// Such a number becomes inf, or nan in a format without inf. A nan keeps its
   /// sign.
@@ -46,10 +50,10 @@ enum class CastPolicy : std::uint8_t {
   cuda_saturate,
   cuda,  ///< CUDA's NOSAT: overflow, but nan has no sign
   /// PyTorch 2.13's Tensor.to(): saturate for float8_e4m3fn, else overflow. Not
-  /// for float6, float4 and HiFloat8.
+  /// for float6, float4, HiFloat8 and MXINT8.
   torch,
   /// ml_dtypes 0.6's astype(): overflow, with other patterns of nan. Not for
-  /// HiFloat8.
+  /// HiFloat8, MXINT8 and float8_e8m0fnu.
   ml_dtypes
 };
 
@@ -73,7 +77,8 @@ struct QuantizeReport {
   std::uint64_t nan_count = 0;  ///< were nan
 };
 
-/// quantize sets codes to round(float32(x) * scale).
+/// quantize sets codes to round(float32(x) * scale); of float8_e8m0fnu, which
+/// has neither sign nor 0, its magnitude is rounded.
 ///
 /// @param x float16, bfloat16 or float32
 /// @param[out] codes of a format of at most 8 bits, with as many elements; of
@@ -96,7 +101,7 @@ SWAMP_API void dequantize(const Tensor& codes, const Tensor& x, float scale = 1,
                           Machine* machine = nullptr);
 
 /// code_to_float returns the value of a code of a format of at most 8 bits; of
-/// float4_e2m1fn_x2 that of the low half. float8_e8m0fnu has values too.
+/// float4_e2m1fn_x2 that of the low half.
 SWAMP_API float code_to_float(ScalarType format, std::uint8_t code);
 
 /// amax returns the largest |x|, 0 without elements.

@@ -28,7 +28,11 @@ enum class Specials : std::uint8_t {
   /// the exponent; 6f is inf, 80 is nan.
   tapered,
   /// Only an exponent: no sign, no mantissa and no 0; all bits set are nan.
-  exponent
+  exponent,
+  /// All finite; a negative number is the two's complement of its magnitude.
+  /// With one exponent bit, whose two values have the same distances of
+  /// numbers: a fixed-point number.
+  complement
 };
 
 /// FloatFormat describes a format by its bits: from the highest, sign, exponent
@@ -41,9 +45,10 @@ struct FloatFormat {
   Specials specials;           ///< its inf and nan
   unsigned width = 8 * bytes;  ///< bits of an element
 
-  /// The sign bit.
+  /// The sign bit; of Specials::exponent, which has none, the bit above.
   constexpr std::uint64_t sign() const noexcept {
-    return std::uint64_t{1} << (width - 1);
+    return std::uint64_t{1}
+           << (specials == Specials::exponent ? width : width - 1);
   }
   /// Whether the format has inf.
   constexpr bool has_infinity() const noexcept {
@@ -51,10 +56,11 @@ struct FloatFormat {
   }
   /// The pattern of the largest number.
   constexpr std::uint64_t largest() const noexcept {
-    return specials == Specials::tapered ? 0x6e
-           : specials == Specials::ieee  ? exponent() - 1
-           : specials == Specials::nan   ? sign() - 2
-                                         : sign() - 1;
+    return specials == Specials::tapered    ? 0x6e
+           : specials == Specials::ieee     ? exponent() - 1
+           : specials == Specials::nan      ? sign() - 2
+           : specials == Specials::exponent ? sign() - 2
+                                            : sign() - 1;
   }
   /// The pattern after that of the largest number: infinity, or nan. A format
   /// without both has no such number.
@@ -70,7 +76,9 @@ struct FloatFormat {
   /// What is subtracted from a stored exponent.
   constexpr int bias() const noexcept {
     return static_cast<int>(exponent() >> (mantissa_bits + 1)) +
-           (specials == Specials::nan_zero ? 1 : 0);
+           (specials == Specials::nan_zero || specials == Specials::complement
+                ? 1
+                : 0);
   }
   // The following are for Specials::ieee and Specials::nan.
   /// The lowest positive pattern that is nan.
@@ -105,7 +113,8 @@ inline constexpr FloatFormat kFloatFormats[] = {
     {"float6_e2m3fn", kFloat6E2M3FN, 1, 3, Specials::none, 6},
     {"float4_e2m1fn_x2", kFloat4E2M1FNX2, 1, 1, Specials::none, 4},
     {"hifloat8", kHiFloat8, 1, 3, Specials::tapered},
-    {"float8_e8m0fnu", kFloat8E8M0FNU, 1, 0, Specials::exponent}};
+    {"float8_e8m0fnu", kFloat8E8M0FNU, 1, 0, Specials::exponent},
+    {"mxint8", kMxInt8, 1, 6, Specials::complement}};
 
 /// float_to_bits() returns the bits of an IEEE binary32.
 inline std::uint32_t float_to_bits(float value) noexcept {

@@ -73,8 +73,8 @@ SWAMP_API void foreach_zero_(TensorList tensors, Machine* machine = nullptr);
 /// grain of the list, and the grains in list order. Finds inf and nan in the
 /// same pass, as amp_foreach_non_finite_check_and_unscale_() does; reads only.
 ///
-/// @param tensors float16, bfloat16, float32 or float64 (whose product with
-///   inv_scale is double)
+/// @param tensors float16, bfloat16, float32, float64 (whose product with
+///   inv_scale is double), float8_e4m3fn or float8_e5m2
 /// @param inv_scale usually 1 / loss scale
 /// @param[in,out] found_inf set to 1.0f if an element is inf or nan, else left
 ///   unchanged; may be null

@@ -22,7 +22,7 @@ inline constexpr ScalarType kFloat64 = SWAMP_FLOAT64;    ///< IEEE binary64
 inline constexpr ScalarType kFloat8E4M3FN = SWAMP_FLOAT8_E4M3FN;
 /// ATen Float8_e5m2
 inline constexpr ScalarType kFloat8E5M2 = SWAMP_FLOAT8_E5M2;
-// Only quantize() and dequantize() take the following.
+// Only conversions and products of codes take the following.
 /// ATen Float8_e4m3fnuz
 inline constexpr ScalarType kFloat8E4M3FNUZ = SWAMP_FLOAT8_E4M3FNUZ;
 /// ATen Float8_e5m2fnuz
@@ -35,8 +35,10 @@ inline constexpr ScalarType kFloat6E2M3FN = SWAMP_FLOAT6_E2M3FN;
 inline constexpr ScalarType kFloat4E2M1FNX2 = SWAMP_FLOAT4_E2M1FN_X2;
 /// Huawei's HiFloat8
 inline constexpr ScalarType kHiFloat8 = SWAMP_HIFLOAT8;
-/// ATen Float8_e8m0fnu; only scales of blocks have it
+/// ATen Float8_e8m0fnu; not for elements of blocks, but for their scales
 inline constexpr ScalarType kFloat8E8M0FNU = SWAMP_FLOAT8_E8M0FNU;
+/// OCP MXINT8: two's complement, in 1/64
+inline constexpr ScalarType kMxInt8 = SWAMP_MXINT8;
 
 /// Tensor is {data, count, dtype}: one contiguous array that the caller owns.
 using Tensor = swamp_tensor;

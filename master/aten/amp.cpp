@@ -19,7 +19,8 @@ namespace {
 
 constexpr ListNames kUnscale{"_amp_foreach_non_finite_check_and_unscale_cpu",
                              "scaled_grads"};
-constexpr ListNames kAnyNonfinite{"any_nonfinite_cpu", "tensors"};
+constexpr ListNames kUnscaleGrads{"unscale_cpu", "grads", true};
+constexpr ListNames kAnyNonfinite{"any_nonfinite_cpu", "tensors", true};
 
 // unscale_split() takes a list that was split, of tensors that do not overlap.
 // Returns whether an element was inf or nan.
@@ -51,18 +52,15 @@ bool unscale(at::TensorList tensors, SplitList& split, const ListNames& names,
   return found;
 }
 
-}  // namespace
-
-void amp_foreach_non_finite_check_and_unscale_(at::TensorList tensors,
-                                               at::Tensor& found_inf,
-                                               const at::Tensor& inv_scale) {
+void unscale(at::TensorList tensors, const at::Tensor& found_inf,
+             const at::Tensor& inv_scale, const ListNames& names) {
   if (tensors.empty()) return;
   require_scalars({{inv_scale, "inv_scale"}, {found_inf, "found_inf"}});
 
   // A thread obeys at::set_num_threads() only after this first call.
   at::get_num_threads();
   const ThreadScratch<SplitList> split;
-  split->assign(tensors, kUnscale, true);
+  split->assign(tensors, names, true);
   // These addresses are valid only after assign(), which gives lazily copied
   // tensors other memory: found_inf and inv_scale may lie in one.
   void* found = mutable_data(found_inf);
@@ -73,9 +71,22 @@ void amp_foreach_non_finite_check_and_unscale_(at::TensorList tensors,
     }
     return;
   }
-  if (unscale(tensors, *split, kUnscale, true, load<float>(factor))) {
+  if (unscale(tensors, *split, names, true, load<float>(factor))) {
     store<float>(found, 1.0f);
   }
+}
+
+}  // namespace
+
+void amp_foreach_non_finite_check_and_unscale_(at::TensorList tensors,
+                                               at::Tensor& found_inf,
+                                               const at::Tensor& inv_scale) {
+  unscale(tensors, found_inf, inv_scale, kUnscale);
+}
+
+void unscale_(at::TensorList grads, at::Tensor found_inf,
+              const at::Tensor& inv_scale) {
+  unscale(grads, found_inf, inv_scale, kUnscaleGrads);
 }
 
 at::Tensor any_nonfinite(at::TensorList tensors) {

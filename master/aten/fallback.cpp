@@ -13,41 +13,21 @@
 #include "master/aten/layout.h"
 #include "master/aten/tensor.h"
 #include "runtime/float_environment.h"
-#include "swamp/float_formats.h"
+#include "slave/formats.h"
 
 namespace swamp::aten {
 namespace {
 
-// A format is how an element is stored, and the type it is computed in.
-struct Float64 {
-  using Stored = double;
-  static double widen(double x) noexcept { return x; }
-  static double round(double x) noexcept { return x; }
-};
-struct Float32 {
-  using Stored = float;
-  static float widen(float x) noexcept { return x; }
-  static float round(float x) noexcept { return x; }
-};
-struct Float16 {
-  using Stored = std::uint16_t;
-  static float widen(Stored x) noexcept { return float16_to_float(x); }
-  static Stored round(float x) noexcept { return float16_from_float(x); }
-};
-struct BFloat16 {
-  using Stored = std::uint16_t;
-  static float widen(Stored x) noexcept { return bfloat16_to_float(x); }
-  static Stored round(float x) noexcept { return bfloat16_from_float(x); }
-};
+using namespace slave::element;
 
 template <class Format>
-typename Format::Stored scaled(typename Format::Stored x,
-                               float inv_scale) noexcept {
-  return Format::round(Format::widen(x) * inv_scale);
+typename Format::Element scaled(typename Format::Element x,
+                                float inv_scale) noexcept {
+  return Format::narrow(Format::widen(x) * inv_scale);
 }
 
 template <class Format>
-bool finite(typename Format::Stored x) noexcept {
+bool finite(typename Format::Element x) noexcept {
   return std::isfinite(Format::widen(x));
 }
 
@@ -61,6 +41,10 @@ void with_format(at::ScalarType type, Run run) {
       return run(BFloat16{});
     case at::ScalarType::Float:
       return run(Float32{});
+    case at::ScalarType::Float8_e4m3fn:
+      return run(Float8E4M3FN{});
+    case at::ScalarType::Float8_e5m2:
+      return run(Float8E5M2{});
     default:
       return run(Float64{});
   }
@@ -69,7 +53,7 @@ void with_format(at::ScalarType type, Run run) {
 template <class Format>
 bool unscale_run(char* data, std::int64_t stride, std::int64_t count,
                  float inv_scale) noexcept {
-  using Stored = typename Format::Stored;
+  using Stored = typename Format::Element;
   bool dirty = false;
   for (std::int64_t i = 0; i < count; ++i, data += stride) {
     const auto x = load<Stored>(data);
@@ -82,7 +66,7 @@ bool unscale_run(char* data, std::int64_t stride, std::int64_t count,
 // Aliased unscales elements whose memory may contain found_inf and inv_scale.
 template <class Format>
 struct Aliased {
-  using Stored = typename Format::Stored;
+  using Stored = typename Format::Element;
   static constexpr std::int64_t kBytes = sizeof(Stored);
   static constexpr std::int64_t kVector = 32 / kBytes;
 

@@ -1,8 +1,8 @@
 // Formats of at most 8 bits: swamp/float8.h for tensors. Codes have PyTorch's
-// dtypes, or uint8 if PyTorch has none, so that operators take the number of a
-// format; it and the numbers of enumerations are those of the C++ API. What a
-// training step computes itself (a scale, a seed) is a tensor of one element,
-// so that torch.compile need not know its value.
+// dtypes, int8 for MXINT8, or uint8 if PyTorch has none, so that operators take
+// the number of a format; it and the numbers of enumerations are those of the
+// C++ API. What a training step computes itself (a scale, a seed) is a tensor
+// of one element, so that torch.compile need not know its value.
 #include "swamp/float8.h"
 
 #include <ATen/TensorOperators.h>
@@ -54,6 +54,8 @@ at::ScalarType dtype_of(ScalarType format) {
       return at::kFloat8_e8m0fnu;
     case kFloat4E2M1FNX2:
       return at::ScalarType::Float4_e2m1fn_x2;
+    case kMxInt8:
+      return at::kChar;
     case kFloat32:
       return at::kFloat;
     default:

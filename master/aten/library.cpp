@@ -105,6 +105,10 @@ TORCH_LIBRARY(swamp, m) {
   m.def("set_attention(bool active) -> bool", &set_attention);
   m.def("is_attention() -> bool", &is_attention);
   constexpr auto kNone = Derivative::kNone;
+  define<&unscale_, kNone>(
+      m,
+      "unscale_(Tensor(a!)[] grads, Tensor(b!) found_inf, Tensor inv_scale) "
+      "-> ()");
   define<&any_nonfinite, kNone>(m, "any_nonfinite(Tensor[] tensors) -> Tensor");
   m.impl("any_nonfinite",
          torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,

@@ -436,9 +436,10 @@ at::Tensor grad_norm_and_check(at::TensorList grads, at::Tensor found_inf,
     return at::empty({}, found_inf.options().dtype(ScalarType::Double));
   }
   require_scalars({{inv_scale, "inv_scale"}, {found_inf, "found_inf"}});
-  require_list(grads, "grads", false,
-               {ScalarType::Half, ScalarType::BFloat16, ScalarType::Float,
-                ScalarType::Double});
+  require_list(
+      grads, "grads", false,
+      {ScalarType::Half, ScalarType::BFloat16, ScalarType::Float,
+       ScalarType::Double, ScalarType::Float8_e4m3fn, ScalarType::Float8_e5m2});
   at::get_num_threads();  // as for the unscale
   const ThreadScratch<StepTensors> tensors;
   tensors->assign(grads, nullptr, false);

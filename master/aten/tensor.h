@@ -97,17 +97,22 @@ inline std::optional<ScalarType> scalar_type(at::ScalarType type) noexcept {
   }
 }
 
+// gradient_type() is scalar_type() for swamp's own operators on gradients,
+// which also take float8. PyTorch's do not.
+inline std::optional<ScalarType> gradient_type(at::ScalarType type) noexcept {
+  return type == at::ScalarType::Float8_e4m3fn ? kFloat8E4M3FN
+         : type == at::ScalarType::Float8_e5m2 ? kFloat8E5M2
+                                               : scalar_type(type);
+}
+
 // The codes of 8-bit moments, which are bytes, in swamp::Tensor: only the size
 // is used.
 inline constexpr ScalarType kByteCodes = kFloat8E5M2;
 
 // element_bytes() returns the size of an element; `type` is a result of
-// scalar_type(), or kByteCodes.
+// gradient_type(), or kByteCodes.
 inline std::size_t element_bytes(ScalarType type) noexcept {
-  return type == kFloat64     ? 8
-         : type == kFloat32   ? 4
-         : type == kByteCodes ? 1
-                              : 2;
+  return type == kFloat64 ? 8 : type == kFloat32 ? 4 : type > kFloat64 ? 1 : 2;
 }
 
 // is_aligned() returns whether the address suits elements of that many bytes, a

@@ -30,7 +30,9 @@ inline Checked checked(const at::Tensor& tensor, const ListNames& names,
               " was not a strided tensor.");
   const bool dense = is_dense(tensor);
   if (written && !dense) at::assert_no_internal_overlap(tensor);
-  const std::optional<ScalarType> type = scalar_type(tensor.scalar_type());
+  const std::optional<ScalarType> type =
+      names.float8 ? gradient_type(tensor.scalar_type())
+                   : scalar_type(tensor.scalar_type());
   TORCH_CHECK_NOT_IMPLEMENTED(type.has_value(), '"', names.operation,
                               "\" not implemented for '",
                               c10::toString(tensor.scalar_type()), "'");
@@ -116,7 +118,7 @@ void StepTensors::assign(at::TensorList tensors, const at::TensorList* like,
     const at::Tensor& tensor = tensors[i];
     const at::Tensor& order = like != nullptr ? (*like)[i] : tensor;
     const ScalarType type =
-        scalar_type(tensor.scalar_type()).value_or(kByteCodes);
+        gradient_type(tensor.scalar_type()).value_or(kByteCodes);
     const bool in_order =
         by_index ? tensor.is_contiguous() : has_order_of(tensor, order);
     if (in_order && is_aligned(const_data(tensor), element_bytes(type))) {

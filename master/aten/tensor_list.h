@@ -22,6 +22,7 @@ inline constexpr std::size_t kMaxKeptCount = std::size_t{1} << 16;
 struct ListNames {
   const char* operation;  // in: "NAME" not implemented for 'Int'
   const char* list;       // in: one of NAME was not a CPU tensor.
+  bool float8 = false;    // whether it takes float8 gradients
 };
 
 // SplitList is a list of tensors in two parts: arrays for the kernels, and

@@ -98,6 +98,19 @@ int c_abi_rows(void) {
     CHECK(code[0] == 0x38 && code[1] == 0xfe);
     OK(swamp_dequantize(NULL, &codes, &y8, 0.5f));
     CHECK(to[0] == 0.5f && to[1] == -224 && to[2] == 0);
+    codes.dtype = SWAMP_MXINT8;
+    OK(swamp_quantize(NULL, &x8, &codes, NULL, NULL));
+    CHECK(code[0] == 64 && code[1] == 0x81 && code[2] == 0);
+    codes.dtype = SWAMP_FLOAT8_E8M0FNU;
+    how.rounding = SWAMP_ROUND_UP;
+    how.policy = SWAMP_CAST_SATURATE;
+    OK(swamp_quantize(NULL, &x8, &codes, &how, NULL));
+    CHECK(code[0] == 128 && code[1] == 127 + 10 && code[3] == 0);
+    OK(swamp_dequantize(NULL, &codes, &y8, 1));
+    CHECK(to[0] == 2 && to[1] == 1024);
+    codes.dtype = SWAMP_FLOAT8_E4M3FN;
+    OK(swamp_quantize(NULL, &x8, &codes, NULL, NULL));
+    OK(swamp_dequantize(NULL, &codes, &y8, 0.5f));
     how.rounding = (swamp_rounding)1000;
     INVALID(swamp_quantize(NULL, &x8, &codes, &how, NULL),
             "options.rounding: got 255");

@@ -111,6 +111,11 @@ constexpr Golden kGolden[] = {
     {"float4_e2m1.away", kFloat4E2M1FNX2, P::saturate, kAway},
     {"hifloat8.sat", kHiFloat8, P::saturate, kAway},
     {"hifloat8.nosat", kHiFloat8, P::overflow, kAway},
+    {"float8_e8m0.ceil", kFloat8E8M0FNU, P::saturate, Rounding::up},
+    {"float8_e8m0.floor", kFloat8E8M0FNU, P::overflow, Rounding::down},
+    {"float8_e8m0.nearest", kFloat8E8M0FNU, P::overflow, kAway},
+    {"mxint8", kMxInt8, P::saturate},
+    {"mxint8", kMxInt8, P::overflow},
     // FORMAT.md of the golden data: which implementation follows which table.
     {"float8_e4m3fn.sat", kFloat8E4M3FN, P::cuda_saturate, kEven, 0x7f, 0x7f},
     {"float8_e4m3fn.nosat", kFloat8E4M3FN, P::cuda, kEven, 0x7f, 0x7f},
@@ -118,6 +123,8 @@ constexpr Golden kGolden[] = {
     {"float8_e5m2.nosat", kFloat8E5M2, P::cuda, kEven, 0x7f, 0x7f},
     {"float6_e3m2.sat", kFloat6E3M2FN, P::cuda, kEven, 0x1f, 0x1f},
     {"float4_e2m1.sat", kFloat4E2M1FNX2, P::cuda_saturate, kEven, 7, 7},
+    {"float8_e8m0.ceil", kFloat8E8M0FNU, P::cuda_saturate, Rounding::up},
+    {"float8_e8m0.nearest", kFloat8E8M0FNU, P::torch, kAway},
     {"float8_e4m3fn.sat", kFloat8E4M3FN, P::torch},
     {"float8_e5m2.nosat", kFloat8E5M2, P::torch},
     {"float8_e4m3fnuz.nosat", kFloat8E4M3FNUZ, P::torch},
@@ -239,13 +246,16 @@ TEST(Float8, GoldenStochastic) {
 // The report, and codes with a scale and generated bits, on every machine.
 TEST(Float8, SameOnEveryMachine) {
   Random random(81);
-  for (const ScalarType format : {kFloat8E4M3FN, kFloat8E5M2FNUZ, kFloat6E2M3FN,
-                                  kFloat4E2M1FNX2, kHiFloat8}) {
+  for (const ScalarType format :
+       {kFloat8E4M3FN, kFloat8E5M2FNUZ, kFloat6E2M3FN, kFloat4E2M1FNX2,
+        kHiFloat8, kMxInt8, kFloat8E8M0FNU}) {
     for (const ScalarType type : {kFloat32, kBFloat16}) {
       for (const std::size_t count : {2u, 126u, 30002u}) {
         for (const Rounding rounding :
              {Rounding::nearest_even, kAway, Rounding::stochastic}) {
-          if (format == kHiFloat8 && rounding != kAway) continue;
+          const bool only_away =
+              format == kHiFloat8 || format == kFloat8E8M0FNU;
+          if (only_away && rounding != kAway) continue;
           SCOPED_TRACE(testing::Message()
                        << kFloatFormats[format].name << " "
                        << format_of(type).name << " " << count << " "
@@ -322,7 +332,9 @@ constexpr Values kValues[] = {{kFloat8E4M3FN, 0x1p-9, 448, 0x7e, 0x7f},
                               {kFloat6E3M2FN, 0.0625, 28, 0x1f, 0},
                               {kFloat6E2M3FN, 0.125, 7.5, 0x1f, 0},
                               {kFloat4E2M1FNX2, 0.5, 6, 7, 0},
-                              {kHiFloat8, 0x1p-22, 32768, 0x6e, 0x80}};
+                              {kHiFloat8, 0x1p-22, 32768, 0x6e, 0x80},
+                              {kMxInt8, 0x1p-6, 127.0 / 64, 0x7f, 0},
+                              {kFloat8E8M0FNU, 0x1p-126, 0x1p127, 0xfe, 0xff}};
 
 TEST(Float8, Dequantize) {
   for (const Values& row : kValues) {
@@ -331,7 +343,8 @@ TEST(Float8, Dequantize) {
     const auto value = [&](std::uint8_t code) {
       return static_cast<double>(code_to_float(row.format, code));
     };
-    EXPECT_EQ(value(0), 0);
+    const bool powers = row.format == kFloat8E8M0FNU;
+    EXPECT_EQ(value(0), powers ? 0x1p-127 : 0);
     EXPECT_EQ(value(1), row.least);
     EXPECT_EQ(value(row.code_of_largest), row.largest);
     EXPECT_EQ(std::isnan(value(row.nan)), row.nan != 0);
@@ -342,10 +355,16 @@ TEST(Float8, Dequantize) {
       if (format.width == 6 && code >= 64) break;
       const bool is_nan = std::isnan(
           code_to_float(row.format, static_cast<std::uint8_t>(code)));
-      codes.push_back(is_nan ? 0 : static_cast<std::uint8_t>(code));
+      // quantize() does not use the least number of two's complement.
+      const bool is_least = row.format == kMxInt8 && code == 0x80;
+      codes.push_back(is_nan || is_least ? 0 : static_cast<std::uint8_t>(code));
     }
     const Codes singles = unpacked(codes, row.format);
+    if (row.format == kMxInt8) {
+      EXPECT_EQ(value(0x80), -2);
+    }
     for (const ScalarType type : {kFloat32, kBFloat16, kFloat16}) {
+      if (powers && type == kFloat16) continue;
       // 2^-22 is a subnormal float16, and 57344 is none.
       on_all_machines(kShapes, [&](Machine& machine) {
         Bytes x(codes.size() * elements * format_of(type).bytes);
@@ -358,7 +377,7 @@ TEST(Float8, Dequantize) {
         }
         QuantizeOptions options;
         options.rounding =
-            row.format == kHiFloat8 ? kAway : Rounding::nearest_even;
+            powers || row.format == kHiFloat8 ? kAway : Rounding::nearest_even;
         options.policy = CastPolicy::overflow;
         Codes again(codes.size());
         quantize(values, {again.data(), again.size(), row.format}, options,
@@ -399,20 +418,45 @@ TEST(Float8, Errors) {
       {[](Call& c) { c.codes.count = 3; },
        "codes.count: got 3, expected 4, as in 'x'"},
       {[](Call& c) { c.codes.dtype = kFloat4E2M1FNX2; },
-       "codes.count: got 4, expected half of x.count, 4"},
+       "codes.count: got 4, expected 2, half of the elements of 'x'"},
       {[](Call& c) {
          c.codes.dtype = kFloat4E2M1FNX2;
          c.codes.count = 1;
          c.x.count = 3;
        },
-       "codes.count: got 1, expected half of x.count, 3"},
+       "x.count: got 3, expected an even number, as float4_e2m1fn_x2 has two"},
+      {[](Call& c) { c.x.count = c.codes.count = ~std::size_t{0} / 4; },
+       "x.count: got 4611686018427387903, expected at most "},
       {[](Call& c) { c.options.scale = 0; },
        "options.scale: got 0, expected a finite number larger than 0"},
       {[](Call& c) { c.options.scale = std::nanf(""); },
        "options.scale: got nan"},
       {[](Call& c) { c.options.scale = -1; }, "options.scale: got -1"},
-      {[](Call& c) { c.options.rounding = static_cast<Rounding>(3); },
-       "options.rounding: got 3, expected 0 (nearest_even)"},
+      {[](Call& c) { c.options.rounding = static_cast<Rounding>(5); },
+       "options.rounding: got 5, expected 0 (nearest_even) to 4 (down)"},
+      {[](Call& c) { c.options.rounding = Rounding::up; },
+       "options.rounding: got up, expected nearest_even, nearest_away or "
+       "stochastic (the rounding of float8_e4m3fn)",
+       SWAMP_UNSUPPORTED},
+      {[](Call& c) { c.codes.dtype = kFloat8E8M0FNU; },
+       "options.rounding: got nearest_even, expected nearest_away, up or down "
+       "(the rounding of float8_e8m0fnu)",
+       SWAMP_UNSUPPORTED},
+      {[](Call& c) {
+         c.codes.dtype = kFloat8E8M0FNU;
+         c.options.rounding = kAway;
+         c.options.policy = CastPolicy::ml_dtypes;
+       },
+       "options.policy: got ml_dtypes, expected a policy with a rule for "
+       "float8_e8m0fnu",
+       SWAMP_UNSUPPORTED},
+      {[](Call& c) {
+         c.codes.dtype = kMxInt8;
+         c.options.policy = CastPolicy::cuda_saturate;
+       },
+       "options.policy: got cuda_saturate, expected a policy with a rule for "
+       "mxint8",
+       SWAMP_UNSUPPORTED},
       {[](Call& c) { c.options.policy = static_cast<CastPolicy>(6); },
        "options.policy: got 6, expected 0 (saturate) to 5 (ml_dtypes)"},
       {[](Call& c) {

@@ -232,7 +232,7 @@ TEST(ForeachErrors, Lists) {
        SWAMP_UNSUPPORTED},
       {[&](Floats&) { foreach_norm(odd); },
        "tensors[0].dtype: got 77, expected 0 (float16), 1 (bfloat16), 2 "
-       "(float32) or 3 (float64)"},
+       "(float32), 3 (float64), 4 (float8_e4m3fn) or 5 (float8_e5m2)"},
       {[](Floats& f) {
          foreach_count_zeros(Tensor{f.a, 4, kFloat64});
        },

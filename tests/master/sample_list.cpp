@@ -1,6 +1,7 @@
 #include "sample_list.h"
 
 #include <cstring>
+#include <iterator>
 
 #include "slave/kernel_args.h"
 #include "slave/reference.h"
@@ -112,7 +113,8 @@ SampleList mixed_list(std::uint64_t seed, std::size_t planted) {
   const std::size_t large[] = {8192,  8191,  8193,  16384,
                                20001, 16385, 24577, 12289};
   for (std::size_t t = 0; t < 60; ++t) {
-    const auto type = static_cast<ScalarType>(random.below(4));
+    const auto type =
+        static_cast<ScalarType>(random.below(std::size(kAllFormats)));
     std::size_t count = random.below(400);
     if (t % 8 == 3) count = large[t / 8];
     if (t % 8 == 5) count = random.below(2) * random.below(3000);

@@ -186,6 +186,7 @@ TEST(ScaledProduct, BitsOfPlainLoop) {
       {kFloat8E4M3FN, kFloat8E5M2, 7, 50, 111, 32, kFloat8E8M0FNU},
       {kFloat6E2M3FN, kFloat4E2M1FNX2, 6, 34, 90, 32, kFloat8E8M0FNU},
       {kHiFloat8, kHiFloat8, 8, 20, 77, 0, kFloat32},
+      {kMxInt8, kMxInt8, 6, 34, 90, 32, kFloat8E8M0FNU},
       {kFloat8E4M3FN, kFloat8E4M3FN, 3, 40, 0, 0, kFloat32},
       {kFloat8E4M3FN, kFloat8E4M3FN, 3, 40, 0, 32, kFloat8E8M0FNU},
       {kFloat8E5M2, kFloat8E4M3FN, 4, 36, 50, 0, kFloat32, false, true},
@@ -278,6 +279,18 @@ TEST(ScaledProduct, Errors) {
          b.rows = 5, b.codes.count = 40;
        },
        "out.columns: got 4, expected 5 (as b has rows)"},
+      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) {
+         a.rows = ~std::size_t{0} / 2;
+       },
+       "a.rows: got 9223372036854775807, expected at most "},
+      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) {
+         a.codes.dtype = kFloat4E2M1FNX2, a.columns = 7;
+       },
+       "a.columns: got 7, expected an even number"},
+      {[](Matrix&, ScaledMatrix&, ScaledMatrix& b) {
+         b.codes.dtype = kFloat8E8M0FNU;
+       },
+       "b.codes.dtype: got 12 (float8_e8m0fnu)", SWAMP_UNSUPPORTED},
       {[](Matrix& out, ScaledMatrix&, ScaledMatrix&) { out.rows = 2; },
        "out.rows: got 2, expected 3 (as a has)"},
       {[](Matrix&, ScaledMatrix&, ScaledMatrix& b) { b.codes.data = nullptr; },

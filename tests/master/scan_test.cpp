@@ -130,7 +130,7 @@ TEST(Scan, ErrorsNameTheTensorAndChangeNothing) {
   Tensor unknown{good, 1, kFloat32};
   const int next = static_cast<int>(kScalarTypeCount);
   std::memcpy(static_cast<void*>(&unknown.dtype), &next, sizeof next);
-  expect_bad(unknown, {"tensors[1].dtype", "13", "5 (float8_e5m2)"});
+  expect_bad(unknown, {"tensors[1].dtype", "14", "5 (float8_e5m2)"});
   expect_bad({nullptr, 3, kFloat8E5M2}, {"tensors[1].data", "null", "3"});
   expect_bad({reinterpret_cast<std::byte*>(good) + 1, 1, kFloat16},
              {"tensors[1].data", "misaligned"});

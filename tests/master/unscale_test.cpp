@@ -2,11 +2,13 @@
 // same bits on every machine: unscale_machines_test.cpp.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <new>
+#include <vector>
 
 #include "machines.h"
 #include "master/launch.h"
@@ -14,6 +16,8 @@
 #include "support/errors.h"
 #include "support/guarded_pages.h"
 #include "swamp/amp.h"
+#include "swamp/float8.h"
+#include "swamp/float_formats.h"
 
 namespace swamp::test {
 namespace {
@@ -73,6 +77,42 @@ TEST(Unscale, ValuesAndFoundInf) {
   });
 }
 
+// All codes: dequantized, multiplied and rounded again as PyTorch does.
+TEST(Unscale, Float8) {
+  for (const ScalarType type : {kFloat8E4M3FN, kFloat8E5M2}) {
+    for (const float inv_scale : {0.5f, 0.3f, 1e-3f, 7.0f, -0x1p-20f, 1e30f}) {
+      std::vector<std::uint8_t> all;
+      for (int i = 0; i < 3 * 256 + 5; ++i) {
+        all.push_back(static_cast<std::uint8_t>(i));
+      }
+      std::vector<std::uint8_t> expected(all.size());
+      std::vector<float> products(all.size());
+      dequantize({all.data(), all.size(), type},
+                 {products.data(), all.size(), kFloat32}, inv_scale);
+      QuantizeOptions options;
+      options.policy = CastPolicy::torch;
+      quantize({products.data(), all.size(), kFloat32},
+               {expected.data(), all.size(), type}, options);
+      on_machines(kShapes, false, [&](Machine& machine) {
+        std::vector<std::uint8_t> codes(all.size() + 2, 0xa5);
+        std::copy(all.begin(), all.end(), codes.begin() + 1);
+        const Tensor tensor{codes.data() + 1, all.size(), type};
+        float found_inf = 0;
+        OverflowReport report;
+        amp_foreach_non_finite_check_and_unscale_(tensor, found_inf, inv_scale,
+                                                  &report, &machine);
+        EXPECT_EQ(found_inf, 1);
+        EXPECT_EQ(report.index, kFloatFormats[type].infinity());
+        EXPECT_EQ(report.element_count, type == kFloat8E5M2 ? 24u : 6u);
+        EXPECT_EQ(codes.front(), 0xa5);
+        EXPECT_EQ(codes.back(), 0xa5);
+        EXPECT_TRUE(
+            std::equal(expected.begin(), expected.end(), codes.begin() + 1));
+      });
+    }
+  }
+}
+
 // Calls without an overflow do not write found_inf, not even the same value.
 TEST(Unscale, IsNotTouchedWhenClean) {
   GuardedPages page(2 * sizeof(float));
@@ -92,8 +132,8 @@ TEST(Unscale, InvScaleOneReadsOnly) {
   GuardedPages pages(kBytes);
   Random random(8);
   std::vector<Tensor> tensors;
-  for (const Format* format : kFormats) {
-    const std::size_t share = kBytes / 4;
+  for (const Format* format : kAllFormats) {
+    const std::size_t share = kBytes / 8;
     auto* data = pages.begin() + share * static_cast<std::size_t>(format->type);
     fill_any(*format, data, share / format->bytes, random);
     tensors.push_back(
@@ -107,7 +147,7 @@ TEST(Unscale, InvScaleOneReadsOnly) {
     amp_foreach_non_finite_check_and_unscale_(tensors, found_inf, 1.0f, &report,
                                               &machine);
     EXPECT_EQ(found_inf, 1.0f);
-    EXPECT_EQ(report.tensor_count, 4u);
+    EXPECT_EQ(report.tensor_count, 6u);
     EXPECT_EQ(std::memcmp(pages.begin(), before.data(), before.size()), 0);
   });
 }
@@ -263,17 +303,14 @@ TEST(UnscaleErrors, BadTensors) {
       {with_dtype(99, 4), {"tensors[2].dtype", "99", "expected", "0", "3"}},
       {with_dtype(99, 0), {"tensors[2].dtype", "99"}},
       {with_dtype(-1, 0), {"tensors[2].dtype", "-1", "float64"}},
-      {with_dtype(kScalarTypeCount, 1), {"tensors[2].dtype", "13", "expected"}},
+      {with_dtype(kScalarTypeCount, 1), {"tensors[2].dtype", "14", "expected"}},
       // Known, but not taken.
-      {with_dtype(4, 0),
-       {"tensors[2].dtype", "4 (float8_e4m3fn)"},
+      {with_dtype(6, 0),
+       {"tensors[2].dtype", "6 (float8_e4m3fnuz)"},
        SWAMP_UNSUPPORTED},
-      {with_dtype(4, 1),
-       {"4 (float8_e4m3fn)", "0 (float16)", "1 (bfloat16)", "2 (float32)",
-        "3 (float64)"},
-       SWAMP_UNSUPPORTED},
-      {with_dtype(5, 1),
-       {"tensors[2].dtype", "5 (float8_e5m2)", "float64"},
+      {with_dtype(13, 1),
+       {"tensors[2].dtype", "13 (mxint8)", "0 (float16)", "1 (bfloat16)",
+        "2 (float32)", "3 (float64)", "5 (float8_e5m2)"},
        SWAMP_UNSUPPORTED},
       {{nullptr, 17, kFloat16}, {"tensors[2].data", "null", "17"}},
       {{memory + 1, 3, kFloat16}, {"tensors[2].data", "misaligned", "2"}},
@@ -314,8 +351,8 @@ TEST(UnscaleErrors, TheIndexIsTheTensors) {
   list[0] = {good.data, 4, kFloat32};
   list[999] = {nullptr, 1, kFloat64};
   expect_refused(list, good, *machine, {"tensors[999].data"});
-  list[500] = with_dtype(13, 0);
-  expect_refused(list, good, *machine, {"tensors[500].dtype", "13"});
+  list[500] = with_dtype(kScalarTypeCount, 0);
+  expect_refused(list, good, *machine, {"tensors[500].dtype", "14"});
 }
 
 TEST(UnscaleErrors, TooLittleLdmNamesKernelAndBytes) {

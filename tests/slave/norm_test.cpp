@@ -46,7 +46,7 @@ void expect_same(const NormPartial& actual, const NormPartial& expected) {
 
 TEST(Norm, LanesDoNotDependOnTilesOrIsa) {
   constexpr std::size_t kCount = 5003;
-  for (const Format* format : kFormats) {
+  for (const Format* format : kAllFormats) {
     const KernelId id = slave::kernel_of(KernelFamily::norm, {format->type});
     const KernelCase& kernel = case_of(id);
     SCOPED_TRACE(kernel.name);
@@ -80,7 +80,7 @@ TEST(Norm, LanesDoNotDependOnTilesOrIsa) {
 TEST(Norm, GrainsOfATileAreIndependent) {
   constexpr std::size_t kGrain = 512;
   constexpr std::size_t kFirst = 3 * kGrain;
-  for (const Format* format : kFormats) {
+  for (const Format* format : kAllFormats) {
     const KernelId id = slave::kernel_of(KernelFamily::norm, {format->type});
     const KernelCase& kernel = case_of(id);
     SCOPED_TRACE(kernel.name);

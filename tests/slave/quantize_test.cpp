@@ -15,13 +15,18 @@ struct Case {
   QuantizeArgs args;  // without rounding and scale
 };
 // Scale, mantissa bits, least exponent, sign, largest, overflow, infinity, nan,
-// negative nan, negative zero, rounding, tapered, elements, key.
+// negative nan, negative zero, rounding, tapered, elements, key, complement.
 constexpr Case kCases[] = {
-    {"e4m3fn", {1, 3, 121, 7, 0x7e, 0x7e, 0x7f, 0x7f, 0xff, 0x80, 0, 0, 1, {}}},
-    {"e5m2fnuz", {1, 2, 112, 7, 0x7f, 0x80, 0x80, 0x80, 0x80, 0, 0, 0, 1, {}}},
-    {"e2m3", {1, 3, 127, 5, 0x1f, 0x1f, 0x1f, 0x20, 0, 0x20, 0, 0, 1, {}}},
-    {"e2m1", {1, 1, 127, 3, 7, 7, 7, 7, 7, 8, 0, 0, 2, {}}},
-    {"hifloat8", {1, 3, 0, 7, 0xff, 0x6f, 0x6f, 0x80, 0x80, 0, 1, 1, 1, {}}}};
+    {"e4m3fn",
+     {1, 3, 121, 7, 0x7e, 0x7e, 0x7f, 0x7f, 0xff, 0x80, 0, 0, 1, {}, 0}},
+    {"e5m2fnuz",
+     {1, 2, 112, 7, 0x7f, 0x80, 0x80, 0x80, 0x80, 0, 0, 0, 1, {}, 0}},
+    {"e2m3", {1, 3, 127, 5, 0x1f, 0x1f, 0x1f, 0x20, 0, 0x20, 0, 0, 1, {}, 0}},
+    {"e2m1", {1, 1, 127, 3, 7, 7, 7, 7, 7, 8, 0, 0, 2, {}, 0}},
+    {"hifloat8",
+     {1, 3, 121, 7, 0xff, 0x6f, 0x6f, 0x80, 0x80, 0, 1, 1, 1, {}, 0}},
+    {"mxint8", {1, 6, 127, 7, 0x7f, 0x7f, 0x7f, 0, 0, 0, 0, 0, 1, {}, 1}},
+    {"e8m0fnu", {1, 0, 1, 8, 0xfe, 0xfe, 0xff, 0xff, 0xff, 0, 0, 0, 1, {}, 0}}};
 
 struct Output {
   std::vector<std::uint8_t> codes;
@@ -50,9 +55,13 @@ TEST(Quantize, HasTheBitsOfTheReference) {
   for (const Case& one : kCases) {
     for (const ScalarType type : kRowTypes) {
       for (const std::size_t count : {0u, 2u, 62u, 64u, 330u}) {
-        for (std::uint32_t rounding = 0; rounding < 3; ++rounding) {
-          if (one.args.tapered != 0 && rounding != slave::kNearestAway)
+        for (std::uint32_t rounding = 0; rounding <= slave::kDown; ++rounding) {
+          const bool powers = one.args.mantissa_bits == 0;
+          if (rounding != slave::kNearestAway &&
+              (rounding >= slave::kUp ? !powers
+                                      : powers || one.args.tapered != 0)) {
             continue;
+          }
           for (const bool given : {false, true}) {
             SCOPED_TRACE(testing::Message()
                          << one.name << " " << kFloatFormats[type].name << " "
@@ -65,6 +74,7 @@ TEST(Quantize, HasTheBitsOfTheReference) {
               // Most are in the range of the formats; half of them have few
               // bits, such as ties.
               if (i % 8 != 0) bits = (bits & 0x87ffffffu) + 0x3b000000u;
+              if (i % 8 == 4) bits &= 0x80ffffffu;  // around 2^-126
               if (i % 2 != 0) bits &= 0xfff80000u;
               x.set(i, float_from_bits(bits));
             }
@@ -105,6 +115,7 @@ constexpr BlockCase kBlockCases[] = {
     {R::rceil, 0, 1, 0, 0, 1, 32, 64, 160},
     {R::te_mx, 0, 1, 0, 1, 0, 32, 64, 300},
     {R::microxcaling, 2, 1, 0, 0, 0, 64, 64, 64},
+    {R::microxcaling, 5, 1, 0, 0, 0, 32, 64, 80},
     {R::te_nvfp4, 3, 1, 0, 1, 0, 16, 64, 144},
     {R::te_nvfp4, 3, 1, 0, 1, 1, 16, 32, 260},
     {R::torchao_nvfp4, 3, 1, 0, 0, 0, 16, 64, 64},
@@ -132,6 +143,7 @@ TEST(Quantize, BlocksHaveTheBitsOfTheReference) {
         args.scale_bytes = one.scale_bytes;
         args.largest = one.format == 2   ? 7.5f
                        : one.format == 3 ? 6.0f
+                       : one.format == 5 ? 1.984375f
                        : one.format == 0 ? 448.0f
                                          : 57344.0f;
         args.tensor_scale = one.rule == R::te_nvfp4 ? 300.0f : 0.01f;
@@ -207,7 +219,8 @@ TEST(Quantize, BlocksHaveTheBitsOfTheReference) {
                        args.code.least_exponent,
                        args.code.sign,
                        0,
-                       0};
+                       slave::kBeyond,
+                       args.code.complement};
           back.amax = 2;
           back.te = variant % 2;
           back.scales = one.scale_bytes == 4 ? slave::ScaleKind::float32

@@ -15,17 +15,33 @@ Bytes bytes_of(const Data& data) {
   return {begin, begin + data.bytes()};
 }
 
-// Attention, products and formats of 8 bits have units of their own, and their
-// own tests.
+// Attention and products have units of their own, and their own tests.
 template <class Args, class... Others>
 constexpr bool kIsAny = (std::is_same_v<Args, Others> || ...);
 template <class Args>
 constexpr bool kHasSample =
     !kIsAny<Args, slave::AttentionArgs, slave::AttentionBackwardArgs,
             slave::ProductPackArgs, slave::ProductArgs,
-            slave::ScaledProductArgs, slave::QuantizeArgs,
-            slave::DequantizeArgs, slave::BlockArgs, slave::DequantizeBlockArgs,
-            slave::AmaxArgs, slave::HadamardArgs>;
+            slave::ScaledProductArgs>;
+
+// The elements of a unit of the kernels of 8-bit formats that have no rows; 0
+// for others.
+template <class Args>
+constexpr std::size_t kUnitElements =
+    kIsAny<Args, slave::QuantizeArgs, slave::DequantizeArgs, slave::AmaxArgs>
+        ? 1
+    : kIsAny<Args, slave::HadamardArgs> ? slave::kHadamard
+                                        : 0;
+// Those of 8-bit formats that have rows, whose blocks are so long.
+template <class Args>
+constexpr bool kHasBlocks =
+    kIsAny<Args, slave::BlockArgs, slave::DequantizeBlockArgs>;
+constexpr std::size_t kBlock = 32;
+
+// block_bytes() is the bytes of the scales of a row.
+std::size_t block_bytes(std::size_t columns, std::size_t scale_bytes) {
+  return (columns + kBlock - 1) / kBlock * scale_bytes;
+}
 
 // The arguments of each type, for rows of so many columns.
 template <class Args>
@@ -83,6 +99,96 @@ slave::AdamBlockArgs sample(std::size_t columns, int variant) {
           float8};
 }
 
+// float8_e4m3fn, MXINT8 and float8_e5m2; the first does not depend on the
+// rounding mode.
+template <>
+slave::QuantizeArgs sample(std::size_t, int variant) {
+  const slave::QuantizeArgs formats[] = {{0.7f,
+                                          3,
+                                          121,
+                                          7,
+                                          0x7e,
+                                          0x7e,
+                                          0x7f,
+                                          0x7f,
+                                          0xff,
+                                          0x80,
+                                          slave::kNearestAway,
+                                          0,
+                                          1,
+                                          {17, 99},
+                                          0},
+                                         {1,
+                                          6,
+                                          127,
+                                          7,
+                                          0x7f,
+                                          0x7f,
+                                          0x7f,
+                                          0,
+                                          0,
+                                          0,
+                                          slave::kStochastic,
+                                          0,
+                                          1,
+                                          {17, 99},
+                                          1},
+                                         {3,
+                                          2,
+                                          113,
+                                          7,
+                                          0x7b,
+                                          0x7c,
+                                          0x7c,
+                                          0x7f,
+                                          0xff,
+                                          0x80,
+                                          slave::kNearestEven,
+                                          0,
+                                          1,
+                                          {},
+                                          0}};
+  return formats[variant % 3];
+}
+template <>
+slave::DequantizeArgs sample(std::size_t, int) {
+  return {0.7f, 1, 3, 121, 7, 0x7e, slave::kBeyond, 0};
+}
+template <>
+slave::BlockArgs sample(std::size_t columns, int variant) {
+  slave::BlockArgs args{};
+  args.code = sample<slave::QuantizeArgs>(columns, variant);
+  args.rows = std::size_t{1} << 20;
+  args.columns = args.x_step = args.index_step = columns;
+  args.block = kBlock;
+  args.scale_bytes = variant % 3 == 2 ? 4 : 1;
+  const std::size_t scales = block_bytes(columns, args.scale_bytes);
+  args.along_rows = {columns, scales, columns, scales};
+  args.rule =
+      variant % 3 == 2 ? slave::BlockRule::torchao : slave::BlockRule::te_mx;
+  args.stripe_rows = 1;
+  args.largest = variant % 3 == 1 ? 127.0f / 64 : 448;
+  args.skips_nan = args.repeats = 1;
+  return args;
+}
+template <>
+slave::DequantizeBlockArgs sample(std::size_t columns, int) {
+  return {sample<slave::DequantizeArgs>(columns, 0),
+          1,
+          0,
+          slave::ScaleKind::e8m0,
+          columns,
+          kBlock};
+}
+template <>
+slave::AmaxArgs sample(std::size_t, int) {
+  return {};
+}
+template <>
+slave::HadamardArgs sample(std::size_t, int) {
+  return {};
+}
+
 // is_absent() returns whether a variant leaves out an operand that may be null.
 bool is_absent(F family, int s, int variant) {
   switch (family) {
@@ -101,6 +207,10 @@ bool is_absent(F family, int s, int variant) {
       return (s == 4 && variant == 3) || (s == 5 && variant == 5);
     case F::rms_norm_backward:
       return (s == 3 && variant == 3) || (s == 4 && variant == 5);
+    case F::quantize:
+      return s == 2 && variant % 2 == 0;
+    case F::quantize_blocks:  // along columns: quantize_test.cpp
+      return s == 3 || s == 4 || (s == 5 && variant % 2 == 0);
     case F::moe_sum:  // the last sources first
       return (s < 3 && s >= 4 - variant && variant != 5) ||
              (s == 3 && variant % 2 == 0 && variant != 0) ||
@@ -140,6 +250,23 @@ struct Maker {
   Bytes special(ScalarType type, std::size_t count, std::size_t kind) {
     return bytes_of(filled_rows(type, count / columns, columns, random,
                                 static_cast<int>(kind)));
+  }
+
+  // has_values() returns whether an operand is the values of codes.
+  static bool has_values(const KernelInfo& kernel, int s) {
+    return kernel.operands[s].access == Access::constant &&
+           (kernel.family == F::dequantize ||
+            kernel.family == F::dequantize_blocks);
+  }
+
+  // unit_elements() is the elements of a unit of an operand.
+  std::size_t unit_elements(const KernelInfo& kernel, int s) const {
+    if (has_values(kernel, s)) return 256;
+    const bool quantizes = kernel.family == F::quantize_blocks;
+    if (s == 2 && (quantizes || kernel.family == F::dequantize_blocks)) {
+      return block_bytes(columns, quantizes && variant % 3 == 2 ? 4 : 1);
+    }
+    return kernel.operands[s].row ? columns : 1;
   }
 
   // of_no_type() is the values of an operand that is not of a ScalarType.
@@ -228,10 +355,10 @@ struct Maker {
       const bool is_norm_map = pass == Pass::map && s == 2 &&
                                (kernel.family == F::layer_norm_backward ||
                                 kernel.family == F::rms_norm_backward);
-      const std::size_t count =
-          unit.access == Access::constant
-              ? (operand.row ? columns : 1)
-              : (operand.row && pass == Pass::rows ? columns : 1) * units;
+      const std::size_t elements = unit_elements(kernel, s);
+      const std::size_t count = unit.access == Access::constant ? elements
+                                : pass == Pass::rows ? elements * units
+                                                     : units;
       one.written.push_back(
           unit.unit_bytes != 0 &&
           (unit.access == Access::out || unit.access == Access::inout));
@@ -241,6 +368,13 @@ struct Maker {
       } else if (is_norm_map) {
         one.operands.push_back(bytes_of(
             std::vector<slave::NormBackwardRow>{{0.01f, 1.1f, 0.2f, 0.1f}}));
+      } else if (has_values(kernel, s)) {
+        std::vector<float> values;
+        for (int code = 0; code < 256; ++code) {
+          values.push_back(slave::element::Float8E4M3FN::widen(
+              static_cast<std::uint8_t>(code)));
+        }
+        one.operands.push_back(bytes_of(values));
       } else if (operand.type == kNoScalarType) {
         one.operands.push_back(
             of_no_type(kernel, s, operand.bytes, count, first));
@@ -297,12 +431,23 @@ struct Maker {
     constexpr bool kPasses = !std::is_same_v<Args, slave::ResidualAddArgs> &&
                              !std::is_same_v<Args, slave::MoeSumArgs> &&
                              !std::is_same_v<Args, slave::MoeArgs> &&
-                             !std::is_same_v<Args, slave::AdamBlockArgs>;
+                             !std::is_same_v<Args, slave::AdamBlockArgs> &&
+                             kUnitElements<Args> == 0 && !kHasBlocks<Args>;
     if (std::is_same_v<Args, slave::AdamBlockArgs> && columns > 256) return;
     // The positions of every row of so many experts would take minutes.
     if (std::is_same_v<Args, slave::MoeArgs> && columns > 4097) return;
     for (const KernelInfo& kernel : slave::kKernels) {
       if (kernel.family != family) continue;
+      if (kUnitElements<Args> != 0) {
+        constexpr std::size_t kElements =
+            std::max<std::size_t>(1, kUnitElements<Args>);
+        Maker units{kElements, false,
+                    variant,   (rows * columns + kElements - 1) / kElements,
+                    random,    {}};
+        units.add(kernel, Pass::rows, whole);
+        all.push_back(units.all.back());
+        continue;
+      }
       add(kernel, Pass::rows, whole);
       if (kPasses && has_sum) add(kernel, Pass::sum, piece);
       if (kPasses && has_map) add(kernel, Pass::map, piece);

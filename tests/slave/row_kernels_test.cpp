@@ -1,10 +1,10 @@
 // Every row kernel of the list, in each of its passes: the bits of the
 // reference, for rows and options of all kinds, without one byte read or
 // written outside of the operands, and in other float environments; and no
-// "invalid operation" for ordinary data. The kernels of attention, products and
-// 8-bit formats, which have units of their own, are tested in
-// attention_test.cpp, product_test.cpp and quantize_test.cpp; that whole rows
-// and passes have the same bits, in tests/master/rows_test.cpp.
+// "invalid operation" for ordinary data. The kernels of attention and products,
+// which have units of their own, are tested in attention_test.cpp and
+// product_test.cpp; that whole rows and passes have the same bits, in
+// tests/master/rows_test.cpp.
 #include <gtest/gtest.h>
 
 #include <cfenv>

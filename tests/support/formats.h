@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <ios>
+#include <limits>
 #include <sstream>
 #include <vector>
 
@@ -34,7 +36,7 @@ inline constexpr const Format* kAllFormats[] = {
     &kFloat16Format, &kBFloat16Format,     &kFloat32Format,
     &kFloat64Format, &kFloat8E4M3FNFormat, &kFloat8E5M2Format};
 
-// Those that unscale takes.
+// Those of parameters.
 inline constexpr const Format* kFormats[] = {&kFloat16Format, &kBFloat16Format,
                                              &kFloat32Format, &kFloat64Format};
 
@@ -82,9 +84,25 @@ inline void store_bits(const Format& format, void* data, std::size_t index,
   }
 }
 
-// value_of() is the value of bits of a format that is not of 8 bits, bits_of()
-// the bits of a float that is rounded to one of at most 32 bits.
+// value_of() is the value of bits, bits_of() the bits of a float that is
+// rounded to a format of 16 or 32 bits.
 inline double value_of(const Format& format, std::uint64_t bits) {
+  if (format.bytes == 1) {
+    const std::uint64_t magnitude = bits & (format.sign() - 1);
+    const bool negative = (bits & format.sign()) != 0;
+    double value = std::numeric_limits<double>::infinity();
+    if (format.is_nan(bits)) {
+      value = std::numeric_limits<double>::quiet_NaN();
+    } else if (!format.is_nonfinite(bits)) {
+      const auto exponent = static_cast<int>(magnitude >> format.mantissa_bits);
+      const std::uint64_t leading = exponent == 0 ? 0 : format.mantissa() + 1;
+      value = std::ldexp(
+          static_cast<double>((magnitude & format.mantissa()) | leading),
+          (exponent == 0 ? 1 : exponent) - format.bias() -
+              static_cast<int>(format.mantissa_bits));
+    }
+    return negative ? -value : value;
+  }
   if (format.type == kFloat64) {
     double value;
     std::memcpy(&value, &bits, sizeof value);

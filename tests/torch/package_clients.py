@@ -142,22 +142,9 @@ def fsdp(job):
 
 
 def fsdp2(job):
-    """swamp's operators do not take DTensor, so swamp's optimizer gets this rank's
-    part of each parameter."""
     from torch.distributed.fsdp import fully_shard
-    net = job.net()
-    fully_shard(net)
-    if not job.swamp:
-        loop(job, net, job.optimizer(net))
-    else:
-        parts = [p.to_local().detach().requires_grad_() for p in net.parameters()]
-        optimizer = AdamW(parts, **job.options)
-        for step in range(job.steps):
-            net(job.batch(step)).backward()
-            for part, p in zip(parts, net.parameters()):
-                part.grad = p.grad.to_local()
-            optimizer.step()
-            net.zero_grad()
+    net = fully_shard(job.net())
+    loop(job, net, job.optimizer(net), grad_scaler(job))
     job.weights = [p.full_tensor() for p in net.parameters()]
 
 
@@ -356,7 +343,7 @@ ROWS = (
     ("DDP, GradScaler", partial(plain, wrap=DistributedDataParallel, scaled=True,
                                 accumulate=2), "", True),
     ("FSDP, ShardedGradScaler", fsdp, "", True),
-    ("FSDP2 (fully_shard)", fsdp2, "", True),
+    ("FSDP2 (fully_shard), GradScaler", fsdp2, "", True),
     ("accelerate", accelerate, "accelerate", False),
     ("lightning", lightning, "lightning", False),
     ("lightning, clipping", lightning_clipped, "lightning", False),

@@ -84,10 +84,22 @@ class Casts(TestCase):
                 wide = float8.dequantize(found.codes, torch.float32)
                 self.assertTrue(same_floats(wide, stock.float()), message)
 
+    def test_torch_powers(self):
+        """float8_e8m0fnu, as PyTorch 2.13."""
+        bits = torch.arange(65536, dtype=torch.int32).to(torch.int16)
+        for dtype in (torch.bfloat16, torch.float16):
+            x = bits.view(dtype)
+            found = float8.quantize(x, torch.float8_e8m0fnu, policy="torch")
+            stock = x.to(torch.float8_e8m0fnu)
+            self.assertTrue(torch.equal(flat(found.codes), flat(stock)), dtype)
+            self.assertTrue(same_floats(float8.dequantize(found.codes),
+                                        stock.float()), dtype)
+
     def test_scale_and_shape(self):
         x = torch.randn(6, 8)
         for format, sizes in (("hifloat8", (6, 8)), ("float6_e2m3fn", (6, 8)),
-                              ("float4_e2m1fn_x2", (6, 4)), (E4M3, (6, 8))):
+                              ("mxint8", (6, 8)), ("float4_e2m1fn_x2", (6, 4)),
+                              (E4M3, (6, 8))):
             found = float8.quantize(x.t().contiguous().t(), format, 0.5)
             self.assertEqual(found.codes.shape, sizes)
             self.assertEqual(float(found.amax), float(x.abs().max()))

@@ -228,6 +228,41 @@ class Functions(TestCase):
         with self.assertRaisesRegex(RuntimeError, "inv_scale must be a float"):
             swamp_torch.grad_norm_and_check([], found, torch.ones(()).double())
 
+    def test_float8_gradients(self):
+        """Those of swamp's operators; PyTorch's refuses them."""
+        codes = torch.arange(256, dtype=torch.uint8)
+        for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+            all_codes = codes.view(dtype)
+            finite = all_codes[all_codes.float().isfinite()]
+            for inverse in (0.3, 0.5, 3.0, 1.0):
+                scale = torch.tensor(inverse)
+                want = (all_codes.float() * scale).to(dtype)
+                # Dense, misaligned to words, strided rows, and single elements.
+                for view in (lambda t: t, lambda t: t[1:],
+                             lambda t: t.view(4, 64)[:, 10:],
+                             lambda t: t[::3]):
+                    grad, found = all_codes.clone(), torch.zeros(())
+                    swamp_torch.unscale_(view(grad), found, scale)
+                    self.assertEqual(found, 1)
+                    got, to = view(grad).float(), view(want).float()
+                    self.assertTrue(torch.equal(got.nan_to_num(1e9),
+                                                to.nan_to_num(1e9)))
+                    self.assertTrue(swamp_torch.any_nonfinite(view(grad)))
+                found = torch.zeros(())
+                norm = swamp_torch.grad_norm_and_check(
+                    [finite, torch.ones(3)], found, scale)
+                values = torch.cat([finite.float(), torch.ones(3)]) * scale
+                self.assertAlmostEqual(
+                    float(norm), float(values.double().norm()), delta=1e-9 * norm)
+                self.assertEqual(found, 0)
+                self.assertEqual(swamp_torch.any_nonfinite(finite), 0)
+            with self.assertRaisesRegex(NotImplementedError, "not implemented"):
+                torch._amp_foreach_non_finite_check_and_unscale_(
+                    [all_codes], found, scale)
+        with self.assertRaisesRegex(NotImplementedError,
+                                    "\"unscale_cpu\" not implemented for 'Char'"):
+            swamp_torch.unscale_(codes.view(torch.int8), found, scale)
+
     def test_documented_and_typed(self):
         for name in swamp_torch.__all__:
             thing = getattr(swamp_torch, name)

@@ -143,6 +143,21 @@ class Scaler(TestCase):
         torch.optim.AdamW(theirs, fused=True, **HYPER).step()
         self.assert_same(ours, theirs)
 
+    def test_unscale_grads(self):
+        """The gradients after scaler.step(), as PyTorch's fused step leaves them."""
+        for dtype in (torch.float32, torch.float16, torch.bfloat16):
+            for found, max_norm in ((0.0, 0.0), (0.0, 0.5), (1.0, 0.0)):
+                ours, theirs = params(dtype), params(dtype)
+                give_grads(ours, 0, 64)
+                give_grads(theirs, 0, 64)
+                a = AdamW(ours, max_norm=max_norm, unscale_grads=True, **HYPER)
+                b = torch.optim.AdamW(theirs, fused=True, **HYPER)
+                for optimizer in (a, b):
+                    optimizer.grad_scale = torch.tensor(64.0)
+                    optimizer.found_inf = torch.tensor(found)
+                    optimizer.step()
+                self.assert_same([p.grad for p in ours], [p.grad for p in theirs])
+
     def test_alone_nothing_is_checked(self):
         p = params(shapes=[(64,)])[0]
         p.grad = torch.full((64,), math.nan)

@@ -29,7 +29,7 @@ from ._clip import clip_grad_norm_  # noqa: E402
 from ._operators import (any_nonfinite, disable,  # noqa: E402
                          disabled, enable, foreach_lerp_,
                          get_ema_multi_avg_fn, grad_norm_and_check, info,
-                         is_active)
+                         is_active, unscale_)
 from ._optimizer import SGD, Adam, AdamW  # noqa: E402
 
 _compile.register()
@@ -54,4 +54,5 @@ __all__ = [
     "megatron",
     "moe",
     "nn",
+    "unscale_",
 ]

@@ -12,10 +12,10 @@ _ops = torch.ops.swamp
 
 FormatName = Literal["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
                      "float8_e5m2fnuz", "float6_e3m2fn", "float6_e2m3fn",
-                     "float4_e2m1fn_x2", "hifloat8"]
+                     "float4_e2m1fn_x2", "hifloat8", "float8_e8m0fnu", "mxint8"]
 Format = Union[torch.dtype, FormatName]
 
-# By their numbers in the C++ API; the dtype of codes is uint8 if PyTorch has none.
+# By their numbers in the C++ API, with the dtype of codes, uint8 if PyTorch has none.
 FORMATS: Dict[str, Tuple[int, torch.dtype]] = {
     "float8_e4m3fn": (4, torch.float8_e4m3fn),
     "float8_e5m2": (5, torch.float8_e5m2),
@@ -25,8 +25,10 @@ FORMATS: Dict[str, Tuple[int, torch.dtype]] = {
     "float6_e2m3fn": (9, torch.uint8),
     "float4_e2m1fn_x2": (10, torch.float4_e2m1fn_x2),
     "hifloat8": (11, torch.uint8),
+    "float8_e8m0fnu": (12, torch.float8_e8m0fnu),
+    "mxint8": (13, torch.int8),
 }
-Rounding = Literal["nearest_even", "nearest_away", "stochastic"]
+Rounding = Literal["nearest_even", "nearest_away", "stochastic", "up", "down"]
 Policy = Literal["saturate", "overflow", "cuda_saturate", "cuda", "torch",
                  "ml_dtypes"]
 Scaling = Literal["mx_floor", "mx_ceil", "mx_even", "mx_rceil", "te_mxfp8",
@@ -60,16 +62,16 @@ def _number(format: Format) -> int:
 
 
 def _number_of_codes(codes: Tensor, format: Optional[Format]) -> int:
-    if format is None and codes.dtype == torch.uint8:
+    if format is None and codes.dtype in (torch.uint8, torch.int8):
         raise ValueError("format: got None, expected the name of a format, "
-                         "because the codes are uint8")
+                         f"because the codes are {codes.dtype}")
     return _number(codes.dtype if format is None else format)
 
 
 def _rounding(rounding: Optional[Rounding], format: Format) -> int:
     if rounding is None:
-        rounding = ("nearest_away" if format == "hifloat8" else
-                    "nearest_even")
+        away = format_name(format) in ("hifloat8", "float8_e8m0fnu")
+        rounding = "nearest_away" if away else "nearest_even"
     return index_of("rounding", rounding, ROUNDINGS)
 
 
@@ -97,10 +99,12 @@ def quantize(x: Tensor, format: Format, scale: float = 1.0, *,
         x: float16, bfloat16 or float32. For float4 the last dimension must be
             even; that of the codes has half as many elements.
         format: a float8 or float4 dtype of PyTorch, or a name: also
-            "float6_e3m2fn", "float6_e2m3fn" and "hifloat8", with uint8 codes.
+            "float6_e3m2fn", "float6_e2m3fn" and "hifloat8", with uint8 codes,
+            and "mxint8", with int8 codes.
         scale: finite and above 0.
         rounding: "nearest_even", the default; "nearest_away", the default of
-            HiFloat8; or "stochastic".
+            HiFloat8 and float8_e8m0fnu; "stochastic"; or, of float8_e8m0fnu
+            only, "up" and "down".
         policy: what becomes of nan, inf and of numbers beyond the largest one:
             "saturate", "overflow", "cuda_saturate", "cuda", "torch" or
             "ml_dtypes"; see CastPolicy in include/swamp/float8.h.

@@ -134,13 +134,35 @@ def _list(tensors: Union[torch.Tensor, Iterable[torch.Tensor]],
     return result
 
 
+def unscale_(grads: Union[torch.Tensor, Iterable[torch.Tensor]],
+             found_inf: torch.Tensor, inv_scale: torch.Tensor) -> None:
+    """``torch._amp_foreach_non_finite_check_and_unscale_`` that also takes
+    float8_e4m3fn and float8_e5m2: float32(code) * inv_scale, rounded as
+    ``Tensor.to()`` does.
+
+    Args:
+        grads: CPU tensors of any shapes and strides; float16, bfloat16, float32,
+            float64 or the two float8, which may be mixed; written.
+        found_inf: one float32 of any shape; set to 1 if an element was inf or nan
+            before, else left alone.
+        inv_scale: one float32 of any shape, 1 over the scale of the gradients.
+
+    Raises:
+        RuntimeError: an argument of another device, dtype, layout or count;
+            nothing is written then.
+        TypeError: an element of the list that is not a Tensor.
+    """
+    _ops.unscale_(_list(grads, "grads"), found_inf, inv_scale)
+
+
 def any_nonfinite(
         tensors: Union[torch.Tensor, Iterable[torch.Tensor]]) -> torch.Tensor:
     """Searches for inf and nan; writes nothing.
 
     Args:
         tensors: CPU tensors of any shapes and strides; float16, bfloat16,
-            float32 or float64, which may be mixed. The list may be empty.
+            float32, float64, float8_e4m3fn or float8_e5m2, which may be mixed.
+            The list may be empty.
 
     Returns:
         A new float32 tensor without dimensions: 1 if any element is inf or nan,
@@ -163,8 +185,8 @@ def grad_norm_and_check(
     pass that writes no gradient. The same bits on any number of threads.
 
     Args:
-        grads: CPU tensors; float16, bfloat16, float32 or float64, which may be
-            mixed. The list may be empty.
+        grads: CPU tensors; float16, bfloat16, float32, float64, float8_e4m3fn or
+            float8_e5m2, which may be mixed. The list may be empty.
         found_inf: one float32 of any shape; set to 1 if any element is inf or
             nan, else left alone.
         inv_scale: one float32 of any shape, 1 over the scale of the gradients.

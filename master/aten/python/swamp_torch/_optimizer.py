@@ -38,6 +38,7 @@ class _Optimizer(torch.optim.Optimizer):
     skipped: bool = False
     grad_norm: Optional[Tensor] = None
     process_group: Optional[Any] = None
+    unscale_grads: bool = False
     _collected: Optional[Collected] = None
     _told = False  # of parameters that something else wrote
 
@@ -52,8 +53,10 @@ class _Optimizer(torch.optim.Optimizer):
         raise NotImplementedError
 
     def _set_max_norm(self, max_norm: Optional[float],
-                      process_group: Optional[Any]) -> None:
+                      process_group: Optional[Any],
+                      unscale_grads: bool) -> None:
         self.process_group = process_group
+        self.unscale_grads = unscale_grads
         self.defaults["max_norm"] = max_norm
         for group in self.param_groups:
             group.setdefault("max_norm", max_norm)
@@ -157,6 +160,8 @@ class _Optimizer(torch.optim.Optimizer):
             self._take(now.lists, index, bucket, inv_scale,
                        bucket.group["max_norm"] or 0.0)
             bucket.store_fresh()
+        if self.unscale_grads and scale is not None:
+            now.unscale_grads(inv_scale)
         now.release()
         # After all steps, because views of one buffer share their version.
         now.lists.mark()
@@ -303,13 +308,14 @@ class Adam(_Adam, torch.optim.Adam):
                  max_norm: Optional[float] = 0.0, master_weights: bool = True,
                  rounding: Rounding = "stochastic", moments: Moments = "float32",
                  seed: int = 0,
-                 process_group: Optional[Any] = None) -> None:
+                 process_group: Optional[Any] = None,
+                 unscale_grads: bool = False) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad,
                          foreach=foreach, maximize=maximize,
                          capturable=capturable, differentiable=differentiable,
                          fused=fused,
                          decoupled_weight_decay=decoupled_weight_decay)
-        self._set_max_norm(max_norm, process_group)
+        self._set_max_norm(max_norm, process_group, unscale_grads)
         self._set_storage(master_weights=master_weights, rounding=rounding,
                           moments=moments, seed=seed)
 
@@ -331,7 +337,7 @@ class AdamW(_Adam, torch.optim.AdamW):
 
     A step reads the gradients once: it widens them to float32, unscales and, if
     ``max_norm`` is set, clips them, without rounding them to 16 bits again.
-    Gradients are not written. A float32 parameter gets the bits of
+    Gradients are not written, unless ``unscale_grads``. A float32 parameter gets the bits of
     ``torch.optim.AdamW(fused=True)`` in the elements that PyTorch's kernel
     computes with vectors (all but the last few of a tensor), without ``max_norm``
     and if the scale is a power of two, as GradScaler's is.
@@ -383,6 +389,9 @@ class AdamW(_Adam, torch.optim.AdamW):
         process_group: with ``max_norm``, the ranks over which
             FullyShardedDataParallel splits the parameters: its ``process_group``.
             DTensors (``fully_shard``, tensor parallelism) know theirs.
+        unscale_grads: a step with GradScaler leaves unscaled gradients, as
+            PyTorch's fused optimizers do; another pass over the gradients. With
+            ``max_norm``, they are not clipped.
 
     Attributes:
         skipped: whether the last step was skipped for found_inf.
@@ -422,12 +431,13 @@ class AdamW(_Adam, torch.optim.AdamW):
                  max_norm: Optional[float] = 0.0, master_weights: bool = True,
                  rounding: Rounding = "stochastic", moments: Moments = "float32",
                  seed: int = 0,
-                 process_group: Optional[Any] = None) -> None:
+                 process_group: Optional[Any] = None,
+                 unscale_grads: bool = False) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad,
                          maximize=maximize, foreach=foreach,
                          capturable=capturable, differentiable=differentiable,
                          fused=fused)
-        self._set_max_norm(max_norm, process_group)
+        self._set_max_norm(max_norm, process_group, unscale_grads)
         self._set_storage(master_weights=master_weights, rounding=rounding,
                           moments=moments, seed=seed)
 
@@ -442,11 +452,12 @@ class SGD(_Optimizer, torch.optim.SGD):
                  *, maximize: bool = False, foreach: Optional[bool] = None,
                  differentiable: bool = False, fused: Optional[bool] = None,
                  max_norm: Optional[float] = 0.0,
-                 process_group: Optional[Any] = None) -> None:
+                 process_group: Optional[Any] = None,
+                 unscale_grads: bool = False) -> None:
         super().__init__(params, lr, momentum, dampening, weight_decay, nesterov,
                          maximize=maximize, foreach=foreach,
                          differentiable=differentiable, fused=fused)
-        self._set_max_norm(max_norm, process_group)
+        self._set_max_norm(max_norm, process_group, unscale_grads)
 
     def _names_of(self, group: Dict[str, Any]) -> Sequence[str]:
         return ("momentum_buffer",) if group["momentum"] != 0 else ()

@@ -299,6 +299,18 @@ class Collected:
             total += squares
         return total.sqrt()
 
+    def unscale_grads(self, inv_scale: Tensor) -> None:
+        """Multiplies the gradients that were used."""
+        used = {id(grad): grad for bucket in self.buckets for grad in (
+            self._parts.get(id(p), (p, p))[1].grad for p in bucket.params)}
+        by_dtype: Dict[torch.dtype, List[Tensor]] = {}
+        for grad in used.values():
+            by_dtype.setdefault(grad.dtype, []).append(grad)
+        for grads in by_dtype.values():
+            torch._amp_foreach_non_finite_check_and_unscale_(grads, number(0.0),
+                                                             inv_scale)
+            torch.autograd.graph.increment_version(grads)
+
     def _groups_of(self, param: Any, process_group: Any) -> Tuple[Any, ...]:
         if id(param) in self._parts:
             mesh = param.device_mesh
