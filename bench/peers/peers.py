@@ -582,17 +582,20 @@ def main():
         return
     (OUT / "table.md").write_text("\n".join((text, row_text, model_text)))
     bench, top = ROOT / "bench/README.md", ROOT / "README.md"
-    for parts, begin, document, page, name, draw in (
-            (("steps",), BEGIN, bench, text, "steps", step_picture),
-            (("rows", "models"), ROWS_BEGIN, bench, row_text, "rows", row_picture),
+    for parts, begin, document, page, name, draw, of in (
+            (("steps",), BEGIN, bench, text, "steps", step_picture, None),
+            (("rows", "models"), ROWS_BEGIN, bench, row_text, "rows", row_picture,
+             None),
             (("rows", "models"), MODELS_BEGIN, top, model_text, "iteration",
-             iteration_picture)):
+             iteration_picture, "time of an iteration of the GPT by part"
+             if results.get("iteration") else None)):
         if options.part is not None and options.part not in parts:
             continue
         picture = OUT / f"{name}.svg"
         draw(results, picture)
         if options.readme:
-            replace_in(document, begin, page)
+            shows = f"\n![{of}](bench/peers/{name}.svg)\n" if of else ""
+            replace_in(document, begin, page + shows)
             if picture.exists():
                 (ROOT / f"bench/peers/{name}.svg").write_bytes(
                     picture.read_bytes())

@@ -12,14 +12,15 @@ macro(shows readme)
   endforeach()
 endmacro()
 
-shows(include/swamp examples/example.c examples/example.cpp
+shows(include/swamp examples/example.c examples/example.cpp torch/example.py
+  torch/example.cpp install/consumer_aten/CMakeLists.txt
   install/consumer_c/CMakeLists.txt install/consumer_pkg_config/build
   install/subproject/CMakeLists.txt install/fetch_content/CMakeLists.txt)
 shows(master/optim examples/grad_scaler.cpp examples/mixed_precision.cpp)
 shows(master/scaler examples/scaler.cpp)
 shows(master/mpi examples/ranks.cpp install/consumer_mpi/CMakeLists.txt)
-shows(master/aten/python torch/example.py torch/example_package.py
-  torch/example_package.txt torch/example.cpp install/consumer_aten/CMakeLists.txt)
+shows(master/aten/python torch/example_package.py torch/example_float8.py)
+shows(. torch/example_half.py)
 shows(toolchain/sunway sunway/programs/readme/master.c
   sunway/programs/readme/slave.c sunway/programs/readme/Makefile)
 if(missing)

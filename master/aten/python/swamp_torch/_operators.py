@@ -32,12 +32,15 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     Args:
         half_precision: whether ``mm``, ``addmm``, ``bmm``, ``baddbmm`` (so also
             ``linear``, ``matmul`` and their gradients) and convolutions of
-            float16 and bfloat16 CPU tensors are swamp's: float32 sums in a fixed order, rounded once,
-            with the same bits on any number of threads (PyTorch's own stay in
-            use on CPUs without fused multiply-add, and in bfloat16 on those with
-            AMX); and whether ``scaled_dot_product_attention``, ``log_softmax``, ``cross_entropy``,
-            ``layer_norm`` and ``rms_norm`` of such tensors are swamp's, with
-            float32 arithmetic inside.
+            float16 and bfloat16 CPU tensors are swamp's: float32 sums in a fixed
+            order, rounded once, with the same bits on any number of threads and
+            every CPU (PyTorch's own stay in use on CPUs without fused
+            multiply-add, for which :func:`info` says "emulated, slow" under
+            ``products``, and in bfloat16 on those with AMX); and whether
+            ``scaled_dot_product_attention``, ``log_softmax``, ``cross_entropy``
+            of class indices, ``layer_norm`` and ``rms_norm`` of such tensors are
+            swamp's, with float32 arithmetic inside, under autocast too, which
+            then does not copy the logits to float32.
         attention: whether ``scaled_dot_product_attention`` of float16, bfloat16
             and float32 CPU tensors, and its gradient, are swamp's: float32
             arithmetic inside and one rounding, the same bits on any number of
@@ -48,9 +51,63 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             bfloat16 CPU tensors are swamp's, so that their bits are the same on
             every CPU and any number of threads; slow on CPUs without fused
             multiply-add. Operators that swamp does not replace may still depend
-            on the number of threads or on the CPU; master/aten/python/README.md
-            lists those of PyTorch that do. So do products whose operands are
-            misaligned or overlap the result.
+            on the number of threads or on the CPU (below). So do products whose
+            operands are misaligned or overlap the result.
+
+    **Products and convolutions.** Each element is one chain of fused multiply-adds
+    in float32. A convolution is a product whose factor is gathered from the windows
+    of the input: its terms are in the order of the kernel's positions, at each of
+    them the channels; a weight's gradient has them in the order of the images and
+    their positions. Padding is zeros that take part, so an inf in the weight gives
+    nan at the border. The bits are the same in each memory format;
+    ``channels_last`` saves a copy of input and result. Depthwise convolutions, with
+    fewer than 16 filters in each of several groups, are PyTorch's in float32,
+    rounded by swamp, unless ``reproducible``. For each thread that calls, packed
+    operands take at most 16 MiB and sums at most 32 MiB; nothing is kept for the
+    next product.
+
+    **What stays PyTorch's.** Wrong or rare arguments (empty operands, results that
+    overlap operands, complex ``alpha``, dropout inside the attention) go to its
+    kernels, with its errors; ``mv``, ``dot``; and the operators that ``torch.func``,
+    forward-mode and second derivatives, DTensor, ``make_fx``, ``torch.export`` and
+    ``torch.jit.trace`` see.
+
+    **torch.compile** keeps swamp's operators, with the bits of eager mode. Code is
+    compiled again, once for each setting of the switches, and caches on disk
+    distinguish them (``torch.compiler.config.cache_key_tag`` gets a suffix). In
+    transformations of ``torch.func`` and blocks of ``torch.inference_mode()`` in a
+    compiled function inductor's code remains, as does everything that inductor
+    makes of other operators, so that compiled and eager training differ; code of
+    ``cpp_wrapper=True`` calls PyTorch's kernels. With
+    ``torch.compiler.nested_compile_region`` repeated layers are compiled once, with
+    the same bits. The gradient of an embedding is PyTorch's kernel with
+    ``reproducible``, because inductor's adds float32 by atomics.
+
+    **Operators of PyTorch that depend on the number of threads** with
+    ``reproducible``, forward or backward, in PyTorch 2.13 with AVX2 on 1, 2, 3, 4
+    and 8 threads:
+
+    - float32 and 16 bits: ``prod`` of a whole tensor; ``softmax`` not over the last
+      dimension; ``sum``, ``mean`` of a whole tensor or one long column,
+      ``mse_loss``, ``l1_loss``, ``cross_entropy`` of class probabilities (of 16
+      bits some); ``batch_norm`` of [N, C] (of 16 bits its gradients).
+    - float32 only: the gradient of ``var`` of a whole tensor; ``dot``;
+      ``gelu(approximate="tanh")``, ``silu``, ``sigmoid``, ``pow`` at sizes that
+      threads do not divide by the vector's width; the gradient of ``group_norm``;
+      ``batch_norm`` of channels_last; the gradient of ``x[index]`` and
+      ``index_put(accumulate=True)``, by atomics, so also from run to run.
+    - 16 bits only: ``norm`` of a whole tensor (float16); ``rsqrt`` at such sizes.
+
+    No difference was found in ``embedding``, ``embedding_bag`` and their gradients;
+    sums over rows, columns and all dimensions but channels; ``logsumexp``,
+    ``softmax`` over the last dimension, ``log_softmax``, ``nll_loss``,
+    ``cross_entropy``; ``gelu``, ``relu``, ``tanh``, ``exp``, ``sin``, ``cos``;
+    ``linear``, ``matmul``, ``mv``, ``einsum``, attention, ``dropout``;
+    ``layer_norm``, ``rms_norm``, ``batch_norm`` of contiguous images; convolutions,
+    pooling, ``interpolate``; ``index_select``, ``gather``, ``index_add``,
+    ``scatter_add``, ``scatter_reduce``, ``cumsum``, ``cat``, ``split``. A size that
+    was not tried may differ. ``gelu``, ``softmax`` and ``exp`` may depend on the
+    CPU's vectors.
     """
     _compile.set_switches(half_precision, reproducible)
     _ops.set_attention(attention)

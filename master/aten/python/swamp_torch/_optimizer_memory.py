@@ -1,5 +1,25 @@
 """How Adam stores weights and moments in less memory: the options of a group, and
-the state of a parameter that they ask for."""
+the state of a parameter that they ask for.
+
+``exp_avg`` and ``exp_avg_sq`` have the dtype that they are stored in. 8-bit ones are
+``uint8`` codes of bitsandbytes' ``create_dynamic_map(True)`` and ``(False)``, with
+``absmax`` of shape [blocks, 2], the first column for ``exp_avg``: contiguous, with
+blocks in the order of the indices, so that its ``dequantize_blockwise`` reads them (a
+parameter in another order of memory, as channels_last, is copied for its step). A
+second moment above 0 has at least the code 1, so that no step divides by eps alone.
+
+float8 ones are ``float8_e4m3fn``, with the codes and scales of torchao's
+``quantize_fp8`` for the same moments; torchao computes the second moment with one
+rounding more, so that one code in some thousands is the neighbour. Unlike there, the
+last block of a tensor may be shorter. ``torch.save`` stores them; ``pickle`` does not,
+because PyTorch 2.13 cannot unpickle float8. MS-AMP's scale of a whole tensor is not
+offered: it needs a pass over all new moments before the first can be stored.
+
+Kahan's ``compensation`` and the weight add up to the number that the step continues
+with. State dicts of each storage, and of torch.optim's classes, can be loaded into
+any other; ``torch.optim`` does not understand codes: load them into an optimizer with
+``moments="float32"`` first.
+"""
 
 from typing import (Any, Dict, Literal, NamedTuple, Optional, Tuple,
                     get_args)

@@ -14,6 +14,30 @@ documented order.
 
 The module also has the casts themselves (:func:`quantize`, :func:`quantize_blocks`
 and their inverses), scale managers (:class:`ScaleManager`), and :func:`report`.
+
+The recipes, with the formats of inputs and weights, and of gradients:
+
+==================  ========  ========  ==============================================
+tensorwise          e4m3      e5m2      torchao's scales, of a tensor
+rowwise             e4m3      e4m3      torchao's, of a row, powers of two
+rowwise_with_gw_hp  e4m3      e4m3      the same; weight gradient in high precision
+te_delayed_hybrid   e4m3      e5m2      Transformer Engine's delayed scaling
+te_current          e4m3      e5m2      Transformer Engine's, of a tensor
+te_block            e4m3      e4m3      of 1x128, of weights 128x128
+mxfp8               e4m3      e4m3      e8m0, of 1x32
+nvfp4               e2m1      e2m1      e4m3, of 1x16, of weights 16x16; gradients are
+                                        rounded stochastically, and a random Hadamard
+                                        transform precedes the weight gradient; tokens
+                                        and channels are multiples of 16
+hif8                HiFloat8  HiFloat8  torch_npu's, of a row
+==================  ========  ========  ==============================================
+
+State dicts have Transformer Engine's ``scale_fwd``, ``amax_history_fwd``,
+``scale_bwd`` and ``amax_history_bwd``, and ``rounding_seed``: a resumed run has the
+same bits. ``torch.compile(fullgraph=True)`` sees one graph of a layer; inductor adds
+the bias before the output is rounded to 16 bits, ``aot_eager`` and layers without a
+bias have the bits of eager mode. There is no float8 all-gather of FSDP2 and no cache
+of the weight's codes between micro-batches.
 """
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple

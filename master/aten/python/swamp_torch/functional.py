@@ -1,8 +1,15 @@
 """Row operators of mixed-precision models, for CPU tensors.
 
 float16, bfloat16 and float32 inputs, float32 arithmetic inside and one rounding
-at the end. Results have the same bits on any number of threads. All functions
-have gradients and work under ``torch.compile``.
+at the end; sums of gradients are float64. Results have the same bits on any number of
+threads; PyTorch's bfloat16 gradient of LayerNorm's bias, of 8192 rows of ones, is 256
+on one thread and 512 on two, and its float16 cross entropy of 65,505 or more classes is
+inf. All functions
+have gradients and work under ``torch.compile``. Second derivatives are implemented
+for ``layer_norm``, ``rms_norm`` and ``cross_entropy``, with PyTorch's operators in
+float32; the others raise an error. Autograd overwrites neither a gradient nor the
+logits; the operators ``torch.ops.swamp.scaled_softmax_backward`` and
+``cross_entropy_backward`` write into their argument.
 """
 
 from typing import Any, List, Literal, Optional, Sequence, Tuple, Union
@@ -82,6 +89,9 @@ def attention(query: Tensor, key: Tensor, value: Tensor, *,
         out, [batch, heads, queries, value channels], and lse, float32, [batch,
         heads, queries]: the log of the sum of the exponentials of the scores.
         A query that sees no key has out 0 and lse inf.
+
+    The gradient is divided among batch times key heads: with one of both it uses
+    one thread.
 
     Hide keys with -inf or a bool mask. If finite values of about -1e9 hide every
     key of a query, float32 lse loses the log of the sum in rounding, and the

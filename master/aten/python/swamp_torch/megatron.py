@@ -7,6 +7,12 @@ Megatron-LM looks for modules of apex and skips a fused path if one is missing.
     import swamp_torch.megatron
     swamp_torch.megatron.install()
     import megatron.core
+
+Where the scale is a number of the dtype, the probabilities are those of Megatron-LM's
+path in PyTorch, except for one in 5000 at most, which is its neighbour, and bfloat16
+ones below 2^-125, which may be 0. ``toolchain/check --clients=megatron-core release -R
+megatron_lm`` compares with megatron-core 0.16.1, with ``MEGATRON_LM=FOLDER`` with a
+checkout.
 """
 
 import sys
@@ -94,8 +100,11 @@ def install() -> None:
 
     ``fused_weight_gradient_mlp_cuda`` is for ``--gradient-accumulation-fusion``:
     a linear layer's weight gradient is added to the float32 ``main_grad`` without
-    being rounded to 16 bits. The modules ``scaled_*softmax_cuda`` are those of
-    FusedScaleMaskSoftmax.
+    being rounded to 16 bits, or with ``wgrad_gemm_accum_fp16`` to a 16-bit one,
+    rounded once. The modules ``scaled_*softmax_cuda`` are those of
+    FusedScaleMaskSoftmax, with apex's semantics: the scale is rounded to the dtype
+    of the scores, and rows that are masked entirely are 0; ``backward`` writes into
+    the gradient.
     """
     for name, contents in _MODULES.items():
         module = types.ModuleType(name, f"swamp's {name}, for CPU tensors.")

@@ -6,7 +6,15 @@ MindFormers. If those leave an order open, it is stated here: of equal scores th
 lowest expert, of equal probabilities the lowest token. Sums are float32 in the
 order of the experts, with one rounding; everything has the same bits on any
 number of threads. ``route``, ``mindformers_route``, ``permute``, ``unpermute``,
-``aux_loss`` and ``z_loss`` have gradients.
+``aux_loss`` and ``z_loss`` have gradients. ``unpermute`` has Megatron-LM's results in
+float32; its 16-bit probabilities or sums round more often. The drop policy "probs"
+runs on one thread.
+
+Compared with megatron-core 0.16.1 and with Megatron-LM's commit d98e8a64 of August
+2026, which needs triton as well (``toolchain/check --clients=megatron-core release -R
+package_moe``, with ``MEGATRON_LM=FOLDER`` that of a checkout); sqrt(softplus) and
+float32 scores of sigmoid are those of the commit. MindFormers was read at the commits
+fd4deebc and f52743ca; it needs MindSpore and was not run.
 """
 
 import json
