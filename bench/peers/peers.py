@@ -582,10 +582,13 @@ def main():
         return
     (OUT / "table.md").write_text("\n".join((text, row_text, model_text)))
     bench, top = ROOT / "bench/README.md", ROOT / "README.md"
+    # The table of the rows is not replaced by one of the models only.
+    has_rows = any(not key.startswith(("GPT", "ResNet"))
+                   for key in results["rows"].get("times", {}))
     for parts, begin, document, page, name, draw, of in (
             (("steps",), BEGIN, bench, text, "steps", step_picture, None),
-            (("rows", "models"), ROWS_BEGIN, bench, row_text, "rows", row_picture,
-             None),
+            (("rows", "models") if has_rows else (), ROWS_BEGIN, bench, row_text,
+             "rows", row_picture, None),
             (("rows", "models"), MODELS_BEGIN, top, model_text, "iteration",
              iteration_picture, "time of an iteration of the GPT by part"
              if results.get("iteration") else None)):

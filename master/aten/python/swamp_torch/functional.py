@@ -2,12 +2,11 @@
 
 float16, bfloat16 and float32 inputs, float32 arithmetic inside and one rounding
 at the end; sums of gradients are float64. Results have the same bits on any number of
-threads; PyTorch's bfloat16 gradient of LayerNorm's bias, of 8192 rows of ones, is 256
-on one thread and 512 on two, and its float16 cross entropy of 65,505 or more classes is
-inf. All functions
-have gradients and work under ``torch.compile``. Second derivatives are implemented
-for ``layer_norm``, ``rms_norm`` and ``cross_entropy``, with PyTorch's operators in
-float32; the others raise an error. Autograd overwrites neither a gradient nor the
+threads. (PyTorch's bfloat16 gradient of LayerNorm's bias, of 8192 rows of ones, is 256
+on one thread and 512 on two, and its float16 cross entropy of 65,505 or more classes
+is inf.) All functions have gradients and work under ``torch.compile``. Second
+derivatives are implemented for ``layer_norm``, ``rms_norm`` and ``cross_entropy``,
+with PyTorch's operators in float32; the others raise an error. Autograd overwrites neither a gradient nor the
 logits; the operators ``torch.ops.swamp.scaled_softmax_backward`` and
 ``cross_entropy_backward`` write into their argument.
 """
