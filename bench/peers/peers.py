@@ -337,12 +337,14 @@ def row_table(results):
     memory = measured.get("memory")
     if not memory:
         return text
-    columns = ["logits", "torch", "Megatron", "swamp"]
+    columns = peers_of(["logits", "torch", "torch.compile", "Megatron", "swamp"],
+                       memory)
     return text + (
         "\nMiB of memory that loss and gradient need beside the logits, at "
-        "their peak; the gradient alone is as large as the logits.\n\n") + table(
+        "their peak; the gradient alone is as large as the logits. Of LLaMA, with "
+        "its logits and the gradients of its weights.\n\n") + table(
         ["operator", "dtype"], columns,
-        [[*key.split("/"), *(f"{found[c]:.0f}" for c in columns)]
+        [[*key.split("/"), *(f"{found[c]:.0f}" if c in found else "" for c in columns)]
          for key, found in memory.items()])
 
 
@@ -455,8 +457,8 @@ def main():
         results["rows"] = {
             "facts": {**facts(), "clock": clock},
             "times": {**before.get("times", {}), **rows.measure(options)},
-            "memory": rows.memory() if options.row in "memory"
-            and not options.quick else before.get("memory", {})}
+            "memory": {**before.get("memory", {}),
+                       **({} if options.quick else rows.memory(options))}}
         if not options.quick:
             file.write_text(json.dumps(results, indent=1))
     row_text = row_table(results) if results["rows"] else ""

@@ -34,9 +34,10 @@ _OUTPUTS = {"ForCausalLM": modeling_outputs.CausalLMOutputWithPast,
             "ForMaskedLM": modeling_outputs.MaskedLMOutput}
 
 
-def _rms_norm(self: Any, x: Tensor) -> Tensor:
-    """transformers round the normalised row to the dtype of x and multiply it by
-    the weight after that; functional.rms_norm() rounds only the product."""
+def _rms_norm(self: Any, hidden_states: Tensor) -> Tensor:
+    """transformers round the normalised row to the dtype of the input and multiply
+    it by the weight after that; functional.rms_norm() rounds only the product."""
+    x = hidden_states
     if x.dtype not in _DTYPES or x.device.type != "cpu":
         return type(self).forward(self, x)  # type: ignore[no-any-return]
     one = x.dtype == self.weight.dtype == torch.float32
@@ -72,22 +73,17 @@ def _swiglu_mlp(self: Any, x: Tensor) -> Tensor:
     return self.down_proj(y)  # type: ignore[no-any-return]
 
 
-def _gelu_tanh(self: Any, x: Tensor) -> Tensor:
+def _gelu_tanh(self: Any, input: Tensor) -> Tensor:
     """One operator that rounds once, instead of 8 that round."""
-    return F.gelu(x, approximate="tanh")
+    return F.gelu(input, approximate="tanh")
 
 
 def _set_forward(module: torch.nn.Module, ours: Callable[..., Any]) -> None:
     """Leaves a module alone that has a forward() of its own: this one, or one of
-    accelerate's hooks. Whoever pickles the module gets the class's."""
-    if "forward" in vars(module):
-        return
-
-    @functools.wraps(type(module).forward)
-    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return ours(self, *args, **kwargs)
-
-    module.forward = types.MethodType(forward, module)
+    accelerate's hooks. pickle looks a method up by its name, and finds the class's."""
+    if "forward" not in vars(module):
+        ours.__name__ = "forward"
+        module.forward = types.MethodType(ours, module)
 
 
 def _computes_loss(model: Any, causal: bool) -> bool:
@@ -133,6 +129,7 @@ def _set_loss(model: Any, output: type, causal: bool) -> None:
     fields = [field.name for field in dataclasses.fields(output)
               if field.name not in ("loss", "logits")]
 
+    @functools.wraps(stock)
     @can_return_tuple  # type: ignore[untyped-decorator, unused-ignore]
     def forward(self: Any, *args: Any, skip_logits: Optional[bool] = None,
                 **kwargs: Any) -> Any:
