@@ -243,7 +243,7 @@ def memory(options):
                for peer in ("torch", "Megatron", "swamp")}}
     if options.row not in "memory" and options.row not in "llama" or not HAS_LLAMA:
         return results
-    for dtype in DTYPES:
+    for dtype in (torch.bfloat16, torch.float32):
         tokens = 2 * LLAMA["max_position_embeddings"]
         results[f"LLaMA, one iteration/{name_of(dtype)}"] = {
             "logits": tokens * LLAMA["vocab_size"] * dtype.itemsize / 2 ** 20,
@@ -570,7 +570,7 @@ def next_token_loss():
 
 def llama(dtype):
     """LLaMA of transformers, against swamp_torch.transformers.apply()."""
-    if not HAS_LLAMA:
+    if not HAS_LLAMA or dtype == torch.float16:  # PyTorch's takes minutes
         return {}
     return iterations("LLaMA", dtype, llama_model, next_token_loss(), apply_swamp)
 

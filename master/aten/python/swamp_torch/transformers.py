@@ -19,7 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import modeling_outputs
 from transformers.activations import NewGELUActivation
-from transformers.utils import can_return_tuple
+from transformers.loss.loss_utils import ForCausalLMLoss
+from transformers.utils.generic import can_return_tuple
 
 from . import functional
 
@@ -91,9 +92,8 @@ def _computes_loss(model: Any, causal: bool) -> bool:
     head = model.get_output_embeddings()
     return (type(head) is torch.nn.Linear and not head._forward_hooks
             and not head._forward_pre_hooks and head.weight.device.type == "cpu"
-            and (head.weight.dtype in _DTYPES or torch.is_autocast_enabled("cpu"))
-            and (not causal
-                 or model.loss_function.__name__ == "ForCausalLMLoss"))
+            and head.weight.dtype in _DTYPES
+            and (not causal or model.loss_function is ForCausalLMLoss))
 
 
 def _loss(head: torch.nn.Linear, hidden: Tensor, target: Tensor,
@@ -188,11 +188,11 @@ def apply(model: Model) -> Model:
     that is not a plain ``torch.nn.Linear`` on a CPU (LoRA's, float8's), one with
     hooks, or another loss function is computed by transformers.
 
-    Rotary embeddings, LayerNorm and attention stay PyTorch's operators, which
-    ``swamp_torch.enable()`` can replace. Parameters, their names, class names and
-    the signature of ``forward`` stay; a second call does nothing; a model that is
-    pickled as a whole is loaded without the changes. Call it before wrappers:
-    accelerate, DistributedDataParallel, ``torch.compile``.
+    Rotary embeddings stay; LayerNorm, attention and products stay PyTorch's
+    operators, which ``swamp_torch.enable()`` can replace. Parameters, their names,
+    class names and the signature of ``forward`` stay; a second call does nothing; a
+    model that is pickled as a whole is loaded without the changes. Call it before
+    wrappers: accelerate, DistributedDataParallel, ``torch.compile``.
 
     Args:
         model: is changed in place.
@@ -205,7 +205,7 @@ def apply(model: Model) -> Model:
     """
     family = getattr(getattr(model, "config", None), "model_type", None)
     base = None
-    if family in _FAMILIES:
+    if isinstance(family, str) and family in _FAMILIES:
         prefix = _FAMILIES[family]
         modeling = importlib.import_module(
             f"transformers.models.{family}.modeling_{family}")
@@ -217,7 +217,7 @@ def apply(model: Model) -> Model:
     replaced: Dict[Any, Callable[..., Tensor]] = {NewGELUActivation: _gelu_tanh}
     if hasattr(modeling, prefix + "RMSNorm"):
         replaced[getattr(modeling, prefix + "RMSNorm")] = _rms_norm
-        if model.config.hidden_act in ("silu", "swish"):  # type: ignore
+        if model.config.hidden_act in ("silu", "swish"):
             replaced[getattr(modeling, prefix + "MLP")] = _swiglu_mlp
     for module in model.modules():
         if type(module) in replaced:
