@@ -305,7 +305,7 @@ class Transformers(TestCase):
                 lambda module, args, out: out * 2)
 
         def loss(model):
-            model.loss_function = lambda logits, **_: logits.square().mean()
+            model.loss_function = lambda logits, labels, **_: logits.square().mean()
 
         for name in ("llama", "gpt2", "bert"):
             for change in (other_head, hook, loss, torch.nn.Module.double):
