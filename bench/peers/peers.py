@@ -354,12 +354,14 @@ def row_table(results):
     memory = measured.get("memory")
     if not memory:
         return text
-    columns = ["logits", "torch", "Megatron", "swamp"]
+    columns = peers_of(["logits", "torch", "torch.compile", "Megatron", "swamp"],
+                       memory)
     return text + (
         "\nMiB of memory that loss and gradient need beside the logits, at "
-        "their peak; the gradient alone is as large as the logits.\n\n") + table(
+        "their peak; the gradient alone is as large as the logits. Of LLaMA, with "
+        "its logits and the gradients of its weights.\n\n") + table(
         ["operator", "dtype"], columns,
-        [[*key.split("/"), *(f"{found[c]:.0f}" for c in columns)]
+        [[*key.split("/"), *(f"{found[c]:.0f}" if c in found else "" for c in columns)]
          for key, found in memory.items()])
 
 
@@ -561,8 +563,9 @@ def main():
         results["rows"] = {
             "facts": {**facts(), "clock": clock},
             "times": {**before.get("times", {}), **rows.measure(options)},
-            "memory": rows.memory() if options.row in "memory" and not models
-            and not options.quick else before.get("memory", {})}
+            "memory": {**before.get("memory", {}),
+                       **({} if options.quick or models
+                          else rows.memory(options))}}
         if options.row in "gpt" or models:
             results["iteration"] = rows.gpt_parts(options.rounds)
         used_by_others("rows", others, options.row or models)

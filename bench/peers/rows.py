@@ -1,7 +1,9 @@
 """Measures swamp's and PyTorch's row operators and products: see run."""
 import contextlib
 import copy
+import ctypes
 import functools
+import importlib.util
 import math
 import os
 import re
@@ -26,10 +28,15 @@ ATTENTION = (4, 12, 1024, 64)
 GPT_ROWS = 2  # of so many tokens as the context
 GPT = dict(width=384, layers=6, heads=6, context=256)
 RESNET = dict(layers=(3, 4, 6, 3), images=8, size=224)
+LLAMA = dict(hidden_size=512, intermediate_size=1408, num_hidden_layers=4,
+             num_attention_heads=8, num_key_value_heads=4, vocab_size=32000,
+             max_position_embeddings=512)
 QUICK = dict(HEADS=2, QUERIES=32, TOKENS=64, CLASSES=512, WIDTH=32, HIDDEN=64,
              NORM_ROWS=64, NORM_WIDTH=64, ATTENTION=(1, 2, 32, 16),
              GPT=dict(width=32, layers=1, heads=2, context=16),
-             RESNET=dict(layers=(1,), images=2, size=32))
+             RESNET=dict(layers=(1,), images=2, size=32),
+             LLAMA=dict(LLAMA, hidden_size=32, intermediate_size=64, vocab_size=512,
+                        num_hidden_layers=1, max_position_embeddings=16))
 SCALE = 1 / math.sqrt(96)
 SLOW = 10_000  # milliseconds
 STEP = "optimizer step"
@@ -210,38 +217,69 @@ def cross_entropy(dtype):
     return {f"cross entropy [{TOKENS}, {CLASSES}], forward + backward": calls}
 
 
+def status(name):
+    """MiB of this process: VmHWM, the peak, or VmRSS."""
+    with open("/proc/self/status") as file:
+        line = next(x for x in file if x.startswith(name))
+    return int(line.split()[1]) / 1024
+
+
 def peak_memory(peer, dtype, rows, classes):
     """The MiB that loss and gradient of this process need in addition to the logits."""
-    def highest():
-        with open("/proc/self/status") as file:
-            line = next(x for x in file if x.startswith("VmHWM"))
-        return int(line.split()[1]) / 1024
     logits, peers = losses(dtype, 2, 64)
     peers[peer]().backward()  # the first call allocates what later ones reuse
     logits, peers = losses(dtype, rows, classes)
-    before = highest()
+    before = status("VmHWM")
     peers[peer]().backward()
-    return highest() - before
+    return status("VmHWM") - before
 
 
-def memory():
+def llama_memory(peer, dtype):
+    """The MiB that loss and gradients of LLaMA need in addition to the weights."""
+    loss_of, model = next_token_loss(), llama_model().to(dtype)
+    if peer == "swamp":
+        swamp_torch.enable(half_precision=dtype != torch.float32)
+        apply_swamp(model)
+    called = torch.compile(model) if peer == "torch.compile" else model
+    loss_of(called).backward()
+    model.zero_grad()
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # the peak begins again
+    before = status("VmRSS")
+    loss_of(called).backward()
+    return status("VmHWM") - before
+
+
+def memory(options):
     """{"row/dtype": {peer: MiB}}, each from a process of its own, with the heap
     that a user has."""
-    rows, classes = TOKENS, CLASSES
     env = {name: value for name, value in os.environ.items()
            if not name.startswith("MALLOC_")}
     folder = os.path.dirname(os.path.abspath(__file__))
+
+    def of_process(call):
+        code = (f"import sys; sys.path.insert(0, {folder!r})\n"
+                f"import rows, torch\nprint(rows.{call})")
+        return float(subprocess.run(
+            [sys.executable, "-B", "-c", code], env=env, text=True, check=True,
+            stdout=subprocess.PIPE).stdout)
     results = {}
-    for dtype in DTYPES:
-        found = {"logits": rows * classes * dtype.itemsize / 2 ** 20}
-        for peer in ("torch", "Megatron", "swamp"):
-            code = (f"import sys; sys.path.insert(0, {folder!r})\n"
-                    "import rows, torch\n"
-                    f"print(rows.peak_memory({peer!r}, {dtype}, {rows}, {classes}))")
-            found[peer] = float(subprocess.run(
-                [sys.executable, "-B", "-c", code], env=env, text=True, check=True,
-                stdout=subprocess.PIPE).stdout)
-        results[f"cross entropy [{rows}, {classes}]/{name_of(dtype)}"] = found
+    for dtype in DTYPES if options.row in "memory" else ():
+        rows, classes = TOKENS, CLASSES
+        results[f"cross entropy [{rows}, {classes}]/{name_of(dtype)}"] = {
+            "logits": rows * classes * dtype.itemsize / 2 ** 20,
+            **{peer: of_process(f"peak_memory({peer!r}, {dtype}, {rows}, {classes})")
+               for peer in ("torch", "Megatron", "swamp")}}
+    if options.row not in "memory" and options.row not in "llama" or not HAS_LLAMA:
+        return results
+    for dtype in (torch.bfloat16, torch.float32):
+        tokens = 2 * LLAMA["max_position_embeddings"]
+        results[f"LLaMA, one iteration/{name_of(dtype)}"] = {
+            "logits": tokens * LLAMA["vocab_size"] * dtype.itemsize / 2 ** 20,
+            **{peer: of_process(f"llama_memory({peer!r}, {dtype})")
+               for peer in ("torch", "torch.compile", "swamp")
+               if options.compile or peer != "torch.compile"}}
     return results
 
 
@@ -494,23 +532,25 @@ def swamp_half_step(model, dtype, loss_of):
     return step
 
 
-def iterations(name, dtype, make_model, loss_of):
-    """The rows of one iteration of a model."""
+def iterations(name, dtype, make_model, loss_of, change=None):
+    """The rows of one iteration of a model, which change() makes use swamp."""
     torch.manual_seed(1)
     model = make_model()
     millions = sum(p.numel() for p in model.parameters()) / 1e6
     name = f"{name} of {millions:.0f} million parameters, {{}}, one iteration"
 
     def peers(stock, ours, **switches):
-        def step(make, run=lambda model: model):
+        def step(make, run=None):
             one = copy.deepcopy(model)
-            called = run(one)
+            called = run(one) if run else one
             return make(one, dtype, lambda _: loss_of(called))
         found = {"torch": step(stock)}
         if compiled:
             found["torch.compile"] = step(stock, torch.compile)
             found["torch.compile"]()  # compiles, which is not measured
-        found["swamp"] = with_swamp(step(ours), **switches)
+        found["swamp"] = step(ours, change)
+        if switches or change is None:
+            found["swamp"] = with_swamp(found["swamp"], **switches)
         return found
     if dtype == torch.float32:
         return {name.format("float32"): peers(autocast_step, swamp_half_step)}
@@ -529,6 +569,33 @@ def gpt(dtype):
         return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1),
                                ids[:, 1:].flatten())
     return iterations("GPT", dtype, lambda: Gpt(**GPT), next_token_loss)
+
+
+HAS_LLAMA = importlib.util.find_spec("transformers") is not None
+
+
+def llama_model():
+    from transformers import LlamaConfig, LlamaForCausalLM
+    return LlamaForCausalLM(LlamaConfig(**LLAMA, use_cache=False)).train()
+
+
+def apply_swamp(model):
+    from swamp_torch.transformers import apply
+    return apply(model)
+
+
+def next_token_loss():
+    """The loss of a model of transformers."""
+    ids = torch.randint(0, LLAMA["vocab_size"],
+                        (2, LLAMA["max_position_embeddings"]))
+    return lambda model: model(input_ids=ids, labels=ids).loss
+
+
+def llama(dtype):
+    """LLaMA of transformers, against swamp_torch.transformers.apply()."""
+    if not HAS_LLAMA or dtype == torch.float16:  # PyTorch's takes minutes
+        return {}
+    return iterations("LLaMA", dtype, llama_model, next_token_loss(), apply_swamp)
 
 
 def resnet(dtype):
@@ -640,7 +707,7 @@ def measure(options):
     if options.cpu_time:
         clock = cpu_clock
     results = {}
-    for make in (gpt, resnet) if models else (*OPERATORS, gpt, resnet):
+    for make in (gpt, resnet) if models else (*OPERATORS, gpt, llama, resnet):
         if options.row not in make.__name__:
             continue
         for dtype in DTYPES:

@@ -403,7 +403,7 @@ TEST(Predict, BadCallsNameWhatWasExpected) {
       {"--list 1 --dtype int8", "--dtype|'int8'|bfloat16"},
       {"--list 1 --to half", "--to|'half'"},
       {"--list 1 --to float16", "--to|unscale|cast"},
-      {"--list 1 --operation norm --dtype float8_e5m2", "norm: |float8",
+      {"--list 1 --operation sgd --dtype float8_e5m2", "sgd: |float8",
        Hint::none},
       {"--list 1 --operation cast --dtype float16 --to bfloat16",
        "cast: ", Hint::none},

@@ -89,7 +89,7 @@ slave::MoeArgs sample(std::size_t columns, int) {
 template <>
 slave::AdamBlockArgs sample(std::size_t columns, int variant) {
   const auto count = static_cast<std::uint32_t>(columns);
-  const std::uint32_t float8 = variant / 2 % 2;
+  const std::uint32_t float8 = variant / 2 % 2 == 0 ? 0 : 1;
   if (variant % 2 == 1) {
     return {
         {1, 1, 0.1f, 0.999f, 1e-3f, 1e-3f, 0.5f, 1e-8f, 0, 1}, count, float8};
