@@ -15,7 +15,8 @@ endif()
 # own headers would not compile. Nor are vectors of a length that only the CPU
 # knows (SVE, RVV): the kernels keep vectors in structs and arrays. 32-bit Arm's
 # NEON always flushes subnormals.
-set(disabled HWY_AVX3_DL HWY_SVE HWY_SVE2 HWY_SVE_256 HWY_SVE2_128 HWY_RVV)
+set(disabled HWY_AVX3_DL HWY_SVE HWY_SVE2 HWY_SVE_256 HWY_SVE2_128 HWY_RVV
+  ${SWAMP_DISABLED_TARGETS})
 if(SWAMP_PORTABLE)
   list(APPEND disabled HWY_AVX2 HWY_AVX3)
 endif()
