@@ -574,19 +574,23 @@ class Blocks {
     for (std::size_t r = 0; args_.hadamard != 0 && r < rows; r += kHadamard) {
       transform(part + r * kWidth);
     }
-    VU amax[kVectors], largest = hn::Zero(du);
+    const auto exceeds = [&](VU magnitudes, std::uint32_t limit) HWY_ATTR {
+      return !hn::AllFalse(du, hn::Gt(magnitudes, hn::Set(du, limit)));
+    };
+    VU amax[kVectors];
     column_amax<false>(part, rows, amax);
-    for (const VU& one : amax) largest = hn::Max(largest, one);
-    if (args_.skips_nan != 0 &&
-        HWY_UNLIKELY(
-            !hn::AllFalse(du, hn::Gt(largest, hn::Set(du, kInfinity))))) {
+    bool has_nan = false;
+    for (const VU& one : amax) has_nan = has_nan || exceeds(one, kInfinity);
+    if (args_.skips_nan != 0 && HWY_UNLIKELY(has_nan)) {
       column_amax<true>(part, rows, amax);
     }
+    bool finite = saturates_ && !has_nan;
     std::uint32_t bits[kWidth];
     float factors[kWidth];
     for (std::size_t v = 0; v < kVectors; ++v) {
       const Scales chosen = scales_of(args_, amax[v]);
-      largest = hn::Max(largest, magnitude(chosen.factors));
+      finite = finite && !exceeds(amax[v], kInfinity - 1) &&
+               !exceeds(magnitude(chosen.factors), kInfinity - 1);
       hn::StoreU(chosen.bits, du, bits + v * kLanes);
       hn::StoreU(chosen.factors, DF(), factors + v * kLanes);
     }
@@ -594,9 +598,6 @@ class Blocks {
       store_scale(args_, scales + j * args_.along_columns.scales_step, 0,
                   bits[j]);
     }
-    const bool finite =
-        saturates_ &&
-        hn::AllFalse(du, hn::Gt(largest, hn::Set(du, kInfinity - 1)));
     if (HWY_LIKELY(finite)) {
       cast_columns<true>(part, rows, count, random, index, factors, codes);
     } else {
@@ -607,12 +608,15 @@ class Blocks {
   template <bool kSkipNan>
   static HWY_INLINE void column_amax(const Element* x, std::size_t rows,
                                      VU* amax) {
-    for (std::size_t v = 0; v < kVectors; ++v) amax[v] = hn::Zero(DU());
-    for (std::size_t r = 0; r < rows; ++r) {
-      for (std::size_t v = 0; v < kVectors; ++v) {
+    // One after the other: of several maxima of single lanes in a loop, g++ 12
+    // for 64-bit Arm loses some.
+    for (std::size_t v = 0; v < kVectors; ++v) {
+      VU found = hn::Zero(DU());
+      for (std::size_t r = 0; r < rows; ++r) {
         const VF one = Format::load(DF(), x + r * kWidth + v * kLanes);
-        amax[v] = hn::Max(amax[v], counted<kSkipNan>(magnitude(one)));
+        found = hn::Max(found, counted<kSkipNan>(magnitude(one)));
       }
+      amax[v] = found;
     }
   }
 
