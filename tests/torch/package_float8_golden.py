@@ -2,6 +2,7 @@
 PyTorch's own casts, bit for bit."""
 
 import copy
+import importlib.util
 import json
 import pathlib
 import pickle
@@ -94,6 +95,26 @@ class Casts(TestCase):
             self.assertTrue(torch.equal(flat(found.codes), flat(stock)), dtype)
             self.assertTrue(same_floats(float8.dequantize(found.codes),
                                         stock.float()), dtype)
+
+    def test_numpy_dtypes(self):
+        """ml_dtypes 0.6 and en_dtypes 0.0.4, where they are installed: all bfloat16
+        and float16 numbers."""
+        bits = torch.arange(65536, dtype=torch.int32).to(torch.int16)
+        rows = [("ml_dtypes", name, name, "ml_dtypes") for name in (
+            "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
+            "float6_e2m3fn", "float6_e3m2fn")] + [
+                ("en_dtypes", "hifloat8", "hifloat8", "overflow")]
+        for module, dtype, format, policy in rows:
+            with self.subTest(dtype):
+                if importlib.util.find_spec(module) is None:
+                    self.skipTest(f"no {module}")
+                other = getattr(importlib.import_module(module), dtype)
+                for half in (torch.bfloat16, torch.float16):
+                    x = bits.view(half).float()
+                    found = float8.quantize(bits.view(half), format, policy=policy)
+                    theirs = torch.from_numpy(
+                        x.numpy().astype(other).view("uint8").copy())
+                    self.assertTrue(torch.equal(flat(found.codes), theirs), half)
 
     def test_scale_and_shape(self):
         x = torch.randn(6, 8)
