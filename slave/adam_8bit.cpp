@@ -192,22 +192,7 @@ struct Float8Codes {
     return set(float8_scale(absmax));
   }
   static HWY_INLINE VF m(const std::uint8_t* at) {
-    const VI code = Code::load(at);
-    const VI size = hn::And(code, set_int(0x7f));
-    // A subnormal number is the difference of two of the least exponent.
-    const VI bits = hn::ShiftLeft<20>(size);
-    const VF least = set(0x1p-6f);
-    const VF subnormal = hn::Sub(
-        hn::BitCast(DF(), hn::Add(bits, hn::BitCast(DI(), least))), least);
-    const VF normal =
-        hn::BitCast(DF(), hn::Add(bits, set_int((kLeastExponent - 1) << 23)));
-    VI value = hn::BitCast(
-        DI(), hn::IfThenElse(hn::RebindMask(DF(), hn::Lt(size, set_int(8))),
-                             subnormal, normal));
-    value =
-        hn::IfThenElse(hn::Eq(size, set_int(0x7f)), set_int(0x7fc00000), value);
-    return hn::BitCast(DF(),
-                       hn::Or(value, hn::ShiftLeft<24>(hn::Sub(code, size))));
+    return Float8E4M3FN::load(DF(), at);
   }
   static HWY_INLINE VF v(const std::uint8_t* at) { return m(at); }
 

@@ -44,9 +44,9 @@ struct Float64 : Storage<kFloat64, std::uint64_t, double, double> {
   static double narrow(double x) { return x; }
 };
 
-// Float8 rounds to nearest, ties to even, on integer bits; what is too large
-// becomes inf, or the largest number if there is no inf, as PyTorch 2.13's
-// Tensor.to() does.
+// Float8 rounds to nearest, ties to even, on integer bits. Larger numbers than
+// the largest become inf, or the largest in a format without inf, as in PyTorch
+// 2.13's Tensor.to().
 template <ScalarType kType>
 struct Float8 : Storage<kType, std::uint8_t, std::uint8_t, float> {
   static constexpr FloatFormat kFormat = kFloatFormats[kType];

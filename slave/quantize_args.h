@@ -75,8 +75,8 @@ struct QuantizePartial {
 struct DequantizeArgs {
   float scale;
   std::uint32_t elements;  // of a unit
-  // As of quantize. Only codes that are larger than `largest` without the sign
-  // are looked up, and the code `also`, kBeyond if there is no such code.
+  // As of quantize. The values of two kinds of codes are looked up: those that
+  // are larger than `largest` without the sign, and `also` (kBeyond: none).
   std::uint32_t mantissa_bits, least_exponent, sign, largest, also, complement;
 };
 

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <limits>
 
+#include "slave/formats.h"
 #include "swamp/float_formats.h"
 
 namespace swamp::slave {
@@ -53,17 +54,10 @@ inline float e8m0_factor(std::uint32_t code) noexcept {
 // e4m3_code() is the float8_e4m3fn nearest to x, which is not negative, at most
 // the largest; e4m3_value() is its inverse.
 inline std::uint32_t e4m3_code(float x) noexcept {
-  if (std::isnan(x)) return 0x7f;
-  if (x < 0x1p-6f) {  // the sum is rounded where subnormal numbers are
-    return float_to_bits(x + 0x1p14f) - float_to_bits(0x1p14f);
-  }
-  const std::uint32_t bits = float_to_bits(std::min(x, 448.0f));
-  return ((bits + 0x7ffff + (bits >> 20 & 1)) >> 20) - (120u << 3);
+  return element::Float8E4M3FN::narrow(x) & 0x7fu;
 }
 inline float e4m3_value(std::uint32_t code) noexcept {
-  if (code == 0x7f) return std::numeric_limits<float>::quiet_NaN();
-  return code < 8 ? static_cast<float>(code) * 0x1p-9f
-                  : float_from_bits((code + (120u << 3)) << 20);
+  return element::Float8E4M3FN::widen(static_cast<std::uint8_t>(code));
 }
 
 // floor_of_log2() is floor(log2f(x)) of a finite x > 0. The logarithm of a
