@@ -52,9 +52,9 @@ class _Optimizer(torch.optim.Optimizer):
         """Takes the step of one bucket."""
         raise NotImplementedError
 
-    def _set_max_norm(self, max_norm: Optional[float],
-                      process_group: Optional[Any],
-                      unscale_grads: bool) -> None:
+    def _set_step_options(self, max_norm: Optional[float],
+                          process_group: Optional[Any],
+                          unscale_grads: bool) -> None:
         self.process_group = process_group
         self.unscale_grads = unscale_grads
         self.defaults["max_norm"] = max_norm
@@ -315,7 +315,7 @@ class Adam(_Adam, torch.optim.Adam):
                          capturable=capturable, differentiable=differentiable,
                          fused=fused,
                          decoupled_weight_decay=decoupled_weight_decay)
-        self._set_max_norm(max_norm, process_group, unscale_grads)
+        self._set_step_options(max_norm, process_group, unscale_grads)
         self._set_storage(master_weights=master_weights, rounding=rounding,
                           moments=moments, seed=seed)
 
@@ -337,10 +337,10 @@ class AdamW(_Adam, torch.optim.AdamW):
 
     A step reads the gradients once: it widens them to float32, unscales and, if
     ``max_norm`` is set, clips them, without rounding them to 16 bits again.
-    Gradients are not written, unless ``unscale_grads``. A float32 parameter gets the bits of
-    ``torch.optim.AdamW(fused=True)`` in the elements that PyTorch's kernel
-    computes with vectors (all but the last few of a tensor), without ``max_norm``
-    and if the scale is a power of two, as GradScaler's is.
+    Gradients are not written, unless ``unscale_grads``. A float32 parameter gets
+    the bits of ``torch.optim.AdamW(fused=True)`` in the elements that PyTorch's
+    kernel computes with vectors (all but the last few of a tensor), without
+    ``max_norm`` and if the scale is a power of two, as GradScaler's is.
 
     It works with or without ``torch.amp.GradScaler``, as PyTorch's fused
     optimizers do: ``scaler.step(optimizer)`` passes it scale and found_inf, and
@@ -375,13 +375,12 @@ class AdamW(_Adam, torch.optim.AdamW):
             codes of one byte, and for each block of 256 elements and moment its
             largest absolute value (``absmax``), for tensors of at least 4096
             elements, of which ranks have whole blocks; others have float32 moments.
-            Also of float32 parameters. A
-            gradient that is inf or nan makes all moments of its block nan. Codes
-            of "float8" are float8_e4m3fn, scaled by
+            Also of float32 parameters. A gradient that is inf or nan makes all
+            moments of its block nan. Codes of "float8" are float8_e4m3fn, scaled by
             ``max(absmax, 1e-12) / 448``; a second moment below 2.2e-6 of the
             largest of its block becomes 0, as in torchao: updates may then be
-            large. With ``master_weights=False`` or moments
-            other than "float32", a gradient has the dtype of its parameter.
+            large. With ``master_weights=False`` or moments other than "float32", a
+            gradient has the dtype of its parameter.
         seed: for the random bits, from 0 to 2^63 - 1. They are a function of it,
             of the step, of the parameter's place in the optimizer and of the
             element: the same on any number of threads, and after a resume; and on
@@ -437,7 +436,7 @@ class AdamW(_Adam, torch.optim.AdamW):
                          maximize=maximize, foreach=foreach,
                          capturable=capturable, differentiable=differentiable,
                          fused=fused)
-        self._set_max_norm(max_norm, process_group, unscale_grads)
+        self._set_step_options(max_norm, process_group, unscale_grads)
         self._set_storage(master_weights=master_weights, rounding=rounding,
                           moments=moments, seed=seed)
 
@@ -457,7 +456,7 @@ class SGD(_Optimizer, torch.optim.SGD):
         super().__init__(params, lr, momentum, dampening, weight_decay, nesterov,
                          maximize=maximize, foreach=foreach,
                          differentiable=differentiable, fused=fused)
-        self._set_max_norm(max_norm, process_group, unscale_grads)
+        self._set_step_options(max_norm, process_group, unscale_grads)
 
     def _names_of(self, group: Dict[str, Any]) -> Sequence[str]:
         return ("momentum_buffer",) if group["momentum"] != 0 else ()

@@ -108,10 +108,12 @@ def is_dtensor(tensor: Any) -> bool:
     return module is not None and isinstance(tensor, module.DTensor)
 
 
-@torch.no_grad()
 def part_of(tensor: Any) -> Any:
     """This rank's part of a DTensor, or anything else itself."""
-    return tensor.to_local() if is_dtensor(tensor) else tensor
+    if not is_dtensor(tensor):
+        return tensor
+    with torch.no_grad():
+        return tensor.to_local()
 
 
 def is_ours(param: Any) -> bool:

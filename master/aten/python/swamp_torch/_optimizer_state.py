@@ -189,6 +189,11 @@ class Collected:
         # Of all parameters: a rank may have a gradient for none of its parts.
         self.sharded = first_sharded(p for g in groups for p in g["params"])
         self._groups = [(group, list(group["params"])) for group in groups]
+        # Parameters without a gradient count, too, so that ranks agree.
+        self._split: Dict[Tuple[Any, ...], List[Tensor]] = {}
+        for param in (p for g in groups for p in g["params"]) if self.is_split else ():
+            self._split.setdefault(self._groups_of(param), []).append(
+                self._parts.get(id(param), (param, param))[1])
         self._states = list(all_states.values())
         marks = before.marks() if before is not None else {}
         for index, bucket in enumerate(self.buckets):
@@ -278,46 +283,35 @@ class Collected:
         """
         if not self.is_split:
             return self.lists.grad_norm(inv_scale)
-        # The groups over which squares are added. Ranks agree on them, because
-        # parameters without a gradient count, too.
-        split: Dict[Tuple[Any, ...], List[Tensor]] = {}
-        for group, params in self._groups:
-            for param in params:
-                grads = split.setdefault(self._groups_of(param, process_group), [])
-                _, part = self._parts.get(id(param), (param, param))
-                if part.grad is not None:
-                    grads.append(part.grad)
         total = torch.zeros((), dtype=torch.float64, device="cpu")
-        for groups, grads in split.items():
+        for groups, params in self._split.items():
+            grads = [p.grad for p in params if p.grad is not None]
             squares = total.new_zeros(())
             if grads:
                 norm = torch.ops.swamp.grad_norm_and_check(grads, number(0.0),
                                                            inv_scale)
                 squares = norm.double().square()
             for one in groups:
-                torch.distributed.all_reduce(squares, group=one)
+                torch.distributed.all_reduce(
+                    squares, group=process_group if one is None else one)
             total += squares
         return total.sqrt()
 
     def unscale_grads(self, inv_scale: Tensor) -> None:
-        """Multiplies the gradients that were used."""
-        used = {id(grad): grad for bucket in self.buckets for grad in (
-            self._parts.get(id(p), (p, p))[1].grad for p in bucket.params)}
-        by_dtype: Dict[torch.dtype, List[Tensor]] = {}
-        for grad in used.values():
-            by_dtype.setdefault(grad.dtype, []).append(grad)
-        for grads in by_dtype.values():
-            torch._amp_foreach_non_finite_check_and_unscale_(grads, number(0.0),
-                                                             inv_scale)
-            torch.autograd.graph.increment_version(grads)
+        """Multiplies the gradients that were used, one of several parameters once."""
+        used = {id(p.grad): p.grad for bucket in self.buckets for p in (
+            self._parts.get(id(p), (p, p))[1] for p in bucket.params)}
+        torch.ops.swamp.unscale_(list(used.values()), number(0.0), inv_scale)
 
-    def _groups_of(self, param: Any, process_group: Any) -> Tuple[Any, ...]:
+    def _groups_of(self, param: Any) -> Tuple[Any, ...]:
+        """The groups over which squares are added; None: FSDP1's, which the parameter
+        does not know."""
         if id(param) in self._parts:
             mesh = param.device_mesh
             return tuple(mesh.get_group(dim) for dim, placement
                          in enumerate(param.placements)
                          if not placement.is_replicate())
-        return (process_group,) if getattr(param, "_fsdp_flattened", False) else ()
+        return (None,) if getattr(param, "_fsdp_flattened", False) else ()
 
     def is_current(self, groups: List[Group], all_states: State,
                    names_of: Callable[[Group], Sequence[str]]) -> bool:
