@@ -39,6 +39,10 @@ struct Narrow {
   static constexpr int kMantissa = static_cast<int>(kFormat.mantissa());
   static constexpr int kLargest = static_cast<int>(kFormat.largest());
   static constexpr int kOverflow = kLargest + (kFormat.has_infinity() ? 1 : 0);
+  // What changes the bits of a normal number into those of inf or nan.
+  static constexpr int kSpecial =
+      (((kLargest + 1) << kCut) + kRebias) ^
+      (kFormat.has_infinity() ? 0x7f800000 : 0x7fc00000);
   // The float whose bits are these is the last place of subnormal numbers, and
   // its inverse.
   static constexpr int kPlace = (128 - kFormat.bias() - 23 + kCut) << 23;
@@ -48,7 +52,8 @@ struct Narrow {
       kFormat.width == 8 ? kMagnitude : static_cast<int>(kFormat.quiet_nan());
 };
 
-// widen_bits() widens numbers of a format, a nan perhaps with another payload.
+// widen_bits() widens numbers of a format, as element::Float8 does; in one with
+// inf, a nan keeps its payload.
 template <ScalarType kType, class DF>
 HWY_INLINE hn::Vec<DF> widen_bits(DF df,
                                   hn::Vec<hn::RebindToUnsigned<DF>> numbers) {
@@ -66,14 +71,14 @@ HWY_INLINE hn::Vec<DF> widen_bits(DF df,
       hn::Add(hn::ShiftLeft<N::kCut>(magnitude), hn::Set(di, N::kRebias)));
   const auto special =
       hn::And(hn::VecFromMask(di, hn::Gt(magnitude, hn::Set(di, N::kLargest))),
-              hn::Set(di, N::kFormat.has_infinity() ? 0x7f800000 : 0x7fc00000));
+              hn::Set(di, N::kSpecial));
   // A conversion from int to float: denormals-are-zero would flush a subnormal
   // float.
   const auto tiny = hn::ConvertTo(df, hn::AndNot(is_normal, magnitude));
   const auto place = hn::BitCast(df, hn::Set(di, N::kPlace));
   const auto subnormal = hn::BitCast(di, hn::Mul(tiny, place));
   return hn::BitCast(df,
-                     hn::Or(hn::Or(normal, special), hn::Or(subnormal, sign)));
+                     hn::Or(hn::Xor(normal, special), hn::Or(subnormal, sign)));
 }
 
 // widen_float16() widens as many float16 as `df` has lanes.
