@@ -46,6 +46,24 @@ set(rows
     "vselgt vselgtw vselgtd vselgts vselgth vfselgtd vfselgts"
   "(t, a, b) SWAMP_SIMD_SELECT(t, a, b, >=)"
     "vselge vselgew vselged vselges vselgeh vfselged vfselges"
+  "(t, a, n) SWAMP_SIMD_SELECT_NUMBER(t, a, n, swamp_x[swamp_i] == 0)"
+    "vseleqwi"
+  "(t, a, n) SWAMP_SIMD_SELECT_NUMBER(t, a, n, swamp_x[swamp_i] < 0)"
+    "vselltwi"
+  "(t, a, n) SWAMP_SIMD_SELECT_NUMBER(t, a, n, swamp_x[swamp_i] <= 0)"
+    "vsellewi"
+  "(t, a, n) SWAMP_SIMD_SELECT_NUMBER(t, a, n, (swamp_x[swamp_i] & 1) == 0)"
+    "vsellbcwi"
+  "(t, a, b) SWAMP_SIMD_MAP(t, a, b, (swamp_x[swamp_i] & 1) == 0 ? swamp_y[swamp_i] : swamp_z[swamp_i])"
+    "vsellbcw"
+  "(a, b) SWAMP_SIMD_MAP_AS(long, a, b, swamp_x | swamp_y)" "vbisd vbiss"
+  "(a, b) SWAMP_SIMD_COPY_EXPONENT(long, a, b, 52)" "vcpysed"
+  "(a, b) SWAMP_SIMD_COPY_EXPONENT(int, a, b, 23)" "vcpyses"
+  "(a, b) SWAMP_SIMD_COPY_EXPONENT(short, a, b, 10)" "vcpyseh"
+  "(a) SWAMP_SIMD_MAP_AS(unsigned, a, swamp_first, __builtin_bswap32(swamp_x))" "vbinvw"
+  "(a, n) SWAMP_SIMD_SHIFT_WHOLE(a, n, 0)" "sllow sllowi sllx"
+  "(a, n) SWAMP_SIMD_SHIFT_WHOLE(a, n, 1)" "srlow srlowi srlx"
+  "(a, n) SWAMP_SIMD_SHIFT_WHOLE(a, n, 2)" "sraow sraowi"
   "(e, v, n) SWAMP_SIMD_INSERT(e, v, n)" "vinsf vinsfs vinsfd vinsw vinsl vinsh"
   "(v, n) SWAMP_SIMD_EXTRACT(v, n)" "vextf vextfs vextfd vextw vextl vexth"
   "(a, b, mask) SWAMP_SIMD_SHUFFLE(a, b, mask, 5, 2)" "vshfs vshfd")
@@ -66,6 +84,46 @@ foreach(row IN ITEMS "f 4" "fs 8" "fd 8" "w 16" "l 8")
     string(APPEND text
       "#define simd_vins${type}${lane}(e, v) SWAMP_SIMD_INSERT(e, v, ${lane})\n"
       "#define simd_vext${type}${lane}(v) SWAMP_SIMD_EXTRACT(v, ${lane})\n")
+  endforeach()
+endforeach()
+# Lanes of another width than the vector's: the last letter of the name, types.
+foreach(row IN ITEMS "b char" "h short" "w int" "l long")
+  separate_arguments(row)
+  list(GET row 0 letter)
+  list(GET row 1 type)
+  foreach(sign IN ITEMS "" u)
+    set(element "signed ${type}")
+    if(sign STREQUAL u)
+      set(element "unsigned ${type}")
+    endif()
+    foreach(what IN ITEMS "max >" "min <")
+      separate_arguments(what)
+      list(GET what 0 name)
+      list(GET what 1 operator)
+      string(APPEND text
+        "#define simd_v${sign}${name}${letter}(a, b) SWAMP_SIMD_MAP_AS(${element}, a, b, "
+        "swamp_x ${operator} swamp_y ? swamp_x : swamp_y)\n")
+    endforeach()
+  endforeach()
+  foreach(number IN ITEMS "" i)
+    string(APPEND text
+      "#define simd_vsll${letter}${number}(a, n) "
+      "SWAMP_SIMD_SHIFT(unsigned ${type}, a, n, swamp_x << swamp_n)\n"
+      "#define simd_vsrl${letter}${number}(a, n) "
+      "SWAMP_SIMD_SHIFT(unsigned ${type}, a, n, swamp_x >> swamp_n)\n"
+      "#define simd_vsra${letter}${number}(a, n) "
+      "SWAMP_SIMD_SHIFT(signed ${type}, a, n, swamp_x >> swamp_n)\n"
+      "#define simd_vrol${letter}${number}(a, n) SWAMP_SIMD_SHIFT(unsigned ${type}, a, n, "
+      "swamp_x << swamp_n | swamp_x >> (-swamp_n & (int)(8 * sizeof(swamp_x) - 1)))\n")
+  endforeach()
+endforeach()
+string(APPEND text "#define simd_vrol simd_vrolw\n#define simd_vroli simd_vrolwi\n")
+# Floats moved to lanes of a higher (l) or lower (r) number.
+foreach(type IN ITEMS s d)
+  foreach(lanes RANGE 1 3)
+    string(APPEND text
+      "#define simd_vsll${type}${lanes}(a) SWAMP_SIMD_MOVE(a, ${lanes})\n"
+      "#define simd_vsrl${type}${lanes}(a) SWAMP_SIMD_MOVE(a, -${lanes})\n")
   endforeach()
 endforeach()
 # Vectors made of their elements: vector, lanes, type of an element.

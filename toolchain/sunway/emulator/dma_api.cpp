@@ -1,4 +1,5 @@
 // The C declarations of swamp_sunway/dma.h for SW26010.
+#include <cstdint>
 #include <cstring>
 
 #include "toolchain/sunway/emulator/machine.h"
@@ -14,13 +15,6 @@ enum DmaMode {
   kRowBroadcastMode,
 };
 enum DmaOperation { kDmaPut, kDmaGet };
-
-struct DmaDescriptor {
-  int op;
-  int mode;
-  int length, block, stride;
-  volatile void* reply;
-};
 
 }  // namespace swamp::sunway
 
@@ -226,13 +220,25 @@ int athread_put(int, void* ldm, void* main, int length, volatile void* reply,
                SWAMP_SUNWAY_CALLER());
 }
 
-void swamp_dma_descriptor(const sunway::DmaDescriptor* d, void* main,
-                          void* ldm) {
-  const bool get = d->op == sunway::kDmaGet;
-  (void)get_by_mode(get ? d->mode : sunway::kPrivateMode,
-                    transfer(get ? Kind::get : Kind::put, ldm, main, d->length,
-                             d->block, d->stride, d->reply, "dma"),
-                    SWAMP_SUNWAY_CALLER());
+// swamp_dma_descriptor() is the instruction dma. The words of a descriptor:
+// bits 0 to 31 of the first are the length, then 24 bits of block, 4 of the
+// operation and 4 of the mode; bits 0 to 31 of the second are the address of
+// the reply word in LDM, and the others the stride.
+void swamp_dma_descriptor(const unsigned long* words, void* main, void* ldm) {
+  const Slave& slave = sunway::require_self("dma");
+  // The upper half of the address is that of the slave's LDM.
+  const auto slot = reinterpret_cast<std::uintptr_t>(slave.slot);
+  std::uintptr_t reply = (slot & ~0xfffffffful) | (words[1] & 0xfffffffful);
+  if (reply < slot) reply += 1ul << 32;
+  const bool get = (words[0] >> 56 & 0xf) == sunway::kDmaGet;
+  (void)get_by_mode(
+      get ? static_cast<int>(words[0] >> 60) : sunway::kPrivateMode,
+      transfer(get ? Kind::get : Kind::put, ldm, main,
+               static_cast<int>(words[0]),
+               static_cast<int>(words[0] >> 32 & 0xffffff),
+               static_cast<int>(words[1] >> 32),
+               reinterpret_cast<volatile void*>(reply), "dma"),
+      SWAMP_SUNWAY_CALLER());
 }
 
 #pragma GCC visibility pop

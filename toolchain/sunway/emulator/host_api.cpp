@@ -135,6 +135,22 @@ int athread_get_num_threads() {
   return all.num_threads;
 }
 int athread_get_max_threads() { return sunway::machine().slaves_per_group(); }
+int athread_node_tsize() {
+  sunway::Machine& all = sunway::machine();
+  const sunway::Lock lock(all.mutex);
+  int slaves = 0;
+  for (const sunway::Group& group : all.groups) {
+    if (group.state == sunway::Group::State::running) slaves += group.launched;
+  }
+  return slaves;
+}
+long swamp_mpi_rank() {
+  return std::strtol(sunway::settings().rank.c_str(), nullptr, 10);
+}
+long swamp_mpi_size() {
+  const long ranks = std::strtol(sunway::settings().ranks.c_str(), nullptr, 10);
+  return ranks > 0 ? ranks : 1;
+}
 int current_array_id() {
   const sunway::Lock lock(sunway::machine().mutex);
   return sunway::own_group(false);

@@ -19,6 +19,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -41,6 +42,14 @@ constexpr char kReportFile[] = "SWAMP_CHECK_REPORT";
 const char* value_of(const char* variable) noexcept {
   const char* value = std::getenv(variable);
   return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+// first_of() returns the value of the first variable that is set, or "".
+std::string first_of(std::initializer_list<const char*> variables) {
+  for (const char* variable : variables) {
+    if (value_of(variable) != nullptr) return value_of(variable);
+  }
+  return "";
 }
 
 [[noreturn]] void refuse(const char* variable, const char* value,
@@ -143,12 +152,9 @@ Settings read_environment() {
   if (const char* file = value_of("SWAMP_CHECK_SUPPRESS")) {
     all.suppressed = read_suppressed(file);
   }
-  for (const char* variable :
-       {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
-    if (all.rank.empty() && value_of(variable) != nullptr) {
-      all.rank = value_of(variable);
-    }
-  }
+  all.rank = first_of(
+      {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"});
+  all.ranks = first_of({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"});
   return all;
 }
 

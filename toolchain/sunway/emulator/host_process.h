@@ -84,7 +84,9 @@ struct Settings {
   std::string report_file;  // SWAMP_CHECK_REPORT
   // SWAMP_CHECK_SUPPRESS: "CATEGORY FILE:LINE" with the wildcards of fnmatch()
   std::vector<std::string> suppressed;
-  std::string rank;  // in MPI_COMM_WORLD, if the program runs under mpirun
+  // The rank in MPI_COMM_WORLD and the number of ranks, if the program runs
+  // under mpirun.
+  std::string rank, ranks;
 };
 
 // settings() reads the environment at the first call. A bad value ends the

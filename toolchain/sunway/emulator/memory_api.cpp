@@ -116,22 +116,17 @@ Word add(volatile Word* word, Word value, const void* pc) {
   return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
 }
 
-constexpr int kGroups = 6;
-volatile long array_locks[kGroups];
-volatile long row_locks[kGroups][64];
-volatile long column_locks[kGroups][sunway::kRowLength];
+// part_lock() is the lock of part `place` of the slaves of a core group.
+enum Part { kArray, kRow, kColumn, kHalf, kQuarter, kPair, kClusters };
+volatile long* part_lock(int group, int part, int place) {
+  static volatile long locks[6][kClusters + 4][64];
+  return &locks[group][part][place];
+}
+// cluster_of() returns the number of the cluster of two by two slaves.
+int cluster_of(int id) { return id >> 4 << 2 | (id & 7) >> 1; }
 volatile long node_lock;
 
 unsigned long counted_from = 0;  // by penv_host0_cycle_init()
-
-volatile long* row_lock(const char* call) {
-  const sunway::Slave& slave = sunway::require_self(call);
-  return &row_locks[slave.group][slave.id / sunway::kRowLength];
-}
-volatile long* column_lock(const char* call) {
-  const sunway::Slave& slave = sunway::require_self(call);
-  return &column_locks[slave.group][slave.id % sunway::kRowLength];
-}
 
 }  // namespace
 
@@ -178,31 +173,30 @@ int athread_unlock(volatile long* word) {
   unlock(word);
   return 0;
 }
-int CRTS_smutex_lock_array() {
-  lock(&array_locks[sunway::require_self("CRTS_smutex_lock_array").group],
-       SWAMP_SUNWAY_CALLER());
-  return 0;
-}
-int CRTS_smutex_unlock_array() {
-  unlock(&array_locks[sunway::require_self("CRTS_smutex_unlock_array").group]);
-  return 0;
-}
-int CRTS_smutex_lock_row() {
-  lock(row_lock("CRTS_smutex_lock_row"), SWAMP_SUNWAY_CALLER());
-  return 0;
-}
-int CRTS_smutex_unlock_row() {
-  unlock(row_lock("CRTS_smutex_unlock_row"));
-  return 0;
-}
-int CRTS_smutex_lock_col() {
-  lock(column_lock("CRTS_smutex_lock_col"), SWAMP_SUNWAY_CALLER());
-  return 0;
-}
-int CRTS_smutex_unlock_col() {
-  unlock(column_lock("CRTS_smutex_unlock_col"));
-  return 0;
-}
+#define SWAMP_PART_LOCK(name, part, place)                            \
+  int CRTS_smutex_lock_##name() {                                     \
+    const sunway::Slave& slave =                                      \
+        sunway::require_self("CRTS_smutex_lock_" #name);              \
+    lock(part_lock(slave.group, part, place), SWAMP_SUNWAY_CALLER()); \
+    return 0;                                                         \
+  }                                                                   \
+  int CRTS_smutex_unlock_##name() {                                   \
+    const sunway::Slave& slave =                                      \
+        sunway::require_self("CRTS_smutex_unlock_" #name);            \
+    unlock(part_lock(slave.group, part, place));                      \
+    return 0;                                                         \
+  }
+SWAMP_PART_LOCK(array, kArray, 0)
+SWAMP_PART_LOCK(row, kRow, slave.id / sunway::kRowLength)
+SWAMP_PART_LOCK(col, kColumn, slave.id % sunway::kRowLength)
+SWAMP_PART_LOCK(32spe, kHalf, slave.id / 32)
+SWAMP_PART_LOCK(16spe, kQuarter, slave.id / 16)
+SWAMP_PART_LOCK(2spe, kPair, slave.id / 2)
+SWAMP_PART_LOCK(1spc, kClusters, cluster_of(slave.id))
+SWAMP_PART_LOCK(2spc, kClusters + 1, cluster_of(slave.id) / 2)
+SWAMP_PART_LOCK(4spc, kClusters + 2, cluster_of(slave.id) / 4)
+SWAMP_PART_LOCK(8spc, kClusters + 3, cluster_of(slave.id) / 8)
+
 int CRTS_mutex_lock_node() {
   lock(&node_lock, SWAMP_SUNWAY_CALLER());
   return 0;

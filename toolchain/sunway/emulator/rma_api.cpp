@@ -135,10 +135,10 @@ int spread(const Rma& rma, Range range, unsigned mask, bool others = false) {
   return 0;
 }
 
-int collect(const Rma& rma, Range range, bool is_root) {
+int collect(const Rma& rma, Range range, bool is_root, bool others) {
   Slave& slave = sunway::require_self(rma.call);
   sunway::wait_at_barrier(slave, range, rma.call, rma.pc);
-  if (is_root) spread(rma, range, ~0u);
+  if (is_root) spread(rma, range, ~0u, others);
   sunway::wait_at_barrier(slave, range, rma.call, rma.pc);
   return 0;
 }
@@ -218,39 +218,46 @@ SWAMP_SPREAD(rma_row_ibcast_other,
 SWAMP_SPREAD(rma_col_ibcast_other,
              (SWAMP_COPY, int length, SWAMP_LOCAL, SWAMP_REMOTE), local,
              Range::column, ~0u, true)
+#define SWAMP_MASK static_cast<unsigned>(mask) & 0xffu
 SWAMP_SPREAD(rma_row_mcast, (SWAMP_COPY, int length, int mask, SWAMP_REMOTE),
-             nullptr, Range::row, static_cast<unsigned>(mask) & 0xffu)
+             nullptr, Range::row, SWAMP_MASK)
 SWAMP_SPREAD(rma_col_mcast, (SWAMP_COPY, int length, int mask, SWAMP_REMOTE),
-             nullptr, Range::column, static_cast<unsigned>(mask) & 0xffu)
+             nullptr, Range::column, SWAMP_MASK)
 SWAMP_SPREAD(rma_row_imcast,
              (SWAMP_COPY, int length, SWAMP_LOCAL, int mask, SWAMP_REMOTE),
-             local, Range::row, static_cast<unsigned>(mask) & 0xffu)
+             local, Range::row, SWAMP_MASK)
 SWAMP_SPREAD(rma_col_imcast,
              (SWAMP_COPY, int length, SWAMP_LOCAL, int mask, SWAMP_REMOTE),
-             local, Range::column, static_cast<unsigned>(mask) & 0xffu)
+             local, Range::column, SWAMP_MASK)
+SWAMP_SPREAD(rma_row_mcast_other,
+             (SWAMP_COPY, int length, int mask, SWAMP_REMOTE), nullptr,
+             Range::row, SWAMP_MASK, true)
+SWAMP_SPREAD(rma_col_mcast_other,
+             (SWAMP_COPY, int length, int mask, SWAMP_REMOTE), nullptr,
+             Range::column, SWAMP_MASK, true)
+SWAMP_SPREAD(rma_row_imcast_other,
+             (SWAMP_COPY, int length, SWAMP_LOCAL, int mask, SWAMP_REMOTE),
+             local, Range::row, SWAMP_MASK, true)
+SWAMP_SPREAD(rma_col_imcast_other,
+             (SWAMP_COPY, int length, SWAMP_LOCAL, int mask, SWAMP_REMOTE),
+             local, Range::column, SWAMP_MASK, true)
 
-int athread_rma_bcast_coll(void* to, void* from, int length, int root) {
-  return collect({from, nullptr, length, to, nullptr, "rma_bcast_coll",
-                  SWAMP_SUNWAY_CALLER()},
-                 Range::array,
-                 sunway::require_self("rma_bcast_coll").id == root);
-}
-int athread_rma_row_bcast_coll(void* to, void* from, int length, int root) {
-  return collect(
-      {from, nullptr, length, to, nullptr, "rma_row_bcast_coll",
-       SWAMP_SUNWAY_CALLER()},
-      Range::row,
-      sunway::require_self("rma_row_bcast_coll").id % sunway::kRowLength ==
-          root);
-}
-int athread_rma_col_bcast_coll(void* to, void* from, int length, int root) {
-  return collect(
-      {from, nullptr, length, to, nullptr, "rma_col_bcast_coll",
-       SWAMP_SUNWAY_CALLER()},
-      Range::column,
-      sunway::require_self("rma_col_bcast_coll").id / sunway::kRowLength ==
-          root);
-}
+// `place` is the number of a slave in the range.
+#define SWAMP_COLLECT(name, range, place, others)                           \
+  int athread_##name(SWAMP_COPY, int length, int root) {                    \
+    const int id = sunway::require_self(#name).id;                          \
+    return collect(                                                         \
+        {from, nullptr, length, to, nullptr, #name, SWAMP_SUNWAY_CALLER()}, \
+        range, (place) == root, others);                                    \
+  }
+SWAMP_COLLECT(rma_bcast_coll, Range::array, id, false)
+SWAMP_COLLECT(rma_row_bcast_coll, Range::row, id % sunway::kRowLength, false)
+SWAMP_COLLECT(rma_col_bcast_coll, Range::column, id / sunway::kRowLength, false)
+SWAMP_COLLECT(rma_bcast_coll_other, Range::array, id, true)
+SWAMP_COLLECT(rma_row_bcast_coll_other, Range::row, id % sunway::kRowLength,
+              true)
+SWAMP_COLLECT(rma_col_bcast_coll_other, Range::column, id / sunway::kRowLength,
+              true)
 
 #pragma GCC visibility pop
 

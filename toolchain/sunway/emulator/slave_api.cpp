@@ -2,6 +2,7 @@
 // communication.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -43,6 +44,39 @@ std::size_t stack_bytes(const Slave& slave, const void* frame) {
 std::size_t largest_block(const Slave& slave, const void* frame) {
   constexpr std::size_t kStep = 1024;
   return slave.heap.largest((stack_bytes(slave, frame) / kStep + 1) * kStep);
+}
+
+void report_misaligned(int bytes, const void* pc) {
+  const Slave* slave = sunway::self();
+  // On the master such a vector is only slow.
+  if (slave == nullptr || !sunway::machine().check) return;
+  sunway::report(
+      {"misaligned", pc, slave,
+       "simd_load or simd_store of a vector of " + std::to_string(bytes) +
+           " bytes at an address that is not a multiple of that: the machine "
+           "ends the program; use simd_loadu/simd_storeu, or align the array"});
+}
+
+// vector_access() copies a vector between memory and a register of 64 bytes:
+// `bytes`, or what a register of the caller's core holds.
+void vector_access(void* to, const void* from, int bytes, bool store,
+                   const void* pc) {
+  constexpr int kWide = 64, kNarrow = 32;
+  const Slave* slave = sunway::self();
+  if (bytes == 0) {
+    const bool wide =
+        slave != nullptr && sunway::settings().machine != "sw26010";
+    bytes = wide ? kWide : kNarrow;
+  }
+  const auto size = static_cast<std::size_t>(bytes);
+  const void* memory = store ? to : from;
+  if (reinterpret_cast<std::uintptr_t>(memory) % size != 0) {
+    report_misaligned(bytes, pc);
+  }
+  if (slave == nullptr || !slave->observer ||
+      slave->observer->operand(memory, size, store, "a vector", pc)) {
+    std::memcpy(to, from, size);
+  }
 }
 
 }  // namespace
@@ -129,14 +163,15 @@ void CRTS_memb() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 // simd.h calls this if the address of a vector is not a multiple of its size.
 void swamp_simd_misaligned(const volatile void*, int bytes) {
-  const sunway::Slave* slave = sunway::self();
-  // On the master such a vector is only slow.
-  if (slave == nullptr || !sunway::machine().check) return;
-  sunway::report(
-      {"misaligned", SWAMP_SUNWAY_CALLER(), slave,
-       "simd_load or simd_store of a vector of " + std::to_string(bytes) +
-           " bytes at an address that is not a multiple of that: the machine "
-           "ends the program; use simd_loadu/simd_storeu, or align the array"});
+  report_misaligned(bytes, SWAMP_SUNWAY_CALLER());
+}
+
+// Loads and stores of vectors in inline assembly.
+void swamp_vector_load(void* to, const void* from, int bytes) {
+  vector_access(to, from, bytes, false, SWAMP_SUNWAY_CALLER());
+}
+void swamp_vector_store(const void* from, void* to, int bytes) {
+  vector_access(to, from, bytes, true, SWAMP_SUNWAY_CALLER());
 }
 
 int swamp_simd_has_fma = 0;

@@ -24,8 +24,9 @@ bool is_number(const std::string& text) {
 }
 
 // Form is how an instruction of the machine is written in C. In its text, $1 is
-// the first operand's value, *1 the operand as what is assigned to, and &1 the
-// address that it stands for.
+// the first operand's value, *1 the operand as what is assigned to, #1 its
+// address, and &1 the address that it stands for. ~1 is a vector as an array of
+// 8 long, ?1 the type of its elements, and ^1 its size in bytes.
 struct Form {
   const char* name;
   std::size_t operands;
@@ -69,15 +70,111 @@ constexpr Form kForms[] = {
     {"ble", 2, "if ($1 <= 0) goto @2;"},
     {"bgt", 2, "if ($1 > 0) goto @2;"},
     {"bge", 2, "if ($1 >= 0) goto @2;"},
-    // The first statement refuses descriptors that are not a dma_desc.
-    {"dma", 3,
-     "(void)(0 ? *#1 : (_Complex unsigned __int128)0);"
-     "swamp_asm_dma(#1, (void*)$2, (void*)$3);"},
+    {"dma", 3, "swamp_asm_dma(~1, (void*)$2, (void*)$3);"},
     {"putr", 2, "swamp_putr(#1, sizeof(*#1), (int)$2);"},
     {"putc", 2, "swamp_putc(#1, sizeof(*#1), (int)$2);"},
     {"getr", 1, "swamp_getr(#1, sizeof(*#1));"},
     {"getc", 1, "swamp_getc(#1, sizeof(*#1));"},
+    {"vinsw", 4,
+     "{ const int swamp_x = (int)$1; __builtin_memmove(~4, ~2, 64);"
+     "__builtin_memcpy((char*)~4 + 4 * $3, &swamp_x, 4); }"},
+    {"vinsf", 4,
+     "{ const ?4 swamp_x = (?4)*#1; __builtin_memmove(~4, ~2, 64);"
+     "__builtin_memcpy((char*)~4 + sizeof(?4) * $3, &swamp_x, sizeof(?4)); }"},
+    {"vextw", 3,
+     "{ int swamp_x; __builtin_memcpy(&swamp_x, (char*)~1 + 4 * $2, 4);"
+     "*3 swamp_x; }"},
+    {"vextf", 3,
+     "{ ?1 swamp_x; __builtin_memcpy(&swamp_x, (char*)~1 + sizeof(?1) * $2,"
+     "sizeof(?1)); *3 swamp_x; }"},
+    {"vshff", 4,
+     "{ ?4 swamp_x[16], swamp_y[16], swamp_r[16] = {0}; const long swamp_m = "
+     "$3;"
+     "__builtin_memcpy(swamp_x, ~1, 64); __builtin_memcpy(swamp_y, ~2, 64);"
+     "swamp_r[0] = swamp_y[swamp_m & 3]; swamp_r[1] = swamp_y[swamp_m >> 2 & "
+     "3];"
+     "swamp_r[2] = swamp_x[swamp_m >> 4 & 3];"
+     "swamp_r[3] = swamp_x[swamp_m >> 6 & 3];"
+     "__builtin_memcpy(~4, swamp_r, 4 * sizeof(?4)); }"},
+    // The words of a vector that have a value, as a mask.
+    {"vmatch", 3,
+     "{ unsigned swamp_x[16], swamp_i; long swamp_m = 0; __builtin_memcpy("
+     "swamp_x, ~1, 64); for (swamp_i = 0; swamp_i < 16; ++swamp_i) swamp_m |= "
+     "(long)(swamp_x[swamp_i] == (unsigned)$2) << swamp_i; *3 swamp_m; }"},
+    // These report addresses that are not aligned.
+    {"vldd", 2, "swamp_asm_vload(~1, (const void*)&2, ^1);"},
+    {"vlds", 2, "swamp_asm_vload(~1, (const void*)&2, ^1);"},
+    {"vldw", 2, "swamp_asm_vload(~1, (const void*)&2, ^1);"},
+    {"vstd", 2, "swamp_asm_vstore(~1, (void*)&2, ^1);"},
+    {"vsts", 2, "swamp_asm_vstore(~1, (void*)&2, ^1);"},
+    {"vstw", 2, "swamp_asm_vstore(~1, (void*)&2, ^1);"},
+    // The part of 32 bytes at an address before the next multiple of 32, and
+    // the part before an address, from the last multiple: or 0 beside it.
+    {"vldw_ul", 2,
+     "{ const long swamp_a = &2; __builtin_memset(~1, 0, 32); __builtin_memcpy("
+     "~1, (void*)swamp_a, 32 - (swamp_a & 31)); }"},
+    {"vldw_uh", 2,
+     "{ const long swamp_a = &2; __builtin_memset(~1, 0, 32); __builtin_memcpy("
+     "(char*)~1 + 32 - (swamp_a & 31), (void*)(swamp_a & -32), swamp_a & 31); "
+     "}"},
+    {"vstw_ul", 2,
+     "{ const long swamp_a = &2; __builtin_memcpy((void*)swamp_a, ~1,"
+     "32 - (swamp_a & 31)); }"},
+    {"vstw_uh", 2,
+     "{ const long swamp_a = &2; __builtin_memcpy((void*)(swamp_a & -32),"
+     "(char*)~1 + 32 - (swamp_a & 31), swamp_a & 31); }"},
+    // Chooses what performance counters count; they read as 0.
+    {"wcsr", 2, "(void)$1;"},
 };
+// LaneForm is an instruction that computes lane by lane: its last operand
+// becomes a function of the lanes x, y and z of those before, which may also be
+// numbers. The type "" is that of the elements of the last operand.
+struct LaneForm {
+  const char* name;
+  const char* type;
+  std::size_t operands;
+  const char* expression;
+};
+constexpr LaneForm kLaneForms[] = {
+    {"vaddd", "double", 3, "x + y"},
+    {"vsubd", "double", 3, "x - y"},
+    {"vmuld", "double", 3, "x * y"},
+    {"vdivd", "double", 3, "x / y"},
+    {"vsqrtd", "double", 2, "__builtin_sqrt(x)"},
+    {"vmad", "double", 4, "__builtin_fma(x, y, z)"},
+    {"vmsd", "double", 4, "__builtin_fma(x, y, -z)"},
+    {"vnmad", "double", 4, "__builtin_fma(-x, y, z)"},
+    {"vadds", "float", 3, "x + y"},
+    {"vsubs", "float", 3, "x - y"},
+    {"vmuls", "float", 3, "x * y"},
+    {"vdivs", "float", 3, "x / y"},
+    {"vmas", "float", 4, "__builtin_fmaf(x, y, z)"},
+    {"vmss", "float", 4, "__builtin_fmaf(x, y, -z)"},
+    {"vnmas", "float", 4, "__builtin_fmaf(-x, y, z)"},
+    {"vaddw", "unsigned", 3, "x + y"},
+    {"vsubw", "unsigned", 3, "x - y"},
+    {"vaddl", "unsigned long", 3, "x + y"},
+    {"vsubl", "unsigned long", 3, "x - y"},
+    {"vsllw", "unsigned", 3, "x << (y & 31)"},
+    {"vsrlw", "unsigned", 3, "x >> (y & 31)"},
+    {"vsraw", "int", 3, "x >> (y & 31)"},
+    {"vandw", "unsigned long", 3, "x & y"},
+    {"vbisw", "unsigned long", 3, "x | y"},
+    {"vxorw", "unsigned long", 3, "x ^ y"},
+    {"vbicw", "unsigned long", 3, "x & ~y"},
+    {"vcpys", "", 3, "__builtin_copysign(y, x)"},
+    {"vcpysn", "", 3, "__builtin_copysign(y, -x)"},
+    {"vseleq", "", 4, "x == 0 ? y : z"},
+    {"vsellt", "", 4, "x < 0 ? y : z"},
+    {"vselle", "", 4, "x <= 0 ? y : z"},
+};
+const LaneForm* lane_form(const Instruction& one) {
+  const auto* const found = std::find_if(
+      std::begin(kLaneForms), std::end(kLaneForms), [&](const LaneForm& form) {
+        return one.name == form.name && one.operands.size() == form.operands;
+      });
+  return found == std::end(kLaneForms) ? nullptr : found;
+}
 constexpr std::array<const char*, 5> kNumbers{"tid", "rid", "cid", "cgn",
                                               "cycle"};  // of rcsr
 // These work as assembler macros (assembly.h), also alone in an asm.
@@ -91,6 +188,7 @@ class Writer {
 
   // text() returns "" if the statement has an instruction that is not emulated.
   std::string text() {
+    find_vectors();
     std::string body;
     for (const Instruction& one : of.code) {
       if (!one.label.empty()) {
@@ -113,8 +211,11 @@ class Writer {
     }
     head += declarations();
     for (const std::string& name : registers_) {
-      head += "long swamp_register_" + name + " = " +
-              (name == "30" ? "(long)__builtin_frame_address(0)" : "0") + ";";
+      const bool vector = vectors_.count("$" + name) != 0;
+      head += "long swamp_register_" + name +
+              (vector         ? "[8] = {0};"
+               : name == "30" ? " = (long)__builtin_frame_address(0);"
+                              : " = 0;");
     }
     return head + "__asm__ __volatile__(\"\" ::: \"memory\");" + body +
            "__asm__ __volatile__(\"\" ::: \"memory\");" + end + "})";
@@ -124,12 +225,47 @@ class Writer {
   static std::string variable(std::size_t i) {
     return "swamp_operand_" + std::to_string(i);
   }
-  // place() returns operand i as an lvalue.
-  std::string place(std::size_t i) const {
+  // register_of() returns the operand in whose register operand i is.
+  std::size_t register_of(std::size_t i) const {
     const std::string& constraint = of.operands[i].constraint;
-    if (is_number(constraint)) {  // the same register as an output
-      return variable(static_cast<std::size_t>(std::atoi(constraint.c_str())));
+    return is_number(constraint)
+               ? static_cast<std::size_t>(std::atoi(constraint.c_str()))
+               : i;
+  }
+  // find_vectors() finds the operands and registers that an instruction uses as
+  // vectors: vectors_ has "$32", and "%" and the number of the operand.
+  void find_vectors() {
+    const auto found = [this](const std::string& word) {
+      const std::size_t i = index_of(word);
+      if (i < of.operands.size()) {
+        vectors_.insert("%" + std::to_string(register_of(i)));
+      } else if (word[0] == '$') {
+        vectors_.insert(word);
+      }
+    };
+    for (const Instruction& one : of.code) {
+      if (lane_form(one) != nullptr) {
+        std::for_each(one.operands.begin(), one.operands.end(), found);
+      }
+      for (const Form& form : kForms) {
+        if (one.name != form.name || one.operands.size() != form.operands) {
+          continue;
+        }
+        const std::string text = form.text;
+        for (std::size_t at = 0; (at = text.find('~', at)) != std::string::npos;
+             ++at) {
+          found(one.operands[static_cast<std::size_t>(text[at + 1] - '1')]);
+        }
+      }
     }
+  }
+  bool is_vector(std::size_t i) const {
+    return vectors_.count("%" + std::to_string(register_of(i))) != 0;
+  }
+  // place() returns operand i as an lvalue: of a vector, its lowest 64 bits.
+  std::string place(std::size_t i) const {
+    if (register_of(i) != i) return place(register_of(i));
+    if (is_vector(i)) return variable(i) + "[0]";
     return of.operands[i].memory() ? "(*" + variable(i) + ")" : variable(i);
   }
 
@@ -140,7 +276,15 @@ class Writer {
       // Memory that no instruction names is there for the compiler only.
       if (one.memory() && named_.count(i) == 0) continue;
       const std::string value = "(" + one.expression + ")";
-      if (is_number(one.constraint)) {
+      if (is_vector(i)) {
+        const bool first = register_of(i) == i;
+        const std::string array = variable(register_of(i));
+        if (first) all += "long " + array + "[8] = {0};";
+        if (one.output && one.constraint[0] != '+') continue;
+        all += "{ __typeof__(((void)0, " + one.expression +
+               ")) swamp_x = " + value + "; __builtin_memcpy(" + array +
+               ", &swamp_x, sizeof(swamp_x)); }";
+      } else if (is_number(one.constraint)) {
         all += place(i) + " = " + value + ";";
       } else if (one.memory()) {
         all += "__typeof__" + value + "* " + variable(i) + " = &" + value + ";";
@@ -170,7 +314,10 @@ class Writer {
     std::string all;
     for (std::size_t i = 0; i < of.operands.size(); ++i) {
       const Operand& one = of.operands[i];
-      if (one.output && !one.memory()) {
+      if (one.output && is_vector(i)) {
+        all += "__builtin_memcpy((void*)&(" + one.expression + "), " +
+               variable(i) + ", sizeof(" + one.expression + "));";
+      } else if (one.output && !one.memory()) {
         all += "(" + one.expression + ") = " + variable(i) + ";";
       }
     }
@@ -199,10 +346,11 @@ class Writer {
     if (i < of.operands.size()) return place(i);
     const std::string number =
         word.substr(std::min<std::size_t>(1, word.size()));
-    if (word[0] != '$' || !is_number(number) || std::stoi(number) > 30) {
-      return "";  // from $32 on they are vectors
+    if (word[0] != '$' || !is_number(number) || std::stoi(number) > 63) {
+      return "";
     }
     registers_.insert(number);
+    if (vectors_.count(word) != 0) return "swamp_register_" + number + "[0]";
     return "swamp_register_" + number;
   }
   std::string value(const std::string& word) {
@@ -247,17 +395,42 @@ class Writer {
     return name.empty() ? "" : "(&" + name + ")";
   }
 
+  // array() returns the array that a vector is in, or "".
+  std::string array(const std::string& word) {
+    const std::string name = object(word);
+    const std::size_t bracket = name.rfind("[0]");
+    return bracket == std::string::npos ? "" : name.substr(0, bracket);
+  }
+  // element() returns the type of a vector's elements, which of a register is
+  // double.
+  std::string element(const std::string& word) {
+    const std::size_t i = index_of(word);
+    return i < of.operands.size()
+               ? "__typeof__((" + of.operands[i].expression + ")[0])"
+               : "double";
+  }
+  std::string size(const std::string& word) {
+    const std::size_t i = index_of(word);
+    return i < of.operands.size()
+               ? "(int)sizeof(" + of.operands[i].expression + ")"
+               : "0";
+  }
+
   // statement() returns "" if the instruction is not emulated.
   std::string statement(const Instruction& one) {
     if (one.name == "rcsr" && one.operands.size() == 2) {
-      const int which = std::atoi(one.operands[1].c_str());
+      constexpr int kCounters = 9;  // 5 to 8 are performance counters
+      const std::size_t i = index_of(one.operands[1]);
+      if (i == of.operands.size() && !is_number(one.operands[1])) return "";
+      const int which = i < of.operands.size()
+                            ? kCounters - 1  // chosen by a macro
+                            : std::atoi(one.operands[1].c_str());
       const std::string to = target(one.operands[0]);
-      if (!is_number(one.operands[1]) || to.empty() || which < 0 ||
-          which >= static_cast<int>(kNumbers.size())) {
-        return "";
-      }
-      return to + "swamp_asm_" + kNumbers[static_cast<std::size_t>(which)] +
-             "();";
+      if (to.empty() || which < 0 || which >= kCounters) return "";
+      return which < static_cast<int>(kNumbers.size())
+                 ? to + "swamp_asm_" +
+                       kNumbers[static_cast<std::size_t>(which)] + "();"
+                 : to + "0L;";
     }
     for (const Form& form : kForms) {
       if (one.name != form.name || one.operands.size() != form.operands) {
@@ -266,7 +439,7 @@ class Writer {
       std::string line;
       for (const char* c = form.text; *c != '\0'; ++c) {
         const bool digit = std::isdigit(static_cast<unsigned char>(c[1])) != 0;
-        if (!digit || std::string("$*&@#").find(*c) == std::string::npos) {
+        if (!digit || std::string("$*&@#~?^").find(*c) == std::string::npos) {
           line += *c;
           continue;
         }
@@ -276,6 +449,9 @@ class Writer {
                                  : *c == '*' ? target(word)
                                  : *c == '&' ? address(word)
                                  : *c == '@' ? jump(word)
+                                 : *c == '~' ? array(word)
+                                 : *c == '?' ? element(word)
+                                 : *c == '^' ? size(word)
                                              : pointer(word);
         if (part.empty()) return "";
         line += part;
@@ -283,11 +459,39 @@ class Writer {
       }
       return line;
     }
-    return "";
+    const LaneForm* form = lane_form(one);
+    return form == nullptr ? "" : lanes(one, *form);
+  }
+
+  // lanes() writes an instruction that computes lane by lane, of all 64 bytes.
+  std::string lanes(const Instruction& one, const LaneForm& form) {
+    const std::string& last = one.operands.back();
+    const std::string to = array(last);
+    const std::string type = *form.type != '\0' ? form.type : element(last);
+    if (to.empty() || type.empty()) return "";
+    const std::string count = "64 / sizeof(" + type + ")";
+    std::string head, lane;
+    for (std::size_t i = 0; i + 1 < one.operands.size(); ++i) {
+      const std::string name(1, static_cast<char>('x' + i));
+      const std::string all = "swamp_" + name;
+      const std::string from = array(one.operands[i]);
+      if (from.empty()) {
+        if (!is_number(one.operands[i])) return "";
+        lane += "const " + type + " " + name + " = " + one.operands[i] + ";";
+      } else {
+        head += type + " " + all + "[" + count + "]; __builtin_memcpy(" + all +
+                ", " + from + ", 64);";
+        lane += "const " + type + " " + name + " = " + all + "[swamp_i];";
+      }
+    }
+    return "{ " + type + " swamp_r[" + count + "]; unsigned swamp_i;" + head +
+           "for (swamp_i = 0; swamp_i < " + count + "; ++swamp_i) {" + lane +
+           "swamp_r[swamp_i] = (" + type + ")(" + form.expression +
+           "); } __builtin_memcpy(" + to + ", swamp_r, 64); }";
   }
 
   const Assembly& of;
-  std::set<std::string> labels_, targets_, registers_;
+  std::set<std::string> labels_, targets_, registers_, vectors_;
   std::set<std::size_t> named_, whole_;  // operands in instructions
   const bool cplusplus;
 };
@@ -310,6 +514,10 @@ std::string declarations(bool cplusplus) {
   add("long swamp_asm_faal(volatile long*, long) __asm__(\"faal\")");
   add("void swamp_asm_dma(const void*, void*, void*) "
       "__asm__(\"swamp_dma_descriptor\")");
+  add("void swamp_asm_vload(long*, const void*, int) "
+      "__asm__(\"swamp_vector_load\")");
+  add("void swamp_asm_vstore(const long*, void*, int) "
+      "__asm__(\"swamp_vector_store\")");
   add("void swamp_putr(const void*, unsigned long, int)");
   add("void swamp_putc(const void*, unsigned long, int)");
   add("void swamp_getr(void*, unsigned long)");
@@ -354,11 +562,13 @@ std::string with_assembly_calls(const std::string& preprocessed, bool cplusplus,
         continue;
       }
       for (const Instruction& one : assembly.code) {
+        if (one.name[0] == '{') break;  // of simd_lanes.h, for x86
         const bool known = kMacros.count(one.name) != 0 ||
                            std::any_of(std::begin(kForms), std::end(kForms),
                                        [&](const Form& form) {
                                          return one.name == form.name;
-                                       });
+                                       }) ||
+                           lane_form(one) != nullptr;
         if (!known && !one.name.empty()) refused.insert(one.name);
       }
     }

@@ -278,6 +278,27 @@ std::string with_thread_locals(const std::string& text) {
   return changed ? out : text;
 }
 
+// with_block_sizes() adds the last argument of athread_get(), the size of a
+// block, where it is missing: without a stride it means nothing.
+std::string with_block_sizes(const std::string& text) {
+  constexpr int kArguments = 8;
+  std::vector<Token> tokens = tokens_of(text);
+  std::string out;
+  for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+    if (tokens[i].text != "athread_get" || tokens[i + 1].text != "(") continue;
+    const std::size_t close = matching(tokens, i + 1);
+    int arguments = 1;
+    for (std::size_t at = i + 2; at < close; ++at) {
+      const std::string& word = tokens[at].text;
+      if (word == "(" || word == "[" || word == "{") at = matching(tokens, at);
+      if (word == ",") ++arguments;
+    }
+    if (arguments == kArguments - 1) tokens[close].text = ", 0)";
+  }
+  for (const Token& token : tokens) out += token.before + token.text;
+  return out;
+}
+
 // rewritten() compiles a rewritten copy of a source that gcc refused with these
 // errors, and returns the copy, or ends swcc with the errors that remain.
 std::string rewritten(const Options& options, const std::string& source,
@@ -289,7 +310,8 @@ std::string rewritten(const Options& options, const std::string& source,
   const std::string text = preprocessed(options, source, cplusplus, headers);
   std::set<std::string> refused;
   const std::string spelled = with_conversions(
-      with_assembly_calls(with_thread_locals(text), cplusplus, refused),
+      with_assembly_calls(with_block_sizes(with_thread_locals(text)), cplusplus,
+                          refused),
       cplusplus);
   std::string left = errors;
   if (spelled != text || (!text.empty() && !headers.empty())) {

@@ -182,6 +182,7 @@ class Rewriter {
       at = matching(tokens_, at + 1) + 1;
     }
     if (text(at) == "(") {  // a function
+      if (variable.depth == 0) functions_.insert(*name);
       name->clear();
       return at;
     }
@@ -339,9 +340,12 @@ class Rewriter {
     return depth + (star ? 1 : 0) == found->depth ? found : nullptr;
   }
 
-  // is_vector() returns whether the expression is one variable, or an element
-  // of an array, that is a vector.
+  // is_vector() returns whether the expression is one variable, an element of
+  // an array, or a call that is a vector.
   bool is_vector(std::size_t begin, std::size_t end) const {
+    if (functions_.count(text(begin)) != 0 && text(begin + 1) == "(") {
+      return matching(tokens_, begin + 1) + 1 == end;
+    }
     const Variable* found =
         (local_.has(text(begin)) ? local_ : global_).find(text(begin));
     if (found == nullptr) return false;
@@ -445,6 +449,7 @@ class Rewriter {
   std::vector<Token> tokens_;
   const bool cplusplus;
   std::map<std::string, const Kind*> types_;
+  std::set<std::string> functions_;  // that return vectors
   Names local_, global_;
   int braces_ = 0;
   bool found_ = false;

@@ -50,6 +50,55 @@ static long sum_to(long n) {
   return sum;
 }
 
+/* Vectors in registers, by number and as operands; a performance counter is
+ * 0. */
+static int vectors(void) {
+  static __thread_local double four[8] __attribute__((aligned(32))) = {1, 2, 3, 4, 10, 20, 30, 40};
+  static __thread_local int place[24] __attribute__((aligned(32)));
+  doublev4 a, b, sum, reversed;
+  intv8 low, high;
+  double third;
+  int match, wrong = 0, i;
+  long counter = 1;
+  asm volatile(
+      "vldd %0, 0(%4)\n\t"
+      "vldd %1, 32(%4)\n\t"
+      "vaddd %0, %1, %2\n\t"
+      "vshff %2, %2, 0x1b, %3\n\t"
+      "vstd %3, 32(%4)\n\t"
+      : "=&r"(a), "=&r"(b), "=&r"(sum), "=&r"(reversed)
+      : "r"(four)
+      : "memory");
+  for (i = 0; i < 4; ++i) {
+    wrong += sum[i] != 11 * (i + 1) || four[4 + i] != 11 * (4 - i);
+  }
+  asm("vinsf %2, %1, 1, %0" : "=r"(a) : "r"(b), "r"(-5.0));
+  wrong += a[0] != 10 || a[1] != -5 || a[3] != 40;
+  asm("vextf %1, 2, %0" : "=r"(third) : "r"(a));
+  wrong += third != 30;
+  asm("vsellt %1, $31, %1, %0\n\tvcpys $31, %1, %1" : "=&r"(b), "+r"(a));
+  wrong += b[0] != 10 || b[1] != 0 || a[1] != 5;
+  asm("vmatch %1, %2, %0" : "=r"(match) : "r"(sum), "r"(0x40260000));
+  wrong += match == 0; /* the upper half of 11.0 */
+  asm("vmatch %1, %2, %0" : "=r"(match) : "r"(sum), "r"(77));
+  wrong += match != 0;
+  for (i = 0; i < 24; ++i) place[i] = i;
+  asm volatile(
+      "vldw_ul %0, 0(%2)\n\t"
+      "vldw_uh %1, 32(%2)\n\t"
+      "vbisw %0, %1, %0\n\t"
+      "vstw_ul %0, 0(%3)\n\t"
+      "vstw_uh %0, 32(%3)\n\t"
+      : "=&r"(low), "=&r"(high)
+      : "r"(place + 3), "r"(place + 13)
+      : "memory");
+  for (i = 0; i < 24; ++i) {
+    wrong += place[i] != (i >= 13 && i < 21 ? i - 10 : i);
+  }
+  asm("wcsr %1, 5\n\trcsr %0, 5" : "=r"(counter) : "r"(7L));
+  return wrong + (counter != 0);
+}
+
 void instructions(long (*results)[8]) {
   long line[8] = {0};
   int words[2] = {5, 7};
@@ -67,6 +116,7 @@ void instructions(long (*results)[8]) {
       : "1"(bits), "r"(words), "m"(words));
   line[3] = bits;
   line[4] = sum_to(5);
+  line[5] = vectors();
   if (line[4] < 0) error("a negative sum\n");
   athread_dma_put(results[_MYID], line, sizeof line);
   sync_array();

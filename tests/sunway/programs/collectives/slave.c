@@ -7,6 +7,7 @@ __thread_local double copy[32];
 __thread_local int value, other;
 __thread_local crts_rply_t rply;
 __thread_local double numbers[2], sums[2];
+__thread_local int pieces[64];
 
 void meet(void* unused) {
   int wrong = 0;
@@ -32,6 +33,26 @@ void meet(void* unused) {
   if (_PEN == 7) athread_dma_ibcast(copy, table + 1, 8, &rply);
   athread_dma_wait_value(&rply, 2);
   wrong += copy[0] != 0.5;
+  /* Slave 17 sends to rows 0, 2, 3 and 5, and does not receive. */
+  const int receives = (0x2d >> _ROW & 1) != 0 && _PEN != 17;
+  other = -1;
+  rply = 0;
+  athread_ssync_array();
+  if (_PEN == 17) CRTS_rma_row_mcast_other(&other, &value, 4, 0x2d, &rply);
+  if (receives) CRTS_rma_wait_value(&rply, 1);
+  athread_ssync_array();
+  wrong += other != (receives ? 17 : -1);
+  athread_ssync_array();
+  athread_rma_col_bcast_coll_other(&other, &value, 4, 6);
+  wrong += _ROW != 6 && other != 48 + _COL;
+  pieces[_PEN] = 0;
+  for (int i = 0; i < 64; ++i) pieces[i] = 100 * _PEN + i;
+  CRTS_scoll_alltoall_inplace(pieces, sizeof(int), 0, 0);
+  for (int i = 0; i < 64; ++i) wrong += pieces[i] != 100 * i + _PEN;
+  CRTS_smutex_lock_2spc();
+  wrong += CRTS_rank != 0 || CRTS_size != 1 || CRTS_node_tsize != 64;
+  CRTS_smutex_unlock_2spc();
+  wrong += CRTS_smng_get_tid_from_spc(CRTS_spc_tid) != _PEN;
   wrong += CRTS_stime_cycle() == begin;
   bad[_PEN] = wrong;
 }

@@ -16,7 +16,7 @@ void func()
   my_id = athread_get_id(-1);
   get_reply = 0;
   athread_get(PE_MODE, &a[my_id][0], &a_slave[0], I * 8, &get_reply, 0, 0, 0);
-  athread_get(PE_MODE, &b[my_id][0], &b_slave[0], I * 8, &get_reply, 0, 0, 0);
+  athread_get(PE_MODE, &b[my_id][0], &b_slave[0], I * 8, &get_reply, 0, 0);
   while (get_reply != 2);
   for (i = 0; i < I; i++) c_slave[i] = a_slave[i] / b_slave[i];
   put_reply = 0;

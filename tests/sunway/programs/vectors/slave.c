@@ -96,6 +96,61 @@ static void fused(void) {
   printf("fused %d wrong\n", wrong);
 }
 
+static int512 int512_of(long x) { return simd_vcpyl(x); }
+
+/* Functions for lanes of any width, and for a vector as one number. */
+static void widths(void) {
+  union {
+    intv16 v;
+    int512 l;
+    unsigned char b[64];
+    signed short h[32];
+    unsigned w[16];
+    unsigned long q[8];
+  } a, b, r, n;
+  int wrong = 0, i;
+  for (i = 0; i < 64; ++i) {
+    a.b[i] = (unsigned char)(i * 37 + 11);
+    b.b[i] = (unsigned char)(i * 91 + 5);
+    n.b[i] = (unsigned char)(i % 4 == 0 ? i : 0);
+  }
+  r.v = simd_vumaxb(a.v, b.v);
+  for (i = 0; i < 64; ++i) wrong += r.b[i] != (a.b[i] > b.b[i] ? a.b[i] : b.b[i]);
+  r.v = simd_vminh(a.v, b.v);
+  for (i = 0; i < 32; ++i) wrong += r.h[i] != (a.h[i] < b.h[i] ? a.h[i] : b.h[i]);
+  r.l = simd_vmaxl(a.l, b.l);
+  for (i = 0; i < 8; ++i) {
+    wrong += (long)r.q[i] != ((long)a.q[i] > (long)b.q[i] ? (long)a.q[i] : (long)b.q[i]);
+  }
+  r.v = simd_vsrlhi(a.v, 3);
+  for (i = 0; i < 32; ++i) wrong += (unsigned short)r.h[i] != (unsigned short)a.h[i] >> 3;
+  r.v = simd_vrolb(a.v, 3);
+  for (i = 0; i < 64; ++i) wrong += r.b[i] != (unsigned char)(a.b[i] << 3 | a.b[i] >> 5);
+  r.v = simd_vsllw(a.v, n.v);
+  for (i = 0; i < 16; ++i) wrong += r.w[i] != a.w[i] << (n.w[i] & 31);
+  r.l = simd_vsrali(a.l, 9);
+  for (i = 0; i < 8; ++i) wrong += (long)r.q[i] != (long)a.q[i] >> 9;
+  r.l = simd_sllx(a.l, 72);
+  for (i = 0; i < 64; ++i) wrong += r.b[i] != (i < 9 ? 0 : a.b[i - 9]);
+  r.l = simd_srlx(simd_sllx(a.l, 13), 13);
+  r.q[7] ^= a.q[7] & ~(~0ul >> 13);
+  for (i = 0; i < 8; ++i) wrong += r.q[i] != a.q[i];
+  const int256 minus = {0, 0, 0, -1L << 60};
+  wrong += simd_sraowi(minus, 200)[0] != -1L << 52;
+  wrong += simd_ctpopow(minus) != 4 || simd_ctlzow(-minus) != 3;
+  wrong += simd_vbinvw(a.v)[3] != (int)__builtin_bswap32(a.w[3]);
+  wrong += simd_vsuml(int512_of(1)) != 8 || simd_vsumw(simd_vcpyw(3)) != 48;
+  wrong += simd_vcpysed(simd_vcpyfd(-4), simd_vcpyfd(1.5))[5] != -6;
+  wrong += simd_vcpyses(simd_vcpyfs(8), simd_vcpyfs(-1.25f))[7] != 10;
+  const doublev4 four = {1, 2, 3, 4};
+  wrong += simd_vslld1(four)[0] != 0 || simd_vslld1(four)[3] != 3;
+  wrong += simd_vsrld3(four)[0] != 4 || simd_vsrld3(four)[1] != 0;
+  wrong += simd_vselltwi(simd_vcpyw(-1), simd_vcpyw(6), 9)[2] != 6;
+  wrong += simd_vsellbcw(simd_vcpyw(3), simd_vcpyw(6), simd_vcpyw(9))[2] != 9;
+  printf("widths %d wrong\n", wrong);
+  simd_print_int256_X(minus);
+}
+
 void vectors(float* in) {
   row a, b, c;
   doublev8 d, e;
@@ -125,4 +180,5 @@ void vectors(float* in) {
   printf("four %g %g %g %g\n", q[0], q[1], q[2], q[3]);
   halves();
   fused();
+  widths();
 }

@@ -105,28 +105,29 @@ int athread_put(dma_mode mode, void* ldm, void* main, int length,
                 volatile void* reply, int stride, int block);
 
 #ifndef __cplusplus
-/* Descriptors of SW26010's <dma.h>, whose slave compiler had no C++. As on the machine, they are set to 0 like a
- * number, and not filled field by field; the layout is the emulation's. Programs
- * that bring a copy of the vendor's header get this one. */
+/* Descriptors of SW26010's <dma.h>, whose slave compiler had no C++. As on the
+ * machine, they are set to 0 like a number, and the instruction dma reads them:
+ * inline assembly makes the same words. Programs that bring a copy of the
+ * vendor's header get this one. */
 #define _DMA_H_INCLUDED
 __extension__ typedef _Complex unsigned __int128 dma_desc;
-struct __attribute__((__may_alias__)) swamp_dma_fields {
-  DMA_OP op;
-  dma_mode mode;
-  int length, block, stride;
-  volatile void* reply;
-};
-#define SWAMP_DMA(d) ((struct swamp_dma_fields*)(void*)(d))
-#define dma_set_op(d, value) (SWAMP_DMA(d)->op = (DMA_OP)(value))
-#define dma_set_mode(d, value) (SWAMP_DMA(d)->mode = (dma_mode)(value))
-#define dma_set_size(d, value) (SWAMP_DMA(d)->length = (int)(value))
-#define dma_set_bsize(d, value) (SWAMP_DMA(d)->block = (int)(value))
-#define dma_set_stepsize(d, value) (SWAMP_DMA(d)->stride = (int)(value))
+typedef unsigned long swamp_dma_word __attribute__((__may_alias__));
+/* Puts `bits` bits of `value` into a word of a descriptor. */
+#define SWAMP_DMA_SET(d, word, shift, bits, value)                       \
+  ((void)(((swamp_dma_word*)(void*)(d))[word] =                          \
+              (((swamp_dma_word*)(void*)(d))[word] &                     \
+               ~((~0ul >> (64 - (bits))) << (shift))) |                  \
+              ((unsigned long)(value) & (~0ul >> (64 - (bits)))) << (shift)))
+#define dma_set_size(d, value) SWAMP_DMA_SET(d, 0, 0, 32, value)
+#define dma_set_bsize(d, value) SWAMP_DMA_SET(d, 0, 32, 24, value)
+#define dma_set_op(d, value) SWAMP_DMA_SET(d, 0, 56, 4, value)
+#define dma_set_mode(d, value) SWAMP_DMA_SET(d, 0, 60, 4, value)
+#define dma_set_reply(d, value) SWAMP_DMA_SET(d, 1, 0, 32, value)
+#define dma_set_stepsize(d, value) SWAMP_DMA_SET(d, 1, 32, 32, value)
 #define dma_set_mask(d, value) ((void)(value))
-#define dma_set_reply(d, value) (SWAMP_DMA(d)->reply = (value))
-void swamp_dma_descriptor(const dma_desc* descriptor, void* main, void* ldm);
+void swamp_dma_descriptor(const void* descriptor, void* main, void* ldm);
 #define dma_descriptor_init(d, word)                  \
-  (*(d) = 0, dma_set_op(d, DMA_PUT), dma_set_reply(d, word))
+  (*(d) = 0, dma_set_reply(d, word))
 #define dma(d, main, ldm) \
   swamp_dma_descriptor(&(d), (void*)(main), (void*)(ldm))
 #endif

@@ -127,6 +127,7 @@ int athread_set_num_threads(int count);
 int athread_get_num_threads(void);
 int athread_get_max_threads(void);
 int current_array_id(void);
+#define athread_get_arrayid current_array_id
 
 /* Barriers with the slaves inside a launch. */
 void CRTS_sync_master_array(void);

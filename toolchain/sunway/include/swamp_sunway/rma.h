@@ -68,6 +68,21 @@ int athread_rma_row_ibcast_other(void* to, void* from, int length,
 int athread_rma_col_ibcast_other(void* to, void* from, int length,
                                  volatile void* local_reply,
                                  volatile void* remote_reply);
+int athread_rma_row_mcast_other(void* to, void* from, int length, int mask,
+                                volatile void* remote_reply);
+int athread_rma_col_mcast_other(void* to, void* from, int length, int mask,
+                                volatile void* remote_reply);
+int athread_rma_row_imcast_other(void* to, void* from, int length,
+                                 volatile void* local_reply, int mask,
+                                 volatile void* remote_reply);
+int athread_rma_col_imcast_other(void* to, void* from, int length,
+                                 volatile void* local_reply, int mask,
+                                 volatile void* remote_reply);
+int athread_rma_bcast_coll_other(void* to, void* from, int length, int root);
+int athread_rma_row_bcast_coll_other(void* to, void* from, int length,
+                                     int root);
+int athread_rma_col_bcast_coll_other(void* to, void* from, int length,
+                                     int root);
 
 #define CRTS_rma_bcast_other athread_rma_bcast_other
 #define CRTS_rma_ibcast_other athread_rma_ibcast_other
@@ -75,6 +90,13 @@ int athread_rma_col_ibcast_other(void* to, void* from, int length,
 #define CRTS_rma_col_bcast_other athread_rma_col_bcast_other
 #define CRTS_rma_row_ibcast_other athread_rma_row_ibcast_other
 #define CRTS_rma_col_ibcast_other athread_rma_col_ibcast_other
+#define CRTS_rma_row_mcast_other athread_rma_row_mcast_other
+#define CRTS_rma_col_mcast_other athread_rma_col_mcast_other
+#define CRTS_rma_row_imcast_other athread_rma_row_imcast_other
+#define CRTS_rma_col_imcast_other athread_rma_col_imcast_other
+#define CRTS_rma_bcast_coll_other athread_rma_bcast_coll_other
+#define CRTS_rma_row_bcast_coll_other athread_rma_row_bcast_coll_other
+#define CRTS_rma_col_bcast_coll_other athread_rma_col_bcast_coll_other
 #define CRTS_rma_iget athread_rma_iget
 #define CRTS_rma_iput athread_rma_iput
 #define CRTS_rma_get athread_rma_get

@@ -34,6 +34,15 @@
 #define CRTS_MAX_SPE_NUM 64
 #define CRTS_SMAK_ALL 0x3f
 
+SWAMP_SUNWAY_BEGIN
+/* The process of an MPI program, and the number of processes; 0 and 1 of a
+ * program without. */
+long swamp_mpi_rank(void);
+long swamp_mpi_size(void);
+#define CRTS_rank swamp_mpi_rank()
+#define CRTS_size swamp_mpi_size()
+SWAMP_SUNWAY_END
+
 #ifdef __sw_slave__
 /* One variable per slave, in its LDM, which keeps its value between
  * launches. */

@@ -26,12 +26,23 @@ SWAMP_SIMD float16v32 simd_vcpyh(_Float16 x) {
 }
 
 /* Lane n of a vector, and the vector with lane n replaced. */
-#define SWAMP_SIMD_INSERT(e, v, n) \
-  ({                               \
-    SWAMP_AUTO swamp_x = (v);           \
-    swamp_x[n] = (e);                   \
-    swamp_x;                            \
+#define SWAMP_SIMD_INSERT(e, v, n)               \
+  ({                                             \
+    SWAMP_AUTO swamp_x = (v);                    \
+    swamp_x[n] = SWAMP_SIMD_NUMBER(e, swamp_x);  \
+    swamp_x;                                     \
   })
+/* A number; of a vector of v's type in its place, the first element. */
+#ifdef __cplusplus
+#define SWAMP_SIMD_NUMBER(e, v) (e)
+#else
+#define SWAMP_SIMD_NUMBER(e, v)                                       \
+  __builtin_choose_expr(sizeof(e) == sizeof(v), ({                    \
+                          __auto_type swamp_e = (e);                  \
+                          *(__typeof__((v)[0])*)(void*)&swamp_e;      \
+                        }),                                           \
+                        (e))
+#endif
 #define SWAMP_SIMD_EXTRACT(v, n) ((v)[n])
 
 /* Field i of a shuffle's mask, `bits` wide, is the index of the lane that
@@ -95,6 +106,21 @@ SWAMP_SIMD float16v32 simd_vfcvtsh(floatv8 a, int part) {
   }                                                                    \
   SWAMP_SIMD void simd_print_##vector(vector v) {                      \
     simd_fprint_##vector(stdout, v);                                   \
+  }                                                                    \
+  /* The bits of the lanes. */                                         \
+  SWAMP_SIMD void simd_fprint_##vector##_X(FILE* file, vector v) {     \
+    int i;                                                             \
+    fputs("[ ", file);                                                 \
+    for (i = lanes - 1; i >= 0; --i) {                                 \
+      unsigned long bits = 0;                                          \
+      __builtin_memcpy(&bits, (const char*)&v + i * sizeof(v) / lanes, \
+                       sizeof(v) / lanes);                             \
+      fprintf(file, "%0*lx%s", (int)(2 * sizeof(v) / lanes), bits,     \
+              i == 0 ? " ]\n" : ", ");                                 \
+    }                                                                  \
+  }                                                                    \
+  SWAMP_SIMD void simd_print_##vector##_X(vector v) {                  \
+    simd_fprint_##vector##_X(stdout, v);                               \
   }
 SWAMP_SIMD_PRINT(doublev8, 8, "%e", double)
 SWAMP_SIMD_PRINT(floatv8, 8, "%e", double)

@@ -184,18 +184,111 @@ SWAMP_SIMD_INLINE double swamp_simd_sqrt(double x) {
 #define SWAMP_SIMD_SELECT(test, a, b, op) \
   SWAMP_SIMD_MAP(test, a, b, swamp_x[swamp_i] op 0 ? swamp_y[swamp_i] : swamp_z[swamp_i])
 
-/* Shifts by the lanes of another vector, or (suffix i) by a number. */
-#define SWAMP_SIMD_ROTATE(x, n) \
-  ((int)((unsigned)(x) << ((n) & 31) | (unsigned)(x) >> (-(n) & 31)))
-#define simd_vsllw(a, b) SWAMP_SIMD_MAP(a, b, 0, swamp_x[swamp_i] << swamp_y[swamp_i])
-#define simd_vsrlw(a, b) SWAMP_SIMD_MAP(a, b, 0, (unsigned)swamp_x[swamp_i] >> swamp_y[swamp_i])
-#define simd_vsraw(a, b) SWAMP_SIMD_MAP(a, b, 0, (int)swamp_x[swamp_i] >> swamp_y[swamp_i])
-#define simd_vrolw(a, b) \
-  SWAMP_SIMD_MAP(a, b, 0, SWAMP_SIMD_ROTATE(swamp_x[swamp_i], swamp_y[swamp_i]))
-#define simd_vsllwi(a, n) SWAMP_SIMD_MAP(a, n, 0, swamp_x[swamp_i] << swamp_y)
-#define simd_vsrlwi(a, n) SWAMP_SIMD_MAP(a, n, 0, (unsigned)swamp_x[swamp_i] >> swamp_y)
-#define simd_vsrawi(a, n) SWAMP_SIMD_MAP(a, n, 0, (int)swamp_x[swamp_i] >> swamp_y)
-#define simd_vrolwi(a, n) \
-  SWAMP_SIMD_MAP(a, n, 0, SWAMP_SIMD_ROTATE(swamp_x[swamp_i], swamp_y))
+/* The same for a number n in place of the last vector, and any condition. */
+#define SWAMP_SIMD_SELECT_NUMBER(test, a, n, condition) \
+  SWAMP_SIMD_MAP(test, a, n, (condition) ? swamp_y[swamp_i] : swamp_z)
+
+/* Lanes of `type` in vectors of any type: each becomes `expression` of swamp_x,
+ * of a, and swamp_y, of b. */
+#define SWAMP_SIMD_MAP_AS(type, a, b, expression)                    \
+  ({                                                                 \
+    SWAMP_AUTO swamp_first = (a);                                    \
+    union {                                                          \
+      __typeof__(swamp_first) swamp_whole;                           \
+      type swamp_lanes[sizeof(swamp_first) / sizeof(type)];          \
+    } swamp_a, swamp_b;                                              \
+    unsigned swamp_k;                                                \
+    swamp_a.swamp_whole = swamp_first;                               \
+    swamp_b.swamp_whole = (__typeof__(swamp_first))(b);              \
+    for (swamp_k = 0; swamp_k < sizeof(swamp_first) / sizeof(type); ++swamp_k) { \
+      const type swamp_x = swamp_a.swamp_lanes[swamp_k];             \
+      const type swamp_y = swamp_b.swamp_lanes[swamp_k];             \
+      (void)swamp_y;                                                 \
+      swamp_a.swamp_lanes[swamp_k] = (type)(expression);             \
+    }                                                                \
+    swamp_a.swamp_whole;                                             \
+  })
+/* Sign and exponent of a, mantissa of b. */
+#define SWAMP_SIMD_COPY_EXPONENT(type, a, b, bits)                   \
+  SWAMP_SIMD_MAP_AS(type, a, b,                                      \
+                    (swamp_x & (type)(~0ul << (bits))) |             \
+                        (swamp_y & (type)~(~0ul << (bits))))
+
+/* Lanes of `type` shifted by a number, or each by the lane of a vector: n modulo
+ * the bits of a lane, which its lowest byte has. */
+#define SWAMP_SIMD_SHIFT(type, a, n, expression)                     \
+  ({                                                                 \
+    SWAMP_AUTO swamp_count = (n);                                    \
+    SWAMP_SIMD_MAP_AS(type, a, swamp_first, ({                                 \
+      const int swamp_n =                                            \
+          ((const unsigned char*)&swamp_count)                       \
+              [sizeof(swamp_count) > 8 ? swamp_k * sizeof(type) : 0] & \
+          (int)(8 * sizeof(type) - 1);                               \
+      expression;                                                    \
+    }));                                                             \
+  })
+
+/* All bits of a vector as one number, shifted by n bits: left (kind 0), right
+ * (1), or right with copies of the sign (2). */
+SWAMP_SIMD_INLINE void swamp_simd_shift_whole(unsigned long* words, int count,
+                                              int n, int kind) {
+  unsigned long from[8];
+  const unsigned long fill =
+      kind == 2 && words[count - 1] >> 63 != 0 ? ~0ul : 0;
+  const int steps = (n & (64 * count - 1)) / 64, bits = n & 63;
+  int i;
+  for (i = 0; i < count; ++i) from[i] = words[i];
+  for (i = 0; i < count; ++i) {
+    if (kind == 0) {
+      const int at = i - steps;
+      words[i] = (at >= 0 ? from[at] << bits : 0) |
+                 (bits != 0 && at >= 1 ? from[at - 1] >> (64 - bits) : 0);
+    } else {
+      const int at = i + steps;
+      const unsigned long low = at < count ? from[at] : fill;
+      const unsigned long high = at + 1 < count ? from[at + 1] : fill;
+      words[i] = low >> bits | (bits != 0 ? high << (64 - bits) : 0);
+    }
+  }
+}
+#define SWAMP_SIMD_WHOLE(a, statement)                               \
+  ({                                                                 \
+    SWAMP_AUTO swamp_first = (a);                                    \
+    union {                                                          \
+      __typeof__(swamp_first) swamp_whole;                           \
+      unsigned long swamp_words[sizeof(swamp_first) / 8];            \
+    } swamp_a;                                                       \
+    const int swamp_count = (int)sizeof(swamp_first) / 8;            \
+    swamp_a.swamp_whole = swamp_first;                               \
+    statement;                                                       \
+  })
+#define SWAMP_SIMD_SHIFT_WHOLE(a, n, kind)                           \
+  SWAMP_SIMD_WHOLE(a, (swamp_simd_shift_whole(swamp_a.swamp_words,   \
+                                              swamp_count, (int)(n), kind), \
+                       swamp_a.swamp_whole))
+
+/* The number of bits that are 1, and of leading zeros, of a whole vector. */
+SWAMP_SIMD_INLINE int swamp_simd_ones(const unsigned long* words, int count) {
+  int ones = 0, i;
+  for (i = 0; i < count; ++i) ones += __builtin_popcountl(words[i]);
+  return ones;
+}
+SWAMP_SIMD_INLINE int swamp_simd_zeros(const unsigned long* words, int count) {
+  int i = count;
+  while (i > 0 && words[i - 1] == 0) --i;
+  return 64 * (count - i) + (i > 0 ? __builtin_clzl(words[i - 1]) : 0);
+}
+#define simd_ctpopow(a) SWAMP_SIMD_WHOLE(a, swamp_simd_ones(swamp_a.swamp_words, swamp_count))
+#define simd_ctpopoww simd_ctpopow
+#define simd_ctlzow(a) SWAMP_SIMD_WHOLE(a, swamp_simd_zeros(swamp_a.swamp_words, swamp_count))
+#define simd_vsumw(a) SWAMP_SIMD_SUM(int, a)
+#define simd_vsuml(a) SWAMP_SIMD_SUM(long, a)
+
+/* Lane i is lane i - n of a, or 0. */
+#define SWAMP_SIMD_MOVE(a, n)                                              \
+  SWAMP_SIMD_MAP(a, swamp_x, 0,                                            \
+                 swamp_i - (n) >= 0 && swamp_i - (n) < SWAMP_LANES(swamp_y) \
+                     ? swamp_y[swamp_i - (n)]                              \
+                     : 0)
 
 #endif /* SWAMP_SUNWAY_SIMD_LANES_H_ */

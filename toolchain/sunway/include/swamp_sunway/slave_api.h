@@ -39,16 +39,22 @@ extern SWAMP_SUNWAY_THREAD int _ldm_share_size;
 #define CRTS_array_trank _PEN
 #define CRTS_node_trank _MYID
 #define CRTS_array_tsize 64
+#define CRTS_pen CRTS_array_tsize
+int athread_node_tsize(void); /* launched slaves of all core groups */
+#define CRTS_node_tsize athread_node_tsize()
 /* Numbers in the order of the clusters of two by two slaves. */
 #define CRTS_spc_tid ((_PEN & 0x31) | (_PEN & 6) << 1 | (_PEN & 8) >> 2)
 #define CRTS_spcn (CRTS_spc_tid >> 2)
 #define CRTS_smng_get_spc_tid() CRTS_spc_tid
 #define CRTS_smng_get_spcn() CRTS_spcn
+#define CRTS_smng_get_tid_from_spc(c) \
+  (((c) & 0x31) | ((c) & 12) >> 1 | ((c) & 2) << 2)
 int athread_get_id(int core); /* -1: its own */
 int athread_get_tid(void);
 int athread_get_rid(void);
 int athread_get_cid(void);
 int athread_get_cgn(void);
+#define CRTS_athread_get_id athread_get_id
 #define CRTS_get_tid athread_get_tid
 #define CRTS_get_rid athread_get_rid
 #define CRTS_get_cid athread_get_cid
@@ -74,6 +80,9 @@ int set_cache_size(int kib);
 int set_ptr_uncached(void** pointer);
 int set_ptr_cached(void** pointer);
 long get_slave_cache_size(void); /* bytes; 0 */
+#define CRTS_scache_flush_all flush_slave_cache
+#define CRTS_scache_evict evict_slave_cache_cont
+#define CRTS_scache_get_size get_slave_cache_size
 #define sw_slave_evictd(x) ((void)(x))
 #define sw_slave_flushd(x) ((void)(x))
 #define sw_slave_write_hint(x) ((void)(x))
@@ -103,12 +112,22 @@ int athread_unlock(volatile long* lock);
 int CRTS_mutex_lock(volatile int64_t* lock);
 int CRTS_mutex_trylock(volatile int64_t* lock);
 int CRTS_mutex_unlock(volatile int64_t* lock);
-int CRTS_smutex_lock_array(void);
-int CRTS_smutex_unlock_array(void);
-int CRTS_smutex_lock_row(void);
-int CRTS_smutex_unlock_row(void);
-int CRTS_smutex_lock_col(void);
-int CRTS_smutex_unlock_col(void);
+/* One lock for each part of a core group: the array, its rows, columns, n
+ * slaves, or n clusters of two by two. */
+#define SWAMP_PART_LOCK(part)         \
+  int CRTS_smutex_lock_##part(void);  \
+  int CRTS_smutex_unlock_##part(void);
+SWAMP_PART_LOCK(array)
+SWAMP_PART_LOCK(row)
+SWAMP_PART_LOCK(col)
+SWAMP_PART_LOCK(32spe)
+SWAMP_PART_LOCK(16spe)
+SWAMP_PART_LOCK(2spe)
+SWAMP_PART_LOCK(1spc)
+SWAMP_PART_LOCK(2spc)
+SWAMP_PART_LOCK(4spc)
+SWAMP_PART_LOCK(8spc)
+#undef SWAMP_PART_LOCK
 int CRTS_mutex_lock_node(void);
 int CRTS_mutex_trylock_node(void);
 int CRTS_mutex_unlock_node(void);

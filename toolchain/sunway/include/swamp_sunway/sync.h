@@ -103,6 +103,9 @@ int CRTS_scoll_redurt(void* from, void* to, int count, int type, int operation,
  * `bytes` bytes. */
 int CRTS_scoll_alltoall(void* from, void* to, int bytes);
 #define athread_alltoall CRTS_scoll_alltoall
+#define CRTS_scoll_alltoall_inplace(all, bytes, buffer, buffer_count) \
+  ((void)(buffer), (void)(buffer_count), (void)CRTS_scoll_alltoall(all, all, bytes))
+#define athread_alltoall_inplace CRTS_scoll_alltoall_inplace
 
 SWAMP_SUNWAY_END
 

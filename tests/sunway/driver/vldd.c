@@ -1,1 +1,0 @@
-void f(long* x) { asm volatile("vldd $32, 0(%0)" ::"r"(x)); }

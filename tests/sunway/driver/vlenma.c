@@ -1,0 +1,1 @@
+void f(long* x) { asm volatile("vlenma $32, $33, $34" ::"r"(x)); }
