@@ -24,7 +24,7 @@ inline constexpr const char* kVariables[] = {
     // programs of swcc
     "SWAMP_CHECK_HALT", "SWAMP_CHECK_MAIN_ACCESS", "SWAMP_CHECK_REPORT",
     "SWAMP_CHECK_SCHEDULES", "SWAMP_CHECK_SEED", "SWAMP_CHECK_SUPPRESS",
-    "SWAMP_CHECK_TIMEOUT", "SWAMP_PREDICT",
+    "SWAMP_CHECK_TIMEOUT", "SWAMP_PREDICT", "SWAMP_TRACE",
     // scripts, the Python package and the benches
     "SWAMP_PEERS_LIBRARY", "SWAMP_TORCH", "SWAMP_TORCH_PYTHON"};
 

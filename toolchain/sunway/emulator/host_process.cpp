@@ -154,6 +154,13 @@ Settings read_environment() {
   }
   all.rank = first_of(
       {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"});
+  if (const char* file = value_of("SWAMP_TRACE")) {
+    if (all.check) {
+      refuse("SWAMP_TRACE", file,
+             "transfer mode copy: in check mode slaves run one at a time");
+    }
+    all.trace_file = file + (all.rank.empty() ? "" : "." + all.rank);
+  }
   all.ranks = first_of({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"});
   return all;
 }
@@ -412,6 +419,7 @@ __attribute__((constructor)) void start_settings() {
   (void)settings();
   const std::string warning = runtime::unknown_variables_warning();
   if (!warning.empty()) print_line(warning);
+  if (!settings().trace_file.empty()) start_trace();
   on_exit(&at_end, nullptr);
 }
 

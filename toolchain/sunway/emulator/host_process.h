@@ -82,6 +82,7 @@ struct Settings {
   // SWAMP_CHECK_TIMEOUT: seconds without progress that count as a hang
   int timeout_seconds = 8;
   std::string report_file;  // SWAMP_CHECK_REPORT
+  std::string trace_file;   // SWAMP_TRACE; of an MPI program with its rank
   // SWAMP_CHECK_SUPPRESS: "CATEGORY FILE:LINE" with the wildcards of fnmatch()
   std::vector<std::string> suppressed;
   // The rank in MPI_COMM_WORLD and the number of ranks, if the program runs

@@ -113,9 +113,10 @@ std::map<SlaveFunction, Peak>& peaks() {
   return *all;
 }
 
-bool is_asked() {
-  return settings().predict || !settings().report_file.empty();
+bool prints_peaks() {
+  return settings().predict || !settings().trace_file.empty();
 }
+bool is_asked() { return prints_peaks() || !settings().report_file.empty(); }
 
 void append_json(const std::string& kernel, const Peak& peak) {
   const Machine& all = machine();
@@ -158,7 +159,7 @@ void print_ldm_peaks() {
   for (const auto& [function, peak] : peaks()) {
     const std::string kernel =
         name_of_function(reinterpret_cast<const void*>(function));
-    if (settings().predict) print_peak(kernel, peak);
+    if (prints_peaks()) print_peak(kernel, peak);
     append_json(kernel, peak);
   }
 }

@@ -51,8 +51,9 @@ void begin_ldm_peak(Slave& slave);
 void end_ldm_peak(const Slave& slave);
 
 // print_ldm_peaks() prints one line for each function that was spawned, with
-// the most LDM that a slave of it needed: on stderr with SWAMP_PREDICT=1, and
-// into the file of SWAMP_CHECK_REPORT. The stack is known in check mode only.
+// the most LDM that a slave of it needed: on stderr with SWAMP_PREDICT=1 or
+// SWAMP_TRACE, and into the file of SWAMP_CHECK_REPORT. The stack is known in
+// check mode only.
 void print_ldm_peaks();
 
 }  // namespace swamp::sunway

@@ -1,5 +1,6 @@
-// What the machine tells about itself: the checker (check/) is the only
-// observer. In transfer mode copy there is none, and the pointers are null.
+// What the machine tells about itself. The observer is the checker (check/) in
+// check mode, and the tracer (trace.cpp) with SWAMP_TRACE. Otherwise there is
+// none, and the pointers are null.
 #ifndef SWAMP_SUNWAY_EMULATOR_OBSERVER_H_
 #define SWAMP_SUNWAY_EMULATOR_OBSERVER_H_
 
@@ -152,8 +153,12 @@ class Observer {
   ~Observer() = default;  // it is never destroyed
 };
 
-// The checker sets it before main(), in check mode only.
+// Set before main().
 inline Observer* observer = nullptr;
+
+// start_trace() makes the tracer the observer; a file that cannot be written
+// ends the program.
+void start_trace();
 
 }  // namespace swamp::sunway
 
