@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <string>
 
-#include "toolchain/sunway/emulator/debug_info.h"
 #include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/machine.h"
 
@@ -98,70 +96,6 @@ std::size_t shared_ldm_bytes() {
                 " slaves can share " + std::to_string(kMost * slaves));
   }
   return each;
-}
-
-namespace {
-
-struct Peak {
-  std::size_t heap = 0;
-  std::size_t stack = 0;
-};
-
-std::mutex mutex;
-std::map<SlaveFunction, Peak>& peaks() {
-  static auto* const all = new std::map<SlaveFunction, Peak>;
-  return *all;
-}
-
-bool prints_peaks() {
-  return settings().predict || !settings().trace_file.empty();
-}
-bool is_asked() { return prints_peaks() || !settings().report_file.empty(); }
-
-void append_json(const std::string& kernel, const Peak& peak) {
-  const Machine& all = machine();
-  append_to_report_file(
-      "{\"category\":\"ldm-peak\",\"note\":true,\"kernel\":\"" + kernel +
-      "\",\"static\":" + std::to_string(all.static_bytes) + ",\"heap\":" +
-      std::to_string(peak.heap) + ",\"stack\":" + std::to_string(peak.stack) +
-      ",\"ldm\":" + std::to_string(all.ldm_bytes) + "}");
-}
-
-void print_peak(const std::string& kernel, const Peak& peak) {
-  const Machine& all = machine();
-  const std::size_t sum = all.static_bytes + peak.heap + peak.stack;
-  print_line("swamp: ldm: " + kernel + ": " + std::to_string(sum) + " of " +
-             std::to_string(all.ldm_bytes) + " bytes: static " +
-             std::to_string(all.static_bytes) + ", ldm_malloc " +
-             std::to_string(peak.heap) +
-             (all.check
-                  ? ", stack " + std::to_string(peak.stack)
-                  : ", stack not counted (only with SWAMP_TRANSFER=check)"));
-}
-
-}  // namespace
-
-void begin_ldm_peak(Slave& slave) { slave.heap.restart_high_water(); }
-
-void end_ldm_peak(const Slave& slave) {
-  if (!is_asked()) return;
-  const std::lock_guard<std::mutex> lock(mutex);
-  Peak& peak = peaks()[slave.function];
-  peak.heap = std::max(peak.heap, slave.heap.high_water());
-  if (slave.observer) {
-    peak.stack = std::max(peak.stack, slave.observer->stack_bytes());
-  }
-}
-
-void print_ldm_peaks() {
-  if (!is_asked()) return;
-  const std::lock_guard<std::mutex> lock(mutex);
-  for (const auto& [function, peak] : peaks()) {
-    const std::string kernel =
-        name_of_function(reinterpret_cast<const void*>(function));
-    if (prints_peaks()) print_peak(kernel, peak);
-    append_json(kernel, peak);
-  }
 }
 
 }  // namespace swamp::sunway

@@ -45,17 +45,6 @@ class LdmHeap {
 // KiB in every LDM.
 std::size_t shared_ldm_bytes();
 
-// begin_ldm_peak() and end_ldm_peak() enclose a slave's part of a launch and
-// record how much LDM it needed.
-void begin_ldm_peak(Slave& slave);
-void end_ldm_peak(const Slave& slave);
-
-// print_ldm_peaks() prints one line for each function that was spawned, with
-// the most LDM that a slave of it needed: on stderr with SWAMP_PREDICT=1 or
-// SWAMP_TRACE, and into the file of SWAMP_CHECK_REPORT. The stack is known in
-// check mode only.
-void print_ldm_peaks();
-
 }  // namespace swamp::sunway
 
 #endif  // SWAMP_SUNWAY_EMULATOR_LDM_H_

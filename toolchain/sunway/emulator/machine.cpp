@@ -19,6 +19,7 @@
 #include "toolchain/sunway/emulator/debug_info.h"
 #include "toolchain/sunway/emulator/host_process.h"
 #include "toolchain/sunway/emulator/ldm.h"
+#include "toolchain/sunway/emulator/prediction.h"
 #include "toolchain/sunway/emulator/report.h"
 #include "toolchain/sunway/emulator/schedule.h"
 
@@ -106,11 +107,11 @@ void identify(const Slave& slave) {
 
 void run_slave(Slave& slave) {
   _MYID = slave.thread_number;
-  begin_ldm_peak(slave);
+  begin_part(slave);
   if (slave.observer) slave.observer->function_begins();
   run_function(slave);
   if (slave.observer) slave.observer->function_ends();
-  end_ldm_peak(slave);
+  end_part(slave);
 }
 
 void wait_for(sem_t& semaphore) {
@@ -147,7 +148,7 @@ void* serve(void* argument) {
 // stack_bytes() is the size of the stack in a slot, above the heap and a guard
 // page.
 std::size_t stack_bytes(const Machine& all) {
-  return all.slot_bytes - up_to_page(all.ldm_bytes) - kPage;
+  return slot_bytes - up_to_page(all.ldm_bytes) - kPage;
 }
 
 void start_thread(Slave& slave, std::size_t bytes) {
@@ -171,18 +172,18 @@ void make_group(Machine& all, int number) {
   const auto count = static_cast<std::size_t>(set.slaves_per_group);
   const std::size_t heap_bytes = up_to_page(all.ldm_bytes);
   const std::size_t stack_offset = heap_bytes + kPage;
-  void* memory = mmap(nullptr,
-                      count * all.slot_bytes +
-                          (observer != nullptr ? observer->bytes_above() : 0),
-                      PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory = mmap(
+      nullptr,
+      count * slot_bytes + (observer != nullptr ? observer->bytes_above() : 0),
+      PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+      0);
   if (memory == MAP_FAILED) fail(1, "cannot allocate the LDM of the slaves");
   std::vector<std::unique_ptr<Slave>> slaves;
   for (std::size_t i = 0; i < count; ++i) {
     auto slave = std::make_unique<Slave>();
     slave->group = number;
     slave->id = static_cast<int>(i);
-    slave->slot = static_cast<std::byte*>(memory) + i * all.slot_bytes;
+    slave->slot = static_cast<std::byte*>(memory) + i * slot_bytes;
     slave->stack = slave->slot + stack_offset;
     mprotect(slave->slot + heap_bytes, kPage, PROT_NONE);
     slave->heap.set_capacity(all.ldm_bytes - all.static_bytes -
@@ -200,7 +201,7 @@ void make_group(Machine& all, int number) {
   group.memory = static_cast<std::byte*>(memory);
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
   ldm_begin = std::min<std::uintptr_t>(ldm_begin, begin);
-  ldm_end = std::max<std::uintptr_t>(ldm_end, begin + count * all.slot_bytes);
+  ldm_end = std::max<std::uintptr_t>(ldm_end, begin + count * slot_bytes);
 }
 
 Machine* make_machine() {
@@ -228,8 +229,8 @@ Machine* make_machine() {
   }
   all->slaves_of_group = set.slaves_per_group;
   all->num_threads = set.slaves_per_group;
-  all->slot_bytes = up_to_page(all->ldm_bytes) + kPage +
-                    up_to_page(2 * all->ldm_bytes) + kStackSlack;
+  slot_bytes = up_to_page(all->ldm_bytes) + kPage +
+               up_to_page(2 * all->ldm_bytes) + kStackSlack;
   all->groups = std::vector<Group>(static_cast<std::size_t>(set.core_groups));
   return all;
 }
@@ -266,14 +267,6 @@ int own_group(bool claim) {
   free->owned = true;
   own = static_cast<int>(free - groups.begin());
   return own;
-}
-
-bool Slave::in_ldm(const volatile void* address,
-                   std::size_t bytes) const noexcept {
-  const auto offset = reinterpret_cast<std::uintptr_t>(address) -
-                      reinterpret_cast<std::uintptr_t>(slot);
-  const std::size_t end = machine().slot_bytes;
-  return offset < end && bytes <= end - offset;
 }
 
 std::size_t Slave::number() const noexcept {

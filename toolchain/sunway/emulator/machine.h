@@ -82,10 +82,18 @@ struct MasterWait {
   std::function<bool()> ready;
 };
 
-// Counters are the traffic of one slave, for the cost model.
+// Counters are what one slave did, for the cost model.
 struct Counters : predict::Traffic {
-  std::uint64_t rma_requests = 0, rma_bytes = 0;
   std::uint64_t syncs = 0;
+  // Check mode: floating-point operations, and loads and stores of any memory.
+  std::uint64_t flops = 0, accesses = 0;
+
+  void add(const Counters& more) noexcept {
+    Traffic::add(more);
+    syncs += more.syncs;
+    flops += more.flops;
+    accesses += more.accesses;
+  }
 };
 
 // SlaveState is what a slave does. Waiting is not a state: see Slave::wait.
@@ -107,6 +115,9 @@ struct Packet {
   const void* pc;
 };
 
+// The size of a slot, of all slaves.
+inline std::size_t slot_bytes = 0;
+
 // Slave is one emulated slave core. Its LDM is a slot of address space of the
 // same layout as every other slave's: the heap, a guard page, then the stack
 // with the thread's static variables (TLS) above it.
@@ -123,7 +134,7 @@ struct Slave {
   pthread_t thread = {};
   sem_t start = {};
   sem_t ready = {};
-  Counters counters;
+  Counters counters;                    // of this launch
   std::uint64_t cycle = 0;              // of its clock, in check mode
   std::uint64_t clock_reads = 0;        // of this launch
   std::uint64_t atomic_operations = 0;  // locks and atomics of this launch
@@ -148,7 +159,11 @@ struct Slave {
   std::deque<Packet> from_row, from_column;
 
   bool live() const noexcept { return state != SlaveState::idle; }
-  bool in_ldm(const volatile void* address, std::size_t bytes) const noexcept;
+  bool in_ldm(const volatile void* address, std::size_t bytes) const noexcept {
+    const auto offset = reinterpret_cast<std::uintptr_t>(address) -
+                        reinterpret_cast<std::uintptr_t>(slot);
+    return offset < slot_bytes && bytes <= slot_bytes - offset;
+  }
   // number() returns the slave's index among the slaves of all core groups.
   std::size_t number() const noexcept;
 };
@@ -200,7 +215,6 @@ class Machine {
   std::size_t ldm_bytes = 0;
   std::size_t static_bytes = 0;  // of the program's TLS, in every LDM
   std::size_t shared_bytes = 0;  // of every LDM, for __thread_local_share
-  std::size_t slot_bytes = 0;
   int slaves_of_group = 0;
   int num_threads = 0;  // of later spawns
   bool check = false;

@@ -49,6 +49,11 @@ std::string advice(const std::string& source, const std::string& errors);
 // vendor's headers include.
 Words headers_for(const std::string& errors);
 
+// with_tests() edits the assembly file of slave code for check mode: it puts
+// tests in front of the calls of the checker, which most accesses do not need,
+// and counts floating-point operations and accesses.
+std::string with_tests(const std::string& assembly);
+
 // addresses_remote_ldm() returns whether slave code computes addresses in
 // another slave's LDM. Here they would be addresses of something else.
 bool addresses_remote_ldm(const std::string& preprocessed);

@@ -106,62 +106,6 @@ std::string accesses_only(const std::string& assembly) {
   return out;
 }
 
-// with_fast_path() puts a test in front of the calls of the checker in an
-// assembly file: see fast_path.h. The compiler assumes that they change rax.
-std::string with_fast_path(const std::string& assembly) {
-  namespace check = swamp::sunway::check;
-  struct Access {
-    const char* bytes;
-    const char* compare;
-  };
-  constexpr Access kAccesses[] = {{"1", "cmpb"},
-                                  {"2", "cmpw"},
-                                  {"4", "cmpl"},
-                                  {"8", "cmpq"},
-                                  {"16", "cmpq"}};
-  std::map<std::string, std::string> tests;  // by call; @ is the label
-  for (const char* kind : {"read", "write"}) {
-    for (const Access& access : kAccesses) {
-      const auto flags = [&](std::size_t from) {
-        return std::string(access.compare) + " $0, " +
-               std::to_string(check::kShadowDistance + from) + "(%rdi)\n\t";
-      };
-      tests[std::string("\tcall\t__tsan_") + kind + access.bytes] =
-          "\tmovq %rdi, %rax\n\tsubq %gs:" +
-          std::to_string(check::kSlotOffset) +
-          ", %rax\n\tcmpq %gs:" + std::to_string(check::kLimitOffset) +
-          ", %rax\n\tjae .Lswamp_call@\n\t" +
-          (access.bytes == std::string("16")
-               ? flags(8) + "jne .Lswamp_call@\n\t"
-               : "") +
-          flags(0) + "je .Lswamp_done@\n";
-    }
-  }
-  tests["\tcall\t__tsan_func_entry"] =
-      "\tcmpq %gs:" + std::to_string(check::kLowestOffset) +
-      ", %rsp\n\tjae .Lswamp_done@\n";
-  tests["\tcall\t__tsan_func_exit"] = "\tjmp .Lswamp_done@\n";
-  std::istringstream lines(assembly);
-  std::string out;
-  std::string line;
-  int label = 0;
-  while (std::getline(lines, line)) {
-    const auto found = tests.find(line.substr(0, line.find('@')));
-    if (found == tests.end()) {
-      out += line + "\n";
-      continue;
-    }
-    std::string text = found->second + ".Lswamp_call@:\n" +
-                       line.substr(0, line.find('@')) + "\n.Lswamp_done@:\n";
-    const std::string number = std::to_string(label++);
-    for (std::size_t at = 0; (at = text.find('@', at)) != std::string::npos;) {
-      text.replace(at, 1, number);
-    }
-    out += text;
-  }
-  return out;
-}
-
 // is_sanitized() returns whether a sanitizer examines the master's code.
 bool is_sanitized(const Options& options) {
   return std::any_of(options.rest.begin(), options.rest.end(),
@@ -207,7 +151,7 @@ void add_checked(const Options& options, const std::string& source,
   run_or_exit(command(options, before, user, source, assembly));
   if (!has(user, "-masm=intel")) {
     const std::string text = read_file(assembly);
-    write_file(assembly, slave ? with_fast_path(text) : accesses_only(text));
+    write_file(assembly, slave ? with_tests(text) : accesses_only(text));
   }
   run_or_exit({"gcc", "-c", assembly, "-o", checked});
   run_or_exit({"objcopy", "--add-section", ".swamp.check=" + checked,

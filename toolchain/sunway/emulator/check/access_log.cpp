@@ -350,7 +350,7 @@ void DirectLog::write(std::uintptr_t begin, std::uintptr_t end,
 
 void DirectLog::read(std::uintptr_t begin, std::uintptr_t end, const void* pc) {
   if (begin == reads_.end && reads_.done == clock_.now() &&
-      reads_.before == clock_.snapshot()) {
+      clock_.is_snapshot(reads_.before)) {
     reads_.end = end;
     return;
   }

@@ -118,7 +118,7 @@ const Slave* ldm_owner(std::uintptr_t address) {
   const Machine& all = machine();
   for (const Group& group : all.groups) {
     const auto begin = reinterpret_cast<std::uintptr_t>(group.memory.load());
-    const std::size_t number = (address - begin) / all.slot_bytes;
+    const std::size_t number = (address - begin) / slot_bytes;
     if (begin != 0 && number < group.slaves.size()) {
       return group.slaves[number].get();
     }

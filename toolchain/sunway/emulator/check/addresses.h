@@ -23,14 +23,15 @@ std::string why_not_main(std::uintptr_t address, std::size_t bytes, bool write);
 // KnownMain remembers some ranges of main memory that one slave may access.
 class KnownMain {
  public:
+  // has() returns whether it remembers that the slave may access this range.
+  bool has(std::uintptr_t address, std::size_t bytes, bool write) const {
+    const Range& range = ranges_[address / 4096 % ranges_.size()];
+    return address >= range.begin && address + bytes <= range.end &&
+           (range.write || !write) && range.releases == releases();
+  }
   // why_not() is why_not_main().
   std::string why_not(std::uintptr_t address, std::size_t bytes, bool write) {
-    const Range& range = ranges_[address / 4096 % ranges_.size()];
-    if (address >= range.begin && address + bytes <= range.end &&
-        (range.write || !write) && range.releases == releases()) {
-      return "";
-    }
-    return look_up(address, bytes, write);
+    return has(address, bytes, write) ? "" : look_up(address, bytes, write);
   }
 
  private:

@@ -41,7 +41,11 @@ class SlaveClock {
   // acquired() changes when this clock acquires another one.
   std::uint64_t acquired() const noexcept { return acquired_; }
   // snapshot() returns a copy that does not change.
-  std::shared_ptr<const Clock> snapshot() noexcept { return clock_; }
+  std::shared_ptr<const Clock> snapshot() const noexcept { return clock_; }
+  // is_snapshot() returns whether a copy is what snapshot() would return.
+  bool is_snapshot(const std::shared_ptr<const Clock>& copy) const noexcept {
+    return copy == clock_;
+  }
   // restart() begins a launch: the clock becomes that of the masters.
   void restart();
   // joined() releases this clock to the masters.

@@ -1,6 +1,6 @@
 // What the code of slaves reads itself before it calls the checker for a load
 // or store: most accesses need no check. swcc puts this test in front of the
-// calls (swcc/compile.cpp).
+// calls (swcc/tests.cpp).
 #ifndef SWAMP_SUNWAY_EMULATOR_CHECK_FAST_PATH_H_
 #define SWAMP_SUNWAY_EMULATOR_CHECK_FAST_PATH_H_
 
@@ -20,12 +20,16 @@ struct FastPath {
   std::uintptr_t slot = 0;
   std::atomic<std::uintptr_t> limit{0};  // 0: all accesses are checked
   std::uintptr_t lowest = ~std::uintptr_t{0};
+  // What the code of this slave has executed since the last call of the checker:
+  // loads and stores in the lower 32 bits, floating-point operations above.
+  std::uint64_t counts = 0;
 };
 
 inline constexpr int kSlotOffset = 0;
 inline constexpr int kLimitOffset = 8;
 inline constexpr int kLowestOffset = 16;
-static_assert(sizeof(FastPath) == 24, "the offsets are those of FastPath");
+inline constexpr int kCountsOffset = 24;
+static_assert(sizeof(FastPath) == 32, "the offsets are those of FastPath");
 
 }  // namespace swamp::sunway::check
 

@@ -169,10 +169,9 @@ bool Shadow::has_unwritten_data(const std::byte* begin,
 }
 
 void map_shadow(const Slave& slave) {
-  const Machine& all = machine();
   // All slaves map one file, so that what they do not use takes no memory.
   static const int file = [&] {
-    std::vector<std::uint8_t> flags(all.slot_bytes, Shadow::kOutside);
+    std::vector<std::uint8_t> flags(slot_bytes, Shadow::kOutside);
     std::fill(flags.begin() + (slave.stack - slave.slot), flags.end(),
               std::uint8_t{Shadow::kBelow});
     const int made = memfd_create("shadow", MFD_CLOEXEC);
@@ -182,7 +181,7 @@ void map_shadow(const Slave& slave) {
     }
     return made;
   }();
-  if (mmap(slave.slot + kShadowDistance, all.slot_bytes, PROT_READ | PROT_WRITE,
+  if (mmap(slave.slot + kShadowDistance, slot_bytes, PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file, 0) == MAP_FAILED) {
     fail(1, "cannot allocate the memory of check mode");
   }
@@ -227,7 +226,7 @@ void clear_library_variables(const std::byte* after) {
 
 void mark_gaps(const Slave& slave) {
   const Machine& all = machine();
-  const std::byte* end = slave.slot + all.slot_bytes;
+  const std::byte* end = slave.slot + slot_bytes;
   if (find_ldm_variable_before(all.static_bytes).name.empty()) return;
   const std::byte* after = slave.statics + all.static_bytes;
   Shadow::set(after, static_cast<std::size_t>(end - after), Shadow::kOutside);

@@ -135,6 +135,9 @@ bool SlaveCheck::operand(const void* address, std::size_t bytes, bool write_it,
 
 bool SlaveCheck::check_main(std::uintptr_t begin, std::size_t bytes, bool write,
                             const void* pc) {
+  if (known_main_.has(begin, bytes, write) && !settings().main_access) {
+    return true;
+  }
   const OwnAllocations own;
   const char* verb = write ? "writes " : "reads ";
   const std::string why = known_main_.why_not(begin, bytes, write);
@@ -160,7 +163,7 @@ void SlaveCheck::heap_access(const volatile void* address, std::size_t bytes,
                              bool write, const void* pc) {
   auto* at = static_cast<std::byte*>(const_cast<void*>(address));
   const auto offset = static_cast<std::size_t>(at - slave_.slot);
-  bytes = std::min(bytes, machine().slot_bytes - offset);
+  bytes = std::min(bytes, slot_bytes - offset);
   const bool in_heap = offset < machine().ldm_bytes;
   if (in_heap && !slave_.heap.holds(offset, bytes)) {
     report({"ldm-range", pc, &slave_,

@@ -45,23 +45,28 @@ void SlaveCheck::begin_call(const void* pc) {
 }
 
 void SlaveCheck::thread_begins() {
-  const Machine& all = machine();
   if (fast_.slot == 0) {  // a child of fork() has it
     map_shadow(slave_);
     mark_gaps(slave_);
   }
   const auto* here = static_cast<std::byte*>(__builtin_frame_address(0));
-  Shadow::clear(here,
-                static_cast<std::size_t>(slave_.slot + all.slot_bytes - here),
+  Shadow::clear(here, static_cast<std::size_t>(slave_.slot + slot_bytes - here),
                 Shadow::kBelow);
   fast_.slot = address_of(slave_.slot);
   set_fast_path(fast_);
 }
 
+void SlaveCheck::take_counts() noexcept {
+  slave_.counters.accesses += fast_.counts & 0xffffffff;
+  slave_.counters.flops += fast_.counts >> 32;
+  fast_.counts = 0;
+}
+
 void SlaveCheck::end_access() noexcept {
+  take_counts();
   if (progress_.polls()) return check_all();
   if (fast_.limit != 0) return;
-  fast_.limit = machine().slot_bytes;
+  fast_.limit = slot_bytes;
   // Another thread may have called check_all() in the meantime.
   if (inbox_.has_new() || slave_.state == SlaveState::without_turn) {
     check_all();
@@ -69,6 +74,7 @@ void SlaveCheck::end_access() noexcept {
 }
 
 void SlaveCheck::function_begins() {
+  fast_.counts = 0;
   progress_.advance();
   resume();
   // The memory below belongs to no frame yet, except those of functions called
@@ -101,6 +107,7 @@ void SlaveCheck::function_begins() {
 }
 
 void SlaveCheck::function_ends() {
+  take_counts();
   resume();
   if (bounds_pc_ != nullptr) report_bounds("ldm-range");
   direct_.log_write();

@@ -141,6 +141,8 @@ class SlaveCheck final : public SlaveObserver {
   // let_others_store() yields the turn between a read of a volatile word and
   // the next store to main memory, in an interleaved order.
   void let_others_store();
+  // take_counts() adds what the slave's code has counted to its counters.
+  void take_counts() noexcept;
   // end_access() decides whether the next access may take the fast path.
   void end_access() noexcept;
   // check_buffers() checks the buffers of a transfer that may be carried out.
