@@ -4,6 +4,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "toolchain/sunway/swcc/options.h"
 
@@ -60,6 +61,25 @@ bool addresses_remote_ldm(const std::string& preprocessed);
 
 // compiler() returns "gcc" or "g++".
 std::string compiler(const Options& options);
+
+// LdmVariable is a variable in the LDM of each slave.
+struct LdmVariable {
+  std::string name;
+  long bytes;
+  std::string object;  // that defines it
+};
+
+// LdmMap is what fills LDM. call_graphs are those of the slave objects, as gcc
+// writes them, and kernels the functions that the master names.
+struct LdmMap {
+  std::vector<LdmVariable> variables;
+  std::vector<std::string> call_graphs;
+  std::set<std::string> kernels;
+};
+
+// print_ldm_map() prints the variables, and by kernel the stack and what is
+// left for ldm_malloc(). Frames have the sizes of this computer.
+void print_ldm_map(const LdmMap& map, const std::string& program);
 
 // link() makes the program. Functions that a slave object defines get the
 // prefix slave_ in all slave objects; those that only the C library has do not.

@@ -46,6 +46,13 @@ std::string ending_of(const Options& options, const std::string& source) {
   return std::filesystem::path(named(options, source)).extension();
 }
 
+// call_graph_file() is where gcc writes the call graph of slave code: the file
+// with the ending .ci.
+const std::string& call_graph_file() {
+  static const std::string name = temporary_file("");
+  return name;
+}
+
 // flags() returns the options that come before the user's.
 Words flags(const Options& options, const std::string& source) {
   const bool slave = options.side == Options::Side::slave;
@@ -65,6 +72,10 @@ Words flags(const Options& options, const std::string& source) {
   if (slave && cplusplus) all.push_back("-fno-extern-tls-init");
   const std::string ending = ending_of(options, source);
   if (ending == ".s" || ending == ".S") return all;
+  if (slave && makes_objects(options)) {
+    all.insert(all.end(),
+               {"-fcallgraph-info=su", "-dumpbase", call_graph_file()});
+  }
   if (ending == ".i" || ending == ".ii") return all;  // preprocessed
   // Inline assembly pushes onto the stack.
   all.push_back("-mno-red-zone");
@@ -125,7 +136,8 @@ bool spawns(const std::string& object) {
 }
 
 // add_checked() compiles a source a second time, with a call for every load and
-// store, and adds the result to the object.
+// store, and adds the result to the object, with the call graph of the first
+// time.
 void add_checked(const Options& options, const std::string& source,
                  const std::string& object) {
   const bool slave = options.side == Options::Side::slave;
@@ -137,6 +149,8 @@ void add_checked(const Options& options, const std::string& source,
     before.push_back(flag);
   }
   if (slave) before.push_back("-fsanitize=bounds");
+  const std::string graph = slave ? temporary_file(".ci") : "";
+  if (slave) std::filesystem::rename(call_graph_file() + ".ci", graph);
   Words user = without_dependencies(options.rest);
   // AddressSanitizer cannot instrument the same code; it has the first copy.
   const auto is_unfit = [](const std::string& word) {
@@ -154,8 +168,15 @@ void add_checked(const Options& options, const std::string& source,
     write_file(assembly, slave ? with_tests(text) : accesses_only(text));
   }
   run_or_exit({"gcc", "-c", assembly, "-o", checked});
-  run_or_exit({"objcopy", "--add-section", ".swamp.check=" + checked,
-               "--set-section-flags", ".swamp.check=exclude", object});
+  Words add{"objcopy"};
+  const auto section = [&](const std::string& name, const std::string& file) {
+    add.insert(add.end(), {"--add-section", name + "=" + file,
+                           "--set-section-flags", name + "=exclude"});
+  };
+  section(".swamp.check", checked);
+  if (!graph.empty()) section(".swamp.calls", graph);
+  add.push_back(object);
+  run_or_exit(add);
 }
 
 // preprocessed() returns the source after gcc -E, or "" if that fails.

@@ -334,6 +334,26 @@ void join(const std::vector<Part>& parts, const std::string& output) {
   write_archive(output, files);
 }
 
+LdmMap ldm_map(const std::vector<Part>& parts, const Names& names) {
+  LdmMap map;
+  std::set<std::string> wanted;
+  for_objects(parts, [&](const Member& member, const ElfObject& object) {
+    if (!object.is_slave()) {
+      const std::set<std::string> some = object.undefined();
+      wanted.insert(some.begin(), some.end());
+      return;
+    }
+    map.call_graphs.push_back(object.call_graph());
+    for (const auto& [name, bytes] : object.thread_locals()) {
+      map.variables.push_back({name, bytes, member.name});
+    }
+  });
+  for (const auto& [name, prefixed_name] : names) {
+    if (wanted.count(prefixed_name) != 0) map.kernels.insert(name);
+  }
+  return map;
+}
+
 // run_linker() runs a command and ends swcc if it fails. Messages name what the
 // user knows instead of temporary files.
 void run_linker(const Words& command) {
@@ -388,6 +408,7 @@ void link(const Options& options) {
   }
   run_linker(command);
   remove_on_failure("");
+  if (options.ldm_map) print_ldm_map(ldm_map(parts, names), output);
 }
 
 }  // namespace swcc

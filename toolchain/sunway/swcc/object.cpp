@@ -161,6 +161,18 @@ std::set<std::string> ElfObject::functions() const {
   return names;
 }
 
+std::map<std::string, long> ElfObject::thread_locals() const {
+  std::map<std::string, long> sizes;
+  View(image_).for_symbols(
+      [&](const Elf64_Sym& symbol, const std::string& name) {
+        if (symbol.st_shndx != SHN_UNDEF && symbol.st_size != 0 &&
+            ELF64_ST_TYPE(symbol.st_info) == STT_TLS) {
+          sizes[name] = static_cast<long>(symbol.st_size);
+        }
+      });
+  return sizes;
+}
+
 std::set<std::string> ElfObject::undefined() const {
   std::set<std::string> names;
   View(image_).for_symbols(

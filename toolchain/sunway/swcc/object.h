@@ -1,6 +1,7 @@
 #ifndef SWAMP_TOOLCHAIN_SWCC_OBJECT_H_
 #define SWAMP_TOOLCHAIN_SWCC_OBJECT_H_
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,6 +29,11 @@ class ElfObject {
   // checked() returns the object of the same source that was compiled for check
   // mode, or "" if there is none.
   std::string checked() const { return section(".swamp.check"); }
+
+  // call_graph() returns what gcc -fcallgraph-info=su wrote, or "".
+  std::string call_graph() const { return section(".swamp.calls"); }
+  // thread_locals() returns the variables of each slave and their sizes.
+  std::map<std::string, long> thread_locals() const;
 
   // functions() returns the names of the functions that the object defines for
   // other objects, undefined() the names that it needs.

@@ -193,6 +193,7 @@ std::string usage() {
          "  -mslave,  -slave    compile for the slave cores\n"
          "  -mhybrid, -hybrid   link both\n"
          "  -msimd              short vectors (<simd.h>)\n"
+         "  -mldm-map           with -mhybrid: print what fills LDM\n"
          "\n"
          "  swcc -mhost -c main.c && swcc -mslave -c kernel.c\n"
          "  swcc -mhybrid main.o kernel.o -o program\n"
@@ -200,6 +201,7 @@ std::string usage() {
          "  SWAMP_TRANSFER=check ./program      find bugs; exit code 86 if "
          "any\n"
          "  SWAMP_PREDICT=1 ./program           transfers and their time\n"
+         "  SWAMP_TRACE=FILE ./program          a trace for Perfetto\n"
          "\n"
          "Called as swg++, sw++ or sw9g++ it compiles all files as C++; as\n"
          "swar it is ar, and as swld -r it joins objects of both sides.\n"
@@ -306,7 +308,9 @@ Options read_options(const std::string& name, const Words& words) {
     };
     if (set_side(word, options) || ignored(word)) continue;
     refuse_unemulated(word);
-    if (word == "-msimd") {
+    if (word == "-mldm-map") {
+      options.ldm_map = true;
+    } else if (word == "-msimd") {
       options.simd = true;
     } else if (word == "-c" || word == "-S" || word == "-E" || word == "-M" ||
                word == "-MM" || word == "-fsyntax-only") {

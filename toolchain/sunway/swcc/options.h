@@ -20,6 +20,7 @@ struct Options {
   bool old = false;    // sw5cc or its options were used
   bool debug = false;  // -g was given
   bool shared = false;
+  bool ldm_map = false;      // -mldm-map
   bool relocatable = false;  // -r, or called as swld
   std::string output;
   std::string standard;                          // value of -std=
