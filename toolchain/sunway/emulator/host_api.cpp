@@ -166,6 +166,42 @@ void CRTS_sync_master_spe(int id) {
                   SWAMP_SUNWAY_CALLER());
 }
 
+// The calls of masters in Fortran: arguments are addresses, and the names of
+// external procedures end with _.
+void athread_init_() { (void)swamp_athread_init(); }
+void athread_init_cgs_() { (void)swamp_athread_init_cgs(); }
+void crts_init_() { (void)CRTS_init(); }
+void athread_halt_() { (void)swamp_athread_halt(); }
+void athread_enter64_() {}
+void athread_leave64_() {}
+int athread_spawn_(void* function, void* argument) {
+  return sunway::launch(sunway::own_group_mask(true), function, argument,
+                        SWAMP_SUNWAY_CALLER());
+}
+int athread_spawn_cgs_(void* function, void* argument) {
+  return sunway::launch(sunway::all_groups_mask(), function, argument,
+                        SWAMP_SUNWAY_CALLER());
+}
+int athread_join_() {
+  return sunway::join(sunway::own_group_mask(false), SWAMP_SUNWAY_CALLER());
+}
+int athread_join_cgs_() {
+  return sunway::join(sunway::all_groups_mask(), SWAMP_SUNWAY_CALLER());
+}
+int athread_create_(const int* id, void* function, void* argument) {
+  return sunway::launch_one(*id, function, argument, SWAMP_SUNWAY_CALLER());
+}
+int athread_wait_(const int* id) {
+  return sunway::join_one(*id, SWAMP_SUNWAY_CALLER());
+}
+int athread_set_num_threads_(const int* count) {
+  return athread_set_num_threads(*count);
+}
+int athread_get_num_threads_() { return athread_get_num_threads(); }
+int athread_get_max_threads_() { return athread_get_max_threads(); }
+int athread_idle_() { return athread_idle(); }
+int current_array_id_() { return current_array_id(); }
+
 #pragma GCC visibility pop
 
 }  // extern "C"

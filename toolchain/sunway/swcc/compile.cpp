@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "toolchain/sunway/emulator/check/fast_path.h"
 #include "toolchain/sunway/swcc/actions.h"
 #include "toolchain/sunway/swcc/object.h"
 #include "toolchain/sunway/swcc/subprocess.h"
@@ -53,9 +52,29 @@ const std::string& call_graph_file() {
   return name;
 }
 
+// fortran_compiler() returns the name of gfortran, which may be absent.
+std::string fortran_compiler(const std::string& source) {
+  std::istringstream folders(std::getenv("PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    for (const char* name : {"/gfortran", "/gfortran-12"}) {
+      if (file_exists(folder + name)) return folder + name;
+    }
+  }
+  fail(source +
+       ": gfortran is not installed (on Debian: apt install gfortran)");
+}
+
 // flags() returns the options that come before the user's.
 Words flags(const Options& options, const std::string& source) {
   const bool slave = options.side == Options::Side::slave;
+  if (is_fortran(named(options, source))) {
+    if (slave) {
+      fail(source + ": slave code in Fortran is not emulated; write it in C");
+    }
+    Words all{"-pthread", "-fno-optimize-sibling-calls"};
+    if (!options.debug) all.push_back("-g1");
+    return all;
+  }
   Words all{"-isystem",
             places().include,
             "-pthread",
@@ -90,7 +109,8 @@ Words flags(const Options& options, const std::string& source) {
 
 Words command(const Options& options, const Words& before, const Words& user,
               const std::string& source, const std::string& output) {
-  Words all{compiler(options)};
+  Words all{is_fortran(named(options, source)) ? fortran_compiler(source)
+                                               : compiler(options)};
   all.insert(all.end(), before.begin(), before.end());
   all.insert(all.end(), user.begin(), user.end());
   const auto language = options.languages.find(source);
@@ -131,7 +151,8 @@ bool spawns(const std::string& object) {
   if (!ElfObject::is_one(image)) return false;
   const std::set<std::string> needed = ElfObject(image).undefined();
   return std::any_of(needed.begin(), needed.end(), [](const std::string& name) {
-    return name.rfind("__real_athread_", 0) == 0;
+    return name.rfind("__real_athread_", 0) == 0 || name == "athread_spawn_" ||
+           name == "athread_create_";
   });
 }
 
@@ -322,7 +343,8 @@ std::string compiled(const Options& options, const std::string& source,
   Words whole =
       command(options, flags(options, source), options.rest, source, output);
   const bool assembly = ending == ".s" || ending == ".S";
-  if (!has(options.rest, "-c") && !assembly) {
+  if ((!has(options.rest, "-c") && !assembly) ||
+      is_fortran(named(options, source))) {
     run_or_exit(whole);
     return source;
   }

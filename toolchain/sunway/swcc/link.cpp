@@ -264,6 +264,18 @@ Words words_of(const Part& part, const Renames& renames, bool check) {
   return {archive};
 }
 
+// is_fortran_program() returns whether an object needs gfortran's library.
+bool is_fortran_program(const std::vector<Part>& parts) {
+  bool found = false;
+  for_objects(parts, [&](const Member&, const ElfObject& object) {
+    const std::set<std::string> names = object.undefined();
+    const auto first = names.lower_bound("_gfortran_");
+    found =
+        found || (first != names.end() && first->rfind("_gfortran_", 0) == 0);
+  });
+  return found;
+}
+
 Words link_command(const Options& options, const std::vector<Part>& parts,
                    const Renames& renames, bool check,
                    const std::string& output) {
@@ -281,6 +293,7 @@ Words link_command(const Options& options, const std::vector<Part>& parts,
   command.push_back("-L" + places().library);
   command.push_back("-Wl,--no-as-needed,-rpath," + places().library);
   command.push_back("-lswamp_sunway");
+  if (is_fortran_program(parts)) command.push_back("-lgfortran");
   command.push_back("-lm");
   return command;
 }

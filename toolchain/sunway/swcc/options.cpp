@@ -37,12 +37,6 @@ std::string extension(const std::string& file) {
   return file.substr(dot + 1);
 }
 
-bool is_fortran(const std::string& file) {
-  return one_of(extension(file),
-                {"f", "F", "for", "FOR", "ftn", "f77", "F77", "f90", "F90",
-                 "f95", "F95", "f03", "F03", "f08", "F08"});
-}
-
 // ignored() returns whether this is an option of the vendor's compiler that has
 // no effect on the emulation.
 bool ignored(const std::string& word) {
@@ -172,8 +166,14 @@ void read_standard_input(Options& options) {
 }
 
 bool is_source(const std::string& file) {
-  return is_cplusplus(file) ||
+  return is_cplusplus(file) || is_fortran(file) ||
          one_of(extension(file), {"c", "i", "s", "S", "sx"});
+}
+
+bool is_fortran(const std::string& file) {
+  return one_of(extension(file),
+                {"f", "F", "for", "FOR", "ftn", "f77", "F77", "f90", "F90",
+                 "f95", "F95", "f03", "F03", "f08", "F08"});
 }
 
 bool is_cplusplus(const std::string& file) {
@@ -203,6 +203,8 @@ std::string usage() {
          "  SWAMP_PREDICT=1 ./program           transfers and their time\n"
          "  SWAMP_TRACE=FILE ./program          a trace for Perfetto\n"
          "\n"
+         "Fortran is for the master, and needs gfortran: swcc -mhost -c "
+         "main.f90.\n"
          "Called as swg++, sw++ or sw9g++ it compiles all files as C++; as\n"
          "swar it is ar, and as swld -r it joins objects of both sides.\n"
          "\n"
@@ -256,9 +258,6 @@ std::string tool(const std::string& name) {
 
 namespace {
 
-constexpr char kNoFortran[] =
-    ": Fortran is not emulated; swcc compiles C and C++";
-
 // refuse_unemulated() ends swcc if a word asks for what is not emulated.
 void refuse_unemulated(const std::string& word) {
   if (word == "-mslave-bf16") {
@@ -271,10 +270,6 @@ void refuse_unemulated(const std::string& word) {
          ": not for Sunway programs; SWAMP_TRANSFER=check finds races of "
          "slaves, -fsanitize=address and undefined are supported");
   }
-  const bool option = starts(word, "-");
-  if (word == "-lgfortran" || (!option && is_fortran(word))) {
-    fail(word + kNoFortran);
-  }
 }
 
 }  // namespace
@@ -283,10 +278,6 @@ Options read_options(const std::string& name, const Words& words) {
   Options options;
   options.cplusplus = ends(name, "++") || ends(name, "CC");
   options.relocatable = starts(name, "sw") && ends(name, "ld");
-  if (name.find("fort") != std::string::npos ||
-      name.find("f90") != std::string::npos) {
-    fail(name + kNoFortran);
-  }
   options.old = starts(name, "sw5");
   using Action = Options::Action;
   std::string language;  // of -x

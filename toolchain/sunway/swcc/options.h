@@ -52,6 +52,7 @@ void read_standard_input(Options& options);
 
 bool is_source(const std::string& file);
 bool is_cplusplus(const std::string& file);
+bool is_fortran(const std::string& file);
 std::string usage();
 
 // fail() prints the line on stderr and ends swcc with exit code 1.
