@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "runtime/machine_impl.h"
@@ -33,14 +32,19 @@ inline std::unique_ptr<Machine> make_machine(MachineConfig config) {
   return machine;
 }
 
+// plain_machine() is that of the environment. To make one takes longer than most
+// launches: hwloc looks for the machine's cores.
+inline Machine& plain_machine() {
+  static Machine plain(MachineConfig{});
+  return plain;
+}
+
 // machine_configs() returns every backend x transfer x shape of this build with
 // the best ISA, and with `all_isas` also every transfer x shape x ISA of the
 // serial backend: kernels do not depend on the backend.
 inline std::vector<MachineConfig> machine_configs(
     const std::vector<MachineShape>& shapes, bool all_isas) {
-  MachineConfig smallest;
-  smallest.backend = "serial";
-  const MachineInfo info = Machine(smallest).info();
+  static const MachineInfo info = plain_machine().info();
   std::vector<MachineConfig> configs;
   for (const std::string& backend : info.backends) {
     for (const std::string& transfer : info.transfers) {
@@ -76,19 +80,27 @@ inline std::string to_text(const MachineConfig& config) {
 }
 
 // on_machines() runs `body` on each of machine_configs(), until a check fails.
-// It keeps the machines of the last call, because starting 384 threads takes
-// longer than most launches.
+// It keeps the machines of several calls, because starting 384 threads takes
+// longer than most launches, and most tests alternate between a few shapes.
 inline void on_machines(const std::vector<MachineShape>& shapes, bool all_isas,
                         const std::function<void(Machine&)>& body) {
-  static std::map<std::string, std::unique_ptr<Machine>> last;
-  std::map<std::string, std::unique_ptr<Machine>> machines;
-  std::swap(machines, last);
+  constexpr std::size_t kManyThreads = 2400;
+  static std::map<std::string, std::unique_ptr<Machine>> machines;
+  static std::size_t threads = 0;
+  if (threads > kManyThreads) {
+    machines.clear();
+    threads = 0;
+  }
   for (const MachineConfig& config : machine_configs(shapes, all_isas)) {
     const std::string text = to_text(config);
     SCOPED_TRACE(text);
-    std::unique_ptr<Machine>& machine = last[text];
-    machine = std::move(machines[text]);
-    if (machine == nullptr) machine = make_machine(config);
+    std::unique_ptr<Machine>& machine = machines[text];
+    if (machine == nullptr) {
+      machine = make_machine(config);
+      if (config.backend == "threads") {
+        threads += config.core_groups * config.slaves_per_group;
+      }
+    }
     body(*machine);
     if (testing::Test::HasFailure()) return;
   }

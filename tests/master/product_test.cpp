@@ -233,8 +233,7 @@ void check_on_machines(const Case& one, Random& random, bool all_isas) {
                    << static_cast<int>(one.b) << static_cast<int>(one.out)
                    << ", numbers " << static_cast<int>(numbers));
       const Problem problem(one, types.in, types.out, numbers, random);
-      Machine plain(MachineConfig{});
-      const Bytes result = problem.run(plain);
+      const Bytes result = problem.run(plain_machine());
       problem.check(result);
       if (testing::Test::HasFailure()) return;
       static std::size_t next = 0;
@@ -304,7 +303,6 @@ TEST(Product, Parts) {
                         {1, 203, 70, 5000, Layout::runs_of_rows},
                         {1, 1600, 5400, 1540}};
   Random random(73);
-  Machine plain(MachineConfig{});
   for (const Case& one : cases) {
     const bool large = one.rows > 1000;
     if (large && !is_product_fast()) continue;
@@ -313,7 +311,7 @@ TEST(Product, Parts) {
       const Problem problem(one, types.in, types.out, Numbers::ordinary,
                             random);
       SCOPED_TRACE(one.terms);
-      problem.check(problem.run(plain), 300);
+      problem.check(problem.run(plain_machine()), 300);
       if (HasFailure()) return;
     }
   }
@@ -324,12 +322,11 @@ TEST(Product, RoundingModes) {
   Random random(74);
   const Problem problem({2, 13, 70, 33}, kBFloat16, kFloat32, Numbers::ordinary,
                         random);
-  Machine plain(MachineConfig{});
-  const Bytes nearest = problem.run(plain);
+  const Bytes nearest = problem.run(plain_machine());
   for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO}) {
     const int before = std::fegetround();
     ASSERT_EQ(std::fesetround(mode), 0);
-    const Bytes expected = problem.run(plain);
+    const Bytes expected = problem.run(plain_machine());
     on_machines({kShapes[0]}, true, [&](Machine& machine) {
       EXPECT_TRUE(problem.run(machine) == expected);
     });

@@ -129,8 +129,7 @@ void on_row_machines(Body body,
 template <class Call>
 std::vector<Bytes> expect_same(
     Call call, const std::vector<MachineShape>& shapes = kRowShapes) {
-  Machine plain(MachineConfig{});
-  const std::vector<Bytes> expected = call(plain);
+  const std::vector<Bytes> expected = call(plain_machine());
   on_row_machines(
       [&](Machine& machine) { EXPECT_TRUE(call(machine) == expected); },
       shapes);

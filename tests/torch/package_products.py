@@ -261,8 +261,8 @@ class SameBits(TestCase):
         self.assertEqual(len(seen), 1, seen)
 
 
-# Code for python(): trains MODEL for STEPS steps and prints a digest of its weights
-# for each dtype, TIMES times.
+# Code for python(): trains each model for STEPS steps and prints a digest of its
+# weights for each dtype and number of threads.
 TRAINING = """
 import hashlib, sys, torch, swamp_torch
 from torch import nn
@@ -285,8 +285,8 @@ class Block(nn.Module):
         return x + self.down(F.gelu(self.up(self.norms[1](x))))
 
 def gpt():
-    model = nn.Sequential(nn.Embedding(500, 128), Block(128), Block(128),
-                          nn.LayerNorm(128), nn.Linear(128, 500))
+    model = nn.Sequential(nn.Embedding(500, 128), Block(128), nn.LayerNorm(128),
+                          nn.Linear(128, 500))
     tokens = torch.randint(0, 500, (4, 65))
     return model, lambda run: F.cross_entropy(
         run(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
@@ -307,8 +307,8 @@ class Residual(nn.Module):
 # With channels_last, PyTorch's batch_norm would depend on the number of threads.
 def resnet():
     model = nn.Sequential(nn.Conv2d(3, 16, 7, padding=3), nn.ReLU(), nn.MaxPool2d(2),
-                          Residual(16, 16, 1), Residual(16, 32, 2),
-                          nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+                          Residual(16, 32, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                          nn.Linear(32, 10))
     images, classes = torch.randn(6, 3, 24, 24), torch.randint(0, 10, (6,))
     return model, lambda run: F.cross_entropy(
         run(images.to(next(model.parameters()).dtype)), classes)
@@ -332,19 +332,17 @@ def train(name, dtype, compiled, steps):
     return digest.hexdigest()
 
 vars(sys.modules["__main__"]).update(globals())  # where torch.compile looks them up
-print([train(MODEL, dtype, COMPILED, STEPS) for dtype in DTYPES for _ in range(TIMES)])
+print([torch.set_num_threads(threads) or train(name, dtype, COMPILED, STEPS)
+       for name in MODELS for dtype in DTYPES for threads in THREADS])
 """
-# The model, whether torch.compile runs it, steps, how often, dtypes, instruction
-# sets (None: the default), numbers of threads. Without fused multiply-add a product is
-# slow, and one step is enough.
+# Whether torch.compile runs the models, steps, dtypes, instruction sets (None: the
+# default), numbers of threads, of which some are the same. Without fused multiply-add
+# a product is slow, and one step is enough.
 WIDE = ("avx512", "avx2", "neon")
 TRAININGS = [
-    ("gpt", False, 50, 2, (torch.float32, *HALF), WIDE, ("1", "2", "3")),
-    ("gpt", False, 1, 1, (torch.float32,), (*WIDE, "sse4"), ("2",)),
-    ("gpt", True, 50, 1, (torch.float32,), (None,), ("1", "2")),
-    ("resnet", False, 50, 2, (torch.float32, *HALF), WIDE, ("1", "2", "3")),
-    ("resnet", False, 1, 1, (torch.float32,), (*WIDE, "sse4"), ("2",)),
-    ("resnet", True, 50, 1, (torch.float32,), (None,), ("1", "2")),
+    (False, 8, (torch.float32, *HALF), WIDE, (1, 2, 3, 1)),
+    (False, 1, (torch.float32,), (*WIDE, "sse4"), (2,)),
+    (True, 8, (torch.float32,), (None,), (1, 2)),
 ]
 
 
@@ -367,22 +365,21 @@ class Reproducible(TestCase):
 
     def test_training(self):
         """The same weights on any number of threads, with any vectors, and again."""
-        for model, compiled, steps, times, dtypes, isas, counts in TRAININGS:
-            code = (f"MODEL, COMPILED, STEPS, TIMES = {model!r}, {compiled}, {steps}, "
-                    f"{times}\nimport torch\nDTYPES = {dtypes}\n{TRAINING}")
+        for compiled, steps, dtypes, isas, threads in TRAININGS:
+            code = (f"COMPILED, STEPS, THREADS = {compiled}, {steps}, {threads}\n"
+                    f"import torch\nDTYPES = {dtypes}\n{TRAINING}")
             seen = {}
             for isa in isas:
                 if isa not in (None, *swamp_torch.info()["available"]["isa"]):
                     continue
-                for threads in counts:
-                    done = python(code, OMP_NUM_THREADS=threads,
-                                  **{} if isa is None else {"SWAMP_ISA": isa})
-                    self.assertEqual(done.returncode, 0, done.stderr)
-                    seen[isa, threads] = digests = ast.literal_eval(done.stdout)
-                    self.assertEqual(len(set(digests)), len(dtypes), (model, seen))
+                done = python(code, **{} if isa is None else {"SWAMP_ISA": isa})
+                self.assertEqual(done.returncode, 0, done.stderr)
+                seen[isa] = digests = ast.literal_eval(done.stdout)
+                self.assertEqual(len(digests), 2 * len(dtypes) * len(threads))
+                self.assertEqual(len(set(digests)), 2 * len(dtypes), seen)
             if seen:  # else this CPU has only slow products
                 self.assertEqual(len(set(map(tuple, seen.values()))), 1,
-                                 (model, compiled, seen))
+                                 (compiled, seen))
 
 
 class Switch(TestCase):

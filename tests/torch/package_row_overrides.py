@@ -221,7 +221,7 @@ GRAPHS = [
     # A region is compiled once, however many layers there are; and once more for the
     # last layer, whose gradient has other strides. PyTorch 2.10 compiles it more often.
     *((f"{count} layers", layers, ((6, 40), (count, 40)), torch.float16,
-       *[sorted(2 * NORMS)] * 2) for count in (4, 24)
+       *[sorted(2 * NORMS)] * 2) for count in (4, 8)
       if torch.torch_version.TorchVersion(torch.__version__) >= "2.13"),
 ]
 
@@ -271,9 +271,10 @@ class Compiled(TestCase):
         calls = [(lambda x: F.cross_entropy(x, TARGET, reduction="none"), True),
                  (lambda w: F.embedding(TARGET % 3, w), True),
                  (lambda x: x.sin(), False)]
-        for call, is_ours in calls:
-            found, hits = [], []
-            with torch._inductor.utils.fresh_cache():
+        # One folder, in which the headers are compiled once.
+        with torch._inductor.utils.fresh_cache():
+            for call, is_ours in calls:
+                found, hits = [], []
                 for ours in (False, True, False, True):
                     torch._dynamo.reset()
                     torch._dynamo.utils.counters.clear()
@@ -283,9 +284,9 @@ class Compiled(TestCase):
                         self.assert_same(found[-1], with_gradients(call, randn(6, 1000)))
                     counter = torch._dynamo.utils.counters["aot_autograd"]
                     hits.append(counter["autograd_cache_hit"])
-            self.assertEqual(hits, [0, 0 if is_ours else 1, 1, 1])
-            self.assert_same(found[0], found[2])
-            self.assert_same(found[1], found[3])
+                self.assertEqual(hits, [0, 0 if is_ours else 1, 1, 1])
+                self.assert_same(found[0], found[2])
+                self.assert_same(found[1], found[3])
 
     def test_other_pytorch(self):
         """Without a private name of PyTorch, its own kernels are compiled."""

@@ -350,14 +350,18 @@ class Float8Linear(torch.nn.Linear):
             mine.copy_(new)
 
 
-@torch.compiler.disable
-@torch.no_grad()
 def update_scales(model: torch.nn.Module) -> None:
     """Ends a step of delayed scaling: the scales of all layers follow from the amax
     that were observed, after one MAX all-reduce over the ranks if there are
     several. Nothing changes without an observed amax. Every rank must call it; a
     forward pass of a converted model in training mode does.
     """
+    # Not a decorator: disable() imports torch._dynamo, which takes a second.
+    torch.compiler.disable(_update_scales)(model)
+
+
+@torch.no_grad()
+def _update_scales(model: torch.nn.Module) -> None:
     layers = [module for module in model.modules()
               if isinstance(module, Float8Linear) and module._manager is not None]
     if not layers:
