@@ -1,9 +1,12 @@
 // Calls of slaves: identity, LDM memory, clocks, caches, register
 // communication.
+#include <sched.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -77,6 +80,18 @@ void vector_access(void* to, const void* from, int bytes, bool store,
       slave->observer->operand(memory, size, store, "a vector", pc)) {
     std::memcpy(to, from, size);
   }
+}
+
+// nothing_came() returns whether no message waits, and lets others run then.
+int nothing_came(std::deque<Packet> Slave::*queue, const char* call) {
+  Slave& slave = sunway::require_self(call);
+  sunway::take_turn(slave);
+  {
+    const sunway::Lock lock(sunway::machine().mutex);
+    if (!(slave.*queue).empty()) return 0;
+  }
+  if (!sunway::machine().check || !sunway::yield_turn(slave)) sched_yield();
+  return 1;
 }
 
 }  // namespace
@@ -165,6 +180,15 @@ void CRTS_memb() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 void swamp_simd_misaligned(const volatile void*, int bytes) {
   report_misaligned(bytes, SWAMP_SUNWAY_CALLER());
 }
+
+// What rcsr reads of the buffers of register communication.
+int swamp_row_empty() {
+  return nothing_came(&Slave::from_row, "rcsr of the row's messages");
+}
+int swamp_column_empty() {
+  return nothing_came(&Slave::from_column, "rcsr of the column's messages");
+}
+int swamp_put_full() { return 0; }
 
 // Loads and stores of vectors in inline assembly.
 void swamp_vector_load(void* to, const void* from, int bytes) {

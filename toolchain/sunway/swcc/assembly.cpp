@@ -2,9 +2,9 @@
 #include "toolchain/sunway/swcc/assembly.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstdlib>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -181,8 +181,12 @@ const LaneForm* lane_form(const Instruction& one) {
       });
   return found == std::end(kLaneForms) ? nullptr : found;
 }
-constexpr std::array<const char*, 5> kNumbers{"tid", "rid", "cid", "cgn",
-                                              "cycle"};  // of rcsr
+// The registers of rcsr: numbers of the slave, its cycles, and whether nothing has
+// come by row or column, and a message cannot be sent.
+const std::map<long, const char*> kNumbers{
+    {0, "tid"},   {1, "rid"},           {2, "cid"},
+    {3, "cgn"},   {4, "cycle"},         {0x34, "row_empty"},
+    {0x35, "column_empty"}, {0x36, "put_full"}};
 // These work as assembler macros (assembly.h), also alone in an asm.
 const std::set<std::string> kMacros{"memb", "wmemb", "nop", "rtc", "rcsr"};
 
@@ -425,18 +429,20 @@ class Writer {
   // statement() returns "" if the instruction is not emulated.
   std::string statement(const Instruction& one) {
     if (one.name == "rcsr" && one.operands.size() == 2) {
-      constexpr int kCounters = 9;  // 5 to 8 are performance counters
       const std::size_t i = index_of(one.operands[1]);
-      if (i == of.operands.size() && !is_number(one.operands[1])) return "";
-      const int which = i < of.operands.size()
-                            ? kCounters - 1  // chosen by a macro
-                            : std::atoi(one.operands[1].c_str());
+      const bool by_macro = i < of.operands.size();  // a counter
+      if (!by_macro && !is_number(one.operands[1])) return "";
       const std::string to = target(one.operands[0]);
-      if (to.empty() || which < 0 || which >= kCounters) return "";
-      return which < static_cast<int>(kNumbers.size())
-                 ? to + "swamp_asm_" +
-                       kNumbers[static_cast<std::size_t>(which)] + "();"
-                 : to + "0L;";
+      if (to.empty()) return "";
+      constexpr long kFirstCounter = 5, kLastCounter = 8;
+      const long which =
+          by_macro ? kFirstCounter
+                   : std::strtol(one.operands[1].c_str(), nullptr, 0);
+      if (which >= kFirstCounter && which <= kLastCounter) return to + "0L;";
+      const auto number = kNumbers.find(which);
+      return number == kNumbers.end()
+                 ? ""
+                 : to + "swamp_asm_" + number->second + "();";
     }
     for (const Form& form : kForms) {
       if (one.name != form.name || one.operands.size() != form.operands) {
@@ -513,6 +519,10 @@ std::string declarations(bool cplusplus) {
   for (const char* name : {"tid", "rid", "cid", "cgn"}) {
     add(std::string("int swamp_asm_") + name + "(void) __asm__(\"athread_get_" +
         name + "\")");
+  }
+  for (const char* name : {"row_empty", "column_empty", "put_full"}) {
+    add(std::string("int swamp_asm_") + name + "(void) __asm__(\"swamp_" + name +
+        "\")");
   }
   add("unsigned long swamp_asm_cycle(void) __asm__(\"athread_stime_cycle\")");
   add("int swamp_asm_syn(int, int) __asm__(\"athread_syn\")");
