@@ -181,12 +181,16 @@ const LaneForm* lane_form(const Instruction& one) {
       });
   return found == std::end(kLaneForms) ? nullptr : found;
 }
-// The registers of rcsr: numbers of the slave, its cycles, and whether nothing has
-// come by row or column, and a message cannot be sent.
-const std::map<long, const char*> kNumbers{
-    {0, "tid"},   {1, "rid"},           {2, "cid"},
-    {3, "cgn"},   {4, "cycle"},         {0x34, "row_empty"},
-    {0x35, "column_empty"}, {0x36, "put_full"}};
+// The registers of rcsr: numbers of the slave, its cycles, and whether nothing
+// has come by row or column, and a message cannot be sent.
+const std::map<long, const char*> kNumbers{{0, "tid"},
+                                           {1, "rid"},
+                                           {2, "cid"},
+                                           {3, "cgn"},
+                                           {4, "cycle"},
+                                           {0x34, "row_empty"},
+                                           {0x35, "column_empty"},
+                                           {0x36, "put_full"}};
 // These work as assembler macros (assembly.h), also alone in an asm.
 const std::set<std::string> kMacros{"memb", "wmemb", "nop", "rtc", "rcsr"};
 
@@ -435,9 +439,9 @@ class Writer {
       const std::string to = target(one.operands[0]);
       if (to.empty()) return "";
       constexpr long kFirstCounter = 5, kLastCounter = 8;
-      const long which =
-          by_macro ? kFirstCounter
-                   : std::strtol(one.operands[1].c_str(), nullptr, 0);
+      const long which = by_macro
+                             ? kFirstCounter
+                             : std::strtol(one.operands[1].c_str(), nullptr, 0);
       if (which >= kFirstCounter && which <= kLastCounter) return to + "0L;";
       const auto number = kNumbers.find(which);
       return number == kNumbers.end()
@@ -521,8 +525,8 @@ std::string declarations(bool cplusplus) {
         name + "\")");
   }
   for (const char* name : {"row_empty", "column_empty", "put_full"}) {
-    add(std::string("int swamp_asm_") + name + "(void) __asm__(\"swamp_" + name +
-        "\")");
+    add(std::string("int swamp_asm_") + name + "(void) __asm__(\"swamp_" +
+        name + "\")");
   }
   add("unsigned long swamp_asm_cycle(void) __asm__(\"athread_stime_cycle\")");
   add("int swamp_asm_syn(int, int) __asm__(\"athread_syn\")");
@@ -543,8 +547,13 @@ std::string declarations(bool cplusplus) {
 
 bool only_macros(const Assembly& assembly) {
   return std::all_of(
-      assembly.code.begin(), assembly.code.end(),
-      [](const Instruction& one) { return kMacros.count(one.name) != 0; });
+      assembly.code.begin(), assembly.code.end(), [](const Instruction& one) {
+        constexpr long kLastMacro = 4;
+        const bool other =
+            one.name == "rcsr" && one.operands.size() == 2 &&
+            std::strtol(one.operands[1].c_str(), nullptr, 0) > kLastMacro;
+        return kMacros.count(one.name) != 0 && !other;
+      });
 }
 
 }  // namespace

@@ -9,6 +9,13 @@
 #define REG_GETR(value) asm volatile("getr %0\n" : "=r"(value)::"memory")
 #define REG_GETC(value) asm volatile("getc %0\n" : "=r"(value))
 
+/* Whether no message has come by row. */
+static int is_row_empty(void) {
+  int empty;
+  asm volatile("rcsr %0,0x34\n" : "=r"(empty));
+  return empty;
+}
+
 extern double panels[64][4];
 extern long sums[64];
 
@@ -33,6 +40,8 @@ void share() {
       REG_PUTR(mine, 8);
       other = mine;
     } else {
+      while (is_row_empty()) {
+      }
       REG_GETR(other);
     }
     sum = sum + other;
