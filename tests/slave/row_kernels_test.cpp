@@ -170,14 +170,15 @@ TEST(RowKernels, AccessNothingOutsideOfTheirOperands) {
 TEST(RowKernels, HaveTheBitsOfTheReference) {
   for (const std::size_t columns : kRowLengths) {
     // Long rows take most of the time.
-    const int variants = columns > 4097 ? 4 : kVariants;
+    const int variants = columns > 4097 ? 2 : kVariants;
     for (int variant = 1; variant < variants; ++variant) {
       for (const RowKernelCase& one :
            make_row_kernel_cases(columns, false, variant)) {
-        const std::vector<Bytes> expected = run(one, row_tables()[0]);
-        for (const KernelTable& table : row_tables()) {
-          ASSERT_TRUE(same(one, run(one, table), expected))
-              << one.text() << ' ' << table.isa << " columns " << columns;
+        const auto& tables = row_tables();
+        const std::vector<Bytes> expected = run(one, tables[0]);
+        for (std::size_t i = 1; i < tables.size(); ++i) {
+          ASSERT_TRUE(same(one, run(one, tables[i]), expected))
+              << one.text() << ' ' << tables[i].isa << " columns " << columns;
         }
       }
     }
