@@ -27,6 +27,10 @@ std::map<SlaveFunction, Kernel>& kernels() {
   return *all;
 }
 
+bool prints_ldm() {
+  return settings().predict || !settings().trace_file.empty();
+}
+
 unsigned long long number(std::uint64_t value) { return value; }
 
 double in_us(double cycles) { return cycles / predict::kHertz * 1e6; }
@@ -156,6 +160,7 @@ void begin_part(Slave& slave) {
 }
 
 void end_part(Slave& slave) {
+  if (!prints_ldm() && settings().report_file.empty()) return;
   const std::lock_guard<std::mutex> lock(mutex);
   Kernel& kernel = kernels()[slave.function];
   kernel.heap = std::max(kernel.heap, slave.heap.high_water());
@@ -168,7 +173,6 @@ void end_part(Slave& slave) {
 void print_prediction() {
   if (!has_machine()) return;
   const bool predict = settings().predict;
-  const bool prints_ldm = predict || !settings().trace_file.empty();
   const std::lock_guard<std::mutex> lock(mutex);
   if (predict) {
     std::map<const Slave*, Counters> slaves;
@@ -190,7 +194,7 @@ void print_prediction() {
     const std::string name =
         name_of_function(reinterpret_cast<const void*>(function));
     if (predict) print_bound(name, kernel);
-    if (prints_ldm) print_ldm(name, kernel);
+    if (prints_ldm()) print_ldm(name, kernel);
     if (!settings().report_file.empty()) report_ldm(name, kernel);
   }
 }

@@ -250,6 +250,10 @@ class Recorder final : public SlaveObserver {
   std::map<Word, std::uint64_t> released_, acquired_;  // of this launch
 };
 
+Recorder& recorder_of(const Slave& slave) {
+  return static_cast<Recorder&>(*slave.observer);
+}
+
 // Times is what a slave did with its time in a launch.
 struct Times {
   double compute = 0, dma = 0, rma = 0, sync = 0;
@@ -339,7 +343,7 @@ class Simulation {
   explicit Simulation(File& file) : file_(file) {}
 
   void add(Slave& slave, double start) {
-    tracks_.push_back({&slave, &static_cast<Recorder&>(*slave.observer).ops});
+    tracks_.push_back({&slave, &recorder_of(slave).ops});
     tracks_.back().now = start;
     for (const Op& op : *tracks_.back().ops) {
       if (op.what == Op::What::release) ++missing_[{op.object, op.number}];
@@ -602,8 +606,7 @@ class Tracer final : public Observer {
     Simulation simulation(file_);
     for (const auto& [group, start] : running_) {
       for (const auto& slave : machine().groups[group].slaves) {
-        if (static_cast<Recorder&>(*slave->observer).ops.empty()) continue;
-        simulation.add(*slave, start);
+        if (!recorder_of(*slave).ops.empty()) simulation.add(*slave, start);
       }
     }
     simulation.run();
@@ -614,12 +617,10 @@ class Tracer final : public Observer {
       track.now = std::max(track.now, track.all_end);
       end = std::max(end, track.now);
       kernels[track.slave->function].push_back(&track);
+      recorder_of(*track.slave).ops.clear();
     }
     for (const auto& [function, tracks] : kernels) add(function, tracks);
     file_.flush();
-    for (Simulation::Track& track : simulation.tracks()) {
-      static_cast<Recorder&>(*track.slave->observer).ops.clear();
-    }
     running_.clear();
     offset_ = end;
     anchor_ = nanoseconds();

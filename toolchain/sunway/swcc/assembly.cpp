@@ -587,7 +587,6 @@ std::string with_assembly_calls(const std::string& preprocessed, bool cplusplus,
         continue;
       }
       for (const Instruction& one : assembly.code) {
-        if (one.name[0] == '{') break;  // of simd_lanes.h, for x86
         const bool known = kMacros.count(one.name) != 0 ||
                            std::any_of(std::begin(kForms), std::end(kForms),
                                        [&](const Form& form) {

@@ -54,7 +54,8 @@ const std::string& call_graph_file() {
 
 // fortran_compiler() returns the name of gfortran, which may be absent.
 std::string fortran_compiler(const std::string& source) {
-  std::istringstream folders(std::getenv("PATH"));
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "");
   for (std::string folder; std::getline(folders, folder, ':');) {
     for (const char* name : {"/gfortran", "/gfortran-12"}) {
       if (file_exists(folder + name)) return folder + name;
@@ -217,6 +218,13 @@ std::string preprocessed(const Options& options, const std::string& source,
   return code == 0 ? read_file(text) : "";
 }
 
+// source_of() returns the text of tokens.
+std::string source_of(const std::vector<Token>& tokens) {
+  std::string out;
+  for (const Token& token : tokens) out += token.before + token.text;
+  return out;
+}
+
 // with_thread_locals() makes a variable thread-local where it is declared with
 // `extern` alone, if another declaration of it is thread-local: swgcc takes
 // both.
@@ -259,9 +267,7 @@ std::string with_thread_locals(const std::string& text) {
     tokens[place].text = "extern " + found->second;
     changed = true;
   }
-  std::string out;
-  for (const Token& token : tokens) out += token.before + token.text;
-  return changed ? out : text;
+  return changed ? source_of(tokens) : text;
 }
 
 // with_block_sizes() adds the last argument of athread_get(), the size of a
@@ -269,7 +275,6 @@ std::string with_thread_locals(const std::string& text) {
 std::string with_block_sizes(const std::string& text) {
   constexpr int kArguments = 8;
   std::vector<Token> tokens = tokens_of(text);
-  std::string out;
   for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
     if (tokens[i].text != "athread_get" || tokens[i + 1].text != "(") continue;
     const std::size_t close = matching(tokens, i + 1);
@@ -281,8 +286,7 @@ std::string with_block_sizes(const std::string& text) {
     }
     if (arguments == kArguments - 1) tokens[close].text = ", 0)";
   }
-  for (const Token& token : tokens) out += token.before + token.text;
-  return out;
+  return source_of(tokens);
 }
 
 // rewritten() compiles a rewritten copy of a source that gcc refused with these

@@ -58,10 +58,36 @@ class CallGraph {
     long bytes = 0;
     std::set<std::string> unknown;  // why it may be more
   };
+  // stack_of() returns the stack of a function and its deepest calls.
   Stack stack_of(const std::string& name) {
+    const auto known = known_.find(name);
+    if (known != known_.end()) return known->second;
     Stack stack;
-    std::set<std::string> active;
-    stack.bytes = deepest(name, active, stack.unknown);
+    const auto found = functions_.find(name);
+    if (name == "__indirect_call") {
+      stack.unknown.insert("calls by pointer");
+    } else if (found == functions_.end() || found->second.bytes < 0) {
+      // Those of the machine need little.
+      const bool machine = std::any_of(
+          std::begin(kMachine), std::end(kMachine),
+          [&](const char* prefix) { return name.rfind(prefix, 0) == 0; });
+      if (!machine) stack.unknown.insert(name + "()");
+    } else if (!active_.insert(name).second) {
+      stack.unknown.insert("recursion of " + readable(name));
+      return stack;
+    } else {
+      const Function& function = found->second;
+      if (function.dynamic) stack.unknown.insert("arrays of variable size");
+      for (const std::string& call : function.calls) {
+        const Stack below = stack_of(call);
+        stack.bytes = std::max(stack.bytes, below.bytes);
+        stack.unknown.insert(below.unknown.begin(), below.unknown.end());
+      }
+      constexpr long kReturnAddress = 8;
+      stack.bytes += function.bytes + kReturnAddress;
+      active_.erase(name);
+    }
+    known_[name] = stack;
     return stack;
   }
 
@@ -86,37 +112,9 @@ class CallGraph {
     }
   }
 
-  long deepest(const std::string& name, std::set<std::string>& active,
-               std::set<std::string>& unknown) {
-    constexpr long kReturnAddress = 8;
-    const auto found = functions_.find(name);
-    if (name == "__indirect_call") {
-      unknown.insert("calls by pointer");
-      return 0;
-    }
-    if (found == functions_.end() || found->second.bytes < 0) {
-      // Those of the machine need little.
-      const bool machine = std::any_of(
-          std::begin(kMachine), std::end(kMachine),
-          [&](const char* prefix) { return name.rfind(prefix, 0) == 0; });
-      if (!machine) unknown.insert(name + "()");
-      return 0;
-    }
-    if (!active.insert(name).second) {
-      unknown.insert("recursion of " + readable(name));
-      return 0;
-    }
-    const Function& function = found->second;
-    if (function.dynamic) unknown.insert("arrays of variable size");
-    long below = 0;
-    for (const std::string& call : function.calls) {
-      below = std::max(below, deepest(call, active, unknown));
-    }
-    active.erase(name);
-    return function.bytes + kReturnAddress + below;
-  }
-
   std::map<std::string, Function> functions_;
+  std::map<std::string, Stack> known_;  // of stack_of()
+  std::set<std::string> active_;        // the calls that stack_of() is in
 };
 
 // static_bytes() returns the size of a program's thread-local variables.

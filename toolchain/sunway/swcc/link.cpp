@@ -125,15 +125,21 @@ std::string prefixed(const std::string& name,
   return has && wanted.count(with) == 0 ? name : with;
 }
 
-// slave_names() maps the functions of slave objects to their new names.
-Names slave_names(const std::vector<Part>& parts) {
-  Names names;
+// wanted_by_master() returns the names that the master's objects need.
+std::set<std::string> wanted_by_master(const std::vector<Part>& parts) {
   std::set<std::string> wanted;
   for_objects(parts, [&](const Member&, const ElfObject& object) {
     if (object.is_slave()) return;
     const std::set<std::string> some = object.undefined();
     wanted.insert(some.begin(), some.end());
   });
+  return wanted;
+}
+
+// slave_names() maps the functions of slave objects to their new names.
+Names slave_names(const std::vector<Part>& parts,
+                  const std::set<std::string>& wanted) {
+  Names names;
   for_objects(parts, [&](const Member& member, const ElfObject& object) {
     if (!object.is_slave()) return;
     const std::string checked = object.checked();
@@ -264,18 +270,6 @@ Words words_of(const Part& part, const Renames& renames, bool check) {
   return {archive};
 }
 
-// is_fortran_program() returns whether an object needs gfortran's library.
-bool is_fortran_program(const std::vector<Part>& parts) {
-  bool found = false;
-  for_objects(parts, [&](const Member&, const ElfObject& object) {
-    const std::set<std::string> names = object.undefined();
-    const auto first = names.lower_bound("_gfortran_");
-    found =
-        found || (first != names.end() && first->rfind("_gfortran_", 0) == 0);
-  });
-  return found;
-}
-
 Words link_command(const Options& options, const std::vector<Part>& parts,
                    const Renames& renames, bool check,
                    const std::string& output) {
@@ -293,7 +287,6 @@ Words link_command(const Options& options, const std::vector<Part>& parts,
   command.push_back("-L" + places().library);
   command.push_back("-Wl,--no-as-needed,-rpath," + places().library);
   command.push_back("-lswamp_sunway");
-  if (is_fortran_program(parts)) command.push_back("-lgfortran");
   command.push_back("-lm");
   return command;
 }
@@ -347,15 +340,11 @@ void join(const std::vector<Part>& parts, const std::string& output) {
   write_archive(output, files);
 }
 
-LdmMap ldm_map(const std::vector<Part>& parts, const Names& names) {
+LdmMap ldm_map(const std::vector<Part>& parts, const Names& names,
+               const std::set<std::string>& wanted) {
   LdmMap map;
-  std::set<std::string> wanted;
   for_objects(parts, [&](const Member& member, const ElfObject& object) {
-    if (!object.is_slave()) {
-      const std::set<std::string> some = object.undefined();
-      wanted.insert(some.begin(), some.end());
-      return;
-    }
+    if (!object.is_slave()) return;
     map.call_graphs.push_back(object.call_graph());
     for (const auto& [name, bytes] : object.thread_locals()) {
       map.variables.push_back({name, bytes, member.name});
@@ -403,7 +392,8 @@ void link(const Options& options) {
     join(parts, output);
     return;
   }
-  const Names names = slave_names(parts);
+  const std::set<std::string> wanted = wanted_by_master(parts);
+  const Names names = slave_names(parts, wanted);
   const Renames renames = write_renames(names);
   require_slave_code(parts, names);
   require_slave_side(parts, names);
@@ -412,6 +402,10 @@ void link(const Options& options) {
     shares = shares || object.has_section("swamp_shared_ldm");
   });
   if (shares) parts.push_back({share_object(), false, false, false, {}, ""});
+  const auto fortran = wanted.lower_bound("_gfortran_");
+  if (fortran != wanted.end() && fortran->rfind("_gfortran_", 0) == 0) {
+    parts.push_back({"-lgfortran", false, false, false, {}, ""});
+  }
   Words command = link_command(options, parts, renames, false, output);
   if (slaves) {
     const std::string checked = temporary_file("");
@@ -421,7 +415,7 @@ void link(const Options& options) {
   }
   run_linker(command);
   remove_on_failure("");
-  if (options.ldm_map) print_ldm_map(ldm_map(parts, names), output);
+  if (options.ldm_map) print_ldm_map(ldm_map(parts, names, wanted), output);
 }
 
 }  // namespace swcc

@@ -74,14 +74,15 @@ bool closes(const std::string& text) {
 }
 
 // is_foreign() returns whether the last line marker in `space` names a header
-// of the system or of swcc, or `was` if there is no marker.
+// of the system or of swcc (gcc's flag 3, because of -isystem), or `was` if
+// there is no marker.
 bool is_foreign(const std::string& space, bool was) {
   const std::size_t close = space.rfind('"');
   if (close == std::string::npos || close == 0) return was;
   const std::size_t open = space.rfind('"', close - 1);
   const std::string file = space.substr(open + 1, close - open - 1);
   return file.rfind("/usr/", 0) == 0 ||
-         file.find("/swamp/sunway/include/") != std::string::npos;
+         space.find(" 3", close) != std::string::npos;
 }
 
 }  // namespace
