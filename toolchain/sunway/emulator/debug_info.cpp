@@ -31,6 +31,7 @@ struct Variables {
   std::vector<Symbol> statics;  // by begin, as loaded
   std::vector<Symbol> ldm;      // by begin, in the TLS block
   std::vector<Symbol> slave_functions;
+  const Symbol none{};
   bool unseen_clock = false;
 };
 
@@ -114,16 +115,17 @@ const Variables& variables() {
 }
 
 // find_before() returns the last symbol that begins at or before an address.
-Symbol find_before(const std::vector<Symbol>& symbols, std::uintptr_t at) {
+const Symbol& find_before(const std::vector<Symbol>& symbols,
+                          std::uintptr_t at) {
   auto next = std::upper_bound(
       symbols.begin(), symbols.end(), at,
       [](std::uintptr_t a, const Symbol& symbol) { return a < symbol.begin; });
-  return next == symbols.begin() ? Symbol{} : *--next;
+  return next == symbols.begin() ? variables().none : *--next;
 }
 
-Symbol find_in(const std::vector<Symbol>& symbols, std::uintptr_t at) {
-  Symbol symbol = find_before(symbols, at);
-  return at < symbol.begin + symbol.bytes ? symbol : Symbol{};
+const Symbol& find_in(const std::vector<Symbol>& symbols, std::uintptr_t at) {
+  const Symbol& symbol = find_before(symbols, at);
+  return at < symbol.begin + symbol.bytes ? symbol : variables().none;
 }
 
 std::string from_here(const char* file) {
@@ -161,15 +163,15 @@ Location locate(const void* pc) {
   return at;
 }
 
-Symbol find_variable(std::uintptr_t address) {
+const Symbol& find_variable(std::uintptr_t address) {
   return find_in(variables().statics, address);
 }
 
-Symbol find_ldm_variable(std::uintptr_t offset) {
+const Symbol& find_ldm_variable(std::uintptr_t offset) {
   return find_in(variables().ldm, offset);
 }
 
-Symbol find_ldm_variable_before(std::uintptr_t offset) {
+const Symbol& find_ldm_variable_before(std::uintptr_t offset) {
   return find_before(variables().ldm, offset);
 }
 
@@ -188,7 +190,7 @@ std::string largest_ldm_variables() {
 }
 
 std::string name_of_function(const void* function) {
-  const Symbol symbol = find_in(variables().slave_functions,
+  const Symbol& symbol = find_in(variables().slave_functions,
                                 reinterpret_cast<std::uintptr_t>(function));
   if (!symbol.name.empty()) return symbol.name;
   const Location at = locate(static_cast<const char*>(function) + 1);

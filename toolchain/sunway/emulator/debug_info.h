@@ -28,12 +28,12 @@ struct Symbol {
 
 // find_variable() finds the global or static variable at an address; its name
 // is empty if there is none.
-Symbol find_variable(std::uintptr_t address);
+const Symbol& find_variable(std::uintptr_t address);
 // find_ldm_variable() finds the __thread_local variable at an offset in the
 // program's TLS block.
-Symbol find_ldm_variable(std::uintptr_t offset);
+const Symbol& find_ldm_variable(std::uintptr_t offset);
 // find_ldm_variable_before() also finds the last one that ends before it.
-Symbol find_ldm_variable_before(std::uintptr_t offset);
+const Symbol& find_ldm_variable_before(std::uintptr_t offset);
 
 // largest_ldm_variables() names the three largest __thread_local variables.
 std::string largest_ldm_variables();

@@ -30,6 +30,7 @@ std::size_t LdmHeap::allocate(std::size_t bytes, std::size_t stack) {
   // The last piece is not rounded, so that all of LDM can be allocated.
   if (at > capacity || bytes > capacity - at) return kNone;
   pieces_[at] = bytes;
+  in_use_ += bytes;
   high_water_ = std::max(high_water_, at + bytes);
   return at;
 }
@@ -39,6 +40,7 @@ std::size_t LdmHeap::release(std::size_t offset) {
   if (piece == pieces_.end()) return kNone;
   const std::size_t bytes = piece->second;
   pieces_.erase(piece);
+  in_use_ -= bytes;
   return bytes;
 }
 
@@ -56,12 +58,6 @@ std::size_t LdmHeap::largest(std::size_t stack) const {
     at = offset + rounded(piece_bytes);
   }
   return std::max(best, capacity - std::min(at, capacity));
-}
-
-std::size_t LdmHeap::in_use() const {
-  std::size_t sum = 0;
-  for (const auto& piece : pieces_) sum += piece.second;
-  return sum;
 }
 
 bool LdmHeap::holds(std::size_t offset, std::size_t bytes) const {

@@ -23,19 +23,23 @@ class LdmHeap {
   std::size_t allocate(std::size_t bytes, std::size_t stack);
   // release() returns the size that was requested for `offset`, or kNone.
   std::size_t release(std::size_t offset);
-  void release_all() { pieces_.clear(); }
+  void release_all() {
+    pieces_.clear();
+    in_use_ = 0;
+  }
 
   // largest() returns the size of the largest piece that allocate() can return.
   std::size_t largest(std::size_t stack) const;
   // holds() returns whether [offset, offset + bytes) lies in one piece.
   bool holds(std::size_t offset, std::size_t bytes) const;
-  std::size_t in_use() const;
+  std::size_t in_use() const noexcept { return in_use_; }
   // high_water() returns the highest end of a piece since the last restart.
   void restart_high_water() noexcept;
   std::size_t high_water() const noexcept { return high_water_; }
 
  private:
   std::size_t capacity_ = 0;
+  std::size_t in_use_ = 0;
   std::size_t high_water_ = 0;
   std::map<std::size_t, std::size_t> pieces_;  // offset -> bytes requested
 };

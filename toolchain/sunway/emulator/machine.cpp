@@ -43,7 +43,6 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kStackSlack = 256 * 1024;
 
 __thread Slave* this_slave = nullptr;
-std::atomic<Machine*> made{nullptr};
 
 // HostThread is one of the program's own threads. After it ends, another thread
 // may own its core group; the program's first thread never gives up its own.
@@ -290,23 +289,16 @@ void restart_slaves() {
   }
 }
 
-Machine& machine() {
-  Machine* all = made.load(std::memory_order_acquire);
+Machine& first_machine() {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  Machine* all = made_machine.load(std::memory_order_relaxed);
   if (all == nullptr) {
-    static std::mutex mutex;
-    const std::lock_guard<std::mutex> lock(mutex);
-    all = made.load(std::memory_order_relaxed);
-    if (all == nullptr) {
-      all = make_machine();
-      made.store(all, std::memory_order_release);
-      start_groups(1);
-    }
+    all = make_machine();
+    made_machine.store(all, std::memory_order_release);
+    start_groups(1);
   }
   return *all;
-}
-
-bool has_machine() noexcept {
-  return made.load(std::memory_order_acquire) != nullptr;
 }
 
 Slave* self() noexcept { return this_slave; }

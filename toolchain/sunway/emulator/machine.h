@@ -247,10 +247,17 @@ class Machine {
 inline std::atomic<std::uintptr_t> ldm_begin{~std::uintptr_t{0}};
 inline std::atomic<std::uintptr_t> ldm_end{0};
 
+inline std::atomic<Machine*> made_machine{nullptr};
+Machine& first_machine();
 // machine() makes the machine with the threads of core group 0 at the first
 // call. It is never destroyed: slaves may run while the process exits.
-Machine& machine();
-bool has_machine() noexcept;
+inline Machine& machine() {
+  Machine* const all = made_machine.load(std::memory_order_acquire);
+  return all != nullptr ? *all : first_machine();
+}
+inline bool has_machine() noexcept {
+  return made_machine.load(std::memory_order_acquire) != nullptr;
+}
 // start_groups() starts the threads of the core groups of `mask`, once.
 void start_groups(unsigned mask);
 // count_master() counts the calling host thread as one that can release a

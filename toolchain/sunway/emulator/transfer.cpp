@@ -35,15 +35,6 @@ void carry_out(const Transfer& transfer) noexcept {
   }
 }
 
-void add_reply(volatile void* reply) noexcept {
-  __atomic_fetch_add(static_cast<volatile int*>(reply), 1, __ATOMIC_RELEASE);
-}
-
-int read_reply(const volatile void* reply) noexcept {
-  return __atomic_load_n(static_cast<const volatile int*>(reply),
-                         __ATOMIC_ACQUIRE);
-}
-
 void count(Slave& slave, const Transfer& transfer) noexcept {
   Counters& all = slave.counters;
   if (transfer.length <= 0) return;

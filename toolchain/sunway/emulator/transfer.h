@@ -59,8 +59,13 @@ unsigned long cpu_time(const Slave& slave);
 void carry_out(const Transfer& transfer) noexcept;
 
 // add_reply() adds one to a reply word.
-void add_reply(volatile void* reply) noexcept;
-int read_reply(const volatile void* reply) noexcept;
+inline void add_reply(volatile void* reply) noexcept {
+  __atomic_fetch_add(static_cast<volatile int*>(reply), 1, __ATOMIC_RELEASE);
+}
+inline int read_reply(const volatile void* reply) noexcept {
+  return __atomic_load_n(static_cast<const volatile int*>(reply),
+                         __ATOMIC_ACQUIRE);
+}
 
 // count() adds the transfer to the slave's counters.
 void count(Slave& slave, const Transfer& transfer) noexcept;

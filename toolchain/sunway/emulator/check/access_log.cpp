@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "toolchain/sunway/emulator/check/addresses.h"
 #include "toolchain/sunway/emulator/check/host_check.h"
@@ -166,7 +167,7 @@ void search(std::vector<Access>& all) {
 
 }  // namespace
 
-void log_access(const Access& access) {
+void log_access(Access access) {
   check_master_accesses(*access.slave, access.begin, access.end, access.write,
                         access.pc);
   const OwnAllocations own;
@@ -186,7 +187,7 @@ void log_access(const Access& access) {
   if (is_repeated(all, access)) return;
   if (all.size() >= kMostAccesses) search(all);
   recent_of(access) = all.size();
-  all.push_back(access);
+  all.push_back(std::move(access));
 }
 
 void log_ldm_access(const Slave& owner, const Access& access) {
@@ -213,8 +214,7 @@ void log_ldm_access(const Slave& owner, const Access& access) {
 }
 
 void log_transfer(const Transfer& t, const Slave& slave, const void* pc,
-                  const std::shared_ptr<const Clock>& before,
-                  std::uint32_t done) {
+                  std::shared_ptr<const Clock> before, std::uint32_t done) {
   if (t.kind == Transfer::Kind::remote_get) {
     const Slave* owner = ldm_owner(address_of(t.main));
     if (owner == nullptr || owner == &slave) return;
@@ -224,11 +224,12 @@ void log_transfer(const Transfer& t, const Slave& slave, const void* pc,
                  pc, false, false, 0, before, done});
     return;
   }
-  for_blocks(t, [&](std::byte* main, std::byte*, std::size_t bytes) {
+  for_blocks(t, [&](std::byte* main, std::byte* ldm, std::size_t bytes) {
     const std::uintptr_t begin = address_of(main);
     if (t.writes_main()) add_written({begin, begin + bytes, pc, &slave});
+    const bool is_last = ldm + bytes == t.ldm + t.length;
     log_access({begin, begin + bytes, &slave, pc, t.writes_main(), false, 0,
-                before, done});
+                is_last ? std::move(before) : before, done});
   });
   if (t.writes_main()) args_written(t.main, t.extent());
 }

@@ -29,7 +29,7 @@ struct Access {
 };
 
 // log_access() adds an access. A full log is searched and cleared.
-void log_access(const Access& access);
+void log_access(Access access);
 
 // log_ldm_access() adds an access by one slave to the LDM of another and
 // reports a conflict.
@@ -42,8 +42,7 @@ void report_overlaps();
 // log_transfer() logs the accesses of a transfer of `slave`, which began when
 // its clock was `before` and ended at `done`.
 void log_transfer(const Transfer& transfer, const Slave& slave, const void* pc,
-                  const std::shared_ptr<const Clock>& before,
-                  std::uint32_t done);
+                  std::shared_ptr<const Clock> before, std::uint32_t done);
 
 // hash() is FNV-1a.
 inline std::uint64_t hash(const std::byte* data, std::size_t bytes) noexcept {

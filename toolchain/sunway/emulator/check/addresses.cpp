@@ -27,13 +27,13 @@ std::string describe(const Allocation& allocation) {
 }  // namespace
 
 std::string describe(std::uintptr_t address) {
-  const Symbol symbol = find_variable(address);
+  const Symbol& symbol = find_variable(address);
   if (!symbol.name.empty()) {
     return symbol.name + " + " + std::to_string(address - symbol.begin);
   }
   if (const Slave* slave = has_machine() ? ldm_owner(address) : nullptr) {
     const auto statics = reinterpret_cast<std::uintptr_t>(slave->statics);
-    const Symbol variable = find_ldm_variable(address - statics);
+    const Symbol& variable = find_ldm_variable(address - statics);
     return (variable.name.empty()
                 ? "byte " +
                       std::to_string(address - reinterpret_cast<std::uintptr_t>(
@@ -185,7 +185,7 @@ std::string why_not_main(std::uintptr_t address, std::size_t bytes,
                           allocation.bytes) +
            " bytes beyond the end of " + describe(address);
   }
-  const Symbol variable = find_variable(address);
+  const Symbol& variable = find_variable(address);
   if (!variable.name.empty()) {
     const std::size_t end = variable.begin + variable.bytes;
     if (address + bytes > end) {
@@ -212,7 +212,7 @@ std::string KnownMain::look_up(std::uintptr_t address, std::size_t bytes,
   if (!why.empty()) return why;
   Range& range = ranges_[address / 4096 % ranges_.size()];
   const Allocation allocation = find_allocation(address);
-  const Symbol variable = find_variable(address);
+  const Symbol& variable = find_variable(address);
   if (allocation.bytes != 0) {
     range = {allocation.begin, allocation.begin + allocation.bytes, true, now};
   } else if (!variable.name.empty()) {
@@ -228,7 +228,7 @@ std::size_t readable_bytes(std::uintptr_t address, std::size_t most) {
   if (allocation.bytes != 0) {
     return std::min(most, allocation.begin + allocation.bytes - address);
   }
-  const Symbol variable = find_variable(address);
+  const Symbol& variable = find_variable(address);
   if (!variable.name.empty()) {
     return std::min(most, variable.begin + variable.bytes - address);
   }

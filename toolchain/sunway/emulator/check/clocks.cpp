@@ -4,6 +4,7 @@
 #include "toolchain/sunway/emulator/check/clocks.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -20,6 +21,9 @@ std::map<Key, Clock>& objects() {
   return *all;
 }
 std::uint64_t epoch = 1;  // of forget_objects()
+// Most programs neither synchronise slaves nor send messages, but wait for many
+// transfers.
+std::atomic<bool> any_objects{false};
 
 const Key kMasters{&epoch, 0};
 
@@ -93,10 +97,12 @@ void SlaveClock::release(const volatile void* object, std::uint64_t number) {
   const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
   join(objects()[{object, number}], *clock_);
+  any_objects = true;
   ++writable()[slave_];
 }
 
 void SlaveClock::acquire(const volatile void* object, std::uint64_t number) {
+  if (!any_objects) return;
   const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
   const auto found = objects().find({object, number});
@@ -107,6 +113,7 @@ void SlaveClock::acquire(const volatile void* object, std::uint64_t number) {
 
 void SlaveClock::acquire_messages(const volatile void* object,
                                   std::uint64_t last) {
+  if (!any_objects) return;
   const std::lock_guard<std::mutex> lock(mutex);
   const auto end = objects().upper_bound({object, last});
   for (auto next = objects().lower_bound({object, 0}); next != end;) {
@@ -154,6 +161,7 @@ void SlaveClock::reuse(std::uintptr_t begin, std::uintptr_t end) {
 void forget_objects() {
   const std::lock_guard<std::mutex> lock(mutex);
   objects().clear();
+  any_objects = false;
   ++epoch;
   freed().clear();
 }

@@ -50,6 +50,14 @@ std::vector<Args>& all() {
   static auto* const made = new std::vector<Args>;
   return *made;
 }
+// All of them are in [lowest, highest).
+std::atomic<std::uintptr_t> lowest{~std::uintptr_t{0}}, highest{0};
+
+bool may_be_args(const volatile void* address, std::size_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  return begin < highest.load(std::memory_order_relaxed) &&
+         begin + bytes > lowest.load(std::memory_order_relaxed);
+}
 
 }  // namespace
 
@@ -61,6 +69,8 @@ void remember_args(unsigned mask, const void* argument, const void* pc) {
   const auto* memory = static_cast<const std::byte*>(argument);
   const bool on_heap = find_allocation(at).bytes != 0;
   const std::lock_guard<std::mutex> lock(mutex);
+  lowest = std::min<std::uintptr_t>(lowest, at);
+  highest = std::max<std::uintptr_t>(highest, at + bytes);
   all().push_back({mask,
                    memory,
                    pc,
@@ -102,10 +112,14 @@ void forget_args(unsigned mask) {
   all().erase(std::remove_if(all().begin(), all().end(),
                              [](const Args& args) { return args.mask == 0; }),
               all().end());
-  if (all().empty()) changed = false;
+  if (!all().empty()) return;
+  changed = false;
+  lowest = ~std::uintptr_t{0};
+  highest = 0;
 }
 
 void args_written(const volatile void* address, std::size_t bytes) {
+  if (!may_be_args(address, bytes)) return;
   const std::lock_guard<std::mutex> lock(mutex);
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
   for (Args& args : all()) {
@@ -119,6 +133,7 @@ void args_written(const volatile void* address, std::size_t bytes) {
 
 void check_args(const Slave& slave, const volatile void* main,
                 std::size_t bytes, const void* pc) {
+  if (!may_be_args(main, bytes)) return;
   const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
   const auto begin = reinterpret_cast<std::uintptr_t>(main);

@@ -127,7 +127,7 @@ void Inbox::watch() const noexcept {
   }
 }
 
-void Inbox::forget_synchronised() {
+void Inbox::forget_old() {
   const auto others = std::partition(
       arrivals_.begin(), arrivals_.end(), [&](const Arrival& arrival) {
         return clock_.of(arrival.sender->number()) < arrival.sent;

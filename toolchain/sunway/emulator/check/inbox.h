@@ -65,7 +65,9 @@ class Inbox {
   void watch() const noexcept;
   // forget_synchronised() removes the arrivals that this slave has
   // synchronised with, and their marks.
-  void forget_synchronised();
+  void forget_synchronised() {
+    if (!arrivals_.empty() || !messages_.empty()) forget_old();
+  }
 
   // check() is for a read of LDM. It reports data for which the slave has not
   // waited. It returns whether it has removed marks in the shadow.
@@ -80,6 +82,7 @@ class Inbox {
   }
 
  private:
+  void forget_old();
   void check_all(std::uintptr_t begin, std::uintptr_t end, bool is_volatile,
                  const void* pc);
   bool read_messages(std::uintptr_t begin, std::uintptr_t end);

@@ -25,8 +25,9 @@
 namespace swamp::sunway::check {
 namespace {
 
-constexpr std::size_t kWord = 4;
-constexpr std::uint32_t kAll = 0x01010101 * Shadow::kUnwritten;
+constexpr std::uint32_t kBytes = 0x01010101;  // one of each byte of a word
+constexpr std::uint32_t kAll = kBytes * Shadow::kUnwritten;
+constexpr std::size_t kWord = sizeof(std::uint32_t);
 
 // The loops over flags take a large part of the time of a transfer.
 #define SWAMP_WIDE __attribute__((target_clones("avx2", "default")))
@@ -65,7 +66,7 @@ std::string why_not_ldm(const Slave& slave, const std::byte* ldm,
   }
   const auto in_statics = address_of(ldm) - address_of(slave.statics);
   if (ldm >= slave.statics && in_statics < machine().static_bytes) {
-    const Symbol variable = find_ldm_variable(in_statics);
+    const Symbol& variable = find_ldm_variable(in_statics);
     if (variable.name.empty() ||
         in_statics + bytes <= variable.begin + variable.bytes) {
       return "";
@@ -83,7 +84,7 @@ std::string why_not_ldm(const Slave& slave, const std::byte* ldm,
 std::string why_not_static(const Slave& slave, const std::byte* ldm,
                            std::size_t bytes) {
   const auto offset = address_of(ldm) - address_of(slave.statics);
-  const Symbol before = find_ldm_variable_before(offset);
+  const Symbol& before = find_ldm_variable_before(offset);
   const std::size_t end = before.begin + before.bytes;
   if (before.name.empty() || offset + bytes <= end) return "";
   return std::to_string(offset + bytes - end) + " bytes beyond the end of " +
@@ -108,9 +109,9 @@ void Shadow::clear(const std::byte* begin, std::size_t bytes,
   change(&of(begin), bytes, ~flags, 0);
 }
 
-bool Shadow::has(const std::byte* begin, std::size_t bytes,
-                 unsigned flags) noexcept {
-  return (all_of(&of(begin), bytes) & flags) != 0;
+unsigned Shadow::any_of_many(const std::byte* begin,
+                             std::size_t bytes) noexcept {
+  return all_of(&of(begin), bytes);
 }
 
 std::size_t Shadow::words(const std::byte* begin, std::size_t bytes) noexcept {

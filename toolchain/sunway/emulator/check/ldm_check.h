@@ -51,7 +51,9 @@ class Shadow {
   static void clear(const std::byte* begin, std::size_t bytes,
                     unsigned flags) noexcept;
   static bool has(const std::byte* begin, std::size_t bytes,
-                  unsigned flags) noexcept;
+                  unsigned flags) noexcept {
+    return (any_of(begin, bytes) & flags) != 0;
+  }
   // words() is how many words [begin, begin + bytes) touches.
   static std::size_t words(const std::byte* begin, std::size_t bytes) noexcept;
   // unwritten_words() counts the words of [begin, begin + bytes) never written.
@@ -75,6 +77,17 @@ class Shadow {
                                    std::size_t bytes) noexcept;
 
  private:
+  // any_of() returns the flags that at least one of the bytes has. A reply
+  // word, which every transfer tests, has 4 bytes.
+  static unsigned any_of(const std::byte* begin, std::size_t bytes) noexcept {
+    std::uint32_t flags = 0;
+    if (bytes != sizeof flags) return any_of_many(begin, bytes);
+    std::memcpy(&flags, &of(begin), sizeof flags);
+    flags |= flags >> 16;
+    return (flags | flags >> 8) & 0xffu;
+  }
+  static unsigned any_of_many(const std::byte* begin,
+                              std::size_t bytes) noexcept;
   static std::uint8_t& of(const std::byte* at) noexcept {
     return *reinterpret_cast<std::uint8_t*>(
         const_cast<std::byte*>(at + kShadowDistance));

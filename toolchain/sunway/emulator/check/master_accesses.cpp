@@ -60,6 +60,14 @@ Flags& flags() {
   static auto* const all = new Flags;
   return *all;
 }
+// Gap is memory, between two ranges of the lists, that the master neither
+// changed nor, with `write`, read: most accesses of a slave are in one gap.
+struct Gap {
+  std::uintptr_t begin = 0, end = 0;
+  bool write = false;
+  std::uint64_t version = 0;
+};
+std::atomic<std::uint64_t> version{1};  // of the lists
 std::atomic<bool> records_reads{false};
 pthread_t master;  // the thread whose reads are recorded
 // Volatile or atomic reads, and calls that do not wait, since its last store of
@@ -213,6 +221,7 @@ void forget_all() {
   flags().clear();
   reads().clear();
   any = false;
+  ++version;
 }
 
 }  // namespace
@@ -338,6 +347,7 @@ void find_master_accesses() {
   }
   end_child();
   any = !changes().empty() || !reads().empty();
+  ++version;
 }
 
 void forget_master_accesses() {
@@ -368,17 +378,36 @@ bool has_flag(std::uintptr_t begin, std::uintptr_t end) {
   return next != flags().begin() && (--next)->second > begin;
 }
 
+// narrow() reduces a gap, which contains `at`, to what is between two ranges.
+void narrow(Gap& gap, const Ranges& ranges, std::uintptr_t at) {
+  const auto next = std::partition_point(
+      ranges.begin(), ranges.end(),
+      [=](const Range& range) { return range.end <= at; });
+  if (next != ranges.begin()) gap.begin = std::max(gap.begin, (next - 1)->end);
+  if (next != ranges.end()) gap.end = std::min(gap.end, next->begin);
+}
+
 }  // namespace
 
 void check_master_accesses(const Slave& slave, std::uintptr_t begin,
                            std::uintptr_t end, bool write, const void* pc) {
-  if (!any.load(std::memory_order_relaxed)) return;
+  static thread_local Gap gap;
+  if (!any.load(std::memory_order_relaxed) ||
+      (begin >= gap.begin && end <= gap.end && (gap.write || !write) &&
+       gap.version == version.load(std::memory_order_relaxed))) {
+    return;
+  }
   const OwnAllocations own;
   const std::lock_guard<std::mutex> lock(mutex);
   const Range* found = first_of(changes(), begin, end);
   const bool changed = found != nullptr;
   if (!changed && write) found = first_of(reads(), begin, end);
-  if (found == nullptr) return;
+  if (found == nullptr) {
+    gap = {0, ~std::uintptr_t{0}, write, version};
+    narrow(gap, changes(), begin);
+    if (write) narrow(gap, reads(), begin);
+    return;
+  }
   if (changed && has_flag(begin, end)) return forget_all();
   const std::string where = describe(std::max(begin, found->begin));
   report({"overlap", pc, &slave,

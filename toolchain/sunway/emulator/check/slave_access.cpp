@@ -89,6 +89,12 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
     write_main(begin, end, is_volatile, pc);
     return;
   }
+  // A store to a volatile variable of LDM, usually a reply word.
+  if (bytes == 4 && !Shadow::has(reinterpret_cast<const std::byte*>(begin),
+                                 bytes, ~0u)) {
+    end_access();
+    return;
+  }
   stack_.access(begin, pc);
   if (!is_volatile) inbox_.check_write(begin, end, pc);
   in_flight_.writes_ldm(begin, end, pc);

@@ -79,6 +79,9 @@ bool check_rules(const Slave& slave, KnownMain& known_main, const Transfer& t,
     return false;
   }
   if (t.kind == Transfer::Kind::remote_get) return true;
+  if (known_main.has(address_of(t.main), t.extent(), t.writes_main())) {
+    return true;
+  }
   const std::string main =
       known_main.why_not(address_of(t.main), t.extent(), t.writes_main());
   if (!main.empty()) {
@@ -92,7 +95,7 @@ bool check_rules(const Slave& slave, KnownMain& known_main, const Transfer& t,
 namespace {
 
 // The destination of a get in flight holds this: nan in every float format.
-constexpr std::byte kInFlight{0xff};
+constexpr std::byte kInFlight{0xff};  // all bits: see are_in_flight()
 
 // word_of() returns the reply word.
 const std::byte* word_of(const Transfer& t) {
@@ -108,7 +111,7 @@ void for_watched(const Transfer& t,
 }  // namespace
 
 void InFlight::add(const Transfer& t, const void* pc, bool now) {
-  Pending pending{t, pc, clock_.snapshot(), {}};
+  Pending& pending = pending_.emplace_back(t, pc, clock_.snapshot());
   pending.moved = now || machine().order.eager;
   if (!t.writes_main()) {
     std::memset(t.ldm, static_cast<int>(kInFlight), bytes_of(t));
@@ -125,7 +128,6 @@ void InFlight::add(const Transfer& t, const void* pc, bool now) {
     }
     pending.copy.assign(t.ldm, t.ldm + bytes_of(t));
   }
-  pending_.push_back(std::move(pending));
   if (t.writes_main()) {
     for_watched(t, &Shadow::set);
   } else {
@@ -165,20 +167,31 @@ void InFlight::forget_sent(const volatile void* reply) {
   watch();
 }
 
+namespace {
+
+// are_in_flight() compares words as they were stored: a memcmp() with the bytes
+// one further would wait until the stores are complete.
+__attribute__((target_clones("avx2", "default"))) bool are_in_flight(
+    const std::byte* data, std::size_t bytes) {
+  std::byte all = kInFlight;
+  for (std::size_t i = 0; i < bytes; ++i) all &= data[i];
+  return all == kInFlight;
+}
+
+}  // namespace
+
 // has_changed() returns whether the LDM buffer of a transfer was written.
 bool InFlight::has_changed(const Pending& pending) {
   const Transfer& t = pending.transfer;
   if (!pending.copy.empty()) {
     return std::memcmp(t.ldm, pending.copy.data(), bytes_of(t)) != 0;
   }
-  return t.ldm[0] != kInFlight ||
-         std::memcmp(t.ldm, t.ldm + 1, bytes_of(t) - 1) != 0;
+  return !are_in_flight(t.ldm, bytes_of(t));
 }
 
 void InFlight::complete(std::size_t index) {
-  Pending pending = std::move(pending_[index]);
+  Pending& pending = pending_[index];
   const Transfer& t = pending.transfer;
-  pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(index));
   // The slave's own stores were checked when they happened; this finds writes
   // by system libraries.
   if (!pending.reported && has_changed(pending)) {
@@ -188,7 +201,8 @@ void InFlight::complete(std::size_t index) {
   }
   if (!pending.moved) carry_out(t);
   if (!pending.logged) {
-    log_transfer(t, slave_, pending.pc, pending.before, clock_.now());
+    log_transfer(t, slave_, pending.pc, std::move(pending.before),
+                 clock_.now());
   }
   if (slave_.in_ldm(t.reply, 4)) add_reply(t.reply);
   if (t.writes_main()) {
@@ -198,11 +212,13 @@ void InFlight::complete(std::size_t index) {
     Shadow::clear(word_of(t), 4, Shadow::kWatched);
   }
   for (const Pending& other : pending_) {
-    if (overlaps(other.transfer, t) || other.transfer.reply == t.reply) {
+    if (&other != &pending &&
+        (overlaps(other.transfer, t) || other.transfer.reply == t.reply)) {
       for_watched(other.transfer, &Shadow::set);
     }
   }
   if (!pending.copy.empty()) spare_.push_back(std::move(pending.copy));
+  pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(index));
 }
 
 void InFlight::complete_until(const volatile void* reply, int value,
@@ -278,7 +294,7 @@ void InFlight::changes_sent(std::uintptr_t begin, std::uintptr_t end,
 }
 
 void InFlight::new_transfer(const Transfer& t, const void* pc) {
-  if (!t.writes_main()) {
+  if (!t.writes_main() && !sent_.empty()) {
     changes_sent(address_of(t.ldm), address_of(t.ldm) + bytes_of(t),
                  "reuse-in-flight", std::string(t.call) + " fills", pc);
   }
@@ -373,7 +389,9 @@ void InFlight::reads_ldm(std::uintptr_t begin, std::uintptr_t end,
 
 void InFlight::writes_ldm(std::uintptr_t begin, std::uintptr_t end,
                           const void* pc) {
-  changes_sent(begin, end, "source-modified", "writes", pc);
+  if (!sent_.empty()) {
+    changes_sent(begin, end, "source-modified", "writes", pc);
+  }
   for (Pending& pending : pending_) {
     const Transfer& t = pending.transfer;
     if (overlaps(begin, end, t.reply, 4)) {

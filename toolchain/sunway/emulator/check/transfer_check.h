@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "toolchain/sunway/emulator/check/addresses.h"
@@ -71,6 +72,10 @@ class InFlight {
 
  private:
   struct Pending {
+    Pending(const Transfer& t, const void* caller,
+            std::shared_ptr<const Clock> clock)
+        : transfer(t), pc(caller), before(std::move(clock)) {}
+
     Transfer transfer;
     const void* pc;
     std::shared_ptr<const Clock> before;
