@@ -331,8 +331,7 @@ void DirectLog::begin_launch() noexcept {
   logged_reads_ = 0;
 }
 
-void DirectLog::log_write() {
-  if (write_.end == 0) return;
+void DirectLog::log_last_write() {
   add_written({write_.begin, write_.end, write_.pc, &slave_});
   log_access({write_.begin, write_.end, &slave_, write_.pc, true, true,
               hash(reinterpret_cast<const std::byte*>(write_.begin),
@@ -350,6 +349,7 @@ void DirectLog::write(std::uintptr_t begin, std::uintptr_t end,
 }
 
 void DirectLog::read(std::uintptr_t begin, std::uintptr_t end, const void* pc) {
+  if (logged_reads_ >= kMostReads) return;
   if (begin == reads_.end && reads_.done == clock_.now() &&
       clock_.is_snapshot(reads_.before)) {
     reads_.end = end;
@@ -366,7 +366,8 @@ void DirectLog::read(std::uintptr_t begin, std::uintptr_t end, const void* pc) {
 }
 
 void DirectLog::log_reads() {
-  if (reads_.end != 0 && logged_reads_++ < kMostReads) {
+  if (reads_.end != 0 && logged_reads_ < kMostReads) {
+    ++logged_reads_;
     log_access({reads_.begin, reads_.end, &slave_, reads_.pc, false, true, 0,
                 reads_.before, reads_.done});
   }

@@ -89,7 +89,9 @@ class DirectLog {
   // write() is called before the store: the entry, which holds a hash of the
   // value, is made by the next log_write().
   void write(std::uintptr_t begin, std::uintptr_t end, const void* pc);
-  void log_write();
+  void log_write() {
+    if (write_.end != 0) log_last_write();
+  }
   // drop_write() is for a store that orders slaves and is not compared.
   void drop_write() noexcept { write_ = {}; }
 
@@ -112,6 +114,7 @@ class DirectLog {
     std::uint32_t done = 0;  // the slave's clock then
     std::uint64_t launch = 0;
   };
+  void log_last_write();
   Recent& recent(std::uintptr_t begin) noexcept {
     return recent_[begin / 8 % recent_.size()];
   }

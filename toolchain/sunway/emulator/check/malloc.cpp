@@ -59,7 +59,6 @@ using Allocations =
              InnerAllocator<std::pair<const std::uintptr_t, Allocation>>>;
 
 std::mutex mutex;
-std::atomic<std::uint64_t> release_count{0};
 Allocations& allocations() {
   alignas(Allocations) static unsigned char memory[sizeof(Allocations)];
   static Allocations* const all = new (memory) Allocations;  // never destroyed
@@ -85,7 +84,7 @@ Allocation remove_allocation(const void* memory) noexcept {
   if (found == allocations().end()) return {};
   const Allocation allocation = found->second;
   allocations().erase(found);
-  ++release_count;
+  ++swamp::sunway::check::release_count;
   return allocation;
 }
 
@@ -152,10 +151,6 @@ Neighbours find_neighbours(std::uintptr_t address) {
   return found;
 }
 
-std::uint64_t releases() noexcept {
-  return release_count.load(std::memory_order_relaxed);
-}
-
 void add_allocation(const void* memory, std::size_t bytes,
                     const void* pc) noexcept {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
@@ -208,7 +203,7 @@ void free(void* memory) {
   __libc_free(memory);
 }
 int munmap(void* memory, std::size_t bytes) {
-  ++release_count;
+  ++swamp::sunway::check::release_count;
   if (SlaveCheck* slave = recording() ? allocating_slave() : nullptr) {
     slave->main_freed(memory, bytes);
   }

@@ -2,6 +2,7 @@
 #ifndef SWAMP_SUNWAY_EMULATOR_CHECK_MALLOC_H_
 #define SWAMP_SUNWAY_EMULATOR_CHECK_MALLOC_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -24,7 +25,10 @@ struct Neighbours {
 Neighbours find_neighbours(std::uintptr_t address);
 
 // releases() changes whenever memory is freed or unmapped.
-std::uint64_t releases() noexcept;
+inline std::atomic<std::uint64_t> release_count{0};
+inline std::uint64_t releases() noexcept {
+  return release_count.load(std::memory_order_relaxed);
+}
 
 // add_allocation() records memory that was allocated for the caller at `pc`.
 void add_allocation(const void* memory, std::size_t bytes,
