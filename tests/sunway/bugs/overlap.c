@@ -259,3 +259,24 @@ void kernel(args_t* from) {
   }
 }
 #endif
+
+#ifdef BUG_overlap_loop
+/* A loop whose addresses are known before it reads what another slave writes:
+ * check mode has a copy of such loops without tests. */
+void kernel(args_t* from) {
+  double sum = 0;
+  get_args(from);
+  get_part();
+  const double* read = args.in + _PEN * kPart;
+#ifndef RIGHT
+  read = args.out + (_PEN + 1) % kSlaves * kPart;
+#endif
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < kPart; ++i) sum += read[i];
+  }
+  compute();
+  part[0] += 0 * sum;
+  /* BUG overlap_loop: overlap */
+  athread_dma_put(args.out + _PEN * kPart, part, sizeof part);
+}
+#endif

@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "toolchain/sunway/emulator/check/fast_path.h"
@@ -38,6 +39,18 @@ int flops(const std::string& name, const std::string& operands) {
              : 0;
 }
 
+// sets_flags() returns whether an instruction sets all flags of which others
+// depend, and does not read them.
+bool sets_flags(const std::string& name) {
+  if (name.size() < 3) return false;
+  const std::string plain = name.substr(0, name.size() - 1);
+  const bool sized = std::string("bwlq").find(name.back()) != std::string::npos;
+  for (const char* operation : {"cmp", "test", "add", "sub", "and", "xor"}) {
+    if (sized && plain == operation) return true;
+  }
+  return false;
+}
+
 // Line is a line of an assembly file: an instruction with its operands, a
 // label, or something else.
 struct Line {
@@ -65,6 +78,15 @@ bool is_access(const std::string& call) {
   return call.rfind("__tsan_read", 0) == 0 ||
          call.rfind("__tsan_write", 0) == 0 ||
          call.rfind("__tsan_volatile_", 0) == 0;
+}
+
+// is_without_tests() is for a line `.loc FILE LINE COLUMN`.
+bool is_without_tests(const std::string& place) {
+  std::istringstream words(place);
+  std::string name;
+  int file = 0, line = 0, column = 1;
+  words >> name >> file >> line >> column;
+  return column == 0;
 }
 
 class Editor {
@@ -116,7 +138,7 @@ class Editor {
         out_ += test(found->second, line.text);
       } else if (call != "__tsan_func_exit") {
         if (is_access(call)) out_ += counts();
-        if (flops(line.name, line.operands) != 0 && !at_call_) out_ += counts();
+        if (i == count_at_ && !at_call_) out_ += counts();
         if (line.text.rfind("\t.loc ", 0) == 0) {
           // The view number of a place is defined once.
           place_ = line.text.substr(0, line.text.find(" view")) + "\n";
@@ -171,10 +193,22 @@ class Editor {
   // begin_block() counts the operations up to the next label or jump.
   void begin_block(std::size_t at) {
     block_flops_ = block_accesses_ = 0;
-    at_call_ = false;
+    at_call_ = sets_flags_ = false;
+    count_at_ = lines_.size();
     for (std::size_t i = at; i < lines_.size(); ++i) {
       if (i > at && lines_[i].label && ends_block(lines_[i])) break;
-      block_flops_ += flops(lines_[i].name, lines_[i].operands);
+      if (lines_[i].text.rfind("\t.loc ", 0) == 0) {
+        without_tests_ = is_without_tests(lines_[i].text);
+      }
+      const int count =
+          without_tests_ ? 0 : flops(lines_[i].name, lines_[i].operands);
+      if (sets_flags(lines_[i].name) && !sets_flags_) {
+        sets_flags_ = true;
+        count_at_ = i;
+      } else if (count != 0 && count_at_ == lines_.size()) {
+        count_at_ = i;
+      }
+      block_flops_ += count;
       if (is_access(lines_[i].call())) {
         ++block_accesses_;
         at_call_ = true;
@@ -183,8 +217,14 @@ class Editor {
     }
   }
   // counts() adds the counts of the block once: at its first call of the
-  // checker, where the flags are free, or else without changing them.
+  // checker or before an instruction that sets the flags, where they are free,
+  // or else without changing them.
   std::string counts() {
+    if (!at_call_ && sets_flags_ && block_flops_ != 0) {
+      const std::string n = std::to_string(std::exchange(block_flops_, 0));
+      return "\taddl $" + n +
+             ", %gs:" + std::to_string(check::kCountsOffset + 4) + "\n";
+    }
     const long count = static_cast<long>(block_flops_) << 32 | block_accesses_;
     block_flops_ = block_accesses_ = 0;
     if (count == 0) return "";
@@ -218,7 +258,10 @@ class Editor {
   std::string place_;  // the last .loc, for the calls out of line
   int label_ = 0;
   int block_flops_ = 0, block_accesses_ = 0;
-  bool at_call_ = false;  // the block calls the checker
+  bool at_call_ = false;        // the block calls the checker
+  bool without_tests_ = false;  // the copy of a loop, see loops.cpp
+  bool sets_flags_ = false;     // without reading them, at count_at_
+  std::size_t count_at_ = 0;    // where a block without calls is counted
 };
 
 }  // namespace

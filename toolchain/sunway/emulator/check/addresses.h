@@ -3,6 +3,7 @@
 #ifndef SWAMP_SUNWAY_EMULATOR_CHECK_ADDRESSES_H_
 #define SWAMP_SUNWAY_EMULATOR_CHECK_ADDRESSES_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -25,9 +26,14 @@ class KnownMain {
  public:
   // has() returns whether it remembers that the slave may access this range.
   bool has(std::uintptr_t address, std::size_t bytes, bool write) const {
-    const Range& range = ranges_[address / 4096 % ranges_.size()];
-    return address >= range.begin && address + bytes <= range.end &&
-           (range.write || !write) && range.releases == releases();
+    return ranges_[address / 4096 % ranges_.size()].has(address, bytes, write);
+  }
+  // has_anywhere() also finds a large range by another part of it.
+  bool has_anywhere(std::uintptr_t address, std::size_t bytes,
+                    bool write) const {
+    return std::any_of(ranges_.begin(), ranges_.end(), [=](const Range& range) {
+      return range.has(address, bytes, write);
+    });
   }
   // why_not() is why_not_main().
   std::string why_not(std::uintptr_t address, std::size_t bytes, bool write) {
@@ -39,6 +45,11 @@ class KnownMain {
     std::uintptr_t begin = 0, end = 0;
     bool write = false;
     std::uint64_t releases = 0;  // of memory, until then
+
+    bool has(std::uintptr_t address, std::size_t bytes, bool writes) const {
+      return address >= begin && address + bytes <= end && (write || !writes) &&
+             releases == check::releases();
+    }
   };
   std::string look_up(std::uintptr_t address, std::size_t bytes, bool write);
 

@@ -20,8 +20,9 @@ struct FastPath {
   std::uintptr_t slot = 0;
   std::atomic<std::uintptr_t> limit{0};  // 0: all accesses are checked
   std::uintptr_t lowest = ~std::uintptr_t{0};
-  // What the code of this slave has executed since the last call of the checker:
-  // loads and stores in the lower 32 bits, floating-point operations above.
+  // What the code of this slave has executed since the last call of the
+  // checker: loads and stores in the lower 32 bits, floating-point operations
+  // above.
   std::uint64_t counts = 0;
 };
 
@@ -30,6 +31,18 @@ inline constexpr int kLimitOffset = 8;
 inline constexpr int kLowestOffset = 16;
 inline constexpr int kCountsOffset = 24;
 static_assert(sizeof(FastPath) == 32, "the offsets are those of FastPath");
+
+// Before an inner loop whose addresses are first + step * i in iteration i, the
+// code calls
+//   int swamp_loop_needs_no_check(unsigned long iterations,
+//                                 unsigned long count, ...)
+// with `first`, `step` and a kind, `count` times. If this does not return 0, it
+// calls swamp_loop_reads() for each load and runs its copy of the loop without
+// tests (swcc/loops.cpp). The kind is the number of bytes, and kOnlyLdm for
+// stores and for loads of some iterations only; or 0 bytes for an index, the
+// highest that is legal being in bits 16 and above.
+inline constexpr unsigned long kOnlyLdm = 256;
+inline constexpr unsigned kMostLoopAccesses = 24;
 
 }  // namespace swamp::sunway::check
 

@@ -2,6 +2,7 @@
 // with -fsanitize=thread, for check mode; these are the functions that the
 // compiler calls for every load and store. This library implements them; no
 // sanitizer is linked.
+#include <cstdarg>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -76,6 +77,27 @@ void __tsan_func_entry(void*) {
   }
 }
 void __tsan_func_exit() {}
+
+int swamp_loop_needs_no_check(unsigned long iterations, unsigned long count,
+                              ...) {
+  SlaveCheck* own = own_check();
+  if (own == nullptr) return 0;
+  SlaveCheck::LoopAccess all[swamp::sunway::check::kMostLoopAccesses];
+  va_list arguments;
+  va_start(arguments, count);
+  for (unsigned long i = 0; i < count; ++i) {
+    all[i].first = va_arg(arguments, unsigned long);
+    all[i].step = va_arg(arguments, unsigned long);
+    all[i].kind = va_arg(arguments, unsigned long);
+  }
+  va_end(arguments);
+  return own->loop_needs_no_check(all, count, iterations) ? 1 : 0;
+}
+void swamp_loop_reads(std::uintptr_t first, unsigned long step,
+                      unsigned long bytes, unsigned long iterations) {
+  own_check()->loop_reads({first, step, bytes}, iterations,
+                          SWAMP_SUNWAY_CALLER());
+}
 
 // -fsanitize=bounds calls this for an index of an array whose bounds are known.
 void __ubsan_handle_out_of_bounds(const BadIndex* bad, std::uint64_t value) {

@@ -380,9 +380,9 @@ bool has_flag(std::uintptr_t begin, std::uintptr_t end) {
 
 // narrow() reduces a gap, which contains `at`, to what is between two ranges.
 void narrow(Gap& gap, const Ranges& ranges, std::uintptr_t at) {
-  const auto next = std::partition_point(
-      ranges.begin(), ranges.end(),
-      [=](const Range& range) { return range.end <= at; });
+  const auto next =
+      std::partition_point(ranges.begin(), ranges.end(),
+                           [=](const Range& range) { return range.end <= at; });
   if (next != ranges.begin()) gap.begin = std::max(gap.begin, (next - 1)->end);
   if (next != ranges.end()) gap.end = std::min(gap.end, next->begin);
 }

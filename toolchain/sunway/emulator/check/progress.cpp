@@ -25,9 +25,6 @@ namespace {
 constexpr int kReadsBeforeYield = 100;
 // A word that is read again more often than this, in a row, is waited for.
 constexpr int kReadsOfWait = 16;
-// After this many accesses without a call the slave yields the turn even if it
-// seems to work: a wait may look like work.
-constexpr int kAccessesBeforeYield = 100000;
 constexpr int kLongestSleepMs = 64;
 
 }  // namespace
@@ -56,17 +53,22 @@ void Progress::begin_call() noexcept {
 }
 
 void Progress::count_access(std::uintptr_t word) {
-  bool yields = ++accesses_ == kAccessesBeforeYield;
+  ++accesses_;
   if (const int left = probes_.load(std::memory_order_relaxed); left != 0) {
     (void)probed_.insert(word, true);
-    yields = yields || left == 1;
+    if (left == 1) accesses_ = kAccessesBeforeYield;
     const bool ends = probed_.full() || left == 1;
     if (ends) probed_.clear();
     probes_.store(ends ? 0 : left - 1, std::memory_order_relaxed);
   }
-  if (!yields) return;
+  (void)yields();
+}
+
+bool Progress::yields() {
+  if (accesses_ < kAccessesBeforeYield) return false;
   accesses_ = 0;
   (void)yield_turn(slave_);
+  return true;
 }
 
 void Progress::wrote(std::uintptr_t word) {
@@ -75,7 +77,8 @@ void Progress::wrote(std::uintptr_t word) {
   count_access(word);
 }
 
-bool Progress::read(std::uintptr_t word, const void* pc, bool is_volatile) {
+bool Progress::read_again(std::uintptr_t word, const void* pc,
+                          bool is_volatile) {
   count_access(word);
   const bool repeated = word == last_read_ || polled_.insert(word, is_volatile);
   if (repeated) {

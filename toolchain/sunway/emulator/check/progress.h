@@ -30,7 +30,26 @@ class Progress {
   // read() is for a read by the slave's own instruction. It counts as progress
   // unless the word was read before; repeated reads yield the turn now and
   // then. Returns whether there were so many that the slave waits for the word.
-  bool read(std::uintptr_t word, const void* pc, bool is_volatile);
+  bool read(std::uintptr_t word, const void* pc, bool is_volatile) {
+    if (is_volatile || polls() || word == last_read_ ||
+        accesses_ + 1 >= kAccessesBeforeYield) {
+      return read_again(word, pc, is_volatile);
+    }
+    read_many(word, 1);
+    return false;
+  }
+  // read_many() is for a loop that reads this number of words.
+  void read_many(std::uintptr_t last, unsigned long words) noexcept {
+    accesses_ += words;
+    repeated_reads_ = 0;
+    sleep_ms_ = 1;
+    slave_.loop_pc = nullptr;
+    last_read_ = last;
+    advance();
+  }
+  // yields() yields the turn and returns true after too many accesses without a
+  // call: a wait may look like work.
+  bool yields();
   // wrote() is for a write by the slave's own instruction.
   void wrote(std::uintptr_t word);
   // probe() makes the slave look, for its next accesses, whether they are to a
@@ -70,7 +89,11 @@ class Progress {
   };
 
   static constexpr int kProbes = 4096;
+  // After this many accesses without a call the slave yields the turn even if
+  // it seems to work.
+  static constexpr unsigned long kAccessesBeforeYield = 100000;
 
+  bool read_again(std::uintptr_t word, const void* pc, bool is_volatile);
   void count_access(std::uintptr_t word);
   void repeated_read();
 
@@ -80,8 +103,8 @@ class Progress {
   PolledWords polled_;
   PolledWords probed_;
   std::atomic<int> probes_{0};
-  int repeated_reads_ = 0;  // in a row
-  int accesses_ = 0;        // since the last call
+  int repeated_reads_ = 0;      // in a row
+  unsigned long accesses_ = 0;  // since the last call
   int sleep_ms_ = 1;
 };
 

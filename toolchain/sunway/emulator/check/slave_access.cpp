@@ -42,7 +42,7 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
       direct_.read(begin, end, pc);
       if (may_have_changed()) check_args(slave_, address, bytes, pc);
     }
-    in_flight_.accesses_main(begin, end, false, pc);
+    if (!in_flight_.empty()) in_flight_.accesses_main(begin, end, false, pc);
     (void)check_main(begin, bytes, false, pc);
     end_access();
     return;
@@ -52,6 +52,72 @@ void SlaveCheck::read(const volatile void* address, std::size_t bytes,
   in_flight_.reads_ldm(begin, end, pc);
   heap_access(address, bytes, false, pc);
   end_access();
+}
+
+namespace {
+
+// Range is the memory of all iterations of a loop.
+struct Range {
+  std::uintptr_t begin, end;
+};
+
+Range range_of(const SlaveCheck::LoopAccess& access, unsigned long iterations) {
+  const std::uintptr_t last = access.first + access.step * (iterations - 1);
+  return {std::min(access.first, last),
+          std::max(access.first, last) + (access.kind & 0xff)};
+}
+
+}  // namespace
+
+bool SlaveCheck::loop_needs_no_check(const LoopAccess* all, std::size_t count,
+                                     unsigned long iterations) {
+  // In a longer loop the slave would not notice for a long time that it has
+  // lost the turn.
+  constexpr unsigned long kMostIterations = 1ul << 22;
+  constexpr unsigned long kMostStep = 1ul << 32;
+  if (fast_.limit == 0 || iterations == 0 || iterations > kMostIterations ||
+      settings().predict) {  // which needs the counts of the other copy
+    return false;
+  }
+  if (progress_.yields()) resume();
+  for (std::size_t i = 0; i < count; ++i) {
+    const LoopAccess& access = all[i];
+    const unsigned long bytes = access.kind & 0xff;
+    const unsigned long step = std::min(access.step, -access.step);
+    if (step > kMostStep) return false;
+    const Range range = range_of(access, iterations);
+    const auto* begin = reinterpret_cast<const std::byte*>(range.begin);
+    if (bytes == 0) {
+      if (range.end > access.kind >> 16) return false;
+    } else if (!slave_.in_ldm(begin, range.end - range.begin)) {
+      if ((access.kind & kOnlyLdm) != 0 || step > bytes ||
+          !may_read_main(range.begin, range.end - range.begin)) {
+        return false;
+      }
+    } else if (step <= 4 * bytes) {
+      if (Shadow::has(begin, range.end - range.begin, ~0u)) return false;
+    } else {
+      for (unsigned long n = 0; n < iterations; ++n, begin += step) {
+        if (Shadow::has(begin, bytes, ~0u)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool SlaveCheck::may_read_main(std::uintptr_t begin, std::size_t bytes) const {
+  return !reports_main_ && !may_have_changed() && in_flight_.empty() &&
+         known_main_.has_anywhere(begin, bytes, false);
+}
+
+void SlaveCheck::loop_reads(const LoopAccess& read, unsigned long iterations,
+                            const void* pc) {
+  const Range range = range_of(read, iterations);
+  const auto* begin = reinterpret_cast<const void*>(range.begin);
+  if (slave_.in_ldm(begin, 1)) return;
+  direct_.log_write();
+  progress_.read_many(range.begin, iterations);
+  direct_.read(range.begin, range.end, pc);
 }
 
 void SlaveCheck::waits_for(std::uintptr_t begin, std::uintptr_t end) {
@@ -90,8 +156,8 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
     return;
   }
   // A store to a volatile variable of LDM, usually a reply word.
-  if (bytes == 4 && !Shadow::has(reinterpret_cast<const std::byte*>(begin),
-                                 bytes, ~0u)) {
+  if (bytes == 4 &&
+      !Shadow::has(reinterpret_cast<const std::byte*>(begin), bytes, ~0u)) {
     end_access();
     return;
   }
@@ -139,11 +205,8 @@ bool SlaveCheck::operand(const void* address, std::size_t bytes, bool write_it,
   return legal;
 }
 
-bool SlaveCheck::check_main(std::uintptr_t begin, std::size_t bytes, bool write,
-                            const void* pc) {
-  if (known_main_.has(begin, bytes, write) && !settings().main_access) {
-    return true;
-  }
+bool SlaveCheck::look_up_main(std::uintptr_t begin, std::size_t bytes,
+                              bool write, const void* pc) {
   const OwnAllocations own;
   const char* verb = write ? "writes " : "reads ";
   const std::string why = known_main_.why_not(begin, bytes, write);
@@ -157,7 +220,7 @@ bool SlaveCheck::check_main(std::uintptr_t begin, std::size_t bytes, bool write,
                      : ", which " + why)});
     return false;
   }
-  if (!settings().main_access) return true;
+  if (!reports_main_) return true;
   report({"main-access", pc, &slave_,
           verb + ("main memory at " + describe(begin)) +
               " directly: this takes hundreds of cycles and is not coherent "

@@ -32,7 +32,8 @@ SlaveCheck::SlaveCheck(Slave& slave)
       in_flight_(slave, clock_),
       stack_(slave, fast_),
       progress_(slave),
-      direct_(slave, clock_) {}
+      direct_(slave, clock_),
+      reports_main_(settings().main_access) {}
 
 void SlaveCheck::begin_call(const void* pc) {
   slave_.last_pc = pc;
@@ -54,23 +55,6 @@ void SlaveCheck::thread_begins() {
                 Shadow::kBelow);
   fast_.slot = address_of(slave_.slot);
   set_fast_path(fast_);
-}
-
-void SlaveCheck::take_counts() noexcept {
-  slave_.counters.accesses += fast_.counts & 0xffffffff;
-  slave_.counters.flops += fast_.counts >> 32;
-  fast_.counts = 0;
-}
-
-void SlaveCheck::end_access() noexcept {
-  take_counts();
-  if (progress_.polls()) return check_all();
-  if (fast_.limit != 0) return;
-  fast_.limit = slot_bytes;
-  // Another thread may have called check_all() in the meantime.
-  if (inbox_.has_new() || slave_.state == SlaveState::without_turn) {
-    check_all();
-  }
 }
 
 void SlaveCheck::function_begins() {

@@ -97,6 +97,20 @@ class SlaveCheck final : public SlaveObserver {
   void write(const volatile void* address, std::size_t bytes, const void* pc,
              bool is_volatile);
 
+  // An inner loop whose addresses are known before it: see fast_path.h.
+  struct LoopAccess {
+    std::uintptr_t first;
+    unsigned long step;  // modulo 2^64
+    unsigned long kind;
+  };
+  // loop_needs_no_check() returns whether the accesses and indices of all
+  // iterations are legal and need no check, except that reads of main memory
+  // are logged by loop_reads().
+  bool loop_needs_no_check(const LoopAccess* all, std::size_t count,
+                           unsigned long iterations);
+  void loop_reads(const LoopAccess& read, unsigned long iterations,
+                  const void* pc);
+
   // entered() is for the beginning of one of the slave's functions.
   void entered(const void* frame, const void* pc) {
     stack_.entered(address_of(frame), pc);
@@ -142,9 +156,22 @@ class SlaveCheck final : public SlaveObserver {
   // the next store to main memory, in an interleaved order.
   void let_others_store();
   // take_counts() adds what the slave's code has counted to its counters.
-  void take_counts() noexcept;
+  void take_counts() noexcept {
+    slave_.counters.accesses += fast_.counts & 0xffffffff;
+    slave_.counters.flops += fast_.counts >> 32;
+    fast_.counts = 0;
+  }
   // end_access() decides whether the next access may take the fast path.
-  void end_access() noexcept;
+  void end_access() noexcept {
+    take_counts();
+    if (progress_.polls()) return check_all();
+    if (fast_.limit != 0) return;
+    fast_.limit = slot_bytes;
+    // Another thread may have called check_all() in the meantime.
+    if (inbox_.has_new() || slave_.state == SlaveState::without_turn) {
+      check_all();
+    }
+  }
   // check_buffers() checks the buffers of a transfer that may be carried out.
   void check_buffers(const Transfer& transfer, const void* pc);
   // allows_sides() returns whether both sides of an RMA are legal.
@@ -158,6 +185,9 @@ class SlaveCheck final : public SlaveObserver {
   // before.
   void check_reply_written(volatile void* reply, const char* call,
                            const void* pc);
+  // may_read_main() returns whether a read of main memory is known to break no
+  // rule. It can still conflict with accesses of others.
+  bool may_read_main(std::uintptr_t begin, std::size_t bytes) const;
   void heap_access(const volatile void* address, std::size_t bytes, bool write,
                    const void* pc);
   void write_main(std::uintptr_t begin, std::uintptr_t end, bool is_volatile,
@@ -165,7 +195,12 @@ class SlaveCheck final : public SlaveObserver {
   // check_main() checks an access of what is not the slave's own LDM, and
   // returns whether it is legal.
   bool check_main(std::uintptr_t begin, std::size_t bytes, bool write,
-                  const void* pc);
+                  const void* pc) {
+    return (known_main_.has(begin, bytes, write) && !reports_main_) ||
+           look_up_main(begin, bytes, write, pc);
+  }
+  bool look_up_main(std::uintptr_t begin, std::size_t bytes, bool write,
+                    const void* pc);
 
   Slave& slave_;
   FastPath fast_;
@@ -177,6 +212,7 @@ class SlaveCheck final : public SlaveObserver {
   Progress progress_;
   DirectLog direct_;
   KnownMain known_main_;
+  const bool reports_main_;       // SWAMP_CHECK_MAIN_ACCESS=1
   std::uintptr_t last_flag_ = 0;  // the last volatile or atomic read
   bool read_flag_ = false;        // since the last store to main memory
   int interleaved_ = 0;           // how often in this launch
