@@ -122,6 +122,10 @@ bool shares_word(const Access& a, const Access& b) {
 }
 
 void search(std::vector<Access>& all) {
+  if (std::none_of(all.begin(), all.end(),
+                   [](const Access& access) { return access.write; })) {
+    all.clear();
+  }
   std::sort(all.begin(), all.end(),
             [](const Access& a, const Access& b) { return a.begin < b.begin; });
   Active reads;
@@ -129,7 +133,7 @@ void search(std::vector<Access>& all) {
   const Access* last_write = nullptr;
   const Access* last_direct = nullptr;
   for (const Access& access : all) {
-    reads.drop_before(access.begin);
+    if (access.write) reads.drop_before(access.begin);
     writes.drop_before(access.begin);
     const Access* other = writes.first_clash(access);
     if (other == nullptr && access.write) other = reads.first_clash(access);

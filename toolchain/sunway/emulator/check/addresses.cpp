@@ -205,6 +205,15 @@ std::string why_not_main(std::uintptr_t address, std::size_t bytes,
                        : near);
 }
 
+void KnownMain::add_ldm(const Slave& slave, const std::byte* address) {
+  if (address < slave.statics) return;
+  const auto statics = reinterpret_cast<std::uintptr_t>(slave.statics);
+  const Symbol& variable =
+      find_ldm_variable(reinterpret_cast<std::uintptr_t>(address) - statics);
+  const std::uintptr_t begin = statics + variable.begin;
+  if (variable.bytes != 0) ldm_ = {begin, begin + variable.bytes};
+}
+
 std::string KnownMain::look_up(std::uintptr_t address, std::size_t bytes,
                                bool write) {
   const std::uint64_t now = check::releases();

@@ -21,7 +21,8 @@ const Slave* ldm_owner(std::uintptr_t address);
 // may be read (or, with `write`, written); empty if it may.
 std::string why_not_main(std::uintptr_t address, std::size_t bytes, bool write);
 
-// KnownMain remembers some ranges of main memory that one slave may access.
+// KnownMain remembers some ranges of main memory that one slave may access, and
+// one variable of LDM.
 class KnownMain {
  public:
   // has() returns whether it remembers that the slave may access this range.
@@ -34,6 +35,13 @@ class KnownMain {
     return std::any_of(ranges_.begin(), ranges_.end(), [=](const Range& range) {
       return range.has(address, bytes, write);
     });
+  }
+  // add_ldm() remembers the static variable of LDM at an address, if there is
+  // one, and has_ldm() returns whether a range lies in the last one.
+  void add_ldm(const Slave& slave, const std::byte* address);
+  bool has_ldm(const std::byte* address, std::size_t bytes) const {
+    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    return begin >= ldm_.begin && begin + bytes <= ldm_.end;
   }
   // why_not() is why_not_main().
   std::string why_not(std::uintptr_t address, std::size_t bytes, bool write) {
@@ -54,6 +62,7 @@ class KnownMain {
   std::string look_up(std::uintptr_t address, std::size_t bytes, bool write);
 
   std::array<Range, 16> ranges_;
+  Range ldm_;
 };
 
 // readable_bytes() returns how many bytes of one variable, allocation or

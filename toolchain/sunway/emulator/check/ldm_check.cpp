@@ -32,8 +32,8 @@ constexpr std::size_t kWord = sizeof(std::uint32_t);
 // The loops over flags take a large part of the time of a transfer.
 #define SWAMP_WIDE __attribute__((target_clones("avx2", "default")))
 
-SWAMP_WIDE void change(std::uint8_t* flags, std::size_t bytes, unsigned keep,
-                       unsigned add) {
+SWAMP_WIDE void change_many(std::uint8_t* flags, std::size_t bytes,
+                            unsigned keep, unsigned add) {
   for (std::size_t i = 0; i < bytes; ++i) {
     flags[i] = static_cast<std::uint8_t>((flags[i] & keep) | add);
   }
@@ -47,6 +47,17 @@ SWAMP_WIDE unsigned all_of(const std::uint8_t* flags, std::size_t bytes) {
   return all;
 }
 #undef SWAMP_WIDE
+
+// The flags of a reply word are soon read as a word, which would wait for
+// stores of single bytes.
+[[gnu::noinline]] void change(std::uint8_t* flags, std::size_t bytes,
+                              unsigned keep, unsigned add) {
+  if (bytes != kWord) return change_many(flags, bytes, keep, add);
+  std::uint32_t word = 0;
+  std::memcpy(&word, flags, kWord);
+  word = (word & kBytes * (keep & 0xffu)) | kBytes * add;
+  std::memcpy(flags, &word, kWord);
+}
 
 }  // namespace
 

@@ -63,6 +63,12 @@ class Progress {
   }
   // forget_reads() lets the next read of each word count as progress again.
   void forget_reads() noexcept { polled_.clear(); }
+  // works() is for a call that no waiting slave makes: the next read is not a
+  // repeated one.
+  void works() noexcept {
+    last_read_ = 0;
+    repeated_reads_ = 0;
+  }
   std::uintptr_t last_read() const noexcept { return last_read_; }
 
  private:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "toolchain/sunway/emulator/check/host_check.h"
 #include "toolchain/sunway/emulator/host_process.h"
@@ -129,6 +130,8 @@ void SlaveCheck::accept_arrivals() {
 
 bool SlaveCheck::allows(const Transfer& t, const void* pc) {
   begin_call(pc);
+  // A loop that waits transfers the same word again and again.
+  if (std::exchange(last_transfer_, t.main) != t.main) progress_.works();
   stack_.check(pc);
   if (slave_.in_ldm(t.ldm, 1) && t.ldm >= slave_.stack) {
     stack_.entered(address_of(t.ldm), pc);
@@ -222,7 +225,10 @@ void SlaveCheck::check_written(const std::byte* ldm, long length,
 void SlaveCheck::check_reply_written(volatile void* reply, const char* call,
                                      const void* pc) {
   auto* word = static_cast<std::byte*>(const_cast<void*>(reply));
-  if (word == nullptr || Shadow::unwritten_words(word, 4) != 1) return;
+  if (word == nullptr || !Shadow::has(word, 4, Shadow::kUnwritten) ||
+      Shadow::unwritten_words(word, 4) != 1) {
+    return;
+  }
   report({"uninitialised", pc, &slave_,
           std::string(call) +
               "'s reply word was never written: reset it to 0 before the "

@@ -212,7 +212,8 @@ class SlaveCheck final : public SlaveObserver {
   Progress progress_;
   DirectLog direct_;
   KnownMain known_main_;
-  const bool reports_main_;       // SWAMP_CHECK_MAIN_ACCESS=1
+  const std::byte* last_transfer_ = nullptr;  // its side of main memory
+  const bool reports_main_;                   // SWAMP_CHECK_MAIN_ACCESS=1
   std::uintptr_t last_flag_ = 0;  // the last volatile or atomic read
   bool read_flag_ = false;        // since the last store to main memory
   int interleaved_ = 0;           // how often in this launch

@@ -73,8 +73,11 @@ bool check_rules(const Slave& slave, KnownMain& known_main, const Transfer& t,
                  ": addresses, length, block and stride must be multiples of "
                  "4 bytes");
   }
-  const std::string ldm = why_not_ldm(slave, t.ldm, bytes_of(t));
-  if (!ldm.empty()) return is("ldm-range", ldm);
+  if (!known_main.has_ldm(t.ldm, bytes_of(t))) {
+    const std::string ldm = why_not_ldm(slave, t.ldm, bytes_of(t));
+    if (!ldm.empty()) return is("ldm-range", ldm);
+    known_main.add_ldm(slave, t.ldm);
+  }
   if (t.reply != nullptr && !check_reply(slave, t.reply, t.call, pc)) {
     return false;
   }
