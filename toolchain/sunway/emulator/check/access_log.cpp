@@ -47,13 +47,14 @@ std::size_t& recent_of(const Access& access) {
   return recent[key * 0x9e3779b97f4a7c15u >> 51];
 }
 
-bool is_repeated(const std::vector<Access>& all, const Access& access) {
+bool is_repeated(const std::vector<Access>& all, const Access& access,
+                 const std::shared_ptr<const Clock>& before) {
   const std::size_t index = recent_of(access);
   if (index >= all.size()) return false;
   const Access& old = all[index];
   return old.begin <= access.begin && access.end <= old.end &&
          old.slave == access.slave && old.write == access.write &&
-         old.done == access.done && old.before == access.before &&
+         old.done == access.done && old.before == before &&
          (!access.write || (!old.direct && !access.direct));
 }
 
@@ -171,7 +172,7 @@ void search(std::vector<Access>& all) {
 
 }  // namespace
 
-void log_access(Access access) {
+void log_access(Access access, const std::shared_ptr<const Clock>& before) {
   check_master_accesses(*access.slave, access.begin, access.end, access.write,
                         access.pc);
   const OwnAllocations own;
@@ -182,15 +183,16 @@ void log_access(Access access) {
     Access& last = all.back();
     if (last.slave == access.slave && last.end == access.begin &&
         last.pc == access.pc && last.write == access.write &&
-        last.done == access.done && last.before == access.before) {
+        last.done == access.done && last.before == before) {
       last.end = access.end;
       last.value = last.value * 31 + access.value;
       return;
     }
   }
-  if (is_repeated(all, access)) return;
+  if (is_repeated(all, access, before)) return;
   if (all.size() >= kMostAccesses) search(all);
   recent_of(access) = all.size();
+  access.before = before;
   all.push_back(std::move(access));
 }
 
@@ -218,7 +220,8 @@ void log_ldm_access(const Slave& owner, const Access& access) {
 }
 
 void log_transfer(const Transfer& t, const Slave& slave, const void* pc,
-                  std::shared_ptr<const Clock> before, std::uint32_t done) {
+                  const std::shared_ptr<const Clock>& before,
+                  std::uint32_t done) {
   if (t.kind == Transfer::Kind::remote_get) {
     const Slave* owner = ldm_owner(address_of(t.main));
     if (owner == nullptr || owner == &slave) return;
@@ -228,12 +231,12 @@ void log_transfer(const Transfer& t, const Slave& slave, const void* pc,
                  pc, false, false, 0, before, done});
     return;
   }
-  for_blocks(t, [&](std::byte* main, std::byte* ldm, std::size_t bytes) {
+  for_blocks(t, [&](std::byte* main, std::byte*, std::size_t bytes) {
     const std::uintptr_t begin = address_of(main);
     if (t.writes_main()) add_written({begin, begin + bytes, pc, &slave});
-    const bool is_last = ldm + bytes == t.ldm + t.length;
     log_access({begin, begin + bytes, &slave, pc, t.writes_main(), false, 0,
-                is_last ? std::move(before) : before, done});
+                nullptr, done},
+               before);
   });
   if (t.writes_main()) args_written(t.main, t.extent());
 }
@@ -340,7 +343,8 @@ void DirectLog::log_last_write() {
   log_access({write_.begin, write_.end, &slave_, write_.pc, true, true,
               hash(reinterpret_cast<const std::byte*>(write_.begin),
                    write_.end - write_.begin),
-              clock_.snapshot(), clock_.now()});
+              nullptr, clock_.now()},
+             clock_.snapshot());
   write_ = {};
 }
 
@@ -373,7 +377,8 @@ void DirectLog::log_reads() {
   if (reads_.end != 0 && logged_reads_ < kMostReads) {
     ++logged_reads_;
     log_access({reads_.begin, reads_.end, &slave_, reads_.pc, false, true, 0,
-                reads_.before, reads_.done});
+                nullptr, reads_.done},
+               reads_.before);
   }
   reads_ = {};
 }

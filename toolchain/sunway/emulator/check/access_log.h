@@ -28,8 +28,9 @@ struct Access {
   std::uint32_t done;                   // the slave's clock when it ended
 };
 
-// log_access() adds an access. A full log is searched and cleared.
-void log_access(Access access);
+// log_access() adds an access, whose clock `before` it copies only if the log
+// does not have it already. A full log is searched and cleared.
+void log_access(Access access, const std::shared_ptr<const Clock>& before);
 
 // log_ldm_access() adds an access by one slave to the LDM of another and
 // reports a conflict.
@@ -42,7 +43,8 @@ void report_overlaps();
 // log_transfer() logs the accesses of a transfer of `slave`, which began when
 // its clock was `before` and ended at `done`.
 void log_transfer(const Transfer& transfer, const Slave& slave, const void* pc,
-                  std::shared_ptr<const Clock> before, std::uint32_t done);
+                  const std::shared_ptr<const Clock>& before,
+                  std::uint32_t done);
 
 // hash() is FNV-1a.
 inline std::uint64_t hash(const std::byte* data, std::size_t bytes) noexcept {

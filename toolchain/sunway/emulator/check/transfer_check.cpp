@@ -114,7 +114,10 @@ void for_watched(const Transfer& t,
 }  // namespace
 
 void InFlight::add(const Transfer& t, const void* pc, bool now) {
-  Pending& pending = pending_.emplace_back(t, pc, clock_.snapshot());
+  Pending& pending = pending_.emplace_back(t, pc,
+                                           clock_.is_snapshot(last_before_)
+                                               ? std::move(last_before_)
+                                               : clock_.snapshot());
   pending.moved = now || machine().order.eager;
   if (!t.writes_main()) {
     std::memset(t.ldm, static_cast<int>(kInFlight), bytes_of(t));
@@ -204,10 +207,13 @@ void InFlight::complete(std::size_t index) {
   }
   if (!pending.moved) carry_out(t);
   if (!pending.logged) {
-    log_transfer(t, slave_, pending.pc, std::move(pending.before),
-                 clock_.now());
+    log_transfer(t, slave_, pending.pc, pending.before, clock_.now());
   }
-  if (slave_.in_ldm(t.reply, 4)) add_reply(t.reply);
+  if (slave_.in_ldm(t.reply, 4)) {
+    // Not atomic: the slave has the turn.
+    __atomic_store_n(static_cast<volatile int*>(t.reply),
+                     read_reply(t.reply) + 1, __ATOMIC_RELEASE);
+  }
   if (t.writes_main()) {
     for_watched(t, &Shadow::clear);
   } else {
@@ -221,6 +227,7 @@ void InFlight::complete(std::size_t index) {
     }
   }
   if (!pending.copy.empty()) spare_.push_back(std::move(pending.copy));
+  last_before_ = std::move(pending.before);
   pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(index));
 }
 

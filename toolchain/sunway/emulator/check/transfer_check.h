@@ -114,6 +114,9 @@ class InFlight {
   SlaveClock& clock_;
   std::vector<Pending> pending_;
   std::vector<Sent> sent_;
+  // Of the transfer that was completed last. Usually the next one begins at the
+  // same clock, and a new copy of the pointer would take longer.
+  std::shared_ptr<const Clock> last_before_;
   std::vector<std::vector<std::byte>> spare_;  // for Pending::copy
 };
 
