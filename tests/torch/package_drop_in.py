@@ -410,16 +410,8 @@ class Protocol(Cases):
         """In PyTorch's words."""
         for name in ("AdamW", "Adam", "SGD"):
             make = getattr(swamp_torch, name)
-            with self.assertRaisesRegex(
-                    RuntimeError, "`fused` does not support `differentiable`"):
-                make(params(), differentiable=True)
             with self.assertRaisesRegex(RuntimeError, "cannot be `True` together"):
                 make(params(), fused=True, foreach=True)
-            optimizer = make(params())
-            optimizer.param_groups[0]["differentiable"] = True
-            give_grads(optimizer, 0)
-            with self.assertRaisesRegex(RuntimeError, "differentiable=True"):
-                optimizer.step()
         for make in (swamp_torch.AdamW, torch.optim.AdamW):
             optimizer = make(params(), capturable=True)
             give_grads(optimizer, 0)

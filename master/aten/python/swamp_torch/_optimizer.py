@@ -6,6 +6,7 @@ kernels; they are collected again when a group, a state or the set of gradients 
 Parameters that swamp does not take are stepped by PyTorch's own step.
 """
 
+import copy
 import inspect
 import warnings
 from typing import (Any, Callable, Dict, Iterable, Optional, Sequence, Tuple,
@@ -171,12 +172,13 @@ class _Optimizer(torch.optim.Optimizer):
         """Takes PyTorch's own step for the parameters that swamp does not take."""
         for group in groups:
             for param in group["params"] if clips else ():
-                check_clipped(param, self._place_of(param))
+                check_clipped(group, param, self._place_of(param))
             if scaled:
                 group["fused"] = True  # the others do not read the scale
         own, self.param_groups = self.param_groups, groups
         try:
-            inspect.unwrap(super().step)(self)
+            with torch.set_grad_enabled(self.defaults["differentiable"]):
+                inspect.unwrap(super().step)(self)
         finally:
             self.param_groups = own
 
@@ -223,7 +225,8 @@ class _Optimizer(torch.optim.Optimizer):
                     states[index] = {**states[index],
                                      STEP: states[index][STEP].clone()}
         for own, group in zip(self.param_groups, result["param_groups"]):
-            group["fused"] = not any(p.is_complex() for p in own["params"])
+            group["fused"] = not (own["differentiable"]
+                                  or any(p.is_complex() for p in own["params"]))
         return result
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
@@ -232,16 +235,25 @@ class _Optimizer(torch.optim.Optimizer):
         tensors are copied.
 
         Raises:
-            ValueError: other groups than this optimizer has, a group with
-                ``differentiable``, a step count that is not a whole number
-                below 2^53, or a tensor of another shape than its parameter's;
-                nothing is changed then.
+            ValueError: other groups than this optimizer has, a step count that is
+                not a whole number below 2^53, or a tensor of another shape than its
+                parameter's; nothing is changed then.
         """
         hook = self.register_load_state_dict_pre_hook(keep_as_it_is)
         try:
             super().load_state_dict(state_dict)
         finally:
             hook.remove()
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**super().__getstate__(), "skipped": self.skipped,
+                "grad_norm": self.grad_norm, "unscale_grads": self.unscale_grads}
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> "_Optimizer":
+        result = memo[id(self)] = type(self).__new__(type(self))
+        result.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        result.process_group = self.process_group  # has no copy, nor a pickle
+        return result
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         if "state" in state:
@@ -327,7 +339,7 @@ class AdamW(_Adam, torch.optim.AdamW):
     It takes the arguments of ``torch.optim.AdamW`` and is a subclass of it.
     Float32, float16 and bfloat16 parameters on the CPU are stepped by swamp;
     PyTorch steps others (float64, complex, other devices, sparse gradients, DTensors
-    with Partial placements). Of a DTensor each rank steps its part, and the state
+    with Partial placements, and groups that are ``differentiable``). Of a DTensor each rank steps its part, and the state
     is DTensors, too.
 
     A 16-bit parameter has a float32 copy, its master, in the optimizer's state:
@@ -360,7 +372,7 @@ class AdamW(_Adam, torch.optim.AdamW):
         maximize: takes the step with the gradients' negative.
         foreach: no effect on the parameters that swamp steps.
         capturable: as in PyTorch, refused for the CPU unless ``fused``.
-        differentiable: refused.
+        differentiable: as in PyTorch, which takes these steps.
         fused: no effect on the parameters that swamp steps: they always are.
         max_norm: if above 0, the group's gradients are multiplied by
             ``max_norm / (norm + 1e-6)`` if that is below 1; the norm is that of
@@ -387,7 +399,8 @@ class AdamW(_Adam, torch.optim.AdamW):
             ranks that split a parameter by rows.
         process_group: with ``max_norm``, the ranks over which
             FullyShardedDataParallel splits the parameters: its ``process_group``.
-            DTensors (``fully_shard``, tensor parallelism) know theirs.
+            DTensors (``fully_shard``, tensor parallelism) know theirs. A pickled
+            optimizer has none.
         unscale_grads: a step with GradScaler leaves unscaled gradients, as
             PyTorch's fused optimizers do; another pass over the gradients. With
             ``max_norm``, they are not clipped.
@@ -418,7 +431,6 @@ class AdamW(_Adam, torch.optim.AdamW):
         ValueError: a number out of its range; a parameter given twice; in a step
             with ``max_norm``, a parameter that swamp does not step, or one of
             FullyShardedDataParallel on several ranks without ``process_group``.
-        RuntimeError: ``differentiable``.
     """
 
     def __init__(self, params: Params, lr: Union[float, Tensor] = 1e-3,
@@ -474,9 +486,6 @@ def _refuse_rules(optimizer: _Optimizer, group: Dict[str, Any]) -> None:
     """Refuses, in PyTorch's words, what a group was changed to after it was made."""
     check_storage(group)
     check_max_norm(group)
-    if group["differentiable"]:
-        raise RuntimeError(f"{type(optimizer).__name__} with fused=True does not "
-                           "support differentiable=True")
     if group.get("capturable") and not group["fused"]:
         from torch.optim.optimizer import _get_capturable_supported_devices
         devices = _get_capturable_supported_devices()

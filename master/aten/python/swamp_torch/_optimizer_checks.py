@@ -34,8 +34,6 @@ def check_numbers(group: Dict[str, Any]) -> None:
         raise ValueError(
             "Nesterov momentum requires a momentum and zero dampening")
     check_max_norm(group)
-    if group.get("differentiable"):
-        raise RuntimeError("`fused` does not support `differentiable`")
 
 
 def check_max_norm(group: Dict[str, Any]) -> None:
@@ -48,15 +46,6 @@ def check_max_norm(group: Dict[str, Any]) -> None:
     if not good:
         raise ValueError(f"max_norm: got {max_norm!r}, expected a number, at least "
                          "0 (0 or None: no clipping)")
-
-
-def check_rules(group: Dict[str, Any], place: str) -> None:
-    """Raises ValueError for a group of a state dict with an option that swamp
-    lacks. `place` is where the group is, for the text."""
-    if group.get("differentiable"):
-        raise ValueError(f"{place}['differentiable']: got "
-                         f"{group['differentiable']}, expected False: "
-                         "swamp_torch's optimizers have no such option")
 
 
 def check_step(step: Any, place: str) -> None:
@@ -127,8 +116,11 @@ def is_ours(param: Any) -> bool:
                  or not is_traceable_wrapper_subclass(part)))
 
 
-def check_clipped(param: Any, place: str) -> None:
-    """Raises ValueError for a parameter that is not swamp's."""
+def check_clipped(group: Dict[str, Any], param: Any, place: str) -> None:
+    """Raises ValueError for a parameter that swamp does not step."""
+    if group["differentiable"]:
+        raise ValueError(f"{place}: got differentiable=True, expected False with "
+                         "max_norm")
     if not is_ours(param):
         placed = f", {param.placements}" if is_dtensor(param) else ""
         raise ValueError(

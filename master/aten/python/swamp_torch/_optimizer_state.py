@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ._operators import number
-from ._optimizer_checks import (check_rules, check_shapes, check_step,
-                                first_sharded, is_dtensor, is_ours, part_of)
+from ._optimizer_checks import (check_shapes, check_step, first_sharded,
+                                is_dtensor, is_ours, part_of)
 from ._optimizer_memory import (COMPENSATION, DEFAULT, MASTER, MOMENTS, OPTIONS,
                                 Kind, Storage, check_codes, check_gradient,
                                 check_storage, is_written)
@@ -161,7 +161,8 @@ class Collected:
                 grad = param.grad
                 if grad is None:
                     absent.append(param)
-                elif is_ours(param) and grad.layout is torch.strided:
+                elif (is_ours(param) and grad.layout is torch.strided
+                      and not group["differentiable"]):
                     present.append(param)
                 else:
                     others.append(param)
@@ -399,8 +400,6 @@ def keep_as_it_is(optimizer: torch.optim.Optimizer,
         groups[index] = {**{name: own[name] for name in ("seed",) if name in own},
                          **group, **kept}
         check_storage(groups[index])
-    for index, group in enumerate(groups):
-        check_rules(group, f"param_groups[{index}]")
     of_params = {index for group in groups for index in group["params"]}
     states = {index: state for index, state in state_dict["state"].items()
               if index in of_params}  # the others are the user's
