@@ -19,7 +19,7 @@ shows(include/swamp examples/example.c examples/example.cpp torch/example.py
 shows(master/optim examples/grad_scaler.cpp examples/mixed_precision.cpp)
 shows(master/scaler examples/scaler.cpp)
 shows(master/mpi examples/ranks.cpp install/consumer_mpi/CMakeLists.txt)
-shows(master/aten/python torch/example_package.py torch/example_float8.py)
+shows(master/aten/python torch/example_package.py)
 shows(. torch/example_half.py)
 shows(toolchain/sunway sunway/programs/readme/master.c
   sunway/programs/readme/slave.c sunway/programs/readme/Makefile)
