@@ -11,7 +11,7 @@ namespace swamp::cli {
 namespace {
 
 constexpr Bytes kMagic = "\x93NUMPY";
-constexpr std::size_t kMaxHeaderBytes = 1 << 20;
+constexpr std::size_t kMaxNpyHeaderBytes = 1 << 20;
 
 // NpyHeader is the header of an npy file.
 struct NpyHeader {
@@ -162,10 +162,10 @@ NpyHeader read_header(ByteStream& stream) {
   if (length.size() < width) throw Failure("npy: truncated in its header");
   const std::size_t bytes = major == 1 ? load_little<std::uint16_t>(length, 0)
                                        : load_little<std::uint32_t>(length, 0);
-  if (bytes > kMaxHeaderBytes) {
+  if (bytes > kMaxNpyHeaderBytes) {
     throw Failure(
         fmt::format("npy: got a header of {} bytes, expected at most {}", bytes,
-                    kMaxHeaderBytes));
+                    kMaxNpyHeaderBytes));
   }
   const std::string text = read_up_to(stream, bytes);
   if (text.size() < bytes) {
