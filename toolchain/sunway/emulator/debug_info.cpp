@@ -191,7 +191,7 @@ std::string largest_ldm_variables() {
 
 std::string name_of_function(const void* function) {
   const Symbol& symbol = find_in(variables().slave_functions,
-                                reinterpret_cast<std::uintptr_t>(function));
+                                 reinterpret_cast<std::uintptr_t>(function));
   if (!symbol.name.empty()) return symbol.name;
   const Location at = locate(static_cast<const char*>(function) + 1);
   return at.file + ":" + std::to_string(at.line);

@@ -136,7 +136,7 @@ class _Optimizer(torch.optim.Optimizer):
 
     def _step(self, scale: Optional[Tensor]) -> None:
         for group in self.param_groups:
-            _refuse_rules(self, group)
+            _refuse_rules(group)
         now = self._collected
         if now is None or not now.is_current(self.param_groups, self.state,
                                              self._names_of):
@@ -482,7 +482,7 @@ class SGD(_Optimizer, torch.optim.SGD):
                   bool(group["nesterov"]), bool(group["maximize"]))
 
 
-def _refuse_rules(optimizer: _Optimizer, group: Dict[str, Any]) -> None:
+def _refuse_rules(group: Dict[str, Any]) -> None:
     """Refuses, in PyTorch's words, what a group was changed to after it was made."""
     check_storage(group)
     check_max_norm(group)
