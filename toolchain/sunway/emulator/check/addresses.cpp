@@ -205,7 +205,7 @@ std::string why_not_main(std::uintptr_t address, std::size_t bytes,
                        : near);
 }
 
-void KnownMain::add_ldm(const Slave& slave, const std::byte* address) {
+void KnownRanges::add_ldm(const Slave& slave, const std::byte* address) {
   if (address < slave.statics) return;
   const auto statics = reinterpret_cast<std::uintptr_t>(slave.statics);
   const Symbol& variable =
@@ -214,8 +214,8 @@ void KnownMain::add_ldm(const Slave& slave, const std::byte* address) {
   if (variable.bytes != 0) ldm_ = {begin, begin + variable.bytes};
 }
 
-std::string KnownMain::look_up(std::uintptr_t address, std::size_t bytes,
-                               bool write) {
+std::string KnownRanges::look_up(std::uintptr_t address, std::size_t bytes,
+                                 bool write) {
   const std::uint64_t now = check::releases();
   std::string why = why_not_main(address, bytes, write);
   if (!why.empty()) return why;

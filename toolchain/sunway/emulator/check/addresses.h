@@ -21,9 +21,9 @@ const Slave* ldm_owner(std::uintptr_t address);
 // may be read (or, with `write`, written); empty if it may.
 std::string why_not_main(std::uintptr_t address, std::size_t bytes, bool write);
 
-// KnownMain remembers some ranges of main memory that one slave may access, and
-// one variable of LDM.
-class KnownMain {
+// KnownRanges remembers some ranges of main memory that one slave may access,
+// and one variable of LDM.
+class KnownRanges {
  public:
   // has() returns whether it remembers that the slave may access this range.
   bool has(std::uintptr_t address, std::size_t bytes, bool write) const {

@@ -94,7 +94,7 @@ bool SlaveCheck::loop_needs_no_check(const LoopAccess* all, std::size_t count,
           !may_read_main(range.begin, range.end - range.begin)) {
         return false;
       }
-    } else if (step <= 4 * bytes) {
+    } else if (step <= 4 * bytes) {  // one test of all is the fastest
       if (Shadow::has(begin, range.end - range.begin, ~0u)) return false;
     } else {
       for (unsigned long n = 0; n < iterations; ++n, begin += step) {
@@ -107,7 +107,7 @@ bool SlaveCheck::loop_needs_no_check(const LoopAccess* all, std::size_t count,
 
 bool SlaveCheck::may_read_main(std::uintptr_t begin, std::size_t bytes) const {
   return !reports_main_ && !may_have_changed() && in_flight_.empty() &&
-         known_main_.has_anywhere(begin, bytes, false);
+         known_ranges_.has_anywhere(begin, bytes, false);
 }
 
 void SlaveCheck::loop_reads(const LoopAccess& read, unsigned long iterations,
@@ -155,9 +155,7 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
     write_main(begin, end, is_volatile, pc);
     return;
   }
-  // A store to a volatile variable of LDM, usually a reply word.
-  if (bytes == 4 &&
-      !Shadow::has(reinterpret_cast<const std::byte*>(begin), bytes, ~0u)) {
+  if (!Shadow::has(reinterpret_cast<const std::byte*>(begin), bytes, ~0u)) {
     end_access();
     return;
   }
@@ -195,7 +193,7 @@ bool SlaveCheck::operand(const void* address, std::size_t bytes, bool write_it,
       return false;
     }
   } else {
-    legal = known_main_.why_not(address_of(at), bytes, write_it).empty();
+    legal = known_ranges_.why_not(address_of(at), bytes, write_it).empty();
   }
   if (write_it) {
     write(at, bytes, pc, false);
@@ -209,7 +207,7 @@ bool SlaveCheck::look_up_main(std::uintptr_t begin, std::size_t bytes,
                               bool write, const void* pc) {
   const OwnAllocations own;
   const char* verb = write ? "writes " : "reads ";
-  const std::string why = known_main_.why_not(begin, bytes, write);
+  const std::string why = known_ranges_.why_not(begin, bytes, write);
   if (!why.empty()) {
     const Slave* owner = ldm_owner(begin);
     report({owner != nullptr ? "ldm-range" : "main-range", pc, &slave_,

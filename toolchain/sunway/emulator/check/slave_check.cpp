@@ -136,7 +136,7 @@ bool SlaveCheck::allows(const Transfer& t, const void* pc) {
   if (slave_.in_ldm(t.ldm, 1) && t.ldm >= slave_.stack) {
     stack_.entered(address_of(t.ldm), pc);
   }
-  return check_rules(slave_, known_main_, t, pc);
+  return check_rules(slave_, known_ranges_, t, pc);
 }
 
 bool SlaveCheck::allows_sides(const Rma& rma, const Slave& other) {
@@ -158,7 +158,7 @@ bool SlaveCheck::allows_sides(const Rma& rma, const Slave& other) {
   if (rma.remote_reply != nullptr) {
     t.reply = as_seen_by(other, slave_, rma.remote_reply);
   }
-  return check_rules(other, known_main_, t, rma.pc, &slave_);
+  return check_rules(other, known_ranges_, t, rma.pc, &slave_);
 }
 
 bool SlaveCheck::allows_rma(const Rma& rma, const Slave& other, bool sends) {

@@ -196,7 +196,7 @@ class SlaveCheck final : public SlaveObserver {
   // returns whether it is legal.
   bool check_main(std::uintptr_t begin, std::size_t bytes, bool write,
                   const void* pc) {
-    return (known_main_.has(begin, bytes, write) && !reports_main_) ||
+    return (known_ranges_.has(begin, bytes, write) && !reports_main_) ||
            look_up_main(begin, bytes, write, pc);
   }
   bool look_up_main(std::uintptr_t begin, std::size_t bytes, bool write,
@@ -211,7 +211,7 @@ class SlaveCheck final : public SlaveObserver {
   StackCheck stack_;
   Progress progress_;
   DirectLog direct_;
-  KnownMain known_main_;
+  KnownRanges known_ranges_;
   const std::byte* last_transfer_ = nullptr;  // its side of main memory
   const bool reports_main_;                   // SWAMP_CHECK_MAIN_ACCESS=1
   std::uintptr_t last_flag_ = 0;  // the last volatile or atomic read

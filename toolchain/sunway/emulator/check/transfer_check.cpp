@@ -34,8 +34,8 @@ bool check_reply(const Slave& slave, const volatile void* reply,
   return true;
 }
 
-bool check_rules(const Slave& slave, KnownMain& known_main, const Transfer& t,
-                 const void* pc, const Slave* caller) {
+bool check_rules(const Slave& slave, KnownRanges& known_ranges,
+                 const Transfer& t, const void* pc, const Slave* caller) {
   const auto is = [&](const char* category, const std::string& text) {
     report(
         {category, pc, caller != nullptr ? caller : &slave,
@@ -73,20 +73,20 @@ bool check_rules(const Slave& slave, KnownMain& known_main, const Transfer& t,
                  ": addresses, length, block and stride must be multiples of "
                  "4 bytes");
   }
-  if (!known_main.has_ldm(t.ldm, bytes_of(t))) {
+  if (!known_ranges.has_ldm(t.ldm, bytes_of(t))) {
     const std::string ldm = why_not_ldm(slave, t.ldm, bytes_of(t));
     if (!ldm.empty()) return is("ldm-range", ldm);
-    known_main.add_ldm(slave, t.ldm);
+    known_ranges.add_ldm(slave, t.ldm);
   }
   if (t.reply != nullptr && !check_reply(slave, t.reply, t.call, pc)) {
     return false;
   }
   if (t.kind == Transfer::Kind::remote_get) return true;
-  if (known_main.has(address_of(t.main), t.extent(), t.writes_main())) {
+  if (known_ranges.has(address_of(t.main), t.extent(), t.writes_main())) {
     return true;
   }
   const std::string main =
-      known_main.why_not(address_of(t.main), t.extent(), t.writes_main());
+      known_ranges.why_not(address_of(t.main), t.extent(), t.writes_main());
   if (!main.empty()) {
     return is("main-range",
               std::string(t.writes_main() ? "the put to " : "the get from ") +

@@ -25,7 +25,7 @@ bool check_reply(const Slave& slave, const volatile void* reply,
 // check_rules() reports a transfer that the machine would refuse or that would
 // access memory it must not. Returns whether the transfer may be carried out.
 // `slave` is whose LDM it accesses; `caller` issues it, if another one.
-bool check_rules(const Slave& slave, KnownMain& known_main,
+bool check_rules(const Slave& slave, KnownRanges& known_ranges,
                  const Transfer& transfer, const void* pc,
                  const Slave* caller = nullptr);
 
