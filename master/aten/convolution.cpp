@@ -19,7 +19,6 @@
 #include <ATen/ops/convolution_backward_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <array>
@@ -69,10 +68,13 @@ Tensor channels_last(const Tensor& x,
   Indices sizes = last.sizes().vec();
   for (int i = 0; i < kAxes; ++i) sizes[size_of(i) + 1] += before[i] + after[i];
   if (sizes == last.sizes()) return last.contiguous();
-  const Tensor padded = at::zeros(sizes, last.options());
+  const Tensor padded = at::empty(sizes, last.options());
   Tensor inner = padded;
   for (int i = 0; i < kAxes; ++i) {
-    inner = inner.narrow(i + 1, before[i], last.size(i + 1));
+    const std::int64_t size = last.size(i + 1);
+    inner.narrow(i + 1, 0, before[i]).zero_();
+    inner.narrow(i + 1, before[i] + size, after[i]).zero_();
+    inner = inner.narrow(i + 1, before[i], size);
   }
   inner.copy_(last);
   return padded;
@@ -351,19 +353,19 @@ struct Convolution {
     if (!is_all) out.copy_(dense);
   }
 
-  // weight_from() is a gradient of the weight, in its shape with all axes.
+  // weight_from() is a gradient of the weight, in its shape with all axes and
+  // with the channels last. Its product has a gathered factor, which is the
+  // left one, so that the result is written transposed.
   Tensor weight_from(const Tensor& large, const Tensor& small) const {
     const std::int64_t terms = kernel_size() * group_channels();
     const std::int64_t positions = small_size();
     const std::int64_t rows = images * positions;
-    const Tensor result =
-        at::empty({groups, axes[0].kernel, axes[1].kernel, axes[2].kernel,
-                   group_channels(), group_filters()},
-                  large.options());
+    const Tensor result = at::empty({filters, axes[0].kernel, axes[1].kernel,
+                                     axes[2].kernel, group_channels()},
+                                    large.options());
     const Tensor y = channels_last(small);
-    const Matrices out =
-        matrices_of(result, groups, terms, group_filters(),
-                    terms * group_filters(), group_filters(), 1);
+    const Matrices out = matrices_of(result, groups, terms, group_filters(),
+                                     terms * group_filters(), 1, terms);
     const Matrices b = matrices_of(y, groups, rows, group_filters(),
                                    group_filters(), filters, 1);
     if (is_by_image(large)) {
@@ -388,9 +390,7 @@ struct Convolution {
           matrices_of(x, groups, terms, rows, group_channels(), 1, channels), b,
           nullptr, is_pointwise() ? nullptr : &gather);
     }
-    return result.permute({0, 5, 4, 1, 2, 3})
-        .reshape({filters, group_channels(), axes[0].kernel, axes[1].kernel,
-                  axes[2].kernel});
+    return result.permute({0, 4, 1, 2, 3});
   }
 
   // sum_of() is the gradient of a bias: the sum over images and positions of a
