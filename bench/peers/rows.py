@@ -191,7 +191,7 @@ def plain_softmax(dtype):
 
 
 def losses(dtype, rows, classes):
-    """The logits and {peer: the mean loss of them}."""
+    """Inputs, and {peer: the mean loss of these logits}."""
     # Without a temporary, which peak_memory() would count.
     logits = torch.empty(rows, classes, dtype=dtype).normal_().requires_grad_()
     targets = torch.randint(0, classes, (rows,))
@@ -201,20 +201,40 @@ def losses(dtype, rows, classes):
             return F.cross_entropy(logits, targets)
         with torch.autocast("cpu", dtype=dtype):
             return F.cross_entropy(logits, targets)
-    return logits, {
+    return (logits,), {
         "torch": autocast,
         "Megatron": lambda: MegatronCrossEntropy.apply(logits.float(),
                                                        targets).mean(),
         "swamp": lambda: functional.cross_entropy(logits, targets)}
 
 
+def linear_losses(dtype, rows, classes):
+    """Inputs, and {peer: the mean loss of the logits of a linear layer}."""
+    x = torch.empty(rows, WIDTH, dtype=dtype).normal_().requires_grad_()
+    weight = torch.empty(classes, WIDTH, dtype=dtype).normal_(0, 0.02).requires_grad_()
+    targets = torch.randint(0, classes, (rows,))
+    peers = {"torch": lambda: F.cross_entropy(F.linear(x, weight), targets),
+             "swamp": lambda: functional.linear_cross_entropy(x, weight, targets)}
+    if dtype == torch.float16:
+        del peers["torch"]  # its products take minutes
+    return (x, weight), peers
+
+
 def cross_entropy(dtype):
-    logits, peers = losses(dtype, TOKENS, CLASSES)
+    (logits,), peers = losses(dtype, TOKENS, CLASSES)
     one = torch.ones(())
     calls = {peer: both(loss, (logits,), one) for peer, loss in peers.items()}
     read = (logits.nbytes, native.READ)
     calls.update(roofline((read,), (read, (logits.nbytes, native.WRITE))))
     return {f"cross entropy [{TOKENS}, {CLASSES}], forward + backward": calls}
+
+
+def linear_cross_entropy(dtype):
+    inputs, peers = linear_losses(dtype, TOKENS, CLASSES)
+    one = torch.ones(())
+    return {f"linear {WIDTH} -> {CLASSES} + cross entropy, {TOKENS} tokens, "
+            "forward + backward": {peer: both(loss, inputs, one)
+                                   for peer, loss in peers.items()}}
 
 
 def status(name):
@@ -224,11 +244,12 @@ def status(name):
     return int(line.split()[1]) / 1024
 
 
-def peak_memory(peer, dtype, rows, classes):
-    """The MiB that loss and gradient of this process need in addition to the logits."""
-    logits, peers = losses(dtype, 2, 64)
+def peak_memory(make, peer, dtype, rows, classes):
+    """The MiB that loss and gradients of this process need in addition to the inputs
+    that make() makes."""
+    inputs, peers = make(dtype, 2, 64)
     peers[peer]().backward()  # the first call allocates what later ones reuse
-    logits, peers = losses(dtype, rows, classes)
+    inputs, peers = make(dtype, rows, classes)
     before = status("VmHWM")
     peers[peer]().backward()
     return status("VmHWM") - before
@@ -265,12 +286,22 @@ def memory(options):
             [sys.executable, "-B", "-c", code], env=env, text=True, check=True,
             stdout=subprocess.PIPE).stdout)
     results = {}
-    for dtype in DTYPES if options.row in "memory" else ():
-        rows, classes = TOKENS, CLASSES
-        results[f"cross entropy [{rows}, {classes}]/{name_of(dtype)}"] = {
-            "logits": rows * classes * dtype.itemsize / 2 ** 20,
-            **{peer: of_process(f"peak_memory({peer!r}, {dtype}, {rows}, {classes})")
-               for peer in ("torch", "Megatron", "swamp")}}
+    def of_losses(name, make, peers, tokens):
+        for dtype in DTYPES:
+            sizes = f"{dtype}, {tokens}, {CLASSES}"
+            results[f"{name}, {tokens} tokens/{name_of(dtype)}"] = {
+                "logits": tokens * CLASSES * dtype.itemsize / 2 ** 20,
+                **{peer: of_process(f"peak_memory(rows.{make}, {peer!r}, {sizes})")
+                   for peer in peers
+                   # PyTorch's float16 products take minutes.
+                   if (dtype, peer, make) != (torch.float16, "torch",
+                                              "linear_losses")}}
+
+    if options.row in "memory":
+        of_losses("cross entropy", "losses", ("torch", "Megatron", "swamp"), TOKENS)
+        for tokens in (TOKENS, 8 * TOKENS):
+            of_losses("linear + cross entropy", "linear_losses", ("torch", "swamp"),
+                      tokens)
     if options.row not in "memory" and options.row not in "llama" or not HAS_LLAMA:
         return results
     for dtype in (torch.bfloat16, torch.float32):
@@ -384,16 +415,8 @@ def attention_rows(dtype, causal):
 
 
 compiled = False
-clock = time.perf_counter
-
-
-def cpu_clock():
-    """The processor time of a thread, on average."""
-    return time.process_time() / torch.get_num_threads()
-
-
-OPERATORS = (linear, products, causal_softmax, plain_softmax, cross_entropy, layer_norm,
-             rms_norm, residual_add, attention)
+OPERATORS = (linear, products, causal_softmax, plain_softmax, cross_entropy,
+             linear_cross_entropy, layer_norm, rms_norm, residual_add, attention)
 
 
 def with_swamp(call, **switches):
@@ -672,9 +695,9 @@ def least(cases, rounds, seconds):
     best = dict.fromkeys(cases, math.inf)
 
     def timed(call):
-        begin = clock()
+        begin = time.perf_counter()
         call()
-        return (clock() - begin) * 1e3
+        return (time.perf_counter() - begin) * 1e3
 
     for turn in range(rounds):
         for name, call in cases.items():
@@ -699,13 +722,11 @@ def least(cases, rounds, seconds):
 
 def measure(options):
     """{"row/dtype": {peer: milliseconds}}"""
-    global compiled, clock
+    global compiled
     models = options.part == "models"
     compiled = options.compile or models
     if options.quick:
         globals().update(QUICK)
-    if options.cpu_time:
-        clock = cpu_clock
     results = {}
     for make in (gpt, resnet) if models else (*OPERATORS, gpt, llama, resnet):
         if options.row not in make.__name__:

@@ -3,34 +3,26 @@ of the table below has the losses and the weights of torch.optim.AdamW(fused=Tru
 for bit. Rows of packages that are not installed are skipped.
 
 usage: package_clients.py PATH [unittest's arguments]
-       package_clients.py PATH --table [ROW...]
---table prints time and memory of each row, or of some, with PyTorch's optimizer and with
-swamp's.
 """
 
 import contextlib
 import importlib
 import io
-import json
 import logging
 import os
-import subprocess
-import sys
 import tempfile
-import time
 import unittest
 import warnings
 from functools import cache, partial
 
-from support import PATH, TestCase, caught, main, run_ranks, same
+from support import TestCase, caught, main, run_ranks, same
 
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.optimizer import (register_optimizer_step_post_hook,
-                                   register_optimizer_step_pre_hook)
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 
 import swamp_torch
@@ -62,12 +54,11 @@ class Net(torch.nn.Module):
 class Job:
     """One training: sizes, optimizer, and what it gives."""
 
-    def __init__(self, swamp, width=64, layers=2, steps=6, rows=8, rank=0,
-                 scale=2.0 ** 21, torch_clip=False):
-        self.swamp, self.width, self.layers = swamp, width, layers
-        self.steps, self.rows, self.rank = steps, rows, rank
-        self.scale = scale  # in float16 the first steps overflow
-        self.torch_clip = torch_clip
+    width, layers, steps, rows = 64, 2, 6, 8
+    scale = 2.0 ** 21  # in float16 the first steps overflow
+
+    def __init__(self, swamp, rank=0):
+        self.swamp, self.rank = swamp, rank
         self.losses, self.weights = [], []
         self.optimizer_class = AdamW if swamp else torch.optim.AdamW
         self.options = dict(lr=1e-2, betas=(0.9, 0.95), weight_decay=0.1)
@@ -88,7 +79,7 @@ class Job:
 
 
 # The flows: each trains a network of the job. In a loop with clipping, stock clips by
-# swamp's clip_grad_norm_, which has max_norm's bits; with --table by PyTorch's.
+# swamp's clip_grad_norm_, which has max_norm's bits.
 
 def loop(job, net, optimizer, scaler=None, half=False, accumulate=1, clip=None):
     for step in range(job.steps):
@@ -129,8 +120,7 @@ def clipped(job):
         loop(job, net, job.optimizer(net, max_norm=1e-2), grad_scaler(job), half=True)
     else:
         loop(job, net, job.optimizer(net), grad_scaler(job), half=True,
-             clip=torch.nn.utils.clip_grad_norm_ if job.torch_clip
-             else swamp_torch.clip_grad_norm_)
+             clip=swamp_torch.clip_grad_norm_)
 
 
 def fsdp(job):
@@ -399,10 +389,10 @@ def quiet():
     logging.disable(logging.NOTSET)
 
 
-def observe(flow, swamp, **sizes):
+def observe(flow, swamp, rank=0):
     """Losses and weights of a flow, with PyTorch's operators or with swamp's."""
     (swamp_torch.enable if swamp else swamp_torch.disable)()
-    job = Job(swamp, **sizes)
+    job = Job(swamp, rank)
     with quiet():
         flow(job)
     swamp_torch.enable()
@@ -565,103 +555,5 @@ class Lightning(TestCase):
         self.assert_same(list(job.weights), list(automatic.weights))
 
 
-# --table: each row runs in processes of its own, stock and swamp in turn.
-ROUNDS = 3
-LARGE = dict(width=1024, layers=8, steps=12, rows=4, scale=2.0 ** 10,
-             torch_clip=True)
-
-
-class Clock:
-    """Measures, from an optimizer's step to the next, the processor time of this
-    process, and that of GradScaler, clipping and the step."""
-
-    def __init__(self):
-        self.depth, self.seconds, self.marks = 0, 0.0, []
-        scaler = torch.amp.GradScaler
-        for owner, name in ((scaler, "unscale_"), (scaler, "step"),
-                            (scaler, "update"),
-                            (torch.nn.utils, "clip_grad_norm_")):
-            setattr(owner, name, self.timed(getattr(owner, name)))
-        register_optimizer_step_pre_hook(lambda *_: self.enter())
-        register_optimizer_step_post_hook(lambda *_: self.leave(True))
-
-    def timed(self, function):
-        def call(*args, **options):
-            self.enter()
-            try:
-                return function(*args, **options)
-            finally:
-                self.leave()
-        return call
-
-    def enter(self):
-        self.depth += 1
-        if self.depth == 1:
-            self.start = time.process_time()
-
-    def leave(self, mark=False):
-        self.depth -= 1
-        now = time.process_time()
-        done = self.seconds + now - self.start
-        if self.depth == 0:
-            self.seconds = done
-        if mark:
-            self.marks.append((now, done))
-
-    def milliseconds(self):
-        """The least of an iteration, and of its step."""
-        marks = self.marks[3:]  # without the first steps, which allocate
-        return [1e3 * min(b[i] - a[i] for a, b in zip(marks, marks[1:]))
-                for i in (0, 1)]
-
-
-def measure_row(rank, _, name, swamp):
-    """Milliseconds of an iteration and of the step, and the MiB of the flow."""
-    def peak():
-        with open("/proc/self/status") as status:
-            return next(int(line.split()[1]) / 1024 for line in status
-                        if line.startswith("VmHWM"))
-
-    torch.set_num_threads(1)
-    flow = next(row[1] for row in ROWS if row[0] == name)
-    observe(flow, swamp, rank=rank)  # imports what it needs, and warms up
-    clock, before = Clock(), peak()
-    observe(flow, swamp, rank=rank, **LARGE)
-    return [*clock.milliseconds(), peak() - before]
-
-
-def table(names):
-    """Prints a Markdown table of the rows, or of all."""
-    print("| flow | step, stock | swamp | | iteration, stock | swamp | | "
-          "memory, stock | swamp |")
-    print("|---" * 9 + "|")
-    for name, _, packages, ranks in ROWS:
-        if names and name not in names or missing(packages):
-            continue
-        seen = {False: [], True: []}
-        for _ in range(ROUNDS):
-            for swamp in seen:
-                out = subprocess.run([sys.executable, __file__, PATH, "--measure",
-                                      name, str(int(swamp))], text=True, check=True,
-                                     stdout=subprocess.PIPE).stdout
-                seen[swamp].append(json.loads(out.splitlines()[-1]))
-        stock, ours = ([min(figures) for figures in zip(*seen[swamp])]
-                       for swamp in (False, True))
-        cells = [name]
-        for i in (1, 0):
-            cells += [f"{stock[i]:.1f} ms", f"{ours[i]:.1f} ms",
-                      f"{stock[i] / ours[i]:.2f} times"]
-        cells += [f"{stock[2]:.0f} MiB", f"{ours[2]:.0f} MiB"]
-        print("|", " | ".join(cells), "|", flush=True)
-
-
 if __name__ == "__main__":
-    if sys.argv[2:3] == ["--table"]:
-        table(sys.argv[3:])
-    elif sys.argv[2:3] == ["--measure"]:
-        name, swamp = sys.argv[3], sys.argv[4] == "1"
-        ranks = next(row[3] for row in ROWS if row[0] == name)
-        print(json.dumps(run_ranks(measure_row, WORLD, name, swamp)[0] if ranks
-                         else measure_row(0, 1, name, swamp)))
-    else:
-        main()
+    main()
