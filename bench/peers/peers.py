@@ -402,7 +402,8 @@ def model_table(results):
     return (f"One training iteration (loss, gradients, clipping, AdamW) of a GPT-2 "
             f"and a ResNet-50, {of['cpu']}, {of['threads']} threads, "
             f"{versions_text(of)}, {of['date']}; of autocast and 16-bit weights "
-            "the faster, for each column.\n\n") + table(
+            "the faster, for each column; swamp's float32 with "
+            "`reproducible=True`.\n\n") + table(
         ["model", "dtype"],
         ["PyTorch", "torch.compile", "swamp", "swamp / PyTorch",
          "swamp / PyTorch's float32"], lines)
