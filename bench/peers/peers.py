@@ -301,7 +301,8 @@ def cells(times, peers):
 
 
 def ratio(times, ours="swamp", other="torch"):
-    return f"{times[other] / times[ours]:.2f}" if ours in times else ""
+    return (f"{times[other] / times[ours]:.2f}" if ours in times and other in times
+            else "")
 
 
 def split_key(key):
@@ -510,10 +511,10 @@ def iteration_picture(results, out):
 def row_label(name):
     """The name of a row without its sizes, in short lines."""
     for pattern, text in (
-            (r" \[[^]]*\]| 768.*tokens| of \d+ million parameters", ""),
+            (r" \[[^]]*\]| 768 -> \d+|, \d+ tokens| of \d+ million parameters", ""),
             (r", one iteration|, forward \+ backward", ""),
             (r"\.(half|bfloat16)\(\)", "16-bit weights"),
-            (" causal mask", " mask"), (r"(\+ softmax|\+= x)", r"\n\1"),
+            (" causal mask", " mask"), (r"(\+ softmax|\+= x|\+ cross)", r"\n\1"),
             (", ", "\n")):
         name = re.sub(pattern, text, name)
     return name
@@ -524,7 +525,7 @@ def row_picture(results, out):
     data = {}
     for key, times in results["rows"]["times"].items():
         name, dtype = key.split("/")
-        if "swamp" in times:
+        if "swamp" in times and "torch" in times:
             row = data.setdefault(row_label(name), [None] * len(DTYPES))
             row[DTYPES.index(dtype)] = times["torch"] / times["swamp"]
     if data:
