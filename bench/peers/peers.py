@@ -509,27 +509,47 @@ def iteration_picture(results, out):
 
 
 def row_label(name):
-    """The name of a row without its sizes, in short lines."""
+    """The name of a row without its sizes."""
     for pattern, text in (
             (r" \[[^]]*\]| 768 -> \d+|, \d+ tokens| of \d+ million parameters", ""),
             (r", one iteration|, forward \+ backward", ""),
-            (r"\.(half|bfloat16)\(\)", "16-bit weights"),
-            (" causal mask", " mask"), (r"(\+ softmax|\+= x|\+ cross)", r"\n\1"),
-            (", ", "\n")):
+            (r"\.(half|bfloat16)\(\)", "16-bit weights")):
         name = re.sub(pattern, text, name)
     return name
 
 
 def row_picture(results, out):
-    """PyTorch's time over swamp's, of each row operator and of the GPT."""
+    """PyTorch's time over swamp's, of all rows but those of products: a bar for each
+    dtype, to the left if PyTorch is faster."""
     data = {}
     for key, times in results["rows"]["times"].items():
         name, dtype = key.split("/")
-        if "swamp" in times and "torch" in times:
-            row = data.setdefault(row_label(name), [None] * len(DTYPES))
-            row[DTYPES.index(dtype)] = times["torch"] / times["swamp"]
-    if data:
-        bars(data, DTYPES, out, 440, 10, 0.5, 200, "PyTorch's time over swamp's")
+        if "swamp" in times and "torch" in times and not name.startswith("product"):
+            row = data.setdefault(row_label(name), {})
+            row[dtype] = times["torch"] / times["swamp"]
+    if not data:
+        return
+    left, right, top, height = 280, 1060, 60, 22
+    bottom = top + height * len(data)
+    picture = plot.Picture(1100, bottom + 60)
+    x_of = plot.axis(0.5, 100, left, right, True)
+    for ratio in (0.5, 1, 2, 5, 10, 20, 50, 100):
+        x = x_of(ratio)
+        picture.path([(x, top - 6), (x, bottom)], "black",
+                     f' stroke-dasharray="{"8,4" if ratio == 1 else "1,4"}"')
+        picture.text(x, bottom + 18, f"{ratio:g}")
+    for i, (label, row) in enumerate(data.items()):
+        y = top + height * i
+        picture.text(left - 8, y + 13, label, ' text-anchor="end"')
+        for j, dtype in enumerate(DTYPES):
+            if dtype in row:
+                begin, end = sorted((x_of(1), x_of(row[dtype])))
+                picture.box(begin, y + 6 * j, end - begin, 5, plot.COLORS[j])
+    picture.text((left + right) / 2, bottom + 40, "PyTorch's time over swamp's")
+    for j, dtype in enumerate(DTYPES):
+        picture.legend(left + (right - left) * (j + 0.5) / len(DTYPES), 34, dtype,
+                       plot.COLORS[j])
+    picture.write(out)
 
 
 def main():
