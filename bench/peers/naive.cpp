@@ -134,11 +134,9 @@ struct Stream {
 };
 
 // Where block `block` of `blocks` begins, at a line.
-std::size_t part(std::size_t bytes, std::ptrdiff_t block,
-                 std::ptrdiff_t blocks) {
+std::size_t part(std::size_t bytes, std::size_t block, std::size_t blocks) {
   if (block == blocks) return bytes;
-  return bytes / static_cast<std::size_t>(blocks) *
-         static_cast<std::size_t>(block) / 64 * 64;
+  return bytes / blocks * block / 64 * 64;
 }
 
 void read(const char* at, std::size_t bytes, std::size_t ahead, Words& seen) {
@@ -302,30 +300,43 @@ int eigen_step(const Lists* lists, const Numbers* numbers) {
 // How many threads all functions use.
 void naive_set_threads(int threads) { omp_set_num_threads(threads); }
 
-// The memory traffic of a pass over `groups` groups of `arrays` arrays each, in
-// blocks of 256 bytes of the largest, because larger ones took longer: it reads,
-// reads and writes, or only writes them. Values stay as they are, except of
-// arrays that are only written.
-// Prefetches `ahead` bytes, and writes those with `non_temporal` without reading
-// their lines first. Returns a combination of the values read.
+// The memory traffic of a pass over `groups` groups of `arrays` arrays each: it
+// reads, reads and writes, or only writes them. A thread has a run of groups,
+// in blocks of `bytes` of the largest array. Values stay as they are, except of
+// arrays that are only written. Prefetches `ahead` bytes, and writes those with
+// `non_temporal` without reading their lines first. Returns a combination of
+// the values read.
 std::uint32_t naive_traffic(const Stream* streams, std::size_t groups,
-                            std::size_t arrays, std::size_t ahead,
-                            int non_temporal) {
+                            std::size_t arrays, std::size_t bytes,
+                            std::size_t ahead, int non_temporal) {
+  const auto blocks_of = [&](std::size_t group) {
+    std::size_t largest = 0;
+    for (std::size_t i = 0; i < arrays; ++i) {
+      largest = std::max(largest, streams[group * arrays + i].bytes);
+    }
+    return (largest + bytes - 1) / bytes;
+  };
+  std::size_t total = 0;
+  for (std::size_t group = 0; group < groups; ++group) {
+    total += blocks_of(group);
+  }
   std::uint32_t all = 0;
 #pragma omp parallel reduction(| : all)
   {
+    const auto thread = static_cast<std::size_t>(omp_get_thread_num());
+    const auto threads = static_cast<std::size_t>(omp_get_num_threads());
+    const std::size_t first = total * thread / threads;
+    const std::size_t last = total * (thread + 1) / threads;
     Words seen = {};
     Words nothing = {};
     asm volatile("" : "+m"(nothing));  // or the compiler would drop the update
-    for (std::size_t group = 0; group < groups; ++group) {
+    std::size_t before = 0;            // blocks of the groups before
+    for (std::size_t group = 0; group < groups && before < last; ++group) {
       const Stream* s = streams + group * arrays;
-      std::size_t largest = 0;
-      for (std::size_t i = 0; i < arrays; ++i) {
-        largest = std::max(largest, s[i].bytes);
-      }
-      const auto blocks = static_cast<std::ptrdiff_t>((largest + 255) / 256);
-#pragma omp for nowait
-      for (std::ptrdiff_t block = 0; block < blocks; ++block) {
+      const std::size_t blocks = blocks_of(group);
+      const std::size_t end_block = std::min(last - before, blocks);
+      for (std::size_t block = first > before ? first - before : 0;
+           block < end_block; ++block) {
         for (std::size_t i = 0; i < arrays; ++i) {
           const std::size_t begin = part(s[i].bytes, block, blocks);
           const std::size_t end = part(s[i].bytes, block + 1, blocks);
@@ -339,6 +350,7 @@ std::uint32_t naive_traffic(const Stream* streams, std::size_t groups,
           }
         }
       }
+      before += blocks;
     }
     for (int i = 0; i < kWords; ++i) all |= seen[i];
 #ifdef __SSE2__
@@ -349,8 +361,8 @@ std::uint32_t naive_traffic(const Stream* streams, std::size_t groups,
 }
 
 // naive_multiply_adds() computes so many floating-point operations as fused
-// multiply-adds of registers: of float32, or with `bfloat16` of pairs of bfloat16
-// by AVX512-BF16. Returns 0 if the CPU has no such instruction.
+// multiply-adds of registers: of float32, or with `bfloat16` of pairs of
+// bfloat16 by AVX512-BF16. Returns 0 if the CPU has no such instruction.
 int naive_multiply_adds(double flops, int bfloat16) {
   constexpr int kChains = 12;
 #ifndef __AVX512BF16__

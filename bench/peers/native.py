@@ -86,7 +86,7 @@ class Naive:
             getattr(self.lib, name).argtypes = [POINTER(Lists),
                                                 POINTER(Numbers)]
         self.lib.naive_traffic.argtypes = [POINTER(Stream), c_size_t, c_size_t,
-                                           c_size_t, c_int]
+                                           c_size_t, c_size_t, c_int]
         self.lib.naive_multiply_adds.argtypes = [c_double, c_int]
         self.lib.model_counts.argtypes = [c_char_p, POINTER(c_uint64), c_size_t]
         self.lib.model_counts.restype = c_size_t
@@ -101,15 +101,16 @@ class Naive:
         assert getattr(self.lib, name)(byref(lists), byref(numbers)) == 0
 
     def rooflines(self, passes):
-        """{name: call} of the memory traffic of passes: with prefetches, and with
-        stores that do not read what they overwrite. The fastest is the roofline."""
-        def call(ahead, non_temporal):
+        """{name: call} of the memory traffic of passes: in blocks, with prefetches,
+        and with stores that do not read what they overwrite. The fastest is the
+        roofline."""
+        def call(*how):
             for one in passes:
-                self.lib.naive_traffic(one.streams, one.groups, one.arrays, ahead,
-                                       non_temporal)
-        return {f"roofline {ahead} {non_temporal}":
-                functools.partial(call, ahead, non_temporal)
-                for ahead in (0, 512, 2048) for non_temporal in (0, 1)}
+                self.lib.naive_traffic(one.streams, one.groups, one.arrays, *how)
+        return {f"roofline {block} {ahead} {non_temporal}":
+                functools.partial(call, block, ahead, non_temporal)
+                for block, ahead in ((256, 0), (256, 512), (256, 2048), (4096, 0))
+                for non_temporal in (0, 1)}
 
     def multiply_adds(self, flops, bfloat16):
         """The same of so many floating-point operations in registers."""
