@@ -318,10 +318,10 @@ def step_sentence(results):
                   if key.split("/")[0] in MODELS]
         return f"{min(ratios):.2f} to {max(ratios):.2f} times" if ratios else "?"
     return (
-        "A whole step with GradScaler, and with the float32 copies that PyTorch's "
-        "fused AdamW needs of 16-bit gradients, takes it "
+        "A whole step takes PyTorch's fused AdamW "
         f"{span('steps', 'swamp_torch', 'torch fused')} swamp's time for GPT-2, BERT "
-        "and ResNet-50, and `optimizer.step()` alone "
+        "and ResNet-50, with GradScaler, and with the float32 copies that it needs of "
+        "16-bit gradients; `optimizer.step()` alone takes "
         f"{span('alone', 'swamp', 'torch')}, because both wait for memory.\n")
 
 
