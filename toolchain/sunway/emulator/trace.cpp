@@ -17,13 +17,14 @@
 #include "toolchain/sunway/emulator/machine.h"
 #include "toolchain/sunway/emulator/observer.h"
 #include "toolchain/sunway/emulator/schedule.h"
-#include "toolchain/sunway/emulator/trace_file.h"
 #include "toolchain/sunway/emulator/trace_recorder.h"
 #include "toolchain/sunway/emulator/trace_simulation.h"
 #include "toolchain/sunway/emulator/transfer.h"
 
 namespace swamp::sunway {
 namespace {
+
+constexpr std::size_t kMasterProcess = 0;  // core group i is process i + 1
 
 // Kernel is the sum of the launches of a function.
 struct Kernel {

@@ -155,6 +155,7 @@ void SlaveCheck::write(const volatile void* address, std::size_t bytes,
     write_main(begin, end, is_volatile, pc);
     return;
   }
+  // Bytes without flags have nothing to check.
   if (!Shadow::has(reinterpret_cast<const std::byte*>(begin), bytes, ~0u)) {
     end_access();
     return;
