@@ -422,38 +422,9 @@ def speed_text(speed):
     return f"{float(f'{speed:.3g}'):.{digits}f}"
 
 
-def bars(data, columns, out, height, base, low, high, y_name):
-    """A picture of clusters of bars on a logarithmic axis from `low` to `high`:
-    data is {label: [height of each, or None]}."""
-    left, right, top, bottom = 72, 1075, 50, height - 72
-    picture = plot.Picture(1100, height)
-    picture.name_axis(20, (top + bottom) // 2, y_name)
-    y_of = plot.axis(low, high, bottom, top, True)
-    cluster = (right - left) / len(data)
-    width = cluster / (len(columns) + 1)
-    for i, (label, values) in enumerate(data.items()):
-        for j, value in enumerate(values):
-            if value is not None:
-                y = min(bottom, y_of(value))
-                picture.box(left + i * cluster + (j + 0.5) * width, y, width - 1,
-                            bottom - y, plot.COLORS[j])
-        for line_number, words in enumerate(label.split("\n")):
-            picture.text(left + (i + 0.5) * cluster, bottom + 16 * (line_number + 1),
-                         words)
-    for power in range(math.ceil(math.log(low, base)),
-                       math.floor(math.log(high, base)) + 1):
-        y = y_of(base ** power)
-        picture.path([(left, y), (right, y)], "black",
-                     f' stroke-dasharray="{"8,4" if power == 0 else "1,4"}"')
-        picture.text(left - 20, y + 4, f"{base ** power:g}")
-    for j, name in enumerate(columns):
-        picture.legend(left + (right - left) * (j + 0.5) / len(columns), 32, name,
-                       plot.COLORS[j])
-    picture.write(out)
-
-
 def step_picture(results, out):
-    """The time of a step with clipping over the roofline's, of the models."""
+    """The time of a step with clipping over the roofline's, of the models, on a
+    logarithmic axis."""
     keys = [k for k in results["steps"]
             if k.endswith("/clip") and k.split("/")[0] in MODELS]
     peers = [p for p in FROM_PYTHON + FROM_C
@@ -466,8 +437,31 @@ def step_picture(results, out):
         name, dtype, _ = key.split("/")
         data[f"{MODELS[name]}\n{dtype}"] = [
             times[p] / times["roofline"] for p in peers]
-    bars(data, peers, out, 420, 2, 0.5, 1.1 * max(map(max, data.values())),
-         "time of a step with clipping over the roofline's")
+    highest = 1.1 * max(map(max, data.values()))
+    left, right, top, bottom = 72, 1075, 50, 348
+    picture = plot.Picture(1100, 420)
+    picture.name_axis(20, (top + bottom) // 2,
+                      "time of a step with clipping over the roofline's")
+    y_of = plot.axis(0.5, highest, bottom, top, True)
+    cluster = (right - left) / len(data)
+    width = cluster / (len(peers) + 1)
+    for i, (label, values) in enumerate(data.items()):
+        for j, value in enumerate(values):
+            y = min(bottom, y_of(value))
+            picture.box(left + i * cluster + (j + 0.5) * width, y, width - 1,
+                        bottom - y, plot.COLORS[j])
+        for line_number, words in enumerate(label.split("\n")):
+            picture.text(left + (i + 0.5) * cluster, bottom + 16 * (line_number + 1),
+                         words)
+    for power in range(-1, math.floor(math.log2(highest)) + 1):
+        y = y_of(2.0 ** power)
+        picture.path([(left, y), (right, y)], "black",
+                     f' stroke-dasharray="{"8,4" if power == 0 else "1,4"}"')
+        picture.text(left - 20, y + 4, f"{2.0 ** power:g}")
+    for j, name in enumerate(peers):
+        picture.legend(left + (right - left) * (j + 0.5) / len(peers), 32, name,
+                       plot.COLORS[j])
+    picture.write(out)
 
 
 def iteration_picture(results, out):

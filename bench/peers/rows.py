@@ -286,22 +286,20 @@ def memory(options):
             [sys.executable, "-B", "-c", code], env=env, text=True, check=True,
             stdout=subprocess.PIPE).stdout)
     results = {}
-    def of_losses(name, make, peers, tokens):
+
+    def of_losses(name, make, tokens):
         for dtype in DTYPES:
             sizes = f"{dtype}, {tokens}, {CLASSES}"
             results[f"{name}, {tokens} tokens/{name_of(dtype)}"] = {
                 "logits": tokens * CLASSES * dtype.itemsize / 2 ** 20,
-                **{peer: of_process(f"peak_memory(rows.{make}, {peer!r}, {sizes})")
-                   for peer in peers
-                   # PyTorch's float16 products take minutes.
-                   if (dtype, peer, make) != (torch.float16, "torch",
-                                              "linear_losses")}}
+                **{peer: of_process(
+                    f"peak_memory(rows.{make.__name__}, {peer!r}, {sizes})")
+                   for peer in make(dtype, 2, 64)[1]}}
 
     if options.row in "memory":
-        of_losses("cross entropy", "losses", ("torch", "Megatron", "swamp"), TOKENS)
+        of_losses("cross entropy", losses, TOKENS)
         for tokens in (TOKENS, 8 * TOKENS):
-            of_losses("linear + cross entropy", "linear_losses", ("torch", "swamp"),
-                      tokens)
+            of_losses("linear + cross entropy", linear_losses, tokens)
     if options.row not in "memory" and options.row not in "llama" or not HAS_LLAMA:
         return results
     for dtype in (torch.bfloat16, torch.float32):
