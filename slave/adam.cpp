@@ -2,7 +2,8 @@
 // formula of adam-inl.h with float32 moments, as AMSGrad, and with moments and
 // weights that are rounded stochastically or have a compensation.
 
-#include "slave/kernel_list.h"
+#include "slave/kernel_args.h"
+#include "slave/kernel_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/adam.cpp"
@@ -166,10 +167,10 @@ HWY_INLINE void adam_kahan(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(adam, adam<A, B>)
-SWAMP_KERNELS(adam_amsgrad, adam_amsgrad<A, B>)
-SWAMP_KERNELS(adam_stochastic, adam_stochastic<A, C, D>)
-SWAMP_KERNELS(adam_kahan, adam_kahan<A, B>)
+SWAMP_KERNELS(adam, kSteps, adam<A, B>)
+SWAMP_KERNELS(adam_amsgrad, kSteps, adam_amsgrad<A, B>)
+SWAMP_KERNELS(adam_stochastic, kStochasticSteps, adam_stochastic<A, C, D>)
+SWAMP_KERNELS(adam_kahan, kKahanSteps, adam_kahan<A, B>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -1,7 +1,8 @@
 // The kernels of Adam with block-wise 8-bit moments, compiled once per target
 // by Highway.
 #include "slave/block_code.h"
-#include "slave/kernel_list.h"
+#include "slave/kernel_args.h"
+#include "slave/kernel_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/adam_8bit.cpp"
@@ -348,9 +349,9 @@ HWY_INLINE void adam_8bit_kahan(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(adam_8bit, adam_8bit<A, B>)
-SWAMP_KERNELS(adam_8bit_stochastic, adam_8bit_stochastic<A>)
-SWAMP_KERNELS(adam_8bit_kahan, adam_8bit_kahan<A>)
+SWAMP_KERNELS(adam_8bit, kBlockSteps, adam_8bit<A, B>)
+SWAMP_KERNELS(adam_8bit_stochastic, kHalf, adam_8bit_stochastic<A>)
+SWAMP_KERNELS(adam_8bit_kahan, kHalf, adam_8bit_kahan<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -3,7 +3,8 @@
 // steps, as in FlashAttention: the products of a step become probabilities in
 // place, and sum and output are rescaled when the maximum grows.
 
-#include "slave/kernel_list.h"
+#include "slave/attention_args.h"
+#include "slave/kernel_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/attention.cpp"
@@ -188,9 +189,9 @@ HWY_INLINE void attention(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(attention_pack, pack<A>)
-SWAMP_KERNELS(attention, attention<A>)
-SWAMP_KERNELS(attention_output, output<A>)
+SWAMP_KERNELS(attention_pack, kUpTo32, pack<A>)
+SWAMP_KERNELS(attention, kUpTo32, attention<A>)
+SWAMP_KERNELS(attention_output, kUpTo32, output<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

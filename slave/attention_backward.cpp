@@ -3,7 +3,8 @@
 // are sums of the block, dq is added to the row of each query. The
 // probabilities are computed again from lse.
 
-#include "slave/kernel_list.h"
+#include "slave/attention_args.h"
+#include "slave/kernel_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/attention_backward.cpp"
@@ -256,11 +257,11 @@ HWY_INLINE void backward(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(attention_dot, dot_rows<A>)
-SWAMP_KERNELS(attention_widen, widen_rows<A>)
-SWAMP_KERNELS(attention_backward, backward<A>)
-SWAMP_KERNELS(attention_unpack, unpack<A>)
-SWAMP_KERNELS(attention_round, round_rows<A>)
+SWAMP_KERNELS(attention_dot, kUpTo32, dot_rows<A>)
+SWAMP_KERNELS(attention_widen, kUpTo32, widen_rows<A>)
+SWAMP_KERNELS(attention_backward, kUpTo32, backward<A>)
+SWAMP_KERNELS(attention_unpack, kUpTo32, unpack<A>)
+SWAMP_KERNELS(attention_round, kUpTo32, round_rows<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

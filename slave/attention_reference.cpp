@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "slave/attention_args.h"
 #include "slave/reference.h"
 
 namespace swamp::slave::reference {
@@ -241,13 +242,13 @@ void backward(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(attention_pack, pack<A>)
-SWAMP_KERNELS(attention, attention<A>)
-SWAMP_KERNELS(attention_output, output<A>)
-SWAMP_KERNELS(attention_dot, dot_rows<A>)
-SWAMP_KERNELS(attention_widen, widen_rows<A>)
-SWAMP_KERNELS(attention_backward, backward<A>)
-SWAMP_KERNELS(attention_unpack, unpack<A>)
-SWAMP_KERNELS(attention_round, round_rows<A>)
+SWAMP_KERNELS(attention_pack, kUpTo32, pack<A>)
+SWAMP_KERNELS(attention, kUpTo32, attention<A>)
+SWAMP_KERNELS(attention_output, kUpTo32, output<A>)
+SWAMP_KERNELS(attention_dot, kUpTo32, dot_rows<A>)
+SWAMP_KERNELS(attention_widen, kUpTo32, widen_rows<A>)
+SWAMP_KERNELS(attention_backward, kUpTo32, backward<A>)
+SWAMP_KERNELS(attention_unpack, kUpTo32, unpack<A>)
+SWAMP_KERNELS(attention_round, kUpTo32, round_rows<A>)
 
 }  // namespace swamp::slave::reference

@@ -2,7 +2,8 @@
 // Highway.
 #include <cstdint>
 
-#include "slave/kernel_list.h"
+#include "slave/kernel_args.h"
+#include "slave/kernel_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/cast.cpp"
@@ -119,10 +120,10 @@ HWY_INLINE void zero(const void*, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(cast, cast<A, B>)
-SWAMP_KERNELS(accumulate, accumulate<A>)
-SWAMP_KERNELS(lerp, lerp<A, B>)
-SWAMP_KERNELS(zero, zero<A>)
+SWAMP_KERNELS(cast, kCasts, cast<A, B>)
+SWAMP_KERNELS(accumulate, kUpTo32, accumulate<A>)
+SWAMP_KERNELS(lerp, kSameOrWide, lerp<A, B>)
+SWAMP_KERNELS(zero, kUpTo32, zero<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -2,7 +2,8 @@
 // integers are compared: denormals-are-zero would make a subnormal a zero.
 #include <cstdint>
 
-#include "slave/kernel_list.h"
+#include "slave/kernel_args.h"
+#include "slave/kernel_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/count_zeros.cpp"
@@ -61,7 +62,7 @@ HWY_INLINE void count_zeros(const void*, const Tile& tile, Result& result) {
 
 }  // namespace
 
-SWAMP_KERNELS(count_zeros, count_zeros<A>)
+SWAMP_KERNELS(count_zeros, kUpTo32, count_zeros<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -7,7 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "slave/kernel_list.h"
+#include "slave/kernel_table.h"
+#include "slave/row_args.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/cross_entropy.cpp"
@@ -298,8 +299,8 @@ HWY_INLINE void backward(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(cross_entropy, cross_entropy<A>)
-SWAMP_KERNELS(cross_entropy_backward, backward<A>)
+SWAMP_KERNELS(cross_entropy, kUpTo32, cross_entropy<A>)
+SWAMP_KERNELS(cross_entropy_backward, kUpTo32, backward<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

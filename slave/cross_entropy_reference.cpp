@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "slave/reference.h"
+#include "slave/row_args.h"
 
 namespace swamp::slave::reference {
 namespace {
@@ -123,7 +124,7 @@ void backward(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(cross_entropy, cross_entropy<A>)
-SWAMP_KERNELS(cross_entropy_backward, backward<A>)
+SWAMP_KERNELS(cross_entropy, kUpTo32, cross_entropy<A>)
+SWAMP_KERNELS(cross_entropy_backward, kUpTo32, backward<A>)
 
 }  // namespace swamp::slave::reference

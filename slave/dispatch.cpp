@@ -11,13 +11,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace swamp::slave::HWY_NAMESPACE {
 
-#define SWAMP_FAMILY(name, ...) \
-  extern const KernelFunction SWAMP_KERNEL_TABLE(name)[kMaxFormats];
+#define SWAMP_FAMILY(name, Args, formats, ...) \
+  extern const KernelFunction SWAMP_KERNEL_TABLE(name, formats)[kMaxFormats];
 #include "slave/kernels.inc"
 #undef SWAMP_FAMILY
 
 constexpr const KernelFunction* kFamilyKernels[] = {
-#define SWAMP_FAMILY(name, ...) SWAMP_KERNEL_TABLE(name),
+#define SWAMP_FAMILY(name, Args, formats, ...) \
+  SWAMP_KERNEL_TABLE(name, formats),
 #include "slave/kernels.inc"
 #undef SWAMP_FAMILY
 };

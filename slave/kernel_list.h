@@ -1,12 +1,13 @@
 // The list of kernels as constants, generated from kernels.inc: the families,
-// the kernels with their ids, and the tables of their functions.
+// and the kernels with their ids. Master and tests include it; a kernel's
+// source includes kernel_table.h instead, so that it does not depend on other
+// families.
 #ifndef SWAMP_SLAVE_KERNEL_LIST_H_
 #define SWAMP_SLAVE_KERNEL_LIST_H_
 
 #include "slave/attention_args.h"
-#include "slave/formats.h"
-#include "slave/kernel.h"
 #include "slave/kernel_args.h"
+#include "slave/kernel_table.h"
 #include "slave/product_args.h"
 #include "slave/quantize_args.h"
 #include "slave/row_args.h"
@@ -23,59 +24,6 @@ enum class KernelFamily : std::uint8_t {
 
 namespace slave {
 
-// Formats are A to D of one kernel: each a ScalarType, kInt32, kInt64 or kNone.
-struct Formats {
-  std::uint8_t a, b, c, d;
-
-  constexpr Formats(int a_type = kNone, int b_type = kNone, int c_type = kNone,
-                    int d_type = kNone) noexcept
-      : a(static_cast<std::uint8_t>(a_type)),
-        b(static_cast<std::uint8_t>(b_type)),
-        c(static_cast<std::uint8_t>(c_type)),
-        d(static_cast<std::uint8_t>(d_type)) {}
-  constexpr bool operator==(const Formats& other) const noexcept {
-    return a == other.a && b == other.b && c == other.c && d == other.d;
-  }
-};
-
-inline constexpr Formats kNoFormat[] = {{}};
-inline constexpr Formats kIntegers[] = {{kInt32}, {kInt64}};
-inline constexpr Formats kHalf[] = {{kFloat16}, {kBFloat16}};
-inline constexpr Formats kUpTo32[] = {{kFloat16}, {kBFloat16}, {kFloat32}};
-inline constexpr Formats kGradients[] = {{kFloat16},      {kBFloat16},
-                                         {kFloat32},      {kFloat64},
-                                         {kFloat8E4M3FN}, {kFloat8E5M2}};
-inline constexpr Formats kCasts[] = {{kFloat16, kFloat32},
-                                     {kBFloat16, kFloat32},
-                                     {kFloat32, kFloat32},
-                                     {kFloat32, kFloat16},
-                                     {kFloat32, kBFloat16}};
-inline constexpr Formats kSameOrWide[] = {{kFloat16, kFloat16},
-                                          {kFloat16, kFloat32},
-                                          {kBFloat16, kBFloat16},
-                                          {kBFloat16, kFloat32},
-                                          {kFloat32, kFloat32}};
-inline constexpr Formats kSteps[] = {
-    {kFloat16},  {kFloat16, kFloat16},  {kFloat16, kBFloat16},
-    {kBFloat16}, {kBFloat16, kFloat16}, {kBFloat16, kBFloat16},
-    {kFloat32},  {kFloat32, kFloat16},  {kFloat32, kBFloat16}};
-inline constexpr Formats kStochasticSteps[] = {
-    {kFloat16, kFloat16, kFloat32},
-    {kFloat16, kFloat16, kBFloat16},
-    {kBFloat16, kBFloat16, kFloat32},
-    {kBFloat16, kBFloat16, kBFloat16},
-    {kFloat32, kFloat32, kBFloat16},
-    {kFloat16, kFloat32, kBFloat16, kFloat16},
-    {kBFloat16, kFloat32, kBFloat16, kBFloat16}};
-inline constexpr Formats kKahanSteps[] = {{kFloat16, kFloat32},
-                                          {kFloat16, kBFloat16},
-                                          {kBFloat16, kFloat32},
-                                          {kBFloat16, kBFloat16}};
-inline constexpr Formats kBlockSteps[] = {
-    {kFloat32}, {kFloat16, kFloat16}, {kBFloat16, kBFloat16}};
-
-inline constexpr int kMaxFormats = 9;  // of a family
-
 struct FamilyInfo {
   const char* name = "";
   std::uint32_t args_bytes = 0;
@@ -89,12 +37,11 @@ template <class Args, int kCount>
 constexpr FamilyInfo family_info(
     const char* name, const Formats (&formats)[kCount],
     std::initializer_list<TypedOperand> operands) noexcept {
-  static_assert(kCount <= kMaxFormats);
   FamilyInfo family;
   family.name = name;
   family.args_bytes = args_bytes_of<Args>();
   family.formats = formats;
-  family.kernel_count = kCount;
+  family.kernel_count = format_count(formats);
   for (const TypedOperand& operand : operands) {
     family.operands[family.operand_count++] = operand;
   }
@@ -208,43 +155,6 @@ constexpr KernelId kernel_of(KernelFamily family,
   while (!(formats_of(family, i) == formats)) ++i;
   return static_cast<KernelId>(kKernelList.first[static_cast<int>(family)] + i);
 }
-
-// SWAMP_KERNEL_TABLE(family) is the name of the table of its kernels. On
-// Sunway, master and slaves are linked into one program, in which functions of
-// slaves get other names, but not data.
-#ifdef __sw_slave__
-#define SWAMP_KERNEL_TABLE(family) family##_kernels_of_slaves
-#else
-#define SWAMP_KERNEL_TABLE(family) family##_kernels
-#endif
-
-// SWAMP_KERNELS(family, function) defines the kernels of a family and their
-// table. `function` is called with the arguments of KernelFunction;
-// it is usually an instance of a template, and may name the formats A to D,
-// which are FormatOf<> of the namespace.
-#define SWAMP_KERNELS(family, ...)                                           \
-  template <int kIndex>                                                      \
-  void family##_kernel(const void* args, const Tile& tile, Result& result) { \
-    constexpr Formats kFormats = formats_of(KernelFamily::family, kIndex);   \
-    using A [[maybe_unused]] = FormatOf<kFormats.a>;                         \
-    using B [[maybe_unused]] = FormatOf<kFormats.b>;                         \
-    using C [[maybe_unused]] = FormatOf<kFormats.c>;                         \
-    using D [[maybe_unused]] = FormatOf<kFormats.d>;                         \
-    __VA_ARGS__(args, tile, result);                                         \
-  }                                                                          \
-  template <int kIndex>                                                      \
-  constexpr KernelFunction family##_at() {                                   \
-    if constexpr (kIndex < info_of(KernelFamily::family).kernel_count) {     \
-      return &family##_kernel<kIndex>;                                       \
-    } else {                                                                 \
-      return nullptr;                                                        \
-    }                                                                        \
-  }                                                                          \
-  extern const KernelFunction SWAMP_KERNEL_TABLE(family)[kMaxFormats];       \
-  const KernelFunction SWAMP_KERNEL_TABLE(family)[kMaxFormats] = {           \
-      family##_at<0>(), family##_at<1>(), family##_at<2>(),                  \
-      family##_at<3>(), family##_at<4>(), family##_at<5>(),                  \
-      family##_at<6>(), family##_at<7>(), family##_at<8>()};
 
 // KernelRows is the rows of a KernelTable.
 struct KernelRows {

@@ -4,7 +4,8 @@
 // bias.
 #include <algorithm>
 
-#include "slave/kernel_list.h"
+#include "slave/kernel_table.h"
+#include "slave/row_args.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/layer_norm.cpp"
@@ -246,8 +247,8 @@ HWY_INLINE void norm(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(layer_norm, norm<A, B, true>)
-SWAMP_KERNELS(rms_norm, norm<A, B, false>)
+SWAMP_KERNELS(layer_norm, kSameOrWide, norm<A, B, true>)
+SWAMP_KERNELS(rms_norm, kSameOrWide, norm<A, B, false>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

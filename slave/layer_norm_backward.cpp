@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "slave/kernel_list.h"
+#include "slave/kernel_table.h"
+#include "slave/row_args.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/layer_norm_backward.cpp"
@@ -321,8 +322,8 @@ HWY_INLINE void backward(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(layer_norm_backward, backward<A, B, true>)
-SWAMP_KERNELS(rms_norm_backward, backward<A, B, false>)
+SWAMP_KERNELS(layer_norm_backward, kSameOrWide, backward<A, B, true>)
+SWAMP_KERNELS(rms_norm_backward, kSameOrWide, backward<A, B, false>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

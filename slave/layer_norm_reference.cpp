@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "slave/reference.h"
+#include "slave/row_args.h"
 
 namespace swamp::slave::reference {
 namespace {
@@ -245,10 +246,10 @@ void backward(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(layer_norm, norm<A, B, true>)
-SWAMP_KERNELS(rms_norm, norm<A, B, false>)
-SWAMP_KERNELS(layer_norm_backward, backward<A, B, true>)
-SWAMP_KERNELS(rms_norm_backward, backward<A, B, false>)
-SWAMP_KERNELS(residual_add, residual_add<A, B>)
+SWAMP_KERNELS(layer_norm, kSameOrWide, norm<A, B, true>)
+SWAMP_KERNELS(rms_norm, kSameOrWide, norm<A, B, false>)
+SWAMP_KERNELS(layer_norm_backward, kSameOrWide, backward<A, B, true>)
+SWAMP_KERNELS(rms_norm_backward, kSameOrWide, backward<A, B, false>)
+SWAMP_KERNELS(residual_add, kSameOrWide, residual_add<A, B>)
 
 }  // namespace swamp::slave::reference

@@ -7,7 +7,8 @@
 #include <tuple>
 #include <type_traits>
 
-#include "slave/kernel_list.h"
+#include "slave/kernel_table.h"
+#include "slave/row_args.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/moe.cpp"
@@ -192,11 +193,11 @@ HWY_INLINE void sum(const void*, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(moe_count, count<A>)
-SWAMP_KERNELS(moe_count_map, count_map)
-SWAMP_KERNELS(moe_position, position<A>)
-SWAMP_KERNELS(moe_position_map, position_map)
-SWAMP_KERNELS(moe_sum, sum<A, B>)
+SWAMP_KERNELS(moe_count, kIntegers, count<A>)
+SWAMP_KERNELS(moe_count_map, kNoFormat, count_map)
+SWAMP_KERNELS(moe_position, kIntegers, position<A>)
+SWAMP_KERNELS(moe_position_map, kNoFormat, position_map)
+SWAMP_KERNELS(moe_sum, kSameOrWide, sum<A, B>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

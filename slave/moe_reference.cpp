@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "slave/reference.h"
+#include "slave/row_args.h"
 
 namespace swamp::slave::reference {
 namespace {
@@ -95,10 +96,10 @@ void sum(const void*, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(moe_count, count<A>)
-SWAMP_KERNELS(moe_count_map, count_map)
-SWAMP_KERNELS(moe_position, position<A>)
-SWAMP_KERNELS(moe_position_map, position_map)
-SWAMP_KERNELS(moe_sum, sum<A, B>)
+SWAMP_KERNELS(moe_count, kIntegers, count<A>)
+SWAMP_KERNELS(moe_count_map, kNoFormat, count_map)
+SWAMP_KERNELS(moe_position, kIntegers, position<A>)
+SWAMP_KERNELS(moe_position_map, kNoFormat, position_map)
+SWAMP_KERNELS(moe_sum, kSameOrWide, sum<A, B>)
 
 }  // namespace swamp::slave::reference

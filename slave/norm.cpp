@@ -6,7 +6,8 @@
 #include <cstring>
 #include <utility>
 
-#include "slave/kernel_list.h"
+#include "slave/kernel_args.h"
+#include "slave/kernel_table.h"
 #include "swamp/float_formats.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -283,7 +284,7 @@ HWY_INLINE void norm(const void* args, const Tile& tile, Result& result) {
 
 }  // namespace
 
-SWAMP_KERNELS(norm, norm<A>)
+SWAMP_KERNELS(norm, kGradients, norm<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

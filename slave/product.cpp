@@ -1,7 +1,7 @@
 // The kernels of matrix products, as Goto's and BLIS's: b is packed in panels
 // of columns, a in slivers of a few rows, and a tile of the result stays in
 // registers while the terms pass. Compiled once per target by Highway.
-#include "slave/kernel_list.h"
+#include "slave/kernel_table.h"
 #include "slave/product_args.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -885,9 +885,9 @@ HWY_INLINE void product_rows(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(product_pack, pack<A>)
-SWAMP_KERNELS(product, product<A, B>)
-SWAMP_KERNELS(product_rows, product_rows<A, B>)
+SWAMP_KERNELS(product_pack, kUpTo32, pack<A>)
+SWAMP_KERNELS(product, kSameOrWide, product<A, B>)
+SWAMP_KERNELS(product_rows, kSameOrWide, product_rows<A, B>)
 
 #if HWY_TARGET == HWY_AVX3
 // dot_has_bits_of_fma() compares the instruction with fma() on numbers that are

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "slave/product_args.h"
 #include "slave/reference.h"
 
 namespace swamp::slave::reference {
@@ -229,10 +230,10 @@ void scaled_product(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(product_pack, pack<A>)
-SWAMP_KERNELS(product, product<A, B>)
-SWAMP_KERNELS(product_rows, product_rows<A, B>)
+SWAMP_KERNELS(product_pack, kUpTo32, pack<A>)
+SWAMP_KERNELS(product, kSameOrWide, product<A, B>)
+SWAMP_KERNELS(product_rows, kSameOrWide, product_rows<A, B>)
 // Of launches that are both first and last.
-SWAMP_KERNELS(scaled_product, scaled_product<A>)
+SWAMP_KERNELS(scaled_product, kUpTo32, scaled_product<A>)
 
 }  // namespace swamp::slave::reference

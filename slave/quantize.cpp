@@ -2,7 +2,8 @@
 // per target by Highway. A format is a few numbers of the arguments, so that
 // one code, on the bits of float32, serves all of them.
 
-#include "slave/kernel_list.h"
+#include "slave/kernel_table.h"
+#include "slave/quantize_args.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/quantize.cpp"
@@ -263,9 +264,9 @@ HWY_INLINE void dequantize_blocks(const void* arguments, const Tile& tile,
 
 }  // namespace
 
-SWAMP_KERNELS(quantize, quantize<A>)
-SWAMP_KERNELS(dequantize, dequantize<A>)
-SWAMP_KERNELS(dequantize_blocks, dequantize_blocks<A>)
+SWAMP_KERNELS(quantize, kUpTo32, quantize<A>)
+SWAMP_KERNELS(dequantize, kUpTo32, dequantize<A>)
+SWAMP_KERNELS(dequantize_blocks, kUpTo32, dequantize_blocks<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

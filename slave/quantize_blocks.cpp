@@ -5,7 +5,8 @@
 // finally transposed. Blocks without inf and nan, almost all, need no tests of
 // their elements.
 
-#include "slave/kernel_list.h"
+#include "slave/kernel_table.h"
+#include "slave/quantize_args.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/quantize_blocks.cpp"
@@ -796,9 +797,9 @@ HWY_INLINE void hadamard(const void*, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(quantize_blocks, quantize_blocks<A>)
-SWAMP_KERNELS(amax, amax<A>)
-SWAMP_KERNELS(hadamard, hadamard<A>)
+SWAMP_KERNELS(quantize_blocks, kUpTo32, quantize_blocks<A>)
+SWAMP_KERNELS(amax, kUpTo32, amax<A>)
+SWAMP_KERNELS(hadamard, kUpTo32, hadamard<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "slave/kernel_list.h"
+#include "slave/quantize_args.h"
 #include "slave/reference.h"
 
 namespace swamp::slave::reference {
@@ -360,11 +361,11 @@ void hadamard(const void*, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(quantize, quantize<A>)
-SWAMP_KERNELS(dequantize, dequantize<A>)
-SWAMP_KERNELS(quantize_blocks, quantize_blocks<A>)
-SWAMP_KERNELS(dequantize_blocks, dequantize_blocks<A>)
-SWAMP_KERNELS(amax, amax<A>)
-SWAMP_KERNELS(hadamard, hadamard<A>)
+SWAMP_KERNELS(quantize, kUpTo32, quantize<A>)
+SWAMP_KERNELS(dequantize, kUpTo32, dequantize<A>)
+SWAMP_KERNELS(quantize_blocks, kUpTo32, quantize_blocks<A>)
+SWAMP_KERNELS(dequantize_blocks, kUpTo32, dequantize_blocks<A>)
+SWAMP_KERNELS(amax, kUpTo32, amax<A>)
+SWAMP_KERNELS(hadamard, kUpTo32, hadamard<A>)
 
 }  // namespace swamp::slave::reference

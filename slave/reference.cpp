@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "slave/kernel_args.h"
 #include "swamp/float_formats.h"
 
 namespace swamp::slave::reference {
@@ -146,14 +147,14 @@ void lerp(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(unscale, unscale<A>)
-SWAMP_KERNELS(check, check<A>)
-SWAMP_KERNELS(norm, norm<A>)
-SWAMP_KERNELS(scan, scan<A>)
-SWAMP_KERNELS(count_zeros, count_zeros<A>)
-SWAMP_KERNELS(cast, cast<A, B>)
-SWAMP_KERNELS(accumulate, accumulate<A>)
-SWAMP_KERNELS(lerp, lerp<A, B>)
-SWAMP_KERNELS(zero, zero<A>)
+SWAMP_KERNELS(unscale, kGradients, unscale<A>)
+SWAMP_KERNELS(check, kGradients, check<A>)
+SWAMP_KERNELS(norm, kGradients, norm<A>)
+SWAMP_KERNELS(scan, kGradients, scan<A>)
+SWAMP_KERNELS(count_zeros, kUpTo32, count_zeros<A>)
+SWAMP_KERNELS(cast, kCasts, cast<A, B>)
+SWAMP_KERNELS(accumulate, kUpTo32, accumulate<A>)
+SWAMP_KERNELS(lerp, kSameOrWide, lerp<A, B>)
+SWAMP_KERNELS(zero, kUpTo32, zero<A>)
 
 }  // namespace swamp::slave::reference

@@ -1,5 +1,6 @@
-// The scalar references, which the kernels are tested against: one function for
-// each kernel of the list, with its name and signature.
+// What the sources of the scalar references share. A reference is one function
+// for each kernel of the list, with its name and signature; the kernels are
+// tested against it.
 #ifndef SWAMP_SLAVE_REFERENCE_H_
 #define SWAMP_SLAVE_REFERENCE_H_
 
@@ -7,7 +8,8 @@
 #include <limits>
 
 #include "slave/formats.h"
-#include "slave/kernel_list.h"
+#include "slave/kernel_table.h"
+#include "slave/row_math.h"
 
 namespace swamp::slave::reference {
 
@@ -15,28 +17,6 @@ using namespace element;  // the formats
 template <std::uint8_t kType>
 using FormatOf =
     NamedFormat<kType, Float16, BFloat16, Float32, Float8E4M3FN, Float8E5M2>;
-
-#define SWAMP_FAMILY(name, ...) \
-  extern const KernelFunction SWAMP_KERNEL_TABLE(name)[kMaxFormats];
-#include "slave/kernels.inc"
-#undef SWAMP_FAMILY
-
-// reference_rows() is the references as the rows of a KernelTable.
-inline const KernelRow* reference_rows() {
-  static constexpr const KernelFunction* kFamilyKernels[] = {
-#define SWAMP_FAMILY(name, ...) SWAMP_KERNEL_TABLE(name),
-#include "slave/kernels.inc"
-#undef SWAMP_FAMILY
-  };
-  static constexpr KernelRows kRows = kernel_rows(kFamilyKernels);
-  return kRows.rows;
-}
-
-// reference_of() is that of one kernel.
-inline KernelFunction reference_of(KernelFamily family,
-                                   const Formats& formats) {
-  return *reference_rows()[kernel_of(family, formats)].function;
-}
 
 // chain_sum() adds the elements of one chunk, in the order of slave/row_math.h.
 template <class Number>

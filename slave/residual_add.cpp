@@ -2,7 +2,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "slave/kernel_list.h"
+#include "slave/kernel_table.h"
+#include "slave/row_args.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/residual_add.cpp"
@@ -61,7 +62,7 @@ HWY_INLINE void residual_add(const void* arguments, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(residual_add, residual_add<A, B>)
+SWAMP_KERNELS(residual_add, kSameOrWide, residual_add<A, B>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -1,7 +1,7 @@
 // The kernel of products of codes with scales: the exact sums of blocks of
 // terms, in double, are rounded once and multiplied by their scales. Compiled
 // once per target by Highway.
-#include "slave/kernel_list.h"
+#include "slave/kernel_table.h"
 #include "slave/product_args.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -337,7 +337,7 @@ HWY_INLINE void scaled_product(const void* arguments, const Tile& tile,
 
 }  // namespace
 
-SWAMP_KERNELS(scaled_product, scaled_product<A>)
+SWAMP_KERNELS(scaled_product, kUpTo32, scaled_product<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -6,7 +6,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "slave/kernel_list.h"
+#include "slave/kernel_args.h"
+#include "slave/kernel_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/scan.cpp"
@@ -143,7 +144,7 @@ HWY_INLINE void scan(const void*, const Tile& tile, Result& result) {
 
 }  // namespace
 
-SWAMP_KERNELS(scan, scan<A>)
+SWAMP_KERNELS(scan, kGradients, scan<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

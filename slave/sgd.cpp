@@ -1,6 +1,7 @@
 // The kernels of SGD, compiled once per target by Highway.
 
-#include "slave/kernel_list.h"
+#include "slave/kernel_args.h"
+#include "slave/kernel_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/sgd.cpp"
@@ -104,8 +105,8 @@ HWY_INLINE void sgd_momentum(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(sgd, sgd<A, B>)
-SWAMP_KERNELS(sgd_momentum, sgd_momentum<A, B>)
+SWAMP_KERNELS(sgd, kSteps, sgd<A, B>)
+SWAMP_KERNELS(sgd_momentum, kSteps, sgd_momentum<A, B>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

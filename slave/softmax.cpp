@@ -9,7 +9,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "slave/kernel_list.h"
+#include "slave/kernel_table.h"
+#include "slave/row_args.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/softmax.cpp"
@@ -563,8 +564,8 @@ HWY_INLINE void backward(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(scaled_softmax, softmax<A>)
-SWAMP_KERNELS(softmax_backward, backward<A>)
+SWAMP_KERNELS(scaled_softmax, kUpTo32, softmax<A>)
+SWAMP_KERNELS(softmax_backward, kUpTo32, backward<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "slave/reference.h"
+#include "slave/row_args.h"
 
 namespace swamp::slave::reference {
 namespace {
@@ -203,7 +204,7 @@ void backward(const void* args, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(scaled_softmax, softmax<A>)
-SWAMP_KERNELS(softmax_backward, backward<A>)
+SWAMP_KERNELS(scaled_softmax, kUpTo32, softmax<A>)
+SWAMP_KERNELS(softmax_backward, kUpTo32, backward<A>)
 
 }  // namespace swamp::slave::reference

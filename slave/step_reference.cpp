@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "slave/block_code.h"
+#include "slave/kernel_args.h"
 #include "slave/reference.h"
 #include "slave/scale_rules.h"
 
@@ -319,16 +320,17 @@ void adam_8bit(const void* args_bytes, const Tile& tile, Result&) {
 
 }  // namespace
 
-SWAMP_KERNELS(sgd, sgd<A, B>)
-SWAMP_KERNELS(sgd_momentum, sgd_momentum<A, B>)
-SWAMP_KERNELS(adam, adam<A, B>)
-SWAMP_KERNELS(adam_amsgrad, adam_amsgrad<A, B>)
+SWAMP_KERNELS(sgd, kSteps, sgd<A, B>)
+SWAMP_KERNELS(sgd_momentum, kSteps, sgd_momentum<A, B>)
+SWAMP_KERNELS(adam, kSteps, adam<A, B>)
+SWAMP_KERNELS(adam_amsgrad, kSteps, adam_amsgrad<A, B>)
 SWAMP_KERNELS(
-    adam_stochastic,
+    adam_stochastic, kStochasticSteps,
     adam_rounded<A, WeightOf<A, D>, C, std::is_same_v<D, None> ? 4 : 5>)
-SWAMP_KERNELS(adam_kahan, adam_rounded<A, CompensatedWeight<A>, B, 5>)
-SWAMP_KERNELS(adam_8bit, adam_8bit<WeightOf<A, B>, A>)
-SWAMP_KERNELS(adam_8bit_stochastic, adam_8bit<RoundedWeight<A>, A>)
-SWAMP_KERNELS(adam_8bit_kahan, adam_8bit<CompensatedWeight<A>, A>)
+SWAMP_KERNELS(adam_kahan, kKahanSteps,
+              adam_rounded<A, CompensatedWeight<A>, B, 5>)
+SWAMP_KERNELS(adam_8bit, kBlockSteps, adam_8bit<WeightOf<A, B>, A>)
+SWAMP_KERNELS(adam_8bit_stochastic, kHalf, adam_8bit<RoundedWeight<A>, A>)
+SWAMP_KERNELS(adam_8bit_kahan, kHalf, adam_8bit<CompensatedWeight<A>, A>)
 
 }  // namespace swamp::slave::reference

@@ -7,7 +7,8 @@
 #include <cstring>
 #include <type_traits>
 
-#include "slave/kernel_list.h"
+#include "slave/kernel_args.h"
+#include "slave/kernel_table.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "slave/unscale.cpp"
@@ -278,8 +279,8 @@ HWY_INLINE void check(const void*, const Tile& tile, Result& result) {
 
 }  // namespace
 
-SWAMP_KERNELS(unscale, unscale<A>)
-SWAMP_KERNELS(check, check<A>)
+SWAMP_KERNELS(unscale, kGradients, unscale<A>)
+SWAMP_KERNELS(check, kGradients, check<A>)
 
 }  // namespace swamp::slave::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -10,7 +10,7 @@
 #include "machines.h"
 #include "slave/kernel_args.h"
 #include "slave/kernel_list.h"
-#include "slave/reference.h"
+#include "slave/reference_table.h"
 #include "support/errors.h"
 #include "swamp/foreach.h"
 

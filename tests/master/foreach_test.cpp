@@ -12,7 +12,7 @@
 #include "float_lists.h"
 #include "machines.h"
 #include "slave/kernel_list.h"
-#include "slave/reference.h"
+#include "slave/reference_table.h"
 #include "support/errors.h"
 #include "support/float_environment_scope.h"
 

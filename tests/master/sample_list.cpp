@@ -4,7 +4,7 @@
 #include <iterator>
 
 #include "slave/kernel_args.h"
-#include "slave/reference.h"
+#include "slave/reference_table.h"
 #include "support/formats.h"
 
 namespace swamp::test {

@@ -10,7 +10,7 @@
 #include "runtime/memory_check.h"
 #include "sample_list.h"
 #include "slave/kernel_args.h"
-#include "slave/reference.h"
+#include "slave/reference_table.h"
 #include "support/errors.h"
 
 namespace swamp::test {

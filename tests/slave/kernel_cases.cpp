@@ -9,7 +9,7 @@
 
 #include "slave/kernel_args.h"
 #include "slave/kernel_list.h"
-#include "slave/reference.h"
+#include "slave/reference_table.h"
 
 namespace swamp::test {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "slave/kernel_list.h"
-#include "slave/reference.h"
+#include "slave/reference_table.h"
 #include "slave/row_args.h"
 #include "support/formats.h"
 #include "support/random.h"
