@@ -52,9 +52,6 @@ KernelTables kernel_tables() noexcept {
 #if HWY_TARGETS & HWY_SSE4
     SWAMP_TABLE("sse4", SSE4),
 #endif
-#if HWY_TARGETS & HWY_SSSE3
-    SWAMP_TABLE("ssse3", SSSE3),
-#endif
 #if HWY_TARGETS & HWY_NEON
     SWAMP_TABLE("neon", NEON),
 #endif

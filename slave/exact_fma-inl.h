@@ -76,7 +76,7 @@ HWY_INLINE hn::Vec<DF> exact_fma(DF df, hn::Vec<DF> a, hn::Vec<DF> b,
 #endif
 }
 
-#else  // SSSE3, SSE4
+#else  // SSE4
 
 template <class DD>
 HWY_INLINE hn::Vec<DD> sum_to_odd(DD dd, hn::Vec<DD> product,

@@ -97,7 +97,7 @@ HWY_INLINE hn::Vec<DF> widen_float16(
 // truncate() converts floats in the range of an int32.
 template <class DI, class VF>
 HWY_INLINE hn::Vec<DI> truncate(DI di, VF value) {
-#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SSSE3
+#if HWY_TARGET == HWY_SSE4
   // Highway's also handles other values, with four more operations.
   (void)di;
   return hn::Vec<DI>{_mm_cvttps_epi32(value.raw)};

@@ -10,13 +10,13 @@ if(SWAMP_DEVELOPER)
 endif()
 
 # Highway's targets, for all files: translation units with different ones would
-# violate the one-definition rule. AVX3_DL is not one of swamp's targets: with
-# -march=native on a CPU that has it, it would be Highway's baseline, and Highway's
-# own headers would not compile. Nor are vectors of a length that only the CPU
-# knows (SVE, RVV): the kernels keep vectors in structs and arrays. 32-bit Arm's
-# NEON always flushes subnormals.
-set(disabled HWY_AVX3_DL HWY_SVE HWY_SVE2 HWY_SVE_256 HWY_SVE2_128 HWY_RVV
-  ${SWAMP_DISABLED_TARGETS})
+# violate the one-definition rule. CPUs without SSE4 run the scalar kernels.
+# AVX3_DL is not one of swamp's targets: with -march=native on a CPU that has it, it
+# would be Highway's baseline, and Highway's own headers would not compile. Nor are
+# vectors of a length that only the CPU knows (SVE, RVV): the kernels keep vectors
+# in structs and arrays. 32-bit Arm's NEON always flushes subnormals.
+set(disabled HWY_SSSE3 HWY_AVX3_DL HWY_SVE HWY_SVE2 HWY_SVE_256 HWY_SVE2_128
+  HWY_RVV ${SWAMP_DISABLED_TARGETS})
 if(SWAMP_PORTABLE)
   list(APPEND disabled HWY_AVX2 HWY_AVX3)
 endif()

@@ -76,7 +76,7 @@ typedef struct {
   uint32_t core_groups;      /**< 1..4096 */
   uint32_t slaves_per_group; /**< 1..4096 */
   size_t ldm_bytes;          /**< scratchpad of one slave, 1 KiB..1 GiB */
-  const char* isa;  /**< "scalar", "ssse3", "sse4", "avx2", "avx512", "neon" */
+  const char* isa;  /**< "scalar", "sse4", "avx2", "avx512", "neon" */
   const char* bind; /**< "none", "core" */
 } swamp_config;
 

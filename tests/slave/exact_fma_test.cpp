@@ -133,10 +133,6 @@ FmaArrays FmaBatch::function_of(std::int64_t target) {
     case HWY_SSE4:
       return &N_SSE4::fma_arrays;
 #endif
-#if HWY_TARGETS & HWY_SSSE3
-    case HWY_SSSE3:
-      return &N_SSSE3::fma_arrays;
-#endif
 #if HWY_TARGETS & HWY_NEON
     case HWY_NEON:
       return &N_NEON::fma_arrays;
