@@ -66,14 +66,20 @@ Setting setting(const char* field, const std::string& value,
   return {variable, env == nullptr ? "" : env};
 }
 
+constexpr char kDigits[] = "0123456789";
+
 [[noreturn]] void refuse(const Setting& setting, const std::string& expected,
                          swamp_status status = SWAMP_INVALID_ARGUMENT) {
   // Shorten a long value: errors have a maximum length, and what was expected
   // comes last.
   std::string value = setting.value.substr(0, kMaxEcho);
   if (value != setting.value) value += "...";
+  // Text is in quotes, so that spaces are seen; a number is not.
+  if (value.find_first_not_of(kDigits) != std::string::npos) {
+    value = "\"" + value + "\"";
+  }
   throw Error(status,
-              setting.source + ": got \"" + value + "\", expected " + expected);
+              setting.source + ": got " + value + ", expected " + expected);
 }
 
 // choose() returns the index of the setting's value in `names`; 0 if it is not
@@ -101,7 +107,7 @@ std::size_t choose_size(const Setting& setting, std::size_t fallback,
   if (!setting.given()) return fallback;
   const std::string& text = setting.value;
   const bool digits = text.size() <= 18 &&
-                      text.find_first_not_of("0123456789") == std::string::npos;
+                      text.find_first_not_of(kDigits) == std::string::npos;
   const std::size_t number = digits ? std::stoull(text) : 0;
   if (!digits || number < lowest || number > highest) {
     refuse(setting, "a whole number from " + std::to_string(lowest) + " to " +

@@ -48,9 +48,11 @@ int environment_timeout() {
   const char* value = std::getenv(kTimeout);
   const std::string text = value == nullptr ? "" : value;
   if (text.empty()) return kDefaultTimeout;
-  if (text.size() > 9 ||
-      text.find_first_not_of("0123456789") != std::string::npos) {
-    master::refuse(kTimeout, "\"" + text.substr(0, kMaxEcho) + "\"",
+  const bool is_number =
+      text.find_first_not_of("0123456789") == std::string::npos;
+  if (text.size() > 9 || !is_number) {
+    const std::string quote = is_number ? "" : "\"";
+    master::refuse(kTimeout, quote + text.substr(0, kMaxEcho) + quote,
                    "a whole number of seconds from 0 (no limit) to 999999999");
   }
   return std::stoi(text);

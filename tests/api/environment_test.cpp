@@ -27,9 +27,14 @@ class EnvironmentVariable {
 void expect_bad(const char* name, const char* value, swamp_status status,
                 const char* good) {
   const EnvironmentVariable variable(name, value);
+  const std::string text = value;
+  const bool is_number =
+      text.find_first_not_of("0123456789") == std::string::npos;
+  const std::string quote = is_number ? "" : "\"";
   EXPECT_TRUE(has_words(
       error_of([] { Machine machine; }, status),
-      {std::string(name) + ": got \"" + value + "\", expected ", good}));
+      {std::string(name) + ": got " + quote + text + quote + ", expected ",
+       good}));
 }
 
 TEST(Environment, BadValuesListTheGoodOnes) {

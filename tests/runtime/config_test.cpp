@@ -22,6 +22,15 @@ TEST(ConfigTest, Defaults) {
   EXPECT_GE(info.chosen.core_groups * info.chosen.slaves_per_group, info.cores);
 }
 
+TEST(ConfigTest, NumbersAreNotQuoted) {
+  MachineConfig config;
+  config.core_groups = 5000;
+  EXPECT_EQ(test::error_of([&] { Machine machine(config); },
+                           SWAMP_INVALID_ARGUMENT),
+            "config.core_groups: got 5000, expected a whole number from 1 to "
+            "4096");
+}
+
 TEST(ConfigTest, MissingPartsAreUnsupported) {
   MachineConfig config;
   config.backend = is_athread() ? "openmp" : "athread";

@@ -51,10 +51,14 @@ std::string first_of(std::initializer_list<const char*> variables) {
   return "";
 }
 
+constexpr char kDigits[] = "0123456789";
+
 [[noreturn]] void refuse(const char* variable, const char* value,
                          const std::string& expected) {
-  fail(2,
-       std::string(variable) + ": got \"" + value + "\", expected " + expected);
+  const bool is_number = value[std::strspn(value, kDigits)] == '\0';
+  const char* quote = is_number ? "" : "\"";
+  fail(2, std::string(variable) + ": got " + quote + value + quote +
+              ", expected " + expected);
 }
 
 std::uint64_t number(const char* variable, std::uint64_t fallback,
@@ -62,7 +66,7 @@ std::uint64_t number(const char* variable, std::uint64_t fallback,
   const char* text = value_of(variable);
   if (text == nullptr) return fallback;
   const std::size_t length = std::strlen(text);
-  const bool digits = length <= 18 && std::strspn(text, "0123456789") == length;
+  const bool digits = length <= 18 && std::strspn(text, kDigits) == length;
   const std::uint64_t value = digits ? std::strtoull(text, nullptr, 10) : 0;
   if (!digits || value < lowest || value > highest) {
     refuse(variable, text,
