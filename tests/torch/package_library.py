@@ -4,6 +4,8 @@ import copy
 import inspect
 import itertools
 import math
+import pathlib
+import re
 import threading
 import typing
 
@@ -108,6 +110,26 @@ for version in {versions}:
             "print(swamp_torch.is_active())\n")
         self.assertEqual((done.returncode, done.stdout), (0, "True\n"),
                          done.stderr)
+
+
+    def test_names_in_documents(self):
+        """Modules for other packages are imported when they are first used."""
+        root = pathlib.Path(__file__).parents[2]
+        names = {name for folder in (".", "bench", "include/swamp", "master/aten/python")
+                 for name in re.findall(r"\bswamp_torch((?:\.\w+)+)",
+                                        (root / folder / "README.md").read_text())}
+        self.assertLessEqual({".lightning.MixedPrecision", ".transformers.apply"}, names)
+        done = python(
+            "import sys, swamp_torch\n"
+            "print([n for n in ('lightning', 'transformers') if n in sys.modules])\n"
+            f"for name in {sorted(names)}:\n"
+            "  try: eval('swamp_torch' + name)\n"
+            "  except ModuleNotFoundError as error: assert error.name in name, error\n"
+            "try: swamp_torch.nosuch\n"
+            "except AttributeError as error: print(error)\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(
+            done.stdout, "[]\nmodule 'swamp_torch' has no attribute 'nosuch'\n")
 
 
 class Active(TestCase):

@@ -1,6 +1,6 @@
 """A plugin of lightning: float16 on CPUs, and gradient clipping by the optimizer.
 
-Needs the package ``lightning``; ``import swamp_torch`` does not import this module::
+Needs the package ``lightning``, so it is imported when it is first used::
 
     from swamp_torch.lightning import MixedPrecision
     trainer = Trainer(accelerator="cpu", plugins=MixedPrecision(),

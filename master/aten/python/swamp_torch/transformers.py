@@ -1,7 +1,6 @@
 """swamp's operators in models of Hugging Face's transformers, for CPUs.
 
-Needs the package ``transformers``; ``import swamp_torch`` does not import this
-module::
+Needs the package ``transformers``, so it is imported when it is first used::
 
     from swamp_torch.transformers import apply
     model = apply(AutoModelForCausalLM.from_pretrained(...))
