@@ -3,6 +3,12 @@ add_library(swamp_flags INTERFACE)
 target_compile_features(swamp_flags INTERFACE cxx_std_17 c_std_99)
 # The same bits on every ISA: by default g++ fuses multiply-add if it can.
 target_compile_options(swamp_flags INTERFACE -ffp-contract=off)
+# A project that adds this folder may have no build type, and so no -O.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES AND
+   NOT CMAKE_CXX_FLAGS MATCHES "(^| )-O")
+  message(STATUS "swamp: no CMAKE_BUILD_TYPE given; swamp is compiled with -O3")
+  target_compile_options(swamp_flags INTERFACE -O3 -DNDEBUG)
+endif()
 # CI makes errors of warnings with CMAKE_COMPILE_WARNING_AS_ERROR.
 if(SWAMP_DEVELOPER)
   target_compile_options(swamp_flags INTERFACE
