@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "swamp/error.h"
 #include "swamp/export.h"
@@ -109,6 +111,15 @@ class SWAMP_API Communicator {
   ///   rank
   /// @param all the pieces one after another, in the order of the ranks
   void all_gather_varied(const void* mine, const std::size_t* bytes, void* all);
+
+  /// require_same() refuses ranks that differ in a value that all must have,
+  /// for example an option. It sends 8 bytes if they do not.
+  ///
+  /// @param values this rank's, as text, by name
+  /// @throws Error SWAMP_INVALID_ARGUMENT on every rank, with the same text:
+  ///   the first name whose value on one rank is not that of rank 0, and both
+  ///   values. The communicator can be used after it.
+  void require_same(const std::map<std::string, std::string>& values);
 
  protected:
   Communicator() = default;

@@ -96,7 +96,9 @@ struct MixedPrecisionOptions {
   GradientReduction reduction = GradientReduction::mean;  ///< of micro batches
 
   /// The ranks that step together. Each has its own parameters
-  /// (model-parallel), or, with `shard`, all have the same.
+  /// (model-parallel), or, with `shard`, all have the same. All options from
+  /// fp16 to `reduction` must be the same on all ranks; without `shard`, except
+  /// `optimizer`.
   Communicator* communicator = nullptr;  ///< null: alone
   /// ZeRO: every rank has the gradients of its own part of the batch and owns a
   /// shard of master weights and moments; all gather the weights.
@@ -195,9 +197,11 @@ class SWAMP_API MixedPrecisionOptimizer {
   /// After an error the gradients cannot be used again: they may be unscaled
   /// already, and accumulated ones are lost.
   ///
-  /// @throws Error SWAMP_INVALID_ARGUMENT if micro batches are missing, and as
-  ///   the communicator; ScalerError of the scaler's policy, with no weight
-  ///   changed
+  /// @throws Error SWAMP_INVALID_ARGUMENT if micro batches are missing; the
+  ///   same on all ranks, before anything is changed, if they differ in an
+  ///   option, in the number of steps or in the loss scale, with `shard` also in
+  ///   parameters or learning rates; and as the communicator. ScalerError of the
+  ///   scaler's policy, with no weight changed
   StepResult step();
 
   /// Number of steps taken, without the skipped ones.
@@ -219,7 +223,8 @@ class SWAMP_API MixedPrecisionOptimizer {
 
   /// state_dict() is Megatron's: entries below "optimizer", "grad_scaler"
   /// (if there is a scaler) and "fp32_from_fp16_params"; see OptimizerState.
-  /// With `shard` it is collective and gives every rank the whole state.
+  /// With `shard` it is collective, refuses ranks that differ as step() does,
+  /// and gives every rank the whole state.
   OptimizerState state_dict() const;
 
   /// load_state_dict() loads the result of state_dict(), on any number of

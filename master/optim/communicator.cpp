@@ -7,7 +7,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -175,6 +178,81 @@ void Communicator::all_gather_varied(const void* mine, const std::size_t* bytes,
     offset += bytes[r];
   }
   exchange(send.data(), receive.data());
+}
+
+namespace {
+
+using Values = std::map<std::string, std::string>;
+
+// Returns names and values one after another, each as "LENGTH:TEXT".
+std::string packed(const Values& values) {
+  std::string bytes;
+  for (const auto& [name, value] : values) {
+    for (const std::string* text : {&name, &value}) {
+      bytes += std::to_string(text->size()) + ":" + *text;
+    }
+  }
+  return bytes;
+}
+
+Values unpacked(const std::string& bytes) {
+  Values values;
+  std::size_t at = 0;
+  const auto next = [&] {
+    const std::size_t colon = bytes.find(':', at);
+    const std::size_t length = std::stoull(bytes.substr(at, colon - at));
+    at = colon + 1 + length;
+    return bytes.substr(colon + 1, length);
+  };
+  while (at < bytes.size()) {
+    const std::string name = next();
+    values[name] = next();
+  }
+  return values;
+}
+
+// Throws Error for the first difference between the values of a rank and those
+// of rank 0. Names that only one of them has come last, because one option
+// decides which others there are.
+void require_equal(std::size_t rank, const Values& values,
+                   const Values& first) {
+  const auto difference = [&](const std::string& name, const std::string& got,
+                              const std::string& expected) {
+    master::refuse(name, got + " on rank " + std::to_string(rank),
+                   expected + " as on rank 0");
+  };
+  for (const auto& [name, value] : values) {
+    const auto found = first.find(name);
+    if (found != first.end() && found->second != value) {
+      difference(name, value, found->second);
+    }
+  }
+  for (const auto& [name, value] : values) {
+    if (first.count(name) == 0) difference(name, value, "none");
+  }
+  for (const auto& [name, value] : first) {
+    if (values.count(name) == 0) difference(name, "none", value);
+  }
+}
+
+}  // namespace
+
+void Communicator::require_same(const Values& values) {
+  if (size() == 1) return;
+  const std::string mine = packed(values);
+  // Different hashes of equal texts, by another library, only cost time.
+  Gathered<std::uint64_t> hashes(*this, std::hash<std::string>()(mine));
+  if (std::equal(hashes.begin() + 1, hashes.end(), hashes.begin())) return;
+
+  Gathered<std::size_t> bytes(*this, mine.size());
+  std::string all(std::accumulate(bytes.begin(), bytes.end(), std::size_t{0}),
+                  '\0');
+  all_gather_varied(mine.data(), bytes.data(), all.data());
+  const Values first = unpacked(all.substr(0, bytes[0]));
+  std::size_t at = bytes[0];
+  for (std::size_t rank = 1; rank < bytes.size(); at += bytes[rank++]) {
+    require_equal(rank, unpacked(all.substr(at, bytes[rank])), first);
+  }
 }
 
 namespace {

@@ -84,9 +84,11 @@ void check_options(const MixedPrecisionOptions& options);
 void check_parameters(const std::vector<ParameterGroup>& groups,
                       const MixedPrecisionOptions& options);
 
-// Returns the named scaler if there is one; otherwise, as Megatron's
-// get_megatron_optimizer(), that of a constant loss scale, the dynamic one for
-// fp16, or none.
+// Returns name and options of the named scaler if there is one; otherwise, as
+// Megatron's get_megatron_optimizer(), those of a constant loss scale or of the
+// dynamic one for fp16. The name is empty if there is no scaler.
+std::pair<std::string, ScalerOptions> scaler_choice(
+    const MixedPrecisionOptions& options);
 std::optional<LossScaler> choose_scaler(const MixedPrecisionOptions& options);
 
 // MainSlice is a slice with the arrays of the optimizer. An array is empty if
@@ -116,6 +118,7 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
   std::atomic<double> loss_scale{1.0};
   std::int64_t steps = 0;
   std::int64_t accumulated = 0;  // micro batches since the last step
+  bool compared = false;         // the parameters, with those of other ranks
 
   std::vector<std::vector<master::Slice>>
       shards;                                  // by rank; one if not sharded
@@ -157,7 +160,13 @@ struct [[gnu::visibility("hidden")]] MixedPrecisionOptimizer::Impl {
   void inner_step();
   void copy_main_params_to_model_params();
 
-  // Only if sharded (sharding.cpp).
+  // Throws Error on all ranks unless all call the same function, with the same
+  // options and, unless it is to be replaced, the same state. Does nothing on a
+  // single rank. In sharding.cpp, as all that follows.
+  enum class State { compared, replaced };
+  void require_same_ranks(const char* call, State state = State::compared);
+
+  // Only if sharded.
   Tensor local_gradient(std::size_t parameter);
   void reduce_scatter_gradients();
   int overflowing_rank(const OverflowReport& overflow);

@@ -237,22 +237,27 @@ void check_parameters(const std::vector<ParameterGroup>& groups,
   check_overlap(groups);
 }
 
-std::optional<LossScaler> choose_scaler(const MixedPrecisionOptions& options) {
-  if (!options.scaler.empty()) {
-    return LossScaler::from_name(options.scaler, options.scaler_options);
-  }
+std::pair<std::string, ScalerOptions> scaler_choice(
+    const MixedPrecisionOptions& options) {
+  if (!options.scaler.empty()) return {options.scaler, options.scaler_options};
   if (options.loss_scale != 0) {
-    return LossScaler::from_name("megatron.ConstantGradScaler",
-                                 {{"initial_scale", options.loss_scale}});
+    return {"megatron.ConstantGradScaler",
+            {{"initial_scale", options.loss_scale}}};
   }
-  if (!options.fp16) return std::nullopt;
-  return LossScaler::from_name("megatron.DynamicGradScaler",
-                               {{"initial_scale", options.initial_loss_scale},
-                                {"min_scale", options.min_loss_scale},
-                                {"growth_factor", 2.0},
-                                {"backoff_factor", 0.5},
-                                {"growth_interval", options.loss_scale_window},
-                                {"hysteresis", options.hysteresis}});
+  if (!options.fp16) return {};
+  return {"megatron.DynamicGradScaler",
+          {{"initial_scale", options.initial_loss_scale},
+           {"min_scale", options.min_loss_scale},
+           {"growth_factor", 2.0},
+           {"backoff_factor", 0.5},
+           {"growth_interval", options.loss_scale_window},
+           {"hysteresis", options.hysteresis}}};
+}
+
+std::optional<LossScaler> choose_scaler(const MixedPrecisionOptions& options) {
+  const auto [name, scaler_options] = scaler_choice(options);
+  if (name.empty()) return std::nullopt;
+  return LossScaler::from_name(name, scaler_options);
 }
 
 }  // namespace swamp::master

@@ -1,13 +1,16 @@
-// The slices of a sharded optimizer, and the data that its ranks exchange:
-// gradients are summed in the order of the ranks by the rank that owns a slice,
-// and the weights that it has updated are sent back.
+// What ranks exchange. All compare their options before a step. The slices of a
+// sharded optimizer: gradients are summed in the order of the ranks by the rank
+// that owns a slice, and the weights that it has updated are sent back.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <string>
 
 #include "master/optim/mixed_precision.h"
 #include "master/partition.h"
 #include "master/tensor_list.h"
+#include "master/text.h"
 #include "swamp/float_formats.h"
 #include "swamp/foreach.h"
 
@@ -113,7 +116,75 @@ bool is_finite(const std::byte* element, ScalarType type) {
   return std::isfinite(value);
 }
 
+const char* text_of(bool flag) { return flag ? "true" : "false"; }
+
+std::string text_of(const ScalerValue& value) {
+  if (const auto* flag = std::get_if<bool>(&value)) return text_of(*flag);
+  if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+    return std::to_string(*integer);
+  }
+  if (const auto* real = std::get_if<double>(&value)) {
+    return master::python_text(*real);
+  }
+  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  std::string list;
+  if (const auto* all = std::get_if<std::vector<std::int64_t>>(&value)) {
+    for (const std::int64_t each : *all) list += std::to_string(each) + " ";
+    return "[" + list + "]";
+  }
+  return "null";
+}
+
+std::string text_of(const Tensor& tensor) {
+  return std::to_string(tensor.count) + " elements of " +
+         kFloatFormats[tensor.dtype].name;
+}
+
 }  // namespace
+
+void MixedPrecisionOptimizer::Impl::require_same_ranks(const char* call,
+                                                       State state) {
+  if (communicator.size() == 1) return;
+  std::map<std::string, std::string> values = {
+      {"call", call},
+      {"shard", text_of(options.shard)},
+      {"clip_grad", master::number_text(options.clip_grad)},
+      {"log_num_zeros_in_grad", text_of(options.log_num_zeros_in_grad)},
+      {"micro_batches", std::to_string(options.micro_batches)},
+      {"reduction",
+       options.reduction == GradientReduction::mean ? "mean" : "sum"}};
+  const auto [name, scaler_options] = master::scaler_choice(options);
+  values["scaler"] = name.empty() ? "none" : name;
+  for (const auto& [option, value] : scaler_options) {
+    values["scaler_options." + option] = text_of(value);
+  }
+  const bool with_state = state == State::compared;
+  if (with_state) {
+    values["accumulate_gradients() calls"] = std::to_string(accumulated);
+    values["step_count()"] = std::to_string(steps);
+    values["the loss scale"] = master::number_text(loss_scale);
+  }
+  for (std::size_t g = 0; options.shard && g < groups.size(); ++g) {
+    const std::string group = "groups[" + std::to_string(g) + "].";
+    for (const auto& [field, value] : master::option_fields(groups[g])) {
+      if (with_state) values[group + field] = master::number_text(*value);
+    }
+    for (const auto& [field, flag] : master::option_flags(groups[g])) {
+      if (with_state) values[group + field] = text_of(*flag);
+    }
+  }
+  if (!with_state) compared = false;
+  for (std::size_t p = 0; options.shard && !compared && p < parameters.size();
+       ++p) {
+    const ModelParameter& parameter = parameters[p];
+    values["parameters[" + std::to_string(p) + "]"] =
+        "'" + parameter.name + "' of group " +
+        std::to_string(group_of_parameter[p]) + ", " + text_of(parameter.data) +
+        ", gradient " + text_of(parameter.gradient);
+  }
+  communicator.require_same(values);
+  compared = true;
+}
 
 // Returns this rank's gradient of a parameter.
 Tensor MixedPrecisionOptimizer::Impl::local_gradient(std::size_t parameter) {

@@ -232,6 +232,7 @@ using master::state_key;
 
 OptimizerState MixedPrecisionOptimizer::state_dict() const {
   Impl& impl = *impl_;
+  if (impl.options.shard) impl.require_same_ranks("state_dict()");
   OptimizerState state;
   state.texts[std::string(kOptimizer) + ".step"] = std::to_string(impl.steps);
   for (std::size_t g = 0; g < impl.groups.size(); ++g) {
@@ -280,8 +281,10 @@ namespace {
 
 // Reads the dict. Throws Error on all ranks if one of them refuses it.
 master::LoadedState read_together(const OptimizerState& state,
-                                  const MixedPrecisionOptimizer::Impl& impl) {
+                                  MixedPrecisionOptimizer::Impl& impl) {
   if (!impl.options.shard) return master::read_state(state, impl);
+  impl.require_same_ranks("load_state_dict()",
+                          MixedPrecisionOptimizer::Impl::State::replaced);
   master::LoadedState loaded;
   std::exception_ptr refused;
   try {

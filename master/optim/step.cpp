@@ -49,6 +49,7 @@ class LossScaleScope {
 }  // namespace
 
 StepResult MixedPrecisionOptimizer::Impl::step() {
+  require_same_ranks("step()");
   StepObserver* observer = options.observer;
   const std::int64_t micro_batches = options.micro_batches;
   if (micro_batches != 1 && accumulated != micro_batches) {

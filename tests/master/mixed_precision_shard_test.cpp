@@ -2,11 +2,13 @@
 // rank.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <mutex>
 #include <set>
 
 #include "master/optim/mixed_precision.h"
 #include "small_model.h"
+#include "support/errors.h"
 #include "support/thread_communicator.h"
 #include "swamp/error.h"
 #include "swamp/foreach.h"
@@ -200,6 +202,156 @@ TEST(MixedPrecisionShard, RanksWithTheirOwnParameters) {
   EXPECT_EQ(norms[0], norms[1]);
   EXPECT_EQ(norms[0], norms[2]);
   EXPECT_NEAR(norms[0] * norms[0] / squares, 1, 1e-12);
+}
+
+// Rank 1 of two is made with other options or parameters, or in another state:
+// both get the same error before the step changes anything.
+TEST(MixedPrecisionShard, RanksThatDifferAreRefused) {
+  using Groups = std::vector<ParameterGroup>;
+  const auto of_scaler = [](MixedPrecisionOptions& o, std::int64_t interval) {
+    o.scaler = "torch.amp.GradScaler";
+    o.scaler_options = {{"growth_interval", interval}};
+  };
+  const auto adam = [](MixedPrecisionOptions& o) -> AdamOptions& {
+    return std::get<AdamOptions>(o.optimizer);
+  };
+  struct Row {
+    std::string error;  // ""; not refused
+    std::function<void(MixedPrecisionOptions&, Groups&)> change;  // of rank 1
+    std::function<void(MixedPrecisionOptimizer&)> before = [](auto&) {};
+    bool shard = true;
+    std::function<void(MixedPrecisionOptions&)> both = [](auto&) {};
+  };
+  const std::vector<Row> rows = {
+      {"", [](auto&, auto&) {}},
+      {"", [](auto& o, auto&) { o.fused = false; }},
+      {"clip_grad: got 0.5 on rank 1, expected 1 as on rank 0",
+       [](auto& o, auto&) { o.clip_grad = 0.5; }},
+      {"clip_grad: got 0 on rank 1, expected 1 as on rank 0",
+       [](auto& o, auto&) { o.clip_grad = 0; }, [](auto&) {}, false},
+      {"log_num_zeros_in_grad: got true on rank 1, expected false as on rank 0",
+       [](auto& o, auto&) { o.log_num_zeros_in_grad = true; }},
+      {"micro_batches: got 2 on rank 1, expected 1 as on rank 0",
+       [](auto& o, auto&) { o.micro_batches = 2; }},
+      {"accumulate_gradients() calls: got 0 on rank 1, expected 1 as on rank 0",
+       [](auto&, auto&) {}, [](auto&) {}, true,
+       [](auto& o) { o.micro_batches = 2; }},
+      {"reduction: got sum on rank 1, expected mean as on rank 0",
+       [](auto& o, auto&) { o.reduction = GradientReduction::sum; }},
+      {"shard: got false on rank 1, expected true as on rank 0",
+       [](auto& o, auto&) { o.shard = false; }},
+      {"scaler: got megatron.ConstantGradScaler on rank 1, expected "
+       "megatron.DynamicGradScaler as on rank 0",
+       [](auto& o, auto&) { o.loss_scale = 1024; }},
+      {"scaler_options.hysteresis: got 2 on rank 1, expected 1 as on rank 0",
+       [](auto& o, auto&) { o.hysteresis = 2; }, [](auto&) {}, false},
+      {"scaler_options.growth_interval: got 3.0 on rank 1, expected 4.0 as on "
+       "rank 0",
+       [](auto& o, auto&) { o.loss_scale_window = 3; }, [](auto&) {}, true,
+       [](auto& o) { o.loss_scale_window = 4; }},
+      {"scaler_options.growth_interval: got 5 on rank 1, expected 4 as on "
+       "rank 0",
+       [&](auto& o, auto&) { of_scaler(o, 5); }, [](auto&) {}, true,
+       [&](auto& o) { of_scaler(o, 4); }},
+      {"groups[0].lr: got 0.02 on rank 1, expected 0.01 as on rank 0",
+       [&](auto& o, auto&) { adam(o).lr = 0.02; }},
+      {"", [&](auto& o, auto&) { adam(o).lr = 0.02; }, [](auto&) {}, false},
+      {"groups[0].weight_decay: got 0 on rank 1, expected 0.01 as on rank 0",
+       [](auto&, auto& groups) { groups[0].weight_decay = 0; }},
+      {"groups[0].betas.1: got 0.99 on rank 1, expected 0.999 as on rank 0",
+       [&](auto& o, auto&) { adam(o).beta2 = 0.99; }},
+      {"groups[0].maximize: got true on rank 1, expected false as on rank 0",
+       [&](auto& o, auto&) { adam(o).maximize = true; }},
+      {"groups[0].dampening: got 0 on rank 1, expected none as on rank 0",
+       [](auto& o, auto&) {
+         SgdOptions sgd;
+         sgd.lr = 0.01;
+         sgd.weight_decay = 0.01;
+         o.optimizer = sgd;
+       }},
+      {"groups[1].amsgrad: got false on rank 1, expected none as on rank 0",
+       [](auto&, auto& groups) { groups.emplace_back(); }},
+      {"parameters[0]: got 'q' of group 0, 5 elements of float16, gradient 5 "
+       "elements of float16 on rank 1, expected 'p0' of group 0, 5 elements of "
+       "float16, gradient 5 elements of float16 as on rank 0",
+       [](auto&, auto& groups) { groups[0].parameters[0].name = "q"; }},
+      // The same bytes in another order.
+      {"parameters[0]: got 'p1' of group 0, ",
+       [](auto&, auto& groups) {
+         std::swap(groups[0].parameters[0], groups[0].parameters[1]);
+       }},
+      {"parameters[3]: got none on rank 1, expected 'p3' of group 0, ",
+       [](auto&, auto& groups) { groups[0].parameters.pop_back(); }},
+      {"", [](auto&, auto& groups) { groups[0].parameters.pop_back(); },
+       [](auto&) {}, false},
+      {"groups[0].lr: got 0.5 on rank 1, expected 0.01 as on rank 0",
+       [](auto&, auto&) {}, [](auto& optimizer) { optimizer.set_lr(0, 0.5); }},
+      {"call: got state_dict() on rank 1, expected step() as on rank 0",
+       [](auto&, auto&) {}, [](auto& optimizer) { optimizer.state_dict(); }}};
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const Row& row = rows[r];
+    SCOPED_TRACE(std::to_string(r) + " " + row.error);
+    std::mutex mutex;
+    std::set<std::string> errors;
+    run_ranks(2, [&](Communicator& communicator) {
+      SmallModel model(kFloat16, {5, 5, 7, 9000});
+      const SmallModel before = model;
+      MixedPrecisionOptions options = small_options(kFloat16);
+      options.communicator = &communicator;
+      options.shard = row.shard;
+      row.both(options);
+      Groups groups = {{model.parameters(), {}, {}}};
+      const bool changed = communicator.rank() == 1;
+      if (changed) row.change(options, groups);
+      MixedPrecisionOptimizer optimizer(groups, options);
+      model.set_gradients(1);
+      std::string error;
+      try {
+        if (changed) row.before(optimizer);
+        if (!changed && options.micro_batches == 2) {
+          optimizer.accumulate_gradients();
+        }
+        optimizer.step();
+      } catch (const Error& refused) {
+        error = error_text(refused, SWAMP_INVALID_ARGUMENT);
+      }
+      const std::lock_guard<std::mutex> lock(mutex);
+      errors.insert(error);
+      EXPECT_EQ(model.same_weights(before), !row.error.empty());
+    });
+    ASSERT_EQ(errors.size(), 1u) << *errors.begin() << *errors.rbegin();
+    if (row.error.empty()) {
+      EXPECT_EQ(*errors.begin(), "");
+    } else {
+      EXPECT_EQ(errors.begin()->rfind(row.error, 0), 0u) << *errors.begin();
+    }
+  }
+}
+
+// A rank that begins again may load the state of the others; one that has
+// another state is refused by the next step.
+TEST(MixedPrecisionShard, StatesAreComparedAfterTheyAreLoaded) {
+  const Outcome old = train_alone(kFloat16, 1, GradientReduction::mean, -1);
+  for (const bool same : {true, false}) {
+    OptimizerState other = old.state;
+    if (!same) other.texts["optimizer.step"] = "4";
+    EXPECT_EQ(error_of([&] {
+                run_ranks(2, [&](Communicator& communicator) {
+                  MixedPrecisionOptions options = small_options(kFloat16);
+                  options.communicator = &communicator;
+                  options.shard = true;
+                  Trainer trainer(options);
+                  trainer.optimizer.step();
+                  Trainer fresh(options);
+                  const bool begins = communicator.rank() == 1;
+                  Trainer& used = begins ? fresh : trainer;
+                  used.optimizer.load_state_dict(begins ? other : old.state);
+                  used.optimizer.step();
+                });
+              }),
+              same ? "nothing was thrown"
+                   : "step_count(): got 4 on rank 1, expected 5 as on rank 0");
+  }
 }
 
 // If one rank leaves, the others get an error.

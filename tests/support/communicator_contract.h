@@ -10,8 +10,11 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <map>
+#include <string>
 #include <vector>
 
+#include "support/errors.h"
 #include "support/random.h"
 #include "swamp/communicator.h"
 
@@ -176,12 +179,54 @@ inline void check_gather_varied(Communicator& ranks) {
   EXPECT_TRUE(in_place == expected);
 }
 
+// Every rank gets the same text: of the lowest rank that differs from rank 0,
+// the first name that both have, or else the first that one has.
+inline void check_require_same(Communicator& ranks) {
+  using Values = std::map<std::string, std::string>;
+  const Values same = {
+      {"lr", "0.1"}, {"seed", ""}, {std::string("\0:3", 3), "5:"}};
+  ranks.require_same(same);
+  ranks.require_same({});
+  const int last = ranks.size() - 1;
+  if (last == 0) return;
+  const std::string on = " on rank " + std::to_string(last);
+  struct Row {
+    Values last;
+    std::string error;
+  };
+  for (const Row& row :
+       {Row{{{"lr", "0.2"}, {"seed", "1"}},
+            "lr: got 0.2" + on + ", expected 0.1 as on rank 0"},
+        {{{"lr", "0.1"}, {"seed", "1"}},
+         "seed: got 1" + on + ", expected  as on rank 0"},
+        {{{"lr", "0.1"}, {"seed", ""}},
+         "zip: got none" + on + ", expected 7 as on rank 0"},
+        {{{"lr", "0.1"}, {"added", "1"}, {"seed", ""}, {"zip", "7"}},
+         "added: got 1" + on + ", expected none as on rank 0"},
+        {{{"lr", "9"}, {"added", "1"}},
+         "lr: got 9" + on + ", expected 0.1 as on rank 0"},
+        {{}, "lr: got none" + on + ", expected 0.1 as on rank 0"}}) {
+    const Values others = {{"lr", "0.1"}, {"seed", ""}, {"zip", "7"}};
+    EXPECT_EQ(error_of([&] {
+                ranks.require_same(ranks.rank() == last ? row.last : others);
+              }),
+              row.error);
+  }
+  // Rank 0 is the one that differs: rank 1 is named.
+  EXPECT_EQ(error_of([&] {
+              ranks.require_same({{"lr", ranks.rank() == 0 ? "1" : "2"}});
+            }),
+            "lr: got 2 on rank 1, expected 1 as on rank 0");
+  ranks.require_same(same);
+}
+
 inline void check_communicator(Communicator& ranks) {
   check_exchanges(ranks);
   check_max(ranks);
   check_sum(ranks);
   check_gather(ranks);
   check_gather_varied(ranks);
+  check_require_same(ranks);
   ranks.barrier();
 }
 
