@@ -2,6 +2,7 @@
 // Without MPI, several ranks are refused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <regex>
@@ -143,6 +144,183 @@ TEST(RanksFailure, EndsAllRanksAndIsReportedOnce) {
   // Only the first rank draws the picture.
   said(run_ranks(3, {"--steps", "2", "--plot", "/nonexistent/picture"}),
        "--plot: got '/nonexistent/picture'");
+}
+
+// Every option of `swamp train`, given to the second of two ranks in addition
+// to `both`: ranks that differ in it are refused, unless only the first one
+// uses it.
+struct OptionRow {
+  const char* both;
+  const char* second;
+  const char* error;  // "" if the ranks may differ
+};
+void PrintTo(const OptionRow& row, std::ostream* out) { *out << row.second; }
+const OptionRow kOptionRows[] = {
+    {"", "--steps 5", "--steps: got 5 on rank 1, expected 4"},
+    {"", "--batch 8", "--batch: got 8 on rank 1, expected 4"},
+    {"", "--accumulate 2", "--accumulate: got 2 on rank 1, expected 1"},
+    {"", "--seed 7", "--seed: got 7 on rank 1, expected 1"},
+    {"", "--log /nonexistent/log", ""},
+    {"", "--log-interval 2", ""},
+    {"", "--checkpoint ck",
+     "--checkpoint: got a file on rank 1, expected none"},
+    {"--checkpoint ck --overwrite", "--save-interval 1",
+     "--save-interval: got 1 on rank 1, expected 100"},
+    {"--checkpoint ck", "--resume",
+     "--resume: got true on rank 1, expected none"},
+    {"--checkpoint ck", "--overwrite", ""},
+    {"", "--plot /nonexistent/picture.png", ""},
+    {"", "--dtype float32", "--dtype: got float32 on rank 1, expected float16"},
+    {"", "--dtype float16", ""},
+    {"", "--fp16", ""},
+    {"", "--bf16", "--dtype: got bfloat16 on rank 1, expected float16"},
+    {"", "--attention-softmax-in-fp32",
+     "--attention-softmax-in-fp32: got true on rank 1, expected false"},
+    {"--attention-softmax-in-fp32", "--apply-query-key-layer-scaling",
+     "--apply-query-key-layer-scaling: got true on rank 1, expected false"},
+    {"", "--fp16-lm-cross-entropy",
+     "--fp16-lm-cross-entropy: got true on rank 1, expected false"},
+    {"", "--fp32-residual-connection",
+     "--fp32-residual-connection: got true on rank 1, expected false"},
+    {"", "--use-flash-attn",
+     "--use-flash-attn: got true on rank 1, expected none"},
+    {"", "--fp8-format e4m3",
+     "--fp8-amax-compute-algo: got most_recent on rank 1, expected none"},
+    {"--fp8-format e4m3", "--fp8-recipe mxfp8",
+     "--fp8-recipe: got mxfp8 on rank 1, expected delayed"},
+    {"--fp8-format e4m3", "--fp8-recipe delayed", ""},
+    {"--fp8-format e4m3", "--fp8-margin 1",
+     "--fp8-margin: got 1 on rank 1, expected 0"},
+    {"--fp8-format e4m3", "--fp8-amax-history-len 2",
+     "--fp8-amax-history-len: got 2 on rank 1, expected 1"},
+    {"--fp8-format e4m3", "--fp8-amax-compute-algo max",
+     "--fp8-amax-compute-algo: got max on rank 1, expected most_recent"},
+    {"--batch 16", "--fp4-format e2m1",
+     "--fp4-format: got e2m1 on rank 1, expected none"},
+    {"--batch 16 --fp4-format e2m1", "--fp4-recipe nvfp4", ""},
+    {"", "--loss-scale 64", "--loss-scale: got 64 on rank 1, expected none"},
+    {"", "--initial-loss-scale 64",
+     "--initial-loss-scale: got 64 on rank 1, expected 4294967296"},
+    {"", "--min-loss-scale 2", "--min-loss-scale: got 2 on rank 1, expected 1"},
+    {"", "--loss-scale-window 2",
+     "--loss-scale-window: got 2 on rank 1, expected 1000"},
+    {"", "--hysteresis 1", "--hysteresis: got 1 on rank 1, expected 2"},
+    {"", "--scaler torch.amp.GradScaler",
+     "--scaler: got torch.amp.GradScaler on rank 1, expected none"},
+    {"--scaler torch.amp.GradScaler", "--scaler-option init_scale=64.0",
+     "--scaler-option init_scale: got 64.0 on rank 1, expected none"},
+    {"", "--optimizer sgd", "--optimizer: got sgd on rank 1, expected adamw"},
+    {"", "--lr 1e-3", ""},
+    {"", "--lr 0.5", "--lr: got 0.5 on rank 1, expected 0.001"},
+    {"", "--lr 0.0010000000000000002",
+     "--lr: got 0.0010000000000000002 on rank 1, expected 0.001"},
+    {"", "--weight-decay 0.5",
+     "--weight-decay: got 0.5 on rank 1, expected 0.01"},
+    {"", "--adam-beta1 0.5", "--adam-beta1: got 0.5 on rank 1, expected 0.9"},
+    {"", "--adam-beta2 0.5", "--adam-beta2: got 0.5 on rank 1, expected 0.999"},
+    {"", "--adam-eps 0.5", "--adam-eps: got 0.5 on rank 1, expected 1e-08"},
+    {"--optimizer sgd", "--sgd-momentum 0.5",
+     "--sgd-momentum: got 0.5 on rank 1, expected 0.9"},
+    {"", "--clip-grad 0.1", "--clip-grad: got 0.1 on rank 1, expected 1"}};
+
+// run_two() runs two ranks; the second one has its own text, and more options.
+// Steps and examples are few unless given.
+ProgramResult run_two(const Words& options, const std::string& text,
+                      const Words& more, const std::string& text_of_second) {
+  const auto rank = [](const std::string& path, Words given) {
+    for (const Words& few : {Words("--steps 4"), Words("--batch 4")}) {
+      if (std::count(given.begin(), given.end(), few[0]) == 0) {
+        given = given + few;
+      }
+    }
+    return Words{"-n", "1", kProgram, "train", path} + given;
+  };
+  return run_command(Words{SWAMP_MPIRUN} + rank(text, options) + Words{":"} +
+                         rank(text_of_second, options + more),
+                     {{"SWAMP_MPI_TIMEOUT", "60"}}, "", kLimitMs);
+}
+
+void expect_refused(const ProgramResult& result, const std::string& text) {
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_LT(result.exit_code, 128) << "hung";
+  EXPECT_EQ(result.out, "");
+  const std::string line = "swamp: " + text + " as on rank 0";
+  int times = 0;
+  for (const std::string& found : lines_of(result.err)) {
+    times += found == line ? 1 : 0;
+  }
+  EXPECT_EQ(times, 1) << line << "\n" << result.err;
+}
+
+class RanksOption : public testing::TestWithParam<OptionRow> {};
+
+TEST_P(RanksOption, ThatDiffersIsRefused) {
+  const OptionRow& row = GetParam();
+  const TemporaryFile text(sample_text());
+  const TemporaryFile checkpoint;
+  const auto words = [&](const char* line) {
+    Words found = line;
+    std::replace(found.begin(), found.end(), std::string("ck"),
+                 checkpoint.path());
+    return found;
+  };
+  const ProgramResult result =
+      run_two(words(row.both), text.path(), words(row.second), text.path());
+  if (*row.error == '\0') {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  } else {
+    expect_refused(result, row.error);
+    EXPECT_FALSE(std::filesystem::exists(checkpoint.path()));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Mpi, RanksOption, testing::ValuesIn(kOptionRows),
+                         [](const testing::TestParamInfo<OptionRow>& it) {
+                           return test_name(it.param.second);
+                         });
+
+// The table has every option, so that a new one is not forgotten.
+TEST(RanksOptions, AreAllCompared) {
+  std::set<std::string> named;
+  for (const OptionRow& row : kOptionRows) {
+    named.insert(Words(row.second).front());
+  }
+  std::set<std::string> offered;
+  for (const std::string& line : lines_of(output_of("train --help"))) {
+    if (line.rfind("  --", 0) == 0) offered.insert(Words(line.c_str()).front());
+  }
+  EXPECT_EQ(named, offered);
+}
+
+TEST(RanksOptions, OtherTextsAreRefusedAndOtherNamesAreNot) {
+  const TemporaryFile text(sample_text());
+  const TemporaryFile copy(sample_text());
+  std::string changed = sample_text();
+  changed[100] ^= 1;
+  const TemporaryFile other(changed);
+  const ProgramResult refused = run_two("", text.path(), "", other.path());
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_TRUE(has_words(refused.err, {"swamp: TEXT: got one of 2",
+                                      " on rank 1, expected "
+                                      "one of 2"}));
+  EXPECT_EQ(run_two("", text.path(), "", copy.path()).exit_code, 0);
+}
+
+// An option that only one rank refuses must not leave the other one waiting.
+TEST(RanksOptions, ABadOneOfOneRankEndsTheOther) {
+  const TemporaryFile text(sample_text());
+  const ProgramResult result =
+      run_two("", text.path(), "--lr none", text.path());
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_LT(result.exit_code, 128) << "hung";
+  EXPECT_TRUE(has_words(result.err, {"swamp: --lr: got "}));
+}
+
+// The launcher of another MPI starts single processes, which must not train
+// alone.
+TEST(RanksLaunched, ByAnotherMpiAreRefused) {
+  expect_error(run_program("train --steps 1", {{"PMI_SIZE", "4"}}),
+               {"got 4 ranks of mpirun and 1 of MPI"});
 }
 
 TEST(RanksResume, ContinueARunOfOneRank) {

@@ -28,6 +28,13 @@ Ranks::Ranks() {
   if (launched <= 1) return;
 #ifdef SWAMP_HAS_MPI
   mpi_ = std::make_unique<Mpi>();
+  const int found = mpi_->communicator.size();
+  if (found != launched) {
+    throw Failure(
+        fmt::format("got {} ranks of mpirun and {} of MPI, expected as many: "
+                    "this swamp was built with another MPI",
+                    launched, found));
+  }
 #else
   throw Failure(
       fmt::format("got {} ranks of mpirun, expected one: this swamp was built "

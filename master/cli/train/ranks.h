@@ -23,7 +23,8 @@ class CommonFailure : public Failure {
 // Ranks are the processes that mpirun started. A single one does not start MPI.
 class Ranks {
  public:
-  // Throws Failure if mpirun started several and swamp was built without MPI.
+  // Throws Failure if mpirun started several and swamp was built without MPI,
+  // or with another one.
   Ranks();
   ~Ranks();
   Ranks(const Ranks&) = delete;

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -19,6 +20,7 @@
 #include "master/cli/train/options.h"
 #include "master/cli/train/ranks.h"
 #include "master/cli/train/trainer.h"
+#include "swamp/c_api.h"
 
 namespace swamp::cli {
 namespace {
@@ -52,7 +54,8 @@ class TrainingRun {
   int run();
 
  private:
-  void prepare();
+  void read();
+  void require_same_ranks();
   void check_files();
   std::uint64_t summed_apart();
   void resume();
@@ -77,7 +80,12 @@ class TrainingRun {
 };
 
 int TrainingRun::run() {
-  ranks_.together([&] { prepare(); });
+  ranks_.together([&] { read(); });
+  ranks_.together([&] { require_same_ranks(); });
+  ranks_.together([&] {
+    if (ranks_.first()) check_files();
+    trainer_.emplace(options_, text_, machine_, ranks_);
+  });
   if (options_.resume) resume();
   if (!log_) {
     ranks_.together([&] { log_.emplace(ranks_.first() ? options_.log : ""); });
@@ -93,15 +101,29 @@ int TrainingRun::run() {
   return train();
 }
 
-void TrainingRun::prepare() {
+void TrainingRun::read() {
   text_ = read_text(options_.text, kContext + 1);
   options_.decisive["text"] =
       fmt::format("of {} bytes, digest {:016x}", text_.size(),
                   add_to_digest(kDigestStart, text_));
   options_.decisive["micro batches in a step"] =
       std::to_string(ranks_.count() * options_.accumulate);
-  if (ranks_.first()) check_files();
-  trainer_.emplace(options_, text_, machine_, ranks_);
+}
+
+// require_same_ranks() refuses ranks that were started with different options:
+// all that a resumed run must have, too, and those that decide when the ranks
+// call each other. Only the first one uses the names of files.
+void TrainingRun::require_same_ranks() {
+  std::map<std::string, std::string> values = options_.decisive;
+  values["--accumulate"] = std::to_string(options_.accumulate);
+  values["--steps"] = std::to_string(options_.steps);
+  values["--save-interval"] = std::to_string(options_.save_interval);
+  values["--checkpoint"] = options_.checkpoint.empty() ? "none" : "a file";
+  values["--resume"] = options_.resume ? "true" : "none";
+  values["TEXT"] = "one " + values["text"];
+  values.erase("text");
+  values["version of swamp"] = swamp_version();
+  ranks_.communicator().require_same(values);
 }
 
 // check_files() refuses, before the first step, files that could not be written
