@@ -1,10 +1,15 @@
 // A run that is killed and resumed ends with the bits of one that ran through.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <set>
 
 #include "master/cli/command.h"
 #include "master/cli/train/checkpoint.h"
@@ -31,7 +36,17 @@ struct Folder {
   bool has_checkpoint() const {
     return std::filesystem::exists(checkpoint.path());
   }
+  // The names in the checkpoint's folder.
+  std::set<std::string> names() const {
+    std::set<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(
+             std::filesystem::path(checkpoint.path()).parent_path())) {
+      found.insert(entry.path().filename());
+    }
+    return found;
+  }
 };
+using Names = std::set<std::string>;
 
 // without_time() is the last lines of a run without the one that differs.
 std::string closing(const ProgramResult& result) {
@@ -76,7 +91,7 @@ TEST_P(Resume, AfterKills) {
   const ProgramResult again = cut.run(options + Words{"--resume"});
   EXPECT_EQ(closing(again), closing(uninterrupted));
   EXPECT_EQ(cut.checkpoint.read(), whole.checkpoint.read());
-  EXPECT_FALSE(std::filesystem::exists(cut.checkpoint.path() + ".partial"));
+  EXPECT_EQ(cut.names(), Names{"file"});
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -274,8 +289,9 @@ TEST(Checkpoint, OneFileByTwoNamesIsRefused) {
   std::filesystem::create_symlink("new", file("dangling"));
   std::filesystem::create_symlink("sub/../new", file("dangling_too"));
   std::filesystem::create_symlink(".", file("folder"));
-  std::ofstream(file("text.partial")) << sample_text();
-  std::filesystem::create_hard_link(file("text.partial"), file("text"));
+  std::ofstream(file("text")) << sample_text();
+  std::filesystem::create_hard_link(file("text"), file("ck.lock"));
+  std::filesystem::create_hard_link(file("text"), file("text_too"));
   std::filesystem::create_hard_link(file("text"), file("drawn.png"));
   struct Row {
     const char* text;
@@ -294,14 +310,14 @@ TEST(Checkpoint, OneFileByTwoNamesIsRefused) {
         {"text", "--log", "dangling", "--checkpoint", "new"},
         {"text", "--log", "dangling", "--checkpoint", "dangling_too"},
         {"text", "--plot", "new", "--checkpoint", "./new"},
-        {"text", "--log", "new.partial", "--checkpoint", "new"},
-        {"text", "--log", "folder/new.partial", "--plot", "new"},
-        {"text", "--log", "new.png.partial", "--plot", "./new.png"},
+        {"text", "--log", "new.lock", "--checkpoint", "new"},
+        {"text", "--log", "folder/new.lock", "--checkpoint", "new"},
+        {"ck.lock", "--log", "b", "--checkpoint", "ck"},
         {"text", "--checkpoint", "text", "--log", "b"},
         {"text", "--log", "folder/text", "--plot", "b"},
         {"text", "--plot", "drawn.png", "--log", "b"},
         {"sub/../text", "--plot", "folder/text", "--log", "b"},
-        {"text.partial", "--checkpoint", "./text", "--overwrite", ""},
+        {"text_too", "--checkpoint", "./text", "--overwrite", ""},
         {"text", "--checkpoint", "./text", "--overwrite", ""}}) {
     SCOPED_TRACE(std::string(row.option) + " " + row.path + " " + row.other);
     std::vector<std::string> words = {"train",  file(row.text), "--steps",
@@ -310,10 +326,138 @@ TEST(Checkpoint, OneFileByTwoNamesIsRefused) {
     if (*row.other_path != '\0') words.push_back(file(row.other_path));
     expect_error(run_program(words), {"the same file as "});
     EXPECT_FALSE(std::filesystem::exists(file("new")));
-    EXPECT_FALSE(std::filesystem::exists(file("new.partial")));
+    EXPECT_FALSE(std::filesystem::exists(file("new.lock")));
     EXPECT_FALSE(std::filesystem::exists(file("b")));
     EXPECT_EQ(run_command({"/bin/cat", file("a")}).out, "a");
     EXPECT_EQ(run_command({"/bin/cat", file("text")}).out, sample_text());
+  }
+}
+
+// While a run lives, another one that would write its checkpoint or its log is
+// refused, by any name of them, and nothing of the first one changes.
+TEST(Checkpoint, AFileOfARunThatStillRunsIsRefused) {
+  for (const char* interval : {"1", "1000000"}) {  // with a file, and without
+    const Folder folder;
+    const std::string own =
+        std::filesystem::path(folder.checkpoint.path()).parent_path();
+    std::filesystem::create_symlink(".", own + "/link");
+    const std::string log = folder.log.path() + "_too";
+    const Words options =
+        Words("--batch 4 --bf16 --save-interval") + Words{interval};
+    const ProgramResult first = run_command(
+        folder.arguments(options + "--steps 1000000"), {}, "", -1, [&] {
+          if (lines_of(folder.log.read()).size() < 3) return false;
+          std::filesystem::create_hard_link(folder.log.path(), log);
+          struct Row {
+            const char* option;
+            std::string path;
+            Words more;
+          };
+          for (const Row& row :
+               {Row{"--checkpoint", own + "/file", "--bf16 --resume"},
+                {"--checkpoint", own + "/file", "--fp16 --resume"},
+                {"--checkpoint", own + "/file", "--bf16 --overwrite"},
+                {"--checkpoint", own + "/file", "--bf16"},
+                {"--checkpoint",
+                 own + "/../" + own.substr(own.rfind('/')) + "/./file",
+                 "--bf16 --resume"},
+                {"--checkpoint", own + "/link/file", "--bf16 --resume"},
+                {"--log", folder.log.path(), "--bf16"},
+                {"--log", log, "--bf16"}}) {
+            SCOPED_TRACE(row.option + row.path);
+            expect_error(
+                run_program(Words{"train", folder.text.path(), "--batch", "4",
+                                  "--steps", "1", row.option, row.path} +
+                            row.more),
+                {std::string(row.option) + ": got '" + row.path +
+                 "', which another run writes, expected another "
+                 "name, or the end of that run"});
+          }
+          return true;
+        });
+    EXPECT_EQ(first.exit_code, 128 + SIGINT);
+    EXPECT_EQ(first.err, "");
+    EXPECT_EQ(folder.names(), (Names{"file", "link"}));
+    const Words steps = {
+        "--steps", std::to_string(lines_of(folder.log.read()).size() + 1)};
+    const Folder whole;
+    EXPECT_EQ(closing(folder.run(options + steps + "--resume")),
+              closing(whole.run(options + steps)));
+    EXPECT_EQ(folder.log.read(), whole.log.read());
+  }
+}
+
+// A killed run leaves a file without a lock, and perhaps an incomplete one. The
+// next run removes them, but nothing that another process has locked, and no
+// other file.
+TEST(Checkpoint, WhatAKilledRunHasLeftIsRemoved) {
+  const Folder folder;
+  const std::string path = folder.checkpoint.path();
+  const Names others = {"file.partial",
+                        "file.partial-0123456g",
+                        "file.partial-01234567",
+                        "file.partial-012345678",
+                        "file.png.partial-0123456a",
+                        "precious"};
+  const std::string own =
+      std::filesystem::path(path).parent_path().string() + "/";
+  for (const std::string& name : others) std::ofstream(own + name) << name;
+  std::filesystem::remove(own + "file.partial");
+  std::filesystem::create_hard_link(own + "precious", own + "file.partial");
+  const int used = open((own + "file.partial-01234567").c_str(), O_RDONLY);
+  ASSERT_EQ(flock(used, LOCK_EX | LOCK_NB), 0);
+  for (const char* left : {".lock", ".partial-0123456a", ".partial-ffffffff"}) {
+    const std::ofstream file(path + left);
+  }
+  const ProgramResult result = folder.run("--steps 1 --batch 4");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  close(used);
+  Names expected = others;
+  expected.insert("file");
+  EXPECT_EQ(folder.names(), expected);
+  for (const std::string& name : others) {
+    EXPECT_EQ(read_file(own + name),
+              name == "file.partial" ? "precious" : name);
+  }
+}
+
+// The lock is a file of swamp's, which is empty.
+TEST(Checkpoint, ALockThatIsNotSwampsIsRefused) {
+  const auto make = [](const std::string& name, int kind) {
+    if (kind == 0) std::ofstream(name) << "text";
+    if (kind == 1) std::filesystem::create_directory(name);
+    if (kind == 2) std::filesystem::create_symlink("nowhere", name);
+    if (kind == 3) ASSERT_EQ(mkfifo(name.c_str(), 0600), 0);
+  };
+  for (int kind = 0; kind < 4; ++kind) {
+    const Folder folder;
+    const std::string lock = folder.checkpoint.path() + ".lock";
+    make(lock, kind);
+    const auto before = std::filesystem::symlink_status(lock);
+    expect_error(folder.run("--steps 1"),
+                 {"--checkpoint: got '" + folder.checkpoint.path() +
+                  "', expected a writable file: its lock '" + lock + "': "});
+    EXPECT_EQ(std::filesystem::symlink_status(lock).type(), before.type());
+    EXPECT_EQ(folder.names(), Names{"file.lock"});
+    if (kind == 0) EXPECT_EQ(read_file(lock), "text");
+  }
+}
+
+// A checkpoint has the permissions that any new file has, and keeps those that
+// it is given.
+TEST(Checkpoint, KeepsItsPermissions) {
+  const Folder folder;
+  ASSERT_EQ(folder.run("--steps 1 --batch 4").exit_code, 0);
+  const auto mode = [](const std::string& path) {
+    struct stat status;
+    EXPECT_EQ(stat(path.c_str(), &status), 0);
+    return status.st_mode & 07777;
+  };
+  EXPECT_EQ(mode(folder.checkpoint.path()), mode(folder.text.path()));
+  for (const mode_t wanted : {0600, 0640, 0666}) {
+    ASSERT_EQ(chmod(folder.checkpoint.path().c_str(), wanted), 0);
+    ASSERT_EQ(folder.run("--steps 2 --batch 4 --overwrite").exit_code, 0);
+    EXPECT_EQ(mode(folder.checkpoint.path()), wanted);
   }
 }
 
@@ -336,8 +480,7 @@ TEST(Checkpoint, AnInterruptedRunIsFinishedInOrder) {
   EXPECT_TRUE(has_words(result.out, {"\nstopped after step " + steps +
                                      " of 1000000: Interrupt\n"}));
   EXPECT_TRUE(has_words(closing(result), {" of " + steps + " steps\n"}));
-  EXPECT_FALSE(std::filesystem::exists(folder.checkpoint.path() + ".partial"));
-  EXPECT_FALSE(std::filesystem::exists(picture.path() + ".partial"));
+  EXPECT_EQ(folder.names(), Names{"file"});
   // The checkpoint contains the run up to here.
   const Folder whole;
   const std::vector<std::string> same = options + Words{"--steps", steps};

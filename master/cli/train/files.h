@@ -28,19 +28,49 @@ struct FileName {
 // refer to one file, by any spelling or link. The files need not exist.
 void refuse_same_files(const std::vector<FileName>& names);
 
-// AtomicFile appears under its name complete or not at all, even after a loss
-// of power: it is written to partial_name(), synced, and renamed. A process
-// that is killed leaves at most the partial file, which the next run
-// overwrites.
-class AtomicFile {
+// try_lock() locks an open file until it is closed, which the kernel does for a
+// process that is killed. Returns 0 or errno, EWOULDBLOCK if another process
+// has the lock. Also returns 0 for devices and pipes, which are not locked, and
+// on a file system without locks.
+int try_lock(int descriptor);
+
+// refuse_locked() throws Failure: another run writes the file.
+[[noreturn]] void refuse_locked(const char* option, const std::string& path);
+
+// NameLock keeps other runs from a file that is replaced while this run lives:
+// a lock of a file of its own, of the name lock_name(), because the file itself
+// becomes another one. A process that is killed leaves that file, without a
+// lock.
+class NameLock {
  public:
-  static std::string partial_name(const std::string& path) {
-    return path + ".partial";
+  static std::string lock_name(const std::string& path) {
+    return path + ".lock";
   }
 
-  // Opens the partial file; throws Failure, which names `option`, if it cannot.
+  // Throws Failure, which names `option`, if another process has the lock, if
+  // the name is not that of a regular file, or if lock_name() is not an empty
+  // file, which only swamp makes.
+  NameLock(const char* option, const std::string& path);
+  // Removes the file of the lock.
+  ~NameLock();
+  NameLock(const NameLock&) = delete;
+  NameLock& operator=(const NameLock&) = delete;
+
+ private:
+  std::string name_;
+  int descriptor_ = -1;
+};
+
+// AtomicFile appears under its name complete or not at all, even after a loss
+// of power: it is written to a file that no other process writes, beside the
+// name, synced, and renamed. It has the permissions of the file that it
+// replaces. A process that is killed leaves that file; the next AtomicFile of
+// the same name removes it.
+class AtomicFile {
+ public:
+  // Opens the file; throws Failure, which names `option`, if it cannot.
   AtomicFile(const char* option, const std::string& path);
-  // Removes the partial file, unless it was committed.
+  // Removes it, unless it was committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -52,10 +82,13 @@ class AtomicFile {
   void commit();
 
  private:
+  // Returns 0 or errno.
+  int open_partial();
+  void discard() noexcept;
   [[noreturn]] void fail() const;
 
   std::string path_;
-  std::string partial_;
+  std::string partial_;  // the name until commit()
   int descriptor_ = -1;
 };
 

@@ -3,6 +3,7 @@
 // user sees.
 #include "master/cli/train/log.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 
 #include "master/cli/command.h"
 #include "master/cli/json.h"
+#include "master/cli/train/files.h"
 
 namespace swamp::cli {
 namespace {
@@ -60,6 +62,31 @@ std::string ranks_text(const StepRecord& record) {
                      record.overflow_owner);
 }
 
+// open_log() opens a log and locks it; only then it empties a new one, because
+// it may be that of another run. Returns null and sets errno if it cannot.
+// Throws Failure if another run writes it.
+std::FILE* open_log(const std::string& path, bool is_new) {
+  const int descriptor = open(
+      path.c_str(), (is_new ? O_WRONLY | O_CREAT : O_RDWR) | O_CLOEXEC, 0666);
+  if (descriptor < 0) return nullptr;
+  int problem = try_lock(descriptor);
+  if (problem == EWOULDBLOCK) {
+    close(descriptor);
+    refuse_locked("--log", path);
+  }
+  // Devices and pipes have no length.
+  if (problem == 0 && is_new && ftruncate(descriptor, 0) != 0 &&
+      errno != EINVAL) {
+    problem = errno;
+  }
+  std::FILE* const file =
+      problem == 0 ? fdopen(descriptor, is_new ? "w" : "r+") : nullptr;
+  if (file != nullptr) return file;
+  close(descriptor);
+  if (problem != 0) errno = problem;
+  return nullptr;
+}
+
 constexpr std::size_t kIndent = 10;  // of the lines that continue a step
 
 }  // namespace
@@ -71,7 +98,7 @@ StepLog::StepLog(const std::string& path, const LogPlace& place)
     resume();
     return;
   }
-  file_ = std::fopen(path_.c_str(), "we");
+  file_ = open_log(path_, true);
   if (file_ == nullptr) {
     throw Failure(fmt::format("--log: got '{}', expected a writable file: {}",
                               path_, std::strerror(errno)));
@@ -86,7 +113,7 @@ void StepLog::resume() {
                     "that is resumed: {}",
                     path_, found));
   };
-  file_ = std::fopen(path_.c_str(), "r+e");
+  file_ = open_log(path_, false);
   if (file_ == nullptr) refuse(std::strerror(errno));
   if (digest_of_start(file_, place_.bytes) != place_.digest) {
     refuse(fmt::format("its first {} bytes differ", place_.bytes));

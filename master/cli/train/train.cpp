@@ -71,6 +71,7 @@ class TrainingRun {
   Machine& machine_;
   Ranks& ranks_;
   std::string text_;
+  std::optional<NameLock> checkpoint_lock_;
   std::optional<Trainer> trainer_;
   std::optional<StepLog> log_;
   History history_;
@@ -136,12 +137,14 @@ void TrainingRun::check_files() {
   for (const FileName& file : written) {
     if (!file.path.empty()) names.push_back(file);
   }
-  for (const FileName& file : written) {
-    if (file.path.empty()) continue;
+  if (!options_.checkpoint.empty()) {
     names.push_back(
-        {"a temporary file of swamp's", AtomicFile::partial_name(file.path)});
+        {"the lock of --checkpoint", NameLock::lock_name(options_.checkpoint)});
   }
   refuse_same_files(names);
+  if (!options_.checkpoint.empty()) {
+    checkpoint_lock_.emplace("--checkpoint", options_.checkpoint);
+  }
   if (!options_.checkpoint.empty() && !options_.resume && !options_.overwrite &&
       file_exists("--checkpoint", options_.checkpoint)) {
     throw Failure(
