@@ -191,7 +191,7 @@ int fork_while_made() {
       std::this_thread::sleep_for(std::chrono::microseconds(delay));
       const pid_t child = fork();
       if (child == 0) {
-        alarm(20);
+        alarm(300);
         _exit(unscale_is_right(nullptr) ? 0 : 1);
       }
       int status = 1;

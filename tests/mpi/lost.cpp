@@ -18,7 +18,7 @@ namespace {
 using swamp::MpiCommunicator;
 
 // Longer than any test waits; it ends a rank that a failed test left running.
-void sleep_long() { std::this_thread::sleep_for(std::chrono::seconds(120)); }
+void sleep_long() { std::this_thread::sleep_for(std::chrono::seconds(900)); }
 
 void exchange_for_ever(MpiCommunicator& ranks) {
   for (;;) ranks.sum(1.0);

@@ -59,7 +59,7 @@ TEST(AthreadTest, AForkWaitsForTheSlaves) {
   for (int round = 0; round < 20; ++round) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(20);  // a hang is a failure
+      alarm(300);  // a hang is a failure
       const Machine own(machine_config("athread", "view", 64));
       _exit(0);
     }

@@ -94,7 +94,7 @@ TEST(ThreadsTest, WorksInAForkedChild) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      alarm(20);  // a hang is a failure
+      alarm(300);  // a hang is a failure
       bool good = sum_of(machine, 50000) == 50000;
       {
         // Made, used and destroyed in the child.
@@ -117,7 +117,7 @@ TEST(ThreadsTest, ParentsMachineMayBeDestroyedInAForkedChild) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    alarm(20);
+    alarm(300);
     machine.reset();
     _exit(0);
   }

@@ -179,7 +179,7 @@ class Items(torch.utils.data.Dataset):
 class DataLoaderWorkers(unittest.TestCase):
     def test_workers(self):
         self.assertTrue(once())
-        loader = torch.utils.data.DataLoader(Items(), num_workers=2, timeout=60,
+        loader = torch.utils.data.DataLoader(Items(), num_workers=2, timeout=600,
                                              multiprocessing_context="fork")
         values = sorted(value[0, 1].item() for value, found, active in loader
                         if active.item() and found.item() == 0)

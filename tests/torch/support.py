@@ -57,7 +57,7 @@ def _start_server():
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             pid = os.fork()
             if pid == 0:
-                signal.alarm(300)
+                signal.alarm(3000)  # a hang is a failure
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
                 os.dup2(out.fileno(), 1)
                 os.dup2(err.fileno(), 2)
