@@ -36,7 +36,8 @@ TEST(Info, JsonHasTheDefaults) {
        {"core_groups", "slaves_per_group", "cores", "threads"}) {
     EXPECT_GE(object.at(count).get<int>(), 1) << count;
   }
-  for (const char* text : {"version", "compiler", "cpu", "topology", "products"}) {
+  for (const char* text :
+       {"version", "compiler", "cpu", "topology", "products"}) {
     EXPECT_NE(object.at(text).get<std::string>(), "") << text;
   }
   EXPECT_EQ("swamp " + object.at("version").get<std::string>() + "\n",
@@ -125,6 +126,26 @@ TEST(Info, UnknownVariablesAreOneWarningAndAField) {
 TEST(Info, AnEmptyVariableIsUnset) {
   EXPECT_EQ(info({{"SWAMP_TRANSFR", ""}}).at("unknown_variables"),
             json::array());
+}
+
+// On a busy host, threads that spin take much processor time.
+TEST(Info, ThreadsSpinBrieflyUnlessTheUserSaysOtherwise) {
+  for (const auto& [setting, count] :
+       {std::pair("NONE=", "1000"),
+        {"GOMP_SPINCOUNT=5", "5"},
+        {"OMP_WAIT_POLICY=passive", "0"},
+        {"OMP_WAIT_POLICY=active", "30000000000"}}) {
+    const ProgramResult result = run_command(
+        {"/usr/bin/env", "-u", "OMP_WAIT_POLICY", "-u", "GOMP_SPINCOUNT",
+         "OMP_DISPLAY_ENV=verbose", setting, kProgram, "info"});
+    EXPECT_EQ(result.exit_code, 0) << setting;
+    if (result.err.find("GOMP_SPINCOUNT") == std::string::npos) {
+      GTEST_SKIP() << "not libgomp";
+    }
+    EXPECT_TRUE(has_words(result.err,
+                          {"GOMP_SPINCOUNT = '" + std::string(count) + "'\n"}))
+        << setting;
+  }
 }
 
 // names_in() adds what a source reads of the environment: in C++ and Python a

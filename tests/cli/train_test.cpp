@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "support/errors.h"
@@ -273,6 +274,26 @@ TEST(Plot, IsDrawnOfAnInterruptedRun) {
   EXPECT_EQ(result.err, "");
   EXPECT_EQ(picture.read().substr(1, 3), "PNG");
   EXPECT_FALSE(std::filesystem::exists(picture.path() + ".partial"));
+}
+
+// The variable that limits the spinning of threads is only for libgomp.
+TEST(Plot, GnuplotHasTheEnvironmentOfTheProgram) {
+  const TemporaryFile text(sample_text());
+  const TemporaryFile picture;
+  const TemporaryFile folder;
+  std::filesystem::create_directory(folder.path());
+  const std::string gnuplot = folder.path() + "/gnuplot";
+  std::ofstream(gnuplot) << "#!/bin/sh\nexec /usr/bin/env\n";
+  std::filesystem::permissions(gnuplot, std::filesystem::perms::owner_all);
+  const ProgramResult result = run_command(
+      {"/usr/bin/env", "-u", "OMP_WAIT_POLICY", "-u", "GOMP_SPINCOUNT",
+       kProgram, "train", text.path(), "--batch", "4", "--steps", "1", "--plot",
+       picture.path()},
+      {{"PATH", folder.path() + ":/usr/bin:/bin"}, {"LAST", "value"}});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const std::string seen = "\n" + picture.read();
+  EXPECT_TRUE(has_words(seen, {"\nLAST=value\n"})) << seen;
+  EXPECT_EQ(seen.find("GOMP_SPINCOUNT"), std::string::npos) << seen;
 }
 
 TEST(Plot, WithoutGnuplotTheRunSucceeds) {
