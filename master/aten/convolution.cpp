@@ -146,10 +146,12 @@ struct Convolution {
     return product_of([](const Axis& axis) { return axis.small; });
   }
 
-  // A pointwise convolution is a product of the tensors as they are.
+  // A pointwise convolution is a product of the tensors as they are. With an
+  // output padding the large tensor has positions that no window reads.
   bool is_pointwise() const {
     return std::all_of(axes.begin(), axes.end(), [](const Axis& axis) {
-      return axis.kernel == 1 && axis.stride == 1 && axis.padding == 0;
+      return axis.kernel == 1 && axis.stride == 1 && axis.padding == 0 &&
+             axis.large == axis.small;
     });
   }
   // An image is then a matrix of channels and positions.
@@ -454,10 +456,14 @@ std::optional<Convolution> convolution_of(const Call& call) {
       w.numel() == 0 || call.groups < 1) {
     return std::nullopt;
   }
+  // A list of one number, as padding="valid" makes, is for all axes.
   const auto has_axes = [&](at::IntArrayRef values, std::int64_t least) {
-    return static_cast<std::int64_t>(values.size()) == axes &&
+    return (values.size() == 1 || values.size() == size_of(axes)) &&
            std::all_of(values.begin(), values.end(),
                        [&](std::int64_t value) { return value >= least; });
+  };
+  const auto of_axis = [](at::IntArrayRef values, std::size_t axis) {
+    return values[values.size() == 1 ? 0 : axis];
   };
   if (!has_axes(call.stride, 1) || !has_axes(call.padding, 0) ||
       !has_axes(call.dilation, 1) || !has_axes(call.output_padding, 0)) {
@@ -474,12 +480,12 @@ std::optional<Convolution> convolution_of(const Call& call) {
     const auto n = size_of(i);
     Axis& axis = one.axes[size_of(kAxes - axes) + n];
     axis.kernel = w.size(2 + i);
-    axis.stride = call.stride[n];
-    axis.padding = call.padding[n];
-    axis.dilation = call.dilation[n];
+    axis.stride = of_axis(call.stride, n);
+    axis.padding = of_axis(call.padding, n);
+    axis.dilation = of_axis(call.dilation, n);
     const std::int64_t reach = axis.dilation * (axis.kernel - 1) + 1;
     if (call.transposed) {
-      const std::int64_t extra = call.output_padding[n];
+      const std::int64_t extra = of_axis(call.output_padding, n);
       if (extra >= std::max(axis.stride, axis.dilation)) return std::nullopt;
       axis.small = x.size(2 + i);
       axis.large =

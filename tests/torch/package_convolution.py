@@ -39,6 +39,10 @@ TRANSPOSED = [
     (1, 3, 2, (5, 6), (2, 3), dict(dilation=3, padding=2)),
     (1, 4, 2, (3, 2, 4), (2, 3, 2), dict(stride=2)),
     (1, 4, 4, (3, 3), (2, 2), dict(stride=4)),  # some results have no term
+    (3, 4, 4, (3,), (1,), dict(dilation=2, output_padding=1)),  # nor has the last
+    (3, 8, 4, (3,), (1,), dict(dilation=2, output_padding=1, groups=2)),
+    (2, 6, 20, (4, 3), (1, 1), dict(dilation=(1, 3), output_padding=(0, 2))),
+    (1, 4, 2, (2, 3, 2), (1, 1, 1), dict(dilation=2, output_padding=(0, 1, 0))),
 ]
 
 
@@ -132,6 +136,24 @@ class Convolution(TestCase):
             "print(digest.hexdigest())"])
         seen = outputs(self, code)
         self.assertLessEqual(len(seen), 1, seen)
+
+    def test_padding_by_name(self):
+        """The same bits as with numbers, forward and backward. padding="valid" makes
+        lists of one number."""
+        swamp_torch.enable(reproducible=True)
+        for dtype in (*HALF, torch.float32):
+            for kernel, name, numbers in (((3, 2), "valid", dict(padding=0, stride=2)),
+                                          ((3, 5), "same", dict(padding=(2, 4), dilation=2)),
+                                          ((1,), "valid", dict(padding=0)),
+                                          ((2, 1, 3), "valid", dict(padding=0, groups=5))):
+                size = (7, 6, 5)[:len(kernel)]
+                options = dict(numbers, padding=name)
+                seen = []
+                for one in (numbers, options):
+                    row = (2, 5, 20, size, kernel, one)
+                    seen.append(Operation(row, False, dtype).run())
+                for x, y in zip(*seen, strict=True):
+                    self.assert_same(x, y, (dtype, kernel, name))
 
     def test_unusual(self):
         """Errors, empty tensors and mixed dtypes are PyTorch's."""
