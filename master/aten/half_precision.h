@@ -5,6 +5,9 @@
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
+#include <initializer_list>
+#include <optional>
+
 #include "swamp/aten.h"
 #include "swamp/product.h"
 
@@ -28,6 +31,12 @@ bool is_product_taken(at::ScalarType type);
 // has_product() returns whether products that no switch turns off are swamp's.
 bool has_product();
 
+// is_seen() returns whether the operators of which PyTorch composes this call
+// are visible to something that knows them but not swamp's: torch.func, a
+// dispatch mode such as make_fx, a subclass such as DTensor, forward-mode AD or
+// a trace of TorchScript.
+bool is_seen(std::initializer_list<std::optional<at::Tensor>> tensors);
+
 // to_matrices() converts a tensor of two or three dimensions. It returns false
 // if swamp's product does not take its strides or its alignment.
 bool to_matrices(const at::Tensor& tensor, Matrices& matrices);
@@ -47,6 +56,7 @@ void register_rows(torch::Library& library);
 
 // The same for the key AutogradCPU, for operators that PyTorch composes of
 // others, and for AutocastCPU.
+void register_composite_products(torch::Library& library);
 void register_composite_rows(torch::Library& library);
 void register_autocast_rows(torch::Library& library);
 

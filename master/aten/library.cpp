@@ -84,7 +84,10 @@ TORCH_LIBRARY_IMPL(aten, CPU, m) {
   register_rows(m);
 }
 
-TORCH_LIBRARY_IMPL(aten, AutogradCPU, m) { register_composite_rows(m); }
+TORCH_LIBRARY_IMPL(aten, AutogradCPU, m) {
+  register_composite_products(m);
+  register_composite_rows(m);
+}
 
 TORCH_LIBRARY_IMPL(aten, AutocastCPU, m) {
   QuietOverride handler;

@@ -1,15 +1,21 @@
-// PyTorch's operators mm, addmm, bmm and baddbmm, and swamp::wgrad_gemm_accum.
-// All forms of the four are one Operator: run() either computes it by
-// swamp::product(), or leaves it to PyTorch's kernel, which also refuses what
-// is wrong.
+// PyTorch's operators mm, addmm, bmm, baddbmm and addbmm, and
+// swamp::wgrad_gemm_accum. All forms of the five are one Operator: run() either
+// computes it by swamp::product(), or leaves it to PyTorch's kernel, which also
+// refuses what is wrong. linear and bilinear, which PyTorch composes of other
+// operators, are composed so that a bias is added before the result is rounded.
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/addbmm_cpu_dispatch.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/addmm_cpu_dispatch.h>
 #include <ATen/ops/baddbmm_cpu_dispatch.h>
+#include <ATen/ops/bilinear.h>
+#include <ATen/ops/bilinear_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/bmm_cpu_dispatch.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/linear_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
 #include <c10/util/Exception.h>
 #if defined(__x86_64__)
@@ -21,6 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "master/aten/checks.h"
@@ -52,6 +59,7 @@ struct Operator {
   at::Tensor* out;         // null for a new tensor
   at::Scalar beta = 0;
   at::Scalar alpha = 1;
+  bool sums_batch = false;  // addbmm: the result is a matrix
 };
 
 std::atomic<bool> half_precision{false};
@@ -76,6 +84,17 @@ bool run(const Operator& op, at::Tensor& result) {
   const at::ScalarType type = op.a.scalar_type();
   if (!is_product_taken(type)) return false;
   const auto d = op.dimensions;
+  if (op.sums_batch) {
+    if (!is_plain(op.a, type) || !is_plain(op.b, type) || op.a.dim() != d ||
+        op.b.dim() != d || op.a.size(0) != op.b.size(0) ||
+        op.a.size(2) != op.b.size(1)) {
+      return false;
+    }
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    const at::Tensor a = op.a.transpose(0, 1).flatten(1),
+                     b = op.b.flatten(0, 1);
+    return run({2, a, b, op.self, op.out, op.beta, op.alpha}, result);
+  }
   if (!is_plain(op.a, type) || !is_plain(op.b, type) || op.a.dim() != d ||
       op.b.dim() != d || op.a.size(d - 1) != op.b.size(d - 2) ||
       (d == 3 && op.a.size(0) != op.b.size(0)) || op.a.numel() == 0 ||
@@ -163,25 +182,26 @@ at::Tensor& bmm_out(const at::Tensor& a, const at::Tensor& b, at::Tensor& out) {
 
 // The operators with a sum have the same three forms.
 template <std::int64_t kDimensions, auto kStock, auto kStockInPlace,
-          auto kStockOut>
+          auto kStockOut, bool kSumsBatch = false>
 struct Sum {
   using Tensor = at::Tensor;
   using Scalar = at::Scalar;
 
   static Tensor make(const Tensor& self, const Tensor& a, const Tensor& b,
                      const Scalar& beta, const Scalar& alpha) {
-    return aten::make({kDimensions, a, b, &self, nullptr, beta, alpha},
-                      [&] { return kStock(self, a, b, beta, alpha); });
+    return aten::make(
+        {kDimensions, a, b, &self, nullptr, beta, alpha, kSumsBatch},
+        [&] { return kStock(self, a, b, beta, alpha); });
   }
   static Tensor& in_place(Tensor& self, const Tensor& a, const Tensor& b,
                           const Scalar& beta, const Scalar& alpha) {
     return write(
-        {kDimensions, a, b, &self, &self, beta, alpha},
+        {kDimensions, a, b, &self, &self, beta, alpha, kSumsBatch},
         [&]() -> Tensor& { return kStockInPlace(self, a, b, beta, alpha); });
   }
   static Tensor& out(const Tensor& self, const Tensor& a, const Tensor& b,
                      const Scalar& beta, const Scalar& alpha, Tensor& result) {
-    return write({kDimensions, a, b, &self, &result, beta, alpha},
+    return write({kDimensions, a, b, &self, &result, beta, alpha, kSumsBatch},
                  [&]() -> Tensor& {
                    return kStockOut(result, self, a, b, beta, alpha);
                  });
@@ -190,6 +210,56 @@ struct Sum {
 using Addmm = Sum<2, &at::cpu::addmm, &at::cpu::addmm_, &at::cpu::addmm_out>;
 using Baddbmm =
     Sum<3, &at::cpu::baddbmm, &at::cpu::baddbmm_, &at::cpu::baddbmm_out>;
+using Addbmm =
+    Sum<3, &at::cpu::addbmm, &at::cpu::addbmm_, &at::cpu::addbmm_out, true>;
+
+// linear() is one addmm for an input of any layout and number of dimensions.
+// PyTorch composes it of matmul and add unless the input is contiguous.
+at::Tensor linear(const at::Tensor& input, const at::Tensor& weight,
+                  const std::optional<at::Tensor>& bias) {
+  const auto stock = [&] {
+    return at::compositeimplicitautograd::linear(input, weight, bias);
+  };
+  const at::ScalarType type = input.scalar_type();
+  if (!bias.has_value() || !is_product_taken(type) || !is_plain(input, type) ||
+      !is_plain(weight, type) || !is_plain(*bias, type) || weight.dim() != 2 ||
+      input.dim() == 0 || is_seen({input, weight, bias}) ||
+      !TORCH_GUARD_OR_FALSE(input.sym_size(-1).sym_eq(weight.sym_size(1)))) {
+    return stock();
+  }
+  c10::SymDimVector sizes(input.sym_sizes().begin(), input.sym_sizes().end());
+  sizes.back() = weight.sym_size(0);
+  if (!at::is_expandable_to(bias->sym_sizes(), sizes)) return stock();
+  const auto rows = [](const at::Tensor& x) {
+    return x.dim() == 1 ? x.unsqueeze(0) : x.flatten(0, -2);
+  };
+  const at::Tensor added =
+      bias->dim() <= 1 ? *bias : rows(bias->expand_symint(sizes));
+  return at::addmm(added, rows(input), weight.t()).view_symint(sizes);
+}
+
+// bilinear() of 16 bits computes in float32. PyTorch's rounds the product of
+// the first input and the weight, and the sum at each of its columns.
+at::Tensor bilinear(const at::Tensor& input1, const at::Tensor& input2,
+                    const at::Tensor& weight,
+                    const std::optional<at::Tensor>& bias) {
+  const at::ScalarType type = input1.scalar_type();
+  const bool has_bias = bias.has_value() && bias->defined();
+  if (!is_half(type) || !is_product_taken(type) || !is_plain(input1, type) ||
+      !is_plain(input2, type) || !is_plain(weight, type) ||
+      (has_bias && !is_plain(*bias, type)) ||
+      is_seen({input1, input2, weight, bias})) {
+    return at::compositeimplicitautograd::bilinear(input1, input2, weight,
+                                                   bias);
+  }
+  // Contiguous, because the bits of PyTorch's products depend on the layout.
+  const auto widened = [](const at::Tensor& x) {
+    return x.to(at::kFloat).contiguous();
+  };
+  return at::bilinear(widened(input1), widened(input2), widened(weight),
+                      has_bias ? widened(*bias) : at::Tensor())
+      .to(type);
+}
 
 }  // namespace
 
@@ -296,6 +366,15 @@ void register_products(torch::Library& library) {
   library.impl("baddbmm", &Baddbmm::make);
   library.impl("baddbmm_", &Baddbmm::in_place);
   library.impl("baddbmm.out", &Baddbmm::out);
+  library.impl("addbmm", &Addbmm::make);
+  library.impl("addbmm_", &Addbmm::in_place);
+  library.impl("addbmm.out", &Addbmm::out);
+  register_composite_products(library);
+}
+
+void register_composite_products(torch::Library& library) {
+  library.impl("linear", &linear);
+  library.impl("bilinear", &bilinear);
 }
 
 }  // namespace swamp::aten

@@ -62,20 +62,6 @@ bool is_same(c10::SymIntArrayRef a, c10::SymIntArrayRef b) {
       [](const auto& one, const auto& other) { return is_same(one, other); });
 }
 
-// is_seen() returns whether the operators of which PyTorch composes this call
-// are visible to something that knows them but not swamp's: torch.func, a
-// dispatch mode such as make_fx, a subclass such as DTensor, forward-mode AD or
-// a trace of TorchScript.
-bool is_seen(std::initializer_list<OptionalTensor> tensors) {
-  return at::tracer::impl::is_dispatch_enabled() ||
-         at::functorch::maybeCurrentDynamicLayer().has_value() ||
-         std::any_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
-           return is_defined(tensor) &&
-                  ((!compiling && at::isTensorSubclassLike(*tensor)) ||
-                   torch::autograd::isFwGradDefined(tensor));
-         });
-}
-
 // is_vector() returns whether swamp takes a weight or bias; it may be absent.
 bool is_vector(const OptionalTensor& vector, const Tensor& x,
                c10::SymIntArrayRef sizes) {
@@ -338,6 +324,16 @@ Tensor embedding_backward(const Tensor& grad, const Tensor& indices,
 }
 
 }  // namespace
+
+bool is_seen(std::initializer_list<OptionalTensor> tensors) {
+  return at::tracer::impl::is_dispatch_enabled() ||
+         at::functorch::maybeCurrentDynamicLayer().has_value() ||
+         std::any_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
+           return is_defined(tensor) &&
+                  ((!compiling && at::isTensorSubclassLike(*tensor)) ||
+                   torch::autograd::isFwGradDefined(tensor));
+         });
+}
 
 void register_rows(torch::Library& library) {
   library.impl("_log_softmax", &log_softmax);

@@ -185,6 +185,18 @@ print(peak() - before)
             lambda: torch.addmm(t(4), t(2, 0), t(0, 4), beta=0),
             lambda: t(2, 3) @ t(3), lambda: t(3) @ t(3),
             lambda: F.linear(t(2, 3), t(4, 5)), lambda: t(2, 3, 4) @ t(5, 6),
+            lambda: F.linear(t(2, 3, 4), t(5, 3), t(5)),
+            lambda: F.linear(t(2, 3, 4), t(5, 4), t(6)),
+            lambda: F.linear(t(2, 3, 4), t(5, 4), t(1, 2, 3, 5)),
+            lambda: F.linear(t(2, 3, 4), t(5, 4), t(5, dtype=torch.float32)),
+            lambda: F.linear(t(0, 3, 4), t(5, 4), t(5)),
+            lambda: F.linear(t(2, 3, 0), t(5, 0), t(5)),
+            lambda: torch.addbmm(t(4), t(2, 5, 3), t(3, 3, 4)),
+            lambda: torch.addbmm(t(5), t(2, 5, 3), t(2, 3, 4)),
+            lambda: torch.addbmm(t(4), t(2, 5, 0), t(2, 0, 4), beta=3),
+            lambda: torch.addbmm(t(4), t(0, 5, 3), t(0, 3, 4), beta=3),
+            lambda: F.bilinear(t(2, 3), t(2, 4), t(5, 4, 4)),
+            lambda: F.bilinear(t(2, 3), t(2, 4), t(5, 3, 4), t(4)),
         ]
         refused = assert_as_stock(self, dict(enumerate(calls)))
         self.assertTrue(0 < len(refused) < len(calls), refused)
@@ -229,6 +241,91 @@ print(peak() - before)
             "x, w = torch.ones(2000, 256).half(), torch.ones(256, 40000).half()\n"
             "out = torch.ones(2000, 40000).half()",
             "torch.mm(x, w, out=out)"), 64)  # all: 350
+
+
+# The sizes of linear()'s bias for an input of [4, 6, 64] and 48 results.
+BIASES = [(48,), (1,), (), (6, 48), (4, 6, 48)]
+
+
+class OneRounding(TestCase):
+    """A bias is added before the result is rounded, in every layout."""
+
+    def tearDown(self):
+        use(False)
+
+    def check(self, call, operands, message, layouts=None):
+        """call(*operands) is the exact result, rounded once; it has the same bits for
+        each of layouts, the same operands in other memory. Likewise the gradients."""
+        def run(operands, dtype=None):
+            leaves = [x.to(dtype or x.dtype).detach().requires_grad_() for x in operands]
+            y = call(*leaves)
+            grad = randn(*y.shape, seed=9).to(operands[0].dtype).to(y.dtype)
+            return [y.detach(), *torch.autograd.grad(y, leaves, grad)]
+
+        dtype = operands[0].dtype
+        found, exact = run(operands), run(operands, torch.float64)
+        sums = call(*(x.double().abs() for x in operands))
+        limit = EPS.get(dtype, 2.0 ** -24) * exact[0].abs() + 2.0 ** -20 * sums
+        self.assertTrue(((found[0].double() - exact[0]).abs() <= limit).all(), message)
+        for one, other in zip(found[1:], exact[1:], strict=True):
+            eps = EPS.get(dtype, 2.0 ** -17)  # PyTorch sums a bias's gradient
+            self.assertLessEqual(error(one, other), 1.01 * eps * other.norm().item(),
+                                 message)
+        for name, others in (layouts or {}).items():
+            for x, y in zip(run(others), found, strict=True):
+                self.assert_same(x.contiguous(), y.contiguous(), (message, name))
+
+    def test_linear(self):
+        swamp_torch.enable(reproducible=True)
+        for dtype in (*HALF, torch.float32):
+            w = randn(48, 64, dtype=dtype)
+            for sizes in BIASES:
+                bias = (8 * randn(*sizes, seed=2)).to(dtype)
+                x = randn(4, 6, 64, dtype=dtype, seed=1)
+                layouts = {"transposed": x.transpose(0, 1).contiguous().transpose(0, 1),
+                           "slice": torch.cat([x, x], -1)[..., :64],
+                           "steps": torch.stack([x, x], -1)[..., 0],
+                           "columns": x.mT.contiguous().mT}
+                self.check(F.linear, [x, w, bias], (dtype, sizes),
+                           {name: [x, w, bias] for name, x in layouts.items()})
+                shared = x[:1].expand(4, 6, 64)
+                self.check(F.linear, [shared, w, bias], (dtype, sizes, "expanded"),
+                           {"contiguous": [shared.contiguous(), w, bias]})
+                if len(sizes) < 2:
+                    self.check(F.linear, [x[1, 2], w, bias], (dtype, sizes, "vector"))
+                    self.check(F.linear, [x[None].transpose(1, 2), w, bias],
+                               (dtype, sizes, "4 dimensions"))
+                    self.assert_same(F.linear(x, w, bias)[1, 2],
+                                     F.linear(x[1, 2], w, bias))
+            call = torch.compile(F.linear, fullgraph=True)
+            y = x.transpose(0, 1)
+            self.assert_same(call(y, w, bias[0, 0]), F.linear(y, w, bias[0, 0]), dtype)
+            with torch.inference_mode():
+                self.assert_same(F.linear(y, w, bias[0, 0]),
+                                 F.linear(y.contiguous(), w, bias[0, 0]), dtype)
+
+    def test_of_a_batch(self):
+        """addbmm and bilinear, which PyTorch computes in several parts."""
+        for dtype in HALF:
+            use(True)
+            x, y = randn(5, 7, 30, dtype=dtype), randn(5, 30, 40, dtype=dtype, seed=1)
+            for sizes in ((7, 40), (40,), (7, 1)):
+                z = (8 * randn(*sizes, seed=2)).to(dtype)
+                self.check(torch.addbmm, [z, x, y], (dtype, sizes), {
+                    "other": [z, x.transpose(0, 1).contiguous().transpose(0, 1),
+                              y.mT.contiguous().mT]})
+            z = (8 * randn(7, 40, seed=2)).to(dtype)
+            expected = torch.addbmm(z, x, y, beta=0.5, alpha=2)
+            out = torch.empty_like(z)
+            torch.addbmm(z, x, y, beta=0.5, alpha=2, out=out)
+            self.assert_same(out, expected)
+            self.assert_same(z.clone().addbmm_(x, y, beta=0.5, alpha=2), expected)
+            self.assert_same(torch.addbmm(torch.full_like(z, torch.nan), x, y, beta=0),
+                             torch.addbmm(torch.zeros_like(z), x, y))
+            x, y = randn(2, 6, 9, dtype=dtype), randn(2, 6, 11, dtype=dtype, seed=1)
+            w, z = randn(5, 9, 11, dtype=dtype), (8 * randn(5, seed=2)).to(dtype)
+            self.check(F.bilinear, [x, y, w, z], dtype)
+            self.check(F.bilinear, [x, y, w], dtype)
 
 
 class SameBits(TestCase):

@@ -6,6 +6,9 @@ own. A kernel for the Python dispatcher, which runs only where PyTorch traces, s
 the call first. It lets swamp's kernel of the dispatcher decide as in eager mode;
 that one calls an operator ``swamp::*``, which inductor leaves as it is.
 
+linear and bilinear are composed of PyTorch's operators by swamp's kernel of the
+dispatcher, in compiled code too.
+
 With ``reproducible``, the gradient of an embedding is PyTorch's kernel instead of
 inductor's, whose bits differ between runs.
 
@@ -148,7 +151,8 @@ def register() -> None:
     aten = torch.ops.aten
     # What has an embedding must depend on the switches before its gradient is
     # traced, which the caches on disk save.
-    for overload in (aten.layer_norm.default, aten.rms_norm.default,
+    for overload in (aten.linear.default, aten.bilinear.default,
+                     aten.layer_norm.default, aten.rms_norm.default,
                      aten.cross_entropy_loss.default, aten.embedding.default,
                      *_OPAQUE):
         _trace(overload, DispatchKey.AutogradCPU)

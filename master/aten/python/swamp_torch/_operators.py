@@ -30,13 +30,14 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     that ``torch.compile`` compiles.
 
     Args:
-        half_precision: whether ``mm``, ``addmm``, ``bmm``, ``baddbmm`` (so also
-            ``linear``, ``matmul`` and their gradients) and convolutions of
-            float16 and bfloat16 CPU tensors are swamp's: float32 sums in a fixed
-            order, rounded once, with the same bits on any number of threads and
-            every CPU (PyTorch's own stay in use on CPUs without fused
-            multiply-add, for which :func:`info` says "emulated, slow" under
-            ``products``, and in bfloat16 on those with AMX); and whether
+        half_precision: whether ``mm``, ``addmm``, ``bmm``, ``baddbmm``, ``addbmm``
+            (so also ``linear``, ``matmul`` and their gradients) and convolutions
+            of float16 and bfloat16 CPU tensors are swamp's: float32 sums in a
+            fixed order, rounded once, after a bias is added, with the same bits
+            in every memory layout, on any number of threads and every CPU
+            (PyTorch's own stay in use on CPUs without fused multiply-add, for
+            which :func:`info` says "emulated, slow" under ``products``, and in
+            bfloat16 on those with AMX); and whether
             ``scaled_dot_product_attention``, ``log_softmax``, ``cross_entropy``
             of class indices, ``layer_norm`` and ``rms_norm`` of such tensors are
             swamp's, with float32 arithmetic inside, under autocast too, which
@@ -62,15 +63,19 @@ def enable(*, half_precision: bool = False, attention: bool = False,
     nan at the border. The bits are the same in each memory format;
     ``channels_last`` saves a copy of input and result. Depthwise convolutions, with
     fewer than 16 filters in each of several groups, are PyTorch's in float32,
-    rounded by swamp, unless ``reproducible``. For each thread that calls, packed
-    operands take at most 16 MiB and sums at most 32 MiB; nothing is kept for the
-    next product.
+    rounded by swamp, unless ``reproducible``; ``bilinear`` of 16 bits is computed in
+    float32 by PyTorch's composition and rounded once. For each thread that calls,
+    packed operands take at most 16 MiB and sums at most 32 MiB; nothing is kept for
+    the next product.
 
     **What stays PyTorch's.** Wrong or rare arguments (empty operands, results that
     overlap operands, complex ``alpha``, dropout inside the attention) go to its
-    kernels, with its errors; ``mv``, ``dot``; and the operators that ``torch.func``,
-    forward-mode and second derivatives, DTensor, ``make_fx``, ``torch.export`` and
-    ``torch.jit.trace`` see.
+    kernels, with its errors; ``mv``, ``addmv``, ``dot``; the fast path of
+    ``nn.MultiheadAttention`` and ``nn.TransformerEncoderLayer`` in inference, which
+    adds the bias of its first projection to a rounded product
+    (``torch.backends.mha.set_fastpath_enabled(False)`` avoids it); and the operators
+    that ``torch.func``, forward-mode and second derivatives, DTensor, ``make_fx``,
+    ``torch.export`` and ``torch.jit.trace`` see.
 
     **torch.compile** keeps swamp's operators, with the bits of eager mode. Code is
     compiled again, once for each setting of the switches, and caches on disk
