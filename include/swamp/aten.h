@@ -196,13 +196,14 @@ SWAMP_API bool set_active(bool active);
 SWAMP_API bool is_active();
 
 /// set_half_precision() is the operator `swamp::set_half_precision`: if active,
-/// the CPU's float16 and bfloat16 mm, addmm, bmm, baddbmm (and what is made of
-/// them: linear, matmul, their backward) are swamp's (swamp/product.h), as are
-/// convolutions and their gradients, of 1 to 3 dimensions and transposed ones,
-/// and their scaled_dot_product_attention, as with set_attention(). PyTorch's
-/// own products and convolutions stay in use on CPUs without fused
-/// multiply-add, and in bfloat16 on those with AMX. Off initially. Any thread
-/// may call, also while operators run.
+/// the CPU's float16 and bfloat16 mm, addmm, bmm, baddbmm, addbmm (and what is
+/// made of them: linear, matmul, their backward) are swamp's (swamp/product.h),
+/// rounded once, after a bias is added. So are convolutions and their
+/// gradients, of 1 to 3 dimensions and transposed ones, and their
+/// scaled_dot_product_attention, as with set_attention(). bilinear is computed
+/// in float32 and rounded once. PyTorch's own products and convolutions stay in
+/// use on CPUs without fused multiply-add, and in bfloat16 on those with AMX.
+/// Off initially. Any thread may call, also while operators run.
 ///
 /// @param active true: as above; false: PyTorch's own kernels
 /// @return the previous value
