@@ -18,7 +18,7 @@ struct Rows {
   Matrix residual;  // float32
   std::vector<std::int64_t> targets;
   std::vector<std::int64_t> token_of;  // a permutation of the rows
-  std::vector<float> mean, rstd, lse, gradients;
+  std::vector<float> mean, rstd, lse, lse_low, gradients;
   std::vector<float> weight, bias, dweight, dbias;
 
   RowVector weights() const { return {weight.data(), kFloat32}; }
@@ -94,12 +94,13 @@ constexpr RowCase kRowCases[] = {
      [](Rows& r) { softmax_backward(r, kColumns); }},
     {"cross_entropy/forward", kClasses, 1, false, kRead, kRead, 1,
      [](Rows& r) {
-       cross_entropy(r.x, r.targets.data(), r.mean.data(), r.lse.data());
+       cross_entropy(r.x, r.targets.data(), r.mean.data(), r.lse.data(),
+                     r.lse_low.data());
      }},
     {"cross_entropy/backward", kClasses, 1, false, kScale, kScale, 2,
      [](Rows& r) {
        cross_entropy_backward(r.x, r.targets.data(), r.lse.data(),
-                              r.gradients.data(), r.x);
+                              r.lse_low.data(), r.gradients.data(), r.x);
      }},
     {"layer_norm/forward", kColumns, 2, false, kMap16, kMap32, 2,
      [](Rows& r) {
@@ -182,6 +183,7 @@ void run(State& state, const RowCase& what, const Dtype& dtype,
   rows.mean.assign(count, 0);
   rows.rstd.assign(count, 1);
   rows.lse.assign(count, 11);
+  rows.lse_low.assign(count, 0);
   rows.gradients.assign(count, 1000);
   rows.weight.assign(what.columns, 1);
   rows.bias = rows.dweight = rows.dbias = rows.weight;

@@ -8,6 +8,10 @@
 // block after block in the order of the keys. The size of a block follows from
 // LDM and does not change the bits. The kernels and their formulas are in
 // slave/attention_args.h.
+//
+// The caller keeps one float32 number for the log-sum-exp of a query. Backward
+// computes what its rounding lost again, by the forward launches, for queries
+// whose scores are so large that it matters.
 #include "swamp/attention.h"
 
 #include <algorithm>
@@ -265,7 +269,13 @@ struct Attention {
     workspace.run(machine, table.list());
   }
 
-  void forward(const Heads& out, float* lse) {
+  // run_forward() computes the states of `count` heads of queries from head
+  // `first` on. wants(row, rows) returns whether a block of queries is
+  // computed, and finish(blocks, first_row, states) gets the blocks of some
+  // heads, their first query and their states.
+  template <class Wants, class Finish>
+  void run_forward(std::size_t first, std::size_t count, Wants wants,
+                   Finish finish) {
     choose_lanes(queries, [&] {
       const auto need = [&](const Operation& operation, std::size_t partial) {
         return runtime::ldm_need(machine, operation, partial);
@@ -288,17 +298,18 @@ struct Attention {
     const std::size_t heads = std::clamp<std::size_t>(
         std::max(kMostFloats / head_floats,
                  (blocks + queries.per_head() - 1) / queries.per_head()),
-        1, queries.heads);
+        1, count);
     PackedMask mask(options.mask, q.heads, k.heads);
-    for (std::size_t first = 0; first < queries.heads; first += heads) {
-      forward_heads(out, lse, mask, first,
-                    std::min(heads, queries.heads - first));
+    for (std::size_t done = 0; done < count; done += heads) {
+      forward_heads(mask, first + done, std::min(heads, count - done), wants,
+                    finish);
     }
   }
 
-  // forward_heads() computes `heads` heads of queries, from `first` on.
-  void forward_heads(const Heads& out, float* lse, PackedMask& mask,
-                     std::size_t first, std::size_t heads) const {
+  // forward_heads() computes the states of `heads` heads, from `first` on.
+  template <class Wants, class Finish>
+  void forward_heads(PackedMask& mask, std::size_t first, std::size_t heads,
+                     const Wants& wants, const Finish& finish) const {
     const Blocks blocks{heads, queries.rows, queries.lanes};
     const std::size_t count = blocks.count();
     const std::size_t first_row = first * q.rows;
@@ -327,8 +338,10 @@ struct Attention {
       const AttentionPosition& position = positions[i % positions.size()];
       const std::int64_t last =
           position.visible + static_cast<std::int64_t>(blocks.rows_of(i)) - 1;
-      const auto keys = static_cast<std::size_t>(
-          std::clamp<std::int64_t>(last, 0, static_cast<std::int64_t>(k.rows)));
+      const bool wanted =
+          wants(first_row + blocks.flat_row(i), blocks.rows_of(i));
+      const auto keys = static_cast<std::size_t>(std::clamp<std::int64_t>(
+          last, 0, wanted ? static_cast<std::int64_t>(k.rows) : 0));
       const std::size_t first_key = key_head(first + blocks.head(i)) * k.rows;
       table.add(
           keys,
@@ -341,13 +354,65 @@ struct Attention {
     workspace.for_each_partial<float>(
         table.list(),
         [&](std::size_t i, const float& state) { states[i] = &state; });
-    const BlockOperations output = output_operations();
-    RowTable outputs = output.table(count, workspace.segments());
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t at = first_row + blocks.flat_row(i);
-      outputs.add(1, {row(out, at), states[i], lse + at}, blocks.is_last(i));
+    finish(blocks, first_row, states);
+  }
+
+  void forward(const Heads& out, float* lse) {
+    const auto write = [&](const Blocks& blocks, std::size_t first_row,
+                           const std::vector<const void*>& states) {
+      Workspace& workspace = Workspace::of_this_thread();
+      const BlockOperations output = output_operations();
+      RowTable outputs = output.table(blocks.count(), workspace.segments());
+      for (std::size_t i = 0; i < blocks.count(); ++i) {
+        const std::size_t at = first_row + blocks.flat_row(i);
+        outputs.add(1, {row(out, at), states[i], lse + at}, blocks.is_last(i));
+      }
+      workspace.run(machine, outputs.list());
+    };
+    run_forward(
+        0, queries.heads, [](auto...) { return true; }, write);
+  }
+
+  // lost_lse() returns LogSumExp::low of each query for its `lse`: 0 for
+  // |lse| < kLargeLse, where it is less than the rounding of a score. The
+  // result is empty if all are 0.
+  std::vector<float> lost_lse(const float* lse) {
+    constexpr float kLargeLse = 64;
+    const auto is_large = [&](std::size_t i) {
+      return std::fabs(lse[i]) >= kLargeLse && std::isfinite(lse[i]);
+    };
+    const auto has_large = [&](std::size_t first, std::size_t rows) {
+      for (std::size_t i = first; i < first + rows; ++i) {
+        if (is_large(i)) return true;
+      }
+      return false;
+    };
+    std::vector<float> lost;
+    const auto write = [&](const Blocks& blocks, std::size_t first_row,
+                           const std::vector<const void*>& states) {
+      for (std::size_t i = 0; i < blocks.count(); ++i) {
+        const auto* state = static_cast<const float*>(states[i]);
+        for (std::size_t r = 0; r < blocks.rows_of(i); ++r) {
+          const std::size_t at = first_row + blocks.flat_row(i) + r;
+          if (!is_large(at)) continue;
+          const float max = state[AttentionState::kMax * args.lanes + r];
+          const float sum = state[AttentionState::kSum * args.lanes + r];
+          lost[at] = static_cast<float>(
+              (static_cast<double>(max) - static_cast<double>(lse[at])) +
+              slave::log_positive(static_cast<double>(sum)));
+        }
+      }
+    };
+    for (std::size_t head = 0; head < queries.heads;) {
+      std::size_t end = head;
+      while (end < queries.heads && has_large(end * q.rows, q.rows)) ++end;
+      if (end != head) {
+        lost.resize(queries.heads * q.rows);
+        run_forward(head, end - head, has_large, write);
+      }
+      head = std::max(end, head + 1);
     }
-    workspace.run(machine, outputs.list());
+    return lost;
   }
 
   // ---- Backward
@@ -359,6 +424,7 @@ struct Attention {
     const Heads& gradient;
     const Heads& out;
     const float* lse;
+    const std::vector<float>& lost_lse;  // may be empty
     const Heads& dq;
     const Heads& dk;
     const Heads& dv;
@@ -446,7 +512,7 @@ struct Attention {
     const std::size_t grains = query_grains(query_rows);
     const std::size_t padded = slave::attention_padded(q.columns);
     const std::size_t head_floats = keys.per_head() * keys_floats() +
-                                    query_rows * (padded + 2) +
+                                    query_rows * (padded + 3) +
                                     grains * gradient_bytes() / sizeof(float);
     constexpr std::size_t kMostFloats = std::size_t{16} << 20;
     const auto slaves = static_cast<std::size_t>(machine.slaves());
@@ -481,6 +547,11 @@ struct Attention {
     run_rows(dot, rows,
              {row(to.gradient, first_query), row(to.out, first_query),
               to.lse + first_query, dots});
+    if (!to.lost_lse.empty()) {
+      for (std::size_t i = 0; i < rows; ++i) {
+        dots[i].lse.low = to.lost_lse[first_query + i];
+      }
+    }
     pack_keys(keys, first, blocks, packed);
 
     Workspace& workspace = Workspace::of_this_thread();
@@ -622,7 +693,9 @@ void attention_backward(const Heads& gradient, const Heads& q, const Heads& k,
     if (keys != 0) clear(dk), clear(dv);
     return;
   }
-  Attention(impl, q, k, v, options).backward({gradient, out, lse, dq, dk, dv});
+  const auto lost = Attention(impl, q, k, v, options).lost_lse(lse);
+  Attention(impl, q, k, v, options)
+      .backward({gradient, out, lse, lost, dq, dk, dv});
 }
 
 }  // namespace swamp

@@ -1,5 +1,6 @@
 // The C ABI of the row operators, of products and of 8-bit formats.
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "master/c_guard.h"
@@ -28,10 +29,24 @@ swamp::SoftmaxOptions read(const swamp_softmax_options* options) {
   return out;
 }
 
+// has_lse_low() returns whether options of a valid struct_size have lse_low,
+// which version 0.2 has not.
+bool has_lse_low(const swamp_cross_entropy_options* options) {
+  constexpr std::size_t kWithout =
+      offsetof(swamp_cross_entropy_options, lse_low);
+  return options != nullptr && options->struct_size != kWithout;
+}
+
+float* lse_low_of(const swamp_cross_entropy_options* options) {
+  return has_lse_low(options) ? options->lse_low : nullptr;
+}
+
 swamp::CrossEntropyOptions read(const swamp_cross_entropy_options* options) {
   swamp::CrossEntropyOptions out;
   if (options == nullptr) return out;
-  require_struct_size("options", options->struct_size, sizeof *options);
+  if (has_lse_low(options)) {
+    require_struct_size("options", options->struct_size, sizeof *options);
+  }
   out.ignore_index = options->ignore_index;
   out.label_smoothing = options->label_smoothing;
   out.z_loss = options->z_loss;
@@ -98,9 +113,10 @@ swamp_status swamp_cross_entropy(swamp_machine* machine,
                                  const swamp_cross_entropy_options* options,
                                  double total[2]) {
   return guarded([&] {
+    const swamp::CrossEntropyOptions how = read(options);
     const swamp::CrossEntropyTotal sums =
         swamp::cross_entropy(matrix(logits, "logits"), targets, losses, lse,
-                             read(options), machine_of(machine));
+                             lse_low_of(options), how, machine_of(machine));
     if (total == nullptr) return;
     total[0] = sums.loss;
     total[1] = sums.weight;
@@ -112,9 +128,10 @@ swamp_status swamp_cross_entropy_backward(
     const float* lse, const float* gradients, const swamp_matrix* dx,
     const swamp_cross_entropy_options* options) {
   return guarded([&] {
+    const swamp::CrossEntropyOptions how = read(options);
     swamp::cross_entropy_backward(matrix(logits, "logits"), targets, lse,
-                                  gradients, matrix(dx, "dx"), read(options),
-                                  machine_of(machine));
+                                  lse_low_of(options), gradients,
+                                  matrix(dx, "dx"), how, machine_of(machine));
   });
 }
 

@@ -2,8 +2,8 @@
 // take one launch. Of a longer row, or of classes that are divided between
 // ranks, Pass::sum gives the parts of the softmax's sum, which this file
 // combines, over the ranks too, and from which it computes the loss. The
-// gradient needs only lse, so its Pass::map takes any piece of a row.
-// log_softmax() is x - lse, by the kernel of LayerNorm.
+// gradient needs only the LogSumExp of the row, so its Pass::map takes any
+// piece of it.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -135,46 +135,71 @@ CrossEntropyTotal total_of(const Call& call, const float* losses) {
   return total;
 }
 
-// finish() sets the loss and lse of row i.
+// finish() sets the loss, lse and lse_low of row i.
 void finish(const Call& call, std::size_t i, const CrossEntropyParts& parts,
-            float* losses, float* lse) {
-  const double exact = slave::cross_entropy_lse(parts);
-  lse[i] = static_cast<float>(exact);
+            float* losses, float* lse, float* lse_low) {
+  const double log_sum = slave::log_positive(parts.sum);
+  const slave::LogSumExp total = slave::log_sum_exp(parts.max, log_sum);
+  lse[i] = total.high;
+  if (lse_low != nullptr) lse_low[i] = total.low;
   losses[i] = call.ignored(i)
                   ? 0.0f
-                  : slave::cross_entropy_loss(call.args, parts, exact,
+                  : slave::cross_entropy_loss(call.args, parts, log_sum,
                                               call.target_weight(i));
 }
 
+// require_rows() checks the arrays of one value for each row.
+void require_rows(const Matrix& logits, const float* losses,
+                  const char* losses_name, const float* lse,
+                  const float* lse_low) {
+  master::require_array(losses_name, losses, sizeof *losses, logits.rows);
+  master::require_array("lse", lse, sizeof *lse, logits.rows);
+  if (lse_low == nullptr) return;
+  master::require_array("lse_low", lse_low, sizeof *lse_low, logits.rows);
+}
+
 // row_operation() is an operation of whole rows, or a pass on columns.
-template <KernelFamily kFamily, class Units>
+template <KernelFamily kFamily, int kOperands, class Units>
 Operation row_operation(const Call& call, Units units, int weight) {
-  Operation operation(master::row_kernel<kFamily, 5>(call.logits.dtype),
+  Operation operation(master::row_kernel<kFamily, kOperands>(call.logits.dtype),
                       &call.args, units);
   if (call.options.class_weights == nullptr) operation.remove_operand(weight);
   return operation;
 }
 
-// add_weighted_sums() sets sum_x of all chunks in a separate pass. A whole
-// chunk of both x and the weights in float32 does not fit into a small LDM, but
-// their products can be summed in pieces of a chunk.
+// forward_operation() is the same of the forward kernel.
+template <class Units>
+Operation forward_operation(const Call& call, Units units,
+                            const float* lse_low) {
+  Operation operation =
+      row_operation<KernelFamily::cross_entropy, 6>(call, units, 2);
+  if (lse_low == nullptr) operation.remove_operand(5);
+  return operation;
+}
+
+// add_weighted_sums() sets sum_x and weight of all chunks, for which each chunk
+// is read again: its maximum must be known, and a chunk of both x and the
+// weights in float32 would not fit into a small LDM.
 void add_weighted_sums(const Call& call,
                        std::vector<CrossEntropyChunk>& chunks) {
   const Matrix& x = call.logits;
-  const slave::SoftmaxBackwardArgs args{};
-  Operation products(
-      master::row_kernel<KernelFamily::softmax_backward, 5>(x.dtype), &args,
-      Pass::sum);
-  products.tile_step = slave::kChains;
-  products.remove_operand(3);
-  products.remove_operand(4);
-  const auto* sums = master::sum_columns<slave::ChainSums>(
-      call.machine, "logits", x, products, [&](RowTable& table, std::size_t i) {
-        table.add(x.columns, {row_of(x, i), call.options.class_weights, nullptr,
-                              nullptr, nullptr});
-      });
+  Operation sum = forward_operation(call, Pass::sum, nullptr);
+  sum.tile_step = slave::kChains;
+  const std::size_t row_chunks = master::chunks_of(x.columns);
+  const auto add = [&](RowTable& table, std::size_t i) {
+    for (std::size_t c = 0; c < row_chunks; ++c) {
+      const std::size_t begin = c * kChunkColumns;
+      table.add(
+          std::min(kChunkColumns, x.columns - begin),
+          {row_of(x, i, begin), &chunks[i * row_chunks + c].exp,
+           call.options.class_weights + begin, nullptr, nullptr, nullptr});
+    }
+  };
+  const auto* sums = master::sum_columns<slave::CrossEntropySums>(
+      call.machine, "logits", x, sum, add, row_chunks);
   for (std::size_t c = 0; c < chunks.size(); ++c) {
-    chunks[c].sum_x = sums[c].total();
+    chunks[c].sum_x = sums[c].x.total();
+    chunks[c].weight = sums[c].weight.total();
   }
 }
 
@@ -183,26 +208,19 @@ void add_weighted_sums(const Call& call,
 template <class Visit>
 void run_chunks(const Call& call, Visit visit) {
   const Matrix& x = call.logits;
-  Operation sum =
-      row_operation<KernelFamily::cross_entropy>(call, Pass::sum, 2);
+  Operation sum = forward_operation(call, Pass::sum, nullptr);
   sum.remove_operand(1);
-  // Only smoothing needs the weights of all classes.
-  const float* weights =
-      call.args.uniform != 0 ? call.options.class_weights : nullptr;
+  sum.remove_operand(2);
   sum.tile_step = master::chunk_step(x.columns);
-  const bool weights_apart =
-      weights != nullptr && x.dtype == kFloat32 &&
-      !runtime::ldm_need(call.machine, sum, sizeof(CrossEntropyChunk)).fits();
-  if (weights_apart) weights = nullptr;
-  if (weights == nullptr) sum.remove_operand(2);
   const std::size_t chunks = master::chunks_of(x.columns);
   const auto* partials = master::sum_columns<CrossEntropyChunk>(
       call.machine, "logits", x, sum, [&](RowTable& table, std::size_t i) {
         table.add(x.columns,
-                  {row_of(x, i), nullptr, weights, nullptr, nullptr});
+                  {row_of(x, i), nullptr, nullptr, nullptr, nullptr, nullptr});
       });
   std::vector<CrossEntropyChunk> kept;
-  if (weights_apart) {
+  // Only smoothing needs the weights of all classes.
+  if (call.args.uniform != 0 && call.options.class_weights != nullptr) {
     kept.assign(partials, partials + x.rows * chunks);
     add_weighted_sums(call, kept);
     partials = kept.data();
@@ -215,31 +233,30 @@ void run_chunks(const Call& call, Visit visit) {
   }
 }
 
-// Rows of log_softmax() that are read twice have so many elements.
-constexpr std::size_t kCachedElements = std::size_t{1} << 20;
-
-void backward(const Call& call, const float* lse, const float* gradients,
-              const Matrix& dx) {
+void backward(const Call& call, const float* lse, const float* lse_low,
+              const float* gradients, const Matrix& dx) {
   const Matrix& x = call.logits;
-  master::require_array("lse", lse, sizeof *lse, x.rows);
-  master::require_array("gradients", gradients, sizeof *gradients, x.rows);
+  require_rows(x, gradients, "gradients", lse, lse_low);
   master::require_like("dx", dx, "logits", x);
   if (x.rows == 0 || x.columns == 0) return;
   auto* const rows =
       Workspace::of_this_thread().row_values<CrossEntropyRow>(x.rows);
   for (std::size_t i = 0; i < x.rows; ++i) {
-    rows[i] = {lse[i], gradients[i], call.target_weight(i)};
+    rows[i] = {{lse[i], lse_low == nullptr ? 0 : lse_low[i]},
+               gradients[i],
+               call.target_weight(i)};
   }
   const Operation whole =
-      row_operation<KernelFamily::cross_entropy_backward>(call, x.columns, 3);
+      row_operation<KernelFamily::cross_entropy_backward, 5>(call, x.columns,
+                                                             3);
   if (runtime::ldm_need(call.machine, whole, 0).fits()) {
     master::run_rows(
         call.machine, whole, x,
         {x.data, call.targets, rows, call.options.class_weights, dx.data});
     return;
   }
-  const Operation map =
-      row_operation<KernelFamily::cross_entropy_backward>(call, Pass::map, 3);
+  const Operation map = row_operation<KernelFamily::cross_entropy_backward, 5>(
+      call, Pass::map, 3);
   master::map_columns(
       call.machine, "logits", x, map, [&](RowTable& table, std::size_t i) {
         table.add(x.columns, {row_of(x, i), &call.targets[i], &rows[i],
@@ -251,71 +268,39 @@ void backward(const Call& call, const float* lse, const float* gradients,
 
 CrossEntropyTotal cross_entropy(const Matrix& logits,
                                 const std::int64_t* targets, float* losses,
-                                float* lse, const CrossEntropyOptions& options,
+                                float* lse, float* lse_low,
+                                const CrossEntropyOptions& options,
                                 Machine* machine) {
   const VocabularyPart all{0, logits.columns};
   const Call call = make_call(all, logits, targets, options, machine);
-  master::require_array("losses", losses, sizeof *losses, logits.rows);
-  master::require_array("lse", lse, sizeof *lse, logits.rows);
+  require_rows(logits, losses, "losses", lse, lse_low);
   if (logits.rows == 0) return {};
   if (logits.columns == 0) {  // without classes, every row is ignored
     std::fill(losses, losses + logits.rows, 0.0f);
     std::fill(lse, lse + logits.rows, -std::numeric_limits<float>::infinity());
+    if (lse_low != nullptr) std::fill(lse_low, lse_low + logits.rows, 0.0f);
     return {};
   }
-  const Operation whole =
-      row_operation<KernelFamily::cross_entropy>(call, logits.columns, 2);
+  const Operation whole = forward_operation(call, logits.columns, lse_low);
   if (master::fits_rows(call.machine, logits, whole)) {
     master::run_rows(
         call.machine, whole, logits,
-        {logits.data, targets, options.class_weights, losses, lse});
+        {logits.data, targets, options.class_weights, losses, lse, lse_low});
   } else {
     run_chunks(call, [&](std::size_t i, const CrossEntropyParts& parts) {
-      finish(call, i, parts, losses, lse);
+      finish(call, i, parts, losses, lse, lse_low);
     });
   }
   return total_of(call, losses);
 }
 
-void log_softmax(const Matrix& x, const Matrix& y, Machine* machine) {
-  master::require_matrix("x", x);
-  master::require_like("y", y, "x", x);
-  if (x.rows == 0 || x.columns == 0) return;
-  // x - lse is (x - mean) * rstd.
-  const slave::RowNormArgs args{x.columns, 0, 0, 0};
-  Operation map(master::row_kernel<KernelFamily::layer_norm, 6>(x.dtype), &args,
-                Pass::map);
-  map.remove_operand(1);
-  map.remove_operand(2);
-  Machine::Impl& impl = master::impl_of(machine);
-  master::require_ldm("x", x, runtime::ldm_need(impl, map, 0));
-  const float rstd = 1;
-  // So many rows that they are still in a cache when they are read again.
-  const std::size_t most =
-      std::max<std::size_t>(1, kCachedElements / x.columns);
-  const std::vector<std::int64_t> ignored(std::min(most, x.rows), -100);
-  std::vector<float> losses(ignored.size()), lse(ignored.size());
-  for (std::size_t first = 0; first < x.rows; first += most) {
-    const std::size_t count = std::min(most, x.rows - first);
-    const Matrix part{const_cast<std::byte*>(row_of(x, first)), count,
-                      x.columns, x.dtype};
-    cross_entropy(part, ignored.data(), losses.data(), lse.data(), {}, machine);
-    master::map_columns(
-        impl, "x", part, map, [&](RowTable& table, std::size_t i) {
-          table.add(x.columns, {row_of(part, i), nullptr, nullptr,
-                                row_of(y, first + i), &lse[i], &rstd});
-        });
-  }
-}
-
 CrossEntropyTotal vocab_parallel_cross_entropy(
     Communicator& ranks, const VocabularyPart& part, const Matrix& logits,
-    const std::int64_t* targets, float* losses, float* lse,
+    const std::int64_t* targets, float* losses, float* lse, float* lse_low,
     const CrossEntropyOptions& options, Machine* machine) {
   refuse_class_weights(options);
   const Call call = make_call(part, logits, targets, options, machine);
-  master::require_array("losses", losses, sizeof *losses, logits.rows);
-  master::require_array("lse", lse, sizeof *lse, logits.rows);
+  require_rows(logits, losses, "losses", lse, lse_low);
   // A rank without classes adds nothing.
   std::vector<CrossEntropyParts> mine(
       logits.rows,
@@ -336,37 +321,39 @@ CrossEntropyTotal vocab_parallel_cross_entropy(
     }
     sum.sum = sum.sum_x = 0;
     sum.target_x = 0;
+    const float shift = slave::chunk_shift(sum.max);
     for (std::size_t r = 0; r < size; ++r) {
       const CrossEntropyParts& one = all[r * logits.rows + i];
       sum.sum += one.sum *
                  static_cast<double>(slave::exp_nonpositive(one.max - sum.max));
-      sum.sum_x += one.sum_x;
+      sum.sum_x += one.sum_x_from(shift);
       sum.target_x += one.target_x;
     }
     // Megatron-LM smooths over the rank's own classes only.
-    if (options.megatron_smoothing) sum.sum_x = mine[i].sum_x;
-    finish(call, i, sum, losses, lse);
+    if (options.megatron_smoothing) sum.sum_x = mine[i].sum_x_from(shift);
+    finish(call, i, sum, losses, lse, lse_low);
   }
   return total_of(call, losses);
 }
 
 void vocab_parallel_cross_entropy_backward(
     const VocabularyPart& part, const Matrix& logits,
-    const std::int64_t* targets, const float* lse, const float* gradients,
-    const Matrix& dx, const CrossEntropyOptions& options, Machine* machine) {
+    const std::int64_t* targets, const float* lse, const float* lse_low,
+    const float* gradients, const Matrix& dx,
+    const CrossEntropyOptions& options, Machine* machine) {
   if (part.classes != logits.columns) refuse_class_weights(options);
-  backward(make_call(part, logits, targets, options, machine), lse, gradients,
-           dx);
+  backward(make_call(part, logits, targets, options, machine), lse, lse_low,
+           gradients, dx);
 }
 
 void cross_entropy_backward(const Matrix& logits, const std::int64_t* targets,
-                            const float* lse, const float* gradients,
-                            const Matrix& dx,
+                            const float* lse, const float* lse_low,
+                            const float* gradients, const Matrix& dx,
                             const CrossEntropyOptions& options,
                             Machine* machine) {
   const VocabularyPart all{0, logits.columns};
-  backward(make_call(all, logits, targets, options, machine), lse, gradients,
-           dx);
+  backward(make_call(all, logits, targets, options, machine), lse, lse_low,
+           gradients, dx);
 }
 
 }  // namespace swamp

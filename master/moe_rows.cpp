@@ -282,27 +282,32 @@ void moe_aux_loss_backward(double gradient, const std::int64_t* counts,
 }
 
 double moe_z_loss(const Matrix& logits, double coefficient, float* lse,
-                  Machine* machine) {
+                  float* lse_low, Machine* machine) {
   master::require_matrix("logits", logits);
   master::require_array("lse", lse, sizeof *lse, logits.rows);
   if (logits.columns == 0) {
     std::fill(lse, lse + logits.rows, -std::numeric_limits<float>::infinity());
+    if (lse_low != nullptr) std::fill(lse_low, lse_low + logits.rows, 0.0f);
   } else if (logits.rows != 0) {
     // Cross entropy computes lse also of rows that it ignores.
     const CrossEntropyOptions options;
     const std::vector<std::int64_t> targets(logits.rows, options.ignore_index);
     std::vector<float> losses(logits.rows);
-    cross_entropy(logits, targets.data(), losses.data(), lse, options, machine);
+    cross_entropy(logits, targets.data(), losses.data(), lse, lse_low, options,
+                  machine);
   }
   double sum = 0;
   for (std::size_t i = 0; i < logits.rows; ++i) {
-    sum += static_cast<double>(lse[i]) * static_cast<double>(lse[i]);
+    double one = static_cast<double>(lse[i]);
+    if (lse_low != nullptr) one += static_cast<double>(lse_low[i]);
+    sum += one * one;
   }
   return coefficient * (sum / static_cast<double>(logits.rows));
 }
 
 void moe_z_loss_backward(double gradient, const Matrix& logits,
-                         double coefficient, const float* lse, const Matrix& dx,
+                         double coefficient, const float* lse,
+                         const float* lse_low, const Matrix& dx,
                          Machine* machine) {
   master::require_matrix("logits", logits);
   master::require_array("lse", lse, sizeof *lse, logits.rows);
@@ -317,8 +322,8 @@ void moe_z_loss_backward(double gradient, const Matrix& logits,
   const std::vector<float> gradients(
       logits.rows, static_cast<float>(gradient * coefficient /
                                       static_cast<double>(logits.rows)));
-  cross_entropy_backward(logits, targets.data(), lse, gradients.data(), dx,
-                         options, machine);
+  cross_entropy_backward(logits, targets.data(), lse, lse_low, gradients.data(),
+                         dx, options, machine);
 }
 
 }  // namespace swamp

@@ -133,15 +133,16 @@ void run_rows(Machine::Impl& machine, const Operation& whole, const Matrix& x,
               std::initializer_list<const void*> addresses);
 
 // sum_columns() launches Pass::sum of an operation. add(table, i) adds row i of
-// x to the table, as one segment. Row i has the records from i *
-// chunks_of(x.columns) on; they are valid until the next launch of this thread.
-// Throws as require_ldm().
+// x to the table, as `pieces` segments: one, or the chunks. Row i has the
+// records from i * chunks_of(x.columns) on; they are valid until the next
+// launch of this thread. Throws as require_ldm().
 template <class Record, class Add>
 const Record* sum_columns(Machine::Impl& machine, const char* name,
-                          const Matrix& x, const Operation& sum, Add add) {
+                          const Matrix& x, const Operation& sum, Add add,
+                          std::size_t pieces = 1) {
   require_ldm(name, x, runtime::ldm_need(machine, sum, sizeof(Record)));
   Workspace& workspace = Workspace::of_this_thread();
-  RowTable table(sum, x.rows, true, chunk_grains(x.columns),
+  RowTable table(sum, x.rows * pieces, true, chunk_grains(x.columns),
                  workspace.segments());
   for (std::size_t i = 0; i < x.rows; ++i) add(table, i);
   workspace.run_by_grain(machine, table.list(), sizeof(Record));

@@ -1,8 +1,8 @@
-// Softmax of rows, and its gradient. Rows that fit into LDM take one launch
-// whose units are rows. A longer row takes two launches whose units are its
-// columns: Pass::sum gives the maximum and the sum of each chunk of 4096
-// columns, from which this file computes a factor for each chunk, and Pass::map
-// writes the row with them. The formulas and the order of sums are in
+// Softmax of rows, or its log, and its gradient. Rows that fit into LDM take
+// one launch whose units are rows. A longer row takes two launches whose units
+// are its columns: Pass::sum gives the maximum and the sum of each chunk of
+// 4096 columns, from which this file computes a factor for each chunk, and
+// Pass::map writes the row with them. The formulas and the order of sums are in
 // slave/row_args.h; both ways give the same bits.
 #include <algorithm>
 #include <string>
@@ -77,7 +77,7 @@ struct Softmax {
     Operation whole = operation(x.columns);
     // The exponentials of a row of one chunk are kept: in scratch memory, or,
     // for float32, in the output.
-    if (x.dtype != kFloat32 && x.columns <= kChunkColumns) {
+    if (args.log == 0 && x.dtype != kFloat32 && x.columns <= kChunkColumns) {
       whole.scratch_bytes =
           static_cast<std::uint32_t>(x.columns * sizeof(float));
     }
@@ -150,6 +150,44 @@ void require_mask(const Matrix& x, const SoftmaxOptions& options) {
   }
 }
 
+// backward() computes dx after validation.
+void backward(Machine::Impl& impl, const Matrix& gradient, const Matrix& y,
+              const Matrix& dx, const SoftmaxBackwardArgs& args) {
+  const KernelInfo& kernel =
+      master::row_kernel<KernelFamily::softmax_backward, 5>(y.dtype);
+  Operation whole(kernel, &args, y.columns);
+  whole.remove_operand(3);
+  whole.remove_operand(4);
+  if (runtime::ldm_need(impl, whole, 0).fits()) {
+    master::run_rows(impl, whole, y,
+                     {gradient.data, y.data, dx.data, nullptr, nullptr});
+    return;
+  }
+
+  // Two passes: the sum of the terms by chunk, then dx.
+  Operation sum(kernel, &args, Pass::sum);
+  sum.tile_step = slave::kChains;
+  sum.remove_operand(3);
+  const ValidColumns valid(y.columns, args.causal_rows);
+  const std::size_t chunks = master::chunks_of(y.columns);
+  const auto* sums = master::sum_columns<slave::ChainSums>(
+      impl, "y", y, sum, [&](RowTable& table, std::size_t i) {
+        table.add(y.columns, {row_of(gradient, i), row_of(y, i), nullptr,
+                              nullptr, &valid[i]});
+      });
+  std::vector<float> dots(y.rows);
+  const auto add = [&](RowTable& table, std::size_t i) {
+    double dot = 0;
+    for (std::size_t c = 0; c < chunks; ++c) {
+      dot += static_cast<double>(sums[i * chunks + c].total());
+    }
+    dots[i] = static_cast<float>(dot);
+    table.add(y.columns, {row_of(gradient, i), row_of(y, i), row_of(dx, i),
+                          &dots[i], &valid[i]});
+  };
+  master::map_columns(impl, "y", y, Operation(kernel, &args, Pass::map), add);
+}
+
 }  // namespace
 
 void scaled_softmax(const Matrix& x, const Matrix& y,
@@ -169,6 +207,19 @@ void scaled_softmax(const Matrix& x, const Matrix& y,
   Softmax{impl, x, y, options, args}.run();
 }
 
+void log_softmax(const Matrix& x, const Matrix& y, Machine* machine) {
+  master::require_matrix("x", x);
+  master::require_like("y", y, "x", x);
+  Machine::Impl& impl = master::impl_of(machine);
+  if (x.rows == 0 || x.columns == 0) return;
+  SoftmaxArgs args{};
+  args.columns = x.columns;
+  args.scale = 1;
+  args.log = 1;
+  const SoftmaxOptions options;
+  Softmax{impl, x, y, options, args}.run();
+}
+
 void scaled_softmax_backward(const Matrix& gradient, const Matrix& y,
                              const Matrix& dx, const SoftmaxOptions& options,
                              Machine* machine) {
@@ -177,43 +228,18 @@ void scaled_softmax_backward(const Matrix& gradient, const Matrix& y,
   master::require_like("dx", dx, "gradient", gradient);
   Machine::Impl& impl = master::impl_of(machine);
   if (y.rows == 0 || y.columns == 0) return;
-  SoftmaxBackwardArgs args{};
-  args.columns = y.columns;
-  args.causal_rows = options.causal_rows;
-  args.scale = options.scale;
-  const KernelInfo& kernel =
-      master::row_kernel<KernelFamily::softmax_backward, 5>(y.dtype);
-  Operation whole(kernel, &args, y.columns);
-  whole.remove_operand(3);
-  whole.remove_operand(4);
-  if (runtime::ldm_need(impl, whole, 0).fits()) {
-    master::run_rows(impl, whole, y,
-                     {gradient.data, y.data, dx.data, nullptr, nullptr});
-    return;
-  }
+  backward(impl, gradient, y, dx,
+           {y.columns, options.causal_rows, options.scale, 0});
+}
 
-  // Two passes: the sum of the products by chunk, then dx.
-  Operation sum(kernel, &args, Pass::sum);
-  sum.tile_step = slave::kChains;
-  sum.remove_operand(3);
-  const ValidColumns valid(y.columns, options.causal_rows);
-  const std::size_t chunks = master::chunks_of(y.columns);
-  const auto* sums = master::sum_columns<slave::ChainSums>(
-      impl, "y", y, sum, [&](RowTable& table, std::size_t i) {
-        table.add(y.columns, {row_of(gradient, i), row_of(y, i), nullptr,
-                              nullptr, &valid[i]});
-      });
-  std::vector<float> dots(y.rows);
-  const auto add = [&](RowTable& table, std::size_t i) {
-    double dot = 0;
-    for (std::size_t c = 0; c < chunks; ++c) {
-      dot += static_cast<double>(sums[i * chunks + c].total());
-    }
-    dots[i] = static_cast<float>(dot);
-    table.add(y.columns, {row_of(gradient, i), row_of(y, i), row_of(dx, i),
-                          &dots[i], &valid[i]});
-  };
-  master::map_columns(impl, "y", y, Operation(kernel, &args, Pass::map), add);
+void log_softmax_backward(const Matrix& gradient, const Matrix& y,
+                          const Matrix& dx, Machine* machine) {
+  master::require_matrix("gradient", gradient);
+  master::require_like("y", y, "gradient", gradient);
+  master::require_like("dx", dx, "gradient", gradient);
+  Machine::Impl& impl = master::impl_of(machine);
+  if (y.rows == 0 || y.columns == 0) return;
+  backward(impl, gradient, y, dx, {y.columns, 0, 1, 1});
 }
 
 }  // namespace swamp

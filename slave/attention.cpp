@@ -55,7 +55,7 @@ HWY_INLINE void output(const void* arguments, const Tile& tile, Result&) {
     const float* const sum = state + AttentionState::kSum * lanes;
     const float* const values = state + AttentionState::kOut * lanes;
     for (std::size_t i = 0; i < args.rows; ++i) {
-      lse[i] = attention_lse(max[i], sum[i]);
+      lse[i] = attention_lse(max[i], sum[i]).high;
       for (std::size_t c = 0; c < columns; ++c) row[c] = values[c * lanes + i];
       const VF l = hn::Set(df, sum[i]);
       const bool empty = sum[i] == 0;

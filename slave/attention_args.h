@@ -35,8 +35,9 @@ namespace swamp::slave {
 //   m is replaced by 0 in the differences as long as it is -inf. Tiles must
 //   begin at a step.
 // attention_output: out (out), AttentionState (in), lse (out, float32, of a
-//   row). A unit is a block: out_ic = r(o_c / l + 0); lse = f32(m + log(l)). A
-//   row with no key but such with e_ij = -inf (l is 0): out is 0, lse is +inf.
+//   row). A unit is a block: out_ic = r(o_c / l + 0); lse = LogSumExp::high of
+//   attention_lse(). A row with no key but such with e_ij = -inf (l is 0): out
+//   is 0, lse is +inf.
 struct AttentionArgs {
   std::uint32_t columns;        // of a row of q and k
   std::uint32_t value_columns;  // of a row of v and out
@@ -47,8 +48,8 @@ struct AttentionArgs {
 };
 
 // attention_dot: g (in, rows of the gradient of out), out (in, rows), lse (in,
-//   of a row), AttentionDot (out, of a row). D = sum of g_c * out_c by chains,
-//   as of a chunk of a row: slave/row_math.h.
+//   of a row), AttentionDot (out, of a row): LogSumExp {lse, 0}, and D = sum of
+//   g_c * out_c by chains, as of a chunk of a row: slave/row_math.h.
 // attention_widen: x (in, rows), wide (out, float32 rows of
 //   attention_padded(columns), 0 in the columns after x).
 // attention_backward: q (in, rows), g (in, rows), AttentionDot (in, of a row),
@@ -57,7 +58,7 @@ struct AttentionArgs {
 //   (constant, float32): packed k, packed v, and k widened. The units are
 //   queries; the lanes are keys. Partial result: dk, then dv, each `lanes`
 //   floats for each of its columns. With t_ij = dot(g_i, v_j):
-//     p = E(min(0, e_ij - lse_i)), s = p * (t_ij - D_i)
+//     p = E(min(0, (e_ij - high_i) - low_i)), s = p * (t_ij - D_i)
 //     dv_jc += sum of fma(p, g_ic), dk_jc += sum of fma(s, q_ic), sums over
 //     kAttentionQueries units, counted from unit 0 of the segment. The master
 //     adds the partial results of grains of kAttentionGrain units, in order.
@@ -82,7 +83,8 @@ struct AttentionBackwardArgs {
 };
 
 struct AttentionDot {
-  float lse, dot;
+  LogSumExp lse;
+  float dot;
 };
 
 inline constexpr std::size_t kAttentionLanes = 16;
@@ -152,11 +154,10 @@ constexpr std::size_t attention_backward_scratch_bytes(
          (2 * lanes + (is_float32 ? 0 : columns + value_columns));
 }
 
-// attention_lse() is the log of the sum of the exponentials of a row.
-inline float attention_lse(float max, float sum) noexcept {
-  if (sum == 0) return std::numeric_limits<float>::infinity();
-  return static_cast<float>(static_cast<double>(max) +
-                            log_positive(static_cast<double>(sum)));
+// attention_lse() returns the LogSumExp of a row, of its AttentionState.
+inline LogSumExp attention_lse(float max, float sum) noexcept {
+  if (sum == 0) return {std::numeric_limits<float>::infinity(), 0};
+  return log_sum_exp(max, log_positive(static_cast<double>(sum)));
 }
 
 }  // namespace swamp::slave

@@ -52,7 +52,7 @@ HWY_INLINE void dot_rows(const void* arguments, const Tile& tile, Result&) {
   for (std::size_t i = 0; i < tile.count; ++i) {
     Chains<1> sums(0.0f);
     accumulate<ProductSum>(Rows<Format>{{g}, {out}}, columns, sums);
-    result[i] = {lse[i], sums.sum(0)};
+    result[i] = {{lse[i], 0}, sums.sum(0)};
     g += columns;
     out += columns;
   }
@@ -136,7 +136,8 @@ HWY_INLINE void gradient_lanes(float* scores, float* products,
       const float* const add = mask + j * lanes + lane;
       ((p[g] = hn::Add(p[g], hn::LoadU(df, add + g * kLanes))), ...);
     }
-    ((p[g] = hn::Sub(p[g], hn::Set(df, dots[j].lse))), ...);
+    ((p[g] = hn::Sub(p[g], hn::Set(df, dots[j].lse.high))), ...);
+    ((p[g] = hn::Sub(p[g], hn::Set(df, dots[j].lse.low))), ...);
     // Min() would not keep nan on every target.
     ((p[g] = hn::IfThenZeroElse(hn::Gt(p[g], zero), p[g])), ...);
     exp_each(df, p, group);

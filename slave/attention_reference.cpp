@@ -110,7 +110,7 @@ void output(const void* arguments, const Tile& tile, Result&) {
     for (std::size_t i = 0; i < args.rows; ++i) {
       const Lane lane{state + i, args.lanes};
       const float sum = lane[AttentionState::kSum];
-      *lse++ = attention_lse(lane[AttentionState::kMax], sum);
+      *lse++ = attention_lse(lane[AttentionState::kMax], sum).high;
       for (std::size_t c = 0; c < args.value_columns; ++c) {
         const float o = lane[AttentionState::kOut + c];
         *out++ = Format::narrow(sum == 0 ? 0 : o / sum + 0.0f);
@@ -134,7 +134,7 @@ void dot_rows(const void* arguments, const Tile& tile, Result&) {
     for (std::size_t c = 0; c < columns; ++c) {
       products.push_back(Format::widen(*g++) * Format::widen(*out++));
     }
-    dots[i] = {lse[i], chain_sum(products.data(), columns)};
+    dots[i] = {{lse[i], 0}, chain_sum(products.data(), columns)};
   }
 }
 
@@ -216,7 +216,7 @@ void backward(const void* arguments, const Tile& tile, Result&) {
         const auto* g_row = g + j * value_columns;
         float e = dot<Format>(q_row, k, columns) * args.scale;
         if (mask != nullptr) e += mask[j * args.lanes + i];
-        const float t = e - dots[j].lse;
+        const float t = (e - dots[j].lse.high) - dots[j].lse.low;
         const float p = exp_nonpositive(t > 0 ? 0 : t);
         const float s =
             p * (dot<Format>(g_row, v, value_columns) - dots[j].dot);

@@ -2,7 +2,7 @@
 // each chunk for its maximum, the sum of the exponentials and, with label
 // smoothing, the weighted sum of the logits, while it prefetches the next
 // chunk; the loss is computed from these parts in double. Backward needs only
-// lse, so it takes any piece of a row.
+// LogSumExp, so it takes any piece of a row.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -29,6 +29,7 @@ struct Weighted {
     typename Plain<Format>::Copy row;
     typename Plain<Float32>::Copy weight;
   };
+  static constexpr bool kWeighted = true;
   Plain<Format> row;
   Plain<Float32> weight;
 
@@ -48,6 +49,7 @@ struct Weighted {
 template <class Format>
 struct Unweighted : Plain<Format> {
   using Copy = typename Plain<Format>::Copy;
+  static constexpr bool kWeighted = false;
 
   HWY_INLINE VF weigh(std::size_t, VF value) const { return value; }
   HWY_INLINE Unweighted tail(std::size_t i, std::size_t count,
@@ -79,6 +81,18 @@ HWY_INLINE float weigh_one(const Unweighted<Format>&, std::size_t,
   return value;
 }
 
+// WeightedSums adds the weighted differences from the shift, and the weights.
+template <class Source, bool kTail>
+struct WeightedSums {
+  Source source;
+  VF shift;
+
+  HWY_INLINE void operator()(std::size_t i, VF& sum_x, VF& weight) const {
+    sum_x = hn::Add(sum_x, source.weigh(i, hn::Sub(source(i), shift)));
+    weight = hn::Add(weight, source.weight(i));
+  }
+};
+
 template <class Source, bool kTail>
 struct ExpSumAndSum {
   Source source;
@@ -93,7 +107,7 @@ struct ExpSumAndSum {
       hwy::Prefetch(next + i * sizeof(typename Source::Element));
     }
     sum = hn::Add(sum, e);
-    sum_x = hn::Add(sum_x, source.weigh(i, source(i)));
+    sum_x = hn::Add(sum_x, argument(i));
   }
   HWY_INLINE void operator()(std::size_t i, VF& sum, VF& sum_x) const {
     finish(i, exp_nonpositive(DF(), argument(i)), sum, sum_x);
@@ -103,10 +117,10 @@ struct ExpSumAndSum {
 template <class Source>
 struct Backward {
   Source source;
-  VF lse, a, c, gradient;
+  VF high, low, a, c, gradient;
 
   HWY_INLINE VF argument(std::size_t i) const {
-    const auto log_p = hn::Sub(source(i), lse);
+    const auto log_p = hn::Sub(hn::Sub(source(i), high), low);
     return hn::IfThenZeroElse(hn::Gt(log_p, hn::Zero(DF())), log_p);
   }
   HWY_INLINE VF finish(std::size_t i, VF p) const {
@@ -125,18 +139,27 @@ HWY_NOINLINE CrossEntropyChunk chunk_of(const Source& source, std::size_t count,
   const float max = largest(source, count);
   const auto shift = hn::Set(DF(), chunk_shift(max));
   const auto* next = static_cast<const std::uint8_t*>(next_chunk);
-  float sum, sum_x = 0;
-  if (with_sum) {
+  float sum, sum_x = 0, weight = 0;
+  if (with_sum && !Source::kWeighted) {
     Chains<2> sums(0.0f);
     accumulate<ExpSumAndSum>(source, count, sums, shift, next);
     sum = sums.sum(0);
     sum_x = sums.sum(1);
+    weight = static_cast<float>(count);
   } else {
     Chains<1> sums(0.0f);
     accumulate<ExpSum>(source, count, sums, shift, next);
     sum = sums.sum(0);
   }
-  return {{sum == sum ? max : sum, sum}, sum_x, 0};
+  if constexpr (Source::kWeighted) {
+    if (with_sum) {
+      Chains<2> sums(0.0f);
+      accumulate<WeightedSums>(source, count, sums, shift);
+      sum_x = sums.sum(0);
+      weight = sums.sum(1);
+    }
+  }
+  return {{sum == sum ? max : sum, sum}, sum_x, weight};
 }
 
 // parts_of() is the parts of a row.
@@ -177,7 +200,8 @@ HWY_INLINE void cross_entropy_rows(const void* arguments, const Tile& tile) {
   const auto* x = operand<const typename Format::Element>(tile, 0);
   const auto* weight = operand<const float>(tile, 2);
   auto* loss = operand<float>(tile, 3);
-  auto* lse = operand<float>(tile, 4);
+  auto* high = operand<float>(tile, 4);
+  auto* low = operand<float>(tile, 5);
   const bool prefetch_next = tile.prefetch_bytes != 0;
   for (std::size_t i = 0; i < tile.count; ++i, x += args.columns) {
     const std::int64_t target = target_of(args, tile.operands[1], i);
@@ -187,11 +211,13 @@ HWY_INLINE void cross_entropy_rows(const void* arguments, const Tile& tile) {
                                prefetch_next)
             : parts_of<Format>(args, Weighted<Format>{{x}, {weight}}, target,
                                prefetch_next);
-    const double row_lse = cross_entropy_lse(parts);
-    lse[i] = static_cast<float>(row_lse);
+    const double log_sum = log_positive(parts.sum);
+    const LogSumExp lse = log_sum_exp(parts.max, log_sum);
+    high[i] = lse.high;
+    if (low != nullptr) low[i] = lse.low;
     loss[i] = target == args.ignore_index
                   ? 0.0f
-                  : cross_entropy_loss(args, parts, row_lse,
+                  : cross_entropy_loss(args, parts, log_sum,
                                        weight_of(args, weight, target));
   }
 }
@@ -201,15 +227,23 @@ HWY_INLINE void cross_entropy_sum(const void* arguments, const Tile& tile) {
   const auto& args = *static_cast<const CrossEntropyArgs*>(arguments);
   const auto* x = operand<const typename Format::Element>(tile, 0);
   const auto* weight = operand<const float>(tile, 2);
+  if (weight != nullptr) {
+    auto& record = *partial_result<CrossEntropySums>(tile);
+    Chains<2> sums(0.0f);
+    std::memcpy(sums.chain[0], record.x.chains, sizeof record.x);
+    std::memcpy(sums.chain[1], record.weight.chains, sizeof record.weight);
+    accumulate<WeightedSums>(
+        Weighted<Format>{{x}, {weight}}, tile.count, sums,
+        hn::Set(DF(), chunk_shift(operand<const SoftmaxChunk>(tile, 1)->max)));
+    std::memcpy(record.x.chains, sums.chain[0], sizeof record.x);
+    std::memcpy(record.weight.chains, sums.chain[1], sizeof record.weight);
+    return;
+  }
   auto* chunk = partial_result<CrossEntropyChunk>(tile);
   for (std::size_t at = 0; at < tile.count; at += kChunkColumns, ++chunk) {
-    const std::size_t part = std::min(kChunkColumns, tile.count - at);
-    const bool with_sum = args.uniform != 0;
-    *chunk =
-        weight == nullptr
-            ? chunk_of(Unweighted<Format>{{x + at}}, part, with_sum, nullptr)
-            : chunk_of(Weighted<Format>{{x + at}, {weight + at}}, part,
-                       with_sum, nullptr);
+    *chunk = chunk_of(Unweighted<Format>{{x + at}},
+                      std::min(kChunkColumns, tile.count - at),
+                      args.uniform != 0, nullptr);
   }
 }
 
@@ -225,11 +259,12 @@ HWY_NOINLINE void backward_piece(const CrossEntropyArgs& args,
   const CrossEntropyFactors factors = cross_entropy_factors(args, row);
   // Before it is overwritten.
   const float x = column < count ? Format::widen(data_of(source)[column]) : 0;
-  map<Format, false, Backward>(source, count, dx, false, hn::Set(df, row.lse),
-                               hn::Set(df, factors.a), hn::Set(df, factors.c),
-                               hn::Set(df, row.gradient));
+  map<Format, false, Backward>(
+      source, count, dx, false, hn::Set(df, row.lse.high),
+      hn::Set(df, row.lse.low), hn::Set(df, factors.a), hn::Set(df, factors.c),
+      hn::Set(df, row.gradient));
   if (column < count) {
-    const float log_p = x - row.lse;
+    const float log_p = (x - row.lse.high) - row.lse.low;
     const float p = slave::exp_nonpositive(log_p > 0 ? 0.0f : log_p);
     const float value = row.gradient * ((p * factors.a - factors.b) -
                                         weigh_one(source, column, factors.c));

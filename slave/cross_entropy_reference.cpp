@@ -12,12 +12,17 @@ CrossEntropyChunk chunk_of(const CrossEntropyArgs& args,
                            const typename Format::Element* x,
                            const float* weight, std::size_t count) {
   std::vector<float> logits, terms;
+  for (std::size_t j = 0; j < count; ++j) logits.push_back(Format::widen(x[j]));
+  const SoftmaxChunk exp = softmax_chunk(logits.data(), count);
+  if (args.uniform == 0) return {exp, 0, 0};
+  const float shift = chunk_shift(exp.max);
   for (std::size_t j = 0; j < count; ++j) {
-    logits.push_back(Format::widen(x[j]));
-    terms.push_back(weight == nullptr ? logits[j] : logits[j] * weight[j]);
+    const float term = logits[j] - shift;
+    terms.push_back(weight == nullptr ? term : term * weight[j]);
   }
-  return {softmax_chunk(logits.data(), count),
-          args.uniform == 0 ? 0 : chain_sum(terms.data(), count), 0};
+  return {
+      exp, chain_sum(terms.data(), count),
+      weight == nullptr ? static_cast<float>(count) : chain_sum(weight, count)};
 }
 
 template <class Format>
@@ -49,15 +54,18 @@ void cross_entropy_rows(const void* arguments, const Tile& tile) {
     const CrossEntropyParts parts = parts_of<Format>(args, tile, row);
     const std::int64_t target = target_of(args, tile.operands[1], row);
     const std::int64_t column = target - args.first_class;
-    const double lse = cross_entropy_lse(parts);
+    const double log_sum = log_positive(parts.sum);
+    const LogSumExp lse = log_sum_exp(parts.max, log_sum);
     const bool here =
         column >= 0 && column < static_cast<std::int64_t>(args.columns);
-    static_cast<float*>(tile.operands[4])[row] = static_cast<float>(lse);
+    static_cast<float*>(tile.operands[4])[row] = lse.high;
+    auto* low = static_cast<float*>(tile.operands[5]);
+    if (low != nullptr) low[row] = lse.low;
     static_cast<float*>(tile.operands[3])[row] =
         target == args.ignore_index
             ? 0
             : cross_entropy_loss(
-                  args, parts, lse,
+                  args, parts, log_sum,
                   weight != nullptr && here ? weight[column] : 1);
   }
 }
@@ -66,11 +74,20 @@ template <class Format>
 void cross_entropy_sum(const void* args, const Tile& tile) {
   const auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
   const auto* weight = static_cast<float*>(tile.operands[2]);
+  if (weight != nullptr) {
+    auto& sums = *static_cast<CrossEntropySums*>(tile.partial);
+    const float shift =
+        chunk_shift(static_cast<SoftmaxChunk*>(tile.operands[1])->max);
+    for (std::size_t j = 0; j < tile.count; ++j) {
+      sums.x.chains[j % kChains] += (Format::widen(x[j]) - shift) * weight[j];
+      sums.weight.chains[j % kChains] += weight[j];
+    }
+    return;
+  }
   for (std::size_t at = 0; at < tile.count; at += kChunkColumns) {
     static_cast<CrossEntropyChunk*>(tile.partial)[at / kChunkColumns] =
         chunk_of<Format>(*static_cast<const CrossEntropyArgs*>(args), x + at,
-                         weight == nullptr ? weight : weight + at,
-                         std::min(kChunkColumns, tile.count - at));
+                         nullptr, std::min(kChunkColumns, tile.count - at));
   }
 }
 
@@ -85,7 +102,7 @@ void backward_row(const CrossEntropyArgs& args, const Tile& tile, std::size_t i,
   const auto* weight = static_cast<float*>(tile.operands[3]);
   const CrossEntropyFactors factors = cross_entropy_factors(args, row);
   for (std::size_t j = 0; j < count; ++j) {
-    const float log_p = Format::widen(x[j]) - row.lse;
+    const float log_p = (Format::widen(x[j]) - row.lse.high) - row.lse.low;
     const float p = exp_nonpositive(log_p > 0 ? 0 : log_p) * factors.a;
     const float c = weight == nullptr ? factors.c : factors.c * weight[j];
     const bool is_target =

@@ -38,6 +38,7 @@ inline constexpr std::size_t kMaxRowColumns = kMaxRowChunks * kChunkColumns;
 // scaled_softmax: x (in), mask (in, a byte per column; null: none), y (out).
 //   e_j = f32(x_j) * scale; -10000 if the mask's byte is not 0
 //   y_j = r(E(e_j - m_c) * f_c)        m_c, f_c of the chunk: slave/row_math.h
+//   y_j = r((e_j - high) - low)        if args.log; LogSumExp: slave/row_math.h
 // A row that contains nan or +inf, or nothing but -inf, becomes nan.
 // Passes on columns have two more operands: the SoftmaxFactor of each chunk of
 //   the tile (null in a sum), and `valid` (uint64), the number of columns of
@@ -53,20 +54,25 @@ struct SoftmaxArgs {
   // 1: a row whose largest element is -10000, so all are masked, becomes 0, as
   // in apex.
   std::uint32_t zero_masked_rows;
-  std::uint32_t reserved;
+  std::uint32_t log;  // 1: y is the log of the softmax
 };
 
 inline constexpr float kMasked = -10000.0f;
 
-// SoftmaxFactor is what a map needs to know of a chunk.
+// SoftmaxFactor is what a map needs to know of a chunk; if args.log, the
+// LogSumExp of the row.
 struct SoftmaxFactor {
   float shift;   // chunk_shift() of its max
-  float factor;  // f_c
+  float factor;  // f_c; nan if the row is
 };
 
 // softmax_factor() is the factor of one chunk of a row.
 inline SoftmaxFactor softmax_factor(const SoftmaxArgs& args, float chunk_max,
                                     const SoftmaxTotal& total) noexcept {
+  if (args.log != 0) {
+    const LogSumExp lse = log_sum_exp(total.max, log_positive(total.sum));
+    return {lse.high, lse.low};
+  }
   const bool zero = args.zero_masked_rows != 0 && total.max == kMasked;
   return {chunk_shift(chunk_max), zero ? 0.0f : total.factor(chunk_max)};
 }
@@ -74,13 +80,15 @@ inline SoftmaxFactor softmax_factor(const SoftmaxArgs& args, float chunk_max,
 // softmax_backward: g (in), y (in), dx (out; may be g or y).
 //   t_j = g_j * y_j; D = f32(sum of the sums of t_j by chunk)
 //   dx_j = r(scale * (t_j - y_j * D))
+//   If args.log, y is the log of the softmax:
+//   t_j = g_j; dx_j = r(scale * (g_j - E(min(0, y_j)) * D))
 // Passes on columns have two more operands: D (null in a sum) and `valid`, as
 //   above. The record of a sum is ChainSums.
 struct SoftmaxBackwardArgs {
   std::uint64_t columns;
   std::uint64_t causal_rows;  // as in SoftmaxArgs
   float scale;
-  std::uint32_t reserved;
+  std::uint32_t log;  // as in SoftmaxArgs
 };
 
 // ChainSums is the partial result of a sum over a chunk: chain i holds the
@@ -100,20 +108,24 @@ struct ChainSums {
 };
 
 // cross_entropy: x (in, logits), target (in, of a row), weight (in, constant,
-//   float32; null: 1), loss (out, of a row, float32), lse (out, of a row,
-//   float32). With t the target, in double:
-//   lse = log(sum of exp(x_j)), combined from chunks: slave/row_math.h
-//   loss = f32(confidence * w_t * (lse - x_t)
-//              + uniform * (weight_sum * lse - sum of w_j * x_j)
-//              + z_loss * lse^2)
-//   The loss of an ignored row is 0; its lse is computed all the same.
-// A sum reads x and weight, and its record is a CrossEntropyChunk; the master
-//   computes the rest. It has no Pass::map.
+//   float32; null: 1), loss (out, of a row, float32), high and low of LogSumExp
+//   (out, of a row, float32; low null: not wanted). With t the target and m the
+//   largest x_j, in double:
+//   l = log(sum of exp(x_j - m)), combined from chunks: slave/row_math.h
+//   loss = f32(confidence * w_t * ((m - x_t) + l)
+//              + uniform * (weight_sum * l - sum of w_j * (x_j - m))
+//              + z_loss * (m + l)^2)
+//   The loss of an ignored row is 0; its LogSumExp is computed all the same.
+// A sum without weights reads x, and its record is a CrossEntropyChunk. A sum
+//   with weights adds to CrossEntropySums of one chunk, so its piece may begin
+//   at any multiple of kChains; `target` is then the SoftmaxChunk of the chunk.
+//   The master computes the rest. It has no Pass::map.
 // cross_entropy_backward: x (in), target (in, of a row), CrossEntropyRow (in,
 //   of a row), weight (in, constant, float32; null: 1), dx (out; may be x).
-//   p_j = E(min(0, f32(x_j) - lse))
+//   p_j = E(min(0, (f32(x_j) - high) - low))
 //   dx_j = r(g * (p_j * a - c_j)), dx_t = r(g * ((p_t * a - b) - c_t)) with
-//   a = f32(confidence * w_t + uniform * weight_sum + 2 * z_loss * lse),
+//   a = f32(confidence * w_t + uniform * weight_sum
+//           + 2 * z_loss * (high + low)),
 //   b = f32(confidence * w_t), c_j = f32(uniform) * w_j
 //   dx of an ignored row is 0. It has no Pass::sum.
 struct CrossEntropyArgs {
@@ -130,32 +142,44 @@ struct CrossEntropyArgs {
 
 // CrossEntropyRow is what backward needs to know of a row.
 struct CrossEntropyRow {
-  float lse;
+  LogSumExp lse;
   float gradient;       // g
   float target_weight;  // w_t; 1 without weights
 };
 
-// CrossEntropyChunk is the partial result of one chunk; sum_x, the sum of
-// w_j * x_j, is 0 if uniform is 0.
+// CrossEntropyChunk is the partial result of one chunk. All terms of sum_x have
+// the same sign, so that it is exact to a few roundings for any logits.
 struct CrossEntropyChunk {
   SoftmaxChunk exp;
-  float sum_x;
-  float reserved;  // partial results are multiples of 8 bytes
+  float sum_x;   // of w_j * (x_j - chunk_shift(max)); 0 if uniform is 0
+  float weight;  // sum of w_j; 0 if uniform is 0
 };
 
-// CrossEntropyParts are those of a row, or of a rank's part of one.
+// CrossEntropySums is what weights add to the CrossEntropyChunk of one chunk.
+struct CrossEntropySums {
+  ChainSums x, weight;
+};
+
+// CrossEntropyParts has the sums of one row, or of one rank's classes of it.
 struct CrossEntropyParts {
-  double sum;    // of exp(x_j - max)
-  double sum_x;  // of w_j * x_j
+  double sum;     // of exp(x_j - max)
+  double sum_x;   // of w_j * (x_j - chunk_shift(max))
+  double weight;  // of w_j
   float max;
   float target_x;  // x_t
+
+  // sum_x_from() returns the sum of w_j * (x_j - other).
+  double sum_x_from(float other) const noexcept {
+    return sum_x + weight * (static_cast<double>(chunk_shift(max)) -
+                             static_cast<double>(other));
+  }
 };
 
 // combine_chunks() combines the chunks of a row. It sets target_x to 0.
 inline CrossEntropyParts combine_chunks(const CrossEntropyChunk* chunks,
                                         std::size_t count) noexcept {
   const float lowest = -std::numeric_limits<float>::infinity();
-  CrossEntropyParts parts = {0, 0, lowest, 0};
+  CrossEntropyParts parts = {0, 0, 0, lowest, 0};
   for (std::size_t c = 0; c < count; ++c) {
     const float max = chunks[c].exp.max;
     if (parts.max == parts.max && !(max <= parts.max)) parts.max = max;
@@ -164,24 +188,27 @@ inline CrossEntropyParts combine_chunks(const CrossEntropyChunk* chunks,
     parts.sum +=
         static_cast<double>(chunks[c].exp.sum) *
         static_cast<double>(exp_nonpositive(chunks[c].exp.max - parts.max));
-    parts.sum_x += static_cast<double>(chunks[c].sum_x);
+    const CrossEntropyParts chunk = {0, static_cast<double>(chunks[c].sum_x),
+                                     static_cast<double>(chunks[c].weight),
+                                     chunks[c].exp.max, 0};
+    parts.sum_x += chunk.sum_x_from(chunk_shift(parts.max));
+    parts.weight += chunk.weight;
   }
   return parts;
 }
 
-// cross_entropy_lse() and cross_entropy_loss() finish a row that is not
-// ignored.
-inline double cross_entropy_lse(const CrossEntropyParts& parts) noexcept {
-  return SoftmaxTotal{parts.max, parts.sum}.lse();
-}
+// cross_entropy_loss() finishes a row that is not ignored; log_sum is
+// log(parts.sum).
 inline float cross_entropy_loss(const CrossEntropyArgs& args,
-                                const CrossEntropyParts& parts, double lse,
+                                const CrossEntropyParts& parts, double log_sum,
                                 float target_weight) noexcept {
+  const double max = static_cast<double>(parts.max);
   double loss = args.confidence * static_cast<double>(target_weight) *
-                (lse - static_cast<double>(parts.target_x));
+                ((max - static_cast<double>(parts.target_x)) + log_sum);
   if (args.uniform != 0) {
-    loss += args.uniform * (args.weight_sum * lse - parts.sum_x);
+    loss += args.uniform * (args.weight_sum * log_sum - parts.sum_x);
   }
+  const double lse = max + log_sum;
   if (args.z_loss != 0) loss += args.z_loss * lse * lse;
   return static_cast<float>(loss);
 }
@@ -194,7 +221,10 @@ inline CrossEntropyFactors cross_entropy_factors(
     const CrossEntropyArgs& args, const CrossEntropyRow& row) noexcept {
   const double b = args.confidence * static_cast<double>(row.target_weight);
   double a = b + args.uniform * args.weight_sum;
-  if (args.z_loss != 0) a += 2 * args.z_loss * static_cast<double>(row.lse);
+  if (args.z_loss != 0) {
+    a += 2 * args.z_loss *
+         (static_cast<double>(row.lse.high) + static_cast<double>(row.lse.low));
+  }
   return {static_cast<float>(a), static_cast<float>(b),
           static_cast<float>(args.uniform)};
 }

@@ -100,6 +100,21 @@ inline float chunk_shift(float chunk_max) noexcept {
                                                               : chunk_max;
 }
 
+// LogSumExp is log(sum of exp(e)) of a row as two numbers: `high` is rounded to
+// float32, and `low` is what the rounding lost. If |high| is large, it has lost
+// most of the log, so log-probabilities are (e - high) - low.
+struct LogSumExp {
+  float high, low;
+};
+
+// log_sum_exp() returns max + log_sum.
+inline LogSumExp log_sum_exp(float max, double log_sum) noexcept {
+  const double wide = static_cast<double>(max);
+  const float high = static_cast<float>(wide + log_sum);
+  return {high,
+          static_cast<float>((wide - static_cast<double>(high)) + log_sum)};
+}
+
 // SoftmaxTotal is the combined chunks of a row: sum = sum of exp(e - max).
 struct SoftmaxTotal {
   float max;
@@ -109,10 +124,6 @@ struct SoftmaxTotal {
   float factor(float chunk_max) const noexcept {
     return static_cast<float>(
         static_cast<double>(exp_nonpositive(chunk_max - max)) / sum);
-  }
-  // lse() is log(sum of exp(e)).
-  double lse() const noexcept {
-    return static_cast<double>(max) + log_positive(sum);
   }
 };
 

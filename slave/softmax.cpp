@@ -2,7 +2,8 @@
 // its maximum, then for the sum of the exponentials, by chunk, and the output
 // is exp times a factor; in a row of one chunk the exponentials are kept, so
 // that each is computed once. The last columns are padded to a batch, because
-// exp of single vectors is slow.
+// exp of single vectors is slow. The log of the softmax needs no exponential
+// after the sum.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -132,6 +133,16 @@ struct ExpMap {
 };
 
 template <class Source>
+struct LogMap {
+  Source source;
+  VF high, low;
+
+  HWY_INLINE VF operator()(std::size_t i) const {
+    return hn::Sub(hn::Sub(source(i), high), low);
+  }
+};
+
+template <class Source>
 struct Times {
   Source source;
   VF factor;
@@ -150,6 +161,15 @@ struct ProductSum {
   }
 };
 
+template <class Source, bool kTail>
+struct GradientSum {
+  Source source;
+
+  HWY_INLINE void operator()(std::size_t i, VF& sum) const {
+    sum = hn::Add(sum, source.gradient(i));
+  }
+};
+
 template <class Source>
 struct Backward {
   Source source;
@@ -159,6 +179,23 @@ struct Backward {
     const auto y = source.y(i);
     const auto t = hn::Mul(source.gradient(i), y);
     return hn::Mul(scale, hn::Sub(t, hn::Mul(y, dot)));
+  }
+};
+
+template <class Source>
+struct LogBackward {
+  Source source;
+  VF scale, dot;
+
+  HWY_INLINE VF argument(std::size_t i) const {
+    const auto y = source.y(i);
+    return hn::IfThenZeroElse(hn::Gt(y, hn::Zero(DF())), y);
+  }
+  HWY_INLINE VF finish(std::size_t i, VF p) const {
+    return hn::Mul(scale, hn::Sub(source.gradient(i), hn::Mul(p, dot)));
+  }
+  HWY_INLINE VF operator()(std::size_t i) const {
+    return finish(i, exp_nonpositive(DF(), argument(i)));
   }
 };
 
@@ -286,6 +323,17 @@ HWY_NOINLINE void map_batches(const Source& source, std::size_t count,
   }
 }
 
+// log_columns() writes `count` columns of the log of the softmax.
+template <class Format, class Source>
+HWY_NOINLINE void log_columns(const Source& source, std::size_t count,
+                              const SoftmaxFactor& number,
+                              typename Format::Element* y, bool stream) {
+  const DF df;
+  map<Format, false, LogMap>(source, count, y, stream,
+                             hn::Set(df, number.shift),
+                             hn::Set(df, number.factor));
+}
+
 // ---- Rows
 
 // softmax_row() writes a row of y: its first `count` columns, and 0 after them.
@@ -301,6 +349,7 @@ HWY_INLINE void softmax_row(const SoftmaxArgs& args, const Source& source,
   const std::size_t chunk_count = (count + kChunkColumns - 1) / kChunkColumns;
   // The exponentials of a float32 row fit into its output.
   const auto exps_of = [&](std::size_t at) -> float* {
+    if (args.log != 0) return nullptr;
     if constexpr (kInOutput) return y + at;
     return chunk_count == 1 ? scratch : nullptr;
   };
@@ -314,6 +363,9 @@ HWY_INLINE void softmax_row(const SoftmaxArgs& args, const Source& source,
   std::size_t written = count;
   if (HWY_UNLIKELY(total.sum != total.sum)) {
     fill_nan<Format>(y, count);
+  } else if (args.log != 0) {
+    const SoftmaxFactor factor = softmax_factor(args, total.max, total);
+    log_columns<Format>(source, count, factor, y, stream);
   } else {
     const std::size_t whole = count / kChains * kChains;
     SoftmaxFactor factor = {};
@@ -428,15 +480,21 @@ HWY_INLINE void softmax_map(const void* arguments, const Tile& tile) {
   const VF scale = scale_of<Format>(args);
   for (std::size_t at = 0; at < valid; at += kChunkColumns, ++factor) {
     const std::size_t part = std::min(kChunkColumns, valid - at);
+    const auto write = [&](const auto& source) HWY_ATTR {
+      if (args.log != 0) {
+        log_columns<Format>(source, part, *factor, y + at, tile.non_temporal);
+      } else {
+        map_batches<Format>(source, part, *factor, nullptr, y + at,
+                            tile.non_temporal);
+      }
+    };
     if (HWY_UNLIKELY(factor->factor != factor->factor)) {
       fill_nan<Format>(y + at, part);
     } else if constexpr (kMask) {
       const auto* mask = operand<const std::uint8_t>(tile, 1);
-      map_batches<Format>(source_of<Format>(scale, x + at, mask + at), part,
-                          *factor, nullptr, y + at, tile.non_temporal);
+      write(source_of<Format>(scale, x + at, mask + at));
     } else {
-      map_batches<Format>(source_of<Format>(scale, x + at), part, *factor,
-                          nullptr, y + at, tile.non_temporal);
+      write(source_of<Format>(scale, x + at));
     }
   }
   if (valid != tile.count) {
@@ -464,12 +522,30 @@ HWY_INLINE void softmax(const void* args, const Tile& tile, Result&) {
 // ---- Backward
 
 template <class Format>
-HWY_NOINLINE void backward_piece(const Pair<Format>& source, std::size_t count,
-                                 float scale, float dot,
-                                 typename Format::Element* dx) {
+HWY_NOINLINE void backward_piece(const SoftmaxBackwardArgs& args,
+                                 const Pair<Format>& source, std::size_t count,
+                                 float dot, typename Format::Element* dx) {
   const DF df;
-  map<Format, false, Backward>(source, count, dx, false, hn::Set(df, scale),
-                               hn::Set(df, dot));
+  const VF scale = hn::Set(df, args.scale);
+  if (args.log != 0) {
+    map<Format, false, LogBackward>(source, count, dx, false, scale,
+                                    hn::Set(df, dot));
+  } else {
+    map<Format, false, Backward>(source, count, dx, false, scale,
+                                 hn::Set(df, dot));
+  }
+}
+
+// accumulate_terms() adds t_j to the chains.
+template <class Source>
+HWY_INLINE void accumulate_terms(const SoftmaxBackwardArgs& args,
+                                 const Source& source, std::size_t count,
+                                 Chains<1>& sums) {
+  if (args.log != 0) {
+    accumulate<GradientSum>(source, count, sums);
+  } else {
+    accumulate<ProductSum>(source, count, sums);
+  }
 }
 
 // backward_row() writes a row of dx: its first `count` columns, and 0 after
@@ -489,20 +565,27 @@ HWY_INLINE void backward_row(const SoftmaxBackwardArgs& args,
   double dot = 0;
   for (std::size_t at = 0; at < count; at += kChunkColumns) {
     Chains<1> sums(0.0f);
-    accumulate<ProductSum>(source.from(at), std::min(kChunkColumns, whole - at),
-                           sums);
+    accumulate_terms(args, source.from(at), std::min(kChunkColumns, whole - at),
+                     sums);
     if (whole != count && count - at <= kChunkColumns) {
-      accumulate<ProductSum>(last, kChains, sums);
+      accumulate_terms(args, last, kChains, sums);
     }
     dot += static_cast<double>(sums.sum(0));
   }
-  backward_piece(source, whole, args.scale, static_cast<float>(dot), dx);
+  backward_piece(args, source, whole, static_cast<float>(dot), dx);
   std::size_t written = whole;
   if (whole != count) {
-    const Backward<Pair<Float32>> body{last, hn::Set(df, args.scale),
-                                       hn::Set(df, static_cast<float>(dot))};
-    written += store_last<Format, false>(
-        body, count - whole, args.columns - whole, dx + whole, false);
+    const VF scale = hn::Set(df, args.scale);
+    const VF sum = hn::Set(df, static_cast<float>(dot));
+    const auto store = [&](const auto& body) HWY_ATTR {
+      written += store_last<Format, false>(
+          body, count - whole, args.columns - whole, dx + whole, false);
+    };
+    if (args.log != 0) {
+      store(LogBackward<Pair<Float32>>{last, scale, sum});
+    } else {
+      store(Backward<Pair<Float32>>{last, scale, sum});
+    }
   }
   zero_columns(dx + written, args.columns - written, false);
 }
@@ -523,8 +606,9 @@ HWY_INLINE void backward_rows(const void* arguments, const Tile& tile) {
 }
 
 template <class Format>
-HWY_INLINE void backward_sum(const Tile& tile) {
+HWY_INLINE void backward_sum(const void* arguments, const Tile& tile) {
   using Element = typename Format::Element;
+  const auto& args = *static_cast<const SoftmaxBackwardArgs*>(arguments);
   const Pair<Format> source{{operand<const Element>(tile, 0)},
                             {operand<const Element>(tile, 1)}};
   const std::size_t valid = valid_columns(tile);
@@ -535,7 +619,7 @@ HWY_INLINE void backward_sum(const Tile& tile) {
         std::min(kChunkColumns - (tile.first + at) % kChunkColumns, valid - at);
     Chains<1> chains(0.0f);
     std::memcpy(chains.chain[0], sum->chains, sizeof sum->chains);
-    accumulate<ProductSum>(source.from(at), part, chains);
+    accumulate_terms(args, source.from(at), part, chains);
     std::memcpy(sum->chains, chains.chain[0], sizeof sum->chains);
     at += part;
   }
@@ -549,7 +633,7 @@ HWY_INLINE void backward_map(const void* arguments, const Tile& tile) {
                             {operand<const Element>(tile, 1)}};
   auto* dx = operand<Element>(tile, 2);
   const std::size_t valid = valid_columns(tile);
-  backward_piece(source, valid, args.scale, *operand<const float>(tile, 3), dx);
+  backward_piece(args, source, valid, *operand<const float>(tile, 3), dx);
   if (valid != tile.count) {
     std::memset(dx + valid, 0, (tile.count - valid) * sizeof(Element));
   }
@@ -558,7 +642,7 @@ HWY_INLINE void backward_map(const void* arguments, const Tile& tile) {
 template <class Format>
 HWY_INLINE void backward(const void* args, const Tile& tile, Result&) {
   if (tile.pass == Pass::rows) backward_rows<Format>(args, tile);
-  if (tile.pass == Pass::sum) backward_sum<Format>(tile);
+  if (tile.pass == Pass::sum) backward_sum<Format>(args, tile);
   if (tile.pass == Pass::map) backward_map<Format>(args, tile);
 }
 

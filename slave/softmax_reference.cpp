@@ -40,7 +40,9 @@ void map(const SoftmaxArgs& args, const typename Format::Element* x,
          const SoftmaxFactor& factor, typename Format::Element* y) {
   for (std::size_t j = begin; j < end; ++j) {
     const float e = logit<Format>(args, x, mask, j);
-    y[j] = Format::narrow(exp_nonpositive(e - factor.shift) * factor.factor);
+    y[j] = Format::narrow(args.log != 0 ? (e - factor.shift) - factor.factor
+                                        : exp_nonpositive(e - factor.shift) *
+                                              factor.factor);
   }
 }
 
@@ -116,26 +118,37 @@ void softmax_map(const void* args, const Tile& tile) {
   for (std::size_t j = valid; j < tile.count; ++j) y[j] = 0;
 }
 
+// term() is t_j.
 template <class Format>
-float product_sum(const typename Format::Element* g,
-                  const typename Format::Element* y, std::size_t count) {
-  std::vector<float> products;
-  for (std::size_t j = 0; j < count; ++j) {
-    products.push_back(Format::widen(g[j]) * Format::widen(y[j]));
-  }
-  return chain_sum(products.data(), count);
+float term(const SoftmaxBackwardArgs& args, typename Format::Element g,
+           typename Format::Element y) {
+  const float wide = Format::widen(g);
+  return args.log != 0 ? wide : wide * Format::widen(y);
 }
 
 template <class Format>
-void backward_map_row(float scale, float dot, const typename Format::Element* g,
+float term_sum(const SoftmaxBackwardArgs& args,
+               const typename Format::Element* g,
+               const typename Format::Element* y, std::size_t count) {
+  std::vector<float> terms;
+  for (std::size_t j = 0; j < count; ++j) {
+    terms.push_back(term<Format>(args, g[j], y[j]));
+  }
+  return chain_sum(terms.data(), count);
+}
+
+template <class Format>
+void backward_map_row(const SoftmaxBackwardArgs& args, float dot,
+                      const typename Format::Element* g,
                       const typename Format::Element* y,
                       typename Format::Element* dx, std::size_t valid,
                       std::size_t count) {
   for (std::size_t j = 0; j < valid; ++j) {
     const float wide = Format::widen(y[j]);
-    const float t = Format::widen(g[j]) * wide;
-    const float product = wide * dot;
-    dx[j] = Format::narrow(scale * (t - product));
+    const float p = args.log != 0 ? exp_nonpositive(wide > 0 ? 0 : wide) : wide;
+    const float product = p * dot;
+    dx[j] =
+        Format::narrow(args.scale * (term<Format>(args, g[j], y[j]) - product));
   }
   for (std::size_t j = valid; j < count; ++j) dx[j] = 0;
 }
@@ -151,19 +164,19 @@ void backward_rows(const void* arguments, const Tile& tile) {
     const std::size_t count = columns_of_row(args, tile.first + row);
     std::vector<float> sums;
     for (std::size_t at = 0; at < count; at += kChunkColumns) {
-      sums.push_back(product_sum<Format>(g + at, y + at,
-                                         std::min(kChunkColumns, count - at)));
+      sums.push_back(term_sum<Format>(args, g + at, y + at,
+                                      std::min(kChunkColumns, count - at)));
     }
     double dot = 0;
     for (const float sum : sums) dot += static_cast<double>(sum);
-    backward_map_row<Format>(args.scale, static_cast<float>(dot), g, y,
+    backward_map_row<Format>(args, static_cast<float>(dot), g, y,
                              static_cast<Element*>(tile.operands[2]) + start,
                              count, args.columns);
   }
 }
 
 template <class Format>
-void backward_sum(const Tile& tile) {
+void backward_sum(const void* args, const Tile& tile) {
   using Element = typename Format::Element;
   const std::size_t valid = valid_columns(tile);
   const std::size_t first_chunk = tile.first / kChunkColumns;
@@ -172,15 +185,16 @@ void backward_sum(const Tile& tile) {
     auto& sums = static_cast<ChainSums*>(
         tile.partial)[column / kChunkColumns - first_chunk];
     sums.chains[column % kChains] +=
-        Format::widen(static_cast<Element*>(tile.operands[0])[at]) *
-        Format::widen(static_cast<Element*>(tile.operands[1])[at]);
+        term<Format>(*static_cast<const SoftmaxBackwardArgs*>(args),
+                     static_cast<Element*>(tile.operands[0])[at],
+                     static_cast<Element*>(tile.operands[1])[at]);
   }
 }
 
 template <class Format>
 void backward_map(const void* args, const Tile& tile) {
   using Element = typename Format::Element;
-  backward_map_row<Format>(static_cast<const SoftmaxBackwardArgs*>(args)->scale,
+  backward_map_row<Format>(*static_cast<const SoftmaxBackwardArgs*>(args),
                            *static_cast<float*>(tile.operands[3]),
                            static_cast<Element*>(tile.operands[0]),
                            static_cast<Element*>(tile.operands[1]),
@@ -198,7 +212,7 @@ void softmax(const void* args, const Tile& tile, Result&) {
 template <class Format>
 void backward(const void* args, const Tile& tile, Result&) {
   if (tile.pass == Pass::rows) backward_rows<Format>(args, tile);
-  if (tile.pass == Pass::sum) backward_sum<Format>(tile);
+  if (tile.pass == Pass::sum) backward_sum<Format>(args, tile);
   if (tile.pass == Pass::map) backward_map<Format>(args, tile);
 }
 

@@ -78,10 +78,11 @@ struct AttentionOptions {
 /// that sees no key has out 0 and lse +inf. A query that sees a score which is
 /// nan or +inf has out and lse nan.
 ///
-/// lse is float32. If all scores of a query are about -1e9, as with a mask of
-/// finite large negative values that hides every key, the log of the sum is
-/// lost in rounding, and backward computes gradients of that query that are
-/// wrong by a factor, as PyTorch's kernel does. Use -inf or a bool mask.
+/// lse is one float32 number a query, whose rounding loses the log of the sum if
+/// scores are large. attention_backward() computes what was lost again for
+/// queries with |lse| >= 64, which takes the time of the forward pass of their
+/// blocks of queries. These are also queries all of whose keys a mask of finite
+/// values, such as -1e9, hides.
 ///
 /// @param q [batch, heads, queries, columns]
 /// @param k [batch, key heads, keys, columns]; key heads divide q.heads

@@ -375,6 +375,11 @@ typedef struct {
   double label_smoothing;     /**< in [0, 1] */
   double z_loss;              /**< adds z_loss * lse^2 to each loss */
   const float* class_weights; /**< one per column; NULL: all 1 */
+  /** float32, one per row, or NULL (also if struct_size is that of version
+   * 0.2, up to here): what the rounding of lse to float32 lost.
+   * swamp_cross_entropy writes it, swamp_cross_entropy_backward reads it; with
+   * NULL the latter's probabilities have a relative error of 2^-24 * |lse|. */
+  float* lse_low;
 } swamp_cross_entropy_options;
 
 /** swamp_cross_entropy computes the loss of each row.
@@ -384,6 +389,7 @@ typedef struct {
  * @param targets a class or ignore_index for each row
  * @param[out] losses float32, one per row
  * @param[out] lse float32, one per row: log(sum of exp(logits)), for backward
+ *   together with options->lse_low
  * @param options NULL: the defaults
  * @param[out] total the sums of the losses and of the weights of the rows that
  *   count, two doubles; may be NULL

@@ -183,10 +183,13 @@ SWAMP_API void moe_aux_loss_backward(double gradient,
 /// @param logits [tokens, experts]
 /// @param coefficient factor of the loss
 /// @param[out] lse float32, one a token, for backward
+/// @param[out] lse_low float32, one a token, for backward: the exact log minus
+///   lse; null: not computed. See cross_entropy().
 /// @param machine where to run; null: the default machine
 /// @return the loss; nan without tokens, inf of tokens without experts
 SWAMP_API double moe_z_loss(const Matrix& logits, double coefficient,
-                            float* lse, Machine* machine = nullptr);
+                            float* lse, float* lse_low,
+                            Machine* machine = nullptr);
 
 /// moe_z_loss_backward computes the gradient of the logits.
 ///
@@ -194,11 +197,12 @@ SWAMP_API double moe_z_loss(const Matrix& logits, double coefficient,
 /// @param logits as in the forward call
 /// @param coefficient as in the forward call
 /// @param lse as moe_z_loss() returned it
+/// @param lse_low as moe_z_loss() returned it; null: 0
 /// @param[out] dx as many rows and columns as logits; may be logits
 /// @param machine where to run; null: the default machine
 SWAMP_API void moe_z_loss_backward(double gradient, const Matrix& logits,
                                    double coefficient, const float* lse,
-                                   const Matrix& dx,
+                                   const float* lse_low, const Matrix& dx,
                                    Machine* machine = nullptr);
 
 }  // namespace swamp

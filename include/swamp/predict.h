@@ -68,11 +68,11 @@ struct Prediction : PredictedTime {
 /// no array of tensors, matrices or heads. So their data may be any addresses
 /// that are aligned to their elements; the position of an array within 128-byte
 /// lines affects the counts. Arrays that the master reads or writes must exist:
-/// targets, losses and lse of cross entropy, token_of, probs, the gradients of
-/// weight and bias, and the mean and rstd of rows that are visited in parts.
-/// The results of such an operation are meaningless. Times are always those
-/// measured for SW26010-Pro, because none were measured for SW26010. Not
-/// thread-safe.
+/// targets, losses and lse of cross entropy, lse of attention, token_of, probs,
+/// the gradients of weight and bias, and the mean and rstd of rows that are
+/// visited in parts. The results of such an operation are meaningless. Times
+/// are always those measured for SW26010-Pro, because none were measured for
+/// SW26010. Not thread-safe.
 class SWAMP_API Predictor {
  public:
   /// @param config as for Machine, but an empty `machine` is sw26010pro,

@@ -1,8 +1,10 @@
 // Cross entropy of rows of logits: the loss is float32, and the gradient is
 // applied in float32 before the one rounding. Forward returns the log of the
-// sums of exponentials and the divisor of a mean, from which backward computes
-// the probabilities again, in place or not, and for a part of the classes: then
-// the sums are those of all ranks.
+// sums of exponentials, lse, and the divisor of a mean, from which backward
+// computes the probabilities again, in place or not, and for a part of the
+// classes: then the sums are those of all ranks. lse has two numbers for each
+// row, the second is what rounding the first to float32 lost; backward also
+// takes the first alone.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -104,20 +106,20 @@ Result new_cross_entropy(const Tensor& logits, const Tensor& target,
   const CrossEntropy options{reduction, ignore_index, label_smoothing, z_loss};
   require_arguments(logits, target, weight, options);
   const auto float32 = logits.options().dtype(at::kFloat);
-  const auto of_rows = [&] {
-    return at::empty_like(target, float32, at::MemoryFormat::Contiguous);
-  };
-  Tensor losses = of_rows(), lse = of_rows();
+  Tensor losses = at::empty_like(target, float32, at::MemoryFormat::Contiguous);
+  auto sizes = target.sym_sizes().vec();
+  sizes.insert(sizes.begin(), 2);
+  Tensor lse = at::empty_symint(sizes, float32);
   if (logits.is_meta()) {
     return {reduction == 0 ? losses : at::empty({}, float32), lse,
             at::empty({}, float32.dtype(at::kDouble))};
   }
   const Call call(logits, target, weight, options);
+  auto* sums = static_cast<float*>(mutable_data(lse));
   const CrossEntropyTotal total = translated([&] {
     return swamp::cross_entropy(matrix_of(call.logits), call.target_data(),
-                                static_cast<float*>(mutable_data(losses)),
-                                static_cast<float*>(mutable_data(lse)),
-                                call.options);
+                                static_cast<float*>(mutable_data(losses)), sums,
+                                sums + target.numel(), call.options);
   });
   const Tensor divisor = at::full({}, total.weight, float32.dtype(at::kDouble));
   if (reduction == 0) return {losses, lse, divisor};
@@ -125,15 +127,22 @@ Result new_cross_entropy(const Tensor& logits, const Tensor& target,
   return {at::full({}, loss, float32), lse, divisor};
 }
 
+// has_low() returns whether lse has both numbers.
+bool has_low(const Tensor& lse, const Tensor& target) {
+  return lse.dim() == target.dim() + 1;
+}
+
 void require_backward(const Tensor& grad, const Tensor& logits,
                       const Tensor& target, const Tensor& lse,
                       const Tensor& divisor, const OptionalTensor& weight,
                       const CrossEntropy& options) {
   require_arguments(logits, target, weight, options);
-  TORCH_CHECK(
-      lse.scalar_type() == at::kFloat && lse.sym_numel() == target.sym_numel(),
-      "lse: got ", lse.sym_sizes(), " of ", c10::toString(lse.scalar_type()),
-      ", expected Float of ", target.sym_sizes());
+  const c10::SymInt numbers =
+      has_low(lse, target) ? 2 * target.sym_numel() : target.sym_numel();
+  TORCH_CHECK(lse.scalar_type() == at::kFloat && lse.sym_numel() == numbers,
+              "lse: got ", lse.sym_sizes(), " of ",
+              c10::toString(lse.scalar_type()), ", expected Float of ",
+              target.sym_sizes(), ", or with 2 before");
   TORCH_CHECK(options.reduction == 0 ? grad.sym_numel() == target.sym_numel()
                                      : grad.sym_numel() == 1,
               "grad: got the shape ", grad.sym_sizes(),
@@ -148,6 +157,9 @@ void backward_into(const Call& call, const Tensor& grad, const Tensor& lse,
                    const Tensor& divisor, std::int64_t reduction,
                    const Tensor& dx) {
   const Tensor sums = row_major(lse);
+  const auto* high = static_cast<const float*>(const_data(sums));
+  const float* low =
+      has_low(lse, call.targets) ? high + call.targets.numel() : nullptr;
   // The gradient of each row's loss.
   Tensor gradients;
   if (reduction == 0) {
@@ -159,8 +171,7 @@ void backward_into(const Call& call, const Tensor& grad, const Tensor& lse,
   }
   translated([&] {
     vocab_parallel_cross_entropy_backward(
-        call.part, matrix_of(call.logits), call.target_data(),
-        static_cast<const float*>(const_data(sums)),
+        call.part, matrix_of(call.logits), call.target_data(), high, low,
         static_cast<const float*>(const_data(gradients)), matrix_of(dx),
         call.options);
   });
@@ -268,7 +279,7 @@ std::tuple<Tensor, Tensor> cross_entropy(const Tensor& logits,
                                          double label_smoothing) {
   const Result result = call_cross_entropy(
       logits, target, {}, {reduction, ignore_index, label_smoothing});
-  return {std::get<0>(result), std::get<1>(result)};
+  return {std::get<0>(result), std::get<1>(result).select(0, 0)};
 }
 
 }  // namespace

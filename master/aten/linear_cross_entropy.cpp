@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -152,20 +153,21 @@ struct Loss {
     const std::int64_t rows = x.size(0), classes = w.size(0);
     const Tensor logits =
         at::empty({std::min(rows, chunk_rows), classes}, x.options());
-    const Tensor lse = at::empty({logits.size(0)}, losses.options());
+    const Tensor lse = at::empty({2, logits.size(0)}, losses.options());
     const Tensor ones =
         db.defined() ? at::ones({1, logits.size(0)}, x.options()) : Tensor();
     auto* loss = static_cast<float*>(mutable_data(losses));
     auto* sums = static_cast<float*>(mutable_data(lse));
+    auto* low = sums + logits.size(0);
     for (std::int64_t first = 0; first < rows; first += chunk_rows) {
       const std::int64_t count = std::min(chunk_rows, rows - first);
       const Tensor z = logits.narrow(0, 0, count);
       const Tensor part = x.narrow(0, first, count);
       multiply(z, part, w.t(), 1, b.defined() ? b.expand_as(z) : b);
       swamp::cross_entropy(matrix_of(z), target_data() + first, loss + first,
-                           sums, options);
+                           sums, low, options);
       if (!dx.defined() && !dw.defined() && !db.defined()) continue;
-      cross_entropy_backward(matrix_of(z), target_data() + first, sums,
+      cross_entropy_backward(matrix_of(z), target_data() + first, sums, low,
                              gradients + first, matrix_of(z), options);
       const auto before = [&](const Tensor& sum) {
         return first == 0 ? Tensor() : sum;
@@ -228,7 +230,8 @@ Result linear_cross_entropy(const Tensor& input, const Tensor& weight,
   const float scale = scale_of(input.scalar_type());
   const double divisor = reduction == 1 ? counted : 1;
   std::vector<float> gradients(static_cast<std::size_t>(rows), scale);
-  float factor = static_cast<float>(1 / (scale * divisor));
+  // If no row counts, the mean is nan, but its gradients are 0.
+  float factor = static_cast<float>(1 / (scale * std::max(divisor, 1.0)));
   if (is_defined(row_gradients)) {
     const Tensor given = row_major(row_gradients->to(at::kFloat));
     const auto* values = static_cast<const float*>(const_data(given));
@@ -303,11 +306,18 @@ struct AutogradLinearCrossEntropy
       return result;
     }
     // Without a loss scale there is nothing to multiply, and no copy to make.
-    const bool is_one = !at::isTensorSubclassLike(grads[0]) &&
-                        grads[0].is_cpu() && grads[0].item<float>() == 1;
+    const bool is_known =
+        !at::isTensorSubclassLike(grads[0]) && grads[0].is_cpu();
+    const float gradient = is_known ? grads[0].item<float>() : NAN;
     for (std::size_t i = 0; i < 3; ++i) {
       if (!wanted[i]) continue;
-      result[i] = (is_one ? saved[i] : at::mul(saved[i], grads[0])).to(type);
+      Tensor found = saved[i];
+      if (gradient != 1) found = at::mul(found, grads[0]);
+      // Rows that do not count have no gradient, also of a sum divided by 0.
+      if (!std::isfinite(gradient)) {
+        found = found.masked_fill(saved[i].eq(0), 0);
+      }
+      result[i] = found.to(type);
     }
     return result;
   }

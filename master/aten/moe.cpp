@@ -249,11 +249,14 @@ Loss moe_z_loss(const Tensor& logits, double coefficient) {
   require_rows(logits, "moe_z_loss");
   require(logits, "logits", logits.scalar_type(), 2);
   const auto float32 = logits.options().dtype(at::kFloat);
-  Tensor lse = at::empty_symint({logits.sym_size(0)}, float32);
+  // lse and what its rounding lost.
+  Tensor lse = at::empty_symint({2, logits.sym_size(0)}, float32);
   Tensor loss = at::empty({}, float32);
   computed(loss, [&] {
-    *data_of<float>(loss) = static_cast<float>(swamp::moe_z_loss(
-        matrix_of(row_major(logits)), coefficient, data_of<float>(lse)));
+    auto* sums = data_of<float>(lse);
+    *data_of<float>(loss) = static_cast<float>(
+        swamp::moe_z_loss(matrix_of(row_major(logits)), coefficient, sums,
+                          sums + logits.size(0)));
   });
   return {loss, lse};
 }
@@ -262,15 +265,15 @@ Tensor moe_z_loss_backward(const Tensor& grad, const Tensor& logits,
                            const Tensor& lse, double coefficient) {
   require_rows(logits, "moe_z_loss");
   require(logits, "logits", logits.scalar_type(), 2);
-  require(lse, "lse", at::kFloat, 1);
-  require_size(lse, "lse", logits.sym_size(0), "token");
+  require(lse, "lse", at::kFloat, 2);
+  require_size(lse, "lse", 2 * logits.sym_size(0), "half of a token");
   require_size(grad, "grad", 1, "loss");
   Tensor dx = at::empty_like(logits, at::MemoryFormat::Contiguous);
   return computed(dx, [&] {
-    const Tensor x = row_major(logits), sums = row_major(lse);
+    const Tensor x = row_major(logits), both = row_major(lse);
+    const auto* sums = static_cast<const float*>(const_data(both));
     swamp::moe_z_loss_backward(grad.item<double>(), matrix_of(x), coefficient,
-                               static_cast<const float*>(const_data(sums)),
-                               matrix_of(dx));
+                               sums, sums + logits.size(0), matrix_of(dx));
   });
 }
 

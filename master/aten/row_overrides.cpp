@@ -1,7 +1,8 @@
 // PyTorch's operators log_softmax, cross_entropy_loss, layer_norm and rms_norm
 // for float16 and bfloat16, and with `reproducible` also float32: if switched
 // on, swamp's row operators; else, and for everything else, PyTorch's own
-// kernels.
+// kernels. nll_loss, and cross_entropy_loss of class probabilities, are then
+// PyTorch's in float32, because sums of float16 losses are inf.
 //
 // cross_entropy_loss, layer_norm and rms_norm are composed of other operators
 // in PyTorch. What looks at these sees PyTorch's, not swamp's: see is_seen().
@@ -21,6 +22,7 @@
 #include <ATen/ops/layer_norm_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/native_layer_norm_backward_cpu_dispatch.h>
 #include <ATen/ops/native_layer_norm_cpu_dispatch.h>
+#include <ATen/ops/nll_loss_nd_compositeimplicitautograd_dispatch.h>
 #include <ATen/ops/rms_norm_compositeimplicitautograd_dispatch.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -85,11 +87,14 @@ Tensor from_rows(const Tensor& rows, const Tensor& x, std::int64_t dim) {
   return rows.view(sizes).movedim(-1, dim).clone(at::MemoryFormat::Contiguous);
 }
 
-// log_softmax() keeps PyTorch's backward, whose only error is the rounding of
-// its result.
+// has_rows() returns whether swamp computes rows of x along dimension `dim`.
+bool has_rows(const Tensor& x, std::int64_t dim) {
+  return is_ours(x) && x.dim() != 0 && x.numel() != 0 && dim >= -x.dim() &&
+         dim < x.dim();
+}
+
 Tensor log_softmax(const Tensor& x, std::int64_t dim, bool half_to_float) {
-  if (half_to_float || !is_ours(x) || x.dim() == 0 || x.numel() == 0 ||
-      dim < -x.dim() || dim >= x.dim()) {
+  if (half_to_float || !has_rows(x, dim)) {
     return at::cpu::_log_softmax(x, dim, half_to_float);
   }
   const at::AutoDispatchBelowADInplaceOrView guard;
@@ -97,6 +102,24 @@ Tensor log_softmax(const Tensor& x, std::int64_t dim, bool half_to_float) {
   const Tensor rows = row_major(as_rows(x, dim)), y = at::empty_like(rows);
   translated([&] { swamp::log_softmax(matrix_of(rows), matrix_of(y)); });
   return from_rows(y, x, dim);
+}
+
+Tensor log_softmax_backward(const Tensor& grad, const Tensor& y,
+                            std::int64_t dim, at::ScalarType input_type) {
+  const at::ScalarType type = y.scalar_type();
+  if (input_type != type || !has_rows(y, dim) || !is_plain(grad, type) ||
+      grad.sizes() != y.sizes()) {
+    return at::cpu::_log_softmax_backward_data(grad, y, dim, input_type);
+  }
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  dim = dim < 0 ? dim + y.dim() : dim;
+  const Tensor gradient = row_major(as_rows(grad, dim)),
+               rows = row_major(as_rows(y, dim)), dx = at::empty_like(rows);
+  translated([&] {
+    swamp::log_softmax_backward(matrix_of(gradient), matrix_of(rows),
+                                matrix_of(dx));
+  });
+  return from_rows(dx, y, dim);
 }
 
 // swamp::_log_softmax is log_softmax() with its backward, which inductor does
@@ -109,8 +132,7 @@ Tensor opaque_log_softmax(const Tensor& x, std::int64_t dim) {
 Tensor opaque_log_softmax_backward(const Tensor& grad, const Tensor& y,
                                    std::int64_t dim) {
   if (y.is_meta()) return at::empty_like(y, at::MemoryFormat::Contiguous);
-  return at::cpu::_log_softmax_backward_data(grad, y, dim, y.scalar_type())
-      .contiguous();
+  return log_softmax_backward(grad, y, dim, y.scalar_type()).contiguous();
 }
 
 struct AutogradLogSoftmax : torch::autograd::Function<AutogradLogSoftmax> {
@@ -178,9 +200,41 @@ Tensor float32_loss(const Tensor& x, const Tensor& target,
                          weight, {reduction, ignore_index, label_smoothing}));
 }
 
+// is_widened() returns whether a loss of 16-bit tensors is computed by PyTorch
+// in float32. It takes no weight of another dtype.
+bool is_widened(const Tensor& x, const Tensor& target,
+                const OptionalTensor& weight) {
+  return is_half(x.scalar_type()) && is_ours(x) &&
+         (!is_defined(weight) || is_plain(*weight, x.scalar_type())) &&
+         !is_seen({x, target, weight});
+}
+
+OptionalTensor widened(const OptionalTensor& weight) {
+  return is_defined(weight) ? OptionalTensor(weight->to(at::kFloat)) : weight;
+}
+
+Tensor nll_loss(const Tensor& x, const Tensor& target,
+                const OptionalTensor& weight, std::int64_t reduction,
+                c10::SymInt ignore_index) {
+  if (!is_widened(x, target, weight)) {
+    return at::compositeimplicitautograd::nll_loss_nd_symint(
+        x, target, weight, reduction, std::move(ignore_index));
+  }
+  return at::compositeimplicitautograd::nll_loss_nd_symint(
+             x.to(at::kFloat), target, widened(weight), reduction,
+             std::move(ignore_index))
+      .to(x.scalar_type());
+}
+
 Tensor cross_entropy_loss(const Tensor& x, const Tensor& target,
                           const OptionalTensor& weight, std::int64_t reduction,
                           c10::SymInt ignore_index, double label_smoothing) {
+  if (is_plain(target, x.scalar_type()) && is_widened(x, target, weight)) {
+    return at::compositeimplicitautograd::cross_entropy_loss_symint(
+               x.to(at::kFloat), target.to(at::kFloat), widened(weight),
+               reduction, std::move(ignore_index), label_smoothing)
+        .to(x.scalar_type());
+  }
   // PyTorch's own kernel refuses a weight of another dtype.
   if ((is_defined(weight) && weight->scalar_type() != x.scalar_type()) ||
       !is_cross_entropy(x, target, weight, reduction, label_smoothing)) {
@@ -337,6 +391,7 @@ bool is_seen(std::initializer_list<OptionalTensor> tensors) {
 
 void register_rows(torch::Library& library) {
   library.impl("_log_softmax", &log_softmax);
+  library.impl("_log_softmax_backward_data", &log_softmax_backward);
   library.impl("native_layer_norm", &native_layer_norm);
   library.impl("native_layer_norm_backward", &native_layer_norm_backward);
   register_composite_rows(library);
@@ -346,6 +401,7 @@ void register_composite_rows(torch::Library& library) {
   library.impl("layer_norm", &layer_norm);
   library.impl("rms_norm", &rms_norm);
   library.impl("cross_entropy_loss", &cross_entropy_loss);
+  library.impl("nll_loss_nd", &nll_loss);
 }
 
 void register_autocast_rows(torch::Library& library) {

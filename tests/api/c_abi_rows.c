@@ -1,5 +1,6 @@
 /* The row operators: results of small rows, and what is refused. */
 #include <math.h>
+#include <stddef.h>
 
 #include "c_abi.h"
 #include "swamp/c_api.h"
@@ -50,6 +51,28 @@ int c_abi_rows(void) {
   OK(swamp_cross_entropy_backward(NULL, &mx, targets, lse, gradients, &mdx,
                                   &entropy));
   CHECK(near(dx[2], e * e / sum - 1) && near(dx[3], 1 / sum - 1));
+  {
+    /* What lse of large logits lost. Options of version 0.2 end before it. */
+    float big[] = {1e8f, 1e8f, 1e8f}, low[1];
+    const int64_t first[] = {0};
+    swamp_matrix mb = {big, 1, 3, SWAMP_FLOAT32};
+    swamp_matrix mg = {dx, 1, 3, SWAMP_FLOAT32};
+    entropy.lse_low = low;
+    OK(swamp_cross_entropy(NULL, &mb, first, losses, lse, &entropy, NULL));
+    CHECK(near(losses[0], log(3.0)) && near(low[0], log(3.0)));
+    OK(swamp_cross_entropy_backward(NULL, &mb, first, lse, gradients, &mg,
+                                    &entropy));
+    CHECK(near(dx[0], -2.0 / 3) && near(dx[1], 1.0 / 3));
+    entropy.struct_size = offsetof(swamp_cross_entropy_options, lse_low);
+    OK(swamp_cross_entropy_backward(NULL, &mb, first, lse, gradients, &mg,
+                                    &entropy));
+    CHECK(dx[0] == 0 && dx[1] == 1);
+    entropy.struct_size -= 1;
+    INVALID(swamp_cross_entropy(NULL, &mb, first, losses, lse, &entropy, NULL),
+            "options.struct_size");
+    OK(swamp_log_softmax(NULL, &mb, &mg));
+    CHECK(near(dx[1], -log(3.0)));
+  }
 
   OK(swamp_layer_norm(NULL, &mx, &weight, NULL, &my, mean, rstd, NULL));
   CHECK(mean[1] == 4 && near(rstd[0], 1 / sqrt(2.0 / 3 + 1e-5)));

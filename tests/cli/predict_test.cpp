@@ -252,8 +252,8 @@ TEST(Predict, RowOperatorsReadAndWriteTheirMatrices) {
   constexpr std::uint64_t kRowCount = 8192, kCount = kRowCount * 1024;
   for (const Case& one : {Case{"softmax", 2, 2, 0, 0},
                           {"softmax_backward", 4, 2, 0, 0},
-                          {"cross_entropy", 2, 0, 8, 8},
-                          {"cross_entropy_backward", 2, 2, 20, 0},
+                          {"cross_entropy", 2, 0, 8, 12},
+                          {"cross_entropy_backward", 2, 2, 24, 0},
                           {"layer_norm", 2, 2, 0, 8},
                           {"rms_norm", 2, 2, 0, 4},
                           {"layer_norm_backward", 4, 2, 8, 0},
@@ -329,16 +329,17 @@ TEST(Predict, AttentionBackwardByHand) {
   constexpr std::uint64_t kRowCount = 64 * 512, kNarrow = 64 * 2,
                           kWide = 64 * 4;
   constexpr std::uint64_t kBlocks = kRowCount / 64;
-  // In each of 8 launches, a query reads q, the gradient, lse and dot, and
-  // reads and writes dq in float32. Each of two slots reads the keys of the
+  // In each of 8 launches, a query reads q, the gradient, LogSumExp and dot,
+  // and reads and writes dq in float32. Each of two slots reads the keys of the
   // block, in float32: packed, packed values, and widened.
   constexpr std::uint64_t kVisits = 8 * kRowCount;
   std::uint64_t read =
-      kVisits * (2 * kNarrow + 8 + kWide) + kBlocks * 2 * 3 * 64 * kWide;
+      kVisits * (2 * kNarrow + 12 + kWide) + kBlocks * 2 * 3 * 64 * kWide;
   std::uint64_t written = kVisits * kWide + kRowCount * 2 * kWide;  // dk, dv
-  // Before: lse and dot of each query; packed keys and values, widened keys.
+  // Before: LogSumExp and dot of each query; packed keys and values, widened
+  // keys.
   read += kRowCount * (2 * kNarrow + 4 + 3 * kNarrow);
-  written += kRowCount * (8 + 3 * kWide);
+  written += kRowCount * (12 + 3 * kWide);
   // After: dk, dv and dq are rounded.
   read += kRowCount * 3 * kWide;
   written += kRowCount * 3 * kNarrow;

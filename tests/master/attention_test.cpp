@@ -179,6 +179,58 @@ TEST(Attention, SameBitsOnEveryMachine) {
   }
 }
 
+// All keys of a head are equal, so that each visible key has the same
+// probability, however large the scores are. Those of head 0 are 0.
+TEST(Attention, LargeScores) {
+  Random random(34);
+  for (const ScalarType type : kRowTypes) {
+    for (const AttentionCausal causal :
+         {AttentionCausal::none, AttentionCausal::top_left}) {
+      const Case one{"", 2, 2, 2, 150, 140, 16, 16, causal, no_mask};
+      Problem problem(one, type, random);
+      for (std::size_t i = 0; i < 4 * 150 * 16; ++i) {
+        problem.q.set(i, i < 150 * 16 ? 0 : 8000);
+      }
+      for (std::size_t i = 0; i < 4 * 140 * 16; ++i) problem.k.set(i, 8000);
+      const Array gradient(2, 2, 150, 16, type, random);
+      const std::vector<Bytes> results = expect_same(
+          [&](Machine& machine) {
+            Array out(2, 2, 150, 16, type), dq = problem.q, dk = problem.k,
+                                            dv = problem.v;
+            std::vector<float> lse(4 * 150);
+            attention(problem.q.heads, problem.k.heads, problem.v.heads,
+                      out.heads, lse.data(), problem.options, &machine);
+            attention_backward(gradient.heads, problem.q.heads, problem.k.heads,
+                               problem.v.heads, out.heads, lse.data(), dq.heads,
+                               dk.heads, dv.heads, problem.options, &machine);
+            return std::vector<Bytes>{dv.memory};
+          },
+          kBackwardShapes);
+      Array dv = problem.v;
+      dv.memory = results[0];
+      for (std::size_t head = 0; head < 4; ++head) {
+        for (std::size_t key = 0; key < 140; ++key) {
+          double exact = 0, size = 0;
+          for (std::size_t i = 0; i < 150; ++i) {
+            const bool top_left = causal == AttentionCausal::top_left;
+            if (top_left && i < key) continue;
+            const double p =
+                1 / static_cast<double>(top_left && i < 139 ? i + 1 : 140);
+            exact += p * gradient(head, i, 3);
+            size += p * std::fabs(gradient(head, i, 3));
+          }
+          const double unit =
+              std::ldexp(1.0, -static_cast<int>(format_of(type).mantissa_bits));
+          ASSERT_NEAR(
+              widen(type, dv.memory.data(), (head * 140 + key) * 16 + 3), exact,
+              unit * std::fabs(exact) + 1e-6 * size)
+              << head << " " << key;
+        }
+      }
+    }
+  }
+}
+
 // A key that a query does not see has no effect on it, whatever it is.
 TEST(Attention, HiddenKeysHaveNoEffect) {
   Random random(32);

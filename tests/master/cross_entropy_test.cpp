@@ -58,17 +58,32 @@ TEST(Rows, CrossEntropy) {
       if (one.weights) options.class_weights = weights.data();
       CrossEntropyTotal total;
       const std::vector<Bytes> results = expect_same([&](Machine& machine) {
-        std::vector<float> losses(one.rows), lse(one.rows);
+        std::vector<float> losses(one.rows), lse(one.rows), low(one.rows);
         total = cross_entropy(x.matrix, targets.data(), losses.data(),
-                              lse.data(), options, &machine);
+                              lse.data(), low.data(), options, &machine);
+        std::vector<float> same(one.rows), only(one.rows);
+        cross_entropy(x.matrix, targets.data(), same.data(), only.data(),
+                      nullptr, options, &machine);
+        EXPECT_TRUE(bits_of(same) == bits_of(losses));
+        EXPECT_TRUE(bits_of(only) == bits_of(lse));
         Values dx = x;
-        cross_entropy_backward(dx.matrix, targets.data(), lse.data(), g.data(),
-                               dx.matrix, options, &machine);
+        cross_entropy_backward(dx.matrix, targets.data(), lse.data(),
+                               low.data(), g.data(), dx.matrix, options,
+                               &machine);
         Values other(one.rows, one.columns, type);
-        cross_entropy_backward(x.matrix, targets.data(), lse.data(), g.data(),
-                               other.matrix, options, &machine);
+        cross_entropy_backward(x.matrix, targets.data(), lse.data(), low.data(),
+                               g.data(), other.matrix, options, &machine);
         std::memcpy(&other.memory.back(), &dx.memory.back(), 1);
         EXPECT_TRUE(other.bits() == dx.bits());
+        // One number a row is the same as a second of 0.
+        low.assign(one.rows, 0.0f);
+        Values rough(one.rows, one.columns, type);
+        cross_entropy_backward(x.matrix, targets.data(), lse.data(), low.data(),
+                               g.data(), other.matrix, options, &machine);
+        cross_entropy_backward(x.matrix, targets.data(), lse.data(), nullptr,
+                               g.data(), rough.matrix, options, &machine);
+        rough.memory.back() = other.memory.back();
+        EXPECT_TRUE(other.bits() == rough.bits());
         return std::vector<Bytes>{bits_of(losses), bits_of(lse), dx.bits()};
       });
       double loss_sum = 0, weight_sum = 0;
@@ -93,21 +108,22 @@ TEST(Rows, CrossEntropyOptionsByHand) {
   float x[] = {std::log(1.0f), std::log(2.0f), std::log(5.0f)};  // sum 8
   const std::int64_t target = 1;
   const float weights[] = {1, 3, 0.5f};
-  float loss = 0, lse = 0, dx[3];
+  float loss = 0, lse = 0, low = 0, dx[3];
   CrossEntropyOptions options;
   options.class_weights = weights;
   options.label_smoothing = 0.3;
   options.z_loss = 0.01;
   const Matrix logits{x, 1, 3, kFloat32};
-  cross_entropy(logits, &target, &loss, &lse, options);
+  cross_entropy(logits, &target, &loss, &lse, &low, options);
   const double log_8 = std::log(8.0), log_4 = std::log(4.0);
-  EXPECT_NEAR(lse, log_8, 1e-6);
+  EXPECT_NEAR(static_cast<double>(lse) + static_cast<double>(low), log_8,
+              1e-7);
   const double smooth = log_8 + 3 * log_4 + 0.5 * std::log(1.6);
   EXPECT_NEAR(loss, 0.7 * 3 * log_4 + 0.1 * smooth + 0.01 * log_8 * log_8,
               2e-6);
   const float gradient = 2;
-  cross_entropy_backward(logits, &target, &lse, &gradient, {dx, 1, 3, kFloat32},
-                         options);
+  cross_entropy_backward(logits, &target, &lse, &low, &gradient,
+                         {dx, 1, 3, kFloat32}, options);
   const double a = 0.7 * 3 + 0.1 * 4.5 + 2 * 0.01 * log_8;
   for (int c = 0; c < 3; ++c) {
     const double p = (c == 0 ? 1 : c == 1 ? 2 : 5) / 8.0;
@@ -123,15 +139,16 @@ TEST(Rows, CrossEntropyWithoutClasses) {
   for (const double smoothing : {0.0, 0.1}) {
     CrossEntropyOptions options;
     options.label_smoothing = smoothing;
-    std::vector<float> losses(3, 7), lse(3, 7);
-    const CrossEntropyTotal total =
-        cross_entropy(none, targets.data(), losses.data(), lse.data(), options);
+    std::vector<float> losses(3, 7), lse(3, 7), low(3, 7);
+    const CrossEntropyTotal total = cross_entropy(
+        none, targets.data(), losses.data(), lse.data(), low.data(), options);
     EXPECT_EQ(total.loss, 0);
     EXPECT_EQ(total.weight, 0);
     EXPECT_EQ(losses, std::vector<float>(3, 0));
     EXPECT_EQ(lse, std::vector<float>(3, -HUGE_VALF));
-    cross_entropy_backward(none, targets.data(), lse.data(), losses.data(),
-                           none, options);
+    EXPECT_EQ(low, std::vector<float>(3, 0));
+    cross_entropy_backward(none, targets.data(), lse.data(), low.data(),
+                           losses.data(), none, options);
   }
 }
 
@@ -139,29 +156,56 @@ TEST(Rows, LogSoftmax) {
   struct Case {
     std::size_t rows, columns;
   };
-  // The last one is computed in several groups of rows.
   for (const Case one : {Case{3, 1}, Case{33, 129}, Case{2, 50257},
                          Case{5, std::size_t{1} << 18}}) {
     for (const ScalarType type : kRowTypes) {
       SCOPED_TRACE(std::to_string(one.columns) + " " + format_of(type).name);
       const Values x(one.rows, one.columns, type, 23);
       const std::vector<std::int64_t> ignored(one.rows, -100);
-      std::vector<float> losses(one.rows), lse(one.rows);
-      cross_entropy(x.matrix, ignored.data(), losses.data(), lse.data());
+      std::vector<float> losses(one.rows), lse(one.rows), low(one.rows);
+      cross_entropy(x.matrix, ignored.data(), losses.data(), lse.data(),
+                    low.data());
       Values expected(one.rows, one.columns, type);
       for (std::size_t i = 0; i < one.rows * one.columns; ++i) {
         const float value =
-            widen(type, x.memory.data(), i) - lse[i / one.columns];
+            (widen(type, x.memory.data(), i) - lse[i / one.columns]) -
+            low[i / one.columns];
         store_value(type, expected.memory.data(), i, value);
       }
+      const Values g(one.rows, one.columns, type, 29);
       const std::vector<Bytes> results = expect_same([&](Machine& machine) {
         Values y(one.rows, one.columns, type), in_place = x;
         log_softmax(x.matrix, y.matrix, &machine);
         log_softmax(in_place.matrix, in_place.matrix, &machine);
         in_place.memory.back() = y.memory.back();
         EXPECT_TRUE(in_place.memory == y.memory);
-        return std::vector<Bytes>{y.memory};
+        Values dx(one.rows, one.columns, type);
+        in_place = g;
+        log_softmax_backward(g.matrix, y.matrix, dx.matrix, &machine);
+        log_softmax_backward(in_place.matrix, y.matrix, in_place.matrix,
+                             &machine);
+        in_place.memory.back() = dx.memory.back();
+        EXPECT_TRUE(in_place.memory == dx.memory);
+        return std::vector<Bytes>{y.memory, dx.memory};
       });
+      const double unit =
+          std::ldexp(1.0, -static_cast<int>(format_of(type).mantissa_bits));
+      for (std::size_t i = 0; i < one.rows; ++i) {
+        double sum = 0, size = 0;
+        for (std::size_t c = 0; c < one.columns; ++c) {
+          const double value = g(i, c);
+          sum += value;
+          size += std::fabs(value);
+        }
+        for (std::size_t c = 0; c < one.columns; ++c) {
+          const std::size_t at = i * one.columns + c;
+          const double y = widen(type, results[0].data(), at);
+          const double exact = g(i, c) - std::exp(y) * sum;
+          ASSERT_NEAR(widen(type, results[1].data(), at), exact,
+                      unit * std::fabs(exact) + 1e-6 * size)
+              << i << " " << c;
+        }
+      }
       EXPECT_TRUE(results[0] == expected.memory);
     }
   }
@@ -177,12 +221,13 @@ TEST(Rows, VocabParallelCrossEntropy) {
       const auto targets = make_targets(kRows, kColumns);
       CrossEntropyOptions options;
       options.label_smoothing = smoothing;
-      std::vector<float> losses(kRows), lse(kRows), g(kRows, 3.0f);
-      const CrossEntropyTotal total = cross_entropy(
-          x.matrix, targets.data(), losses.data(), lse.data(), options);
+      std::vector<float> losses(kRows), lse(kRows), low(kRows), g(kRows, 3.0f);
+      const CrossEntropyTotal total =
+          cross_entropy(x.matrix, targets.data(), losses.data(), lse.data(),
+                        low.data(), options);
       Values dx(kRows, kColumns, type);
-      cross_entropy_backward(x.matrix, targets.data(), lse.data(), g.data(),
-                             dx.matrix, options);
+      cross_entropy_backward(x.matrix, targets.data(), lse.data(), low.data(),
+                             g.data(), dx.matrix, options);
       for (const int size : {1, 2, 3, 4}) {
         SCOPED_TRACE(std::to_string(size) + " ranks");
         run_ranks(size, [&](Communicator& ranks) {
@@ -200,15 +245,16 @@ TEST(Rows, VocabParallelCrossEntropy) {
           }
           const VocabularyPart place{static_cast<std::int64_t>(first),
                                      kColumns};
-          std::vector<float> rank_losses(kRows), rank_lse(kRows);
+          std::vector<float> rank_losses(kRows), rank_lse(kRows),
+              rank_low(kRows);
           const CrossEntropyTotal rank_total = vocab_parallel_cross_entropy(
               ranks, place, mine.matrix, targets.data(), rank_losses.data(),
-              rank_lse.data(), options);
+              rank_lse.data(), rank_low.data(), options);
           EXPECT_EQ(rank_total.weight, total.weight);
           EXPECT_NEAR(rank_total.loss, total.loss, 1e-6 * total.loss);
-          vocab_parallel_cross_entropy_backward(place, mine.matrix,
-                                                targets.data(), rank_lse.data(),
-                                                g.data(), mine.matrix, options);
+          vocab_parallel_cross_entropy_backward(
+              place, mine.matrix, targets.data(), rank_lse.data(),
+              rank_low.data(), g.data(), mine.matrix, options);
           const double unit =
               std::ldexp(1.0, -static_cast<int>(format_of(type).mantissa_bits));
           for (std::size_t i = 0; i < kRows; ++i) {
@@ -219,6 +265,101 @@ TEST(Rows, VocabParallelCrossEntropy) {
             }
           }
         });
+      }
+    }
+  }
+}
+
+// Logits of any size: the exact loss and gradient, from differences from the
+// largest logit in double. PyTorch's error is 4.5e-8 at logits of 100. With two
+// ranks, each has half of the classes.
+TEST(Rows, LargeLogits) {
+  constexpr std::size_t kColumnCounts[] = {1, 2, 3, 1000, 4100, 9000};
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  for (const float base :
+       {0.0f, 100.0f, -1e4f, 1e7f, -1e8f, 1e8f, 1e30f, kLargest}) {
+    for (const std::size_t columns : kColumnCounts) {
+      for (const double smoothing : {0.0, 0.1}) {
+        for (const bool weighted : {false, true}) {
+          SCOPED_TRACE(std::to_string(base) + " " + std::to_string(columns) +
+                       " " + std::to_string(smoothing) +
+                       (weighted ? " weighted" : ""));
+          Values x(1, columns, kFloat32);
+          auto* logits = static_cast<float*>(x.matrix.data);
+          std::vector<float> weights(columns);
+          double weight_sum = 0, max = -HUGE_VAL;
+          for (std::size_t c = 0; c < columns; ++c) {
+            logits[c] = base == kLargest
+                            ? base
+                            : base + 0.5f * static_cast<float>(c % 7);
+            weights[c] =
+                weighted ? 0.5f + 0.25f * static_cast<float>(c % 3) : 1;
+            weight_sum += static_cast<double>(weights[c]);
+            max = std::max(max, static_cast<double>(logits[c]));
+          }
+          double sum = 0, smooth = 0;
+          for (std::size_t c = 0; c < columns; ++c) {
+            sum += std::exp(static_cast<double>(logits[c]) - max);
+          }
+          const auto log_p = [&](std::size_t c) {
+            return static_cast<double>(logits[c]) - max - std::log(sum);
+          };
+          for (std::size_t c = 0; c < columns; ++c) {
+            smooth -= static_cast<double>(weights[c]) * log_p(c);
+          }
+          const std::size_t target = columns / 2;
+          const auto number = static_cast<double>(columns);
+          const double b =
+              (1 - smoothing) * static_cast<double>(weights[target]);
+          const double loss = -b * log_p(target) + smoothing / number * smooth;
+          const auto gradient = [&](std::size_t c) {
+            return std::exp(log_p(c)) * (b + smoothing / number * weight_sum) -
+                   smoothing / number * static_cast<double>(weights[c]) -
+                   (c == target ? b : 0);
+          };
+          CrossEntropyOptions options;
+          options.label_smoothing = smoothing;
+          if (weighted) options.class_weights = weights.data();
+          const auto wanted = static_cast<std::int64_t>(target);
+          const float one = 1;
+          const auto check = [&](float found, const Values& dx,
+                                 std::size_t first) {
+            EXPECT_NEAR(found, loss, 1e-6 * loss);
+            for (std::size_t c = 0; c < dx.matrix.columns; ++c) {
+              ASSERT_NEAR(dx(0, c), gradient(first + c), 1.2e-7) << first + c;
+            }
+          };
+          expect_same([&](Machine& machine) {
+            float found, lse, low;
+            Values dx(1, columns, kFloat32), y(1, columns, kFloat32);
+            cross_entropy(x.matrix, &wanted, &found, &lse, &low, options,
+                          &machine);
+            cross_entropy_backward(x.matrix, &wanted, &lse, &low, &one,
+                                   dx.matrix, options, &machine);
+            check(found, dx, 0);
+            log_softmax(x.matrix, y.matrix, &machine);
+            for (std::size_t c = 0; c < columns; ++c) {
+              EXPECT_NEAR(y(0, c), log_p(c), -2e-7 * log_p(c)) << c;
+            }
+            return std::vector<Bytes>{dx.bits(), y.bits()};
+          });
+          if (weighted || columns % 2 != 0) continue;
+          run_ranks(2, [&](Communicator& ranks) {
+            const std::size_t part = columns / 2;
+            const std::size_t first =
+                static_cast<std::size_t>(ranks.rank()) * part;
+            const Matrix mine{logits + first, 1, part, kFloat32};
+            const VocabularyPart place{static_cast<std::int64_t>(first),
+                                       columns};
+            float found, lse, low;
+            Values dx(1, part, kFloat32);
+            vocab_parallel_cross_entropy(ranks, place, mine, &wanted, &found,
+                                         &lse, &low, options);
+            vocab_parallel_cross_entropy_backward(
+                place, mine, &wanted, &lse, &low, &one, dx.matrix, options);
+            check(found, dx, first);
+          });
+        }
       }
     }
   }

@@ -259,14 +259,14 @@ TEST(Moe, Losses) {
         std::vector<double> losses;
         losses.push_back(
             moe_aux_loss(logits.matrix, counts.data(), options, &machine));
-        std::vector<float> saved(size.tokens);
+        std::vector<float> saved(size.tokens), low(size.tokens);
         losses.push_back(
-            moe_z_loss(logits.matrix, 0.5, saved.data(), &machine));
+            moe_z_loss(logits.matrix, 0.5, saved.data(), low.data(), &machine));
         Values daux(size.tokens, size.experts, type), dz = daux;
         moe_aux_loss_backward(1024, counts.data(), daux.matrix, options,
                               &machine);
-        moe_z_loss_backward(3, logits.matrix, 0.5, saved.data(), dz.matrix,
-                            &machine);
+        moe_z_loss_backward(3, logits.matrix, 0.5, saved.data(), low.data(),
+                            dz.matrix, &machine);
         return std::vector<Bytes>{daux.memory, dz.memory, bytes_of(losses),
                                   bytes_of(saved)};
       });
@@ -345,20 +345,20 @@ TEST(Moe, Errors) {
       {[&] { moe_unpermute(other.matrix, token_of, nullptr, tokens.matrix); },
        "permuted.dtype: got 1, expected 0 (as 'tokens' has)"},
       {[&] {
-         moe_z_loss({nullptr, kMost, 2, kFloat32}, 1, &lse);
+         moe_z_loss({nullptr, kMost, 2, kFloat32}, 1, &lse, nullptr);
        },
        "logits.rows: got 18446744073709551615, expected at most"},
       {[&] {
-         moe_z_loss_backward(1, {nullptr, 2, kMost, kFloat32}, 1, &lse,
+         moe_z_loss_backward(1, {nullptr, 2, kMost, kFloat32}, 1, &lse, nullptr,
                              {nullptr, 2, kMost, kFloat32});
        },
        "logits.columns: got 18446744073709551615, expected at most"},
       {[&] {
-         moe_z_loss({nullptr, kMost, 0, kFloat32}, 1, nullptr);
+         moe_z_loss({nullptr, kMost, 0, kFloat32}, 1, nullptr, nullptr);
        },
        "lse: got null, expected the address of"},
       {[&] {
-         moe_z_loss_backward(1, {nullptr, 0, 2, kFloat32}, 1, &lse,
+         moe_z_loss_backward(1, {nullptr, 0, 2, kFloat32}, 1, &lse, nullptr,
                              {nullptr, 0, 3, kFloat32});
        },
        "dx.columns: got 3, expected 2 (as 'logits' has)"},
@@ -420,12 +420,12 @@ TEST(Moe, LdmAndEmpty) {
   for (const auto& one : losses) {
     const Matrix logits{nullptr, one.tokens, one.experts, kFloat32};
     std::vector<float> lse(3, 7);
-    const double z = moe_z_loss(logits, 0.5, lse.data(), &machine);
+    const double z = moe_z_loss(logits, 0.5, lse.data(), nullptr, &machine);
     EXPECT_TRUE(std::isnan(one.z) ? std::isnan(z) : z == one.z);
     for (std::size_t i = 0; i < 3; ++i) {
       EXPECT_EQ(lse[i], i < one.tokens ? -HUGE_VALF : 7.0f);
     }
-    moe_z_loss_backward(1, logits, 0.5, lse.data(), logits, &machine);
+    moe_z_loss_backward(1, logits, 0.5, lse.data(), nullptr, logits, &machine);
     EXPECT_EQ(moe_aux_loss(logits, no_counts, options, &machine), 0);
     moe_aux_loss_backward(1, no_counts, logits, options, &machine);
   }

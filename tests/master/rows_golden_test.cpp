@@ -165,22 +165,23 @@ void check_rank(const CrossEntropyRecord& record, std::size_t rank,
   }
   const Elements x(record.type, record.rows, columns, mine);
   const Elements dx(record.type, record.rows, columns);
-  std::vector<float> losses(record.rows), lse(record.rows);
+  std::vector<float> losses(record.rows), lse(record.rows), low(record.rows);
   CrossEntropyOptions options;
   options.label_smoothing = record.smoothing;
   if (ranks == nullptr) {
     cross_entropy(x.matrix, record.targets.data(), losses.data(), lse.data(),
-                  options);
+                  low.data(), options);
     cross_entropy_backward(x.matrix, record.targets.data(), lse.data(),
-                           record.grads.data(), dx.matrix, options);
+                           low.data(), record.grads.data(), dx.matrix, options);
   } else {
     options.megatron_smoothing = true;
     const VocabularyPart part{static_cast<std::int64_t>(first), record.classes};
     vocab_parallel_cross_entropy(*ranks, part, x.matrix, record.targets.data(),
-                                 losses.data(), lse.data(), options);
-    vocab_parallel_cross_entropy_backward(part, x.matrix, record.targets.data(),
-                                          lse.data(), record.grads.data(),
-                                          dx.matrix, options);
+                                 losses.data(), lse.data(), low.data(),
+                                 options);
+    vocab_parallel_cross_entropy_backward(
+        part, x.matrix, record.targets.data(), lse.data(), low.data(),
+        record.grads.data(), dx.matrix, options);
   }
   for (std::size_t i = 0; i < record.rows; ++i) {
     const double loss = value_of(kFloat32, record.losses[rank][i]);

@@ -226,7 +226,8 @@ TEST(Rows, Errors) {
   CrossEntropyOptions smooth;
   smooth.label_smoothing = 1.5;
   const auto loss = [&](const CrossEntropyOptions& options, float* losses) {
-    cross_entropy(x.matrix, targets.data(), losses, row.data(), options);
+    cross_entropy(x.matrix, targets.data(), losses, row.data(), nullptr,
+                  options);
   };
   struct Row {
     std::function<void()> call;
@@ -268,12 +269,15 @@ TEST(Rows, Errors) {
        SWAMP_INVALID_ARGUMENT},
       {[&] { log_softmax(x.matrix, wide.matrix); },
        "y.columns: got 7, expected 6 (as 'x' has)", SWAMP_INVALID_ARGUMENT},
+      {[&] { log_softmax_backward(x.matrix, x.matrix, wide.matrix); },
+       "dx.columns: got 7, expected 6 (as 'gradient' has)",
+       SWAMP_INVALID_ARGUMENT},
       {[&] {
          CrossEntropyOptions weighted;
          weighted.class_weights = row.data();
-         vocab_parallel_cross_entropy_backward({6, 12}, x.matrix,
-                                               targets.data(), row.data(),
-                                               row.data(), y.matrix, weighted);
+         vocab_parallel_cross_entropy_backward(
+             {6, 12}, x.matrix, targets.data(), row.data(), nullptr, row.data(),
+             y.matrix, weighted);
        },
        "options.class_weights: got an array, expected null", SWAMP_UNSUPPORTED},
   };
@@ -302,7 +306,7 @@ TEST(Rows, LdmAndEmpty) {
     scaled_softmax(empty, empty, {}, &machine);
     scaled_softmax_backward(empty, empty, empty, {}, &machine);
   }
-  EXPECT_EQ(cross_entropy(none, nullptr, nullptr, nullptr).weight, 0);
+  EXPECT_EQ(cross_entropy(none, nullptr, nullptr, nullptr, nullptr).weight, 0);
 }
 
 }  // namespace

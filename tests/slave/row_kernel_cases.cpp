@@ -54,12 +54,12 @@ slave::SoftmaxArgs sample(std::size_t columns, int variant) {
           scales[variant % 3],
           variant == 1 || variant == 4,
           variant % 4 < 2,
-          0};
+          variant == 3 || variant == 4};
 }
 template <>
 slave::SoftmaxBackwardArgs sample(std::size_t columns, int variant) {
   const auto forward = sample<slave::SoftmaxArgs>(columns, variant);
-  return {columns, forward.causal_rows, forward.scale, 0};
+  return {columns, forward.causal_rows, forward.scale, forward.log};
 }
 template <>
 slave::CrossEntropyArgs sample(std::size_t columns, int variant) {
@@ -195,7 +195,7 @@ bool is_absent(F family, int s, int variant) {
     case F::scaled_softmax:
       return s == 1 && variant % 2 == 0;
     case F::cross_entropy:
-      return s == 2 && variant % 3 == 2;
+      return (s == 2 && variant % 3 == 2) || (s == 5 && variant == 1);
     case F::cross_entropy_backward:
       return s == 3 && variant % 3 == 2;
     case F::layer_norm:
@@ -283,9 +283,10 @@ struct Maker {
       return bytes_of(factors);
     }
     if (kernel.family == F::cross_entropy_backward && s == 2) {
-      std::vector<slave::CrossEntropyRow> losses(count, {1, 1, 1});
+      std::vector<slave::CrossEntropyRow> losses(count, {{1, 0}, 1, 1});
       for (std::size_t i = 1; i < count; ++i) {
-        losses[i] = {4 * normal(random), 0.37f * static_cast<float>(i + 1),
+        losses[i] = {{4 * normal(random), normal(random)},
+                     0.37f * static_cast<float>(i + 1),
                      0.7f};
       }
       return bytes_of(losses);
@@ -368,6 +369,10 @@ struct Maker {
       } else if (is_norm_map) {
         one.operands.push_back(bytes_of(
             std::vector<slave::NormBackwardRow>{{0.01f, 1.1f, 0.2f, 0.1f}}));
+      } else if (kernel.family == F::cross_entropy && pass == Pass::sum &&
+                 s == 1) {
+        one.operands.push_back(
+            bytes_of(std::vector<slave::SoftmaxChunk>{{1.7f, 20}}));
       } else if (has_values(kernel, s)) {
         std::vector<float> values;
         for (int code = 0; code < 256; ++code) {

@@ -1,6 +1,7 @@
 """swamp_torch.functional.attention, the operators swamp::attention*, and PyTorch's
 scaled_dot_product_attention with swamp's kernel, against float64 and PyTorch."""
 
+import itertools
 import math
 from functools import partial
 
@@ -111,6 +112,47 @@ class Attention(TestCase):
         q, k, v = operands(SHAPES[2], torch.float32)
         self.compare(lambda *x: S.attention(*x, scale=0.7)[0],
                      lambda *x: exact(*x, scale=0.7)[0], (q, k, v), "scale")
+
+    def test_large_scores(self):
+        """Keys are equal, so that the probabilities are 1 / n, however large scores are:
+        the gradient of value is the mean of the incoming rows."""
+        self.addCleanup(swamp_torch.enable)
+        for dtype in DTYPES:
+            for big, n, heads in itertools.product((1.0, 100.0, 2000.0, 8000.0),
+                                                   (3, 7, 130), (1, 2)):
+                for call in (lambda *x: S.attention(*x)[0],
+                             F.scaled_dot_product_attention):
+                    swamp_torch.enable(attention=True)
+                    x = torch.full((1, 2, n, 16), 1.0)
+                    x[:, 1] = big  # the other head has small scores
+                    k = x[:, :heads]
+                    v = randn(1, heads, n, 16).to(dtype)
+                    q, k, v = (y.to(dtype).requires_grad_() for y in (x, k, v))
+                    if heads == 1 and call is F.scaled_dot_product_attention:
+                        call = partial(call, enable_gqa=True)
+                    g = randn(1, 2, n, 16, seed=1).to(dtype)
+                    call(q, k, v).backward(g)
+                    exact = g.double().sum(2, keepdim=True).expand(1, 2, n, 16) / n
+                    if heads == 1:
+                        exact = exact.sum(1, keepdim=True)
+                    self.assertLess((v.grad.double() - exact).abs().max().item(),
+                                    8 * LIMITS[dtype] * exact.abs().max().item() + 1e-6,
+                                    (dtype, big, n, heads))
+
+    def test_masked_by_finite(self):
+        """A query whose keys are all hidden by a finite number sees all of them."""
+        q, k, v = (x.requires_grad_() for x in operands((2, 2, 2, 70, 33, 16, 16),
+                                                        torch.float32))
+        mask = torch.zeros(2, 1, 70, 33)
+        mask[1, 0, :5] = -1e30
+        out = S.attention(q, k, v, mask=mask)[0]
+        g = randn(*out.shape)
+        out.backward(g)
+        wide = v.detach().double().requires_grad_()
+        p = (q.detach().double() @ k.detach().double().mT / 4).softmax(-1)
+        p[1, :, :5] = 1 / 33
+        (p @ wide).backward(g.double())
+        torch.testing.assert_close(v.grad, wide.grad.float(), rtol=1e-5, atol=1e-5)
 
     def test_strides(self):
         q, k, v = (randn(2, 40, 3, 16, seed=i).transpose(1, 2) for i in range(3))

@@ -531,6 +531,12 @@ class Operators(TestCase):
             moe.unpermute(permuted, indices, (0, 5), empty, routing_map,
                           drop_and_pad=True).shape, (0, 5))
 
+    def test_large_z_loss(self):
+        logits = torch.full((2, 3), 1e8).requires_grad_()
+        moe.z_loss(logits, 1e-16).backward()  # 2 z lse p / tokens
+        torch.testing.assert_close(logits.grad, torch.full((2, 3), 1e-8 / 3),
+                                   rtol=1e-6, atol=0)
+
     def test_no_experts(self):
         logits = torch.ones(3, 0).requires_grad_()
         loss = moe.z_loss(logits, 1.0)  # as the mean of logsumexp(-1)^2

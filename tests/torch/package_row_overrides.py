@@ -3,7 +3,7 @@ layer_norm and rms_norm of 16-bit tensors."""
 
 import math
 
-from support import TestCase, main, on_threads
+from support import TestCase, main, on_threads, python
 from half_precision import EPS, HALF, assert_as_stock, randn, use
 
 import torch
@@ -94,6 +94,83 @@ class Overrides(TestCase):
                     self.assertEqual(b.grad.tolist(), [8192.0] * 8)
 
         on_threads(sums)
+
+    def test_large_numbers(self):
+        """log_softmax and its gradient keep the log of the sum."""
+        swamp_torch.enable(reproducible=True)
+        for dtype in (*HALF, torch.float32):
+            eps = EPS.get(dtype, 1.5e-7)
+            largest = torch.finfo(dtype).max
+            for base in (0.0, 100.0, -1e4, 6e4, 1e7, 1e30, largest):
+                for shape, dim in (((4, 3), 1), ((4, 3), 0), ((2, 5, 9), 1), ((5,), 0),
+                                   ((3, 1), 1), ((2, 5000), -1)):
+                    if base > largest:
+                        continue
+                    x = torch.full(shape, base, dtype=dtype)
+                    if base < largest:
+                        x = (x.float() + torch.arange(x.numel()).view(shape) % 3).to(dtype)
+                    x.requires_grad_()
+                    wide = (x.detach().double() - x.detach().double().amax(dim, True))
+                    wide.requires_grad_()
+                    g = randn(*shape, dtype=dtype)
+                    y, exact = x.log_softmax(dim), wide.log_softmax(dim)
+                    y.backward(g)
+                    exact.backward(g.double())
+                    message = (dtype, base, shape, dim)
+                    self.assertTrue(((y - exact).abs() <= 1.02 * eps * exact.abs()).all(),
+                                    message)
+                    # The gradient is made of the rounded result.
+                    error = (x.grad.double() - wide.grad).abs()
+                    size = 1 + exact.abs().max() * g.double().sum(dim, True).abs()
+                    self.assertTrue((error <= 3 * eps * (wide.grad.abs() + size)).all(),
+                                    message)
+        x = torch.full((3,), 1e7).log_softmax(0)
+        torch.testing.assert_close(x, torch.full((3,), -math.log(3)))
+
+    def test_same_bits_on_every_cpu(self):
+        """Of log_softmax and its gradient, whose float32 bits in PyTorch depend on the
+        CPU's vectors."""
+        code = ("import torch, swamp_torch\n"
+                "swamp_torch.enable(reproducible=True)\n"
+                "for dtype in (torch.float32, torch.bfloat16, torch.float16):\n"
+                "    x = torch.linspace(-9, 9, 7 * 131).view(7, 131).to(dtype)\n"
+                "    x.requires_grad_()\n"
+                "    for dim in (0, 1):\n"
+                "        y = x.log_softmax(dim)\n"
+                "        g, = torch.autograd.grad(y, x, x.detach().cos())\n"
+                "        print(y.double().sum().item(), hash(tuple(\n"
+                "            torch.cat([y, g]).flatten().tolist())))\n")
+        found = [python(code, **environment) for environment in (
+            {}, {"SWAMP_ISA": "scalar", "ATEN_CPU_CAPABILITY": "default"},
+            {"SWAMP_ISA": "sse4", "ATEN_CPU_CAPABILITY": "avx2"})]
+        for one in found:
+            self.assertEqual(one.returncode, 0, one.stderr)
+            self.assertEqual(one.stdout, found[0].stdout)
+
+    def test_sums_of_losses(self):
+        """The mean of float16 losses whose sum exceeds 65504."""
+        use(True)
+        for dtype in HALF:
+            for shape in ((16384, 100), (20, 100, 1025)):
+                x, p = randn(*shape, dtype=dtype), randn(*shape, seed=1).softmax(1).to(dtype)
+                target = torch.arange(x.numel() // 100).view(shape[:1] + shape[2:]) % 100
+                w = randn(100).exp().to(dtype)
+                for name, call, inputs in (
+                        ("probabilities", F.cross_entropy, (x, p)),
+                        ("smoothed", lambda x, p: F.cross_entropy(
+                            x, p, w.to(x.dtype), label_smoothing=0.1), (x, p)),
+                        ("nll", lambda x: F.nll_loss(x, target, w.to(x.dtype)), (x,)),
+                        ("sum", lambda x: F.nll_loss(x, target, ignore_index=3,
+                                                     reduction="sum") / 1024, (x,))):
+                    exact = with_gradients(call, *(i.double() for i in inputs))
+                    ours = with_gradients(call, *inputs)
+                    for a, b in zip(ours, exact):
+                        self.assertEqual(a.dtype, dtype)
+                        if name == "sum" and a.dim() == 0 and dtype == torch.float16:
+                            continue  # the sum itself is beyond float16
+                        self.assertLessEqual(
+                            ((a.double() - b).abs() - 2 * EPS[dtype] * b.abs()).max(),
+                            1e-7, (name, dtype, shape))
 
     def test_same_bits_on_threads(self):
         use(True)
@@ -210,7 +287,8 @@ GRAPHS = [
     ("images", lambda x: F.cross_entropy(x, TARGET.view(2, 3)), ((2, 50, 3),),
      torch.bfloat16, OURS[:2], OURS[:2]),
     ("probabilities", lambda x: F.cross_entropy(x, x.detach().softmax(-1)),
-     ((6, 40),), torch.float16, OURS[2:4], OURS[2:4]),
+     ((6, 40),), torch.float16, [], OURS[2:4]),
+    ("nll_loss", lambda x: F.nll_loss(x, TARGET), ((6, 40),), torch.float16, [], []),
     ("to float32", lambda x: F.log_softmax(x, -1, dtype=torch.float32), ((6, 40),),
      torch.float16, [], []),
     ("autocast", autocast, ((6, 40), (50, 40)), torch.float32, OURS[:2], OURS[:2]),

@@ -182,6 +182,35 @@ class CrossEntropy(Rows):
             self.compare(lambda x: S.cross_entropy(x, target, z_loss=1e-2), exact,
                          [randn(8, 50, dtype=dtype)])
 
+    def test_large_logits(self):
+        """The log of the sum is not lost in the largest logit."""
+        torch.manual_seed(4)
+        for base, classes in itertools.product(
+                (0.0, 100.0, -1e4, 1e7, 1e8, 1e30), (1, 3, 1000, 9000)):
+            x = torch.full((4, classes), base) + torch.arange(classes) % 5
+            target, w = torch.arange(4) % classes, torch.rand(classes) + 0.5
+            for options in ({}, {"label_smoothing": 0.1},
+                            {"label_smoothing": 0.1, "weight": w}):
+                message = (base, classes, options.keys())
+                a, b = x.clone().requires_grad_(), x.double().requires_grad_()
+                # Differences from the largest: float64 loses the log, too.
+                found = S.cross_entropy(a, target, **options, reduction="none")
+                exact = F.cross_entropy(b - b.detach().amax(1, True), target, **{
+                    k: v.double() if k == "weight" else v for k, v in options.items()},
+                    reduction="none")
+                found.sum().backward()
+                exact.sum().backward()
+                self.assert_close(found, exact, message)
+                self.assertLess((a.grad.double() - b.grad).abs().max(), 2e-7, message)
+        x = torch.full((1, 3), 1e8).requires_grad_()
+        S.cross_entropy(x, torch.tensor([0])).backward()
+        torch.testing.assert_close(x.grad, torch.tensor([[-2., 1, 1]]) / 3)
+        # The gradient of the z-loss is 2 z lse p.
+        x = torch.full((1, 3), 1e4).requires_grad_()
+        S.cross_entropy(x, torch.tensor([0]), z_loss=1e-4).backward()
+        torch.testing.assert_close(x.grad, torch.tensor([[0., 1, 1]]) * (
+            1 + 2e-4 * 1e4) / 3, rtol=1e-4, atol=1e-4)
+
     def test_large_vocabulary(self):
         """float16 zeros: PyTorch's result is inf."""
         for classes in (65520, 128256):
@@ -207,6 +236,10 @@ class CrossEntropy(Rows):
         self.assert_close(loss, F.cross_entropy(
             x.double(), target, reduction="sum", label_smoothing=0.1))
         self.assert_close(lse, x.double().logsumexp(-1))
+        both = ops._cross_entropy(x, target, None, 2, -100, 0.1, 0.0)[1]
+        self.assert_same(both[0], lse)
+        exact = x.double().logsumexp(-1)
+        self.assertLess((both.double().sum(0) - exact).abs().max(), 1e-6)
         # The forward with a gradient leaves the logits alone; the operator of
         # the backward writes them.
         wide = x.double().requires_grad_()
@@ -217,6 +250,9 @@ class CrossEntropy(Rows):
         self.assertEqual(result.data_ptr(), dx.data_ptr())
         self.assertEqual(dx._version, 1)
         self.assert_close(dx, wide.grad, slack=1.1, tiny=1e-6)
+        again = ops.cross_entropy_backward(torch.tensor(3.0), x.clone(), target, both,
+                                           torch.tensor(6.0), 1, -100, 0.0)
+        self.assert_close(again, wide.grad, slack=1.1, tiny=1e-6)
 
     def test_no_rows_count(self):
         x = randn(3, 5).requires_grad_()
@@ -328,11 +364,29 @@ class LinearCrossEntropy(Rows):
                 self.assert_same(one, found[0])
             self.assertEqual(found[0][1].dtype, torch.float32)
 
+    def test_all_ignored(self):
+        """The mean is nan, the gradients are 0, as PyTorch's."""
+        for dtype, bias, reduction, smoothing, chunk in itertools.product(
+                DTYPES, (True, False), ("none", "mean", "sum"), (0.0, 0.1), (None, 2)):
+            inputs = [x.requires_grad_() for x in self.inputs(dtype, 5, bias=bias)]
+            loss = S.linear_cross_entropy(
+                *inputs[:2], torch.full((5,), -100), *inputs[2:], reduction=reduction,
+                label_smoothing=smoothing, chunk_rows=chunk)
+            message = (dtype, bias, reduction, smoothing, chunk)
+            self.assertTrue((loss.isnan() if reduction == "mean" else loss == 0).all(),
+                            message)
+            for factor in (65536.0, torch.inf):  # as a sum divided by 0
+                for x in inputs:
+                    x.grad = None
+                (loss.sum() * factor).backward(retain_graph=True)
+                self.assertTrue(all((x.grad == 0).all() for x in inputs), message)
+
     def test_no_rows(self):
         x, w = randn(0, 40).requires_grad_(), randn(301, 40).requires_grad_()
         loss = S.linear_cross_entropy(x, w, torch.zeros(0).long(), reduction="sum")
-        loss.backward()
-        self.assertEqual((loss.item(), w.grad.norm().item()), (0, 0))
+        for factor in (1, torch.inf):
+            (loss * factor).backward(retain_graph=True)
+            self.assertEqual((loss.item(), w.grad.norm().item()), (0, 0))
         for t in (torch.zeros(0).long(), torch.full((3,), -100)):
             self.assertTrue(S.linear_cross_entropy(randn(len(t), 40), w, t).isnan())
 
@@ -476,6 +530,8 @@ def operators(dtype, grad=False):
     backward = [
         (ops.scaled_softmax_backward, (x, x.sigmoid(), 0.5)),
         (ops.cross_entropy_backward, (one, rows, target, lse, one * 6, 1, -100, 0.1)),
+        (ops.cross_entropy_backward,
+         (one, rows, target, torch.stack([lse, lse / 9]), one * 6, 1, -100, 0.1)),
         (ops.layer_norm_backward, (rows, rows.sin(), mean, rstd, w, [True] * 3)),
         (ops.layer_norm_backward,
          (rows, rows.sin(), mean, rstd, None, [True, False, False])),

@@ -87,6 +87,18 @@ def work(rank, ranks):
             assert str(error) == f"Target {CLASSES} is out of bounds.", error
         else:
             raise AssertionError("no IndexError")
+    # Large logits: the log of the sum is not lost.
+    for base in (1e8, 1e30):
+        for smoothing in (0.0, 0.1):
+            x = torch.full((2, 12), base)[:, rank:rank + 12 // ranks].requires_grad_()
+            target = torch.tensor([0, 11])
+            loss = S.vocab_parallel_cross_entropy(x, target, label_smoothing=smoothing)
+            check(loss.detach(), torch.tensor(12.0).log().expand(2), 3e-7, base)
+            loss.sum().backward()
+            columns = torch.arange(12 // ranks) + rank * (12 // ranks)
+            exact = (1 - smoothing) / 12 - (columns == target.unsqueeze(1)).double() * (
+                1 - smoothing)
+            check(x.grad, exact, 1e-6, base)
     # A rank of which all logits are -inf: padding of the vocabulary.
     if ranks > 1:
         x = torch.zeros(2, 4)

@@ -114,6 +114,12 @@ SoftmaxOptions softmax_options(const Call& call) {
   return options;
 }
 
+// lse() are small numbers: backward computes nothing again.
+float* lse(Call& call) {
+  return call.memory(call.size(kSizeBatch) * call.size(kSizeHeads) *
+                     call.size(kSizeQueries));
+}
+
 // targets() are ignored: the master would read the logits of others.
 const std::int64_t* targets(Call& call) {
   const std::size_t rows = call.size(kSizeRows);
@@ -226,14 +232,14 @@ constexpr OperationRow kOperations[] = {
      false, true},
     {"cross_entropy", kOfMatrix,
      [](Call& c) {
-       cross_entropy(c.matrix(), targets(c), c.of_rows(), c.of_rows(), {},
-                     c.machine);
+       cross_entropy(c.matrix(), targets(c), c.of_rows(), c.of_rows(),
+                     c.of_rows(), {}, c.machine);
      }},
     {"cross_entropy_backward", kOfMatrix,
      [](Call& c) {
        const Matrix logits = c.matrix();
        cross_entropy_backward(logits, targets(c), c.of_rows(), c.of_rows(),
-                              logits, {}, c.machine);
+                              c.of_rows(), logits, {}, c.machine);
      }},
     {"layer_norm", kOfMatrix,
      [](Call& c) {
@@ -270,8 +276,8 @@ constexpr OperationRow kOperations[] = {
     {"attention_backward", kOfHeads,
      [](Call& c) {
        attention_backward(c.queries(), c.queries(), c.keys(), c.keys(),
-                          c.queries(), c.next<float>(), c.queries(), c.keys(),
-                          c.keys(), attention_options(c), c.machine);
+                          c.queries(), lse(c), c.queries(), c.keys(), c.keys(),
+                          attention_options(c), c.machine);
      },
      false, true},
     {"moe_histogram", kOfChoices,

@@ -245,7 +245,7 @@ struct Model::Layers {
   Bits unused_bits;
   std::vector<std::int64_t> targets;
   std::vector<float> losses;
-  std::vector<float> lse;
+  std::vector<float> lse, lse_low;
   std::vector<float> loss_gradients;
   Values stream;  // the residual stream: kWidth for each byte of the context
   Values branch;  // what a layer adds to it

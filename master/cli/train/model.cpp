@@ -232,11 +232,13 @@ double Model::Layers::loss(const Batch& batch, float scale) {
   targets.assign(batch.targets.begin(), batch.targets.end());
   losses.resize(rows);
   lse.resize(rows);
+  lse_low.resize(rows);
   loss_gradients.assign(rows, scale / static_cast<float>(rows));
   const Matrix matrix = logits.matrix();
-  const CrossEntropyTotal total = cross_entropy(
-      matrix, targets.data(), losses.data(), lse.data(), {}, &machine);
-  cross_entropy_backward(matrix, targets.data(), lse.data(),
+  const CrossEntropyTotal total =
+      cross_entropy(matrix, targets.data(), losses.data(), lse.data(),
+                    lse_low.data(), {}, &machine);
+  cross_entropy_backward(matrix, targets.data(), lse.data(), lse_low.data(),
                          loss_gradients.data(), matrix, {}, &machine);
   if (logits.dtype == kFloat32) {
     round_gradient(logits);

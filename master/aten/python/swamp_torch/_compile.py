@@ -153,7 +153,7 @@ def register() -> None:
     # traced, which the caches on disk save.
     for overload in (aten.linear.default, aten.bilinear.default,
                      aten.layer_norm.default, aten.rms_norm.default,
-                     aten.cross_entropy_loss.default, aten.embedding.default,
-                     *_OPAQUE):
+                     aten.cross_entropy_loss.default, aten.nll_loss_nd.default,
+                     aten.embedding.default, *_OPAQUE):
         _trace(overload, DispatchKey.AutogradCPU)
     _trace(aten.cross_entropy_loss.default, DispatchKey.AutocastCPU)

@@ -41,7 +41,9 @@ def enable(*, half_precision: bool = False, attention: bool = False,
             ``scaled_dot_product_attention``, ``log_softmax``, ``cross_entropy``
             of class indices, ``layer_norm`` and ``rms_norm`` of such tensors are
             swamp's, with float32 arithmetic inside, under autocast too, which
-            then does not copy the logits to float32.
+            then does not copy the logits to float32. ``nll_loss`` and
+            ``cross_entropy`` of class probabilities are PyTorch's in float32,
+            rounded once, because the sum of float16 losses may be inf.
         attention: whether ``scaled_dot_product_attention`` of float16, bfloat16
             and float32 CPU tensors, and its gradient, are swamp's: float32
             arithmetic inside and one rounding, the same bits on any number of

@@ -92,9 +92,10 @@ def attention(query: Tensor, key: Tensor, value: Tensor, *,
     The gradient is divided among batch times key heads: with one of both it uses
     one thread.
 
-    Hide keys with -inf or a bool mask. If finite values of about -1e9 hide every
-    key of a query, float32 lse loses the log of the sum in rounding, and the
-    gradients of that query are wrong by a factor, as with PyTorch's kernel.
+    Float32 lse has lost the log of the sum if scores are large. The backward pass
+    computes it again for queries with abs(lse) >= 64, which takes the time of their
+    forward pass; so do queries all of whose keys a mask hides by finite values, such
+    as -1e9. Hide keys with -inf or a bool mask.
 
     Raises:
         ValueError: a bad value of causal.
@@ -151,7 +152,8 @@ def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor,
     The forward pass computes the gradients too, if they are needed, and keeps them
     in float32 until the backward pass has multiplied them by the gradient of the
     loss; so float16 needs a loss scale only for what comes before this layer. With
-    the reduction "none" the backward pass computes the logits again.
+    the reduction "none" the backward pass computes the logits again. If no target
+    counts, the mean is nan and the gradients are 0, as PyTorch's.
 
     All bits are the same on any number of threads. Those of the loss and of the
     gradient of ``input`` do not depend on ``chunk_rows``; those of ``linear_weight``
@@ -211,19 +213,22 @@ class _VocabParallelCrossEntropy(torch.autograd.Function):
             logits, torch.zeros_like(target), None, 0, -100,
             1.0 if label_smoothing else 0.0, 0.0)
         if lse.isnan().any():  # a rank whose logits are all -inf adds nothing
-            lse = lse.where(logits.amax(-1) != -torch.inf, -torch.inf)
+            some = logits.amax(-1) != -torch.inf
+            lse = torch.stack([lse[0].where(some, -torch.inf), lse[1].where(some, 0)])
         local = target - first
         inside = (local >= 0) & (local < columns)
         x = logits.gather(-1, local.where(inside, 0).unsqueeze(-1)).squeeze(-1)
-        largest = lse.double()
+        largest = lse[0].double()
         dist.all_reduce(largest, dist.ReduceOp.MAX, group)
-        mean = lse.double() - losses.double() if label_smoothing else None
-        sums = [(lse.double() - largest).exp(), x.double().where(inside, 0)]
+        # Differences from the largest, so that large logits lose nothing.
+        mine = (lse[0].double() - largest) + lse[1].double()
+        mean = mine - losses.double() if label_smoothing else None
+        sums = [mine.exp(), (x.double() - largest).where(inside, 0)]
         if mean is not None and not megatron:
             sums.append(mean)
         total = torch.stack(sums)
         dist.all_reduce(total, dist.ReduceOp.SUM, group)
-        whole = largest + total[0].log()
+        whole = total[0].log()
         smoothing = label_smoothing
         loss = whole - total[1]
         if mean is not None:
@@ -232,7 +237,9 @@ class _VocabParallelCrossEntropy(torch.autograd.Function):
             else:
                 mean = total[2] / ranks
             loss = (1 - smoothing) * loss + smoothing * (whole - mean)
-        ctx.save_for_backward(logits, target, whole.float())
+        high = (largest + whole).float()
+        low = ((largest - high.double()) + whole).float()
+        ctx.save_for_backward(logits, target, torch.stack([high, low]))
         ctx.numbers = (ignore_index, label_smoothing, first, classes, megatron)
         return loss.where(target != ignore_index, 0).float()
 
