@@ -99,7 +99,7 @@ class Overrides(TestCase):
         """log_softmax and its gradient keep the log of the sum."""
         swamp_torch.enable(reproducible=True)
         for dtype in (*HALF, torch.float32):
-            eps = EPS.get(dtype, 1.5e-7)
+            eps = EPS.get(dtype, 2.0 ** -22)
             largest = torch.finfo(dtype).max
             for base in (0.0, 100.0, -1e4, 6e4, 1e7, 1e30, largest):
                 for shape, dim in (((4, 3), 1), ((4, 3), 0), ((2, 5, 9), 1), ((5,), 0),
@@ -117,8 +117,9 @@ class Overrides(TestCase):
                     y.backward(g)
                     exact.backward(g.double())
                     message = (dtype, base, shape, dim)
-                    self.assertTrue(((y - exact).abs() <= 1.02 * eps * exact.abs()).all(),
-                                    message)
+                    self.assertTrue(
+                        ((y - exact).abs() <= 1.02 * eps * exact.abs() + 1.5e-7).all(),
+                        message)
                     # The gradient is made of the rounded result.
                     error = (x.grad.double() - wide.grad).abs()
                     size = 1 + exact.abs().max() * g.double().sum(dim, True).abs()
@@ -133,13 +134,12 @@ class Overrides(TestCase):
         code = ("import torch, swamp_torch\n"
                 "swamp_torch.enable(reproducible=True)\n"
                 "for dtype in (torch.float32, torch.bfloat16, torch.float16):\n"
-                "    x = torch.linspace(-9, 9, 7 * 131).view(7, 131).to(dtype)\n"
-                "    x.requires_grad_()\n"
+                "    x = torch.tensor([i * 37 % 181 / 20 for i in range(917)])\n"
+                "    x = x.view(7, 131).to(dtype).requires_grad_()\n"
                 "    for dim in (0, 1):\n"
                 "        y = x.log_softmax(dim)\n"
-                "        g, = torch.autograd.grad(y, x, x.detach().cos())\n"
-                "        print(y.double().sum().item(), hash(tuple(\n"
-                "            torch.cat([y, g]).flatten().tolist())))\n")
+                "        g, = torch.autograd.grad(y, x, x.detach().flip(0))\n"
+                "        print(hash(tuple(torch.cat([y, g]).flatten().tolist())))\n")
         found = [python(code, **environment) for environment in (
             {}, {"SWAMP_ISA": "scalar", "ATEN_CPU_CAPABILITY": "default"},
             {"SWAMP_ISA": "sse4", "ATEN_CPU_CAPABILITY": "avx2"})]
