@@ -868,8 +868,9 @@ swamp_scale_manager_state_dict(swamp_scale_manager* manager, const char** json);
  *
  * @param manager from swamp_scale_manager_create()
  * @param json the text
- * @return SWAMP_INVALID_ARGUMENT for a NULL pointer, a bad text or the state of
- *   another recipe, naming the key; nothing is changed then */
+ * @return SWAMP_INVALID_ARGUMENT for a NULL pointer, a bad text, the state of
+ *   another recipe or a scale that the recipe cannot yield, naming the key;
+ *   nothing is changed then */
 SWAMP_API swamp_status swamp_scale_manager_load_state_dict(
     swamp_scale_manager* manager, const char* json);
 

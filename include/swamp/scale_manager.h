@@ -123,7 +123,9 @@ class SWAMP_API ScaleManager {
   ///
   /// @param json the text
   /// @throws Error SWAMP_INVALID_ARGUMENT that names the key, also if the state
-  ///   is of another recipe; nothing is changed then
+  ///   is of another recipe, or has a scale that the recipe cannot yield: of
+  ///   Transformer Engine and Megatron-LM 0, a negative, inf or nan, of the
+  ///   others a negative; nothing is changed then
   void load_state_dict(const std::string& json);
 
  private:

@@ -221,6 +221,7 @@ std::vector<Recipe> delayed_recipes() {
                 {"amaxs", StateField::by_tensor},
                 {"amax_counters", StateField::filled}}),
        true,
+       true,
        true},
       {"mindspeed.delayed",
        mindspeed_scale,
@@ -245,7 +246,10 @@ std::vector<Recipe> delayed_recipes() {
                {{"scale", StateField::scale_inv},
                 {"amax_history", StateField::by_tensor},
                 {"amax_history_current_len", StateField::filled},
-                {"current_interval", StateField::waiting}})}};
+                {"current_interval", StateField::waiting}}),
+       false,
+       false,
+       true}};
 }
 
 }  // namespace swamp::scaler

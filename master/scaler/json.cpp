@@ -235,15 +235,27 @@ float read_amax(const std::string& name, const Json& json) {
   return amax;
 }
 
+// read_scale() refuses what no step of the recipe yields.
+float read_scale(const Recipe& recipe, const std::string& name,
+                 const Json& json) {
+  const float scale = read_float(name, json);
+  if (recipe.any_scale ? scale < 0 : !(scale > 0) || std::isinf(scale)) {
+    refuse(name, python_text(static_cast<double>(scale)),
+           recipe.any_scale ? "at least 0, or nan"
+                            : "a finite number larger than 0");
+  }
+  return scale;
+}
+
 void read_field(const Recipe& recipe, StateField field, const std::string& name,
                 const Json& json, ScaledTensor& tensor) {
   switch (field) {
     case StateField::scale:
-      tensor.scale.scale = read_float(name, json);
+      tensor.scale.scale = read_scale(recipe, name, json);
       tensor.scale.scale_inv = 1 / tensor.scale.scale;
       return;
     case StateField::scale_inv:
-      tensor.scale.scale_inv = read_float(name, json);
+      tensor.scale.scale_inv = read_scale(recipe, name, json);
       tensor.scale.scale = 1 / tensor.scale.scale_inv;
       return;
     case StateField::by_tensor: {

@@ -126,6 +126,7 @@ struct Recipe {
   std::vector<StateKey> keys = {};
   bool amax_in_history = false;  // the original observes into slot 0
   bool nan_is_inf = false;       // in a reduction
+  bool any_scale = false;        // the rule may yield 0, inf or nan
 };
 
 std::vector<Recipe> delayed_recipes();

@@ -636,6 +636,14 @@ TEST(ScaleManagerState, RefusedStatesChangeNothing) {
       {"[1]", "1", "scale_fwd: got 1, expected a list of 1"},
       {"[1]", "[null]", "scale_fwd[0]: got null, expected a number"},
       {"[1]", "[1e300]", "scale_fwd[0]: got 1e+300, expected a float32"},
+      {"[1]", "[0]",
+       "scale_fwd[0]: got 0.0, expected a finite number larger than 0"},
+      {"[1]", "[-1]",
+       "scale_fwd[0]: got -1.0, expected a finite number larger than 0"},
+      {"[1]", "[\"nan\"]",
+       "scale_fwd[0]: got nan, expected a finite number larger than 0"},
+      {"[1]", "[\"inf\"]",
+       "scale_fwd[0]: got inf, expected a finite number larger than 0"},
       {"[[3],[2]]", "[[3]]",
        "amax_history_fwd: got a list of 1, expected a list of 2"},
       {"[[3],[2]]", "[[3],[2,2]]",
@@ -671,6 +679,20 @@ TEST(ScaleManagerState, RefusedStatesChangeNothing) {
       }),
       {"inputs/amax_history_current_len[0]: got 2.0, expected at least 0, at "
        "most 1"}));
+  // Their rules yield 0, inf and, MindSpeed's, nan.
+  const auto text_with = [](const char* scale) {
+    return R"({"inputs":{"scale":[)" + std::string(scale) +
+           R"(],"amax_history":[[1]],"amax_history_current_len":[1],)"
+           R"("current_interval":[1]},"grads":{"scale":[],"amax_history":[],)"
+           R"("amax_history_current_len":[],"current_interval":[]}})";
+  };
+  for (const char* scale : {"0", "\"inf\"", "\"nan\""}) {
+    EXPECT_EQ(error_of([&] { mindspeed.load_state_dict(text_with(scale)); }),
+              "");
+  }
+  EXPECT_TRUE(
+      has_words(error_of([&] { mindspeed.load_state_dict(text_with("-1")); }),
+                {"inputs/scale[0]: got -1.0, expected at least 0, or nan"}));
 }
 
 // ---- Errors.
