@@ -11,6 +11,7 @@
 #include <c10/util/Exception.h>
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "master/aten/checks.h"
@@ -164,10 +165,11 @@ ThreeTensors quantize(const Tensor& x, std::int64_t format, double scale,
 }
 
 // quantize_by() is quantize() with a scale that a recipe has computed: it may
-// be inf, nan or 0, or have several elements, which are broadcast to x.
-TwoTensors quantize_by(const Tensor& x, const Tensor& scale,
-                       std::int64_t format, std::int64_t rounding,
-                       std::int64_t policy) {
+// be inf, nan or 0, or have several elements, which are broadcast to x. It
+// returns codes, amax, and amax or nan if x has a nan.
+ThreeTensors quantize_by(const Tensor& x, const Tensor& scale,
+                         std::int64_t format, std::int64_t rounding,
+                         std::int64_t policy) {
   double factor = 1;
   Tensor scaled = x;
   if (!x.is_meta()) {
@@ -179,7 +181,13 @@ TwoTensors quantize_by(const Tensor& x, const Tensor& scale,
   }
   auto [codes, amax, counts] =
       quantize(scaled, format, factor, rounding, policy, 0, {});
-  return {codes, amax};
+  Tensor seen = at::empty_like(amax);
+  computed(seen, [&, amax = amax, counts = counts] {
+    *data_of<float>(seen) = data_of<std::int64_t>(counts)[2] == 0
+                                ? *data_of<float>(amax)
+                                : std::numeric_limits<float>::quiet_NaN();
+  });
+  return {codes, amax, seen};
 }
 
 Tensor dequantize(const Tensor& codes, std::int64_t format,
@@ -202,6 +210,17 @@ Tensor amax(const Tensor& x, bool skip_nan) {
   return computed(result, [&] {
     *data_of<float>(result) = swamp::amax(array_of(row_major(x)), skip_nan);
   });
+}
+
+// amax_and_seen() returns amax(x), and amax(x, false), which is nan if x has a
+// nan. Only then does it read x twice.
+TwoTensors amax_and_seen(const Tensor& x) {
+  const Tensor seen = amax(x, false);
+  Tensor largest = at::empty_like(seen);
+  computed(largest, [&] {
+    largest.copy_(std::isnan(*data_of<float>(seen)) ? amax(x, true) : seen);
+  });
+  return {largest, seen};
 }
 
 Tensor hadamard_transform(const Tensor& x) {
@@ -245,7 +264,11 @@ struct Blocks {
   }
 };
 
-float amax_of(const OptionalTensor& tensor) {
+// amax_of() returns what NVFP4 needs: its scales are multiples of the tensor's.
+float amax_of(const OptionalTensor& tensor, ScalarType scales) {
+  TORCH_CHECK(is_defined(tensor) || scales != kFloat8E4M3FN,
+              "tensor_amax: got None, expected amax(x) of the whole tensor, "
+              "which the scales of NVFP4 refer to");
   return is_defined(tensor) ? tensor->item<float>() : 0;
 }
 
@@ -291,7 +314,7 @@ FourTensors quantize_blocks(const Tensor& x, std::int64_t format,
     options.scaling = blocks.scaling;
     options.block = static_cast<std::size_t>(block);
     options.square = square;
-    options.tensor_amax = amax_of(tensor_amax);
+    options.tensor_amax = amax_of(tensor_amax, blocks.scales);
     options.rounding = enumerator<Rounding>(rounding);
     options.policy = enumerator<CastPolicy>(policy);
     options.hadamard = hadamard;
@@ -325,7 +348,7 @@ Tensor dequantize_blocks(const Tensor& codes, const Tensor& scales,
     options.scaling = blocks.scaling;
     options.block = static_cast<std::size_t>(block);
     options.square = square;
-    options.tensor_amax = amax_of(tensor_amax);
+    options.tensor_amax = amax_of(tensor_amax, blocks.scales);
     swamp::dequantize_blocks(
         {array_of(in, from.type), array_of(factors, blocks.scales)},
         matrix_of(x), options);
@@ -355,18 +378,19 @@ struct Factor {
                           : static_cast<std::size_t>(
                                 blocks.size.guard_int(__FILE__, __LINE__)),
               square,
-              amax_of(tensor_amax)};
+              amax_of(tensor_amax, scale_type)};
   }
 };
 
-// scaled_product() is a * b^T.
+// scaled_product() is a * b^T; without terms it is 0, whatever the scales. It
+// is nan if one of `seen`, the amax of what a result depends on, is not finite.
 Tensor scaled_product(const Tensor& a, const Tensor& a_scales,
                       std::int64_t a_format, std::int64_t a_scaling,
                       bool a_square, const OptionalTensor& a_amax,
                       const Tensor& b, const Tensor& b_scales,
                       std::int64_t b_format, std::int64_t b_scaling,
                       bool b_square, const OptionalTensor& b_amax,
-                      at::ScalarType dtype) {
+                      at::ScalarType dtype, at::TensorList seen) {
   for (const auto& [codes, format] : {std::pair{a, a_format}, {b, b_format}}) {
     require_codes(codes, format_of(format));
     require_matrix(codes, "codes");
@@ -375,6 +399,15 @@ Tensor scaled_product(const Tensor& a, const Tensor& a_scales,
                                 a.options().dtype(dtype));
   require_rows(out, "scaled_product");
   return computed(out, [&] {
+    for (const Tensor& one : seen) {
+      if (std::isfinite(one.item<float>())) continue;
+      out.fill_(std::numeric_limits<double>::quiet_NaN());
+      return;
+    }
+    if (a.size(1) == 0 && b.size(1) == 0) {
+      out.zero_();
+      return;
+    }
     const Factor x(a, a_scales, a_format, a_scaling, a_square, a_amax);
     const Factor y(b, b_scales, b_format, b_scaling, b_square, b_amax);
     swamp::product(matrix_of(out), x.matrix, y.matrix);
@@ -393,12 +426,14 @@ TORCH_LIBRARY_FRAGMENT(swamp, m) {
   define<&quantize_by, kNone>(
       m,
       "_quantize_by(Tensor x, Tensor scale, int format, int rounding=0, "
-      "int policy=0) -> (Tensor, Tensor)");
+      "int policy=0) -> (Tensor, Tensor, Tensor)");
   define<&dequantize, kNone>(
       m,
       "dequantize(Tensor codes, int format, ScalarType dtype, "
       "float scale=1.0) -> Tensor");
   define<&amax, kNone>(m, "amax(Tensor x, bool skip_nan=True) -> Tensor");
+  define<&amax_and_seen, kNone>(m,
+                                "_amax_and_seen(Tensor x) -> (Tensor, Tensor)");
   define<&hadamard_transform, kNone>(m,
                                      "hadamard_transform(Tensor x) -> Tensor");
   define<&quantize_blocks, kNone>(
@@ -418,7 +453,7 @@ TORCH_LIBRARY_FRAGMENT(swamp, m) {
       "_scaled_product(Tensor a, Tensor a_scales, int a_format, "
       "int a_scaling, bool a_square, Tensor? a_amax, Tensor b, "
       "Tensor b_scales, int b_format, int b_scaling, bool b_square, "
-      "Tensor? b_amax, ScalarType dtype) -> Tensor");
+      "Tensor? b_amax, ScalarType dtype, Tensor[] seen) -> Tensor");
 }
 
 }  // namespace swamp::aten
