@@ -2,8 +2,11 @@
 states, ranks, errors. The golden data: package_float8_golden.py."""
 
 import copy
+import functools
+import gc
 import importlib.util
 import io
+import itertools
 import json
 import math
 import pathlib
@@ -14,9 +17,11 @@ from package_float8_golden import E4M3, flat, same_floats
 from support import TestCase, caught, main, on_threads, run_ranks
 
 import torch
+import torch.utils.checkpoint
 from torch.distributed.checkpoint.state_dict import (get_model_state_dict,
                                                      set_model_state_dict)
 
+import swamp_torch
 from swamp_torch import float8
 
 HAS_TORCHAO = importlib.util.find_spec("torchao") is not None
@@ -174,6 +179,87 @@ class Layers(TestCase):
         root = float8.convert_to_float8_training(torch.nn.Linear(16, 16))
         self.assertIsInstance(root, float8.Float8Linear)
 
+    def test_what_a_layer_keeps(self):
+        """Hooks, whose handles stay valid, and other attributes."""
+        linear = torch.nn.Linear(32, 32)
+        seen = []
+        handles = [
+            linear.register_forward_pre_hook(lambda *_: seen.append("pre")),
+            linear.register_forward_hook(lambda *_: seen.append("post")),
+            linear.register_full_backward_hook(lambda *_: seen.append("back"))]
+        linear.is_expert = True
+        linear.register_buffer("steps", torch.ones(1))
+        linear.eval()
+        model = float8.convert_to_float8_training(
+            torch.nn.Sequential(linear), config=config_of("mxfp8", {}))
+        x = torch.randn(16, 32, requires_grad=True)
+        for again in (model, copy.deepcopy(model)):
+            again(x).sum().backward()
+        self.assertEqual(seen, ["pre", "post", "back"] * 2)
+        for handle in handles:
+            handle.remove()
+        model(x).sum().backward()
+        self.assertEqual(len(seen), 6)
+        self.assertTrue(model[0].is_expert and not model[0].training)
+        self.assertEqual(list(model.state_dict()), ["0.weight", "0.bias", "0.steps"])
+
+    def test_weights_of_others(self):
+        """A weight that a hook computes, and parametrizations after the
+        conversion, have gradients."""
+        def weight_norm(module):
+            import warnings
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return torch.nn.utils.weight_norm(module)
+
+        old = float8.convert_to_float8_training(
+            torch.nn.Sequential(weight_norm(torch.nn.Linear(32, 32))),
+            config=config_of("te_delayed_hybrid", {}))
+        new = float8.convert_to_float8_training(torch.nn.Linear(32, 32),
+                                                config=config_of("mxfp8", {}))
+        torch.nn.utils.parametrizations.weight_norm(new)
+        for model, count in ((old, 3), (new, 3)):
+            model(torch.randn(16, 32)).square().sum().backward()
+            gradients = [p.grad for p in model.parameters()]
+            self.assertEqual(len(gradients), count)
+            self.assertTrue(all(g.any() for g in gradients))
+
+    def test_refused_layers(self):
+        """An error names the layer, and changes nothing."""
+        class Scaled(torch.nn.Linear):
+            def forward(self, x):
+                return 2 * super().forward(x)
+
+        wrapped = torch.nn.Linear(32, 32)
+        wrapped.forward = functools.partial(torch.nn.Linear.forward, wrapped)
+        for layer, text, recipe in (
+                (Scaled(32, 32), "a forward() of its own", "mxfp8"),
+                (wrapped, "a forward() of its own", "mxfp8"),
+                (torch.nn.utils.parametrizations.weight_norm(
+                    torch.nn.Linear(32, 32)), "parametrizations", "mxfp8"),
+                (torch.nn.LazyLinear(32), "no sizes before", "mxfp8"),
+                (torch.nn.Linear(31, 32), "in_features: got 31, expected a "
+                 "multiple of 16", "nvfp4"),
+                (torch.nn.Linear(32, 31), "out_features: got 31, expected a "
+                 "multiple of 16", "nvfp4")):
+            model = torch.nn.Sequential(torch.nn.Linear(32, 32),
+                                        torch.nn.Sequential(layer))
+            first = model[0]
+
+            def convert(**filters):
+                return caught(lambda: float8.convert_to_float8_training(
+                    model, config=config_of(recipe, {}), **filters))
+
+            found = convert()
+            self.assertEqual(found[0], "ValueError")
+            self.assertRegex(found[1], r"^1\.0[:.]")
+            self.assertIn(text, found[1])
+            self.assertIs(model[0], first)
+            self.assertEqual(len(model._forward_pre_hooks), 0)
+            convert(module_filter_fn=lambda module, name: name != "1.0")
+            self.assertIsInstance(model[0], float8.Float8Linear)
+            self.assertIs(model[1][0], layer)
+
     def test_autocast(self):
         model = make_model("mxfp8", {}, torch.float32)
         with torch.autocast("cpu", torch.bfloat16):
@@ -183,17 +269,77 @@ class Layers(TestCase):
         self.assertEqual(model[0].weight.grad.dtype, torch.float32)
 
     def test_nonfinite(self):
-        """An inf or nan reaches the output, and the next step works."""
+        """An inf or nan reaches a gradient, and the next step works. With
+        propagate_nonfinite=False it reaches what torchao's casts let it."""
         for name, options, _ in RECIPES:
-            for bad in (math.inf, math.nan):
-                model = make_model(name, options)
-                x = torch.randn(32, WIDTH).bfloat16()
-                x[3, 5] = bad
-                y = model(x)
-                y.float().sum().backward()
-                train(model, 1)
-                if name in ("tensorwise", "rowwise"):
-                    self.assertTrue(y[3].isnan().any(), (name, bad))
+            for bad, place, frozen, propagates in itertools.product(
+                    (math.inf, -math.inf, math.nan),
+                    ("input", "weight", "grad_output"), (False, True),
+                    (True, False)):
+                layer = float8.convert_to_float8_training(
+                    torch.nn.Linear(32, 64).bfloat16(), config=config_of(
+                        name, {**options, "propagate_nonfinite": propagates}))
+                layer.weight.requires_grad_(not frozen)
+                x, grad = torch.randn(16, 32), torch.randn(16, 64)
+                if place == "weight":
+                    with torch.no_grad():
+                        layer.weight[3, 5] = bad
+                else:
+                    (x if place == "input" else grad)[3, 5] = bad
+                x = x.bfloat16().requires_grad_()
+                y = layer(x)
+                y.backward(grad.bfloat16())
+                found = x.grad if frozen else layer.weight.grad
+                what = (name, options, bad, place, frozen)
+                if propagates:
+                    self.assertTrue(found.isnan().any(), what)
+                if name in ("tensorwise", "rowwise") and place == "input":
+                    self.assertTrue(y[3].isnan().any(), what)
+                if not propagates and name == "te_block" and bad == math.inf:
+                    self.assertTrue(found.isfinite().all(), what)
+                if place != "weight":
+                    layer(torch.ones(16, 32).bfloat16()).sum().backward()
+
+    def test_overflow(self):
+        """GradScaler skips the steps that it skips without float8, and finite steps
+        have the same bits if nothing propagates."""
+        for name, options, _ in [(None, {}, 0), *RECIPES]:
+            model = make_model(name, options, torch.float16)
+            for layer in (model[0], model[2]):
+                layer.bias = None
+            optimizer = swamp_torch.AdamW(model.parameters(), lr=1e-3)
+            scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 32)
+            skipped = []
+            for _ in range(6):
+                x = torch.randn(TOKENS, WIDTH).half()
+                optimizer.zero_grad()
+                scaler.scale((model(x) - x).float().square().sum()).backward()
+                scaler.step(optimizer)
+                skipped.append(bool(optimizer.skipped))
+                scaler.update()
+            self.assertEqual(skipped, [True] * 6, (name, options))
+            if name is not None:
+                runs = [train(make_model(name, {**options,
+                                                "propagate_nonfinite": on}), 2)
+                        for on in (True, False)]
+                self.assert_same(runs[0][0], runs[1][0], name)
+                self.assert_same(runs[0][1], runs[1][1], name)
+
+    def test_no_tokens(self):
+        """Gradients are zero, also of a model with a token before."""
+        for name, options, _ in RECIPES:
+            for shape in ((0, WIDTH), (2, 0, WIDTH)):
+                for compiled in (False, True):
+                    model = make_model(name, options)
+                    if compiled and shape == (0, WIDTH):
+                        torch._dynamo.reset()
+                        model = torch.compile(model, backend="aot_eager")
+                    x = torch.zeros(shape).bfloat16().requires_grad_()
+                    y = model(x)
+                    y.sum().backward()
+                    self.assertEqual((y.shape, x.grad.shape), (shape, shape))
+                    for p in model.parameters():
+                        self.assertTrue((p.grad == 0).all(), (name, options))
 
     def test_compile(self):
         for name, options, _ in RECIPES:
@@ -202,7 +348,8 @@ class Layers(TestCase):
                 model = make_model(name, options)
                 if compiled:
                     torch._dynamo.reset()
-                    model = torch.compile(model, backend="aot_eager")
+                    model = torch.compile(model, backend="aot_eager",
+                                          fullgraph=True)
                 losses.append(train(model, 3))
             self.assert_same(losses[0][0], losses[1][0], (name, options))
             self.assert_same(losses[0][1], losses[1][1], (name, options))
@@ -234,6 +381,165 @@ class Layers(TestCase):
         train(again, 1)
         self.assert_same(train(again, 1)[0], losses)  # recording changes nothing
 
+    def test_report_of_nothing(self):
+        """No tokens, zeros, inf and nan have a report."""
+        for name, options, _ in RECIPES:
+            for x in (torch.zeros(0, WIDTH), torch.zeros(16, WIDTH),
+                      torch.full((16, WIDTH), math.inf),
+                      torch.full((16, WIDTH), math.nan)):
+                model = make_model(name, options)
+                with float8.recording(model):
+                    model(x.bfloat16()).float().square().sum().backward()
+                rows = float8.report(model, file=io.StringIO())
+                self.assertEqual(len(rows), 11)
+                if not x.numel():
+                    self.assertEqual((rows[0].amax, rows[0].scale), (0, None))
+                elif not x.any():
+                    self.assertEqual((rows[0].amax, rows[0].flushed,
+                                      rows[0].snr), (0, 0, math.inf))
+
+
+# Of inputs and weights, which a repeated forward pass rounds again.
+def stochastic(scaling="te_mxfp8", **others):
+    def cast(rounding):
+        return float8.CastConfig(
+            float8.ScalingType.DYNAMIC, float8.ScalingGranularity.BLOCKWISE,
+            E4M3, scaling, rounding=rounding)
+    return float8.Float8LinearConfig(
+        cast_config_input=cast("stochastic"), cast_config_weight=cast("stochastic"),
+        cast_config_grad_output=cast("nearest_even"), **others)
+
+
+# Those with a state, and the others, whose gradients may be rounded at random.
+STATEFUL = [config_of("te_delayed_hybrid", {"amax_history_len": 2}), stochastic()]
+STATELESS = [config_of(name, options) for name, options, _ in RECIPES
+             if name != "te_delayed_hybrid"]
+
+# use_reentrant of a checkpoint around the model, and around its blocks; None: no
+# checkpoint. The first is what all others must equal.
+CHECKPOINTS = [(outer, inner) for outer in (None, False, True)
+               for inner in (None, False, True)]
+
+
+class Checkpointed(torch.nn.Module):
+    """Two blocks, of which the first is used three times, twice with one input."""
+
+    def __init__(self, config, uses, preserve=True):
+        super().__init__()
+        torch.manual_seed(0)
+        self.uses, self.preserve = uses, preserve
+        self.blocks = torch.nn.ModuleList(
+            torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(),
+                                torch.nn.Linear(64, 32)) for _ in range(2))
+        float8.convert_to_float8_training(self, config=config)
+
+    def call(self, use, function, x):
+        return function(x) if use is None else torch.utils.checkpoint.checkpoint(
+            function, x, use_reentrant=use, preserve_rng_state=self.preserve)
+
+    def forward(self, x):
+        first, second = self.blocks
+        x = self.call(self.uses[1], first, x)
+        x = self.call(self.uses[1], lambda t: t + (first(t) - 0.5 * first(t)), x)
+        return self.call(self.uses[1], second, x)
+
+    def run(self, x):
+        return self.call(self.uses[0], self, x)
+
+
+def one_by_one(model, inputs):
+    for x in inputs:
+        model.zero_grad()
+        model.run(x).square().sum().backward()
+
+
+def sum_of_two(model, inputs):
+    for x in inputs:
+        (model.run(x) + model.run(x)).square().sum().backward()
+
+
+def first_in_first_out(model, inputs):
+    losses = [model.run(x).square().sum() for x in [*inputs, inputs[0]]]
+    for loss in losses:
+        loss.backward()
+
+
+def twice_backward(model, inputs):
+    loss = model.run(inputs[0]).square().sum()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    one_by_one(model, inputs[1:])
+
+
+def with_lost_passes(model, inputs):
+    """A forward pass without a backward pass, and one that fails."""
+    one_by_one(model, inputs[:1])
+    model.run(inputs[1])
+    handle = model.blocks[1].register_forward_hook(lambda *_: 1 / 0)
+    try:
+        model.run(inputs[0])
+    except ZeroDivisionError:
+        handle.remove()
+    one_by_one(model, inputs[1:])
+
+
+SCHEDULES = [one_by_one, sum_of_two, first_in_first_out, twice_backward,
+             with_lost_passes]
+
+
+class Recomputation(TestCase):
+    def outcome(self, config, schedule, uses, preserve=True):
+        model = Checkpointed(config, uses, preserve)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        seen = []
+        for step in range(2 if schedule is one_by_one else 1):
+            generator = torch.Generator().manual_seed(step)
+            inputs = [(torch.randn(16, 32, generator=generator) * 2.0 ** i
+                       ).requires_grad_() for i in range(2)]
+            optimizer.zero_grad()
+            schedule(model, inputs)
+            optimizer.step()
+            seen += [x.grad for x in inputs if x.grad is not None]
+            seen += [p.grad.clone() for p in model.parameters()]
+        return seen + list(model.state_dict().values())
+
+    def test_bits(self):
+        """A checkpoint changes no bit, with every recipe."""
+        for number, config in enumerate([*STATEFUL, *STATELESS]):
+            has_state = config in STATEFUL
+            for schedule in SCHEDULES if has_state else SCHEDULES[:1]:
+                plain = self.outcome(config, schedule, (None, None))
+                for uses in CHECKPOINTS[1:] if has_state else [(False, True)]:
+                    found = self.outcome(config, schedule, uses, number % 2 == 0)
+                    what = (number, schedule, uses)
+                    if True not in uses or schedule is one_by_one:
+                        self.assert_same(found, plain, what)
+                        continue
+                    # Reentrant checkpoints add the gradients of a parameter in
+                    # another order; other random bits make 0.05.
+                    for a, b in zip(found, plain, strict=True):
+                        self.assertLessEqual((a - b).double().norm(),
+                                             2e-3 * b.double().norm(), what)
+
+    def test_nothing_stays(self):
+        """Passes that were repeated, or whose graph is gone, are forgotten."""
+        for uses in CHECKPOINTS:
+            model = Checkpointed(stochastic(), uses)
+            inputs = [torch.randn(16, 32, requires_grad=True) for _ in range(2)]
+            for _ in range(6):
+                with_lost_passes(model, inputs)
+            gc.collect()
+            one_by_one(model, inputs)
+            kept = max([len(float8.recompute._passes[module].kept)
+                        for module in model.modules()
+                        if module in float8.recompute._passes], default=0)
+            # Of a lost pass under a reentrant checkpoint nothing else stays.
+            self.assertLess(kept, 6 * 2 * 3 + 20 if True in uses else 20, (
+                uses, [(one.node is None or one.node(), one.is_repeated)
+                       for module in model.modules()
+                       if module in float8.recompute._passes
+                       for one in float8.recompute._passes[module].kept]))
+
 
 class Torchao(TestCase):
     """torchao 0.18: the codes and scales of all six casts, and the results."""
@@ -261,9 +567,9 @@ class Torchao(TestCase):
             casts.append(cast(*args, **kwargs))
             return casts[-1]
 
-        def record_product(a, b, dtype):
+        def record_product(a, b, dtype, *seen):
             operands.extend((a, b))
-            return product(a, b, dtype)
+            return product(a, b, dtype, *seen)
 
         results = []
         cast, product = theirs.hp_tensor_to_float8_dynamic, float8._product
@@ -351,7 +657,26 @@ def sharded_on_rank(rank, ranks, name, options):
     return outcomes
 
 
+def idle_on_rank(rank, ranks, name, options):
+    """Gradients of two steps, in the second of which only rank 0 has tokens."""
+    model = torch.nn.parallel.DistributedDataParallel(make_model(name, options))
+    found = []
+    for tokens in (16, 16 if rank == 0 else 0, 16):
+        torch.manual_seed(rank)
+        model.zero_grad()
+        model(torch.randn(tokens, WIDTH).bfloat16()).sum().backward()
+        found += [p.grad.clone() for p in model.parameters()]
+    return found
+
+
 class Ranks(TestCase):
+    def test_idle(self):
+        for name, options in (("rowwise", {}), ("hif8", {}), ("nvfp4", {}),
+                              ("te_delayed_hybrid", {})):
+            first, second = run_ranks(idle_on_rank, 2, name, options)
+            self.assert_same(first, second, name)
+            self.assertTrue(all(g.isfinite().all() for g in first))
+
     def test_delayed(self):
         with tempfile.TemporaryDirectory() as folder:
             ranks = run_ranks(delayed_on_rank, 2, folder)
@@ -385,6 +710,7 @@ def manager(name="te.DelayedScaling", **options):
 
 
 X = torch.ones(4, 32)
+FLOAT4 = torch.float4_e2m1fn_x2
 BLOCKS = float8.quantize_blocks(X, E4M3, "te_mxfp8")[0]
 DELAYED = layer_of("te_delayed_hybrid", amax_history_len=4).state_dict()
 # What is called, the type of the error, and what its text has.
@@ -426,8 +752,16 @@ ERRORS = [
      RuntimeError, "block: got -32, expected at least 0"),
     (lambda: float8.quantize_blocks(X[0], E4M3, "te_mxfp8"), RuntimeError,
      "x: got the shape [32], expected a matrix"),
-    (lambda: float8.quantize_blocks(X, E4M3, "te_nvfp4"), NotImplementedError,
+    (lambda: float8.quantize_blocks(X, E4M3, "te_nvfp4",
+                                    tensor_amax=float8.amax(X)),
+     NotImplementedError,
      "rows.codes.dtype: got float8_e4m3fn, expected a format"),
+    *((call, RuntimeError, "tensor_amax: got None, expected amax(x)")
+      for scaling in ("te_nvfp4", "torchao_nvfp4") for call in (
+          lambda: float8.quantize_blocks(X, FLOAT4, scaling),
+          lambda: float8.quantize_blocks(X, FLOAT4, scaling, columns=True),
+          lambda: float8.dequantize_blocks(float8.quantize_blocks(
+              X, FLOAT4, scaling, tensor_amax=float8.amax(X))[0], scaling))),
     (lambda: float8.quantize_blocks(X, E4M3, "te_mxfp8", rows=False),
      RuntimeError, "rows: got null, expected codes along rows or"),
     (lambda: float8.hadamard_transform(X[:, :8]), RuntimeError,
@@ -452,6 +786,12 @@ ERRORS = [
      RuntimeError, "amax_history_len: got 0, expected an integer, at least 1"),
     (lambda: config_of("te_current", {"margin": 1}), RuntimeError,
      "te.Float8CurrentScaling: got the option 'margin', expected one of"),
+    *((lambda name=name, option=option: config_of(name, {option: 1}), ValueError,
+       f"{name}: option: got '{option}', expected one of ")
+      for name, option in (
+          ("tensorwise", "margin"), ("rowwise", "power_2_scale"),
+          ("rowwise_with_gw_hp", "scaling"), ("te_block", "disable_rht"),
+          ("mxfp8", "margin"), ("nvfp4", "amax_history_len"), ("hif8", "x"))),
     (lambda: float8.Float8LinearConfig(cast_config_input=float8.CastConfig(
         float8.ScalingType.DISABLED)), ValueError,
      "cast_config_input, cast_config_weight: got one that is DISABLED"),
@@ -466,8 +806,24 @@ ERRORS = [
      RuntimeError, "Missing key(s) in state_dict: \"scale_fwd\""),
     (lambda: load("nvfp4", layer_of("mxfp8").state_dict()),
      RuntimeError, "Missing key(s) in state_dict: \"rounding_seed\""),
-    (lambda: layer_of("nvfp4")(torch.ones(10, 32)), RuntimeError,
-     "expected a multiple of 16"),
+    (lambda: layer_of("nvfp4")(torch.ones(10, 32)), ValueError,
+     "(root): got 10 tokens, expected a multiple of 16"),
+    (lambda: torch.nn.Sequential(layer_of("nvfp4", disable_rht=True))(
+        torch.ones(3, 32)), ValueError, "got 3 tokens, expected a multiple of 2"),
+    *((lambda key=key, bad=bad: load(
+        "te_delayed_hybrid", {**DELAYED, key: torch.full_like(DELAYED[key], bad)},
+        amax_history_len=4), RuntimeError,
+       f"{key}[0]{'[0]' if 'history' in key else ''}: got {shown}, expected "
+       + ("at least 0, or nan" if "history" in key else
+          "a finite number larger than 0"))
+      for key, bad, shown in (
+          ("scale_fwd", math.nan, "nan"), ("scale_bwd", 0.0, "0.0"),
+          ("scale_fwd", -1.0, "-1.0"), ("scale_bwd", math.inf, "inf"),
+          ("amax_history_fwd", -1.0, "-1.0"))),
+    *((lambda seed=seed: load("nvfp4", {
+        **layer_of("nvfp4").state_dict(), "rounding_seed": seed}), RuntimeError,
+       "rounding_seed: got ")
+      for seed in (torch.tensor(math.nan), torch.ones(2, dtype=torch.int64))),
 ]
 
 

@@ -9,6 +9,7 @@ dimension that a product sums over.
 
 import dataclasses
 import enum
+import inspect
 import json
 from typing import Any, Dict, Literal, NamedTuple, Optional, Union
 
@@ -91,6 +92,11 @@ class Float8LinearConfig:
     seed: int = 0  #: of stochastic rounding
     #: Of the all-reduce of amax; None: the default group, if there is one.
     process_group: Any = None
+    #: Whether an inf or nan in the input, the weight or the gradient of the output
+    #: makes the weight's gradient nan, so that GradScaler skips the step; that of
+    #: the input, if the weight requires none. False: the gradients are products of
+    #: the codes, as the originals', in which an overflow may be finite.
+    propagate_nonfinite: bool = True
 
     def __post_init__(self) -> None:
         self.casts()  # refuses what has no rule
@@ -110,17 +116,24 @@ class Float8LinearConfig:
                 (``amax_epsilon``, ``use_power_2_scales``); te_block:
                 ``power_2_scale``; nvfp4: ``disable_rht``,
                 ``disable_stochastic_rounding``, ``disable_2d_quantization``. All
-                take ``seed`` and ``process_group``.
+                take ``seed``, ``process_group`` and ``propagate_nonfinite``.
 
         Raises:
-            ValueError: no recipe has that name.
+            ValueError: no recipe has that name, or it has not that option.
+            RuntimeError: the same of an option of te_delayed_hybrid and
+                te_current, or a bad value.
         """
         if isinstance(recipe_name, enum.Enum):
             recipe_name = recipe_name.value
         index_of("recipe_name", recipe_name, tuple(_RECIPES))
-        common = {key: options.pop(key) for key in ("seed", "process_group")
-                  if key in options}
-        return Float8LinearConfig(**_RECIPES[recipe_name](**options), **common)
+        common = {key: options.pop(key) for key in _COMMON if key in options}
+        fields = _RECIPES[recipe_name]
+        named = inspect.signature(fields).parameters.values()
+        if not any(one.kind is one.VAR_KEYWORD for one in named):
+            for key in options:
+                index_of(f"{recipe_name}: option", key,
+                         (*(one.name for one in named), *_COMMON))
+        return Float8LinearConfig(**fields(**options), **common)
 
     def casts(self) -> Dict[str, "Cast"]:
         """The casts by the names of the fields, without ``cast_config_``."""
@@ -248,6 +261,9 @@ def _nvfp4(disable_rht: bool = False, disable_stochastic_rounding: bool = False,
         "cast_config_grad_output_for_grad_weight": _blocks(
             "te_nvfp4", format, rounding=rounding, hadamard=not disable_rht)}
 
+
+# The options of every recipe.
+_COMMON = ("seed", "process_group", "propagate_nonfinite")
 
 # The fields of a Float8LinearConfig from the options of a recipe.
 _RECIPES: Dict[str, Any] = {

@@ -13,7 +13,9 @@ class Row(NamedTuple):
     layer: str
     tensor: str  #: input, weight, output, grad_output, grad_input, grad_weight
     amax: Optional[float]  #: the largest magnitude
-    scale: Optional[float]  #: largest code over its value; of blocks and rows, the mean value
+    #: Largest code over its value; of blocks and rows, the mean value; None without
+    #: elements, and if the scales make a 0 of each code.
+    scale: Optional[float]
     saturated: Optional[float]  #: share of the elements beyond the largest code
     flushed: Optional[float]  #: share of the elements that became 0, but were not
     snr: float  #: signal to noise in decibels; inf without an error
@@ -24,9 +26,8 @@ def _decibels(exact: Tensor, rounded: Tensor) -> float:
     wide = exact.double()
     noise = float((rounded.double() - wide).square().sum())
     signal = float(wide.square().sum())
-    if noise == 0:
-        return math.inf
-    return 10 * math.log10(signal / noise) if signal > 0 else -math.inf
+    ratio = signal / noise if noise else math.inf
+    return 10 * math.log10(ratio) if ratio > 0 else -math.inf
 
 
 class Record:
@@ -38,11 +39,11 @@ class Record:
     def operand(self, name: str, x: Tensor, operand: Any) -> None:
         """Adds a matrix and its codes."""
         wide = x.float()
-        rounded = operand.whole(torch.float32)
-        amax, count = float(wide.abs().max()), max(1, wide.numel())
-        if operand.cast.kind == "none":
+        amax = float(wide.abs().max()) if wide.numel() else 0.0
+        if operand.cast.kind == "none" or not wide.numel():
             self.rows[name] = Row("", name, amax, None, 0.0, 0.0, math.inf)
             return
+        rounded = operand.whole(torch.float32)
         # The largest code everywhere gives the largest value of each element.
         codes = torch.full_like(operand.codes.view(torch.uint8),
                                 _LARGEST[operand.cast.format])
@@ -51,8 +52,9 @@ class Record:
         largest = float(_ops.dequantize(codes.view(operand.codes.dtype)[:1],
                                         operand.cast.format,
                                         torch.float32).max())
+        mean, count = float(most.mean()), wide.numel()
         self.rows[name] = Row(
-            "", name, amax, largest / float(most.mean()),
+            "", name, amax, largest / mean if mean else None,
             # The largest element may be beyond it, as scales are rounded.
             int((wide.abs() > most * (1 + 2 ** -20)).sum()) / count,
             int(((wide != 0) & (rounded == 0)).sum()) / count,

@@ -32,20 +32,34 @@ nvfp4               e2m1      e2m1      e4m3, of 1x16, of weights 16x16; gradien
 hif8                HiFloat8  HiFloat8  torch_npu's, of a row
 ==================  ========  ========  ==============================================
 
+torch.utils.checkpoint, nested too and of both kinds, gives the bits of a run without
+it. In a compiled layer that is checkpointed from outside this does not hold for
+stochastic rounding of inputs and weights, nor if scales were updated in between.
+
+An overflow must reach GradScaler, which looks at gradients, but the originals' casts
+turn inf, and nvfp4's also nan, into finite codes. So an inf or nan in the input, the
+weight or the gradient of the output makes the weight's gradient nan, or that of the
+input if the weight requires none; ``propagate_nonfinite=False`` has the originals'
+gradients.
+
 State dicts have Transformer Engine's ``scale_fwd``, ``amax_history_fwd``,
 ``scale_bwd`` and ``amax_history_bwd``, and ``rounding_seed``: a resumed run has the
-same bits. ``torch.compile(fullgraph=True)`` sees one graph of a layer; inductor adds
+same bits. ``torch.compile(fullgraph=True)`` sees one graph of a model; inductor adds
 the bias before the output is rounded to 16 bits, ``aot_eager`` and layers without a
 bias have the bits of eager mode. There is no float8 all-gather of FSDP2 and no cache
 of the weight's codes between micro-batches.
 """
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+import itertools
+import weakref
+from typing import (Any, Callable, Dict, List, NamedTuple, Optional, Sequence,
+                    Tuple)
 
 import torch
 from torch import Tensor
 
-from ._float8_operators import (BlockCodes, Quantized, ScaleManager, amax,
+from . import _float8_recompute as recompute
+from ._float8_operators import (FORMATS, BlockCodes, Quantized, ScaleManager, amax,
                                 dequantize, dequantize_blocks,
                                 hadamard_transform, quantize, quantize_blocks)
 from ._float8_recipes import (Cast, CastConfig, Float8LinearConfig,
@@ -62,11 +76,13 @@ __all__ = [
 ]
 
 _ops = torch.ops.swamp
+_keys = itertools.count()
 
 # The tensors of a layer in Transformer Engine's state, of which the outputs and
 # the gradients of the inputs are never quantized.
 _FORWARD, _BACKWARD = 3, 2
 _SLOTS = {"input": 0, "weight": 1, "grad_output": 3}
+
 
 class _Operand(NamedTuple):
     """A matrix [rows, sums] of a product."""
@@ -96,11 +112,18 @@ class _Operand(NamedTuple):
                 self.amax)
 
 
-def _product(a: _Operand, b: _Operand, dtype: torch.dtype) -> Tensor:
-    """a * b^T. Operands in high precision are multiplied by PyTorch."""
-    if a.cast.kind == "none":
-        return torch.mm(a.codes, b.codes.t()).to(dtype)
-    result: Tensor = _ops._scaled_product(*a.arguments(), *b.arguments(), dtype)
+def _product(a: _Operand, b: _Operand, dtype: torch.dtype,
+             seen: Sequence[Optional[Tensor]] = ()) -> Tensor:
+    """a * b^T, or nan if an amax that was seen is not finite. Operands in high
+    precision are multiplied by PyTorch."""
+    found = [amax for amax in seen if amax is not None]
+    result: Tensor
+    if a.cast.kind != "none":
+        result = _ops._scaled_product(*a.arguments(), *b.arguments(), dtype, found)
+        return result
+    result = torch.mm(a.codes, b.codes.t()).to(dtype)
+    for amax in found:
+        result = result * (1 + 0 * amax).to(dtype)  # 1 or nan
     return result
 
 
@@ -111,47 +134,60 @@ class _State(NamedTuple):
     amax: Tensor  # observed since the last update
     seed: Tensor  # of the next stochastic rounding
     rank: int  # that of the process, which changes the random bits
+    propagates: bool  # an inf or nan, to a gradient
     observes: bool = False  # whether amax counts, in the forward pass
 
 
 def _along_rows(x: Tensor, cast: Cast, role: str, state: _State,
-                seed: Optional[Tensor]) -> _Operand:
-    """The codes of a matrix whose rows a product sums over."""
+                seed: Optional[Tensor], of_tensor: Optional[Tensor] = None
+                ) -> Tuple[_Operand, Optional[Tensor]]:
+    """The codes of a matrix whose rows a product sums over, and its amax, nan if
+    it has a nan, if the cast finds it. `of_tensor` is the amax, if it is known."""
     if cast.kind == "none":
-        return _Operand(x, None, None, cast)
+        return _Operand(x, None, None, cast), None
     how = (cast.format, cast.rounding, cast.policy)
     if cast.kind == "delayed":
         slot = _SLOTS[role]
-        codes, seen = _ops._quantize_by(x, state.scale[slot], *how)
+        codes, found, seen = _ops._quantize_by(x, state.scale[slot], *how)
         if state.observes or role == "grad_output":
-            state.amax[slot].copy_(torch.maximum(state.amax[slot], seen))
-        return _Operand(codes, state.scale_inv[slot].clone(), None, cast)
-    if cast.kind == "tensor":
-        scale, scale_inv = _ops._current_scale(
-            _ops.amax(x, cast.skip_nan), cast.manager, cast.options,
-            cast.backward)
-        codes, _ = _ops._quantize_by(x, scale, *how)
-        return _Operand(codes, scale_inv, None, cast)
-    if cast.manager:  # rows
-        scale, scale_inv = _ops._current_scale(
-            x.abs().amax(1, keepdim=True).float(), cast.manager, cast.options,
-            cast.backward)
-        codes, _ = _ops._quantize_by(x, scale, *how)
-        return _Operand(codes, scale_inv, None, cast)
+            state.amax[slot].copy_(torch.maximum(state.amax[slot], found))
+        return _Operand(codes, state.scale_inv[slot].clone(), None, cast), seen
+    if cast.kind == "tensor" or cast.manager:
+        if cast.kind == "tensor":
+            found = _ops.amax(x, cast.skip_nan)
+        elif x.size(1):
+            found = x.abs().amax(1, keepdim=True).float()
+        else:
+            found = x.new_zeros((x.size(0), 1), dtype=torch.float32)
+        scale, scale_inv = _ops._current_scale(found, cast.manager, cast.options,
+                                               cast.backward)
+        codes, _, seen = _ops._quantize_by(x, scale, *how)
+        return _Operand(codes, scale_inv, None, cast), seen
     if cast.hadamard:
-        x = _ops.hadamard_transform(x)
-    of_tensor = _ops.amax(x) if cast.needs_amax else None
+        x, of_tensor = _ops.hadamard_transform(x), None
+    if not cast.needs_amax:
+        of_tensor = None
+    elif of_tensor is None:
+        of_tensor = _ops.amax(x)
     codes, scales, _, _ = _ops.quantize_blocks(
         x, cast.format, cast.scaling, True, False, 0, cast.square, of_tensor,
         cast.rounding, cast.policy, False, seed)
-    return _Operand(codes, scales, of_tensor, cast)
+    return _Operand(codes, scales, of_tensor, cast), None
 
 
 def _quantized(x: Tensor, role: str, casts: Tuple[Cast, Cast], state: _State,
                wanted: Tuple[bool, bool], record: Optional[Record]
-               ) -> Tuple[Optional[_Operand], Optional[_Operand]]:
-    """The operands of a matrix and of its transpose, if they are wanted."""
+               ) -> Tuple[Optional[_Operand], Optional[_Operand],
+                          Optional[Tensor]]:
+    """The operands of a matrix and of its transpose, if they are wanted, and what
+    its largest magnitude is, nan if it has a nan, if that must propagate."""
     row, column = casts
+    of_tensor: Optional[Tensor] = None
+    seen: Optional[Tensor] = None
+    if state.propagates and any(
+            use and cast.kind in ("row", "block") and not cast.manager
+            for use, cast in zip(wanted, casts)):
+        of_tensor, seen = _ops._amax_and_seen(x)
     seeds: List[Optional[Tensor]] = [None, None]
     if row.rounding == 2 or column.rounding == 2:
         first_seed = state.seed + (state.rank << 48)
@@ -160,10 +196,13 @@ def _quantized(x: Tensor, role: str, casts: Tuple[Cast, Cast], state: _State,
     first: Optional[_Operand] = None
     second: Optional[_Operand] = None
     if all(wanted) and row == column and row.kind in ("tensor", "delayed"):
-        first = _along_rows(x, row, role, state, None)
+        first, seen = _along_rows(x, row, role, state, None)
         second = first._replace(codes=first.codes.t())
     elif all(wanted) and row == column and row.kind == "block":
-        of_tensor = _ops.amax(x) if row.needs_amax else None
+        if not row.needs_amax:
+            of_tensor = None
+        elif of_tensor is None:
+            of_tensor = _ops.amax(x)
         found = _ops.quantize_blocks(
             x, row.format, row.scaling, True, True, 0, row.square, of_tensor,
             row.rounding, row.policy, False, seeds[0])
@@ -171,15 +210,18 @@ def _quantized(x: Tensor, role: str, casts: Tuple[Cast, Cast], state: _State,
         second = _Operand(found[2], found[3], of_tensor, row)
     else:
         if wanted[0]:
-            first = _along_rows(x, row, role, state, seeds[0])
+            first, one = _along_rows(x, row, role, state, seeds[0], of_tensor)
+            seen = one if seen is None else seen
         if wanted[1]:
-            second = _along_rows(x.t(), column, role, state, seeds[1])
+            second, one = _along_rows(x.t(), column, role, state, seeds[1],
+                                      of_tensor)
+            seen = one if seen is None else seen
     if record is not None:
         if first is not None:
             record.operand(role, x, first)
         elif second is not None:
             record.operand(role, x.t(), second)
-    return first, second
+    return first, second, seen if state.propagates else None
 
 
 class _Linear(torch.autograd.Function):
@@ -187,18 +229,21 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, casts: Dict[str, Cast],
-                state: _State, record: Optional[Record]) -> Tensor:
+                state: _State, first: Optional[_State],
+                record: Optional[Record]) -> Tensor:
+        """`first` is the state of the forward pass that this one repeats."""
         needs_input, needs_weight = ctx.needs_input_grad[:2]
-        x, x_for_grad = _quantized(
+        now = state if first is None else first
+        x, x_for_grad, x_seen = _quantized(
             input, "input", (casts["input"], casts["input_for_grad_weight"]),
-            state, (True, needs_weight), record)
-        w, w_for_grad = _quantized(
+            now, (True, needs_weight), record)
+        w, w_for_grad, w_seen = _quantized(
             weight, "weight", (casts["weight"], casts["weight_for_grad_input"]),
-            state, (True, needs_input), record)
+            now, (True, needs_input), record)
         ctx.casts, ctx.state, ctx.record = casts, state, record
         ctx.dtypes = input.dtype, weight.dtype
         saved = [one and one[:3] or (None,) * 3 for one in (x_for_grad, w_for_grad)]
-        ctx.save_for_backward(*saved[0], *saved[1],
+        ctx.save_for_backward(*saved[0], *saved[1], x_seen, w_seen,
                               *((input, weight) if record else ()))
         output = _product(x, w, input.dtype)
         if record is not None:
@@ -212,26 +257,28 @@ class _Linear(torch.autograd.Function):
         casts, record = ctx.casts, ctx.record
         needs_input, needs_weight = ctx.needs_input_grad[:2]
         saved = ctx.saved_tensors
-        dy, dy_for_grad = _quantized(
+        dy, dy_for_grad, dy_seen = _quantized(
             grad, "grad_output",
             (casts["grad_output"], casts["grad_output_for_grad_weight"]),
             ctx.state, (needs_input, needs_weight), record)
         grad_input = grad_weight = None
+        seen = (*saved[6:8], dy_seen)
         if needs_input:
             w = _Operand(*saved[3:6], casts["weight_for_grad_input"])
-            grad_input = _product(dy, w, ctx.dtypes[0])
+            grad_input = _product(dy, w, ctx.dtypes[0],
+                                  () if needs_weight else seen)
         if needs_weight:
             x = _Operand(*saved[:3], casts["input_for_grad_weight"])
-            grad_weight = _product(dy_for_grad, x, ctx.dtypes[1])
+            grad_weight = _product(dy_for_grad, x, ctx.dtypes[1], seen)
         if record is not None:
             wide = grad.float()
             if grad_input is not None:
                 record.result("grad_input", grad_input,
-                              torch.mm(wide, saved[7].float()))
+                              torch.mm(wide, saved[9].float()))
             if grad_weight is not None:
                 record.result("grad_weight", grad_weight,
-                              torch.mm(wide.t(), saved[6].float()))
-        return grad_input, grad_weight, None, None, None
+                              torch.mm(wide.t(), saved[8].float()))
+        return grad_input, grad_weight, None, None, None, None
 
 
 def _entry(key: str) -> property:
@@ -266,7 +313,10 @@ class Float8Linear(torch.nn.Linear):
 
     def __init__(self, *args: Any, config: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.config = config
+        self._set_up(config)
+
+    def _set_up(self, config: Any, name: str = "Float8Linear") -> None:
+        self.config, self._name = config, name
         self._casts = Float8LinearConfig.casts(config)
         kinds = {cast.kind: cast for cast in self._casts.values()}
         self._manager: Optional[ScaleManager] = None
@@ -276,30 +326,94 @@ class Float8Linear(torch.nn.Linear):
         ones = torch.ones(_FORWARD + _BACKWARD, dtype=torch.float32, device="cpu")
         self._state = _State(
             ones, ones.clone(), torch.zeros_like(ones),
-            torch.tensor(getattr(config, "seed", 0), device="cpu"), _rank())
+            torch.tensor(getattr(config, "seed", 0), device="cpu"), _rank(),
+            getattr(config, "propagate_nonfinite", True))
         self._record: Optional[Record] = None
+        self._may_repeat = False  # the forward pass of the model
+        # Whether a forward pass depends on more than its input and parameters.
+        self._has_state = self._manager is not None or any(
+            cast.rounding == 2 for role, cast in self._casts.items()
+            if not role.startswith("grad_output"))
+        # What a number of tokens must be a multiple of, and of channels.
+        four_bits = any(FORMATS["float4_e2m1fn_x2"][0] == cast.format
+                        for cast in self._casts.values() if cast.kind != "none")
+        self._multiple = 16 if any(
+            cast.hadamard for cast in self._casts.values()) else 1 + four_bits
+        for size in ("in_features", "out_features"):
+            if four_bits and getattr(self, size) % 2:
+                raise ValueError(f"{name}.{size}: got {getattr(self, size)}, "
+                                 "expected a multiple of 16 (float4)")
+        self._register()
+
+    def _register(self) -> None:
+        self._key = next(_keys)
+        _layers[self._key] = self
+
+    def __setstate__(self, state: Any) -> None:  # of a copy, too
+        super().__setstate__(state)
+        self._register()
 
     @classmethod
-    def from_float(cls, module: torch.nn.Linear, config: Any = None
-                   ) -> "Float8Linear":
-        """A layer with the parameters of a linear layer."""
-        with torch.device("meta"):
-            new = cls(module.in_features, module.out_features, bias=False,
-                      config=Float8LinearConfig() if config is None else config)
-        new.weight, new.bias = module.weight, module.bias
-        return new.train(module.training)
+    def from_float(cls, module: torch.nn.Linear, config: Any = None,
+                   name: str = "Float8Linear") -> "Float8Linear":
+        """A layer with the parameters, hooks and other attributes of a linear layer.
+
+        Raises:
+            ValueError: the layer, whose name the text has, has a forward() of its
+                own, is parametrized or lazy, or has sizes without a rule.
+        """
+        parametrize = torch.nn.utils.parametrize
+        what = None
+        if getattr(module.forward, "__func__", None) is not torch.nn.Linear.forward:
+            what = "a forward() of its own"
+        elif parametrize.is_parametrized(module):  # type: ignore[no-untyped-call]
+            what = "parametrizations, which can be registered after the conversion"
+        elif torch.nn.parameter.is_lazy(module.weight):
+            what = "no sizes before its first forward pass"
+        if what is not None:
+            raise ValueError(
+                f"{name}: got {type(module).__name__} with {what}, expected a "
+                "torch.nn.Linear (module_filter_fn can leave a layer out)")
+        new = cls.__new__(cls)
+        new.__dict__.update(module.__getstate__())  # no compiled code
+        for key in ("_parameters", "_buffers", "_modules"):
+            new.__dict__[key] = new.__dict__[key].copy()
+        new._set_up(Float8LinearConfig() if config is None else config, name)
+        return new
 
     def forward(self, input: Tensor) -> Tensor:
         if torch.is_autocast_enabled("cpu"):
             input = input.to(torch.get_autocast_dtype("cpu"))
         rows = input.reshape(-1, input.size(-1))
+        compiles = torch.compiler.is_compiling()
+        trains = torch.is_grad_enabled() or (not compiles
+                                             and recompute.in_function())
+        if (self._multiple > 1 and rows.size(0) % self._multiple and trains
+                and self.weight.requires_grad):
+            raise ValueError(f"{self._name}: got {rows.size(0)} tokens, expected a "
+                             f"multiple of {self._multiple} (float4)")
+        first: Optional[_State] = None
+        repeatable: Optional[recompute.Pass] = None
+        if self._has_state and not compiles:
+            values, repeatable = recompute.begin(self, rows, self._values)
+            if values is not None:
+                first = self._state._replace(
+                    scale=torch.tensor(values.scale, device="cpu"),
+                    scale_inv=torch.tensor(values.scale_inv, device="cpu"),
+                    seed=torch.tensor(values.seed, device="cpu"))
         output: Tensor = _Linear.apply(  # type: ignore[no-untyped-call]
             rows, self.weight, self._casts, self._state._replace(
-                observes=self.training and torch.is_grad_enabled()),
-            self._record)
+                observes=self.training and trains), first, self._record)
+        if repeatable is not None:
+            recompute.end(self, repeatable, output)
         output = output.reshape(*input.shape[:-1], output.size(-1))
         return output if self.bias is None else (
             output + self.bias.to(output.dtype))
+
+    def _values(self) -> recompute.Values:
+        state = self._state
+        return recompute.Values(state.scale.tolist(), state.scale_inv.tolist(),
+                                int(state.seed))
 
     def _extra(self) -> Dict[str, Tensor]:
         """The entries of the state dict beside the parameters."""
@@ -333,21 +447,22 @@ class Float8Linear(torch.nn.Linear):
             return
         values = {key: state_dict[prefix + key] for key in keys}
         seed = values.pop("rounding_seed", None)
+        if seed is not None and (not isinstance(seed, Tensor) or seed.numel() != 1
+                                 or seed.dtype != torch.int64):
+            errors.append(f"{prefix}rounding_seed: got {seed}, expected a tensor of "
+                          "one element, torch.int64")
+            return
         if self._manager is not None:
             try:
                 self._manager.load_state_dict(values)
             except RuntimeError as error:
                 errors.append(f"{prefix}: {error}")
                 return
-            self._take_scales()
+            for mine, new in zip(self._state, self._manager.scales()):
+                mine.copy_(new)
             self._state.amax.copy_(self._manager.amax().clamp(min=0))
         if seed is not None:
-            self._state.seed.copy_(seed)
-
-    def _take_scales(self) -> None:
-        assert self._manager is not None
-        for mine, new in zip(self._state, self._manager.scales()):
-            mine.copy_(new)
+            self._state.seed.copy_(seed.reshape(()))
 
 
 def update_scales(model: torch.nn.Module) -> None:
@@ -356,17 +471,30 @@ def update_scales(model: torch.nn.Module) -> None:
     several. Nothing changes without an observed amax. Every rank must call it; a
     forward pass of a converted model in training mode does.
     """
-    # Not a decorator: disable() imports torch._dynamo, which takes a second.
-    torch.compiler.disable(_update_scales)(model)
+    _update_all(model, False)
 
 
-@torch.no_grad()
-def _update_scales(model: torch.nn.Module) -> None:
+def _update_all(model: torch.nn.Module, begins: bool) -> None:
     layers = [module for module in model.modules()
               if isinstance(module, Float8Linear) and module._manager is not None]
-    if not layers:
-        return
-    observed = torch.cat([layer._state.amax for layer in layers])
+    if layers:
+        _ops._update_scales(
+            [tensor for layer in layers for tensor in layer._state[:3]],
+            [layer._key for layer in layers], begins)
+
+
+def _update_scales(states: List[Tensor], keys: List[int], begins: bool) -> None:
+    """The operator of :func:`update_scales`, and before a forward pass, if that
+    begins. torch.compile may pass copies of the states, and write them back."""
+    layers = [_layers[key] for key in keys]
+    if begins:
+        if not recompute.in_backward():
+            layers[0]._may_repeat = recompute.may_repeat()
+        elif layers[0]._may_repeat:
+            return  # the same step again
+        if not (torch.is_grad_enabled() or recompute.in_function()):
+            return
+    observed = torch.cat(states[2::3])
     config = layers[0].config
     group = config.process_group
     if (config.options.get("reduce_amax", True)
@@ -375,17 +503,28 @@ def _update_scales(model: torch.nn.Module) -> None:
         torch.distributed.all_reduce(
             observed, torch.distributed.ReduceOp.MAX, group)
     parts = observed.split(_FORWARD + _BACKWARD)
-    for layer, part in zip(layers, parts):
+    for i, (layer, part) in enumerate(zip(layers, parts)):
         assert layer._manager is not None
         layer._manager.observe_all(part)
         layer._manager.update()
-        layer._take_scales()
-        layer._state.amax.zero_()
+        for mine, new in zip(states[3 * i:], layer._manager.scales()):
+            mine.copy_(new)
+        states[3 * i + 2].zero_()
+
+
+# An operator, so that torch.compile does not look into it. The layers by the numbers
+# that it takes.
+_layers: "weakref.WeakValueDictionary[int, Float8Linear]" = (
+    weakref.WeakValueDictionary())
+_library = torch.library.Library("swamp", "FRAGMENT")
+_library.define("_update_scales(Tensor(a!)[] states, int[] keys, bool begins) -> ()")
+_library.impl("_update_scales", _update_scales, "CPU")
+_library.impl("_update_scales", lambda states, keys, begins: None, "Meta")
 
 
 def _update_before_forward(model: torch.nn.Module, inputs: Any) -> None:
-    if model.training and torch.is_grad_enabled():
-        update_scales(model)
+    if model.training:
+        _update_all(model, True)
 
 
 def convert_to_float8_training(
@@ -393,7 +532,8 @@ def convert_to_float8_training(
         module_filter_fn: Optional[Callable[[torch.nn.Module, str], bool]] = None,
         config: Any = None) -> torch.nn.Module:
     """Replaces the linear layers of a model by :class:`Float8Linear`, with the same
-    parameters. Do this before DistributedDataParallel, FSDP and torch.compile.
+    parameters, hooks and other attributes. Do this before DistributedDataParallel,
+    FSDP and torch.compile. An error changes nothing.
 
     Args:
         module: changed; if it is itself a linear layer, a new one is returned.
@@ -402,7 +542,14 @@ def convert_to_float8_training(
 
     Returns:
         The model. With delayed scaling each of its forward passes in training mode
-        first calls :func:`update_scales`.
+        first calls :func:`update_scales`, under torch.no_grad() only in a reentrant
+        checkpoint, which cannot be told from training.
+
+    Raises:
+        ValueError: a layer, which the text names, cannot be replaced: its class or
+            itself has a forward() of its own, it is parametrized
+            (``weight_norm`` and others can be applied after the conversion), lazy,
+            or, of nvfp4, its sizes are odd.
     """
     if config is None:
         config = Float8LinearConfig()
@@ -418,24 +565,28 @@ def convert_to_float8_training(
                 or not (module_filter_fn is None
                         or module_filter_fn(linear, name))):
             return linear
-        new = Float8Linear.from_float(linear, config)
+        new = Float8Linear.from_float(linear, config, name or "(root)")
         new._state.seed.add_(number << 32)  # layers round differently
         number += 1
         return new
 
     done: Dict[torch.nn.Module, torch.nn.Module] = {}  # shared layers stay shared
-    for name, parent in list(module.named_modules()):
-        for child, linear in list(parent._modules.items()):
+    places = []
+    for name, parent in module.named_modules():
+        for child, linear in parent._modules.items():
             if linear is None:
                 continue
             if linear not in done:
                 done[linear] = converted(linear,
                                          f"{name}.{child}" if name else child)
             if done[linear] is not linear:
-                setattr(parent, child, done[linear])
+                places.append((parent, child, done[linear]))
     module = converted(module, "")
-    if any(isinstance(layer, Float8Linear) and layer._manager is not None
-           for layer in module.modules()):
+    for parent, child, new in places:
+        setattr(parent, child, new)
+    if (any(isinstance(layer, Float8Linear) and layer._manager is not None
+            for layer in module.modules())
+            and _update_before_forward not in module._forward_pre_hooks.values()):
         module.register_forward_pre_hook(_update_before_forward)
     return module
 
