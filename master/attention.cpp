@@ -373,13 +373,13 @@ struct Attention {
         0, queries.heads, [](auto...) { return true; }, write);
   }
 
-  // lost_lse() returns LogSumExp::low of each query for its `lse`: 0 for
-  // |lse| < kLargeLse, where it is less than the rounding of a score. The
-  // result is empty if all are 0.
+  // lost_lse() returns LogSumExp::low of each query for its `lse`: 0 for a
+  // small |lse|, where it is less than the rounding of a score or, of 16 bits,
+  // of the result. The vector is empty if all are 0.
   std::vector<float> lost_lse(const float* lse) {
-    constexpr float kLargeLse = 64;
+    const float large = q.dtype == kFloat32 ? 64 : 1024;
     const auto is_large = [&](std::size_t i) {
-      return std::fabs(lse[i]) >= kLargeLse && std::isfinite(lse[i]);
+      return std::fabs(lse[i]) >= large && std::isfinite(lse[i]);
     };
     const auto has_large = [&](std::size_t first, std::size_t rows) {
       for (std::size_t i = first; i < first + rows; ++i) {

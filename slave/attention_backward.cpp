@@ -137,7 +137,9 @@ HWY_INLINE void gradient_lanes(float* scores, float* products,
       ((p[g] = hn::Add(p[g], hn::LoadU(df, add + g * kLanes))), ...);
     }
     ((p[g] = hn::Sub(p[g], hn::Set(df, dots[j].lse.high))), ...);
-    ((p[g] = hn::Sub(p[g], hn::Set(df, dots[j].lse.low))), ...);
+    if (HWY_UNLIKELY(dots[j].lse.low != 0)) {
+      ((p[g] = hn::Sub(p[g], hn::Set(df, dots[j].lse.low))), ...);
+    }
     // Min() would not keep nan on every target.
     ((p[g] = hn::IfThenZeroElse(hn::Gt(p[g], zero), p[g])), ...);
     exp_each(df, p, group);

@@ -80,9 +80,9 @@ struct AttentionOptions {
 ///
 /// lse is one float32 number a query, whose rounding loses the log of the sum if
 /// scores are large. attention_backward() computes what was lost again for
-/// queries with |lse| >= 64, which takes the time of the forward pass of their
-/// blocks of queries. These are also queries all of whose keys a mask of finite
-/// values, such as -1e9, hides.
+/// queries with |lse| >= 64 (16-bit types: 1024), which takes the time of the
+/// forward pass of their blocks of queries. These are also queries all of whose
+/// keys a mask of finite values, such as -1e9, hides.
 ///
 /// @param q [batch, heads, queries, columns]
 /// @param k [batch, key heads, keys, columns]; key heads divide q.heads

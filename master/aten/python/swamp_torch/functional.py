@@ -93,9 +93,9 @@ def attention(query: Tensor, key: Tensor, value: Tensor, *,
     one thread.
 
     Float32 lse has lost the log of the sum if scores are large. The backward pass
-    computes it again for queries with abs(lse) >= 64, which takes the time of their
-    forward pass; so do queries all of whose keys a mask hides by finite values, such
-    as -1e9. Hide keys with -inf or a bool mask.
+    computes it again for queries with abs(lse) >= 64 (16-bit types: 1024), which
+    takes the time of their forward pass; so do queries all of whose keys a mask hides
+    by finite values, such as -1e9. Hide keys with -inf or a bool mask.
 
     Raises:
         ValueError: a bad value of causal.
