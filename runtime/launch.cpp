@@ -161,7 +161,7 @@ std::size_t require_ldm(const Machine::Impl& machine, const Launch& launch) {
     const LdmLayout layout = LdmLayout::make(operation, limits);
     used = std::max(used, layout.bytes_used);
     if (layout.fits()) continue;
-    throw Error(SWAMP_INVALID_ARGUMENT,
+    throw Error(SWAMP_UNSUPPORTED,
                 "SWAMP_LDM_BYTES: got " + std::to_string(launch.ldm_bytes) +
                     ", expected at least " +
                     std::to_string(layout.bytes_needed) + " for kernel " +

@@ -53,9 +53,9 @@ struct LdmLayout {
       sum += unit_bytes;
     }
     // A tile is whole lines of every operand: putting part of a line costs the
-    // real machine up to 12 times as much. If a row is longer than a line, a
-    // tile may have any number of rows, although an operand with one value for
-    // each row is then not whole lines.
+    // real machine up to 12 times as much. If a row is longer than a line, or
+    // if whole lines do not fit, a tile may have any number of units, so that
+    // narrower operands never need more LDM than wider ones.
     std::size_t step = operation.tile_step;
     if (step == 0) step = widest > kLineBytes ? 1 : kLineBytes / narrowest;
     // With partial results, a segment may hold the number of its first grain.
@@ -68,15 +68,23 @@ struct LdmLayout {
             align_up(limits.partial_bytes, kLdmAlignment) +
         align_up(limits.scratch_bytes, kLdmAlignment);
 
+    const auto bytes_of = [&](std::size_t units) {
+      return fixed + 2 * slot_bytes(operation, units);
+    };
+    if (operation.tile_step == 0 && bytes_of(step) > limits.ldm_bytes) step = 1;
     LdmLayout layout;
-    layout.bytes_needed = fixed + 2 * slot_bytes(operation, step);
+    layout.bytes_needed = bytes_of(step);
     if (layout.bytes_needed > limits.ldm_bytes) return layout;
     const std::size_t spare = limits.ldm_bytes - layout.bytes_needed;
     const std::size_t by_ldm = step + spare / (2 * sum) / step * step;
     const std::size_t by_tile =
         std::max(step, limits.tile_bytes / widest / step * step);
     layout.tile_units = std::min(by_ldm, by_tile);
-    layout.bytes_used = fixed + 2 * slot_bytes(operation, layout.tile_units);
+    // The tiles of several operands may be rounded up to whole lines.
+    while (bytes_of(layout.tile_units) > limits.ldm_bytes) {
+      layout.tile_units -= step;
+    }
+    layout.bytes_used = bytes_of(layout.tile_units);
     return layout;
   }
 

@@ -78,7 +78,7 @@ class SWAMP_API Predictor {
   /// @param config as for Machine, but an empty `machine` is sw26010pro,
   ///   whatever SWAMP_MACHINE is; backend, transfer and bind are ignored
   /// @param tile_bytes of the widest array of an operation; 0: the machine's.
-  ///   Tiles are whole lines of every array, and two of them must fit into LDM
+  ///   Tiles are whole lines of every array if two of them fit into LDM
   /// @param broadcast what several slaves of a row of 8 get is fetched once,
   ///   and broadcast to the others by RMA
   /// @throws Error as the constructor of Machine

@@ -276,6 +276,42 @@ TEST(Product, BitsOfScalarLoop) {
   }
 }
 
+// Any LDM: the right bits, or SWAMP_UNSUPPORTED.
+TEST(Product, LittleLdm) {
+  Random random(73);
+  for (const char* transfer : {"copy", "check"}) {
+    std::size_t succeeded = 0;
+    for (std::size_t ldm = 8 * 1024; ldm <= 48 * 1024;
+         ldm += 128 * (1 + random.below(16))) {
+      MachineConfig config;
+      config.backend = "serial";
+      config.transfer = transfer;
+      config.core_groups = 1;
+      config.slaves_per_group = 2;
+      config.ldm_bytes = ldm;
+      const auto machine = make_machine(config);
+      const std::size_t some = 1 + random.below(120);
+      for (const std::size_t terms : {std::size_t{1}, some}) {
+        const Case one{1, 1 + random.below(40), 1 + random.below(40), terms};
+        const Types types = kTypes[random.below(std::size(kTypes))];
+        SCOPED_TRACE(testing::Message()
+                     << transfer << " LDM " << ldm << " "
+                     << format_of(types.in).name << ", " << one.rows << " x "
+                     << one.columns << " x " << one.terms);
+        const Problem problem(one, types.in, types.out, Numbers::ordinary,
+                              random);
+        try {
+          ASSERT_TRUE(problem.run(*machine) == problem.run(plain_machine()));
+          ++succeeded;
+        } catch (const Error& error) {
+          ASSERT_EQ(error.status(), SWAMP_UNSUPPORTED) << error.what();
+        }
+      }
+    }
+    EXPECT_GT(succeeded, 20u);
+  }
+}
+
 TEST(Product, RandomShapes) {
   Random random(72);
   const auto layout = [&] { return static_cast<Layout>(random.below(3)); };

@@ -369,7 +369,8 @@ TEST(UnscaleErrors, TooLittleLdmNamesKernelAndBytes) {
     }
     expect_refused(list, good, *machine,
                    {"SWAMP_LDM_BYTES: got 1024, expected at least ", "kernel ",
-                    "_float32"});
+                    "_float32"},
+                   SWAMP_UNSUPPORTED);
     // A list without elements needs no LDM.
     const Tensor empty[] = {{nullptr, 0, kFloat16}, {nullptr, 0, kFloat64}};
     amp_foreach_non_finite_check_and_unscale_(empty, good.found_inf, 0.5f,

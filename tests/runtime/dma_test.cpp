@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/tile_loop.h"
+#include "support/random.h"
 #include "tests/runtime/test_kernels.h"
 
 namespace swamp::runtime {
@@ -223,11 +224,38 @@ TEST(LdmLayoutTest, FitsItsLdmAndGrowsToTheTile) {
           2 * LdmLayout::slot_bytes(operation, layout.tile_units);
       ASSERT_LE(used, bytes);
       ASSERT_GE(layout.tile_units, last);
-      // Whole 128-byte lines of every operand.
-      ASSERT_EQ(layout.tile_units * operation.operands[0].unit_bytes % 128, 0u);
+      // Whole 128-byte lines of every operand, if they fit.
+      ASSERT_TRUE(layout.tile_units * operation.operands[0].unit_bytes % 128 ==
+                      0 ||
+                  bytes == needed);
       last = layout.tile_units;
     }
     EXPECT_EQ(last, 2048u);  // 8 KiB of the widest operand
+  }
+}
+
+// The last part of a matrix, which is narrower, needs no more than the others;
+// and tiles, which are rounded up to whole lines, do not exceed LDM.
+TEST(LdmLayoutTest, NarrowerOperandsNeedNoMore) {
+  const test::Args args{0};
+  test::Random random(11);
+  for (int i = 0; i < 20000; ++i) {
+    Operation wide(
+        test::kernel_info<test::Args>(
+            "part", 0, {in(kFloat16), inout(kFloat32), out(kBFloat16)}),
+        &args);
+    const std::size_t most = i % 2 == 0 ? 150 : 5000;
+    for (int s = 0; s < 3; ++s) wide.set_unit_bytes(s, 1 + random.below(most));
+    Operation narrow = wide;
+    const int s = static_cast<int>(random.below(3));
+    narrow.set_unit_bytes(s, 1 + random.below(wide.operands[s].unit_bytes));
+    const std::size_t ldm = 2048 + random.below(40000);
+    const LdmLayout layout = LdmLayout::make(wide, {ldm, 8192});
+    if (!layout.fits()) continue;
+    ASSERT_LE(layout.bytes_used, ldm);
+    ASSERT_TRUE(LdmLayout::make(narrow, {ldm, 8192}).fits())
+        << wide.operands[s].unit_bytes << " to "
+        << narrow.operands[s].unit_bytes << ", LDM " << ldm;
   }
 }
 
