@@ -253,15 +253,19 @@ slave::QuantizeArgs cast_args(const FloatFormat& format, Rounding rounding,
 slave::DequantizeArgs decoding_args(const FloatFormat& format) {
   const slave::QuantizeArgs of_format =
       cast_args(format, Rounding::nearest_even, CastPolicy::saturate, 0);
+  const Specials specials = format.specials;
+  const bool is_tapered = specials == Specials::tapered;
+  // The code of -0 is nan.
+  const bool has_nan_zero = is_tapered || specials == Specials::nan_zero;
   return {1,
           of_format.elements,
           of_format.mantissa_bits,
           of_format.least_exponent,
           of_format.sign,
-          format.specials == Specials::tapered ? 0 : of_format.largest,
-          format.specials == Specials::exponent   ? 0  // 2^-127 is subnormal
-          : format.specials == Specials::nan_zero ? 1u << of_format.sign
-                                                  : slave::kBeyond,
+          is_tapered ? 0 : of_format.largest,
+          specials == Specials::exponent ? 0  // 2^-127 is subnormal
+          : has_nan_zero                 ? 1u << of_format.sign
+                                         : slave::kBeyond,
           of_format.complement};
 }
 

@@ -21,7 +21,7 @@ constexpr std::size_t code_elements(const FloatFormat& format) {
 
 // divided() is count / by, rounded up.
 constexpr std::size_t divided(std::size_t count, std::size_t by) {
-  return (count + by - 1) / by;
+  return count / by + (count % by != 0 ? 1 : 0);
 }
 
 // require_code_format() returns the format of codes; `name` is that of the

@@ -72,9 +72,12 @@ void require_scaled(const std::string& name, const ScaledMatrix& x) {
   }
   master::require_codes(name + ".codes", x.codes, format, x.rows * x.columns,
                         name);
-  if (x.block % 2 != 0) {
+  // The block of a narrow matrix of quantize_blocks() may be longer than a row.
+  const std::size_t most_block = std::max(slave::kMaxBlock, x.columns);
+  if (x.block % 2 != 0 || x.block > most_block) {
     master::refuse(name + ".block", std::to_string(x.block),
-                   "an even number of elements, or 0 for a row");
+                   "an even number of elements, at most " +
+                       std::to_string(most_block) + ", or 0 for a row");
   }
   constexpr std::uint32_t kScales =
       1u << kFloat32 | 1u << kFloat8E8M0FNU | 1u << kFloat8E4M3FN;
@@ -260,7 +263,7 @@ std::size_t part_terms(const Machine::Impl& machine, const Problem& problem) {
   const std::size_t unit = std::max<std::size_t>(2, args.block);
   std::size_t blocks = std::max<std::size_t>(1, divided(problem.terms(), unit));
   for (;; blocks /= 2) {
-    args.terms = blocks * unit;
+    args.terms = std::min(blocks * unit, problem.terms());
     args.steps = static_cast<std::uint32_t>(problem.steps(args.terms));
     slave::ProductPackArgs pack{};
     pack.terms = args.terms;

@@ -272,15 +272,15 @@ HWY_INLINE void unpack_turn(const std::uint8_t* from, std::uint8_t* to) {
 #endif
 }
 
-// Decoder is the values of codes.
+// Decoder computes the values of codes.
 class Decoder {
  public:
-  // `values` are those of all codes.
+  // `values` has the value of each code.
   HWY_INLINE Decoder(const DequantizeArgs& args, const float* values)
       : args_(args), values_(values) {}
 
-  // operator() returns the values of kLanes codes, one an octet.
-  HWY_INLINE VF operator()(const std::uint8_t* at) const {
+  // scaled() returns scaled_value() of kLanes codes, one an octet.
+  HWY_INLINE VF scaled(const std::uint8_t* at, VF scale) const {
     const DF df;
     const DU du;
     const hn::Rebind<std::uint8_t, DF> d8;
@@ -295,7 +295,7 @@ class Decoder {
     if (args_.also != kBeyond) {
       special = hn::Or(special, hn::Eq(code, hn::Set(du, args_.also)));
     }
-    if (HWY_UNLIKELY(!hn::AllFalse(du, special))) return looked_up(at);
+    if (HWY_UNLIKELY(!hn::AllFalse(du, special))) return looked_up(at, scale);
     const VU before = hn::Set(du, (args_.least_exponent - 1) << 23);
     const VU place =
         hn::Set(du, (args_.least_exponent - args_.mantissa_bits) << 23);
@@ -310,13 +310,17 @@ class Decoder {
                                     hn::BitCast(df, hn::Add(shifted, before)));
     const VU sign = hn::ShiftLeftSame(hn::AndNot(mantissa_and_exponent, code),
                                       static_cast<int>(31 - args_.sign));
-    return hn::BitCast(df, hn::Or(hn::BitCast(du, found), sign));
+    return hn::Mul(hn::BitCast(df, hn::Or(hn::BitCast(du, found), sign)),
+                   scale);
   }
 
  private:
-  HWY_NOINLINE VF looked_up(const std::uint8_t* at) const {
-    float found[kLanes];
-    for (std::size_t j = 0; j < kLanes; ++j) found[j] = values_[at[j]];
+  HWY_NOINLINE VF looked_up(const std::uint8_t* at, VF scale) const {
+    float found[kLanes], scales[kLanes];
+    hn::StoreU(scale, DF(), scales);
+    for (std::size_t j = 0; j < kLanes; ++j) {
+      found[j] = scaled_value(values_[at[j]], scales[j]);
+    }
     return hn::LoadU(DF(), found);
   }
   const DequantizeArgs& args_;

@@ -186,7 +186,7 @@ HWY_INLINE void dequantize_elements(const DequantizeArgs& args,
   using Element = typename Format::Element;
   const DF df;
   const hn::Rebind<Element, DF> d;
-  const Decoder value(args, values);
+  const Decoder decoder(args, values);
   const bool packed = args.elements == 2;
   std::uint8_t some[kTurn];
   std::size_t i = 0;
@@ -197,7 +197,7 @@ HWY_INLINE void dequantize_elements(const DequantizeArgs& args,
       at = some;
     }
     for (std::size_t j = 0; j < kTurn; j += kLanes) {
-      hn::StoreU(Format::narrow(df, hn::Mul(value(at + j), factor(i + j))), d,
+      hn::StoreU(Format::narrow(df, decoder.scaled(at + j, factor(i + j))), d,
                  out + i + j);
     }
   }
@@ -212,7 +212,7 @@ HWY_INLINE void dequantize_elements(const DequantizeArgs& args,
   }
   Element found[kTurn];
   for (std::size_t j = 0; j < rest; j += kLanes) {
-    hn::StoreU(Format::narrow(df, hn::Mul(value(last + j), factor(i + j))), d,
+    hn::StoreU(Format::narrow(df, decoder.scaled(last + j, factor(i + j))), d,
                found + j);
   }
   std::memcpy(out + i, found, rest * sizeof(Element));

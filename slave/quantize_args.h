@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "slave/kernel_args.h"
 #include "slave/scale_rules.h"
@@ -71,7 +72,7 @@ struct QuantizePartial {
 
 // dequantize: x (out), codes (in, octets), values (constant: float32 of the 256
 //   octets, or of the 16 codes). x = r(values[code] * scale). A unit is as of
-//   quantize.
+//   quantize. `scale` is finite.
 struct DequantizeArgs {
   float scale;
   std::uint32_t elements;  // of a unit
@@ -79,6 +80,12 @@ struct DequantizeArgs {
   // are larger than `largest` without the sign, and `also` (kBeyond: none).
   std::uint32_t mantissa_bits, least_exponent, sign, largest, also, complement;
 };
+
+// scaled_value() returns value * scale. A nan value stays as it is, because the
+// CPU would choose one of two nan by the order of the operands.
+inline float scaled_value(float value, float scale) noexcept {
+  return std::isnan(value) ? value : value * scale;
+}
 
 // quantize_blocks: x (in), codes and scales along rows (out), codes and scales
 //   along columns (out; each pair may be absent), random (in, an octet of each
@@ -91,6 +98,9 @@ struct DequantizeArgs {
 //   largest magnitude, and its codes are those of f32(x * factor), by
 //   slave/scale_rules.h. Of a column that is transformed (`hadamard`), x is
 //   first multiplied by the transform below, in groups of 16 rows.
+//   Of microxcaling, nearest_even and nearest_away round as the original, which
+//   adds 1/2 to the element over the smallest number, in float32: the float32
+//   before 1/2 is rounded up, too.
 enum class BlockRule : std::uint32_t {
   floor,  // up to microxcaling as MxRule
   ceil,
@@ -139,6 +149,12 @@ inline constexpr std::size_t kMaxBlock = 128;
 // that they need.
 inline constexpr std::size_t kBlockWidth = 128;
 inline constexpr std::size_t kBlockScratch = kMaxBlock * kBlockWidth;
+
+// microxcaling_raised_bits() returns the bits of the float32 before half of the
+// smallest number.
+inline std::uint32_t microxcaling_raised_bits(const QuantizeArgs& code) {
+  return ((code.least_exponent - code.mantissa_bits - 1) << 23) - 1;
+}
 
 // BlockScale is a scale as it is stored: a code, or the bits of a float32.
 struct BlockScale {
@@ -189,7 +205,7 @@ struct AmaxPartial {
 //     out_j = r(1/4 sum_i sign_i x_i h_ij),
 //   with Sylvester's matrix h and the signs of Transformer Engine. The sum is a
 //   butterfly in double: neighbours first. It is rounded to float32, then to
-//   the format of x.
+//   the format of x. A nan becomes the positive quiet one.
 struct HadamardArgs {};
 inline constexpr std::size_t kHadamard = 16;
 inline constexpr std::uint32_t kHadamardMinus = 0xd7e8;  // bit i: sign_i is -
@@ -211,7 +227,12 @@ inline void hadamard_transform(double* x, std::size_t width) noexcept {
       }
     }
   }
-  for (std::size_t i = 0; i < kHadamard * width; ++i) x[i] *= 0.25;
+  // The sign of inf - inf, and which of two nan a sum is, depend on the CPU and
+  // on the order of the operands, which the compiler chooses.
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  for (std::size_t i = 0; i < kHadamard * width; ++i) {
+    x[i] = std::isnan(x[i]) ? kNan : x[i] * 0.25;
+  }
 }
 
 // The formats of stored scales.
@@ -219,9 +240,9 @@ enum class ScaleKind : std::uint32_t { e8m0, e4m3, float32 };
 
 // dequantize_blocks: x (out), codes (in), scales (in), values (constant, as of
 //   dequantize). A unit is a row of `columns` elements, whose blocks are
-//   `block` neighbours. x = r(values[code] * s), with s the value of the scale,
-//   of float8_e4m3fn f32(f32(value * amax) * f32(1 / 2688)) if `te`, else
-//   f32(value * amax).
+//   `block` neighbours. x = r(scaled_value(values[code], s)), with s the value
+//   of the scale, of float8_e4m3fn f32(f32(value * amax) * f32(1 / 2688)) if
+//   `te`, else f32(value * amax).
 struct DequantizeBlockArgs {
   DequantizeArgs code;  // its scale is not used
   float amax;

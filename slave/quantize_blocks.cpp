@@ -109,7 +109,8 @@ HWY_INLINE Scales nvfp4_scales(const BlockArgs& args, VF amax) {
   if (te) {
     const VF factor =
         hn::Div(one, hn::Mul(value, hn::Set(df, 1 / args.tensor_scale)));
-    return {code, hn::Min(factor, most)};
+    // Not Min(), whose result for nan depends on the target.
+    return {code, hn::IfThenElse(hn::Lt(factor, most), factor, most)};
   }
   value = hn::IfThenElse(hn::RebindMask(df, hn::Eq(code, nan)),
                          hn::BitCast(df, hn::Set(du, 0x7fc00000u)), value);
@@ -282,6 +283,9 @@ class Blocks {
         row_words_(args.code.key),
         column_words_(args.column_key),
         largest_bits_(float_to_bits(args.largest)),
+        raised_bits_(kRaises && args.rule == BlockRule::microxcaling
+                         ? microxcaling_raised_bits(args.code)
+                         : ~0u),
         saturates_(args.code.overflow == args.code.largest),
         packed_(args.code.elements == 2) {
     for (int i = 4; i < 8; ++i) {
@@ -329,18 +333,33 @@ class Blocks {
   }
 
  private:
+  // Whether an element may be the number that microxcaling rounds up. Elements
+  // of 16 bits have too few mantissa bits.
+  static constexpr bool kRaises =
+      sizeof(Element) == 4 && kRounding != kStochastic && !kTapered;
+
+  // Bits of two magnitudes: the largest number, and the one that is rounded up.
+  struct Limits {
+    VU largest, raised;
+  };
+  HWY_INLINE Limits limits() const {
+    return {hn::Set(DU(), largest_bits_), hn::Set(DU(), raised_bits_)};
+  }
+
   // codes_of() is the codes of x * factor. If kFinite, no x is inf or nan, no
   // factor is, and what is too large becomes the largest number.
   template <bool kFinite>
-  static HWY_INLINE VU codes_of(const Codes encoder, VU largest, VF x,
+  static HWY_INLINE VU codes_of(const Codes encoder, const Limits& limits, VF x,
                                 VF factor, VU random) {
     const VU x_bits = hn::BitCast(DU(), x);
     VU bits = magnitude(hn::Mul(x, factor));
-    if (kFinite) {
-      bits = hn::Min(bits, largest);
-      return encoder.signed_code(encoder.magnitude_code(bits, random), x_bits);
+    if (kFinite) bits = hn::Min(bits, limits.largest);
+    VU code = encoder.magnitude_code(bits, random);
+    if (kRaises) {
+      code = hn::Add(code, hn::IfThenElseZero(hn::Eq(bits, limits.raised),
+                                              hn::Set(DU(), 1u)));
     }
-    const VU code = encoder.magnitude_code(bits, random);
+    if (kFinite) return encoder.signed_code(code, x_bits);
     const auto beyond = hn::Gt(code, hn::Set(DU(), encoder.largest()));
     return Codes::special_codes(encoder, x_bits, bits, code, beyond);
   }
@@ -368,7 +387,7 @@ class Blocks {
                          std::uint8_t* out) const {
     const DF df;
     const Codes encoder = encoder_;
-    const VU largest = hn::Set(DU(), largest_bits_);
+    const Limits limits = this->limits();
     const int shift = shift_;
     // Converts kTurn elements, whose factors are those of their blocks.
     const bool stream = non_temporal_ && streams(out);
@@ -380,7 +399,7 @@ class Blocks {
         for (std::size_t v = 0; v < kVectors; ++v) {
           const std::size_t at = j + v * kLanes;
           codes[v] = codes_of<kFinite>(
-              encoder, largest, Format::load(df, from + at),
+              encoder, limits, Format::load(df, from + at),
               hn::Set(df, factors[(i + at) >> shift]),
               random_of(row_words_, octets, at, index + i, kLanes));
         }
@@ -629,14 +648,14 @@ class Blocks {
                                  std::uint8_t* out) const {
     const DF df;
     const Codes encoder = encoder_;
-    const VU largest = hn::Set(DU(), largest_bits_);
+    const Limits limits = this->limits();
     VF factor[kVectors];
     for (std::size_t v = 0; v < kVectors; ++v) {
       factor[v] = hn::LoadU(df, factors + v * kLanes);
     }
     const auto codes = [&](std::size_t r, std::size_t v) HWY_ATTR {
       return codes_of<kFinite>(
-          encoder, largest, Format::load(df, x + r * kWidth + v * kLanes),
+          encoder, limits, Format::load(df, x + r * kWidth + v * kLanes),
           factor[v],
           random_of(column_words_,
                     random == nullptr ? nullptr : random + r * args_.x_step,
@@ -738,7 +757,7 @@ class Blocks {
   const BlockArgs& args_;
   Codes encoder_;
   RandomWords row_words_, column_words_;
-  std::uint32_t largest_bits_;
+  std::uint32_t largest_bits_, raised_bits_;
   bool saturates_, packed_, non_temporal_ = false;
   int shift_ = 63;  // of an index, to that of its block; 63: one block a row
 };

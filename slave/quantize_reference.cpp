@@ -237,9 +237,16 @@ void quantize_cells(const BlockArgs& args, const RoundingKey& key, bool given,
           const std::uint32_t random =
               given ? cells.octets[at]
                     : rounding_bits(key, cells.indices[at]).weight >> 8;
+          float v = cells.values[at] * scale.factor;
+          if (args.rule == BlockRule::microxcaling &&
+              args.code.rounding != kStochastic) {
+            // floor(v + 1/2) of the original, of a v below the smallest number.
+            const auto smallest = static_cast<float>(numbers[1].value);
+            const float places = std::abs(v) / smallest;
+            if (places < 0.5f && places + 0.5f >= 1) v = smallest;
+          }
           put_code(args.code, codes + i * steps.codes_step, j,
-                   code_of(args.code, numbers, cells.values[at],
-                           cells.values[at] * scale.factor, random));
+                   code_of(args.code, numbers, cells.values[at], v, random));
         }
       }
     }
@@ -326,7 +333,8 @@ void dequantize_blocks(const void* arguments, const Tile& tile, Result&) {
     }
     std::uint32_t code = codes[i / elements];
     if (elements == 2) code = i % 2 == 0 ? code & 15 : code >> 4;
-    x[i] = Format::narrow(values[code] * dequantize_factor(args, bits));
+    x[i] = Format::narrow(
+        scaled_value(values[code], dequantize_factor(args, bits)));
   }
 }
 

@@ -24,7 +24,7 @@ extern "C" {
 typedef enum {
   SWAMP_OK = 0,
   SWAMP_INVALID_ARGUMENT = 1, /**< a wrong argument, named in the text */
-  SWAMP_UNSUPPORTED = 2,      /**< this build or CPU does not have it */
+  SWAMP_UNSUPPORTED = 2,      /**< this build, CPU or LDM is not enough */
   SWAMP_OUT_OF_MEMORY = 3,    /**< nothing was written */
   SWAMP_INTERNAL = 4          /**< a bug of swamp: please report it */
 } swamp_status;
@@ -596,7 +596,7 @@ typedef struct {
   swamp_block_scaling scaling; /**< the rule */
   size_t block;                /**< elements; 0: as the rule says */
   int32_t square;              /**< 1: as many rows as columns */
-  float tensor_amax;           /**< of NVFP4 */
+  float tensor_amax;           /**< of NVFP4, as swamp_amax() returns it */
   swamp_rounding rounding;     /**< which neighbour */
   swamp_cast_policy policy;    /**< nan, inf and numbers beyond the largest */
   int32_t hadamard;            /**< 1: the columns are transformed first */
@@ -661,7 +661,7 @@ typedef struct {
   size_t columns;       /**< elements of a row */
   size_t block;         /**< elements of a scale, even; 0: a row */
   int32_t square;       /**< 1: blocks have as many rows as columns */
-  float tensor_amax;    /**< of NVFP4 */
+  float tensor_amax;    /**< of NVFP4, as swamp_amax() returns it */
 } swamp_scaled_matrix;
 
 /** swamp_scaled_product sets out to a * b^T with exact sums; see product() in

@@ -10,12 +10,14 @@
 /// be aligned to its element, and must not overlap. Everything is checked
 /// before the first write. Any thread may call, also several at once on one
 /// machine. Error is thrown for bad arguments, and with SWAMP_UNSUPPORTED for a
-/// dtype, or a policy that has no rule for it.
+/// dtype, or a policy that has no rule for it, and if the machine's LDM is too
+/// small.
 #ifndef SWAMP_FLOAT8_H_
 #define SWAMP_FLOAT8_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "swamp/export.h"
 #include "swamp/machine.h"
@@ -120,12 +122,14 @@ SWAMP_API float amax(const Tensor& x, bool skip_nan = true,
 /// BlockOptions::block is 0.
 enum class BlockScaling : std::uint8_t {
   // float8_e8m0fnu
-  mx_floor,      ///< torchao's ScaleCalculationMode.FLOOR (OCP), for MX formats
-  mx_ceil,       ///< CEIL
-  mx_even,       ///< EVEN
-  mx_rceil,      ///< RCEIL
-  te_mxfp8,      ///< Transformer Engine's MXFP8BlockScaling: nan does not count
-  microxcaling,  ///< microsoft/microxcaling
+  mx_floor,  ///< torchao's ScaleCalculationMode.FLOOR (OCP), for MX formats
+  mx_ceil,   ///< CEIL
+  mx_even,   ///< EVEN
+  mx_rceil,  ///< RCEIL
+  te_mxfp8,  ///< Transformer Engine's MXFP8BlockScaling: nan does not count
+  /// microsoft/microxcaling; with nearest_even and nearest_away, the float32
+  /// just below half of the smallest number is also rounded up
+  microxcaling,
   // float8_e4m3fn, with a factor of the tensor: float4_e2m1fn_x2 only
   te_nvfp4,       ///< Transformer Engine's NVFP4BlockScaling
   torchao_nvfp4,  ///< torchao's NVFP4; its form without a scale of the tensor
@@ -147,8 +151,9 @@ struct BlockOptions {
   /// block; those of 8 bits are repeated in each row of a block, as Transformer
   /// Engine stores them.
   bool square = false;
-  /// Of NVFP4: the largest magnitude of the tensor, as amax() returns it.
-  float tensor_amax = 0;
+  /// Of NVFP4, which needs it: the largest magnitude of the tensor, as amax()
+  /// returns it.
+  float tensor_amax = std::numeric_limits<float>::quiet_NaN();
   Rounding rounding = Rounding::nearest_even;  ///< which neighbour
   CastPolicy policy = CastPolicy::saturate;    ///< at the ends of the range
   /// The columns are first multiplied by the random Hadamard transform, as
@@ -198,7 +203,7 @@ SWAMP_API void dequantize_blocks(const BlockCodes& codes, const Matrix& x,
 /// hadamard_transform sets out to the random Hadamard transform of each 16
 /// neighbours of a row of x: signs, Sylvester's matrix, times 1/4, with
 /// Transformer Engine's fixed signs. The sum is exact in double or rounded
-/// there, then rounded to float32, then to the dtype.
+/// there, then rounded to float32, then to the dtype. A nan is positive.
 ///
 /// @param x float16, bfloat16 or float32; a multiple of 16 columns
 /// @param[out] out like x; may be x
@@ -215,9 +220,12 @@ struct ScaledMatrix {
   Tensor scales;
   std::size_t rows = 0;     ///< of the matrix
   std::size_t columns = 0;  ///< elements of a row
-  std::size_t block = 0;    ///< elements of a scale, even; 0: a row
-  bool square = false;      ///< as BlockOptions::square
-  float tensor_amax = 0;    ///< of NVFP4
+  /// Elements of a scale: even, at most 128 or, if that is more, `columns`. 0:
+  /// a row. The last block of a row may have fewer elements.
+  std::size_t block = 0;
+  bool square = false;  ///< as BlockOptions::square
+  /// Of NVFP4, which needs it: as BlockOptions::tensor_amax.
+  float tensor_amax = std::numeric_limits<float>::quiet_NaN();
 };
 
 /// product sets out to a * b^T, with the sums of the scaled codes: within a

@@ -264,12 +264,10 @@ struct Blocks {
   }
 };
 
-// amax_of() returns what NVFP4 needs: its scales are multiples of the tensor's.
-float amax_of(const OptionalTensor& tensor, ScalarType scales) {
-  TORCH_CHECK(is_defined(tensor) || scales != kFloat8E4M3FN,
-              "tensor_amax: got None, expected amax(x) of the whole tensor, "
-              "which the scales of NVFP4 refer to");
-  return is_defined(tensor) ? tensor->item<float>() : 0;
+// amax_of() returns nan, which NVFP4 refuses, without a tensor.
+float amax_of(const OptionalTensor& tensor) {
+  return is_defined(tensor) ? tensor->item<float>()
+                            : std::numeric_limits<float>::quiet_NaN();
 }
 
 // quantize_blocks() returns codes and scales along rows, and along columns; an
@@ -314,7 +312,7 @@ FourTensors quantize_blocks(const Tensor& x, std::int64_t format,
     options.scaling = blocks.scaling;
     options.block = static_cast<std::size_t>(block);
     options.square = square;
-    options.tensor_amax = amax_of(tensor_amax, blocks.scales);
+    options.tensor_amax = amax_of(tensor_amax);
     options.rounding = enumerator<Rounding>(rounding);
     options.policy = enumerator<CastPolicy>(policy);
     options.hadamard = hadamard;
@@ -348,7 +346,7 @@ Tensor dequantize_blocks(const Tensor& codes, const Tensor& scales,
     options.scaling = blocks.scaling;
     options.block = static_cast<std::size_t>(block);
     options.square = square;
-    options.tensor_amax = amax_of(tensor_amax, blocks.scales);
+    options.tensor_amax = amax_of(tensor_amax);
     swamp::dequantize_blocks(
         {array_of(in, from.type), array_of(factors, blocks.scales)},
         matrix_of(x), options);
@@ -378,7 +376,7 @@ struct Factor {
                           : static_cast<std::size_t>(
                                 blocks.size.guard_int(__FILE__, __LINE__)),
               square,
-              amax_of(tensor_amax, scale_type)};
+              amax_of(tensor_amax)};
   }
 };
 

@@ -244,6 +244,83 @@ TEST(ScaledProduct, BitsOfPlainLoop) {
   }
 }
 
+// A code among zeros, times 1: its value, nan and inf too. The codes are those
+// of a, and of b.
+TEST(ScaledProduct, EveryCode) {
+  for (const FloatFormat& format : kFloatFormats) {
+    if (format.width != 8 || format.specials == Specials::exponent) continue;
+    SCOPED_TRACE(format.name);
+    std::uint8_t one = 0;
+    while (code_to_float(format.type, one) != 1) ++one;
+    constexpr std::size_t kTerms = 70;
+    Operand codes(format.type, 256, kTerms), ones(format.type, 1, kTerms);
+    codes.codes.assign(256 * kTerms, 0);
+    ones.codes.assign(kTerms, one);
+    codes.float_scales = ones.float_scales = {1.0f};
+    std::vector<std::uint32_t> expected;
+    for (unsigned code = 0; code < 256; ++code) {
+      codes.codes[code * kTerms + code % kTerms] =
+          static_cast<std::uint8_t>(code);
+      const float value =
+          code_to_float(format.type, static_cast<std::uint8_t>(code));
+      expected.push_back(value != value ? 0x7fc00000u : float_to_bits(value));
+      if (expected.back() << 1 == 0) expected.back() = 0;  // +0 + -0
+    }
+    on_each(codes, ones, 256, 1, equal(expected));
+    on_each(ones, codes, 1, 256, equal(expected));
+    if (HasFailure()) return;
+  }
+}
+
+// The block of a matrix that is narrower than it, and any LDM: the right bits,
+// or an error that has written nothing.
+TEST(ScaledProduct, LittleLdm) {
+  Random random(92);
+  const std::size_t reports = runtime::report_count();
+  for (const char* transfer : {"copy", "check"}) {
+    std::size_t succeeded = 0;
+    for (std::size_t ldm = 8 * 1024; ldm <= 96 * 1024;
+         ldm += 128 * (1 + random.below(32))) {
+      MachineConfig config;
+      config.backend = "serial";
+      config.transfer = transfer;
+      config.core_groups = 1;
+      config.slaves_per_group = 2;
+      config.ldm_bytes = ldm;
+      const auto machine = make_machine(config);
+      const std::size_t rows = 1 + random.below(30),
+                        columns = 1 + random.below(40),
+                        terms = random.below(300);
+      Operand a(kFloat8E4M3FN, rows, terms), b(kFloat8E4M3FN, columns, terms);
+      for (Operand* x : {&a, &b}) {
+        for (std::size_t i = 0; i < x->matrix.codes.count; ++i) {
+          x->codes.push_back(static_cast<std::uint8_t>(random.below(0x7f)));
+        }
+        x->matrix.block = 128;
+        x->float_scales.assign(x->matrix.rows * ((terms + 127) / 128), 0.5f);
+        x->matrix.scales.dtype = kFloat32;
+      }
+      SCOPED_TRACE(testing::Message()
+                   << transfer << " LDM " << ldm << ", " << rows << " x "
+                   << columns << " x " << terms);
+      std::vector<float> expected(rows * columns), out(rows * columns, 7.0f);
+      const std::vector<float> before = out;
+      product({expected.data(), rows, columns, kFloat32}, a.view(), b.view());
+      try {
+        product({out.data(), rows, columns, kFloat32}, a.view(), b.view(),
+                machine.get());
+        ASSERT_EQ(out, expected);
+        ++succeeded;
+      } catch (const Error& error) {
+        ASSERT_EQ(error.status(), SWAMP_UNSUPPORTED) << error.what();
+        ASSERT_EQ(out, before);
+      }
+    }
+    EXPECT_GT(succeeded, 5u);
+  }
+  EXPECT_EQ(runtime::report_count(), reports);
+}
+
 TEST(ScaledProduct, Errors) {
   struct Row {
     void (*change)(Matrix& out, ScaledMatrix& a, ScaledMatrix& b);
@@ -255,6 +332,30 @@ TEST(ScaledProduct, Errors) {
        "a.codes.count: got 24, expected 18"},
       {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) { a.block = 3; },
        "a.block: got 3, expected an even number"},
+      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) { a.block = 130; },
+       "a.block: got 130, expected an even number of elements, at most 128, or "
+       "0 for a row"},
+      {[](Matrix&, ScaledMatrix&, ScaledMatrix& b) {
+         b.block = std::size_t{1} << 62;
+       },
+       "b.block: got 4611686018427387904, expected an even number"},
+      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) {
+         a.block = ~std::size_t{1}, a.scales.count = 0;
+       },
+       "a.block: got 18446744073709551614, expected an even number"},
+      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) {
+         a.block = std::size_t{1} << 63, a.square = true;
+       },
+       "a.block: got 9223372036854775808, expected an even number"},
+      {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) { a.scales.count = 0; },
+       "a.scales.count: got 0, expected 3, or 1 for all"},
+      {[](Matrix&, ScaledMatrix& a, ScaledMatrix& b) {
+         for (ScaledMatrix* x : {&a, &b}) {
+           x->codes.dtype = kFloat4E2M1FNX2, x->codes.count /= 2;
+           x->scales.dtype = kFloat8E4M3FN;
+         }
+       },
+       "a.tensor_amax: got nan, expected the largest magnitude"},
       {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) { a.square = true; },
        "a.block: got 0, expected the rows of a square block"},
       {[](Matrix&, ScaledMatrix& a, ScaledMatrix&) {

@@ -154,7 +154,7 @@ def quantize_blocks(
         rows, columns: which codes to compute; the others are None.
         block: elements of a block, 0 for those above.
         square: whether a block has as many rows.
-        tensor_amax: of NVFP4, :func:`amax` of the tensor.
+        tensor_amax: of NVFP4, which needs it, :func:`amax` of the tensor.
         rounding, policy, seed, random: as of :func:`quantize`.
         hadamard: whether the columns are first multiplied by the random Hadamard
             transform.
