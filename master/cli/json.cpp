@@ -54,6 +54,12 @@ const Json& json_member(const Json& object, const std::string& name,
   throw Failure(fmt::format("{}: missing{}", name, expected));
 }
 
+void refuse_json(const char* name, const Json& value,
+                 const std::string& expected) {
+  throw Failure(fmt::format("{}: got {}, expected {}", name,
+                            in_quotes(json_line(value)), expected));
+}
+
 void JsonReader::read(std::string_view text) {
   // The parser would take a zero byte for the end of the text.
   const std::size_t zero = text.find('\0');

@@ -28,6 +28,10 @@ Json parse_json(const std::string& text, int max_depth);
 const Json& json_member(const Json& object, const std::string& name,
                         const char* expected = "");
 
+// refuse_json() throws Failure for a value of another kind than expected.
+[[noreturn]] void refuse_json(const char* name, const Json& value,
+                              const std::string& expected);
+
 // JsonReader is for texts that are too large to keep: it is told what a text
 // holds, in order, by the functions of nlohmann::json_sax. What they throw ends
 // the reading. Values that are never wanted go to refuse().
@@ -36,7 +40,7 @@ class JsonReader : public nlohmann::json_sax<nlohmann::json> {
   // read() reads all of `text`, which must be one JSON value. Throws Failure.
   void read(std::string_view text);
 
-  bool null() final { return refuse("null"); }
+  bool null() override { return refuse("null"); }
   bool boolean(bool) final { return refuse("a boolean"); }
   bool number_integer(number_integer_t) final {
     return refuse("a negative number");

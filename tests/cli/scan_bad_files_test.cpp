@@ -94,6 +94,12 @@ TEST(BadSafetensors, ShapesAndDtypes) {
   expect_bad_header(one("[4]", "f32"), "dtype: got 'f32', expected one such");
   expect_bad_header(one("[4]", ""), "dtype: got ''");
   expect_bad_header(one("[4]", std::string(33, 'F')), "dtype: got 'FFF");
+  expect_bad_header(one("[31]", "F4"), "expected whole bytes");
+  expect_bad_header(one("[18]", "F6_E2M3"), "expected whole bytes");
+  expect_bad_header(one("[36893488147419103232]", "F4"), "a fraction");
+  expect_bad_header(one("[16]", "F4"), "expected the 8 bytes of float4_e2m1fn");
+  expect_bad_header(one("[6148914691236517208,4]", "F6_E3M2"),
+                    "less than 2^64");
   // A dtype of unknown size must still lie in the buffer and cover it.
   expect_bad_header("{" + entry("a", "0", "24", "[4]", "F31") + "}",
                     "inside the buffer");
@@ -110,6 +116,11 @@ TEST(BadSafetensors, Json) {
   expect_bad_header(R"({"a":7})", "expected an object");
   expect_bad_header(R"({"__metadata__":{"a":1}})", "expected strings");
   expect_bad_header(R"({"__metadata__":[]})", "expected an object");
+  expect_bad_header(R"({"__metadata__":null,"__metadata__":null})",
+                    "got the name twice");
+  expect_bad_header(R"({"__metadata__":{"a":null}})", "expected strings");
+  expect_bad_header(R"({"a":null})", "got null, expected an object");
+  expect_bad_header(R"({"a":{"dtype":null}})", "got null, expected a string");
   expect_bad_header("{" + a + R"(,"__metadata__":{"x":[1,2]}})",
                     "an array, expected strings");
   expect_bad_header(R"({"a":{"dtype":"F32","data_offsets":[0,16],"shape":[4]},)"

@@ -62,7 +62,7 @@ TEST_F(ShrinkingFile, IsAnErrorOnEveryBackend) {
     const cli::MappedFile mapped(file.path());
     std::filesystem::resize_file(file.path(), 5000);
     cli::FileTensor tensor;
-    tensor.element.bytes = 4;
+    tensor.element.bits = 32;
     tensor.element.kind = cli::Element::Kind::scanned;
     tensor.count = kBytes / 4;
     tensor.data = mapped.bytes();

@@ -163,7 +163,7 @@ std::optional<Name> name_of(const fs::path& path) {
 // element_of() is element i of an array of integers or floating-point numbers.
 double element_of(const FileTensor& tensor, std::size_t i) {
   const Element& element = tensor.element;
-  const auto bytes = static_cast<std::size_t>(element.bytes);
+  const auto bytes = static_cast<std::size_t>(element.part_bytes());
   const bool little = element.swapped != kLittleEndianMachine;
   std::uint64_t bits = 0;
   for (std::size_t b = 0; b < bytes; ++b) {

@@ -211,7 +211,7 @@ Element element_of(const std::string& descr) {
   }
 
   Element element;
-  element.bytes = size;
+  element.bits = size * 8;
   element.swapped = order == (kLittleEndianMachine ? '>' : '<') && size > 1;
   element.name = fmt::format("{}{}", kind, size);
   if (kind == 'f' && is_one_of(size, {2, 4, 8})) {
@@ -235,7 +235,7 @@ Element element_of(const std::string& descr) {
     element.name = "bool";
   } else if (kind == 'U' || kind == 'S' || (is_time && size == 8)) {
     element.kind = Element::Kind::not_number;
-    if (kind == 'U') element.bytes = size * 4;
+    if (kind == 'U') element.bits = size * 32;
   } else if (kind == 'O') {
     element.name = "object";
   } else if (!(kind == 'f' && size == 1) && kind != 'V') {

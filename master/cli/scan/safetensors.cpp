@@ -27,7 +27,7 @@ struct SafetensorsEntry {
 };
 
 // Header reads the JSON of a header:
-// {"__metadata__": {"key": "text"},
+// {"__metadata__": {"key": "text"},   or null
 //  "name": {"dtype": "F16", "shape": [2], "data_offsets": [0, 4]}}
 class Header final : public JsonReader {
  public:
@@ -84,6 +84,11 @@ class Header final : public JsonReader {
                        offset_count_));
     }
     return true;
+  }
+
+  // Writers without metadata may store null.
+  bool null() override {
+    return depth() == 1 && in_metadata() ? true : JsonReader::null();
   }
 
   bool string(std::string& text) override {
@@ -156,34 +161,37 @@ class Header final : public JsonReader {
 struct Dtype {
   const char* tag;
   const char* name;
-  std::uint64_t bytes;
+  std::uint64_t bits;
   Element::Kind kind;
   ScalarType type = kFloat32;
   unsigned parts = 1;
 };
 constexpr auto kFloat = Element::Kind::scanned;
+constexpr auto kFinite = Element::Kind::finite;
 constexpr auto kInteger = Element::Kind::integer;
-constexpr auto kUnsupported = Element::Kind::unsupported;
 constexpr Dtype kDtypes[] = {
-    {"F64", "float64", 8, kFloat, kFloat64},
-    {"F32", "float32", 4, kFloat, kFloat32},
-    {"F16", "float16", 2, kFloat, kFloat16},
-    {"BF16", "bfloat16", 2, kFloat, kBFloat16},
-    {"F8_E4M3", "float8_e4m3fn", 1, kFloat, kFloat8E4M3FN},
-    {"F8_E5M2", "float8_e5m2", 1, kFloat, kFloat8E5M2},
-    {"C64", "complex64", 8, kFloat, kFloat32, 2},
-    {"F8_E4M3FNUZ", "float8_e4m3fnuz", 1, kUnsupported},
-    {"F8_E5M2FNUZ", "float8_e5m2fnuz", 1, kUnsupported},
-    {"F8_E8M0", "float8_e8m0fnu", 1, kUnsupported},
-    {"I64", "int64", 8, kInteger},
-    {"I32", "int32", 4, kInteger},
-    {"I16", "int16", 2, kInteger},
-    {"I8", "int8", 1, kInteger},
-    {"U64", "uint64", 8, kInteger},
-    {"U32", "uint32", 4, kInteger},
-    {"U16", "uint16", 2, kInteger},
-    {"U8", "uint8", 1, kInteger},
-    {"BOOL", "bool", 1, Element::Kind::boolean}};
+    {"F64", "float64", 64, kFloat, kFloat64},
+    {"F32", "float32", 32, kFloat, kFloat32},
+    {"F16", "float16", 16, kFloat, kFloat16},
+    {"BF16", "bfloat16", 16, kFloat, kBFloat16},
+    {"F8_E4M3", "float8_e4m3fn", 8, kFloat, kFloat8E4M3FN},
+    {"F8_E5M2", "float8_e5m2", 8, kFloat, kFloat8E5M2},
+    {"C64", "complex64", 64, kFloat, kFloat32, 2},
+    {"F8_E4M3FNUZ", "float8_e4m3fnuz", 8, kFloat, kFloat8E4M3FNUZ},
+    {"F8_E5M2FNUZ", "float8_e5m2fnuz", 8, kFloat, kFloat8E5M2FNUZ},
+    {"F8_E8M0", "float8_e8m0fnu", 8, kFloat, kFloat8E8M0FNU},
+    {"F6_E2M3", "float6_e2m3fn", 6, kFinite},
+    {"F6_E3M2", "float6_e3m2fn", 6, kFinite},
+    {"F4", "float4_e2m1fn", 4, kFinite},
+    {"I64", "int64", 64, kInteger},
+    {"I32", "int32", 32, kInteger},
+    {"I16", "int16", 16, kInteger},
+    {"I8", "int8", 8, kInteger},
+    {"U64", "uint64", 64, kInteger},
+    {"U32", "uint32", 32, kInteger},
+    {"U16", "uint16", 16, kInteger},
+    {"U8", "uint8", 8, kInteger},
+    {"BOOL", "bool", 8, Element::Kind::boolean}};
 
 // is_tag() returns whether a text has the form of a dtype: F4, F8_E5M2.
 bool is_tag(const std::string& text) {
@@ -198,7 +206,7 @@ Element element_of(const SafetensorsEntry& entry) {
   for (const Dtype& dtype : kDtypes) {
     if (entry.dtype != dtype.tag) continue;
     element.name = dtype.name;
-    element.bytes = dtype.bytes;
+    element.bits = dtype.bits;
     element.kind = dtype.kind;
     element.type = dtype.type;
     element.parts = dtype.parts;
@@ -251,7 +259,7 @@ FileTensor tensor_of(const SafetensorsEntry& entry, Bytes buffer) {
         in_quotes(entry.name), entry.begin, entry.end, buffer.size()));
   }
   const std::uint64_t bytes = entry.end - entry.begin;
-  if (tensor.element.bytes != 0 && bytes != tensor.bytes()) {
+  if (tensor.element.bits != 0 && bytes != tensor.bytes()) {
     throw Failure(fmt::format(
         "header: tensor {}: data_offsets: got [{}, {}], expected "
         "the {} bytes of {} {} between them",

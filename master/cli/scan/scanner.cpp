@@ -1,5 +1,6 @@
 // Tensors that lie in memory as they are needed go to scan_non_finite() in
-// lists of pieces; others pass through a buffer, where their bytes are swapped.
+// lists of pieces; others pass through a buffer, where their bytes are swapped
+// or their codes become float32.
 // Only a Fortran array in which inf or nan was found is read twice.
 #include "master/cli/scan/scanner.h"
 
@@ -168,10 +169,17 @@ std::uint64_t first_in_c_order(const FileTensor& tensor) {
   return lowest;
 }
 
+// is_decoded() returns whether scan_non_finite() needs the values of the codes.
+bool is_decoded(ScalarType type) {
+  const Specials specials = kFloatFormats[type].specials;
+  return specials != Specials::ieee && specials != Specials::nan;
+}
+
 // is_ready() returns whether the tensor can be scanned in place.
 bool is_ready(const FileTensor& tensor) {
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.data.data());
   return !tensor.member && !tensor.element.swapped &&
+         !is_decoded(tensor.element.type) &&
          address % tensor.element.part_bytes() == 0;
 }
 
@@ -232,8 +240,15 @@ void Scanner::flush() {
 
 void Scanner::scan_stream(const FileTensor& tensor, TensorStatistics& out) {
   ElementStream stream(tensor);
+  std::vector<float> values;
   while (const std::size_t elements = stream.next()) {
-    const Tensor piece[] = {{stream.data(), elements, tensor.element.type}};
+    Tensor piece[] = {{stream.data(), elements, tensor.element.type}};
+    if (is_decoded(tensor.element.type)) {
+      values.resize(elements);
+      const Tensor decoded{values.data(), elements, kFloat32};
+      dequantize(piece[0], decoded, 1, &machine_);
+      piece[0] = decoded;
+    }
     TensorStatistics result;
     scan_non_finite(piece, &result, &machine_);
     out.add(result);

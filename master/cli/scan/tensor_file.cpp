@@ -148,6 +148,8 @@ const char* why_not_scanned(Element::Kind kind) noexcept {
       return "boolean";
     case Element::Kind::not_number:
       return "not a number";
+    case Element::Kind::finite:
+      return "a format without inf and nan";
     case Element::Kind::unsupported:
       return "unsupported dtype";
     case Element::Kind::scanned:
@@ -163,16 +165,23 @@ void settle_count(FileTensor& tensor) {
         "most {}",
         in_quotes(tensor.name), tensor.shape.size(), kMaxDimensions));
   }
+  const std::uint64_t bits = tensor.element.bits;
   std::uint64_t count = 1;
   std::uint64_t bytes = 0;
   bool overflow = false;
   for (const std::uint64_t length : tensor.shape) {
     overflow |= __builtin_mul_overflow(count, length, &count);
   }
-  overflow |= __builtin_mul_overflow(count, tensor.element.bytes, &bytes);
+  overflow |= __builtin_mul_overflow(count / 8, bits, &bytes);
+  overflow |= __builtin_add_overflow(bytes, count % 8 * bits / 8, &bytes);
   if (overflow) {
     throw Failure(fmt::format(
         "tensor {}: shape: got {} of {}, expected less than 2^64 bytes",
+        in_quotes(tensor.name), shape_text(tensor.shape), tensor.element.name));
+  }
+  if (count % 8 * bits % 8 != 0) {
+    throw Failure(fmt::format(
+        "tensor {}: shape: got {} of {}, expected whole bytes",
         in_quotes(tensor.name), shape_text(tensor.shape), tensor.element.name));
   }
   tensor.count = count;

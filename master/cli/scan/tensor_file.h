@@ -96,17 +96,19 @@ struct Element {
     integer,
     boolean,
     not_number,  // text, times
+    finite,      // floats of a format without inf and nan
     unsupported
   };
 
-  std::string name;         // as numpy and ml_dtypes call it: float16, int64
-  std::uint64_t bytes = 0;  // of one element; 0 if unknown
+  std::string name;        // as numpy and ml_dtypes call it: float16, int64
+  std::uint64_t bits = 0;  // of one element; 0 if unknown
   Kind kind = Kind::unsupported;
   ScalarType type = kFloat32;  // of a part, if scanned
   unsigned parts = 1;          // 2 if complex: the real and the imaginary part
   bool swapped = false;        // in the other byte order than this machine's
 
-  std::uint64_t part_bytes() const noexcept { return bytes / parts; }
+  // Of an element that is scanned.
+  std::uint64_t part_bytes() const noexcept { return bits / 8 / parts; }
 };
 
 // why_not_scanned() is a few words for a kind that is not scanned.
@@ -126,7 +128,10 @@ struct FileTensor {
   std::shared_ptr<const NpzMember> member;
   std::uint64_t member_offset = 0;
 
-  std::uint64_t bytes() const noexcept { return count * element.bytes; }
+  // Without overflow: settle_count() has checked the result.
+  std::uint64_t bytes() const noexcept {
+    return count / 8 * element.bits + count % 8 * element.bits / 8;
+  }
 };
 
 enum class FileFormat : std::uint8_t { safetensors, npy, npz };
@@ -184,7 +189,7 @@ std::unique_ptr<ByteStream> open_member(const NpzMember& member);
 std::unique_ptr<ByteStream> open_stream(const FileTensor& tensor);
 
 // settle_count() computes the tensor's count from its shape. Throws Failure if
-// its bytes overflow or there are too many dimensions.
+// its bytes overflow or are not whole, or there are too many dimensions.
 void settle_count(FileTensor& tensor);
 
 std::string shape_text(const std::vector<std::uint64_t>& shape);
