@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "support/errors.h"
@@ -163,6 +164,142 @@ TEST(ReplayScales, EveryGoldenRecordMatches) {
   }
   EXPECT_EQ(arguments.size(), 15u);
   EXPECT_EQ(output_of(arguments), "10297 passed, 0 failed\n");
+}
+
+// ---- Blocks and products of codes.
+
+// golden_folder() returns the paths of its files.
+std::vector<std::string> golden_folder(const std::string& name) {
+  std::vector<std::string> paths;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(SWAMP_GOLDEN_DIR + ("/" + name))) {
+    if (entry.path().extension() == ".jsonl") {
+      paths.push_back(entry.path().string());
+    }
+  }
+  return paths;
+}
+
+TEST(ReplayCodes, EveryGoldenRecordMatches) {
+  std::vector<std::string> arguments = {"replay", "--check"};
+  for (const char* folder : {"float8/blocks", "float8/products", "float8"}) {
+    for (const std::string& path : golden_folder(folder)) {
+      arguments.push_back(path);
+    }
+  }
+  EXPECT_EQ(arguments.size(), 14u);
+  // Inputs and octets of stochastic rounding are of other kinds.
+  for (const char* transfer : {"view", "check"}) {
+    EXPECT_EQ(output_of(arguments, {{"SWAMP_TRANSFER", transfer},
+                                    {"SWAMP_LDM_BYTES", "524288"}}),
+              "69 skipped\n160 passed, 0 failed\n");
+  }
+}
+
+// Every file of golden data can be replayed, alone.
+TEST(ReplayCodes, OtherKindsAreSkipped) {
+  for (const std::string& path : golden_folder("rows")) {
+    EXPECT_TRUE(has_words(output_of({"replay", "--check", path}),
+                          {" skipped\n0 passed, 0 failed\n"}));
+  }
+}
+
+// Every result of the first record of each kind is spoiled in turn.
+TEST(ReplayCodes, CheckFindsEveryDifference) {
+  const struct {
+    const char* file;
+    std::vector<const char*> results;
+  } rows[] = {
+      {"blocks/te_mxfp8", {"scales", "codes"}},
+      {"blocks/torchao_mx", {"scales", "codes"}},
+      {"blocks/te_nvfp4",
+       {"global_amax", "scales", "codes", "codes_stochastic"}},
+      {"blocks/te_block", {"scale_inv", "codes"}},
+      {"blocks/te_current", {"scale", "scale_inv", "codes"}},
+      {"blocks/torchao_float8", {"scale", "codes"}},
+      {"blocks/microxcaling", {"values"}},
+      {"blocks/te_rht", {"bf16"}},
+      {"products/exact", {"sums", "out"}},
+      {"products/nvfp4", {"out"}},
+  };
+  const std::string inputs = read_file(golden("float8/blocks/inputs"));
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.file);
+    const Json record = Json::parse(
+        lines_of(read_file(golden("float8/" + std::string(row.file))))[0]);
+    const Json without = [&] {
+      Json json = record;
+      for (const char* result : row.results) json.erase(result);
+      return json;
+    }();
+    std::string text = record.dump() + "\n";
+    for (const char* result : row.results) {
+      Json bad = record;
+      std::string digits = bad[result];
+      digits[digits.size() / 2] = digits[digits.size() / 2] == '1' ? '2' : '1';
+      bad[result] = digits;
+      text += bad.dump() + "\n";
+    }
+    const TemporaryFile file(text);
+    const std::filesystem::path folder =
+        std::filesystem::path(file.path()).parent_path();
+    std::ofstream(folder / "inputs.jsonl") << inputs;
+    const ProgramResult result =
+        run_program({"replay", "--check", file.path()});
+    EXPECT_EQ(result.exit_code, 1) << result.err;
+    const auto lines = lines_of(result.out);
+    ASSERT_EQ(lines.size(), row.results.size() + 1) << result.out;
+    for (std::size_t i = 0; i < row.results.size(); ++i) {
+      EXPECT_TRUE(has_words(lines[i], {"of line " + std::to_string(i + 2) +
+                                       ": " + row.results[i] + " is "}));
+    }
+    EXPECT_EQ(lines.back(),
+              "1 passed, " + std::to_string(row.results.size()) + " failed");
+    // The results are printed, and --check needs them.
+    std::ofstream(file.path()) << without.dump();
+    EXPECT_EQ(Json::parse(output_of({"replay", file.path()})), record);
+    expect_error(run_program({"replay", "--check", file.path()}),
+                 {":1: " + std::string(row.results[0]) + ": missing"});
+  }
+}
+
+TEST(ReplayCodes, BadRecordsNameTheField) {
+  const Json block = Json::parse(
+      lines_of(read_file(golden("float8/blocks/torchao_mx"))).front());
+  const Json exact =
+      Json::parse(lines_of(read_file(golden("float8/products/exact"))).front());
+  const struct {
+    Json record;
+    const char* field;
+    Json value;
+    std::string words;
+  } rows[] = {
+      {block, "input", "narrow", "input: got 'narrow', expected a name of "},
+      {block, "input", 3, "input: got '3', expected a text"},
+      {block, "recipe", "torchao.my", "expected a recipe of blocks"},
+      {block, "mode", "down", "mode: got '\"down\"', expected one of the"},
+      {block, "fmt", "e9", "fmt: got '\"e9\"', expected a format"},
+      {block, "codes", "abc", "codes: got '\"abc\"', expected hexadecimal"},
+      {exact, "M", 1000000, "M: got '1000000', expected an integer, at most"},
+      {exact, "M", 3, "a.codes.count: got "},
+      {exact, "K", -1, "K: got '-1', expected an integer"},
+      {exact, "a", "float8", "a: got '\"float8\"', expected a format"},
+      {exact, "scale_inv_a", "", "scale_inv_a: got '\"\"', expected 8"},
+  };
+  for (const auto& row : rows) {
+    Json record = row.record;
+    record[row.field] = row.value;
+    const TemporaryFile file(record.dump());
+    std::ofstream(std::filesystem::path(file.path()).parent_path() /
+                  "inputs.jsonl")
+        << read_file(golden("float8/blocks/inputs"));
+    expect_error(run_program({"replay", file.path()}),
+                 {"swamp: " + file.path() + ":1: ", row.words});
+  }
+  // Without its inputs.
+  const TemporaryFile file(block.dump());
+  expect_error(run_program({"replay", file.path()}),
+               {"input: got 'normal', expected a name of ", "inputs.jsonl"});
 }
 
 // Every result of one record of each file is spoiled in turn.

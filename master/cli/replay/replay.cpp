@@ -1,5 +1,6 @@
-// `swamp replay`: runs recorded traces of loss scalers and of scale managers
-// through ours, and compares what a record has.
+// `swamp replay`: runs recorded traces of loss scalers and of scale managers,
+// and records of blocks and products of codes, through ours, and compares what
+// a record has.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -9,7 +10,7 @@
 #include <memory>
 
 #include "master/cli/command.h"
-#include "master/cli/replay/scale_record.h"
+#include "master/cli/replay/float8_record.h"
 #include "master/cli/replay/trace.h"
 #include "master/cli/text.h"
 #include "swamp/swamp.h"
@@ -136,13 +137,17 @@ struct Counts {
 };
 
 void replay_line(const std::string& line, std::uint64_t number,
-                 const ReplayOptions& options, Counts& counts) {
+                 const ReplayOptions& options, CodeInputs& inputs,
+                 Machine& machine, Counts& counts) {
   // What --check prints, and what is printed without it.
   std::string id, json, differs;
-  if (auto scales = replay_scales(line, options.check)) {
-    id = fmt::format("{} of line {}", scales->recipe, number);
-    json = std::move(scales->json);
-    differs = std::move(scales->difference);
+  std::optional<RecordReplay> record =
+      replay_codes(line, options.check, inputs, machine);
+  if (!record) record = replay_scales(line, options.check);
+  if (record) {
+    id = fmt::format("{} of line {}", record->name, number);
+    json = std::move(record->json);
+    differs = std::move(record->difference);
   } else if (const auto trace = read_trace(line)) {
     const Replay replay = play(*trace);
     id = trace->id;
@@ -189,14 +194,16 @@ bool read_line(std::FILE* file, std::string& line) {
 }
 
 void replay_file(const std::string& path, const ReplayOptions& options,
-                 Counts& counts) {
+                 Machine& machine, Counts& counts) {
+  CodeInputs inputs(path.substr(0, path.rfind('/') + 1) + "inputs.jsonl");
   std::uint64_t number = 1;
   try {
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
         std::fopen(path.c_str(), "rbe"), &std::fclose);
     if (!file) fail_read();
     for (std::string line; read_line(file.get(), line); ++number) {
-      if (!line.empty()) replay_line(line, number, options, counts);
+      if (line.empty()) continue;
+      replay_line(line, number, options, inputs, machine, counts);
     }
   } catch (const Failure& failure) {
     throw Failure(fmt::format("{}:{}: {}", path, number, failure.what()));
@@ -204,10 +211,10 @@ void replay_file(const std::string& path, const ReplayOptions& options,
 }
 
 // run_replay() returns kExitFound if --check finds a difference.
-int run_replay(const ReplayOptions& options) {
+int run_replay(const ReplayOptions& options, Machine& machine) {
   Counts counts;
   for (const std::string& path : options.files) {
-    replay_file(path, options, counts);
+    replay_file(path, options, machine, counts);
   }
   if (!options.check) {
     if (counts.skipped != 0) {
@@ -228,20 +235,23 @@ Run add_replay(CLI::App& command) {
   command
       .add_option("FILE", options->files,
                   "traces, one JSON object per line (tests/golden/FORMAT.md,\n"
-                  "scales: tests/golden/float8/README.md)")
+                  "scales, blocks and products: "
+                  "tests/golden/float8/README.md)")
       ->type_name("")
       ->required();
   command.add_flag("--check", options->check,
                    "compare with the file's own results");
   command.footer(
-      "Runs swamp's scaler or scale manager of the same name and prints one "
-      "JSON\nline per trace.\n"
+      "Runs swamp's scaler or scale manager of the same name, or the casts "
+      "and\n"
+      "products of codes, and prints one JSON line per trace. The inputs of\n"
+      "blocks are in inputs.jsonl in the folder of FILE.\n"
       "With --check it prints the differences instead, and ends with how many\n"
       "traces passed and failed. Records of other kinds are skipped.\n"
       "Exit code: 0; 1 when a check fails; 2 for a bad file or option.");
-  return [options](Machine&) {
+  return [options](Machine& machine) {
     warn_of_unknown_variables();
-    return run_replay(*options);
+    return run_replay(*options, machine);
   };
 }
 

@@ -2,8 +2,6 @@
 // manager has it, how the fields become options, and which fields are results.
 // A record is one step, or has a list of them; several ranks are as many
 // managers.
-#include "master/cli/replay/scale_record.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 
 #include "master/cli/command.h"
 #include "master/cli/json.h"
+#include "master/cli/replay/float8_record.h"
 #include "master/cli/text.h"
 #include "swamp/float_formats.h"
 #include "swamp/scale_manager.h"
@@ -220,24 +219,11 @@ std::string hex(float value) {
   return fmt::format("{:08x}", float_to_bits(value));
 }
 
-[[noreturn]] void refuse(const char* name, const Json& value,
-                         const std::string& expected) {
-  throw Failure(fmt::format("{}: got {}, expected {}", name,
-                            in_quotes(json_line(value)), expected));
-}
-
 bool is_float(const Json& json) {
   if (!json.is_string()) return false;
   const auto& text = json.get_ref<const std::string&>();
   return text.size() == 8 &&
          text.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
-
-// read_float() takes the bits of a float32.
-float read_float(const char* name, const Json& json) {
-  if (!is_float(json)) refuse(name, json, "8 hexadecimal digits");
-  return float_from_bits(static_cast<std::uint32_t>(
-      std::stoul(json.get_ref<const std::string&>(), nullptr, 16)));
 }
 
 ScalerValue read_option(const OptionOf& option, const Json& record) {
@@ -248,7 +234,7 @@ ScalerValue read_option(const OptionOf& option, const Json& record) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number_integer()) return value.get<std::int64_t>();
-  refuse(option.field, value, "a text, a boolean or an integer");
+  refuse_json(option.field, value, "a text, a boolean or an integer");
 }
 
 // Player is the managers of the ranks of one record.
@@ -296,7 +282,7 @@ class Player {
     }
     if (source_.of_blocks.empty()) return;
     Json& blocks = record["blocks"];
-    if (!blocks.is_array()) refuse("blocks", blocks, "a list");
+    if (!blocks.is_array()) refuse_json("blocks", blocks, "a list");
     for (Json& block : blocks) {
       const float of_block = read_float("amax", json_member(block, "amax"));
       for (const ResultOf& result : source_.of_blocks) {
@@ -317,7 +303,7 @@ class Player {
       }
       return;
     }
-    refuse("fmt", name, fmt::format("a format of {}", source_.recipe));
+    refuse_json("fmt", name, fmt::format("a format of {}", source_.recipe));
   }
 
   std::vector<float> amax_of(const Json& record) const {
@@ -327,9 +313,9 @@ class Player {
     for (const Json& rank : json) {
       amax.push_back(read_float(source_.amax, rank));
     }
-    if (amax.empty()) refuse(source_.amax, json, "at least one rank");
+    if (amax.empty()) refuse_json(source_.amax, json, "at least one rank");
     if (!ranks_.empty() && amax.size() != ranks_.size()) {
-      refuse(source_.amax, json, "as many ranks as in the first step");
+      refuse_json(source_.amax, json, "as many ranks as in the first step");
     }
     return amax;
   }
@@ -383,9 +369,16 @@ void check_record(const Source& source, const Json& record) {
   }
 }
 
-// first_difference() returns where two values with the same keys differ.
-std::string first_difference(const std::string& where, const Json& ours,
-                             const Json& theirs) {
+}  // namespace
+
+float read_float(const char* name, const Json& json) {
+  if (!is_float(json)) refuse_json(name, json, "8 hexadecimal digits");
+  return float_from_bits(static_cast<std::uint32_t>(
+      std::stoul(json.get_ref<const std::string&>(), nullptr, 16)));
+}
+
+std::string record_difference(const std::string& where, const Json& ours,
+                              const Json& theirs) {
   if (ours == theirs) return "";
   if (ours.is_structured() && ours.type() == theirs.type()) {
     for (const auto& [key, value] : ours.items()) {
@@ -394,7 +387,7 @@ std::string first_difference(const std::string& where, const Json& ours,
                                    : (where.empty() ? "" : ".") + key);
       const Json& other =
           ours.is_array() ? theirs[std::stoul(key)] : theirs[key];
-      const std::string found = first_difference(inside, value, other);
+      const std::string found = record_difference(inside, value, other);
       if (!found.empty()) return found;
     }
   }
@@ -402,9 +395,7 @@ std::string first_difference(const std::string& where, const Json& ours,
                      json_line(theirs));
 }
 
-}  // namespace
-
-std::optional<ScaleReplay> replay_scales(const std::string& line, bool check) {
+std::optional<RecordReplay> replay_scales(const std::string& line, bool check) {
   // Most lines are of loss scalers, and long.
   if (line.find("\"recipe\"") == std::string::npos) return std::nullopt;
   constexpr int kMaxDepth = 16;
@@ -425,9 +416,9 @@ std::optional<ScaleReplay> replay_scales(const std::string& line, bool check) {
       Json one = Json::array({ours});
       const bool has_steps = ours.contains("steps");
       Json& steps = has_steps ? ours["steps"] : one;
-      if (!steps.is_array()) refuse("steps", steps, "a list");
+      if (!steps.is_array()) refuse_json("steps", steps, "a list");
       for (Json& step : steps) {
-        if (!step.is_object()) refuse("steps", step, "objects");
+        if (!step.is_object()) refuse_json("steps", step, "objects");
         if (check) check_record(source, step);
         player.step(step);
       }
@@ -437,10 +428,10 @@ std::optional<ScaleReplay> replay_scales(const std::string& line, bool check) {
     }
   }
   if (!known) {
-    refuse("recipe", recipe, "one of " + joined(names));
+    refuse_json("recipe", recipe, "one of " + joined(names));
   }
-  return ScaleReplay{recipe, json_line(ours),
-                     check ? first_difference("", ours, theirs) : ""};
+  return RecordReplay{recipe, json_line(ours),
+                      check ? record_difference("", ours, theirs) : ""};
 }
 
 }  // namespace swamp::cli

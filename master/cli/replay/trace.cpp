@@ -15,29 +15,22 @@ namespace {
 // A trace holds at most one row per step.
 constexpr std::uint64_t kMaxSteps = 1000000;
 
-// refuse() is for a value of another kind than expected.
-[[noreturn]] void refuse(const char* name, const Json& value,
-                         const char* expected) {
-  throw Failure(fmt::format("{}: got {}, expected {}", name,
-                            in_quotes(json_line(value)), expected));
-}
-
 Json parse(const std::string& line) {
   constexpr int kMaxDepth = 16;
   Json json = parse_json(line, kMaxDepth);
-  if (!json.is_object()) refuse("record", json, "an object");
+  if (!json.is_object()) refuse_json("record", json, "an object");
   return json;
 }
 
 std::string text(const Json& json, const char* name) {
   const Json& value = json_member(json, name);
-  if (!value.is_string()) refuse(name, value, "a string");
+  if (!value.is_string()) refuse_json(name, value, "a string");
   return value;
 }
 
 std::string object(const Json& json, const char* name) {
   const Json& value = json_member(json, name);
-  if (!value.is_object()) refuse(name, value, "an object");
+  if (!value.is_object()) refuse_json(name, value, "an object");
   return json_line(value);
 }
 
@@ -71,7 +64,8 @@ void mark(const Json& entry, std::vector<bool>& overflow) {
     return;
   }
   if (entry.size() != 2 && entry.size() != 3) {
-    refuse(kName, entry, "a step, [start, count] or [start, count, stride]");
+    refuse_json(kName, entry,
+                "a step, [start, count] or [start, count, stride]");
   }
   const std::uint64_t start = count(entry[0], kName, 0, steps - 1);
   const std::uint64_t times = count(entry[1], kName, 0, steps);
@@ -87,15 +81,15 @@ float found_inf(const Json& json) {
   if (found.is_number()) return found;
   if (found == "inf") return HUGE_VALF;
   if (found == "nan") return std::nanf("");
-  refuse("found_inf_value", found, "a number, inf or nan");
+  refuse_json("found_inf_value", found, "a number, inf or nan");
 }
 
 std::vector<std::string> trackers(const Json& json) {
   std::vector<std::string> names;
   const Json& list = json_member(json, "trackers");
-  if (!list.is_array()) refuse("trackers", list, "a list");
+  if (!list.is_array()) refuse_json("trackers", list, "a list");
   for (const Json& value : list) {
-    if (!value.is_string()) refuse("trackers", value, "strings");
+    if (!value.is_string()) refuse_json("trackers", value, "strings");
     names.push_back(value);
   }
   return names;
@@ -168,6 +162,7 @@ std::optional<Trace> read_trace(const std::string& line) {
   const Json json = parse(line);
   const bool has_kind = json.contains("kind");
   if (has_kind && text(json, "kind") != "ckpt") return std::nullopt;
+  if (!has_kind && !json.contains("scaler")) return std::nullopt;
   Trace trace;
   trace.id = text(json, "id");
   trace.scaler = text(json, "scaler");
@@ -186,7 +181,7 @@ std::optional<Trace> read_trace(const std::string& line) {
   trace.found_inf = found_inf(json);
   trace.overflow.resize(count(json_member(json, "n"), "n", 0, kMaxSteps));
   const Json& overflow = json_member(json, "overflow");
-  if (!overflow.is_array()) refuse("overflow", overflow, "a list");
+  if (!overflow.is_array()) refuse_json("overflow", overflow, "a list");
   for (const Json& entry : overflow) mark(entry, trace.overflow);
   return trace;
 }
