@@ -418,11 +418,40 @@ class Clip(TestCase):
                 outcomes.append((type(error), str(error)))
         self.assertEqual(outcomes[0], outcomes[1])
 
+    def test_empty_gradients(self):
+        """They have no part in any norm; PyTorch refuses them for some orders."""
+        for norm_type in (math.inf, -math.inf, -1.0, 1.0, 2.0):
+            for dtype in (torch.float32, torch.bfloat16):
+                ours, theirs = clip_params(dtype, dtype), clip_params(dtype, dtype)
+                for shape in ((0,), (3, 0)):
+                    ours.append(torch.nn.Parameter(torch.zeros(shape, dtype=dtype)))
+                    ours[-1].grad = torch.zeros(shape, dtype=dtype)
+                norm = swamp_torch.clip_grad_norm_(ours, 0.3, norm_type)
+                expected = swamp_torch.clip_grad_norm_(theirs, 0.3, norm_type)
+                self.assert_same(norm, expected)
+                for a, b in zip(ours, theirs):
+                    self.assert_same(a.grad, b.grad)
+                empty = swamp_torch.clip_grad_norm_(ours[2:], 0.3, norm_type)
+                self.assertEqual(empty, 0)
+
     def test_refused(self):
         for some in (clip_params(torch.float32), []):
             with self.assertRaisesRegex(TypeError,
                                         "^max_norm: got None, expected a number"):
                 swamp_torch.clip_grad_norm_(some, None)
+        for bad in (-1.0, -1e-30, math.nan, -math.inf, "1", [1.0],
+                    torch.tensor(-1.0), torch.ones(2)):
+            for norm_type in (2.0, 1.0, math.inf):
+                for dtype in DTYPES:
+                    some = clip_params(dtype)
+                    with self.assertRaisesRegex(
+                            ValueError, "^max_norm: got .*, expected a number, at "
+                            "least 0$"):
+                        swamp_torch.clip_grad_norm_(some, bad, norm_type)
+                    self.assert_same(some[0].grad, clip_params(dtype)[0].grad)
+        for good in (0, 0.5, torch.tensor(0.5), math.inf):
+            ours, theirs, _, _ = clip_both(lambda: clip_params(torch.float32), good)
+            self.near(ours, theirs, 1e-5)
 
     def test_nothing(self):
         p = torch.nn.Parameter(torch.ones(3))

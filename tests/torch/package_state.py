@@ -128,6 +128,43 @@ class State(TestCase):
             with self.subTest(name):
                 self.assert_same(*results)
 
+    def test_count_of_any_dtype(self):
+        """Set by hand; also another for each parameter."""
+        makes = {
+            "int": int, "float": float, "one element": lambda v: torch.tensor([v]),
+            "negated": lambda v: torch._neg_view(torch.tensor(-v)),
+            "zero": lambda v: torch._efficientzerotensor((), dtype=torch.float32)
+            if v == 0 else torch.tensor(v),
+            **{dtype: lambda v, dtype=dtype: torch.tensor(v, dtype=dtype)
+               for dtype in (torch.float64, torch.float16, torch.bfloat16,
+                             torch.int64, torch.int32, torch.uint8)}}
+        for make_one in (AdamW, Adam, partial(AdamW, master_weights=False)):
+            for kind, count in makes.items():
+                for value in (0.0, 255.0):  # 257 is no bfloat16
+                    results = []
+                    for cast in (torch.tensor, count):
+                        optimizer = make_one(params())
+                        run(optimizer, 0, 1)
+                        first, second, _ = all_params(optimizer)
+                        optimizer.state[first]["step"] = cast(value)
+                        run(optimizer, 1, 2)
+                        optimizer.state[second]["step"] = cast(value)
+                        run(optimizer, 3, 1)
+                        self.assertEqual(optimizer.state[first]["step"], value + 3)
+                        results.append([t.flatten() for t in tensors(optimizer)])
+                    with self.subTest(kind):
+                        self.assert_same(*results)
+            for bad in (2.5, -1, math.nan, torch.tensor(-1), torch.tensor(0.5).double(),
+                        torch.ones(2), None, torch.tensor(1j)):
+                optimizer = make_one(params())
+                run(optimizer, 0, 1)
+                before = tensors(optimizer)
+                optimizer.state[all_params(optimizer)[1]]["step"] = bad
+                with self.assertRaisesRegex(ValueError, r"step'\]: got .*, expected a"):
+                    run(optimizer, 1, 1)
+                optimizer.state[all_params(optimizer)[1]]["step"] = torch.tensor(1.0)
+                self.assert_same(tensors(optimizer), before)
+
     def test_shared_counts_of_earlier_versions(self):
         optimizer = make(params())
         some = run(optimizer, 0)

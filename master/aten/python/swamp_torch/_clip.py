@@ -1,10 +1,12 @@
 """clip_grad_norm_: torch.nn.utils.clip_grad_norm_ with swamp's norm."""
 
+import math
 from typing import Iterable, List, Optional, Union
 
 import torch
 
 from ._operators import number
+from ._optimizer_checks import check_max_norm
 
 _DTYPES = frozenset((torch.float16, torch.bfloat16, torch.float32,
                      torch.float64))
@@ -17,17 +19,16 @@ def _is_ours(grad: torch.Tensor) -> bool:
 
 def _multiply(grads: List[torch.Tensor], factor: float) -> None:
     """Multiplies each gradient by the factor, in its own dtype."""
-    doubles = [g for g in grads if g.dtype is torch.float64]
-    others = [g for g in grads if g.dtype is not torch.float64]
-    if doubles:
-        torch._foreach_mul_(doubles, factor)
+    others = []
+    for grad in grads:
+        if grad.dtype is torch.float64:
+            grad.mul_(factor)
+        else:
+            others.append(grad)
     if others:
         # The unscale is this product, for the whole list in one launch: computed
         # in float32, then rounded to the gradient's dtype.
-        torch._amp_foreach_non_finite_check_and_unscale_(
-            others, number(0.0), number(factor))
-        # PyTorch counts the writes of a product, but not those of the unscale.
-        torch.autograd.graph.increment_version(others)
+        torch.ops.swamp.unscale_(others, number(0.0), number(factor))
 
 
 @torch.no_grad()
@@ -44,12 +45,13 @@ def clip_grad_norm_(parameters: Union[torch.Tensor, Iterable[torch.Tensor]],
     threads and 16-bit gradients do not overflow it. Gradients are multiplied by
     ``max_norm / (norm + 1e-6)`` if that is below 1, or nan; otherwise they are
     not written. For any other norm, device, layout or dtype this calls PyTorch's
-    function.
+    function, for norms of infinite or negative order without the gradients that
+    have no elements.
 
     Args:
         parameters: a parameter or several; their ``.grad`` may be None. Without
             any gradient the norm is 0.
-        max_norm: the largest norm allowed.
+        max_norm: the largest norm allowed, at least 0; 0 makes all gradients 0.
         norm_type: the order of the norm; swamp computes the norm if it is 2.
         error_if_nonfinite: raise an error, before any gradient is written, if the
             norm is inf or nan.
@@ -62,13 +64,20 @@ def clip_grad_norm_(parameters: Union[torch.Tensor, Iterable[torch.Tensor]],
     Raises:
         RuntimeError: the norm is inf or nan and ``error_if_nonfinite`` is set.
         TypeError: ``max_norm`` is None.
+        ValueError: ``max_norm`` is negative or nan, with which PyTorch's function
+            turns the gradients round or makes them nan.
     """
     if max_norm is None:
         raise TypeError("max_norm: got None, expected a number")
+    check_max_norm(max_norm)
     parameters = ([parameters] if isinstance(parameters, torch.Tensor)
                   else list(parameters))
     grads = [p.grad for p in parameters if p.grad is not None]
     norm_type = float(norm_type)
+    if norm_type < 0.0 or norm_type == math.inf:
+        # PyTorch refuses gradients without elements, which have no such norm.
+        parameters = [p for p in parameters
+                      if p.grad is not None and p.grad.numel() != 0]
     if not grads or norm_type != 2.0 or not all(map(_is_ours, grads)):
         return torch.nn.utils.clip_grad_norm_(parameters, max_norm, norm_type,
                                               error_if_nonfinite, foreach)

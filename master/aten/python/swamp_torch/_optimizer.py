@@ -14,10 +14,11 @@ from typing import (Any, Callable, Dict, Iterable, Optional, Sequence, Tuple,
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from ._operators import number
-from ._optimizer_checks import (check_clipped, check_max_norm, check_numbers,
-                                check_once, is_ours, part_of)
+from ._optimizer_checks import (NO_CLIPPING, check_clipped, check_max_norm,
+                                check_numbers, check_once, is_ours, part_of)
 from ._optimizer_memory import (COMPENSATION, DEFAULT, MASTER, OPTIONS,
                                 Moments, Rounding, check_storage, has_float32,
                                 storage_of)
@@ -286,7 +287,8 @@ class _Adam(_Optimizer):
             storage = DEFAULT if group["amsgrad"] else storage_of(group)
             for param in group["params"]:
                 own = self.state.get(param, {})
-                if "exp_avg" in own and is_ours(param):
+                if ("exp_avg" in own and is_ours(param)
+                        and not is_lazy(param)):
                     storage.fit(param, own)
 
     def _names_of(self, group: Dict[str, Any]) -> Sequence[Any]:
@@ -349,7 +351,8 @@ class AdamW(_Adam, torch.optim.AdamW):
 
     A step reads the gradients once: it widens them to float32, unscales and, if
     ``max_norm`` is set, clips them, without rounding them to 16 bits again.
-    Gradients are not written, unless ``unscale_grads``. A float32 parameter gets
+    Gradients are not written, unless ``unscale_grads``; they may have any strides,
+    a lazy minus sign (``is_neg()``), or be zero tensors. A float32 parameter gets
     the bits of ``torch.optim.AdamW(fused=True)`` in the elements that PyTorch's
     kernel computes with vectors (all but the last few of a tensor), without
     ``max_norm`` and if the scale is a power of two, as GradScaler's is.
@@ -412,7 +415,8 @@ class AdamW(_Adam, torch.optim.AdamW):
             None.
 
     The state of a parameter, from its first step with a gradient, is that of
-    ``torch.optim.AdamW`` in float32, and ``master_param`` of a 16-bit one. State
+    ``torch.optim.AdamW`` in float32, and ``master_param`` of a 16-bit one. A
+    ``step`` that is set by hand may have any dtype; it becomes float32. State
     dicts of ``torch.optim.AdamW`` can be loaded, and it loads those of this class,
     but not with moments that are codes; if a state dict lacks masters, they are
     copied from the parameters. Loaded tensors are copied. ``master_weights``,
@@ -429,7 +433,8 @@ class AdamW(_Adam, torch.optim.AdamW):
 
     Raises:
         ValueError: a number out of its range; a parameter given twice; in a step
-            with ``max_norm``, a parameter that swamp does not step, or one of
+            a ``step`` that is not a whole number below 2^53; in a step with
+            ``max_norm``, a parameter that swamp does not step, or one of
             FullyShardedDataParallel on several ranks without ``process_group``.
     """
 
@@ -485,7 +490,7 @@ class SGD(_Optimizer, torch.optim.SGD):
 def _refuse_rules(group: Dict[str, Any]) -> None:
     """Refuses, in PyTorch's words, what a group was changed to after it was made."""
     check_storage(group)
-    check_max_norm(group)
+    check_max_norm(group.get("max_norm"), NO_CLIPPING)
     if group.get("capturable") and not group["fused"]:
         from torch.optim.optimizer import _get_capturable_supported_devices
         devices = _get_capturable_supported_devices()

@@ -5,6 +5,7 @@ from typing import Any, Dict, Iterable, List, Optional
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -12,6 +13,7 @@ _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _LIKE_PARAM = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer",
                "master_param", "compensation")
 _PLAIN = (torch.nn.Parameter, Tensor)
+NO_CLIPPING = " (0 or None: no clipping)"
 # In PyTorch's words.
 _AT_LEAST_0 = dict(lr="learning rate", eps="epsilon value",
                    momentum="momentum value", weight_decay="weight_decay value")
@@ -33,19 +35,18 @@ def check_numbers(group: Dict[str, Any]) -> None:
                                   or group["dampening"] != 0):
         raise ValueError(
             "Nesterov momentum requires a momentum and zero dampening")
-    check_max_norm(group)
+    check_max_norm(group.get("max_norm"), NO_CLIPPING)
 
 
-def check_max_norm(group: Dict[str, Any]) -> None:
-    """Raises ValueError for a max_norm that is not a number, at least 0."""
-    max_norm = group.get("max_norm")
+def check_max_norm(max_norm: Any, note: str = "") -> None:
+    """Raises ValueError for a max_norm that is not a number, at least 0, or None."""
     try:
         good = max_norm is None or bool(0.0 <= max_norm)
     except (TypeError, RuntimeError):  # a text; a Tensor of several elements
         good = False
     if not good:
-        raise ValueError(f"max_norm: got {max_norm!r}, expected a number, at least "
-                         "0 (0 or None: no clipping)")
+        raise ValueError(
+            f"max_norm: got {max_norm!r}, expected a number, at least 0{note}")
 
 
 def check_step(step: Any, place: str) -> None:
@@ -68,6 +69,8 @@ def _described(tensor: Tensor) -> str:
 def check_shapes(param: Tensor, state: Dict[str, Any], place: str) -> None:
     """Raises ValueError for a tensor in the state of a parameter that has not its
     shape, or is not a DTensor as the parameter is."""
+    if is_lazy(param):
+        return
     for name in _LIKE_PARAM:
         value = state.get(name)
         if value is None:
@@ -105,15 +108,25 @@ def part_of(tensor: Any) -> Any:
         return tensor.to_local()
 
 
+def is_wrapper(tensor: Tensor) -> bool:
+    """Whether the tensor is of a class that keeps its elements in other tensors."""
+    if type(tensor) in _PLAIN or is_lazy(tensor):
+        return False
+    if is_traceable_wrapper_subclass(tensor):
+        return True
+    try:
+        return tensor.data_ptr() == 0 and tensor.numel() != 0
+    except RuntimeError:
+        return True
+
+
 def is_ours(param: Any) -> bool:
     """Whether swamp steps the parameter; if not, PyTorch does."""
     if is_dtensor(param) and any(p.is_partial() for p in param.placements):
         return False
     part = part_of(param)
     return (part.dtype in _DTYPES and part.is_cpu
-            and part.layout is torch.strided
-            and (type(part) in _PLAIN
-                 or not is_traceable_wrapper_subclass(part)))
+            and part.layout is torch.strided and not is_wrapper(part))
 
 
 def check_clipped(group: Dict[str, Any], param: Any, place: str) -> None:

@@ -6,10 +6,11 @@ from typing import (Any, Callable, Dict, Iterable, List, Optional, Sequence,
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from ._operators import number
 from ._optimizer_checks import (check_shapes, check_step, first_sharded,
-                                is_dtensor, is_ours, part_of)
+                                is_dtensor, is_ours, is_wrapper, part_of)
 from ._optimizer_memory import (COMPENSATION, DEFAULT, MASTER, MOMENTS, OPTIONS,
                                 Kind, Storage, check_codes, check_gradient,
                                 check_storage, is_written)
@@ -106,6 +107,23 @@ def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
     return True
 
 
+def _count_of(state: Dict[str, Any]) -> Tensor:
+    """The step count of a state as the kernels take it, a float32 on the CPU. One
+    that the user's code has set otherwise is replaced.
+
+    Raises:
+        ValueError: it is not a whole number below 2^53.
+    """
+    step = state[STEP]
+    if not (isinstance(step, Tensor) and step.dtype is torch.float32
+            and step.is_cpu and step.layout is torch.strided
+            and step.numel() == 1 and not step.is_neg()
+            and not step._is_zerotensor() and not is_wrapper(step)):
+        check_step(step, f"state[param]['{STEP}']")
+        step = state[STEP] = number(float(step))
+    return step
+
+
 def _grad_of(param: Any) -> Optional[Tensor]:
     """This rank's part of the gradient of a DTensor, placed as the DTensor is."""
     grad = param.grad
@@ -162,6 +180,7 @@ class Collected:
                 if grad is None:
                     absent.append(param)
                 elif (is_ours(param) and grad.layout is torch.strided
+                      and (is_dtensor(grad) or not is_wrapper(grad))
                       and not group["differentiable"]):
                     present.append(param)
                 else:
@@ -186,7 +205,9 @@ class Collected:
                                        kind.codes is torch.float8_e4m3fn,
                                        [positions[id(p)] for p in bucket.params],
                                        [_first_element(p) for p in bucket.params])
-        self.lists.set_absent([self._part(p) for p in absent])
+        # A lazy module's parameter has no shape before its first forward().
+        self._has_lazy = any(map(is_lazy, absent))
+        self.lists.set_absent([self._part(p) for p in absent if not is_lazy(p)])
         # Of all parameters: a rank may have a gradient for none of its parts.
         self.sharded = first_sharded(p for g in groups for p in g["params"])
         self._groups = [(group, list(group["params"])) for group in groups]
@@ -225,9 +246,7 @@ class Collected:
                     for name in names:
                         if name not in state:
                             state[name] = zeros(param)
-                step = state[STEP]
-                if not isinstance(step, Tensor):
-                    step = state[STEP] = number(step)
+                step = _count_of(state)
             else:
                 state = all_states[param] if names or not single else {}
                 for name in names:
@@ -302,7 +321,10 @@ class Collected:
         """Multiplies the gradients that were used, one of several parameters once."""
         used = {id(p.grad): p.grad for bucket in self.buckets for p in (
             self._parts.get(id(p), (p, p))[1] for p in bucket.params)}
-        torch.ops.swamp.unscale_(list(used.values()), number(0.0), inv_scale)
+        # A zero tensor cannot be written, and need not be.
+        torch.ops.swamp.unscale_(
+            [grad for grad in used.values() if not grad._is_zerotensor()],
+            number(0.0), inv_scale)
 
     def _groups_of(self, param: Any) -> Tuple[Any, ...]:
         """The groups over which squares are added; None: FSDP1's, which the parameter
@@ -321,7 +343,7 @@ class Collected:
                 and all(_same(group["params"], params)
                         for group, params in self._groups)
                 and _same(list(all_states.values()), self._states)
-                and not self.others and self.bind()
+                and not self.others and not self._has_lazy and self.bind()
                 and all(not bucket.fresh
                         and names_of(bucket.group) == bucket.rule
                         and bucket.is_current() for bucket in self.buckets)
