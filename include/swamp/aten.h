@@ -14,6 +14,11 @@
 /// `swamp::is_reproducible` and `swamp::wgrad_gemm_accum`. The functions
 /// below are the same kernels without the dispatcher: no autograd, no tracing.
 ///
+/// Tensors with a lazy minus sign (`at::Tensor::is_neg()`) and zero tensors are
+/// read by their values. Lists that are written may hold such signs, but no
+/// zero tensors; one-element arguments that are written must have neither.
+/// Tensors whose elements are not in memory, as wrappers, are errors.
+///
 /// The row operators of swamp/rows.h are called through the dispatcher only,
 /// and have gradients: `swamp::scaled_softmax`, `swamp::scaled_masked_softmax`,
 /// `swamp::scaled_upper_triang_masked_softmax`, `swamp::cross_entropy`,
@@ -145,12 +150,12 @@ SWAMP_API at::Tensor grad_norm_and_check(at::TensorList grads,
 /// @param inv_scale one float32 of any shape
 /// @param grad_norm one float32 or float64: the norm of the unscaled gradients;
 ///   if it is missing and max_norm is above 0, it is computed
-/// @param lr the learning rate; like the numbers below, it is not checked
+/// @param lr the learning rate; it is not checked, nor are the next four
 /// @param beta1 decay rate of the first moment
 /// @param beta2 decay rate of the second moment
 /// @param weight_decay decoupled weight decay
 /// @param eps added to the square root
-/// @param max_norm if above 0, gradients are multiplied by
+/// @param max_norm at least 0; if above, gradients are multiplied by
 ///   max_norm / (grad_norm + 1e-6) if that is below 1
 /// @throws c10::Error before anything is written
 SWAMP_API void mixed_precision_adamw_(

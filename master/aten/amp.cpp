@@ -55,7 +55,8 @@ bool unscale(at::TensorList tensors, SplitList& split, const ListNames& names,
 void unscale(at::TensorList tensors, const at::Tensor& found_inf,
              const at::Tensor& inv_scale, const ListNames& names) {
   if (tensors.empty()) return;
-  require_scalars({{inv_scale, "inv_scale"}, {found_inf, "found_inf"}});
+  const at::Tensor inverse = resolved(inv_scale);
+  require_scalars({{inverse, "inv_scale"}, {found_inf, "found_inf"}});
 
   // A thread obeys at::set_num_threads() only after this first call.
   at::get_num_threads();
@@ -64,7 +65,7 @@ void unscale(at::TensorList tensors, const at::Tensor& found_inf,
   // These addresses are valid only after assign(), which gives lazily copied
   // tensors other memory: found_inf and inv_scale may lie in one.
   void* found = mutable_data(found_inf);
-  const void* factor = const_data(inv_scale);
+  const void* factor = const_data(inverse);
   if (found == factor || split->may_hold_float(found, factor)) {
     for (const at::Tensor& tensor : tensors) {
       unscale_aliased(tensor, found, factor);

@@ -8,6 +8,7 @@
 
 #include <initializer_list>
 
+#include "master/aten/tensor.h"
 #include "swamp/error.h"
 
 namespace swamp::aten {
@@ -33,8 +34,8 @@ struct ScalarArgument {
 };
 
 // require_scalars() throws unless every argument is one element on the CPU, of
-// its dtype. The words and the order of the checks are those of PyTorch's
-// kernels: all devices, then all counts, then all dtypes.
+// its dtype, in memory. The words and the order of the checks are those of
+// PyTorch's kernels: all devices, then all counts, then all dtypes.
 inline void require_scalars(std::initializer_list<ScalarArgument> arguments) {
   for (const auto& [tensor, name, dtype] : arguments) {
     TORCH_CHECK(tensor.is_cpu(), name, " must be a CPU tensor.");
@@ -46,6 +47,8 @@ inline void require_scalars(std::initializer_list<ScalarArgument> arguments) {
     const at::ScalarType type = tensor.scalar_type();
     TORCH_CHECK(type == dtype.type || type == dtype.alternative, name,
                 " must be ", dtype.name, " tensor.");
+    TORCH_CHECK(!is_lazy(tensor), name,
+                " must not be a zero tensor or have a lazy minus sign.");
   }
 }
 

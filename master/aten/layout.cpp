@@ -90,10 +90,10 @@ Layout::Layout(const at::Tensor& tensor) {
   }
 }
 
-Extent extent_of(const at::Tensor& tensor, const void* data) {
+Extent extent_of(const at::Tensor& tensor) {
   const std::int64_t count =
       is_dense(tensor) ? tensor.numel() : Layout(tensor).extent;
-  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  const std::uintptr_t begin = address_of(tensor);
   return {begin, begin + static_cast<std::size_t>(count) * tensor.itemsize()};
 }
 

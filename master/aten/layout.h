@@ -59,9 +59,8 @@ struct Extent {
   std::uintptr_t end;  // one past the last byte
 };
 
-// extent_of() returns the extent of a tensor that has elements, the first at
-// `data`.
-Extent extent_of(const at::Tensor& tensor, const void* data);
+// extent_of() returns the extent of a tensor that has elements.
+Extent extent_of(const at::Tensor& tensor);
 
 // any_overlap() returns whether two extents share a byte. If the addresses rise
 // or fall along the list, it is one pass; otherwise a radix sort, about 5 ns

@@ -46,7 +46,7 @@ bool is_number(const at::Scalar& scalar) {
 }
 
 bool share_memory(const at::Tensor& x, const at::Tensor& y) {
-  const Extent a = extent_of(x, const_data(x)), b = extent_of(y, const_data(y));
+  const Extent a = extent_of(x), b = extent_of(y);
   return a.begin < b.end && b.begin < a.end;
 }
 
@@ -298,6 +298,12 @@ bool to_matrices(const at::Tensor& tensor, Matrices& matrices) {
 
 void wgrad_gemm_accum(const at::Tensor& input, const at::Tensor& grad_output,
                       at::Tensor main_grad) {
+  if (is_lazy(main_grad)) {
+    const at::Tensor copy = resolved(main_grad);
+    wgrad_gemm_accum(input, grad_output, copy);
+    main_grad.copy_(copy);
+    return;
+  }
   constexpr const char* kName = "wgrad_gemm_accum";
   const at::ScalarType type = input.scalar_type();
   TORCH_CHECK(is_half(type) || type == at::kFloat, kName,
@@ -316,7 +322,7 @@ void wgrad_gemm_accum(const at::Tensor& input, const at::Tensor& grad_output,
     TORCH_CHECK(is_plain(tensor, tensor.scalar_type()) && tensor.dim() >= 2,
                 kName, ": ", name, ": got ", tensor.dim(),
                 " dimensions, expected a strided CPU tensor with at least 2");
-    return tensor.flatten(0, -2);
+    return resolved(tensor).flatten(0, -2);
   };
   const at::AutoDispatchBelowADInplaceOrView guard;
   const at::Tensor x = rows(input, "input");

@@ -1,8 +1,9 @@
 // define() registers an operator swamp::* in one place: its schema, its kernel
 // and its derivative. The kernel is that of the keys CPU and Meta; an operator
 // without a result has nothing to do for Meta. The kernels of the other keys
-// follow from the schema: ADInplaceOrView counts what the operator writes, and
-// Functionalize calls the operator that returns the new values.
+// follow from the schema: ADInplaceOrView counts what the operator writes,
+// Functionalize calls the operator that returns the new values, and an operator
+// that does not return what it writes gets tensors with a lazy minus sign.
 //
 // PyTorch's own fallback for ADInplaceOrView counts only what an operator
 // returns, so it does not serve those that write lists and return nothing.
@@ -180,8 +181,11 @@ void define(torch::Library& library, const std::string& schema) {
     if (Self::returns_written()) {
       add(c10::DispatchKey::Functionalize,
           torch::CppFunction::makeFromBoxedFunction<&functionalize>());
+      return;
     }
   }
+  // PyTorch's own kernel writes such a tensor only if it is also returned.
+  add(c10::DispatchKey::Negative, torch::CppFunction::makeFallthrough());
 }
 
 // define() with the class of torch::autograd that has its gradient.

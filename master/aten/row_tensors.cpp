@@ -37,8 +37,8 @@ void require_targets(const std::int64_t* targets, std::int64_t count,
 }
 
 at::Tensor row_major(const at::Tensor& tensor) {
-  at::Tensor result = tensor.contiguous();
-  const bool aligned = is_aligned(const_data(result), result.element_size());
+  at::Tensor result = resolved(tensor).contiguous();
+  const bool aligned = is_aligned(address_of(result), result.element_size());
   return aligned ? result : result.clone();
 }
 

@@ -30,7 +30,8 @@ void require_like(const at::Tensor& tensor, const char* name,
 void require_targets(const std::int64_t* targets, std::int64_t count,
                      std::int64_t classes, std::int64_t ignore_index);
 
-// row_major() returns the tensor, or a copy that is contiguous and aligned.
+// row_major() returns the tensor, or a copy with its values in memory,
+// contiguous and aligned.
 at::Tensor row_major(const at::Tensor& tensor);
 
 // matrix_of() takes a row_major() tensor. The rows are those of its last

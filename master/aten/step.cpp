@@ -64,7 +64,7 @@ bool is_absmax(const StepStorage& storage, std::size_t list) {
 bool has_absmax(const at::Tensor& tensor, const at::Tensor& param) {
   const std::int64_t blocks = (param.numel() + kMomentBlock - 1) / kMomentBlock;
   return tensor.numel() == 2 * blocks && tensor.is_contiguous() &&
-         is_aligned(const_data(tensor), sizeof(float));
+         !is_lazy(tensor) && is_aligned(address_of(tensor), sizeof(float));
 }
 
 // weight_of() is the weight whose dtype a gradient of less memory has.
@@ -104,6 +104,14 @@ void require_list(at::TensorList tensors, const char* name, bool written,
     TORCH_CHECK(tensor.is_cpu(), name, "[", i, "] must be a CPU tensor.");
     TORCH_CHECK(tensor.layout() == at::kStrided, name, "[", i,
                 "] must be a strided tensor.");
+    const bool is_zero = tensor._is_zerotensor();
+    TORCH_CHECK(!is_zero || !written, name, "[", i,
+                "]: got a zero tensor, expected one that can be written: call "
+                "clone()");
+    TORCH_CHECK(is_zero || tensor.numel() == 0 || address_of(tensor) != 0, name,
+                "[", i,
+                "]: got a tensor without memory, expected one with its "
+                "elements in the memory of the CPU");
     if (written && !is_dense(tensor)) at::assert_no_internal_overlap(tensor);
     const ScalarType type = tensor.scalar_type();
     if (!is_one_of(type, types)) refuse_dtype(name, i, type, types);
@@ -143,15 +151,15 @@ struct StepScratch {
   }
 };
 
-// overlap() returns whether tensors of the lists may share memory. The
-// gradients come last: mutable_data() gives lazily copied tensors other memory.
+// overlap() returns whether tensors of the lists may share memory. What is
+// written comes first, and gets its own memory if it is a lazy copy.
 bool overlap(const StepLists& lists, StepScratch& scratch) {
   for (const std::size_t l :
        std::array<std::size_t, kStepListCount>{0, 2, 3, 4, 5, kStepGrads}) {
     for (const at::Tensor& tensor : lists.all[l]) {
-      if (tensor.numel() == 0) continue;
-      scratch.extents.push_back(extent_of(
-          tensor, l == kStepGrads ? const_data(tensor) : mutable_data(tensor)));
+      if (tensor.numel() == 0 || tensor._is_zerotensor()) continue;
+      if (l != kStepGrads) unshare(tensor);
+      scratch.extents.push_back(extent_of(tensor));
     }
   }
   return any_overlap(scratch.extents, scratch.sort_scratch);
@@ -159,17 +167,19 @@ bool overlap(const StepLists& lists, StepScratch& scratch) {
 
 // require_own_memory() throws if tensors of one parameter overlap. Those with
 // holes are skipped: they are copied before the step, and another tensor may be
-// in their holes.
+// in their holes. So are gradients that are lazy.
 void require_own_memory(const StepLists& lists) {
+  const auto is_skipped = [](std::size_t l, const at::Tensor& tensor) {
+    return !is_dense(tensor) || (l == kStepGrads && is_lazy(tensor));
+  };
   for (std::size_t i = 0; i < lists.params().size(); ++i) {
     if (lists.params()[i].numel() == 0) continue;
     for (std::size_t b = 1; b < kStepListCount; ++b) {
       for (std::size_t a = 0; a < b; ++a) {
         if (lists.all[a].empty() || lists.all[b].empty()) continue;
         const at::Tensor &one = lists.all[a][i], &other = lists.all[b][i];
-        if (!is_dense(one) || !is_dense(other)) continue;
-        const Extent x = extent_of(one, const_data(one));
-        const Extent y = extent_of(other, const_data(other));
+        if (is_skipped(a, one) || is_skipped(b, other)) continue;
+        const Extent x = extent_of(one), y = extent_of(other);
         TORCH_CHECK(x.end <= y.begin || y.end <= x.begin, lists.names[b], "[",
                     i, "]: got memory of ", lists.names[a], "[", i,
                     "], expected tensors that do not overlap");
@@ -180,8 +190,8 @@ void require_own_memory(const StepLists& lists) {
 
 // gather() makes the lists for the kernels in one pass over ordinary tensors,
 // and their extents. Returns false for lists that need the other checks: those
-// that are refused, or have tensors with holes, of another element order or
-// misaligned.
+// that are refused, or have tensors with holes, of another element order, lazy
+// or misaligned.
 bool gather(const StepLists& lists, StepScratch& scratch) {
   const std::size_t count = lists.params().size();
   for (std::size_t l = 0; l < kStepListCount; ++l) {
@@ -219,11 +229,12 @@ bool gather(const StepLists& lists, StepScratch& scratch) {
         scratch.lists[l].add(nullptr, 0, own_type);
         continue;
       }
+      if (address_of(tensor) == 0) return false;
       // The const is cast away for the type of swamp::Tensor only.
       void* data = l == kStepGrads ? const_cast<void*>(const_data(tensor))
                                    : mutable_data(tensor);
       const std::size_t bytes = element_bytes(own_type);
-      if (data == nullptr || !is_aligned(data, bytes)) return false;
+      if (!is_aligned(data, bytes)) return false;
       const auto own = static_cast<std::size_t>(tensor.numel());
       scratch.lists[l].add(data, own, own_type);
       const auto begin = reinterpret_cast<std::uintptr_t>(data);
@@ -373,6 +384,8 @@ std::int64_t next_step(const at::Tensor& taken) {
 
 void take_step(const StepLists& lists, StepRule rule, float inv_scale,
                const at::Tensor& grad_norm, double max_norm) {
+  TORCH_CHECK(max_norm >= 0, "max_norm: got ", max_norm,
+              ", expected a number, at least 0 (0: no clipping)");
   at::get_num_threads();  // as for the unscale
   const ThreadScratch<StepScratch> scratch;
   const bool ordinary = gather(lists, *scratch) &&
@@ -435,7 +448,8 @@ at::Tensor grad_norm_and_check(at::TensorList grads, at::Tensor found_inf,
   if (found_inf.is_meta()) {
     return at::empty({}, found_inf.options().dtype(ScalarType::Double));
   }
-  require_scalars({{inv_scale, "inv_scale"}, {found_inf, "found_inf"}});
+  const at::Tensor factor = resolved(inv_scale);
+  require_scalars({{factor, "inv_scale"}, {found_inf, "found_inf"}});
   require_list(
       grads, "grads", false,
       {ScalarType::Half, ScalarType::BFloat16, ScalarType::Float,
@@ -445,7 +459,7 @@ at::Tensor grad_norm_and_check(at::TensorList grads, at::Tensor found_inf,
   tensors->assign(grads, nullptr, false);
   float found = 0;
   const double norm = translated([&] {
-    return foreach_norm(tensors->tensors(), load<float>(const_data(inv_scale)),
+    return foreach_norm(tensors->tensors(), load<float>(const_data(factor)),
                         &found);
   });
   if (found != 0) store<float>(mutable_data(found_inf), 1.0f);
@@ -460,9 +474,10 @@ void mixed_precision_adamw_(at::TensorList master_params, at::TensorList grads,
                             const OptionalTensor& grad_norm, double lr,
                             double beta1, double beta2, double weight_decay,
                             double eps, double max_norm) {
-  const at::Tensor given_norm = grad_norm.value_or(at::Tensor());
+  const at::Tensor given_norm = resolved(grad_norm.value_or(at::Tensor()));
+  const at::Tensor found = resolved(found_inf), factor = resolved(inv_scale);
   require_scalars(
-      {{found_inf, "found_inf"}, {inv_scale, "inv_scale"}, {step, "step"}});
+      {{found, "found_inf"}, {factor, "inv_scale"}, {step, "step"}});
   StepLists lists = adam_lists(false);
   lists.all = {master_params, grads, exp_avgs, exp_avg_sqs, {}, model_params};
   require_step_lists(lists);
@@ -471,8 +486,8 @@ void mixed_precision_adamw_(at::TensorList master_params, at::TensorList grads,
   }
   const AdamStep numbers{{lr, beta1, beta2, eps, weight_decay, true},
                          next_step(step)};
-  if (load<float>(const_data(found_inf)) != 0) return;  // nan counts as found
-  take_step(lists, numbers, load<float>(const_data(inv_scale)), given_norm,
+  if (load<float>(const_data(found)) != 0) return;  // nan counts as found
+  take_step(lists, numbers, load<float>(const_data(factor)), given_norm,
             max_norm);
   store<float>(mutable_data(step), static_cast<float>(numbers.step));
 }
@@ -522,14 +537,15 @@ void foreach_zero_(at::TensorList tensors) {
     }
     const at::Tensor& tensor = tensors[i];
     if (tensor.numel() == 0) continue;
-    void* data = mutable_data(tensor);
     const auto type = *scalar_type(tensor.scalar_type());
-    if (!is_dense(tensor) || !is_aligned(data, element_bytes(type))) {
+    if (!is_dense(tensor) || is_lazy(tensor) ||
+        !is_aligned(address_of(tensor), element_bytes(type))) {
       tensor.zero_();
       continue;
     }
-    list.add(data, static_cast<std::size_t>(tensor.numel()), type);
-    scratch->extents.push_back(extent_of(tensor, data));
+    list.add(mutable_data(tensor), static_cast<std::size_t>(tensor.numel()),
+             type);
+    scratch->extents.push_back(extent_of(tensor));
   }
   if (any_overlap(scratch->extents, scratch->sort_scratch)) {
     for (const at::Tensor& tensor : tensors) tensor.zero_();

@@ -30,8 +30,7 @@ Mark mark_of(const at::Tensor& tensor) {
   // Tensors of torch.inference_mode() have no version.
   const std::int64_t version =
       tensor.is_inference() ? 0 : static_cast<std::int64_t>(tensor._version());
-  return {version, static_cast<std::int64_t>(
-                       reinterpret_cast<std::uintptr_t>(const_data(tensor)))};
+  return {version, static_cast<std::int64_t>(address_of(tensor))};
 }
 
 // prefetch_grads() prefetches what leads to the gradients of the parameters
@@ -53,13 +52,15 @@ void prefetch_step(const Tensors& steps, std::size_t i) {
   if (i + 3 * kThird < steps.size()) prefetch(steps[i + 3 * kThird]);
   if (i + 2 * kThird < steps.size()) prefetch_storage(steps[i + 2 * kThird]);
   if (i + kThird < steps.size()) {
-    __builtin_prefetch(const_data(steps[i + kThird]));
+    __builtin_prefetch(
+        reinterpret_cast<const void*>(address_of(steps[i + kThird])));
   }
 }
 
 bool is_step(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.layout() == at::kStrided &&
-         tensor.scalar_type() == at::kFloat && tensor.numel() == 1;
+         tensor.scalar_type() == at::kFloat && tensor.numel() == 1 &&
+         !is_lazy(tensor);
 }
 
 // Bucket is the parameters that are stepped by one call.

@@ -3,6 +3,7 @@
 #define SWAMP_MASTER_ATEN_TENSOR_H_
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -13,9 +14,55 @@
 
 namespace swamp::aten {
 
-// mutable_data() gives a lazily copied tensor (torch._lazy_clone) its own
-// memory first, so call it before const_data() of a tensor that may share it.
+// is_lazy() returns whether a tensor's values differ from those in its memory:
+// it has a lazy minus sign or conjugation, or is zeros without memory.
+// PyTorch's dispatcher hands no such tensor to most kernels, but callers from
+// C++, methods of classes and lists that are written do not go through it.
+inline bool is_lazy(const at::Tensor& tensor) {
+  constexpr c10::DispatchKeySet kKeys{c10::DispatchKey::Negative,
+                                      c10::DispatchKey::Conjugate,
+                                      c10::DispatchKey::ZeroTensor};
+  return tensor.unsafeGetTensorImpl()->key_set().has_any(kKeys);
+}
+
+// resolved() returns the tensor, or a copy with its values if it is_lazy().
+inline at::Tensor resolved(const at::Tensor& tensor) {
+  return is_lazy(tensor) ? tensor.clone() : tensor;
+}
+
+// address_of() is only for comparisons: it also takes tensors that const_data()
+// refuses, and returns 0 for one without memory.
+inline std::uintptr_t address_of(const at::Tensor& tensor) {
+  const at::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const void* data = impl->data();  // with the offset, also without memory
+  return impl->unsafe_storage().data() != nullptr
+             ? reinterpret_cast<std::uintptr_t>(data)
+             : 0;
+}
+
+// unshare() gives a lazily copied tensor (torch._lazy_clone) its own memory.
+inline void unshare(const at::Tensor& tensor) {
+  tensor.unsafeGetTensorImpl()->mutable_data();
+}
+
+// require_memory() throws unless the tensor's values are in its memory.
+inline void require_memory(const at::Tensor& tensor) {
+  TORCH_CHECK(!is_lazy(tensor),
+              "got a tensor with a lazy minus sign or conjugation, or a zero "
+              "tensor, expected its values in memory: call clone()");
+  TORCH_CHECK(address_of(tensor) != 0 || tensor.numel() == 0,
+              "got a tensor without memory, expected one with its elements in "
+              "the memory of the CPU");
+}
+
+// const_data() and mutable_data() are the only ways to a tensor's memory. They
+// throw for a tensor that is_lazy(), and for one with elements but no memory,
+// as a wrapper of another tensor.
+//
+// mutable_data() does unshare(), so call it before const_data() of a tensor
+// that may share memory with this one.
 inline void* mutable_data(const at::Tensor& tensor) {
+  require_memory(tensor);
   return tensor.unsafeGetTensorImpl()->mutable_data();
 }
 
@@ -25,6 +72,7 @@ T* data_of(const at::Tensor& tensor) {
 }
 
 inline const void* const_data(const at::Tensor& tensor) {
+  require_memory(tensor);
   return tensor.unsafeGetTensorImpl()->data();
 }
 
@@ -74,11 +122,12 @@ inline void prefetch_storage(const at::Tensor& tensor) {
   __builtin_prefetch(at + 64);
 }
 
-// has_order_of() returns whether element i of the tensor's memory is element i
-// of the memory of `like`.
+// has_order_of() returns whether element i of the tensor is at element i of the
+// memory of `like`.
 inline bool has_order_of(const at::Tensor& tensor, const at::Tensor& like) {
-  return is_dense(tensor) && (tensor.strides() == like.strides() ||
-                              (tensor.is_contiguous() && like.is_contiguous()));
+  return is_dense(tensor) && !is_lazy(tensor) &&
+         (tensor.strides() == like.strides() ||
+          (tensor.is_contiguous() && like.is_contiguous()));
 }
 
 // scalar_type() returns nothing for a dtype that the operators do not accept.
@@ -117,8 +166,11 @@ inline std::size_t element_bytes(ScalarType type) noexcept {
 
 // is_aligned() returns whether the address suits elements of that many bytes, a
 // power of two: a division would take as long as the rest of a list's checks.
+inline bool is_aligned(std::uintptr_t address, std::size_t bytes) noexcept {
+  return (address & (bytes - 1)) == 0;
+}
 inline bool is_aligned(const void* data, std::size_t bytes) noexcept {
-  return (reinterpret_cast<std::uintptr_t>(data) & (bytes - 1)) == 0;
+  return is_aligned(reinterpret_cast<std::uintptr_t>(data), bytes);
 }
 
 }  // namespace swamp::aten

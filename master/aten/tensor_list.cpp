@@ -1,6 +1,7 @@
 #include "master/aten/tensor_list.h"
 
 #include <ATen/MemoryOverlap.h>
+#include <ATen/ops/_neg_view.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/util/Exception.h>
@@ -28,6 +29,8 @@ inline Checked checked(const at::Tensor& tensor, const ListNames& names,
   TORCH_CHECK(tensor.is_cpu(), "one of ", names.list, " was not a CPU tensor.");
   TORCH_CHECK(tensor.layout() == at::kStrided, "one of ", names.list,
               " was not a strided tensor.");
+  TORCH_CHECK(!written || !tensor._is_zerotensor(), "one of ", names.list,
+              " was a zero tensor, which cannot be written: call clone()");
   const bool dense = is_dense(tensor);
   if (written && !dense) at::assert_no_internal_overlap(tensor);
   const std::optional<ScalarType> type =
@@ -39,8 +42,10 @@ inline Checked checked(const at::Tensor& tensor, const ListNames& names,
   return {*type, dense};
 }
 
-// data_of() returns the data of a tensor that has elements.
+// data_of() returns the data of a tensor that has elements. A lazy minus sign
+// changes neither what is finite nor, except for itself, a product.
 void* data_of(const at::Tensor& tensor, bool written) {
+  if (tensor.is_neg()) return data_of(at::_neg_view(tensor), written);
   // The const is cast away for the type of swamp::Tensor only.
   return written ? mutable_data(tensor) : const_cast<void*>(const_data(tensor));
 }
@@ -56,9 +61,10 @@ void SplitList::assign(at::TensorList tensors, const ListNames& names,
     const at::Tensor& tensor = tensors[i];
     const auto [type, dense] = checked(tensor, names, written);
     const std::int64_t count = tensor.numel();
-    if (count == 0) continue;
+    if (count == 0 || tensor._is_zerotensor()) continue;
+    TORCH_CHECK(address_of(tensor) != 0, "tensor ", i,
+                " of the list has no memory");
     void* data = data_of(tensor, written);
-    TORCH_CHECK(data != nullptr, "tensor ", i, " of the list has no memory");
     const std::size_t bytes = element_bytes(type);
     const bool aligned = is_aligned(data, bytes);
     if (!aligned || !dense) {
@@ -111,7 +117,9 @@ void StepTensors::assign(at::TensorList tensors, const at::TensorList* like,
   clear();
   tensors_.reserve(tensors.size());
   const auto add = [&](const at::Tensor& tensor, ScalarType type) {
-    void* data = tensor.numel() != 0 ? data_of(tensor, written) : nullptr;
+    void* data = tensor.numel() == 0 ? nullptr
+                 : written           ? mutable_data(tensor)
+                                     : const_cast<void*>(const_data(tensor));
     tensors_.push_back({data, static_cast<std::size_t>(tensor.numel()), type});
   };
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -119,9 +127,9 @@ void StepTensors::assign(at::TensorList tensors, const at::TensorList* like,
     const at::Tensor& order = like != nullptr ? (*like)[i] : tensor;
     const ScalarType type =
         gradient_type(tensor.scalar_type()).value_or(kByteCodes);
-    const bool in_order =
-        by_index ? tensor.is_contiguous() : has_order_of(tensor, order);
-    if (in_order && is_aligned(const_data(tensor), element_bytes(type))) {
+    const bool in_order = by_index ? tensor.is_contiguous() && !is_lazy(tensor)
+                                   : has_order_of(tensor, order);
+    if (in_order && is_aligned(address_of(tensor), element_bytes(type))) {
       add(tensor, type);
       continue;
     }

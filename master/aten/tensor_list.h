@@ -74,8 +74,9 @@ class SplitList {
 };
 
 // StepTensors is a list of tensors for an optimizer's pass, which reads element
-// i of every list at the same place. A tensor whose elements lie in another
-// order, or not densely, is copied, and copied back if it was written.
+// i of every list at the same place. A tensor that is_lazy(), or whose elements
+// lie in another order or not densely, is copied, and copied back if it was
+// written.
 class StepTensors {
  public:
   // assign() takes a validated list. Element order follows the memory of the

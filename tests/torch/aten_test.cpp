@@ -3,10 +3,15 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
+#include <ATen/ops/_efficientzerotensor.h>
+#include <ATen/ops/_neg_view.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -69,6 +74,68 @@ TEST(AtenApi, UpdatesTheScale) {
   EXPECT_TRUE(amp_update_scale_(scale, tracker, at::zeros({1}), 2.0, 0.5, 1)
                   .is_same(scale));
   EXPECT_EQ(scale.item<float>(), 8.0f);
+}
+
+// Values that are not those in memory.
+TEST(AtenApi, TakesLazyTensors) {
+  const auto both = [](double first, double second) {
+    return at::tensor({first, second}, at::kFloat);
+  };
+  const auto minus = [&](double first, double second) {
+    return at::_neg_view(both(-first, -second));
+  };
+  const auto equal = [&](const at::Tensor& tensor, double first,
+                         double second) {
+    return at::equal(tensor.clone(), both(first, second));
+  };
+  const at::Tensor none = at::_efficientzerotensor({2}, at::kFloat);
+  const at::Tensor one = at::ones({});
+  at::Tensor found_inf = at::zeros({});
+
+  at::Tensor x = minus(8, -2);
+  unscale({x}, found_inf, at::full({}, 0.5));
+  EXPECT_TRUE(equal(x, 4, -1));
+  unscale({x}, found_inf, at::_neg_view(at::full({}, -0.5)));
+  EXPECT_TRUE(equal(x, 2, -0.5));
+  EXPECT_EQ(any_nonfinite({x, none}).item<float>(), 0.0f);
+  EXPECT_EQ(any_nonfinite({minus(1, kInf)}).item<float>(), 1.0f);
+  EXPECT_EQ(
+      grad_norm_and_check({minus(3, 4), none}, found_inf, one).item<double>(),
+      5.0);
+  foreach_lerp_({x}, {minus(4, 1)}, 0.5);
+  EXPECT_TRUE(equal(x, 3, 0.25));
+  foreach_lerp_({x}, {none}, 0.5);
+  EXPECT_TRUE(equal(x, 1.5, 0.125));
+
+  // The parameters, the gradients and the state.
+  const auto stepped = [&](bool lazy) {
+    const auto make = [&](double first, double second) {
+      return lazy ? minus(first, second) : both(first, second);
+    };
+    const at::Tensor p = make(1, 2), m = make(0.5, 0.25), v = make(1, 1);
+    mixed_precision_adamw_(
+        {p}, {make(3, -4)}, {m}, {v}, {}, at::zeros({}),
+        lazy ? at::_efficientzerotensor({}, at::kFloat) : at::zeros({}),
+        lazy ? at::_neg_view(-one) : one, {}, 0.1, 0.9, 0.99, 0.1, 1e-8, 1.0);
+    return at::cat({p.clone(), m.clone(), v.clone()});
+  };
+  EXPECT_TRUE(at::equal(stepped(true), stepped(false)));
+
+  at::Tensor sum = at::zeros({2, 2});
+  wgrad_gemm_accum(minus(1, 2).view({1, 2}), minus(3, 4).view({1, 2}), sum);
+  EXPECT_EQ(sum.sum().item<float>(), 21.0f);
+  foreach_zero_({x, sum});
+  EXPECT_TRUE(equal(x, 0, 0));
+
+  expect_error<c10::Error>("one of scaled_grads was a zero tensor",
+                           [&] { unscale({none}, found_inf, one); });
+  for (const at::Tensor& scalar : {at::_neg_view(at::zeros({})),
+                                   at::_efficientzerotensor({}, at::kFloat)}) {
+    expect_error<c10::Error>("found_inf must not be a zero tensor",
+                             [&] { grad_norm_and_check({x}, scalar, one); });
+  }
+  expect_error<c10::Error>("out[0]: got a zero tensor, expected one that can",
+                           [&] { foreach_lerp_({none}, {x}, 0.5); });
 }
 
 // PyTorch unscales tensors until one is bad; swamp validates all of them first.
@@ -140,12 +207,23 @@ TEST(AtenThreads, KeepsLittleMemory) {
     return info.uordblks + info.hblkhd;
   };
   const at::Tensor one = at::ones({});
-  // 500000 rows: the lists take 19 MB; libswamp itself keeps 12 MB.
+  // 500000 rows: the lists take 19 MB, the segments of libswamp 12 MB.
   const at::Tensor base = at::ones({500000, 33}, at::kHalf);
+  const std::vector<at::Tensor> strided{base.slice(1, 0, 32)};
+  const at::Tensor values = at::ones({2, 250000, 4}, at::kHalf);
+  const std::vector<at::Tensor> many = values[0].unbind(0),
+                                others = values[1].unbind(0);
   unscale({at::ones({3})}, at::zeros({}), one);
   const std::size_t before = used();
-  unscale({base.slice(1, 0, 32)}, at::zeros({}), one);
-  EXPECT_LT(used(), before + 16'000'000);
+  unscale(strided, at::zeros({}), one);
+  EXPECT_LT(used(), before + 1'000'000);
+  any_nonfinite(strided);
+  EXPECT_LT(used(), before + 1'000'000);
+  grad_norm_and_check(many, at::zeros({}), one);
+  EXPECT_LT(used(), before + 1'000'000);
+  foreach_lerp_(many, others, 0.5);
+  foreach_zero_(many);
+  EXPECT_LT(used(), before + 1'000'000);
 }
 
 // UnscalesAtExit unscales after this thread's thread_local objects are gone.

@@ -1,10 +1,11 @@
 """Every operator of PyTorch that enable(half_precision=True) replaces, with PyTorch's
 own kernels and with swamp's: on PyTorch's own samples (OpInfo), and under torch.func,
-forward-mode and second derivatives, checkpoints, traces, export and compile."""
+forward-mode and second derivatives, checkpoints, traces, export and compile. These and
+every operator swamp::*: on tensors whose values are not those in their memory."""
 
 import unittest
 
-from support import TestCase, caught, main, same
+from support import FORMS, TestCase, caught, main, same
 from half_precision import EPS, HALF, error, use
 
 import torch
@@ -388,6 +389,180 @@ class Transforms(Comparison):
                             transform(call, cast(inputs, dtype))))
                     self.assertEqual(refused, (name, operator) in REFUSED,
                                      (name, operator, dtype))
+
+
+def plain(x):
+    """A contiguous tensor with the values of x in memory, of which x is independent."""
+    return x.clone(memory_format=torch.contiguous_format) if isinstance(
+        x, torch.Tensor) else [plain(one) for one in x] if isinstance(x, list) else x
+
+
+def written(schema):
+    return [i for i, argument in enumerate(schema.arguments)
+            if argument.alias_info is not None and argument.alias_info.is_write]
+
+
+def own_operators():
+    """Arguments of every operator swamp::* that takes tensors."""
+    torch.manual_seed(0)
+    r, one, zero = torch.randn, torch.ones(()), torch.zeros(())
+    x, w, b, target = r(4, 32), r(32), r(32), torch.tensor([1, 0, 3, 2])
+    image, heads, mean, lse = r(2, 2, 4, 4), r(1, 2, 4, 8), r(4, 1), r(4)
+    experts = torch.tensor([[0, 1], [1, 2], [2, 0], [0, 2]])
+    positions = torch.tensor([[0, 0], [1, 0], [1, 1], [2, 2]], dtype=torch.int32)
+    token_of, routed = torch.tensor([2, 0, 1, 3]), torch.rand(4, 3)
+    some = [r(5), r(3, 4)]
+    codes = x.to(torch.float8_e4m3fn)
+    scales = torch.rand(4, 1).to(torch.float8_e8m0fnu)
+    adam = [[r(5)], [r(5)], [r(5)], [torch.rand(5)], [r(5).half()], zero, zero, one]
+    return {
+        "attention": [heads, heads, heads, image[:1]],
+        "attention_backward": [heads, heads, heads, heads, heads, r(1, 2, 4)],
+        "cross_entropy": [x, target],
+        "cross_entropy_backward": [one, x, target, lse, one.double(), 2, -100, 0.0],
+        "_cross_entropy": [x, target, w, 1, -100, 0.1, 0.0],
+        "_cross_entropy_backward": [one, x, target, lse, one.double(), 2, -100, 0.0, w],
+        "quantize": [x, 4, 1.0, 2, 0, 0, torch.arange(128).view(4, 32).byte()],
+        "_quantize_by": [x, r(4, 1).exp(), 4],
+        "dequantize": [codes, 4, torch.float32],
+        "amax": [x],
+        "hadamard_transform": [x],
+        "quantize_blocks": [x, 10, 6, True, False, 0, False, one],
+        "dequantize_blocks": [codes, scales, 4, 0, torch.float32],
+        "_scaled_product": [codes, scales, 4, 0, False, None, codes, scales, 4, 0,
+                            False, None, torch.float32],
+        "unscale_": [some, zero, one / 2],
+        "any_nonfinite": [some],
+        "grad_norm_and_check": [some, zero, one / 2],
+        "mixed_precision_adamw_": adam,
+        "foreach_lerp_": [some, [r(5), r(3, 4)], 0.25],
+        "foreach_zero_": [some],
+        "wgrad_gemm_accum": [r(4, 8), r(4, 3), r(3, 8)],
+        "_linear_cross_entropy": [x, r(6, 32), r(6), target, None, 1, -100, 0.0,
+                                  [True] * 3, 0],
+        "moe_histogram": [experts, 3],
+        "moe_positions": [experts, 3],
+        "moe_apply_capacity": [routed, routed > 0.3, 2],
+        "moe_permutation": [experts, positions, 3, 8],
+        "moe_permute": [x, token_of],
+        "moe_unpermute": [x, token_of, torch.rand(4), 4],
+        "_moe_dot": [x, token_of, x],
+        "moe_aux_loss": [routed, torch.tensor([3, 2, 3]), 4, 2, 0.1],
+        "_moe_aux_loss_backward": [one, routed, torch.tensor([3, 2, 3]), 4, 2, 0.1],
+        "moe_z_loss": [x, 0.1],
+        "_moe_z_loss_backward": [one, x, lse, 0.1],
+        "layer_norm": [x, w, b, 1e-5],
+        "layer_norm_backward": [x, x, mean, mean, w, [True] * 3],
+        "rms_norm": [x, w, 1e-5],
+        "rms_norm_backward": [x, x, mean, w, [True] * 2],
+        "residual_add_": [x, r(4, 32), w],
+        "_residual_add": [x, r(4, 32), w],
+        "_embedding_dense_backward": [x, target, 5, -1, False],
+        "_log_softmax": [x, 1],
+        "_log_softmax_backward": [x, x, 1],
+        "_current_scale": [torch.rand(3), "te.Float8CurrentScaling"],
+        "scaled_softmax": [image, 0.5],
+        "scaled_masked_softmax": [image, image[:1, :1] > 0, 0.5],
+        "scaled_upper_triang_masked_softmax": [r(2, 4, 4), 0.5],
+        "scaled_softmax_backward": [image, image, 0.5],
+        "_scaled_softmax_backward": [image, image, 0.5],
+    }
+
+
+NUMBERS = {"mixed_precision_adamw_": dict(
+    lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.1, eps=1e-8, max_norm=0.5)}
+# One-element arguments that are written and not returned.
+REFUSED_NUMBERS = {("unscale_", 1), ("grad_norm_and_check", 1),
+                   ("mixed_precision_adamw_", 5)}
+
+
+def attention_of_rows(*inputs):
+    return F.scaled_dot_product_attention(*(
+        x if x.stride(-1) == 1 else x.contiguous() for x in inputs))
+
+
+class Memory(TestCase):
+    """Each argument in turn has another form: the results, and what was written, have
+    the bits of the call with its contiguous copy; or there is an error."""
+
+    def run_forms(self, name, call, arguments, writes, refused=()):
+        places = [(i, j) for i, one in enumerate(arguments)
+                  for j in (range(len(one)) if isinstance(one, list) else (None,))
+                  if isinstance(one if j is None else one[j], torch.Tensor)]
+        for i, j in places:
+            for kind, (form, has_result) in FORMS.items():
+                ours = plain(arguments)
+                old = ours[i] if j is None else ours[i][j]
+                try:
+                    new = form(old)
+                except (RuntimeError, TypeError, NotImplementedError):
+                    continue  # PyTorch has no such tensor of this dtype
+                theirs = plain(arguments)
+                for some, tensor in ((ours, new),
+                                     (theirs, plain(new if has_result else old))):
+                    if j is None:
+                        some[i] = tensor
+                    else:
+                        some[i][j] = tensor
+                is_error = i in writes and (kind == "zero" or "expanded" in kind)
+                is_error |= i in refused and ("neg" in kind or kind == "imaginary")
+                with self.subTest((name, i, j, kind)):
+                    found = caught(lambda: call(*ours))
+                    if (isinstance(found, tuple) and found
+                            and isinstance(found[0], str)):
+                        self.assertTrue(is_error or not has_result, found)
+                        continue
+                    if kind in ("meta", "conjugate", "sparse"):
+                        continue  # other values, or PyTorch's kernel
+                    found, expected = tensors([found]), tensors([call(*theirs)])
+                    if has_result:
+                        found += plain(tensors([ours[i] for i in writes]))
+                        expected += tensors([theirs[i] for i in writes])
+                    self.assert_same([t.resolve_neg() for t in found], expected)
+
+    def test_own_operators(self):
+        table = own_operators()
+        schemas = {s.name.removeprefix("swamp::"): s
+                   for s in torch._C._jit_get_all_schemas()
+                   if s.name.startswith("swamp::")}
+        self.assertEqual(set(table), {
+            name for name, s in schemas.items()
+            if any("Tensor" in str(a.type) for a in s.arguments)})
+        for name, arguments in table.items():
+            names = [a.name for a in schemas[name].arguments]
+
+            def call(*arguments):
+                return getattr(torch.ops.swamp, name)(
+                    **dict(zip(names, arguments)), **NUMBERS.get(name, {}))
+
+            call(*plain(arguments))
+            self.run_forms(name, call, arguments, written(schemas[name]),
+                           [i for other, i in REFUSED_NUMBERS if other == name])
+
+    def test_replaced_operators(self):
+        for switches in (dict(half_precision=True, attention=True),
+                         dict(reproducible=True)):
+            swamp_torch.enable(**switches)
+            for name, call, shapes in CALLS:
+                if name == "attention":  # of other strides it is PyTorch's
+                    call = attention_of_rows
+                if name == "linear":  # of three dimensions it has two roundings
+                    shapes = [(3, 4), *shapes[1:]]
+                for dtype in (*HALF, *([torch.float32] if "reproducible" in switches
+                                       else ())):
+                    torch.manual_seed(0)
+                    inputs = [torch.randn(s).to(dtype) for s in shapes]
+
+                    def gradients(*all_of_it):
+                        *xs, factor = all_of_it
+                        xs = [x.detach().requires_grad_() for x in xs]
+                        y = call(*xs)
+                        grads = torch.autograd.grad(y, xs, factor, allow_unused=True)
+                        return [y, *(g for g in grads if g is not None)]
+
+                    factor = torch.randn_like(call(*inputs))
+                    self.run_forms((name, dtype), gradients, [*inputs, factor], ())
+        use(False)
 
 
 if __name__ == "__main__":

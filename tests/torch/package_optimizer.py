@@ -3,14 +3,16 @@ the place of PyTorch's classes, are in package_drop_in.py."""
 
 import math
 import warnings
+from functools import partial
 
 import optimizers
 from optimizers import give_grads
-from support import TestCase, main
+from support import FORMS, TestCase, Wrapper, caught, main
 
 import torch
 
-from swamp_torch import AdamW, clip_grad_norm_
+import swamp_torch
+from swamp_torch import SGD, Adam, AdamW, clip_grad_norm_
 
 # Multiples of 64: PyTorch's vector body, whose bits are promised.
 SHAPES = [(64,), (128, 96), (3, 64), (0,), (32768,)]
@@ -167,6 +169,119 @@ class Scaler(TestCase):
         self.assertFalse(optimizer.skipped)
 
 
+# Whose values are not those in its memory, or not in order.
+GRADIENTS = {name: form for name, (form, has_result) in FORMS.items() if has_result}
+OPTIMIZERS = {
+    "SGD": partial(SGD, lr=0.1),
+    "SGD, momentum": partial(SGD, lr=0.1, momentum=0.9, weight_decay=0.1),
+    "Adam": partial(Adam, weight_decay=0.1),
+    "AdamW, amsgrad": partial(AdamW, amsgrad=True),
+    "AdamW, bfloat16": partial(AdamW, moments="bfloat16", master_weights=False),
+    "AdamW, kahan": partial(AdamW, master_weights=False, rounding="kahan"),
+    "AdamW, 8bit": partial(AdamW, moments="8bit"),
+    "AdamW, float8": partial(AdamW, moments="float8", master_weights=False),
+}
+
+
+class Forms(TestCase):
+    def both(self, make, dtype, change, options, steps=2):
+        """The parameters, states and gradients after some steps, with change() and
+        without."""
+        results = []
+        for changed in (True, False):
+            p, q = params(dtype, shapes=[(64, 80), (5, 7)])
+            optimizer = make([p, q], **options)
+            for step in range(steps):
+                give_grads(optimizer, step, 8.0)
+                change(changed, optimizer, p)
+                if options.get("unscale_grads"):
+                    optimizer.grad_scale = torch.tensor(8.0)
+                optimizer.step()
+            results.append([t.detach().clone() for t in (
+                *optimizers.tensors(optimizer), p.grad, q.grad)])
+        self.assert_same(*results, (make, dtype, options))
+
+    def test_gradients(self):
+        for kind, form in GRADIENTS.items():
+            for make in OPTIMIZERS.values():
+                for dtype in (torch.float32, torch.bfloat16, torch.float16):
+                    if kind == "imaginary" and dtype is not torch.float32:
+                        continue  # PyTorch has no such complex numbers
+
+                    def change(changed, optimizer, p):
+                        new = form(p.grad)
+                        p.grad = new if changed else new.clone()
+
+                    with self.subTest(kind):
+                        for options in ({}, {"max_norm": 0.5}, {"unscale_grads": True}):
+                            if "expanded" in kind and "unscale_grads" in options:
+                                continue  # which cannot be written
+                            self.both(make, dtype, change, options)
+
+    def test_parameters_and_states(self):
+        for name, make in OPTIMIZERS.items():
+            for dtype in (torch.float32, torch.bfloat16):
+                def parameter(changed, optimizer, p):
+                    if changed and not p.is_neg():
+                        p.data = torch._neg_view(-p.data)
+
+                def state(changed, optimizer, p):
+                    for key, value in optimizer.state.get(p, {}).items():
+                        if changed and value.dtype in (torch.float32, torch.bfloat16):
+                            optimizer.state[p][key] = torch._neg_view(-value)
+
+                self.both(make, dtype, parameter, {})
+                if "8" not in name:  # of which there are no such codes
+                    self.both(make, dtype, state, {})
+
+    def test_clip(self):
+        for kind in ("neg", "neg, steps", "imaginary"):
+            for dtype in (torch.float32, torch.float16, torch.float64):
+                if kind == "imaginary" and dtype is torch.float16:
+                    continue
+                results = []
+                for changed in (True, False):
+                    p = params(dtype, shapes=[(8, 8)])[0]
+                    give_grads([p], 0)
+                    new = GRADIENTS[kind](p.grad)
+                    p.grad = new if changed else new.clone()
+                    norm = clip_grad_norm_([p], 0.25)
+                    results.append([norm, p.grad.clone()])
+                self.assert_same(*results, (kind, dtype))
+
+    def test_moving_average(self):
+        for kind, form in GRADIENTS.items():
+            theirs = torch.ones(6, 8)
+            ours = torch._neg_view(-theirs.clone())
+            new = form(torch.randn(6, 8))
+            update = swamp_torch.get_ema_multi_avg_fn(0.9)
+            update([ours], [new], 1)
+            update([theirs], [new.clone()], 1)
+            self.assert_same(ours.clone(), theirs, kind)
+
+    def test_wrappers(self):
+        """PyTorch steps them, or there is an error before anything is written."""
+        for make in OPTIMIZERS.values():
+            p, q = params(shapes=[(64,), (64,)])
+            give_grads([p, q], 0)
+            try:
+                p.grad = Wrapper(p.grad)
+            except (RuntimeError, TypeError):
+                pass
+            before = [p.detach().clone(), q.detach().clone()]
+            try:
+                make([p, q]).step()
+            except (RuntimeError, TypeError, NotImplementedError):
+                self.assert_same([p.detach(), q.detach()], before)
+        held = torch.randn(8)
+        for call in (lambda x: swamp_torch.grad_norm_and_check(
+                         [x], torch.zeros(()), torch.ones(())),
+                     lambda x: swamp_torch.any_nonfinite([x]),
+                     lambda x: torch.ops.swamp.foreach_zero_([x])):
+            self.assertEqual(type(caught(lambda: call(Wrapper(held)))),
+                             type(caught(lambda: call(held))))
+
+
 class Protocol(TestCase):
     def test_zero_grad_of_any_gradient(self):
         shape = (6, 8)
@@ -179,6 +294,9 @@ class Protocol(TestCase):
             "graph": lambda p: torch.autograd.grad(
                 p.square().sum(), p, create_graph=True)[0],
             "sparse": lambda p: torch.ones(shape).to_sparse(),
+            "negated": lambda p: torch._neg_view(torch.ones(shape)),
+            "imaginary": lambda p: torch.complex(
+                torch.ones(shape), torch.ones(shape)).conj().imag,
             "none": lambda p: None,
         }
         for name, make in makes.items():
@@ -277,6 +395,38 @@ class Protocol(TestCase):
                 torch.set_default_dtype(torch.float32)
                 torch.set_default_device(None)
         self.assert_same(plain, other)
+
+    def test_lazy_modules(self):
+        """A parameter that has no shape before the first forward pass."""
+        for make, stock in ((AdamW, torch.optim.AdamW), (Adam, torch.optim.Adam),
+                            (SGD, torch.optim.SGD)):
+            results = []
+            for one in (make, stock):
+                torch.manual_seed(0)
+                model = torch.nn.Sequential(
+                    torch.nn.Linear(8, 8), torch.nn.LazyLinear(8),
+                    torch.nn.LazyLinear(1))
+                optimizer = one(model.parameters(), lr=0.1)
+                optimizer.load_state_dict(optimizer.state_dict())
+                model[0].weight.grad = torch.ones(8, 8)
+                optimizer.step()
+                for step in range(3):
+                    optimizer.zero_grad(set_to_none=bool(step % 2))
+                    model(torch.ones(4, 8)).square().sum().backward()
+                    optimizer.step()
+                results.append((optimizer.state_dict(), [
+                    p.detach().clone() for p in model.parameters()]))
+                torch.manual_seed(0)
+                again = torch.nn.Sequential(
+                    torch.nn.Linear(8, 8), torch.nn.LazyLinear(8),
+                    torch.nn.LazyLinear(1))
+                other = one(again.parameters(), lr=0.1)
+                other.load_state_dict(results[0][0])
+                again(torch.ones(4, 8)).sum().backward()
+                other.step()
+                results[-1][1].extend(p.detach() for p in again.parameters())
+            for a, b in zip(results[0][1], results[1][1]):
+                torch.testing.assert_close(a, b)
 
     def test_named_parameters(self):
         model = torch.nn.Linear(8, 8)

@@ -195,7 +195,7 @@ def same(a, b, any_nan=False):
     have any payload."""
     if (a.dtype, a.shape) != (b.dtype, b.shape):
         return False
-    if a.dtype is torch.float8_e4m3fn:  # which torch.equal() does not take
+    if a.element_size() == 1:  # torch.equal() does not take all of them
         a, b = a.view(torch.uint8), b.view(torch.uint8)
     if a.dtype not in BITS:
         return torch.equal(a, b)
@@ -204,6 +204,62 @@ def same(a, b, any_nan=False):
     if any_nan:
         equal = equal | (torch.isnan(a) & torch.isnan(b))
     return bool(equal.all())
+
+
+class Subclass(torch.nn.Parameter):
+    """A class that adds nothing."""
+
+
+class Wrapper(torch.Tensor):
+    """A class that keeps its elements in another tensor."""
+
+    @staticmethod
+    def __new__(cls, held):
+        return torch.Tensor._make_wrapper_subclass(
+            cls, held.shape, strides=held.stride(), dtype=held.dtype)
+
+    def __init__(self, held):
+        self.held = held
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        args, kwargs = torch.utils._pytree.tree_map(
+            lambda x: x.held if isinstance(x, cls) else x, (args, kwargs or {}))
+        return function(*args, **kwargs)
+
+
+def neg(x):
+    """x with a lazy minus sign."""
+    return torch._neg_view(x.neg())
+
+
+def expanded(x):
+    return x[:1].expand(x.shape) if x.dim() else x
+
+
+def steps(x):
+    """x with holes between its elements."""
+    return torch.stack([x, x], -1)[..., 0]
+
+
+# Forms of a tensor x, and whether there are results: those of the form's contiguous
+# copy. Otherwise there may also be an error.
+FORMS = {
+    "neg": (neg, True),
+    "zero": (lambda x: torch._efficientzerotensor(x.shape, dtype=x.dtype), True),
+    "imaginary": (lambda x: torch.complex(x, -x).conj().imag, True),
+    "steps": (steps, True),
+    "expanded": (expanded, True),
+    "neg, steps": (lambda x: torch._neg_view(steps(x.neg())), True),
+    "neg, expanded": (lambda x: torch._neg_view(expanded(x.neg())), True),
+    "lazy clone": (torch._lazy_clone, True),
+    "subclass": (lambda x: Subclass(x, requires_grad=False), True),
+    "wrapper": (Wrapper, False),
+    "conjugate": (lambda x: torch.complex(x, x).conj(), False),
+    "meta": (lambda x: x.to("meta"), False),
+    "sparse": (lambda x: x.to_sparse(), False),
+    "mkldnn": (lambda x: x.to_mkldnn(), False),
+}
 
 
 class TestCase(unittest.TestCase):
