@@ -78,8 +78,8 @@ struct AttentionOptions {
 /// that sees no key has out 0 and lse +inf. A query that sees a score which is
 /// nan or +inf has out and lse nan.
 ///
-/// lse is one float32 number a query, whose rounding loses the log of the sum if
-/// scores are large. attention_backward() computes what was lost again for
+/// lse is one float32 number a query, whose rounding loses the log of the sum
+/// if scores are large. attention_backward() computes what was lost again for
 /// queries with |lse| >= 64 (16-bit types: 1024), which takes the time of the
 /// forward pass of their blocks of queries. These are also queries all of whose
 /// keys a mask of finite values, such as -1e9, hides.
