@@ -11,8 +11,8 @@
 
 namespace swamp::master {
 
-// Buffer is uninitialised memory that only grows, so that a second list of the
-// same size allocates nothing.
+// Buffer is uninitialised memory that is kept, so that a second list of the
+// same size allocates nothing, but for trim().
 template <class T>
 class Buffer {
   static_assert(std::is_trivially_destructible_v<T>);
@@ -37,11 +37,19 @@ class Buffer {
     return data_.get();
   }
 
+  // trim() frees memory of more than kMaxKeptBytes. Call it after the last use.
+  void trim() noexcept {
+    if (capacity_ * sizeof(T) <= kMaxKeptBytes) return;
+    data_.reset();
+    capacity_ = 0;
+  }
+
   // data() returns the memory of the last reserve().
   T* data() noexcept { return data_.get(); }
 
  private:
   static constexpr std::align_val_t kAlignment{128};
+  static constexpr std::size_t kMaxKeptBytes = std::size_t{4} << 20;
   struct Free {
     void operator()(T* data) const noexcept {
       ::operator delete(data, kAlignment);

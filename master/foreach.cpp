@@ -402,13 +402,20 @@ void PreparedStep::make_segments(const OperandList* lists, Machine* machine) {
       master::Workspace::of_this_thread().prepared_segments());
 }
 
+PreparedStep::~PreparedStep() {
+  if (machine_ == nullptr) return;
+  Workspace& workspace = Workspace::of_this_thread();
+  workspace.trim();
+  workspace.trim_prepared();
+}
+
 void PreparedStep::run(float clip_coefficient) {
   adam_args_.clip_coefficient = sign_ * clip_coefficient;
   sgd_args_.clip_coefficient = sign_ * clip_coefficient;
   for (std::size_t i = 0; i < block_args_count_; ++i) {
     block_args_[i].adam.clip_coefficient = sign_ * clip_coefficient;
   }
-  master::Workspace::of_this_thread().run(*machine_, list_);
+  Workspace::of_this_thread().run(*machine_, list_);
 }
 
 void foreach_sgd_(TensorList params, TensorList gradients,

@@ -32,10 +32,11 @@ struct OptimizerLists {
 
 // PreparedStep is a validated step. Between prepare() and run() the thread may
 // run other operations, but not prepare another step. The lists' tensors may
-// not move until then.
+// not move until then. It is destroyed by the same thread.
 class PreparedStep {
  public:
   PreparedStep() = default;
+  ~PreparedStep();
   PreparedStep(const PreparedStep&) = delete;
   PreparedStep& operator=(const PreparedStep&) = delete;
 

@@ -127,8 +127,10 @@ SlaveResult run_operations(const OperandList* lists,
                            const OperationTable& operations, Machine* machine) {
   Machine::Impl& impl = impl_of(machine);
   Workspace& workspace = Workspace::of_this_thread();
-  return workspace.run(
+  const SlaveResult result = workspace.run(
       impl, make_segments(lists, operations, false, workspace.segments()));
+  workspace.trim();
+  return result;
 }
 
 }  // namespace swamp::master

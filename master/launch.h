@@ -12,8 +12,9 @@
 
 namespace swamp::master {
 
-// Workspace is the memory of a calling thread for its launches. It grows to the
-// largest list and is kept, so that a second launch allocates nothing.
+// Workspace is the memory of a calling thread for its launches. It is kept, so
+// that a second launch allocates nothing; trim() frees that of a list of more
+// than about 64 Ki tensors.
 class Workspace {
  public:
   static Workspace& of_this_thread();
@@ -28,6 +29,16 @@ class Workspace {
   template <class Value>
   Value* row_values(std::size_t rows) {
     return reinterpret_cast<Value*>(row_values_.reserve(rows * sizeof(Value)));
+  }
+
+  // trim() frees the memory of a large list, whose results have been read.
+  void trim() noexcept {
+    segments_.trim();
+    partials_.trim();
+  }
+  void trim_prepared() noexcept {
+    prepared_segments_.trim();
+    prepared_values_.trim();
   }
 
   // run() launches a list and returns the reduced results of the slaves. With
@@ -128,6 +139,7 @@ runtime::SlaveResult run_norm(TensorList tensors, float inv_scale, Visit visit,
       sizeof(slave::NormPartial));
   workspace.for_each_grain<slave::NormPartial>(
       [&](const slave::NormPartial& partial) { visit(partial.total()); });
+  workspace.trim();
   return result;
 }
 

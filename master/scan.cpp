@@ -82,6 +82,7 @@ void scan_non_finite(TensorList tensors, TensorStatistics* out,
         // The kernels already count indices from the tensor's start.
         append(out[segment], statistics(partial), partial.first_nonfinite);
       });
+  workspace.trim();
 }
 
 }  // namespace swamp
