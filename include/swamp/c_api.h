@@ -700,7 +700,8 @@ typedef struct {
  *   example {"growth_interval": 100}; NULL for its defaults
  * @param[out] out the scaler; the caller owns it (swamp_scaler_destroy())
  * @return SWAMP_INVALID_ARGUMENT for a NULL name or out, an unknown name or
- *   option, or a value that the original refuses (the text contains its text)
+ *   option, an option that is nan, a first scale that is infinite, or a value
+ *   that the original refuses (the text contains its text)
  */
 SWAMP_API swamp_status swamp_scaler_create(const char* name,
                                            const char* options,

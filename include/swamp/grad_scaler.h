@@ -19,7 +19,7 @@ namespace swamp {
 
 /// GradScalerOptions are the arguments of torch.amp.GradScaler.
 struct GradScalerOptions {
-  double init_scale = 65536.0;          ///< not checked, as in PyTorch
+  double init_scale = 65536.0;          ///< finite; else as in PyTorch: any
   double growth_factor = 2.0;           ///< above 1
   double backoff_factor = 0.5;          ///< below 1
   std::int64_t growth_interval = 2000;  ///< clean updates in a row
@@ -63,7 +63,8 @@ class SWAMP_API GradScaler {
   ///
   /// @param options all of it; not checked when not enabled
   /// @throws ScalerError as PyTorch: AssertionError for a growth_factor not
-  ///   above 1 or a backoff_factor not below 1
+  ///   above 1 or a backoff_factor not below 1; Error for an init_scale that is
+  ///   nan or infinite, which PyTorch accepts
   explicit GradScaler(const GradScalerOptions& options = {});
 
   /// The same protocol with another rule.
@@ -124,9 +125,9 @@ class SWAMP_API GradScaler {
   /// update() sets the scale, rounded to float32 if the rule uses float32, and
   /// begins a new iteration. Counters do not change.
   ///
-  /// @param new_scale only checked for overflow of float32
+  /// @param new_scale only checked for nan and for overflow of float32
   /// @throws ScalerError AssertionError before the first scale(), RuntimeError
-  ///   if it overflows float32
+  ///   if it overflows float32; Error if it is nan
   ScalerStep update(double new_scale);
 
   /// get_scale() returns the scale: init_scale before the first scale(), 1 if
@@ -142,7 +143,8 @@ class SWAMP_API GradScaler {
   /// get_growth_factor() and the next five are plain reads and writes.
   ///
   /// @throws ScalerError AttributeError when not enabled, as PyTorch; Error
-  ///   SWAMP_UNSUPPORTED if the rule's original cannot change this number
+  ///   SWAMP_UNSUPPORTED if the rule's original cannot change this number, or
+  ///   SWAMP_INVALID_ARGUMENT for a nan
   double get_growth_factor() const;
   /// As get_growth_factor().
   double get_backoff_factor() const;

@@ -123,7 +123,8 @@ class SWAMP_API LossScaler {
   /// @param name of the scaler
   /// @param options constructor arguments by the original's names
   /// @throws Error SWAMP_INVALID_ARGUMENT for an unknown name or option (the
-  ///   text lists the valid ones); ScalerError for what the original refuses
+  ///   text lists the valid ones), an option that is nan, or a first scale that
+  ///   is infinite; ScalerError for what the original refuses
   static LossScaler from_name(const std::string& name,
                               const ScalerOptions& options = {});
 

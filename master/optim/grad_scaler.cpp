@@ -27,6 +27,11 @@ using Lock = std::lock_guard<std::mutex>;
   throw ScalerError("GradScaler", type, message, detail);
 }
 
+void require_number(const std::string& name, double value) {
+  if (std::isnan(value))
+    master::refuse("GradScaler: " + name, "nan", "a number");
+}
+
 }  // namespace
 
 // Hidden, because otherwise Impl would be exported with its class.
@@ -143,6 +148,7 @@ double GradScaler::Impl::get(const std::string& name) {
 
 void GradScaler::Impl::set(const std::string& name, double value) {
   if (!enabled) return;
+  require_number(name, value);
   const std::lock_guard<std::mutex> lock(mutex);
   setting(name) = value;
 }
@@ -301,6 +307,7 @@ ScalerStep GradScaler::update(double new_scale) {
   step.old_scale = step.new_scale = 1.0;
   if (!impl_->enabled) return step;
   impl_->check_scaled("update");
+  require_number("new_scale", new_scale);
   step.old_scale = impl_->state().scale;
   impl_->set_scale(new_scale);
   step.new_scale = impl_->state().scale;

@@ -30,6 +30,23 @@ double read(const Preset& preset, const Option& option,
                  option.kind == Kind::boolean ? "true or false" : "a number");
 }
 
+// require_numbers() throws for an option that is nan, and for a first scale
+// that is infinite, of which all later ones would be the same. Many originals
+// accept them; what an original refuses, it has refused before, in its own
+// words.
+void require_numbers(const Preset& preset, const Scaler& scaler) {
+  for (const Option& option : preset.options) {
+    if (option.member == nullptr) continue;
+    const double value = scaler.*option.member;
+    const bool is_scale = option.member == &Scaler::initial_scale ||
+                          option.member == &Scaler::constant_scale;
+    if (is_scale ? std::isfinite(value) : !std::isnan(value)) continue;
+    master::refuse(std::string(preset.name) + ": " + option.name,
+                   python_text(value),
+                   is_scale ? "a finite number" : "a number");
+  }
+}
+
 }  // namespace
 
 std::string python_text(const ScalerValue& value) {
@@ -85,6 +102,7 @@ Scaler make_scaler(const Preset& preset, const ScalerOptions& options) {
   scaler.scale = scaler.initial_scale;
   round_scale(scaler);
   preset.prepare(options, scaler);
+  require_numbers(preset, scaler);
   return scaler;
 }
 

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <stdexcept>
+#include <utility>
 
 #include "support/errors.h"
 #include "swamp/grad_scaler.h"
@@ -167,6 +169,31 @@ TEST(GradScalerErrors, FactorsAreCheckedWhenEnabled) {
   odd.backoff_factor = -2.0;
   odd.growth_interval = 0;
   EXPECT_NO_THROW(GradScaler scaler(odd));
+}
+
+// PyTorch accepts these, and then every gradient is nan.
+TEST(GradScalerErrors, NanIsRefused) {
+  const double nan = std::nan("");
+  for (const double bad : {nan, HUGE_VAL, -HUGE_VAL}) {
+    GradScalerOptions options;
+    options.init_scale = bad;
+    EXPECT_TRUE(has_words(error_of([&] { GradScaler scaler(options); }),
+                          {"init_scale: got", "expected a finite number"}));
+    options.enabled = false;
+    EXPECT_NO_THROW(GradScaler scaler(options));
+  }
+  GradScaler scaler;
+  scaler.scale(1.0f);
+  for (const auto& [name, call] :
+       {std::pair<const char*, std::function<void()>>{
+            "new_scale", [&] { scaler.update(nan); }},
+        {"growth_factor", [&] { scaler.set_growth_factor(nan); }},
+        {"backoff_factor", [&] { scaler.set_backoff_factor(nan); }}}) {
+    EXPECT_EQ(error_of(call), std::string("GradScaler: ") + name +
+                                  ": got nan, expected a number");
+  }
+  EXPECT_EQ(scaler.get_scale(), 65536.0);
+  EXPECT_EQ(scaler.get_growth_factor(), 2.0);
 }
 
 TEST(GradScalerErrors, Float16IsRefusedBeforeAnyWrite) {

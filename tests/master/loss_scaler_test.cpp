@@ -44,13 +44,53 @@ TEST(LossScaler, BadNamesAndOptionsAreNamed) {
        "true or false"},
       {"torch.amp.GradScaler",
        {{"init_scale", std::monostate()}},
-       "torch.amp.GradScaler: init_scale: got None, expected a number"}};
+       "torch.amp.GradScaler: init_scale: got None, expected a number"},
+      {"torch.amp.GradScaler",
+       {{"growth_factor", std::nan("")}},
+       "torch.amp.GradScaler: AssertionError: The growth factor must be > "
+       "1.0."},
+      {"torch.amp.GradScaler",
+       {{"growth_interval", std::nan("")}},
+       "torch.amp.GradScaler: growth_interval: got nan, expected a number"},
+      {"keras.LossScaleOptimizer",
+       {{"dynamic_growth_steps", std::nan("")}},
+       "keras.LossScaleOptimizer: dynamic_growth_steps: got nan, expected"},
+      {"deepspeed.LossScaler",
+       {{"scale", HUGE_VAL}},
+       "deepspeed.LossScaler: scale: got inf, expected a finite number"},
+      {"torch.fsdp.ShardedGradScaler[cpu]",
+       {{"init_scale", -HUGE_VAL}},
+       "torch.fsdp.ShardedGradScaler[cpu]: init_scale: got -inf, expected a "
+       "finite number"}};
   for (const auto& row : rows) {
     EXPECT_EQ(error_of([&] {
                 LossScaler::from_name(row.name, row.options);
               }).rfind(row.text, 0),
               0u)
         << row.text;
+  }
+}
+
+// Every number of every scaler.
+TEST(LossScaler, NanIsAnError) {
+  for (const std::string& name : LossScaler::names()) {
+    const std::string valid = error_of([&] {
+      LossScaler::from_name(name, {{"", std::int64_t{0}}});
+    });
+    std::string names = valid.substr(valid.find("expected one of ") + 16);
+    for (names += ", "; !names.empty(); names.erase(0, names.find(", ") + 2)) {
+      const std::string option = names.substr(0, names.find(", "));
+      const auto error = [&](const ScalerValue& value) {
+        return error_of([&] {
+          LossScaler::from_name(name, {{option, value}});
+        });
+      };
+      EXPECT_NE(error(std::nan("")), "") << name << " " << option;
+      if (option.find("scale") == option.size() - 5 && option[1] != 'a' &&
+          option.find("min") == std::string::npos) {
+        EXPECT_NE(error(HUGE_VAL), "") << name << " " << option;
+      }
+    }
   }
 }
 
