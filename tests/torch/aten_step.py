@@ -226,6 +226,9 @@ class Adamw(TestCase):
         for name in ("grads", "exp_avgs", "exp_avg_sqs", "model_params"):
             self.refused(f"{name}: got 4 tensors, expected 5, as master_params",
                          drop(name))
+        for bad in (-1.0, math.nan, -math.inf):
+            self.refused(f"max_norm: got {bad:g}, expected a number, at least 0",
+                         lambda a: a.update(max_norm=bad))
 
         def last(name, tensor):
             return lambda a: a.update({name: a[name][:-1] + [tensor]})
