@@ -687,8 +687,7 @@ TEST(ScaleManagerState, RefusedStatesChangeNothing) {
            R"("amax_history_current_len":[],"current_interval":[]}})";
   };
   for (const char* scale : {"0", "\"inf\"", "\"nan\""}) {
-    EXPECT_EQ(error_of([&] { mindspeed.load_state_dict(text_with(scale)); }),
-              "");
+    EXPECT_NO_THROW(mindspeed.load_state_dict(text_with(scale)));
   }
   EXPECT_TRUE(
       has_words(error_of([&] { mindspeed.load_state_dict(text_with("-1")); }),
