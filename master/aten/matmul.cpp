@@ -7,6 +7,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/addbmm_cpu_dispatch.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/addmm_cpu_dispatch.h>
@@ -214,7 +215,8 @@ using Addbmm =
     Sum<3, &at::cpu::addbmm, &at::cpu::addbmm_, &at::cpu::addbmm_out, true>;
 
 // linear() is one addmm for an input of any layout and number of dimensions.
-// PyTorch composes it of matmul and add unless the input is contiguous.
+// PyTorch composes it of matmul and add unless the input is a matrix or
+// contiguous.
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight,
                   const std::optional<at::Tensor>& bias) {
   const auto stock = [&] {
@@ -223,7 +225,7 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight,
   const at::ScalarType type = input.scalar_type();
   if (!bias.has_value() || !is_product_taken(type) || !is_plain(input, type) ||
       !is_plain(weight, type) || !is_plain(*bias, type) || weight.dim() != 2 ||
-      input.dim() == 0 || is_seen({input, weight, bias}) ||
+      input.dim() == 0 || input.dim() == 2 || is_seen({input, weight, bias}) ||
       !TORCH_GUARD_OR_FALSE(input.sym_size(-1).sym_eq(weight.sym_size(1)))) {
     return stock();
   }
@@ -235,7 +237,9 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight,
   };
   const at::Tensor added =
       bias->dim() <= 1 ? *bias : rows(bias->expand_symint(sizes));
-  return at::addmm(added, rows(input), weight.t()).view_symint(sizes);
+  // Not a view: autograd refuses some writes to these.
+  return at::_unsafe_view_symint(at::addmm(added, rows(input), weight.t()),
+                                 sizes);
 }
 
 // bilinear() of 16 bits computes in float32. PyTorch's rounds the product of

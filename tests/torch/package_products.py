@@ -303,6 +303,12 @@ class OneRounding(TestCase):
             with torch.inference_mode():
                 self.assert_same(F.linear(y, w, bias[0, 0]),
                                  F.linear(y.contiguous(), w, bias[0, 0]), dtype)
+            # A view would refuse the write.
+            for z in (x[0], y, x[None].transpose(1, 2)):
+                with torch.no_grad():
+                    found = F.linear(z, w, bias[0, 0])
+                self.assertFalse(found._is_view())
+                found += found.detach().clone().requires_grad_()
 
     def test_of_a_batch(self):
         """addbmm and bilinear, which PyTorch computes in several parts."""
