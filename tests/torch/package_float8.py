@@ -458,6 +458,16 @@ def sum_of_two(model, inputs):
         (model.run(x) + model.run(x)).square().sum().backward()
 
 
+def alternating(model, inputs):
+    """One layer with two inputs in turn, in one checkpoint."""
+    layer = model.blocks[0]
+    for x in inputs:
+        model.zero_grad()
+        float8.update_scales(model)
+        model.call(model.uses[0], lambda t: layer(t) * layer(2 * t) * layer(t)
+                   + 0.5 * layer(2 * t), x).square().sum().backward()
+
+
 def first_in_first_out(model, inputs):
     losses = [model.run(x).square().sum() for x in [*inputs, inputs[0]]]
     for loss in losses:
@@ -483,8 +493,8 @@ def with_lost_passes(model, inputs):
     one_by_one(model, inputs[1:])
 
 
-SCHEDULES = [one_by_one, sum_of_two, first_in_first_out, twice_backward,
-             with_lost_passes]
+SCHEDULES = [one_by_one, sum_of_two, alternating, first_in_first_out,
+             twice_backward, with_lost_passes]
 
 
 class Recomputation(TestCase):
@@ -500,7 +510,8 @@ class Recomputation(TestCase):
             schedule(model, inputs)
             optimizer.step()
             seen += [x.grad for x in inputs if x.grad is not None]
-            seen += [p.grad.clone() for p in model.parameters()]
+            seen += [p.grad.clone() for p in model.parameters()
+                     if p.grad is not None]
         return seen + list(model.state_dict().values())
 
     def test_bits(self):

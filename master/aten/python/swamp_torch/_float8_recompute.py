@@ -18,7 +18,7 @@ repetition, and another forward pass begins.
 
 import inspect
 import weakref
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -54,7 +54,8 @@ class Passes:
 
     def __init__(self) -> None:
         self.kept: List[Pass] = []
-        self.turn: Tuple[Any, int] = (None, 0)
+        # The numbers of repetitions by keys, at a place of a backward pass.
+        self.turn: Tuple[Any, Dict[Any, int]] = (None, {})
         self.is_clean = True
 
     def first_of(self, key: Any) -> Optional[Pass]:
@@ -77,9 +78,12 @@ class Passes:
                  or equal[-1:])
         if not found:
             return None
-        place = torch._C._current_graph_task_id(), now, id(region), key
-        number = self.turn[1] + 1 if self.turn[0] == place else 0
-        self.turn, self.is_clean = (place, number), False
+        place = torch._C._current_graph_task_id(), now, id(region)
+        if self.turn[0] != place:
+            self.turn = place, {}
+        number = self.turn[1].get(key, 0)
+        self.turn[1][key] = number + 1
+        self.is_clean = False
         one = found[number % len(found)]
         one.is_repeated = True
         return one
