@@ -468,6 +468,13 @@ def alternating(model, inputs):
                    + 0.5 * layer(2 * t), x).square().sum().backward()
 
 
+def with_a_plain_pass(model, inputs):
+    """A plain pass between a pass that a checkpoint repeats and the backward pass."""
+    for x in inputs:
+        loss = model.run(x).square().sum()
+        (loss + model(3 * x).square().sum()).backward()
+
+
 def first_in_first_out(model, inputs):
     losses = [model.run(x).square().sum() for x in [*inputs, inputs[0]]]
     for loss in losses:
@@ -493,8 +500,8 @@ def with_lost_passes(model, inputs):
     one_by_one(model, inputs[1:])
 
 
-SCHEDULES = [one_by_one, sum_of_two, alternating, first_in_first_out,
-             twice_backward, with_lost_passes]
+SCHEDULES = [one_by_one, sum_of_two, alternating, with_a_plain_pass,
+             first_in_first_out, twice_backward, with_lost_passes]
 
 
 class Recomputation(TestCase):

@@ -136,11 +136,6 @@ def in_backward() -> bool:
     return bool(torch._C._current_graph_task_id() != -1)
 
 
-def may_repeat() -> bool:
-    """Whether a checkpoint may repeat what runs now."""
-    return in_function() or _hooks() is not None
-
-
 def _key(x: Tensor) -> Any:
     """The shape and the sum of the bits of the elements."""
     bits = torch.int32 if x.element_size() == 4 else torch.int16
@@ -151,7 +146,8 @@ def begin(layer: torch.nn.Module, x: Tensor, values: Callable[[], Values]
           ) -> Tuple[Optional[Values], Optional[Pass]]:
     """Called before a forward pass: the values of the first pass, if this one
     repeats it, and what :func:`end` takes."""
-    repeats, may = in_backward(), may_repeat()
+    repeats = in_backward()
+    may = in_function() or _hooks() is not None  # be repeated
     if not (repeats or may):
         return None, None
     passes = _passes.setdefault(layer, Passes())

@@ -329,7 +329,6 @@ class Float8Linear(torch.nn.Linear):
             torch.tensor(getattr(config, "seed", 0), device="cpu"), _rank(),
             getattr(config, "propagate_nonfinite", True))
         self._record: Optional[Record] = None
-        self._may_repeat = False  # the forward pass of the model
         # Whether a forward pass depends on more than its input and parameters.
         self._has_state = self._manager is not None or any(
             cast.rounding == 2 for role, cast in self._casts.items()
@@ -488,9 +487,7 @@ def _update_scales(states: List[Tensor], keys: List[int], begins: bool) -> None:
     begins. torch.compile may pass copies of the states, and write them back."""
     layers = [_layers[key] for key in keys]
     if begins:
-        if not recompute.in_backward():
-            layers[0]._may_repeat = recompute.may_repeat()
-        elif layers[0]._may_repeat:
+        if recompute.in_backward():
             return  # the same step again
         if not (torch.is_grad_enabled() or recompute.in_function()):
             return
