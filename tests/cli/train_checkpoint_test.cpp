@@ -427,7 +427,9 @@ TEST(Checkpoint, ALockThatIsNotSwampsIsRefused) {
     if (kind == 0) std::ofstream(name) << "text";
     if (kind == 1) std::filesystem::create_directory(name);
     if (kind == 2) std::filesystem::create_symlink("nowhere", name);
-    if (kind == 3) ASSERT_EQ(mkfifo(name.c_str(), 0600), 0);
+    if (kind == 3) {
+      ASSERT_EQ(mkfifo(name.c_str(), 0600), 0);
+    }
   };
   for (int kind = 0; kind < 4; ++kind) {
     const Folder folder;
@@ -439,7 +441,9 @@ TEST(Checkpoint, ALockThatIsNotSwampsIsRefused) {
                   "', expected a writable file: its lock '" + lock + "': "});
     EXPECT_EQ(std::filesystem::symlink_status(lock).type(), before.type());
     EXPECT_EQ(folder.names(), Names{"file.lock"});
-    if (kind == 0) EXPECT_EQ(read_file(lock), "text");
+    if (kind == 0) {
+      EXPECT_EQ(read_file(lock), "text");
+    }
   }
 }
 
