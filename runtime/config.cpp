@@ -202,7 +202,7 @@ void configure(const MachineConfig& config, Machine::Impl& impl) {
   const std::vector<std::string> isas = isa_names();
   const std::string& isa =
       isas[choose(setting("isa", config.isa, "SWAMP_ISA"), isas,
-                  {"scalar", "sse4", "avx2", "avx512", "neon"})];
+                  {"scalar", "ssse3", "sse4", "avx2", "avx512", "neon"})];
   const KernelTables tables = kernel_tables();
   for (std::size_t i = 0; i < tables.count; ++i) {
     if (isa == tables.tables[i].isa) impl.kernels = &tables.tables[i];

@@ -92,7 +92,7 @@ TEST(Machine, SizesAtTheirLimits) {
 // An ISA that this CPU or build lacks is known, not misspelt.
 TEST(Machine, MissingIsasAreUnsupported) {
   const MachineInfo info = Machine().info();
-  for (const char* isa : {"sse4", "avx2", "avx512"}) {
+  for (const char* isa : {"ssse3", "sse4", "avx2", "avx512"}) {
     if (contains(info.isas, isa)) continue;
     MachineConfig config;
     config.isa = isa;
