@@ -397,9 +397,14 @@ struct Attention {
           if (!is_large(at)) continue;
           const float max = state[AttentionState::kMax * args.lanes + r];
           const float sum = state[AttentionState::kSum * args.lanes + r];
-          lost[at] = static_cast<float>(
-              (static_cast<double>(max) - static_cast<double>(lse[at])) +
-              slave::log_positive(static_cast<double>(sum)));
+          const double large = static_cast<double>(lse[at]);
+          const double low = (static_cast<double>(max) - large) +
+                             slave::log_positive(static_cast<double>(sum));
+          // Rounding loses no more. If the difference is larger, the lse covers
+          // more keys than these: the caller computes them in blocks.
+          if (std::fabs(low) <= 0x1.1p-24 * std::fabs(large)) {
+            lost[at] = static_cast<float>(low);
+          }
         }
       }
     };

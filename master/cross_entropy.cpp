@@ -311,6 +311,7 @@ CrossEntropyTotal vocab_parallel_cross_entropy(
     });
   }
   const auto size = static_cast<std::size_t>(ranks.size());
+  constexpr float lowest = -std::numeric_limits<float>::infinity();
   std::vector<CrossEntropyParts> all(size * logits.rows);
   ranks.all_gather(mine.data(), mine.size() * sizeof mine[0], all.data());
   for (std::size_t i = 0; i < logits.rows; ++i) {
@@ -324,8 +325,11 @@ CrossEntropyTotal vocab_parallel_cross_entropy(
     const float shift = slave::chunk_shift(sum.max);
     for (std::size_t r = 0; r < size; ++r) {
       const CrossEntropyParts& one = all[r * logits.rows + i];
-      sum.sum += one.sum *
-                 static_cast<double>(slave::exp_nonpositive(one.max - sum.max));
+      // A rank of nothing but -inf adds nothing; its own sum is nan.
+      if (!(one.max == lowest && sum.max > lowest)) {
+        sum.sum += one.sum * static_cast<double>(
+                                 slave::exp_nonpositive(one.max - sum.max));
+      }
       sum.sum_x += one.sum_x_from(shift);
       sum.target_x += one.target_x;
     }

@@ -170,6 +170,8 @@ struct CrossEntropyParts {
 
   // sum_x_from() returns the sum of w_j * (x_j - other).
   double sum_x_from(float other) const noexcept {
+    // The weight may have overflowed to inf.
+    if (chunk_shift(max) == other) return sum_x;
     return sum_x + weight * (static_cast<double>(chunk_shift(max)) -
                              static_cast<double>(other));
   }

@@ -231,7 +231,7 @@ Result linear_cross_entropy(const Tensor& input, const Tensor& weight,
   const double divisor = reduction == 1 ? counted : 1;
   std::vector<float> gradients(static_cast<std::size_t>(rows), scale);
   // If no row counts, the mean is nan, but its gradients are 0.
-  float factor = static_cast<float>(1 / (scale * std::max(divisor, 1.0)));
+  float factor = static_cast<float>(1 / (scale * (divisor == 0 ? 1 : divisor)));
   if (is_defined(row_gradients)) {
     const Tensor given = row_major(row_gradients->to(at::kFloat));
     const auto* values = static_cast<const float*>(const_data(given));
@@ -269,7 +269,7 @@ struct AutogradLinearCrossEntropy
     if (reduction == 0) {
       context->save_for_backward({input, weight, b, target});
     } else {
-      context->save_for_backward({dx, dw, db});
+      context->save_for_backward({dx, dw, db, target});
     }
     context->mark_non_differentiable({dx, dw, db});
     context->set_materialize_grads(false);  // zeros for dx, dw, db
@@ -313,9 +313,11 @@ struct AutogradLinearCrossEntropy
       if (!wanted[i]) continue;
       Tensor found = saved[i];
       if (gradient != 1) found = at::mul(found, grads[0]);
-      // Rows that do not count have no gradient, also of a sum divided by 0.
       if (!std::isfinite(gradient)) {
-        found = found.masked_fill(saved[i].eq(0), 0);
+        // Rows that do not count have no gradient, also of a sum divided by 0.
+        const Tensor ignored = saved[3].eq(number.at("ignore_index").toInt());
+        found = found.masked_fill(
+            i == 0 ? ignored.unsqueeze(-1) : ignored.all(), 0);
       }
       result[i] = found.to(type);
     }

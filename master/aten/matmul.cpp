@@ -42,7 +42,7 @@ namespace swamp::aten {
 namespace {
 
 bool is_number(const at::Scalar& scalar) {
-  return (scalar.isFloatingPoint() || scalar.isIntegral(false)) &&
+  return (scalar.isFloatingPoint() || scalar.isIntegral(true)) &&
          !(std::abs(scalar.toDouble()) > std::numeric_limits<float>::max());
 }
 

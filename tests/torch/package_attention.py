@@ -139,6 +139,23 @@ class Attention(TestCase):
                                     8 * LIMITS[dtype] * exact.abs().max().item() + 1e-6,
                                     (dtype, big, n, heads))
 
+    def test_keys_in_blocks(self):
+        """Each block of keys with the lse of all of them, as in ring attention."""
+        backward = torch.ops.swamp.attention_backward
+        for size in (1.0, 5.0, 10.0):  # scores of about 4, 100 and 400
+            q = torch.full((1, 1, 4, 8), size)
+            k, v = size + 0.05 * randn(1, 1, 8, 8), randn(1, 1, 8, 8, seed=1)
+            g = randn(1, 1, 4, 8, seed=2)
+            out, lse = S.attention(q, k, v, scale=0.5)
+            whole = backward(g, q, k, v, out, lse, scale=0.5)
+            parts = [backward(g, q, k[:, :, i:i + 4].contiguous(),
+                              v[:, :, i:i + 4].contiguous(), out, lse, scale=0.5)
+                     for i in (0, 4)]
+            sums = [parts[0][0] + parts[1][0],
+                    *(torch.cat([p[i] for p in parts], 2) for i in (1, 2))]
+            for found, expected in zip(sums, whole):
+                torch.testing.assert_close(found, expected, rtol=2e-4, atol=2e-4)
+
     def test_masked_by_finite(self):
         """A query whose keys are all hidden by a finite number sees all of them."""
         q, k, v = (x.requires_grad_() for x in operands((2, 2, 2, 70, 33, 16, 16),

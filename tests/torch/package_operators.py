@@ -549,8 +549,6 @@ class Memory(TestCase):
             for name, call, shapes in CALLS:
                 if name == "attention":  # of other strides it is PyTorch's
                     call = attention_of_rows
-                if name == "linear":  # of three dimensions it has two roundings
-                    shapes = [(3, 4), *shapes[1:]]
                 for dtype in (*HALF, *([torch.float32] if "reproducible" in switches
                                        else ())):
                     torch.manual_seed(0)

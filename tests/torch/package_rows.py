@@ -202,6 +202,11 @@ class CrossEntropy(Rows):
                 exact.sum().backward()
                 self.assert_close(found, exact, message)
                 self.assertLess((a.grad.double() - b.grad).abs().max(), 2e-7, message)
+        # The sum of the weights exceeds float32.
+        torch.testing.assert_close(
+            S.cross_entropy(torch.zeros(1, 5), torch.tensor([0]),
+                            torch.full((5,), 1e38), label_smoothing=0.1),
+            torch.tensor(5.0).log())
         x = torch.full((1, 3), 1e8).requires_grad_()
         S.cross_entropy(x, torch.tensor([0])).backward()
         torch.testing.assert_close(x.grad, torch.tensor([[-2., 1, 1]]) / 3)
@@ -380,6 +385,27 @@ class LinearCrossEntropy(Rows):
                     x.grad = None
                 (loss.sum() * factor).backward(retain_graph=True)
                 self.assertTrue(all((x.grad == 0).all() for x in inputs), message)
+
+    def test_nonfinite_upstream(self):
+        """Overflow reaches the gradients, also where the loss has none; rows that are
+        ignored have none."""
+        x = torch.zeros(3, 4)
+        x[:, 0] = 200
+        w, b = torch.zeros(6, 4), torch.zeros(6)
+        w[2, 0] = 1  # the model is sure of class 2
+        target = torch.tensor([2, -100, 2])
+        for factor, reduction in itertools.product((torch.inf, torch.nan),
+                                                   ("mean", "sum")):
+            ours, stock = ([y.clone().requires_grad_() for y in (x, w, b)]
+                           for _ in range(2))
+            (S.linear_cross_entropy(ours[0], ours[1], target, ours[2],
+                                    reduction=reduction) * factor).backward()
+            (F.cross_entropy(F.linear(*stock), target, reduction=reduction)
+             * factor).backward()
+            for one, other in zip(ours, stock):
+                self.assertFalse(one.grad.isfinite().all())
+                self.assertEqual(other.grad.isfinite().all(), one.grad.isfinite().all())
+            self.assertTrue((ours[0].grad[1] == 0).all())
 
     def test_no_rows(self):
         x, w = randn(0, 40).requires_grad_(), randn(301, 40).requires_grad_()
