@@ -106,8 +106,8 @@ std::size_t choose_size(const Setting& setting, std::size_t fallback,
                         std::size_t lowest, std::size_t highest) {
   if (!setting.given()) return fallback;
   const std::string& text = setting.value;
-  const bool digits = text.size() <= 18 &&
-                      text.find_first_not_of(kDigits) == std::string::npos;
+  const bool digits =
+      text.size() <= 18 && text.find_first_not_of(kDigits) == std::string::npos;
   const std::size_t number = digits ? std::stoull(text) : 0;
   if (!digits || number < lowest || number > highest) {
     refuse(setting, "a whole number from " + std::to_string(lowest) + " to " +

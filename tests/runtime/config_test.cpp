@@ -25,10 +25,10 @@ TEST(ConfigTest, Defaults) {
 TEST(ConfigTest, NumbersAreNotQuoted) {
   MachineConfig config;
   config.core_groups = 5000;
-  EXPECT_EQ(test::error_of([&] { Machine machine(config); },
-                           SWAMP_INVALID_ARGUMENT),
-            "config.core_groups: got 5000, expected a whole number from 1 to "
-            "4096");
+  EXPECT_EQ(
+      test::error_of([&] { Machine machine(config); }, SWAMP_INVALID_ARGUMENT),
+      "config.core_groups: got 5000, expected a whole number from 1 to "
+      "4096");
 }
 
 TEST(ConfigTest, MissingPartsAreUnsupported) {
