@@ -397,12 +397,12 @@ struct Attention {
           if (!is_large(at)) continue;
           const float max = state[AttentionState::kMax * args.lanes + r];
           const float sum = state[AttentionState::kSum * args.lanes + r];
-          const double large = static_cast<double>(lse[at]);
-          const double low = (static_cast<double>(max) - large) +
+          const double high = static_cast<double>(lse[at]);
+          const double low = (static_cast<double>(max) - high) +
                              slave::log_positive(static_cast<double>(sum));
           // Rounding loses no more. If the difference is larger, the lse covers
           // more keys than these: the caller computes them in blocks.
-          if (std::fabs(low) <= 0x1.1p-24 * std::fabs(large)) {
+          if (std::fabs(low) <= 0x1.1p-24 * std::fabs(high)) {
             lost[at] = static_cast<float>(low);
           }
         }
