@@ -1,10 +1,10 @@
 // Blocks of elements with a scale each: validation, and the launches. Codes and
 // scales along rows lie as x does, so that a unit is a block or a row. Codes
 // along columns are those of the transpose: a unit is a stripe of rows, of
-// which a kernel writes a part of every transposed row. It does so in main
-// memory in transfer mode view; in the other modes, whose units must be dense,
-// the master copies parts of the columns, which a slave's LDM bounds.
+// which a kernel writes a part of every transposed row. If LDM is too small for
+// all columns of a stripe, each launch computes some of them.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -180,250 +180,194 @@ const std::byte* data_of(const Tensor& tensor, std::size_t offset) {
   return static_cast<const std::byte*>(tensor.data) + offset;
 }
 
-// Stripes launches stripes of rows of a matrix.
+// Stripes launches stripes of rows of a matrix. `rows` or `columns` is null if
+// there are no codes along them.
 struct Stripes {
   const Call& call;
   Machine::Impl& machine;
   const BlockCodes* rows;
   const BlockCodes* columns;
   BlockArgs args;
+  std::size_t row_count = call.x.rows;
+  std::size_t column_count = call.x.columns;
 
-  std::size_t elements() const { return args.code.elements; }
-  std::size_t x_bytes() const { return kScalarTypeBytes[call.x.dtype]; }
-
-  // Part is a matrix or a copy of some of its columns. Steps are octets between
-  // rows.
+  // Part is some columns of some rows.
   struct Part {
-    std::byte* data = nullptr;
-    std::size_t step = 0, unit = 0;
-  };
-  struct Parts {
-    Part x, codes, scales, column_codes, column_scales, random;
+    std::size_t row, rows, column, columns;
   };
 
-  // operation() computes stripes of `args`, with the steps of the parts.
-  Operation operation(const Parts& parts) {
-    args.x_step = parts.x.step / x_bytes();
-    args.along_rows = {parts.codes.step, parts.scales.step, parts.codes.unit,
-                       parts.scales.unit};
-    args.along_columns = {parts.column_codes.step, parts.column_scales.step,
-                          parts.column_codes.unit, parts.column_scales.unit};
-    Operation operation(
-        master::row_kernel<KernelFamily::quantize_blocks, 6>(call.x.dtype),
-        &args);
-    int s = 0;
-    for (const Part* part :
-         {&parts.x, &parts.codes, &parts.scales, &parts.column_codes,
-          &parts.column_scales, &parts.random}) {
-      operation.set_unit_bytes(s++, part->unit);
+  // Place is where the part of an operand begins, and its lines.
+  struct Place {
+    const void* data;
+    std::size_t offset, lines, line_bytes, line_step, unit_step;
+  };
+
+  // places() returns the place of each operand, for stripes of part.rows rows
+  // from part.row on.
+  std::array<Place, 6> places(const Part& part) const {
+    const std::size_t x_bytes = kScalarTypeBytes[call.x.dtype];
+    const std::size_t elements = args.code.elements, block = call.block;
+    // Of the matrix, or of its transpose: the bytes of so many elements of a
+    // row, and the row of scales of a row of codes.
+    const auto codes = [&](std::size_t count) { return count / elements; };
+    const auto scales = [&](std::size_t count) {
+      return divided(count, block) * args.scale_bytes;
+    };
+    const auto scale_row = [&](std::size_t row) {
+      return call.repeats() ? row : divided(row, block);
+    };
+    const auto along = [&](const void* data, const auto& bytes_of,
+                           std::size_t row, std::size_t lines,
+                           std::size_t column, std::size_t width,
+                           std::size_t all) {
+      return Place{data,          row * bytes_of(all) + bytes_of(column),
+                   lines,         bytes_of(width),
+                   bytes_of(all), 0};
+    };
+    const auto x = [&](std::size_t count) { return count * x_bytes; };
+    const auto octets = [](std::size_t count) { return count; };
+    const auto [row, height, column, width] = part;
+    std::array<Place, 6> all{};
+    all[0] = along(call.x.data, x, row, height, column, width, column_count);
+    if (rows != nullptr) {
+      all[1] = along(rows->codes.data, codes, row, height, column, width,
+                     column_count);
+      all[2] = along(rows->scales.data, scales, scale_row(row),
+                     scale_row(height), column, width, column_count);
     }
-    operation.traffic_bytes = static_cast<std::uint32_t>(std::min<std::size_t>(
-        parts.x.unit * 2, std::numeric_limits<std::uint32_t>::max()));
+    if (args.code.rounding == slave::kStochastic) {
+      all[5] = along(call.options.random, octets, row, height, column, width,
+                     column_count);
+    }
+    // The next stripe is so many lines on; along columns, so many bytes.
+    const std::size_t stripe = args.stripe_rows;
+    for (const int s : {0, 1, 5}) all[s].unit_step = stripe * all[s].line_step;
+    all[2].unit_step = scale_row(stripe) * all[2].line_step;
+    if (columns != nullptr) {
+      all[3] = along(columns->codes.data, codes, column, width, row, height,
+                     row_count);
+      all[4] = along(columns->scales.data, scales, scale_row(column),
+                     scale_row(width), row, height, row_count);
+      all[3].unit_step = codes(stripe);
+      all[4].unit_step = scales(stripe);
+    }
+    return all;
+  }
+
+  // set_operation() makes the operation of such stripes.
+  void set_operation(const Part& part, BlockArgs& part_args,
+                     Operation& operation) const {
+    part_args = args;
+    part_args.rows = part.rows == args.stripe_rows ? row_count : part.rows;
+    part_args.columns = part.columns;
+    part_args.first_index = part.row * args.index_step + part.column;
+    operation = Operation(
+        master::row_kernel<KernelFamily::quantize_blocks, 6>(call.x.dtype),
+        &part_args);
+    int s = 0;
+    for (const Place& place : places(part)) {
+      if (place.data == nullptr) {
+        operation.remove_operand(s++);
+      } else {
+        operation.set_lines(s++, place.lines, place.line_bytes, place.line_step,
+                            place.unit_step);
+      }
+    }
+    operation.traffic_bytes = static_cast<std::uint32_t>(
+        std::min<std::size_t>(std::size_t{operation.operands[0].unit_bytes} * 2,
+                              std::numeric_limits<std::uint32_t>::max()));
     if (args.stripe_rows > 1) {
       operation.scratch_bytes =
           static_cast<std::uint32_t>(args.stripe_rows * slave::kBlockWidth);
     }
-    return operation;
   }
 
-  void launch(std::size_t units, const Operation& operation,
-              const Parts& parts) {
+  // ldm_need() is what stripes of so many columns need.
+  runtime::LdmNeed ldm_need(std::size_t width) const {
+    BlockArgs part_args;
+    Operation operation;
+    set_operation(
+        {0, std::min<std::size_t>(args.stripe_rows, row_count), 0, width},
+        part_args, operation);
+    return runtime::ldm_need(machine, operation, 0);
+  }
+
+  // launch() computes `width` columns from `column` on: whole stripes, and the
+  // last one if it has fewer rows.
+  void launch(std::size_t column, std::size_t width) const {
+    const std::size_t stripe = args.stripe_rows;
+    const std::size_t whole = row_count / stripe, rest = row_count % stripe;
+    BlockArgs part_args[2];
+    Operation operations[2];
+    const Part parts[] = {{0, stripe, column, width},
+                          {whole * stripe, rest, column, width}};
     Workspace& workspace = Workspace::of_this_thread();
-    RowTable table(operation, 1, false,
-                   master::row_grains(args.stripe_rows * args.columns),
+    set_operation(parts[whole == 0 ? 1 : 0], part_args[0], operations[0]);
+    set_operation(parts[rest == 0 ? 0 : 1], part_args[1], operations[1]);
+    RowTable table(operations, 2, 2, false, master::row_grains(stripe * width),
                    workspace.segments());
-    table.add(units, {parts.x.data, parts.codes.data, parts.scales.data,
-                      parts.column_codes.data, parts.column_scales.data,
-                      parts.random.data});
+    const auto add = [&](const Part& part, std::size_t units, std::size_t at) {
+      if (units == 0) return;
+      const std::array<Place, 6> all = places(part);
+      const auto address = [&](std::size_t s) {
+        return static_cast<const std::byte*>(all[s].data) + all[s].offset;
+      };
+      table.add(units,
+                {address(0), address(1), address(2), address(3), address(4),
+                 address(5)},
+                at);
+    };
+    add(parts[0], whole, 0);
+    add(parts[1], rest == 0 ? 0 : 1, 1);
     workspace.run(machine, table.list());
   }
 
-  // in_place() is the parts in main memory, of a matrix of so many columns.
-  Parts in_place() const {
-    const auto part = [&](const void* data, std::size_t step,
-                          std::size_t unit) {
-      return data == nullptr
-                 ? Part{}
-                 : Part{static_cast<std::byte*>(const_cast<void*>(data)), step,
-                        unit};
-    };
-    const std::size_t stripe = args.stripe_rows;
-    const std::size_t scale_stripe =
-        call.repeats() ? stripe : stripe / call.block;
-    const std::size_t scales =
-        divided(args.columns, call.block) * args.scale_bytes;
-    const std::size_t column_scales =
-        divided(args.rows, call.block) * args.scale_bytes;
-    const std::size_t codes = args.columns / elements();
-    Parts parts;
-    parts.x = part(call.x.data, args.columns * x_bytes(),
-                   stripe * args.columns * x_bytes());
-    if (rows != nullptr) {
-      parts.codes = part(rows->codes.data, codes, stripe * codes);
-      parts.scales = part(rows->scales.data, scales, scale_stripe * scales);
-    }
-    if (columns != nullptr) {
-      parts.column_codes = part(columns->codes.data, args.rows / elements(),
-                                stripe / elements());
-      parts.column_scales = part(columns->scales.data, column_scales,
-                                 stripe / call.block * args.scale_bytes);
-    }
-    if (args.code.rounding == slave::kStochastic) {
-      parts.random =
-          part(call.options.random, args.columns, stripe * args.columns);
-    }
-    return parts;
-  }
-
-  // run_rows() computes rows without columns, whose blocks are not square.
+  // run_rows() computes codes along rows, whose blocks are not square. A unit
+  // is a row, or a block.
   void run_rows() {
+    columns = nullptr;
     args.stripe_rows = 1;
-    args.rows = call.x.rows;
-    args.columns = call.x.columns;
-    if (args.columns % call.block == 0) {
-      args.rows *= args.columns / call.block;
-      args.columns = call.block;
+    if (column_count % call.block == 0) {
+      row_count *= column_count / call.block;
+      column_count = call.block;
     }
-    args.index_step = args.columns;
-    const Parts parts = in_place();
-    const Operation whole = operation(parts);
-    master::require_ldm("x", call.x, runtime::ldm_need(machine, whole, 0));
-    launch(args.rows, whole, parts);
+    args.index_step = column_count;
+    master::require_ldm("x", call.x, ldm_need(column_count));
+    launch(0, column_count);
   }
 
-  void run_stripes() {
+  void run() {
+    if (columns == nullptr && !call.options.square) return run_rows();
     // Of packed codes, too, so that columns are whole cache lines.
     args.stripe_rows = call.block > 64 || args.code.elements == 2 ? 128 : 64;
-    args.rows = call.x.rows;
-    args.columns = call.x.columns;
-    args.index_step = args.columns;
-    if (machine.transfer == runtime::Transfer::view) {
-      const Parts parts = in_place();
-      launch(divided(args.rows, args.stripe_rows), operation(parts), parts);
-      return;
-    }
-    if (call.options.square || rows == nullptr) return run_dense(dense_width());
-    Stripes along_columns = *this;
-    along_columns.rows = nullptr;
-    const std::size_t width = along_columns.dense_width();
-    columns = nullptr;
-    run_rows();
-    along_columns.run_dense(width);
-  }
-
-  // dense_width() returns how many columns of a stripe fit into LDM.
-  std::size_t dense_width() {
-    const std::size_t step =
+    args.index_step = column_count;
+    // All columns at a time, or as many as fit into LDM.
+    const std::size_t least =
         rows != nullptr || args.square != 0 ? call.block : std::size_t{16};
-    const std::size_t units = divided(args.rows, args.stripe_rows);
-    std::size_t width = std::max(step, slave::kBlockWidth);
-    for (;; width /= 2) {
-      args.columns = width;
-      const Operation dense = operation(dense_parts(nullptr, units));
-      const runtime::LdmNeed need = runtime::ldm_need(machine, dense, 0);
-      if (need.fits()) return width;
-      if (width <= step) {
-        master::refuse("x", "blocks along columns",
-                       "more LDM than " + std::to_string(need.ldm_bytes) +
-                           " bytes (SWAMP_LDM_BYTES)",
-                       SWAMP_UNSUPPORTED);
-      }
+    std::size_t width = column_count;
+    for (std::size_t next = std::max(least, slave::kBlockWidth);; next /= 2) {
+      const runtime::LdmNeed need = ldm_need(width);
+      if (need.fits()) break;
+      if (next < least) return run_apart(need);
+      width = std::min(width, next);
+    }
+    for (std::size_t c = 0; c < column_count; c += width) {
+      launch(c, std::min(width, column_count - c));
     }
   }
 
-  // run_dense() computes the stripes of `width` columns at a time.
-  void run_dense(std::size_t width) {
-    const std::size_t all = call.x.columns;
-    const std::size_t units = divided(args.rows, args.stripe_rows);
-    args.columns = width;
-    Workspace& workspace = Workspace::of_this_thread();
-    const Parts measured = dense_parts(nullptr, units);
-    std::byte* const memory = workspace.row_values<std::byte>(
-        units * (measured.x.unit + measured.codes.unit + measured.scales.unit +
-                 measured.column_codes.unit + measured.column_scales.unit +
-                 measured.random.unit) +
-        6 * 128);
-    const Parts main = [&] {
-      Stripes whole = *this;
-      whole.args.columns = all;
-      return whole.in_place();
-    }();
-    for (std::size_t c = 0; c < all; c += width) {
-      args.columns = std::min(width, all - c);
-      args.first_index = c;
-      const Parts parts = dense_parts(memory, units);
-      for (std::size_t r = 0; r < args.rows; ++r) {
-        std::memcpy(parts.x.data + r * parts.x.step,
-                    main.x.data + r * main.x.step + c * x_bytes(),
-                    args.columns * x_bytes());
-        if (parts.random.unit == 0) continue;
-        std::memcpy(parts.random.data + r * parts.random.step,
-                    main.random.data + r * main.random.step + c, args.columns);
-      }
-      launch(units, operation(parts), parts);
-      copy_back(parts, main, c);
+  // run_apart() computes the codes along rows, and then those along columns.
+  void run_apart(const runtime::LdmNeed& need) {
+    if (rows == nullptr || columns == nullptr || call.options.square) {
+      master::refuse("x", "blocks along columns",
+                     "more LDM than " + std::to_string(need.ldm_bytes) +
+                         " bytes (SWAMP_LDM_BYTES)",
+                     SWAMP_UNSUPPORTED);
     }
-  }
-
-  // dense_parts() is parts of so many columns, one unit after another, from
-  // `memory` on.
-  Parts dense_parts(std::byte* memory, std::size_t units) const {
-    Parts parts = in_place();
-    const std::size_t stripe = args.stripe_rows;
-    const std::size_t blocks = divided(args.columns, call.block);
-    if (columns != nullptr) {
-      const std::size_t scales = stripe / call.block * args.scale_bytes;
-      parts.column_codes.step = stripe / elements();
-      parts.column_codes.unit = args.columns * stripe / elements();
-      parts.column_scales.step = scales;
-      parts.column_scales.unit =
-          (call.repeats() ? args.columns : blocks) * scales;
-    }
-    for (Part* part :
-         {&parts.x, &parts.codes, &parts.scales, &parts.column_codes,
-          &parts.column_scales, &parts.random}) {
-      part->data = part->unit == 0 ? nullptr : memory;
-      if (memory != nullptr) memory += divided(units * part->unit, 128) * 128;
-    }
-    return parts;
-  }
-
-  // copy_back() copies the results of columns from c on to main memory.
-  void copy_back(const Parts& parts, const Parts& main, std::size_t c) const {
-    const auto copy_rows = [](const Part& from, const Part& to,
-                              std::size_t count, std::size_t bytes,
-                              std::size_t offset) {
-      for (std::size_t r = 0; r < count; ++r) {
-        std::memcpy(to.data + r * to.step + offset, from.data + r * from.step,
-                    bytes);
-      }
-    };
-    const std::size_t block = call.block;
-    if (rows != nullptr) {
-      copy_rows(parts.codes, main.codes, args.rows, args.columns / elements(),
-                c / elements());
-      copy_rows(parts.scales, main.scales, call.scale_rows(args.rows),
-                divided(args.columns, block) * args.scale_bytes,
-                c / block * args.scale_bytes);
-    }
-    if (columns == nullptr) return;
-    const std::size_t stripe = args.stripe_rows;
-    for (std::size_t u = 0, r = 0; r < args.rows; ++u, r += stripe) {
-      const std::size_t height = std::min<std::size_t>(stripe, args.rows - r);
-      const auto copy = [&](const Part& from, const Part& to, std::size_t first,
-                            std::size_t count, std::size_t bytes) {
-        Part unit = from, target = to;
-        unit.data += u * from.unit;
-        target.data += u * to.unit + first * to.step;
-        copy_rows(unit, target, count, bytes, 0);
-      };
-      copy(parts.column_codes, main.column_codes, c, args.columns,
-           height / elements());
-      const bool repeats = call.repeats();
-      copy(parts.column_scales, main.column_scales, repeats ? c : c / block,
-           repeats ? args.columns : divided(args.columns, block),
-           divided(height, block) * args.scale_bytes);
-    }
+    Stripes along_columns = *this, along_rows = *this;
+    along_columns.rows = nullptr;
+    along_columns.run();
+    along_rows.run_rows();
   }
 };
 
@@ -464,11 +408,7 @@ void quantize_blocks(const Matrix& x, const BlockCodes* rows,
   Machine::Impl& impl = master::impl_of(machine);
   if (x.rows == 0 || x.columns == 0) return;
   Stripes stripes{call, impl, rows, columns, block_args(call, *format)};
-  if (columns == nullptr && !options.square) {
-    stripes.run_rows();
-  } else {
-    stripes.run_stripes();
-  }
+  stripes.run();
 }
 
 void dequantize_blocks(const BlockCodes& codes, const Matrix& x,

@@ -90,12 +90,28 @@ LaunchCall shared_call;
 std::vector<std::uint32_t> shared_words;
 
 // has_shared_words() returns whether slaves may write part of a word of operand
-// s: its segment or its units do not consist of whole words.
+// s: its segment, its units or their lines do not consist of whole words.
 bool has_shared_words(const Segment& segment, int s) noexcept {
   const Operand& operand = segment.operation->operands[s];
   return (operand.access == Access::out || operand.access == Access::inout) &&
-         (operand.unit_bytes % 4 != 0 ||
-          reinterpret_cast<std::uintptr_t>(segment.data()[s]) % 4 != 0);
+         (reinterpret_cast<std::uintptr_t>(segment.data()[s]) |
+          operand.line_bytes | operand.line_step | operand.unit_step) %
+                 4 !=
+             0;
+}
+
+// has_shared_lines() returns whether slaves may write parts of words inside of
+// a unit, of which SharedWords has no copies.
+bool has_shared_lines(const SegmentTable& table) noexcept {
+  for (std::size_t i = 0; i < table.count; ++i) {
+    for (int s = 0; s < table[i].operation->operand_count; ++s) {
+      if (table[i].operation->operands[s].lines() > 1 &&
+          has_shared_words(table[i], s)) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 // make_shared_words() returns memory for the shared words of a launch, if it
@@ -137,9 +153,9 @@ void copy_shared_words(const Launch& launch, int slave,
     if (first >= end) continue;
     for (int s = 0; s < words.operand_count; ++s) {
       if (!has_shared_words(segment, s)) continue;
-      const std::size_t unit_bytes = segment.operation->operands[s].unit_bytes;
-      const OperandPart part{i, s, segment.data()[s] + first * unit_bytes,
-                             segment.data()[s] + end * unit_bytes};
+      const std::size_t unit_step = segment.operation->operands[s].unit_step;
+      const OperandPart part{i, s, segment.data()[s] + first * unit_step,
+                             segment.data()[s] + end * unit_step};
       // At most 3 bytes at each end are in a shared word.
       const std::ptrdiff_t size = part.end - part.begin;
       for (std::ptrdiff_t k = 0; k < std::min<std::ptrdiff_t>(3, size); ++k) {
@@ -157,8 +173,8 @@ class AthreadBackend final : public Backend {
       : Backend(chip.ldm_bytes), chip_(chip) {}
 
   void run(const Launch& launch) override {
-    if (launch.slaves == 1) {
-      run_slaves(launch, 0, 1, 0);
+    if (launch.slaves == 1 || has_shared_lines(launch.table)) {
+      run_slaves(launch, 0, launch.slaves, 0);
       return;
     }
     for (int i = 0; i < launch.slaves; ++i) {

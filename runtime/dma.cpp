@@ -15,16 +15,18 @@ CheckedDma::~CheckedDma() {
     report(where(transfer.file, transfer.line), "missing-wait",
            "a transfer of %zu bytes was never waited for; wait for its reply "
            "before the slave ends",
-           transfer.bytes);
+           transfer.lines.all_bytes());
   }
 }
 
-bool CheckedDma::legal(const void* ldm, const void* main, std::size_t bytes,
+bool CheckedDma::legal(const void* ldm, const void* main, const Lines& lines,
                        const Reply* reply, bool write, const char* file,
                        int line) {
   const Where at = where(file, line);
+  const std::size_t bytes = lines.all_bytes();
   const auto bits = reinterpret_cast<std::uintptr_t>(ldm) |
-                    reinterpret_cast<std::uintptr_t>(main) | bytes;
+                    reinterpret_cast<std::uintptr_t>(main) | lines.bytes |
+                    lines.step;
   if (bytes == 0 || bytes > ldm_.bytes()) {
     report(at, "bad-length", "got %zu bytes at %p, expected 1..%zu bytes",
            bytes, main, ldm_.bytes());
@@ -38,11 +40,16 @@ bool CheckedDma::legal(const void* ldm, const void* main, std::size_t bytes,
            bytes, ldm, ldm_.bytes());
   } else if (!ldm_.contains(reply, sizeof *reply)) {
     report(at, "reply-not-ldm", "the reply word lies outside LDM");
-  } else if (!window_.allows(main, bytes, write)) {
-    report(at, "main-range",
-           "%zu bytes at %p (%s) lie in no array of the spawn", bytes, main,
-           write ? "put" : "get");
   } else {
+    for (std::size_t i = 0; i < lines.count; ++i) {
+      const auto* const begin =
+          static_cast<const std::byte*>(main) + i * lines.step;
+      if (window_.allows(begin, lines.bytes, write)) continue;
+      report(at, "main-range",
+             "%zu bytes at %p (%s) lie in no array of the spawn", lines.bytes,
+             static_cast<const void*>(begin), write ? "put" : "get");
+      return false;
+    }
     return true;
   }
   return false;
@@ -56,29 +63,32 @@ void CheckedDma::issue(const Pending& transfer) {
 
 void CheckedDma::complete(std::size_t i) {
   const Pending transfer = pending_[i];
-  std::memcpy(transfer.destination, transfer.source, transfer.bytes);
+  const Lines& lines = transfer.lines;
+  copy_lines(transfer.destination, transfer.is_put ? lines.step : lines.bytes,
+             transfer.source, transfer.is_put ? lines.bytes : lines.step,
+             lines);
   ++*transfer.reply;
   std::copy(pending_ + i + 1, pending_ + pending_count_, pending_ + i);
   --pending_count_;
 }
 
-void CheckedDma::get(void* ldm, const void* main, std::size_t bytes,
+void CheckedDma::get(void* ldm, const void* main, const Lines& lines,
                      Reply* reply, const char* file, int line) {
-  if (!legal(ldm, main, bytes, reply, false, file, line)) {
+  if (!legal(ldm, main, lines, reply, false, file, line)) {
     ++*reply;  // Count it as complete, or wait() would hang as well.
     return;
   }
-  std::memset(ldm, kPoison, bytes);
-  issue({ldm, main, bytes, reply, file, line});
+  std::memset(ldm, kPoison, lines.all_bytes());
+  issue({ldm, main, lines, false, reply, file, line});
 }
 
-void CheckedDma::put(void* main, const void* ldm, std::size_t bytes,
+void CheckedDma::put(void* main, const void* ldm, const Lines& lines,
                      Reply* reply, const char* file, int line) {
-  if (!legal(ldm, main, bytes, reply, true, file, line)) {
+  if (!legal(ldm, main, lines, reply, true, file, line)) {
     ++*reply;
     return;
   }
-  issue({main, ldm, bytes, reply, file, line});
+  issue({main, ldm, lines, true, reply, file, line});
 }
 
 void CheckedDma::wait(const Reply* reply, Reply value, const char* file,

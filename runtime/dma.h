@@ -15,28 +15,42 @@ namespace swamp::runtime {
 
 struct OperandPart;
 
+// copy_lines() copies lines from and to addresses with these steps.
+inline void copy_lines(void* to, std::size_t to_step, const void* from,
+                       std::size_t from_step, const Lines& lines) noexcept {
+  for (std::size_t i = 0; i < lines.count; ++i) {
+    std::memcpy(static_cast<std::byte*>(to) + i * to_step,
+                static_cast<const std::byte*>(from) + i * from_step,
+                lines.bytes);
+  }
+}
+
 // CopyDma performs a transfer when it is issued: transfer mode `copy`.
 class CopyDma {
  public:
   // In pieces: memcpy() of a whole tile would use `rep movsb`, which reads
   // memory at half the speed of loads with prefetches (8 KiB tiles: 33 GB/s, in
   // pieces 60, directly 65).
-  void get(void* ldm, const void* main, std::size_t bytes,
+  void get(void* ldm, const void* main, const Lines& lines,
            Reply* reply) noexcept {
     auto* to = static_cast<std::byte*>(ldm);
-    const auto* from = static_cast<const std::byte*>(main);
-    for (; bytes >= kPiece; bytes -= kPiece, to += kPiece, from += kPiece) {
-      for (std::size_t line = 0; line < kPiece; line += 64) {
-        __builtin_prefetch(from + kPrefetch + line);
+    for (std::size_t i = 0; i < lines.count; ++i) {
+      const auto* from = static_cast<const std::byte*>(main) + i * lines.step;
+      std::size_t bytes = lines.bytes;
+      for (; bytes >= kPiece; bytes -= kPiece, to += kPiece, from += kPiece) {
+        for (std::size_t line = 0; line < kPiece; line += 64) {
+          __builtin_prefetch(from + kPrefetch + line);
+        }
+        std::memcpy(to, from, kPiece);
       }
-      std::memcpy(to, from, kPiece);
+      std::memcpy(to, from, bytes);
+      to += bytes;
     }
-    std::memcpy(to, from, bytes);
     ++*reply;
   }
-  void put(void* main, const void* ldm, std::size_t bytes,
+  void put(void* main, const void* ldm, const Lines& lines,
            Reply* reply) noexcept {
-    std::memcpy(main, ldm, bytes);
+    copy_lines(main, lines.step, ldm, lines.bytes, lines);
     ++*reply;
   }
   void wait(const Reply*, Reply) noexcept {}  // complete when issued
@@ -69,9 +83,9 @@ class CheckedDma {
   CheckedDma(const CheckedDma&) = delete;
   CheckedDma& operator=(const CheckedDma&) = delete;
 
-  void get(void* ldm, const void* main, std::size_t bytes, Reply* reply,
+  void get(void* ldm, const void* main, const Lines& lines, Reply* reply,
            const char* file = __builtin_FILE(), int line = __builtin_LINE());
-  void put(void* main, const void* ldm, std::size_t bytes, Reply* reply,
+  void put(void* main, const void* ldm, const Lines& lines, Reply* reply,
            const char* file = __builtin_FILE(), int line = __builtin_LINE());
   void wait(const Reply* reply, Reply value,
             const char* file = __builtin_FILE(), int line = __builtin_LINE());
@@ -87,12 +101,13 @@ class CheckedDma {
   struct Pending {
     void* destination;
     const void* source;
-    std::size_t bytes;
+    Lines lines;
+    bool is_put;
     Reply* reply;
     const char* file;
     int line;
   };
-  bool legal(const void* ldm, const void* main, std::size_t bytes,
+  bool legal(const void* ldm, const void* main, const Lines& lines,
              const Reply* reply, bool write, const char* file, int line);
   void issue(const Pending& transfer);
   void complete(std::size_t i);

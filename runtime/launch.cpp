@@ -60,11 +60,8 @@ void run_view(const Launch& launch, int slave, void* scratch) noexcept {
         last_slot = next - partials.bytes;
       }
       for (int s = 0; s < operation.operand_count; ++s) {
-        const Operand& operand = operation.operands[s];
-        operands[s] = segment.data()[s];
-        if (operand.access != Access::constant) {
-          operands[s] = segment.data()[s] + begin * operand.unit_bytes;
-        }
+        operands[s] =
+            segment.data()[s] + begin * operation.operands[s].unit_step;
       }
       tile.count = end - begin;
       tile.first = begin;
@@ -72,6 +69,7 @@ void run_view(const Launch& launch, int slave, void* scratch) noexcept {
         last_operation = &operation;
         function = *kernels[operation.kernel].function;
         tile.pass = operation.pass;
+        tile.layout = operation.operands;
       }
       Result result;
       function(operation.args, tile, result);

@@ -38,7 +38,8 @@ struct Operation {
         args_bytes(info.args_bytes),
         args(kernel_args) {
     for (int s = 0; s < kMaxOperands; ++s) {
-      operands[s] = {info.unit_bytes(s, columns), info.operands[s].access};
+      operands[s] =
+          Operand::dense(info.unit_bytes(s, columns), info.operands[s].access);
     }
   }
 
@@ -55,15 +56,24 @@ struct Operation {
     }
   }
 
-  // set_unit_bytes() changes the bytes of one unit of operand s.
+  // set_unit_bytes() changes the bytes of one unit of operand s, whose units
+  // are then dense.
   void set_unit_bytes(int s, std::size_t bytes) noexcept {
     Operand& operand = operands[s];
     const std::uint32_t transfers = operand.access == Access::constant ? 0
                                     : operand.access == Access::inout  ? 2
                                                                        : 1;
     traffic_bytes -= transfers * operand.unit_bytes;
-    operand.unit_bytes = static_cast<std::uint32_t>(bytes);
+    operand = Operand::dense(static_cast<std::uint32_t>(bytes), operand.access);
     traffic_bytes += transfers * operand.unit_bytes;
+  }
+  // set_lines() makes a unit of operand s `lines` lines of a matrix.
+  void set_lines(int s, std::size_t lines, std::size_t line_bytes,
+                 std::size_t line_step, std::size_t unit_step) noexcept {
+    set_unit_bytes(s, lines * line_bytes);
+    operands[s].line_bytes = static_cast<std::uint32_t>(line_bytes);
+    operands[s].line_step = line_step;
+    operands[s].unit_step = unit_step;
   }
   // remove_operand() makes operand s absent.
   void remove_operand(int s) noexcept { set_unit_bytes(s, 0); }
@@ -125,6 +135,42 @@ struct SegmentTable {
     return i >= 32 || (operations_used >> i & 1u) != 0;
   }
 };
+
+// Lines is what one transfer moves: `count` lines of `bytes`, which lie `step`
+// bytes apart in main memory and follow each other in LDM. On the machine all
+// three are multiples of 4.
+struct Lines {
+  static constexpr std::size_t kMaxStep = 0x7fffffff;  // an int of the machine
+
+  std::size_t bytes, count, step;
+
+  // Implicit: most transfers are one line.
+  Lines(std::size_t line_bytes = 0, std::size_t line_count = 1,
+        std::size_t line_step = 0) noexcept
+      : bytes(line_bytes), count(line_count), step(line_step) {}
+  std::size_t all_bytes() const noexcept { return bytes * count; }
+};
+
+// LinesOfUnits is `times` groups of lines, which begin unit_step apart.
+struct LinesOfUnits {
+  Lines lines;
+  std::size_t times;
+};
+
+// lines_of() returns the lines of `units` units of an operand that exists, in
+// as few groups as it can: one for each unit at most.
+inline LinesOfUnits lines_of(const Operand& operand,
+                             std::size_t units) noexcept {
+  Lines lines(operand.line_bytes, operand.lines(), operand.line_step);
+  if (lines.count == 1) lines.step = operand.unit_step;
+  if (units == 1 || operand.unit_step == lines.count * lines.step) {
+    lines.count *= units;
+    units = 1;
+  }
+  if (lines.step == lines.bytes) lines = Lines(lines.all_bytes());
+  if (lines.count == 1) lines.step = 0;
+  return {lines, units};
+}
 
 // SlaveRange is one slave's part of a table: from unit `begin_unit` of segment
 // `begin_segment` up to, not including, unit `end_unit` of segment

@@ -63,11 +63,35 @@ MainWindow::MainWindow(const SegmentTable& table, const void* partials,
     const Segment& segment = table[i];
     for (int s = 0; s < segment.operation->operand_count; ++s) {
       const Operand& operand = segment.operation->operands[s];
-      const bool constant = operand.access == Access::constant;
-      add(segment.data()[s],
-          (constant ? 1 : segment.count) * operand.unit_bytes,
-          operand.access != Access::out,
-          operand.access == Access::out || operand.access == Access::inout, i);
+      if (operand.unit_bytes == 0) continue;
+      const std::size_t units =
+          operand.access == Access::constant ? 1 : segment.count;
+      LinesOfUnits all = lines_of(operand, units);
+      if (operand.unit_step == operand.line_bytes) {
+        // The lines of one unit continue those of the unit before.
+        all = {{operand.line_bytes * units, operand.lines(), operand.line_step},
+               1};
+      }
+      // Lines that touch are one range.
+      const std::byte* begin = segment.data()[s];
+      std::size_t bytes = 0;
+      const auto add_range = [&] {
+        add(begin, bytes, operand.access != Access::out,
+            operand.access == Access::out || operand.access == Access::inout,
+            i);
+      };
+      for (std::size_t at = 0; at < all.times * all.lines.count; ++at) {
+        const std::byte* const line =
+            segment.data()[s] + at / all.lines.count * operand.unit_step +
+            at % all.lines.count * all.lines.step;
+        if (line != begin + bytes) {
+          add_range();
+          begin = line;
+          bytes = 0;
+        }
+        bytes += all.lines.bytes;
+      }
+      add_range();
     }
   }
   std::sort(ranges_.begin(), ranges_.end(),

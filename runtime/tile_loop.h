@@ -44,10 +44,8 @@ struct LdmLayout {
     std::size_t widest = 1;
     std::size_t sum = 0;
     for (int s = 0; s < operation.operand_count; ++s) {
-      const std::size_t unit_bytes = operation.operands[s].unit_bytes;
-      if (operation.operands[s].access == Access::constant || unit_bytes == 0) {
-        continue;
-      }
+      const std::size_t unit_bytes = in_ldm(operation.operands[s]).unit_step;
+      if (unit_bytes == 0) continue;  // absent, or a constant
       narrowest = std::min(narrowest, unit_bytes);
       widest = std::max(widest, unit_bytes);
       sum += unit_bytes;
@@ -114,10 +112,24 @@ struct LdmLayout {
   // One extra line: a tile keeps its array's offset from a 4-byte boundary.
   static std::size_t tile_stride(const Operation& operation, int s,
                                  std::size_t tile_units) noexcept {
-    const Operand& operand = operation.operands[s];
-    const std::size_t units =
-        operand.access == Access::constant ? 1 : tile_units;
-    return align_up(units * operand.unit_bytes, kLdmAlignment) + kLdmAlignment;
+    const Operand operand = in_ldm(operation.operands[s]);
+    const std::size_t bytes = operand.access == Access::constant
+                                  ? operand.unit_extent()
+                                  : tile_units * operand.unit_step;
+    return align_up(bytes, kLdmAlignment) + kLdmAlignment;
+  }
+
+  // in_ldm() returns an operand with the smallest steps with which each line
+  // has the same offset from a 4-byte boundary as in main memory.
+  static Operand in_ldm(const Operand& main) noexcept {
+    Operand operand = main;
+    operand.line_step =
+        main.line_bytes + (main.line_step - main.line_bytes) % 4;
+    if (main.access != Access::constant) {
+      const std::size_t extent = operand.unit_extent();
+      operand.unit_step = extent + (main.unit_step - extent) % 4;
+    }
+    return operand;
   }
 };
 
@@ -147,6 +159,7 @@ struct TileSlot {
   std::byte* args = nullptr;
   std::byte* main[kMaxOperands] = {};
   void* tiles[kMaxOperands] = {};
+  Operand layout[kMaxOperands] = {};  // of the tiles
   std::size_t count = 0;
   std::size_t first = 0;
   std::size_t segment = 0;
@@ -163,10 +176,8 @@ struct TileSlot {
     std::byte* at = args + LdmLayout::args_bytes(*operation);
     for (int s = 0; s < operation->operand_count; ++s) {
       const Operand& operand = operation->operands[s];
-      std::byte* address = in.data()[s];
-      if (operand.access != Access::constant) {
-        address += first * operand.unit_bytes;
-      } else if (main[s] != address) {
+      std::byte* const address = in.data()[s] + first * operand.unit_step;
+      if (operand.access == Access::constant && main[s] != address) {
         missing |= 1u << s;
       }
       main[s] = address;
@@ -180,21 +191,43 @@ struct TileSlot {
 
   // part() returns the slave's part of operand s, which is not a constant.
   OperandPart part(int s) const noexcept {
-    const std::size_t unit_bytes = operation->operands[s].unit_bytes;
-    std::byte* const begin = main[s] - (first - part_begin) * unit_bytes;
-    return {segment, s, begin, begin + (part_end - part_begin) * unit_bytes};
+    const std::size_t unit_step = operation->operands[s].unit_step;
+    std::byte* const begin = main[s] - (first - part_begin) * unit_step;
+    return {segment, s, begin, begin + (part_end - part_begin) * unit_step};
   }
 
-  // for_words() splits a tile of operand s into the whole 4-byte words in the
-  // middle, which are transferred by DMA, and the elements of 1 or 2 bytes at
-  // its edges, which share a word with a neighbour and are accessed directly.
+  // for_words() splits a tile of operand s into lines of whole 4-byte words,
+  // which are transferred by DMA, and elements of 1 or 2 bytes at the edges of
+  // lines, which share a word with a neighbour and are accessed directly.
   template <class Words, class Edge>
   void for_words(int s, Words words, Edge edge) const {
-    std::byte* at = main[s];
-    auto* tile = static_cast<std::byte*>(tiles[s]);
-    const Operand& operand = operation->operands[s];
-    std::size_t bytes = operand.unit_bytes;
-    if (operand.access != Access::constant) bytes *= count;
+    const Operand& from = operation->operands[s];
+    if (from.unit_bytes == 0) return;
+    auto* const tile = static_cast<std::byte*>(tiles[s]);
+    const auto [lines, times] =
+        lines_of(from, from.access == Access::constant ? 1 : count);
+    for (std::size_t unit = 0; unit < times; ++unit) {
+      std::byte* const main_unit = main[s] + unit * from.unit_step;
+      std::byte* const tile_unit = tile + unit * layout[s].unit_step;
+      const auto bits = reinterpret_cast<std::uintptr_t>(main_unit) |
+                        lines.bytes | lines.step;
+      if (bits % 4 == 0 && lines.step <= Lines::kMaxStep) {
+        words(main_unit, tile_unit, lines);
+        continue;
+      }
+      const std::size_t tile_step =
+          lines.bytes + (lines.step - lines.bytes) % 4;
+      for (std::size_t i = 0; i < lines.count; ++i) {
+        for_words_of_line(main_unit + i * lines.step, tile_unit + i * tile_step,
+                          lines.bytes, words, edge);
+      }
+    }
+  }
+
+ private:
+  template <class Words, class Edge>
+  static void for_words_of_line(std::byte* at, std::byte* tile,
+                                std::size_t bytes, Words words, Edge edge) {
     const std::size_t head =
         std::min(-reinterpret_cast<std::uintptr_t>(at) % 4, bytes);
     if (head != 0) {
@@ -204,7 +237,7 @@ struct TileSlot {
       bytes -= head;
     }
     const std::size_t middle = bytes / 4 * 4;
-    if (middle != 0) words(at, tile, middle);
+    if (middle != 0) words(at, tile, Lines(middle));
     if (middle != bytes) edge(at + middle, tile + middle, bytes - middle);
   }
 };
@@ -293,8 +326,8 @@ class TileLoop {
   void wait(const Channel& channel) {
     dma_.wait(channel.reply, channel.issued);
   }
-  void get(void* ldm, const void* main, std::size_t bytes, Channel& channel) {
-    dma_.get(ldm, main, bytes, channel.reply);
+  void get(void* ldm, const void* main, const Lines& lines, Channel& channel) {
+    dma_.get(ldm, main, lines, channel.reply);
     ++channel.issued;
   }
 
@@ -359,6 +392,9 @@ class TileLoop {
     }
     slot.kernel = *kernels_[slot.operation->kernel].function;
     slot.tile_units = LdmLayout::make(*slot.operation, limits_).tile_units;
+    for (int s = 0; s < slot.operation->operand_count; ++s) {
+      slot.layout[s] = LdmLayout::in_ldm(slot.operation->operands[s]);
+    }
     std::fill(slot.main, slot.main + kMaxOperands, nullptr);
   }
 
@@ -371,8 +407,8 @@ class TileLoop {
       }
       slot.for_words(
           s,
-          [&](std::byte* main, std::byte* tile, std::size_t bytes) {
-            get(tile, main, bytes, slot.get);
+          [&](std::byte* main, std::byte* tile, const Lines& lines) {
+            get(tile, main, lines, slot.get);
           },
           [&](const std::byte* main, std::byte* tile, std::size_t bytes) {
             dma_.load(tile, main, bytes);
@@ -386,8 +422,8 @@ class TileLoop {
       if (access == Access::in || access == Access::constant) continue;
       slot.for_words(
           s,
-          [&](std::byte* main, std::byte* tile, std::size_t bytes) {
-            dma_.put(main, tile, bytes, slot.put.reply);
+          [&](std::byte* main, std::byte* tile, const Lines& lines) {
+            dma_.put(main, tile, lines, slot.put.reply);
             ++slot.put.issued;
           },
           [&](std::byte* main, const std::byte* tile, std::size_t bytes) {
@@ -423,6 +459,7 @@ class TileLoop {
     tile.first = slot.first;
     tile.scratch = scratch_;
     tile.pass = slot.operation->pass;
+    tile.layout = slot.layout;
     tile.partial = partial_;
     Result result;
     slot.kernel(slot.args, tile, result);

@@ -24,12 +24,30 @@ enum class KernelFamily : std::uint8_t;  // enumerators: slave/kernel_list.h
 enum class Access : std::uint8_t { in, out, inout, constant };
 
 // Operand is one array of an operation. A unit is what a kernel counts: one
-// element, or one row of a matrix.
+// element, one row of a matrix, or several lines of one, which need not follow
+// each other.
 struct Operand {
-  // Of one unit; of a constant, all of it. 0: the operand is absent, and its
-  // address is null.
-  std::uint32_t unit_bytes;
-  Access access;
+  // Of one unit, without the gaps between its lines; of a constant, all of it.
+  // 0: the operand is absent, and its address is null.
+  std::uint32_t unit_bytes = 0;
+  std::uint32_t line_bytes = 0;  // a divisor of unit_bytes
+  std::size_t line_step = 0;     // bytes from line to line
+  std::size_t unit_step = 0;     // bytes from unit to unit; of a constant 0
+  Access access = Access::in;
+
+  // dense() returns an operand without gaps.
+  static constexpr Operand dense(std::uint32_t unit_bytes,
+                                 Access access) noexcept {
+    return {unit_bytes, unit_bytes, unit_bytes,
+            access == Access::constant ? 0 : unit_bytes, access};
+  }
+  constexpr std::size_t lines() const noexcept {
+    return unit_bytes == 0 ? 0 : unit_bytes / line_bytes;
+  }
+  // unit_extent() returns the bytes from the first of a unit to its last.
+  constexpr std::size_t unit_extent() const noexcept {
+    return unit_bytes == 0 ? 0 : (lines() - 1) * line_step + line_bytes;
+  }
 };
 
 inline constexpr int kMaxOperands = 6;
@@ -133,10 +151,11 @@ struct KernelInfo {
     const TypedOperand& operand = operands[s];
     const bool written =
         operand.access == Access::out || operand.access == Access::inout;
-    if (pass == Pass::sum && written) return {0, operand.access};
-    if (!operand.row) return {operand.bytes, Access::constant};
-    return {operand.bytes,
-            operand.access == Access::constant ? Access::in : operand.access};
+    if (pass == Pass::sum && written) return Operand::dense(0, operand.access);
+    if (!operand.row) return Operand::dense(operand.bytes, Access::constant);
+    return Operand::dense(operand.bytes, operand.access == Access::constant
+                                             ? Access::in
+                                             : operand.access);
   }
   // traffic_bytes() returns the bytes read and written for one unit.
   constexpr std::uint32_t traffic_bytes(
@@ -182,6 +201,10 @@ struct Tile {
   // Scratch memory of this slave, of as many bytes as the operation has. Its
   // contents are undefined. null if the operation has none.
   void* scratch = nullptr;
+  // The operands with the steps of their units and lines at these addresses:
+  // what lies apart in main memory is almost dense in LDM. For kernels whose
+  // units have several lines; the units of all others are dense.
+  const Operand* layout = nullptr;
 };
 
 // Result is the output of a kernel: what it found in one tile.

@@ -92,15 +92,15 @@ inline float scaled_value(float value, float scale) noexcept {
 //   element of x; absent: as of quantize). A unit is a stripe of so many rows
 //   of a matrix; its last stripe may have fewer. The blocks of a row are
 //   `block` neighbours, fewer at its end; those of a column too, and its codes
-//   are written as a row: they begin `columns.codes_step` bytes after those of
-//   the previous column. Square blocks have `block` rows and columns; rows and
-//   columns have the same codes. A block's scale is chosen by `rule` from its
-//   largest magnitude, and its codes are those of f32(x * factor), by
-//   slave/scale_rules.h. Of a column that is transformed (`hadamard`), x is
-//   first multiplied by the transform below, in groups of 16 rows.
-//   Of microxcaling, nearest_even and nearest_away round as the original, which
-//   adds 1/2 to the element over the smallest number, in float32: the float32
-//   before 1/2 is rounded up, too.
+//   are written as a row. A line of an operand is what the stripe has of a row
+//   of x, or, along columns, of a row of the transpose. Square blocks have
+//   `block` rows and columns; rows and columns have the same codes. A block's
+//   scale is chosen by `rule` from its largest magnitude, and its codes are
+//   those of f32(x * factor), by slave/scale_rules.h. Of a column that is
+//   transformed (`hadamard`), x is first multiplied by the transform below, in
+//   groups of 16 rows. Of microxcaling, nearest_even and nearest_away round as
+//   the original, which adds 1/2 to the element over the smallest number, in
+//   float32: the float32 before 1/2 is rounded up, too.
 enum class BlockRule : std::uint32_t {
   floor,  // up to microxcaling as MxRule
   ceil,
@@ -113,25 +113,20 @@ enum class BlockRule : std::uint32_t {
   te,  // float32; the stored scale is the inverse of the factor
   torchao
 };
-// Steps of an output, in bytes: between rows, and between units.
-struct BlockOutput {
-  std::uint64_t codes_step, scales_step, codes_unit, scales_unit;
-};
 struct BlockArgs {
   QuantizeArgs code;  // its scale is not used, its key is for rows
   RoundingKey column_key;
   std::uint64_t rows;     // of all units of a tensor
   std::uint64_t columns;  // of a stripe
-  std::uint64_t x_step;   // elements
   // The index of an element, which chooses its random bits, is row * index_step
   // + column + first_index.
   std::uint64_t index_step, first_index;
   std::uint64_t block;  // a power of two from 16 to kMaxBlock; or, without
                         // columns and not square, any that is not less than
                         // `columns`
-  BlockOutput along_rows, along_columns;
   BlockRule rule;
-  std::uint32_t stripe_rows;  // at most kMaxBlock; 1, or whole blocks
+  std::uint32_t stripe_rows;  // at most kMaxBlock; 1, of dense rows only, or
+                              // whole blocks
   std::uint32_t scale_bytes;  // 1, or 4
   float largest;              // number of the format
   float tensor_scale;         // NVFP4

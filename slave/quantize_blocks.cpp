@@ -295,6 +295,9 @@ class Blocks {
 
   HWY_INLINE void run(const Tile& tile) {
     non_temporal_ = tile.non_temporal;
+    const Operand* const layout = tile.layout;
+    x_step_ = layout[0].line_step / sizeof(Element);
+    for (int s = 1; s < 6; ++s) steps_[s] = layout[s].line_step;
     const auto* x = operand<const Element>(tile, 0);
     auto* codes = operand<std::uint8_t>(tile, 1);
     auto* scales = operand<std::uint8_t>(tile, 2);
@@ -304,7 +307,7 @@ class Blocks {
     std::size_t index =
         tile.first * args_.stripe_rows * args_.index_step + args_.first_index;
     if (column_codes == nullptr && args_.square == 0 &&
-        args_.x_step == args_.columns && args_.columns % args_.block == 0) {
+        args_.stripe_rows == 1 && args_.columns % args_.block == 0) {
       // The rows have whole blocks, and nothing between them.
       const std::size_t rows =
           std::min<std::size_t>(tile.count * args_.stripe_rows,
@@ -318,16 +321,16 @@ class Blocks {
           args_.stripe_rows, args_.rows - (tile.first + u) * args_.stripe_rows);
       stripe(x, rows, random, index, codes, scales, column_codes, column_scales,
              scratch);
-      x += args_.stripe_rows * args_.x_step;
+      x += layout[0].unit_step / sizeof(Element);
       index += args_.stripe_rows * args_.index_step;
-      if (random != nullptr) random += args_.stripe_rows * args_.x_step;
+      if (random != nullptr) random += layout[5].unit_step;
       if (codes != nullptr) {
-        codes += args_.along_rows.codes_unit;
-        scales += args_.along_rows.scales_unit;
+        codes += layout[1].unit_step;
+        scales += layout[2].unit_step;
       }
       if (column_codes != nullptr) {
-        column_codes += args_.along_columns.codes_unit;
-        column_scales += args_.along_columns.scales_unit;
+        column_codes += layout[3].unit_step;
+        column_scales += layout[4].unit_step;
       }
     }
   }
@@ -492,11 +495,10 @@ class Blocks {
     const std::size_t elements = args_.code.elements;
     if (codes != nullptr && args_.square == 0) {
       for (std::size_t r = 0; r < rows; ++r) {
-        row(x + r * args_.x_step, args_.columns,
-            random == nullptr ? nullptr : random + r * args_.x_step,
-            index + r * args_.index_step,
-            codes + r * args_.along_rows.codes_step,
-            scales + r * args_.along_rows.scales_step);
+        row(x + r * x_step_, args_.columns,
+            random == nullptr ? nullptr : random + r * steps_[5],
+            index + r * args_.index_step, codes + r * steps_[1],
+            scales + r * steps_[2]);
       }
       if (column_codes == nullptr) return;
     }
@@ -512,13 +514,13 @@ class Blocks {
                codes == nullptr ? nullptr : scales + first,
                column_codes == nullptr
                    ? nullptr
-                   : column_scales + (args_.repeats != 0 ? c : c >> shift_) *
-                                         args_.along_columns.scales_step,
+                   : column_scales +
+                         (args_.repeats != 0 ? c : c >> shift_) * steps_[4],
                scratch);
         if (codes != nullptr) {
           for (std::size_t r = 0; r < rows; ++r) {
             put_row(scratch + r * kBlockWidth, columns,
-                    codes + r * args_.along_rows.codes_step + c / elements);
+                    codes + r * steps_[1] + c / elements);
           }
         }
       } else {
@@ -526,12 +528,12 @@ class Blocks {
           for (std::size_t r = 0; r < rows; r += args_.block) {
             for (std::size_t j = 0; j < columns; j += kWidth) {
               column_block(
-                  x + c + j + r * args_.x_step,
+                  x + c + j + r * x_step_,
                   std::min<std::size_t>(args_.block, rows - r),
                   std::min(kWidth, columns - j),
-                  octets == nullptr ? nullptr : octets + j + r * args_.x_step,
+                  octets == nullptr ? nullptr : octets + j + r * steps_[5],
                   index + c + j + r * args_.index_step,
-                  column_scales + (c + j) * args_.along_columns.scales_step +
+                  column_scales + (c + j) * steps_[4] +
                       (r >> shift_) * args_.scale_bytes,
                   scratch + r / elements * kBlockWidth + j);
             }
@@ -551,8 +553,7 @@ class Blocks {
         }
       }
       transpose(scratch, rows / elements, columns, non_temporal_,
-                column_codes + c * args_.along_columns.codes_step,
-                args_.along_columns.codes_step);
+                column_codes + c * steps_[3], steps_[3]);
     }
   }
 
@@ -581,14 +582,14 @@ class Blocks {
     HWY_ALIGN Element part[kMaxBlock * kWidth];
     if (HWY_LIKELY(count == kWidth)) {
       for (std::size_t r = 0; r < rows; ++r) {
-        const Element* const at = x + r * args_.x_step;
+        const Element* const at = x + r * x_step_;
         hwy::Prefetch(at + kWidth);
         std::memcpy(part + r * kWidth, at, kWidth * sizeof *at);
       }
     } else {
       std::memset(part, 0, rows * kWidth * sizeof part[0]);
       for (std::size_t r = 0; r < rows; ++r) {
-        std::memcpy(part + r * kWidth, x + r * args_.x_step, count * sizeof *x);
+        std::memcpy(part + r * kWidth, x + r * x_step_, count * sizeof *x);
       }
     }
     for (std::size_t r = 0; args_.hadamard != 0 && r < rows; r += kHadamard) {
@@ -615,8 +616,7 @@ class Blocks {
       hn::StoreU(chosen.factors, DF(), factors + v * kLanes);
     }
     for (std::size_t j = 0; j < count; ++j) {
-      store_scale(args_, scales + j * args_.along_columns.scales_step, 0,
-                  bits[j]);
+      store_scale(args_, scales + j * steps_[4], 0, bits[j]);
     }
     if (HWY_LIKELY(finite)) {
       cast_columns<true>(part, rows, count, random, index, factors, codes);
@@ -658,7 +658,7 @@ class Blocks {
           encoder, limits, Format::load(df, x + r * kWidth + v * kLanes),
           factor[v],
           random_of(column_words_,
-                    random == nullptr ? nullptr : random + r * args_.x_step,
+                    random == nullptr ? nullptr : random + r * steps_[5],
                     v * kLanes, index + r * args_.index_step,
                     count - std::min(count, v * kLanes)));
     };
@@ -710,7 +710,7 @@ class Blocks {
       bool has_nan = false;
       for (std::size_t i = r; i < r + height; ++i) {
         for (std::size_t b = 0; b < blocks; ++b) {
-          const Element* const at = x + i * args_.x_step + (b << shift_);
+          const Element* const at = x + i * x_step_ + (b << shift_);
           const std::size_t length =
               std::min<std::size_t>(args_.block, columns - (b << shift_));
           std::uint32_t amax = amax_of<Format, false>(at, length);
@@ -728,8 +728,7 @@ class Blocks {
           const std::size_t first = args_.repeats != 0 ? r : at;
           const std::size_t copies = args_.repeats != 0 ? height : 1;
           for (std::size_t i = first; i < first + copies; ++i) {
-            store_scale(args_, scales + i * args_.along_rows.scales_step, b,
-                        bits[b]);
+            store_scale(args_, scales + i * steps_[2], b, bits[b]);
           }
         }
         if (column_scales != nullptr) {
@@ -739,15 +738,13 @@ class Blocks {
                   ? std::min<std::size_t>(args_.block, columns - first)
                   : 1;
           for (std::size_t i = first; i < first + copies; ++i) {
-            store_scale(args_,
-                        column_scales + i * args_.along_columns.scales_step, at,
-                        bits[b]);
+            store_scale(args_, column_scales + i * steps_[4], at, bits[b]);
           }
         }
       }
       for (std::size_t i = r; i < r + height; ++i) {
-        cast(finite, x + i * args_.x_step, columns,
-             random == nullptr ? nullptr : random + i * args_.x_step,
+        cast(finite, x + i * x_step_, columns,
+             random == nullptr ? nullptr : random + i * steps_[5],
              index + i * args_.index_step, factors, false,
              scratch + i * kBlockWidth);
       }
@@ -755,6 +752,8 @@ class Blocks {
   }
 
   const BlockArgs& args_;
+  std::size_t x_step_ = 0;     // elements from row to row
+  std::size_t steps_[6] = {};  // bytes from line to line of each operand
   Codes encoder_;
   RandomWords row_words_, column_words_;
   std::uint32_t largest_bits_, raised_bits_;

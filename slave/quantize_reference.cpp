@@ -206,8 +206,9 @@ void put_scale(const BlockArgs& args, std::uint8_t* scales, std::size_t i,
 }
 
 void quantize_cells(const BlockArgs& args, const RoundingKey& key, bool given,
-                    const Cells& cells, const BlockOutput& steps,
-                    std::uint8_t* codes, std::uint8_t* scales) {
+                    const Cells& cells, const Operand& code_layout,
+                    const Operand& scale_layout, std::uint8_t* codes,
+                    std::uint8_t* scales) {
   const std::vector<Number> numbers = numbers_of(args.code);
   const std::size_t block = args.block;
   const std::size_t height = args.square != 0 ? block : 1;
@@ -229,7 +230,7 @@ void quantize_cells(const BlockArgs& args, const RoundingKey& key, bool given,
       for (std::size_t i = r; i < end_row; ++i) {
         if (args.repeats != 0 || i == r) {
           const std::size_t row = args.repeats != 0 ? i : i / height;
-          put_scale(args, scales + row * steps.scales_step, c / block,
+          put_scale(args, scales + row * scale_layout.line_step, c / block,
                     scale.bits);
         }
         for (std::size_t j = c; j < end; ++j) {
@@ -245,7 +246,7 @@ void quantize_cells(const BlockArgs& args, const RoundingKey& key, bool given,
             const float places = std::abs(v) / smallest;
             if (places < 0.5f && places + 0.5f >= 1) v = smallest;
           }
-          put_code(args.code, codes + i * steps.codes_step, j,
+          put_code(args.code, codes + i * code_layout.line_step, j,
                    code_of(args.code, numbers, cells.values[at], v, random));
         }
       }
@@ -259,30 +260,29 @@ void quantize_blocks(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const BlockArgs*>(arguments);
   for (std::size_t u = 0; u < tile.count; ++u) {
     const std::size_t first = (tile.first + u) * args.stripe_rows;
-    const std::size_t skipped = u * args.stripe_rows * args.x_step;
-    const auto* x = static_cast<const Element*>(tile.operands[0]) + skipped;
-    const auto* octets = static_cast<const std::uint8_t*>(tile.operands[5]);
-    const bool given = octets != nullptr;
+    // Line r of this unit of operand s.
+    const auto line = [&](int s, std::size_t r) {
+      return static_cast<std::uint8_t*>(tile.operands[s]) +
+             u * tile.layout[s].unit_step + r * tile.layout[s].line_step;
+    };
+    const bool given = tile.operands[5] != nullptr;
     Cells cells{{},
                 {},
                 {},
                 std::min<std::size_t>(args.stripe_rows, args.rows - first),
                 args.columns};
     for (std::size_t r = 0; r < cells.rows; ++r) {
+      const auto* x = reinterpret_cast<const Element*>(line(0, r));
       for (std::size_t c = 0; c < cells.columns; ++c) {
-        const std::size_t at = r * args.x_step + c;
-        cells.values.push_back(Format::widen(x[at]));
+        cells.values.push_back(Format::widen(x[c]));
         cells.indices.push_back((first + r) * args.index_step + c +
                                 args.first_index);
-        cells.octets.push_back(given ? octets[skipped + at] : 0);
+        cells.octets.push_back(given ? line(5, r)[c] : 0);
       }
     }
     if (tile.operands[1] != nullptr) {
-      quantize_cells(args, args.code.key, given, cells, args.along_rows,
-                     static_cast<std::uint8_t*>(tile.operands[1]) +
-                         u * args.along_rows.codes_unit,
-                     static_cast<std::uint8_t*>(tile.operands[2]) +
-                         u * args.along_rows.scales_unit);
+      quantize_cells(args, args.code.key, given, cells, tile.layout[1],
+                     tile.layout[2], line(1, 0), line(2, 0));
     }
     if (tile.operands[3] == nullptr) continue;
     Cells turned{{}, {}, {}, cells.columns, cells.rows};
@@ -307,11 +307,8 @@ void quantize_blocks(const void* arguments, const Tile& tile, Result&) {
     }
     // Square blocks are those of the rows, with their random bits.
     quantize_cells(args, args.square != 0 ? args.code.key : args.column_key,
-                   given, turned, args.along_columns,
-                   static_cast<std::uint8_t*>(tile.operands[3]) +
-                       u * args.along_columns.codes_unit,
-                   static_cast<std::uint8_t*>(tile.operands[4]) +
-                       u * args.along_columns.scales_unit);
+                   given, turned, tile.layout[3], tile.layout[4], line(3, 0),
+                   line(4, 0));
   }
 }
 

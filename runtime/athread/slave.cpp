@@ -25,11 +25,23 @@ class AthreadDma {
   AthreadDma(const SharedWords& shared_words, int slave)
       : shared_words_(shared_words), slave_(slave) {}
 
-  void get(void* ldm, const void* main, std::size_t bytes, Reply* reply) {
-    CRTS_dma_iget(ldm, const_cast<void*>(main), static_cast<int>(bytes), reply);
+  void get(void* ldm, const void* main, const Lines& lines, Reply* reply) {
+    const auto bytes = static_cast<int>(lines.all_bytes());
+    if (lines.count == 1) {
+      CRTS_dma_iget(ldm, const_cast<void*>(main), bytes, reply);
+    } else {
+      CRTS_dma_iget_stride(ldm, const_cast<void*>(main), bytes,
+                           static_cast<int>(lines.bytes), gap(lines), reply);
+    }
   }
-  void put(void* main, const void* ldm, std::size_t bytes, Reply* reply) {
-    CRTS_dma_iput(main, const_cast<void*>(ldm), static_cast<int>(bytes), reply);
+  void put(void* main, const void* ldm, const Lines& lines, Reply* reply) {
+    const auto bytes = static_cast<int>(lines.all_bytes());
+    if (lines.count == 1) {
+      CRTS_dma_iput(main, const_cast<void*>(ldm), bytes, reply);
+    } else {
+      CRTS_dma_iput_stride(main, const_cast<void*>(ldm), bytes,
+                           static_cast<int>(lines.bytes), gap(lines), reply);
+    }
   }
   // DMA cannot transfer less than a word.
   void load(void* ldm, const void* main, std::size_t bytes) {
@@ -43,6 +55,11 @@ class AthreadDma {
   void wait(Reply* reply, Reply value) { CRTS_dma_wait_value(reply, value); }
 
  private:
+  // gap() returns the bytes between two lines.
+  static int gap(const Lines& lines) {
+    return static_cast<int>(lines.step - lines.bytes);
+  }
+
   const SharedWords& shared_words_;
   int slave_;
 };

@@ -57,7 +57,8 @@ class CountingDma {
                   launch.partials.slots * launch.partials.bytes},
         traffic_(traffic) {}
 
-  void get(void* ldm, const void* main, std::size_t bytes, Reply* reply) {
+  void get(void* ldm, const void* main, const Lines& lines, Reply* reply) {
+    const std::size_t bytes = lines.all_bytes();
     if (is_operation(main)) {
       // Its address on the caller's stack varies. Counted as aligned to a line,
       // so that every run counts the same.
@@ -67,16 +68,16 @@ class CountingDma {
       traffic_.get(bytes, predict::lines_of(main, bytes));
       std::memcpy(ldm, main, bytes);
     } else if (row_ == nullptr || row_->is_first(slave_, main, bytes)) {
-      traffic_.get(bytes, predict::lines_of(main, bytes));
+      traffic_.get(bytes, memory_lines(main, lines));
     } else {
       traffic_.receive(bytes);
     }
     ++*reply;
   }
-  void put(void* main, const void* ldm, std::size_t bytes,
+  void put(void* main, const void* ldm, const Lines& lines,
            Reply* reply) noexcept {
-    traffic_.put(bytes, predict::lines_of(main, bytes));
-    if (partials_.contains(main)) std::memcpy(main, ldm, bytes);
+    traffic_.put(lines.all_bytes(), memory_lines(main, lines));
+    if (partials_.contains(main)) std::memcpy(main, ldm, lines.bytes);
     ++*reply;
   }
   void wait(const Reply*, Reply) noexcept {}
@@ -98,6 +99,16 @@ class CountingDma {
              bytes;
     }
   };
+  // memory_lines() counts the lines of memory that a transfer touches.
+  static predict::Lines memory_lines(const void* main,
+                                     const Lines& lines) noexcept {
+    predict::Lines all;
+    for (std::size_t i = 0; i < lines.count; ++i) {
+      all.add(predict::lines_of(
+          static_cast<const std::byte*>(main) + i * lines.step, lines.bytes));
+    }
+    return all;
+  }
   // is_operation() returns whether an operation or its arguments begin there.
   bool is_operation(const void* address) const noexcept {
     for (std::size_t i = 0; i < table_.operation_count; ++i) {

@@ -94,6 +94,31 @@ TEST_F(DmaTest, CheckedGetArrivesAtTheWait) {
   EXPECT_TRUE(reports_.empty());
 }
 
+// Lines of main memory are dense in LDM; what lies between them is not written,
+// and the last one must lie in the array, too.
+TEST_F(DmaTest, LinesThatLieApart) {
+  CopyDma copy;
+  Reply reply = 0;
+  CheckedDma dma(ldm_, window_, 2, 12);
+  copy.get(tile_, in_ + 1, Lines(8, 3, 20), &reply);
+  EXPECT_EQ(reply, 1);
+  const std::vector<std::uint32_t> expected{101, 102, 106, 107, 111, 112};
+  EXPECT_EQ(std::vector<std::uint32_t>(tile_, tile_ + 6), expected);
+  dma.get(tile_, in_ + 1, Lines(8, 3, 20), reply_);
+  EXPECT_EQ(tile_[5], 0xffffffffu);
+  dma.wait(reply_, 1);
+  EXPECT_EQ(std::vector<std::uint32_t>(tile_, tile_ + 6), expected);
+  for (std::uint32_t i = 0; i < 6; ++i) tile_[i] = i;
+  dma.put(out_ + 2, tile_, Lines(8, 3, 16), reply_);
+  dma.wait(reply_, 2);
+  EXPECT_EQ(std::vector<std::uint32_t>(out_ + 1, out_ + 13),
+            (std::vector<std::uint32_t>{101, 0, 1, 104, 105, 2, 3, 108, 109, 4,
+                                        5, 112}));
+  EXPECT_TRUE(reports_.empty());
+  dma.put(out_ + 40, tile_, Lines(8, 3, 48), reply_);
+  expect("main-range");
+}
+
 TEST_F(DmaTest, CheckedPutLeavesAtTheWait) {
   CheckedDma dma(ldm_, window_, 2, 12);
   tile_[0] = 1;

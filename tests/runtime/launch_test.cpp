@@ -5,6 +5,7 @@
 
 #include "runtime/memory_check.h"
 #include "support/errors.h"
+#include "support/random.h"
 #include "tests/runtime/test_kernels.h"
 
 namespace swamp::test {
@@ -220,6 +221,79 @@ TEST(LaunchTest, RowsConstantsAndScratch) {
                                        matrix.value[i / columns])
               << columns << " " << i;
         }
+      }
+    }
+  });
+  EXPECT_EQ(runtime::report_count(), before);
+}
+
+// set_lines() gives an operand units of several lines: one unit after another,
+// as lines of one matrix, or side by side.
+void set_lines(Operation& operation, int s, bool whole_words, std::size_t units,
+               std::size_t lines, std::size_t line_bytes, Random& random) {
+  const std::size_t gap = whole_words ? (0 - line_bytes) % 4 + 4
+                                      : random.below(3) * random.below(9);
+  std::size_t line_step = line_bytes + gap;
+  std::size_t unit_step = lines * line_step + random.below(2) * gap;
+  if (random.below(3) == 0) {
+    line_step = units * line_bytes + gap;
+    unit_step = line_bytes;
+  }
+  operation.set_lines(s, lines, line_bytes, line_step, unit_step);
+}
+
+// Units of several lines, which two segments have in turn: each writes its own
+// bytes, and those between the lines stay as they were.
+TEST(LaunchTest, LinesThatLieApart) {
+  const std::size_t before = runtime::report_count();
+  for_each_machine(12 * 1024, [](Machine& machine) {
+    Random random(31);
+    for (int round = 0; round < 12; ++round) {
+      const std::size_t units = 1 + random.below(40);
+      const std::size_t lines = 1 + random.below(6);
+      const std::size_t line_bytes = random.below(2) == 0
+                                         ? 1 + random.below(9)
+                                         : 4 * (1 + random.below(30));
+      const Args args{static_cast<std::uint32_t>(1 + random.below(200))};
+      Operation operation(kLines, &args);
+      std::vector<std::uint8_t> arrays[3], expected[3];
+      const std::size_t at = round % 3 == 0 ? 0 : random.below(4);
+      for (int s = 0; s < 3; ++s) {
+        set_lines(operation, s, round % 3 == 0, units, lines, line_bytes,
+                  random);
+        const Operand& operand = operation.operands[s];
+        arrays[s].resize((units - 1) * operand.unit_step +
+                         operand.unit_extent() + 8);
+        for (std::uint8_t& byte : arrays[s]) {
+          byte = static_cast<std::uint8_t>(random.below(256));
+        }
+        expected[s] = arrays[s];
+      }
+      for (std::size_t i = 0; i < units * lines * line_bytes; ++i) {
+        std::uint8_t* byte[3];
+        for (int s = 0; s < 3; ++s) {
+          const Operand& operand = operation.operands[s];
+          const std::size_t line = i / line_bytes;
+          byte[s] =
+              &expected[s][at + line / lines * operand.unit_step +
+                           line % lines * operand.line_step + i % line_bytes];
+        }
+        *byte[1] = static_cast<std::uint8_t>(*byte[0] + args.value);
+        *byte[2] = static_cast<std::uint8_t>(*byte[2] + *byte[0]);
+      }
+      TestList list(operation);
+      std::size_t begin = 0;
+      for (const std::size_t end : {units / 2, units}) {
+        const auto address = [&](int s) {
+          return arrays[s].data() + at +
+                 begin * operation.operands[s].unit_step;
+        };
+        list.add(end - begin, {address(0), address(1), address(2)});
+        begin = end;
+      }
+      run(machine, list);
+      for (int s = 0; s < 3; ++s) {
+        ASSERT_EQ(arrays[s], expected[s]) << "round " << round << " " << s;
       }
     }
   });

@@ -18,7 +18,6 @@
 namespace swamp::runtime {
 namespace {
 
-using predict::Lines;
 using predict::Traffic;
 
 TEST(PredictTest, LinesOfATransfer) {
@@ -37,7 +36,7 @@ TEST(PredictTest, LinesOfATransfer) {
                           {124, 8, 2, 0},
                           {64, 192, 2, 1},
                           {100, 512, 5, 3}}) {
-    const Lines lines = predict::lines_of(one.address, one.bytes);
+    const predict::Lines lines = predict::lines_of(one.address, one.bytes);
     EXPECT_EQ(lines.touched, one.touched) << one.address << " " << one.bytes;
     EXPECT_EQ(lines.whole, one.whole) << one.address << " " << one.bytes;
   }
@@ -170,8 +169,8 @@ TEST(PredictTest, ModelIsCloseToMeasurements) {
   for (const Measured& one : measured()) {
     predict::GroupTraffic group;
     for (int i = 0; i < one.slaves; ++i) {
-      const Lines lines = predict::lines_of(std::uint64_t{one.offset},
-                                            std::uint64_t{one.bytes});
+      const predict::Lines lines = predict::lines_of(std::uint64_t{one.offset},
+                                                     std::uint64_t{one.bytes});
       Traffic slave;
       if (one.put) {
         slave.put(one.bytes, lines);
@@ -198,15 +197,18 @@ class LoggingDma {
   LoggingDma(const Operation* operation, Traffic& traffic)
       : operation_(operation), traffic_(traffic) {}
 
-  void get(void* ldm, const void* main, std::size_t bytes, Reply* reply) {
+  void get(void* ldm, const void* main, const Lines& one, Reply* reply) {
+    EXPECT_EQ(one.count, 1u);
     const bool anywhere = main == operation_ || main == operation_->args;
-    traffic_.get(bytes, anywhere ? predict::lines_of(std::uint64_t{0}, bytes)
-                                 : predict::lines_of(main, bytes));
-    dma_.get(ldm, main, bytes, reply);
+    traffic_.get(one.bytes, anywhere
+                                ? predict::lines_of(std::uint64_t{0}, one.bytes)
+                                : predict::lines_of(main, one.bytes));
+    dma_.get(ldm, main, one, reply);
   }
-  void put(void* main, const void* ldm, std::size_t bytes, Reply* reply) {
-    traffic_.put(bytes, predict::lines_of(main, bytes));
-    dma_.put(main, ldm, bytes, reply);
+  void put(void* main, const void* ldm, const Lines& one, Reply* reply) {
+    EXPECT_EQ(one.count, 1u);
+    traffic_.put(one.bytes, predict::lines_of(main, one.bytes));
+    dma_.put(main, ldm, one, reply);
   }
   void wait(const Reply*, Reply) {}
   void load(void* ldm, const void* main, std::size_t bytes) {

@@ -70,8 +70,26 @@ void rows(const void* args, const Tile& tile, Result&) {
   }
 }
 
-constexpr KernelFunction kFunctions[] = {&add,   &widen, &environment,
-                                         &tally, &side,  &rows};
+void lines(const void* args, const Tile& tile, Result&) {
+  const auto value = static_cast<const test::Args*>(args)->value;
+  const std::size_t count = tile.layout[0].lines();
+  for (std::size_t u = 0; u < tile.count; ++u) {
+    for (std::size_t l = 0; l < count; ++l) {
+      std::uint8_t* line[3];
+      for (int s = 0; s < 3; ++s) {
+        line[s] = static_cast<std::uint8_t*>(tile.operands[s]) +
+                  u * tile.layout[s].unit_step + l * tile.layout[s].line_step;
+      }
+      for (std::size_t i = 0; i < tile.layout[0].line_bytes; ++i) {
+        line[1][i] = static_cast<std::uint8_t>(line[0][i] + value);
+        line[2][i] = static_cast<std::uint8_t>(line[2][i] + line[0][i]);
+      }
+    }
+  }
+}
+
+constexpr KernelFunction kFunctions[] = {&add,  &widen, &environment, &tally,
+                                         &side, &rows,  &lines};
 
 // By id.
 constexpr KernelRow kTableRows[test::kKernelCount] = {
@@ -80,7 +98,8 @@ constexpr KernelRow kTableRows[test::kKernelCount] = {
     {test::kEnvironment.name, &kFunctions[2]},
     {test::kTally.name, &kFunctions[3]},
     {test::kSide.name, &kFunctions[4]},
-    {test::kRows.name, &kFunctions[5]}};
+    {test::kRows.name, &kFunctions[5]},
+    {test::kLines.name, &kFunctions[6]}};
 constexpr KernelTable kTables[] = {{"first", true, kTableRows},
                                    {"absent", false, kTableRows},
                                    {"second", true, kTableRows}};

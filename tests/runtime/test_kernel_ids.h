@@ -57,7 +57,11 @@ struct RowArgs {
 inline constexpr KernelInfo kRows = kernel_info<RowArgs>(
     "rows", 5,
     {row(in(kBFloat16)), constant(kFloat32), in_bytes(8), row(out(kFloat32))});
-inline constexpr int kKernelCount = 6;
+// lines: units of several lines of bytes, which may lie apart:
+// out = in + value; sum += in.
+inline constexpr KernelInfo kLines = kernel_info<Args>(
+    "lines", 6, {in_bytes(1), out_bytes(1), inout_bytes(1)});
+inline constexpr int kKernelCount = 7;
 
 }  // namespace swamp::test
 

@@ -137,7 +137,7 @@ TEST(Quantize, BlocksHaveTheBitsOfTheReference) {
         args.column_key = {18, 5};
         args.rule = one.rule;
         args.rows = one.rows;
-        args.columns = args.index_step = args.x_step = one.columns;
+        args.columns = args.index_step = one.columns;
         args.block = one.block;
         args.stripe_rows = 128;
         args.scale_bytes = one.scale_bytes;
@@ -157,8 +157,14 @@ TEST(Quantize, BlocksHaveTheBitsOfTheReference) {
         const auto scales = [&](std::size_t count) {
           return (count + one.block - 1) / one.block * one.scale_bytes;
         };
-        args.along_rows = {one.columns / elements, scales(one.columns), 0, 0};
-        args.along_columns = {one.rows / elements, scales(one.rows), 0, 0};
+        Operand layout[6];
+        const std::size_t steps[] = {one.columns * kFloatFormats[type].bytes,
+                                     one.columns / elements,
+                                     scales(one.columns),
+                                     one.rows / elements,
+                                     scales(one.rows),
+                                     one.columns};
+        for (int s = 0; s < 6; ++s) layout[s].line_step = steps[s];
         SCOPED_TRACE(testing::Message()
                      << kCases[one.format].name << " rule "
                      << static_cast<int>(one.rule) << " "
@@ -206,6 +212,7 @@ TEST(Quantize, BlocksHaveTheBitsOfTheReference) {
           tile.operands = operands;
           tile.count = 1;
           tile.scratch = scratch.data();
+          tile.layout = layout;
           Result result;
           (*table.rows[kernel_of(F::quantize_blocks, {type})].function)(
               &args, tile, result);

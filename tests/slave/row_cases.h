@@ -152,8 +152,9 @@ inline void run_rows(const KernelTable& table, int id, const void* args,
                      const std::vector<void*>& operands, std::size_t count,
                      std::size_t first, void* partial = nullptr,
                      bool hints = false, float* scratch = nullptr,
-                     Pass pass = Pass::rows) {
+                     Pass pass = Pass::rows, const Operand* layout = nullptr) {
   Tile tile;
+  tile.layout = layout;
   tile.pass = pass;
   tile.scratch = scratch;
   tile.operands = operands.data();

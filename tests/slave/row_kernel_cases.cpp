@@ -159,11 +159,9 @@ slave::BlockArgs sample(std::size_t columns, int variant) {
   slave::BlockArgs args{};
   args.code = sample<slave::QuantizeArgs>(columns, variant);
   args.rows = std::size_t{1} << 20;
-  args.columns = args.x_step = args.index_step = columns;
+  args.columns = args.index_step = columns;
   args.block = kBlock;
   args.scale_bytes = variant % 3 == 2 ? 4 : 1;
-  const std::size_t scales = block_bytes(columns, args.scale_bytes);
-  args.along_rows = {columns, scales, columns, scales};
   args.rule =
       variant % 3 == 2 ? slave::BlockRule::torchao : slave::BlockRule::te_mx;
   args.stripe_rows = 1;
@@ -340,7 +338,8 @@ struct Maker {
     RowKernelCase one{&kernel, pass, variant, args, {}, {}, units, first, {}};
     for (int s = 0; s < kernel.operand_count; ++s) {
       const TypedOperand& operand = kernel.operands[s];
-      Operand unit{kernel.unit_bytes(s, columns), operand.access};
+      Operand unit =
+          Operand::dense(kernel.unit_bytes(s, columns), operand.access);
       if (pass != Pass::rows) unit = kernel.column_operand(s, pass);
       const bool is_softmax = kernel.family == F::scaled_softmax ||
                               kernel.family == F::softmax_backward;

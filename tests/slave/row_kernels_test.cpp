@@ -35,13 +35,19 @@ std::vector<Bytes> run(const RowKernelCase& one, const KernelTable& table,
   if (one.in_place >= 0) operands[one.output] = memory[input];
   std::byte* const partial = memory.back();
   std::memset(partial, 0, one.partial.size());
+  Operand layout[kMaxOperands];
+  for (std::size_t s = 0; s < one.operands.size() && one.units != 0; ++s) {
+    layout[s] = Operand::dense(
+        static_cast<std::uint32_t>(one.operands[s].size() / one.units),
+        Access::in);
+  }
   static Data scratch(kFloat32, slave::kChunkColumns);
   const bool has_scratch =
       one.variant % 4 > 1 && one.kernel->family == F::scaled_softmax;
   run_rows(table, one.kernel->id, one.args.data(), operands, one.units,
            one.first, partial, one.variant % 2 == 1,
            has_scratch ? reinterpret_cast<float*>(scratch.data()) : nullptr,
-           one.pass);
+           one.pass, layout);
   EXPECT_TRUE(scratch.intact());
   if (one.in_place >= 0) {
     std::memcpy(memory[one.output], memory[input],
