@@ -458,8 +458,11 @@ struct Product {
     ProductPackArgs pack_args{};
     pack_args.terms = args.terms;
     pack_args.lanes = pack_args.width = kProductLanes;
+    pack_args.by_term = 1;
+    pack_args.step = 1;
     pack_args.pairs = args.pairs;
-    const Operation pack = master::pack_operation(pack_args, a.dtype);
+    const Operation pack =
+        master::pack_operation(pack_args, a.dtype, kProductLanes * bytes());
     return runtime::ldm_need(machine, dense_operation(args), 0).fits() &&
            runtime::ldm_need(machine, pack, 0).fits();
   }
@@ -591,9 +594,18 @@ void require_size(const char* name, std::size_t got, std::size_t expected,
          std::to_string(expected) + " (" + why + ")");
 }
 
-Operation pack_operation(const ProductPackArgs& args, ScalarType dtype) {
+Operation pack_operation(const ProductPackArgs& args, ScalarType dtype,
+                         std::size_t line_step) {
   Operation pack(row_kernel<KernelFamily::product_pack, 2>(dtype), &args);
-  pack.set_unit_bytes(0, args.lanes * args.terms * kScalarTypeBytes[dtype]);
+  const std::size_t lines = args.by_term != 0 ? args.terms : args.lanes;
+  const std::size_t width = args.by_term != 0 ? args.lanes : args.terms;
+  const std::size_t bytes = kScalarTypeBytes[dtype];
+  pack.set_lines(
+      0, width == 0 ? 0 : lines,
+      width == 0
+          ? 0
+          : ((width - 1) * static_cast<std::size_t>(args.step) + 1) * bytes,
+      line_step, lines * line_step);
   pack.set_unit_bytes(
       1, slave::product_panel_bytes(args.terms, args.width, args.pairs != 0));
   return pack;
@@ -605,8 +617,11 @@ void pack_panels(Machine::Impl& machine, const Matrices& x, std::size_t batch,
   const std::size_t step = slave::product_panel_bytes(terms, width, pairs);
   ProductPackArgs args{};
   args.terms = terms;
-  args.lane_step = static_cast<std::int64_t>(x.column_step);
-  args.term_step = static_cast<std::int64_t>(x.row_step);
+  // The elements of a line are the closest.
+  args.by_term = x.column_step < x.row_step ? 1 : 0;
+  args.step = static_cast<std::int64_t>(std::min(x.column_step, x.row_step));
+  const std::size_t line_step =
+      std::max(x.column_step, x.row_step) * kScalarTypeBytes[x.dtype];
   args.lanes = static_cast<std::uint32_t>(std::min(width, lanes));
   args.width = static_cast<std::uint32_t>(width);
   args.pairs = pairs ? 1 : 0;
@@ -614,8 +629,8 @@ void pack_panels(Machine::Impl& machine, const Matrices& x, std::size_t batch,
   if (lanes % width != 0) {
     last.lanes = static_cast<std::uint32_t>(lanes % width);
   }
-  const Operation operations[] = {pack_operation(args, x.dtype),
-                                  pack_operation(last, x.dtype)};
+  const Operation operations[] = {pack_operation(args, x.dtype, line_step),
+                                  pack_operation(last, x.dtype, line_step)};
   const std::size_t panel_count = (lanes + width - 1) / width;
   Workspace& workspace = Workspace::of_this_thread();
   RowTable table(operations, 2, batch * panel_count, false,

@@ -232,15 +232,15 @@ Operation operation_of(const Problem& problem, const ScaledProductArgs& args,
       kProductLanes * (args.block != 0  ? sizeof(float)
                        : args.wide != 0 ? 2 * sizeof(double)
                                         : sizeof(double));
-  const std::size_t out =
-      static_cast<std::size_t>(args.out_row) * problem.out_bytes();
-  operation.set_unit_bytes(0, args.terms * 2);
+  operation.set_lines(0, 1, args.terms * 2, 0, problem.terms() * 2);
   operation.set_unit_bytes(
       1, slave::product_panel_bytes(args.terms, kProductLanes, false));
   operation.set_unit_bytes(2, divides ? state : 0);
-  operation.set_unit_bytes(3, args.steps * sizeof(float));
+  operation.set_lines(3, 1, args.steps * sizeof(float), 0,
+                      problem.steps(problem.terms()) * sizeof(float));
   operation.set_unit_bytes(4, args.steps * kProductLanes * sizeof(float));
-  operation.set_unit_bytes(5, args.last != 0 ? out : 0);
+  operation.set_lines(5, args.last, args.columns * problem.out_bytes(), 0,
+                      problem.out.columns * problem.out_bytes());
   operation.scratch_bytes =
       static_cast<std::uint32_t>(slave::scaled_product_scratch_bytes());
   // Without this a tile would be 32 rows, so that their scales are a whole
@@ -258,7 +258,7 @@ Operation operation_of(const Problem& problem, const ScaledProductArgs& args,
 // part_terms() returns how many terms fit into LDM, a multiple of the block.
 std::size_t part_terms(const Machine::Impl& machine, const Problem& problem) {
   ScaledProductArgs args = problem.args;
-  args.out_row = kProductLanes;
+  args.columns = kProductLanes;
   args.last = 1;
   const std::size_t unit = std::max<std::size_t>(2, args.block);
   std::size_t blocks = std::max<std::size_t>(1, divided(problem.terms(), unit));
@@ -268,10 +268,12 @@ std::size_t part_terms(const Machine::Impl& machine, const Problem& problem) {
     slave::ProductPackArgs pack{};
     pack.terms = args.terms;
     pack.lanes = pack.width = kProductLanes;
-    if (runtime::ldm_need(machine, operation_of(problem, args, true), 0)
-            .fits() &&
-        runtime::ldm_need(machine, master::pack_operation(pack, kBFloat16), 0)
-            .fits()) {
+    pack.step = 1;
+    const Operation operations[] = {
+        operation_of(problem, args, true),
+        master::pack_operation(pack, kBFloat16, problem.terms() * 2)};
+    if (runtime::ldm_need(machine, operations[0], 0).fits() &&
+        runtime::ldm_need(machine, operations[1], 0).fits()) {
       return args.terms;
     }
     if (blocks == 1) {
@@ -280,15 +282,6 @@ std::size_t part_terms(const Machine::Impl& machine, const Problem& problem) {
                          " bytes (SWAMP_LDM_BYTES)",
                      SWAMP_UNSUPPORTED);
     }
-  }
-}
-
-// copy_columns() copies octets of each row of a matrix.
-void copy_columns(const std::byte* from, std::size_t rows,
-                  std::size_t row_bytes, std::size_t first, std::size_t bytes,
-                  std::byte* to) {
-  for (std::size_t r = 0; r < rows; ++r) {
-    std::memcpy(to + r * bytes, from + r * row_bytes + first, bytes);
   }
 }
 
@@ -304,11 +297,9 @@ struct Layout {
 };
 
 void run(Machine::Impl& impl, Machine* machine, const Problem& problem) {
-  const bool view = impl.transfer == runtime::Transfer::view;
   const Matrix& out = problem.out;
   const std::size_t terms = problem.terms();
-  const std::size_t most = view ? terms : part_terms(impl, problem);
-  const std::size_t most_steps = problem.steps(most);
+  const std::size_t most = part_terms(impl, problem);
   const std::size_t panel_bytes =
       slave::product_panel_bytes(most, kProductLanes, false);
   const std::size_t part_panels = std::clamp<std::size_t>(
@@ -319,29 +310,21 @@ void run(Machine::Impl& impl, Machine* machine, const Problem& problem) {
   Layout layout;
   const std::size_t at_a = layout.reserve(out.rows * terms, 2),
                     at_b = layout.reserve(part_columns * terms, 2),
-                    at_a_part =
-                        layout.reserve(divides ? out.rows * most : 0, 2),
-                    at_b_part =
-                        layout.reserve(divides ? part_columns * most : 0, 2),
                     at_packed = layout.reserve(part_panels, panel_bytes),
                     at_sums = layout.reserve(
-                        view ? 0 : part_panels * out.rows * kProductLanes,
+                        divides ? part_panels * out.rows * kProductLanes : 0,
                         2 * sizeof(double)),
                     at_a_scales =
                         layout.reserve(out.rows * problem.steps(terms), 4),
-                    at_part_scales = layout.reserve(out.rows * most_steps, 4),
                     at_b_scales =
-                        layout.reserve(part_columns * problem.steps(terms), 4),
-                    at_out = layout.reserve(
-                        view ? 0 : part_panels * out.rows * kProductLanes, 4);
+                        layout.reserve(part_columns * problem.steps(terms), 4);
   Workspace& workspace = Workspace::of_this_thread();
   std::byte* const memory = workspace.row_values<std::byte>(layout.bytes);
   const auto floats = [&](std::size_t at) {
     return reinterpret_cast<float*>(memory + at);
   };
-  const auto at_result = [&](std::size_t row, std::size_t column) {
-    return static_cast<std::byte*>(out.data) +
-           (row * out.columns + column) * problem.out_bytes();
+  const auto at_result = [&](std::size_t column) {
+    return static_cast<std::byte*>(out.data) + column * problem.out_bytes();
   };
   const std::size_t all_steps = problem.steps(terms);
   decode(problem.a, 0, out.rows, memory + at_a, machine);
@@ -368,30 +351,16 @@ void run(Machine::Impl& impl, Machine* machine, const Problem& problem) {
       args.first = term == 0 ? 1 : 0;
       args.last = term + args.terms == terms ? 1 : 0;
       args.columns = kProductLanes;
-      args.out_row =
-          static_cast<std::int64_t>(view ? out.columns : kProductLanes);
       ScaledProductArgs last = args;
-      if (view && columns % kProductLanes != 0) {
+      if (columns % kProductLanes != 0) {
         last.columns = static_cast<std::uint32_t>(columns % kProductLanes);
       }
       const std::size_t step = args.block == 0 ? 0 : term / args.block;
-      const float* a_scales = floats(at_a_scales);
-      std::byte *a = memory + at_a, *b = memory + at_b;
-      if (divides) {
-        a = memory + at_a_part;
-        b = memory + at_b_part;
-        copy_columns(memory + at_a, out.rows, terms * 2, term * 2,
-                     args.terms * 2, a);
-        copy_columns(memory + at_b, columns, terms * 2, term * 2,
-                     args.terms * 2, b);
-        copy_columns(memory + at_a_scales, out.rows, all_steps * 4, step * 4,
-                     args.steps * 4, memory + at_part_scales);
-        a_scales = floats(at_part_scales);
-      }
-      master::pack_panels(
-          impl,
-          Matrices::dense(b, 1, columns, args.terms, kBFloat16).transposed(), 1,
-          columns, args.terms, kProductLanes, false, memory + at_packed);
+      const Matrices b =
+          Matrices::dense(memory + at_b, 1, columns, terms, kBFloat16);
+      master::pack_panels(impl, master::part(b.transposed(), 0, term, 0), 1,
+                          columns, args.terms, kProductLanes, false,
+                          memory + at_packed);
       const Operation operations[] = {operation_of(problem, args, divides),
                                       operation_of(problem, last, divides)};
       RowTable table(operations, 2, panels, false,
@@ -401,14 +370,12 @@ void run(Machine::Impl& impl, Machine* machine, const Problem& problem) {
           slave::product_panel_bytes(args.terms, kProductLanes, false);
       const std::size_t tile = out.rows * kProductLanes;
       for (std::size_t p = 0; p < panels; ++p) {
-        std::byte* const result =
-            view ? at_result(0, column + p * kProductLanes)
-                 : memory + at_out + p * tile * problem.out_bytes();
         table.add(out.rows,
-                  {a, memory + at_packed + p * packed,
-                   memory + at_sums + p * tile * 2 * sizeof(double), a_scales,
+                  {memory + at_a + term * 2, memory + at_packed + p * packed,
+                   memory + at_sums + p * tile * 2 * sizeof(double),
+                   floats(at_a_scales) + step,
                    floats(at_b_scales) + (p * all_steps + step) * kProductLanes,
-                   result},
+                   at_result(column + p * kProductLanes)},
                   (p + 1) * kProductLanes > columns ? 1 : 0);
       }
       master::SegmentList list = table.list();
@@ -417,18 +384,6 @@ void run(Machine::Impl& impl, Machine* machine, const Problem& problem) {
       workspace.run(impl, list);
       term += args.terms;
     } while (term < terms);
-    if (view) continue;
-    for (std::size_t p = 0; p < panels; ++p) {
-      const std::size_t first = p * kProductLanes;
-      const std::size_t width = std::min(kProductLanes, columns - first);
-      for (std::size_t r = 0; r < out.rows; ++r) {
-        std::memcpy(
-            at_result(r, column + first),
-            memory + at_out +
-                (p * out.rows + r) * kProductLanes * problem.out_bytes(),
-            width * problem.out_bytes());
-      }
-    }
   }
 }
 

@@ -3,8 +3,10 @@
 #ifndef SWAMP_RUNTIME_LAUNCH_H_
 #define SWAMP_RUNTIME_LAUNCH_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "slave/kernel.h"
 
@@ -67,9 +69,12 @@ struct Operation {
     operand = Operand::dense(static_cast<std::uint32_t>(bytes), operand.access);
     traffic_bytes += transfers * operand.unit_bytes;
   }
-  // set_lines() makes a unit of operand s `lines` lines of a matrix.
+  // set_lines() makes a unit of operand s `lines` lines of a matrix. A unit of
+  // 4 GiB or more, which fits into no LDM, counts as less.
   void set_lines(int s, std::size_t lines, std::size_t line_bytes,
                  std::size_t line_step, std::size_t unit_step) noexcept {
+    constexpr std::size_t kMost = std::numeric_limits<std::uint32_t>::max();
+    if (lines != 0) line_bytes = std::min(line_bytes, kMost / lines);
     set_unit_bytes(s, lines * line_bytes);
     operands[s].line_bytes = static_cast<std::uint32_t>(line_bytes);
     operands[s].line_step = line_step;

@@ -367,11 +367,16 @@ HWY_INLINE void pack(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const ProductPackArgs*>(arguments);
   const auto* x = operand<const typename Format::Element>(tile, 0);
   auto* panel = operand<std::byte>(tile, 1);
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof *x);
+  const std::int64_t line =
+      static_cast<std::int64_t>(tile.layout[0].line_step) / kBytes;
   for (std::size_t i = 0; i < tile.count; ++i) {
-    panel = pack_panel<Format>({x, args.lane_step, args.term_step, args.lanes,
-                                static_cast<std::size_t>(args.terms)},
-                               args.width, args.pairs != 0, panel);
-    x += args.lanes * args.terms;  // only copies in LDM are several units
+    panel =
+        pack_panel<Format>({x, args.by_term != 0 ? args.step : line,
+                            args.by_term != 0 ? line : args.step, args.lanes,
+                            static_cast<std::size_t>(args.terms)},
+                           args.width, args.pairs != 0, panel);
+    x += static_cast<std::int64_t>(tile.layout[0].unit_step) / kBytes;
   }
 }
 

@@ -17,18 +17,19 @@ namespace swamp::slave {
 // Steps are distances in elements, of a matrix in main memory or of a copy.
 
 // product_pack: x (in), panel (out). A unit is a panel: up to kProductLanes
-//   columns of b (or rows of a) with all their terms. Element (lane, t) of x is
-//   x[lane * lane_step + t * term_step]. A panel begins with a ProductPanel;
+//   columns of b (or rows of a) with all their terms. A line of x is a lane,
+//   or, if `by_term`, a term; its elements are `step` apart. A panel begins
+//   with a ProductPanel;
 //   then it has, term after term in the order of the sum, `width` floats, which
 //   are 0 in the lanes from `lanes` on. With `pairs` (bfloat16 only) the terms
 //   2i and 2i + 1 are the lower and upper half of 32 bits; a missing partner is
 //   -0 if `width` is kProductLanes (b), else +0 (a), so that its product is -0.
 struct ProductPackArgs {
   std::uint64_t terms;
-  std::int64_t lane_step, term_step;
+  std::int64_t step;
   std::uint32_t lanes, width;  // lanes <= width
+  std::uint32_t by_term;
   std::uint32_t pairs;
-  std::uint32_t reserved;
 };
 
 // product: a (in, rows), b (constant, packed panels of kProductLanes columns),
@@ -65,12 +66,12 @@ struct ProductPackArgs {
 //   y, with block = 0 as many doubles, or, if wide, twice as many.
 struct ScaledProductArgs {
   std::uint64_t terms;
-  std::uint64_t block;    // even; a part ends with a block
-  std::int64_t out_row;   // step
-  std::uint32_t columns;  // steps of out are 1
-  std::uint32_t steps;    // scales of a row
+  std::uint64_t block;  // even; a part ends with a block
+  std::uint32_t columns;
+  std::uint32_t steps;  // scales of a row
   std::uint32_t wide, first, last;
   float factor;
+  std::uint32_t reserved;
 };
 
 struct ProductRuns {

@@ -21,9 +21,14 @@ void pack(const void* arguments, const Tile& tile, Result&) {
   const auto& args = *static_cast<const ProductPackArgs*>(arguments);
   const auto* x = static_cast<typename Format::Element*>(tile.operands[0]);
   auto* panel = static_cast<std::byte*>(tile.operands[1]);
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof *x);
   const auto value = [&](std::size_t lane, std::size_t term) {
-    return x[static_cast<std::int64_t>(lane) * args.lane_step +
-             static_cast<std::int64_t>(term) * args.term_step];
+    const std::size_t line = args.by_term != 0 ? term : lane;
+    const std::size_t element = args.by_term != 0 ? lane : term;
+    return x[static_cast<std::int64_t>(line) *
+                 (static_cast<std::int64_t>(tile.layout[0].line_step) /
+                  kBytes) +
+             static_cast<std::int64_t>(element) * args.step];
   };
   for (std::size_t unit = 0; unit < tile.count; ++unit) {
     auto& head = *reinterpret_cast<ProductPanel*>(panel);
@@ -54,7 +59,7 @@ void pack(const void* arguments, const Tile& tile, Result&) {
       }
     }
     panel += product_panel_bytes(args.terms, args.width, args.pairs != 0);
-    x += args.lanes * args.terms;
+    x += static_cast<std::int64_t>(tile.layout[0].unit_step) / kBytes;
   }
 }
 
@@ -205,6 +210,9 @@ void scaled_product(const void* arguments, const Tile& tile, Result&) {
   const auto* a_scales = static_cast<const float*>(tile.operands[3]);
   const auto* b_scales = static_cast<const float*>(tile.operands[4]);
   auto* out = static_cast<typename Out::Element*>(tile.operands[5]);
+  const std::size_t a_row = tile.layout[0].unit_step / sizeof *a,
+                    scale_row = tile.layout[3].unit_step / sizeof *a_scales,
+                    out_row = tile.layout[5].unit_step / sizeof *out;
   const std::size_t block = args.block == 0 ? args.terms : args.block;
   for (std::size_t i = 0; i < tile.count; ++i) {
     for (std::size_t j = 0; j < args.columns; ++j) {
@@ -213,17 +221,16 @@ void scaled_product(const void* arguments, const Tile& tile, Result&) {
       for (std::size_t s = 0; s < args.steps; ++s) {
         ExactSum sum;
         for (; t < std::min<std::size_t>(args.terms, (s + 1) * block); ++t) {
-          const float x = BFloat16::widen(a[i * args.terms + t]);
+          const float x = BFloat16::widen(a[i * a_row + t]);
           const float z = b[term_at(t, args.terms) * kProductLanes + j];
           sum.add(static_cast<double>(x) * static_cast<double>(z));
         }
         const float scale =
-            a_scales[i * args.steps + s] * b_scales[s * kProductLanes + j];
+            a_scales[i * scale_row + s] * b_scales[s * kProductLanes + j];
         const float scaled = scale * sum.rounded();
         y = args.block == 0 ? scaled : y + scaled;
       }
-      out[static_cast<std::int64_t>(i) * args.out_row +
-          static_cast<std::int64_t>(j)] = Out::narrow(quiet(args.factor * y));
+      out[i * out_row + j] = Out::narrow(quiet(args.factor * y));
     }
   }
 }

@@ -140,6 +140,7 @@ struct ScaledProduct {
   double* above;  // sums of kProductLanes
   double* below;
   float* y;
+  std::size_t a_row, scale_row, out_row;  // elements from row to row
 
   ScaledProduct(const ScaledProductArgs& arguments, const Tile& tile)
       : args(arguments),
@@ -149,7 +150,10 @@ struct ScaledProduct {
         terms(static_cast<double*>(tile.scratch)),
         above(terms + kMaxProductRows * kScaledTerms),
         below(above + kMaxProductRows * kProductLanes),
-        y(reinterpret_cast<float*>(below + kMaxProductRows * kProductLanes)) {}
+        y(reinterpret_cast<float*>(below + kMaxProductRows * kProductLanes)),
+        a_row(tile.layout[0].unit_step / sizeof(std::uint16_t)),
+        scale_row(tile.layout[3].unit_step / sizeof(float)),
+        out_row(tile.layout[5].unit_step / sizeof(Element)) {}
 
   // Which elements of a are converted: |x| from kSplit on, the others, or all.
   // A nan is not large, an inf is.
@@ -170,7 +174,7 @@ struct ScaledProduct {
     };
 #endif
     for (std::size_t r = 0; r < height; ++r) {
-      const std::uint16_t* const row = a + r * args.terms + first;
+      const std::uint16_t* const row = a + r * a_row + first;
       double* const to = terms + r * kScaledTerms;
       std::size_t t = 0;
 #if HWY_TARGET != HWY_SCALAR
@@ -222,7 +226,7 @@ struct ScaledProduct {
     const DD dd;
     const DH dh;
     for (std::size_t r = 0; r < height; ++r) {
-      const VH a_scale = hn::Set(dh, a_scales[r * args.steps + block]);
+      const VH a_scale = hn::Set(dh, a_scales[r * scale_row + block]);
       for (std::size_t i = 0; i < kProductLanes; i += kLanes) {
         const std::size_t at = r * kProductLanes + i;
         const VD sum = hn::LoadU(dd, above + at);
@@ -295,7 +299,7 @@ struct ScaledProduct {
       return;
     }
     if (args.block == 0) end_block(a_scales, height, 0);
-    for (std::size_t r = 0; r < height; ++r, out += args.out_row) {
+    for (std::size_t r = 0; r < height; ++r, out += out_row) {
       store(y + r * kProductLanes, out);
     }
   }
@@ -328,10 +332,9 @@ HWY_INLINE void scaled_product(const void* arguments, const Tile& tile,
   auto* out = operand<typename Format::Element>(tile, 5);
   for (std::size_t r = 0; r < tile.count; r += kRows) {
     const std::size_t height = std::min(kRows, tile.count - r);
-    product.rows(a + r * args.terms, height,
+    product.rows(a + r * product.a_row, height,
                  sums == nullptr ? nullptr : sums + r * product.kept_bytes(),
-                 a_scales + r * args.steps,
-                 out + static_cast<std::int64_t>(r) * args.out_row);
+                 a_scales + r * product.scale_row, out + r * product.out_row);
   }
 }
 

@@ -111,15 +111,19 @@ std::vector<std::byte> run(const Case& one, const KernelTable& table, bool few,
   const auto pack = [&](void* from, std::int64_t lane_step,
                         std::int64_t term_step, std::size_t lanes,
                         std::size_t width, std::byte* panel) {
+    const bool by_term = std::abs(lane_step) < std::abs(term_step);
     const ProductPackArgs args{one.terms,
-                               lane_step,
-                               term_step,
+                               by_term ? lane_step : term_step,
                                static_cast<std::uint32_t>(lanes),
                                static_cast<std::uint32_t>(width),
-                               one.pairs,
-                               0};
+                               by_term,
+                               one.pairs};
+    Operand layout[2];
+    layout[0].line_step =
+        static_cast<std::size_t>(by_term ? term_step : lane_step) *
+        kFloatFormats[one.in].bytes;
     run_rows(table, kernel_of(F::product_pack, {one.in}), &args, {from, panel},
-             1, 0);
+             1, 0, nullptr, false, nullptr, Pass::rows, layout);
   };
   ProductArgs args{};
   args.terms = one.terms;
@@ -237,13 +241,17 @@ TEST(ScaledProductKernels, BitsOfReference) {
       x = 1 + static_cast<float>(random.below(999)) / 999;
     ScaledProductArgs args{one.terms,
                            one.block,
-                           kProductLanes,
                            static_cast<std::uint32_t>(one.columns),
                            static_cast<std::uint32_t>(steps),
                            one.wide,
                            1,
                            1,
-                           0.7f};
+                           0.7f,
+                           0};
+    Operand layout[6];
+    layout[0].unit_step = one.terms * 2;
+    layout[3].unit_step = steps * sizeof(float);
+    layout[5].unit_step = kProductLanes * kFloatFormats[one.out].bytes;
     const std::size_t bytes = ((one.rows - 1) * kProductLanes + one.columns) *
                               kFloatFormats[one.out].bytes;
     GuardedPages scratch(slave::scaled_product_scratch_bytes());
@@ -253,7 +261,7 @@ TEST(ScaledProductKernels, BitsOfReference) {
                {a.data(), panel.data(), nullptr, a_scales.data(),
                 b_scales.data(), out},
                one.rows, 0, nullptr, false,
-               reinterpret_cast<float*>(scratch.begin()));
+               reinterpret_cast<float*>(scratch.begin()), Pass::rows, layout);
       return std::vector<std::byte>(out, out + bytes);
     };
     GuardedPages out(bytes);
