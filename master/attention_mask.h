@@ -61,7 +61,7 @@ class PackedMask {
   void pack_keys(std::size_t key, std::size_t rows, std::size_t lanes,
                  std::size_t queries, std::size_t first, std::size_t count);
 
-  // values() are those of block `block` of head `i` of the last pack.
+  // Returns the values of block `block` of head `i` of the last pack.
   const float* values(std::size_t i, std::size_t block);
 
  private:

@@ -19,8 +19,8 @@ using master::Workspace;
 
 namespace {
 
-// The formats of codes, as bits of refuse_dtype(); those of elements of blocks
-// have a sign.
+// Bit mask of the formats that codes may have; elements of blocks must be
+// signed.
 constexpr std::uint32_t code_types(bool with_sign) {
   std::uint32_t types = 0;
   for (const FloatFormat& format : kFloatFormats) {

@@ -45,15 +45,15 @@ void require_codes(const std::string& name, const Tensor& codes,
 void require_cast(const FloatFormat& format, Rounding rounding,
                   CastPolicy policy);
 
-// cast_args() are those of a format, with a scale of 1.
+// Returns the arguments of `quantize` for a scale of 1.
 slave::QuantizeArgs cast_args(const FloatFormat& format, Rounding rounding,
                               CastPolicy policy, std::uint64_t seed);
 
 // rounding_key() chooses random bits by a seed.
 slave::RoundingKey rounding_key(std::uint64_t seed);
 
-// decoding_args() are those of a format, with a scale of 1; code_values() the
-// values of the octets of codes.
+// Returns the arguments of `dequantize` for a scale of 1, and the float32 value
+// of each of the 256 codes.
 slave::DequantizeArgs decoding_args(const FloatFormat& format);
 const std::array<float, 256>& code_values(const FloatFormat& format);
 

@@ -159,7 +159,7 @@ void forward(const Matrix& x, const RowVector& weight, const RowVector& bias,
       .run();
 }
 
-// So many columns that their sums in double fit into any LDM.
+// Columns per launch: their sums in double must fit into 64 KiB of LDM.
 constexpr std::size_t kSumColumns = 1024;
 
 // store_sums() adds the partial results of all grains, `count` doubles each,

@@ -18,7 +18,8 @@ constexpr std::size_t panels_of(std::size_t columns) {
   return (columns + slave::kProductLanes - 1) / slave::kProductLanes;
 }
 
-// require_size() throws unless a size is the expected one; `why` says of what.
+// require_size() throws unless a size is the expected one; `why` is added to
+// it.
 void require_size(const char* name, std::size_t got, std::size_t expected,
                   const char* why);
 

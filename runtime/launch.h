@@ -28,7 +28,7 @@ struct Operation {
 
   Operation() noexcept = default;
   // `kernel_args` are of the type that the kernel was listed with, and are not
-  // copied. `columns` are those of a row, if the kernel is by row.
+  // copied. `columns`: elements of a row, for kernels whose unit is a row.
   Operation(const KernelInfo& info, const void* kernel_args,
             std::size_t columns = 1) noexcept
       : kernel(info.id),

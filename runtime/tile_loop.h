@@ -140,9 +140,8 @@ struct Channel {
   Reply issued = 0;
 };
 
-// OperandPart is what a slave has of an operand of a segment: bytes
-// [begin, end) of main memory. The words at both ends may be shared with
-// another slave.
+// The byte range of an operand that one slave processes, [begin, end) in main
+// memory. The words at both ends may be shared with another slave.
 struct OperandPart {
   std::size_t segment;
   int operand;

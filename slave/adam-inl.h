@@ -196,7 +196,7 @@ struct MasterWeight {
   }
 };
 
-// A weight and what is missing from it, both in the format.
+// A 16-bit weight and its Kahan compensation, both in `Format`.
 template <class Format>
 struct CompensatedWeight {
   using Element = typename Format::Element;

@@ -95,8 +95,8 @@ inline constexpr std::size_t kAttentionQueries = 16;
 inline constexpr std::size_t kAttentionGrain = 1024;  // of queries
 
 // attention_keys() is the number of keys after which the largest score is
-// updated. A function of the columns alone: it changes the bits. Two tiles of
-// so many float32 keys and values are at most 32 KiB.
+// updated. A function of the columns alone: it changes the bits. Chosen so that
+// two tiles of float32 keys and values fit into 32 KiB.
 constexpr std::size_t attention_keys(std::size_t columns,
                                      std::size_t value_columns) noexcept {
   const std::size_t most = std::max(columns, value_columns);
@@ -137,16 +137,16 @@ constexpr std::size_t attention_padded(std::size_t columns) noexcept {
   return (columns + kAttentionLanes - 1) / kAttentionLanes * kAttentionLanes;
 }
 
-// attention_output_scratch_bytes() is that of the operations that convert rows:
-// one row as float32.
+// Returns the size of Tile::scratch for the operations that convert rows: one
+// row as float32.
 constexpr std::size_t attention_output_scratch_bytes(
     std::size_t columns) noexcept {
   return sizeof(float) *
          ((columns + kAttentionLanes - 1) / kAttentionLanes * kAttentionLanes);
 }
 
-// attention_backward_scratch_bytes() is that of `attention_backward`: p and s,
-// and, of a 16-bit type, the queries and gradients as float32.
+// Returns the size of Tile::scratch for `attention_backward`: p and s, and, of
+// a 16-bit type, the queries and gradients as float32.
 constexpr std::size_t attention_backward_scratch_bytes(
     std::size_t columns, std::size_t value_columns, std::size_t lanes,
     bool is_float32) noexcept {

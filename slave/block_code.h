@@ -71,8 +71,8 @@ constexpr DecadeTables unsigned_tables() {
   return tables;
 }
 
-// block_unit() is what a block's values are multiplied by, to be at most 1; a
-// product above that, or nan, counts as 1.
+// Returns 1 / absmax, the factor that scales a block to [-1, 1]; a product
+// above 1, or nan, counts as 1.
 inline float block_unit(float absmax) noexcept {
   const float unit = 1 / absmax;
   // The inverse of 0, and of some subnormal numbers, is inf.

@@ -47,7 +47,7 @@ struct Narrow {
   // its inverse.
   static constexpr int kPlace = (128 - kFormat.bias() - 23 + kCut) << 23;
   static constexpr int kInversePlace = (254 << 23) - kPlace;
-  // A float16 keeps its pattern; those of 8 bits are as PyTorch's.
+  // NaN: float16 keeps its payload; 8-bit formats get PyTorch's pattern.
   static constexpr int kNan =
       kFormat.width == 8 ? kMagnitude : static_cast<int>(kFormat.quiet_nan());
 };

@@ -183,10 +183,10 @@ struct RoundingBits {
   std::uint32_t weight, m, v;
 };
 
-// rounding_bits() are those of element `index` of a tensor, modulo 2^32: one
-// word by triple32 of hash-prospector, into which the key is mixed, for weight
-// and m, and the upper half of a multiple of it, of which any two of the three
-// are independent, for v. The kernels compute the same with vectors.
+// Returns the bits of element `index` of a tensor, modulo 2^32. Weight and m
+// have one word of triple32 (hash-prospector), into which the key is mixed; v
+// has the upper half of a multiple of it. Any two of the three are independent.
+// The kernels compute the same with vectors.
 inline constexpr std::uint32_t kMixFactors[] = {0xed5ad4bb, 0xac4c1b51,
                                                 0x31848bab, 0x9e3779b1};
 constexpr RoundingBits rounding_bits(const RoundingKey& key,

@@ -276,7 +276,8 @@ struct LeastExponent {
   }
 };
 
-// least_exponent() is that of an array of pairs.
+// Returns the smallest biased exponent of the numbers of `pairs` that are not
+// 0.
 HWY_INLINE std::uint32_t least_exponent(const std::uint32_t* pairs,
                                         std::size_t count) {
   const LeastExponent::D d;
@@ -460,7 +461,7 @@ HWY_NOINLINE void tile(const float* a, std::size_t a_step, const float* b,
   }
 }
 
-// tiles() is that of `height` rows: kRows, or a power of two up to 8.
+// Computes tiles of `height` rows: kRows, or a power of two up to 8.
 template <class Way, class Format>
 HWY_INLINE void tiles(std::size_t height, const float* a, const float* b,
                       std::size_t terms, const Sums& from,
@@ -656,8 +657,8 @@ struct Product {
     }
   }
 
-  // gathered() copies a block of a, of which the dimension with the longer runs
-  // is dense, behind the packed rows.
+  // Copies a block of a to the scratch memory after the packed rows; the
+  // dimension with the longer runs becomes contiguous.
   HWY_INLINE Source<In> gathered(std::size_t row, std::size_t rows,
                                  std::size_t term, std::size_t terms) const {
     auto* const copy = reinterpret_cast<typename In::Element*>(

@@ -30,14 +30,14 @@ inline constexpr std::size_t kLanes = hn::MaxLanes(DF());
 
 inline constexpr std::uint32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
 
-// nearest_even_code() is the code of |v|, of which `bits` are the bits, without
-// an upper limit; of inf and nan anything larger.
+// Returns the code of |v|, given as float32 bits, without an upper limit; for
+// inf and nan some larger number.
 HWY_INLINE VU nearest_even_code(VU bits, std::uint32_t mantissa_bits,
                                 std::uint32_t least_exponent) {
   const DF df;
   const DU du;
-  // The sum of |v| and a power of two, of which the last place is that of the
-  // format, is rounded there. A format has at most 5 exponent bits.
+  // Adding a power of two whose ulp is the format's ulp rounds |v| to the
+  // format. A format has at most 5 exponent bits.
   const VU exponent = hn::Clamp(hn::And(bits, hn::Set(du, kInfinity)),
                                 hn::Set(du, least_exponent << 23),
                                 hn::Set(du, (least_exponent + 32) << 23));
@@ -68,7 +68,7 @@ struct Magnitude {
         hn::Sub(exponent, hn::Sub(own, hn::Set(du, 23 - args.mantissa_bits))),
         hn::Set(du, 31u));
   }
-  // code() is that of the mantissa + add, cut off.
+  // Returns the code of the mantissa + add, cut off.
   HWY_INLINE VU code(const QuantizeArgs& args, VU add) const {
     const DU du;
     const VU kept = hn::Shr(hn::Add(mantissa, add), cut);
@@ -88,8 +88,8 @@ template <std::uint32_t kRounding, bool kTapered>
 struct Encoder {
   QuantizeArgs args;
 
-  // magnitude_code() is that of |v|, of which `bits` are the bits; larger than
-  // largest() if |v| is, or is nan.
+  // Returns the code of |v|, given as float32 bits. If |v| overflows or is nan,
+  // the code is above largest().
   HWY_INLINE VU magnitude_code(VU bits, VU random) const {
     const DF df;
     const DU du;
@@ -156,8 +156,8 @@ struct Encoder {
     return hn::Or(code, sign);
   }
 
-  // special_codes() are those of a vector with magnitude codes `beyond` the
-  // largest, which may be of inf or nan. Static, so that no address of an
+  // Returns the codes of a vector in which magnitude codes are `beyond` the
+  // largest, because of overflow, inf or nan. Static, so that no address of an
   // Encoder gets here.
   static HWY_NOINLINE VU special_codes(const Encoder encoder, VU x_bits,
                                        VU bits, VU code, hn::Mask<DU> beyond) {

@@ -20,7 +20,7 @@ struct Number {
   std::uint32_t code;
 };
 
-// numbers_of() are those of a format in the order of their values, and the one
+// Returns the numbers of a format in the order of their values, and the one
 // that would be next.
 std::vector<Number> numbers_of(const QuantizeArgs& args) {
   std::vector<Number> numbers;

@@ -29,7 +29,7 @@ using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
 
 inline constexpr std::size_t kLanes = hn::MaxLanes(DF());
-// Here a batch is one element of each chain: so many vectors.
+// A batch is kChains columns, held in kVectors vectors.
 inline constexpr std::size_t kVectors = kChains / kLanes;
 // Whether the target has enough registers for a batch.
 inline constexpr bool kBatchInRegisters = kVectors <= 8;

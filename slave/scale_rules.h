@@ -116,7 +116,7 @@ enum class MxRule : std::uint32_t {
   microxcaling
 };
 
-// floor_exponent() is that of a power of two at most `largest`.
+// Returns the exponent of the largest power of two not above `largest`.
 inline int floor_exponent(float largest) noexcept {
   return static_cast<int>(float_to_bits(largest) >> 23 & 0xff) - 127;
 }
@@ -189,8 +189,8 @@ inline Nvfp4Scale torchao_nvfp4_scale(float amax, float tensor_scale) noexcept {
   return {code, 1 / tensor_scale / e4m3_value(code)};
 }
 
-// modelopt_scale() is that of float8_e4m3fn; modelopt_mx_code() the e8m0 code
-// of a block.
+// Return ModelOpt's scale of a float8_e4m3fn tensor, and the e8m0 code of a
+// block.
 inline float modelopt_scale(float amax) noexcept {
   return 1 / (amax <= 0x1p-24f ? 1.0f : amax) * 448.0f;
 }

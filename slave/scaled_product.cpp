@@ -159,8 +159,8 @@ struct ScaledProduct {
   // A nan is not large, an inf is.
   enum class Part { all, large, small };
 
-  // convert() makes doubles of terms of a, in the order of the panel; 0 of
-  // those of the other part.
+  // Converts terms of a to double in panel order; terms that belong to the
+  // other part become 0.
   HWY_INLINE void convert(const std::uint16_t* a, std::size_t height,
                           std::size_t first, std::size_t count,
                           Part part) const {

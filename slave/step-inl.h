@@ -25,7 +25,7 @@ HWY_INLINE VF load(const float* at) { return hn::LoadU(DF(), at); }
 HWY_INLINE void store(VF value, float* at) { hn::StoreU(value, DF(), at); }
 HWY_INLINE VF fma(VF a, VF b, VF c) { return exact_fma(DF(), a, b, c); }
 
-// ClippedGradient is what every step begins with.
+// Unscales, clips and widens a gradient; every optimizer step calls it first.
 template <class Gradient>
 struct ClippedGradient {
   VF inv_scale, clip_coefficient;

@@ -31,7 +31,7 @@ struct BlockScale {
 /// A step of delayed scaling quantizes with scale(), observes the amax that
 /// quantize() reports, reduces, and updates. A recipe that scales in time, from
 /// the amax of the tensor itself, observes it (and reduces) before it asks for
-/// the scale: from then on scale() is that of the observed amax.
+/// the scale: from then on scale() returns the scale of the observed amax.
 class SWAMP_API ScaleManager {
  public:
   /// from_name() makes a manager with the rule of a known recipe, for example

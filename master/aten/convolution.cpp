@@ -1,8 +1,8 @@
 // PyTorch's convolution and convolution_backward, of 1 to 3 dimensions. A
-// convolution is between a large tensor, over which its windows move, a small
-// one, of which each position has a window, and a weight. Each of the three is
-// a matrix product of the other two, with a factor that is gathered from
-// windows:
+// convolution relates a large tensor, over which a window moves, a small one,
+// with an element for each position of the window, and a weight. Each of the
+// three is a matrix product of the other two, one of them gathered from windows
+// (im2col):
 //   small  = windows of the large one * weight
 //   large  = windows of the small one * weight
 //   weight = transposed windows of the large one * small
@@ -519,8 +519,8 @@ Tensor to_float(const OptionalTensor& tensor) {
                                                  : Tensor();
 }
 
-// convolution() is _convolution, of which PyTorch makes convolution, and which
-// TorchScript traces. Its last arguments are of other devices.
+// Kernel of aten::_convolution, which aten::convolution and traced programs
+// call. Its last arguments are for other devices.
 Tensor convolution(const Tensor& input, const Tensor& weight,
                    const OptionalTensor& bias, at::IntArrayRef stride,
                    at::IntArrayRef padding, at::IntArrayRef dilation,

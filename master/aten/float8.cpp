@@ -89,7 +89,7 @@ swamp::Tensor array_of(const Tensor& tensor) {
   return array_of(tensor, *scalar_type(tensor.scalar_type()));
 }
 
-// code_sizes() are those of the codes of elements of these sizes.
+// Returns the sizes of the codes of elements of these sizes.
 std::vector<c10::SymInt> code_sizes(std::vector<c10::SymInt> sizes,
                                     const FloatFormat& format) {
   if (!is_packed(format)) return sizes;

@@ -61,10 +61,10 @@ inline bool is_defined(const OptionalTensor& tensor) {
   return tensor.has_value() && tensor->defined();
 }
 
-// gradients_with_graph() is the backward pass of an operator with
-// create_graph=True: the gradients of those of `inputs` that require one, with
-// a graph of their own, which is that of formula(inputs). The formula consists
-// of PyTorch's operators, in float32.
+// Computes an operator's backward pass with create_graph=True: returns the
+// gradients of the inputs that require one, by differentiating formula(inputs),
+// so that they can be differentiated again. The formula consists of PyTorch's
+// operators, in float32.
 template <class Formula>
 torch::autograd::variable_list gradients_with_graph(
     torch::autograd::variable_list inputs, const at::Tensor& grad,

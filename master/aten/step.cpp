@@ -60,7 +60,7 @@ bool is_absmax(const StepStorage& storage, std::size_t list) {
   return storage.is_8_bit && list == kStepAbsmax;
 }
 
-// has_absmax() returns whether the tensor is that of the parameter.
+// Returns whether `tensor` has two contiguous floats a block of `param`.
 bool has_absmax(const at::Tensor& tensor, const at::Tensor& param) {
   const std::int64_t blocks = (param.numel() + kMomentBlock - 1) / kMomentBlock;
   return tensor.numel() == 2 * blocks && tensor.is_contiguous() &&

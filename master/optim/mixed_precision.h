@@ -96,7 +96,7 @@ std::optional<LossScaler> choose_scaler(const MixedPrecisionOptions& options);
 struct MainSlice {
   Slice slice;
   std::vector<float> master;    // of 16-bit weights
-  std::vector<float> gradient;  // of what is not unscaled in place
+  std::vector<float> gradient;  // empty if unscaled in place
   std::vector<float> states[kMaxStates];
 };
 

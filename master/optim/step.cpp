@@ -158,7 +158,7 @@ bool MixedPrecisionOptimizer::Impl::check_fused(OverflowReport& report) {
   return report.element_count != 0;
 }
 
-// Fills `squares` with those of the unscaled main gradients.
+// Computes the sum of squares of each unscaled main gradient, into `squares`.
 runtime::SlaveResult MixedPrecisionOptimizer::Impl::find_squares(
     float inv_scale) {
   squares.clear();

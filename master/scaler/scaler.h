@@ -32,7 +32,7 @@ enum class FloatRule {
   exact
 };
 
-// GrowthGuard is what keeps a scale from growing to infinity.
+// The condition that a grown scale must meet; otherwise it stays.
 enum class GrowthGuard {
   none,
   finite,      // the grown scale must be finite

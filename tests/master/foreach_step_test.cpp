@@ -157,7 +157,7 @@ struct SmallCase {
     return slave::kKernels[slave::kernel_of(family, formats)];
   }
   bool is_8_bit() const { return info().operands[2].type == kNoScalarType; }
-  // type() is that of an operand; codes are bytes of any type.
+  // Returns the type of an operand; codes are bytes of any type.
   ScalarType type(int operand) const {
     return operand >= 2 && is_8_bit()
                ? (float8 ? kFloat8E4M3FN : kFloat8E5M2)

@@ -32,7 +32,7 @@ inline std::unique_ptr<Machine> make_machine(MachineConfig config) {
   return machine;
 }
 
-// plain_machine() is that of the environment. To make one takes longer than most
+// Returns the machine of the environment. Making one takes longer than most
 // launches: hwloc looks for the machine's cores.
 inline Machine& plain_machine() {
   static Machine plain(MachineConfig{});

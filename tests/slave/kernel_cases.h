@@ -60,7 +60,7 @@ inline constexpr slave::RoundingKey kTestKey{0xfffffe00, 0x12345678};
 
 const std::vector<KernelCase>& kernel_cases();
 
-// case_of() is that of one kernel.
+// Returns the case of one kernel.
 const KernelCase& case_of(KernelId id);
 std::vector<const KernelTable*> runnable_tables();
 

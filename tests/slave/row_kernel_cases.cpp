@@ -228,7 +228,7 @@ struct Maker {
   Random random;
   std::vector<RowKernelCase> all;
 
-  // first_column() is that of the piece of a row that passes compute.
+  // Returns the first column of the piece of a row that passes compute.
   std::size_t first_column() const {
     return variant == 1 ? 2 * slave::kChunkColumns : 0;
   }

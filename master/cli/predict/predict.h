@@ -79,7 +79,7 @@ struct Placement {
   std::uint64_t offset = 0;   // of the first, from a 128-byte line
 };
 
-// Arguments are those of an operation.
+// The command line's arguments for one operation.
 struct Arguments {
   std::vector<Shape> list;
   std::optional<ScalarType> to;

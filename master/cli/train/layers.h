@@ -223,7 +223,7 @@ struct Model::Layers {
   // values are of the dtype of the model; merge_heads() copies them back.
   void split_heads(Floats& matrix, std::size_t column, HeadArray& array);
   void merge_heads(HeadArray& array, std::size_t column, Floats& matrix);
-  // softmax_options() are those of a layer, counted from 0.
+  // Returns the options of a layer, counted from 0.
   SoftmaxOptions softmax_options(std::size_t number) const {
     SoftmaxOptions softmax;
     if (options.query_key_layer_scaling) {

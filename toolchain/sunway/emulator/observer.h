@@ -14,7 +14,8 @@ struct Rma;
 struct Slave;
 struct Transfer;
 
-// Sync is what orders two slaves: see SlaveObserver::releases().
+// The kind of object by which two slaves synchronise:
+// SlaveObserver::releases().
 enum class Sync { barrier, message, lock };
 
 // SlaveObserver observes one slave. The slave's own thread calls it unless a

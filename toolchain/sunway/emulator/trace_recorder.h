@@ -39,7 +39,7 @@ struct Op {
 // like the core.
 std::unique_ptr<SlaveObserver> make_recorder(Slave& slave);
 
-// recorded() is what a slave that has such an observer did, in this launch.
+// Returns the events of this launch; the slave's observer must be a recorder.
 std::vector<Op>& recorded(const Slave& slave);
 
 // clear_raised() begins to count the raises of reply words anew;

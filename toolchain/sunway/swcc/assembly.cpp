@@ -128,7 +128,7 @@ constexpr Form kForms[] = {
 };
 // LaneForm is an instruction that computes lane by lane: its last operand
 // becomes a function of the lanes x, y and z of those before, which may also be
-// numbers. The type "" is that of the elements of the last operand.
+// numbers. An empty type means the element type of the last operand.
 struct LaneForm {
   const char* name;
   const char* type;

@@ -293,7 +293,7 @@ Options read_options(const std::string& name, const Words& words) {
       if (i + 1 == words.size()) fail("expected a value after " + word);
       return words[++i];
     };
-    // value() is that of an option of two characters, in this or the next word.
+    // Returns the value of an option of two characters: this or the next word.
     const auto value = [&] {
       return word.size() > 2 ? word.substr(2) : next();
     };

@@ -13,7 +13,7 @@ namespace swamp::sunway::check {
 // Every byte of a slave's slot has a byte of flags, this far above it.
 inline constexpr std::size_t kShadowDistance = std::size_t{1} << 28;
 
-// FastPath is what the segment register gs of a slave's thread points to. An
+// Per-slave state of the inline test; the segment register gs points to it. An
 // access of n bytes needs no check if address - slot < limit and all n flags
 // are 0. A function's entry needs none if its frame is above `lowest`.
 struct FastPath {

@@ -103,7 +103,7 @@ std::string why_not_static(const Slave& slave, const std::byte* ldm,
 // map_shadow() makes the shadow of a slave: no block is allocated, and the
 // stack has not been accessed.
 void map_shadow(const Slave& slave);
-// mark_gaps() marks what is between and above the slave's static variables.
+// Flags the bytes between and after the static variables as out of range.
 void mark_gaps(const Slave& slave);
 // set_fast_path() is for the calling thread.
 void set_fast_path(const FastPath& fast);
