@@ -14,7 +14,7 @@ import pickle
 import tempfile
 
 from package_float8_golden import E4M3, flat, same_floats
-from support import TestCase, caught, main, on_threads, run_ranks
+from support import TestCase, a_fifth, caught, main, on_threads, run_ranks
 
 import torch
 import torch.utils.checkpoint
@@ -327,11 +327,15 @@ class Layers(TestCase):
 
     def test_no_tokens(self):
         """Gradients are zero, also of a model with a token before."""
-        for name, options, _ in RECIPES:
+        compiled_recipes = a_fifth(RECIPES, 1)
+        for recipe in RECIPES:
+            name, options, _ = recipe
             for shape in ((0, WIDTH), (2, 0, WIDTH)):
                 for compiled in (False, True):
                     model = make_model(name, options)
-                    if compiled and shape == (0, WIDTH):
+                    if compiled:
+                        if shape != (0, WIDTH) or recipe not in compiled_recipes:
+                            continue
                         torch._dynamo.reset()
                         model = torch.compile(model, backend="aot_eager")
                     x = torch.zeros(shape).bfloat16().requires_grad_()
@@ -342,7 +346,7 @@ class Layers(TestCase):
                         self.assertTrue((p.grad == 0).all(), (name, options))
 
     def test_compile(self):
-        for name, options, _ in RECIPES:
+        for name, options, _ in a_fifth(RECIPES):
             losses = []
             for compiled in (False, True):
                 model = make_model(name, options)

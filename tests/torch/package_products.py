@@ -3,7 +3,7 @@ float64 and against PyTorch's own, and the switch."""
 
 import ast
 
-from support import PEAK, TestCase, in_threads, main, python
+from support import CI, PEAK, TestCase, in_threads, main, python
 from half_precision import EPS, HALF, assert_as_stock, error, outputs, randn, use
 
 import torch
@@ -443,9 +443,9 @@ print([torch.set_num_threads(threads) or train(name, dtype, COMPILED, STEPS)
 # a product is slow, and one step is enough.
 WIDE = ("avx512", "avx2", "neon")
 TRAININGS = [
-    (False, 8, (torch.float32, *HALF), WIDE, (1, 2, 3, 1)),
+    (False, 8 if CI else 2, (torch.float32, *HALF), WIDE, (1, 2, 3, 1)),
     (False, 1, (torch.float32,), (*WIDE, "sse4"), (2,)),
-    (True, 8, (torch.float32,), (None,), (1, 2)),
+    *[(True, 8, (torch.float32,), (None,), (1, 2))] * CI,
 ]
 
 

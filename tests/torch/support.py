@@ -1,7 +1,7 @@
 """What the tests of libswamp, libswamp_aten and swamp_torch share. They are tests of
 the standard library's unittest.
 
-usage: TEST.py PATH [unittest's arguments]
+usage: TEST.py PATH [unittest's arguments]   (`run` runs several in one go)
 PATH is the library; for the tests of swamp_torch it is the folder that holds the
 package, or - for the installed one. Exits 77 if torch or its version is missing.
 """
@@ -11,11 +11,13 @@ import gc
 import importlib.util
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import types
 import unittest
 
 sys.dont_write_bytecode = True  # the source tree may be read-only
@@ -73,10 +75,6 @@ def _start_server():
                 out.read().decode(), err.read().decode()))
 
 
-# A process of run_ranks() imports this file again, and needs no server.
-if multiprocessing.parent_process() is None:
-    _server = _start_server()
-
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 BITS = {torch.float16: torch.int16, torch.bfloat16: torch.int16,
         torch.float32: torch.int32, torch.float64: torch.int64}
@@ -86,26 +84,68 @@ UPDATE = "aten::_amp_update_scale_"
 
 def run_ranks(work, ranks, *arguments):
     """What work(rank, ranks, *arguments) returns in each of `ranks` processes of one
-    thread, which are connected by gloo. They are forked by a server that has imported
-    torch, which takes a second of processor time."""
-    os.environ["OMP_NUM_THREADS"] = "1"
-    # The address of this host may not be one that gloo can reach.
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    torch.multiprocessing.set_forkserver_preload(["torch"])
+    thread, which are connected by gloo, and which run the test's file again."""
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.start_processes(
-            _on_rank, (folder, work, ranks, *arguments), ranks,
-            start_method="forkserver")
+        with open(f"{folder}/call", "wb") as file:
+            pickle.dump((work.__name__, arguments), file)
+        done = python(f"import support\nsupport._fork_ranks({sys.argv[0]!r}, {ranks}, "
+                      f"{folder!r})", **os.environ)
+        if done.returncode != 0:
+            raise AssertionError(done.stdout + done.stderr)
         return [torch.load(f"{folder}/{rank}.pt") for rank in range(ranks)]
 
 
-def _on_rank(rank, folder, work, ranks, *arguments):
+def _fork_ranks(path, ranks, folder):
+    """In a process of python(): runs each rank in a fork, and ends all if one fails."""
+    processes = set()
+    for rank in range(ranks):
+        process = os.fork()
+        if process == 0:
+            return _on_rank(path, rank, ranks, folder)
+        processes.add(process)
+    while processes:
+        process, status = os.wait()
+        processes.discard(process)
+        if status != 0:
+            for other in processes:
+                os.kill(other, signal.SIGKILL)
+            sys.exit(f"run_ranks: a process ended with {status}")
+
+
+def _on_rank(path, rank, ranks, folder):
+    signal.alarm(3000)
     torch.set_num_threads(1)
+    # Those of this folder may be half imported, because the server was forked by the
+    # import of this file.
+    here = os.path.dirname(__file__)
+    for name, other in list(sys.modules.items()):
+        if (name != __name__
+                and os.path.dirname(getattr(other, "__file__", None) or "") == here):
+            del sys.modules[name]
+    # As multiprocessing does it: what is pickled may be of __main__.
+    module = types.ModuleType("__mp_main__")
+    module.__file__ = sys.argv[0] = path
+    sys.argv[1:] = [PATH]
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = module
+    with open(path) as file:
+        exec(compile(file.read(), path, "exec"), module.__dict__)
+    with open(f"{folder}/call", "rb") as file:
+        work, arguments = pickle.load(file)
+    # The address of this host may not be one that gloo can reach.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank,
-        world_size=ranks)
-    torch.save(work(rank, ranks, *arguments), f"{folder}/{rank}.pt")
+        "gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=ranks)
+    torch.save(getattr(module, work)(rank, ranks, *arguments), f"{folder}/{rank}.pt")
     torch.distributed.destroy_process_group()
+
+
+# Whether everything is tested. toolchain/check leaves out some, for its time.
+CI = os.environ.get("CI") == "true"
+
+
+def a_fifth(items, number=0):
+    """All items in CI, else every fifth; `number` says which."""
+    return items if CI else items[number % 5::5]
 
 
 def main():
@@ -337,3 +377,7 @@ def run_with_stock(*classes):
         for name in unittest.defaultTestLoader.getTestCaseNames(one):
             getattr(one(name), name)()
     load()
+
+
+# Last, because the server's processes use this file.
+_server = _start_server()
