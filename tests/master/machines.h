@@ -14,6 +14,7 @@
 
 #include "runtime/machine_impl.h"
 #include "runtime/memory_check.h"
+#include "support/ci.h"
 #include "swamp/machine.h"
 
 namespace swamp::test {
@@ -80,18 +81,23 @@ inline std::string to_text(const MachineConfig& config) {
 }
 
 // on_machines() runs `body` on each of machine_configs(), until a check fails.
-// It keeps the machines of several calls, because starting 384 threads takes
-// longer than most launches, and most tests alternate between a few shapes.
+// Outside of CI, a call runs on a third of many, and the next call on another
+// third: with three shapes, on every other option with one shape. It keeps the
+// machines of several calls, because starting 384 threads takes longer than
+// most launches, and most tests alternate between a few shapes.
 inline void on_machines(const std::vector<MachineShape>& shapes, bool all_isas,
                         const std::function<void(Machine&)>& body) {
   constexpr std::size_t kManyThreads = 2400;
   static std::map<std::string, std::unique_ptr<Machine>> machines;
-  static std::size_t threads = 0;
+  static std::size_t threads = 0, calls = 0;
   if (threads > kManyThreads) {
     machines.clear();
     threads = 0;
   }
-  for (const MachineConfig& config : machine_configs(shapes, all_isas)) {
+  const std::vector<MachineConfig> configs = machine_configs(shapes, all_isas);
+  const std::size_t step = is_ci() || configs.size() < 9 ? 1 : 3;
+  for (std::size_t i = calls++ % step; i < configs.size(); i += step) {
+    const MachineConfig& config = configs[i];
     const std::string text = to_text(config);
     SCOPED_TRACE(text);
     std::unique_ptr<Machine>& machine = machines[text];
